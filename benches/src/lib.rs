@@ -1,0 +1,1 @@
+//! The experiment runner as a library that the command line calls.

@@ -1,0 +1,1 @@
+//! The contract of host and device: opcodes, queue entries, rings, pool, attach messages, decoder, op catalogue.

@@ -1,0 +1,2 @@
+//! The `weldfs` command.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Crash harness: the POSIX model, the oracle, and the power-cut runners.

@@ -1,0 +1,1 @@
+//! MicroTx/MacroTx: record format, group commit, watermark, recovery scan.

@@ -1,0 +1,1 @@
+//! Who runs next: inode queues, policies, accounting. Pure data structures.

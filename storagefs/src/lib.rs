@@ -1,0 +1,1 @@
+//! The file system in the device.

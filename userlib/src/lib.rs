@@ -1,0 +1,1 @@
+//! The client: queue pairs, POSIX-like calls, fused calls.
