@@ -1,1 +1,12 @@
 //! The experiment runner as a library that the command line calls.
+//!
+//! What lives here: the floor (a bare ring between two spinning processes), the peers (plain system calls on a host
+//! directory, or on an ext4 that `prepare` mounts over RAM), and the experiments that compare them with WeldFS in one
+//! interleaved run. What it may touch: the client library and the control plane, as any user would.
+//!
+//! What flows through: an experiment gives rows; a row names its medium, durability and profile; the caller prints a table
+//! or JSON. Ratios are medians of interleaved rounds; nothing here gates on wall time.
+
+pub mod floor;
+pub mod peers;
+pub mod shm;
