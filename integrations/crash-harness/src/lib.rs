@@ -1,1 +1,3 @@
 //! Crash harness: the POSIX model, the oracle, and the power-cut runners.
+
+pub mod model;
