@@ -1,1 +1,49 @@
-//! The contract of host and device: opcodes, queue entries, rings, pool, attach messages, decoder, op catalogue.
+//! The contract of host and device. docs/COMMANDS.md is its specification.
+//!
+//! What lives here: queue entries (`sqe`), the op table and decoder (`optable`, `codec`, `decode`), typed commands
+//! (`command`, `flags`), bodies that travel in the pool (`bodies`, `dirent`), shared memory (`pool`), the rings with
+//! their wake-up protocol (`ring`), attach messages (`attach`), and the interpreter over an abstract `Target`
+//! (`target`, `interp`, `catalogue`).
+//! What may be touched: memory handed in. No files, sockets, threads or clocks; the only system calls are the
+//! mapping of a region and the futex of a completion ring.
+//! What flows through: bytes from a ring become a `RawCommand`, by `validate` a `Command`, by `Paths::fetch` and
+//! `interp::run` calls on a `Target` and an `Outcome`, which is posted as a CQE.
+
+pub mod attach;
+pub mod bodies;
+mod codec;
+pub mod command;
+pub mod decode;
+pub mod dirent;
+pub mod error;
+pub mod flags;
+pub mod ids;
+pub mod interp;
+pub mod limits;
+pub mod optable;
+pub mod paths;
+pub mod pool;
+pub mod ring;
+pub mod sqe;
+pub mod target;
+
+pub use bodies::{LockBody, SetAttrBody, StatBody, StatfsBody, WireTime};
+pub use codec::{Lane, OffsetHigh, RangeKind};
+pub use command::{At, Command, Durability, Modify, Op, TxnMode};
+pub use decode::{SessionLimits, validate};
+pub use error::Errno;
+pub use flags::{
+    Access, AccessMask, ChecksumKind, FallocMode, LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, SetAttrMask,
+    Whence, XattrFlags,
+};
+pub use ids::{Handle, InodeNo, SessionId};
+pub use interp::Outcome;
+pub use optable::{OPS, OpSpec, Opcode};
+pub use paths::Paths;
+pub use pool::{PoolRange, SharedBytes, SharedRegion};
+pub use ring::{
+    CqConsumer, CqProducer, Full, QueueFault, QueueLayout, QueueMemory, RingMemory, Sleep, SqConsumer, SqProducer,
+};
+pub use sqe::{Cqe, RawCommand, Sqe};
+pub use target::{Cursor, Opened, Sink, Source, Target, Written};
+pub use weldfs_functions::ChecksumState;

@@ -1,0 +1,295 @@
+//! The typed command: what a raw SQE becomes once it has been believed. Numbers only; paths are `paths::Paths`.
+
+use crate::flags::{
+    AccessMask, ChecksumKind, FallocMode, LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
+};
+use crate::{Handle, PoolRange};
+
+/// When the effects must be on the medium, relative to the completion.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Durability {
+    /// What the device was started with, raised by SYNC/DSYNC of the handle.
+    #[default]
+    Default,
+    /// Visible at completion, durable later (fsync, next durable commit, or 5 s).
+    Volatile,
+    /// Durable before the completion is posted.
+    Durable,
+}
+
+/// How a crash may cut a fused op.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum TxnMode {
+    /// The device's choice: MacroTx.
+    #[default]
+    Default,
+    /// All or nothing.
+    Macro,
+    /// Each micro-op commits by itself. Not offered by protocol version 1: EOPNOTSUPP.
+    Micro,
+}
+
+/// Where in the file.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum At {
+    /// At this byte.
+    Offset(u64),
+    /// At the offset of the open file description, which moves on by the bytes transferred.
+    Current,
+    /// At the end: an append, atomic against every other writer.
+    End,
+}
+
+/// The change a ReadModifyWrite makes to its field.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum Modify {
+    /// Replace by these bytes (length = field length).
+    Patch(PoolRange),
+    /// Little-endian wrapping add; the field is 1, 2, 4 or 8 bytes.
+    Add(u64),
+    /// Xor with these bytes (length = field length).
+    Xor(PoolRange),
+    /// Xor with the first bytes of the immediate; the field is at most 16 bytes.
+    XorImm([u8; 16]),
+    /// Replace by `new` when the field equals `expect`, else ECANCELED.
+    CompareSwap {
+        /// Bytes the field must hold (length = field length).
+        expect: PoolRange,
+        /// Bytes it shall hold (length = field length).
+        new: PoolRange,
+    },
+}
+
+/// A command the device may act on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Command {
+    /// The client's sequence number, echoed in the CQE.
+    pub seq: u64,
+    /// Durability asked for.
+    pub durability: Durability,
+    /// Transaction mode asked for.
+    pub mode: TxnMode,
+    /// Completion waits until what was read is durable.
+    pub after_durable: bool,
+    /// What to do.
+    pub op: Op,
+}
+
+impl Command {
+    /// With default durability and mode.
+    pub fn new(seq: u64, op: Op) -> Command {
+        Command { seq, durability: Durability::Default, mode: TxnMode::Default, after_durable: false, op }
+    }
+
+    /// The same, with a durability.
+    pub fn with_durability(mut self, durability: Durability) -> Command {
+        self.durability = durability;
+        self
+    }
+}
+
+/// The operations. An empty `path` where the op table allows one means the object `base` itself.
+/// Semantics, results and errors: docs/COMMANDS.md. Mode arguments are permission bits (07777), umask applied by the client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(missing_docs)] // the operands are described once, in docs/COMMANDS.md, and named after their POSIX calls
+pub enum Op {
+    Nop,
+    Open {
+        base: Handle,
+        path: PoolRange,
+        flags: OpenFlags,
+        mode: u32,
+        placeholder: u32,
+    },
+    Close {
+        h: Handle,
+    },
+    Read {
+        h: Handle,
+        at: At,
+        out: PoolRange,
+    },
+    Write {
+        h: Handle,
+        at: At,
+        src: PoolRange,
+    },
+    Truncate {
+        h: Handle,
+        size: u64,
+    },
+    Fallocate {
+        h: Handle,
+        mode: FallocMode,
+        off: u64,
+        len: u64,
+    },
+    Seek {
+        h: Handle,
+        whence: Whence,
+        off: i64,
+    },
+    Fsync {
+        h: Handle,
+    },
+    Fdatasync {
+        h: Handle,
+    },
+    Syncfs,
+    Stat {
+        h: Handle,
+        out: PoolRange,
+    },
+    StatPath {
+        base: Handle,
+        path: PoolRange,
+        nofollow: bool,
+        out: PoolRange,
+    },
+    SetAttr {
+        h: Handle,
+        set: PoolRange,
+    },
+    SetAttrPath {
+        base: Handle,
+        path: PoolRange,
+        nofollow: bool,
+        set: PoolRange,
+    },
+    ReadDir {
+        h: Handle,
+        cookie: u64,
+        out: PoolRange,
+    },
+    Lock {
+        h: Handle,
+        action: LockAction,
+        kind: LockKind,
+        space: LockSpace,
+        start: u64,
+        len: u64,
+        owner: u64,
+        out: PoolRange,
+    },
+    SetFlags {
+        h: Handle,
+        flags: OpenFlags,
+    },
+    Statfs {
+        out: PoolRange,
+    },
+    Mkdir {
+        base: Handle,
+        path: PoolRange,
+        mode: u32,
+    },
+    Rmdir {
+        base: Handle,
+        path: PoolRange,
+    },
+    Unlink {
+        base: Handle,
+        path: PoolRange,
+    },
+    Rename {
+        from_base: Handle,
+        from: PoolRange,
+        to_base: Handle,
+        to: PoolRange,
+        flags: RenameFlags,
+    },
+    Link {
+        from_base: Handle,
+        from: PoolRange,
+        to_base: Handle,
+        to: PoolRange,
+        follow: bool,
+    },
+    Symlink {
+        base: Handle,
+        path: PoolRange,
+        target: PoolRange,
+    },
+    Readlink {
+        base: Handle,
+        path: PoolRange,
+        out: PoolRange,
+    },
+    Access {
+        base: Handle,
+        path: PoolRange,
+        mask: AccessMask,
+        nofollow: bool,
+    },
+    GetXattr {
+        base: Handle,
+        path: PoolRange,
+        nofollow: bool,
+        name: PoolRange,
+        out: PoolRange,
+    },
+    SetXattr {
+        base: Handle,
+        path: PoolRange,
+        nofollow: bool,
+        name: PoolRange,
+        value: PoolRange,
+        flags: XattrFlags,
+    },
+    ListXattr {
+        base: Handle,
+        path: PoolRange,
+        nofollow: bool,
+        out: PoolRange,
+    },
+    RemoveXattr {
+        base: Handle,
+        path: PoolRange,
+        nofollow: bool,
+        name: PoolRange,
+    },
+    OpenWriteClose {
+        base: Handle,
+        path: PoolRange,
+        flags: OpenFlags,
+        mode: u32,
+        at: At,
+        src: PoolRange,
+    },
+    OpenReadClose {
+        base: Handle,
+        path: PoolRange,
+        flags: OpenFlags,
+        offset: u64,
+        out: PoolRange,
+    },
+    OpenReadWriteClose {
+        base: Handle,
+        path: PoolRange,
+        flags: OpenFlags,
+        mode: u32,
+        read_off: u64,
+        out: PoolRange,
+        at: At,
+        src: PoolRange,
+    },
+    AppendChecksumWrite {
+        h: Handle,
+        kind: ChecksumKind,
+        src: PoolRange,
+    },
+    ReadChecksumVerify {
+        h: Handle,
+        kind: ChecksumKind,
+        offset: u64,
+        len: u32,
+        out: PoolRange,
+    },
+    ReadModifyWrite {
+        h: Handle,
+        offset: u64,
+        len: u32,
+        modify: Modify,
+        out: PoolRange,
+    },
+}

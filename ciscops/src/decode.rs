@@ -1,0 +1,182 @@
+//! `RawCommand -> validate -> Command`, and back. Total on arbitrary bytes: the right errno, never a panic.
+
+use crate::command::{Command, Durability, Modify, Op, TxnMode};
+use crate::flags::{LockKind, LockSpace, OpenFlags, RenameFlags, XattrFlags};
+use crate::limits::{ATOMIC_WRITE_MAX, FILE_OFFSET_MAX, MODIFY_MAX, XATTR_VALUE_MAX};
+use crate::optable::{Opcode, put_operands, take_operands};
+use crate::sqe::{RawCommand, flags};
+use crate::{Errno, PoolRange, Sqe};
+
+/// What the decoder must know of the session.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionLimits {
+    /// Bytes of the queue pair's pool.
+    pub pool_bytes: u32,
+}
+
+/// Believes an SQE, or says why not. Checks form, flags, ranges and arithmetic; knows nothing of files.
+pub fn validate(raw: &RawCommand, limits: &SessionLimits) -> Result<Command, Errno> {
+    let sqe = &raw.0;
+    let opcode = Opcode::from_wire(sqe.opcode).ok_or(Errno::NOSYS)?;
+    let words = sqe.to_words();
+    let used = &opcode.spec().used;
+    let stray = (0..8).fold(0, |acc, i| acc | (words[i] & !used[i]));
+    if stray != 0 {
+        return Err(Errno::INVAL);
+    }
+    let (durability, mode, after_durable) = take_flags(sqe.flags)?;
+    let op = take_operands(opcode, sqe, limits.pool_bytes)?;
+    check(&op)?;
+    Ok(Command { seq: sqe.sequence, durability, mode, after_durable, op })
+}
+
+fn take_flags(bits: u16) -> Result<(Durability, TxnMode, bool), Errno> {
+    if bits & !flags::ALL != 0 {
+        return Err(Errno::INVAL);
+    }
+    let durability = match bits >> flags::DURABILITY_SHIFT & 3 {
+        0 => Durability::Default,
+        1 => Durability::Volatile,
+        2 => Durability::Durable,
+        _ => return Err(Errno::INVAL),
+    };
+    let mode = match bits >> flags::MODE_SHIFT & 3 {
+        0 => TxnMode::Default,
+        1 => TxnMode::Macro,
+        2 => return Err(Errno::OPNOTSUPP),
+        _ => return Err(Errno::INVAL),
+    };
+    // Placement auto and device are the same until there are slots; host is the client's own business.
+    if bits >> flags::PLACEMENT_SHIFT & 3 > 1 || bits & (flags::POSTED | flags::DETECTABLE) != 0 {
+        return Err(Errno::OPNOTSUPP);
+    }
+    Ok((durability, mode, bits & flags::AFTER_DURABLE != 0))
+}
+
+impl Command {
+    /// The SQE that says this. `validate` of it gives the command back if the command is a valid one. A placement of
+    /// `auto` is written whatever the SQE it came from said.
+    pub fn encode(&self) -> Sqe {
+        let mut sqe = Sqe { sequence: self.seq, ..Sqe::default() };
+        put_operands(&self.op, &mut sqe);
+        sqe.flags = (self.durability as u16) << flags::DURABILITY_SHIFT
+            | (self.mode as u16) << flags::MODE_SHIFT
+            | if self.after_durable { flags::AFTER_DURABLE } else { 0 };
+        sqe
+    }
+}
+
+/// An offset that a file position can have.
+fn offset(off: u64) -> Result<(), Errno> {
+    if off > FILE_OFFSET_MAX { Err(Errno::INVAL) } else { Ok(()) }
+}
+
+/// A span that fits below the largest file size.
+fn span(off: u64, len: u64) -> Result<(), Errno> {
+    offset(off)?;
+    match off.checked_add(len) {
+        Some(end) if end <= FILE_OFFSET_MAX => Ok(()),
+        _ => Err(Errno::FBIG),
+    }
+}
+
+fn place(at: crate::At, len: u32) -> Result<(), Errno> {
+    match at {
+        crate::At::Offset(off) => span(off, len as u64),
+        _ => Ok(()),
+    }
+}
+
+/// Combinations of open flags that open(2) refuses, too.
+fn open_flags(flags: OpenFlags) -> Result<(), Errno> {
+    use OpenFlags as F;
+    let bad = !flags.intersects(F::READ | F::WRITE | F::PATH)
+        || flags.contains(F::PATH) && flags.intersects(F::READ | F::WRITE | F::CREATE | F::TRUNC | F::TMPFILE)
+        || flags.contains(F::TMPFILE) && (!flags.contains(F::WRITE) || flags.intersects(F::CREATE | F::DIRECTORY))
+        || flags.contains(F::CREATE) && flags.contains(F::DIRECTORY);
+    if bad { Err(Errno::INVAL) } else { Ok(()) }
+}
+
+/// What a fused open may say: it never outlives the command.
+fn fused_open_flags(flags: OpenFlags, need: OpenFlags) -> Result<(), Errno> {
+    open_flags(flags)?;
+    let odd = OpenFlags::PATH | OpenFlags::DIRECTORY | OpenFlags::TMPFILE;
+    if !flags.contains(need) || flags.intersects(odd) { Err(Errno::INVAL) } else { Ok(()) }
+}
+
+/// Rules between the operands of one op.
+fn check(op: &Op) -> Result<(), Errno> {
+    match *op {
+        Op::Open { flags, .. } => open_flags(flags),
+        Op::Read { at, out, .. } => match at {
+            crate::At::End => Err(Errno::INVAL),
+            _ => place(at, out.len),
+        },
+        Op::Write { at, src, .. } => place(at, src.len),
+        Op::Truncate { size, .. } => offset(size),
+        Op::Fallocate { off, len, .. } if len == 0 => offset(off).and(Err(Errno::INVAL)),
+        Op::Fallocate { off, len, .. } => span(off, len),
+        Op::ReadDir { cookie, .. } => offset(cookie),
+        Op::Lock { kind, space, start, len, .. } => check_lock(kind, space, start, len),
+        Op::SetFlags { flags, .. } if !OpenFlags::SETTABLE.contains(flags) => Err(Errno::INVAL),
+        Op::Rename { flags, .. } if flags.contains(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE) => Err(Errno::INVAL),
+        Op::SetXattr { flags, .. } if flags.contains(XattrFlags::CREATE | XattrFlags::REPLACE) => Err(Errno::INVAL),
+        Op::SetXattr { value, .. } if value.len as usize > XATTR_VALUE_MAX => Err(Errno::TOOBIG),
+        Op::OpenWriteClose { flags, at, src, .. } => {
+            fused_open_flags(flags, OpenFlags::WRITE)?;
+            fused_place(at, src.len)
+        }
+        Op::OpenReadClose { flags, offset, out, .. } => {
+            fused_open_flags(flags, OpenFlags::READ)?;
+            // Creation and truncation have their own ops; a read makes no file.
+            let odd = OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC;
+            if flags.intersects(odd) { Err(Errno::INVAL) } else { span(offset, out.len as u64) }
+        }
+        Op::OpenReadWriteClose { flags, read_off, out, at, src, .. } => {
+            fused_open_flags(flags, OpenFlags::READ | OpenFlags::WRITE)?;
+            span(read_off, out.len as u64)?;
+            fused_place(at, src.len)
+        }
+        Op::AppendChecksumWrite { src, .. } if src.len > ATOMIC_WRITE_MAX - 4 => Err(Errno::TOOBIG),
+        Op::ReadChecksumVerify { offset, len, out, .. } => {
+            if len > ATOMIC_WRITE_MAX - 4 {
+                return Err(Errno::TOOBIG);
+            }
+            if out.len != 0 && out.len != len { Err(Errno::INVAL) } else { span(offset, len as u64 + 4) }
+        }
+        Op::ReadModifyWrite { offset, len, modify, out, .. } => check_modify(offset, len, modify, out),
+        _ => Ok(()),
+    }
+}
+
+/// A fused op opens its own file: there is no offset to speak of as current.
+fn fused_place(at: crate::At, len: u32) -> Result<(), Errno> {
+    if at == crate::At::Current { Err(Errno::INVAL) } else { place(at, len) }
+}
+
+fn check_lock(kind: LockKind, space: LockSpace, start: u64, len: u64) -> Result<(), Errno> {
+    if space == LockSpace::Flock && (start, len) != (0, 0) {
+        return Err(Errno::INVAL);
+    }
+    let _ = kind;
+    match span(start, len) {
+        Err(Errno::FBIG) => Err(Errno::OVERFLOW),
+        other => other,
+    }
+}
+
+fn check_modify(offset: u64, len: u32, modify: Modify, out: PoolRange) -> Result<(), Errno> {
+    if len == 0 || (out.len != 0 && out.len != len) {
+        return Err(Errno::INVAL);
+    }
+    if len > MODIFY_MAX {
+        return Err(Errno::TOOBIG);
+    }
+    let fits = match modify {
+        Modify::Patch(r) | Modify::Xor(r) => r.len == len,
+        Modify::Add(_) => matches!(len, 1 | 2 | 4 | 8),
+        Modify::XorImm(imm) => len <= 16 && imm[len as usize..].iter().all(|b| *b == 0),
+        Modify::CompareSwap { expect, new } => expect.len == len && new.len == len,
+    };
+    if fits { span(offset, len as u64) } else { Err(Errno::INVAL) }
+}

@@ -1,0 +1,142 @@
+//! The directory entry stream that ReadDir puts in the pool: 20-byte head, name, padding to a multiple of 8.
+
+use crate::SharedBytes;
+use crate::limits::NAME_MAX;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
+
+/// Head of one entry, 20 bytes, followed by the name and zero padding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C, packed(4))]
+pub struct DirentHead {
+    /// Inode number.
+    pub ino: u64,
+    /// Cookie to continue *after* this entry.
+    pub next_cookie: u64,
+    /// Bytes of the whole entry, a multiple of 8.
+    pub reclen: u16,
+    /// `FileType`.
+    pub dtype: u8,
+    /// Bytes of the name.
+    pub namelen: u8,
+}
+
+/// Bytes of `DirentHead`.
+pub const DIRENT_HEAD: usize = 20;
+/// Bytes of the longest entry.
+pub const DIRENT_MAX: usize = dirent_len(NAME_MAX);
+
+/// Bytes of an entry with a name of `namelen` bytes.
+pub const fn dirent_len(namelen: usize) -> usize {
+    (DIRENT_HEAD + namelen + 7) & !7
+}
+
+/// Directory cursors: the three fixed values; others are (hash << 12 | index), 63 bits.
+pub mod cookie {
+    /// Start of the directory.
+    pub const START: u64 = 0;
+    /// After `.`.
+    pub const AFTER_DOT: u64 = 1;
+    /// After `..`.
+    pub const AFTER_DOTDOT: u64 = 2;
+}
+
+/// File types, with the values of DT_*.
+pub mod dtype {
+    /// Not known.
+    pub const UNKNOWN: u8 = 0;
+    /// FIFO.
+    pub const FIFO: u8 = 1;
+    /// Character device.
+    pub const CHR: u8 = 2;
+    /// Directory.
+    pub const DIR: u8 = 4;
+    /// Block device.
+    pub const BLK: u8 = 6;
+    /// Regular file.
+    pub const REG: u8 = 8;
+    /// Symbolic link.
+    pub const LNK: u8 = 10;
+    /// Socket.
+    pub const SOCK: u8 = 12;
+
+    /// From st_mode.
+    pub const fn from_mode(mode: u32) -> u8 {
+        ((mode & 0o170000) >> 12) as u8
+    }
+}
+
+/// Writes entries straight into the client's pool, one private entry at a time.
+pub struct DirentWriter<'a> {
+    out: SharedBytes<'a>,
+    used: usize,
+    entries: u64,
+}
+
+impl<'a> DirentWriter<'a> {
+    /// Over the room given.
+    pub fn new(out: SharedBytes<'a>) -> Self {
+        DirentWriter { out, used: 0, entries: 0 }
+    }
+
+    /// Appends one entry; false (and no effect) when it does not fit. Names longer than 255 bytes do not fit.
+    pub fn push(&mut self, ino: u64, next_cookie: u64, dtype: u8, name: &[u8]) -> bool {
+        let reclen = dirent_len(name.len());
+        if name.len() > NAME_MAX || self.used + reclen > self.out.len() {
+            return false;
+        }
+        let mut entry = [0u8; DIRENT_MAX];
+        let head = DirentHead { ino, next_cookie, reclen: reclen as u16, dtype, namelen: name.len() as u8 };
+        entry[..DIRENT_HEAD].copy_from_slice(head.as_bytes());
+        entry[DIRENT_HEAD..DIRENT_HEAD + name.len()].copy_from_slice(name);
+        self.out.sub(self.used, reclen).copy_from(&entry[..reclen]);
+        self.used += reclen;
+        self.entries += 1;
+        true
+    }
+
+    /// Forgets what was pushed (a cold block was missed and the walk starts over).
+    pub fn reset(&mut self) {
+        (self.used, self.entries) = (0, 0);
+    }
+
+    /// Bytes written.
+    pub fn used(&self) -> usize {
+        self.used
+    }
+
+    /// Entries written.
+    pub fn entries(&self) -> u64 {
+        self.entries
+    }
+}
+
+/// One entry as the client sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Dirent<'a> {
+    /// Inode number.
+    pub ino: u64,
+    /// Cookie to continue after this entry.
+    pub next_cookie: u64,
+    /// `dtype`.
+    pub dtype: u8,
+    /// Name, without NUL.
+    pub name: &'a [u8],
+}
+
+/// Iterates over a stream; ends at the first malformed entry.
+pub struct Dirents<'a>(pub &'a [u8]);
+
+impl<'a> Iterator for Dirents<'a> {
+    type Item = Dirent<'a>;
+
+    fn next(&mut self) -> Option<Dirent<'a>> {
+        let (head, rest) = DirentHead::read_from_prefix(self.0).ok()?;
+        let (reclen, namelen) = (head.reclen as usize, head.namelen as usize);
+        if reclen != dirent_len(namelen) || reclen > self.0.len() {
+            return None;
+        }
+        let name = &rest[..namelen];
+        self.0 = &self.0[reclen..];
+        Some(Dirent { ino: head.ino, next_cookie: head.next_cookie, dtype: head.dtype, name })
+    }
+}

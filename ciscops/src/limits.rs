@@ -1,0 +1,46 @@
+//! Every bound of the contract, with its unit. Attach tells the client the values in force (`attach::Limits`).
+
+/// Bytes: largest atomic write, and the largest payload of one command.
+pub const ATOMIC_WRITE_MAX: u32 = 1 << 20;
+/// Bytes of one path component.
+pub const NAME_MAX: usize = 255;
+/// Bytes of a path, without a terminating NUL (so 4095, as POSIX's PATH_MAX counts the NUL).
+pub const PATH_MAX: usize = 4096;
+/// Bytes of a symbolic link's target.
+pub const SYMLINK_MAX: usize = 4095;
+/// Bytes of an extended attribute's name.
+pub const XATTR_NAME_MAX: usize = 255;
+/// Bytes of an extended attribute's value.
+pub const XATTR_VALUE_MAX: usize = 4096;
+/// Symbolic links followed in one path walk.
+pub const SYMLINK_FOLLOW_MAX: usize = 40;
+/// Micro-ops of one command.
+pub const MICRO_OPS_MAX: usize = 16;
+/// Inodes an atomic command may hold.
+pub const INODE_SET_MAX: usize = 16;
+/// Entries of one queue; a power of two.
+pub const QUEUE_DEPTH_MAX: u32 = 1024;
+/// Entries of the smallest queue.
+pub const QUEUE_DEPTH_MIN: u32 = 2;
+/// Queue pairs of one session.
+pub const QUEUES_MAX: u32 = 64;
+/// Bytes of one queue pair's buffer pool.
+pub const POOL_BYTES_MAX: u32 = 64 << 20;
+/// Bytes of the smallest pool: one page.
+pub const POOL_BYTES_MIN: u32 = 4096;
+/// Handles of one session.
+pub const HANDLES_MAX: u32 = 65_536;
+/// Bytes of the field a ReadModifyWrite may change.
+pub const MODIFY_MAX: u32 = 64 << 10;
+/// Largest file offset plus one: offsets and sizes fit i64.
+pub const FILE_OFFSET_MAX: u64 = i64::MAX as u64;
+/// Placeholder descriptors handed out by one request.
+pub const PLACEHOLDERS_MAX: usize = 16;
+/// Bytes of one attach message.
+pub const ATTACH_MESSAGE_MAX: usize = 64 << 10;
+/// Milliseconds a client sleeps before it looks whether the device still lives.
+pub const CLIENT_SLEEP_MS_MAX: u64 = 500;
+
+const _: () = assert!(QUEUE_DEPTH_MAX.is_power_of_two() && QUEUE_DEPTH_MIN.is_power_of_two());
+const _: () = assert!(ATOMIC_WRITE_MAX <= POOL_BYTES_MAX);
+const _: () = assert!(MODIFY_MAX < 1 << 24, "the length of a modify rides in 24 bits of aux");

@@ -1,0 +1,93 @@
+//! The strings of a command, copied out of the pool once and checked, before anything looks at them.
+
+use crate::command::{Command, Op};
+use crate::limits::{NAME_MAX, PATH_MAX};
+use crate::{Errno, PoolRange, SharedRegion};
+use smallvec::SmallVec;
+
+/// Private bytes of a path or name.
+pub type PathBuf = SmallVec<[u8; 128]>;
+
+/// The strings of one command. `a` is the (first) path; `b` the second path, the target of a symbolic link, or the
+/// name of an extended attribute. Either is empty when the op has none.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Paths {
+    /// First path.
+    pub a: PathBuf,
+    /// Second string.
+    pub b: PathBuf,
+}
+
+/// What a string must satisfy beyond its length, which the decoder checked.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Check {
+    Path,
+    Opaque,
+}
+
+impl Paths {
+    /// Copies the strings of `cmd` out of the pool and checks them: no NUL (EINVAL), no component of more than 255
+    /// bytes (ENAMETOOLONG), no slash in an attribute's name is asked for.
+    pub fn fetch(cmd: &Command, pool: &SharedRegion) -> Result<Paths, Errno> {
+        let (a, b) = ranges(&cmd.op);
+        let mut paths = Paths::default();
+        if let Some(range) = a {
+            paths.a = copy(pool, range, Check::Path)?;
+        }
+        if let Some((range, check)) = b {
+            paths.b = copy(pool, range, check)?;
+        }
+        Ok(paths)
+    }
+
+    /// From private bytes (tests, embedded callers); the same checks.
+    pub fn new(a: &[u8], b: &[u8]) -> Result<Paths, Errno> {
+        check(a, Check::Path)?;
+        check(b, Check::Opaque)?;
+        Ok(Paths { a: PathBuf::from_slice(a), b: PathBuf::from_slice(b) })
+    }
+}
+
+fn ranges(op: &Op) -> (Option<PoolRange>, Option<(PoolRange, Check)>) {
+    match *op {
+        Op::Open { path, .. }
+        | Op::StatPath { path, .. }
+        | Op::SetAttrPath { path, .. }
+        | Op::Mkdir { path, .. }
+        | Op::Rmdir { path, .. }
+        | Op::Unlink { path, .. }
+        | Op::Readlink { path, .. }
+        | Op::Access { path, .. }
+        | Op::ListXattr { path, .. }
+        | Op::OpenWriteClose { path, .. }
+        | Op::OpenReadClose { path, .. }
+        | Op::OpenReadWriteClose { path, .. } => (Some(path), None),
+        Op::Rename { from, to, .. } | Op::Link { from, to, .. } => (Some(from), Some((to, Check::Path))),
+        Op::Symlink { path, target, .. } => (Some(path), Some((target, Check::Opaque))),
+        Op::GetXattr { path, name, .. } | Op::SetXattr { path, name, .. } | Op::RemoveXattr { path, name, .. } => {
+            (Some(path), Some((name, Check::Opaque)))
+        }
+        _ => (None, None),
+    }
+}
+
+fn copy(pool: &SharedRegion, range: PoolRange, kind: Check) -> Result<PathBuf, Errno> {
+    let bytes = pool.slice(range)?;
+    let mut v = PathBuf::from_elem(0, bytes.len());
+    bytes.copy_to(&mut v);
+    check(&v, kind)?;
+    Ok(v)
+}
+
+fn check(s: &[u8], kind: Check) -> Result<(), Errno> {
+    if s.len() >= PATH_MAX {
+        return Err(Errno::NAMETOOLONG);
+    }
+    if s.contains(&0) {
+        return Err(Errno::INVAL);
+    }
+    if kind == Check::Path && s.len() > NAME_MAX && s.split(|b| *b == b'/').any(|c| c.len() > NAME_MAX) {
+        return Err(Errno::NAMETOOLONG);
+    }
+    Ok(())
+}

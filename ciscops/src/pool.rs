@@ -1,0 +1,244 @@
+//! Shared memory of a queue pair. This file holds the raw pointers: no reference ever points into memory that the
+//! other side can write; bytes are copied in or out, index words are accessed as atomics.
+
+use crate::Errno;
+use core::marker::PhantomData;
+use core::ptr::NonNull;
+use std::alloc::Layout;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+/// Part of a buffer pool: bytes `off..off + len` from the pool's start.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct PoolRange {
+    /// First byte.
+    pub off: u32,
+    /// Bytes.
+    pub len: u32,
+}
+
+impl PoolRange {
+    /// Nothing.
+    pub const EMPTY: PoolRange = PoolRange { off: 0, len: 0 };
+
+    /// From its two parts.
+    pub const fn new(off: u32, len: u32) -> PoolRange {
+        PoolRange { off, len }
+    }
+
+    /// Whether it holds no byte.
+    pub const fn is_empty(self) -> bool {
+        self.len == 0
+    }
+}
+
+enum Backing {
+    Heap,
+    Map,
+}
+
+struct Mapping {
+    base: NonNull<u8>,
+    len: usize,
+    backing: Backing,
+}
+
+// SAFETY: the mapping is plain memory, valid until drop; every access goes through copies or atomics on raw pointers.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; concurrent access is by design (the peer may write at any time) and never through references.
+unsafe impl Sync for Mapping {}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        match self.backing {
+            // SAFETY: allocated by `SharedRegion::heap` with this very layout; no `SharedBytes` outlives the Arc.
+            Backing::Heap => unsafe { std::alloc::dealloc(self.base.as_ptr(), heap_layout(self.len)) },
+            Backing::Map => {
+                // SAFETY: mapped by `SharedRegion::map` with this length; nothing refers to it any more.
+                let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
+                debug_assert!(unmapped.is_ok());
+            }
+        }
+    }
+}
+
+fn heap_layout(len: usize) -> Layout {
+    Layout::from_size_align(len.max(1), 4096).expect("a region is at most some MiB")
+}
+
+/// A region shared with another party (a mapped memfd, or heap memory in embedded mode), or a part of one.
+/// Cloning shares; the memory lives as long as any clone. Thread-safe: all access is by copy or atomic.
+#[derive(Clone)]
+pub struct SharedRegion {
+    mapping: Arc<Mapping>,
+    off: usize,
+    len: usize,
+}
+
+impl SharedRegion {
+    /// Zeroed, page-aligned memory of this process.
+    pub fn heap(len: usize) -> SharedRegion {
+        // SAFETY: the layout has a size of at least one byte.
+        let base = unsafe { std::alloc::alloc_zeroed(heap_layout(len)) };
+        let base = NonNull::new(base).unwrap_or_else(|| std::alloc::handle_alloc_error(heap_layout(len)));
+        SharedRegion { mapping: Arc::new(Mapping { base, len, backing: Backing::Heap }), off: 0, len }
+    }
+
+    /// Maps `len` bytes of a memfd, populated, and not inherited over fork.
+    pub fn map(fd: impl AsFd, len: usize) -> std::io::Result<SharedRegion> {
+        use rustix::mm::{Advice, MapFlags, ProtFlags};
+        let prot = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: a fresh mapping at an address of the kernel's choice; it aliases nothing of ours.
+        let base = unsafe {
+            rustix::mm::mmap(core::ptr::null_mut(), len, prot, MapFlags::SHARED | MapFlags::POPULATE, fd, 0)?
+        };
+        let base = NonNull::new(base.cast::<u8>()).ok_or(std::io::ErrorKind::AddrNotAvailable)?;
+        let region = SharedRegion { mapping: Arc::new(Mapping { base, len, backing: Backing::Map }), off: 0, len };
+        // SAFETY: the whole of our own mapping, page-aligned; the advice changes only what a child inherits.
+        unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork)? };
+        Ok(region)
+    }
+
+    /// A new memfd of `len` bytes: created, populated, mapped, and sealed against resizing and further seals.
+    pub fn create_sealed(name: &str, len: usize) -> std::io::Result<(OwnedFd, SharedRegion)> {
+        use rustix::fs::{MemfdFlags, SealFlags};
+        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&fd, len as u64)?;
+        let region = SharedRegion::map(&fd, len)?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Ok((fd, region))
+    }
+
+    /// A part of this region as a region; EFAULT when it is not inside.
+    pub fn sub(&self, off: usize, len: usize) -> Result<SharedRegion, Errno> {
+        if off.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Errno::FAULT);
+        }
+        Ok(SharedRegion { mapping: self.mapping.clone(), off: self.off + off, len })
+    }
+
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no byte.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The bytes of a range; EFAULT when it is not inside.
+    #[inline]
+    pub fn slice(&self, range: PoolRange) -> Result<SharedBytes<'_>, Errno> {
+        self.bytes(range.off as usize, range.len as usize)
+    }
+
+    /// The bytes `off..off + len`; EFAULT when not inside.
+    #[inline]
+    pub fn bytes(&self, off: usize, len: usize) -> Result<SharedBytes<'_>, Errno> {
+        if off.checked_add(len).is_none_or(|end| end > self.len) {
+            return Err(Errno::FAULT);
+        }
+        // SAFETY: off + len <= self.len, and self.off + self.len <= mapping.len (checked in `sub`).
+        let base = unsafe { self.mapping.base.add(self.off + off) };
+        Ok(SharedBytes { base, len, life: PhantomData })
+    }
+
+    /// Address of the region's first byte.
+    #[inline]
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        // SAFETY: self.off <= mapping.len.
+        unsafe { self.mapping.base.add(self.off) }
+    }
+}
+
+impl core::fmt::Debug for SharedRegion {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "SharedRegion({} bytes)", self.len)
+    }
+}
+
+/// Borrowed bytes that another party may change at any moment. Only copies go in or out; reading twice may give two
+/// answers, so copy once, then validate and use the copy.
+#[derive(Clone, Copy)]
+pub struct SharedBytes<'a> {
+    base: NonNull<u8>,
+    len: usize,
+    life: PhantomData<&'a SharedRegion>,
+}
+
+// SAFETY: a bounded pointer into a `Mapping`, which is Send + Sync; accesses are copies.
+unsafe impl Send for SharedBytes<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for SharedBytes<'_> {}
+
+impl<'a> SharedBytes<'a> {
+    /// Bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether it has no byte.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies out `dst.len()` bytes from the start. Panics when `dst` is longer.
+    #[inline]
+    pub fn copy_to(&self, dst: &mut [u8]) {
+        assert!(dst.len() <= self.len, "copy within the range");
+        // SAFETY: in bounds by the assertion; `dst` is private, so they do not overlap. The peer may write meanwhile:
+        // the bytes copied are then any mixture, which the caller treats as untrusted input anyway.
+        unsafe { core::ptr::copy_nonoverlapping(self.base.as_ptr(), dst.as_mut_ptr(), dst.len()) };
+    }
+
+    /// Copies `src` in at the start. Panics when `src` is longer.
+    #[inline]
+    pub fn copy_from(&self, src: &[u8]) {
+        assert!(src.len() <= self.len, "copy within the range");
+        // SAFETY: in bounds by the assertion; `src` is private memory. Racing peer writes only spoil the peer's bytes.
+        unsafe { core::ptr::copy_nonoverlapping(src.as_ptr(), self.base.as_ptr(), src.len()) };
+    }
+
+    /// All bytes, copied out.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut v = vec![0; self.len];
+        self.copy_to(&mut v);
+        v
+    }
+
+    /// Fills with zeros.
+    #[inline]
+    pub fn zero(&self) {
+        // SAFETY: in bounds; nothing of ours refers to these bytes.
+        unsafe { core::ptr::write_bytes(self.base.as_ptr(), 0, self.len) };
+    }
+
+    /// The part `off..off + len`. Panics when not inside.
+    #[inline]
+    pub fn sub(&self, off: usize, len: usize) -> SharedBytes<'a> {
+        assert!(off.checked_add(len).is_some_and(|end| end <= self.len), "part within the range");
+        // SAFETY: off <= self.len.
+        SharedBytes { base: unsafe { self.base.add(off) }, len, life: PhantomData }
+    }
+
+    /// First byte, for copy kernels; valid for reads of `len` bytes, which the peer may be changing.
+    #[inline]
+    pub fn as_ptr(&self) -> *const u8 {
+        self.base.as_ptr()
+    }
+
+    /// First byte, for copy kernels; valid for writes of `len` bytes.
+    #[inline]
+    pub fn as_mut_ptr(&self) -> *mut u8 {
+        self.base.as_ptr()
+    }
+}
+
+impl core::fmt::Debug for SharedBytes<'_> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "SharedBytes({} bytes)", self.len)
+    }
+}

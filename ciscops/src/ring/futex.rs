@@ -1,0 +1,26 @@
+//! The two futex calls, on the CQ tail of a shared mapping (so never PRIVATE).
+
+use super::{CqConsumer, CqProducer, QueueMemory, Sleep, Word};
+use rustix::thread::{Timespec, futex};
+use std::time::Duration;
+
+impl CqProducer<QueueMemory> {
+    /// Wakes the client; when `publish` said so, and after `close`.
+    pub fn wake(&self) {
+        // Nobody waiting is no error, and there is no other that the caller could act on.
+        let _ = futex::wake(self.memory().atomic(Word::CqTail), futex::Flags::empty(), 1);
+    }
+}
+
+impl CqConsumer<QueueMemory> {
+    /// Sleeps until the device posts, closes the queue, or `timeout` passes; may return early for no reason. The
+    /// caller bounds `timeout` (`limits::CLIENT_SLEEP_MS_MAX`) and looks for a dead device between sleeps.
+    pub fn wait(&mut self, timeout: Duration) {
+        if let Sleep::On(tail) = self.prepare_sleep() {
+            let timeout = Timespec { tv_sec: timeout.as_secs() as i64, tv_nsec: timeout.subsec_nanos().into() };
+            // EAGAIN (the tail moved), EINTR and ETIMEDOUT all mean: look again.
+            let _ = futex::wait(self.memory().atomic(Word::CqTail), futex::Flags::empty(), tail, Some(&timeout));
+            self.awake();
+        }
+    }
+}

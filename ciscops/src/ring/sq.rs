@@ -1,0 +1,162 @@
+//! The submission ring: the client produces, the device consumes.
+
+use super::{QueueFault, QueueMemory, RingMemory, Word, next_ticket};
+use crate::sqe::{RawCommand, Sqe};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The ring has no room.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Full;
+
+/// Client's end. One thread at a time.
+pub struct SqProducer<M = QueueMemory> {
+    memory: M,
+    depth: u32,
+    tail: u32,
+    published: u32,
+    head_seen: u32,
+    ticket_rung: u32,
+}
+
+impl<M: RingMemory> SqProducer<M> {
+    /// Over a fresh queue.
+    pub fn new(memory: M) -> Self {
+        let depth = memory.depth();
+        SqProducer { memory, depth, tail: 0, published: 0, head_seen: 0, ticket_rung: 0 }
+    }
+
+    /// Free entries; looks at the device's index only when the cached one says none.
+    #[inline]
+    pub fn free(&mut self) -> u32 {
+        let used = self.tail.wrapping_sub(self.head_seen);
+        if used < self.depth {
+            return self.depth - used;
+        }
+        self.head_seen = self.memory.load(Word::SqHead, Acquire);
+        self.depth.saturating_sub(self.tail.wrapping_sub(self.head_seen))
+    }
+
+    /// Writes an entry; the device sees it after `publish`.
+    #[inline]
+    pub fn push(&mut self, sqe: &Sqe) -> Result<(), Full> {
+        if self.free() == 0 {
+            return Err(Full);
+        }
+        self.memory.write_sqe(self.tail & (self.depth - 1), sqe);
+        self.tail = self.tail.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Makes everything pushed visible to the device. Then ask `needs_doorbell`.
+    #[inline]
+    pub fn publish(&mut self) {
+        if self.published != self.tail {
+            self.published = self.tail;
+            self.memory.store(Word::SqTail, self.tail, Release);
+        }
+    }
+
+    /// After `publish`: whether the device sleeps and has not been rung for this sleep; then write the doorbell.
+    #[inline]
+    pub fn needs_doorbell(&mut self) -> bool {
+        self.memory.fence();
+        let ticket = self.memory.load(Word::DeviceSleeping, Relaxed);
+        // A ticket is rung once: the doorbell stays readable until the device has woken from that very sleep.
+        if ticket == 0 || ticket == self.ticket_rung {
+            return false;
+        }
+        self.ticket_rung = ticket;
+        true
+    }
+
+    /// Entries published that the device has not taken yet.
+    pub fn pending(&mut self) -> u32 {
+        self.head_seen = self.memory.load(Word::SqHead, Acquire);
+        self.published.wrapping_sub(self.head_seen)
+    }
+
+    /// The memory under the ring.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+}
+
+/// Device's end. Believes nothing: its own index is private, the client's is checked against it.
+pub struct SqConsumer<M = QueueMemory> {
+    memory: M,
+    depth: u32,
+    head: u32,
+    released: u32,
+    tail_seen: u32,
+    ticket: u32,
+}
+
+impl<M: RingMemory> SqConsumer<M> {
+    /// Over a fresh queue.
+    pub fn new(memory: M) -> Self {
+        let depth = memory.depth();
+        SqConsumer { memory, depth, head: 0, released: 0, tail_seen: 0, ticket: 0 }
+    }
+
+    #[inline]
+    fn refresh(&mut self) -> Result<u32, QueueFault> {
+        let tail = self.memory.load(Word::SqTail, Acquire);
+        let waiting = tail.wrapping_sub(self.head);
+        if waiting > self.depth {
+            return Err(QueueFault { word: Word::SqTail, value: tail });
+        }
+        self.tail_seen = tail;
+        Ok(waiting)
+    }
+
+    /// Entries waiting, at most `depth`; looks at the client's index only when the cached one says none.
+    #[inline]
+    pub fn poll(&mut self) -> Result<u32, QueueFault> {
+        match self.tail_seen.wrapping_sub(self.head) {
+            0 => self.refresh(),
+            waiting => Ok(waiting),
+        }
+    }
+
+    /// Takes the next of the entries that `poll` counted: copied out of shared memory once.
+    #[inline]
+    pub fn take(&mut self) -> Option<RawCommand> {
+        if self.tail_seen == self.head {
+            return None;
+        }
+        let sqe = self.memory.read_sqe(self.head & (self.depth - 1));
+        self.head = self.head.wrapping_add(1);
+        Some(RawCommand(sqe))
+    }
+
+    /// Gives the taken entries' room back to the client; once per batch.
+    #[inline]
+    pub fn release(&mut self) {
+        if self.released != self.head {
+            self.released = self.head;
+            self.memory.store(Word::SqHead, self.head, Release);
+        }
+    }
+
+    /// Announces sleep. Then `recheck`; sleep only when that says false.
+    pub fn prepare_sleep(&mut self) {
+        self.ticket = next_ticket(self.ticket);
+        self.memory.store(Word::DeviceSleeping, self.ticket, Relaxed);
+        self.memory.fence();
+    }
+
+    /// After `prepare_sleep`: whether entries wait after all.
+    pub fn recheck(&mut self) -> Result<bool, QueueFault> {
+        Ok(self.refresh()? > 0)
+    }
+
+    /// Takes the announcement back, after waking (and after draining the doorbell) or instead of sleeping.
+    pub fn awake(&mut self) {
+        self.memory.store(Word::DeviceSleeping, 0, Relaxed);
+    }
+
+    /// The memory under the ring.
+    pub fn memory(&self) -> &M {
+        &self.memory
+    }
+}

@@ -1,0 +1,231 @@
+//! What the interpreter needs of a file system: one command's transaction. Reads see the store plus what this command
+//! has staged; nothing staged is seen by others before the command ends well, and nothing of it stays if it does not.
+
+use crate::bodies::{SetAttrBody, StatBody, StatfsBody};
+use crate::command::At;
+use crate::dirent::DirentWriter;
+use crate::flags::{Access, AccessMask, FallocMode, OpenFlags, RenameFlags, Whence, XattrFlags};
+use crate::{Errno, Handle, SharedBytes};
+use weldfs_functions::ChecksumState;
+
+/// Where written bytes come from.
+#[derive(Clone, Copy, Debug)]
+pub enum Source<'a> {
+    /// The client's pool: copy once, then trust only the copy.
+    Shared(SharedBytes<'a>),
+    /// Memory of the device.
+    Private(&'a [u8]),
+}
+
+impl Source<'_> {
+    /// Bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Source::Shared(s) => s.len(),
+            Source::Private(s) => s.len(),
+        }
+    }
+
+    /// Whether there is nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Copies the bytes from `off` on into `dst`, whole.
+    pub fn copy_to(&self, off: usize, dst: &mut [u8]) {
+        match self {
+            Source::Shared(s) => s.sub(off, dst.len()).copy_to(dst),
+            Source::Private(s) => dst.copy_from_slice(&s[off..off + dst.len()]),
+        }
+    }
+}
+
+/// Where read bytes go.
+#[derive(Debug)]
+pub enum Sink<'a> {
+    /// The client's pool.
+    Shared(SharedBytes<'a>),
+    /// Memory of the device.
+    Private(&'a mut [u8]),
+    /// Nowhere: only the checksum is wanted.
+    Discard,
+}
+
+impl Sink<'_> {
+    /// Puts `src` at `off`; the part past the room is dropped by `Discard` only, else a panic.
+    pub fn put(&mut self, off: usize, src: &[u8]) {
+        match self {
+            Sink::Shared(s) => s.sub(off, src.len()).copy_from(src),
+            Sink::Private(s) => s[off..off + src.len()].copy_from_slice(src),
+            Sink::Discard => {}
+        }
+    }
+
+    /// The same sink for a shorter life.
+    pub fn reborrow(&mut self) -> Sink<'_> {
+        match self {
+            Sink::Shared(s) => Sink::Shared(*s),
+            Sink::Private(s) => Sink::Private(s),
+            Sink::Discard => Sink::Discard,
+        }
+    }
+}
+
+/// A file opened within the command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Opened<F> {
+    /// The inode, authorised for what the flags said.
+    pub file: F,
+    /// Whether this command created it.
+    pub created: bool,
+    /// st_mode: type and permission bits.
+    pub mode: u32,
+}
+
+/// State of the open file description behind a handle.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Cursor {
+    /// Its offset in bytes.
+    pub offset: u64,
+    /// Whether APPEND is set now.
+    pub append: bool,
+}
+
+/// Where a write landed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Written {
+    /// Offset of the first byte.
+    pub off: u64,
+    /// Bytes (always all).
+    pub len: u64,
+}
+
+/// One command's transaction over a file system. The methods stage; whoever made the Target commits or drops it.
+#[allow(async_fn_in_trait)] // used with static dispatch only; futures live in the device's own slots
+pub trait Target {
+    /// An inode resolved, and authorised, within this command.
+    type File: Copy;
+
+    /// Resolves `path` from `base`, creates or truncates as the flags say, checks permissions.
+    async fn open(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        flags: OpenFlags,
+        mode: u32,
+    ) -> Result<Opened<Self::File>, Errno>;
+    /// Makes a handle (and open file description) for a file opened in this command; valid once the command ends
+    /// well. `placeholder` != 0 binds that placeholder descriptor to the description.
+    async fn install(
+        &mut self,
+        opened: Opened<Self::File>,
+        flags: OpenFlags,
+        placeholder: u32,
+    ) -> Result<Handle, Errno>;
+    /// The inode behind a handle; EBADF when the handle is stale or its grant lacks `need`.
+    async fn file(&mut self, h: Handle, need: Access) -> Result<Self::File, Errno>;
+    /// Offset and append flag of the description behind a handle.
+    async fn cursor(&mut self, h: Handle) -> Result<Cursor, Errno>;
+    /// Stages a new offset for the description.
+    async fn set_cursor(&mut self, h: Handle, offset: u64) -> Result<(), Errno>;
+
+    /// Size in bytes.
+    async fn size(&mut self, f: Self::File) -> Result<u64, Errno>;
+    /// Reads `len` bytes from `off`, short at the end of file; `sum` folds in, in order, the bytes put in the sink.
+    async fn read(
+        &mut self,
+        f: Self::File,
+        off: u64,
+        len: u64,
+        sink: Sink<'_>,
+        sum: Option<&mut ChecksumState>,
+    ) -> Result<u64, Errno>;
+    /// Stages a write of all of `src` at an offset or the end (never `At::Current`: the interpreter resolves that);
+    /// `sum` folds in exactly the bytes stored.
+    async fn write(
+        &mut self,
+        f: Self::File,
+        at: At,
+        src: Source<'_>,
+        sum: Option<&mut ChecksumState>,
+    ) -> Result<Written, Errno>;
+    /// Stages a new size.
+    async fn truncate(&mut self, f: Self::File, size: u64) -> Result<(), Errno>;
+    /// Stages a reservation, hole or zero range.
+    async fn fallocate(&mut self, f: Self::File, mode: FallocMode, off: u64, len: u64) -> Result<(), Errno>;
+    /// Moves the description's offset and returns it; Data and Hole look at the file.
+    async fn seek(&mut self, h: Handle, whence: Whence, off: i64) -> Result<u64, Errno>;
+    /// Entries after `cookie` until the writer is full; returns the cookie to go on with. EINVAL when not even the
+    /// first one fits.
+    async fn read_dir(&mut self, h: Handle, cookie: u64, out: &mut DirentWriter<'_>) -> Result<u64, Errno>;
+
+    /// Attributes of the object behind a handle (empty path) or of `path`.
+    async fn stat(&mut self, base: Handle, path: &[u8], nofollow: bool) -> Result<StatBody, Errno>;
+    /// Changes attributes, likewise.
+    async fn set_attr(&mut self, base: Handle, path: &[u8], nofollow: bool, set: &SetAttrBody) -> Result<(), Errno>;
+    /// Whether the caller may do `mask`, likewise; EACCES or EROFS if not.
+    async fn access(&mut self, base: Handle, path: &[u8], mask: AccessMask, nofollow: bool) -> Result<(), Errno>;
+    /// Space and identity of the file system.
+    async fn statfs(&mut self) -> Result<StatfsBody, Errno>;
+
+    /// Makes a directory.
+    async fn mkdir(&mut self, base: Handle, path: &[u8], mode: u32) -> Result<(), Errno>;
+    /// Removes an empty directory.
+    async fn rmdir(&mut self, base: Handle, path: &[u8]) -> Result<(), Errno>;
+    /// Removes a name that is not a directory.
+    async fn unlink(&mut self, base: Handle, path: &[u8]) -> Result<(), Errno>;
+    /// Renames, replaces or exchanges.
+    async fn rename(
+        &mut self,
+        from_base: Handle,
+        from: &[u8],
+        to_base: Handle,
+        to: &[u8],
+        flags: RenameFlags,
+    ) -> Result<(), Errno>;
+    /// Makes a hard link; an empty `from` links the object behind `from_base` (also a nameless one).
+    async fn link(
+        &mut self,
+        from_base: Handle,
+        from: &[u8],
+        to_base: Handle,
+        to: &[u8],
+        follow: bool,
+    ) -> Result<(), Errno>;
+    /// Makes a symbolic link at `path` that says `target`.
+    async fn symlink(&mut self, target: &[u8], base: Handle, path: &[u8]) -> Result<(), Errno>;
+    /// Puts the link's target in the sink, cut to `room` bytes; returns the bytes put.
+    async fn readlink(&mut self, base: Handle, path: &[u8], room: u64, sink: Sink<'_>) -> Result<u64, Errno>;
+
+    /// Value of an attribute; `room` 0 asks for its size only, too small a room is ERANGE.
+    async fn get_xattr(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        name: &[u8],
+        room: u64,
+        sink: Sink<'_>,
+    ) -> Result<u64, Errno>;
+    /// Sets an attribute.
+    async fn set_xattr(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        name: &[u8],
+        value: &[u8],
+        flags: XattrFlags,
+    ) -> Result<(), Errno>;
+    /// Names, each ended by NUL; `room` as in `get_xattr`.
+    async fn list_xattr(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        room: u64,
+        sink: Sink<'_>,
+    ) -> Result<u64, Errno>;
+    /// Removes an attribute; ENODATA when there is none.
+    async fn remove_xattr(&mut self, base: Handle, path: &[u8], nofollow: bool, name: &[u8]) -> Result<(), Errno>;
+}
