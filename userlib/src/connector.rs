@@ -1,0 +1,137 @@
+//! The seam to the control plane: who brings a session, and what a session can do besides commands.
+//!
+//! A [`Connector`] attaches; a [`Transport`] is one attached session. The socket one lives in `socket.rs`; the
+//! embedded one (device threads in the caller's own process) lives in kernel-shim.
+
+use std::io;
+use std::os::fd::{BorrowedFd, OwnedFd};
+use std::sync::Arc;
+use weldfs_ciscops::attach::{Limits, Welcome};
+use weldfs_ciscops::flags::OpenFlags;
+use weldfs_ciscops::{Durability, Errno, Handle, QueueLayout, SharedRegion};
+
+/// What a client states when it attaches.
+#[derive(Debug, Clone, Default)]
+pub struct AttachOptions {
+    /// 128-bit identity under which outcomes can be asked for after a crash; zero lets the library draw one at random.
+    pub client_id: [u8; 16],
+    /// The name under which the caller shows the device's root to its user (say `/weld`); for reports only.
+    pub prefix: Vec<u8>,
+}
+
+/// What the device said about itself at attach. Plain facts; they do not change during a session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SessionInfo {
+    /// The session's number in the device.
+    pub session: u64,
+    /// Feature bits both sides know.
+    pub features: u64,
+    /// Identity of the file system.
+    pub uuid: [u8; 16],
+    /// Bounds in force; the payload limit of one command is `limits.atomic_write_max` bytes.
+    pub limits: Limits,
+    /// The file system's label, as set by mkfs.
+    pub label: String,
+    /// The profile (emulated hardware) in force.
+    pub profile: String,
+    /// What the bytes persist on: a value of `weldfs_ciscops::attach::medium`.
+    pub medium: u8,
+    /// Whether what is durable survives a power cut (not only the end of the device process).
+    pub power_safe: bool,
+    /// What calls with the default durability get.
+    pub durability: Durability,
+    /// Whether every change is refused with EROFS.
+    pub read_only: bool,
+}
+
+fn text(padded: &[u8]) -> String {
+    let end = padded.iter().position(|b| *b == 0).unwrap_or(padded.len());
+    String::from_utf8_lossy(&padded[..end]).into_owned()
+}
+
+impl From<&Welcome> for SessionInfo {
+    fn from(w: &Welcome) -> SessionInfo {
+        SessionInfo {
+            session: w.session,
+            features: w.features,
+            uuid: w.uuid,
+            limits: w.limits,
+            label: text(&w.label),
+            profile: text(&w.profile),
+            medium: w.medium,
+            power_safe: w.power_safe != 0,
+            durability: if w.durability == 2 { Durability::Durable } else { Durability::Volatile },
+            read_only: w.read_only != 0,
+        }
+    }
+}
+
+/// One queue pair as the device made it: shared memory, its layout, and how to wake the device.
+pub struct QueueParts {
+    /// The device's number for this queue pair within the session.
+    pub index: u32,
+    /// Where rings and pool lie in `region`.
+    pub layout: QueueLayout,
+    /// The mapped memory. Mapped so that a forked child does not inherit it.
+    pub region: SharedRegion,
+    /// Eventfd to write to when the ring says that the device sleeps.
+    pub doorbell: Arc<OwnedFd>,
+}
+
+/// A descriptor that stands for an open file description in the device until it is claimed.
+#[derive(Debug)]
+pub struct Placeholder {
+    /// The number to name in an open command.
+    pub id: u32,
+    /// The descriptor. Reading, writing or mapping it fails; sending it to the device claims what it stands for.
+    pub fd: OwnedFd,
+}
+
+/// An open file description taken over through its placeholder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Claimed {
+    /// This session's handle for it.
+    pub handle: Handle,
+    /// The flags it carries now.
+    pub flags: OpenFlags,
+    /// Type and permission bits of the file, as st_mode.
+    pub mode: u32,
+    /// The id of the placeholder.
+    pub placeholder: u32,
+}
+
+/// Brings sessions. Thread-safe.
+pub trait Connector: Send + Sync {
+    /// Attaches to the device. Errors: ENOENT / ECONNREFUSED (nobody serves there), EPROTO (the other side does not
+    /// speak this protocol), EPERM (refused), ENODEV (the device is gone).
+    fn attach(&self, options: &AttachOptions) -> io::Result<Box<dyn Transport>>;
+}
+
+/// One attached session. Thread-safe: every method may be called from any thread.
+pub trait Transport: Send + Sync {
+    /// What the device said at attach.
+    fn info(&self) -> &SessionInfo;
+
+    /// A new queue pair of `depth` commands and `pool_bytes` bytes of buffers. Errors: EMFILE, ENOMEM, EINVAL, ENODEV.
+    fn new_queue(&self, depth: u32, pool_bytes: u32) -> io::Result<QueueParts>;
+
+    /// `count` fresh placeholders. Errors: EMFILE, ENODEV, EOPNOTSUPP where the device makes none.
+    fn placeholders(&self, count: u32) -> Result<Vec<Placeholder>, Errno>;
+
+    /// Takes over the open file description that `fd` stands for. Errors: EBADF (not a placeholder of this device, or
+    /// nothing is open on it any more), EMFILE, ENODEV.
+    fn claim(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno>;
+
+    /// The device's counters as one JSON object, of which the `session` member is this session's own share.
+    fn stats_json(&self) -> Result<String, Errno>;
+
+    /// True once the device is known to be gone. Cheap enough to ask before every sleep (one system call).
+    fn hung_up(&self) -> bool;
+
+    /// Ends the session: handles are closed in the device. Idempotent; every later call fails with ENODEV.
+    fn detach(&self);
+
+    /// Called once in a forked child: let go of the descriptors inherited from the parent without saying a word to
+    /// the device, for the session is still the parent's. Must not block; leaking is allowed.
+    fn abandon(&self) {}
+}

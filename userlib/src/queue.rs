@@ -1,0 +1,305 @@
+//! One queue pair, low level: commands in, completions out, many in flight. The client above uses it one command at a
+//! time; benchmarks and engines that pipeline use it directly.
+
+use crate::connector::{QueueParts, Transport};
+use crate::fork;
+use crate::slab::Slab;
+use crate::spin::Spin;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weldfs_ciscops::limits::CLIENT_SLEEP_MS_MAX;
+use weldfs_ciscops::ring::{CqConsumer, QueueMemory, SqProducer};
+use weldfs_ciscops::{Command, Cqe, Errno, PoolRange, SharedRegion, Sqe};
+
+/// A command in flight: redeem it once, with [`Queue::wait`] or [`Queue::poll`], on the queue that gave it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(u64);
+
+impl Ticket {
+    /// The sequence number its completion carries.
+    pub fn sequence(self) -> u64 {
+        self.0
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Slot {
+    Free,
+    Flying(u64),
+    Landed(Cqe),
+}
+
+/// One queue pair. `Send`: it may move between threads, but one uses it at a time.
+///
+/// Up to [`Queue::depth`] commands may be unredeemed. The device may complete them in any order, except that
+/// commands on one inode run in the order they were submitted. In a forked child every call gives EBADF.
+pub struct Queue {
+    sq: SqProducer,
+    cq: CqConsumer,
+    pool: SharedRegion,
+    slab: Slab,
+    slots: Box<[Slot]>,
+    next: u64,
+    flying: u32,
+    unreleased: u32,
+    spin: Spin,
+    dead: bool,
+    doorbell: Arc<OwnedFd>,
+    peer: Arc<dyn Transport>,
+    index: u32,
+    generation: u32,
+}
+
+impl Queue {
+    /// Takes the client's end of a queue pair. EPROTO or EINVAL when layout and memory do not fit.
+    pub fn new(parts: QueueParts, peer: Arc<dyn Transport>) -> Result<Queue, Errno> {
+        let memory = QueueMemory::new(parts.region, &parts.layout)?;
+        let pool = memory.pool(&parts.layout)?;
+        Ok(Queue {
+            sq: SqProducer::new(memory.clone()),
+            cq: CqConsumer::new(memory),
+            pool,
+            slab: Slab::new(parts.layout.pool_bytes),
+            slots: vec![Slot::Free; parts.layout.depth as usize].into_boxed_slice(),
+            next: 1,
+            flying: 0,
+            unreleased: 0,
+            spin: Spin::default(),
+            dead: false,
+            doorbell: parts.doorbell,
+            peer,
+            index: parts.index,
+            generation: fork::generation(),
+        })
+    }
+
+    /// Commands that may be unredeemed at a time.
+    pub fn depth(&self) -> u32 {
+        self.slots.len() as u32
+    }
+
+    /// The device's number for this queue pair.
+    pub fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// Commands submitted whose completion has not been seen.
+    pub fn in_flight(&self) -> u32 {
+        self.flying
+    }
+
+    /// The buffer pool; ranges from [`Queue::alloc`] name its bytes.
+    pub fn pool(&self) -> &SharedRegion {
+        &self.pool
+    }
+
+    /// Whether the device behind it is known to be gone.
+    pub fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    pub(crate) fn is_ours(&self) -> bool {
+        self.generation == fork::generation()
+    }
+
+    /// Room for `len` bytes in the pool, aligned to its size rounded up to a power of two. ENOMEM when none is left.
+    /// Give it back with [`Queue::free`].
+    #[inline]
+    pub fn alloc(&mut self, len: u32) -> Result<PoolRange, Errno> {
+        if len == 0 {
+            return Ok(PoolRange::EMPTY);
+        }
+        self.slab.alloc(len).map(|off| PoolRange::new(off, len)).ok_or(Errno::NOMEM)
+    }
+
+    /// Gives a range from [`Queue::alloc`] back. No command in flight may name it.
+    #[inline]
+    pub fn free(&mut self, range: PoolRange) {
+        // After a device died mid-command it may still be writing: such a pool is never reused.
+        if range.len != 0 && !self.dead {
+            self.slab.free(range.off, range.len);
+        }
+    }
+
+    /// Copies `bytes` into a fresh range. ENOMEM when there is no room.
+    pub fn stage(&mut self, bytes: &[u8]) -> Result<PoolRange, Errno> {
+        let range = self.alloc(u32::try_from(bytes.len()).map_err(|_| Errno::NOMEM)?)?;
+        self.pool.slice(range)?.copy_from(bytes);
+        Ok(range)
+    }
+
+    /// Puts a command into the ring (its sequence number is chosen here). The device sees it at the next
+    /// [`Queue::flush`] or wait. EAGAIN when `depth` commands are unredeemed, ENODEV when the device is gone.
+    #[inline]
+    pub fn submit(&mut self, command: &Command) -> Result<Ticket, Errno> {
+        self.submit_sqe(command.encode())
+    }
+
+    /// The same with an entry made by hand; its sequence number is overwritten.
+    #[inline]
+    pub fn submit_sqe(&mut self, mut sqe: Sqe) -> Result<Ticket, Errno> {
+        if self.dead || !self.is_ours() {
+            return Err(if self.dead { Errno::NODEV } else { Errno::BADF });
+        }
+        let sequence = self.next;
+        let at = self.slot_of(sequence);
+        if !matches!(self.slots[at], Slot::Free) {
+            return Err(Errno::AGAIN);
+        }
+        sqe.sequence = sequence;
+        self.sq.push(&sqe).map_err(|_| Errno::AGAIN)?;
+        self.slots[at] = Slot::Flying(sequence);
+        self.next += 1;
+        self.flying += 1;
+        Ok(Ticket(sequence))
+    }
+
+    /// Makes submitted commands visible to the device, and wakes it if it sleeps (one system call then).
+    #[inline]
+    pub fn flush(&mut self) {
+        self.sq.publish();
+        if self.sq.needs_doorbell() {
+            // An eventfd takes 2^64 - 2 rings before it refuses one, and then it is ringing already.
+            let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
+        }
+    }
+
+    /// Waits for one command: spins for a bounded, adaptive time, then sleeps. EIO when the device dies first (its
+    /// outcome is unknown) or speaks nonsense; EINVAL for a ticket already redeemed.
+    pub fn wait(&mut self, ticket: Ticket) -> Result<Cqe, Errno> {
+        self.flush();
+        loop {
+            if let Some(cqe) = self.poll(ticket)? {
+                return Ok(cqe);
+            }
+            self.await_any()?;
+        }
+    }
+
+    /// The completion of one command if it is there. Submitted commands are not flushed. Errors as [`Queue::wait`].
+    #[inline]
+    pub fn poll(&mut self, ticket: Ticket) -> Result<Option<Cqe>, Errno> {
+        let at = self.slot_of(ticket.0);
+        loop {
+            match self.slots[at] {
+                Slot::Landed(cqe) if cqe.sequence == ticket.0 => {
+                    self.slots[at] = Slot::Free;
+                    return Ok(Some(cqe));
+                }
+                Slot::Flying(sequence) if sequence == ticket.0 => {}
+                _ => return Err(Errno::INVAL),
+            }
+            if !self.land_next()? {
+                return if self.dead { Err(Errno::IO) } else { Ok(None) };
+            }
+        }
+    }
+
+    /// The next completion of any command, redeemed; `None` when none is there. Errors as [`Queue::wait`].
+    #[inline]
+    pub fn reap(&mut self) -> Result<Option<Cqe>, Errno> {
+        let Some(cqe) = self.pop()? else { return if self.dead { Err(Errno::IO) } else { Ok(None) } };
+        let at = self.slot_of(cqe.sequence);
+        self.slots[at] = Slot::Free;
+        Ok(Some(cqe))
+    }
+
+    /// Waits until a completion is there to be polled or reaped. EIO when the device dies first.
+    pub fn await_any(&mut self) -> Result<(), Errno> {
+        if !self.is_ours() {
+            return Err(Errno::BADF);
+        }
+        if self.flying == 0 || self.cq.available() > 0 || self.spin.run(|| self.cq.available() > 0) {
+            return Ok(());
+        }
+        self.sleep()
+    }
+
+    /// Submits one command, flushes and waits for it: what every synchronous call does.
+    pub fn execute(&mut self, command: &Command) -> Result<Cqe, Errno> {
+        let ticket = loop {
+            match self.submit(command) {
+                Err(Errno::AGAIN) if self.flying > 0 => {
+                    self.flush();
+                    self.await_any()?;
+                    self.land_next()?;
+                }
+                other => break other?,
+            }
+        };
+        self.wait(ticket)
+    }
+
+    #[inline]
+    fn slot_of(&self, sequence: u64) -> usize {
+        sequence as usize & (self.slots.len() - 1)
+    }
+
+    /// Takes one completion off the ring into its slot; false when none is there.
+    #[inline]
+    fn land_next(&mut self) -> Result<bool, Errno> {
+        let Some(cqe) = self.pop()? else { return Ok(false) };
+        let at = self.slot_of(cqe.sequence);
+        self.slots[at] = Slot::Landed(cqe);
+        Ok(true)
+    }
+
+    /// Takes one completion off the ring, checked to answer a command of ours.
+    #[inline]
+    fn pop(&mut self) -> Result<Option<Cqe>, Errno> {
+        if !self.is_ours() {
+            return Err(Errno::BADF);
+        }
+        let Some(cqe) = self.cq.pop() else { return Ok(None) };
+        self.unreleased += 1;
+        if self.unreleased >= self.depth() / 2 {
+            self.unreleased = 0;
+            self.cq.release();
+        }
+        match self.slots[self.slot_of(cqe.sequence)] {
+            Slot::Flying(sequence) if sequence == cqe.sequence => {
+                self.flying -= 1;
+                Ok(Some(cqe))
+            }
+            _ => {
+                self.dead = true;
+                Err(Errno::IO)
+            }
+        }
+    }
+
+    /// Sleeps until a completion comes, looking after the device's health between naps.
+    #[cold]
+    fn sleep(&mut self) -> Result<(), Errno> {
+        let start = Instant::now();
+        while self.cq.available() == 0 {
+            if self.cq.closed().is_some() || self.peer.hung_up() {
+                // What it completed before it died still counts.
+                if self.cq.available() > 0 {
+                    break;
+                }
+                self.dead = true;
+                return Err(Errno::IO);
+            }
+            self.cq.wait(Duration::from_millis(CLIENT_SLEEP_MS_MAX));
+        }
+        self.spin.slept(start.elapsed());
+        Ok(())
+    }
+}
+
+impl Drop for Queue {
+    fn drop(&mut self) {
+        if !self.is_ours() {
+            // A child's copy: the memory is not mapped here, and the addresses may be somebody else's by now.
+            std::mem::forget(self.pool.clone());
+        }
+    }
+}
+
+impl std::fmt::Debug for Queue {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Queue {{ index: {}, depth: {}, in_flight: {} }}", self.index, self.depth(), self.flying)
+    }
+}

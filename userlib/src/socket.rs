@@ -1,0 +1,202 @@
+//! The socket connector: attaches to a serving device over its Unix socket (SOCK_SEQPACKET, one message per packet,
+//! descriptors by SCM_RIGHTS).
+//!
+//! Every descriptor of this library is moved out of the low numbers, which programs and shells believe to be theirs.
+
+use crate::connector::{AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, Transport};
+use parking_lot::Mutex;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Mode, OFlags};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
+    SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weldfs_ciscops::attach::{self, Hello, NewQueue, PROTOCOL_VERSION, Reply, Request};
+use weldfs_ciscops::flags::OpenFlags;
+use weldfs_ciscops::limits::{ATTACH_MESSAGE_MAX, PLACEHOLDERS_MAX};
+use weldfs_ciscops::{Errno, Handle, SharedRegion};
+
+/// Lowest number our own descriptors take, where the process's limit allows.
+const FD_HIGH: i32 = 768;
+
+/// Attaches over a Unix socket.
+#[derive(Debug, Clone)]
+pub struct SocketConnector {
+    path: PathBuf,
+}
+
+impl SocketConnector {
+    /// To the device that listens at `path`.
+    pub fn new(path: impl Into<PathBuf>) -> SocketConnector {
+        SocketConnector { path: path.into() }
+    }
+}
+
+impl Connector for SocketConnector {
+    fn attach(&self, options: &AttachOptions) -> io::Result<Box<dyn Transport>> {
+        let socket = move_high(dial(&self.path)?);
+        let hello = Hello {
+            version_min: PROTOCOL_VERSION,
+            version_max: PROTOCOL_VERSION,
+            client_id: options.client_id,
+            ..Hello::default()
+        };
+        let request = Request::Hello { hello, prefix: options.prefix.clone() };
+        let (reply, mut fds) = converse(&socket, &request, None)?;
+        let (Reply::Welcome(welcome), Some(doorbell)) = (reply, fds.pop()) else { return Err(Errno::PROTO.into()) };
+        Ok(Box::new(SocketTransport {
+            info: SessionInfo::from(&*welcome),
+            doorbell: Arc::new(doorbell),
+            socket: Mutex::new(Some(socket)),
+        }))
+    }
+}
+
+/// Connects, also where the path is longer than a socket address holds.
+fn dial(path: &Path) -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let address = match SocketAddrUnix::new(path) {
+        Ok(address) => address,
+        Err(rustix::io::Errno::NAMETOOLONG) => {
+            let (dir, name) = (path.parent(), path.file_name());
+            let (Some(dir), Some(name)) = (dir, name) else { return Err(Errno::NAMETOOLONG.into()) };
+            let dir = rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+            let near = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name);
+            rustix::net::connect(&socket, &SocketAddrUnix::new(near)?)?;
+            return Ok(socket);
+        }
+        Err(e) => return Err(e.into()),
+    };
+    rustix::net::connect(&socket, &address)?;
+    Ok(socket)
+}
+
+/// The same descriptor under a high number; the given one where that is refused.
+fn move_high(fd: OwnedFd) -> OwnedFd {
+    rustix::io::fcntl_dupfd_cloexec(&fd, FD_HIGH).unwrap_or(fd)
+}
+
+/// Sends one request (with at most one descriptor) and takes its reply with the descriptors that ride along.
+fn converse(
+    socket: &OwnedFd,
+    request: &Request,
+    rider: Option<BorrowedFd<'_>>,
+) -> Result<(Reply, Vec<OwnedFd>), Errno> {
+    let packet = request.encode();
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let riders: [BorrowedFd<'_>; 1];
+    if let Some(fd) = rider {
+        riders = [fd];
+        control.push(SendAncillaryMessage::ScmRights(&riders));
+    }
+    retry(|| rustix::net::sendmsg(socket, &[IoSlice::new(&packet)], &mut control, SendFlags::NOSIGNAL))?;
+    let mut reply = vec![0; ATTACH_MESSAGE_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PLACEHOLDERS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let got = retry(|| {
+        rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut reply)], &mut control, RecvFlags::CMSG_CLOEXEC)
+    })?;
+    let mut fds = Vec::new();
+    for message in control.drain() {
+        if let RecvAncillaryMessage::ScmRights(riders) = message {
+            fds.extend(riders.map(move_high));
+        }
+    }
+    match got.bytes {
+        0 => Err(Errno::NODEV),
+        n => Ok((Reply::decode(&reply[..n], request.kind())?, fds)),
+    }
+}
+
+/// Repeats an interrupted call; a connection that broke means that the device is gone.
+fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
+    loop {
+        match call() {
+            Err(rustix::io::Errno::INTR) => {}
+            Err(rustix::io::Errno::PIPE | rustix::io::Errno::CONNRESET | rustix::io::Errno::NOTCONN) => {
+                return Err(Errno::NODEV);
+            }
+            other => return other.map_err(Errno::from),
+        }
+    }
+}
+
+/// A session over a socket.
+struct SocketTransport {
+    info: SessionInfo,
+    doorbell: Arc<OwnedFd>,
+    /// None after detach (or, in a child, abandon).
+    socket: Mutex<Option<OwnedFd>>,
+}
+
+impl SocketTransport {
+    fn ask(&self, request: &Request, rider: Option<BorrowedFd<'_>>) -> Result<(Reply, Vec<OwnedFd>), Errno> {
+        let socket = self.socket.lock();
+        converse(socket.as_ref().ok_or(Errno::NODEV)?, request, rider)
+    }
+}
+
+impl Transport for SocketTransport {
+    fn info(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    fn new_queue(&self, depth: u32, pool_bytes: u32) -> io::Result<QueueParts> {
+        let (reply, mut fds) = self.ask(&Request::NewQueue(NewQueue { depth, pool_bytes }), None)?;
+        let (Reply::Queue(queue), Some(memfd)) = (reply, fds.pop()) else { return Err(Errno::PROTO.into()) };
+        let region = SharedRegion::map(&memfd, queue.layout.total_bytes as usize)?;
+        Ok(QueueParts { index: queue.index, layout: queue.layout, region, doorbell: self.doorbell.clone() })
+    }
+
+    fn placeholders(&self, count: u32) -> Result<Vec<Placeholder>, Errno> {
+        let (reply, fds) = self.ask(&Request::Placeholders { count }, None)?;
+        let Reply::Placeholders(attach::PlaceholdersReply { count, ids, .. }) = reply else {
+            return Err(Errno::PROTO);
+        };
+        if count as usize != fds.len() || count as usize > ids.len() {
+            return Err(Errno::PROTO);
+        }
+        Ok(ids.iter().zip(fds).map(|(&id, fd)| Placeholder { id, fd }).collect())
+    }
+
+    fn claim(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno> {
+        let (reply, _) = self.ask(&Request::Claim, Some(fd))?;
+        let Reply::Claimed(c) = reply else { return Err(Errno::PROTO) };
+        let flags = OpenFlags::from_bits_truncate(c.flags as u16);
+        Ok(Claimed { handle: Handle::from_wire(c.handle), flags, mode: c.mode, placeholder: c.placeholder })
+    }
+
+    fn stats_json(&self) -> Result<String, Errno> {
+        let (Reply::Stats(json), _) = self.ask(&Request::Stats, None)? else { return Err(Errno::PROTO) };
+        String::from_utf8(json).map_err(|_| Errno::PROTO)
+    }
+
+    fn hung_up(&self) -> bool {
+        // Somebody who holds the lock is in conversation and will see the end of it.
+        let Some(socket) = self.socket.try_lock() else { return false };
+        let Some(socket) = socket.as_ref() else { return true };
+        let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::RDHUP)];
+        let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+        let gone = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR | PollFlags::NVAL;
+        poll(&mut fds, Some(&now)).is_ok_and(|n| n > 0) && fds[0].revents().intersects(gone)
+    }
+
+    fn detach(&self) {
+        if let Some(socket) = self.socket.lock().take() {
+            // The goodbye is a courtesy: closing the socket says the same.
+            let _ = converse(&socket, &Request::Detach, None);
+        }
+    }
+
+    fn abandon(&self) {
+        if let Some(mut socket) = self.socket.try_lock() {
+            socket.take();
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! How long to spin before sleeping. A wake-up through the kernel costs some ten microseconds, so a wait that ends
+//! sooner is better spun; a wait that lasts longer only burns the core that the device may need.
+
+use std::time::{Duration, Instant};
+
+/// Nanoseconds spun at least, so that a device that became fast is noticed.
+const SPIN_NS_MIN: u64 = 3_000;
+/// Nanoseconds spun at most.
+const SPIN_NS_MAX: u64 = 60_000;
+/// Looks at the ring between two looks at the clock.
+const LOOKS_PER_CLOCK: u32 = 32;
+
+/// The adaptive budget of one queue.
+#[derive(Debug)]
+pub(crate) struct Spin {
+    budget_ns: u64,
+}
+
+impl Default for Spin {
+    fn default() -> Self {
+        Spin { budget_ns: SPIN_NS_MAX }
+    }
+}
+
+impl Spin {
+    /// Spins until `done` or the budget is spent; whether it was done.
+    #[inline]
+    pub(crate) fn run(&mut self, mut done: impl FnMut() -> bool) -> bool {
+        let look = |done: &mut dyn FnMut() -> bool| {
+            (0..LOOKS_PER_CLOCK).any(|_| {
+                std::hint::spin_loop();
+                done()
+            })
+        };
+        if look(&mut done) {
+            return true;
+        }
+        let start = Instant::now();
+        let budget = Duration::from_nanos(self.budget_ns);
+        while start.elapsed() < budget {
+            if look(&mut done) {
+                return true;
+            }
+        }
+        false
+    }
+
+    /// Tells how long a wait took that did not end while spinning, sleep included.
+    pub(crate) fn slept(&mut self, total: Duration) {
+        let total_ns = u64::try_from(total.as_nanos()).unwrap_or(u64::MAX);
+        self.budget_ns = if total_ns <= SPIN_NS_MAX / 2 {
+            (self.budget_ns * 2).min(SPIN_NS_MAX)
+        } else {
+            (self.budget_ns / 2).max(SPIN_NS_MIN)
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_waits_shrink_the_budget_to_its_floor_and_short_ones_restore_it() {
+        let mut spin = Spin::default();
+        for _ in 0..20 {
+            spin.slept(Duration::from_millis(3));
+        }
+        assert_eq!(spin.budget_ns, SPIN_NS_MIN);
+        for _ in 0..20 {
+            spin.slept(Duration::from_micros(12));
+        }
+        assert_eq!(spin.budget_ns, SPIN_NS_MAX);
+    }
+}
