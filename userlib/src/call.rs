@@ -45,14 +45,16 @@ pub(crate) fn run<const I: usize, const O: usize>(
     build: impl Fn([PoolRange; I], [PoolRange; O]) -> Op,
     filled: impl Fn(&Cqe) -> [usize; O],
 ) -> Result<Cqe, Errno> {
+    let bound = bound_channel(&inputs, &rooms)?;
+    let pool_need = pool_need(&inputs, &rooms);
     let mut attempt = |queue: &mut Queue| execute(queue, how, &inputs, &mut rooms, &build, &filled);
-    if let Some(bound) = bound_channel(&inputs, &rooms)? {
+    if let Some(bound) = bound {
         bound.check(epoch)?;
         return bound.with(attempt)?;
     }
     match client.with_queue(epoch, 0, &mut attempt)? {
         // Nothing was sent: the operands did not fit. A bigger pool is made once per thread, on demand.
-        Err(Errno::NOMEM) => client.with_queue(epoch, pool_need(&inputs, &rooms), attempt)?,
+        Err(Errno::NOMEM) => client.with_queue(epoch, pool_need, attempt)?,
         done => done,
     }
 }

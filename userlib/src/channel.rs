@@ -48,8 +48,16 @@ impl Channel {
         &self.session
     }
 
-    pub(crate) fn pool_bytes(&self) -> usize {
-        self.pool.len()
+    /// Whether a call that needs so much pool may use it now.
+    #[inline]
+    pub(crate) fn is_free(&self, pool_need: usize) -> bool {
+        self.pool.len() >= pool_need && !self.is_busy() && !self.session.is_over()
+    }
+
+    /// Whether a call of this very thread is inside it (a signal handler then sees true).
+    #[inline]
+    pub(crate) fn is_busy(&self) -> bool {
+        matches!(&self.lane, Lane::Own(queue) if queue.try_borrow_mut().is_err())
     }
 
     /// Runs `f` on the queue pair. EBUSY when this very call was interrupted by a signal handler that wants it, too.

@@ -86,6 +86,13 @@ impl<T> PerProcess<T> {
         self.install(head, make)
     }
 
+    /// This process's value, if there is one yet.
+    pub(crate) fn peek(&self) -> Option<&T> {
+        // SAFETY: as in `get`.
+        let node = unsafe { self.head.load(Ordering::Acquire).as_ref() }?;
+        (node.generation == generation()).then_some(&node.value)
+    }
+
     #[cold]
     fn install(&self, head: *mut Node<T>, make: impl FnOnce(Option<&T>) -> T) -> &T {
         // SAFETY: as in `get`.

@@ -1,1 +1,35 @@
-//! The client: queue pairs, POSIX-like calls, fused calls.
+//! WeldFS as a library: files that live inside the storage device, and fused operations on them.
+//!
+//! What lives here, from the application down to the ring:
+//! * `client` (an attachment), `file`, `dir`, `fused`: the API an application uses. `options`: how to open.
+//! * `raw`: one method per operation, on handles and byte paths, errno out; all of the above is written on it.
+//! * `call`: one call becomes one command; `buf`: its operands, ordinary memory or zero-copy pool buffers.
+//! * `channel`: each thread's queue pair; `queue`: commands in, completions out; `spin`, `slab`, `fork` help it.
+//! * `connector`: the seam to the control plane; `socket`: the connector to a serving device.
+//!
+//! What flows through: paths and payload are copied into a queue pair's pool once (not at all for a [`PoolBuf`]),
+//! the device copies payload once, a completion comes back. Nothing here decides: size, content and permissions
+//! live in the device. This crate knows `ciscops` only, and trusts the device as a program trusts its kernel.
+
+mod buf;
+mod call;
+mod channel;
+mod client;
+pub mod connector;
+mod fork;
+mod queue;
+pub mod raw;
+mod slab;
+pub mod socket;
+mod spin;
+
+pub use buf::{Payload, PoolBuf, Room};
+pub use client::{Client, ClientOptions};
+pub use connector::{AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, Transport};
+pub use queue::{Queue, Ticket};
+pub use raw::{Raw, Written};
+pub use socket::SocketConnector;
+pub use weldfs_ciscops::flags::{
+    AccessMask, FallocMode, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
+};
+pub use weldfs_ciscops::{At, Command, Cqe, Durability, Errno, Handle, Op, PoolRange};

@@ -14,7 +14,6 @@ const CLASSES: usize = (CLASS_MAX_SHIFT - CLASS_MIN_SHIFT + 1) as usize;
 #[derive(Debug)]
 pub(crate) struct Slab {
     free: [Vec<u32>; CLASSES],
-    bytes: u32,
     used: u32,
 }
 
@@ -31,7 +30,7 @@ const fn class_bytes(class: usize) -> u32 {
 impl Slab {
     /// All of `bytes` free. A tail smaller than the smallest class is unused.
     pub(crate) fn new(bytes: u32) -> Slab {
-        let mut slab = Slab { free: std::array::from_fn(|_| Vec::with_capacity(16)), bytes, used: 0 };
+        let mut slab = Slab { free: std::array::from_fn(|_| Vec::with_capacity(16)), used: 0 };
         let (mut off, mut left) = (0, bytes);
         while left >= class_bytes(0) {
             let class = ((31 - left.leading_zeros()).min(CLASS_MAX_SHIFT) - CLASS_MIN_SHIFT) as usize;
@@ -42,13 +41,9 @@ impl Slab {
         slab
     }
 
-    /// Bytes of the largest buffer that this pool could ever hand out.
-    pub(crate) fn largest(&self) -> u32 {
-        if self.bytes == 0 { 0 } else { 1 << (31 - self.bytes.leading_zeros()).min(CLASS_MAX_SHIFT) }
-    }
-
     /// Bytes handed out, in whole buffers.
-    pub(crate) fn used(&self) -> u32 {
+    #[cfg(test)]
+    fn used(&self) -> u32 {
         self.used
     }
 
@@ -144,7 +139,6 @@ mod tests {
     #[test]
     fn large_buffers_are_page_aligned_and_impossible_ones_are_refused() {
         let mut slab = Slab::new((1 << 20) + 4096 + 100);
-        assert_eq!(slab.largest(), 1 << 20);
         assert!(slab.alloc(128).is_some());
         assert!(slab.alloc(5000).is_some_and(|o| o % 4096 == 0));
         assert_eq!(slab.alloc((1 << 20) + 1), None);

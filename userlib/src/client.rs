@@ -1,0 +1,371 @@
+//! The client: one attachment to a device, usable from every thread, surviving fork by attaching anew.
+
+use crate::buf::PoolBuf;
+use crate::channel::{self, Channel};
+use crate::connector::{AttachOptions, Claimed, Connector, Placeholder, SessionInfo, Transport};
+use crate::fork::PerProcess;
+use crate::queue::Queue;
+use crate::raw::Raw;
+use crate::socket::SocketConnector;
+use parking_lot::Mutex;
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::Path;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, PLACEHOLDERS_MAX};
+use weldfs_ciscops::{Durability, Errno};
+
+/// How a client attaches and how large its queue pairs are.
+#[derive(Debug, Clone)]
+pub struct ClientOptions {
+    /// What it states about itself.
+    pub attach: AttachOptions,
+    /// Commands in flight per queue pair; a power of two.
+    pub depth: u32,
+    /// Bytes of buffer pool of a thread's first queue pair. A call that needs more moves its thread to a queue pair
+    /// of 4 MiB (or more), once.
+    pub pool_bytes: u32,
+    /// Permission bits cleared in the modes that [`Client`] and [`crate::Dir`] calls give new files; the raw layer
+    /// applies none. `None` takes the process's umask as it is when the client is made.
+    pub umask: Option<u32>,
+}
+
+impl Default for ClientOptions {
+    fn default() -> Self {
+        ClientOptions { attach: AttachOptions::default(), depth: 64, pool_bytes: 256 << 10, umask: None }
+    }
+}
+
+/// Bytes of pool of a queue pair for large operands: a full payload both ways, with paths.
+const LARGE_POOL_BYTES: u32 = 4 << 20;
+/// Placeholder descriptors fetched per round trip.
+const PLACEHOLDER_BATCH: u32 = PLACEHOLDERS_MAX as u32 / 2;
+
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+/// An attachment to a device. Cheap to clone (clones share it), `Send` and `Sync`; each thread gets a queue pair of
+/// its own on first use. The session ends when the last clone, [`crate::File`] and [`crate::Dir`] are gone.
+///
+/// In a forked child the first call attaches anew, with the child's credentials; files opened before the fork belong
+/// to the parent and give EBADF there. After the device died every call gives ENODEV until [`Client::reconnect`].
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<Inner>,
+    durability: Durability,
+}
+
+struct Inner {
+    id: u64,
+    connector: Arc<dyn Connector>,
+    options: ClientOptions,
+    umask: u32,
+    sessions: PerProcess<Mutex<Option<Arc<Session>>>>,
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        channel::forget(self.id);
+        if let Some(slot) = self.sessions.peek()
+            && let Some(session) = slot.lock().take()
+        {
+            session.end();
+        }
+    }
+}
+
+impl Client {
+    /// Attaches to the device that listens at `socket` (say `disk.img.sock`). Errors as [`Connector::attach`].
+    pub fn connect(socket: impl AsRef<Path>) -> io::Result<Client> {
+        Client::with(Arc::new(SocketConnector::new(socket.as_ref())))
+    }
+
+    /// Attaches through any connector, such as kernel-shim's embedded device.
+    pub fn with(connector: Arc<dyn Connector>) -> io::Result<Client> {
+        Client::with_options(connector, ClientOptions::default())
+    }
+
+    /// The same with options.
+    pub fn with_options(connector: Arc<dyn Connector>, mut options: ClientOptions) -> io::Result<Client> {
+        if options.attach.client_id == [0; 16] {
+            getrandom::fill(&mut options.attach.client_id)
+                .map_err(|e| io::Error::from_raw_os_error(e.raw_os_error().unwrap_or(Errno::IO.0)))?;
+        }
+        let umask = options.umask.unwrap_or_else(process_umask);
+        let id = NEXT_ID.fetch_add(1, Ordering::Relaxed);
+        let inner = Inner { id, connector, options, umask, sessions: PerProcess::new() };
+        let client = Client { inner: Arc::new(inner), durability: Durability::Default };
+        client.session()?;
+        Ok(client)
+    }
+
+    /// The same client where every changing call has this durability unless the call says otherwise.
+    pub fn durability(&self, durability: Durability) -> Client {
+        Client { inner: self.inner.clone(), durability }
+    }
+
+    /// What the device said at attach.
+    pub fn info(&self) -> io::Result<SessionInfo> {
+        Ok(self.session()?.transport.info().clone())
+    }
+
+    /// The device's counters as one JSON object.
+    pub fn stats_json(&self) -> io::Result<String> {
+        Ok(self.session()?.transport.stats_json()?)
+    }
+
+    /// The raw layer over this client.
+    pub fn raw(&self) -> Raw<'_> {
+        Raw::new(self, 0, self.durability)
+    }
+
+    /// A zero-copy buffer of `len` bytes for calls made by this thread. ENOMEM when the device grants no pool that
+    /// large.
+    pub fn buffer(&self, len: usize) -> io::Result<PoolBuf> {
+        let wanted = u32::try_from(len).map_err(|_| Errno::NOMEM)?;
+        let take = |need: usize| -> Result<PoolBuf, Errno> {
+            let channel = self.channel(need)?;
+            let range = channel.with(|queue| queue.alloc(wanted))??;
+            Ok(PoolBuf::new(channel, range))
+        };
+        match take(0) {
+            Err(Errno::NOMEM) => Ok(take(len.saturating_mul(2))?),
+            done => Ok(done?),
+        }
+    }
+
+    /// A queue pair of the caller's own, outside of the per-thread ones: for pipelining. EMFILE when the device
+    /// grants no more.
+    pub fn queue(&self, depth: u32, pool_bytes: u32) -> io::Result<Queue> {
+        let session = self.session()?;
+        session.made.fetch_add(1, Ordering::Relaxed);
+        Ok(Queue::new(session.transport.new_queue(depth, pool_bytes)?, session.transport.clone())?)
+    }
+
+    /// Ends the session and attaches again (to a device that was restarted, for example). Files opened before give
+    /// EBADF afterwards.
+    pub fn reconnect(&self) -> io::Result<()> {
+        let over = self.slot().lock().take();
+        if let Some(session) = over {
+            session.end();
+        }
+        channel::forget(self.inner.id);
+        Ok(self.session().map(drop)?)
+    }
+
+    /// In a forked child: lets go of what belongs to the parent and attaches at once, instead of at the next call.
+    /// Elsewhere it does nothing.
+    pub fn reset_after_fork(&self) -> io::Result<()> {
+        Ok(self.session().map(drop)?)
+    }
+
+    pub(crate) fn umask(&self) -> u32 {
+        self.inner.umask
+    }
+
+    pub(crate) fn default_durability(&self) -> Durability {
+        self.durability
+    }
+
+    /// Bytes of the largest payload of one command.
+    pub(crate) fn payload_max(&self) -> usize {
+        ATOMIC_WRITE_MAX as usize
+    }
+
+    /// The number of the session that handles opened now belong to.
+    pub(crate) fn epoch(&self) -> Result<u64, Errno> {
+        match channel::cached(self.inner.id) {
+            Some(channel) if !channel.session().is_over() => Ok(channel.session().epoch()),
+            _ => self.session().map(|session| session.epoch()),
+        }
+    }
+
+    pub(crate) fn placeholder(&self) -> Result<Placeholder, Errno> {
+        self.session()?.placeholder()
+    }
+
+    pub(crate) fn claim(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno> {
+        self.session()?.transport.claim(fd)
+    }
+
+    /// Runs `f` on this thread's queue pair, which holds at least `pool_need` bytes of pool.
+    #[inline]
+    pub(crate) fn with_queue<R>(
+        &self,
+        epoch: u64,
+        pool_need: usize,
+        f: impl FnOnce(&mut Queue) -> R,
+    ) -> Result<R, Errno> {
+        let channel = self.channel(pool_need)?;
+        channel.check(epoch)?;
+        channel.with(f)
+    }
+
+    #[inline]
+    fn channel(&self, pool_need: usize) -> Result<Rc<Channel>, Errno> {
+        if let Some(channel) = channel::cached(self.inner.id)
+            && channel.is_free(pool_need)
+        {
+            return Ok(channel);
+        }
+        self.fresh_channel(pool_need)
+    }
+
+    #[cold]
+    fn fresh_channel(&self, pool_need: usize) -> Result<Rc<Channel>, Errno> {
+        // A thread whose own channel is busy is a signal handler inside a call: it gets one for itself, not kept.
+        let interrupted = channel::cached(self.inner.id).is_some_and(|channel| channel.is_busy());
+        let session = self.session()?;
+        let pool_bytes = match pool_need {
+            0 => self.inner.options.pool_bytes as usize,
+            need => need.max(LARGE_POOL_BYTES as usize).next_power_of_two(),
+        };
+        let pool_bytes = u32::try_from(pool_bytes).map_err(|_| Errno::NOMEM)?;
+        let channel = Rc::new(Session::channel(&session, self.inner.options.depth, pool_bytes, pool_need)?);
+        if !interrupted {
+            channel::keep(self.inner.id, channel.clone());
+        }
+        Ok(channel)
+    }
+
+    fn slot(&self) -> &Mutex<Option<Arc<Session>>> {
+        self.inner.sessions.get(|parent| {
+            // In a child: the parent's lock may be frozen, so it is only tried.
+            if let Some(mut slot) = parent.and_then(|slot| slot.try_lock())
+                && let Some(session) = slot.take()
+            {
+                session.transport.abandon();
+                std::mem::forget(session);
+            }
+            Mutex::new(None)
+        })
+    }
+
+    fn session(&self) -> Result<Arc<Session>, Errno> {
+        let mut slot = self.slot().lock();
+        if let Some(session) = &*slot {
+            return Ok(session.clone());
+        }
+        let transport = self.inner.connector.attach(&self.inner.options.attach).map_err(errno_of)?;
+        let session = Arc::new(Session::new(Arc::from(transport)));
+        *slot = Some(session.clone());
+        Ok(session)
+    }
+}
+
+impl std::fmt::Debug for Client {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Client({})", self.inner.id)
+    }
+}
+
+fn errno_of(error: io::Error) -> Errno {
+    Errno(error.raw_os_error().unwrap_or(Errno::IO.0))
+}
+
+/// The process's umask, read without changing it even for a moment.
+fn process_umask() -> u32 {
+    const CUSTOMARY: u32 = 0o022;
+    let Ok(status) = std::fs::read_to_string("/proc/self/status") else { return CUSTOMARY };
+    let field = status.lines().find_map(|line| line.strip_prefix("Umask:"));
+    field.and_then(|octal| u32::from_str_radix(octal.trim(), 8).ok()).unwrap_or(CUSTOMARY)
+}
+
+/// One attached session of this process and the queue pairs it owns.
+pub(crate) struct Session {
+    epoch: u64,
+    transport: Arc<dyn Transport>,
+    idle: Mutex<Vec<Queue>>,
+    shared: Mutex<Option<Queue>>,
+    made: AtomicU64,
+    over: AtomicBool,
+    placeholders: Mutex<Vec<Placeholder>>,
+}
+
+impl Session {
+    fn new(transport: Arc<dyn Transport>) -> Session {
+        static EPOCHS: AtomicU64 = AtomicU64::new(1);
+        Session {
+            epoch: EPOCHS.fetch_add(1, Ordering::Relaxed),
+            transport,
+            idle: Mutex::new(Vec::new()),
+            shared: Mutex::new(None),
+            made: AtomicU64::new(0),
+            over: AtomicBool::new(false),
+            placeholders: Mutex::new(Vec::new()),
+        }
+    }
+
+    pub(crate) fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    #[inline]
+    pub(crate) fn is_over(&self) -> bool {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    fn end(&self) {
+        self.over.store(true, Ordering::Relaxed);
+        self.transport.detach();
+        self.placeholders.lock().clear();
+    }
+
+    /// A queue pair for one thread: an idle one, a new one, or (the device's limit reached) a turn at the shared one.
+    fn channel(session: &Arc<Session>, depth: u32, pool_bytes: u32, pool_need: usize) -> Result<Channel, Errno> {
+        let idle = {
+            let mut idle = session.idle.lock();
+            idle.iter().position(|queue| queue.pool().len() >= pool_need).map(|at| idle.swap_remove(at))
+        };
+        if let Some(queue) = idle {
+            return Ok(Channel::own(session.clone(), queue));
+        }
+        let limits = session.transport.info().limits;
+        let pool_bytes = pool_bytes.min(limits.pool_bytes_max);
+        if pool_need > pool_bytes as usize {
+            return Err(Errno::NOMEM);
+        }
+        let own_max = u64::from(limits.queues_max).saturating_sub(1);
+        if session.made.load(Ordering::Relaxed) < own_max {
+            match session.make(depth.min(limits.queue_depth_max), pool_bytes) {
+                Ok(queue) => return Ok(Channel::own(session.clone(), queue)),
+                Err(Errno::MFILE | Errno::NOMEM) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        let mut shared = session.shared.lock();
+        if shared.is_none() {
+            let large = LARGE_POOL_BYTES.min(limits.pool_bytes_max);
+            *shared = Some(session.make(depth.min(limits.queue_depth_max), large)?);
+        }
+        let pool = shared.as_ref().map(|queue| queue.pool().clone()).ok_or(Errno::NOMEM)?;
+        Ok(Channel::shared(session.clone(), pool))
+    }
+
+    fn make(&self, depth: u32, pool_bytes: u32) -> Result<Queue, Errno> {
+        let parts = self.transport.new_queue(depth, pool_bytes).map_err(errno_of)?;
+        self.made.fetch_add(1, Ordering::Relaxed);
+        Queue::new(parts, self.transport.clone())
+    }
+
+    pub(crate) fn with_shared<R>(&self, f: impl FnOnce(&mut Queue) -> R) -> Result<R, Errno> {
+        self.shared.lock().as_mut().map(f).ok_or(Errno::NOMEM)
+    }
+
+    /// Takes a queue pair back from a thread that no longer needs it.
+    pub(crate) fn check_in(&self, queue: Queue) {
+        if queue.is_ours() && !queue.is_dead() && !self.is_over() && queue.in_flight() == 0 {
+            self.idle.lock().push(queue);
+        }
+    }
+
+    fn placeholder(&self) -> Result<Placeholder, Errno> {
+        let mut stock = self.placeholders.lock();
+        if let Some(placeholder) = stock.pop() {
+            return Ok(placeholder);
+        }
+        *stock = self.transport.placeholders(PLACEHOLDER_BATCH)?;
+        stock.pop().ok_or(Errno::PROTO)
+    }
+}
