@@ -1,7 +1,7 @@
 //! `RawCommand -> validate -> Command`, and back. Total on arbitrary bytes: the right errno, never a panic.
 
 use crate::command::{Command, Durability, Modify, Op, TxnMode};
-use crate::flags::{LockKind, LockSpace, OpenFlags, RenameFlags, XattrFlags};
+use crate::flags::{LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, XattrFlags};
 use crate::limits::{ATOMIC_WRITE_MAX, FILE_OFFSET_MAX, MODIFY_MAX, XATTR_VALUE_MAX};
 use crate::optable::{Opcode, put_operands, take_operands};
 use crate::sqe::{RawCommand, flags};
@@ -114,10 +114,10 @@ fn check(op: &Op) -> Result<(), Errno> {
         },
         Op::Write { at, src, .. } => place(at, src.len),
         Op::Truncate { size, .. } => offset(size),
-        Op::Fallocate { off, len, .. } if len == 0 => offset(off).and(Err(Errno::INVAL)),
+        Op::Fallocate { len: 0, .. } => Err(Errno::INVAL),
         Op::Fallocate { off, len, .. } => span(off, len),
         Op::ReadDir { cookie, .. } => offset(cookie),
-        Op::Lock { kind, space, start, len, .. } => check_lock(kind, space, start, len),
+        Op::Lock { action, kind, space, start, len, out, .. } => check_lock((action, kind, space), start, len, out),
         Op::SetFlags { flags, .. } if !OpenFlags::SETTABLE.contains(flags) => Err(Errno::INVAL),
         Op::Rename { flags, .. } if flags.contains(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE) => Err(Errno::INVAL),
         Op::SetXattr { flags, .. } if flags.contains(XattrFlags::CREATE | XattrFlags::REPLACE) => Err(Errno::INVAL),
@@ -154,11 +154,20 @@ fn fused_place(at: crate::At, len: u32) -> Result<(), Errno> {
     if at == crate::At::Current { Err(Errno::INVAL) } else { place(at, len) }
 }
 
-fn check_lock(kind: LockKind, space: LockSpace, start: u64, len: u64) -> Result<(), Errno> {
-    if space == LockSpace::Flock && (start, len) != (0, 0) {
+fn check_lock(
+    (action, kind, space): (LockAction, LockKind, LockSpace),
+    start: u64,
+    len: u64,
+    out: PoolRange,
+) -> Result<(), Errno> {
+    let flock_span = space == LockSpace::Flock && (start, len) != (0, 0);
+    // Get asks about a lock one might set, and needs room for the answer; flock(2) has no such question.
+    let odd_get =
+        action == LockAction::Get && (kind == LockKind::Unlock || out.is_empty() || space == LockSpace::Flock);
+    let odd_set = action == LockAction::Set && !out.is_empty();
+    if flock_span || odd_get || odd_set {
         return Err(Errno::INVAL);
     }
-    let _ = kind;
     match span(start, len) {
         Err(Errno::FBIG) => Err(Errno::OVERFLOW),
         other => other,

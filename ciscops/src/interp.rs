@@ -1,9 +1,21 @@
-//! The interpreter: runs a command's micro-ops in order over a Target.
+//! The interpreter: runs a command over a Target, micro-op by micro-op, operands flowing between them. A single op is
+//! a program of one. Nothing here knows how files are kept.
 
-use crate::command::Command;
+use crate::bodies::SetAttrBody;
+use crate::catalogue::{self, From, Micro, Span, Spot, To};
+use crate::command::{At, Command, Modify, Op};
+use crate::dirent::DirentWriter;
+use crate::flags::{Access, SetAttrMask};
+use crate::limits::FILE_OFFSET_MAX;
 use crate::paths::Paths;
-use crate::target::Target;
-use crate::{Cqe, SharedRegion};
+use crate::target::{Opened, Sink, Source, Target, Written};
+use crate::{Cqe, Errno, Handle, PoolRange, SharedRegion};
+use smallvec::SmallVec;
+use weldfs_functions::ChecksumState;
+use zerocopy::{FromZeros, IntoBytes};
+
+/// Bit 63 of result2 of the ops that open: this command created the file.
+pub const CREATED: u64 = 1 << 63;
 
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -21,6 +33,21 @@ pub struct Outcome {
 }
 
 impl Outcome {
+    /// A single op that went well.
+    pub fn ok(result: u64, result2: u64) -> Outcome {
+        Outcome { status: 0, micro_done: 1, micro_failed: 0, result, result2 }
+    }
+
+    /// A command that failed before or in its first micro-op.
+    pub fn failed(errno: Errno) -> Outcome {
+        Outcome { status: errno.0, micro_done: 0, micro_failed: 1, result: 0, result2: 0 }
+    }
+
+    /// Whether the command's effects stand.
+    pub fn is_ok(&self) -> bool {
+        self.status == 0
+    }
+
     /// The CQE that reports it.
     pub fn to_cqe(&self, sequence: u64) -> Cqe {
         Cqe {
@@ -34,8 +61,344 @@ impl Outcome {
     }
 }
 
+impl Op {
+    /// Whether the session answers this op without a Target: `run` refuses it with ENOSYS.
+    pub fn is_session_level(&self) -> bool {
+        use Op::*;
+        matches!(self, Nop | Close { .. } | Fsync { .. } | Fdatasync { .. } | Syncfs | Lock { .. } | SetFlags { .. })
+    }
+}
+
 /// Runs `cmd`. On a status other than 0 the caller drops everything the target staged.
 pub async fn run<T: Target>(cmd: &Command, paths: &Paths, pool: &SharedRegion, t: &mut T) -> Outcome {
-    let _ = (cmd, paths, pool, t);
-    unimplemented!()
+    let Some(program) = catalogue::expand(&cmd.op) else {
+        return match single(&cmd.op, paths, pool, t).await {
+            Ok((result, result2)) => Outcome::ok(result, result2),
+            Err(e) => Outcome::failed(e),
+        };
+    };
+    let mut machine = Machine {
+        paths,
+        pool,
+        file: None,
+        created: false,
+        read: None,
+        first: None,
+        last: Written::default(),
+        sum: ChecksumState::new(),
+        scratch: SmallVec::new(),
+    };
+    for (i, micro) in program.iter().enumerate() {
+        if let Err(errno) = machine.step(micro, t).await {
+            let (result, result2) = machine.results_on_error(&cmd.op, errno);
+            return Outcome { status: errno.0, micro_done: 0, micro_failed: i as u16 + 1, result, result2 };
+        }
+    }
+    let (result, result2) = machine.results(&cmd.op);
+    Outcome { status: 0, micro_done: program.len() as u16, micro_failed: 0, result, result2 }
+}
+
+/// What flows between the micro-ops of one command.
+struct Machine<'a, F> {
+    paths: &'a Paths,
+    pool: &'a SharedRegion,
+    file: Option<F>,
+    created: bool,
+    /// Bytes of the first micro-read.
+    read: Option<u64>,
+    /// The first micro-write, and the last.
+    first: Option<Written>,
+    last: Written,
+    sum: ChecksumState,
+    scratch: SmallVec<[u8; 64]>,
+}
+
+impl<F: Copy> Machine<'_, F> {
+    fn file(&self) -> Result<F, Errno> {
+        self.file.ok_or(Errno::BADF)
+    }
+
+    async fn step<T: Target<File = F>>(&mut self, micro: &Micro, t: &mut T) -> Result<(), Errno> {
+        match *micro {
+            Micro::Open { base, flags, mode } => {
+                let opened = t.open(base, &self.paths.a, flags, mode).await?;
+                (self.file, self.created) = (Some(opened.file), opened.created);
+                Ok(())
+            }
+            Micro::Use { h, need } => {
+                self.file = Some(t.file(h, need).await?);
+                Ok(())
+            }
+            Micro::Read { span, to, sum } => self.read(span, to, sum, t).await,
+            Micro::Write { spot, from, sum } => self.write(spot, from, sum, t).await,
+            Micro::Change { modify, old } => self.change(modify, old),
+            Micro::Verify => {
+                if self.scratch[..] == self.sum.value().to_le_bytes() {
+                    Ok(())
+                } else {
+                    Err(Errno::BADMSG)
+                }
+            }
+            // Nothing was installed: the description dies with the command.
+            Micro::Close => Ok(()),
+        }
+    }
+
+    async fn read<T: Target<File = F>>(&mut self, span: Span, to: To, sum: bool, t: &mut T) -> Result<(), Errno> {
+        let file = self.file()?;
+        let state = if sum { Some(&mut self.sum) } else { None };
+        let sink = match to {
+            To::Pool(range) => Sink::Shared(self.pool.slice(range)?),
+            To::Discard => Sink::Discard,
+            To::Scratch => {
+                self.scratch.clear();
+                self.scratch.resize(span.len as usize, 0);
+                Sink::Private(&mut self.scratch)
+            }
+        };
+        let n = t.read(file, span.off, span.len as u64, sink, state).await?;
+        self.read.get_or_insert(n);
+        if span.whole && n < span.len as u64 { Err(Errno::NODATA) } else { Ok(()) }
+    }
+
+    async fn write<T: Target<File = F>>(&mut self, spot: Spot, from: From, sum: bool, t: &mut T) -> Result<(), Errno> {
+        let file = self.file()?;
+        let at = match spot {
+            Spot::At(at) => at,
+            Spot::AfterWrite => At::Offset(self.last.off + self.last.len),
+        };
+        let trailer = self.sum.value().to_le_bytes();
+        let src = match from {
+            From::Pool(range) => Source::Shared(self.pool.slice(range)?),
+            From::Scratch => Source::Private(&self.scratch),
+            From::Sum => Source::Private(&trailer),
+        };
+        let state = if sum { Some(&mut self.sum) } else { None };
+        self.last = t.write(file, at, src, state).await?;
+        self.first.get_or_insert(self.last);
+        Ok(())
+    }
+
+    fn change(&mut self, modify: Modify, old: PoolRange) -> Result<(), Errno> {
+        let field = &mut self.scratch[..];
+        if !old.is_empty() {
+            self.pool.slice(old)?.copy_from(field);
+        }
+        match modify {
+            Modify::Patch(range) => self.pool.slice(range)?.copy_to(field),
+            Modify::Add(v) => add(field, v),
+            Modify::Xor(range) => xor(field, &self.pool.slice(range)?.to_vec()),
+            Modify::XorImm(imm) => xor(field, &imm),
+            Modify::CompareSwap { expect, new } => {
+                if self.pool.slice(expect)?.to_vec() != *field {
+                    return Err(Errno::CANCELED);
+                }
+                self.pool.slice(new)?.copy_to(field);
+            }
+        }
+        Ok(())
+    }
+
+    fn created_bit(&self) -> u64 {
+        if self.created { CREATED } else { 0 }
+    }
+
+    fn results(&self, op: &Op) -> (u64, u64) {
+        let first = self.first.unwrap_or_default();
+        let read = self.read.unwrap_or(0);
+        match op {
+            Op::OpenWriteClose { .. } => (first.len, first.off | self.created_bit()),
+            Op::OpenReadWriteClose { .. } => (read, first.off | self.created_bit()),
+            Op::AppendChecksumWrite { .. } => (first.off, self.sum.value() as u64),
+            Op::ReadChecksumVerify { .. } => (read, self.sum.value() as u64),
+            // The rest read only, or write where they were told: the bytes that were there.
+            _ => (read, 0),
+        }
+    }
+
+    /// Errors that say more than their number.
+    fn results_on_error(&self, op: &Op, errno: Errno) -> (u64, u64) {
+        let read = self.read.unwrap_or(0);
+        match (op, errno) {
+            (Op::ReadChecksumVerify { .. }, Errno::BADMSG) => (read, self.sum.value() as u64),
+            (Op::ReadModifyWrite { .. }, Errno::CANCELED) => (read, 0),
+            _ => (0, 0),
+        }
+    }
+}
+
+/// Little-endian wrapping add; the field is at most 8 bytes.
+fn add(field: &mut [u8], v: u64) {
+    let mut wide = [0u8; 8];
+    wide[..field.len()].copy_from_slice(field);
+    let sum = u64::from_le_bytes(wide).wrapping_add(v).to_le_bytes();
+    field.copy_from_slice(&sum[..field.len()]);
+}
+
+fn xor(field: &mut [u8], with: &[u8]) {
+    field.iter_mut().zip(with).for_each(|(a, b)| *a ^= b);
+}
+
+/// One POSIX-like op; gives the two results.
+async fn single<T: Target>(op: &Op, paths: &Paths, pool: &SharedRegion, t: &mut T) -> Result<(u64, u64), Errno> {
+    let (a, b) = (&paths.a[..], &paths.b[..]);
+    match *op {
+        Op::Open { base, flags, mode, placeholder, .. } => {
+            let opened: Opened<T::File> = t.open(base, a, flags, mode).await?;
+            let handle = t.install(opened, flags, placeholder).await?;
+            let created = if opened.created { CREATED } else { 0 };
+            Ok((handle.to_wire(), opened.mode as u64 | created))
+        }
+        Op::Read { h, at, out } => read(h, at, out, pool, t).await,
+        Op::Write { h, at, src } => write(h, at, src, pool, t).await,
+        Op::Truncate { h, size } => {
+            let file = t.file(h, Access::WRITE).await?;
+            t.truncate(file, size).await.map(none)
+        }
+        Op::Fallocate { h, mode, off, len } => {
+            let file = t.file(h, Access::WRITE).await?;
+            t.fallocate(file, mode, off, len).await.map(none)
+        }
+        Op::Seek { h, whence, off } => t.seek(h, whence, off).await.map(|at| (at, 0)),
+        Op::ReadDir { h, cookie, out } => {
+            let mut writer = DirentWriter::new(pool.slice(out)?);
+            let next = t.read_dir(h, cookie, &mut writer).await?;
+            Ok((writer.used() as u64, next))
+        }
+        Op::Mkdir { base, mode, .. } => t.mkdir(base, a, mode).await.map(none),
+        Op::Rmdir { base, .. } => t.rmdir(base, a).await.map(none),
+        Op::Unlink { base, .. } => t.unlink(base, a).await.map(none),
+        Op::Rename { from_base, to_base, flags, .. } => t.rename(from_base, a, to_base, b, flags).await.map(none),
+        Op::Link { from_base, to_base, follow, .. } => t.link(from_base, a, to_base, b, follow).await.map(none),
+        Op::Symlink { base, .. } => t.symlink(b, base, a).await.map(none),
+        Op::Readlink { base, out, .. } => {
+            let sink = Sink::Shared(pool.slice(out)?);
+            t.readlink(base, a, out.len as u64, sink).await.map(|n| (n, 0))
+        }
+        _ => attribute(op, a, b, pool, t).await,
+    }
+}
+
+/// The ops on attributes, by handle or by path.
+async fn attribute<T: Target>(
+    op: &Op,
+    a: &[u8],
+    b: &[u8],
+    pool: &SharedRegion,
+    t: &mut T,
+) -> Result<(u64, u64), Errno> {
+    match *op {
+        Op::Stat { h, out } => {
+            let body = t.stat(h, b"", false).await?;
+            put_body(pool, out, &body)
+        }
+        Op::StatPath { base, nofollow, out, .. } => {
+            let body = t.stat(base, a, nofollow).await?;
+            put_body(pool, out, &body)
+        }
+        Op::SetAttr { h, set } => {
+            let body = take_set_attr(pool, set)?;
+            t.set_attr(h, b"", false, &body).await.map(none)
+        }
+        Op::SetAttrPath { base, nofollow, set, .. } => {
+            let body = take_set_attr(pool, set)?;
+            t.set_attr(base, a, nofollow, &body).await.map(none)
+        }
+        Op::Statfs { out } => {
+            let body = t.statfs().await?;
+            put_body(pool, out, &body)
+        }
+        Op::Access { base, mask, nofollow, .. } => t.access(base, a, mask, nofollow).await.map(none),
+        Op::GetXattr { base, nofollow, out, .. } => {
+            let sink = Sink::Shared(pool.slice(out)?);
+            t.get_xattr(base, a, nofollow, b, out.len as u64, sink).await.map(|n| (n, 0))
+        }
+        Op::SetXattr { base, nofollow, value, flags, .. } => {
+            let value = pool.slice(value)?.to_vec();
+            t.set_xattr(base, a, nofollow, b, &value, flags).await.map(none)
+        }
+        Op::ListXattr { base, nofollow, out, .. } => {
+            let sink = Sink::Shared(pool.slice(out)?);
+            t.list_xattr(base, a, nofollow, out.len as u64, sink).await.map(|n| (n, 0))
+        }
+        Op::RemoveXattr { base, nofollow, .. } => t.remove_xattr(base, a, nofollow, b).await.map(none),
+        _ => Err(Errno::NOSYS),
+    }
+}
+
+fn none(_: ()) -> (u64, u64) {
+    (0, 0)
+}
+
+async fn read<T: Target>(
+    h: Handle,
+    at: At,
+    out: PoolRange,
+    pool: &SharedRegion,
+    t: &mut T,
+) -> Result<(u64, u64), Errno> {
+    let file = t.file(h, Access::READ).await?;
+    let off = match at {
+        At::Offset(off) => off,
+        At::Current => t.cursor(h).await?.offset,
+        At::End => return Err(Errno::INVAL),
+    };
+    let len = (out.len as u64).min(FILE_OFFSET_MAX.saturating_sub(off));
+    let n = t.read(file, off, len, Sink::Shared(pool.slice(out)?), None).await?;
+    if at == At::Current && n > 0 {
+        t.set_cursor(h, off + n).await?;
+    }
+    Ok((n, off))
+}
+
+async fn write<T: Target>(
+    h: Handle,
+    at: At,
+    src: PoolRange,
+    pool: &SharedRegion,
+    t: &mut T,
+) -> Result<(u64, u64), Errno> {
+    let file = t.file(h, Access::WRITE).await?;
+    let cursor = t.cursor(h).await?;
+    let place = match at {
+        _ if cursor.append => At::End,
+        At::Current if cursor.offset > FILE_OFFSET_MAX - src.len as u64 => return Err(Errno::FBIG),
+        At::Current => At::Offset(cursor.offset),
+        other => other,
+    };
+    let written = t.write(file, place, Source::Shared(pool.slice(src)?), None).await?;
+    if at == At::Current {
+        t.set_cursor(h, written.off + written.len).await?;
+    }
+    Ok((written.len, written.off))
+}
+
+fn put_body(
+    pool: &SharedRegion,
+    out: PoolRange,
+    body: &(impl IntoBytes + zerocopy::Immutable),
+) -> Result<(u64, u64), Errno> {
+    let bytes = body.as_bytes();
+    pool.slice(out)?.copy_from(bytes);
+    Ok((bytes.len() as u64, 0))
+}
+
+/// The body, copied out once and believed: known bits, sound times, permission bits only, a size that a file can have.
+fn take_set_attr(pool: &SharedRegion, range: PoolRange) -> Result<SetAttrBody, Errno> {
+    let mut body = SetAttrBody::new_zeroed();
+    let bytes = pool.slice(range)?;
+    if bytes.len() != size_of::<SetAttrBody>() {
+        return Err(Errno::INVAL);
+    }
+    bytes.copy_to(body.as_mut_bytes());
+    let mask = SetAttrMask::from_bits(body.mask).ok_or(Errno::INVAL)?;
+    let times_clash = mask.contains(SetAttrMask::ATIME | SetAttrMask::ATIME_NOW)
+        || mask.contains(SetAttrMask::MTIME | SetAttrMask::MTIME_NOW);
+    let sound = body.atime.nsec < 1_000_000_000
+        && body.mtime.nsec < 1_000_000_000
+        && body.atime.reserved | body.mtime.reserved == 0
+        && body.reserved == 0
+        && body.mode & !0o7777 == 0
+        && body.size <= FILE_OFFSET_MAX;
+    if times_clash || !sound { Err(Errno::INVAL) } else { Ok(body) }
 }

@@ -11,6 +11,7 @@
 
 pub mod attach;
 pub mod bodies;
+pub mod catalogue;
 mod codec;
 pub mod command;
 pub mod decode;

@@ -1,0 +1,130 @@
+//! The catalogue of fused ops: one file each, holding nothing but the op's expansion into micro-ops. The expansion
+//! *is* the definition; the interpreter runs it, and the tests run it again as single ops to compare.
+
+mod append_checksum_write;
+mod open_read_close;
+mod open_read_write_close;
+mod open_write_close;
+mod read_checksum_verify;
+mod read_modify_write;
+
+use crate::command::{At, Modify, Op};
+use crate::flags::{Access, OpenFlags};
+use crate::{Handle, PoolRange};
+use smallvec::SmallVec;
+
+/// Micro-ops of one command, in order. Never more than `limits::MICRO_OPS_MAX`; the catalogue's fit inline.
+pub type Program = SmallVec<[Micro; 4]>;
+
+/// The bytes of a micro-read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Span {
+    /// First byte.
+    pub off: u64,
+    /// Bytes.
+    pub len: u32,
+    /// Whether fewer bytes, because the file ends, are an error (ENODATA).
+    pub whole: bool,
+}
+
+/// Where a micro-read puts its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum To {
+    /// The client's pool.
+    Pool(PoolRange),
+    /// The command's private scratch buffer; bytes past the end of file are zeros there.
+    Scratch,
+    /// Nowhere: only the checksum is taken.
+    Discard,
+}
+
+/// Where a micro-write takes its bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum From {
+    /// The client's pool.
+    Pool(PoolRange),
+    /// The command's private scratch buffer.
+    Scratch,
+    /// The running checksum, as a 4-byte little-endian trailer.
+    Sum,
+}
+
+/// Where a micro-write writes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Spot {
+    /// As the command says (`Current` does not occur).
+    At(At),
+    /// Right after the previous micro-write of this command.
+    AfterWrite,
+}
+
+/// One step of a fused op. Steps work on *the* file of the command, which the first step names.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Micro {
+    /// Opens (perhaps creates) the command's path.
+    Open {
+        /// Directory to start from.
+        base: Handle,
+        /// Open flags.
+        flags: OpenFlags,
+        /// Permission bits for a new file.
+        mode: u32,
+    },
+    /// Takes the file behind a handle.
+    Use {
+        /// The handle.
+        h: Handle,
+        /// What its grant must hold.
+        need: Access,
+    },
+    /// Reads, short at the end of file.
+    Read {
+        /// Which bytes.
+        span: Span,
+        /// Where to.
+        to: To,
+        /// Whether the bytes are folded into the running checksum.
+        sum: bool,
+    },
+    /// Writes.
+    Write {
+        /// Where in the file.
+        spot: Spot,
+        /// What.
+        from: From,
+        /// Whether the bytes are folded into the running checksum.
+        sum: bool,
+    },
+    /// Shows the scratch buffer to the client, then changes it.
+    Change {
+        /// The change.
+        modify: Modify,
+        /// Where the old bytes go; empty for nowhere.
+        old: PoolRange,
+    },
+    /// Compares the scratch buffer, a 4-byte little-endian trailer, with the running checksum; EBADMSG if different.
+    Verify,
+    /// Closes what `Open` opened.
+    Close,
+}
+
+/// The micro-ops a fused op stands for; `None` for a single op, which is a program of itself.
+#[inline]
+pub fn expand(op: &Op) -> Option<Program> {
+    Some(match *op {
+        Op::OpenWriteClose { base, flags, mode, at, src, .. } => open_write_close::expand(base, flags, mode, at, src),
+        Op::OpenReadClose { base, flags, offset, out, .. } => open_read_close::expand(base, flags, offset, out),
+        Op::OpenReadWriteClose { base, flags, mode, read_off, out, at, src, .. } => {
+            open_read_write_close::expand(base, flags, mode, (read_off, out), (at, src))
+        }
+        Op::AppendChecksumWrite { h, kind, src } => append_checksum_write::expand(h, kind, src),
+        Op::ReadChecksumVerify { h, kind, offset, len, out } => read_checksum_verify::expand(h, kind, offset, len, out),
+        Op::ReadModifyWrite { h, offset, len, modify, out } => read_modify_write::expand(h, offset, len, modify, out),
+        _ => return None,
+    })
+}
+
+/// Where a write through a freshly opened description goes: APPEND overrules the offset, as in pwrite on Linux.
+fn opened_spot(flags: OpenFlags, at: At) -> Spot {
+    Spot::At(if flags.contains(OpenFlags::APPEND) { At::End } else { at })
+}
