@@ -1,1 +1,3 @@
 //! The file system in the device.
+
+pub mod media;
