@@ -1,17 +1,34 @@
-//! MicroTx/MacroTx: record format, group commit, watermark, recovery scan.
+//! The redo log: record format, group commit, durable watermark, recovery scan. Knows records and LSNs, not files.
 //!
-//! What lives here: records and LSNs, and the `Medium`, `Clock` and `Random` traits that storagefs implements. It does not
-//! know what a file is: an effect list is bytes to it. It may touch `weldfs-ciscops` for shared memory and nothing above.
-//!
-//! What flows through: encoded effects in, an LSN out, and later the durable watermark that covers it.
+//! What lives here: the seams to the outside (`Medium`, `Clock`, `Random`), the log's bytes (`record`, `segment`), the
+//! live log (`Journal`: reserve, append, commit, subscribe), its commit thread for block media, and `scan` for recovery.
+//! What may be touched: only a `Medium`, and of it only the log area; data writes queued with a record pass through.
+//! What flows through: a planned change comes in as one record's payload, gets an LSN, becomes durable with every
+//! record below it, and its waiters are woken. This crate is the only place that decides when a flush is issued for
+//! operations; nothing else orders them. A failed flush is final: the journal is poisoned and every waiter hears EIO.
+//! Recovery hands records back in LSN order, or says where the log is damaged.
+//! Specification of the bytes: docs/MEDIA-FORMAT.md, "Log".
 #![forbid(unsafe_code)]
 
-mod clock;
+mod buf;
+mod commit;
+mod error;
 mod ids;
+mod journal;
+pub mod limits;
+mod log_buffer;
 mod medium;
+mod record;
+mod scan;
 mod segment;
+mod sys;
 
-pub use clock::{Clock, Random};
-pub use ids::{BLOCK, BlockNo, Lsn};
-pub use medium::{IoWrite, Medium, MediumError, MediumInfo, MediumKind};
+pub use buf::{AlignedBuf, BLOCK};
+pub use error::{JournalError, LogFull, ScanError};
+pub use ids::{BlockNo, Lsn};
+pub use journal::{Appended, DataWrite, Journal, JournalConfig, JournalStats, Reservation};
+pub use medium::{FlushMode, IoWrite, Medium, MediumError, MediumInfo, MediumKind};
+pub use record::{RecordHead, RecordHeader, RecordKind, TxnMode};
+pub use scan::{Discarded, Record, ScanReport, Verdict, scan};
 pub use segment::{LogArea, SEGMENTS_MAX, Segment, SegmentTable};
+pub use sys::{Clock, ManualClock, Random, SeededRandom, SystemClock, SystemRandom};

@@ -1,90 +1,161 @@
-//! What bytes persist on: the one seam between the file system and hardware, and the one that every crash test hangs on.
+//! The seam to storage: write / persist / barrier, one vocabulary for block and byte-addressable media.
 
-use weldfs_ciscops::SharedBytes;
+use weldfs_ciscops::Errno;
+use weldfs_ciscops::pool::SharedBytes;
 
-/// Kind of medium.
+/// What the bytes persist on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MediumKind {
-    /// File or block device; a flush is the persist point.
+    /// A file or block device behind O_DIRECT.
     Block,
-    /// Byte-addressable mapping; write-back plus fence is the persist point.
+    /// A memory mapping with write-back and fence.
     Pmem,
-    /// Memory of this process; nothing survives it.
+    /// Heap memory; gone with the process.
     Ram,
 }
 
-/// What a medium is.
+impl MediumKind {
+    /// As reports print it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            MediumKind::Block => "block",
+            MediumKind::Pmem => "pmem",
+            MediumKind::Ram => "ram",
+        }
+    }
+}
+
+/// How a barrier is made.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FlushMode {
+    /// fdatasync or its equal.
+    Sync,
+    /// Cache-line write-back and store fence.
+    Instructions,
+    /// Nothing: bytes survive at most the process.
+    None,
+}
+
+/// What a medium is. Constant over its life.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MediumInfo {
-    /// Size in bytes.
+    /// Bytes; a multiple of 4096.
     pub len: u64,
     /// Kind.
     pub kind: MediumKind,
-    /// Bytes that persist atomically: 512 (block) or 8 (pmem, ram).
+    /// Atomic unit in bytes: 512 on block, 8 on byte-addressable media.
     pub unit: u32,
-    /// Records start at multiples of this: 64 (byte-addressable), 512 or 4096 (block).
+    /// Log records start at multiples of this: 64 on byte-addressable media, a logical sector on block.
     pub log_align: u32,
-    /// Whether a completed barrier survives a power cut.
+    /// Whether flushed bytes survive the loss of power.
     pub power_safe: bool,
-    /// Whether stores take effect at once, without a submission.
+    /// How a barrier is made.
+    pub flush: FlushMode,
+    /// Loads and stores reach it directly; reads never wait.
     pub byte_addressable: bool,
-}
-
-/// Why a medium refused. `Poisoned` is final until the image is opened again.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum MediumError {
-    /// The operating system refused an access.
-    #[error("{what} at byte {off}: {error}")]
-    Io {
-        /// "read", "write" or "flush".
-        what: &'static str,
-        /// Byte offset.
-        off: u64,
-        /// The system's word.
-        error: std::sync::Arc<std::io::Error>,
-    },
-    /// An access past the end.
-    #[error("bytes {off}..+{len} lie past the medium's end")]
-    OutOfRange {
-        /// Byte offset.
-        off: u64,
-        /// Bytes.
-        len: u64,
-    },
-    /// An earlier failure was final.
-    #[error("the medium is poisoned by an earlier failure")]
-    Poisoned,
+    /// Opened without the right to write.
+    pub read_only: bool,
 }
 
 /// One write of a batch.
 #[derive(Clone, Copy, Debug)]
 pub struct IoWrite<'a> {
-    /// Byte offset.
+    /// Byte offset on the medium.
     pub off: u64,
-    /// The bytes.
+    /// Bytes; best page-aligned on block media.
     pub buf: &'a [u8],
 }
 
-/// Bytes that persist. Thread-safe; callers keep concurrent accesses disjoint.
+/// Why a medium refused.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum MediumError {
+    /// An earlier flush failed or the mapping faulted; nothing is tried again.
+    #[error("the medium is poisoned by an earlier failure")]
+    Poisoned,
+    /// The operating system's error.
+    #[error("medium {what} at byte {off}, {len} bytes: os error {os}")]
+    Io {
+        /// read, write or flush.
+        what: &'static str,
+        /// Byte offset.
+        off: u64,
+        /// Bytes asked for.
+        len: u64,
+        /// Error number; 0 for a short transfer.
+        os: i32,
+    },
+    /// Not inside the medium, or not aligned as the call demands.
+    #[error("range of {len} bytes at byte {off} is outside the medium or misaligned")]
+    Range {
+        /// Byte offset.
+        off: u64,
+        /// Bytes.
+        len: u64,
+    },
+    /// Opened read-only.
+    #[error("the medium is open for reading only")]
+    ReadOnly,
+}
+
+impl From<&MediumError> for Errno {
+    fn from(e: &MediumError) -> Errno {
+        match e {
+            MediumError::ReadOnly => Errno::ROFS,
+            _ => Errno::IO,
+        }
+    }
+}
+
+impl From<MediumError> for Errno {
+    fn from(e: MediumError) -> Errno {
+        Errno::from(&e)
+    }
+}
+
+/// Storage of a fixed length. Thread-safe: calls on disjoint ranges may run at once; the caller keeps overlapping ones
+/// apart (the journal by its lock, the store by never writing a block that anything refers to).
+///
+/// Durability: what `write`, `write_batch` and `ingest` stored is durable after any later `barrier`, by any thread.
+/// What `store` stored is durable after a later `persist` of its range followed by a `barrier` *of the same thread*.
+/// Until then any subset may survive a crash, torn at `info().unit`.
 pub trait Medium: Send + Sync {
     /// What it is.
     fn info(&self) -> MediumInfo;
-    /// Copies bytes out.
+
+    /// Fills `buf` from byte `off`.
     fn read(&self, off: u64, buf: &mut [u8]) -> Result<(), MediumError>;
-    /// Byte-addressable: a store, not fenced yet. Block: a completed write, not flushed yet.
+
+    /// Stores `buf` at byte `off`. Byte-addressable: non-temporal stores. Block: returns when the write completed,
+    /// not flushed; a range that is not sector-aligned costs a read-modify-write and is meant for format and repair.
     fn write(&self, off: u64, buf: &[u8]) -> Result<(), MediumError>;
-    /// Submits all together and returns when all are completed.
+
+    /// Writes submitted together; returns when all completed. On an error some may have been done.
     fn write_batch(&self, writes: &[IoWrite<'_>]) -> Result<(), MediumError> {
-        writes.iter().try_for_each(|w| self.write(w.off, w.buf))
+        for w in writes {
+            self.write(w.off, w.buf)?;
+        }
+        Ok(())
     }
-    /// Byte-addressable: starts write-back of a stored range. Others: nothing.
-    fn persist(&self, off: u64, len: u64) -> Result<(), MediumError>;
-    /// Everything written (and, byte-addressable, handed to `persist`) before is durable after. Failure poisons.
+
+    /// Stores with regular stores on byte-addressable media (needs `persist`); the same as `write` elsewhere.
+    fn store(&self, off: u64, buf: &[u8]) -> Result<(), MediumError> {
+        self.write(off, buf)
+    }
+
+    /// Starts the write-back of a range that `store` stored. Nothing on block media.
+    fn persist(&self, _off: u64, _len: u64) -> Result<(), MediumError> {
+        Ok(())
+    }
+
+    /// Store fence or flush. A failure poisons the medium.
     fn barrier(&self) -> Result<(), MediumError>;
-    /// Copies untrusted memory to the medium in one pass; `sums[i]` becomes the CRC32C of the i-th 4 KiB as stored.
-    /// `src` is a whole number of blocks.
+
+    /// One pass: copies `src` (untrusted, may change meanwhile) to byte `off` and gives the CRC-32C of the bytes
+    /// stored, one per 4 KiB block. `off` and `src.len()` are multiples of 4096; `sums` has one place per block.
     fn ingest(&self, off: u64, src: SharedBytes<'_>, sums: &mut [u32]) -> Result<(), MediumError> {
-        let mut block = [0u8; crate::BLOCK];
+        check_blocks(off, src.len(), sums.len())?;
+        let mut block = crate::AlignedBuf::zeroed(crate::BLOCK);
         for (i, sum) in sums.iter_mut().enumerate() {
             src.sub(i * crate::BLOCK, crate::BLOCK).copy_to(&mut block);
             *sum = weldfs_functions::crc32c(&block);
@@ -92,15 +163,32 @@ pub trait Medium: Send + Sync {
         }
         Ok(())
     }
-    /// Copies one whole block from the medium to untrusted memory and returns the CRC32C of what was copied.
-    fn emit(&self, off: u64, dst: SharedBytes<'_>) -> Result<u32, MediumError> {
-        let mut block = [0u8; crate::BLOCK];
-        self.read(off, &mut block)?;
-        dst.copy_from(&block);
-        Ok(weldfs_functions::crc32c(&block))
+
+    /// One pass: copies `dst.len()` bytes at `off` into shared memory and gives the CRC-32C of what was copied, one
+    /// per 4 KiB block. The same multiples as `ingest`. The caller judges the checksums.
+    fn emit(&self, off: u64, dst: SharedBytes<'_>, sums: &mut [u32]) -> Result<(), MediumError> {
+        check_blocks(off, dst.len(), sums.len())?;
+        let mut block = crate::AlignedBuf::zeroed(crate::BLOCK);
+        for (i, sum) in sums.iter_mut().enumerate() {
+            self.read(off + (i * crate::BLOCK) as u64, &mut block)?;
+            *sum = weldfs_functions::crc32c(&block);
+            dst.sub(i * crate::BLOCK, crate::BLOCK).copy_from(&block);
+        }
+        Ok(())
     }
+
     /// Whether an earlier failure was final.
     fn is_poisoned(&self) -> bool;
-    /// Makes every later access fail.
+
+    /// Makes every later write and barrier fail.
     fn poison(&self);
+}
+
+/// Checks the block arithmetic of `ingest` and `emit`.
+pub(crate) fn check_blocks(off: u64, len: usize, sums: usize) -> Result<(), MediumError> {
+    let block = crate::BLOCK;
+    if off % block as u64 != 0 || len % block != 0 || sums != len / block {
+        return Err(MediumError::Range { off, len: len as u64 });
+    }
+    Ok(())
 }

@@ -1,45 +1,168 @@
-//! Segments of the log: one per lap and one per mount, each with a salt that no client ever sees.
+//! Segments: which salt is valid for which range of LSNs. The superblock stores the table.
 
-use crate::Lsn;
+use crate::{Lsn, Random};
+use zerocopy::little_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Most segments that a superblock names.
+/// Entries of the table in a superblock.
 pub const SEGMENTS_MAX: usize = 16;
 
-/// One segment: records from `first` up to the next segment's first LSN carry `salt`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Segment {
-    /// First LSN of the segment.
-    pub first: Lsn,
-    /// Byte offset on the medium of that LSN.
-    pub offset: u64,
-    /// Random value that marks the segment's records.
-    pub salt: u64,
-}
-
-/// Where the log lies on the medium.
+/// Where the log lies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogArea {
-    /// Byte offset of the area.
+    /// First byte on the medium; a multiple of 4096.
     pub start: u64,
-    /// Bytes, a multiple of 4 KiB.
+    /// Bytes; a multiple of 4096.
     pub len: u64,
-    /// Records start at multiples of this.
+    /// Records start at multiples of this many bytes.
     pub align: u32,
 }
 
-/// All segments since the checkpoint, ascending by `first`; at most `SEGMENTS_MAX`.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct SegmentTable(Vec<Segment>);
-
-impl SegmentTable {
-    /// The entries, ascending.
-    pub fn entries(&self) -> &[Segment] {
-        &self.0
+impl LogArea {
+    /// The first LSN of a fresh image.
+    pub const fn first_lsn(&self) -> Lsn {
+        Lsn(self.len)
     }
 
-    /// A table of these entries; `None` when they are too many or not strictly ascending.
-    pub fn from_entries(entries: &[Segment]) -> Option<SegmentTable> {
-        let ascending = entries.windows(2).all(|w| w[0].first < w[1].first);
-        (entries.len() <= SEGMENTS_MAX && ascending).then(|| SegmentTable(entries.to_vec()))
+    /// Byte on the medium where the record of an LSN starts.
+    pub const fn physical(&self, lsn: Lsn) -> u64 {
+        self.start + lsn.0 % self.len
+    }
+
+    /// The first LSN of the lap after the one `lsn` lies in.
+    pub const fn next_lap(&self, lsn: Lsn) -> Lsn {
+        Lsn((lsn.0 / self.len + 1) * self.len)
+    }
+
+    /// `bytes` rounded up to whole alignment units.
+    pub const fn round(&self, bytes: u64) -> u64 {
+        bytes.next_multiple_of(self.align as u64)
+    }
+
+    /// Whether the numbers are possible on a medium of `medium_len` bytes.
+    pub fn validate(&self, medium_len: u64) -> Result<(), &'static str> {
+        if !matches!(self.align, 64 | 512 | 4096) {
+            return Err("alignment of records");
+        }
+        if self.len < crate::limits::LOG_BYTES_MIN || self.len % 4096 != 0 || self.start % 4096 != 0 {
+            return Err("length or start of the log");
+        }
+        match self.start.checked_add(self.len) {
+            Some(end) if end <= medium_len => Ok(()),
+            _ => Err("log ends outside the medium"),
+        }
+    }
+}
+
+/// One entry as the superblock stores it (24 bytes, little-endian). A segment ends where the next one starts.
+#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
+#[repr(C)]
+pub struct Segment {
+    /// First LSN of the segment.
+    pub first: U64,
+    /// Byte on the medium where that LSN lies.
+    pub offset: U64,
+    /// Every record of the segment starts with it. Never 0, never shown to a client.
+    pub salt: U64,
+}
+
+impl Segment {
+    /// An entry.
+    pub fn new(first: Lsn, offset: u64, salt: u64) -> Segment {
+        Segment { first: U64::new(first.0), offset: U64::new(offset), salt: U64::new(salt) }
+    }
+
+    /// First LSN.
+    pub fn first(&self) -> Lsn {
+        Lsn(self.first.get())
+    }
+}
+
+/// Salts stay out of logs and panics.
+impl core::fmt::Debug for Segment {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "Segment({} at {})", self.first.get(), self.offset.get())
+    }
+}
+
+/// All segments since the checkpoint, ascending by first LSN.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SegmentTable {
+    entries: Vec<Segment>,
+}
+
+impl SegmentTable {
+    /// Of a fresh image: the first lap and the one after it.
+    pub fn fresh(area: &LogArea, random: &dyn Random) -> SegmentTable {
+        let mut t = SegmentTable::default();
+        let first = area.first_lsn();
+        t.push_unchecked(area, first, random);
+        t.push_unchecked(area, area.next_lap(first), random);
+        t
+    }
+
+    /// From stored entries; says what is wrong with them.
+    pub fn from_entries(area: &LogArea, entries: &[Segment]) -> Result<SegmentTable, &'static str> {
+        if entries.is_empty() || entries.len() > SEGMENTS_MAX {
+            return Err("number of log segments");
+        }
+        for (i, s) in entries.iter().enumerate() {
+            let first = s.first();
+            if first.0 < area.len || first.0 % u64::from(area.align) != 0 || first.0 > u64::MAX / 2 {
+                return Err("first LSN of a log segment");
+            }
+            if s.offset.get() != area.physical(first) {
+                return Err("offset of a log segment");
+            }
+            if s.salt.get() == 0 {
+                return Err("salt of a log segment");
+            }
+            if i > 0 && entries[i - 1].first() >= first {
+                return Err("order of log segments");
+            }
+        }
+        Ok(SegmentTable { entries: entries.to_vec() })
+    }
+
+    /// The entries, at most `SEGMENTS_MAX`.
+    pub fn entries(&self) -> &[Segment] {
+        &self.entries
+    }
+
+    /// The segment that holds `lsn`.
+    pub fn containing(&self, lsn: Lsn) -> Option<&Segment> {
+        let after = self.entries.partition_point(|s| s.first() <= lsn);
+        after.checked_sub(1).map(|i| &self.entries[i])
+    }
+
+    /// Whether the next mount may find no room for its entries: checkpoint before appending.
+    pub fn is_crowded(&self) -> bool {
+        self.entries.len() > SEGMENTS_MAX - 4
+    }
+
+    /// Forgets segments that end at or below `oldest`.
+    pub(crate) fn trim(&mut self, oldest: Lsn) {
+        while self.entries.len() > 1 && self.entries[1].first() <= oldest {
+            self.entries.remove(0);
+        }
+    }
+
+    /// Starts a new segment at `tail`: whatever was promised to LSNs from there on is void.
+    pub(crate) fn restart(&mut self, area: &LogArea, tail: Lsn, random: &dyn Random) {
+        self.entries.retain(|s| s.first() < tail);
+        self.push_unchecked(area, tail, random);
+        self.push_unchecked(area, area.next_lap(tail), random);
+    }
+
+    /// Adds the entry of the lap after `tail`'s when it is missing.
+    pub(crate) fn cover_next_lap(&mut self, area: &LogArea, tail: Lsn, random: &dyn Random) {
+        let next = area.next_lap(tail);
+        if self.entries.last().is_none_or(|s| s.first() < next) {
+            self.push_unchecked(area, next, random);
+        }
+    }
+
+    fn push_unchecked(&mut self, area: &LogArea, first: Lsn, random: &dyn Random) {
+        self.entries.push(Segment::new(first, area.physical(first), random.nonzero_u64()));
     }
 }

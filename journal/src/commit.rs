@@ -1,0 +1,1 @@
+//! The commit thread of block media.

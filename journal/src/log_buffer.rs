@@ -1,0 +1,1 @@
+//! Queued log bytes and data of block media.
