@@ -74,7 +74,7 @@ impl Journal {
     }
 
     /// The table to store in the next superblock: covers everything since the cut, the current lap and the next one.
-    pub fn segments(&self) -> SegmentTable {
+    pub fn segments_at(&self, _cut: Lsn) -> SegmentTable {
         unimplemented!()
     }
 
@@ -84,8 +84,8 @@ impl Journal {
         unimplemented!()
     }
 
-    /// Keeps room for records of `payload_bytes` in all (`records` of them).
-    pub fn reserve(&self, _payload_bytes: u64, _records: u32) -> Result<Reservation, LogFull> {
+    /// Keeps room for one record of at most `payload_bytes`.
+    pub fn reserve(&self, _payload_bytes: usize) -> Result<Reservation, LogFull> {
         unimplemented!()
     }
 
@@ -95,6 +95,7 @@ impl Journal {
         _head: RecordHead,
         _parts: &[&[u8]],
         _data: Vec<DataWrite>,
+        _room: Option<Reservation>,
     ) -> Result<Appended, JournalError> {
         unimplemented!()
     }

@@ -27,7 +27,7 @@ pub use buf::{AlignedBuf, BLOCK};
 pub use error::{JournalError, LogFull, ScanError};
 pub use ids::{BlockNo, Lsn};
 pub use journal::{Appended, DataWrite, Journal, JournalConfig, JournalStats, Reservation};
-pub use medium::{FlushMode, IoWrite, Medium, MediumError, MediumInfo, MediumKind};
+pub use medium::{FlushMode, IoWrite, Medium, MediumError, MediumInfo, MediumKind, check_blocks};
 pub use record::{RecordHead, RecordHeader, RecordKind, TxnMode};
 pub use scan::{Discarded, Record, ScanReport, Verdict, scan};
 pub use segment::{LogArea, SEGMENTS_MAX, Segment, SegmentTable};

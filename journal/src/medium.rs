@@ -87,7 +87,7 @@ pub enum MediumError {
     },
     /// Not inside the medium, or not aligned as the call demands.
     #[error("range of {len} bytes at byte {off} is outside the medium or misaligned")]
-    Range {
+    OutOfRange {
         /// Byte offset.
         off: u64,
         /// Bytes.
@@ -155,7 +155,7 @@ pub trait Medium: Send + Sync {
     /// stored, one per 4 KiB block. `off` and `src.len()` are multiples of 4096; `sums` has one place per block.
     fn ingest(&self, off: u64, src: SharedBytes<'_>, sums: &mut [u32]) -> Result<(), MediumError> {
         check_blocks(off, src.len(), sums.len())?;
-        let mut block = crate::AlignedBuf::zeroed(crate::BLOCK);
+        let mut block = [0; crate::BLOCK];
         for (i, sum) in sums.iter_mut().enumerate() {
             src.sub(i * crate::BLOCK, crate::BLOCK).copy_to(&mut block);
             *sum = weldfs_functions::crc32c(&block);
@@ -164,17 +164,14 @@ pub trait Medium: Send + Sync {
         Ok(())
     }
 
-    /// One pass: copies `dst.len()` bytes at `off` into shared memory and gives the CRC-32C of what was copied, one
-    /// per 4 KiB block. The same multiples as `ingest`. The caller judges the checksums.
-    fn emit(&self, off: u64, dst: SharedBytes<'_>, sums: &mut [u32]) -> Result<(), MediumError> {
-        check_blocks(off, dst.len(), sums.len())?;
-        let mut block = crate::AlignedBuf::zeroed(crate::BLOCK);
-        for (i, sum) in sums.iter_mut().enumerate() {
-            self.read(off + (i * crate::BLOCK) as u64, &mut block)?;
-            *sum = weldfs_functions::crc32c(&block);
-            dst.sub(i * crate::BLOCK, crate::BLOCK).copy_from(&block);
-        }
-        Ok(())
+    /// One pass: copies the 4 KiB block at `off` into shared memory (`dst` is one block long) and gives the CRC-32C of
+    /// what was copied, which the caller judges.
+    fn emit(&self, off: u64, dst: SharedBytes<'_>) -> Result<u32, MediumError> {
+        check_blocks(off, dst.len(), 1)?;
+        let mut block = [0; crate::BLOCK];
+        self.read(off, &mut block)?;
+        dst.copy_from(&block);
+        Ok(weldfs_functions::crc32c(&block))
     }
 
     /// Whether an earlier failure was final.
@@ -184,11 +181,11 @@ pub trait Medium: Send + Sync {
     fn poison(&self);
 }
 
-/// Checks the block arithmetic of `ingest` and `emit`.
-pub(crate) fn check_blocks(off: u64, len: usize, sums: usize) -> Result<(), MediumError> {
+/// Checks the block arithmetic of `ingest` and `emit`: whole blocks, one checksum each.
+pub fn check_blocks(off: u64, len: usize, sums: usize) -> Result<(), MediumError> {
     let block = crate::BLOCK;
     if off % block as u64 != 0 || len % block != 0 || sums != len / block {
-        return Err(MediumError::Range { off, len: len as u64 });
+        return Err(MediumError::OutOfRange { off, len: len as u64 });
     }
     Ok(())
 }

@@ -1,8 +1,6 @@
 //! Segments: which salt is valid for which range of LSNs. The superblock stores the table.
 
 use crate::{Lsn, Random};
-use zerocopy::little_endian::U64;
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Entries of the table in a superblock.
 pub const SEGMENTS_MAX: usize = 16;
@@ -54,34 +52,19 @@ impl LogArea {
     }
 }
 
-/// One entry as the superblock stores it (24 bytes, little-endian). A segment ends where the next one starts.
-#[derive(Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, Immutable, KnownLayout, Unaligned)]
-#[repr(C)]
+/// One segment. It lies at `LogArea::physical(first)` and ends where the next one starts.
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Segment {
     /// First LSN of the segment.
-    pub first: U64,
-    /// Byte on the medium where that LSN lies.
-    pub offset: U64,
+    pub first: Lsn,
     /// Every record of the segment starts with it. Never 0, never shown to a client.
-    pub salt: U64,
-}
-
-impl Segment {
-    /// An entry.
-    pub fn new(first: Lsn, offset: u64, salt: u64) -> Segment {
-        Segment { first: U64::new(first.0), offset: U64::new(offset), salt: U64::new(salt) }
-    }
-
-    /// First LSN.
-    pub fn first(&self) -> Lsn {
-        Lsn(self.first.get())
-    }
+    pub salt: u64,
 }
 
 /// Salts stay out of logs and panics.
 impl core::fmt::Debug for Segment {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        write!(f, "Segment({} at {})", self.first.get(), self.offset.get())
+        write!(f, "Segment(from {})", self.first)
     }
 }
 
@@ -96,32 +79,22 @@ impl SegmentTable {
     pub fn fresh(area: &LogArea, random: &dyn Random) -> SegmentTable {
         let mut t = SegmentTable::default();
         let first = area.first_lsn();
-        t.push_unchecked(area, first, random);
-        t.push_unchecked(area, area.next_lap(first), random);
+        t.push(first, random);
+        t.push(area.next_lap(first), random);
         t
     }
 
-    /// From stored entries; says what is wrong with them.
-    pub fn from_entries(area: &LogArea, entries: &[Segment]) -> Result<SegmentTable, &'static str> {
-        if entries.is_empty() || entries.len() > SEGMENTS_MAX {
-            return Err("number of log segments");
-        }
-        for (i, s) in entries.iter().enumerate() {
-            let first = s.first();
-            if first.0 < area.len || first.0 % u64::from(area.align) != 0 || first.0 > u64::MAX / 2 {
-                return Err("first LSN of a log segment");
-            }
-            if s.offset.get() != area.physical(first) {
-                return Err("offset of a log segment");
-            }
-            if s.salt.get() == 0 {
-                return Err("salt of a log segment");
-            }
-            if i > 0 && entries[i - 1].first() >= first {
-                return Err("order of log segments");
-            }
-        }
-        Ok(SegmentTable { entries: entries.to_vec() })
+    /// A table of stored entries; `None` when they are too many, not strictly ascending, or have no salt.
+    pub fn from_entries(entries: &[Segment]) -> Option<SegmentTable> {
+        let ascending = entries.windows(2).all(|w| w[0].first < w[1].first);
+        let salted = entries.iter().all(|s| s.salt != 0);
+        (entries.len() <= SEGMENTS_MAX && ascending && salted).then(|| SegmentTable { entries: entries.to_vec() })
+    }
+
+    /// Whether every entry is possible in this area.
+    pub(crate) fn fits(&self, area: &LogArea) -> bool {
+        let possible = |s: &Segment| s.first >= area.first_lsn() && s.first.0 % u64::from(area.align) == 0;
+        !self.entries.is_empty() && self.entries.iter().all(|s| possible(s) && s.first.0 < u64::MAX / 4)
     }
 
     /// The entries, at most `SEGMENTS_MAX`.
@@ -131,7 +104,7 @@ impl SegmentTable {
 
     /// The segment that holds `lsn`.
     pub fn containing(&self, lsn: Lsn) -> Option<&Segment> {
-        let after = self.entries.partition_point(|s| s.first() <= lsn);
+        let after = self.entries.partition_point(|s| s.first <= lsn);
         after.checked_sub(1).map(|i| &self.entries[i])
     }
 
@@ -142,27 +115,27 @@ impl SegmentTable {
 
     /// Forgets segments that end at or below `oldest`.
     pub(crate) fn trim(&mut self, oldest: Lsn) {
-        while self.entries.len() > 1 && self.entries[1].first() <= oldest {
+        while self.entries.len() > 1 && self.entries[1].first <= oldest {
             self.entries.remove(0);
         }
     }
 
     /// Starts a new segment at `tail`: whatever was promised to LSNs from there on is void.
     pub(crate) fn restart(&mut self, area: &LogArea, tail: Lsn, random: &dyn Random) {
-        self.entries.retain(|s| s.first() < tail);
-        self.push_unchecked(area, tail, random);
-        self.push_unchecked(area, area.next_lap(tail), random);
+        self.entries.retain(|s| s.first < tail);
+        self.push(tail, random);
+        self.push(area.next_lap(tail), random);
     }
 
     /// Adds the entry of the lap after `tail`'s when it is missing.
     pub(crate) fn cover_next_lap(&mut self, area: &LogArea, tail: Lsn, random: &dyn Random) {
         let next = area.next_lap(tail);
-        if self.entries.last().is_none_or(|s| s.first() < next) {
-            self.push_unchecked(area, next, random);
+        if self.entries.last().is_none_or(|s| s.first < next) {
+            self.push(next, random);
         }
     }
 
-    fn push_unchecked(&mut self, area: &LogArea, first: Lsn, random: &dyn Random) {
-        self.entries.push(Segment::new(first, area.physical(first), random.nonzero_u64()));
+    fn push(&mut self, first: Lsn, random: &dyn Random) {
+        self.entries.push(Segment { first, salt: random.nonzero_u64() });
     }
 }

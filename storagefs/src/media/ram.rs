@@ -60,6 +60,8 @@ impl Medium for RamMedium {
             unit: 8,
             log_align: 64,
             power_safe: false,
+            flush: weldfs_journal::FlushMode::None,
+            read_only: false,
             byte_addressable: true,
         }
     }
