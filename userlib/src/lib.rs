@@ -1,7 +1,7 @@
 //! WeldFS as a library: files that live inside the storage device, and fused operations on them.
 //!
 //! What lives here, from the application down to the ring:
-//! * `client` (an attachment), `file`, `dir`, `fused`: the API an application uses. `options`: how to open.
+//! * `client` (an attachment), `fs` (calls on names), `file`, `dir`, `fused`, `options`, `meta`: the API.
 //! * `raw`: one method per operation, on handles and byte paths, errno out; all of the above is written on it.
 //! * `call`: one call becomes one command; `buf`: its operands, ordinary memory or zero-copy pool buffers.
 //! * `channel`: each thread's queue pair; `queue`: commands in, completions out; `spin`, `slab`, `fork` help it.
@@ -16,7 +16,13 @@ mod call;
 mod channel;
 mod client;
 pub mod connector;
+mod dir;
+mod file;
 mod fork;
+mod fs;
+pub mod fused;
+mod meta;
+mod options;
 mod queue;
 pub mod raw;
 mod slab;
@@ -26,10 +32,18 @@ mod spin;
 pub use buf::{Payload, PoolBuf, Room};
 pub use client::{Client, ClientOptions};
 pub use connector::{AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, Transport};
+pub use dir::{Dir, DirEntry, Entries};
+pub use file::File;
+pub use fused::{Change, Done, Exchanged, Sealed};
+pub use meta::Metadata;
+pub use options::OpenOptions;
 pub use queue::{Queue, Ticket};
 pub use raw::{Raw, Written};
 pub use socket::SocketConnector;
 pub use weldfs_ciscops::flags::{
     AccessMask, FallocMode, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
 };
-pub use weldfs_ciscops::{At, Command, Cqe, Durability, Errno, Handle, Op, PoolRange};
+pub use weldfs_ciscops::{
+    At, Command, Cqe, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody, WireTime,
+};
+pub use weldfs_ciscops::flags::SetAttrMask;

@@ -17,6 +17,7 @@ use std::os::fd::BorrowedFd;
 use weldfs_ciscops::flags::{
     AccessMask, FallocMode, LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
 };
+use weldfs_ciscops::interp::CREATED;
 use weldfs_ciscops::{At, Cqe, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody};
 use zerocopy::{FromZeros, IntoBytes};
 
@@ -25,6 +26,8 @@ use zerocopy::{FromZeros, IntoBytes};
 pub struct Opened {
     /// The handle; close it with [`Raw::close`].
     pub handle: Handle,
+    /// Type and permission bits of what was opened, as st_mode.
+    pub mode: u32,
     /// Whether this call made the file.
     pub created: bool,
 }
@@ -74,10 +77,6 @@ impl<'c> Raw<'c> {
         self
     }
 
-    pub(crate) fn client(&self) -> &'c Client {
-        self.client
-    }
-
     pub(crate) fn call<const I: usize, const O: usize>(
         &self,
         inputs: [Payload<'_>; I],
@@ -114,7 +113,8 @@ impl<'c> Raw<'c> {
         placeholder: u32,
     ) -> Result<Opened, Errno> {
         let cqe = self.act([path.into()], |[path]| Op::Open { base, path, flags, mode: mode & 0o7777, placeholder })?;
-        Ok(Opened { handle: Handle::from_wire(cqe.result), created: cqe.result2 & 1 != 0 })
+        let (mode, created) = (cqe.result2 as u32, cqe.result2 & CREATED != 0);
+        Ok(Opened { handle: Handle::from_wire(cqe.result), mode, created })
     }
 
     /// close(2) of this session's handle. The open file description lives on while others hold it.
