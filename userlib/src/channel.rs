@@ -21,6 +21,7 @@ pub(crate) struct Channel {
     generation: u32,
 }
 
+#[allow(clippy::large_enum_variant)] // nearly every channel is the large variant
 enum Lane {
     /// This thread's own.
     Own(RefCell<Option<Queue>>),
@@ -149,7 +150,9 @@ pub(crate) fn keep(client: u64, channel: Rc<Channel>) {
     let fresh = Cached { client, generation: fork::generation(), channel };
     let replaced = CACHE.try_with(move |cache| {
         let Ok(mut cache) = cache.try_borrow_mut() else { return vec![fresh] };
-        let mut gone: Vec<Cached> = cache.extract_if(.., |entry| entry.client == client || entry.stale()).collect();
+        let (mut gone, kept): (Vec<Cached>, Vec<Cached>) =
+            cache.drain(..).partition(|entry| entry.client == client || entry.stale());
+        *cache = kept;
         if cache.len() >= CACHED_MAX {
             gone.push(cache.remove(0));
         }

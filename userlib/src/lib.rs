@@ -40,10 +40,10 @@ pub use options::OpenOptions;
 pub use queue::{Queue, Ticket};
 pub use raw::{Raw, Written};
 pub use socket::SocketConnector;
+pub use weldfs_ciscops::flags::SetAttrMask;
 pub use weldfs_ciscops::flags::{
     AccessMask, FallocMode, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
 };
 pub use weldfs_ciscops::{
     At, Command, Cqe, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody, WireTime,
 };
-pub use weldfs_ciscops::flags::SetAttrMask;
