@@ -1,3 +1,16 @@
 //! The file system in the device.
+//!
+//! What lives here, from the medium up: `media` (what bytes persist on), `geometry` and `superblock` (what an image
+//! is), `tree` and `zone` (the checkpointed state: immutable pages and where they live).
+//! What may be touched: the medium only through the journal crate's `Medium`, clock and randomness through its traits.
+//! What flows through: a command plans effects, the journal commits them, the overlay holds them, a checkpoint merges
+//! them into the tree, a superblock names the new root.
+//! Errors: `error` holds every failure and the one table to errno; `limits` every bound with its unit.
 
+pub mod error;
+pub mod geometry;
+pub mod limits;
 pub mod media;
+pub mod superblock;
+pub mod tree;
+pub mod zone;

@@ -1,0 +1,50 @@
+//! Sizes and bounds of the file system, each with its unit; relations between them are checked at compile time.
+
+/// Bytes in a block: the unit of space on the medium.
+pub const BLOCK: usize = 4096;
+/// Bytes in a metadata page (tree page, zone map page).
+pub const PAGE: usize = 16 * 1024;
+/// Blocks in a metadata page.
+pub const PAGE_BLOCKS: u64 = (PAGE / BLOCK) as u64;
+/// Blocks of a file described by one window key (1 MiB of file).
+pub const WINDOW_BLOCKS: u64 = 256;
+/// Blocks in a data group unless mkfs says otherwise (128 MiB).
+pub const GROUP_BLOCKS_DEFAULT: u32 = 32_768;
+/// Fewest blocks in a group (a bitmap of whole words).
+pub const GROUP_BLOCKS_MIN: u32 = 64;
+/// Longest value stored under one key, bytes: two of them always fit one page.
+pub const VALUE_MAX: usize = 7680;
+/// Most levels of the tree; fan-out 441 makes eight levels more than any medium holds.
+pub const TREE_HEIGHT_MAX: u8 = 8;
+/// Pages in a metadata chunk unless the image is tiny (1 MiB).
+pub const CHUNK_PAGES_DEFAULT: u32 = 64;
+/// Most pages in a metadata chunk: one bitmap word.
+pub const CHUNK_PAGES_MAX: u32 = 64;
+/// Shortest log area, bytes.
+pub const LOG_LEN_MIN: u64 = 256 * 1024;
+/// Log length mkfs chooses at most by itself, bytes.
+pub const LOG_LEN_DEFAULT_MAX: u64 = 64 * 1024 * 1024;
+/// Longest log area, bytes.
+pub const LOG_LEN_MAX: u64 = 16 * 1024 * 1024 * 1024;
+/// Smallest medium mkfs accepts, bytes.
+pub const MEDIUM_LEN_MIN: u64 = 3 * 1024 * 1024;
+/// Largest medium, bytes: block numbers have 48 bits.
+pub const MEDIUM_LEN_MAX: u64 = (1 << 48) * BLOCK as u64;
+/// Blocks between the first superblock copy and the log area; the second copy lies inside.
+pub const HEAD_BLOCKS: u64 = 16;
+/// Block of the second superblock copy.
+pub const SUPERBLOCK_COPY1: u64 = 8;
+/// Entries in the superblock's table of log segments.
+pub const SEGMENTS_MAX: usize = 16;
+/// Entries in the superblock's table of devices.
+pub const DEVICES_MAX: usize = 4;
+/// Bytes of the volume label.
+pub const LABEL_MAX: usize = 64;
+/// Least memory of the page cache, bytes; smaller budgets are raised to it.
+pub const PAGE_CACHE_MIN: usize = 64 * PAGE;
+
+const _: () = assert!(PAGE % BLOCK == 0);
+const _: () = assert!(HEAD_BLOCKS > SUPERBLOCK_COPY1);
+const _: () = assert!(CHUNK_PAGES_DEFAULT <= CHUNK_PAGES_MAX && CHUNK_PAGES_MAX <= u64::BITS);
+const _: () = assert!(MEDIUM_LEN_MIN > LOG_LEN_MIN + HEAD_BLOCKS * BLOCK as u64);
+const _: () = assert!(GROUP_BLOCKS_DEFAULT as usize / 8 <= VALUE_MAX, "a group's bitmap is one value");
