@@ -149,3 +149,6 @@ impl Geometry {
 pub fn superblock_places(blocks: u64) -> [BlockNo; 3] {
     [BlockNo(0), BlockNo(SUPERBLOCK_COPY1), BlockNo(blocks.saturating_sub(1))]
 }
+
+#[cfg(test)]
+mod tests;

@@ -12,5 +12,7 @@ pub mod geometry;
 pub mod limits;
 pub mod media;
 pub mod superblock;
+#[cfg(test)]
+mod testing;
 pub mod tree;
 pub mod zone;

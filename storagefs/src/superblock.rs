@@ -572,3 +572,6 @@ impl RawSuperblock {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -303,3 +303,6 @@ impl Zone {
 fn bad(at: &PageRef, what: &'static str) -> FsError {
     FsError::corrupt(what, Place::Medium(at.addr.0.wrapping_mul(BLOCK as u64)), 0, 0)
 }
+
+#[cfg(test)]
+mod tests;

@@ -44,8 +44,7 @@ impl Shard {
             self.slots[at as usize] = Slot { page, used: true };
             return;
         }
-        self.shrink(limit.saturating_sub(1).max(1));
-        if self.slots.len() < limit.max(1) {
+        if self.slots.len() < limit {
             self.index.insert(addr, self.slots.len() as u32);
             self.slots.push(Slot { page, used: true });
             return;
@@ -58,7 +57,7 @@ impl Shard {
 
     /// Drops slots beyond `limit`, after the budget was lowered.
     fn shrink(&mut self, limit: usize) {
-        while self.slots.len() > limit + 1 {
+        while self.slots.len() > limit {
             if let Some(last) = self.slots.pop() {
                 self.index.remove(&last.page.this().addr.0);
             }
@@ -129,8 +128,9 @@ impl Pages {
 
     /// Changes the memory the cache may use, bytes.
     pub fn set_budget(&self, budget: usize) {
-        let pages = budget.max(PAGE_CACHE_MIN) / (PAGE + OVERHEAD);
-        self.shared.limit.store(pages.div_ceil(SHARDS).max(1), Ordering::Relaxed);
+        let limit = (budget.max(PAGE_CACHE_MIN) / (PAGE + OVERHEAD)).div_ceil(SHARDS);
+        self.shared.limit.store(limit, Ordering::Relaxed);
+        self.shared.shards.iter().for_each(|s| s.lock().shrink(limit));
     }
 
     /// The file system these pages belong to.
