@@ -2,7 +2,7 @@
 
 use crate::tree::PageRef;
 use weldfs_ciscops::Errno;
-use weldfs_journal::{BlockNo, Lsn, MediumError};
+use weldfs_journal::{BlockNo, JournalError, Lsn, MediumError, ScanError};
 
 /// Result of everything in this crate that can fail.
 pub type FsResult<T> = Result<T, FsError>;
@@ -92,6 +92,9 @@ pub enum FsError {
     /// The medium failed; it is poisoned.
     #[error(transparent)]
     Medium(#[from] MediumError),
+    /// The log refused.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// A checksum or a structural promise is broken.
     #[error(transparent)]
     Corrupt(Box<Corrupt>),
@@ -124,7 +127,9 @@ impl From<&FsError> for Errno {
         match e {
             FsError::Errno(e) => *e,
             FsError::Miss(_) | FsError::SetChanged | FsError::Wait(_) => Errno::AGAIN,
-            FsError::Medium(_) | FsError::Corrupt(_) => Errno::IO,
+            FsError::Medium(m) => Errno::from(m),
+            FsError::Journal(j) => Errno::from(j),
+            FsError::Corrupt(_) => Errno::IO,
         }
     }
 }
@@ -217,15 +222,8 @@ pub enum MountError {
     #[error(transparent)]
     Image(#[from] ImageError),
     /// The log is damaged below a recorded watermark.
-    #[error("damaged log between positions {} and {}: {what}", from.0, to.0)]
-    Log {
-        /// First damaged position.
-        from: Lsn,
-        /// Where valid records go on.
-        to: Lsn,
-        /// What is wrong.
-        what: String,
-    },
+    #[error(transparent)]
+    Log(#[from] ScanError),
     /// Metadata needed at mount.
     #[error(transparent)]
     Fs(#[from] FsError),
@@ -241,7 +239,8 @@ impl From<&MountError> for Errno {
             MountError::Image(ImageError::NotWeldFs { .. } | ImageError::Newer { .. } | ImageError::Layout(_)) => {
                 Errno::INVAL
             }
-            MountError::Image(_) | MountError::Log { .. } | MountError::Medium(_) => Errno::IO,
+            MountError::Medium(m) => Errno::from(m),
+            MountError::Image(_) | MountError::Log(_) => Errno::IO,
         }
     }
 }

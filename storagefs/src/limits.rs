@@ -41,8 +41,9 @@ pub const DEVICES_MAX: usize = 4;
 /// Bytes of the volume label.
 pub const LABEL_MAX: usize = 64;
 /// Least memory of the page cache, bytes; smaller budgets are raised to it.
-pub const PAGE_CACHE_MIN: usize = 64 * PAGE;
+pub const PAGE_CACHE_MIN: usize = 256 * PAGE;
 
+const _: () = assert!(SEGMENTS_MAX == weldfs_journal::SEGMENTS_MAX);
 const _: () = assert!(PAGE % BLOCK == 0);
 const _: () = assert!(HEAD_BLOCKS > SUPERBLOCK_COPY1);
 const _: () = assert!(CHUNK_PAGES_DEFAULT <= CHUNK_PAGES_MAX && CHUNK_PAGES_MAX <= u64::BITS);

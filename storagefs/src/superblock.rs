@@ -510,8 +510,7 @@ impl RawSuperblock {
         if let Some((field, value, _)) = fixed.into_iter().find(|(_, value, only)| value != only) {
             return self.invalid(field, value);
         }
-        let log =
-            LogArea { start: self.log_start.get(), len: self.log_len.get(), align: self.log_align.get() };
+        let log = LogArea { start: self.log_start.get(), len: self.log_len.get(), align: self.log_align.get() };
         let geometry = Geometry {
             blocks: self.blocks.get(),
             log,

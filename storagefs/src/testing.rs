@@ -1,18 +1,21 @@
 //! A heap medium for the unit tests of this crate: fast or slow to look at, failing when told.
 
 use parking_lot::Mutex;
-use weldfs_journal::{IoWrite, Medium, MediumError, MediumInfo};
+use std::sync::atomic::{AtomicBool, Ordering};
+use weldfs_journal::{FlushMode, IoWrite, Medium, MediumError, MediumInfo, MediumKind};
 
 /// See the module.
 pub(crate) struct TestMedium {
     bytes: Mutex<Vec<u8>>,
     fail_after: Mutex<Option<u64>>,
+    poisoned: AtomicBool,
     byte_addressable: bool,
 }
 
 impl TestMedium {
     pub(crate) fn new(len: usize, byte_addressable: bool) -> TestMedium {
-        TestMedium { bytes: Mutex::new(vec![0; len]), fail_after: Mutex::new(None), byte_addressable }
+        let (fail_after, poisoned) = Default::default();
+        TestMedium { bytes: Mutex::new(vec![0; len]), fail_after, poisoned, byte_addressable }
     }
 
     /// Lets `n` more writes pass, then fails each; `None`: never fails.
@@ -39,7 +42,16 @@ impl TestMedium {
 
 impl Medium for TestMedium {
     fn info(&self) -> MediumInfo {
-        MediumInfo { len: self.bytes.lock().len() as u64, byte_addressable: self.byte_addressable }
+        MediumInfo {
+            len: self.bytes.lock().len() as u64,
+            kind: if self.byte_addressable { MediumKind::Ram } else { MediumKind::Block },
+            unit: 8,
+            log_align: 64,
+            power_safe: false,
+            flush: FlushMode::None,
+            byte_addressable: self.byte_addressable,
+            read_only: false,
+        }
     }
 
     fn read(&self, off: u64, buf: &mut [u8]) -> Result<(), MediumError> {
@@ -49,7 +61,7 @@ impl Medium for TestMedium {
 
     fn write(&self, off: u64, buf: &[u8]) -> Result<(), MediumError> {
         if let Some(left) = &mut *self.fail_after.lock() {
-            *left = left.checked_sub(1).ok_or(MediumError)?;
+            *left = left.checked_sub(1).ok_or(MediumError::Poisoned)?;
         }
         self.paste(off, buf);
         Ok(())
@@ -61,5 +73,13 @@ impl Medium for TestMedium {
 
     fn barrier(&self) -> Result<(), MediumError> {
         Ok(())
+    }
+
+    fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Relaxed)
+    }
+
+    fn poison(&self) {
+        self.poisoned.store(true, Ordering::Relaxed);
     }
 }

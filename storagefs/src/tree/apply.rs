@@ -63,7 +63,8 @@ trait Item: Sized {
     /// All entries of a clean page.
     fn load(page: &Arc<Page>, out: &mut dyn FnMut(Self));
     /// The entries of a page after the changes below `hi`.
-    fn rewrite(build: &mut Build<'_, '_>, page: &Arc<Page>, hi: Option<Key>, packer: &mut Packer<Self>) -> FsResult<()>;
+    fn rewrite(build: &mut Build<'_, '_>, page: &Arc<Page>, hi: Option<Key>, packer: &mut Packer<Self>)
+    -> FsResult<()>;
 }
 
 /// Collects entries in order and cuts them into pages.
@@ -247,7 +248,12 @@ impl Item for LeafItem {
         (0..page.count()).for_each(|i| out(LeafItem { key: page.key(i), body: Body::Old(page.clone(), i) }));
     }
 
-    fn rewrite(build: &mut Build<'_, '_>, page: &Arc<Page>, hi: Option<Key>, packer: &mut Packer<Self>) -> FsResult<()> {
+    fn rewrite(
+        build: &mut Build<'_, '_>,
+        page: &Arc<Page>,
+        hi: Option<Key>,
+        packer: &mut Packer<Self>,
+    ) -> FsResult<()> {
         for i in 0..page.count() {
             let key = page.key(i);
             while let Some((k, value)) = build.take(Some(key))? {
@@ -306,7 +312,12 @@ impl Item for Branch {
         });
     }
 
-    fn rewrite(build: &mut Build<'_, '_>, page: &Arc<Page>, hi: Option<Key>, packer: &mut Packer<Self>) -> FsResult<()> {
+    fn rewrite(
+        build: &mut Build<'_, '_>,
+        page: &Arc<Page>,
+        hi: Option<Key>,
+        packer: &mut Packer<Self>,
+    ) -> FsResult<()> {
         for branch in build.children(page, hi)? {
             packer.push(build, branch)?;
         }

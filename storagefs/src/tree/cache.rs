@@ -196,7 +196,12 @@ impl Pages {
     pub(crate) fn read_any(&self, want: &PageRef) -> FsResult<Page> {
         if want.is_none() || want.addr.0.checked_add(PAGE_BLOCKS).is_none_or(|end| end > self.shared.blocks) {
             let place = place(want);
-            return Err(FsError::corrupt("page reference (outside the medium)", place, self.shared.blocks, want.addr.0));
+            return Err(FsError::corrupt(
+                "page reference (outside the medium)",
+                place,
+                self.shared.blocks,
+                want.addr.0,
+            ));
         }
         let mut bytes: PageBytes = blank();
         self.shared.medium.read(want.addr.0 * BLOCK as u64, &mut bytes[..])?;
@@ -217,7 +222,13 @@ impl Pages {
     }
 
     /// What the header of a page built now says.
-    pub(crate) fn new_page(&self, kind: PageType, level: u8, addr: weldfs_journal::BlockNo, birth: weldfs_journal::Lsn) -> NewPage {
+    pub(crate) fn new_page(
+        &self,
+        kind: PageType,
+        level: u8,
+        addr: weldfs_journal::BlockNo,
+        birth: weldfs_journal::Lsn,
+    ) -> NewPage {
         NewPage { kind, level, uuid: self.shared.uuid, addr, birth }
     }
 }

@@ -283,10 +283,23 @@ impl Tree {
     }
 
     /// Calls `visit` with each key from `from` to `to` (both included) in order until it returns false. After
-    /// `Err(Miss)` what was visited stays visited: fetch, then go on from the successor of the last key seen.
+    /// `Err(Miss)` what was visited stays visited: fetch, then go on from the successor of the last key seen, or
+    /// better use [`Tree::scan_on`].
     pub fn scan(&self, pages: &Pages, from: Key, to: Key, visit: &mut dyn FnMut(Key, &[u8]) -> bool) -> FsResult<()> {
+        self.scan_on(pages, &mut { from }, to, visit)
+    }
+
+    /// Like [`Tree::scan`]; an error leaves in `from` where to go on. That needs only the page that missed, never one
+    /// already passed, so a scan gets on however small the cache is.
+    pub fn scan_on(
+        &self,
+        pages: &Pages,
+        from: &mut Key,
+        to: Key,
+        visit: &mut dyn FnMut(Key, &[u8]) -> bool,
+    ) -> FsResult<()> {
         match &self.root {
-            Some(root) if from <= to => scan_page(pages, root, None, (from, to), visit).map(|_| ()),
+            Some(root) if *from <= to => scan_page(pages, root, None, (from, to), visit).map(|_| ()),
             _ => Ok(()),
         }
     }
@@ -324,11 +337,11 @@ fn scan_page(
     pages: &Pages,
     page: &Page,
     hi: Option<Key>,
-    (from, to): (Key, Key),
+    (from, to): (&mut Key, Key),
     visit: &mut dyn FnMut(Key, &[u8]) -> bool,
 ) -> FsResult<bool> {
     if page.level() == 0 {
-        for i in page.ceiling(from)..page.count() {
+        for i in page.ceiling(*from)..page.count() {
             let key = page.key(i);
             if key > to || !visit(key, page.value(i)) {
                 return Ok(false);
@@ -336,10 +349,11 @@ fn scan_page(
         }
         return Ok(true);
     }
-    for i in page.floor(from).unwrap_or(0)..page.count() {
+    for i in page.floor(*from).unwrap_or(0)..page.count() {
         if page.key(i) > to {
             return Ok(false);
         }
+        *from = page.key(i).max(*from);
         let hi = bound_of(page, i, hi);
         let go_on = if page.level() > 1 {
             scan_page(pages, resident_child(pages, page, i)?, hi, (from, to), visit)?

@@ -94,7 +94,7 @@ impl Bench {
     pub fn scan(&self, from: Key, to: Key) -> Vec<(Key, Vec<u8>)> {
         let (mut from, mut out) = (from, Vec::new());
         loop {
-            let result = self.tree.scan(&self.pages, from, to, &mut |k, v| {
+            let result = self.tree.scan_on(&self.pages, &mut from, to, &mut |k, v| {
                 out.push((k, v.to_vec()));
                 true
             });
@@ -103,7 +103,6 @@ impl Bench {
                 Err(FsError::Miss(Miss::Page(page))) => self.pages.fetch(&page).expect("a whole page"),
                 Err(e) => panic!("{e}"),
             }
-            from = out.last().map_or(from, |(k, _)| k.successor().expect("not the last key"));
         }
     }
 
