@@ -1,9 +1,14 @@
 //! The completion ring: the device produces, the client consumes.
 
-use super::{QueueFault, QueueMemory, RingMemory, Word, next_ticket};
+use super::{QueueFault, QueueMemory, RingMemory, Word};
 use crate::Errno;
 use crate::sqe::Cqe;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// The client's sleep word: it sleeps, having taken `head` completions. Never 0.
+fn sleep_at(head: u32) -> u32 {
+    head << 1 | 1
+}
 
 /// Device's end. A command is taken from the SQ only when a slot here is reserved for its completion.
 pub struct CqProducer<M = QueueMemory> {
@@ -13,14 +18,15 @@ pub struct CqProducer<M = QueueMemory> {
     published: u32,
     reserved: u32,
     head_seen: u32,
-    ticket_woken: u32,
+    /// The sleep last woken, and the tail it was woken for.
+    woken: (u32, u32),
 }
 
 impl<M: RingMemory> CqProducer<M> {
     /// Over a fresh queue.
     pub fn new(memory: M) -> Self {
         let depth = memory.depth();
-        CqProducer { memory, depth, tail: 0, published: 0, reserved: 0, head_seen: 0, ticket_woken: 0 }
+        CqProducer { memory, depth, tail: 0, published: 0, reserved: 0, head_seen: 0, woken: (0, 0) }
     }
 
     /// Slots that can still be reserved; looks at the client's index only when the cached one says none.
@@ -31,7 +37,8 @@ impl<M: RingMemory> CqProducer<M> {
             return Ok(self.depth - used);
         }
         let head = self.memory.load(Word::CqHead, Acquire);
-        if self.published.wrapping_sub(head) > self.depth {
+        // Neither back below what was seen, nor past what was published.
+        if head.wrapping_sub(self.head_seen) > self.published.wrapping_sub(self.head_seen) {
             return Err(QueueFault { word: Word::CqHead, value: head });
         }
         self.head_seen = head;
@@ -77,12 +84,17 @@ impl<M: RingMemory> CqProducer<M> {
         self.published = self.tail;
         self.memory.store(Word::CqTail, self.tail, Release);
         self.memory.fence();
-        let ticket = self.memory.load(Word::ClientSleeping, Relaxed);
-        // One wake per ticket is enough: it reaches the sleeper, or the sleeper finds the tail changed.
-        if ticket == 0 || ticket == self.ticket_woken {
+        let sleep = self.memory.load(Word::ClientSleeping, Relaxed);
+        // Awake; or asleep having taken all of this already (it saw the tail before we looked at its word).
+        if sleep == 0 || sleep == sleep_at(self.tail) {
             return false;
         }
-        self.ticket_woken = ticket;
+        // Asleep on an older tail. One wake per sleep is enough: it reaches the sleeper, or the sleeper finds the tail
+        // changed. The same word counts as the same sleep only within a ring's length, for it wraps.
+        if sleep == self.woken.0 && self.tail.wrapping_sub(self.woken.1) <= self.depth {
+            return false;
+        }
+        self.woken = (sleep, self.tail);
         true
     }
 
@@ -119,14 +131,13 @@ pub struct CqConsumer<M = QueueMemory> {
     head: u32,
     released: u32,
     tail_seen: u32,
-    ticket: u32,
 }
 
 impl<M: RingMemory> CqConsumer<M> {
     /// Over a fresh queue.
     pub fn new(memory: M) -> Self {
         let depth = memory.depth();
-        CqConsumer { memory, depth, head: 0, released: 0, tail_seen: 0, ticket: 0 }
+        CqConsumer { memory, depth, head: 0, released: 0, tail_seen: 0 }
     }
 
     /// Completions waiting.
@@ -169,8 +180,7 @@ impl<M: RingMemory> CqConsumer<M> {
     /// Announces sleep and looks once more.
     pub fn prepare_sleep(&mut self) -> Sleep {
         self.release();
-        self.ticket = next_ticket(self.ticket);
-        self.memory.store(Word::ClientSleeping, self.ticket, Relaxed);
+        self.memory.store(Word::ClientSleeping, sleep_at(self.head), Relaxed);
         self.memory.fence();
         let tail = self.memory.load(Word::CqTail, Acquire);
         if tail == self.head && self.closed().is_none() {

@@ -17,7 +17,7 @@ pub mod word {
     pub const CQ_TAIL: usize = 512;
     /// u32: entries the client has taken from the CQ. Written by the client.
     pub const CQ_HEAD: usize = 640;
-    /// u32: 0, or the ticket of the client's current sleep. Written by the client.
+    /// u32: 0, or `head << 1 | 1` while the client sleeps having taken `head` completions. Written by the client.
     pub const CLIENT_SLEEPING: usize = 768;
     /// u32: 0 while the device serves the queue, else the errno it was closed with. Written by the device.
     pub const DEVICE_CLOSED: usize = 896;

@@ -20,7 +20,7 @@ pub enum Word {
     CqTail,
     /// Entries taken from the CQ; the client's.
     CqHead,
-    /// The client's sleep ticket.
+    /// The client's sleep word.
     ClientSleeping,
     /// Errno the queue was closed with; the device's.
     DeviceClosed,

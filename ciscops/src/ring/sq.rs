@@ -101,12 +101,13 @@ impl<M: RingMemory> SqConsumer<M> {
     #[inline]
     fn refresh(&mut self) -> Result<u32, QueueFault> {
         let tail = self.memory.load(Word::SqTail, Acquire);
-        let waiting = tail.wrapping_sub(self.head);
-        if waiting > self.depth {
+        // Neither back below what was seen, nor more than `depth` ahead of what was taken.
+        let room = self.head.wrapping_add(self.depth).wrapping_sub(self.tail_seen);
+        if tail.wrapping_sub(self.tail_seen) > room {
             return Err(QueueFault { word: Word::SqTail, value: tail });
         }
         self.tail_seen = tail;
-        Ok(waiting)
+        Ok(tail.wrapping_sub(self.head))
     }
 
     /// Entries waiting, at most `depth`; looks at the client's index only when the cached one says none.
