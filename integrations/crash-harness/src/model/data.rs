@@ -198,7 +198,11 @@ impl Model {
 
     pub(crate) fn seek(&mut self, slot: u32, whence: i32, off: i64) -> Res<Reply> {
         let ofd = self.ofd(slot)?;
-        let (size, blocks) = self.file(ofd.ino)?;
+        let none = BTreeMap::new();
+        let (size, blocks) = match self.file(ofd.ino) {
+            Err(libc::EISDIR) if whence < libc::SEEK_DATA => (0, &none),
+            other => other?,
+        };
         let to = match whence {
             libc::SEEK_SET => off,
             libc::SEEK_CUR => off.checked_add(ofd.offset as i64).ok_or(libc::EOVERFLOW)?,
@@ -300,9 +304,9 @@ impl Model {
             return Err(libc::EBADF);
         }
         let all = self.bytes(ofd.ino, off, len + 4)?;
-        let data = all.get(..len as usize).filter(|_| all.len() as u64 == len + 4).ok_or(libc::EIO)?;
+        let data = all.get(..len as usize).filter(|_| all.len() as u64 == len + 4).ok_or(libc::ENODATA)?;
         if all[len as usize..] != crc32c(data).to_le_bytes() {
-            return Err(libc::EIO);
+            return Err(libc::EBADMSG);
         }
         Ok(Reply::Bytes(data.to_vec()))
     }
@@ -335,7 +339,7 @@ impl Model {
                 if new == *expect {
                     new = swap.clone();
                 } else {
-                    return Ok(Reply::Bytes(old));
+                    return Err(libc::ECANCELED);
                 }
             }
         }

@@ -186,6 +186,39 @@ pub enum Op {
     ReadModifyWrite { slot: u32, off: u64, len: u64, modify: Modify },
 }
 
+impl Op {
+    /// The paths it carries.
+    fn names(&self) -> [Option<&Name>; 2] {
+        fn of(who: &Who) -> Option<&Name> {
+            match who {
+                Who::Path(name, _) => Some(name),
+                Who::Slot(_) => None,
+            }
+        }
+        match self {
+            Op::Open { name, .. }
+            | Op::Mkdir { name, .. }
+            | Op::Rmdir { name }
+            | Op::Unlink { name }
+            | Op::Symlink { name, .. }
+            | Op::Readlink { name }
+            | Op::Access { name, .. }
+            | Op::OpenWriteClose { name, .. }
+            | Op::OpenReadClose { name, .. }
+            | Op::OpenReadWriteClose { name, .. } => [Some(name), None],
+            Op::Rename { from, to, .. } => [Some(from), Some(to)],
+            Op::Link { from, to } => [of(from), Some(to)],
+            Op::Stat { who }
+            | Op::SetAttr { who, .. }
+            | Op::GetXattr { who, .. }
+            | Op::SetXattr { who, .. }
+            | Op::ListXattr { who, .. }
+            | Op::RemoveXattr { who, .. } => [of(who), None],
+            _ => [None, None],
+        }
+    }
+}
+
 /// What an operation answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
@@ -308,6 +341,10 @@ impl Model {
 
     /// Runs one operation for `cred`: all of it, or an errno and nothing.
     pub fn apply(&mut self, cred: &Cred, op: &Op) -> Res<Reply> {
+        let long = |n: &&Name| n.path.split(|b| *b == b'/').any(|c| c.len() > 255);
+        if op.names().iter().flatten().any(long) {
+            return Err(libc::ENAMETOOLONG);
+        }
         match op {
             Op::OpenWriteClose { .. }
             | Op::OpenReadClose { .. }

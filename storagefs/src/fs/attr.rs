@@ -1,0 +1,178 @@
+//! Attributes: stat, chmod, chown, utimens, access, statfs. Synchronous cores of `Txn`.
+
+use super::Cred;
+use super::inode_set::Hold;
+use super::perm::{self, IFDIR, IFLNK, IFREG, ISGID, W};
+use super::txn::Txn;
+use crate::effect::attr;
+use crate::error::FsResult;
+use crate::record::{InodeRec, Time};
+use weldfs_ciscops::limits::NAME_MAX;
+use weldfs_ciscops::{AccessMask, Errno, Handle, OpenFlags, SetAttrBody, SetAttrMask, StatBody, StatfsBody, WireTime};
+
+/// What stat reports of an inode; `dev` identifies the file system.
+pub fn stat_body(rec: &InodeRec, dev: u64) -> StatBody {
+    let wire = |t: Time| WireTime::new(t.sec, t.nsec);
+    StatBody {
+        ino: rec.ino.0,
+        generation: rec.generation.into(),
+        dev,
+        rdev: rec.rdev,
+        size: rec.size,
+        blocks512: rec.blocks * 8,
+        mode: rec.mode,
+        nlink: rec.nlink,
+        uid: rec.uid,
+        gid: rec.gid,
+        blksize: 4096,
+        flags: 0,
+        project: rec.project,
+        tenant: rec.tenant,
+        atime: wire(rec.atime),
+        mtime: wire(rec.mtime),
+        ctime: wire(rec.ctime),
+        btime: wire(rec.btime),
+        version: 0,
+        reserved: [0; 13],
+    }
+}
+
+/// The number that identifies a file system, from its UUID.
+pub fn fsid(uuid: &[u8; 16]) -> u64 {
+    uuid.iter().take(8).fold(0, |acc, b| acc << 8 | u64::from(*b))
+}
+
+fn time(t: WireTime) -> Result<Time, Errno> {
+    if t.nsec >= 1_000_000_000 { Err(Errno::INVAL) } else { Ok(Time { sec: t.sec, nsec: t.nsec }) }
+}
+
+/// Whether `cred` may make this change to owner and group.
+fn may_chown(rec: &InodeRec, cred: &Cred, uid: Option<u32>, gid: Option<u32>) -> Result<(), Errno> {
+    let owner = perm::is_owner(rec, cred);
+    let uid_ok = uid.is_none_or(|u| cred.uid == 0 || (owner && u == rec.uid));
+    let gid_ok = gid.is_none_or(|g| cred.uid == 0 || (owner && (g == rec.gid || cred.in_group(g))));
+    if uid_ok && gid_ok { Ok(()) } else { Err(Errno::PERM) }
+}
+
+/// Whether `cred` may set these times: its own files at will, others' to now if it may write them.
+fn may_utime(rec: &InodeRec, cred: &Cred, mask: SetAttrMask) -> Result<(), Errno> {
+    let any = SetAttrMask::ATIME | SetAttrMask::MTIME | SetAttrMask::ATIME_NOW | SetAttrMask::MTIME_NOW;
+    if !mask.intersects(any) || perm::is_owner(rec, cred) {
+        return Ok(());
+    }
+    if mask & any != SetAttrMask::ATIME_NOW | SetAttrMask::MTIME_NOW {
+        return Err(Errno::PERM);
+    }
+    perm::check(rec, cred, W)
+}
+
+impl Txn<'_> {
+    pub(super) fn stat_core(&mut self, base: Handle, path: &[u8], nofollow: bool) -> FsResult<StatBody> {
+        let rec = self.object(base, path, nofollow, Hold::Shared)?;
+        self.counters.meta_copies += 1;
+        Ok(stat_body(&rec, fsid(self.store.uuid())))
+    }
+
+    pub(super) fn access_core(&mut self, base: Handle, path: &[u8], mask: AccessMask, nofollow: bool) -> FsResult<()> {
+        let rec = self.object(base, path, nofollow, Hold::Shared)?;
+        Ok(perm::check(&rec, self.session.cred(), mask.bits().into())?)
+    }
+
+    pub(super) fn statfs_core(&mut self) -> StatfsBody {
+        let s = self.store.statfs();
+        self.counters.meta_copies += 1;
+        StatfsBody {
+            bsize: 4096,
+            blocks: s.blocks,
+            bfree: s.free,
+            bavail: s.free,
+            files: s.inodes + s.free,
+            ffree: s.free,
+            fsid: s.fsid,
+            name_max: NAME_MAX as u32,
+            flags: 0,
+            uuid: *self.store.uuid(),
+            reserved: [0; 6],
+        }
+    }
+
+    /// Changes attributes; all checks come before the first change.
+    pub(super) fn set_attr_core(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        set: &SetAttrBody,
+    ) -> FsResult<()> {
+        let mask = SetAttrMask::from_bits(set.mask).ok_or(Errno::INVAL)?;
+        let (atime, mtime) = (time(set.atime)?, time(set.mtime)?);
+        let rec = self.object(base, path, nofollow, Hold::Exclusive)?;
+        let cred = self.session.cred();
+        let kind = rec.mode & perm::IFMT;
+        if mask.contains(SetAttrMask::MODE) {
+            if kind == IFLNK {
+                return Err(Errno::OPNOTSUPP.into());
+            }
+            if !perm::is_owner(&rec, cred) {
+                return Err(Errno::PERM.into());
+            }
+        }
+        let uid = mask.contains(SetAttrMask::UID).then_some(set.uid);
+        let gid = mask.contains(SetAttrMask::GID).then_some(set.gid);
+        may_chown(&rec, cred, uid, gid)?;
+        may_utime(&rec, cred, mask)?;
+        if mask.contains(SetAttrMask::SIZE) {
+            self.may_resize(&rec, base, path)?;
+            self.resize(&rec, set.size)?;
+        }
+        if uid.is_some() || gid.is_some() {
+            self.change(&rec, attr::UID | attr::GID | attr::MODE, |r| {
+                r.uid = uid.unwrap_or(r.uid);
+                r.gid = gid.unwrap_or(r.gid);
+                if kind == IFREG {
+                    r.mode = perm::without_privileges(r.mode);
+                }
+            });
+        }
+        if mask.contains(SetAttrMask::MODE) {
+            self.change(&rec, attr::MODE, |r| {
+                r.mode = kind | (set.mode & 0o7777);
+                if cred.uid != 0 && !cred.in_group(r.gid) {
+                    r.mode &= !ISGID;
+                }
+            });
+        }
+        self.set_times(&rec, mask, atime, mtime);
+        if !mask.is_empty() {
+            self.touch_attrs(&rec);
+        }
+        Ok(())
+    }
+
+    fn set_times(&mut self, rec: &InodeRec, mask: SetAttrMask, atime: Time, mtime: Time) {
+        let now = self.now;
+        let pick = |given: SetAttrMask, present: SetAttrMask, t: Time| match () {
+            () if mask.contains(present) => Some(now),
+            () if mask.contains(given) => Some(t),
+            () => None,
+        };
+        if let Some(t) = pick(SetAttrMask::ATIME, SetAttrMask::ATIME_NOW, atime) {
+            self.change(rec, attr::ATIME, |r| r.atime = t);
+        }
+        if let Some(t) = pick(SetAttrMask::MTIME, SetAttrMask::MTIME_NOW, mtime) {
+            self.change(rec, attr::MTIME, |r| r.mtime = t);
+        }
+    }
+
+    /// By handle the grant decides (EBADF), by path the bits.
+    fn may_resize(&self, rec: &InodeRec, base: Handle, path: &[u8]) -> FsResult<()> {
+        if path.is_empty() {
+            let writable = self.open_file(base)?.flags.contains(OpenFlags::WRITE);
+            return if writable { Ok(()) } else { Err(Errno::BADF.into()) };
+        }
+        if rec.mode & perm::IFMT == IFDIR {
+            return Err(Errno::ISDIR.into());
+        }
+        Ok(perm::check(rec, self.session.cred(), W)?)
+    }
+}

@@ -1,0 +1,293 @@
+//! Reading and writing bytes. Synchronous cores of `Txn`.
+//!
+//! Whole blocks go one-pass between the client's pool and the medium, with their checksum computed in passing; anything
+//! else is composed in a private block first.
+
+use super::FILE_BYTES_MAX;
+use super::inode_set::Hold;
+use super::perm::{self, IFDIR, IFREG};
+use super::resolve;
+use super::stage::{BLOCK, BLOCK_BYTES};
+use super::txn::Txn;
+use crate::effect::{Effect, attr};
+use crate::error::{FsError, FsResult, Place, Wait};
+use crate::record::InodeRec;
+use crate::store::BlockKind;
+use smallvec::SmallVec;
+use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
+use weldfs_ciscops::{At, ChecksumState, Errno, InodeNo, SharedBytes, Sink, Source, Whence, Written};
+
+/// Blocks asked of the map at a time.
+const MAP_STEP: u64 = 64;
+/// Times a block that fails verification is looked up again: a checkpoint may have moved it between lookup and read.
+const REREADS: u32 = 2;
+
+/// A place on the medium from which a whole block can be emitted, or why not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spot {
+    /// Zeros.
+    Empty,
+    /// A verified copy can be made straight from here.
+    Whole { addr: u64, crc: u32 },
+    /// Needs composing.
+    Mixed,
+}
+
+impl Txn<'_> {
+    /// A regular file's record.
+    pub(super) fn regular(&self, ino: InodeNo) -> FsResult<InodeRec> {
+        let rec = resolve::live(self, ino)?;
+        match rec.mode & perm::IFMT {
+            IFREG => Ok(rec),
+            IFDIR => Err(Errno::ISDIR.into()),
+            _ => Err(Errno::INVAL.into()),
+        }
+    }
+
+    /// Reads up to `len` bytes; returns how many. `sum` folds in what goes to the sink.
+    pub(super) fn read_core(
+        &mut self,
+        ino: InodeNo,
+        off: u64,
+        len: u64,
+        sink: &mut Sink<'_>,
+        sum: &mut Option<ChecksumState>,
+    ) -> FsResult<u64> {
+        self.held(ino, Hold::Shared)?;
+        let rec = self.regular(ino)?;
+        let end = rec.size.min(off.saturating_add(len));
+        if off >= end {
+            return Ok(0);
+        }
+        let mut spots: SmallVec<[Spot; 8]> = SmallVec::new();
+        let mut first = off / BLOCK_BYTES;
+        let mut pos = off;
+        while pos < end {
+            let blk = pos / BLOCK_BYTES;
+            if blk >= first + spots.len() as u64 {
+                let count = MAP_STEP.min(end.div_ceil(BLOCK_BYTES) - blk);
+                (first, spots) = (blk, self.spots(ino, blk, count)?);
+            }
+            let within = pos % BLOCK_BYTES;
+            let take = (BLOCK_BYTES - within).min(end - pos);
+            let spot = spots[(blk - first) as usize];
+            self.read_part(ino, spot, (pos, within as usize, take as usize), (pos - off) as usize, sink, sum)?;
+            pos += take;
+        }
+        self.counters.bytes_out += end - off;
+        Ok(end - off)
+    }
+
+    /// Where the blocks `blk..blk+count` can be read.
+    fn spots(&self, ino: InodeNo, blk: u64, count: u64) -> FsResult<SmallVec<[Spot; 8]>> {
+        let direct = self.store.writes_directly();
+        let mut spots = SmallVec::from_elem(Spot::Empty, count as usize);
+        self.store.block_map(ino, blk, count, &mut |b, view| {
+            spots[(b - blk) as usize] = match (view.kind, view.addr) {
+                (BlockKind::Hole | BlockKind::Unwritten, _) => Spot::Empty,
+                (BlockKind::Data, Some(addr)) if direct && !view.patched => Spot::Whole { addr: addr.0, crc: view.crc },
+                _ => Spot::Mixed,
+            };
+            true
+        })?;
+        if let Some(f) = self.staged(ino) {
+            (0..count).filter(|i| f.has(blk + i)).for_each(|i| spots[i as usize] = Spot::Mixed);
+        }
+        Ok(spots)
+    }
+
+    fn read_part(
+        &mut self,
+        ino: InodeNo,
+        spot: Spot,
+        (pos, within, take): (u64, usize, usize),
+        at: usize,
+        sink: &mut Sink<'_>,
+        sum: &mut Option<ChecksumState>,
+    ) -> FsResult<()> {
+        const ZEROS: [u8; BLOCK] = [0; BLOCK];
+        let blk = pos / BLOCK_BYTES;
+        self.counters.payload_copies += 1;
+        match (spot, &mut *sink) {
+            (Spot::Empty, sink) => {
+                sink.put(at, &ZEROS[..take]);
+                if let Some(s) = sum {
+                    s.update_zeros(take as u64);
+                }
+                return Ok(());
+            }
+            (Spot::Whole { addr, crc }, Sink::Shared(out)) if take == BLOCK => {
+                let crc = self.emit(ino, blk, (addr, crc), out.sub(at, BLOCK))?;
+                if let Some(s) = sum {
+                    s.update_crc(crc, BLOCK);
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        let mut block = [0; BLOCK];
+        self.load_block(ino, blk, &mut block)?;
+        let bytes = &block[within..within + take];
+        sink.put(at, bytes);
+        if let Some(s) = sum {
+            s.update(bytes);
+        }
+        Ok(())
+    }
+
+    /// Medium to pool in one pass, verified.
+    fn emit(&mut self, ino: InodeNo, blk: u64, at: (u64, u32), out: SharedBytes<'_>) -> FsResult<u32> {
+        let (mut addr, mut expected) = at;
+        let mut tries = 0;
+        loop {
+            self.counters.blocks_read += 1;
+            let actual = self.medium().emit(addr * BLOCK_BYTES, out)?;
+            if actual == expected {
+                return Ok(actual);
+            }
+            match self.spots(ino, blk, 1)?[0] {
+                Spot::Whole { addr: a, crc } if (a, crc) != (addr, expected) && tries < REREADS => {
+                    (addr, expected, tries) = (a, crc, tries + 1);
+                }
+                Spot::Whole { .. } => {
+                    let place = Place::File { ino: ino.0, off: blk * BLOCK_BYTES };
+                    return Err(FsError::corrupt("data checksum", place, expected.into(), actual.into()));
+                }
+                _ => {
+                    let mut block = [0; BLOCK];
+                    self.load_block(ino, blk, &mut block)?;
+                    out.copy_from(&block);
+                    return Ok(weldfs_functions::crc32c(&block));
+                }
+            }
+        }
+    }
+
+    /// Stages a write of all of `src`. After a miss, call again with the same `progress`.
+    pub(super) fn write_core(
+        &mut self,
+        ino: InodeNo,
+        at: At,
+        src: Source<'_>,
+        sum: &mut Option<&mut ChecksumState>,
+        progress: &mut usize,
+    ) -> FsResult<Written> {
+        self.held(ino, Hold::Exclusive)?;
+        let rec = self.regular(ino)?;
+        let off = match at {
+            At::Offset(off) => off,
+            At::Current | At::End => rec.size,
+        };
+        let len = src.len() as u64;
+        if len == 0 {
+            return Ok(Written { off, len });
+        }
+        let end = off.checked_add(len).filter(|e| *e <= FILE_BYTES_MAX).ok_or(Errno::FBIG)?;
+        if self.payload + len > u64::from(ATOMIC_WRITE_MAX) {
+            return Err(Errno::TOOBIG.into());
+        }
+        while *progress < src.len() {
+            let pos = off + *progress as u64;
+            let (blk, within) = (pos / BLOCK_BYTES, pos % BLOCK_BYTES);
+            let whole =
+                if within == 0 && !self.inline { self.untouched(ino, blk, (end - pos) / BLOCK_BYTES) } else { 0 };
+            *progress += if whole > 0 {
+                let n = (whole * BLOCK_BYTES) as usize;
+                self.stage_whole(ino, blk, src, (*progress, n), sum.as_deref_mut())?
+            } else {
+                let n = (BLOCK_BYTES - within).min(end - pos) as usize;
+                self.stage_part(ino, pos, src, (*progress, n), sum.as_deref_mut());
+                n
+            };
+        }
+        self.payload += len;
+        self.counters.bytes_in += len;
+        if end > rec.size {
+            self.change(&rec, attr::SIZE, |r| r.size = end);
+        }
+        self.modified(&rec);
+        Ok(Written { off, len })
+    }
+
+    /// How many of the blocks `blk..blk+count`, from the front, this command has not written yet.
+    fn untouched(&self, ino: InodeNo, blk: u64, count: u64) -> u64 {
+        let Some(f) = self.staged(ino).filter(|f| !(f.blocks.is_empty() && f.runs.is_empty())) else { return count };
+        let written = |b: u64| f.has(b) && (b < f.cut_from || f.blocks.iter().any(|x| x.blk == b));
+        let in_run = |b: u64| f.runs.iter().any(|r| (r.blk..r.blk + r.crcs.len() as u64).contains(&b));
+        (0..count).find(|i| written(blk + i) || in_run(blk + i)).unwrap_or(count)
+    }
+
+    /// Content changed: times, and the privilege bits when an ordinary user did it.
+    pub(super) fn modified(&mut self, rec: &InodeRec) {
+        self.touch(rec);
+        let privileged = rec.mode & (perm::ISUID | perm::ISGID) != 0;
+        if privileged && self.session.cred().uid != 0 {
+            self.change(rec, attr::MODE, |r| r.mode = perm::without_privileges(r.mode));
+        }
+    }
+
+    /// Sets the size; what lies past it goes.
+    pub(super) fn resize(&mut self, rec: &InodeRec, size: u64) -> FsResult<()> {
+        match rec.mode & perm::IFMT {
+            IFREG => {}
+            IFDIR => return Err(Errno::ISDIR.into()),
+            _ => return Err(Errno::INVAL.into()),
+        }
+        if size > FILE_BYTES_MAX {
+            return Err(Errno::FBIG.into());
+        }
+        self.held(rec.ino, Hold::Exclusive)?;
+        if size <= rec.size && rec.blocks > 0 {
+            self.cut_allowed(rec.ino)?;
+            self.drop_tail(rec, size);
+        }
+        self.change(rec, attr::SIZE, |r| r.size = size);
+        self.modified(rec);
+        Ok(())
+    }
+
+    /// Cuts per inode are bounded: past the bound the command waits for reclaim.
+    pub(super) fn cut_allowed(&self, ino: InodeNo) -> FsResult<()> {
+        if self.store.cuts_full(ino) { Err(FsError::Wait(Wait::Reclaim)) } else { Ok(()) }
+    }
+
+    fn drop_tail(&mut self, rec: &InodeRec, size: u64) {
+        let keep = size.div_ceil(BLOCK_BYTES);
+        if size % BLOCK_BYTES != 0 && size < rec.size {
+            let len = (keep * BLOCK_BYTES - size) as u32;
+            self.data_effects.push(Effect::Zero { ino: rec.ino, off: size, len });
+        }
+        let end = FILE_BYTES_MAX / BLOCK_BYTES;
+        self.data_effects.push(Effect::Cut { ino: rec.ino, blk: keep, end });
+        self.staged_mut(rec.ino).cut_from = keep;
+    }
+
+    /// lseek: the offset that results; Data and Hole look at the file.
+    pub(super) fn seek_core(&mut self, ino: InodeNo, current: u64, whence: Whence, off: i64) -> FsResult<u64> {
+        let from = |base: u64| {
+            let to = i64::try_from(base).ok().and_then(|b| b.checked_add(off)).ok_or(Errno::OVERFLOW)?;
+            u64::try_from(to).map_err(|_| FsError::Errno(Errno::INVAL))
+        };
+        match whence {
+            Whence::Set => from(0),
+            Whence::Cur => from(current),
+            Whence::End => {
+                self.held(ino, Hold::Shared)?;
+                from(resolve::live(self, ino)?.size)
+            }
+            Whence::Data | Whence::Hole => {
+                self.held(ino, Hold::Shared)?;
+                let rec = self.regular(ino)?;
+                let off = u64::try_from(off).ok().filter(|o| *o < rec.size).ok_or(Errno::NXIO)?;
+                let blk = off / BLOCK_BYTES;
+                let end = rec.size.div_ceil(BLOCK_BYTES);
+                let data = whence == Whence::Data;
+                let hit = match self.store.seek_block(ino, blk, end, data)? {
+                    None if data => return Err(Errno::NXIO.into()),
+                    hit => hit.unwrap_or(end),
+                };
+                Ok(off.max(hit * BLOCK_BYTES).min(rec.size))
+            }
+        }
+    }
+}

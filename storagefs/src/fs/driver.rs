@@ -1,0 +1,276 @@
+//! A device of one thread and no queues: takes a command, does what the device does with it, gives the outcome.
+//! For tests, fsck's usability check and tools that run while nobody else uses the store.
+
+use super::resolve::ROOT;
+use super::txn::OpCounters;
+use super::{Cred, Fetching, Finished, HandleTable, OpenFile, SessionView, Txn, payload_bytes, plan_need, resolve_set};
+use crate::error::{FsError, FsResult, Miss, Wait};
+use crate::store::{Plan, Store};
+use parking_lot::Mutex;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use weldfs_ciscops::interp::{self, Outcome};
+use weldfs_ciscops::{Command, Errno, Handle, Op, OpenFlags, Paths, PoolRange, SharedRegion};
+use weldfs_journal::{Lsn, RecordHead};
+
+/// Times a command may find its inode set changed, or its resources short, before the driver gives up.
+const TRIES_MAX: u32 = 64;
+
+#[derive(Default)]
+struct Slot {
+    generation: u32,
+    file: Option<OpenFile>,
+    reserved: bool,
+}
+
+struct DirectSession {
+    store: Arc<Store>,
+    cred: Cred,
+    prefix: Option<Vec<u8>>,
+    slots: Mutex<Vec<Slot>>,
+}
+
+impl HandleTable for DirectSession {
+    fn handle(&self, h: Handle) -> Result<OpenFile, Errno> {
+        let slots = self.slots.lock();
+        let slot = slots.get(h.index as usize).filter(|s| s.generation == h.generation);
+        slot.and_then(|s| s.file).ok_or(Errno::BADF)
+    }
+
+    fn reserve_handle(&self) -> Result<Handle, Errno> {
+        let mut slots = self.slots.lock();
+        // Index 0 is the root's.
+        let free = (1..slots.len()).find(|i| slots[*i].file.is_none() && !slots[*i].reserved);
+        let index = free.unwrap_or(slots.len().max(1));
+        let len = slots.len().max(index + 1);
+        slots.resize_with(len, Slot::default);
+        slots[index].reserved = true;
+        slots[index].generation += 1;
+        Ok(Handle { index: index as u32, generation: slots[index].generation })
+    }
+
+    fn release_handle(&self, h: Handle) {
+        self.slots.lock()[h.index as usize].reserved = false;
+    }
+}
+
+impl SessionView for DirectSession {
+    fn cred(&self) -> &Cred {
+        &self.cred
+    }
+
+    fn prefix(&self) -> Option<&[u8]> {
+        self.prefix.as_deref()
+    }
+
+    fn fetch(&self, miss: Miss) -> Fetching<'_> {
+        Box::pin(std::future::ready(self.store.fetch(&miss)))
+    }
+}
+
+/// Runs commands one at a time over a store. Not for use beside a device.
+pub struct Direct {
+    session: DirectSession,
+    pool: SharedRegion,
+    /// Wall time that the next command sees: seconds and nanoseconds.
+    pub now: (i64, u32),
+    counters: OpCounters,
+    last_end: Option<Lsn>,
+}
+
+impl Direct {
+    /// Over a mounted store, as the superuser, with a pool of `pool_bytes`.
+    pub fn new(store: Arc<Store>, pool_bytes: usize) -> Direct {
+        let session = DirectSession { store, cred: Cred::root(), prefix: None, slots: Mutex::new(Vec::new()) };
+        let pool = SharedRegion::heap(pool_bytes);
+        Direct { session, pool, now: (0, 0), counters: OpCounters::default(), last_end: None }
+    }
+
+    /// The store.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.session.store
+    }
+
+    /// The pool that commands' ranges point into.
+    pub fn pool(&self) -> &SharedRegion {
+        &self.pool
+    }
+
+    /// Acts as somebody else from now on; open handles stay.
+    pub fn set_cred(&mut self, cred: Cred) {
+        self.session.cred = cred;
+    }
+
+    /// What absolute symbolic links are relative to.
+    pub fn set_prefix(&mut self, prefix: Option<Vec<u8>>) {
+        self.session.prefix = prefix;
+    }
+
+    /// Costs of all commands so far.
+    pub fn counters(&self) -> OpCounters {
+        self.counters
+    }
+
+    /// End of the last record committed.
+    pub fn last_end(&self) -> Option<Lsn> {
+        self.last_end
+    }
+
+    /// Puts bytes in the pool at `off`.
+    ///
+    /// # Panics
+    /// When they do not fit.
+    pub fn put(&self, off: u32, bytes: &[u8]) -> PoolRange {
+        let range = PoolRange::new(off, bytes.len() as u32);
+        self.pool.slice(range).expect("the bytes fit the pool").copy_from(bytes);
+        range
+    }
+
+    /// Takes bytes out of the pool.
+    ///
+    /// # Panics
+    /// When the range is outside.
+    pub fn take(&self, range: PoolRange) -> Vec<u8> {
+        self.pool.slice(range).expect("the range lies in the pool").to_vec()
+    }
+
+    /// Closes every handle.
+    pub fn close_all(&mut self) {
+        for slot in self.session.slots.lock().iter_mut() {
+            if let Some(f) = slot.file.take() {
+                self.session.store.close_ref(f.ino);
+            }
+        }
+    }
+
+    /// Runs one command as the device would, up to and including its commit. Durability is the caller's business.
+    pub fn run(&mut self, op: Op) -> Outcome {
+        let cmd = Command::new(0, op);
+        match self.session_op(&cmd.op) {
+            Some(Ok(())) => return Outcome::ok(0, 0),
+            Some(Err(e)) => return Outcome::failed(e),
+            None => {}
+        }
+        let paths = match Paths::fetch(&cmd, &self.pool) {
+            Ok(p) => p,
+            Err(e) => return Outcome::failed(e),
+        };
+        let mut tries = 0;
+        loop {
+            match self.attempt(&cmd, &paths) {
+                Ok(outcome) => return outcome,
+                Err(FsError::Wait(w)) if tries < TRIES_MAX => {
+                    if let Err(e) = self.wait(w) {
+                        return Outcome::failed(e.into());
+                    }
+                }
+                Err(FsError::SetChanged) if tries < TRIES_MAX => {}
+                Err(e) => return Outcome::failed(e.into()),
+            }
+            tries += 1;
+        }
+    }
+
+    fn wait(&self, w: Wait) -> FsResult<()> {
+        let store = &self.session.store;
+        match w {
+            Wait::Checkpoint => store.checkpoint().map(drop),
+            Wait::Reclaim => {
+                while store.reclaim_step()? {}
+                store.checkpoint().map(drop)
+            }
+        }
+    }
+
+    /// What the session answers without a transaction.
+    fn session_op(&mut self, op: &Op) -> Option<Result<(), Errno>> {
+        match *op {
+            Op::Nop | Op::Syncfs => Some(Ok(())),
+            Op::Fsync { h } | Op::Fdatasync { h } => Some(self.session.handle(h).map(drop)),
+            Op::Close { h } => Some(self.close(h)),
+            Op::SetFlags { h, flags } => Some(self.set_flags(h, flags)),
+            Op::Lock { .. } => Some(Err(Errno::NOSYS)),
+            _ => None,
+        }
+    }
+
+    fn close(&mut self, h: Handle) -> Result<(), Errno> {
+        let file = self.session.handle(h)?;
+        self.session.slots.lock()[h.index as usize].file = None;
+        self.session.store.close_ref(file.ino);
+        Ok(())
+    }
+
+    fn set_flags(&mut self, h: Handle, flags: OpenFlags) -> Result<(), Errno> {
+        self.session.handle(h)?;
+        if let Some(f) = &mut self.session.slots.lock()[h.index as usize].file {
+            f.flags = (f.flags - OpenFlags::SETTABLE) | (flags & OpenFlags::SETTABLE);
+        }
+        Ok(())
+    }
+
+    fn begin<'s>(
+        &self,
+        store: &'s Store,
+        cmd: &Command,
+        paths: &Paths,
+        set: &super::InodeSet,
+    ) -> FsResult<Option<Plan<'s>>> {
+        let need = store.blocking(|| plan_need(store, cmd, paths, &self.session, set))?;
+        need.map(|n| store.begin(&n)).transpose()
+    }
+
+    fn attempt(&mut self, cmd: &Command, paths: &Paths) -> FsResult<Outcome> {
+        let store = self.session.store.clone();
+        let set = store.blocking(|| resolve_set(&store, cmd, paths, &self.session))?;
+        let (plan, refused) = match self.begin(&store, cmd, paths, &set) {
+            // A command that would fail anyway must say why itself: it runs without a plan first.
+            Err(FsError::Errno(e)) => (None, Some(e)),
+            other => (other?, None),
+        };
+        let mut txn = Txn::new(&store, &self.session, &set, plan, payload_bytes(cmd), self.now);
+        let outcome = complete(interp::run(cmd, paths, &self.pool, &mut txn));
+        let finished = complete(txn.finish(outcome.is_ok()));
+        let Finished { plan, opened, cursor, counters } = match (finished, refused) {
+            (Err(FsError::SetChanged), Some(e)) => return Ok(Outcome::failed(e)),
+            (f, _) => f?,
+        };
+        let last_end = match plan {
+            Some(mut plan) => {
+                let appended = store.blocking(|| store.commit(&mut plan, RecordHead::op()))?;
+                Some(appended.end)
+            }
+            None => None,
+        };
+        if let Some(o) = opened {
+            store.open_ref(o.ino);
+            let mut slots = self.session.slots.lock();
+            let slot = &mut slots[o.handle.index as usize];
+            slot.reserved = false;
+            slot.file = Some(OpenFile { ino: o.ino, flags: o.flags, offset: 0 });
+        }
+        if let Some((h, offset)) = cursor
+            && let Some(f) = &mut self.session.slots.lock()[h.index as usize].file
+        {
+            f.offset = offset;
+        }
+        self.counters += counters;
+        self.last_end = last_end.or(self.last_end);
+        Ok(outcome)
+    }
+}
+
+/// Drives a future whose waits all block inside.
+fn complete<T>(f: impl Future<Output = T>) -> T {
+    let mut f = pin!(f);
+    let mut cx = Context::from_waker(Waker::noop());
+    loop {
+        if let Poll::Ready(v) = f.as_mut().poll(&mut cx) {
+            return v;
+        }
+    }
+}
+
+const _: () = assert!(ROOT.0 == 1, "the root's handle and number are fixed");

@@ -1,0 +1,210 @@
+//! Which inodes a command must hold, and in which mode, before it runs.
+//!
+//! The first entry is the primary inode (who is charged). A rename of a directory between directories also holds
+//! [`RENAME_LOCK`], a number no inode has: the rename lock of PROTOCOLS 6.3 is one more queue of tickets.
+//! When the walk fails, the set is the last directory it reached: the command queues behind whatever is changing that
+//! directory and finds out under the set.
+
+use super::SessionView;
+use super::resolve::{self, Found, Last, Trail, View, Walker};
+use crate::error::{FsError, FsResult};
+use crate::record::{Dirent, InodeRec};
+use crate::store::Store;
+use smallvec::SmallVec;
+use weldfs_ciscops::{Command, Handle, InodeNo, Op, OpenFlags, Paths, Whence};
+
+/// The pseudo inode whose exclusive ticket is the rename lock.
+pub const RENAME_LOCK: InodeNo = InodeNo(0);
+
+/// How an inode is held.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Hold {
+    /// Compatible with other readers.
+    Shared,
+    /// Alone.
+    Exclusive,
+}
+
+/// The inodes a command holds, each once, at most 16.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InodeSet {
+    entries: SmallVec<[(InodeNo, Hold); 4]>,
+    file: Option<InodeNo>,
+}
+
+impl InodeSet {
+    /// Holds nothing.
+    pub fn new() -> InodeSet {
+        InodeSet::default()
+    }
+
+    /// Adds an inode, or raises its mode.
+    pub fn add(&mut self, ino: InodeNo, hold: Hold) {
+        match self.entries.iter_mut().find(|(i, _)| *i == ino) {
+            Some((_, h)) => *h = (*h).max(hold),
+            None => self.entries.push((ino, hold)),
+        }
+    }
+
+    /// Whether the set holds `ino` at least as `hold`.
+    #[inline]
+    pub fn covers(&self, ino: InodeNo, hold: Hold) -> bool {
+        self.entries.iter().any(|(i, h)| *i == ino && *h >= hold)
+    }
+
+    /// The entries; the first is the primary inode.
+    pub fn entries(&self) -> &[(InodeNo, Hold)] {
+        &self.entries
+    }
+
+    /// The existing inode that the command is about, if the walk found one.
+    pub fn file(&self) -> Option<InodeNo> {
+        self.file
+    }
+
+    /// Whether nothing need be held.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+}
+
+impl View for Store {
+    fn inode(&self, ino: InodeNo) -> FsResult<Option<InodeRec>> {
+        Store::inode(self, ino)
+    }
+
+    fn entry(&self, dir: InodeNo, name: &[u8]) -> FsResult<Option<Dirent>> {
+        Store::dirent(self, dir, name)
+    }
+}
+
+struct Resolver<'a> {
+    store: &'a Store,
+    session: &'a dyn SessionView,
+    set: InodeSet,
+}
+
+impl Resolver<'_> {
+    /// Adds the inode behind a handle.
+    fn handle(&mut self, h: Handle, hold: Hold) -> FsResult<()> {
+        let ino = resolve::base_inode(self.session, h)?;
+        self.set.add(ino, hold);
+        self.set.file = Some(ino);
+        Ok(())
+    }
+
+    /// Adds what a path names as `hold`, and its directory as `dir`; after a failed walk, where it ended.
+    fn path(&mut self, base: Handle, path: &[u8], last: Last, dir: Hold, hold: Hold) -> FsResult<Option<Found>> {
+        let base = resolve::start_inode(self.session, base, path)?;
+        let mut trail = Trail::default();
+        match Walker::of(self.session).walk(self.store, base, path, last, &mut trail) {
+            Ok(found) => {
+                self.set.add(found.dir.ino, dir);
+                if let Some(rec) = &found.rec {
+                    self.set.add(rec.ino, hold);
+                }
+                self.set.file = found.rec.as_ref().map(|r| r.ino);
+                Ok(Some(found))
+            }
+            Err(FsError::Errno(_)) => {
+                if let Some(dir) = trail.dir {
+                    self.set.add(dir, Hold::Shared);
+                }
+                Ok(None)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
+    /// An object named by a handle alone or by a path from it.
+    fn object(&mut self, base: Handle, path: &[u8], nofollow: bool, hold: Hold) -> FsResult<()> {
+        if path.is_empty() {
+            return self.handle(base, hold);
+        }
+        let last = if nofollow { Last::NoFollow } else { Last::Follow };
+        self.path(base, path, last, Hold::Shared, hold).map(drop)
+    }
+
+    fn open(&mut self, base: Handle, path: &[u8], flags: OpenFlags, file: Hold) -> FsResult<()> {
+        let excl = flags.contains(OpenFlags::CREATE | OpenFlags::EXCL);
+        let last = if excl || flags.contains(OpenFlags::NOFOLLOW) { Last::NoFollow } else { Last::Follow };
+        let file = if flags.contains(OpenFlags::TRUNC) { Hold::Exclusive } else { file };
+        let before = self.set.clone();
+        let found = self.path(base, path, last, Hold::Shared, file)?;
+        let missing = found.is_some_and(|f| f.rec.is_none());
+        if missing && flags.contains(OpenFlags::CREATE) && !flags.contains(OpenFlags::TMPFILE) {
+            self.set = before;
+            self.path(base, path, last, Hold::Exclusive, file)?;
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self, from: (Handle, &[u8]), to: (Handle, &[u8])) -> FsResult<()> {
+        let mut found: SmallVec<[Found; 2]> = SmallVec::new();
+        for (base, path) in [from, to] {
+            found.extend(self.path(base, path, Last::Name, Hold::Exclusive, Hold::Exclusive)?);
+        }
+        if needs_rename_lock(&found) {
+            self.set.add(RENAME_LOCK, Hold::Exclusive);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a rename between these places moves a directory to another directory.
+pub(super) fn needs_rename_lock(places: &[Found]) -> bool {
+    let moves_dir = places.iter().any(|f| f.rec.as_ref().is_some_and(InodeRec::is_dir));
+    moves_dir && places.windows(2).any(|w| w[0].dir.ino != w[1].dir.ino)
+}
+
+/// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`].
+///
+/// # Errors
+/// EBADF for a handle the session does not have (the only errno); misses and damage as they come.
+pub fn resolve_set(store: &Store, cmd: &Command, paths: &Paths, session: &dyn SessionView) -> FsResult<InodeSet> {
+    let mut r = Resolver { store, session, set: InodeSet::new() };
+    let (a, b) = (paths.a.as_slice(), paths.b.as_slice());
+    use Hold::{Exclusive, Shared};
+    match cmd.op {
+        Op::Nop | Op::Syncfs | Op::Statfs { .. } | Op::Close { .. } | Op::Lock { .. } | Op::SetFlags { .. } => {}
+        Op::Fsync { h } | Op::Fdatasync { h } => drop(resolve::base_inode(session, h)?),
+        Op::Read { h, .. } | Op::Stat { h, .. } | Op::ReadDir { h, .. } | Op::ReadChecksumVerify { h, .. } => {
+            r.handle(h, Shared)?;
+        }
+        Op::Seek { h, whence, .. } => {
+            if matches!(whence, Whence::End | Whence::Data | Whence::Hole) {
+                r.handle(h, Shared)?;
+            }
+        }
+        Op::Write { h, .. }
+        | Op::Truncate { h, .. }
+        | Op::Fallocate { h, .. }
+        | Op::SetAttr { h, .. }
+        | Op::AppendChecksumWrite { h, .. }
+        | Op::ReadModifyWrite { h, .. } => r.handle(h, Exclusive)?,
+        Op::StatPath { base, nofollow, .. }
+        | Op::Access { base, nofollow, .. }
+        | Op::GetXattr { base, nofollow, .. }
+        | Op::ListXattr { base, nofollow, .. } => r.object(base, a, nofollow, Shared)?,
+        Op::Readlink { base, .. } => r.object(base, a, true, Shared)?,
+        Op::SetAttrPath { base, nofollow, .. }
+        | Op::SetXattr { base, nofollow, .. }
+        | Op::RemoveXattr { base, nofollow, .. } => r.object(base, a, nofollow, Exclusive)?,
+        Op::Open { base, flags, .. } | Op::OpenReadClose { base, flags, .. } => r.open(base, a, flags, Shared)?,
+        Op::OpenWriteClose { base, flags, .. } | Op::OpenReadWriteClose { base, flags, .. } => {
+            r.open(base, a, flags, Exclusive)?;
+        }
+        Op::Mkdir { base, .. } | Op::Symlink { base, .. } => {
+            r.path(base, a, Last::Name, Exclusive, Shared)?;
+        }
+        Op::Rmdir { base, .. } | Op::Unlink { base, .. } => {
+            r.path(base, a, Last::Name, Exclusive, Exclusive)?;
+        }
+        Op::Rename { from_base, to_base, .. } => r.rename((from_base, a), (to_base, b))?,
+        Op::Link { from_base, to_base, follow, .. } => {
+            r.object(from_base, a, !follow, Exclusive)?;
+            r.path(to_base, b, Last::Name, Exclusive, Shared)?;
+        }
+    }
+    Ok(r.set)
+}

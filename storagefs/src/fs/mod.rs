@@ -1,0 +1,110 @@
+//! What files and directories mean: POSIX on top of the store.
+//!
+//! One command = one [`Txn`]. The device resolves the inodes a command needs ([`resolve_set`]), holds their tickets,
+//! runs the interpreter over the `Txn` (which re-resolves every name under the set, checks permissions, and *stages*),
+//! and gets from [`Txn::finish`] a plan of effects that the store commits as one record.
+//!
+//! * `perm` bits and ownership; `resolve` path walk; `inode_set` which inodes a command must hold; `need` how much space.
+//! * `txn` the transaction, `target` its face to the interpreter; `stage` file content that is staged but not committed.
+//! * `namespace` names; `attr` attributes; `xattr` extended attributes; `data` read and write; `falloc` space and holes.
+//! * `driver` runs commands one at a time without a device: tests, fsck's usability check, tools.
+//!
+//! Nothing here blocks, keeps state between commands, or touches the log.
+
+pub mod attr;
+pub mod data;
+pub mod driver;
+pub mod falloc;
+pub mod inode_set;
+pub mod namespace;
+pub mod need;
+pub mod perm;
+pub mod resolve;
+pub mod stage;
+pub mod target;
+pub mod txn;
+pub mod xattr;
+
+use crate::error::{FsResult, Miss};
+use smallvec::SmallVec;
+use std::future::Future;
+use std::pin::Pin;
+use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
+
+pub use inode_set::{Hold, InodeSet, RENAME_LOCK, resolve_set};
+pub use need::{payload_bytes, plan_need};
+pub use target::FileRef;
+pub use txn::{Finished, OpCounters, OpenedInfo, Txn};
+
+/// Largest file in bytes (16 TiB); one byte more is EFBIG.
+pub const FILE_BYTES_MAX: u64 = 1 << 44;
+/// Largest range of one fallocate command in bytes; callers go on from where a command ended.
+pub const FALLOC_BYTES_MAX: u64 = 128 << 20;
+/// Links of one inode.
+pub const LINKS_MAX: u32 = u32::MAX - 1;
+/// Inode flag: a nameless file that may still get a name (O_TMPFILE without O_EXCL).
+pub const FLAG_LINKABLE: u32 = 1;
+
+/// Who asks.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Cred {
+    /// Effective user id; 0 bypasses permission bits.
+    pub uid: u32,
+    /// Effective group id.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: SmallVec<[u32; 8]>,
+}
+
+impl Cred {
+    /// Without supplementary groups.
+    pub fn new(uid: u32, gid: u32) -> Cred {
+        Cred { uid, gid, groups: SmallVec::new() }
+    }
+
+    /// The superuser.
+    pub fn root() -> Cred {
+        Cred::new(0, 0)
+    }
+
+    /// Whether the caller belongs to `gid`.
+    #[inline]
+    pub fn in_group(&self, gid: u32) -> bool {
+        self.gid == gid || self.groups.contains(&gid)
+    }
+}
+
+/// An open file description as a command sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    /// The inode; kept alive by the description's `Store::open_ref`.
+    pub ino: InodeNo,
+    /// Grant and status flags, as they are now.
+    pub flags: OpenFlags,
+    /// Offset in bytes.
+    pub offset: u64,
+}
+
+/// A session's handles. `Handle::ROOT` is answered by this module and never asked for.
+pub trait HandleTable {
+    /// The open file description behind a handle; EBADF when there is none.
+    fn handle(&self, h: Handle) -> Result<OpenFile, Errno>;
+    /// Sets a free handle aside for a file that a command is opening; EMFILE when none is left. The device makes it
+    /// valid when the command has committed ([`Finished::opened`]).
+    fn reserve_handle(&self) -> Result<Handle, Errno>;
+    /// Gives back a reserved handle whose command failed.
+    fn release_handle(&self, h: Handle);
+}
+
+/// Future of [`SessionView::fetch`]; boxed because it exists only for cold metadata.
+pub type Fetching<'a> = Pin<Box<dyn Future<Output = FsResult<()>> + 'a>>;
+
+/// What a transaction needs to know from a session.
+pub trait SessionView: HandleTable {
+    /// On whose behalf.
+    fn cred(&self) -> &Cred;
+    /// The host directory under which this client sees the file system (no slash at its end), if any.
+    fn prefix(&self) -> Option<&[u8]>;
+    /// Brings something cold into memory.
+    fn fetch(&self, miss: Miss) -> Fetching<'_>;
+}

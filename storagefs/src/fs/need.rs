@@ -1,0 +1,153 @@
+//! How much log, space and metadata a command may need: reserved before it takes its inode set (PROTOCOLS 6.3).
+
+use super::falloc::{FALLOC_LOG_BYTES, RESERVE_BYTES_MAX};
+use super::inode_set::InodeSet;
+use super::stage::BLOCK_BYTES;
+use super::{FILE_BYTES_MAX, SessionView};
+use crate::error::FsResult;
+use crate::limits::WINDOW_BLOCKS;
+use crate::store::{BlockKind, Need, Store};
+use weldfs_ciscops::{At, Command, FallocMode, InodeNo, Op, OpenFlags, Paths};
+
+/// Log bytes of the effects of any command, apart from names, payload and block maps.
+const LOG_BASE: usize = 1536;
+/// Log bytes per block: the effect that maps it, if it lies alone.
+const LOG_PER_BLOCK: usize = 48;
+
+/// Bytes of payload that `cmd` may write; decides whether it rides in the record.
+pub fn payload_bytes(cmd: &Command) -> u64 {
+    match cmd.op {
+        Op::Write { src, .. } | Op::OpenWriteClose { src, .. } | Op::OpenReadWriteClose { src, .. } => src.len.into(),
+        Op::AppendChecksumWrite { src, .. } => u64::from(src.len) + 4,
+        Op::ReadModifyWrite { len, .. } => len.into(),
+        _ => 0,
+    }
+}
+
+/// Where the payload of `cmd` goes; `None` for the end of the file.
+fn place(cmd: &Command, session: &dyn SessionView) -> Option<u64> {
+    match cmd.op {
+        Op::Write { h, at, .. } => {
+            let open = session.handle(h).ok().filter(|f| !f.flags.contains(OpenFlags::APPEND))?;
+            match at {
+                At::Offset(off) => Some(off),
+                At::Current => Some(open.offset),
+                At::End => None,
+            }
+        }
+        Op::OpenWriteClose { at, flags, .. } | Op::OpenReadWriteClose { at, flags, .. } => match at {
+            At::Offset(off) if !flags.contains(OpenFlags::APPEND) => Some(off),
+            _ => None,
+        },
+        Op::ReadModifyWrite { offset, .. } => Some(offset),
+        _ => None,
+    }
+}
+
+/// Counts, among `count` blocks from `blk` on, those that the file holds already.
+fn held_blocks(store: &Store, ino: InodeNo, blk: u64, count: u64) -> FsResult<u64> {
+    let mut held = 0;
+    store.block_map(ino, blk, count, &mut |_, view| {
+        held += u64::from(view.kind != BlockKind::Hole);
+        true
+    })?;
+    Ok(held)
+}
+
+fn write_need(
+    store: &Store,
+    cmd: &Command,
+    session: &dyn SessionView,
+    file: Option<InodeNo>,
+    creates: bool,
+) -> FsResult<Need> {
+    let payload = payload_bytes(cmd);
+    let off = place(cmd, session).filter(|o| *o < FILE_BYTES_MAX);
+    let first = off.map_or(0, |o| o / BLOCK_BYTES);
+    let blocks = match off {
+        Some(o) => (o % BLOCK_BYTES + payload).div_ceil(BLOCK_BYTES),
+        // The end may lie anywhere in a block, and move until the set is held.
+        None => payload.div_ceil(BLOCK_BYTES) + 1,
+    };
+    let held = match (file, off) {
+        (Some(ino), Some(_)) => held_blocks(store, ino, first, blocks)?,
+        // An append overwrites at most the last block.
+        (Some(_), None) => 1.min(blocks),
+        (None, _) => 0,
+    };
+    let inline = payload <= store.inline_max() as u64;
+    let data_log = if inline { payload as usize + 32 * blocks as usize } else { LOG_PER_BLOCK * blocks as usize };
+    let new_blocks = (blocks - held) as u32;
+    Ok(Need {
+        log_bytes: LOG_BASE + data_log,
+        new_blocks,
+        overwrite_blocks: held as u32,
+        meta_keys: 4 + (blocks / WINDOW_BLOCKS) as u32 + 1,
+        may_fail: new_blocks > 0 || creates,
+    })
+}
+
+fn falloc_need(mode: FallocMode, len: u64) -> Need {
+    let blocks = (len.min(RESERVE_BYTES_MAX) / BLOCK_BYTES + 2) as u32;
+    // The edges of a cleared range are patched: they may each take a block when they are merged.
+    let edges = 2;
+    if mode == FallocMode::Punch {
+        return Need { log_bytes: LOG_BASE, overwrite_blocks: edges, meta_keys: 20, may_fail: false, new_blocks: 0 };
+    }
+    Need {
+        log_bytes: LOG_BASE + FALLOC_LOG_BYTES,
+        new_blocks: blocks,
+        overwrite_blocks: edges,
+        meta_keys: blocks / WINDOW_BLOCKS as u32 + 4,
+        may_fail: true,
+    }
+}
+
+/// What `cmd` must reserve, `None` if it changes nothing.
+///
+/// # Errors
+/// Misses and damage as they come.
+pub fn plan_need(
+    store: &Store,
+    cmd: &Command,
+    paths: &Paths,
+    session: &dyn SessionView,
+    set: &InodeSet,
+) -> FsResult<Option<Need>> {
+    let names = 2 * (paths.a.len() + paths.b.len());
+    let meta = |meta_keys: u32, extra: usize, may_fail: bool| Need {
+        log_bytes: LOG_BASE + names + extra,
+        new_blocks: 0,
+        overwrite_blocks: 0,
+        meta_keys,
+        may_fail,
+    };
+    let opens = OpenFlags::CREATE | OpenFlags::TMPFILE;
+    let mut need = match cmd.op {
+        Op::Open { flags, .. } | Op::OpenReadClose { flags, .. } => {
+            if !flags.intersects(opens | OpenFlags::TRUNC) {
+                return Ok(None);
+            }
+            meta(6, 0, flags.intersects(opens) && set.file().is_none())
+        }
+        Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => {
+            let trunc = flags.contains(OpenFlags::TRUNC);
+            let file = set.file().filter(|_| !trunc);
+            write_need(store, cmd, session, file, set.file().is_none())?
+        }
+        Op::Write { .. } | Op::AppendChecksumWrite { .. } | Op::ReadModifyWrite { .. } => {
+            write_need(store, cmd, session, set.file(), false)?
+        }
+        Op::Fallocate { mode, len, .. } => falloc_need(mode, len),
+        Op::Truncate { .. } | Op::SetAttr { .. } | Op::SetAttrPath { .. } => {
+            Need { overwrite_blocks: 1, ..meta(3, 0, false) }
+        }
+        Op::Mkdir { .. } | Op::Symlink { .. } | Op::Link { .. } => meta(8, 0, true),
+        Op::SetXattr { value, .. } => meta(4, value.len as usize, true),
+        Op::Rmdir { .. } | Op::Unlink { .. } | Op::RemoveXattr { .. } => meta(8, 0, false),
+        Op::Rename { .. } => meta(12, 0, set.file().is_none()),
+        _ => return Ok(None),
+    };
+    need.log_bytes += names;
+    Ok(Some(need))
+}

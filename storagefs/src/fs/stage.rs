@@ -1,0 +1,293 @@
+//! File content staged by one command: runs of whole blocks that already lie on the medium in fresh blocks, and private
+//! copies of blocks that were written in part. Adjacent writes meet here, so that a block is written once.
+
+use super::txn::Txn;
+use crate::alloc::Run;
+use crate::effect::{BlockState, Effect};
+use crate::error::FsResult;
+use crate::store::BlockKind;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use weldfs_ciscops::{ChecksumState, InodeNo, Source};
+use weldfs_functions::crc32c;
+use weldfs_journal::{AlignedBuf, BlockNo};
+
+/// Bytes per block.
+pub const BLOCK: usize = 4096;
+/// Bytes per block, as an offset.
+pub const BLOCK_BYTES: u64 = BLOCK as u64;
+
+/// Byte ranges inside one block, sorted and apart.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Ranges(SmallVec<[(u16, u16); 2]>);
+
+impl Ranges {
+    /// Adds `from..to`, joining what touches.
+    pub fn add(&mut self, from: usize, to: usize) {
+        let (mut from, mut to) = (from as u16, to as u16);
+        self.0.retain(|r| {
+            let apart = r.1 < from || r.0 > to;
+            if !apart {
+                (from, to) = (from.min(r.0), to.max(r.1));
+            }
+            apart
+        });
+        let at = self.0.iter().position(|r| r.0 > from).unwrap_or(self.0.len());
+        self.0.insert(at, (from, to));
+    }
+
+    /// Whether the whole block is covered.
+    pub fn is_whole(&self) -> bool {
+        self.0.first() == Some(&(0, BLOCK as u16))
+    }
+
+    /// The ranges.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.0.iter().map(|r| (usize::from(r.0), usize::from(r.1)))
+    }
+}
+
+/// Whole blocks `blk..` that lie on the medium, not yet mapped.
+pub(super) struct StagedRun {
+    pub blk: u64,
+    pub addr: BlockNo,
+    pub crcs: SmallVec<[u32; 4]>,
+    /// The bytes, on a medium that gets them with the record.
+    pub held: Option<AlignedBuf>,
+}
+
+impl StagedRun {
+    fn contains(&self, blk: u64) -> bool {
+        (self.blk..self.blk + self.crcs.len() as u64).contains(&blk)
+    }
+}
+
+/// A block written in part.
+pub(super) struct StagedBlock {
+    pub blk: u64,
+    pub bytes: Box<[u8; BLOCK]>,
+    pub ranges: Ranges,
+}
+
+/// Content of one file as this command would leave it.
+pub(super) struct StagedFile {
+    pub ino: InodeNo,
+    /// From this block on, what the store holds is cut away.
+    pub cut_from: u64,
+    pub runs: SmallVec<[StagedRun; 1]>,
+    pub blocks: SmallVec<[StagedBlock; 2]>,
+}
+
+impl StagedFile {
+    pub fn has(&self, blk: u64) -> bool {
+        blk >= self.cut_from || self.blocks.iter().any(|b| b.blk == blk) || self.runs.iter().any(|r| r.contains(blk))
+    }
+}
+
+impl Txn<'_> {
+    pub(super) fn staged(&self, ino: InodeNo) -> Option<&StagedFile> {
+        self.files.iter().find(|f| f.ino == ino)
+    }
+
+    pub(super) fn staged_mut(&mut self, ino: InodeNo) -> &mut StagedFile {
+        let at = self.files.iter().position(|f| f.ino == ino).unwrap_or_else(|| {
+            let file = StagedFile { ino, cut_from: u64::MAX, runs: SmallVec::new(), blocks: SmallVec::new() };
+            self.files.push(file);
+            self.files.len() - 1
+        });
+        &mut self.files[at]
+    }
+
+    /// A block as this command sees it, verified: the store's, with what is staged laid over.
+    pub(super) fn load_block(&mut self, ino: InodeNo, blk: u64, out: &mut [u8; BLOCK]) -> FsResult<()> {
+        self.load_base(ino, blk, out)?;
+        if let Some(b) = self.staged(ino).and_then(|f| f.blocks.iter().find(|b| b.blk == blk)) {
+            b.ranges.iter().for_each(|(from, to)| out[from..to].copy_from_slice(&b.bytes[from..to]));
+        }
+        Ok(())
+    }
+
+    /// The block under the partial writes of this command. Returns whether anything is there.
+    fn load_base(&mut self, ino: InodeNo, blk: u64, out: &mut [u8; BLOCK]) -> FsResult<bool> {
+        if let Some(f) = self.staged(ino) {
+            let run = f.runs.iter().find(|r| r.contains(blk));
+            if let Some(r) = run {
+                let i = blk - r.blk;
+                match &r.held {
+                    Some(bytes) => out.copy_from_slice(&bytes[i as usize * BLOCK..][..BLOCK]),
+                    None => self.medium().read((r.addr.0 + i) * BLOCK_BYTES, out)?,
+                }
+                return Ok(true);
+            }
+            if blk >= f.cut_from {
+                out.fill(0);
+                return Ok(false);
+            }
+        }
+        self.counters.blocks_read += 1;
+        let kind = self.store.read_block(ino, blk, out)?;
+        Ok(kind == BlockKind::Data)
+    }
+
+    /// Stages bytes inside one block.
+    pub(super) fn stage_part(
+        &mut self,
+        ino: InodeNo,
+        off: u64,
+        src: Source<'_>,
+        (at, len): (usize, usize),
+        sum: Option<&mut ChecksumState>,
+    ) {
+        let (blk, from) = (off / BLOCK_BYTES, (off % BLOCK_BYTES) as usize);
+        self.counters.payload_copies += 1;
+        let blocks = &mut self.staged_mut(ino).blocks;
+        let slot = blocks.iter().position(|b| b.blk == blk).unwrap_or_else(|| {
+            blocks.push(StagedBlock { blk, bytes: Box::new([0; BLOCK]), ranges: Ranges::default() });
+            blocks.len() - 1
+        });
+        let block = &mut blocks[slot];
+        let bytes = &mut block.bytes[from..from + len];
+        src.copy_to(at, bytes);
+        if let Some(sum) = sum {
+            sum.update(bytes);
+        }
+        block.ranges.add(from, from + len);
+    }
+
+    /// Stages up to `len` bytes of whole blocks: straight into fresh blocks of the medium, in one pass that also gives
+    /// their checksums. Returns the bytes staged; a miss stages nothing.
+    pub(super) fn stage_whole(
+        &mut self,
+        ino: InodeNo,
+        blk: u64,
+        src: Source<'_>,
+        (at, len): (usize, usize),
+        sum: Option<&mut ChecksumState>,
+    ) -> FsResult<usize> {
+        let run = self.plan_mut()?.alloc((len / BLOCK) as u32, ino)?;
+        let mut crcs: SmallVec<[u32; 4]> = SmallVec::from_elem(0, run.count as usize);
+        let held = self.fill_run(run, src, at, &mut crcs)?;
+        if let Some(sum) = sum {
+            crcs.iter().for_each(|crc| sum.update_crc(*crc, BLOCK));
+        }
+        self.staged_mut(ino).runs.push(StagedRun { blk, addr: run.addr, crcs, held });
+        Ok(run.count as usize * BLOCK)
+    }
+
+    fn fill_run(&mut self, run: Run, src: Source<'_>, at: usize, crcs: &mut [u32]) -> FsResult<Option<AlignedBuf>> {
+        let (off, len) = (run.addr.0 * BLOCK_BYTES, run.count as usize * BLOCK);
+        self.counters.payload_copies += 1;
+        self.counters.blocks_written += run.count;
+        let checksum = |crcs: &mut [u32], bytes: &[u8]| {
+            crcs.iter_mut().zip(bytes.chunks_exact(BLOCK)).for_each(|(c, b)| *c = crc32c(b));
+        };
+        if !self.store.writes_directly() {
+            let mut bytes = AlignedBuf::zeroed(len);
+            src.copy_to(at, &mut bytes);
+            checksum(crcs, &bytes);
+            return Ok(Some(bytes));
+        }
+        match src {
+            Source::Shared(s) => self.medium().ingest(off, s.sub(at, len), crcs)?,
+            Source::Private(s) => {
+                checksum(crcs, &s[at..at + len]);
+                self.put_medium(off, &s[at..at + len])?;
+            }
+        }
+        Ok(None)
+    }
+
+    /// Stores private bytes on a byte-addressable medium; the commit's barrier makes them durable.
+    fn put_medium(&self, off: u64, bytes: &[u8]) -> FsResult<()> {
+        self.medium().write(off, bytes)?;
+        Ok(self.medium().persist(off, bytes.len() as u64)?)
+    }
+
+    /// Writes one private block to a fresh block, or over a block that this command wrote already.
+    fn write_private(&mut self, ino: InodeNo, blk: u64, bytes: &[u8; BLOCK]) -> FsResult<()> {
+        let direct = self.store.writes_directly();
+        let crc = crc32c(bytes);
+        self.counters.payload_copies += 1;
+        self.counters.blocks_written += 1;
+        let file = self.staged_mut(ino);
+        let addr = if let Some(r) = file.runs.iter_mut().find(|r| r.contains(blk)) {
+            let i = (blk - r.blk) as usize;
+            r.crcs[i] = crc;
+            if let Some(held) = &mut r.held {
+                held[i * BLOCK..][..BLOCK].copy_from_slice(bytes);
+            }
+            r.addr.0 + i as u64
+        } else {
+            let run = self.plan_mut()?.alloc(1, ino)?;
+            let held = (!direct).then(|| AlignedBuf::from_slice(bytes));
+            let crcs = SmallVec::from_slice(&[crc]);
+            self.staged_mut(ino).runs.push(StagedRun { blk, addr: run.addr, crcs, held });
+            run.addr.0
+        };
+        if direct { self.put_medium(addr * BLOCK_BYTES, bytes) } else { Ok(()) }
+    }
+
+    /// Turns staged content into effects. May be called again after a miss.
+    pub(super) fn settle(&mut self) -> FsResult<()> {
+        for i in 0..self.files.len() {
+            let ino = self.files[i].ino;
+            while let Some(mut block) = self.files[i].blocks.pop() {
+                if let Err(e) = self.settle_block(ino, &mut block) {
+                    self.files[i].blocks.push(block);
+                    return Err(e);
+                }
+            }
+            let mut runs = std::mem::take(&mut self.files[i].runs);
+            runs.sort_unstable_by_key(|r| r.blk);
+            for r in runs {
+                if let Some(bytes) = r.held {
+                    self.plan_mut()?.data(r.addr, Arc::new(bytes));
+                }
+                let count = r.crcs.len() as u32;
+                let state = BlockState::Written;
+                self.data_effects.push(Effect::Map { ino, blk: r.blk, addr: r.addr, count, state, crcs: r.crcs });
+            }
+        }
+        Ok(())
+    }
+
+    fn settle_block(&mut self, ino: InodeNo, block: &mut StagedBlock) -> FsResult<()> {
+        let off = block.blk * BLOCK_BYTES;
+        let own = self.staged(ino).is_some_and(|f| f.runs.iter().any(|r| r.contains(block.blk)));
+        if self.inline && !own {
+            for (from, to) in block.ranges.iter() {
+                let bytes = SmallVec::from_slice(&block.bytes[from..to]);
+                self.data_effects.push(Effect::Patch { ino, off: off + from as u64, bytes });
+                self.counters.patches += 1;
+            }
+            return Ok(());
+        }
+        if !block.ranges.is_whole() {
+            let mut base = [0; BLOCK];
+            if self.load_base(ino, block.blk, &mut base)? {
+                block.ranges.iter().for_each(|(from, to)| base[from..to].copy_from_slice(&block.bytes[from..to]));
+                *block.bytes = base;
+            }
+            block.ranges.add(0, BLOCK);
+        }
+        self.write_private(ino, block.blk, &block.bytes)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Ranges;
+
+    #[test]
+    fn ranges_that_touch_become_one() {
+        let mut r = Ranges::default();
+        r.add(100, 200);
+        r.add(300, 400);
+        r.add(0, 50);
+        assert_eq!(r.iter().collect::<Vec<_>>(), [(0, 50), (100, 200), (300, 400)]);
+        r.add(200, 300);
+        assert_eq!(r.iter().collect::<Vec<_>>(), [(0, 50), (100, 400)]);
+        r.add(40, 4096);
+        assert!(r.is_whole());
+    }
+}

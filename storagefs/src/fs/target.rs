@@ -1,0 +1,254 @@
+//! The transaction's face to the interpreter: each method runs a synchronous core, and fetches what it misses.
+
+use super::inode_set::Hold;
+use super::perm::{self, IFLNK};
+use super::txn::{OpenedInfo, Txn};
+use crate::error::FsError;
+use weldfs_ciscops::dirent::DirentWriter;
+use weldfs_ciscops::{
+    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, OpenFlags, Opened, RenameFlags,
+    SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
+};
+
+/// An inode authorised within one command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FileRef {
+    /// The inode.
+    pub ino: InodeNo,
+    /// What the command may do with it.
+    pub access: Access,
+}
+
+/// Runs a core until it does not miss.
+macro_rules! cold {
+    ($txn:ident, $core:expr) => {
+        loop {
+            match $core {
+                Err(FsError::Miss(m)) => {
+                    if let Err(e) = $txn.session.fetch(m).await {
+                        return Err($txn.fail(e));
+                    }
+                }
+                Err(e) => return Err($txn.fail(e)),
+                Ok(v) => break v,
+            }
+        }
+    };
+}
+
+fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
+    if f.access.contains(need) { Ok(()) } else { Err(Errno::BADF) }
+}
+
+impl Target for Txn<'_> {
+    type File = FileRef;
+
+    async fn open(&mut self, base: Handle, path: &[u8], flags: OpenFlags, mode: u32) -> Result<Opened<FileRef>, Errno> {
+        let (rec, created) = cold!(self, self.open_core(base, path, flags, mode));
+        let access = if flags.contains(OpenFlags::PATH) { Access::empty() } else { flags.access() };
+        Ok(Opened { file: FileRef { ino: rec.ino, access }, created, mode: rec.mode })
+    }
+
+    async fn install(&mut self, opened: Opened<FileRef>, flags: OpenFlags, placeholder: u32) -> Result<Handle, Errno> {
+        let handle = self.session.reserve_handle()?;
+        self.set_opened(OpenedInfo { handle, ino: opened.file.ino, flags, placeholder });
+        Ok(handle)
+    }
+
+    async fn file(&mut self, h: Handle, need: Access) -> Result<FileRef, Errno> {
+        let open = self.open_file(h).map_err(|e| self.fail(e))?;
+        let access = if open.flags.contains(OpenFlags::PATH) { Access::empty() } else { open.flags.access() };
+        let file = FileRef { ino: open.ino, access };
+        allow(file, need)?;
+        Ok(file)
+    }
+
+    async fn cursor(&mut self, h: Handle) -> Result<Cursor, Errno> {
+        let open = self.open_file(h).map_err(|e| self.fail(e))?;
+        Ok(Cursor { offset: open.offset, append: open.flags.contains(OpenFlags::APPEND) })
+    }
+
+    async fn set_cursor(&mut self, h: Handle, offset: u64) -> Result<(), Errno> {
+        self.set_offset(h, offset);
+        Ok(())
+    }
+
+    async fn size(&mut self, f: FileRef) -> Result<u64, Errno> {
+        let rec = cold!(self, super::resolve::live(&*self, f.ino));
+        Ok(rec.size)
+    }
+
+    async fn read(
+        &mut self,
+        f: FileRef,
+        off: u64,
+        len: u64,
+        mut sink: Sink<'_>,
+        sum: Option<&mut ChecksumState>,
+    ) -> Result<u64, Errno> {
+        allow(f, Access::READ)?;
+        let start = sum.as_deref().copied();
+        let mut state = start;
+        let n = cold!(self, {
+            state = start;
+            self.read_core(f.ino, off, len, &mut sink, &mut state)
+        });
+        if let (Some(sum), Some(state)) = (sum, state) {
+            *sum = state;
+        }
+        Ok(n)
+    }
+
+    async fn write(
+        &mut self,
+        f: FileRef,
+        at: At,
+        src: Source<'_>,
+        mut sum: Option<&mut ChecksumState>,
+    ) -> Result<Written, Errno> {
+        allow(f, Access::WRITE)?;
+        let mut progress = 0;
+        Ok(cold!(self, self.write_core(f.ino, at, src, &mut sum, &mut progress)))
+    }
+
+    async fn truncate(&mut self, f: FileRef, size: u64) -> Result<(), Errno> {
+        allow(f, Access::WRITE)?;
+        cold!(self, self.regular(f.ino).and_then(|rec| self.resize(&rec, size)));
+        Ok(())
+    }
+
+    async fn fallocate(&mut self, f: FileRef, mode: FallocMode, off: u64, len: u64) -> Result<(), Errno> {
+        allow(f, Access::WRITE)?;
+        cold!(self, self.fallocate_core(f.ino, mode, off, len));
+        Ok(())
+    }
+
+    async fn seek(&mut self, h: Handle, whence: Whence, off: i64) -> Result<u64, Errno> {
+        let open = self.open_file(h).map_err(|e| self.fail(e))?;
+        if open.flags.contains(OpenFlags::PATH) {
+            return Err(Errno::BADF);
+        }
+        let to = cold!(self, self.seek_core(open.ino, open.offset, whence, off));
+        self.set_offset(h, to);
+        Ok(to)
+    }
+
+    async fn read_dir(&mut self, h: Handle, cookie: u64, out: &mut DirentWriter<'_>) -> Result<u64, Errno> {
+        Ok(cold!(self, self.read_dir_core(h, cookie, out)))
+    }
+
+    async fn stat(&mut self, base: Handle, path: &[u8], nofollow: bool) -> Result<StatBody, Errno> {
+        Ok(cold!(self, self.stat_core(base, path, nofollow)))
+    }
+
+    async fn set_attr(&mut self, base: Handle, path: &[u8], nofollow: bool, set: &SetAttrBody) -> Result<(), Errno> {
+        cold!(self, self.set_attr_core(base, path, nofollow, set));
+        Ok(())
+    }
+
+    async fn access(&mut self, base: Handle, path: &[u8], mask: AccessMask, nofollow: bool) -> Result<(), Errno> {
+        cold!(self, self.access_core(base, path, mask, nofollow));
+        Ok(())
+    }
+
+    async fn statfs(&mut self) -> Result<StatfsBody, Errno> {
+        Ok(self.statfs_core())
+    }
+
+    async fn mkdir(&mut self, base: Handle, path: &[u8], mode: u32) -> Result<(), Errno> {
+        cold!(self, self.mkdir_core(base, path, mode));
+        Ok(())
+    }
+
+    async fn rmdir(&mut self, base: Handle, path: &[u8]) -> Result<(), Errno> {
+        cold!(self, self.rmdir_core(base, path));
+        Ok(())
+    }
+
+    async fn unlink(&mut self, base: Handle, path: &[u8]) -> Result<(), Errno> {
+        cold!(self, self.unlink_core(base, path));
+        Ok(())
+    }
+
+    async fn rename(
+        &mut self,
+        from_base: Handle,
+        from: &[u8],
+        to_base: Handle,
+        to: &[u8],
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        cold!(self, self.rename_core((from_base, from), (to_base, to), flags));
+        Ok(())
+    }
+
+    async fn link(
+        &mut self,
+        from_base: Handle,
+        from: &[u8],
+        to_base: Handle,
+        to: &[u8],
+        follow: bool,
+    ) -> Result<(), Errno> {
+        cold!(self, self.link_core((from_base, from), (to_base, to), follow));
+        Ok(())
+    }
+
+    async fn symlink(&mut self, target: &[u8], base: Handle, path: &[u8]) -> Result<(), Errno> {
+        cold!(self, self.symlink_core(target, base, path));
+        Ok(())
+    }
+
+    async fn readlink(&mut self, base: Handle, path: &[u8], room: u64, mut sink: Sink<'_>) -> Result<u64, Errno> {
+        let rec = cold!(self, self.object(base, path, true, Hold::Shared));
+        if rec.mode & perm::IFMT != IFLNK {
+            return Err(Errno::INVAL);
+        }
+        let target = rec.target.as_deref().unwrap_or(&[]);
+        let n = target.len().min(room as usize);
+        sink.put(0, &target[..n]);
+        self.counters.meta_copies += 1;
+        Ok(n as u64)
+    }
+
+    async fn get_xattr(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        name: &[u8],
+        room: u64,
+        mut sink: Sink<'_>,
+    ) -> Result<u64, Errno> {
+        Ok(cold!(self, self.get_xattr_core(base, path, nofollow, name, room, sink.reborrow())))
+    }
+
+    async fn set_xattr(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        name: &[u8],
+        value: &[u8],
+        flags: XattrFlags,
+    ) -> Result<(), Errno> {
+        cold!(self, self.set_xattr_core(base, path, nofollow, name, value, flags));
+        Ok(())
+    }
+
+    async fn list_xattr(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        room: u64,
+        mut sink: Sink<'_>,
+    ) -> Result<u64, Errno> {
+        Ok(cold!(self, self.list_xattr_core(base, path, nofollow, room, sink.reborrow())))
+    }
+
+    async fn remove_xattr(&mut self, base: Handle, path: &[u8], nofollow: bool, name: &[u8]) -> Result<(), Errno> {
+        cold!(self, self.remove_xattr_core(base, path, nofollow, name));
+        Ok(())
+    }
+}

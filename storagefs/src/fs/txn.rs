@@ -1,0 +1,336 @@
+//! One command's transaction: what it has staged, and how that becomes a plan.
+//!
+//! The synchronous cores (in `namespace`, `attr`, `xattr`, `data`, `falloc`) read first and stage afterwards, so that a
+//! core which meets a cold page has staged nothing and can simply be called again once the page is there.
+
+use super::inode_set::{Hold, InodeSet};
+use super::resolve::{self, Found, Last, ROOT, Trail, View, Walker};
+use super::stage::StagedFile;
+use super::{OpenFile, SessionView};
+use crate::alloc::Run;
+use crate::effect::{AttrDelta, Effect, Effects, attr};
+use crate::error::{FsError, FsResult};
+use crate::record::{Dirent, InodeRec, Time};
+use crate::store::{Plan, Store};
+use smallvec::SmallVec;
+use std::sync::Arc;
+use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
+use weldfs_journal::Medium;
+
+/// What one command cost; the device sums them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OpCounters {
+    /// Times a run of payload bytes was copied by the processor, pool to medium and medium to pool included.
+    pub payload_copies: u32,
+    /// Times names, attributes or entry streams were copied to or from the pool.
+    pub meta_copies: u32,
+    /// Payload bytes taken from the client.
+    pub bytes_in: u64,
+    /// Payload bytes given to the client.
+    pub bytes_out: u64,
+    /// Data blocks written to the medium.
+    pub blocks_written: u32,
+    /// Data blocks read from the medium.
+    pub blocks_read: u32,
+    /// Byte ranges that ride in the record.
+    pub patches: u32,
+}
+
+impl std::ops::AddAssign for OpCounters {
+    fn add_assign(&mut self, o: OpCounters) {
+        self.payload_copies += o.payload_copies;
+        self.meta_copies += o.meta_copies;
+        self.bytes_in += o.bytes_in;
+        self.bytes_out += o.bytes_out;
+        self.blocks_written += o.blocks_written;
+        self.blocks_read += o.blocks_read;
+        self.patches += o.patches;
+    }
+}
+
+/// A file that this command opened and that gets a handle: the device makes the description valid after the commit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenedInfo {
+    /// The handle set aside by [`super::HandleTable::reserve_handle`].
+    pub handle: Handle,
+    /// The inode. The device takes `Store::open_ref` on it before it gives the inode set back.
+    pub ino: InodeNo,
+    /// Grant and status flags.
+    pub flags: OpenFlags,
+    /// Placeholder descriptor to bind, 0 for none.
+    pub placeholder: u32,
+}
+
+/// A transaction that is over.
+pub struct Finished<'a> {
+    /// The record to commit; `None` when nothing changes.
+    pub plan: Option<Plan<'a>>,
+    /// A description to make.
+    pub opened: Option<OpenedInfo>,
+    /// A description's new offset.
+    pub cursor: Option<(Handle, u64)>,
+    /// What it cost.
+    pub counters: OpCounters,
+}
+
+/// An inode as this command would leave it.
+pub(super) struct StagedInode {
+    pub rec: InodeRec,
+    /// Fields changed (see [`attr`]).
+    pub mask: u16,
+    pub created: bool,
+}
+
+/// A name as this command would leave it.
+pub(super) struct StagedName {
+    pub dir: InodeNo,
+    pub name: Arc<[u8]>,
+    pub entry: Option<Dirent>,
+}
+
+/// One command's transaction over the store. Not thread-safe; made, run and finished under its inode set.
+pub struct Txn<'a> {
+    pub(super) store: &'a Store,
+    pub(super) session: &'a dyn SessionView,
+    pub(super) set: &'a InodeSet,
+    pub(super) now: Time,
+    pub(super) plan: Option<Plan<'a>>,
+    pub(super) inodes: SmallVec<[StagedInode; 2]>,
+    pub(super) names: SmallVec<[StagedName; 2]>,
+    pub(super) files: SmallVec<[StagedFile; 1]>,
+    /// Effects on names, attributes and orphans, in order.
+    pub(super) name_effects: Effects,
+    /// Effects on content that are final when staged (cuts, zeros, reservations).
+    pub(super) data_effects: Effects,
+    /// Blocks allocated for a reservation, not mapped yet.
+    pub(super) spare: SmallVec<[Run; 2]>,
+    pub(super) payload: u64,
+    pub(super) inline: bool,
+    pub(super) counters: OpCounters,
+    opened: Option<OpenedInfo>,
+    cursor: Option<(Handle, u64)>,
+    abort: Option<FsError>,
+}
+
+impl<'a> Txn<'a> {
+    /// A transaction of `session` that holds `set`, at time `now`. `plan` carries the reservations made for the command
+    /// with [`super::plan_need`] (before the tickets, PROTOCOLS 6.3); a command that changes nothing has none.
+    /// `payload_bytes` is [`super::inode_set::payload_bytes`] of the command: it decides what rides in the record.
+    pub fn new(
+        store: &'a Store,
+        session: &'a dyn SessionView,
+        set: &'a InodeSet,
+        plan: Option<Plan<'a>>,
+        payload_bytes: u64,
+        now: (i64, u32),
+    ) -> Txn<'a> {
+        Txn {
+            store,
+            session,
+            set,
+            now: Time { sec: now.0, nsec: now.1 },
+            plan,
+            inodes: SmallVec::new(),
+            names: SmallVec::new(),
+            files: SmallVec::new(),
+            name_effects: Effects::new(),
+            data_effects: Effects::new(),
+            spare: SmallVec::new(),
+            payload: 0,
+            inline: payload_bytes <= store.inline_max() as u64,
+            counters: OpCounters::default(),
+            opened: None,
+            cursor: None,
+            abort: None,
+        }
+    }
+
+    pub(super) fn medium(&self) -> &'a dyn Medium {
+        &**self.store.medium()
+    }
+
+    /// Turns a failure into the caller's errno, and remembers those that mean "again".
+    pub(super) fn fail(&mut self, e: FsError) -> Errno {
+        let errno = Errno::from(&e);
+        match e {
+            FsError::Errno(_) => {}
+            FsError::SetChanged | FsError::Wait(_) => self.abort = Some(e),
+            FsError::Miss(_) => {}
+            other => tracing::error!(error = %other, "a command fails"),
+        }
+        errno
+    }
+
+    /// Insists that the set holds an inode; a new inode needs no set.
+    pub(super) fn held(&self, ino: InodeNo, hold: Hold) -> FsResult<()> {
+        let own = || self.inodes.iter().any(|s| s.created && s.rec.ino == ino);
+        if self.set.covers(ino, hold) || own() { Ok(()) } else { Err(FsError::SetChanged) }
+    }
+
+    pub(super) fn walker(&self) -> Walker<'a> {
+        Walker::of(self.session)
+    }
+
+    pub(super) fn walk(&self, base: Handle, path: &[u8], last: Last) -> FsResult<Found> {
+        let base = resolve::start_inode(self.session, base, path)?;
+        self.walker().walk(self, base, path, last, &mut Trail::default())
+    }
+
+    /// The object a handle (empty path) or a path names, held as wanted.
+    pub(super) fn object(&self, base: Handle, path: &[u8], nofollow: bool, hold: Hold) -> FsResult<InodeRec> {
+        let ino = resolve::start_inode(self.session, base, path)?;
+        let rec = if path.is_empty() {
+            resolve::live(self, ino)?
+        } else {
+            let found = self.walker().lookup(self, ino, path, nofollow, &mut Trail::default())?;
+            self.held(found.dir.ino, Hold::Shared)?;
+            found.rec.ok_or(Errno::NOENT)?
+        };
+        self.held(rec.ino, hold)?;
+        Ok(rec)
+    }
+
+    pub(super) fn open_file(&self, h: Handle) -> FsResult<OpenFile> {
+        if h == Handle::ROOT {
+            let flags = OpenFlags::READ | OpenFlags::DIRECTORY;
+            return Ok(OpenFile { ino: ROOT, flags, offset: 0 });
+        }
+        let mut file = self.session.handle(h)?;
+        if let Some((moved, offset)) = self.cursor
+            && moved == h
+        {
+            file.offset = offset;
+        }
+        Ok(file)
+    }
+
+    pub(super) fn set_offset(&mut self, h: Handle, offset: u64) {
+        self.cursor = Some((h, offset));
+    }
+
+    pub(super) fn set_opened(&mut self, info: OpenedInfo) {
+        self.opened = Some(info);
+    }
+
+    /// The staged copy of an inode, for changing; `rec` is what the command read.
+    pub(super) fn edit(&mut self, rec: &InodeRec) -> &mut StagedInode {
+        let at = self.inodes.iter().position(|s| s.rec.ino == rec.ino).unwrap_or_else(|| {
+            self.inodes.push(StagedInode { rec: rec.clone(), mask: 0, created: false });
+            self.inodes.len() - 1
+        });
+        &mut self.inodes[at]
+    }
+
+    /// Changes fields of an inode; `mask` names them.
+    pub(super) fn change(&mut self, rec: &InodeRec, mask: u16, f: impl FnOnce(&mut InodeRec)) {
+        let s = self.edit(rec);
+        s.mask |= mask;
+        f(&mut s.rec);
+    }
+
+    /// Content or entries of an inode changed now.
+    pub(super) fn touch(&mut self, rec: &InodeRec) {
+        let now = self.now;
+        self.change(rec, attr::MTIME | attr::CTIME, |r| (r.mtime, r.ctime) = (now, now));
+    }
+
+    /// Attributes of an inode changed now.
+    pub(super) fn touch_attrs(&mut self, rec: &InodeRec) {
+        let now = self.now;
+        self.change(rec, attr::CTIME, |r| r.ctime = now);
+    }
+
+    /// The plan; a command that stages anything must have one.
+    pub(super) fn plan_mut(&mut self) -> FsResult<&mut Plan<'a>> {
+        self.plan.as_mut().ok_or(FsError::SetChanged)
+    }
+
+    /// Ends the transaction after `interp::run`. `ok` is whether the command succeeded; if not, everything staged goes.
+    ///
+    /// # Errors
+    /// `SetChanged`, `Wait`: nothing was done, the device starts the command over. Others are final. A command that was
+    /// given no plan because its reservation failed, and that turns out to need one, is `SetChanged` too: then the
+    /// errno of the reservation is the answer.
+    pub async fn finish(mut self, ok: bool) -> FsResult<Finished<'a>> {
+        if let Some(e) = self.abort.take() {
+            return Err(e);
+        }
+        if !ok {
+            return Ok(Finished { plan: None, opened: None, cursor: None, counters: self.counters });
+        }
+        while let Err(e) = self.settle() {
+            match e {
+                FsError::Miss(m) => self.session.fetch(m).await?,
+                e => return Err(e),
+            }
+        }
+        if self.plan.is_none() && self.stages() {
+            return Err(FsError::SetChanged);
+        }
+        let plan = self.take_plan();
+        let opened = self.opened.take();
+        Ok(Finished { plan, opened, cursor: self.cursor, counters: self.counters })
+    }
+
+    /// Whether the command would change something.
+    fn stages(&self) -> bool {
+        let inodes = self.inodes.iter().any(|s| s.created || s.mask != 0);
+        inodes || !self.name_effects.is_empty() || !self.data_effects.is_empty()
+    }
+
+    fn take_plan(&mut self) -> Option<Plan<'a>> {
+        let mut plan = self.plan.take()?;
+        for s in self.inodes.iter_mut().filter(|s| s.created) {
+            let rec = std::mem::replace(&mut s.rec, InodeRec::empty(InodeNo(0)));
+            plan.push(Effect::PutInode(Box::new(rec)));
+        }
+        for e in self.name_effects.drain(..).chain(self.data_effects.drain(..)) {
+            plan.push(e);
+        }
+        for s in self.inodes.iter().filter(|s| !s.created && s.mask != 0) {
+            plan.push(Effect::SetAttr(delta(&s.rec, s.mask)));
+        }
+        if plan.effects().is_empty() { None } else { Some(plan) }
+    }
+}
+
+impl Drop for Txn<'_> {
+    fn drop(&mut self) {
+        if let Some(o) = self.opened.take() {
+            self.session.release_handle(o.handle);
+        }
+    }
+}
+
+impl View for Txn<'_> {
+    fn inode(&self, ino: InodeNo) -> FsResult<Option<InodeRec>> {
+        match self.inodes.iter().find(|s| s.rec.ino == ino) {
+            Some(s) => Ok(Some(s.rec.clone())),
+            None => self.store.inode(ino),
+        }
+    }
+
+    fn entry(&self, dir: InodeNo, name: &[u8]) -> FsResult<Option<Dirent>> {
+        match self.names.iter().rev().find(|s| s.dir == dir && *s.name == *name) {
+            Some(s) => Ok(s.entry.clone()),
+            None => View::entry(self.store, dir, name),
+        }
+    }
+}
+
+fn delta(rec: &InodeRec, mask: u16) -> AttrDelta {
+    AttrDelta {
+        ino: rec.ino,
+        mask,
+        size: rec.size,
+        mode: rec.mode,
+        uid: rec.uid,
+        gid: rec.gid,
+        nlink: rec.nlink,
+        flags: rec.flags,
+        parent: rec.parent,
+        atime: rec.atime,
+        mtime: rec.mtime,
+        ctime: rec.ctime,
+    }
+}
