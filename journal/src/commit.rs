@@ -1,1 +1,167 @@
-//! The commit thread of block media.
+//! Group commit: the thread that writes and flushes on block media, and the waiters for the watermark.
+
+use crate::journal::{Shared, barrier};
+use crate::limits::WRITE_OUT_BYTES;
+use crate::log_buffer::LogBuffer;
+use crate::{JournalError, Lsn, MediumError};
+use parking_lot::{Condvar, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use std::task::Waker;
+use std::thread::JoinHandle;
+
+/// The durable watermark and those who wait for it.
+pub(crate) struct Notifier {
+    watermark: AtomicU64,
+    waiting: AtomicUsize,
+    waiters: Mutex<Vec<(Lsn, Waker)>>,
+    advanced: Condvar,
+}
+
+impl Notifier {
+    pub(crate) fn new(watermark: Lsn) -> Notifier {
+        Notifier {
+            watermark: AtomicU64::new(watermark.0),
+            waiting: AtomicUsize::new(0),
+            waiters: Mutex::new(Vec::new()),
+            advanced: Condvar::new(),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn watermark(&self) -> Lsn {
+        Lsn(self.watermark.load(Ordering::Acquire))
+    }
+
+    /// Moves the watermark up and wakes whom it reaches. The count is read after the fence and a waiter checks the
+    /// watermark after its own, so one of the two sees the other.
+    pub(crate) fn advance(&self, to: Lsn) {
+        self.watermark.fetch_max(to.0, Ordering::AcqRel);
+        fence(Ordering::SeqCst);
+        if self.waiting.load(Ordering::SeqCst) > 0 {
+            self.wake(to);
+        }
+    }
+
+    pub(crate) fn wake_all(&self) {
+        self.wake(Lsn::MAX);
+    }
+
+    fn wake(&self, upto: Lsn) {
+        let mut waiters = self.waiters.lock();
+        let before = waiters.len();
+        let mut reached = Vec::new();
+        waiters.retain(|(end, waker)| {
+            let keep = *end > upto;
+            if !keep {
+                reached.push(waker.clone());
+            }
+            keep
+        });
+        self.waiting.fetch_sub(before - waiters.len(), Ordering::SeqCst);
+        self.advanced.notify_all();
+        drop(waiters);
+        reached.into_iter().for_each(Waker::wake);
+    }
+
+    /// Registers a waker unless the watermark is there already or `failed` holds; says which.
+    pub(crate) fn subscribe(&self, end: Lsn, waker: Waker, failed: &dyn Fn() -> bool) -> bool {
+        if self.watermark() >= end || failed() {
+            return true;
+        }
+        let mut waiters = self.waiters.lock();
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        if self.watermark() >= end || failed() {
+            self.waiting.fetch_sub(1, Ordering::SeqCst);
+            return true;
+        }
+        waiters.push((end, waker));
+        false
+    }
+
+    /// Blocks until the watermark reaches `end` or `failed` holds.
+    pub(crate) fn wait(&self, end: Lsn, failed: &dyn Fn() -> bool) {
+        if self.watermark() >= end {
+            return;
+        }
+        let mut waiters = self.waiters.lock();
+        self.waiting.fetch_add(1, Ordering::SeqCst);
+        fence(Ordering::SeqCst);
+        while self.watermark() < end && !failed() {
+            self.advanced.wait(&mut waiters);
+        }
+        self.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+/// Starts the commit thread of a block medium.
+pub(crate) fn spawn(shared: Arc<Shared>) -> Result<JoinHandle<()>, JournalError> {
+    let thread = std::thread::Builder::new().name("weldfs-commit".into()).spawn(move || run(&shared));
+    thread.map_err(|e| {
+        let os = e.raw_os_error().unwrap_or(0);
+        JournalError::Medium(MediumError::Io { what: "commit thread", off: 0, len: 0, os })
+    })
+}
+
+/// One batch: everything queued up to `end`, flushed when somebody waits for that.
+struct Batch {
+    end: Lsn,
+    carried: Lsn,
+    flush: bool,
+}
+
+fn run(shared: &Shared) {
+    let mut queued = LogBuffer::default();
+    let mut since_flush = 0;
+    loop {
+        let batch = {
+            let mut state = shared.state.lock();
+            loop {
+                let flush = state.want > shared.notifier.watermark();
+                if state.stop || shared.is_poisoned() {
+                    return;
+                }
+                if flush || state.queue.bytes() >= WRITE_OUT_BYTES {
+                    queued = state.queue.take(queued);
+                    if flush {
+                        state.unflushed_since = 0;
+                    }
+                    break Batch { end: state.tail, carried: state.carried, flush };
+                }
+                shared.work.wait(&mut state);
+            }
+        };
+        since_flush += queued.bytes();
+        if let Err(e) = write(shared, &queued, batch.flush) {
+            tracing::error!("commit failed, the medium is poisoned: {e}");
+            shared.poison();
+            return;
+        }
+        if batch.flush {
+            finish(shared, &batch, &mut since_flush);
+        }
+    }
+}
+
+/// The flush is issued after the batch's log and data writes completed.
+fn write(shared: &Shared, queued: &LogBuffer, flush: bool) -> Result<(), MediumError> {
+    shared.counters.batches.fetch_add(1, Ordering::Relaxed);
+    shared.medium.write_batch(&queued.writes())?;
+    if flush {
+        shared.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        barrier(&*shared.medium)?;
+    }
+    Ok(())
+}
+
+fn finish(shared: &Shared, batch: &Batch, since_flush: &mut u64) {
+    shared.advance(batch.end, batch.carried);
+    let mut state = shared.state.lock();
+    state.unflushed = state.unflushed.saturating_sub(*since_flush);
+    *since_flush = 0;
+    // No record followed at once: say in the log that everything so far is durable. One such record, unflushed.
+    if state.tail == batch.end && state.owed {
+        shared.append_watermark(&mut state);
+    }
+}

@@ -74,6 +74,9 @@ pub enum ScanError {
     /// The log's description is impossible.
     #[error("the log's description is inconsistent: {0}")]
     Layout(&'static str),
+    /// The owner stopped the scan.
+    #[error("the scan was stopped at LSN {0}")]
+    Stopped(Lsn),
     /// The medium could not be read.
     #[error(transparent)]
     Medium(#[from] MediumError),

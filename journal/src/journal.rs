@@ -1,8 +1,21 @@
-//! The live log.
+//! The live log: reserve, append, commit, subscribe. The lock order is `flush` before `state`.
 
-use crate::{AlignedBuf, Clock, JournalError, LogArea, LogFull, Lsn, Medium, Random, RecordHead, SegmentTable};
+use crate::commit::Notifier;
+use crate::limits::{RECORD_HEADER_BYTES, UNFLUSHED_BYTES_MAX, UNFLUSHED_NS_MAX, WRITE_OUT_BYTES, record_bytes_max};
+use crate::log_buffer::LogBuffer;
+use crate::record::RawHeader;
+use crate::{AlignedBuf, Clock, JournalError, LogArea, LogFull, Lsn, Medium, Random, RecordHead, RecordKind};
+use crate::{SEGMENTS_MAX, SegmentTable, TxnMode};
+use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
+use std::thread::JoinHandle;
+use weldfs_functions::ChecksumState;
+use zerocopy::IntoBytes;
+
+/// Records up to this size are assembled on the stack and stored in one call, bytes.
+const SMALL_RECORD: usize = 1024;
 
 /// A data block run to be written with the next batch (block media), or at once (byte-addressable media).
 #[derive(Clone, Debug)]
@@ -55,131 +68,533 @@ pub struct JournalStats {
     pub watermark_records: u64,
 }
 
-/// Room in the log that is kept for an operation that started. Dropping gives it back.
+#[derive(Default)]
+pub(crate) struct Counters {
+    pub records: AtomicU64,
+    pub log_bytes: AtomicU64,
+    pub flushes: AtomicU64,
+    pub batches: AtomicU64,
+    pub data_bytes: AtomicU64,
+    pub watermark_records: AtomicU64,
+}
+
+/// Room in the log that is kept for an operation that started. Dropping gives it back; `append` consumes it.
 #[derive(Debug)]
 pub struct Reservation {
-    _private: (),
+    bytes: u64,
+    reserved: Arc<AtomicU64>,
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.reserved.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
+}
+
+/// What appending changes.
+pub(crate) struct State {
+    /// Where the next record starts.
+    pub tail: Lsn,
+    /// Watermark carried by the record before `tail`.
+    pub carried: Lsn,
+    /// An owner's record was appended since the last watermark record.
+    pub owed: bool,
+    /// Flush wanted through this LSN (block media).
+    pub want: Lsn,
+    /// Completed but not flushed, bytes.
+    pub unflushed: u64,
+    /// Since when something is unflushed (clock ns); 0: nothing.
+    pub unflushed_since: u64,
+    /// Log bytes and data waiting for the commit thread (block media).
+    pub queue: LogBuffer,
+    pub stop: bool,
+    segments: SegmentTable,
+    salt: u64,
+    salt_until: Lsn,
+    /// End of the last lap that the last offered table covers.
+    offered_end: Lsn,
+}
+
+pub(crate) struct Shared {
+    pub medium: Arc<dyn Medium>,
+    pub byte_addressable: bool,
+    pub area: LogArea,
+    pub state: Mutex<State>,
+    /// Wakes the commit thread; with `state`.
+    pub work: Condvar,
+    pub counters: Counters,
+    pub notifier: Notifier,
+    flush: Mutex<()>,
+    recorded: AtomicU64,
+    tail: AtomicU64,
+    oldest: AtomicU64,
+    covered_end: AtomicU64,
+    reserved: Arc<AtomicU64>,
+    poisoned: AtomicBool,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn Random>,
+    slack: u64,
 }
 
 /// The live log. Thread-safe.
 pub struct Journal {
-    _private: (),
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
 }
 
 impl Journal {
-    /// Opens the log for appending at `tail`, in a new segment. Nothing can be appended until a superblock with
-    /// `segments()` is durable and `release` was called.
-    pub fn open(_medium: Arc<dyn Medium>, _config: JournalConfig) -> Result<Journal, JournalError> {
-        unimplemented!()
+    /// Opens the log for appending at `tail`, in a new segment. What `scan` read becomes durable first. Nothing can be
+    /// appended until a superblock with `segments_at` is durable and `release` was called.
+    ///
+    /// # Errors
+    /// `SegmentsFull`: open again with `oldest == tail` and checkpoint; the medium's errors.
+    pub fn open(medium: Arc<dyn Medium>, config: JournalConfig) -> Result<Journal, JournalError> {
+        let JournalConfig { area, mut segments, tail, oldest, clock, random } = config;
+        let info = medium.info();
+        area.validate(info.len).map_err(JournalError::Layout)?;
+        if oldest > tail || tail.0 - oldest.0 > area.len || tail.0 % u64::from(area.align) != 0 || oldest.0 < area.len {
+            return Err(JournalError::Layout("tail of the log"));
+        }
+        persist_range(&*medium, &area, oldest, tail)?;
+        barrier(&*medium)?;
+        segments.trim(oldest);
+        segments.restart(&area, tail, &*random);
+        if segments.entries().len() > SEGMENTS_MAX {
+            return Err(JournalError::SegmentsFull);
+        }
+        let state = State {
+            tail,
+            carried: oldest,
+            owed: false,
+            want: Lsn::NONE,
+            unflushed: 0,
+            unflushed_since: 0,
+            queue: LogBuffer::default(),
+            stop: false,
+            segments,
+            salt: 0,
+            salt_until: Lsn::NONE,
+            offered_end: Lsn::NONE,
+        };
+        let shared = Arc::new(Shared {
+            byte_addressable: info.byte_addressable,
+            medium,
+            area,
+            state: Mutex::new(state),
+            work: Condvar::new(),
+            counters: Counters::default(),
+            notifier: Notifier::new(tail),
+            flush: Mutex::new(()),
+            recorded: AtomicU64::new(oldest.0),
+            tail: AtomicU64::new(tail.0),
+            oldest: AtomicU64::new(oldest.0),
+            covered_end: AtomicU64::new(0),
+            reserved: Arc::new(AtomicU64::new(0)),
+            poisoned: AtomicBool::new(false),
+            clock,
+            random,
+            slack: record_bytes_max(area.len),
+        });
+        let thread = if info.byte_addressable { None } else { Some(crate::commit::spawn(shared.clone())?) };
+        Ok(Journal { shared, thread })
     }
 
-    /// The table to store in the next superblock: covers everything since the cut, the current lap and the next one.
-    pub fn segments_at(&self, _cut: Lsn) -> SegmentTable {
-        unimplemented!()
+    /// The table to store in a superblock whose cut is `cut`: everything since then, the current lap and the next one.
+    pub fn segments_at(&self, cut: Lsn) -> SegmentTable {
+        let s = &self.shared;
+        let mut state = s.state.lock();
+        let tail = state.tail;
+        state.segments.cover_next_lap(&s.area, tail, &*s.random);
+        let mut table = state.segments.clone();
+        table.trim(cut);
+        state.offered_end = table.entries().last().map_or(Lsn::NONE, |e| s.area.next_lap(e.first));
+        table
     }
 
-    /// A superblock that carries the last `segments()` and this cut is durable: space below is free, and the laps that
-    /// the table covers may be entered.
-    pub fn release(&self, _upto: Lsn) {
-        unimplemented!()
+    /// A superblock that carries the last `segments_at` and this cut is durable: space below is free, and the laps
+    /// that the table covers may be entered.
+    pub fn release(&self, upto: Lsn) {
+        let s = &self.shared;
+        let mut state = s.state.lock();
+        debug_assert!(upto <= state.tail, "a cut is below the tail");
+        state.segments.trim(upto);
+        s.oldest.fetch_max(upto.0, Ordering::SeqCst);
+        s.covered_end.fetch_max(state.offered_end.0, Ordering::SeqCst);
     }
 
-    /// Keeps room for one record of at most `payload_bytes`.
-    pub fn reserve(&self, _payload_bytes: usize) -> Result<Reservation, LogFull> {
-        unimplemented!()
+    /// Keeps room for one record of at most `payload_bytes`. Full: a checkpoint makes room.
+    pub fn reserve(&self, payload_bytes: usize) -> Result<Reservation, LogFull> {
+        let s = &self.shared;
+        let bytes = s.area.round((payload_bytes + RECORD_HEADER_BYTES) as u64);
+        let reservation = Reservation { bytes, reserved: s.reserved.clone() };
+        let all = s.reserved.fetch_add(bytes, Ordering::SeqCst) + bytes;
+        let tail = s.tail.load(Ordering::SeqCst);
+        if tail + all + s.slack > s.limit() { Err(LogFull { bytes }) } else { Ok(reservation) }
     }
 
-    /// Appends one record whose payload is the concatenation of `parts`, with the data blocks it points to.
+    /// Appends one record whose payload is the concatenation of `parts`, with the data blocks it points to. The record
+    /// is volatile until committed. `room` is given back when the record is in place.
     pub fn append(
         &self,
-        _head: RecordHead,
-        _parts: &[&[u8]],
-        _data: Vec<DataWrite>,
-        _room: Option<Reservation>,
+        head: RecordHead,
+        parts: &[&[u8]],
+        data: Vec<DataWrite>,
+        room: Option<Reservation>,
     ) -> Result<Appended, JournalError> {
-        unimplemented!()
+        let s = &self.shared;
+        let mut payload = ChecksumState::new();
+        parts.iter().for_each(|p| payload.update(p));
+        let length = payload.len();
+        let (bytes, max) = (s.area.round(length + RECORD_HEADER_BYTES as u64), record_bytes_max(s.area.len));
+        if bytes > max {
+            return Err(JournalError::TooLong { bytes, max });
+        }
+        let data_bytes: u64 = data.iter().map(|d| d.buf.len() as u64).sum();
+        if s.byte_addressable {
+            for d in &data {
+                s.medium.write(d.off, &d.buf)?;
+            }
+        }
+        let mut state = s.state.lock();
+        let appended = s.place(&mut state, &head, &payload, parts, bytes)?;
+        state.owed = true;
+        if !s.byte_addressable {
+            state.unflushed += data_bytes;
+            state.queue.push_data(data);
+            if state.queue.bytes() >= WRITE_OUT_BYTES {
+                s.work.notify_one();
+            }
+        }
+        drop(state);
+        drop(room);
+        s.counters.records.fetch_add(1, Ordering::Relaxed);
+        if data_bytes > 0 {
+            s.counters.data_bytes.fetch_add(data_bytes, Ordering::Relaxed);
+        }
+        Ok(appended)
     }
 
     /// Starts making everything below `end` durable: done on return on byte-addressable media; wakes the commit
     /// thread on block media.
-    pub fn commit_through(&self, _end: Lsn) -> Result<(), JournalError> {
-        unimplemented!()
+    pub fn commit_through(&self, end: Lsn) -> Result<(), JournalError> {
+        let s = &self.shared;
+        if self.is_durable(end)? {
+            return Ok(());
+        }
+        if s.byte_addressable {
+            return s.commit_inline(end);
+        }
+        let mut state = s.state.lock();
+        let end = end.min(state.tail);
+        if end > state.want {
+            state.want = end;
+            s.work.notify_one();
+        }
+        Ok(())
     }
 
     /// Wakes `waker` once the watermark reaches `end` or the log is poisoned; `true` when either already holds (the
-    /// waker is then dropped).
-    pub fn subscribe(&self, _end: Lsn, _waker: Waker) -> bool {
-        unimplemented!()
+    /// waker is then dropped). Starts nothing by itself.
+    pub fn subscribe(&self, end: Lsn, waker: Waker) -> bool {
+        let s = &self.shared;
+        s.notifier.subscribe(end, waker, &|| s.is_poisoned())
     }
 
     /// Commits through `end` and blocks until it is durable. For threads that may block.
-    pub fn wait(&self, _end: Lsn) -> Result<(), JournalError> {
-        unimplemented!()
+    pub fn wait(&self, end: Lsn) -> Result<(), JournalError> {
+        let end = end.min(self.tail());
+        self.commit_through(end)?;
+        let s = &self.shared;
+        s.notifier.wait(end, &|| s.is_poisoned());
+        if self.watermark() >= end { Ok(()) } else { Err(JournalError::Poisoned) }
     }
 
-    /// Whether everything below `end` is durable; an error once the log is poisoned.
-    pub fn is_durable(&self, _end: Lsn) -> Result<bool, JournalError> {
-        unimplemented!()
+    /// Whether everything below `end` is durable; an error once the log is poisoned and it is not.
+    pub fn is_durable(&self, end: Lsn) -> Result<bool, JournalError> {
+        if self.watermark() >= end {
+            return Ok(true);
+        }
+        if self.is_poisoned() { Err(JournalError::Poisoned) } else { Ok(false) }
     }
 
     /// Every record that ends at or below it is durable, with its data.
     pub fn watermark(&self) -> Lsn {
-        unimplemented!()
+        self.shared.notifier.watermark()
     }
 
     /// The highest watermark that a durable record carries.
     pub fn recorded_watermark(&self) -> Lsn {
-        unimplemented!()
+        Lsn(self.shared.recorded.load(Ordering::Acquire))
     }
 
     /// Where the next record starts.
     pub fn tail(&self) -> Lsn {
-        unimplemented!()
+        Lsn(self.shared.tail.load(Ordering::SeqCst))
     }
 
     /// Log bytes in use since the cut.
     pub fn used(&self) -> u64 {
-        unimplemented!()
+        let oldest = self.shared.oldest.load(Ordering::SeqCst);
+        self.tail().0.saturating_sub(oldest)
     }
 
     /// Log bytes that can still be reserved.
     pub fn free(&self) -> u64 {
-        unimplemented!()
+        let s = &self.shared;
+        let taken = s.reserved.load(Ordering::SeqCst) + self.tail().0 + s.slack;
+        s.limit().saturating_sub(taken)
     }
 
-    /// When the oldest unflushed completion must be flushed (clock nanoseconds); `None` when nothing is unflushed.
+    /// When the oldest unflushed completion must be flushed (clock nanoseconds); `None` when nothing is unflushed or
+    /// its flush is under way.
     pub fn next_deadline(&self) -> Option<u64> {
-        unimplemented!()
+        let s = &self.shared;
+        let state = s.state.lock();
+        let waiting = state.unflushed_since != 0 && state.want < state.tail && !s.is_poisoned();
+        waiting.then(|| state.unflushed_since + UNFLUSHED_NS_MAX)
     }
 
     /// Flushes when the deadline has passed; writes the owed watermark record. Returns the next deadline.
     pub fn tick(&self) -> Result<Option<u64>, JournalError> {
-        unimplemented!()
+        if self.next_deadline().is_some_and(|at| self.shared.clock.now_ns() >= at) {
+            self.commit_through(self.tail())?;
+        }
+        self.idle();
+        Ok(self.next_deadline())
     }
 
     /// Writes the watermark record that is owed when no record followed a flush. Cheap when none is owed: for a
-    /// device thread that found nothing else to do.
+    /// device thread that found nothing else to do. (On block media the commit thread does it by itself.)
     pub fn idle(&self) {
-        unimplemented!()
+        let s = &self.shared;
+        let mut state = s.state.lock();
+        if state.owed && self.watermark() == state.tail {
+            s.append_watermark(&mut state);
+        }
     }
 
     /// At the cap of unflushed bytes: the position whose flush an op must await before it appends.
     pub fn must_wait(&self) -> Option<Lsn> {
-        unimplemented!()
+        let s = &self.shared;
+        let state = s.state.lock();
+        let unflushed = if s.byte_addressable { state.tail.0 - self.watermark().0 } else { state.unflushed };
+        (unflushed > UNFLUSHED_BYTES_MAX).then_some(state.tail)
     }
 
     /// Whether a failure was final.
     pub fn is_poisoned(&self) -> bool {
-        unimplemented!()
+        self.shared.is_poisoned()
+    }
+
+    /// Makes the failure of something above final here too: every waiter hears it.
+    pub fn poison(&self) {
+        self.shared.poison();
     }
 
     /// Longest payload of one record, bytes.
     pub fn payload_bytes_max(&self) -> u64 {
-        unimplemented!()
+        record_bytes_max(self.shared.area.len) - u64::from(self.shared.area.align).max(RECORD_HEADER_BYTES as u64)
     }
 
     /// Counters.
     pub fn stats(&self) -> JournalStats {
-        unimplemented!()
+        let c = &self.shared.counters;
+        let get = |a: &AtomicU64| a.load(Ordering::Relaxed);
+        JournalStats {
+            records: get(&c.records),
+            log_bytes: get(&c.log_bytes),
+            flushes: get(&c.flushes),
+            batches: get(&c.batches),
+            data_bytes: get(&c.data_bytes),
+            watermark_records: get(&c.watermark_records),
+        }
     }
+}
+
+impl Drop for Journal {
+    /// Stops the commit thread; what was not committed stays volatile.
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            self.shared.state.lock().stop = true;
+            self.shared.work.notify_all();
+            if thread.join().is_err() {
+                tracing::error!("the commit thread panicked");
+            }
+        }
+    }
+}
+
+impl Shared {
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire) || self.medium.is_poisoned()
+    }
+
+    /// Final: every waiter hears it, nothing is retried.
+    pub(crate) fn poison(&self) {
+        self.poisoned.store(true, Ordering::Release);
+        self.medium.poison();
+        self.notifier.wake_all();
+    }
+
+    /// End of the space that appending may fill.
+    fn limit(&self) -> u64 {
+        let space = self.oldest.load(Ordering::SeqCst) + self.area.len;
+        space.min(self.covered_end.load(Ordering::SeqCst))
+    }
+
+    /// Puts one record at the tail, after a pad when it does not fit in the lap.
+    fn place(
+        &self,
+        state: &mut State,
+        head: &RecordHead,
+        payload: &ChecksumState,
+        parts: &[&[u8]],
+        bytes: u64,
+    ) -> Result<Appended, JournalError> {
+        if self.is_poisoned() {
+            return Err(JournalError::Poisoned);
+        }
+        let left = self.area.next_lap(state.tail).0 - state.tail.0;
+        let pad = if bytes > left { left } else { 0 };
+        if state.tail.0 + pad + bytes > self.limit() {
+            return Err(LogFull { bytes }.into());
+        }
+        if pad > 0 {
+            let head = RecordHead { kind: RecordKind::Pad, mode: TxnMode::Macro, micro_index: 0, txn: 0 };
+            let length = (pad - RECORD_HEADER_BYTES as u64) as u32;
+            self.put(state, &head, length, &ChecksumState::new(), &[], pad)?;
+        }
+        let lsn = state.tail;
+        self.put(state, head, payload.len() as u32, payload, parts, bytes)?;
+        Ok(Appended { lsn, end: state.tail })
+    }
+
+    /// Writes header and payload at the tail and moves it on by `bytes`.
+    fn put(
+        &self,
+        state: &mut State,
+        head: &RecordHead,
+        length: u32,
+        payload: &ChecksumState,
+        parts: &[&[u8]],
+        bytes: u64,
+    ) -> Result<(), JournalError> {
+        let lsn = state.tail;
+        let watermark = self.notifier.watermark();
+        let mut header = RawHeader::new(self.salt(state, lsn), head, lsn, length, watermark);
+        header.crc.set(header.checksum(payload));
+        let off = self.area.physical(lsn);
+        if self.byte_addressable {
+            if let Err(e) = store_record(&*self.medium, off, &header, parts) {
+                // Part of it may be there, so the tail cannot be trusted with another record.
+                self.poison();
+                return Err(e);
+            }
+        } else {
+            state.queue.push_record(off, header.as_bytes(), parts, bytes as usize);
+            state.unflushed += bytes;
+        }
+        if state.unflushed_since == 0 {
+            state.unflushed_since = self.clock.coarse_ns().max(1);
+        }
+        state.carried = watermark;
+        state.tail = Lsn(lsn.0 + bytes);
+        self.tail.store(state.tail.0, Ordering::SeqCst);
+        self.counters.log_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn salt(&self, state: &mut State, lsn: Lsn) -> u64 {
+        if lsn >= state.salt_until {
+            let entry = *state.segments.containing(lsn).expect("the limit keeps the tail inside covered laps");
+            state.salt = entry.salt;
+            state.salt_until = self.area.next_lap(lsn);
+        }
+        state.salt
+    }
+
+    /// Everything to the tail becomes durable, on a byte-addressable medium.
+    fn commit_inline(&self, end: Lsn) -> Result<(), JournalError> {
+        let _flush = self.flush.lock();
+        let from = self.notifier.watermark();
+        if from >= end {
+            return Ok(());
+        }
+        if self.is_poisoned() {
+            return Err(JournalError::Poisoned);
+        }
+        let (to, carried) = {
+            let mut state = self.state.lock();
+            state.unflushed_since = 0;
+            (state.tail, state.carried)
+        };
+        let done = persist_range(&*self.medium, &self.area, from, to).and_then(|()| barrier(&*self.medium));
+        self.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        if let Err(e) = done {
+            self.poison();
+            return Err(e.into());
+        }
+        self.advance(to, carried);
+        Ok(())
+    }
+
+    /// Everything below `to` is durable; its last record carries `carried`.
+    pub(crate) fn advance(&self, to: Lsn, carried: Lsn) {
+        self.recorded.fetch_max(carried.0, Ordering::AcqRel);
+        self.notifier.advance(to);
+    }
+
+    /// Appends the unflushed watermark record, when there is room to spare.
+    pub(crate) fn append_watermark(&self, state: &mut State) {
+        state.owed = false;
+        let bytes = self.area.round(RECORD_HEADER_BYTES as u64);
+        let reserved = self.reserved.load(Ordering::SeqCst);
+        if self.is_poisoned() || state.tail.0 + reserved + bytes + self.slack > self.limit() {
+            return;
+        }
+        let head = RecordHead { kind: RecordKind::Watermark, mode: TxnMode::Macro, micro_index: 0, txn: 0 };
+        if self.put(state, &head, 0, &ChecksumState::new(), &[], bytes).is_ok() {
+            self.counters.watermark_records.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+fn store_record(medium: &dyn Medium, off: u64, header: &RawHeader, parts: &[&[u8]]) -> Result<(), JournalError> {
+    let length = header.length.get() as usize;
+    let mut small = [0u8; SMALL_RECORD];
+    if length + RECORD_HEADER_BYTES <= SMALL_RECORD {
+        small[..RECORD_HEADER_BYTES].copy_from_slice(header.as_bytes());
+        let mut at = RECORD_HEADER_BYTES;
+        for p in parts {
+            small[at..at + p.len()].copy_from_slice(p);
+            at += p.len();
+        }
+        return Ok(medium.store(off, &small[..at])?);
+    }
+    medium.store(off, header.as_bytes())?;
+    let mut at = off + RECORD_HEADER_BYTES as u64;
+    for p in parts {
+        medium.store(at, p)?;
+        at += p.len() as u64;
+    }
+    Ok(())
+}
+
+/// Write-back of the log between two positions at most a lap apart (nothing on block media).
+fn persist_range(medium: &dyn Medium, area: &LogArea, from: Lsn, to: Lsn) -> Result<(), crate::MediumError> {
+    if cfg!(feature = "flushes-compiled-out") {
+        return Ok(());
+    }
+    let mut at = from;
+    while at < to {
+        let stop = area.next_lap(at).min(to);
+        medium.persist(area.physical(at), stop.0 - at.0)?;
+        at = stop;
+    }
+    Ok(())
+}
+
+/// The one place that issues the journal's flushes.
+pub(crate) fn barrier(medium: &dyn Medium) -> Result<(), crate::MediumError> {
+    if cfg!(feature = "flushes-compiled-out") { Ok(()) } else { medium.barrier() }
 }

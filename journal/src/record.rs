@@ -139,6 +139,11 @@ impl RawHeader {
         self.salt.get() == salt && salt != 0
     }
 
+    /// 1 for a pad, which alone may be longer than the bound of records.
+    pub(crate) fn is_pad(&self) -> u64 {
+        u64::from(self.kind == RecordKind::Pad as u8)
+    }
+
     /// Bytes of payload that the checksum covers.
     pub(crate) fn covered(&self) -> u32 {
         if self.kind == RecordKind::Pad as u8 { 0 } else { self.length.get() }

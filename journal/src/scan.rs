@@ -1,6 +1,15 @@
 //! Recovery: reads the log from the checkpoint's cut to its tail.
 
-use crate::{LogArea, Lsn, Medium, RecordHeader, ScanError, SegmentTable};
+use crate::limits::{RECORD_HEADER_BYTES, record_bytes_max};
+use crate::record::RawHeader;
+use crate::{LogArea, Lsn, Medium, MediumError, RecordHeader, ScanError, SegmentTable};
+use weldfs_functions::ChecksumState;
+use zerocopy::FromBytes;
+
+/// Bytes read at once.
+const WINDOW: u64 = 1 << 20;
+/// Bytes that probing may put through checksums, per byte of log: bounds the time an arbitrary image can cost.
+const PROBE_FACTOR: u64 = 4;
 
 /// A record handed to the owner.
 #[derive(Debug)]
@@ -22,6 +31,8 @@ pub enum Verdict {
     Ok,
     /// Its data does not match: the log ends before it.
     CutHere,
+    /// The owner gives up; the scan returns an error.
+    Stop,
 }
 
 /// A tail that was cut off.
@@ -51,12 +62,187 @@ pub struct ScanReport {
 }
 
 /// Reads the log from `from` (the checkpoint's cut) on; hands each operation's record to `visit` in order.
+///
+/// Pass 1 finds the contiguous valid records; then every possible start position of the live log above is probed; pass
+/// 2 hands out the records. Time is bounded by a few passes over the log, memory by a window of it, whatever the bytes.
+///
+/// # Errors
+/// `Corrupt` when a record that was durable is damaged: nothing was visited then, unless `visit` cut below the recorded
+/// watermark.
 pub fn scan(
-    _medium: &dyn Medium,
-    _area: &LogArea,
-    _segments: &SegmentTable,
-    _from: Lsn,
-    _visit: &mut dyn FnMut(Record<'_>) -> Verdict,
+    medium: &dyn Medium,
+    area: &LogArea,
+    segments: &SegmentTable,
+    from: Lsn,
+    visit: &mut dyn FnMut(Record<'_>) -> Verdict,
 ) -> Result<ScanReport, ScanError> {
-    unimplemented!()
+    area.validate(medium.info().len).map_err(ScanError::Layout)?;
+    if !segments.fits(area) || from < area.first_lsn() || from.0 % u64::from(area.align) != 0 || from.0 > u64::MAX / 4 {
+        return Err(ScanError::Layout("segment table or cut"));
+    }
+    if segments.containing(from).is_none() {
+        return Err(ScanError::Layout("no segment holds the cut"));
+    }
+    let mut log = Reader { medium, area, segments, window: Vec::new(), window_at: 0, summed: 0 };
+    let limit = Lsn(from.0 + area.len);
+    let mut watermark = from;
+    let end = log.contiguous(from, limit, &mut watermark)?;
+    let mut found = log.probe(end, limit, &mut watermark)?;
+    let mut report = ScanReport { tail: end, records: 0, discarded: None, watermark };
+    let mut at = from;
+    while at < end {
+        let Probe::Valid(header, next) = log.check(at)? else {
+            return Err(ScanError::Corrupt { from: at, durable: watermark, why: "the log changed while it was read" });
+        };
+        if !header.head.kind.is_internal() {
+            let payload = log.bytes(at.0 + RECORD_HEADER_BYTES as u64, u64::from(header.length))?;
+            match visit(Record { header, end: next, payload, verify_data: next > watermark }) {
+                Verdict::Ok => report.records += 1,
+                Verdict::CutHere if next <= watermark => {
+                    return Err(ScanError::Corrupt { from: at, durable: watermark, why: "refused by the file system" });
+                }
+                Verdict::CutHere => break,
+                Verdict::Stop => return Err(ScanError::Stopped(at)),
+            }
+        }
+        at = next;
+    }
+    report.tail = at;
+    if at < end {
+        found.from = at;
+        found.to = found.to.max(end);
+        found.bytes += end.0 - at.0;
+        found.records += log.count(at, end)?;
+    }
+    report.discarded = (found.records > 0).then_some(found);
+    Ok(report)
+}
+
+enum Probe {
+    /// A record of this position, and the position after it.
+    Valid(RecordHeader, Lsn),
+    /// Nothing that belongs here.
+    Invalid,
+    /// A record of this segment whose place is elsewhere.
+    Misplaced,
+}
+
+struct Reader<'a> {
+    medium: &'a dyn Medium,
+    area: &'a LogArea,
+    segments: &'a SegmentTable,
+    window: Vec<u8>,
+    /// Byte in the area where the window starts.
+    window_at: u64,
+    /// Payload bytes put through checksums.
+    summed: u64,
+}
+
+impl Reader<'_> {
+    /// The bytes at a position; they do not cross the lap's end (callers checked).
+    fn bytes(&mut self, lsn: u64, len: u64) -> Result<&[u8], MediumError> {
+        let at = lsn % self.area.len;
+        if len == 0 {
+            return Ok(&[]);
+        }
+        let inside = at >= self.window_at && at + len <= self.window_at + self.window.len() as u64;
+        if !inside {
+            let size = len.max(WINDOW.min(self.area.len - at)).next_multiple_of(4096).min(self.area.len);
+            // Whole blocks, so that direct I/O needs no second copy.
+            let start = (at - at % 4096).min(self.area.len - size);
+            let size = if at + len > start + size { size + 4096 } else { size };
+            self.window.resize(size as usize, 0);
+            self.window_at = start;
+            self.medium.read(self.area.start + start, &mut self.window)?;
+        }
+        let skip = (at - self.window_at) as usize;
+        Ok(&self.window[skip..skip + len as usize])
+    }
+
+    /// The salt of the segment that may hold this position: an entry reaches to the next one or to its lap's end.
+    fn salt(&self, lsn: Lsn) -> Option<u64> {
+        let entry = self.segments.containing(lsn)?;
+        (lsn < self.area.next_lap(entry.first)).then_some(entry.salt)
+    }
+
+    fn check(&mut self, lsn: Lsn) -> Result<Probe, MediumError> {
+        let Some(salt) = self.salt(lsn) else { return Ok(Probe::Invalid) };
+        let raw = self.bytes(lsn.0, RECORD_HEADER_BYTES as u64)?;
+        if raw[..8] != salt.to_le_bytes() {
+            return Ok(Probe::Invalid);
+        }
+        let Ok(raw) = RawHeader::read_from_bytes(raw) else { return Ok(Probe::Invalid) };
+        let length = u64::from(raw.length.get());
+        let bytes = self.area.round(length + RECORD_HEADER_BYTES as u64);
+        let left = self.area.next_lap(lsn).0 - lsn.0;
+        if !raw.claims(salt) || bytes > left || bytes > record_bytes_max(self.area.len).max(left * raw.is_pad()) {
+            return Ok(Probe::Invalid);
+        }
+        let covered = u64::from(raw.covered());
+        let mut sum = ChecksumState::new();
+        sum.update(self.bytes(lsn.0 + RECORD_HEADER_BYTES as u64, covered)?);
+        self.summed += covered;
+        if raw.checksum(&sum) != raw.crc.get() {
+            return Ok(Probe::Invalid);
+        }
+        Ok(match raw.validate() {
+            Some(header) if header.lsn == lsn => Probe::Valid(header, Lsn(lsn.0 + bytes)),
+            Some(_) => Probe::Misplaced,
+            None => Probe::Invalid,
+        })
+    }
+
+    /// Pass 1: the end of the contiguous valid records.
+    fn contiguous(&mut self, from: Lsn, limit: Lsn, watermark: &mut Lsn) -> Result<Lsn, ScanError> {
+        let mut at = from;
+        while at < limit {
+            match self.check(at)? {
+                Probe::Valid(header, end) => {
+                    *watermark = header.watermark.max(*watermark);
+                    at = end;
+                }
+                Probe::Invalid => break,
+                Probe::Misplaced => {
+                    let why = "a valid record with an unexpected LSN";
+                    return Err(ScanError::Corrupt { from: at, durable: *watermark, why });
+                }
+            }
+        }
+        Ok(at)
+    }
+
+    /// Every possible start above the first invalid position: a valid record whose watermark lies above that position
+    /// says that what is missing was durable.
+    fn probe(&mut self, bad: Lsn, limit: Lsn, watermark: &mut Lsn) -> Result<Discarded, ScanError> {
+        let mut found = Discarded { from: bad, to: bad, bytes: 0, records: 0 };
+        self.summed = 0;
+        let mut at = bad.0 + u64::from(self.area.align);
+        while at < limit.0 {
+            if let Probe::Valid(header, end) = self.check(Lsn(at))? {
+                if header.watermark > bad {
+                    let why = "a later record says that this one was durable";
+                    return Err(ScanError::Corrupt { from: bad, durable: header.watermark, why });
+                }
+                *watermark = header.watermark.max(*watermark);
+                found.to = end;
+                found.bytes += end.0 - at;
+                found.records += 1;
+            }
+            if self.summed > self.area.len * PROBE_FACTOR {
+                let why = "more candidate records than a log can hold";
+                return Err(ScanError::Corrupt { from: bad, durable: *watermark, why });
+            }
+            at += u64::from(self.area.align);
+        }
+        Ok(found)
+    }
+
+    fn count(&mut self, mut at: Lsn, end: Lsn) -> Result<u64, MediumError> {
+        let mut n = 0;
+        while at < end {
+            let Probe::Valid(_, next) = self.check(at)? else { break };
+            (at, n) = (next, n + 1);
+        }
+        Ok(n)
+    }
 }
