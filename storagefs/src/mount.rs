@@ -1,0 +1,281 @@
+//! Format, mount with recovery, unmount. Recovery = the last checkpoint + the log: every record above the cut is
+//! decoded, its data verified where the recorded watermark does not vouch for it, and applied by the same code that
+//! applied it the first time. Nothing is loaded eagerly.
+
+use crate::alloc::Alloc;
+use crate::blockcache::BlockCache;
+use crate::checkpoint::Writer;
+use crate::codec::DecodeError;
+use crate::effect::{self, BlockState, Effect, Effects};
+use crate::error::{FsError, FsResult, ImageError, MountError, Place};
+use crate::geometry::{Geometry, GeometryOptions};
+use crate::limits::BLOCK;
+use crate::overlay::apply::Tally;
+use crate::overlay::{Base, InoMap, Overlay};
+use crate::reclaim::Pending;
+use crate::record::{InodeRec, ReclaimRec, Time};
+use crate::store::{Ledger, MountOptions, NameHash, Store};
+use crate::superblock::{Superblock, padded};
+use crate::tree::{Key, Pages, Tree, kind};
+use crate::zone::Zone;
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weldfs_ciscops::InodeNo;
+use weldfs_journal::{
+    Clock, Journal, JournalConfig, Lsn, Medium, MediumKind, Random, Record, ScanError, ScanReport, SegmentTable, Verdict,
+};
+
+/// What mkfs decides.
+#[derive(Debug, Clone, Default)]
+pub struct MkfsOptions {
+    /// Volume label, cut to 64 bytes.
+    pub label: String,
+    /// UUID; random by default.
+    pub uuid: Option<[u8; 16]>,
+    /// Layout.
+    pub geometry: GeometryOptions,
+    /// Longest payload kept in a record, bytes; 512 on byte-addressable media and 16 KiB on block by default.
+    pub inline_max: Option<u32>,
+    /// Owner of the root directory.
+    pub owner: (u32, u32),
+}
+
+/// What a mount found and did; times in nanoseconds.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct RecoveryReport {
+    /// Whether the image was unmounted cleanly.
+    pub clean: bool,
+    /// Records replayed.
+    pub records: u64,
+    /// Effects replayed.
+    pub effects: u64,
+    /// Log bytes replayed.
+    pub log_bytes: u64,
+    /// Data blocks verified.
+    pub verified_blocks: u64,
+    /// First position of the replayed log.
+    pub from_lsn: u64,
+    /// Its tail.
+    pub tail_lsn: u64,
+    /// The highest recorded watermark.
+    pub watermark: u64,
+    /// Range of positions of the torn tail that was discarded.
+    pub discarded: Option<(u64, u64)>,
+    /// Valid records in it.
+    pub discarded_records: u64,
+    /// Bytes of them.
+    pub discarded_bytes: u64,
+    /// Inodes without a name that will be reclaimed.
+    pub orphans: u64,
+    /// Ranges that will be reclaimed.
+    pub cuts: u64,
+    /// Superblock copies that were damaged or old.
+    pub warnings: Vec<String>,
+    /// Time to read superblock, root and zone map.
+    pub open_ns: u64,
+    /// Time to read, verify and apply the log.
+    pub replay_ns: u64,
+    /// Time to make the image ready for appending.
+    pub ready_ns: u64,
+}
+
+/// Formats `medium`: an empty root directory, an empty log. Every byte that matters is written; the superblock last.
+///
+/// # Errors
+/// A layout that cannot be, the medium.
+pub fn format(
+    medium: &Arc<dyn Medium>,
+    options: &MkfsOptions,
+    clock: &dyn Clock,
+    random: &dyn Random,
+) -> Result<(), MountError> {
+    let info = medium.info();
+    let mut layout = options.geometry;
+    if layout.log_align == 0 {
+        layout.log_align = info.log_align;
+    }
+    let geometry = Geometry::plan(info.len, &layout)?;
+    let (mut uuid, mut dirent_key) = (options.uuid.unwrap_or([0; 16]), [0; 16]);
+    if options.uuid.is_none() {
+        random.fill(&mut uuid);
+    }
+    random.fill(&mut dirent_key);
+    Superblock::wipe(&**medium)?;
+    let mut sb = Superblock::new(geometry, uuid, dirent_key);
+    sb.label = padded(&options.label);
+    sb.medium_kind = match info.kind {
+        MediumKind::Block => 1,
+        MediumKind::Pmem => 2,
+        MediumKind::Ram => 3,
+    };
+    sb.inline_max = options.inline_max.unwrap_or(if info.byte_addressable { 512 } else { 16 * 1024 });
+    sb.segments = SegmentTable::fresh(&geometry.log, random);
+    let (sec, nsec) = clock.wall();
+    sb.made = (sec, nsec);
+    write_root(medium, &mut sb, options.owner, Time { sec, nsec })?;
+    medium.barrier()?;
+    sb.store(&**medium)?;
+    Ok(())
+}
+
+/// The first tree: the root directory and the zone's own blocks.
+fn write_root(medium: &Arc<dyn Medium>, sb: &mut Superblock, owner: (u32, u32), now: Time) -> FsResult<()> {
+    let geometry = sb.geometry;
+    let pages = Pages::new(medium.clone(), sb.uuid, geometry.blocks, 0).blocking();
+    let base = Arc::new(Base { tree: Tree::empty(), pages: pages.clone(), slow: pages.clone(), cut: sb.cut.0 });
+    let alloc = Alloc::new(geometry, base.clone(), sb.free_blocks);
+    let mut zone = Zone::new(geometry.chunk_pages);
+    let chunk = u64::from(geometry.chunk_pages.max(4)) * crate::limits::PAGE_BLOCKS;
+    let run = alloc.take_run(chunk, chunk)?.ok_or(FsError::Errno(weldfs_ciscops::Errno::NOSPC))?;
+    zone.grow(run.addr, run.count.into());
+    let mut root = InodeRec::empty(InodeNo::ROOT);
+    (root.mode, root.nlink, root.parent) = (0o040755, 2, InodeNo::ROOT);
+    (root.uid, root.gid) = owner;
+    (root.atime, root.mtime, root.ctime, root.btime) = (now, now, now, now);
+    let group = geometry.group_of(run.addr);
+    let last = geometry.group_of(weldfs_journal::BlockNo(run.addr.0 + u64::from(run.count) - 1));
+    let mut changes = vec![(Key::new(kind::INODE, InodeNo::ROOT.0, 0), Some(root.to_value()))];
+    for g in group..=last {
+        changes.push((Key::new(kind::FREE_GROUP, g, 0), Some(alloc.bitmap(g)?.to_value())));
+    }
+    zone.begin_checkpoint();
+    let tree = base.tree.apply(&pages, &mut zone, &mut changes.into_iter(), sb.cut)?;
+    sb.zone = zone.write_map(&pages, sb.cut)?;
+    sb.root = tree.root();
+    sb.free_blocks -= u64::from(run.count);
+    sb.inodes = 1;
+    Ok(())
+}
+
+/// Replays records; collects what the report says.
+struct Replay<'s> {
+    store: &'s Store,
+    report: RecoveryReport,
+    error: Option<FsError>,
+    verify: bool,
+}
+
+impl Replay<'_> {
+    fn visit(&mut self, record: &Record<'_>) -> Verdict {
+        match self.replay(record) {
+            Ok(v) => v,
+            Err(e) => {
+                self.error.get_or_insert(e);
+                Verdict::CutHere
+            }
+        }
+    }
+
+    fn replay(&mut self, record: &Record<'_>) -> FsResult<Verdict> {
+        if self.error.is_some() {
+            return Ok(Verdict::CutHere);
+        }
+        let lsn = record.header.lsn;
+        let effects = effect::decode(record.payload)
+            .map_err(|DecodeError(what)| FsError::corrupt(what, Place::Log(lsn), 0, 0))?;
+        if record.verify_data && self.verify && !self.data_is_there(&effects)? {
+            return Ok(Verdict::CutHere);
+        }
+        for e in &effects {
+            if let Effect::Map { addr, count, .. } = e {
+                let fresh = self.store.alloc.claim(*addr, *count)?;
+                if fresh != u64::from(*count) {
+                    return Err(FsError::corrupt("block (mapped while in use)", Place::Log(lsn), 0, addr.0));
+                }
+                self.store.ledger.avail.fetch_sub(fresh as i64, Relaxed);
+            }
+        }
+        self.report.records += 1;
+        self.report.effects += effects.len() as u64;
+        self.report.log_bytes += record.end.0 - lsn.0;
+        let mut tally = Tally::default();
+        let applied = self.store.apply(lsn.0, effects, &mut tally);
+        self.store.ledger.book(&tally);
+        applied.map(|()| Verdict::Ok)
+    }
+
+    /// Whether all data the record points to is on the medium.
+    fn data_is_there(&mut self, effects: &Effects) -> FsResult<bool> {
+        let data = self.store.geometry.data_blocks();
+        let mut buf = weldfs_journal::AlignedBuf::zeroed(BLOCK);
+        for e in effects {
+            let Effect::Map { addr, count, state: BlockState::Written, crcs, .. } = e else { continue };
+            if addr.0 < data.start || addr.0 + u64::from(*count) > data.end {
+                return Ok(true); // `claim` has the words for it
+            }
+            for (i, crc) in crcs.iter().enumerate() {
+                self.store.medium.read((addr.0 + i as u64) * BLOCK as u64, &mut buf)?;
+                self.report.verified_blocks += 1;
+                if weldfs_functions::crc32c(&buf) != *crc {
+                    return Ok(false);
+                }
+            }
+        }
+        Ok(true)
+    }
+}
+
+impl Store {
+    /// Mounts the image on `medium`, recovering what the log holds. A read-only mount writes nothing.
+    ///
+    /// # Errors
+    /// One sentence naming what is wrong with the image and where.
+    pub fn mount(
+        medium: Arc<dyn Medium>,
+        options: MountOptions,
+    ) -> Result<(Arc<Store>, RecoveryReport), MountError> {
+        let t0 = options.clock.now_ns();
+        let (sb, warnings) = Superblock::load(&*medium)?;
+        let read_only = options.read_only || sb.read_only();
+        let cut = sb.cut;
+        let (area, segments) = (sb.geometry.log, sb.segments.clone());
+        let mut parts = open_parts(&medium, sb, &options)?;
+        parts.read_only = read_only;
+        let t1 = options.clock.now_ns();
+        // The scan needs a store to apply to, the journal needs the scan's tail: the store gets its journal last.
+        let store = Store::assemble(medium.clone(), parts, &options);
+        let mut replay = Replay {
+            store: &store,
+            report: RecoveryReport::default(),
+            error: None,
+            verify: options.verify_data,
+        };
+        let scanned = weldfs_journal::scan(&*medium, &area, &segments, cut, &mut |r| replay.visit(&r));
+        let Replay { mut report, error, .. } = replay;
+        if let Some(e) = error {
+            return Err(e.into());
+        }
+        let scan = scanned.map_err(scan_error)?;
+        report.fill(&store, &scan, cut);
+        report.warnings = warnings.iter().map(|w| w.to_string()).collect();
+        let t2 = options.clock.now_ns();
+        let store = store.open_journal(&scan, &options)?;
+        let t3 = options.clock.now_ns();
+        (report.open_ns, report.replay_ns, report.ready_ns) = (t1 - t0, t2 - t1, t3 - t2);
+        Ok((Arc::new(store), report))
+    }
+}
+
+fn scan_error(e: ScanError) -> MountError {
+    match e {
+        ScanError::Corrupt { from, durable, why } => MountError::Log { from, to: durable, what: why.to_owned() },
+        ScanError::Medium(m) => MountError::Medium(m),
+        other => MountError::Log { from: Lsn(0), to: Lsn(0), what: other.to_string() },
+    }
+}
+
+impl RecoveryReport {
+    fn fill(&mut self, store: &Store, scan: &ScanReport, cut: Lsn) {
+        self.clean = store.writer.lock().sb.clean;
+        self.from_lsn = cut.0;
+        self.tail_lsn = scan.tail.0;
+        self.watermark = scan.watermark.0;
+        if let Some(d) = &scan.discarded {
+            self.discarded = Some((d.from.0, d.to.0));
+            (self.discarded_records, self.discarded_bytes) = (d.records, d.bytes);
+        }
+        self.orphans = store.reclaim.orphans() as u64;
+        self.cuts = store.reclaim.len() as u64 - self.orphans;
+    }
+}

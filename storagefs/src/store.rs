@@ -1,0 +1,267 @@
+//! The store: file-system state as effects over a checkpoint tree. Reads are synchronous and composed (active over
+//! frozen over tree); changes are planned and committed as one journal record; a checkpoint moves them to the tree.
+//!
+//! All methods may be called by any thread. Effects on one inode are ordered by the inode sets their planners hold.
+
+mod ledger;
+mod names;
+mod plan;
+mod read;
+
+pub use ledger::Ledger;
+pub use names::NameHash;
+pub use plan::{Need, Plan};
+pub use read::{BlockKind, BlockView};
+
+use crate::alloc::Alloc;
+use crate::blockcache::BlockCache;
+use crate::checkpoint::Writer;
+use crate::error::{FsError, FsResult, Miss};
+use crate::geometry::Geometry;
+use crate::overlay::{InoMap, Overlay};
+use crate::reclaim::Pending;
+use crate::record::InodeRec;
+use parking_lot::{Mutex, RwLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weldfs_ciscops::{Errno, InodeNo};
+use weldfs_journal::{Clock, Journal, JournalError, Medium, MediumInfo, Random};
+
+/// How to mount.
+#[derive(Clone)]
+pub struct MountOptions {
+    /// Write nothing: recover in memory only.
+    pub read_only: bool,
+    /// Memory for overlay, page cache and block cache together, bytes.
+    pub memory: usize,
+    /// Verify the data CRCs of records above the recorded watermark (always, except in measurements).
+    pub verify_data: bool,
+    /// Bits of the name hash that count; below 51 only in tests of collisions, then the same at every mount.
+    pub hash_bits: u32,
+    /// Time.
+    pub clock: Arc<dyn Clock>,
+    /// Randomness.
+    pub random: Arc<dyn Random>,
+}
+
+/// Totals for statfs, in blocks of 4096 bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
+pub struct Statfs {
+    /// Blocks for files and metadata, the reserves not counted.
+    pub blocks: u64,
+    /// Blocks that can still be written.
+    pub free: u64,
+    /// Inodes.
+    pub inodes: u64,
+    /// Longest payload kept in a record, bytes.
+    pub inline_max: u32,
+    /// First eight bytes of the UUID.
+    pub fsid: u64,
+}
+
+/// Counters of the store.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
+pub struct StoreStats {
+    /// Checkpoints completed.
+    pub checkpoints: u64,
+    /// Keys waiting for the next one.
+    pub overlay_keys: u64,
+    /// Memory of the overlay, bytes.
+    pub overlay_bytes: u64,
+    /// Blocks whose changes so far live in the log only.
+    pub patched_blocks: u64,
+    /// Blocks of the metadata zone.
+    pub zone_blocks: u64,
+    /// Blocks held by files.
+    pub held_blocks: u64,
+    /// Free blocks on the medium.
+    pub free_blocks: u64,
+    /// Cuts and orphans not yet drained.
+    pub reclaim_pending: u64,
+    /// Pages read from the medium.
+    pub page_reads: u64,
+    /// Pages written to the medium.
+    pub page_writes: u64,
+}
+
+/// The file system below its semantics. See the module.
+pub struct Store {
+    pub(crate) medium: Arc<dyn Medium>,
+    pub(crate) info: MediumInfo,
+    pub(crate) geometry: Geometry,
+    pub(crate) overlay: Overlay,
+    pub(crate) alloc: Alloc,
+    pub(crate) ledger: Ledger,
+    pub(crate) journal: Arc<Journal>,
+    /// Commits hold it shared, the checkpoint cut exclusively.
+    pub(crate) gate: RwLock<()>,
+    pub(crate) cache: BlockCache,
+    pub(crate) writer: Mutex<Writer>,
+    pub(crate) reclaim: Pending,
+    pub(crate) hash: NameHash,
+    pub(crate) uuid: [u8; 16],
+    pub(crate) inline_max: u32,
+    pub(crate) budget: usize,
+    pub(crate) read_only: bool,
+    pub(crate) checkpoints: AtomicU64,
+    pub(crate) opens: Mutex<InoMap<u32>>,
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Store({:?})", self.stats())
+    }
+}
+
+impl Store {
+    /// The record of an inode; `None` if there is none.
+    ///
+    /// # Errors
+    /// `Miss` on a cold page, damage.
+    pub fn inode(&self, ino: InodeNo) -> FsResult<Option<InodeRec>> {
+        self.overlay.shard(ino.0).read().inode(ino.0)
+    }
+
+    /// A number for a new inode. Numbers not used are lost, which is harmless.
+    pub fn alloc_ino(&self) -> InodeNo {
+        InodeNo(self.ledger.next_ino.fetch_add(1, Relaxed))
+    }
+
+    /// Counts an open description (or a session's use) of an inode: it outlives its last name until the last close.
+    pub fn open_ref(&self, ino: InodeNo) {
+        *self.opens.lock().entry(ino.0).or_insert(0) += 1;
+    }
+
+    /// Ends what [`Store::open_ref`] began. An orphan nobody has open goes with the next reclaim steps.
+    pub fn close_ref(&self, ino: InodeNo) {
+        let mut opens = self.opens.lock();
+        if let Some(n) = opens.get_mut(&ino.0) {
+            *n -= 1;
+            if *n == 0 {
+                opens.remove(&ino.0);
+            }
+        }
+    }
+
+    /// Whether somebody has the inode open.
+    pub fn is_open(&self, ino: InodeNo) -> bool {
+        self.opens.lock().contains_key(&ino.0)
+    }
+
+    /// Brings what missed into memory; blocks on the medium. For a metadata thread.
+    ///
+    /// # Errors
+    /// The medium, damage.
+    pub fn fetch(&self, miss: &Miss) -> FsResult<()> {
+        match miss {
+            Miss::Page(page) => self.fetch_page(page),
+            Miss::Blocks { addr, count } => self.cache.fetch(&*self.medium, *addr, *count),
+        }
+    }
+
+    /// Runs `f` until it does not miss; blocks. For threads that may.
+    ///
+    /// # Errors
+    /// Those of `f`, except misses.
+    pub fn blocking<T>(&self, mut f: impl FnMut() -> FsResult<T>) -> FsResult<T> {
+        loop {
+            match f() {
+                Err(FsError::Miss(m)) => self.fetch(&m)?,
+                other => return other,
+            }
+        }
+    }
+
+    /// Totals.
+    pub fn statfs(&self) -> Statfs {
+        let l = &self.ledger;
+        let fsid = self.uuid.iter().take(8).fold(0, |acc, b| acc << 8 | u64::from(*b));
+        Statfs {
+            blocks: l.capacity - l.reserve,
+            free: l.logical_free().max(0) as u64,
+            inodes: l.inodes.load(Relaxed).max(0) as u64,
+            inline_max: self.inline_max,
+            fsid,
+        }
+    }
+
+    /// Counters.
+    pub fn stats(&self) -> StoreStats {
+        let l = &self.ledger;
+        let n = |a: &std::sync::atomic::AtomicI64| a.load(Relaxed).max(0) as u64;
+        let pages = self.overlay.base(0).pages.stats();
+        StoreStats {
+            checkpoints: self.checkpoints.load(Relaxed),
+            overlay_keys: n(&l.keys),
+            overlay_bytes: n(&l.bytes) + n(&l.frozen_bytes),
+            patched_blocks: n(&l.patched),
+            zone_blocks: n(&l.zone),
+            held_blocks: n(&l.held),
+            free_blocks: self.alloc.free(),
+            reclaim_pending: self.reclaim.len() as u64,
+            page_reads: pages.reads,
+            page_writes: pages.writes,
+        }
+    }
+
+    /// Longest payload an operation should keep in its record, bytes.
+    pub fn inline_max(&self) -> usize {
+        self.inline_max as usize
+    }
+
+    /// Whether fresh data is written straight to the medium before the commit (else it goes along as `Plan::data`).
+    pub fn writes_directly(&self) -> bool {
+        self.info.byte_addressable
+    }
+
+    /// The medium.
+    pub fn medium(&self) -> &Arc<dyn Medium> {
+        &self.medium
+    }
+
+    /// The journal.
+    pub fn journal(&self) -> &Arc<Journal> {
+        &self.journal
+    }
+
+    /// The layout.
+    pub fn geometry(&self) -> &Geometry {
+        &self.geometry
+    }
+
+    /// UUID of the file system.
+    pub fn uuid(&self) -> &[u8; 16] {
+        &self.uuid
+    }
+
+    /// Whether nothing may be changed.
+    pub fn is_read_only(&self) -> bool {
+        self.read_only
+    }
+
+    /// Whether a checkpoint should run soon: half the log or of the overlay's memory is used, or blocks are short.
+    pub fn needs_checkpoint(&self) -> bool {
+        let l = &self.ledger;
+        let keys = l.keys.load(Relaxed);
+        let log_half = self.journal.used() > self.geometry.log.len / 2;
+        let memory_half = l.bytes.load(Relaxed) as usize > self.budget / 2;
+        let short = keys > 0 && l.avail.load(Relaxed) < l.reserve as i64 / 2 + l.meta_growth(0);
+        log_half || memory_half || short
+    }
+
+    pub(crate) fn overlay_full(&self) -> bool {
+        (self.ledger.bytes.load(Relaxed) + self.ledger.frozen_bytes.load(Relaxed)) as usize > self.budget
+    }
+
+    pub(crate) fn check_poison(&self) -> FsResult<()> {
+        if self.medium.is_poisoned() { Err(FsError::Errno(Errno::IO)) } else { Ok(()) }
+    }
+
+    pub(crate) fn journal_error(&self, _e: JournalError) -> FsError {
+        FsError::Errno(Errno::IO)
+    }
+
+    fn fetch_page(&self, page: &crate::tree::PageRef) -> FsResult<()> {
+        self.overlay.base(0).pages.fetch(page)
+    }
+}

@@ -1,0 +1,157 @@
+//! What is used, promised and free. Two questions are kept apart:
+//!
+//! * *logical*: do all files with everything promised to them fit? Only this gives ENOSPC. Reserves for copy-on-write
+//!   and metadata are outside.
+//! * *physical*: is there a free block right now? Freed blocks wait for a checkpoint, so an operation may have to wait
+//!   for one, and never fails for want of them.
+
+use super::Need;
+use crate::error::{FsError, FsResult, Wait};
+use crate::geometry::Geometry;
+use crate::limits::PAGE_BLOCKS;
+use crate::overlay::apply::Tally;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
+use weldfs_ciscops::Errno;
+
+/// Blocks of the largest single command (1 MiB), with room for its unaligned ends.
+const COMMAND_BLOCKS: u64 = 260;
+
+/// The counters. All in blocks unless named otherwise.
+#[derive(Debug)]
+pub struct Ledger {
+    /// Blocks for data and metadata in all.
+    pub capacity: u64,
+    /// Outside what statfs calls free: copy-on-write of one command and some more.
+    pub reserve: u64,
+    /// Free on the medium, minus promised, minus what merging patches will take.
+    pub avail: AtomicI64,
+    /// Held by files.
+    pub held: AtomicI64,
+    /// Promised to plans in flight as growth of files.
+    pub growing: AtomicI64,
+    /// Promised to plans in flight in all.
+    pub inflight: AtomicI64,
+    /// Blocks with patches in the overlay.
+    pub patched: AtomicI64,
+    /// Blocks of the metadata zone.
+    pub zone: AtomicI64,
+    /// Pages of the zone in use, and not in use.
+    pub zone_live: AtomicI64,
+    /// Pages of the zone that can be handed out.
+    pub zone_free: AtomicI64,
+    /// Inodes.
+    pub inodes: AtomicI64,
+    /// Keys a checkpoint of the active layer must write.
+    pub keys: AtomicI64,
+    /// Bytes of the active layer.
+    pub bytes: AtomicI64,
+    /// Bytes of the frozen layer.
+    pub frozen_bytes: AtomicI64,
+    /// Next inode number.
+    pub next_ino: AtomicU64,
+}
+
+impl Ledger {
+    /// Nothing used.
+    pub fn new(geometry: &Geometry) -> Ledger {
+        let data = geometry.data_blocks();
+        let capacity = data.end - data.start;
+        let reserve = (COMMAND_BLOCKS + 60 + capacity / 64).min(4096).min(capacity / 2);
+        let z = || AtomicI64::new(0);
+        Ledger {
+            capacity,
+            reserve,
+            avail: z(),
+            held: z(),
+            growing: z(),
+            inflight: z(),
+            patched: z(),
+            zone: z(),
+            zone_live: z(),
+            zone_free: z(),
+            inodes: z(),
+            keys: z(),
+            bytes: z(),
+            frozen_bytes: z(),
+            next_ino: AtomicU64::new(2),
+        }
+    }
+
+    /// Blocks the metadata zone may have to grow by for the changes so far and `more` keys.
+    pub fn meta_growth(&self, more: i64) -> i64 {
+        let keys = self.keys.load(Relaxed) + more;
+        let bytes = self.bytes.load(Relaxed);
+        // As Zone::pages_needed, with the overlay's bytes for the values' (they are larger).
+        let leaves = keys.min(self.zone_live.load(Relaxed)) * 5 / 4 + (bytes.min(keys * 300) + keys * 21) / 13_000 + 20;
+        let pages = leaves + leaves / 32 - self.zone_free.load(Relaxed);
+        pages.max(0) * PAGE_BLOCKS as i64
+    }
+
+    /// Blocks that new data can still take, for statfs.
+    pub fn logical_free(&self) -> i64 {
+        self.capacity as i64
+            - self.reserve as i64
+            - self.held.load(Relaxed)
+            - self.growing.load(Relaxed)
+            - self.zone.load(Relaxed)
+    }
+
+    /// Promises what `need` names.
+    ///
+    /// # Errors
+    /// ENOSPC (only to what may fail), or `Wait` for a checkpoint.
+    pub fn promise(&self, need: &Need) -> FsResult<Promise> {
+        let new = i64::from(need.new_blocks);
+        let all = new + i64::from(need.overwrite_blocks);
+        let growth = self.meta_growth(i64::from(need.meta_keys));
+        let dirty = self.keys.load(Relaxed) > 0 || self.frozen_bytes.load(Relaxed) > 0;
+        if need.may_fail && self.logical_free() - growth < new + i64::from(need.meta_keys > 0) {
+            // The estimate of metadata may be what is in the way: a checkpoint makes it exact.
+            let exact = self.logical_free() < new;
+            return Err(if exact || !dirty { FsError::Errno(Errno::NOSPC) } else { FsError::Wait(Wait::Checkpoint) });
+        }
+        let growing = if need.may_fail { new } else { 0 };
+        self.growing.fetch_add(growing, Relaxed);
+        let left = self.avail.fetch_sub(all, Relaxed) - all;
+        if left < growth && (all > 0 || need.may_fail) {
+            self.avail.fetch_add(all, Relaxed);
+            self.growing.fetch_sub(growing, Relaxed);
+            let busy = dirty || self.inflight.load(Relaxed) > 0;
+            return Err(if busy { FsError::Wait(Wait::Checkpoint) } else { FsError::Errno(Errno::NOSPC) });
+        }
+        self.inflight.fetch_add(all, Relaxed);
+        Ok(Promise { blocks: all, growing })
+    }
+
+    /// Ends a promise of which `taken` blocks came from the allocator (and stay taken).
+    pub fn settle(&self, p: Promise, taken: i64) {
+        add(&self.avail, p.blocks - taken);
+        add(&self.growing, -p.growing);
+        add(&self.inflight, -p.blocks);
+    }
+
+    /// Books what applied effects changed.
+    pub fn book(&self, t: &Tally) {
+        add(&self.held, t.held);
+        add(&self.patched, t.patched);
+        add(&self.avail, -t.patched);
+        add(&self.keys, t.keys);
+        add(&self.bytes, t.bytes);
+        add(&self.inodes, t.inodes);
+    }
+}
+
+fn add(a: &AtomicI64, v: i64) {
+    if v != 0 {
+        a.fetch_add(v, Relaxed);
+    }
+}
+
+/// What a plan was promised.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Promise {
+    /// Blocks.
+    pub blocks: i64,
+    /// Of them, growth of files.
+    pub growing: i64,
+}

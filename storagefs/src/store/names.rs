@@ -1,0 +1,286 @@
+//! Names of a directory and attributes of an inode, composed over overlay and tree. Both are keyed by a keyed hash of
+//! the name and a collision index.
+
+use super::Store;
+use crate::effect::Effect;
+use crate::error::{FsError, FsResult, Place};
+use crate::overlay::{Layer, RecState, Shard};
+use crate::record::{BUCKET_MAX, COLLISION_BITS, Dirent, Xattr, cookie_parts};
+use crate::tree::{Key, kind};
+use siphasher::sip::SipHasher13;
+use smallvec::SmallVec;
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+use weldfs_ciscops::{Errno, InodeNo};
+
+/// Entries collected under one hold of a shard's lock.
+const BATCH: usize = 128;
+
+/// The keyed hash of names: 51 bits of SipHash-1-3.
+#[derive(Debug, Clone, Copy)]
+pub struct NameHash {
+    key: [u8; 16],
+    bits: u32,
+}
+
+impl NameHash {
+    /// The hash of a file system; `bits` below 51 weakens it (tests of collisions).
+    pub fn new(key: [u8; 16], bits: u32) -> NameHash {
+        NameHash { key, bits: bits.clamp(1, 51) }
+    }
+
+    /// First cookie of the bucket of `name`. Never below bucket 1: cookies 0 to 2 mean start, `.` and `..`.
+    pub fn bucket(&self, name: &[u8]) -> u64 {
+        let mut h = SipHasher13::new_with_key(&self.key);
+        h.write(name);
+        (h.finish() >> (64 - self.bits)).max(1) << COLLISION_BITS
+    }
+}
+
+/// What a visit of a bucket or a directory sees: newest layer first, each cookie once.
+struct Seen(SmallVec<[u64; 8]>);
+
+impl Seen {
+    fn first(&mut self, cookie: u64) -> bool {
+        let new = !self.0.contains(&cookie);
+        if new {
+            self.0.push(cookie);
+        }
+        new
+    }
+}
+
+impl Shard {
+    fn layers(&self) -> impl Iterator<Item = &Layer> {
+        [Some(&self.active), self.lower.frozen.as_deref()].into_iter().flatten()
+    }
+
+    /// Whether the tree cannot know anything of `ino`: it was created after the tree's cut.
+    fn is_young(&self, ino: u64) -> bool {
+        self.layers().find_map(|l| match l.nodes.get(&ino).map(|n| &n.rec) {
+            Some(RecState::Live(rec)) => Some(rec.birth.0 >= self.lower.base.cut),
+            _ => None,
+        }) == Some(true)
+    }
+
+    /// Visits the live entries of a bucket until `visit` returns true.
+    fn bucket(&self, dir: u64, first: u64, visit: &mut dyn FnMut(&Dirent) -> bool) -> FsResult<()> {
+        let last = first + BUCKET_MAX - 1;
+        let mut seen = Seen(SmallVec::new());
+        for layer in self.layers() {
+            for ((_, cookie), entry) in layer.dirents.range((dir, first)..=(dir, last)) {
+                if seen.first(*cookie) && entry.as_ref().is_some_and(&mut *visit) {
+                    return Ok(());
+                }
+            }
+        }
+        if self.is_young(dir) {
+            return Ok(());
+        }
+        let base = &self.lower.base;
+        let (from, to) = (Key::new(kind::DIRENT, dir, first), Key::new(kind::DIRENT, dir, last));
+        let mut bad = None;
+        base.tree.scan(&base.pages, from, to, &mut |key, value| {
+            if !seen.first(key.b) {
+                return true;
+            }
+            match Dirent::from_value(InodeNo(dir), key.b, value) {
+                Ok(d) => !visit(&d),
+                Err(e) => {
+                    bad = Some(FsError::corrupt(e.0, Place::Key(key), 0, 0));
+                    false
+                }
+            }
+        })?;
+        bad.map_or(Ok(()), Err)
+    }
+
+    /// Up to [`BATCH`] live entries after `after`, and where to go on, if anywhere.
+    fn batch(&self, dir: u64, after: u64) -> FsResult<(Vec<Dirent>, Option<u64>)> {
+        let mut merged: BTreeMap<u64, Option<Dirent>> = BTreeMap::new();
+        // Everything up to here is complete: no source was cut short below it.
+        let mut complete = u64::MAX;
+        let Some(from) = after.checked_add(1) else { return Ok((Vec::new(), None)) };
+        for layer in self.layers() {
+            let mut n = 0;
+            for ((_, cookie), entry) in layer.dirents.range((dir, from)..=(dir, u64::MAX)) {
+                merged.entry(*cookie).or_insert_with(|| entry.clone());
+                n += 1;
+                if n == BATCH {
+                    complete = complete.min(*cookie);
+                    break;
+                }
+            }
+        }
+        if !self.is_young(dir) {
+            let base = &self.lower.base;
+            let (lo, hi) = (Key::new(kind::DIRENT, dir, from), Key::new(kind::DIRENT, dir, complete));
+            let (mut n, mut bad) = (0, None);
+            base.tree.scan(&base.pages, lo, hi, &mut |key, value| {
+                match Dirent::from_value(InodeNo(dir), key.b, value) {
+                    Ok(d) => merged.entry(key.b).or_insert(Some(d)),
+                    Err(e) => {
+                        bad = Some(FsError::corrupt(e.0, Place::Key(key), 0, 0));
+                        return false;
+                    }
+                };
+                n += 1;
+                if n == BATCH {
+                    complete = complete.min(key.b);
+                }
+                n < BATCH
+            })?;
+            bad.map_or(Ok(()), Err)?;
+        }
+        let out = merged.into_iter().filter(|(c, _)| *c <= complete).filter_map(|(_, d)| d).collect();
+        Ok((out, Some(complete).filter(|c| *c != u64::MAX)))
+    }
+
+    fn xattr_list(&self, ino: u64) -> FsResult<Vec<Xattr>> {
+        let mut merged: BTreeMap<u64, Option<Xattr>> = BTreeMap::new();
+        for layer in self.layers() {
+            for (slot, x) in layer.nodes.get(&ino).into_iter().flat_map(|n| &n.xattrs) {
+                merged.entry(*slot).or_insert_with(|| x.clone());
+            }
+        }
+        if !self.is_young(ino) {
+            let base = &self.lower.base;
+            let (lo, hi) = (Key::new(kind::XATTR, ino, 0), Key::new(kind::XATTR, ino, u64::MAX));
+            let mut bad = None;
+            base.tree.scan(&base.pages, lo, hi, &mut |key, value| {
+                match Xattr::from_value(InodeNo(ino), key.b, value) {
+                    Ok(x) => merged.entry(key.b).or_insert(Some(x)),
+                    Err(e) => {
+                        bad = Some(FsError::corrupt(e.0, Place::Key(key), 0, 0));
+                        return false;
+                    }
+                };
+                true
+            })?;
+            bad.map_or(Ok(()), Err)?;
+        }
+        Ok(merged.into_values().flatten().collect())
+    }
+}
+
+impl Store {
+    /// The entry `name` of directory `dir`.
+    ///
+    /// # Errors
+    /// `Miss` on a cold page, damage.
+    pub fn dirent(&self, dir: InodeNo, name: &[u8]) -> FsResult<Option<Dirent>> {
+        let mut found = None;
+        self.overlay.shard(dir.0).read().bucket(dir.0, self.hash.bucket(name), &mut |d| {
+            let hit = *d.name == *name;
+            if hit {
+                found = Some(d.clone());
+            }
+            hit
+        })?;
+        Ok(found)
+    }
+
+    /// The cookie and mark under which `name`, which `dir` does not hold, can be added.
+    ///
+    /// # Errors
+    /// ENOSPC when the bucket of its hash has used up its numbers; `Miss`, damage.
+    pub fn dirent_slot(&self, dir: InodeNo, name: &[u8]) -> FsResult<u64> {
+        let first = self.hash.bucket(name);
+        let mut next = 0;
+        self.overlay.shard(dir.0).read().bucket(dir.0, first, &mut |d| {
+            next = next.max(cookie_parts(d.cookie).1 + 1).max(u64::from(d.mark));
+            false
+        })?;
+        if next >= BUCKET_MAX { Err(FsError::Errno(Errno::NOSPC)) } else { Ok(first + next) }
+    }
+
+    /// The effects that remove `entry` from its directory. In a bucket that stays in use, a neighbour keeps the mark
+    /// below which no index is given out again.
+    ///
+    /// # Errors
+    /// `Miss`, damage.
+    pub fn dirent_removal(&self, entry: &Dirent) -> FsResult<SmallVec<[Effect; 2]>> {
+        let (bucket, index) = cookie_parts(entry.cookie);
+        let mut mark = u64::from(entry.mark).max(index + 1);
+        let mut keeper: Option<Dirent> = None;
+        self.overlay.shard(entry.dir.0).read().bucket(entry.dir.0, bucket << COLLISION_BITS, &mut |d| {
+            if d.cookie != entry.cookie {
+                mark = mark.max(u64::from(d.mark)).max(cookie_parts(d.cookie).1 + 1);
+                keeper = Some(d.clone());
+            }
+            false
+        })?;
+        let mut out = SmallVec::new();
+        out.push(Effect::DelDirent { dir: entry.dir, cookie: entry.cookie });
+        if let Some(k) = keeper {
+            let mark = mark as u16;
+            out.push(Effect::PutDirent { dir: k.dir, cookie: k.cookie, ino: k.ino, ftype: k.ftype, mark, name: k.name });
+        }
+        Ok(out)
+    }
+
+    /// Visits the entries of `dir` with a cookie above `after`, in cookie order, until `visit` returns false. Entries
+    /// that come or go meanwhile may be seen or not; the others are seen once. After `Err(Miss)` go on from the last
+    /// cookie seen. No lock is held while `visit` runs.
+    ///
+    /// # Errors
+    /// `Miss`, damage.
+    pub fn dirents(&self, dir: InodeNo, after: u64, visit: &mut dyn FnMut(&Dirent) -> bool) -> FsResult<()> {
+        let mut at = after;
+        loop {
+            let (batch, next) = self.overlay.shard(dir.0).read().batch(dir.0, at)?;
+            for d in &batch {
+                if !visit(d) {
+                    return Ok(());
+                }
+            }
+            match next {
+                Some(n) => at = n,
+                None => return Ok(()),
+            }
+        }
+    }
+
+    /// Whether `dir` holds no entry.
+    ///
+    /// # Errors
+    /// `Miss`, damage.
+    pub fn dir_is_empty(&self, dir: InodeNo) -> FsResult<bool> {
+        let mut empty = true;
+        self.dirents(dir, 0, &mut |_| {
+            empty = false;
+            false
+        })?;
+        Ok(empty)
+    }
+
+    /// All extended attributes of an inode, in slot order.
+    ///
+    /// # Errors
+    /// `Miss`, damage.
+    pub fn xattrs(&self, ino: InodeNo) -> FsResult<Vec<Xattr>> {
+        self.overlay.shard(ino.0).read().xattr_list(ino.0)
+    }
+
+    /// One extended attribute.
+    ///
+    /// # Errors
+    /// `Miss`, damage.
+    pub fn xattr(&self, ino: InodeNo, name: &[u8]) -> FsResult<Option<Xattr>> {
+        Ok(self.xattrs(ino)?.into_iter().find(|x| *x.name == *name))
+    }
+
+    /// The slot in which attribute `name` is or can be put.
+    ///
+    /// # Errors
+    /// ENOSPC when the bucket of its hash is full; `Miss`, damage.
+    pub fn xattr_slot(&self, ino: InodeNo, name: &[u8]) -> FsResult<u64> {
+        let first = self.hash.bucket(name);
+        let all = self.xattrs(ino)?;
+        if let Some(x) = all.iter().find(|x| *x.name == *name) {
+            return Ok(x.slot);
+        }
+        let free = (first..first + BUCKET_MAX).find(|s| all.iter().all(|x| x.slot != *s));
+        free.ok_or(FsError::Errno(Errno::NOSPC))
+    }
+}

@@ -1,0 +1,242 @@
+//! Planning and committing: reserve, allocate, collect effects, then append and apply in one critical section with
+//! respect to the checkpoint cut.
+
+use super::Store;
+use super::ledger::Promise;
+use crate::alloc::Run;
+use crate::effect::{self, Effect, Effects};
+use crate::error::{FsError, FsResult, Wait};
+use crate::overlay::apply::Tally;
+use crate::overlay::{SHARDS, Shard};
+use parking_lot::RwLockWriteGuard;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use weldfs_ciscops::{Errno, InodeNo};
+use weldfs_journal::{AlignedBuf, Appended, BlockNo, DataWrite, RecordHead, Reservation};
+
+/// What an operation may use at most; [`Store::begin`] reserves it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Need {
+    /// Bytes of encoded effects (see [`effect::encoded_len_max`]).
+    pub log_bytes: usize,
+    /// Blocks by which files may grow, patched holes included.
+    pub new_blocks: u32,
+    /// Blocks that replace (or patch) blocks already held.
+    pub overwrite_blocks: u32,
+    /// Keys it may touch: inodes, windows, entries.
+    pub meta_keys: u32,
+    /// Whether it may fail with ENOSPC. Unlink, truncate-down and overwrites may not: they wait for a checkpoint.
+    pub may_fail: bool,
+}
+
+/// An operation's reservations and the effects it has collected. Dropped without [`Store::commit`], it leaves nothing.
+pub struct Plan<'s> {
+    store: &'s Store,
+    effects: Effects,
+    runs: SmallVec<[Run; 2]>,
+    data: Vec<DataWrite>,
+    log: Option<Reservation>,
+    promise: Promise,
+    taken: i64,
+}
+
+impl<'s> Plan<'s> {
+    /// Takes up to `n` neighbouring blocks (at least one) of those reserved. `near`: the file, so that its blocks lie
+    /// together.
+    ///
+    /// # Errors
+    /// ENOSPC when more is asked for than was reserved; `Miss` when a group's bitmap is cold.
+    pub fn alloc(&mut self, n: u32, near: InodeNo) -> FsResult<Run> {
+        let left = self.promise.blocks - self.taken;
+        if left <= 0 {
+            return Err(FsError::Errno(Errno::NOSPC));
+        }
+        let run = self.store.alloc.take(n.min(left as u32), near.0)?;
+        self.taken += i64::from(run.count);
+        self.runs.push(run);
+        Ok(run)
+    }
+
+    /// Adds an effect.
+    pub fn push(&mut self, e: Effect) {
+        self.effects.push(e);
+    }
+
+    /// The effects so far.
+    pub fn effects(&self) -> &[Effect] {
+        &self.effects
+    }
+
+    /// Fresh data for `addr..` on a medium that is not byte-addressable: written with the record, served from the
+    /// block cache until then. A whole number of blocks.
+    pub fn data(&mut self, addr: BlockNo, buf: Arc<AlignedBuf>) {
+        self.data.push(DataWrite { off: addr.0 * crate::limits::BLOCK as u64, buf });
+    }
+
+    /// The store it plans for.
+    pub fn store(&self) -> &'s Store {
+        self.store
+    }
+
+    /// Reserves more.
+    ///
+    /// # Errors
+    /// As [`Store::begin`]; the plan stays as it was.
+    pub fn extend(&mut self, need: &Need) -> FsResult<()> {
+        let more = self.store.ledger.promise(need)?;
+        if need.log_bytes > 0 {
+            match self.store.reserve_log(need.log_bytes + self.log_len()) {
+                Ok(r) => self.log = Some(r),
+                Err(e) => {
+                    self.store.ledger.settle(more, 0);
+                    return Err(e);
+                }
+            }
+        }
+        self.promise.blocks += more.blocks;
+        self.promise.growing += more.growing;
+        Ok(())
+    }
+
+    fn log_len(&self) -> usize {
+        effect::encoded_len_max(&self.effects)
+    }
+}
+
+impl Drop for Plan<'_> {
+    fn drop(&mut self) {
+        for run in &self.runs {
+            self.store.alloc.give_back(*run);
+        }
+        self.store.ledger.settle(self.promise, 0);
+    }
+}
+
+/// Locks shards one after the other, each kept while consecutive effects stay in it.
+struct Walk<'s> {
+    store: &'s Store,
+    held: Option<(u64, RwLockWriteGuard<'s, Shard>)>,
+}
+
+impl<'s> Walk<'s> {
+    fn shard(&mut self, ino: InodeNo) -> &mut Shard {
+        let at = ino.0 % SHARDS as u64;
+        if self.held.as_ref().is_none_or(|(s, _)| *s != at) {
+            self.held = None;
+        }
+        let store = self.store;
+        &mut self.held.get_or_insert_with(|| (at, store.overlay.shard(ino.0).write())).1
+    }
+}
+
+impl Store {
+    /// Starts an operation: reserves log, space and metadata for at most `need`. A started operation always fits.
+    ///
+    /// # Errors
+    /// `Wait` when a checkpoint (or reclaim) has to come first: nothing is held, await it and begin again. ENOSPC,
+    /// only where `need.may_fail`. EROFS on a read-only mount.
+    pub fn begin(&self, need: &Need) -> FsResult<Plan<'_>> {
+        if self.read_only {
+            return Err(FsError::Errno(Errno::ROFS));
+        }
+        self.check_poison()?;
+        if self.overlay_full() {
+            return Err(FsError::Wait(Wait::Checkpoint));
+        }
+        let promise = match self.ledger.promise(need) {
+            Err(FsError::Errno(Errno::NOSPC)) if self.reclaim_pending() => {
+                return Err(FsError::Wait(Wait::Reclaim));
+            }
+            other => other?,
+        };
+        let log = match self.reserve_log(need.log_bytes) {
+            Ok(r) => r,
+            Err(e) => {
+                self.ledger.settle(promise, 0);
+                return Err(e);
+            }
+        };
+        Ok(Plan {
+            store: self,
+            effects: Effects::new(),
+            runs: SmallVec::new(),
+            data: Vec::new(),
+            log: Some(log),
+            promise,
+            taken: 0,
+        })
+    }
+
+    fn reserve_log(&self, bytes: usize) -> FsResult<Reservation> {
+        self.journal.reserve(bytes as u64, 1).map_err(|_| FsError::Wait(Wait::Checkpoint))
+    }
+
+    /// Commits the plan's effects as one record and applies them: from here on everybody sees them. Says where the
+    /// record stands; durability is the journal's business (`commit_through`, `subscribe`, `wait`).
+    ///
+    /// # Errors
+    /// `Miss`: nothing happened, fetch and commit the same plan again. Anything else: nothing happened, drop the plan.
+    pub fn commit(&self, plan: &mut Plan<'_>, head: RecordHead) -> FsResult<Appended> {
+        let payload = effect::encode(&plan.effects);
+        let mut tally = Tally::default();
+        let gate = self.gate.read();
+        let prepared = self.prepare(&plan.effects, &mut tally);
+        if let Err(e) = prepared {
+            self.ledger.book(&tally);
+            return Err(e);
+        }
+        let data = std::mem::take(&mut plan.data);
+        let pins = data.clone();
+        let appended = match self.journal.append(head, &[&payload], data) {
+            Ok(a) => a,
+            Err(e) => {
+                self.ledger.book(&tally);
+                return Err(self.journal_error(e));
+            }
+        };
+        if !pins.is_empty() {
+            self.cache.unpin(self.journal.watermark());
+            self.cache.pin(&pins, appended.end);
+        }
+        let effects = std::mem::take(&mut plan.effects);
+        let applied = self.apply(appended.lsn.0, effects, &mut tally);
+        self.ledger.book(&tally);
+        drop(gate);
+        plan.runs.clear();
+        plan.log = None;
+        let promise = std::mem::take(&mut plan.promise);
+        self.ledger.settle(promise, plan.taken);
+        if let Err(e) = applied {
+            // Appended but not applied: memory and log disagree. Only a remount can tell the truth.
+            self.medium.poison();
+            return Err(e);
+        }
+        Ok(appended)
+    }
+
+    fn prepare(&self, effects: &[Effect], tally: &mut Tally) -> FsResult<()> {
+        let mut walk = Walk { store: self, held: None };
+        effects.iter().try_for_each(|e| walk.shard(e.ino()).prepare(e, tally))
+    }
+
+    /// Applies a record's effects to the active layers. Run time and replay.
+    pub(crate) fn apply(&self, lsn: u64, effects: Effects, tally: &mut Tally) -> FsResult<()> {
+        let mut walk = Walk { store: self, held: None };
+        for (i, e) in effects.into_iter().enumerate() {
+            let stamp = lsn + i as u64;
+            match &e {
+                Effect::PutInode(rec) => {
+                    self.ledger.next_ino.fetch_max(rec.ino.0 + 1, Relaxed);
+                }
+                Effect::Orphan { ino } => self.reclaim.add(ino.0, 0),
+                Effect::Cut { ino, .. } => self.reclaim.add(ino.0, stamp),
+                Effect::Adopt { ino } => self.reclaim.remove(ino.0, 0),
+                Effect::ReclaimDone { ino, cut } => self.reclaim.remove(ino.0, *cut),
+                _ => {}
+            }
+            walk.shard(e.ino()).apply(stamp, e, tally)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,172 @@
+//! File content, block by block: composed over overlay and tree, verified by CRC on every read.
+
+use super::Store;
+use crate::effect::BlockState;
+use crate::error::{FsError, FsResult, Place};
+use crate::limits::BLOCK;
+use crate::overlay::BlockComp;
+use crate::overlay::window::Mapping;
+use weldfs_ciscops::{Errno, InodeNo};
+use weldfs_journal::BlockNo;
+
+/// What a read block was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BlockKind {
+    /// Nothing there: zeros.
+    Hole,
+    /// Bytes that were written.
+    Data,
+    /// Reserved, not written: zeros.
+    Unwritten,
+}
+
+/// Where a block's content is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockView {
+    /// What it is.
+    pub kind: BlockKind,
+    /// Its place on the medium, if it has one.
+    pub addr: Option<BlockNo>,
+    /// CRC32C of the 4 KiB at `addr` (meaningful for unpatched data).
+    pub crc: u32,
+    /// Whether bytes from the log lie over it: read it with [`Store::read_block`] only.
+    pub patched: bool,
+}
+
+impl BlockView {
+    fn of(comp: &BlockComp) -> BlockView {
+        let patched = !comp.patches.is_empty();
+        match comp.base {
+            None if !patched => BlockView { kind: BlockKind::Hole, addr: None, crc: 0, patched },
+            None => BlockView { kind: BlockKind::Data, addr: None, crc: 0, patched },
+            Some(m) => {
+                let unwritten = m.state == BlockState::Unwritten && !patched;
+                let kind = if unwritten { BlockKind::Unwritten } else { BlockKind::Data };
+                BlockView { kind, addr: Some(BlockNo(m.addr)), crc: m.crc, patched }
+            }
+        }
+    }
+}
+
+impl Store {
+    /// Visits blocks `first..first + count` of a file in order until `visit` returns false.
+    ///
+    /// # Errors
+    /// `Miss` on a cold page (what was visited stays visited), damage.
+    pub fn block_map(
+        &self,
+        ino: InodeNo,
+        first: u64,
+        count: u64,
+        visit: &mut dyn FnMut(u64, BlockView) -> bool,
+    ) -> FsResult<()> {
+        for blk in first..first + count {
+            let view = BlockView::of(&self.overlay.shard(ino.0).read().block(ino.0, blk)?);
+            if !visit(blk, view) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// The 4 KiB of one file block, verified.
+    ///
+    /// # Errors
+    /// `Miss` on cold metadata or data; `Corrupt` when the bytes are not what was written.
+    pub fn read_block(&self, ino: InodeNo, blk: u64, buf: &mut [u8; BLOCK]) -> FsResult<BlockKind> {
+        // The shard stays locked while the block is read: no checkpoint can end and give its place to others.
+        let shard = self.overlay.shard(ino.0).read();
+        let comp = shard.block(ino.0, blk)?;
+        let view = BlockView::of(&comp);
+        let covered = comp.patches.iter().any(|p| p.covers_block());
+        match comp.base {
+            Some(m) if !covered => self.read_base(&m, ino, blk, buf)?,
+            _ => buf.fill(0),
+        }
+        comp.patches.iter().for_each(|p| p.lay_over(buf));
+        Ok(view.kind)
+    }
+
+    /// Reads and verifies what a mapping names.
+    pub(crate) fn read_base(&self, m: &Mapping, ino: InodeNo, blk: u64, buf: &mut [u8; BLOCK]) -> FsResult<()> {
+        match m.state {
+            BlockState::Unwritten => {
+                buf.fill(0);
+                Ok(())
+            }
+            BlockState::Bad => {
+                let place = Place::File { ino: ino.0, off: blk * BLOCK as u64 };
+                Err(FsError::corrupt("data (merged over a damaged block)", place, 0, 0))
+            }
+            BlockState::Written => {
+                if self.info.byte_addressable {
+                    self.medium.read(m.addr * BLOCK as u64, buf)?;
+                } else if !self.cache.get(m.addr, buf) {
+                    return Err(crate::error::Miss::Blocks { addr: BlockNo(m.addr), count: 1 }.into());
+                }
+                self.verify(m.crc, ino, blk, buf)
+            }
+        }
+    }
+
+    /// Whether `buf` is what was written to block `blk`; else the typed error.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn verify(&self, crc: u32, ino: InodeNo, blk: u64, buf: &[u8]) -> FsResult<()> {
+        let actual = weldfs_functions::crc32c(buf);
+        if actual == crc {
+            return Ok(());
+        }
+        let place = Place::File { ino: ino.0, off: blk * BLOCK as u64 };
+        Err(FsError::corrupt("data (checksum)", place, crc.into(), actual.into()))
+    }
+
+    /// First block at or after `blk` that is data (`data`), or that reads as zeros and is no data (`!data`); `None` if
+    /// there is none below `end`. Unwritten blocks count as holes.
+    ///
+    /// # Errors
+    /// `Miss`, damage.
+    pub fn seek_block(&self, ino: InodeNo, blk: u64, end: u64, data: bool) -> FsResult<Option<u64>> {
+        let mut at = blk;
+        while at < end {
+            if data {
+                match self.next_window(ino, at)? {
+                    None => return Ok(None),
+                    Some(next) => at = next.max(at),
+                }
+                if at >= end {
+                    return Ok(None);
+                }
+            }
+            let stop = (at / crate::limits::WINDOW_BLOCKS + 1) * crate::limits::WINDOW_BLOCKS;
+            let mut found = None;
+            self.block_map(ino, at, stop.min(end) - at, &mut |b, v| {
+                if (v.kind == BlockKind::Data) == data {
+                    found = Some(b);
+                }
+                found.is_none()
+            })?;
+            if found.is_some() {
+                return Ok(found);
+            }
+            at = stop;
+        }
+        Ok(None)
+    }
+
+    /// First block of the first window at or after the one of `blk` about which anything is known.
+    pub(crate) fn next_window(&self, ino: InodeNo, blk: u64) -> FsResult<Option<u64>> {
+        let first = blk / crate::limits::WINDOW_BLOCKS;
+        let next = self.overlay.shard(ino.0).read().next_window(ino.0, first)?;
+        Ok(next.map(|w| w * crate::limits::WINDOW_BLOCKS))
+    }
+
+    /// `EINVAL` for a block no file can have.
+    ///
+    /// # Errors
+    /// EFBIG.
+    pub fn check_block(&self, blk: u64) -> FsResult<()> {
+        if blk < crate::effect::FILE_BLOCKS_MAX { Ok(()) } else { Err(FsError::Errno(Errno::FBIG)) }
+    }
+}
