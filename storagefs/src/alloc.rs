@@ -44,11 +44,14 @@ impl Bitmap {
         let bits = geometry.group_blocks as usize;
         let mut map = Bitmap { words: vec![u64::MAX; bits.div_ceil(64)] };
         let (range, data) = (geometry.group_range(group), geometry.group_data(group));
-        data.for_each(|b| map.set((b - range.start) as usize, false));
+        data.for_each(|b| {
+            map.set((b - range.start) as usize, false);
+        });
         map
     }
 
-    fn get(&self, i: usize) -> bool {
+    /// Whether block `i` of the group is used.
+    pub fn get(&self, i: usize) -> bool {
         self.words[i / 64] >> (i % 64) & 1 == 1
     }
 

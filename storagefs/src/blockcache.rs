@@ -75,12 +75,14 @@ impl BlockCache {
         while inner.clock.len() > self.limit && steps > 0 {
             steps -= 1;
             let Some(b) = inner.clock.pop_front() else { return };
-            match inner.blocks.get_mut(&b) {
-                Some(e) if e.pinned => {}
-                Some(e) if std::mem::take(&mut e.used) => inner.clock.push_back(b),
-                _ => {
-                    inner.blocks.remove(&b);
-                }
+            let Some(e) = inner.blocks.get_mut(&b) else { continue };
+            if e.pinned {
+                continue; // written anew since: it comes back when it is unpinned
+            }
+            if std::mem::take(&mut e.used) {
+                inner.clock.push_back(b);
+            } else {
+                inner.blocks.remove(&b);
             }
         }
     }

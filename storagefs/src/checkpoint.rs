@@ -29,11 +29,8 @@ type Change = (Key, Option<Vec<u8>>);
 pub(crate) struct Generation {
     pub(crate) layers: Vec<Arc<Layer>>,
     pub(crate) cut: Lsn,
-    held: i64,
     inodes: i64,
     next_ino: u64,
-    bytes: i64,
-    keys: i64,
 }
 
 /// What only the checkpoint changes.
@@ -104,12 +101,12 @@ impl Store {
     fn cut(&self) -> Generation {
         let l = &self.ledger;
         let _gate = self.gate.write();
-        let cut = self.journal.tail();
+        let cut = self.journal().tail();
         let layers = self.overlay.freeze(cut.0);
-        let (bytes, keys) = (l.bytes.swap(0, Relaxed), l.keys.swap(0, Relaxed));
-        l.frozen_bytes.store(bytes, Relaxed);
-        let (held, inodes) = (l.held.load(Relaxed), l.inodes.load(Relaxed));
-        Generation { layers, cut, held, inodes, next_ino: l.next_ino.load(Relaxed), bytes, keys }
+        l.keys.store(0, Relaxed);
+        l.frozen_bytes.store(l.bytes.swap(0, Relaxed), Relaxed);
+        let (inodes, next_ino) = (l.inodes.load(Relaxed), l.next_ino.load(Relaxed));
+        Generation { layers, cut, inodes, next_ino }
     }
 
     fn write_generation(&self, writer: &mut Writer, g: Generation) -> FsResult<CheckpointReport> {
@@ -152,7 +149,7 @@ impl Store {
         sb.root = root.tree.root();
         sb.zone = zone_map;
         sb.cut = g.cut;
-        sb.segments = self.journal.segments();
+        sb.segments = self.journal().segments_at(g.cut);
         sb.free_blocks = free;
         sb.inodes = g.inodes.max(0) as u64;
         sb.next_ino = g.next_ino;
@@ -165,9 +162,9 @@ impl Store {
 
     /// The log (and with it the data of its records) is durable to the cut.
     fn make_durable(&self, cut: Lsn) -> FsResult<()> {
-        self.journal.commit_through(cut).map_err(|e| self.journal_error(e))?;
-        self.journal.wait(cut).map_err(|e| self.journal_error(e))?;
-        self.cache.unpin(self.journal.watermark());
+        self.journal().commit_through(cut).map_err(|e| self.journal_error(e))?;
+        self.journal().wait(cut).map_err(|e| self.journal_error(e))?;
+        self.cache.unpin(self.journal().watermark());
         Ok(())
     }
 
@@ -265,7 +262,7 @@ impl Store {
         l.patched.fetch_sub(built.merged as i64, Relaxed);
         let freed = self.alloc.release(&base, &built.freed) + self.alloc.release(&base, &built.dead);
         l.avail.fetch_add(freed as i64, Relaxed);
-        self.journal.release(g.cut);
+        self.journal().release(g.cut);
         self.checkpoints.fetch_add(1, Relaxed);
     }
 }

@@ -7,10 +7,21 @@
 //! them into the tree, a superblock names the new root.
 //! Errors: `error` holds every failure and the one table to errno; `limits` every bound with its unit.
 
+pub mod alloc;
+pub mod blockcache;
+pub mod checkpoint;
+pub mod codec;
+pub mod effect;
 pub mod error;
+pub mod fsck;
 pub mod geometry;
 pub mod limits;
 pub mod media;
+pub mod mount;
+pub mod overlay;
+pub mod reclaim;
+pub mod record;
+pub mod store;
 pub mod superblock;
 #[cfg(test)]
 mod testing;

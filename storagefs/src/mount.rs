@@ -7,7 +7,7 @@ use crate::blockcache::BlockCache;
 use crate::checkpoint::Writer;
 use crate::codec::DecodeError;
 use crate::effect::{self, BlockState, Effect, Effects};
-use crate::error::{FsError, FsResult, ImageError, MountError, Place};
+use crate::error::{FsError, FsResult, MountError, Place};
 use crate::geometry::{Geometry, GeometryOptions};
 use crate::limits::BLOCK;
 use crate::overlay::apply::Tally;
@@ -277,5 +277,115 @@ impl RecoveryReport {
         }
         self.orphans = store.reclaim.orphans() as u64;
         self.cuts = store.reclaim.len() as u64 - self.orphans;
+    }
+}
+
+/// What the superblock leads to.
+struct Parts {
+    sb: Superblock,
+    zone: Zone,
+    base: Arc<Base>,
+    page_bytes: usize,
+    block_bytes: usize,
+    reclaim: Vec<(u64, u64, ReclaimRec)>,
+    read_only: bool,
+}
+
+fn open_parts(medium: &Arc<dyn Medium>, sb: Superblock, options: &MountOptions) -> Result<Parts, MountError> {
+    // A byte-addressable medium needs no block cache.
+    let direct = medium.info().byte_addressable;
+    let page_bytes = if direct { options.memory / 2 } else { options.memory / 4 };
+    let block_bytes = if direct { 0 } else { options.memory / 4 };
+    let pages = Pages::new(medium.clone(), sb.uuid, sb.geometry.blocks, page_bytes);
+    let slow = pages.blocking();
+    let tree = Tree::open(&slow, &sb.root)?;
+    let zone = Zone::load(&slow, &sb.zone, &sb.geometry)?;
+    let mut reclaim = Vec::new();
+    let mut bad = None;
+    let (from, to) = (Key::new(kind::RECLAIM, 0, 0), Key::new(kind::RECLAIM, u64::MAX, u64::MAX));
+    tree.scan(&slow, from, to, &mut |key, v| match ReclaimRec::from_value(v) {
+        Ok(r) => {
+            reclaim.push((key.a, key.b, r));
+            true
+        }
+        Err(e) => {
+            bad = Some(FsError::corrupt(e.0, Place::Key(key), 0, 0));
+            false
+        }
+    })?;
+    if let Some(e) = bad {
+        return Err(e.into());
+    }
+    let base = Arc::new(Base { tree, pages, slow, cut: sb.cut.0 });
+    Ok(Parts { sb, zone, base, page_bytes, block_bytes, reclaim, read_only: options.read_only })
+}
+
+impl Store {
+    fn assemble(medium: Arc<dyn Medium>, parts: Parts, options: &MountOptions) -> Store {
+        let Parts { sb, zone, base, page_bytes, block_bytes, reclaim, read_only } = parts;
+        let geometry = sb.geometry;
+        let ledger = Ledger::new(&geometry);
+        let zone_blocks = zone.pages_total() as i64 * crate::limits::PAGE_BLOCKS as i64;
+        ledger.zone.store(zone_blocks, Relaxed);
+        ledger.zone_live.store(zone.pages_live() as i64, Relaxed);
+        ledger.zone_free.store(zone.pages_free() as i64, Relaxed);
+        ledger.avail.store(sb.free_blocks as i64, Relaxed);
+        ledger.held.store(ledger.capacity as i64 - sb.free_blocks as i64 - zone_blocks, Relaxed);
+        ledger.inodes.store(sb.inodes as i64, Relaxed);
+        ledger.next_ino.store(sb.next_ino, Relaxed);
+        let overlay = Overlay::new(&base);
+        let pending = Pending::default();
+        for (ino, at, rec) in reclaim {
+            pending.add(ino, at);
+            overlay.shard(ino).write().adopt_reclaim(InodeNo(ino), at, rec);
+        }
+        let budget = options.memory.saturating_sub(page_bytes + block_bytes).max(1 << 20);
+        Store {
+            info: medium.info(),
+            medium,
+            geometry,
+            overlay,
+            alloc: Alloc::new(geometry, base, sb.free_blocks),
+            ledger,
+            journal: std::sync::OnceLock::new(),
+            gate: RwLock::new(()),
+            cache: BlockCache::new(block_bytes),
+            reclaim: pending,
+            hash: NameHash::new(sb.dirent_key, options.hash_bits),
+            uuid: sb.uuid,
+            inline_max: sb.inline_max,
+            budget,
+            read_only,
+            checkpoints: AtomicU64::new(0),
+            opens: Mutex::new(InoMap::default()),
+            writer: Mutex::new(Writer { sb, zone, pending: None, unnamed: Vec::new() }),
+        }
+    }
+
+    /// Opens the log for appending at the tail the scan found. Unless read-only, the superblock first names the new
+    /// segment; only then can anything be appended.
+    fn open_journal(self, scan: &ScanReport, options: &MountOptions) -> Result<Store, MountError> {
+        let mut writer = self.writer.lock();
+        let config = JournalConfig {
+            area: self.geometry.log,
+            segments: writer.sb.segments.clone(),
+            tail: scan.tail,
+            oldest: writer.sb.cut,
+            clock: options.clock.clone(),
+            random: options.random.clone(),
+        };
+        let journal = Journal::open(self.medium.clone(), config)
+            .map_err(|e| MountError::Log { from: writer.sb.cut, to: scan.tail, what: e.to_string() })?;
+        if !self.read_only {
+            writer.sb.segments = journal.segments_at(writer.sb.cut);
+            writer.sb.clean = false;
+            writer.sb.mounts = writer.sb.mounts.saturating_add(1);
+            let Writer { sb, .. } = &mut *writer;
+            sb.store(&*self.medium)?;
+            journal.release(writer.sb.cut);
+        }
+        drop(writer);
+        let _ = self.journal.set(Arc::new(journal));
+        Ok(self)
     }
 }

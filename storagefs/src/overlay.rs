@@ -147,7 +147,9 @@ pub struct BlockComp {
 
 impl BlockComp {
     /// A hole.
-    pub const HOLE: BlockComp = BlockComp { base: None, patches: SmallVec::new_const() };
+    pub fn hole() -> BlockComp {
+        BlockComp { base: None, patches: SmallVec::new() }
+    }
 
     /// Whether nothing is there.
     pub fn is_hole(&self) -> bool {
@@ -251,14 +253,14 @@ impl Shard {
 
     /// One file block, composed.
     pub fn block(&self, ino: u64, blk: u64) -> FsResult<BlockComp> {
-        let mut comp = BlockComp::HOLE;
+        let mut comp = BlockComp::hole();
         let (win, i) = win_of(blk);
         let active = self.active.nodes.get(&ino);
         let layers = [active, self.lower.frozen_node(ino)];
         for slot in layers.into_iter().flatten().filter_map(|n| n.wins.get(&win)).filter_map(|w| w.slot(i)) {
             if let Some(p) = &slot.patches {
                 if comp.patches.is_empty() && self.is_cut(ino, blk, p.birth) {
-                    return Ok(BlockComp::HOLE);
+                    return Ok(BlockComp::hole());
                 }
                 comp.patches.insert(0, p.clone());
             }
@@ -267,7 +269,7 @@ impl Shard {
                 Under::Hole => return Ok(comp),
                 Under::Block(m) => {
                     if comp.patches.is_empty() && self.is_cut(ino, blk, m.birth) {
-                        return Ok(BlockComp::HOLE);
+                        return Ok(BlockComp::hole());
                     }
                     comp.base = Some(m);
                     return Ok(comp);

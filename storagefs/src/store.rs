@@ -22,7 +22,7 @@ use crate::overlay::{InoMap, Overlay};
 use crate::reclaim::Pending;
 use crate::record::InodeRec;
 use parking_lot::{Mutex, RwLock};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::{Clock, Journal, JournalError, Medium, MediumInfo, Random};
@@ -92,7 +92,7 @@ pub struct Store {
     pub(crate) overlay: Overlay,
     pub(crate) alloc: Alloc,
     pub(crate) ledger: Ledger,
-    pub(crate) journal: Arc<Journal>,
+    pub(crate) journal: OnceLock<Arc<Journal>>,
     /// Commits hold it shared, the checkpoint cut exclusively.
     pub(crate) gate: RwLock<()>,
     pub(crate) cache: BlockCache,
@@ -221,7 +221,7 @@ impl Store {
 
     /// The journal.
     pub fn journal(&self) -> &Arc<Journal> {
-        &self.journal
+        self.journal.get().expect("mount opens the journal before it hands out the store")
     }
 
     /// The layout.
@@ -243,7 +243,7 @@ impl Store {
     pub fn needs_checkpoint(&self) -> bool {
         let l = &self.ledger;
         let keys = l.keys.load(Relaxed);
-        let log_half = self.journal.used() > self.geometry.log.len / 2;
+        let log_half = self.journal().used() > self.geometry.log.len / 2;
         let memory_half = l.bytes.load(Relaxed) as usize > self.budget / 2;
         let short = keys > 0 && l.avail.load(Relaxed) < l.reserve as i64 / 2 + l.meta_growth(0);
         log_half || memory_half || short

@@ -74,11 +74,6 @@ impl<'a> Merge<'a> {
         Merge { store: None, taken: Vec::new(), queue: Vec::new(), pretend }
     }
 
-    /// Blocks allocated, one by one.
-    pub(crate) fn taken(&self) -> &[Run] {
-        &self.taken
-    }
-
     fn place(&mut self, src: &Source<'_>) -> FsResult<Mapping> {
         let Some(store) = self.store else {
             self.pretend += 1;

@@ -78,7 +78,7 @@ impl Node {
             tally.keys += 1;
             tally.bytes += 120;
         }
-        self.wins.get_mut(&win).ok_or_else(|| no_inode(ino))
+        self.wins.get_mut(&win).map(|w| &mut **w).ok_or_else(|| no_inode(ino))
     }
 }
 

@@ -169,7 +169,7 @@ impl Store {
     }
 
     fn reserve_log(&self, bytes: usize) -> FsResult<Reservation> {
-        self.journal.reserve(bytes as u64, 1).map_err(|_| FsError::Wait(Wait::Checkpoint))
+        self.journal().reserve(bytes).map_err(|_| FsError::Wait(Wait::Checkpoint))
     }
 
     /// Commits the plan's effects as one record and applies them: from here on everybody sees them. Says where the
@@ -188,7 +188,7 @@ impl Store {
         }
         let data = std::mem::take(&mut plan.data);
         let pins = data.clone();
-        let appended = match self.journal.append(head, &[&payload], data) {
+        let appended = match self.journal().append(head, &[&payload], data, plan.log.take()) {
             Ok(a) => a,
             Err(e) => {
                 self.ledger.book(&tally);
@@ -196,7 +196,7 @@ impl Store {
             }
         };
         if !pins.is_empty() {
-            self.cache.unpin(self.journal.watermark());
+            self.cache.unpin(self.journal().watermark());
             self.cache.pin(&pins, appended.end);
         }
         let effects = std::mem::take(&mut plan.effects);
@@ -204,7 +204,6 @@ impl Store {
         self.ledger.book(&tally);
         drop(gate);
         plan.runs.clear();
-        plan.log = None;
         let promise = std::mem::take(&mut plan.promise);
         self.ledger.settle(promise, plan.taken);
         if let Err(e) = applied {

@@ -1,0 +1,155 @@
+//! fsck: recovers in memory (writing nothing), then checks everything that is promised of the composed state: the
+//! state a checkpoint would write. Bounded on any image: pages are verified before they are believed, every key is
+//! visited once, problems are listed up to a limit.
+
+mod names;
+mod space;
+
+use crate::checkpoint::{Built, Merge, build};
+use crate::error::{FsError, FsResult, MountError};
+use crate::mount::RecoveryReport;
+use crate::overlay::Base;
+use crate::store::{MountOptions, Store};
+use crate::tree::{Key, Tree, WalkEvent, kind};
+use std::sync::Arc;
+use weldfs_journal::Medium;
+
+/// Problems listed at most; the rest is only counted.
+const PROBLEMS_MAX: usize = 1000;
+
+/// What fsck found.
+#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
+pub struct FsckReport {
+    /// Nothing is wrong.
+    pub clean: bool,
+    /// What is wrong, a sentence each.
+    pub problems: Vec<String>,
+    /// Problems found in all.
+    pub problem_count: u64,
+    /// What recovery did in memory.
+    pub recovery: RecoveryReport,
+    /// Inodes.
+    pub inodes: u64,
+    /// Of them, directories.
+    pub directories: u64,
+    /// Directory entries.
+    pub entries: u64,
+    /// Extended attributes.
+    pub xattrs: u64,
+    /// Blocks held by files.
+    pub blocks: u64,
+    /// Data blocks whose checksum was verified.
+    pub verified_blocks: u64,
+    /// Metadata pages.
+    pub pages: u64,
+    /// Free blocks.
+    pub free_blocks: u64,
+    /// Orphans and cuts waiting for reclaim.
+    pub reclaim: u64,
+}
+
+impl FsckReport {
+    fn problem(&mut self, text: String) {
+        self.problem_count += 1;
+        if self.problems.len() < PROBLEMS_MAX {
+            self.problems.push(text);
+        }
+    }
+}
+
+/// Checks the image on `medium` without writing to it; `verify_data` also reads every data block.
+///
+/// # Errors
+/// An image that does not mount (which is a typed error, one sentence), or a medium that cannot be read.
+pub fn fsck(
+    medium: Arc<dyn Medium>,
+    mut options: MountOptions,
+    verify_data: bool,
+) -> Result<FsckReport, MountError> {
+    options.read_only = true;
+    let (store, recovery) = Store::mount(medium, options)?;
+    let mut report = FsckReport { recovery, ..FsckReport::default() };
+    for w in std::mem::take(&mut report.recovery.warnings) {
+        report.problem(w.clone());
+        report.recovery.warnings.push(w);
+    }
+    match check(&store, verify_data, &mut report) {
+        Ok(()) => {}
+        Err(FsError::Medium(e)) => return Err(e.into()),
+        // Damage below which nothing can be told.
+        Err(e) => report.problem(e.to_string()),
+    }
+    report.clean = report.problem_count == 0;
+    Ok(report)
+}
+
+fn check(store: &Store, verify_data: bool, report: &mut FsckReport) -> FsResult<()> {
+    let base = store.overlay.base(0);
+    let layers = store.overlay.freeze(store.journal().tail().0);
+    // Merged blocks get addresses beyond every medium.
+    let mut merge = Merge::pretended(1 << 47);
+    let built = build(&layers, &base, &mut merge)?;
+    let pages = walk_pages(store, &base, report);
+    let mut names = names::Names::new(store);
+    let mut space = space::Space::new(store, verify_data);
+    each_entry(&base, &built, &mut |key, value| {
+        match key.kind {
+            kind::INODE => names.inode(key.a, value, report),
+            kind::DIRENT => names.dirent(key, value, report),
+            kind::XATTR => names.xattr(key, value, report),
+            kind::RECLAIM => names.reclaim(key, value, report),
+            kind::WINDOW => space.window(key, value, &mut names, report),
+            kind::FREE_GROUP => {}
+            _ => report.problem(format!("unknown key {key}")),
+        }
+        true
+    })?;
+    names.finish(report);
+    space.finish(&base, &built, pages, report)
+}
+
+/// Reads every page of the tree again; returns how many the zone must hold.
+fn walk_pages(store: &Store, base: &Base, report: &mut FsckReport) -> u64 {
+    let writer = store.writer.lock();
+    let mut pages = writer.zone.map_pages().len() as u64;
+    let mut problems = Vec::new();
+    Tree::walk(&base.tree.root(), &base.slow, &mut |event| match event {
+        WalkEvent::Page(page) => {
+            pages += 1;
+            if !writer.zone.is_live(page.this().addr) {
+                problems.push(format!("page at block {} is in use but free in the zone map", page.this().addr));
+            }
+        }
+        WalkEvent::Entry(..) => {}
+        WalkEvent::Bad(at, e) => problems.push(format!("page at block {}: {e}", at.addr)),
+    });
+    problems.into_iter().for_each(|p| report.problem(p));
+    if writer.zone.pages_live() != pages {
+        report.problem(format!("the zone map counts {} pages, the tree has {pages}", writer.zone.pages_live()));
+    }
+    report.pages = pages;
+    pages
+}
+
+/// Visits the composed state in key order: tree entries with the changes of the overlay over them.
+fn each_entry(base: &Base, built: &Built, visit: &mut dyn FnMut(Key, &[u8]) -> bool) -> FsResult<()> {
+    let mut changes = built.changes.iter().peekable();
+    base.tree.scan(&base.slow, Key::MIN, Key::MAX, &mut |key, value| {
+        while let Some((k, v)) = changes.next_if(|(k, _)| *k < key) {
+            if let Some(v) = v {
+                visit(*k, v);
+            }
+        }
+        match changes.next_if(|(k, _)| *k == key) {
+            Some((_, Some(v))) => visit(key, v),
+            Some((_, None)) => true,
+            None => visit(key, value),
+        }
+    })?;
+    for (k, v) in changes {
+        if let Some(v) = v {
+            visit(*k, v);
+        }
+    }
+    Ok(())
+}

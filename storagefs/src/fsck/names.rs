@@ -1,0 +1,216 @@
+//! fsck of names: entries against inodes, link counts, directory tree, attributes, reclaim entries.
+
+use super::FsckReport;
+use crate::record::{COLLISION_BITS, Dirent, InodeRec, ReclaimRec, Xattr};
+use crate::store::{NameHash, Store};
+use crate::tree::Key;
+use hashbrown::{HashMap, HashSet};
+use weldfs_ciscops::InodeNo;
+
+#[derive(Debug, Default)]
+struct Seen {
+    mode: u32,
+    nlink: u32,
+    blocks: u64,
+    parent: u64,
+    entries: u32,
+    subdirs: u32,
+    held: u64,
+    orphan: bool,
+    /// The directory an entry of which names this directory.
+    named_in: u64,
+}
+
+impl Seen {
+    fn is_dir(&self) -> bool {
+        self.mode & 0o170000 == 0o040000
+    }
+}
+
+/// Collects names and inodes. Keys come in order: all inodes first.
+pub(super) struct Names {
+    inodes: HashMap<u64, Seen>,
+    hash: NameHash,
+    /// Names seen in the bucket at hand.
+    bucket: (u64, u64),
+    names: HashSet<Vec<u8>>,
+    counted: u64,
+}
+
+impl Names {
+    pub(super) fn new(store: &Store) -> Names {
+        let counted = store.ledger.inodes.load(std::sync::atomic::Ordering::Relaxed).max(0) as u64;
+        Names { inodes: HashMap::new(), hash: store.hash, bucket: (0, 0), names: HashSet::new(), counted }
+    }
+
+    pub(super) fn inode(&mut self, ino: u64, value: &[u8], report: &mut FsckReport) {
+        let rec = match InodeRec::from_value(InodeNo(ino), value) {
+            Ok(rec) => rec,
+            Err(e) => return report.problem(format!("inode {ino}: {e}")),
+        };
+        report.inodes += 1;
+        report.directories += u64::from(rec.is_dir());
+        if ino == 0 {
+            report.problem("inode number 0 is in use".to_owned());
+        }
+        if rec.size > i64::MAX as u64 {
+            report.problem(format!("inode {ino}: size {} is beyond the largest file", rec.size));
+        }
+        let seen = Seen {
+            mode: rec.mode,
+            nlink: rec.nlink,
+            blocks: rec.blocks,
+            parent: rec.parent.0,
+            ..Seen::default()
+        };
+        self.inodes.insert(ino, seen);
+    }
+
+    pub(super) fn dirent(&mut self, key: Key, value: &[u8], report: &mut FsckReport) {
+        let d = match Dirent::from_value(InodeNo(key.a), key.b, value) {
+            Ok(d) => d,
+            Err(e) => return report.problem(format!("{key}: {e}")),
+        };
+        report.entries += 1;
+        let name = String::from_utf8_lossy(&d.name).into_owned();
+        let bucket = (key.a, key.b >> COLLISION_BITS);
+        if self.bucket != bucket {
+            self.bucket = bucket;
+            self.names.clear();
+        }
+        if !self.names.insert(d.name.to_vec()) {
+            report.problem(format!("directory {}: two entries named {name:?}", key.a));
+        }
+        if self.hash.bucket(&d.name) >> COLLISION_BITS != bucket.1 {
+            report.problem(format!("directory {}: entry {name:?} stands under the hash of another name", key.a));
+        }
+        match self.inodes.get(&key.a) {
+            Some(dir) if dir.is_dir() => {}
+            Some(_) => report.problem(format!("entry {name:?} in inode {}, which is no directory", key.a)),
+            None => report.problem(format!("entry {name:?} in directory {}, which does not exist", key.a)),
+        }
+        let Some(target) = self.inodes.get_mut(&d.ino.0) else {
+            return report.problem(format!("directory {}: entry {name:?} names no inode ({})", key.a, d.ino));
+        };
+        target.entries += 1;
+        target.named_in = key.a;
+        if u32::from(d.ftype) != target.mode >> 12 & 0o17 {
+            report.problem(format!("directory {}: entry {name:?} has another type than inode {}", key.a, d.ino));
+        }
+        if target.is_dir() {
+            let parent = target.parent;
+            if parent != key.a {
+                report.problem(format!("directory {}: its parent is {}, not {parent}", d.ino, key.a));
+            }
+            if let Some(dir) = self.inodes.get_mut(&key.a) {
+                dir.subdirs += 1;
+            }
+        }
+    }
+
+    pub(super) fn xattr(&mut self, key: Key, value: &[u8], report: &mut FsckReport) {
+        report.xattrs += 1;
+        match Xattr::from_value(InodeNo(key.a), key.b, value) {
+            Ok(x) if self.hash.bucket(&x.name) >> COLLISION_BITS != key.b >> COLLISION_BITS => {
+                report.problem(format!("{key}: an attribute under the hash of another name"));
+            }
+            Ok(_) => {}
+            Err(e) => report.problem(format!("{key}: {e}")),
+        }
+        if !self.inodes.contains_key(&key.a) {
+            report.problem(format!("{key}: its inode does not exist"));
+        }
+    }
+
+    pub(super) fn reclaim(&mut self, key: Key, value: &[u8], report: &mut FsckReport) {
+        report.reclaim += 1;
+        let Some(seen) = self.inodes.get_mut(&key.a) else {
+            return report.problem(format!("{key}: its inode does not exist"));
+        };
+        match ReclaimRec::from_value(value) {
+            Ok(ReclaimRec::Orphan) if key.b == 0 => seen.orphan = true,
+            Ok(ReclaimRec::Cut { blk, end }) if key.b != 0 && blk < end => {}
+            Ok(_) => report.problem(format!("{key}: impossible reclaim entry")),
+            Err(e) => report.problem(format!("{key}: {e}")),
+        }
+    }
+
+    /// Counts blocks a window of `ino` holds; false if there is no such inode.
+    pub(super) fn hold(&mut self, ino: u64, blocks: u64) -> bool {
+        match self.inodes.get_mut(&ino) {
+            Some(seen) => {
+                seen.held += blocks;
+                true
+            }
+            None => false,
+        }
+    }
+
+    pub(super) fn finish(&mut self, report: &mut FsckReport) {
+        if self.counted != report.inodes {
+            report.problem(format!("{} inodes are counted, {} exist", self.counted, report.inodes));
+        }
+        match self.inodes.get(&InodeNo::ROOT.0) {
+            Some(root) if root.is_dir() && root.parent == InodeNo::ROOT.0 => {}
+            Some(_) => report.problem("the root is no directory, or not its own parent".to_owned()),
+            None => report.problem("there is no root directory".to_owned()),
+        }
+        let mut all: Vec<u64> = self.inodes.keys().copied().collect();
+        all.sort_unstable();
+        let mut reached: HashSet<u64> = HashSet::from([InodeNo::ROOT.0]);
+        for ino in all {
+            self.check_links(ino, report);
+            self.check_reach(ino, &mut reached, report);
+        }
+    }
+
+    fn check_links(&self, ino: u64, report: &mut FsckReport) {
+        let s = &self.inodes[&ino];
+        if s.blocks != s.held {
+            report.problem(format!("inode {ino}: counts {} blocks, holds {}", s.blocks, s.held));
+        }
+        if s.orphan {
+            if s.entries != 0 || s.nlink != 0 {
+                report.problem(format!("inode {ino}: an orphan with {} names, link count {}", s.entries, s.nlink));
+            }
+            return;
+        }
+        let root = ino == InodeNo::ROOT.0;
+        if s.entries == 0 && !root {
+            return report.problem(format!("inode {ino}: has no name and is no orphan"));
+        }
+        let expected = if s.is_dir() { 2 + s.subdirs } else { s.entries };
+        if s.nlink != expected {
+            report.problem(format!("inode {ino}: link count is {}, should be {expected}", s.nlink));
+        }
+        if s.is_dir() && s.entries != u32::from(!root) {
+            report.problem(format!("directory {ino}: has {} names", s.entries));
+        }
+    }
+
+    /// Follows a directory's parents up to one that is known to be reachable.
+    fn check_reach(&self, ino: u64, reached: &mut HashSet<u64>, report: &mut FsckReport) {
+        let s = &self.inodes[&ino];
+        if !s.is_dir() || s.orphan {
+            return;
+        }
+        let mut path = Vec::new();
+        let mut on_path = HashSet::new();
+        let mut at = ino;
+        while !reached.contains(&at) {
+            if !on_path.insert(at) {
+                reached.extend(path); // reported once
+                return report.problem(format!("directory {ino}: cannot be reached from the root"));
+            }
+            path.push(at);
+            at = match self.inodes.get(&at) {
+                Some(s) if s.named_in != 0 => s.named_in,
+                _ => {
+                    reached.extend(path);
+                    return report.problem(format!("directory {ino}: cannot be reached from the root"));
+                }
+            };
+        }
+        reached.extend(path);
+    }
+}

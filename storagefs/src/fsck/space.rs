@@ -1,0 +1,139 @@
+//! fsck of space: every block has one owner; what is free and what is not agrees everywhere it is written down.
+
+use super::{FsckReport, names::Names};
+use crate::alloc::Bitmap;
+use crate::checkpoint::{Built, by_group};
+use crate::effect::{BlockState, FILE_BLOCKS_MAX};
+use crate::error::FsResult;
+use crate::limits::{BLOCK, WINDOW_BLOCKS};
+use crate::overlay::Base;
+use crate::overlay::window;
+use crate::store::Store;
+use crate::tree::Key;
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use weldfs_ciscops::InodeNo;
+
+/// Addresses from here on are merged blocks that have no place yet.
+const PRETENDED: u64 = 1 << 47;
+
+pub(super) struct Space<'s> {
+    store: &'s Store,
+    /// Bit per block of the medium that something refers to.
+    used: Vec<u64>,
+    verify: bool,
+}
+
+impl<'s> Space<'s> {
+    pub(super) fn new(store: &'s Store, verify: bool) -> Space<'s> {
+        Space { store, used: vec![0; store.geometry.blocks.div_ceil(64) as usize], verify }
+    }
+
+    /// Books a block; false if it is taken already.
+    fn book(&mut self, block: u64) -> bool {
+        let (word, bit) = (&mut self.used[(block / 64) as usize], 1u64 << (block % 64));
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+
+    fn is_used(&self, block: u64) -> bool {
+        self.used[(block / 64) as usize] >> (block % 64) & 1 == 1
+    }
+
+    pub(super) fn window(&mut self, key: Key, value: &[u8], names: &mut Names, report: &mut FsckReport) {
+        let blocks = match window::unpack(value) {
+            Ok(b) => b,
+            Err(e) => return report.problem(format!("{key}: {e}")),
+        };
+        if key.b >= FILE_BLOCKS_MAX / WINDOW_BLOCKS {
+            report.problem(format!("{key}: beyond the largest file"));
+        }
+        if !names.hold(key.a, blocks.len() as u64) {
+            report.problem(format!("{key}: its inode does not exist"));
+        }
+        report.blocks += blocks.len() as u64;
+        let data = self.store.geometry.data_blocks();
+        let mut buf = [0u8; BLOCK];
+        for (i, m) in blocks {
+            let blk = key.b * WINDOW_BLOCKS + u64::from(i);
+            if m.addr >= PRETENDED {
+                continue;
+            }
+            if !data.contains(&m.addr) {
+                report.problem(format!("inode {}: block {blk} lies outside the data area ({})", key.a, m.addr));
+                continue;
+            }
+            if !self.book(m.addr) {
+                report.problem(format!("inode {}: block {blk} is also used elsewhere ({})", key.a, m.addr));
+            }
+            if self.verify && m.state == BlockState::Written {
+                let off = m.addr * BLOCK as u64;
+                let read = self.store.medium.read(off, &mut buf).map_err(Into::into);
+                let checked = read.and_then(|()| self.store.verify(m.crc, InodeNo(key.a), blk, &buf));
+                report.verified_blocks += 1;
+                if let Err(e) = checked {
+                    report.problem(e.to_string());
+                }
+            }
+        }
+    }
+
+    pub(super) fn finish(
+        &mut self,
+        base: &Arc<Base>,
+        built: &Built,
+        _pages: u64,
+        report: &mut FsckReport,
+    ) -> FsResult<()> {
+        let store = self.store;
+        let writer = store.writer.lock();
+        for chunk in writer.zone.chunks() {
+            for b in chunk.start.0..chunk.start.0 + chunk.blocks() {
+                if !self.book(b) {
+                    report.problem(format!("block {b} is used by a file and by the metadata zone"));
+                }
+            }
+        }
+        let size = u64::from(store.geometry.group_blocks);
+        let mut free_in_tree = 0;
+        for group in 0..store.geometry.groups() {
+            let mut map = Bitmap::load(base, &base.slow, &store.geometry, group)?;
+            free_in_tree += map.free();
+            for (runs, used) in [(&built.freed, false), (&built.taken, true)] {
+                let real: Vec<_> = runs.iter().copied().filter(|r| r.0 < PRETENDED).collect();
+                for (g, first, n) in by_group(&real, size).filter(|r| r.0 == group) {
+                    for b in first..first + n {
+                        if !map.set((b - g * size) as usize, used) {
+                            let how = if used { "taken while in use" } else { "freed while free" };
+                            report.problem(format!("block {b} is {how}"));
+                        }
+                    }
+                }
+            }
+            self.compare(group, &map, report);
+        }
+        if free_in_tree != writer.sb.free_blocks {
+            let counted = writer.sb.free_blocks;
+            report.problem(format!("the superblock counts {counted} free blocks, the bitmaps {free_in_tree}"));
+        }
+        let held = store.ledger.held.load(Relaxed);
+        if held != report.blocks as i64 {
+            report.problem(format!("{held} blocks are counted as held by files, {} are", report.blocks));
+        }
+        Ok(())
+    }
+
+    fn compare(&self, group: u64, map: &Bitmap, report: &mut FsckReport) {
+        let start = self.store.geometry.group_range(group).start;
+        for b in self.store.geometry.group_data(group) {
+            let (marked, used) = (map.get((b - start) as usize), self.is_used(b));
+            report.free_blocks += u64::from(!marked);
+            if marked && !used {
+                report.problem(format!("block {b} is leaked: marked used, nothing refers to it"));
+            } else if used && !marked {
+                report.problem(format!("block {b} is in use but marked free"));
+            }
+        }
+    }
+}
