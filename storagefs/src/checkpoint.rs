@@ -162,8 +162,8 @@ impl Store {
 
     /// The log (and with it the data of its records) is durable to the cut.
     fn make_durable(&self, cut: Lsn) -> FsResult<()> {
-        self.journal().commit_through(cut).map_err(|e| self.journal_error(e))?;
-        self.journal().wait(cut).map_err(|e| self.journal_error(e))?;
+        self.journal().commit_through(cut)?;
+        self.journal().wait(cut)?;
         self.cache.unpin(self.journal().watermark());
         Ok(())
     }

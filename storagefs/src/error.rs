@@ -224,6 +224,9 @@ pub enum MountError {
     /// The log is damaged below a recorded watermark.
     #[error(transparent)]
     Log(#[from] ScanError),
+    /// The log cannot be opened for appending.
+    #[error(transparent)]
+    Journal(#[from] JournalError),
     /// Metadata needed at mount.
     #[error(transparent)]
     Fs(#[from] FsError),
@@ -240,6 +243,7 @@ impl From<&MountError> for Errno {
                 Errno::INVAL
             }
             MountError::Medium(m) => Errno::from(m),
+            MountError::Journal(e) => Errno::from(e),
             MountError::Image(_) | MountError::Log(_) => Errno::IO,
         }
     }

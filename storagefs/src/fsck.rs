@@ -61,11 +61,7 @@ impl FsckReport {
 ///
 /// # Errors
 /// An image that does not mount (which is a typed error, one sentence), or a medium that cannot be read.
-pub fn fsck(
-    medium: Arc<dyn Medium>,
-    mut options: MountOptions,
-    verify_data: bool,
-) -> Result<FsckReport, MountError> {
+pub fn fsck(medium: Arc<dyn Medium>, mut options: MountOptions, verify_data: bool) -> Result<FsckReport, MountError> {
     options.read_only = true;
     let (store, recovery) = Store::mount(medium, options)?;
     let mut report = FsckReport { recovery, ..FsckReport::default() };

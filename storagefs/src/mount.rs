@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weldfs_ciscops::InodeNo;
 use weldfs_journal::{
-    Clock, Journal, JournalConfig, Lsn, Medium, MediumKind, Random, Record, ScanError, ScanReport, SegmentTable, Verdict,
+    Clock, Journal, JournalConfig, Lsn, Medium, MediumKind, Random, Record, ScanReport, SegmentTable, Verdict,
 };
 
 /// What mkfs decides.
@@ -221,10 +221,7 @@ impl Store {
     ///
     /// # Errors
     /// One sentence naming what is wrong with the image and where.
-    pub fn mount(
-        medium: Arc<dyn Medium>,
-        options: MountOptions,
-    ) -> Result<(Arc<Store>, RecoveryReport), MountError> {
+    pub fn mount(medium: Arc<dyn Medium>, options: MountOptions) -> Result<(Arc<Store>, RecoveryReport), MountError> {
         let t0 = options.clock.now_ns();
         let (sb, warnings) = Superblock::load(&*medium)?;
         let read_only = options.read_only || sb.read_only();
@@ -235,18 +232,14 @@ impl Store {
         let t1 = options.clock.now_ns();
         // The scan needs a store to apply to, the journal needs the scan's tail: the store gets its journal last.
         let store = Store::assemble(medium.clone(), parts, &options);
-        let mut replay = Replay {
-            store: &store,
-            report: RecoveryReport::default(),
-            error: None,
-            verify: options.verify_data,
-        };
+        let mut replay =
+            Replay { store: &store, report: RecoveryReport::default(), error: None, verify: options.verify_data };
         let scanned = weldfs_journal::scan(&*medium, &area, &segments, cut, &mut |r| replay.visit(&r));
         let Replay { mut report, error, .. } = replay;
         if let Some(e) = error {
             return Err(e.into());
         }
-        let scan = scanned.map_err(scan_error)?;
+        let scan = scanned?;
         report.fill(&store, &scan, cut);
         report.warnings = warnings.iter().map(|w| w.to_string()).collect();
         let t2 = options.clock.now_ns();
@@ -254,14 +247,6 @@ impl Store {
         let t3 = options.clock.now_ns();
         (report.open_ns, report.replay_ns, report.ready_ns) = (t1 - t0, t2 - t1, t3 - t2);
         Ok((Arc::new(store), report))
-    }
-}
-
-fn scan_error(e: ScanError) -> MountError {
-    match e {
-        ScanError::Corrupt { from, durable, why } => MountError::Log { from, to: durable, what: why.to_owned() },
-        ScanError::Medium(m) => MountError::Medium(m),
-        other => MountError::Log { from: Lsn(0), to: Lsn(0), what: other.to_string() },
     }
 }
 
@@ -374,8 +359,7 @@ impl Store {
             clock: options.clock.clone(),
             random: options.random.clone(),
         };
-        let journal = Journal::open(self.medium.clone(), config)
-            .map_err(|e| MountError::Log { from: writer.sb.cut, to: scan.tail, what: e.to_string() })?;
+        let journal = Journal::open(self.medium.clone(), config)?;
         if !self.read_only {
             writer.sb.segments = journal.segments_at(writer.sb.cut);
             writer.sb.clean = false;

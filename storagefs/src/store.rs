@@ -22,10 +22,10 @@ use crate::overlay::{InoMap, Overlay};
 use crate::reclaim::Pending;
 use crate::record::InodeRec;
 use parking_lot::{Mutex, RwLock};
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use weldfs_ciscops::{Errno, InodeNo};
-use weldfs_journal::{Clock, Journal, JournalError, Medium, MediumInfo, Random};
+use weldfs_journal::{Clock, Journal, Medium, MediumInfo, Random};
 
 /// How to mount.
 #[derive(Clone)]
@@ -255,10 +255,6 @@ impl Store {
 
     pub(crate) fn check_poison(&self) -> FsResult<()> {
         if self.medium.is_poisoned() { Err(FsError::Errno(Errno::IO)) } else { Ok(()) }
-    }
-
-    pub(crate) fn journal_error(&self, _e: JournalError) -> FsError {
-        FsError::Errno(Errno::IO)
     }
 
     fn fetch_page(&self, page: &crate::tree::PageRef) -> FsResult<()> {

@@ -56,13 +56,8 @@ impl Names {
         if rec.size > i64::MAX as u64 {
             report.problem(format!("inode {ino}: size {} is beyond the largest file", rec.size));
         }
-        let seen = Seen {
-            mode: rec.mode,
-            nlink: rec.nlink,
-            blocks: rec.blocks,
-            parent: rec.parent.0,
-            ..Seen::default()
-        };
+        let seen =
+            Seen { mode: rec.mode, nlink: rec.nlink, blocks: rec.blocks, parent: rec.parent.0, ..Seen::default() };
         self.inodes.insert(ino, seen);
     }
 

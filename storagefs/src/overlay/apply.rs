@@ -69,11 +69,8 @@ impl Node {
     fn win(&mut self, lower: &Lower, pages: &Pages, ino: u64, win: u64, tally: &mut Tally) -> FsResult<&mut Win> {
         if !self.wins.contains_key(&win) {
             let young = matches!(&self.rec, RecState::Live(r) if r.birth.0 >= lower.base.cut);
-            let below = if young && lower.frozen.is_none() {
-                Default::default()
-            } else {
-                lower.held(pages, ino, win)?
-            };
+            let below =
+                if young && lower.frozen.is_none() { Default::default() } else { lower.held(pages, ino, win)? };
             self.wins.insert(win, Box::new(Win::over(below)));
             tally.keys += 1;
             tally.bytes += 120;
@@ -310,13 +307,7 @@ impl Shard {
     }
 
     /// Runs `edit` on one window of `ino` and books the change of held blocks.
-    fn edit(
-        &mut self,
-        ino: u64,
-        win: u64,
-        tally: &mut Tally,
-        edit: impl FnOnce(&mut BlockEdit<'_>),
-    ) -> FsResult<()> {
+    fn edit(&mut self, ino: u64, win: u64, tally: &mut Tally, edit: impl FnOnce(&mut BlockEdit<'_>)) -> FsResult<()> {
         let Shard { active, lower, .. } = self;
         let node = active.live(lower, &lower.base.slow, ino, tally)?;
         let held = {
@@ -453,8 +444,7 @@ impl Shard {
         self.edit(ino, win, tally, |e| {
             let unwritten = |w: &Win| {
                 w.slot(i).is_some_and(|s| {
-                    s.patches.is_none()
-                        && matches!(s.under, Under::Block(Mapping { state: BlockState::Unwritten, .. }))
+                    s.patches.is_none() && matches!(s.under, Under::Block(Mapping { state: BlockState::Unwritten, .. }))
                 })
             };
             if e.win.held(i) && !unwritten(e.win) {

@@ -214,7 +214,14 @@ impl Store {
         out.push(Effect::DelDirent { dir: entry.dir, cookie: entry.cookie });
         if let Some(k) = keeper {
             let mark = mark as u16;
-            out.push(Effect::PutDirent { dir: k.dir, cookie: k.cookie, ino: k.ino, ftype: k.ftype, mark, name: k.name });
+            out.push(Effect::PutDirent {
+                dir: k.dir,
+                cookie: k.cookie,
+                ino: k.ino,
+                ftype: k.ftype,
+                mark,
+                name: k.name,
+            });
         }
         Ok(out)
     }

@@ -192,7 +192,7 @@ impl Store {
             Ok(a) => a,
             Err(e) => {
                 self.ledger.book(&tally);
-                return Err(self.journal_error(e));
+                return Err(e.into());
             }
         };
         if !pins.is_empty() {
