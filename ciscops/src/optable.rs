@@ -183,3 +183,48 @@ op_table! {
         h: Handle, offset: Offset, len: Aux { shift: 8, bits: 24 }, modify: Modify, out: B(Bytes)
     }
 }
+
+impl core::fmt::Display for Lane {
+    /// As docs/COMMANDS.md writes it.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            Lane::Handle => write!(f, "handle"),
+            Lane::Offset => write!(f, "offset"),
+            Lane::Aux { shift, bits: 1 } => write!(f, "aux[{shift}]"),
+            Lane::Aux { shift, bits } => write!(f, "aux[{shift}..{}]", shift + bits),
+            Lane::Imm32(at) => write!(f, "imm[{at}..{}]", at + 4),
+            Lane::Imm64(at) => write!(f, "imm[{at}..{}]", at + 8),
+            Lane::A(kind) => write!(f, "A {kind}"),
+            Lane::B(kind) => write!(f, "B {kind}"),
+            Lane::C(kind) => write!(f, "C {kind}"),
+            Lane::At(OffsetHigh::Offset) => write!(f, "aux[28..30] + offset"),
+            Lane::At(OffsetHigh::Imm) => write!(f, "aux[28..30] + imm[8..16]"),
+            Lane::Modify => write!(f, "aux[0..8] + A + imm"),
+        }
+    }
+}
+
+impl core::fmt::Display for RangeKind {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match *self {
+            RangeKind::Path => write!(f, "path"),
+            RangeKind::PathOrSelf => write!(f, "path?"),
+            RangeKind::Target => write!(f, "target"),
+            RangeKind::Name => write!(f, "name"),
+            RangeKind::Bytes => write!(f, "bytes"),
+            RangeKind::Exact(n) => write!(f, "={n}"),
+            RangeKind::OptExact(n) => write!(f, "={n}?"),
+        }
+    }
+}
+
+impl core::fmt::Display for OpSpec {
+    /// The op's row in docs/COMMANDS.md.
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "| {} | `{}` |", self.opcode as u16, self.name)?;
+        for (i, o) in self.operands.iter().enumerate() {
+            write!(f, "{}{}: {}", if i == 0 { " " } else { "; " }, o.name, o.lane)?;
+        }
+        write!(f, " |")
+    }
+}

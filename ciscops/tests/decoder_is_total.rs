@@ -1,4 +1,5 @@
 //! The decoder believes nothing: any 64 bytes give a command or an errno, and what it accepts means one thing only.
+#![allow(clippy::unwrap_used)] // a test may panic
 
 use proptest::prelude::*;
 use weldfs_ciscops::sqe::flags;

@@ -3,6 +3,7 @@
 //! loom must find the lost wake-up: the model can fail.
 //!
 //! RUSTFLAGS="--cfg loom" cargo test -p weldfs-ciscops --release --test loom_wakeup
+#![allow(clippy::unwrap_used)] // a test may panic
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;

@@ -1,4 +1,5 @@
 //! The rings between two real threads over a real shared mapping, and against a peer that lies.
+#![allow(clippy::unwrap_used)] // a test may panic
 
 use std::os::fd::AsFd;
 use std::thread;

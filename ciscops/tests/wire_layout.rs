@@ -1,5 +1,6 @@
 //! The bytes of the wire: sizes and offsets of every struct, and golden bytes of a few. A change here is a change of
 //! the protocol, and needs a new version or a feature bit.
+#![allow(clippy::unwrap_used)] // a test may panic
 
 use core::mem::{align_of, offset_of, size_of};
 use weldfs_ciscops::attach::*;

@@ -1,0 +1,282 @@
+//! The smallest Target that can hold the contract: a flat map of byte vectors, with handles. One command's changes are
+//! staged by cloning the whole state.
+
+use std::collections::BTreeMap;
+use std::task::{Context, Poll, Waker};
+use weldfs_ciscops::dirent::DirentWriter;
+use weldfs_ciscops::*;
+
+/// What a description is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Description {
+    file: usize,
+    flags: OpenFlags,
+    offset: u64,
+}
+
+/// All state.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct State {
+    pub names: BTreeMap<Vec<u8>, usize>,
+    pub files: Vec<Vec<u8>>,
+    open: Vec<Option<Description>>,
+}
+
+impl State {
+    /// Content by name.
+    pub fn tree(&self) -> BTreeMap<Vec<u8>, Vec<u8>> {
+        self.names.iter().map(|(n, f)| (n.clone(), self.files[*f].clone())).collect()
+    }
+}
+
+/// A toy file system and its pool.
+pub struct Toy {
+    pub state: State,
+    pub pool: SharedRegion,
+}
+
+/// Room in the pool, by convention of these tests.
+pub const PATH_AT: u32 = 0;
+pub const SRC_AT: u32 = 8192;
+pub const OUT_AT: u32 = 65536;
+pub const ARG_AT: u32 = 131072;
+pub const POOL: u32 = 262144;
+
+impl Toy {
+    pub fn new() -> Toy {
+        Toy { state: State::default(), pool: SharedRegion::heap(POOL as usize) }
+    }
+
+    /// Puts bytes in the pool.
+    pub fn put(&self, at: u32, bytes: &[u8]) -> PoolRange {
+        let range = PoolRange::new(at, bytes.len() as u32);
+        self.pool.slice(range).unwrap().copy_from(bytes);
+        range
+    }
+
+    /// Bytes from the pool.
+    pub fn get(&self, at: u32, len: usize) -> Vec<u8> {
+        self.pool.slice(PoolRange::new(at, len as u32)).unwrap().to_vec()
+    }
+
+    /// Runs one op the whole way: encode, validate, fetch, run, commit or drop. Panics if the op is not valid.
+    pub fn run(&mut self, op: Op) -> Outcome {
+        let sqe = Command::new(1, op).encode();
+        let cmd = match validate(&RawCommand(sqe), &SessionLimits { pool_bytes: POOL }) {
+            Ok(cmd) => cmd,
+            Err(e) => return Outcome::failed(e),
+        };
+        assert_eq!(cmd.op, op);
+        if let Op::Close { h } = op {
+            self.state.open[h.index as usize - 1] = None;
+            return Outcome::ok(0, 0);
+        }
+        let paths = match Paths::fetch(&cmd, &self.pool) {
+            Ok(p) => p,
+            Err(e) => return Outcome::failed(e),
+        };
+        let mut staged = self.state.clone();
+        let outcome = block_on(interp::run(&cmd, &paths, &self.pool, &mut staged));
+        if outcome.is_ok() {
+            self.state = staged;
+        }
+        outcome
+    }
+
+    pub fn open(&mut self, path: &[u8], flags: OpenFlags) -> Result<Handle, Errno> {
+        let path = self.put(PATH_AT, path);
+        let o = self.run(Op::Open { base: Handle::ROOT, path, flags, mode: 0o644, placeholder: 0 });
+        if o.is_ok() { Ok(Handle::from_wire(o.result)) } else { Err(Errno(o.status)) }
+    }
+}
+
+/// Nothing here ever waits.
+pub fn block_on<F: Future>(f: F) -> F::Output {
+    let mut f = std::pin::pin!(f);
+    match f.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(v) => v,
+        Poll::Pending => panic!("the toy target never waits"),
+    }
+}
+
+impl State {
+    fn description(&self, h: Handle) -> Result<Description, Errno> {
+        let slot = (h.index as usize).checked_sub(1).ok_or(Errno::BADF)?;
+        self.open.get(slot).copied().flatten().ok_or(Errno::BADF)
+    }
+}
+
+type Done<T> = Result<T, Errno>;
+
+#[allow(unused_variables)]
+impl Target for State {
+    type File = usize;
+
+    async fn open(&mut self, base: Handle, path: &[u8], flags: OpenFlags, mode: u32) -> Done<Opened<usize>> {
+        if let Some(&file) = self.names.get(path) {
+            if flags.contains(OpenFlags::CREATE | OpenFlags::EXCL) {
+                return Err(Errno::EXIST);
+            }
+            if flags.contains(OpenFlags::TRUNC) {
+                self.files[file].clear();
+            }
+            return Ok(Opened { file, created: false, mode: 0o100644 });
+        }
+        if !flags.contains(OpenFlags::CREATE) {
+            return Err(Errno::NOENT);
+        }
+        let file = self.files.len();
+        self.files.push(Vec::new());
+        self.names.insert(path.to_vec(), file);
+        Ok(Opened { file, created: true, mode: 0o100000 | mode })
+    }
+    async fn install(&mut self, opened: Opened<usize>, flags: OpenFlags, placeholder: u32) -> Done<Handle> {
+        self.open.push(Some(Description { file: opened.file, flags, offset: 0 }));
+        Ok(Handle { index: self.open.len() as u32, generation: 0 })
+    }
+    async fn file(&mut self, h: Handle, need: Access) -> Done<usize> {
+        let d = self.description(h)?;
+        if d.flags.access().contains(need) { Ok(d.file) } else { Err(Errno::BADF) }
+    }
+    async fn cursor(&mut self, h: Handle) -> Done<Cursor> {
+        let d = self.description(h)?;
+        Ok(Cursor { offset: d.offset, append: d.flags.contains(OpenFlags::APPEND) })
+    }
+    async fn set_cursor(&mut self, h: Handle, offset: u64) -> Done<()> {
+        self.open[h.index as usize - 1].as_mut().ok_or(Errno::BADF)?.offset = offset;
+        Ok(())
+    }
+    async fn size(&mut self, f: usize) -> Done<u64> {
+        Ok(self.files[f].len() as u64)
+    }
+    async fn read(
+        &mut self,
+        f: usize,
+        off: u64,
+        len: u64,
+        mut sink: Sink<'_>,
+        sum: Option<&mut ChecksumState>,
+    ) -> Done<u64> {
+        let data = &self.files[f];
+        let start = (off as usize).min(data.len());
+        let end = (start + len as usize).min(data.len());
+        sink.put(0, &data[start..end]);
+        if let Some(sum) = sum {
+            sum.update(&data[start..end]);
+        }
+        Ok((end - start) as u64)
+    }
+    async fn write(&mut self, f: usize, at: At, src: Source<'_>, sum: Option<&mut ChecksumState>) -> Done<Written> {
+        let data = &mut self.files[f];
+        let off = match at {
+            At::Offset(off) => off as usize,
+            At::End => data.len(),
+            At::Current => panic!("the interpreter resolves Current"),
+        };
+        if off > 1 << 20 {
+            return Err(Errno::FBIG);
+        }
+        let mut bytes = vec![0; src.len()];
+        src.copy_to(0, &mut bytes);
+        if let Some(sum) = sum {
+            sum.update(&bytes);
+        }
+        if data.len() < off + bytes.len() && !bytes.is_empty() {
+            data.resize(off + bytes.len(), 0);
+        }
+        if !bytes.is_empty() {
+            data[off..off + bytes.len()].copy_from_slice(&bytes);
+        }
+        Ok(Written { off: off as u64, len: bytes.len() as u64 })
+    }
+    async fn truncate(&mut self, f: usize, size: u64) -> Done<()> {
+        self.files[f].resize(size as usize, 0);
+        Ok(())
+    }
+    async fn fallocate(&mut self, f: usize, mode: FallocMode, off: u64, len: u64) -> Done<()> {
+        Err(Errno::OPNOTSUPP)
+    }
+    async fn seek(&mut self, h: Handle, whence: Whence, off: i64) -> Done<u64> {
+        self.set_cursor(h, off as u64).await.map(|()| off as u64)
+    }
+    async fn read_dir(&mut self, h: Handle, cookie: u64, out: &mut DirentWriter<'_>) -> Done<u64> {
+        let mut at = cookie;
+        for (name, file) in self.names.iter().skip(cookie as usize) {
+            if !out.push(*file as u64, at + 1, dirent::dtype::REG, name) {
+                break;
+            }
+            at += 1;
+        }
+        Ok(at)
+    }
+    async fn stat(&mut self, base: Handle, path: &[u8], nofollow: bool) -> Done<StatBody> {
+        let file = *self.names.get(path).ok_or(Errno::NOENT)?;
+        Ok(StatBody { ino: file as u64, size: self.files[file].len() as u64, ..StatBody::default() })
+    }
+    async fn set_attr(&mut self, base: Handle, path: &[u8], nofollow: bool, set: &SetAttrBody) -> Done<()> {
+        let file = *self.names.get(path).ok_or(Errno::NOENT)?;
+        if set.mask & SetAttrMask::SIZE.bits() != 0 {
+            self.files[file].resize(set.size as usize, 0);
+        }
+        Ok(())
+    }
+    async fn access(&mut self, base: Handle, path: &[u8], mask: AccessMask, nofollow: bool) -> Done<()> {
+        self.names.get(path).map(|_| ()).ok_or(Errno::NOENT)
+    }
+    async fn statfs(&mut self) -> Done<StatfsBody> {
+        Ok(StatfsBody { bsize: 4096, ..StatfsBody::default() })
+    }
+    async fn mkdir(&mut self, base: Handle, path: &[u8], mode: u32) -> Done<()> {
+        Err(Errno::OPNOTSUPP)
+    }
+    async fn rmdir(&mut self, base: Handle, path: &[u8]) -> Done<()> {
+        Err(Errno::OPNOTSUPP)
+    }
+    async fn unlink(&mut self, base: Handle, path: &[u8]) -> Done<()> {
+        self.names.remove(path).map(|_| ()).ok_or(Errno::NOENT)
+    }
+    async fn rename(&mut self, fb: Handle, from: &[u8], tb: Handle, to: &[u8], flags: RenameFlags) -> Done<()> {
+        let file = self.names.remove(from).ok_or(Errno::NOENT)?;
+        self.names.insert(to.to_vec(), file);
+        Ok(())
+    }
+    async fn link(&mut self, fb: Handle, from: &[u8], tb: Handle, to: &[u8], follow: bool) -> Done<()> {
+        let file = *self.names.get(from).ok_or(Errno::NOENT)?;
+        self.names.insert(to.to_vec(), file);
+        Ok(())
+    }
+    async fn symlink(&mut self, target: &[u8], base: Handle, path: &[u8]) -> Done<()> {
+        Err(Errno::OPNOTSUPP)
+    }
+    async fn readlink(&mut self, base: Handle, path: &[u8], room: u64, sink: Sink<'_>) -> Done<u64> {
+        Err(Errno::INVAL)
+    }
+    async fn get_xattr(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        name: &[u8],
+        room: u64,
+        sink: Sink<'_>,
+    ) -> Done<u64> {
+        Err(Errno::NODATA)
+    }
+    async fn set_xattr(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        name: &[u8],
+        value: &[u8],
+        flags: XattrFlags,
+    ) -> Done<()> {
+        Err(Errno::OPNOTSUPP)
+    }
+    async fn list_xattr(&mut self, base: Handle, path: &[u8], nofollow: bool, room: u64, sink: Sink<'_>) -> Done<u64> {
+        Ok(0)
+    }
+    async fn remove_xattr(&mut self, base: Handle, path: &[u8], nofollow: bool, name: &[u8]) -> Done<()> {
+        Err(Errno::NODATA)
+    }
+}
