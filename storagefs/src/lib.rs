@@ -13,6 +13,7 @@ pub mod checkpoint;
 pub mod codec;
 pub mod effect;
 pub mod error;
+pub mod fs;
 pub mod fsck;
 pub mod geometry;
 pub mod limits;

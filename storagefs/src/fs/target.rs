@@ -88,10 +88,9 @@ impl Target for Txn<'_> {
     ) -> Result<u64, Errno> {
         allow(f, Access::READ)?;
         let start = sum.as_deref().copied();
-        let mut state = start;
-        let n = cold!(self, {
-            state = start;
-            self.read_core(f.ino, off, len, &mut sink, &mut state)
+        let (n, state) = cold!(self, {
+            let mut state = start;
+            self.read_core(f.ino, off, len, &mut sink, &mut state).map(|n| (n, state))
         });
         if let (Some(sum), Some(state)) = (sum, state) {
             *sum = state;
