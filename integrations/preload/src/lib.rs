@@ -1,1 +1,27 @@
-//! LD_PRELOAD interception.
+//! `libweldfs_preload.so`: lets an unmodified program keep its files inside the device.
+//!
+//! What lives here: `hooks/`, a file per family of libc functions that we shadow; below it `names` and `path` (whose
+//! is this name?), `table` (whose is this descriptor?), `cwd`, `stdio`, `dirs` (what libc or the kernel would keep),
+//! `device` (the client), `config` (the environment), `abi` and `sys` (the C side), `report` (words to the user).
+//!
+//! What flows through: a hook finds out whether its name or descriptor belongs to the device; if not, libc's own
+//! function is called at once. If so, the same call is made through `weldfs::Raw`, and errno comes back.
+//!
+//! What must not happen here: no file-system logic (the device decides), no state that another process would need,
+//! no call on a device file that quietly lands elsewhere: what cannot be done fails with an errno.
+
+// Under test the hooks are not exported, and nobody calls most of them.
+#![cfg_attr(test, allow(dead_code))]
+
+mod abi;
+mod config;
+mod cwd;
+mod device;
+mod dirs;
+mod hooks;
+mod names;
+mod path;
+mod report;
+mod stdio;
+mod sys;
+mod table;

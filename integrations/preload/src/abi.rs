@@ -1,0 +1,231 @@
+//! The C side of the library: the `hook!` macro, libc's own functions behind ours, and access to a caller's memory.
+//!
+//! Hooks are plain `extern "C"` functions (a panic in one aborts with a message: it can never unwind into C). The
+//! pointers a program hands over are trusted as far as libc would trust them: a bad one is the program's own crash.
+
+use std::ffi::CStr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+use libc::{c_char, c_int, c_void, iovec};
+
+/// What the functions here and the device return: a value or an errno.
+pub type Res<T> = Result<T, c_int>;
+
+/// Defines exported functions that shadow libc's. Inside a body, `$real(...)` is libc's own function of that name.
+macro_rules! hook {
+    ($real:ident; $($(#[$attr:meta])* fn $name:ident($($a:ident: $t:ty),* $(,)?) -> $r:ty $body:block)+) => {$(
+        $(#[$attr])*
+        #[cfg_attr(not(test), unsafe(no_mangle))]
+        pub extern "C" fn $name($($a: $t),*) -> $r {
+            #[allow(unused_variables)]
+            let $real = |$($a: $t),*| -> $r {
+                static SLOT: std::sync::atomic::AtomicPtr<libc::c_void> =
+                    std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
+                type Function = extern "C" fn($($t),*) -> $r;
+                let address = $crate::abi::next(&SLOT, concat!(stringify!($name), "\0"));
+                // SAFETY: `address` is libc's function of this name, and the hook repeats its C signature.
+                let function: Function = unsafe { std::mem::transmute::<*mut libc::c_void, Function>(address) };
+                function($($a),*)
+            };
+            $body
+        }
+    )+};
+}
+pub(crate) use hook;
+
+/// Address of the function that ours shadows; aborts when there is none (a caller linked against it, so there is).
+pub fn next(slot: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
+    let known = slot.load(Ordering::Relaxed);
+    if !known.is_null() {
+        return known;
+    }
+    // SAFETY: `name` ends in NUL (the macro appends it).
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
+    if found.is_null() {
+        crate::report::fatal(&["libc has no ", name.trim_end_matches('\0')]);
+    }
+    slot.store(found, Ordering::Relaxed);
+    found
+}
+
+/// Sets errno.
+pub fn set_errno(code: c_int) {
+    // SAFETY: libc's own thread-local cell.
+    unsafe { *libc::__errno_location() = code }
+}
+
+/// Reads errno.
+pub fn errno() -> c_int {
+    // SAFETY: libc's own thread-local cell.
+    unsafe { *libc::__errno_location() }
+}
+
+/// The value that tells a C caller "look at errno".
+pub trait Failure {
+    /// That value.
+    const FAILED: Self;
+}
+impl Failure for c_int {
+    const FAILED: c_int = -1;
+}
+impl Failure for isize {
+    const FAILED: isize = -1;
+}
+impl Failure for i64 {
+    const FAILED: i64 = -1;
+}
+impl<T> Failure for *mut T {
+    const FAILED: *mut T = std::ptr::null_mut();
+}
+
+/// Errno and the failure value, or the value.
+pub fn give<T: Failure>(result: Res<T>) -> T {
+    match result {
+        Ok(value) => value,
+        Err(code) => fail(code),
+    }
+}
+
+/// 0, or errno and -1.
+pub fn done(result: Res<()>) -> c_int {
+    give(result.map(|()| 0))
+}
+
+/// A byte count as C reports it.
+pub fn count(result: Res<usize>) -> isize {
+    give(result.map(|n| n as isize))
+}
+
+/// Errno and the failure value.
+pub fn fail<T: Failure>(code: c_int) -> T {
+    set_errno(code);
+    T::FAILED
+}
+
+/// The bytes of a C string; EFAULT for NULL.
+pub fn text<'a>(p: *const c_char) -> Res<&'a [u8]> {
+    if p.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: a C caller passes a NUL-terminated string that outlives the call.
+    Ok(unsafe { CStr::from_ptr(p) }.to_bytes())
+}
+
+/// A caller's buffer to read from.
+pub fn bytes<'a>(p: *const c_void, n: usize) -> Res<&'a [u8]> {
+    if n == 0 {
+        return Ok(&[]);
+    }
+    if p.is_null() || n > isize::MAX as usize {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: the caller vouches for `n` readable bytes at `p` for the length of the call.
+    Ok(unsafe { std::slice::from_raw_parts(p.cast(), n) })
+}
+
+/// A caller's buffer to write to.
+pub fn room<'a>(p: *mut c_void, n: usize) -> Res<&'a mut [u8]> {
+    if n == 0 {
+        return Ok(&mut []);
+    }
+    if p.is_null() || n > isize::MAX as usize {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: the caller vouches for `n` writable bytes at `p` that nobody else uses for the length of the call.
+    Ok(unsafe { std::slice::from_raw_parts_mut(p.cast(), n) })
+}
+
+/// An array of C structures.
+pub fn array<'a, T>(p: *const T, n: usize) -> Res<&'a [T]> {
+    if n == 0 {
+        return Ok(&[]);
+    }
+    if p.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: the caller vouches for `n` initialised values at `p`.
+    Ok(unsafe { std::slice::from_raw_parts(p, n) })
+}
+
+/// A vector of buffers, as readv takes it.
+pub fn vector<'a>(iov: *const iovec, n: c_int) -> Res<&'a [iovec]> {
+    if !(0..=libc::UIO_MAXIOV).contains(&n) {
+        return Err(libc::EINVAL);
+    }
+    array(iov, n as usize)
+}
+
+/// Stores a result where the caller asked for it; EFAULT for NULL.
+pub fn put<T>(p: *mut T, value: T) -> Res<()> {
+    if p.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: the caller passes a place for one `T`.
+    unsafe { p.write(value) };
+    Ok(())
+}
+
+/// Reads a structure of the caller's; EFAULT for NULL.
+pub fn get<T: Copy>(p: *const T) -> Res<T> {
+    if p.is_null() {
+        return Err(libc::EFAULT);
+    }
+    // SAFETY: the caller passes an initialised `T`.
+    Ok(unsafe { p.read() })
+}
+
+/// A C structure of integers with every byte zero.
+pub fn zeroed<T: Copy>() -> T {
+    // SAFETY: used for libc's plain structures of integers only, for which zero is a value.
+    unsafe { std::mem::zeroed() }
+}
+
+/// The strings of a NULL-terminated array (argv, envp).
+pub fn strings<'a>(p: *const *const c_char) -> Vec<&'a CStr> {
+    let mut all = Vec::new();
+    if p.is_null() {
+        return all;
+    }
+    let mut at = p;
+    loop {
+        // SAFETY: the array ends in NULL, and `at` has not passed it.
+        let entry = unsafe { *at };
+        if entry.is_null() {
+            return all;
+        }
+        // SAFETY: entries are C strings; the array has one more entry after a non-NULL one.
+        unsafe {
+            all.push(CStr::from_ptr(entry));
+            at = at.add(1);
+        }
+    }
+}
+
+/// A string of the environment, without any lock (getenv).
+pub fn env<'a>(name: &CStr) -> Option<&'a [u8]> {
+    // SAFETY: a C string in, NULL or a C string of the environment out.
+    let value = unsafe { libc::getenv(name.as_ptr()) };
+    if value.is_null() { None } else { text(value).ok() }
+}
+
+/// Copies `from` and a NUL to `to`, a buffer of `n` bytes; ERANGE when it does not fit.
+pub fn put_text(to: *mut c_char, n: usize, from: &[u8]) -> Res<()> {
+    if from.len() >= n {
+        return Err(libc::ERANGE);
+    }
+    let room = room(to.cast(), from.len() + 1)?;
+    room[..from.len()].copy_from_slice(from);
+    room[from.len()] = 0;
+    Ok(())
+}
+
+/// A malloc'd copy of `from` with a NUL, for callers that will free() it.
+pub fn malloc_text(from: &[u8]) -> Res<*mut c_char> {
+    // SAFETY: malloc has no precondition.
+    let p: *mut c_char = unsafe { libc::malloc(from.len() + 1) }.cast();
+    if p.is_null() {
+        return Err(libc::ENOMEM);
+    }
+    put_text(p, from.len() + 1, from)?;
+    Ok(p)
+}

@@ -1,0 +1,221 @@
+//! Attributes: chmod, chown, the utime family, truncate.
+
+use super::ours;
+use crate::abi::{self, Res, done, fail, hook};
+use crate::device;
+use crate::names::{Spot, route};
+use libc::{c_char, c_int, gid_t, mode_t, off_t, timespec, timeval, uid_t, utimbuf};
+use weldfs_ciscops::Handle;
+use weldfs_ciscops::bodies::{SetAttrBody, WireTime};
+use weldfs_ciscops::flags::SetAttrMask;
+
+const HERE: c_int = libc::AT_FDCWD;
+const NOFOLLOW: c_int = libc::AT_SYMLINK_NOFOLLOW;
+const NANOS: i64 = 1_000_000_000;
+
+fn mode_set(mode: mode_t) -> SetAttrBody {
+    SetAttrBody { mask: SetAttrMask::MODE.bits(), mode: mode & 0o7777, ..SetAttrBody::default() }
+}
+
+fn owner_set(uid: uid_t, gid: gid_t) -> SetAttrBody {
+    let mut mask = SetAttrMask::empty();
+    mask.set(SetAttrMask::UID, uid != uid_t::MAX);
+    mask.set(SetAttrMask::GID, gid != gid_t::MAX);
+    SetAttrBody { mask: mask.bits(), uid, gid, ..SetAttrBody::default() }
+}
+
+fn size_set(size: off_t) -> Res<SetAttrBody> {
+    let size = u64::try_from(size).map_err(|_| libc::EINVAL)?;
+    Ok(SetAttrBody { mask: SetAttrMask::SIZE.bits(), size, ..SetAttrBody::default() })
+}
+
+/// From utimensat's pair; NULL means now.
+fn time_set(times: *const timespec) -> Res<SetAttrBody> {
+    let mut set = SetAttrBody::default();
+    if times.is_null() {
+        set.mask = (SetAttrMask::ATIME_NOW | SetAttrMask::MTIME_NOW).bits();
+        return Ok(set);
+    }
+    let pair = abi::array(times, 2)?;
+    let mut mask = SetAttrMask::empty();
+    let wants = [(SetAttrMask::ATIME, SetAttrMask::ATIME_NOW), (SetAttrMask::MTIME, SetAttrMask::MTIME_NOW)];
+    for (i, (t, (given, now))) in pair.iter().zip(wants).enumerate() {
+        match t.tv_nsec {
+            libc::UTIME_OMIT => continue,
+            libc::UTIME_NOW => mask |= now,
+            0..NANOS => mask |= given,
+            _ => return Err(libc::EINVAL),
+        }
+        if t.tv_nsec != libc::UTIME_NOW {
+            let time = WireTime::new(t.tv_sec, t.tv_nsec as u32);
+            if i == 0 { set.atime = time } else { set.mtime = time }
+        }
+    }
+    set.mask = mask.bits();
+    Ok(set)
+}
+
+fn from_timeval(times: *const timeval) -> Res<Option<[timespec; 2]>> {
+    if times.is_null() {
+        return Ok(None);
+    }
+    let mut out: [timespec; 2] = abi::zeroed();
+    for (to, from) in out.iter_mut().zip(abi::array(times, 2)?) {
+        if !(0..1_000_000).contains(&from.tv_usec) {
+            return Err(libc::EINVAL);
+        }
+        (to.tv_sec, to.tv_nsec) = (from.tv_sec, from.tv_usec * 1000);
+    }
+    Ok(Some(out))
+}
+
+fn timeval_set(times: *const timeval) -> Res<SetAttrBody> {
+    let pair = from_timeval(times)?;
+    time_set(pair.as_ref().map_or(std::ptr::null(), |p| p.as_ptr()))
+}
+
+fn utimbuf_set(times: *const utimbuf) -> Res<SetAttrBody> {
+    if times.is_null() {
+        return time_set(std::ptr::null());
+    }
+    let t = abi::get(times)?;
+    let mut pair: [timespec; 2] = abi::zeroed();
+    (pair[0].tv_sec, pair[1].tv_sec) = (t.actime, t.modtime);
+    time_set(pair.as_ptr())
+}
+
+/// By name; nothing to set still means that the name must exist.
+fn set_spot(spot: &Spot<'_>, flags: c_int, set: Res<SetAttrBody>) -> Res<c_int> {
+    let set = set?;
+    if spot.path.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
+        return Err(libc::ENOENT);
+    }
+    let nofollow = flags & NOFOLLOW != 0;
+    if set.mask == 0 {
+        return device::on(|d| d.statat(spot.base, &spot.path, nofollow)).map(|_| 0);
+    }
+    device::on(|d| d.set_attr_at(spot.base, &spot.path, nofollow, &set)).map(|()| 0)
+}
+
+fn set_fd(h: Handle, set: Res<SetAttrBody>) -> c_int {
+    match set {
+        Ok(set) if set.mask == 0 => 0,
+        Ok(set) => done(device::on(|d| d.set_attr(h, &set))),
+        Err(code) => fail(code),
+    }
+}
+
+/// fchmodat: symbolic links have no mode to change.
+fn chmod_spot(spot: &Spot<'_>, mode: mode_t, flags: c_int) -> Res<c_int> {
+    if flags & NOFOLLOW != 0 {
+        let body = device::on(|d| d.statat(spot.base, &spot.path, true))?;
+        if body.mode & libc::S_IFMT == libc::S_IFLNK {
+            return Err(libc::EOPNOTSUPP);
+        }
+    }
+    set_spot(spot, flags, Ok(mode_set(mode)))
+}
+
+fn truncate_fd(h: Handle, size: off_t) -> c_int {
+    match u64::try_from(size) {
+        Ok(size) => done(device::on(|d| d.truncate(h, size))),
+        Err(_) => fail(libc::EINVAL),
+    }
+}
+
+hook! { real;
+    fn chmod(path: *const c_char, mode: mode_t) -> c_int {
+        route(HERE, path, |_, path| real(path, mode), |spot| chmod_spot(spot, mode, 0))
+    }
+    fn lchmod(path: *const c_char, mode: mode_t) -> c_int {
+        route(HERE, path, |_, path| real(path, mode), |spot| chmod_spot(spot, mode, NOFOLLOW))
+    }
+    fn fchmod(fd: c_int, mode: mode_t) -> c_int {
+        let h = ours!(fd, else real(fd, mode));
+        set_fd(h, Ok(mode_set(mode)))
+    }
+    fn fchmodat(dirfd: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int {
+        route(dirfd, path, |dirfd, path| real(dirfd, path, mode, flags), |spot| chmod_spot(spot, mode, flags))
+    }
+    fn chown(path: *const c_char, uid: uid_t, gid: gid_t) -> c_int {
+        route(HERE, path, |_, path| real(path, uid, gid), |spot| set_spot(spot, 0, Ok(owner_set(uid, gid))))
+    }
+    fn lchown(path: *const c_char, uid: uid_t, gid: gid_t) -> c_int {
+        route(HERE, path, |_, path| real(path, uid, gid), |spot| set_spot(spot, NOFOLLOW, Ok(owner_set(uid, gid))))
+    }
+    fn fchown(fd: c_int, uid: uid_t, gid: gid_t) -> c_int {
+        let h = ours!(fd, else real(fd, uid, gid));
+        set_fd(h, Ok(owner_set(uid, gid)))
+    }
+    fn fchownat(dirfd: c_int, path: *const c_char, uid: uid_t, gid: gid_t, flags: c_int) -> c_int {
+        let host = |dirfd, path| real(dirfd, path, uid, gid, flags);
+        route(dirfd, path, host, |spot| set_spot(spot, flags, Ok(owner_set(uid, gid))))
+    }
+    fn utime(path: *const c_char, times: *const utimbuf) -> c_int {
+        route(HERE, path, |_, path| real(path, times), |spot| set_spot(spot, 0, utimbuf_set(times)))
+    }
+    fn utimes(path: *const c_char, times: *const timeval) -> c_int {
+        route(HERE, path, |_, path| real(path, times), |spot| set_spot(spot, 0, timeval_set(times)))
+    }
+    fn lutimes(path: *const c_char, times: *const timeval) -> c_int {
+        route(HERE, path, |_, path| real(path, times), |spot| set_spot(spot, NOFOLLOW, timeval_set(times)))
+    }
+    fn futimes(fd: c_int, times: *const timeval) -> c_int {
+        let h = ours!(fd, else real(fd, times));
+        set_fd(h, timeval_set(times))
+    }
+    fn futimesat(dirfd: c_int, path: *const c_char, times: *const timeval) -> c_int {
+        if path.is_null() && crate::table::ours(dirfd) {
+            return futimes(dirfd, times);
+        }
+        route(dirfd, path, |dirfd, path| real(dirfd, path, times), |spot| set_spot(spot, 0, timeval_set(times)))
+    }
+    fn futimens(fd: c_int, times: *const timespec) -> c_int {
+        let h = ours!(fd, else real(fd, times));
+        set_fd(h, time_set(times))
+    }
+    fn utimensat(dirfd: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int {
+        if path.is_null() && crate::table::ours(dirfd) {
+            return futimens(dirfd, times);
+        }
+        let host = |dirfd, path| real(dirfd, path, times, flags);
+        route(dirfd, path, host, |spot| set_spot(spot, flags, time_set(times)))
+    }
+    fn truncate(path: *const c_char, size: off_t) -> c_int {
+        route(HERE, path, |_, path| real(path, size), |spot| set_spot(spot, 0, size_set(size)))
+    }
+    fn truncate64(path: *const c_char, size: off_t) -> c_int {
+        route(HERE, path, |_, path| real(path, size), |spot| set_spot(spot, 0, size_set(size)))
+    }
+    fn ftruncate(fd: c_int, size: off_t) -> c_int {
+        let h = ours!(fd, else real(fd, size));
+        truncate_fd(h, size)
+    }
+    fn ftruncate64(fd: c_int, size: off_t) -> c_int {
+        let h = ours!(fd, else real(fd, size));
+        truncate_fd(h, size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_translate_now_omit_and_bad_nanoseconds() {
+        let now = time_set(std::ptr::null()).unwrap();
+        assert_eq!(now.mask, (SetAttrMask::ATIME_NOW | SetAttrMask::MTIME_NOW).bits());
+        let mut pair: [timespec; 2] = abi::zeroed();
+        (pair[0].tv_nsec, pair[1].tv_sec, pair[1].tv_nsec) = (libc::UTIME_OMIT, -5, 7);
+        let set = time_set(pair.as_ptr()).unwrap();
+        assert_eq!((set.mask, set.mtime), (SetAttrMask::MTIME.bits(), WireTime::new(-5, 7)));
+        pair[1].tv_nsec = NANOS;
+        assert_eq!(time_set(pair.as_ptr()), Err(libc::EINVAL));
+    }
+
+    #[test]
+    fn minus_one_leaves_an_owner_alone() {
+        assert_eq!(owner_set(uid_t::MAX, 5).mask, SetAttrMask::GID.bits());
+        assert_eq!(owner_set(uid_t::MAX, gid_t::MAX).mask, 0);
+    }
+}

@@ -1,0 +1,345 @@
+//! DIR streams: opendir, readdir, scandir, glob; tree walks that libc does inside are refused.
+
+use crate::abi::{self, Res, fail, give, hook};
+use crate::dirs::{Entry, Stream};
+use crate::names::route;
+use crate::{cwd, device, report, table};
+use libc::{c_char, c_int, c_long, c_void, dirent64 as Dirent, size_t};
+use weldfs_ciscops::Handle;
+
+/// First word of our streams. libc's own begin with a descriptor and a lock, which never look like this.
+const MAGIC: u64 = 0x7269_4473_4664_6c77;
+const HERE: c_int = libc::AT_FDCWD;
+
+/// libc's DIR, seen from outside.
+pub type Dir = libc::DIR;
+
+/// Our stream behind a `DIR *`.
+#[repr(C)]
+struct Ours {
+    magic: u64,
+    fd: c_int,
+    stream: Stream,
+    entry: Dirent,
+}
+
+/// Our stream, if the pointer is one.
+fn ours<'a>(dir: *mut Dir) -> Option<&'a mut Ours> {
+    if dir.is_null() {
+        return None;
+    }
+    let p: *mut Ours = dir.cast();
+    // SAFETY: libc's DIR and ours are both longer than the magic word; only ours holds it.
+    unsafe { if (&raw const (*p).magic).read() == MAGIC { Some(&mut *p) } else { None } }
+}
+
+fn wrap(fd: c_int) -> *mut Dir {
+    let all = Ours { magic: MAGIC, fd, stream: Stream::new(0), entry: abi::zeroed() };
+    Box::into_raw(Box::new(all)).cast()
+}
+
+fn to_dirent(e: &Entry) -> Dirent {
+    let mut out: Dirent = abi::zeroed();
+    (out.d_ino, out.d_off, out.d_type) = (e.ino, e.next as _, e.kind);
+    for (to, from) in out.d_name.iter_mut().zip(&e.name) {
+        *to = *from as c_char;
+    }
+    out.d_reclen = (std::mem::offset_of!(Dirent, d_name) + e.name.len() + 1).next_multiple_of(8) as u16;
+    out
+}
+
+impl Ours {
+    fn handle(&self) -> Res<Handle> {
+        device::handle(self.fd).ok_or(libc::EBADF)?
+    }
+
+    /// The next entry in place; `Ok(null)` at the end.
+    fn advance(&mut self) -> Res<*mut Dirent> {
+        let handle = self.handle()?;
+        match self.stream.next(handle) {
+            Ok(Some(entry)) => {
+                self.entry = to_dirent(&entry);
+                Ok(&raw mut self.entry)
+            }
+            // A directory that was removed meanwhile has no entries left.
+            Ok(None) | Err(libc::ENOENT) => Ok(std::ptr::null_mut()),
+            Err(code) => Err(code),
+        }
+    }
+
+    fn advance_into(&mut self, entry: *mut Dirent, result: *mut *mut Dirent) -> c_int {
+        let mut go = || {
+            let next = self.advance()?;
+            if !next.is_null() {
+                abi::put(entry, self.entry)?;
+            }
+            abi::put(result, if next.is_null() { next } else { entry })
+        };
+        go().err().unwrap_or(0)
+    }
+}
+
+/// fdopendir's check.
+fn is_directory(h: Handle) -> Res<()> {
+    let body = device::on(|d| d.stat(h))?;
+    if body.mode & libc::S_IFMT == libc::S_IFDIR { Ok(()) } else { Err(libc::ENOTDIR) }
+}
+
+type Filter = Option<extern "C" fn(*const Dirent) -> c_int>;
+type Compare = Option<extern "C" fn(*mut *const Dirent, *mut *const Dirent) -> c_int>;
+type Order = unsafe extern "C" fn(*const c_void, *const c_void) -> c_int;
+
+/// scandir over a directory of ours: a malloc'd array of malloc'd entries.
+fn scan(dir: *mut Dir, list: *mut *mut *mut Dirent, filter: Filter, compare: Compare) -> Res<c_int> {
+    let mut found: Vec<*mut Dirent> = Vec::new();
+    let mut go = || -> Res<c_int> {
+        let stream = ours(dir).ok_or(libc::EBADF)?;
+        loop {
+            let next = stream.advance()?;
+            if next.is_null() {
+                break;
+            }
+            if filter.is_none_or(|keep| keep(next) != 0) {
+                found.push(copy_of(&stream.entry)?);
+            }
+        }
+        let bytes = found.len() * size_of::<*mut Dirent>();
+        // SAFETY: malloc has no precondition; the array is filled before anybody sees it; qsort gets the caller's
+        // comparison, which takes pointers to entries of exactly this array.
+        unsafe {
+            let array: *mut *mut Dirent = libc::malloc(bytes.max(1)).cast();
+            if array.is_null() {
+                return Err(libc::ENOMEM);
+            }
+            std::ptr::copy_nonoverlapping(found.as_ptr(), array, found.len());
+            if let Some(compare) = compare {
+                let order = std::mem::transmute::<extern "C" fn(*mut *const Dirent, *mut *const Dirent) -> c_int, Order>(
+                    compare,
+                );
+                libc::qsort(array.cast(), found.len(), size_of::<*mut Dirent>(), Some(order));
+            }
+            abi::put(list, array)?;
+        }
+        Ok(found.len() as c_int)
+    };
+    let answer = go();
+    if answer.is_err() {
+        // SAFETY: entries made by `copy_of` above, handed to nobody.
+        found.iter().for_each(|e| unsafe { libc::free(e.cast()) });
+    }
+    answer
+}
+
+fn copy_of(entry: &Dirent) -> Res<*mut Dirent> {
+    // SAFETY: malloc has no precondition; a whole entry is allocated, and only its used part is copied.
+    unsafe {
+        let p: *mut Dirent = libc::malloc(size_of::<Dirent>()).cast();
+        if p.is_null() {
+            return Err(libc::ENOMEM);
+        }
+        let from: *const Dirent = entry;
+        std::ptr::copy_nonoverlapping(from.cast::<u8>(), p.cast::<u8>(), usize::from(entry.d_reclen));
+        Ok(p)
+    }
+}
+
+fn scan_at(
+    dirfd: c_int,
+    path: *const c_char,
+    list: *mut *mut *mut Dirent,
+    (filter, compare): (Filter, Compare),
+    real: impl FnOnce(c_int, *const c_char) -> c_int,
+) -> c_int {
+    route(dirfd, path, real, |spot| {
+        let fd = super::open::open_spot(spot, libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC, 0)?;
+        let dir = wrap(fd);
+        let answer = scan(dir, list, filter, compare);
+        closedir(dir);
+        answer
+    })
+}
+
+/// Whether a name (or a pattern) is the device's.
+fn touches(path: *const c_char) -> bool {
+    let Ok(name) = abi::text(path) else { return false };
+    matches!(crate::names::locate(HERE, name), Ok(crate::names::Place::Device(_)))
+}
+
+/// nftw, ftw and fts walk inside libc, out of our reach.
+fn refuse_walk(path: *const c_char) -> Option<c_int> {
+    (touches(path) || (cwd::is_inside() && path.is_null())).then(|| report::refuse(libc::ENOTSUP, "ftw, nftw and fts"))
+}
+
+hook! { real;
+    fn opendir(path: *const c_char) -> *mut Dir {
+        route(HERE, path, |_, path| real(path), |spot| {
+            let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+            super::open::open_spot(spot, flags, 0).map(wrap)
+        })
+    }
+    fn fdopendir(fd: c_int) -> *mut Dir {
+        let h = super::ours!(fd, else real(fd));
+        give(is_directory(h).map(|()| wrap(fd)))
+    }
+    fn closedir(dir: *mut Dir) -> c_int {
+        let Some(stream) = ours(dir) else { return real(dir) };
+        let fd = stream.fd;
+        stream.magic = 0;
+        // SAFETY: made by `wrap`, and the program must not use it after closedir.
+        drop(unsafe { Box::from_raw(dir.cast::<Ours>()) });
+        super::close(fd)
+    }
+    fn readdir(dir: *mut Dir) -> *mut Dirent {
+        let Some(stream) = ours(dir) else { return real(dir) };
+        give(stream.advance())
+    }
+    fn readdir64(dir: *mut Dir) -> *mut Dirent {
+        let Some(stream) = ours(dir) else { return real(dir) };
+        give(stream.advance())
+    }
+    fn readdir_r(dir: *mut Dir, entry: *mut Dirent, result: *mut *mut Dirent) -> c_int {
+        let Some(stream) = ours(dir) else { return real(dir, entry, result) };
+        stream.advance_into(entry, result)
+    }
+    fn readdir64_r(dir: *mut Dir, entry: *mut Dirent, result: *mut *mut Dirent) -> c_int {
+        let Some(stream) = ours(dir) else { return real(dir, entry, result) };
+        stream.advance_into(entry, result)
+    }
+    fn rewinddir(dir: *mut Dir) -> () {
+        match ours(dir) {
+            Some(stream) => stream.stream.seek(0),
+            None => real(dir),
+        }
+    }
+    fn telldir(dir: *mut Dir) -> c_long {
+        let Some(stream) = ours(dir) else { return real(dir) };
+        stream.stream.tell() as c_long
+    }
+    fn seekdir(dir: *mut Dir, place: c_long) -> () {
+        match ours(dir) {
+            Some(stream) => stream.stream.seek(place as u64),
+            None => real(dir, place),
+        }
+    }
+    fn dirfd(dir: *mut Dir) -> c_int {
+        let Some(stream) = ours(dir) else { return real(dir) };
+        stream.fd
+    }
+    fn scandir(path: *const c_char, list: *mut *mut *mut Dirent, filter: Filter, compare: Compare) -> c_int {
+        scan_at(HERE, path, list, (filter, compare), |_, path| real(path, list, filter, compare))
+    }
+    fn scandir64(path: *const c_char, list: *mut *mut *mut Dirent, filter: Filter, compare: Compare) -> c_int {
+        scan_at(HERE, path, list, (filter, compare), |_, path| real(path, list, filter, compare))
+    }
+    fn scandirat(
+        dirfd: c_int, path: *const c_char, list: *mut *mut *mut Dirent, filter: Filter, compare: Compare,
+    ) -> c_int {
+        scan_at(dirfd, path, list, (filter, compare), |dirfd, path| real(dirfd, path, list, filter, compare))
+    }
+    fn getdents64(fd: c_int, out: *mut c_void, n: size_t) -> isize {
+        let h = super::ours!(fd, else real(fd, out, n));
+        entries(fd, h, out, n)
+    }
+    fn nftw(path: *const c_char, visit: *mut c_void, fds: c_int, flags: c_int) -> c_int {
+        match refuse_walk(path) { Some(code) => fail(code), None => real(path, visit, fds, flags) }
+    }
+    fn nftw64(path: *const c_char, visit: *mut c_void, fds: c_int, flags: c_int) -> c_int {
+        match refuse_walk(path) { Some(code) => fail(code), None => real(path, visit, fds, flags) }
+    }
+    fn ftw(path: *const c_char, visit: *mut c_void, fds: c_int) -> c_int {
+        match refuse_walk(path) { Some(code) => fail(code), None => real(path, visit, fds) }
+    }
+    fn ftw64(path: *const c_char, visit: *mut c_void, fds: c_int) -> c_int {
+        match refuse_walk(path) { Some(code) => fail(code), None => real(path, visit, fds) }
+    }
+    fn fts_open(paths: *const *const c_char, options: c_int, compare: *mut c_void) -> *mut c_void {
+        let names = abi::strings(paths);
+        match names.iter().find_map(|p| refuse_walk(p.as_ptr())) {
+            Some(code) => fail(code),
+            None => real(paths, options, compare),
+        }
+    }
+    fn glob(
+        pattern: *const c_char, flags: c_int, on_error: *mut c_void, out: *mut libc::glob64_t,
+    ) -> c_int {
+        with_our_streams(pattern, flags, out, |flags| real(pattern, flags, on_error, out))
+    }
+    fn glob64(
+        pattern: *const c_char, flags: c_int, on_error: *mut c_void, out: *mut libc::glob64_t,
+    ) -> c_int {
+        with_our_streams(pattern, flags, out, |flags| real(pattern, flags, on_error, out))
+    }
+}
+
+/// glob(3)'s structure with the members that libc's Rust binding hides.
+#[repr(C)]
+struct Glob {
+    found: size_t,
+    names: *mut *mut c_char,
+    offset: size_t,
+    flags: c_int,
+    close: Option<extern "C" fn(*mut Dir) -> ()>,
+    read: Option<extern "C" fn(*mut Dir) -> *mut Dirent>,
+    open: Option<extern "C" fn(*const c_char) -> *mut Dir>,
+    lstat: Option<extern "C" fn(*const c_char, *mut libc::stat) -> c_int>,
+    stat: Option<extern "C" fn(*const c_char, *mut libc::stat) -> c_int>,
+}
+const _: () = assert!(size_of::<Glob>() == size_of::<libc::glob64_t>());
+/// glob(3): use the caller's directory functions.
+const GLOB_ALTDIRFUNC: c_int = 1 << 9;
+
+extern "C" fn close_stream(dir: *mut Dir) {
+    closedir(dir);
+}
+
+/// A pattern that may lead into the device is matched through our own directory functions.
+fn with_our_streams(
+    pattern: *const c_char,
+    flags: c_int,
+    out: *mut libc::glob64_t,
+    real: impl FnOnce(c_int) -> c_int,
+) -> c_int {
+    if flags & GLOB_ALTDIRFUNC != 0 || out.is_null() || !touches(pattern) {
+        return real(flags);
+    }
+    // SAFETY: the caller's glob_t, of the layout asserted above; the members are only ours to set under ALTDIRFUNC.
+    unsafe {
+        let glob = out.cast::<Glob>();
+        (*glob).close = Some(close_stream);
+        (*glob).read = Some(readdir64);
+        (*glob).open = Some(opendir);
+        (*glob).lstat = Some(super::stat::lstat64);
+        (*glob).stat = Some(super::stat::stat64);
+    }
+    real(flags | GLOB_ALTDIRFUNC)
+}
+
+/// Raw getdents64: whole entries while they fit, the cursor kept with the descriptor.
+pub fn entries(fd: c_int, h: Handle, out: *mut c_void, n: size_t) -> isize {
+    use std::sync::atomic::Ordering;
+    let go = || -> Res<isize> {
+        let open = table::entry(fd).ok_or(libc::EBADF)?;
+        let room = abi::room(out, n)?;
+        let mut stream = Stream::new(open.cursor.load(Ordering::Relaxed));
+        let mut used = 0;
+        let mut reached = stream.tell();
+        while let Some(entry) = stream.next(h)? {
+            let packed = to_dirent(&entry);
+            let len = usize::from(packed.d_reclen);
+            if used + len > room.len() {
+                if used == 0 {
+                    return Err(libc::EINVAL);
+                }
+                break;
+            }
+            let from: *const Dirent = &packed;
+            // SAFETY: `d_reclen` bytes lie inside the entry: the name is at most 255 bytes.
+            room[used..used + len].copy_from_slice(unsafe { std::slice::from_raw_parts(from.cast::<u8>(), len) });
+            used += len;
+            reached = entry.next;
+        }
+        open.cursor.store(reached, Ordering::Relaxed);
+        Ok(used as isize)
+    };
+    give(go())
+}

@@ -1,0 +1,101 @@
+//! Durability and space: fsync and its kin, fallocate, advice.
+
+use super::ours;
+use crate::abi::{self, Res, done, hook};
+use crate::{device, report, table};
+use libc::{c_int, c_uint, off_t};
+use weldfs_ciscops::Handle;
+use weldfs_ciscops::flags::FallocMode;
+
+fn extent(off: off_t, len: off_t) -> Res<(u64, u64)> {
+    match (u64::try_from(off), u64::try_from(len)) {
+        (Ok(off), Ok(len)) if len > 0 => Ok((off, len)),
+        _ => Err(libc::EINVAL),
+    }
+}
+
+fn allocate(h: Handle, mode: c_int, off: off_t, len: off_t) -> Res<()> {
+    let (off, len) = extent(off, len)?;
+    let mode = match mode {
+        0 => FallocMode::Reserve,
+        libc::FALLOC_FL_KEEP_SIZE => FallocMode::KeepSize,
+        m if m == libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE => FallocMode::Punch,
+        libc::FALLOC_FL_ZERO_RANGE => FallocMode::Zero,
+        m if m == libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE => FallocMode::ZeroKeepSize,
+        _ => return Err(report::refuse(libc::EOPNOTSUPP, "this fallocate mode")),
+    };
+    device::on(|d| d.fallocate(h, mode, off, len))
+}
+
+/// posix_fallocate returns its error instead of setting errno.
+fn reserve(h: Handle, off: off_t, len: off_t) -> c_int {
+    allocate(h, 0, off, len).err().unwrap_or(0)
+}
+
+/// Before the host's own sync of everything: the device too, if this process uses it.
+fn sync_device() -> Res<()> {
+    if table::any() { device::on(|d| d.syncfs()) } else { Ok(()) }
+}
+
+hook! { real;
+    fn fsync(fd: c_int) -> c_int {
+        let h = ours!(fd, else real(fd));
+        done(device::on(|d| d.fsync(h)))
+    }
+    fn fdatasync(fd: c_int) -> c_int {
+        let h = ours!(fd, else real(fd));
+        done(device::on(|d| d.fdatasync(h)))
+    }
+    fn syncfs(fd: c_int) -> c_int {
+        let _ = ours!(fd, else real(fd));
+        done(device::on(|d| d.syncfs()))
+    }
+    fn sync() -> () {
+        if sync_device().is_err() {
+            report::warn(&["sync: the device did not answer"]);
+        }
+        real()
+    }
+    fn sync_file_range(fd: c_int, off: off_t, len: off_t, flags: c_uint) -> c_int {
+        let h = ours!(fd, else real(fd, off, len, flags));
+        done(device::on(|d| d.fdatasync(h)))
+    }
+    fn fallocate(fd: c_int, mode: c_int, off: off_t, len: off_t) -> c_int {
+        let h = ours!(fd, else real(fd, mode, off, len));
+        done(allocate(h, mode, off, len))
+    }
+    fn fallocate64(fd: c_int, mode: c_int, off: off_t, len: off_t) -> c_int {
+        let h = ours!(fd, else real(fd, mode, off, len));
+        done(allocate(h, mode, off, len))
+    }
+    fn posix_fallocate(fd: c_int, off: off_t, len: off_t) -> c_int {
+        match device::handle(fd) {
+            None => real(fd, off, len),
+            Some(Ok(h)) => reserve(h, off, len),
+            Some(Err(code)) => code,
+        }
+    }
+    fn posix_fallocate64(fd: c_int, off: off_t, len: off_t) -> c_int {
+        match device::handle(fd) {
+            None => real(fd, off, len),
+            Some(Ok(h)) => reserve(h, off, len),
+            Some(Err(code)) => code,
+        }
+    }
+    fn posix_fadvise(fd: c_int, off: off_t, len: off_t, advice: c_int) -> c_int {
+        if table::ours(fd) { 0 } else { real(fd, off, len, advice) }
+    }
+    fn posix_fadvise64(fd: c_int, off: off_t, len: off_t, advice: c_int) -> c_int {
+        if table::ours(fd) { 0 } else { real(fd, off, len, advice) }
+    }
+    fn readahead(fd: c_int, off: off_t, n: usize) -> isize {
+        if table::ours(fd) { 0 } else { real(fd, off, n) }
+    }
+    fn isatty(fd: c_int) -> c_int {
+        if !table::ours(fd) {
+            return real(fd);
+        }
+        abi::set_errno(libc::ENOTTY);
+        0
+    }
+}

@@ -1,0 +1,98 @@
+//! Extended attributes.
+
+use super::ours;
+use crate::abi::{self, Res, count, done, hook};
+use crate::device;
+use crate::names::route;
+use libc::{c_char, c_int, c_void};
+use weldfs_ciscops::Handle;
+use weldfs_ciscops::flags::XattrFlags;
+
+const HERE: c_int = libc::AT_FDCWD;
+
+/// Whose attributes: a name, or a handle with an empty name.
+struct Whose<'a> {
+    base: Handle,
+    path: &'a [u8],
+    nofollow: bool,
+}
+
+impl<'a> Whose<'a> {
+    fn named(spot: &'a crate::names::Spot<'_>, nofollow: bool) -> Res<Whose<'a>> {
+        if spot.path.is_empty() { Err(libc::ENOENT) } else { Ok(Whose { base: spot.base, path: &spot.path, nofollow }) }
+    }
+
+    fn open(base: Handle) -> Whose<'static> {
+        Whose { base, path: b"", nofollow: false }
+    }
+
+    fn get(&self, name: *const c_char, value: *mut c_void, n: usize) -> Res<usize> {
+        let (name, room) = (abi::text(name)?, abi::room(value, n)?);
+        device::on(|d| d.get_xattr(self.base, self.path, self.nofollow, name, room))
+    }
+
+    fn set(&self, name: *const c_char, value: *const c_void, n: usize, flags: c_int) -> Res<()> {
+        let (name, value) = (abi::text(name)?, abi::bytes(value, n)?);
+        let flags = u8::try_from(flags).ok().and_then(XattrFlags::from_bits).ok_or(libc::EINVAL)?;
+        device::on(|d| d.set_xattr(self.base, self.path, self.nofollow, name, value, flags))
+    }
+
+    fn list(&self, list: *mut c_char, n: usize) -> Res<usize> {
+        let room = abi::room(list.cast(), n)?;
+        device::on(|d| d.list_xattr(self.base, self.path, self.nofollow, room))
+    }
+
+    fn remove(&self, name: *const c_char) -> Res<()> {
+        let name = abi::text(name)?;
+        device::on(|d| d.remove_xattr(self.base, self.path, self.nofollow, name))
+    }
+}
+
+hook! { real;
+    fn getxattr(path: *const c_char, name: *const c_char, value: *mut c_void, n: usize) -> isize {
+        let host = |_, path| real(path, name, value, n);
+        route(HERE, path, host, |s| Whose::named(s, false)?.get(name, value, n).map(|n| n as isize))
+    }
+    fn lgetxattr(path: *const c_char, name: *const c_char, value: *mut c_void, n: usize) -> isize {
+        let host = |_, path| real(path, name, value, n);
+        route(HERE, path, host, |s| Whose::named(s, true)?.get(name, value, n).map(|n| n as isize))
+    }
+    fn fgetxattr(fd: c_int, name: *const c_char, value: *mut c_void, n: usize) -> isize {
+        let h = ours!(fd, else real(fd, name, value, n));
+        count(Whose::open(h).get(name, value, n))
+    }
+    fn setxattr(path: *const c_char, name: *const c_char, value: *const c_void, n: usize, flags: c_int) -> c_int {
+        let host = |_, path| real(path, name, value, n, flags);
+        route(HERE, path, host, |s| Whose::named(s, false)?.set(name, value, n, flags).map(|()| 0))
+    }
+    fn lsetxattr(path: *const c_char, name: *const c_char, value: *const c_void, n: usize, flags: c_int) -> c_int {
+        let host = |_, path| real(path, name, value, n, flags);
+        route(HERE, path, host, |s| Whose::named(s, true)?.set(name, value, n, flags).map(|()| 0))
+    }
+    fn fsetxattr(fd: c_int, name: *const c_char, value: *const c_void, n: usize, flags: c_int) -> c_int {
+        let h = ours!(fd, else real(fd, name, value, n, flags));
+        done(Whose::open(h).set(name, value, n, flags))
+    }
+    fn listxattr(path: *const c_char, list: *mut c_char, n: usize) -> isize {
+        let host = |_, path| real(path, list, n);
+        route(HERE, path, host, |s| Whose::named(s, false)?.list(list, n).map(|n| n as isize))
+    }
+    fn llistxattr(path: *const c_char, list: *mut c_char, n: usize) -> isize {
+        let host = |_, path| real(path, list, n);
+        route(HERE, path, host, |s| Whose::named(s, true)?.list(list, n).map(|n| n as isize))
+    }
+    fn flistxattr(fd: c_int, list: *mut c_char, n: usize) -> isize {
+        let h = ours!(fd, else real(fd, list, n));
+        count(Whose::open(h).list(list, n))
+    }
+    fn removexattr(path: *const c_char, name: *const c_char) -> c_int {
+        route(HERE, path, |_, path| real(path, name), |s| Whose::named(s, false)?.remove(name).map(|()| 0))
+    }
+    fn lremovexattr(path: *const c_char, name: *const c_char) -> c_int {
+        route(HERE, path, |_, path| real(path, name), |s| Whose::named(s, true)?.remove(name).map(|()| 0))
+    }
+    fn fremovexattr(fd: c_int, name: *const c_char) -> c_int {
+        let h = ours!(fd, else real(fd, name));
+        done(Whose::open(h).remove(name))
+    }
+}

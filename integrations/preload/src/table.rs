@@ -1,0 +1,250 @@
+//! Descriptors of this process that stand for files in the device, by number. Lookups take no lock.
+//!
+//! The kernel owns the numbers: each is a placeholder descriptor, so `dup`, CLOEXEC, limits and inheritance are the
+//! kernel's. The table only says which open file each number shares. Entries are recycled, never freed: a program
+//! that closes a descriptor in one thread while using it in another gets the same race as with the kernel.
+
+use crate::abi::Res;
+use parking_lot::Mutex;
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use weldfs_ciscops::Handle;
+
+/// Highest descriptor number plus one that can stand for a device file.
+pub const FDS_MAX: usize = 1 << 16;
+
+static TABLE: [AtomicPtr<Open>; FDS_MAX] = [const { AtomicPtr::new(null_mut()) }; FDS_MAX];
+static SPARE: Mutex<Vec<&'static Open>> = Mutex::new(Vec::new());
+/// Counts processes down a line of forks: a handle is this session's only if it was got in this process.
+static PROCESS: AtomicU32 = AtomicU32::new(1);
+/// One claim at a time, so that two threads cannot both turn the same inherited descriptor into a handle.
+static CLAIM: Mutex<()> = Mutex::new(());
+
+/// An open file description as this process knows it, shared by the descriptors that dup made.
+pub struct Open {
+    handle: AtomicU64,
+    /// `PROCESS` when `handle` was got; 0 = inherited and not claimed yet.
+    owner: AtomicU32,
+    /// Descriptors of this process that share it.
+    refs: AtomicU32,
+    /// Status and access flags (`OpenFlags`), as last seen by this process.
+    pub flags: AtomicU32,
+    /// Cursor of raw getdents64 calls.
+    pub cursor: AtomicU64,
+    /// Name it was opened by, inside the device; empty when unknown.
+    name: Mutex<Vec<u8>>,
+}
+
+impl Open {
+    /// Name it was opened by (absolute, inside the device), if known.
+    pub fn name(&self) -> Option<Vec<u8>> {
+        let name = self.name.lock();
+        (!name.is_empty()).then(|| name.clone())
+    }
+
+    /// The handle, if this process has one already.
+    pub fn claimed(&self) -> Option<Handle> {
+        let mine = self.owner.load(Ordering::Acquire) == PROCESS.load(Ordering::Relaxed);
+        mine.then(|| Handle::from_wire(self.handle.load(Ordering::Acquire)))
+    }
+}
+
+/// The entry of a descriptor; `None` for the kernel's own files.
+#[inline]
+pub fn entry(fd: i32) -> Option<&'static Open> {
+    let slot = TABLE.get(fd as usize)?;
+    // SAFETY: slots hold null or a leaked entry.
+    unsafe { slot.load(Ordering::Acquire).as_ref() }
+}
+
+/// Whether a descriptor is one of ours.
+#[inline]
+pub fn ours(fd: i32) -> bool {
+    entry(fd).is_some()
+}
+
+/// This session's handle behind a descriptor, claimed by `claim` if it was inherited; `None` for the kernel's files.
+#[inline]
+pub fn handle(fd: i32, claim: impl FnOnce(i32) -> Res<(Handle, u32)>) -> Option<Res<Handle>> {
+    let open = entry(fd)?;
+    Some(match open.claimed() {
+        Some(handle) => Ok(handle),
+        None => take_over(fd, open, claim),
+    })
+}
+
+#[cold]
+fn take_over(fd: i32, open: &Open, claim: impl FnOnce(i32) -> Res<(Handle, u32)>) -> Res<Handle> {
+    let _one = CLAIM.lock();
+    if let Some(handle) = open.claimed() {
+        return Ok(handle);
+    }
+    let (handle, flags) = claim(fd)?;
+    open.flags.store(flags, Ordering::Relaxed);
+    open.handle.store(handle.to_wire(), Ordering::Release);
+    open.owner.store(PROCESS.load(Ordering::Relaxed), Ordering::Release);
+    Ok(handle)
+}
+
+static ANY: AtomicBool = AtomicBool::new(false);
+
+fn fresh() -> &'static Open {
+    if let Some(spare) = SPARE.lock().pop() {
+        return spare;
+    }
+    Box::leak(Box::new(Open {
+        handle: AtomicU64::new(0),
+        owner: AtomicU32::new(0),
+        refs: AtomicU32::new(0),
+        flags: AtomicU32::new(0),
+        cursor: AtomicU64::new(0),
+        name: Mutex::new(Vec::new()),
+    }))
+}
+
+fn place(fd: i32, open: &'static Open) -> Res<()> {
+    let slot = TABLE.get(fd as usize).ok_or(libc::EMFILE)?;
+    ANY.store(true, Ordering::Relaxed);
+    open.refs.fetch_add(1, Ordering::Relaxed);
+    let before = slot.swap(std::ptr::from_ref(open).cast_mut(), Ordering::AcqRel);
+    // SAFETY: slots hold null or a leaked entry.
+    if let Some(before) = unsafe { before.as_ref() } {
+        release(before);
+    }
+    Ok(())
+}
+
+/// Notes that `fd` stands for `handle` (`None`: inherited, to be claimed at first use).
+pub fn insert(fd: i32, handle: Option<(Handle, u32)>, name: &[u8]) -> Res<()> {
+    let open = fresh();
+    let (handle, flags) = (handle.map(|h| h.0), handle.map_or(0, |h| h.1));
+    open.flags.store(flags, Ordering::Relaxed);
+    open.handle.store(handle.map_or(0, Handle::to_wire), Ordering::Relaxed);
+    open.owner.store(handle.map_or(0, |_| PROCESS.load(Ordering::Relaxed)), Ordering::Release);
+    open.cursor.store(0, Ordering::Relaxed);
+    let mut place_name = open.name.lock();
+    place_name.clear();
+    place_name.extend_from_slice(name);
+    drop(place_name);
+    place(fd, open).inspect_err(|_| SPARE.lock().push(open))
+}
+
+/// Notes that `new` is a duplicate of `old`.
+pub fn share(old: i32, new: i32) -> Res<()> {
+    match entry(old) {
+        Some(open) => place(new, open),
+        None => Ok(()),
+    }
+}
+
+/// Drops one descriptor's share; the handle to close at the device when it was the last and this process has one.
+fn release(open: &'static Open) -> Option<Handle> {
+    if open.refs.fetch_sub(1, Ordering::AcqRel) != 1 {
+        return None;
+    }
+    let handle = open.claimed();
+    open.owner.store(0, Ordering::Release);
+    SPARE.lock().push(open);
+    handle
+}
+
+/// What closing a descriptor leaves to do.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Gone {
+    /// It was the kernel's own.
+    NotOurs,
+    /// Other descriptors share the open file, or this process never had a handle on it.
+    Shared,
+    /// The last one: close this handle at the device.
+    Last(Handle),
+}
+
+/// Forgets a descriptor.
+pub fn remove(fd: i32) -> Gone {
+    let Some(slot) = TABLE.get(fd as usize) else { return Gone::NotOurs };
+    if slot.load(Ordering::Relaxed).is_null() {
+        return Gone::NotOurs;
+    }
+    // SAFETY: slots hold null or a leaked entry.
+    match unsafe { slot.swap(null_mut(), Ordering::AcqRel).as_ref() } {
+        None => Gone::NotOurs,
+        Some(open) => release(open).map_or(Gone::Shared, Gone::Last),
+    }
+}
+
+/// Whether this process ever had a descriptor of ours.
+pub fn any() -> bool {
+    ANY.load(Ordering::Relaxed)
+}
+
+/// Every descriptor of ours from `first` to `last`.
+pub fn each(first: u32, last: u32, mut visit: impl FnMut(i32)) {
+    let last = (last as usize).min(FDS_MAX - 1);
+    for (fd, slot) in TABLE.iter().enumerate().take(last + 1).skip(first as usize) {
+        if !slot.load(Ordering::Relaxed).is_null() {
+            visit(fd as i32);
+        }
+    }
+}
+
+/// Takes this module's locks before a fork, so that the child finds them free; `after_fork` gives them back.
+pub fn before_fork() {
+    std::mem::forget((CLAIM.lock(), SPARE.lock()));
+}
+
+/// See `before_fork`. In the child no handle is this process's any more; each is claimed again at its next use.
+pub fn after_fork(child: bool) {
+    if child {
+        PROCESS.fetch_add(1, Ordering::Relaxed);
+    }
+    // SAFETY: this thread took both locks in `before_fork`, and in the child it is the only thread.
+    unsafe {
+        SPARE.force_unlock();
+        CLAIM.force_unlock();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn handle_of(n: u32) -> Handle {
+        Handle { index: n, generation: 1 }
+    }
+
+    fn never(_: i32) -> Res<(Handle, u32)> {
+        Err(libc::EIO)
+    }
+
+    #[test]
+    fn duplicates_share_one_open_file_and_the_last_one_closes_it() {
+        insert(40_001, Some((handle_of(7), 0)), b"/f").unwrap();
+        share(40_001, 40_002).unwrap();
+        assert_eq!(handle(40_002, never), Some(Ok(handle_of(7))));
+        assert_eq!(entry(40_002).unwrap().name().as_deref(), Some(&b"/f"[..]));
+        assert_eq!(remove(40_001), Gone::Shared);
+        assert_eq!(remove(40_001), Gone::NotOurs);
+        assert_eq!(remove(40_002), Gone::Last(handle_of(7)));
+        assert_eq!(handle(40_002, never), None);
+    }
+
+    #[test]
+    fn an_inherited_descriptor_is_claimed_once_for_all_its_duplicates() {
+        insert(40_011, None, b"").unwrap();
+        share(40_011, 40_012).unwrap();
+        assert_eq!(handle(40_011, |fd| Ok((handle_of(fd as u32), 3))), Some(Ok(handle_of(40_011))));
+        assert_eq!(handle(40_012, never), Some(Ok(handle_of(40_011))));
+        insert(40_013, None, b"").unwrap();
+        assert_eq!(handle(40_013, never), Some(Err(libc::EIO)));
+        assert_eq!(remove(40_013), Gone::Shared, "never claimed: nothing to close");
+        remove(40_011);
+        remove(40_012);
+    }
+
+    #[test]
+    fn a_number_out_of_range_is_refused_and_negative_ones_are_nobodys() {
+        assert_eq!(insert(FDS_MAX as i32, Some((handle_of(1), 0)), b""), Err(libc::EMFILE));
+        assert!(!ours(-1));
+        assert!(!ours(i32::MAX));
+    }
+}
