@@ -1,0 +1,56 @@
+//! `weldfs demo`: the main job, start to end, on an embedded default.
+//!
+//! An image in a temporary folder, a device process of its own, a real tree through fused operations, four client processes
+//! that append a checksummed log, SIGKILL of the device in the middle, recovery, proof that nothing acknowledged as durable
+//! was lost; once on `pmem`, once on `block` with the durable flag. Then a table: fused against unfused against the host.
+
+mod corpus;
+mod device;
+mod host;
+mod story;
+mod table;
+mod worker;
+
+use std::io;
+use std::path::PathBuf;
+
+/// Arguments of `weldfs demo`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// A shorter run: fewer files, fewer appends (under 30 seconds)
+    #[arg(long)]
+    quick: bool,
+    /// Keep the images in this folder instead of a temporary one that is removed at the end
+    #[arg(long, value_name = "DIR")]
+    keep: Option<PathBuf>,
+    /// Print the facts as one JSON object on stdout
+    #[arg(long)]
+    json: bool,
+    /// The hidden role of a client process
+    #[arg(long, hide = true, requires_all = ["socket", "notes", "most"])]
+    worker: Option<u32>,
+    #[arg(long, hide = true)]
+    socket: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    notes: Option<PathBuf>,
+    #[arg(long, hide = true)]
+    most: Option<u64>,
+}
+
+/// Runs the demo; `Ok(false)` when a promise was found broken.
+pub fn run(args: &Args) -> io::Result<bool> {
+    if let (Some(worker), Some(socket), Some(notes), Some(most)) = (args.worker, &args.socket, &args.notes, args.most) {
+        return worker::run(socket, worker, most, notes).map(|()| true);
+    }
+    let temporary = match &args.keep {
+        Some(_) => None,
+        None => Some(tempfile::Builder::new().prefix("weldfs-demo-").tempdir()?),
+    };
+    let folder = match (&args.keep, &temporary) {
+        (Some(keep), _) => keep.clone(),
+        (None, Some(temporary)) => temporary.path().to_owned(),
+        (None, None) => unreachable!("one of the two is set just above"),
+    };
+    std::fs::create_dir_all(&folder)?;
+    story::tell(&folder, args.quick, args.json)
+}
