@@ -7,6 +7,9 @@
 //! What flows through: an experiment gives rows; a row names its medium, durability and profile; the caller prints a table
 //! or JSON. Ratios are medians of interleaved rounds; nothing here gates on wall time.
 
+pub mod base;
 pub mod floor;
 pub mod peers;
+pub mod report;
+pub mod served;
 pub mod shm;
