@@ -12,8 +12,8 @@ use weldfs_journal::{IoWrite, Medium};
 
 /// Shards; a power of two.
 const SHARDS: usize = 64;
-/// Memory of a cached page beside its 16 KiB, bytes (page record, map and clock entries).
-const OVERHEAD: usize = 192;
+/// Memory of a cached page beside its 16 KiB, bytes (page record, hash table, map and clock entries).
+const OVERHEAD: usize = 1024;
 
 struct Slot {
     page: Arc<Page>,

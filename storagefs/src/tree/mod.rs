@@ -152,6 +152,13 @@ impl Key {
         Key::read_split(&self.bytes())
     }
 
+    /// For the hash table of a leaf in memory; never stored.
+    #[inline]
+    fn hash(self) -> u64 {
+        let x = (self.a ^ self.b.rotate_left(29) ^ u64::from(self.kind) << 56).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        x ^ x >> 32
+    }
+
     #[inline]
     fn read_split(bytes: &[u8]) -> (u128, u8) {
         (u128::from_be_bytes(bytes[..16].try_into().expect("sixteen bytes")), bytes[16])

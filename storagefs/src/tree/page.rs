@@ -83,6 +83,9 @@ pub struct Page {
     count: usize,
     level: u8,
     kind: PageType,
+    /// Leaf: hash table from key to entry number plus one, 0 for empty; a power of two, at most two thirds full. A
+    /// binary search in a cold page waits for memory at each step, this only once.
+    table: Box<[u16]>,
     /// Interior children of an interior page, filled as they are first read; they live as long as the parent.
     children: Box<[OnceLock<Arc<Page>>]>,
 }
@@ -135,8 +138,9 @@ impl Page {
         if !level_ok {
             return bad("metadata page (level)", 0, head.level.into());
         }
-        let page = Page::assemble(bytes, *want, kind, head.level, count);
+        let mut page = Page::assemble(bytes, *want, kind, head.level, count);
         page.check_entries(bound)?;
+        page.fill_table();
         Ok(page)
     }
 
@@ -166,7 +170,23 @@ impl Page {
     fn assemble(bytes: PageBytes, this: PageRef, kind: PageType, level: u8, count: usize) -> Page {
         let cells = if level >= 2 { count } else { 0 };
         let children = (0..cells).map(|_| OnceLock::new()).collect();
-        Page { bytes, this, count, level, kind, children }
+        Page { bytes, this, count, level, kind, table: Box::default(), children }
+    }
+
+    fn fill_table(&mut self) {
+        if self.kind != PageType::Leaf {
+            return;
+        }
+        let mut table = vec![0u16; (self.count * 3 / 2 + 1).next_power_of_two()];
+        let mask = table.len() - 1;
+        for i in 0..self.count {
+            let mut at = self.key(i).hash() as usize & mask;
+            while table[at] != 0 {
+                at = (at + 1) & mask;
+            }
+            table[at] = i as u16 + 1;
+        }
+        self.table = table.into_boxed_slice();
     }
 
     /// Seals a page that was built in `bytes`: writes the header, computes the checksum.
@@ -184,7 +204,8 @@ impl Page {
         };
         bytes[..HEADER].copy_from_slice(head.as_bytes());
         let this = PageRef { addr: new.addr, birth: new.birth, crc: page_crc(&bytes) };
-        let page = Page::assemble(bytes, this, new.kind, new.level, count);
+        let mut page = Page::assemble(bytes, this, new.kind, new.level, count);
+        page.fill_table();
         debug_assert!(page.check_entries(bound).is_ok(), "a page that would not be believed: {page:?}");
         page
     }
@@ -271,7 +292,15 @@ impl Page {
 
     /// Index of `key` in a leaf.
     pub fn find(&self, key: Key) -> Option<usize> {
-        self.floor(key).filter(|&i| self.key(i) == key)
+        let mask = self.table.len().checked_sub(1)?;
+        let mut at = key.hash() as usize & mask;
+        loop {
+            let i = usize::from(self.table[at]).checked_sub(1)?;
+            if self.key(i) == key {
+                return Some(i);
+            }
+            at = (at + 1) & mask;
+        }
     }
 
     /// Index of the first entry whose key is at least `key`.
