@@ -1,0 +1,487 @@
+//! One command from its tickets to its outcome.
+//!
+//! The order is the protocol's: resolve names, reserve room, place tickets, wait to head all of them, run the micro-ops
+//! over a transaction, commit, give the set back, and only then wait for durability. Every wait is an `.await`; on
+//! byte-addressable media an uncontended command passes through in one poll.
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+
+use weldfs_ciscops::{
+    Access, At, Command, Durability, Errno, Handle, InodeNo, LockAction, LockBody, LockKind, LockSpace, Op, OpenFlags,
+    Outcome, Paths, interp,
+};
+use weldfs_journal::{Lsn, RecordHead};
+use weldfs_scheduler::{Mode, Seq};
+use zerocopy::IntoBytes;
+
+use super::core::Core;
+use super::limits::{ROOM_RETRIES_MAX, SET_RETRIES_MAX};
+use super::locks::{Held, Owner, Space, Span};
+use super::ofd::Description;
+use super::session::{QueueState, SessionState};
+use super::sets::{ClosedGate, Members, Tickets, members};
+use super::thread::ThreadCx;
+use crate::error::{FsError, FsResult};
+use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, SessionView, Txn};
+use crate::store::Plan;
+
+/// What an op future is made of.
+pub(super) struct OpCx<'d> {
+    pub core: &'d Core,
+    pub thread: &'d ThreadCx,
+    pub queue: Arc<QueueState>,
+    pub cmd: Command,
+    pub paths: Paths,
+}
+
+/// What an op future ends with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    pub outcome: Outcome,
+    /// Bytes that crossed the link beside the queue entries.
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+}
+
+impl From<Outcome> for Done {
+    fn from(outcome: Outcome) -> Done {
+        Done { outcome, bytes_in: 0, bytes_out: 0 }
+    }
+}
+
+/// A command that failed before it did anything.
+pub(super) fn failed(errno: Errno) -> Done {
+    Outcome::failed(errno).into()
+}
+
+/// Commands that touch nothing but the completion ring.
+#[inline]
+pub(super) fn immediate(cmd: &Command) -> Option<Done> {
+    match cmd.op {
+        Op::Nop => Some(Outcome::ok(0, 0).into()),
+        _ => None,
+    }
+}
+
+/// The one op future: every command that is not immediate.
+pub(super) async fn run(cx: OpCx<'_>) -> Done {
+    let mut done = match cx.cmd.op {
+        Op::Nop => Outcome::ok(0, 0).into(),
+        Op::Syncfs => answer(sync(&cx, None).await),
+        Op::Fsync { h } | Op::Fdatasync { h } => answer(sync(&cx, Some(h)).await),
+        Op::Close { h } => answer(close(&cx, h).await),
+        Op::SetFlags { h, flags } => answer(set_flags(&cx, h, flags).await),
+        Op::Lock { .. } => answer(lock(&cx).await),
+        _ => file_system(&cx).await,
+    };
+    done.bytes_in += (cx.paths.a.len() + cx.paths.b.len()) as u64;
+    done
+}
+
+fn answer(result: Result<(u64, u64), Errno>) -> Done {
+    match result {
+        Ok((a, b)) => Outcome::ok(a, b).into(),
+        Err(e) => failed(e),
+    }
+}
+
+impl OpCx<'_> {
+    fn session(&self) -> &SessionState {
+        &self.queue.session
+    }
+
+    /// Says that the command has its place in all its queues: the next one of this ring may follow.
+    fn admitted(&self, primary: u64) {
+        self.thread.primary.set(primary);
+        self.thread.admitted.set(true);
+    }
+
+    /// Lets the policy choose when this command goes on; at once when nothing else is runnable.
+    async fn scheduled(&self) {
+        if !self.thread.busy.get() {
+            return;
+        }
+        let mut waited = false;
+        poll_fn(|_| {
+            if std::mem::replace(&mut waited, true) {
+                return Poll::Ready(());
+            }
+            self.thread.yielded.set(true);
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Holds one inode for a session-level command.
+    async fn hold(&self, ino: InodeNo, mode: Mode) -> Tickets<'_> {
+        let sets = &self.core.sets;
+        let mut tickets = sets.place(sets.arrive(), members([(ino.0, mode)]));
+        self.admitted(ino.0);
+        tickets.start().await;
+        tickets
+    }
+
+    fn description(&self, h: Handle) -> Result<Arc<Description>, Errno> {
+        self.session().handles.get(h)
+    }
+}
+
+/// fsync, fdatasync (of what is behind a handle) and syncfs: everything up to now becomes durable.
+async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64), Errno> {
+    if let Some(h) = h.filter(|h| *h != Handle::ROOT) {
+        let file = cx.session().handle(h)?;
+        // Commands of this ring on this inode that came before have committed once the ticket is granted.
+        drop(cx.hold(file.ino, Mode::Shared).await);
+    }
+    cx.thread.admitted.set(true);
+    durable(cx, cx.core.store.journal().tail()).await?;
+    Ok((0, 0))
+}
+
+/// Waits until everything below `end` is durable. EIO when the medium is poisoned.
+async fn durable(cx: &OpCx<'_>, end: Lsn) -> Result<(), Errno> {
+    let journal = cx.core.store.journal();
+    if journal.watermark() >= end {
+        return Ok(());
+    }
+    journal.commit_through(end).map_err(|_| Errno::IO)?;
+    if journal.watermark() >= end {
+        return Ok(());
+    }
+    cx.queue.counters.durable_waits.add(1);
+    poll_fn(|task| {
+        if journal.watermark() >= end {
+            return Poll::Ready(Ok(()));
+        }
+        if cx.core.store.medium().is_poisoned() {
+            return Poll::Ready(Err(Errno::IO));
+        }
+        if journal.subscribe(end, task.waker().clone()) { Poll::Ready(Ok(())) } else { Poll::Pending }
+    })
+    .await
+    .and_then(|()| if journal.watermark() >= end { Ok(()) } else { Err(Errno::IO) })
+}
+
+async fn close(cx: &OpCx<'_>, h: Handle) -> Result<(u64, u64), Errno> {
+    let file = cx.session().handle(h)?;
+    let held = cx.hold(file.ino, Mode::Exclusive).await;
+    let core = cx.core;
+    if !core.files.locks.is_empty() {
+        // POSIX: closing any descriptor of a file gives back the process's locks on it.
+        let session = cx.session().id;
+        core.files.locks.release(file.ino, |o| matches!(o, Owner::Process { session: s, .. } if *s == session));
+    }
+    let watched = cx.session().handles.close(h)?;
+    drop(held);
+    if watched {
+        core.maintenance.watch_placeholders();
+    }
+    if core.store.reclaim_pending() {
+        core.maintenance.kick();
+    }
+    Ok((0, 0))
+}
+
+async fn set_flags(cx: &OpCx<'_>, h: Handle, flags: OpenFlags) -> Result<(u64, u64), Errno> {
+    let description = cx.description(h)?;
+    let held = cx.hold(description.ino, Mode::Exclusive).await;
+    description.set_flags(flags);
+    drop(held);
+    Ok((u64::from(description.flags().bits()), 0))
+}
+
+async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
+    let Op::Lock { h, action, kind, space, start, len, owner, out } = cx.cmd.op else { return Err(Errno::INVAL) };
+    let description = cx.description(h)?;
+    cx.admitted(description.ino.0);
+    let who = match space {
+        LockSpace::Process => Owner::Process { session: cx.session().id, owner },
+        LockSpace::OpenFile | LockSpace::Flock => Owner::File(description.id),
+    };
+    let table = if space == LockSpace::Flock { Space::Whole } else { Space::Ranges };
+    let span = if space == LockSpace::Flock { Span::ALL } else { Span::new(start, len)? };
+    let want = Held { owner: who, span, exclusive: kind == LockKind::Write };
+    let locks = &cx.core.files.locks;
+    match (action, kind) {
+        (LockAction::Set, LockKind::Unlock) => locks.unlock(description.ino, table, who, span),
+        (LockAction::Set, _) => {
+            let grant = description.flags().access();
+            let need = if want.exclusive { Access::WRITE } else { Access::READ };
+            if table == Space::Ranges && !grant.contains(need) {
+                return Err(Errno::BADF);
+            }
+            locks.set(description.ino, table, want)?;
+        }
+        (LockAction::Get, _) => {
+            let found = locks.test(description.ino, table, &want);
+            let body = found.map_or(
+                LockBody { kind: LockKind::Unlock as u8, start, len, ..LockBody::default() },
+                |f| LockBody {
+                    start: f.span.start,
+                    len: f.span.len(),
+                    owner: if let Owner::Process { owner, .. } = f.owner { owner } else { u64::MAX },
+                    kind: if f.exclusive { LockKind::Write } else { LockKind::Read } as u8,
+                    ..LockBody::default()
+                },
+            );
+            if !out.is_empty() {
+                cx.queue.pool.slice(out)?.copy_from(body.as_bytes());
+                cx.queue.counters.metadata_copies.add(1);
+            }
+            return Ok((u64::from(found.is_some()), 0));
+        }
+    }
+    Ok((0, 0))
+}
+
+/// Where one attempt at a command ended.
+enum Attempt {
+    Done(Done),
+    /// Names lead to other inodes now.
+    SetChanged,
+    /// Room comes only after a checkpoint.
+    Room,
+}
+
+/// Every command that runs over a transaction.
+async fn file_system(cx: &OpCx<'_>) -> Done {
+    match with_set(cx).await {
+        Ok(done) => done,
+        Err(e) => failed(Errno::from(&e)),
+    }
+}
+
+/// Resolve, reserve, place, run; again with a new set or after a checkpoint as often as the bounds allow.
+async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
+    let core = cx.core;
+    let seq = core.sets.arrive();
+    let mut closed: Option<ClosedGate<'_>> = None;
+    let mut tickets: Option<Tickets<'_>> = None;
+    let (mut changes, mut rooms) = (0, 0);
+    loop {
+        if closed.is_none() && changes_names(&cx.cmd.op) {
+            core.sets.names().pass().await;
+        }
+        let set = resolve(cx).await?;
+        let plan = match reserve(cx, &set) {
+            Ok(plan) => plan,
+            Err(FsError::Wait(_)) if rooms < ROOM_RETRIES_MAX => {
+                // Never wait for room while holding inodes: whoever has room may need them.
+                tickets = None;
+                rooms += 1;
+                make_room(cx).await?;
+                continue;
+            }
+            Err(FsError::Wait(_)) => return Err(Errno::NOSPC.into()),
+            Err(e) => return Err(e),
+        };
+        place(cx, seq, &set, &mut tickets);
+        let Some(held) = tickets.as_mut() else { return Err(Errno::IO.into()) };
+        held.start().await;
+        cx.scheduled().await;
+        match attempt(cx, &set, plan, &mut tickets).await? {
+            Attempt::Done(done) => return Ok(done),
+            Attempt::SetChanged => {
+                changes += 1;
+                cx.queue.counters.set_retries.add(1);
+                if changes == SET_RETRIES_MAX && closed.is_none() {
+                    tickets = None;
+                    closed = Some(core.sets.names().close().await);
+                }
+            }
+            Attempt::Room if rooms < ROOM_RETRIES_MAX => {
+                tickets = None;
+                rooms += 1;
+                make_room(cx).await?;
+            }
+            Attempt::Room => return Err(Errno::NOSPC.into()),
+        }
+    }
+}
+
+async fn resolve(cx: &OpCx<'_>) -> FsResult<InodeSet> {
+    loop {
+        match crate::fs::resolve_set(&cx.core.store, &cx.cmd, &cx.paths, cx.session()) {
+            Err(FsError::Miss(m)) => cx.core.io.fetch(m).await?,
+            other => return other,
+        }
+    }
+}
+
+fn reserve<'s>(cx: &OpCx<'s>, _set: &InodeSet) -> FsResult<Option<Plan<'s>>> {
+    match crate::fs::plan_need(&cx.core.store, &cx.cmd, &cx.paths) {
+        Some(need) => cx.core.store.begin(&need).map(Some),
+        None => Ok(None),
+    }
+}
+
+async fn make_room(cx: &OpCx<'_>) -> FsResult<()> {
+    cx.queue.counters.room_waits.add(1);
+    cx.core.maintenance.room().await;
+    if cx.core.is_poisoned() || cx.core.store.medium().is_poisoned() { Err(Errno::IO.into()) } else { Ok(()) }
+}
+
+/// Places the tickets, or exchanges those held for those of a changed set; the arrival number stays.
+fn place<'d>(cx: &OpCx<'d>, seq: Seq, set: &InodeSet, tickets: &mut Option<Tickets<'d>>) {
+    let primary = set.entries().first().map_or(0, |(ino, _)| ino.0);
+    let wanted = wanted(&cx.cmd.op, cx.session(), set);
+    match tickets {
+        Some(held) => held.replace(wanted),
+        None => *tickets = Some(cx.core.sets.place(seq, wanted)),
+    }
+    cx.admitted(primary);
+}
+
+/// The set as tickets. Whoever moves a description's offset holds its inode alone, so that offsets move one by one.
+fn wanted(op: &Op, session: &SessionState, set: &InodeSet) -> Members {
+    let mut out = members(set.entries().iter().map(|(ino, hold)| {
+        (ino.0, if *hold == Hold::Exclusive { Mode::Exclusive } else { Mode::Shared })
+    }));
+    if let Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } = *op {
+        if let Ok(file) = session.handle(h) {
+            let own = std::iter::once((file.ino.0, Mode::Exclusive));
+            out = members(out.into_iter().chain(own));
+        }
+    }
+    out
+}
+
+/// Runs the command over a transaction under its set, commits, gives the set back, waits for durability.
+async fn attempt<'d>(
+    cx: &OpCx<'d>,
+    set: &InodeSet,
+    plan: Option<Plan<'d>>,
+    tickets: &mut Option<Tickets<'d>>,
+) -> FsResult<Attempt> {
+    let core = cx.core;
+    let payload = crate::fs::inode_set::payload_bytes(&cx.cmd.op);
+    let (mut outcome, finished) = {
+        let mut txn = Txn::new(&core.store, cx.session(), set, plan, payload, core.store.wall());
+        let outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
+        (outcome, txn.finish(outcome.is_ok()).await)
+    };
+    let mut finished = match finished {
+        Ok(f) => f,
+        Err(FsError::SetChanged) => return Ok(Attempt::SetChanged),
+        Err(FsError::Wait(_)) => return Ok(Attempt::Room),
+        Err(e) => return Err(e),
+    };
+    let mut must_sync = cx.cmd.after_durable.then(|| core.store.journal().tail());
+    if let Err(e) = conclude(cx, &mut finished, &mut must_sync).await {
+        if let Some(o) = finished.opened {
+            cx.session().release_handle(o.handle);
+        }
+        if matches!(e, FsError::Wait(_)) {
+            return Ok(Attempt::Room);
+        }
+        outcome = Outcome::failed(Errno::from(&e));
+    }
+    *tickets = None;
+    if let Some(end) = must_sync.filter(|_| outcome.is_ok()) {
+        if let Err(e) = durable(cx, end).await {
+            outcome = Outcome::failed(e);
+        }
+    }
+    Ok(Attempt::Done(count(cx, outcome, &finished.counters)))
+}
+
+/// Commits what the transaction planned, and makes valid what it opened and moved.
+async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, must_sync: &mut Option<Lsn>) -> FsResult<()> {
+    let core = cx.core;
+    let description = match &f.opened {
+        None => None,
+        Some(o) => {
+            if o.placeholder != 0 && !cx.session().handles.has_placeholder(o.placeholder) {
+                return Err(Errno::INVAL.into());
+            }
+            // Before the commit, so that a nameless file is held open from its first moment.
+            Some((*o, core.files.describe(o.ino, kept_flags(o.flags))?))
+        }
+    };
+    if let Some(plan) = f.plan.as_mut() {
+        let appended = loop {
+            match core.store.commit(plan, RecordHead::default()) {
+                Err(FsError::Miss(m)) => core.io.fetch(m).await?,
+                other => break other?,
+            }
+        };
+        if wants_durable(cx) {
+            *must_sync = Some(appended.end);
+        } else {
+            core.maintenance.note_volatile();
+        }
+        if core.store.needs_checkpoint() {
+            core.maintenance.kick();
+        }
+    }
+    if let Some((o, description)) = description {
+        if let Some(p) = cx.session().handles.take_placeholder(o.placeholder) {
+            core.files.bind(p, &description);
+        }
+        cx.session().handles.fill(o.handle, description);
+    }
+    if let Some((h, offset)) = f.cursor {
+        // The handle was closed meanwhile: then nobody can ask for the offset either.
+        let _ = cx.session().handles.with(h, |d| d.set_offset(offset));
+    }
+    Ok(())
+}
+
+fn kept_flags(flags: OpenFlags) -> OpenFlags {
+    flags.difference(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC | OpenFlags::NOFOLLOW)
+}
+
+/// Durability as asked for: by the command, by the description's O_SYNC or O_DSYNC, by the device's default.
+fn wants_durable(cx: &OpCx<'_>) -> bool {
+    match cx.cmd.durability {
+        Durability::Durable => true,
+        Durability::Volatile => false,
+        Durability::Default => cx.core.durable_default || synchronous(cx),
+    }
+}
+
+fn synchronous(cx: &OpCx<'_>) -> bool {
+    let sync = OpenFlags::SYNC | OpenFlags::DSYNC;
+    match cx.cmd.op {
+        Op::Write { h, .. }
+        | Op::Truncate { h, .. }
+        | Op::Fallocate { h, .. }
+        | Op::AppendChecksumWrite { h, .. }
+        | Op::ReadModifyWrite { h, .. } => cx.session().handle(h).is_ok_and(|f| f.flags.intersects(sync)),
+        Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => flags.intersects(sync),
+        _ => false,
+    }
+}
+
+fn changes_names(op: &Op) -> bool {
+    match op {
+        Op::Mkdir { .. }
+        | Op::Rmdir { .. }
+        | Op::Unlink { .. }
+        | Op::Rename { .. }
+        | Op::Link { .. }
+        | Op::Symlink { .. } => true,
+        Op::Open { flags, .. } | Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => {
+            flags.contains(OpenFlags::CREATE)
+        }
+        _ => false,
+    }
+}
+
+fn count(cx: &OpCx<'_>, outcome: Outcome, spent: &OpCounters) -> Done {
+    let c = &cx.queue.counters;
+    let names = u64::from(!cx.paths.a.is_empty()) + u64::from(!cx.paths.b.is_empty());
+    c.payload_copies.add(u64::from(spent.payload_copies));
+    c.payload_bytes_in.add(spent.bytes_in);
+    c.payload_bytes_out.add(spent.bytes_out);
+    c.metadata_copies.add(u64::from(spent.meta_copies) + names);
+    let replies = match cx.cmd.op {
+        Op::Stat { .. } | Op::StatPath { .. } | Op::Statfs { .. } | Op::ReadDir { .. } | Op::Readlink { .. } => {
+            outcome.result
+        }
+        _ => 0,
+    };
+    Done { outcome, bytes_in: spent.bytes_in, bytes_out: spent.bytes_out + replies }
+}

@@ -1,0 +1,38 @@
+//! Every bound of the device's data plane, with its unit.
+
+/// Commands in flight on one device thread.
+pub const SLOTS_PER_THREAD: usize = 256;
+/// Commands taken from one queue pair before the next one gets its turn.
+pub const BATCH_PER_QUEUE: u32 = 32;
+/// Completions held back for one publication of the completion queue.
+pub const CQ_BATCH_MAX: u32 = 16;
+/// Changes of an inode set before the command takes the namespace lock.
+pub const SET_RETRIES_MAX: u32 = 8;
+/// Shards of the set table; a power of two.
+pub const SET_SHARDS: usize = 64;
+/// Polls of all queues without work before a device thread goes to sleep, at least.
+pub const SPIN_MIN: u32 = 64;
+/// Nanoseconds a device thread spins without work before it goes to sleep, at most.
+pub const SPIN_NS_MAX: u64 = 50_000;
+/// Nanoseconds between looks at a client that leaves its completion ring full, at most.
+pub const REAP_WAIT_NS_MAX: u64 = 128_000_000;
+/// Sessions of one device.
+pub const SESSIONS_MAX: usize = 1024;
+/// Queue pairs of one device.
+pub const QUEUES_MAX: usize = 4096;
+/// Advisory locks of one inode.
+pub const LOCKS_PER_INODE_MAX: usize = 4096;
+/// Placeholders that a session may hold without having opened anything on them.
+pub const PLACEHOLDERS_UNBOUND_MAX: usize = 256;
+/// Open file descriptions of one device that live in placeholders only or in handles.
+pub const OPEN_FILES_MAX: usize = 1 << 20;
+/// Milliseconds between looks at whether placeholders are still held by anybody.
+pub const LIVENESS_POLL_MS: u64 = 1000;
+/// Threads that read cold pages from a block medium.
+pub const IO_THREADS: usize = 4;
+/// Nanoseconds after which a volatile effect is flushed at the latest.
+pub const FLUSH_DEADLINE_NS: u64 = 5_000_000_000;
+/// Rounds of making room that one command waits for before it is told ENOSPC.
+pub const ROOM_RETRIES_MAX: u32 = 64;
+
+const _: () = assert!(SET_SHARDS.is_power_of_two() && SLOTS_PER_THREAD.is_multiple_of(64));

@@ -1,0 +1,186 @@
+//! The maintenance thread: checkpoints, reclaim, the flush deadline of volatile effects, dead placeholders.
+//!
+//! It blocks in one call (a condition variable) and has a timeout only while something is unflushed or a placeholder is
+//! held by nobody but a descriptor somewhere. An idle device arms nothing.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+
+use super::clock::now_ns;
+use super::core::Core;
+use super::limits::{FLUSH_DEADLINE_NS, LIVENESS_POLL_MS};
+
+/// What the maintenance thread has been asked for. Thread-safe.
+#[derive(Default)]
+pub struct Maintenance {
+    /// Something volatile was committed since the last flush; checked by every commit, so kept outside the lock.
+    unflushed: AtomicBool,
+    wishes: Mutex<Wishes>,
+    bell: Condvar,
+}
+
+#[derive(Default)]
+struct Wishes {
+    look: bool,
+    stop: bool,
+    checkpoint: bool,
+    placeholders: bool,
+    /// When the oldest unflushed effect must be flushed.
+    flush_at: Option<u64>,
+    /// Finished rounds of making room.
+    rounds: u64,
+    waiters: Vec<Waker>,
+}
+
+impl Maintenance {
+    /// A volatile effect was committed: at most one atomic load when one is pending already.
+    #[inline]
+    pub fn note_volatile(&self) {
+        if !self.unflushed.load(Ordering::Relaxed) && !self.unflushed.swap(true, Ordering::AcqRel) {
+            let mut w = self.wishes.lock();
+            w.flush_at = Some(now_ns() + FLUSH_DEADLINE_NS);
+            self.bell.notify_one();
+        }
+    }
+
+    /// Asks for a look at the thresholds (log half full, overlay over budget, reclaim due).
+    pub fn kick(&self) {
+        let mut w = self.wishes.lock();
+        if !w.look {
+            w.look = true;
+            self.bell.notify_one();
+        }
+    }
+
+    /// Placeholders hold descriptions: poll them.
+    pub fn watch_placeholders(&self) {
+        let mut w = self.wishes.lock();
+        w.placeholders = true;
+        self.bell.notify_one();
+    }
+
+    /// Makes room (checkpoint, reclaim) and waits for the end of a round that began after this call.
+    pub fn room(&self) -> Room<'_> {
+        Room { maintenance: self, until: None }
+    }
+
+    /// Ends the thread.
+    pub fn stop(&self) {
+        self.wishes.lock().stop = true;
+        self.bell.notify_one();
+    }
+}
+
+/// Future of [`Maintenance::room`].
+pub struct Room<'a> {
+    maintenance: &'a Maintenance,
+    until: Option<u64>,
+}
+
+impl Future for Room<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut w = self.maintenance.wishes.lock();
+        let rounds = w.rounds;
+        // A round that is under way may have looked before our need arose: wait for the next one if it was not asked
+        // for yet, else for the one asked for.
+        let until = *self.until.get_or_insert_with(|| {
+            w.checkpoint = true;
+            self.maintenance.bell.notify_one();
+            rounds + 1
+        });
+        if w.rounds >= until || w.stop {
+            return Poll::Ready(());
+        }
+        w.waiters.push(cx.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// One turn's work.
+struct Turn {
+    checkpoint: bool,
+    flush: bool,
+    placeholders: bool,
+    stop: bool,
+}
+
+fn wait_for_work(m: &Maintenance) -> Turn {
+    let mut w = m.wishes.lock();
+    loop {
+        let now = now_ns();
+        let flush = w.flush_at.is_some_and(|at| at <= now);
+        if w.stop || w.look || w.checkpoint || flush {
+            break;
+        }
+        let flush_in = w.flush_at.map(|at| at - now);
+        let poll_in = w.placeholders.then_some(LIVENESS_POLL_MS * 1_000_000);
+        match flush_in.into_iter().chain(poll_in).min() {
+            None => m.bell.wait(&mut w),
+            Some(ns) => {
+                let timed_out = m.bell.wait_for(&mut w, Duration::from_nanos(ns)).timed_out();
+                if timed_out && w.placeholders {
+                    break;
+                }
+            }
+        }
+    }
+    w.look = false;
+    let flush = w.flush_at.is_some_and(|at| at <= now_ns());
+    if flush {
+        w.flush_at = None;
+        m.unflushed.store(false, Ordering::Release);
+    }
+    Turn { checkpoint: std::mem::take(&mut w.checkpoint), flush, placeholders: w.placeholders, stop: w.stop }
+}
+
+/// The thread's body.
+pub(super) fn run(core: &Core) {
+    let m = &core.maintenance;
+    loop {
+        let turn = wait_for_work(m);
+        if turn.stop {
+            break;
+        }
+        if turn.flush {
+            core.store.flush();
+        }
+        if turn.checkpoint || core.store.needs_checkpoint() {
+            make_room(core);
+        }
+        while core.store.reclaim_step() {
+            if core.store.needs_checkpoint() {
+                make_room(core);
+            }
+        }
+        if turn.placeholders {
+            let held = core.files.sweep();
+            m.wishes.lock().placeholders = held > 0;
+        }
+        finish_round(m, turn.checkpoint);
+    }
+    finish_round(m, true);
+}
+
+fn make_room(core: &Core) {
+    if let Err(e) = core.store.checkpoint() {
+        tracing::error!("checkpoint failed: {e}");
+    }
+}
+
+fn finish_round(m: &Maintenance, counted: bool) {
+    if !counted {
+        return;
+    }
+    let mut w = m.wishes.lock();
+    w.rounds += 1;
+    let waiters = std::mem::take(&mut w.waiters);
+    drop(w);
+    waiters.into_iter().for_each(Waker::wake);
+}

@@ -1,0 +1,133 @@
+//! The device: threads, queue pairs, sessions, and the way of a command through them.
+//!
+//! * `device` (this file) starts and ends it; `core` is what its parts share; `limits` bounds everything.
+//! * `thread` is the run loop of a device thread: poll rings, run slots, post completions, sleep in one call. `slots`
+//!   holds the op futures and their wakers. `dataplane` is the op future itself; `sets` the tickets it holds on inodes.
+//! * `session` is an attached client; `ofd` its handles, open file descriptions and placeholders; `locks` advisory locks.
+//! * `maintenance` does what belongs to no command; `io` reads what is cold. `profile` emulates slower hardware.
+//! * `counters` and `stats` say what happened; `clock` measures it.
+//!
+//! Nothing a client writes is believed: entries are copied out once and decoded, indices are checked against private
+//! ones, the queue a command arrives on says whose it is. Nothing on a device thread blocks.
+
+mod clock;
+mod core;
+mod counters;
+mod dataplane;
+mod io;
+pub mod limits;
+mod locks;
+mod maintenance;
+mod ofd;
+mod profile;
+mod session;
+mod sets;
+mod slots;
+mod stats;
+mod thread;
+
+use std::io;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use weldfs_ciscops::Errno;
+
+use self::core::{Core, Message};
+use crate::fs::Cred;
+use crate::store::Store;
+
+pub use self::core::DeviceConfig;
+pub use counters::Totals;
+pub use profile::{Core as ProfileCore, Link as ProfileLink, Profile, ProfileError};
+pub use session::{Claimed, QueueParts, Session};
+pub use stats::{Crossings, DeviceFacts, DeviceStats, LogFacts, SessionStats, TenantStats, Usage};
+
+/// A running device. Thread-safe; dropping it shuts it down.
+pub struct Device {
+    core: Arc<Core>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl Device {
+    /// Starts the threads of a device over a mounted store.
+    pub fn start(store: Arc<Store>, config: DeviceConfig) -> io::Result<Device> {
+        // Calibrated before the first command, not during it.
+        clock::now_ns();
+        let core = Core::new(store, config)?;
+        let device = Device { core: core.clone(), threads: Mutex::default() };
+        for index in 0..core.threads.len() {
+            let core = core.clone();
+            device.spawn(format!("weld-dev-{index}"), move || {
+                if let Err(e) = thread::run(&core, index) {
+                    tracing::error!("device thread {index} cannot run: {e}");
+                    core.poison();
+                }
+            })?;
+        }
+        device.spawn("weld-maint".into(), move || maintenance::run(&core))?;
+        Ok(device)
+    }
+
+    fn spawn(&self, name: String, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+        let handle = std::thread::Builder::new().name(name).spawn(body)?;
+        self.threads.lock().push(handle);
+        Ok(())
+    }
+
+    /// A session for a client with credentials that the control plane vouches for. `prefix` is the host directory under
+    /// which the client sees the file system (may be empty). EMFILE at the device's limit, ENODEV while it shuts down.
+    pub fn attach(&self, cred: Cred, client_id: [u8; 16], prefix: &[u8]) -> Result<Session, Errno> {
+        Ok(Session::new(self.core.attach(cred, client_id, prefix.to_vec())?))
+    }
+
+    /// The store it runs.
+    pub fn store(&self) -> &Arc<Store> {
+        &self.core.store
+    }
+
+    /// Facts that belong beside every figure.
+    pub fn facts(&self) -> DeviceFacts {
+        self.core.facts()
+    }
+
+    /// All counters.
+    pub fn stats(&self) -> DeviceStats {
+        self.core.stats(None)
+    }
+
+    /// What is in use now; back to zero when all clients are gone.
+    pub fn usage(&self) -> Usage {
+        self.core.usage()
+    }
+
+    /// True after a panic in an operation: the device answers EIO.
+    pub fn is_poisoned(&self) -> bool {
+        self.core.is_poisoned()
+    }
+
+    /// Ends all sessions (published commands are executed first) and all threads. Idempotent. The store stays mounted:
+    /// whoever mounted it unmounts it.
+    pub fn shutdown(&self) {
+        let threads: Vec<_> = std::mem::take(&mut *self.threads.lock());
+        if threads.is_empty() {
+            return;
+        }
+        self.core.end_sessions();
+        self.core.broadcast(|| Message::Stop);
+        self.core.maintenance.stop();
+        for t in threads {
+            if t.join().is_err() {
+                tracing::error!("a device thread panicked");
+            }
+        }
+        // Descriptions that only placeholders in other processes name end with the device.
+        self.core.files.forget();
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}

@@ -1,0 +1,375 @@
+//! Open file descriptions, the handles that point to them, and the placeholder descriptors that carry them between
+//! processes.
+//!
+//! A description is device-wide and reference-counted: {inode, flags, offset}. It lives while a handle or a living
+//! placeholder names it. A placeholder is a sealed memfd, re-opened write-only and flock()ed on that second description,
+//! which is then sent to the client and closed here: read, write and mmap on it fail; possession shows by sending it
+//! back (matched by st_dev/st_ino); and whether any process still holds a copy shows by trying the lock.
+
+use std::collections::HashMap;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::{Mutex, RwLock};
+use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags, SealFlags};
+use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
+
+use super::limits::{OPEN_FILES_MAX, PLACEHOLDERS_UNBOUND_MAX};
+use super::locks::{LockTable, Owner};
+use crate::store::Store;
+
+/// What descriptions need of the device when they come and go.
+pub struct OpenFiles {
+    store: Arc<Store>,
+    /// Advisory locks of the device.
+    pub locks: LockTable,
+    next: AtomicU64,
+    open: AtomicUsize,
+    bound: Mutex<HashMap<FileId, Arc<Placeholder>>>,
+}
+
+/// Identity of a placeholder's memfd: st_dev and st_ino.
+type FileId = (u64, u64);
+
+impl OpenFiles {
+    /// None open.
+    pub fn new(store: Arc<Store>) -> Arc<OpenFiles> {
+        Arc::new(OpenFiles {
+            store,
+            locks: LockTable::default(),
+            next: AtomicU64::new(1),
+            open: AtomicUsize::new(0),
+            bound: Mutex::new(HashMap::new()),
+        })
+    }
+
+    /// Open file descriptions alive.
+    pub fn open(&self) -> usize {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Placeholders that stand for a description.
+    pub fn bound(&self) -> usize {
+        self.bound.lock().len()
+    }
+
+    /// A new description of `ino`, at offset 0; holds the inode open in the store. ENFILE at the device's limit.
+    pub fn describe(self: &Arc<Self>, ino: InodeNo, flags: OpenFlags) -> Result<Arc<Description>, Errno> {
+        if self.open.fetch_add(1, Ordering::Relaxed) >= OPEN_FILES_MAX {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            return Err(Errno::NFILE);
+        }
+        self.store.open_ref(ino);
+        Ok(Arc::new(Description {
+            id: self.next.fetch_add(1, Ordering::Relaxed),
+            ino,
+            flags: AtomicU16::new(flags.bits()),
+            offset: AtomicU64::new(0),
+            handles: AtomicUsize::new(0),
+            placeholder: Mutex::new(None),
+            files: self.clone(),
+        }))
+    }
+
+    /// The description that a descriptor sent by a client stands for; EBADF when it is none of ours.
+    pub fn claimed(&self, fd: impl AsFd) -> Result<(Arc<Description>, u32), Errno> {
+        let id = file_id(fd).map_err(|_| Errno::BADF)?;
+        let found = self.bound.lock().get(&id).cloned().ok_or(Errno::BADF)?;
+        let description = found.description.lock().clone().ok_or(Errno::BADF)?;
+        Ok((description, found.id))
+    }
+
+    /// Binds a placeholder to a description.
+    pub fn bind(&self, placeholder: Placeholder, description: &Arc<Description>) {
+        let placeholder = Arc::new(placeholder);
+        *placeholder.description.lock() = Some(description.clone());
+        *description.placeholder.lock() = Some(placeholder.clone());
+        self.bound.lock().insert(placeholder.file, placeholder);
+    }
+
+    /// Lets go of descriptions that nobody names any more: no handle, and no process holds the placeholder. Returns how
+    /// many are still held by placeholders alone (while above zero, somebody has to ask again).
+    pub fn sweep(&self) -> usize {
+        let suspects: Vec<Arc<Placeholder>> = self.bound.lock().values().filter(|p| p.unclaimed()).cloned().collect();
+        suspects.into_iter().filter(|p| !self.drop_if_dead(p)).count()
+    }
+
+    /// Lets go of everything that only placeholders name: the device ends.
+    pub fn forget(&self) {
+        for p in std::mem::take(&mut *self.bound.lock()).into_values() {
+            if let Some(d) = p.description.lock().take() {
+                d.placeholder.lock().take();
+            }
+        }
+    }
+
+    fn drop_if_dead(&self, p: &Arc<Placeholder>) -> bool {
+        if !p.dead() {
+            return false;
+        }
+        let mut bound = self.bound.lock();
+        // Claims take this lock too: nobody can gain a handle between the look and the removal.
+        if !p.unclaimed() {
+            return true;
+        }
+        bound.remove(&p.file);
+        drop(bound);
+        let description = p.description.lock().take();
+        if let Some(d) = &description {
+            d.placeholder.lock().take();
+        }
+        true
+    }
+}
+
+/// An open file description. Thread-safe.
+pub struct Description {
+    /// Number, never reused in this run of the device.
+    pub id: u64,
+    /// The file.
+    pub ino: InodeNo,
+    flags: AtomicU16,
+    offset: AtomicU64,
+    handles: AtomicUsize,
+    placeholder: Mutex<Option<Arc<Placeholder>>>,
+    files: Arc<OpenFiles>,
+}
+
+impl Description {
+    /// Grant and status flags now.
+    pub fn flags(&self) -> OpenFlags {
+        OpenFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
+    }
+
+    /// Changes the status flags that may change.
+    pub fn set_flags(&self, to: OpenFlags) {
+        let kept = self.flags().difference(OpenFlags::SETTABLE);
+        self.flags.store((kept | to.intersection(OpenFlags::SETTABLE)).bits(), Ordering::Relaxed);
+    }
+
+    /// Offset in bytes. Stable while the caller holds the inode's queue exclusively.
+    pub fn offset(&self) -> u64 {
+        self.offset.load(Ordering::Relaxed)
+    }
+
+    /// Moves the offset.
+    pub fn set_offset(&self, to: u64) {
+        self.offset.store(to, Ordering::Relaxed);
+    }
+
+    fn handle_added(&self) {
+        self.handles.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// True when this was the last handle and a placeholder may still be held by some process.
+    fn handle_removed(self: &Arc<Self>) -> bool {
+        if self.handles.fetch_sub(1, Ordering::AcqRel) != 1 {
+            return false;
+        }
+        let placeholder = self.placeholder.lock().clone();
+        placeholder.is_some_and(|p| !self.files.drop_if_dead(&p))
+    }
+}
+
+impl Drop for Description {
+    fn drop(&mut self) {
+        let owner = Owner::File(self.id);
+        self.files.locks.release(self.ino, |o| *o == owner);
+        self.files.store.close_ref(self.ino);
+        self.files.open.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A placeholder as the device keeps it: its own descriptor of the memfd, never the locked one.
+pub struct Placeholder {
+    /// Number by which the session names it in Open.
+    pub id: u32,
+    file: FileId,
+    own: OwnedFd,
+    description: Mutex<Option<Arc<Description>>>,
+}
+
+fn file_id(fd: impl AsFd) -> rustix::io::Result<FileId> {
+    let s = rustix::fs::fstat(fd)?;
+    Ok((s.st_dev, s.st_ino))
+}
+
+impl Placeholder {
+    /// Makes one; the second value goes to the client and must be closed here.
+    pub fn create(id: u32) -> std::io::Result<(Placeholder, OwnedFd)> {
+        let own = rustix::fs::memfd_create("weldfs-file", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::fcntl_add_seals(&own, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+        let path = format!("/proc/self/fd/{}", own.as_raw_fd());
+        let sent = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
+        rustix::fs::flock(&sent, FlockOperation::NonBlockingLockExclusive)?;
+        let file = file_id(&own)?;
+        Ok((Placeholder { id, file, own, description: Mutex::new(None) }, sent))
+    }
+
+    /// True when no process holds a copy: the lock on the copies' description is gone.
+    fn dead(&self) -> bool {
+        if rustix::fs::flock(&self.own, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return false;
+        }
+        let _ = rustix::fs::flock(&self.own, FlockOperation::Unlock);
+        true
+    }
+
+    fn unclaimed(&self) -> bool {
+        self.description.lock().as_ref().is_none_or(|d| d.handles.load(Ordering::Acquire) == 0)
+    }
+}
+
+enum Entry {
+    Free,
+    Reserved,
+    Open(Arc<Description>),
+}
+
+struct HandleSlot {
+    generation: u32,
+    entry: Entry,
+}
+
+#[derive(Default)]
+struct Table {
+    slots: Vec<HandleSlot>,
+    free: Vec<u32>,
+    used: u32,
+}
+
+/// The handles of one session. Index 0 is the root directory and never in the table. Thread-safe.
+pub struct Handles {
+    table: RwLock<Table>,
+    limit: u32,
+    unbound: Mutex<HashMap<u32, Placeholder>>,
+    next_placeholder: AtomicU32,
+}
+
+impl Handles {
+    /// At most `limit` handles at a time.
+    pub fn new(limit: u32) -> Handles {
+        Handles {
+            table: RwLock::new(Table::default()),
+            limit,
+            unbound: Mutex::new(HashMap::new()),
+            next_placeholder: AtomicU32::new(1),
+        }
+    }
+
+    /// Handles in use, reserved ones included.
+    pub fn len(&self) -> usize {
+        self.table.read().used as usize
+    }
+
+    /// True when none is in use.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// What a handle names; EBADF for stale, foreign and reserved ones, and for the root handle.
+    #[inline]
+    pub fn get(&self, h: Handle) -> Result<Arc<Description>, Errno> {
+        let table = self.table.read();
+        match h.index.checked_sub(1).and_then(|i| table.slots.get(i as usize)) {
+            Some(HandleSlot { generation, entry: Entry::Open(d) }) if *generation == h.generation => Ok(d.clone()),
+            _ => Err(Errno::BADF),
+        }
+    }
+
+    /// Like `get`, without keeping the description.
+    #[inline]
+    pub fn with<R>(&self, h: Handle, f: impl FnOnce(&Description) -> R) -> Result<R, Errno> {
+        let table = self.table.read();
+        match h.index.checked_sub(1).and_then(|i| table.slots.get(i as usize)) {
+            Some(HandleSlot { generation, entry: Entry::Open(d) }) if *generation == h.generation => Ok(f(d)),
+            _ => Err(Errno::BADF),
+        }
+    }
+
+    /// Sets a handle aside. EMFILE at the limit.
+    pub fn reserve(&self) -> Result<Handle, Errno> {
+        let mut table = self.table.write();
+        if table.used >= self.limit {
+            return Err(Errno::MFILE);
+        }
+        table.used += 1;
+        let i = match table.free.pop() {
+            Some(i) => i,
+            None => {
+                table.slots.push(HandleSlot { generation: 0, entry: Entry::Free });
+                table.slots.len() as u32 - 1
+            }
+        };
+        let slot = &mut table.slots[i as usize];
+        slot.generation = slot.generation.wrapping_add(1).max(1);
+        slot.entry = Entry::Reserved;
+        Ok(Handle { index: i + 1, generation: slot.generation })
+    }
+
+    /// Makes a reserved handle name `description`.
+    pub fn fill(&self, h: Handle, description: Arc<Description>) {
+        description.handle_added();
+        let mut table = self.table.write();
+        let slot = &mut table.slots[h.index as usize - 1];
+        debug_assert!(slot.generation == h.generation && matches!(slot.entry, Entry::Reserved));
+        slot.entry = Entry::Open(description);
+    }
+
+    /// Takes a handle (reserved or open) away. `Ok(true)` when a placeholder alone holds the description now.
+    pub fn close(&self, h: Handle) -> Result<bool, Errno> {
+        let gone = {
+            let mut table = self.table.write();
+            let table = &mut *table;
+            let slot = h.index.checked_sub(1).and_then(|i| table.slots.get_mut(i as usize)).ok_or(Errno::BADF)?;
+            if slot.generation != h.generation || matches!(slot.entry, Entry::Free) {
+                return Err(Errno::BADF);
+            }
+            table.free.push(h.index - 1);
+            table.used -= 1;
+            std::mem::replace(&mut slot.entry, Entry::Free)
+        };
+        Ok(matches!(gone, Entry::Open(d) if d.handle_removed()))
+    }
+
+    /// Takes every handle and unused placeholder away. True when placeholders alone hold descriptions now.
+    pub fn close_all(&self) -> bool {
+        self.unbound.lock().clear();
+        let slots = std::mem::take(&mut *self.table.write()).slots;
+        let mut held = false;
+        for slot in slots {
+            if let Entry::Open(d) = slot.entry {
+                held |= d.handle_removed();
+            }
+        }
+        held
+    }
+
+    /// Makes placeholders for this session; EMFILE at its limit.
+    pub fn placeholders(&self, count: u32) -> Result<Vec<(u32, OwnedFd)>, Errno> {
+        let mut unbound = self.unbound.lock();
+        if unbound.len() + count as usize > PLACEHOLDERS_UNBOUND_MAX {
+            return Err(Errno::MFILE);
+        }
+        let mut out = Vec::new();
+        for _ in 0..count {
+            let id = self.next_placeholder.fetch_add(1, Ordering::Relaxed).max(1);
+            let made = Placeholder::create(id).map_err(|e| Errno(e.raw_os_error().unwrap_or(Errno::MFILE.0)));
+            let (placeholder, fd) = made?;
+            unbound.insert(id, placeholder);
+            out.push((id, fd));
+        }
+        Ok(out)
+    }
+
+    /// True when the session has this placeholder and nothing is open on it.
+    pub fn has_placeholder(&self, id: u32) -> bool {
+        self.unbound.lock().contains_key(&id)
+    }
+
+    /// Takes a placeholder to bind it.
+    pub fn take_placeholder(&self, id: u32) -> Option<Placeholder> {
+        self.unbound.lock().remove(&id)
+    }
+}

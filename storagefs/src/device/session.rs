@@ -1,0 +1,300 @@
+//! Sessions: one attached process, with the credentials the control plane gave it, its handles and its queue pairs.
+
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use weldfs_ciscops::limits::{HANDLES_MAX, QUEUES_MAX};
+use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, QueueMemory, SessionLimits, SharedRegion};
+use weldfs_scheduler::TenantId;
+
+use super::core::{Core, Message};
+use super::counters::{QueueCounters, Totals};
+use super::ofd::Handles;
+use super::thread::NewQueue;
+use crate::error::Miss;
+use crate::fs::{Cred, Fetching, HandleTable, OpenFile, SessionView};
+
+/// A session, as the device threads see it. Thread-safe.
+pub struct SessionState {
+    /// Number, never reused in this run of the device.
+    pub id: u64,
+    /// Who is charged.
+    pub tenant: TenantId,
+    /// The client's 128-bit id.
+    pub client_id: [u8; 16],
+    /// Its handles.
+    pub handles: Handles,
+    /// Its doorbell.
+    pub doorbell: Arc<OwnedFd>,
+    cred: Cred,
+    prefix: Vec<u8>,
+    core: Arc<Core>,
+    queues: Mutex<Vec<Arc<QueueState>>>,
+    next_queue: AtomicU32,
+    live_queues: AtomicUsize,
+    pool_bytes: AtomicU64,
+    closing: AtomicBool,
+    cleaned: AtomicBool,
+    retired: Mutex<Totals>,
+}
+
+/// What all holders of a queue pair share; the rings' ends belong to the device thread alone.
+pub struct QueueState {
+    /// Whose it is: the queue a command arrives on is its identity.
+    pub session: Arc<SessionState>,
+    /// Number within the session.
+    pub index: u32,
+    /// The buffer pool.
+    pub pool: SharedRegion,
+    /// What the decoder must know.
+    pub limits: SessionLimits,
+    /// Counters.
+    pub counters: QueueCounters,
+}
+
+impl SessionState {
+    pub(super) fn new(core: Arc<Core>, id: u64, cred: Cred, client_id: [u8; 16], prefix: Vec<u8>) -> std::io::Result<Self> {
+        use rustix::event::{EventfdFlags, eventfd};
+        Ok(SessionState {
+            id,
+            tenant: TenantId(u64::from(cred.uid)),
+            client_id,
+            handles: Handles::new(core.config.handles_max.min(HANDLES_MAX)),
+            doorbell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
+            cred,
+            prefix,
+            core,
+            queues: Mutex::new(Vec::new()),
+            next_queue: AtomicU32::new(0),
+            live_queues: AtomicUsize::new(0),
+            pool_bytes: AtomicU64::new(0),
+            closing: AtomicBool::new(false),
+            cleaned: AtomicBool::new(false),
+            retired: Mutex::new(Totals::default()),
+        })
+    }
+
+    /// True once the session is ending.
+    pub fn closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+
+    fn new_queue(self: &Arc<Self>, depth: u32, pool_bytes: u32, shared: bool) -> Result<QueueParts, Errno> {
+        let layout = QueueLayout::new(depth, pool_bytes)?;
+        let mut queues = self.queues.lock();
+        if self.closing() {
+            return Err(Errno::NODEV);
+        }
+        if queues.len() >= QUEUES_MAX as usize {
+            return Err(Errno::MFILE);
+        }
+        self.core.charge_pool(u64::from(layout.total_bytes))?;
+        let made = make_region(&layout, shared);
+        let (memfd, memory) = match made {
+            Ok(m) => m,
+            Err(e) => {
+                self.core.release_pool(u64::from(layout.total_bytes));
+                return Err(e);
+            }
+        };
+        let index = self.next_queue.fetch_add(1, Ordering::Relaxed);
+        let state = Arc::new(QueueState {
+            session: self.clone(),
+            index,
+            pool: memory.pool(&layout)?,
+            limits: SessionLimits { pool_bytes },
+            counters: QueueCounters::default(),
+        });
+        queues.push(state.clone());
+        self.pool_bytes.fetch_add(u64::from(layout.total_bytes), Ordering::Relaxed);
+        self.live_queues.fetch_add(1, Ordering::AcqRel);
+        let region = memory.region().clone();
+        self.core.place_queue(Message::Queue(Box::new(NewQueue { state, memory })));
+        Ok(QueueParts { index, layout, region, memfd, doorbell: self.doorbell.clone() })
+    }
+
+    /// Called by a device thread that has drained and dropped a queue of this session.
+    pub(super) fn queue_gone(self: &Arc<Self>, state: &Arc<QueueState>, bytes: u64) {
+        self.retired.lock().add_queue(&state.counters);
+        self.queues.lock().retain(|q| !Arc::ptr_eq(q, state));
+        self.core.release_pool(bytes);
+        self.pool_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        if self.live_queues.fetch_sub(1, Ordering::AcqRel) == 1 && self.closing() {
+            self.clean_up();
+        }
+    }
+
+    /// Starts the end: no new queues; the device threads drain what was published, then everything is given back.
+    pub(super) fn close(self: &Arc<Self>) {
+        let queues = self.queues.lock();
+        if self.closing.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        drop(queues);
+        self.core.broadcast(|| Message::CloseSession(self.id));
+        if self.live_queues.load(Ordering::Acquire) == 0 {
+            self.clean_up();
+        }
+    }
+
+    fn clean_up(self: &Arc<Self>) {
+        if self.cleaned.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        self.core.files.locks.release_session(self.id);
+        if self.handles.close_all() {
+            self.core.maintenance.watch_placeholders();
+        }
+        self.core.session_gone(self, std::mem::take(&mut *self.retired.lock()));
+    }
+
+    /// Everything counted for this session.
+    pub fn totals(&self) -> Totals {
+        let mut sum = self.retired.lock().clone();
+        self.queues.lock().iter().for_each(|q| sum.add_queue(&q.counters));
+        sum
+    }
+
+    /// Queue pairs alive, and the bytes of their shared memory.
+    pub fn queues(&self) -> (usize, u64) {
+        (self.live_queues.load(Ordering::Acquire), self.pool_bytes.load(Ordering::Relaxed))
+    }
+}
+
+fn make_region(layout: &QueueLayout, shared: bool) -> Result<(Option<OwnedFd>, QueueMemory), Errno> {
+    let errno = |e: std::io::Error| Errno(e.raw_os_error().unwrap_or(Errno::NOMEM.0));
+    if shared {
+        let (fd, memory) = QueueMemory::create(layout).map_err(errno)?;
+        return Ok((Some(fd), memory));
+    }
+    Ok((None, QueueMemory::format(SharedRegion::heap(layout.total_bytes as usize), layout)?))
+}
+
+impl HandleTable for SessionState {
+    fn handle(&self, h: Handle) -> Result<OpenFile, Errno> {
+        self.handles.with(h, |d| OpenFile { ino: d.ino, flags: d.flags(), offset: d.offset() })
+    }
+
+    fn reserve_handle(&self) -> Result<Handle, Errno> {
+        self.handles.reserve()
+    }
+
+    fn release_handle(&self, h: Handle) {
+        // A handle that is not there any more needs no release.
+        let _ = self.handles.close(h);
+    }
+}
+
+impl SessionView for SessionState {
+    fn cred(&self) -> &Cred {
+        &self.cred
+    }
+
+    fn prefix(&self) -> Option<&[u8]> {
+        (!self.prefix.is_empty()).then_some(&self.prefix)
+    }
+
+    fn fetch(&self, miss: Miss) -> Fetching<'_> {
+        Box::pin(self.core.io.fetch(miss))
+    }
+}
+
+/// One queue pair as the device made it.
+pub struct QueueParts {
+    /// Number within the session.
+    pub index: u32,
+    /// Where rings and pool lie in `region`.
+    pub layout: QueueLayout,
+    /// The memory.
+    pub region: SharedRegion,
+    /// The sealed memfd behind it, to send to another process; none for memory of this process.
+    pub memfd: Option<OwnedFd>,
+    /// Write to it when the ring says that the device sleeps.
+    pub doorbell: Arc<OwnedFd>,
+}
+
+/// A description taken over through its placeholder.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Claimed {
+    /// This session's handle for it.
+    pub handle: Handle,
+    /// Its flags.
+    pub flags: OpenFlags,
+    /// Inode number.
+    pub ino: u64,
+    /// st_mode.
+    pub mode: u32,
+    /// The placeholder's number in the session that made it.
+    pub placeholder: u32,
+}
+
+/// The control plane's hold on a session; dropping it ends the session. Thread-safe.
+pub struct Session {
+    state: Arc<SessionState>,
+}
+
+impl Session {
+    pub(super) fn new(state: Arc<SessionState>) -> Session {
+        Session { state }
+    }
+
+    /// The session's number.
+    pub fn id(&self) -> u64 {
+        self.state.id
+    }
+
+    /// The doorbell to hand to the client.
+    pub fn doorbell(&self) -> &Arc<OwnedFd> {
+        &self.state.doorbell
+    }
+
+    /// A queue pair of `depth` commands with a pool of `pool_bytes`, in a sealed memfd. EINVAL (numbers out of range),
+    /// EMFILE (too many), ENOMEM (the device's memory is given out), ENODEV (the session is ending).
+    pub fn new_queue(&self, depth: u32, pool_bytes: u32) -> Result<QueueParts, Errno> {
+        self.state.new_queue(depth, pool_bytes, true)
+    }
+
+    /// The same in memory of this process (embedded mode).
+    pub fn new_queue_local(&self, depth: u32, pool_bytes: u32) -> Result<QueueParts, Errno> {
+        self.state.new_queue(depth, pool_bytes, false)
+    }
+
+    /// Fresh placeholders: number and descriptor to send. EMFILE.
+    pub fn placeholders(&self, count: u32) -> Result<Vec<(u32, OwnedFd)>, Errno> {
+        if self.state.closing() {
+            return Err(Errno::NODEV);
+        }
+        self.state.handles.placeholders(count)
+    }
+
+    /// A handle for the description that `fd` stands for. EBADF, EMFILE, ENODEV.
+    pub fn claim(&self, fd: impl std::os::fd::AsFd) -> Result<Claimed, Errno> {
+        if self.state.closing() {
+            return Err(Errno::NODEV);
+        }
+        let (description, placeholder) = self.state.core.files.claimed(fd)?;
+        let handle = self.state.handles.reserve()?;
+        let (flags, ino) = (description.flags(), description.ino);
+        self.state.handles.fill(handle, description);
+        let mode = self.state.core.mode_of(ino);
+        Ok(Claimed { handle, flags, ino: ino.0, mode, placeholder })
+    }
+
+    /// The device's counters and this session's own, as JSON.
+    pub fn stats_json(&self) -> String {
+        self.state.core.stats(Some(&self.state)).to_json()
+    }
+
+    /// Handles and queues in use, for leak tests.
+    pub fn usage(&self) -> (usize, usize) {
+        (self.state.handles.len(), self.state.queues().0)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        self.state.close();
+    }
+}

@@ -1,0 +1,397 @@
+//! Inode sets: the tickets a command holds on every inode it touches, and the waiting for them.
+//!
+//! The rules of order are `scheduler::InodeQueue`'s; this file adds the table of queues (sharded, so that commands on
+//! different inodes do not meet), atomic placement over several queues, and wakers. A command's sequence number is
+//! drawn when it arrives and kept for its whole life, so a command that has to change its set keeps its place.
+
+use std::collections::HashMap;
+use std::future::Future;
+use std::hash::{BuildHasherDefault, Hasher};
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
+use weldfs_scheduler::{InodeQueue, Mode, Seq};
+
+use super::limits::SET_SHARDS;
+
+/// The inodes of one command, each once, sorted by shard and number.
+pub type Members = SmallVec<[(u64, Mode); 4]>;
+
+/// Inode numbers are already well spread by one multiplication.
+#[derive(Default)]
+struct InoHasher(u64);
+
+impl Hasher for InoHasher {
+    fn write(&mut self, bytes: &[u8]) {
+        for b in bytes {
+            self.0 = (self.0 ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+    fn write_u64(&mut self, v: u64) {
+        self.0 = spread(v);
+    }
+    fn finish(&self) -> u64 {
+        self.0
+    }
+}
+
+fn spread(v: u64) -> u64 {
+    let x = v.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    x ^ (x >> 32)
+}
+
+fn shard_of(ino: u64) -> usize {
+    (spread(ino) as usize >> 7) & (SET_SHARDS - 1)
+}
+
+/// Sorts a set into the order in which its shards are locked, and joins double mentions to the stronger wish.
+pub fn members(list: impl IntoIterator<Item = (u64, Mode)>) -> Members {
+    let mut out = Members::new();
+    for (ino, mode) in list {
+        match out.iter_mut().find(|(i, _)| *i == ino) {
+            Some((_, m)) => *m = m.max(mode),
+            None => out.push((ino, mode)),
+        }
+    }
+    out.sort_unstable_by_key(|(ino, _)| (shard_of(*ino), *ino));
+    out
+}
+
+type Shard = HashMap<u64, InodeQueue<Waker>, BuildHasherDefault<InoHasher>>;
+
+/// The inode queues of one device. Thread-safe.
+pub struct SetTable {
+    shards: Box<[Mutex<Shard>]>,
+    next: AtomicU64,
+    names: NamespaceGate,
+}
+
+impl Default for SetTable {
+    fn default() -> Self {
+        SetTable {
+            shards: (0..SET_SHARDS).map(|_| Mutex::default()).collect(),
+            next: AtomicU64::new(1),
+            names: NamespaceGate::default(),
+        }
+    }
+}
+
+/// The locked shards of one set, in ascending order (so that two sets never wait for each other).
+struct Locked<'a> {
+    guards: SmallVec<[(usize, MutexGuard<'a, Shard>); 4]>,
+}
+
+impl<'a> Locked<'a> {
+    /// `a` and `b` are both sorted by shard.
+    fn new(table: &'a SetTable, a: &Members, b: &Members) -> Locked<'a> {
+        let mut wanted: SmallVec<[usize; 8]> = a.iter().chain(b).map(|(ino, _)| shard_of(*ino)).collect();
+        wanted.sort_unstable();
+        wanted.dedup();
+        Locked { guards: wanted.into_iter().map(|s| (s, table.shards[s].lock())).collect() }
+    }
+
+    fn shard(&mut self, ino: u64) -> &mut Shard {
+        let s = shard_of(ino);
+        let at = self.guards.iter().position(|(i, _)| *i == s).expect("every shard of the set was locked");
+        &mut self.guards[at].1
+    }
+
+    fn start_if_free(&mut self, seq: Seq, members: &Members) -> bool {
+        for (ino, _) in members {
+            if !self.shard(*ino).get(ino).is_some_and(|q| q.may_run(seq)) {
+                return false;
+            }
+        }
+        for (ino, _) in members {
+            if let Some(q) = self.shard(*ino).get_mut(ino) {
+                q.start(seq);
+            }
+        }
+        true
+    }
+
+    fn place(&mut self, seq: Seq, members: &Members) {
+        for (ino, mode) in members {
+            self.shard(*ino).entry(*ino).or_default().place(seq, *mode);
+        }
+    }
+
+    fn remove(&mut self, seq: Seq, members: &Members, woken: &mut SmallVec<[Waker; 4]>) {
+        for (ino, _) in members {
+            let shard = self.shard(*ino);
+            if let Some(q) = shard.get_mut(ino) {
+                q.remove(seq, |w| woken.push(w));
+                if q.is_empty() {
+                    shard.remove(ino);
+                }
+            }
+        }
+    }
+}
+
+impl SetTable {
+    /// The next arrival number.
+    pub fn arrive(&self) -> Seq {
+        Seq(self.next.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Places the tickets of one command in all queues of its set at once. Starts at once when the set is free.
+    pub fn place(&self, seq: Seq, members: Members) -> Tickets<'_> {
+        let mut locked = Locked::new(self, &members, &Members::new());
+        locked.place(seq, &members);
+        let running = locked.start_if_free(seq, &members);
+        drop(locked);
+        Tickets { table: self, seq, members, running }
+    }
+
+    /// The gate that name-changing commands pass before they resolve.
+    pub fn names(&self) -> &NamespaceGate {
+        &self.names
+    }
+
+    /// Queues that hold a ticket (0 when nothing runs); for leak tests.
+    pub fn queues(&self) -> usize {
+        self.shards.iter().map(|s| s.lock().len()).sum()
+    }
+}
+
+/// The tickets of one command. Dropping them releases the set and wakes whoever may run next.
+pub struct Tickets<'a> {
+    table: &'a SetTable,
+    seq: Seq,
+    members: Members,
+    running: bool,
+}
+
+impl<'a> Tickets<'a> {
+    /// True when the command holds its whole set.
+    pub fn running(&self) -> bool {
+        self.running
+    }
+
+    /// The inodes held or waited for.
+    pub fn members(&self) -> &[(u64, Mode)] {
+        &self.members
+    }
+
+    /// Waits until the command heads all its queues.
+    pub fn start(&mut self) -> Start<'_, 'a> {
+        Start { tickets: self }
+    }
+
+    /// Changes the set: gives the old tickets back and places new ones under the same arrival number.
+    pub fn replace(&mut self, members: Members) {
+        let mut woken = SmallVec::new();
+        let mut locked = Locked::new(self.table, &self.members, &members);
+        locked.remove(self.seq, &self.members, &mut woken);
+        locked.place(self.seq, &members);
+        self.running = locked.start_if_free(self.seq, &members);
+        drop(locked);
+        self.members = members;
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Drop for Tickets<'_> {
+    fn drop(&mut self) {
+        if self.members.is_empty() {
+            return;
+        }
+        let mut woken = SmallVec::new();
+        let mut locked = Locked::new(self.table, &self.members, &Members::new());
+        locked.remove(self.seq, &self.members, &mut woken);
+        drop(locked);
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+/// Future of [`Tickets::start`].
+pub struct Start<'t, 'a> {
+    tickets: &'t mut Tickets<'a>,
+}
+
+impl Future for Start<'_, '_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let t = &mut *self.tickets;
+        if t.running {
+            return Poll::Ready(());
+        }
+        let mut locked = Locked::new(t.table, &t.members, &Members::new());
+        if locked.start_if_free(t.seq, &t.members) {
+            t.running = true;
+            return Poll::Ready(());
+        }
+        // A waker in every queue: whichever frees last wakes the command, and it looks at all of them again.
+        for (ino, _) in &t.members {
+            if let Some(q) = locked.shard(*ino).get_mut(ino) {
+                q.wait(t.seq, cx.waker().clone());
+            }
+        }
+        Poll::Pending
+    }
+}
+
+/// The namespace lock: closed by a command whose set kept changing, so that no new name-changing command starts until
+/// it got through. Open, it costs one load.
+#[derive(Default)]
+pub struct NamespaceGate {
+    closed: AtomicBool,
+    waiters: Mutex<Vec<Waker>>,
+}
+
+impl NamespaceGate {
+    /// Waits until the gate is open.
+    pub async fn pass(&self) {
+        if self.closed.load(Ordering::Acquire) {
+            std::future::poll_fn(|cx| self.poll_open(cx)).await;
+        }
+    }
+
+    fn poll_open(&self, cx: &mut Context<'_>) -> Poll<()> {
+        if !self.closed.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        let mut waiters = self.waiters.lock();
+        if !self.closed.load(Ordering::Acquire) {
+            return Poll::Ready(());
+        }
+        waiters.push(cx.waker().clone());
+        Poll::Pending
+    }
+
+    /// Closes the gate; waits while another command keeps it closed. Opened when the result is dropped.
+    pub async fn close(&self) -> ClosedGate<'_> {
+        loop {
+            self.pass().await;
+            if self.closed.compare_exchange(false, true, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+                return ClosedGate { gate: self };
+            }
+        }
+    }
+}
+
+/// Proof that the namespace gate is closed by the holder.
+pub struct ClosedGate<'a> {
+    gate: &'a NamespaceGate,
+}
+
+impl Drop for ClosedGate<'_> {
+    fn drop(&mut self) {
+        let mut waiters = self.gate.waiters.lock();
+        self.gate.closed.store(false, Ordering::Release);
+        let woken = std::mem::take(&mut *waiters);
+        drop(waiters);
+        woken.into_iter().for_each(Waker::wake);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::sync::Arc;
+    use std::task::Wake;
+
+    struct Flag(AtomicBool);
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
+    fn set(list: &[(u64, Mode)]) -> Members {
+        members(list.iter().copied())
+    }
+
+    #[test]
+    fn a_free_set_starts_at_once_and_leaves_nothing_behind() {
+        let table = SetTable::default();
+        let t = table.place(table.arrive(), set(&[(1, Mode::Shared), (7, Mode::Exclusive), (1, Mode::Exclusive)]));
+        assert!(t.running());
+        assert_eq!(t.members().len(), 2);
+        assert!(!table.place(table.arrive(), set(&[(7, Mode::Shared)])).running());
+        assert!(table.place(table.arrive(), set(&[(8, Mode::Shared)])).running());
+        drop(t);
+        assert_eq!(table.queues(), 0);
+    }
+
+    #[test]
+    fn a_waiting_command_is_woken_when_its_last_inode_is_free() {
+        let table = SetTable::default();
+        let a = table.place(table.arrive(), set(&[(1, Mode::Exclusive)]));
+        let b = table.place(table.arrive(), set(&[(2, Mode::Shared)]));
+        let mut c = table.place(table.arrive(), set(&[(1, Mode::Shared), (2, Mode::Exclusive)]));
+        let flag = Arc::new(Flag(AtomicBool::new(false)));
+        let waker = Waker::from(flag.clone());
+        let mut cx = Context::from_waker(&waker);
+        assert!(Pin::new(&mut c.start()).poll(&mut cx).is_pending());
+        drop(a);
+        assert!(flag.0.swap(false, Ordering::SeqCst));
+        assert!(Pin::new(&mut c.start()).poll(&mut cx).is_pending());
+        drop(b);
+        assert!(flag.0.load(Ordering::SeqCst));
+        assert!(Pin::new(&mut c.start()).poll(&mut cx).is_ready());
+    }
+
+    #[test]
+    fn a_changed_set_keeps_the_place_of_its_arrival() {
+        let table = SetTable::default();
+        let holder = table.place(table.arrive(), set(&[(3, Mode::Exclusive)]));
+        let mut first = table.place(table.arrive(), set(&[(1, Mode::Exclusive)]));
+        let later = table.place(table.arrive(), set(&[(3, Mode::Exclusive)]));
+        first.replace(set(&[(3, Mode::Exclusive)]));
+        let flag = Arc::new(Flag(AtomicBool::new(false)));
+        let waker = Waker::from(flag.clone());
+        let mut cx = Context::from_waker(&waker);
+        drop(holder);
+        let mut later = later;
+        assert!(Pin::new(&mut later.start()).poll(&mut cx).is_pending(), "the older command goes first");
+        assert!(Pin::new(&mut first.start()).poll(&mut cx).is_ready());
+    }
+
+    proptest! {
+        /// Random commands over few inodes, some changing their set once: exclusion holds and all of them end.
+        #[test]
+        fn no_deadlock_and_no_overlap(sets in proptest::collection::vec(
+            (proptest::collection::vec((0u64..6, any::<bool>()), 1..5),
+             proptest::option::of(proptest::collection::vec((0u64..6, any::<bool>()), 1..5))), 1..30)) {
+            let mode = |shared: bool| if shared { Mode::Shared } else { Mode::Exclusive };
+            let table = SetTable::default();
+            let flag = Arc::new(Flag(AtomicBool::new(false)));
+            let waker = Waker::from(flag.clone());
+            let mut cx = Context::from_waker(&waker);
+            let mut live: Vec<_> = sets.iter().map(|(first, change)| {
+                let t = table.place(table.arrive(), members(first.iter().map(|&(i, s)| (i, mode(s)))));
+                (t, change.clone())
+            }).collect();
+            while !live.is_empty() {
+                let mut running = Vec::new();
+                for (at, (t, _)) in live.iter_mut().enumerate() {
+                    if Pin::new(&mut t.start()).poll(&mut cx).is_ready() {
+                        running.push(at);
+                    }
+                }
+                prop_assert!(!running.is_empty(), "nobody can run: deadlock");
+                for (i, &a) in running.iter().enumerate() {
+                    for &b in &running[i + 1..] {
+                        for (ino, m) in live[a].0.members() {
+                            let other = live[b].0.members().iter().find(|(o, _)| o == ino);
+                            prop_assert!(other.is_none_or(|(_, n)| *m == Mode::Shared && *n == Mode::Shared));
+                        }
+                    }
+                }
+                let at = running[running.len() / 2];
+                match live[at].1.take() {
+                    Some(change) => live[at].0.replace(members(change.into_iter().map(|(i, s)| (i, mode(s))))),
+                    None => drop(live.remove(at)),
+                }
+            }
+            prop_assert_eq!(table.queues(), 0);
+        }
+    }
+}
