@@ -108,7 +108,7 @@ struct Sessions {
 
 impl Core {
     pub(super) fn new(store: Arc<Store>, config: DeviceConfig) -> std::io::Result<Arc<Core>> {
-        let info = store.medium_info();
+        let info = store.medium().info();
         let durable_default = match config.durability {
             Durability::Durable => true,
             Durability::Volatile => false,
@@ -251,7 +251,7 @@ impl Core {
     pub(super) fn poison(&self) {
         if !self.poisoned.swap(true, Ordering::SeqCst) {
             tracing::error!("an operation panicked: the device answers EIO until it is restarted");
-            self.store.poison();
+            self.store.medium().poison();
             self.maintenance.kick();
         }
     }

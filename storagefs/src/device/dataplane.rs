@@ -24,7 +24,7 @@ use super::session::{QueueState, SessionState};
 use super::sets::{ClosedGate, Members, Tickets, members};
 use super::thread::ThreadCx;
 use crate::error::{FsError, FsResult};
-use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, SessionView, Txn};
+use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, Txn};
 use crate::store::Plan;
 
 /// What an op future is made of.
@@ -401,8 +401,12 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, must_sync: &mut Option<Ls
         }
     };
     if let Some(plan) = f.plan.as_mut() {
+        if let Some(lsn) = core.store.journal().must_wait() {
+            // Too much is unflushed already: wait here, so that volatile writers cannot outrun the medium for ever.
+            durable(cx, lsn).await?;
+        }
         let appended = loop {
-            match core.store.commit(plan, RecordHead::default()) {
+            match core.store.commit(plan, RecordHead::op()) {
                 Err(FsError::Miss(m)) => core.io.fetch(m).await?,
                 other => break other?,
             }

@@ -37,7 +37,7 @@ pub struct IoPool {
 impl IoPool {
     /// Starts the threads if the medium can miss.
     pub fn start(store: Arc<Store>) -> std::io::Result<IoPool> {
-        if store.medium_info().byte_addressable {
+        if store.medium().info().byte_addressable {
             return Ok(IoPool { jobs: None, threads: Mutex::default() });
         }
         let (tx, rx) = unbounded::<Job>();

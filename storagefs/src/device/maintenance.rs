@@ -14,6 +14,7 @@ use parking_lot::{Condvar, Mutex};
 use super::clock::now_ns;
 use super::core::Core;
 use super::limits::{FLUSH_DEADLINE_NS, LIVENESS_POLL_MS};
+use crate::error::FsError;
 
 /// What the maintenance thread has been asked for. Thread-safe.
 #[derive(Default)]
@@ -86,15 +87,19 @@ impl Future for Room<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let mut w = self.maintenance.wishes.lock();
-        let rounds = w.rounds;
-        // A round that is under way may have looked before our need arose: wait for the next one if it was not asked
-        // for yet, else for the one asked for.
-        let until = *self.until.get_or_insert_with(|| {
-            w.checkpoint = true;
-            self.maintenance.bell.notify_one();
-            rounds + 1
-        });
+        let m = self.maintenance;
+        let mut w = m.wishes.lock();
+        // A round under way may have looked before our need arose; the wish makes another one follow it at once, and
+        // whoever is still short of room after this one asks again.
+        let until = match self.until {
+            Some(until) => until,
+            None => {
+                w.checkpoint = true;
+                m.bell.notify_one();
+                w.rounds + 1
+            }
+        };
+        self.until = Some(until);
         if w.rounds >= until || w.stop {
             return Poll::Ready(());
         }
@@ -149,16 +154,12 @@ pub(super) fn run(core: &Core) {
             break;
         }
         if turn.flush {
-            core.store.flush();
+            flush(core);
         }
         if turn.checkpoint || core.store.needs_checkpoint() {
             make_room(core);
         }
-        while core.store.reclaim_step() {
-            if core.store.needs_checkpoint() {
-                make_room(core);
-            }
-        }
+        reclaim(core);
         if turn.placeholders {
             let held = core.files.sweep();
             m.wishes.lock().placeholders = held > 0;
@@ -168,9 +169,54 @@ pub(super) fn run(core: &Core) {
     finish_round(m, true);
 }
 
-fn make_room(core: &Core) {
-    if let Err(e) = core.store.checkpoint() {
-        tracing::error!("checkpoint failed: {e}");
+fn flush(core: &Core) {
+    let journal = core.store.journal();
+    if let Err(e) = journal.commit_through(journal.tail()) {
+        tracing::error!("the flush of volatile effects failed: {e}");
+        return;
+    }
+    // The record that says how far the flush went is itself unflushed: it arms the timer once more.
+    journal.idle();
+    if journal.next_deadline().is_some() {
+        core.maintenance.note_volatile();
+    }
+}
+
+/// Frees what unlink and truncate left behind, in bounded steps, until nothing is left or nothing can be done now.
+fn reclaim(core: &Core) {
+    loop {
+        match core.store.reclaim_step() {
+            Ok(true) if core.store.needs_checkpoint() => {
+                make_room(core);
+            }
+            Ok(true) => {}
+            Ok(false) => return,
+            Err(FsError::Miss(m)) => {
+                if let Err(e) = core.store.fetch(m) {
+                    tracing::error!("reclaim: {e}");
+                    return;
+                }
+            }
+            Err(FsError::Wait(_)) => {
+                if !make_room(core) {
+                    return;
+                }
+            }
+            Err(e) => {
+                tracing::error!("reclaim: {e}");
+                return;
+            }
+        }
+    }
+}
+
+fn make_room(core: &Core) -> bool {
+    match core.store.checkpoint() {
+        Ok(_) => true,
+        Err(e) => {
+            tracing::error!("checkpoint failed: {e}");
+            false
+        }
     }
 }
 

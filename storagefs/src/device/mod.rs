@@ -26,7 +26,6 @@ mod slots;
 mod stats;
 mod thread;
 
-use std::io;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -51,7 +50,7 @@ pub struct Device {
 
 impl Device {
     /// Starts the threads of a device over a mounted store.
-    pub fn start(store: Arc<Store>, config: DeviceConfig) -> io::Result<Device> {
+    pub fn start(store: Arc<Store>, config: DeviceConfig) -> std::io::Result<Device> {
         // Calibrated before the first command, not during it.
         clock::now_ns();
         let core = Core::new(store, config)?;
@@ -69,7 +68,7 @@ impl Device {
         Ok(device)
     }
 
-    fn spawn(&self, name: String, body: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    fn spawn(&self, name: String, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         let handle = std::thread::Builder::new().name(name).spawn(body)?;
         self.threads.lock().push(handle);
         Ok(())
@@ -89,6 +88,11 @@ impl Device {
     /// Facts that belong beside every figure.
     pub fn facts(&self) -> DeviceFacts {
         self.core.facts()
+    }
+
+    /// Handles one session may have.
+    pub fn handles_max(&self) -> u32 {
+        self.core.config.handles_max
     }
 
     /// All counters.

@@ -287,6 +287,11 @@ impl Session {
         self.state.core.stats(Some(&self.state)).to_json()
     }
 
+    /// True once the session is ending.
+    pub fn is_closing(&self) -> bool {
+        self.state.closing()
+    }
+
     /// Handles and queues in use, for leak tests.
     pub fn usage(&self) -> (usize, usize) {
         (self.state.handles.len(), self.state.queues().0)

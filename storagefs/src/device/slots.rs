@@ -140,11 +140,6 @@ impl<F: Future> Slots<F> {
         self.free.len()
     }
 
-    /// Slots in use.
-    pub fn used(&self) -> usize {
-        self.slots.len() - self.free.len()
-    }
-
     /// Puts a future into a free slot.
     #[inline]
     pub fn insert(&mut self, future: F) -> Option<u32> {

@@ -166,7 +166,7 @@ impl Core {
                 device_sleeps: self.threads.iter().map(|t| t.counters.sleeps.get()).sum(),
             },
             total,
-            log: LogFacts { flushes: log.flushes, records: log.records, bytes: log.bytes },
+            log: LogFacts { flushes: log.flushes, records: log.records, bytes: log.log_bytes },
             usage: self.usage(),
             tenants: tenants.into_iter().map(|(tenant, totals)| TenantStats { tenant, totals }).collect(),
             session: session.map(|s| SessionStats { id: s.id, totals: s.totals() }),

@@ -500,6 +500,11 @@ impl<'d, F: Future<Output = Done>> Loop<'d, F> {
     }
 
     fn block(&mut self) {
+        let journal = self.core.store.journal();
+        journal.idle();
+        if journal.next_deadline().is_some() {
+            self.core.maintenance.note_volatile();
+        }
         let due = self.delayed.peek().map(|d| d.due.0.saturating_sub(now_ns()));
         // A client that does not reap has no way to ring when it does: look again, less and less often.
         self.reap_wait_ns = if self.unreaped { (self.reap_wait_ns * 2).clamp(1 << 20, REAP_WAIT_NS_MAX) } else { 0 };

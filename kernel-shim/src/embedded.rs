@@ -1,0 +1,160 @@
+//! The device inside the calling process: the same threads, rings and rules, without a socket.
+//!
+//! One trust domain: the client is this process, its credentials are this process's.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use weldfs::{AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, Transport};
+use weldfs_ciscops::Errno;
+use weldfs_storagefs::device::{Device, DeviceConfig, Session};
+use weldfs_storagefs::fs::Cred;
+use weldfs_storagefs::store::Store;
+
+use crate::ServeError;
+use crate::creds;
+use crate::image::{Opened, Source};
+use crate::protocol::welcome;
+
+/// An embedded device. Thread-safe; cloning shares it. Dropping the last clone ends the device cleanly.
+#[derive(Clone)]
+pub struct Embedded {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    device: Arc<Device>,
+    opened: Mutex<Option<Opened>>,
+    cred: Cred,
+}
+
+impl Embedded {
+    /// Opens an image (taking its lock), or makes a fresh one in memory, and starts a device on it.
+    pub fn open(source: &Source, config: DeviceConfig) -> Result<Embedded, ServeError> {
+        let opened = Opened::open(source)?;
+        let device = Device::start(opened.store.clone(), config).map_err(ServeError::system("device threads"))?;
+        Ok(Embedded::assemble(device, Some(opened)))
+    }
+
+    /// A device over a store that the caller mounted and will unmount.
+    pub fn over(store: Arc<Store>, config: DeviceConfig) -> Result<Embedded, ServeError> {
+        let device = Device::start(store, config).map_err(ServeError::system("device threads"))?;
+        Ok(Embedded::assemble(device, None))
+    }
+
+    fn assemble(device: Device, opened: Option<Opened>) -> Embedded {
+        let inner = Inner { device: Arc::new(device), opened: Mutex::new(opened), cred: creds::of_self() };
+        Embedded { inner: Arc::new(inner) }
+    }
+
+    /// The same device for sessions with other credentials: tests of permissions. Meaningful only where the caller is
+    /// trusted anyway, as all of an embedding process is.
+    pub fn acting_as(&self, cred: Cred) -> impl Connector + use<> {
+        Acting { inner: self.inner.clone(), cred }
+    }
+
+    /// The device, for reports.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.inner.device
+    }
+
+    /// Ends all sessions, checkpoints and unmounts. Idempotent; calls of clients fail from now on.
+    pub fn close(&self) -> Result<(), ServeError> {
+        self.inner.close()
+    }
+}
+
+impl Inner {
+    fn close(&self) -> Result<(), ServeError> {
+        let opened = self.opened.lock().take();
+        self.device.shutdown();
+        opened.map_or(Ok(()), Opened::close)
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Err(e) = self.close() {
+            tracing::error!("an embedded device did not end cleanly: {e}");
+        }
+    }
+}
+
+impl Connector for Embedded {
+    fn attach(&self, options: &AttachOptions) -> io::Result<Box<dyn Transport>> {
+        attach(&self.inner, self.inner.cred.clone(), options)
+    }
+}
+
+struct Acting {
+    inner: Arc<Inner>,
+    cred: Cred,
+}
+
+impl Connector for Acting {
+    fn attach(&self, options: &AttachOptions) -> io::Result<Box<dyn Transport>> {
+        attach(&self.inner, self.cred.clone(), options)
+    }
+}
+
+fn attach(inner: &Arc<Inner>, cred: Cred, options: &AttachOptions) -> io::Result<Box<dyn Transport>> {
+    let session = inner.device.attach(cred, options.client_id, &options.prefix)?;
+    let info = SessionInfo::from(&welcome(&inner.device, &session));
+    Ok(Box::new(Local { info, session: Mutex::new(Some(session)), _device: inner.clone() }))
+}
+
+/// A session in this process.
+struct Local {
+    info: SessionInfo,
+    /// None after detach (or, in a child, abandon).
+    session: Mutex<Option<Session>>,
+    _device: Arc<Inner>,
+}
+
+impl Local {
+    fn with<T>(&self, f: impl FnOnce(&Session) -> Result<T, Errno>) -> Result<T, Errno> {
+        f(self.session.lock().as_ref().ok_or(Errno::NODEV)?)
+    }
+}
+
+impl Transport for Local {
+    fn info(&self) -> &SessionInfo {
+        &self.info
+    }
+
+    fn new_queue(&self, depth: u32, pool_bytes: u32) -> io::Result<QueueParts> {
+        let q = self.with(|s| s.new_queue_local(depth, pool_bytes))?;
+        Ok(QueueParts { index: q.index, layout: q.layout, region: q.region, doorbell: q.doorbell })
+    }
+
+    fn placeholders(&self, count: u32) -> Result<Vec<Placeholder>, Errno> {
+        let made = self.with(|s| s.placeholders(count))?;
+        Ok(made.into_iter().map(|(id, fd)| Placeholder { id, fd }).collect())
+    }
+
+    fn claim(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno> {
+        let c = self.with(|s| s.claim(fd))?;
+        Ok(Claimed { handle: c.handle, flags: c.flags, mode: c.mode, placeholder: c.placeholder })
+    }
+
+    fn stats_json(&self) -> Result<String, Errno> {
+        self.with(|s| Ok(s.stats_json()))
+    }
+
+    fn hung_up(&self) -> bool {
+        self.session.try_lock().is_some_and(|s| s.as_ref().is_none_or(Session::is_closing))
+    }
+
+    fn detach(&self) {
+        self.session.lock().take();
+    }
+
+    fn abandon(&self) {
+        // A forked child has none of the device's threads: whatever it did here would wait for ever.
+        if let Some(mut session) = self.session.try_lock() {
+            std::mem::forget(session.take());
+        }
+    }
+}

@@ -1,0 +1,37 @@
+//! What can keep a device from being served.
+
+use std::path::PathBuf;
+
+use weldfs_storagefs::device::ProfileError;
+
+/// Why a device could not be served or opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// Another device listens there.
+    #[error("{}: already being served", .0.display())]
+    AlreadyServed(PathBuf),
+    /// Something that is no socket of ours is in the way.
+    #[error("{}: in the way, and not a socket", .0.display())]
+    InTheWay(PathBuf),
+    /// The image could not be opened or mounted; the text names what and where.
+    #[error("{0}")]
+    Image(String),
+    /// The profile cannot be used.
+    #[error(transparent)]
+    Profile(#[from] ProfileError),
+    /// The operating system refused something.
+    #[error("{what}: {source}")]
+    System {
+        /// What was being done.
+        what: &'static str,
+        /// What it said.
+        source: std::io::Error,
+    },
+}
+
+impl ServeError {
+    pub(crate) fn system(what: &'static str) -> impl FnOnce(std::io::Error) -> ServeError {
+        move |source| ServeError::System { what, source }
+    }
+}

@@ -1,0 +1,183 @@
+//! One client's conversation with the control plane: request packet in, reply packet and descriptors out.
+//!
+//! The state machine of a connection: nothing but Hello before the session exists, no second Hello after. A packet that
+//! is not this protocol ends the connection; a request that cannot be granted is answered with its errno.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use weldfs_ciscops::attach::{
+    Claimed, Hello, PlaceholdersReply, QueueReply, Reply, Request, Welcome, feature, medium, negotiate,
+};
+use weldfs_ciscops::Errno;
+use weldfs_journal::MediumKind;
+use weldfs_storagefs::device::{Device, Session};
+use weldfs_storagefs::fs::Cred;
+
+/// A descriptor to send: owned ones are closed here once sent.
+pub enum Rider {
+    /// Given away.
+    Owned(OwnedFd),
+    /// Shared with the session.
+    Shared(Arc<OwnedFd>),
+}
+
+impl AsFd for Rider {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Rider::Owned(fd) => fd.as_fd(),
+            Rider::Shared(fd) => fd.as_fd(),
+        }
+    }
+}
+
+/// What to do after a packet.
+pub struct Answer {
+    /// Packet to send, empty for none.
+    pub packet: Vec<u8>,
+    /// Descriptors that ride along.
+    pub riders: Vec<Rider>,
+    /// Close the connection afterwards.
+    pub close: bool,
+}
+
+impl Answer {
+    fn reply(kind: u16, reply: &Reply, riders: Vec<Rider>) -> Answer {
+        Answer { packet: reply.encode(kind), riders, close: false }
+    }
+
+    fn error(kind: u16, errno: Errno) -> Answer {
+        Answer { packet: Reply::encode_error(kind, errno), riders: Vec::new(), close: false }
+    }
+
+    fn goodbye() -> Answer {
+        Answer { packet: Vec::new(), riders: Vec::new(), close: true }
+    }
+}
+
+/// One connection.
+pub struct Conversation {
+    device: Arc<Device>,
+    cred: Cred,
+    session: Option<Session>,
+}
+
+impl Conversation {
+    /// With a peer whose credentials the kernel vouched for.
+    pub fn new(device: Arc<Device>, cred: Cred) -> Conversation {
+        Conversation { device, cred, session: None }
+    }
+
+    /// Answers one packet; `fds` came with it, and all but a claimed one are closed.
+    pub fn packet(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) -> Answer {
+        let kind_claimed = bytes.get(6..8).map_or(0, |k| u16::from_le_bytes([k[0], k[1]]));
+        let request = match Request::decode(bytes) {
+            Ok(request) => request,
+            Err(Errno::PROTO) => return Answer::goodbye(),
+            Err(errno) => return Answer::error(kind_claimed, errno),
+        };
+        let kind = request.kind();
+        if !matches!(request, Request::Claim) && !fds.is_empty() {
+            return Answer::goodbye();
+        }
+        let result = match (request, &self.session) {
+            (Request::Hello { hello, prefix }, None) => self.hello(&hello, &prefix),
+            (Request::Hello { .. }, Some(_)) | (_, None) => return Answer::goodbye(),
+            (Request::Detach, Some(_)) => {
+                self.session = None;
+                return Answer { packet: Reply::Done.encode(kind), riders: Vec::new(), close: true };
+            }
+            (other, Some(session)) => serve(session, other, &fds),
+        };
+        match result {
+            Ok((reply, riders)) => Answer::reply(kind, &reply, riders),
+            Err(errno) => Answer::error(kind, errno),
+        }
+    }
+
+    fn hello(&mut self, hello: &Hello, prefix: &[u8]) -> Result<(Reply, Vec<Rider>), Errno> {
+        let (version, features) = negotiate(hello, feature::KNOWN)?;
+        let session = self.device.attach(self.cred.clone(), hello.client_id, prefix)?;
+        let welcome = Welcome { version, features, ..welcome(&self.device, &session) };
+        let doorbell = Rider::Shared(session.doorbell().clone());
+        self.session = Some(session);
+        Ok((Reply::Welcome(Box::new(welcome)), vec![doorbell]))
+    }
+}
+
+fn serve(session: &Session, request: Request, fds: &[OwnedFd]) -> Result<(Reply, Vec<Rider>), Errno> {
+    match request {
+        Request::NewQueue(q) => {
+            let parts = session.new_queue(q.depth, q.pool_bytes)?;
+            let memfd = parts.memfd.ok_or(Errno::IO)?;
+            let reply = QueueReply { index: parts.index, reserved: 0, layout: parts.layout };
+            Ok((Reply::Queue(reply), vec![Rider::Owned(memfd)]))
+        }
+        Request::Placeholders { count } => {
+            let made = session.placeholders(count)?;
+            let mut reply = PlaceholdersReply { count, ..PlaceholdersReply::default() };
+            let mut riders = Vec::new();
+            for (slot, (id, fd)) in reply.ids.iter_mut().zip(made) {
+                *slot = id;
+                riders.push(Rider::Owned(fd));
+            }
+            Ok((Reply::Placeholders(reply), riders))
+        }
+        Request::Claim => {
+            let [fd] = fds else { return Err(Errno::BADF) };
+            let c = session.claim(fd)?;
+            let reply = Claimed {
+                handle: c.handle.to_wire(),
+                flags: u32::from(c.flags.bits()),
+                mode: c.mode,
+                placeholder: c.placeholder,
+                reserved: 0,
+            };
+            Ok((Reply::Claimed(reply), Vec::new()))
+        }
+        Request::Stats => {
+            let mut json = session.stats_json().into_bytes();
+            let room = weldfs_ciscops::limits::ATTACH_MESSAGE_MAX - 64;
+            if json.len() > room {
+                json = br#"{"error":"too many tenants for one message"}"#.to_vec();
+            }
+            Ok((Reply::Stats(json), Vec::new()))
+        }
+        Request::Tune(_) => Err(Errno::OPNOTSUPP),
+        Request::Hello { .. } | Request::Detach => Err(Errno::PROTO),
+    }
+}
+
+fn padded<const N: usize>(text: &str) -> [u8; N] {
+    let mut out = [0; N];
+    let len = text.len().min(N - 1);
+    out[..len].copy_from_slice(&text.as_bytes()[..len]);
+    out
+}
+
+/// What a device says about itself to a new session.
+pub fn welcome(device: &Device, session: &Session) -> Welcome {
+    let (facts, store) = (device.facts(), device.store());
+    let mut credential = [0; 16];
+    // Names the session for audit and grants nothing: without entropy it stays zero.
+    let _ = getrandom::fill(&mut credential);
+    let mut w = Welcome {
+        session: session.id(),
+        credential,
+        uuid: store.uuid(),
+        label: padded(&facts.label),
+        profile: padded(&facts.profile.name),
+        medium: match store.medium().info().kind {
+            MediumKind::Ram => medium::RAM,
+            MediumKind::Pmem => medium::PMEM,
+            MediumKind::Block => medium::BLOCK,
+        },
+        power_safe: u8::from(facts.power_safe),
+        durability: if facts.durability == "durable" { 2 } else { 1 },
+        read_only: u8::from(store.read_only()),
+        ..Welcome::default()
+    };
+    w.limits.inline_max = store.inline_max() as u32;
+    w.limits.handles_max = device.handles_max();
+    w
+}

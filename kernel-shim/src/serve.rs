@@ -1,0 +1,258 @@
+//! A device behind a Unix socket.
+//!
+//! One control thread polls the listener, the sessions and the signals. A session that hangs up is ended: the device
+//! executes what it had published, then closes its handles and frees its memory. SIGTERM and SIGINT end everything in
+//! the same order, checkpoint and set the clean flag.
+
+use std::collections::HashMap;
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+};
+use weldfs_ciscops::limits::{ATTACH_MESSAGE_MAX, PLACEHOLDERS_MAX};
+use weldfs_storagefs::device::{Device, DeviceConfig, limits::SESSIONS_MAX};
+
+use crate::ServeError;
+use crate::creds;
+use crate::image::{Opened, Source};
+use crate::listener::Listener;
+use crate::protocol::{Answer, Conversation, Rider};
+use crate::signals::Signals;
+
+/// Packets taken from one connection before the next one gets its turn.
+const PACKETS_PER_TURN: usize = 16;
+/// Descriptors kept free for queue pairs and placeholders when the limit of open files is near.
+const SPARE_FDS: u64 = 64;
+
+/// What to serve, and how.
+#[derive(Clone, Debug)]
+pub struct ServeConfig {
+    /// What the device runs on.
+    pub source: Source,
+    /// Where to listen.
+    pub socket: PathBuf,
+    /// Permission bits of the socket file. Every process that may connect is served under its own credentials.
+    pub socket_mode: u32,
+    /// The device.
+    pub device: DeviceConfig,
+    /// Whether SIGTERM and SIGINT end `run` (else only a [`Stopper`] does).
+    pub signals: bool,
+}
+
+impl ServeConfig {
+    /// With defaults for everything but the essentials.
+    pub fn new(source: Source, socket: impl Into<PathBuf>) -> ServeConfig {
+        ServeConfig { source, socket: socket.into(), socket_mode: 0o666, device: DeviceConfig::default(), signals: true }
+    }
+}
+
+/// Ends a server from another thread. Cloneable, thread-safe.
+#[derive(Clone)]
+pub struct Stopper(Arc<OwnedFd>);
+
+impl Stopper {
+    /// Makes `Server::run` return after a clean end.
+    pub fn stop(&self) {
+        // A counter that is full has been rung already.
+        let _ = rustix::io::write(&*self.0, &1u64.to_ne_bytes());
+    }
+}
+
+/// A device that listens. Nothing is served before `run`.
+pub struct Server {
+    listener: Listener,
+    opened: Opened,
+    device: Arc<Device>,
+    stop: Arc<OwnedFd>,
+    signals: Option<Signals>,
+}
+
+struct Connection {
+    socket: OwnedFd,
+    talk: Conversation,
+}
+
+impl Server {
+    /// Opens the image (taking its lock), mounts it, starts the device and binds the socket.
+    pub fn bind(config: ServeConfig) -> Result<Server, ServeError> {
+        raise_fd_limit();
+        let opened = Opened::open(&config.source)?;
+        let listener = match Listener::bind(&config.socket, config.socket_mode) {
+            Ok(listener) => listener,
+            Err(e) => {
+                // The image stays clean: nothing has happened to it.
+                opened.close()?;
+                return Err(e);
+            }
+        };
+        let signals = config.signals.then(Signals::install).transpose().map_err(ServeError::system("signals"))?;
+        let device = Device::start(opened.store.clone(), config.device).map_err(ServeError::system("device threads"))?;
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| ServeError::system("eventfd")(e.into()))?;
+        Ok(Server { listener, opened, device: Arc::new(device), stop: Arc::new(stop), signals })
+    }
+
+    /// The device, for reports.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.device
+    }
+
+    /// What recovery found and did when the image was mounted.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// A way to end `run`.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.stop.clone())
+    }
+
+    /// Serves until a signal or the stopper; then ends sessions, checkpoints, and sets the clean flag.
+    pub fn run(self) -> Result<(), ServeError> {
+        let mut connections: HashMap<u64, Connection> = HashMap::new();
+        let mut next = 0u64;
+        loop {
+            let (ready, accept) = match self.wait(&connections)? {
+                Some(ready) => ready,
+                None => break,
+            };
+            for id in ready {
+                let Some(c) = connections.get_mut(&id) else { continue };
+                if !c.turn() {
+                    connections.remove(&id);
+                }
+            }
+            if accept {
+                self.accept(&mut connections, &mut next);
+            }
+        }
+        // No newcomer finds a socket that nobody answers.
+        let Server { listener, opened, device, .. } = self;
+        drop(listener);
+        connections.clear();
+        device.shutdown();
+        opened.close()
+    }
+
+    /// Blocks until something happens; `None` when it is time to end. Else: connections with news, and whether a new
+    /// one waits.
+    fn wait(&self, connections: &HashMap<u64, Connection>) -> Result<Option<(Vec<u64>, bool)>, ServeError> {
+        let ids: Vec<u64> = connections.keys().copied().collect();
+        let accepting = connections.len() < SESSIONS_MAX;
+        let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
+        if let Some(s) = &self.signals {
+            fds.push(PollFd::new(s.bell(), PollFlags::IN));
+        }
+        let ends = fds.len();
+        fds.push(PollFd::new(self.listener.fd(), if accepting { PollFlags::IN } else { PollFlags::empty() }));
+        fds.extend(ids.iter().map(|id| PollFd::new(&connections[id].socket, PollFlags::IN | PollFlags::RDHUP)));
+        match poll(&mut fds, None) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(e) => return Err(ServeError::system("poll")(e.into())),
+        }
+        let news = |f: &PollFd<'_>| !f.revents().is_empty();
+        if fds[..ends].iter().any(news) {
+            return Ok(None);
+        }
+        let accept = news(&fds[ends]);
+        let ready = ids.into_iter().zip(&fds[ends + 1..]).filter(|(_, f)| news(f)).map(|(id, _)| id).collect();
+        Ok(Some((ready, accept)))
+    }
+
+    fn accept(&self, connections: &mut HashMap<u64, Connection>, next: &mut u64) {
+        match self.listener.accept() {
+            Ok(None) => {}
+            Ok(Some(socket)) => match creds::of_peer(&socket) {
+                Ok(cred) => {
+                    *next += 1;
+                    let talk = Conversation::new(self.device.clone(), cred);
+                    connections.insert(*next, Connection { socket, talk });
+                }
+                Err(e) => tracing::warn!("a connection without credentials was refused: {e}"),
+            },
+            Err(e) => {
+                // Out of descriptors, most likely: the client waits in the backlog; do not spin meanwhile.
+                tracing::warn!("accept: {e}");
+                std::thread::sleep(std::time::Duration::from_millis(20));
+            }
+        }
+    }
+}
+
+impl Connection {
+    /// Handles what has arrived; false when the connection is over.
+    fn turn(&mut self) -> bool {
+        for _ in 0..PACKETS_PER_TURN {
+            match receive(&self.socket) {
+                Ok(None) => return true,
+                Ok(Some((bytes, fds))) => {
+                    let answer = self.talk.packet(&bytes, fds);
+                    if !answer.packet.is_empty() && send(&self.socket, &answer).is_err() {
+                        return false;
+                    }
+                    if answer.close {
+                        return false;
+                    }
+                }
+                Err(()) => return false,
+            }
+        }
+        true
+    }
+}
+
+/// The next packet with its descriptors; `None` when there is none; `Err` when the peer is gone or sent nonsense.
+fn receive(socket: &OwnedFd) -> Result<Option<(Vec<u8>, Vec<OwnedFd>)>, ()> {
+    let mut bytes = vec![0; ATTACH_MESSAGE_MAX];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PLACEHOLDERS_MAX))];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+    let got = match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
+        Ok(got) => got,
+        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(None),
+        Err(_) => return Err(()),
+    };
+    let fds: Vec<OwnedFd> = control
+        .drain()
+        .flat_map(|m| match m {
+            RecvAncillaryMessage::ScmRights(fds) => fds.collect::<Vec<_>>(),
+            _ => Vec::new(),
+        })
+        .collect();
+    let cut = rustix::net::ReturnFlags::TRUNC | rustix::net::ReturnFlags::CTRUNC;
+    if got.bytes == 0 || got.flags.intersects(cut) {
+        return Err(());
+    }
+    bytes.truncate(got.bytes);
+    Ok(Some((bytes, fds)))
+}
+
+/// Sends a reply; a peer that does not read its replies is cut off.
+fn send(socket: &OwnedFd, answer: &Answer) -> rustix::io::Result<()> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PLACEHOLDERS_MAX))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    let riders: Vec<BorrowedFd<'_>> = answer.riders.iter().map(Rider::as_fd).collect();
+    if !riders.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&riders)) {
+        return Err(rustix::io::Errno::NOMEM);
+    }
+    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+    rustix::net::sendmsg(socket, &[IoSlice::new(&answer.packet)], &mut control, flags).map(drop)
+}
+
+/// Placeholders and queue pairs are descriptors: take as many as the hard limit allows.
+fn raise_fd_limit() {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    if limit.current.is_some_and(|now| limit.maximum.is_none_or(|max| now + SPARE_FDS < max)) {
+        limit.current = limit.maximum;
+        if let Err(e) = setrlimit(Resource::Nofile, limit) {
+            tracing::debug!("the limit of open files stays: {e}");
+        }
+    }
+}
