@@ -33,8 +33,9 @@ struct Inner {
 impl Embedded {
     /// Opens an image (taking its lock), or makes a fresh one in memory, and starts a device on it.
     pub fn open(source: &Source, config: DeviceConfig) -> Result<Embedded, ServeError> {
-        let opened = Opened::open(source)?;
-        let device = Device::start(opened.store.clone(), config).map_err(ServeError::system("device threads"))?;
+        let opened = Opened::open(source, config.memory_bytes)?;
+        let device = Device::start(opened.store.clone(), opened.device_config(config))
+            .map_err(ServeError::system("device threads"))?;
         Ok(Embedded::assemble(device, Some(opened)))
     }
 

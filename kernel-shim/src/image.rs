@@ -1,13 +1,17 @@
 //! What a device runs on: an image file or block device, or memory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use weldfs_journal::Medium;
-use weldfs_storagefs::media::{self, RamMedium};
-use weldfs_storagefs::store::{MkfsOptions, MountOptions, RecoveryReport, Store};
+use weldfs_journal::{Medium, SystemClock, SystemRandom};
+use weldfs_storagefs::device::DeviceConfig;
+use weldfs_storagefs::media::RamMedium;
+use weldfs_storagefs::mount::{MkfsOptions, RecoveryReport, format};
+use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_storagefs::superblock::Superblock;
 
 use crate::ServeError;
+use crate::creds;
 
 /// What to run a device on.
 #[derive(Clone, Debug)]
@@ -24,30 +28,58 @@ pub struct Opened {
     pub store: Arc<Store>,
     /// What recovery found and did.
     pub recovery: RecoveryReport,
+    /// The file system's label.
+    pub label: String,
 }
 
 impl Opened {
-    /// Opens and mounts.
-    pub fn open(source: &Source) -> Result<Opened, ServeError> {
-        let medium: Arc<dyn Medium> = match source {
-            Source::Image(path) => {
-                media::open(path, false).map_err(|e| ServeError::Image(format!("{}: {e}", path.display())))?
-            }
+    /// Opens and mounts; `memory_bytes` is what overlay and caches may take.
+    pub fn open(source: &Source, memory_bytes: u64) -> Result<Opened, ServeError> {
+        match source {
+            Source::Image(path) => mount(open_image(path)?, memory_bytes, &path.display().to_string()),
             Source::Ram(bytes) => {
                 let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(*bytes));
-                Store::format(&medium, &MkfsOptions::default()).map_err(|e| ServeError::Image(format!("memory: {e}")))?;
-                medium
+                let cred = creds::of_self();
+                let options =
+                    MkfsOptions { label: "ram".into(), owner: (cred.uid, cred.gid), ..MkfsOptions::default() };
+                format(&medium, &options, &SystemClock::default(), &SystemRandom)
+                    .map_err(|e| ServeError::Image(format!("memory: {e}")))?;
+                mount(medium, memory_bytes, "memory")
             }
-        };
-        let (store, recovery) = Store::mount(medium, MountOptions::default()).map_err(|e| match source {
-            Source::Image(path) => ServeError::Image(format!("{}: {e}", path.display())),
-            Source::Ram(_) => ServeError::Image(format!("memory: {e}")),
-        })?;
-        Ok(Opened { store, recovery })
+        }
+    }
+
+    /// The configuration of a device on this store: `config` with what only the image knows.
+    pub fn device_config(&self, config: DeviceConfig) -> DeviceConfig {
+        DeviceConfig { label: self.label.clone(), ..config }
     }
 
     /// Checkpoints, sets the clean flag and lets go of the image.
     pub fn close(self) -> Result<(), ServeError> {
         self.store.unmount().map_err(|e| ServeError::Image(format!("unmount: {e}")))
     }
+}
+
+fn open_image(path: &Path) -> Result<Arc<dyn Medium>, ServeError> {
+    Err(ServeError::Image(format!("{}: file-backed media are not built in yet", path.display())))
+}
+
+fn mount(medium: Arc<dyn Medium>, memory_bytes: u64, name: &str) -> Result<Opened, ServeError> {
+    let bad = |e: &dyn std::fmt::Display| ServeError::Image(format!("{name}: {e}"));
+    let label = Superblock::load(&*medium).map(|(sb, _)| text(&sb.label)).map_err(|e| bad(&e))?;
+    let options = MountOptions {
+        read_only: false,
+        memory: memory_bytes as usize,
+        verify_data: true,
+        hash_bits: 51,
+        clock: Arc::new(SystemClock::default()),
+        random: Arc::new(SystemRandom),
+    };
+    let (store, recovery) = Store::mount(medium, options).map_err(|e| bad(&e))?;
+    Ok(Opened { store, recovery, label })
+}
+
+fn text(padded: &[u8]) -> String {
+    let end = padded.iter().position(|b| *b == 0).unwrap_or(padded.len());
+    String::from_utf8_lossy(&padded[..end]).into_owned()
 }

@@ -6,10 +6,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
+use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{
     Claimed, Hello, PlaceholdersReply, QueueReply, Reply, Request, Welcome, feature, medium, negotiate,
 };
-use weldfs_ciscops::Errno;
 use weldfs_journal::MediumKind;
 use weldfs_storagefs::device::{Device, Session};
 use weldfs_storagefs::fs::Cred;
@@ -164,7 +164,7 @@ pub fn welcome(device: &Device, session: &Session) -> Welcome {
     let mut w = Welcome {
         session: session.id(),
         credential,
-        uuid: store.uuid(),
+        uuid: *store.uuid(),
         label: padded(&facts.label),
         profile: padded(&facts.profile.name),
         medium: match store.medium().info().kind {
@@ -174,7 +174,7 @@ pub fn welcome(device: &Device, session: &Session) -> Welcome {
         },
         power_safe: u8::from(facts.power_safe),
         durability: if facts.durability == "durable" { 2 } else { 1 },
-        read_only: u8::from(store.read_only()),
+        read_only: u8::from(store.is_read_only()),
         ..Welcome::default()
     };
     w.limits.inline_max = store.inline_max() as u32;

@@ -48,7 +48,13 @@ pub struct ServeConfig {
 impl ServeConfig {
     /// With defaults for everything but the essentials.
     pub fn new(source: Source, socket: impl Into<PathBuf>) -> ServeConfig {
-        ServeConfig { source, socket: socket.into(), socket_mode: 0o666, device: DeviceConfig::default(), signals: true }
+        ServeConfig {
+            source,
+            socket: socket.into(),
+            socket_mode: 0o666,
+            device: DeviceConfig::default(),
+            signals: true,
+        }
     }
 }
 
@@ -82,7 +88,7 @@ impl Server {
     /// Opens the image (taking its lock), mounts it, starts the device and binds the socket.
     pub fn bind(config: ServeConfig) -> Result<Server, ServeError> {
         raise_fd_limit();
-        let opened = Opened::open(&config.source)?;
+        let opened = Opened::open(&config.source, config.device.memory_bytes)?;
         let listener = match Listener::bind(&config.socket, config.socket_mode) {
             Ok(listener) => listener,
             Err(e) => {
@@ -92,7 +98,8 @@ impl Server {
             }
         };
         let signals = config.signals.then(Signals::install).transpose().map_err(ServeError::system("signals"))?;
-        let device = Device::start(opened.store.clone(), config.device).map_err(ServeError::system("device threads"))?;
+        let device = Device::start(opened.store.clone(), opened.device_config(config.device))
+            .map_err(ServeError::system("device threads"))?;
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| ServeError::system("eventfd")(e.into()))?;
         Ok(Server { listener, opened, device: Arc::new(device), stop: Arc::new(stop), signals })

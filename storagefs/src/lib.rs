@@ -11,6 +11,7 @@ pub mod alloc;
 pub mod blockcache;
 pub mod checkpoint;
 pub mod codec;
+pub mod device;
 pub mod effect;
 pub mod error;
 pub mod fs;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 use weldfs_ciscops::{Durability, Errno, InodeNo};
+use weldfs_journal::SystemClock;
 use weldfs_scheduler::PolicyKind;
 
 use super::counters::{Count, Totals};
@@ -24,6 +25,8 @@ use crate::store::Store;
 /// How a device is to be run.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
+    /// What reports call the file system.
+    pub label: String,
     /// Device threads; at least one.
     pub cores: usize,
     /// What "default durability" means: `Volatile` or `Durable`; `Default` = by the medium (durable on pmem and ram).
@@ -32,6 +35,8 @@ pub struct DeviceConfig {
     pub policy: PolicyKind,
     /// Emulated hardware.
     pub profile: Profile,
+    /// Bytes for overlay, page cache and block cache; for whoever mounts the store the device runs on.
+    pub memory_bytes: u64,
     /// Bytes of shared memory that all queue pairs together may take.
     pub pool_bytes_max: u64,
     /// Handles of one session.
@@ -43,10 +48,12 @@ pub struct DeviceConfig {
 impl Default for DeviceConfig {
     fn default() -> Self {
         DeviceConfig {
+            label: String::new(),
             cores: 1,
             durability: Durability::Default,
             policy: PolicyKind::Fifo,
             profile: Profile::default(),
+            memory_bytes: 512 << 20,
             pool_bytes_max: 1 << 30,
             handles_max: weldfs_ciscops::limits::HANDLES_MAX,
             spin_ns_max: super::limits::SPIN_NS_MAX,
@@ -91,6 +98,7 @@ pub struct Core {
     pub(super) maintenance: Maintenance,
     pub(super) threads: Vec<ThreadState>,
     pub(super) modelled: bool,
+    pub(super) clock: SystemClock,
     sessions: Mutex<Sessions>,
     no_sessions: Condvar,
     next_session: AtomicU64,
@@ -127,6 +135,7 @@ impl Core {
         Ok(Arc::new(Core {
             io: IoPool::start(store.clone())?,
             maintenance: Maintenance::default(),
+            clock: SystemClock::default(),
             modelled: !config.profile.is_free(),
             config,
             store,

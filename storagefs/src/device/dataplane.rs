@@ -12,7 +12,7 @@ use weldfs_ciscops::{
     Access, At, Command, Durability, Errno, Handle, InodeNo, LockAction, LockBody, LockKind, LockSpace, Op, OpenFlags,
     Outcome, Paths, interp,
 };
-use weldfs_journal::{Lsn, RecordHead};
+use weldfs_journal::{Clock, Lsn, RecordHead};
 use weldfs_scheduler::{Mode, Seq};
 use zerocopy::IntoBytes;
 
@@ -216,16 +216,16 @@ async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
         }
         (LockAction::Get, _) => {
             let found = locks.test(description.ino, table, &want);
-            let body = found.map_or(
-                LockBody { kind: LockKind::Unlock as u8, start, len, ..LockBody::default() },
-                |f| LockBody {
-                    start: f.span.start,
-                    len: f.span.len(),
-                    owner: if let Owner::Process { owner, .. } = f.owner { owner } else { u64::MAX },
-                    kind: if f.exclusive { LockKind::Write } else { LockKind::Read } as u8,
-                    ..LockBody::default()
-                },
-            );
+            let body =
+                found.map_or(LockBody { kind: LockKind::Unlock as u8, start, len, ..LockBody::default() }, |f| {
+                    LockBody {
+                        start: f.span.start,
+                        len: f.span.len(),
+                        owner: if let Owner::Process { owner, .. } = f.owner { owner } else { u64::MAX },
+                        kind: if f.exclusive { LockKind::Write } else { LockKind::Read } as u8,
+                        ..LockBody::default()
+                    }
+                });
             if !out.is_empty() {
                 cx.queue.pool.slice(out)?.copy_from(body.as_bytes());
                 cx.queue.counters.metadata_copies.add(1);
@@ -265,7 +265,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
             core.sets.names().pass().await;
         }
         let set = resolve(cx).await?;
-        let plan = match reserve(cx, &set) {
+        let plan = match reserve(cx, &set).await {
             Ok(plan) => plan,
             Err(FsError::Wait(_)) if rooms < ROOM_RETRIES_MAX => {
                 // Never wait for room while holding inodes: whoever has room may need them.
@@ -310,11 +310,15 @@ async fn resolve(cx: &OpCx<'_>) -> FsResult<InodeSet> {
     }
 }
 
-fn reserve<'s>(cx: &OpCx<'s>, _set: &InodeSet) -> FsResult<Option<Plan<'s>>> {
-    match crate::fs::plan_need(&cx.core.store, &cx.cmd, &cx.paths) {
-        Some(need) => cx.core.store.begin(&need).map(Some),
-        None => Ok(None),
-    }
+/// Reserves what the command may use at most; reads reserve nothing.
+async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet) -> FsResult<Option<Plan<'s>>> {
+    let need = loop {
+        match crate::fs::plan_need(&cx.core.store, &cx.cmd, &cx.paths, cx.session(), set) {
+            Err(FsError::Miss(m)) => cx.core.io.fetch(m).await?,
+            other => break other?,
+        }
+    };
+    need.map(|need| cx.core.store.begin(&need)).transpose()
 }
 
 async fn make_room(cx: &OpCx<'_>) -> FsResult<()> {
@@ -336,9 +340,11 @@ fn place<'d>(cx: &OpCx<'d>, seq: Seq, set: &InodeSet, tickets: &mut Option<Ticke
 
 /// The set as tickets. Whoever moves a description's offset holds its inode alone, so that offsets move one by one.
 fn wanted(op: &Op, session: &SessionState, set: &InodeSet) -> Members {
-    let mut out = members(set.entries().iter().map(|(ino, hold)| {
-        (ino.0, if *hold == Hold::Exclusive { Mode::Exclusive } else { Mode::Shared })
-    }));
+    let mut out = members(
+        set.entries()
+            .iter()
+            .map(|(ino, hold)| (ino.0, if *hold == Hold::Exclusive { Mode::Exclusive } else { Mode::Shared })),
+    );
     if let Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } = *op {
         if let Ok(file) = session.handle(h) {
             let own = std::iter::once((file.ino.0, Mode::Exclusive));
@@ -356,9 +362,9 @@ async fn attempt<'d>(
     tickets: &mut Option<Tickets<'d>>,
 ) -> FsResult<Attempt> {
     let core = cx.core;
-    let payload = crate::fs::inode_set::payload_bytes(&cx.cmd.op);
+    let payload = crate::fs::payload_bytes(&cx.cmd);
     let (mut outcome, finished) = {
-        let mut txn = Txn::new(&core.store, cx.session(), set, plan, payload, core.store.wall());
+        let mut txn = Txn::new(&core.store, cx.session(), set, plan, payload, core.clock.wall());
         let outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
         (outcome, txn.finish(outcome.is_ok()).await)
     };

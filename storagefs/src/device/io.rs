@@ -46,7 +46,7 @@ impl IoPool {
             let (rx, store) = (rx.clone(), store.clone());
             threads.push(std::thread::Builder::new().name(format!("weld-io-{n}")).spawn(move || {
                 for job in rx {
-                    let result = store.fetch(job.miss);
+                    let result = store.fetch(&job.miss);
                     let waker = {
                         let mut answer = job.done.lock();
                         answer.result = Some(result);

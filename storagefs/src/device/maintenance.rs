@@ -192,7 +192,7 @@ fn reclaim(core: &Core) {
             Ok(true) => {}
             Ok(false) => return,
             Err(FsError::Miss(m)) => {
-                if let Err(e) = core.store.fetch(m) {
+                if let Err(e) = core.store.fetch(&m) {
                     tracing::error!("reclaim: {e}");
                     return;
                 }

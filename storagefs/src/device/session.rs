@@ -55,7 +55,13 @@ pub struct QueueState {
 }
 
 impl SessionState {
-    pub(super) fn new(core: Arc<Core>, id: u64, cred: Cred, client_id: [u8; 16], prefix: Vec<u8>) -> std::io::Result<Self> {
+    pub(super) fn new(
+        core: Arc<Core>,
+        id: u64,
+        cred: Cred,
+        client_id: [u8; 16],
+        prefix: Vec<u8>,
+    ) -> std::io::Result<Self> {
         use rustix::event::{EventfdFlags, eventfd};
         Ok(SessionState {
             id,

@@ -124,7 +124,7 @@ impl Core {
     pub(super) fn facts(&self) -> DeviceFacts {
         let info = self.store.medium().info();
         DeviceFacts {
-            label: self.store.label(),
+            label: self.config.label.clone(),
             medium: format!("{:?}", info.kind).to_lowercase(),
             durability: if self.durable_default { "durable" } else { "volatile" }.into(),
             power_safe: info.power_safe,
