@@ -1,2 +1,76 @@
-//! The `weldfs` command.
-fn main() {}
+//! The `weldfs` command: one binary, one verb per file under `verbs/`.
+//!
+//! What lives here: parsing of arguments, reaching a device (`device`), naming files inside images (`place`), copying
+//! trees (`tree`), printing facts (`output`), failing in one sentence (`failure`). Verbs translate; what files mean is
+//! decided in the device. Facts go to stdout, everything else to stderr. Exit codes: 0, 1 (failed), 2 (usage); those of
+//! fsck(8) for `fsck`.
+#![forbid(unsafe_code)]
+
+mod device;
+mod failure;
+mod output;
+mod place;
+mod tree;
+mod verbs;
+
+use clap::{Parser, Subcommand};
+use failure::Outcome;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Files inside an in-storage file system. A path inside an image is IMAGE:/path.
+#[derive(Parser, Debug)]
+#[command(name = "weldfs", version, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand, Debug)]
+enum Verb {
+    /// List a directory of an image
+    Ls(verbs::ls::Args),
+    /// Print files of an image
+    Cat(verbs::cat::Args),
+    /// Copy files and trees into an image
+    Put(verbs::copy::PutArgs),
+    /// Copy files and trees out of an image
+    Get(verbs::copy::GetArgs),
+    /// Copy files and trees inside an image, between images, or either way
+    Cp(verbs::copy::CpArgs),
+    /// Remove names from an image
+    Rm(verbs::names::RmArgs),
+    /// Make directories in an image
+    Mkdir(verbs::names::MkdirArgs),
+    /// Rename inside an image
+    Mv(verbs::names::MvArgs),
+    /// Show the attributes of files in an image
+    Stat(verbs::stat::Args),
+}
+
+fn dispatch(verb: &Verb) -> Outcome {
+    match verb {
+        Verb::Ls(args) => verbs::ls::run(args),
+        Verb::Cat(args) => verbs::cat::run(args),
+        Verb::Put(args) => verbs::copy::put(args),
+        Verb::Get(args) => verbs::copy::get(args),
+        Verb::Cp(args) => verbs::copy::cp(args),
+        Verb::Rm(args) => verbs::names::rm(args),
+        Verb::Mkdir(args) => verbs::names::mkdir(args),
+        Verb::Mv(args) => verbs::names::mv(args),
+        Verb::Stat(args) => verbs::stat::run(args),
+    }
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let filter = EnvFilter::try_from_env("WELDFS_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    match dispatch(&cli.verb) {
+        Ok(code) => ExitCode::from(code),
+        Err(failure) => {
+            eprintln!("weldfs: {failure}");
+            ExitCode::from(failure.code)
+        }
+    }
+}

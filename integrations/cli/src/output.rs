@@ -1,0 +1,77 @@
+//! Facts go to stdout (as JSON on request), progress to a terminal on stderr, everything else to the log.
+
+use indicatif::{ProgressBar, ProgressStyle};
+use std::io::{self, IsTerminal, Write};
+
+/// Prints one JSON value and a newline.
+pub fn json(value: &impl serde::Serialize) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    serde_json::to_writer_pretty(&mut out, value)?;
+    line(&mut out)
+}
+
+fn line(out: &mut impl Write) -> io::Result<()> {
+    out.write_all(b"\n")?;
+    out.flush()
+}
+
+/// A bar over `bytes` (with `None`: a count that grows); silent where stderr is not a terminal.
+pub fn progress(bytes: Option<u64>) -> ProgressBar {
+    if !io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let bar = match bytes {
+        Some(bytes) => ProgressBar::new(bytes),
+        None => ProgressBar::new_spinner(),
+    };
+    let shape = if bytes.is_some() { "{wide_bar} {bytes}/{total_bytes} {msg}" } else { "{spinner} {bytes} {msg}" };
+    match ProgressStyle::with_template(shape) {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+/// `1536` as `1.5K`, in powers of 1024.
+pub fn human_bytes(bytes: u64) -> String {
+    const UNITS: [&str; 7] = ["", "K", "M", "G", "T", "P", "E"];
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 { bytes.to_string() } else { format!("{value:.1}{}", UNITS[unit]) }
+}
+
+/// `10M`, `1.5G`, `4096`: bytes in powers of 1024, for arguments.
+pub fn parse_bytes(text: &str) -> Result<u64, String> {
+    let lower = text.trim().to_ascii_lowercase();
+    let lower = lower.strip_suffix("ib").or_else(|| lower.strip_suffix('b')).unwrap_or(&lower);
+    let (digits, shift) = match lower.char_indices().last() {
+        Some((at, unit @ ('k' | 'm' | 'g' | 't'))) => {
+            (&lower[..at], 10 * (1 + "kmgt".find(unit).expect("one of the four just matched")))
+        }
+        _ => (lower, 0),
+    };
+    let bad = || format!("'{text}' is not a size: say 4096, 64M or 1.5G");
+    if let Ok(whole) = digits.parse::<u64>() {
+        return whole.checked_mul(1 << shift).ok_or_else(bad);
+    }
+    let value: f64 = digits.parse().map_err(|_| bad())?;
+    let bytes = value * (1u64 << shift) as f64;
+    if bytes.is_finite() && (0.0..9.0e18).contains(&bytes) { Ok(bytes as u64) } else { Err(bad()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_read_and_print_in_powers_of_1024() {
+        assert_eq!(parse_bytes("4096"), Ok(4096));
+        assert_eq!(parse_bytes("64M"), Ok(64 << 20));
+        assert_eq!(parse_bytes("1.5GiB"), Ok(3 << 29));
+        assert!(parse_bytes("lots").is_err() && parse_bytes("-1").is_err() && parse_bytes("99999999999T").is_err());
+        assert_eq!((human_bytes(1000).as_str(), human_bytes(1536).as_str()), ("1000", "1.5K"));
+    }
+}

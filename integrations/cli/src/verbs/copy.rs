@@ -1,0 +1,135 @@
+//! `weldfs put`, `get`, `cp`: files and whole trees into, out of and inside images.
+
+use crate::device;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output;
+use crate::place::{Place, Side, one_image};
+use crate::tree::{Copy, End, Host, Image, Tally};
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// What all three verbs take.
+#[derive(clap::Args, Debug, Clone, Copy)]
+pub struct Common {
+    /// Keep access and modification times
+    #[arg(short = 'p', long)]
+    times: bool,
+    /// Print what was copied as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+/// Arguments of `weldfs put`.
+#[derive(clap::Args, Debug)]
+pub struct PutArgs {
+    /// Files and trees of the host
+    #[arg(value_name = "FILE", required = true)]
+    from: Vec<PathBuf>,
+    /// The directory to put them in, or (one file) its name there
+    #[arg(value_name = "IMAGE:/path")]
+    to: Place,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Arguments of `weldfs get`.
+#[derive(clap::Args, Debug)]
+pub struct GetArgs {
+    /// Files and trees of an image
+    #[arg(value_name = "IMAGE:/path", required = true)]
+    from: Vec<Place>,
+    /// The directory to put them in, or (one file) its name there
+    #[arg(value_name = "FILE")]
+    to: PathBuf,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Arguments of `weldfs cp`.
+#[derive(clap::Args, Debug)]
+pub struct CpArgs {
+    /// Files and trees, of the host or of an image
+    #[arg(value_name = "FROM", required = true)]
+    from: Vec<Side>,
+    /// The directory to put them in, or (one file) its name there
+    #[arg(value_name = "TO")]
+    to: Side,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Host to image.
+pub fn put(args: &PutArgs) -> Outcome {
+    let device = device::open(&args.to.image, device::Want::Write)?;
+    let inside = Image::new(device.client(), &args.to.image);
+    copy(&Host, &inside, &args.from, &args.to.path, args.common)?;
+    drop(inside);
+    device.finish()
+}
+
+/// Image to host.
+pub fn get(args: &GetArgs) -> Outcome {
+    let image = one_image(&args.from)?;
+    let device = device::open(&image, device::Want::Read)?;
+    let inside = Image::new(device.client(), &image);
+    let sources: Vec<PathBuf> = args.from.iter().map(|place| place.path.clone()).collect();
+    copy(&inside, &Host, &sources, &args.to, args.common)?;
+    drop(inside);
+    device.close()?;
+    Ok(0)
+}
+
+/// Image to image, or whichever of the two above the names say.
+pub fn cp(args: &CpArgs) -> Outcome {
+    let inside: Vec<Place> =
+        args.from.iter().filter_map(|s| if let Side::Inside(p) = s { Some(p.clone()) } else { None }).collect();
+    let host: Vec<PathBuf> =
+        args.from.iter().filter_map(|s| if let Side::Host(p) = s { Some(p.clone()) } else { None }).collect();
+    match (&args.to, inside.is_empty(), host.is_empty()) {
+        (Side::Inside(to), true, _) => put(&PutArgs { from: host, to: to.clone(), common: args.common }),
+        (Side::Host(to), _, true) => get(&GetArgs { from: inside, to: to.clone(), common: args.common }),
+        (Side::Inside(to), false, true) => between(&inside, to, args.common),
+        (Side::Host(_), true, false) => Err(Failure::usage("neither side is of the form IMAGE:/path")),
+        _ => Err(Failure::usage("the sources must all be in one image, or all on the host")),
+    }
+}
+
+fn between(from: &[Place], to: &Place, common: Common) -> Outcome {
+    let image = one_image(from)?;
+    let sources: Vec<PathBuf> = from.iter().map(|place| place.path.clone()).collect();
+    let target = device::open(&to.image, device::Want::Write)?;
+    if image == to.image {
+        let (a, b) = (Image::new(target.client(), &image), Image::new(target.client(), &image));
+        copy(&a, &b, &sources, &to.path, common)?;
+    } else {
+        let source = device::open(&image, device::Want::Read)?;
+        let (a, b) = (Image::new(source.client(), &image), Image::new(target.client(), &to.image));
+        copy(&a, &b, &sources, &to.path, common)?;
+        drop((a, b));
+        source.close()?;
+    }
+    target.finish()
+}
+
+fn copy(
+    from: &dyn End,
+    to: &dyn End,
+    sources: &[PathBuf],
+    dest: &std::path::Path,
+    common: Common,
+) -> Result<(), Failure> {
+    let start = Instant::now();
+    let bar = output::progress(None);
+    let mut work = Copy { from, to, times: common.times, tally: Tally::default(), bar };
+    let done = work.all(sources, dest);
+    work.bar.finish_and_clear();
+    done?;
+    if common.json {
+        let seconds = start.elapsed().as_secs_f64();
+        let mut facts =
+            serde_json::to_value(&work.tally).map_err(std::io::Error::from).doing("describe", "the copy")?;
+        facts["seconds"] = seconds.into();
+        output::json(&facts).doing("write to", "stdout")?;
+    }
+    Ok(())
+}

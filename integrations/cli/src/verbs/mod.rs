@@ -1,0 +1,7 @@
+//! One file per verb (a few small ones share a file). Each takes its parsed arguments and returns an exit code.
+
+pub mod cat;
+pub mod copy;
+pub mod ls;
+pub mod names;
+pub mod stat;
