@@ -47,3 +47,8 @@ pub use weldfs_ciscops::flags::{
 pub use weldfs_ciscops::{
     At, Command, Cqe, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody, WireTime,
 };
+
+/// The examples of docs/API.md, compiled.
+#[cfg(doctest)]
+#[doc = include_str!("../../docs/API.md")]
+struct ApiExamples;
