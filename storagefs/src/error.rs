@@ -191,7 +191,8 @@ pub enum ImageError {
         features: String,
     },
     /// Superblock copies are there, but none can be believed.
-    #[error("damaged image: superblock copies: block 0: {0}; block 8: {1}; last block: {2}", faults[0], faults[1], faults[2])]
+    #[error("damaged image: superblock copies: block 0: {0}; block 8: {1}; last block: {2}",
+        faults[0], faults[1], faults[2])]
     Damaged {
         /// The fault of each copy.
         faults: [CopyFault; 3],

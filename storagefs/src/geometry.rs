@@ -107,7 +107,7 @@ impl Geometry {
     }
 
     /// Bytes the medium must have.
-    pub fn len(&self) -> u64 {
+    pub fn medium_len(&self) -> u64 {
         self.blocks * BLOCK as u64
     }
 

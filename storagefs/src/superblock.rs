@@ -376,17 +376,27 @@ impl Superblock {
     }
 
     /// Writes the next state: copy 0, barrier, copies 1 and 2, barrier. Everything it refers to must be persistent
-    /// before; when it returns, so is it. After an error the medium is poisoned and the state on it is either.
+    /// before; when it returns, so is it. After an error the state on the medium is either, and the
+    /// medium is poisoned so that neither is written to.
     pub fn store(&mut self, medium: &dyn Medium) -> Result<(), MediumError> {
         self.sequence += 1;
         let places = self.geometry.superblocks();
         let copies = places.map(|at| self.encode(at));
-        debug_assert!(copies[0].validate(self.geometry.len()).is_ok(), "a superblock that would not be believed");
+        debug_assert!(
+            copies[0].validate(self.geometry.medium_len()).is_ok(),
+            "a superblock that would not be believed"
+        );
         let write = |i: usize| IoWrite { off: places[i].0 * BLOCK as u64, buf: copies[i].as_bytes() };
-        medium.write_batch(&[write(0)])?;
-        medium.barrier()?;
-        medium.write_batch(&[write(1), write(2)])?;
-        medium.barrier()
+        let written = (|| {
+            medium.write_batch(&[write(0)])?;
+            medium.barrier()?;
+            medium.write_batch(&[write(1), write(2)])?;
+            medium.barrier()
+        })();
+        if written.is_err() {
+            medium.poison(); // a copy may name the new root: nothing that it or the old one uses may be written again
+        }
+        written
     }
 
     /// Makes a medium carry no file system: what mkfs does first, so that no copy of an older one survives it.
@@ -459,8 +469,8 @@ impl RawSuperblock {
             return Err(ImageError::Newer { major, minor, features: feature_names(unknown) });
         }
         let geometry = self.geometry()?;
-        if geometry.len() > len {
-            return Err(ImageError::Truncated { expected: geometry.len(), actual: len });
+        if geometry.medium_len() > len {
+            return Err(ImageError::Truncated { expected: geometry.medium_len(), actual: len });
         }
         self.check_state(&geometry)?;
         let root = TreeRoot { page: PageRef::read(&self.root.page), height: self.root.height };
