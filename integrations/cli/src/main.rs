@@ -46,6 +46,10 @@ enum Verb {
     Mv(verbs::names::MvArgs),
     /// Show the attributes of files in an image
     Stat(verbs::stat::Args),
+    /// The whole story: load, fuse, kill, recover, compare
+    Demo(verbs::demo::Args),
+    /// Experiments
+    Bench(verbs::bench::Args),
 }
 
 fn dispatch(verb: &Verb) -> Outcome {
@@ -59,6 +63,8 @@ fn dispatch(verb: &Verb) -> Outcome {
         Verb::Mkdir(args) => verbs::names::mkdir(args),
         Verb::Mv(args) => verbs::names::mv(args),
         Verb::Stat(args) => verbs::stat::run(args),
+        Verb::Demo(args) => verbs::demo::run(args),
+        Verb::Bench(args) => verbs::bench::run(args),
     }
 }
 

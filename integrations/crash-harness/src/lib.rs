@@ -1,4 +1,3 @@
 //! Crash harness: the POSIX model, the oracle, and the power-cut runners.
 
 pub mod model;
-pub mod powercut;

@@ -1,5 +1,6 @@
 //! `weldfs bench NAME`: the experiments of the benches crate.
 
+use crate::failure::{Failure, Outcome, reason};
 use std::io;
 use std::path::PathBuf;
 use weldfs_benches::{base, floor, peers::Peer};
@@ -46,11 +47,12 @@ fn parse_peer(text: &str) -> Result<Peer, String> {
 }
 
 /// Runs an experiment.
-pub fn run(args: &Args) -> io::Result<()> {
-    match &args.which {
+pub fn run(args: &Args) -> Outcome {
+    let ended = match &args.which {
         Which::Floor { region } => floor::serve(region),
         Which::Base(args) => base(args),
-    }
+    };
+    ended.map(|()| 0).map_err(|e| Failure::new(format!("the experiment failed: {}", reason(&e))))
 }
 
 fn base(args: &Base) -> io::Result<()> {

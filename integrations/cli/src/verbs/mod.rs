@@ -1,7 +1,9 @@
 //! One file per verb (a few small ones share a file). Each takes its parsed arguments and returns an exit code.
 
+pub mod bench;
 pub mod cat;
 pub mod copy;
+pub mod demo;
 pub mod ls;
 pub mod names;
 pub mod stat;

@@ -197,8 +197,8 @@ fn read_back(embedded: &Embedded, clients: usize) -> io::Result<Found> {
     let mut folders = Vec::new();
     for number in 0..clients {
         let mut folder = Folder::new();
-        for entry in client.open_dir(format!("/c{number}"))? {
-            let name = String::from_utf8_lossy(entry?.name()).into_owned();
+        for entry in client.open_dir(format!("/c{number}"))?.entries() {
+            let name = entry?.name.to_string_lossy().into_owned();
             let content = client.read(format!("/c{number}/{name}"))?;
             folder.insert(name, Arc::new(content));
         }

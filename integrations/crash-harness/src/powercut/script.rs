@@ -126,7 +126,8 @@ impl Script {
 
     /// The payload of this client's `n`-th log record.
     pub fn log_payload(&self, n: usize) -> Option<&[u8]> {
-        let logs = self.steps.iter().filter_map(|(s, _)| if let Step::Log { data } = s { Some(&data[..]) } else { None });
+        let logs =
+            self.steps.iter().filter_map(|(s, _)| if let Step::Log { data } = s { Some(&data[..]) } else { None });
         logs.skip(n).next()
     }
 }

@@ -11,6 +11,7 @@ mod story;
 mod table;
 mod worker;
 
+use crate::failure::{FAILED, Failure, Outcome, reason};
 use std::io;
 use std::path::PathBuf;
 
@@ -37,8 +38,16 @@ pub struct Args {
     most: Option<u64>,
 }
 
-/// Runs the demo; `Ok(false)` when a promise was found broken.
-pub fn run(args: &Args) -> io::Result<bool> {
+/// Runs the demo; fails when a promise was found broken.
+pub fn run(args: &Args) -> Outcome {
+    match tell(args) {
+        Ok(true) => Ok(0),
+        Ok(false) => Ok(FAILED),
+        Err(e) => Err(Failure::new(format!("the demo could not go on: {}", reason(&e)))),
+    }
+}
+
+fn tell(args: &Args) -> io::Result<bool> {
     if let (Some(worker), Some(socket), Some(notes), Some(most)) = (args.worker, &args.socket, &args.notes, args.most) {
         return worker::run(socket, worker, most, notes).map(|()| true);
     }

@@ -40,7 +40,12 @@ struct Chapter {
 impl Chapter {
     fn good(&self) -> bool {
         let v = &self.verdict;
-        v.lost == 0 && v.half == 0 && v.acknowledged > 0 && self.files_intact == self.files && self.fsck_before_mount && self.fsck_after
+        v.lost == 0
+            && v.half == 0
+            && v.acknowledged > 0
+            && self.files_intact == self.files
+            && self.fsck_before_mount
+            && self.fsck_after
     }
 }
 
@@ -73,7 +78,13 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn measure(&self, work: &str, system: &str, ops: usize, run: impl FnOnce(&Client) -> io::Result<()>) -> io::Result<Row> {
+    fn measure(
+        &self,
+        work: &str,
+        system: &str,
+        ops: usize,
+        run: impl FnOnce(&Client) -> io::Result<()>,
+    ) -> io::Result<Row> {
         let client = self.client.durability(self.durability);
         let before = counted(&client)?;
         let start = Instant::now();
@@ -149,7 +160,7 @@ fn intact(client: &Client, top: &str, corpus: &Corpus) -> usize {
 fn weldfs(args: &[&std::ffi::OsStr]) -> io::Result<bool> {
     let out = Command::new(std::env::current_exe()?).args(args).output()?;
     if !out.status.success() {
-        esay!("weldfs {args:?}: {}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        eprintln!("weldfs {args:?}: {}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     }
     Ok(out.status.success())
 }
@@ -165,8 +176,12 @@ fn measure(client: &Client, medium: &str, corpus: &Corpus, appends: usize) -> io
         rows.push(bench.measure("store a file", "weldfs fused", n, |c| store_fused(c, &fused, corpus))?);
         rows.push(bench.measure("store a file", "weldfs unfused", n, |c| store_unfused(c, &unfused, corpus))?);
         let (a, b) = (format!("/log-fused-{tag}"), format!("/log-unfused-{tag}"));
-        rows.push(bench.measure("append + checksum", "weldfs fused", appends, |c| append_fused(c, &a, appends, &data))?);
-        rows.push(bench.measure("append + checksum", "weldfs unfused", appends, |c| append_unfused(c, &b, appends, &data))?);
+        rows.push(
+            bench.measure("append + checksum", "weldfs fused", appends, |c| append_fused(c, &a, appends, &data))?,
+        );
+        rows.push(
+            bench.measure("append + checksum", "weldfs unfused", appends, |c| append_unfused(c, &b, appends, &data))?,
+        );
         client.remove_all(&unfused)?;
         client.remove_all(&fused)?;
     }
@@ -188,7 +203,15 @@ fn crash(device: &mut Device, folder: &Path, most: u64) -> io::Result<(Crew, Dur
 fn chapter(folder: &Path, medium: &str, corpus: &Corpus, plan: &Plan) -> io::Result<Chapter> {
     let image = folder.join(format!("{medium}.img"));
     say!("\n== {medium}: make an image, start a device process");
-    let made = weldfs(&["mkfs".as_ref(), image.as_ref(), "--size".as_ref(), plan.size.as_ref(), "--medium".as_ref(), medium.as_ref(), "--force".as_ref()])?;
+    let made = weldfs(&[
+        "mkfs".as_ref(),
+        image.as_ref(),
+        "--size".as_ref(),
+        plan.size.as_ref(),
+        "--medium".as_ref(),
+        medium.as_ref(),
+        "--force".as_ref(),
+    ])?;
     if !made {
         return Err(io::Error::other("mkfs failed"));
     }
@@ -257,14 +280,24 @@ pub fn tell(folder: &Path, quick: bool, json: bool) -> io::Result<bool> {
     let few = if quick { 200 } else { 1000 };
     let sample = Corpus::collect(few, few);
     let (place, _) = host::kind(folder);
-    say!("weldfs demo: {} files ({} generated); images and host files on {place}", corpus.files.len(), corpus.generated);
+    say!(
+        "weldfs demo: {} files ({} generated); images and host files on {place}",
+        corpus.files.len(),
+        corpus.generated
+    );
     let mut chapters = Vec::new();
     for medium in ["pmem", "block"] {
         let slow = medium == "block";
         let plan = Plan {
             size: if quick { "512M" } else { "1G" },
             appends: if quick { 500 } else { 2000 },
-            most: if slow { if quick { 300 } else { 2500 } } else if quick { 5000 } else { 20000 },
+            most: if slow {
+                if quick { 300 } else { 2500 }
+            } else if quick {
+                5000
+            } else {
+                20000
+            },
             sample: &sample,
         };
         chapters.push(chapter(folder, medium, &corpus, &plan)?);
@@ -283,9 +316,14 @@ pub fn tell(folder: &Path, quick: bool, json: bool) -> io::Result<bool> {
         table::print(&rows);
     }
     say!("profile: default (no modelled delay); pmem here is a mapped file: it survives the process, not the power");
-    say!("{} in {:.0} s", if good { "nothing promised was lost" } else { "A PROMISE WAS BROKEN" }, start.elapsed().as_secs_f64());
+    say!(
+        "{} in {:.0} s",
+        if good { "nothing promised was lost" } else { "A PROMISE WAS BROKEN" },
+        start.elapsed().as_secs_f64()
+    );
     if json {
-        let facts = BTreeMap::from([("chapters", serde_json::to_value(&chapters)?), ("rows", serde_json::to_value(&rows)?)]);
+        let facts =
+            BTreeMap::from([("chapters", serde_json::to_value(&chapters)?), ("rows", serde_json::to_value(&rows)?)]);
         println!("{}", serde_json::to_string(&facts)?);
     }
     Ok(good)

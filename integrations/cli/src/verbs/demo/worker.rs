@@ -113,7 +113,7 @@ pub struct Verdict {
 
 /// Verifies each log: every noted record is there and intact, and nothing but whole records is.
 pub fn verify(client: &Client, crew: &Crew) -> io::Result<Verdict> {
-    let (mut verdict, record) = (Verdict::default(), PAYLOAD as u64 + weldfs::TRAILER_BYTES);
+    let (mut verdict, record) = (Verdict::default(), PAYLOAD as u64 + weldfs::fused::TRAILER_BYTES);
     let (mut expected, mut found) = (vec![0; PAYLOAD], vec![0; PAYLOAD]);
     for (worker, path) in crew.notes.iter().enumerate() {
         let notes = fs::read(path)?;
