@@ -187,10 +187,10 @@ fn open_flags_survive_the_trip_through_linux_bits() {
     for bits in 0..1u16 << 15 {
         let f = OpenFlags::from_bits_truncate(bits);
         // What Linux itself cannot tell apart, and access modes open(2) has no number for.
-        let nonsense = !f.intersects(OpenFlags::READ | OpenFlags::WRITE) == f.contains(OpenFlags::PATH);
+        let one_mode = f.intersects(OpenFlags::READ | OpenFlags::WRITE) != f.contains(OpenFlags::PATH);
         let canonical = !(f.contains(OpenFlags::TMPFILE) && f.contains(OpenFlags::DIRECTORY))
             && (!f.contains(OpenFlags::SYNC) || f.contains(OpenFlags::DSYNC))
-            && nonsense;
+            && one_mode;
         if canonical {
             assert_eq!(OpenFlags::from_linux(f.to_linux()), f);
         }
