@@ -345,6 +345,11 @@ impl Model {
         if op.names().iter().flatten().any(long) {
             return Err(libc::ENAMETOOLONG);
         }
+        // A handle nobody has is noticed before anything else is looked at.
+        let stale = |n: &&Name| !n.path.starts_with(b"/") && n.base.is_some_and(|b| !self.open.contains_key(&b));
+        if op.names().iter().flatten().any(stale) {
+            return Err(libc::EBADF);
+        }
         match op {
             Op::OpenWriteClose { .. }
             | Op::OpenReadClose { .. }

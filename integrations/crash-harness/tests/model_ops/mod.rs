@@ -1,0 +1,433 @@
+//! Runs the model's operations on the real file system, and takes the same picture of its tree.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
+use weldfs_ciscops::interp::Outcome;
+use weldfs_ciscops::{
+    AccessMask, At, ChecksumKind, FallocMode, Handle, InodeNo, Modify, Op, OpenFlags, PoolRange, RenameFlags,
+    SetAttrBody, SetAttrMask, StatBody, Whence, WireTime, XattrFlags, dirent,
+};
+use weldfs_crash_harness::model::{self, Falloc, Name, Reply, SetAttr, SetTime, Stat, TreeEntry, TreeImage, Who};
+use weldfs_storagefs::fs::driver::Direct;
+use weldfs_storagefs::fs::Cred;
+use weldfs_storagefs::store::Store;
+use zerocopy::{FromBytes, IntoBytes};
+
+/// Bytes of the pool; its first quarter holds operands, the rest receives.
+pub const POOL: usize = 8 << 20;
+const OUT: u32 = 4 << 20;
+/// A handle nobody has.
+const NOBODY: Handle = Handle { index: 60_000, generation: 7 };
+
+/// The real file system with the model's slots.
+pub struct Real {
+    pub direct: Direct,
+    pub slots: HashMap<u32, Handle>,
+    /// Bytes of the buffer that directories are read through.
+    pub dir_buf: u32,
+    used: u32,
+}
+
+fn done(o: Outcome) -> Result<Outcome, i32> {
+    if o.is_ok() { Ok(o) } else { Err(o.status) }
+}
+
+fn falloc(mode: Falloc) -> FallocMode {
+    match mode {
+        Falloc::Reserve => FallocMode::Reserve,
+        Falloc::KeepSize => FallocMode::KeepSize,
+        Falloc::Punch => FallocMode::Punch,
+        Falloc::Zero => FallocMode::Zero,
+        Falloc::ZeroKeepSize => FallocMode::ZeroKeepSize,
+    }
+}
+
+fn at(at: model::At) -> At {
+    match at {
+        model::At::Offset(off) => At::Offset(off),
+        model::At::Current => At::Current,
+        model::At::End => At::End,
+    }
+}
+
+fn set_attr_body(set: &SetAttr) -> SetAttrBody {
+    let mut body = SetAttrBody::default();
+    let mut mask = SetAttrMask::empty();
+    if let Some(v) = set.mode {
+        (body.mode, mask) = (v, mask | SetAttrMask::MODE);
+    }
+    if let Some(v) = set.uid {
+        (body.uid, mask) = (v, mask | SetAttrMask::UID);
+    }
+    if let Some(v) = set.gid {
+        (body.gid, mask) = (v, mask | SetAttrMask::GID);
+    }
+    if let Some(v) = set.size {
+        (body.size, mask) = (v, mask | SetAttrMask::SIZE);
+    }
+    match set.atime {
+        SetTime::Omit => {}
+        SetTime::Now => mask |= SetAttrMask::ATIME_NOW,
+        SetTime::To(t) => (body.atime, mask) = (WireTime::new(t.0, t.1), mask | SetAttrMask::ATIME),
+    }
+    match set.mtime {
+        SetTime::Omit => {}
+        SetTime::Now => mask |= SetAttrMask::MTIME_NOW,
+        SetTime::To(t) => (body.mtime, mask) = (WireTime::new(t.0, t.1), mask | SetAttrMask::MTIME),
+    }
+    body.mask = mask.bits();
+    body
+}
+
+fn stat_of(b: &StatBody) -> Stat {
+    let t = |t: WireTime| (t.sec, t.nsec);
+    Stat {
+        mode: b.mode,
+        uid: b.uid,
+        gid: b.gid,
+        nlink: b.nlink,
+        size: b.size,
+        mtime: t(b.mtime),
+        ctime: t(b.ctime),
+        btime: t(b.btime),
+    }
+}
+
+impl Real {
+    pub fn new(store: Arc<Store>) -> Real {
+        Real { direct: Direct::new(store, POOL), slots: HashMap::new(), dir_buf: 4096, used: 0 }
+    }
+
+    pub fn act_as(&mut self, cred: &model::Cred) {
+        let groups = cred.groups.as_slice().into();
+        self.direct.set_cred(Cred { uid: cred.uid, gid: cred.gid, groups });
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> PoolRange {
+        let range = self.direct.put(self.used, bytes);
+        self.used += bytes.len() as u32;
+        range
+    }
+
+    fn slot(&self, slot: u32) -> Handle {
+        self.slots.get(&slot).copied().unwrap_or(NOBODY)
+    }
+
+    fn name(&mut self, name: &Name) -> (Handle, PoolRange) {
+        let base = name.base.map_or(Handle::ROOT, |s| self.slot(s));
+        (base, self.put(&name.path))
+    }
+
+    fn who(&mut self, who: &Who) -> (Handle, PoolRange, bool) {
+        match who {
+            Who::Slot(s) => (self.slot(*s), PoolRange::EMPTY, false),
+            Who::Path(name, nofollow) => {
+                let (base, path) = self.name(name);
+                (base, path, *nofollow)
+            }
+        }
+    }
+
+    fn run(&mut self, op: Op) -> Result<Outcome, i32> {
+        done(self.direct.run(op))
+    }
+
+    fn taken(&self, n: u64) -> Reply {
+        Reply::Bytes(self.direct.take(PoolRange::new(OUT, n as u32)))
+    }
+
+    /// Runs one operation of the model.
+    pub fn apply(&mut self, op: &model::Op) -> Result<Reply, i32> {
+        self.used = 0;
+        match op {
+            model::Op::Open { name, flags, mode, slot } => {
+                let (base, path) = self.name(name);
+                let flags = OpenFlags::from_linux(*flags);
+                let o = self.run(Op::Open { base, path, flags, mode: *mode, placeholder: 0 })?;
+                self.slots.insert(*slot, Handle::from_wire(o.result));
+                Ok(Reply::Unit)
+            }
+            model::Op::Close { slot } => {
+                let h = self.slot(*slot);
+                self.run(Op::Close { h })?;
+                self.slots.remove(slot);
+                Ok(Reply::Unit)
+            }
+            model::Op::ReadDir { slot } => self.read_dir(self.slot(*slot)),
+            model::Op::Mkdir { name, mode } => {
+                let (base, path) = self.name(name);
+                self.unit(Op::Mkdir { base, path, mode: *mode })
+            }
+            model::Op::Rmdir { name } => {
+                let (base, path) = self.name(name);
+                self.unit(Op::Rmdir { base, path })
+            }
+            model::Op::Unlink { name } => {
+                let (base, path) = self.name(name);
+                self.unit(Op::Unlink { base, path })
+            }
+            model::Op::Rename { from, to, noreplace, exchange } => {
+                let ((from_base, from), (to_base, to)) = (self.name(from), self.name(to));
+                let mut flags = RenameFlags::empty();
+                flags.set(RenameFlags::NOREPLACE, *noreplace);
+                flags.set(RenameFlags::EXCHANGE, *exchange);
+                self.unit(Op::Rename { from_base, from, to_base, to, flags })
+            }
+            model::Op::Link { from, to } => {
+                let ((from_base, from, nofollow), (to_base, to)) = (self.who(from), self.name(to));
+                self.unit(Op::Link { from_base, from, to_base, to, follow: !nofollow })
+            }
+            model::Op::Symlink { target, name } => {
+                let (base, path) = self.name(name);
+                let target = self.put(target);
+                self.unit(Op::Symlink { base, path, target })
+            }
+            model::Op::Readlink { name } => {
+                let (base, path) = self.name(name);
+                let o = self.run(Op::Readlink { base, path, out: PoolRange::new(OUT, 4096) })?;
+                Ok(self.taken(o.result))
+            }
+            model::Op::Access { name, mask } => {
+                let (base, path) = self.name(name);
+                let mask = AccessMask::from_bits_truncate(*mask as u8);
+                self.unit(Op::Access { base, path, mask, nofollow: false })
+            }
+            model::Op::Stat { who } => {
+                let (base, path, nofollow) = self.who(who);
+                let body = self.stat(base, path, nofollow)?;
+                Ok(Reply::Stat(stat_of(&body)))
+            }
+            model::Op::SetAttr { who, set } => {
+                let (base, path, nofollow) = self.who(who);
+                let set = self.put(set_attr_body(set).as_bytes());
+                self.unit(match who {
+                    Who::Slot(_) => Op::SetAttr { h: base, set },
+                    Who::Path(..) => Op::SetAttrPath { base, path, nofollow, set },
+                })
+            }
+            _ => self.apply_data(op),
+        }
+    }
+
+    fn unit(&mut self, op: Op) -> Result<Reply, i32> {
+        self.run(op).map(|_| Reply::Unit)
+    }
+
+    pub fn stat(&mut self, base: Handle, path: PoolRange, nofollow: bool) -> Result<StatBody, i32> {
+        let out = PoolRange::new(OUT, size_of::<StatBody>() as u32);
+        self.run(Op::StatPath { base, path, nofollow, out })?;
+        Ok(StatBody::read_from_bytes(&self.direct.take(out)).expect("exactly the size of the body"))
+    }
+
+    fn apply_data(&mut self, op: &model::Op) -> Result<Reply, i32> {
+        match op {
+            model::Op::Read { slot, at: place, len } => {
+                let out = PoolRange::new(OUT, *len as u32);
+                let o = self.run(Op::Read { h: self.slot(*slot), at: at(*place), out })?;
+                Ok(self.taken(o.result))
+            }
+            model::Op::Write { slot, at: place, data } => {
+                let src = self.put(data);
+                let o = self.run(Op::Write { h: self.slot(*slot), at: at(*place), src })?;
+                Ok(Reply::Wrote(o.result2, o.result))
+            }
+            model::Op::Truncate { slot, size } => self.unit(Op::Truncate { h: self.slot(*slot), size: *size }),
+            model::Op::Fallocate { slot, mode, off, len } => {
+                self.unit(Op::Fallocate { h: self.slot(*slot), mode: falloc(*mode), off: *off, len: *len })
+            }
+            model::Op::Seek { slot, whence, off } => {
+                let whence = Whence::from_wire(*whence as u64).ok_or(libc::EINVAL)?;
+                let o = self.run(Op::Seek { h: self.slot(*slot), whence, off: *off })?;
+                Ok(Reply::Number(o.result))
+            }
+            model::Op::OpenWriteClose { name, flags, mode, at: place, data } => {
+                let (base, path) = self.name(name);
+                let src = self.put(data);
+                let flags = OpenFlags::from_linux(flags & !libc::O_ACCMODE | libc::O_WRONLY);
+                let o = self.run(Op::OpenWriteClose { base, path, flags, mode: *mode, at: at(*place), src })?;
+                Ok(Reply::Wrote(o.result2 & !(1 << 63), o.result))
+            }
+            model::Op::OpenReadClose { name, flags, off, len } => {
+                let (base, path) = self.name(name);
+                let flags = OpenFlags::from_linux(flags & !libc::O_ACCMODE);
+                let out = PoolRange::new(OUT, *len as u32);
+                let o = self.run(Op::OpenReadClose { base, path, flags, offset: *off, out })?;
+                Ok(self.taken(o.result))
+            }
+            model::Op::OpenReadWriteClose { name, flags, mode, off, len, at: place, data } => {
+                let (base, path) = self.name(name);
+                let src = self.put(data);
+                let flags = OpenFlags::from_linux(flags & !libc::O_ACCMODE | libc::O_RDWR);
+                let out = PoolRange::new(OUT, *len as u32);
+                let (mode, place) = (*mode, at(*place));
+                let o = self.run(Op::OpenReadWriteClose { base, path, flags, mode, read_off: *off, out, at: place, src })?;
+                let old = self.direct.take(PoolRange::new(OUT, o.result as u32));
+                Ok(Reply::ReadWrote(old, o.result2 & !(1 << 63), data.len() as u64))
+            }
+            model::Op::AppendChecksumWrite { slot, data } => {
+                let src = self.put(data);
+                let o = self.run(Op::AppendChecksumWrite { h: self.slot(*slot), kind: ChecksumKind::Crc32c, src })?;
+                Ok(Reply::Wrote(o.result, data.len() as u64 + 4))
+            }
+            model::Op::ReadChecksumVerify { slot, off, len } => {
+                let out = PoolRange::new(OUT, *len as u32);
+                let (h, kind, len) = (self.slot(*slot), ChecksumKind::Crc32c, *len as u32);
+                let o = self.run(Op::ReadChecksumVerify { h, kind, offset: *off, len, out })?;
+                Ok(self.taken(o.result))
+            }
+            model::Op::ReadModifyWrite { slot, off, len, modify } => {
+                let modify = match modify {
+                    model::Modify::Patch(b) => Modify::Patch(self.put(b)),
+                    model::Modify::Add(n) => Modify::Add(*n),
+                    model::Modify::Xor(b) => Modify::Xor(self.put(b)),
+                    model::Modify::CompareSwap { expect, new } => {
+                        Modify::CompareSwap { expect: self.put(expect), new: self.put(new) }
+                    }
+                };
+                let (h, len, out) = (self.slot(*slot), *len as u32, PoolRange::new(OUT, *len as u32));
+                let o = self.run(Op::ReadModifyWrite { h, offset: *off, len, modify, out })?;
+                Ok(self.taken(o.result))
+            }
+            _ => self.apply_xattr(op),
+        }
+    }
+
+    fn apply_xattr(&mut self, op: &model::Op) -> Result<Reply, i32> {
+        match op {
+            model::Op::GetXattr { who, key, room } => {
+                let (base, path, nofollow) = self.who(who);
+                let (name, out) = (self.put(key), PoolRange::new(OUT, *room as u32));
+                let o = self.run(Op::GetXattr { base, path, nofollow, name, out })?;
+                Ok(if *room == 0 { Reply::Number(o.result) } else { self.taken(o.result) })
+            }
+            model::Op::SetXattr { who, key, value, create, replace } => {
+                let (base, path, nofollow) = self.who(who);
+                let (name, value) = (self.put(key), self.put(value));
+                let mut flags = XattrFlags::empty();
+                flags.set(XattrFlags::CREATE, *create);
+                flags.set(XattrFlags::REPLACE, *replace);
+                self.unit(Op::SetXattr { base, path, nofollow, name, value, flags })
+            }
+            model::Op::ListXattr { who, room } => {
+                let (base, path, nofollow) = self.who(who);
+                let out = PoolRange::new(OUT, *room as u32);
+                let o = self.run(Op::ListXattr { base, path, nofollow, out })?;
+                if *room == 0 {
+                    return Ok(Reply::Number(o.result));
+                }
+                let bytes = self.direct.take(PoolRange::new(OUT, o.result as u32));
+                let names = bytes.split(|b| *b == 0).filter(|n| !n.is_empty());
+                Ok(Reply::Names(names.map(|n| (n.to_vec(), 0)).collect()))
+            }
+            model::Op::RemoveXattr { who, key } => {
+                let (base, path, nofollow) = self.who(who);
+                let name = self.put(key);
+                self.unit(Op::RemoveXattr { base, path, nofollow, name })
+            }
+            other => unreachable!("{other:?} is handled by apply"),
+        }
+    }
+
+    /// One call of readdir: the entries and the cookie to go on with.
+    pub fn read_dir_step(&mut self, h: Handle, cookie: u64) -> Result<(Vec<(Vec<u8>, u8, u64)>, u64), i32> {
+        let o = self.run(Op::ReadDir { h, cookie, out: PoolRange::new(OUT, self.dir_buf) })?;
+        let bytes = self.direct.take(PoolRange::new(OUT, o.result as u32));
+        Ok((dirent::Dirents(&bytes).map(|d| (d.name.to_vec(), d.dtype, d.next_cookie)).collect(), o.result2))
+    }
+
+    fn read_dir(&mut self, h: Handle) -> Result<Reply, i32> {
+        let (mut names, mut cookie) = (BTreeSet::new(), 0);
+        loop {
+            let (step, next) = self.read_dir_step(h, cookie)?;
+            if step.is_empty() {
+                return Ok(Reply::Names(names));
+            }
+            for (name, dtype, _) in step {
+                let fresh = names.insert((name.clone(), u32::from(dtype) << 12));
+                assert!(fresh, "readdir shows {name:?} twice");
+            }
+            cookie = next;
+        }
+    }
+
+    /// The picture of everything that has a name, as the superuser sees it.
+    pub fn tree(&mut self) -> TreeImage {
+        self.act_as(&model::Cred::root());
+        let mut image = TreeImage::default();
+        let mut first: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut todo = vec![Vec::new()];
+        while let Some(path) = todo.pop() {
+            let (body, entry) = self.entry(&path, &mut todo);
+            let least = first.entry(body.ino).or_insert(path.clone());
+            *least = path.clone().min(least.clone());
+            image.entries.insert(path, entry);
+        }
+        for entry in image.entries.values_mut() {
+            let ino = u64::from_le_bytes(entry.first_path[..].try_into().expect("eight bytes put by entry"));
+            entry.first_path = first[&ino].clone();
+        }
+        image
+    }
+
+    fn entry(&mut self, path: &[u8], todo: &mut Vec<Vec<u8>>) -> (StatBody, TreeEntry) {
+        let show = String::from_utf8_lossy(path).into_owned();
+        let full = if path.is_empty() { b"/".to_vec() } else { path.to_vec() };
+        let who = Who::Path(Name { base: None, path: full.clone() }, true);
+        self.used = 0;
+        let range = self.put(&full);
+        let body = self.stat(Handle::ROOT, range, true).unwrap_or_else(|e| panic!("stat {show}: {e}"));
+        let mut entry = TreeEntry {
+            stat: stat_of(&body),
+            first_path: body.ino.to_le_bytes().to_vec(),
+            target: Vec::new(),
+            content: 0,
+            xattrs: self.all_xattrs(&who),
+        };
+        match body.mode & libc::S_IFMT {
+            libc::S_IFREG => entry.content = self.content(InodeNo(body.ino), body.size),
+            libc::S_IFLNK => {
+                let link = self.apply(&model::Op::Readlink { name: Name { base: None, path: full } });
+                let Ok(Reply::Bytes(target)) = link else { panic!("readlink {show}: {link:?}") };
+                entry.target = target;
+            }
+            _ => {
+                let flags = OpenFlags::READ | OpenFlags::DIRECTORY;
+                let range = self.put(&full);
+                let o = self.direct.run(Op::Open { base: Handle::ROOT, path: range, flags, mode: 0, placeholder: 0 });
+                let h = Handle::from_wire(done(o).unwrap_or_else(|e| panic!("open {show}: {e}")).result);
+                let names = self.read_dir(h);
+                let Ok(Reply::Names(names)) = names else { panic!("readdir {show}: {names:?}") };
+                self.direct.run(Op::Close { h });
+                let names = names.into_iter().map(|(n, _)| n).filter(|n| n != b"." && n != b"..");
+                todo.extend(names.map(|n| [path, b"/", &n].concat()));
+            }
+        }
+        (body, entry)
+    }
+
+    fn all_xattrs(&mut self, who: &Who) -> Vec<(Vec<u8>, Vec<u8>)> {
+        let listed = self.apply(&model::Op::ListXattr { who: who.clone(), room: 65_536 });
+        let Ok(Reply::Names(keys)) = listed else { panic!("listxattr {who:?}: {listed:?}") };
+        let mut all = Vec::new();
+        for (key, _) in keys {
+            let got = self.apply(&model::Op::GetXattr { who: who.clone(), key: key.clone(), room: 65_536 });
+            let Ok(Reply::Bytes(value)) = got else { panic!("getxattr {who:?} {key:?}: {got:?}") };
+            all.push((key, value));
+        }
+        all
+    }
+
+    fn content(&mut self, ino: InodeNo, size: u64) -> u64 {
+        let store = self.direct.store().clone();
+        let end = size.div_ceil(model::BLOCK);
+        let mut blocks: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut next = 0;
+        while let Some(blk) = store.blocking(|| store.seek_block(ino, next, end, true)).expect("the map is sound") {
+            let mut bytes = [0; model::BLOCK as usize];
+            store.blocking(|| store.read_block(ino, blk, &mut bytes)).expect("the block is sound");
+            blocks.push((blk, bytes.to_vec()));
+            next = blk + 1;
+        }
+        model::content_digest(blocks.iter().map(|(b, v)| (*b, &v[..])))
+    }
+}
