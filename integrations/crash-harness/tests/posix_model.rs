@@ -2,7 +2,7 @@
 //! by several users over a small set of names, with open files, checkpoints and remounts in between. At the end of each
 //! sequence the image is checked and everything in it can be removed.
 //!
-//! `WELDFS_MODEL_CASES` scales the number of sequences (default 96), `WELDFS_MODEL_STEPS` their length (default 160).
+//! `WELDFS_MODEL_CASES` scales the number of sequences (default 96), `WELDFS_MODEL_STEPS` their length (default 250).
 
 mod model_ops;
 
@@ -15,7 +15,7 @@ use weldfs_storagefs::media::RamMedium;
 use weldfs_storagefs::mount::MkfsOptions;
 use weldfs_storagefs::store::{MountOptions, Store};
 
-const SLOTS: u32 = 6;
+const SLOTS: u32 = 5;
 const START: (i64, u32) = (1_700_000_000, 5);
 
 #[derive(Clone, Debug)]
@@ -34,18 +34,30 @@ fn users() -> [Cred; 4] {
 
 fn component() -> impl Strategy<Value = Vec<u8>> {
     prop_oneof![
-        12 => prop::sample::select(vec!["a", "b", "c", "d", "l", "m"]).prop_map(|s| s.as_bytes().to_vec()),
+        14 => prop::sample::select(vec!["a", "a", "b", "b", "c", "d", "l"]).prop_map(|s| s.as_bytes().to_vec()),
         1 => Just(b"..".to_vec()),
         1 => Just(b".".to_vec()),
         1 => Just(vec![0xff, b' ', 1, 0x80]),
     ]
 }
 
+/// Mostly a few places that often exist and a few that often do not; else anything.
 fn path() -> impl Strategy<Value = Vec<u8>> {
-    let parts = prop::collection::vec(component(), 1..4);
+    let known =
+        ["a", "b", "c", "d", "e", "a/b", "a/c", "a/d", "b/a", "b/c", "b/d", "a/b/c", "a/b/d", "b/a/c", "l", "m", "a/l"];
+    let known = prop::sample::select(known.map(|p| p.as_bytes().to_vec()).to_vec());
+    prop_oneof![3 => known, 1 => odd_path()]
+}
+
+fn odd_path() -> impl Strategy<Value = Vec<u8>> {
+    let parts = prop_oneof![
+        5 => prop::collection::vec(component(), 1),
+        4 => prop::collection::vec(component(), 2),
+        1 => prop::collection::vec(component(), 3),
+    ];
     let long = (250usize..258).prop_map(|n| vec![b'n'; n]);
     prop_oneof![
-        40 => (parts, 0u8..12).prop_map(|(parts, kind)| {
+        60 => (parts, 0u8..30).prop_map(|(parts, kind)| {
             let mut path = parts.join(&b"/"[..]);
             if kind == 0 {
                 path.insert(0, b'/');
@@ -61,7 +73,8 @@ fn path() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn name() -> impl Strategy<Value = Name> {
-    (prop::option::weighted(0.15, 0..SLOTS), path()).prop_map(|(base, path)| Name { base, path })
+    (prop::option::weighted(0.06, prop_oneof![4 => Just(3u32), 1 => 0..SLOTS]), path())
+        .prop_map(|(base, path)| Name { base, path })
 }
 
 fn who() -> impl Strategy<Value = Who> {
@@ -94,13 +107,17 @@ fn data() -> impl Strategy<Value = Vec<u8>> {
     (len, any::<u8>()).prop_map(|(len, seed)| (0..len).map(|i| (i as u8).wrapping_mul(31) ^ seed | 1).collect())
 }
 
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    prop_oneof![9 => 0usize..300, 1 => 4095usize..4098].prop_map(|n| vec![7; n])
+}
+
 fn length() -> impl Strategy<Value = u64> {
     prop_oneof![1 => 0u64..10, 4 => 0u64..20_000, 1 => (1u64..6).prop_map(|b| b * 4096)]
 }
 
 fn perm() -> impl Strategy<Value = u32> {
     prop_oneof![
-        6 => prop::sample::select(vec![0o777, 0o755, 0o700, 0o644, 0o666, 0o600, 0o555, 0o070, 0o007]),
+        6 => prop::sample::select(vec![0o777, 0o777, 0o755, 0o700, 0o644, 0o666, 0o600, 0o555, 0o070, 0o007]),
         1 => prop::sample::select(vec![0o4755, 0o2755, 0o6777, 0o1777, 0o2777, 0o2644, 0]),
     ]
 }
@@ -118,7 +135,8 @@ fn open_flags() -> impl Strategy<Value = i32> {
     let bits = bits.map(|(bit, p)| prop::bool::weighted(p).prop_map(move |on| if on { bit } else { 0 }));
     let all = (access, bits).prop_map(|(a, bits)| bits.iter().fold(a, |f, b| f | b));
     prop_oneof![
-        12 => all,
+        5 => all,
+        7 => prop::sample::select(vec![libc::O_RDWR | libc::O_CREAT, libc::O_RDWR, libc::O_RDWR | libc::O_APPEND]),
         2 => Just(libc::O_RDONLY | libc::O_DIRECTORY),
         1 => prop::sample::select(vec![libc::O_RDWR | libc::O_TMPFILE, libc::O_WRONLY | libc::O_TMPFILE | libc::O_EXCL]),
     ]
@@ -143,8 +161,9 @@ fn set_attr() -> impl Strategy<Value = SetAttr> {
 }
 
 fn key() -> impl Strategy<Value = Vec<u8>> {
-    let keys = ["user.a", "user.b", "trusted.t", "security.s", "system.x", "user.", "plain", ""];
-    prop::sample::select(keys.map(|k| k.as_bytes().to_vec()).to_vec())
+    let good = prop::sample::select(vec!["user.a", "user.a", "user.b", "trusted.t", "security.s"]);
+    let bad = prop::sample::select(vec!["system.x", "user.", "plain", ""]);
+    prop_oneof![5 => good, 1 => bad].prop_map(|k| k.as_bytes().to_vec())
 }
 
 fn modify() -> impl Strategy<Value = (u64, Modify)> {
@@ -154,7 +173,8 @@ fn modify() -> impl Strategy<Value = (u64, Modify)> {
             bytes(n).prop_map(Modify::Patch),
             any::<u64>().prop_map(Modify::Add),
             bytes(n).prop_map(Modify::Xor),
-            (prop_oneof![Just(vec![0; n]), bytes(n)], bytes(n)).prop_map(|(expect, new)| Modify::CompareSwap { expect, new }),
+            (prop_oneof![Just(vec![0; n]), bytes(n)], bytes(n))
+                .prop_map(|(expect, new)| Modify::CompareSwap { expect, new }),
         ];
         (Just(n as u64), change)
     })
@@ -162,7 +182,7 @@ fn modify() -> impl Strategy<Value = (u64, Modify)> {
 
 fn name_op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        8 => (name(), open_flags(), perm(), 0..SLOTS).prop_map(|(name, flags, mode, slot)| Op::Open { name, flags, mode, slot }),
+        7 => (name(), open_flags(), perm(), 0..SLOTS).prop_map(|(name, flags, mode, slot)| Op::Open { name, flags, mode, slot }),
         4 => (name(), perm()).prop_map(|(name, mode)| Op::Mkdir { name, mode }),
         2 => name().prop_map(|name| Op::Rmdir { name }),
         3 => name().prop_map(|name| Op::Unlink { name }),
@@ -175,13 +195,13 @@ fn name_op() -> impl Strategy<Value = Op> {
         2 => (0..SLOTS).prop_map(|slot| Op::ReadDir { slot }),
         2 => who().prop_map(|who| Op::Stat { who }),
         5 => (who(), set_attr()).prop_map(|(who, set)| Op::SetAttr { who, set }),
-        2 => (who(), key(), data(), any::<bool>(), prop::bool::weighted(0.3)).prop_map(|(who, key, value, create, replace)| {
+        2 => (who(), key(), value(), prop::bool::weighted(0.2), prop::bool::weighted(0.2)).prop_map(|(who, key, value, create, replace)| {
             Op::SetXattr { who, key, value, create: create && !replace, replace }
         }),
         1 => (who(), key(), prop::sample::select(vec![0u64, 10, 8000])).prop_map(|(who, key, room)| Op::GetXattr { who, key, room }),
         1 => (who(), prop::sample::select(vec![0u64, 10, 8000])).prop_map(|(who, room)| Op::ListXattr { who, room }),
         1 => (who(), key()).prop_map(|(who, key)| Op::RemoveXattr { who, key }),
-        1 => (0..SLOTS).prop_map(|slot| Op::Close { slot }),
+        1 => prop::sample::select(vec![1u32, 4]).prop_map(|slot| Op::Close { slot }),
     ]
 }
 
@@ -220,14 +240,32 @@ fn no_tmpfile(flags: i32) -> i32 {
 }
 
 fn step() -> impl Strategy<Value = Step> {
-    let user = || prop_oneof![3 => Just(0u8), 2 => 0u8..4];
+    let user = || prop_oneof![5 => Just(0u8), 2 => 0u8..4];
     prop_oneof![
         30 => (user(), name_op()).prop_map(|(u, op)| Step::Do(u, op)),
         22 => (user(), data_op()).prop_map(|(u, op)| Step::Do(u, op)),
         2 => Just(Step::Checkpoint),
         1 => Just(Step::Reclaim),
-        1 => Just(Step::Remount),
+        1 => prop::bool::weighted(0.4).prop_map(|yes| if yes { Step::Remount } else { Step::Compare }),
         2 => Just(Step::Compare),
+    ]
+}
+
+/// A few directories that everybody may use, and open files, so that most operations have something to work on.
+fn prologue() -> Vec<Op> {
+    let name = |path: &str| Name { base: None, path: path.as_bytes().to_vec() };
+    let open = |path: &str, slot| Op::Open { name: name(path), flags: libc::O_RDWR | libc::O_CREAT, mode: 0o666, slot };
+    let all = SetAttr { mode: Some(0o777), ..SetAttr::NONE };
+    vec![
+        Op::SetAttr { who: Who::Path(name("/"), false), set: all },
+        Op::Mkdir { name: name("a"), mode: 0o777 },
+        Op::Mkdir { name: name("b"), mode: 0o1777 },
+        Op::Mkdir { name: name("a/b"), mode: 0o777 },
+        open("c", 0),
+        open("a/c", 1),
+        open("a/b/c", 2),
+        Op::Open { name: name("a"), flags: libc::O_RDONLY | libc::O_DIRECTORY, mode: 0, slot: 3 },
+        open("d", 4),
     ]
 }
 
@@ -261,7 +299,11 @@ impl Rig {
         let mut real = Real::new(mount(&medium));
         let root = real.tree().entries[&Vec::new()].stat.clone();
         let model = Model::new(root.mode & 0o7777, root.uid, root.gid, root.mtime);
-        Rig { medium, real, model }
+        let mut rig = Rig { medium, real, model };
+        for (i, op) in prologue().into_iter().enumerate() {
+            rig.step(i, &Step::Do(0, op));
+        }
+        rig
     }
 
     fn remount(&mut self) {
@@ -280,15 +322,22 @@ impl Rig {
         self.real.dir_buf = if i % 2 == 0 { 300 } else { 4096 };
         match step {
             Step::Do(user, op) => {
-                if let Op::Open { slot, .. } = op {
-                    let (a, b) = (self.model.apply(&users[0], &Op::Close { slot: *slot }), self.real.apply(&Op::Close { slot: *slot }));
-                    assert_eq!(a, b, "close of slot {slot} before step {i}");
-                }
                 let cred = &users[usize::from(*user)];
+                // A slot in use is closed first, but only for an open that will go well.
+                if let Op::Open { slot, .. } = op
+                    && self.model.clone().apply(cred, op).is_ok()
+                {
+                    let close = Op::Close { slot: *slot };
+                    assert_eq!(self.model.apply(cred, &close), self.real.apply(&close), "{close:?} before step {i}");
+                }
                 self.real.act_as(cred);
                 let expected = self.model.apply(cred, op);
                 let found = self.real.apply(op);
-                assert!(expected == found, "step {i} {op:?} by uid {}:\n model {expected:?}\n real  {found:?}", cred.uid);
+                assert!(
+                    expected == found,
+                    "step {i} {op:?} by uid {}:\n model {expected:?}\n real  {found:?}",
+                    cred.uid
+                );
             }
             Step::Checkpoint => drop(self.real.direct.store().checkpoint().expect("the medium is healthy")),
             Step::Reclaim => self.real.direct.store().reclaim_all().expect("the medium is healthy"),
@@ -311,7 +360,8 @@ impl Rig {
         self.remount();
         self.compare(steps);
         self.real.direct.store().unmount().expect("the medium is healthy");
-        let report = weldfs_storagefs::fsck::fsck(self.medium.clone(), options(), true).expect("a healthy image mounts");
+        let report =
+            weldfs_storagefs::fsck::fsck(self.medium.clone(), options(), true).expect("a healthy image mounts");
         assert!(report.problems.is_empty(), "fsck: {:?}", report.problems);
     }
 }
@@ -336,6 +386,6 @@ fn the_file_system_behaves_as_the_model() {
         max_shrink_iters: 4000,
         ..ProptestConfig::default()
     };
-    let steps = number("WELDFS_MODEL_STEPS", 160) as usize;
+    let steps = number("WELDFS_MODEL_STEPS", 250) as usize;
     proptest!(config, |(steps in prop::collection::vec(step(), 1..steps))| run(&steps));
 }

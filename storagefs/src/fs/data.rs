@@ -239,7 +239,7 @@ impl Txn<'_> {
         self.held(rec.ino, Hold::Exclusive)?;
         if size <= rec.size && rec.blocks > 0 {
             self.cut_allowed(rec.ino)?;
-            self.drop_tail(rec, size);
+            self.drop_tail(rec, size)?;
         }
         self.change(rec, attr::SIZE, |r| r.size = size);
         self.modified(rec);
@@ -251,15 +251,31 @@ impl Txn<'_> {
         if self.store.cuts_full(ino) { Err(FsError::Wait(Wait::Reclaim)) } else { Ok(()) }
     }
 
-    fn drop_tail(&mut self, rec: &InodeRec, size: u64) {
+    fn drop_tail(&mut self, rec: &InodeRec, size: u64) -> FsResult<()> {
         let keep = size.div_ceil(BLOCK_BYTES);
-        if size % BLOCK_BYTES != 0 && size < rec.size {
-            let len = (keep * BLOCK_BYTES - size) as u32;
-            self.data_effects.push(Effect::Zero { ino: rec.ino, off: size, len });
+        if size < rec.size {
+            self.zero_part(rec.ino, size, keep * BLOCK_BYTES)?;
         }
         let end = FILE_BYTES_MAX / BLOCK_BYTES;
         self.data_effects.push(Effect::Cut { ino: rec.ino, blk: keep, end });
         self.staged_mut(rec.ino).cut_from = keep;
+        Ok(())
+    }
+
+    /// Zeroes `from..to`, a part of one block, if the block holds data.
+    pub(super) fn zero_part(&mut self, ino: InodeNo, from: u64, to: u64) -> FsResult<()> {
+        if from >= to {
+            return Ok(());
+        }
+        let mut data = false;
+        self.store.block_map(ino, from / BLOCK_BYTES, 1, &mut |_, view| {
+            data = view.kind == BlockKind::Data;
+            false
+        })?;
+        if data {
+            self.data_effects.push(Effect::Zero { ino, off: from, len: (to - from) as u32 });
+        }
+        Ok(())
     }
 
     /// lseek: the offset that results; Data and Hole look at the file.

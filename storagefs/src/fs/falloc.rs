@@ -34,24 +34,39 @@ impl Txn<'_> {
         let clears = matches!(mode, FallocMode::Punch | FallocMode::Zero | FallocMode::ZeroKeepSize);
         let (first, last) = (off.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
         let inner = if clears && first < last { first..last } else { 0..0 };
-        if mode != FallocMode::Punch {
-            self.reserve(ino, off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES), inner.clone())?;
-        }
         if clears {
             self.cut_allowed(ino)?;
-            let mut clear = SmallVec::new();
-            zero_edges(ino, off, end, &mut clear);
-            if !inner.is_empty() {
-                clear.push(hole(ino, inner.start, inner.end));
-            }
-            // Cleared first, then reserved again.
-            self.data_effects.insert_many(0, clear);
+            self.zero_edges(ino, off, end)?;
+        }
+        if !inner.is_empty() {
+            self.data_effects.push(hole(ino, inner.start, inner.end));
+        }
+        if mode != FallocMode::Punch
+            && let Err(e) = self.reserve(ino, off / BLOCK_BYTES..end.div_ceil(BLOCK_BYTES), inner)
+        {
+            // What a miss interrupts is staged anew when the page is there.
+            self.data_effects.clear();
+            return Err(e);
         }
         if matches!(mode, FallocMode::Reserve | FallocMode::Zero) && end > rec.size {
             self.change(&rec, attr::SIZE, |r| r.size = end);
         }
         self.modified(&rec);
         Ok(())
+    }
+
+    /// Zeroes the parts of blocks at both ends of `off..end`. A miss stages nothing.
+    fn zero_edges(&mut self, ino: InodeNo, off: u64, end: u64) -> FsResult<()> {
+        let (first, last) = (off.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
+        let done = if first > last {
+            self.zero_part(ino, off, end)
+        } else {
+            self.zero_part(ino, off, first * BLOCK_BYTES).and_then(|()| self.zero_part(ino, last * BLOCK_BYTES, end))
+        };
+        if done.is_err() {
+            self.data_effects.clear();
+        }
+        done
     }
 
     /// Maps fresh unwritten blocks over the holes of `range`, and over all of `cleared`.
@@ -115,22 +130,6 @@ impl Txn<'_> {
             self.plan_mut()?.extend(&Need { log_bytes, ..Need::default() })?;
         }
         Ok(())
-    }
-}
-
-/// Zeroes the parts of blocks at both ends of `off..end`.
-fn zero_edges(ino: InodeNo, off: u64, end: u64, out: &mut SmallVec<[Effect; 4]>) {
-    let mut zero = |from: u64, to: u64| {
-        if from < to {
-            out.push(Effect::Zero { ino, off: from, len: (to - from) as u32 });
-        }
-    };
-    let (first, last) = (off.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
-    if first > last {
-        zero(off, end);
-    } else {
-        zero(off, first * BLOCK_BYTES);
-        zero(last * BLOCK_BYTES, end);
     }
 }
 

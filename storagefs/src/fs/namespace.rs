@@ -438,7 +438,7 @@ impl Txn<'_> {
     pub(super) fn read_dir_core(&mut self, h: Handle, from: u64, out: &mut DirentWriter<'_>) -> FsResult<u64> {
         out.reset();
         let file = self.open_file(h)?;
-        if !file.flags.contains(OpenFlags::READ) {
+        if file.flags.contains(OpenFlags::PATH) {
             return Err(Errno::BADF.into());
         }
         self.held(file.ino, Hold::Shared)?;

@@ -8,8 +8,8 @@ use weldfs_ciscops::{
     SetAttrBody, SetAttrMask, StatBody, Whence, WireTime, XattrFlags, dirent,
 };
 use weldfs_crash_harness::model::{self, Falloc, Name, Reply, SetAttr, SetTime, Stat, TreeEntry, TreeImage, Who};
-use weldfs_storagefs::fs::driver::Direct;
 use weldfs_storagefs::fs::Cred;
+use weldfs_storagefs::fs::driver::Direct;
 use weldfs_storagefs::store::Store;
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -260,7 +260,8 @@ impl Real {
                 let flags = OpenFlags::from_linux(flags & !libc::O_ACCMODE | libc::O_RDWR);
                 let out = PoolRange::new(OUT, *len as u32);
                 let (mode, place) = (*mode, at(*place));
-                let o = self.run(Op::OpenReadWriteClose { base, path, flags, mode, read_off: *off, out, at: place, src })?;
+                let o =
+                    self.run(Op::OpenReadWriteClose { base, path, flags, mode, read_off: *off, out, at: place, src })?;
                 let old = self.direct.take(PoolRange::new(OUT, o.result as u32));
                 Ok(Reply::ReadWrote(old, o.result2 & !(1 << 63), data.len() as u64))
             }
