@@ -42,7 +42,7 @@ impl Opened {
                 let cred = creds::of_self();
                 let options =
                     MkfsOptions { label: "ram".into(), owner: (cred.uid, cred.gid), ..MkfsOptions::default() };
-                format(&medium, &options, &SystemClock::default(), &SystemRandom)
+                format(&medium, &options, &SystemClock, &SystemRandom)
                     .map_err(|e| ServeError::Image(format!("memory: {e}")))?;
                 mount(medium, memory_bytes, "memory")
             }
@@ -72,7 +72,7 @@ fn mount(medium: Arc<dyn Medium>, memory_bytes: u64, name: &str) -> Result<Opene
         memory: memory_bytes as usize,
         verify_data: true,
         hash_bits: 51,
-        clock: Arc::new(SystemClock::default()),
+        clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
     };
     let (store, recovery) = Store::mount(medium, options).map_err(|e| bad(&e))?;

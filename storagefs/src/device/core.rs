@@ -135,7 +135,7 @@ impl Core {
         Ok(Arc::new(Core {
             io: IoPool::start(store.clone())?,
             maintenance: Maintenance::default(),
-            clock: SystemClock::default(),
+            clock: SystemClock,
             modelled: !config.profile.is_free(),
             config,
             store,
@@ -262,6 +262,13 @@ impl Core {
             tracing::error!("an operation panicked: the device answers EIO until it is restarted");
             self.store.medium().poison();
             self.maintenance.kick();
+        }
+    }
+
+    /// Lets the maintenance thread drain what can be reclaimed, if there is anything.
+    pub(super) fn note_reclaim(&self) {
+        if self.store.reclaim_pending() {
+            self.maintenance.note_reclaim();
         }
     }
 

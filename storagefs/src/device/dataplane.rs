@@ -178,9 +178,7 @@ async fn close(cx: &OpCx<'_>, h: Handle) -> Result<(u64, u64), Errno> {
     if watched {
         core.maintenance.watch_placeholders();
     }
-    if core.store.reclaim_pending() {
-        core.maintenance.kick();
-    }
+    core.note_reclaim();
     Ok((0, 0))
 }
 
@@ -220,7 +218,7 @@ async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
                 found.map_or(LockBody { kind: LockKind::Unlock as u8, start, len, ..LockBody::default() }, |f| {
                     LockBody {
                         start: f.span.start,
-                        len: f.span.len(),
+                        len: f.span.length(),
                         owner: if let Owner::Process { owner, .. } = f.owner { owner } else { u64::MAX },
                         kind: if f.exclusive { LockKind::Write } else { LockKind::Read } as u8,
                         ..LockBody::default()
@@ -425,6 +423,9 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, must_sync: &mut Option<Ls
         if core.store.needs_checkpoint() {
             core.maintenance.kick();
         }
+        if leaves_garbage(&cx.cmd.op) {
+            core.note_reclaim();
+        }
     }
     if let Some((o, description)) = description {
         if let Some(p) = cx.session().handles.take_placeholder(o.placeholder) {
@@ -475,6 +476,18 @@ fn changes_names(op: &Op) -> bool {
         | Op::Symlink { .. } => true,
         Op::Open { flags, .. } | Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => {
             flags.contains(OpenFlags::CREATE)
+        }
+        _ => false,
+    }
+}
+
+/// Whether reclaim may have work after this command.
+fn leaves_garbage(op: &Op) -> bool {
+    match op {
+        Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => true,
+        Op::SetAttr { .. } | Op::SetAttrPath { .. } => true,
+        Op::Open { flags, .. } | Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => {
+            flags.contains(OpenFlags::TRUNC)
         }
         _ => false,
     }

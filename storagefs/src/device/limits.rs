@@ -14,6 +14,8 @@ pub const SET_SHARDS: usize = 64;
 pub const SPIN_MIN: u32 = 64;
 /// Nanoseconds a device thread spins without work before it goes to sleep, at most.
 pub const SPIN_NS_MAX: u64 = 50_000;
+/// The same, at least: what it falls to while spinning does not pay.
+pub const SPIN_NS_MIN: u64 = 4_000;
 /// Nanoseconds between looks at a client that leaves its completion ring full, at most.
 pub const REAP_WAIT_NS_MAX: u64 = 128_000_000;
 /// Sessions of one device.
@@ -32,7 +34,11 @@ pub const LIVENESS_POLL_MS: u64 = 1000;
 pub const IO_THREADS: usize = 4;
 /// Nanoseconds after which a volatile effect is flushed at the latest.
 pub const FLUSH_DEADLINE_NS: u64 = 5_000_000_000;
+/// Nanoseconds by which reclaim waits for more of the same.
+pub const RECLAIM_DELAY_NS: u64 = 20_000_000;
+/// Bytes of shared memory of one session.
+pub const POOL_BYTES_SESSION_MAX: u64 = 512 << 20;
 /// Rounds of making room that one command waits for before it is told ENOSPC.
 pub const ROOM_RETRIES_MAX: u32 = 64;
 
-const _: () = assert!(SET_SHARDS.is_power_of_two() && SLOTS_PER_THREAD.is_multiple_of(64));
+const _: () = assert!(SET_SHARDS.is_power_of_two() && SLOTS_PER_THREAD % 64 == 0);

@@ -45,13 +45,8 @@ impl Span {
     }
 
     /// Length as fcntl reports it.
-    pub fn len(&self) -> u64 {
+    pub fn length(&self) -> u64 {
         if self.end == u64::MAX { 0 } else { self.end - self.start }
-    }
-
-    /// Never: a span has at least one byte.
-    pub fn is_empty(&self) -> bool {
-        false
     }
 
     fn overlaps(&self, other: &Span) -> bool {

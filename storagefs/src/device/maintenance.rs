@@ -13,7 +13,7 @@ use parking_lot::{Condvar, Mutex};
 
 use super::clock::now_ns;
 use super::core::Core;
-use super::limits::{FLUSH_DEADLINE_NS, LIVENESS_POLL_MS};
+use super::limits::{FLUSH_DEADLINE_NS, LIVENESS_POLL_MS, RECLAIM_DELAY_NS};
 use crate::error::FsError;
 
 /// What the maintenance thread has been asked for. Thread-safe.
@@ -31,6 +31,8 @@ struct Wishes {
     stop: bool,
     checkpoint: bool,
     placeholders: bool,
+    /// When what unlink and truncate left behind is drained.
+    reclaim_at: Option<u64>,
     /// When the oldest unflushed effect must be flushed.
     flush_at: Option<u64>,
     /// Finished rounds of making room.
@@ -54,6 +56,15 @@ impl Maintenance {
         let mut w = self.wishes.lock();
         if !w.look {
             w.look = true;
+            self.bell.notify_one();
+        }
+    }
+
+    /// Something was left to reclaim: drained soon, together with what follows.
+    pub fn note_reclaim(&self) {
+        let mut w = self.wishes.lock();
+        if w.reclaim_at.is_none() {
+            w.reclaim_at = Some(now_ns() + RECLAIM_DELAY_NS);
             self.bell.notify_one();
         }
     }
@@ -121,10 +132,11 @@ fn wait_for_work(m: &Maintenance) -> Turn {
     loop {
         let now = now_ns();
         let flush = w.flush_at.is_some_and(|at| at <= now);
-        if w.stop || w.look || w.checkpoint || flush {
+        let reclaim = w.reclaim_at.is_some_and(|at| at <= now);
+        if w.stop || w.look || w.checkpoint || flush || reclaim {
             break;
         }
-        let flush_in = w.flush_at.map(|at| at - now);
+        let flush_in = w.flush_at.into_iter().chain(w.reclaim_at).min().map(|at| at - now);
         let poll_in = w.placeholders.then_some(LIVENESS_POLL_MS * 1_000_000);
         match flush_in.into_iter().chain(poll_in).min() {
             None => m.bell.wait(&mut w),
@@ -137,6 +149,7 @@ fn wait_for_work(m: &Maintenance) -> Turn {
         }
     }
     w.look = false;
+    w.reclaim_at = None;
     let flush = w.flush_at.is_some_and(|at| at <= now_ns());
     if flush {
         w.flush_at = None;
@@ -148,6 +161,9 @@ fn wait_for_work(m: &Maintenance) -> Turn {
 /// The thread's body.
 pub(super) fn run(core: &Core) {
     let m = &core.maintenance;
+    if core.store.reclaim_pending() {
+        m.note_reclaim();
+    }
     loop {
         let turn = wait_for_work(m);
         if turn.stop {
@@ -159,7 +175,10 @@ pub(super) fn run(core: &Core) {
         if turn.checkpoint || core.store.needs_checkpoint() {
             make_room(core);
         }
-        reclaim(core);
+        if reclaim(core) && turn.checkpoint {
+            // What was freed can be used after one more checkpoint.
+            make_room(core);
+        }
         if turn.placeholders {
             let held = core.files.sweep();
             m.wishes.lock().placeholders = held > 0;
@@ -182,29 +201,33 @@ fn flush(core: &Core) {
     }
 }
 
-/// Frees what unlink and truncate left behind, in bounded steps, until nothing is left or nothing can be done now.
-fn reclaim(core: &Core) {
+/// Frees what unlink and truncate left behind, in bounded steps, until nothing is left or nothing can be done now. True
+/// when anything was freed.
+fn reclaim(core: &Core) -> bool {
+    let mut any = false;
     loop {
         match core.store.reclaim_step() {
-            Ok(true) if core.store.needs_checkpoint() => {
-                make_room(core);
+            Ok(true) => {
+                any = true;
+                if core.store.needs_checkpoint() {
+                    make_room(core);
+                }
             }
-            Ok(true) => {}
-            Ok(false) => return,
+            Ok(false) => return any,
             Err(FsError::Miss(m)) => {
                 if let Err(e) = core.store.fetch(&m) {
                     tracing::error!("reclaim: {e}");
-                    return;
+                    return any;
                 }
             }
             Err(FsError::Wait(_)) => {
                 if !make_room(core) {
-                    return;
+                    return any;
                 }
             }
             Err(e) => {
                 tracing::error!("reclaim: {e}");
-                return;
+                return any;
             }
         }
     }

@@ -263,11 +263,6 @@ impl Handles {
         self.table.read().used as usize
     }
 
-    /// True when none is in use.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
     /// What a handle names; EBADF for stale, foreign and reserved ones, and for the root handle.
     #[inline]
     pub fn get(&self, h: Handle) -> Result<Arc<Description>, Errno> {

@@ -11,6 +11,7 @@ use weldfs_scheduler::TenantId;
 
 use super::core::{Core, Message};
 use super::counters::{QueueCounters, Totals};
+use super::limits::POOL_BYTES_SESSION_MAX;
 use super::ofd::Handles;
 use super::thread::NewQueue;
 use crate::error::Miss;
@@ -63,6 +64,8 @@ impl SessionState {
         prefix: Vec<u8>,
     ) -> std::io::Result<Self> {
         use rustix::event::{EventfdFlags, eventfd};
+        let end = prefix.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
+        let prefix = prefix[..end].to_vec();
         Ok(SessionState {
             id,
             tenant: TenantId(u64::from(cred.uid)),
@@ -95,6 +98,9 @@ impl SessionState {
         }
         if queues.len() >= QUEUES_MAX as usize {
             return Err(Errno::MFILE);
+        }
+        if self.pool_bytes.load(Ordering::Relaxed) + u64::from(layout.total_bytes) > POOL_BYTES_SESSION_MAX {
+            return Err(Errno::NOMEM);
         }
         self.core.charge_pool(u64::from(layout.total_bytes))?;
         let made = make_region(&layout, shared);
@@ -153,6 +159,7 @@ impl SessionState {
         if self.handles.close_all() {
             self.core.maintenance.watch_placeholders();
         }
+        self.core.note_reclaim();
         self.core.session_gone(self, std::mem::take(&mut *self.retired.lock()));
     }
 

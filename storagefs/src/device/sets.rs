@@ -167,13 +167,13 @@ pub struct Tickets<'a> {
 }
 
 impl<'a> Tickets<'a> {
-    /// True when the command holds its whole set.
-    pub fn running(&self) -> bool {
+    #[cfg(test)]
+    fn running(&self) -> bool {
         self.running
     }
 
-    /// The inodes held or waited for.
-    pub fn members(&self) -> &[(u64, Mode)] {
+    #[cfg(test)]
+    fn members(&self) -> &[(u64, Mode)] {
         &self.members
     }
 

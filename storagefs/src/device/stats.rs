@@ -108,6 +108,8 @@ pub struct TenantStats {
 pub struct SessionStats {
     /// Its number.
     pub id: u64,
+    /// The client's own 128-bit id, hexadecimal.
+    pub client_id: String,
     /// Its counters.
     #[serde(flatten)]
     pub totals: Totals,
@@ -169,7 +171,11 @@ impl Core {
             log: LogFacts { flushes: log.flushes, records: log.records, bytes: log.log_bytes },
             usage: self.usage(),
             tenants: tenants.into_iter().map(|(tenant, totals)| TenantStats { tenant, totals }).collect(),
-            session: session.map(|s| SessionStats { id: s.id, totals: s.totals() }),
+            session: session.map(|s| SessionStats {
+                id: s.id,
+                client_id: format!("{:032x}", u128::from_be_bytes(s.client_id)),
+                totals: s.totals(),
+            }),
         }
     }
 }

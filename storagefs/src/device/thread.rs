@@ -16,7 +16,7 @@ use weldfs_scheduler::{Cost, Entry, Policy, TenantId, Token};
 use super::clock::now_ns;
 use super::core::{Core, Message, ThreadState};
 use super::dataplane::{self, Done, OpCx};
-use super::limits::{BATCH_PER_QUEUE, CQ_BATCH_MAX, REAP_WAIT_NS_MAX, SLOTS_PER_THREAD, SPIN_MIN};
+use super::limits::{BATCH_PER_QUEUE, CQ_BATCH_MAX, REAP_WAIT_NS_MAX, SLOTS_PER_THREAD, SPIN_MIN, SPIN_NS_MIN};
 use super::profile::Model;
 use super::session::QueueState;
 use super::slots::Slots;
@@ -136,6 +136,10 @@ where
     let mut idle_polls = 0u32;
     while !(l.stop && l.live.is_empty()) {
         if l.turn(&make) {
+            if idle_polls >= SPIN_MIN {
+                // Spinning paid: do it as long as it may take.
+                l.spin_ns = (l.spin_ns * 2).min(core.config.spin_ns_max);
+            }
             idle_polls = 0;
             continue;
         }
@@ -148,6 +152,7 @@ where
         } else if now_ns().wrapping_sub(l.last_work) < l.spin_ns {
             std::thread::yield_now();
         } else {
+            l.spin_ns = (l.spin_ns / 2).max(SPIN_NS_MIN.min(core.config.spin_ns_max));
             l.sleep();
             idle_polls = 0;
         }
@@ -297,6 +302,8 @@ impl<'d, F: Future<Output = Done>> Loop<'d, F> {
         q.cq.close(Errno::PROTO);
         q.cq.wake();
         let id = q.state.session.id;
+        // Once per session, so a liar cannot flood the log.
+        tracing::warn!("session {id} ends: queue {} holds an impossible index", q.state.index);
         self.core.kill_session(id);
         true
     }
@@ -519,8 +526,8 @@ impl<'d, F: Future<Output = Done>> Loop<'d, F> {
         self.me.counters.wakes.add(1);
         for e in &events[..n] {
             let id = e.data.u64();
-            let rung = self.live.iter().filter_map(|&at| self.queues[at as usize].as_ref());
-            if let Some(q) = rung.filter(|q| id != 0 && q.state.session.id == id).next() {
+            let mut rung = self.live.iter().filter_map(|&at| self.queues[at as usize].as_ref());
+            if let Some(q) = rung.find(|q| id != 0 && q.state.session.id == id) {
                 q.state.counters.doorbells.add(1);
             }
         }
