@@ -1,93 +1,86 @@
 //! Memory of this process as a medium: for tests, comparisons and `--ram`. Nothing survives the process.
 
-use std::cell::UnsafeCell;
+use super::region::Region;
 use std::sync::atomic::{AtomicBool, Ordering};
-use weldfs_journal::{Medium, MediumError, MediumInfo, MediumKind};
+use weldfs_ciscops::SharedBytes;
+use weldfs_journal::{BLOCK, FlushMode, Medium, MediumError, MediumInfo, MediumKind};
 
-/// A heap region, zeroed at the start. Thread-safe for disjoint accesses, which is what the allocator above guarantees.
+/// A heap region, zeroed at the start. Thread-safe for disjoint accesses.
 pub struct RamMedium {
-    bytes: Box<[UnsafeCell<u8>]>,
+    region: Region,
     poisoned: AtomicBool,
 }
 
-// SAFETY: accesses go through raw copies of ranges that callers keep disjoint (the Medium contract); the flag is atomic.
-unsafe impl Sync for RamMedium {}
-
 impl RamMedium {
-    /// A zeroed medium of `len` bytes.
+    /// A zeroed medium of `len` bytes (rounded up to whole blocks); its pages come at first use.
     pub fn new(len: u64) -> RamMedium {
-        RamMedium::from_bytes(vec![0; len as usize])
+        let len = (len as usize).next_multiple_of(BLOCK);
+        RamMedium { region: Region::heap(len), poisoned: AtomicBool::new(false) }
     }
 
-    /// A medium with this content.
-    pub fn from_bytes(bytes: Vec<u8>) -> RamMedium {
-        let raw = Box::into_raw(bytes.into_boxed_slice()) as *mut [UnsafeCell<u8>];
-        // SAFETY: UnsafeCell<u8> has the layout of u8, and the box was just released by `into_raw`.
-        RamMedium { bytes: unsafe { Box::from_raw(raw) }, poisoned: AtomicBool::new(false) }
+    /// As `new`, with all its pages present.
+    pub fn prefaulted(len: u64) -> RamMedium {
+        let medium = RamMedium::new(len);
+        medium.region.prefault(true);
+        medium
+    }
+
+    /// A medium with this content, zero-padded to whole blocks.
+    pub fn from_bytes(bytes: impl AsRef<[u8]>) -> RamMedium {
+        let bytes = bytes.as_ref();
+        let medium = RamMedium::new(bytes.len() as u64);
+        medium.region.store(0, bytes).expect("the medium is as long as the bytes");
+        medium
     }
 
     /// A copy of the whole content. Callers see to it that nobody writes meanwhile.
     pub fn to_bytes(&self) -> Vec<u8> {
-        let mut all = vec![0; self.bytes.len()];
-        self.copy_out(0, &mut all);
+        let mut all = vec![0; self.region.len()];
+        self.region.read(0, &mut all).expect("the buffer is as long as the medium");
         all
     }
 
-    fn check(&self, off: u64, len: usize) -> Result<(), MediumError> {
-        if self.is_poisoned() {
-            return Err(MediumError::Poisoned);
-        }
-        match off.checked_add(len as u64) {
-            Some(end) if end <= self.bytes.len() as u64 => Ok(()),
-            _ => Err(MediumError::OutOfRange { off, len: len as u64 }),
-        }
-    }
-
-    fn copy_out(&self, off: u64, buf: &mut [u8]) {
-        // SAFETY: `check` (or the constructor's length) bounds the range; `buf` is private memory, so they do not overlap.
-        unsafe {
-            let from = self.bytes.as_ptr().cast::<u8>().add(off as usize);
-            std::ptr::copy_nonoverlapping(from, buf.as_mut_ptr(), buf.len());
-        }
+    fn alive(&self) -> Result<(), MediumError> {
+        if self.is_poisoned() { Err(MediumError::Poisoned) } else { Ok(()) }
     }
 }
 
 impl Medium for RamMedium {
     fn info(&self) -> MediumInfo {
         MediumInfo {
-            len: self.bytes.len() as u64,
+            len: self.region.len() as u64,
             kind: MediumKind::Ram,
             unit: 8,
             log_align: 64,
             power_safe: false,
-            flush: weldfs_journal::FlushMode::None,
-            read_only: false,
+            flush: FlushMode::None,
             byte_addressable: true,
+            read_only: false,
         }
     }
 
     fn read(&self, off: u64, buf: &mut [u8]) -> Result<(), MediumError> {
-        self.check(off, buf.len())?;
-        self.copy_out(off, buf);
-        Ok(())
+        self.alive()?;
+        self.region.read(off, buf)
     }
 
     fn write(&self, off: u64, buf: &[u8]) -> Result<(), MediumError> {
-        self.check(off, buf.len())?;
-        // SAFETY: bounded by `check`; the cells allow writing through a shared reference, and callers keep ranges disjoint.
-        unsafe {
-            let to = self.bytes.as_ptr().cast::<u8>().cast_mut().add(off as usize);
-            std::ptr::copy_nonoverlapping(buf.as_ptr(), to, buf.len());
-        }
-        Ok(())
-    }
-
-    fn persist(&self, off: u64, len: u64) -> Result<(), MediumError> {
-        self.check(off, len as usize)
+        self.alive()?;
+        self.region.store(off, buf)
     }
 
     fn barrier(&self) -> Result<(), MediumError> {
-        self.check(0, 0)
+        self.alive()
+    }
+
+    fn ingest(&self, off: u64, src: SharedBytes<'_>, sums: &mut [u32]) -> Result<(), MediumError> {
+        self.alive()?;
+        self.region.ingest(off, src, sums)
+    }
+
+    fn emit(&self, off: u64, dst: SharedBytes<'_>) -> Result<u32, MediumError> {
+        self.alive()?;
+        self.region.emit(off, dst)
     }
 
     fn is_poisoned(&self) -> bool {

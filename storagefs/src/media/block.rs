@@ -1,0 +1,195 @@
+//! A file or block device behind O_DIRECT: writes through io_uring, persisted by fdatasync. Falls back to buffered
+//! files and to pwrite where the system refuses.
+
+use super::image::length;
+use super::uring::Ring;
+use parking_lot::Mutex;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use weldfs_journal::{AlignedBuf, FlushMode, IoWrite, Medium, MediumError, MediumInfo, MediumKind};
+
+/// See the module. Thread-safe: each caller takes a ring of its own.
+pub struct BlockMedium {
+    /// The description used for data: direct where allowed.
+    io: File,
+    /// Keeps the lock.
+    _locked: File,
+    len: u64,
+    /// Reads and writes are multiples of this, in bytes; 1 without O_DIRECT.
+    sector: usize,
+    read_only: bool,
+    poisoned: AtomicBool,
+    rings: Mutex<Vec<Ring>>,
+    /// io_uring works here.
+    ring_works: AtomicBool,
+}
+
+impl BlockMedium {
+    /// Over a locked file; `direct` is the same file opened with O_DIRECT, where that is allowed.
+    pub(super) fn new(locked: File, direct: Option<File>, read_only: bool) -> io::Result<BlockMedium> {
+        let len = length(&locked)?;
+        let direct = direct.and_then(|d| probe(&d).map(|sector| (d, sector)));
+        let (io, sector) = match direct {
+            Some((file, sector)) => (file, sector),
+            None => (locked.try_clone()?, 1),
+        };
+        let first = Ring::new();
+        if let Err(e) = &first {
+            tracing::info!("io_uring is refused here ({e}); using pwrite");
+        }
+        let ring_works = AtomicBool::new(first.is_ok());
+        let rings = Mutex::new(first.into_iter().collect());
+        let poisoned = AtomicBool::new(false);
+        Ok(BlockMedium { io, _locked: locked, len, sector, read_only, poisoned, rings, ring_works })
+    }
+
+    /// Whether reads and writes bypass the page cache.
+    pub fn is_direct(&self) -> bool {
+        self.sector > 1
+    }
+
+    /// Whether batches go through io_uring.
+    pub fn uses_ring(&self) -> bool {
+        self.ring_works.load(Ordering::Relaxed)
+    }
+
+    /// For tests and comparisons: pwrite from now on.
+    pub fn without_ring(&self) {
+        self.ring_works.store(false, Ordering::Relaxed);
+    }
+
+    fn check(&self, off: u64, len: usize) -> Result<(), MediumError> {
+        match off.checked_add(len as u64) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => Err(MediumError::OutOfRange { off, len: len as u64 }),
+        }
+    }
+
+    fn writable(&self) -> Result<(), MediumError> {
+        match (self.read_only, self.is_poisoned()) {
+            (true, _) => Err(MediumError::ReadOnly),
+            (_, true) => Err(MediumError::Poisoned),
+            _ => Ok(()),
+        }
+    }
+
+    fn is_aligned(&self, off: u64, len: usize) -> bool {
+        off % self.sector as u64 == 0 && len % self.sector == 0
+    }
+
+    /// The whole sectors around a range, read into a buffer; and where the range starts in it.
+    fn around(&self, off: u64, len: usize) -> Result<(AlignedBuf, u64, usize), MediumError> {
+        let sector = self.sector as u64;
+        let start = off / sector * sector;
+        let end = (off + len as u64).next_multiple_of(sector).min(self.len);
+        let mut buf = AlignedBuf::zeroed((end - start) as usize);
+        let n = (end - start) as usize;
+        self.io.read_exact_at(&mut buf[..n], start).map_err(failed("read", off, len))?;
+        Ok((buf, start, n))
+    }
+
+    fn write_alone(&self, off: u64, buf: &[u8]) -> Result<(), MediumError> {
+        if !self.is_aligned(off, buf.len()) {
+            let (mut whole, start, n) = self.around(off, buf.len())?;
+            let skip = (off - start) as usize;
+            whole[skip..skip + buf.len()].copy_from_slice(buf);
+            return self.io.write_all_at(&whole[..n], start).map_err(failed("write", off, buf.len()));
+        }
+        let done = if buf.as_ptr() as usize % self.sector == 0 {
+            self.io.write_all_at(buf, off)
+        } else {
+            self.io.write_all_at(&AlignedBuf::from_slice(buf)[..buf.len()], off)
+        };
+        done.map_err(failed("write", off, buf.len()))
+    }
+
+    fn write_ring(&self, writes: &[IoWrite<'_>]) -> Result<bool, MediumError> {
+        let ring = self.rings.lock().pop();
+        let Some(mut ring) = ring.or_else(|| Ring::new().ok()) else { return Ok(false) };
+        let result = ring.write_all(self.io.as_raw_fd(), self.sector, writes);
+        self.rings.lock().push(ring);
+        match result {
+            Ok(()) => Ok(true),
+            Err((off, os)) => Err(MediumError::Io { what: "write", off, len: 0, os }),
+        }
+    }
+}
+
+fn failed(what: &'static str, off: u64, len: usize) -> impl FnOnce(io::Error) -> MediumError {
+    move |e| MediumError::Io { what, off, len: len as u64, os: e.raw_os_error().unwrap_or(0) }
+}
+
+/// The smallest transfer that direct I/O takes here: 512 or 4096 bytes; `None` when it takes neither.
+fn probe(direct: &File) -> Option<usize> {
+    let mut buf = AlignedBuf::zeroed(8192);
+    // The address is a multiple of the size only, so that a larger demand on memory shows too.
+    [512, 4096].into_iter().find(|&n| direct.read_exact_at(&mut buf[n..2 * n], n as u64).is_ok())
+}
+
+impl Medium for BlockMedium {
+    fn info(&self) -> MediumInfo {
+        MediumInfo {
+            len: self.len,
+            kind: MediumKind::Block,
+            unit: 512,
+            log_align: self.sector.max(512) as u32,
+            power_safe: true,
+            flush: FlushMode::Sync,
+            byte_addressable: false,
+            read_only: self.read_only,
+        }
+    }
+
+    fn read(&self, off: u64, buf: &mut [u8]) -> Result<(), MediumError> {
+        self.check(off, buf.len())?;
+        if self.is_aligned(off, buf.len()) && buf.as_ptr() as usize % self.sector == 0 {
+            let len = buf.len();
+            return self.io.read_exact_at(buf, off).map_err(failed("read", off, len));
+        }
+        let (whole, start, _) = self.around(off, buf.len())?;
+        let skip = (off - start) as usize;
+        buf.copy_from_slice(&whole[skip..skip + buf.len()]);
+        Ok(())
+    }
+
+    fn write(&self, off: u64, buf: &[u8]) -> Result<(), MediumError> {
+        self.writable()?;
+        self.check(off, buf.len())?;
+        self.write_alone(off, buf)
+    }
+
+    fn write_batch(&self, writes: &[IoWrite<'_>]) -> Result<(), MediumError> {
+        self.writable()?;
+        for w in writes {
+            self.check(w.off, w.buf.len())?;
+        }
+        let ring = writes.len() > 1 && self.uses_ring() && writes.iter().all(|w| self.is_aligned(w.off, w.buf.len()));
+        if ring && self.write_ring(writes)? {
+            return Ok(());
+        }
+        writes.iter().try_for_each(|w| self.write_alone(w.off, w.buf))
+    }
+
+    /// The persist point. A failure is final: what the device still holds of earlier writes is unknown.
+    fn barrier(&self) -> Result<(), MediumError> {
+        self.writable()?;
+        if cfg!(feature = "flushes-compiled-out") {
+            return Ok(());
+        }
+        self.io.sync_data().map_err(|e| {
+            self.poison();
+            failed("flush", 0, 0)(e)
+        })
+    }
+
+    fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Acquire)
+    }
+
+    fn poison(&self) {
+        self.poisoned.store(true, Ordering::Release);
+    }
+}

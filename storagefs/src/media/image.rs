@@ -1,0 +1,275 @@
+//! Images: files or block devices that hold a medium. Creating sizes and fills them, opening locks them.
+
+use super::{BlockMedium, PmemMedium};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use weldfs_journal::{AlignedBuf, BLOCK, Medium};
+
+/// What kind of medium an image is opened as.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ImageKind {
+    /// Behind O_DIRECT, flushed.
+    Block,
+    /// Mapped, persisted by instructions.
+    Pmem,
+    /// Mapped, no instructions: survives the process by luck of the page cache, nothing more is promised.
+    PmemNoFlush,
+}
+
+/// What an image is opened for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OpenMode {
+    /// Exclusive; refused while anybody has it open.
+    ReadWrite,
+    /// Shared with other readers; refused while it is served.
+    ReadOnly,
+    /// As it lies there, even while it is served: the view may be torn.
+    Snapshot,
+}
+
+/// Who holds an image.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Holder {
+    /// Process id.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (process {})", self.name, self.pid)
+    }
+}
+
+/// Why an image could not be created or opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The operating system refused.
+    #[error("{}: cannot {what}: {error}", path.display())]
+    Io {
+        /// The image.
+        path: PathBuf,
+        /// What was tried.
+        what: &'static str,
+        /// Why not.
+        error: io::Error,
+    },
+    /// Somebody has it open.
+    #[error("{}: in use by {}", path.display(), holder.as_ref().map_or("another process".into(), Holder::to_string))]
+    InUse {
+        /// The image.
+        path: PathBuf,
+        /// Who, when the system says.
+        holder: Option<Holder>,
+    },
+    /// Neither a file nor a block device, or of an impossible size.
+    #[error("{}: {why}", path.display())]
+    Unsuitable {
+        /// The image.
+        path: PathBuf,
+        /// What is wrong.
+        why: &'static str,
+    },
+}
+
+struct At<'a>(&'a Path);
+
+impl At<'_> {
+    fn io(&self, what: &'static str) -> impl FnOnce(io::Error) -> OpenError {
+        let path = self.0.to_path_buf();
+        move |error| OpenError::Io { path, what, error }
+    }
+}
+
+/// Creates an image of `size` bytes (a multiple of 4096) and opens it for writing. An existing file or device needs
+/// `overwrite`; it is locked before anything in it changes. Every byte is allocated now: written with zeros on block
+/// media, reserved and touched on mapped ones.
+///
+/// # Errors
+/// `InUse` when somebody has it open, else the system's.
+pub fn create(path: &Path, kind: ImageKind, size: u64, overwrite: bool) -> Result<Arc<dyn Medium>, OpenError> {
+    let at = At(path);
+    if size == 0 || size % BLOCK as u64 != 0 {
+        return Err(OpenError::Unsuitable { path: path.into(), why: "the size is not a multiple of 4096" });
+    }
+    let mut options = File::options();
+    options.read(true).write(true).mode(0o600);
+    let fresh = if overwrite { options.create(true) } else { options.create_new(true) };
+    let file = fresh.open(path).map_err(at.io("create"))?;
+    lock(path, &file, OpenMode::ReadWrite)?;
+    if is_device(&file).map_err(at.io("examine"))? {
+        if length(&file).map_err(at.io("size"))? < size {
+            return Err(OpenError::Unsuitable { path: path.into(), why: "the device is smaller than asked for" });
+        }
+    } else {
+        let sized = file.set_len(0).and_then(|()| allocate(&file, size));
+        if let Err(error) = sized {
+            if !overwrite {
+                let _ = std::fs::remove_file(path);
+            }
+            return Err(OpenError::Io { path: path.into(), what: "allocate", error });
+        }
+    }
+    if kind == ImageKind::Block {
+        zero(&file, size).map_err(at.io("write zeros to"))?;
+    }
+    finish(path, file, kind, OpenMode::ReadWrite)
+}
+
+/// Opens an existing image and locks it as the mode says.
+///
+/// # Errors
+/// `InUse` when the lock is taken, else the system's.
+pub fn open(path: &Path, kind: ImageKind, mode: OpenMode) -> Result<Arc<dyn Medium>, OpenError> {
+    let at = At(path);
+    let write = mode == OpenMode::ReadWrite;
+    let file = File::options().read(true).write(write).open(path).map_err(at.io("open"))?;
+    lock(path, &file, mode)?;
+    let len = length(&file).map_err(at.io("size"))?;
+    if len < BLOCK as u64 {
+        return Err(OpenError::Unsuitable { path: path.into(), why: "too small to hold a file system" });
+    }
+    finish(path, file, kind, mode)
+}
+
+fn finish(path: &Path, file: File, kind: ImageKind, mode: OpenMode) -> Result<Arc<dyn Medium>, OpenError> {
+    let at = At(path);
+    let read_only = mode != OpenMode::ReadWrite;
+    Ok(match kind {
+        ImageKind::Block => {
+            let mut options = File::options();
+            options.read(true).write(!read_only).custom_flags(OFlags::DIRECT.bits() as i32);
+            // The lock stays with `file`; direct I/O goes through a description of its own, where it is allowed.
+            let direct = options.open(path).ok().filter(|d| same_file(d, &file));
+            Arc::new(BlockMedium::new(file, direct, read_only).map_err(at.io("open"))?)
+        }
+        ImageKind::Pmem => Arc::new(PmemMedium::map(file, read_only, true).map_err(at.io("map"))?),
+        ImageKind::PmemNoFlush => Arc::new(PmemMedium::map(file, read_only, false).map_err(at.io("map"))?),
+    })
+}
+
+fn lock(path: &Path, file: &File, mode: OpenMode) -> Result<(), OpenError> {
+    let operation = match mode {
+        OpenMode::ReadWrite => FlockOperation::NonBlockingLockExclusive,
+        OpenMode::ReadOnly => FlockOperation::NonBlockingLockShared,
+        OpenMode::Snapshot => return Ok(()),
+    };
+    match rustix::fs::flock(file, operation) {
+        Ok(()) => Ok(()),
+        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse { path: path.into(), holder: holder(file) }),
+        Err(e) => Err(OpenError::Io { path: path.into(), what: "lock", error: e.into() }),
+    }
+}
+
+/// Who holds a lock on the file, as /proc/locks tells: "1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF".
+fn holder(file: &File) -> Option<Holder> {
+    let meta = file.metadata().ok()?;
+    let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
+    let id = format!("{major:02x}:{minor:02x}:{}", meta.ino());
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    let line = locks.lines().find(|l| l.contains("FLOCK") && l.split_whitespace().any(|w| w == id))?;
+    let pid: u32 = line.split_whitespace().nth(4)?.parse().ok()?;
+    let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    Some(Holder { pid, name: name.trim().to_string() })
+}
+
+/// Whether two descriptions are of one file: the path may have been given to another one meanwhile.
+fn same_file(a: &File, b: &File) -> bool {
+    match (a.metadata(), b.metadata()) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino(), a.rdev()) == (b.dev(), b.ino(), b.rdev()),
+        _ => false,
+    }
+}
+
+fn is_device(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::FileTypeExt;
+    let kind = file.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a block device"));
+    }
+    Ok(kind.is_block_device())
+}
+
+/// Bytes of a file or block device, rounded down to whole blocks.
+pub(super) fn length(file: &File) -> io::Result<u64> {
+    let bytes =
+        if is_device(file)? { rustix::fs::seek(file, rustix::fs::SeekFrom::End(0))? } else { file.metadata()?.len() };
+    Ok(bytes / BLOCK as u64 * BLOCK as u64)
+}
+
+fn allocate(file: &File, size: u64) -> io::Result<()> {
+    match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
+        Ok(()) => Ok(()),
+        // Some file systems cannot reserve: writing every block does the same.
+        Err(rustix::io::Errno::OPNOTSUPP) => zero(file, size),
+        Err(e) => Err(e.into()),
+    }
+}
+
+fn zero(file: &File, size: u64) -> io::Result<()> {
+    let zeros = AlignedBuf::zeroed(1 << 20);
+    let mut off = 0;
+    while off < size {
+        let n = (size - off).min(zeros.len() as u64);
+        file.write_all_at(&zeros[..n as usize], off)?;
+        off += n;
+    }
+    file.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SIZE: u64 = 256 << 10;
+
+    fn expect_in_use(result: Result<Arc<dyn Medium>, OpenError>) {
+        match result {
+            Err(OpenError::InUse { holder: Some(h), .. }) => assert_eq!(h.pid, std::process::id()),
+            Err(e) => panic!("{e}"),
+            Ok(_) => panic!("opened twice"),
+        }
+    }
+
+    #[test]
+    fn an_image_has_one_writer_or_many_readers_and_a_snapshot_needs_no_leave() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        for kind in [ImageKind::Block, ImageKind::Pmem] {
+            let path = dir.path().join(format!("{kind:?}"));
+            let served = create(&path, kind, SIZE, false).expect("creates");
+            served.write(4096, &[7; 4096]).expect("writes");
+            served.barrier().expect("flushes");
+            expect_in_use(open(&path, kind, OpenMode::ReadWrite));
+            expect_in_use(open(&path, kind, OpenMode::ReadOnly));
+            expect_in_use(create(&path, kind, SIZE, true));
+            let torn = open(&path, kind, OpenMode::Snapshot).expect("a snapshot");
+            assert!(matches!(torn.write(0, &[0; 512]), Err(weldfs_journal::MediumError::ReadOnly)));
+            drop(served);
+            let (a, b) = (open(&path, kind, OpenMode::ReadOnly), open(&path, kind, OpenMode::ReadOnly));
+            let mut buf = [0; 4096];
+            a.expect("one reader").read(4096, &mut buf).expect("reads");
+            assert_eq!(buf, [7; 4096]);
+            b.expect("another reader");
+            assert!(matches!(create(&path, kind, SIZE, false), Err(OpenError::Io { .. })));
+        }
+    }
+
+    #[test]
+    fn an_image_is_allocated_when_it_is_made() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        for kind in [ImageKind::Block, ImageKind::Pmem] {
+            let path = dir.path().join(format!("{kind:?}"));
+            drop(create(&path, kind, SIZE, false).expect("creates"));
+            let meta = std::fs::metadata(&path).expect("exists");
+            assert_eq!(meta.len(), SIZE);
+            assert!(meta.blocks() * 512 >= SIZE);
+        }
+    }
+}
