@@ -89,7 +89,8 @@ impl Command {
 }
 
 /// The operations. An empty `path` where the op table allows one means the object `base` itself.
-/// Semantics, results and errors: docs/COMMANDS.md. Mode arguments are permission bits (07777), umask applied by the client.
+/// Semantics, results and errors: docs/COMMANDS.md. Mode arguments are permission bits (07777), with the umask already
+/// applied by the client.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs)] // the operands are described once, in docs/COMMANDS.md, and named after their POSIX calls
 pub enum Op {

@@ -135,7 +135,9 @@ op_table! {
     Stat = 11, "stat", false { h: Handle, out: A(Exact(256)) }
     StatPath = 12, "stat_path", false { base: Handle, path: A(PathOrSelf), nofollow: LINK_BIT, out: B(Exact(256)) }
     SetAttr = 13, "set_attr", false { h: Handle, set: A(Exact(64)) }
-    SetAttrPath = 14, "set_attr_path", false { base: Handle, path: A(PathOrSelf), nofollow: LINK_BIT, set: B(Exact(64)) }
+    SetAttrPath = 14, "set_attr_path", false {
+        base: Handle, path: A(PathOrSelf), nofollow: LINK_BIT, set: B(Exact(64))
+    }
     ReadDir = 15, "read_dir", false { h: Handle, cookie: Offset, out: A(Bytes) }
     Lock = 16, "lock", false {
         h: Handle,
@@ -153,7 +155,9 @@ op_table! {
     Rmdir = 33, "rmdir", false { base: Handle, path: A(Path) }
     Unlink = 34, "unlink", false { base: Handle, path: A(Path) }
     Rename = 35, "rename", false { from_base: Handle, from: A(Path), to_base: Imm64(0), to: B(Path), flags: KIND }
-    Link = 36, "link", false { from_base: Handle, from: A(PathOrSelf), to_base: Imm64(0), to: B(Path), follow: LINK_BIT }
+    Link = 36, "link", false {
+        from_base: Handle, from: A(PathOrSelf), to_base: Imm64(0), to: B(Path), follow: LINK_BIT
+    }
     Symlink = 37, "symlink", false { base: Handle, path: A(Path), target: B(Target) }
     Readlink = 38, "readlink", false { base: Handle, path: A(PathOrSelf), out: B(Bytes) }
     Access = 39, "access", false { base: Handle, path: A(PathOrSelf), mask: KIND, nofollow: LINK_BIT }

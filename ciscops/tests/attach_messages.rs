@@ -86,7 +86,11 @@ fn versions_and_features_negotiate() {
 
 proptest! {
     #[test]
-    fn arbitrary_packets_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..400), which in 0..7usize, at in 0..80usize) {
+    fn arbitrary_packets_never_panic(
+        bytes in prop::collection::vec(any::<u8>(), 0..400),
+        which in 0..7usize,
+        at in 0..80usize,
+    ) {
         let _ = Request::decode(&bytes);
         for request in 1..8 {
             let _ = Reply::decode(&bytes, request);

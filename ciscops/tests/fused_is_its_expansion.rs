@@ -217,7 +217,10 @@ proptest! {
     }
 
     #[test]
-    fn what_append_checksum_write_stored_verifies(src in prop::collection::vec(any::<u8>(), 0..200), flip in 0..1600usize) {
+    fn what_append_checksum_write_stored_verifies(
+        src in prop::collection::vec(any::<u8>(), 0..200),
+        flip in 0..1600usize,
+    ) {
         let (mut toy, _, h) = twins(b"prefix", &src, b"a");
         let kind = ChecksumKind::Crc32c;
         let len = src.len() as u32;
