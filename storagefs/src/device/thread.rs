@@ -536,6 +536,8 @@ impl<'d, F: Future<Output = Done>> Loop<'d, F> {
 
 fn publish(q: &mut Queue) {
     q.posted = 0;
+    // First the room, then the completion: who has seen a completion finds room for the next entry.
+    q.sq.release();
     if q.cq.publish() {
         q.state.counters.client_wakes.add(1);
         q.cq.wake();

@@ -1,0 +1,268 @@
+//! Sessions come and go: what they share (open file descriptions, locks, the order of commands), and that they leave
+//! nothing behind.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weldfs::{
+    At, AttachOptions, Client, Command, Connector, Errno, Handle, LockKind, LockSpace, Op, OpenFlags, OpenOptions,
+    Queue, Transport,
+};
+use weldfs_kernel_shim::{Embedded, Source};
+use weldfs_storagefs::device::{DeviceConfig, Profile, Usage};
+
+fn device(cores: usize) -> Embedded {
+    Embedded::open(&Source::Ram(128 << 20), DeviceConfig { cores, ..DeviceConfig::default() }).unwrap()
+}
+
+fn attach(embedded: &Embedded) -> Arc<dyn Transport> {
+    Arc::from(embedded.attach(&AttachOptions::default()).unwrap())
+}
+
+fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !done() {
+        assert!(start.elapsed() < Duration::from_secs(10), "{what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+const RW: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE).union(OpenFlags::CREATE);
+
+#[test]
+fn a_claimed_description_shares_its_offset_and_outlives_the_first_handle() {
+    let embedded = device(1);
+    let (a, b) = (attach(&embedded), attach(&embedded));
+    let mut qa = Queue::new(a.new_queue(8, 1 << 16).unwrap(), a.clone()).unwrap();
+    let mut qb = Queue::new(b.new_queue(8, 1 << 16).unwrap(), b.clone()).unwrap();
+    let placeholder = a.placeholders(1).unwrap().remove(0);
+    let path = qa.stage(b"/shared").unwrap();
+    let open = Op::Open { base: Handle::ROOT, path, flags: RW, mode: 0o644, placeholder: placeholder.id };
+    let ha = Handle::from_wire(qa.execute(&Command::new(0, open)).unwrap().ok().unwrap().0);
+    let src = qa.stage(b"first;").unwrap();
+    qa.execute(&Command::new(0, Op::Write { h: ha, at: At::Current, src })).unwrap().ok().unwrap();
+
+    let mut byte = [0; 1];
+    assert!(rustix::io::read(&placeholder.fd, &mut byte).is_err(), "an un-hooked read fails loudly");
+    assert!(rustix::io::write(&placeholder.fd, b"x").is_err(), "an un-hooked write fails loudly");
+
+    let claimed = b.claim(std::os::fd::AsFd::as_fd(&placeholder.fd)).unwrap();
+    assert_eq!(claimed.mode & 0o777, 0o644);
+    let src = qb.stage(b"second").unwrap();
+    qb.execute(&Command::new(0, Op::Write { h: claimed.handle, at: At::Current, src })).unwrap().ok().unwrap();
+    qa.execute(&Command::new(0, Op::Close { h: ha })).unwrap().ok().unwrap();
+    let out = qb.alloc(64).unwrap();
+    let n = qb.execute(&Command::new(0, Op::Read { h: claimed.handle, at: At::Offset(0), out })).unwrap().ok().unwrap().0;
+    assert_eq!(qb.pool().slice(out).unwrap().to_vec()[..n as usize], *b"first;second");
+
+    // Both sessions end; only the descriptor holds the description now, and a third session can take it over.
+    drop((qa, qb));
+    a.detach();
+    b.detach();
+    wait_for("both sessions end", || embedded.device().usage().sessions == 0);
+    assert_eq!(embedded.device().usage().open_files, 1);
+    let c = attach(&embedded);
+    c.claim(std::os::fd::AsFd::as_fd(&placeholder.fd)).unwrap();
+    c.detach();
+    drop(placeholder);
+    wait_for("the description goes with its last copy", || embedded.device().usage() == Usage::default());
+}
+
+#[test]
+fn a_descriptor_that_is_no_placeholder_cannot_be_claimed() {
+    let embedded = device(1);
+    let t = attach(&embedded);
+    let file = tempfile::tempfile().unwrap();
+    assert_eq!(t.claim(std::os::fd::AsFd::as_fd(&file)).unwrap_err(), Errno::BADF);
+    let unused = t.placeholders(1).unwrap().remove(0);
+    assert_eq!(t.claim(std::os::fd::AsFd::as_fd(&unused.fd)).unwrap_err(), Errno::BADF, "nothing is open on it");
+}
+
+#[test]
+fn handles_of_one_session_mean_nothing_in_another_and_stale_ones_nothing_at_all() {
+    let embedded = device(1);
+    let (a, b) = (Client::with(Arc::new(embedded.clone())).unwrap(), Client::with(Arc::new(embedded.clone())).unwrap());
+    let file = a.create("/f").unwrap();
+    let h = file.handle();
+    assert_eq!(b.raw().stat(h).unwrap_err(), Errno::BADF);
+    drop(file);
+    assert_eq!(a.raw().stat(h).unwrap_err(), Errno::BADF);
+    let again = a.create("/f").unwrap();
+    assert_eq!(again.handle().index, h.index, "the slot is used again");
+    assert_eq!(a.raw().stat(h).unwrap_err(), Errno::BADF, "under another generation");
+}
+
+#[test]
+fn a_session_that_ends_gives_back_its_locks() {
+    let embedded = device(1);
+    let a = Client::with(Arc::new(embedded.clone())).unwrap();
+    let b = Client::with(Arc::new(embedded.clone())).unwrap();
+    let options = OpenOptions::new().read(true).write(true).create(true);
+    let (fa, fb) = (a.open("/f", &options).unwrap(), b.open("/f", &options).unwrap());
+    for space in [LockSpace::Process, LockSpace::Flock] {
+        a.raw().lock_set(fa.handle(), space, LockKind::Write, 0, 0, 1).unwrap();
+        assert_eq!(b.raw().lock_set(fb.handle(), space, LockKind::Read, 0, 0, 1).unwrap_err(), Errno::AGAIN);
+    }
+    drop((fa, a));
+    wait_for("the locks go", || embedded.device().usage().locks == 0);
+    for space in [LockSpace::Process, LockSpace::Flock] {
+        b.raw().lock_set(fb.handle(), space, LockKind::Write, 0, 0, 1).unwrap();
+    }
+}
+
+#[test]
+fn closing_any_handle_gives_back_the_process_locks_of_the_file() {
+    let embedded = device(1);
+    let a = Client::with(Arc::new(embedded.clone())).unwrap();
+    let options = OpenOptions::new().read(true).write(true).create(true);
+    let (one, two) = (a.open("/f", &options).unwrap(), a.open("/f", &options).unwrap());
+    a.raw().lock_set(one.handle(), LockSpace::Process, LockKind::Write, 10, 5, 7).unwrap();
+    two.close().unwrap();
+    assert_eq!(embedded.device().usage().locks, 0);
+}
+
+#[test]
+fn commands_published_before_a_session_ended_are_executed() {
+    let embedded = device(2);
+    for round in 0..50 {
+        let t = attach(&embedded);
+        let mut q = Queue::new(t.new_queue(64, 1 << 16).unwrap(), t.clone()).unwrap();
+        let path = q.stage(format!("/log{round}").as_bytes()).unwrap();
+        let src = q.stage(b"12345678").unwrap();
+        for _ in 0..40 {
+            let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+            let op = Op::OpenWriteClose { base: Handle::ROOT, path, flags, mode: 0o600, at: At::End, src };
+            q.submit(&Command::new(0, op)).unwrap();
+        }
+        q.flush();
+        // Gone without having looked at one completion.
+        t.detach();
+        drop(q);
+    }
+    wait_for("all sessions end", || embedded.device().usage() == Usage::default());
+    let client = Client::with(Arc::new(embedded.clone())).unwrap();
+    for round in 0..50 {
+        assert_eq!(client.metadata(format!("/log{round}")).unwrap().len(), 320);
+    }
+}
+
+#[test]
+fn commands_of_one_queue_on_one_file_run_in_order() {
+    let embedded = device(4);
+    let clients: Vec<_> = (0..4u32)
+        .map(|n| {
+            let t = attach(&embedded);
+            std::thread::spawn(move || {
+                let mut q = Queue::new(t.new_queue(64, 1 << 16).unwrap(), t.clone()).unwrap();
+                let path = q.stage(format!("/order{n}").as_bytes()).unwrap();
+                let open = Op::Open { base: Handle::ROOT, path, flags: RW, mode: 0o600, placeholder: 0 };
+                let h = Handle::from_wire(q.execute(&Command::new(0, open)).unwrap().ok().unwrap().0);
+                let mut flying = std::collections::VecDeque::new();
+                for i in 0..4000u32 {
+                    if flying.len() == 64 {
+                        let (ticket, src) = flying.pop_front().unwrap();
+                        q.wait(ticket).unwrap().ok().unwrap();
+                        q.free(src);
+                    }
+                    let src = q.stage(&i.to_le_bytes()).unwrap();
+                    let ticket = q.submit(&Command::new(0, Op::Write { h, at: At::Current, src })).unwrap();
+                    flying.push_back((ticket, src));
+                    if i % 7 == 0 {
+                        q.flush();
+                    }
+                }
+                for (ticket, _) in flying {
+                    q.wait(ticket).unwrap().ok().unwrap();
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|c| c.join().unwrap());
+    let client = Client::with(Arc::new(embedded.clone())).unwrap();
+    for n in 0..4 {
+        let bytes = client.read(format!("/order{n}")).unwrap();
+        let got: Vec<u32> = bytes.chunks(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect();
+        assert!(got == (0..4000).collect::<Vec<_>>(), "file {n} holds the writes in submission order");
+    }
+}
+
+#[test]
+fn a_fused_step_on_one_file_is_atomic_between_clients_on_several_threads() {
+    let embedded = device(4);
+    Client::with(Arc::new(embedded.clone())).unwrap().write("/counter", &0u64.to_le_bytes()).unwrap();
+    let clients: Vec<_> = (0..4)
+        .map(|_| {
+            let connector = Arc::new(embedded.clone());
+            std::thread::spawn(move || {
+                let client = Client::with(connector).unwrap();
+                let file = client.open("/counter", &OpenOptions::new().read(true).write(true)).unwrap();
+                for _ in 0..1000 {
+                    file.read_modify_write(0, weldfs::Change::Add { by: 1, width: 8 }, None).unwrap();
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|c| c.join().unwrap());
+    let client = Client::with(Arc::new(embedded.clone())).unwrap();
+    assert_eq!(client.read("/counter").unwrap(), 4000u64.to_le_bytes());
+}
+
+#[test]
+fn renames_and_creations_in_the_same_folders_from_many_clients_neither_deadlock_nor_lose_names() {
+    let embedded = device(3);
+    let setup = Client::with(Arc::new(embedded.clone())).unwrap();
+    for d in 0..3 {
+        setup.create_dir(format!("/d{d}")).unwrap();
+    }
+    let clients: Vec<_> = (0..4usize)
+        .map(|n| {
+            let connector = Arc::new(embedded.clone());
+            std::thread::spawn(move || {
+                let client = Client::with(connector).unwrap();
+                client.create_dir(format!("/d0/own{n}")).unwrap();
+                for i in 0..300usize {
+                    let (from, to) = (i % 3, (i + 1) % 3);
+                    client.rename(format!("/d{from}/own{n}"), format!("/d{to}/own{n}")).unwrap();
+                    // Everybody also fights over the same names; losing is an answer, too.
+                    let _ = client.write(format!("/d{from}/common"), b"y");
+                    let _ = client.rename(format!("/d{from}/common"), format!("/d{to}/common"));
+                    let _ = client.remove_file(format!("/d{to}/common"));
+                }
+            })
+        })
+        .collect();
+    clients.into_iter().for_each(|c| c.join().unwrap());
+    assert!(!embedded.device().is_poisoned());
+    drop(setup);
+    wait_for("all sessions end", || embedded.device().usage() == Usage::default());
+}
+
+#[test]
+fn a_profile_holds_completions_back_and_says_so() {
+    let profile = Profile::parse("name = \"slow\"\n[link]\nlatency_ns = 300000").unwrap();
+    let config = DeviceConfig { profile, ..DeviceConfig::default() };
+    let embedded = Embedded::open(&Source::Ram(64 << 20), config).unwrap();
+    let client = Client::with(Arc::new(embedded.clone())).unwrap();
+    let start = Instant::now();
+    for _ in 0..10 {
+        client.raw().nop().unwrap();
+    }
+    assert!(start.elapsed() >= Duration::from_micros(6000), "ten round trips of two latencies each");
+    let stats: serde_json::Value = serde_json::from_str(&client.stats_json().unwrap()).unwrap();
+    assert_eq!(stats["device"]["profile"]["name"], "slow");
+    assert!(stats["total"]["modelled_ns"].as_u64().unwrap() >= 5_000_000);
+}
+
+#[test]
+fn one_fused_write_is_one_command_one_payload_copy() {
+    let embedded = device(1);
+    let client = Client::with(Arc::new(embedded.clone())).unwrap();
+    client.raw().nop().unwrap();
+    let before = embedded.device().stats().total;
+    client.open_write_close("/f", OpenFlags::WRITE | OpenFlags::CREATE, 0o644, At::Offset(0), &[7u8; 4096][..]).unwrap();
+    let after = embedded.device().stats().total;
+    assert_eq!(after.commands - before.commands, 1);
+    assert_eq!(after.fused - before.fused, 1);
+    assert_eq!(after.payload_copies - before.payload_copies, 1);
+    assert_eq!(after.payload_bytes_in - before.payload_bytes_in, 4096);
+}
