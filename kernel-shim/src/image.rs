@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weldfs_journal::{Medium, SystemClock, SystemRandom};
 use weldfs_storagefs::device::DeviceConfig;
-use weldfs_storagefs::media::RamMedium;
+use weldfs_storagefs::media::{self, ImageKind, OpenMode, RamMedium};
 use weldfs_storagefs::mount::{MkfsOptions, RecoveryReport, format};
 use weldfs_storagefs::store::{MountOptions, Store};
 use weldfs_storagefs::superblock::Superblock;
@@ -13,11 +13,16 @@ use weldfs_storagefs::superblock::Superblock;
 use crate::ServeError;
 use crate::creds;
 
+/// `Superblock::medium_kind` of an image made for byte-addressable memory.
+const MEDIUM_KIND_PMEM: u16 = 2;
+
 /// What to run a device on.
 #[derive(Clone, Debug)]
 pub enum Source {
     /// An image made by mkfs; its exclusive lock is taken.
     Image(PathBuf),
+    /// The same; a pmem image is used without write-back and fence instructions (a named mode for comparisons).
+    ImageNoFlush(PathBuf),
     /// Fresh memory of this many bytes, formatted at once and gone with the device.
     Ram(u64),
 }
@@ -36,7 +41,8 @@ impl Opened {
     /// Opens and mounts; `memory_bytes` is what overlay and caches may take.
     pub fn open(source: &Source, memory_bytes: u64) -> Result<Opened, ServeError> {
         match source {
-            Source::Image(path) => mount(open_image(path)?, memory_bytes, &path.display().to_string()),
+            Source::Image(path) => mount(open_image(path, true)?, memory_bytes, &path.display().to_string()),
+            Source::ImageNoFlush(path) => mount(open_image(path, false)?, memory_bytes, &path.display().to_string()),
             Source::Ram(bytes) => {
                 let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(*bytes));
                 let cred = creds::of_self();
@@ -60,8 +66,19 @@ impl Opened {
     }
 }
 
-fn open_image(path: &Path) -> Result<Arc<dyn Medium>, ServeError> {
-    Err(ServeError::Image(format!("{}: file-backed media are not built in yet", path.display())))
+/// Opens an image as the kind of medium its superblock says. Nothing is written here, and a file that holds no file
+/// system is only ever looked at.
+fn open_image(path: &Path, flush: bool) -> Result<Arc<dyn Medium>, ServeError> {
+    let refused = |e: media::OpenError| ServeError::Image(e.to_string());
+    let look = media::open(path, ImageKind::Block, OpenMode::Snapshot).map_err(refused)?;
+    let (sb, _) = Superblock::load(&*look).map_err(|e| ServeError::Image(format!("{}: {e}", path.display())))?;
+    drop(look);
+    let kind = match (sb.medium_kind, flush) {
+        (MEDIUM_KIND_PMEM, true) => ImageKind::Pmem,
+        (MEDIUM_KIND_PMEM, false) => ImageKind::PmemNoFlush,
+        _ => ImageKind::Block,
+    };
+    media::open(path, kind, OpenMode::ReadWrite).map_err(refused)
 }
 
 fn mount(medium: Arc<dyn Medium>, memory_bytes: u64, name: &str) -> Result<Opened, ServeError> {

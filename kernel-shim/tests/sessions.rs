@@ -52,7 +52,8 @@ fn a_claimed_description_shares_its_offset_and_outlives_the_first_handle() {
     qb.execute(&Command::new(0, Op::Write { h: claimed.handle, at: At::Current, src })).unwrap().ok().unwrap();
     qa.execute(&Command::new(0, Op::Close { h: ha })).unwrap().ok().unwrap();
     let out = qb.alloc(64).unwrap();
-    let n = qb.execute(&Command::new(0, Op::Read { h: claimed.handle, at: At::Offset(0), out })).unwrap().ok().unwrap().0;
+    let n =
+        qb.execute(&Command::new(0, Op::Read { h: claimed.handle, at: At::Offset(0), out })).unwrap().ok().unwrap().0;
     assert_eq!(qb.pool().slice(out).unwrap().to_vec()[..n as usize], *b"first;second");
 
     // Both sessions end; only the descriptor holds the description now, and a third session can take it over.
@@ -259,7 +260,9 @@ fn one_fused_write_is_one_command_one_payload_copy() {
     let client = Client::with(Arc::new(embedded.clone())).unwrap();
     client.raw().nop().unwrap();
     let before = embedded.device().stats().total;
-    client.open_write_close("/f", OpenFlags::WRITE | OpenFlags::CREATE, 0o644, At::Offset(0), &[7u8; 4096][..]).unwrap();
+    client
+        .open_write_close("/f", OpenFlags::WRITE | OpenFlags::CREATE, 0o644, At::Offset(0), &[7u8; 4096][..])
+        .unwrap();
     let after = embedded.device().stats().total;
     assert_eq!(after.commands - before.commands, 1);
     assert_eq!(after.fused - before.fused, 1);
