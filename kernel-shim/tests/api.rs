@@ -298,6 +298,9 @@ fn a_fused_call_is_one_command_and_one_payload_copy() {
     assert_fused(&device, "read_modify_write", (0, 0), 0, || {
         file.read_modify_write(8, Change::Add { by: 1, width: 8 }, None).expect("call");
     });
+    assert_fused(&device, "read_modify_write of bytes", (100, 0), 1, || {
+        file.read_modify_write(8, Change::Patch(&[1; 100]), None).expect("call");
+    });
     let mut pool = client.buffer(4096).expect("buffer");
     pool.bytes_mut().fill(3);
     assert_fused(&device, "open_write_close from a pool buffer", (4096, 0), 1, || {

@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
+use weldfs_ciscops::command::Modify;
 use weldfs_ciscops::{
     Access, At, Command, Durability, Errno, Handle, InodeNo, LockAction, LockBody, LockKind, LockSpace, Op, OpenFlags,
     Outcome, Paths, interp,
@@ -496,8 +497,9 @@ fn leaves_garbage(op: &Op) -> bool {
 fn count(cx: &OpCx<'_>, outcome: Outcome, spent: &OpCounters) -> Done {
     let c = &cx.queue.counters;
     let names = u64::from(!cx.paths.a.is_empty()) + u64::from(!cx.paths.b.is_empty());
-    c.payload_copies.add(u64::from(spent.payload_copies));
-    c.payload_bytes_in.add(spent.bytes_in);
+    let operands = modify_bytes(&cx.cmd.op);
+    c.payload_copies.add(u64::from(spent.payload_copies) + u64::from(operands > 0));
+    c.payload_bytes_in.add(spent.bytes_in + operands);
     c.payload_bytes_out.add(spent.bytes_out);
     c.metadata_copies.add(u64::from(spent.meta_copies) + names);
     let replies = match cx.cmd.op {
@@ -506,5 +508,14 @@ fn count(cx: &OpCx<'_>, outcome: Outcome, spent: &OpCounters) -> Done {
         }
         _ => 0,
     };
-    Done { outcome, bytes_in: spent.bytes_in, bytes_out: spent.bytes_out + replies }
+    Done { outcome, bytes_in: spent.bytes_in + operands, bytes_out: spent.bytes_out + replies }
+}
+
+/// Payload that a read_modify_write takes from the pool into its field.
+fn modify_bytes(op: &Op) -> u64 {
+    match op {
+        Op::ReadModifyWrite { modify: Modify::Patch(r) | Modify::Xor(r), .. } => u64::from(r.len),
+        Op::ReadModifyWrite { modify: Modify::CompareSwap { expect, new }, .. } => u64::from(expect.len + new.len),
+        _ => 0,
+    }
 }

@@ -201,7 +201,9 @@ impl Txn<'_> {
             };
         }
         self.payload += len;
-        self.counters.bytes_in += len;
+        if matches!(src, Source::Shared(_)) {
+            self.counters.bytes_in += len;
+        }
         if end > rec.size {
             self.change(&rec, attr::SIZE, |r| r.size = end);
         }

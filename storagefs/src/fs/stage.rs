@@ -67,6 +67,8 @@ pub(super) struct StagedBlock {
     pub blk: u64,
     pub bytes: Box<[u8; BLOCK]>,
     pub ranges: Ranges,
+    /// Whether bytes of the client's are among them (a checksum trailer, say, is the device's own).
+    pub payload: bool,
 }
 
 /// Content of one file as this command would leave it.
@@ -139,13 +141,16 @@ impl Txn<'_> {
         sum: Option<&mut ChecksumState>,
     ) {
         let (blk, from) = (off / BLOCK_BYTES, (off % BLOCK_BYTES) as usize);
-        self.counters.payload_copies += 1;
+        let payload = matches!(src, Source::Shared(_));
+        self.counters.payload_copies += u32::from(payload);
         let blocks = &mut self.staged_mut(ino).blocks;
         let slot = blocks.iter().position(|b| b.blk == blk).unwrap_or_else(|| {
-            blocks.push(StagedBlock { blk, bytes: Box::new([0; BLOCK]), ranges: Ranges::default() });
+            let bytes = Box::new([0; BLOCK]);
+            blocks.push(StagedBlock { blk, bytes, ranges: Ranges::default(), payload: false });
             blocks.len() - 1
         });
         let block = &mut blocks[slot];
+        block.payload |= payload;
         let bytes = &mut block.bytes[from..from + len];
         src.copy_to(at, bytes);
         if let Some(sum) = sum {
@@ -176,7 +181,7 @@ impl Txn<'_> {
 
     fn fill_run(&mut self, run: Run, src: Source<'_>, at: usize, crcs: &mut [u32]) -> FsResult<Option<AlignedBuf>> {
         let (off, len) = (run.addr.0 * BLOCK_BYTES, run.count as usize * BLOCK);
-        self.counters.payload_copies += 1;
+        self.counters.payload_copies += u32::from(matches!(src, Source::Shared(_)));
         self.counters.blocks_written += run.count;
         let checksum = |crcs: &mut [u32], bytes: &[u8]| {
             crcs.iter_mut().zip(bytes.chunks_exact(BLOCK)).for_each(|(c, b)| *c = crc32c(b));
@@ -204,10 +209,11 @@ impl Txn<'_> {
     }
 
     /// Writes one private block to a fresh block, or over a block that this command wrote already.
-    fn write_private(&mut self, ino: InodeNo, blk: u64, bytes: &[u8; BLOCK]) -> FsResult<()> {
+    fn write_private(&mut self, ino: InodeNo, block: &StagedBlock) -> FsResult<()> {
+        let (blk, bytes) = (block.blk, &*block.bytes);
         let direct = self.store.writes_directly();
         let crc = crc32c(bytes);
-        self.counters.payload_copies += 1;
+        self.counters.payload_copies += u32::from(block.payload);
         self.counters.blocks_written += 1;
         let file = self.staged_mut(ino);
         let addr = if let Some(r) = file.runs.iter_mut().find(|r| r.contains(blk)) {
@@ -270,7 +276,7 @@ impl Txn<'_> {
             }
             block.ranges.add(0, BLOCK);
         }
-        self.write_private(ino, block.blk, &block.bytes)
+        self.write_private(ino, block)
     }
 }
 
