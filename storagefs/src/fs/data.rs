@@ -61,7 +61,7 @@ impl Txn<'_> {
         }
         let mut spots: SmallVec<[Spot; 8]> = SmallVec::new();
         let mut first = off / BLOCK_BYTES;
-        let mut pos = off;
+        let (mut pos, mut composed) = (off, false);
         while pos < end {
             let blk = pos / BLOCK_BYTES;
             if blk >= first + spots.len() as u64 {
@@ -71,10 +71,14 @@ impl Txn<'_> {
             let within = pos % BLOCK_BYTES;
             let take = (BLOCK_BYTES - within).min(end - pos);
             let spot = spots[(blk - first) as usize];
+            composed |= spot != Spot::Empty && !matches!(spot, Spot::Whole { .. } if take == BLOCK_BYTES);
             self.read_part(ino, spot, (pos, within as usize, take as usize), (pos - off) as usize, sink, sum)?;
             pos += take;
         }
-        self.counters.bytes_out += end - off;
+        if matches!(sink, Sink::Shared(_)) {
+            self.counters.payload_copies += 1 + u32::from(composed);
+            self.counters.bytes_out += end - off;
+        }
         Ok(end - off)
     }
 
@@ -107,7 +111,6 @@ impl Txn<'_> {
     ) -> FsResult<()> {
         const ZEROS: [u8; BLOCK] = [0; BLOCK];
         let blk = pos / BLOCK_BYTES;
-        self.counters.payload_copies += 1;
         match (spot, &mut *sink) {
             (Spot::Empty, sink) => {
                 sink.put(at, &ZEROS[..take]);
