@@ -8,6 +8,9 @@ mod names;
 mod plan;
 mod read;
 
+#[cfg(test)]
+mod tests;
+
 pub use ledger::Ledger;
 pub use names::NameHash;
 pub use plan::{Need, Plan};
@@ -42,6 +45,13 @@ pub struct MountOptions {
     pub clock: Arc<dyn Clock>,
     /// Randomness.
     pub random: Arc<dyn Random>,
+}
+
+impl MountOptions {
+    /// Read-write with 64 MiB of memory.
+    pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> MountOptions {
+        MountOptions { read_only: false, memory: 64 << 20, verify_data: true, hash_bits: 51, clock, random }
+    }
 }
 
 /// Totals for statfs, in blocks of 4096 bytes.
