@@ -200,6 +200,7 @@ impl Inner {
 
     /// First free block in `from..to`.
     fn next_free(&mut self, geometry: &Geometry, from: u64, to: u64) -> FsResult<Option<u64>> {
+        let to = to.min(geometry.data_blocks().end);
         let mut at = from;
         while at < to {
             let group = geometry.group_of(BlockNo(at));

@@ -37,16 +37,29 @@ impl NameHash {
     }
 }
 
-/// What a visit of a bucket or a directory sees: newest layer first, each cookie once.
-struct Seen(SmallVec<[u64; 8]>);
+/// Cookies met in the layers so far, newest first; each layer delivers its own in ascending order.
+#[derive(Default)]
+struct Seen {
+    done: SmallVec<[u64; 8]>,
+    sorted: usize,
+}
 
 impl Seen {
+    /// Notes a cookie; whether no newer layer had it.
     fn first(&mut self, cookie: u64) -> bool {
-        let new = !self.0.contains(&cookie);
+        let new = self.done[..self.sorted].binary_search(&cookie).is_err();
         if new {
-            self.0.push(cookie);
+            self.done.push(cookie);
         }
         new
+    }
+
+    /// The next layer follows.
+    fn next_layer(&mut self) {
+        if self.sorted > 0 {
+            self.done.sort_unstable();
+        }
+        self.sorted = self.done.len();
     }
 }
 
@@ -66,13 +79,14 @@ impl Shard {
     /// Visits the live entries of a bucket until `visit` returns true.
     fn bucket(&self, dir: u64, first: u64, visit: &mut dyn FnMut(&Dirent) -> bool) -> FsResult<()> {
         let last = first + BUCKET_MAX - 1;
-        let mut seen = Seen(SmallVec::new());
+        let mut seen = Seen::default();
         for layer in self.layers() {
             for ((_, cookie), entry) in layer.dirents.range((dir, first)..=(dir, last)) {
                 if seen.first(*cookie) && entry.as_ref().is_some_and(&mut *visit) {
                     return Ok(());
                 }
             }
+            seen.next_layer();
         }
         if self.is_young(dir) {
             return Ok(());

@@ -156,19 +156,24 @@ fn a_full_bucket_is_enospc_and_indices_are_not_reused() {
     o.hash_bits = 1; // one bucket
     let (store, _) = Store::mount(medium, o).unwrap();
     let mut w = World::new(store.clone());
-    let mut last = 0;
-    for f in 0..4096u32 {
-        w.run_named(f);
-        let d = store.dirent(InodeNo::ROOT, &World::name(f)).unwrap().unwrap();
-        assert!(d.cookie > last);
-        last = d.cookie;
-    }
-    assert!(matches!(store.dirent_slot(InodeNo::ROOT, b"x"), Err(FsError::Errno(Errno::NOSPC))));
-    w.unlink_named(4095);
-    assert!(matches!(store.dirent_slot(InodeNo::ROOT, b"x"), Err(FsError::Errno(Errno::NOSPC))));
+    let cookie = |f| store.dirent(InodeNo::ROOT, &World::name(f)).unwrap().unwrap().cookie;
+    (0..4).for_each(|f| w.run_named(f));
+    assert!((0..3).all(|f| cookie(f) + 1 == cookie(f + 1)));
+    w.unlink_named(3);
     store.checkpoint().unwrap();
-    assert!(matches!(store.dirent_slot(InodeNo::ROOT, b"x"), Err(FsError::Errno(Errno::NOSPC))));
-    (0..4095).for_each(|f| w.unlink_named(f));
+    let slot = store.dirent_slot(InodeNo::ROOT, b"x").unwrap();
+    assert_eq!(slot, cookie(2) + 2, "the index of a removed entry is given out again");
+    // Up to the last number of the bucket.
+    w.name_at(10, slot + 4090);
+    w.run_named(11);
+    let full = |s: &Store| matches!(s.dirent_slot(InodeNo::ROOT, b"x"), Err(FsError::Errno(Errno::NOSPC)));
+    assert!(full(&store));
+    w.unlink_named(11);
+    assert!(full(&store));
+    store.checkpoint().unwrap();
+    w.unlink_named(10);
+    assert!(full(&store));
+    (0..3).for_each(|f| w.unlink_named(f));
     assert!(store.dirent_slot(InodeNo::ROOT, b"x").is_ok());
 }
 

@@ -8,16 +8,52 @@ use weldfs_journal::AlignedBuf;
 #[derive(Debug, Clone)]
 pub enum Act {
     Create(u8),
-    Write { file: u8, blk: u64, count: u32, fill: u8 },
-    Reserve { file: u8, blk: u64, count: u32 },
-    Patch { file: u8, off: u64, len: u32, fill: u8 },
-    Zero { file: u8, off: u64, len: u32 },
-    Unmap { file: u8, blk: u64, count: u32 },
-    Cut { file: u8, blk: u64, count: u64 },
+    Write {
+        file: u8,
+        blk: u64,
+        count: u32,
+        fill: u8,
+    },
+    Reserve {
+        file: u8,
+        blk: u64,
+        count: u32,
+    },
+    Patch {
+        file: u8,
+        off: u64,
+        len: u32,
+        fill: u8,
+    },
+    Zero {
+        file: u8,
+        off: u64,
+        len: u32,
+    },
+    Unmap {
+        file: u8,
+        blk: u64,
+        count: u32,
+    },
+    Cut {
+        file: u8,
+        blk: u64,
+        count: u64,
+    },
     /// Cut and write in one record, as O_TRUNC with a write does.
-    Replace { file: u8, fill: u8 },
-    SetXattr { file: u8, name: u8, len: u16 },
-    DelXattr { file: u8, name: u8 },
+    Replace {
+        file: u8,
+        fill: u8,
+    },
+    SetXattr {
+        file: u8,
+        name: u8,
+        len: u16,
+    },
+    DelXattr {
+        file: u8,
+        name: u8,
+    },
     Unlink(u8),
     Checkpoint,
     Reclaim,
@@ -157,10 +193,18 @@ impl World {
     }
 
     fn create(&mut self, name: &[u8], file: Option<u8>) -> Result<(), Errno> {
-        let store = self.store();
-        let ino = store.alloc_ino();
+        let cookie = errno(self.store().dirent_slot(InodeNo::ROOT, name))?;
+        self.create_at(name, file, cookie)
+    }
+
+    /// Names a new inode at a chosen cookie.
+    pub fn name_at(&mut self, n: u32, cookie: u64) {
+        self.create_at(&World::name(n), None, cookie).unwrap();
+    }
+
+    fn create_at(&mut self, name: &[u8], file: Option<u8>, cookie: u64) -> Result<(), Errno> {
+        let ino = self.store().alloc_ino();
         let need = Need { log_bytes: 700, meta_keys: 3, may_fail: true, ..Need::default() };
-        let cookie = errno(store.dirent_slot(InodeNo::ROOT, name))?;
         self.commit(&need, |p| {
             let mut rec = InodeRec::empty(ino);
             (rec.mode, rec.nlink) = (0o100644, 1);
@@ -315,8 +359,7 @@ impl World {
                 while self.store().cuts_full(ino) {
                     self.reclaim();
                 }
-                let need =
-                    Need { log_bytes: 1500, new_blocks: 2, overwrite_blocks: 0, meta_keys: 3, may_fail: true };
+                let need = Need { log_bytes: 1500, new_blocks: 2, overwrite_blocks: 0, meta_keys: 3, may_fail: true };
                 self.commit(&need, |p| {
                     p.push(Effect::Cut { ino, blk: 0, end: 1 << 40 });
                     self.put(p, ino, 0, 2, fill)
