@@ -1,0 +1,163 @@
+//! `weldfs run`: an unmodified program with its files in a device.
+//!
+//! The device runs in this process (or is one that already serves), the program runs as a child with the preload
+//! library. Signals go to the program, its exit status comes back, and the device ends cleanly after it.
+
+use crate::device::socket_of;
+use crate::failure::{Doing, Failure, Outcome};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::thread::JoinHandle;
+use std::time::SystemTime;
+use weldfs_kernel_shim::relay::{Relay, exit_code};
+use weldfs_kernel_shim::{ServeConfig, ServeError, Server, Source, Stopper};
+
+/// The file that LD_PRELOAD names.
+const LIBRARY: &str = "libweldfs_preload.so";
+/// Exit codes of a shell for a command that cannot be run, and for one that is not there.
+const CANNOT_RUN: u8 = 126;
+const NOT_FOUND: u8 = 127;
+
+/// Arguments of `weldfs run`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Keep the files in this image (attaches to its device if it is being served)
+    #[arg(long, value_name = "IMAGE", group = "where")]
+    image: Option<PathBuf>,
+    /// Attach to the device that listens here
+    #[arg(long, value_name = "SOCKET", group = "where")]
+    socket: Option<PathBuf>,
+    /// Keep the files in memory, gone when the program ends
+    #[arg(long, value_name = "SIZE", group = "where", default_value = "1G", value_parser = crate::size::parse)]
+    ram: u64,
+    /// Where the program finds the device's root
+    #[arg(long, value_name = "DIR", default_value = "/weld")]
+    prefix: PathBuf,
+    /// The program and its arguments
+    #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+    command: Vec<OsString>,
+}
+
+/// A device in this process, for as long as the program runs.
+struct Hosted {
+    stopper: Stopper,
+    thread: JoinHandle<Result<(), ServeError>>,
+    _folder: tempfile::TempDir,
+}
+
+impl Hosted {
+    /// Starts it; the socket is ready on return.
+    fn start(source: Source) -> Result<(Hosted, PathBuf), Failure> {
+        let folder = tempfile::tempdir().doing("make a folder in", std::env::temp_dir())?;
+        // Programs that run under another user find the socket; its name is not listed to them.
+        let open = std::fs::Permissions::from_mode(0o711);
+        std::fs::set_permissions(folder.path(), open).doing("open up", folder.path())?;
+        let socket = folder.path().join("weldfs.sock");
+        let mut config = ServeConfig::new(source, &socket);
+        config.signals = false;
+        let server = Server::bind(config).map_err(|e| Failure::new(e.to_string()))?;
+        let stopper = server.stopper();
+        let thread = std::thread::spawn(move || server.run());
+        Ok((Hosted { stopper, thread, _folder: folder }, socket))
+    }
+
+    /// Ends it: checkpoint, clean flag.
+    fn end(self) -> Result<(), Failure> {
+        self.stopper.stop();
+        match self.thread.join() {
+            Ok(result) => result.map_err(|e| Failure::new(e.to_string())),
+            Err(_) => Err(Failure::new("the device ended in a panic")),
+        }
+    }
+}
+
+/// The preload library: where WELDFS_PRELOAD says, else near this program (cargo leaves it in `deps`, and may leave an
+/// older one beside the program: the newest counts).
+fn library() -> Result<PathBuf, Failure> {
+    if let Some(named) = std::env::var_os("WELDFS_PRELOAD").filter(|n| !n.is_empty()) {
+        return Ok(named.into());
+    }
+    let me = std::env::current_exe().doing("find", "this program's own file")?;
+    let dir = me.parent().unwrap_or(Path::new("/"));
+    let places = ["deps", ".", "..", "../lib", "../lib/weldfs"];
+    let found = places.iter().map(|place| dir.join(place).join(LIBRARY)).filter_map(|path| {
+        let changed = path.metadata().ok()?.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+        Some((changed, path))
+    });
+    match found.max_by_key(|(changed, _)| *changed) {
+        Some((_, path)) => path.canonicalize().doing("find", &path),
+        None => Err(Failure::new(format!("{LIBRARY} is not near {}: build the whole project", me.display()))),
+    }
+}
+
+/// The program, told where its device is.
+fn program(args: &Args, library: &Path, socket: &Path) -> Command {
+    let mut preload = library.as_os_str().to_owned();
+    if let Some(more) = std::env::var_os("LD_PRELOAD").filter(|m| !m.is_empty()) {
+        preload.push(":");
+        preload.push(more);
+    }
+    let mut command = Command::new(&args.command[0]);
+    command
+        .args(&args.command[1..])
+        .env("LD_PRELOAD", preload)
+        .env("WELDFS_PRELOAD", library)
+        .env("WELDFS_SOCKET", socket)
+        .env("WELDFS_PREFIX", &args.prefix)
+        .env_remove("WELDFS_CWD");
+    command
+}
+
+fn run_program(args: &Args, library: &Path, socket: &Path, relay: &Relay) -> Outcome {
+    let name = &args.command[0];
+    let mut child = program(args, library, socket).spawn().map_err(|e| {
+        let code = if e.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };
+        Failure::new(format!("cannot run {}: {}", name.display(), crate::failure::reason(&e))).code(code)
+    })?;
+    relay.wait(&mut child).map(exit_code).doing("wait for", name)
+}
+
+fn check_prefix(prefix: &Path) -> Result<(), Failure> {
+    let plain = prefix.components().skip(1).all(|part| matches!(part, std::path::Component::Normal(_)));
+    if !prefix.is_absolute() || prefix == Path::new("/") || !plain {
+        return Err(Failure::usage("--prefix must be an absolute path other than /, without . or .."));
+    }
+    if prefix.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+        tracing::warn!("{} exists on the host; the program will not see what is in it", prefix.display());
+    }
+    Ok(())
+}
+
+/// Runs the program; its exit code is ours.
+pub fn run(args: &Args) -> Outcome {
+    check_prefix(&args.prefix)?;
+    let library = library()?;
+    // Before any thread: the device's threads must not take the program's signals.
+    let relay = Relay::install().doing("hold back", "signals")?;
+    let served = match (&args.socket, &args.image) {
+        (Some(socket), _) => Some(socket.clone()),
+        (None, Some(image)) => Some(socket_of(image)).filter(|s| std::os::unix::net::UnixStream::connect(s).is_ok()),
+        (None, None) => None,
+    };
+    if let Some(socket) = served {
+        let socket = socket.canonicalize().doing("attach to", &socket)?;
+        return run_program(args, &library, &socket, &relay);
+    }
+    let source = args.image.clone().map_or(Source::Ram(args.ram), Source::Image);
+    let (device, socket) = Hosted::start(source)?;
+    let outcome = run_program(args, &library, &socket, &relay);
+    device.end()?;
+    outcome
+}
+
+/// Only for messages.
+trait Display {
+    fn display(&self) -> std::path::Display<'_>;
+}
+impl Display for OsStr {
+    fn display(&self) -> std::path::Display<'_> {
+        Path::new(self).display()
+    }
+}
