@@ -12,6 +12,7 @@ mod creds;
 pub mod embedded;
 mod error;
 pub mod image;
+pub mod relay;
 mod listener;
 mod protocol;
 pub mod serve;

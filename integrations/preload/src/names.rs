@@ -74,7 +74,7 @@ fn below<'a>(here: &[u8], rel: Cow<'a, [u8]>) -> Res<Place<'a>> {
     // Lexically it climbs out; symbolic links on the way may say otherwise, so the directory part is really walked.
     let start = if rel.first() == Some(&b'/') { &b"/"[..] } else { here };
     match walk(&path::join(start, &rel[..at]), true)? {
-        Walked::Host(host) => elsewhere(path::join(&host, &rel[at..])),
+        Walked::Host(host) => elsewhere([&host[..], &rel[at..]].concat()),
         Walked::Inside(dir) => below(&dir, Cow::Owned(relative(&rel[at..]))).map(own),
     }
 }
@@ -175,7 +175,8 @@ pub fn walk(from: &[u8], follow_last: bool) -> Res<Walked> {
                     return Err(libc::ELOOP);
                 }
                 let to = &target[..n];
-                rest = [to, b"/", &rest].concat();
+                // What follows starts with a slash, or is nothing.
+                rest = [to, &rest].concat();
                 if to.first() != Some(&b'/') {
                     continue;
                 }

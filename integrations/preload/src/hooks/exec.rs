@@ -83,23 +83,27 @@ impl Drop for Runnable {
     }
 }
 
-fn runnable(spot: &Spot<'_>) -> Res<Runnable> {
+/// `name` is what a script's interpreter is told to open.
+fn runnable(spot: &Spot<'_>, name: Option<&[u8]>) -> Res<Runnable> {
     device::on(|d| d.accessat(spot.base, &spot.path, AccessMask::EXEC, false))?;
     let body = device::on(|d| d.statat(spot.base, &spot.path, false))?;
     if body.mode & libc::S_IFMT != libc::S_IFREG {
         return Err(libc::EACCES);
     }
     let h = device::on(|d| d.openat(spot.base, &spot.path, OpenFlags::READ, 0, 0))?.handle;
-    let answer = runnable_handle(h, spot);
+    let answer = runnable_handle(h, spot, name);
     let _ = device::on(|d| d.close(h));
     answer
 }
 
-fn runnable_handle(h: Handle, spot: &Spot<'_>) -> Res<Runnable> {
+fn runnable_handle(h: Handle, spot: &Spot<'_>, name: Option<&[u8]>) -> Res<Runnable> {
     let mut head = [0u8; SHEBANG_MAX];
     let n = device::on(|d| d.read(h, At::Offset(0), &mut head))?;
     let head = &head[..n];
     if head.starts_with(b"#!") {
+        if let Some(name) = name {
+            return script(head, name);
+        }
         let config = config::get().ok_or(libc::ENODEV)?;
         let inner = spot.absolute().ok_or(libc::ENOENT)?;
         return script(head, &path::outside(&config.prefix, &inner));
@@ -159,7 +163,7 @@ fn with_program(
         Place::Host => Ok(go(None, argv, env.as_ptr())),
         Place::HostAt(path) => Ok(go(Some(&path), argv, env.as_ptr())),
         Place::Device(spot) => {
-            let mut program = runnable(&spot)?;
+            let mut program = runnable(&spot, (dirfd == libc::AT_FDCWD).then_some(name))?;
             let args = abi::strings(argv);
             let lead = std::mem::take(&mut program.lead);
             let skip = usize::from(!lead.is_empty());

@@ -6,7 +6,7 @@ use libc::{c_char, c_int, pid_t};
 use std::ffi::CString;
 
 /// What `/proc/self/fd/N` of a placeholder points to.
-const PLACEHOLDER: &[u8] = b"/memfd:weldfs-ofd (deleted)";
+const PLACEHOLDER: &[u8] = b"/memfd:weldfs-file (deleted)";
 
 /// Runs when the library is loaded.
 #[cfg(not(test))]
