@@ -12,9 +12,9 @@ mod creds;
 pub mod embedded;
 mod error;
 pub mod image;
-pub mod relay;
 mod listener;
 mod protocol;
+pub mod relay;
 pub mod serve;
 mod signals;
 

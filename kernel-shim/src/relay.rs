@@ -2,8 +2,8 @@
 
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, ExitStatus};
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, Command, ExitStatus};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
@@ -45,6 +45,20 @@ impl Relay {
             }
             Ok(Relay { signals: OwnedFd::from_raw_fd(fd) })
         }
+    }
+
+    /// Starts the child with no signal held back.
+    pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        // SAFETY: between fork and exec only async-signal-safe functions are called, on a set of its own stack.
+        unsafe {
+            command.pre_exec(|| {
+                let mut none: libc::sigset_t = std::mem::zeroed();
+                libc::sigemptyset(&raw mut none);
+                libc::sigprocmask(libc::SIG_SETMASK, &raw const none, std::ptr::null_mut());
+                Ok(())
+            });
+        }
+        command.spawn()
     }
 
     /// Waits for the child's end; meanwhile signals sent to this process go to the child. Those of the terminal are
@@ -100,13 +114,13 @@ pub fn exit_code(status: ExitStatus) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
 
     #[test]
     fn a_signal_reaches_the_child_and_its_end_comes_back() {
         // In a process of its own would be cleaner; the mask set here is this test thread's alone.
         let relay = Relay::install().unwrap();
-        let mut child = Command::new("sh").args(["-c", "trap 'exit 7' USR1; while :; do sleep 0.01; done"]).spawn().unwrap();
+        let loop_forever = "trap 'exit 7' USR1; while :; do sleep 0.01; done";
+        let mut child = relay.spawn(Command::new("sh").args(["-c", loop_forever])).unwrap();
         let me = rustix::thread::gettid();
         std::thread::spawn(move || {
             std::thread::sleep(std::time::Duration::from_millis(200));

@@ -46,6 +46,8 @@ enum Verb {
     Mv(verbs::names::MvArgs),
     /// Show the attributes of files in an image
     Stat(verbs::stat::Args),
+    /// Run a program with its files in a device
+    Run(verbs::run::Args),
     /// The whole story: load, fuse, kill, recover, compare
     Demo(verbs::demo::Args),
     /// Experiments
@@ -63,6 +65,7 @@ fn dispatch(verb: &Verb) -> Outcome {
         Verb::Mkdir(args) => verbs::names::mkdir(args),
         Verb::Mv(args) => verbs::names::mv(args),
         Verb::Stat(args) => verbs::stat::run(args),
+        Verb::Run(args) => verbs::run::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Bench(args) => verbs::bench::run(args),
     }

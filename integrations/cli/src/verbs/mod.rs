@@ -6,4 +6,5 @@ pub mod copy;
 pub mod demo;
 pub mod ls;
 pub mod names;
+pub mod run;
 pub mod stat;

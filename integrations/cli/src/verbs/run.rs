@@ -5,7 +5,7 @@
 
 use crate::device::socket_of;
 use crate::failure::{Doing, Failure, Outcome};
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,7 +30,7 @@ pub struct Args {
     #[arg(long, value_name = "SOCKET", group = "where")]
     socket: Option<PathBuf>,
     /// Keep the files in memory, gone when the program ends
-    #[arg(long, value_name = "SIZE", group = "where", default_value = "1G", value_parser = crate::size::parse)]
+    #[arg(long, value_name = "SIZE", group = "where", default_value = "1G", value_parser = crate::output::parse_bytes)]
     ram: u64,
     /// Where the program finds the device's root
     #[arg(long, value_name = "DIR", default_value = "/weld")]
@@ -111,8 +111,8 @@ fn program(args: &Args, library: &Path, socket: &Path) -> Command {
 }
 
 fn run_program(args: &Args, library: &Path, socket: &Path, relay: &Relay) -> Outcome {
-    let name = &args.command[0];
-    let mut child = program(args, library, socket).spawn().map_err(|e| {
+    let name = Path::new(&args.command[0]);
+    let mut child = relay.spawn(&mut program(args, library, socket)).map_err(|e| {
         let code = if e.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };
         Failure::new(format!("cannot run {}: {}", name.display(), crate::failure::reason(&e))).code(code)
     })?;
@@ -138,7 +138,7 @@ pub fn run(args: &Args) -> Outcome {
     let relay = Relay::install().doing("hold back", "signals")?;
     let served = match (&args.socket, &args.image) {
         (Some(socket), _) => Some(socket.clone()),
-        (None, Some(image)) => Some(socket_of(image)).filter(|s| std::os::unix::net::UnixStream::connect(s).is_ok()),
+        (None, Some(image)) => Some(socket_of(image)).filter(|s| weldfs::Client::connect(s).is_ok()),
         (None, None) => None,
     };
     if let Some(socket) = served {
@@ -150,14 +150,4 @@ pub fn run(args: &Args) -> Outcome {
     let outcome = run_program(args, &library, &socket, &relay);
     device.end()?;
     outcome
-}
-
-/// Only for messages.
-trait Display {
-    fn display(&self) -> std::path::Display<'_>;
-}
-impl Display for OsStr {
-    fn display(&self) -> std::path::Display<'_> {
-        Path::new(self).display()
-    }
 }

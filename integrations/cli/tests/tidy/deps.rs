@@ -35,6 +35,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-userlib",
             "weldfs-benches",
             "weldfs-crash-harness",
+            "weldfs-preload",
         ],
     ),
 ];
