@@ -4,10 +4,12 @@
 use super::image::length;
 use super::uring::Ring;
 use parking_lot::Mutex;
+use rustix::fs::OFlags;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs_journal::{AlignedBuf, FlushMode, IoWrite, Medium, MediumError, MediumInfo, MediumKind};
 
@@ -28,8 +30,12 @@ pub struct BlockMedium {
 }
 
 impl BlockMedium {
-    /// Over a locked file; `direct` is the same file opened with O_DIRECT, where that is allowed.
-    pub(super) fn new(locked: File, direct: Option<File>, read_only: bool) -> io::Result<BlockMedium> {
+    /// Over a locked file that `path` names. The lock stays with `locked`; direct I/O goes through a description of its
+    /// own, where it is allowed.
+    pub fn over(locked: File, path: &Path, read_only: bool) -> io::Result<BlockMedium> {
+        let mut options = File::options();
+        options.read(true).write(!read_only).custom_flags(OFlags::DIRECT.bits() as i32);
+        let direct = options.open(path).ok().filter(|d| same_file(d, &locked));
         let len = length(&locked)?;
         let direct = direct.and_then(|d| probe(&d).map(|sector| (d, sector)));
         let (io, sector) = match direct {
@@ -115,6 +121,14 @@ impl BlockMedium {
             Ok(()) => Ok(true),
             Err((off, os)) => Err(MediumError::Io { what: "write", off, len: 0, os }),
         }
+    }
+}
+
+/// Whether two descriptions are of one file: the path may have been given to another one meanwhile.
+fn same_file(a: &File, b: &File) -> bool {
+    match (a.metadata(), b.metadata()) {
+        (Ok(a), Ok(b)) => (a.dev(), a.ino(), a.rdev()) == (b.dev(), b.ino(), b.rdev()),
+        _ => false,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Images: files or block devices that hold a medium. Creating sizes and fills them, opening locks them.
 
 use super::{BlockMedium, PmemMedium};
-use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
+use rustix::fs::{FallocateFlags, FlockOperation};
 use std::fmt;
 use std::fs::File;
 use std::io;
@@ -143,13 +143,7 @@ fn finish(path: &Path, file: File, kind: ImageKind, mode: OpenMode) -> Result<Ar
     let at = At(path);
     let read_only = mode != OpenMode::ReadWrite;
     Ok(match kind {
-        ImageKind::Block => {
-            let mut options = File::options();
-            options.read(true).write(!read_only).custom_flags(OFlags::DIRECT.bits() as i32);
-            // The lock stays with `file`; direct I/O goes through a description of its own, where it is allowed.
-            let direct = options.open(path).ok().filter(|d| same_file(d, &file));
-            Arc::new(BlockMedium::new(file, direct, read_only).map_err(at.io("open"))?)
-        }
+        ImageKind::Block => Arc::new(BlockMedium::over(file, path, read_only).map_err(at.io("open"))?),
         ImageKind::Pmem => Arc::new(PmemMedium::map(file, read_only, true).map_err(at.io("map"))?),
         ImageKind::PmemNoFlush => Arc::new(PmemMedium::map(file, read_only, false).map_err(at.io("map"))?),
     })
@@ -178,14 +172,6 @@ fn holder(file: &File) -> Option<Holder> {
     let pid: u32 = line.split_whitespace().nth(4)?.parse().ok()?;
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(Holder { pid, name: name.trim().to_string() })
-}
-
-/// Whether two descriptions are of one file: the path may have been given to another one meanwhile.
-fn same_file(a: &File, b: &File) -> bool {
-    match (a.metadata(), b.metadata()) {
-        (Ok(a), Ok(b)) => (a.dev(), a.ino(), a.rdev()) == (b.dev(), b.ino(), b.rdev()),
-        _ => false,
-    }
 }
 
 fn is_device(file: &File) -> io::Result<bool> {
