@@ -1,9 +1,13 @@
 //! Reaching the device of an image: the one that is serving it, else one embedded in this process.
 
-use crate::failure::{Doing, Failure, Outcome};
+use crate::failure::{Doing, Failure, Outcome, reason};
 use std::io;
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use weldfs::Client;
+use weldfs_kernel_shim::{Embedded, Source};
+use weldfs_storagefs::device::DeviceConfig;
 
 /// What a verb is going to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,6 +21,7 @@ pub enum Want {
 /// A way to the files of one image.
 pub struct Device {
     client: Client,
+    embedded: Option<Embedded>,
     image: PathBuf,
 }
 
@@ -27,13 +32,37 @@ pub fn socket_of(image: &Path) -> PathBuf {
     name.into()
 }
 
-/// Attaches to the device that serves `image` (which may also be a device's socket itself); where nobody does, opens
-/// the image in this process, with the exclusive lock.
+/// A client of the device that serves `image` (which may also be a device's socket itself), if one does.
+pub fn served(image: &Path) -> Result<Option<Client>, Failure> {
+    let is_socket = std::fs::metadata(image).is_ok_and(|meta| meta.file_type().is_socket());
+    let socket = if is_socket { image.to_owned() } else { socket_of(image) };
+    match Client::connect(&socket) {
+        Ok(client) => Ok(Some(client)),
+        Err(e) if is_socket => Err(Failure::new(format!("cannot attach to {}: {}", socket.display(), reason(&e)))),
+        // Nobody has served it, or who did is gone: the socket file alone means nothing.
+        Err(e) if matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => Ok(None),
+        // In the way, but no socket of a device: the image decides.
+        Err(e) if !std::fs::metadata(&socket).is_ok_and(|meta| meta.file_type().is_socket()) => {
+            tracing::debug!("{}: {e}", socket.display());
+            Ok(None)
+        }
+        Err(e) => Err(Failure::new(format!("cannot attach to {}: {}", socket.display(), reason(&e)))),
+    }
+}
+
+/// Attaches to the device that serves `image`; where nobody does, opens the image in this process, with the exclusive
+/// lock. An image that was not closed cleanly is recovered by that.
 pub fn open(image: &Path, want: Want) -> Result<Device, Failure> {
-    let _ = want;
-    let socket = socket_of(image);
-    let client = Client::connect(&socket).doing("attach to", &socket)?;
-    Ok(Device { client, image: image.to_owned() })
+    if let Some(client) = served(image)? {
+        return Ok(Device { client, embedded: None, image: image.to_owned() });
+    }
+    let config = DeviceConfig { cores: 1, memory_bytes: 256 << 20, ..DeviceConfig::default() };
+    let embedded = Embedded::open(&Source::Image(image.to_owned()), config).map_err(|e| Failure::new(e.to_string()))?;
+    let client = Client::with(Arc::new(embedded.clone())).doing("open", image)?;
+    if want == Want::Write && client.info().doing("open", image)?.read_only {
+        return Err(Failure::new(format!("{}: the file system is read-only", image.display())));
+    }
+    Ok(Device { client, embedded: Some(embedded), image: image.to_owned() })
 }
 
 impl Device {
@@ -44,8 +73,9 @@ impl Device {
 
     /// Ends a verb that only looked.
     pub fn close(self) -> Result<(), Failure> {
-        let _: io::Result<()> = Ok(());
-        Ok(())
+        let Device { client, embedded, .. } = self;
+        drop(client);
+        embedded.map_or(Ok(()), |embedded| embedded.close().map_err(|e| Failure::new(e.to_string())))
     }
 
     /// Ends a verb that changed things: everything is durable on return.

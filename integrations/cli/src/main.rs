@@ -28,6 +28,10 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Verb {
+    /// Make an image
+    Mkfs(verbs::mkfs::Args),
+    /// Run a device over an image until SIGTERM
+    Serve(verbs::serve::Args),
     /// List a directory of an image
     Ls(verbs::ls::Args),
     /// Print files of an image
@@ -46,6 +50,10 @@ enum Verb {
     Mv(verbs::names::MvArgs),
     /// Show the attributes of files in an image
     Stat(verbs::stat::Args),
+    /// Show what an image is
+    Info(verbs::info::Args),
+    /// Check an image (read-only unless -y)
+    Fsck(verbs::fsck::Args),
     /// Run a program with its files in a device
     Run(verbs::run::Args),
     /// The whole story: load, fuse, kill, recover, compare
@@ -56,6 +64,8 @@ enum Verb {
 
 fn dispatch(verb: &Verb) -> Outcome {
     match verb {
+        Verb::Mkfs(args) => verbs::mkfs::run(args),
+        Verb::Serve(args) => verbs::serve::run(args),
         Verb::Ls(args) => verbs::ls::run(args),
         Verb::Cat(args) => verbs::cat::run(args),
         Verb::Put(args) => verbs::copy::put(args),
@@ -65,6 +75,8 @@ fn dispatch(verb: &Verb) -> Outcome {
         Verb::Mkdir(args) => verbs::names::mkdir(args),
         Verb::Mv(args) => verbs::names::mv(args),
         Verb::Stat(args) => verbs::stat::run(args),
+        Verb::Info(args) => verbs::info::run(args),
+        Verb::Fsck(args) => verbs::fsck::run(args),
         Verb::Run(args) => verbs::run::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Bench(args) => verbs::bench::run(args),

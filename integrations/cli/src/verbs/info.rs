@@ -1,0 +1,133 @@
+//! `weldfs info`: what an image is, from its superblock. Takes no lock and changes nothing.
+
+use crate::device;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output;
+use serde::Serialize;
+use std::path::PathBuf;
+use weldfs_storagefs::media::{self, ImageKind, OpenMode};
+use weldfs_storagefs::superblock::Superblock;
+
+/// Arguments of `weldfs info`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The image
+    image: PathBuf,
+    /// Print the facts as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Facts {
+    image: PathBuf,
+    label: String,
+    uuid: String,
+    format: String,
+    features_compat: String,
+    features_ro_compat: String,
+    features_incompat: String,
+    medium: &'static str,
+    clean: bool,
+    served: bool,
+    size_bytes: u64,
+    block_bytes: u32,
+    log_bytes: u64,
+    log_segments: usize,
+    checkpoint_lsn: u64,
+    inline_max_bytes: u32,
+    free_bytes_at_checkpoint: u64,
+    inodes_at_checkpoint: u64,
+    mounts: u32,
+    made: String,
+    writer: String,
+    warnings: Vec<String>,
+}
+
+/// The usual text form.
+pub fn uuid(bytes: &[u8; 16]) -> String {
+    let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
+}
+
+fn text(padded: &[u8]) -> String {
+    let end = padded.iter().position(|b| *b == 0).unwrap_or(padded.len());
+    String::from_utf8_lossy(&padded[..end]).into_owned()
+}
+
+/// The medium an image was made for.
+pub fn medium_name(kind: u16) -> &'static str {
+    match kind {
+        1 => "block",
+        2 => "pmem",
+        3 => "ram",
+        _ => "unknown",
+    }
+}
+
+/// Reads the superblock of an image, served or not.
+pub fn superblock(image: &std::path::Path) -> Result<(Superblock, Vec<String>), Failure> {
+    let medium = media::open(image, ImageKind::Block, OpenMode::Snapshot).map_err(|e| Failure::new(e.to_string()))?;
+    let (sb, warnings) = Superblock::load(&*medium).map_err(|e| Failure::new(format!("{}: {e}", image.display())))?;
+    Ok((sb, warnings.iter().map(ToString::to_string).collect()))
+}
+
+/// Reports.
+pub fn run(args: &Args) -> Outcome {
+    let (sb, warnings) = superblock(&args.image)?;
+    let facts = Facts {
+        image: args.image.clone(),
+        label: text(&sb.label),
+        uuid: uuid(&sb.uuid),
+        format: format!("{}.{}", sb.format.0, sb.format.1),
+        features_compat: format!("{:#x}", sb.compat),
+        features_ro_compat: format!("{:#x}", sb.ro_compat),
+        features_incompat: format!("{:#x}", sb.incompat),
+        medium: medium_name(sb.medium_kind),
+        clean: sb.clean,
+        served: device::served(&args.image).is_ok_and(|client| client.is_some()),
+        size_bytes: sb.geometry.blocks * 4096,
+        block_bytes: 4096,
+        log_bytes: sb.geometry.log.len,
+        log_segments: sb.segments.entries().len(),
+        checkpoint_lsn: sb.cut.0,
+        inline_max_bytes: sb.inline_max,
+        free_bytes_at_checkpoint: sb.free_blocks * 4096,
+        inodes_at_checkpoint: sb.inodes,
+        mounts: sb.mounts,
+        made: format!("{}.{:09}", sb.made.0, sb.made.1),
+        writer: text(&sb.writer),
+        warnings,
+    };
+    if args.json {
+        output::json(&facts).doing("write to", "stdout")?;
+        return Ok(0);
+    }
+    println!("image      {}", facts.image.display());
+    println!("label      {}", if facts.label.is_empty() { "(none)" } else { &facts.label });
+    println!("uuid       {}", facts.uuid);
+    println!("format     {}, written by {}", facts.format, facts.writer);
+    println!(
+        "features   compat {}, read-only compat {}, incompat {}",
+        facts.features_compat, facts.features_ro_compat, facts.features_incompat
+    );
+    println!("medium     {}", facts.medium);
+    println!("state      {}", state(&facts));
+    println!("size       {} ({} bytes)", output::human_bytes(facts.size_bytes), facts.size_bytes);
+    println!("log        {}, {} segment(s) in use", output::human_bytes(facts.log_bytes), facts.log_segments);
+    println!(
+        "free       {} and {} inodes in use, at the last checkpoint",
+        output::human_bytes(facts.free_bytes_at_checkpoint),
+        facts.inodes_at_checkpoint
+    );
+    facts.warnings.iter().for_each(|w| println!("warning    {w}"));
+    Ok(0)
+}
+
+fn state(facts: &Facts) -> &'static str {
+    match (facts.served, facts.clean) {
+        (true, _) => "being served",
+        (false, true) => "clean",
+        (false, false) => "not closed cleanly: the next use recovers it",
+    }
+}

@@ -1,0 +1,97 @@
+//! `weldfs mkfs`: makes an image.
+
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output;
+use serde::Serialize;
+use std::path::PathBuf;
+use weldfs_journal::{SystemClock, SystemRandom};
+use weldfs_storagefs::media::{self, ImageKind};
+use weldfs_storagefs::mount::{MkfsOptions, format};
+use weldfs_storagefs::superblock::Superblock;
+
+/// What the image stands for.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Medium {
+    /// A disk: direct I/O, flushes
+    Block,
+    /// Byte-addressable persistent memory: mapped, cache lines written back
+    Pmem,
+}
+
+/// Arguments of `weldfs mkfs`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// File (or block device) to make the file system in
+    image: PathBuf,
+    /// Its size, say 512M; all of it is allocated now
+    #[arg(long, value_name = "N", value_parser = output::parse_bytes)]
+    size: u64,
+    /// What the image stands for
+    #[arg(long, value_enum, default_value = "block")]
+    medium: Medium,
+    /// Volume label, up to 64 bytes
+    #[arg(long, default_value = "")]
+    label: String,
+    /// Overwrite what is there
+    #[arg(long)]
+    force: bool,
+    /// Bytes of the log, say 64M; by default in proportion to the size
+    #[arg(long, value_name = "N", value_parser = output::parse_bytes)]
+    log_size: Option<u64>,
+    /// Print the facts as one JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Facts {
+    image: PathBuf,
+    uuid: String,
+    label: String,
+    medium: &'static str,
+    size_bytes: u64,
+    log_bytes: u64,
+    free_bytes: u64,
+}
+
+/// Makes the image.
+pub fn run(args: &Args) -> Outcome {
+    let image = args.image.display();
+    if args.label.len() > 64 {
+        return Err(Failure::usage(format!("the label has {} bytes, more than 64", args.label.len())));
+    }
+    if !args.force && args.image.exists() {
+        return Err(Failure::new(format!("{image}: exists already; --force overwrites it")));
+    }
+    let size = args.size / 4096 * 4096;
+    let kind = if args.medium == Medium::Pmem { ImageKind::Pmem } else { ImageKind::Block };
+    let medium = media::create(&args.image, kind, size, args.force).map_err(|e| Failure::new(e.to_string()))?;
+    let mut options = MkfsOptions { label: args.label.clone(), ..MkfsOptions::default() };
+    options.geometry.log_len = args.log_size.map(|bytes| bytes / 4096 * 4096);
+    options.owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    let made = format(&medium, &options, &SystemClock, &SystemRandom);
+    if let Err(e) = made {
+        if !args.force {
+            // Ours, and of no use to anybody.
+            let _ = std::fs::remove_file(&args.image);
+        }
+        return Err(Failure::new(format!("{image}: {e}")));
+    }
+    let (sb, _) = Superblock::load(&*medium).map_err(|e| Failure::new(format!("{image}: {e}")))?;
+    let facts = Facts {
+        image: args.image.clone(),
+        uuid: super::info::uuid(&sb.uuid),
+        label: args.label.clone(),
+        medium: if args.medium == Medium::Pmem { "pmem" } else { "block" },
+        size_bytes: sb.geometry.blocks * 4096,
+        log_bytes: sb.geometry.log.len,
+        free_bytes: sb.free_blocks * 4096,
+    };
+    if args.json {
+        output::json(&facts).doing("write to", "stdout")?;
+    } else {
+        let (size, log) = (output::human_bytes(facts.size_bytes), output::human_bytes(facts.log_bytes));
+        println!("{image}: {} file system of {size}, log {log}, UUID {}", facts.medium, facts.uuid);
+    }
+    Ok(0)
+}

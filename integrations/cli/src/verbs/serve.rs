@@ -1,0 +1,113 @@
+//! `weldfs serve`: runs a device over an image until SIGTERM or SIGINT.
+
+use crate::device::socket_of;
+use crate::failure::{Failure, Outcome};
+use crate::output;
+use std::path::PathBuf;
+use weldfs::Durability;
+use weldfs_kernel_shim::{ServeConfig, Server, Source};
+use weldfs_scheduler::PolicyKind;
+use weldfs_storagefs::device::{DeviceConfig, Profile};
+
+/// What calls get that do not choose.
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// Visible at once, persistent within 5 s, at fsync, or with the next durable change
+    Volatile,
+    /// Persistent before a call returns
+    Durable,
+}
+
+/// Arguments of `weldfs serve`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// The image, made by mkfs
+    #[arg(required_unless_present = "ram", conflicts_with = "ram")]
+    image: Option<PathBuf>,
+    /// Serve fresh memory of this size instead, gone at the end
+    #[arg(long, value_name = "SIZE", value_parser = output::parse_bytes, requires = "socket")]
+    ram: Option<u64>,
+    /// Where to listen; IMAGE.sock by default
+    #[arg(long, value_name = "PATH")]
+    socket: Option<PathBuf>,
+    /// Device threads; by default what the profile says, else 1
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    cores: Option<u16>,
+    /// Memory for caches and changes not yet checkpointed, say 1G; by default what the profile says, else 512M
+    #[arg(long, value_name = "SIZE", value_parser = output::parse_bytes)]
+    memory: Option<u64>,
+    /// Emulated hardware: a TOML file; the default adds no delay
+    #[arg(long, value_name = "FILE")]
+    profile: Option<PathBuf>,
+    /// What calls get that do not choose: durable on pmem and memory, volatile on block by default
+    #[arg(long, value_enum)]
+    durability: Option<Class>,
+    /// Scheduling policy
+    #[arg(long, default_value = "fifo")]
+    policy: PolicyKind,
+    /// Use a pmem image without write-back and fence instructions (for comparisons; nothing is durable)
+    #[arg(long, conflicts_with = "ram")]
+    no_flush: bool,
+}
+
+fn config(args: &Args) -> Result<DeviceConfig, Failure> {
+    let mut config = DeviceConfig { policy: args.policy, ..DeviceConfig::default() };
+    if let Some(path) = &args.profile {
+        config.profile = Profile::load(path).map_err(|e| Failure::new(e.to_string()))?;
+    }
+    match (args.cores, config.profile.core.count) {
+        (Some(cores), _) => config.cores = cores.into(),
+        (None, 0) => {}
+        (None, cores) => config.cores = cores as usize,
+    }
+    match (args.memory, config.profile.memory_bytes) {
+        (Some(bytes), _) => config.memory_bytes = bytes,
+        (None, 0) => {}
+        (None, bytes) => config.memory_bytes = bytes,
+    }
+    config.durability = match args.durability {
+        None => Durability::Default,
+        Some(Class::Volatile) => Durability::Volatile,
+        Some(Class::Durable) => Durability::Durable,
+    };
+    Ok(config)
+}
+
+/// Serves.
+pub fn run(args: &Args) -> Outcome {
+    let (source, name) = match (&args.image, args.ram) {
+        (Some(image), _) if args.no_flush => (Source::ImageNoFlush(image.clone()), image.display().to_string()),
+        (Some(image), _) => (Source::Image(image.clone()), image.display().to_string()),
+        (None, Some(bytes)) => (Source::Ram(bytes), "memory".to_owned()),
+        (None, None) => return Err(Failure::usage("neither an image nor --ram is given")),
+    };
+    let socket = match (&args.socket, &args.image) {
+        (Some(socket), _) => socket.clone(),
+        (None, Some(image)) => socket_of(image),
+        (None, None) => return Err(Failure::usage("--ram needs --socket")),
+    };
+    let mut serve = ServeConfig::new(source, &socket);
+    serve.device = config(args)?;
+    let server = Server::bind(serve).map_err(|e| Failure::new(e.to_string()))?;
+    let recovery = &server.opened().recovery;
+    if !recovery.clean {
+        let (records, bytes) = (recovery.records, recovery.log_bytes);
+        eprintln!("weldfs: {name} was not closed cleanly; recovered: {records} records, {bytes} bytes of log");
+    }
+    if let Some((from, to)) = recovery.discarded {
+        eprintln!("weldfs: {name}: a torn tail of {} bytes was discarded, LSN {from}..{to}", to - from);
+    }
+    let facts = server.device().facts();
+    eprintln!(
+        "weldfs: serving {name} at {} ({}, default {}, {}, profile {}, {} core(s), policy {})",
+        socket.display(),
+        facts.medium,
+        facts.durability,
+        if facts.power_safe { "power-safe" } else { "not power-safe" },
+        facts.profile.name,
+        facts.cores,
+        facts.policy
+    );
+    server.run().map_err(|e| Failure::new(e.to_string()))?;
+    Ok(0)
+}
