@@ -96,8 +96,14 @@ fn describe(client: &Client, cut: u64, folder: &Folder, logged: usize) -> String
     let started = client.entries.iter().take_while(|e| e.from_event <= cut).count();
     let anywhere = (0..client.script.folders.len()).find(|&k| client.script.folders[k] == *folder);
     let sizes: Vec<String> = folder.iter().map(|(n, b)| format!("{n}:{}", b.len())).collect();
+    let about: Vec<String> = (durable.saturating_sub(2)..started.min(durable + 2))
+        .map(|i| {
+            format!("{i}{}: {}", if client.entries[i].durable { " durable" } else { "" }, client.script.steps[i].0)
+        })
+        .collect();
+    let about = about.join(", ");
     format!(
-        "steps {durable}..={started} were possible; found files [{}], {logged} log records; that folder is {}",
+        "steps {durable}..={started} were possible ({about}); found files [{}], {logged} log records; that folder is {}",
         sizes.join(" "),
         anywhere.map_or("never one of this client's".to_owned(), |k| format!("the one after step {k}")),
     )

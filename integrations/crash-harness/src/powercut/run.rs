@@ -15,7 +15,7 @@ use weldfs_storagefs::device::DeviceConfig;
 use weldfs_storagefs::fsck::fsck;
 use weldfs_storagefs::geometry::GeometryOptions;
 use weldfs_storagefs::media::{CrashModel, RamMedium, RecordingMedium, Replayer};
-use weldfs_storagefs::mount::{MkfsOptions, format};
+use weldfs_storagefs::mount::{MkfsOptions, RecoveryReport, format};
 use weldfs_storagefs::store::{MountOptions, Store};
 
 /// What to run.
@@ -64,7 +64,7 @@ pub struct Bad {
 }
 
 /// Bytes of the image: large enough that a run fits, small enough that thousands of copies are cheap.
-const IMAGE_BYTES: u64 = 24 << 20;
+const IMAGE_BYTES: u64 = 12 << 20;
 /// A log of this size makes checkpoints and laps part of each run.
 const LOG_BYTES: u64 = 512 << 10;
 const WRITE_NEW: OpenFlags = OpenFlags::WRITE.union(OpenFlags::CREATE).union(OpenFlags::TRUNC);
@@ -80,9 +80,10 @@ fn options() -> MountOptions {
     }
 }
 
-fn mount(medium: Arc<dyn Medium>) -> Result<Embedded, String> {
-    let (store, _) = Store::mount(medium, options()).map_err(|e| format!("mount: {e}"))?;
-    Embedded::over(store, DeviceConfig { cores: 2, ..DeviceConfig::default() }).map_err(|e| format!("device: {e}"))
+fn mount(medium: Arc<dyn Medium>) -> Result<(Embedded, RecoveryReport), String> {
+    let (store, recovery) = Store::mount(medium, options()).map_err(|e| format!("mount: {e}"))?;
+    let config = DeviceConfig { cores: 2, ..DeviceConfig::default() };
+    Ok((Embedded::over(store, config).map_err(|e| format!("device: {e}"))?, recovery))
 }
 
 fn format_image(medium: &Arc<dyn Medium>) -> Result<(), String> {
@@ -173,7 +174,7 @@ fn perform(config: &Config, seed: u64) -> Result<(Arc<RecordingMedium>, u64, Vec
     let recording = Arc::new(RecordingMedium::new(IMAGE_BYTES, config.model));
     let medium: Arc<dyn Medium> = recording.clone();
     format_image(&medium)?;
-    let embedded = mount(medium)?;
+    let (embedded, _) = mount(medium)?;
     let actors = actors(&embedded, config.clients).map_err(|e| format!("preparing: {e}"))?;
     let begun = recording.position();
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -219,9 +220,9 @@ fn judge(config: &Config, image: Vec<u8>, cut: u64, seen: &[Seen], rng: &mut Sma
     let again = rng.random_ratio(1, 10);
     let image = if again { cut_recovery(config, image, rng)? } else { image };
     let ram = Arc::new(RamMedium::from_bytes(image));
-    let embedded = mount(ram.clone())?;
+    let (embedded, recovery) = mount(ram.clone())?;
     let found = read_back(&embedded, seen.len()).map_err(|e| format!("reading back: {e}"))?;
-    oracle::check(seen, cut, &found)?;
+    oracle::check(seen, cut, &found).map_err(|e| format!("{e}; cut again in recovery: {again}; {recovery:?}"))?;
     embedded.close().map_err(|e| format!("close: {e}"))?;
     fsck_clean(&ram.to_bytes(), "after the mount")?;
     Ok(again)

@@ -6,6 +6,7 @@
 use rand::Rng;
 use rand::rngs::SmallRng;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 
 /// Names that a client uses in its folder.
@@ -18,6 +19,7 @@ pub type Folder = BTreeMap<String, Arc<Vec<u8>>>;
 
 /// One step of a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // operands named after what they are
 pub enum Step {
     /// open_write_close, creating or replacing the whole content.
     Store { name: String, data: Vec<u8> },
@@ -35,6 +37,21 @@ pub enum Step {
     Log { data: Vec<u8> },
     /// fsync of a file: makes everything before durable.
     Sync { name: String },
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Step::Store { name, data } => write!(f, "store {name} {}", data.len()),
+            Step::Append { name, data } => write!(f, "append {name} {}", data.len()),
+            Step::Patch { name, off, data } => write!(f, "patch {name} at {off} {}", data.len()),
+            Step::Truncate { name, size } => write!(f, "truncate {name} to {size}"),
+            Step::Rename { from, to } => write!(f, "rename {from} to {to}"),
+            Step::Unlink { name } => write!(f, "unlink {name}"),
+            Step::Log { data } => write!(f, "log {}", data.len()),
+            Step::Sync { name } => write!(f, "fsync {name}"),
+        }
+    }
 }
 
 /// A client's steps, whether each asks to be durable, and the folder before the first and after each of them.
