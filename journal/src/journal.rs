@@ -155,8 +155,11 @@ impl Journal {
         if oldest > tail || tail.0 - oldest.0 > area.len || tail.0 % u64::from(area.align) != 0 || oldest.0 < area.len {
             return Err(JournalError::Layout("tail of the log"));
         }
-        persist_range(&*medium, &area, oldest, tail)?;
-        barrier(&*medium)?;
+        // What was replayed must be durable before anything is built on it; a reader builds nothing.
+        if !info.read_only {
+            persist_range(&*medium, &area, oldest, tail)?;
+            barrier(&*medium)?;
+        }
         segments.trim(oldest);
         segments.restart(&area, tail, &*random);
         if segments.entries().len() > SEGMENTS_MAX {
