@@ -11,7 +11,7 @@ use crate::error::{FsError, FsResult};
 use crate::record::{Dirent, InodeRec};
 use crate::store::Store;
 use smallvec::SmallVec;
-use weldfs_ciscops::{Command, Handle, InodeNo, Op, OpenFlags, Paths, Whence};
+use weldfs_ciscops::{At, Command, Handle, InodeNo, Op, OpenFlags, Paths};
 
 /// The pseudo inode whose exclusive ticket is the rename lock.
 pub const RENAME_LOCK: InodeNo = InodeNo(0);
@@ -168,13 +168,10 @@ pub fn resolve_set(store: &Store, cmd: &Command, paths: &Paths, session: &dyn Se
     match cmd.op {
         Op::Nop | Op::Syncfs | Op::Statfs { .. } | Op::Close { .. } | Op::Lock { .. } | Op::SetFlags { .. } => {}
         Op::Fsync { h } | Op::Fdatasync { h } => drop(resolve::base_inode(session, h)?),
+        // What moves the offset of the description runs alone, as read(2) and lseek(2) lock it.
+        Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } => r.handle(h, Exclusive)?,
         Op::Read { h, .. } | Op::Stat { h, .. } | Op::ReadDir { h, .. } | Op::ReadChecksumVerify { h, .. } => {
             r.handle(h, Shared)?;
-        }
-        Op::Seek { h, whence, .. } => {
-            if matches!(whence, Whence::End | Whence::Data | Whence::Hole) {
-                r.handle(h, Shared)?;
-            }
         }
         Op::Write { h, .. }
         | Op::Truncate { h, .. }

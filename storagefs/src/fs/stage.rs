@@ -196,16 +196,10 @@ impl Txn<'_> {
             Source::Shared(s) => self.medium().ingest(off, s.sub(at, len), crcs)?,
             Source::Private(s) => {
                 checksum(crcs, &s[at..at + len]);
-                self.put_medium(off, &s[at..at + len])?;
+                self.medium().write(off, &s[at..at + len])?;
             }
         }
         Ok(None)
-    }
-
-    /// Stores private bytes on a byte-addressable medium; the commit's barrier makes them durable.
-    fn put_medium(&self, off: u64, bytes: &[u8]) -> FsResult<()> {
-        self.medium().write(off, bytes)?;
-        Ok(self.medium().persist(off, bytes.len() as u64)?)
     }
 
     /// Writes one private block to a fresh block, or over a block that this command wrote already.
@@ -230,7 +224,10 @@ impl Txn<'_> {
             self.staged_mut(ino).runs.push(StagedRun { blk, addr: run.addr, crcs, held });
             run.addr.0
         };
-        if direct { self.put_medium(addr * BLOCK_BYTES, bytes) } else { Ok(()) }
+        if direct {
+            self.medium().write(addr * BLOCK_BYTES, bytes)?;
+        }
+        Ok(())
     }
 
     /// Turns staged content into effects. May be called again after a miss.
