@@ -185,7 +185,7 @@ fn power_cuts(model: CrashModel, seed: u64, ops: u64, cuts: usize) -> usize {
         replayer.goto(position);
         let image = replayer.image(i as u64);
         match judge(&image, &area, &truth, position) {
-            Ok((report, from)) if i % 10 == 0 => bad += second_life(image, model, &truth, &report, &from, i as u64),
+            Ok((report, from)) if i % 25 == 0 => bad += second_life(image, model, &truth, &report, &from, i as u64),
             Ok(_) => {}
             Err(why) => {
                 bad += 1;
