@@ -6,7 +6,6 @@ use crate::output;
 use std::path::PathBuf;
 use weldfs::Durability;
 use weldfs_kernel_shim::{ServeConfig, Server, Source};
-use weldfs_scheduler::PolicyKind;
 use weldfs_storagefs::device::{DeviceConfig, Profile};
 
 /// What calls get that do not choose.
@@ -44,14 +43,15 @@ pub struct Args {
     durability: Option<Class>,
     /// Scheduling policy
     #[arg(long, default_value = "fifo")]
-    policy: PolicyKind,
+    policy: String,
     /// Use a pmem image without write-back and fence instructions (for comparisons; nothing is durable)
     #[arg(long, conflicts_with = "ram")]
     no_flush: bool,
 }
 
 fn config(args: &Args) -> Result<DeviceConfig, Failure> {
-    let mut config = DeviceConfig { policy: args.policy, ..DeviceConfig::default() };
+    let mut config = DeviceConfig::default();
+    config.policy = args.policy.parse().map_err(|e| Failure::usage(format!("{e}")))?;
     if let Some(path) = &args.profile {
         config.profile = Profile::load(path).map_err(|e| Failure::new(e.to_string()))?;
     }
