@@ -91,7 +91,15 @@ impl Store {
         if self.read_only {
             return Ok(());
         }
-        while self.checkpoint()?.keys > 0 {}
+        loop {
+            self.checkpoint()?;
+            // Commits stay out while it is decided that there is nothing left.
+            let _gate = self.gate.write();
+            if self.ledger.keys.load(Relaxed) == 0 {
+                self.closed.store(true, Relaxed);
+                break;
+            }
+        }
         let mut writer = self.writer.lock();
         writer.sb.clean = true;
         writer.sb.store(&*self.medium)?;

@@ -20,10 +20,11 @@ use crate::tree::{Key, Pages, Tree, kind};
 use crate::zone::Zone;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use weldfs_ciscops::InodeNo;
 use weldfs_journal::{
-    Clock, Journal, JournalConfig, Lsn, Medium, MediumKind, Random, Record, ScanReport, SegmentTable, Verdict,
+    Clock, Journal, JournalConfig, JournalError, Lsn, Medium, MediumKind, Random, Record, ScanReport, SegmentTable,
+    Verdict,
 };
 
 /// What mkfs decides.
@@ -161,16 +162,13 @@ impl Replay<'_> {
         match self.replay(record) {
             Ok(v) => v,
             Err(e) => {
-                self.error.get_or_insert(e);
-                Verdict::CutHere
+                self.error = Some(e);
+                Verdict::Stop
             }
         }
     }
 
     fn replay(&mut self, record: &Record<'_>) -> FsResult<Verdict> {
-        if self.error.is_some() {
-            return Ok(Verdict::CutHere);
-        }
         let lsn = record.header.lsn;
         let effects = effect::decode(record.payload)
             .map_err(|DecodeError(what)| FsError::corrupt(what, Place::Log(lsn), 0, 0))?;
@@ -225,7 +223,7 @@ impl Store {
         let t0 = options.clock.now_ns();
         let (sb, warnings) = Superblock::load(&*medium)?;
         let read_only = options.read_only || sb.read_only();
-        let cut = sb.cut;
+        let (cut, clean) = (sb.cut, sb.clean);
         let (area, segments) = (sb.geometry.log, sb.segments.clone());
         let mut parts = open_parts(&medium, sb, &options)?;
         parts.read_only = read_only;
@@ -234,7 +232,11 @@ impl Store {
         let store = Store::assemble(medium.clone(), parts, &options);
         let mut replay =
             Replay { store: &store, report: RecoveryReport::default(), error: None, verify: options.verify_data };
-        let scanned = weldfs_journal::scan(&*medium, &area, &segments, cut, &mut |r| replay.visit(&r));
+        // A clean image holds nothing above its cut: no need to look.
+        let scanned = match clean {
+            true => Ok(ScanReport { tail: cut, records: 0, discarded: None, watermark: cut }),
+            false => weldfs_journal::scan(&*medium, &area, &segments, cut, &mut |r| replay.visit(&r)),
+        };
         let Replay { mut report, error, .. } = replay;
         if let Some(e) = error {
             return Err(e.into());
@@ -341,26 +343,34 @@ impl Store {
             inline_max: sb.inline_max,
             budget,
             read_only,
+            closed: AtomicBool::new(false),
             checkpoints: AtomicU64::new(0),
             opens: Mutex::new(InoMap::default()),
             writer: Mutex::new(Writer { sb, zone, pending: None, unnamed: Vec::new() }),
         }
     }
 
-    /// Opens the log for appending at the tail the scan found. Unless read-only, the superblock first names the new
+    /// Opens the log for appending at the tail the scan found. Unless read-only, a superblock first names the new
     /// segment; only then can anything be appended.
     fn open_journal(self, scan: &ScanReport, options: &MountOptions) -> Result<Store, MountError> {
         let mut writer = self.writer.lock();
-        let config = JournalConfig {
-            area: self.geometry.log,
-            segments: writer.sb.segments.clone(),
-            tail: scan.tail,
-            oldest: writer.sb.cut,
-            clock: options.clock.clone(),
-            random: options.random.clone(),
+        let open = |oldest: Lsn| {
+            let config = JournalConfig {
+                area: self.geometry.log,
+                segments: writer.sb.segments.clone(),
+                tail: scan.tail,
+                oldest,
+                clock: options.clock.clone(),
+                random: options.random.clone(),
+            };
+            Journal::open(self.medium.clone(), config)
         };
-        let journal = Journal::open(self.medium.clone(), config)?;
-        if !self.read_only {
+        // After many crashes in a row the table of segments is full: only a checkpoint can follow.
+        let (journal, full) = match open(writer.sb.cut) {
+            Err(JournalError::SegmentsFull) => (open(scan.tail)?, true),
+            other => (other?, false),
+        };
+        if !self.read_only && !full {
             writer.sb.segments = journal.segments_at(writer.sb.cut);
             writer.sb.clean = false;
             writer.sb.mounts = writer.sb.mounts.saturating_add(1);
@@ -370,6 +380,9 @@ impl Store {
         }
         drop(writer);
         let _ = self.journal.set(Arc::new(journal));
+        if full && !self.read_only {
+            self.checkpoint()?;
+        }
         Ok(self)
     }
 }

@@ -221,10 +221,9 @@ impl Store {
         if rec.blocks > WINDOWS * WINDOW_BLOCKS {
             return Ok(false);
         }
-        let mut at = 0;
-        while rec.blocks > 0 {
-            let Some(w) = shard.next_window(ino.0, at)? else { break };
-            at = w + 1;
+        let mut next = if rec.blocks > 0 { shard.next_window(ino.0, 0)? } else { None };
+        while let Some(w) = next {
+            next = shard.next_window(ino.0, w + 1)?;
             if shard.window_holds(ino.0, w, u64::MAX)? {
                 out.push(Effect::Unmap { ino, blk: w * WINDOW_BLOCKS, count: WINDOW_BLOCKS as u32 });
             }

@@ -25,7 +25,7 @@ use crate::overlay::{InoMap, Overlay};
 use crate::reclaim::Pending;
 use crate::record::InodeRec;
 use parking_lot::{Mutex, RwLock};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::{Clock, Journal, Medium, MediumInfo, Random};
@@ -113,6 +113,8 @@ pub struct Store {
     pub(crate) inline_max: u32,
     pub(crate) budget: usize,
     pub(crate) read_only: bool,
+    /// Unmounted: nothing may be begun any more.
+    pub(crate) closed: AtomicBool,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) opens: Mutex<InoMap<u32>>,
 }

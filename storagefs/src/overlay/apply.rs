@@ -132,7 +132,6 @@ impl Shard {
     /// Reads what [`Shard::apply`] of this effect needs from the layers below. `Err(Miss)` on a cold page; any error
     /// means that nothing happened.
     pub fn prepare(&mut self, e: &Effect, tally: &mut Tally) -> FsResult<()> {
-        let pages = self.lower.base.pages.clone();
         let ino = e.ino().0;
         match e {
             Effect::PutInode(_)
@@ -143,40 +142,40 @@ impl Shard {
             | Effect::Orphan { .. }
             | Effect::Adopt { .. }
             | Effect::Cut { .. } => Ok(()),
-            Effect::SetAttr(_) | Effect::DropInode(_) => self.prepare_node(&pages, ino, tally),
+            Effect::SetAttr(_) | Effect::DropInode(_) => self.prepare_node(ino, tally),
             Effect::Map { blk, count, .. } | Effect::Unmap { blk, count, .. } => {
-                self.prepare_windows(&pages, ino, *blk, u64::from(*count), tally)
+                self.prepare_windows(ino, *blk, u64::from(*count), tally)
             }
             Effect::Patch { off, .. } | Effect::Zero { off, .. } => {
                 let blk = off / BLOCK as u64;
-                self.prepare_windows(&pages, ino, blk, 1, tally)?;
-                self.birth_below(&pages, ino, blk).map(|_| ())
+                self.prepare_windows(ino, blk, 1, tally)?;
+                self.birth_below(&self.lower.base.pages, ino, blk).map(|_| ())
             }
             Effect::ReclaimStep { blk, count, .. } => {
-                self.prepare_windows(&pages, ino, *blk, u64::from(*count), tally)?;
-                self.lower.birth(&pages, ino, *blk).map(|_| ())
+                self.prepare_windows(ino, *blk, u64::from(*count), tally)?;
+                self.lower.birth(&self.lower.base.pages, ino, *blk).map(|_| ())
             }
-            Effect::ReclaimDone { cut, .. } if *cut == 0 => self.prepare_node(&pages, ino, tally),
+            Effect::ReclaimDone { cut, .. } if *cut == 0 => self.prepare_node(ino, tally),
             Effect::ReclaimDone { .. } => Ok(()),
         }
     }
 
-    fn prepare_node(&mut self, pages: &Pages, ino: u64, tally: &mut Tally) -> FsResult<()> {
+    fn prepare_node(&mut self, ino: u64, tally: &mut Tally) -> FsResult<()> {
         if let Some(Node { rec: RecState::Live(_) | RecState::Gone, .. }) = self.active.nodes.get(&ino) {
             return Ok(());
         }
-        match self.active.live(&self.lower, pages, ino, tally) {
+        match self.active.live(&self.lower, &self.lower.base.pages, ino, tally) {
             // Created earlier in the same record: nothing to read.
             Err(FsError::Corrupt(c)) if c.what == "inode (missing)" => Ok(()),
             other => other.map(|_| ()),
         }
     }
 
-    fn prepare_windows(&mut self, pages: &Pages, ino: u64, blk: u64, count: u64, tally: &mut Tally) -> FsResult<()> {
-        self.prepare_node(pages, ino, tally)?;
+    fn prepare_windows(&mut self, ino: u64, blk: u64, count: u64, tally: &mut Tally) -> FsResult<()> {
+        self.prepare_node(ino, tally)?;
         let Some(node) = self.active.nodes.get_mut(&ino) else { return Ok(()) };
         for win in blk / WINDOW_BLOCKS..=(blk + count - 1) / WINDOW_BLOCKS {
-            node.win(&self.lower, pages, ino, win, tally)?;
+            node.win(&self.lower, &self.lower.base.pages, ino, win, tally)?;
         }
         Ok(())
     }

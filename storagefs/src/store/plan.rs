@@ -135,9 +135,9 @@ impl Store {
     ///
     /// # Errors
     /// `Wait` when a checkpoint (or reclaim) has to come first: nothing is held, await it and begin again. ENOSPC,
-    /// only where `need.may_fail`. EROFS on a read-only mount.
+    /// only where `need.may_fail`. EROFS on a read-only mount and after unmount.
     pub fn begin(&self, need: &Need) -> FsResult<Plan<'_>> {
-        if self.read_only {
+        if self.read_only || self.closed.load(Relaxed) {
             return Err(FsError::Errno(Errno::ROFS));
         }
         self.check_poison()?;
@@ -181,6 +181,9 @@ impl Store {
         let payload = effect::encode(&plan.effects);
         let mut tally = Tally::default();
         let gate = self.gate.read();
+        if self.closed.load(Relaxed) {
+            return Err(FsError::Errno(Errno::ROFS));
+        }
         let prepared = self.prepare(&plan.effects, &mut tally);
         if let Err(e) = prepared {
             self.ledger.book(&tally);
