@@ -79,8 +79,8 @@ impl SegmentTable {
     pub fn fresh(area: &LogArea, random: &dyn Random) -> SegmentTable {
         let mut t = SegmentTable::default();
         let first = area.first_lsn();
-        t.push(first, random);
-        t.push(area.next_lap(first), random);
+        t.push(first, random, &[]);
+        t.push(area.next_lap(first), random, &[]);
         t
     }
 
@@ -122,20 +122,29 @@ impl SegmentTable {
 
     /// Starts a new segment at `tail`: whatever was promised to LSNs from there on is void.
     pub(crate) fn restart(&mut self, area: &LogArea, tail: Lsn, random: &dyn Random) {
+        let used = self.entries.clone();
         self.entries.retain(|s| s.first < tail);
-        self.push(tail, random);
-        self.push(area.next_lap(tail), random);
+        self.push(tail, random, &used);
+        self.push(area.next_lap(tail), random, &used);
     }
 
     /// Adds the entry of the lap after `tail`'s when it is missing.
     pub(crate) fn cover_next_lap(&mut self, area: &LogArea, tail: Lsn, random: &dyn Random) {
         let next = area.next_lap(tail);
         if self.entries.last().is_none_or(|s| s.first < next) {
-            self.push(next, random);
+            self.push(next, random, &[]);
         }
     }
 
-    fn push(&mut self, first: Lsn, random: &dyn Random) {
-        self.entries.push(Segment { first, salt: random.nonzero_u64() });
+    /// Even a source that repeats itself (a test's seed) gives no salt that the log may still hold: it is mixed with
+    /// the position, and drawn again when it is in use.
+    fn push(&mut self, first: Lsn, random: &dyn Random, used: &[Segment]) {
+        let salt = loop {
+            let salt = random.nonzero_u64() ^ first.0.wrapping_mul(0x9E37_79B9_7F4A_7C15);
+            if salt != 0 && !used.iter().chain(&self.entries).any(|s| s.salt == salt) {
+                break salt;
+            }
+        };
+        self.entries.push(Segment { first, salt });
     }
 }

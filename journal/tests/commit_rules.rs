@@ -63,6 +63,10 @@ fn a_failed_flush_is_final_and_reaches_every_waiter() {
         assert!(!journal.subscribe(lost.end, Waker::from(woken.clone())));
         log.medium.fail_flush.store(true, SeqCst);
         assert!(journal.wait(lost.end).is_err());
+        // The waker may be called just after the blocking waiter saw the failure.
+        while woken.0.load(SeqCst) == 0 {
+            std::thread::yield_now();
+        }
         assert_eq!(woken.0.load(SeqCst), 1);
         log.medium.fail_flush.store(false, SeqCst);
         assert_eq!(journal.wait(lost.end), Err(JournalError::Poisoned));

@@ -246,6 +246,12 @@ impl Store {
         report.warnings = warnings.iter().map(|w| w.to_string()).collect();
         let t2 = options.clock.now_ns();
         let store = store.open_journal(&scan, &options)?;
+        let crowded = store.writer.lock().sb.segments.is_crowded();
+        if crowded && !read_only {
+            // Every mount that appends takes an entry of the table; a checkpoint forgets the old ones. Nothing was
+            // appended yet, so a crash in here takes none.
+            store.checkpoint()?;
+        }
         let t3 = options.clock.now_ns();
         (report.open_ns, report.replay_ns, report.ready_ns) = (t1 - t0, t2 - t1, t3 - t2);
         Ok((Arc::new(store), report))

@@ -21,14 +21,11 @@ pub struct PmemMedium {
 impl PmemMedium {
     /// Maps the whole file and touches its pages. `flush`: with write-back instructions, or none.
     pub fn map(file: File, read_only: bool, flush: bool) -> io::Result<PmemMedium> {
-        let mut options = MmapOptions::new();
-        options.populate();
+        let options = MmapOptions::new();
         let map = if read_only { options.map_raw_read_only(&file)? } else { options.map_raw(&file)? };
         let through = flush && !read_only && !cfg!(feature = "flushes-compiled-out");
         let region = Region::map(map, through)?;
-        if !read_only {
-            region.prefault(true);
-        }
+        region.prefault(!read_only);
         let flush = if flush { FlushMode::Instructions } else { FlushMode::None };
         Ok(PmemMedium { region, read_only, flush, poisoned: AtomicBool::new(false), _file: file })
     }

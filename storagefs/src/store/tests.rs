@@ -51,6 +51,17 @@ fn a_fresh_image_mounts_empty_and_clean() {
 }
 
 #[test]
+fn any_number_of_crashes_without_a_checkpoint_leaves_the_image_mountable() {
+    let medium = fresh(8 << 20);
+    let mut w = World::new(mount(&medium).0);
+    for i in 0..60 {
+        w.run(&Act::Create(i));
+        w = w.remount(|| mount(&medium).0, false);
+        w.check();
+    }
+}
+
+#[test]
 fn deleting_everything_gives_every_block_back() {
     let medium = fresh(8 << 20);
     let (store, _) = mount(&medium);
