@@ -2,6 +2,7 @@
 
 mod figures;
 mod model;
+mod power;
 
 use super::*;
 use crate::effect::{AttrDelta, Effect};

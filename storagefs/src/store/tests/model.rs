@@ -2,7 +2,7 @@
 
 use super::*;
 use std::collections::BTreeMap;
-use weldfs_journal::AlignedBuf;
+use weldfs_journal::{AlignedBuf, Lsn};
 
 /// One step of a random run.
 #[derive(Debug, Clone)]
@@ -103,6 +103,15 @@ struct File {
 pub struct World {
     store: Option<Arc<Store>>,
     files: BTreeMap<u8, File>,
+    last: std::cell::Cell<Lsn>,
+}
+
+/// A file as it can be compared: attributes, and a checksum per block held.
+pub type Shown = BTreeMap<Vec<u8>, (u64, BTreeMap<Vec<u8>, u32>, BTreeMap<u64, u32>)>;
+
+/// Blocks that runs touch.
+fn places() -> impl Iterator<Item = u64> {
+    (0..30).chain(245..300).chain(4995..5010)
 }
 
 fn errno<T>(r: FsResult<T>) -> Result<T, Errno> {
@@ -111,7 +120,7 @@ fn errno<T>(r: FsResult<T>) -> Result<T, Errno> {
 
 impl World {
     pub fn new(store: Arc<Store>) -> World {
-        World { store: Some(store), files: BTreeMap::new() }
+        World { store: Some(store), files: BTreeMap::new(), last: Default::default() }
     }
 
     pub fn store(&self) -> &Store {
@@ -152,10 +161,18 @@ impl World {
                 }
                 Err(e) => return Err(e.into()),
             };
-            errno(fill(&mut plan))?;
-            assert!(crate::effect::encoded_len_max(plan.effects()) <= need.log_bytes + 1);
-            errno(store.commit(&mut plan, RecordHead::op()))?;
-            return Ok(());
+            let done = fill(&mut plan).and_then(|()| {
+                assert!(crate::effect::encoded_len_max(plan.effects()) <= need.log_bytes + 1);
+                store.commit(&mut plan, RecordHead::op())
+            });
+            match done {
+                Err(FsError::Miss(m)) => store.fetch(&m).unwrap(),
+                Err(e) => return Err(e.into()),
+                Ok(appended) => {
+                    self.last.set(appended.end);
+                    return Ok(());
+                }
+            }
         }
         panic!("waits for ever for {need:?}: {:?} {:?}", store.stats(), store.statfs());
     }
@@ -193,7 +210,8 @@ impl World {
     }
 
     fn create(&mut self, name: &[u8], file: Option<u8>) -> Result<(), Errno> {
-        let cookie = errno(self.store().dirent_slot(InodeNo::ROOT, name))?;
+        let store = self.store();
+        let cookie = errno(store.blocking(|| store.dirent_slot(InodeNo::ROOT, name)))?;
         self.create_at(name, file, cookie)
     }
 
@@ -220,7 +238,7 @@ impl World {
 
     fn unlink(&self, name: &[u8]) -> Result<(), Errno> {
         let store = self.store();
-        let d = store.dirent(InodeNo::ROOT, name).unwrap().expect("the entry is there");
+        let d = store.blocking(|| store.dirent(InodeNo::ROOT, name)).unwrap().expect("the entry is there");
         let need = Need { log_bytes: 4000, meta_keys: 20, ..Need::default() };
         self.commit(&need, |p| {
             store.dirent_removal(&d)?.into_iter().for_each(|e| p.push(e));
@@ -236,7 +254,10 @@ impl World {
             let run = p.alloc(count - done, ino)?;
             let buf = AlignedBuf::from_slice(&vec![fill; run.count as usize * BLOCK]);
             let crcs = buf.chunks(BLOCK).map(weldfs_functions::crc32c).collect();
-            self.store().medium().write(run.addr.0 * BLOCK as u64, &buf).unwrap();
+            match self.store().writes_directly() {
+                true => self.store().medium().write(run.addr.0 * BLOCK as u64, &buf).unwrap(),
+                false => p.data(run.addr, Arc::new(buf)),
+            }
             let state = crate::effect::BlockState::Written;
             p.push(Effect::Map { ino, blk: blk + u64::from(done), addr: run.addr, count: run.count, state, crcs });
             done += run.count;
@@ -368,7 +389,7 @@ impl World {
             }
             Act::SetXattr { name, len, .. } => {
                 let (name, value) = (vec![b'a' + name], vec![name; len.into()]);
-                let slot = errno(self.store().xattr_slot(ino, &name))?;
+                let slot = errno(self.store().blocking(|| self.store().xattr_slot(ino, &name)))?;
                 let need = Need { log_bytes: 3000, meta_keys: 3, may_fail: true, ..Need::default() };
                 self.commit(&need, |p| {
                     let (name, value) = (name[..].into(), value[..].into());
@@ -379,7 +400,7 @@ impl World {
             }
             Act::DelXattr { name, .. } => {
                 let name = vec![b'a' + name];
-                let Some(x) = self.store().xattr(ino, &name).unwrap() else {
+                let Some(x) = self.store().blocking(|| self.store().xattr(ino, &name)).unwrap() else {
                     assert!(!f.xattrs.contains_key(&name));
                     return Ok(Some(f));
                 };
@@ -399,37 +420,30 @@ impl World {
         Ok(Some(f))
     }
 
+    /// Position after the last record.
+    pub fn last(&self) -> Lsn {
+        self.last.get()
+    }
+
+    /// What the store must show.
+    pub fn expected(&self) -> Shown {
+        let crc = |b: &Block| match b {
+            Block::Data(d) => weldfs_functions::crc32c(&d[..]),
+            Block::Unwritten => weldfs_functions::crc32c(&[0; BLOCK]),
+        };
+        let show = |f: &File| {
+            (
+                f.ino.0,
+                f.xattrs.iter().map(|(n, v)| (n.clone(), weldfs_functions::crc32c(v))).collect(),
+                places().filter_map(|b| Some((b, crc(f.blocks.get(&b)?)))).collect(),
+            )
+        };
+        self.files.iter().map(|(n, f)| (World::name((*n).into()), show(f))).collect()
+    }
+
     /// Everything the store shows equals the model.
     pub fn check(&self) {
-        let store = self.store();
-        let mut names = Vec::new();
-        store
-            .dirents(InodeNo::ROOT, 0, &mut |d| {
-                names.push((d.name.to_vec(), d.ino));
-                true
-            })
-            .unwrap();
-        names.sort();
-        let mut want: Vec<_> = self.files.iter().map(|(f, file)| (World::name((*f).into()), file.ino)).collect();
-        want.sort();
-        assert_eq!(names, want);
-        for f in self.files.values() {
-            let xattrs: BTreeMap<_, _> =
-                store.xattrs(f.ino).unwrap().into_iter().map(|x| (x.name.to_vec(), x.value.to_vec())).collect();
-            assert_eq!(xattrs, f.xattrs);
-            for blk in (0..30).chain(245..300).chain(4995..5010) {
-                let mut buf = [0; BLOCK];
-                let kind = store.read_block(f.ino, blk, &mut buf).unwrap();
-                match f.blocks.get(&blk) {
-                    None => assert_eq!((kind, buf), (BlockKind::Hole, [0; BLOCK]), "ino {} block {blk}", f.ino),
-                    Some(Block::Data(d)) => {
-                        assert_eq!(kind, BlockKind::Data, "ino {} block {blk}", f.ino);
-                        assert!(buf == **d, "ino {} block {blk} differs", f.ino);
-                    }
-                    Some(Block::Unwritten) => assert_eq!(buf, [0; BLOCK]),
-                }
-            }
-        }
+        assert_eq!(shown(self.store()), self.expected());
     }
 
     /// After reclaim: block counts are exact.
@@ -458,4 +472,36 @@ fn lay(f: &mut File, off: u64, len: usize, fill: u8) {
     };
     data[(off % 4096) as usize..(off % 4096) as usize + len].fill(fill);
     *b = Block::Data(data);
+}
+
+/// What the store shows.
+pub fn shown(store: &Store) -> Shown {
+    let mut names = Vec::new();
+    let mut after = 0;
+    store
+        .blocking(|| {
+            store.dirents(InodeNo::ROOT, after, &mut |d| {
+                names.push((d.name.to_vec(), d.ino));
+                after = d.cookie;
+                true
+            })
+        })
+        .unwrap();
+    let mut out = Shown::new();
+    for (name, ino) in names {
+        let xattrs = store.blocking(|| store.xattrs(ino)).unwrap();
+        let xattrs = xattrs.into_iter().map(|x| (x.name.to_vec(), weldfs_functions::crc32c(&x.value))).collect();
+        let mut blocks = BTreeMap::new();
+        for blk in places() {
+            let mut buf = [0; BLOCK];
+            let kind = store.blocking(|| store.read_block(ino, blk, &mut buf)).unwrap();
+            if kind == BlockKind::Hole {
+                assert_eq!(buf, [0; BLOCK]);
+            } else {
+                blocks.insert(blk, weldfs_functions::crc32c(&buf));
+            }
+        }
+        out.insert(name, (ino.0, xattrs, blocks));
+    }
+    out
 }
