@@ -2,7 +2,7 @@
 //! by several users over a small set of names, with open files, checkpoints and remounts in between. At the end of each
 //! sequence the image is checked and everything in it can be removed.
 //!
-//! `WELDFS_MODEL_CASES` scales the number of sequences (default 96), `WELDFS_MODEL_STEPS` their length (default 250).
+//! `WELDFS_MODEL_CASES` scales the number of sequences (default 256), `WELDFS_MODEL_STEPS` their length (default 250).
 
 mod model_ops;
 
@@ -103,7 +103,12 @@ fn fused_at() -> impl Strategy<Value = At> {
 }
 
 fn data() -> impl Strategy<Value = Vec<u8>> {
-    let len = prop_oneof![6 => 0usize..700, 3 => 4000usize..4200, 2 => 8000usize..13_000, 2 => (1usize..5).prop_map(|b| b * 4096)];
+    let len = prop_oneof![
+        6 => 0usize..700,
+        3 => 4000usize..4200,
+        2 => 8000usize..13_000,
+        2 => (1usize..5).prop_map(|b| b * 4096),
+    ];
     (len, any::<u8>()).prop_map(|(len, seed)| (0..len).map(|i| (i as u8).wrapping_mul(31) ^ seed | 1).collect())
 }
 
@@ -138,7 +143,8 @@ fn open_flags() -> impl Strategy<Value = i32> {
         5 => all,
         7 => prop::sample::select(vec![libc::O_RDWR | libc::O_CREAT, libc::O_RDWR, libc::O_RDWR | libc::O_APPEND]),
         2 => Just(libc::O_RDONLY | libc::O_DIRECTORY),
-        1 => prop::sample::select(vec![libc::O_RDWR | libc::O_TMPFILE, libc::O_WRONLY | libc::O_TMPFILE | libc::O_EXCL]),
+        1 => Just(libc::O_RDWR | libc::O_TMPFILE),
+        1 => Just(libc::O_WRONLY | libc::O_TMPFILE | libc::O_EXCL),
     ]
 }
 
@@ -154,7 +160,8 @@ fn set_attr() -> impl Strategy<Value = SetAttr> {
     let id = || prop::sample::select(vec![0u32, 100, 101, 200, 1000, 1001]);
     prop_oneof![
         3 => perm().prop_map(|m| SetAttr { mode: Some(m), ..SetAttr::NONE }),
-        2 => (prop::option::of(id()), prop::option::of(id())).prop_map(|(uid, gid)| SetAttr { uid, gid, ..SetAttr::NONE }),
+        2 => (prop::option::of(id()), prop::option::of(id()))
+            .prop_map(|(uid, gid)| SetAttr { uid, gid, ..SetAttr::NONE }),
         2 => offset().prop_map(|s| SetAttr { size: Some(s), ..SetAttr::NONE }),
         2 => (set_time(), set_time()).prop_map(|(atime, mtime)| SetAttr { atime, mtime, ..SetAttr::NONE }),
     ]
@@ -182,7 +189,8 @@ fn modify() -> impl Strategy<Value = (u64, Modify)> {
 
 fn name_op() -> impl Strategy<Value = Op> {
     prop_oneof![
-        7 => (name(), open_flags(), perm(), 0..SLOTS).prop_map(|(name, flags, mode, slot)| Op::Open { name, flags, mode, slot }),
+        7 => (name(), open_flags(), perm(), 0..SLOTS)
+            .prop_map(|(name, flags, mode, slot)| Op::Open { name, flags, mode, slot }),
         4 => (name(), perm()).prop_map(|(name, mode)| Op::Mkdir { name, mode }),
         2 => name().prop_map(|name| Op::Rmdir { name }),
         3 => name().prop_map(|name| Op::Unlink { name }),
@@ -195,10 +203,11 @@ fn name_op() -> impl Strategy<Value = Op> {
         2 => (0..SLOTS).prop_map(|slot| Op::ReadDir { slot }),
         2 => who().prop_map(|who| Op::Stat { who }),
         5 => (who(), set_attr()).prop_map(|(who, set)| Op::SetAttr { who, set }),
-        2 => (who(), key(), value(), prop::bool::weighted(0.2), prop::bool::weighted(0.2)).prop_map(|(who, key, value, create, replace)| {
-            Op::SetXattr { who, key, value, create: create && !replace, replace }
+        2 => (who(), key(), value(), 0u8..6).prop_map(|(who, key, value, kind)| {
+            Op::SetXattr { who, key, value, create: kind == 1, replace: kind == 2 }
         }),
-        1 => (who(), key(), prop::sample::select(vec![0u64, 10, 8000])).prop_map(|(who, key, room)| Op::GetXattr { who, key, room }),
+        1 => (who(), key(), prop::sample::select(vec![0u64, 10, 8000]))
+            .prop_map(|(who, key, room)| Op::GetXattr { who, key, room }),
         1 => (who(), prop::sample::select(vec![0u64, 10, 8000])).prop_map(|(who, room)| Op::ListXattr { who, room }),
         1 => (who(), key()).prop_map(|(who, key)| Op::RemoveXattr { who, key }),
         1 => prop::sample::select(vec![1u32, 4]).prop_map(|slot| Op::Close { slot }),
@@ -231,7 +240,8 @@ fn data_op() -> impl Strategy<Value = Op> {
         ),
         3 => (slot(), data()).prop_map(|(slot, data)| Op::AppendChecksumWrite { slot, data }),
         2 => (slot(), offset(), length()).prop_map(|(slot, off, len)| Op::ReadChecksumVerify { slot, off, len }),
-        2 => (slot(), offset(), modify()).prop_map(|(slot, off, (len, modify))| Op::ReadModifyWrite { slot, off, len, modify }),
+        2 => (slot(), offset(), modify())
+            .prop_map(|(slot, off, (len, modify))| Op::ReadModifyWrite { slot, off, len, modify }),
     ]
 }
 
@@ -381,7 +391,7 @@ fn run(steps: &[Step]) {
 #[test]
 fn the_file_system_behaves_as_the_model() {
     let config = ProptestConfig {
-        cases: number("WELDFS_MODEL_CASES", 96),
+        cases: number("WELDFS_MODEL_CASES", 256),
         failure_persistence: None,
         max_shrink_iters: 4000,
         ..ProptestConfig::default()

@@ -11,6 +11,7 @@ use super::stage::{BLOCK, BLOCK_BYTES};
 use super::txn::Txn;
 use crate::effect::{Effect, attr};
 use crate::error::{FsError, FsResult, Place, Wait};
+use crate::limits::WINDOW_BLOCKS;
 use crate::record::InodeRec;
 use crate::store::BlockKind;
 use smallvec::SmallVec;
@@ -19,6 +20,8 @@ use weldfs_ciscops::{At, ChecksumState, Errno, InodeNo, SharedBytes, Sink, Sourc
 
 /// Blocks asked of the map at a time.
 const MAP_STEP: u64 = 64;
+/// Windows that a truncation frees at once.
+const TAIL_WINDOWS: usize = 4;
 /// Times a block that fails verification is looked up again: a checkpoint may have moved it between lookup and read.
 const REREADS: u32 = 2;
 
@@ -243,7 +246,6 @@ impl Txn<'_> {
         }
         self.held(rec.ino, Hold::Exclusive)?;
         if size <= rec.size && rec.blocks > 0 {
-            self.cut_allowed(rec.ino)?;
             self.drop_tail(rec, size)?;
         }
         self.change(rec, attr::SIZE, |r| r.size = size);
@@ -257,14 +259,33 @@ impl Txn<'_> {
     }
 
     fn drop_tail(&mut self, rec: &InodeRec, size: u64) -> FsResult<()> {
-        let keep = size.div_ceil(BLOCK_BYTES);
+        let (ino, keep) = (rec.ino, size.div_ceil(BLOCK_BYTES));
+        let gone = self.clear_from(ino, keep)?;
         if size < rec.size {
-            self.zero_part(rec.ino, size, keep * BLOCK_BYTES)?;
+            self.zero_part(ino, size, keep * BLOCK_BYTES)?;
         }
-        let end = FILE_BYTES_MAX / BLOCK_BYTES;
-        self.data_effects.push(Effect::Cut { ino: rec.ino, blk: keep, end });
-        self.staged_mut(rec.ino).cut_from = keep;
+        self.data_effects.extend(gone);
+        self.staged_mut(ino).cut_from = keep;
         Ok(())
+    }
+
+    /// The effects that make everything from block `keep` on a hole: at once if few windows are concerned, else by a
+    /// cut that is reclaimed later.
+    fn clear_from(&self, ino: InodeNo, keep: u64) -> FsResult<SmallVec<[Effect; TAIL_WINDOWS]>> {
+        let end = FILE_BYTES_MAX / BLOCK_BYTES;
+        let (mut gone, mut at) = (SmallVec::new(), keep);
+        while let Some(window) = self.store.next_window(ino, at)?.filter(|w| *w < end) {
+            if gone.len() == TAIL_WINDOWS {
+                self.cut_allowed(ino)?;
+                gone.clear();
+                gone.push(Effect::Cut { ino, blk: keep, end });
+                break;
+            }
+            let blk = window.max(keep);
+            at = window + WINDOW_BLOCKS;
+            gone.push(Effect::Unmap { ino, blk, count: (at - blk) as u32 });
+        }
+        Ok(gone)
     }
 
     /// Zeroes `from..to`, a part of one block, if the block holds data.

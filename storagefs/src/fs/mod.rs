@@ -4,9 +4,9 @@
 //! runs the interpreter over the `Txn` (which re-resolves every name under the set, checks permissions, and *stages*),
 //! and gets from [`Txn::finish`] a plan of effects that the store commits as one record.
 //!
-//! * `perm` bits and ownership; `resolve` path walk; `inode_set` which inodes a command must hold; `need` how much space.
-//! * `txn` the transaction, `target` its face to the interpreter; `stage` file content that is staged but not committed.
-//! * `namespace` names; `attr` attributes; `xattr` extended attributes; `data` read and write; `falloc` space and holes.
+//! * `perm` bits and ownership; `resolve` path walk; `inode_set` which inodes a command must hold; `need` how much
+//!   space. `txn` the transaction, `target` its face to the interpreter; `stage` content staged but not committed.
+//! * `namespace` names; `attr` attributes; `xattr` extended attributes; `data` bytes; `falloc` space and holes.
 //! * `driver` runs commands one at a time without a device: tests, fsck's usability check, tools.
 //!
 //! Nothing here blocks, keeps state between commands, or touches the log.

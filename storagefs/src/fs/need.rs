@@ -82,7 +82,7 @@ fn write_need(
         log_bytes: LOG_BASE + data_log,
         new_blocks,
         overwrite_blocks: held as u32,
-        meta_keys: 4 + (blocks / WINDOW_BLOCKS) as u32 + 1,
+        meta_keys: 8 + (blocks / WINDOW_BLOCKS) as u32 + 1,
         may_fail: new_blocks > 0 || creates,
     })
 }
@@ -140,7 +140,7 @@ pub fn plan_need(
         }
         Op::Fallocate { mode, len, .. } => falloc_need(mode, len),
         Op::Truncate { .. } | Op::SetAttr { .. } | Op::SetAttrPath { .. } => {
-            Need { overwrite_blocks: 1, ..meta(3, 0, false) }
+            Need { overwrite_blocks: 1, ..meta(8, 0, false) }
         }
         Op::Mkdir { .. } | Op::Symlink { .. } | Op::Link { .. } => meta(8, 0, true),
         Op::SetXattr { value, .. } => meta(4, value.len as usize, true),

@@ -1,7 +1,7 @@
 //! Path walk: from a handle or the root, component by component, with search permission at each step.
 //!
-//! Absolute paths start at the file system's root. Absolute *targets of symbolic links* do too, unless the session has a
-//! prefix (the host directory under which it shows the file system, like `/weld`): then the prefix is stripped, and a
+//! Absolute paths start at the file system's root. Absolute *targets of symbolic links* do too, unless the session has
+//! a prefix (the host directory under which it shows the file system, like `/weld`): then the prefix is stripped, and a
 //! target outside it is EXDEV, because it names a file of the host, which only the client can open.
 
 use super::perm::{self, X};

@@ -4,7 +4,8 @@
 //! run the real file system beside it; the crash oracle clones it at every acknowledged operation and compares trees.
 //!
 //! * `mod.rs`: the vocabulary (operations, replies, nodes) and the one entry point, [`Model::apply`].
-//! * `walk.rs`: path walk and permission bits. `names.rs`: operations on names. `data.rs`: bytes. `attrs.rs`: attributes.
+//! * `walk.rs`: path walk and permission bits. `names.rs`: operations on names. `data.rs`: bytes; `attrs.rs`:
+//!   attributes.
 //! * `tree.rs`: a logical picture of the whole tree, for comparison and hashing.
 //!
 //! Not thread-safe; cloning is cheap in file content (blocks are shared until written).
