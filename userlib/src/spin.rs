@@ -3,8 +3,9 @@
 
 use std::time::{Duration, Instant};
 
-/// Nanoseconds spun at least, so that a device that became fast is noticed.
-const SPIN_NS_MIN: u64 = 3_000;
+/// Nanoseconds spun at least, so that a device that became fast is noticed. Well above what waking a sleeping peer costs,
+/// or both sides, once asleep, would go on waking each other for ever.
+const SPIN_NS_MIN: u64 = 15_000;
 /// Nanoseconds spun at most.
 const SPIN_NS_MAX: u64 = 60_000;
 /// Looks at the ring between two looks at the clock.
@@ -48,7 +49,7 @@ impl Spin {
     /// Tells how long a wait took that did not end while spinning, sleep included.
     pub(crate) fn slept(&mut self, total: Duration) {
         let total_ns = u64::try_from(total.as_nanos()).unwrap_or(u64::MAX);
-        self.budget_ns = if total_ns <= SPIN_NS_MAX / 2 {
+        self.budget_ns = if total_ns <= 2 * SPIN_NS_MAX {
             (self.budget_ns * 2).min(SPIN_NS_MAX)
         } else {
             (self.budget_ns / 2).max(SPIN_NS_MIN)

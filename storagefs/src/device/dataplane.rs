@@ -5,6 +5,7 @@
 //! byte-addressable media an uncontended command passes through in one poll.
 
 use std::future::poll_fn;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -23,6 +24,7 @@ use super::locks::{Held, Owner, Space, Span};
 use super::ofd::Description;
 use super::session::{QueueState, SessionState};
 use super::sets::{ClosedGate, Members, Tickets, members};
+use super::slots::Mail;
 use super::thread::ThreadCx;
 use crate::error::{FsError, FsResult};
 use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, Txn};
@@ -66,16 +68,26 @@ pub(super) fn immediate(cmd: &Command) -> Option<Done> {
     }
 }
 
-/// The one op future: every command that is not immediate.
-pub(super) async fn run(cx: OpCx<'_>) -> Done {
+/// The future of a slot: serves one command after the other.
+pub(super) async fn serve(mail: Rc<Mail<OpCx<'_>, Done>>) {
+    loop {
+        let cx = mail.next().await;
+        let done = run(&cx).await;
+        drop(cx);
+        mail.answer(done);
+    }
+}
+
+/// The way of every command that is not immediate.
+async fn run(cx: &OpCx<'_>) -> Done {
     let mut done = match cx.cmd.op {
         Op::Nop => Outcome::ok(0, 0).into(),
-        Op::Syncfs => answer(sync(&cx, None).await),
-        Op::Fsync { h } | Op::Fdatasync { h } => answer(sync(&cx, Some(h)).await),
-        Op::Close { h } => answer(close(&cx, h).await),
-        Op::SetFlags { h, flags } => answer(set_flags(&cx, h, flags).await),
-        Op::Lock { .. } => answer(lock(&cx).await),
-        _ => file_system(&cx).await,
+        Op::Syncfs => answer(sync(cx, None).await),
+        Op::Fsync { h } | Op::Fdatasync { h } => answer(sync(cx, Some(h)).await),
+        Op::Close { h } => answer(close(cx, h).await),
+        Op::SetFlags { h, flags } => answer(set_flags(cx, h, flags).await),
+        Op::Lock { .. } => answer(lock(cx).await),
+        _ => file_system(cx).await,
     };
     done.bytes_in += (cx.paths.a.len() + cx.paths.b.len()) as u64;
     done
@@ -264,8 +276,9 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
             core.sets.names().pass().await;
         }
         let set = resolve(cx).await?;
-        let plan = match reserve(cx, &set).await {
-            Ok(plan) => plan,
+        let mut plan = None;
+        match reserve(cx, &set, &mut plan).await {
+            Ok(()) => {}
             Err(FsError::Wait(_)) if rooms < ROOM_RETRIES_MAX => {
                 // Never wait for room while holding inodes: whoever has room may need them.
                 tickets = None;
@@ -280,7 +293,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
         let Some(held) = tickets.as_mut() else { return Err(Errno::IO.into()) };
         held.start().await;
         cx.scheduled().await;
-        match attempt(cx, &set, plan, &mut tickets).await? {
+        match attempt(cx, &set, &mut plan, &mut tickets).await? {
             Attempt::Done(done) => return Ok(done),
             Attempt::SetChanged => {
                 changes += 1;
@@ -310,14 +323,17 @@ async fn resolve(cx: &OpCx<'_>) -> FsResult<InodeSet> {
 }
 
 /// Reserves what the command may use at most; reads reserve nothing.
-async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet) -> FsResult<Option<Plan<'s>>> {
+async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>) -> FsResult<()> {
     let need = loop {
         match crate::fs::plan_need(&cx.core.store, &cx.cmd, &cx.paths, cx.session(), set) {
             Err(FsError::Miss(m)) => cx.core.io.fetch(m).await?,
             other => break other?,
         }
     };
-    need.map(|need| cx.core.store.begin(&need)).transpose()
+    if let Some(need) = need {
+        *plan = Some(cx.core.store.begin(&need)?);
+    }
+    Ok(())
 }
 
 async fn make_room(cx: &OpCx<'_>) -> FsResult<()> {
@@ -357,17 +373,14 @@ fn wanted(op: &Op, session: &SessionState, set: &InodeSet) -> Members {
 async fn attempt<'d>(
     cx: &OpCx<'d>,
     set: &InodeSet,
-    plan: Option<Plan<'d>>,
+    plan: &mut Option<Plan<'d>>,
     tickets: &mut Option<Tickets<'d>>,
 ) -> FsResult<Attempt> {
     let core = cx.core;
     let payload = crate::fs::payload_bytes(&cx.cmd);
-    let (mut outcome, finished) = {
-        let mut txn = Txn::new(&core.store, cx.session(), set, plan, payload, core.clock.wall());
-        let outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
-        (outcome, txn.finish(outcome.is_ok()).await)
-    };
-    let mut finished = match finished {
+    let mut txn = Txn::new(&core.store, cx.session(), set, plan.take(), payload, core.clock.wall());
+    let mut outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
+    let mut finished = match txn.finish(outcome.is_ok()).await {
         Ok(f) => f,
         Err(FsError::SetChanged) => return Ok(Attempt::SetChanged),
         Err(FsError::Wait(_)) => return Ok(Attempt::Room),
@@ -517,5 +530,20 @@ fn modify_bytes(op: &Op) -> u64 {
         Op::ReadModifyWrite { modify: Modify::Patch(r) | Modify::Xor(r), .. } => u64::from(r.len),
         Op::ReadModifyWrite { modify: Modify::CompareSwap { expect, new }, .. } => u64::from(expect.len + new.len),
         _ => 0,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes_of_future<A, F>(_: impl Fn(A) -> F) -> usize {
+        size_of::<F>()
+    }
+
+    #[test]
+    fn the_slots_of_a_thread_fit_into_two_megabytes() {
+        let bytes = bytes_of_future(|mail: Rc<Mail<OpCx<'static>, Done>>| serve(mail));
+        assert!(bytes * crate::device::limits::SLOTS_PER_THREAD <= 2 << 20, "{bytes} bytes each");
     }
 }

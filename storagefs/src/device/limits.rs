@@ -15,7 +15,7 @@ pub const SPIN_MIN: u32 = 64;
 /// Nanoseconds a device thread spins without work before it goes to sleep, at most.
 pub const SPIN_NS_MAX: u64 = 50_000;
 /// The same, at least: what it falls to while spinning does not pay.
-pub const SPIN_NS_MIN: u64 = 4_000;
+pub const SPIN_NS_MIN: u64 = 16_000;
 /// Nanoseconds between looks at a client that leaves its completion ring full, at most.
 pub const REAP_WAIT_NS_MAX: u64 = 128_000_000;
 /// Sessions of one device.

@@ -3,9 +3,11 @@
 //! A device thread owns its slots; nothing is allocated per command. Each slot has a waker, made once: waking sets the
 //! slot's bit in the thread's [`Inbox`] and, if the thread sleeps, writes its eventfd. Any thread may wake.
 
+use std::cell::Cell;
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::task::{Context, Poll, Wake, Waker};
@@ -111,27 +113,52 @@ impl<M: Send + 'static> Wake for SlotWaker<M> {
     }
 }
 
-struct Slot<F> {
-    future: Pin<Box<Option<F>>>,
+/// How work gets into a slot and its result out.
+pub struct Mail<I, O> {
+    input: Cell<Option<I>>,
+    output: Cell<Option<O>>,
+}
+
+impl<I, O> Mail<I, O> {
+    /// The next piece of work.
+    pub async fn next(&self) -> I {
+        std::future::poll_fn(|_| self.input.take().map_or(Poll::Pending, Poll::Ready)).await
+    }
+
+    /// Hands over the result of the last one.
+    pub fn answer(&self, output: O) {
+        self.output.set(Some(output));
+    }
+}
+
+struct Slot<I, O, F> {
+    future: Pin<Box<F>>,
+    mail: Rc<Mail<I, O>>,
     waker: Waker,
+    busy: bool,
 }
 
-/// The slots of one device thread, all for futures of one type.
-pub struct Slots<F> {
-    slots: Vec<Slot<F>>,
+/// The slots of one device thread. The future in a slot lives as long as the slot and serves one command after the
+/// other: it is made in place once, because moving a future of several KiB into a slot for every command would cost more
+/// than many commands do.
+pub struct Slots<I, O, F, M> {
+    slots: Vec<Slot<I, O, F>>,
     free: Vec<u32>,
+    make: M,
 }
 
-impl<F: Future> Slots<F> {
-    /// `count` empty slots (a multiple of 64) whose wakers ring `inbox`.
-    pub fn new<M: Send + 'static>(count: usize, inbox: &Arc<Inbox<M>>) -> Slots<F> {
+impl<I, O, F: Future<Output = ()>, M: Fn(Rc<Mail<I, O>>) -> F> Slots<I, O, F, M> {
+    /// `count` empty slots (a multiple of 64) whose wakers ring `inbox`; `make` makes the future of one, which answers
+    /// each piece of its mail once, for ever.
+    pub fn new<T: Send + 'static>(count: usize, inbox: &Arc<Inbox<T>>, make: M) -> Self {
         let slots = (0..count)
-            .map(|slot| Slot {
-                future: Box::pin(None),
-                waker: Waker::from(Arc::new(SlotWaker { inbox: inbox.clone(), slot })),
+            .map(|slot| {
+                let mail = Rc::new(Mail { input: Cell::new(None), output: Cell::new(None) });
+                let waker = Waker::from(Arc::new(SlotWaker { inbox: inbox.clone(), slot }));
+                Slot { future: Box::pin(make(mail.clone())), mail, waker, busy: false }
             })
             .collect();
-        Slots { slots, free: (0..count as u32).rev().collect() }
+        Slots { slots, free: (0..count as u32).rev().collect(), make }
     }
 
     /// Free slots.
@@ -140,27 +167,43 @@ impl<F: Future> Slots<F> {
         self.free.len()
     }
 
-    /// Puts a future into a free slot.
+    /// Puts work into a free slot; nothing runs before `poll`.
     #[inline]
-    pub fn insert(&mut self, future: F) -> Option<u32> {
+    pub fn insert(&mut self, input: I) -> Option<u32> {
         let at = self.free.pop()?;
-        self.slots[at as usize].future.set(Some(future));
+        let slot = &mut self.slots[at as usize];
+        slot.mail.input.set(Some(input));
+        slot.busy = true;
         Some(at)
     }
 
-    /// Polls a slot's future once. `None` when the slot is empty (a late wake-up of an op that ended).
+    /// Runs a slot until its work waits or is done. `None` when it has none (a late wake-up of an op that ended).
     #[inline]
-    pub fn poll(&mut self, at: u32) -> Option<Poll<F::Output>> {
+    pub fn poll(&mut self, at: u32) -> Option<Poll<O>> {
         let slot = &mut self.slots[at as usize];
-        let future = slot.future.as_mut().as_pin_mut()?;
-        Some(future.poll(&mut Context::from_waker(&slot.waker)))
+        if !slot.busy {
+            return None;
+        }
+        // The future never ends: it waits for more work when it has answered.
+        let _ = slot.future.as_mut().poll(&mut Context::from_waker(&slot.waker));
+        Some(slot.mail.output.take().map_or(Poll::Pending, Poll::Ready))
     }
 
-    /// Drops a slot's future and frees the slot.
+    /// Frees a slot whose work is done.
     #[inline]
     pub fn clear(&mut self, at: u32) {
-        self.slots[at as usize].future.set(None);
+        self.slots[at as usize].busy = false;
         self.free.push(at);
+    }
+
+    /// Frees a slot whose work panicked: what is left of the future is dropped and a new one made.
+    #[cold]
+    pub fn replace(&mut self, at: u32) {
+        let slot = &mut self.slots[at as usize];
+        slot.mail.input.take();
+        slot.mail.output.take();
+        slot.future.set((self.make)(slot.mail.clone()));
+        self.clear(at);
     }
 }
 
@@ -171,20 +214,23 @@ mod tests {
     #[test]
     fn a_woken_slot_is_reported_once_and_its_place_is_reused() {
         let inbox = Arc::new(Inbox::<()>::new(64).unwrap());
-        let mut slots = Slots::new(64, &inbox);
         let (tx, rx) = (Arc::new(Mutex::new(None::<Waker>)), Arc::new(AtomicBool::new(false)));
-        let op = {
-            let (tx, rx) = (tx.clone(), rx.clone());
+        let (tx2, rx2) = (tx.clone(), rx.clone());
+        let mut slots = Slots::new(64, &inbox, |mail: Rc<Mail<u32, u32>>| {
+            let (tx, rx) = (tx2.clone(), rx2.clone());
             async move {
-                std::future::poll_fn(|cx| {
-                    *tx.lock() = Some(cx.waker().clone());
-                    if rx.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
-                })
-                .await;
-                42
+                loop {
+                    let n = mail.next().await;
+                    std::future::poll_fn(|cx| {
+                        *tx.lock() = Some(cx.waker().clone());
+                        if rx.load(Ordering::SeqCst) { Poll::Ready(()) } else { Poll::Pending }
+                    })
+                    .await;
+                    mail.answer(n + 1);
+                }
             }
-        };
-        let at = slots.insert(op).unwrap();
+        });
+        let at = slots.insert(41).unwrap();
         assert!(slots.poll(at).unwrap().is_pending());
         assert!(!inbox.has_mail());
         rx.store(true, Ordering::SeqCst);
@@ -196,6 +242,25 @@ mod tests {
         slots.clear(at);
         assert!(slots.poll(at).is_none());
         assert_eq!(slots.free(), 64);
+        assert_eq!(slots.insert(1), Some(at), "the place is reused");
+        assert!(matches!(slots.poll(at), Some(Poll::Ready(2))), "by the same future");
+    }
+
+    #[test]
+    fn a_slot_whose_work_panicked_works_again() {
+        let inbox = Arc::new(Inbox::<()>::new(64).unwrap());
+        let mut slots = Slots::new(64, &inbox, |mail: Rc<Mail<u32, u32>>| async move {
+            loop {
+                let n = mail.next().await;
+                assert!(n != 13, "unlucky");
+                mail.answer(n);
+            }
+        });
+        let at = slots.insert(13).unwrap();
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| slots.poll(at))).is_err());
+        slots.replace(at);
+        assert_eq!(slots.insert(7), Some(at));
+        assert!(matches!(slots.poll(at), Some(Poll::Ready(7))));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::{BinaryHeap, HashMap};
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -19,7 +20,7 @@ use super::dataplane::{self, Done, OpCx};
 use super::limits::{BATCH_PER_QUEUE, CQ_BATCH_MAX, REAP_WAIT_NS_MAX, SLOTS_PER_THREAD, SPIN_MIN, SPIN_NS_MIN};
 use super::profile::Model;
 use super::session::QueueState;
-use super::slots::Slots;
+use super::slots::{Mail, Slots};
 
 /// A queue pair on its way to its device thread.
 pub(super) struct NewQueue {
@@ -76,11 +77,11 @@ struct Delayed {
     cqe: [u64; 4],
 }
 
-struct Loop<'d, F> {
+struct Loop<'d, F, M> {
     core: &'d Core,
     me: &'d ThreadState,
     cx: &'d ThreadCx,
-    slots: Slots<F>,
+    slots: Slots<OpCx<'d>, Done, F, M>,
     meta: Vec<Option<InSlot>>,
     queues: Vec<Option<Queue>>,
     live: Vec<u32>,
@@ -101,13 +102,13 @@ struct Loop<'d, F> {
 /// Body of a device thread.
 pub(super) fn run(core: &Core, index: usize) -> std::io::Result<()> {
     let cx = ThreadCx::default();
-    drive(core, index, &cx, |op| dataplane::run(op))
+    drive(core, index, &cx, dataplane::serve)
 }
 
 fn drive<'d, F, M>(core: &'d Core, index: usize, cx: &'d ThreadCx, make: M) -> std::io::Result<()>
 where
-    F: Future<Output = Done>,
-    M: Fn(OpCx<'d>) -> F,
+    F: Future<Output = ()>,
+    M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F,
 {
     let me = &core.threads[index];
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -117,7 +118,7 @@ where
         core,
         me,
         cx,
-        slots: Slots::new(SLOTS_PER_THREAD, &me.inbox),
+        slots: Slots::new(SLOTS_PER_THREAD, &me.inbox, make),
         meta: vec![None; SLOTS_PER_THREAD],
         queues: Vec::new(),
         live: Vec::new(),
@@ -135,7 +136,7 @@ where
     };
     let mut idle_polls = 0u32;
     while !(l.stop && l.live.is_empty()) {
-        if l.turn(&make) {
+        if l.turn() {
             if idle_polls >= SPIN_MIN {
                 // Spinning paid: do it as long as it may take.
                 l.spin_ns = (l.spin_ns * 2).min(core.config.spin_ns_max);
@@ -160,9 +161,9 @@ where
     Ok(())
 }
 
-impl<'d, F: Future<Output = Done>> Loop<'d, F> {
+impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, F, M> {
     /// Looks at everything once; false when there was nothing to do.
-    fn turn<M: Fn(OpCx<'d>) -> F>(&mut self, make: &M) -> bool {
+    fn turn(&mut self) -> bool {
         let mut worked = false;
         if self.me.inbox.has_mail() {
             self.read_mail();
@@ -171,7 +172,7 @@ impl<'d, F: Future<Output = Done>> Loop<'d, F> {
         for at in 0..self.live.len() {
             // Serving may end queues, which shortens the list.
             let Some(&q) = self.live.get(at) else { break };
-            worked |= self.serve(q, make);
+            worked |= self.serve(q);
         }
         while let Some(entry) = self.policy.pick() {
             worked = true;
@@ -256,7 +257,7 @@ impl<'d, F: Future<Output = Done>> Loop<'d, F> {
     }
 
     /// Takes and starts up to a batch of commands from one queue.
-    fn serve<M: Fn(OpCx<'d>) -> F>(&mut self, at: u32, make: &M) -> bool {
+    fn serve(&mut self, at: u32) -> bool {
         let Some(q) = self.queues[at as usize].as_mut() else { return false };
         if q.admitting.is_some() {
             return false;
@@ -284,7 +285,7 @@ impl<'d, F: Future<Output = Done>> Loop<'d, F> {
                 *left -= 1;
             }
             taken += 1;
-            self.start(at, &raw, make);
+            self.start(at, &raw);
         }
         if let Some(q) = self.queues[at as usize].as_mut().filter(|_| taken > 0) {
             q.sq.release();
@@ -308,7 +309,7 @@ impl<'d, F: Future<Output = Done>> Loop<'d, F> {
         true
     }
 
-    fn start<M: Fn(OpCx<'d>) -> F>(&mut self, at: u32, raw: &RawCommand, make: &M) {
+    fn start(&mut self, at: u32, raw: &RawCommand) {
         let Some(q) = self.queues[at as usize].as_mut() else { return };
         let now = now_ns();
         let state = &q.state;
@@ -338,7 +339,7 @@ impl<'d, F: Future<Output = Done>> Loop<'d, F> {
             return self.complete(&meta, done);
         }
         let op = OpCx { core: self.core, thread: self.cx, queue: state.clone(), cmd, paths };
-        let Some(slot) = self.slots.insert(make(op)) else {
+        let Some(slot) = self.slots.insert(op) else {
             return self.complete(&meta, dataplane::failed(Errno::NOMEM));
         };
         self.meta[slot as usize] = Some(meta);
@@ -363,11 +364,18 @@ impl<'d, F: Future<Output = Done>> Loop<'d, F> {
         meta.primary = self.cx.primary.get();
         self.policy.account(meta.tenant, meta.primary, Cost { time_ns: spent, link_bytes: 0 });
         let outcome = match polled {
-            Ok(Some(Poll::Ready(outcome))) => Some(outcome),
+            Ok(Some(Poll::Ready(outcome))) => {
+                self.slots.clear(slot);
+                Some(outcome)
+            }
             Ok(Some(Poll::Pending)) => None,
             Ok(None) => return,
             Err(_) => {
                 self.core.poison();
+                // What is left of the op gives back its tickets when dropped; that may panic once more.
+                if catch_unwind(AssertUnwindSafe(|| self.slots.replace(slot))).is_err() {
+                    tracing::error!("a slot is lost");
+                }
                 Some(dataplane::failed(Errno::IO))
             }
         };
@@ -385,10 +393,6 @@ impl<'d, F: Future<Output = Done>> Loop<'d, F> {
             }
             Some(outcome) => {
                 self.meta[slot as usize] = None;
-                // Dropping a finished future drops nothing that can panic, but after a panic it may.
-                if catch_unwind(AssertUnwindSafe(|| self.slots.clear(slot))).is_err() {
-                    self.core.poison();
-                }
                 self.complete(&meta, outcome);
             }
         }

@@ -251,7 +251,7 @@ impl<'a> Txn<'a> {
     /// `SetChanged`, `Wait`: nothing was done, the device starts the command over. Others are final. A command that was
     /// given no plan because its reservation failed, and that turns out to need one, is `SetChanged` too: then the
     /// errno of the reservation is the answer.
-    pub async fn finish(mut self, ok: bool) -> FsResult<Finished<'a>> {
+    pub async fn finish(&mut self, ok: bool) -> FsResult<Finished<'a>> {
         if let Some(e) = self.abort.take() {
             return Err(e);
         }
