@@ -11,11 +11,12 @@ use proptest::prelude::*;
 use std::sync::Arc;
 use weldfs_crash_harness::model::{At, Cred, Falloc, Model, Modify, Name, Op, SetAttr, SetTime, Who};
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
-use weldfs_storagefs::media::RamMedium;
+use weldfs_storagefs::media::{CrashModel, RamMedium, RecordingMedium};
 use weldfs_storagefs::mount::MkfsOptions;
 use weldfs_storagefs::store::{MountOptions, Store};
 
 const SLOTS: u32 = 5;
+const MEDIUM_BYTES: u64 = 48 << 20;
 const START: (i64, u32) = (1_700_000_000, 5);
 
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ enum Step {
     Checkpoint,
     Reclaim,
     Remount,
+    /// The device dies without a word, after what it did became durable.
+    Kill,
     Compare,
 }
 
@@ -256,7 +259,7 @@ fn step() -> impl Strategy<Value = Step> {
         22 => (user(), data_op()).prop_map(|(u, op)| Step::Do(u, op)),
         2 => Just(Step::Checkpoint),
         1 => Just(Step::Reclaim),
-        1 => prop::bool::weighted(0.4).prop_map(|yes| if yes { Step::Remount } else { Step::Compare }),
+        1 => prop::sample::select(vec![Step::Remount, Step::Kill, Step::Compare]),
         2 => Just(Step::Compare),
     ]
 }
@@ -301,8 +304,11 @@ struct Rig {
 }
 
 impl Rig {
-    fn new() -> Rig {
-        let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(48 << 20));
+    fn new(block: bool) -> Rig {
+        let medium: Arc<dyn Medium> = match block {
+            true => Arc::new(RecordingMedium::new(MEDIUM_BYTES, CrashModel::Block)),
+            false => Arc::new(RamMedium::new(MEDIUM_BYTES)),
+        };
         let o = options();
         let mkfs = MkfsOptions::default();
         weldfs_storagefs::mount::format(&medium, &mkfs, &*o.clock, &*o.random).expect("the medium is large enough");
@@ -323,6 +329,22 @@ impl Rig {
         store.unmount().expect("the medium is healthy");
         self.real = Real::new(mount(&self.medium));
         drop(store);
+    }
+
+    fn kill(&mut self) {
+        let store = self.real.direct.store().clone();
+        if let Some(end) = self.real.direct.last_end() {
+            store.journal().commit_through(end).expect("the medium is healthy");
+            store.journal().wait(end).expect("the medium is healthy");
+        }
+        self.model.close_all();
+        let other: Arc<dyn Medium> = Arc::new(RamMedium::new(MEDIUM_BYTES));
+        let o = options();
+        weldfs_storagefs::mount::format(&other, &MkfsOptions::default(), &*o.clock, &*o.random).expect("large enough");
+        // The old store lets go of the medium before recovery looks at it.
+        self.real = Real::new(mount(&other));
+        drop(store);
+        self.real = Real::new(mount(&self.medium));
     }
 
     fn step(&mut self, i: usize, step: &Step) {
@@ -352,6 +374,7 @@ impl Rig {
             Step::Checkpoint => drop(self.real.direct.store().checkpoint().expect("the medium is healthy")),
             Step::Reclaim => self.real.direct.store().reclaim_all().expect("the medium is healthy"),
             Step::Remount => self.remount(),
+            Step::Kill => self.kill(),
             Step::Compare => self.compare(i),
         }
     }
@@ -380,8 +403,8 @@ fn number(name: &str, default: u32) -> u32 {
     std::env::var(name).ok().and_then(|v| v.parse().ok()).unwrap_or(default)
 }
 
-fn run(steps: &[Step]) {
-    let mut rig = Rig::new();
+fn run(block: bool, steps: &[Step]) {
+    let mut rig = Rig::new(block);
     for (i, step) in steps.iter().enumerate() {
         rig.step(i, step);
     }
@@ -397,5 +420,5 @@ fn the_file_system_behaves_as_the_model() {
         ..ProptestConfig::default()
     };
     let steps = number("WELDFS_MODEL_STEPS", 250) as usize;
-    proptest!(config, |(steps in prop::collection::vec(step(), 1..steps))| run(&steps));
+    proptest!(config, |(block in any::<bool>(), steps in prop::collection::vec(step(), 1..steps))| run(block, &steps));
 }
