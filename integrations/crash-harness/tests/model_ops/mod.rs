@@ -16,6 +16,8 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Bytes of the pool; its first quarter holds operands, the rest receives.
 pub const POOL: usize = 8 << 20;
 const OUT: u32 = 4 << 20;
+/// A directory entry: name, type, and the cookie after it.
+pub type DirLine = (Vec<u8>, u8, u64);
 /// A handle nobody has.
 const NOBODY: Handle = Handle { index: 60_000, generation: 7 };
 
@@ -330,7 +332,7 @@ impl Real {
     }
 
     /// One call of readdir: the entries and the cookie to go on with.
-    pub fn read_dir_step(&mut self, h: Handle, cookie: u64) -> Result<(Vec<(Vec<u8>, u8, u64)>, u64), i32> {
+    pub fn read_dir_step(&mut self, h: Handle, cookie: u64) -> Result<(Vec<DirLine>, u64), i32> {
         let o = self.run(Op::ReadDir { h, cookie, out: PoolRange::new(OUT, self.dir_buf) })?;
         let bytes = self.direct.take(PoolRange::new(OUT, o.result as u32));
         Ok((dirent::Dirents(&bytes).map(|d| (d.name.to_vec(), d.dtype, d.next_cookie)).collect(), o.result2))
