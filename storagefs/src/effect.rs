@@ -11,6 +11,9 @@ use weldfs_ciscops::InodeNo;
 use weldfs_journal::BlockNo;
 
 mod codec;
+#[cfg(test)]
+mod tests;
+
 pub use codec::{decode, encode, encode_into, encoded_len_max};
 
 /// Bytes of a symbolic link's target, at most.

@@ -4,6 +4,8 @@
 
 mod names;
 mod space;
+#[cfg(test)]
+mod tests;
 
 use crate::checkpoint::{Built, Merge, build};
 use crate::error::{FsError, FsResult, MountError};

@@ -357,6 +357,15 @@ impl World {
                     Some(_) => lay(&mut f, off, len, 0),
                 }
             }
+            _ => return self.change_more(act, f, id),
+        }
+        Ok(Some(f))
+    }
+
+    fn change_more(&self, act: &Act, mut f: File, id: u8) -> Result<Option<File>, Errno> {
+        let ino = f.ino;
+        let full = |fill: u8| Block::Data(Box::new([fill; BLOCK]));
+        match *act {
             Act::Unmap { blk, count, .. } => {
                 let need = Need { log_bytes: 100, meta_keys: 3, ..Need::default() };
                 self.commit(&need, |p| {
