@@ -149,7 +149,7 @@ fn play(stage: &Stage<'_>, actor: &mut Actor, script: &Script) -> Result<Vec<Ent
         let durability = if *durable { Durability::Durable } else { Durability::Volatile };
         actor.act(step, durability).map_err(|e| format!("client {} step {number} {step:?}: {e}", actor.number))?;
         let (end, to_event) = (stage.ticks.fetch_add(1, Ordering::SeqCst), stage.medium.position());
-        let durable = *durable || matches!(step, Step::Sync { .. });
+        let durable = (*durable && step.changes_something()) || matches!(step, Step::Sync { .. });
         entries.push(Entry { start, end, from_event, to_event, durable });
     }
     Ok(entries)

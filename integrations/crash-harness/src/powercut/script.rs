@@ -39,6 +39,14 @@ pub enum Step {
     Sync { name: String },
 }
 
+impl Step {
+    /// Whether there is an effect to be durable. A rename to the same name has none, so that asking for it durably
+    /// promises nothing about what came before.
+    pub fn changes_something(&self) -> bool {
+        !matches!(self, Step::Rename { from, to } if from == to)
+    }
+}
+
 impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
