@@ -1,8 +1,8 @@
 //! The floor: what two spinning processes can do at best over a ring in shared memory, with nothing behind it.
 //!
-//! Hypothesis: a WeldFS command costs little more than this. Unit: nanoseconds per round trip. A 64-byte entry goes over, a
-//! 32-byte entry comes back; in the copying variant the client also copies 4 KiB into the ring's payload area and the
-//! server copies it out into private memory. Both sides spin; there is no system call.
+//! Hypothesis: a WeldFS command costs little more than this. Unit: nanoseconds per round trip. A 64-byte entry goes
+//! over, a 32-byte entry comes back; in the copying variant the client also copies 4 KiB into the ring's payload area
+//! and the server copies it out into private memory. Both sides spin; there is no system call.
 
 use crate::shm::Shared;
 use std::io;

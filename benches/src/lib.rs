@@ -4,8 +4,8 @@
 //! directory, or on an ext4 that `prepare` mounts over RAM), and the experiments that compare them with WeldFS in one
 //! interleaved run. What it may touch: the client library and the control plane, as any user would.
 //!
-//! What flows through: an experiment gives rows; a row names its medium, durability and profile; the caller prints a table
-//! or JSON. Ratios are medians of interleaved rounds; nothing here gates on wall time.
+//! What flows through: an experiment gives rows; a row names its medium, durability and profile; the caller prints a
+//! table or JSON. Ratios are medians of interleaved rounds; nothing here gates on wall time.
 
 pub mod base;
 pub mod floor;

@@ -1,7 +1,7 @@
 //! The peers: the same work on a directory of the host's own file system, through plain system calls.
 //!
-//! Hypothesis of every comparison: several steps in one command cost less than the steps one by one. Compared class with
-//! class: volatile with volatile, durable with durable, and a RAM-backed file system with emulated pmem.
+//! Hypothesis of every comparison: several steps in one command cost less than the steps one by one. Compared class
+//! with class: volatile with volatile, durable with durable, and a RAM-backed file system with emulated pmem.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};

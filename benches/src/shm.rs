@@ -12,8 +12,8 @@ pub struct Shared {
     file: File,
 }
 
-// SAFETY: all access goes through atomics or byte copies between private memory and the mapping; the mapping lives as long
-// as the value, and nothing hands out references into it except to atomics, which are safe to share.
+// SAFETY: all access goes through atomics or byte copies between private memory and the mapping; the mapping lives as
+// long as the value, and nothing hands out references into it except to atomics, which are safe to share.
 unsafe impl Send for Shared {}
 // SAFETY: as above.
 unsafe impl Sync for Shared {}
@@ -54,7 +54,8 @@ impl Shared {
 
     fn word(&self, index: usize) -> &AtomicU64 {
         assert!(index * 8 + 8 <= self.len, "word inside the region");
-        // SAFETY: in bounds by the assertion, aligned because mmap returns page-aligned memory, valid for `self`'s life.
+        // SAFETY: in bounds by the assertion, aligned because mmap returns page-aligned memory, valid for `self`'s
+        // life.
         unsafe { &*self.base.add(index * 8).cast::<AtomicU64>() }
     }
 
@@ -71,7 +72,8 @@ impl Shared {
     /// Copies private bytes into the region at byte `at`.
     pub fn put(&self, at: usize, bytes: &[u8]) {
         assert!(at.checked_add(bytes.len()).is_some_and(|end| end <= self.len), "range inside the region");
-        // SAFETY: in bounds by the assertion; source is private memory; the protocol gives this range to one side at a time.
+        // SAFETY: in bounds by the assertion; source is private memory; the protocol gives this range to one side at
+        // a time.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.base.add(at), bytes.len()) }
     }
 

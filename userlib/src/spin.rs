@@ -3,8 +3,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Nanoseconds spun at least, so that a device that became fast is noticed. Well above what waking a sleeping peer costs,
-/// or both sides, once asleep, would go on waking each other for ever.
+/// Nanoseconds spun at least, so that a device that became fast is noticed. Well above what waking a sleeping peer
+/// costs, or both sides, once asleep, would go on waking each other for ever.
 const SPIN_NS_MIN: u64 = 15_000;
 /// Nanoseconds spun at most.
 const SPIN_NS_MAX: u64 = 60_000;

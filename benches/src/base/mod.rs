@@ -1,8 +1,9 @@
 //! `weldfs bench base`: is the device close to the floor, and are fused operations faster than the host's steps?
 //!
-//! Everything is measured in one run, the systems interleaved round by round, medians over the rounds. Images are prefaulted
-//! files in RAM ("emulated pmem": survives the process, not the power); the peer is an ext4 on a loop device over a file in
-//! RAM, which is its equal. *burst* stays within one log; *steady* runs over ten log lengths, checkpoints included.
+//! Everything is measured in one run, the systems interleaved round by round, medians over the rounds. Images are
+//! prefaulted files in RAM ("emulated pmem": survives the process, not the power); the peer is an ext4 on a loop
+//! device over a file in RAM, which is its equal. *burst* stays within one log; *steady* runs over ten log lengths,
+//! checkpoints included.
 
 mod drive;
 mod names;

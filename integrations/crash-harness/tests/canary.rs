@@ -1,5 +1,5 @@
-//! The rig can fail: with flushes and fences compiled out, the very same power-cut run must find lost operations on both
-//! crash models. A run that finds nothing here would mean that the power-cut test proves nothing.
+//! The rig can fail: with flushes and fences compiled out, the very same power-cut run must find lost operations on
+//! both crash models. A run that finds nothing here would mean that the power-cut test proves nothing.
 #![cfg(feature = "flushes-compiled-out")]
 
 use weldfs_crash_harness::powercut::{Config, run};

@@ -1,7 +1,7 @@
 //! Cold reads: what a device thread must not do itself, because it blocks.
 //!
-//! A miss goes over a channel to a few I/O threads, which fetch it into the store's caches and wake the op. Only `block`
-//! media miss, and only there are the threads started.
+//! A miss goes over a channel to a few I/O threads, which fetch it into the store's caches and wake the op. Only
+//! `block` media miss, and only there are the threads started.
 
 use std::future::Future;
 use std::pin::Pin;

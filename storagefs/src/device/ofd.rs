@@ -2,9 +2,10 @@
 //! processes.
 //!
 //! A description is device-wide and reference-counted: {inode, flags, offset}. It lives while a handle or a living
-//! placeholder names it. A placeholder is a sealed memfd, re-opened write-only and flock()ed on that second description,
-//! which is then sent to the client and closed here: read, write and mmap on it fail; possession shows by sending it
-//! back (matched by st_dev/st_ino); and whether any process still holds a copy shows by trying the lock.
+//! placeholder names it. A placeholder is a sealed memfd, re-opened write-only and flock()ed on that second
+//! description, which is then sent to the client and closed here: read, write and mmap on it fail; possession shows
+//! by sending it back (matched by st_dev/st_ino); and whether any process still holds a copy shows by trying the
+//! lock.
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};

@@ -1,8 +1,9 @@
 //! The emulated hardware's numbers, and what they do to a completion's time.
 //!
 //! The default profile adds nothing. With a profile, a command's completion is held back until the instant at which the
-//! modelled device would have posted it: link latency each way, transfer at the link's bandwidth (transfers queue behind
-//! each other), and the core's time stretched by its speed factor (commands queue behind each other on a core).
+//! modelled device would have posted it: link latency each way, transfer at the link's bandwidth (transfers queue
+//! behind each other), and the core's time stretched by its speed factor (commands queue behind each other on a
+//! core).
 
 use std::path::Path;
 

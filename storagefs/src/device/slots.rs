@@ -139,8 +139,8 @@ struct Slot<I, O, F> {
 }
 
 /// The slots of one device thread. The future in a slot lives as long as the slot and serves one command after the
-/// other: it is made in place once, because moving a future of several KiB into a slot for every command would cost more
-/// than many commands do.
+/// other: it is made in place once, because moving a future of several KiB into a slot for every command would cost
+/// more than many commands do.
 pub struct Slots<I, O, F, M> {
     slots: Vec<Slot<I, O, F>>,
     free: Vec<u32>,

@@ -1,9 +1,9 @@
 //! What counts as bad after a power cut.
 //!
-//! For each client, the recovered folder must equal the folder after one of its steps: at least up to its last step that was
-//! acknowledged durable before the cut, at most up to its last step that had started. Its records in the shared log must
-//! be those of the same steps. Across clients: if a step is visible, every step of anyone that was acknowledged before that one
-//! was submitted is visible too, which is what "a prefix of LSN order" means to clients.
+//! For each client, the recovered folder must equal the folder after one of its steps: at least up to its last step
+//! that was acknowledged durable before the cut, at most up to its last step that had started. Its records in the
+//! shared log must be those of the same steps. Across clients: if a step is visible, every step of anyone that was
+//! acknowledged before that one was submitted is visible too, which is what "a prefix of LSN order" means to clients.
 
 use super::script::{Folder, Script};
 use std::ops::RangeInclusive;

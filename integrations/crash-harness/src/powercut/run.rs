@@ -169,7 +169,8 @@ fn actors(embedded: &Embedded, clients: usize) -> io::Result<Vec<Actor>> {
     Ok(actors)
 }
 
-/// Lets the clients work on a fresh image. Returns the recording, the events before the clients began, and what they did.
+/// Lets the clients work on a fresh image. Returns the recording, the events before the clients began, and what they
+/// did.
 fn perform(config: &Config, seed: u64) -> Result<(Arc<RecordingMedium>, u64, Vec<Seen>), String> {
     let recording = Arc::new(RecordingMedium::new(IMAGE_BYTES, config.model));
     let medium: Arc<dyn Medium> = recording.clone();

@@ -1,7 +1,7 @@
 //! What one client does, and what its folder looks like after each step.
 //!
-//! Each client works in a folder of its own, so its steps alone decide the folder's content: after a power cut the folder
-//! must equal the state after one of its steps. All clients also append to one shared log.
+//! Each client works in a folder of its own, so its steps alone decide the folder's content: after a power cut the
+//! folder must equal the state after one of its steps. All clients also append to one shared log.
 
 use rand::Rng;
 use rand::rngs::SmallRng;

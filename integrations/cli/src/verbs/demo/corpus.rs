@@ -1,5 +1,5 @@
-//! The tree that the demo loads: every file of the checkout and of the sources of its dependencies, topped up by generated
-//! files where there are too few.
+//! The tree that the demo loads: every file of the checkout and of the sources of its dependencies, topped up by
+//! generated files where there are too few.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,9 @@
 //! `weldfs demo`: the main job, start to end, on an embedded default.
 //!
-//! An image in a temporary folder, a device process of its own, a real tree through fused operations, four client processes
-//! that append a checksummed log, SIGKILL of the device in the middle, recovery, proof that nothing acknowledged as durable
-//! was lost; once on `pmem`, once on `block` with the durable flag. Then a table: fused against unfused against the host.
+//! An image in a temporary folder, a device process of its own, a real tree through fused operations, four client
+//! processes that append a checksummed log, SIGKILL of the device in the middle, recovery, proof that nothing
+//! acknowledged as durable was lost; once on `pmem`, once on `block` with the durable flag. Then a table: fused
+//! against unfused against the host.
 
 mod corpus;
 mod device;

@@ -1,5 +1,6 @@
-//! The four clients of the crash part: each appends checksummed records to a log of its own and notes, outside the device,
-//! every append that was acknowledged as durable. After the crash the notes are held against the recovered logs.
+//! The four clients of the crash part: each appends checksummed records to a log of its own and notes, outside the
+//! device, every append that was acknowledged as durable. After the crash the notes are held against the recovered
+//! logs.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
