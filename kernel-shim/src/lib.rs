@@ -1,7 +1,7 @@
 //! The control plane the operating system would own: who may talk to a device, and how the conversation begins.
 //!
 //! What lives here: `serve` (a device behind a Unix socket: attach, queue pairs, placeholders, claims, clean end),
-//! `embedded` (the same device inside the calling process, behind userlib's `Connector`), `image` (opening what a device
+//! `embedded` (the same device inside the calling process, behind userlib's `Connector`), `image` (opening what it
 //! runs on), and below them `protocol` (one session's conversation), `creds` (who the kernel says the peer is),
 //! `signals`, `listener`.
 //! What may be touched: sockets, descriptors, credentials. Never a file's bytes, a ring entry or a pool.

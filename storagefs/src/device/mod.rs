@@ -3,7 +3,7 @@
 //! * `device` (this file) starts and ends it; `core` is what its parts share; `limits` bounds everything.
 //! * `thread` is the run loop of a device thread: poll rings, run slots, post completions, sleep in one call. `slots`
 //!   holds the op futures and their wakers. `dataplane` is the op future itself; `sets` the tickets it holds on inodes.
-//! * `session` is an attached client; `ofd` its handles, open file descriptions and placeholders; `locks` advisory locks.
+//! * `session` is an attached client; `ofd` its handles, open file descriptions and placeholders; `locks` locks.
 //! * `maintenance` does what belongs to no command; `io` reads what is cold. `profile` emulates slower hardware.
 //! * `counters` and `stats` say what happened; `clock` measures it.
 //!

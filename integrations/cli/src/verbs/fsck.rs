@@ -104,7 +104,7 @@ fn print(verdict: &Verdict<'_>) {
         }
     }
     println!(
-        "{image}: {} inodes, {} directories, {} entries, {} data blocks ({} verified), {} metadata pages, {} free blocks",
+        "{image}: {} inodes, {} directories, {} entries, {} data blocks ({} verified), {} tree pages, {} free blocks",
         r.inodes, r.directories, r.entries, r.blocks, r.verified_blocks, r.pages, r.free_blocks
     );
     r.problems.iter().for_each(|problem| println!("{image}: {problem}"));

@@ -65,7 +65,8 @@ macro_rules! programs {
 }
 
 programs! {
-    shell_redirections bash_features files cross_boundary find_xargs_grep dd_sort python_files tar_small sqlite exec_inside
+    shell_redirections bash_features files cross_boundary find_xargs_grep dd_sort python_files tar_small sqlite
+    exec_inside
 }
 
 #[test]

@@ -103,7 +103,7 @@ fn describe(client: &Client, cut: u64, folder: &Folder, logged: usize) -> String
         .collect();
     let about = about.join(", ");
     format!(
-        "steps {durable}..={started} were possible ({about}); found files [{}], {logged} log records; that folder is {}",
+        "steps {durable}..={started} were possible ({about}); found [{}], {logged} log records; that folder is {}",
         sizes.join(" "),
         anywhere.map_or("never one of this client's".to_owned(), |k| format!("the one after step {k}")),
     )

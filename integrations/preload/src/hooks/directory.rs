@@ -113,9 +113,8 @@ fn scan(dir: *mut Dir, list: *mut *mut *mut Dirent, filter: Filter, compare: Com
             }
             std::ptr::copy_nonoverlapping(found.as_ptr(), array, found.len());
             if let Some(compare) = compare {
-                let order = std::mem::transmute::<extern "C" fn(*mut *const Dirent, *mut *const Dirent) -> c_int, Order>(
-                    compare,
-                );
+                type Given = extern "C" fn(*mut *const Dirent, *mut *const Dirent) -> c_int;
+                let order = std::mem::transmute::<Given, Order>(compare);
                 libc::qsort(array.cast(), found.len(), size_of::<*mut Dirent>(), Some(order));
             }
             abi::put(list, array)?;
