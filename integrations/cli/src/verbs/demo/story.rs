@@ -232,7 +232,7 @@ fn chapter(folder: &Path, medium: &str, corpus: &Corpus, plan: &Plan) -> io::Res
     let verdict = worker::verify(&client, &crew)?;
     let files_intact = intact(&client, "/tree", corpus);
     say!(
-        "   recovered and answering after {:.0} ms: {} durable acknowledgements, {} lost, {} half; {} of {} files intact",
+        "   recovered and answering after {:.0} ms: {} appends were durable, {} lost, {} half; {} of {} files intact",
         restart.as_secs_f64() * 1e3,
         verdict.acknowledged,
         verdict.lost,
