@@ -3,6 +3,7 @@
 //! In memory a block is used if the tree says so, if a record since the checkpoint took it, or if a plan in flight
 //! holds it. A freed block stays used until the checkpoint that frees it is durable; then [`Alloc::release`] clears it.
 
+use crate::checkpoint::by_group;
 use crate::codec::DecodeError;
 use crate::error::{FsError, FsResult, Place};
 use crate::geometry::Geometry;
@@ -65,6 +66,36 @@ impl Bitmap {
             *word &= !bit;
         }
         was != used
+    }
+
+    /// Marks blocks `i..i + n` of the group; returns how many that changed.
+    pub fn set_range(&mut self, i: usize, n: usize, used: bool) -> u64 {
+        let (mut at, end, mut changed) = (i, i + n, 0);
+        while at < end {
+            let bits = (64 - at % 64).min(end - at);
+            let mask = (u64::MAX >> (64 - bits)) << (at % 64);
+            let word = &mut self.words[at / 64];
+            let differ = if used { mask & !*word } else { mask & *word };
+            *word ^= differ;
+            changed += u64::from(differ.count_ones());
+            at += bits;
+        }
+        changed
+    }
+
+    /// Length of the free run at `i`, at most `max`, within the group.
+    fn free_run(&self, i: usize, max: usize) -> usize {
+        let mut n = 0;
+        while n < max {
+            let at = i + n;
+            let Some(word) = self.words.get(at / 64) else { break };
+            let run = (word >> (at % 64)).trailing_zeros().min(64 - (at % 64) as u32) as usize;
+            n += run;
+            if run < 64 - at % 64 {
+                break;
+            }
+        }
+        n.min(max)
     }
 
     /// Blocks not used.
@@ -189,15 +220,6 @@ impl Inner {
         slot.as_deref_mut().ok_or(FsError::Errno(Errno::IO))
     }
 
-    fn is_free(&mut self, geometry: &Geometry, block: u64) -> FsResult<bool> {
-        if !geometry.data_blocks().contains(&block) {
-            return Ok(false);
-        }
-        let group = geometry.group_of(BlockNo(block));
-        let start = geometry.group_range(group).start;
-        Ok(!self.group(geometry, group, false)?.get((block - start) as usize))
-    }
-
     /// First free block in `from..to`.
     fn next_free(&mut self, geometry: &Geometry, from: u64, to: u64) -> FsResult<Option<u64>> {
         let to = to.min(geometry.data_blocks().end);
@@ -218,19 +240,25 @@ impl Inner {
 
     /// Length of the free run at `block`, at most `max`.
     fn run_at(&mut self, geometry: &Geometry, block: u64, max: u64) -> FsResult<u64> {
-        let mut n = 0;
-        while n < max && self.is_free(geometry, block + n)? {
-            n += 1;
+        let (mut n, end) = (0, geometry.data_blocks().end);
+        while n < max && block + n < end {
+            let group = geometry.group_of(BlockNo(block + n));
+            let range = geometry.group_range(group);
+            let want = (max - n).min(range.end.min(end) - (block + n));
+            let run = self.group(geometry, group, false)?.free_run((block + n - range.start) as usize, want as usize);
+            n += run as u64;
+            if (run as u64) < want {
+                break;
+            }
         }
         Ok(n)
     }
 
     fn mark(&mut self, geometry: &Geometry, block: u64, count: u64, used: bool, slow: bool) -> FsResult<u64> {
         let mut changed = 0;
-        for b in block..block + count {
-            let group = geometry.group_of(BlockNo(b));
-            let start = geometry.group_range(group).start;
-            changed += u64::from(self.group(geometry, group, slow)?.set((b - start) as usize, used));
+        for (group, first, n) in by_group(&[(block, count)], geometry.group_blocks.into()) {
+            let at = (first - geometry.group_range(group).start) as usize;
+            changed += self.group(geometry, group, slow)?.set_range(at, n as usize, used);
         }
         Ok(changed)
     }
@@ -342,16 +370,13 @@ impl Alloc {
         let mut inner = self.inner.lock();
         inner.base = base.clone();
         let mut n = 0;
-        for &(start, count) in freed {
-            for b in start..start + count {
-                let group = self.geometry.group_of(BlockNo(b));
-                let first = self.geometry.group_range(group).start;
-                n += match &mut inner.groups[group as usize] {
-                    // A group not in memory will be read with the block free.
-                    None => 1,
-                    Some(map) => u64::from(map.set((b - first) as usize, false)),
-                };
-            }
+        for (group, start, count) in by_group(freed, self.geometry.group_blocks.into()) {
+            let at = (start - self.geometry.group_range(group).start) as usize;
+            n += match &mut inner.groups[group as usize] {
+                // A group not in memory will be read with the blocks free.
+                None => count,
+                Some(map) => map.set_range(at, count as usize, false),
+            };
         }
         inner.free += n;
         n
@@ -367,6 +392,23 @@ impl Alloc {
 mod tests {
     use super::*;
     use crate::geometry::GeometryOptions;
+
+    #[test]
+    fn ranges_equal_single_blocks() {
+        let g = geometry();
+        let (mut a, mut b) = (Bitmap::vacant(&g, 2), Bitmap::vacant(&g, 2));
+        for (i, n, used) in
+            [(0, 256, true), (3, 61, false), (64, 64, false), (100, 120, false), (5, 1, true), (190, 66, true)]
+        {
+            let changed = (i..i + n).filter(|i| b.set(*i, used)).count() as u64;
+            assert_eq!(a.set_range(i, n, used), changed);
+            assert_eq!(a, b);
+        }
+        for i in 0..256 {
+            let run = (i..256).take_while(|i| !a.get(*i)).count();
+            assert_eq!((a.free_run(i, 256), a.free_run(i, 7)), (run, run.min(7)), "at {i}");
+        }
+    }
 
     fn geometry() -> Geometry {
         Geometry::plan(8 << 20, &GeometryOptions { group_blocks: Some(256), ..Default::default() }).unwrap()

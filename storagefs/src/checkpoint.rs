@@ -102,8 +102,7 @@ impl Store {
         }
         let mut writer = self.writer.lock();
         writer.sb.clean = true;
-        writer.sb.store(&*self.medium)?;
-        Ok(())
+        self.store_superblock(&mut writer.sb)
     }
 
     fn cut(&self) -> Generation {
@@ -163,9 +162,14 @@ impl Store {
         sb.next_ino = g.next_ino;
         sb.clean = false;
         self.medium.barrier()?;
-        sb.store(&*self.medium)?;
+        self.store_superblock(&mut sb)?;
         writer.sb = sb;
         Ok((built, root))
+    }
+
+    /// Writes the superblock. If that fails nobody knows which state the medium names: it is final.
+    fn store_superblock(&self, sb: &mut Superblock) -> FsResult<()> {
+        sb.store(&*self.medium).inspect_err(|_| self.medium.poison()).map_err(FsError::from)
     }
 
     /// The log (and with it the data of its records) is durable to the cut.

@@ -251,13 +251,56 @@ impl Shard {
         }
     }
 
+    /// Blocks `first..=last` of a window, composed: as [`Shard::block`] for each, with one look at the tree.
+    pub fn blocks(
+        &self,
+        ino: u64,
+        win: u64,
+        (first, last): (u8, u8),
+        visit: &mut dyn FnMut(u8, BlockComp) -> bool,
+    ) -> FsResult<bool> {
+        let active = self.active.nodes.get(&ino);
+        let young = matches!(active, Some(Node { rec: RecState::Live(r), .. }) if r.birth.0 >= self.lower.base.cut);
+        let base = &self.lower.base;
+        let tree = match young {
+            true => None,
+            false => base.value(&base.pages, Key::new(kind::WINDOW, ino, win), window::unpack)?,
+        };
+        let tree = tree.unwrap_or_default();
+        let wins = [active, self.lower.frozen_node(ino)].map(|n| n.and_then(|n| n.wins.get(&win)));
+        for i in first..=last {
+            let below = || tree.binary_search_by_key(&i, |(b, _)| *b).ok().map(|at| tree[at].1);
+            let slots = wins.into_iter().flatten().filter_map(|w| w.slot(i));
+            let comp = self.compose(ino, win * WINDOW_BLOCKS + u64::from(i), slots, || Ok(below()))?;
+            if !visit(i, comp) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
     /// One file block, composed.
     pub fn block(&self, ino: u64, blk: u64) -> FsResult<BlockComp> {
-        let mut comp = BlockComp::hole();
         let (win, i) = win_of(blk);
         let active = self.active.nodes.get(&ino);
         let layers = [active, self.lower.frozen_node(ino)];
-        for slot in layers.into_iter().flatten().filter_map(|n| n.wins.get(&win)).filter_map(|w| w.slot(i)) {
+        let slots = layers.into_iter().flatten().filter_map(|n| n.wins.get(&win)).filter_map(|w| w.slot(i));
+        // An inode born after the tree's cut has nothing there.
+        let base = &self.lower.base;
+        let young = matches!(active, Some(Node { rec: RecState::Live(r), .. }) if r.birth.0 >= base.cut);
+        self.compose(ino, blk, slots, || if young { Ok(None) } else { base.mapping(&base.pages, ino, blk) })
+    }
+
+    /// Composes a block from what the layers say, newest first, and what the tree says.
+    fn compose<'a>(
+        &self,
+        ino: u64,
+        blk: u64,
+        slots: impl Iterator<Item = &'a window::Slot>,
+        tree: impl FnOnce() -> FsResult<Option<Mapping>>,
+    ) -> FsResult<BlockComp> {
+        let mut comp = BlockComp::hole();
+        for slot in slots {
             if let Some(p) = &slot.patches {
                 if comp.patches.is_empty() && self.is_cut(ino, blk, p.birth) {
                     return Ok(BlockComp::hole());
@@ -276,14 +319,7 @@ impl Shard {
                 }
             }
         }
-        // An inode born after the tree's cut has nothing there.
-        if let Some(Node { rec: RecState::Live(rec), .. }) = active {
-            if rec.birth.0 >= self.lower.base.cut {
-                return Ok(comp);
-            }
-        }
-        let m = self.lower.base.mapping(&self.lower.base.pages, ino, blk)?;
-        comp.base = m.filter(|m| !(comp.patches.is_empty() && self.is_cut(ino, blk, m.birth)));
+        comp.base = tree()?.filter(|m| !(comp.patches.is_empty() && self.is_cut(ino, blk, m.birth)));
         Ok(comp)
     }
 }

@@ -10,6 +10,7 @@ use crate::overlay::Base;
 use crate::overlay::window;
 use crate::store::Store;
 use crate::tree::Key;
+use hashbrown::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weldfs_ciscops::InodeNo;
@@ -97,18 +98,20 @@ impl<'s> Space<'s> {
         }
         let size = u64::from(store.geometry.group_blocks);
         let mut free_in_tree = 0;
+        let mut moves: HashMap<u64, Vec<(u64, u64, bool)>> = HashMap::new();
+        for (runs, used) in [(&built.freed, false), (&built.taken, true)] {
+            let real: Vec<_> = runs.iter().copied().filter(|r| r.0 < PRETENDED).collect();
+            for (g, first, n) in by_group(&real, size) {
+                moves.entry(g).or_default().push((first, n, used));
+            }
+        }
         for group in 0..store.geometry.groups() {
             let mut map = Bitmap::load(base, &base.slow, &store.geometry, group)?;
             free_in_tree += map.free();
-            for (runs, used) in [(&built.freed, false), (&built.taken, true)] {
-                let real: Vec<_> = runs.iter().copied().filter(|r| r.0 < PRETENDED).collect();
-                for (g, first, n) in by_group(&real, size).filter(|r| r.0 == group) {
-                    for b in first..first + n {
-                        if !map.set((b - g * size) as usize, used) {
-                            let how = if used { "taken while in use" } else { "freed while free" };
-                            report.problem(format!("block {b} is {how}"));
-                        }
-                    }
+            for (first, n, used) in moves.remove(&group).unwrap_or_default() {
+                if map.set_range((first - group * size) as usize, n as usize, used) != n {
+                    let how = if used { "taken while in use" } else { "freed while free" };
+                    report.problem(format!("blocks {first} to {} are {how}", first + n - 1));
                 }
             }
             self.compare(group, &map, report);

@@ -3,9 +3,10 @@
 use super::Store;
 use crate::effect::BlockState;
 use crate::error::{FsError, FsResult, Place};
-use crate::limits::BLOCK;
-use crate::overlay::BlockComp;
+use crate::limits::{BLOCK, WINDOW_BLOCKS};
 use crate::overlay::window::Mapping;
+use crate::overlay::{BlockComp, win_of};
+use smallvec::SmallVec;
 use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::BlockNo;
 
@@ -60,11 +61,27 @@ impl Store {
         count: u64,
         visit: &mut dyn FnMut(u64, BlockView) -> bool,
     ) -> FsResult<()> {
-        for blk in first..first + count {
-            let view = BlockView::of(&self.overlay.shard(ino.0).read().block(ino.0, blk)?);
-            if !visit(blk, view) {
-                break;
+        if count == 1 {
+            let view = BlockView::of(&self.overlay.shard(ino.0).read().block(ino.0, first)?);
+            visit(first, view);
+            return Ok(());
+        }
+        let mut at = first;
+        while at < first + count {
+            let (win, i) = win_of(at);
+            let n = (first + count - at).min(WINDOW_BLOCKS - u64::from(i));
+            let start = win * WINDOW_BLOCKS;
+            let mut views: SmallVec<[BlockView; 16]> = SmallVec::new();
+            self.overlay.shard(ino.0).read().blocks(ino.0, win, (i, i + (n - 1) as u8), &mut |_, comp| {
+                views.push(BlockView::of(&comp));
+                true
+            })?;
+            for (k, view) in views.into_iter().enumerate() {
+                if !visit(start + u64::from(i) + k as u64, view) {
+                    return Ok(());
+                }
             }
+            at += n;
         }
         Ok(())
     }
