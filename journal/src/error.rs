@@ -1,4 +1,4 @@
-//! Errors of the log, one type per phase of its life.
+//! Errors of the log, one type per stage of its life.
 
 use crate::{Lsn, MediumError};
 use weldfs_ciscops::Errno;

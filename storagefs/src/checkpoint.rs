@@ -1,8 +1,8 @@
 //! The checkpoint: everything at or below a cut moves from the overlay into the tree, then the log and the freed blocks
 //! below it are let go. Operations go on meanwhile; only the cut itself holds them up, for microseconds.
 //!
-//! Order (PROTOCOLS 4): cut; log durable to the cut; merged blocks and new pages written; barrier; superblock copy 0,
-//! flush, copies 1 and 2, flush; then readers switch, log and blocks are released.
+//! Order: cut; log durable to the cut; merged blocks and new pages written; barrier; superblock copy 0, flush, copies 1
+//! and 2, flush; then readers switch, log and blocks are released.
 
 mod build;
 

@@ -1,4 +1,4 @@
-//! A heap medium of either nature that counts and fails when told, and helpers to open a log on it.
+//! A heap medium of either nature that counts and fails when told, and functions that open a log on it.
 #![allow(dead_code)]
 
 use parking_lot::Mutex;

@@ -1,7 +1,8 @@
 //! Which inodes a command must hold, and in which mode, before it runs.
 //!
 //! The first entry is the primary inode (who is charged). A rename of a directory between directories also holds
-//! [`RENAME_LOCK`], a number no inode has: the rename lock of PROTOCOLS 6.3 is one more queue of tickets.
+//! [`RENAME_LOCK`], a number no inode has: the lock that keeps two renames from closing a loop of directories is one
+//! more queue of tickets.
 //! When the walk fails, the set is the last directory it reached: the command queues behind whatever is changing that
 //! directory and finds out under the set.
 

@@ -1,4 +1,5 @@
-//! How much log, space and metadata a command may need: reserved before it takes its inode set (PROTOCOLS 6.3).
+//! How much log, space and metadata a command may need: reserved before it takes its inode set, for
+//! nobody waits for room while holding one.
 
 use super::falloc::{FALLOC_LOG_BYTES, RESERVE_BYTES_MAX};
 use super::inode_set::InodeSet;

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weldfs_journal::{FlushMode, IoWrite, Medium, MediumError, MediumInfo, MediumKind};
 
-/// Which promises the medium makes (RELIABILITY, media assumptions).
+/// Which promises the medium makes (docs/MEDIA-FORMAT.md, "Assumptions about media").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CrashModel {
     /// 512-byte sectors are atomic; a flush makes every completed write durable.
