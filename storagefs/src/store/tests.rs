@@ -1,5 +1,6 @@
 //! Properties of the store, driven by random operations against a plain model in memory.
 
+mod faults;
 mod figures;
 mod model;
 mod power;
@@ -21,11 +22,16 @@ fn options() -> MountOptions {
 }
 
 fn fresh(len: u64) -> Arc<dyn Medium> {
-    let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(len));
+    fresh_ram(len)
+}
+
+fn fresh_ram(len: u64) -> Arc<RamMedium> {
+    let ram = Arc::new(RamMedium::new(len));
+    let medium: Arc<dyn Medium> = ram.clone();
     let geometry = GeometryOptions { log_len: Some(256 << 10), group_blocks: Some(512), ..Default::default() };
     let mkfs = MkfsOptions { label: "test".into(), geometry, ..Default::default() };
     format(&medium, &mkfs, &ManualClock::default(), &SeededRandom::new(1)).unwrap();
-    medium
+    ram
 }
 
 fn mount(medium: &Arc<dyn Medium>) -> (Arc<Store>, RecoveryReport) {

@@ -152,7 +152,7 @@ impl World {
             let mut plan = match store.begin(need) {
                 Ok(p) => p,
                 Err(FsError::Wait(Wait::Checkpoint)) => {
-                    store.checkpoint().unwrap();
+                    errno(store.checkpoint())?;
                     continue;
                 }
                 Err(FsError::Wait(Wait::Reclaim)) => {
@@ -166,7 +166,7 @@ impl World {
                 store.commit(&mut plan, RecordHead::op())
             });
             match done {
-                Err(FsError::Miss(m)) => store.fetch(&m).unwrap(),
+                Err(FsError::Miss(m)) => errno(store.fetch(&m))?,
                 Err(e) => return Err(e.into()),
                 Ok(appended) => {
                     self.last.set(appended.end);
@@ -238,7 +238,7 @@ impl World {
 
     fn unlink(&self, name: &[u8]) -> Result<(), Errno> {
         let store = self.store();
-        let d = store.blocking(|| store.dirent(InodeNo::ROOT, name)).unwrap().expect("the entry is there");
+        let d = errno(store.blocking(|| store.dirent(InodeNo::ROOT, name)))?.expect("the entry is there");
         let need = Need { log_bytes: 4000, meta_keys: 20, ..Need::default() };
         self.commit(&need, |p| {
             store.dirent_removal(&d)?.into_iter().for_each(|e| p.push(e));
@@ -255,7 +255,7 @@ impl World {
             let buf = AlignedBuf::from_slice(&vec![fill; run.count as usize * BLOCK]);
             let crcs = buf.chunks(BLOCK).map(weldfs_functions::crc32c).collect();
             match self.store().writes_directly() {
-                true => self.store().medium().write(run.addr.0 * BLOCK as u64, &buf).unwrap(),
+                true => self.store().medium().write(run.addr.0 * BLOCK as u64, &buf)?,
                 false => p.data(run.addr, Arc::new(buf)),
             }
             let state = crate::effect::BlockState::Written;
@@ -409,7 +409,7 @@ impl World {
             }
             Act::DelXattr { name, .. } => {
                 let name = vec![b'a' + name];
-                let Some(x) = self.store().blocking(|| self.store().xattr(ino, &name)).unwrap() else {
+                let Some(x) = errno(self.store().blocking(|| self.store().xattr(ino, &name)))? else {
                     assert!(!f.xattrs.contains_key(&name));
                     return Ok(Some(f));
                 };
