@@ -42,6 +42,8 @@ impl Spin {
             if look(&mut done) {
                 return true;
             }
+            // Where more threads want to run than there are cores, the one that would answer may wait for this very core.
+            std::thread::yield_now();
         }
         false
     }
