@@ -37,6 +37,7 @@ pub struct Plan<'s> {
     runs: SmallVec<[Run; 2]>,
     data: Vec<DataWrite>,
     log: Option<Reservation>,
+    log_bytes: usize,
     promise: Promise,
     taken: i64,
 }
@@ -79,15 +80,15 @@ impl<'s> Plan<'s> {
         self.store
     }
 
-    /// Reserves more.
+    /// Reserves more, on top of what it has.
     ///
     /// # Errors
     /// As [`Store::begin`]; the plan stays as it was.
     pub fn extend(&mut self, need: &Need) -> FsResult<()> {
         let more = self.store.ledger.promise(need)?;
         if need.log_bytes > 0 {
-            match self.store.reserve_log(need.log_bytes + self.log_len()) {
-                Ok(r) => self.log = Some(r),
+            match self.store.reserve_log(self.log_bytes + need.log_bytes) {
+                Ok(r) => (self.log, self.log_bytes) = (Some(r), self.log_bytes + need.log_bytes),
                 Err(e) => {
                     self.store.ledger.settle(more, 0);
                     return Err(e);
@@ -97,10 +98,6 @@ impl<'s> Plan<'s> {
         self.promise.blocks += more.blocks;
         self.promise.growing += more.growing;
         Ok(())
-    }
-
-    fn log_len(&self) -> usize {
-        effect::encoded_len_max(&self.effects)
     }
 }
 
@@ -163,6 +160,7 @@ impl Store {
             runs: SmallVec::new(),
             data: Vec::new(),
             log: Some(log),
+            log_bytes: need.log_bytes,
             promise,
             taken: 0,
         })

@@ -4,6 +4,7 @@ mod faults;
 mod figures;
 mod model;
 mod power;
+mod real;
 
 use super::*;
 use crate::effect::{AttrDelta, Effect};
