@@ -160,6 +160,12 @@ impl Client {
         Ok(self.session().map(drop)?)
     }
 
+    /// In a forked child that may never use the client: lets go of the parent's descriptors, so that the device notices
+    /// the parent's end. Attaches to nothing. Elsewhere it does nothing.
+    pub fn let_go_after_fork(&self) {
+        self.slot();
+    }
+
     pub(crate) fn umask(&self) -> u32 {
         self.inner.umask
     }

@@ -42,7 +42,7 @@ impl Spin {
             if look(&mut done) {
                 return true;
             }
-            // Where more threads want to run than there are cores, the one that would answer may wait for this very core.
+            // With more threads than cores, the one that would answer may be waiting for this very core.
             std::thread::yield_now();
         }
         false

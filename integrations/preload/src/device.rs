@@ -124,4 +124,7 @@ pub fn after_fork(child: bool) {
         STASH.force_unlock();
         ATTACH.force_unlock();
     }
+    if child && let Some(client) = CLIENT.get() {
+        client.let_go_after_fork();
+    }
 }

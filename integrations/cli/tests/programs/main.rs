@@ -1,6 +1,8 @@
 //! Unmodified programs with their files in a device: each script runs once in a directory of the host and once under
 //! `weldfs run`, and must print the same and exit the same. Scripts lie in `scripts/`; `$D` is their directory.
 
+#![allow(clippy::unwrap_used)]
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
