@@ -226,7 +226,7 @@ pub enum Effect {
     PutInode(Box<InodeRec>),
     /// New attribute values.
     SetAttr(AttrDelta),
-    /// The inode is gone. Its blocks and attributes went with earlier effects (see `Store::plan_remove`).
+    /// The inode is gone. Its blocks and attributes went with earlier effects (see `Store::removal`).
     DropInode(InodeNo),
     /// A directory entry is added, or names something else from now on.
     PutDirent {

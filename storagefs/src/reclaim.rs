@@ -6,7 +6,7 @@ use crate::effect::{Effect, Effects, UNMAP_WINDOWS_MAX};
 use crate::error::{FsError, FsResult};
 use crate::limits::WINDOW_BLOCKS;
 use crate::overlay::CutRange;
-use crate::store::{Need, Plan, Store};
+use crate::store::{Need, Store};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use weldfs_ciscops::InodeNo;
@@ -194,20 +194,18 @@ impl Store {
         Ok(all)
     }
 
-    /// Adds to `plan` what removes an inode that has lost its last name: at once if it is small and not open, else as
-    /// an orphan. The caller holds its inode set. True when it is gone at once.
+    /// The effects that remove an inode which loses its last name in the same record: at once if it is small and
+    /// nobody has it open, else as an orphan. The caller holds its inode set, and its command does not leave it open.
     ///
     /// # Errors
     /// `Miss`, damage.
-    pub fn plan_remove(&self, plan: &mut Plan<'_>, ino: InodeNo) -> FsResult<bool> {
+    pub fn removal(&self, ino: InodeNo) -> FsResult<Effects> {
         let mut out = Effects::new();
-        let small = !self.is_open(ino) && self.plan_small_removal(ino, &mut out)?;
-        if small {
-            out.into_iter().for_each(|e| plan.push(e));
-        } else {
-            plan.push(Effect::Orphan { ino });
+        if self.is_open(ino) || !self.plan_small_removal(ino, &mut out)? {
+            out.clear();
+            out.push(Effect::Orphan { ino });
         }
-        Ok(small)
+        Ok(out)
     }
 
     fn plan_small_removal(&self, ino: InodeNo, out: &mut Effects) -> FsResult<bool> {

@@ -179,13 +179,12 @@ fn any_flipped_byte_of_metadata_is_found_or_harmless() {
         let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(len as u64));
         medium.write(0, &bad).unwrap();
         // Either a typed error, or a report; never a panic or a hang.
-        if let Ok(report) = fsck(medium.clone(), options(), true) {
-            if report.clean {
-                if let Ok((store, _)) = Store::mount(medium, options()) {
-                    let _ = store.read_block(InodeNo(3), 0, &mut [0; BLOCK]);
-                    store.checkpoint().unwrap();
-                }
-            }
+        if let Ok(report) = fsck(medium.clone(), options(), true)
+            && report.clean
+            && let Ok((store, _)) = Store::mount(medium, options())
+        {
+            let _ = store.read_block(InodeNo(3), 0, &mut [0; BLOCK]);
+            store.checkpoint().unwrap();
         }
     }
 }

@@ -57,7 +57,7 @@ fn append(store: &Store, ino: InodeNo, blk: u64) {
 #[test]
 #[ignore = "prints costs, run by hand in release"]
 fn figures() {
-    let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(2 << 30));
+    let medium: Arc<dyn Medium> = Arc::new(RamMedium::prefaulted(1 << 30));
     let geometry = GeometryOptions { log_len: Some(64 << 20), ..Default::default() };
     let mkfs = MkfsOptions { geometry, ..Default::default() };
     format(&medium, &mkfs, &ManualClock::default(), &SeededRandom::new(1)).unwrap();
