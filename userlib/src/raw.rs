@@ -213,7 +213,7 @@ impl<'c> Raw<'c> {
         self.act([], |[]| Op::Truncate { h, size }).map(drop)
     }
 
-    /// fallocate(2). Piecewise for long ranges, in order; ENOSPC before any effect.
+    /// fallocate(2): one atomic command; ENOSPC before any effect, E2BIG above 1 GiB (holes may be longer).
     pub fn fallocate(&self, h: Handle, mode: FallocMode, off: u64, len: u64) -> Result<(), Errno> {
         self.act([], |[]| Op::Fallocate { h, mode, off, len }).map(drop)
     }
