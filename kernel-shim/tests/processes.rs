@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use weldfs::{Client, OpenOptions};
 use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_kernel_shim::{Embedded, ServeConfig, ServeError, Server, Source};
-use weldfs_storagefs::device::{DeviceConfig, Usage};
+use weldfs_storagefs::device::DeviceConfig;
 use weldfs_storagefs::media::{self, ImageKind};
 use weldfs_storagefs::mount::{MkfsOptions, format};
 
@@ -94,27 +94,28 @@ fn a_part_played_in_another_process() {
 fn a_client_killed_at_any_point_leaves_nothing_behind() {
     let dir = tempfile::tempdir().unwrap();
     let socket = dir.path().join("socket");
-    let mut config = ServeConfig::new(Source::Ram(128 << 20), &socket);
-    (config.signals, config.device.cores) = (false, 2);
-    let server = Server::bind(config).unwrap();
-    let (stopper, device) = (server.stopper(), server.device().clone());
-    let serving = std::thread::spawn(move || server.run().unwrap());
-    let fds = || std::fs::read_dir("/proc/self/fd").unwrap().count();
-    let before = fds();
+    let mut device = play("device", &socket, None);
+    let fds = || std::fs::read_dir(format!("/proc/{}/fd", device.id())).unwrap().count();
+    let watcher = Client::connect(&socket).unwrap();
+    let in_use = || {
+        let stats: serde_json::Value = serde_json::from_str(&watcher.stats_json().unwrap()).unwrap();
+        stats["usage"].clone()
+    };
+    // The watcher's own queue pair is made by its first call.
+    watcher.raw().nop().unwrap();
+    let (fds_before, before) = (fds(), in_use());
     for round in 0..30 {
         let mut child = play("busy client", &socket, None);
         std::thread::sleep(Duration::from_micros(round * 1700));
         child.kill().unwrap();
         child.wait().unwrap();
-        wait_for("the session ends", || device.usage() == Usage::default());
+        wait_for("the session ends", || in_use() == before);
     }
-    wait_for("its descriptors are closed", || fds() <= before);
-    assert!(!device.is_poisoned());
-    let client = Client::connect(&socket).unwrap();
-    assert_eq!(client.open_dir("/").unwrap().entries().count(), 30);
-    drop(client);
-    stopper.stop();
-    serving.join().unwrap();
+    wait_for("its descriptors are closed", || fds() <= fds_before);
+    assert_eq!(watcher.open_dir("/").unwrap().entries().count(), 30);
+    drop(watcher);
+    device.kill().unwrap();
+    device.wait().unwrap();
 }
 
 #[test]

@@ -15,6 +15,7 @@ struct Scale {
 static SCALE: OnceLock<Scale> = OnceLock::new();
 
 #[cfg(target_arch = "x86_64")]
+#[inline]
 fn counter() -> Option<u64> {
     use std::sync::atomic::{AtomicU8, Ordering};
     static USABLE: AtomicU8 = AtomicU8::new(0);
@@ -48,6 +49,7 @@ fn calibrate() -> Scale {
     Scale { start, counter: Some((first, ((ns << 32) / u128::from(ticks)) as u64)) }
 }
 
+#[inline]
 fn scale() -> &'static Scale {
     SCALE.get_or_init(calibrate)
 }

@@ -10,8 +10,10 @@ pub const CQ_BATCH_MAX: u32 = 16;
 pub const SET_RETRIES_MAX: u32 = 8;
 /// Shards of the set table; a power of two.
 pub const SET_SHARDS: usize = 64;
-/// Polls of all queues without work before a device thread goes to sleep, at least.
-pub const SPIN_MIN: u32 = 64;
+/// Polls of all queues between two looks at the clock while there is no work.
+pub const SPIN_MIN: u32 = 16;
+/// Nanoseconds a device thread spins without offering its core to others.
+pub const SPIN_ALONE_NS: u64 = 4_000;
 /// Nanoseconds a device thread spins without work before it goes to sleep, at most.
 pub const SPIN_NS_MAX: u64 = 50_000;
 /// The same, at least: what it falls to while spinning does not pay.

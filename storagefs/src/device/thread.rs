@@ -11,13 +11,15 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use rustix::event::epoll;
-use weldfs_ciscops::{Command, CqProducer, Cqe, Errno, Paths, QueueMemory, RawCommand, SqConsumer, Sqe, validate};
+use weldfs_ciscops::{CqProducer, Cqe, Errno, Paths, QueueMemory, RawCommand, SqConsumer, Sqe, validate};
 use weldfs_scheduler::{Cost, Entry, Policy, TenantId, Token};
 
 use super::clock::now_ns;
 use super::core::{Core, Message, ThreadState};
 use super::dataplane::{self, Done, OpCx};
-use super::limits::{BATCH_PER_QUEUE, CQ_BATCH_MAX, REAP_WAIT_NS_MAX, SLOTS_PER_THREAD, SPIN_MIN, SPIN_NS_MIN};
+use super::limits::{
+    BATCH_PER_QUEUE, CQ_BATCH_MAX, REAP_WAIT_NS_MAX, SLOTS_PER_THREAD, SPIN_ALONE_NS, SPIN_MIN, SPIN_NS_MIN,
+};
 use super::profile::Model;
 use super::session::QueueState;
 use super::slots::{Mail, Slots};
@@ -96,6 +98,8 @@ struct Loop<'d, F, M> {
     spin_ns: u64,
     /// Some queue holds commands but its completion ring is full.
     unreaped: bool,
+    /// Some queue is draining.
+    ending: bool,
     reap_wait_ns: u64,
 }
 
@@ -132,12 +136,13 @@ where
         last_work: now_ns(),
         spin_ns: core.config.spin_ns_max,
         unreaped: false,
+        ending: false,
         reap_wait_ns: 0,
     };
     let mut idle_polls = 0u32;
     while !(l.stop && l.live.is_empty()) {
         if l.turn() {
-            if idle_polls >= SPIN_MIN {
+            if idle_polls > SPIN_MIN {
                 // Spinning paid: do it as long as it may take.
                 l.spin_ns = (l.spin_ns * 2).min(core.config.spin_ns_max);
             }
@@ -148,14 +153,18 @@ where
         if idle_polls == 1 {
             l.last_work = now_ns();
         }
-        if idle_polls < SPIN_MIN {
+        if idle_polls % SPIN_MIN != 0 {
             std::hint::spin_loop();
-        } else if now_ns().wrapping_sub(l.last_work) < l.spin_ns {
-            std::thread::yield_now();
-        } else {
+            continue;
+        }
+        let idle_ns = now_ns().wrapping_sub(l.last_work);
+        if idle_ns >= l.spin_ns {
             l.spin_ns = (l.spin_ns / 2).max(SPIN_NS_MIN.min(core.config.spin_ns_max));
             l.sleep();
             idle_polls = 0;
+        } else if idle_ns >= SPIN_ALONE_NS {
+            // Longer than a busy client takes between two commands: others may want the core more.
+            std::thread::yield_now();
         }
     }
     Ok(())
@@ -183,7 +192,9 @@ impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, 
         }
         if worked {
             self.publish_all();
-            self.reap();
+            if self.ending {
+                self.reap();
+            }
         }
         worked
     }
@@ -254,6 +265,7 @@ impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, 
         if q.drain.is_none() {
             q.drain = Some(q.sq.poll().unwrap_or(0));
         }
+        self.ending = true;
     }
 
     /// Takes and starts up to a batch of commands from one queue.
@@ -300,6 +312,7 @@ impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, 
             return false;
         }
         q.drain = Some(0);
+        self.ending = true;
         q.cq.close(Errno::PROTO);
         q.cq.wake();
         let id = q.state.session.id;
@@ -325,19 +338,20 @@ impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, 
             tenant: state.session.tenant,
             fused: false,
         };
-        let checked = if self.core.is_poisoned() { Err(Errno::IO) } else { decode(raw, state) };
-        let (cmd, paths) = match checked {
-            Ok(ok) => ok,
-            Err(errno) => {
-                state.counters.malformed.add(1);
-                return self.complete(&meta, dataplane::failed(errno));
-            }
+        let checked = if self.core.is_poisoned() { Err(Errno::IO) } else { validate(raw, &state.limits) };
+        let cmd = match checked {
+            Ok(cmd) => cmd,
+            Err(errno) => return self.refuse(&meta, errno),
         };
-        meta.fused = cmd.op.opcode().spec().fused;
         // The empty case of the queue: nothing to wait for, nothing to hold; counted like every other command.
         if let Some(done) = dataplane::immediate(&cmd).filter(|_| self.policy.is_empty()) {
             return self.complete(&meta, done);
         }
+        meta.fused = cmd.op.opcode().spec().fused;
+        let paths = match Paths::fetch(&cmd, &state.pool) {
+            Ok(paths) => paths,
+            Err(errno) => return self.refuse(&meta, errno),
+        };
         let op = OpCx { core: self.core, thread: self.cx, queue: state.clone(), cmd, paths };
         let Some(slot) = self.slots.insert(op) else {
             return self.complete(&meta, dataplane::failed(Errno::NOMEM));
@@ -345,6 +359,13 @@ impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, 
         self.meta[slot as usize] = Some(meta);
         q.admitting = Some(slot);
         self.run_slot(slot);
+    }
+
+    fn refuse(&mut self, meta: &InSlot, errno: Errno) {
+        if let Some(q) = &self.queues[meta.queue as usize] {
+            q.state.counters.malformed.add(1);
+        }
+        self.complete(meta, dataplane::failed(errno));
     }
 
     /// Runs a slot's op until it waits or ends.
@@ -480,6 +501,7 @@ impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, 
             drop(q);
             session.queue_gone(&state, bytes);
         }
+        self.ending = self.queues.iter().flatten().any(|q| q.drain.is_some());
     }
 
     /// The sleep protocol: announce on every ring and in the inbox, look once more, block.
@@ -546,10 +568,4 @@ fn publish(q: &mut Queue) {
         q.state.counters.client_wakes.add(1);
         q.cq.wake();
     }
-}
-
-fn decode(raw: &RawCommand, state: &QueueState) -> Result<(Command, Paths), Errno> {
-    let cmd = validate(raw, &state.limits)?;
-    let paths = Paths::fetch(&cmd, &state.pool)?;
-    Ok((cmd, paths))
 }
