@@ -111,7 +111,19 @@ struct Batch {
     flush: bool,
 }
 
+/// A commit thread that panics takes the log with it: nobody waits for a flush that never comes.
+struct PoisonOnPanic<'a>(&'a Shared);
+
+impl Drop for PoisonOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.poison();
+        }
+    }
+}
+
 fn run(shared: &Shared) {
+    let _guard = PoisonOnPanic(shared);
     let mut queued = LogBuffer::default();
     let mut since_flush = 0;
     loop {
@@ -119,8 +131,13 @@ fn run(shared: &Shared) {
             let mut state = shared.state.lock();
             loop {
                 let flush = state.want > shared.notifier.watermark();
-                if state.stop || shared.is_poisoned() {
+                if state.stop {
                     return;
+                }
+                if shared.is_poisoned() {
+                    // Whoever poisoned the medium need not know us: those who wait for a flush must hear it.
+                    drop(state);
+                    return shared.poison();
                 }
                 if flush || state.queue.bytes() >= WRITE_OUT_BYTES {
                     queued = state.queue.take(queued);

@@ -160,3 +160,24 @@ fn large_volatile_data_is_written_out_without_a_flush() {
     assert!(journal.stats().batches > 0);
     assert_eq!((log.medium.flushes.load(SeqCst), journal.stats().flushes), (flushes, 0));
 }
+
+#[test]
+fn a_medium_poisoned_by_somebody_else_reaches_every_waiter() {
+    let mut log = Log::new(false);
+    let journal = log.open(log.oldest);
+    log.medium.slow_flush_ms.store(200, SeqCst);
+    let first = append(&journal, b"first");
+    journal.commit_through(first.end).expect("starts");
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    // The commit thread is in its flush; this one waits for the next.
+    let second = append(&journal, b"second");
+    journal.commit_through(second.end).expect("wanted");
+    let woken = Arc::new(Count::default());
+    assert!(!journal.subscribe(second.end, Waker::from(woken.clone())));
+    log.medium.poison();
+    let patience = std::time::Instant::now() + std::time::Duration::from_secs(20);
+    while woken.0.load(SeqCst) == 0 {
+        assert!(std::time::Instant::now() < patience, "the waiter never hears of it");
+        std::thread::yield_now();
+    }
+}

@@ -247,7 +247,12 @@ impl Store {
         let mut maps: BTreeMap<u64, Bitmap> = BTreeMap::new();
         let mut free = writer.sb.free_blocks;
         let size = u64::from(self.geometry.group_blocks);
+        let data = self.geometry.data_blocks();
         for (runs, used) in [(&built.freed, false), (&built.taken, true), (&zone, true)] {
+            // A tree that somebody forged may name any block.
+            if let Some(run) = runs.iter().find(|r| r.0 < data.start || r.0 + r.1 > data.end) {
+                return Err(double_use(run.0));
+            }
             for (group, first, n) in by_group(runs, size) {
                 let map = match maps.entry(group) {
                     Entry::Occupied(e) => e.into_mut(),

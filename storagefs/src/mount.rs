@@ -352,6 +352,7 @@ impl Store {
             closed: AtomicBool::new(false),
             checkpoints: AtomicU64::new(0),
             opens: Mutex::new(InoMap::default()),
+            suspects: Mutex::default(),
             writer: Mutex::new(Writer { sb, zone, pending: None, unnamed: Vec::new() }),
         }
     }

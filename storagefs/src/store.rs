@@ -24,11 +24,16 @@ use crate::geometry::Geometry;
 use crate::overlay::{InoMap, Overlay};
 use crate::reclaim::Pending;
 use crate::record::InodeRec;
+use crate::tree::PageRef;
 use parking_lot::{Mutex, RwLock};
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::{Clock, Journal, Medium, MediumInfo, Random};
+
+/// Pages remembered whose fetch found other bytes.
+const SUSPECTS_MAX: usize = 64;
 
 /// How to mount.
 #[derive(Clone)]
@@ -117,6 +122,8 @@ pub struct Store {
     pub(crate) closed: AtomicBool,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) opens: Mutex<InoMap<u32>>,
+    /// Pages whose fetch found other bytes, once: see [`Store::fetch`].
+    pub(crate) suspects: Mutex<VecDeque<PageRef>>,
 }
 
 impl std::fmt::Debug for Store {
@@ -160,7 +167,8 @@ impl Store {
         self.opens.lock().contains_key(&ino.0)
     }
 
-    /// Brings what missed into memory; blocks on the medium. For a metadata thread.
+    /// Brings what missed into memory; blocks on the medium. For a metadata thread. Whoever missed looks again then; it
+    /// may miss something else, because checkpoints end meanwhile.
     ///
     /// # Errors
     /// The medium, damage.
@@ -256,20 +264,34 @@ impl Store {
         let l = &self.ledger;
         let keys = l.keys.load(Relaxed);
         let log_half = self.journal().used() > self.geometry.log.len / 2;
-        let memory_half = l.bytes.load(Relaxed) as usize > self.budget / 2;
+        let memory_half = l.bytes.load(Relaxed).max(0) as usize > self.budget / 2;
         let short = keys > 0 && l.avail.load(Relaxed) < l.reserve as i64 / 2 + l.meta_growth(0);
         log_half || memory_half || short
     }
 
     pub(crate) fn overlay_full(&self) -> bool {
-        (self.ledger.bytes.load(Relaxed) + self.ledger.frozen_bytes.load(Relaxed)) as usize > self.budget
+        (self.ledger.bytes.load(Relaxed) + self.ledger.frozen_bytes.load(Relaxed)).max(0) as usize > self.budget
     }
 
     pub(crate) fn check_poison(&self) -> FsResult<()> {
         if self.medium.is_poisoned() { Err(FsError::Errno(Errno::IO)) } else { Ok(()) }
     }
 
-    fn fetch_page(&self, page: &crate::tree::PageRef) -> FsResult<()> {
-        self.overlay.base(0).pages.fetch(page)
+    fn fetch_page(&self, page: &PageRef) -> FsResult<()> {
+        let fetched = self.overlay.base(0).pages.fetch(page);
+        if !matches!(fetched, Err(FsError::Corrupt(_))) {
+            return fetched;
+        }
+        // Since the page was looked up, checkpoints may have given its place to another one. Who looks again asks for
+        // the new one then; who asks for this one again is told the truth.
+        let mut suspects = self.suspects.lock();
+        if suspects.contains(page) {
+            return fetched;
+        }
+        if suspects.len() >= SUSPECTS_MAX {
+            suspects.pop_front();
+        }
+        suspects.push_back(*page);
+        Ok(())
     }
 }

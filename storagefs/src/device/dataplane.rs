@@ -272,7 +272,8 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
     let mut tickets: Option<Tickets<'_>> = None;
     let (mut changes, mut rooms) = (0, 0);
     loop {
-        if closed.is_none() && changes_names(&cx.cmd.op) {
+        // Never with tickets in hand: whoever closed the gate may be waiting for them.
+        if closed.is_none() && tickets.is_none() && changes_names(&cx.cmd.op) {
             core.sets.names().pass().await;
         }
         let set = resolve(cx).await?;

@@ -4,6 +4,7 @@
 //! `block` media miss, and only there are the threads started.
 
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -46,7 +47,9 @@ impl IoPool {
             let (rx, store) = (rx.clone(), store.clone());
             threads.push(std::thread::Builder::new().name(format!("weld-io-{n}")).spawn(move || {
                 for job in rx {
-                    let result = store.fetch(&job.miss);
+                    // Whatever happens to this thread's fetch, its op must hear of it.
+                    let fetched = catch_unwind(AssertUnwindSafe(|| store.fetch(&job.miss)));
+                    let result = fetched.unwrap_or_else(|_| Err(Errno::IO.into()));
                     let waker = {
                         let mut answer = job.done.lock();
                         answer.result = Some(result);

@@ -81,6 +81,12 @@ impl Maintenance {
         Room { maintenance: self, until: None }
     }
 
+    /// The thread is gone: nobody waits for room any more.
+    pub(super) fn abandon(&self) {
+        self.wishes.lock().stop = true;
+        finish_round(self, true);
+    }
+
     /// Ends the thread.
     pub fn stop(&self) {
         self.wishes.lock().stop = true;

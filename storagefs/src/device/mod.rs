@@ -26,6 +26,7 @@ mod slots;
 mod stats;
 mod thread;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
@@ -58,13 +59,22 @@ impl Device {
         for index in 0..core.threads.len() {
             let core = core.clone();
             device.spawn(format!("weld-dev-{index}"), move || {
-                if let Err(e) = thread::run(&core, index) {
-                    tracing::error!("device thread {index} cannot run: {e}");
-                    core.poison();
+                match catch_unwind(AssertUnwindSafe(|| thread::run(&core, index))) {
+                    Ok(Ok(())) => {}
+                    Ok(Err(e)) => {
+                        tracing::error!("device thread {index} cannot run: {e}");
+                        core.poison();
+                    }
+                    Err(_) => core.poison(),
                 }
             })?;
         }
-        device.spawn("weld-maint".into(), move || maintenance::run(&core))?;
+        device.spawn("weld-maint".into(), move || {
+            if catch_unwind(AssertUnwindSafe(|| maintenance::run(&core))).is_err() {
+                core.poison();
+                core.maintenance.abandon();
+            }
+        })?;
         Ok(device)
     }
 

@@ -79,10 +79,12 @@ fn write_need(
     let inline = payload <= store.inline_max() as u64;
     let data_log = if inline { payload as usize + 32 * blocks as usize } else { LOG_PER_BLOCK * blocks as usize };
     let new_blocks = (blocks - held) as u32;
+    // Until the set is held somebody else may move the description's offset, and with it where blocks begin.
+    let moves = u32::from(matches!(cmd.op, Op::Write { at: At::Current, .. }));
     Ok(Need {
-        log_bytes: LOG_BASE + data_log,
+        log_bytes: LOG_BASE + data_log + LOG_PER_BLOCK * moves as usize,
         new_blocks,
-        overwrite_blocks: held as u32,
+        overwrite_blocks: held as u32 + moves,
         meta_keys: 8 + (blocks / WINDOW_BLOCKS) as u32 + 1,
         may_fail: new_blocks > 0 || creates,
     })

@@ -109,12 +109,12 @@ impl BlockEdit<'_> {
     fn patch(&mut self, i: u8, stamp: u64, off: u32, bytes: &[u8]) {
         let before = self.win.held(i);
         let slot = self.win.slot_mut(i);
+        let was = slot.patches.as_ref().map_or(0, |p| p.bytes() as i64);
         let patches = slot.patches.get_or_insert_with(|| {
             self.tally.patched += 1;
             Arc::new(Patches::default())
         });
         let patches = Arc::make_mut(patches);
-        let was = patches.bytes() as i64;
         patches.put(stamp, off, bytes);
         self.tally.bytes += patches.bytes() as i64 - was;
         self.held += i64::from(!before);

@@ -223,19 +223,26 @@ impl Store {
     /// Applies a record's effects to the active layers. Run time and replay.
     pub(crate) fn apply(&self, lsn: u64, effects: Effects, tally: &mut Tally) -> FsResult<()> {
         let mut walk = Walk { store: self, held: None };
+        // Reclaim hears of what it may drain when the whole record is in: it holds no inode set, so its own record
+        // would otherwise be applied between the effects of this one.
+        let mut news: SmallVec<[(u64, u64, bool); 2]> = SmallVec::new();
         for (i, e) in effects.into_iter().enumerate() {
             let stamp = lsn + i as u64;
             match &e {
                 Effect::PutInode(rec) => {
                     self.ledger.next_ino.fetch_max(rec.ino.0 + 1, Relaxed);
                 }
-                Effect::Orphan { ino } => self.reclaim.add(ino.0, 0),
-                Effect::Cut { ino, .. } => self.reclaim.add(ino.0, stamp),
-                Effect::Adopt { ino } => self.reclaim.remove(ino.0, 0),
-                Effect::ReclaimDone { ino, cut } => self.reclaim.remove(ino.0, *cut),
+                Effect::Orphan { ino } => news.push((ino.0, 0, true)),
+                Effect::Cut { ino, .. } => news.push((ino.0, stamp, true)),
+                Effect::Adopt { ino } => news.push((ino.0, 0, false)),
+                Effect::ReclaimDone { ino, cut } => news.push((ino.0, *cut, false)),
                 _ => {}
             }
             walk.shard(e.ino()).apply(stamp, e, tally)?;
+        }
+        drop(walk);
+        for (ino, cut, pending) in news {
+            if pending { self.reclaim.add(ino, cut) } else { self.reclaim.remove(ino, cut) }
         }
         Ok(())
     }

@@ -4,6 +4,7 @@ mod faults;
 mod figures;
 mod model;
 mod power;
+mod races;
 mod real;
 
 use super::*;

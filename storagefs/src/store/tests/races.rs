@@ -1,0 +1,128 @@
+//! Reclaim, checkpoints and fetches against commands that are under way; trees that somebody forged.
+
+use super::*;
+use crate::effect::{self, BlockState, attr};
+use crate::error::{FsError, Miss};
+use crate::overlay::Base;
+use crate::overlay::window::{Mapping, pack};
+use crate::record::InodeRec;
+use crate::tree::{Key, PageRef, kind};
+use std::sync::atomic::AtomicBool;
+use weldfs_journal::Lsn;
+
+fn commit(store: &Store, effects: &[Effect]) -> FsResult<()> {
+    let need = Need { log_bytes: effect::encoded_len_max(effects), meta_keys: 20, ..Need::default() };
+    loop {
+        match store.begin(&need) {
+            Ok(mut plan) => {
+                effects.iter().cloned().for_each(|e| plan.push(e));
+                return store.blocking(|| store.commit(&mut plan, RecordHead::op())).map(drop);
+            }
+            Err(FsError::Wait(_)) => drop(store.checkpoint()?),
+            Err(e) => return Err(e),
+        }
+    }
+}
+
+fn set_nlink(ino: InodeNo, nlink: u32) -> Effect {
+    let r = InodeRec::empty(ino);
+    Effect::SetAttr(AttrDelta {
+        ino,
+        mask: attr::NLINK,
+        size: 0,
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        nlink,
+        flags: 0,
+        parent: r.parent,
+        atime: r.atime,
+        mtime: r.mtime,
+        ctime: r.ctime,
+    })
+}
+
+#[test]
+fn reclaim_never_comes_between_the_effects_of_one_record() {
+    let medium = fresh(8 << 20);
+    let (store, _) = mount(&medium);
+    let stop = Arc::new(AtomicBool::new(false));
+    let (s, ended) = (store.clone(), stop.clone());
+    let reclaimer = std::thread::spawn(move || {
+        while !ended.load(Relaxed) {
+            if !s.reclaim_pending() {
+                std::hint::spin_loop();
+                continue;
+            }
+            match s.reclaim_step() {
+                Ok(_) => {}
+                Err(FsError::Wait(_)) => drop(s.checkpoint()?),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    });
+    let mut failed = None;
+    for _ in 0..400 {
+        let ino = store.alloc_ino();
+        let mut rec = InodeRec::empty(ino);
+        (rec.mode, rec.nlink) = (0o100_644, 1);
+        // An unlink: the orphan is named before its last attributes change. The many effects make the window wide.
+        let mut unlink = vec![Effect::Orphan { ino }];
+        unlink.extend((0..600).map(|_| set_nlink(InodeNo::ROOT, 2)));
+        unlink.push(set_nlink(ino, 0));
+        failed = commit(&store, &[Effect::PutInode(Box::new(rec))]).and_then(|()| commit(&store, &unlink)).err();
+        if failed.is_some() {
+            break;
+        }
+    }
+    stop.store(true, Relaxed);
+    reclaimer.join().unwrap().unwrap();
+    assert!(failed.is_none(), "{failed:?}");
+    store.reclaim_all().unwrap();
+    store.unmount().unwrap();
+    drop(store);
+}
+
+#[test]
+fn memory_that_the_overlay_counts_never_falls_below_nothing() {
+    let medium = fresh(8 << 20);
+    let (store, _) = mount(&medium);
+    let mut w = World::new(store.clone());
+    w.run(&Act::Create(1));
+    let before = store.ledger.bytes.load(Relaxed);
+    for fill in 0..100 {
+        w.run(&Act::Patch { file: 1, off: 10, len: 20, fill });
+        w.run(&Act::Unmap { file: 1, blk: 0, count: 1 });
+    }
+    assert!(store.ledger.bytes.load(Relaxed) >= before);
+}
+
+#[test]
+fn a_page_that_moved_while_it_was_fetched_is_looked_up_again_and_a_damaged_one_is_an_error() {
+    let medium = fresh(8 << 20);
+    let (store, _) = mount(&medium);
+    let addr = store.writer.lock().zone.chunks()[0].start;
+    let gone = Miss::Page(PageRef { addr, birth: Lsn(1), crc: 7 });
+    assert!(store.fetch(&gone).is_ok(), "who missed it looks again");
+    assert!(matches!(store.fetch(&gone), Err(FsError::Corrupt(_))), "and is told when it is still wanted");
+}
+
+#[test]
+fn a_forged_mapping_outside_the_data_area_stops_the_checkpoint_only() {
+    for addr in [1, (8 << 20) / BLOCK as u64 - 1, 1 << 40] {
+        let medium = fresh(8 << 20);
+        let (store, _) = mount(&medium);
+        let old = store.overlay.base(0);
+        let m = Mapping { addr, birth: old.cut, crc: 0, state: BlockState::Written };
+        let mut batch = vec![(Key::new(kind::WINDOW, 1, 0), Some(pack(&[(0, m)], 0)))].into_iter();
+        let mut writer = store.writer.lock();
+        writer.zone.begin_checkpoint();
+        let tree = old.tree.apply(&old.slow, &mut writer.zone, &mut batch, Lsn(old.cut)).unwrap();
+        drop(writer);
+        let (pages, slow) = (old.pages.clone(), old.slow.clone());
+        store.overlay.switch(&Arc::new(Base { tree, pages, slow, cut: old.cut }));
+        commit(&store, &[Effect::Unmap { ino: InodeNo::ROOT, blk: 0, count: 1 }]).unwrap();
+        assert!(matches!(store.checkpoint(), Err(FsError::Corrupt(_))), "block {addr}");
+    }
+}
