@@ -193,6 +193,11 @@ impl Store {
     ) -> FsResult<(Arc<Base>, crate::tree::PageRef, u64)> {
         let bytes: u64 = built.changes.iter().map(|(_, v)| v.as_ref().map_or(0, |v| v.len() as u64)).sum();
         let mut needed = writer.zone.pages_needed(built.changes.len() as u64 + 8, bytes + 8192);
+        if self.ledger.tight() {
+            // Room to rewrite the whole tree, taken while there is room.
+            let whole = writer.zone.pages_needed(writer.zone.pages_live(), bytes);
+            needed = needed.max(whole.min(writer.zone.pages_free() + self.ledger.spare_pages()));
+        }
         for _ in 0..4 {
             self.grow_zone(writer, needed)?;
             let (groups, free) = self.group_changes(writer, base, built)?;

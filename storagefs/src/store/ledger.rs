@@ -96,6 +96,17 @@ impl Ledger {
             - self.zone.load(Relaxed)
     }
 
+    /// Whether free blocks are few enough that runs for metadata may become rare.
+    pub fn tight(&self) -> bool {
+        self.avail.load(Relaxed) < self.capacity as i64 / 4
+    }
+
+    /// Pages by which a checkpoint may grow the zone ahead of need.
+    pub fn spare_pages(&self) -> u64 {
+        let blocks = self.logical_free().min(self.avail.load(Relaxed) - self.reserve as i64);
+        blocks.max(0) as u64 / 2 / PAGE_BLOCKS
+    }
+
     /// Promises what `need` names.
     ///
     /// # Errors
@@ -113,7 +124,9 @@ impl Ledger {
         let growing = if need.may_fail { new } else { 0 };
         self.growing.fetch_add(growing, Relaxed);
         let left = self.avail.fetch_sub(all, Relaxed) - all;
-        if left < growth && (all > 0 || need.may_fail) {
+        // Near full, metadata must fit the zone as it is: runs to grow it with may not be found when they are needed.
+        let cramped = growth > 0 && dirty && self.tight();
+        if (left < growth || cramped) && (all > 0 || need.may_fail) {
             self.avail.fetch_add(all, Relaxed);
             self.growing.fetch_sub(growing, Relaxed);
             let busy = dirty || self.inflight.load(Relaxed) > 0;
