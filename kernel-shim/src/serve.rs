@@ -214,8 +214,11 @@ impl Connection {
     }
 }
 
+/// A message and the descriptors that came with it.
+type Packet = (Vec<u8>, Vec<OwnedFd>);
+
 /// The next packet with its descriptors; `None` when there is none; `Err` when the peer is gone or sent nonsense.
-fn receive(socket: &OwnedFd) -> Result<Option<(Vec<u8>, Vec<OwnedFd>)>, ()> {
+fn receive(socket: &OwnedFd) -> Result<Option<Packet>, ()> {
     let mut bytes = vec![0; ATTACH_MESSAGE_MAX];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PLACEHOLDERS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);

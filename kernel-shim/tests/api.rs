@@ -1,5 +1,6 @@
 //! The client library against a real (embedded, in-memory) device: every call does what POSIX says of it and fails
 //! with the errno POSIX names; a fused call is one command, one completion, one payload copy.
+#![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
 use std::io::{self, Read, Seek, SeekFrom, Write};

@@ -1,4 +1,5 @@
 //! A device in this process, driven through the client library: what a command does from ring to medium and back.
+#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 

@@ -2,6 +2,7 @@
 //!
 //! Beside each attack a victim session works on its own files and checks every byte; at the end the device is alive,
 //! nothing was poisoned, and everything the attacker held has been given back.
+#![allow(clippy::unwrap_used)]
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;

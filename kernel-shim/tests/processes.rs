@@ -1,6 +1,7 @@
 //! Real processes over a real socket: killed clients, a killed device, signals, an idle device.
 //!
 //! The other processes are this test binary again, told by an environment variable to play a part.
+#![allow(clippy::unwrap_used)]
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

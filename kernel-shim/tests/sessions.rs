@@ -1,5 +1,6 @@
 //! Sessions come and go: what they share (open file descriptions, locks, the order of commands), and that they leave
 //! nothing behind.
+#![allow(clippy::unwrap_used)]
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

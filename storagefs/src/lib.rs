@@ -2,8 +2,8 @@
 //!
 //! What lives here, from the medium up: `media` (what bytes persist on), `geometry` and `superblock` (what an image
 //! is), `tree` and `zone` (the checkpointed state: immutable pages and where they live), `effect`, `overlay`, `alloc`
-//! and `store` (what is committed), `checkpoint`, `mount`, `reclaim`, `fsck`; `fs` (what POSIX says), `device` (threads,
-//! sessions, rings).
+//! and `store` (what is committed), `checkpoint`, `mount`, `reclaim`, `fsck`; `fs` (what POSIX says), `device`
+//! (threads, sessions, rings).
 //! What may be touched: the medium only through the journal crate's `Medium`, clock and randomness through its traits.
 //! What flows through: a command plans effects, the journal commits them, the overlay holds them, a checkpoint merges
 //! them into the tree, a superblock names the new root.

@@ -361,11 +361,11 @@ fn wanted(op: &Op, session: &SessionState, set: &InodeSet) -> Members {
             .iter()
             .map(|(ino, hold)| (ino.0, if *hold == Hold::Exclusive { Mode::Exclusive } else { Mode::Shared })),
     );
-    if let Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } = *op {
-        if let Ok(file) = session.handle(h) {
-            let own = std::iter::once((file.ino.0, Mode::Exclusive));
-            out = members(out.into_iter().chain(own));
-        }
+    if let Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } = *op
+        && let Ok(file) = session.handle(h)
+    {
+        let own = std::iter::once((file.ino.0, Mode::Exclusive));
+        out = members(out.into_iter().chain(own));
     }
     out
 }
@@ -398,10 +398,10 @@ async fn attempt<'d>(
         outcome = Outcome::failed(Errno::from(&e));
     }
     *tickets = None;
-    if let Some(end) = must_sync.filter(|_| outcome.is_ok()) {
-        if let Err(e) = durable(cx, end).await {
-            outcome = Outcome::failed(e);
-        }
+    if let Some(end) = must_sync.filter(|_| outcome.is_ok())
+        && let Err(e) = durable(cx, end).await
+    {
+        outcome = Outcome::failed(e);
     }
     Ok(Attempt::Done(count(cx, outcome, &finished.counters)))
 }

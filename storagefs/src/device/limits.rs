@@ -43,4 +43,4 @@ pub const POOL_BYTES_SESSION_MAX: u64 = 512 << 20;
 /// Rounds of making room that one command waits for before it is told ENOSPC.
 pub const ROOM_RETRIES_MAX: u32 = 64;
 
-const _: () = assert!(SET_SHARDS.is_power_of_two() && SLOTS_PER_THREAD % 64 == 0);
+const _: () = assert!(SET_SHARDS.is_power_of_two() && SLOTS_PER_THREAD.is_multiple_of(64));

@@ -153,7 +153,7 @@ where
         if idle_polls == 1 {
             l.last_work = now_ns();
         }
-        if idle_polls % SPIN_MIN != 0 {
+        if !idle_polls.is_multiple_of(SPIN_MIN) {
             std::hint::spin_loop();
             continue;
         }
@@ -400,10 +400,11 @@ impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, 
                 Some(dataplane::failed(Errno::IO))
             }
         };
-        if let Some(q) = self.queues[meta.queue as usize].as_mut() {
-            if q.admitting == Some(slot) && (self.cx.admitted.get() || outcome.is_some()) {
-                q.admitting = None;
-            }
+        if let Some(q) = self.queues[meta.queue as usize].as_mut()
+            && q.admitting == Some(slot)
+            && (self.cx.admitted.get() || outcome.is_some())
+        {
+            q.admitting = None;
         }
         match outcome {
             None => {
