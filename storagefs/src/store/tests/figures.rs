@@ -109,3 +109,21 @@ fn figures() {
     let medium = fresh(4 << 20);
     per_op("mount of an empty 4 MiB image", 1000, |_| drop(mount(&medium)));
 }
+
+#[test]
+#[ignore = "for a profiler, run by hand in release"]
+fn appends() {
+    let medium: Arc<dyn Medium> = Arc::new(RamMedium::prefaulted(512 << 20));
+    let geometry = GeometryOptions { log_len: Some(8 << 20), ..Default::default() };
+    let mkfs = MkfsOptions { geometry, ..Default::default() };
+    format(&medium, &mkfs, &ManualClock::default(), &SeededRandom::new(1)).unwrap();
+    let mut o = options();
+    o.memory = 256 << 20;
+    let (store, _) = Store::mount(medium, o).unwrap();
+    let f = create(&store, InodeNo::ROOT, b"log", 0o100644);
+    // Overwrites the first 20,000 blocks over and over: steady state, checkpoints apart.
+    for _ in 0..40 {
+        per_op("append 4 KiB, steady", 20_000, |i| append(&store, f, u64::from(i)));
+        store.checkpoint().unwrap();
+    }
+}
