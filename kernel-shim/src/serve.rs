@@ -124,11 +124,7 @@ impl Server {
     pub fn run(self) -> Result<(), ServeError> {
         let mut connections: HashMap<u64, Connection> = HashMap::new();
         let mut next = 0u64;
-        loop {
-            let (ready, accept) = match self.wait(&connections)? {
-                Some(ready) => ready,
-                None => break,
-            };
+        while let Some((ready, accept)) = self.wait(&connections)? {
             for id in ready {
                 let Some(c) = connections.get_mut(&id) else { continue };
                 if !c.turn() {

@@ -103,10 +103,12 @@ impl<W> InodeQueue<W> {
                 Mode::Shared => all_shared,
                 Mode::Exclusive => !running,
             };
-            if t.state == State::Waiting && free
-                && let Some(w) = t.waiter.take() {
-                    wake(w);
-                }
+            if t.state == State::Waiting
+                && free
+                && let Some(w) = t.waiter.take()
+            {
+                wake(w);
+            }
             // Everything later waits for this ticket, unless both are shared.
             running = true;
             all_shared &= t.mode == Mode::Shared;
