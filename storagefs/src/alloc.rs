@@ -7,6 +7,7 @@ use crate::checkpoint::by_group;
 use crate::codec::DecodeError;
 use crate::error::{FsError, FsResult, Place};
 use crate::geometry::Geometry;
+use crate::limits::PAGE_BLOCKS;
 use crate::overlay::Base;
 use crate::tree::{Key, Pages, kind};
 use parking_lot::Mutex;
@@ -27,6 +28,8 @@ pub struct Run {
 const CURSORS: usize = 16;
 /// Blocks a cursor claims at a time, at most.
 const STRETCH: u64 = 256;
+/// Free blocks in whole pages beyond which none is counted.
+const WHOLE_MAX: i64 = 1 << 18;
 /// Version byte of a `FreeGroup` value.
 const VERSION: u8 = 1;
 /// `FreeGroup` encodings: bitmap words, or runs of used blocks.
@@ -200,6 +203,8 @@ struct Inner {
     sweep: u64,
     base: Arc<Base>,
     free: u64,
+    /// Lower bound of the free blocks that lie in runs of whole metadata pages. Measured at mount and by checkpoints.
+    whole: i64,
 }
 
 /// The allocator. All methods may be called by any thread.
@@ -264,14 +269,68 @@ impl Inner {
     }
 }
 
+impl Inner {
+    /// Blocks by which taking `n` free ones at `at` may lower those in whole pages: `ended` says that the free run goes
+    /// no further, `continued` that what lies before was taken from the same run.
+    fn pages_hurt(&self, geometry: &Geometry, (at, n): (u64, u64), ended: bool, continued: bool) -> i64 {
+        let group = geometry.group_of(BlockNo(at));
+        let i = (at - geometry.group_range(group).start) as usize;
+        let map = self.groups[group as usize].as_deref();
+        let begins = i > 0 && map.is_some_and(|m| m.get(i - 1));
+        match (ended && begins, continued) {
+            (true, _) => (n / PAGE_BLOCKS * PAGE_BLOCKS) as i64,
+            (false, true) => n as i64,
+            (false, false) => (n + 2 * PAGE_BLOCKS) as i64,
+        }
+    }
+}
+
 impl Alloc {
+    /// At least so many free blocks lie in runs that can hold metadata pages.
+    pub fn whole(&self) -> i64 {
+        self.inner.lock().whole
+    }
+
+    /// Finds out how many free blocks lie in whole pages, as far as it may matter. Blocks on cold bitmaps.
+    ///
+    /// # Errors
+    /// Damage.
+    pub fn measure(&self) -> FsResult<()> {
+        let geometry = &self.geometry;
+        let data = geometry.data_blocks();
+        let mut inner = self.inner.lock();
+        // However the used blocks lie, each ends at most one run, which may miss a page by three blocks.
+        let all = (data.end - data.start) as i64;
+        let sure = inner.free as i64 - (PAGE_BLOCKS as i64 - 1) * (all - inner.free as i64 + 1);
+        if sure >= all / 8 {
+            inner.whole = sure;
+            return Ok(());
+        }
+        let mut whole = 0;
+        for g in 0..geometry.groups() {
+            inner.group(geometry, g, true)?;
+            let range = geometry.group_range(g);
+            let mut at = range.start.max(data.start);
+            while let Some(b) = inner.next_free(geometry, at, range.end)? {
+                let n = inner.run_at(geometry, b, range.end - b)?;
+                whole += (n / PAGE_BLOCKS * PAGE_BLOCKS) as i64;
+                at = b + n;
+            }
+            if whole >= WHOLE_MAX {
+                break;
+            }
+        }
+        inner.whole = whole;
+        Ok(())
+    }
+
     /// The allocator of the state `base`, which has `free` free blocks.
     pub fn new(geometry: Geometry, base: Arc<Base>, free: u64) -> Alloc {
         let data = geometry.data_blocks();
         let stretch = ((data.end - data.start) / 64).clamp(8, STRETCH);
         let groups = (0..geometry.groups()).map(|_| None).collect();
         let cursors = [Cursor::default(); CURSORS];
-        let inner = Inner { groups, cursors, sweep: data.start, base, free };
+        let inner = Inner { groups, cursors, sweep: data.start, base, free, whole: 0 };
         Alloc { geometry, stretch, inner: Mutex::new(inner) }
     }
 
@@ -303,6 +362,7 @@ impl Alloc {
         }
         let Some(at) = at else { return Err(FsError::Errno(Errno::NOSPC)) };
         let n = inner.run_at(geometry, at, u64::from(want.max(1)))?;
+        inner.whole -= inner.pages_hurt(geometry, (at, n), n < u64::from(want), at == next);
         inner.mark(geometry, at, n, true, false)?;
         inner.free -= n;
         inner.cursors[c].next = at + n;
@@ -335,6 +395,7 @@ impl Alloc {
         if n < min {
             return Ok(None);
         }
+        inner.whole -= inner.pages_hurt(geometry, (start, n), false, false);
         inner.mark(geometry, start, n, true, true)?;
         inner.free -= n;
         Ok(Some(Run { addr: BlockNo(start), count: n as u32 }))

@@ -243,6 +243,7 @@ impl Store {
         }
         let scan = scanned?;
         report.fill(&store, &scan, cut);
+        store.alloc.measure()?;
         report.warnings = warnings.iter().map(|w| w.to_string()).collect();
         let t2 = options.clock.now_ns();
         let store = store.open_journal(&scan, &options)?;

@@ -15,6 +15,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::{AlignedBuf, Appended, BlockNo, DataWrite, RecordHead, Reservation};
 
+/// Blocks in whole pages left for the metadata of what may not fail.
+const ZONE_SLACK: i64 = 64;
+
 /// What an operation may use at most; [`Store::begin`] reserves it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Need {
@@ -141,7 +144,7 @@ impl Store {
         if self.overlay_full() {
             return Err(FsError::Wait(Wait::Checkpoint));
         }
-        let promise = match self.ledger.promise(need) {
+        let promise = match self.zone_may_grow(need).and_then(|()| self.ledger.promise(need)) {
             Err(FsError::Errno(Errno::NOSPC)) if self.reclaim_pending() => {
                 return Err(FsError::Wait(Wait::Reclaim));
             }
@@ -164,6 +167,26 @@ impl Store {
             promise,
             taken: 0,
         })
+    }
+
+    /// Metadata lies in pages of several blocks: free blocks that lie alone are none for it, and without it no
+    /// checkpoint ends.
+    ///
+    /// # Errors
+    /// `Wait` for a checkpoint, which may need less than was estimated and counts anew; ENOSPC.
+    fn zone_may_grow(&self, need: &Need) -> FsResult<()> {
+        let l = &self.ledger;
+        let growth = l.meta_growth(need.meta_keys.into());
+        if !need.may_fail || growth == 0 {
+            return Ok(());
+        }
+        let mine = i64::from(need.new_blocks) + i64::from(need.overwrite_blocks);
+        let others = l.inflight.load(Relaxed) + l.patched.load(Relaxed);
+        if growth + mine + others + ZONE_SLACK <= self.alloc.whole() {
+            return Ok(());
+        }
+        let dirty = l.keys.load(Relaxed) > 0 || l.frozen_bytes.load(Relaxed) > 0;
+        Err(if dirty { FsError::Wait(Wait::Checkpoint) } else { FsError::Errno(Errno::NOSPC) })
     }
 
     fn reserve_log(&self, bytes: usize) -> FsResult<Reservation> {

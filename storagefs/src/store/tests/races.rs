@@ -126,3 +126,71 @@ fn a_forged_mapping_outside_the_data_area_stops_the_checkpoint_only() {
         assert!(matches!(store.checkpoint(), Err(FsError::Corrupt(_))), "block {addr}");
     }
 }
+
+/// Begins as a device would: waits for checkpoints, a bounded number of times.
+fn grow(store: &Store, ino: InodeNo, blk: u64, n: u32) -> Result<(u64, u32), Errno> {
+    for _ in 0..8 {
+        let need = Need { log_bytes: 4096, new_blocks: n, meta_keys: 8, may_fail: true, ..Need::default() };
+        match store.begin(&need) {
+            Ok(mut plan) => {
+                let run = store.blocking(|| plan.alloc(n, ino)).map_err(Errno::from)?;
+                let (state, crcs) = (BlockState::Unwritten, Default::default());
+                plan.push(Effect::Map { ino, blk, addr: run.addr, count: run.count, state, crcs });
+                store.blocking(|| store.commit(&mut plan, RecordHead::op())).map_err(Errno::from)?;
+                return Ok((run.addr.0, run.count));
+            }
+            Err(FsError::Wait(_)) => drop(store.checkpoint().map_err(Errno::from)?),
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(Errno::NOSPC)
+}
+
+#[test]
+fn free_space_in_single_blocks_never_stops_a_checkpoint() {
+    let medium = fresh(8 << 20);
+    let (store, _) = mount(&medium);
+    let big = store.alloc_ino();
+    let mut rec = InodeRec::empty(big);
+    (rec.mode, rec.nlink) = (0o100_644, 1);
+    commit(&store, &[Effect::PutInode(Box::new(rec))]).unwrap();
+    let mut held = Vec::new();
+    let mut blk = 0;
+    while let Ok((addr, n)) = grow(&store, big, blk, 8) {
+        held.extend((0..u64::from(n)).map(|i| (blk + i, addr + i)));
+        blk += u64::from(n);
+    }
+    // Every second block goes: half of the space is free, no two blocks of it side by side.
+    for some in held.chunks(32) {
+        let odd = some.iter().filter(|(_, addr)| addr % 2 == 1);
+        let out: Vec<_> = odd.map(|(blk, _)| Effect::Unmap { ino: big, blk: *blk, count: 1 }).collect();
+        commit(&store, &out).unwrap();
+    }
+    store.checkpoint().unwrap();
+    assert!(store.statfs().free > 500);
+    let mut made = Vec::new();
+    let refused = loop {
+        let ino = store.alloc_ino();
+        let (name, value) = (b"user.x"[..].into(), vec![7; 4000].into());
+        let mut rec = InodeRec::empty(ino);
+        (rec.mode, rec.nlink) = (0o100_644, 1);
+        let effects = [Effect::PutInode(Box::new(rec)), Effect::PutXattr { ino, slot: 8, name, value }];
+        let need = Need { log_bytes: 8192, meta_keys: 8, may_fail: true, ..Need::default() };
+        match store.begin(&need) {
+            Ok(mut plan) => {
+                effects.into_iter().for_each(|e| plan.push(e));
+                store.blocking(|| store.commit(&mut plan, RecordHead::op())).unwrap();
+                made.push(ino);
+            }
+            Err(FsError::Wait(_)) => drop(store.checkpoint().expect("a checkpoint always succeeds")),
+            Err(e) => break Errno::from(e),
+        }
+    };
+    assert_eq!(refused, Errno::NOSPC);
+    store.checkpoint().expect("a checkpoint always succeeds");
+    for ino in made {
+        commit(&store, &[Effect::DelXattr { ino, slot: 8 }, Effect::DropInode(ino)]).unwrap();
+    }
+    store.checkpoint().expect("a checkpoint always succeeds");
+    drop(store);
+}
