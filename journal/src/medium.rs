@@ -184,7 +184,7 @@ pub trait Medium: Send + Sync {
 /// Checks the block arithmetic of `ingest` and `emit`: whole blocks, one checksum each.
 pub fn check_blocks(off: u64, len: usize, sums: usize) -> Result<(), MediumError> {
     let block = crate::BLOCK;
-    if off % block as u64 != 0 || len % block != 0 || sums != len / block {
+    if !off.is_multiple_of(block as u64) || !len.is_multiple_of(block) || sums != len / block {
         return Err(MediumError::OutOfRange { off, len: len as u64 });
     }
     Ok(())

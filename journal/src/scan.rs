@@ -77,7 +77,11 @@ pub fn scan(
     visit: &mut dyn FnMut(Record<'_>) -> Verdict,
 ) -> Result<ScanReport, ScanError> {
     area.validate(medium.info().len).map_err(ScanError::Layout)?;
-    if !segments.fits(area) || from < area.first_lsn() || from.0 % u64::from(area.align) != 0 || from.0 > u64::MAX / 4 {
+    if !segments.fits(area)
+        || from < area.first_lsn()
+        || !from.0.is_multiple_of(u64::from(area.align))
+        || from.0 > u64::MAX / 4
+    {
         return Err(ScanError::Layout("segment table or cut"));
     }
     if segments.containing(from).is_none() {

@@ -42,7 +42,8 @@ impl LogArea {
         if !matches!(self.align, 64 | 512 | 4096) {
             return Err("alignment of records");
         }
-        if self.len < crate::limits::LOG_BYTES_MIN || self.len % 4096 != 0 || self.start % 4096 != 0 {
+        if self.len < crate::limits::LOG_BYTES_MIN || !self.len.is_multiple_of(4096) || !self.start.is_multiple_of(4096)
+        {
             return Err("length or start of the log");
         }
         match self.start.checked_add(self.len) {
@@ -93,7 +94,7 @@ impl SegmentTable {
 
     /// Whether every entry is possible in this area.
     pub(crate) fn fits(&self, area: &LogArea) -> bool {
-        let possible = |s: &Segment| s.first >= area.first_lsn() && s.first.0 % u64::from(area.align) == 0;
+        let possible = |s: &Segment| s.first >= area.first_lsn() && s.first.0.is_multiple_of(u64::from(area.align));
         !self.entries.is_empty() && self.entries.iter().all(|s| possible(s) && s.first.0 < u64::MAX / 4)
     }
 

@@ -87,7 +87,7 @@ impl Geometry {
         if ![64, 512, 4096].contains(&self.log.align) {
             return Err(("log alignment", self.log.align.into()));
         }
-        if self.log.len < LOG_LEN_MIN || self.log.len > LOG_LEN_MAX || self.log.len % block != 0 {
+        if self.log.len < LOG_LEN_MIN || self.log.len > LOG_LEN_MAX || !self.log.len.is_multiple_of(block) {
             return Err(("log length", self.log.len));
         }
         if self.log.start != HEAD_BLOCKS * block {
@@ -97,7 +97,10 @@ impl Geometry {
         if log_end + 16 * PAGE_BLOCKS >= self.blocks {
             return Err(("log length (no room is left for data)", self.log.len));
         }
-        if self.group_blocks < GROUP_BLOCKS_MIN || self.group_blocks > GROUP_BLOCKS_MAX || self.group_blocks % 64 != 0 {
+        if self.group_blocks < GROUP_BLOCKS_MIN
+            || self.group_blocks > GROUP_BLOCKS_MAX
+            || !self.group_blocks.is_multiple_of(64)
+        {
             return Err(("blocks per group", self.group_blocks.into()));
         }
         if self.chunk_pages == 0 || self.chunk_pages > CHUNK_PAGES_MAX {

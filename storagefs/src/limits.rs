@@ -44,7 +44,7 @@ pub const LABEL_MAX: usize = 64;
 pub const PAGE_CACHE_MIN: usize = 256 * PAGE;
 
 const _: () = assert!(SEGMENTS_MAX == weldfs_journal::SEGMENTS_MAX);
-const _: () = assert!(PAGE % BLOCK == 0);
+const _: () = assert!(PAGE.is_multiple_of(BLOCK));
 const _: () = assert!(HEAD_BLOCKS > SUPERBLOCK_COPY1);
 const _: () = assert!(CHUNK_PAGES_DEFAULT <= CHUNK_PAGES_MAX && CHUNK_PAGES_MAX <= u64::BITS);
 const _: () = assert!(MEDIUM_LEN_MIN > LOG_LEN_MIN + HEAD_BLOCKS * BLOCK as u64);

@@ -244,7 +244,7 @@ impl Zone {
     fn chunk_of(&self, addr: BlockNo) -> Option<(usize, u64)> {
         let i = self.chunks.partition_point(|c| c.start.0 <= addr.0).checked_sub(1)?;
         let off = addr.0 - self.chunks[i].start.0;
-        let inside = off < self.chunks[i].blocks() && off % PAGE_BLOCKS == 0;
+        let inside = off < self.chunks[i].blocks() && off.is_multiple_of(PAGE_BLOCKS);
         inside.then(|| (i, 1 << (off / PAGE_BLOCKS)))
     }
 

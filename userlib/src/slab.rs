@@ -64,7 +64,7 @@ impl Slab {
     /// Gives back the buffer at `off` that was allocated for `len` bytes.
     pub(crate) fn free(&mut self, off: u32, len: u32) {
         let Some(class) = class_of(len) else { return };
-        debug_assert!(off % class_bytes(class) == 0 && self.used >= class_bytes(class));
+        debug_assert!(off.is_multiple_of(class_bytes(class)) && self.used >= class_bytes(class));
         self.free[class].push(off);
         self.used -= class_bytes(class);
     }
@@ -89,7 +89,7 @@ impl Slab {
             let (mut kept, mut i) = (0, 0);
             while i < list.len() {
                 let buddy = list[i] ^ class_bytes(class);
-                let pairs = list[i] % class_bytes(class + 1) == 0 && list.get(i + 1) == Some(&buddy);
+                let pairs = list[i].is_multiple_of(class_bytes(class + 1)) && list.get(i + 1) == Some(&buddy);
                 if pairs {
                     self.free[class + 1].push(list[i]);
                     i += 2;
@@ -117,7 +117,7 @@ mod tests {
         for _ in 0..20_000 {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let roll = (seed >> 33) as u32;
-            if roll % 2 == 0 || held.is_empty() {
+            if roll.is_multiple_of(2) || held.is_empty() {
                 let len = 1 + roll % 40_000;
                 if let Some(off) = slab.alloc(len) {
                     assert!(off + len <= 1 << 20);

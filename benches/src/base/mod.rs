@@ -185,7 +185,7 @@ fn ratios(rows: &[Row], peer: &Peer, quick: bool) -> Vec<Ratio> {
 
 /// Options of `serve` for a device whose flush instructions are on or off.
 fn serve_options(flush: &str, size: &str) -> ServeOptions {
-    let serve_args = if flush == "none" { vec!["--flush".to_owned(), "none".to_owned()] } else { Vec::new() };
+    let serve_args = if flush == "none" { vec!["--no-flush".to_owned()] } else { Vec::new() };
     ServeOptions { size: size.to_owned(), serve_args, ..ServeOptions::default() }
 }
 

@@ -57,7 +57,7 @@ impl QueueLayout {
     /// Lays out a queue; EINVAL when a number is outside the limits.
     pub fn new(depth: u32, pool_bytes: u32) -> Result<QueueLayout, Errno> {
         let depth_ok = depth.is_power_of_two() && (QUEUE_DEPTH_MIN..=QUEUE_DEPTH_MAX).contains(&depth);
-        let pool_ok = pool_bytes % 4096 == 0 && (POOL_BYTES_MIN..=POOL_BYTES_MAX).contains(&pool_bytes);
+        let pool_ok = pool_bytes.is_multiple_of(4096) && (POOL_BYTES_MIN..=POOL_BYTES_MAX).contains(&pool_bytes);
         if !depth_ok || !pool_ok {
             return Err(Errno::INVAL);
         }

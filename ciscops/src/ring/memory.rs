@@ -82,7 +82,7 @@ impl QueueMemory {
     /// copy is used: what the region itself says is never read.
     pub fn new(region: SharedRegion, layout: &QueueLayout) -> Result<QueueMemory, Errno> {
         layout.validate()?;
-        if region.len() < layout.total_bytes as usize || region.base().as_ptr() as usize % 64 != 0 {
+        if region.len() < layout.total_bytes as usize || !(region.base().as_ptr() as usize).is_multiple_of(64) {
             return Err(Errno::PROTO);
         }
         let base = region.base();

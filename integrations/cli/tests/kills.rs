@@ -3,6 +3,8 @@
 //!
 //! `WELDFS_KILLS` scales the number of kills per medium (default 25, so 50 in all).
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -145,7 +147,9 @@ fn survive(medium: &str) {
         drop(client);
         device.kill();
     }
-    println!("{medium}: {kills} kills under load (and as many of an idle device), {total} durable acknowledgements, 0 lost");
+    println!(
+        "{medium}: {kills} kills under load (and as many of an idle device), {total} durable acknowledgements, 0 lost"
+    );
     let mut device = Device::start(&image);
     let client = device.connect();
     for (n, &whole) in there.iter().enumerate() {

@@ -351,7 +351,7 @@ impl Rig {
         let users = users();
         self.model.now = (START.0 + i as i64 + 1, i as u32 * 17);
         self.real.direct.now = self.model.now;
-        self.real.dir_buf = if i % 2 == 0 { 300 } else { 4096 };
+        self.real.dir_buf = if i.is_multiple_of(2) { 300 } else { 4096 };
         match step {
             Step::Do(user, op) => {
                 let cred = &users[usize::from(*user)];

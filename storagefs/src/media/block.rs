@@ -83,7 +83,7 @@ impl BlockMedium {
     }
 
     fn is_aligned(&self, off: u64, len: usize) -> bool {
-        off % self.sector as u64 == 0 && len % self.sector == 0
+        off.is_multiple_of(self.sector as u64) && len.is_multiple_of(self.sector)
     }
 
     /// The whole sectors around a range, read into a buffer; and where the range starts in it.
@@ -104,7 +104,7 @@ impl BlockMedium {
             whole[skip..skip + buf.len()].copy_from_slice(buf);
             return self.io.write_all_at(&whole[..n], start).map_err(failed("write", off, buf.len()));
         }
-        let done = if buf.as_ptr() as usize % self.sector == 0 {
+        let done = if (buf.as_ptr() as usize).is_multiple_of(self.sector) {
             self.io.write_all_at(buf, off)
         } else {
             self.io.write_all_at(&AlignedBuf::from_slice(buf)[..buf.len()], off)
@@ -159,7 +159,7 @@ impl Medium for BlockMedium {
 
     fn read(&self, off: u64, buf: &mut [u8]) -> Result<(), MediumError> {
         self.check(off, buf.len())?;
-        if self.is_aligned(off, buf.len()) && buf.as_ptr() as usize % self.sector == 0 {
+        if self.is_aligned(off, buf.len()) && (buf.as_ptr() as usize).is_multiple_of(self.sector) {
             let len = buf.len();
             return self.io.read_exact_at(buf, off).map_err(failed("read", off, len));
         }

@@ -96,7 +96,7 @@ impl At<'_> {
 /// `InUse` when somebody has it open, else the system's.
 pub fn create(path: &Path, kind: ImageKind, size: u64, overwrite: bool) -> Result<Arc<dyn Medium>, OpenError> {
     let at = At(path);
-    if size == 0 || size % BLOCK as u64 != 0 {
+    if size == 0 || !size.is_multiple_of(BLOCK as u64) {
         return Err(OpenError::Unsuitable { path: path.into(), why: "the size is not a multiple of 4096" });
     }
     let mut options = File::options();

@@ -110,7 +110,7 @@ pub(super) unsafe fn write_back(at: *const u8, len: usize) {
 /// Both ranges are valid for `len` bytes and do not overlap.
 pub(super) unsafe fn copy_through(dst: *mut u8, src: *const u8, len: usize) {
     #[cfg(target_arch = "x86_64")]
-    if dst as usize % 16 == 0 && len % 16 == 0 {
+    if (dst as usize).is_multiple_of(16) && len.is_multiple_of(16) {
         use core::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_stream_si128};
         for i in 0..len / 16 {
             // SAFETY: inside both ranges; the destination is 16-byte aligned; SSE2 is baseline.
@@ -133,7 +133,7 @@ pub(super) unsafe fn copy_through(dst: *mut u8, src: *const u8, len: usize) {
 #[inline]
 pub(super) unsafe fn copy_block_summed<const THROUGH: bool>(dst: *mut u8, src: *const u8) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if cpu().crc && src as usize % 8 == 0 && dst as usize % 8 == 0 {
+    if cpu().crc && (src as usize).is_multiple_of(8) && (dst as usize).is_multiple_of(8) {
         // SAFETY: the caller's promise, and the instructions exist.
         return unsafe { copy_block_crc32::<THROUGH>(dst, src) };
     }

@@ -153,7 +153,7 @@ impl Region {
         check_blocks(off, dst.len(), 1)?;
         let from = self.check(off, BLOCK)?;
         let to = dst.as_mut_ptr();
-        if to as usize % 8 != 0 {
+        if !(to as usize).is_multiple_of(8) {
             let mut block = [0u8; BLOCK];
             self.read(off, &mut block)?;
             dst.copy_from(&block);

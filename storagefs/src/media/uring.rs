@@ -45,7 +45,7 @@ impl Ring {
     pub(super) fn write_all(&mut self, fd: RawFd, align: usize, writes: &[IoWrite<'_>]) -> Result<(), (u64, i32)> {
         let mut pieces = writes.iter().flat_map(|w| {
             let buf = w.buf;
-            let chunk = if buf.as_ptr() as usize % align == 0 { PIECE } else { SLOT };
+            let chunk = if (buf.as_ptr() as usize).is_multiple_of(align) { PIECE } else { SLOT };
             buf.chunks(chunk).enumerate().map(move |(i, part)| (w.off + (i * chunk) as u64, part))
         });
         loop {
@@ -53,7 +53,7 @@ impl Ring {
             let mut slot = 0;
             let mut more = false;
             for (off, part) in pieces.by_ref() {
-                let (ptr, index) = if part.as_ptr() as usize % align == 0 {
+                let (ptr, index) = if (part.as_ptr() as usize).is_multiple_of(align) {
                     (part.as_ptr(), None)
                 } else {
                     let own = &mut self.slots[slot];

@@ -207,16 +207,16 @@ impl Build<'_, '_> {
             packer.out.push(Branch { key: node.key(i), child: node.child(i), page: node.resident(i).cloned() });
             last_clean = Some((packer.out.len(), i));
         }
-        if packer.underfull() {
-            if let Some((len, i)) = last_clean.filter(|(len, _)| *len == packer.out.len()) {
-                let child = self.child(node, i, bound_of(node, i, hi))?;
-                self.retire(&child.this())?;
-                packer.out.truncate(len - 1);
-                let tail = std::mem::take(&mut packer.held);
-                packer.bytes = 0;
-                T::load(&child, &mut |item| packer.hold(item));
-                tail.into_iter().for_each(|item| packer.hold(item));
-            }
+        if packer.underfull()
+            && let Some((len, i)) = last_clean.filter(|(len, _)| *len == packer.out.len())
+        {
+            let child = self.child(node, i, bound_of(node, i, hi))?;
+            self.retire(&child.this())?;
+            packer.out.truncate(len - 1);
+            let tail = std::mem::take(&mut packer.held);
+            packer.bytes = 0;
+            T::load(&child, &mut |item| packer.hold(item));
+            tail.into_iter().for_each(|item| packer.hold(item));
         }
         packer.finish(self)?;
         Ok(packer.out)

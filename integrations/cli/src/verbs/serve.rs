@@ -50,8 +50,8 @@ pub struct Args {
 }
 
 fn config(args: &Args) -> Result<DeviceConfig, Failure> {
-    let mut config = DeviceConfig::default();
-    config.policy = args.policy.parse().map_err(|e| Failure::usage(format!("{e}")))?;
+    let policy = args.policy.parse().map_err(|e| Failure::usage(format!("{e}")))?;
+    let mut config = DeviceConfig { policy, ..DeviceConfig::default() };
     if let Some(path) = &args.profile {
         config.profile = Profile::load(path).map_err(|e| Failure::new(e.to_string()))?;
     }

@@ -75,7 +75,7 @@ fn options() -> MountOptions {
         memory: 16 << 20,
         verify_data: true,
         hash_bits: 51,
-        clock: Arc::new(SystemClock::default()),
+        clock: Arc::new(SystemClock),
         random: Arc::new(SystemRandom),
     }
 }
@@ -89,7 +89,7 @@ fn mount(medium: Arc<dyn Medium>) -> Result<(Embedded, RecoveryReport), String> 
 fn format_image(medium: &Arc<dyn Medium>) -> Result<(), String> {
     let geometry = GeometryOptions { log_len: Some(LOG_BYTES), ..GeometryOptions::default() };
     let options = MkfsOptions { label: "powercut".into(), geometry, ..MkfsOptions::default() };
-    format(medium, &options, &SystemClock::default(), &SystemRandom).map_err(|e| format!("format: {e}"))
+    format(medium, &options, &SystemClock, &SystemRandom).map_err(|e| format!("format: {e}"))
 }
 
 /// Shared between the clients of one run.
@@ -210,7 +210,7 @@ fn read_back(embedded: &Embedded, clients: usize) -> io::Result<Found> {
 }
 
 fn fsck_clean(image: &[u8], when: &str) -> Result<(), String> {
-    let medium: Arc<dyn Medium> = Arc::new(RamMedium::from_bytes(image.to_vec()));
+    let medium: Arc<dyn Medium> = Arc::new(RamMedium::from_bytes(image));
     let report = fsck(medium, options(), true).map_err(|e| format!("fsck {when}: {e}"))?;
     if report.clean { Ok(()) } else { Err(format!("fsck {when}: {}", report.problems.join("; "))) }
 }

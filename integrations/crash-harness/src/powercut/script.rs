@@ -151,8 +151,8 @@ impl Script {
 
     /// The payload of this client's `n`-th log record.
     pub fn log_payload(&self, n: usize) -> Option<&[u8]> {
-        let logs =
+        let mut logs =
             self.steps.iter().filter_map(|(s, _)| if let Step::Log { data } = s { Some(&data[..]) } else { None });
-        logs.skip(n).next()
+        logs.nth(n)
     }
 }
