@@ -126,7 +126,10 @@ impl Rig {
 }
 
 /// What a crash state holds, or what is wrong with it.
-fn recover(image: &[u8], area: &LogArea, from: &Super) -> Result<(Vec<(u64, Vec<u8>)>, ScanReport), String> {
+/// Records of a recovered log, and what the scan said.
+type Recovered = (Vec<(u64, Vec<u8>)>, ScanReport);
+
+fn recover(image: &[u8], area: &LogArea, from: &Super) -> Result<Recovered, String> {
     let medium = RamMedium::from_bytes(image);
     let mut found = Vec::new();
     let data_ok = |payload: &[u8]| {
