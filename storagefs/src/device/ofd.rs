@@ -238,6 +238,8 @@ struct Table {
     slots: Vec<HandleSlot>,
     free: Vec<u32>,
     used: u32,
+    /// The session is over: nothing is handed out any more.
+    closed: bool,
 }
 
 /// The handles of one session. Index 0 is the root directory and never in the table. Thread-safe.
@@ -284,9 +286,12 @@ impl Handles {
         }
     }
 
-    /// Sets a handle aside. EMFILE at the limit.
+    /// Sets a handle aside. EMFILE at the limit, ENODEV after the end.
     pub fn reserve(&self) -> Result<Handle, Errno> {
         let mut table = self.table.write();
+        if table.closed {
+            return Err(Errno::NODEV);
+        }
         if table.used >= self.limit {
             return Err(Errno::MFILE);
         }
@@ -308,9 +313,15 @@ impl Handles {
     pub fn fill(&self, h: Handle, description: Arc<Description>) {
         description.handle_added();
         let mut table = self.table.write();
-        let slot = &mut table.slots[h.index as usize - 1];
-        debug_assert!(slot.generation == h.generation && matches!(slot.entry, Entry::Reserved));
-        slot.entry = Entry::Open(description);
+        let slot = h.index.checked_sub(1).and_then(|i| table.slots.get_mut(i as usize));
+        match slot.filter(|s| s.generation == h.generation && matches!(s.entry, Entry::Reserved)) {
+            Some(slot) => slot.entry = Entry::Open(description),
+            None => {
+                // The session ended while somebody claimed a description for it.
+                drop(table);
+                description.handle_removed();
+            }
+        }
     }
 
     /// Takes a handle (reserved or open) away. `Ok(true)` when a placeholder alone holds the description now.
@@ -332,7 +343,8 @@ impl Handles {
     /// Takes every handle and unused placeholder away. True when placeholders alone hold descriptions now.
     pub fn close_all(&self) -> bool {
         self.unbound.lock().clear();
-        let slots = std::mem::take(&mut *self.table.write()).slots;
+        let ended = Table { closed: true, ..Table::default() };
+        let slots = std::mem::replace(&mut *self.table.write(), ended).slots;
         let mut held = false;
         for slot in slots {
             if let Entry::Open(d) = slot.entry {
@@ -367,5 +379,32 @@ impl Handles {
     /// Takes a placeholder to bind it.
     pub fn take_placeholder(&self, id: u32) -> Option<Placeholder> {
         self.unbound.lock().remove(&id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::RamMedium;
+    use crate::mount::{MkfsOptions, format};
+    use crate::store::MountOptions;
+    use weldfs_journal::{ManualClock, Medium, SeededRandom};
+
+    #[test]
+    fn a_claim_that_meets_the_end_of_its_session_leaves_nothing_open() {
+        let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(8 << 20));
+        let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SeededRandom::new(1)));
+        format(&medium, &MkfsOptions::default(), &*clock, &*random).unwrap();
+        let (store, _) = Store::mount(medium, MountOptions::new(clock, random)).unwrap();
+        let files = OpenFiles::new(store.clone());
+        let handles = Handles::new(4);
+        let handle = handles.reserve().unwrap();
+        let description = files.describe(InodeNo::ROOT, OpenFlags::READ).unwrap();
+        handles.close_all();
+        handles.fill(handle, description);
+        assert_eq!(files.open(), 0);
+        assert!(!store.is_open(InodeNo::ROOT));
+        assert_eq!(handles.reserve(), Err(Errno::NODEV));
+        assert_eq!(handles.len(), 0);
     }
 }

@@ -154,3 +154,62 @@ pub fn plan_need(
     need.log_bytes += names;
     Ok(Some(need))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::Miss;
+    use crate::fs::{Cred, Fetching, HandleTable, OpenFile};
+    use crate::media::RamMedium;
+    use crate::mount::{MkfsOptions, format};
+    use crate::store::MountOptions;
+    use std::sync::Arc;
+    use weldfs_ciscops::{Errno, Handle, PoolRange};
+    use weldfs_journal::{ManualClock, Medium, SeededRandom};
+
+    /// A session with one file open at offset 0.
+    struct One(Cred);
+
+    impl HandleTable for One {
+        fn handle(&self, _: Handle) -> Result<OpenFile, Errno> {
+            Ok(OpenFile { ino: InodeNo::ROOT, flags: OpenFlags::READ | OpenFlags::WRITE, offset: 0 })
+        }
+        fn reserve_handle(&self) -> Result<Handle, Errno> {
+            Err(Errno::MFILE)
+        }
+        fn release_handle(&self, _: Handle) {}
+    }
+
+    impl SessionView for One {
+        fn cred(&self) -> &Cred {
+            &self.0
+        }
+        fn prefix(&self) -> Option<&[u8]> {
+            None
+        }
+        fn fetch(&self, _: Miss) -> Fetching<'_> {
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    #[test]
+    fn a_write_at_an_offset_that_others_may_move_reserves_for_any_offset() {
+        let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(8 << 20));
+        let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SeededRandom::new(1)));
+        format(&medium, &MkfsOptions::default(), &*clock, &*random).unwrap();
+        let (store, _) = Store::mount(medium, MountOptions::new(clock, random)).unwrap();
+        let need = |at: At, len: u32| {
+            let h = Handle { index: 1, generation: 1 };
+            let cmd = Command::new(0, Op::Write { h, at, src: PoolRange::new(0, len) });
+            let mut set = InodeSet::new();
+            set.add(InodeNo::ROOT, super::super::Hold::Exclusive);
+            plan_need(&store, &cmd, &Paths::default(), &One(Cred::root()), &set).unwrap().unwrap()
+        };
+        for len in [4096, 8192, 1 << 20] {
+            let (fixed, shared) = (need(At::Offset(1), len), need(At::Current, len));
+            let blocks = |n: &Need| n.new_blocks + n.overwrite_blocks;
+            assert!(blocks(&shared) >= blocks(&fixed), "another writer may have moved the offset by one byte");
+            assert!(shared.log_bytes >= fixed.log_bytes);
+        }
+    }
+}
