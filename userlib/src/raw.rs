@@ -21,6 +21,9 @@ use weldfs_ciscops::interp::CREATED;
 use weldfs_ciscops::{At, Cqe, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody};
 use zerocopy::{FromZeros, IntoBytes};
 
+/// Longest range that one fallocate command reserves or zeroes, bytes.
+const FALLOCATE_PIECE_BYTES: u64 = 128 << 20;
+
 /// What an open gave.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Opened {
@@ -213,9 +216,20 @@ impl<'c> Raw<'c> {
         self.act([], |[]| Op::Truncate { h, size }).map(drop)
     }
 
-    /// fallocate(2): one atomic command; ENOSPC before any effect, E2BIG above 1 GiB (holes may be longer).
+    /// fallocate(2): atomic up to 128 MiB, in such pieces, in order, above (a hole is one command of any length). ENOSPC
+    /// leaves the piece that met it without effect, and the pieces before it reserved.
     pub fn fallocate(&self, h: Handle, mode: FallocMode, off: u64, len: u64) -> Result<(), Errno> {
-        self.act([], |[]| Op::Fallocate { h, mode, off, len }).map(drop)
+        let piece_max = if mode == FallocMode::Punch { u64::MAX } else { FALLOCATE_PIECE_BYTES };
+        let (mut off, mut left) = (off, len);
+        loop {
+            let len = left.min(piece_max);
+            self.act([], |[]| Op::Fallocate { h, mode, off, len })?;
+            left -= len;
+            if left == 0 {
+                return Ok(());
+            }
+            off = off.checked_add(len).ok_or(Errno::FBIG)?;
+        }
     }
 
     /// lseek(2); returns the new offset, bytes.

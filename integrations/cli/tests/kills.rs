@@ -1,5 +1,5 @@
-//! SIGKILL of a real device process, again and again, while four clients append: nothing that was acknowledged as durable
-//! is ever lost, and nothing is half there. At least 1,000 durable acknowledgements lie between two kills.
+//! SIGKILL of a real device process, again and again, while four clients append: nothing that was acknowledged as
+//! durable is ever lost, and nothing is half there. At least 1,000 durable acknowledgements lie between two kills.
 //!
 //! `WELDFS_KILLS` scales the number of kills per medium (default 25, so 50 in all).
 
