@@ -188,6 +188,8 @@ pub(super) fn run(core: &Core) {
         if turn.placeholders {
             let held = core.files.sweep();
             m.wishes.lock().placeholders = held > 0;
+            // The last description of a nameless file may have gone with its placeholder.
+            core.note_reclaim();
         }
         finish_round(m, turn.checkpoint);
     }
