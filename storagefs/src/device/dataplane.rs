@@ -332,7 +332,14 @@ async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>)
         }
     };
     if let Some(need) = need {
-        *plan = Some(cx.core.store.begin(&need)?);
+        *plan = Some(match cx.core.store.begin(&need) {
+            Err(FsError::Errno(Errno::NOSPC)) => {
+                // Files without a name may hang on processes that are gone: let go of them, and look again.
+                cx.core.files.sweep();
+                cx.core.store.begin(&need)?
+            }
+            other => other?,
+        });
     }
     Ok(())
 }

@@ -83,6 +83,8 @@ pub struct Copy<'a> {
     pub from: &'a dyn End,
     /// Where to.
     pub to: &'a dyn End,
+    /// Both ends are one image.
+    pub same: bool,
     /// Whether times are kept.
     pub times: bool,
     /// What was done so far.
@@ -104,6 +106,10 @@ impl Copy<'_> {
                 Some(name) if into_dir => dest.join(name),
                 _ => dest.to_owned(),
             };
+            if self.same && target.starts_with(source) {
+                let (source, target) = (self.from.label(source), self.to.label(&target));
+                return Err(Failure::new(format!("cannot copy {source} to {target}: that is itself, or inside it")));
+            }
             self.tree(source, &target)?;
         }
         Ok(())

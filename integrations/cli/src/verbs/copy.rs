@@ -62,7 +62,7 @@ pub struct CpArgs {
 pub fn put(args: &PutArgs) -> Outcome {
     let device = device::open(&args.to.image, device::Want::Write)?;
     let inside = Image::new(device.client(), &args.to.image);
-    copy(&Host, &inside, &args.from, &args.to.path, args.common)?;
+    copy(&Host, &inside, false, &args.from, &args.to.path, args.common)?;
     drop(inside);
     device.finish()
 }
@@ -73,7 +73,7 @@ pub fn get(args: &GetArgs) -> Outcome {
     let device = device::open(&image, device::Want::Read)?;
     let inside = Image::new(device.client(), &image);
     let sources: Vec<PathBuf> = args.from.iter().map(|place| place.path.clone()).collect();
-    copy(&inside, &Host, &sources, &args.to, args.common)?;
+    copy(&inside, &Host, false, &sources, &args.to, args.common)?;
     drop(inside);
     device.close()?;
     Ok(0)
@@ -100,11 +100,11 @@ fn between(from: &[Place], to: &Place, common: Common) -> Outcome {
     let target = device::open(&to.image, device::Want::Write)?;
     if image == to.image {
         let (a, b) = (Image::new(target.client(), &image), Image::new(target.client(), &image));
-        copy(&a, &b, &sources, &to.path, common)?;
+        copy(&a, &b, true, &sources, &to.path, common)?;
     } else {
         let source = device::open(&image, device::Want::Read)?;
         let (a, b) = (Image::new(source.client(), &image), Image::new(target.client(), &to.image));
-        copy(&a, &b, &sources, &to.path, common)?;
+        copy(&a, &b, false, &sources, &to.path, common)?;
         drop((a, b));
         source.close()?;
     }
@@ -114,13 +114,14 @@ fn between(from: &[Place], to: &Place, common: Common) -> Outcome {
 fn copy(
     from: &dyn End,
     to: &dyn End,
+    same: bool,
     sources: &[PathBuf],
     dest: &std::path::Path,
     common: Common,
 ) -> Result<(), Failure> {
     let start = Instant::now();
     let bar = output::progress(None);
-    let mut work = Copy { from, to, times: common.times, tally: Tally::default(), bar };
+    let mut work = Copy { from, to, same, times: common.times, tally: Tally::default(), bar };
     let done = work.all(sources, dest);
     work.bar.finish_and_clear();
     done?;

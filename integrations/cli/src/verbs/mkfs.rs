@@ -5,6 +5,7 @@ use crate::output;
 use serde::Serialize;
 use std::path::PathBuf;
 use weldfs_journal::{SystemClock, SystemRandom};
+use weldfs_storagefs::geometry::{Geometry, GeometryOptions};
 use weldfs_storagefs::media::{self, ImageKind};
 use weldfs_storagefs::mount::{MkfsOptions, format};
 use weldfs_storagefs::superblock::Superblock;
@@ -65,10 +66,13 @@ pub fn run(args: &Args) -> Outcome {
     }
     let size = args.size / 4096 * 4096;
     let kind = if args.medium == Medium::Pmem { ImageKind::Pmem } else { ImageKind::Block };
-    let medium = media::create(&args.image, kind, size, args.force).map_err(|e| Failure::new(e.to_string()))?;
     let mut options = MkfsOptions { label: args.label.clone(), ..MkfsOptions::default() };
     options.geometry.log_len = args.log_size.map(|bytes| bytes / 4096 * 4096);
     options.owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    // Known to be possible before anything that exists is overwritten.
+    let layout = GeometryOptions { log_align: 4096, ..options.geometry };
+    Geometry::plan(size, &layout).map_err(|e| Failure::new(format!("{image}: {e}")))?;
+    let medium = media::create(&args.image, kind, size, args.force).map_err(|e| Failure::new(e.to_string()))?;
     let made = format(&medium, &options, &SystemClock, &SystemRandom);
     if let Err(e) = made {
         if !args.force {
