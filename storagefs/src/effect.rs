@@ -30,7 +30,7 @@ pub const EFFECTS_MAX: usize = 8192;
 pub const FILE_BLOCKS_MAX: u64 = 1 << 51;
 
 /// The effects of one record.
-pub type Effects = SmallVec<[Effect; 6]>;
+pub type Effects = Vec<Effect>;
 
 /// Which fields an [`AttrDelta`] sets.
 pub mod attr {

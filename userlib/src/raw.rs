@@ -105,7 +105,7 @@ impl<'c> Raw<'c> {
         self.act([], |[]| Op::Nop).map(drop)
     }
 
-    /// openat(2). `placeholder` names a descriptor from [`Raw::placeholders`] that shall stand for the new open file
+    /// openat(2). `placeholder` names a descriptor from [`Raw::placeholder`] that shall stand for the new open file
     /// description, or is 0.
     pub fn openat(
         &self,
@@ -216,8 +216,8 @@ impl<'c> Raw<'c> {
         self.act([], |[]| Op::Truncate { h, size }).map(drop)
     }
 
-    /// fallocate(2): atomic up to 128 MiB, in such pieces, in order, above (a hole is one command of any length). ENOSPC
-    /// leaves the piece that met it without effect, and the pieces before it reserved.
+    /// fallocate(2): atomic up to 128 MiB, in such pieces, in order, above (a hole is one command of any length).
+    /// ENOSPC leaves the piece that met it without effect, and the pieces before it reserved.
     pub fn fallocate(&self, h: Handle, mode: FallocMode, off: u64, len: u64) -> Result<(), Errno> {
         let piece_max = if mode == FallocMode::Punch { u64::MAX } else { FALLOCATE_PIECE_BYTES };
         let (mut off, mut left) = (off, len);

@@ -116,7 +116,7 @@ impl<'a> Txn<'a> {
     /// A transaction of `session` that holds `set`, at time `now`. `plan` carries the reservations made for the command
     /// with [`super::plan_need`] (before the tickets: nobody waits for room under them); a command that changes nothing
     /// has none.
-    /// `payload_bytes` is [`super::inode_set::payload_bytes`] of the command: it decides what rides in the record.
+    /// `payload_bytes` is `payload_bytes` of the command: it decides what rides in the record.
     pub fn new(
         store: &'a Store,
         session: &'a dyn SessionView,
