@@ -1,9 +1,10 @@
 //! Criterion benches of single commands through the whole device, embedded, on memory.
 //!
 //! Hypothesis: the cost of a command is the ring round trip plus its own work. Unit: time per command at depth 1.
-//! Medium:
-//! `ram`; class: durable (which costs `ram` nothing but the bookkeeping); profile: default, no modelled delay. The device
-//! has a thread of its own: on fewer than two idle cores the figures say little. `cargo bench -p weldfs-benches`.
+//! Medium: `ram`; class: durable, which costs `ram` nothing but the bookkeeping; profile: default, no modelled delay.
+//! The device has a thread of its own: on fewer than two idle cores the figures say little.
+//!
+//! `cargo bench -p weldfs-benches`
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use std::sync::Arc;
