@@ -1,8 +1,9 @@
 //! `libweldfs_preload.so`: lets an unmodified program keep its files inside the device.
 //!
 //! What lives here: `hooks/`, a file per family of libc functions that we shadow; below it `names` and `path` (whose
-//! is this name?), `table` (whose is this descriptor?), `cwd`, `stdio`, `dirs` (what libc or the kernel would keep),
-//! `device` (the client), `config` (the environment), `abi` and `sys` (the C side), `report` (words to the user).
+//! is this name?), `fdname` (does it mean a descriptor?), `table` (whose is this descriptor?), `cwd`, `stdio`, `dirs`
+//! (what libc or the kernel would keep), `device` (the client), `config` (the environment), `abi` and `sys` (the C
+//! side), `report` (words to the user).
 //!
 //! What flows through: a hook finds out whether its name or descriptor belongs to the device; if not, libc's own
 //! function is called at once. If so, the same call is made through `weldfs::Raw`, and errno comes back.
@@ -18,6 +19,7 @@ mod config;
 mod cwd;
 mod device;
 mod dirs;
+mod fdname;
 mod hooks;
 mod names;
 mod path;

@@ -1,7 +1,7 @@
 //! From a C caller's (directory descriptor, path) to the side that serves it, and the walks that need the device.
 
 use crate::abi::{self, Failure, Res, fail, give};
-use crate::{config, cwd, device, path, sys, table};
+use crate::{config, cwd, device, fdname, path, sys, table};
 use libc::{c_char, c_int};
 use std::borrow::Cow;
 use std::ffi::CString;
@@ -19,9 +19,17 @@ pub struct Spot<'a> {
     pub path: Cow<'a, [u8]>,
     /// The descriptor behind `base`, for relative paths.
     pub dirfd: Option<c_int>,
+    /// It is `base` itself that is meant, and `path` is empty.
+    pub itself: bool,
 }
 
 impl Spot<'_> {
+    /// ENOENT for an empty name, unless it is one that means the base itself or the flags allow it.
+    pub fn check_named(&self, flags: c_int) -> Res<()> {
+        let nothing = self.path.is_empty() && !self.itself && flags & libc::AT_EMPTY_PATH == 0;
+        if nothing { Err(libc::ENOENT) } else { Ok(()) }
+    }
+
     /// Absolute name inside the device, not resolved; `None` when the base's own name is not known.
     pub fn absolute(&self) -> Option<Cow<'_, [u8]>> {
         match self.dirfd {
@@ -69,7 +77,7 @@ pub fn locate(dirfd: c_int, name: &[u8]) -> Res<Place<'_>> {
 fn below<'a>(here: &[u8], rel: Cow<'a, [u8]>) -> Res<Place<'a>> {
     let Some(at) = path::leaves(path::depth(here), &rel) else {
         let path = if rel.first() == Some(&b'/') { rel } else { Cow::Owned(path::join(here, &rel)) };
-        return Ok(Place::Device(Spot { base: Handle::ROOT, path, dirfd: None }));
+        return Ok(Place::Device(Spot { base: Handle::ROOT, path, dirfd: None, itself: false }));
     };
     // Lexically it climbs out; symbolic links on the way may say otherwise, so the directory part is really walked.
     let start = if rel.first() == Some(&b'/') { &b"/"[..] } else { here };
@@ -89,7 +97,9 @@ fn own(place: Place<'_>) -> Place<'static> {
     match place {
         Place::Host => Place::Host,
         Place::HostAt(p) => Place::HostAt(p),
-        Place::Device(s) => Place::Device(Spot { base: s.base, path: Cow::Owned(s.path.into_owned()), dirfd: s.dirfd }),
+        Place::Device(Spot { base, path, dirfd, itself }) => {
+            Place::Device(Spot { base, path: Cow::Owned(path.into_owned()), dirfd, itself })
+        }
     }
 }
 
@@ -109,7 +119,7 @@ fn from_directory(dirfd: c_int, base: Handle, name: &[u8]) -> Res<Place<'_>> {
             return below(&dir, Cow::Borrowed(name));
         }
     }
-    Ok(Place::Device(Spot { base, path: Cow::Borrowed(name), dirfd: Some(dirfd) }))
+    Ok(Place::Device(Spot { base, path: Cow::Borrowed(name), dirfd: Some(dirfd), itself: false }))
 }
 
 /// A relative host path that mentions the prefix: the absolute form decides.
@@ -251,6 +261,23 @@ pub fn route<R: Failure>(
             answer => give(answer),
         },
         Err(code) => fail(code),
+    }
+}
+
+/// As `route` for calls about the file at the end of a name's links (unless `nofollow`): a name of a descriptor of
+/// ours, such as `/dev/stdin`, means the file in the device.
+pub fn route_file<R: Failure>(
+    (dirfd, name, nofollow): (c_int, *const c_char, bool),
+    host: impl FnOnce(c_int, *const c_char) -> R,
+    inner: impl FnOnce(&Spot<'_>) -> Res<R>,
+) -> R {
+    let fd = if nofollow { None } else { abi::text(name).ok().and_then(fdname::of) };
+    match fd.and_then(device::handle) {
+        None => route(dirfd, name, host, inner),
+        Some(base) => {
+            let spot = |base| Spot { base, path: Cow::Borrowed(&b""[..]), dirfd: None, itself: true };
+            give(base.and_then(|base| inner(&spot(base))))
+        }
     }
 }
 

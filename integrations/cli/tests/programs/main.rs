@@ -8,6 +8,7 @@ use std::process::{Command, Output};
 
 const SCRIPTS: &[&str] = &[
     "shell_redirections",
+    "descriptor_names",
     "bash_features",
     "files",
     "cross_boundary",
@@ -67,8 +68,8 @@ macro_rules! programs {
 }
 
 programs! {
-    shell_redirections bash_features files cross_boundary find_xargs_grep dd_sort python_files tar_small sqlite
-    exec_inside
+    shell_redirections descriptor_names bash_features files cross_boundary find_xargs_grep dd_sort python_files
+    tar_small sqlite exec_inside
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::ours;
 use crate::abi::{self, Res, done, fail, hook};
 use crate::device;
-use crate::names::{Spot, route};
+use crate::names::{Spot, route, route_file};
 use libc::{c_char, c_int, gid_t, mode_t, off_t, timespec, timeval, uid_t, utimbuf};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::bodies::{SetAttrBody, WireTime};
@@ -87,9 +87,7 @@ fn utimbuf_set(times: *const utimbuf) -> Res<SetAttrBody> {
 /// By name; nothing to set still means that the name must exist.
 fn set_spot(spot: &Spot<'_>, flags: c_int, set: Res<SetAttrBody>) -> Res<c_int> {
     let set = set?;
-    if spot.path.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
-        return Err(libc::ENOENT);
-    }
+    spot.check_named(flags)?;
     let nofollow = flags & NOFOLLOW != 0;
     if set.mask == 0 {
         return device::on(|d| d.statat(spot.base, &spot.path, nofollow)).map(|_| 0);
@@ -125,7 +123,7 @@ fn truncate_fd(h: Handle, size: off_t) -> c_int {
 
 hook! { real;
     fn chmod(path: *const c_char, mode: mode_t) -> c_int {
-        route(HERE, path, |_, path| real(path, mode), |spot| chmod_spot(spot, mode, 0))
+        route_file((HERE, path, false), |_, path| real(path, mode), |spot| chmod_spot(spot, mode, 0))
     }
     fn lchmod(path: *const c_char, mode: mode_t) -> c_int {
         route(HERE, path, |_, path| real(path, mode), |spot| chmod_spot(spot, mode, NOFOLLOW))
@@ -135,10 +133,12 @@ hook! { real;
         set_fd(h, Ok(mode_set(mode)))
     }
     fn fchmodat(dirfd: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int {
-        route(dirfd, path, |dirfd, path| real(dirfd, path, mode, flags), |spot| chmod_spot(spot, mode, flags))
+        let host = |dirfd, path| real(dirfd, path, mode, flags);
+        route_file((dirfd, path, flags & NOFOLLOW != 0), host, |spot| chmod_spot(spot, mode, flags))
     }
     fn chown(path: *const c_char, uid: uid_t, gid: gid_t) -> c_int {
-        route(HERE, path, |_, path| real(path, uid, gid), |spot| set_spot(spot, 0, Ok(owner_set(uid, gid))))
+        let host = |_, path| real(path, uid, gid);
+        route_file((HERE, path, false), host, |spot| set_spot(spot, 0, Ok(owner_set(uid, gid))))
     }
     fn lchown(path: *const c_char, uid: uid_t, gid: gid_t) -> c_int {
         route(HERE, path, |_, path| real(path, uid, gid), |spot| set_spot(spot, NOFOLLOW, Ok(owner_set(uid, gid))))
@@ -149,13 +149,13 @@ hook! { real;
     }
     fn fchownat(dirfd: c_int, path: *const c_char, uid: uid_t, gid: gid_t, flags: c_int) -> c_int {
         let host = |dirfd, path| real(dirfd, path, uid, gid, flags);
-        route(dirfd, path, host, |spot| set_spot(spot, flags, Ok(owner_set(uid, gid))))
+        route_file((dirfd, path, flags & NOFOLLOW != 0), host, |spot| set_spot(spot, flags, Ok(owner_set(uid, gid))))
     }
     fn utime(path: *const c_char, times: *const utimbuf) -> c_int {
-        route(HERE, path, |_, path| real(path, times), |spot| set_spot(spot, 0, utimbuf_set(times)))
+        route_file((HERE, path, false), |_, path| real(path, times), |spot| set_spot(spot, 0, utimbuf_set(times)))
     }
     fn utimes(path: *const c_char, times: *const timeval) -> c_int {
-        route(HERE, path, |_, path| real(path, times), |spot| set_spot(spot, 0, timeval_set(times)))
+        route_file((HERE, path, false), |_, path| real(path, times), |spot| set_spot(spot, 0, timeval_set(times)))
     }
     fn lutimes(path: *const c_char, times: *const timeval) -> c_int {
         route(HERE, path, |_, path| real(path, times), |spot| set_spot(spot, NOFOLLOW, timeval_set(times)))
@@ -168,7 +168,8 @@ hook! { real;
         if path.is_null() && crate::table::ours(dirfd) {
             return futimes(dirfd, times);
         }
-        route(dirfd, path, |dirfd, path| real(dirfd, path, times), |spot| set_spot(spot, 0, timeval_set(times)))
+        let host = |dirfd, path| real(dirfd, path, times);
+        route_file((dirfd, path, false), host, |spot| set_spot(spot, 0, timeval_set(times)))
     }
     fn futimens(fd: c_int, times: *const timespec) -> c_int {
         let h = ours!(fd, else real(fd, times));
@@ -179,13 +180,13 @@ hook! { real;
             return futimens(dirfd, times);
         }
         let host = |dirfd, path| real(dirfd, path, times, flags);
-        route(dirfd, path, host, |spot| set_spot(spot, flags, time_set(times)))
+        route_file((dirfd, path, flags & NOFOLLOW != 0), host, |spot| set_spot(spot, flags, time_set(times)))
     }
     fn truncate(path: *const c_char, size: off_t) -> c_int {
-        route(HERE, path, |_, path| real(path, size), |spot| set_spot(spot, 0, size_set(size)))
+        route_file((HERE, path, false), |_, path| real(path, size), |spot| set_spot(spot, 0, size_set(size)))
     }
     fn truncate64(path: *const c_char, size: off_t) -> c_int {
-        route(HERE, path, |_, path| real(path, size), |spot| set_spot(spot, 0, size_set(size)))
+        route_file((HERE, path, false), |_, path| real(path, size), |spot| set_spot(spot, 0, size_set(size)))
     }
     fn ftruncate(fd: c_int, size: off_t) -> c_int {
         let h = ours!(fd, else real(fd, size));

@@ -84,6 +84,9 @@ fn real_path(name: *const c_char, out: *mut c_char, real: impl Fn(*const c_char)
 
 hook! { real;
     fn chdir(path: *const c_char) -> c_int {
+        if let Some(fd) = abi::text(path).ok().and_then(crate::fdname::of) {
+            return fchdir(fd);
+        }
         route(HERE, path, |_, path| host_move(real(path)), |spot| enter(&spot.absolute().ok_or(libc::ENOENT)?))
     }
     fn fchdir(fd: c_int) -> c_int {

@@ -3,7 +3,7 @@
 use crate::abi::{self, Res, fail, give, hook};
 use crate::dirs::{Entry, Stream};
 use crate::names::route;
-use crate::{cwd, device, report, table};
+use crate::{cwd, device, fdname, report, table};
 use libc::{c_char, c_int, c_long, c_void, dirent64 as Dirent, size_t};
 use weldfs_ciscops::Handle;
 
@@ -171,10 +171,11 @@ fn refuse_walk(path: *const c_char) -> Option<c_int> {
 
 hook! { real;
     fn opendir(path: *const c_char) -> *mut Dir {
-        route(HERE, path, |_, path| real(path), |spot| {
-            let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
-            super::open::open_spot(spot, flags, 0).map(wrap)
-        })
+        let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
+        if let Some(fd) = abi::text(path).ok().and_then(fdname::of) {
+            return give(super::open::open_again(fd, flags, 0).map(wrap));
+        }
+        route(HERE, path, |_, path| real(path), |spot| super::open::open_spot(spot, flags, 0).map(wrap))
     }
     fn fdopendir(fd: c_int) -> *mut Dir {
         let h = super::ours!(fd, else real(fd));

@@ -260,8 +260,13 @@ fn spawn(
 
 /// What the kernel would do in the new process cannot be done there by us.
 fn spawn_action(path: *const c_char, real: impl FnOnce() -> c_int) -> c_int {
-    match abi::text(path).map(|name| locate(libc::AT_FDCWD, name)) {
-        Ok(Ok(Place::Device(_))) => report::refuse(libc::ENOTSUP, "posix_spawn file action on a name under the prefix"),
+    let Ok(name) = abi::text(path) else { return real() };
+    let place = locate(libc::AT_FDCWD, name);
+    match place {
+        _ if crate::fdname::of(name).is_some() => {
+            report::refuse(libc::ENOTSUP, "posix_spawn file action on such a name")
+        }
+        Ok(Place::Device(_)) => report::refuse(libc::ENOTSUP, "posix_spawn file action on a name under the prefix"),
         _ => real(),
     }
 }

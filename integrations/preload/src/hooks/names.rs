@@ -2,7 +2,7 @@
 
 use crate::abi::{self, Res, count, hook};
 use crate::names::{Spot, route, route_pair};
-use crate::{config, device, path, report, sys, table};
+use crate::{config, device, fdname, path, report, table};
 use libc::{c_char, c_int, c_uint, dev_t, mode_t};
 use weldfs_ciscops::flags::{OpenFlags, RenameFlags};
 
@@ -46,14 +46,8 @@ fn link_spots(from: &Spot<'_>, to: &Spot<'_>, flags: c_int) -> Res<c_int> {
 }
 
 /// linkat of `/proc/self/fd/N` (how O_TMPFILE files get a name) where N is ours: the file itself is linked.
-fn through_proc(dirfd: c_int, from: *const c_char, flags: c_int) -> Option<c_int> {
-    let name = abi::text(from).ok()?;
-    if flags & libc::AT_SYMLINK_FOLLOW == 0 || (dirfd != HERE && name.first() != Some(&b'/')) {
-        return None;
-    }
-    let digits = name.strip_prefix(b"/proc/self/fd/")?;
-    let fd = std::str::from_utf8(digits).ok()?.parse().ok()?;
-    table::ours(fd).then_some(fd)
+fn through_proc(from: *const c_char, flags: c_int) -> Option<c_int> {
+    if flags & libc::AT_SYMLINK_FOLLOW == 0 { None } else { fdname::of(abi::text(from).ok()?) }
 }
 
 fn link_by_fd(fd: c_int, to_dir: c_int, to: *const c_char) -> c_int {
@@ -80,13 +74,9 @@ fn readlink_spot(spot: &Spot<'_>, buf: *mut c_char, n: usize) -> Res<isize> {
     device::on(|d| d.readlinkat(spot.base, &spot.path, room)).map(|n| n as isize)
 }
 
-/// readlink on the host, where `/proc/self/fd/N` of a file in the device names that file.
+/// readlink on the host, where `/proc/self/fd/N` (or a name like it) of a file in the device names that file.
 fn readlink_host(path: *const c_char, buf: *mut c_char, n: usize, real: impl FnOnce() -> isize) -> isize {
-    let inner = abi::text(path).ok().filter(|p| p.starts_with(b"/proc/")).and_then(|name| {
-        let digits = name.strip_prefix(b"/proc/self/fd/").or_else(|| own_proc(name))?;
-        let fd: c_int = std::str::from_utf8(digits).ok()?.parse().ok()?;
-        table::entry(fd)?.name()
-    });
+    let inner = abi::text(path).ok().and_then(|name| table::entry(fdname::link(name)?)?.name());
     let (Some(inner), Some(config)) = (inner, config::get()) else { return real() };
     let full = path::outside(&config.prefix, &inner);
     let len = full.len().min(n);
@@ -94,15 +84,6 @@ fn readlink_host(path: *const c_char, buf: *mut c_char, n: usize, real: impl FnO
         room.copy_from_slice(&full[..len]);
         len
     }))
-}
-
-/// The digits behind `/proc/PID/fd/` with this process's own id.
-fn own_proc(name: &[u8]) -> Option<&[u8]> {
-    let rest = name.strip_prefix(b"/proc/")?;
-    let (pid, rest) = rest.split_at(rest.iter().position(|b| *b == b'/')?);
-    let me = sys::call(libc::SYS_getpid, [0; 6]);
-    let pid: isize = std::str::from_utf8(pid).ok()?.parse().ok()?;
-    (pid == me).then(|| rest.strip_prefix(b"/fd/")).flatten()
 }
 
 /// Regular files only: the device has no nodes of other kinds.
@@ -159,7 +140,7 @@ hook! { real;
         route_pair((HERE, from), (HERE, to), host, |a, b| link_spots(a, b, 0))
     }
     fn linkat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int) -> c_int {
-        if let Some(fd) = through_proc(from_dir, from, flags) {
+        if let Some(fd) = through_proc(from, flags) {
             return link_by_fd(fd, to_dir, to);
         }
         let host = |(from_dir, from), (to_dir, to)| real(from_dir, from, to_dir, to, flags);

@@ -1,11 +1,13 @@
 //! Descriptors come and go: open, creat, close, dup.
 
-use crate::abi::{Res, done, fail, hook};
+use crate::abi::{self, Res, done, fail, give, hook};
 use crate::names::{Spot, route};
 use crate::table::{self, Gone};
-use crate::{device, stdio, sys};
+use crate::{device, fdname, report, stdio, sys};
 use libc::{c_char, c_int, c_uint, mode_t};
 use std::sync::atomic::{AtomicBool, Ordering};
+use weldfs_ciscops::Handle;
+use weldfs_ciscops::flags::OpenFlags;
 
 /// Set by the first POSIX lock: from then on closing any descriptor of a file drops this process's locks on it.
 pub static LOCKS_IN_USE: AtomicBool = AtomicBool::new(false);
@@ -34,7 +36,84 @@ fn open_any(
         stdio::number_taken(fd);
         fd
     };
-    route(dirfd, path, host, |spot| open_spot(spot, flags, mode))
+    match own_descriptor(path, flags) {
+        Ok(None) => route(dirfd, path, host, |spot| open_spot(spot, flags, mode)),
+        Ok(Some(fd)) => give(open_again(fd, flags, mode)),
+        Err(code) => fail(code),
+    }
+}
+
+/// The descriptor of ours that a name to be opened means (`/dev/stdin`). The kernel knows the errors of a link that
+/// must not be followed and of a name that must not exist.
+pub fn own_descriptor(path: *const c_char, flags: c_int) -> Res<Option<c_int>> {
+    let new = libc::O_CREAT | libc::O_EXCL;
+    let Ok(name) = abi::text(path) else { return Ok(None) };
+    if flags & libc::O_NOFOLLOW != 0 || flags & new == new {
+        return Ok(None);
+    }
+    fdname::refuse_foreign(name)?;
+    Ok(fdname::of(name))
+}
+
+/// Opens the file behind a descriptor of ours once more. As on Linux this is a new open file at offset 0 wherever the
+/// file can be opened by a name; the device cannot open by handle, so otherwise it is a duplicate of `fd`.
+pub fn open_again(fd: c_int, flags: c_int, mode: mode_t) -> Res<c_int> {
+    let handle = device::handle(fd).ok_or(libc::EBADF)??;
+    let name = table::entry(fd).and_then(table::Open::name).unwrap_or_default();
+    let file = device::on(|d| d.stat(handle))?;
+    if file.mode & libc::S_IFMT == libc::S_IFDIR {
+        let new = device::open(handle, b".", flags, mode, &name)?;
+        stdio::number_taken(new);
+        return Ok(new);
+    }
+    if flags & libc::O_DIRECTORY != 0 {
+        return Err(libc::ENOTDIR);
+    }
+    let cut = flags & libc::O_TRUNC != 0 && flags & libc::O_PATH == 0;
+    if cut && flags & libc::O_ACCMODE == libc::O_RDONLY {
+        return Err(libc::EACCES);
+    }
+    let plain = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC);
+    let new = match open_by_name(&name, file.ino, plain) {
+        Some(new) => new,
+        None => share_again(fd, plain)?,
+    };
+    if cut {
+        let emptied = device::handle(new).ok_or(libc::EBADF)?.and_then(|h| device::on(|d| d.truncate(h, 0)));
+        if let Err(code) = emptied {
+            close(new);
+            return Err(code);
+        }
+    }
+    Ok(new)
+}
+
+/// Opens `name` if it still names the file `ino`.
+fn open_by_name(name: &[u8], ino: u64, flags: c_int) -> Option<c_int> {
+    // Asked first because opening and closing another file by mistake would drop this process's locks on it.
+    if name.is_empty() || device::on(|d| d.statat(Handle::ROOT, name, false)).ok()?.ino != ino {
+        return None;
+    }
+    let new = device::open(Handle::ROOT, name, flags, 0, name).ok()?;
+    stdio::number_taken(new);
+    let same = device::handle(new)?.and_then(|h| device::on(|d| d.stat(h))).is_ok_and(|s| s.ino == ino);
+    if same {
+        return Some(new);
+    }
+    close(new);
+    None
+}
+
+/// A duplicate of `fd`, if that may do what `flags` ask for.
+fn share_again(fd: c_int, flags: c_int) -> Res<c_int> {
+    let has = table::entry(fd).ok_or(libc::EBADF)?.flags.load(Ordering::Relaxed);
+    let has = OpenFlags::from_bits_truncate(has as u16);
+    let wanted = OpenFlags::from_linux(flags) & (OpenFlags::READ | OpenFlags::WRITE);
+    if !has.contains(wanted) || (has.contains(OpenFlags::PATH) && !wanted.is_empty()) {
+        return Err(report::refuse(libc::EACCES, "more access by a descriptor's name than the descriptor has"));
+    }
+    let new = dup_from(fd, 0, flags & libc::O_CLOEXEC != 0);
+    if new < 0 { Err(abi::errno()) } else { Ok(new) }
 }
 
 /// Closes a descriptor, whoever owns it.

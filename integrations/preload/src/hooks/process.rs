@@ -1,12 +1,9 @@
 //! Birth of processes: what a new one must be told, and what a forked one must forget.
 
 use crate::abi::{self, hook};
-use crate::{config, cwd, device, stdio, sys, table};
+use crate::{config, cwd, device, fdname, stdio, sys, table};
 use libc::{c_char, c_int, pid_t};
 use std::ffi::CString;
-
-/// What `/proc/self/fd/N` of a placeholder points to.
-const PLACEHOLDER: &[u8] = b"/memfd:weldfs-file (deleted)";
 
 /// Runs when the library is loaded.
 #[cfg(not(test))]
@@ -80,7 +77,7 @@ fn next_name(entries: &[u8]) -> Option<(&[u8], &[u8])> {
 /// Notes one descriptor if it is a placeholder.
 pub fn adopt(fd: c_int) {
     let mut room = [0u8; 64];
-    if sys::fd_target(fd, &mut room).is_ok_and(|target| target == PLACEHOLDER) {
+    if sys::fd_target(fd, &mut room).is_ok_and(|target| target == fdname::PLACEHOLDER) {
         let _ = table::insert(fd, None, b"");
     }
 }

@@ -3,7 +3,7 @@
 use super::ours;
 use crate::abi::{self, Res, done, fail, hook};
 use crate::device;
-use crate::names::{Spot, route};
+use crate::names::{Spot, route_file};
 use libc::{c_char, c_int, c_uint, stat as Stat, statfs as Statfs, statvfs as Statvfs, statx as Statx};
 use weldfs_ciscops::bodies::{StatBody, StatfsBody, WireTime};
 use weldfs_ciscops::flags::AccessMask;
@@ -53,9 +53,7 @@ fn to_statx(b: &StatBody) -> Statx {
 
 /// By name; an empty name means the directory descriptor itself where the flags allow it.
 fn body_of(spot: &Spot<'_>, flags: c_int) -> Res<StatBody> {
-    if spot.path.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
-        return Err(libc::ENOENT);
-    }
+    spot.check_named(flags)?;
     device::on(|d| d.statat(spot.base, &spot.path, flags & libc::AT_SYMLINK_NOFOLLOW != 0))
 }
 
@@ -66,7 +64,7 @@ fn stat_name(
     flags: c_int,
     real: impl FnOnce(c_int, *const c_char) -> c_int,
 ) -> c_int {
-    route(dirfd, path, real, |spot| {
+    route_file((dirfd, path, flags & NOFOLLOW != 0), real, |spot| {
         let body = body_of(spot, flags)?;
         abi::put(out, to_stat(&body)).map(|()| 0)
     })
@@ -128,9 +126,7 @@ fn may(spot: &Spot<'_>, mode: c_int, flags: c_int) -> Res<c_int> {
     if mode & !7 != 0 {
         return Err(libc::EINVAL);
     }
-    if spot.path.is_empty() && flags & libc::AT_EMPTY_PATH == 0 {
-        return Err(libc::ENOENT);
-    }
+    spot.check_named(flags)?;
     let mask = AccessMask::from_bits_truncate(mode as u8);
     let nofollow = flags & libc::AT_SYMLINK_NOFOLLOW != 0;
     device::on(|d| d.accessat(spot.base, &spot.path, mask, nofollow)).map(|()| 0)
@@ -193,16 +189,17 @@ hook! { real;
         stat_name(dirfd, path, out, flags, |dirfd, path| real(version, dirfd, path, out, flags))
     }
     fn statx(dirfd: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut Statx) -> c_int {
-        route(dirfd, path, |dirfd, path| real(dirfd, path, flags, mask, out), |spot| {
+        let host = |dirfd, path| real(dirfd, path, flags, mask, out);
+        route_file((dirfd, path, flags & NOFOLLOW != 0), host, |spot| {
             let body = body_of(spot, flags)?;
             abi::put(out, to_statx(&body)).map(|()| 0)
         })
     }
     fn statfs(path: *const c_char, out: *mut Statfs) -> c_int {
-        route(HERE, path, |_, path| real(path, out), |spot| exists(spot).and_then(|()| put_statfs(out)))
+        route_file((HERE, path, false), |_, path| real(path, out), |spot| exists(spot).and_then(|()| put_statfs(out)))
     }
     fn statfs64(path: *const c_char, out: *mut Statfs) -> c_int {
-        route(HERE, path, |_, path| real(path, out), |spot| exists(spot).and_then(|()| put_statfs(out)))
+        route_file((HERE, path, false), |_, path| real(path, out), |spot| exists(spot).and_then(|()| put_statfs(out)))
     }
     fn fstatfs(fd: c_int, out: *mut Statfs) -> c_int {
         let _ = ours!(fd, else real(fd, out));
@@ -213,10 +210,10 @@ hook! { real;
         abi::give(put_statfs(out))
     }
     fn statvfs(path: *const c_char, out: *mut Statvfs) -> c_int {
-        route(HERE, path, |_, path| real(path, out), |spot| exists(spot).and_then(|()| put_statvfs(out)))
+        route_file((HERE, path, false), |_, path| real(path, out), |spot| exists(spot).and_then(|()| put_statvfs(out)))
     }
     fn statvfs64(path: *const c_char, out: *mut Statvfs) -> c_int {
-        route(HERE, path, |_, path| real(path, out), |spot| exists(spot).and_then(|()| put_statvfs(out)))
+        route_file((HERE, path, false), |_, path| real(path, out), |spot| exists(spot).and_then(|()| put_statvfs(out)))
     }
     fn fstatvfs(fd: c_int, out: *mut Statvfs) -> c_int {
         let _ = ours!(fd, else real(fd, out));
@@ -227,19 +224,20 @@ hook! { real;
         abi::give(put_statvfs(out))
     }
     fn access(path: *const c_char, mode: c_int) -> c_int {
-        route(HERE, path, |_, path| real(path, mode), |spot| may(spot, mode, 0))
+        route_file((HERE, path, false), |_, path| real(path, mode), |spot| may(spot, mode, 0))
     }
     fn eaccess(path: *const c_char, mode: c_int) -> c_int {
-        route(HERE, path, |_, path| real(path, mode), |spot| may(spot, mode, 0))
+        route_file((HERE, path, false), |_, path| real(path, mode), |spot| may(spot, mode, 0))
     }
     fn euidaccess(path: *const c_char, mode: c_int) -> c_int {
-        route(HERE, path, |_, path| real(path, mode), |spot| may(spot, mode, 0))
+        route_file((HERE, path, false), |_, path| real(path, mode), |spot| may(spot, mode, 0))
     }
     fn faccessat(dirfd: c_int, path: *const c_char, mode: c_int, flags: c_int) -> c_int {
-        route(dirfd, path, |dirfd, path| real(dirfd, path, mode, flags), |spot| may(spot, mode, flags))
+        let host = |dirfd, path| real(dirfd, path, mode, flags);
+        route_file((dirfd, path, flags & NOFOLLOW != 0), host, |spot| may(spot, mode, flags))
     }
     fn pathconf(path: *const c_char, name: c_int) -> libc::c_long {
-        route(HERE, path, |_, path| real(path, name), |spot| exists(spot).and_then(|()| limit(name)))
+        route_file((HERE, path, false), |_, path| real(path, name), |spot| exists(spot).and_then(|()| limit(name)))
     }
     fn fpathconf(fd: c_int, name: c_int) -> libc::c_long {
         let _ = ours!(fd, else real(fd, name));

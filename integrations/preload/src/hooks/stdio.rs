@@ -2,27 +2,31 @@
 
 use super::ours;
 use crate::abi::{self, Res, fail, give, hook};
-use crate::names::{Place, locate, route};
-use crate::{report, stdio, table};
+use crate::names::{Place, Spot, locate, route};
+use crate::{fdname, report, stdio, table};
 use libc::{FILE, c_char, c_int};
 
 const HERE: c_int = libc::AT_FDCWD;
 
 fn open_stream(path: *const c_char, mode: *const c_char, real: impl FnOnce(*const c_char) -> *mut FILE) -> *mut FILE {
-    route(
-        HERE,
-        path,
-        |_, path| real(path),
-        |spot| {
-            let mode = abi::text(mode)?;
-            let fd = super::open::open_spot(spot, stdio::open_flags(mode)?, 0o666)?;
-            let stream = stdio::stream(fd, stdio::cookie_mode(mode));
-            if stream.is_err() {
-                super::close(fd);
-            }
-            stream
-        },
-    )
+    let flags = abi::text(mode).and_then(stdio::open_flags);
+    match super::open::own_descriptor(path, flags.unwrap_or(0)) {
+        Ok(None) => {}
+        Ok(Some(fd)) => return give(flags.and_then(|flags| stream_over(super::open::open_again(fd, flags, 0), mode))),
+        Err(code) => return fail(code),
+    }
+    let inner = |spot: &Spot<'_>| stream_over(super::open::open_spot(spot, flags?, 0o666), mode);
+    route(HERE, path, |_, path| real(path), inner)
+}
+
+/// A stream over a descriptor of ours that was opened for it.
+fn stream_over(fd: Res<c_int>, mode: *const c_char) -> Res<*mut FILE> {
+    let fd = fd?;
+    let stream = abi::text(mode).and_then(|mode| stdio::stream(fd, stdio::cookie_mode(mode)));
+    if stream.is_err() {
+        super::close(fd);
+    }
+    stream
 }
 
 /// freopen where the stream or the new file is the device's: the new file takes over the old one's number, so that
@@ -55,8 +59,8 @@ fn reopen(path: *const c_char, mode: *const c_char, file: *mut FILE) -> Res<*mut
 
 /// Whether freopen concerns us.
 fn reopen_is_ours(path: *const c_char, file: *mut FILE) -> bool {
-    let inside = abi::text(path).is_ok_and(|p| matches!(locate(HERE, p), Ok(Place::Device(_) | Place::HostAt(_))));
-    inside || stdio::descriptor(file).is_some()
+    let inside = |p| fdname::of(p).is_some() || matches!(locate(HERE, p), Ok(Place::Device(_) | Place::HostAt(_)));
+    abi::text(path).is_ok_and(inside) || stdio::descriptor(file).is_some()
 }
 
 hook! { real;

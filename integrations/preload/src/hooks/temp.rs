@@ -37,7 +37,7 @@ fn try_names<T>(template: *mut c_char, suffix: c_int, make: impl Fn(&Spot<'_>) -
         for _ in 0..TRIES {
             fill(&mut name[start..end])?;
             let Place::Device(spot) = locate(libc::AT_FDCWD, &name)? else { return Err(libc::EXDEV) };
-            let spot = Spot { base: spot.base, path: Cow::Borrowed(&spot.path), dirfd: spot.dirfd };
+            let spot = Spot { base: spot.base, path: Cow::Borrowed(&spot.path), dirfd: spot.dirfd, itself: false };
             match make(&spot) {
                 Err(libc::EEXIST) => {}
                 Ok(made) => {

@@ -3,7 +3,7 @@
 use super::ours;
 use crate::abi::{self, Res, count, done, hook};
 use crate::device;
-use crate::names::route;
+use crate::names::{route, route_file};
 use libc::{c_char, c_int, c_void};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::flags::XattrFlags;
@@ -19,7 +19,8 @@ struct Whose<'a> {
 
 impl<'a> Whose<'a> {
     fn named(spot: &'a crate::names::Spot<'_>, nofollow: bool) -> Res<Whose<'a>> {
-        if spot.path.is_empty() { Err(libc::ENOENT) } else { Ok(Whose { base: spot.base, path: &spot.path, nofollow }) }
+        spot.check_named(0)?;
+        Ok(Whose { base: spot.base, path: &spot.path, nofollow })
     }
 
     fn open(base: Handle) -> Whose<'static> {
@@ -51,7 +52,7 @@ impl<'a> Whose<'a> {
 hook! { real;
     fn getxattr(path: *const c_char, name: *const c_char, value: *mut c_void, n: usize) -> isize {
         let host = |_, path| real(path, name, value, n);
-        route(HERE, path, host, |s| Whose::named(s, false)?.get(name, value, n).map(|n| n as isize))
+        route_file((HERE, path, false), host, |s| Whose::named(s, false)?.get(name, value, n).map(|n| n as isize))
     }
     fn lgetxattr(path: *const c_char, name: *const c_char, value: *mut c_void, n: usize) -> isize {
         let host = |_, path| real(path, name, value, n);
@@ -63,7 +64,7 @@ hook! { real;
     }
     fn setxattr(path: *const c_char, name: *const c_char, value: *const c_void, n: usize, flags: c_int) -> c_int {
         let host = |_, path| real(path, name, value, n, flags);
-        route(HERE, path, host, |s| Whose::named(s, false)?.set(name, value, n, flags).map(|()| 0))
+        route_file((HERE, path, false), host, |s| Whose::named(s, false)?.set(name, value, n, flags).map(|()| 0))
     }
     fn lsetxattr(path: *const c_char, name: *const c_char, value: *const c_void, n: usize, flags: c_int) -> c_int {
         let host = |_, path| real(path, name, value, n, flags);
@@ -75,7 +76,7 @@ hook! { real;
     }
     fn listxattr(path: *const c_char, list: *mut c_char, n: usize) -> isize {
         let host = |_, path| real(path, list, n);
-        route(HERE, path, host, |s| Whose::named(s, false)?.list(list, n).map(|n| n as isize))
+        route_file((HERE, path, false), host, |s| Whose::named(s, false)?.list(list, n).map(|n| n as isize))
     }
     fn llistxattr(path: *const c_char, list: *mut c_char, n: usize) -> isize {
         let host = |_, path| real(path, list, n);
@@ -86,7 +87,8 @@ hook! { real;
         count(Whose::open(h).list(list, n))
     }
     fn removexattr(path: *const c_char, name: *const c_char) -> c_int {
-        route(HERE, path, |_, path| real(path, name), |s| Whose::named(s, false)?.remove(name).map(|()| 0))
+        let host = |_, path| real(path, name);
+        route_file((HERE, path, false), host, |s| Whose::named(s, false)?.remove(name).map(|()| 0))
     }
     fn lremovexattr(path: *const c_char, name: *const c_char) -> c_int {
         route(HERE, path, |_, path| real(path, name), |s| Whose::named(s, true)?.remove(name).map(|()| 0))
