@@ -14,6 +14,16 @@ pub enum ServeError {
     /// Something that is no socket of ours is in the way.
     #[error("{}: in the way, and not a socket", .0.display())]
     InTheWay(PathBuf),
+    /// The socket could not be made there.
+    #[error("{}: {what}: {source}", path.display())]
+    Socket {
+        /// Where it was to be.
+        path: PathBuf,
+        /// What was being done.
+        what: &'static str,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The image could not be opened or mounted; the text names what and where.
     #[error("{0}")]
     Image(String),

@@ -44,7 +44,9 @@ impl Opened {
             Source::Image(path) => mount(open_image(path, true)?, memory_bytes, &path.display().to_string()),
             Source::ImageNoFlush(path) => mount(open_image(path, false)?, memory_bytes, &path.display().to_string()),
             Source::Ram(bytes) => {
-                let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(*bytes));
+                let medium: Arc<dyn Medium> = Arc::new(RamMedium::try_new(*bytes).ok_or_else(|| {
+                    ServeError::Image(format!("memory: {bytes} bytes are more than this machine gives"))
+                })?);
                 let cred = creds::of_self();
                 let options =
                     MkfsOptions { label: "ram".into(), owner: (cred.uid, cred.gid), ..MkfsOptions::default() };

@@ -54,25 +54,27 @@ impl Listener {
     /// Binds `path` with permission bits `mode`. A dead socket there is replaced; a live one and anything that is not a
     /// socket are errors.
     pub fn bind(path: &Path, mode: u32) -> Result<Listener, ServeError> {
-        let sys = ServeError::system;
+        let sys = |what| move |source: io::Error| ServeError::Socket { path: path.to_owned(), what, source };
         match rustix::fs::lstat(path) {
             Err(rustix::io::Errno::NOENT) => {}
-            Err(e) => return Err(sys("socket path")(e.into())),
+            Err(e) => return Err(sys("cannot use the path")(e.into())),
             Ok(s) if FileType::from_raw_mode(s.st_mode) != FileType::Socket => {
                 return Err(ServeError::InTheWay(path.to_owned()));
             }
-            Ok(_) if alive(path).map_err(sys("socket"))? => return Err(ServeError::AlreadyServed(path.to_owned())),
-            Ok(_) => rustix::fs::unlink(path).map_err(|e| sys("stale socket")(e.into()))?,
+            Ok(_) if alive(path).map_err(sys("cannot open a socket"))? => {
+                return Err(ServeError::AlreadyServed(path.to_owned()));
+            }
+            Ok(_) => rustix::fs::unlink(path).map_err(|e| sys("cannot remove the stale socket")(e.into()))?,
         }
-        let socket = socket().map_err(sys("socket"))?;
-        let (address, _dir) = address(path).map_err(sys("socket path"))?;
+        let socket = socket().map_err(sys("cannot open a socket"))?;
+        let (address, _dir) = address(path).map_err(sys("cannot use the path"))?;
         match rustix::net::bind(&socket, &address) {
             Err(rustix::io::Errno::ADDRINUSE) => return Err(ServeError::AlreadyServed(path.to_owned())),
-            other => other.map_err(|e| sys("bind")(e.into()))?,
+            other => other.map_err(|e| sys("cannot make the socket")(e.into()))?,
         }
-        rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(|e| sys("socket mode")(e.into()))?;
-        let s = rustix::fs::lstat(path).map_err(|e| sys("socket path")(e.into()))?;
-        rustix::net::listen(&socket, BACKLOG).map_err(|e| sys("listen")(e.into()))?;
+        rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(|e| sys("cannot set the mode")(e.into()))?;
+        let s = rustix::fs::lstat(path).map_err(|e| sys("cannot use the path")(e.into()))?;
+        rustix::net::listen(&socket, BACKLOG).map_err(|e| sys("cannot listen")(e.into()))?;
         Ok(Listener { socket, path: path.to_owned(), inode: (s.st_dev, s.st_ino) })
     }
 

@@ -2,7 +2,7 @@
 
 use crate::failure::{Doing, Failure, Outcome, reason};
 use std::io;
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weldfs::Client;
@@ -48,6 +48,17 @@ pub fn served(image: &Path) -> Result<Option<Client>, Failure> {
         }
         Err(e) => Err(Failure::new(format!("cannot attach to {}: {}", socket.display(), reason(&e)))),
     }
+}
+
+/// Whether two names lead to one file system: one socket to attach to, or one image.
+pub fn same(a: &Path, b: &Path) -> bool {
+    let id = |image: &Path| {
+        let is_socket = std::fs::metadata(image).is_ok_and(|meta| meta.file_type().is_socket());
+        let socket = if is_socket { image.to_owned() } else { socket_of(image) };
+        let meta = std::fs::metadata(socket).or_else(|_| std::fs::metadata(image)).ok()?;
+        Some((meta.dev(), meta.ino()))
+    };
+    a == b || id(a).is_some_and(|a| Some(a) == id(b))
 }
 
 /// Attaches to the device that serves `image`; where nobody does, opens the image in this process, with the exclusive

@@ -1,18 +1,27 @@
 //! Facts go to stdout (as JSON on request), progress to a terminal on stderr, everything else to the log.
 
+use crate::failure::{Doing, Failure};
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal, Write};
 
-/// Prints one JSON value and a newline.
-pub fn json(value: &impl serde::Serialize) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
-    line(&mut out)
+/// Writes facts to stdout. Whoever reads may have seen enough: a broken pipe is no failure.
+pub fn facts(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let done = write(&mut out).and_then(|()| out.flush());
+    // What a failed write left behind must not be tried again.
+    let _ = out.into_parts();
+    match done {
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        done => done.doing("write to", "stdout"),
+    }
 }
 
-fn line(out: &mut impl Write) -> io::Result<()> {
-    out.write_all(b"\n")?;
-    out.flush()
+/// Prints one JSON value and a newline.
+pub fn json(value: &impl serde::Serialize) -> Result<(), Failure> {
+    facts(|out| {
+        serde_json::to_writer_pretty(&mut *out, value)?;
+        out.write_all(b"\n")
+    })
 }
 
 /// A bar over `bytes` (with `None`: a count that grows); silent where stderr is not a terminal.

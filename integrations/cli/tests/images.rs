@@ -283,3 +283,146 @@ fn a_device_of_memory_lives_as_long_as_it_is_served() {
     served.term();
     assert_eq!(fails(["ls", &bench.inside("ram.sock", "/")]).0, 1);
 }
+
+fn pattern(len: u32) -> Vec<u8> {
+    (0..len).map(|i| (i.wrapping_mul(2_654_435_761) >> 13) as u8).collect()
+}
+
+#[test]
+fn a_copy_onto_itself_by_whatever_name_is_refused_and_leaves_it_whole() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", "pmem");
+    let content = pattern(3 << 20);
+    fs::create_dir_all(bench.path("d/sub")).expect("mkdir");
+    fs::write(bench.path("d/sub/f"), &content).expect("write");
+    ok(["put", bench.path("d").to_str().expect("text"), &bench.inside("a.img", "/")]);
+    let served = Served::start(&image);
+    let client = weldfs::Client::connect(bench.path("a.img.sock")).expect("attaches");
+    client.hard_link("/d/sub/f", "/hard").expect("links");
+    client.symlink("d/sub/f", "/soft").expect("links");
+    client.symlink("/d", "/dlink").expect("links");
+    drop(client);
+    served.term();
+    let cases = [
+        ("/hard", "/d/sub/f"),
+        ("/d/sub/f", "/soft"),
+        ("/d/sub/f", "/d/sub"),
+        ("/d/sub/f", "/d/sub/../sub/f"),
+        ("/d/sub/f", "/dlink/sub"),
+        ("/d", "/d/sub"),
+        ("/d", "/d/sub/new"),
+        ("/d", "/dlink/sub"),
+        ("/d/sub/..", "/d/new"),
+        ("/d", "/"),
+        ("/", "/d"),
+    ];
+    let before = ok(["ls", "-R", &bench.inside("a.img", "/")]);
+    for (from, to) in cases {
+        let (code, why) = fails(["cp", &bench.inside("a.img", from), &bench.inside("a.img", to)]);
+        assert!(code == 1 && why.lines().count() == 1 && why.contains("itself"), "{from} {to}: {code}: {why}");
+    }
+    assert_eq!(ok(["ls", "-R", &bench.inside("a.img", "/")]), before);
+    ok(["get", &bench.inside("a.img", "/d/sub/f"), bench.path("back").to_str().expect("text")]);
+    assert!(fs::read(bench.path("back")).expect("read") == content, "the file is whole");
+    // Two names for one device.
+    let served = Served::start(&image);
+    assert_eq!(fails(["cp", &bench.inside("a.img", "/hard"), &bench.inside("a.img.sock", "/d/sub/f")]).0, 1);
+    served.term();
+    // What only looks alike is copied.
+    ok(["cp", &bench.inside("a.img", "/d"), &bench.inside("a.img", "/d/../d2")]);
+    ok(["cp", &bench.inside("a.img", "/dlink"), &bench.inside("a.img", "/d/")]);
+    ok([OsStr::new("fsck"), "--data".as_ref(), image.as_ref()]);
+}
+
+#[test]
+fn an_impossible_size_leaves_an_existing_image_alone() {
+    let bench = Bench::new();
+    for medium in ["block", "pmem"] {
+        let name = format!("{medium}.img");
+        let image = bench.image(&name, medium);
+        let before = fs::read(&image).expect("read");
+        for size in ["--size=1M", "--size=900T", "--size=7000000T"] {
+            let make = [OsStr::new("mkfs"), "--force".as_ref(), size.as_ref(), "--medium".as_ref(), medium.as_ref()];
+            let (code, why) = fails(make.into_iter().chain([image.as_ref()]));
+            assert!(code == 1 && why.lines().count() == 1 && why.contains(&name), "{size}: {code}: {why}");
+            assert!(fs::read(&image).expect("read") == before, "{size}: untouched");
+            let fresh = bench.path("fresh.img");
+            assert_eq!(fails(make.into_iter().chain([fresh.as_ref()])).0, 1);
+            assert!(!fresh.exists(), "nothing is left of it");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_cannot_be_read_does_not_keep_the_others_back() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", "pmem");
+    let content = pattern(64 << 10);
+    fs::create_dir(bench.path("t")).expect("mkdir");
+    fs::write(bench.path("t/a"), &content).expect("write");
+    fs::write(bench.path("t/b"), b"whole").expect("write");
+    ok(["put", bench.path("t").to_str().expect("text"), &bench.inside("a.img", "/")]);
+    let mut bytes = fs::read(&image).expect("read");
+    let hits: Vec<_> = (0..bytes.len() / 4096).filter(|i| bytes[i * 4096..][..4096] == content[..4096]).collect();
+    assert!(!hits.is_empty(), "the file is in the image");
+    hits.iter().for_each(|i| bytes[i * 4096 + 7] ^= 0xff);
+    fs::write(&image, &bytes).expect("write");
+    let (code, why) = fails(["get", &bench.inside("a.img", "/t"), bench.path("back").to_str().expect("text")]);
+    assert!(code == 1 && why.lines().any(|l| l.starts_with("weldfs: cannot read") && l.contains("/t/a")), "{why}");
+    assert_eq!(fs::read(bench.path("back/b")).expect("read"), b"whole");
+    let out = weldfs(["cp", "--json", &bench.inside("a.img", "/t"), &bench.inside("a.img", "/u")]);
+    let tally = json(&String::from_utf8_lossy(&out.stdout));
+    assert_eq!((out.status.code(), &tally["files"], &tally["failed"]), (Some(1), &1.into(), &1.into()));
+    assert_eq!(ok(["cat", &bench.inside("a.img", "/u/b")]), "whole");
+    let none = ["get", &bench.inside("a.img", "/none"), &bench.inside("a.img", "/t/b"), "."].map(str::to_owned);
+    let out = Command::new(env!("CARGO_BIN_EXE_weldfs")).args(none).current_dir(bench.dir.path()).output();
+    assert_eq!(out.expect("runs").status.code(), Some(1));
+    assert_eq!(fs::read(bench.path("b")).expect("read"), b"whole");
+}
+
+#[test]
+fn what_cannot_be_had_is_said_in_one_sentence() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", "pmem");
+    let (code, why) = fails(["run", "--ram", "4096T", "true"]);
+    assert!(code == 1 && why.lines().count() == 1 && why.contains("memory"), "{code}: {why}");
+    let nowhere = bench.path("none/x.sock");
+    let at = [OsStr::new("--socket"), nowhere.as_ref()];
+    let (code, why) = fails([OsStr::new("serve"), image.as_ref()].into_iter().chain(at));
+    assert!(code == 1 && why.contains("none/x.sock") && why.contains("No such file"), "{code}: {why}");
+    assert_eq!(fails([OsStr::new("serve"), image.as_ref(), "--memory=1023K".as_ref()]).0, 2);
+    // A damaged copy of the superblock is worth a warning; the image is whole.
+    let mut bytes = fs::read(&image).expect("read");
+    bytes[8 * 4096 + 100] ^= 0xff;
+    fs::write(&image, &bytes).expect("write");
+    let said = ok([OsStr::new("fsck"), image.as_ref()]);
+    assert!(said.contains("warning: superblock copy in block 8"), "{said}");
+}
+
+#[test]
+fn a_reader_that_has_seen_enough_is_no_failure() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", "pmem");
+    tree(&bench.path("tree"));
+    ok(["put", bench.path("tree").to_str().expect("text"), &bench.inside("a.img", "/")]);
+    let root = bench.inside("a.img", "/");
+    let big = bench.inside("a.img", "/tree/sub/deep/big");
+    let image = image.to_str().expect("text");
+    let verbs: [&[&str]; 6] = [
+        &["ls", "-R", &root],
+        &["ls", "--json", &root],
+        &["stat", &root],
+        &["info", image],
+        &["fsck", image],
+        &["cat", &big],
+    ];
+    for args in verbs {
+        let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
+        drop(reader);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weldfs"));
+        let out = command.args(args).stdout(writer).stderr(Stdio::piped()).spawn().expect("runs").wait_with_output();
+        let out = out.expect("ends");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && said.is_empty(), "{args:?}: {}: {said}", out.status);
+    }
+}

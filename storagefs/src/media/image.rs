@@ -93,34 +93,70 @@ impl At<'_> {
 /// media, reserved and touched on mapped ones.
 ///
 /// # Errors
-/// `InUse` when somebody has it open, else the system's.
+/// `InUse` when somebody has it open, else the system's. An existing file is then as it was.
 pub fn create(path: &Path, kind: ImageKind, size: u64, overwrite: bool) -> Result<Arc<dyn Medium>, OpenError> {
+    create_showing(path, kind, size, overwrite, &mut |_| {})
+}
+
+/// As `create`; `zeroed` is told from time to time how many bytes of a block medium are written.
+///
+/// # Errors
+/// As `create`.
+pub fn create_showing(
+    path: &Path,
+    kind: ImageKind,
+    size: u64,
+    overwrite: bool,
+    zeroed: &mut dyn FnMut(u64),
+) -> Result<Arc<dyn Medium>, OpenError> {
     let at = At(path);
     if size == 0 || !size.is_multiple_of(BLOCK as u64) {
         return Err(OpenError::Unsuitable { path: path.into(), why: "the size is not a multiple of 4096" });
     }
     let mut options = File::options();
     options.read(true).write(true).mode(0o600);
-    let fresh = if overwrite { options.create(true) } else { options.create_new(true) };
-    let file = fresh.open(path).map_err(at.io("create"))?;
+    let (file, fresh) = match options.clone().create_new(true).open(path) {
+        Err(e) if overwrite && e.kind() == io::ErrorKind::AlreadyExists => {
+            (options.create(true).open(path).map_err(at.io("create"))?, false)
+        }
+        made => (made.map_err(at.io("create"))?, true),
+    };
     lock(path, &file, OpenMode::ReadWrite)?;
     if is_device(&file).map_err(at.io("examine"))? {
         if length(&file).map_err(at.io("size"))? < size {
             return Err(OpenError::Unsuitable { path: path.into(), why: "the device is smaller than asked for" });
         }
     } else {
-        let sized = file.set_len(0).and_then(|()| allocate(&file, size));
+        let sized = fits(&file, size).and_then(|()| file.set_len(0)).and_then(|()| allocate(&file, size));
         if let Err(error) = sized {
-            if !overwrite {
+            if fresh {
                 let _ = std::fs::remove_file(path);
             }
             return Err(OpenError::Io { path: path.into(), what: "allocate", error });
         }
     }
     if kind == ImageKind::Block {
-        zero(&file, size).map_err(at.io("write zeros to"))?;
+        zero(&file, size, zeroed).map_err(at.io("write zeros to"))?;
     }
     finish(path, file, kind, OpenMode::ReadWrite)
+}
+
+/// Whether the disk can hold `size` bytes in place of what the file has. Its content stays as it is.
+fn fits(file: &File, size: u64) -> io::Result<()> {
+    let disk = rustix::fs::fstatvfs(file)?;
+    let meta = file.metadata()?;
+    let free = disk.f_bfree.saturating_mul(disk.f_frsize).saturating_add(meta.blocks() * 512);
+    // A file system without a limit of its own says that it has no blocks.
+    if disk.f_blocks > 0 && free < size {
+        return Err(rustix::io::Errno::NOSPC.into());
+    }
+    let extended = rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size);
+    // Back to the length it had, whatever came of it.
+    file.set_len(meta.len())?;
+    match extended {
+        Ok(()) | Err(rustix::io::Errno::OPNOTSUPP) => Ok(()),
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// Opens an existing image and locks it as the mode says.
@@ -194,18 +230,19 @@ fn allocate(file: &File, size: u64) -> io::Result<()> {
     match rustix::fs::fallocate(file, FallocateFlags::empty(), 0, size) {
         Ok(()) => Ok(()),
         // Some file systems cannot reserve: writing every block does the same.
-        Err(rustix::io::Errno::OPNOTSUPP) => zero(file, size),
+        Err(rustix::io::Errno::OPNOTSUPP) => zero(file, size, &mut |_| {}),
         Err(e) => Err(e.into()),
     }
 }
 
-fn zero(file: &File, size: u64) -> io::Result<()> {
+fn zero(file: &File, size: u64, zeroed: &mut dyn FnMut(u64)) -> io::Result<()> {
     let zeros = AlignedBuf::zeroed(1 << 20);
     let mut off = 0;
     while off < size {
         let n = (size - off).min(zeros.len() as u64);
         file.write_all_at(&zeros[..n as usize], off)?;
         off += n;
+        zeroed(off);
     }
     file.sync_all()
 }

@@ -20,7 +20,7 @@ mod uring;
 pub use block::BlockMedium;
 pub use crash::{Replayer, Unit};
 pub use faulty::{FaultKind, FaultOn, FaultPlan, FaultyMedium};
-pub use image::{Holder, ImageKind, OpenError, OpenMode, create, open};
+pub use image::{Holder, ImageKind, OpenError, OpenMode, create, create_showing, open};
 pub use kernels::write_back_name;
 pub use pmem::PmemMedium;
 pub use ram::RamMedium;

@@ -18,6 +18,12 @@ impl RamMedium {
         RamMedium { region: Region::heap(len), poisoned: AtomicBool::new(false) }
     }
 
+    /// As `new`; `None` when the system does not give that much.
+    pub fn try_new(len: u64) -> Option<RamMedium> {
+        let len = usize::try_from(len).ok()?.checked_next_multiple_of(BLOCK)?;
+        Some(RamMedium { region: Region::try_heap(len)?, poisoned: AtomicBool::new(false) })
+    }
+
     /// As `new`, with all its pages present.
     pub fn prefaulted(len: u64) -> RamMedium {
         let medium = RamMedium::new(len);

@@ -36,10 +36,15 @@ impl Region {
     /// Zeroed, page-aligned heap memory, stored to with regular stores.
     pub(super) fn heap(len: usize) -> Region {
         let layout = Layout::from_size_align(len.max(1), BLOCK).expect("a medium is smaller than the address space");
+        Region::try_heap(len).unwrap_or_else(|| std::alloc::handle_alloc_error(layout))
+    }
+
+    /// As `heap`; `None` when the system does not give that much.
+    pub(super) fn try_heap(len: usize) -> Option<Region> {
+        let layout = Layout::from_size_align(len.max(1), BLOCK).ok()?;
         // SAFETY: the layout has a size of at least one byte.
-        let base = unsafe { std::alloc::alloc_zeroed(layout) };
-        let base = NonNull::new(base).unwrap_or_else(|| std::alloc::handle_alloc_error(layout));
-        Region { base, len, through: false, backing: Backing::Heap(layout) }
+        let base = NonNull::new(unsafe { std::alloc::alloc_zeroed(layout) })?;
+        Some(Region { base, len, through: false, backing: Backing::Heap(layout) })
     }
 
     /// A mapping of a file; `through`: with flush instructions.

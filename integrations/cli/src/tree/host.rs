@@ -25,7 +25,7 @@ impl End for Host {
             _ => Kind::Other,
         };
         let times = [(meta.atime(), meta.atime_nsec() as u32), (meta.mtime(), meta.mtime_nsec() as u32)];
-        Ok(Look { kind, mode: meta.mode() & 0o7777, size: meta.len(), times })
+        Ok(Look { id: (meta.dev(), meta.ino()), kind, mode: meta.mode() & 0o7777, size: meta.len(), times })
     }
 
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {

@@ -53,7 +53,7 @@ impl End for Image<'_> {
             _ => Kind::Other,
         };
         let times = [meta.body().atime, meta.body().mtime].map(|t| (t.sec, t.nsec));
-        Ok(Look { kind, mode: meta.permissions(), size: meta.len(), times })
+        Ok(Look { id: (0, meta.ino()), kind, mode: meta.permissions(), size: meta.len(), times })
     }
 
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {

@@ -40,6 +40,8 @@ pub fn run(args: &Args) -> Outcome {
         drop(file);
         device.close()?;
     }
-    out.flush().doing("write to", "stdout")?;
-    Ok(0)
+    match out.flush() {
+        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(0),
+        done => done.doing("write to", "stdout").map(|()| 0),
+    }
 }

@@ -1,7 +1,7 @@
 //! `weldfs put`, `get`, `cp`: files and whole trees into, out of and inside images.
 
 use crate::device;
-use crate::failure::{Doing, Failure, Outcome};
+use crate::failure::{Doing, FAILED, Failure, Outcome};
 use crate::output;
 use crate::place::{Place, Side, one_image};
 use crate::tree::{Copy, End, Host, Image, Tally};
@@ -62,9 +62,10 @@ pub struct CpArgs {
 pub fn put(args: &PutArgs) -> Outcome {
     let device = device::open(&args.to.image, device::Want::Write)?;
     let inside = Image::new(device.client(), &args.to.image);
-    copy(&Host, &inside, false, &args.from, &args.to.path, args.common)?;
+    let code = copy(&Host, &inside, false, &args.from, &args.to.path, args.common)?;
     drop(inside);
-    device.finish()
+    device.finish()?;
+    Ok(code)
 }
 
 /// Image to host.
@@ -73,10 +74,10 @@ pub fn get(args: &GetArgs) -> Outcome {
     let device = device::open(&image, device::Want::Read)?;
     let inside = Image::new(device.client(), &image);
     let sources: Vec<PathBuf> = args.from.iter().map(|place| place.path.clone()).collect();
-    copy(&inside, &Host, false, &sources, &args.to, args.common)?;
+    let code = copy(&inside, &Host, false, &sources, &args.to, args.common)?;
     drop(inside);
     device.close()?;
-    Ok(0)
+    Ok(code)
 }
 
 /// Image to image, or whichever of the two above the names say.
@@ -98,19 +99,22 @@ fn between(from: &[Place], to: &Place, common: Common) -> Outcome {
     let image = one_image(from)?;
     let sources: Vec<PathBuf> = from.iter().map(|place| place.path.clone()).collect();
     let target = device::open(&to.image, device::Want::Write)?;
-    if image == to.image {
-        let (a, b) = (Image::new(target.client(), &image), Image::new(target.client(), &image));
-        copy(&a, &b, true, &sources, &to.path, common)?;
+    let code = if device::same(&image, &to.image) {
+        let (a, b) = (Image::new(target.client(), &image), Image::new(target.client(), &to.image));
+        copy(&a, &b, true, &sources, &to.path, common)?
     } else {
         let source = device::open(&image, device::Want::Read)?;
         let (a, b) = (Image::new(source.client(), &image), Image::new(target.client(), &to.image));
-        copy(&a, &b, false, &sources, &to.path, common)?;
+        let code = copy(&a, &b, false, &sources, &to.path, common)?;
         drop((a, b));
         source.close()?;
-    }
-    target.finish()
+        code
+    };
+    target.finish()?;
+    Ok(code)
 }
 
+/// Copies and reports; the exit code says whether anything had to be left out.
 fn copy(
     from: &dyn End,
     to: &dyn End,
@@ -118,7 +122,7 @@ fn copy(
     sources: &[PathBuf],
     dest: &std::path::Path,
     common: Common,
-) -> Result<(), Failure> {
+) -> Outcome {
     let start = Instant::now();
     let bar = output::progress(None);
     let mut work = Copy { from, to, same, times: common.times, tally: Tally::default(), bar };
@@ -130,7 +134,7 @@ fn copy(
         let mut facts =
             serde_json::to_value(&work.tally).map_err(std::io::Error::from).doing("describe", "the copy")?;
         facts["seconds"] = seconds.into();
-        output::json(&facts).doing("write to", "stdout")?;
+        output::json(&facts)?;
     }
-    Ok(())
+    Ok(if work.tally.failed == 0 { 0 } else { FAILED })
 }

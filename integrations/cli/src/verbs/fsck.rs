@@ -2,10 +2,11 @@
 //! 4 left uncorrected, 8 could not check, 16 usage.
 
 use crate::device::socket_of;
-use crate::failure::{Doing, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::verbs::info::{medium_name, superblock};
 use serde::Serialize;
+use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weldfs_journal::{SystemClock, SystemRandom};
@@ -85,32 +86,37 @@ pub fn run(args: &Args) -> Outcome {
     let medium = medium_name(sb.medium_kind);
     let verdict = Verdict { image: &args.image, medium, recovered: recover, exit_code, report: &report };
     if args.json {
-        output::json(&verdict).doing("write to", "stdout").map_err(cannot)?;
+        output::json(&verdict).map_err(cannot)?;
     } else {
-        print(&verdict);
+        output::facts(|out| print(out, &verdict)).map_err(cannot)?;
     }
     Ok(exit_code)
 }
 
-fn print(verdict: &Verdict<'_>) {
+fn print(out: &mut dyn Write, verdict: &Verdict<'_>) -> std::io::Result<()> {
     let (r, image) = (verdict.report, verdict.image.display());
     if verdict.recovered {
-        println!("{image}: was not closed cleanly; recovered");
+        writeln!(out, "{image}: was not closed cleanly; recovered")?;
     } else if !r.recovery.clean {
         let (records, bytes) = (r.recovery.records, r.recovery.log_bytes);
-        println!("{image}: was not closed cleanly; recovery would replay {records} records ({bytes} bytes of log)");
+        writeln!(
+            out,
+            "{image}: was not closed cleanly; recovery would replay {records} records ({bytes} bytes of log)"
+        )?;
         if let Some((from, to)) = r.recovery.discarded {
-            println!("{image}: recovery would discard a torn tail of {} bytes, LSN {from}..{to}", to - from);
+            writeln!(out, "{image}: recovery would discard a torn tail of {} bytes, LSN {from}..{to}", to - from)?;
         }
     }
-    println!(
+    writeln!(
+        out,
         "{image}: {} inodes, {} directories, {} entries, {} data blocks ({} verified), {} tree pages, {} free blocks",
         r.inodes, r.directories, r.entries, r.blocks, r.verified_blocks, r.pages, r.free_blocks
-    );
-    r.problems.iter().for_each(|problem| println!("{image}: {problem}"));
+    )?;
+    r.recovery.warnings.iter().try_for_each(|warning| writeln!(out, "{image}: warning: {warning}"))?;
+    r.problems.iter().try_for_each(|problem| writeln!(out, "{image}: {problem}"))?;
     let unshown = r.problem_count - r.problems.len() as u64;
     if unshown > 0 {
-        println!("{image}: and {unshown} more");
+        writeln!(out, "{image}: and {unshown} more")?;
     }
-    println!("{image}: {}", if r.clean { "clean" } else { "DAMAGED" });
+    writeln!(out, "{image}: {}", if r.clean { "clean" } else { "DAMAGED" })
 }

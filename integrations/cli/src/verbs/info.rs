@@ -1,9 +1,10 @@
 //! `weldfs info`: what an image is, from its superblock. Takes no lock and changes nothing.
 
 use crate::device;
-use crate::failure::{Doing, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::output;
 use serde::Serialize;
+use std::io::Write;
 use std::path::PathBuf;
 use weldfs_storagefs::media::{self, ImageKind, OpenMode};
 use weldfs_storagefs::superblock::Superblock;
@@ -100,28 +101,34 @@ pub fn run(args: &Args) -> Outcome {
         warnings,
     };
     if args.json {
-        output::json(&facts).doing("write to", "stdout")?;
+        output::json(&facts)?;
         return Ok(0);
     }
-    println!("image      {}", facts.image.display());
-    println!("label      {}", if facts.label.is_empty() { "(none)" } else { &facts.label });
-    println!("uuid       {}", facts.uuid);
-    println!("format     {}, written by {}", facts.format, facts.writer);
-    println!(
+    output::facts(|out| print(out, &facts))?;
+    Ok(0)
+}
+
+fn print(out: &mut dyn Write, facts: &Facts) -> std::io::Result<()> {
+    writeln!(out, "image      {}", facts.image.display())?;
+    writeln!(out, "label      {}", if facts.label.is_empty() { "(none)" } else { &facts.label })?;
+    writeln!(out, "uuid       {}", facts.uuid)?;
+    writeln!(out, "format     {}, written by {}", facts.format, facts.writer)?;
+    writeln!(
+        out,
         "features   compat {}, read-only compat {}, incompat {}",
         facts.features_compat, facts.features_ro_compat, facts.features_incompat
-    );
-    println!("medium     {}", facts.medium);
-    println!("state      {}", state(&facts));
-    println!("size       {} ({} bytes)", output::human_bytes(facts.size_bytes), facts.size_bytes);
-    println!("log        {}, {} segment(s) in use", output::human_bytes(facts.log_bytes), facts.log_segments);
-    println!(
+    )?;
+    writeln!(out, "medium     {}", facts.medium)?;
+    writeln!(out, "state      {}", state(facts))?;
+    writeln!(out, "size       {} ({} bytes)", output::human_bytes(facts.size_bytes), facts.size_bytes)?;
+    writeln!(out, "log        {}, {} segment(s) in use", output::human_bytes(facts.log_bytes), facts.log_segments)?;
+    writeln!(
+        out,
         "free       {} and {} inodes in use, at the last checkpoint",
         output::human_bytes(facts.free_bytes_at_checkpoint),
         facts.inodes_at_checkpoint
-    );
-    facts.warnings.iter().for_each(|w| println!("warning    {w}"));
-    Ok(0)
+    )?;
+    facts.warnings.iter().try_for_each(|w| writeln!(out, "warning    {w}"))
 }
 
 fn state(facts: &Facts) -> &'static str {

@@ -57,9 +57,9 @@ pub fn run(args: &Args) -> Outcome {
         device.close()?;
     }
     if args.json {
-        output::json(&rows).doing("write to", "stdout")?;
+        output::json(&rows)?;
     } else {
-        print(&rows, args.long).doing("write to", "stdout")?;
+        output::facts(|out| print(out, &rows, args.long))?;
     }
     Ok(0)
 }
@@ -117,8 +117,7 @@ pub fn kind(meta: &Metadata) -> &'static str {
     }
 }
 
-fn print(rows: &[Row], long: bool) -> std::io::Result<()> {
-    let mut out = std::io::stdout().lock();
+fn print(out: &mut dyn Write, rows: &[Row], long: bool) -> std::io::Result<()> {
     for row in rows {
         if long {
             let letter = match row.kind {
@@ -135,5 +134,5 @@ fn print(rows: &[Row], long: bool) -> std::io::Result<()> {
             _ => writeln!(out, "{}", row.path.display())?,
         }
     }
-    out.flush()
+    Ok(())
 }

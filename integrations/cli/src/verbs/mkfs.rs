@@ -1,6 +1,6 @@
 //! `weldfs mkfs`: makes an image.
 
-use crate::failure::{Doing, Failure, Outcome};
+use crate::failure::{Failure, Outcome};
 use crate::output;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -72,7 +72,10 @@ pub fn run(args: &Args) -> Outcome {
     // Known to be possible before anything that exists is overwritten.
     let layout = GeometryOptions { log_align: 4096, ..options.geometry };
     Geometry::plan(size, &layout).map_err(|e| Failure::new(format!("{image}: {e}")))?;
-    let medium = media::create(&args.image, kind, size, args.force).map_err(|e| Failure::new(e.to_string()))?;
+    let bar = if kind == ImageKind::Block { output::progress(Some(size)) } else { indicatif::ProgressBar::hidden() };
+    let made = media::create_showing(&args.image, kind, size, args.force, &mut |zeroed| bar.set_position(zeroed));
+    bar.finish_and_clear();
+    let medium = made.map_err(|e| Failure::new(e.to_string()))?;
     let made = format(&medium, &options, &SystemClock, &SystemRandom);
     if let Err(e) = made {
         if !args.force {
@@ -92,10 +95,12 @@ pub fn run(args: &Args) -> Outcome {
         free_bytes: sb.free_blocks * 4096,
     };
     if args.json {
-        output::json(&facts).doing("write to", "stdout")?;
+        output::json(&facts)?;
     } else {
         let (size, log) = (output::human_bytes(facts.size_bytes), output::human_bytes(facts.log_bytes));
-        println!("{image}: {} file system of {size}, log {log}, UUID {}", facts.medium, facts.uuid);
+        output::facts(|out| {
+            writeln!(out, "{image}: {} file system of {size}, log {log}, UUID {}", facts.medium, facts.uuid)
+        })?;
     }
     Ok(0)
 }

@@ -33,7 +33,7 @@ pub struct Args {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
     cores: Option<u16>,
     /// Memory for caches and changes not yet checkpointed, say 1G; by default what the profile says, else 512M
-    #[arg(long, value_name = "SIZE", value_parser = output::parse_bytes)]
+    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
     memory: Option<u64>,
     /// Emulated hardware: a TOML file; the default adds no delay
     #[arg(long, value_name = "FILE")]
@@ -47,6 +47,16 @@ pub struct Args {
     /// Use a pmem image without write-back and fence instructions (for comparisons; nothing is durable)
     #[arg(long, conflicts_with = "ram")]
     no_flush: bool,
+}
+
+/// Less than this holds no cache at all.
+const MEMORY_MIN: u64 = 1 << 20;
+
+fn parse_memory(text: &str) -> Result<u64, String> {
+    match output::parse_bytes(text)? {
+        bytes if bytes < MEMORY_MIN => Err(format!("{bytes} bytes are too few: at least 1M")),
+        bytes => Ok(bytes),
+    }
 }
 
 fn config(args: &Args) -> Result<DeviceConfig, Failure> {

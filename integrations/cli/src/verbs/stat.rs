@@ -6,6 +6,7 @@ use crate::output;
 use crate::place::Place;
 use crate::verbs::ls::kind;
 use serde::Serialize;
+use std::io::Write;
 use std::path::PathBuf;
 use weldfs::{Metadata, WireTime};
 
@@ -77,14 +78,16 @@ pub fn run(args: &Args) -> Outcome {
         device.close()?;
     }
     if args.json {
-        output::json(&all).doing("write to", "stdout")?;
+        output::json(&all)?;
         return Ok(0);
     }
-    for f in &all {
-        println!("  path: {}\n  type: {}  inode: {}  generation: {}", f.path.display(), f.kind, f.ino, f.generation);
-        println!("  size: {} bytes, {} allocated", f.size_bytes, f.allocated_bytes);
-        println!("  mode: {}  links: {}  uid: {}  gid: {}", f.mode, f.nlink, f.uid, f.gid);
-        println!(" atime: {}\n mtime: {}\n ctime: {}\n btime: {}", f.atime, f.mtime, f.ctime, f.btime);
-    }
+    output::facts(|out| all.iter().try_for_each(|f| print(out, f)))?;
     Ok(0)
+}
+
+fn print(out: &mut dyn Write, f: &Facts) -> std::io::Result<()> {
+    writeln!(out, "  path: {}\n  type: {}  inode: {}  generation: {}", f.path.display(), f.kind, f.ino, f.generation)?;
+    writeln!(out, "  size: {} bytes, {} allocated", f.size_bytes, f.allocated_bytes)?;
+    writeln!(out, "  mode: {}  links: {}  uid: {}  gid: {}", f.mode, f.nlink, f.uid, f.gid)?;
+    writeln!(out, " atime: {}\n mtime: {}\n ctime: {}\n btime: {}", f.atime, f.mtime, f.ctime, f.btime)
 }
