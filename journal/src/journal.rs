@@ -4,6 +4,7 @@ use crate::commit::Notifier;
 use crate::limits::{RECORD_HEADER_BYTES, UNFLUSHED_BYTES_MAX, UNFLUSHED_NS_MAX, WRITE_OUT_BYTES, record_bytes_max};
 use crate::log_buffer::LogBuffer;
 use crate::record::RawHeader;
+use crate::reservation::{Reservation, record_bytes};
 use crate::{AlignedBuf, Clock, JournalError, LogArea, LogFull, Lsn, Medium, Random, RecordHead, RecordKind};
 use crate::{SEGMENTS_MAX, SegmentTable, TxnMode};
 use parking_lot::{Condvar, Mutex};
@@ -76,19 +77,6 @@ pub(crate) struct Counters {
     pub batches: AtomicU64,
     pub data_bytes: AtomicU64,
     pub watermark_records: AtomicU64,
-}
-
-/// Room in the log that is kept for an operation that started. Dropping gives it back; `append` consumes it.
-#[derive(Debug)]
-pub struct Reservation {
-    bytes: u64,
-    reserved: Arc<AtomicU64>,
-}
-
-impl Drop for Reservation {
-    fn drop(&mut self) {
-        self.reserved.fetch_sub(self.bytes, Ordering::SeqCst);
-    }
 }
 
 /// What appending changes.
@@ -227,12 +215,20 @@ impl Journal {
 
     /// Keeps room for one record of at most `payload_bytes`. Full: a checkpoint makes room.
     pub fn reserve(&self, payload_bytes: usize) -> Result<Reservation, LogFull> {
+        self.reserve_records(&[payload_bytes])
+    }
+
+    /// Keeps room for several records, headers and padding included: what a transaction of several records may write
+    /// at most. Each `append` takes its part ([`Reservation::part`]). Full: a checkpoint makes room.
+    pub fn reserve_records(&self, payload_bytes: &[usize]) -> Result<Reservation, LogFull> {
         let s = &self.shared;
-        let bytes = s.area.round((payload_bytes + RECORD_HEADER_BYTES) as u64);
-        let reservation = Reservation { bytes, reserved: s.reserved.clone() };
-        let all = s.reserved.fetch_add(bytes, Ordering::SeqCst) + bytes;
-        let tail = s.tail.load(Ordering::SeqCst);
-        if tail + all + s.slack > s.limit() { Err(LogFull { bytes }) } else { Ok(reservation) }
+        let bytes = payload_bytes.iter().map(|p| record_bytes(*p, s.area.align.into())).sum();
+        s.reserve(bytes).ok_or(LogFull { bytes })
+    }
+
+    /// Bytes of records, headers and padding included, that fit into an empty log: no checkpoint makes room for more.
+    pub fn reservable_bytes_max(&self) -> u64 {
+        self.shared.area.len - self.shared.slack
     }
 
     /// Appends one record whose payload is the concatenation of `parts`, with the data blocks it points to. The record
@@ -248,7 +244,7 @@ impl Journal {
         let mut payload = ChecksumState::new();
         parts.iter().for_each(|p| payload.update(p));
         let length = payload.len();
-        let (bytes, max) = (s.area.round(length + RECORD_HEADER_BYTES as u64), record_bytes_max(s.area.len));
+        let (bytes, max) = (record_bytes(length as usize, s.area.align.into()), record_bytes_max(s.area.len));
         if bytes > max {
             return Err(JournalError::TooLong { bytes, max });
         }
@@ -547,14 +543,18 @@ impl Shared {
         self.notifier.advance(to);
     }
 
+    /// Takes room, if there is any beside what others hold.
+    fn reserve(&self, bytes: u64) -> Option<Reservation> {
+        let (room, all) = Reservation::take(bytes, self.area.align.into(), &self.reserved);
+        let tail = self.tail.load(Ordering::SeqCst);
+        (tail + all + self.slack <= self.limit()).then_some(room)
+    }
+
     /// Appends the unflushed watermark record, when there is room to spare.
     pub(crate) fn append_watermark(&self, state: &mut State) {
         state.owed = false;
-        let bytes = self.area.round(RECORD_HEADER_BYTES as u64);
-        let reserved = self.reserved.load(Ordering::SeqCst);
-        if self.is_poisoned() || state.tail.0 + reserved + bytes + self.slack > self.limit() {
-            return;
-        }
+        let bytes = record_bytes(0, self.area.align.into());
+        let Some(_room) = self.reserve(bytes).filter(|_| !self.is_poisoned()) else { return };
         let head = RecordHead { kind: RecordKind::Watermark, mode: TxnMode::Macro, micro_index: 0, txn: 0 };
         if self.put(state, &head, 0, &ChecksumState::new(), &[], bytes).is_ok() {
             self.counters.watermark_records.fetch_add(1, Ordering::Relaxed);

@@ -142,6 +142,42 @@ fn a_reserved_record_always_fits_and_laps_are_entered_only_when_covered() {
 }
 
 #[test]
+fn records_of_one_transaction_share_a_reservation_and_always_fit() {
+    for byte_addressable in [true, false] {
+        let mut log = Log::new(byte_addressable);
+        let journal = log.open(log.area.first_lsn());
+        for round in 0..60usize {
+            let payloads = [1 + round % 7, 900 + round, 0, 30];
+            let mut started = Vec::new();
+            while let Ok(room) = journal.reserve_records(&payloads) {
+                started.push(room);
+            }
+            let align = log.area.align as usize;
+            let each: usize = payloads.iter().map(|p| (p + 64).next_multiple_of(align)).sum();
+            assert!(started.iter().all(|r| r.bytes() == each as u64));
+            assert!(started.len() * each + 2 * each + (16 << 10) > log.area.len as usize, "the log is well used");
+            assert!(journal.reserve_records(&payloads).is_err());
+            // Their records come interleaved, and other things are written meanwhile.
+            for p in payloads {
+                for room in &mut started {
+                    let part = room.part(p);
+                    journal.append(RecordHead::op(), &[&vec![7; p]], Vec::new(), Some(part)).expect("reserved");
+                }
+                journal.wait(journal.tail()).expect("durable");
+                journal.idle();
+            }
+            assert!(started.iter().all(|r| r.bytes() == 0));
+            drop(started);
+            assert!(journal.used() <= log.area.len);
+            let cut = journal.tail();
+            journal.wait(cut).expect("durable");
+            log.checkpoint(&journal, cut);
+            assert_eq!(journal.free(), journal.reservable_bytes_max() - (journal.tail().0 - cut.0));
+        }
+    }
+}
+
+#[test]
 fn large_volatile_data_is_written_out_without_a_flush() {
     let mut log = Log::new(false);
     let journal = log.open(log.area.first_lsn());
