@@ -11,7 +11,9 @@
 #![forbid(unsafe_code)]
 
 mod buf;
+pub mod canary;
 mod commit;
+mod crashpoint;
 mod error;
 mod ids;
 mod journal;
@@ -25,6 +27,7 @@ mod segment;
 mod sys;
 
 pub use buf::{AlignedBuf, BLOCK};
+pub use crashpoint::crashpoint;
 pub use error::{JournalError, LogFull, ScanError};
 pub use ids::{BlockNo, Lsn};
 pub use journal::{Appended, DataWrite, Journal, JournalConfig, JournalStats};
