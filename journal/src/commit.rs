@@ -1,6 +1,6 @@
 //! Group commit: the thread that writes and flushes on block media, and the waiters for the watermark.
 
-use crate::journal::{Shared, barrier};
+use crate::journal::{Shared, State, barrier};
 use crate::limits::WRITE_OUT_BYTES;
 use crate::log_buffer::LogBuffer;
 use crate::{JournalError, Lsn, MediumError};
@@ -105,10 +105,22 @@ pub(crate) fn spawn(shared: Arc<Shared>) -> Result<JoinHandle<()>, JournalError>
 }
 
 /// One batch: everything queued up to `end`, flushed when somebody waits for that.
-struct Batch {
+pub(crate) struct Batch {
+    pub(crate) queued: LogBuffer,
     end: Lsn,
     carried: Lsn,
     flush: bool,
+}
+
+impl Batch {
+    /// Takes what is queued; `spent` gives its buffers back.
+    pub(crate) fn of(state: &mut State, spent: LogBuffer, flush: bool) -> Batch {
+        let queued = state.queue.take(spent);
+        if flush {
+            state.unflushed_since = 0;
+        }
+        Batch { queued, end: state.tail, carried: state.carried, flush }
+    }
 }
 
 /// A commit thread that panics takes the log with it: nobody waits for a flush that never comes.
@@ -124,7 +136,7 @@ impl Drop for PoisonOnPanic<'_> {
 
 fn run(shared: &Shared) {
     let _guard = PoisonOnPanic(shared);
-    let mut queued = LogBuffer::default();
+    let mut spent = LogBuffer::default();
     let mut since_flush = 0;
     loop {
         let batch = {
@@ -140,43 +152,40 @@ fn run(shared: &Shared) {
                     return shared.poison();
                 }
                 if flush || state.queue.bytes() >= WRITE_OUT_BYTES {
-                    queued = state.queue.take(queued);
-                    if flush {
-                        state.unflushed_since = 0;
-                    }
-                    break Batch { end: state.tail, carried: state.carried, flush };
+                    break Batch::of(&mut state, spent, flush);
                 }
                 shared.work.wait(&mut state);
             }
         };
-        since_flush += queued.bytes();
-        if let Err(e) = write(shared, &queued, batch.flush) {
+        since_flush += batch.queued.bytes();
+        if let Err(e) = write(shared, &batch) {
             tracing::error!("commit failed, the medium is poisoned: {e}");
             shared.poison();
             return;
         }
         if batch.flush {
-            finish(shared, &batch, &mut since_flush);
+            finish(shared, &batch, std::mem::take(&mut since_flush));
         }
+        spent = batch.queued;
     }
 }
 
 /// The flush is issued after the batch's log and data writes completed.
-fn write(shared: &Shared, queued: &LogBuffer, flush: bool) -> Result<(), MediumError> {
+pub(crate) fn write(shared: &Shared, batch: &Batch) -> Result<(), MediumError> {
     shared.counters.batches.fetch_add(1, Ordering::Relaxed);
-    shared.medium.write_batch(&queued.writes())?;
-    if flush {
+    shared.medium.write_batch(&batch.queued.writes())?;
+    if batch.flush {
         shared.counters.flushes.fetch_add(1, Ordering::Relaxed);
         barrier(&*shared.medium)?;
     }
     Ok(())
 }
 
-fn finish(shared: &Shared, batch: &Batch, since_flush: &mut u64) {
+/// After the flush that covered `written` bytes.
+pub(crate) fn finish(shared: &Shared, batch: &Batch, written: u64) {
     shared.advance(batch.end, batch.carried);
     let mut state = shared.state.lock();
-    state.unflushed = state.unflushed.saturating_sub(*since_flush);
-    *since_flush = 0;
+    state.unflushed = state.unflushed.saturating_sub(written);
     // No record followed at once: say in the log that everything so far is durable. One such record, unflushed.
     if state.tail == batch.end && state.owed {
         shared.append_watermark(&mut state);

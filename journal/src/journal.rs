@@ -137,6 +137,19 @@ impl Journal {
     /// # Errors
     /// `SegmentsFull`: open again with `oldest == tail` and checkpoint; the medium's errors.
     pub fn open(medium: Arc<dyn Medium>, config: JournalConfig) -> Result<Journal, JournalError> {
+        let mut journal = Journal::open_inline(medium, config)?;
+        if !journal.shared.byte_addressable {
+            journal.thread = Some(crate::commit::spawn(journal.shared.clone())?);
+        }
+        Ok(journal)
+    }
+
+    /// As `open`, without a commit thread on block media: `commit_through` writes and flushes on the caller, and
+    /// nothing is written before. What is committed, and in which order, depends on the callers alone.
+    ///
+    /// # Errors
+    /// As `open`.
+    pub fn open_inline(medium: Arc<dyn Medium>, config: JournalConfig) -> Result<Journal, JournalError> {
         let JournalConfig { area, mut segments, tail, oldest, clock, random } = config;
         let info = medium.info();
         area.validate(info.len).map_err(JournalError::Layout)?;
@@ -186,8 +199,7 @@ impl Journal {
             random,
             slack: record_bytes_max(area.len),
         });
-        let thread = if info.byte_addressable { None } else { Some(crate::commit::spawn(shared.clone())?) };
-        Ok(Journal { shared, thread })
+        Ok(Journal { shared, thread: None })
     }
 
     /// The table to store in a superblock whose cut is `cut`: everything since then, the current lap and the next one.
@@ -282,6 +294,9 @@ impl Journal {
         }
         if s.byte_addressable {
             return s.commit_inline(end);
+        }
+        if self.thread.is_none() {
+            return s.commit_queue(end);
         }
         let mut state = s.state.lock();
         let end = end.min(state.tail);
@@ -534,6 +549,24 @@ impl Shared {
             return Err(e.into());
         }
         self.advance(to, carried);
+        Ok(())
+    }
+
+    /// Everything to the tail becomes durable, on a block medium without a commit thread.
+    fn commit_queue(&self, end: Lsn) -> Result<(), JournalError> {
+        let _flush = self.flush.lock();
+        if self.notifier.watermark() >= end {
+            return Ok(());
+        }
+        if self.is_poisoned() {
+            return Err(JournalError::Poisoned);
+        }
+        let batch = crate::commit::Batch::of(&mut self.state.lock(), LogBuffer::default(), true);
+        if let Err(e) = crate::commit::write(self, &batch) {
+            self.poison();
+            return Err(e.into());
+        }
+        crate::commit::finish(self, &batch, batch.queued.bytes());
         Ok(())
     }
 

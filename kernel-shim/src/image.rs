@@ -87,12 +87,8 @@ fn mount(medium: Arc<dyn Medium>, memory_bytes: u64, name: &str) -> Result<Opene
     let bad = |e: &dyn std::fmt::Display| ServeError::Image(format!("{name}: {e}"));
     let label = Superblock::load(&*medium).map(|(sb, _)| text(&sb.label)).map_err(|e| bad(&e))?;
     let options = MountOptions {
-        read_only: false,
         memory: memory_bytes as usize,
-        verify_data: true,
-        hash_bits: 51,
-        clock: Arc::new(SystemClock),
-        random: Arc::new(SystemRandom),
+        ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom))
     };
     let (store, recovery) = Store::mount(medium, options).map_err(|e| bad(&e))?;
     Ok(Opened { store, recovery, label })

@@ -34,7 +34,7 @@ fn main() {
     let clock: Arc<dyn Clock> = Arc::new(Monotonic(Instant::now()));
     format(&medium, &MkfsOptions::default(), &*clock, &SystemRandom).expect("memory takes a file system");
     let random = Arc::new(SystemRandom);
-    let options = MountOptions { read_only: false, memory: 64 << 20, verify_data: true, hash_bits: 51, clock, random };
+    let options = MountOptions::new(clock, random);
     let (store, _) = Store::mount(medium, options).expect("what was just formatted mounts");
     let mut device = Direct::new(store.clone(), 1 << 20);
     let (path, src) = (device.put(0, b"file"), device.put(4096, &[7; 4096]));

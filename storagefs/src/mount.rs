@@ -371,7 +371,10 @@ impl Store {
                 clock: options.clock.clone(),
                 random: options.random.clone(),
             };
-            Journal::open(self.medium.clone(), config)
+            match options.inline_commits {
+                true => Journal::open_inline(self.medium.clone(), config),
+                false => Journal::open(self.medium.clone(), config),
+            }
         };
         // After many crashes in a row the table of segments is full: only a checkpoint can follow.
         let (journal, full) = match open(writer.sb.cut) {

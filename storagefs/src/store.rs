@@ -46,6 +46,9 @@ pub struct MountOptions {
     pub verify_data: bool,
     /// Bits of the name hash that count; below 51 only in tests of collisions, then the same at every mount.
     pub hash_bits: u32,
+    /// On block media: whoever commits writes and flushes by itself, and no commit thread is started. For tools and
+    /// tests that drive the store by one thread; their writes come in the same order every time.
+    pub inline_commits: bool,
     /// Time.
     pub clock: Arc<dyn Clock>,
     /// Randomness.
@@ -55,7 +58,15 @@ pub struct MountOptions {
 impl MountOptions {
     /// Read-write with 64 MiB of memory.
     pub fn new(clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> MountOptions {
-        MountOptions { read_only: false, memory: 64 << 20, verify_data: true, hash_bits: 51, clock, random }
+        MountOptions {
+            read_only: false,
+            memory: 64 << 20,
+            verify_data: true,
+            hash_bits: 51,
+            inline_commits: false,
+            clock,
+            random,
+        }
     }
 }
 

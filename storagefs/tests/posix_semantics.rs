@@ -15,12 +15,8 @@ const RW: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE);
 
 fn options() -> MountOptions {
     MountOptions {
-        read_only: false,
         memory: 16 << 20,
-        verify_data: true,
-        hash_bits: 51,
-        clock: Arc::new(ManualClock::new(1_000_000_000)),
-        random: Arc::new(SeededRandom::new(3)),
+        ..MountOptions::new(Arc::new(ManualClock::new(1_000_000_000)), Arc::new(SeededRandom::new(3)))
     }
 }
 

@@ -284,12 +284,9 @@ fn prologue() -> Vec<Op> {
 
 fn options() -> MountOptions {
     MountOptions {
-        read_only: false,
         memory: 16 << 20,
-        verify_data: true,
         hash_bits: 4,
-        clock: Arc::new(ManualClock::new(START.0 as u64 * 1_000_000_000)),
-        random: Arc::new(SeededRandom::new(7)),
+        ..MountOptions::new(Arc::new(ManualClock::new(START.0 as u64 * 1_000_000_000)), Arc::new(SeededRandom::new(7)))
     }
 }
 

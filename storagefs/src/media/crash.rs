@@ -1,6 +1,7 @@
 //! Crash states of a recording: the durable bytes at a position, plus any subset of what was not yet durable, torn at
 //! the medium's unit.
 
+use super::CowImage;
 use super::recording::{CrashModel, Event, Recording};
 
 /// A cache line, bytes.
@@ -34,10 +35,21 @@ pub struct Unit {
     pub write_len: u32,
 }
 
+/// Bytes in flight: a write, or what is left of it within one cache line.
+#[derive(Clone, Copy, Debug)]
+pub struct InFlight<'a> {
+    /// Number of the event that wrote them; those of one event stand together, in order.
+    pub event: u64,
+    /// Byte on the medium.
+    pub off: u64,
+    /// The bytes.
+    pub bytes: &'a [u8],
+}
+
 #[derive(Clone)]
 struct Snapshot {
     position: u64,
-    image: Vec<u8>,
+    image: CowImage,
     pending: Vec<Pending>,
 }
 
@@ -78,6 +90,20 @@ impl<'a> Replayer<'a> {
                 self.snapshots.push(self.now.clone());
             }
         }
+    }
+
+    /// Moves on to the next position at which what is durable or in flight differs from what it is here; `false` at the
+    /// recording's end.
+    pub fn advance(&mut self) -> bool {
+        while self.now.position < self.recording.len() {
+            let before = self.now.pending.len();
+            let in_flight = !matches!(self.recording.events[self.now.position as usize], Event::Persist { .. });
+            self.step();
+            if in_flight && self.now.pending.len() != before {
+                return true;
+            }
+        }
+        false
     }
 
     fn step(&mut self) {
@@ -124,8 +150,7 @@ impl<'a> Replayer<'a> {
         }
         for (p, durable) in pending.into_iter().zip(durable) {
             if durable {
-                let (from, to) = (p.off as usize, p.off as usize + p.len as usize);
-                self.now.image[from..to].copy_from_slice(&self.recording.arena[p.at..p.at + p.len as usize]);
+                self.now.image.write(p.off, &self.recording.arena[p.at..p.at + p.len as usize]);
             } else {
                 self.now.pending.push(p);
             }
@@ -137,10 +162,22 @@ impl<'a> Replayer<'a> {
         self.now.pending.len()
     }
 
+    /// What is durable.
+    pub fn durable(&self) -> &CowImage {
+        &self.now.image
+    }
+
+    /// What is in flight, in the order in which it was written.
+    pub fn in_flight(&self) -> impl Iterator<Item = InFlight<'a>> + '_ {
+        let arena = &self.recording.arena;
+        let bytes = move |p: &Pending| &arena[p.at..p.at + p.len as usize];
+        self.now.pending.iter().map(move |p| InFlight { event: p.event, off: p.off, bytes: bytes(p) })
+    }
+
     /// The crash state in which exactly the units that `keep` names persisted. Units come in the order of their writes;
     /// of several to the same bytes the last one kept wins.
     pub fn image_with(&self, keep: &mut dyn FnMut(&Unit) -> bool) -> Vec<u8> {
-        let mut image = self.now.image.clone();
+        let mut image = self.now.image.to_bytes();
         let size = match self.recording.model {
             CrashModel::Block => 512,
             CrashModel::Pmem => 8,

@@ -6,6 +6,7 @@
 //! `region` and `kernels` only, the ring by `uring`, the signal handler by `sigbus`.
 
 mod block;
+mod cow;
 mod crash;
 mod faulty;
 mod image;
@@ -18,7 +19,8 @@ mod sigbus;
 mod uring;
 
 pub use block::BlockMedium;
-pub use crash::{Replayer, Unit};
+pub use cow::{CowImage, CowMedium};
+pub use crash::{InFlight, Replayer, Unit};
 pub use faulty::{FaultKind, FaultOn, FaultPlan, FaultyMedium};
 pub use image::{Holder, ImageKind, OpenError, OpenMode, create, create_showing, open};
 pub use kernels::write_back_name;

@@ -5,10 +5,10 @@
 //! A barrier covers the events before it; what an application was told to be durable at `position()` p must be found in
 //! every crash state at or after p.
 
-use super::RamMedium;
+use super::{CowImage, CowMedium};
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weldfs_journal::{FlushMode, IoWrite, Medium, MediumError, MediumInfo, MediumKind};
+use weldfs_journal::{IoWrite, Medium, MediumError, MediumInfo};
 
 /// Which promises the medium makes (docs/MEDIA-FORMAT.md, "Assumptions about media").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,7 +37,7 @@ pub(super) enum Event {
 pub struct Recording {
     pub(super) model: CrashModel,
     /// Content before the first event.
-    pub(super) base: Vec<u8>,
+    pub(super) base: CowImage,
     pub(super) events: Vec<Event>,
     pub(super) arena: Vec<u8>,
 }
@@ -62,7 +62,7 @@ impl Recording {
 
 /// See the module. Thread-safe.
 pub struct RecordingMedium {
-    inner: RamMedium,
+    inner: CowMedium,
     model: CrashModel,
     log: Mutex<Recording>,
 }
@@ -82,8 +82,13 @@ impl RecordingMedium {
 
     /// A medium with this content, which counts as durable: for instance a crash state, to crash its recovery.
     pub fn from_bytes(bytes: Vec<u8>, model: CrashModel) -> RecordingMedium {
-        let inner = RamMedium::from_bytes(&bytes);
-        let log = Recording { model, base: bytes, events: Vec::new(), arena: Vec::new() };
+        RecordingMedium::over(CowImage::new(bytes), model)
+    }
+
+    /// As `from_bytes`, without a copy.
+    pub fn over(image: CowImage, model: CrashModel) -> RecordingMedium {
+        let inner = CowMedium::new(image.clone(), model);
+        let log = Recording { model, base: image, events: Vec::new(), arena: Vec::new() };
         RecordingMedium { inner, model, log: Mutex::new(log) }
     }
 
@@ -100,14 +105,19 @@ impl RecordingMedium {
     /// The recording so far, moved out; the medium goes on recording from its present content.
     pub fn take_recording(&self) -> Recording {
         let mut log = self.log.lock();
-        let fresh = Recording { model: self.model, base: self.inner.to_bytes(), events: Vec::new(), arena: Vec::new() };
+        let fresh = Recording { model: self.model, base: self.inner.image(), events: Vec::new(), arena: Vec::new() };
         std::mem::replace(&mut log, fresh)
     }
 
     /// The present content: what a killed process (not a cut power) leaves.
     pub fn to_bytes(&self) -> Vec<u8> {
+        self.image().to_bytes()
+    }
+
+    /// As `to_bytes`, without a copy.
+    pub fn image(&self) -> CowImage {
         let _quiet = self.log.lock();
-        self.inner.to_bytes()
+        self.inner.image()
     }
 
     fn record(&self, off: u64, buf: &[u8], regular: bool) -> Result<(), MediumError> {
@@ -123,15 +133,7 @@ impl RecordingMedium {
 
 impl Medium for RecordingMedium {
     fn info(&self) -> MediumInfo {
-        let block = self.model == CrashModel::Block;
-        MediumInfo {
-            kind: if block { MediumKind::Block } else { MediumKind::Pmem },
-            unit: if block { 512 } else { 8 },
-            log_align: if block { 512 } else { 64 },
-            flush: if block { FlushMode::Sync } else { FlushMode::Instructions },
-            byte_addressable: !block,
-            ..self.inner.info()
-        }
+        self.inner.info()
     }
 
     fn read(&self, off: u64, buf: &mut [u8]) -> Result<(), MediumError> {

@@ -71,10 +71,7 @@ pub fn run(args: &Args) -> Outcome {
     let options = MountOptions {
         read_only: true,
         memory: MEMORY,
-        verify_data: true,
-        hash_bits: 51,
-        clock: Arc::new(SystemClock),
-        random: Arc::new(SystemRandom),
+        ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom))
     };
     let report =
         fsck(medium, options, args.data).map_err(|e| cannot(Failure::new(format!("{}: {e}", args.image.display()))))?;

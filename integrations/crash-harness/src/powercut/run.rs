@@ -70,14 +70,7 @@ const LOG_BYTES: u64 = 512 << 10;
 const WRITE_NEW: OpenFlags = OpenFlags::WRITE.union(OpenFlags::CREATE).union(OpenFlags::TRUNC);
 
 fn options() -> MountOptions {
-    MountOptions {
-        read_only: false,
-        memory: 16 << 20,
-        verify_data: true,
-        hash_bits: 51,
-        clock: Arc::new(SystemClock),
-        random: Arc::new(SystemRandom),
-    }
+    MountOptions { memory: 16 << 20, ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom)) }
 }
 
 fn mount(medium: Arc<dyn Medium>) -> Result<(Embedded, RecoveryReport), String> {
