@@ -66,10 +66,19 @@ impl FsckReport {
 pub fn fsck(medium: Arc<dyn Medium>, mut options: MountOptions, verify_data: bool) -> Result<FsckReport, MountError> {
     options.read_only = true;
     let (store, recovery) = Store::mount(medium, options)?;
+    fsck_mounted(&store, recovery, verify_data)
+}
+
+/// Checks what a mount made of an image, as [`fsck`] does. Nothing is written; the store is of no use afterwards but to
+/// be dropped.
+///
+/// # Errors
+/// A medium that cannot be read.
+pub fn fsck_mounted(store: &Store, recovery: RecoveryReport, verify_data: bool) -> Result<FsckReport, MountError> {
     // A torn or older superblock copy is what any crash leaves behind, and the mount puts it right: a warning in
     // `recovery.warnings`, no problem.
     let mut report = FsckReport { recovery, ..FsckReport::default() };
-    match check(&store, verify_data, &mut report) {
+    match check(store, verify_data, &mut report) {
         Ok(()) => {}
         Err(FsError::Medium(e)) => return Err(e.into()),
         // Damage below which nothing can be told.

@@ -6,7 +6,7 @@ use super::workload::Workload;
 use crate::model::Model;
 use std::sync::Arc;
 use weldfs_journal::{ManualClock, SeededRandom};
-use weldfs_storagefs::media::{CrashModel, Recording};
+use weldfs_storagefs::media::{CowImage, CrashModel, Recording};
 use weldfs_storagefs::store::{MountOptions, Store};
 
 /// Seconds that the clock shows at the start; it stands still while a command runs.
@@ -15,7 +15,7 @@ pub const START: i64 = 1_700_000_000;
 /// How the harness mounts: a fixed clock, a fixed seed, little memory.
 pub fn mount_options() -> MountOptions {
     let clock = Arc::new(ManualClock::new(START as u64 * 1_000_000_000));
-    MountOptions { memory: 8 << 20, ..MountOptions::new(clock, Arc::new(SeededRandom::new(7))) }
+    MountOptions { memory: 8 << 20, inline_commits: true, ..MountOptions::new(clock, Arc::new(SeededRandom::new(7))) }
 }
 
 /// An image that workloads start from: the tiny tree, formatted, filled, checkpointed. Made once and shared.
@@ -23,8 +23,8 @@ pub fn mount_options() -> MountOptions {
 pub struct Setup {
     /// Promises of the medium.
     pub model: CrashModel,
-    /// Content of the medium.
-    pub bytes: Arc<Vec<u8>>,
+    /// Content of the medium: the base of every image of every workload, so that equal ones are known by their digest.
+    pub image: CowImage,
     /// What stands in it.
     pub start: Model,
 }

@@ -1,0 +1,361 @@
+//! Which images a power cut at one moment may leave: every subset of the units in flight while they are few, a
+//! systematic and a seeded choice of subsets when they are many.
+//!
+//! A unit is what the medium writes atomically: a 512-byte sector (block), an aligned 8-byte word (pmem) of log headers,
+//! superblock copies and other small stores. What a checksum covers as a whole (data blocks, tree pages, payloads of log
+//! records) is one unit per contiguous store: not there, all there, or torn as a seed decides. Units that would store
+//! what is there already are none.
+
+use super::Rng;
+use std::ops::Range;
+use weldfs_storagefs::geometry::Geometry;
+use weldfs_storagefs::limits::BLOCK;
+use weldfs_storagefs::media::{CowImage, CrashModel, Replayer};
+
+/// Up to this many units every subset is built.
+const SUBSETS_UNITS_MAX: usize = 8;
+/// Up to this many units every pair is left out once.
+const PAIRS_UNITS_MAX: usize = 64;
+/// Up to this many combinations, tears included, all of them are built.
+const PRODUCT_MAX: u64 = 512;
+/// Seeded tears of each bulk unit.
+const TEARS: u32 = 2;
+/// Seeded subsets when not all are built.
+const RANDOM_SUBSETS: u32 = 48;
+/// Stores below this are pointers or headers: every word of them counts, bytes.
+const SMALL_STORE: u64 = 512;
+/// What of a record is its header, bytes.
+const HEADER: u64 = 64;
+/// Log writes of block media up to this length are told apart by sector, bytes.
+const LOG_WRITE_SMALL: u64 = 8 * 512;
+
+/// Where on the medium single units matter.
+#[derive(Clone, Debug)]
+pub struct Places {
+    model: CrashModel,
+    log: Range<u64>,
+    superblocks: [u64; 3],
+}
+
+/// What one unit does to the medium.
+#[derive(Clone, Debug)]
+struct Unit<'a> {
+    pieces: Vec<(u64, &'a [u8])>,
+    /// Whether it may be torn.
+    bulk: bool,
+}
+
+/// What becomes of a unit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Fate {
+    Lost,
+    Kept,
+    /// By which of the seeded tears.
+    Torn(u32),
+}
+
+/// How the states of one moment were chosen.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Chosen {
+    /// Images built, equal ones included.
+    pub built: u64,
+    /// Whether some subsets were left out.
+    pub capped: bool,
+}
+
+impl Places {
+    /// Of an image with this layout.
+    pub fn new(geometry: &Geometry, model: CrashModel) -> Places {
+        let log = geometry.log.start..geometry.log.start + geometry.log.len;
+        Places { model, log, superblocks: geometry.superblocks().map(|b| b.0 * BLOCK as u64) }
+    }
+
+    fn unit(&self) -> u64 {
+        match self.model {
+            CrashModel::Block => 512,
+            CrashModel::Pmem => 8,
+        }
+    }
+
+    fn in_superblock(&self, off: u64) -> bool {
+        self.superblocks.iter().any(|s| (*s..*s + BLOCK as u64).contains(&off))
+    }
+
+    /// Splits what one event still has in flight into units.
+    fn split<'a>(&self, pieces: &[(u64, &'a [u8])], units: &mut Vec<Unit<'a>>) {
+        let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return };
+        let (from, to) = (first.0, last.0 + last.1.len() as u64);
+        let in_log = self.log.contains(&from);
+        let single: Box<dyn Fn(u64) -> bool> = match self.model {
+            _ if self.in_superblock(from) => Box::new(|_| true),
+            CrashModel::Block if in_log && to - from <= LOG_WRITE_SMALL => Box::new(|_| true),
+            // Of a long write the first and the last sector: the rest is payload for the most part.
+            CrashModel::Block if in_log => Box::new(move |off| off < from + 512 || off >= to - 512),
+            CrashModel::Pmem if in_log => Box::new(move |off| off < from + HEADER),
+            _ if to - from < SMALL_STORE => Box::new(|_| true),
+            _ => Box::new(|_| false),
+        };
+        let mut bulk: Vec<(u64, &'a [u8])> = Vec::new();
+        for (off, bytes) in pieces.iter().flat_map(|p| self.atoms(*p)) {
+            match (single(off), bulk.last_mut()) {
+                (true, _) => units.push(Unit { pieces: vec![(off, bytes)], bulk: false }),
+                (false, _) => bulk.push((off, bytes)),
+            }
+        }
+        if !bulk.is_empty() {
+            units.push(Unit { pieces: bulk, bulk: true });
+        }
+    }
+
+    /// Cuts a piece at the medium's units.
+    fn atoms<'a>(&self, (off, bytes): (u64, &'a [u8])) -> impl Iterator<Item = (u64, &'a [u8])> + 'a {
+        let size = self.unit();
+        let first = (size - off % size).min(bytes.len() as u64) as usize;
+        let (head, rest) = bytes.split_at(first);
+        let start = off + first as u64;
+        let rest = rest.chunks(size as usize).enumerate().map(move |(i, c)| (start + i as u64 * size, c));
+        std::iter::once((off, head)).chain(rest)
+    }
+
+    /// The units in flight at the replayer's position that make a difference.
+    fn units<'a>(&self, at: &Replayer<'a>) -> Vec<Unit<'a>> {
+        let mut events: Vec<(u64, Vec<(u64, &'a [u8])>)> = Vec::new();
+        for p in at.in_flight() {
+            match events.last_mut() {
+                Some((event, pieces)) if *event == p.event => pieces.push((p.off, p.bytes)),
+                _ => events.push((p.event, vec![(p.off, p.bytes)])),
+            }
+        }
+        let mut units = Vec::new();
+        events.iter().for_each(|(_, pieces)| self.split(pieces, &mut units));
+        let spans: Vec<(u64, u64)> = units.iter().map(Unit::span).collect();
+        let alone = |i: usize| !spans.iter().enumerate().any(|(j, s)| i != j && s.0 < spans[i].1 && spans[i].0 < s.1);
+        let durable = at.durable();
+        let idle = |u: &Unit<'_>| u.pieces.iter().all(|(off, bytes)| durable.holds(*off, bytes));
+        let keep: Vec<bool> = units.iter().enumerate().map(|(i, u)| !(idle(u) && alone(i))).collect();
+        let mut keep = keep.into_iter();
+        units.retain(|_| keep.next().unwrap_or(true));
+        units
+    }
+}
+
+impl Unit<'_> {
+    fn span(&self) -> (u64, u64) {
+        let end = self.pieces.last().map_or(0, |(off, bytes)| off + bytes.len() as u64);
+        (self.pieces.first().map_or(0, |p| p.0), end)
+    }
+
+    fn variants(&self) -> u64 {
+        if self.bulk && self.pieces.len() > 1 { 2 + u64::from(TEARS) } else { 2 }
+    }
+
+    fn apply(&self, fate: Fate, seed: u64, image: &mut CowImage) {
+        let tear = match fate {
+            Fate::Lost => return,
+            Fate::Kept => return self.pieces.iter().for_each(|(off, bytes)| image.write(*off, bytes)),
+            Fate::Torn(n) => n,
+        };
+        let mut rng = Rng::new(seed ^ self.span().0.wrapping_mul(0x9E37_79B9) ^ u64::from(tear) << 56);
+        // One tear is a clean cut, the next one leaves any units.
+        let stop = 1 + rng.below(self.pieces.len() as u64 - 1) as usize;
+        for (i, (off, bytes)) in self.pieces.iter().enumerate() {
+            if if tear % 2 == 0 { i < stop } else { rng.below(2) == 0 } {
+                image.write(*off, bytes);
+            }
+        }
+    }
+}
+
+/// Builds crash states of one moment.
+struct Builder<'a, 'v> {
+    durable: &'a CowImage,
+    units: &'a [Unit<'a>],
+    seed: u64,
+    built: u64,
+    visit: &'v mut dyn FnMut(u64, CowImage),
+}
+
+impl Builder<'_, '_> {
+    fn emit(&mut self, fate: &dyn Fn(usize) -> Fate) {
+        let mut image = self.durable.clone();
+        for (i, unit) in self.units.iter().enumerate() {
+            unit.apply(fate(i), self.seed, &mut image);
+        }
+        (self.visit)(self.built, image);
+        self.built += 1;
+    }
+
+    fn kept(&mut self, keep: &dyn Fn(usize) -> bool) {
+        self.emit(&|i| if keep(i) { Fate::Kept } else { Fate::Lost });
+    }
+
+    /// Every combination of every unit's variants.
+    fn product(&mut self) {
+        let all: u64 = self.units.iter().map(Unit::variants).product();
+        let units = self.units;
+        for number in 0..all {
+            self.emit(&|i| {
+                let below: u64 = units[..i].iter().map(Unit::variants).product();
+                match number / below % units[i].variants() {
+                    0 => Fate::Lost,
+                    1 => Fate::Kept,
+                    n => Fate::Torn(n as u32 - 2),
+                }
+            });
+        }
+    }
+
+    fn subsets(&mut self) {
+        for set in 0..1u64 << self.units.len() {
+            self.kept(&|i| set >> i & 1 == 1);
+        }
+    }
+
+    /// Prefixes, one missing, one alone, two missing, random.
+    fn systematic(&mut self) {
+        let n = self.units.len();
+        for k in 0..=n {
+            self.kept(&|i| i < k);
+        }
+        for k in 0..n {
+            self.kept(&|i| i != k);
+            self.kept(&|i| i == k);
+        }
+        if n <= PAIRS_UNITS_MAX {
+            for a in 0..n {
+                for b in a + 1..n {
+                    self.kept(&|i| i != a && i != b);
+                }
+            }
+        }
+        let mut rng = Rng::new(self.seed ^ 0x5EED);
+        for _ in 0..RANDOM_SUBSETS {
+            let odds = [1, 4, 8, 12, 15][rng.below(5) as usize];
+            let keep: Vec<bool> = (0..n).map(|_| rng.below(16) < odds).collect();
+            self.kept(&|i| keep[i]);
+        }
+    }
+
+    /// Each tear of each bulk unit while the others are all there, all lost, or there up to it.
+    fn tears(&mut self) {
+        for k in (0..self.units.len()).filter(|k| self.units[*k].variants() > 2) {
+            for tear in 0..TEARS {
+                for others in 0..3 {
+                    self.emit(&|i| match (i == k, others) {
+                        (true, _) => Fate::Torn(tear),
+                        (false, 0) => Fate::Kept,
+                        (false, 1) => Fate::Lost,
+                        (false, _) if i < k => Fate::Kept,
+                        (false, _) => Fate::Lost,
+                    });
+                }
+            }
+        }
+    }
+}
+
+/// Visits the crash states at the replayer's position, each with its number there. The same seed gives the same states
+/// in the same order.
+pub fn states(at: &Replayer<'_>, places: &Places, seed: u64, visit: &mut dyn FnMut(u64, CowImage)) -> Chosen {
+    let units = places.units(at);
+    let seed = seed ^ at.position().wrapping_mul(0xD6E8_FEB8_6659_FD93);
+    let mut builder = Builder { durable: at.durable(), units: &units, seed, built: 0, visit };
+    let few = units.len() <= SUBSETS_UNITS_MAX;
+    let all = few && units.iter().map(Unit::variants).product::<u64>() <= PRODUCT_MAX;
+    match (all, few) {
+        (true, _) => builder.product(),
+        (false, true) => {
+            builder.subsets();
+            builder.tears();
+        }
+        (false, false) => {
+            builder.systematic();
+            builder.tears();
+        }
+    }
+    Chosen { built: builder.built, capped: !few }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+    use weldfs_journal::Medium;
+    use weldfs_storagefs::geometry::GeometryOptions;
+    use weldfs_storagefs::media::{Recording, RecordingMedium};
+
+    const LEN: u64 = 3 << 20;
+
+    fn places(model: CrashModel) -> Places {
+        let log_align = if model == CrashModel::Block { 512 } else { 64 };
+        let options = GeometryOptions { log_align, ..GeometryOptions::default() };
+        Places::new(&Geometry::plan(LEN, &options).expect("the smallest layout"), model)
+    }
+
+    fn record(model: CrashModel, act: &dyn Fn(&RecordingMedium, &Places)) -> Recording {
+        let m = RecordingMedium::new(LEN, model);
+        act(&m, &places(model));
+        m.take_recording()
+    }
+
+    fn all(recording: &Recording, model: CrashModel) -> (HashSet<u128>, Chosen) {
+        let mut at = Replayer::new(recording, 0);
+        at.goto(recording.len());
+        let mut seen = HashSet::new();
+        let chosen = states(&at, &places(model), 1, &mut |_, image| {
+            seen.insert(image.digest());
+        });
+        (seen, chosen)
+    }
+
+    #[test]
+    fn few_sectors_give_every_subset_and_sectors_that_change_nothing_none() {
+        let recording = record(CrashModel::Block, &|m, p| {
+            m.write(p.log.start, &[[1; 512], [0; 512], [2; 512], [3; 512]].concat()).expect("writes");
+        });
+        let (seen, chosen) = all(&recording, CrashModel::Block);
+        assert_eq!((seen.len(), chosen), (8, Chosen { built: 8, capped: false }));
+    }
+
+    #[test]
+    fn a_data_block_is_one_unit_that_may_be_torn() {
+        for model in [CrashModel::Block, CrashModel::Pmem] {
+            let recording = record(model, &|m, p| m.write(p.log.end, &[7; 4096]).expect("writes"));
+            let (seen, chosen) = all(&recording, model);
+            assert_eq!((seen.len(), chosen.built), (4, 4), "lost, kept, two tears");
+        }
+    }
+
+    #[test]
+    fn a_record_on_pmem_is_its_header_words_and_its_payload() {
+        let recording = record(CrashModel::Pmem, &|m, p| {
+            m.store(p.log.start, &[[5; 64], [6; 64]].concat()).expect("stores");
+        });
+        let (seen, chosen) = all(&recording, CrashModel::Pmem);
+        assert!(chosen.capped, "nine units");
+        assert!(seen.len() > 80, "{}", seen.len());
+    }
+
+    #[test]
+    fn many_units_give_prefixes_gaps_pairs_and_random_ones_the_same_each_time() {
+        let recording = record(CrashModel::Block, &|m, p| {
+            for i in 0..20 {
+                m.write(p.log.start + i * 8192, &[9; 512]).expect("writes");
+            }
+        });
+        let (seen, chosen) = all(&recording, CrashModel::Block);
+        assert!(chosen.capped);
+        assert!(seen.len() >= 21 + 20 + 190, "{}", seen.len());
+        assert_eq!(all(&recording, CrashModel::Block).0, seen);
+    }
+
+    #[test]
+    fn overwrites_in_flight_may_persist_without_what_came_before() {
+        let recording = record(CrashModel::Block, &|m, p| {
+            m.write(p.log.start, &[1; 512]).expect("writes");
+            m.write(p.log.start, &[0; 512]).expect("writes");
+        });
+        let (seen, _) = all(&recording, CrashModel::Block);
+        assert_eq!(seen.len(), 2, "as before, or as the first write left it");
+    }
+}
