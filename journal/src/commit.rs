@@ -1,5 +1,7 @@
 //! Group commit: the thread that writes and flushes on block media, and the waiters for the watermark.
 
+use crate::canary::{Canary, planted};
+use crate::crashpoint;
 use crate::journal::{Shared, State, barrier};
 use crate::limits::WRITE_OUT_BYTES;
 use crate::log_buffer::LogBuffer;
@@ -158,6 +160,9 @@ fn run(shared: &Shared) {
             }
         };
         since_flush += batch.queued.bytes();
+        if batch.flush && planted(Canary::AckBeforeWatermark) {
+            shared.advance(batch.end, batch.carried);
+        }
         if let Err(e) = write(shared, &batch) {
             tracing::error!("commit failed, the medium is poisoned: {e}");
             shared.poison();
@@ -173,12 +178,20 @@ fn run(shared: &Shared) {
 /// The flush is issued after the batch's log and data writes completed.
 pub(crate) fn write(shared: &Shared, batch: &Batch) -> Result<(), MediumError> {
     shared.counters.batches.fetch_add(1, Ordering::Relaxed);
-    shared.medium.write_batch(&batch.queued.writes())?;
+    let mut writes = batch.queued.writes();
+    let mut late = Vec::new();
+    if planted(Canary::RecordBeforeData) {
+        let area = shared.area.start..shared.area.start + shared.area.len;
+        (writes, late) = writes.into_iter().partition(|w| area.contains(&w.off));
+    }
+    shared.medium.write_batch(&writes)?;
     if batch.flush {
         shared.counters.flushes.fetch_add(1, Ordering::Relaxed);
+        crashpoint("before-flush");
         barrier(&*shared.medium)?;
+        crashpoint("after-flush");
     }
-    Ok(())
+    shared.medium.write_batch(&late)
 }
 
 /// After the flush that covered `written` bytes.

@@ -7,7 +7,7 @@ use crate::error::{CopyFault, ImageError};
 use crate::geometry::{Geometry, superblock_places};
 use crate::limits::{BLOCK, DEVICES_MAX, LABEL_MAX, PAGE, SEGMENTS_MAX, SUPERBLOCK_COPY1, TREE_HEIGHT_MAX};
 use crate::tree::{PageRef, TreeRoot};
-use weldfs_journal::{BlockNo, IoWrite, LogArea, Lsn, Medium, MediumError, Segment, SegmentTable};
+use weldfs_journal::{BlockNo, IoWrite, LogArea, Lsn, Medium, MediumError, Segment, SegmentTable, crashpoint};
 use zerocopy::little_endian::{I64, U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -390,6 +390,7 @@ impl Superblock {
         let written = (|| {
             medium.write_batch(&[write(0)])?;
             medium.barrier()?;
+            crashpoint("between-superblock-copies");
             medium.write_batch(&[write(1), write(2)])?;
             medium.barrier()
         })();

@@ -3,7 +3,7 @@
 //! subsets of what was not yet durable. The scan must return a prefix of LSN order that holds every record whose
 //! durability had been acknowledged by then, and nothing else, with matching data. And again after a second life.
 //!
-//! With the feature `flushes-compiled-out` the same states must show losses: else this rig finds nothing.
+//! With the feature `canaries` and flushes skipped the same states must show losses: else this rig finds nothing.
 
 use parking_lot::{Mutex, RwLock};
 use rand::rngs::SmallRng;
@@ -192,7 +192,7 @@ fn power_cuts(model: CrashModel, seed: u64, ops: u64, cuts: usize) -> usize {
             Ok(_) => {}
             Err(why) => {
                 bad += 1;
-                if !cfg!(feature = "flushes-compiled-out") {
+                if !cfg!(feature = "canaries") {
                     eprintln!("{model:?} seed {seed} position {position} choice {i}: {why}");
                 }
             }
@@ -226,23 +226,24 @@ fn second_life(image: Vec<u8>, model: CrashModel, old: &Truth, report: &ScanRepo
     bad
 }
 
-#[cfg(not(feature = "flushes-compiled-out"))]
+#[cfg(not(feature = "canaries"))]
 #[test]
 fn no_acknowledged_record_is_lost_and_only_a_prefix_survives_on_block() {
     let bad: usize = (0..4).map(|seed| power_cuts(CrashModel::Block, seed, 150, 250)).sum();
     assert_eq!(bad, 0);
 }
 
-#[cfg(not(feature = "flushes-compiled-out"))]
+#[cfg(not(feature = "canaries"))]
 #[test]
 fn no_acknowledged_record_is_lost_and_only_a_prefix_survives_on_pmem() {
     let bad: usize = (0..4).map(|seed| power_cuts(CrashModel::Pmem, seed, 150, 250)).sum();
     assert_eq!(bad, 0);
 }
 
-#[cfg(feature = "flushes-compiled-out")]
+#[cfg(feature = "canaries")]
 #[test]
 fn without_flushes_the_rig_finds_losses_on_both_models() {
+    canary::plant(Some(canary::Canary::FlushSkipped));
     for model in [CrashModel::Block, CrashModel::Pmem] {
         assert!(power_cuts(model, 1, 150, 100) > 0, "{model:?}: a rig that finds no planted bug is broken");
     }

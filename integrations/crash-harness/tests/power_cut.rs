@@ -2,7 +2,6 @@
 //! order: random cuts on both crash models while four clients work, a tenth of them cut again during recovery.
 //!
 //! `WELDFS_POWER_CUTS` scales the number per model (default 1,000), `WELDFS_SEED` repeats a run's scripts and cuts.
-#![cfg(not(feature = "flushes-compiled-out"))]
 
 use weldfs_crash_harness::powercut::{Config, run};
 use weldfs_storagefs::media::CrashModel;

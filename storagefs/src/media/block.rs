@@ -190,9 +190,6 @@ impl Medium for BlockMedium {
     /// The persist point. A failure is final: what the device still holds of earlier writes is unknown.
     fn barrier(&self) -> Result<(), MediumError> {
         self.writable()?;
-        if cfg!(feature = "flushes-compiled-out") {
-            return Ok(());
-        }
         self.io.sync_data().map_err(|e| {
             self.poison();
             failed("flush", 0, 0)(e)

@@ -240,7 +240,7 @@ impl Sequence {
     }
 }
 
-#[cfg(all(test, not(feature = "flushes-compiled-out")))]
+#[cfg(test)]
 mod tests {
     use super::super::RecordingMedium;
     use super::*;

@@ -23,7 +23,7 @@ impl PmemMedium {
     pub fn map(file: File, read_only: bool, flush: bool) -> io::Result<PmemMedium> {
         let options = MmapOptions::new();
         let map = if read_only { options.map_raw_read_only(&file)? } else { options.map_raw(&file)? };
-        let through = flush && !read_only && !cfg!(feature = "flushes-compiled-out");
+        let through = flush && !read_only;
         let region = Region::map(map, through)?;
         region.prefault(!read_only);
         let flush = if flush { FlushMode::Instructions } else { FlushMode::None };

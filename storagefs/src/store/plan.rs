@@ -13,6 +13,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weldfs_ciscops::{Errno, InodeNo};
+use weldfs_journal::canary::{Canary, planted};
 use weldfs_journal::{AlignedBuf, Appended, BlockNo, DataWrite, RecordHead, Reservation};
 
 /// Blocks in whole pages left for the metadata of what may not fail.
@@ -199,6 +200,9 @@ impl Store {
     /// # Errors
     /// `Miss`: nothing happened, fetch and commit the same plan again. Anything else: nothing happened, drop the plan.
     pub fn commit(&self, plan: &mut Plan<'_>, head: RecordHead) -> FsResult<Appended> {
+        if planted(Canary::MacroVisibleEarly) && plan.effects.len() > 1 {
+            self.commit_first_alone(plan, head)?;
+        }
         let payload = effect::encode(&plan.effects);
         let mut tally = Tally::default();
         let gate = self.gate.read();
@@ -238,6 +242,19 @@ impl Store {
         Ok(appended)
     }
 
+    /// A planted bug: the first effect of a plan gets a record of its own.
+    #[cold]
+    fn commit_first_alone(&self, plan: &mut Plan<'_>, head: RecordHead) -> FsResult<()> {
+        let first: Effects = plan.effects.drain(..1).collect();
+        let mut tally = Tally::default();
+        let _gate = self.gate.read();
+        self.prepare(&first, &mut tally)?;
+        let appended = self.journal().append(head, &[&effect::encode(&first)], Vec::new(), None)?;
+        let applied = self.apply(appended.lsn.0, first, &mut tally);
+        self.ledger.book(&tally);
+        applied
+    }
+
     fn prepare(&self, effects: &[Effect], tally: &mut Tally) -> FsResult<()> {
         let mut walk = Walk { store: self, held: None };
         effects.iter().try_for_each(|e| walk.shard(e.ino()).prepare(e, tally))
@@ -261,7 +278,16 @@ impl Store {
                 Effect::ReclaimDone { ino, cut } => news.push((ino.0, *cut, false)),
                 _ => {}
             }
-            walk.shard(e.ino()).apply(stamp, e, tally)?;
+            if planted(Canary::OrphanForgotten) && matches!(e, Effect::Orphan { .. }) {
+                continue;
+            }
+            let shard = walk.shard(e.ino());
+            shard.apply(stamp, e, tally)?;
+            if planted(Canary::BlockReusedEarly) {
+                for (addr, count) in shard.active.dead.drain(..) {
+                    self.alloc.give_back(Run { addr: BlockNo(addr), count: count as u32 });
+                }
+            }
         }
         drop(walk);
         for (ino, cut, pending) in news {
