@@ -20,12 +20,12 @@ pub enum Durability {
 /// How a crash may cut a fused op.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TxnMode {
-    /// The device's choice: MacroTx.
+    /// The device's choice: see [`Command::mode_of`].
     #[default]
     Default,
     /// All or nothing.
     Macro,
-    /// Each micro-op commits by itself. Not offered by protocol version 1: EOPNOTSUPP.
+    /// Each micro-op commits by itself, and recovery finishes what a crash interrupts.
     Micro,
 }
 
@@ -85,6 +85,29 @@ impl Command {
     pub fn with_durability(mut self, durability: Durability) -> Command {
         self.durability = durability;
         self
+    }
+
+    /// The same, with a transaction mode.
+    pub fn with_mode(mut self, mode: TxnMode) -> Command {
+        self.mode = mode;
+        self
+    }
+
+    /// The mode that counts, `Macro` or `Micro`: the one asked for, else MicroTx for what changes more than one thing
+    /// (the checksummed append; the fused ops that may create or truncate before they write). A single op is one
+    /// step whatever was asked for.
+    pub fn mode_of(&self) -> TxnMode {
+        match self.mode {
+            _ if !self.op.is_fused() => TxnMode::Macro,
+            TxnMode::Default if self.op.changes_in_steps() => TxnMode::Micro,
+            TxnMode::Default => TxnMode::Macro,
+            asked => asked,
+        }
+    }
+
+    /// Whether it runs as a MicroTx.
+    pub fn commits_in_steps(&self) -> bool {
+        self.mode_of() == TxnMode::Micro
     }
 }
 
@@ -293,4 +316,31 @@ pub enum Op {
         modify: Modify,
         out: PoolRange,
     },
+}
+
+impl Op {
+    /// Whether it is a program of several micro-ops.
+    pub fn is_fused(&self) -> bool {
+        use Op::*;
+        matches!(
+            self,
+            OpenWriteClose { .. }
+                | OpenReadClose { .. }
+                | OpenReadWriteClose { .. }
+                | AppendChecksumWrite { .. }
+                | ReadChecksumVerify { .. }
+                | ReadModifyWrite { .. }
+        )
+    }
+
+    /// Whether more than one of its micro-ops may change something.
+    pub fn changes_in_steps(&self) -> bool {
+        match self {
+            Op::AppendChecksumWrite { .. } => true,
+            Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => {
+                flags.intersects(OpenFlags::CREATE | OpenFlags::TRUNC)
+            }
+            _ => false,
+        }
+    }
 }

@@ -43,7 +43,7 @@ fn take_flags(bits: u16) -> Result<(Durability, TxnMode, bool), Errno> {
     let mode = match bits >> flags::MODE_SHIFT & 3 {
         0 => TxnMode::Default,
         1 => TxnMode::Macro,
-        2 => return Err(Errno::OPNOTSUPP),
+        2 => TxnMode::Micro,
         _ => return Err(Errno::INVAL),
     };
     // Placement auto and device are the same until there are slots; host is the client's own business.

@@ -22,7 +22,7 @@ pub const CREATED: u64 = 1 << 63;
 pub struct Outcome {
     /// 0 or a positive errno.
     pub status: i32,
-    /// Micro-ops whose effects stand (0 when a MacroTx failed).
+    /// Micro-ops that stand: all, or after a failure those before it (0 when a MacroTx failed).
     pub micro_done: u16,
     /// 0, or 1 + the index of the micro-op that failed.
     pub micro_failed: u16,
@@ -69,47 +69,72 @@ impl Op {
     }
 }
 
-/// Runs `cmd`. On a status other than 0 the caller drops everything the target staged.
+/// What flows between the micro-ops of one command, as plain numbers: recovery goes on from them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Registers {
+    /// The file of the command, as [`Target::number`] calls it; 0: not named yet.
+    pub file: u64,
+    /// Whether this command created it.
+    pub created: bool,
+    /// Bytes of the first micro-read.
+    pub read: Option<u64>,
+    /// The first micro-write.
+    pub first: Option<Written>,
+    /// The last micro-write.
+    pub last: Written,
+    /// The running checksum.
+    pub sum: ChecksumState,
+}
+
+/// Runs `cmd`. On a status other than 0 the caller drops what the target staged since its last `seal`, in a MacroTx
+/// all of it.
 pub async fn run<T: Target>(cmd: &Command, paths: &Paths, pool: &SharedRegion, t: &mut T) -> Outcome {
+    resume(cmd, Registers::default(), 0, paths, pool, t).await
+}
+
+/// Runs `cmd` from its micro-op `from_step` on, with the registers as they stood when it was reached.
+pub async fn resume<T: Target>(
+    cmd: &Command,
+    regs: Registers,
+    from_step: u16,
+    paths: &Paths,
+    pool: &SharedRegion,
+    t: &mut T,
+) -> Outcome {
     let Some(program) = catalogue::expand(&cmd.op) else {
         return match single(&cmd.op, paths, pool, t).await {
             Ok((result, result2)) => Outcome::ok(result, result2),
             Err(e) => Outcome::failed(e),
         };
     };
-    let mut machine = Machine {
-        paths,
-        pool,
-        file: None,
-        created: false,
-        read: None,
-        first: None,
-        last: Written::default(),
-        sum: ChecksumState::new(),
-        scratch: SmallVec::new(),
-    };
-    for (i, micro) in program.iter().enumerate() {
-        if let Err(errno) = machine.step(micro, t).await {
-            let (result, result2) = machine.results_on_error(&cmd.op, errno);
-            return Outcome { status: errno.0, micro_done: 0, micro_failed: i as u16 + 1, result, result2 };
+    let mut machine = Machine { paths, pool, regs, file: None, index: from_step, scratch: SmallVec::new() };
+    if from_step > 0
+        && let Some(first) = program.first()
+        && let Err(e) = machine.rejoin(first, t).await
+    {
+        return machine.failed(cmd, e);
+    }
+    for micro in program.iter().skip(usize::from(from_step)) {
+        if let Err(e) = machine.step(micro, t).await {
+            return machine.failed(cmd, e);
         }
+        if let Err(e) = t.seal(machine.index, &machine.regs).await {
+            return machine.failed(cmd, e);
+        }
+        machine.index += 1;
     }
     let (result, result2) = machine.results(&cmd.op);
     Outcome { status: 0, micro_done: program.len() as u16, micro_failed: 0, result, result2 }
 }
 
-/// What flows between the micro-ops of one command.
+/// One command being run.
 struct Machine<'a, F> {
     paths: &'a Paths,
     pool: &'a SharedRegion,
+    regs: Registers,
     file: Option<F>,
-    created: bool,
-    /// Bytes of the first micro-read.
-    read: Option<u64>,
-    /// The first micro-write, and the last.
-    first: Option<Written>,
-    last: Written,
-    sum: ChecksumState,
+    /// The micro-op being run.
+    index: u16,
     scratch: SmallVec<[u8; 64]>,
 }
 
@@ -118,22 +143,46 @@ impl<F: Copy> Machine<'_, F> {
         self.file.ok_or(Errno::BADF)
     }
 
+    fn name_file<T: Target<File = F>>(&mut self, file: F, t: &T) {
+        (self.file, self.regs.file) = (Some(file), t.number(file));
+    }
+
+    /// Takes the file of a command that was interrupted, with the grant that its first micro-op gave.
+    async fn rejoin<T: Target<File = F>>(&mut self, first: &Micro, t: &mut T) -> Result<(), Errno> {
+        let access = match *first {
+            Micro::Open { flags, .. } => flags.access(),
+            Micro::Use { need, .. } => need,
+            _ => return Err(Errno::INVAL),
+        };
+        self.file = Some(t.numbered(self.regs.file, access).await?);
+        Ok(())
+    }
+
+    /// The outcome when the current micro-op fails: in a MacroTx nothing stands, in a MicroTx what came before does.
+    fn failed(&self, cmd: &Command, errno: Errno) -> Outcome {
+        let (result, result2) = self.results_on_error(&cmd.op, errno);
+        let micro_done = if cmd.commits_in_steps() { self.index } else { 0 };
+        Outcome { status: errno.0, micro_done, micro_failed: self.index + 1, result, result2 }
+    }
+
     async fn step<T: Target<File = F>>(&mut self, micro: &Micro, t: &mut T) -> Result<(), Errno> {
         match *micro {
             Micro::Open { base, flags, mode } => {
                 let opened = t.open(base, &self.paths.a, flags, mode).await?;
-                (self.file, self.created) = (Some(opened.file), opened.created);
+                self.name_file(opened.file, t);
+                self.regs.created = opened.created;
                 Ok(())
             }
             Micro::Use { h, need } => {
-                self.file = Some(t.file(h, need).await?);
+                let file = t.file(h, need).await?;
+                self.name_file(file, t);
                 Ok(())
             }
             Micro::Read { span, to, sum } => self.read(span, to, sum, t).await,
             Micro::Write { spot, from, sum } => self.write(spot, from, sum, t).await,
             Micro::Change { modify, old } => self.change(modify, old),
             Micro::Verify => {
-                if self.scratch[..] == self.sum.value().to_le_bytes() {
+                if self.scratch[..] == self.regs.sum.value().to_le_bytes() {
                     Ok(())
                 } else {
                     Err(Errno::BADMSG)
@@ -146,8 +195,9 @@ impl<F: Copy> Machine<'_, F> {
 
     async fn read<T: Target<File = F>>(&mut self, span: Span, to: To, sum: bool, t: &mut T) -> Result<(), Errno> {
         let file = self.file()?;
-        let state = if sum { Some(&mut self.sum) } else { None };
+        let state = if sum { Some(&mut self.regs.sum) } else { None };
         let sink = match to {
+            To::Pool(_) if t.is_recovery() => Sink::Discard,
             To::Pool(range) => Sink::Shared(self.pool.slice(range)?),
             To::Discard => Sink::Discard,
             To::Scratch => {
@@ -157,7 +207,7 @@ impl<F: Copy> Machine<'_, F> {
             }
         };
         let n = t.read(file, span.off, span.len as u64, sink, state).await?;
-        self.read.get_or_insert(n);
+        self.regs.read.get_or_insert(n);
         if span.whole && n < span.len as u64 { Err(Errno::NODATA) } else { Ok(()) }
     }
 
@@ -165,17 +215,20 @@ impl<F: Copy> Machine<'_, F> {
         let file = self.file()?;
         let at = match spot {
             Spot::At(at) => at,
-            Spot::AfterWrite => At::Offset(self.last.off + self.last.len),
+            Spot::AfterWrite => At::Offset(self.regs.last.off + self.regs.last.len),
         };
-        let trailer = self.sum.value().to_le_bytes();
+        let trailer = self.regs.sum.value().to_le_bytes();
         let src = match from {
-            From::Pool(range) => Source::Shared(self.pool.slice(range)?),
+            From::Pool(range) => match t.adopted(self.index) {
+                Some(input) => Source::Adopted { input, len: range.len },
+                None => Source::Shared(self.pool.slice(range)?),
+            },
             From::Scratch => Source::Private(&self.scratch),
             From::Sum => Source::Private(&trailer),
         };
-        let state = if sum { Some(&mut self.sum) } else { None };
-        self.last = t.write(file, at, src, state).await?;
-        self.first.get_or_insert(self.last);
+        let state = if sum { Some(&mut self.regs.sum) } else { None };
+        self.regs.last = t.write(file, at, src, state).await?;
+        self.regs.first.get_or_insert(self.regs.last);
         Ok(())
     }
 
@@ -200,17 +253,17 @@ impl<F: Copy> Machine<'_, F> {
     }
 
     fn created_bit(&self) -> u64 {
-        if self.created { CREATED } else { 0 }
+        if self.regs.created { CREATED } else { 0 }
     }
 
     fn results(&self, op: &Op) -> (u64, u64) {
-        let first = self.first.unwrap_or_default();
-        let read = self.read.unwrap_or(0);
+        let first = self.regs.first.unwrap_or_default();
+        let read = self.regs.read.unwrap_or(0);
         match op {
             Op::OpenWriteClose { .. } => (first.len, first.off | self.created_bit()),
             Op::OpenReadWriteClose { .. } => (read, first.off | self.created_bit()),
-            Op::AppendChecksumWrite { .. } => (first.off, self.sum.value() as u64),
-            Op::ReadChecksumVerify { .. } => (read, self.sum.value() as u64),
+            Op::AppendChecksumWrite { .. } => (first.off, self.regs.sum.value() as u64),
+            Op::ReadChecksumVerify { .. } => (read, self.regs.sum.value() as u64),
             // The rest read only, or write where they were told: the bytes that were there.
             _ => (read, 0),
         }
@@ -218,9 +271,9 @@ impl<F: Copy> Machine<'_, F> {
 
     /// Errors that say more than their number.
     fn results_on_error(&self, op: &Op, errno: Errno) -> (u64, u64) {
-        let read = self.read.unwrap_or(0);
+        let read = self.regs.read.unwrap_or(0);
         match (op, errno) {
-            (Op::ReadChecksumVerify { .. }, Errno::BADMSG) => (read, self.sum.value() as u64),
+            (Op::ReadChecksumVerify { .. }, Errno::BADMSG) => (read, self.regs.sum.value() as u64),
             (Op::ReadModifyWrite { .. }, Errno::CANCELED) => (read, 0),
             _ => (0, 0),
         }

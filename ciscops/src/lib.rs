@@ -38,7 +38,7 @@ pub use flags::{
     Whence, XattrFlags,
 };
 pub use ids::{Handle, InodeNo, SessionId};
-pub use interp::Outcome;
+pub use interp::{Outcome, Registers};
 pub use optable::{OPS, OpSpec, Opcode};
 pub use paths::Paths;
 pub use pool::{PoolRange, SharedBytes, SharedRegion};

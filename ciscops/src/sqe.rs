@@ -99,7 +99,7 @@ pub mod flags {
     pub const VOLATILE: u16 = 1;
     /// Durability: durable.
     pub const DURABLE: u16 = 2;
-    /// Bits 2-3: transaction mode. 0 default (MacroTx), 1 MacroTx, 2 MicroTx; 3 is EINVAL.
+    /// Bits 2-3: transaction mode. 0 default (per op), 1 MacroTx, 2 MicroTx; 3 is EINVAL.
     pub const MODE_SHIFT: u16 = 2;
     /// Bits 4-5: placement. 0 auto, 1 device, 2 host, 3 slot.
     pub const PLACEMENT_SHIFT: u16 = 4;

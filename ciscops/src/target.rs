@@ -5,6 +5,7 @@ use crate::bodies::{SetAttrBody, StatBody, StatfsBody};
 use crate::command::At;
 use crate::dirent::DirentWriter;
 use crate::flags::{Access, AccessMask, FallocMode, OpenFlags, RenameFlags, Whence, XattrFlags};
+use crate::interp::Registers;
 use crate::{Errno, Handle, SharedBytes};
 use weldfs_functions::ChecksumState;
 
@@ -15,6 +16,13 @@ pub enum Source<'a> {
     Shared(SharedBytes<'a>),
     /// Memory of the device.
     Private(&'a [u8]),
+    /// What a begin record names: bytes that lie on the medium already. Only during recovery.
+    Adopted {
+        /// Which input of the begin record.
+        input: u16,
+        /// Bytes.
+        len: u32,
+    },
 }
 
 impl Source<'_> {
@@ -23,6 +31,7 @@ impl Source<'_> {
         match self {
             Source::Shared(s) => s.len(),
             Source::Private(s) => s.len(),
+            Source::Adopted { len, .. } => *len as usize,
         }
     }
 
@@ -32,10 +41,14 @@ impl Source<'_> {
     }
 
     /// Copies the bytes from `off` on into `dst`, whole.
+    ///
+    /// # Panics
+    /// When the bytes are adopted: they are not here to be copied.
     pub fn copy_to(&self, off: usize, dst: &mut [u8]) {
         match self {
             Source::Shared(s) => s.sub(off, dst.len()).copy_to(dst),
             Source::Private(s) => dst.copy_from_slice(&s[off..off + dst.len()]),
+            Source::Adopted { .. } => panic!("adopted bytes lie on the medium"),
         }
     }
 }
@@ -105,6 +118,32 @@ pub struct Written {
 pub trait Target {
     /// An inode resolved, and authorised, within this command.
     type File: Copy;
+
+    /// Called after every micro-op that went well: in a MicroTx what was staged since the last call is a commit of its
+    /// own, and `regs` is what recovery needs to go on behind it. An error is the micro-op's.
+    async fn seal(&mut self, index: u16, regs: &Registers) -> Result<(), Errno> {
+        let _ = (index, regs);
+        Ok(())
+    }
+    /// A number by which [`Target::numbered`] finds the file again, not 0.
+    fn number(&self, f: Self::File) -> u64 {
+        let _ = f;
+        0
+    }
+    /// The file with this number, with a grant. Only during recovery.
+    async fn numbered(&mut self, number: u64, access: Access) -> Result<Self::File, Errno> {
+        let _ = (number, access);
+        Err(Errno::NOSYS)
+    }
+    /// The input that holds the client's bytes of this micro-op: during recovery, when there is no client.
+    fn adopted(&self, index: u16) -> Option<u16> {
+        let _ = index;
+        None
+    }
+    /// Whether an interrupted command is being finished: what it reads goes to nobody.
+    fn is_recovery(&self) -> bool {
+        false
+    }
 
     /// Resolves `path` from `base`, creates or truncates as the flags say, checks permissions.
     async fn open(

@@ -173,7 +173,6 @@ fn each_refusal_has_its_errno() {
     for (bits, errno) in [
         (3, Errno::INVAL),
         (3 << 2, Errno::INVAL),
-        (2 << 2, Errno::OPNOTSUPP),
         (2 << 4, Errno::OPNOTSUPP),
         (3 << 4, Errno::OPNOTSUPP),
         (flags::POSTED, Errno::OPNOTSUPP),

@@ -1,5 +1,6 @@
 //! A fused op does what its expansion does when a client runs it step by step as single ops: same files, same bytes
-//! handed back, same results; and when a step fails, nothing at all stays.
+//! handed back, same results. When a step fails, nothing at all stays of a MacroTx, and of a MicroTx the steps before;
+//! and whoever goes on behind any step with nothing but the registers ends where the command would have.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 mod support;
@@ -197,11 +198,12 @@ proptest! {
         src in prop::collection::vec(any::<u8>(), 200),
         name in prop::sample::select(vec![b"a", b"n"]),
         op in any_op(Handle { index: 1, generation: 0 }),
+        mode in prop::sample::select(vec![TxnMode::Default, TxnMode::Macro, TxnMode::Micro]),
     ) {
         let (mut one, mut many, h) = twins(&content, &src, name);
         prop_assert_eq!(h, Handle { index: 1, generation: 0 });
         let before = one.state.clone();
-        let outcome = one.run(op);
+        let outcome = one.run_with(op, mode);
         let stepwise = unfused(&mut many, &op);
         prop_assert_eq!(outcome.status, stepwise.map_or_else(|e| e.0, |()| 0), "{:?}", op);
         prop_assert_eq!(one.get(OUT_AT, 256), many.get(OUT_AT, 256), "bytes handed back");
@@ -209,10 +211,35 @@ proptest! {
             prop_assert_eq!(one.state.tree(), many.state.tree());
             prop_assert_eq!(outcome.micro_done as usize, catalogue::expand(&op).unwrap().len());
             prop_assert_eq!(outcome.micro_failed, 0);
+        } else if Command::new(0, op).with_mode(mode).commits_in_steps() {
+            prop_assert_eq!(one.state.tree(), many.state.tree(), "the steps before the failure stand");
+            prop_assert_eq!(outcome.micro_done + 1, outcome.micro_failed);
         } else {
-            prop_assert_eq!(one.state, before, "a failed fused op leaves nothing");
+            prop_assert_eq!(one.state, before, "a failed MacroTx leaves nothing");
             prop_assert_eq!(outcome.micro_done, 0);
             prop_assert!(outcome.micro_failed > 0);
+        }
+    }
+
+    #[test]
+    fn a_step_and_its_registers_are_enough_to_finish(
+        content in prop::collection::vec(any::<u8>(), 0..300),
+        src in prop::collection::vec(any::<u8>(), 200),
+        name in prop::sample::select(vec![b"a", b"n"]),
+        op in any_op(Handle { index: 1, generation: 0 }),
+    ) {
+        // What a read left in the scratch buffer is not kept: such commands change one thing and commit as one record.
+        if !Command::new(0, op).commits_in_steps() {
+            return Ok(());
+        }
+        let (mut toy, _, _) = twins(&content, &src, name);
+        let outcome = toy.run(op);
+        for step in &toy.steps {
+            let (finished, state) = toy.finish(op, TxnMode::Default, step);
+            prop_assert_eq!(finished, outcome, "from {:?}", step);
+            if outcome.is_ok() {
+                prop_assert_eq!(&state, &toy.state);
+            }
         }
     }
 
@@ -278,6 +305,38 @@ fn results_are_those_the_specification_names() {
     let o = toy.run(Op::ReadModifyWrite { h, offset: 0, len: 2, modify: cas, out: PoolRange::new(OUT_AT, 2) });
     assert_eq!((o.status, o.micro_failed, o.result), (Errno::CANCELED.0, 3, 2));
     assert_eq!(toy.get(OUT_AT, 2), b"01", "the old bytes come back with the refusal");
+}
+
+#[test]
+fn what_changes_in_steps_is_a_micro_tx_unless_asked_otherwise() {
+    let (h, base, kind) = (Handle::ROOT, Handle::ROOT, ChecksumKind::Crc32c);
+    let (path, src, out, at) = (PoolRange::EMPTY, PoolRange::EMPTY, PoolRange::EMPTY, At::Offset(0));
+    let write = |flags| Op::OpenWriteClose { base, path, flags, mode: 0, at, src };
+    let both = |flags| Op::OpenReadWriteClose { base, path, flags, mode: 0, read_off: 0, out, at, src };
+    let (w, c, t) = (OpenFlags::WRITE, OpenFlags::CREATE, OpenFlags::TRUNC);
+    let modify = Op::ReadModifyWrite { h, offset: 0, len: 8, modify: Modify::Add(1), out };
+    let micro = [write(w | c), write(w | t), both(w | c), both(w | t), Op::AppendChecksumWrite { h, kind, src }];
+    let macros = [write(w), both(w), modify, Op::ReadChecksumVerify { h, kind, offset: 0, len: 0, out }];
+    for (op, default) in micro.map(|op| (op, TxnMode::Micro)).into_iter().chain(macros.map(|op| (op, TxnMode::Macro))) {
+        let mode_of = |asked| Command::new(0, op).with_mode(asked).mode_of();
+        assert!(op.is_fused());
+        assert_eq!(mode_of(TxnMode::Default), default, "{op:?}");
+        assert_eq!((mode_of(TxnMode::Macro), mode_of(TxnMode::Micro)), (TxnMode::Macro, TxnMode::Micro));
+    }
+    for op in [Op::Nop, Op::Write { h, at, src }, Op::Truncate { h, size: 0 }] {
+        let cmd = Command::new(0, op).with_mode(TxnMode::Micro);
+        assert_eq!(cmd.mode_of(), TxnMode::Macro, "a single op is one step");
+    }
+}
+
+#[test]
+fn the_fused_ops_are_those_that_expand() {
+    for spec in weldfs_ciscops::OPS {
+        let sqe = Sqe { opcode: spec.opcode as u16, ..Sqe::default() };
+        if let Ok(cmd) = validate(&RawCommand(sqe), &SessionLimits { pool_bytes: POOL }) {
+            assert_eq!(cmd.op.is_fused(), catalogue::expand(&cmd.op).is_some(), "{:?}", cmd.op);
+        }
+    }
 }
 
 #[test]

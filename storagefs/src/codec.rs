@@ -65,6 +65,11 @@ impl Writer {
         self.buf.extend_from_slice(b);
     }
 
+    /// The bytes, without their length.
+    pub fn raw(&mut self, b: &[u8]) {
+        self.buf.extend_from_slice(b);
+    }
+
     /// A time: seconds zigzag, nanoseconds.
     pub fn time(&mut self, t: Time) {
         self.var(((t.sec << 1) ^ (t.sec >> 63)) as u64);

@@ -14,7 +14,7 @@ mod codec;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{decode, encode, encode_into, encoded_len_max};
+pub use codec::{decode, decode_commit, encode, encode_into, encoded_len_max};
 
 /// Bytes of a symbolic link's target, at most.
 pub const TARGET_MAX: usize = 4095;
@@ -329,6 +329,14 @@ pub enum Effect {
         /// The inode.
         ino: InodeNo,
     },
+    /// Stands, in a commit of a transaction, for the effects of one of the begin record's inputs. It is replaced by them
+    /// before anything is applied (see `micro::expand`).
+    Input {
+        /// The file.
+        ino: InodeNo,
+        /// Which input.
+        input: u16,
+    },
     /// Blocks `blk..blk+count` born at or before `cut` are freed.
     ReclaimStep {
         /// The inode.
@@ -366,6 +374,7 @@ impl Effect {
             | Effect::Cut { ino, .. }
             | Effect::Orphan { ino }
             | Effect::Adopt { ino }
+            | Effect::Input { ino, .. }
             | Effect::ReclaimStep { ino, .. }
             | Effect::ReclaimDone { ino, .. } => *ino,
         }

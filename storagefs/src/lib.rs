@@ -1,9 +1,9 @@
 //! The file system in the device.
 //!
 //! What lives here, from the medium up: `media` (what bytes persist on), `geometry` and `superblock` (what an image
-//! is), `tree` and `zone` (the checkpointed state: immutable pages and where they live), `effect`, `overlay`, `alloc`
-//! and `store` (what is committed), `checkpoint`, `mount`, `reclaim`, `fsck`; `fs` (what POSIX says), `device`
-//! (threads, sessions, rings).
+//! is), `tree` and `zone` (the checkpointed state: immutable pages and where they live), `effect`, `micro`
+//! (transactions of several records), `overlay`, `alloc` and `store` (what is committed), `checkpoint`, `mount`,
+//! `reclaim`, `fsck`; `fs` (what POSIX says), `device` (threads, sessions, rings).
 //! What may be touched: the medium only through the journal crate's `Medium`, clock and randomness through its traits.
 //! What flows through: a command plans effects, the journal commits them, the overlay holds them, a checkpoint merges
 //! them into the tree, a superblock names the new root.
@@ -13,6 +13,7 @@ pub mod alloc;
 pub mod blockcache;
 pub mod checkpoint;
 pub mod codec;
+pub mod cred;
 pub mod device;
 pub mod effect;
 pub mod error;
@@ -21,6 +22,7 @@ pub mod fsck;
 pub mod geometry;
 pub mod limits;
 pub mod media;
+pub mod micro;
 pub mod mount;
 pub mod overlay;
 pub mod reclaim;

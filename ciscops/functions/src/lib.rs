@@ -30,6 +30,11 @@ impl ChecksumState {
         ChecksumState { crc: 0, len: 0 }
     }
 
+    /// As it stood after `len` bytes with the checksum `crc`.
+    pub const fn resume(crc: u32, len: u64) -> ChecksumState {
+        ChecksumState { crc, len }
+    }
+
     /// Folds in the next bytes.
     #[inline]
     pub fn update(&mut self, chunk: &[u8]) {

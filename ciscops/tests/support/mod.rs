@@ -20,6 +20,16 @@ pub struct State {
     pub names: BTreeMap<Vec<u8>, usize>,
     pub files: Vec<Vec<u8>>,
     open: Vec<Option<Description>>,
+    /// What each micro-op of the running command left, with the registers after it.
+    sealed: Vec<Sealed>,
+}
+
+/// A command as it stands between two micro-ops.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sealed {
+    pub index: u16,
+    pub regs: Registers,
+    pub state: State,
 }
 
 impl State {
@@ -33,6 +43,8 @@ impl State {
 pub struct Toy {
     pub state: State,
     pub pool: SharedRegion,
+    /// The micro-ops of the last command that went well.
+    pub steps: Vec<Sealed>,
 }
 
 /// Room in the pool, by convention of these tests.
@@ -44,7 +56,7 @@ pub const POOL: u32 = 262144;
 
 impl Toy {
     pub fn new() -> Toy {
-        Toy { state: State::default(), pool: SharedRegion::heap(POOL as usize) }
+        Toy { state: State::default(), pool: SharedRegion::heap(POOL as usize), steps: Vec::new() }
     }
 
     /// Puts bytes in the pool.
@@ -61,12 +73,17 @@ impl Toy {
 
     /// Runs one op the whole way: encode, validate, fetch, run, commit or drop. Panics if the op is not valid.
     pub fn run(&mut self, op: Op) -> Outcome {
-        let sqe = Command::new(1, op).encode();
+        self.run_with(op, TxnMode::Default)
+    }
+
+    /// The same in a given transaction mode: after a failure a MicroTx keeps what its earlier micro-ops did.
+    pub fn run_with(&mut self, op: Op, mode: TxnMode) -> Outcome {
+        let sqe = Command::new(1, op).with_mode(mode).encode();
         let cmd = match validate(&RawCommand(sqe), &SessionLimits { pool_bytes: POOL }) {
             Ok(cmd) => cmd,
             Err(e) => return Outcome::failed(e),
         };
-        assert_eq!(cmd.op, op);
+        assert_eq!((cmd.op, cmd.mode), (op, mode));
         if let Op::Close { h } = op {
             self.state.open[h.index as usize - 1] = None;
             return Outcome::ok(0, 0);
@@ -77,10 +94,23 @@ impl Toy {
         };
         let mut staged = self.state.clone();
         let outcome = block_on(interp::run(&cmd, &paths, &self.pool, &mut staged));
+        self.steps = std::mem::take(&mut staged.sealed);
         if outcome.is_ok() {
             self.state = staged;
+        } else if let Some(last) = self.steps.last().filter(|_| cmd.commits_in_steps()) {
+            self.state = last.state.clone();
         }
         outcome
+    }
+
+    /// Finishes a command that was interrupted behind one of its micro-ops, without its client.
+    pub fn finish(&self, op: Op, mode: TxnMode, from: &Sealed) -> (Outcome, State) {
+        let cmd = Command::new(1, op).with_mode(mode);
+        let paths = Paths::default();
+        let mut staged = from.state.clone();
+        let outcome = block_on(interp::resume(&cmd, from.regs, from.index + 1, &paths, &self.pool, &mut staged));
+        staged.sealed.clear();
+        (outcome, staged)
     }
 
     pub fn open(&mut self, path: &[u8], flags: OpenFlags) -> Result<Handle, Errno> {
@@ -111,6 +141,18 @@ type Done<T> = Result<T, Errno>;
 #[allow(unused_variables)]
 impl Target for State {
     type File = usize;
+
+    async fn seal(&mut self, index: u16, regs: &Registers) -> Done<()> {
+        let state = State { sealed: Vec::new(), ..self.clone() };
+        self.sealed.push(Sealed { index, regs: *regs, state });
+        Ok(())
+    }
+    fn number(&self, f: usize) -> u64 {
+        f as u64 + 1
+    }
+    async fn numbered(&mut self, number: u64, access: Access) -> Done<usize> {
+        Ok(number as usize - 1)
+    }
 
     async fn open(&mut self, base: Handle, path: &[u8], flags: OpenFlags, mode: u32) -> Done<Opened<usize>> {
         if let Some(&file) = self.names.get(path) {

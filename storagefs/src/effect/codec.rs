@@ -24,6 +24,7 @@ const ORPHAN: u8 = 13;
 const ADOPT: u8 = 14;
 const RECLAIM_STEP: u8 = 15;
 const RECLAIM_DONE: u8 = 16;
+const INPUT: u8 = 17;
 
 /// Encodes the effects of one record.
 pub fn encode(effects: &[Effect]) -> Vec<u8> {
@@ -98,6 +99,7 @@ fn encode_one(e: &Effect, w: &mut Writer) {
             fields(w, RECLAIM_STEP, &[ino.0, *cut, *blk, (*count).into()]);
         }
         Effect::ReclaimDone { ino, cut } => fields(w, RECLAIM_DONE, &[ino.0, *cut]),
+        Effect::Input { ino, input } => fields(w, INPUT, &[ino.0, (*input).into()]),
     }
 }
 
@@ -136,6 +138,18 @@ fn encode_attr(d: &AttrDelta, w: &mut Writer) {
 /// # Errors
 /// Anything that [`encode`] does not produce, or that breaks a bound (`limits.rs`).
 pub fn decode(bytes: &[u8]) -> Result<Effects, DecodeError> {
+    let effects = decode_commit(bytes)?;
+    if effects.iter().any(|e| matches!(e, Effect::Input { .. })) {
+        return Err(DecodeError("effect: an input outside a transaction"));
+    }
+    Ok(effects)
+}
+
+/// Decodes the effects of a transaction's commit, which may stand for inputs.
+///
+/// # Errors
+/// As [`decode`].
+pub fn decode_commit(bytes: &[u8]) -> Result<Effects, DecodeError> {
     let mut r = Reader::new(bytes);
     if r.u8()? != VERSION {
         return Err(DecodeError("effects of an unknown version"));
@@ -207,6 +221,10 @@ fn decode_one(r: &mut Reader<'_>) -> Result<Effect, DecodeError> {
             Effect::ReclaimStep { ino, cut, blk, count }
         }
         RECLAIM_DONE => Effect::ReclaimDone { ino, cut: r.var()? },
+        INPUT => {
+            let input = u16::try_from(r.var()?).map_err(|_| DecodeError("effect: input"))?;
+            Effect::Input { ino, input }
+        }
         _ => return Err(DecodeError("effect: unknown tag")),
     })
 }

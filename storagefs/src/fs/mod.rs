@@ -26,11 +26,11 @@ pub mod txn;
 pub mod xattr;
 
 use crate::error::{FsResult, Miss};
-use smallvec::SmallVec;
 use std::future::Future;
 use std::pin::Pin;
 use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
 
+pub use crate::cred::Cred;
 pub use inode_set::{Hold, InodeSet, RENAME_LOCK, resolve_set};
 pub use need::{payload_bytes, plan_need};
 pub use target::FileRef;
@@ -44,35 +44,6 @@ pub const FALLOC_BYTES_MAX: u64 = 128 << 20;
 pub const LINKS_MAX: u32 = u32::MAX - 1;
 /// Inode flag: a nameless file that may still get a name (O_TMPFILE without O_EXCL).
 pub const FLAG_LINKABLE: u32 = 1;
-
-/// Who asks.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct Cred {
-    /// Effective user id; 0 bypasses permission bits.
-    pub uid: u32,
-    /// Effective group id.
-    pub gid: u32,
-    /// Supplementary groups.
-    pub groups: SmallVec<[u32; 8]>,
-}
-
-impl Cred {
-    /// Without supplementary groups.
-    pub fn new(uid: u32, gid: u32) -> Cred {
-        Cred { uid, gid, groups: SmallVec::new() }
-    }
-
-    /// The superuser.
-    pub fn root() -> Cred {
-        Cred::new(0, 0)
-    }
-
-    /// Whether the caller belongs to `gid`.
-    #[inline]
-    pub fn in_group(&self, gid: u32) -> bool {
-        self.gid == gid || self.groups.contains(&gid)
-    }
-}
 
 /// An open file description as a command sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use crate::error::FsResult;
 use crate::store::BlockKind;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use weldfs_ciscops::{ChecksumState, InodeNo, Source};
+use weldfs_ciscops::{ChecksumState, Errno, InodeNo, Source};
 use weldfs_functions::crc32c;
 use weldfs_journal::{AlignedBuf, BlockNo};
 
@@ -198,6 +198,7 @@ impl Txn<'_> {
                 checksum(crcs, &s[at..at + len]);
                 self.medium().write(off, &s[at..at + len])?;
             }
+            Source::Adopted { .. } => return Err(Errno::IO.into()),
         }
         Ok(None)
     }

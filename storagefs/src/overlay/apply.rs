@@ -38,6 +38,11 @@ fn no_inode(ino: u64) -> FsError {
     FsError::corrupt("inode (missing)", Place::Key(Key::new(kind::INODE, ino, 0)), 1, 0)
 }
 
+/// An input stands for other effects: whoever applies a commit puts them in its place first.
+fn unexpanded(ino: u64) -> FsError {
+    FsError::corrupt("input (not expanded)", Place::Key(Key::new(kind::INODE, ino, 0)), 0, 1)
+}
+
 impl Layer {
     fn node(&mut self, ino: u64, tally: &mut Tally) -> &mut Node {
         self.nodes.entry(ino).or_insert_with(|| {
@@ -157,6 +162,7 @@ impl Shard {
             }
             Effect::ReclaimDone { cut, .. } if *cut == 0 => self.prepare_node(ino, tally),
             Effect::ReclaimDone { .. } => Ok(()),
+            Effect::Input { .. } => Err(unexpanded(ino)),
         }
     }
 
@@ -241,6 +247,7 @@ impl Shard {
             }
             Effect::ReclaimStep { ino, cut, blk, count } => self.unmap(ino.0, blk, count, Some(cut), tally),
             Effect::ReclaimDone { ino, cut } => self.reclaim_done(ino.0, cut, tally),
+            Effect::Input { ino, .. } => Err(unexpanded(ino.0)),
         }
     }
 

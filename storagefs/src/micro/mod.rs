@@ -1,0 +1,26 @@
+//! MicroTx on the log: a begin record, one commit per micro-op that changes something, an end record.
+//!
+//! What lives here: the payloads of the three records. The begin record holds all that recovery needs to run the rest of
+//! the command without its client; a commit holds the registers after its micro-op and what that changed; the end
+//! record says how it came out. What may be touched: bytes only. What flows through: `fs` makes them, `store` appends
+//! and applies them, `mount` reads them back.
+//!
+//! Specification of the bytes: docs/MEDIA-FORMAT.md, "Transactions of several records".
+
+mod begin;
+mod commit;
+mod end;
+#[cfg(test)]
+mod tests;
+
+pub use begin::{Begin, Detect, Input};
+pub use commit::{Commit, decode_registers, encode_registers, expand};
+pub use end::{End, Verdict};
+
+/// First byte of each of the three payloads.
+const VERSION: u8 = 1;
+/// Supplementary groups in a begin record; a caller in more commits as one record.
+pub const GROUPS_MAX: usize = 64;
+/// Effects of one input; a write of more pieces commits as one record. With this bound a commit that adopts is still
+/// longer than the number of its effects, so that stamps stay unique.
+pub const INPUT_EFFECTS_MAX: usize = 32;
