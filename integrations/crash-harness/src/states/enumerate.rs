@@ -57,8 +57,8 @@ enum Fate {
 /// How the states of one moment were chosen.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Chosen {
-    /// Images built, equal ones included.
-    pub built: u64,
+    /// States there are, equal ones and those not picked included.
+    pub states: u64,
     /// Whether some subsets were left out.
     pub capped: bool,
 }
@@ -172,17 +172,21 @@ struct Builder<'a, 'v> {
     units: &'a [Unit<'a>],
     seed: u64,
     built: u64,
+    pick: &'v dyn Fn(u64) -> bool,
     visit: &'v mut dyn FnMut(u64, CowImage),
 }
 
 impl Builder<'_, '_> {
     fn emit(&mut self, fate: &dyn Fn(usize) -> Fate) {
+        self.built += 1;
+        if !(self.pick)(self.built - 1) {
+            return;
+        }
         let mut image = self.durable.clone();
         for (i, unit) in self.units.iter().enumerate() {
             unit.apply(fate(i), self.seed, &mut image);
         }
-        (self.visit)(self.built, image);
-        self.built += 1;
+        (self.visit)(self.built - 1, image);
     }
 
     fn kept(&mut self, keep: &dyn Fn(usize) -> bool) {
@@ -254,12 +258,18 @@ impl Builder<'_, '_> {
     }
 }
 
-/// Visits the crash states at the replayer's position, each with its number there. The same seed gives the same states
-/// in the same order.
-pub fn states(at: &Replayer<'_>, places: &Places, seed: u64, visit: &mut dyn FnMut(u64, CowImage)) -> Chosen {
+/// Visits the crash states at the replayer's position, each with its number there: those that `pick` wants. The same
+/// seed gives the same states in the same order.
+pub fn states(
+    at: &Replayer<'_>,
+    places: &Places,
+    seed: u64,
+    pick: &dyn Fn(u64) -> bool,
+    visit: &mut dyn FnMut(u64, CowImage),
+) -> Chosen {
     let units = places.units(at);
     let seed = seed ^ at.position().wrapping_mul(0xD6E8_FEB8_6659_FD93);
-    let mut builder = Builder { durable: at.durable(), units: &units, seed, built: 0, visit };
+    let mut builder = Builder { durable: at.durable(), units: &units, seed, built: 0, pick, visit };
     let few = units.len() <= SUBSETS_UNITS_MAX;
     let all = few && units.iter().map(Unit::variants).product::<u64>() <= PRODUCT_MAX;
     match (all, few) {
@@ -273,7 +283,7 @@ pub fn states(at: &Replayer<'_>, places: &Places, seed: u64, visit: &mut dyn FnM
             builder.tears();
         }
     }
-    Chosen { built: builder.built, capped: !few }
+    Chosen { states: builder.built, capped: !few }
 }
 
 #[cfg(test)]
@@ -302,7 +312,7 @@ mod tests {
         let mut at = Replayer::new(recording, 0);
         at.goto(recording.len());
         let mut seen = HashSet::new();
-        let chosen = states(&at, &places(model), 1, &mut |_, image| {
+        let chosen = states(&at, &places(model), 1, &|_| true, &mut |_, image| {
             seen.insert(image.digest());
         });
         (seen, chosen)
@@ -314,7 +324,7 @@ mod tests {
             m.write(p.log.start, &[[1; 512], [0; 512], [2; 512], [3; 512]].concat()).expect("writes");
         });
         let (seen, chosen) = all(&recording, CrashModel::Block);
-        assert_eq!((seen.len(), chosen), (8, Chosen { built: 8, capped: false }));
+        assert_eq!((seen.len(), chosen), (8, Chosen { states: 8, capped: false }));
     }
 
     #[test]
@@ -322,7 +332,7 @@ mod tests {
         for model in [CrashModel::Block, CrashModel::Pmem] {
             let recording = record(model, &|m, p| m.write(p.log.end, &[7; 4096]).expect("writes"));
             let (seen, chosen) = all(&recording, model);
-            assert_eq!((seen.len(), chosen.built), (4, 4), "lost, kept, two tears");
+            assert_eq!((seen.len(), chosen.states), (4, 4), "lost, kept, two tears");
         }
     }
 

@@ -5,15 +5,20 @@
 //!   more. `shrink.rs`: the smallest workload that still fails.
 //! * `commands.rs`: what a step does in terms of the model's operations. `perform.rs`: runs a workload on the real
 //!   store over a recording medium, beside the model.
-//! * `enumerate.rs`: every image that a power cut may leave at one moment of a recording.
+//! * `enumerate.rs`: every image that a power cut may leave at one moment of a recording. `check.rs`, `usable.rs`: what
+//!   an image recovers to, and whether that is sound by itself. `run.rs`, `report.rs`: sets of workloads, on threads.
 //! * `oracle.rs`: which trees a crash at an event may leave, and what is wrong with one that may not be.
 
+pub mod check;
 pub mod enumerate;
 pub mod generate;
 pub mod oracle;
 pub mod perform;
+pub mod report;
+pub mod run;
 pub mod shrink;
 mod trace;
+mod usable;
 pub mod workload;
 
 pub use oracle::{Bad, History};

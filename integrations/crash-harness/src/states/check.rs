@@ -1,0 +1,239 @@
+//! What one crash state recovers to, and whether that is sound by itself: it mounts, every byte can be read, fsck finds
+//! nothing, recovering again changes nothing, a crash within the recovery changes nothing, the tree can be removed and
+//! made again. Whether the tree is one that may be there is for the oracle to say, who knows the workload.
+//!
+//! Equal images recover once: what they led to is kept by digest, for all workloads over the same base.
+
+use super::enumerate::{Places, states};
+use super::perform::mount_options;
+use super::{Bad, Rng, Tree, read_tree, usable};
+use parking_lot::Mutex;
+use std::collections::{HashMap, HashSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weldfs_journal::{Medium, SeededRandom};
+use weldfs_storagefs::fsck::fsck_mounted;
+use weldfs_storagefs::media::{CowImage, CrashModel, Recording, RecordingMedium, Replayer};
+use weldfs_storagefs::mount::RecoveryReport;
+use weldfs_storagefs::store::{MountOptions, Store};
+
+const SHARDS: usize = 16;
+/// Of so many images without anything special one has its recovery crashed and repeated.
+const SAMPLE: u128 = 32;
+/// States tried of one recovery that is crashed.
+const RECOVERY_STATES: u64 = 12;
+
+/// What an image recovers to.
+#[derive(Clone, Debug)]
+pub struct Recovered {
+    /// The tree; `None` when there is none to be had.
+    pub tree: Option<Arc<Tree>>,
+    /// Other trees that crashes within the recovery led to: the oracle must allow each.
+    pub others: Vec<Arc<Tree>>,
+    /// What is wrong whatever the workload was.
+    pub bad: Vec<Bad>,
+}
+
+/// How much was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Different images recovered.
+    pub images: u64,
+    /// Of them, states of a crash within a recovery.
+    pub in_recovery: u64,
+    /// Different trees they led to, each removed and made again.
+    pub trees: u64,
+}
+
+#[derive(Default)]
+struct Tally {
+    images: AtomicU64,
+    in_recovery: AtomicU64,
+}
+
+/// Recovers images of one base. Thread-safe.
+pub struct Checker {
+    model: CrashModel,
+    places: Places,
+    depth: u32,
+    seen: [Mutex<HashMap<u128, Arc<Recovered>>>; SHARDS],
+    trees: Mutex<HashSet<Arc<Tree>>>,
+    tally: Tally,
+}
+
+/// A mount that went well, and what the medium went through meanwhile.
+struct Mounted {
+    store: Arc<Store>,
+    report: RecoveryReport,
+    recording: Recording,
+    after: CowImage,
+}
+
+impl Checker {
+    /// `depth`: crashes in a row, the first one included.
+    pub fn new(model: CrashModel, places: Places, depth: u32) -> Checker {
+        let seen = std::array::from_fn(|_| Mutex::default());
+        Checker { model, places, depth, seen, trees: Mutex::default(), tally: Tally::default() }
+    }
+
+    /// How much was done so far.
+    pub fn counts(&self) -> Counts {
+        let trees = self.trees.lock().len() as u64;
+        Counts { images: self.tally.images.load(Relaxed), in_recovery: self.tally.in_recovery.load(Relaxed), trees }
+    }
+
+    /// What `image` recovers to.
+    pub fn recover(&self, image: &CowImage) -> Arc<Recovered> {
+        self.recover_after(image, 1)
+    }
+
+    fn recover_after(&self, image: &CowImage, crashes: u32) -> Arc<Recovered> {
+        let digest = image.digest();
+        let shard = &self.seen[(digest % SHARDS as u128) as usize];
+        if let Some(known) = shard.lock().get(&digest) {
+            return known.clone();
+        }
+        let attempt = catch_unwind(AssertUnwindSafe(|| self.attempt(image, digest, crashes)));
+        let recovered = attempt.unwrap_or_else(|panic| {
+            let what = panic.downcast_ref::<String>().cloned();
+            let what = what.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned())).unwrap_or_default();
+            Recovered::nothing(Bad::new(1, format!("panic: {what}")))
+        });
+        let recovered = Arc::new(recovered);
+        if shard.lock().insert(digest, recovered.clone()).is_none() {
+            self.tally.images.fetch_add(1, Relaxed);
+            self.tally.in_recovery.fetch_add(u64::from(crashes > 1), Relaxed);
+        }
+        recovered
+    }
+
+    fn attempt(&self, image: &CowImage, digest: u128, crashes: u32) -> Recovered {
+        let mounted = match self.mount(image, digest) {
+            Ok(m) => m,
+            Err(bad) => return Recovered::nothing(bad),
+        };
+        let tree = match read_tree(&mounted.store) {
+            Ok(tree) => tree,
+            Err(e) => return Recovered::nothing(Bad::new(4, e)),
+        };
+        let (tree, fresh) = self.intern(tree);
+        let mut found = Recovered { tree: Some(tree.clone()), others: Vec::new(), bad: Vec::new() };
+        let Mounted { store, report, recording, after } = mounted;
+        let wrote = recording_is_special(&report);
+        found.bad.extend(fsck(&store, report).err());
+        drop(store);
+        if fresh || wrote || digest.is_multiple_of(SAMPLE) {
+            found.bad.extend(self.again(&after, digest, &tree, fresh).err());
+            if crashes < self.depth {
+                self.crash_recovery(&recording, digest, crashes, &mut found);
+            }
+        }
+        found
+    }
+
+    fn mount(&self, image: &CowImage, digest: u128) -> Result<Mounted, Bad> {
+        let medium = Arc::new(RecordingMedium::over(image.clone(), self.model));
+        let (store, report) =
+            Store::mount(medium.clone(), options(digest)).map_err(|e| Bad::new(1, format!("mount: {e}")))?;
+        let recording = medium.take_recording();
+        Ok(Mounted { store, report, recording, after: medium.image() })
+    }
+
+    /// Keeps one copy of each tree; says whether this one is new.
+    fn intern(&self, tree: Tree) -> (Arc<Tree>, bool) {
+        let mut trees = self.trees.lock();
+        if let Some(known) = trees.get(&tree) {
+            return (known.clone(), false);
+        }
+        let tree = Arc::new(tree);
+        trees.insert(tree.clone());
+        (tree, true)
+    }
+
+    /// Power fails right after the recovery: the next one leads to the same tree. With `usable` everything in it is
+    /// then removed and made again, and that survives an unmount.
+    fn again(&self, after: &CowImage, digest: u128, tree: &Arc<Tree>, usable: bool) -> Result<(), Bad> {
+        let second = |e: String| Bad::new(7, format!("recovered a second time: {e}"));
+        let Mounted { store, after: last, .. } = self.mount(after, !digest).map_err(|b| second(b.detail))?;
+        let found = read_tree(&store).map_err(second)?;
+        if let Some(difference) = tree.first_difference(&found) {
+            return Err(second(difference));
+        }
+        if !usable {
+            return Ok(());
+        }
+        drop((store, last));
+        self.work(after, digest, tree).map_err(|e| Bad::new(6, e))
+    }
+
+    fn work(&self, after: &CowImage, digest: u128, tree: &Arc<Tree>) -> Result<(), String> {
+        let medium: Arc<dyn Medium> = Arc::new(weldfs_storagefs::media::CowMedium::new(after.clone(), self.model));
+        let words = |e: &dyn std::fmt::Display| e.to_string();
+        let (store, _) = Store::mount(medium.clone(), options(digest ^ 1)).map_err(|e| words(&e))?;
+        let made = usable::remove_and_make_again(&store, tree)?;
+        store.reclaim_all().map_err(|e| words(&e))?;
+        store.unmount().map_err(|e| words(&e))?;
+        drop(store);
+        let (store, report) = Store::mount(medium, options(digest ^ 2)).map_err(|e| words(&e))?;
+        let found = read_tree(&store)?;
+        if let Some(difference) = made.first_difference(&found) {
+            return Err(format!("what was made again differs after unmount and mount: {difference}"));
+        }
+        fsck(&store, report).map_err(|b| format!("after everything was made again: {}", b.detail))
+    }
+
+    /// Power fails within the recovery: the next one must lead to the same tree, or to one that the oracle allows.
+    fn crash_recovery(&self, recording: &Recording, digest: u128, crashes: u32, found: &mut Recovered) {
+        let seed = digest as u64;
+        let mut at = Replayer::new(recording, 0);
+        let mut sizes = Vec::new();
+        while at.advance() {
+            let chosen = states(&at, &self.places, seed, &|_| false, &mut |_, _| {});
+            sizes.push((at.position(), chosen.states));
+        }
+        let all: u64 = sizes.iter().map(|(_, n)| n).sum();
+        let mut rng = Rng::new(seed ^ 0xC4A5);
+        let picked: HashSet<u64> = (0..RECOVERY_STATES).map(|_| rng.below(all)).collect();
+        let (mut at, mut before) = (Replayer::new(recording, 0), 0);
+        for (position, count) in sizes {
+            if (before..before + count).any(|n| picked.contains(&n)) {
+                at.goto(position);
+                let pick = |n: u64| picked.contains(&(before + n));
+                states(&at, &self.places, seed, &pick, &mut |_, image| {
+                    let next = self.recover_after(&image, crashes + 1);
+                    found.bad.extend(next.bad.iter().map(|b| Bad::new(b.rule, format!("in recovery: {}", b.detail))));
+                    let differs = next.tree.iter().chain(&next.others).filter(|t| Some(*t) != found.tree.as_ref());
+                    let differs: Vec<Arc<Tree>> = differs.cloned().collect();
+                    found.others.extend(differs);
+                });
+            }
+            before += count;
+        }
+    }
+}
+
+impl Recovered {
+    fn nothing(bad: Bad) -> Recovered {
+        Recovered { tree: None, others: Vec::new(), bad: vec![bad] }
+    }
+}
+
+/// Whether the recovery had more to do than to replay.
+fn recording_is_special(report: &RecoveryReport) -> bool {
+    report.discarded.is_some()
+}
+
+/// Salts must differ from mount to mount, and be the same when a state is checked again.
+fn options(digest: u128) -> MountOptions {
+    let seed = (digest >> 64) as u64 ^ digest as u64;
+    MountOptions { random: Arc::new(SeededRandom::new(seed | 1 << 63)), ..mount_options() }
+}
+
+fn fsck(store: &Store, recovery: RecoveryReport) -> Result<(), Bad> {
+    let report = fsck_mounted(store, recovery, false).map_err(|e| Bad::new(5, e.to_string()))?;
+    match report.clean {
+        true => Ok(()),
+        false => Err(Bad::new(5, report.problems.join("; "))),
+    }
+}
