@@ -22,3 +22,4 @@ pub use embedded::Embedded;
 pub use error::ServeError;
 pub use image::{Opened, Source};
 pub use serve::{ServeConfig, Server, Stopper};
+pub use signals::Signals;

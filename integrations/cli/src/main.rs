@@ -58,6 +58,8 @@ enum Verb {
     Run(verbs::run::Args),
     /// The whole story: load, fuse, kill, recover, compare
     Demo(verbs::demo::Args),
+    /// Cut the power at every moment of short workloads, and check what is left
+    Crash(verbs::crash::Args),
     /// Experiments
     Bench(verbs::bench::Args),
 }
@@ -79,6 +81,7 @@ fn dispatch(verb: &Verb) -> Outcome {
         Verb::Fsck(args) => verbs::fsck::run(args),
         Verb::Run(args) => verbs::run::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
+        Verb::Crash(args) => verbs::crash::run(args),
         Verb::Bench(args) => verbs::bench::run(args),
     }
 }

@@ -3,6 +3,7 @@
 pub mod bench;
 pub mod cat;
 pub mod copy;
+pub mod crash;
 pub mod demo;
 pub mod fsck;
 pub mod info;
