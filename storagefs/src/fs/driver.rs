@@ -12,7 +12,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use weldfs_ciscops::interp::{self, Outcome};
-use weldfs_ciscops::{Command, Errno, Handle, Op, OpenFlags, Paths, PoolRange, SharedRegion};
+use weldfs_ciscops::{Command, Errno, Handle, Op, OpenFlags, Paths, PoolRange, SharedRegion, TxnMode};
 use weldfs_journal::{Lsn, RecordHead};
 
 /// Times a command may find its inode set changed, or its resources short, before the driver gives up.
@@ -147,19 +147,33 @@ impl Direct {
 
     /// Runs one command as the device would, up to and including its commit. Durability is the caller's business.
     pub fn run(&mut self, op: Op) -> Outcome {
-        let cmd = Command::new(0, op);
+        self.run_with(op, TxnMode::Default, false)
+    }
+
+    /// The same in a transaction mode; a durable command's effects are on the medium when this returns.
+    pub fn run_with(&mut self, op: Op, mode: TxnMode, durable: bool) -> Outcome {
+        let before = self.last_end;
+        let outcome = self.execute(&Command::new(0, op).with_mode(mode));
+        let end = self.last_end.filter(|end| durable && Some(*end) != before);
+        match end.map(|end| self.session.store.journal().wait(end)) {
+            Some(Err(e)) => Outcome::failed(FsError::from(e).into()),
+            _ => outcome,
+        }
+    }
+
+    fn execute(&mut self, cmd: &Command) -> Outcome {
         match self.session_op(&cmd.op) {
             Some(Ok(())) => return Outcome::ok(0, 0),
             Some(Err(e)) => return Outcome::failed(e),
             None => {}
         }
-        let paths = match Paths::fetch(&cmd, &self.pool) {
+        let paths = match Paths::fetch(cmd, &self.pool) {
             Ok(p) => p,
             Err(e) => return Outcome::failed(e),
         };
         let mut tries = 0;
         loop {
-            match self.attempt(&cmd, &paths) {
+            match self.attempt(cmd, &paths) {
                 Ok(outcome) => return outcome,
                 Err(FsError::Wait(w)) if tries < TRIES_MAX => {
                     if let Err(e) = self.wait(w) {
