@@ -35,10 +35,14 @@ impl Notifier {
         Lsn(self.watermark.load(Ordering::Acquire))
     }
 
-    /// Moves the watermark up and wakes whom it reaches. The count is read after the fence and a waiter checks the
-    /// watermark after its own, so one of the two sees the other.
-    pub(crate) fn advance(&self, to: Lsn) {
+    /// Moves the watermark up.
+    pub(crate) fn raise(&self, to: Lsn) {
         self.watermark.fetch_max(to.0, Ordering::AcqRel);
+    }
+
+    /// Wakes whom the raised watermark reaches. The count is read after the fence and a waiter checks the watermark
+    /// after its own, so one of the two sees the other.
+    pub(crate) fn announce(&self, to: Lsn) {
         fence(Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
             self.wake(to);
@@ -161,7 +165,8 @@ fn run(shared: &Shared) {
         };
         since_flush += batch.queued.bytes();
         if batch.flush && planted(Canary::AckBeforeWatermark) {
-            shared.advance(batch.end, batch.carried);
+            shared.raise(batch.end, batch.carried);
+            shared.notifier.announce(batch.end);
         }
         if let Err(e) = write(shared, &batch) {
             tracing::error!("commit failed, the medium is poisoned: {e}");
@@ -196,11 +201,14 @@ pub(crate) fn write(shared: &Shared, batch: &Batch) -> Result<(), MediumError> {
 
 /// After the flush that covered `written` bytes.
 pub(crate) fn finish(shared: &Shared, batch: &Batch, written: u64) {
-    shared.advance(batch.end, batch.carried);
+    shared.raise(batch.end, batch.carried);
     let mut state = shared.state.lock();
     state.unflushed = state.unflushed.saturating_sub(written);
     // No record followed at once: say in the log that everything so far is durable. One such record, unflushed.
     if state.tail == batch.end && state.owed {
         shared.append_watermark(&mut state);
     }
+    drop(state);
+    // Last, so that who was woken finds the deadline of that record armed.
+    shared.notifier.announce(batch.end);
 }

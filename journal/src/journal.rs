@@ -348,10 +348,15 @@ impl Journal {
         Lsn(self.shared.tail.load(Ordering::SeqCst))
     }
 
+    /// The checkpoint's cut: nothing below is needed.
+    pub fn oldest(&self) -> Lsn {
+        Lsn(self.shared.oldest.load(Ordering::SeqCst))
+    }
+
     /// Log bytes in use since the cut.
     pub fn used(&self) -> u64 {
-        let oldest = self.shared.oldest.load(Ordering::SeqCst);
-        self.tail().0.saturating_sub(oldest)
+        let oldest = self.oldest();
+        self.tail().0.saturating_sub(oldest.0)
     }
 
     /// Log bytes that can still be reserved.
@@ -555,7 +560,8 @@ impl Shared {
             self.poison();
             return Err(e.into());
         }
-        self.advance(to, carried);
+        self.raise(to, carried);
+        self.notifier.announce(to);
         Ok(())
     }
 
@@ -578,9 +584,9 @@ impl Shared {
     }
 
     /// Everything below `to` is durable; its last record carries `carried`.
-    pub(crate) fn advance(&self, to: Lsn, carried: Lsn) {
+    pub(crate) fn raise(&self, to: Lsn, carried: Lsn) {
         self.recorded.fetch_max(carried.0, Ordering::AcqRel);
-        self.notifier.advance(to);
+        self.notifier.raise(to);
     }
 
     /// Takes room, if there is any beside what others hold.

@@ -107,6 +107,27 @@ fn volatile_records_have_a_deadline_of_five_seconds_from_the_oldest() {
 }
 
 #[test]
+fn who_hears_of_a_flush_finds_the_watermark_record_and_its_deadline() {
+    for byte_addressable in [true, false] {
+        let mut log = Log::new(byte_addressable);
+        let journal = log.open(log.area.first_lsn());
+        for round in 1..=20 {
+            let at = append(&journal, b"one");
+            journal.wait(at.end).expect("durable");
+            journal.idle();
+            assert_eq!(journal.stats().watermark_records, round);
+            assert!(journal.next_deadline().is_some() && journal.tail() > at.end);
+            assert!(journal.recorded_watermark() < at.end, "the record that says it is not durable yet");
+        }
+        let at = journal.tail();
+        journal.wait(at).expect("durable");
+        assert_eq!(journal.recorded_watermark().0, at.0 - u64::from(log.area.align));
+        journal.idle();
+        assert_eq!((journal.next_deadline(), journal.tail()), (None, at), "it is not followed by one more");
+    }
+}
+
+#[test]
 fn a_reserved_record_always_fits_and_laps_are_entered_only_when_covered() {
     let mut log = Log::new(true);
     let first = log.area.first_lsn();

@@ -26,8 +26,10 @@ pub enum Miss {
 pub enum Wait {
     /// A durable checkpoint: it frees log, blocks or overlay memory.
     Checkpoint,
-    /// The next bounded reclaim step.
+    /// The next bounded reclaim step, and the checkpoint that makes what it freed usable.
     Reclaim,
+    /// Reclaim alone: an inode has as many cuts pending as it may have.
+    Drain,
 }
 
 /// Where damage was found.

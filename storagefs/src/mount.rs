@@ -348,6 +348,7 @@ impl Store {
             cache: BlockCache::new(block_bytes),
             reclaim: pending,
             hash: NameHash::new(sb.dirent_key, options.hash_bits),
+            clock: options.clock.clone(),
             uuid: sb.uuid,
             inline_max: sb.inline_max,
             budget,

@@ -125,6 +125,7 @@ pub struct Store {
     pub(crate) writer: Mutex<Writer>,
     pub(crate) reclaim: Pending,
     pub(crate) hash: NameHash,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) uuid: [u8; 16],
     pub(crate) inline_max: u32,
     pub(crate) budget: usize,
@@ -255,6 +256,11 @@ impl Store {
         self.journal.get().expect("mount opens the journal before it hands out the store")
     }
 
+    /// Time.
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
     /// The layout.
     pub fn geometry(&self) -> &Geometry {
         &self.geometry
@@ -270,14 +276,23 @@ impl Store {
         self.read_only
     }
 
-    /// Whether a checkpoint should run soon: half the log or of the overlay's memory is used, or blocks are short.
+    /// Whether a checkpoint should run soon: a quarter of the log or of the overlay's memory is used, or blocks are
+    /// short. Early enough that what comes in while it runs fits into the half above which operations are slowed down.
     pub fn needs_checkpoint(&self) -> bool {
         let l = &self.ledger;
         let keys = l.keys.load(Relaxed);
-        let log_half = self.journal().used() > self.geometry.log.len / 2;
-        let memory_half = l.bytes.load(Relaxed).max(0) as usize > self.budget / 2;
+        let log = self.journal().used() > self.geometry.log.len / 4;
+        let memory = l.bytes.load(Relaxed).max(0) as usize > self.budget / 4;
         let short = keys > 0 && l.avail.load(Relaxed) < l.reserve as i64 / 2 + l.meta_growth(0);
-        log_half || memory_half || short
+        log || memory || short
+    }
+
+    /// How full the fuller one of log and overlay is, as a share of `scale`.
+    pub fn fill(&self, scale: u64) -> u64 {
+        let l = &self.ledger;
+        let memory = (l.bytes.load(Relaxed) + l.frozen_bytes.load(Relaxed)).max(0) as u64;
+        let log = self.journal().used() * scale / self.geometry.log.len;
+        log.max(memory * scale / self.budget as u64)
     }
 
     pub(crate) fn overlay_full(&self) -> bool {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 use weldfs_ciscops::{Durability, Errno, InodeNo};
-use weldfs_journal::SystemClock;
+use weldfs_journal::Clock;
 use weldfs_scheduler::PolicyKind;
 
 use super::counters::{Count, Totals};
@@ -14,6 +14,7 @@ use super::io::IoPool;
 use super::limits::{QUEUES_MAX, SESSIONS_MAX, SLOTS_PER_THREAD};
 use super::maintenance::Maintenance;
 use super::ofd::OpenFiles;
+use super::pace::Pace;
 use super::profile::Profile;
 use super::session::SessionState;
 use super::sets::SetTable;
@@ -96,9 +97,10 @@ pub struct Core {
     pub(super) files: Arc<OpenFiles>,
     pub(super) io: IoPool,
     pub(super) maintenance: Maintenance,
+    pub(super) pace: Pace,
     pub(super) threads: Vec<ThreadState>,
     pub(super) modelled: bool,
-    pub(super) clock: SystemClock,
+    pub(super) clock: Arc<dyn Clock>,
     sessions: Mutex<Sessions>,
     no_sessions: Condvar,
     next_session: AtomicU64,
@@ -135,7 +137,8 @@ impl Core {
         Ok(Arc::new(Core {
             io: IoPool::start(store.clone())?,
             maintenance: Maintenance::default(),
-            clock: SystemClock,
+            pace: Pace::default(),
+            clock: store.clock().clone(),
             modelled: !config.profile.is_free(),
             config,
             store,

@@ -108,6 +108,8 @@ counters! {
     set_retries,
     /// Commands that waited for room in log, memory or space.
     room_waits,
+    /// Commands that back-pressure held back before they started.
+    pace_waits,
     /// Nanoseconds from taking a command to its first slice, plus waits for its set.
     queue_ns,
     /// Nanoseconds of device thread time in commands.

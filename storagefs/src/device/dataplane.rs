@@ -14,19 +14,21 @@ use weldfs_ciscops::{
     Access, At, Command, Durability, Errno, Handle, InodeNo, LockAction, LockBody, LockKind, LockSpace, Op, OpenFlags,
     Outcome, Paths, interp,
 };
-use weldfs_journal::{Clock, Lsn, RecordHead};
+use weldfs_journal::{Lsn, RecordHead};
 use weldfs_scheduler::{Mode, Seq};
 use zerocopy::IntoBytes;
 
+use super::clock::now_ns;
 use super::core::Core;
 use super::limits::{ROOM_RETRIES_MAX, SET_RETRIES_MAX};
 use super::locks::{Held, Owner, Space, Span};
 use super::ofd::Description;
+use super::pace::FULL;
 use super::session::{QueueState, SessionState};
 use super::sets::{ClosedGate, Members, Tickets, members};
 use super::slots::Mail;
 use super::thread::ThreadCx;
-use crate::error::{FsError, FsResult};
+use crate::error::{FsError, FsResult, Wait};
 use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, Txn};
 use crate::store::Plan;
 
@@ -252,8 +254,8 @@ enum Attempt {
     Done(Done),
     /// Names lead to other inodes now.
     SetChanged,
-    /// Room comes only after a checkpoint.
-    Room,
+    /// Room comes only after this.
+    Room(Wait),
 }
 
 /// Every command that runs over a transaction.
@@ -271,6 +273,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
     let mut closed: Option<ClosedGate<'_>> = None;
     let mut tickets: Option<Tickets<'_>> = None;
     let (mut changes, mut rooms) = (0, 0);
+    let mut fresh = true;
     loop {
         // Never with tickets in hand: whoever closed the gate may be waiting for them.
         if closed.is_none() && tickets.is_none() && changes_names(&cx.cmd.op) {
@@ -278,13 +281,13 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
         }
         let set = resolve(cx).await?;
         let mut plan = None;
-        match reserve(cx, &set, &mut plan).await {
+        match reserve(cx, &set, &mut plan, std::mem::take(&mut fresh)).await {
             Ok(()) => {}
-            Err(FsError::Wait(_)) if rooms < ROOM_RETRIES_MAX => {
+            Err(FsError::Wait(wait)) if rooms < ROOM_RETRIES_MAX => {
                 // Never wait for room while holding inodes: whoever has room may need them.
                 tickets = None;
                 rooms += 1;
-                make_room(cx).await?;
+                make_room(cx, wait).await?;
                 continue;
             }
             Err(FsError::Wait(_)) => return Err(Errno::NOSPC.into()),
@@ -304,12 +307,12 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
                     closed = Some(core.sets.names().close().await);
                 }
             }
-            Attempt::Room if rooms < ROOM_RETRIES_MAX => {
+            Attempt::Room(wait) if rooms < ROOM_RETRIES_MAX => {
                 tickets = None;
                 rooms += 1;
-                make_room(cx).await?;
+                make_room(cx, wait).await?;
             }
-            Attempt::Room => return Err(Errno::NOSPC.into()),
+            Attempt::Room(_) => return Err(Errno::NOSPC.into()),
         }
     }
 }
@@ -323,8 +326,9 @@ async fn resolve(cx: &OpCx<'_>) -> FsResult<InodeSet> {
     }
 }
 
-/// Reserves what the command may use at most; reads reserve nothing.
-async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>) -> FsResult<()> {
+/// Reserves what the command may use at most; reads reserve nothing. A `fresh` command, which holds nothing yet, is
+/// the one that back-pressure and the cap of unflushed bytes hold back.
+async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>, fresh: bool) -> FsResult<()> {
     let need = loop {
         match crate::fs::plan_need(&cx.core.store, &cx.cmd, &cx.paths, cx.session(), set) {
             Err(FsError::Miss(m)) => cx.core.io.fetch(m).await?,
@@ -332,6 +336,9 @@ async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>)
         }
     };
     if let Some(need) = need {
+        if fresh {
+            wait_for_turn(cx, need.log_bytes as u64).await?;
+        }
         *plan = Some(match cx.core.store.begin(&need) {
             Err(FsError::Errno(Errno::NOSPC)) => {
                 // Files without a name may hang on processes that are gone: let go of them, and look again.
@@ -344,9 +351,30 @@ async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>)
     Ok(())
 }
 
-async fn make_room(cx: &OpCx<'_>) -> FsResult<()> {
+/// Holds a changing command back while the log or the overlay fill faster than they are emptied, or too much is
+/// unflushed: so that no writer outruns the medium for ever.
+async fn wait_for_turn(cx: &OpCx<'_>, log_bytes: u64) -> FsResult<()> {
+    let core = cx.core;
+    if let Some(at) = core.pace.start_at(cx.session().id, log_bytes, || core.store.fill(FULL), now_ns) {
+        cx.queue.counters.pace_waits.add(1);
+        poll_fn(|_| {
+            if now_ns() >= at {
+                return Poll::Ready(());
+            }
+            cx.thread.pause.set(at);
+            Poll::Pending
+        })
+        .await;
+    }
+    if let Some(lsn) = core.store.journal().must_wait() {
+        durable(cx, lsn).await?;
+    }
+    Ok(())
+}
+
+async fn make_room(cx: &OpCx<'_>, wait: Wait) -> FsResult<()> {
     cx.queue.counters.room_waits.add(1);
-    cx.core.maintenance.room().await;
+    cx.core.maintenance.room(wait).await?;
     if cx.core.is_poisoned() || cx.core.store.medium().is_poisoned() { Err(Errno::IO.into()) } else { Ok(()) }
 }
 
@@ -391,7 +419,7 @@ async fn attempt<'d>(
     let mut finished = match txn.finish(outcome.is_ok()).await {
         Ok(f) => f,
         Err(FsError::SetChanged) => return Ok(Attempt::SetChanged),
-        Err(FsError::Wait(_)) => return Ok(Attempt::Room),
+        Err(FsError::Wait(wait)) => return Ok(Attempt::Room(wait)),
         Err(e) => return Err(e),
     };
     let mut must_sync = cx.cmd.after_durable.then(|| core.store.journal().tail());
@@ -399,8 +427,8 @@ async fn attempt<'d>(
         if let Some(o) = finished.opened {
             cx.session().release_handle(o.handle);
         }
-        if matches!(e, FsError::Wait(_)) {
-            return Ok(Attempt::Room);
+        if let FsError::Wait(wait) = e {
+            return Ok(Attempt::Room(wait));
         }
         outcome = Outcome::failed(Errno::from(&e));
     }
@@ -427,10 +455,6 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, must_sync: &mut Option<Ls
         }
     };
     if let Some(plan) = f.plan.as_mut() {
-        if let Some(lsn) = core.store.journal().must_wait() {
-            // Too much is unflushed already: wait here, so that volatile writers cannot outrun the medium for ever.
-            durable(cx, lsn).await?;
-        }
         let appended = loop {
             match core.store.commit(plan, RecordHead::op()) {
                 Err(FsError::Miss(m)) => core.io.fetch(m).await?,
@@ -444,6 +468,7 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, must_sync: &mut Option<Ls
         }
         if core.store.needs_checkpoint() {
             core.maintenance.kick();
+            core.pace.note(core.store.fill(FULL));
         }
         if leaves_garbage(&cx.cmd.op) {
             core.note_reclaim();

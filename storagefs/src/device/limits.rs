@@ -38,6 +38,12 @@ pub const IO_THREADS: usize = 4;
 pub const FLUSH_DEADLINE_NS: u64 = 5_000_000_000;
 /// Nanoseconds by which reclaim waits for more of the same.
 pub const RECLAIM_DELAY_NS: u64 = 20_000_000;
+/// Nanoseconds in which a checkpoint moves 1 KiB of log, until it was measured.
+pub const PACE_NS_PER_KIB: u64 = 8_000;
+/// Nanoseconds that back-pressure charges one command, at most.
+pub const PACE_NS_MAX: u64 = 5_000_000;
+/// Nanoseconds after which a session that no longer changes anything has no share of what back-pressure lets through.
+pub const PACE_RECENT_NS: u64 = 1_000_000;
 /// Bytes of shared memory of one session.
 pub const POOL_BYTES_SESSION_MAX: u64 = 512 << 20;
 /// Rounds of making room that one command waits for before it is told ENOSPC.

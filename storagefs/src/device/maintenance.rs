@@ -5,20 +5,23 @@
 
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
+use weldfs_ciscops::Errno;
 
 use super::clock::now_ns;
 use super::core::Core;
 use super::limits::{FLUSH_DEADLINE_NS, LIVENESS_POLL_MS, RECLAIM_DELAY_NS};
-use crate::error::FsError;
+use crate::error::{FsError, Wait};
 
 /// What the maintenance thread has been asked for. Thread-safe.
 #[derive(Default)]
 pub struct Maintenance {
+    /// A look was asked for and has not begun; asked by every commit above the thresholds, so kept outside the lock.
+    kicked: AtomicBool,
     /// Something volatile was committed since the last flush; checked by every commit, so kept outside the lock.
     unflushed: AtomicBool,
     wishes: Mutex<Wishes>,
@@ -32,11 +35,14 @@ struct Wishes {
     checkpoint: bool,
     placeholders: bool,
     /// When what unlink and truncate left behind is drained.
+    drain: bool,
     reclaim_at: Option<u64>,
     /// When the oldest unflushed effect must be flushed.
     flush_at: Option<u64>,
     /// Finished rounds of making room.
     rounds: u64,
+    /// What ended the last of them early.
+    failed: Option<Errno>,
     waiters: Vec<Waker>,
 }
 
@@ -44,6 +50,8 @@ impl Maintenance {
     /// A volatile effect was committed: at most one atomic load when one is pending already.
     #[inline]
     pub fn note_volatile(&self) {
+        // Ordered against the commit before it, as the thread orders forgetting against looking at the tail.
+        fence(Ordering::SeqCst);
         if !self.unflushed.load(Ordering::Relaxed) && !self.unflushed.swap(true, Ordering::AcqRel) {
             let mut w = self.wishes.lock();
             w.flush_at = Some(now_ns() + FLUSH_DEADLINE_NS);
@@ -53,9 +61,8 @@ impl Maintenance {
 
     /// Asks for a look at the thresholds (log half full, overlay over budget, reclaim due).
     pub fn kick(&self) {
-        let mut w = self.wishes.lock();
-        if !w.look {
-            w.look = true;
+        if !self.kicked.load(Ordering::Relaxed) && !self.kicked.swap(true, Ordering::AcqRel) {
+            self.wishes.lock().look = true;
             self.bell.notify_one();
         }
     }
@@ -76,15 +83,16 @@ impl Maintenance {
         self.bell.notify_one();
     }
 
-    /// Makes room (checkpoint, reclaim) and waits for the end of a round that began after this call.
-    pub fn room(&self) -> Room<'_> {
-        Room { maintenance: self, until: None }
+    /// Makes room (checkpoint, reclaim) and waits for the end of a round that began after this call. Fails if the
+    /// round could not make any.
+    pub fn room(&self, wait: Wait) -> Room<'_> {
+        Room { maintenance: self, wait, until: None }
     }
 
     /// The thread is gone: nobody waits for room any more.
     pub(super) fn abandon(&self) {
         self.wishes.lock().stop = true;
-        finish_round(self, true);
+        finish_round(self, true, Ok(()));
     }
 
     /// Ends the thread.
@@ -97,13 +105,14 @@ impl Maintenance {
 /// Future of [`Maintenance::room`].
 pub struct Room<'a> {
     maintenance: &'a Maintenance,
+    wait: Wait,
     until: Option<u64>,
 }
 
 impl Future for Room<'_> {
-    type Output = ();
+    type Output = Result<(), Errno>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let m = self.maintenance;
         let mut w = m.wishes.lock();
         // A round under way may have looked before our need arose; the wish makes another one follow it at once, and
@@ -111,14 +120,18 @@ impl Future for Room<'_> {
         let until = match self.until {
             Some(until) => until,
             None => {
-                w.checkpoint = true;
+                if self.wait == Wait::Drain {
+                    w.drain = true;
+                } else {
+                    w.checkpoint = true;
+                }
                 m.bell.notify_one();
                 w.rounds + 1
             }
         };
         self.until = Some(until);
         if w.rounds >= until || w.stop {
-            return Poll::Ready(());
+            return Poll::Ready(w.failed.map_or(Ok(()), Err));
         }
         w.waiters.push(cx.waker().clone());
         Poll::Pending
@@ -128,6 +141,7 @@ impl Future for Room<'_> {
 /// One turn's work.
 struct Turn {
     checkpoint: bool,
+    drain: bool,
     flush: bool,
     placeholders: bool,
     stop: bool,
@@ -139,7 +153,7 @@ fn wait_for_work(m: &Maintenance) -> Turn {
         let now = now_ns();
         let flush = w.flush_at.is_some_and(|at| at <= now);
         let reclaim = w.reclaim_at.is_some_and(|at| at <= now);
-        if w.stop || w.look || w.checkpoint || flush || reclaim {
+        if w.stop || w.look || w.checkpoint || w.drain || flush || reclaim {
             break;
         }
         let flush_in = w.flush_at.into_iter().chain(w.reclaim_at).min().map(|at| at - now);
@@ -155,13 +169,16 @@ fn wait_for_work(m: &Maintenance) -> Turn {
         }
     }
     w.look = false;
+    m.kicked.store(false, Ordering::Release);
     w.reclaim_at = None;
     let flush = w.flush_at.is_some_and(|at| at <= now_ns());
     if flush {
         w.flush_at = None;
         m.unflushed.store(false, Ordering::Release);
+        fence(Ordering::SeqCst);
     }
-    Turn { checkpoint: std::mem::take(&mut w.checkpoint), flush, placeholders: w.placeholders, stop: w.stop }
+    let (checkpoint, drain) = (std::mem::take(&mut w.checkpoint), std::mem::take(&mut w.drain));
+    Turn { checkpoint, drain, flush, placeholders: w.placeholders, stop: w.stop }
 }
 
 /// The thread's body.
@@ -178,12 +195,15 @@ pub(super) fn run(core: &Core) {
         if turn.flush {
             flush(core);
         }
+        let mut made = Ok(());
         if turn.checkpoint || core.store.needs_checkpoint() {
-            make_room(core);
+            made = make_room(core);
         }
-        if reclaim(core) && turn.checkpoint {
+        match reclaim(core) {
             // What was freed can be used after one more checkpoint.
-            make_room(core);
+            Ok(true) if turn.checkpoint => made = make_room(core),
+            Err(e) if turn.drain => made = Err(e),
+            _ => {}
         }
         if turn.placeholders {
             let held = core.files.sweep();
@@ -191,9 +211,9 @@ pub(super) fn run(core: &Core) {
             // The last description of a nameless file may have gone with its placeholder.
             core.note_reclaim();
         }
-        finish_round(m, turn.checkpoint);
+        finish_round(m, turn.checkpoint || turn.drain, made);
     }
-    finish_round(m, true);
+    finish_round(m, true, Ok(()));
 }
 
 fn flush(core: &Core) {
@@ -211,52 +231,49 @@ fn flush(core: &Core) {
 
 /// Frees what unlink and truncate left behind, in bounded steps, until nothing is left or nothing can be done now. True
 /// when anything was freed.
-fn reclaim(core: &Core) -> bool {
+fn reclaim(core: &Core) -> Result<bool, Errno> {
     let mut any = false;
     loop {
         match core.store.reclaim_step() {
             Ok(true) => {
                 any = true;
                 if core.store.needs_checkpoint() {
-                    make_room(core);
+                    make_room(core)?;
                 }
             }
-            Ok(false) => return any,
-            Err(FsError::Miss(m)) => {
-                if let Err(e) = core.store.fetch(&m) {
-                    tracing::error!("reclaim: {e}");
-                    return any;
-                }
-            }
-            Err(FsError::Wait(_)) => {
-                if !make_room(core) {
-                    return any;
-                }
-            }
-            Err(e) => {
-                tracing::error!("reclaim: {e}");
-                return any;
-            }
+            Ok(false) => return Ok(any),
+            Err(FsError::Miss(m)) => core.store.fetch(&m).map_err(reclaim_failed)?,
+            Err(FsError::Wait(_)) => make_room(core)?,
+            Err(e) => return Err(reclaim_failed(e)),
         }
     }
 }
 
-fn make_room(core: &Core) -> bool {
-    match core.store.checkpoint() {
-        Ok(_) => true,
-        Err(e) => {
-            tracing::error!("checkpoint failed: {e}");
-            false
-        }
-    }
+fn reclaim_failed(e: FsError) -> Errno {
+    tracing::error!("reclaim: {e}");
+    Errno::from(&e)
 }
 
-fn finish_round(m: &Maintenance, counted: bool) {
+/// A checkpoint, measured for back-pressure.
+fn make_room(core: &Core) -> Result<(), Errno> {
+    let journal = core.store.journal();
+    let before = journal.oldest();
+    core.pace.begin(now_ns(), journal.used());
+    let made = core.store.checkpoint();
+    core.pace.end(now_ns(), journal.oldest().0 - before.0, core.store.geometry().log.len / 8);
+    made.map(drop).map_err(|e| {
+        tracing::error!("checkpoint failed: {e}");
+        Errno::from(&e)
+    })
+}
+
+fn finish_round(m: &Maintenance, counted: bool, made: Result<(), Errno>) {
     if !counted {
         return;
     }
     let mut w = m.wishes.lock();
     w.rounds += 1;
+    w.failed = made.err();
     let waiters = std::mem::take(&mut w.waiters);
     drop(w);
     waiters.into_iter().for_each(Waker::wake);

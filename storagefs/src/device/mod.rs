@@ -19,6 +19,7 @@ pub mod limits;
 mod locks;
 mod maintenance;
 mod ofd;
+mod pace;
 mod profile;
 mod session;
 mod sets;

@@ -70,6 +70,16 @@ pub struct LogFacts {
     pub records: u64,
     /// Bytes appended.
     pub bytes: u64,
+    /// Batches written (block): log and data submitted together.
+    pub batches: u64,
+    /// Data bytes written with records.
+    pub data_bytes: u64,
+    /// Records that only say how far flushes went.
+    pub watermark_records: u64,
+    /// Bytes in use since the last checkpoint's cut.
+    pub used: u64,
+    /// Checkpoints completed.
+    pub checkpoints: u64,
 }
 
 /// What is in use.
@@ -168,7 +178,16 @@ impl Core {
                 device_sleeps: self.threads.iter().map(|t| t.counters.sleeps.get()).sum(),
             },
             total,
-            log: LogFacts { flushes: log.flushes, records: log.records, bytes: log.log_bytes },
+            log: LogFacts {
+                flushes: log.flushes,
+                records: log.records,
+                bytes: log.log_bytes,
+                batches: log.batches,
+                data_bytes: log.data_bytes,
+                watermark_records: log.watermark_records,
+                used: self.store.journal().used(),
+                checkpoints: self.store.stats().checkpoints,
+            },
             usage: self.usage(),
             tenants: tenants.into_iter().map(|(tenant, totals)| TenantStats { tenant, totals }).collect(),
             session: session.map(|s| SessionStats {

@@ -1,6 +1,7 @@
 //! A device thread: polls its queue pairs, runs commands in slots, posts completions, sleeps in one call.
 
 use std::cell::Cell;
+use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -41,6 +42,8 @@ pub(super) struct ThreadCx {
     pub admitted: Cell<bool>,
     /// The op's primary inode, for the policy.
     pub primary: Cell<u64>,
+    /// Set by an op that waits for a moment: it is run again then. 0: none.
+    pub pause: Cell<u64>,
 }
 
 /// Device's ends of one queue pair.
@@ -73,8 +76,8 @@ struct InSlot {
 /// A completion held back by the profile.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
 struct Delayed {
-    due: std::cmp::Reverse<u64>,
-    order: std::cmp::Reverse<u64>,
+    due: Reverse<u64>,
+    order: Reverse<u64>,
     queue: u32,
     cqe: [u64; 4],
 }
@@ -92,6 +95,8 @@ struct Loop<'d, F, M> {
     watched: HashMap<u64, usize>,
     delayed: BinaryHeap<Delayed>,
     delayed_order: u64,
+    /// Slots whose op waits for a moment, by that moment.
+    paused: BinaryHeap<Reverse<(u64, u32)>>,
     model: Model,
     stop: bool,
     last_work: u64,
@@ -131,6 +136,7 @@ where
         watched: HashMap::new(),
         delayed: BinaryHeap::new(),
         delayed_order: 0,
+        paused: BinaryHeap::new(),
         model: Model::new(&core.config.profile),
         stop: false,
         last_work: now_ns(),
@@ -183,6 +189,9 @@ impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, 
             let Some(&q) = self.live.get(at) else { break };
             worked |= self.serve(q);
         }
+        if !self.paused.is_empty() {
+            self.resume_due();
+        }
         while let Some(entry) = self.policy.pick() {
             worked = true;
             self.run_slot(entry.token.0);
@@ -212,6 +221,18 @@ impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, 
                 Message::Queue(new) => self.add_queue(*new),
                 Message::CloseSession(id) => self.close_session(id),
                 Message::Stop => self.stop = true,
+            }
+        }
+    }
+
+    /// Lets the ops run again whose moment has come.
+    fn resume_due(&mut self) {
+        let now = now_ns();
+        while let Some(Reverse((_, slot))) = self.paused.peek().copied().filter(|p| p.0.0 <= now) {
+            self.paused.pop();
+            // An op that was woken otherwise, and ended, left nobody here or somebody who looks and waits on.
+            if let Some(m) = self.meta[slot as usize] {
+                self.policy.enqueue(Entry { tenant: m.tenant, inode: m.primary, token: Token(slot) });
             }
         }
     }
@@ -409,6 +430,10 @@ impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, 
         match outcome {
             None => {
                 self.meta[slot as usize] = Some(meta);
+                let pause = self.cx.pause.take();
+                if pause != 0 {
+                    self.paused.push(Reverse((pause, slot)));
+                }
                 if self.cx.yielded.get() {
                     self.policy.enqueue(Entry { tenant: meta.tenant, inode: meta.primary, token: Token(slot) });
                 }
@@ -440,8 +465,8 @@ impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, 
             c.modelled_ns.add(due - now);
             self.delayed_order += 1;
             self.delayed.push(Delayed {
-                due: std::cmp::Reverse(due),
-                order: std::cmp::Reverse(self.delayed_order),
+                due: Reverse(due),
+                order: Reverse(self.delayed_order),
                 queue: meta.queue,
                 cqe: cqe.to_words(),
             });
@@ -539,7 +564,8 @@ impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, 
         if journal.next_deadline().is_some() {
             self.core.maintenance.note_volatile();
         }
-        let due = self.delayed.peek().map(|d| d.due.0.saturating_sub(now_ns()));
+        let due = self.delayed.peek().map(|d| d.due.0).into_iter().chain(self.paused.peek().map(|p| p.0.0)).min();
+        let due = due.map(|at| at.saturating_sub(now_ns()));
         // A client that does not reap has no way to ring when it does: look again, less and less often.
         self.reap_wait_ns = if self.unreaped { (self.reap_wait_ns * 2).clamp(1 << 20, REAP_WAIT_NS_MAX) } else { 0 };
         let look = self.unreaped.then_some(self.reap_wait_ns);

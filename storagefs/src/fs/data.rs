@@ -255,7 +255,7 @@ impl Txn<'_> {
 
     /// Cuts per inode are bounded: past the bound the command waits for reclaim.
     pub(super) fn cut_allowed(&self, ino: InodeNo) -> FsResult<()> {
-        if self.store.cuts_full(ino) { Err(FsError::Wait(Wait::Reclaim)) } else { Ok(()) }
+        if self.store.cuts_full(ino) { Err(FsError::Wait(Wait::Drain)) } else { Ok(()) }
     }
 
     fn drop_tail(&mut self, rec: &InodeRec, size: u64) -> FsResult<()> {

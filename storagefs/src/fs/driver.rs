@@ -191,6 +191,10 @@ impl Direct {
         let store = &self.session.store;
         match w {
             Wait::Checkpoint => store.checkpoint().map(drop),
+            Wait::Drain => {
+                while store.reclaim_step()? {}
+                Ok(())
+            }
             Wait::Reclaim => {
                 while store.reclaim_step()? {}
                 store.checkpoint().map(drop)

@@ -191,7 +191,12 @@ impl Store {
     }
 
     fn reserve_log(&self, bytes: usize) -> FsResult<Reservation> {
-        self.journal().reserve(bytes).map_err(|_| FsError::Wait(Wait::Checkpoint))
+        let journal = self.journal();
+        journal.reserve(bytes).map_err(|full| match full.bytes > journal.reservable_bytes_max() {
+            // No checkpoint makes room for what is longer than the log.
+            true => FsError::Errno(Errno::TOOBIG),
+            false => FsError::Wait(Wait::Checkpoint),
+        })
     }
 
     /// Commits the plan's effects as one record and applies them: from here on everybody sees them. Says where the
