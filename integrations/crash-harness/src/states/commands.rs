@@ -97,9 +97,7 @@ pub(super) fn commands(step: usize, op: &FsOp, model: &Model) -> Commands {
         FsOp::Mkdir { at } => (None, vec![Op::Mkdir { name: name(at), mode: 0o755 }]),
         FsOp::Rmdir { at } => (None, vec![Op::Rmdir { name: name(at) }]),
         FsOp::Unlink { at } => (None, vec![Op::Unlink { name: name(at) }]),
-        FsOp::Link { from, to } => {
-            (None, vec![Op::Link { from: Who::Path(name(from), true), to: name(to) }])
-        }
+        FsOp::Link { from, to } => (None, vec![Op::Link { from: Who::Path(name(from), true), to: name(to) }]),
         FsOp::Symlink { target, at } => {
             let target = target.path().as_bytes().to_vec();
             (None, vec![Op::Symlink { target, name: name(at) }])

@@ -169,7 +169,7 @@ impl Run {
             }
         }
         if !keep && self.model.slots().iter().any(|(s, _)| *s == SLOT) {
-            self.both(&Op::Close { slot: SLOT }, false)?;
+            drop(self.both(&Op::Close { slot: SLOT }, false)?);
         }
         if step.sync != Sync::Nothing {
             let journal = self.real.direct.store().journal();
