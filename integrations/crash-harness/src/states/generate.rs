@@ -205,7 +205,7 @@ pub fn two_op(modes: ModeChoice) -> TwoOps {
 
 /// `count` workloads of `ops` operations in both modes, drawn by a seed: of two operations different ones out of all
 /// pairs (all of them when there are no more), otherwise any.
-pub fn sampled(ops: usize, count: usize, seed: u64) -> Box<dyn Iterator<Item = Workload>> {
+pub fn sampled(ops: usize, count: usize, seed: u64) -> Box<dyn Iterator<Item = Workload> + Send> {
     let mut rng = Rng::new(seed);
     if ops == 2 {
         let pairs = two_op(ModeChoice::Both);
