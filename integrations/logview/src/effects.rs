@@ -117,7 +117,7 @@ pub enum Effect {
     NameAgain { inode: u64 },
     ReclaimStep { inode: u64, stamp: u64, block: u64, blocks: u32 },
     ReclaimDone { inode: u64, stamp: u64 },
-    Adopted { inode: u64, input: u64 },
+    Adopted { inode: u64, input: u16 },
     Outcome { inode: u64, outcome: Box<Outcome> },
 }
 
@@ -151,14 +151,9 @@ impl Outcome {
     }
 }
 
-/// Reads a version byte and the effects behind it.
+/// Reads a version byte and effects to the end.
 pub(crate) fn list(f: &mut Fields<'_>) -> Result<Vec<Effect>, Bad> {
     f.version()?;
-    rest(f)
-}
-
-/// Reads effects to the end.
-pub(crate) fn rest(f: &mut Fields<'_>) -> Result<Vec<Effect>, Bad> {
     let mut out = Vec::new();
     while !f.is_empty() {
         if out.len() == EFFECTS_MAX {
@@ -250,7 +245,7 @@ fn one(f: &mut Fields<'_>) -> Result<Effect, Bad> {
             Effect::ReclaimStep { inode, stamp, block, blocks }
         }
         16 => Effect::ReclaimDone { inode, stamp: f.var()? },
-        17 => Effect::Adopted { inode, input: f.var()? },
+        17 => Effect::Adopted { inode, input: f.var16()? },
         18 => Effect::Outcome { inode, outcome: Box::new(Outcome::read(f)?) },
         _ => return Err(Bad("tag of an effect")),
     })

@@ -81,12 +81,10 @@ fn print_registers(out: &mut dyn Write, r: &Registers) -> io::Result<()> {
     if let Some(read) = r.read {
         write!(out, ", read {read}")?;
     }
-    let (first, last) = (r.first, r.last);
-    writeln!(
-        out,
-        ", first write {}+{}, last write {}+{}, checksum {:#010x} of {} bytes",
-        first.0, first.1, last.0, last.1, r.checksum, r.checksum_bytes
-    )
+    for (name, write) in [("first", r.first), ("last", r.last)] {
+        write.map_or(Ok(()), |(offset, bytes)| write!(out, ", {name} write {bytes} bytes at {offset}"))?;
+    }
+    writeln!(out, ", checksum {:#010x} of {} bytes", r.checksum, r.checksum_bytes)
 }
 
 fn print_begin(out: &mut dyn Write, b: &Begin) -> io::Result<()> {

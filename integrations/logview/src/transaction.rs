@@ -4,8 +4,10 @@ use crate::effects::{self, Effect, Time};
 use crate::fields::{Bad, Fields, Name};
 use serde::Serialize;
 
-/// Inputs of one command at most, and groups of one user.
-const LIST_MAX: u64 = 65_536;
+/// Groups of one user at most.
+const GROUPS_MAX: u64 = 64;
+/// Inputs of one command at most.
+const INPUTS_MAX: u64 = 16;
 
 /// Bytes as hexadecimal digits.
 pub(crate) fn hex(bytes: &[u8]) -> String {
@@ -105,8 +107,10 @@ pub struct Registers {
     pub file: u64,
     pub created: bool,
     pub read: Option<u64>,
-    pub first: (u64, u64),
-    pub last: (u64, u64),
+    /// Offset and length of the first write, if there was one.
+    pub first: Option<(u64, u64)>,
+    /// Of the last.
+    pub last: Option<(u64, u64)>,
     pub checksum: u32,
     pub checksum_bytes: u64,
 }
@@ -137,12 +141,13 @@ pub struct End {
     pub result2: u64,
 }
 
-fn list<T>(f: &mut Fields<'_>, read: impl Fn(&mut Fields<'_>) -> Result<T, Bad>) -> Result<Vec<T>, Bad> {
+type Read<T> = fn(&mut Fields<'_>) -> Result<T, Bad>;
+
+fn list<T>(f: &mut Fields<'_>, max: u64, read: Read<T>) -> Result<Vec<T>, Bad> {
     let n = f.var()?;
-    if n > LIST_MAX {
+    if n > max {
         return Err(Bad("length of a list"));
     }
-    // Grows as bytes are really there.
     (0..n).map(|_| read(f)).collect()
 }
 
@@ -163,7 +168,7 @@ impl Begin {
             now: f.time()?.into(),
             uid: f.var32()?,
             gid: f.var32()?,
-            groups: list(f, |f| f.var32())?,
+            groups: list(f, GROUPS_MAX, |f| f.var32())?,
             directory: f.var()?,
             name: Name(f.bytes(255)?.to_vec()),
             file: f.var()?,
@@ -174,7 +179,7 @@ impl Begin {
                 1 => Some(Identity { client: hex(&f.id()?), queue: f.u16()? }),
                 _ => return Err(Bad("mark of detectable execution")),
             },
-            inputs: list(f, Input::read)?,
+            inputs: list(f, INPUTS_MAX, Input::read)?,
         };
         f.end()?;
         Ok(begin)
@@ -184,22 +189,20 @@ impl Begin {
 impl Commit {
     pub(crate) fn read(f: &mut Fields<'_>) -> Result<Commit, Bad> {
         f.version()?;
-        let file = f.var()?;
-        let created = match f.u8()? {
-            0 => false,
-            1 => true,
-            _ => return Err(Bad("mark of a file made")),
-        };
-        let registers = Registers {
-            file,
-            created,
-            read: f.var()?.checked_sub(1),
-            first: (f.var()?, f.var()?),
-            last: (f.var()?, f.var()?),
-            checksum: f.u32()?,
-            checksum_bytes: f.var()?,
-        };
-        Ok(Commit { registers, effects: effects::rest(f)? })
+        let (file, bits, read) = (f.var()?, f.u8()?, f.var()?);
+        if bits > 3 {
+            return Err(Bad("bits of the registers"));
+        }
+        let writes = [(f.var()?, f.var()?), (f.var()?, f.var()?)];
+        let wrote = bits & 2 != 0;
+        if !wrote && writes != [(0, 0); 2] {
+            return Err(Bad("writes in the registers"));
+        }
+        let [first, last] = writes.map(|w| wrote.then_some(w));
+        let (checksum, checksum_bytes) = (f.u32()?, f.var()?);
+        let (created, read) = (bits & 1 != 0, read.checked_sub(1));
+        let registers = Registers { file, created, read, first, last, checksum, checksum_bytes };
+        Ok(Commit { registers, effects: effects::list(f)? })
     }
 }
 

@@ -350,7 +350,13 @@ fn decode(kind: Kind, payload: &[u8]) -> Result<Content, Bad> {
     let mut f = Fields(payload);
     Ok(match kind {
         Kind::Pad | Kind::Watermark => Content::None,
-        Kind::Operation => Content::Effects(effects::list(&mut f)?),
+        Kind::Operation => {
+            let effects = effects::list(&mut f)?;
+            if effects.iter().any(|e| matches!(e, Effect::Adopted { .. })) {
+                return Err(Bad("effect outside a transaction"));
+            }
+            Content::Effects(effects)
+        }
         Kind::Begin => Content::Begin(Box::new(Begin::read(&mut f)?)),
         Kind::Micro => Content::Micro(Box::new(Commit::read(&mut f)?)),
         Kind::End => Content::End(Box::new(End::read(&mut f)?)),

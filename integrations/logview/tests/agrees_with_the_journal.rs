@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::{LOG_LEN, bytes_of, fresh, image, medium_of, options, seen};
+use common::{LOG_LEN, bytes_of, content, fresh, image, medium_of, options, payload, seen};
 use rand::{Rng, SeedableRng, rngs::SmallRng};
 use std::sync::Arc;
 use weldfs_ciscops::InodeNo;
@@ -51,15 +51,12 @@ fn journal(bytes: &[u8]) -> Result<(Vec<Seen>, ScanReport), ScanError> {
     let mut all = Vec::new();
     let mut visit = |r: Record<'_>| {
         let h = r.header;
-        let content = match h.head.kind {
-            RecordKind::Op => match effect::decode(r.payload) {
-                Ok(effects) if r.verify_data && !written(&*medium, &effects, sb.geometry.blocks) => {
-                    return Verdict::CutHere;
-                }
-                Ok(effects) => Content::Effects(effects.iter().map(seen).collect()),
-                Err(_) => return Verdict::Stop,
-            },
-            _ => Content::None,
+        let content = match content(h.head.kind, r.payload) {
+            Ok((_, effects)) if r.verify_data && !written(&*medium, &effects, sb.geometry.blocks) => {
+                return Verdict::CutHere;
+            }
+            Ok((content, _)) => content,
+            Err(_) => return Verdict::Stop,
         };
         let mode = if h.head.mode == TxnMode::Macro { "macro" } else { "micro" };
         let head = (h.lsn.0, r.end.0, kind(h.head.kind), mode);
@@ -77,7 +74,7 @@ fn outsider(bytes: &[u8]) -> (Vec<Seen>, Tail, bool) {
         match item {
             Item::Record(r) => {
                 let h = &r.header;
-                invalid |= matches!(r.content, Content::Invalid(_)) && h.kind == Kind::Operation;
+                invalid |= matches!(r.content, Content::Invalid(_));
                 let kind = match h.kind {
                     Kind::Pad | Kind::Watermark => return weldfs_logview::Verdict::Go,
                     Kind::Operation => "Operation",
@@ -85,7 +82,7 @@ fn outsider(bytes: &[u8]) -> (Vec<Seen>, Tail, bool) {
                     Kind::Micro => "Micro",
                     Kind::End => "End",
                 };
-                let content = if h.kind == Kind::Operation { r.content.clone() } else { Content::None };
+                let content = r.content.clone();
                 all.push((h.lsn, r.end, kind, h.mode, h.micro_index, h.transaction, h.watermark, h.length, content));
             }
             Item::Tail(tail) => last = Some(tail.clone()),
@@ -155,8 +152,7 @@ fn records_of_all_kinds_over_several_laps_are_read_the_same() {
         let kind = [RecordKind::Op, RecordKind::Begin, RecordKind::Micro, RecordKind::End][i as usize % 4];
         let mode = if i % 3 == 0 { TxnMode::Macro } else { TxnMode::Micro };
         let head = RecordHead { kind, mode, micro_index: i as u16, txn: i * 7 };
-        let attrs = AttrDelta::new(InodeNo(1)).size(i).mode(0o600).mtime(Time { sec: -5, nsec: 7 });
-        let payload = effect::encode(&vec![Effect::SetAttr(attrs); 1 + i as usize % 60]);
+        let payload = payload(kind, i);
         let Ok(_room) = journal.reserve(payload.len()) else {
             journal.wait(journal.tail()).expect("durable");
             store.checkpoint().expect("a checkpoint");

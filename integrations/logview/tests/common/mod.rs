@@ -3,13 +3,19 @@
 #![allow(dead_code)]
 
 use std::sync::Arc;
-use weldfs_ciscops::{At, ChecksumKind, FallocMode, Handle, Op, OpenFlags, PoolRange, RenameFlags, XattrFlags};
-use weldfs_journal::{ManualClock, Medium, SeededRandom};
+use weldfs_ciscops::{
+    At, ChecksumKind, ChecksumState, Command, FallocMode, Handle, InodeNo, Op, OpenFlags, Outcome, PoolRange,
+    Registers, RenameFlags, Written, XattrFlags,
+};
+use weldfs_journal::{ManualClock, Medium, RecordKind, SeededRandom};
 use weldfs_logview as view;
-use weldfs_storagefs::effect::{BlockState, Effect, attr};
+use weldfs_storagefs::codec::DecodeError;
+use weldfs_storagefs::cred::Cred;
+use weldfs_storagefs::effect::{self, AttrDelta, BlockState, Effect, attr};
 use weldfs_storagefs::fs::driver::Direct;
 use weldfs_storagefs::geometry::GeometryOptions;
 use weldfs_storagefs::media::RamMedium;
+use weldfs_storagefs::micro::{Begin, Commit, Detect, End, Input, Verdict};
 use weldfs_storagefs::mount::{MkfsOptions, format};
 use weldfs_storagefs::record::{InodeRec, Time};
 use weldfs_storagefs::store::{MountOptions, Store};
@@ -97,8 +103,102 @@ pub fn seen(e: &Effect) -> view::Effect {
         Effect::ReclaimStep { cut, blk, count, .. } => {
             view::Effect::ReclaimStep { inode: ino, stamp: *cut, block: *blk, blocks: *count }
         }
+        Effect::Input { input, .. } => view::Effect::Adopted { inode: ino, input: *input },
         Effect::ReclaimDone { cut, .. } => view::Effect::ReclaimDone { inode: ino, stamp: *cut },
     }
+}
+
+fn list(effects: &[Effect]) -> Vec<view::Effect> {
+    effects.iter().map(seen).collect()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|b| format!("{b:02x}")).collect()
+}
+
+fn begin(b: &Begin) -> view::Begin {
+    let q = &b.sqe;
+    view::Begin {
+        command: view::Sqe {
+            opcode: q.opcode,
+            flags: q.flags,
+            aux: q.aux,
+            sequence: q.sequence,
+            handle: q.handle,
+            offset: q.offset,
+            length: q.length,
+            pool_off: q.pool_off,
+            pool_off2: q.pool_off2,
+            length2: q.length2,
+            imm: hex(&q.imm),
+        },
+        now: time(b.now),
+        uid: b.cred.uid,
+        gid: b.cred.gid,
+        groups: b.cred.groups.to_vec(),
+        directory: b.dir.0,
+        name: name(&b.name),
+        file: b.file.0,
+        generation: b.generation,
+        open_flags: b.flags.bits().into(),
+        detect: b.detect.as_ref().map(|d| view::Identity { client: hex(&d.client), queue: d.queue }),
+        inputs: b
+            .inputs
+            .iter()
+            .map(|i| view::Input { micro: i.micro, offset: i.off, bytes: i.len, effects: list(&i.effects) })
+            .collect(),
+    }
+}
+
+fn micro(c: &Commit) -> view::Commit {
+    let r = &c.regs;
+    let registers = view::Registers {
+        file: r.file,
+        created: r.created,
+        read: r.read,
+        first: r.first.map(|w| (w.off, w.len)),
+        last: r.first.map(|_| (r.last.off, r.last.len)),
+        checksum: r.sum.value(),
+        checksum_bytes: r.sum.len(),
+    };
+    view::Commit { registers, effects: list(&c.effects) }
+}
+
+fn end(e: &End) -> view::End {
+    let o = &e.outcome;
+    view::End {
+        verdict: match e.verdict {
+            Verdict::Done => "done",
+            Verdict::Failed => "failed",
+            Verdict::Cut => "cut",
+        },
+        micro_done: o.micro_done,
+        micro_failed: o.micro_failed,
+        errno: o.status as u32,
+        result: o.result,
+        result2: o.result2,
+    }
+}
+
+/// A payload as the store reads it, as an outsider sees it, and whether the blocks it maps hold what it says.
+pub fn content(kind: RecordKind, payload: &[u8]) -> Result<(view::Content, Vec<Effect>), DecodeError> {
+    Ok(match kind {
+        RecordKind::Pad | RecordKind::Watermark => (view::Content::None, Vec::new()),
+        RecordKind::Op => {
+            let effects = effect::decode(payload)?;
+            (view::Content::Effects(list(&effects)), effects)
+        }
+        RecordKind::Begin => {
+            let b = Begin::decode(payload)?;
+            let effects = b.inputs.iter().flat_map(|i| i.effects.clone()).collect();
+            (view::Content::Begin(Box::new(begin(&b))), effects)
+        }
+        RecordKind::Micro => {
+            let c = Commit::decode(payload)?;
+            (view::Content::Micro(Box::new(micro(&c))), c.effects)
+        }
+        RecordKind::End => (view::Content::End(Box::new(end(&End::decode(payload)?))), Vec::new()),
+    })
 }
 
 pub fn options() -> MountOptions {
@@ -195,4 +295,54 @@ pub fn image(align: u32, torn: bool) -> Vec<u8> {
         d.run(Op::Mkdir { base: Handle::ROOT, path, mode: 0o700 });
     }
     bytes_of(&*medium)
+}
+
+/// A valid payload of a kind; `i` varies it.
+pub fn payload(kind: RecordKind, i: u64) -> Vec<u8> {
+    let file = InodeNo(300 + i % 7);
+    let size = AttrDelta::new(file).size(i).mode(0o600).mtime(Time { sec: -5, nsec: 7 });
+    let effects = vec![Effect::SetAttr(size); 1 + i as usize % 60];
+    let patch = Effect::Patch { ino: file, off: i, bytes: smallvec::smallvec![i as u8; 9] };
+    match kind {
+        RecordKind::Begin => {
+            let h = Handle { index: 1, generation: 2 };
+            let src = PoolRange::new(4096, 4096);
+            let op = Op::AppendChecksumWrite { h, kind: ChecksumKind::Crc32c, src };
+            let named = i.is_multiple_of(2);
+            Begin {
+                sqe: Command::new(i, op).encode(),
+                now: Time { sec: 1 - i as i64, nsec: 2 },
+                cred: Cred { uid: 5, gid: i as u32, groups: (0..i as u32 % 5).collect() },
+                dir: InodeNo(u64::from(named)),
+                name: Box::from(if named { &b"n\xff\n"[..] } else { b"" }),
+                file,
+                generation: 9,
+                flags: OpenFlags::READ | OpenFlags::WRITE,
+                detect: (i % 3 == 1).then_some(Detect { client: [i as u8; 16], queue: 0x0102 }),
+                inputs: smallvec::smallvec![Input { micro: 1, off: i, len: 9, effects: vec![patch] }],
+            }
+            .encode()
+        }
+        RecordKind::Micro => {
+            let first = (i % 2 == 1).then_some(Written { off: i, len: 4096 });
+            let regs = Registers {
+                file: file.0,
+                created: i % 3 == 2,
+                read: (i % 5 == 1).then_some(i),
+                first,
+                last: first.map_or(Written::default(), |_| Written { off: 2 * i, len: 4 }),
+                sum: ChecksumState::resume(i as u32, i),
+            };
+            let adopt = Effect::Input { ino: file, input: 0 };
+            Commit { regs, effects: effects.into_iter().chain([adopt]).collect() }.encode()
+        }
+        RecordKind::End => {
+            let cut = i % 3 == 1;
+            let status = if cut { 5 } else { 0 };
+            let verdict = if cut { Verdict::Cut } else { Verdict::Done };
+            let outcome = Outcome { status, micro_done: 1, micro_failed: u16::from(cut), result: i, result2: !i };
+            End { verdict, outcome }.encode()
+        }
+        RecordKind::Op | RecordKind::Pad | RecordKind::Watermark => effect::encode(&effects),
+    }
 }
