@@ -123,8 +123,49 @@ pub async fn resume<T: Target>(
         }
         machine.index += 1;
     }
-    let (result, result2) = machine.results(&cmd.op);
+    let (result, result2) = results(&cmd.op, &machine.regs);
     Outcome { status: 0, micro_done: program.len() as u16, micro_failed: 0, result, result2 }
+}
+
+/// Micro-ops of a command.
+pub fn steps(op: &Op) -> u16 {
+    catalogue::expand(op).map_or(1, |program| program.len() as u16)
+}
+
+/// Runs micro-op `index` of a fused command, and no other, with the registers as they stood when it was reached; gives
+/// the registers after it. For recovery, which commits each before it runs the next.
+pub async fn step<T: Target>(
+    cmd: &Command,
+    regs: Registers,
+    index: u16,
+    paths: &Paths,
+    pool: &SharedRegion,
+    t: &mut T,
+) -> Result<Registers, Errno> {
+    let program = catalogue::expand(&cmd.op).ok_or(Errno::NOSYS)?;
+    let (Some(first), Some(micro)) = (program.first(), program.get(usize::from(index))) else {
+        return Err(Errno::INVAL);
+    };
+    let mut machine = Machine { paths, pool, regs, file: None, index, scratch: SmallVec::new() };
+    if index > 0 {
+        machine.rejoin(first, t).await?;
+    }
+    machine.step(micro, t).await?;
+    Ok(machine.regs)
+}
+
+/// The two results of a fused command that went well, from the registers after its last micro-op.
+pub fn results(op: &Op, regs: &Registers) -> (u64, u64) {
+    let (first, read) = (regs.first.unwrap_or_default(), regs.read.unwrap_or(0));
+    let created = if regs.created { CREATED } else { 0 };
+    match op {
+        Op::OpenWriteClose { .. } => (first.len, first.off | created),
+        Op::OpenReadWriteClose { .. } => (read, first.off | created),
+        Op::AppendChecksumWrite { .. } => (first.off, regs.sum.value() as u64),
+        Op::ReadChecksumVerify { .. } => (read, regs.sum.value() as u64),
+        // The rest read only, or write where they were told: the bytes that were there.
+        _ => (read, 0),
+    }
 }
 
 /// One command being run.
@@ -250,23 +291,6 @@ impl<F: Copy> Machine<'_, F> {
             }
         }
         Ok(())
-    }
-
-    fn created_bit(&self) -> u64 {
-        if self.regs.created { CREATED } else { 0 }
-    }
-
-    fn results(&self, op: &Op) -> (u64, u64) {
-        let first = self.regs.first.unwrap_or_default();
-        let read = self.regs.read.unwrap_or(0);
-        match op {
-            Op::OpenWriteClose { .. } => (first.len, first.off | self.created_bit()),
-            Op::OpenReadWriteClose { .. } => (read, first.off | self.created_bit()),
-            Op::AppendChecksumWrite { .. } => (first.off, self.regs.sum.value() as u64),
-            Op::ReadChecksumVerify { .. } => (read, self.regs.sum.value() as u64),
-            // The rest read only, or write where they were told: the bytes that were there.
-            _ => (read, 0),
-        }
     }
 
     /// Errors that say more than their number.

@@ -5,11 +5,14 @@
 //! and 2, flush; then readers switch, log and blocks are released.
 
 mod build;
+mod open;
 
 pub(crate) use build::{Built, Merge, build, by_group, double_use};
+pub(crate) use open::{add_open, load as open_txns};
 
 use crate::alloc::{Bitmap, Run};
 use crate::error::{FsError, FsResult};
+use crate::micro::open::TxnCut;
 use crate::overlay::{Base, Layer};
 use crate::store::Store;
 use crate::superblock::Superblock;
@@ -32,6 +35,8 @@ pub(crate) struct Generation {
     pub(crate) cut: Lsn,
     inodes: i64,
     next_ino: u64,
+    next_txn: u64,
+    txns: TxnCut,
 }
 
 /// What only the checkpoint changes.
@@ -100,7 +105,7 @@ impl Store {
             self.checkpoint()?;
             // Commits stay out while it is decided that there is nothing left.
             let _gate = self.gate.write();
-            if self.ledger.keys.load(Relaxed) == 0 {
+            if self.ledger.keys.load(Relaxed) == 0 && self.txns.is_empty() {
                 self.closed.store(true, Relaxed);
                 break;
             }
@@ -118,7 +123,11 @@ impl Store {
         l.keys.store(0, Relaxed);
         l.frozen_bytes.store(l.bytes.swap(0, Relaxed), Relaxed);
         let (inodes, next_ino) = (l.inodes.load(Relaxed), l.next_ino.load(Relaxed));
-        Generation { layers, cut, inodes, next_ino }
+        let (next_txn, mut txns) = (l.next_txn.load(Relaxed), self.txns.cut());
+        if planted(Canary::CheckpointWithoutOpenTxns) {
+            txns.open.clear();
+        }
+        Generation { layers, cut, inodes, next_ino, next_txn, txns }
     }
 
     fn write_generation(&self, writer: &mut Writer, g: Generation) -> FsResult<CheckpointReport> {
@@ -158,7 +167,8 @@ impl Store {
         base: &Arc<Base>,
         merge: &mut Merge<'_>,
     ) -> FsResult<(Built, Arc<Base>)> {
-        let built = build(&g.layers, base, merge)?;
+        let mut built = build(&g.layers, base, merge)?;
+        add_open(&mut built, &g.txns, base)?;
         merge.flush()?;
         let (root, zone_map, free) = self.write_tree(writer, g, base, &built)?;
         let mut sb = writer.sb.clone();
@@ -169,6 +179,7 @@ impl Store {
         sb.free_blocks = free;
         sb.inodes = g.inodes.max(0) as u64;
         sb.next_ino = g.next_ino;
+        sb.next_txn = g.next_txn;
         sb.clean = false;
         self.medium.barrier()?;
         crashpoint("before-superblock");
@@ -184,7 +195,7 @@ impl Store {
     }
 
     /// The log (and with it the data of its records) is durable to the cut.
-    fn make_durable(&self, cut: Lsn) -> FsResult<()> {
+    pub(crate) fn make_durable(&self, cut: Lsn) -> FsResult<()> {
         if planted(Canary::CheckpointBeforeLog) {
             return Ok(());
         }

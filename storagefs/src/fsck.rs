@@ -7,7 +7,7 @@ mod space;
 #[cfg(test)]
 mod tests;
 
-use crate::checkpoint::{Built, Merge, build};
+use crate::checkpoint::{Built, Merge, add_open, build};
 use crate::error::{FsError, FsResult, MountError};
 use crate::mount::RecoveryReport;
 use crate::overlay::Base;
@@ -48,6 +48,8 @@ pub struct FsckReport {
     pub free_blocks: u64,
     /// Orphans and cuts waiting for reclaim.
     pub reclaim: u64,
+    /// Transactions that the next mount for writing will finish.
+    pub open_transactions: u64,
 }
 
 impl FsckReport {
@@ -93,7 +95,9 @@ fn check(store: &Store, verify_data: bool, report: &mut FsckReport) -> FsResult<
     let layers = store.overlay.freeze(store.journal().tail().0);
     // Merged blocks get addresses beyond every medium.
     let mut merge = Merge::pretended(1 << 47);
-    let built = build(&layers, &base, &mut merge)?;
+    let cut = store.txns.cut();
+    let mut built = build(&layers, &base, &mut merge)?;
+    add_open(&mut built, &cut, &base)?;
     let pages = walk_pages(store, &base, report);
     let mut names = names::Names::new(store);
     let mut space = space::Space::new(store, verify_data);
@@ -104,11 +108,14 @@ fn check(store: &Store, verify_data: bool, report: &mut FsckReport) -> FsResult<
             kind::XATTR => names.xattr(key, value, report),
             kind::RECLAIM => names.reclaim(key, value, report),
             kind::WINDOW => space.window(key, value, &mut names, report),
-            kind::FREE_GROUP => {}
+            // Each was decoded at mount.
+            kind::FREE_GROUP | kind::TXN => {}
             _ => report.problem(format!("unknown key {key}")),
         }
         true
     })?;
+    report.open_transactions = cut.open.len() as u64;
+    cut.open.iter().for_each(|txn| space.transaction(txn, report));
     names.finish(report);
     space.finish(&base, &built, pages, report)
 }

@@ -2,15 +2,17 @@
 //! decoded, its data verified where the recorded watermark does not vouch for it, and applied by the same code that
 //! applied it the first time. Nothing is loaded eagerly.
 
+mod replay;
+mod report;
+
+pub use report::{RecoveryReport, TxnFate, TxnReport};
+
 use crate::alloc::Alloc;
 use crate::blockcache::BlockCache;
-use crate::checkpoint::Writer;
-use crate::codec::DecodeError;
-use crate::effect::{self, BlockState, Effect, Effects};
+use crate::checkpoint::{Writer, open_txns};
 use crate::error::{FsError, FsResult, MountError, Place};
 use crate::geometry::{Geometry, GeometryOptions};
-use crate::limits::BLOCK;
-use crate::overlay::apply::Tally;
+use crate::micro::open::{OpenTxn, OpenTxns};
 use crate::overlay::{Base, InoMap, Overlay};
 use crate::reclaim::Pending;
 use crate::record::{InodeRec, ReclaimRec, Time};
@@ -19,13 +21,12 @@ use crate::superblock::{Superblock, padded};
 use crate::tree::{Key, Pages, Tree, kind};
 use crate::zone::Zone;
 use parking_lot::{Mutex, RwLock};
+use replay::Replay;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use weldfs_ciscops::InodeNo;
-use weldfs_journal::canary::{Canary, planted};
 use weldfs_journal::{
-    Clock, Journal, JournalConfig, JournalError, Lsn, Medium, MediumKind, Random, Record, ScanReport, SegmentTable,
-    Verdict, crashpoint,
+    Clock, Journal, JournalConfig, JournalError, Lsn, Medium, MediumKind, Random, ScanReport, SegmentTable, crashpoint,
 };
 
 /// What mkfs decides.
@@ -41,45 +42,6 @@ pub struct MkfsOptions {
     pub inline_max: Option<u32>,
     /// Owner of the root directory.
     pub owner: (u32, u32),
-}
-
-/// What a mount found and did; times in nanoseconds.
-#[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
-pub struct RecoveryReport {
-    /// Whether the image was unmounted cleanly.
-    pub clean: bool,
-    /// Records replayed.
-    pub records: u64,
-    /// Effects replayed.
-    pub effects: u64,
-    /// Log bytes replayed.
-    pub log_bytes: u64,
-    /// Data blocks verified.
-    pub verified_blocks: u64,
-    /// First position of the replayed log.
-    pub from_lsn: u64,
-    /// Its tail.
-    pub tail_lsn: u64,
-    /// The highest recorded watermark.
-    pub watermark: u64,
-    /// Range of positions of the torn tail that was discarded.
-    pub discarded: Option<(u64, u64)>,
-    /// Valid records in it.
-    pub discarded_records: u64,
-    /// Bytes of them.
-    pub discarded_bytes: u64,
-    /// Inodes without a name that will be reclaimed.
-    pub orphans: u64,
-    /// Ranges that will be reclaimed.
-    pub cuts: u64,
-    /// Superblock copies that were damaged or old.
-    pub warnings: Vec<String>,
-    /// Time to read superblock, root and zone map.
-    pub open_ns: u64,
-    /// Time to read, verify and apply the log.
-    pub replay_ns: u64,
-    /// Time to make the image ready for appending.
-    pub ready_ns: u64,
 }
 
 /// Formats `medium`: an empty root directory, an empty log. Every byte that matters is written; the superblock last.
@@ -150,71 +112,6 @@ fn write_root(medium: &Arc<dyn Medium>, sb: &mut Superblock, owner: (u32, u32), 
     Ok(())
 }
 
-/// Replays records; collects what the report says.
-struct Replay<'s> {
-    store: &'s Store,
-    report: RecoveryReport,
-    error: Option<FsError>,
-    verify: bool,
-}
-
-impl Replay<'_> {
-    fn visit(&mut self, record: &Record<'_>) -> Verdict {
-        match self.replay(record) {
-            Ok(v) => v,
-            Err(e) => {
-                self.error = Some(e);
-                Verdict::Stop
-            }
-        }
-    }
-
-    fn replay(&mut self, record: &Record<'_>) -> FsResult<Verdict> {
-        let lsn = record.header.lsn;
-        let effects = effect::decode(record.payload)
-            .map_err(|DecodeError(what)| FsError::corrupt(what, Place::Log(lsn), 0, 0))?;
-        if record.verify_data && self.verify && !planted(Canary::TornTailAccepted) && !self.data_is_there(&effects)? {
-            return Ok(Verdict::CutHere);
-        }
-        for e in &effects {
-            if let Effect::Map { addr, count, .. } = e {
-                let fresh = self.store.alloc.claim(*addr, *count)?;
-                if fresh != u64::from(*count) {
-                    return Err(FsError::corrupt("block (mapped while in use)", Place::Log(lsn), 0, addr.0));
-                }
-                self.store.ledger.avail.fetch_sub(fresh as i64, Relaxed);
-            }
-        }
-        self.report.records += 1;
-        self.report.effects += effects.len() as u64;
-        self.report.log_bytes += record.end.0 - lsn.0;
-        let mut tally = Tally::default();
-        let applied = self.store.apply(lsn.0, effects, &mut tally);
-        self.store.ledger.book(&tally);
-        applied.map(|()| Verdict::Ok)
-    }
-
-    /// Whether all data the record points to is on the medium.
-    fn data_is_there(&mut self, effects: &Effects) -> FsResult<bool> {
-        let data = self.store.geometry.data_blocks();
-        let mut buf = weldfs_journal::AlignedBuf::zeroed(BLOCK);
-        for e in effects {
-            let Effect::Map { addr, count, state: BlockState::Written, crcs, .. } = e else { continue };
-            if addr.0 < data.start || addr.0 + u64::from(*count) > data.end {
-                return Ok(true); // `claim` has the words for it
-            }
-            for (i, crc) in crcs.iter().enumerate() {
-                self.store.medium.read((addr.0 + i as u64) * BLOCK as u64, &mut buf)?;
-                self.report.verified_blocks += 1;
-                if weldfs_functions::crc32c(&buf) != *crc {
-                    return Ok(false);
-                }
-            }
-        }
-        Ok(true)
-    }
-}
-
 impl Store {
     /// Mounts the image on `medium`, recovering what the log holds. A read-only mount writes nothing.
     ///
@@ -231,8 +128,8 @@ impl Store {
         let t1 = options.clock.now_ns();
         // The scan needs a store to apply to, the journal needs the scan's tail: the store gets its journal last.
         let store = Store::assemble(medium.clone(), parts, &options);
-        let mut replay =
-            Replay { store: &store, report: RecoveryReport::default(), error: None, verify: options.verify_data };
+        let report = RecoveryReport { txns_seen: store.txns.len() as u64, ..RecoveryReport::default() };
+        let mut replay = Replay { store: &store, report, error: None, verify: options.verify_data };
         // A clean image holds nothing above its cut: no need to look.
         let scanned = match clean {
             true => Ok(ScanReport { tail: cut, records: 0, discarded: None, watermark: cut }),
@@ -256,23 +153,13 @@ impl Store {
             store.checkpoint()?;
         }
         let t3 = options.clock.now_ns();
-        (report.open_ns, report.replay_ns, report.ready_ns) = (t1 - t0, t2 - t1, t3 - t2);
-        Ok((Arc::new(store), report))
-    }
-}
-
-impl RecoveryReport {
-    fn fill(&mut self, store: &Store, scan: &ScanReport, cut: Lsn) {
-        self.clean = store.writer.lock().sb.clean;
-        self.from_lsn = cut.0;
-        self.tail_lsn = scan.tail.0;
-        self.watermark = scan.watermark.0;
-        if let Some(d) = &scan.discarded {
-            self.discarded = Some((d.from.0, d.to.0));
-            (self.discarded_records, self.discarded_bytes) = (d.records, d.bytes);
+        if !read_only {
+            store.finish_open(&mut report)?;
         }
-        self.orphans = store.reclaim.orphans() as u64;
-        self.cuts = store.reclaim.len() as u64 - self.orphans;
+        let t4 = options.clock.now_ns();
+        (report.open_ns, report.replay_ns, report.ready_ns, report.finish_ns) = (t1 - t0, t2 - t1, t3 - t2, t4 - t3);
+        report.log();
+        Ok((Arc::new(store), report))
     }
 }
 
@@ -284,6 +171,7 @@ struct Parts {
     page_bytes: usize,
     block_bytes: usize,
     reclaim: Vec<(u64, u64, ReclaimRec)>,
+    txns: Vec<OpenTxn>,
     read_only: bool,
 }
 
@@ -312,13 +200,26 @@ fn open_parts(medium: &Arc<dyn Medium>, sb: Superblock, options: &MountOptions) 
     if let Some(e) = bad {
         return Err(e.into());
     }
+    let (_, txns) = open_txns(&tree, &slow)?;
+    txns.iter().try_for_each(|t| plausible(t, &sb))?;
     let base = Arc::new(Base { tree, pages, slow, cut: sb.cut.0 });
-    Ok(Parts { sb, zone, base, page_bytes, block_bytes, reclaim, read_only: options.read_only })
+    Ok(Parts { sb, zone, base, page_bytes, block_bytes, reclaim, txns, read_only: options.read_only })
+}
+
+/// What a transaction of the tree says must lie within the image.
+fn plausible(txn: &OpenTxn, sb: &Superblock) -> FsResult<()> {
+    let data = sb.geometry.data_blocks();
+    let inside = |(first, n): (u64, u64)| first >= data.start && first + n <= data.end;
+    let known = txn.id < sb.next_txn && txn.lsn < sb.cut && txn.begin.file.0 < sb.next_ino;
+    if known && txn.loose().all(inside) {
+        return Ok(());
+    }
+    Err(FsError::corrupt("transaction (impossible)", Place::Key(Key::new(kind::TXN, txn.id, 0)), 0, 0))
 }
 
 impl Store {
     fn assemble(medium: Arc<dyn Medium>, parts: Parts, options: &MountOptions) -> Store {
-        let Parts { sb, zone, base, page_bytes, block_bytes, reclaim, read_only } = parts;
+        let Parts { sb, zone, base, page_bytes, block_bytes, reclaim, txns, read_only } = parts;
         let geometry = sb.geometry;
         let ledger = Ledger::new(&geometry);
         let zone_blocks = zone.pages_total() as i64 * crate::limits::PAGE_BLOCKS as i64;
@@ -329,6 +230,14 @@ impl Store {
         ledger.held.store(ledger.capacity as i64 - sb.free_blocks as i64 - zone_blocks, Relaxed);
         ledger.inodes.store(sb.inodes as i64, Relaxed);
         ledger.next_ino.store(sb.next_ino, Relaxed);
+        ledger.next_txn.store(sb.next_txn, Relaxed);
+        // Allocated, but on the account of a transaction.
+        let loose: u64 = txns.iter().flat_map(OpenTxn::loose).map(|(_, n)| n).sum();
+        ledger.held.fetch_sub(loose as i64, Relaxed);
+        let open = OpenTxns::default();
+        txns.into_iter().for_each(|t| {
+            open.insert(t);
+        });
         let overlay = Overlay::new(&base);
         let pending = Pending::default();
         for (ino, at, rec) in reclaim {
@@ -347,6 +256,7 @@ impl Store {
             gate: RwLock::new(()),
             cache: BlockCache::new(block_bytes),
             reclaim: pending,
+            txns: open,
             hash: NameHash::new(sb.dirent_key, options.hash_bits),
             clock: options.clock.clone(),
             uuid: sb.uuid,

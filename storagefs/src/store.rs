@@ -7,6 +7,7 @@ mod ledger;
 mod names;
 mod plan;
 mod read;
+mod records;
 
 #[cfg(test)]
 mod tests;
@@ -21,6 +22,7 @@ use crate::blockcache::BlockCache;
 use crate::checkpoint::Writer;
 use crate::error::{FsError, FsResult, Miss};
 use crate::geometry::Geometry;
+use crate::micro::open::OpenTxns;
 use crate::overlay::{InoMap, Overlay};
 use crate::reclaim::Pending;
 use crate::record::InodeRec;
@@ -124,6 +126,8 @@ pub struct Store {
     pub(crate) cache: BlockCache,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) reclaim: Pending,
+    /// Transactions with a begin record and no end record.
+    pub(crate) txns: OpenTxns,
     pub(crate) hash: NameHash,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) uuid: [u8; 16],

@@ -39,7 +39,8 @@ impl Built {
     }
 }
 
-fn add(runs: &mut Vec<(u64, u64)>, block: u64) {
+/// Adds a block to a list of runs.
+pub(super) fn add(runs: &mut Vec<(u64, u64)>, block: u64) {
     match runs.last_mut() {
         Some((first, n)) if *first + *n == block => *n += 1,
         _ => runs.push((block, 1)),

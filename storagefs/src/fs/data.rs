@@ -192,6 +192,9 @@ impl Txn<'_> {
         if self.payload + len > u64::from(ATOMIC_WRITE_MAX) {
             return Err(Errno::TOOBIG.into());
         }
+        if let Source::Adopted { input, .. } = src {
+            return self.write_adopted(&rec, off, input, sum.as_deref_mut());
+        }
         while *progress < src.len() {
             let pos = off + *progress as u64;
             let (blk, within) = (pos / BLOCK_BYTES, pos % BLOCK_BYTES);

@@ -281,7 +281,7 @@ impl Direct {
 }
 
 /// Drives a future whose waits all block inside.
-fn complete<T>(f: impl Future<Output = T>) -> T {
+pub(crate) fn complete<T>(f: impl Future<Output = T>) -> T {
     let mut f = pin!(f);
     let mut cx = Context::from_waker(Waker::noop());
     loop {

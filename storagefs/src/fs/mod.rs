@@ -11,6 +11,7 @@
 //!
 //! Nothing here blocks, keeps state between commands, or touches the log.
 
+pub mod adopt;
 pub mod attr;
 pub mod data;
 pub mod driver;

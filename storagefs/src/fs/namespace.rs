@@ -122,10 +122,10 @@ impl Txn<'_> {
     fn new_inode(&mut self, dir: &InodeRec, kind: u32, mode: u32, target: Option<&[u8]>) -> InodeRec {
         let cred = self.session.cred();
         let (mode, gid) = perm::inherit(dir, cred, kind, mode);
-        let ino = self.store.alloc_ino();
+        let (ino, generation) = self.fresh_number();
         let is_dir = kind == IFDIR;
         InodeRec {
-            generation: (ino.0 as u32).wrapping_mul(0x9e37_79b1) ^ self.now.nsec ^ self.now.sec as u32,
+            generation,
             mode,
             uid: cred.uid,
             gid,

@@ -43,6 +43,22 @@ fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
 impl Target for Txn<'_> {
     type File = FileRef;
 
+    fn number(&self, f: FileRef) -> u64 {
+        f.ino.0
+    }
+
+    async fn numbered(&mut self, number: u64, access: Access) -> Result<FileRef, Errno> {
+        self.rejoined(number, access)
+    }
+
+    fn adopted(&self, index: u16) -> Option<u16> {
+        self.input_of(index)
+    }
+
+    fn is_recovery(&self) -> bool {
+        self.again.is_some()
+    }
+
     async fn open(&mut self, base: Handle, path: &[u8], flags: OpenFlags, mode: u32) -> Result<Opened<FileRef>, Errno> {
         let (rec, created) = cold!(self, self.open_core(base, path, flags, mode));
         let access = if flags.contains(OpenFlags::PATH) { Access::empty() } else { flags.access() };

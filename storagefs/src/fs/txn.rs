@@ -10,6 +10,7 @@ use super::{OpenFile, SessionView};
 use crate::alloc::Run;
 use crate::effect::{AttrDelta, Effect, Effects, attr};
 use crate::error::{FsError, FsResult};
+use crate::micro::Begin;
 use crate::record::{Dirent, InodeRec, Time};
 use crate::store::{Plan, Store};
 use smallvec::SmallVec;
@@ -110,6 +111,9 @@ pub struct Txn<'a> {
     opened: Option<OpenedInfo>,
     cursor: Option<(Handle, u64)>,
     abort: Option<FsError>,
+    /// In recovery: what is run again.
+    pub(super) again: Option<&'a Begin>,
+    trouble: Option<FsError>,
 }
 
 impl<'a> Txn<'a> {
@@ -143,6 +147,8 @@ impl<'a> Txn<'a> {
             opened: None,
             cursor: None,
             abort: None,
+            again: None,
+            trouble: None,
         }
     }
 
@@ -157,9 +163,15 @@ impl<'a> Txn<'a> {
             FsError::Errno(_) => {}
             FsError::SetChanged | FsError::Wait(_) => self.abort = Some(e),
             FsError::Miss(_) => {}
+            other if self.again.is_some() => self.trouble = Some(other),
             other => tracing::error!(error = %other, "a command fails"),
         }
         errno
+    }
+
+    /// In recovery: a failure that is no answer of the command's, but keeps it from being run.
+    pub(crate) fn trouble(&mut self) -> Option<FsError> {
+        self.trouble.take()
     }
 
     /// Insists that the set holds an inode; a new inode needs no set.

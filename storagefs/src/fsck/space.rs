@@ -3,9 +3,10 @@
 use super::{FsckReport, names::Names};
 use crate::alloc::Bitmap;
 use crate::checkpoint::{Built, by_group};
-use crate::effect::{BlockState, FILE_BLOCKS_MAX};
+use crate::effect::{BlockState, Effect, FILE_BLOCKS_MAX};
 use crate::error::FsResult;
 use crate::limits::{BLOCK, WINDOW_BLOCKS};
+use crate::micro::open::OpenTxn;
 use crate::overlay::Base;
 use crate::overlay::window;
 use crate::store::Store;
@@ -75,6 +76,31 @@ impl<'s> Space<'s> {
                 report.verified_blocks += 1;
                 if let Err(e) = checked {
                     report.problem(e.to_string());
+                }
+            }
+        }
+    }
+
+    /// The blocks that belong to an open transaction and to no file.
+    pub(super) fn transaction(&mut self, txn: &OpenTxn, report: &mut FsckReport) {
+        let mut buf = [0u8; BLOCK];
+        for (input, effects) in txn.begin.inputs.iter().enumerate().map(|(i, input)| (i, &input.effects)) {
+            if txn.has_adopted(input) {
+                continue;
+            }
+            for e in effects {
+                let Effect::Map { addr, count, crcs, .. } = e else { continue };
+                for (i, b) in (addr.0..addr.0 + u64::from(*count)).enumerate() {
+                    if !self.book(b) {
+                        report.problem(format!("transaction {}: block {b} is also used elsewhere", txn.id));
+                    }
+                    let Some(crc) = crcs.get(i).filter(|_| self.verify) else { continue };
+                    report.verified_blocks += 1;
+                    match self.store.medium.read(b * BLOCK as u64, &mut buf) {
+                        Ok(()) if weldfs_functions::crc32c(&buf) == *crc => {}
+                        Ok(()) => report.problem(format!("transaction {}: block {b} of an input is damaged", txn.id)),
+                        Err(e) => report.problem(format!("transaction {}: block {b}: {e}", txn.id)),
+                    }
                 }
             }
         }

@@ -2,14 +2,16 @@
 //!
 //! What lives here: the payloads of the three records. The begin record holds all that recovery needs to run the rest of
 //! the command without its client; a commit holds the registers after its micro-op and what that changed; the end
-//! record says how it came out. What may be touched: bytes only. What flows through: `fs` makes them, `store` appends
-//! and applies them, `mount` reads them back.
+//! record says how it came out. `open` keeps the set of transactions between begin and end, `finish` ends those that a crash
+//! left open. What flows through: `fs` makes the payloads, `store` appends and applies them, `mount` reads them back.
 //!
 //! Specification of the bytes: docs/MEDIA-FORMAT.md, "Transactions of several records".
 
 mod begin;
 mod commit;
 mod end;
+mod finish;
+pub mod open;
 #[cfg(test)]
 mod tests;
 

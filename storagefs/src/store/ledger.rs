@@ -49,6 +49,8 @@ pub struct Ledger {
     pub frozen_bytes: AtomicI64,
     /// Next inode number.
     pub next_ino: AtomicU64,
+    /// Next transaction id.
+    pub next_txn: AtomicU64,
 }
 
 impl Ledger {
@@ -74,6 +76,7 @@ impl Ledger {
             bytes: z(),
             frozen_bytes: z(),
             next_ino: AtomicU64::new(2),
+            next_txn: AtomicU64::new(1),
         }
     }
 

@@ -73,6 +73,11 @@ impl<'s> Plan<'s> {
         &self.effects
     }
 
+    /// Ends the plan: its effects, and the room that it kept for their record. For plans that took no blocks.
+    pub(crate) fn into_effects(mut self) -> (Effects, Option<Reservation>) {
+        (std::mem::take(&mut self.effects), self.log.take())
+    }
+
     /// Fresh data for `addr..` on a medium that is not byte-addressable: written with the record, served from the
     /// block cache until then. A whole number of blocks.
     pub fn data(&mut self, addr: BlockNo, buf: Arc<AlignedBuf>) {
@@ -260,7 +265,7 @@ impl Store {
         applied
     }
 
-    fn prepare(&self, effects: &[Effect], tally: &mut Tally) -> FsResult<()> {
+    pub(super) fn prepare(&self, effects: &[Effect], tally: &mut Tally) -> FsResult<()> {
         let mut walk = Walk { store: self, held: None };
         effects.iter().try_for_each(|e| walk.shard(e.ino()).prepare(e, tally))
     }

@@ -77,6 +77,8 @@ pub mod kind {
     pub const RECLAIM: u8 = 6;
     /// `(what, 0)`: everything of which there are few.
     pub const META: u8 = 7;
+    /// `(transaction, chunk)`: a transaction open at the cut.
+    pub const TXN: u8 = 8;
 }
 
 /// A key: ordered by kind, then `a`, then `b`; 17 big-endian bytes on the page, so that byte order is key order.
@@ -100,6 +102,7 @@ impl std::fmt::Display for Key {
             kind::FREE_GROUP => "group",
             kind::RECLAIM => "reclaim",
             kind::META => "meta",
+            kind::TXN => "transaction",
             k => return write!(f, "kind{k}({},{})", self.a, self.b),
         };
         write!(f, "{name}({},{})", self.a, self.b)

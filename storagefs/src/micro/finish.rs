@@ -1,0 +1,299 @@
+//! Finishing what a crash interrupted. After replay, and before the store is handed out, each open transaction goes on
+//! under its own begin record: the interpreter runs its remaining micro-ops over what the begin record says, one commit
+//! each, then comes the end record. What the commits say is decided by the begin record and the state alone, so a
+//! recovery that is itself interrupted, any number of times, ends in the same tree.
+//!
+//! Each micro-op is committed before the next one runs: nobody else is there to see what lies between, and the next
+//! micro-op reads the store as the first run's did.
+
+use super::open::OpenTxn;
+use super::{Begin, End, Verdict};
+use crate::effect::Effects;
+use crate::error::{FsError, FsResult, Miss, Wait};
+use crate::fs::driver::complete;
+use crate::fs::{Cred, Fetching, HandleTable, Hold, InodeSet, OpenFile, SessionView, Txn};
+use crate::mount::{RecoveryReport, TxnFate};
+use crate::store::{Need, Plan, Store};
+use weldfs_ciscops::interp::{self, Outcome};
+use weldfs_ciscops::{Command, Errno, Handle, Op, Paths, Registers, SharedRegion};
+use weldfs_journal::canary::{Canary, planted};
+use weldfs_journal::{RecordHead, Reservation, crashpoint};
+
+/// The directory of the command's final name.
+const DIR: Handle = Handle { index: 1, generation: 1 };
+/// The command's file.
+const FILE: Handle = Handle { index: 2, generation: 1 };
+/// Log bytes of one commit's effects apart from the name: no micro-op of a client's bytes needs more, they are inputs.
+const COMMIT_BYTES: usize = 2048;
+/// Log bytes of an end record's payload, at most.
+const END_BYTES: usize = 64;
+/// Keys that a micro-op changes, at most.
+const COMMIT_KEYS: u32 = 16;
+/// Times that one step may find log, memory or cuts full: each time that is mended first.
+const TRIES_MAX: u32 = 8;
+
+/// What the interpreter may ask the session of a client that is gone.
+struct Absent<'s> {
+    store: &'s Store,
+    begin: &'s Begin,
+}
+
+impl HandleTable for Absent<'_> {
+    fn handle(&self, h: Handle) -> Result<OpenFile, Errno> {
+        match h {
+            DIR => Ok(OpenFile { ino: self.begin.dir, flags: weldfs_ciscops::OpenFlags::READ, offset: 0 }),
+            FILE => Ok(OpenFile { ino: self.begin.file, flags: self.begin.flags, offset: 0 }),
+            _ => Err(Errno::BADF),
+        }
+    }
+
+    fn reserve_handle(&self) -> Result<Handle, Errno> {
+        Err(Errno::MFILE)
+    }
+
+    fn release_handle(&self, _: Handle) {}
+}
+
+impl SessionView for Absent<'_> {
+    fn cred(&self) -> &Cred {
+        &self.begin.cred
+    }
+
+    fn prefix(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn fetch(&self, miss: Miss) -> Fetching<'_> {
+        Box::pin(std::future::ready(self.store.fetch(&miss)))
+    }
+}
+
+/// How far one micro-op came.
+enum Step {
+    /// It went well: the registers after it, and what it changed.
+    Done(Registers, Effects, Option<Reservation>),
+    /// It failed, as it would have without the crash.
+    Failed(Errno),
+    /// It cannot be run.
+    Stuck(String),
+}
+
+impl Store {
+    /// Finishes every transaction that is open, in the order of their begin records, and makes that durable.
+    ///
+    /// # Errors
+    /// The medium; a log or tree that takes no more records. What cannot be finished is no error: it is cut.
+    pub(crate) fn finish_open(&self, report: &mut RecoveryReport) -> FsResult<()> {
+        let open = self.txns.list();
+        if open.is_empty() {
+            return Ok(());
+        }
+        // A file without a name must not be reclaimed while its transaction is open.
+        open.iter().for_each(|txn| self.open_ref(txn.begin.file));
+        let finished = open.iter().try_for_each(|txn| {
+            let (fate, reason) = Finish { store: self, txn, records: 0 }.run(report)?;
+            crashpoint("recovery-finished-one");
+            report.settle(txn.id, fate, reason);
+            Ok(())
+        });
+        open.iter().for_each(|txn| self.close_ref(txn.begin.file));
+        finished.and_then(|()| self.make_durable(self.journal().tail()))
+    }
+}
+
+struct Finish<'s> {
+    store: &'s Store,
+    txn: &'s OpenTxn,
+    records: u64,
+}
+
+impl Finish<'_> {
+    fn run(mut self, report: &mut RecoveryReport) -> FsResult<(TxnFate, String)> {
+        let result = self.go_on();
+        report.finish_records += self.records;
+        result
+    }
+
+    /// Runs the remaining micro-ops; the end record says how far that went.
+    fn go_on(&mut self) -> FsResult<(TxnFate, String)> {
+        let begin = &*self.txn.begin;
+        let Ok((cmd, paths)) = command(begin) else {
+            return self.cut("its command cannot be run again".to_owned(), self.txn.next);
+        };
+        if let Some(why) = self.hindrance()? {
+            return self.cut(why, self.txn.next);
+        }
+        let id = self.second_begin()?;
+        let mut regs = self.txn.regs;
+        for index in self.txn.next..interp::steps(&cmd.op) {
+            match self.step(&cmd, &paths, regs, index)? {
+                Step::Done(after, effects, room) => {
+                    regs = after;
+                    if !effects.is_empty() {
+                        self.commit(id, index, regs, &effects, room)?;
+                    }
+                }
+                Step::Failed(errno) => {
+                    let micro_failed = index + 1;
+                    let outcome = Outcome { status: errno.0, micro_done: index, micro_failed, result: 0, result2: 0 };
+                    self.end(id, End { verdict: Verdict::Failed, outcome })?;
+                    return Ok((TxnFate::Failed, format!("micro-op {micro_failed} fails: {errno}")));
+                }
+                Step::Stuck(why) => return self.cut(why, index),
+            }
+        }
+        let (result, result2) = interp::results(&cmd.op, &regs);
+        let micro_done = interp::steps(&cmd.op);
+        let outcome = Outcome { status: 0, micro_done, micro_failed: 0, result, result2 };
+        self.end(id, End { verdict: Verdict::Done, outcome })?;
+        Ok((TxnFate::Finished, String::new()))
+    }
+
+    /// Why the transaction cannot go on: its file or directory is not the one it was.
+    fn hindrance(&self) -> FsResult<Option<String>> {
+        let (begin, next) = (&*self.txn.begin, self.txn.next);
+        let look = |ino| self.store.blocking(|| self.store.inode(ino));
+        let file = match look(begin.file) {
+            Err(FsError::Corrupt(e)) => return Ok(Some(e.to_string())),
+            other => other?,
+        };
+        Ok(match file {
+            Some(rec) if rec.generation != begin.generation => Some(format!("inode {} is another file", begin.file)),
+            None if begin.dir.0 == 0 || next > 0 => Some(format!("inode {} is gone", begin.file)),
+            _ => None,
+        })
+    }
+
+    /// Runs one micro-op; nothing is committed yet.
+    fn step(&self, cmd: &Command, paths: &Paths, regs: Registers, index: u16) -> FsResult<Step> {
+        let mut tries = 0;
+        loop {
+            match self.attempt(cmd, paths, regs, index) {
+                Err(FsError::Wait(w)) if tries < TRIES_MAX => {
+                    tries += 1;
+                    self.make_room(w)?;
+                }
+                Err(FsError::Corrupt(e)) => return Ok(Step::Stuck(e.to_string())),
+                // One unreadable block is no reason to keep the whole image from being mounted.
+                Err(FsError::Medium(e)) if !self.store.medium.is_poisoned() => return Ok(Step::Stuck(e.to_string())),
+                Err(FsError::SetChanged) => return Ok(Step::Stuck("its name means another file".to_owned())),
+                other => return other,
+            }
+        }
+    }
+
+    fn attempt(&self, cmd: &Command, paths: &Paths, regs: Registers, index: u16) -> FsResult<Step> {
+        let (store, begin) = (self.store, &*self.txn.begin);
+        let session = Absent { store, begin };
+        let mut set = InodeSet::new();
+        if begin.dir.0 != 0 {
+            set.add(begin.dir, Hold::Exclusive);
+        }
+        set.add(begin.file, Hold::Exclusive);
+        // A client's bytes are in blocks already; what else a micro-op writes, a trailer, rides in the record.
+        let plan = store.begin(&need(begin))?;
+        let now = (begin.now.sec, begin.now.nsec);
+        let mut txn = Txn::new(store, &session, &set, Some(plan), 0, now).again(begin);
+        let pool = SharedRegion::heap(4096);
+        let stepped = complete(interp::step(cmd, regs, index, paths, &pool, &mut txn));
+        let trouble = txn.trouble();
+        let finished = complete(txn.finish(stepped.is_ok()))?;
+        match (stepped, trouble) {
+            (_, Some(e)) => Err(e),
+            (Err(errno), None) => Ok(Step::Failed(errno)),
+            (Ok(regs), None) => {
+                let (effects, room) = finished.plan.map(Plan::into_effects).unwrap_or_default();
+                Ok(Step::Done(regs, effects, room))
+            }
+        }
+    }
+
+    /// Nothing else runs: whatever is short comes free by itself, without an error.
+    fn make_room(&self, w: Wait) -> FsResult<()> {
+        if w == Wait::Reclaim {
+            self.store.reclaim_all()?;
+        }
+        self.store.checkpoint().map(drop)
+    }
+
+    fn commit(
+        &mut self,
+        id: u64,
+        index: u16,
+        regs: Registers,
+        effects: &Effects,
+        mut room: Option<Reservation>,
+    ) -> FsResult<()> {
+        if planted(Canary::DoubleFinish) {
+            return self.forget(effects);
+        }
+        self.store.blocking(|| self.store.append_commit(id, index, regs, effects, room.take()))?;
+        self.records += 1;
+        crashpoint("recovery-committed");
+        Ok(())
+    }
+
+    fn cut(&mut self, why: String, next: u16) -> FsResult<(TxnFate, String)> {
+        let micro_failed = next + 1;
+        let status = Errno::IO.0;
+        let outcome = Outcome { status, micro_done: next, micro_failed, result: 0, result2: 0 };
+        self.end(self.txn.id, End { verdict: Verdict::Cut, outcome })?;
+        Ok((TxnFate::Cut, why))
+    }
+
+    fn end(&mut self, id: u64, end: End) -> FsResult<()> {
+        if planted(Canary::DoubleFinish) {
+            return Ok(());
+        }
+        let mut tries = 0;
+        let room = loop {
+            match self.store.journal().reserve(END_BYTES) {
+                Ok(room) => break room,
+                Err(_) if tries < TRIES_MAX => {
+                    tries += 1;
+                    self.store.checkpoint()?;
+                }
+                Err(full) => return Err(FsError::Journal(full.into())),
+            }
+        };
+        self.store.append_end(id, &end, Some(room))?;
+        self.records += 1;
+        Ok(())
+    }
+
+    /// Under which id the transaction goes on: its own. (A planted bug begins it again under a new one.)
+    fn second_begin(&mut self) -> FsResult<u64> {
+        if !planted(Canary::SecondBegin) {
+            return Ok(self.txn.id);
+        }
+        let id = self.store.alloc_txn();
+        self.store.append_begin(id, (*self.txn.begin).clone(), Vec::new(), None)?;
+        Ok(id)
+    }
+
+    /// A planted bug: the effects of the finish are logged, but not that they belong to the transaction.
+    fn forget(&mut self, effects: &Effects) -> FsResult<()> {
+        let expanded = super::expand(effects.clone(), &self.txn.begin.inputs);
+        let (effects, _) = expanded.map_err(|e| FsError::corrupt(e.0, crate::error::Place::Log(self.txn.lsn), 0, 0))?;
+        let mut plan = self.store.begin(&need(&self.txn.begin))?;
+        effects.into_iter().for_each(|e| plan.push(e));
+        self.store.blocking(|| self.store.commit(&mut plan, RecordHead::op())).map(drop)
+    }
+}
+
+/// What one micro-op may need. No blocks: the first run's reservation was still held when the crash came, so what it
+/// promised is free, and nobody else is there to take it.
+fn need(begin: &Begin) -> Need {
+    Need { log_bytes: COMMIT_BYTES + 2 * begin.name.len(), meta_keys: COMMIT_KEYS, ..Need::default() }
+}
+
+/// The command, its handles and paths replaced by what they meant.
+fn command(begin: &Begin) -> Result<(Command, Paths), Errno> {
+    let mut cmd = begin.command().map_err(|_| Errno::INVAL)?;
+    match &mut cmd.op {
+        Op::AppendChecksumWrite { h, .. } => *h = FILE,
+        Op::OpenWriteClose { base, .. } | Op::OpenReadWriteClose { base, .. } => *base = DIR,
+        _ => return Err(Errno::INVAL),
+    }
+    Ok((cmd, Paths::new(&begin.name, b"")?))
+}
