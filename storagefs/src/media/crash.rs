@@ -176,8 +176,8 @@ impl<'a> Replayer<'a> {
 
     /// The crash state in which exactly the units that `keep` names persisted. Units come in the order of their writes;
     /// of several to the same bytes the last one kept wins.
-    pub fn image_with(&self, keep: &mut dyn FnMut(&Unit) -> bool) -> Vec<u8> {
-        let mut image = self.now.image.to_bytes();
+    pub fn state_with(&self, keep: &mut dyn FnMut(&Unit) -> bool) -> CowImage {
+        let mut image = self.now.image.clone();
         let size = match self.recording.model {
             CrashModel::Block => 512,
             CrashModel::Pmem => 8,
@@ -190,7 +190,7 @@ impl<'a> Replayer<'a> {
                 if keep(&unit) {
                     let at = p.at + (off - p.off) as usize;
                     let bytes = &self.recording.arena[at..at + (to - off) as usize];
-                    image[off as usize..to as usize].copy_from_slice(bytes);
+                    image.write(off, bytes);
                 }
                 off = to;
             }
@@ -198,16 +198,26 @@ impl<'a> Replayer<'a> {
         image
     }
 
+    /// As [`Replayer::state_with`], as bytes.
+    pub fn image_with(&self, keep: &mut dyn FnMut(&Unit) -> bool) -> Vec<u8> {
+        self.state_with(keep).to_bytes()
+    }
+
+    /// As [`Replayer::state`], as bytes.
+    pub fn image(&self, seed: u64) -> Vec<u8> {
+        self.state(seed).to_bytes()
+    }
+
     /// A crash state chosen by a seed: 0 keeps nothing, 1 keeps all; others keep random units, random writes whole or
     /// torn, or a prefix of the writes with the last one torn.
-    pub fn image(&self, seed: u64) -> Vec<u8> {
+    pub fn state(&self, seed: u64) -> CowImage {
         let mut random = Sequence(seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ 0x5DEE_CE66D);
         let (style, odds) = (random.next() % 4, [1, 4, 8, 12, 15][(random.next() % 5) as usize]);
         let events = self.now.pending.iter().map(|p| p.event);
         let (first, last) = (events.clone().min().unwrap_or(0), events.max().unwrap_or(0));
         let stop = first + random.next() % (last - first + 1);
         let (mut event, mut fate) = (u64::MAX, 0);
-        self.image_with(&mut |u| {
+        self.state_with(&mut |u| {
             if u.event != event {
                 (event, fate) = (u.event, random.next() % 3);
             }

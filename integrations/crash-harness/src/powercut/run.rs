@@ -2,20 +2,22 @@
 
 use super::oracle::{self, Client as Seen, Entry, Found, frame};
 use super::script::{Folder, Script, Step};
+use crate::hand::Hand;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use serde::Serialize;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weldfs::{At, Client, Durability, File, OpenFlags, OpenOptions};
+use weldfs::{At, Client, Durability, Errno, File, OpenFlags, OpenOptions};
 use weldfs_journal::{Medium, SystemClock, SystemRandom};
 use weldfs_kernel_shim::Embedded;
 use weldfs_storagefs::device::DeviceConfig;
-use weldfs_storagefs::fsck::fsck;
+use weldfs_storagefs::error::MountError;
+use weldfs_storagefs::fsck::{FsckReport, fsck, fsck_mounted};
 use weldfs_storagefs::geometry::GeometryOptions;
-use weldfs_storagefs::media::{CrashModel, RamMedium, RecordingMedium, Replayer};
-use weldfs_storagefs::mount::{MkfsOptions, RecoveryReport, format};
+use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, Recording, RecordingMedium, Replayer};
+use weldfs_storagefs::mount::{MkfsOptions, format};
 use weldfs_storagefs::store::{MountOptions, Store};
 
 /// What to run.
@@ -63,8 +65,10 @@ pub struct Bad {
     pub what: String,
 }
 
-/// Bytes of the image: large enough that a run fits, small enough that thousands of copies are cheap.
+/// Bytes of the image: large enough that a run fits.
 const IMAGE_BYTES: u64 = 12 << 20;
+/// One crash image in so many is also checked as it is, before anybody mounts it.
+const UNMOUNTED_ONE_IN: u32 = 4;
 /// A log of this size makes checkpoints and laps part of each run.
 const LOG_BYTES: u64 = 512 << 10;
 const WRITE_NEW: OpenFlags = OpenFlags::WRITE.union(OpenFlags::CREATE).union(OpenFlags::TRUNC);
@@ -73,10 +77,15 @@ fn options() -> MountOptions {
     MountOptions { memory: 16 << 20, ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom)) }
 }
 
-fn mount(medium: Arc<dyn Medium>) -> Result<(Embedded, RecoveryReport), String> {
-    let (store, recovery) = Store::mount(medium, options()).map_err(|e| format!("mount: {e}"))?;
+/// Recovery is driven by one thread: no device, no commit thread.
+fn recovery_options() -> MountOptions {
+    MountOptions { memory: 4 << 20, inline_commits: true, ..options() }
+}
+
+fn mount(medium: Arc<dyn Medium>) -> Result<Embedded, String> {
+    let (store, _) = Store::mount(medium, options()).map_err(|e| format!("mount: {e}"))?;
     let config = DeviceConfig { cores: 2, ..DeviceConfig::default() };
-    Ok((Embedded::over(store, config).map_err(|e| format!("device: {e}"))?, recovery))
+    Embedded::over(store, config).map_err(|e| format!("device: {e}"))
 }
 
 fn format_image(medium: &Arc<dyn Medium>) -> Result<(), String> {
@@ -168,7 +177,7 @@ fn perform(config: &Config, seed: u64) -> Result<(Arc<RecordingMedium>, u64, Vec
     let recording = Arc::new(RecordingMedium::new(IMAGE_BYTES, config.model));
     let medium: Arc<dyn Medium> = recording.clone();
     format_image(&medium)?;
-    let (embedded, _) = mount(medium)?;
+    let embedded = mount(medium)?;
     let actors = actors(&embedded, config.clients).map_err(|e| format!("preparing: {e}"))?;
     let begun = recording.position();
     let mut rng = SmallRng::seed_from_u64(seed);
@@ -187,79 +196,121 @@ fn perform(config: &Config, seed: u64) -> Result<(Arc<RecordingMedium>, u64, Vec
     Ok((recording, begun, seen))
 }
 
-fn read_back(embedded: &Embedded, clients: usize) -> io::Result<Found> {
-    let client = Client::with(Arc::new(embedded.clone()))?;
+fn read_back(hand: &mut Hand, clients: usize) -> Result<Found, i32> {
     let mut folders = Vec::new();
     for number in 0..clients {
         let mut folder = Folder::new();
-        for entry in client.open_dir(format!("/c{number}"))?.entries() {
-            let name = entry?.name.to_string_lossy().into_owned();
-            let content = client.read(format!("/c{number}/{name}"))?;
+        for (name, _) in hand.list(&format!("/c{number}"))? {
+            let content = hand.read(&format!("/c{number}/{name}"))?;
             folder.insert(name, Arc::new(content));
         }
         folders.push(folder);
     }
-    Ok(Found { folders, log: client.read("/log")? })
+    Ok(Found { folders, log: hand.read("/log")? })
 }
 
-fn fsck_clean(image: &[u8], when: &str) -> Result<(), String> {
-    let medium: Arc<dyn Medium> = Arc::new(RamMedium::from_bytes(image));
-    let report = fsck(medium, options(), true).map_err(|e| format!("fsck {when}: {e}"))?;
+fn clean(report: Result<FsckReport, MountError>, when: &str) -> Result<(), String> {
+    let report = report.map_err(|e| format!("fsck {when}: {e}"))?;
     if report.clean { Ok(()) } else { Err(format!("fsck {when}: {}", report.problems.join("; "))) }
 }
 
 /// Recovers one crash image and checks it; one in ten is cut again while it recovers.
-fn judge(config: &Config, image: Vec<u8>, cut: u64, seen: &[Seen], rng: &mut SmallRng) -> Result<bool, String> {
-    fsck_clean(&image, "before the mount")?;
+fn judge(config: &Config, image: CowImage, cut: u64, seen: &[Seen], rng: &mut SmallRng) -> Result<bool, String> {
+    // Recovery in memory, as fsck does it on an image nobody mounted.
+    let medium = || Arc::new(CowMedium::new(image.clone(), config.model));
+    if rng.random_ratio(1, UNMOUNTED_ONE_IN) {
+        clean(fsck(medium(), recovery_options(), true), "before the mount")?;
+    }
     let again = rng.random_ratio(1, 10);
-    let image = if again { cut_recovery(config, image, rng)? } else { image };
-    let ram = Arc::new(RamMedium::from_bytes(image));
-    let (embedded, recovery) = mount(ram.clone())?;
-    let found = read_back(&embedded, seen.len()).map_err(|e| format!("reading back: {e}"))?;
-    oracle::check(seen, cut, &found).map_err(|e| format!("{e}; cut again in recovery: {again}; {recovery:?}"))?;
-    embedded.close().map_err(|e| format!("close: {e}"))?;
-    fsck_clean(&ram.to_bytes(), "after the mount")?;
+    let medium = if again { cut_recovery(config, image.clone(), rng)? } else { medium() };
+    let (store, recovery) =
+        Store::mount(medium.clone(), recovery_options()).map_err(|e| format!("mount: {e}; cut again: {again}"))?;
+    let told = format!("cut again in recovery: {again}; {recovery:?}");
+    let mut hand = Hand::new(store);
+    let found = read_back(&mut hand, seen.len()).map_err(|e| format!("reading back: {}; {told}", Errno(e).text()))?;
+    oracle::check(seen, cut, &found).map_err(|e| format!("{e}; {told}"))?;
+    if rng.random_ratio(1, 2) {
+        // What recovery left in memory is sound...
+        return clean(fsck_mounted(hand.store(), recovery, true), "of the recovered store").map(|()| again);
+    }
+    // ... and so is what it comes to on the medium.
+    hand.store().unmount().map_err(|e| format!("unmount: {e}; {told}"))?;
+    drop(hand);
+    clean(fsck(medium, recovery_options(), true), "after the unmount")?;
     Ok(again)
 }
 
 /// Mounts on a recording medium of its own, and cuts the power once more at a random event of that.
-fn cut_recovery(config: &Config, image: Vec<u8>, rng: &mut SmallRng) -> Result<Vec<u8>, String> {
-    let recording = Arc::new(RecordingMedium::from_bytes(image, config.model));
-    let (store, _) = Store::mount(recording.clone(), options()).map_err(|e| format!("mount: {e}"))?;
+fn cut_recovery(config: &Config, image: CowImage, rng: &mut SmallRng) -> Result<Arc<CowMedium>, String> {
+    let recording = Arc::new(RecordingMedium::over(image, config.model));
+    let (store, _) = Store::mount(recording.clone(), recovery_options()).map_err(|e| format!("mount: {e}"))?;
     let events = recording.position();
     drop(store);
-    let recording = recording.recording();
+    let recording = recording.take_recording();
     let mut replayer = Replayer::new(&recording, 0);
     replayer.goto(rng.random_range(0..=events));
-    Ok(replayer.image(rng.random()))
+    Ok(Arc::new(CowMedium::new(replayer.state(rng.random()), config.model)))
 }
 
-/// Runs the whole experiment; `progress` is told the cuts done so far.
+/// Checks cuts (ascending events, each with the seed of what persisted) of one run.
+fn judge_all(
+    config: &Config,
+    run_seed: u64,
+    recording: &Recording,
+    seen: &[Seen],
+    cuts: &[(u64, u64)],
+    judged: &AtomicU64,
+) -> Report {
+    let (mut report, mut replayer) = (Report::default(), Replayer::new(recording, 0));
+    for &(cut, cut_seed) in cuts {
+        replayer.goto(cut);
+        let durable = |c: &Seen| c.entries.iter().filter(|e| e.durable && e.to_event <= cut).count() as u64;
+        report.cuts += 1;
+        report.durable_acknowledged += seen.iter().map(durable).sum::<u64>();
+        let image = replayer.state(cut_seed);
+        match judge(config, image, cut, seen, &mut SmallRng::seed_from_u64(cut_seed)) {
+            Ok(again) => report.cut_in_recovery += u64::from(again),
+            Err(what) => report.bad.push(Bad { run_seed, cut, cut_seed, what }),
+        }
+        judged.fetch_add(1, Ordering::Relaxed);
+    }
+    report
+}
+
+impl Report {
+    fn add(&mut self, other: Report) {
+        self.runs += other.runs;
+        self.cuts += other.cuts;
+        self.cut_in_recovery += other.cut_in_recovery;
+        self.durable_acknowledged += other.durable_acknowledged;
+        self.bad.extend(other.bad);
+    }
+}
+
+/// Runs the whole experiment; `progress` is told the cuts done so far. Cuts of a run are checked on all processors.
 pub fn run(config: &Config, progress: &mut dyn FnMut(u64)) -> Result<Report, String> {
     let (mut report, mut rng) = (Report::default(), SmallRng::seed_from_u64(config.seed));
+    let workers = std::thread::available_parallelism().map_or(1, |n| n.get());
+    let judged = AtomicU64::new(0);
     while report.cuts < config.cuts {
         let run_seed = rng.random();
         let (recording, begun, seen) = perform(config, run_seed)?;
-        report.runs += 1;
         let recording = recording.take_recording();
         let wanted = config.cuts_per_run.min(config.cuts - report.cuts);
-        let mut cuts: Vec<u64> = (0..wanted).map(|_| rng.random_range(begun..=recording.len())).collect();
+        let draw = |_| (rng.random_range(begun..=recording.len()), rng.random());
+        let mut cuts: Vec<(u64, u64)> = (0..wanted).map(draw).collect();
         // Ascending, because the replayer walks forward.
         cuts.sort_unstable();
-        let mut replayer = Replayer::new(&recording, 0);
-        for cut in cuts {
-            let cut_seed = rng.random();
-            replayer.goto(cut);
-            let image = replayer.image(cut_seed);
-            report.cuts += 1;
-            let durable = |c: &Seen| c.entries.iter().filter(|e| e.durable && e.to_event <= cut).count() as u64;
-            report.durable_acknowledged += seen.iter().map(durable).sum::<u64>();
-            match judge(config, image, cut, &seen, &mut SmallRng::seed_from_u64(cut_seed)) {
-                Ok(again) => report.cut_in_recovery += u64::from(again),
-                Err(what) => report.bad.push(Bad { run_seed, cut, cut_seed, what }),
-            }
-            progress(report.cuts);
-        }
+        let parts = cuts.chunks(cuts.len().div_ceil(workers).max(1));
+        let (recording, seen, judged) = (&recording, &seen[..], &judged);
+        let checked: Vec<Report> = std::thread::scope(|scope| {
+            let check = |part| scope.spawn(move || judge_all(config, run_seed, recording, seen, part, judged));
+            let handles: Vec<_> = parts.map(check).collect();
+            handles.into_iter().map(|h| h.join().map_err(|_| "a check panicked".to_owned())).collect::<Result<_, _>>()
+        })?;
+        checked.into_iter().for_each(|part| report.add(part));
+        report.runs += 1;
+        progress(judged.load(Ordering::Relaxed));
     }
     Ok(report)
 }
