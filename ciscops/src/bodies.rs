@@ -134,3 +134,29 @@ pub struct LockBody {
     /// Zero.
     pub reserved: [u8; 7],
 }
+
+/// What became of a detectable command, 64 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct OutcomeBody {
+    /// `OutcomeState`.
+    pub state: u8,
+    /// Zero.
+    pub reserved: [u8; 3],
+    /// As in the CQE, if done: 0 or a positive errno.
+    pub status: i32,
+    /// Micro-ops whose effects stand: all there will be if done, so far if in progress.
+    pub micro_done: u16,
+    /// As in the CQE, if done.
+    pub micro_failed: u16,
+    /// Micro-ops of the command, if in progress.
+    pub micro_ops: u16,
+    /// Zero.
+    pub reserved2: u16,
+    /// First result, as in the CQE, if done.
+    pub result: u64,
+    /// Second result, as in the CQE, if done.
+    pub result2: u64,
+    /// Zero.
+    pub reserved3: [u64; 4],
+}

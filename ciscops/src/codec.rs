@@ -70,6 +70,8 @@ pub enum Lane {
     Imm32(u8),
     /// A u64 at this byte of `imm`.
     Imm64(u8),
+    /// All sixteen bytes of `imm`.
+    Imm128,
     /// Pool range (pool_off, length).
     A(RangeKind),
     /// Pool range (pool_off2, length2).
@@ -101,6 +103,7 @@ impl Lane {
             Lane::Aux { shift, bits } => m[AUX_WORD] = ((1u64 << bits) - 1) << (32 + shift),
             Lane::Imm32(at) => m[IMM_WORD + at as usize / 8] = (u32::MAX as u64) << (at as u64 % 8 * 8),
             Lane::Imm64(at) => m[IMM_WORD + at as usize / 8] = u64::MAX,
+            Lane::Imm128 => (m[IMM_WORD], m[IMM_WORD + 1]) = (u64::MAX, u64::MAX),
             Lane::A(_) => m[A_WORD] = u64::MAX,
             Lane::B(_) => m[B_WORD] = u64::MAX,
             Lane::C(_) => m[IMM_WORD] = u64::MAX,
@@ -131,6 +134,7 @@ impl Lane {
             Lane::Aux { shift, bits } => one((sqe.aux >> shift) as u64 & ((1 << bits) - 1)),
             Lane::Imm32(at) => one(imm64(sqe, at as usize / 8) >> (at % 8 * 8) & 0xffff_ffff),
             Lane::Imm64(at) => one(imm64(sqe, at as usize / 8)),
+            Lane::Imm128 => Ok([imm64(sqe, 0), imm64(sqe, 1), 0, 0]),
             Lane::A(kind) => one(range(kind, sqe.pool_off, sqe.length, pool_bytes)?),
             Lane::B(kind) => one(range(kind, sqe.pool_off2, sqe.length2, pool_bytes)?),
             Lane::C(kind) => {
@@ -161,6 +165,10 @@ impl Lane {
                 put_imm64(sqe, at as usize / 8, word);
             }
             Lane::Imm64(at) => put_imm64(sqe, at as usize / 8, v),
+            Lane::Imm128 => {
+                put_imm64(sqe, 0, v);
+                put_imm64(sqe, 1, raw[1]);
+            }
             Lane::A(_) => (sqe.pool_off, sqe.length) = (v as u32, (v >> 32) as u32),
             Lane::B(_) => (sqe.pool_off2, sqe.length2) = (v as u32, (v >> 32) as u32),
             Lane::C(_) => put_imm64(sqe, 0, v),
@@ -262,6 +270,29 @@ impl Field for u32 {
     #[inline(always)]
     fn to_raw(&self) -> Raw {
         [*self as u64, 0, 0, 0]
+    }
+}
+
+impl Field for u16 {
+    #[inline(always)]
+    fn from_raw(raw: Raw) -> Result<Self, Errno> {
+        raw[0].try_into().map_err(|_| Errno::INVAL)
+    }
+    #[inline(always)]
+    fn to_raw(&self) -> Raw {
+        [*self as u64, 0, 0, 0]
+    }
+}
+
+impl Field for [u8; 16] {
+    #[inline(always)]
+    fn from_raw(raw: Raw) -> Result<Self, Errno> {
+        Ok((raw[0] as u128 | (raw[1] as u128) << 64).to_le_bytes())
+    }
+    #[inline(always)]
+    fn to_raw(&self) -> Raw {
+        let v = u128::from_le_bytes(*self);
+        [v as u64, (v >> 64) as u64, 0, 0]
     }
 }
 

@@ -71,6 +71,8 @@ pub struct Command {
     pub mode: TxnMode,
     /// Completion waits until what was read is durable.
     pub after_durable: bool,
+    /// The outcome is kept, for `Op::Outcome` to ask for.
+    pub detectable: bool,
     /// What to do.
     pub op: Op,
 }
@@ -78,7 +80,14 @@ pub struct Command {
 impl Command {
     /// With default durability and mode.
     pub fn new(seq: u64, op: Op) -> Command {
-        Command { seq, durability: Durability::Default, mode: TxnMode::Default, after_durable: false, op }
+        Command {
+            seq,
+            durability: Durability::Default,
+            mode: TxnMode::Default,
+            after_durable: false,
+            detectable: false,
+            op,
+        }
     }
 
     /// The same, with a durability.
@@ -108,6 +117,12 @@ impl Command {
     /// Whether it runs as a MicroTx.
     pub fn commits_in_steps(&self) -> bool {
         self.mode_of() == TxnMode::Micro
+    }
+
+    /// The same, its outcome kept.
+    pub fn detectable(mut self) -> Command {
+        self.detectable = true;
+        self
     }
 }
 
@@ -200,6 +215,12 @@ pub enum Op {
         flags: OpenFlags,
     },
     Statfs {
+        out: PoolRange,
+    },
+    Outcome {
+        client: [u8; 16],
+        queue: u16,
+        sequence: u64,
         out: PoolRange,
     },
     Mkdir {

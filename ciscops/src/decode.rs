@@ -27,7 +27,11 @@ pub fn validate(raw: &RawCommand, limits: &SessionLimits) -> Result<Command, Err
     let (durability, mode, after_durable) = take_flags(sqe.flags)?;
     let op = take_operands(opcode, sqe, limits.pool_bytes)?;
     check(&op)?;
-    Ok(Command { seq: sqe.sequence, durability, mode, after_durable, op })
+    let detectable = sqe.flags & flags::DETECTABLE != 0;
+    if detectable && op.is_session_level() {
+        return Err(Errno::INVAL);
+    }
+    Ok(Command { seq: sqe.sequence, durability, mode, after_durable, detectable, op })
 }
 
 fn take_flags(bits: u16) -> Result<(Durability, TxnMode, bool), Errno> {
@@ -47,7 +51,7 @@ fn take_flags(bits: u16) -> Result<(Durability, TxnMode, bool), Errno> {
         _ => return Err(Errno::INVAL),
     };
     // Placement auto and device are the same until there are slots; host is the client's own business.
-    if bits >> flags::PLACEMENT_SHIFT & 3 > 1 || bits & (flags::POSTED | flags::DETECTABLE) != 0 {
+    if bits >> flags::PLACEMENT_SHIFT & 3 > 1 || bits & flags::POSTED != 0 {
         return Err(Errno::OPNOTSUPP);
     }
     Ok((durability, mode, bits & flags::AFTER_DURABLE != 0))
@@ -61,7 +65,8 @@ impl Command {
         put_operands(&self.op, &mut sqe);
         sqe.flags = (self.durability as u16) << flags::DURABILITY_SHIFT
             | (self.mode as u16) << flags::MODE_SHIFT
-            | if self.after_durable { flags::AFTER_DURABLE } else { 0 };
+            | if self.after_durable { flags::AFTER_DURABLE } else { 0 }
+            | if self.detectable { flags::DETECTABLE } else { 0 };
         sqe
     }
 }

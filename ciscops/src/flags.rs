@@ -252,3 +252,16 @@ wire_enum! {
         Crc32c = 0,
     }
 }
+wire_enum! {
+    /// What the device knows of a detectable command.
+    OutcomeState {
+        /// Nothing: nothing of it took effect, and nothing will if the device that had it is gone.
+        NotStarted = 0,
+        /// A MicroTx that has begun and not ended.
+        InProgress = 1,
+        /// It ended; the status says how.
+        Done = 2,
+        /// Its outcome is too old to be kept (or never was: an outcome this old would not be).
+        Expired = 3,
+    }
+}

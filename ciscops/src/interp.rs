@@ -65,7 +65,16 @@ impl Op {
     /// Whether the session answers this op without a Target: `run` refuses it with ENOSYS.
     pub fn is_session_level(&self) -> bool {
         use Op::*;
-        matches!(self, Nop | Close { .. } | Fsync { .. } | Fdatasync { .. } | Syncfs | Lock { .. } | SetFlags { .. })
+        matches!(
+            self,
+            Nop | Close { .. }
+                | Fsync { .. }
+                | Fdatasync { .. }
+                | Syncfs
+                | Lock { .. }
+                | SetFlags { .. }
+                | Outcome { .. }
+        )
     }
 }
 

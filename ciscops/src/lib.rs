@@ -28,14 +28,14 @@ pub mod ring;
 pub mod sqe;
 pub mod target;
 
-pub use bodies::{LockBody, SetAttrBody, StatBody, StatfsBody, WireTime};
+pub use bodies::{LockBody, OutcomeBody, SetAttrBody, StatBody, StatfsBody, WireTime};
 pub use codec::{Lane, OffsetHigh, RangeKind};
 pub use command::{At, Command, Durability, Modify, Op, TxnMode};
 pub use decode::{SessionLimits, validate};
 pub use error::Errno;
 pub use flags::{
-    Access, AccessMask, ChecksumKind, FallocMode, LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, SetAttrMask,
-    Whence, XattrFlags,
+    Access, AccessMask, ChecksumKind, FallocMode, LockAction, LockKind, LockSpace, OpenFlags, OutcomeState,
+    RenameFlags, SetAttrMask, Whence, XattrFlags,
 };
 pub use ids::{Handle, InodeNo, SessionId};
 pub use interp::{Outcome, Registers};

@@ -108,7 +108,7 @@ macro_rules! op_table {
     };
 }
 
-use Lane::{A, At, Aux, B, C, Handle, Imm32, Imm64, Modify, Offset};
+use Lane::{A, At, Aux, B, C, Handle, Imm32, Imm64, Imm128, Modify, Offset};
 use RangeKind::{Bytes, Exact, Name, OptExact, Path, PathOrSelf, Target};
 
 /// Aux bits 0-15: open flags.
@@ -151,6 +151,9 @@ op_table! {
     }
     SetFlags = 17, "set_flags", false { h: Handle, flags: OPEN_FLAGS }
     Statfs = 18, "statfs", false { out: A(Exact(128)) }
+    Outcome = 19, "outcome", false {
+        client: Imm128, queue: Aux { shift: 0, bits: 16 }, sequence: Offset, out: A(Exact(64))
+    }
     Mkdir = 32, "mkdir", false { base: Handle, path: A(Path), mode: MODE }
     Rmdir = 33, "rmdir", false { base: Handle, path: A(Path) }
     Unlink = 34, "unlink", false { base: Handle, path: A(Path) }
@@ -198,6 +201,7 @@ impl core::fmt::Display for Lane {
             Lane::Aux { shift, bits } => write!(f, "aux[{shift}..{}]", shift + bits),
             Lane::Imm32(at) => write!(f, "imm[{at}..{}]", at + 4),
             Lane::Imm64(at) => write!(f, "imm[{at}..{}]", at + 8),
+            Lane::Imm128 => write!(f, "imm"),
             Lane::A(kind) => write!(f, "A {kind}"),
             Lane::B(kind) => write!(f, "B {kind}"),
             Lane::C(kind) => write!(f, "C {kind}"),

@@ -107,7 +107,7 @@ pub mod flags {
     pub const AFTER_DURABLE: u16 = 1 << 6;
     /// Bit 7: posted, no completion awaited (needs a write lease).
     pub const POSTED: u16 = 1 << 7;
-    /// Bit 8: detectable execution.
+    /// Bit 8: detectable execution, the outcome is kept for `Opcode::Outcome`. EINVAL with what has no transaction.
     pub const DETECTABLE: u16 = 1 << 8;
     /// Every bit that has a meaning.
     pub const ALL: u16 = 0x1ff;

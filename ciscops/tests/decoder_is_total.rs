@@ -56,7 +56,7 @@ fn masked_sqe() -> impl Strategy<Value = Sqe> {
         }
         let mut sqe = Sqe::from_words(w);
         sqe.opcode = spec.opcode as u16;
-        sqe.flags &= flags::DURABLE | flags::AFTER_DURABLE | 4;
+        sqe.flags &= flags::DURABLE | flags::AFTER_DURABLE | flags::DETECTABLE | 4;
         if shape > 0 {
             sqe.length &= 0x1fff >> (shape * 2 % 8);
             sqe.length2 &= 0x1ff;
@@ -176,7 +176,7 @@ fn each_refusal_has_its_errno() {
         (2 << 4, Errno::OPNOTSUPP),
         (3 << 4, Errno::OPNOTSUPP),
         (flags::POSTED, Errno::OPNOTSUPP),
-        (flags::DETECTABLE, Errno::OPNOTSUPP),
+        (flags::DETECTABLE, Errno::INVAL),
         (1 << 9, Errno::INVAL),
         (1 << 15, Errno::INVAL),
     ] {
@@ -215,6 +215,26 @@ fn each_refusal_has_its_errno() {
         ),
     ] {
         assert_eq!(verdict(op), want, "{op:?}");
+    }
+}
+
+#[test]
+fn only_commands_with_a_transaction_are_detectable() {
+    let h = Handle::ROOT;
+    let out = PoolRange::new(0, 64);
+    for op in [
+        Op::Nop,
+        Op::Close { h },
+        Op::Fsync { h },
+        Op::Fdatasync { h },
+        Op::Syncfs,
+        Op::SetFlags { h, flags: OpenFlags::empty() },
+        Op::Outcome { client: [1; 16], queue: 0, sequence: 0, out },
+    ] {
+        assert_eq!(decode(Command::new(0, op).detectable().encode()), Err(Errno::INVAL), "{op:?}");
+    }
+    for op in [write_at(0, 1), Op::Truncate { h, size: 1 }, Op::Read { h, at: At::Current, out }] {
+        assert!(decode(Command::new(0, op).detectable().encode()).unwrap().detectable, "{op:?}");
     }
 }
 

@@ -35,6 +35,8 @@ fn bodies_have_their_layout() {
     layout!(StatfsBody = 128 { bsize @ 0, blocks @ 8, bfree @ 16, bavail @ 24, files @ 32, ffree @ 40, fsid @ 48,
         name_max @ 56, flags @ 60, uuid @ 64, reserved @ 80 });
     layout!(LockBody = 32 { start @ 0, len @ 8, owner @ 16, kind @ 24, reserved @ 25 });
+    layout!(OutcomeBody = 64 { state @ 0, status @ 4, micro_done @ 8, micro_failed @ 10, micro_ops @ 12, result @ 16,
+        result2 @ 24, reserved3 @ 32 });
     layout!(DirentHead = 20 { ino @ 0, next_cookie @ 8, reclen @ 16, dtype @ 18, namelen @ 19 });
     assert_eq!(DIRENT_HEAD, 20);
 }
@@ -127,6 +129,22 @@ fn golden_sqe_of_a_fused_read_write() {
     want[49] = 0x20; // src offset
     want[52] = 0x80; // src length
     assert_eq!(Command::new(0, op).encode().as_bytes(), want);
+}
+
+#[test]
+fn golden_sqe_of_a_question_and_of_a_detectable_command() {
+    let client = core::array::from_fn(|i| i as u8 + 0xa0);
+    let op = Op::Outcome { client, queue: 0x102, sequence: 0x1122, out: PoolRange::new(0x80, 64) };
+    let mut want = [0u8; 64];
+    want[0] = 19;
+    want[4..6].copy_from_slice(&[2, 1]); // queue
+    want[24..26].copy_from_slice(&[0x22, 0x11]); // sequence
+    want[32] = 64; // length
+    want[36] = 0x80; // pool_off
+    want[48..].copy_from_slice(&client);
+    assert_eq!(Command::new(0, op).encode().as_bytes(), want);
+    let cmd = Command::new(0, Op::Truncate { h: Handle::ROOT, size: 0 }).detectable();
+    assert_eq!(cmd.encode().flags, 1 << 8);
 }
 
 #[test]

@@ -13,6 +13,7 @@ pub(crate) use open::{add_open, load as open_txns};
 use crate::alloc::{Bitmap, Run};
 use crate::error::{FsError, FsResult};
 use crate::micro::open::TxnCut;
+use crate::outcomes::FrozenOutcomes;
 use crate::overlay::{Base, Layer};
 use crate::store::Store;
 use crate::superblock::Superblock;
@@ -33,6 +34,7 @@ type Change = (Key, Option<Vec<u8>>);
 pub(crate) struct Generation {
     pub(crate) layers: Vec<Arc<Layer>>,
     pub(crate) cut: Lsn,
+    outcomes: FrozenOutcomes,
     inodes: i64,
     next_ino: u64,
     next_txn: u64,
@@ -120,6 +122,7 @@ impl Store {
         let _gate = self.gate.write();
         let cut = self.journal().tail();
         let layers = self.overlay.freeze(cut.0);
+        let outcomes = self.outcomes.freeze();
         l.keys.store(0, Relaxed);
         l.frozen_bytes.store(l.bytes.swap(0, Relaxed), Relaxed);
         let (inodes, next_ino) = (l.inodes.load(Relaxed), l.next_ino.load(Relaxed));
@@ -127,7 +130,7 @@ impl Store {
         if planted(Canary::CheckpointWithoutOpenTxns) {
             txns.open.clear();
         }
-        Generation { layers, cut, inodes, next_ino, next_txn, txns }
+        Generation { layers, cut, outcomes, inodes, next_ino, next_txn, txns }
     }
 
     fn write_generation(&self, writer: &mut Writer, g: Generation) -> FsResult<CheckpointReport> {
@@ -169,6 +172,7 @@ impl Store {
     ) -> FsResult<(Built, Arc<Base>)> {
         let mut built = build(&g.layers, base, merge)?;
         add_open(&mut built, &g.txns, base)?;
+        built.add(&g.outcomes);
         merge.flush()?;
         let (root, zone_map, free) = self.write_tree(writer, g, base, &built)?;
         let mut sb = writer.sb.clone();

@@ -156,6 +156,14 @@ impl<'a> Reader<'a> {
         u32::try_from(self.var()?).map_err(|_| DecodeError("integer: above 32 bits"))
     }
 
+    /// Variable length, at most 16 bits.
+    ///
+    /// # Errors
+    /// As [`Reader::var`].
+    pub fn var16(&mut self) -> Result<u16, DecodeError> {
+        u16::try_from(self.var()?).map_err(|_| DecodeError("integer: above 16 bits"))
+    }
+
     /// Length-prefixed bytes, at most `max`.
     ///
     /// # Errors

@@ -4,6 +4,7 @@
 //! Each effect has a *stamp*: its record's LSN plus its index in the list. Records are longer than the number of their
 //! effects, so stamps are unique and ordered like the log; birth marks of mappings and cuts are stamps.
 
+use crate::outcomes::OutcomeRec;
 use crate::record::{InodeRec, Time};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -355,15 +356,18 @@ pub enum Effect {
         /// Stamp of the cut, or 0.
         cut: u64,
     },
+    /// What became of a detectable command, beside its own effects.
+    Outcome(Box<OutcomeRec>),
 }
 
 impl Effect {
-    /// The inode whose shard holds what the effect changes.
+    /// The inode whose shard holds what the effect changes; the root for an outcome, which no shard holds.
     pub fn ino(&self) -> InodeNo {
         match self {
             Effect::PutInode(r) => r.ino,
             Effect::SetAttr(d) => d.ino,
             Effect::DropInode(ino) => *ino,
+            Effect::Outcome(_) => InodeNo::ROOT,
             Effect::PutDirent { dir, .. } | Effect::DelDirent { dir, .. } => *dir,
             Effect::PutXattr { ino, .. }
             | Effect::DelXattr { ino, .. }

@@ -10,6 +10,7 @@ mod tests;
 use crate::checkpoint::{Built, Merge, add_open, build};
 use crate::error::{FsError, FsResult, MountError};
 use crate::mount::RecoveryReport;
+use crate::outcomes::Outcomes;
 use crate::overlay::Base;
 use crate::store::{MountOptions, Store};
 use crate::tree::{Key, Tree, WalkEvent, kind};
@@ -50,6 +51,8 @@ pub struct FsckReport {
     pub reclaim: u64,
     /// Transactions that the next mount for writing will finish.
     pub open_transactions: u64,
+    /// Keys that hold outcomes of detectable commands.
+    pub outcome_keys: u64,
 }
 
 impl FsckReport {
@@ -98,9 +101,11 @@ fn check(store: &Store, verify_data: bool, report: &mut FsckReport) -> FsResult<
     let cut = store.txns.cut();
     let mut built = build(&layers, &base, &mut merge)?;
     add_open(&mut built, &cut, &base)?;
+    built.add(&store.outcomes.freeze());
     let pages = walk_pages(store, &base, report);
     let mut names = names::Names::new(store);
     let mut space = space::Space::new(store, verify_data);
+    let outcomes = Outcomes::new(usize::MAX / 2);
     each_entry(&base, &built, &mut |key, value| {
         match key.kind {
             kind::INODE => names.inode(key.a, value, report),
@@ -110,12 +115,19 @@ fn check(store: &Store, verify_data: bool, report: &mut FsckReport) -> FsResult<
             kind::WINDOW => space.window(key, value, &mut names, report),
             // Each was decoded at mount.
             kind::FREE_GROUP | kind::TXN => {}
+            kind::CLIENT | kind::OUTCOMES => match outcomes.load(key, value) {
+                Ok(()) => report.outcome_keys += 1,
+                Err(e) => report.problem(e.to_string()),
+            },
             _ => report.problem(format!("unknown key {key}")),
         }
         true
     })?;
     report.open_transactions = cut.open.len() as u64;
     cut.open.iter().for_each(|txn| space.transaction(txn, report));
+    if let Err(e) = outcomes.loaded() {
+        report.problem(e.to_string());
+    }
     names.finish(report);
     space.finish(&base, &built, pages, report)
 }

@@ -24,6 +24,7 @@ pub mod limits;
 pub mod media;
 pub mod micro;
 pub mod mount;
+pub mod outcomes;
 pub mod overlay;
 pub mod reclaim;
 pub mod record;

@@ -13,6 +13,7 @@ use crate::checkpoint::{Writer, open_txns};
 use crate::error::{FsError, FsResult, MountError, Place};
 use crate::geometry::{Geometry, GeometryOptions};
 use crate::micro::open::{OpenTxn, OpenTxns};
+use crate::outcomes::Outcomes;
 use crate::overlay::{Base, InoMap, Overlay};
 use crate::reclaim::Pending;
 use crate::record::{InodeRec, ReclaimRec, Time};
@@ -172,6 +173,7 @@ struct Parts {
     block_bytes: usize,
     reclaim: Vec<(u64, u64, ReclaimRec)>,
     txns: Vec<OpenTxn>,
+    outcomes: Outcomes,
     read_only: bool,
 }
 
@@ -202,8 +204,9 @@ fn open_parts(medium: &Arc<dyn Medium>, sb: Superblock, options: &MountOptions) 
     }
     let (_, txns) = open_txns(&tree, &slow)?;
     txns.iter().try_for_each(|t| plausible(t, &sb))?;
+    let outcomes = load_outcomes(&tree, &slow, (options.memory / 8).max(1 << 20))?;
     let base = Arc::new(Base { tree, pages, slow, cut: sb.cut.0 });
-    Ok(Parts { sb, zone, base, page_bytes, block_bytes, reclaim, txns, read_only: options.read_only })
+    Ok(Parts { sb, zone, base, page_bytes, block_bytes, reclaim, txns, outcomes, read_only: options.read_only })
 }
 
 /// What a transaction of the tree says must lie within the image.
@@ -217,9 +220,22 @@ fn plausible(txn: &OpenTxn, sb: &Superblock) -> FsResult<()> {
     Err(FsError::corrupt("transaction (impossible)", Place::Key(Key::new(kind::TXN, txn.id, 0)), 0, 0))
 }
 
+fn load_outcomes(tree: &Tree, slow: &Pages, limit: usize) -> FsResult<Outcomes> {
+    let outcomes = Outcomes::new(limit);
+    let mut result = Ok(());
+    let (from, to) = (Key::new(kind::CLIENT, 0, 0), Key::new(kind::OUTCOMES, u64::MAX, u64::MAX));
+    tree.scan(slow, from, to, &mut |key, v| {
+        result = outcomes.load(key, v);
+        result.is_ok()
+    })?;
+    result?;
+    outcomes.loaded()?;
+    Ok(outcomes)
+}
+
 impl Store {
     fn assemble(medium: Arc<dyn Medium>, parts: Parts, options: &MountOptions) -> Store {
-        let Parts { sb, zone, base, page_bytes, block_bytes, reclaim, txns, read_only } = parts;
+        let Parts { sb, zone, base, page_bytes, block_bytes, reclaim, txns, outcomes, read_only } = parts;
         let geometry = sb.geometry;
         let ledger = Ledger::new(&geometry);
         let zone_blocks = zone.pages_total() as i64 * crate::limits::PAGE_BLOCKS as i64;
@@ -257,6 +273,7 @@ impl Store {
             cache: BlockCache::new(block_bytes),
             reclaim: pending,
             txns: open,
+            outcomes,
             hash: NameHash::new(sb.dirent_key, options.hash_bits),
             clock: options.clock.clone(),
             uuid: sb.uuid,

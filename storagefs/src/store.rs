@@ -23,6 +23,7 @@ use crate::checkpoint::Writer;
 use crate::error::{FsError, FsResult, Miss};
 use crate::geometry::Geometry;
 use crate::micro::open::OpenTxns;
+use crate::outcomes::{Identity, Outcomes};
 use crate::overlay::{InoMap, Overlay};
 use crate::reclaim::Pending;
 use crate::record::InodeRec;
@@ -31,7 +32,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use weldfs_ciscops::{Errno, InodeNo};
+use weldfs_ciscops::{Errno, InodeNo, OutcomeBody};
 use weldfs_journal::{Clock, Journal, Medium, MediumInfo, Random};
 
 /// Pages remembered whose fetch found other bytes.
@@ -42,7 +43,8 @@ const SUSPECTS_MAX: usize = 64;
 pub struct MountOptions {
     /// Write nothing: recover in memory only.
     pub read_only: bool,
-    /// Memory for overlay, page cache and block cache together, bytes.
+    /// Memory for overlay, page cache and block cache together, bytes; up to an eighth more (at least 1 MiB) holds
+    /// outcomes of detectable commands, if there are so many.
     pub memory: usize,
     /// Verify the data CRCs of records above the recorded watermark (always, except in measurements).
     pub verify_data: bool,
@@ -110,6 +112,8 @@ pub struct StoreStats {
     pub page_reads: u64,
     /// Pages written to the medium.
     pub page_writes: u64,
+    /// Memory of the outcomes of detectable commands, bytes.
+    pub outcome_bytes: u64,
 }
 
 /// The file system below its semantics. See the module.
@@ -128,6 +132,8 @@ pub struct Store {
     pub(crate) reclaim: Pending,
     /// Transactions with a begin record and no end record.
     pub(crate) txns: OpenTxns,
+    /// What became of detectable commands.
+    pub(crate) outcomes: Outcomes,
     pub(crate) hash: NameHash,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) uuid: [u8; 16],
@@ -208,6 +214,11 @@ impl Store {
         }
     }
 
+    /// What became of a detectable command, as far as it is known.
+    pub fn outcome(&self, id: &Identity) -> OutcomeBody {
+        self.outcomes.lookup(id).to_body()
+    }
+
     /// Totals.
     pub fn statfs(&self) -> Statfs {
         let l = &self.ledger;
@@ -237,6 +248,7 @@ impl Store {
             reclaim_pending: self.reclaim.len() as u64,
             page_reads: pages.reads,
             page_writes: pages.writes,
+            outcome_bytes: self.outcomes.bytes(),
         }
     }
 

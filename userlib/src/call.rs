@@ -3,15 +3,18 @@
 use crate::buf::{Payload, Room};
 use crate::channel::Channel;
 use crate::client::Client;
+use crate::outcome::{CommandId, Tag};
 use crate::queue::Queue;
 use std::rc::Rc;
 use weldfs_ciscops::{Command, Cqe, Durability, Errno, Op, PoolRange, SharedBytes};
 
 /// What a caller may choose for any op.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct How {
+pub(crate) struct How<'t> {
     pub(crate) durability: Durability,
     pub(crate) after_durable: bool,
+    /// The command is detectable, and this learns which it is.
+    pub(crate) tag: Option<&'t Tag>,
 }
 
 /// The pool ranges of one call; `owned` ones were allocated for it and go back after it.
@@ -39,7 +42,7 @@ impl<const N: usize> Staged<N> {
 pub(crate) fn run<const I: usize, const O: usize>(
     client: &Client,
     epoch: u64,
-    how: How,
+    how: How<'_>,
     inputs: [Payload<'_>; I],
     mut rooms: [Room<'_>; O],
     build: impl Fn([PoolRange; I], [PoolRange; O]) -> Op,
@@ -47,7 +50,8 @@ pub(crate) fn run<const I: usize, const O: usize>(
 ) -> Result<Cqe, Errno> {
     let bound = bound_channel(&inputs, &rooms)?;
     let pool_need = pool_need(&inputs, &rooms);
-    let mut attempt = |queue: &mut Queue| execute(queue, how, &inputs, &mut rooms, &build, &filled);
+    let id = client.id();
+    let mut attempt = |queue: &mut Queue| execute(queue, (how, &id), &inputs, &mut rooms, &build, &filled);
     if let Some(bound) = bound {
         bound.check(epoch)?;
         return bound.with(attempt)?;
@@ -84,7 +88,7 @@ fn pool_need<const I: usize, const O: usize>(inputs: &[Payload<'_>; I], rooms: &
 
 fn execute<const I: usize, const O: usize>(
     queue: &mut Queue,
-    how: How,
+    (how, client): (How<'_>, &[u8; 16]),
     inputs: &[Payload<'_>; I],
     rooms: &mut [Room<'_>; O],
     build: &impl Fn([PoolRange; I], [PoolRange; O]) -> Op,
@@ -103,8 +107,13 @@ fn execute<const I: usize, const O: usize>(
             durability: how.durability,
             mode: Default::default(),
             after_durable: how.after_durable,
+            detectable: how.tag.is_some(),
             op: build(ins.ranges, outs.ranges),
         };
+        if let Some(tag) = how.tag {
+            let index = u16::try_from(queue.index()).map_err(|_| Errno::OVERFLOW)?;
+            tag.set(CommandId { client: *client, queue: index, sequence: queue.next_sequence() });
+        }
         let cqe = queue.execute(&command)?;
         for ((room, range), n) in rooms.iter_mut().zip(outs.ranges).zip(filled(&cqe)) {
             copy_out(queue.pool().slice(range)?, room, n);

@@ -105,6 +105,12 @@ impl Client {
         Client { inner: self.inner.clone(), durability }
     }
 
+    /// Its 128-bit id: the one in [`AttachOptions`], or drawn at random. It stays the same over
+    /// [`Client::reconnect`] and in forked children, and names the commands of [`Client::outcome`].
+    pub fn id(&self) -> [u8; 16] {
+        self.inner.options.attach.client_id
+    }
+
     /// What the device said at attach.
     pub fn info(&self) -> io::Result<SessionInfo> {
         Ok(self.session()?.transport.info().clone())

@@ -3,6 +3,7 @@
 //! What lives here, from the application down to the ring:
 //! * `client` (an attachment), `fs` (calls on names), `file`, `dir`, `fused`, `options`, `meta`: the API.
 //! * `raw`: one method per operation, on handles and byte paths, errno out; all of the above is written on it.
+//! * `outcome`: what became of a command, asked after a crash.
 //! * `call`: one call becomes one command; `buf`: its operands, ordinary memory or zero-copy pool buffers.
 //! * `channel`: each thread's queue pair; `queue`: commands in, completions out; `spin`, `slab`, `fork` help it.
 //! * `connector`: the seam to the control plane; `socket`: the connector to a serving device.
@@ -23,6 +24,7 @@ mod fs;
 pub mod fused;
 mod meta;
 mod options;
+mod outcome;
 mod queue;
 pub mod raw;
 mod slab;
@@ -37,6 +39,7 @@ pub use file::File;
 pub use fused::{Change, Done, Exchanged, Sealed};
 pub use meta::Metadata;
 pub use options::OpenOptions;
+pub use outcome::{CommandId, Execution, Tag};
 pub use queue::{Queue, Ticket};
 pub use raw::{Raw, Written};
 pub use socket::SocketConnector;

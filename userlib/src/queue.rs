@@ -7,7 +7,7 @@ use crate::slab::Slab;
 use crate::spin::Spin;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weldfs_ciscops::limits::CLIENT_SLEEP_MS_MAX;
 use weldfs_ciscops::ring::{CqConsumer, QueueMemory, SqProducer};
 use weldfs_ciscops::{Command, Cqe, Errno, PoolRange, SharedRegion, Sqe};
@@ -62,7 +62,7 @@ impl Queue {
             pool,
             slab: Slab::new(parts.layout.pool_bytes),
             slots: vec![Slot::Free; parts.layout.depth as usize].into_boxed_slice(),
-            next: 1,
+            next: first_sequence(),
             flying: 0,
             unreleased: 0,
             spin: Spin::default(),
@@ -82,6 +82,12 @@ impl Queue {
     /// The device's number for this queue pair.
     pub fn index(&self) -> u32 {
         self.index
+    }
+
+    /// The sequence that the next command submitted will have. Sequences go up by one; a queue pair starts above those
+    /// of all queue pairs made before, so that the outcome of a command is never taken for that of another.
+    pub fn next_sequence(&self) -> u64 {
+        self.next
     }
 
     /// Commands submitted whose completion has not been seen.
@@ -287,6 +293,12 @@ impl Queue {
         self.spin.slept(start.elapsed());
         Ok(())
     }
+}
+
+/// Nanoseconds since 1970: nobody submits a command per nanosecond, so what is made later starts higher.
+fn first_sequence() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_nanos()).unwrap_or_default().max(1)
 }
 
 impl Drop for Queue {

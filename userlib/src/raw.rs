@@ -13,6 +13,7 @@ use crate::buf::{Payload, Room};
 use crate::call::{How, run};
 use crate::client::Client;
 use crate::connector::{Claimed, Placeholder};
+use crate::outcome::Tag;
 use std::os::fd::BorrowedFd;
 use weldfs_ciscops::flags::{
     AccessMask, FallocMode, LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
@@ -50,7 +51,7 @@ pub struct Raw<'c> {
     client: &'c Client,
     /// The session the handles belong to; 0 = whichever is current.
     epoch: u64,
-    how: How,
+    how: How<'c>,
 }
 
 /// Nothing is copied out by a call without rooms.
@@ -65,7 +66,7 @@ fn by_result(cqe: &Cqe) -> [usize; 1] {
 
 impl<'c> Raw<'c> {
     pub(crate) fn new(client: &'c Client, epoch: u64, durability: Durability) -> Raw<'c> {
-        Raw { client, epoch, how: How { durability, after_durable: false } }
+        Raw { client, epoch, how: How { durability, after_durable: false, tag: None } }
     }
 
     /// The same with another durability for every call that changes something.
@@ -77,6 +78,13 @@ impl<'c> Raw<'c> {
     /// The same where calls complete only when everything they read is durable.
     pub fn after_durable(mut self) -> Raw<'c> {
         self.how.after_durable = true;
+        self
+    }
+
+    /// The same where each command leaves its outcome, for [`Client::outcome`]; `tag` learns which command it is, just
+    /// before it is sent. EINVAL for calls without a transaction: nop, close, fsync and kin, locks, set_flags.
+    pub fn detectable(mut self, tag: &'c Tag) -> Raw<'c> {
+        self.how.tag = Some(tag);
         self
     }
 

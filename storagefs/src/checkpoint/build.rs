@@ -5,6 +5,7 @@ use crate::alloc::Run;
 use crate::effect::BlockState;
 use crate::error::{FsError, FsResult, Place};
 use crate::limits::{BLOCK, WINDOW_BLOCKS};
+use crate::outcomes::FrozenOutcomes;
 use crate::overlay::window::{self, Mapping, Under, Win};
 use crate::overlay::{Base, Layer, RecState};
 use crate::store::Store;
@@ -33,6 +34,11 @@ pub(crate) struct Built {
 }
 
 impl Built {
+    /// Adds outcomes of detectable commands: no other keys sort behind theirs.
+    pub(crate) fn add(&mut self, outcomes: &FrozenOutcomes) {
+        self.changes.extend(outcomes.changes());
+    }
+
     /// Blocks that come free.
     pub(crate) fn freed_blocks(&self) -> u64 {
         self.freed.iter().chain(&self.dead).map(|r| r.1).sum()

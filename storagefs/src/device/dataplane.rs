@@ -20,6 +20,7 @@ use zerocopy::IntoBytes;
 
 use super::clock::now_ns;
 use super::core::Core;
+use super::detect;
 use super::limits::{ROOM_RETRIES_MAX, SET_RETRIES_MAX};
 use super::locks::{Held, Owner, Space, Span};
 use super::ofd::Description;
@@ -48,11 +49,13 @@ pub(super) struct Done {
     /// Bytes that crossed the link beside the queue entries.
     pub bytes_in: u64,
     pub bytes_out: u64,
+    /// The outcome of a detectable command is in the log.
+    pub recorded: bool,
 }
 
 impl From<Outcome> for Done {
     fn from(outcome: Outcome) -> Done {
-        Done { outcome, bytes_in: 0, bytes_out: 0 }
+        Done { outcome, bytes_in: 0, bytes_out: 0, recorded: false }
     }
 }
 
@@ -89,6 +92,7 @@ async fn run(cx: &OpCx<'_>) -> Done {
         Op::Close { h } => answer(close(cx, h).await),
         Op::SetFlags { h, flags } => answer(set_flags(cx, h, flags).await),
         Op::Lock { .. } => answer(lock(cx).await),
+        Op::Outcome { client, queue, sequence, out } => answer(detect::answer(cx, client, queue, sequence, out).await),
         _ => file_system(cx).await,
     };
     done.bytes_in += (cx.paths.a.len() + cx.paths.b.len()) as u64;
@@ -156,7 +160,7 @@ async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64), Errno> {
 }
 
 /// Waits until everything below `end` is durable. EIO when the medium is poisoned.
-async fn durable(cx: &OpCx<'_>, end: Lsn) -> Result<(), Errno> {
+pub(super) async fn durable(cx: &OpCx<'_>, end: Lsn) -> Result<(), Errno> {
     let journal = cx.core.store.journal();
     if journal.watermark() >= end {
         return Ok(());
@@ -260,10 +264,19 @@ enum Attempt {
 
 /// Every command that runs over a transaction.
 async fn file_system(cx: &OpCx<'_>) -> Done {
-    match with_set(cx).await {
+    if cx.cmd.detectable
+        && let Err(e) = detect::admissible(cx)
+    {
+        return failed(e);
+    }
+    let mut done = match with_set(cx).await {
         Ok(done) => done,
         Err(e) => failed(Errno::from(&e)),
+    };
+    if cx.cmd.detectable && !done.recorded {
+        Box::pin(detect::leave(cx, &mut done)).await;
     }
+    done
 }
 
 /// Resolve, reserve, place, run; again with a new set or after a checkpoint as often as the bounds allow.
@@ -353,7 +366,7 @@ async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>,
 
 /// Holds a changing command back while the log or the overlay fill faster than they are emptied, or too much is
 /// unflushed: so that no writer outruns the medium for ever.
-async fn wait_for_turn(cx: &OpCx<'_>, log_bytes: u64) -> FsResult<()> {
+pub(super) async fn wait_for_turn(cx: &OpCx<'_>, log_bytes: u64) -> FsResult<()> {
     let core = cx.core;
     if let Some(at) = core.pace.start_at(cx.session().id, log_bytes, || core.store.fill(FULL), now_ns) {
         cx.queue.counters.pace_waits.add(1);
@@ -372,7 +385,16 @@ async fn wait_for_turn(cx: &OpCx<'_>, log_bytes: u64) -> FsResult<()> {
     Ok(())
 }
 
-async fn make_room(cx: &OpCx<'_>, wait: Wait) -> FsResult<()> {
+/// Something was committed: a checkpoint may be due.
+pub(super) fn filled(cx: &OpCx<'_>) {
+    let core = cx.core;
+    if core.store.needs_checkpoint() {
+        core.maintenance.kick();
+        core.pace.note(core.store.fill(FULL));
+    }
+}
+
+pub(super) async fn make_room(cx: &OpCx<'_>, wait: Wait) -> FsResult<()> {
     cx.queue.counters.room_waits.add(1);
     cx.core.maintenance.room(wait).await?;
     if cx.core.is_poisoned() || cx.core.store.medium().is_poisoned() { Err(Errno::IO.into()) } else { Ok(()) }
@@ -423,7 +445,10 @@ async fn attempt<'d>(
         Err(e) => return Err(e),
     };
     let mut must_sync = cx.cmd.after_durable.then(|| core.store.journal().tail());
-    if let Err(e) = conclude(cx, &mut finished, &mut must_sync).await {
+    let recorded = cx.cmd.detectable && finished.plan.is_some();
+    let concluded = conclude(cx, &mut finished, &outcome, &mut must_sync).await;
+    let recorded = recorded && concluded.is_ok();
+    if let Err(e) = concluded {
         if let Some(o) = finished.opened {
             cx.session().release_handle(o.handle);
         }
@@ -438,11 +463,11 @@ async fn attempt<'d>(
     {
         outcome = Outcome::failed(e);
     }
-    Ok(Attempt::Done(count(cx, outcome, &finished.counters)))
+    Ok(Attempt::Done(Done { recorded, ..count(cx, outcome, &finished.counters) }))
 }
 
 /// Commits what the transaction planned, and makes valid what it opened and moved.
-async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, must_sync: &mut Option<Lsn>) -> FsResult<()> {
+async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, outcome: &Outcome, must_sync: &mut Option<Lsn>) -> FsResult<()> {
     let core = cx.core;
     let description = match &f.opened {
         None => None,
@@ -455,6 +480,9 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, must_sync: &mut Option<Ls
         }
     };
     if let Some(plan) = f.plan.as_mut() {
+        if cx.cmd.detectable {
+            plan.push(detect::effect(cx, outcome)?);
+        }
         let appended = loop {
             match core.store.commit(plan, RecordHead::op()) {
                 Err(FsError::Miss(m)) => core.io.fetch(m).await?,
@@ -466,10 +494,7 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, must_sync: &mut Option<Ls
         } else {
             core.maintenance.note_volatile();
         }
-        if core.store.needs_checkpoint() {
-            core.maintenance.kick();
-            core.pace.note(core.store.fill(FULL));
-        }
+        filled(cx);
         if leaves_garbage(&cx.cmd.op) {
             core.note_reclaim();
         }
@@ -492,7 +517,7 @@ fn kept_flags(flags: OpenFlags) -> OpenFlags {
 }
 
 /// Durability as asked for: by the command, by the description's O_SYNC or O_DSYNC, by the device's default.
-fn wants_durable(cx: &OpCx<'_>) -> bool {
+pub(super) fn wants_durable(cx: &OpCx<'_>) -> bool {
     match cx.cmd.durability {
         Durability::Durable => true,
         Durability::Volatile => false,
@@ -554,7 +579,8 @@ fn count(cx: &OpCx<'_>, outcome: Outcome, spent: &OpCounters) -> Done {
         }
         _ => 0,
     };
-    Done { outcome, bytes_in: spent.bytes_in + operands, bytes_out: spent.bytes_out + replies }
+    let (bytes_in, bytes_out) = (spent.bytes_in + operands, spent.bytes_out + replies);
+    Done { outcome, bytes_in, bytes_out, recorded: false }
 }
 
 /// Payload that a read_modify_write takes from the pool into its field.

@@ -14,6 +14,7 @@ mod clock;
 mod core;
 mod counters;
 mod dataplane;
+mod detect;
 mod io;
 pub mod limits;
 mod locks;

@@ -25,6 +25,7 @@ const ADOPT: u8 = 14;
 const RECLAIM_STEP: u8 = 15;
 const RECLAIM_DONE: u8 = 16;
 const INPUT: u8 = 17;
+const OUTCOME: u8 = 18;
 
 /// Encodes the effects of one record.
 pub fn encode(effects: &[Effect]) -> Vec<u8> {
@@ -54,6 +55,7 @@ fn one_len_max(e: &Effect) -> usize {
         Effect::PutXattr { name, value, .. } => 40 + name.len() + value.len(),
         Effect::Map { crcs, .. } => 40 + 4 * crcs.len(),
         Effect::Patch { bytes, .. } => 30 + bytes.len(),
+        Effect::Outcome(_) => 2 + OutcomeRec::BYTES_MAX,
         _ => 44,
     }
 }
@@ -100,6 +102,10 @@ fn encode_one(e: &Effect, w: &mut Writer) {
         }
         Effect::ReclaimDone { ino, cut } => fields(w, RECLAIM_DONE, &[ino.0, *cut]),
         Effect::Input { ino, input } => fields(w, INPUT, &[ino.0, (*input).into()]),
+        Effect::Outcome(rec) => {
+            fields(w, OUTCOME, &[InodeNo::ROOT.0]);
+            rec.encode(w);
+        }
     }
 }
 
@@ -225,6 +231,8 @@ fn decode_one(r: &mut Reader<'_>) -> Result<Effect, DecodeError> {
             let input = u16::try_from(r.var()?).map_err(|_| DecodeError("effect: input"))?;
             Effect::Input { ino, input }
         }
+        OUTCOME if ino == InodeNo::ROOT => Effect::Outcome(Box::new(OutcomeRec::decode(r)?)),
+        OUTCOME => return Err(DecodeError("outcome: inode")),
         _ => return Err(DecodeError("effect: unknown tag")),
     })
 }

@@ -1,8 +1,10 @@
 //! The bytes of effects: golden, reversible, and never trusted.
 
 use super::*;
+use crate::outcomes::Identity;
 use crate::record::InodeRec;
 use proptest::prelude::*;
+use weldfs_ciscops::Outcome;
 
 fn time() -> impl Strategy<Value = Time> {
     (any::<i64>(), 0u32..1_000_000_000).prop_map(|(sec, nsec)| Time { sec, nsec })
@@ -109,6 +111,12 @@ fn effect() -> impl Strategy<Value = Effect> {
             count
         }),
         (ino(), any::<u64>()).prop_map(|(ino, cut)| Effect::ReclaimDone { ino, cut }),
+        (any::<[u8; 16]>(), any::<(u32, u16, u64)>(), 0..i32::MAX, any::<(u16, u16, u64, u64)>()).prop_map(
+            |(client, (uid, queue, sequence), status, (micro_done, micro_failed, result, result2))| {
+                let outcome = Outcome { status, micro_done, micro_failed, result, result2 };
+                Effect::Outcome(Box::new(OutcomeRec { id: Identity { client, uid, queue, sequence }, outcome }))
+            }
+        ),
     ]
 }
 
@@ -167,6 +175,19 @@ fn golden_bytes_of_an_append() {
         8, 0xac, 0x02, 1, 0x88, 0x27, 1, 1, 1, 2, 3, 4, // Map
     ];
     assert_eq!(encode(&effects), want);
+}
+
+#[test]
+fn golden_bytes_of_an_outcome() {
+    let id = Identity { client: [0xab; 16], uid: 1000, queue: 3, sequence: 300 };
+    let outcome = Outcome { status: 28, micro_done: 0, micro_failed: 2, result: 5, result2: 200 };
+    let mut want = vec![1, 18, 1];
+    want.extend([0xab; 16]);
+    want.extend([3, 0xac, 0x02, 0xe8, 0x07, 28, 0, 2, 5, 0xc8, 0x01]);
+    let effects = [Effect::Outcome(Box::new(OutcomeRec { id, outcome }))];
+    assert_eq!(encode(&effects), want);
+    want[2] = 2;
+    assert!(decode(&want).is_err(), "an outcome belongs to no file");
 }
 
 #[test]

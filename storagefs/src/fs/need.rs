@@ -152,7 +152,7 @@ pub fn plan_need(
         _ => return Ok(None),
     };
     need.log_bytes += names;
-    Ok(Some(need))
+    Ok(Some(if cmd.detectable { need.with_outcome() } else { need }))
 }
 
 #[cfg(test)]

@@ -163,6 +163,8 @@ impl Shard {
             Effect::ReclaimDone { cut, .. } if *cut == 0 => self.prepare_node(ino, tally),
             Effect::ReclaimDone { .. } => Ok(()),
             Effect::Input { .. } => Err(unexpanded(ino)),
+            // The store keeps it, in a table of its own.
+            Effect::Outcome(_) => Ok(()),
         }
     }
 
@@ -248,6 +250,7 @@ impl Shard {
             Effect::ReclaimStep { ino, cut, blk, count } => self.unmap(ino.0, blk, count, Some(cut), tally),
             Effect::ReclaimDone { ino, cut } => self.reclaim_done(ino.0, cut, tally),
             Effect::Input { ino, .. } => Err(unexpanded(ino.0)),
+            Effect::Outcome(_) => Ok(()),
         }
     }
 

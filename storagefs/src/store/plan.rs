@@ -6,6 +6,7 @@ use super::ledger::Promise;
 use crate::alloc::Run;
 use crate::effect::{self, Effect, Effects};
 use crate::error::{FsError, FsResult, Wait};
+use crate::outcomes::{self, OutcomeRec};
 use crate::overlay::apply::Tally;
 use crate::overlay::{SHARDS, Shard};
 use parking_lot::RwLockWriteGuard;
@@ -32,6 +33,24 @@ pub struct Need {
     pub meta_keys: u32,
     /// Whether it may fail with ENOSPC. Unlink, truncate-down and overwrites may not: they wait for a checkpoint.
     pub may_fail: bool,
+}
+
+impl Need {
+    /// What the outcome of a detectable command takes in addition to its own effects.
+    pub const OUTCOME: Need = Need {
+        log_bytes: 2 + OutcomeRec::BYTES_MAX,
+        new_blocks: 0,
+        overwrite_blocks: 0,
+        // Its page, its client, and a bound.
+        meta_keys: outcomes::PAGE_KEYS as u32 + 2,
+        may_fail: false,
+    };
+
+    /// The same with room for the outcome.
+    pub fn with_outcome(self) -> Need {
+        let o = Need::OUTCOME;
+        Need { log_bytes: self.log_bytes + o.log_bytes, meta_keys: self.meta_keys + o.meta_keys, ..self }
+    }
 }
 
 /// An operation's reservations and the effects it has collected. Dropped without [`Store::commit`], it leaves nothing.
@@ -279,6 +298,10 @@ impl Store {
         for (i, e) in effects.into_iter().enumerate() {
             let stamp = lsn + i as u64;
             match &e {
+                Effect::Outcome(rec) => {
+                    self.outcomes.record(stamp, rec, tally);
+                    continue;
+                }
                 Effect::PutInode(rec) => {
                     self.ledger.next_ino.fetch_max(rec.ino.0 + 1, Relaxed);
                 }

@@ -79,6 +79,10 @@ pub mod kind {
     pub const META: u8 = 7;
     /// `(transaction, chunk)`: a transaction open at the cut.
     pub const TXN: u8 = 8;
+    /// `(number, 0)`: a client that ran detectable commands; `(0, uid)`: the bound of a user's that were forgotten.
+    pub const CLIENT: u8 = 9;
+    /// `(client number, queue and page)`: outcomes of detectable commands.
+    pub const OUTCOMES: u8 = 10;
 }
 
 /// A key: ordered by kind, then `a`, then `b`; 17 big-endian bytes on the page, so that byte order is key order.
@@ -103,6 +107,8 @@ impl std::fmt::Display for Key {
             kind::RECLAIM => "reclaim",
             kind::META => "meta",
             kind::TXN => "transaction",
+            kind::CLIENT => "client",
+            kind::OUTCOMES => "outcomes",
             k => return write!(f, "kind{k}({},{})", self.a, self.b),
         };
         write!(f, "{name}({},{})", self.a, self.b)

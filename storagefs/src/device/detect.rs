@@ -1,0 +1,87 @@
+//! Detectable commands: the outcome beside the effects, alone where there are none, and the answer to who asks.
+//!
+//! A command is known by (client id of the attach, user, queue, sequence). Only commands with the flag come here.
+
+use weldfs_ciscops::{Errno, Outcome, PoolRange};
+use weldfs_journal::RecordHead;
+use zerocopy::IntoBytes;
+
+use super::dataplane::{Done, OpCx, durable, failed, filled, make_room, wait_for_turn, wants_durable};
+use super::limits::ROOM_RETRIES_MAX;
+use crate::effect::Effect;
+use crate::error::{FsError, FsResult};
+use crate::fs::SessionView;
+use crate::outcomes::{Identity, OutcomeRec};
+use crate::store::Need;
+
+/// Who runs the command, if that can be written down: the queue's number has sixteen bits.
+fn identity(cx: &OpCx<'_>) -> Result<Identity, Errno> {
+    let queue = u16::try_from(cx.queue.index).map_err(|_| Errno::OVERFLOW)?;
+    let session = &cx.queue.session;
+    Ok(Identity { client: session.client_id, uid: session.cred().uid, queue, sequence: cx.cmd.seq })
+}
+
+/// The effect that goes into the record of the command's own.
+pub(super) fn effect(cx: &OpCx<'_>, outcome: &Outcome) -> Result<Effect, Errno> {
+    Ok(Effect::Outcome(Box::new(OutcomeRec { id: identity(cx)?, outcome: *outcome })))
+}
+
+/// Whether the command may run at all: where no outcome can be kept, nothing is done.
+pub(super) fn admissible(cx: &OpCx<'_>) -> Result<(), Errno> {
+    if cx.core.store.is_read_only() {
+        return Err(Errno::ROFS);
+    }
+    identity(cx).map(drop)
+}
+
+/// Leaves the outcome of a command that failed or changed nothing: a record of its own, as durable as the command.
+/// If that cannot be, its errno is the command's answer, and the command counts as not started.
+pub(super) async fn leave(cx: &OpCx<'_>, done: &mut Done) {
+    if let Err(e) = leave_alone(cx, &done.outcome).await {
+        done.outcome = failed(Errno::from(&e)).outcome;
+    }
+}
+
+async fn leave_alone(cx: &OpCx<'_>, outcome: &Outcome) -> FsResult<()> {
+    let store = &cx.core.store;
+    let mut rooms = 0;
+    wait_for_turn(cx, Need::OUTCOME.log_bytes as u64).await?;
+    let mut plan = loop {
+        match store.begin(&Need::OUTCOME) {
+            Err(FsError::Wait(wait)) if rooms < ROOM_RETRIES_MAX => {
+                rooms += 1;
+                make_room(cx, wait).await?;
+            }
+            Err(FsError::Wait(_)) => return Err(Errno::NOSPC.into()),
+            other => break other?,
+        }
+    };
+    plan.push(effect(cx, outcome)?);
+    let end = store.commit(&mut plan, RecordHead::op())?.end;
+    if wants_durable(cx) {
+        durable(cx, end).await?;
+    } else {
+        cx.core.maintenance.note_volatile();
+    }
+    filled(cx);
+    Ok(())
+}
+
+/// What became of a command of this user's. Clients of other users are as good as unknown.
+pub(super) async fn answer(
+    cx: &OpCx<'_>,
+    client: [u8; 16],
+    queue: u16,
+    sequence: u64,
+    out: PoolRange,
+) -> Result<(u64, u64), Errno> {
+    cx.thread.admitted.set(true);
+    let uid = cx.queue.session.cred().uid;
+    let body = cx.core.store.outcome(&Identity { client, uid, queue, sequence });
+    if cx.cmd.after_durable {
+        durable(cx, cx.core.store.journal().tail()).await?;
+    }
+    cx.queue.pool.slice(out)?.copy_from(body.as_bytes());
+    cx.queue.counters.metadata_copies.add(1);
+    Ok((size_of_val(&body) as u64, 0))
+}
