@@ -4,12 +4,10 @@
 //!
 //! `WELDFS_MODEL_CASES` scales the number of sequences (default 256), `WELDFS_MODEL_STEPS` their length (default 250).
 
-mod model_ops;
-
-use model_ops::Real;
 use proptest::prelude::*;
 use std::sync::Arc;
 use weldfs_crash_harness::model::{At, Cred, Falloc, Model, Modify, Name, Op, SetAttr, SetTime, Who};
+use weldfs_crash_harness::real::Real;
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 use weldfs_storagefs::media::{CrashModel, RamMedium, RecordingMedium};
 use weldfs_storagefs::mount::MkfsOptions;
@@ -310,7 +308,7 @@ impl Rig {
         let mkfs = MkfsOptions::default();
         weldfs_storagefs::mount::format(&medium, &mkfs, &*o.clock, &*o.random).expect("the medium is large enough");
         let mut real = Real::new(mount(&medium));
-        let root = real.tree().entries[&Vec::new()].stat.clone();
+        let root = real.tree().expect("an empty image reads").entries[&Vec::new()].stat.clone();
         let model = Model::new(root.mode & 0o7777, root.uid, root.gid, root.mtime);
         let mut rig = Rig { medium, real, model };
         for (i, op) in prologue().into_iter().enumerate() {
@@ -377,7 +375,8 @@ impl Rig {
     }
 
     fn compare(&mut self, i: usize) {
-        if let Some(difference) = self.model.tree().first_difference(&self.real.tree()) {
+        let real = self.real.tree().unwrap_or_else(|e| panic!("after step {i}: {e}"));
+        if let Some(difference) = self.model.tree().first_difference(&real) {
             panic!("after step {i} the trees differ at {difference}");
         }
     }

@@ -1,11 +1,13 @@
-//! `weldfs info`: what an image is, from its superblock. Takes no lock and changes nothing.
+//! `weldfs info`: what an image is, from its superblock; `--log` prints its log instead. Takes no lock and changes
+//! nothing.
 
 use crate::device;
-use crate::failure::{Failure, Outcome};
+use crate::failure::{Doing, Failure, Outcome};
 use crate::output;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
+use weldfs_logview::{ImageFile, Item, Verdict};
 use weldfs_storagefs::media::{self, ImageKind, OpenMode};
 use weldfs_storagefs::superblock::Superblock;
 
@@ -14,6 +16,9 @@ use weldfs_storagefs::superblock::Superblock;
 pub struct Args {
     /// The image
     image: PathBuf,
+    /// Print the log instead: segments, records with what they say, the tail and what lies above it
+    #[arg(long)]
+    log: bool,
     /// Print the facts as one JSON object
     #[arg(long)]
     json: bool,
@@ -75,6 +80,9 @@ pub fn superblock(image: &std::path::Path) -> Result<(Superblock, Vec<String>), 
 
 /// Reports.
 pub fn run(args: &Args) -> Outcome {
+    if args.log {
+        return log(args);
+    }
     let (sb, warnings) = superblock(&args.image)?;
     let facts = Facts {
         image: args.image.clone(),
@@ -106,6 +114,66 @@ pub fn run(args: &Args) -> Outcome {
     }
     output::facts(|out| print(out, &facts))?;
     Ok(0)
+}
+
+/// Prints the log as the written format has it, by a reader of its own that shares nothing with the device's.
+fn log(args: &Args) -> Outcome {
+    let image = ImageFile::open(&args.image).doing("read", &args.image)?;
+    if device::served(&args.image).is_ok_and(|client| client.is_some()) {
+        eprintln!("weldfs: {}: is being served; the log may change while it is read", args.image.display());
+    }
+    let mut walked = Ok(());
+    output::facts(|out| {
+        let (mut failed, mut list) = (Ok(()), Lists::default());
+        walked = weldfs_logview::walk(&image, &mut |item| {
+            let shown = if args.json { list.json(out, &item) } else { weldfs_logview::print(out, &item) };
+            match shown {
+                Ok(()) => Verdict::Go,
+                Err(e) => {
+                    failed = Err(e);
+                    Verdict::Stop
+                }
+            }
+        });
+        failed
+    })?;
+    walked.map_err(|e| Failure::new(format!("{}: {e}", args.image.display())))?;
+    Ok(0)
+}
+
+/// One JSON object over items that come one at a time.
+#[derive(Default)]
+struct Lists {
+    records: u64,
+    above: u64,
+}
+
+impl Lists {
+    fn json(&mut self, out: &mut dyn Write, item: &Item<'_>) -> std::io::Result<()> {
+        let comma = |n: u64| if n > 0 { ",\n" } else { "\n" };
+        match item {
+            Item::Superblock(sb) => {
+                write!(out, "{{\"superblock\": ")?;
+                serde_json::to_writer(&mut *out, sb)?;
+                write!(out, ",\n\"records\": [")
+            }
+            Item::Record(record) => {
+                write!(out, "{}", comma(self.records))?;
+                self.records += 1;
+                Ok(serde_json::to_writer(&mut *out, record)?)
+            }
+            Item::Above(above) => {
+                write!(out, "{}", if self.above > 0 { ",\n" } else { "],\n\"above\": [\n" })?;
+                self.above += 1;
+                Ok(serde_json::to_writer(&mut *out, above)?)
+            }
+            Item::Tail(tail) => {
+                write!(out, "{}", if self.above > 0 { "],\n\"tail\": " } else { "],\n\"above\": [],\n\"tail\": " })?;
+                serde_json::to_writer(&mut *out, tail)?;
+                writeln!(out, "}}")
+            }
+        }
+    }
 }
 
 fn print(out: &mut dyn Write, facts: &Facts) -> std::io::Result<()> {

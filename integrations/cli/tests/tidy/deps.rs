@@ -15,6 +15,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("weldfs-kernel-shim", &["weldfs-ciscops", "weldfs-journal", "weldfs-storagefs", "weldfs-userlib"]),
     ("weldfs-preload", &["weldfs-ciscops", "weldfs-userlib"]),
     ("weldfs-rocksdb", &["weldfs-userlib"]),
+    // Reads images from the written format alone.
+    ("weldfs-logview", &[]),
     ("weldfs-leveldb", &["weldfs-userlib"]),
     ("weldfs-sqlite", &["weldfs-userlib"]),
     (
@@ -35,6 +37,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-userlib",
             "weldfs-benches",
             "weldfs-crash-harness",
+            "weldfs-logview",
             "weldfs-preload",
         ],
     ),

@@ -255,6 +255,7 @@ impl Model {
         data: &[u8],
     ) -> Res<Reply> {
         let ino = self.open_node(cred, name, flags & !libc::O_ACCMODE | libc::O_WRONLY, mode)?;
+        self.micro_done();
         let off = self.fused_position(ino, flags, at)?;
         self.write_node(cred, ino, off, data)?;
         self.reap(ino);
@@ -276,6 +277,7 @@ impl Model {
         data: &[u8],
     ) -> Res<Reply> {
         let ino = self.open_node(cred, name, flags & !libc::O_ACCMODE | libc::O_RDWR, mode)?;
+        self.micro_done();
         let old = self.bytes(ino, off, len)?;
         let to = self.fused_position(ino, flags, at)?;
         self.write_node(cred, ino, to, data)?;
@@ -292,10 +294,10 @@ impl Model {
             return Err(libc::E2BIG);
         }
         let off = self.position(slot, At::End)?;
-        let mut all = data.to_vec();
-        all.extend_from_slice(&crc32c(data).to_le_bytes());
-        self.write_node(cred, ofd.ino, off, &all)?;
-        Ok(Reply::Wrote(off, all.len() as u64))
+        self.write_node(cred, ofd.ino, off, data)?;
+        self.micro_done();
+        self.write_node(cred, ofd.ino, off + data.len() as u64, &crc32c(data).to_le_bytes())?;
+        Ok(Reply::Wrote(off, data.len() as u64 + 4))
     }
 
     pub(crate) fn read_checksum_verify(&self, slot: u32, off: u64, len: u64) -> Res<Reply> {

@@ -19,7 +19,7 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub use tree::{TreeEntry, TreeImage, content_digest};
+pub use tree::{Block, Content, TreeEntry, TreeImage};
 
 /// Bytes per block: the granularity of holes, as in the real file system.
 pub const BLOCK: u64 = 4096;
@@ -188,6 +188,19 @@ pub enum Op {
 }
 
 impl Op {
+    /// Whether it stands for several micro-ops.
+    pub fn is_fused(&self) -> bool {
+        matches!(
+            self,
+            Op::OpenWriteClose { .. }
+                | Op::OpenReadClose { .. }
+                | Op::OpenReadWriteClose { .. }
+                | Op::AppendChecksumWrite { .. }
+                | Op::ReadChecksumVerify { .. }
+                | Op::ReadModifyWrite { .. }
+        )
+    }
+
     /// The paths it carries.
     fn names(&self) -> [Option<&Name>; 2] {
         fn of(who: &Who) -> Option<&Name> {
@@ -318,6 +331,8 @@ pub struct Model {
     pub(crate) nodes: BTreeMap<u64, Node>,
     pub(crate) next_ino: u64,
     pub(crate) open: BTreeMap<u32, Ofd>,
+    /// The trees that the micro-ops of the fused operation under way left behind, when somebody asked for them.
+    trail: Option<Vec<TreeImage>>,
     /// The time that the next operation sees.
     pub now: Time,
 }
@@ -337,11 +352,10 @@ impl Model {
             xattrs: BTreeMap::new(),
             linkable: false,
         };
-        Model { nodes: BTreeMap::from([(ROOT, root)]), next_ino: ROOT + 1, open: BTreeMap::new(), now }
+        Model { nodes: BTreeMap::from([(ROOT, root)]), next_ino: ROOT + 1, open: BTreeMap::new(), trail: None, now }
     }
 
-    /// Runs one operation for `cred`: all of it, or an errno and nothing.
-    pub fn apply(&mut self, cred: &Cred, op: &Op) -> Res<Reply> {
+    fn names_are_sound(&self, op: &Op) -> Res<()> {
         let long = |n: &&Name| n.path.split(|b| *b == b'/').any(|c| c.len() > 255);
         if op.names().iter().flatten().any(long) {
             return Err(libc::ENAMETOOLONG);
@@ -351,20 +365,42 @@ impl Model {
         if op.names().iter().flatten().any(stale) {
             return Err(libc::EBADF);
         }
-        match op {
-            Op::OpenWriteClose { .. }
-            | Op::OpenReadClose { .. }
-            | Op::OpenReadWriteClose { .. }
-            | Op::AppendChecksumWrite { .. }
-            | Op::ReadModifyWrite { .. } => {
-                let before = self.clone();
-                let result = self.dispatch(cred, op);
-                if result.is_err() {
-                    *self = before;
-                }
-                result
+        Ok(())
+    }
+
+    /// Runs one operation for `cred`: all of it, or an errno and nothing.
+    pub fn apply(&mut self, cred: &Cred, op: &Op) -> Res<Reply> {
+        self.names_are_sound(op)?;
+        if op.is_fused() {
+            let before = self.clone();
+            let result = self.dispatch(cred, op);
+            if result.is_err() {
+                *self = before;
             }
-            _ => self.dispatch(cred, op),
+            return result;
+        }
+        self.dispatch(cred, op)
+    }
+
+    /// Runs one operation for `cred` in micro-transactions: each micro-op of a fused operation counts by itself, so that
+    /// those before a failing one stay. Also gives the trees that the micro-ops but the last left behind.
+    pub fn apply_micro(&mut self, cred: &Cred, op: &Op) -> (Res<Reply>, Vec<TreeImage>) {
+        if !op.is_fused() {
+            return (self.apply(cred, op), Vec::new());
+        }
+        if let Err(e) = self.names_are_sound(op) {
+            return (Err(e), Vec::new());
+        }
+        self.trail = Some(Vec::new());
+        let result = self.dispatch(cred, op);
+        (result, self.trail.take().unwrap_or_default())
+    }
+
+    /// A micro-op of a fused operation is complete, and another one follows.
+    pub(crate) fn micro_done(&mut self) {
+        if self.trail.is_some() {
+            let tree = self.tree();
+            self.trail.iter_mut().for_each(|t| t.push(tree.clone()));
         }
     }
 

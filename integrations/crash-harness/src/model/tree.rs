@@ -1,12 +1,53 @@
 //! A logical picture of a whole tree, for comparison: names, attributes, bytes, and which names share an inode.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 
-use super::{Kind, Model, ROOT, Stat};
+use super::{BLOCK, Blk, Kind, Model, ROOT, Stat};
+
+/// One block of a file's bytes, shared.
+pub type Block = Arc<[u8; BLOCK as usize]>;
+
+/// The bytes of a regular file: its blocks that are not all zeros, in order. Holes and zeros look the same.
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Content {
+    blocks: Vec<(u64, Block)>,
+}
+
+impl Content {
+    /// Adds a block behind the others; zeros leave no trace.
+    pub fn push(&mut self, at: u64, bytes: Block) {
+        if bytes.iter().any(|b| *b != 0) {
+            self.blocks.push((at, bytes));
+        }
+    }
+
+    /// Block `at`, `None` when it is all zeros.
+    pub fn block(&self, at: u64) -> Option<&Block> {
+        let i = self.blocks.binary_search_by_key(&at, |(b, _)| *b).ok()?;
+        Some(&self.blocks[i].1)
+    }
+
+    /// The blocks that are not all zeros.
+    pub fn blocks(&self) -> &[(u64, Block)] {
+        &self.blocks
+    }
+}
+
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut list = f.debug_list();
+        for (at, bytes) in &self.blocks {
+            list.entry(&format_args!("{at}:{:08x}", super::data::crc32c(&bytes[..])));
+        }
+        list.finish()
+    }
+}
 
 /// What a path shows.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreeEntry {
     /// Attributes, without access time.
     pub stat: Stat,
@@ -14,20 +55,39 @@ pub struct TreeEntry {
     pub first_path: Vec<u8>,
     /// Target of a symbolic link.
     pub target: Vec<u8>,
-    /// CRC32C of the content of a regular file, holes as zeros, and its non-zero blocks in order.
-    pub content: u64,
+    /// Content of a regular file.
+    pub content: Content,
     /// Extended attributes in byte order.
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
+impl TreeEntry {
+    /// Without content and target; [`TreeImage::new`] finds the first path.
+    pub fn of(stat: Stat, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> TreeEntry {
+        TreeEntry { stat, first_path: Vec::new(), target: Vec::new(), content: Content::default(), xattrs }
+    }
+}
+
 /// Every path of a file system and what it shows, in byte order of the path.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreeImage {
     /// By path; the root is the empty path.
     pub entries: BTreeMap<Vec<u8>, TreeEntry>,
 }
 
 impl TreeImage {
+    /// Of entries with their inode numbers.
+    pub fn new(entries: BTreeMap<Vec<u8>, (u64, TreeEntry)>) -> TreeImage {
+        let mut first: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        for (path, (ino, _)) in &entries {
+            first.entry(*ino).or_insert_with(|| path.clone());
+        }
+        let named = |(path, (ino, entry)): (Vec<u8>, (u64, TreeEntry))| {
+            (path, TreeEntry { first_path: first[&ino].clone(), ..entry })
+        };
+        TreeImage { entries: entries.into_iter().map(named).collect() }
+    }
+
     /// A hash of the whole picture, stable within one run of the program.
     pub fn digest(&self) -> u64 {
         let mut h = DefaultHasher::new();
@@ -41,44 +101,26 @@ impl TreeImage {
         let path = paths.filter(|p| self.entries.get(*p) != other.entries.get(*p)).min()?;
         let show = |e: Option<&TreeEntry>| e.map_or("absent".to_owned(), |e| format!("{e:?}"));
         let name = String::from_utf8_lossy(path);
-        Some(format!("/{name}:\n  {}\n  {}", show(self.entries.get(path)), show(other.entries.get(path))))
+        Some(format!("{name}:\n  {}\n  {}", show(self.entries.get(path)), show(other.entries.get(path))))
     }
-}
-
-/// Folds non-zero blocks of a file, given in order, into one number; zero blocks and holes leave no trace.
-pub fn content_digest<'a>(blocks: impl Iterator<Item = (u64, &'a [u8])>) -> u64 {
-    let mut h = DefaultHasher::new();
-    for (at, bytes) in blocks {
-        if bytes.iter().any(|b| *b != 0) {
-            at.hash(&mut h);
-            bytes.hash(&mut h);
-        }
-    }
-    h.finish()
 }
 
 impl Model {
     /// The picture of everything that has a name.
     pub fn tree(&self) -> TreeImage {
-        let mut image = TreeImage::default();
-        let mut first = BTreeMap::new();
+        let mut image = BTreeMap::new();
         let mut todo = vec![(Vec::new(), ROOT)];
         while let Some((path, ino)) = todo.pop() {
             let node = self.node(ino);
-            first.entry(ino).and_modify(|p: &mut Vec<u8>| *p = path.clone().min(p.clone())).or_insert(path.clone());
-            let mut entry = TreeEntry {
-                stat: self.stat_of(ino),
-                first_path: ino.to_le_bytes().to_vec(),
-                target: Vec::new(),
-                content: 0,
-                xattrs: node.xattrs.iter().map(|(k, v)| (k.clone(), v.clone())).collect(),
-            };
+            let xattrs = node.xattrs.iter().map(|(k, v)| (k.clone(), v.clone())).collect();
+            let mut entry = TreeEntry::of(self.stat_of(ino), xattrs);
             match &node.kind {
                 Kind::File { blocks, .. } => {
-                    entry.content = content_digest(blocks.iter().filter_map(|(b, k)| match k {
-                        super::Blk::Data(bytes) => Some((*b, &bytes[..])),
-                        super::Blk::Unwritten => None,
-                    }));
+                    for (at, blk) in blocks {
+                        if let Blk::Data(bytes) = blk {
+                            entry.content.push(*at, bytes.clone());
+                        }
+                    }
                 }
                 Kind::Symlink { target } => entry.target = target.clone(),
                 Kind::Dir { entries, .. } => {
@@ -90,12 +132,8 @@ impl Model {
                     }
                 }
             }
-            image.entries.insert(path, entry);
+            image.insert(path, (ino, entry));
         }
-        for entry in image.entries.values_mut() {
-            let ino = u64::from_le_bytes(entry.first_path[..].try_into().expect("eight bytes stored above"));
-            entry.first_path = first[&ino].clone();
-        }
-        image
+        TreeImage::new(image)
     }
 }

@@ -10,6 +10,7 @@
 //! * `oracle.rs`: which trees a crash at an event may leave, and what is wrong with one that may not be.
 
 pub mod check;
+mod commands;
 pub mod enumerate;
 pub mod generate;
 pub mod oracle;

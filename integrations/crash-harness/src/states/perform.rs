@@ -1,16 +1,28 @@
-//! Runs a workload on the real store over a recording medium, beside the model.
+//! Runs a workload on the real store over a recording medium, beside the model: every answer is compared at once, and
+//! the model's tree after every command is what the oracle goes by.
 
 use super::Tree;
-use super::oracle::History;
-use super::workload::Workload;
-use crate::model::Model;
+use super::commands::{Commands, SLOT, commands};
+use super::oracle::{Ack, History, Point};
+use super::workload::{Background, Mode, Step, Sync, Workload};
+use crate::model::{At, Cred, Model, Name, Op, Reply, Res, SetAttr, Who};
+use crate::real::Real;
 use std::sync::Arc;
-use weldfs_journal::{ManualClock, SeededRandom};
-use weldfs_storagefs::media::{CowImage, CrashModel, Recording};
+use weldfs_ciscops::TxnMode;
+use weldfs_journal::{ManualClock, Medium, SeededRandom};
+use weldfs_storagefs::geometry::GeometryOptions;
+use weldfs_storagefs::media::{CowImage, CrashModel, RamMedium, Recording, RecordingMedium};
+use weldfs_storagefs::mount::{self, MkfsOptions};
 use weldfs_storagefs::store::{MountOptions, Store};
 
-/// Seconds that the clock shows at the start; it stands still while a command runs.
+/// Seconds that the clock shows when the image is made; commands see a time of their own each.
 pub const START: i64 = 1_700_000_000;
+/// Seconds from there to the first command of a workload.
+const WORKLOAD_AFTER: i64 = 1_000;
+/// Bytes of the medium.
+const MEDIUM_BYTES: u64 = 4 << 20;
+/// Longest payload kept in a record, bytes: small, so that a write of one block is above it.
+const INLINE_MAX: u32 = 512;
 
 /// How the harness mounts: a fixed clock, a fixed seed, little memory.
 pub fn mount_options() -> MountOptions {
@@ -18,7 +30,7 @@ pub fn mount_options() -> MountOptions {
     MountOptions { memory: 8 << 20, inline_commits: true, ..MountOptions::new(clock, Arc::new(SeededRandom::new(7))) }
 }
 
-/// An image that workloads start from: the tiny tree, formatted, filled, checkpointed. Made once and shared.
+/// An image that workloads start from: the tiny tree, formatted, filled, unmounted. Made once and shared.
 #[derive(Clone)]
 pub struct Setup {
     /// Promises of the medium.
@@ -39,14 +51,73 @@ pub struct Performed {
     pub history: History,
 }
 
+/// The tiny tree: two files in the root, two directories with one in each.
+fn tiny_tree() -> Vec<Op> {
+    let name = |path: &str| Name { base: None, path: path.as_bytes().to_vec() };
+    let file = |path: &str, len, fill| Op::OpenWriteClose {
+        name: name(path),
+        flags: libc::O_CREAT | libc::O_EXCL,
+        mode: 0o644,
+        at: At::Offset(0),
+        data: Workload::fill(fill, len),
+    };
+    vec![
+        Op::SetAttr { who: Who::Path(name("/"), false), set: SetAttr { mode: Some(0o777), ..SetAttr::NONE } },
+        Op::Mkdir { name: name("A"), mode: 0o755 },
+        Op::Mkdir { name: name("B"), mode: 0o755 },
+        file("foo", 3 * 4096 + 100, 1001),
+        file("bar", 100, 1002),
+        file("A/foo", 5000, 1003),
+        file("B/bar", 40, 1004),
+        Op::SetXattr {
+            who: Who::Path(name("foo"), false),
+            key: b"user.a".to_vec(),
+            value: b"one".to_vec(),
+            create: false,
+            replace: false,
+        },
+    ]
+}
+
 impl Setup {
     /// Makes the image.
     ///
     /// # Errors
     /// The store, in words.
     pub fn new(model: CrashModel) -> Result<Setup, String> {
-        let _ = model;
-        Err("not there yet".into())
+        let recording = Arc::new(RecordingMedium::new(MEDIUM_BYTES, model));
+        let medium: Arc<dyn Medium> = recording.clone();
+        let options = mount_options();
+        let mkfs = MkfsOptions {
+            geometry: GeometryOptions { chunk_pages: Some(4), ..GeometryOptions::default() },
+            inline_max: Some(INLINE_MAX),
+            ..MkfsOptions::default()
+        };
+        let failed = |what: &'static str| move |e: &dyn std::fmt::Display| format!("{what}: {e}");
+        mount::format(&medium, &mkfs, &*options.clock, &*options.random).map_err(|e| failed("format")(&e))?;
+        let (store, _) = Store::mount(medium, options).map_err(|e| failed("mount")(&e))?;
+        let mut real = Real::new(store);
+        let root = real.tree()?.entries.remove(&Vec::new()).ok_or("no root")?.stat;
+        let mut start = Model::new(root.mode & 0o7777, root.uid, root.gid, root.mtime);
+        for (i, op) in tiny_tree().iter().enumerate() {
+            start.now = (START + i as i64, 0);
+            real.direct.now = start.now;
+            let (model, store) = (start.apply(&Cred::root(), op), real.apply(op));
+            if model != store || model.is_err() {
+                return Err(format!("setup, {op:?}: the model says {model:?}, the store {store:?}"));
+            }
+        }
+        same_tree(&start.tree(), &mut real)?;
+        real.direct.store().unmount().map_err(|e| failed("unmount")(&e))?;
+        drop(real);
+        Ok(Setup { model, image: CowImage::new(recording.to_bytes()), start })
+    }
+}
+
+fn same_tree(model: &Tree, real: &mut Real) -> Result<(), String> {
+    match model.first_difference(&real.tree()?) {
+        Some(d) => Err(format!("model and store differ at {d}")),
+        None => Ok(()),
     }
 }
 
@@ -55,8 +126,118 @@ impl Setup {
 /// # Errors
 /// Store and model answered differently, or ended in different trees.
 pub fn perform(setup: &Setup, workload: &Workload) -> Result<Performed, String> {
-    let _ = (setup, workload);
-    Err("not there yet".into())
+    let medium = Arc::new(RecordingMedium::over(setup.image.clone(), setup.model));
+    let (store, _) = Store::mount(medium.clone(), mount_options()).map_err(|e| format!("mount: {e}"))?;
+    let begun = medium.position();
+    let start = Point { from_event: 0, what: "the start".into(), tree: setup.start.tree(), between: Vec::new() };
+    let history = History { points: vec![start], acks: Vec::new() };
+    let mut run = Run { medium, real: Real::new(store), model: setup.start.clone(), history, ticks: 0 };
+    run.acknowledge();
+    for (i, step) in workload.steps.iter().enumerate() {
+        run.step(i, step).map_err(|e| format!("step {} of {}: {e}", i + 1, workload.trace()))?;
+    }
+    same_tree(&run.model.tree(), &mut run.real).map_err(|e| format!("after {}: {e}", workload.trace()))?;
+    let Run { medium, real, history, .. } = run;
+    drop(real);
+    Ok(Performed { recording: medium.take_recording(), begun, history })
+}
+
+struct Run {
+    medium: Arc<RecordingMedium>,
+    real: Real,
+    model: Model,
+    history: History,
+    ticks: i64,
+}
+
+impl Run {
+    /// Everything up to now is promised to stay.
+    fn acknowledge(&mut self) {
+        let point = self.history.points.len() - 1;
+        self.history.acks.push(Ack { event: self.medium.position(), point });
+    }
+
+    fn step(&mut self, number: usize, step: &Step) -> Result<(), String> {
+        let Commands { open, ops, keep } = commands(number, &step.op, &self.model);
+        let opened = match &open {
+            Some(op) => self.both(op, false)?.0.is_ok(),
+            None => true,
+        };
+        if opened {
+            for op in &ops {
+                self.command(number, op, step)?;
+            }
+        }
+        if !keep && self.model.slots().iter().any(|(s, _)| *s == SLOT) {
+            drop(self.both(&Op::Close { slot: SLOT }, false)?);
+        }
+        if step.sync != Sync::Nothing {
+            let journal = self.real.direct.store().journal();
+            journal.wait(journal.tail()).map_err(|e| format!("{:?}: {e}", step.sync))?;
+            self.acknowledge();
+        }
+        self.background(step.then).map_err(|e| format!("{:?}: {e}", step.then))
+    }
+
+    /// Runs an operation on the model and on the store: the answer, and the trees between micro-transactions.
+    fn both(&mut self, op: &Op, micro: bool) -> Result<(Res<Reply>, Vec<Tree>), String> {
+        self.ticks += 1;
+        self.model.now = (START + WORKLOAD_AFTER + self.ticks, self.ticks as u32);
+        self.real.direct.now = self.model.now;
+        let root = Cred::root();
+        let (expected, between) = match micro {
+            true => self.model.apply_micro(&root, op),
+            false => (self.model.apply(&root, op), Vec::new()),
+        };
+        let found = self.real.apply(op);
+        if expected != found {
+            return Err(format!("{op:?}: the model says {expected:?}, the store {found:?}"));
+        }
+        Ok((found, between))
+    }
+
+    fn command(&mut self, number: usize, op: &Op, step: &Step) -> Result<(), String> {
+        let from_event = self.medium.position();
+        let before = self.real.direct.last_end();
+        self.real.mode = txn_mode(step.mode);
+        let (_, mut between) = self.both(op, runs_micro(op, step.mode))?;
+        self.real.mode = TxnMode::Default;
+        let end = self.real.direct.last_end();
+        let tree = self.model.tree();
+        let last = &self.history.points[self.history.points.len() - 1].tree;
+        between.retain(|t| t != last && *t != tree);
+        if tree != *last {
+            let what = format!("step {} ({})", number + 1, Workload::new([*step]).trace());
+            self.history.points.push(Point { from_event, what, tree, between });
+        }
+        if let (true, Some(end)) = (step.durable && before != end, end) {
+            self.real.direct.store().journal().wait(end).map_err(|e| format!("commit: {e}"))?;
+            self.acknowledge();
+        }
+        Ok(())
+    }
+
+    fn background(&mut self, then: Background) -> Result<(), String> {
+        let store = self.real.direct.store().clone();
+        match then {
+            Background::Nothing => return Ok(()),
+            Background::Checkpoint => drop(store.checkpoint().map_err(|e| e.to_string())?),
+            Background::Reclaim => {
+                store.reclaim_all().map_err(|e| e.to_string())?;
+                store.checkpoint().map_err(|e| e.to_string())?;
+            }
+            Background::Remount => {
+                self.real.direct.close_all();
+                self.model.close_all();
+                store.unmount().map_err(|e| e.to_string())?;
+                drop(store);
+                let (store, _) = Store::mount(self.medium.clone(), mount_options()).map_err(|e| e.to_string())?;
+                self.real = Real::new(store);
+            }
+        }
+        self.acknowledge();
+        Ok(())
+    }
 }
 
 /// The tree of a mounted store, every byte of it read.
@@ -64,6 +245,36 @@ pub fn perform(setup: &Setup, workload: &Workload) -> Result<Performed, String> 
 /// # Errors
 /// What could not be read.
 pub fn read_tree(store: &Arc<Store>) -> Result<Tree, String> {
-    let _ = store;
-    Err("not there yet".into())
+    Real::with_pool(store.clone(), 256 << 10).tree()
+}
+
+/// Mounts a copy of an image in memory and gives its tree: for tests and tools.
+///
+/// # Errors
+/// What keeps it from being mounted or read.
+pub fn tree_of(image: &[u8]) -> Result<Tree, String> {
+    let medium: Arc<dyn Medium> = Arc::new(RamMedium::from_bytes(image));
+    let (store, _) = Store::mount(medium, mount_options()).map_err(|e| format!("mount: {e}"))?;
+    read_tree(&store)
+}
+
+fn txn_mode(mode: Mode) -> TxnMode {
+    match mode {
+        Mode::Default => TxnMode::Default,
+        Mode::Macro => TxnMode::Macro,
+        Mode::Micro => TxnMode::Micro,
+    }
+}
+
+/// Whether a command of a step of this mode runs as micro-transactions.
+fn runs_micro(op: &Op, mode: Mode) -> bool {
+    let creates = |flags: i32| flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
+    let asked = match (mode, op) {
+        (Mode::Micro, _) => op.is_fused(),
+        (Mode::Macro, _) => false,
+        (Mode::Default, Op::AppendChecksumWrite { .. }) => true,
+        (Mode::Default, Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. }) => creates(*flags),
+        (Mode::Default, _) => false,
+    };
+    asked && Real::MICRO
 }

@@ -5,7 +5,7 @@ use super::enumerate::{Chosen, Places, states};
 use super::generate::{self, ModeChoice};
 use super::oracle::History;
 use super::report::{FAILURES_MAX, Failure, Report};
-use super::workload::{Background, Sync as After};
+use super::workload::{Background, Step, Sync as After};
 use super::{Bad, Performed, Setup, Tree, Workload, perform, shrink};
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -170,7 +170,8 @@ fn workloads(config: &Config) -> (Workloads, Option<u64>) {
 /// Every operation alone, volatile and with nothing after it, then a checkpoint or an unmount: the measured part is
 /// what those two write.
 fn checkpoints(modes: ModeChoice) -> Vec<Workload> {
-    let plain = |w: &Workload| w.steps.iter().all(|s| !s.durable && s.sync == After::Nothing);
+    let bare = |s: &Step| !s.durable && s.sync == After::Nothing && s.then == Background::Nothing;
+    let plain = |w: &Workload| w.steps.iter().all(bare);
     let with = |w: &Workload, then: Background| {
         let mut w = w.clone();
         if let Some(last) = w.steps.last_mut() {

@@ -1,21 +1,21 @@
-//! Runs the model's operations on the real file system, and takes the same picture of its tree.
+//! The real file system behind the model's vocabulary: runs the model's operations on a mounted store, and takes the
+//! same picture of its tree. One thread, no device around it.
 
+use crate::model::{self, Content, Falloc, Name, Reply, SetAttr, SetTime, Stat, TreeEntry, TreeImage, Who};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use weldfs_ciscops::interp::Outcome;
 use weldfs_ciscops::{
     AccessMask, At, ChecksumKind, FallocMode, Handle, InodeNo, Modify, Op, OpenFlags, PoolRange, RenameFlags,
-    SetAttrBody, SetAttrMask, StatBody, Whence, WireTime, XattrFlags, dirent,
+    SetAttrBody, SetAttrMask, StatBody, TxnMode, Whence, WireTime, XattrFlags, dirent,
 };
-use weldfs_crash_harness::model::{self, Falloc, Name, Reply, SetAttr, SetTime, Stat, TreeEntry, TreeImage, Who};
 use weldfs_storagefs::fs::Cred;
 use weldfs_storagefs::fs::driver::Direct;
 use weldfs_storagefs::store::Store;
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Bytes of the pool; its first quarter holds operands, the rest receives.
-pub const POOL: usize = 8 << 20;
-const OUT: u32 = 4 << 20;
+/// Bytes of the pool unless told otherwise.
+const POOL: usize = 8 << 20;
 /// A directory entry: name, type, and the cookie after it.
 pub type DirLine = (Vec<u8>, u8, u64);
 /// A handle nobody has.
@@ -23,11 +23,16 @@ const NOBODY: Handle = Handle { index: 60_000, generation: 7 };
 
 /// The real file system with the model's slots.
 pub struct Real {
+    /// What runs the commands.
     pub direct: Direct,
-    pub slots: HashMap<u32, Handle>,
+    slots: HashMap<u32, Handle>,
     /// Bytes of the buffer that directories are read through.
     pub dir_buf: u32,
     used: u32,
+    /// Where the pool's second half begins: the first holds operands, the second receives.
+    out: u32,
+    /// Transaction mode that fused operations ask for.
+    pub mode: TxnMode,
 }
 
 fn done(o: Outcome) -> Result<Outcome, i32> {
@@ -96,10 +101,21 @@ fn stat_of(b: &StatBody) -> Stat {
 }
 
 impl Real {
+    /// Whether the store runs micro-transactions.
+    pub const MICRO: bool = false;
+
+    /// Over a mounted store, as the superuser.
     pub fn new(store: Arc<Store>) -> Real {
-        Real { direct: Direct::new(store, POOL), slots: HashMap::new(), dir_buf: 4096, used: 0 }
+        Real::with_pool(store, POOL)
     }
 
+    /// The same with a pool of this many bytes, at least 256 KiB; payloads must fit its half.
+    pub fn with_pool(store: Arc<Store>, pool: usize) -> Real {
+        let (direct, out) = (Direct::new(store, pool), pool as u32 / 2);
+        Real { direct, slots: HashMap::new(), dir_buf: 4096, used: 0, out, mode: TxnMode::Default }
+    }
+
+    /// Acts as somebody else from now on; open slots stay.
     pub fn act_as(&mut self, cred: &model::Cred) {
         let groups = cred.groups.as_slice().into();
         self.direct.set_cred(Cred { uid: cred.uid, gid: cred.gid, groups });
@@ -135,10 +151,15 @@ impl Real {
     }
 
     fn taken(&self, n: u64) -> Reply {
-        Reply::Bytes(self.direct.take(PoolRange::new(OUT, n as u32)))
+        Reply::Bytes(self.direct.take(PoolRange::new(self.out, n as u32)))
     }
 
-    /// Runs one operation of the model.
+    /// The handle behind a slot of the model.
+    pub fn handle(&self, slot: u32) -> Option<Handle> {
+        self.slots.get(&slot).copied()
+    }
+
+    /// Runs one operation of the model. The errors are positive errnos.
     pub fn apply(&mut self, op: &model::Op) -> Result<Reply, i32> {
         self.used = 0;
         match op {
@@ -186,7 +207,7 @@ impl Real {
             }
             model::Op::Readlink { name } => {
                 let (base, path) = self.name(name);
-                let o = self.run(Op::Readlink { base, path, out: PoolRange::new(OUT, 4096) })?;
+                let o = self.run(Op::Readlink { base, path, out: PoolRange::new(self.out, 4096) })?;
                 Ok(self.taken(o.result))
             }
             model::Op::Access { name, mask } => {
@@ -215,8 +236,8 @@ impl Real {
         self.run(op).map(|_| Reply::Unit)
     }
 
-    pub fn stat(&mut self, base: Handle, path: PoolRange, nofollow: bool) -> Result<StatBody, i32> {
-        let out = PoolRange::new(OUT, size_of::<StatBody>() as u32);
+    fn stat(&mut self, base: Handle, path: PoolRange, nofollow: bool) -> Result<StatBody, i32> {
+        let out = PoolRange::new(self.out, size_of::<StatBody>() as u32);
         self.run(Op::StatPath { base, path, nofollow, out })?;
         Ok(StatBody::read_from_bytes(&self.direct.take(out)).expect("exactly the size of the body"))
     }
@@ -224,7 +245,7 @@ impl Real {
     fn apply_data(&mut self, op: &model::Op) -> Result<Reply, i32> {
         match op {
             model::Op::Read { slot, at: place, len } => {
-                let out = PoolRange::new(OUT, *len as u32);
+                let out = PoolRange::new(self.out, *len as u32);
                 let o = self.run(Op::Read { h: self.slot(*slot), at: at(*place), out })?;
                 Ok(self.taken(o.result))
             }
@@ -252,7 +273,7 @@ impl Real {
             model::Op::OpenReadClose { name, flags, off, len } => {
                 let (base, path) = self.name(name);
                 let flags = OpenFlags::from_linux(flags & !libc::O_ACCMODE);
-                let out = PoolRange::new(OUT, *len as u32);
+                let out = PoolRange::new(self.out, *len as u32);
                 let o = self.run(Op::OpenReadClose { base, path, flags, offset: *off, out })?;
                 Ok(self.taken(o.result))
             }
@@ -260,11 +281,11 @@ impl Real {
                 let (base, path) = self.name(name);
                 let src = self.put(data);
                 let flags = OpenFlags::from_linux(flags & !libc::O_ACCMODE | libc::O_RDWR);
-                let out = PoolRange::new(OUT, *len as u32);
+                let out = PoolRange::new(self.out, *len as u32);
                 let (mode, place) = (*mode, at(*place));
                 let o =
                     self.run(Op::OpenReadWriteClose { base, path, flags, mode, read_off: *off, out, at: place, src })?;
-                let old = self.direct.take(PoolRange::new(OUT, o.result as u32));
+                let old = self.direct.take(PoolRange::new(self.out, o.result as u32));
                 Ok(Reply::ReadWrote(old, o.result2 & !(1 << 63), data.len() as u64))
             }
             model::Op::AppendChecksumWrite { slot, data } => {
@@ -273,7 +294,7 @@ impl Real {
                 Ok(Reply::Wrote(o.result, data.len() as u64 + 4))
             }
             model::Op::ReadChecksumVerify { slot, off, len } => {
-                let out = PoolRange::new(OUT, *len as u32);
+                let out = PoolRange::new(self.out, *len as u32);
                 let (h, kind, len) = (self.slot(*slot), ChecksumKind::Crc32c, *len as u32);
                 let o = self.run(Op::ReadChecksumVerify { h, kind, offset: *off, len, out })?;
                 Ok(self.taken(o.result))
@@ -287,7 +308,7 @@ impl Real {
                         Modify::CompareSwap { expect: self.put(expect), new: self.put(new) }
                     }
                 };
-                let (h, len, out) = (self.slot(*slot), *len as u32, PoolRange::new(OUT, *len as u32));
+                let (h, len, out) = (self.slot(*slot), *len as u32, PoolRange::new(self.out, *len as u32));
                 let o = self.run(Op::ReadModifyWrite { h, offset: *off, len, modify, out })?;
                 Ok(self.taken(o.result))
             }
@@ -299,7 +320,7 @@ impl Real {
         match op {
             model::Op::GetXattr { who, key, room } => {
                 let (base, path, nofollow) = self.who(who);
-                let (name, out) = (self.put(key), PoolRange::new(OUT, *room as u32));
+                let (name, out) = (self.put(key), PoolRange::new(self.out, *room as u32));
                 let o = self.run(Op::GetXattr { base, path, nofollow, name, out })?;
                 Ok(if *room == 0 { Reply::Number(o.result) } else { self.taken(o.result) })
             }
@@ -313,12 +334,12 @@ impl Real {
             }
             model::Op::ListXattr { who, room } => {
                 let (base, path, nofollow) = self.who(who);
-                let out = PoolRange::new(OUT, *room as u32);
+                let out = PoolRange::new(self.out, *room as u32);
                 let o = self.run(Op::ListXattr { base, path, nofollow, out })?;
                 if *room == 0 {
                     return Ok(Reply::Number(o.result));
                 }
-                let bytes = self.direct.take(PoolRange::new(OUT, o.result as u32));
+                let bytes = self.direct.take(PoolRange::new(self.out, o.result as u32));
                 let names = bytes.split(|b| *b == 0).filter(|n| !n.is_empty());
                 Ok(Reply::Names(names.map(|n| (n.to_vec(), 0)).collect()))
             }
@@ -333,8 +354,8 @@ impl Real {
 
     /// One call of readdir: the entries and the cookie to go on with.
     pub fn read_dir_step(&mut self, h: Handle, cookie: u64) -> Result<(Vec<DirLine>, u64), i32> {
-        let o = self.run(Op::ReadDir { h, cookie, out: PoolRange::new(OUT, self.dir_buf) })?;
-        let bytes = self.direct.take(PoolRange::new(OUT, o.result as u32));
+        let o = self.run(Op::ReadDir { h, cookie, out: PoolRange::new(self.out, self.dir_buf) })?;
+        let bytes = self.direct.take(PoolRange::new(self.out, o.result as u32));
         Ok((dirent::Dirents(&bytes).map(|d| (d.name.to_vec(), d.dtype, d.next_cookie)).collect(), o.result2))
     }
 
@@ -347,90 +368,85 @@ impl Real {
             }
             for (name, dtype, _) in step {
                 let fresh = names.insert((name.clone(), u32::from(dtype) << 12));
-                assert!(fresh, "readdir shows {name:?} twice");
+                if !fresh {
+                    return Err(libc::EIO); // a name shown twice
+                }
             }
             cookie = next;
         }
     }
 
-    /// The picture of everything that has a name, as the superuser sees it.
-    pub fn tree(&mut self) -> TreeImage {
+    /// The picture of everything that has a name, as the superuser sees it: every attribute, every byte.
+    ///
+    /// # Errors
+    /// What could not be read, in words.
+    pub fn tree(&mut self) -> Result<TreeImage, String> {
         self.act_as(&model::Cred::root());
-        let mut image = TreeImage::default();
-        let mut first: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+        let mut entries: BTreeMap<Vec<u8>, (u64, TreeEntry)> = BTreeMap::new();
         let mut todo = vec![Vec::new()];
         while let Some(path) = todo.pop() {
-            let (body, entry) = self.entry(&path, &mut todo);
-            let least = first.entry(body.ino).or_insert(path.clone());
-            *least = path.clone().min(least.clone());
-            image.entries.insert(path, entry);
+            let show = String::from_utf8_lossy(&path).into_owned();
+            let entry = self.entry(&path, &mut todo).map_err(|e| format!("/{show}: {e}"))?;
+            entries.insert(path, entry);
         }
-        for entry in image.entries.values_mut() {
-            let ino = u64::from_le_bytes(entry.first_path[..].try_into().expect("eight bytes put by entry"));
-            entry.first_path = first[&ino].clone();
-        }
-        image
+        Ok(TreeImage::new(entries))
     }
 
-    fn entry(&mut self, path: &[u8], todo: &mut Vec<Vec<u8>>) -> (StatBody, TreeEntry) {
-        let show = String::from_utf8_lossy(path).into_owned();
+    fn entry(&mut self, path: &[u8], todo: &mut Vec<Vec<u8>>) -> Result<(u64, TreeEntry), String> {
+        let errno = |what: &'static str| move |e: i32| format!("{what} fails with errno {e}");
         let full = if path.is_empty() { b"/".to_vec() } else { path.to_vec() };
         let who = Who::Path(Name { base: None, path: full.clone() }, true);
         self.used = 0;
         let range = self.put(&full);
-        let body = self.stat(Handle::ROOT, range, true).unwrap_or_else(|e| panic!("stat {show}: {e}"));
-        let mut entry = TreeEntry {
-            stat: stat_of(&body),
-            first_path: body.ino.to_le_bytes().to_vec(),
-            target: Vec::new(),
-            content: 0,
-            xattrs: self.all_xattrs(&who),
-        };
+        let body = self.stat(Handle::ROOT, range, true).map_err(errno("stat"))?;
+        let mut entry = TreeEntry::of(stat_of(&body), self.all_xattrs(&who).map_err(errno("reading attributes"))?);
         match body.mode & libc::S_IFMT {
-            libc::S_IFREG => entry.content = self.content(InodeNo(body.ino), body.size),
-            libc::S_IFLNK => {
-                let link = self.apply(&model::Op::Readlink { name: Name { base: None, path: full } });
-                let Ok(Reply::Bytes(target)) = link else { panic!("readlink {show}: {link:?}") };
-                entry.target = target;
-            }
+            libc::S_IFREG => entry.content = self.content(InodeNo(body.ino), body.size)?,
+            libc::S_IFLNK => match self.apply(&model::Op::Readlink { name: Name { base: None, path: full } }) {
+                Ok(Reply::Bytes(target)) => entry.target = target,
+                other => return Err(format!("readlink answers {other:?}")),
+            },
             _ => {
-                let flags = OpenFlags::READ | OpenFlags::DIRECTORY;
-                let range = self.put(&full);
-                let o = self.direct.run(Op::Open { base: Handle::ROOT, path: range, flags, mode: 0, placeholder: 0 });
-                let h = Handle::from_wire(done(o).unwrap_or_else(|e| panic!("open {show}: {e}")).result);
-                let names = self.read_dir(h);
-                let Ok(Reply::Names(names)) = names else { panic!("readdir {show}: {names:?}") };
+                self.used = 0;
+                let (flags, range) = (OpenFlags::READ | OpenFlags::DIRECTORY, self.put(&full));
+                let open = Op::Open { base: Handle::ROOT, path: range, flags, mode: 0, placeholder: 0 };
+                let h = Handle::from_wire(self.run(open).map_err(errno("open"))?.result);
+                let names = self.read_dir(h).map_err(errno("readdir"));
                 self.direct.run(Op::Close { h });
+                let Reply::Names(names) = names? else { return Err("readdir answers something else".into()) };
                 let names = names.into_iter().map(|(n, _)| n).filter(|n| n != b"." && n != b"..");
                 todo.extend(names.map(|n| [path, b"/", &n].concat()));
             }
         }
-        (body, entry)
+        Ok((body.ino, entry))
     }
 
-    fn all_xattrs(&mut self, who: &Who) -> Vec<(Vec<u8>, Vec<u8>)> {
-        let listed = self.apply(&model::Op::ListXattr { who: who.clone(), room: 65_536 });
-        let Ok(Reply::Names(keys)) = listed else { panic!("listxattr {who:?}: {listed:?}") };
+    fn all_xattrs(&mut self, who: &Who) -> Result<Vec<(Vec<u8>, Vec<u8>)>, i32> {
+        let listed = self.apply(&model::Op::ListXattr { who: who.clone(), room: 65_536 })?;
+        let Reply::Names(keys) = listed else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for (key, _) in keys {
-            let got = self.apply(&model::Op::GetXattr { who: who.clone(), key: key.clone(), room: 65_536 });
-            let Ok(Reply::Bytes(value)) = got else { panic!("getxattr {who:?} {key:?}: {got:?}") };
-            all.push((key, value));
+            let got = self.apply(&model::Op::GetXattr { who: who.clone(), key: key.clone(), room: 65_536 })?;
+            if let Reply::Bytes(value) = got {
+                all.push((key, value));
+            }
         }
-        all
+        Ok(all)
     }
 
-    fn content(&mut self, ino: InodeNo, size: u64) -> u64 {
+    /// Every block of a file up to its end, the last one whole: stale bytes behind the end show too.
+    fn content(&mut self, ino: InodeNo, size: u64) -> Result<Content, String> {
         let store = self.direct.store().clone();
         let end = size.div_ceil(model::BLOCK);
-        let mut blocks: Vec<(u64, Vec<u8>)> = Vec::new();
+        let mut content = Content::default();
         let mut next = 0;
-        while let Some(blk) = store.blocking(|| store.seek_block(ino, next, end, true)).expect("the map is sound") {
+        loop {
+            let found = store.blocking(|| store.seek_block(ino, next, end, true));
+            let Some(blk) = found.map_err(|e| format!("finding data: {e}"))? else { return Ok(content) };
             let mut bytes = [0; model::BLOCK as usize];
-            store.blocking(|| store.read_block(ino, blk, &mut bytes)).expect("the block is sound");
-            blocks.push((blk, bytes.to_vec()));
+            store.blocking(|| store.read_block(ino, blk, &mut bytes)).map_err(|e| format!("block {blk}: {e}"))?;
+            content.push(blk, Arc::new(bytes));
             next = blk + 1;
         }
-        model::content_digest(blocks.iter().map(|(b, v)| (*b, &v[..])))
     }
 }
