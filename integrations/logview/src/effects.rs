@@ -246,7 +246,7 @@ fn one(f: &mut Fields<'_>) -> Result<Effect, Bad> {
         }
         16 => Effect::ReclaimDone { inode, stamp: f.var()? },
         17 => Effect::Adopted { inode, input: f.var16()? },
-        18 => Effect::Outcome { inode, outcome: Box::new(Outcome::read(f)?) },
+        18 if inode == 1 => Effect::Outcome { inode, outcome: Box::new(Outcome::read(f)?) },
         _ => return Err(Bad("tag of an effect")),
     })
 }

@@ -16,7 +16,7 @@ mod text;
 mod transaction;
 mod view;
 
-pub use effects::{Attributes, Block, Effect, Entry, Inode, Time};
+pub use effects::{Attributes, Block, Effect, Entry, Inode, Outcome, Time};
 pub use fields::{Bad, Data, Name};
 pub use record::{Header, Kind};
 pub use superblock::{Segment, Superblock, Unreadable};

@@ -17,6 +17,7 @@ use weldfs_storagefs::geometry::GeometryOptions;
 use weldfs_storagefs::media::RamMedium;
 use weldfs_storagefs::micro::{Begin, Commit, Detect, End, Input, Verdict};
 use weldfs_storagefs::mount::{MkfsOptions, format};
+use weldfs_storagefs::outcomes::OutcomeRec;
 use weldfs_storagefs::record::{InodeRec, Time};
 use weldfs_storagefs::store::{MountOptions, Store};
 
@@ -105,6 +106,20 @@ pub fn seen(e: &Effect) -> view::Effect {
         }
         Effect::Input { input, .. } => view::Effect::Adopted { inode: ino, input: *input },
         Effect::ReclaimDone { cut, .. } => view::Effect::ReclaimDone { inode: ino, stamp: *cut },
+        Effect::Outcome(o) => view::Effect::Outcome { inode: ino, outcome: Box::new(outcome(o)) },
+    }
+}
+
+fn outcome(o: &OutcomeRec) -> view::Outcome {
+    view::Outcome {
+        identity: view::Identity { client: hex(&o.id.client), queue: o.id.queue },
+        sequence: o.id.sequence,
+        uid: o.id.uid,
+        status: o.outcome.status as u32,
+        micro_done: o.outcome.micro_done,
+        micro_failed: o.outcome.micro_failed,
+        result: o.outcome.result,
+        result2: o.outcome.result2,
     }
 }
 
