@@ -33,6 +33,8 @@ pub struct Real {
     out: u32,
     /// Transaction mode that fused operations ask for.
     pub mode: TxnMode,
+    /// Whether operations are durable when they return.
+    pub durable: bool,
 }
 
 fn done(o: Outcome) -> Result<Outcome, i32> {
@@ -112,7 +114,7 @@ impl Real {
     /// The same with a pool of this many bytes, at least 256 KiB; payloads must fit its half.
     pub fn with_pool(store: Arc<Store>, pool: usize) -> Real {
         let (direct, out) = (Direct::new(store, pool), pool as u32 / 2);
-        Real { direct, slots: HashMap::new(), dir_buf: 4096, used: 0, out, mode: TxnMode::Default }
+        Real { direct, slots: HashMap::new(), dir_buf: 4096, used: 0, out, mode: TxnMode::Default, durable: false }
     }
 
     /// Acts as somebody else from now on; open slots stay.
@@ -147,7 +149,7 @@ impl Real {
     }
 
     fn run(&mut self, op: Op) -> Result<Outcome, i32> {
-        done(self.direct.run(op))
+        done(self.direct.run_with(op, self.mode, self.durable))
     }
 
     fn taken(&self, n: u64) -> Reply {

@@ -1,7 +1,7 @@
 //! Workloads over the tiny tree without a crash: the language, the generator's lists, the shrinker, and the store beside
 //! the model on every workload.
 //!
-//! `WELDFS_TWO_OPS` is how many of the workloads of two operations are run here (default 500 per medium, drawn by a
+//! `WELDFS_TWO_OPS` is how many of the workloads of two operations are run here (default 3000 per medium, drawn by a
 //! fixed seed; `all` for all of them).
 
 use std::collections::BTreeSet;
@@ -122,7 +122,7 @@ fn store_and_model_agree_on_every_workload_of_one_operation() {
 
 #[test]
 fn store_and_model_agree_on_pairs_of_operations() {
-    let wanted = std::env::var("WELDFS_TWO_OPS").unwrap_or("500".into());
+    let wanted = std::env::var("WELDFS_TWO_OPS").unwrap_or("3000".into());
     let count = wanted.parse().unwrap_or(usize::MAX);
     let done = perform_all(&mut sampled(2, count, 1));
     assert!(done == count.min(two_op(ModeChoice::Both).count_all()), "{done}");

@@ -4,7 +4,7 @@
 use super::Tree;
 use super::commands::{Commands, SLOT, commands};
 use super::oracle::{Ack, History, Point};
-use super::workload::{Background, Mode, Step, Sync, Workload};
+use super::workload::{Background, FsOp, Mode, Step, Sync, Workload};
 use crate::model::{At, Cred, Model, Name, Op, Reply, Res, SetAttr, Who};
 use crate::real::Real;
 use std::sync::Arc;
@@ -131,7 +131,9 @@ pub fn perform(setup: &Setup, workload: &Workload) -> Result<Performed, String> 
     let begun = medium.position();
     let start = Point { from_event: 0, what: "the start".into(), tree: setup.start.tree(), between: Vec::new() };
     let history = History { points: vec![start], acks: Vec::new() };
-    let mut run = Run { medium, real: Real::new(store), model: setup.start.clone(), history, ticks: 0 };
+    let pool = pool_bytes(workload);
+    let mut run =
+        Run { medium, pool, real: Real::with_pool(store, pool), model: setup.start.clone(), history, ticks: 0 };
     run.acknowledge();
     for (i, step) in workload.steps.iter().enumerate() {
         run.step(i, step).map_err(|e| format!("step {} of {}: {e}", i + 1, workload.trace()))?;
@@ -142,7 +144,14 @@ pub fn perform(setup: &Setup, workload: &Workload) -> Result<Performed, String> 
     Ok(Performed { recording: medium.take_recording(), begun, history })
 }
 
+/// A pool is cleared when it is made: no larger than the workload needs.
+fn pool_bytes(workload: &Workload) -> usize {
+    let large = |s: &Step| matches!(s.op, FsOp::Write { len: 65_536.., .. } | FsOp::Append { len: 65_536.., .. });
+    if workload.steps.iter().any(large) { 4 << 20 } else { 256 << 10 }
+}
+
 struct Run {
+    pool: usize,
     medium: Arc<RecordingMedium>,
     real: Real,
     model: Model,
@@ -199,10 +208,9 @@ impl Run {
     fn command(&mut self, number: usize, op: &Op, step: &Step) -> Result<(), String> {
         let from_event = self.medium.position();
         let before = self.real.direct.last_end();
-        self.real.mode = txn_mode(step.mode);
+        (self.real.mode, self.real.durable) = (txn_mode(step.mode), step.durable);
         let (_, mut between) = self.both(op, runs_micro(op, step.mode))?;
-        self.real.mode = TxnMode::Default;
-        let end = self.real.direct.last_end();
+        (self.real.mode, self.real.durable) = (TxnMode::Default, false);
         let tree = self.model.tree();
         let last = &self.history.points[self.history.points.len() - 1].tree;
         between.retain(|t| t != last && *t != tree);
@@ -210,8 +218,8 @@ impl Run {
             let what = format!("step {} ({})", number + 1, Workload::new([*step]).trace());
             self.history.points.push(Point { from_event, what, tree, between });
         }
-        if let (true, Some(end)) = (step.durable && before != end, end) {
-            self.real.direct.store().journal().wait(end).map_err(|e| format!("commit: {e}"))?;
+        // A command that changed nothing wrote no record, and promises nothing.
+        if step.durable && self.real.direct.last_end() != before {
             self.acknowledge();
         }
         Ok(())
@@ -232,7 +240,7 @@ impl Run {
                 store.unmount().map_err(|e| e.to_string())?;
                 drop(store);
                 let (store, _) = Store::mount(self.medium.clone(), mount_options()).map_err(|e| e.to_string())?;
-                self.real = Real::new(store);
+                self.real = Real::with_pool(store, self.pool);
             }
         }
         self.acknowledge();
