@@ -18,7 +18,7 @@ use crate::overlay::{Base, InoMap, Overlay};
 use crate::reclaim::Pending;
 use crate::record::{InodeRec, ReclaimRec, Time};
 use crate::store::{Ledger, MountOptions, NameHash, Store};
-use crate::superblock::{Superblock, padded};
+use crate::superblock::{CopyWarning, Superblock, padded};
 use crate::tree::{Key, Pages, Tree, kind};
 use crate::zone::Zone;
 use parking_lot::{Mutex, RwLock};
@@ -146,7 +146,7 @@ impl Store {
         store.alloc.measure()?;
         report.warnings = warnings.iter().map(|w| w.to_string()).collect();
         let t2 = options.clock.now_ns();
-        let store = store.open_journal(&scan, &options)?;
+        let store = store.open_journal(&scan, &warnings, &options)?;
         let crowded = store.writer.lock().sb.segments.is_crowded();
         if crowded && !read_only {
             // Every mount that appends takes an entry of the table; a checkpoint forgets the old ones. Nothing was
@@ -290,7 +290,12 @@ impl Store {
 
     /// Opens the log for appending at the tail the scan found. Unless read-only, a superblock first names the new
     /// segment; only then can anything be appended.
-    fn open_journal(self, scan: &ScanReport, options: &MountOptions) -> Result<Store, MountError> {
+    fn open_journal(
+        self,
+        scan: &ScanReport,
+        stale: &[CopyWarning],
+        options: &MountOptions,
+    ) -> Result<Store, MountError> {
         let mut writer = self.writer.lock();
         let open = |oldest: Lsn| {
             let config = JournalConfig {
@@ -311,6 +316,11 @@ impl Store {
             Err(JournalError::SegmentsFull) => (open(scan.tail)?, true),
             other => (other?, false),
         };
+        if !self.read_only {
+            // A power cut in the last store may have left one good copy, the one that the next store begins with.
+            // Opening the journal made it durable.
+            writer.sb.repair(&*self.medium, stale)?;
+        }
         if !self.read_only && !full {
             writer.sb.segments = journal.segments_at(writer.sb.cut);
             writer.sb.clean = false;

@@ -400,6 +400,20 @@ impl Superblock {
         written
     }
 
+    /// Makes the copies that `load` warned of equal to this one, which it loaded. For the mount, before the next `store`:
+    /// that one overwrites copy 0 first, which must not be the only good one. What was loaded must be durable before.
+    pub fn repair(&self, medium: &dyn Medium, warnings: &[CopyWarning]) -> Result<(), MediumError> {
+        if warnings.is_empty() {
+            return Ok(());
+        }
+        let stale = |at: &BlockNo| warnings.iter().any(|w| w.block == at.0);
+        let places = self.geometry.superblocks();
+        for at in places.into_iter().filter(stale) {
+            medium.write(at.0 * BLOCK as u64, self.encode(at).as_bytes())?;
+        }
+        medium.barrier()
+    }
+
     /// Makes a medium carry no file system: what mkfs does first, so that no copy of an older one survives it.
     pub fn wipe(medium: &dyn Medium) -> Result<(), MediumError> {
         let blocks = medium.info().len / BLOCK as u64;

@@ -196,6 +196,21 @@ fn a_copy_of_another_file_system_or_place_does_not_count() {
 }
 
 #[test]
+fn copies_torn_by_a_power_cut_are_whole_before_the_good_one_is_overwritten() {
+    let (medium, sb) = image();
+    for place in [8, LEN / BLOCK - 1] {
+        medium.paste((place * BLOCK) as u64 + 100, &[0xee; 16]);
+    }
+    let (back, warnings) = Superblock::load(&medium).expect("copy 0 is whole");
+    assert_eq!(warnings.len(), 2);
+    back.repair(&medium, &warnings).expect("the test medium does not fail");
+    // The next store is cut within copy 0.
+    medium.paste(100, &[0xee; 16]);
+    let (again, warnings) = Superblock::load(&medium).expect("copies 1 and 2 are whole");
+    assert_eq!((again, warnings.len()), (sb, 1));
+}
+
+#[test]
 fn absurd_fields_are_refused_by_name() {
     type Change = fn(&mut RawSuperblock);
     let absurd: [(&str, Change); 14] = [
