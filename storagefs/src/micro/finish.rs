@@ -297,3 +297,8 @@ fn command(begin: &Begin) -> Result<(Command, Paths), Errno> {
     }
     Ok((cmd, Paths::new(&begin.name, b"")?))
 }
+
+#[cfg(test)]
+mod rig;
+#[cfg(test)]
+mod tests;
