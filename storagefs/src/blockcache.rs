@@ -121,6 +121,14 @@ impl BlockCache {
         Ok(())
     }
 
+    /// Forgets a block whose bytes were found wrong, unless the medium has no other copy yet.
+    pub fn distrust(&self, addr: u64) {
+        let mut inner = self.inner.lock();
+        if inner.blocks.get(&addr).is_some_and(|e| !e.pinned) {
+            inner.blocks.remove(&addr);
+        }
+    }
+
     /// Forgets blocks that were written past the cache.
     pub fn forget(&self, addr: u64) {
         self.inner.lock().blocks.remove(&addr);

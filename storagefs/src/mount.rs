@@ -271,6 +271,7 @@ impl Store {
             journal: std::sync::OnceLock::new(),
             gate: RwLock::new(()),
             cache: BlockCache::new(block_bytes),
+            damage: Default::default(),
             reclaim: pending,
             txns: open,
             outcomes,

@@ -22,6 +22,7 @@ use crate::blockcache::BlockCache;
 use crate::checkpoint::Writer;
 use crate::error::{FsError, FsResult, Miss};
 use crate::geometry::Geometry;
+use crate::integrity::Damage;
 use crate::micro::open::OpenTxns;
 use crate::outcomes::{Identity, Outcomes};
 use crate::overlay::{InoMap, Overlay};
@@ -114,6 +115,8 @@ pub struct StoreStats {
     pub page_writes: u64,
     /// Memory of the outcomes of detectable commands, bytes.
     pub outcome_bytes: u64,
+    /// Times that bytes were met which are not what was written (each gave EIO, or marked a block bad).
+    pub damage_found: u64,
 }
 
 /// The file system below its semantics. See the module.
@@ -128,6 +131,7 @@ pub struct Store {
     /// Commits hold it shared, the checkpoint cut exclusively.
     pub(crate) gate: RwLock<()>,
     pub(crate) cache: BlockCache,
+    pub(crate) damage: Damage,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) reclaim: Pending,
     /// Transactions with a begin record and no end record.
@@ -249,6 +253,7 @@ impl Store {
             page_reads: pages.reads,
             page_writes: pages.writes,
             outcome_bytes: self.outcomes.bytes(),
+            damage_found: self.damage.found(),
         }
     }
 

@@ -93,7 +93,10 @@ impl<'a> Merge<'a> {
             match store.blocking(|| store.read_base(&m, InodeNo(src.ino), src.blk, &mut buf)) {
                 Ok(()) => {}
                 // Never a fresh checksum over unverified bytes: the block stays marked bad.
-                Err(FsError::Corrupt(_)) => state = BlockState::Bad,
+                Err(FsError::Corrupt(c)) => {
+                    store.damage.note(&c, "merge at the checkpoint", None);
+                    state = BlockState::Bad;
+                }
                 Err(e) => return Err(e),
             }
         }

@@ -271,7 +271,10 @@ async fn file_system(cx: &OpCx<'_>) -> Done {
     }
     let mut done = match with_set(cx).await {
         Ok(done) => done,
-        Err(e) => failed(Errno::from(&e)),
+        Err(e) => {
+            cx.core.store.damage.note_error(&e, "command", Some(&cx.paths.a));
+            failed(Errno::from(&e))
+        }
     };
     if cx.cmd.detectable && !done.recorded {
         Box::pin(detect::leave(cx, &mut done)).await;
@@ -436,7 +439,8 @@ async fn attempt<'d>(
 ) -> FsResult<Attempt> {
     let core = cx.core;
     let payload = crate::fs::payload_bytes(&cx.cmd);
-    let mut txn = Txn::new(&core.store, cx.session(), set, plan.take(), payload, core.clock.wall());
+    let txn = Txn::new(&core.store, cx.session(), set, plan.take(), payload, core.clock.wall());
+    let mut txn = txn.about(&cx.paths.a);
     let mut outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
     let mut finished = match txn.finish(outcome.is_ok()).await {
         Ok(f) => f,

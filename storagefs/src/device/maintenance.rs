@@ -242,15 +242,17 @@ fn reclaim(core: &Core) -> Result<bool, Errno> {
                 }
             }
             Ok(false) => return Ok(any),
-            Err(FsError::Miss(m)) => core.store.fetch(&m).map_err(reclaim_failed)?,
+            Err(FsError::Miss(m)) => core.store.fetch(&m).map_err(|e| reclaim_failed(core, e))?,
             Err(FsError::Wait(_)) => make_room(core)?,
-            Err(e) => return Err(reclaim_failed(e)),
+            Err(e) => return Err(reclaim_failed(core, e)),
         }
     }
 }
 
-fn reclaim_failed(e: FsError) -> Errno {
-    tracing::error!("reclaim: {e}");
+fn reclaim_failed(core: &Core, e: FsError) -> Errno {
+    if !core.store.damage.note_error(&e, "reclaim", None) {
+        tracing::error!("reclaim: {e}");
+    }
     Errno::from(&e)
 }
 
@@ -262,7 +264,9 @@ fn make_room(core: &Core) -> Result<(), Errno> {
     let made = core.store.checkpoint();
     core.pace.end(now_ns(), journal.oldest().0 - before.0, core.store.geometry().log.len / 8);
     made.map(drop).map_err(|e| {
-        tracing::error!("checkpoint failed: {e}");
+        if !core.store.damage.note_error(&e, "checkpoint", None) {
+            tracing::error!("checkpoint failed: {e}");
+        }
         Errno::from(&e)
     })
 }

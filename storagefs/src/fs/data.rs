@@ -156,8 +156,10 @@ impl Txn<'_> {
                     (addr, expected, tries) = (a, crc, tries + 1);
                 }
                 Spot::Whole { .. } => {
+                    // The pass that found it out has copied it already: nothing of it stays with the client.
+                    out.copy_from(&[0; BLOCK]);
                     let place = Place::File { ino: ino.0, off: blk * BLOCK_BYTES };
-                    return Err(FsError::corrupt("data checksum", place, expected.into(), actual.into()));
+                    return Err(FsError::corrupt("data (checksum)", place, expected.into(), actual.into()));
                 }
                 _ => {
                     let mut block = [0; BLOCK];

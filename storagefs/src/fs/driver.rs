@@ -181,7 +181,10 @@ impl Direct {
                     }
                 }
                 Err(FsError::SetChanged) if tries < TRIES_MAX => {}
-                Err(e) => return Outcome::failed(e.into()),
+                Err(e) => {
+                    self.session.store.damage.note_error(&e, "command", Some(&paths.a));
+                    return Outcome::failed(e.into());
+                }
             }
             tries += 1;
         }
@@ -248,7 +251,8 @@ impl Direct {
             Err(FsError::Errno(e)) => (None, Some(e)),
             other => (other?, None),
         };
-        let mut txn = Txn::new(&store, &self.session, &set, plan, payload_bytes(cmd), self.now);
+        let txn = Txn::new(&store, &self.session, &set, plan, payload_bytes(cmd), self.now);
+        let mut txn = txn.about(&paths.a);
         let outcome = complete(interp::run(cmd, paths, &self.pool, &mut txn));
         let finished = complete(txn.finish(outcome.is_ok()));
         let Finished { plan, opened, cursor, counters } = match (finished, refused) {

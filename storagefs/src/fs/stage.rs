@@ -117,7 +117,11 @@ impl Txn<'_> {
                 let i = blk - r.blk;
                 match &r.held {
                     Some(bytes) => out.copy_from_slice(&bytes[i as usize * BLOCK..][..BLOCK]),
-                    None => self.medium().read((r.addr.0 + i) * BLOCK_BYTES, out)?,
+                    None => {
+                        self.medium().read((r.addr.0 + i) * BLOCK_BYTES, out)?;
+                        // What this command wrote a moment ago is believed as little as anything else.
+                        self.store.verify(r.crcs[i as usize], ino, blk, out)?;
+                    }
                 }
                 return Ok(true);
             }

@@ -114,6 +114,8 @@ pub struct Txn<'a> {
     /// In recovery: what is run again.
     pub(super) again: Option<&'a Begin>,
     trouble: Option<FsError>,
+    /// The first path of the command as the client wrote it; empty for commands on handles.
+    path: &'a [u8],
 }
 
 impl<'a> Txn<'a> {
@@ -149,7 +151,14 @@ impl<'a> Txn<'a> {
             abort: None,
             again: None,
             trouble: None,
+            path: b"",
         }
+    }
+
+    /// What the client called the file, for the log.
+    pub fn about(mut self, path: &'a [u8]) -> Txn<'a> {
+        self.path = path;
+        self
     }
 
     pub(super) fn medium(&self) -> &'a dyn Medium {
@@ -164,6 +173,7 @@ impl<'a> Txn<'a> {
             FsError::SetChanged | FsError::Wait(_) => self.abort = Some(e),
             FsError::Miss(_) => {}
             other if self.again.is_some() => self.trouble = Some(other),
+            other if self.store.damage.note_error(&other, "command", Some(self.path)) => {}
             other => tracing::error!(error = %other, "a command fails"),
         }
         errno

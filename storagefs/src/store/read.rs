@@ -121,7 +121,12 @@ impl Store {
                 } else if !self.cache.get(m.addr, buf) {
                     return Err(crate::error::Miss::Blocks { addr: BlockNo(m.addr), count: 1 }.into());
                 }
-                self.verify(m.crc, ino, blk, buf)
+                let verified = self.verify(m.crc, ino, blk, buf);
+                if verified.is_err() {
+                    // A bad read must not outlive itself: whoever asks again gets what the medium says then.
+                    self.cache.distrust(m.addr);
+                }
+                verified
             }
         }
     }
