@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use weldfs_ciscops::interp::Outcome;
 use weldfs_ciscops::{
-    At, ChecksumKind, FallocMode, Handle, Modify, Op, OpenFlags, PoolRange, RenameFlags, StatBody, XattrFlags, dirent,
+    At, ChecksumKind, FallocMode, Handle, Modify, Op, OpenFlags, PoolRange, RenameFlags, StatBody, TxnMode, XattrFlags,
+    dirent,
 };
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 use weldfs_storagefs::fs::driver::Direct;
@@ -39,6 +40,8 @@ pub type Picture = BTreeMap<String, Shown>;
 pub struct Hand {
     direct: Direct,
     used: u32,
+    /// In which transaction mode commands run.
+    pub mode: TxnMode,
 }
 
 type Done = Result<Outcome, i32>;
@@ -70,7 +73,7 @@ pub fn fresh(medium: &Arc<dyn Medium>, options: &MkfsOptions, seed: u64) -> Resu
 impl Hand {
     /// Over a mounted store.
     pub fn new(store: Arc<Store>) -> Hand {
-        Hand { direct: Direct::new(store, POOL as usize), used: 0 }
+        Hand { direct: Direct::new(store, POOL as usize), used: 0, mode: TxnMode::Default }
     }
 
     /// The store.
@@ -91,7 +94,7 @@ impl Hand {
 
     fn run(&mut self, op: Op) -> Done {
         self.used = 0;
-        let outcome = self.direct.run(op);
+        let outcome = self.direct.run_with(op, self.mode, false);
         if outcome.is_ok() { Ok(outcome) } else { Err(outcome.status) }
     }
 

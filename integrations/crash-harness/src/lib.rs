@@ -13,3 +13,4 @@ pub mod model;
 pub mod powercut;
 pub mod real;
 pub mod states;
+pub mod sweep;

@@ -63,6 +63,16 @@ impl FaultyMedium {
         self.fired.store(false, Ordering::SeqCst);
     }
 
+    /// Ends the plan; what happened stays known.
+    pub fn end(&self) {
+        *self.plan.lock() = None;
+    }
+
+    /// Accesses counted since the plan was set.
+    pub fn seen(&self) -> u64 {
+        self.seen.load(Ordering::SeqCst)
+    }
+
     /// Whether the planned fault happened: a sweep ends at the first run in which it did not.
     pub fn fired(&self) -> bool {
         self.fired.load(Ordering::SeqCst)
@@ -94,7 +104,13 @@ impl Medium for FaultyMedium {
 
     fn read(&self, off: u64, buf: &mut [u8]) -> Result<(), MediumError> {
         match self.fault(FaultOn::Read) {
-            Some(kind) => Err(failure(kind, "read", off, buf.len())),
+            Some(kind) => {
+                if kind == FaultKind::Short {
+                    let half = buf.len() / 2;
+                    self.inner.read(off, &mut buf[..half])?;
+                }
+                Err(failure(kind, "read", off, buf.len()))
+            }
             None => self.inner.read(off, buf),
         }
     }
