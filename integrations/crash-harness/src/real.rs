@@ -117,6 +117,21 @@ impl Real {
         Real { direct, slots: HashMap::new(), dir_buf: 4096, used: 0, out, mode: TxnMode::Default, durable: false }
     }
 
+    /// Whether an operation in the present mode runs as micro-transactions: as asked, else those that append a checksum
+    /// and those that may create or empty a file.
+    pub fn runs_micro(&self, op: &model::Op) -> bool {
+        let creates = |flags: i32| flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
+        let asked = match (self.mode, op) {
+            (TxnMode::Macro, _) => false,
+            (TxnMode::Micro, _) | (_, model::Op::AppendChecksumWrite { .. }) => op.is_fused(),
+            (_, model::Op::OpenWriteClose { flags, .. } | model::Op::OpenReadWriteClose { flags, .. }) => {
+                creates(*flags)
+            }
+            _ => false,
+        };
+        asked && Real::MICRO
+    }
+
     /// Acts as somebody else from now on; open slots stay.
     pub fn act_as(&mut self, cred: &model::Cred) {
         let groups = cred.groups.as_slice().into();

@@ -6,6 +6,7 @@
 
 use proptest::prelude::*;
 use std::sync::Arc;
+use weldfs_ciscops::TxnMode;
 use weldfs_crash_harness::model::{At, Cred, Falloc, Model, Modify, Name, Op, SetAttr, SetTime, Who};
 use weldfs_crash_harness::real::Real;
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
@@ -19,7 +20,7 @@ const START: (i64, u32) = (1_700_000_000, 5);
 
 #[derive(Clone, Debug)]
 enum Step {
-    Do(u8, Op),
+    Do(u8, Op, TxnMode),
     Checkpoint,
     Reclaim,
     Remount,
@@ -250,11 +251,15 @@ fn no_tmpfile(flags: i32) -> i32 {
     if flags & libc::O_TMPFILE == libc::O_TMPFILE { flags & !libc::O_TMPFILE } else { flags }
 }
 
+fn mode() -> impl Strategy<Value = TxnMode> {
+    prop::sample::select(vec![TxnMode::Default, TxnMode::Macro, TxnMode::Micro])
+}
+
 fn step() -> impl Strategy<Value = Step> {
     let user = || prop_oneof![5 => Just(0u8), 2 => 0u8..4];
     prop_oneof![
-        30 => (user(), name_op()).prop_map(|(u, op)| Step::Do(u, op)),
-        22 => (user(), data_op()).prop_map(|(u, op)| Step::Do(u, op)),
+        30 => (user(), name_op()).prop_map(|(u, op)| Step::Do(u, op, TxnMode::Default)),
+        22 => (user(), data_op(), mode()).prop_map(|(u, op, mode)| Step::Do(u, op, mode)),
         2 => Just(Step::Checkpoint),
         1 => Just(Step::Reclaim),
         1 => prop::sample::select(vec![Step::Remount, Step::Kill, Step::Compare]),
@@ -312,7 +317,7 @@ impl Rig {
         let model = Model::new(root.mode & 0o7777, root.uid, root.gid, root.mtime);
         let mut rig = Rig { medium, real, model };
         for (i, op) in prologue().into_iter().enumerate() {
-            rig.step(i, &Step::Do(0, op));
+            rig.step(i, &Step::Do(0, op, TxnMode::Default));
         }
         rig
     }
@@ -348,7 +353,7 @@ impl Rig {
         self.real.direct.now = self.model.now;
         self.real.dir_buf = if i.is_multiple_of(2) { 300 } else { 4096 };
         match step {
-            Step::Do(user, op) => {
+            Step::Do(user, op, mode) => {
                 let cred = &users[usize::from(*user)];
                 // A slot in use is closed first, but only for an open that will go well.
                 if let Op::Open { slot, .. } = op
@@ -358,11 +363,16 @@ impl Rig {
                     assert_eq!(self.model.apply(cred, &close), self.real.apply(&close), "{close:?} before step {i}");
                 }
                 self.real.act_as(cred);
-                let expected = self.model.apply(cred, op);
+                self.real.mode = *mode;
+                let expected = match self.real.runs_micro(op) {
+                    true => self.model.apply_micro(cred, op).0,
+                    false => self.model.apply(cred, op),
+                };
                 let found = self.real.apply(op);
+                self.real.mode = TxnMode::Default;
                 assert!(
                     expected == found,
-                    "step {i} {op:?} by uid {}:\n model {expected:?}\n real  {found:?}",
+                    "step {i} {op:?} ({mode:?}) by uid {}:\n model {expected:?}\n real  {found:?}",
                     cred.uid
                 );
             }

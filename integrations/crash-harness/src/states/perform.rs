@@ -209,7 +209,7 @@ impl Run {
         let from_event = self.medium.position();
         let before = self.real.direct.last_end();
         (self.real.mode, self.real.durable) = (txn_mode(step.mode), step.durable);
-        let (_, mut between) = self.both(op, runs_micro(op, step.mode))?;
+        let (_, mut between) = self.both(op, self.real.runs_micro(op))?;
         (self.real.mode, self.real.durable) = (TxnMode::Default, false);
         let tree = self.model.tree();
         let last = &self.history.points[self.history.points.len() - 1].tree;
@@ -272,17 +272,4 @@ fn txn_mode(mode: Mode) -> TxnMode {
         Mode::Macro => TxnMode::Macro,
         Mode::Micro => TxnMode::Micro,
     }
-}
-
-/// Whether a command of a step of this mode runs as micro-transactions.
-fn runs_micro(op: &Op, mode: Mode) -> bool {
-    let creates = |flags: i32| flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
-    let asked = match (mode, op) {
-        (Mode::Micro, _) => op.is_fused(),
-        (Mode::Macro, _) => false,
-        (Mode::Default, Op::AppendChecksumWrite { .. }) => true,
-        (Mode::Default, Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. }) => creates(*flags),
-        (Mode::Default, _) => false,
-    };
-    asked && Real::MICRO
 }
