@@ -33,7 +33,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use weldfs_ciscops::{Errno, InodeNo, OutcomeBody};
+use weldfs_ciscops::{Errno, InodeNo, OutcomeBody, OutcomeState, interp};
 use weldfs_journal::{Clock, Journal, Medium, MediumInfo, Random};
 
 /// Pages remembered whose fetch found other bytes.
@@ -220,7 +220,14 @@ impl Store {
 
     /// What became of a detectable command, as far as it is known.
     pub fn outcome(&self, id: &Identity) -> OutcomeBody {
-        self.outcomes.lookup(id).to_body()
+        // First the open transactions, then the table: a transaction that ends comes to the table before it goes there.
+        let Some(txn) = self.txns.running(id) else { return self.outcomes.lookup(id).to_body() };
+        OutcomeBody {
+            state: OutcomeState::InProgress as u8,
+            micro_done: txn.next,
+            micro_ops: txn.begin.command().map_or(0, |cmd| interp::steps(&cmd.op)),
+            ..OutcomeBody::default()
+        }
     }
 
     /// Totals.

@@ -4,6 +4,7 @@ use super::{GROUPS_MAX, INPUT_EFFECTS_MAX, VERSION};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::cred::Cred;
 use crate::effect::{self, BlockState, Effect, Effects};
+use crate::outcomes::Identity;
 use crate::record::Time;
 use smallvec::SmallVec;
 use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, MICRO_OPS_MAX};
@@ -130,6 +131,12 @@ impl Begin {
         let inputs = decode_inputs(file, &mut r)?;
         r.end()?;
         Ok(Begin { sqe, now, cred, dir, name: Box::from(name), file, generation, flags, detect, inputs })
+    }
+
+    /// Under what its outcome is kept, if it is detectable.
+    pub fn identity(&self) -> Option<Identity> {
+        let Detect { client, queue } = self.detect?;
+        Some(Identity { client, uid: self.cred.uid, queue, sequence: self.sqe.sequence })
     }
 
     /// The command.

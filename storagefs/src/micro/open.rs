@@ -10,6 +10,7 @@
 use super::{Begin, decode_registers, encode_registers};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::effect::Effect;
+use crate::outcomes::Identity;
 use crate::tree::{Key, kind};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -200,6 +201,12 @@ impl OpenTxns {
     /// A copy of one of them.
     pub fn get(&self, id: u64) -> Option<OpenTxn> {
         self.inner.lock().open.get(&id).cloned()
+    }
+
+    /// A copy of the youngest that runs this detectable command.
+    pub fn running(&self, id: &Identity) -> Option<OpenTxn> {
+        let inner = self.inner.lock();
+        inner.open.values().filter(|t| t.begin.identity().as_ref() == Some(id)).max_by_key(|t| t.lsn).cloned()
     }
 
     /// A copy of all, by begin position.

@@ -126,8 +126,8 @@ impl Replay<'_> {
 
     fn end(&mut self, record: &Record<'_>) -> FsResult<Verdict> {
         let (lsn, id) = (record.header.lsn, record.header.head.txn);
-        End::decode(record.payload).map_err(undecodable(lsn))?;
-        if !self.store.txns.end(id) {
+        let end = End::decode(record.payload).map_err(undecodable(lsn))?;
+        if !self.store.txn_ended(id, lsn, &end) {
             return Err(damaged(lsn, "end of a transaction that is not open"));
         }
         Ok(Verdict::Ok)

@@ -5,6 +5,7 @@ use super::Store;
 use crate::effect::Effects;
 use crate::error::{FsError, FsResult, Place};
 use crate::micro::{self, Begin, Commit, End};
+use crate::outcomes::OutcomeRec;
 use crate::overlay::apply::Tally;
 use std::sync::atomic::Ordering::Relaxed;
 use weldfs_ciscops::{Errno, Registers};
@@ -99,10 +100,22 @@ impl Store {
         let payload = end.encode();
         let _gate = self.gate.read();
         let appended = self.journal().append(head(RecordKind::End, id, 0), &[&payload], Vec::new(), room)?;
-        match self.txns.end(id) {
+        match self.txn_ended(id, appended.lsn, end) {
             true => Ok(appended),
             false => Err(self.disagree(contradiction(appended.lsn))),
         }
+    }
+
+    /// The end record at `lsn` is in the log: its transaction is over, and if it was detectable, that is its outcome.
+    /// Run time and replay. False if no such transaction is open.
+    pub(crate) fn txn_ended(&self, id: u64, lsn: Lsn, end: &End) -> bool {
+        let Some(txn) = self.txns.get(id) else { return false };
+        if let Some(of) = txn.begin.identity() {
+            let mut tally = Tally::default();
+            self.outcomes.record(lsn.0, &OutcomeRec { id: of, outcome: end.outcome }, &mut tally);
+            self.ledger.book(&tally);
+        }
+        self.txns.end(id)
     }
 
     /// Memory and log disagree: only a remount can tell the truth.
