@@ -4,8 +4,10 @@
 use super::resolve::ROOT;
 use super::txn::OpCounters;
 use super::{Cred, Fetching, Finished, HandleTable, OpenFile, SessionView, Txn, payload_bytes, plan_need, resolve_set};
+use crate::effect::Effect;
 use crate::error::{FsError, FsResult, Miss, Wait};
-use crate::store::{Plan, Store};
+use crate::outcomes::{Identity, OutcomeRec};
+use crate::store::{Need, Plan, Store};
 use parking_lot::Mutex;
 use std::future::Future;
 use std::pin::pin;
@@ -78,6 +80,8 @@ pub struct Direct {
     pub now: (i64, u32),
     counters: OpCounters,
     last_end: Option<Lsn>,
+    /// The detectable command that runs and has not left its outcome.
+    detect: Option<Identity>,
 }
 
 impl Direct {
@@ -85,7 +89,7 @@ impl Direct {
     pub fn new(store: Arc<Store>, pool_bytes: usize) -> Direct {
         let session = DirectSession { store, cred: Cred::root(), prefix: None, slots: Mutex::new(Vec::new()) };
         let pool = SharedRegion::heap(pool_bytes);
-        Direct { session, pool, now: (0, 0), counters: OpCounters::default(), last_end: None }
+        Direct { session, pool, now: (0, 0), counters: OpCounters::default(), last_end: None, detect: None }
     }
 
     /// The store.
@@ -159,6 +163,35 @@ impl Direct {
             Some(Err(e)) => Outcome::failed(FsError::from(e).into()),
             _ => outcome,
         }
+    }
+
+    /// A detectable command of the superuser's: `id` says whose, and which.
+    pub fn run_detectable(&mut self, id: &Identity, op: Op, mode: TxnMode, durable: bool) -> Outcome {
+        let (store, before) = (self.session.store.clone(), self.last_end);
+        let cmd = Command::new(id.sequence, op).with_mode(mode).detectable();
+        self.detect = Some(Identity { uid: self.session.cred.uid, ..*id });
+        let mut outcome = self.execute(&cmd);
+        if let Some(id) = self.detect.take() {
+            outcome = self.leave(&store, OutcomeRec { id, outcome }).err().map_or(outcome, Outcome::failed);
+        }
+        let end = self.last_end.filter(|end| durable && Some(*end) != before);
+        match end.map(|end| store.journal().wait(end)) {
+            Some(Err(e)) => Outcome::failed(FsError::from(e).into()),
+            _ => outcome,
+        }
+    }
+
+    /// The outcome of what failed or changed nothing: a record of its own.
+    fn leave(&mut self, store: &Store, rec: OutcomeRec) -> Result<(), Errno> {
+        let mut plan = loop {
+            match store.begin(&Need::OUTCOME) {
+                Err(FsError::Wait(w)) => self.wait(w)?,
+                other => break other?,
+            }
+        };
+        plan.push(Effect::Outcome(Box::new(rec)));
+        self.last_end = Some(store.commit(&mut plan, RecordHead::op())?.end);
+        Ok(())
     }
 
     fn execute(&mut self, cmd: &Command) -> Outcome {
@@ -261,6 +294,9 @@ impl Direct {
         };
         let last_end = match plan {
             Some(mut plan) => {
+                if let Some(id) = self.detect {
+                    plan.push(Effect::Outcome(Box::new(OutcomeRec { id, outcome })));
+                }
                 let appended = store.blocking(|| store.commit(&mut plan, RecordHead::op()))?;
                 Some(appended.end)
             }
@@ -279,6 +315,7 @@ impl Direct {
             f.offset = offset;
         }
         self.counters += counters;
+        self.detect = self.detect.filter(|_| last_end.is_none());
         self.last_end = last_end.or(self.last_end);
         Ok(outcome)
     }
