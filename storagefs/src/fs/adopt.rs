@@ -51,7 +51,7 @@ impl<'a> Txn<'a> {
         let Some(found) = inputs.get(usize::from(input)) else {
             return Err(damaged(rec.ino, off, "input of a transaction (missing)"));
         };
-        if found.off != off && !planted(Canary::DoubleFinish) {
+        if found.off != off && !planted(Canary::DoubleFinish) && !planted(Canary::SecondBegin) {
             return Err(damaged(rec.ino, off, "input of a transaction (for another place)"));
         }
         if let Some(sum) = sum {

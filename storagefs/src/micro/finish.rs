@@ -298,6 +298,8 @@ fn command(begin: &Begin) -> Result<(Command, Paths), Errno> {
     Ok((cmd, Paths::new(&begin.name, b"")?))
 }
 
+#[cfg(all(test, feature = "canaries"))]
+mod canaries;
 #[cfg(test)]
 mod rig;
 #[cfg(test)]

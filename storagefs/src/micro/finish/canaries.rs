@@ -1,0 +1,45 @@
+//! The rig can fail: recovery with a bug planted in it (`weldfs_journal::canary`) does not go unnoticed.
+
+use super::rig::*;
+use super::*;
+use crate::media::CrashModel;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use weldfs_journal::canary;
+
+/// A transaction is interrupted, a checkpoint falls into it or not, recovered, and recovered again: is anything wrong?
+fn anything_wrong(planted: Option<Canary>, model: CrashModel, case: (Kind, usize)) -> bool {
+    let image = image(model);
+    canary::plant(planted);
+    let lived = catch_unwind(AssertUnwindSafe(|| {
+        let medium = ram(&image, model);
+        let (store, _) = mount(medium.clone());
+        let id = open(&store, case);
+        if planted == Some(Canary::CheckpointWithoutOpenTxns) || planted.is_none() {
+            store.checkpoint().unwrap();
+            assert!(commit_next(&store, id));
+        }
+        store.make_durable(store.journal().tail()).unwrap();
+        drop(store);
+        let once = ram(&medium.to_bytes(), model);
+        let (store, _) = mount(once.clone());
+        assert_complete(&store, case);
+        drop(store);
+        let (store, report) = mount(ram(&once.to_bytes(), model));
+        assert_complete(&store, case);
+        assert_eq!(report.txns_finished + report.txns_cut, 0, "nothing is left to do");
+    }));
+    canary::plant(None);
+    lived.is_err()
+}
+
+#[test]
+fn bugs_planted_in_recovery_are_found() {
+    for model in MODELS {
+        for case in [(Kind::Append, 100), (Kind::Append, 9000), (Kind::Create, 3), (Kind::Create, 8192)] {
+            for bug in [Canary::CheckpointWithoutOpenTxns, Canary::SecondBegin, Canary::DoubleFinish] {
+                assert!(anything_wrong(Some(bug), model, case), "{model:?} {case:?}: {bug:?} went unnoticed");
+            }
+            assert!(!anything_wrong(None, model, case), "{model:?} {case:?}: no bug, no failure");
+        }
+    }
+}
