@@ -14,7 +14,7 @@ use weldfs_ciscops::{
     Access, At, Command, Durability, Errno, Handle, InodeNo, LockAction, LockBody, LockKind, LockSpace, Op, OpenFlags,
     Outcome, Paths, interp,
 };
-use weldfs_journal::{Lsn, RecordHead};
+use weldfs_journal::{Appended, Lsn, RecordHead};
 use weldfs_scheduler::{Mode, Seq};
 use zerocopy::IntoBytes;
 
@@ -389,11 +389,11 @@ pub(super) async fn wait_for_turn(cx: &OpCx<'_>, log_bytes: u64) -> FsResult<()>
 }
 
 /// Something was committed: a checkpoint may be due.
-pub(super) fn filled(cx: &OpCx<'_>) {
+pub(super) fn filled(cx: &OpCx<'_>, appended: &Appended) {
     let core = cx.core;
     if core.store.needs_checkpoint() {
         core.maintenance.kick();
-        core.pace.note(core.store.fill(FULL));
+        core.pace.note(core.store.fill(FULL), appended.end.0 - appended.lsn.0);
     }
 }
 
@@ -498,7 +498,7 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, outcome: &Outcome, must_s
         } else {
             core.maintenance.note_volatile();
         }
-        filled(cx);
+        filled(cx, &appended);
         if leaves_garbage(&cx.cmd.op) {
             core.note_reclaim();
         }

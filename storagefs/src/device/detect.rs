@@ -57,13 +57,13 @@ async fn leave_alone(cx: &OpCx<'_>, outcome: &Outcome) -> FsResult<()> {
         }
     };
     plan.push(effect(cx, outcome)?);
-    let end = store.commit(&mut plan, RecordHead::op())?.end;
+    let appended = store.commit(&mut plan, RecordHead::op())?;
     if wants_durable(cx) {
-        durable(cx, end).await?;
+        durable(cx, appended.end).await?;
     } else {
         cx.core.maintenance.note_volatile();
     }
-    filled(cx);
+    filled(cx, &appended);
     Ok(())
 }
 

@@ -26,7 +26,16 @@ pub struct Pace {
     about: AtomicU64,
     /// Whether log or overlay were last seen more than half full.
     pressed: AtomicBool,
-    debts: Mutex<Vec<Debt>>,
+    /// Log bytes that came of what was charged: reservations are upper bounds.
+    came: AtomicU64,
+    debts: Mutex<Debts>,
+}
+
+#[derive(Default)]
+struct Debts {
+    sessions: Vec<Debt>,
+    /// Log bytes reserved by whoever was charged.
+    reserved: u64,
 }
 
 impl Default for Pace {
@@ -36,6 +45,7 @@ impl Default for Pace {
             since: AtomicU64::new(0),
             about: AtomicU64::new(0),
             pressed: AtomicBool::new(false),
+            came: AtomicU64::new(0),
             debts: Mutex::default(),
         }
     }
@@ -78,15 +88,18 @@ impl Pace {
         }
     }
 
-    /// Log or overlay are so full now. Cheap; whoever commits says it.
+    /// Log or overlay are so full now, and so many bytes of log were appended. Cheap; whoever commits says it.
     #[inline]
-    pub fn note(&self, fill: u64) {
-        if fill > FULL / 2 && !self.pressed.load(Relaxed) {
-            self.pressed.store(true, Relaxed);
+    pub fn note(&self, fill: u64, appended: u64) {
+        if fill > FULL / 2 {
+            self.came.fetch_add(appended, Relaxed);
+            if !self.pressed.load(Relaxed) {
+                self.pressed.store(true, Relaxed);
+            }
         }
     }
 
-    /// When the session's next change, of at most so many log bytes, may start: `None` for now.
+    /// When the session's next change, which reserves so many log bytes, may start: `None` for now.
     #[inline]
     pub fn start_at(
         &self,
@@ -103,20 +116,35 @@ impl Pace {
         let mut debts = self.debts.lock();
         if fill <= FULL / 2 {
             // There is room again: what is owed is forgotten.
-            debts.clear();
+            debts.sessions.clear();
             self.pressed.store(false, Relaxed);
             return None;
         }
-        debts.retain(|d| d.session == session || d.until + PACE_RECENT_NS > now);
-        let at = debts.iter().position(|d| d.session == session).unwrap_or_else(|| {
-            debts.push(Debt { session, until: now });
-            debts.len() - 1
+        let bytes = debts.likely(bytes, &self.came);
+        let all = &mut debts.sessions;
+        all.retain(|d| d.session == session || d.until + PACE_RECENT_NS > now);
+        let at = all.iter().position(|d| d.session == session).unwrap_or_else(|| {
+            all.push(Debt { session, until: now });
+            all.len() - 1
         });
-        let cost = bytes * self.speed(now) / FULL * factor(fill) / FULL * debts.len() as u64;
-        let debt = &mut debts[at];
+        let cost = bytes * self.speed(now) / FULL * factor(fill) / FULL * all.len() as u64;
+        let debt = &mut all[at];
         let start = debt.until.max(now);
         debt.until = start + cost.min(PACE_NS_MAX);
         (start > now).then_some(start)
+    }
+}
+
+impl Debts {
+    /// What a reservation is likely to come to, by what the earlier ones came to.
+    fn likely(&mut self, bytes: u64, came: &AtomicU64) -> u64 {
+        const FORGET: u64 = 16 << 20;
+        self.reserved += bytes;
+        if self.reserved > FORGET {
+            self.reserved /= 2;
+            came.store(came.load(Relaxed) / 2, Relaxed);
+        }
+        (bytes * came.load(Relaxed) / self.reserved.max(1)).clamp(bytes / 32, bytes)
     }
 }
 

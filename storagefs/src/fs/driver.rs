@@ -227,12 +227,9 @@ impl Direct {
         let store = &self.session.store;
         match w {
             Wait::Checkpoint => store.checkpoint().map(drop),
-            Wait::Drain => {
-                while store.reclaim_step()? {}
-                Ok(())
-            }
+            Wait::Drain => store.reclaim_all(),
             Wait::Reclaim => {
-                while store.reclaim_step()? {}
+                store.reclaim_all()?;
                 store.checkpoint().map(drop)
             }
         }

@@ -64,7 +64,7 @@ fn run(log: &mut Log, writers: &[Writer], end: u64) -> (Vec<u64>, u64) {
         let w = writers[i];
         // Whoever waited goes on, whatever is charged meanwhile.
         if asked == 0
-            && let Some(at) = log.pace.start_at(w.session, w.bytes, || log.fill(), || now)
+            && let Some(at) = log.pace.start_at(w.session, w.bytes * RESERVED, || log.fill(), || now)
         {
             assert!(at > now);
             due.push(Reverse((at, i, now)));
@@ -83,12 +83,14 @@ fn run(log: &mut Log, writers: &[Writer], end: u64) -> (Vec<u64>, u64) {
         log.used += w.bytes;
         log.fullest = log.fullest.max(log.fill());
         done[w.session as usize] += w.bytes;
-        log.pace.note(log.fill());
+        log.pace.note(log.fill(), w.bytes);
         due.push(Reverse((now + w.think, i, 0)));
     }
     (done, longest)
 }
 
+/// Writers reserve so many times what they need.
+const RESERVED: u64 = 8;
 const LEN: u64 = 16 << 20;
 /// Checkpoints move 100 MB/s.
 const NS: u64 = 10_000;
