@@ -155,6 +155,10 @@ async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64), Errno> {
         drop(cx.hold(file.ino, Mode::Shared).await);
     }
     cx.thread.admitted.set(true);
+    // After a failure nobody is told that all is well, not even where nothing was left to flush.
+    if cx.core.store.medium().is_poisoned() {
+        return Err(Errno::IO);
+    }
     durable(cx, cx.core.store.journal().tail()).await?;
     Ok((0, 0))
 }
