@@ -29,7 +29,7 @@ fn options(read_only: bool) -> MountOptions {
 
 /// The n-th record of a client: inline or in blocks of its own.
 fn record(client: usize, n: u64) -> Vec<u8> {
-    let len = if n % 3 == 0 { 20_000 } else { 700 };
+    let len = if n.is_multiple_of(3) { 20_000 } else { 700 };
     (0..len).map(|i| (client as u64 * 50 + n * 7 + i / 64) as u8).collect()
 }
 

@@ -347,7 +347,7 @@ fn run(model: CrashModel, bytes: u64, seed: u64, rounds: u64) {
 }
 
 fn rounds() -> u64 {
-    std::env::var("WELDFS_FULL_ROUNDS").ok().and_then(|v| v.parse().ok()).unwrap_or(5000)
+    std::env::var("WELDFS_FULL_ROUNDS").ok().and_then(|v| v.parse().ok()).unwrap_or(3000)
 }
 
 #[test]

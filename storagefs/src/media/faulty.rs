@@ -78,11 +78,6 @@ impl FaultyMedium {
         self.fired.load(Ordering::SeqCst)
     }
 
-    /// Accesses of the planned kind since the plan was set, failed ones included.
-    pub fn seen(&self) -> u64 {
-        self.seen.load(Ordering::SeqCst)
-    }
-
     fn fault(&self, on: FaultOn) -> Option<FaultKind> {
         let plan = (*self.plan.lock())?;
         if plan.on != on && plan.on != FaultOn::Any {
