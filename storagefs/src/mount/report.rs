@@ -45,6 +45,23 @@ impl TxnReport {
     }
 }
 
+impl std::fmt::Display for TxnReport {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let TxnReport { id, begin_lsn, op, .. } = self;
+        write!(f, "{op} (transaction {id}, begun at LSN {begin_lsn}) was interrupted ")?;
+        match self.next_micro {
+            0 => write!(f, "before its first commit")?,
+            n => write!(f, "after micro-op {n}")?,
+        }
+        match self.fate {
+            TxnFate::Open => write!(f, "; recovery would finish it"),
+            TxnFate::Finished => write!(f, "; finished"),
+            TxnFate::Failed => write!(f, "; ended: {}", self.reason),
+            TxnFate::Cut => write!(f, "; cut: {}", self.reason),
+        }
+    }
+}
+
 /// What a mount found and did; times in nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize)]
 pub struct RecoveryReport {

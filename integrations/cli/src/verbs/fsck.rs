@@ -61,9 +61,11 @@ pub fn run(args: &Args) -> Outcome {
     }
     let (sb, _) = superblock(&args.image).map_err(cannot)?;
     let recover = args.yes && !sb.clean;
+    let mut recovered = None;
     if recover {
         let name = |e: &dyn std::fmt::Display| Failure::new(e.to_string()).code(NOT_CHECKED);
         let opened = Opened::open(&Source::Image(args.image.clone()), MEMORY as u64).map_err(|e| name(&e))?;
+        recovered = Some(opened.recovery.clone());
         opened.close().map_err(|e| name(&e))?;
     }
     let kind = if sb.medium_kind == 2 { ImageKind::Pmem } else { ImageKind::Block };
@@ -73,8 +75,11 @@ pub fn run(args: &Args) -> Outcome {
         memory: MEMORY,
         ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom))
     };
-    let report =
+    let mut report =
         fsck(medium, options, args.data).map_err(|e| cannot(Failure::new(format!("{}: {e}", args.image.display()))))?;
+    if let Some(recovery) = recovered {
+        report.recovery = recovery;
+    }
     let exit_code = match (report.clean, recover) {
         (true, false) => 0,
         (true, true) => CORRECTED,
@@ -104,6 +109,7 @@ fn print(out: &mut dyn Write, verdict: &Verdict<'_>) -> std::io::Result<()> {
             writeln!(out, "{image}: recovery would discard a torn tail of {} bytes, LSN {from}..{to}", to - from)?;
         }
     }
+    r.recovery.txns.iter().try_for_each(|txn| writeln!(out, "{image}: {txn}"))?;
     writeln!(
         out,
         "{image}: {} inodes, {} directories, {} entries, {} data blocks ({} verified), {} tree pages, {} free blocks",

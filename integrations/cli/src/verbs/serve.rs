@@ -102,8 +102,13 @@ pub fn run(args: &Args) -> Outcome {
     let recovery = &server.opened().recovery;
     if !recovery.clean {
         let (records, bytes) = (recovery.records, recovery.log_bytes);
-        eprintln!("weldfs: {name} was not closed cleanly; recovered: {records} records, {bytes} bytes of log");
+        let ns = recovery.open_ns + recovery.replay_ns + recovery.finish_ns + recovery.ready_ns;
+        let ms = ns as f64 / 1e6;
+        eprintln!(
+            "weldfs: {name} was not closed cleanly; recovered in {ms:.1} ms: {records} records, {bytes} bytes of log"
+        );
     }
+    recovery.txns.iter().for_each(|txn| eprintln!("weldfs: {name}: {txn}"));
     if let Some((from, to)) = recovery.discarded {
         eprintln!("weldfs: {name}: a torn tail of {} bytes was discarded, LSN {from}..{to}", to - from);
     }
