@@ -132,6 +132,11 @@ fn content() -> Vec<u8> {
     (0..BLOCKS as usize * 4096).map(|i| (i / 7) as u8 ^ (i >> 12) as u8).collect()
 }
 
+/// Errors only: contents do not belong into the output of a failed test.
+fn eio<T>(r: Result<T, Errno>) -> bool {
+    r.err() == Some(Errno::IO)
+}
+
 fn ok(o: Outcome) -> Result<Outcome, Errno> {
     if o.is_ok() { Ok(o) } else { Err(Errno(o.status)) }
 }
@@ -150,11 +155,11 @@ fn whole_blocks_handed_straight_out_are_verified_and_nothing_wrong_stays_with_th
     on_all_media(|fs| {
         fs.flip(2);
         let h = fs.open(RW);
-        assert_eq!(fs.read(h, 2 * 4096, 4096), Err(Errno::IO));
+        assert!(eio(fs.read(h, 2 * 4096, 4096)));
         fs.logged(2);
         let pool = fs.d.take(PoolRange::new(OUT, 4096));
         assert!(pool.iter().all(|b| *b == 0), "bytes that failed verification");
-        assert_eq!(fs.read(h, 0, 5 * 4096), Err(Errno::IO), "as a part of more");
+        assert!(eio(fs.read(h, 0, 5 * 4096)), "as a part of more");
         assert_eq!(fs.log.take(), "", "said once");
         assert_eq!(fs.read(h, 3 * 4096, 4096).expect("its neighbour"), &content()[3 * 4096..4 * 4096]);
         assert!(fs.d.store().stats().damage_found >= 2);
@@ -166,9 +171,9 @@ fn parts_of_blocks_are_verified_with_the_whole_block() {
     on_all_media(|fs| {
         fs.flip(1);
         let h = fs.open(RW);
-        assert_eq!(fs.read(h, 4096 + 3000, 10), Err(Errno::IO), "the flipped byte is not among them");
+        assert!(eio(fs.read(h, 4096 + 3000, 10)), "the flipped byte is not among them");
         fs.logged(1);
-        assert_eq!(fs.read(h, 4000, 200), Err(Errno::IO), "across a boundary");
+        assert!(eio(fs.read(h, 4000, 200)), "across a boundary");
     });
 }
 
@@ -178,18 +183,19 @@ fn what_the_log_lays_over_a_bad_block_does_not_make_it_good() {
         let h = fs.open(RW);
         fs.write(h, 4 * 4096 + 500, b"patched").expect("room");
         fs.flip(4);
-        assert_eq!(fs.read(h, 4 * 4096, 4096), Err(Errno::IO));
+        assert!(eio(fs.read(h, 4 * 4096, 4096)));
         fs.logged(4);
         fs.d.store().checkpoint().expect("damage of data does not stop a checkpoint");
         assert!(fs.log.take().is_empty(), "the same finding");
         for _ in 0..2 {
             let h = fs.open(RW);
-            assert_eq!(fs.read(h, 4 * 4096 + 500, 7), Err(Errno::IO), "never a fresh checksum over unverified bytes");
+            assert!(eio(fs.read(h, 4 * 4096, 4096)), "the whole block");
+            assert!(eio(fs.read(h, 4 * 4096 + 500, 7)), "never a fresh checksum over unverified bytes");
             fs.remount();
         }
         let h = fs.open(RW);
         fs.write(h, 4 * 4096, &[5; 4096]).expect("a whole overwrite needs no old bytes");
-        assert_eq!(fs.read(h, 4 * 4096, 4096), Ok(vec![5; 4096]));
+        assert!(fs.read(h, 4 * 4096, 4096) == Ok(vec![5; 4096]));
         fs.remount();
     });
 }
@@ -202,7 +208,7 @@ fn a_merge_at_the_checkpoint_that_meets_damage_first_says_so() {
         fs.flip(6);
         fs.d.store().checkpoint().expect("goes on");
         fs.logged(6);
-        assert_eq!(fs.read(h, 6 * 4096, 10), Err(Errno::IO));
+        assert!(eio(fs.read(h, 6 * 4096, 10)));
     });
 }
 
@@ -221,7 +227,7 @@ fn the_old_bytes_under_a_partial_write_are_verified() {
         fs.flip_byte(at);
         fs.remount();
         let h = fs.open(RW);
-        assert_eq!(fs.read(h, 0, 8 * 4096).expect("as it was"), content(), "nothing of the failed writes is there");
+        assert!(fs.read(h, 0, 8 * 4096) == Ok(content()), "nothing of the failed writes is there");
     });
 }
 
@@ -246,7 +252,7 @@ fn a_medium_that_lies_once_is_believed_the_next_time() {
     on_all_media(|fs| {
         let h = fs.open(RW);
         let at = fs.flip(5);
-        assert_eq!(fs.read(h, 5 * 4096, 100), Err(Errno::IO));
+        assert!(eio(fs.read(h, 5 * 4096, 100)));
         fs.flip_byte(at);
         assert_eq!(fs.read(h, 5 * 4096, 100).expect("no cache keeps the lie"), &content()[5 * 4096..5 * 4096 + 100]);
     });

@@ -30,7 +30,8 @@ pub struct BlockView {
     pub addr: Option<BlockNo>,
     /// CRC32C of the 4 KiB at `addr` (meaningful for unpatched data).
     pub crc: u32,
-    /// Whether bytes from the log lie over it: read it with [`Store::read_block`] only.
+    /// Whether bytes from the log lie over it, or it is marked bad (its checksum is right, its bytes are not): read it
+    /// with [`Store::read_block`] only.
     pub patched: bool,
 }
 
@@ -43,6 +44,7 @@ impl BlockView {
             Some(m) => {
                 let unwritten = m.state == BlockState::Unwritten && !patched;
                 let kind = if unwritten { BlockKind::Unwritten } else { BlockKind::Data };
+                let patched = patched || m.state == BlockState::Bad;
                 BlockView { kind, addr: Some(BlockNo(m.addr)), crc: m.crc, patched }
             }
         }
