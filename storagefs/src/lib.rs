@@ -29,6 +29,7 @@ pub mod outcomes;
 pub mod overlay;
 pub mod reclaim;
 pub mod record;
+pub mod scrub;
 pub mod store;
 pub mod superblock;
 #[cfg(test)]

@@ -224,6 +224,17 @@ pub struct CopyWarning {
     pub what: String,
 }
 
+/// What is wrong with a copy.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    /// In words.
+    pub detail: String,
+    /// Checksum or sequence that was promised; 0 where there is none.
+    pub expected: u64,
+    /// What was found.
+    pub actual: u64,
+}
+
 impl std::fmt::Display for CopyWarning {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "superblock copy in block {}: {}", self.block, self.what)
@@ -412,6 +423,25 @@ impl Superblock {
             medium.write(at.0 * BLOCK as u64, self.encode(at).as_bytes())?;
         }
         medium.barrier()
+    }
+
+    /// Reads the copies again and says what is wrong with each that is not this one.
+    pub fn faults(medium: &dyn Medium, sb: &Superblock) -> Vec<(BlockNo, Fault)> {
+        let places = sb.geometry.superblocks();
+        let fault = |at: BlockNo| {
+            let (detail, expected, actual) = match read_copy(medium, at) {
+                Ok(raw) if raw.uuid != sb.uuid => (CopyFault::Misplaced.to_string(), 0, 0),
+                Ok(raw) if raw.sequence.get() == sb.sequence => return None,
+                Ok(raw) => {
+                    let found = raw.sequence.get();
+                    (format!("sequence {found} instead of {}", sb.sequence), sb.sequence, found)
+                }
+                Err(fault @ CopyFault::Crc { expected, actual }) => (fault.to_string(), expected.into(), actual.into()),
+                Err(fault) => (fault.to_string(), 0, 0),
+            };
+            Some((at, Fault { detail, expected, actual }))
+        };
+        places.into_iter().filter_map(fault).collect()
     }
 
     /// Makes a medium carry no file system: what mkfs does first, so that no copy of an older one survives it.

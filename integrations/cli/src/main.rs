@@ -3,11 +3,12 @@
 //! What lives here: parsing of arguments, reaching a device (`device`), naming files inside images (`place`), copying
 //! trees (`tree`), printing facts (`output`), failing in one sentence (`failure`). Verbs translate; what files mean is
 //! decided in the device. Facts go to stdout, everything else to stderr. Exit codes: 0, 1 (failed), 2 (usage); those of
-//! fsck(8) for `fsck`.
+//! fsck(8) for `fsck` and `scrub`.
 #![forbid(unsafe_code)]
 
 mod device;
 mod failure;
+mod interrupt;
 mod output;
 mod place;
 mod tree;
@@ -54,6 +55,8 @@ enum Verb {
     Info(verbs::info::Args),
     /// Check an image (read-only unless -y)
     Fsck(verbs::fsck::Args),
+    /// Read everything an image holds and verify every checksum
+    Scrub(verbs::scrub::Args),
     /// Run a program with its files in a device
     Run(verbs::run::Args),
     /// The whole story: load, fuse, kill, recover, compare
@@ -79,6 +82,7 @@ fn dispatch(verb: &Verb) -> Outcome {
         Verb::Stat(args) => verbs::stat::run(args),
         Verb::Info(args) => verbs::info::run(args),
         Verb::Fsck(args) => verbs::fsck::run(args),
+        Verb::Scrub(args) => verbs::scrub::run(args),
         Verb::Run(args) => verbs::run::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Crash(args) => verbs::crash::run(args),
@@ -86,8 +90,24 @@ fn dispatch(verb: &Verb) -> Outcome {
     }
 }
 
+/// Parses the command line. Verbs that check have fsck(8)'s code for a wrong one.
+fn parse() -> Result<Cli, ExitCode> {
+    Cli::try_parse().map_err(|e| {
+        let _ = e.print();
+        let checks = std::env::args_os().nth(1).is_some_and(|verb| verb == "fsck" || verb == "scrub");
+        match (e.exit_code(), checks) {
+            (0, _) => ExitCode::SUCCESS,
+            (_, true) => ExitCode::from(16),
+            (code, false) => ExitCode::from(code as u8),
+        }
+    })
+}
+
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = match parse() {
+        Ok(cli) => cli,
+        Err(code) => return code,
+    };
     let filter = EnvFilter::try_from_env("WELDFS_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
     match dispatch(&cli.verb) {

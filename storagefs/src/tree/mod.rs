@@ -323,18 +323,30 @@ impl Tree {
     /// Visits every page and entry in key order, reading each page from the medium again; damage is reported and
     /// passed over, so the walk always comes to an end.
     pub fn walk(root: &TreeRoot, pages: &Pages, visit: &mut dyn FnMut(WalkEvent<'_>)) {
+        Tree::walk_from(root, pages, Key::MIN, &mut |event| {
+            visit(event);
+            true
+        });
+    }
+
+    /// Like [`Tree::walk`], but leaves out pages that hold only keys below `from`, and ends when `visit` returns false.
+    pub fn walk_from(root: &TreeRoot, pages: &Pages, from: Key, visit: &mut dyn FnMut(WalkEvent<'_>) -> bool) {
         if root.page.is_none() {
             return;
         }
         let page = match pages.read_uncached(&root.page) {
             Ok(page) => page,
-            Err(e) => return visit(WalkEvent::Bad(root.page, e)),
+            Err(e) => {
+                visit(WalkEvent::Bad(root.page, e));
+                return;
+            }
         };
         if page.kind() == PageType::ZoneMap || page.level() + 1 != root.height {
             let e = out_of_order(&page, "root page (height differs from the superblock's)");
-            return visit(WalkEvent::Bad(root.page, e));
+            visit(WalkEvent::Bad(root.page, e));
+            return;
         }
-        walk_page(pages, &page, None, visit);
+        walk_page(pages, &page, None, from, visit);
     }
 }
 
@@ -385,18 +397,29 @@ fn scan_page(
     Ok(true)
 }
 
-fn walk_page(pages: &Pages, page: &Page, hi: Option<Key>, visit: &mut dyn FnMut(WalkEvent<'_>)) {
-    visit(WalkEvent::Page(page));
-    if page.level() == 0 {
-        (0..page.count()).for_each(|i| visit(WalkEvent::Entry(page.key(i), page.value(i))));
-        return;
+/// Returns false when the visitor has seen enough.
+fn walk_page(
+    pages: &Pages,
+    page: &Page,
+    hi: Option<Key>,
+    from: Key,
+    visit: &mut dyn FnMut(WalkEvent<'_>) -> bool,
+) -> bool {
+    if !visit(WalkEvent::Page(page)) {
+        return false;
     }
-    for i in 0..page.count() {
+    if page.level() == 0 {
+        return (0..page.count()).all(|i| visit(WalkEvent::Entry(page.key(i), page.value(i))));
+    }
+    (0..page.count()).all(|i| {
         let hi = bound_of(page, i, hi);
+        if hi.is_some_and(|hi| hi <= from) {
+            return true;
+        }
         let child = pages.read_uncached(&page.child(i)).and_then(|c| check_child(page, i, &c, hi).map(|()| c));
         match child {
-            Ok(child) => walk_page(pages, &child, hi, visit),
+            Ok(child) => walk_page(pages, &child, hi, from, visit),
             Err(e) => visit(WalkEvent::Bad(page.child(i), e)),
         }
-    }
+    })
 }

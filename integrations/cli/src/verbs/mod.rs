@@ -11,5 +11,6 @@ pub mod ls;
 pub mod mkfs;
 pub mod names;
 pub mod run;
+pub mod scrub;
 pub mod serve;
 pub mod stat;
