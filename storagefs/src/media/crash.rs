@@ -106,6 +106,14 @@ impl<'a> Replayer<'a> {
         false
     }
 
+    /// Whether a barrier comes before anything else is written (or nothing comes at all): the states in between, with
+    /// less in flight over the same durable bytes, are all among those of here.
+    pub fn settles_next(&self) -> bool {
+        let rest = &self.recording.events[self.now.position as usize..];
+        let next = rest.iter().find(|e| !matches!(e, Event::Persist { .. }));
+        next.is_none_or(|e| matches!(e, Event::Barrier { .. }))
+    }
+
     fn step(&mut self) {
         let number = self.now.position;
         match self.recording.events[number as usize] {

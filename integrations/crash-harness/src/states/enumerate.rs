@@ -40,7 +40,10 @@ pub struct Places {
 /// What one unit does to the medium.
 #[derive(Clone, Debug)]
 struct Unit<'a> {
+    /// What the medium writes atomically, in order.
     pieces: Vec<(u64, &'a [u8])>,
+    /// The same bytes in as few pieces as they came.
+    whole: Vec<(u64, &'a [u8])>,
     /// Whether it may be torn.
     bulk: bool,
 }
@@ -97,13 +100,21 @@ impl Places {
         };
         let mut bulk: Vec<(u64, &'a [u8])> = Vec::new();
         for (off, bytes) in pieces.iter().flat_map(|p| self.atoms(*p)) {
-            match (single(off), bulk.last_mut()) {
-                (true, _) => units.push(Unit { pieces: vec![(off, bytes)], bulk: false }),
-                (false, _) => bulk.push((off, bytes)),
+            match single(off) {
+                true => units.push(Unit { pieces: vec![(off, bytes)], whole: vec![(off, bytes)], bulk: false }),
+                false => bulk.push((off, bytes)),
             }
         }
         if !bulk.is_empty() {
-            units.push(Unit { pieces: bulk, bulk: true });
+            let from = bulk[0].0;
+            let behind = |(off, bytes): &(u64, &'a [u8])| {
+                let skip = from.saturating_sub(*off) as usize;
+                (skip < bytes.len()).then(|| (off + skip as u64, &bytes[skip..]))
+            };
+            // Single sectors at the end of a long log write are units of their own.
+            let cut = bulk.iter().map(|(_, b)| b.len()).sum::<usize>() as u64 + from < to;
+            let whole = if cut { bulk.clone() } else { pieces.iter().filter_map(behind).collect() };
+            units.push(Unit { pieces: bulk, whole, bulk: true });
         }
     }
 
@@ -131,7 +142,7 @@ impl Places {
         let spans: Vec<(u64, u64)> = units.iter().map(Unit::span).collect();
         let alone = |i: usize| !spans.iter().enumerate().any(|(j, s)| i != j && s.0 < spans[i].1 && spans[i].0 < s.1);
         let durable = at.durable();
-        let idle = |u: &Unit<'_>| u.pieces.iter().all(|(off, bytes)| durable.holds(*off, bytes));
+        let idle = |u: &Unit<'_>| u.whole.iter().all(|(off, bytes)| durable.holds(*off, bytes));
         let keep: Vec<bool> = units.iter().enumerate().map(|(i, u)| !(idle(u) && alone(i))).collect();
         let mut keep = keep.into_iter();
         units.retain(|_| keep.next().unwrap_or(true));
@@ -152,7 +163,7 @@ impl Unit<'_> {
     fn apply(&self, fate: Fate, seed: u64, image: &mut CowImage) {
         let tear = match fate {
             Fate::Lost => return,
-            Fate::Kept => return self.pieces.iter().for_each(|(off, bytes)| image.write(*off, bytes)),
+            Fate::Kept => return self.whole.iter().for_each(|(off, bytes)| image.write(*off, bytes)),
             Fate::Torn(n) => n,
         };
         let mut rng = Rng::new(seed ^ self.span().0.wrapping_mul(0x9E37_79B9) ^ u64::from(tear) << 56);
@@ -215,6 +226,26 @@ impl Builder<'_, '_> {
         }
     }
 
+    /// What is new at a moment that more writes follow before a barrier: the moment before that one has it all.
+    fn passing(&mut self) {
+        let n = self.units.len();
+        for k in 0..n {
+            self.kept(&|i| i != k);
+        }
+        self.kept(&|_| true);
+        self.random(RANDOM_SUBSETS / 8);
+    }
+
+    fn random(&mut self, count: u32) {
+        let n = self.units.len();
+        let mut rng = Rng::new(self.seed ^ 0x5EED);
+        for _ in 0..count {
+            let odds = [1, 4, 8, 12, 15][rng.below(5) as usize];
+            let keep: Vec<bool> = (0..n).map(|_| rng.below(16) < odds).collect();
+            self.kept(&|i| keep[i]);
+        }
+    }
+
     /// Prefixes, one missing, one alone, two missing, random.
     fn systematic(&mut self) {
         let n = self.units.len();
@@ -232,12 +263,7 @@ impl Builder<'_, '_> {
                 }
             }
         }
-        let mut rng = Rng::new(self.seed ^ 0x5EED);
-        for _ in 0..RANDOM_SUBSETS {
-            let odds = [1, 4, 8, 12, 15][rng.below(5) as usize];
-            let keep: Vec<bool> = (0..n).map(|_| rng.below(16) < odds).collect();
-            self.kept(&|i| keep[i]);
-        }
+        self.random(RANDOM_SUBSETS);
     }
 
     /// Each tear of each bulk unit while the others are all there, all lost, or there up to it.
@@ -278,6 +304,7 @@ pub fn states(
             builder.subsets();
             builder.tears();
         }
+        (false, false) if !at.settles_next() => builder.passing(),
         (false, false) => {
             builder.systematic();
             builder.tears();

@@ -239,7 +239,10 @@ impl Run {
                 self.model.close_all();
                 store.unmount().map_err(|e| e.to_string())?;
                 drop(store);
-                let (store, _) = Store::mount(self.medium.clone(), mount_options()).map_err(|e| e.to_string())?;
+                // Salts of another mount are other ones.
+                let random = Arc::new(SeededRandom::new(self.medium.position() | 1 << 62));
+                let options = MountOptions { random, ..mount_options() };
+                let (store, _) = Store::mount(self.medium.clone(), options).map_err(|e| e.to_string())?;
                 self.real = Real::with_pool(store, self.pool);
             }
         }

@@ -204,8 +204,7 @@ impl Run<'_> {
     fn work(&self, next: &Mutex<Workloads>, of: Option<u64>, progress: &(dyn Fn(Progress) + Sync)) {
         while !self.enough() {
             let Some(workload) = next.lock().next() else { return };
-            self.one(&workload);
-            progress(self.progress(of));
+            self.one(&workload, &|| progress(self.progress(of)));
         }
     }
 
@@ -224,8 +223,8 @@ impl Run<'_> {
         }
     }
 
-    fn one(&self, workload: &Workload) {
-        let outcome = self.states_of(workload);
+    fn one(&self, workload: &Workload, progress: &dyn Fn()) {
+        let outcome = self.states_of(workload, progress);
         self.workloads.fetch_add(1, Relaxed);
         self.states.fetch_add(outcome.states, Relaxed);
         self.capped.fetch_add(outcome.capped, Relaxed);
@@ -238,7 +237,7 @@ impl Run<'_> {
     }
 
     /// Runs a workload and all its crash states.
-    fn states_of(&self, workload: &Workload) -> Outcome {
+    fn states_of(&self, workload: &Workload, progress: &dyn Fn()) -> Outcome {
         let performed = match perform(&self.setup, workload) {
             Ok(p) => p,
             Err(e) => return Outcome { bad: 1, first: Some((0, 0, Bad::new(0, e))), ..Outcome::default() },
@@ -249,6 +248,7 @@ impl Run<'_> {
         let mut outcome = Outcome::default();
         loop {
             self.moment(&at, &history, &mut outcome);
+            progress();
             if self.stop.load(Relaxed) || !at.advance() {
                 return outcome;
             }
@@ -310,8 +310,8 @@ impl Run<'_> {
         let mut failures = self.failures.lock();
         for f in failures.iter_mut().take(SHRUNK_MAX) {
             let Ok(Set::Trace(workload, _)) = Set::of_trace(&f.trace) else { continue };
-            let small = shrink::shrink(&workload, &mut |w| self.states_of(w).bad > 0);
-            if let Some((cut, state, bad)) = self.states_of(&small).first {
+            let small = shrink::shrink(&workload, &mut |w| self.states_of(w, &|| {}).bad > 0);
+            if let Some((cut, state, bad)) = self.states_of(&small, &|| {}).first {
                 *f = failure(&small, cut, state, bad);
             }
         }
