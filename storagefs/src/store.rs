@@ -4,6 +4,7 @@
 //! All methods may be called by any thread. Effects on one inode are ordered by the inode sets their planners hold.
 
 mod ledger;
+mod micro;
 mod names;
 mod plan;
 mod read;
@@ -13,8 +14,9 @@ mod records;
 mod tests;
 
 pub use ledger::Ledger;
+pub use micro::{Group, MicroTxn, as_one_record};
 pub use names::NameHash;
-pub use plan::{Need, Plan};
+pub use plan::{MORE_RECORDS, Need, Plan};
 pub use read::{BlockKind, BlockView};
 
 use crate::alloc::Alloc;

@@ -444,9 +444,9 @@ async fn attempt<'d>(
     let core = cx.core;
     let payload = crate::fs::payload_bytes(&cx.cmd);
     let txn = Txn::new(&core.store, cx.session(), set, plan.take(), payload, core.clock.wall());
-    let mut txn = txn.about(&cx.paths.a);
+    let mut txn = txn.about(&cx.paths.a).in_steps(&cx.cmd, detect::of_begin(cx));
     let mut outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
-    let mut finished = match txn.finish(outcome.is_ok()).await {
+    let mut finished = match txn.finish(&outcome).await {
         Ok(f) => f,
         Err(FsError::SetChanged) => return Ok(Attempt::SetChanged),
         Err(FsError::Wait(wait)) => return Ok(Attempt::Room(wait)),
@@ -466,7 +466,9 @@ async fn attempt<'d>(
         outcome = Outcome::failed(Errno::from(&e));
     }
     *tickets = None;
-    if let Some(end) = must_sync.filter(|_| outcome.is_ok())
+    // A MicroTx that failed may have left something, and its durability was asked for, too.
+    let stands = outcome.micro_done > 0;
+    if let Some(end) = must_sync.filter(|_| outcome.is_ok() || stands)
         && let Err(e) = durable(cx, end).await
     {
         outcome = Outcome::failed(e);
@@ -488,11 +490,16 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, outcome: &Outcome, must_s
         }
     };
     if let Some(plan) = f.plan.as_mut() {
-        if cx.cmd.detectable {
+        // A transaction of several records has its outcome in the last one.
+        if cx.cmd.detectable && f.micro.is_none() {
             plan.push(detect::effect(cx, outcome)?);
         }
         let appended = loop {
-            match core.store.commit(plan, RecordHead::op()) {
+            let committed = match &mut f.micro {
+                Some(txn) => core.store.commit_micro(plan, txn),
+                None => core.store.commit(plan, RecordHead::op()),
+            };
+            match committed {
                 Err(FsError::Miss(m)) => core.io.fetch(m).await?,
                 other => break other?,
             }

@@ -11,6 +11,7 @@ use super::limits::ROOM_RETRIES_MAX;
 use crate::effect::Effect;
 use crate::error::{FsError, FsResult};
 use crate::fs::SessionView;
+use crate::micro::Detect;
 use crate::outcomes::{Identity, OutcomeRec};
 use crate::store::Need;
 
@@ -24,6 +25,12 @@ fn identity(cx: &OpCx<'_>) -> Result<Identity, Errno> {
 /// The effect that goes into the record of the command's own.
 pub(super) fn effect(cx: &OpCx<'_>, outcome: &Outcome) -> Result<Effect, Errno> {
     Ok(Effect::Outcome(Box::new(OutcomeRec { id: identity(cx)?, outcome: *outcome })))
+}
+
+/// What a begin record says of it.
+pub(super) fn of_begin(cx: &OpCx<'_>) -> Option<Detect> {
+    let id = identity(cx).ok().filter(|_| cx.cmd.detectable)?;
+    Some(Detect { client: id.client, queue: id.queue })
 }
 
 /// Whether the command may run at all: where no outcome can be kept, nothing is done.

@@ -214,6 +214,9 @@ impl Txn<'_> {
         self.payload += len;
         if matches!(src, Source::Shared(_)) {
             self.counters.bytes_in += len;
+            if let Some(s) = &mut self.steps {
+                s.written = Some((ino, off, len));
+            }
         }
         if end > rec.size {
             self.change(&rec, attr::SIZE, |r| r.size = end);

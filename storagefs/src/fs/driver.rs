@@ -6,6 +6,7 @@ use super::txn::OpCounters;
 use super::{Cred, Fetching, Finished, HandleTable, OpenFile, SessionView, Txn, payload_bytes, plan_need, resolve_set};
 use crate::effect::Effect;
 use crate::error::{FsError, FsResult, Miss, Wait};
+use crate::micro::Detect;
 use crate::outcomes::{Identity, OutcomeRec};
 use crate::store::{Need, Plan, Store};
 use parking_lot::Mutex;
@@ -282,19 +283,23 @@ impl Direct {
             other => (other?, None),
         };
         let txn = Txn::new(&store, &self.session, &set, plan, payload_bytes(cmd), self.now);
-        let mut txn = txn.about(&paths.a);
+        let mut txn =
+            txn.about(&paths.a).in_steps(cmd, self.detect.map(|id| Detect { client: id.client, queue: id.queue }));
         let outcome = complete(interp::run(cmd, paths, &self.pool, &mut txn));
-        let finished = complete(txn.finish(outcome.is_ok()));
-        let Finished { plan, opened, cursor, counters } = match (finished, refused) {
+        let finished = complete(txn.finish(&outcome));
+        let Finished { plan, opened, micro, cursor, counters } = match (finished, refused) {
             (Err(FsError::SetChanged), Some(e)) => return Ok(Outcome::failed(e)),
             (f, _) => f?,
         };
         let last_end = match plan {
             Some(mut plan) => {
-                if let Some(id) = self.detect {
+                if let Some(id) = self.detect.filter(|_| micro.is_none()) {
                     plan.push(Effect::Outcome(Box::new(OutcomeRec { id, outcome })));
                 }
-                let appended = store.blocking(|| store.commit(&mut plan, RecordHead::op()))?;
+                let appended = match micro {
+                    Some(mut txn) => store.blocking(|| store.commit_micro(&mut plan, &mut txn))?,
+                    None => store.blocking(|| store.commit(&mut plan, RecordHead::op()))?,
+                };
                 Some(appended.end)
             }
             None => None,

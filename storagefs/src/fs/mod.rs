@@ -17,6 +17,7 @@ pub mod data;
 pub mod driver;
 pub mod falloc;
 pub mod inode_set;
+mod micro;
 pub mod namespace;
 pub mod need;
 pub mod perm;

@@ -47,6 +47,9 @@ impl Txn<'_> {
             () => Last::Follow,
         };
         let at = self.walk(base, path, last)?;
+        if at.comp == Comp::Normal {
+            self.note_name(at.dir.ino, &at.name);
+        }
         if creates && (at.comp != Comp::Normal || at.slash) {
             return Err(Errno::ISDIR.into());
         }
@@ -115,7 +118,7 @@ impl Txn<'_> {
             rec.flags |= FLAG_LINKABLE;
         }
         self.name_effects.push(Effect::Orphan { ino: rec.ino });
-        self.inodes.push(StagedInode { rec: rec.clone(), mask: 0, created: true });
+        self.inodes.push(StagedInode { rec: rec.clone(), mask: 0, created: true, emitted: false });
         Ok((rec, true))
     }
 
@@ -154,7 +157,7 @@ impl Txn<'_> {
         if kind == IFDIR {
             self.change(&at.dir, attr::NLINK, |d| d.nlink += 1);
         }
-        self.inodes.push(StagedInode { rec: rec.clone(), mask: 0, created: true });
+        self.inodes.push(StagedInode { rec: rec.clone(), mask: 0, created: true, emitted: false });
         Ok(rec)
     }
 

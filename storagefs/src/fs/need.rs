@@ -7,6 +7,7 @@ use super::stage::BLOCK_BYTES;
 use super::{FILE_BYTES_MAX, SessionView};
 use crate::error::FsResult;
 use crate::limits::WINDOW_BLOCKS;
+use crate::micro::GROUPS_MAX;
 use crate::store::{BlockKind, Need, Store};
 use weldfs_ciscops::{At, Command, FallocMode, InodeNo, Op, OpenFlags, Paths};
 
@@ -14,6 +15,15 @@ use weldfs_ciscops::{At, Command, FallocMode, InodeNo, Op, OpenFlags, Paths};
 const LOG_BASE: usize = 1536;
 /// Log bytes per block: the effect that maps it, if it lies alone.
 const LOG_PER_BLOCK: usize = 48;
+
+/// Log bytes of a begin record beside content and groups: the command and what it was resolved to.
+const LOG_BEGIN: usize = 192;
+/// Log bytes of a commit that creates or truncates, apart from names.
+const LOG_OPEN: usize = 1024;
+/// Log bytes of a commit that writes: registers, attributes, an input adopted or a trailer patched.
+const LOG_COMMIT: usize = 384;
+/// Log bytes of an end record.
+const LOG_END: usize = 64;
 
 /// Bytes of payload that `cmd` may write; decides whether it rides in the record.
 pub fn payload_bytes(cmd: &Command) -> u64 {
@@ -87,7 +97,18 @@ fn write_need(
         overwrite_blocks: held as u32 + moves,
         meta_keys: 8 + (blocks / WINDOW_BLOCKS) as u32 + 1,
         may_fail: new_blocks > 0 || creates,
+        ..Need::default()
     })
+}
+
+/// What a MicroTx needs beside: its begin record names the content, the commits the rest.
+fn in_steps(need: &mut Need, cmd: &Command, names: usize, groups: usize) {
+    need.log_bytes += LOG_BEGIN + 5 * groups.min(GROUPS_MAX);
+    let appends = matches!(cmd.op, Op::AppendChecksumWrite { .. });
+    let first = if appends { LOG_COMMIT } else { LOG_OPEN + names };
+    need.more_records = [first, LOG_COMMIT, LOG_END];
+    // The trailer is a patch on a block that was just written, or on a new one.
+    need.overwrite_blocks += 2 * u32::from(appends);
 }
 
 fn falloc_need(mode: FallocMode, len: u64) -> Need {
@@ -95,7 +116,7 @@ fn falloc_need(mode: FallocMode, len: u64) -> Need {
     // The edges of a cleared range are patched: they may each take a block when they are merged.
     let edges = 2;
     if mode == FallocMode::Punch {
-        return Need { log_bytes: LOG_BASE, overwrite_blocks: edges, meta_keys: 20, may_fail: false, new_blocks: 0 };
+        return Need { log_bytes: LOG_BASE, overwrite_blocks: edges, meta_keys: 20, ..Need::default() };
     }
     Need {
         log_bytes: LOG_BASE + FALLOC_LOG_BYTES,
@@ -103,6 +124,7 @@ fn falloc_need(mode: FallocMode, len: u64) -> Need {
         overwrite_blocks: edges,
         meta_keys: blocks / WINDOW_BLOCKS as u32 + 4,
         may_fail: true,
+        ..Need::default()
     }
 }
 
@@ -124,6 +146,7 @@ pub fn plan_need(
         overwrite_blocks: 0,
         meta_keys,
         may_fail,
+        ..Need::default()
     };
     let opens = OpenFlags::CREATE | OpenFlags::TMPFILE;
     let mut need = match cmd.op {
@@ -152,6 +175,9 @@ pub fn plan_need(
         _ => return Ok(None),
     };
     need.log_bytes += names;
+    if cmd.commits_in_steps() && cmd.op.changes_in_steps() {
+        in_steps(&mut need, cmd, names, session.cred().groups.len());
+    }
     Ok(Some(if cmd.detectable { need.with_outcome() } else { need }))
 }
 

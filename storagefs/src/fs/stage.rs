@@ -52,8 +52,10 @@ pub(super) struct StagedRun {
     pub blk: u64,
     pub addr: BlockNo,
     pub crcs: SmallVec<[u32; 4]>,
-    /// The bytes, on a medium that gets them with the record.
-    pub held: Option<AlignedBuf>,
+    /// The bytes, on a medium that gets them with the record. Shared with the plan once sealed.
+    pub held: Option<Arc<AlignedBuf>>,
+    /// An earlier micro-op's commit names it: it is not written again.
+    pub sealed: bool,
 }
 
 impl StagedRun {
@@ -67,7 +69,9 @@ pub(super) struct StagedBlock {
     pub blk: u64,
     pub bytes: Box<[u8; BLOCK]>,
     pub ranges: Ranges,
-    /// Whether bytes of the client's are among them (a checksum trailer, say, is the device's own).
+    /// Those that are not in an earlier micro-op's commit.
+    pub fresh: Ranges,
+    /// Whether bytes of the client's are among the fresh ones (a checksum trailer, say, is the device's own).
     pub payload: bool,
 }
 
@@ -150,7 +154,13 @@ impl Txn<'_> {
         let blocks = &mut self.staged_mut(ino).blocks;
         let slot = blocks.iter().position(|b| b.blk == blk).unwrap_or_else(|| {
             let bytes = Box::new([0; BLOCK]);
-            blocks.push(StagedBlock { blk, bytes, ranges: Ranges::default(), payload: false });
+            blocks.push(StagedBlock {
+                blk,
+                bytes,
+                ranges: Ranges::default(),
+                fresh: Ranges::default(),
+                payload: false,
+            });
             blocks.len() - 1
         });
         let block = &mut blocks[slot];
@@ -161,6 +171,7 @@ impl Txn<'_> {
             sum.update(bytes);
         }
         block.ranges.add(from, from + len);
+        block.fresh.add(from, from + len);
     }
 
     /// Stages up to `len` bytes of whole blocks: straight into fresh blocks of the medium, in one pass that also gives
@@ -179,7 +190,8 @@ impl Txn<'_> {
         if let Some(sum) = sum {
             crcs.iter().for_each(|crc| sum.update_crc(*crc, BLOCK));
         }
-        self.staged_mut(ino).runs.push(StagedRun { blk, addr: run.addr, crcs, held });
+        let held = held.map(Arc::new);
+        self.staged_mut(ino).runs.push(StagedRun { blk, addr: run.addr, crcs, held, sealed: false });
         Ok(run.count as usize * BLOCK)
     }
 
@@ -218,15 +230,15 @@ impl Txn<'_> {
         let addr = if let Some(r) = file.runs.iter_mut().find(|r| r.contains(blk)) {
             let i = (blk - r.blk) as usize;
             r.crcs[i] = crc;
-            if let Some(held) = &mut r.held {
+            if let Some(held) = r.held.as_mut().and_then(Arc::get_mut) {
                 held[i * BLOCK..][..BLOCK].copy_from_slice(bytes);
             }
             r.addr.0 + i as u64
         } else {
             let run = self.plan_mut()?.alloc(1, ino)?;
-            let held = (!direct).then(|| AlignedBuf::from_slice(bytes));
+            let held = (!direct).then(|| Arc::new(AlignedBuf::from_slice(bytes)));
             let crcs = SmallVec::from_slice(&[crc]);
-            self.staged_mut(ino).runs.push(StagedRun { blk, addr: run.addr, crcs, held });
+            self.staged_mut(ino).runs.push(StagedRun { blk, addr: run.addr, crcs, held, sealed: false });
             run.addr.0
         };
         if direct {
@@ -235,40 +247,68 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Turns staged content into effects. May be called again after a miss.
+    /// Turns staged content into effects. In a MicroTx it stays for later micro-ops to read. May be called again after
+    /// a miss.
     pub(super) fn settle(&mut self) -> FsResult<()> {
+        let stays = self.steps.is_some();
         for i in 0..self.files.len() {
             let ino = self.files[i].ino;
+            let mut settled = SmallVec::new();
             while let Some(mut block) = self.files[i].blocks.pop() {
-                if let Err(e) = self.settle_block(ino, &mut block) {
-                    self.files[i].blocks.push(block);
-                    return Err(e);
+                match self.settle_block(ino, &mut block) {
+                    Ok(patched) if stays && patched => settled.push(block),
+                    Ok(_) => {}
+                    Err(e) => {
+                        self.files[i].blocks.push(block);
+                        self.files[i].blocks.append(&mut settled);
+                        return Err(e);
+                    }
                 }
             }
-            let mut runs = std::mem::take(&mut self.files[i].runs);
-            runs.sort_unstable_by_key(|r| r.blk);
-            for r in runs {
-                if let Some(bytes) = r.held {
-                    self.plan_mut()?.data(r.addr, Arc::new(bytes));
-                }
-                let count = r.crcs.len() as u32;
-                let state = BlockState::Written;
-                self.data_effects.push(Effect::Map { ino, blk: r.blk, addr: r.addr, count, state, crcs: r.crcs });
-            }
+            self.files[i].blocks = settled;
+            self.settle_runs(i)?;
         }
         Ok(())
     }
 
-    fn settle_block(&mut self, ino: InodeNo, block: &mut StagedBlock) -> FsResult<()> {
+    fn settle_runs(&mut self, i: usize) -> FsResult<()> {
+        let ino = self.files[i].ino;
+        let mut runs = std::mem::take(&mut self.files[i].runs);
+        runs.sort_unstable_by_key(|r| r.blk);
+        for r in runs.iter_mut().filter(|r| !r.sealed) {
+            if let Some(bytes) = &r.held {
+                self.plan_mut()?.data(r.addr, bytes.clone());
+            }
+            let (count, state) = (r.crcs.len() as u32, BlockState::Written);
+            let crcs = if self.steps.is_some() { r.crcs.clone() } else { std::mem::take(&mut r.crcs) };
+            self.data_effects.push(Effect::Map { ino, blk: r.blk, addr: r.addr, count, state, crcs });
+            r.sealed = true;
+        }
+        if self.steps.is_some() {
+            self.files[i].runs = runs;
+        }
+        Ok(())
+    }
+
+    /// Whether the block stays a patch over what lies below (or was one before).
+    fn settle_block(&mut self, ino: InodeNo, block: &mut StagedBlock) -> FsResult<bool> {
         let off = block.blk * BLOCK_BYTES;
-        let own = self.staged(ino).is_some_and(|f| f.runs.iter().any(|r| r.contains(block.blk)));
-        if self.inline && !own {
-            for (from, to) in block.ranges.iter() {
+        let own = self.staged(ino).and_then(|f| f.runs.iter().find(|r| r.contains(block.blk)));
+        // What a commit names is never written again, and a MicroTx keeps the device's own bytes out of the client's
+        // blocks: they belong to another micro-op.
+        let patched = match own {
+            Some(run) => run.sealed,
+            None => self.inline || (self.steps.is_some() && !block.payload),
+        };
+        if patched {
+            let fresh = std::mem::take(&mut block.fresh);
+            for (from, to) in fresh.iter() {
                 let bytes = SmallVec::from_slice(&block.bytes[from..to]);
                 self.data_effects.push(Effect::Patch { ino, off: off + from as u64, bytes });
                 self.counters.patches += 1;
             }
-            return Ok(());
+            block.payload = false;
+            return Ok(true);
         }
         if !block.ranges.is_whole() {
             let mut base = [0; BLOCK];
@@ -278,7 +318,8 @@ impl Txn<'_> {
             }
             block.ranges.add(0, BLOCK);
         }
-        self.write_private(ino, block)
+        self.write_private(ino, block)?;
+        Ok(false)
     }
 }
 

@@ -6,8 +6,8 @@ use super::txn::{OpenedInfo, Txn};
 use crate::error::FsError;
 use weldfs_ciscops::dirent::DirentWriter;
 use weldfs_ciscops::{
-    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, OpenFlags, Opened, RenameFlags,
-    SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
+    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, OpenFlags, Opened, Registers,
+    RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
 };
 
 /// An inode authorised within one command.
@@ -43,6 +43,11 @@ fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
 impl Target for Txn<'_> {
     type File = FileRef;
 
+    async fn seal(&mut self, index: u16, regs: &Registers) -> Result<(), Errno> {
+        cold!(self, self.seal_core(index, regs));
+        Ok(())
+    }
+
     fn number(&self, f: FileRef) -> u64 {
         f.ino.0
     }
@@ -62,6 +67,7 @@ impl Target for Txn<'_> {
     async fn open(&mut self, base: Handle, path: &[u8], flags: OpenFlags, mode: u32) -> Result<Opened<FileRef>, Errno> {
         let (rec, created) = cold!(self, self.open_core(base, path, flags, mode));
         let access = if flags.contains(OpenFlags::PATH) { Access::empty() } else { flags.access() };
+        self.note_flags(flags);
         Ok(Opened { file: FileRef { ino: rec.ino, access }, created, mode: rec.mode })
     }
 
@@ -76,6 +82,7 @@ impl Target for Txn<'_> {
         let access = if open.flags.contains(OpenFlags::PATH) { Access::empty() } else { open.flags.access() };
         let file = FileRef { ino: open.ino, access };
         allow(file, need)?;
+        self.note_flags(open.flags);
         Ok(file)
     }
 

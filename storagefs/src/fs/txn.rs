@@ -4,6 +4,7 @@
 //! core which meets a cold page has staged nothing and can simply be called again once the page is there.
 
 use super::inode_set::{Hold, InodeSet};
+use super::micro::Steps;
 use super::resolve::{self, Found, Last, ROOT, Trail, View, Walker};
 use super::stage::StagedFile;
 use super::{OpenFile, SessionView};
@@ -12,10 +13,10 @@ use crate::effect::{AttrDelta, Effect, Effects, attr};
 use crate::error::{FsError, FsResult};
 use crate::micro::Begin;
 use crate::record::{Dirent, InodeRec, Time};
-use crate::store::{Plan, Store};
+use crate::store::{MicroTxn, Plan, Store};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
+use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags, Outcome};
 use weldfs_journal::Medium;
 
 /// What one command cost; the device sums them.
@@ -68,6 +69,8 @@ pub struct Finished<'a> {
     pub plan: Option<Plan<'a>>,
     /// A description to make.
     pub opened: Option<OpenedInfo>,
+    /// The transaction of several records that the plan carries the reservations for.
+    pub micro: Option<MicroTxn>,
     /// A description's new offset.
     pub cursor: Option<(Handle, u64)>,
     /// What it cost.
@@ -80,6 +83,8 @@ pub(super) struct StagedInode {
     /// Fields changed (see [`attr`]).
     pub mask: u16,
     pub created: bool,
+    /// It is created in an earlier group of effects: what changes from here on are attributes.
+    pub emitted: bool,
 }
 
 /// A name as this command would leave it.
@@ -108,6 +113,8 @@ pub struct Txn<'a> {
     pub(super) payload: u64,
     pub(super) inline: bool,
     pub(super) counters: OpCounters,
+    /// In a MicroTx: what its micro-ops have done so far.
+    pub(super) steps: Option<Box<Steps>>,
     opened: Option<OpenedInfo>,
     cursor: Option<(Handle, u64)>,
     abort: Option<FsError>,
@@ -146,6 +153,7 @@ impl<'a> Txn<'a> {
             payload: 0,
             inline: payload_bytes <= store.inline_max() as u64,
             counters: OpCounters::default(),
+            steps: None,
             opened: None,
             cursor: None,
             abort: None,
@@ -238,7 +246,7 @@ impl<'a> Txn<'a> {
     /// The staged copy of an inode, for changing; `rec` is what the command read.
     pub(super) fn edit(&mut self, rec: &InodeRec) -> &mut StagedInode {
         let at = self.inodes.iter().position(|s| s.rec.ino == rec.ino).unwrap_or_else(|| {
-            self.inodes.push(StagedInode { rec: rec.clone(), mask: 0, created: false });
+            self.inodes.push(StagedInode { rec: rec.clone(), mask: 0, created: false, emitted: false });
             self.inodes.len() - 1
         });
         &mut self.inodes[at]
@@ -268,18 +276,23 @@ impl<'a> Txn<'a> {
         self.plan.as_mut().ok_or(FsError::SetChanged)
     }
 
-    /// Ends the transaction after `interp::run`. `ok` is whether the command succeeded; if not, everything staged goes.
+    /// Ends the transaction after `interp::run`, which ended with `outcome`. If the command failed, everything staged
+    /// goes; in a MicroTx, what the failed micro-op staged.
     ///
     /// # Errors
     /// `SetChanged`, `Wait`: nothing was done, the device starts the command over. Others are final. A command that was
     /// given no plan because its reservation failed, and that turns out to need one, is `SetChanged` too: then the
     /// errno of the reservation is the answer.
-    pub async fn finish(&mut self, ok: bool) -> FsResult<Finished<'a>> {
+    pub async fn finish(&mut self, outcome: &Outcome) -> FsResult<Finished<'a>> {
         if let Some(e) = self.abort.take() {
             return Err(e);
         }
-        if !ok {
-            return Ok(Finished { plan: None, opened: None, cursor: None, counters: self.counters });
+        if let Some(steps) = self.steps.take() {
+            let (plan, micro) = self.conclude_steps(*steps, outcome)?;
+            return Ok(Finished { plan, opened: None, micro, cursor: None, counters: self.counters });
+        }
+        if !outcome.is_ok() {
+            return Ok(Finished { plan: None, opened: None, micro: None, cursor: None, counters: self.counters });
         }
         while let Err(e) = self.settle() {
             match e {
@@ -292,7 +305,7 @@ impl<'a> Txn<'a> {
         }
         let plan = self.take_plan();
         let opened = self.opened.take();
-        Ok(Finished { plan, opened, cursor: self.cursor, counters: self.counters })
+        Ok(Finished { plan, opened, micro: None, cursor: self.cursor, counters: self.counters })
     }
 
     /// Whether the command would change something.
@@ -341,7 +354,7 @@ impl View for Txn<'_> {
     }
 }
 
-fn delta(rec: &InodeRec, mask: u16) -> AttrDelta {
+pub(super) fn delta(rec: &InodeRec, mask: u16) -> AttrDelta {
     AttrDelta {
         ino: rec.ino,
         mask,

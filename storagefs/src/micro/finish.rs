@@ -7,7 +7,7 @@
 //! micro-op reads the store as the first run's did.
 
 use super::open::OpenTxn;
-use super::{Begin, End, Verdict};
+use super::{Begin, Commit, End, Verdict};
 use crate::effect::Effects;
 use crate::error::{FsError, FsResult, Miss, Wait};
 use crate::fs::driver::complete;
@@ -130,7 +130,7 @@ impl Finish<'_> {
                 Step::Done(after, effects, room) => {
                     regs = after;
                     if !effects.is_empty() {
-                        self.commit(id, index, regs, &effects, room)?;
+                        self.commit(id, index, Commit { regs, effects }, room)?;
                     }
                 }
                 Step::Failed(errno) => {
@@ -197,7 +197,8 @@ impl Finish<'_> {
         let pool = SharedRegion::heap(4096);
         let stepped = complete(interp::step(cmd, regs, index, paths, &pool, &mut txn));
         let trouble = txn.trouble();
-        let finished = complete(txn.finish(stepped.is_ok()))?;
+        let outcome = stepped.map_or_else(Outcome::failed, |_| Outcome::ok(0, 0));
+        let finished = complete(txn.finish(&outcome))?;
         match (stepped, trouble) {
             (_, Some(e)) => Err(e),
             (Err(errno), None) => Ok(Step::Failed(errno)),
@@ -216,18 +217,12 @@ impl Finish<'_> {
         self.store.checkpoint().map(drop)
     }
 
-    fn commit(
-        &mut self,
-        id: u64,
-        index: u16,
-        regs: Registers,
-        effects: &Effects,
-        mut room: Option<Reservation>,
-    ) -> FsResult<()> {
+    fn commit(&mut self, id: u64, index: u16, mut commit: Commit, mut room: Option<Reservation>) -> FsResult<()> {
         if planted(Canary::DoubleFinish) {
-            return self.forget(effects);
+            return self.forget(commit.effects);
         }
-        self.store.blocking(|| self.store.append_commit(id, index, regs, effects, room.take()))?;
+        let (store, begin) = (self.store, &*self.txn.begin);
+        store.blocking(|| store.append_commit(id, begin, index, &mut commit, &mut |_| room.take()))?;
         self.records += 1;
         crashpoint("recovery-committed");
         Ok(())
@@ -246,9 +241,9 @@ impl Finish<'_> {
             return Ok(());
         }
         let mut tries = 0;
-        let room = loop {
+        let mut room = loop {
             match self.store.journal().reserve(END_BYTES) {
-                Ok(room) => break room,
+                Ok(room) => break Some(room),
                 Err(_) if tries < TRIES_MAX => {
                     tries += 1;
                     self.store.checkpoint()?;
@@ -256,7 +251,7 @@ impl Finish<'_> {
                 Err(full) => return Err(FsError::Journal(full.into())),
             }
         };
-        self.store.append_end(id, &end, Some(room))?;
+        self.store.append_end(id, &end, &mut |_| room.take())?;
         self.records += 1;
         Ok(())
     }
@@ -267,13 +262,13 @@ impl Finish<'_> {
             return Ok(self.txn.id);
         }
         let id = self.store.alloc_txn();
-        self.store.append_begin(id, (*self.txn.begin).clone(), Vec::new(), None)?;
+        self.store.append_begin(id, self.txn.begin.clone(), Vec::new(), &mut |_| None)?;
         Ok(id)
     }
 
     /// A planted bug: the effects of the finish are logged, but not that they belong to the transaction.
-    fn forget(&mut self, effects: &Effects) -> FsResult<()> {
-        let expanded = super::expand(effects.clone(), &self.txn.begin.inputs);
+    fn forget(&mut self, effects: Effects) -> FsResult<()> {
+        let expanded = super::expand(effects, &self.txn.begin.inputs);
         let (effects, _) = expanded.map_err(|e| FsError::corrupt(e.0, crate::error::Place::Log(self.txn.lsn), 0, 0))?;
         let mut plan = self.store.begin(&need(&self.txn.begin))?;
         effects.into_iter().for_each(|e| plan.push(e));

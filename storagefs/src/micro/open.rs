@@ -44,8 +44,8 @@ pub struct OpenTxn {
 
 impl OpenTxn {
     /// Just begun.
-    pub fn new(id: u64, lsn: Lsn, begin: Begin) -> OpenTxn {
-        OpenTxn { id, lsn, begin: Arc::new(begin), next: 0, regs: Registers::default(), adopted: 0 }
+    pub fn new(id: u64, lsn: Lsn, begin: impl Into<Arc<Begin>>) -> OpenTxn {
+        OpenTxn { id, lsn, begin: begin.into(), next: 0, regs: Registers::default(), adopted: 0 }
     }
 
     /// Whether a commit has adopted this input.
@@ -169,7 +169,7 @@ pub struct OpenTxns {
 
 impl OpenTxns {
     /// A begin record stands at `lsn`. False if the id is taken.
-    pub fn begin(&self, id: u64, lsn: Lsn, begin: Begin) -> bool {
+    pub fn begin(&self, id: u64, lsn: Lsn, begin: impl Into<Arc<Begin>>) -> bool {
         self.insert(OpenTxn::new(id, lsn, begin))
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::canary::{Canary, planted};
-use weldfs_journal::{AlignedBuf, Appended, BlockNo, DataWrite, RecordHead, Reservation};
+use weldfs_journal::{AlignedBuf, Appended, BlockNo, DataWrite, Lsn, RecordHead, Reservation};
 
 /// Blocks in whole pages left for the metadata of what may not fail.
 const ZONE_SLACK: i64 = 64;
@@ -33,7 +33,12 @@ pub struct Need {
     pub meta_keys: u32,
     /// Whether it may fail with ENOSPC. Unlink, truncate-down and overwrites may not: they wait for a checkpoint.
     pub may_fail: bool,
+    /// Payload bytes of further records, for a transaction of several; `log_bytes` is then the first one's.
+    pub more_records: [usize; MORE_RECORDS],
 }
+
+/// Records of the largest transaction beside its first: two commits and the end.
+pub const MORE_RECORDS: usize = 3;
 
 impl Need {
     /// What the outcome of a detectable command takes in addition to its own effects.
@@ -44,6 +49,7 @@ impl Need {
         // Its page, its client, and a bound.
         meta_keys: outcomes::PAGE_KEYS as u32 + 2,
         may_fail: false,
+        more_records: [0; MORE_RECORDS],
     };
 
     /// The same with room for the outcome.
@@ -55,14 +61,19 @@ impl Need {
 
 /// An operation's reservations and the effects it has collected. Dropped without [`Store::commit`], it leaves nothing.
 pub struct Plan<'s> {
-    store: &'s Store,
+    pub(super) store: &'s Store,
     effects: Effects,
-    runs: SmallVec<[Run; 2]>,
-    data: Vec<DataWrite>,
-    log: Option<Reservation>,
+    /// Blocks taken that no record names yet.
+    pub(super) runs: SmallVec<[Run; 2]>,
+    pub(super) data: Vec<DataWrite>,
+    pub(super) log: Option<Reservation>,
     log_bytes: usize,
-    promise: Promise,
-    taken: i64,
+    pub(super) promise: Promise,
+    pub(super) taken: i64,
+    /// Of them, named by a record.
+    pub(super) named: i64,
+    /// Runs and data writes of finished micro-ops.
+    sealed: (usize, usize),
 }
 
 impl<'s> Plan<'s> {
@@ -103,6 +114,21 @@ impl<'s> Plan<'s> {
         self.data.push(DataWrite { off: addr.0 * crate::limits::BLOCK as u64, buf });
     }
 
+    /// A micro-op went well: what was taken so far stays taken, whatever becomes of the next ones.
+    pub fn seal(&mut self) {
+        self.sealed = (self.runs.len(), self.data.len());
+    }
+
+    /// Gives back what was taken since the last `seal`.
+    pub fn unseal(&mut self) {
+        let (runs, data) = self.sealed;
+        for run in self.runs.drain(runs..) {
+            self.store.alloc.give_back(run);
+            self.taken -= i64::from(run.count);
+        }
+        self.data.truncate(data);
+    }
+
     /// The store it plans for.
     pub fn store(&self) -> &'s Store {
         self.store
@@ -134,7 +160,7 @@ impl Drop for Plan<'_> {
         for run in &self.runs {
             self.store.alloc.give_back(*run);
         }
-        self.store.ledger.settle(self.promise, 0);
+        self.store.ledger.settle(self.promise, self.named);
     }
 }
 
@@ -175,11 +201,13 @@ impl Store {
             }
             other => other?,
         };
-        let log = match self.reserve_log(need.log_bytes) {
+        let records = std::iter::once(need.log_bytes).chain(need.more_records.into_iter().filter(|n| *n > 0));
+        let records: SmallVec<[usize; MORE_RECORDS + 1]> = records.collect();
+        let log = match self.journal().reserve_records(&records) {
             Ok(r) => r,
-            Err(e) => {
+            Err(_) => {
                 self.ledger.settle(promise, 0);
-                return Err(e);
+                return Err(FsError::Wait(Wait::Checkpoint));
             }
         };
         Ok(Plan {
@@ -191,6 +219,8 @@ impl Store {
             log_bytes: need.log_bytes,
             promise,
             taken: 0,
+            named: 0,
+            sealed: (0, 0),
         })
     }
 
@@ -252,10 +282,7 @@ impl Store {
                 return Err(e.into());
             }
         };
-        if !pins.is_empty() {
-            self.cache.unpin(self.journal().watermark());
-            self.cache.pin(&pins, appended.end);
-        }
+        self.pin(&pins, appended.end);
         let effects = std::mem::take(&mut plan.effects);
         let applied = self.apply(appended.lsn.0, effects, &mut tally);
         self.ledger.book(&tally);
@@ -269,6 +296,14 @@ impl Store {
             return Err(e);
         }
         Ok(appended)
+    }
+
+    /// Serves data that goes to the medium with its record from memory until it is there.
+    pub(super) fn pin(&self, data: &[DataWrite], end: Lsn) {
+        if !data.is_empty() {
+            self.cache.unpin(self.journal().watermark());
+            self.cache.pin(data, end);
+        }
     }
 
     /// A planted bug: the first effect of a plan gets a record of its own.

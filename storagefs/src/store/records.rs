@@ -2,14 +2,18 @@
 //! one gate section of its own, so that a checkpoint's cut may fall between any two of them and between nothing else.
 
 use super::Store;
-use crate::effect::Effects;
+use crate::effect::{Effect, Effects};
 use crate::error::{FsError, FsResult, Place};
 use crate::micro::{self, Begin, Commit, End};
 use crate::outcomes::OutcomeRec;
 use crate::overlay::apply::Tally;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use weldfs_ciscops::{Errno, Registers};
+use weldfs_ciscops::Errno;
 use weldfs_journal::{Appended, DataWrite, Lsn, RecordHead, RecordKind, Reservation, TxnMode};
+
+/// Gives the room for a record whose payload has so many bytes, if any was kept.
+pub(crate) type Room<'r> = &'r mut dyn FnMut(usize) -> Option<Reservation>;
 
 fn head(kind: RecordKind, id: u64, micro_index: u16) -> RecordHead {
     RecordHead { kind, mode: TxnMode::Micro, micro_index, txn: id }
@@ -33,9 +37,9 @@ impl Store {
     pub(crate) fn append_begin(
         &self,
         id: u64,
-        begin: Begin,
+        begin: Arc<Begin>,
         data: Vec<DataWrite>,
-        room: Option<Reservation>,
+        room: Room<'_>,
     ) -> FsResult<Appended> {
         let payload = begin.encode();
         let _gate = self.gate.read();
@@ -43,62 +47,71 @@ impl Store {
             return Err(FsError::Errno(Errno::ROFS));
         }
         let pins = data.clone();
+        let room = room(payload.len());
         let appended = self.journal().append(head(RecordKind::Begin, id, 0), &[&payload], data, room)?;
-        if !pins.is_empty() {
-            self.cache.unpin(self.journal().watermark());
-            self.cache.pin(&pins, appended.end);
-        }
+        self.pin(&pins, appended.end);
         match self.txns.begin(id, appended.lsn, begin) {
             true => Ok(appended),
             false => Err(self.disagree(contradiction(appended.lsn))),
         }
     }
 
-    /// Appends the commit of one micro-op of an open transaction and applies it. Its effects may stand for inputs of
-    /// the begin record.
+    /// Appends the commit of one micro-op of an open transaction and applies it; takes its effects, which may stand for
+    /// inputs of the begin record.
     ///
     /// # Errors
     /// `Miss`: nothing happened, fetch and call again. Anything else: nothing happened, or the medium is poisoned.
     pub(crate) fn append_commit(
         &self,
         id: u64,
+        begin: &Begin,
         index: u16,
-        regs: Registers,
-        effects: &Effects,
-        room: Option<Reservation>,
+        commit: &mut Commit,
+        room: Room<'_>,
     ) -> FsResult<Appended> {
-        let _gate = self.gate.read();
-        let txn = self.txns.get(id).ok_or_else(|| contradiction(Lsn::NONE))?;
-        let expanded = micro::expand(effects.clone(), &txn.begin.inputs);
-        let (list, adopted) = expanded.map_err(|e| FsError::corrupt(e.0, Place::Log(txn.lsn), 0, 0))?;
+        let payload = commit.encode();
         let mut tally = Tally::default();
-        let prepared = self.prepare(&list, &mut tally);
-        let payload = Commit { regs, effects: effects.clone() }.encode();
-        let append = || {
-            let head = head(RecordKind::Micro, id, index);
-            self.journal().append(head, &[&payload], Vec::new(), room).map_err(FsError::from)
-        };
-        let appended = match prepared.and_then(|()| append()) {
-            Ok(a) => a,
+        let _gate = self.gate.read();
+        let prepared = self.prepare_commit(commit, begin, &mut tally).and_then(|()| {
+            let expanded = micro::expand(std::mem::take(&mut commit.effects), &begin.inputs);
+            let (effects, adopted) = expanded.map_err(|e| FsError::corrupt(e.0, Place::Log(Lsn::NONE), 0, 0))?;
+            let room = room(payload.len());
+            let at = self.journal().append(head(RecordKind::Micro, id, index), &[&payload], Vec::new(), room)?;
+            Ok((at, effects, adopted))
+        });
+        let (appended, effects, adopted): (Appended, Effects, u16) = match prepared {
+            Ok(p) => p,
             Err(e) => {
                 self.ledger.book(&tally);
                 return Err(e);
             }
         };
-        self.txns.committed(id, index, regs, adopted);
-        let applied = self.apply(appended.lsn.0, list, &mut tally);
+        self.txns.committed(id, index, commit.regs, adopted);
+        let applied = self.apply(appended.lsn.0, effects, &mut tally);
         self.ledger.book(&tally);
         applied.map_err(|e| self.disagree(e))?;
         Ok(appended)
+    }
+
+    /// Reads what applying a commit needs.
+    pub(super) fn prepare_commit(&self, commit: &Commit, begin: &Begin, tally: &mut Tally) -> FsResult<()> {
+        commit.effects.iter().try_for_each(|e| match e {
+            Effect::Input { input, .. } => {
+                let adopted: &[Effect] = begin.inputs.get(usize::from(*input)).map_or(&[], |i| &i.effects);
+                self.prepare(adopted, tally)
+            }
+            e => self.prepare(std::slice::from_ref(e), tally),
+        })
     }
 
     /// Appends the end record of an open transaction.
     ///
     /// # Errors
     /// Nothing happened.
-    pub(crate) fn append_end(&self, id: u64, end: &End, room: Option<Reservation>) -> FsResult<Appended> {
+    pub(crate) fn append_end(&self, id: u64, end: &End, room: Room<'_>) -> FsResult<Appended> {
         let payload = end.encode();
         let _gate = self.gate.read();
+        let room = room(payload.len());
         let appended = self.journal().append(head(RecordKind::End, id, 0), &[&payload], Vec::new(), room)?;
         match self.txn_ended(id, appended.lsn, end) {
             true => Ok(appended),

@@ -306,7 +306,8 @@ impl World {
             Act::Write { blk, count, fill, .. } => {
                 let (new_blocks, overwrite_blocks) = self.growth(&f, blk, count);
                 let may_fail = new_blocks > 0;
-                let need = Need { log_bytes: 1500, new_blocks, overwrite_blocks, meta_keys: 3, may_fail };
+                let need =
+                    Need { log_bytes: 1500, new_blocks, overwrite_blocks, meta_keys: 3, may_fail, ..Need::default() };
                 self.commit(&need, |p| {
                     self.put(p, ino, blk, count, fill)?;
                     p.push(Effect::SetAttr(AttrDelta::new(ino).size(blk)));
@@ -318,8 +319,14 @@ impl World {
             }
             Act::Reserve { blk, count, .. } => {
                 let blk = (blk..).find(|b| (0..count).all(|i| !f.blocks.contains_key(&(b + u64::from(i))))).unwrap();
-                let need =
-                    Need { log_bytes: 1500, new_blocks: count, overwrite_blocks: 0, meta_keys: 3, may_fail: true };
+                let need = Need {
+                    log_bytes: 1500,
+                    new_blocks: count,
+                    overwrite_blocks: 0,
+                    meta_keys: 3,
+                    may_fail: true,
+                    ..Need::default()
+                };
                 self.commit(&need, |p| {
                     let mut done = 0;
                     while done < count {
@@ -339,7 +346,8 @@ impl World {
                 let len = u64::from(len).min(4096 - off % 4096) as usize;
                 let (new_blocks, overwrite_blocks) = self.growth(&f, off / 4096, 1);
                 let may_fail = new_blocks > 0;
-                let need = Need { log_bytes: 1000, new_blocks, overwrite_blocks, meta_keys: 3, may_fail };
+                let need =
+                    Need { log_bytes: 1000, new_blocks, overwrite_blocks, meta_keys: 3, may_fail, ..Need::default() };
                 self.commit(&need, |p| {
                     p.push(Effect::Patch { ino, off, bytes: smallvec::smallvec![fill; len] });
                     Ok(())
@@ -390,7 +398,14 @@ impl World {
                 while self.store().cuts_full(ino) {
                     self.reclaim();
                 }
-                let need = Need { log_bytes: 1500, new_blocks: 2, overwrite_blocks: 0, meta_keys: 3, may_fail: true };
+                let need = Need {
+                    log_bytes: 1500,
+                    new_blocks: 2,
+                    overwrite_blocks: 0,
+                    meta_keys: 3,
+                    may_fail: true,
+                    ..Need::default()
+                };
                 self.commit(&need, |p| {
                     p.push(Effect::Cut { ino, blk: 0, end: 1 << 40 });
                     self.put(p, ino, 0, 2, fill)

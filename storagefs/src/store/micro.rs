@@ -1,0 +1,121 @@
+//! Committing a MicroTx: a begin record, a commit per micro-op that changed something, an end record.
+//!
+//! The caller holds the command's inode set from before the first record until after the last, so nobody else sees a
+//! state in between.
+
+use super::Store;
+use super::plan::Plan;
+use crate::effect::Effects;
+use crate::error::{FsError, FsResult};
+use crate::micro::{self, Begin, Commit, End, Verdict};
+use crate::overlay::apply::Tally;
+use smallvec::SmallVec;
+use std::sync::Arc;
+use weldfs_ciscops::{Errno, Outcome};
+use weldfs_journal::{Appended, crashpoint};
+
+/// What one micro-op changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// Which micro-op.
+    pub index: u16,
+    /// Its commit.
+    pub commit: Commit,
+}
+
+/// A transaction of several records, on its way to the log. [`Store::commit_micro`] keeps in it how far it has come.
+#[derive(Debug)]
+pub struct MicroTxn {
+    begin: Arc<Begin>,
+    groups: SmallVec<[Group; 2]>,
+    end: End,
+    /// 0 until the begin record stands.
+    id: u64,
+    /// Groups committed.
+    done: usize,
+}
+
+impl MicroTxn {
+    /// From what was staged: nothing of it is committed yet.
+    pub fn new(begin: Begin, groups: SmallVec<[Group; 2]>, end: End) -> MicroTxn {
+        MicroTxn { begin: Arc::new(begin), groups, end, id: 0, done: 0 }
+    }
+}
+
+impl Store {
+    /// Commits a transaction of several records and applies it: from its last record on everybody may see it. Says where
+    /// the end record stands; when that is durable all of it is.
+    ///
+    /// # Errors
+    /// `Miss`: fetch, and call again with the same plan and transaction; what stands in the log by then is not written
+    /// twice. Anything else is final; a transaction that had begun is cut where it stood.
+    pub fn commit_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn) -> FsResult<Appended> {
+        if txn.id == 0 {
+            self.begin_micro(plan, txn)?;
+            crashpoint("micro-begun");
+        }
+        while txn.done < txn.groups.len() {
+            if let Err(e) = self.commit_group(plan, txn) {
+                if !matches!(e, FsError::Miss(_)) {
+                    self.cut_micro(plan, txn, &e);
+                }
+                return Err(e);
+            }
+            txn.done += 1;
+            crashpoint("micro-committed");
+        }
+        let Plan { log, .. } = plan;
+        let appended = self.append_end(txn.id, &txn.end, &mut |n| log.as_mut().map(|l| l.part(n)))?;
+        let promise = std::mem::take(&mut plan.promise);
+        self.ledger.settle(promise, std::mem::take(&mut plan.named));
+        Ok(appended)
+    }
+
+    fn begin_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn) -> FsResult<()> {
+        // All of it is read ahead: what cannot be read fails before anything is written. (A cut that comes between makes
+        // the commits read again.)
+        let mut tally = Tally::default();
+        let gate = self.gate.read();
+        let prepared = txn.groups.iter().try_for_each(|g| self.prepare_commit(&g.commit, &txn.begin, &mut tally));
+        self.ledger.book(&tally);
+        drop(gate);
+        prepared?;
+        let (id, data) = (self.alloc_txn(), std::mem::take(&mut plan.data));
+        let Plan { log, .. } = plan;
+        self.append_begin(id, txn.begin.clone(), data, &mut |n| log.as_mut().map(|l| l.part(n)))?;
+        txn.id = id;
+        plan.runs.clear();
+        plan.named = plan.taken;
+        Ok(())
+    }
+
+    fn commit_group(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn) -> FsResult<()> {
+        let (id, begin) = (txn.id, txn.begin.clone());
+        let Group { index, commit } = &mut txn.groups[txn.done];
+        let Plan { log, .. } = plan;
+        self.append_commit(id, &begin, *index, commit, &mut |n| log.as_mut().map(|l| l.part(n))).map(drop)
+    }
+
+    /// Ends a transaction that cannot go on; if not even that can be said, recovery will.
+    fn cut_micro(&self, plan: &mut Plan<'_>, txn: &MicroTxn, why: &FsError) {
+        let index = txn.groups.get(txn.done).map_or(0, |g| g.index);
+        let status = Errno::from(why).0;
+        let outcome = Outcome { status, micro_done: index, micro_failed: index + 1, result: 0, result2: 0 };
+        let end = End { verdict: Verdict::Cut, outcome };
+        let Plan { log, .. } = plan;
+        if let Err(e) = self.append_end(txn.id, &end, &mut |n| log.as_mut().map(|l| l.part(n))) {
+            tracing::error!(error = %e, "a transaction is left open");
+        }
+    }
+}
+
+/// The effects of all groups in order, as one operation's record holds them.
+pub fn as_one_record(groups: SmallVec<[Group; 2]>, begin: &Begin) -> FsResult<Effects> {
+    let mut all = Effects::new();
+    for g in groups {
+        let expanded = micro::expand(g.commit.effects, &begin.inputs);
+        let (effects, _) = expanded.map_err(|_| FsError::Errno(Errno::IO))?;
+        all.extend(effects);
+    }
+    Ok(all)
+}
