@@ -15,7 +15,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use weldfs_ciscops::interp::{self, Outcome};
-use weldfs_ciscops::{Command, Errno, Handle, Op, OpenFlags, Paths, PoolRange, SharedRegion, TxnMode};
+use weldfs_ciscops::{
+    Command, Errno, Handle, Op, OpenFlags, Paths, PoolRange, RawCommand, SessionLimits, SharedRegion, TxnMode, validate,
+};
 use weldfs_journal::{Lsn, RecordHead};
 
 /// Times a command may find its inode set changed, or its resources short, before the driver gives up.
@@ -196,6 +198,10 @@ impl Direct {
     }
 
     fn execute(&mut self, cmd: &Command) -> Outcome {
+        let limits = SessionLimits { pool_bytes: self.pool.len() as u32 };
+        if let Err(e) = validate(&RawCommand(cmd.encode()), &limits) {
+            return Outcome::failed(e);
+        }
         match self.session_op(&cmd.op) {
             Some(Ok(())) => return Outcome::ok(0, 0),
             Some(Err(e)) => return Outcome::failed(e),

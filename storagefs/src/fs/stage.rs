@@ -134,8 +134,8 @@ impl Txn<'_> {
                 return Ok(false);
             }
         }
-        self.counters.blocks_read += 1;
         let kind = self.store.read_block(ino, blk, out)?;
+        self.counters.blocks_read += u32::from(kind == BlockKind::Data);
         Ok(kind == BlockKind::Data)
     }
 
