@@ -103,9 +103,6 @@ fn stat_of(b: &StatBody) -> Stat {
 }
 
 impl Real {
-    /// Whether the store runs micro-transactions.
-    pub const MICRO: bool = false;
-
     /// Over a mounted store, as the superuser.
     pub fn new(store: Arc<Store>) -> Real {
         Real::with_pool(store, POOL)
@@ -121,15 +118,14 @@ impl Real {
     /// and those that may create or empty a file.
     pub fn runs_micro(&self, op: &model::Op) -> bool {
         let creates = |flags: i32| flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
-        let asked = match (self.mode, op) {
+        match (self.mode, op) {
             (TxnMode::Macro, _) => false,
             (TxnMode::Micro, _) | (_, model::Op::AppendChecksumWrite { .. }) => op.is_fused(),
             (_, model::Op::OpenWriteClose { flags, .. } | model::Op::OpenReadWriteClose { flags, .. }) => {
                 creates(*flags)
             }
             _ => false,
-        };
-        asked && Real::MICRO
+        }
     }
 
     /// Acts as somebody else from now on; open slots stay.

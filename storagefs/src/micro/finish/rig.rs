@@ -235,7 +235,7 @@ pub(super) fn assert_complete(store: &Store, case: (Kind, usize)) {
 pub(super) fn open(store: &Store, case: (Kind, usize)) -> u64 {
     let (begin, data) = begin(store, case);
     let id = store.alloc_txn();
-    store.append_begin(id, begin, data, None).unwrap();
+    store.append_begin(id, Arc::new(begin), data, &mut |_| None).unwrap();
     id
 }
 
@@ -253,7 +253,7 @@ pub(super) fn commit_next(store: &Store, id: u64) -> bool {
         };
         regs = after;
         if !effects.is_empty() {
-            finish.commit(id, index, regs, &effects, room).unwrap();
+            finish.commit(id, index, Commit { regs, effects }, room).unwrap();
             return true;
         }
     }
@@ -263,7 +263,7 @@ pub(super) fn commit_next(store: &Store, id: u64) -> bool {
 /// Ends the transaction as done.
 pub(super) fn end(store: &Store, id: u64) {
     let outcome = Outcome { status: 0, micro_done: 3, micro_failed: 0, result: 0, result2: 0 };
-    store.append_end(id, &End { verdict: Verdict::Done, outcome }, None).unwrap();
+    store.append_end(id, &End { verdict: Verdict::Done, outcome }, &mut |_| None).unwrap();
 }
 
 /// Commits of a case.
