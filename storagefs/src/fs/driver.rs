@@ -160,13 +160,7 @@ impl Direct {
     /// The same in a transaction mode; a durable command's effects are on the medium when this returns.
     pub fn run_with(&mut self, op: Op, mode: TxnMode, durable: bool) -> Outcome {
         let before = self.last_end;
-        let mut cmd = Command::new(0, op).with_mode(mode);
-        let limits = SessionLimits { pool_bytes: self.pool.len() as u32 };
-        if cmd.commits_in_steps() && validate(&RawCommand(cmd.encode()), &limits).is_err() {
-            // No device would run it: a begin record that held it could not be read back.
-            cmd.mode = TxnMode::Macro;
-        }
-        let outcome = self.execute(&cmd);
+        let outcome = self.execute(&Command::new(0, op).with_mode(mode));
         let end = self.last_end.filter(|end| durable && Some(*end) != before);
         match end.map(|end| self.session.store.journal().wait(end)) {
             Some(Err(e)) => Outcome::failed(FsError::from(e).into()),
@@ -204,6 +198,11 @@ impl Direct {
     }
 
     fn execute(&mut self, cmd: &Command) -> Outcome {
+        let limits = SessionLimits { pool_bytes: self.pool.len() as u32 };
+        if cmd.commits_in_steps() && validate(&RawCommand(cmd.encode()), &limits).is_err() {
+            // No device would run it: a begin record that held it could not be read back.
+            return self.execute(&cmd.with_mode(TxnMode::Macro));
+        }
         match self.session_op(&cmd.op) {
             Some(Ok(())) => return Outcome::ok(0, 0),
             Some(Err(e)) => return Outcome::failed(e),
