@@ -8,8 +8,10 @@
 //! table or JSON. Ratios are medians of interleaved rounds; nothing here gates on wall time.
 
 pub mod base;
+pub mod commit;
 pub mod floor;
 pub mod peers;
 pub mod report;
 pub mod served;
 pub mod shm;
+pub mod stall;

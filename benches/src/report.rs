@@ -54,6 +54,41 @@ impl Ratio {
     }
 }
 
+/// Collects samples under a name until the medians are taken.
+#[derive(Default)]
+pub(crate) struct Samples(Vec<(Row, Vec<f64>)>);
+
+impl Samples {
+    pub(crate) fn add(&mut self, row: Row, ns: f64) {
+        let same =
+            |r: &Row| (&r.bench, &r.system, r.depth, &r.phase) == (&row.bench, &row.system, row.depth, &row.phase);
+        match self.0.iter_mut().find(|(r, _)| same(r)) {
+            Some((_, all)) => all.push(ns),
+            None => self.0.push((row, vec![ns])),
+        }
+    }
+
+    pub(crate) fn rows(self) -> Vec<Row> {
+        let finish = |(row, all): (Row, Vec<f64>)| Row { ns_per_op: median(&all), rounds: all.len(), ..row };
+        self.0.into_iter().map(finish).collect()
+    }
+}
+
+/// A row without its figure: "burst", not power-safe.
+pub(crate) fn row(bench: &str, system: &str, depth: u32, medium: &str, durability: &str) -> Row {
+    Row {
+        bench: bench.to_owned(),
+        system: system.to_owned(),
+        depth,
+        phase: "burst".to_owned(),
+        medium: medium.to_owned(),
+        durability: durability.to_owned(),
+        power_safe: false,
+        ns_per_op: 0.0,
+        rounds: 0,
+    }
+}
+
 /// Median of the samples; NaN of none.
 pub fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();

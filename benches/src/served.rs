@@ -38,10 +38,15 @@ impl Default for ServeOptions {
 impl Served {
     /// Formats an image and starts a device over it with `program` (the `weldfs` binary).
     pub fn start(program: &Path, options: &ServeOptions) -> io::Result<Served> {
+        Served::start_with(program, options, &[])
+    }
+
+    /// The same with more arguments of `mkfs`.
+    pub fn start_with(program: &Path, options: &ServeOptions, mkfs_args: &[String]) -> io::Result<Served> {
         let folder = tempfile::Builder::new().prefix("weldfs-bench-").tempdir_in(&options.place)?;
         let (image, socket) = (folder.path().join("image"), folder.path().join("sock"));
         let mut mkfs = Command::new(program);
-        mkfs.arg("mkfs").arg(&image).args(["--size", &options.size, "--medium", options.medium]);
+        mkfs.arg("mkfs").arg(&image).args(["--size", &options.size, "--medium", options.medium]).args(mkfs_args);
         let out = mkfs.stdin(Stdio::null()).output()?;
         if !out.status.success() {
             return Err(io::Error::other(format!("mkfs: {}", String::from_utf8_lossy(&out.stderr).trim())));
@@ -55,6 +60,11 @@ impl Served {
     /// A new attachment.
     pub fn connect(&self) -> io::Result<Client> {
         Client::connect(&self.socket)
+    }
+
+    /// Where it listens.
+    pub fn socket(&self) -> &Path {
+        &self.socket
     }
 
     /// The device's process id.

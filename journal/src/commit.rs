@@ -182,7 +182,10 @@ fn run(shared: &Shared) {
 
 /// The flush is issued after the batch's log and data writes completed.
 pub(crate) fn write(shared: &Shared, batch: &Batch) -> Result<(), MediumError> {
+    let (log, data) = batch.queued.counts();
     shared.counters.batches.fetch_add(1, Ordering::Relaxed);
+    shared.counters.log_writes.fetch_add(log, Ordering::Relaxed);
+    shared.counters.data_writes.fetch_add(data, Ordering::Relaxed);
     let mut writes = batch.queued.writes();
     let mut late = Vec::new();
     if planted(Canary::RecordBeforeData) {

@@ -65,6 +65,10 @@ pub struct JournalStats {
     pub flushes: u64,
     /// Batches written (block media).
     pub batches: u64,
+    /// Writes of log in them: one per batch, unless the lap ends in it.
+    pub log_writes: u64,
+    /// Writes of data in them.
+    pub data_writes: u64,
     /// Data bytes written with records.
     pub data_bytes: u64,
     /// Watermark records written.
@@ -77,6 +81,8 @@ pub(crate) struct Counters {
     pub log_bytes: AtomicU64,
     pub flushes: AtomicU64,
     pub batches: AtomicU64,
+    pub log_writes: AtomicU64,
+    pub data_writes: AtomicU64,
     pub data_bytes: AtomicU64,
     pub watermark_records: AtomicU64,
 }
@@ -426,6 +432,8 @@ impl Journal {
             log_bytes: get(&c.log_bytes),
             flushes: get(&c.flushes),
             batches: get(&c.batches),
+            log_writes: get(&c.log_writes),
+            data_writes: get(&c.data_writes),
             data_bytes: get(&c.data_bytes),
             watermark_records: get(&c.watermark_records),
         }

@@ -62,6 +62,11 @@ impl LogBuffer {
         self.bytes
     }
 
+    /// Writes of log and of data that it will take.
+    pub(crate) fn counts(&self) -> (u64, u64) {
+        (self.chunks.len() as u64, self.data.len() as u64)
+    }
+
     /// Takes everything queued; buffers of an earlier batch (`used`) come back for reuse.
     pub(crate) fn take(&mut self, used: LogBuffer) -> LogBuffer {
         let mut spare = std::mem::take(&mut self.spare);

@@ -52,6 +52,26 @@ fn data_is_on_the_medium_before_its_record_is_durable() {
 }
 
 #[test]
+fn one_durable_record_is_one_flush_and_one_log_write_and_its_data_one_more() {
+    let mut log = Log::new(false);
+    let journal = log.open(log.area.first_lsn());
+    let mut before = journal.stats();
+    for round in 0..30u64 {
+        let buf = Arc::new(AlignedBuf::from_slice(&[9; 4096]));
+        let data = if round % 2 == 0 { vec![DataWrite { off: 512 << 10, buf }] } else { Vec::new() };
+        let writes = data.len() as u64;
+        let at = journal.append(RecordHead::op(), &[b"map"], data, None).expect("appends");
+        journal.wait(at.end).expect("durable");
+        let now = journal.stats();
+        let cost = (now.flushes - before.flushes, now.log_writes - before.log_writes, now.batches - before.batches);
+        assert_eq!((cost, now.data_writes - before.data_writes), ((1, 1, 1), writes), "round {round}");
+        before = now;
+    }
+    // The watermark record of each flush went along with the next batch.
+    assert!(before.watermark_records >= 29);
+}
+
+#[test]
 fn a_failed_flush_is_final_and_reaches_every_waiter() {
     for byte_addressable in [true, false] {
         let mut log = Log::new(byte_addressable);

@@ -5,14 +5,14 @@
 //! device over a file in RAM, which is its equal. *burst* stays within one log; *steady* runs over ten log lengths,
 //! checkpoints included.
 
-mod drive;
+pub(crate) mod drive;
 mod names;
 mod quiet;
 mod work;
 
 use crate::floor::Floor;
 use crate::peers::{self, LoopMount, Peer};
-use crate::report::{Machine, Ratio, Report, Row, median};
+use crate::report::{Machine, Ratio, Report, Row, Samples, row};
 use crate::served::{ServeOptions, Served};
 use std::io;
 use std::path::PathBuf;
@@ -30,40 +30,6 @@ pub struct Options {
     pub peer: Option<Peer>,
     /// Leaves out what takes minutes: the million-entry directory, the 100,000-file mount, ten log lengths, idle time.
     pub quick: bool,
-}
-
-/// Collects samples under a name until the medians are taken.
-#[derive(Default)]
-struct Samples(Vec<(Row, Vec<f64>)>);
-
-impl Samples {
-    fn add(&mut self, row: Row, ns: f64) {
-        let same =
-            |r: &Row| (&r.bench, &r.system, r.depth, &r.phase) == (&row.bench, &row.system, row.depth, &row.phase);
-        match self.0.iter_mut().find(|(r, _)| same(r)) {
-            Some((_, all)) => all.push(ns),
-            None => self.0.push((row, vec![ns])),
-        }
-    }
-
-    fn rows(self) -> Vec<Row> {
-        let finish = |(row, all): (Row, Vec<f64>)| Row { ns_per_op: median(&all), rounds: all.len(), ..row };
-        self.0.into_iter().map(finish).collect()
-    }
-}
-
-fn row(bench: &str, system: &str, depth: u32, medium: &str, durability: &str) -> Row {
-    Row {
-        bench: bench.to_owned(),
-        system: system.to_owned(),
-        depth,
-        phase: "burst".to_owned(),
-        medium: medium.to_owned(),
-        durability: durability.to_owned(),
-        power_safe: false,
-        ns_per_op: 0.0,
-        rounds: 0,
-    }
 }
 
 /// Figure of a row by name; NaN when it was not measured.

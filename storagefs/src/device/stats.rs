@@ -72,6 +72,10 @@ pub struct LogFacts {
     pub bytes: u64,
     /// Batches written (block): log and data submitted together.
     pub batches: u64,
+    /// Writes of log in them.
+    pub log_writes: u64,
+    /// Writes of data in them.
+    pub data_writes: u64,
     /// Data bytes written with records.
     pub data_bytes: u64,
     /// Records that only say how far flushes went.
@@ -183,6 +187,8 @@ impl Core {
                 records: log.records,
                 bytes: log.log_bytes,
                 batches: log.batches,
+                log_writes: log.log_writes,
+                data_writes: log.data_writes,
                 data_bytes: log.data_bytes,
                 watermark_records: log.watermark_records,
                 used: self.store.journal().used(),

@@ -2,8 +2,8 @@
 
 use crate::failure::{Failure, Outcome, reason};
 use std::io;
-use std::path::PathBuf;
-use weldfs_benches::{base, floor, peers::Peer};
+use std::path::{Path, PathBuf};
+use weldfs_benches::{base, commit, floor, peers::Peer, stall};
 
 /// Arguments of `weldfs bench`.
 #[derive(clap::Args, Debug)]
@@ -16,6 +16,13 @@ pub struct Args {
 enum Which {
     /// The device against the bare ring, and fused operations against the host's steps, in one interleaved run
     Base(Base),
+    /// What a commit costs: both transaction modes, shared flushes, flushes and writes of one durable append
+    Commit(Commit),
+    /// Latencies of single operations while checkpoints run, below and above the checkpoints' speed
+    Stall(Stall),
+    /// A client process (started by `commit`)
+    #[command(hide = true)]
+    Worker { socket: PathBuf, file: String, depth: u64, millis: u64 },
     /// The spinning server of the floor (started by `base`)
     #[command(hide = true)]
     Floor { region: String },
@@ -37,6 +44,38 @@ struct Base {
     json: Option<PathBuf>,
 }
 
+#[derive(clap::Args, Debug)]
+struct Commit {
+    /// Rounds behind each median
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// Directory on the disk to be measured, for the image and for the host's own files
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    disk: PathBuf,
+    /// Write the report as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Debug)]
+struct Stall {
+    /// Seconds of each row
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=600))]
+    seconds: u64,
+    /// Clients of the crowded rows
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=32))]
+    clients: u32,
+    /// Log of the image: the smaller, the more checkpoints
+    #[arg(long, value_name = "N", default_value = "16M")]
+    log: String,
+    /// Directory on a disk for an image of the block medium, instead of emulated pmem
+    #[arg(long, value_name = "DIR")]
+    disk: Option<PathBuf>,
+    /// Write the report as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
 fn parse_peer(text: &str) -> Result<Peer, String> {
     let (name, dir) = text.split_once('=').ok_or("expected NAME=DIR")?;
     let dir = PathBuf::from(dir);
@@ -51,6 +90,9 @@ pub fn run(args: &Args) -> Outcome {
     let ended = match &args.which {
         Which::Floor { region } => floor::serve(region),
         Which::Base(args) => base(args),
+        Which::Commit(args) => commits(args),
+        Which::Stall(args) => stalls(args),
+        Which::Worker { socket, file, depth, millis } => commit::worker(socket, file, *depth, *millis),
     };
     ended.map(|()| 0).map_err(|e| Failure::new(format!("the experiment failed: {}", reason(&e))))
 }
@@ -65,8 +107,35 @@ fn base(args: &Base) -> io::Result<()> {
     };
     let report = base::run(&options, &mut |what| eprintln!("bench: {what}"))?;
     report.print();
-    match &args.json {
-        Some(path) => std::fs::write(path, serde_json::to_vec_pretty(&report)?),
-        None => Ok(()),
-    }
+    save(args.json.as_deref(), &report)
+}
+
+fn save(path: Option<&Path>, report: &impl serde::Serialize) -> io::Result<()> {
+    path.map_or(Ok(()), |path| std::fs::write(path, serde_json::to_vec_pretty(report)?))
+}
+
+fn commits(args: &Commit) -> io::Result<()> {
+    let options = commit::Options {
+        program: std::env::current_exe()?,
+        worker_args: vec!["bench".to_owned(), "worker".to_owned()],
+        rounds: args.rounds as usize,
+        disk: args.disk.clone(),
+    };
+    let report = commit::run(&options, &mut |what| eprintln!("bench: {what}"))?;
+    report.print();
+    save(args.json.as_deref(), &report)
+}
+
+fn stalls(args: &Stall) -> io::Result<()> {
+    let options = stall::Options {
+        program: std::env::current_exe()?,
+        seconds: args.seconds,
+        clients: args.clients as usize,
+        medium: if args.disk.is_some() { "block" } else { "pmem" },
+        place: args.disk.clone().unwrap_or_else(|| PathBuf::from("/dev/shm")),
+        log: args.log.clone(),
+    };
+    let report = stall::run(&options, &mut |what| eprintln!("bench: {what}"))?;
+    report.print();
+    save(args.json.as_deref(), &report)
 }
