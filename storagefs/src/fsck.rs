@@ -97,14 +97,14 @@ fn check(store: &Store, verify_data: bool, report: &mut FsckReport) -> FsResult<
     let base = store.overlay.base(0);
     let layers = store.overlay.freeze(store.journal().tail().0);
     // Merged blocks get addresses beyond every medium.
-    let mut merge = Merge::pretended(1 << 47);
+    let mut merge = Merge::pretended(space::PRETENDED);
     let cut = store.txns.cut();
     let mut built = build(&layers, &base, &mut merge)?;
     add_open(&mut built, &cut, &base)?;
     built.add(&store.outcomes.freeze());
     let pages = walk_pages(store, &base, report);
     let mut names = names::Names::new(store);
-    let mut space = space::Space::new(store, verify_data);
+    let mut space = space::Space::new(store, verify_data, built.merged);
     let outcomes = Outcomes::new(usize::MAX / 2);
     each_entry(&base, &built, &mut |key, value| {
         match key.kind {

@@ -16,19 +16,31 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weldfs_ciscops::InodeNo;
 
-/// Addresses from here on are merged blocks that have no place yet.
-const PRETENDED: u64 = 1 << 47;
+/// Addresses from here on are merged blocks that have no place yet, one each in the order of merging: as many as were
+/// merged and no more, each used once.
+pub(super) const PRETENDED: u64 = 1 << 47;
 
 pub(super) struct Space<'s> {
     store: &'s Store,
     /// Bit per block of the medium that something refers to.
     used: Vec<u64>,
+    /// The same of the merged blocks.
+    merged: Vec<bool>,
     verify: bool,
 }
 
 impl<'s> Space<'s> {
-    pub(super) fn new(store: &'s Store, verify: bool) -> Space<'s> {
-        Space { store, used: vec![0; store.geometry.blocks.div_ceil(64) as usize], verify }
+    pub(super) fn new(store: &'s Store, verify: bool, merged: u64) -> Space<'s> {
+        let used = vec![0; store.geometry.blocks.div_ceil(64) as usize];
+        Space { store, used, merged: vec![false; merged as usize], verify }
+    }
+
+    /// Books a merged block; false for an address that no merge gave away, or gave to another.
+    fn book_merged(&mut self, addr: u64) -> bool {
+        match self.merged.get_mut((addr - PRETENDED) as usize) {
+            Some(taken) => !std::mem::replace(taken, true),
+            None => false,
+        }
     }
 
     /// Books a block; false if it is taken already.
@@ -59,7 +71,7 @@ impl<'s> Space<'s> {
         let mut buf = [0u8; BLOCK];
         for (i, m) in blocks {
             let blk = key.b * WINDOW_BLOCKS + u64::from(i);
-            if m.addr >= PRETENDED {
+            if m.addr >= PRETENDED && self.book_merged(m.addr) {
                 continue;
             }
             if !data.contains(&m.addr) {
@@ -126,7 +138,12 @@ impl<'s> Space<'s> {
         let mut free_in_tree = 0;
         let mut moves: HashMap<u64, Vec<(u64, u64, bool)>> = HashMap::new();
         for (runs, used) in [(&built.freed, false), (&built.taken, true)] {
-            let real: Vec<_> = runs.iter().copied().filter(|r| r.0 < PRETENDED).collect();
+            let data = store.geometry.data_blocks();
+            let (real, outside): (Vec<_>, Vec<_>) =
+                runs.iter().copied().partition(|r| r.0 >= data.start && r.0 + r.1 <= data.end);
+            for (first, n) in outside.into_iter().filter(|r| !used || r.0 < PRETENDED) {
+                report.problem(format!("blocks {first} to {} lie outside the data area", first + n - 1));
+            }
             for (g, first, n) in by_group(&real, size) {
                 moves.entry(g).or_default().push((first, n, used));
             }

@@ -188,3 +188,28 @@ fn any_flipped_byte_of_metadata_is_found_or_harmless() {
         }
     }
 }
+
+#[test]
+fn a_forged_mapping_beyond_every_medium_is_no_merged_block() {
+    use crate::overlay::window::{Mapping, pack};
+    let medium = populated();
+    let (store, _) = Store::mount(medium.clone(), options()).unwrap();
+    store.unmount().unwrap();
+    {
+        let mut writer = store.writer.lock();
+        let base = store.overlay.base(0);
+        let forged = |addr| pack(&[(9, Mapping { addr, birth: 1, crc: 0, state: BlockState::Written })], u64::MAX);
+        let keys = [(500, (1 << 47) + 5), (501, 1 << 47)];
+        let mut changes = keys.iter().map(|(win, addr)| (Key::new(kind::WINDOW, 3, *win), Some(forged(*addr))));
+        writer.zone.begin_checkpoint();
+        let cut = writer.sb.cut;
+        let tree = base.tree.apply(&base.slow, &mut writer.zone, &mut changes, cut).unwrap();
+        writer.sb.zone = writer.zone.write_map(&base.slow, cut).unwrap();
+        writer.sb.root = tree.root();
+        writer.sb.store(&*medium).unwrap();
+    }
+    drop(store);
+    let found = fsck(medium, options(), false).unwrap().problems.join("\n");
+    assert_finds(&found, "inode 3: block 128009 lies outside the data area (140737488355333)");
+    assert_finds(&found, "inode 3: block 128265 lies outside the data area (140737488355328)");
+}
