@@ -425,6 +425,14 @@ impl Alloc {
         inner.free += n;
     }
 
+    /// A planted bug: blocks given back, to be handed out next.
+    #[cold]
+    pub(crate) fn give_back_first(&self, run: Run) {
+        self.give_back(run);
+        let stretch = Cursor { next: run.addr.0, end: run.addr.0 + u64::from(run.count) };
+        self.inner.lock().cursors = [stretch; CURSORS];
+    }
+
     /// A checkpoint is durable: from now on unknown groups are read from `base`, and blocks it freed can be taken.
     /// Returns how many blocks came free.
     pub fn release(&self, base: &Arc<Base>, freed: &[(u64, u64)]) -> u64 {

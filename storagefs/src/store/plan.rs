@@ -353,7 +353,7 @@ impl Store {
             shard.apply(stamp, e, tally)?;
             if planted(Canary::BlockReusedEarly) {
                 for (addr, count) in shard.active.dead.drain(..) {
-                    self.alloc.give_back(Run { addr: BlockNo(addr), count: count as u32 });
+                    self.alloc.give_back_first(Run { addr: BlockNo(addr), count: count as u32 });
                 }
             }
         }
