@@ -31,7 +31,7 @@ use super::slots::Mail;
 use super::thread::ThreadCx;
 use crate::error::{FsError, FsResult, Wait};
 use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, Txn};
-use crate::store::Plan;
+use crate::store::{MicroTxn, Plan};
 
 /// What an op future is made of.
 pub(super) struct OpCx<'d> {
@@ -455,7 +455,8 @@ async fn attempt<'d>(
     let mut must_sync = cx.cmd.after_durable.then(|| core.store.journal().tail());
     let recorded = cx.cmd.detectable && finished.plan.is_some();
     let concluded = conclude(cx, &mut finished, &outcome, &mut must_sync).await;
-    let recorded = recorded && concluded.is_ok();
+    let begun = finished.micro.as_ref().is_some_and(MicroTxn::has_begun);
+    let recorded = recorded && (concluded.is_ok() || begun);
     if let Err(e) = concluded {
         if let Some(o) = finished.opened {
             cx.session().release_handle(o.handle);

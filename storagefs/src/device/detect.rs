@@ -29,7 +29,10 @@ pub(super) fn effect(cx: &OpCx<'_>, outcome: &Outcome) -> Result<Effect, Errno> 
 
 /// What a begin record says of it.
 pub(super) fn of_begin(cx: &OpCx<'_>) -> Option<Detect> {
-    let id = identity(cx).ok().filter(|_| cx.cmd.detectable)?;
+    if !cx.cmd.detectable {
+        return None;
+    }
+    let id = identity(cx).ok()?;
     Some(Detect { client: id.client, queue: id.queue })
 }
 

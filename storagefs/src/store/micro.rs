@@ -40,6 +40,11 @@ impl MicroTxn {
     pub fn new(begin: Begin, groups: SmallVec<[Group; 2]>, end: End) -> MicroTxn {
         MicroTxn { begin: Arc::new(begin), groups, end, id: 0, done: 0 }
     }
+
+    /// Whether its begin record stands: what became of it is then said by an end record, now or after recovery.
+    pub fn has_begun(&self) -> bool {
+        self.id != 0
+    }
 }
 
 impl Store {
