@@ -211,7 +211,7 @@ impl Finish<'_> {
 
     /// Nothing else runs: whatever is short comes free by itself, without an error.
     fn make_room(&self, w: Wait) -> FsResult<()> {
-        if w == Wait::Reclaim {
+        if w != Wait::Checkpoint {
             self.store.reclaim_all()?;
         }
         self.store.checkpoint().map(drop)
@@ -295,6 +295,8 @@ fn command(begin: &Begin) -> Result<(Command, Paths), Errno> {
 
 #[cfg(all(test, feature = "canaries"))]
 mod canaries;
+#[cfg(test)]
+mod driven;
 #[cfg(test)]
 mod rig;
 #[cfg(test)]

@@ -100,29 +100,39 @@ pub(super) fn file(store: &Store, name: &[u8]) -> Option<InodeNo> {
 /// What stands in a file: attributes and bytes.
 pub(super) type Content = (u64, u32, u32, u32, u32, [Time; 2], Vec<u8>);
 
-/// Everything in the root directory.
+/// Everything that has a name, by path.
 pub(super) fn tree(store: &Store) -> BTreeMap<Vec<u8>, Content> {
+    let mut all = BTreeMap::new();
+    walk(store, InodeNo::ROOT, b"", &mut all);
+    all
+}
+
+fn walk(store: &Store, dir: InodeNo, above: &[u8], all: &mut BTreeMap<Vec<u8>, Content>) {
     let mut names = Vec::new();
-    store
-        .blocking(|| {
-            store.dirents(InodeNo::ROOT, 0, &mut |d| {
-                names.push((d.name.to_vec(), d.ino));
-                true
-            })
+    let mut list = || {
+        names.clear();
+        store.dirents(dir, 0, &mut |d| {
+            names.push((d.name.to_vec(), d.ino));
+            true
         })
-        .unwrap();
-    let content = |ino: InodeNo| {
-        let rec = store.blocking(|| store.inode(ino)).unwrap().expect("the inode of an entry");
-        let mut all = Vec::new();
-        for blk in 0..rec.size.div_ceil(BLOCK as u64) {
-            let mut block = [0; BLOCK];
-            store.blocking(|| store.read_block(ino, blk, &mut block)).unwrap();
-            all.extend_from_slice(&block);
-        }
-        all.truncate(rec.size as usize);
-        (ino.0, rec.generation, rec.mode, rec.uid, rec.gid, [rec.mtime, rec.ctime], all)
     };
-    names.into_iter().map(|(name, ino)| (name, content(ino))).collect()
+    store.blocking(&mut list).unwrap();
+    for (name, ino) in names {
+        let path = [above, &name].concat();
+        let rec = store.blocking(|| store.inode(ino)).unwrap().expect("the inode of an entry");
+        let mut content = rec.target.as_deref().map(<[u8]>::to_vec).unwrap_or_default();
+        if rec.is_dir() {
+            walk(store, ino, &[&path[..], b"/"].concat(), all);
+        } else if rec.target.is_none() {
+            for blk in 0..rec.size.div_ceil(BLOCK as u64) {
+                let mut block = [0; BLOCK];
+                store.blocking(|| store.read_block(ino, blk, &mut block)).unwrap();
+                content.extend_from_slice(&block);
+            }
+            content.truncate(rec.size as usize);
+        }
+        all.insert(path, (ino.0, rec.generation, rec.mode, rec.uid, rec.gid, [rec.mtime, rec.ctime], content));
+    }
 }
 
 /// The begin record of a case, its data on the way.

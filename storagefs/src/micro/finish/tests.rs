@@ -158,7 +158,7 @@ fn checkpoints_between_the_records_carry_the_transaction_and_lose_no_block() {
 }
 
 /// After two checkpoints all that is not held is free, and fsck agrees.
-fn assert_space(store: &Arc<Store>, why: &str) {
+pub(super) fn assert_space(store: &Arc<Store>, why: &str) {
     use std::sync::atomic::Ordering::Relaxed;
     store.checkpoint().unwrap();
     store.checkpoint().unwrap();
