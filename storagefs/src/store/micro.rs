@@ -12,6 +12,7 @@ use crate::overlay::apply::Tally;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use weldfs_ciscops::{Errno, Outcome};
+use weldfs_journal::canary::{Canary, planted};
 use weldfs_journal::{Appended, crashpoint};
 
 /// What one micro-op changed.
@@ -45,6 +46,15 @@ impl MicroTxn {
     pub fn has_begun(&self) -> bool {
         self.id != 0
     }
+
+    /// A planted bug: commits are logged while their effects are not, which come with the last one.
+    #[cold]
+    fn postpone(&mut self) {
+        let late: Effects = self.groups.iter_mut().flat_map(|g| std::mem::take(&mut g.commit.effects)).collect();
+        if let Some(last) = self.groups.last_mut() {
+            last.commit.effects = late;
+        }
+    }
 }
 
 impl Store {
@@ -56,6 +66,9 @@ impl Store {
     /// twice. Anything else is final; a transaction that had begun is cut where it stood.
     pub fn commit_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn) -> FsResult<Appended> {
         if txn.id == 0 {
+            if planted(Canary::CommitBeforeEffect) {
+                txn.postpone();
+            }
             self.begin_micro(plan, txn)?;
             crashpoint("micro-begun");
         }

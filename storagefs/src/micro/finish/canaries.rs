@@ -1,9 +1,11 @@
 //! The rig can fail: recovery with a bug planted in it (`weldfs_journal::canary`) does not go unnoticed.
 
+use super::driven::{COMMANDS, choices, cut_everywhere};
 use super::rig::*;
 use super::*;
 use crate::media::CrashModel;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use weldfs_ciscops::TxnMode;
 use weldfs_journal::canary;
 
 /// A transaction is interrupted, a checkpoint falls into it or not, recovered, and recovered again: is anything wrong?
@@ -41,5 +43,11 @@ fn bugs_planted_in_recovery_are_found() {
             }
             assert!(!anything_wrong(None, model, case), "{model:?} {case:?}: no bug, no failure");
         }
+        let append = COMMANDS[2];
+        canary::plant(Some(Canary::CommitBeforeEffect));
+        let lived = catch_unwind(|| cut_everywhere(model, append, TxnMode::Micro, choices(model)));
+        canary::plant(None);
+        assert!(lived.is_err(), "{model:?}: a commit before its effects went unnoticed");
+        assert!(cut_everywhere(model, append, TxnMode::Micro, choices(model)) > 0);
     }
 }
