@@ -107,24 +107,37 @@ fn judge(run: &Run, position: u64, image: &[u8], model: CrashModel, why: &str) -
     (store, report.txns_finished)
 }
 
-/// Crash states looked at behind each event. On block media a whole command is one batch of few events: more subsets
-/// of its sectors are tried.
-pub(super) fn choices(model: CrashModel) -> u64 {
-    match model {
-        CrashModel::Block => 16,
-        CrashModel::Pmem => 4,
+/// Bytes of a write from which on it is data.
+const BULK: u32 = 4096;
+
+/// Crash states at the replayer's position: some drawn by a seed, then every prefix of what the log got, with all data
+/// there. (On block media all records of a command are one write, so a cut between two of them is a torn write.)
+fn states(at: &Replayer<'_>, drawn: u64) -> Vec<Vec<u8>> {
+    let mut images: Vec<Vec<u8>> = (0..drawn).map(|choice| at.image(choice)).collect();
+    let mut small = 0;
+    at.image_with(&mut |u| {
+        // Words, on pmem: there every record is an event of its own.
+        small += u32::from(u.write_len < BULK && u.len > 8);
+        false
+    });
+    for n in 1..small {
+        let mut seen = 0;
+        images.push(at.image_with(&mut |u| {
+            seen += u32::from(u.write_len < BULK);
+            u.write_len >= BULK || seen <= n
+        }));
     }
+    images
 }
 
 /// Cuts one command at every event; gives how many recoveries finished it.
-pub(super) fn cut_everywhere(model: CrashModel, (name, make): (&str, Make), mode: TxnMode, choices: u64) -> u64 {
+pub(super) fn cut_everywhere(model: CrashModel, (name, make): (&str, Make), mode: TxnMode, drawn: u64) -> u64 {
     let run = run(model, make, mode, false);
     let mut at = Replayer::new(&run.recording, 0);
     let mut finished = 0;
     for position in run.start..=run.done {
         at.goto(position);
-        for choice in 0..choices {
-            let image = at.image(choice);
+        for (choice, image) in states(&at, drawn).into_iter().enumerate() {
             let why = format!("{model:?} {mode:?} {name}: position {position} choice {choice}");
             finished += judge(&run, position, &image, model, &why).1;
             if choice == 1 {
@@ -140,7 +153,7 @@ fn a_command_cut_at_any_event_is_done_or_was_never_begun() {
     for model in MODELS {
         let mut finished = 0;
         for command in COMMANDS {
-            let once = cut_everywhere(model, command, TxnMode::Micro, choices(model));
+            let once = cut_everywhere(model, command, TxnMode::Micro, 4);
             finished += u32::from(once > 0);
             assert_eq!(cut_everywhere(model, command, TxnMode::Macro, 2), 0, "{}: nothing to finish", command.0);
         }
