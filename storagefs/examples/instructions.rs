@@ -1,13 +1,14 @@
-//! Runs COUNT operations of one KIND on a device in memory, on the calling thread, for a tool that counts instructions.
+//! Runs COUNT operations of one KIND on a device in memory, on the calling thread, for a tool that counts instructions;
+//! fused ones in a MODE (default, macro, micro).
 //!
 //! The difference between two counts is the cost of the operations between them, free of start-up:
-//! `valgrind --tool=callgrind target/release/examples/instructions append 3000`, then the same with 1000.
+//! `valgrind --tool=callgrind target/release/examples/instructions append_checksum_write 3000 micro`, then the same with 1000.
 #![allow(missing_docs)]
 
 use std::sync::Arc;
 use std::time::Instant;
 use weldfs_ciscops::flags::ChecksumKind;
-use weldfs_ciscops::{At, Handle, Op, flags::OpenFlags};
+use weldfs_ciscops::{At, Handle, Op, TxnMode, flags::OpenFlags};
 use weldfs_journal::{Clock, Medium, SystemRandom};
 use weldfs_storagefs::fs::driver::Direct;
 use weldfs_storagefs::media::RamMedium;
@@ -30,6 +31,11 @@ fn main() {
     let mut args = std::env::args().skip(1);
     let kind = args.next().unwrap_or_else(|| "append".into());
     let count: u64 = args.next().and_then(|n| n.parse().ok()).unwrap_or(1000);
+    let mode = match args.next().as_deref() {
+        Some("macro") => TxnMode::Macro,
+        Some("micro") => TxnMode::Micro,
+        _ => TxnMode::Default,
+    };
     let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(128 << 20));
     let clock: Arc<dyn Clock> = Arc::new(Monotonic(Instant::now()));
     format(&medium, &MkfsOptions::default(), &*clock, &SystemRandom).expect("memory takes a file system");
@@ -51,7 +57,7 @@ fn main() {
             }
             _ => panic!("KIND is append, append_checksum_write or open_write_close"),
         };
-        let outcome = device.run(op);
+        let outcome = device.run_with(op, mode, false);
         assert_eq!(outcome.status, 0, "operation {number}");
         let end = device.last_end().expect("it left a record");
         store.journal().commit_through(end).expect("memory takes a commit");
