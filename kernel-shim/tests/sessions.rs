@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use weldfs::{
     At, AttachOptions, Client, Command, Connector, Errno, Handle, LockKind, LockSpace, Op, OpenFlags, OpenOptions,
-    Queue, Transport,
+    Queue, Transport, TxnMode,
 };
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::{DeviceConfig, Profile, Usage};
@@ -207,6 +207,62 @@ fn a_fused_step_on_one_file_is_atomic_between_clients_on_several_threads() {
     clients.into_iter().for_each(|c| c.join().unwrap());
     let client = Client::with(Arc::new(embedded.clone())).unwrap();
     assert_eq!(client.read("/counter").unwrap(), 4000u64.to_le_bytes());
+}
+
+#[test]
+fn nobody_sees_the_middle_of_a_fused_command_that_commits_in_steps() {
+    const N: usize = 400;
+    const RECORD: u64 = 5000;
+    let embedded = device(3);
+    let connect = || Client::with(Arc::new(embedded.clone())).unwrap();
+    let rw = OpenOptions::new().read(true).write(true).create(true).to_owned();
+    connect().open("/log", &rw).unwrap();
+    let done = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let readers: Vec<_> = (0..2)
+        .map(|_| {
+            let (client, done, rw) = (connect(), done.clone(), rw.clone());
+            std::thread::spawn(move || {
+                let (log, mut seen) = (client.open("/log", &rw).unwrap(), 0);
+                while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                    let size = log.metadata().unwrap().len();
+                    assert_eq!(size % RECORD, 0, "a payload never stands without its checksum");
+                    match client.read(format!("/new{seen}")) {
+                        Ok(bytes) => {
+                            assert_eq!(bytes, b"content", "a new file never stands without its content");
+                            seen += 1;
+                        }
+                        Err(e) => assert_eq!(e.kind(), std::io::ErrorKind::NotFound),
+                    }
+                }
+            })
+        })
+        .collect();
+    let client = connect();
+    let log = client.open("/log", &rw).unwrap();
+    for n in 0..N {
+        let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+        client.open_write_close(format!("/new{n}"), flags, 0o600, At::Offset(0), b"content").unwrap();
+        log.append_checksum_write(&vec![n as u8; RECORD as usize - 4][..]).unwrap();
+    }
+    done.store(true, std::sync::atomic::Ordering::Relaxed);
+    readers.into_iter().for_each(|r| r.join().unwrap());
+}
+
+#[test]
+fn a_completion_says_which_steps_stand_in_both_modes() {
+    let embedded = device(1);
+    let a = attach(&embedded);
+    let mut q = Queue::new(a.new_queue(8, 1 << 16).unwrap(), a.clone()).unwrap();
+    let (path, src) = (q.stage(b"/new").unwrap(), q.stage(b"x").unwrap());
+    let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+    let at = At::Offset(weldfs_storagefs::fs::FILE_BYTES_MAX);
+    let op = Op::OpenWriteClose { base: Handle::ROOT, path, flags, mode: 0o600, at, src };
+    let look = Op::StatPath { base: Handle::ROOT, path, nofollow: true, out: q.alloc(256).unwrap() };
+    for (mode, stands, exists) in [(TxnMode::Macro, 0, Errno::NOENT.0), (TxnMode::Micro, 1, 0)] {
+        let cqe = q.execute(&Command::new(0, op).with_mode(mode)).unwrap();
+        assert_eq!((cqe.status, cqe.micro_done, cqe.micro_failed), (Errno::FBIG.0, stands, 2), "{mode:?}");
+        assert_eq!(q.execute(&Command::new(0, look)).unwrap().status, exists, "{mode:?}");
+    }
 }
 
 #[test]

@@ -48,7 +48,8 @@ pub use weldfs_ciscops::flags::{
     AccessMask, FallocMode, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
 };
 pub use weldfs_ciscops::{
-    At, Command, Cqe, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody, WireTime,
+    At, Command, Cqe, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody, TxnMode,
+    WireTime,
 };
 
 /// The examples of docs/API.md, compiled.

@@ -169,7 +169,9 @@ fn an_end_that_contradicts_itself_is_refused() {
 
 proptest! {
     #[test]
-    fn any_bytes_are_a_payload_that_encodes_the_same_or_an_error(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+    fn any_bytes_are_a_payload_that_encodes_the_same_or_an_error(
+        bytes in proptest::collection::vec(any::<u8>(), 0..300),
+    ) {
         for bytes in [bytes.clone(), [&[1][..], &bytes].concat()] {
             if let Ok(v) = Begin::decode(&bytes) {
                 prop_assert_eq!(v.encode(), bytes.clone());

@@ -58,8 +58,8 @@ impl MicroTxn {
 }
 
 impl Store {
-    /// Commits a transaction of several records and applies it: from its last record on everybody may see it. Says where
-    /// the end record stands; when that is durable all of it is.
+    /// Commits a transaction of several records and applies it: from its last record on everybody may see it. Says
+    /// where the end record stands; when that is durable all of it is.
     ///
     /// # Errors
     /// `Miss`: fetch, and call again with the same plan and transaction; what stands in the log by then is not written
@@ -90,8 +90,8 @@ impl Store {
     }
 
     fn begin_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn) -> FsResult<()> {
-        // All of it is read ahead: what cannot be read fails before anything is written. (A cut that comes between makes
-        // the commits read again.)
+        // All of it is read ahead: what cannot be read fails before anything is written. (A cut that comes between
+        // makes the commits read again.)
         let mut tally = Tally::default();
         let gate = self.gate.read();
         let prepared = txn.groups.iter().try_for_each(|g| self.prepare_commit(&g.commit, &txn.begin, &mut tally));
