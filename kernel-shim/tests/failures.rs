@@ -1,4 +1,4 @@
-//! A medium that fails under a running device: every waiter hears EIO, nothing is tried again, later operations fail,
+//! Durability under a running device. A medium that fails: every waiter hears EIO, nothing is tried again, later operations fail,
 //! and a remount finds everything that was acknowledged as durable, also when the power goes at that moment.
 #![allow(clippy::unwrap_used)]
 
@@ -56,7 +56,7 @@ impl Rig {
 
     fn file(&self, client: usize) -> (Client, File) {
         let c = Client::with(Arc::new(self.device.clone())).expect("attach");
-        let f = c.open(format!("/c{client}"), &OpenOptions::new().append(true).create(true).read(true)).expect("open");
+        let f = c.open(format!("/c{client}"), &OpenOptions::new().write(true).create(true).read(true)).expect("open");
         (c, f)
     }
 
@@ -214,4 +214,36 @@ fn a_failed_write_of_log_data_tree_or_superblock_loses_nothing_acknowledged_on_b
 fn a_failed_write_of_log_data_tree_or_superblock_loses_nothing_acknowledged_on_pmem() {
     sweep(CrashModel::Pmem, FaultOn::Write, FaultKind::Eio, true, 5);
     sweep(CrashModel::Pmem, FaultOn::Write, FaultKind::Short, false, 7);
+}
+
+#[test]
+fn a_volatile_write_is_durable_within_five_seconds_though_nobody_asks_again() {
+    let rig = Rig::new(CrashModel::Block);
+    let (_client, file) = rig.file(0);
+    file.append_with(&b"volatile"[..], Durability::Volatile).expect("append");
+    let (written, journal) = (Instant::now(), rig.store.journal().clone());
+    let end = journal.tail();
+    assert!(journal.watermark() < end);
+    while journal.watermark() < end {
+        assert!(written.elapsed() < Duration::from_secs(8), "nobody flushes it");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    // Not at once either: volatile means that the writer did not want to pay for a flush.
+    assert!(written.elapsed() > Duration::from_secs(3));
+}
+
+#[test]
+fn a_long_file_cut_to_nothing_again_and_again_needs_no_checkpoint_and_no_wait_for_one() {
+    let rig = Rig::new(CrashModel::Pmem);
+    let (_client, file) = rig.file(0);
+    let before = rig.store.stats().checkpoints;
+    // A block in each of six windows: too many to be freed in the record of the truncation.
+    for round in 0..60 {
+        for at in 0..6u64 {
+            file.write_all_at(&[round; 64], at << 20).expect("write");
+        }
+        file.set_len(0).expect("truncate");
+    }
+    assert_eq!(rig.store.stats().checkpoints, before);
+    assert_eq!(file.metadata().expect("stat").len(), 0);
 }

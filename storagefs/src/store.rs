@@ -311,7 +311,7 @@ impl Store {
     pub fn needs_checkpoint(&self) -> bool {
         let l = &self.ledger;
         let keys = l.keys.load(Relaxed);
-        let log = self.journal().used() > self.geometry.log.len / 4;
+        let log = self.journal().used() > self.journal().reservable_bytes_max() / 4;
         let memory = l.bytes.load(Relaxed).max(0) as usize > self.budget / 4;
         let short = keys > 0 && l.avail.load(Relaxed) < l.reserve as i64 / 2 + l.meta_growth(0);
         log || memory || short
@@ -321,7 +321,9 @@ impl Store {
     pub fn fill(&self, scale: u64) -> u64 {
         let l = &self.ledger;
         let memory = (l.bytes.load(Relaxed) + l.frozen_bytes.load(Relaxed)).max(0) as u64;
-        let log = self.journal().used() * scale / self.geometry.log.len;
+        // Of what can be reserved at all, and with what is: a small log stops well below its length.
+        let most = self.journal().reservable_bytes_max();
+        let log = most.saturating_sub(self.journal().free()) * scale / most;
         log.max(memory * scale / self.budget as u64)
     }
 
