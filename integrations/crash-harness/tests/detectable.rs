@@ -17,6 +17,10 @@ use weldfs_storagefs::superblock::Superblock;
 
 /// States tried at each moment.
 const STATES: u64 = 24;
+/// The same within a recovery.
+const STATES_IN_RECOVERY: u64 = 3;
+/// Recoveries of open transactions that are cut short.
+const RECOVERIES: usize = 12;
 
 struct Ran {
     id: Identity,
@@ -124,6 +128,25 @@ fn in_progress(image: &CowImage, model: CrashModel, ran: &[Ran]) -> usize {
     begun.len()
 }
 
+/// Cuts the recovery of an image short at every moment, too: what it leaves is recovered and judged.
+fn recovery_cut_short(image: &CowImage, model: CrashModel, places: &Places, judge: &mut dyn FnMut(&Arc<Store>)) {
+    let medium = Arc::new(RecordingMedium::over(image.clone(), model));
+    drop(Store::mount(medium.clone(), mount_options()).unwrap());
+    let recording = medium.take_recording();
+    let mut at = Replayer::new(&recording, 0);
+    loop {
+        let all = states(&at, places, 2, &|_| false, &mut |_, _| {}).states;
+        let step = all.div_ceil(STATES_IN_RECOVERY).max(1);
+        states(&at, places, 2, &|n| n.is_multiple_of(step), &mut |_, image| {
+            let medium = Arc::new(CowMedium::new(image, model));
+            judge(&Store::mount(medium, mount_options()).unwrap().0);
+        });
+        if !at.advance() {
+            return;
+        }
+    }
+}
+
 fn every_cut(model: CrashModel, modes: TxnMode, durable: bool) {
     let setup = Setup::new(model).unwrap();
     let medium = Arc::new(RecordingMedium::over(setup.image.clone(), model));
@@ -151,8 +174,13 @@ fn every_cut(model: CrashModel, modes: TxnMode, durable: bool) {
             if !fresh && !durable {
                 return;
             }
-            if fresh && modes != TxnMode::Macro {
-                open += in_progress(&image, model, &ran);
+            if fresh && modes != TxnMode::Macro && in_progress(&image, model, &ran) > 0 {
+                open += 1;
+                if open <= RECOVERIES {
+                    recovery_cut_short(&image, model, &places, &mut |store| {
+                        judge(store, &ran, &start, cut);
+                    });
+                }
             }
             let (store, _) = Store::mount(medium, mount_options()).unwrap();
             known[judge(&store, &ran, &start, cut)] += 1;
@@ -162,6 +190,7 @@ fn every_cut(model: CrashModel, modes: TxnMode, durable: bool) {
         }
     }
     assert!(known[ran.len()] > 0, "the last one is known in the end: {known:?}");
+    assert_eq!(open > 0, modes != TxnMode::Macro, "cuts within a transaction of several records are met");
     if durable {
         assert!(known.iter().all(|n| *n > 0), "each prefix is met: {known:?}");
     }
