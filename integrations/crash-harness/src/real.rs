@@ -41,6 +41,18 @@ fn done(o: Outcome) -> Result<Outcome, i32> {
     if o.is_ok() { Ok(o) } else { Err(o.status) }
 }
 
+/// Whether a device would refuse a fused operation as it stands; the driver then runs it whole.
+fn refused(op: &model::Op) -> bool {
+    let odd = |flags: i32| flags & (libc::O_DIRECTORY | libc::O_PATH) != 0;
+    match op {
+        model::Op::OpenWriteClose { flags, at, .. } | model::Op::OpenReadWriteClose { flags, at, .. } => {
+            odd(*flags) || *at == model::At::Current
+        }
+        model::Op::ReadModifyWrite { len, .. } => *len == 0,
+        _ => false,
+    }
+}
+
 fn falloc(mode: Falloc) -> FallocMode {
     match mode {
         Falloc::Reserve => FallocMode::Reserve,
@@ -117,6 +129,9 @@ impl Real {
     /// Whether an operation in the present mode runs as micro-transactions: as asked, else those that append a checksum
     /// and those that may create or empty a file.
     pub fn runs_micro(&self, op: &model::Op) -> bool {
+        if refused(op) {
+            return false;
+        }
         let creates = |flags: i32| flags & (libc::O_CREAT | libc::O_TRUNC) != 0;
         match (self.mode, op) {
             (TxnMode::Macro, _) => false,
