@@ -10,7 +10,10 @@
 pub mod base;
 pub mod commit;
 pub mod floor;
+pub mod head;
+pub mod mount;
 pub mod peers;
+pub mod recovery;
 pub mod report;
 pub mod served;
 pub mod shm;

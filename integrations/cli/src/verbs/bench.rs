@@ -3,7 +3,7 @@
 use crate::failure::{Failure, Outcome, reason};
 use std::io;
 use std::path::{Path, PathBuf};
-use weldfs_benches::{base, commit, floor, peers::Peer, stall};
+use weldfs_benches::{base, commit, floor, mount, peers::Peer, recovery, stall};
 
 /// Arguments of `weldfs bench`.
 #[derive(clap::Args, Debug)]
@@ -20,6 +20,13 @@ enum Which {
     Commit(Commit),
     /// Latencies of single operations while checkpoints run, below and above the checkpoints' speed
     Stall(Stall),
+    /// A fused append interrupted on each of 64 files: until all are verified and durable, by who recovers them
+    Recovery(Recovery),
+    /// Mounting after a crash that left the log full, with few and with many files
+    Mount(Mount),
+    /// One arm's process (started by `recovery`)
+    #[command(hide = true)]
+    RecoveryArm { arm: String, target: PathBuf, sources: PathBuf, files: usize },
     /// A client process (started by `commit`)
     #[command(hide = true)]
     Worker { socket: PathBuf, file: String, depth: u64, millis: u64 },
@@ -76,6 +83,41 @@ struct Stall {
     json: Option<PathBuf>,
 }
 
+#[derive(clap::Args, Debug)]
+struct Recovery {
+    /// Rounds behind each median
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// Files (64 for figures; fewer to try it out)
+    #[arg(long, default_value_t = recovery::FILES as u32, value_parser = clap::value_parser!(u32).range(1..=64))]
+    files: u32,
+    /// Directory for the images: the medium that is measured
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    place: PathBuf,
+    /// Write the report as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+#[derive(clap::Args, Debug)]
+struct Mount {
+    /// Rounds behind each median
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// Files in the tree, several times
+    #[arg(long, value_delimiter = ',', default_values_t = [0, 1000, 1_000_000])]
+    files: Vec<u64>,
+    /// Log of the image
+    #[arg(long, value_name = "N", default_value = "64M", value_parser = crate::output::parse_bytes)]
+    log: u64,
+    /// Directory for the image: the medium that is measured
+    #[arg(long, value_name = "DIR", default_value = "/dev/shm")]
+    place: PathBuf,
+    /// Write the report as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
 fn parse_peer(text: &str) -> Result<Peer, String> {
     let (name, dir) = text.split_once('=').ok_or("expected NAME=DIR")?;
     let dir = PathBuf::from(dir);
@@ -92,6 +134,9 @@ pub fn run(args: &Args) -> Outcome {
         Which::Base(args) => base(args),
         Which::Commit(args) => commits(args),
         Which::Stall(args) => stalls(args),
+        Which::Recovery(args) => recoveries(args),
+        Which::Mount(args) => mounts(args),
+        Which::RecoveryArm { arm, target, sources, files } => recovery::run_arm(arm, target, sources, *files),
         Which::Worker { socket, file, depth, millis } => commit::worker(socket, file, *depth, *millis),
     };
     ended.map(|()| 0).map_err(|e| Failure::new(format!("the experiment failed: {}", reason(&e))))
@@ -136,6 +181,31 @@ fn stalls(args: &Stall) -> io::Result<()> {
         log: args.log.clone(),
     };
     let report = stall::run(&options, &mut |what| eprintln!("bench: {what}"))?;
+    report.print();
+    save(args.json.as_deref(), &report)
+}
+
+fn recoveries(args: &Recovery) -> io::Result<()> {
+    let options = recovery::Options {
+        program: std::env::current_exe()?,
+        arm_args: vec!["bench".to_owned(), "recovery-arm".to_owned()],
+        place: args.place.clone(),
+        rounds: args.rounds as usize,
+        files: args.files as usize,
+    };
+    let report = recovery::run(&options, &mut |what| eprintln!("bench: {what}"))?;
+    report.print();
+    save(args.json.as_deref(), &report)
+}
+
+fn mounts(args: &Mount) -> io::Result<()> {
+    let options = mount::Options {
+        place: args.place.clone(),
+        files: args.files.clone(),
+        log: args.log,
+        rounds: args.rounds as usize,
+    };
+    let report = mount::run(&options, &mut |what| eprintln!("bench: {what}"))?;
     report.print();
     save(args.json.as_deref(), &report)
 }
