@@ -21,6 +21,8 @@ use weldfs_storagefs::store::{MountOptions, Store};
 const SHARDS: usize = 16;
 /// Of so many images without anything special one has its recovery crashed and repeated.
 const SAMPLE: u128 = 32;
+/// Of so many images whose recovery finishes transactions.
+const SAMPLE_FINISHED: u128 = 4;
 /// States tried of one recovery that is crashed.
 const RECOVERY_STATES: u64 = 12;
 
@@ -120,14 +122,15 @@ impl Checker {
         let (tree, fresh) = self.intern(tree);
         let mut found = Recovered { tree: Some(tree.clone()), others: Vec::new(), bad: Vec::new() };
         let Mounted { store, report, recording, after } = mounted;
-        let wrote = recording_is_special(&report);
+        let finished = report.finish_records > 0;
         found.bad.extend(fsck(&store, report).err());
         drop(store);
-        if fresh || wrote || digest.is_multiple_of(SAMPLE) {
+        let sample = if finished { SAMPLE_FINISHED } else { SAMPLE };
+        if fresh || finished || digest.is_multiple_of(SAMPLE) {
             found.bad.extend(self.again(&after, digest, &tree, fresh).err());
-            if crashes < self.depth {
-                self.crash_recovery(&recording, digest, crashes, &mut found);
-            }
+        }
+        if crashes < self.depth && (fresh || digest.is_multiple_of(sample)) {
+            self.crash_recovery(&recording, digest, crashes, &mut found);
         }
         found
     }
@@ -217,11 +220,6 @@ impl Recovered {
     fn nothing(bad: Bad) -> Recovered {
         Recovered { tree: None, others: Vec::new(), bad: vec![bad] }
     }
-}
-
-/// Whether the recovery had more to do than to replay.
-fn recording_is_special(report: &RecoveryReport) -> bool {
-    report.discarded.is_some()
 }
 
 /// Salts must differ from mount to mount, and be the same when a state is checked again.
