@@ -177,6 +177,13 @@ impl Reader<'_> {
             || (planted(Canary::OldSaltAccepted) && self.segments.entries().iter().any(left))
     }
 
+    /// The salt at a position, and the position where another one may hold.
+    fn salt_span(&self, lsn: Lsn) -> (Option<u64>, u64) {
+        let next = self.segments.entries().iter().map(|e| e.first.0).find(|first| *first > lsn.0);
+        let lap = self.area.next_lap(lsn).0;
+        (self.salt(lsn), next.map_or(lap, |next| next.min(lap)))
+    }
+
     fn check(&mut self, lsn: Lsn) -> Result<Probe, MediumError> {
         let Some(salt) = self.salt(lsn) else { return Ok(Probe::Invalid) };
         let raw = self.bytes(lsn.0, RECORD_HEADER_BYTES as u64)?;
@@ -227,7 +234,20 @@ impl Reader<'_> {
         let mut found = Discarded { from: bad, to: bad, bytes: 0, records: 0 };
         self.summed = 0;
         let mut at = bad.0 + u64::from(self.area.align);
+        let (mut salt, mut salt_until) = (None, at);
         while at < limit.0 {
+            if at >= salt_until {
+                (salt, salt_until) = self.salt_span(Lsn(at));
+            }
+            // Nearly every place fails here, and there are many.
+            let candidate = match salt {
+                Some(salt) => self.bytes(at, 8)? == salt.to_le_bytes(),
+                None => false,
+            };
+            if !candidate {
+                at += u64::from(self.area.align);
+                continue;
+            }
             if let Probe::Valid(header, end) = self.check(Lsn(at))? {
                 if header.watermark > bad && !planted(Canary::MidLogRotTakenForTail) {
                     let why = "a later record says that this one was durable";

@@ -21,6 +21,10 @@ pub const START: i64 = 1_700_000_000;
 const WORKLOAD_AFTER: i64 = 1_000;
 /// Bytes of the medium.
 const MEDIUM_BYTES: u64 = 4 << 20;
+/// Bytes of the log, the fewest there can be: recovery looks at each place where a record could start.
+const LOG_BYTES: u64 = 256 << 10;
+/// Blocks of a group: small bitmaps, and more than one of them.
+const GROUP_BLOCKS: u32 = 512;
 /// Longest payload kept in a record, bytes: small, so that a write of one block is above it.
 const INLINE_MAX: u32 = 512;
 
@@ -89,7 +93,12 @@ impl Setup {
         let medium: Arc<dyn Medium> = recording.clone();
         let options = mount_options();
         let mkfs = MkfsOptions {
-            geometry: GeometryOptions { chunk_pages: Some(4), ..GeometryOptions::default() },
+            geometry: GeometryOptions {
+                log_len: Some(LOG_BYTES),
+                group_blocks: Some(GROUP_BLOCKS),
+                chunk_pages: Some(4),
+                ..GeometryOptions::default()
+            },
             inline_max: Some(INLINE_MAX),
             ..MkfsOptions::default()
         };

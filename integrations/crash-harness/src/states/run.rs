@@ -138,7 +138,7 @@ pub fn run(config: &Config, stop: &AtomicBool, progress: &(dyn Fn(Progress) + Sy
         failures: Mutex::default(),
     };
     let (workloads, of) = workloads(config);
-    let start = Instant::now();
+    let (start, cpu) = (Instant::now(), processor_seconds());
     let next = Mutex::new(workloads);
     std::thread::scope(|scope| {
         for _ in 0..config.jobs.max(1) {
@@ -146,7 +146,7 @@ pub fn run(config: &Config, stop: &AtomicBool, progress: &(dyn Fn(Progress) + Sy
         }
     });
     run.shrink();
-    Ok(run.report(start.elapsed().as_secs_f64()))
+    Ok(run.report(start.elapsed().as_secs_f64(), processor_seconds() - cpu))
 }
 
 /// The workloads of a set, and how many there are if that is known.
@@ -317,9 +317,8 @@ impl Run<'_> {
         }
     }
 
-    fn report(self, seconds: f64) -> Report {
+    fn report(self, seconds: f64, processor: f64) -> Report {
         let Counts { images, .. } = self.checker.counts();
-        let jobs = self.config.jobs.max(1) as f64;
         Report {
             workload: self.config.set.name().to_owned(),
             medium: if self.config.model == CrashModel::Block { "block" } else { "pmem" }.to_owned(),
@@ -336,10 +335,16 @@ impl Run<'_> {
             bad: self.bad.into_inner(),
             capped: self.capped.into_inner(),
             seconds,
-            us_per_state: seconds * 1e6 * jobs / images.max(1) as f64,
+            us_per_state: processor * 1e6 / images.max(1) as f64,
             failures: self.failures.into_inner(),
         }
     }
+}
+
+/// Time that this process has spent on processors.
+fn processor_seconds() -> f64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    t.tv_sec as f64 + t.tv_nsec as f64 / 1e9
 }
 
 fn failure(workload: &Workload, cut: u64, state: u64, bad: Bad) -> Failure {
