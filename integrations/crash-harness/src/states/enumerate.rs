@@ -137,23 +137,31 @@ impl Places {
                 _ => events.push((p.event, vec![(p.off, p.bytes)])),
             }
         }
-        let mut units = Vec::new();
-        events.iter().for_each(|(_, pieces)| self.split(pieces, &mut units));
-        let spans: Vec<(u64, u64)> = units.iter().map(Unit::span).collect();
-        let alone = |i: usize| !spans.iter().enumerate().any(|(j, s)| i != j && s.0 < spans[i].1 && spans[i].0 < s.1);
+        let spans: Vec<(u64, u64)> = events.iter().map(|(_, pieces)| span(pieces)).collect();
         let durable = at.durable();
-        let idle = |u: &Unit<'_>| u.whole.iter().all(|(off, bytes)| durable.holds(*off, bytes));
-        let keep: Vec<bool> = units.iter().enumerate().map(|(i, u)| !(idle(u) && alone(i))).collect();
-        let mut keep = keep.into_iter();
-        units.retain(|_| keep.next().unwrap_or(true));
+        let mut units = Vec::new();
+        for (i, (_, pieces)) in events.iter().enumerate() {
+            let mut of = Vec::new();
+            self.split(pieces, &mut of);
+            // Nothing of this event lies over anything else in flight: what it does not change can be left out.
+            let others = || spans.iter().enumerate().filter(|(j, _)| *j != i);
+            let alone = |u: &Unit<'_>| others().all(|(_, s)| s.0 >= u.span().1 || u.span().0 >= s.1);
+            of.retain(|u| !u.whole.iter().all(|(off, bytes)| durable.holds(*off, bytes)) || !alone(u));
+            units.append(&mut of);
+        }
         units
     }
 }
 
+/// From the first byte of some pieces to behind the last.
+fn span(pieces: &[(u64, &[u8])]) -> (u64, u64) {
+    let end = pieces.last().map_or(0, |(off, bytes)| off + bytes.len() as u64);
+    (pieces.first().map_or(0, |p| p.0), end)
+}
+
 impl Unit<'_> {
     fn span(&self) -> (u64, u64) {
-        let end = self.pieces.last().map_or(0, |(off, bytes)| off + bytes.len() as u64);
-        (self.pieces.first().map_or(0, |p| p.0), end)
+        span(&self.pieces)
     }
 
     fn variants(&self) -> u64 {
