@@ -232,3 +232,92 @@ impl OpenTxns {
         TxnCut { open: self.list(), gone }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::BlockState;
+    use crate::fs::Cred;
+    use crate::micro::Input;
+    use crate::record::Time;
+    use smallvec::smallvec;
+    use weldfs_ciscops::{ChecksumKind, Command, Handle, InodeNo, Op, OpenFlags, PoolRange};
+    use weldfs_journal::BlockNo;
+
+    fn txn(payload: usize) -> OpenTxn {
+        let ino = InodeNo(9);
+        let h = Handle { index: 1, generation: 1 };
+        let op = Op::AppendChecksumWrite { h, src: PoolRange::new(0, 8192), kind: ChecksumKind::Crc32c };
+        let map =
+            |addr, crcs| Effect::Map { ino, blk: 0, addr: BlockNo(addr), count: 2, state: BlockState::Written, crcs };
+        let patch = |i: usize| Effect::Patch { ino, off: i as u64 * 4096, bytes: smallvec![7; 4096] };
+        let effects = |addr| [vec![map(addr, smallvec![1, 2])], (0..payload / 4096).map(patch).collect()].concat();
+        let input = |micro, addr| Input { micro, off: 0, len: 8192, effects: effects(addr) };
+        let begin = Begin {
+            sqe: Command::new(1, op).encode(),
+            now: Time { sec: 5, nsec: 6 },
+            cred: Cred::new(1, 2),
+            dir: InodeNo(0),
+            name: Box::default(),
+            file: ino,
+            generation: 3,
+            flags: OpenFlags::WRITE,
+            detect: None,
+            inputs: smallvec![input(1, 500), input(2, 600)],
+        };
+        let mut txn = OpenTxn::new(4, Lsn(300), begin);
+        (txn.next, txn.adopted, txn.regs.file) = (2, 1, 9);
+        txn
+    }
+
+    fn gather(values: &[(Key, Vec<u8>)]) -> Result<Vec<OpenTxn>, DecodeError> {
+        let mut gather = Gather::default();
+        values.iter().try_for_each(|(k, v)| gather.add(*k, v))?;
+        gather.finish()
+    }
+
+    #[test]
+    fn a_transaction_comes_back_from_its_keys_however_long_it_is() {
+        for payload in [0, 4096, 100_000] {
+            let txn = txn(payload);
+            let values = txn.to_values();
+            assert_eq!(values.len() > 1, payload > 0, "longer ones are split");
+            let other = OpenTxn { id: 5, ..txn.clone() };
+            let back = gather(&[values.clone(), other.to_values()].concat()).unwrap();
+            assert_eq!(back.iter().map(|t| t.id).collect::<Vec<_>>(), [4, 5]);
+            assert_eq!((back[0].lsn, back[0].next, back[0].adopted, back[0].regs), (Lsn(300), 2, 1, txn.regs));
+            assert_eq!(back[0].begin, txn.begin);
+            assert_eq!(back[0].loose().collect::<Vec<_>>(), [(600, 2)], "the first input is adopted");
+        }
+    }
+
+    #[test]
+    fn golden_bytes_of_a_chunk() {
+        let (key, value) = txn(0).to_values().remove(0);
+        assert_eq!((key.kind, key.a, key.b), (8, 4, 0));
+        let begin = txn(0).begin.encode();
+        // Version, LSN, next micro-op; registers: file, nothing yet; inputs adopted; length of the begin record.
+        let mut want = vec![1, 0xac, 0x02, 2, 9, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1];
+        want.push(begin.len() as u8);
+        want.extend(&begin);
+        assert_eq!(value, want);
+    }
+
+    #[test]
+    fn chunks_that_are_missing_or_damaged_are_errors() {
+        let values = txn(20_000).to_values();
+        assert!(values.len() > 2);
+        for gone in 0..values.len() {
+            let mut some = values.clone();
+            some.remove(gone);
+            assert!(gather(&some).is_err(), "without chunk {gone}");
+        }
+        for (at, bits) in [(0, 1u8), (1, 0x80), (3, 0xff)] {
+            let mut bad = values.clone();
+            bad[0].1[at] ^= bits;
+            assert!(gather(&bad).map_or(true, |t| t[0].lsn != Lsn(300) || t[0].next != 2), "byte {at}");
+        }
+        assert!(gather(&[(Key::new(kind::TXN, 1, 0), vec![])]).is_err());
+        assert!(gather(&[(Key::new(kind::TXN, 1, 0), vec![1; 60])]).is_err());
+    }
+}
