@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use weldfs_crash_harness::model::Content;
 use weldfs_crash_harness::states::oracle::{Ack, Point};
-use weldfs_crash_harness::states::{History, Setup, Tree, Workload, perform};
-use weldfs_storagefs::media::CrashModel;
+use weldfs_crash_harness::states::{History, Setup, Tree, Workload, mount_options, perform, read_tree};
+use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, Replayer};
+use weldfs_storagefs::store::{MountOptions, Store};
 
 /// A durable write, three volatile changes, and an fsync over them.
 const LINE: &str = "write foo 0 8192 durable; rename A/foo C over; append bar 100; setxattr foo 1 50; \
@@ -139,4 +140,53 @@ fn between_two_micro_transactions_only_a_read_only_mount_may_show_the_tree() {
     assert!(h.judge_read_only(5, &half).is_err(), "it had not begun");
     assert!(h.judge_read_only(9, &half).is_err(), "it was acknowledged");
     assert!(h.judge_read_only(7, &h.points[1].tree).is_ok());
+}
+
+/// The image with the first `n` units of what was not yet durable.
+fn torn(at: &Replayer<'_>, n: usize) -> (CowImage, bool) {
+    let mut seen = 0;
+    let bytes = at.image_with(&mut |_| {
+        seen += 1;
+        seen <= n
+    });
+    (CowImage::new(bytes), seen > n)
+}
+
+fn recovered(image: CowImage, model: CrashModel, read_only: bool) -> Tree {
+    let medium = Arc::new(CowMedium::new(image, model));
+    let (store, _) = Store::mount(medium, MountOptions { read_only, ..mount_options() }).expect("it mounts");
+    read_tree(&store).expect("it reads")
+}
+
+#[test]
+fn a_torn_micro_transaction_shows_its_middle_to_read_only_mounts_and_nobody_else() {
+    for model in [CrashModel::Block, CrashModel::Pmem] {
+        let setup = Setup::new(model).expect("the tiny tree is made");
+        let workload = Workload::parse("open_write_close C new 0 600 micro durable").expect("well formed");
+        let performed = perform(&setup, &workload).expect("store and model agree");
+        let h = &performed.history;
+        assert_eq!(h.points[1].between.len(), 1, "the file without its content");
+        let (mut middles, mut finished) = (0, 0);
+        let mut replayer = Replayer::new(&performed.recording, 0);
+        let stride = if model == CrashModel::Block { 1 } else { 8 };
+        // Before each barrier most is in the air.
+        for cut in performed.recording.barriers().into_iter().filter(|b| *b > performed.begun).map(|b| b - 1) {
+            replayer.goto(cut);
+            for n in (0..4000).step_by(stride) {
+                let (image, more) = torn(&replayer, n);
+                let shown = recovered(image.clone(), model, true);
+                h.judge_read_only(cut, &shown).unwrap_or_else(|e| panic!("{model:?}, cut {cut}, {n} units: {e}"));
+                let made = recovered(image, model, false);
+                h.judge(cut, &made).unwrap_or_else(|e| panic!("{model:?}, cut {cut}, {n} units: {e}"));
+                if h.points[1].between.contains(&shown) {
+                    middles += 1;
+                    finished += u32::from(made == h.points[1].tree);
+                }
+                if !more {
+                    break;
+                }
+            }
+        }
+        assert!(middles > 0 && finished == middles, "{model:?}: {middles} middles, {finished} finished");
+    }
 }
