@@ -130,6 +130,12 @@ impl<M: RingMemory> SqConsumer<M> {
         Some(RawCommand(sqe))
     }
 
+    /// Reads the entry taken last once more. What it says now is the client's choice and was never checked: only for
+    /// the test that shows why nothing may be read twice.
+    pub fn again(&self) -> RawCommand {
+        RawCommand(self.memory.read_sqe(self.head.wrapping_sub(1) & (self.depth - 1)))
+    }
+
     /// Gives the taken entries' room back to the client; once per batch.
     #[inline]
     pub fn release(&mut self) {

@@ -16,13 +16,16 @@ use std::time::{Duration, Instant};
 const ENOUGH: u64 = 300;
 
 /// Reached while clients work, or at the unmount that follows; with the passing at which the device dies.
-const AT_WORK: [&str; 11] = [
+const AT_WORK: [&str; 14] = [
     "before-flush:1",
     "before-flush:40",
     "before-flush:111",
     "after-flush:1",
     "after-flush:40",
     "after-flush:111",
+    "micro-begun:5",
+    "micro-committed:1",
+    "micro-committed:30",
     "checkpoint-cut",
     "before-superblock",
     "between-superblock-copies:1",
@@ -32,10 +35,19 @@ const AT_WORK: [&str; 11] = [
 /// Reached by the mount after a kill.
 const IN_RECOVERY: [&str; 2] = ["recovery-replayed", "between-superblock-copies:1"];
 
-/// One life that ends at `point`.
-fn die_at(image: &Path, point: &str, there: &mut [Progress; SIZES.len()]) -> u64 {
+type All = [Progress; SIZES.len()];
+
+/// One life that ends at `point`; then everything is checked.
+fn die_at(image: &Path, point: &str, there: &mut All) -> u64 {
+    let (reached, acknowledged) = die(image, point, there);
+    check_all(image, there, &reached);
+    acknowledged
+}
+
+/// One life that ends at `point`: how far the clients got, and the acknowledgements.
+fn die(image: &Path, point: &str, there: &All) -> (All, u64) {
     let mut device = Device::spawn(image, Some(point));
-    let (reached, acknowledged) = live(&mut device, there, |device, acknowledged| {
+    live(&mut device, there, |device, acknowledged| {
         let start = Instant::now();
         while !device.is_dead() && acknowledged.load(Ordering::Relaxed) < ENOUGH {
             assert!(start.elapsed() < Duration::from_secs(120), "{point}: the clients do not get on");
@@ -43,7 +55,15 @@ fn die_at(image: &Path, point: &str, there: &mut [Progress; SIZES.len()]) -> u64
         }
         device.terminate();
         assert!(device.was_killed(), "{point} was not reached");
-    });
+    })
+}
+
+/// A transaction is cut short, and so is each recovery that finishes it, again and again.
+fn die_finishing(image: &Path, there: &mut All) -> u64 {
+    let (reached, acknowledged) = die(image, "micro-begun:9", there);
+    for point in ["recovery-committed", "recovery-finished-one"] {
+        die(image, point, &reached);
+    }
     check_all(image, there, &reached);
     acknowledged
 }
@@ -65,6 +85,14 @@ fn survive(medium: &str) {
         kills += 2;
         fsck(&image);
     }
+    if medium == "pmem" {
+        // There every record that was made survives a kill. On block the open transaction dies with the process.
+        for _ in 0..3 {
+            total += die_finishing(&image, &mut there);
+            kills += 4;
+        }
+    }
+    fsck(&image);
     println!("{medium}: {kills} kills at named points, {total} durable acknowledgements, 0 lost");
     assert!(kills >= 50);
 }

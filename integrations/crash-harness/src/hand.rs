@@ -33,6 +33,9 @@ pub struct Shown {
     pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
 }
 
+/// Extended attributes: names and values.
+type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// Every path but the root's, without a leading slash.
 pub type Picture = BTreeMap<String, Shown>;
 
@@ -264,7 +267,7 @@ impl Hand {
         StatBody::read_from_bytes(&self.direct.take(out)).map_err(|_| libc::EIO)
     }
 
-    fn xattrs(&mut self, path: &str) -> Result<Vec<(Vec<u8>, Vec<u8>)>, i32> {
+    fn xattrs(&mut self, path: &str) -> Result<Xattrs, i32> {
         let (base, nofollow, out) = (Handle::ROOT, true, PoolRange::new(OUT, 64 << 10));
         let range = self.arg(path.as_bytes());
         let o = self.run(Op::ListXattr { base, path: range, nofollow, out })?;

@@ -126,6 +126,12 @@ fn crash_states_find_half_a_macro_transaction() {
 }
 
 #[test]
+fn crash_states_find_a_micro_commit_before_its_effects() {
+    let trace = "open_write_close C new 0 100 micro durable";
+    only_the_bug_is_found(Canary::CommitBeforeEffect, trace, &BOTH);
+}
+
+#[test]
 fn crash_states_find_a_checkpoint_before_its_log() {
     only_the_bug_is_found(Canary::CheckpointBeforeLog, "write foo 0 12388 checkpoint", &[CrashModel::Block]);
 }

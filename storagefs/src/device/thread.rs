@@ -13,6 +13,7 @@ use std::task::Poll;
 
 use rustix::event::epoll;
 use weldfs_ciscops::{CqProducer, Cqe, Errno, Paths, QueueMemory, RawCommand, SqConsumer, Sqe, validate};
+use weldfs_journal::canary::{Canary, planted};
 use weldfs_scheduler::{Cost, Entry, Policy, TenantId, Token};
 
 use super::clock::now_ns;
@@ -364,6 +365,10 @@ impl<'d, F: Future<Output = ()>, M: Fn(Rc<Mail<OpCx<'d>, Done>>) -> F> Loop<'d, 
             Ok(cmd) => cmd,
             Err(errno) => return self.refuse(&meta, errno),
         };
+        if planted(Canary::SqeReadTwice) && validate(&q.sq.again(), &state.limits).is_err() {
+            // What was checked is not what would run: operands out of bounds, a panic at best.
+            self.core.poison();
+        }
         // The empty case of the queue: nothing to wait for, nothing to hold; counted like every other command.
         if let Some(done) = dataplane::immediate(&cmd).filter(|_| self.policy.is_empty()) {
             return self.complete(&meta, done);

@@ -260,7 +260,7 @@ impl Store {
     /// `Miss`: nothing happened, fetch and commit the same plan again. Anything else: nothing happened, drop the plan.
     pub fn commit(&self, plan: &mut Plan<'_>, head: RecordHead) -> FsResult<Appended> {
         if planted(Canary::MacroVisibleEarly) && plan.effects.len() > 1 {
-            self.commit_first_alone(plan, head)?;
+            self.commit_alone(plan.effects.drain(..1).collect(), head)?;
         }
         let payload = effect::encode(&plan.effects);
         let mut tally = Tally::default();
@@ -306,15 +306,14 @@ impl Store {
         }
     }
 
-    /// A planted bug: the first effect of a plan gets a record of its own.
+    /// A planted bug: effects get a record of their own that belongs to nothing.
     #[cold]
-    fn commit_first_alone(&self, plan: &mut Plan<'_>, head: RecordHead) -> FsResult<()> {
-        let first: Effects = plan.effects.drain(..1).collect();
+    fn commit_alone(&self, effects: Effects, head: RecordHead) -> FsResult<()> {
         let mut tally = Tally::default();
         let _gate = self.gate.read();
-        self.prepare(&first, &mut tally)?;
-        let appended = self.journal().append(head, &[&effect::encode(&first)], Vec::new(), None)?;
-        let applied = self.apply(appended.lsn.0, first, &mut tally);
+        self.prepare(&effects, &mut tally)?;
+        let appended = self.journal().append(head, &[&effect::encode(&effects)], Vec::new(), None)?;
+        let applied = self.apply(appended.lsn.0, effects, &mut tally);
         self.ledger.book(&tally);
         applied
     }
