@@ -128,7 +128,7 @@ fn crash_states_find_half_a_macro_transaction() {
 #[test]
 fn crash_states_find_a_micro_commit_before_its_effects() {
     let trace = "open_write_close C new 0 100 micro durable";
-    only_the_bug_is_found(Canary::CommitBeforeEffect, trace, &BOTH);
+    only_the_bug_is_found(Canary::CommitBeforeEffect, trace, &[CrashModel::Block]);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn crash_states_find_a_checkpoint_before_its_log() {
 #[test]
 fn crash_states_find_blocks_reused_early() {
     let trace = "write foo 0 12388 fsync; write foo 0 12388; write bar 0 12388 fsync";
-    only_the_bug_is_found(Canary::BlockReusedEarly, trace, &BOTH);
+    only_the_bug_is_found(Canary::BlockReusedEarly, trace, &[CrashModel::Block]);
 }
 
 /// Bit flips with this bug planted: those that are neither detected nor harmless.
