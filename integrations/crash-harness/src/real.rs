@@ -1,7 +1,7 @@
 //! The real file system behind the model's vocabulary: runs the model's operations on a mounted store, and takes the
 //! same picture of its tree. One thread, no device around it.
 
-use crate::model::{self, Content, Falloc, Name, Reply, SetAttr, SetTime, Stat, TreeEntry, TreeImage, Who};
+use crate::model::{self, Content, Falloc, Name, Reply, SetAttr, SetTime, Stat, TreeEntry, TreeImage, Who, Xattrs};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use weldfs_ciscops::interp::Outcome;
@@ -449,7 +449,7 @@ impl Real {
         Ok((body.ino, entry))
     }
 
-    fn all_xattrs(&mut self, who: &Who) -> Result<Vec<(Vec<u8>, Vec<u8>)>, i32> {
+    fn all_xattrs(&mut self, who: &Who) -> Result<Xattrs, i32> {
         let listed = self.apply(&model::Op::ListXattr { who: who.clone(), room: 65_536 })?;
         let Reply::Names(keys) = listed else { return Ok(Vec::new()) };
         let mut all = Vec::new();

@@ -19,7 +19,7 @@ mod walk;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-pub use tree::{Block, Content, TreeEntry, TreeImage};
+pub use tree::{Block, Content, TreeEntry, TreeImage, Xattrs};
 
 /// Bytes per block: the granularity of holes, as in the real file system.
 pub const BLOCK: u64 = 4096;

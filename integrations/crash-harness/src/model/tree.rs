@@ -46,6 +46,9 @@ impl fmt::Debug for Content {
     }
 }
 
+/// Extended attributes, names and values.
+pub type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
+
 /// What a path shows.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TreeEntry {
@@ -58,12 +61,12 @@ pub struct TreeEntry {
     /// Content of a regular file.
     pub content: Content,
     /// Extended attributes in byte order.
-    pub xattrs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub xattrs: Xattrs,
 }
 
 impl TreeEntry {
     /// Without content and target; [`TreeImage::new`] finds the first path.
-    pub fn of(stat: Stat, xattrs: Vec<(Vec<u8>, Vec<u8>)>) -> TreeEntry {
+    pub fn of(stat: Stat, xattrs: Xattrs) -> TreeEntry {
         TreeEntry { stat, first_path: Vec::new(), target: Vec::new(), content: Content::default(), xattrs }
     }
 }

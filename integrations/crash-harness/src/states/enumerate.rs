@@ -12,6 +12,9 @@ use weldfs_storagefs::geometry::Geometry;
 use weldfs_storagefs::limits::BLOCK;
 use weldfs_storagefs::media::{CowImage, CrashModel, Replayer};
 
+/// Bytes and where they go.
+type Pieces<'a> = Vec<(u64, &'a [u8])>;
+
 /// Up to this many units every subset is built.
 const SUBSETS_UNITS_MAX: usize = 8;
 /// Up to this many units every pair is left out once.
@@ -130,7 +133,7 @@ impl Places {
 
     /// The units in flight at the replayer's position that make a difference.
     fn units<'a>(&self, at: &Replayer<'a>) -> Vec<Unit<'a>> {
-        let mut events: Vec<(u64, Vec<(u64, &'a [u8])>)> = Vec::new();
+        let mut events: Vec<(u64, Pieces<'a>)> = Vec::new();
         for p in at.in_flight() {
             match events.last_mut() {
                 Some((event, pieces)) if *event == p.event => pieces.push((p.off, p.bytes)),
