@@ -141,7 +141,7 @@ impl<'s> Plan<'s> {
     pub fn extend(&mut self, need: &Need) -> FsResult<()> {
         let more = self.store.ledger.promise(need)?;
         if need.log_bytes > 0 {
-            match self.store.reserve_log(self.log_bytes + need.log_bytes) {
+            match self.store.reserve_log(&[self.log_bytes + need.log_bytes]) {
                 Ok(r) => (self.log, self.log_bytes) = (Some(r), self.log_bytes + need.log_bytes),
                 Err(e) => {
                     self.store.ledger.settle(more, 0);
@@ -203,11 +203,11 @@ impl Store {
         };
         let records = std::iter::once(need.log_bytes).chain(need.more_records.into_iter().filter(|n| *n > 0));
         let records: SmallVec<[usize; MORE_RECORDS + 1]> = records.collect();
-        let log = match self.journal().reserve_records(&records) {
+        let log = match self.reserve_log(&records) {
             Ok(r) => r,
-            Err(_) => {
+            Err(e) => {
                 self.ledger.settle(promise, 0);
-                return Err(FsError::Wait(Wait::Checkpoint));
+                return Err(e);
             }
         };
         Ok(Plan {
@@ -244,9 +244,9 @@ impl Store {
         Err(if dirty { FsError::Wait(Wait::Checkpoint) } else { FsError::Errno(Errno::NOSPC) })
     }
 
-    fn reserve_log(&self, bytes: usize) -> FsResult<Reservation> {
+    fn reserve_log(&self, records: &[usize]) -> FsResult<Reservation> {
         let journal = self.journal();
-        journal.reserve(bytes).map_err(|full| match full.bytes > journal.reservable_bytes_max() {
+        journal.reserve_records(records).map_err(|full| match full.bytes > journal.reservable_bytes_max() {
             // No checkpoint makes room for what is longer than the log.
             true => FsError::Errno(Errno::TOOBIG),
             false => FsError::Wait(Wait::Checkpoint),

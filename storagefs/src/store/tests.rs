@@ -157,6 +157,22 @@ fn an_orphan_lives_until_its_last_close_and_goes_after_a_crash() {
 }
 
 #[test]
+fn what_is_longer_than_the_whole_log_is_refused_before_it_starts() {
+    let medium = fresh(4 << 20);
+    let (store, _) = mount(&medium);
+    let before = (store.statfs(), store.journal().free());
+    let long = Need { log_bytes: 256 << 10, ..Need::default() };
+    assert!(matches!(store.begin(&long).map(drop), Err(FsError::Errno(Errno::TOOBIG))));
+    let several = Need { log_bytes: 100 << 10, more_records: [100 << 10, 100 << 10, 0], ..Need::default() };
+    assert!(matches!(store.begin(&several).map(drop), Err(FsError::Errno(Errno::TOOBIG))));
+    let held = store.begin(&Need { log_bytes: 150 << 10, ..Need::default() }).unwrap();
+    let next = store.begin(&Need { log_bytes: 50 << 10, ..Need::default() });
+    assert!(matches!(next.map(drop), Err(FsError::Wait(Wait::Checkpoint))));
+    drop(held);
+    assert_eq!(before, (store.statfs(), store.journal().free()));
+}
+
+#[test]
 fn a_plan_dropped_leaves_nothing() {
     let medium = fresh(4 << 20);
     let (store, _) = mount(&medium);
