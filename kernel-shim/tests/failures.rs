@@ -1,5 +1,5 @@
-//! Durability under a running device. A medium that fails: every waiter hears EIO, nothing is tried again, later operations fail,
-//! and a remount finds everything that was acknowledged as durable, also when the power goes at that moment.
+//! Durability under a running device. A medium that fails: every waiter hears EIO, nothing is tried again, later
+//! operations fail, and a remount finds everything that was acknowledged as durable, also when the power goes then.
 #![allow(clippy::unwrap_used)]
 
 use std::io;

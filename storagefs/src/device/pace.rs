@@ -1,12 +1,13 @@
 //! Back-pressure: when operations fill the log or the overlay faster than checkpoints empty them, each one waits a
 //! little, the more the fuller they are, instead of all of them stopping when nothing is left.
 //!
-//! A changing command is charged the time that a checkpoint takes for as many log bytes as it reserves, times a factor
-//! of how full the fuller of the two is: 0 up to one half, 1 at two thirds, 6 at seven eighths, without bound towards
-//! full (what is moved comes free at once, at a checkpoint's end: so the factor must be 1 on the way, not at the top). It
-//! starts when the charges of its session's earlier commands are worked off. Every session that is waiting has its share, however
-//! many queues it has. The factor makes this a controller: wherever the constants are wrong, the fullness at which as much
-//! goes in as comes out is a little higher or lower. Below the half nothing is computed and nothing is armed.
+//! A changing command is charged the time that a checkpoint takes for as many log bytes as its reservation is likely
+//! to come to, times a factor of how full the fuller of the two is: 0 up to one half, 1 at two thirds, 6 at seven
+//! eighths, without bound towards full (what is moved comes free at once, at a checkpoint's end: so the factor must be
+//! 1 on the way, not at the top). It starts when the charges of its session's earlier commands are worked off. Every
+//! session that is waiting has its share, however many queues it has. The factor makes this a controller: wherever the
+//! constants are wrong, the fullness at which as much goes in as comes out is a little higher or lower. Below the half
+//! nothing is computed and nothing is armed.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
