@@ -1,6 +1,6 @@
-//! One wrong bit anywhere in superblock, log or metadata pages is detected or harmless: the image is refused, or reading
-//! says EIO, or the tree is what it was. The one exception is the log's tail that no recorded watermark covers: rot
-//! there looks like a torn tail, and shows an earlier tree.
+//! One wrong bit anywhere in superblock, log or metadata pages is detected or harmless: the image is refused, or
+//! reading says EIO, or the tree is what it was. The one exception is the log's tail that no recorded watermark covers:
+//! rot there looks like a torn tail, and shows an earlier tree.
 //!
 //! `WELDFS_FLIP_EVERYTHING=1` flips a bit in every byte of every block that holds anything, data included.
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed

@@ -76,11 +76,6 @@ fn power_cuts_find_a_record_before_its_data() {
     power_cuts_find(Canary::RecordBeforeData, &[CrashModel::Block]);
 }
 
-#[test]
-fn power_cuts_find_half_a_macro_transaction() {
-    power_cuts_find(Canary::MacroVisibleEarly, &[CrashModel::Block, CrashModel::Pmem]);
-}
-
 const BOTH: [CrashModel; 2] = [CrashModel::Block, CrashModel::Pmem];
 
 /// Whether the enumerated crash states of one workload show anything bad, with this bug planted. Stops at the first
@@ -123,12 +118,6 @@ fn crash_states_find_an_accepted_torn_tail() {
 #[test]
 fn crash_states_find_half_a_macro_transaction() {
     only_the_bug_is_found(Canary::MacroVisibleEarly, "creat C fdatasync", &BOTH);
-}
-
-#[test]
-fn crash_states_find_a_micro_commit_before_its_effects() {
-    let trace = "open_write_close C new 0 100 micro durable";
-    only_the_bug_is_found(Canary::CommitBeforeEffect, trace, &[CrashModel::Block]);
 }
 
 #[test]

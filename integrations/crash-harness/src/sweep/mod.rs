@@ -1,6 +1,6 @@
 //! Fault sweeps: the first, the second, the third ... access of a scenario fails, once or from then on, until the
 //! scenario no longer gets that far. Each failure must reach the caller as an errno; the store goes on, or is poisoned
-//! and says so; and what is on the medium mounts, is clean, and shows the tree before or after what failed (after, if it
+//! and says so; what is on the medium mounts, is clean, and shows the tree before or after what failed (after, if it
 //! was acknowledged).
 
 pub mod scenarios;
