@@ -1,9 +1,9 @@
 //! `weldfs bench mount`: how long a mount takes after a crash that left the log full, with few and with many files in
 //! the tree. Nothing is loaded eagerly, so the tree's size should not show.
 //!
-//! The tree is built through the store directly, with checkpoints; then the log is filled by creating, writing, renaming
-//! and removing, and the device "dies". Every round mounts the same image: superblock copies and log are put back
-//! between rounds, and a mount writes nothing else until somebody works. Times by phase come from the mount's own report.
+//! The tree is built through the store directly, with checkpoints; then the log is filled by creating, writing and
+//! renaming, and the device "dies". Every round mounts the same image: superblock copies and log are put back
+//! between rounds, and a mount writes nothing else until somebody works. Times by phase: the mount's own report.
 
 use crate::head::Head;
 use crate::report::{Machine, Ratio, median};

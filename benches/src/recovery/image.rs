@@ -1,6 +1,6 @@
-//! The images that crashes leave behind, made from one finished run: its log is captured record by record, and laid again
+//! The images that crashes leave behind, made from one finished run: its log is captured by record, and laid again
 //! up to the wanted point. All 64 appends are in flight at once, as with 64 clients: first all begin records, then all
-//! data commits, then all trailer commits. No record says that any of them was durable, so recovery verifies their data.
+//! data commits, then all trailer commits. No record says that any was durable: recovery verifies their data.
 
 use super::{Arm, DATA, Point, RECORD, RECORDS};
 use crate::head::Head;

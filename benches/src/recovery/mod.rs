@@ -1,4 +1,4 @@
-//! `weldfs bench recovery`: what a crash in the middle of a fused append costs until every file is verified and durable.
+//! `weldfs bench recovery`: what a crash within fused appends costs until every file is verified and durable.
 //!
 //! 64 files of 16 records of 1 MiB (data, then its CRC32C); on each of them the last record was being appended when the
 //! device died, at a named point. Each arm is a fresh process that starts with the image as the crash left it; its time

@@ -1,4 +1,4 @@
-//! Integers, strings and times out of bytes, as the section "Conventions" says. Total: every method checks what is left.
+//! Integers, strings and times out of bytes, as the section "Conventions" says. Total: each checks what is left.
 
 use serde::{Serialize, Serializer};
 use std::fmt;

@@ -1,8 +1,8 @@
 //! A second reader of the log, written from docs/MEDIA-FORMAT.md alone.
 //!
 //! What lives here: `fields` (integers, strings and times out of bytes), `superblock` (which copy counts, and what it
-//! says of the log), `record` (one header), `effects` and `transaction` (payloads), `view` (the walk from the cut to the
-//! tail and what lies above it), `text` (what a person reads).
+//! says of the log), `record` (one header), `effects` and `transaction` (payloads), `view` (the walk from cut to tail
+//! and what lies above it), `text` (what a person reads).
 //! What may be touched: the bytes of an image, by reading. It shares no code with the journal or the store, so that
 //! agreement between the two says something about the written format; tests compare them record by record.
 //! What flows through: an image in, items out, one at a time; memory and time are bounded whatever the bytes say.

@@ -178,7 +178,7 @@ fn print_effect(out: &mut dyn Write, effect: &Effect) -> io::Result<()> {
 fn print_outcome(out: &mut dyn Write, o: &Outcome) -> io::Result<()> {
     writeln!(
         out,
-        "outcome of client {}, queue {}, sequence {}, uid {}: status {}, micro-ops {} done, failed {}, results {} and {}",
+        "outcome of client {}, queue {}, sequence {}, uid {}: status {}, {} done, failed {}, results {} and {}",
         o.identity.client,
         o.identity.queue,
         o.sequence,

@@ -129,7 +129,8 @@ fn every_record_of_a_healthy_image_is_read_the_same() {
             let bytes = image(align, torn);
             assert_eq!(compare(&bytes, "a healthy image"), "whole");
             let (records, tail, _) = outsider(&bytes);
-            assert!(records.len() > 30, "{tail:?}");
+            // Records of whole blocks fill the little log sooner; then a checkpoint comes between.
+            assert!(records.len() > if align == 4096 { 4 } else { 30 }, "{tail:?}");
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `weldfs scrub`: reads everything an image holds and verifies every checksum. Changes nothing. Exit codes as fsck(8):
-//! 0 nothing wrong, 4 damage was found, 8 could not look, 16 usage, 32 stopped by the user (added to 4 if damage had been
-//! found by then).
+//! 0 nothing wrong, 4 damage was found, 8 could not look, 16 usage, 32 stopped by the user (36 if damage had
+//! been found by then).
 
 use crate::device::socket_of;
 use crate::failure::{Failure, Outcome};
