@@ -1,14 +1,15 @@
 //! `weldfs bench commit`: what a commit costs.
 //!
-//! Three questions, the systems of each interleaved round by round, medians over the rounds, and the device's own counts
-//! beside the times:
-//! * *Is a fused command that commits step by step much dearer than one that commits at once?* append_checksum_write of
-//!   4 KiB in both modes on emulated pmem, and what remains without a journal: a command that does nothing (NOP) plus the
-//!   data alone, which is the payload copied with its checksum to a fresh block, the trailer stored behind it, one
-//!   fence; in this process, without record, overlay and ring.
+//! Three questions, the systems of each interleaved round by round, medians over the rounds, and the device's own
+//! counts beside the times:
+//! * *Is a fused command that commits step by step much dearer than one that commits at once?* append_checksum_write
+//!   of 4 KiB in both modes on emulated pmem, and what remains without a journal: a command that does nothing (NOP)
+//!   plus the data alone, which is the payload copied with its checksum to a fresh block, the trailer stored behind
+//!   it, one fence; in this process, without record, overlay and ring.
 //! * *Do commits share flushes?* Durable 4 KiB appends on a disk: one outstanding, against four processes with four.
-//! * *What does one durable append cost?* Flushes and writes from the device's counters, for an append that rides in its
-//!   record and one whose data goes to blocks of its own; beside it ext4 on the same disk: append and fdatasync.
+//! * *What does one durable append cost?* Flushes and writes from the device's counters, for an append that rides in
+//!   its record and one whose data goes to blocks of its own; beside it the host's file system on the same disk:
+//!   append and fdatasync.
 
 mod count;
 mod data_only;
