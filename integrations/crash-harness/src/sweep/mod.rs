@@ -6,7 +6,7 @@
 pub mod scenarios;
 
 use crate::hand::{Hand, Picture, fresh, small_layout, small_mount};
-use scenarios::{Act, Scenario, prepare};
+use scenarios::{Act, Command, Scenario, prepare};
 use std::sync::Arc;
 use weldfs_ciscops::Errno;
 use weldfs_journal::Medium;
@@ -46,6 +46,12 @@ enum Probed {
     Works,
     Refused,
     NotTried,
+}
+
+/// Which trees may be found after a fault.
+struct Trees {
+    after: Picture,
+    failed: Vec<Picture>,
 }
 
 /// One run's fault, with `None` for a run that only has little memory.
@@ -89,15 +95,21 @@ impl Start {
         Arc::new(CowMedium::new(self.killed.clone(), self.model))
     }
 
-    /// The tree after the scenario, when nothing fails.
-    fn after(&self, s: &Scenario) -> Result<Picture, String> {
-        let medium = self.medium();
-        let mut hand = mount(medium.clone()).map_err(|_| "the mount failed".to_owned())?;
-        hand.mode = s.mode;
-        if let Act::Command(f) = s.act {
-            f(&mut hand).map_err(|e| format!("without a fault: {}", Errno(e).text()))?;
+    /// The trees that may be found: after the scenario, when nothing fails; and others that may stand when it failed.
+    fn trees(&self, s: &Scenario) -> Result<Trees, String> {
+        let run = |f: Option<Command>| {
+            let mut hand = mount(self.medium()).map_err(|_| "the mount failed".to_owned())?;
+            if let Some(f) = f {
+                f(&mut hand).map_err(|e| format!("without a fault: {}", Errno(e).text()))?;
+            }
+            picture(&mut hand)
+        };
+        let whole = if let Act::Command(f) = s.act { Some(f) } else { None };
+        let mut failed = vec![self.before.clone()];
+        if s.part.is_some() {
+            failed.push(run(s.part)?);
         }
-        picture(&mut hand)
+        Ok(Trees { after: run(whole)?, failed })
     }
 
     /// Every fault of one kind, and then the run with little memory. Says how many faults there were.
@@ -105,7 +117,7 @@ impl Start {
     /// # Errors
     /// The first thing that is wrong.
     pub fn sweep(&self, s: &Scenario) -> Result<Swept, String> {
-        let after = self.after(s).map_err(|e| format!("{}: {e}", s.name))?;
+        let trees = self.trees(s).map_err(|e| format!("{}: {e}", s.name))?;
         let mut swept = Swept::default();
         let kinds = [
             (FaultOn::Read, FaultKind::Eio),
@@ -121,7 +133,7 @@ impl Start {
                 loop {
                     let plan = FaultPlan { on, nth, kind, sticky };
                     let told = |e| format!("{}, {:?}, {plan:?}: {e}", s.name, self.model);
-                    let ended = self.run(s, Some(plan), &after).map_err(told)?;
+                    let ended = self.run(s, Some(plan), &trees).map_err(told)?;
                     let Some(poisoned) = ended else { break };
                     swept.faults += 1;
                     swept.poisoned += u64::from(poisoned);
@@ -132,12 +144,12 @@ impl Start {
                 }
             }
         }
-        self.run(s, None, &after).map_err(|e| format!("{}, {:?}, little memory: {e}", s.name, self.model))?;
+        self.run(s, None, &trees).map_err(|e| format!("{}, {:?}, little memory: {e}", s.name, self.model))?;
         Ok(swept)
     }
 
     /// One run. `None`: the fault did not happen. Else whether the store was poisoned by it.
-    fn run(&self, s: &Scenario, plan: Plan, after: &Picture) -> Result<Option<bool>, String> {
+    fn run(&self, s: &Scenario, plan: Plan, trees: &Trees) -> Result<Option<bool>, String> {
         let inner = self.medium();
         let faulty = Arc::new(FaultyMedium::new(inner.clone()));
         let (acknowledged, probed) = act(s, plan, &faulty)?;
@@ -155,12 +167,12 @@ impl Start {
         if fired && !poisoned && probed == Probed::Refused {
             return Err("the fault has passed, nothing is poisoned, and yet nothing works".into());
         }
-        self.judge(&inner, after, acknowledged, probed == Probed::Works)?;
+        self.judge(&inner, trees, acknowledged, probed == Probed::Works)?;
         Ok(fired.then_some(poisoned))
     }
 
     /// What is on the medium, mounted where nothing fails.
-    fn judge(&self, inner: &CowMedium, after: &Picture, acknowledged: bool, probed: bool) -> Result<(), String> {
+    fn judge(&self, inner: &CowMedium, trees: &Trees, acknowledged: bool, probed: bool) -> Result<(), String> {
         let healthy = Arc::new(CowMedium::new(inner.image(), self.model));
         clean(healthy.clone(), "of what is on the medium")?;
         let (store, recovery) = Store::mount(healthy.clone(), options()).map_err(|e| format!("mount: {e}"))?;
@@ -169,7 +181,8 @@ impl Start {
         if found.remove(PROBE).is_none() && probed {
             return Err("what was written after the fault is not there".into());
         }
-        if found != *after && (acknowledged || found != self.before) {
+        let after = &trees.after;
+        if found != *after && (acknowledged || !trees.failed.contains(&found)) {
             let wrong = found.iter().find(|(p, s)| after.get(*p) != Some(*s)).map(|(p, _)| p.clone());
             let gone = after.keys().find(|p| !found.contains_key(*p)).cloned();
             return Err(format!(

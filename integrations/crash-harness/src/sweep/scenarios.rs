@@ -4,11 +4,14 @@
 use crate::hand::Hand;
 use weldfs_ciscops::{At, FallocMode, OpenFlags, RenameFlags, TxnMode};
 
+/// Commands by hand.
+pub type Command = fn(&mut Hand) -> Result<(), i32>;
+
 /// The part of a life that meets the fault.
 #[derive(Clone, Copy)]
 pub enum Act {
     /// A command on a mounted store, then its durability.
-    Command(fn(&mut Hand) -> Result<(), i32>),
+    Command(Command),
     /// A checkpoint of volatile changes.
     Checkpoint,
     /// Everything that can be drained is.
@@ -31,6 +34,8 @@ pub struct Scenario {
     pub mode: TxnMode,
     /// What meets the fault.
     pub act: Act,
+    /// In MicroTx: what stands when the command's second change fails. (It fails with an errno; nothing comes back.)
+    pub part: Option<Command>,
 }
 
 /// The tree that every scenario starts from, checkpointed; some of it is changed again in the log.
@@ -57,12 +62,12 @@ pub fn prepare(hand: &mut Hand) -> Result<(), i32> {
     hand.sync()
 }
 
-fn sized(name: &'static str, mode: TxnMode, f: fn(&mut Hand) -> Result<(), i32>) -> Scenario {
-    Scenario { name, mode, act: Act::Command(f) }
+fn command(name: &'static str, mode: TxnMode, f: Command) -> Scenario {
+    Scenario { name, mode, act: Act::Command(f), part: None }
 }
 
 fn single() -> Vec<Scenario> {
-    let one = |name, f| sized(name, TxnMode::Default, f);
+    let one = |name, f| command(name, TxnMode::Default, f);
     vec![
         one("creat", |h| h.open("a/new", OpenFlags::WRITE | OpenFlags::CREATE).map(drop)),
         one("creat exclusive", |h| h.open("x", OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL).map(drop)),
@@ -98,28 +103,54 @@ fn single() -> Vec<Scenario> {
 }
 
 fn fused(mode: TxnMode) -> Vec<Scenario> {
-    let named = |name, in_micro, f| sized(if mode == TxnMode::Micro { in_micro } else { name }, mode, f);
+    let micro = mode == TxnMode::Micro;
+    let named = |name, in_micro, f, part: Option<Command>| Scenario {
+        part: part.filter(|_| micro),
+        ..command(if micro { in_micro } else { name }, mode, f)
+    };
     vec![
-        named("store a new file", "store a new file, micro", |h| h.put("a/stored", &[8; 9000]).map(drop)),
-        named("store over a file", "store over a file, micro", |h| h.put("big", &[8; 700]).map(drop)),
-        named("append and checksum", "append and checksum, micro", |h| {
-            h.with("b/other", |h, f| h.append_checked(f, &[8; 5000])).map(drop)
-        }),
-        named("append little and checksum", "append little and checksum, micro", |h| {
-            h.with("a/small", |h, f| h.append_checked(f, &[8; 80])).map(drop)
-        }),
-        named("read, then write", "read, then write, micro", |h| {
-            h.swap("big", 6000, At::Offset(3000), &[8; 9000]).map(drop)
-        }),
-        named("read, modify, write", "read, modify, write, micro", |h| {
-            h.with("a/block", |h, f| h.add(f, 4090, 77)).map(drop)
-        }),
+        named(
+            "store a new file",
+            "store a new file, micro",
+            |h| h.put("a/stored", &[8; 9000]).map(drop),
+            Some(|h| h.open("a/stored", OpenFlags::WRITE | OpenFlags::CREATE).map(drop)),
+        ),
+        named(
+            "store over a file",
+            "store over a file, micro",
+            |h| h.put("big", &[8; 700]).map(drop),
+            Some(|h| h.open("big", OpenFlags::WRITE | OpenFlags::TRUNC).map(drop)),
+        ),
+        named(
+            "append and checksum",
+            "append and checksum, micro",
+            |h| h.with("b/other", |h, f| h.append_checked(f, &[8; 5000])).map(drop),
+            Some(|h| h.with("b/other", |h, f| h.write(f, At::End, &[8; 5000])).map(drop)),
+        ),
+        named(
+            "append little and checksum",
+            "append little and checksum, micro",
+            |h| h.with("a/small", |h, f| h.append_checked(f, &[8; 80])).map(drop),
+            Some(|h| h.with("a/small", |h, f| h.write(f, At::End, &[8; 80])).map(drop)),
+        ),
+        named(
+            "read, then write",
+            "read, then write, micro",
+            |h| h.swap("big", 6000, At::Offset(3000), &[8; 9000]).map(drop),
+            None,
+        ),
+        named(
+            "read, modify, write",
+            "read, modify, write, micro",
+            |h| h.with("a/block", |h, f| h.add(f, 4090, 77)).map(drop),
+            None,
+        ),
     ]
 }
 
 /// All of them.
 pub fn all() -> Vec<Scenario> {
-    let own = |name, act| Scenario { name, mode: TxnMode::Default, act };
+    let own = |name, act| Scenario { name, mode: TxnMode::Default, act, part: None };
     let mut all = single();
     all.extend(fused(TxnMode::Macro));
     all.extend(fused(TxnMode::Micro));
