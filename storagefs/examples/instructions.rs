@@ -2,7 +2,8 @@
 //! fused ones in a MODE (default, macro, micro).
 //!
 //! The difference between two counts is the cost of the operations between them, free of start-up:
-//! `valgrind --tool=callgrind target/release/examples/instructions append_checksum_write 3000 micro`, then the same with 1000.
+//! `valgrind --tool=callgrind target/release/examples/instructions append_checksum_write 3000 micro`, then the same
+//! with 1000.
 #![allow(missing_docs)]
 
 use std::sync::Arc;

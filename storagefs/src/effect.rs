@@ -330,8 +330,8 @@ pub enum Effect {
         /// The inode.
         ino: InodeNo,
     },
-    /// Stands, in a commit of a transaction, for the effects of one of the begin record's inputs. It is replaced by them
-    /// before anything is applied (see `micro::expand`).
+    /// Stands, in a commit of a transaction, for the effects of one of the begin record's inputs. It is replaced by
+    /// them before anything is applied (see `micro::expand`).
     Input {
         /// The file.
         ino: InodeNo,

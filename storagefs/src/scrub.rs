@@ -1,9 +1,10 @@
 //! Scrub: reads everything that a file system holds, and finds what is not what was written: superblock copies, the
 //! metadata zone's map, every page of the tree, the log, the data of every file and of every open transaction.
 //!
-//! Works on a store that is mounted, whether it is used meanwhile or not: what changes under the reader's eyes is looked
-//! at again before it is called bad. Memory is bounded (a page per level of the tree, a megabyte of data, the list of
-//! findings); time is as long as reading takes, or as the throttle says. Nothing is changed, nothing is repaired.
+//! Works on a store that is mounted, whether it is used meanwhile or not: what changes under the reader's eyes is
+//! looked at again before it is called bad. Memory is bounded (a page per level of the tree, a megabyte of data, the
+//! list of findings); time is as long as reading takes, or as the throttle says. Nothing is changed, nothing is
+//! repaired.
 
 mod data;
 mod meta;

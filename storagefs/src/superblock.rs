@@ -411,8 +411,9 @@ impl Superblock {
         written
     }
 
-    /// Makes the copies that `load` warned of equal to this one, which it loaded. For the mount, before the next `store`:
-    /// that one overwrites copy 0 first, which must not be the only good one. What was loaded must be durable before.
+    /// Makes the copies that `load` warned of equal to this one, which it loaded. For the mount, before the next
+    /// `store`: that one overwrites copy 0 first, which must not be the only good one. What was loaded must be
+    /// durable before.
     pub fn repair(&self, medium: &dyn Medium, warnings: &[CopyWarning]) -> Result<(), MediumError> {
         if warnings.is_empty() {
             return Ok(());

@@ -1,5 +1,5 @@
-//! Workloads over the tiny tree without a crash: the language, the generator's lists, the shrinker, and the store beside
-//! the model on every workload.
+//! Workloads over the tiny tree without a crash: the language, the generator's lists, the shrinker, and the store
+//! beside the model on every workload.
 //!
 //! `WELDFS_TWO_OPS` is how many of the workloads of two operations are run here (default 3000 per medium, drawn by a
 //! fixed seed; `all` for all of them).

@@ -2,8 +2,8 @@
 //!
 //! The whole command runs first. After each micro-op that went well, what it staged is settled into effects, one
 //! *group*; the staged view stays, so that later micro-ops read it, but is never written again: a later byte in a block
-//! of it is a patch. When the command is over, its groups become a begin record, commits and an end record, or, when there is
-//! just one, an ordinary record: nothing could come between.
+//! of it is a patch. When the command is over, its groups become a begin record, commits and an end record, or, when
+//! there is just one, an ordinary record: nothing could come between.
 
 use super::txn::{Txn, delta};
 use crate::effect::{Effect, Effects};

@@ -109,7 +109,10 @@ impl Scrub<'_> {
         let offset = blk * BLOCK as u64;
         self.finding(Finding {
             what: What::Data,
-            detail: format!("data at byte {offset} of inode {ino}, in block {addr}: checksum {actual:#010x}, expected {expected:#010x}"),
+            detail: format!(
+                "data at byte {offset} of inode {ino}, in block {addr}: checksum {actual:#010x}, \
+                 expected {expected:#010x}"
+            ),
             path: None,
             inode: Some(ino),
             offset,

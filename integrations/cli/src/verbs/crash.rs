@@ -172,7 +172,8 @@ fn print(out: &mut dyn Write, r: &Report, stopped: bool) -> std::io::Result<()> 
     }
     writeln!(
         out,
-        "{} on {}, mode {}, seed {}: {} workloads, {} states, {} different, {} bad, {} moments with a choice of subsets",
+        "{} on {}, mode {}, seed {}: {} workloads, {} states, {} different, {} bad, \
+         {} moments with a choice of subsets",
         r.workload, r.medium, r.mode, r.seed, r.workloads, r.states, r.unique_states, r.bad, r.capped
     )?;
     writeln!(out, "{:.1} s, {:.0} us of processor time per different state", r.seconds, r.us_per_state)?;

@@ -382,8 +382,8 @@ impl Model {
         self.dispatch(cred, op)
     }
 
-    /// Runs one operation for `cred` in micro-transactions: each micro-op of a fused operation counts by itself, so that
-    /// those before a failing one stay. Also gives the trees that the micro-ops but the last left behind.
+    /// Runs one operation for `cred` in micro-transactions: each micro-op of a fused operation counts by itself, so
+    /// that those before a failing one stay. Also gives the trees that the micro-ops but the last left behind.
     pub fn apply_micro(&mut self, cred: &Cred, op: &Op) -> (Res<Reply>, Vec<TreeImage>) {
         if !op.is_fused() {
             return (self.apply(cred, op), Vec::new());

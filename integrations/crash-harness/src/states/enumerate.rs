@@ -1,10 +1,10 @@
 //! Which images a power cut at one moment may leave: every subset of the units in flight while they are few, a
 //! systematic and a seeded choice of subsets when they are many.
 //!
-//! A unit is what the medium writes atomically: a 512-byte sector (block), an aligned 8-byte word (pmem) of log headers,
-//! superblock copies and other small stores. What a checksum covers as a whole (data blocks, tree pages, payloads of log
-//! records) is one unit per contiguous store: not there, all there, or torn as a seed decides. Units that would store
-//! what is there already are none.
+//! A unit is what the medium writes atomically: a 512-byte sector (block), an aligned 8-byte word (pmem) of log
+//! headers, superblock copies and other small stores. What a checksum covers as a whole (data blocks, tree pages,
+//! payloads of log records) is one unit per contiguous store: not there, all there, or torn as a seed decides. Units
+//! that would store what is there already are none.
 
 use super::Rng;
 use std::ops::Range;
