@@ -58,7 +58,8 @@ impl Images {
         for i in 0..files {
             std::fs::write(folder.join("sources").join(i.to_string()), data(i, RECORDS - 1))?;
         }
-        let size = files as u64 * RECORDS * RECORD * 5 / 4 + (96 << 20);
+        // Ample: near full a checkpoint would come between and take what is to be captured.
+        let size = files as u64 * RECORDS * RECORD * 2 + (96 << 20);
         let medium = media::create(&folder.join("whole"), ImageKind::Pmem, size, false).map_err(other)?;
         format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).map_err(other)?;
         let mut d = mount(&medium)?;
