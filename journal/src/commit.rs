@@ -167,6 +167,8 @@ fn run(shared: &Shared) {
         if batch.flush && planted(Canary::AckBeforeWatermark) {
             shared.raise(batch.end, batch.carried);
             shared.notifier.announce(batch.end);
+            // Time for the early acknowledgements to be made, or the bug would hardly ever show.
+            std::thread::sleep(std::time::Duration::from_millis(1));
         }
         if let Err(e) = write(shared, &batch) {
             tracing::error!("commit failed, the medium is poisoned: {e}");
