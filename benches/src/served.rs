@@ -54,7 +54,26 @@ impl Served {
         let child = spawn(program, &image, &socket, &options.serve_args)?;
         let mut served = Served { child, socket, _folder: folder, image, program: program.to_owned() };
         served.wait_ready()?;
+        served.wait_settled();
         Ok(served)
+    }
+
+    /// Until the device has touched the pages of its medium, which it does beside its work: that is no part of what is
+    /// measured. Where it cannot be seen, half a second has to do.
+    fn wait_settled(&self) {
+        let resident = || -> Option<u64> {
+            let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).ok()?;
+            statm.split_whitespace().nth(1)?.parse().ok()
+        };
+        let (start, mut before) = (Instant::now(), resident());
+        while start.elapsed() < Duration::from_secs(20) {
+            std::thread::sleep(Duration::from_millis(100));
+            let now = resident();
+            if now == before && start.elapsed() > Duration::from_millis(500) {
+                return;
+            }
+            before = now;
+        }
     }
 
     /// A new attachment.

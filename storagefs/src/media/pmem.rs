@@ -5,13 +5,59 @@ use super::region::Region;
 use memmap2::MmapOptions;
 use std::fs::File;
 use std::io;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use weldfs_ciscops::SharedBytes;
 use weldfs_journal::{FlushMode, Medium, MediumError, MediumInfo, MediumKind};
 
+/// Bytes touched in one step: a medium that is let go of waits for the step at hand.
+const TOUCH: usize = 16 << 20;
+/// Bytes touched before anybody uses the medium: superblock and log.
+const TOUCH_FIRST: usize = 96 << 20;
+
+/// Touches the pages of a mapping beside those who use it, so that an image of any size can be used at once and its
+/// pages are there all the same before most of them are asked for.
+struct Toucher {
+    stop: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Toucher {
+    fn start(region: &Arc<Region>, write: bool) -> Toucher {
+        let stop = Arc::new(AtomicBool::new(false));
+        region.prefault_part(write, 0, region.len().min(TOUCH_FIRST));
+        let (end, region) = (stop.clone(), region.clone());
+        let body = move || {
+            // Of this thread only. It gives way to whoever has work.
+            let _ = rustix::process::nice(19);
+            for off in (TOUCH_FIRST..region.len()).step_by(TOUCH) {
+                if end.load(Ordering::Relaxed) {
+                    return;
+                }
+                region.prefault_part(write, off, TOUCH.min(region.len() - off));
+            }
+        };
+        // Without the thread pages are touched at their first use.
+        let thread = std::thread::Builder::new().name("weld-touch".into()).spawn(body).ok();
+        Toucher { stop, thread }
+    }
+}
+
+impl Drop for Toucher {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
 /// The mapping and its file, whose lock it keeps. Thread-safe for disjoint accesses.
 pub struct PmemMedium {
-    region: Region,
+    /// Before the region: it ends first.
+    _toucher: Toucher,
+    region: Arc<Region>,
     read_only: bool,
     flush: FlushMode,
     poisoned: AtomicBool,
@@ -19,15 +65,15 @@ pub struct PmemMedium {
 }
 
 impl PmemMedium {
-    /// Maps the whole file and touches its pages. `flush`: with write-back instructions, or none.
+    /// Maps the whole file; its pages are touched in the background. `flush`: with write-back instructions, or none.
     pub fn map(file: File, read_only: bool, flush: bool) -> io::Result<PmemMedium> {
         let options = MmapOptions::new();
         let map = if read_only { options.map_raw_read_only(&file)? } else { options.map_raw(&file)? };
         let through = flush && !read_only;
-        let region = Region::map(map, through)?;
-        region.prefault(!read_only);
+        let region = Arc::new(Region::map(map, through)?);
+        let _toucher = Toucher::start(&region, !read_only);
         let flush = if flush { FlushMode::Instructions } else { FlushMode::None };
-        Ok(PmemMedium { region, read_only, flush, poisoned: AtomicBool::new(false), _file: file })
+        Ok(PmemMedium { _toucher, region, read_only, flush, poisoned: AtomicBool::new(false), _file: file })
     }
 
     fn alive(&self) -> Result<(), MediumError> {

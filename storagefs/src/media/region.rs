@@ -69,10 +69,18 @@ impl Region {
 
     /// Touches every page now instead of at its first use; `write` makes them writable too.
     pub(super) fn prefault(&self, write: bool) {
+        self.prefault_part(write, 0, self.len);
+    }
+
+    /// The same of a part; `off` is a multiple of the page size.
+    pub(super) fn prefault_part(&self, write: bool, off: usize, len: usize) {
+        if !off.is_multiple_of(BLOCK) || off.checked_add(len).is_none_or(|end| end > self.len) {
+            return;
+        }
         let (madv_read, madv_write) = (libc::MADV_POPULATE_READ, libc::MADV_POPULATE_WRITE);
         let advice = if write { madv_write } else { madv_read };
-        // SAFETY: the range is ours and page-aligned; populating changes no byte. Failure only means "later".
-        let done = unsafe { libc::madvise(self.base.as_ptr().cast(), self.len, advice) };
+        // SAFETY: the range is ours (checked) and page-aligned; populating changes no byte. Failure only means "later".
+        let done = unsafe { libc::madvise(self.base.as_ptr().add(off).cast(), len, advice) };
         if done != 0 {
             tracing::debug!("pages are faulted in at first use: {}", std::io::Error::last_os_error());
         }
