@@ -11,8 +11,8 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
-/// CRC-32C of `a ++ b` from the two checksums and the length of `b`, without the bytes. For `b` of 4096 bytes (a block), a
-/// few look-ups; for other lengths thousands of steps.
+/// CRC-32C of `a ++ b` from the two checksums and the length of `b`, without the bytes. For a `b` of 4096 bytes a few
+/// look-ups; for other lengths thousands of steps.
 #[inline]
 pub fn crc32c_combine(a: u32, b: u32, b_len: usize) -> u32 {
     if b_len == BLOCK {
