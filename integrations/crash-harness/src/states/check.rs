@@ -20,11 +20,11 @@ use weldfs_storagefs::store::{MountOptions, Store};
 
 const SHARDS: usize = 16;
 /// Of so many images without anything special one has its recovery crashed and repeated.
-const SAMPLE: u128 = 32;
+const SAMPLE: u128 = 64;
 /// Of so many images whose recovery finishes transactions.
 const SAMPLE_FINISHED: u128 = 4;
 /// States tried of one recovery that is crashed.
-const RECOVERY_STATES: u64 = 12;
+const RECOVERY_STATES: u64 = 8;
 
 /// What an image recovers to.
 #[derive(Clone, Debug)]
