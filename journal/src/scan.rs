@@ -241,7 +241,10 @@ impl Reader<'_> {
             }
             // Nearly every place fails here, and there are many.
             let candidate = match salt {
-                Some(salt) => self.bytes(at, 8)? == salt.to_le_bytes(),
+                Some(salt) => {
+                    let here = self.bytes(at, 8)?.iter().rev().fold(0, |acc, b| acc << 8 | u64::from(*b));
+                    here == salt || self.salt_let_in(Lsn(at), here)
+                }
                 None => false,
             };
             if !candidate {

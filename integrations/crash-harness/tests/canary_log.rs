@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use std::sync::{Arc, Mutex, PoisonError};
-use weldfs_ciscops::OpenFlags;
+use weldfs_ciscops::{OpenFlags, TxnMode};
 use weldfs_crash_harness::hand::{Hand, fresh, small_layout, small_mount};
 use weldfs_journal::canary::{self, Canary};
 use weldfs_journal::{Medium, Record, Verdict, scan};
@@ -29,7 +29,9 @@ fn with<T>(canary: Option<Canary>, f: impl FnOnce() -> T) -> T {
 fn blank() -> (Arc<CowMedium>, Hand) {
     let medium = Arc::new(CowMedium::new(CowImage::new(vec![0; 4 << 20]), CrashModel::Block));
     let as_medium: Arc<dyn Medium> = medium.clone();
-    let hand = fresh(&as_medium, &small_layout(LOG_BYTES), 5).unwrap();
+    let mut hand = fresh(&as_medium, &small_layout(LOG_BYTES), 5).unwrap();
+    // One record per file, which the images below are cut and forged by.
+    hand.mode = TxnMode::Macro;
     (medium, hand)
 }
 
@@ -37,7 +39,9 @@ fn blank() -> (Arc<CowMedium>, Hand) {
 fn again(image: CowImage) -> Result<(Arc<CowMedium>, Hand), String> {
     let medium = Arc::new(CowMedium::new(image, CrashModel::Block));
     let (store, _) = Store::mount(medium.clone(), small_mount(77)).map_err(|e| e.to_string())?;
-    Ok((medium, Hand::new(store)))
+    let mut hand = Hand::new(store);
+    hand.mode = TxnMode::Macro;
+    Ok((medium, hand))
 }
 
 /// Where the records of operations lie: position in the log, byte on the medium, bytes of payload.
