@@ -111,6 +111,25 @@ impl CowImage {
         }
     }
 
+    /// Makes the bytes from `off` on, `len` of them, as they are in `other`, an image of the same base: whole pages are
+    /// shared, their digests too.
+    ///
+    /// # Panics
+    /// Outside the image.
+    pub fn share(&mut self, other: &CowImage, off: u64, len: u64) {
+        let (mut at, end) = (off as usize, (off + len) as usize);
+        while at < end {
+            let (number, stop) = (at / PAGE, (at / PAGE * PAGE + PAGE).min(end));
+            if stop - at == PAGE {
+                self.pages[number] = other.pages[number].clone();
+            } else {
+                let bytes = other.page(number)[at % PAGE..at % PAGE + stop - at].to_vec();
+                self.write(at as u64, &bytes);
+            }
+            at = stop;
+        }
+    }
+
     /// 128 bits over all that differs from the base: images of one base with the same digest are the same. (The chance
     /// that it errs among a billion images is below 10^-20. Nobody who could forge it has a hand in crash states.)
     pub fn digest(&self) -> u128 {
@@ -244,6 +263,18 @@ mod tests {
         let mut moved = base.clone();
         moved.write(2 * PAGE as u64 - 4, &[1; 8]);
         assert_ne!(moved.digest(), b.digest(), "the same bytes elsewhere");
+    }
+
+    #[test]
+    fn shared_ranges_are_copies() {
+        let base = CowImage::new(vec![3; 4 * PAGE]);
+        let mut from = base.clone();
+        from.write(0, &[8; 4 * PAGE]);
+        let mut to = base.clone();
+        to.share(&from, 100, 2 * PAGE as u64);
+        let mut expected = base.clone();
+        expected.write(100, &[8; 2 * PAGE]);
+        assert_eq!((to.to_bytes(), to.digest()), (expected.to_bytes(), expected.digest()));
     }
 
     #[test]

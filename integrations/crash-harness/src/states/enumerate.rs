@@ -49,6 +49,8 @@ struct Unit<'a> {
     whole: Vec<(u64, &'a [u8])>,
     /// Whether it may be torn.
     bulk: bool,
+    /// Of bulk: the durable image with this unit kept, so that images share the pages that it fills.
+    kept: Option<CowImage>,
 }
 
 /// What becomes of a unit.
@@ -104,7 +106,9 @@ impl Places {
         let mut bulk: Vec<(u64, &'a [u8])> = Vec::new();
         for (off, bytes) in pieces.iter().flat_map(|p| self.atoms(*p)) {
             match single(off) {
-                true => units.push(Unit { pieces: vec![(off, bytes)], whole: vec![(off, bytes)], bulk: false }),
+                true => {
+                    units.push(Unit { pieces: vec![(off, bytes)], whole: vec![(off, bytes)], bulk: false, kept: None })
+                }
                 false => bulk.push((off, bytes)),
             }
         }
@@ -117,7 +121,7 @@ impl Places {
             // Single sectors at the end of a long log write are units of their own.
             let cut = bulk.iter().map(|(_, b)| b.len()).sum::<usize>() as u64 + from < to;
             let whole = if cut { bulk.clone() } else { pieces.iter().filter_map(behind).collect() };
-            units.push(Unit { pieces: bulk, whole, bulk: true });
+            units.push(Unit { pieces: bulk, whole, bulk: true, kept: None });
         }
     }
 
@@ -150,6 +154,7 @@ impl Places {
             let others = || spans.iter().enumerate().filter(|(j, _)| *j != i);
             let alone = |u: &Unit<'_>| others().all(|(_, s)| s.0 >= u.span().1 || u.span().0 >= s.1);
             of.retain(|u| !u.whole.iter().all(|(off, bytes)| durable.holds(*off, bytes)) || !alone(u));
+            of.iter_mut().for_each(|u| u.prepare(durable));
             units.append(&mut of);
         }
         units
@@ -167,6 +172,14 @@ impl Unit<'_> {
         span(&self.pieces)
     }
 
+    fn prepare(&mut self, durable: &CowImage) {
+        if self.bulk {
+            let mut kept = durable.clone();
+            self.whole.iter().for_each(|(off, bytes)| kept.write(*off, bytes));
+            self.kept = Some(kept);
+        }
+    }
+
     fn variants(&self) -> u64 {
         if self.bulk && self.pieces.len() > 1 { 2 + u64::from(TEARS) } else { 2 }
     }
@@ -174,7 +187,12 @@ impl Unit<'_> {
     fn apply(&self, fate: Fate, seed: u64, image: &mut CowImage) {
         let tear = match fate {
             Fate::Lost => return,
-            Fate::Kept => return self.whole.iter().for_each(|(off, bytes)| image.write(*off, bytes)),
+            Fate::Kept => {
+                return self.whole.iter().for_each(|(off, bytes)| match &self.kept {
+                    Some(kept) => image.share(kept, *off, bytes.len() as u64),
+                    None => image.write(*off, bytes),
+                });
+            }
             Fate::Torn(n) => n,
         };
         let mut rng = Rng::new(seed ^ self.span().0.wrapping_mul(0x9E37_79B9) ^ u64::from(tear) << 56);
