@@ -41,7 +41,7 @@ pub struct Places {
 }
 
 /// What one unit does to the medium.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 struct Unit<'a> {
     /// What the medium writes atomically, in order.
     pieces: Vec<(u64, &'a [u8])>,
