@@ -107,7 +107,7 @@ impl Store {
             self.checkpoint()?;
             // Commits stay out while it is decided that there is nothing left.
             let _gate = self.gate.write();
-            if self.ledger.keys.load(Relaxed) == 0 && self.txns.is_empty() {
+            if self.ledger.keys.load(Relaxed) == 0 && self.txns.is_settled() {
                 self.closed.store(true, Relaxed);
                 break;
             }

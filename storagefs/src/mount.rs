@@ -214,7 +214,11 @@ fn plausible(txn: &OpenTxn, sb: &Superblock) -> FsResult<()> {
     let data = sb.geometry.data_blocks();
     let inside = |(first, n): (u64, u64)| first >= data.start && first + n <= data.end;
     let known = txn.id < sb.next_txn && txn.lsn < sb.cut && txn.begin.file.0 < sb.next_ino;
-    if known && txn.loose().all(inside) {
+    let named = txn.begin.inputs.iter().flat_map(|i| crate::micro::open::runs(&i.effects)).all(inside);
+    // An input belongs to a micro-op that stands if and only if a commit could have adopted it.
+    let adopted = (0..16).filter(|i| txn.has_adopted(*i));
+    let could = adopted.into_iter().all(|i| txn.begin.inputs.get(i).is_some_and(|input| input.micro < txn.next));
+    if known && named && could {
         return Ok(());
     }
     Err(FsError::corrupt("transaction (impossible)", Place::Key(Key::new(kind::TXN, txn.id, 0)), 0, 0))

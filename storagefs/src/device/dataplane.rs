@@ -464,7 +464,12 @@ async fn attempt<'d>(
         if let FsError::Wait(wait) = e {
             return Ok(Attempt::Room(wait));
         }
-        outcome = Outcome::failed(Errno::from(&e));
+        // A transaction that was cut says itself how far it came, and that is as durable as was asked for.
+        let cut = finished.micro.as_ref().and_then(MicroTxn::cut);
+        if cut.is_some() && wants_durable(cx) {
+            must_sync = Some(core.store.journal().tail());
+        }
+        outcome = cut.unwrap_or(Outcome::failed(Errno::from(&e)));
     }
     *tickets = None;
     // A MicroTx that failed may have left something, and its durability was asked for, too.
@@ -501,7 +506,14 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, outcome: &Outcome, must_s
                 None => core.store.commit(plan, RecordHead::op()),
             };
             match committed {
-                Err(FsError::Miss(m)) => core.io.fetch(m).await?,
+                Err(FsError::Miss(m)) => {
+                    if let Err(e) = core.io.fetch(m).await {
+                        if let Some(txn) = &mut f.micro {
+                            core.store.abort_micro(plan, txn, &e);
+                        }
+                        return Err(e);
+                    }
+                }
                 other => break other?,
             }
         };

@@ -304,7 +304,9 @@ impl Direct {
                     plan.push(Effect::Outcome(Box::new(OutcomeRec { id, outcome })));
                 }
                 let appended = match micro {
-                    Some(mut txn) => store.blocking(|| store.commit_micro(&mut plan, &mut txn))?,
+                    Some(mut txn) => store
+                        .blocking(|| store.commit_micro(&mut plan, &mut txn))
+                        .inspect_err(|e| store.abort_micro(&mut plan, &mut txn, e))?,
                     None => store.blocking(|| store.commit(&mut plan, RecordHead::op()))?,
                 };
                 Some(appended.end)

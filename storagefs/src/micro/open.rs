@@ -159,6 +159,8 @@ pub struct TxnCut {
 struct Inner {
     open: BTreeMap<u64, OpenTxn>,
     gone: Vec<(u64, u64)>,
+    /// A transaction began or ended since the last cut.
+    changed: bool,
 }
 
 /// The open transactions of a store. Thread-safe.
@@ -170,6 +172,7 @@ pub struct OpenTxns {
 impl OpenTxns {
     /// A begin record stands at `lsn`. False if the id is taken.
     pub fn begin(&self, id: u64, lsn: Lsn, begin: impl Into<Arc<Begin>>) -> bool {
+        self.inner.lock().changed = true;
         self.insert(OpenTxn::new(id, lsn, begin))
     }
 
@@ -195,6 +198,7 @@ impl OpenTxns {
         let mut inner = self.inner.lock();
         let Some(txn) = inner.open.remove(&id) else { return false };
         inner.gone.extend(txn.loose());
+        inner.changed = true;
         true
     }
 
@@ -226,9 +230,19 @@ impl OpenTxns {
         self.len() == 0
     }
 
+    /// Whether none is open and the last cut knows it: an end record above the cut would be needed by the next mount.
+    pub fn is_settled(&self) -> bool {
+        let inner = self.inner.lock();
+        inner.open.is_empty() && !inner.changed
+    }
+
     /// What a checkpoint's cut takes along. The caller keeps appends out.
     pub(crate) fn cut(&self) -> TxnCut {
-        let gone = std::mem::take(&mut self.inner.lock().gone);
+        let gone = {
+            let mut inner = self.inner.lock();
+            inner.changed = false;
+            std::mem::take(&mut inner.gone)
+        };
         TxnCut { open: self.list(), gone }
     }
 }

@@ -34,17 +34,24 @@ pub struct MicroTxn {
     id: u64,
     /// Groups committed.
     done: usize,
+    /// What its end record says, once it was cut.
+    cut: Option<Outcome>,
 }
 
 impl MicroTxn {
     /// From what was staged: nothing of it is committed yet.
     pub fn new(begin: Begin, groups: SmallVec<[Group; 2]>, end: End) -> MicroTxn {
-        MicroTxn { begin: Arc::new(begin), groups, end, id: 0, done: 0 }
+        MicroTxn { begin: Arc::new(begin), groups, end, id: 0, done: 0, cut: None }
     }
 
     /// Whether its begin record stands: what became of it is then said by an end record, now or after recovery.
     pub fn has_begun(&self) -> bool {
         self.id != 0
+    }
+
+    /// How it ended, if it was cut where it stood: what its first micro-ops did stays.
+    pub fn cut(&self) -> Option<Outcome> {
+        self.cut
     }
 
     /// A planted bug: commits are logged while their effects are not, which come with the last one.
@@ -83,7 +90,9 @@ impl Store {
             crashpoint("micro-committed");
         }
         let Plan { log, .. } = plan;
-        let appended = self.append_end(txn.id, &txn.end, &mut |n| log.as_mut().map(|l| l.part(n)))?;
+        let ended = self.append_end(txn.id, &txn.end, &mut |n| log.as_mut().map(|l| l.part(n)));
+        // Everything stands and cannot be said to: only a remount can tell the truth.
+        let appended = ended.inspect_err(|_| self.medium.poison())?;
         let promise = std::mem::take(&mut plan.promise);
         self.ledger.settle(promise, std::mem::take(&mut plan.named));
         Ok(appended)
@@ -114,8 +123,17 @@ impl Store {
         self.append_commit(id, &begin, *index, commit, &mut |n| log.as_mut().map(|l| l.part(n))).map(drop)
     }
 
-    /// Ends a transaction that cannot go on; if not even that can be said, recovery will.
-    fn cut_micro(&self, plan: &mut Plan<'_>, txn: &MicroTxn, why: &FsError) {
+    /// Ends a transaction whose caller could not fetch what [`Store::commit_micro`] missed. Does nothing to one that
+    /// has not begun or has ended.
+    pub fn abort_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn, why: &FsError) {
+        if txn.has_begun() && txn.cut.is_none() && txn.done < txn.groups.len() {
+            self.cut_micro(plan, txn, why);
+        }
+    }
+
+    /// Ends a transaction that cannot go on; if not even that can be said, nothing may be built on what it left, and
+    /// the next mount finishes it.
+    fn cut_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn, why: &FsError) {
         let index = txn.groups.get(txn.done).map_or(0, |g| g.index);
         let status = Errno::from(why).0;
         let outcome = Outcome { status, micro_done: index, micro_failed: index + 1, result: 0, result2: 0 };
@@ -123,7 +141,9 @@ impl Store {
         let Plan { log, .. } = plan;
         if let Err(e) = self.append_end(txn.id, &end, &mut |n| log.as_mut().map(|l| l.part(n))) {
             tracing::error!(error = %e, "a transaction is left open");
+            self.medium.poison();
         }
+        txn.cut = Some(outcome);
     }
 }
 
