@@ -258,6 +258,19 @@ mod tests {
     use weldfs_ciscops::{ChecksumKind, Command, Handle, InodeNo, Op, OpenFlags, PoolRange};
     use weldfs_journal::BlockNo;
 
+    #[test]
+    fn an_end_above_the_cut_is_not_settled_before_the_next_cut() {
+        let txns = OpenTxns::default();
+        assert!(txns.is_settled());
+        assert!(txns.begin(7, Lsn(4096), txn(0).begin));
+        assert_eq!(txns.cut().open.len(), 1);
+        assert!(txns.end(7) && txns.is_empty());
+        // The cut says that it is open: a mount that does not read the log would finish it again.
+        assert!(!txns.is_settled());
+        assert!(!txns.cut().gone.is_empty());
+        assert!(txns.is_settled());
+    }
+
     fn txn(payload: usize) -> OpenTxn {
         let ino = InodeNo(9);
         let h = Handle { index: 1, generation: 1 };
