@@ -26,7 +26,7 @@ const MEMORY: usize = 256 << 20;
 /// Arguments of `weldfs scrub`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The image, or the socket of the device that serves it
+    /// The image; nobody may be serving it
     image: PathBuf,
     /// Read at most so many bytes per second (64M, 1.5G)
     #[arg(long, value_name = "BYTES", value_parser = output::parse_bytes)]
