@@ -9,6 +9,7 @@
 
 pub mod base;
 pub mod commit;
+pub mod fairness;
 pub mod floor;
 pub mod head;
 pub mod mount;

@@ -28,12 +28,28 @@ pub mod kind {
     pub const CLAIM: u16 = 4;
     /// Counters as JSON.
     pub const STATS: u16 = 5;
-    /// Change a setting; reserved, EOPNOTSUPP.
+    /// Change a setting, or list all; for root and the device's owner.
     pub const TUNE: u16 = 6;
     /// End the session.
     pub const DETACH: u16 = 7;
+    /// Become a member of a tenant; before Hello.
+    pub const JOIN: u16 = 8;
+    /// Start or end the recording of slices; only for root and for who runs the device.
+    pub const TRACE: u16 = 9;
+    /// The tenants as JSON.
+    pub const TENANTS: u16 = 10;
+    /// A tenant's token; only for root and for who runs the device.
+    pub const TOKEN: u16 = 11;
     /// Set in every reply.
     pub const REPLY: u16 = 0x8000;
+}
+
+/// What a report of counters is to hold beside them (bits of the number that may follow the head of Stats).
+pub mod detail {
+    /// The inode queues that hold tickets.
+    pub const INODE_QUEUES: u32 = 1;
+    /// All bits.
+    pub const KNOWN: u32 = INODE_QUEUES;
 }
 
 /// Head of every message, 16 bytes.
@@ -227,6 +243,48 @@ pub struct Claimed {
     pub reserved: u32,
 }
 
+/// Starts or ends a recording, 8 bytes. Its end is answered by an empty body; a memfd with the recording (`trace`)
+/// rides along.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Trace {
+    /// 1: start; 0: end.
+    pub start: u32,
+    /// Slices to record at most (start only).
+    pub limit: u32,
+}
+
+/// A secret of 128 bits that the device minted: whoever shows it belongs to the tenant it was minted for. Its `Debug`
+/// does not show it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Token(pub [u8; 16]);
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Token(..)")
+    }
+}
+
+/// 32 hexadecimal digits.
+impl std::fmt::Display for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{:032x}", u128::from_be_bytes(self.0))
+    }
+}
+
+impl std::str::FromStr for Token {
+    type Err = Errno;
+
+    /// EINVAL for anything but 32 hexadecimal digits.
+    fn from_str(text: &str) -> Result<Token, Errno> {
+        if text.len() != 32 || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+            return Err(Errno::INVAL);
+        }
+        let number = u128::from_str_radix(text, 16).map_err(|_| Errno::INVAL)?;
+        Ok(Token(number.to_be_bytes()))
+    }
+}
+
 /// A request, believed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Request {
@@ -247,9 +305,23 @@ pub enum Request {
     /// Turn the descriptor that rides along into a handle.
     Claim,
     /// Counters.
-    Stats,
-    /// Reserved.
+    Stats {
+        /// `detail` bits; 0: counters only (then the message has no body).
+        detail: u32,
+    },
+    /// Starts a recording of at most so many slices, or ends it (`None`).
+    Trace {
+        /// The limit.
+        start: Option<u32>,
+    },
+    /// `key=value` to set; empty to list all settings.
     Tune(Vec<u8>),
+    /// Show a token.
+    Join(Token),
+    /// List tenants.
+    Tenants,
+    /// The token of the tenant of this name.
+    Token(Vec<u8>),
     /// End.
     Detach,
 }
@@ -265,9 +337,12 @@ pub enum Reply {
     Placeholders(PlaceholdersReply),
     /// A handle.
     Claimed(Claimed),
-    /// JSON text.
-    Stats(Vec<u8>),
-    /// Done (Tune, Detach).
+    /// Text (JSON: Stats, Tenants, Tune without a key; nothing: Tune with one). Empty also when it was too long for a
+    /// message: then it rides along in a memfd.
+    Text(Vec<u8>),
+    /// A token.
+    Token(Token),
+    /// Done (Join, Trace, Detach).
     Done,
 }
 
@@ -295,9 +370,13 @@ impl Request {
             Request::NewQueue(_) => kind::NEW_QUEUE,
             Request::Placeholders { .. } => kind::PLACEHOLDERS,
             Request::Claim => kind::CLAIM,
-            Request::Stats => kind::STATS,
+            Request::Stats { .. } => kind::STATS,
+            Request::Trace { .. } => kind::TRACE,
             Request::Tune(_) => kind::TUNE,
             Request::Detach => kind::DETACH,
+            Request::Join(_) => kind::JOIN,
+            Request::Tenants => kind::TENANTS,
+            Request::Token(_) => kind::TOKEN,
         }
     }
 
@@ -313,8 +392,13 @@ impl Request {
             Request::Placeholders { count } => {
                 message(k, 0, Placeholders { count: *count, reserved: 0 }.as_bytes(), &[])
             }
-            Request::Tune(text) => message(k, 0, text, &[]),
-            Request::Claim | Request::Stats | Request::Detach => message(k, 0, &[], &[]),
+            Request::Tune(text) | Request::Token(text) => message(k, 0, text, &[]),
+            Request::Join(token) => message(k, 0, &token.0, &[]),
+            Request::Stats { detail } if *detail != 0 => message(k, 0, detail.as_bytes(), &[]),
+            Request::Trace { start } => {
+                message(k, 0, Trace { start: start.is_some().into(), limit: start.unwrap_or(0) }.as_bytes(), &[])
+            }
+            Request::Claim | Request::Stats { .. } | Request::Tenants | Request::Detach => message(k, 0, &[], &[]),
         }
     }
 
@@ -335,10 +419,22 @@ impl Request {
                 Ok(Request::Placeholders { count: b.count })
             }
             kind::CLAIM if body.is_empty() => Ok(Request::Claim),
-            kind::STATS if body.is_empty() => Ok(Request::Stats),
+            kind::STATS if body.is_empty() => Ok(Request::Stats { detail: 0 }),
+            kind::STATS => match exact(body)? {
+                detail if detail & !detail::KNOWN == 0 => Ok(Request::Stats { detail }),
+                _ => Err(Errno::INVAL),
+            },
+            kind::TRACE => match exact(body)? {
+                Trace { start: 0, limit: 0 } => Ok(Request::Trace { start: None }),
+                Trace { start: 1, limit } => Ok(Request::Trace { start: Some(limit) }),
+                _ => Err(Errno::INVAL),
+            },
             kind::TUNE => Ok(Request::Tune(body.to_vec())),
             kind::DETACH if body.is_empty() => Ok(Request::Detach),
-            kind::CLAIM | kind::STATS | kind::DETACH => Err(Errno::PROTO),
+            kind::JOIN => Ok(Request::Join(Token(exact(body)?))),
+            kind::TENANTS if body.is_empty() => Ok(Request::Tenants),
+            kind::TOKEN => Ok(Request::Token(body.to_vec())),
+            kind::CLAIM | kind::DETACH | kind::TENANTS => Err(Errno::PROTO),
             _ => Err(Errno::NOSYS),
         }
     }
@@ -376,7 +472,8 @@ impl Reply {
             Reply::Queue(b) => message(k, 0, b.as_bytes(), &[]),
             Reply::Placeholders(b) => message(k, 0, b.as_bytes(), &[]),
             Reply::Claimed(b) => message(k, 0, b.as_bytes(), &[]),
-            Reply::Stats(json) => message(k, 0, json, &[]),
+            Reply::Text(text) => message(k, 0, text, &[]),
+            Reply::Token(token) => message(k, 0, &token.0, &[]),
             Reply::Done => message(k, 0, &[], &[]),
         }
     }
@@ -404,7 +501,8 @@ impl Reply {
             }
             kind::PLACEHOLDERS => Reply::Placeholders(exact(body)?),
             kind::CLAIM => Reply::Claimed(exact(body)?),
-            kind::STATS => Reply::Stats(body.to_vec()),
+            kind::STATS | kind::TENANTS | kind::TUNE => Reply::Text(body.to_vec()),
+            kind::TOKEN => Reply::Token(Token(exact(body)?)),
             _ if body.is_empty() => Reply::Done,
             _ => return Err(Errno::PROTO),
         })

@@ -223,6 +223,12 @@ pub enum Op {
         sequence: u64,
         out: PoolRange,
     },
+    ChecksumRange {
+        h: Handle,
+        kind: ChecksumKind,
+        offset: u64,
+        len: u64,
+    },
     Mkdir {
         base: Handle,
         path: PoolRange,

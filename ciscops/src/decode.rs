@@ -122,6 +122,7 @@ fn check(op: &Op) -> Result<(), Errno> {
         Op::Fallocate { len: 0, .. } => Err(Errno::INVAL),
         Op::Fallocate { off, len, .. } => span(off, len),
         Op::ReadDir { cookie, .. } => offset(cookie),
+        Op::ChecksumRange { offset, len, .. } => span(offset, len),
         Op::Lock { action, kind, space, start, len, out, .. } => check_lock((action, kind, space), start, len, out),
         Op::SetFlags { flags, .. } if !OpenFlags::SETTABLE.contains(flags) => Err(Errno::INVAL),
         Op::Rename { flags, .. } if flags.contains(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE) => Err(Errno::INVAL),

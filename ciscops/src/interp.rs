@@ -74,6 +74,7 @@ impl Op {
                 | Lock { .. }
                 | SetFlags { .. }
                 | Outcome { .. }
+                | ChecksumRange { .. }
         )
     }
 }
@@ -131,6 +132,9 @@ pub async fn resume<T: Target>(
             return machine.failed(cmd, e);
         }
         machine.index += 1;
+        if usize::from(machine.index) < program.len() {
+            t.boundary(machine.index).await;
+        }
     }
     let (result, result2) = results(&cmd.op, &machine.regs);
     Outcome { status: 0, micro_done: program.len() as u16, micro_failed: 0, result, result2 }

@@ -2,8 +2,8 @@
 //!
 //! What lives here: queue entries (`sqe`), the op table and decoder (`optable`, `codec`, `decode`), typed commands
 //! (`command`, `flags`), bodies that travel in the pool (`bodies`, `dirent`), shared memory (`pool`), the rings with
-//! their wake-up protocol (`ring`), attach messages (`attach`), and the interpreter over an abstract `Target`
-//! (`target`, `interp`, `catalogue`).
+//! their wake-up protocol (`ring`), attach messages (`attach`), recorded slices (`trace`), and the interpreter over an
+//! abstract `Target` (`target`, `interp`, `catalogue`).
 //! What may be touched: memory handed in. No files, sockets, threads or clocks; the only system calls are the
 //! mapping of a region and the futex of a completion ring.
 //! What flows through: bytes from a ring become a `RawCommand`, by `validate` a `Command`, by `Paths::fetch` and
@@ -27,6 +27,7 @@ pub mod pool;
 pub mod ring;
 pub mod sqe;
 pub mod target;
+pub mod trace;
 
 pub use bodies::{LockBody, OutcomeBody, SetAttrBody, StatBody, StatfsBody, WireTime};
 pub use codec::{Lane, OffsetHigh, RangeKind};

@@ -32,6 +32,8 @@ pub const POOL_BYTES_MIN: u32 = 4096;
 pub const HANDLES_MAX: u32 = 65_536;
 /// Bytes of the field a ReadModifyWrite may change.
 pub const MODIFY_MAX: u32 = 64 << 10;
+/// Bytes of a file that a checksum_range sees as of one moment.
+pub const SNAPSHOT_MAX: u64 = 8 << 20;
 /// Largest file offset plus one: offsets and sizes fit i64.
 pub const FILE_OFFSET_MAX: u64 = i64::MAX as u64;
 /// Placeholder descriptors handed out by one request.

@@ -154,6 +154,7 @@ op_table! {
     Outcome = 19, "outcome", false {
         client: Imm128, queue: Aux { shift: 0, bits: 16 }, sequence: Offset, out: A(Exact(64))
     }
+    ChecksumRange = 20, "checksum_range", false { h: Handle, kind: KIND, offset: Offset, len: Imm64(0) }
     Mkdir = 32, "mkdir", false { base: Handle, path: A(Path), mode: MODE }
     Rmdir = 33, "rmdir", false { base: Handle, path: A(Path) }
     Unlink = 34, "unlink", false { base: Handle, path: A(Path) }

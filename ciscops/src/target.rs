@@ -74,6 +74,18 @@ impl Sink<'_> {
         }
     }
 
+    /// The part of the sink that begins at `off` and has room for `len` bytes.
+    ///
+    /// # Panics
+    /// When it is not inside.
+    pub fn part(&mut self, off: usize, len: usize) -> Sink<'_> {
+        match self {
+            Sink::Shared(s) => Sink::Shared(s.sub(off, len)),
+            Sink::Private(s) => Sink::Private(&mut s[off..off + len]),
+            Sink::Discard => Sink::Discard,
+        }
+    }
+
     /// The same sink for a shorter life.
     pub fn reborrow(&mut self) -> Sink<'_> {
         match self {
@@ -124,6 +136,11 @@ pub trait Target {
     async fn seal(&mut self, index: u16, regs: &Registers) -> Result<(), Errno> {
         let _ = (index, regs);
         Ok(())
+    }
+    /// Called between micro-ops, before number `index`: here, and between pieces of long reads and writes, a command
+    /// may make way for others. It goes on under the same inode set.
+    async fn boundary(&mut self, index: u16) {
+        let _ = index;
     }
     /// A number by which [`Target::numbered`] finds the file again, not 0.
     fn number(&self, f: Self::File) -> u64 {

@@ -15,9 +15,15 @@ fn requests() -> Vec<Request> {
         Request::NewQueue(NewQueue { depth: 64, pool_bytes: 1 << 20 }),
         Request::Placeholders { count: 16 },
         Request::Claim,
-        Request::Stats,
-        Request::Tune(b"policy=cfs".to_vec()),
+        Request::Stats { detail: 0 },
+        Request::Stats { detail: detail::INODE_QUEUES },
+        Request::Trace { start: Some(1000) },
+        Request::Trace { start: None },
+        Request::Tune(b"scheduler.policy=cfs".to_vec()),
         Request::Detach,
+        Request::Join(Token(*b"sixteen bytes it")),
+        Request::Tenants,
+        Request::Token(b"web".to_vec()),
     ]
 }
 
@@ -28,7 +34,12 @@ fn replies() -> Vec<(u16, Reply)> {
         (kind::NEW_QUEUE, Reply::Queue(QueueReply { index: 1, reserved: 0, layout })),
         (kind::PLACEHOLDERS, Reply::Placeholders(PlaceholdersReply { count: 2, reserved: 0, ids: [5; 16] })),
         (kind::CLAIM, Reply::Claimed(Claimed { handle: 1 << 32 | 4, flags: 3, mode: 0o100644, ..Claimed::default() })),
-        (kind::STATS, Reply::Stats(b"{}".to_vec())),
+        (kind::STATS, Reply::Text(b"{}".to_vec())),
+        (kind::TUNE, Reply::Text(Vec::new())),
+        (kind::JOIN, Reply::Done),
+        (kind::TENANTS, Reply::Text(b"[]".to_vec())),
+        (kind::TOKEN, Reply::Token(Token([9; 16]))),
+        (kind::TRACE, Reply::Done),
         (kind::DETACH, Reply::Done),
     ]
 }
@@ -65,10 +76,14 @@ fn wrong_values_have_their_errno() {
     for count in [0, 17, u32::MAX] {
         assert_eq!(Request::decode(&Request::Placeholders { count }.encode()), Err(Errno::INVAL));
     }
-    let mut unknown = Request::Stats.encode();
+    let mut unknown = Request::Stats { detail: 0 }.encode();
     unknown[6] = 99;
     assert_eq!(Request::decode(&unknown), Err(Errno::NOSYS));
-    let mut magic = Request::Stats.encode();
+    assert_eq!(Request::decode(&Request::Stats { detail: u32::MAX }.encode()), Err(Errno::INVAL));
+    let mut trace = Request::Trace { start: Some(7) }.encode();
+    trace[16] = 2;
+    assert_eq!(Request::decode(&trace), Err(Errno::INVAL));
+    let mut magic = Request::Stats { detail: 0 }.encode();
     magic[0] ^= 1;
     assert_eq!(Request::decode(&magic), Err(Errno::PROTO));
 }
@@ -84,15 +99,26 @@ fn versions_and_features_negotiate() {
     assert_eq!(negotiate(&Hello { features_required: 0b100, ..hello }, known), Err(Errno::OPNOTSUPP));
 }
 
+#[test]
+fn a_token_is_thirty_two_digits_and_does_not_show_in_reports() {
+    let token = Token([0x0a; 16]);
+    assert_eq!(token.to_string(), "0a".repeat(16));
+    assert_eq!(token.to_string().parse(), Ok(token));
+    assert!(!format!("{token:?}").contains("0a"));
+    for wrong in ["", "0a", &"0a".repeat(17), &"+a".repeat(16), &"0g".repeat(16)] {
+        assert_eq!(wrong.parse::<Token>(), Err(Errno::INVAL), "{wrong}");
+    }
+}
+
 proptest! {
     #[test]
     fn arbitrary_packets_never_panic(
         bytes in prop::collection::vec(any::<u8>(), 0..400),
-        which in 0..7usize,
+        which in 0..requests().len(),
         at in 0..80usize,
     ) {
         let _ = Request::decode(&bytes);
-        for request in 1..8 {
+        for request in 1..12 {
             let _ = Reply::decode(&bytes, request);
         }
         let mut near = requests()[which].encode();

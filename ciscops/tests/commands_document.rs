@@ -51,6 +51,7 @@ fn the_limits_stated_are_the_limits() {
         ("POOL_BYTES_MAX", limits::POOL_BYTES_MAX as u64),
         ("HANDLES_MAX", limits::HANDLES_MAX as u64),
         ("MODIFY_MAX", limits::MODIFY_MAX as u64),
+        ("SNAPSHOT_MAX", limits::SNAPSHOT_MAX),
         ("PLACEHOLDERS_MAX", limits::PLACEHOLDERS_MAX as u64),
         ("ATTACH_MESSAGE_MAX", limits::ATTACH_MESSAGE_MAX as u64),
         ("CLIENT_SLEEP_MS_MAX", limits::CLIENT_SLEEP_MS_MAX),

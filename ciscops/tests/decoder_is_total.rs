@@ -230,6 +230,7 @@ fn only_commands_with_a_transaction_are_detectable() {
         Op::Syncfs,
         Op::SetFlags { h, flags: OpenFlags::empty() },
         Op::Outcome { client: [1; 16], queue: 0, sequence: 0, out },
+        Op::ChecksumRange { h, kind: ChecksumKind::Crc32c, offset: 0, len: 1 },
     ] {
         assert_eq!(decode(Command::new(0, op).detectable().encode()), Err(Errno::INVAL), "{op:?}");
     }

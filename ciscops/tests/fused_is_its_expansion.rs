@@ -368,7 +368,8 @@ fn current_moves_by_what_was_transferred() {
 
 #[test]
 fn session_level_ops_are_not_for_the_interpreter() {
-    for op in [Op::Nop, Op::Syncfs, Op::Fsync { h: Handle::ROOT }] {
+    let long = Op::ChecksumRange { h: Handle::ROOT, kind: ChecksumKind::Crc32c, offset: 0, len: 1 };
+    for op in [Op::Nop, Op::Syncfs, Op::Fsync { h: Handle::ROOT }, long] {
         assert!(op.is_session_level());
         let mut state = State::default();
         let pool = SharedRegion::heap(4096);

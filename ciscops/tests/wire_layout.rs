@@ -55,6 +55,7 @@ fn attach_messages_have_their_layout() {
     layout!(QueueReply = 40 { index @ 0, reserved @ 4, layout @ 8 });
     layout!(Placeholders = 8 { count @ 0, reserved @ 4 });
     layout!(PlaceholdersReply = 72 { count @ 0, reserved @ 4, ids @ 8 });
+    layout!(Trace = 8 { start @ 0, limit @ 4 });
     layout!(Claimed = 24 { handle @ 0, flags @ 8, mode @ 12, placeholder @ 16, reserved @ 20 });
 }
 
@@ -132,6 +133,18 @@ fn golden_sqe_of_a_fused_read_write() {
 }
 
 #[test]
+fn golden_sqe_of_a_range_to_be_summed_up() {
+    let h = Handle { index: 7, generation: 3 };
+    let op = Op::ChecksumRange { h, kind: ChecksumKind::Crc32c, offset: 0x9988, len: 0x1_0000_0002 };
+    let mut want = [0u8; 64];
+    want[0] = 20;
+    want[16..24].copy_from_slice(&[7, 0, 0, 0, 3, 0, 0, 0]); // handle
+    want[24..26].copy_from_slice(&[0x88, 0x99]); // offset
+    want[48..53].copy_from_slice(&[2, 0, 0, 0, 1]); // length
+    assert_eq!(Command::new(0, op).encode().as_bytes(), want);
+}
+
+#[test]
 fn golden_sqe_of_a_question_and_of_a_detectable_command() {
     let client = core::array::from_fn(|i| i as u8 + 0xa0);
     let op = Op::Outcome { client, queue: 0x102, sequence: 0x1122, out: PoolRange::new(0x80, 64) };
@@ -166,6 +179,25 @@ fn golden_hello() {
     want.extend([0; 8]);
     want.extend(b"/w");
     assert_eq!(bytes, want);
+}
+
+#[test]
+fn golden_requests_of_the_control_plane() {
+    let golden = |request: attach::Request, kind: u8, body: &[u8]| {
+        let mut want = b"WELD\x01\x00".to_vec();
+        want.extend([kind, 0, body.len() as u8, 0, 0, 0, 0, 0, 0, 0]);
+        want.extend(body);
+        assert_eq!(request.encode(), want, "{request:?}");
+    };
+    let token: [u8; 16] = std::array::from_fn(|i| i as u8);
+    golden(attach::Request::Tune(b"a=b".to_vec()), 6, b"a=b");
+    golden(attach::Request::Join(attach::Token(token)), 8, &token);
+    golden(attach::Request::Tenants, 10, b"");
+    golden(attach::Request::Token(b"web".to_vec()), 11, b"web");
+    golden(attach::Request::Trace { start: Some(0x0102) }, 9, &[1, 0, 0, 0, 2, 1, 0, 0]);
+    let reply = attach::Reply::Token(attach::Token(token)).encode(kind::TOKEN);
+    assert_eq!(reply[..16], *b"WELD\x01\x00\x0b\x80\x10\x00\x00\x00\x00\x00\x00\x00");
+    assert_eq!(reply[16..], token);
 }
 
 #[test]

@@ -24,6 +24,14 @@ pub enum JournalError {
     /// No room: the caller did not reserve.
     #[error(transparent)]
     Full(#[from] LogFull),
+    /// A record is longer than the room that was reserved for it: a bug of whoever estimated it. Nothing was written.
+    #[error("a record of {bytes} bytes exceeds the {kept} bytes that were reserved for it")]
+    Exceeded {
+        /// Bytes of the record.
+        bytes: u64,
+        /// Bytes that were left of the reservation.
+        kept: u64,
+    },
     /// The payload is longer than a record of this log may be.
     #[error("a record of {bytes} bytes is longer than {max}")]
     TooLong {
@@ -46,7 +54,10 @@ impl From<&JournalError> for Errno {
             JournalError::TooLong { .. } => Errno::TOOBIG,
             JournalError::Full(_) => Errno::NOSPC,
             JournalError::Medium(m) => Errno::from(m),
-            JournalError::Poisoned | JournalError::SegmentsFull | JournalError::Layout(_) => Errno::IO,
+            JournalError::Poisoned
+            | JournalError::Exceeded { .. }
+            | JournalError::SegmentsFull
+            | JournalError::Layout(_) => Errno::IO,
         }
     }
 }

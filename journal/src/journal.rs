@@ -268,6 +268,7 @@ impl Journal {
         if bytes > max {
             return Err(JournalError::TooLong { bytes, max });
         }
+        room.as_ref().map_or(Ok(()), |room| room.must_cover(bytes))?;
         let data_bytes: u64 = data.iter().map(|d| d.buf.len() as u64).sum();
         if s.byte_addressable {
             for d in &data {

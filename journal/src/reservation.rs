@@ -3,6 +3,7 @@
 //! Tail, what is reserved, and one longest record (which a pad at the end of a lap may cost) together never exceed the
 //! space up to the checkpoint's cut. So whoever holds a reservation is never refused, and needs no one's progress.
 
+use crate::error::JournalError;
 use crate::limits::RECORD_HEADER_BYTES;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,12 +28,28 @@ impl Reservation {
         (Reservation { bytes, align, reserved: reserved.clone() }, all)
     }
 
-    /// Splits off the room of one record of at most `payload_bytes`, for its `append`; all that is left, when that is
-    /// less.
-    pub fn part(&mut self, payload_bytes: usize) -> Reservation {
-        let bytes = record_bytes(payload_bytes, self.align).min(self.bytes);
+    /// Splits off the room of one record of at most `payload_bytes`, for its `append`.
+    ///
+    /// # Errors
+    /// More than is left of what was reserved: somebody's estimate is wrong, which a debug build panics about. Nothing
+    /// was split off.
+    pub fn part(&mut self, payload_bytes: usize) -> Result<Reservation, JournalError> {
+        let bytes = record_bytes(payload_bytes, self.align);
+        self.must_cover(bytes)?;
         self.bytes -= bytes;
-        Reservation { bytes, align: self.align, reserved: self.reserved.clone() }
+        Ok(Reservation { bytes, align: self.align, reserved: self.reserved.clone() })
+    }
+
+    /// That a record of so many bytes in all was reserved for: one that was not takes the room of others, who were
+    /// promised it.
+    pub(crate) fn must_cover(&self, bytes: u64) -> Result<(), JournalError> {
+        if bytes <= self.bytes {
+            return Ok(());
+        }
+        let kept = self.bytes;
+        debug_assert!(bytes <= kept, "a record of {bytes} bytes exceeds its reservation of {kept}");
+        tracing::error!(bytes, kept, "a record exceeds its reservation");
+        Err(JournalError::Exceeded { bytes, kept })
     }
 
     /// Bytes of log that are kept.
@@ -44,5 +61,29 @@ impl Reservation {
 impl Drop for Reservation {
     fn drop(&mut self) {
         self.reserved.fetch_sub(self.bytes, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[test]
+    fn a_part_beyond_what_was_reserved_is_a_bug_that_shows_and_never_a_shorter_part() {
+        let all = Arc::new(AtomicU64::new(0));
+        let (mut room, _) = Reservation::take(record_bytes(100, 64) + record_bytes(0, 64), 64, &all);
+        assert_eq!(room.part(100).map(|r| r.bytes()).ok(), Some(192));
+        let left = room.bytes();
+        let tried = catch_unwind(AssertUnwindSafe(|| room.part(1).map(drop)));
+        match tried {
+            Ok(refused) => assert_eq!(refused, Err(JournalError::Exceeded { bytes: 128, kept: 64 })),
+            Err(_) if cfg!(debug_assertions) => {}
+            Err(_) => panic!("only a debug build panics"),
+        }
+        assert_eq!(room.bytes(), left, "nothing was split off");
+        assert_eq!(room.part(0).map(|r| r.bytes()).ok(), Some(64));
+        drop(room);
+        assert_eq!(all.load(Ordering::SeqCst), 0);
     }
 }

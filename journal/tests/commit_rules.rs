@@ -183,6 +183,24 @@ fn a_reserved_record_always_fits_and_laps_are_entered_only_when_covered() {
 }
 
 #[test]
+fn a_record_longer_than_its_reservation_is_a_bug_that_shows_and_is_not_written() {
+    let mut log = Log::new(true);
+    let journal = log.open(log.area.first_lsn());
+    let room = journal.reserve(100).expect("there is room");
+    let tail = journal.tail();
+    let tried = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        journal.append(RecordHead::op(), &[&[1; 300]], Vec::new(), Some(room))
+    }));
+    match tried {
+        Ok(refused) => assert!(matches!(refused, Err(JournalError::Exceeded { .. })), "{refused:?}"),
+        Err(_) if cfg!(debug_assertions) => {}
+        Err(_) => panic!("only a debug build panics"),
+    }
+    assert_eq!(journal.tail(), tail);
+    journal.append(RecordHead::op(), &[&[1; 300]], Vec::new(), None).expect("it would have fitted");
+}
+
+#[test]
 fn records_of_one_transaction_share_a_reservation_and_always_fit() {
     for byte_addressable in [true, false] {
         let mut log = Log::new(byte_addressable);
@@ -201,7 +219,7 @@ fn records_of_one_transaction_share_a_reservation_and_always_fit() {
             // Their records come interleaved, and other things are written meanwhile.
             for p in payloads {
                 for room in &mut started {
-                    let part = room.part(p);
+                    let part = room.part(p).expect("reserved");
                     journal.append(RecordHead::op(), &[&vec![7; p]], Vec::new(), Some(part)).expect("reserved");
                 }
                 journal.wait(journal.tail()).expect("durable");

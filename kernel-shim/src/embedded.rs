@@ -9,14 +9,15 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use weldfs::{AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, Transport};
 use weldfs_ciscops::Errno;
-use weldfs_storagefs::device::{Device, DeviceConfig, Session};
+use weldfs_ciscops::attach::{Reply, Request};
+use weldfs_storagefs::device::{Device, DeviceConfig, Identity, Session};
 use weldfs_storagefs::fs::Cred;
 use weldfs_storagefs::store::Store;
 
 use crate::ServeError;
 use crate::creds;
 use crate::image::{Opened, Source};
-use crate::protocol::welcome;
+use crate::protocol::{control, welcome};
 
 /// An embedded device. Thread-safe; cloning shares it. Dropping the last clone ends the device cleanly.
 #[derive(Clone)]
@@ -101,9 +102,14 @@ impl Connector for Acting {
 }
 
 fn attach(inner: &Arc<Inner>, cred: Cred, options: &AttachOptions) -> io::Result<Box<dyn Transport>> {
-    let session = inner.device.attach(cred, options.client_id, &options.prefix)?;
+    let governs = creds::governs(cred.uid);
+    let mut who = Identity::from(cred);
+    if let Some(token) = options.token {
+        inner.device.join(&mut who, &token.0)?;
+    }
+    let session = inner.device.attach(who, options.client_id, &options.prefix)?;
     let info = SessionInfo::from(&welcome(&inner.device, &session));
-    Ok(Box::new(Local { info, session: Mutex::new(Some(session)), _device: inner.clone() }))
+    Ok(Box::new(Local { info, session: Mutex::new(Some(session)), governs, inner: inner.clone() }))
 }
 
 /// A session in this process.
@@ -111,7 +117,8 @@ struct Local {
     info: SessionInfo,
     /// None after detach (or, in a child, abandon).
     session: Mutex<Option<Session>>,
-    _device: Arc<Inner>,
+    governs: bool,
+    inner: Arc<Inner>,
 }
 
 impl Local {
@@ -140,8 +147,19 @@ impl Transport for Local {
         Ok(Claimed { handle: c.handle, flags: c.flags, mode: c.mode, placeholder: c.placeholder })
     }
 
-    fn stats_json(&self) -> Result<String, Errno> {
-        self.with(|s| Ok(s.stats_json()))
+    fn stats_json(&self, detail: u32) -> Result<String, Errno> {
+        self.with(|s| Ok(s.stats_json(detail)))
+    }
+
+    fn trace(&self, start: Option<u32>) -> Result<Vec<u8>, Errno> {
+        self.with(|s| match start {
+            Some(limit) => s.trace_start(limit).map(|()| Vec::new()),
+            None => s.trace_stop(),
+        })
+    }
+
+    fn control(&self, request: &Request) -> Result<Reply, Errno> {
+        self.with(|s| control(&self.inner.device, s, self.governs, request))
     }
 
     fn hung_up(&self) -> bool {

@@ -1,18 +1,23 @@
 //! One client's conversation with the control plane: request packet in, reply packet and descriptors out.
 //!
-//! The state machine of a connection: nothing but Hello before the session exists, no second Hello after. A packet that
-//! is not this protocol ends the connection; a request that cannot be granted is answered with its errno.
+//! The state machine of a connection: nothing but Join and Hello before the session exists, neither after. A packet
+//! that is not this protocol ends the connection, and so does a wrong token; any other request that cannot be granted
+//! is answered with its errno.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{
-    Claimed, Hello, PlaceholdersReply, QueueReply, Reply, Request, Welcome, feature, medium, negotiate,
+    Claimed, Hello, PlaceholdersReply, QueueReply, Reply, Request, Token, Welcome, feature, medium, negotiate,
 };
 use weldfs_journal::MediumKind;
-use weldfs_storagefs::device::{Device, Session};
-use weldfs_storagefs::fs::Cred;
+use weldfs_storagefs::device::{Device, Identity, Session};
+
+use crate::creds::governs;
+
+/// Bytes of a report that ride in the message itself; longer ones come in a memfd.
+const STATS_INLINE_MAX: usize = weldfs_ciscops::limits::ATTACH_MESSAGE_MAX - 64;
 
 /// A descriptor to send: owned ones are closed here once sent.
 pub enum Rider {
@@ -58,14 +63,24 @@ impl Answer {
 /// One connection.
 pub struct Conversation {
     device: Arc<Device>,
-    cred: Cred,
+    who: Identity,
     session: Option<Session>,
 }
 
 impl Conversation {
-    /// With a peer whose credentials the kernel vouched for.
-    pub fn new(device: Arc<Device>, cred: Cred) -> Conversation {
-        Conversation { device, cred, session: None }
+    /// With a peer whose identity the kernel vouched for.
+    pub fn new(device: Arc<Device>, who: Identity) -> Conversation {
+        Conversation { device, who, session: None }
+    }
+
+    /// The peer's user.
+    pub fn uid(&self) -> u32 {
+        self.who.cred.uid
+    }
+
+    /// Whether there is a session.
+    pub fn attached(&self) -> bool {
+        self.session.is_some()
     }
 
     /// Answers one packet; `fds` came with it, and all but a claimed one are closed.
@@ -82,12 +97,17 @@ impl Conversation {
         }
         let result = match (request, &self.session) {
             (Request::Hello { hello, prefix }, None) => self.hello(&hello, &prefix),
-            (Request::Hello { .. }, Some(_)) | (_, None) => return Answer::goodbye(),
+            (Request::Join(token), None) => match self.device.join(&mut self.who, &token.0) {
+                Ok(()) => Ok((Reply::Done, Vec::new())),
+                // No second guess, and nobody goes on as somebody else.
+                Err(errno) => return Answer { close: true, ..Answer::error(kind, errno) },
+            },
+            (Request::Hello { .. } | Request::Join(_), Some(_)) | (_, None) => return Answer::goodbye(),
             (Request::Detach, Some(_)) => {
                 self.session = None;
                 return Answer { packet: Reply::Done.encode(kind), riders: Vec::new(), close: true };
             }
-            (other, Some(session)) => serve(session, other, &fds),
+            (other, Some(session)) => serve(&self.device, session, governs(self.who.cred.uid), other, &fds),
         };
         match result {
             Ok((reply, riders)) => Answer::reply(kind, &reply, riders),
@@ -97,7 +117,7 @@ impl Conversation {
 
     fn hello(&mut self, hello: &Hello, prefix: &[u8]) -> Result<(Reply, Vec<Rider>), Errno> {
         let (version, features) = negotiate(hello, feature::KNOWN)?;
-        let session = self.device.attach(self.cred.clone(), hello.client_id, prefix)?;
+        let session = self.device.attach(self.who.clone(), hello.client_id, prefix)?;
         let welcome = Welcome { version, features, ..welcome(&self.device, &session) };
         let doorbell = Rider::Shared(session.doorbell().clone());
         self.session = Some(session);
@@ -105,7 +125,13 @@ impl Conversation {
     }
 }
 
-fn serve(session: &Session, request: Request, fds: &[OwnedFd]) -> Result<(Reply, Vec<Rider>), Errno> {
+fn serve(
+    device: &Device,
+    session: &Session,
+    governs: bool,
+    request: Request,
+    fds: &[OwnedFd],
+) -> Result<(Reply, Vec<Rider>), Errno> {
     match request {
         Request::NewQueue(q) => {
             let parts = session.new_queue(q.depth, q.pool_bytes)?;
@@ -135,17 +161,49 @@ fn serve(session: &Session, request: Request, fds: &[OwnedFd]) -> Result<(Reply,
             };
             Ok((Reply::Claimed(reply), Vec::new()))
         }
-        Request::Stats => {
-            let mut json = session.stats_json().into_bytes();
-            let room = weldfs_ciscops::limits::ATTACH_MESSAGE_MAX - 64;
-            if json.len() > room {
-                json = br#"{"error":"too many tenants for one message"}"#.to_vec();
+        Request::Trace { start: Some(limit) } => session.trace_start(limit).map(|()| (Reply::Done, Vec::new())),
+        Request::Trace { start: None } => Ok((Reply::Done, vec![memfd("weldfs-trace", &session.trace_stop()?)?])),
+        Request::Hello { .. } | Request::Join(_) | Request::Detach => Err(Errno::PROTO),
+        other => match control(device, session, governs, &other)? {
+            Reply::Text(text) if text.len() > STATS_INLINE_MAX => {
+                Ok((Reply::Text(Vec::new()), vec![memfd("weldfs-text", &text)?]))
             }
-            Ok((Reply::Stats(json), Vec::new()))
-        }
-        Request::Tune(_) => Err(Errno::OPNOTSUPP),
-        Request::Hello { .. } | Request::Detach => Err(Errno::PROTO),
+            reply => Ok((reply, Vec::new())),
+        },
     }
+}
+
+/// What is asked of the device beside its files. Settings and tokens are for those who govern it: EPERM.
+pub fn control(device: &Device, session: &Session, governs: bool, request: &Request) -> Result<Reply, Errno> {
+    let text = |text: &[u8]| std::str::from_utf8(text).map(str::to_owned).map_err(|_| Errno::INVAL);
+    match request {
+        Request::Stats { detail } => Ok(Reply::Text(session.stats_json(*detail).into_bytes())),
+        Request::Tenants => json(&device.tenants()),
+        Request::Tune(key) if key.is_empty() => json(&device.settings()),
+        Request::Tune(_) | Request::Token(_) if !governs => Err(Errno::PERM),
+        Request::Tune(setting) => match device.tune(&text(setting)?) {
+            Ok(()) => Ok(Reply::Text(Vec::new())),
+            Err(e) => Err(Errno::from(&e)),
+        },
+        Request::Token(name) => Ok(Reply::Token(Token(device.token(&text(name)?)?))),
+        _ => Err(Errno::PROTO),
+    }
+}
+
+fn json(value: &impl serde::Serialize) -> Result<Reply, Errno> {
+    serde_json::to_vec(value).map(Reply::Text).map_err(|_| Errno::IO)
+}
+
+/// A sealed memfd with these bytes, to send.
+fn memfd(name: &str, bytes: &[u8]) -> Result<Rider, Errno> {
+    use rustix::fs::{MemfdFlags, SealFlags};
+    use std::io::Write;
+    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    let mut file = std::fs::File::from(fd);
+    file.write_all(bytes).map_err(|e| Errno(e.raw_os_error().unwrap_or(Errno::IO.0)))?;
+    let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(Rider::Owned(file.into()))
 }
 
 fn padded<const N: usize>(text: &str) -> [u8; N] {

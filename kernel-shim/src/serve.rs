@@ -27,6 +27,10 @@ use crate::signals::Signals;
 
 /// Packets taken from one connection before the next one gets its turn.
 const PACKETS_PER_TURN: usize = 16;
+/// Connections of one user that have not attached.
+const UNATTACHED_PER_USER_MAX: usize = 64;
+/// Connections of all users that have not attached.
+const UNATTACHED_MAX: usize = 512;
 /// Descriptors kept free for queue pairs and placeholders when the limit of open files is near.
 const SPARE_FDS: u64 = 64;
 
@@ -147,13 +151,12 @@ impl Server {
     /// one waits.
     fn wait(&self, connections: &HashMap<u64, Connection>) -> Result<Option<(Vec<u64>, bool)>, ServeError> {
         let ids: Vec<u64> = connections.keys().copied().collect();
-        let accepting = connections.len() < SESSIONS_MAX;
         let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
         if let Some(s) = &self.signals {
             fds.push(PollFd::new(s.bell(), PollFlags::IN));
         }
         let ends = fds.len();
-        fds.push(PollFd::new(self.listener.fd(), if accepting { PollFlags::IN } else { PollFlags::empty() }));
+        fds.push(PollFd::new(self.listener.fd(), PollFlags::IN));
         fds.extend(ids.iter().map(|id| PollFd::new(&connections[id].socket, PollFlags::IN | PollFlags::RDHUP)));
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -172,9 +175,10 @@ impl Server {
         match self.listener.accept() {
             Ok(None) => {}
             Ok(Some(socket)) => match creds::of_peer(&socket) {
-                Ok(cred) => {
+                Ok(who) => {
                     *next += 1;
-                    let talk = Conversation::new(self.device.clone(), cred);
+                    make_way(connections, who.cred.uid);
+                    let talk = Conversation::new(self.device.clone(), who);
                     connections.insert(*next, Connection { socket, talk });
                 }
                 Err(e) => tracing::warn!("a connection without credentials was refused: {e}"),
@@ -185,6 +189,21 @@ impl Server {
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
         }
+    }
+}
+
+/// Closes the oldest connections that have not attached, where their user has too many of them, or all have: whoever
+/// connects to attach does so at once, and nobody else is kept out by those who do not.
+fn make_way(connections: &mut HashMap<u64, Connection>, uid: u32) {
+    let idle = |of: Option<u32>| {
+        let all = connections.iter().filter(move |(_, c)| !c.talk.attached() && of.is_none_or(|u| u == c.talk.uid()));
+        all.map(|(id, _)| *id)
+    };
+    let crowded = idle(Some(uid)).count() >= UNATTACHED_PER_USER_MAX;
+    let full = connections.len() >= SESSIONS_MAX + UNATTACHED_MAX;
+    let oldest = if crowded { idle(Some(uid)).min() } else { idle(None).min().filter(|_| full) };
+    if let Some(id) = oldest {
+        connections.remove(&id);
     }
 }
 

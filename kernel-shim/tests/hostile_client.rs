@@ -244,6 +244,31 @@ fn a_million_mutated_entries_are_answered_and_hurt_nobody() {
 }
 
 #[test]
+fn a_flood_of_malformed_entries_holds_nobody_up() {
+    let embedded = device();
+    let over = AtomicBool::new(false);
+    std::thread::scope(|s| {
+        s.spawn(|| {
+            let transport = attach(&embedded);
+            let mut raw = Raw::new(transport.new_queue(DEPTH, POOL).unwrap());
+            let sqe = Sqe { opcode: u16::MAX, ..Sqe::default() };
+            while !over.load(Ordering::Relaxed) {
+                raw.push(&sqe, |_| ());
+            }
+            raw.drain(|_| ());
+        });
+        let victim = Client::with(Arc::new(embedded.clone())).unwrap();
+        let began = Instant::now();
+        for round in 0..500 {
+            victim.metadata("/").unwrap();
+            assert!(began.elapsed() < Duration::from_secs(20), "{round} rounds only");
+        }
+        over.store(true, Ordering::Relaxed);
+    });
+    nothing_left(&embedded);
+}
+
+#[test]
 fn a_lying_index_ends_the_session_that_lied() {
     let embedded = device();
     let victim = Victim::start(&embedded);

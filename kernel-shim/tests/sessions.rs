@@ -326,3 +326,26 @@ fn one_fused_write_is_one_command_one_payload_copy() {
     assert_eq!(after.payload_copies - before.payload_copies, 1);
     assert_eq!(after.payload_bytes_in - before.payload_bytes_in, 4096);
 }
+
+#[test]
+fn files_opened_and_closed_one_after_the_other_never_meet_the_limit_of_open_ones() {
+    let tenants = weldfs_storagefs::device::TenantsConfig::parse("[default.limits]\nhandles = 64\n").unwrap();
+    let config = DeviceConfig { tenants, ..DeviceConfig::default() };
+    let embedded = Embedded::open(&Source::Ram(64 << 20), config).unwrap();
+    let session = attach(&embedded);
+    let mut queue = Queue::new(session.new_queue(8, 1 << 16).unwrap(), session.clone()).unwrap();
+    let path = queue.stage(b"/f").unwrap();
+    // Faster than anybody looks who does it once a second.
+    for round in 0..100 {
+        for placeholder in session.placeholders(16).unwrap_or_else(|e| panic!("round {round}: {e:?}")) {
+            let open = Op::Open { base: Handle::ROOT, path, flags: RW, mode: 0o644, placeholder: placeholder.id };
+            let h = Handle::from_wire(queue.execute(&Command::new(0, open)).unwrap().ok().unwrap().0);
+            queue.execute(&Command::new(0, Op::Close { h })).unwrap().ok().unwrap();
+        }
+    }
+    // Those that are held count: who asks for more is refused, and gets no look of its own each time.
+    let held: Vec<_> = std::iter::from_fn(|| session.placeholders(16).ok()).take(5).flatten().collect();
+    assert_eq!(held.len(), 64);
+    assert_eq!(session.placeholders(1).err(), Some(Errno::MFILE));
+    drop(held);
+}

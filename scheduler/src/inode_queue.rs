@@ -8,6 +8,8 @@
 
 use smallvec::SmallVec;
 
+use crate::Token;
+
 /// Arrival number of a command, unique in the device.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Seq(pub u64);
@@ -41,6 +43,7 @@ pub enum State {
 struct Ticket<W> {
     seq: Seq,
     mode: Mode,
+    token: Token,
     state: State,
     waiter: Option<W>,
 }
@@ -58,11 +61,11 @@ impl<W> Default for InodeQueue<W> {
 }
 
 impl<W> InodeQueue<W> {
-    /// Places a ticket. A command has at most one ticket in a queue.
-    pub fn place(&mut self, seq: Seq, mode: Mode) {
+    /// Places a ticket of the command in slot `token`. A command has at most one ticket in a queue.
+    pub fn place(&mut self, seq: Seq, mode: Mode, token: Token) {
         let at = self.tickets.iter().rposition(|t| t.seq < seq).map_or(0, |p| p + 1);
         debug_assert!(self.tickets.iter().all(|t| t.seq != seq), "one ticket per command and queue");
-        self.tickets.insert(at, Ticket { seq, mode, state: State::Waiting, waiter: None });
+        self.tickets.insert(at, Ticket { seq, mode, token, state: State::Waiting, waiter: None });
     }
 
     /// True when the ticket could start now.
@@ -72,6 +75,14 @@ impl<W> InodeQueue<W> {
             .iter()
             .filter(|t| t.seq != seq && (t.seq < seq || t.state == State::Running))
             .all(|t| mine.mode == Mode::Shared && t.mode == Mode::Shared)
+    }
+
+    /// The slots of the commands that this ticket waits for.
+    pub fn blockers(&self, seq: Seq) -> impl Iterator<Item = Token> + '_ {
+        let mode = self.tickets.iter().find(|t| t.seq == seq).map(|t| t.mode);
+        let ahead = move |t: &&Ticket<W>| t.seq != seq && (t.seq < seq || t.state == State::Running);
+        let conflicts = move |t: &&Ticket<W>| mode == Some(Mode::Exclusive) || t.mode == Mode::Exclusive;
+        self.tickets.iter().filter(ahead).filter(conflicts).map(|t| t.token)
     }
 
     /// Marks the ticket as running. Only after `may_run` said yes for every queue of the command, under one lock.
@@ -123,6 +134,11 @@ impl<W> InodeQueue<W> {
         self.tickets.len()
     }
 
+    /// Tickets that wait for others.
+    pub fn waiting(&self) -> usize {
+        self.tickets.iter().filter(|t| t.state == State::Waiting).count()
+    }
+
     /// True when no command wants the inode: the queue may be dropped.
     pub fn is_empty(&self) -> bool {
         self.tickets.is_empty()
@@ -137,10 +153,10 @@ mod tests {
     #[test]
     fn shared_tickets_run_together_and_an_exclusive_one_alone() {
         let mut q = InodeQueue::<u64>::default();
-        q.place(Seq(1), Mode::Shared);
-        q.place(Seq(2), Mode::Shared);
-        q.place(Seq(3), Mode::Exclusive);
-        q.place(Seq(4), Mode::Shared);
+        q.place(Seq(1), Mode::Shared, Token(0));
+        q.place(Seq(2), Mode::Shared, Token(0));
+        q.place(Seq(3), Mode::Exclusive, Token(0));
+        q.place(Seq(4), Mode::Shared, Token(0));
         assert!(q.may_run(Seq(1)) && q.may_run(Seq(2)));
         assert!(!q.may_run(Seq(3)), "an exclusive ticket waits for the shared ones before it");
         assert!(!q.may_run(Seq(4)), "a later shared ticket does not overtake a waiting exclusive one");
@@ -159,11 +175,11 @@ mod tests {
     #[test]
     fn a_ticket_placed_late_keeps_the_place_of_its_number() {
         let mut q = InodeQueue::<u64>::default();
-        q.place(Seq(5), Mode::Exclusive);
-        q.place(Seq(2), Mode::Exclusive);
+        q.place(Seq(5), Mode::Exclusive, Token(0));
+        q.place(Seq(2), Mode::Exclusive, Token(0));
         assert!(q.may_run(Seq(2)) && !q.may_run(Seq(5)));
         q.start(Seq(2));
-        q.place(Seq(1), Mode::Exclusive);
+        q.place(Seq(1), Mode::Exclusive, Token(0));
         assert!(!q.may_run(Seq(1)), "a running command is not interrupted by an older one");
     }
 
@@ -183,7 +199,7 @@ mod tests {
             while done < n {
                 let p = picks.next().unwrap_or(7);
                 if placed < n && (p % 3 == 0 || (runnable.is_empty() && running.is_empty())) {
-                    q.place(Seq(placed as u64), mode(placed));
+                    q.place(Seq(placed as u64), mode(placed), Token(0));
                     q.wait(Seq(placed as u64), placed);
                     if q.may_run(Seq(placed as u64)) {
                         runnable.insert(placed);

@@ -3,14 +3,18 @@
 
 use crate::error::FsResult;
 use crate::limits::BLOCK;
+use crate::shares::{NOBODY, Owner, Shares};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use weldfs_journal::{AlignedBuf, BlockNo, DataWrite, Lsn, Medium};
 
 /// Blocks read ahead of need at most in one fetch.
 const FETCH_MAX: u32 = 64;
+/// Clean blocks held at least; smaller budgets are raised to it.
+const BLOCKS_MIN: usize = 64;
 
 #[derive(Debug)]
 struct Entry {
@@ -18,6 +22,7 @@ struct Entry {
     at: u32,
     pinned: bool,
     used: bool,
+    owner: Owner,
 }
 
 #[derive(Debug, Default)]
@@ -32,13 +37,24 @@ struct Inner {
 #[derive(Debug)]
 pub struct BlockCache {
     inner: Mutex<Inner>,
-    limit: usize,
+    limit: AtomicUsize,
+    shares: Shares,
 }
 
 impl BlockCache {
     /// Holds `budget` bytes of clean blocks.
     pub fn new(budget: usize) -> BlockCache {
-        BlockCache { inner: Mutex::default(), limit: (budget / BLOCK).max(64) }
+        BlockCache {
+            inner: Mutex::default(),
+            limit: AtomicUsize::new((budget / BLOCK).max(BLOCKS_MIN)),
+            shares: Shares::default(),
+        }
+    }
+
+    /// Changes the memory that clean blocks may use, bytes.
+    pub fn set_budget(&self, budget: usize) {
+        self.limit.store((budget / BLOCK).max(BLOCKS_MIN), Ordering::Relaxed);
+        self.evict(&mut self.inner.lock());
     }
 
     /// Serves the data of a record that ends at `end` until [`BlockCache::unpin`] says that it is on the medium.
@@ -48,8 +64,8 @@ impl BlockCache {
             let first = w.off / BLOCK as u64;
             let count = w.buf.len() / BLOCK;
             for i in 0..count {
-                let e = Entry { buf: w.buf.clone(), at: (i * BLOCK) as u32, pinned: true, used: true };
-                inner.blocks.insert(first + i as u64, e);
+                let e = Entry { buf: w.buf.clone(), at: (i * BLOCK) as u32, pinned: true, used: true, owner: NOBODY };
+                self.put(&mut inner, first + i as u64, e);
             }
             inner.pins.push_back((end.0, first, count as u32));
         }
@@ -70,19 +86,39 @@ impl BlockCache {
         self.evict(&mut inner);
     }
 
+    /// Bytes that are here because of `owner`.
+    pub fn of(&self, owner: Owner) -> u64 {
+        self.shares.of(owner)
+    }
+
+    fn put(&self, inner: &mut Inner, block: u64, entry: Entry) {
+        self.shares.add(entry.owner, BLOCK);
+        if let Some(old) = inner.blocks.insert(block, entry) {
+            self.shares.sub(old.owner, BLOCK);
+        }
+    }
+
+    fn take(&self, inner: &mut Inner, block: u64) {
+        if let Some(old) = inner.blocks.remove(&block) {
+            self.shares.sub(old.owner, BLOCK);
+        }
+    }
+
     fn evict(&self, inner: &mut Inner) {
         let mut steps = inner.clock.len() * 2;
-        while inner.clock.len() > self.limit && steps > 0 {
+        let limit = self.limit.load(Ordering::Relaxed);
+        while inner.clock.len() > limit && steps > 0 {
             steps -= 1;
             let Some(b) = inner.clock.pop_front() else { return };
             let Some(e) = inner.blocks.get_mut(&b) else { continue };
             if e.pinned {
                 continue; // written anew since: it comes back when it is unpinned
             }
-            if std::mem::take(&mut e.used) {
+            // No second chance for those who have more than their part.
+            if std::mem::take(&mut e.used) && !self.shares.is_over(e.owner, limit * BLOCK) {
                 inner.clock.push_back(b);
             } else {
-                inner.blocks.remove(&b);
+                self.take(inner, b);
             }
         }
     }
@@ -99,11 +135,11 @@ impl BlockCache {
         true
     }
 
-    /// Reads blocks into the cache; blocks on the medium. What is here already stays.
+    /// Reads blocks into the cache for `owner`; blocks on the medium. What is here already stays.
     ///
     /// # Errors
     /// The medium.
-    pub fn fetch(&self, medium: &dyn Medium, addr: BlockNo, count: u32) -> FsResult<()> {
+    pub fn fetch(&self, medium: &dyn Medium, addr: BlockNo, count: u32, owner: Owner) -> FsResult<()> {
         let count = count.clamp(1, FETCH_MAX);
         let mut buf = AlignedBuf::zeroed(count as usize * BLOCK);
         medium.read(addr.0 * BLOCK as u64, &mut buf)?;
@@ -112,8 +148,8 @@ impl BlockCache {
         for i in 0..count {
             let b = addr.0 + u64::from(i);
             if !inner.blocks.contains_key(&b) {
-                let e = Entry { buf: buf.clone(), at: i * BLOCK as u32, pinned: false, used: true };
-                inner.blocks.insert(b, e);
+                let e = Entry { buf: buf.clone(), at: i * BLOCK as u32, pinned: false, used: true, owner };
+                self.put(&mut inner, b, e);
                 inner.clock.push_back(b);
             }
         }
@@ -125,12 +161,38 @@ impl BlockCache {
     pub fn distrust(&self, addr: u64) {
         let mut inner = self.inner.lock();
         if inner.blocks.get(&addr).is_some_and(|e| !e.pinned) {
-            inner.blocks.remove(&addr);
+            self.take(&mut inner, addr);
         }
     }
 
     /// Forgets blocks that were written past the cache.
     pub fn forget(&self, addr: u64) {
-        self.inner.lock().blocks.remove(&addr);
+        self.take(&mut self.inner.lock(), addr);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::media::RamMedium;
+
+    #[test]
+    fn who_streams_through_the_cache_drops_his_own_blocks_first() {
+        let medium = RamMedium::new(16 << 20);
+        let cache = BlockCache::new(128 * BLOCK);
+        let (modest, streaming) = (1, 2);
+        cache.fetch(&medium, BlockNo(0), 32, modest).unwrap();
+        let mut buf = [0; BLOCK];
+        for at in (64..4032).step_by(32) {
+            // What the modest one has is in use all the time; without shares it would still go as often as the rest.
+            assert!((0..32).all(|b| cache.get(b, &mut buf)), "at {at}");
+            cache.fetch(&medium, BlockNo(at), 32, streaming).unwrap();
+        }
+        assert_eq!(cache.of(modest), 32 * BLOCK as u64, "all of it is still here");
+        assert!(cache.of(streaming) <= 96 * BLOCK as u64, "{}", cache.of(streaming));
+        cache.set_budget(0);
+        assert!(cache.of(modest) + cache.of(streaming) <= (BLOCKS_MIN * BLOCK) as u64);
+        (0..4096).for_each(|b| cache.forget(b));
+        assert_eq!((cache.of(modest), cache.of(streaming)), (0, 0));
     }
 }

@@ -126,7 +126,7 @@ impl Store {
         l.keys.store(0, Relaxed);
         l.frozen_bytes.store(l.bytes.swap(0, Relaxed), Relaxed);
         let (inodes, next_ino) = (l.inodes.load(Relaxed), l.next_ino.load(Relaxed));
-        let (next_txn, mut txns) = (l.next_txn.load(Relaxed), self.txns.cut());
+        let (next_txn, mut txns) = (l.next_txn.load(Relaxed), self.txns.cut(cut));
         if planted(Canary::CheckpointWithoutOpenTxns) {
             txns.open.clear();
         }

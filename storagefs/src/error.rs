@@ -63,7 +63,7 @@ impl std::fmt::Display for Place {
 
 /// Bytes that are not what was written.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("damaged {what} at {place}: expected {expected:#x}, found {actual:#x}")]
+#[error("damaged {what} at {place}: expected {expected:#010x}, found {actual:#010x}")]
 pub struct Corrupt {
     /// What was being read, and which of its properties is wrong.
     pub what: &'static str,
@@ -238,6 +238,13 @@ pub enum MountError {
     Medium(#[from] MediumError),
 }
 
+impl MountError {
+    /// Whether the image is one, and damage in it is what keeps it from being mounted.
+    pub fn is_damage(&self) -> bool {
+        matches!(self, MountError::Log(ScanError::Corrupt { .. }) | MountError::Fs(FsError::Corrupt(_)))
+    }
+}
+
 impl From<&MountError> for Errno {
     fn from(e: &MountError) -> Errno {
         match e {
@@ -249,5 +256,16 @@ impl From<&MountError> for Errno {
             MountError::Journal(e) => Errno::from(e),
             MountError::Image(_) | MountError::Log(_) => Errno::IO,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checksums_are_printed_in_full_width() {
+        let text = FsError::corrupt("data checksum", Place::Log(Lsn(7)), 0x1f, 0xab_cdef).to_string();
+        assert_eq!(text, "damaged data checksum at log position 7: expected 0x0000001f, found 0x00abcdef");
     }
 }

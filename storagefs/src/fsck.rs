@@ -25,6 +25,8 @@ const PROBLEMS_MAX: usize = 1000;
 pub struct FsckReport {
     /// Nothing is wrong.
     pub clean: bool,
+    /// False: damage keeps the image from being mounted, and nothing behind it was looked at.
+    pub mountable: bool,
     /// What is wrong, a sentence each.
     pub problems: Vec<String>,
     /// Problems found in all.
@@ -67,11 +69,18 @@ impl FsckReport {
 /// Checks the image on `medium` without writing to it; `verify_data` also reads every data block.
 ///
 /// # Errors
-/// An image that does not mount (which is a typed error, one sentence), or a medium that cannot be read.
+/// What is no image or one of a newer version (which is a typed error, one sentence), or a medium that cannot be read.
 pub fn fsck(medium: Arc<dyn Medium>, mut options: MountOptions, verify_data: bool) -> Result<FsckReport, MountError> {
     options.read_only = true;
-    let (store, recovery) = Store::mount(medium, options)?;
-    fsck_mounted(&store, recovery, verify_data)
+    match Store::mount(medium, options) {
+        Ok((store, recovery)) => fsck_mounted(&store, recovery, verify_data),
+        Err(e) if e.is_damage() => {
+            let mut report = FsckReport::default();
+            report.problem(e.to_string());
+            Ok(report)
+        }
+        Err(e) => Err(e),
+    }
 }
 
 /// Checks what a mount made of an image, as [`fsck`] does. Nothing is written; the store is of no use afterwards but to
@@ -82,7 +91,7 @@ pub fn fsck(medium: Arc<dyn Medium>, mut options: MountOptions, verify_data: boo
 pub fn fsck_mounted(store: &Store, recovery: RecoveryReport, verify_data: bool) -> Result<FsckReport, MountError> {
     // A torn or older superblock copy is what any crash leaves behind, and the mount puts it right: a warning in
     // `recovery.warnings`, no problem.
-    let mut report = FsckReport { recovery, ..FsckReport::default() };
+    let mut report = FsckReport { mountable: true, recovery, ..FsckReport::default() };
     match check(store, verify_data, &mut report) {
         Ok(()) => {}
         Err(FsError::Medium(e)) => return Err(e.into()),
@@ -95,10 +104,11 @@ pub fn fsck_mounted(store: &Store, recovery: RecoveryReport, verify_data: bool) 
 
 fn check(store: &Store, verify_data: bool, report: &mut FsckReport) -> FsResult<()> {
     let base = store.overlay.base(0);
-    let layers = store.overlay.freeze(store.journal().tail().0);
+    let tail = store.journal().tail();
+    let layers = store.overlay.freeze(tail.0);
     // Merged blocks get addresses beyond every medium.
     let mut merge = Merge::pretended(space::PRETENDED);
-    let cut = store.txns.cut();
+    let cut = store.txns.cut(tail);
     let mut built = build(&layers, &base, &mut merge)?;
     add_open(&mut built, &cut, &base)?;
     built.add(&store.outcomes.freeze());

@@ -77,8 +77,8 @@ impl Corrupt {
     pub fn inode(&self) -> Option<u64> {
         match self.place {
             Place::File { ino, .. } => Some(ino),
-            Place::Key(key) if key.kind != crate::tree::kind::FREE_GROUP => Some(key.a),
-            Place::Key(_) | Place::Medium(_) | Place::Log(_) => None,
+            Place::Key(key) => key.inode(),
+            Place::Medium(_) | Place::Log(_) => None,
         }
     }
 }

@@ -30,6 +30,7 @@ pub mod overlay;
 pub mod reclaim;
 pub mod record;
 pub mod scrub;
+mod shares;
 pub mod store;
 pub mod superblock;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use crate::blockcache::BlockCache;
 use crate::checkpoint::{Writer, open_txns};
 use crate::error::{FsError, FsResult, MountError, Place};
 use crate::geometry::{Geometry, GeometryOptions};
-use crate::micro::open::{OpenTxn, OpenTxns};
+use crate::micro::open::{OpenTxn, OpenTxns, runs};
 use crate::outcomes::Outcomes;
 use crate::overlay::{Base, InoMap, Overlay};
 use crate::reclaim::Pending;
@@ -129,6 +129,7 @@ impl Store {
         let t1 = options.clock.now_ns();
         // The scan needs a store to apply to, the journal needs the scan's tail: the store gets its journal last.
         let store = Store::assemble(medium.clone(), parts, &options);
+        store.inputs_are_allocated()?;
         let report = RecoveryReport { txns_seen: store.txns.len() as u64, ..RecoveryReport::default() };
         let mut replay = Replay { store: &store, report, error: None, verify: options.verify_data };
         // A clean image holds nothing above its cut: no need to look.
@@ -204,6 +205,7 @@ fn open_parts(medium: &Arc<dyn Medium>, sb: Superblock, options: &MountOptions) 
     }
     let (_, txns) = open_txns(&tree, &slow)?;
     txns.iter().try_for_each(|t| plausible(t, &sb))?;
+    disjoint(&txns)?;
     let outcomes = load_outcomes(&tree, &slow, (options.memory / 8).max(1 << 20))?;
     let base = Arc::new(Base { tree, pages, slow, cut: sb.cut.0 });
     Ok(Parts { sb, zone, base, page_bytes, block_bytes, reclaim, txns, outcomes, read_only: options.read_only })
@@ -214,14 +216,30 @@ fn plausible(txn: &OpenTxn, sb: &Superblock) -> FsResult<()> {
     let data = sb.geometry.data_blocks();
     let inside = |(first, n): (u64, u64)| first >= data.start && first + n <= data.end;
     let known = txn.id < sb.next_txn && txn.lsn < sb.cut && txn.begin.file.0 < sb.next_ino;
-    let named = txn.begin.inputs.iter().flat_map(|i| crate::micro::open::runs(&i.effects)).all(inside);
+    let named = txn.begin.inputs.iter().flat_map(|i| runs(&i.effects)).all(inside);
     // An input belongs to a micro-op that stands if and only if a commit could have adopted it.
     let adopted = (0..16).filter(|i| txn.has_adopted(*i));
     let could = adopted.into_iter().all(|i| txn.begin.inputs.get(i).is_some_and(|input| input.micro < txn.next));
     if known && named && could {
         return Ok(());
     }
-    Err(FsError::corrupt("transaction (impossible)", Place::Key(Key::new(kind::TXN, txn.id, 0)), 0, 0))
+    Err(impossible("transaction (impossible)", txn.id, 0))
+}
+
+/// No block is an input twice: each transaction would give it to its own file.
+fn disjoint(txns: &[OpenTxn]) -> FsResult<()> {
+    let inputs = txns.iter().flat_map(|t| t.begin.inputs.iter().map(|i| (t.id, i)));
+    let runs = |(id, i): (u64, &'_ crate::micro::Input)| runs(&i.effects).map(|run| (run, id)).collect::<Vec<_>>();
+    let mut all: Vec<((u64, u64), u64)> = inputs.flat_map(runs).collect();
+    all.sort_unstable();
+    match all.windows(2).find(|w| w[0].0.0 + w[0].0.1 > w[1].0.0) {
+        Some(w) => Err(impossible("transaction (block of another input)", w[1].1, w[1].0.0)),
+        None => Ok(()),
+    }
+}
+
+fn impossible(what: &'static str, txn: u64, block: u64) -> FsError {
+    FsError::corrupt(what, Place::Key(Key::new(kind::TXN, txn, 0)), 0, block)
 }
 
 fn load_outcomes(tree: &Tree, slow: &Pages, limit: usize) -> FsResult<Outcomes> {
@@ -238,6 +256,18 @@ fn load_outcomes(tree: &Tree, slow: &Pages, limit: usize) -> FsResult<Outcomes> 
 }
 
 impl Store {
+    /// What the tree's transactions hold is allocated in its bitmaps; else a record could name the same blocks.
+    fn inputs_are_allocated(&self) -> FsResult<()> {
+        for txn in self.txns.list() {
+            for (first, n) in txn.loose() {
+                if self.alloc.claim(weldfs_journal::BlockNo(first), n as u32)? > 0 {
+                    return Err(impossible("transaction (block that is free)", txn.id, first));
+                }
+            }
+        }
+        Ok(())
+    }
+
     fn assemble(medium: Arc<dyn Medium>, parts: Parts, options: &MountOptions) -> Store {
         let Parts { sb, zone, base, page_bytes, block_bytes, reclaim, txns, outcomes, read_only } = parts;
         let geometry = sb.geometry;
@@ -254,9 +284,9 @@ impl Store {
         // Allocated, but on the account of a transaction.
         let loose: u64 = txns.iter().flat_map(OpenTxn::loose).map(|(_, n)| n).sum();
         ledger.held.fetch_sub(loose as i64, Relaxed);
-        let open = OpenTxns::default();
+        let open = OpenTxns::new(ledger.txns.clone());
         txns.into_iter().for_each(|t| {
-            open.insert(t);
+            open.adopt(t, sb.cut);
         });
         let overlay = Overlay::new(&base);
         let pending = Pending::default();
@@ -284,6 +314,7 @@ impl Store {
             uuid: sb.uuid,
             inline_max: sb.inline_max,
             budget,
+            cache_bytes: page_bytes + block_bytes,
             read_only,
             closed: AtomicBool::new(false),
             checkpoints: AtomicU64::new(0),

@@ -10,10 +10,12 @@ mod data;
 mod meta;
 mod paths;
 
-use crate::error::{Corrupt, FsError, FsResult, Place};
+use crate::error::{Corrupt, FsError, FsResult, MountError, Place};
+use crate::mount::RecoveryReport;
 use crate::store::Store;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+use weldfs_journal::{Lsn, ScanError};
 
 /// Findings listed at most; the rest is only counted.
 pub const FINDINGS_MAX: usize = 1000;
@@ -66,14 +68,18 @@ pub struct Finding {
 pub struct ScrubReport {
     /// It saw everything, and nothing was wrong.
     pub clean: bool,
-    /// It came to its end; else it was stopped.
+    /// It came to its end; else it was stopped, or could not begin.
     pub complete: bool,
+    /// False: damage keeps the image from being mounted; it is the one finding, and nothing behind it was looked at.
+    pub mountable: bool,
     /// What is damaged.
     pub findings: Vec<Finding>,
     /// Findings in all.
     pub finding_count: u64,
     /// Superblock copies that a crash left behind; the next mount for writing puts them right.
     pub warnings: Vec<String>,
+    /// What is no damage and worth knowing: a torn tail of the log that the next mount drops.
+    pub notes: Vec<String>,
     /// Superblock copies read.
     pub superblocks: u64,
     /// Pages of the zone map read.
@@ -133,7 +139,7 @@ pub(crate) struct Scrub<'a> {
 pub fn scrub(store: &Store, options: &ScrubOptions<'_>, watch: &mut dyn Watch) -> FsResult<ScrubReport> {
     let stats = store.stats();
     watch.expect((stats.held_blocks + stats.zone_blocks) * crate::limits::BLOCK as u64);
-    let report = ScrubReport::default();
+    let report = ScrubReport { mountable: true, ..ScrubReport::default() };
     let mut s = Scrub { store, options, watch, report, started: Instant::now() };
     let ended = s.superblocks().and_then(|()| s.zone_map()).and_then(|()| s.log()).and_then(|()| s.tree());
     let ended = ended.and_then(|()| s.overlay()).and_then(|()| s.inputs());
@@ -146,6 +152,57 @@ pub fn scrub(store: &Store, options: &ScrubOptions<'_>, watch: &mut dyn Watch) -
     s.report.clean = s.report.complete && s.report.finding_count == 0;
     s.report.seconds = s.started.elapsed().as_secs_f64();
     Ok(s.report)
+}
+
+/// The report on an image that damage keeps from being mounted: one finding, which says so.
+///
+/// # Errors
+/// What is no damage of an image comes back.
+pub fn unmountable(e: MountError) -> Result<ScrubReport, MountError> {
+    let finding = match &e {
+        MountError::Fs(FsError::Corrupt(c)) => match c.place {
+            Place::Log(_) => Finding::of(What::Log, c),
+            Place::Key(_) => Finding::of(What::Key, c),
+            Place::Medium(_) | Place::File { .. } => Finding::of(What::TreePage, c),
+        },
+        MountError::Log(ScanError::Corrupt { from, .. }) => Finding::of_log(*from, e.to_string()),
+        _ => return Err(e),
+    };
+    Ok(ScrubReport { findings: vec![finding], finding_count: 1, ..ScrubReport::default() })
+}
+
+impl ScrubReport {
+    /// Adds what the recovery in memory before the scrub saw of the log.
+    pub fn recovered(&mut self, recovery: &RecoveryReport) {
+        self.log_records += recovery.records;
+        if let Some((from, to)) = recovery.discarded {
+            let (records, bytes) = (recovery.discarded_records, recovery.discarded_bytes);
+            self.notes.push(format!(
+                "the log has a torn tail, LSN {from} to {to}, with {records} valid records ({bytes} bytes), which were \
+                 never acknowledged as durable: the next mount drops it"
+            ));
+        }
+    }
+}
+
+impl Finding {
+    fn of(what: What, c: &Corrupt) -> Finding {
+        let (mut offset, mut block) = (0, None);
+        match c.place {
+            Place::Medium(off) => (offset, block) = (off, Some(off / crate::limits::BLOCK as u64)),
+            Place::File { off, .. } => offset = off,
+            Place::Log(lsn) => offset = lsn.0,
+            Place::Key(_) => {}
+        }
+        let (expected, actual) = (c.expected, c.actual);
+        let (detail, inode) = (c.to_string(), c.inode());
+        Finding { what, detail, path: None, inode, offset, block, expected, actual }
+    }
+
+    fn of_log(at: Lsn, detail: String) -> Finding {
+        let (path, inode, block) = (None, None, None);
+        Finding { what: What::Log, detail, path, inode, offset: at.0, block, expected: 0, actual: 0 }
+    }
 }
 
 /// Why a part of the walk did not come to its end.
@@ -198,16 +255,7 @@ impl Scrub<'_> {
 
     /// Damage as the store reports it.
     fn corrupt(&mut self, what: What, c: &Corrupt) {
-        let (mut offset, mut block) = (0, None);
-        match c.place {
-            Place::Medium(off) => (offset, block) = (off, Some(off / crate::limits::BLOCK as u64)),
-            Place::File { off, .. } => offset = off,
-            Place::Log(lsn) => offset = lsn.0,
-            Place::Key(_) => {}
-        }
-        let (expected, actual) = (c.expected, c.actual);
-        let (detail, inode) = (c.to_string(), c.inode());
-        self.finding(Finding { what, detail, path: None, inode, offset, block, expected, actual });
+        self.finding(Finding::of(what, c));
     }
 
     /// An error of one place: a finding. A medium that is gone ends everything.

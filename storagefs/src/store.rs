@@ -30,6 +30,7 @@ use crate::outcomes::{Identity, Outcomes};
 use crate::overlay::{InoMap, Overlay};
 use crate::reclaim::Pending;
 use crate::record::InodeRec;
+use crate::shares::{NOBODY, Owner};
 use crate::tree::PageRef;
 use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
@@ -145,6 +146,8 @@ pub struct Store {
     pub(crate) uuid: [u8; 16],
     pub(crate) inline_max: u32,
     pub(crate) budget: usize,
+    /// Memory of page and block cache.
+    pub(crate) cache_bytes: usize,
     pub(crate) read_only: bool,
     /// Unmounted: nothing may be begun any more.
     pub(crate) closed: AtomicBool,
@@ -201,9 +204,17 @@ impl Store {
     /// # Errors
     /// The medium, damage.
     pub fn fetch(&self, miss: &Miss) -> FsResult<()> {
+        self.fetch_for(miss, NOBODY)
+    }
+
+    /// The same; what the caches hold because of it is `owner`'s.
+    ///
+    /// # Errors
+    /// The medium, damage.
+    pub fn fetch_for(&self, miss: &Miss, owner: Owner) -> FsResult<()> {
         match miss {
-            Miss::Page(page) => self.fetch_page(page),
-            Miss::Blocks { addr, count } => self.cache.fetch(&*self.medium, *addr, *count),
+            Miss::Page(page) => self.fetch_page(page, owner),
+            Miss::Blocks { addr, count } => self.cache.fetch(&*self.medium, *addr, *count, owner),
         }
     }
 
@@ -266,6 +277,32 @@ impl Store {
         }
     }
 
+    /// Bytes that the caches had at the mount: all that [`Store::set_cache_budget`] may give them.
+    pub fn cache_budget_max(&self) -> usize {
+        self.cache_bytes
+    }
+
+    /// Bytes of the caches that are used because of `owner`.
+    pub fn cached_for(&self, owner: Owner) -> u64 {
+        self.overlay.base(0).pages.of(owner) + self.cache.of(owner)
+    }
+
+    /// Bytes that the page cache may use now.
+    pub fn page_cache_limit(&self) -> u64 {
+        self.overlay.base(0).pages.stats().limit * crate::limits::PAGE as u64
+    }
+
+    /// Changes what pages and blocks that were read may take together, bytes; what is over is dropped at once. On a
+    /// medium that needs no block cache it is the pages' alone.
+    pub fn set_cache_budget(&self, bytes: usize) {
+        let bytes = bytes.min(self.cache_bytes);
+        let pages = if self.info.byte_addressable { bytes } else { bytes / 2 };
+        self.overlay.base(0).pages.set_budget(pages);
+        if !self.info.byte_addressable {
+            self.cache.set_budget(bytes - pages);
+        }
+    }
+
     /// Longest payload an operation should keep in its record, bytes.
     pub fn inline_max(&self) -> usize {
         self.inline_max as usize
@@ -313,7 +350,7 @@ impl Store {
         let keys = l.keys.load(Relaxed);
         let log = self.journal().used() > self.journal().reservable_bytes_max() / 4;
         let memory = l.bytes.load(Relaxed).max(0) as usize > self.budget / 4;
-        let short = keys > 0 && l.avail.load(Relaxed) < l.reserve as i64 / 2 + l.meta_growth(0);
+        let short = keys > 0 && l.avail.load(Relaxed) < l.reserve as i64 / 2 + l.meta_growth(0, 0);
         log || memory || short
     }
 
@@ -335,8 +372,8 @@ impl Store {
         if self.medium.is_poisoned() { Err(FsError::Errno(Errno::IO)) } else { Ok(()) }
     }
 
-    fn fetch_page(&self, page: &PageRef) -> FsResult<()> {
-        let fetched = self.overlay.base(0).pages.fetch(page);
+    fn fetch_page(&self, page: &PageRef, owner: Owner) -> FsResult<()> {
+        let fetched = self.overlay.base(0).pages.fetch(page, owner);
         if !matches!(fetched, Err(FsError::Corrupt(_))) {
             return fetched;
         }

@@ -120,6 +120,23 @@ fn payload_and_trailer_of_one_block_are_written_once() {
 }
 
 #[test]
+fn a_range_is_summed_up_as_it_is_read_and_short_at_the_end() {
+    let mut fs = Fs::new(32 << 20);
+    let h = fs.create("file");
+    fs.write(h, At::Offset(5000), b"data").expect("there is room");
+    let mut range = |offset, len| {
+        let o = fs.d.run(Op::ChecksumRange { h, kind: ChecksumKind::Crc32c, offset, len });
+        (o.status, o.result, o.result2)
+    };
+    let want = weldfs_functions::crc32c(b"\0\0data").into();
+    assert_eq!(range(4998, 6), (0, 6, want));
+    assert_eq!(range(4998, 1 << 40), (0, 6, want));
+    assert_eq!(range(6000, 1), (0, 0, 0));
+    let dir = Op::ChecksumRange { h: Handle::ROOT, kind: ChecksumKind::Crc32c, offset: 0, len: 1 };
+    assert_eq!(fs.d.run(dir).status, Errno::ISDIR.0);
+}
+
+#[test]
 fn a_small_overwrite_rides_in_the_record() {
     let mut fs = Fs::new(32 << 20);
     let h = fs.create("file");

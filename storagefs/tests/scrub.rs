@@ -113,6 +113,32 @@ fn what_lies_in_the_log_only_is_read_too() {
 }
 
 #[test]
+fn a_torn_tail_of_the_log_is_a_note_and_no_damage() {
+    let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(SIZE));
+    let mut d = populate(medium.clone());
+    let journal = d.store().journal().clone();
+    journal.wait(journal.tail()).expect("durable");
+    journal.idle();
+    let place = |lsn: weldfs_journal::Lsn, store: &Store| store.geometry().log.physical(lsn);
+    let torn = place(journal.tail(), d.store());
+    put(&mut d, "a/torn", 100);
+    put(&mut d, "a/behind", 100);
+    drop((d, journal));
+    let healthy = Store::mount(medium.clone(), options(true)).expect("mounts");
+    let mut report = look(&healthy.0);
+    report.recovered(&healthy.1);
+    assert!(report.clean && report.notes.is_empty(), "{:?}", report.notes);
+    flip(&*medium, torn + 70);
+    let (store, recovery) = Store::mount(medium, options(true)).expect("mounts");
+    let mut report = look(&store);
+    report.recovered(&recovery);
+    assert!(report.clean && report.complete && report.mountable, "{report:?}");
+    let records = recovery.discarded_records;
+    assert!(records > 0 && report.notes.len() == 1, "{:?}", report.notes);
+    assert!(report.notes[0].contains("torn tail, LSN") && report.notes[0].contains(&records.to_string()));
+}
+
+#[test]
 fn damaged_data_is_named_by_path_offset_block_and_both_checksums() {
     let medium = unmounted();
     let store = Store::mount(medium.clone(), options(true)).expect("mounts").0;

@@ -14,6 +14,7 @@ use std::path::Path;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use weldfs_ciscops::attach::{Reply, Request};
 use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, PLACEHOLDERS_MAX};
 use weldfs_ciscops::{Durability, Errno};
 
@@ -76,9 +77,11 @@ impl Drop for Inner {
 }
 
 impl Client {
-    /// Attaches to the device that listens at `socket` (say `disk.img.sock`). Errors as [`Connector::attach`].
+    /// Attaches to the device that listens at `socket` (say `disk.img.sock`), as a member of the tenant whose token the
+    /// environment holds, if it holds one ([`crate::TOKEN_VARIABLE`]). Errors as [`Connector::attach`].
     pub fn connect(socket: impl AsRef<Path>) -> io::Result<Client> {
-        Client::with(Arc::new(SocketConnector::new(socket.as_ref())))
+        let options = ClientOptions { attach: AttachOptions::from_env()?, ..ClientOptions::default() };
+        Client::with_options(Arc::new(SocketConnector::new(socket.as_ref())), options)
     }
 
     /// Attaches through any connector, such as kernel-shim's embedded device.
@@ -118,7 +121,29 @@ impl Client {
 
     /// The device's counters as one JSON object.
     pub fn stats_json(&self) -> io::Result<String> {
-        Ok(self.session()?.transport.stats_json()?)
+        self.stats_json_with(0)
+    }
+
+    /// The same with details: bits of [`weldfs_ciscops::attach::detail`].
+    pub fn stats_json_with(&self, detail: u32) -> io::Result<String> {
+        Ok(self.session()?.transport.stats_json(detail)?)
+    }
+
+    /// Starts recording what runs on the device's cores: at most `limit` slices. One recording at a time; it ends with
+    /// [`Client::trace_stop`] or with this client's session. Errors: EPERM (only root and who runs the device may),
+    /// EBUSY, EINVAL.
+    pub fn trace_start(&self, limit: u32) -> io::Result<()> {
+        self.session()?.transport.trace(Some(limit))?;
+        Ok(())
+    }
+
+    /// Ends the recording and returns it, for [`weldfs_ciscops::trace::decode`]. EINVAL when this client started none.
+    pub fn trace_stop(&self) -> io::Result<Vec<u8>> {
+        Ok(self.session()?.transport.trace(None)?)
+    }
+
+    pub(crate) fn control(&self, request: &Request) -> Result<Reply, Errno> {
+        self.session()?.transport.control(request)
     }
 
     /// The raw layer over this client.
@@ -144,9 +169,7 @@ impl Client {
     /// A queue pair of the caller's own, outside of the per-thread ones: for pipelining. EMFILE when the device
     /// grants no more.
     pub fn queue(&self, depth: u32, pool_bytes: u32) -> io::Result<Queue> {
-        let session = self.session()?;
-        session.made.fetch_add(1, Ordering::Relaxed);
-        Ok(Queue::new(session.transport.new_queue(depth, pool_bytes)?, session.transport.clone())?)
+        self.session()?.make(depth, pool_bytes)
     }
 
     /// Ends the session and attaches again (to a device that was restarted, for example). Files opened before give
@@ -339,8 +362,8 @@ impl Session {
             return Err(Errno::NOMEM);
         }
         let own_max = u64::from(limits.queues_max).saturating_sub(1);
-        if session.made.load(Ordering::Relaxed) < own_max {
-            match session.make(depth.min(limits.queue_depth_max), pool_bytes) {
+        if session.claim(own_max) {
+            match session.make_claimed(depth.min(limits.queue_depth_max), pool_bytes).map_err(errno_of) {
                 Ok(queue) => return Ok(Channel::own(session.clone(), queue)),
                 Err(Errno::MFILE | Errno::NOMEM) => {}
                 Err(e) => return Err(e),
@@ -349,16 +372,31 @@ impl Session {
         let mut shared = session.shared.lock();
         if shared.is_none() {
             let large = LARGE_POOL_BYTES.min(limits.pool_bytes_max);
-            *shared = Some(session.make(depth.min(limits.queue_depth_max), large)?);
+            *shared = Some(session.make(depth.min(limits.queue_depth_max), large).map_err(errno_of)?);
         }
         let pool = shared.as_ref().map(|queue| queue.pool().clone()).ok_or(Errno::NOMEM)?;
         Ok(Channel::shared(session.clone(), pool))
     }
 
-    fn make(&self, depth: u32, pool_bytes: u32) -> Result<Queue, Errno> {
-        let parts = self.transport.new_queue(depth, pool_bytes).map_err(errno_of)?;
+    /// Counts a queue pair that is about to be asked for, unless there are `max`: threads that ask at the same moment
+    /// never ask for more than that together.
+    fn claim(&self, max: u64) -> bool {
+        let one_more = |made| (made < max).then_some(made + 1);
+        self.made.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_more).is_ok()
+    }
+
+    /// Makes what was claimed, or gives the claim back.
+    fn make_claimed(&self, depth: u32, pool_bytes: u32) -> io::Result<Queue> {
+        let parts = self.transport.new_queue(depth, pool_bytes).inspect_err(|_| {
+            self.made.fetch_sub(1, Ordering::Relaxed);
+        })?;
+        Ok(Queue::new(parts, self.transport.clone())?)
+    }
+
+    /// Makes one beside the limit: the shared one, and those that a program asks for by itself.
+    fn make(&self, depth: u32, pool_bytes: u32) -> io::Result<Queue> {
         self.made.fetch_add(1, Ordering::Relaxed);
-        Queue::new(parts, self.transport.clone())
+        self.make_claimed(depth, pool_bytes)
     }
 
     pub(crate) fn with_shared<R>(&self, f: impl FnOnce(&mut Queue) -> R) -> Result<R, Errno> {

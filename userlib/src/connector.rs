@@ -6,7 +6,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use weldfs_ciscops::attach::{Limits, Welcome};
+use weldfs_ciscops::attach::{Limits, Reply, Request, Token, Welcome};
 use weldfs_ciscops::flags::OpenFlags;
 use weldfs_ciscops::{Durability, Errno, Handle, QueueLayout, SharedRegion};
 
@@ -17,6 +17,23 @@ pub struct AttachOptions {
     pub client_id: [u8; 16],
     /// The name under which the caller shows the device's root to its user (say `/weld`); for reports only.
     pub prefix: Vec<u8>,
+    /// Shown to the device at attach: the session then belongs to the tenant that the token was minted for. A wrong
+    /// one is EACCES, never another tenant.
+    pub token: Option<Token>,
+}
+
+/// The environment variable that holds a tenant's token, 32 hexadecimal digits.
+pub const TOKEN_VARIABLE: &str = "WELDFS_TENANT_TOKEN";
+
+impl AttachOptions {
+    /// With the token of the environment ([`TOKEN_VARIABLE`]), where there is one. EACCES when it is no token.
+    pub fn from_env() -> io::Result<AttachOptions> {
+        let token = match std::env::var_os(TOKEN_VARIABLE) {
+            None => None,
+            Some(text) => Some(text.to_str().and_then(|t| t.parse().ok()).ok_or(Errno::ACCES)?),
+        };
+        Ok(AttachOptions { token, ..AttachOptions::default() })
+    }
 }
 
 /// What the device said about itself at attach. Plain facts; they do not change during a session.
@@ -103,7 +120,7 @@ pub struct Claimed {
 /// Brings sessions. Thread-safe.
 pub trait Connector: Send + Sync {
     /// Attaches to the device. Errors: ENOENT / ECONNREFUSED (nobody serves there), EPROTO (the other side does not
-    /// speak this protocol), EPERM (refused), ENODEV (the device is gone).
+    /// speak this protocol), EACCES (nobody's token), EMFILE (too many sessions), ENODEV (the device is gone).
     fn attach(&self, options: &AttachOptions) -> io::Result<Box<dyn Transport>>;
 }
 
@@ -122,8 +139,24 @@ pub trait Transport: Send + Sync {
     /// nothing is open on it any more), EMFILE, ENODEV.
     fn claim(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno>;
 
-    /// The device's counters as one JSON object, of which the `session` member is this session's own share.
-    fn stats_json(&self) -> Result<String, Errno>;
+    /// The device's counters as one JSON object, of which the `session` member is this session's own share. `detail`:
+    /// bits of `weldfs_ciscops::attach::detail`.
+    fn stats_json(&self, detail: u32) -> Result<String, Errno>;
+
+    /// Starts a recording of at most so many slices, or ends it (`None`) and returns its bytes, as
+    /// `weldfs_ciscops::trace::decode` reads them. Errors: EPERM (not for everybody), EBUSY (somebody else's runs),
+    /// EINVAL (none runs, or the limit is out of range), EOPNOTSUPP where the device records nothing.
+    fn trace(&self, start: Option<u32>) -> Result<Vec<u8>, Errno> {
+        let _ = start;
+        Err(Errno::OPNOTSUPP)
+    }
+
+    /// What concerns the device and not its files: Tune, Tenants, Token, Trace. Text is in the reply, whatever its
+    /// length. Errors: EPERM for settings, tokens and recordings unless root or the device's owner asks; EOPNOTSUPP
+    /// where there is no such thing.
+    fn control(&self, _request: &Request) -> Result<Reply, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
 
     /// True once the device is known to be gone. Cheap enough to ask before every sleep (one system call).
     fn hung_up(&self) -> bool;

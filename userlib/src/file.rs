@@ -2,12 +2,16 @@
 
 use crate::buf::{Payload, Room};
 use crate::client::Client;
-use crate::fused::{Change, Sealed};
+use crate::fused::{Change, Sealed, Summed};
 use crate::meta::Metadata;
 use crate::raw::{Opened, Raw, Written};
 use std::io::{self, IoSlice, Read, Seek, SeekFrom, Write};
+use std::ops::{Bound, RangeBounds};
 use std::time::Duration;
-use weldfs_ciscops::flags::{FallocMode, LockKind, LockSpace, OpenFlags, SetAttrMask, Whence, XattrFlags};
+use weldfs_ciscops::flags::{
+    ChecksumKind, FallocMode, LockKind, LockSpace, OpenFlags, SetAttrMask, Whence, XattrFlags,
+};
+use weldfs_ciscops::limits::FILE_OFFSET_MAX;
 use weldfs_ciscops::{At, Durability, Errno, Handle, SetAttrBody};
 
 /// An open file (or directory) in the device: a handle on an open file description. `Send` and `Sync`; reads and
@@ -199,6 +203,22 @@ impl File {
     /// Fused: the same without the payload crossing the link; only the verdict comes back.
     pub fn checksum_verify(&self, offset: u64, len: u32) -> Result<u32, Errno> {
         self.raw().read_checksum_verify(self.handle(), offset, len, None)
+    }
+
+    /// See [`Raw::checksum_range`]. A range without an end goes to the end of the file.
+    pub fn checksum(&self, range: impl RangeBounds<u64>, kind: ChecksumKind) -> Result<Summed, Errno> {
+        let start = match range.start_bound() {
+            Bound::Included(at) => *at,
+            Bound::Excluded(at) => at.checked_add(1).ok_or(Errno::INVAL)?,
+            Bound::Unbounded => 0,
+        };
+        let end = match range.end_bound() {
+            Bound::Included(at) => at.checked_add(1).ok_or(Errno::FBIG)?,
+            Bound::Excluded(at) => *at,
+            Bound::Unbounded => FILE_OFFSET_MAX.max(start),
+        };
+        let len = end.checked_sub(start).ok_or(Errno::INVAL)?;
+        self.raw().checksum_range(self.handle(), start, len, kind)
     }
 
     /// Fused: see [`Raw::read_modify_write`].

@@ -44,6 +44,15 @@ pub struct Sealed {
     pub checksum: u32,
 }
 
+/// A range summed up by the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Summed {
+    /// Bytes that there were.
+    pub len: u64,
+    /// Their checksum; 0 of none.
+    pub checksum: u64,
+}
+
 /// How `read_modify_write` changes a field.
 #[derive(Debug, Clone, Copy)]
 pub enum Change<'a> {
@@ -167,6 +176,15 @@ impl Raw<'_> {
         let whole = |cqe: &Cqe| [if cqe.status == 0 || cqe.status == Errno::BADMSG.0 { len as usize } else { 0 }];
         let (_, sum) = self.call([], [room], build, whole)?.ok()?;
         Ok(sum as u32)
+    }
+
+    /// The checksum of `len` bytes from `offset`, and how many there were: fewer only at the end of the file; holes are
+    /// zeros. Not a byte of them crosses the link. Up to 8 MiB are of one moment; a longer range is summed up in pieces
+    /// of 8 MiB, each of one moment, and writers may come in between. EBADF when the handle was not opened for reading.
+    pub fn checksum_range(&self, h: Handle, offset: u64, len: u64, kind: ChecksumKind) -> Result<Summed, Errno> {
+        let build = |[]: [PoolRange; 0], []: [PoolRange; 0]| Op::ChecksumRange { h, kind, offset, len };
+        let (len, checksum) = self.call([], [], build, |_| [])?.ok()?;
+        Ok(Summed { len, checksum })
     }
 
     /// Reads a field at `offset`, changes it, writes it back; the file grows if the field lies past its end (missing

@@ -17,6 +17,7 @@ mod call;
 mod channel;
 mod client;
 pub mod connector;
+mod control;
 mod dir;
 mod file;
 mod fork;
@@ -33,10 +34,12 @@ mod spin;
 
 pub use buf::{Payload, PoolBuf, Room};
 pub use client::{Client, ClientOptions};
-pub use connector::{AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, Transport};
+pub use connector::{
+    AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, TOKEN_VARIABLE, Transport,
+};
 pub use dir::{Dir, DirEntry, Entries};
 pub use file::File;
-pub use fused::{Change, Done, Exchanged, Sealed};
+pub use fused::{Change, Done, Exchanged, Sealed, Summed};
 pub use meta::Metadata;
 pub use options::OpenOptions;
 pub use outcome::{CommandId, Execution, Tag};
@@ -45,7 +48,7 @@ pub use raw::{Raw, Written};
 pub use socket::SocketConnector;
 pub use weldfs_ciscops::flags::SetAttrMask;
 pub use weldfs_ciscops::flags::{
-    AccessMask, FallocMode, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
+    AccessMask, ChecksumKind, FallocMode, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
 };
 pub use weldfs_ciscops::{
     At, Command, Cqe, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody, TxnMode,

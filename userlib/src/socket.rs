@@ -46,6 +46,9 @@ impl Connector for SocketConnector {
             client_id: options.client_id,
             ..Hello::default()
         };
+        if let Some(token) = options.token {
+            converse(&socket, &Request::Join(token), None)?;
+        }
         let request = Request::Hello { hello, prefix: options.prefix.clone() };
         let (reply, mut fds) = converse(&socket, &request, None)?;
         let (Reply::Welcome(welcome), Some(doorbell)) = (reply, fds.pop()) else { return Err(Errno::PROTO.into()) };
@@ -114,6 +117,17 @@ fn converse(
     }
 }
 
+/// What a memfd holds that came with a reply.
+fn contents(fd: OwnedFd) -> Result<Vec<u8>, Errno> {
+    use std::io::{Read, Seek};
+    let mut file = std::fs::File::from(fd);
+    let mut bytes = Vec::new();
+    // The offset is the sender's, who has written it.
+    let read = file.rewind().and_then(|()| file.read_to_end(&mut bytes));
+    read.map_err(|e| Errno(e.raw_os_error().unwrap_or(Errno::IO.0)))?;
+    Ok(bytes)
+}
+
 /// Repeats an interrupted call; a connection that broke means that the device is gone.
 fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno> {
     loop {
@@ -172,9 +186,28 @@ impl Transport for SocketTransport {
         Ok(Claimed { handle: Handle::from_wire(c.handle), flags, mode: c.mode, placeholder: c.placeholder })
     }
 
-    fn stats_json(&self) -> Result<String, Errno> {
-        let (Reply::Stats(json), _) = self.ask(&Request::Stats, None)? else { return Err(Errno::PROTO) };
+    fn stats_json(&self, detail: u32) -> Result<String, Errno> {
+        let Reply::Text(json) = self.control(&Request::Stats { detail })? else { return Err(Errno::PROTO) };
         String::from_utf8(json).map_err(|_| Errno::PROTO)
+    }
+
+    fn trace(&self, start: Option<u32>) -> Result<Vec<u8>, Errno> {
+        let (_, mut fds) = self.ask(&Request::Trace { start }, None)?;
+        match (start, fds.pop()) {
+            (None, Some(fd)) => contents(fd),
+            (Some(_), None) => Ok(Vec::new()),
+            _ => Err(Errno::PROTO),
+        }
+    }
+
+    fn control(&self, request: &Request) -> Result<Reply, Errno> {
+        match self.ask(request, None)? {
+            (Reply::Text(text), mut fds) if text.is_empty() => match fds.pop() {
+                Some(memfd) => Ok(Reply::Text(contents(memfd)?)),
+                None => Ok(Reply::Text(text)),
+            },
+            (reply, _) => Ok(reply),
+        }
     }
 
     fn hung_up(&self) -> bool {

@@ -51,9 +51,7 @@ fn more_threads_than_queue_pairs_share_the_last_one() {
             });
         }
     });
-    // Threads that ask at the same moment may each be given one: the device keeps the limit, and this mock does not.
-    let made = mock.behaviour.queues.load(Relaxed);
-    assert!((3..8).contains(&made), "{made} queue pairs for 8 threads that may have 3");
+    assert_eq!(mock.behaviour.queues.load(Relaxed), 3);
 }
 
 #[test]

@@ -119,6 +119,11 @@ impl<M: RingMemory> SqConsumer<M> {
         }
     }
 
+    /// Entries waiting, at most `depth`; looks at the client's index whatever the cached one says.
+    pub fn poll_now(&mut self) -> Result<u32, QueueFault> {
+        self.refresh()
+    }
+
     /// Takes the next of the entries that `poll` counted: copied out of shared memory once.
     #[inline]
     pub fn take(&mut self) -> Option<RawCommand> {
@@ -128,6 +133,12 @@ impl<M: RingMemory> SqConsumer<M> {
         let sqe = self.memory.read_sqe(self.head & (self.depth - 1));
         self.head = self.head.wrapping_add(1);
         Some(RawCommand(sqe))
+    }
+
+    /// Entries taken so far, modulo 2^32: the index that the client's would equal if nothing waited.
+    #[inline]
+    pub fn taken(&self) -> u32 {
+        self.head
     }
 
     /// Reads the entry taken last once more. What it says now is the client's choice and was never checked: only for

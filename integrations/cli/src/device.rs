@@ -32,6 +32,23 @@ pub fn socket_of(image: &Path) -> PathBuf {
     name.into()
 }
 
+/// Where `image` is served if it is: its own socket, or itself when it is a device's socket.
+pub fn socket_at(image: &Path) -> PathBuf {
+    let is_socket = std::fs::metadata(image).is_ok_and(|meta| meta.file_type().is_socket());
+    if is_socket { image.to_owned() } else { socket_of(image) }
+}
+
+/// The failure of a verb that needs an image that nobody serves.
+pub fn must_not_be_served(image: &Path) -> Result<(), Failure> {
+    match served(image)? {
+        None => Ok(()),
+        Some(_) => {
+            let socket = socket_at(image);
+            Err(Failure::new(format!("{}: being served at {}; stop it first", image.display(), socket.display())))
+        }
+    }
+}
+
 /// A client of the device that serves `image` (which may also be a device's socket itself), if one does.
 pub fn served(image: &Path) -> Result<Option<Client>, Failure> {
     let is_socket = std::fs::metadata(image).is_ok_and(|meta| meta.file_type().is_socket());
@@ -50,12 +67,15 @@ pub fn served(image: &Path) -> Result<Option<Client>, Failure> {
     }
 }
 
+/// A client of the device that serves `image`; to fail where nobody does.
+pub fn running(image: &Path) -> Result<Client, Failure> {
+    served(image)?.ok_or_else(|| Failure::new(format!("nobody serves {}", image.display())))
+}
+
 /// Whether two names lead to one file system: one socket to attach to, or one image.
 pub fn same(a: &Path, b: &Path) -> bool {
     let id = |image: &Path| {
-        let is_socket = std::fs::metadata(image).is_ok_and(|meta| meta.file_type().is_socket());
-        let socket = if is_socket { image.to_owned() } else { socket_of(image) };
-        let meta = std::fs::metadata(socket).or_else(|_| std::fs::metadata(image)).ok()?;
+        let meta = std::fs::metadata(socket_at(image)).or_else(|_| std::fs::metadata(image)).ok()?;
         Some((meta.dev(), meta.ino()))
     };
     a == b || id(a).is_some_and(|a| Some(a) == id(b))

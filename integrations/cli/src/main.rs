@@ -1,14 +1,15 @@
 //! The `weldfs` command: one binary, one verb per file under `verbs/`.
 //!
-//! What lives here: parsing of arguments, reaching a device (`device`), naming files inside images (`place`), copying
-//! trees (`tree`), printing facts (`output`), failing in one sentence (`failure`). Verbs translate; what files mean is
-//! decided in the device. Facts go to stdout, everything else to stderr. Exit codes: 0, 1 (failed), 2 (usage); those of
-//! fsck(8) for `fsck` and `scrub`.
+//! What lives here: parsing of arguments, reaching a device (`device`), looking at one (`observe`), naming files inside
+//! images (`place`), copying trees (`tree`), printing facts (`output`), failing in one sentence (`failure`). Verbs
+//! translate; what files mean is decided in the device. Facts go to stdout, everything else to stderr. Exit codes: 0,
+//! 1 (failed), 2 (usage); those of fsck(8) for `fsck` and `scrub`, and 4 for `info --log` of a corrupt log.
 #![forbid(unsafe_code)]
 
 mod device;
 mod failure;
 mod interrupt;
+mod observe;
 mod output;
 mod place;
 mod tree;
@@ -57,8 +58,18 @@ enum Verb {
     Fsck(verbs::fsck::Args),
     /// Read everything an image holds and verify every checksum
     Scrub(verbs::scrub::Args),
+    /// Show what a running device has counted
+    Stats(verbs::stats::Args),
     /// Run a program with its files in a device
     Run(verbs::run::Args),
+    /// List the tenants of a running device, or print a tenant's token
+    Tenants(verbs::tenants::Args),
+    /// Change settings of a running device, or list them
+    Tune(verbs::tune::Args),
+    /// Show who uses a running device, as it happens
+    Top(verbs::top::Args),
+    /// Record what runs on the cores of a device, for Perfetto
+    Trace(verbs::trace::Args),
     /// The whole story: load, fuse, kill, recover, compare
     Demo(verbs::demo::Args),
     /// Cut the power at every moment of short workloads, and check what is left
@@ -83,7 +94,12 @@ fn dispatch(verb: &Verb) -> Outcome {
         Verb::Info(args) => verbs::info::run(args),
         Verb::Fsck(args) => verbs::fsck::run(args),
         Verb::Scrub(args) => verbs::scrub::run(args),
+        Verb::Stats(args) => verbs::stats::run(args),
         Verb::Run(args) => verbs::run::run(args),
+        Verb::Tenants(args) => verbs::tenants::run(args),
+        Verb::Tune(args) => verbs::tune::run(args),
+        Verb::Top(args) => verbs::top::run(args),
+        Verb::Trace(args) => verbs::trace::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Crash(args) => verbs::crash::run(args),
         Verb::Bench(args) => verbs::bench::run(args),

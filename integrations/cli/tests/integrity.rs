@@ -63,6 +63,9 @@ fn scrub_names_the_damaged_file_on_both_media_and_changes_nothing() {
         assert_ne!(found["expected"], found["actual"]);
         let out = weldfs(&["scrub", path, "--rate", "64M"]);
         let text = String::from_utf8_lossy(&out.stdout).into_owned();
+        assert_eq!(text.matches("data at byte 307200").count(), 1, "{text}");
+        let aside = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(!aside.contains("307200"), "it is told once: {aside}");
         assert!(
             code(&out) == 4 && text.contains(":/d/file: data at byte 307200") && text.contains("DAMAGED"),
             "{text}"
@@ -85,6 +88,7 @@ fn what_is_no_image_cannot_be_scrubbed_and_a_wrong_command_line_is_16() {
     assert_eq!(code(&out), 8);
     assert_eq!(String::from_utf8_lossy(&out.stderr).lines().count(), 1);
     assert_eq!(code(&weldfs(&["scrub"])), 16);
+    assert_eq!(code(&weldfs(&["scrub", "--rate", "0", path.to_str().expect("text")])), 16, "it would never end");
     assert_eq!(code(&weldfs(&["fsck", "--bogus", "x"])), 16);
     assert_eq!(code(&weldfs(&["ls", "--bogus"])), 2);
     assert_eq!(code(&weldfs(&["scrub", "--help"])), 0);
@@ -128,4 +132,170 @@ fn the_log_of_an_image_that_was_not_closed_is_printed_by_record() {
     assert_eq!(code(&weldfs(&["fsck", "-y", path])), 0);
     let info = json(&weldfs(&["info", "--json", path]));
     assert!(info["sequence"].as_u64() > Some(3) && info["clean"].as_bool() == Some(true), "{info}");
+}
+
+/// A device over an image, in a process of its own.
+struct Served(std::process::Child, weldfs::Client);
+
+fn serve(path: &str) -> Served {
+    let device = Command::new(env!("CARGO_BIN_EXE_weldfs")).args(["serve", path]).spawn().expect("the device starts");
+    let socket = PathBuf::from(format!("{path}.sock"));
+    loop {
+        match weldfs::Client::connect(&socket) {
+            Ok(client) => break Served(device, client),
+            Err(_) => std::thread::sleep(std::time::Duration::from_millis(5)),
+        }
+    }
+}
+
+impl Served {
+    fn kill(mut self) {
+        self.0.kill().expect("signal");
+        self.0.wait().expect("ends");
+    }
+}
+
+/// Flips a byte of each place.
+fn flip(image: &Path, places: impl IntoIterator<Item = u64>) {
+    let file = fs::OpenOptions::new().read(true).write(true).open(image).expect("writable");
+    for at in places {
+        let mut byte = [0];
+        file.read_exact_at(&mut byte, at).expect("reads");
+        file.write_all_at(&[byte[0] ^ 0x40], at).expect("writes");
+    }
+}
+
+/// What all three say of damage that keeps the image from being mounted.
+fn assert_damaged(path: &str, what: &str) {
+    let before = fs::read(path).expect("readable");
+    let out = weldfs(&["scrub", "--json", path]);
+    let report = json(&out);
+    assert_eq!((code(&out), report["exit_code"].as_u64()), (4, Some(4)));
+    assert_eq!((report["clean"].as_bool(), report["mountable"].as_bool()), (Some(false), Some(false)));
+    assert_eq!((report["finding_count"].as_u64(), report["findings"][0]["what"].as_str()), (Some(1), Some(what)));
+    let out = weldfs(&["scrub", path]);
+    assert!(code(&out) == 4 && String::from_utf8_lossy(&out.stdout).contains("DAMAGED: it cannot be mounted"));
+    for verb in [&["fsck", "--json", path][..], &["fsck", "-y", "--json", path]] {
+        let out = weldfs(verb);
+        let report = json(&out);
+        assert_eq!((code(&out), report["mountable"].as_bool()), (4, Some(false)));
+        assert_eq!(report["problem_count"].as_u64(), Some(1));
+    }
+    assert!(fs::read(path).expect("readable") == before, "nothing was written");
+}
+
+#[test]
+fn a_damaged_tree_page_that_prevents_the_mount_is_a_finding() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = image(dir.path(), "pmem");
+    let bytes = fs::read(&image).expect("readable");
+    let pages = (0..bytes.len() as u64).step_by(4096).filter(|at| bytes[*at as usize..].starts_with(b"WFpg"));
+    flip(&image, pages.map(|at| at + 700));
+    assert_damaged(image.to_str().expect("text"), "tree_page");
+}
+
+#[test]
+fn a_damaged_log_record_that_prevents_the_mount_is_a_finding_and_info_says_corrupt() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = image(dir.path(), "pmem");
+    let path = image.to_str().expect("text");
+    let device = serve(path);
+    for name in ["/one", "/two", "/three"] {
+        device.1.create_dir(name).expect("makes");
+    }
+    device.1.sync().expect("durable");
+    device.kill();
+    let info = json(&weldfs(&["info", "--json", path]));
+    let (start, len) = (info["log_start_bytes"].as_u64().expect("a number"), info["log_bytes"].as_u64().expect("one"));
+    let out = weldfs(&["info", "--log", "--json", path]);
+    let log = json(&out);
+    assert_eq!((code(&out), log["tail"]["ending"].as_str()), (0, Some("whole")));
+    let first = log["records"][0]["lsn"].as_u64().expect("a number");
+    flip(&image, [start + first % len + 70]);
+    let out = weldfs(&["info", "--log", "--json", path]);
+    let log = json(&out);
+    assert_eq!(code(&out), 4);
+    assert!(log["tail"]["ending"]["corrupt"].is_string(), "{log}");
+    let out = weldfs(&["info", "--log", path]);
+    assert!(code(&out) == 4 && String::from_utf8_lossy(&out.stdout).contains("CORRUPT"));
+    assert_damaged(path, "log");
+}
+
+#[test]
+fn a_socket_is_named_as_it_is_when_an_image_is_refused_for_being_served() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = image(dir.path(), "pmem");
+    let path = image.to_str().expect("text");
+    let device = serve(path);
+    let socket = format!("{path}.sock");
+    for verb in ["scrub", "fsck"] {
+        for place in [path, &socket] {
+            let out = weldfs(&[verb, place]);
+            let text = String::from_utf8_lossy(&out.stderr).into_owned();
+            assert!(code(&out) == 8 && text.contains(&format!("being served at {socket};")), "{text}");
+        }
+    }
+    device.kill();
+}
+
+#[test]
+fn fsck_repairs_superblock_copies_of_an_image_that_is_sound_otherwise() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = image(dir.path(), "pmem");
+    let path = image.to_str().expect("text");
+    let end = fs::metadata(&image).expect("there").len();
+    for copy in [0, 8 * 4096, end - 4096] {
+        flip(&image, [copy + 130]);
+        let before = fs::read(&image).expect("readable");
+        assert_eq!(code(&weldfs(&["scrub", path])), 4);
+        let out = weldfs(&["fsck", path]);
+        assert!(code(&out) == 0 && String::from_utf8_lossy(&out.stdout).contains("warning: superblock copy"));
+        assert!(fs::read(&image).expect("readable") == before, "not unless told to");
+        let out = weldfs(&["fsck", "-y", "--json", path]);
+        assert_eq!((code(&out), json(&out)["repaired_superblock_copies"].as_u64()), (1, Some(1)));
+        assert_eq!((code(&weldfs(&["scrub", path])), code(&weldfs(&["fsck", "-y", path]))), (0, 0));
+    }
+    damage(&image);
+    flip(&image, [8 * 4096 + 130]);
+    let before = fs::read(&image).expect("readable");
+    assert_eq!(code(&weldfs(&["fsck", "-y", "--data", path])), 4);
+    assert!(fs::read(&image).expect("readable") == before, "of a damaged image nothing is overwritten");
+}
+
+#[test]
+fn fsck_prints_how_many_transactions_were_seen_and_replayed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = image(dir.path(), "pmem");
+    let path = image.to_str().expect("text");
+    let device = serve(path);
+    let file = weldfs::OpenOptions::new().write(true).create(true).open(&device.1, "/fused").expect("opens");
+    file.append_checksum_write(&[7; 9000]).expect("appends");
+    device.1.sync().expect("durable");
+    device.kill();
+    let out = weldfs(&["fsck", path]);
+    let text = String::from_utf8_lossy(&out.stdout).into_owned();
+    let report = json(&weldfs(&["fsck", "--json", path]));
+    assert_eq!(
+        (report["recovery"]["txns_seen"].as_u64(), report["recovery"]["txns_replayed"].as_u64()),
+        (Some(1), Some(1))
+    );
+    assert!(text.contains("1 transactions of several records seen: 1 replayed to their end, 0 finished"), "{text}");
+}
+
+#[test]
+fn cat_prints_what_is_before_the_damage_and_says_at_which_byte_it_is() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let image = image(dir.path(), "pmem");
+    let path = image.to_str().expect("text");
+    damage(&image);
+    let check = || {
+        let out = weldfs(&["cat", &format!("{path}:/d/file")]);
+        let text = String::from_utf8_lossy(&out.stderr).into_owned();
+        assert!(text.contains(&format!("cannot read {path}:/d/file at byte 307200: ")), "{text}");
+        assert!(code(&out) == 1 && out.stdout == content()[..300 * 1024]);
+    };
+    check();
+    let device = serve(path);
+    check();
+    device.kill();
 }

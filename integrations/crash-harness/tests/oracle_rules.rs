@@ -128,6 +128,14 @@ fn what_is_no_prefix_breaks_rule_8() {
 }
 
 #[test]
+fn a_report_on_one_state_stays_readable_whatever_was_found() {
+    let bad = weldfs_crash_harness::states::Bad::new(4, "\u{e9}".repeat(1 << 20));
+    assert!(bad.detail.len() < 10_000 && bad.detail.ends_with("bytes more"), "{} bytes", bad.detail.len());
+    let short = weldfs_crash_harness::states::Bad::new(4, "short");
+    assert_eq!(short.detail, "short");
+}
+
+#[test]
 fn between_two_micro_transactions_only_a_read_only_mount_may_show_the_tree() {
     let (made, _) = history();
     let half = made.points[1].tree.clone();

@@ -75,6 +75,75 @@ fn a_trace_that_cannot_be_read_is_refused_with_the_word() {
 }
 
 #[test]
+fn numbers_beyond_the_tiny_file_system_are_refused_with_the_most_that_is_taken() {
+    for (line, words) in [
+        ("read_modify_write foo patch 0 4000000", "4000000 is more than 1048576"),
+        ("open_write_close C new 0 1048577", "1048577 is more than 1048576"),
+        ("read_modify_write foo add 0 9", "8 bytes, not of 9"),
+        ("append bar 1099511627776", "1099511627776 is more than 1310720"),
+        ("append bar 4294967295", "4294967295 is more than 1310720"),
+        ("append bar 2093056", "2093056 is more than 1310720"),
+        ("append bar 99999999999999999999999", "is more than 1310720"),
+        ("append bar -1", "-1 is not a number"),
+        ("write foo 99999999 1", "99999999 is more than 2097152"),
+        ("truncate foo 99999999", "99999999 is more than 2097152"),
+        ("fallocate foo reserve 0 99999999", "99999999 is more than 1310720"),
+        ("setxattr foo 0 4097", "4097 is more than 4096"),
+        ("setxattr foo 256 1", "256 is more than 255"),
+        ("chmod foo 77777777", "77777777 is more than 7777"),
+        ("chown foo 4294967295 0", "4294967295 is more than 4294967294"),
+        ("utimens foo 18446744073709551615", "is more than 4294967295"),
+        ("write foo 0 1000000; append foo 1000000", "take 2011136 bytes, more than the 1835008"),
+        ("", "at least one step"),
+        (" ; ;", "at least one step"),
+    ] {
+        let refused = Workload::parse(line).expect_err(line);
+        assert!(refused.contains(words), "{line}: {refused}");
+    }
+    let long = "creat C;".repeat(1001);
+    assert!(Workload::parse(&long).expect_err("too many").contains("more than 1000 steps"));
+    let refused = Workload::parse(&format!("creat {}", "x".repeat(1 << 20))).expect_err("no name");
+    assert!(refused.len() < 1000, "{} bytes", refused.len());
+}
+
+#[test]
+fn the_largest_numbers_that_are_taken_run_as_the_model_says() {
+    let (off, len, payload, rest) = (2 << 20, 1_310_720, 1 << 20, 500_000);
+    let mut lines = vec![
+        format!("write foo {off} {len} durable; write bar 0 {rest}"),
+        format!("write foo 0 {len} fsync; write foo 0 {rest} durable; write bar 0 1"),
+        format!("append bar {len}; append bar {rest} checkpoint"),
+        format!("truncate foo {off} reclaim; append_checksum_write foo 1048572; append_checksum_write bar {rest}"),
+        format!("append_checksum_write bar {payload} micro; chmod foo 7777; chown foo 4294967294 4294967294"),
+        "append_checksum_write bar 1048573; unlink A/C".to_owned(),
+        "setxattr foo 255 4096; setxattr bar 0 0; utimens foo 4294967295 remount; removexattr foo 255".to_owned(),
+    ];
+    let every = |at: &str| (0..26).map(|k| format!("setxattr {at} {k} 4096; ")).collect::<String>();
+    lines.push(["foo", "bar", "A", "B", "A/foo", "B/bar"].map(every).concat());
+    lines.push((0..400).map(|i| format!("write {} {} 1;", ["foo", "bar"][i % 2], i * 4096)).collect());
+    for mode in ["reserve", "keep-size", "punch", "zero", "zero-keep-size"] {
+        lines.push(format!("fallocate foo {mode} {off} {len} durable; fallocate bar {mode} 1 {rest}"));
+    }
+    for mode in ["macro", "micro"] {
+        for how in ["existing", "create", "new", "trunc", "append"] {
+            for op in ["open_write_close", "open_read_write_close"] {
+                lines.push(format!("{op} foo {how} {off} {payload} {mode}; {op} C {how} 0 {rest} {mode} durable"));
+                lines.push(format!("{op} C {how} 0 {payload} {mode}"));
+            }
+        }
+        lines
+            .push(format!("read_modify_write foo add {off} 8 {mode}; read_modify_write foo add 4090 8 {mode} durable"));
+        for change in ["patch", "xor", "swap", "swap-fail"] {
+            let op = format!("read_modify_write foo {change}");
+            lines.push(format!("{op} {off} {payload} {mode} durable; {op} 1 {rest} {mode}; {op} 0 0; {op} 0 7"));
+            lines.push(format!("{op} 0 {payload} {mode}"));
+        }
+    }
+    let workloads: Vec<Workload> = lines.iter().map(|l| Workload::parse(l).unwrap_or_else(|e| panic!("{e}"))).collect();
+    assert_eq!(perform_all(&mut workloads.into_iter()), lines.len());
+}
+
+#[test]
 fn the_lists_are_complete_without_repeats_and_of_known_size() {
     let ones = one_op(ModeChoice::Both);
     let pairs = two_op(ModeChoice::Both);

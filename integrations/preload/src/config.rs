@@ -14,6 +14,8 @@ pub struct Config {
     pub needle: Vec<u8>,
     /// This library, to be preloaded by programs that this one executes.
     pub library: Option<Vec<u8>>,
+    /// The token of the tenant that this process belongs to, as text.
+    pub token: Option<Vec<u8>>,
     /// Whether refusals are worth a line on standard error.
     pub debug: bool,
 }
@@ -35,7 +37,8 @@ fn read() -> Option<Config> {
         crate::report::fatal(&["WELDFS_PREFIX must be an absolute path other than /"]);
     };
     let needle = prefix.rsplit(|b| *b == b'/').next().unwrap_or_default().to_vec();
-    Some(Config { socket, prefix, needle, library, debug })
+    let token = abi::env(c"WELDFS_TENANT_TOKEN").map(<[u8]>::to_vec);
+    Some(Config { socket, prefix, needle, library, token, debug })
 }
 
 /// The prefix in normal form; `None` for a relative path, `/`, or one with `.` or `..` in it.

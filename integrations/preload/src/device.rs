@@ -35,7 +35,17 @@ fn attach() -> Res<&'static Client> {
     }
     use std::os::unix::ffi::OsStrExt;
     let socket = std::path::Path::new(std::ffi::OsStr::from_bytes(&config.socket));
-    let attach = AttachOptions { prefix: config.prefix.clone(), ..AttachOptions::default() };
+    let token = match &config.token {
+        None => None,
+        Some(text) => match std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()) {
+            Some(token) => Some(token),
+            None => {
+                report::warn(&[weldfs::TOKEN_VARIABLE, " is not a token of 32 hexadecimal digits"]);
+                return Err(libc::EACCES);
+            }
+        },
+    };
+    let attach = AttachOptions { prefix: config.prefix.clone(), token, ..AttachOptions::default() };
     let options = ClientOptions { attach, umask: Some(0), ..ClientOptions::default() };
     match Client::with_options(Arc::new(SocketConnector::new(socket)), options) {
         Ok(client) => Ok(CLIENT.get_or_init(|| client)),

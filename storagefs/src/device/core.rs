@@ -1,26 +1,32 @@
 //! What all parts of one device share.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex};
 use weldfs_ciscops::{Durability, Errno, InodeNo};
 use weldfs_journal::Clock;
-use weldfs_scheduler::PolicyKind;
+use weldfs_scheduler::{PolicyKind, WEIGHT_DEFAULT, WEIGHT_MAX};
 
-use super::counters::{Count, Totals};
+use super::board::Board;
+use super::clock::now_ns;
+use super::counters::{CoreCounters, Totals, several_writers};
 use super::io::IoPool;
-use super::limits::{QUEUES_MAX, SESSIONS_MAX, SLOTS_PER_THREAD};
+use super::limits::{
+    OPEN_FILES_MAX, PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX, SLOTS_PER_THREAD, SWEEP_AGAIN_NS, SWEEP_SHARE,
+};
 use super::maintenance::Maintenance;
+use super::memory::Memory;
 use super::ofd::OpenFiles;
 use super::pace::Pace;
-use super::profile::Profile;
-use super::session::SessionState;
+use super::profile::{LinkModel, Profile};
+use super::runq::{CostModel, RunQueue};
+use super::session::{QueueState, SessionState};
 use super::sets::SetTable;
 use super::slots::Inbox;
-use super::thread::NewQueue;
-use crate::fs::Cred;
+use super::tenants::{DeviceStock, Identity, Resource, Tenant, TenantTable, TenantsConfig};
+use super::trace::Trace;
 use crate::store::Store;
 
 /// How a device is to be run.
@@ -32,8 +38,12 @@ pub struct DeviceConfig {
     pub cores: usize,
     /// What "default durability" means: `Volatile` or `Durable`; `Default` = by the medium (durable on pmem and ram).
     pub durability: Durability,
-    /// Scheduling policy of each thread.
+    /// Scheduling policy.
     pub policy: PolicyKind,
+    /// Device time after which a running command gives way to others, nanoseconds.
+    pub quantum_ns: u64,
+    /// What commands are charged.
+    pub cost: CostModel,
     /// Emulated hardware.
     pub profile: Profile,
     /// Bytes for overlay, page cache and block cache; for whoever mounts the store the device runs on.
@@ -42,6 +52,8 @@ pub struct DeviceConfig {
     pub pool_bytes_max: u64,
     /// Handles of one session.
     pub handles_max: u32,
+    /// Who is charged, with limits.
+    pub tenants: TenantsConfig,
     /// Longest a device thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
 }
@@ -52,11 +64,14 @@ impl Default for DeviceConfig {
             label: String::new(),
             cores: 1,
             durability: Durability::Default,
-            policy: PolicyKind::Fifo,
+            policy: PolicyKind::default(),
+            quantum_ns: super::limits::QUANTUM_NS,
+            cost: CostModel::default(),
             profile: Profile::default(),
             memory_bytes: 512 << 20,
             pool_bytes_max: 1 << 30,
             handles_max: weldfs_ciscops::limits::HANDLES_MAX,
+            tenants: TenantsConfig::default(),
             spin_ns_max: super::limits::SPIN_NS_MAX,
         }
     }
@@ -65,26 +80,17 @@ impl Default for DeviceConfig {
 /// What is left in a device thread's inbox.
 pub(super) enum Message {
     /// Serve this queue pair from now on.
-    Queue(Box<NewQueue>),
+    Queue(Arc<QueueState>),
     /// Drain and drop the queues of this session.
     CloseSession(u64),
     /// End when no queue is left.
     Stop,
 }
 
-/// Counters of one device thread.
-#[derive(Default)]
-pub(super) struct ThreadCounters {
-    /// Times it went to sleep in its one blocking call.
-    pub sleeps: Count,
-    /// Times it woke from it.
-    pub wakes: Count,
-}
-
 /// One device thread as others see it.
 pub(super) struct ThreadState {
     pub inbox: Arc<Inbox<Message>>,
-    pub counters: ThreadCounters,
+    pub counters: CoreCounters,
     pub queues: AtomicUsize,
 }
 
@@ -99,21 +105,45 @@ pub struct Core {
     pub(super) maintenance: Maintenance,
     pub(super) pace: Pace,
     pub(super) threads: Vec<ThreadState>,
+    pub(super) board: Arc<Board>,
+    pub(super) memory: Memory,
+    pub(super) trace: Trace,
     pub(super) modelled: bool,
+    /// The emulated link to the host: one, whatever the number of cores.
+    pub(super) link: Mutex<LinkModel>,
+    /// Device time per time of the host's core, in 1024ths.
+    stretch: u64,
+    all_queues: Mutex<Vec<Arc<QueueState>>>,
+    queues_version: AtomicU64,
+    /// When dead placeholders were last looked for on demand, and how many were handed out since.
+    swept: AtomicU64,
+    placed: AtomicUsize,
     pub(super) clock: Arc<dyn Clock>,
+    pub(super) tenants: TenantTable,
     sessions: Mutex<Sessions>,
     no_sessions: Condvar,
     next_session: AtomicU64,
     pool_bytes: AtomicU64,
     queues: AtomicUsize,
     poisoned: AtomicBool,
-    retired: Mutex<BTreeMap<u64, Totals>>,
 }
 
 #[derive(Default)]
 struct Sessions {
     live: HashMap<u64, Arc<SessionState>>,
     refuse: bool,
+}
+
+/// A tenant's weight as policies count: 100, the usual one, is theirs.
+pub(super) fn policy_weight(weight: u32) -> u32 {
+    (u64::from(weight) * u64::from(WEIGHT_DEFAULT) / 100).clamp(1, u64::from(WEIGHT_MAX)) as u32
+}
+
+/// Placeholders that the device's process has descriptors for, beside those of sessions and queue pairs.
+fn placeholders_max() -> usize {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let most = most.map_or(PLACEHOLDERS_MAX, |n| n as usize);
+    most.saturating_sub(3 * SESSIONS_MAX).clamp(most / 4, PLACEHOLDERS_MAX)
 }
 
 impl Core {
@@ -124,22 +154,54 @@ impl Core {
             Durability::Volatile => false,
             Durability::Default => info.kind != weldfs_journal::MediumKind::Block,
         };
+        if config.cores > 1 {
+            several_writers();
+        }
         let threads = (0..config.cores.max(1))
             .map(|_| {
                 Ok(ThreadState {
-                    inbox: Arc::new(Inbox::new(SLOTS_PER_THREAD)?),
-                    counters: ThreadCounters::default(),
+                    inbox: Arc::new(Inbox::new()?),
+                    counters: CoreCounters::default(),
                     queues: AtomicUsize::new(0),
                 })
             })
             .collect::<std::io::Result<Vec<_>>>()?;
         let files = OpenFiles::new(store.clone());
+        let slots = config.cores.max(1) * SLOTS_PER_THREAD;
+        let runq = RunQueue::new(config.policy, slots, config.quantum_ns, config.cost);
+        let has = DeviceStock {
+            cores: threads.len(),
+            slots,
+            sessions: SESSIONS_MAX,
+            queue_pairs: QUEUES_MAX,
+            pool_bytes: config.pool_bytes_max,
+            handles: OPEN_FILES_MAX,
+            placeholders: placeholders_max(),
+        };
+        let board = Arc::new(Board::new(runq, slots, threads.iter().map(|t| t.inbox.clone())));
+        let memory = Memory::new(store.clone(), board.clone());
+        let tenants = TenantTable::new(config.tenants.clone(), has, &weldfs_journal::SystemRandom);
+        for tenant in tenants.list() {
+            let bad = |e| std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("tenant {}: {e}", tenant.name));
+            memory.set_share(&tenant).map_err(bad)?;
+            board.runq.set_weight(tenant.id, policy_weight(tenant.weight()));
+        }
         Ok(Arc::new(Core {
             io: IoPool::start(store.clone())?,
             maintenance: Maintenance::default(),
             pace: Pace::default(),
             clock: store.clock().clone(),
+            tenants,
+            board,
+            memory,
+            trace: Trace::new(threads.len()),
             modelled: !config.profile.is_free(),
+            link: Mutex::new(LinkModel::new(&config.profile)),
+            stretch: (1024.0 / config.profile.core.speed) as u64,
+            all_queues: Mutex::default(),
+            queues_version: AtomicU64::new(1),
+            swept: AtomicU64::new(0),
+            placed: AtomicUsize::new(0),
             config,
             store,
             durable_default,
@@ -152,14 +214,13 @@ impl Core {
             pool_bytes: AtomicU64::new(0),
             queues: AtomicUsize::new(0),
             poisoned: AtomicBool::new(false),
-            retired: Mutex::default(),
         }))
     }
 
     /// A new session. EMFILE at the device's limit, ENODEV while it shuts down.
     pub(super) fn attach(
         self: &Arc<Self>,
-        cred: Cred,
+        who: Identity,
         client_id: [u8; 16],
         prefix: Vec<u8>,
     ) -> Result<Arc<SessionState>, Errno> {
@@ -170,17 +231,29 @@ impl Core {
         if sessions.live.len() >= SESSIONS_MAX {
             return Err(Errno::MFILE);
         }
+        let tenant = self.tenants.of(&who);
+        if !tenant.take(Resource::Sessions, 1) {
+            return Err(Errno::MFILE);
+        }
+        self.board.runq.set_weight(tenant.id, policy_weight(tenant.weight()));
+        if let Err(e) = self.memory.set_share(&tenant) {
+            tracing::warn!("tenant {} has no guarantee of memory: {e}", tenant.name);
+        }
         let id = self.next_session.fetch_add(1, Ordering::Relaxed);
-        let state = SessionState::new(self.clone(), id, cred, client_id, prefix)
-            .map_err(|e| Errno(e.raw_os_error().unwrap_or(Errno::MFILE.0)))?;
+        let state = SessionState::new(self.clone(), id, who.cred, tenant.clone(), client_id, prefix).map_err(|e| {
+            tenant.give(Resource::Sessions, 1);
+            Errno(e.raw_os_error().unwrap_or(Errno::MFILE.0))
+        })?;
         let state = Arc::new(state);
         sessions.live.insert(id, state.clone());
         Ok(state)
     }
 
-    pub(super) fn session_gone(&self, session: &Arc<SessionState>, totals: Totals) {
-        self.retired.lock().entry(session.tenant.0).or_default().add(&totals);
+    pub(super) fn session_gone(&self, session: &Arc<SessionState>, totals: impl FnOnce() -> Totals) {
+        self.trace.abandon(session.id);
         let mut sessions = self.sessions.lock();
+        session.tenant.retire(&totals());
+        session.tenant.give(Resource::Sessions, 1);
         sessions.live.remove(&session.id);
         if sessions.live.is_empty() {
             self.no_sessions.notify_all();
@@ -210,38 +283,116 @@ impl Core {
         }
     }
 
+    /// Looks at the sessions while none can come or go.
+    pub(super) fn with_sessions(&self, look: impl FnOnce(&mut dyn Iterator<Item = &Arc<SessionState>>)) {
+        look(&mut self.sessions.lock().live.values());
+    }
+
     pub(super) fn live_sessions(&self) -> Vec<Arc<SessionState>> {
         self.sessions.lock().live.values().cloned().collect()
     }
 
-    pub(super) fn retired(&self) -> BTreeMap<u64, Totals> {
-        self.retired.lock().clone()
+    /// The core with the fewest queue pairs: the home of the next one.
+    pub(super) fn home_of_next(&self) -> usize {
+        let least = (0..self.threads.len()).min_by_key(|i| self.threads[*i].queues.load(Ordering::Relaxed));
+        least.expect("a device has at least one core")
     }
 
-    /// Hands a queue pair to the device thread with the fewest.
-    pub(super) fn place_queue(&self, message: Message) {
-        let least = self.threads.iter().min_by_key(|t| t.queues.load(Ordering::Relaxed));
-        let thread = least.expect("a device has at least one thread");
-        thread.queues.fetch_add(1, Ordering::Relaxed);
-        thread.inbox.send(message);
+    /// Hands a queue pair to its home.
+    pub(super) fn place_queue(&self, queue: Arc<QueueState>) {
+        let home = &self.threads[queue.pair.home];
+        home.queues.fetch_add(1, Ordering::Relaxed);
+        self.all_queues.lock().push(queue.clone());
+        self.queues_version.fetch_add(1, Ordering::Release);
+        home.inbox.send(Message::Queue(queue));
+    }
+
+    /// A queue pair was dropped by its home.
+    pub(super) fn queue_gone(&self, queue: &Arc<QueueState>) {
+        self.threads[queue.pair.home].queues.fetch_sub(1, Ordering::Relaxed);
+        self.all_queues.lock().retain(|q| !Arc::ptr_eq(q, queue));
+        self.queues_version.fetch_add(1, Ordering::Release);
+    }
+
+    /// Lets go of placeholders that nobody holds any more, for a client at its limit: whether it looked. Not for a
+    /// client that only asks again and again, which would keep the control plane busy: where little has been handed out
+    /// since the last look, measured by what there is to look at, a while must have passed.
+    pub(super) fn look_for_dead_placeholders(&self) -> bool {
+        let (now, last) = (now_ns(), self.swept.load(Ordering::Relaxed));
+        let fresh = self.placed.swap(0, Ordering::Relaxed);
+        let due = fresh >= self.files.bound() / SWEEP_SHARE || now.saturating_sub(last) >= SWEEP_AGAIN_NS;
+        if due {
+            self.swept.store(now, Ordering::Relaxed);
+            self.files.sweep();
+        } else {
+            self.placed.fetch_add(fresh, Ordering::Relaxed);
+        }
+        due
+    }
+
+    /// So many placeholders were handed out.
+    pub(super) fn note_placeholders(&self, count: usize) {
+        self.placed.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Changes whenever the list of queue pairs does.
+    #[inline]
+    pub(super) fn queues_version(&self) -> u64 {
+        self.queues_version.load(Ordering::Acquire)
+    }
+
+    /// All queue pairs, with a version of the list that is not newer.
+    pub(super) fn all_queues(&self) -> (u64, Vec<Arc<QueueState>>) {
+        (self.queues_version(), self.all_queues.lock().clone())
+    }
+
+    /// The command in this slot has its place in all its queues: the next one of its ring may follow, on another core
+    /// if there is one without work.
+    pub(super) fn admitted(&self, queue: &QueueState, slot: u32) {
+        if queue.pair.admitted(slot) && self.board.is_shared() {
+            self.offer_next(queue);
+        }
+    }
+
+    /// Nothing stands before the next command of a ring any more: its home may have gone to sleep over that.
+    pub(super) fn offer_next(&self, queue: &QueueState) {
+        let more = queue.pair.try_ends().is_none_or(|mut ends| ends.has_waiting());
+        if more {
+            self.board.offer(queue.pair.home);
+        }
+    }
+
+    /// Device time of so much time of the host's core, nanoseconds.
+    #[inline]
+    pub(super) fn scaled(&self, host_ns: u64) -> u64 {
+        (u128::from(host_ns) * u128::from(self.stretch) / 1024) as u64
     }
 
     pub(super) fn broadcast(&self, message: impl Fn() -> Message) {
         self.threads.iter().for_each(|t| t.inbox.send(message()));
     }
 
-    /// Takes shared memory for a queue pair. ENOMEM or EMFILE at the device's limits.
-    pub(super) fn charge_pool(&self, bytes: u64) -> Result<(), Errno> {
+    /// Takes shared memory for a queue pair of `tenant`. ENOMEM or EMFILE at the device's or the tenant's limits.
+    pub(super) fn charge_pool(&self, tenant: &Tenant, bytes: u64) -> Result<(), Errno> {
+        if !tenant.take(Resource::QueuePairs, 1) {
+            return Err(Errno::MFILE);
+        }
+        if !tenant.take(Resource::PoolBytes, bytes) {
+            tenant.give(Resource::QueuePairs, 1);
+            return Err(Errno::NOMEM);
+        }
         let before = self.pool_bytes.fetch_add(bytes, Ordering::AcqRel);
         let queues = self.queues.fetch_add(1, Ordering::AcqRel);
         if before + bytes <= self.config.pool_bytes_max && queues < QUEUES_MAX {
             return Ok(());
         }
-        self.release_pool(bytes);
+        self.release_pool(tenant, bytes);
         Err(if queues < QUEUES_MAX { Errno::NOMEM } else { Errno::MFILE })
     }
 
-    pub(super) fn release_pool(&self, bytes: u64) {
+    pub(super) fn release_pool(&self, tenant: &Tenant, bytes: u64) {
+        tenant.give(Resource::QueuePairs, 1);
+        tenant.give(Resource::PoolBytes, bytes);
         self.pool_bytes.fetch_sub(bytes, Ordering::AcqRel);
         self.queues.fetch_sub(1, Ordering::AcqRel);
     }

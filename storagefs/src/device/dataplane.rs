@@ -4,9 +4,10 @@
 //! over a transaction, commit, give the set back, and only then wait for durability. Every wait is an `.await`; on
 //! byte-addressable media an uncontended command passes through in one poll.
 
-use std::future::poll_fn;
-use std::rc::Rc;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use weldfs_ciscops::command::Modify;
@@ -15,28 +16,33 @@ use weldfs_ciscops::{
     Outcome, Paths, interp,
 };
 use weldfs_journal::{Appended, Lsn, RecordHead};
-use weldfs_scheduler::{Mode, Seq};
+use weldfs_scheduler::{Mode, Seq, Token};
 use zerocopy::IntoBytes;
 
+use super::board::SlotState;
+use super::checksum;
 use super::clock::now_ns;
 use super::core::Core;
+use super::counters::QueueCounters;
 use super::detect;
 use super::limits::{ROOM_RETRIES_MAX, SET_RETRIES_MAX};
 use super::locks::{Held, Owner, Space, Span};
+use super::mail::Mail;
+use super::memory::held_by;
 use super::ofd::Description;
 use super::pace::FULL;
 use super::session::{QueueState, SessionState};
 use super::sets::{ClosedGate, Members, Tickets, members};
-use super::slots::Mail;
-use super::thread::ThreadCx;
 use crate::error::{FsError, FsResult, Wait};
-use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, Txn};
+use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, Slicer, Txn};
 use crate::store::{MicroTxn, Plan};
 
 /// What an op future is made of.
 pub(super) struct OpCx<'d> {
     pub core: &'d Core,
-    pub thread: &'d ThreadCx,
+    /// What it and the core that runs it tell each other, and the slot's number.
+    pub slot: &'d SlotState,
+    pub at: u32,
     pub queue: Arc<QueueState>,
     pub cmd: Command,
     pub paths: Paths,
@@ -51,11 +57,32 @@ pub(super) struct Done {
     pub bytes_out: u64,
     /// The outcome of a detectable command is in the log.
     pub recorded: bool,
+    /// What was copied between pool and device.
+    pub copied: Copied,
+}
+
+/// Copies between pool and device, counted when the command is over.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Copied {
+    payload: u64,
+    payload_in: u64,
+    payload_out: u64,
+    metadata: u64,
+}
+
+impl Done {
+    /// Counts what was copied; under the lock of the queue pair.
+    pub fn count(&self, c: &QueueCounters) {
+        c.payload_copies.add(self.copied.payload);
+        c.payload_bytes_in.add(self.copied.payload_in);
+        c.payload_bytes_out.add(self.copied.payload_out);
+        c.metadata_copies.add(self.copied.metadata);
+    }
 }
 
 impl From<Outcome> for Done {
     fn from(outcome: Outcome) -> Done {
-        Done { outcome, bytes_in: 0, bytes_out: 0, recorded: false }
+        Done { outcome, bytes_in: 0, bytes_out: 0, recorded: false, copied: Copied::default() }
     }
 }
 
@@ -74,7 +101,7 @@ pub(super) fn immediate(cmd: &Command) -> Option<Done> {
 }
 
 /// The future of a slot: serves one command after the other.
-pub(super) async fn serve(mail: Rc<Mail<OpCx<'_>, Done>>) {
+pub(super) async fn serve(mut mail: Mail<OpCx<'_>, Done>) {
     loop {
         let cx = mail.next().await;
         let done = run(&cx).await;
@@ -85,6 +112,13 @@ pub(super) async fn serve(mail: Rc<Mail<OpCx<'_>, Done>>) {
 
 /// The way of every command that is not immediate.
 async fn run(cx: &OpCx<'_>) -> Done {
+    let (core, queue) = (cx.core, &cx.queue);
+    // On an emulated device payload crosses its memory both ways; else it is staged on its way to a block medium only.
+    let bytes = held_by(&cx.cmd, core.modelled || !core.store.writes_directly(), core.modelled);
+    let _held = match core.memory.reserve(&queue.tenant, cx.at, bytes, &queue.counters.memory_waits).await {
+        Ok(held) => held,
+        Err(errno) => return failed(errno),
+    };
     let mut done = match cx.cmd.op {
         Op::Nop => Outcome::ok(0, 0).into(),
         Op::Syncfs => answer(sync(cx, None).await),
@@ -92,10 +126,15 @@ async fn run(cx: &OpCx<'_>) -> Done {
         Op::Close { h } => answer(close(cx, h).await),
         Op::SetFlags { h, flags } => answer(set_flags(cx, h, flags).await),
         Op::Lock { .. } => answer(lock(cx).await),
+        Op::ChecksumRange { .. } => answer(Box::pin(checksum::run(cx)).await),
         Op::Outcome { client, queue, sequence, out } => answer(detect::answer(cx, client, queue, sequence, out).await),
         _ => file_system(cx).await,
     };
     done.bytes_in += (cx.paths.a.len() + cx.paths.b.len()) as u64;
+    if let Op::Lock { out, .. } | Op::Outcome { out, .. } = cx.cmd.op {
+        // What they answer beside the numbers is one block.
+        done.copied.metadata += u64::from(done.outcome.is_ok() && !out.is_empty());
+    }
     done
 }
 
@@ -112,38 +151,59 @@ impl OpCx<'_> {
     }
 
     /// Says that the command has its place in all its queues: the next one of this ring may follow.
-    fn admitted(&self, primary: u64) {
-        self.thread.primary.set(primary);
-        self.thread.admitted.set(true);
+    pub(super) fn admitted(&self, primary: u64) {
+        self.slot.primary.store(primary, Ordering::Relaxed);
+        self.core.admitted(&self.queue, self.at);
     }
 
-    /// Lets the policy choose when this command goes on; at once when nothing else is runnable.
-    async fn scheduled(&self) {
-        if !self.thread.busy.get() {
-            return;
-        }
-        let mut waited = false;
-        poll_fn(|_| {
-            if std::mem::replace(&mut waited, true) {
-                return Poll::Ready(());
+    /// Waits until the command heads all its queues. Meanwhile those that it waits for are picked as it would be.
+    async fn head(&self, tickets: &mut Tickets<'_>) {
+        let mut asked = false;
+        poll_fn(|task| {
+            let polled = Pin::new(&mut tickets.start()).poll(task);
+            if polled.is_pending() && !std::mem::replace(&mut asked, true) {
+                tickets.blockers(|holder| self.core.board.boost(holder.0, self.queue.tenant.id));
             }
-            self.thread.yielded.set(true);
-            Poll::Pending
+            polled
         })
         .await;
     }
 
     /// Holds one inode for a session-level command.
-    async fn hold(&self, ino: InodeNo, mode: Mode) -> Tickets<'_> {
+    pub(super) async fn hold(&self, ino: InodeNo, mode: Mode) -> Tickets<'_> {
         let sets = &self.core.sets;
-        let mut tickets = sets.place(sets.arrive(), members([(ino.0, mode)]));
+        let mut tickets = sets.place(sets.arrive(), Token(self.at), members([(ino.0, mode)]));
         self.admitted(ino.0);
-        tickets.start().await;
+        self.head(&mut tickets).await;
         tickets
     }
 
-    fn description(&self, h: Handle) -> Result<Arc<Description>, Errno> {
+    /// Gives way to others if the slice has lasted for a quantum and somebody should have the core rather.
+    pub(super) async fn boundary(&self) {
+        if self.due() {
+            crate::fs::give_way().await;
+        }
+    }
+
+    pub(super) fn description(&self, h: Handle) -> Result<Arc<Description>, Errno> {
         self.session().handles.get(h)
+    }
+}
+
+impl Slicer for OpCx<'_> {
+    fn due(&self) -> bool {
+        let runq = &self.core.board.runq;
+        let ran = self.core.scaled(now_ns().wrapping_sub(self.slot.begin.load(Ordering::Relaxed)));
+        // With nothing runnable, too: commands may wait in rings that nobody reads while this core is in here.
+        let due = ran >= runq.quantum_ns() && (runq.is_empty() || runq.preempts(self.queue.tenant.id, ran));
+        if due {
+            self.slot.yielded.store(true, Ordering::Relaxed);
+        }
+        due
+    }
+
+    fn micro(&self, index: u16) {
+        self.slot.micro.store(u32::from(index), Ordering::Relaxed);
     }
 }
 
@@ -154,7 +214,7 @@ async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64), Errno> {
         // Commands of this ring on this inode that came before have committed once the ticket is granted.
         drop(cx.hold(file.ino, Mode::Shared).await);
     }
-    cx.thread.admitted.set(true);
+    cx.core.admitted(&cx.queue, cx.at);
     // After a failure nobody is told that all is well, not even where nothing was left to flush.
     if cx.core.store.medium().is_poisoned() {
         return Err(Errno::IO);
@@ -216,7 +276,8 @@ async fn set_flags(cx: &OpCx<'_>, h: Handle, flags: OpenFlags) -> Result<(u64, u
 async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
     let Op::Lock { h, action, kind, space, start, len, owner, out } = cx.cmd.op else { return Err(Errno::INVAL) };
     let description = cx.description(h)?;
-    cx.admitted(description.ino.0);
+    // The next command of the ring follows when this one is over: it holds no ticket that would keep their order.
+    cx.slot.primary.store(description.ino.0, Ordering::Relaxed);
     let who = match space {
         LockSpace::Process => Owner::Process { session: cx.session().id, owner },
         LockSpace::OpenFile | LockSpace::Flock => Owner::File(description.id),
@@ -249,7 +310,6 @@ async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
                 });
             if !out.is_empty() {
                 cx.queue.pool.slice(out)?.copy_from(body.as_bytes());
-                cx.queue.counters.metadata_copies.add(1);
             }
             return Ok((u64::from(found.is_some()), 0));
         }
@@ -315,8 +375,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
         };
         place(cx, seq, &set, &mut tickets);
         let Some(held) = tickets.as_mut() else { return Err(Errno::IO.into()) };
-        held.start().await;
-        cx.scheduled().await;
+        cx.head(held).await;
         match attempt(cx, &set, &mut plan, &mut tickets).await? {
             Attempt::Done(done) => return Ok(done),
             Attempt::SetChanged => {
@@ -340,7 +399,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
 async fn resolve(cx: &OpCx<'_>) -> FsResult<InodeSet> {
     loop {
         match crate::fs::resolve_set(&cx.core.store, &cx.cmd, &cx.paths, cx.session()) {
-            Err(FsError::Miss(m)) => cx.core.io.fetch(m).await?,
+            Err(FsError::Miss(m)) => cx.core.io.fetch(m, cx.queue.tenant.id).await?,
             other => return other,
         }
     }
@@ -351,7 +410,7 @@ async fn resolve(cx: &OpCx<'_>) -> FsResult<InodeSet> {
 async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>, fresh: bool) -> FsResult<()> {
     let need = loop {
         match crate::fs::plan_need(&cx.core.store, &cx.cmd, &cx.paths, cx.session(), set) {
-            Err(FsError::Miss(m)) => cx.core.io.fetch(m).await?,
+            Err(FsError::Miss(m)) => cx.core.io.fetch(m, cx.queue.tenant.id).await?,
             other => break other?,
         }
     };
@@ -381,7 +440,7 @@ pub(super) async fn wait_for_turn(cx: &OpCx<'_>, log_bytes: u64) -> FsResult<()>
             if now_ns() >= at {
                 return Poll::Ready(());
             }
-            cx.thread.pause.set(at);
+            cx.slot.pause.store(at, Ordering::Relaxed);
             Poll::Pending
         })
         .await;
@@ -413,7 +472,7 @@ fn place<'d>(cx: &OpCx<'d>, seq: Seq, set: &InodeSet, tickets: &mut Option<Ticke
     let wanted = wanted(&cx.cmd.op, cx.session(), set);
     match tickets {
         Some(held) => held.replace(wanted),
-        None => *tickets = Some(cx.core.sets.place(seq, wanted)),
+        None => *tickets = Some(cx.core.sets.place(seq, Token(cx.at), wanted)),
     }
     cx.admitted(primary);
 }
@@ -444,7 +503,7 @@ async fn attempt<'d>(
     let core = cx.core;
     let payload = crate::fs::payload_bytes(&cx.cmd);
     let txn = Txn::new(&core.store, cx.session(), set, plan.take(), payload, core.clock.wall());
-    let mut txn = txn.about(&cx.paths.a).in_steps(&cx.cmd, detect::of_begin(cx));
+    let mut txn = txn.about(&cx.paths.a).in_steps(&cx.cmd, detect::of_begin(cx)).in_slices(cx);
     let mut outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
     let mut finished = match txn.finish(&outcome).await {
         Ok(f) => f,
@@ -507,7 +566,7 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, outcome: &Outcome, must_s
             };
             match committed {
                 Err(FsError::Miss(m)) => {
-                    if let Err(e) = core.io.fetch(m).await {
+                    if let Err(e) = core.io.fetch(m, cx.queue.tenant.id).await {
                         if let Some(txn) = &mut f.micro {
                             core.store.abort_micro(plan, txn, &e);
                         }
@@ -594,13 +653,14 @@ fn leaves_garbage(op: &Op) -> bool {
 }
 
 fn count(cx: &OpCx<'_>, outcome: Outcome, spent: &OpCounters) -> Done {
-    let c = &cx.queue.counters;
     let names = u64::from(!cx.paths.a.is_empty()) + u64::from(!cx.paths.b.is_empty());
     let operands = modify_bytes(&cx.cmd.op);
-    c.payload_copies.add(u64::from(spent.payload_copies) + u64::from(operands > 0));
-    c.payload_bytes_in.add(spent.bytes_in + operands);
-    c.payload_bytes_out.add(spent.bytes_out);
-    c.metadata_copies.add(u64::from(spent.meta_copies) + names);
+    let copied = Copied {
+        payload: u64::from(spent.payload_copies) + u64::from(operands > 0),
+        payload_in: spent.bytes_in + operands,
+        payload_out: spent.bytes_out,
+        metadata: u64::from(spent.meta_copies) + names,
+    };
     let replies = match cx.cmd.op {
         Op::Stat { .. } | Op::StatPath { .. } | Op::Statfs { .. } | Op::ReadDir { .. } | Op::Readlink { .. } => {
             outcome.result
@@ -608,7 +668,7 @@ fn count(cx: &OpCx<'_>, outcome: Outcome, spent: &OpCounters) -> Done {
         _ => 0,
     };
     let (bytes_in, bytes_out) = (spent.bytes_in + operands, spent.bytes_out + replies);
-    Done { outcome, bytes_in, bytes_out, recorded: false }
+    Done { outcome, bytes_in, bytes_out, recorded: false, copied }
 }
 
 /// Payload that a read_modify_write takes from the pool into its field.
@@ -630,7 +690,7 @@ mod tests {
 
     #[test]
     fn the_slots_of_a_thread_fit_into_two_megabytes() {
-        let bytes = bytes_of_future(|mail: Rc<Mail<OpCx<'static>, Done>>| serve(mail));
+        let bytes = bytes_of_future(|mail: Mail<OpCx<'static>, Done>| serve(mail));
         assert!(bytes * crate::device::limits::SLOTS_PER_THREAD <= 2 << 20, "{bytes} bytes each");
     }
 }

@@ -85,13 +85,12 @@ pub(super) async fn answer(
     sequence: u64,
     out: PoolRange,
 ) -> Result<(u64, u64), Errno> {
-    cx.thread.admitted.set(true);
+    cx.core.admitted(&cx.queue, cx.at);
     let uid = cx.queue.session.cred().uid;
     let body = cx.core.store.outcome(&Identity { client, uid, queue, sequence });
     if cx.cmd.after_durable {
         durable(cx, cx.core.store.journal().tail()).await?;
     }
     cx.queue.pool.slice(out)?.copy_from(body.as_bytes());
-    cx.queue.counters.metadata_copies.add(1);
     Ok((size_of_val(&body) as u64, 0))
 }

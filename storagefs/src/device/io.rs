@@ -13,6 +13,7 @@ use std::thread::JoinHandle;
 use crossbeam::channel::{Sender, unbounded};
 use parking_lot::Mutex;
 use weldfs_ciscops::Errno;
+use weldfs_scheduler::TenantId;
 
 use super::limits::IO_THREADS;
 use crate::error::{FsResult, Miss};
@@ -20,6 +21,8 @@ use crate::store::Store;
 
 struct Job {
     miss: Miss,
+    /// The tenant for whom it is.
+    owner: u32,
     done: Arc<Mutex<Answer>>,
 }
 
@@ -48,7 +51,7 @@ impl IoPool {
             threads.push(std::thread::Builder::new().name(format!("weld-io-{n}")).spawn(move || {
                 for job in rx {
                     // Whatever happens to this thread's fetch, its op must hear of it.
-                    let fetched = catch_unwind(AssertUnwindSafe(|| store.fetch(&job.miss)));
+                    let fetched = catch_unwind(AssertUnwindSafe(|| store.fetch_for(&job.miss, job.owner)));
                     let result = fetched.unwrap_or_else(|_| Err(Errno::IO.into()));
                     let waker = {
                         let mut answer = job.done.lock();
@@ -64,10 +67,11 @@ impl IoPool {
         Ok(IoPool { jobs: Some(tx), threads: Mutex::new(threads) })
     }
 
-    /// Fetches something cold.
-    pub fn fetch(&self, miss: Miss) -> Fetch {
+    /// Fetches something cold for a tenant.
+    pub fn fetch(&self, miss: Miss, owner: TenantId) -> Fetch {
         let done = Arc::new(Mutex::new(Answer::default()));
-        let sent = self.jobs.as_ref().is_some_and(|tx| tx.send(Job { miss, done: done.clone() }).is_ok());
+        let sent =
+            self.jobs.as_ref().is_some_and(|tx| tx.send(Job { miss, owner: owner.0, done: done.clone() }).is_ok());
         if !sent {
             done.lock().result = Some(Err(Errno::IO.into()));
         }

@@ -6,6 +6,29 @@ pub const SLOTS_PER_THREAD: usize = 256;
 pub const BATCH_PER_QUEUE: u32 = 32;
 /// Completions held back for one publication of the completion queue.
 pub const CQ_BATCH_MAX: u32 = 16;
+/// Rings that a core looks at between two slices.
+pub const SWEEP_LOOKS_MAX: usize = 256;
+/// Rings from which it takes a command then.
+pub const SWEEP_MAX: usize = 16;
+/// Device time after which a running command gives way to others, nanoseconds, if nobody says otherwise.
+pub const QUANTUM_NS: u64 = 100_000;
+/// The shortest quantum, nanoseconds.
+pub const QUANTUM_NS_MIN: u64 = 1_000;
+/// The longest quantum, nanoseconds.
+pub const QUANTUM_NS_MAX: u64 = 1_000_000_000;
+/// Longest a core naps while its emulated one is busy, nanoseconds: rings are read in between.
+pub const GATED_NAP_NS: u64 = 50_000;
+/// While the emulated core is busy for no longer than this, nanoseconds, a core spins and offers the host's core to
+/// others instead of napping.
+pub const GATED_SPIN_NS: u64 = 500_000;
+/// Nanoseconds for which a completion may wait to be published together with others of its ring that follow.
+pub const PUBLISH_NS: u64 = 20_000;
+/// Payload bytes from which on a command is long: what was posted is published before it.
+pub const PUBLISH_BYTES: u64 = 16 << 10;
+/// Commands taken from a ring before their entries are given back, if no completion is published first.
+pub const SQ_RELEASE_BATCH: u32 = 8;
+/// Free slots that a core keeps at hand.
+pub const SLOTS_AT_HAND: usize = 4;
 /// Changes of an inode set before the command takes the namespace lock.
 pub const SET_RETRIES_MAX: u32 = 8;
 /// Shards of the set table; a power of two.
@@ -20,16 +43,27 @@ pub const SPIN_NS_MAX: u64 = 50_000;
 pub const SPIN_NS_MIN: u64 = 16_000;
 /// Nanoseconds between looks at a client that leaves its completion ring full, at most.
 pub const REAP_WAIT_NS_MAX: u64 = 128_000_000;
+/// Bytes of memory for commands and caches, at least, whatever the device is told to do with: two payloads.
+pub const MEMORY_MIN: u64 = 2 << 20;
+/// Tenants of one device, those by uid included.
+pub const TENANTS_MAX: usize = 1024;
 /// Sessions of one device.
 pub const SESSIONS_MAX: usize = 1024;
 /// Queue pairs of one device.
 pub const QUEUES_MAX: usize = 4096;
 /// Advisory locks of one inode.
 pub const LOCKS_PER_INODE_MAX: usize = 4096;
+/// Placeholders of one device, where its process may have as many descriptors.
+pub const PLACEHOLDERS_MAX: usize = 1 << 18;
 /// Placeholders that a session may hold without having opened anything on them.
 pub const PLACEHOLDERS_UNBOUND_MAX: usize = 256;
 /// Open file descriptions of one device that live in placeholders only or in handles.
 pub const OPEN_FILES_MAX: usize = 1 << 20;
+/// A look for dead placeholders because a client is at its limit is due when as many as this part of those there are
+/// were handed out since the last one,
+pub const SWEEP_SHARE: usize = 8;
+/// or after so many nanoseconds.
+pub const SWEEP_AGAIN_NS: u64 = 50_000_000;
 /// Milliseconds between looks at whether placeholders are still held by anybody.
 pub const LIVENESS_POLL_MS: u64 = 1000;
 /// Threads that read cold pages from a block medium.

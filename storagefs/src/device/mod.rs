@@ -2,31 +2,46 @@
 //!
 //! * `device` (this file) starts and ends it; `core` is what its parts share; `limits` bounds everything.
 //! * `thread` is the run loop of a device thread: poll rings, run slots, post completions, sleep in one call. `slots`
-//!   holds the op futures and their wakers. `dataplane` is the op future itself; `sets` the tickets it holds on inodes.
-//! * `session` is an attached client; `ofd` its handles, open file descriptions and placeholders; `locks` locks.
+//!   holds the op futures and their wakers. `dataplane` is the op future itself; `sets` the tickets it holds on
+//!   inodes.
+//! * `tenants` says who is charged and what each may hold; `memory` who may use how much of the device's memory.
+//!   `session` is an attached client; `ofd` its handles, open file descriptions and placeholders; `locks` locks.
 //! * `maintenance` does what belongs to no command; `io` reads what is cold. `profile` emulates slower hardware.
-//! * `counters` and `stats` say what happened; `clock` measures it.
+//! * `counters`, `latency` and `stats` say what happened, `trace` says when; `clock` measures it.
 //!
 //! Nothing a client writes is believed: entries are copied out once and decoded, indices are checked against private
 //! ones, the queue a command arrives on says whose it is. Nothing on a device thread blocks.
 
+mod arrivals;
+mod board;
+mod checksum;
 mod clock;
 mod core;
-mod counters;
+pub mod counters;
 mod dataplane;
 mod detect;
+mod due;
 mod io;
+pub mod latency;
 pub mod limits;
 mod locks;
+mod mail;
 mod maintenance;
+mod memory;
 mod ofd;
 mod pace;
+mod pair;
 mod profile;
+pub mod runq;
 mod session;
 mod sets;
+mod slice;
 mod slots;
 mod stats;
+pub mod tenants;
 mod thread;
+pub mod trace;
+mod tune;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -36,14 +51,22 @@ use parking_lot::Mutex;
 use weldfs_ciscops::Errno;
 
 use self::core::{Core, Message};
-use crate::fs::Cred;
+use self::tenants::{Tenant, TenantToken};
 use crate::store::Store;
 
 pub use self::core::DeviceConfig;
-pub use counters::Totals;
+pub use counters::{CoreTotals, Totals};
+pub use memory::MemoryStats;
 pub use profile::{Core as ProfileCore, Link as ProfileLink, Profile, ProfileError};
+pub use runq::CostModel;
 pub use session::{Claimed, QueueParts, Session};
-pub use stats::{Crossings, DeviceFacts, DeviceStats, LogFacts, SessionStats, TenantStats, Usage};
+pub use stats::{
+    CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats,
+    TenantStats, Usage,
+};
+pub use tenants::{Identity, TenantReport, TenantsConfig};
+pub use tune::{Setting, TuneError};
+pub use weldfs_scheduler::PolicyKind;
 
 /// A running device. Thread-safe; dropping it shuts it down.
 pub struct Device {
@@ -58,19 +81,15 @@ impl Device {
         clock::now_ns();
         let core = Core::new(store, config)?;
         let device = Device { core: core.clone(), threads: Mutex::default() };
-        for index in 0..core.threads.len() {
-            let core = core.clone();
-            device.spawn(format!("weld-dev-{index}"), move || {
-                match catch_unwind(AssertUnwindSafe(|| thread::run(&core, index))) {
-                    Ok(Ok(())) => {}
-                    Ok(Err(e)) => {
-                        tracing::error!("device thread {index} cannot run: {e}");
-                        core.poison();
-                    }
-                    Err(_) => core.poison(),
-                }
-            })?;
-        }
+        let (tell, ready) = std::sync::mpsc::channel();
+        let cores = core.clone();
+        device.spawn("weld-dev-0".into(), move || {
+            if catch_unwind(AssertUnwindSafe(|| thread::run(&cores, &tell))).is_err() {
+                cores.poison();
+            }
+        })?;
+        // A sender that is dropped without a word has panicked.
+        ready.recv().unwrap_or_else(|_| Err(std::io::Error::other("the device's cores do not start")))?;
         device.spawn("weld-maint".into(), move || {
             if catch_unwind(AssertUnwindSafe(|| maintenance::run(&core))).is_err() {
                 core.poison();
@@ -86,15 +105,37 @@ impl Device {
         Ok(())
     }
 
-    /// A session for a client with credentials that the control plane vouches for. `prefix` is the host directory under
+    /// A session for a client whose identity the control plane vouches for. `prefix` is the host directory under
     /// which the client sees the file system (may be empty). EMFILE at the device's limit, ENODEV while it shuts down.
-    pub fn attach(&self, cred: Cred, client_id: [u8; 16], prefix: &[u8]) -> Result<Session, Errno> {
-        Ok(Session::new(self.core.attach(cred, client_id, prefix.to_vec())?))
+    pub fn attach(&self, who: impl Into<Identity>, client_id: [u8; 16], prefix: &[u8]) -> Result<Session, Errno> {
+        Ok(Session::new(self.core.attach(who.into(), client_id, prefix.to_vec())?))
+    }
+
+    /// Whoever shows this token has proved to be who it was minted for. EACCES: nobody's.
+    pub fn join(&self, who: &mut Identity, token: &TenantToken) -> Result<(), Errno> {
+        who.joined = Some(self.core.tenants.bearer(token).ok_or(Errno::ACCES)?);
+        Ok(())
+    }
+
+    /// The token of a tenant. ENOENT: no such tenant; EOPNOTSUPP: it has none.
+    pub fn token(&self, tenant: &str) -> Result<TenantToken, Errno> {
+        self.core.tenants.token(tenant)
+    }
+
+    /// The tenants, by number.
+    pub fn tenants(&self) -> Vec<TenantReport> {
+        let cached = |t: &Tenant| self.core.store.cached_for(t.id.0);
+        self.core.tenants.list().iter().map(|t| t.report(cached(t))).collect()
     }
 
     /// The store it runs.
     pub fn store(&self) -> &Arc<Store> {
         &self.core.store
+    }
+
+    /// The run queue, to change its policy, quantum and cost model while it works.
+    pub fn run_queue(&self) -> &runq::RunQueue {
+        &self.core.board.runq
     }
 
     /// Facts that belong beside every figure.
@@ -109,7 +150,7 @@ impl Device {
 
     /// All counters.
     pub fn stats(&self) -> DeviceStats {
-        self.core.stats(None)
+        self.core.stats(None, 0)
     }
 
     /// What is in use now; back to zero when all clients are gone.

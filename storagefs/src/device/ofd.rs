@@ -18,6 +18,7 @@ use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
 
 use super::limits::{OPEN_FILES_MAX, PLACEHOLDERS_UNBOUND_MAX};
 use super::locks::{LockTable, Owner};
+use super::tenants::{Charge, Resource, Tenant};
 use crate::store::Store;
 
 /// What descriptions need of the device when they come and go.
@@ -189,6 +190,7 @@ pub struct Placeholder {
     file: FileId,
     own: OwnedFd,
     description: Mutex<Option<Arc<Description>>>,
+    _charge: Charge,
 }
 
 fn file_id(fd: impl AsFd) -> rustix::io::Result<FileId> {
@@ -198,14 +200,14 @@ fn file_id(fd: impl AsFd) -> rustix::io::Result<FileId> {
 
 impl Placeholder {
     /// Makes one; the second value goes to the client and must be closed here.
-    pub fn create(id: u32) -> std::io::Result<(Placeholder, OwnedFd)> {
+    fn create(id: u32, charge: Charge) -> std::io::Result<(Placeholder, OwnedFd)> {
         let own = rustix::fs::memfd_create("weldfs-file", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::fcntl_add_seals(&own, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
         let path = format!("/proc/self/fd/{}", own.as_raw_fd());
         let sent = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::fs::flock(&sent, FlockOperation::NonBlockingLockExclusive)?;
         let file = file_id(&own)?;
-        Ok((Placeholder { id, file, own, description: Mutex::new(None) }, sent))
+        Ok((Placeholder { id, file, own, description: Mutex::new(None), _charge: charge }, sent))
     }
 
     /// True when no process holds a copy: the lock on the copies' description is gone.
@@ -246,16 +248,18 @@ struct Table {
 pub struct Handles {
     table: RwLock<Table>,
     limit: u32,
+    tenant: Arc<Tenant>,
     unbound: Mutex<HashMap<u32, Placeholder>>,
     next_placeholder: AtomicU32,
 }
 
 impl Handles {
-    /// At most `limit` handles at a time.
-    pub fn new(limit: u32) -> Handles {
+    /// At most `limit` handles at a time, all of them `tenant`'s.
+    pub fn new(limit: u32, tenant: Arc<Tenant>) -> Handles {
         Handles {
             table: RwLock::new(Table::default()),
             limit,
+            tenant,
             unbound: Mutex::new(HashMap::new()),
             next_placeholder: AtomicU32::new(1),
         }
@@ -292,7 +296,7 @@ impl Handles {
         if table.closed {
             return Err(Errno::NODEV);
         }
-        if table.used >= self.limit {
+        if table.used >= self.limit || !self.tenant.take(Resource::Handles, 1) {
             return Err(Errno::MFILE);
         }
         table.used += 1;
@@ -335,6 +339,7 @@ impl Handles {
             }
             table.free.push(h.index - 1);
             table.used -= 1;
+            self.tenant.give(Resource::Handles, 1);
             std::mem::replace(&mut slot.entry, Entry::Free)
         };
         Ok(matches!(gone, Entry::Open(d) if d.handle_removed()))
@@ -344,7 +349,8 @@ impl Handles {
     pub fn close_all(&self) -> bool {
         self.unbound.lock().clear();
         let ended = Table { closed: true, ..Table::default() };
-        let slots = std::mem::replace(&mut *self.table.write(), ended).slots;
+        let Table { slots, used, .. } = std::mem::replace(&mut *self.table.write(), ended);
+        self.tenant.give(Resource::Handles, used.into());
         let mut held = false;
         for slot in slots {
             if let Entry::Open(d) = slot.entry {
@@ -360,15 +366,22 @@ impl Handles {
         if unbound.len() + count as usize > PLACEHOLDERS_UNBOUND_MAX {
             return Err(Errno::MFILE);
         }
-        let mut out = Vec::new();
+        let mut made = Vec::new();
         for _ in 0..count {
             let id = self.next_placeholder.fetch_add(1, Ordering::Relaxed).max(1);
-            let made = Placeholder::create(id).map_err(|e| Errno(e.raw_os_error().unwrap_or(Errno::MFILE.0)));
-            let (placeholder, fd) = made?;
-            unbound.insert(id, placeholder);
-            out.push((id, fd));
+            let charge = Charge::take(&self.tenant, Resource::Placeholders).ok_or(Errno::MFILE)?;
+            let (placeholder, fd) =
+                Placeholder::create(id, charge).map_err(|e| Errno(e.raw_os_error().unwrap_or(Errno::MFILE.0)))?;
+            made.push((id, placeholder, fd));
         }
-        Ok(out)
+        // All or none: of those that the client never got nobody could say when they are done with.
+        Ok(made
+            .into_iter()
+            .map(|(id, placeholder, fd)| {
+                unbound.insert(id, placeholder);
+                (id, fd)
+            })
+            .collect())
     }
 
     /// True when the session has this placeholder and nothing is open on it.
@@ -397,7 +410,7 @@ mod tests {
         format(&medium, &MkfsOptions::default(), &*clock, &*random).unwrap();
         let (store, _) = Store::mount(medium, MountOptions::new(clock, random)).unwrap();
         let files = OpenFiles::new(store.clone());
-        let handles = Handles::new(4);
+        let handles = Handles::new(4, Tenant::alone());
         let handle = handles.reserve().unwrap();
         let description = files.describe(InodeNo::ROOT, OpenFlags::READ).unwrap();
         handles.close_all();

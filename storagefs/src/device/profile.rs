@@ -2,8 +2,9 @@
 //!
 //! The default profile adds nothing. With a profile, a command's completion is held back until the instant at which the
 //! modelled device would have posted it: link latency each way, transfer at the link's bandwidth (transfers queue
-//! behind each other), and the core's time stretched by its speed factor (commands queue behind each other on a
-//! core).
+//! behind each other), and the core's time stretched by its speed factor. A core that has run a slice takes no other
+//! before the emulated one would be done with it, so that queues build up, and are scheduled, as on the modelled
+//! device.
 
 use std::path::Path;
 
@@ -104,43 +105,38 @@ impl Profile {
     }
 }
 
-/// The modelled clock of one device thread's core and link share.
+/// The modelled link of a device: transfers each way queue behind each other.
 #[derive(Debug)]
-pub struct Model {
+pub struct LinkModel {
     latency_ns: u64,
     ns_per_byte: f64,
-    stretch: f64,
     in_free: u64,
+    last_arrived: u64,
     out_free: u64,
-    core_free: u64,
 }
 
-impl Model {
+impl LinkModel {
     /// At time zero, idle.
-    pub fn new(p: &Profile) -> Model {
+    pub fn new(p: &Profile) -> LinkModel {
         let bw = p.link.bandwidth_bytes_per_s;
-        Model {
-            latency_ns: p.link.latency_ns,
-            ns_per_byte: if bw == 0 { 0.0 } else { 1e9 / bw as f64 },
-            stretch: 1.0 / p.core.speed,
-            in_free: 0,
-            out_free: 0,
-            core_free: 0,
-        }
+        let ns_per_byte = if bw == 0 { 0.0 } else { 1e9 / bw as f64 };
+        LinkModel { latency_ns: p.link.latency_ns, ns_per_byte, in_free: 0, last_arrived: 0, out_free: 0 }
     }
 
-    /// When the completion of a command may appear: it was taken at `arrived`, its work took `process_ns` of a host
-    /// core and was done at `done` (waits for media included), and it moved these bytes. All nanoseconds.
-    pub fn completion(&mut self, arrived: u64, done: u64, process_ns: u64, bytes_in: u64, bytes_out: u64) -> u64 {
-        let received = self.in_free.max(arrived) + (bytes_in as f64 * self.ns_per_byte) as u64;
-        self.in_free = received;
-        let start = self.core_free.max(received + self.latency_ns);
-        let waited = (done - arrived.min(done)).saturating_sub(process_ns);
-        let busy = (process_ns as f64 * self.stretch) as u64;
-        self.core_free = start + busy;
-        let sent = self.out_free.max(start + busy + waited) + (bytes_out as f64 * self.ns_per_byte) as u64;
+    /// When the completion of a command may appear: it was taken at `arrived`, took `device_ns` of emulated cores, was
+    /// over at `over` (by the emulated core's clock, waits included), and moved these bytes. All nanoseconds.
+    pub fn completion(&mut self, arrived: u64, over: u64, device_ns: u64, bytes_in: u64, bytes_out: u64) -> u64 {
+        let transfer = (bytes_in as f64 * self.ns_per_byte) as u64;
+        // Commands end in another order than they came: what came before the last one seen did not wait behind it.
+        let in_order = arrived >= self.last_arrived;
+        self.last_arrived = self.last_arrived.max(arrived);
+        self.in_free = self.in_free.max(self.last_arrived) + transfer;
+        let received = if in_order { self.in_free } else { arrived + transfer };
+        // No work before everything is there.
+        let over = over.max(received + self.latency_ns + device_ns);
+        let sent = self.out_free.max(over) + (bytes_out as f64 * self.ns_per_byte) as u64;
         self.out_free = sent;
-        (sent + self.latency_ns).max(done)
+        sent + self.latency_ns
     }
 }
 
@@ -152,7 +148,7 @@ mod tests {
     fn the_default_profile_adds_no_delay() {
         let p = Profile::parse("").unwrap();
         assert!(p.is_free());
-        let mut m = Model::new(&p);
+        let mut m = LinkModel::new(&p);
         for t in [10, 20, 1000] {
             assert_eq!(m.completion(t, t + 5, 5, 4096, 4096), t + 5);
         }
@@ -170,15 +166,25 @@ mod tests {
     #[test]
     fn latency_counts_both_ways_and_transfers_queue_behind_each_other() {
         let p = Profile::parse("[link]\nlatency_ns = 1000\nbandwidth_bytes_per_s = 1000000000").unwrap();
-        let mut m = Model::new(&p);
+        let mut m = LinkModel::new(&p);
         assert_eq!(m.completion(0, 0, 0, 100, 50), 2150);
         assert_eq!(m.completion(0, 0, 0, 100, 50), 2250);
     }
 
     #[test]
-    fn a_slow_core_stretches_work_and_lowers_throughput() {
-        let mut m = Model::new(&Profile::parse("[core]\nspeed = 0.25").unwrap());
-        assert_eq!(m.completion(0, 100, 100, 0, 0), 400);
-        assert_eq!(m.completion(0, 100, 100, 0, 0), 800);
+    fn a_long_command_that_ends_after_later_ones_is_over_when_it_is_and_holds_nobody_up() {
+        let mut m = LinkModel::new(&Profile::parse("[core]\nspeed = 0.25").unwrap());
+        for t in (1_000..90_000).step_by(1_000) {
+            assert_eq!(m.completion(t, t + 400, 400, 64, 32), t + 400);
+        }
+        assert_eq!(m.completion(500, 100_000, 50_000, 64, 32), 100_000);
+        assert_eq!(m.completion(100_100, 100_500, 400, 64, 32), 100_500);
+    }
+
+    #[test]
+    fn a_completion_follows_the_emulated_cores_end() {
+        let mut m = LinkModel::new(&Profile::parse("[core]\nspeed = 0.25").unwrap());
+        assert_eq!(m.completion(0, 400, 400, 0, 0), 400);
+        assert_eq!(m.completion(0, 800, 400, 0, 0), 800);
     }
 }

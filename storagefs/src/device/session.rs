@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering}
 use parking_lot::Mutex;
 use weldfs_ciscops::limits::{HANDLES_MAX, QUEUES_MAX};
 use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, QueueMemory, SessionLimits, SharedRegion};
-use weldfs_scheduler::TenantId;
 
 use super::core::{Core, Message};
 use super::counters::{QueueCounters, Totals};
 use super::limits::POOL_BYTES_SESSION_MAX;
 use super::ofd::Handles;
-use super::thread::NewQueue;
+use super::pair::Pair;
+use super::tenants::{Load, Tenant};
 use crate::error::Miss;
 use crate::fs::{Cred, Fetching, HandleTable, OpenFile, SessionView};
 
@@ -22,11 +22,13 @@ pub struct SessionState {
     /// Number, never reused in this run of the device.
     pub id: u64,
     /// Who is charged.
-    pub tenant: TenantId,
+    pub tenant: Arc<Tenant>,
     /// The client's 128-bit id.
     pub client_id: [u8; 16],
     /// Its handles.
     pub handles: Handles,
+    /// Commands in flight.
+    pub(super) load: Load,
     /// Its doorbell.
     pub doorbell: Arc<OwnedFd>,
     cred: Cred,
@@ -41,10 +43,12 @@ pub struct SessionState {
     retired: Mutex<Totals>,
 }
 
-/// What all holders of a queue pair share; the rings' ends belong to the device thread alone.
+/// What all holders of a queue pair share.
 pub struct QueueState {
     /// Whose it is: the queue a command arrives on is its identity.
     pub session: Arc<SessionState>,
+    /// Who is charged for what arrives on it.
+    pub tenant: Arc<Tenant>,
     /// Number within the session.
     pub index: u32,
     /// The buffer pool.
@@ -53,6 +57,23 @@ pub struct QueueState {
     pub limits: SessionLimits,
     /// Counters.
     pub counters: QueueCounters,
+    /// The device's ends of the rings.
+    pub pair: Pair,
+}
+
+impl QueueState {
+    /// Whether a command of `bytes` payload may be taken from the ring; then it is in the accounts of session and
+    /// tenant.
+    #[inline]
+    pub(super) fn try_admit(&self, bytes: u64) -> bool {
+        self.tenant.try_admit(&self.session.load, bytes)
+    }
+
+    /// The command is over.
+    #[inline]
+    pub(super) fn done(&self, bytes: u64) {
+        self.tenant.done(&self.session.load, bytes);
+    }
 }
 
 impl SessionState {
@@ -60,6 +81,7 @@ impl SessionState {
         core: Arc<Core>,
         id: u64,
         cred: Cred,
+        tenant: Arc<Tenant>,
         client_id: [u8; 16],
         prefix: Vec<u8>,
     ) -> std::io::Result<Self> {
@@ -68,9 +90,10 @@ impl SessionState {
         let prefix = prefix[..end].to_vec();
         Ok(SessionState {
             id,
-            tenant: TenantId(u64::from(cred.uid)),
+            tenant: tenant.clone(),
             client_id,
-            handles: Handles::new(core.config.handles_max.min(HANDLES_MAX)),
+            handles: Handles::new(core.config.handles_max.min(HANDLES_MAX), tenant),
+            load: Load::default(),
             doorbell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
             cred,
             prefix,
@@ -102,36 +125,43 @@ impl SessionState {
         if self.pool_bytes.load(Ordering::Relaxed) + u64::from(layout.total_bytes) > POOL_BYTES_SESSION_MAX {
             return Err(Errno::NOMEM);
         }
-        self.core.charge_pool(u64::from(layout.total_bytes))?;
+        self.core.charge_pool(&self.tenant, u64::from(layout.total_bytes))?;
         let made = make_region(&layout, shared);
         let (memfd, memory) = match made {
             Ok(m) => m,
             Err(e) => {
-                self.core.release_pool(u64::from(layout.total_bytes));
+                self.core.release_pool(&self.tenant, u64::from(layout.total_bytes));
                 return Err(e);
             }
         };
         let index = self.next_queue.fetch_add(1, Ordering::Relaxed);
+        let region = memory.region().clone();
+        let pool = memory.pool(&layout)?;
         let state = Arc::new(QueueState {
             session: self.clone(),
+            tenant: self.tenant.clone(),
             index,
-            pool: memory.pool(&layout)?,
+            pool,
             limits: SessionLimits { pool_bytes },
             counters: QueueCounters::default(),
+            pair: Pair::new(memory, self.core.home_of_next()),
         });
         queues.push(state.clone());
         self.pool_bytes.fetch_add(u64::from(layout.total_bytes), Ordering::Relaxed);
         self.live_queues.fetch_add(1, Ordering::AcqRel);
-        let region = memory.region().clone();
-        self.core.place_queue(Message::Queue(Box::new(NewQueue { state, memory })));
+        self.core.place_queue(state);
         Ok(QueueParts { index, layout, region, memfd, doorbell: self.doorbell.clone() })
     }
 
     /// Called by a device thread that has drained and dropped a queue of this session.
     pub(super) fn queue_gone(self: &Arc<Self>, state: &Arc<QueueState>, bytes: u64) {
-        self.retired.lock().add_queue(&state.counters);
-        self.queues.lock().retain(|q| !Arc::ptr_eq(q, state));
-        self.core.release_pool(bytes);
+        {
+            // Under one lock: whoever sums up meanwhile counts it once.
+            let mut queues = self.queues.lock();
+            self.retired.lock().add_queue(&state.counters);
+            queues.retain(|q| !Arc::ptr_eq(q, state));
+        }
+        self.core.release_pool(&self.tenant, bytes);
         self.pool_bytes.fetch_sub(bytes, Ordering::Relaxed);
         if self.live_queues.fetch_sub(1, Ordering::AcqRel) == 1 && self.closing() {
             self.clean_up();
@@ -160,13 +190,14 @@ impl SessionState {
             self.core.maintenance.watch_placeholders();
         }
         self.core.note_reclaim();
-        self.core.session_gone(self, std::mem::take(&mut *self.retired.lock()));
+        self.core.session_gone(self, || std::mem::take(&mut *self.retired.lock()));
     }
 
     /// Everything counted for this session.
     pub fn totals(&self) -> Totals {
+        let queues = self.queues.lock();
         let mut sum = self.retired.lock().clone();
-        self.queues.lock().iter().for_each(|q| sum.add_queue(&q.counters));
+        queues.iter().for_each(|q| sum.add_queue(&q.counters));
         sum
     }
 
@@ -210,7 +241,7 @@ impl SessionView for SessionState {
     }
 
     fn fetch(&self, miss: Miss) -> Fetching<'_> {
-        Box::pin(self.core.io.fetch(miss))
+        Box::pin(self.core.io.fetch(miss, self.tenant.id))
     }
 }
 
@@ -279,7 +310,15 @@ impl Session {
         if self.state.closing() {
             return Err(Errno::NODEV);
         }
-        self.state.handles.placeholders(count)
+        let (core, handles) = (&self.state.core, &self.state.handles);
+        let made = match handles.placeholders(count) {
+            // Those of files closed a moment ago count until somebody has looked: a program that opens thousands of
+            // files a second is faster than the regular look.
+            Err(Errno::MFILE) if core.look_for_dead_placeholders() => handles.placeholders(count),
+            other => other,
+        }?;
+        core.note_placeholders(made.len());
+        Ok(made)
     }
 
     /// A handle for the description that `fd` stands for. EBADF, EMFILE, ENODEV.
@@ -295,9 +334,24 @@ impl Session {
         Ok(Claimed { handle, flags, ino: ino.0, mode, placeholder })
     }
 
-    /// The device's counters and this session's own, as JSON.
-    pub fn stats_json(&self) -> String {
-        self.state.core.stats(Some(&self.state)).to_json()
+    /// The device's counters and this session's own, as JSON; with `detail` (bits of `ciscops::attach::detail`) more.
+    pub fn stats_json(&self, detail: u32) -> String {
+        self.state.core.stats(Some(&self.state), detail).to_json()
+    }
+
+    /// Starts a recording of at most `limit` slices. EPERM (neither root nor who runs the device), EBUSY, EINVAL.
+    pub fn trace_start(&self, limit: u32) -> Result<(), Errno> {
+        if ![0, rustix::process::geteuid().as_raw()].contains(&self.state.cred.uid) {
+            return Err(Errno::PERM);
+        }
+        self.state.core.trace.start(self.state.id, limit)
+    }
+
+    /// Ends it and returns its bytes, as `weldfs_ciscops::trace::decode` reads them. EINVAL: this session has none.
+    pub fn trace_stop(&self) -> Result<Vec<u8>, Errno> {
+        let recording = self.state.core.trace.stop(self.state.id)?;
+        let facts = self.state.core.trace_facts(&recording);
+        Ok(weldfs_ciscops::trace::encode(&facts, &recording.slices))
     }
 
     /// True once the session is ending.

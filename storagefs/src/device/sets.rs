@@ -13,7 +13,7 @@ use std::task::{Context, Poll, Waker};
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
-use weldfs_scheduler::{InodeQueue, Mode, Seq};
+use weldfs_scheduler::{InodeQueue, Mode, Seq, Token};
 
 use super::limits::SET_SHARDS;
 
@@ -113,9 +113,9 @@ impl<'a> Locked<'a> {
         true
     }
 
-    fn place(&mut self, seq: Seq, members: &Members) {
+    fn place(&mut self, seq: Seq, token: Token, members: &Members) {
         for (ino, mode) in members {
-            self.shard(*ino).entry(*ino).or_default().place(seq, *mode);
+            self.shard(*ino).entry(*ino).or_default().place(seq, *mode, token);
         }
     }
 
@@ -138,13 +138,14 @@ impl SetTable {
         Seq(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// Places the tickets of one command in all queues of its set at once. Starts at once when the set is free.
-    pub fn place(&self, seq: Seq, members: Members) -> Tickets<'_> {
+    /// Places the tickets of one command, which runs in the slot `token`, in all queues of its set at once. Starts at
+    /// once when the set is free.
+    pub fn place(&self, seq: Seq, token: Token, members: Members) -> Tickets<'_> {
         let mut locked = Locked::new(self, &members, &Members::new());
-        locked.place(seq, &members);
+        locked.place(seq, token, &members);
         let running = locked.start_if_free(seq, &members);
         drop(locked);
-        Tickets { table: self, seq, members, running }
+        Tickets { table: self, seq, token, members, running }
     }
 
     /// The gate that name-changing commands pass before they resolve.
@@ -156,12 +157,23 @@ impl SetTable {
     pub fn queues(&self) -> usize {
         self.shards.iter().map(|s| s.lock().len()).sum()
     }
+
+    /// Tickets of each queue that holds any, and how many of them wait for others, by inode; one shard at a time, so
+    /// not all of one moment.
+    pub fn tickets(&self) -> HashMap<u64, (u32, u32)> {
+        let mut out = HashMap::new();
+        for shard in &self.shards {
+            out.extend(shard.lock().iter().map(|(&inode, q)| (inode, (q.len() as u32, q.waiting() as u32))));
+        }
+        out
+    }
 }
 
 /// The tickets of one command. Dropping them releases the set and wakes whoever may run next.
 pub struct Tickets<'a> {
     table: &'a SetTable,
     seq: Seq,
+    token: Token,
     members: Members,
     running: bool,
 }
@@ -182,12 +194,25 @@ impl<'a> Tickets<'a> {
         Start { tickets: self }
     }
 
+    /// The commands that this one waits for, by their slots.
+    pub fn blockers(&self, mut each: impl FnMut(Token)) {
+        let mut locked = Locked::new(self.table, &self.members, &Members::new());
+        let mut found = SmallVec::<[Token; 8]>::new();
+        for (ino, _) in &self.members {
+            if let Some(q) = locked.shard(*ino).get(ino) {
+                found.extend(q.blockers(self.seq));
+            }
+        }
+        drop(locked);
+        found.into_iter().for_each(&mut each);
+    }
+
     /// Changes the set: gives the old tickets back and places new ones under the same arrival number.
     pub fn replace(&mut self, members: Members) {
         let mut woken = SmallVec::new();
         let mut locked = Locked::new(self.table, &self.members, &members);
         locked.remove(self.seq, &self.members, &mut woken);
-        locked.place(self.seq, &members);
+        locked.place(self.seq, self.token, &members);
         self.running = locked.start_if_free(self.seq, &members);
         drop(locked);
         self.members = members;
@@ -311,11 +336,15 @@ mod tests {
     #[test]
     fn a_free_set_starts_at_once_and_leaves_nothing_behind() {
         let table = SetTable::default();
-        let t = table.place(table.arrive(), set(&[(1, Mode::Shared), (7, Mode::Exclusive), (1, Mode::Exclusive)]));
+        let t = table.place(
+            table.arrive(),
+            Token(0),
+            set(&[(1, Mode::Shared), (7, Mode::Exclusive), (1, Mode::Exclusive)]),
+        );
         assert!(t.running());
         assert_eq!(t.members().len(), 2);
-        assert!(!table.place(table.arrive(), set(&[(7, Mode::Shared)])).running());
-        assert!(table.place(table.arrive(), set(&[(8, Mode::Shared)])).running());
+        assert!(!table.place(table.arrive(), Token(0), set(&[(7, Mode::Shared)])).running());
+        assert!(table.place(table.arrive(), Token(0), set(&[(8, Mode::Shared)])).running());
         drop(t);
         assert_eq!(table.queues(), 0);
     }
@@ -323,9 +352,9 @@ mod tests {
     #[test]
     fn a_waiting_command_is_woken_when_its_last_inode_is_free() {
         let table = SetTable::default();
-        let a = table.place(table.arrive(), set(&[(1, Mode::Exclusive)]));
-        let b = table.place(table.arrive(), set(&[(2, Mode::Shared)]));
-        let mut c = table.place(table.arrive(), set(&[(1, Mode::Shared), (2, Mode::Exclusive)]));
+        let a = table.place(table.arrive(), Token(0), set(&[(1, Mode::Exclusive)]));
+        let b = table.place(table.arrive(), Token(0), set(&[(2, Mode::Shared)]));
+        let mut c = table.place(table.arrive(), Token(0), set(&[(1, Mode::Shared), (2, Mode::Exclusive)]));
         let flag = Arc::new(Flag(AtomicBool::new(false)));
         let waker = Waker::from(flag.clone());
         let mut cx = Context::from_waker(&waker);
@@ -341,9 +370,9 @@ mod tests {
     #[test]
     fn a_changed_set_keeps_the_place_of_its_arrival() {
         let table = SetTable::default();
-        let holder = table.place(table.arrive(), set(&[(3, Mode::Exclusive)]));
-        let mut first = table.place(table.arrive(), set(&[(1, Mode::Exclusive)]));
-        let later = table.place(table.arrive(), set(&[(3, Mode::Exclusive)]));
+        let holder = table.place(table.arrive(), Token(0), set(&[(3, Mode::Exclusive)]));
+        let mut first = table.place(table.arrive(), Token(0), set(&[(1, Mode::Exclusive)]));
+        let later = table.place(table.arrive(), Token(0), set(&[(3, Mode::Exclusive)]));
         first.replace(set(&[(3, Mode::Exclusive)]));
         let flag = Arc::new(Flag(AtomicBool::new(false)));
         let waker = Waker::from(flag.clone());
@@ -366,7 +395,7 @@ mod tests {
             let waker = Waker::from(flag.clone());
             let mut cx = Context::from_waker(&waker);
             let mut live: Vec<_> = sets.iter().map(|(first, change)| {
-                let t = table.place(table.arrive(), members(first.iter().map(|&(i, s)| (i, mode(s)))));
+                let t = table.place(table.arrive(), Token(0), members(first.iter().map(|&(i, s)| (i, mode(s)))));
                 (t, change.clone())
             }).collect();
             while !live.is_empty() {

@@ -1,22 +1,23 @@
 //! Op slots: pre-allocated, pinned places in which one future each lives while its command is under way.
 //!
-//! A device thread owns its slots; nothing is allocated per command. Each slot has a waker, made once: waking sets the
-//! slot's bit in the thread's [`Inbox`] and, if the thread sleeps, writes its eventfd. Any thread may wake.
+//! The slots are the device's: whichever core is free polls the op that is next. Nothing is allocated per command. Each
+//! slot has a waker, made once, that says on the board which slot is to run again. Any thread may wake.
 
-use std::cell::Cell;
 use std::future::Future;
 use std::os::fd::OwnedFd;
 use std::pin::Pin;
-use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::task::{Context, Poll, Wake, Waker};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
+use std::task::{Context, Poll, Waker};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
-/// What other threads leave for a device thread. Thread-safe.
+use super::board::{self, Board};
+use super::limits::SLOTS_AT_HAND;
+use super::mail::{self, Desk, Mail};
+
+/// What other threads leave for a core. Thread-safe.
 pub struct Inbox<M> {
-    woken: Box<[AtomicU64]>,
     any: AtomicBool,
     sleeping: AtomicBool,
     messages: Mutex<Vec<M>>,
@@ -24,11 +25,10 @@ pub struct Inbox<M> {
 }
 
 impl<M> Inbox<M> {
-    /// An inbox for `slots` slots (a multiple of 64). EMFILE when no eventfd is to be had.
-    pub fn new(slots: usize) -> std::io::Result<Inbox<M>> {
+    /// An empty inbox. EMFILE when no eventfd is to be had.
+    pub fn new() -> std::io::Result<Inbox<M>> {
         use rustix::event::{EventfdFlags, eventfd};
         Ok(Inbox {
-            woken: (0..slots / 64).map(|_| AtomicU64::new(0)).collect(),
             any: AtomicBool::new(false),
             sleeping: AtomicBool::new(false),
             messages: Mutex::new(Vec::new()),
@@ -41,18 +41,14 @@ impl<M> Inbox<M> {
         &self.bell
     }
 
-    /// Leaves a message and wakes the thread.
+    /// Leaves a message and wakes the core.
     pub fn send(&self, message: M) {
         self.messages.lock().push(message);
         self.ring();
     }
 
-    fn wake_slot(&self, slot: usize) {
-        self.woken[slot / 64].fetch_or(1 << (slot % 64), Ordering::Release);
-        self.ring();
-    }
-
-    fn ring(&self) {
+    /// Wakes the core: it looks at everything.
+    pub fn ring(&self) {
         self.any.store(true, Ordering::Release);
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {
@@ -67,17 +63,10 @@ impl<M> Inbox<M> {
         self.any.load(Ordering::Acquire)
     }
 
-    /// Takes everything left: calls `slot` for each slot woken, and returns the messages.
-    pub fn collect(&self, mut slot: impl FnMut(u32)) -> Vec<M> {
+    /// Takes the messages left.
+    pub fn collect(&self) -> Vec<M> {
         self.any.store(false, Ordering::Relaxed);
         fence(Ordering::SeqCst);
-        for (w, word) in self.woken.iter().enumerate() {
-            let mut bits = word.swap(0, Ordering::Acquire);
-            while bits != 0 {
-                slot((w * 64) as u32 + bits.trailing_zeros());
-                bits &= bits - 1;
-            }
-        }
         std::mem::take(&mut *self.messages.lock())
     }
 
@@ -98,125 +87,122 @@ impl<M> Inbox<M> {
     }
 }
 
-struct SlotWaker<M> {
-    inbox: Arc<Inbox<M>>,
-    slot: usize,
-}
-
-impl<M: Send + 'static> Wake for SlotWaker<M> {
-    fn wake(self: Arc<Self>) {
-        self.inbox.wake_slot(self.slot);
-    }
-
-    fn wake_by_ref(self: &Arc<Self>) {
-        self.inbox.wake_slot(self.slot);
-    }
-}
-
-/// How work gets into a slot and its result out.
-pub struct Mail<I, O> {
-    input: Cell<Option<I>>,
-    output: Cell<Option<O>>,
-}
-
-impl<I, O> Mail<I, O> {
-    /// The next piece of work.
-    pub async fn next(&self) -> I {
-        std::future::poll_fn(|_| self.input.take().map_or(Poll::Pending, Poll::Ready)).await
-    }
-
-    /// Hands over the result of the last one.
-    pub fn answer(&self, output: O) {
-        self.output.set(Some(output));
-    }
-}
-
-struct Slot<I, O, F> {
+/// What lives in one slot: the future, and what its cores note about the command (`T`).
+pub struct Work<I, O, F, T> {
     future: Pin<Box<F>>,
-    mail: Rc<Mail<I, O>>,
-    waker: Waker,
-    busy: bool,
+    desk: Desk<I, O>,
+    /// The command's notes; `None` while there is no command.
+    pub notes: Option<T>,
 }
 
-/// The slots of one device thread. The future in a slot lives as long as the slot and serves one command after the
-/// other: it is made in place once, because moving a future of several KiB into a slot for every command would cost
-/// more than many commands do.
-pub struct Slots<I, O, F, M> {
-    slots: Vec<Slot<I, O, F>>,
-    free: Vec<u32>,
+struct Slot<I, O, F, T> {
+    work: Mutex<Work<I, O, F, T>>,
+    waker: Waker,
+}
+
+/// The slots of one device. The future in a slot lives as long as the slot and serves one command after the other: it
+/// is made in place once, because moving a future of several KiB into a slot for every command would cost more than
+/// many commands do. Thread-safe.
+pub struct Slots<I, O, F, M, T> {
+    slots: Box<[Slot<I, O, F, T>]>,
+    free: Mutex<Vec<u32>>,
+    count: AtomicUsize,
     make: M,
 }
 
-impl<I, O, F: Future<Output = ()>, M: Fn(Rc<Mail<I, O>>) -> F> Slots<I, O, F, M> {
-    /// `count` empty slots (a multiple of 64) whose wakers ring `inbox`; `make` makes the future of one, which answers
-    /// each piece of its mail once, for ever.
-    pub fn new<T: Send + 'static>(count: usize, inbox: &Arc<Inbox<T>>, make: M) -> Self {
+impl<I, O, F: Future<Output = ()>, M: Fn(Mail<I, O>) -> F, T> Slots<I, O, F, M, T> {
+    /// As many empty slots as the board has, whose wakers tell it; `make` makes the future of one, which answers each
+    /// piece of its mail once, for ever.
+    pub fn new(board: &Arc<Board>, make: M) -> Self {
+        let count = board.len();
         let slots = (0..count)
-            .map(|slot| {
-                let mail = Rc::new(Mail { input: Cell::new(None), output: Cell::new(None) });
-                let waker = Waker::from(Arc::new(SlotWaker { inbox: inbox.clone(), slot }));
-                Slot { future: Box::pin(make(mail.clone())), mail, waker, busy: false }
+            .map(|at| {
+                let (desk, mail) = mail::new();
+                let work = Work { future: Box::pin(make(mail)), desk, notes: None };
+                Slot { work: Mutex::new(work), waker: board::waker(board, at as u32) }
             })
             .collect();
-        Slots { slots, free: (0..count as u32).rev().collect(), make }
+        Slots { slots, free: Mutex::new((0..count as u32).rev().collect()), count: AtomicUsize::new(count), make }
     }
 
-    /// Free slots.
+    /// Free slots that no core has at hand, at this moment.
     #[inline]
     pub fn free(&self) -> usize {
-        self.free.len()
+        self.count.load(Ordering::Relaxed)
     }
 
-    /// Puts work into a free slot; nothing runs before `poll`.
+    /// Takes a free slot, one at hand if there is one.
     #[inline]
-    pub fn insert(&mut self, input: I) -> Option<u32> {
-        let at = self.free.pop()?;
-        let slot = &mut self.slots[at as usize];
-        slot.mail.input.set(Some(input));
-        slot.busy = true;
-        Some(at)
+    pub fn take(&self, at_hand: &mut Vec<u32>) -> Option<u32> {
+        at_hand.pop().or_else(|| {
+            let mut free = self.free.lock();
+            let at = free.pop();
+            self.count.store(free.len(), Ordering::Relaxed);
+            at
+        })
     }
 
-    /// Runs a slot until its work waits or is done. `None` when it has none (a late wake-up of an op that ended).
+    /// Puts a command into a slot taken; nothing runs before `poll`.
+    pub fn fill(&self, at: u32, input: I, notes: T) {
+        let mut work = self.slots[at as usize].work.lock();
+        work.desk.put(input);
+        work.notes = Some(notes);
+    }
+
+    /// The work in a slot, for the one core that polls it.
+    pub fn work(&self, at: u32) -> MutexGuard<'_, Work<I, O, F, T>> {
+        self.slots[at as usize].work.lock()
+    }
+
+    /// Runs the slot's op until it waits or is done.
     #[inline]
-    pub fn poll(&mut self, at: u32) -> Option<Poll<O>> {
-        let slot = &mut self.slots[at as usize];
-        if !slot.busy {
-            return None;
-        }
+    pub fn poll(&self, at: u32, work: &mut Work<I, O, F, T>) -> Poll<O> {
         // The future never ends: it waits for more work when it has answered.
-        let _ = slot.future.as_mut().poll(&mut Context::from_waker(&slot.waker));
-        Some(slot.mail.output.take().map_or(Poll::Pending, Poll::Ready))
+        let waker = &self.slots[at as usize].waker;
+        let future = &mut work.future;
+        let answer = work.desk.poll(|| {
+            let _ = future.as_mut().poll(&mut Context::from_waker(waker));
+        });
+        answer.map_or(Poll::Pending, Poll::Ready)
     }
 
-    /// Frees a slot whose work is done.
+    /// Gives back a slot whose work is done; a few stay at hand.
     #[inline]
-    pub fn clear(&mut self, at: u32) {
-        self.slots[at as usize].busy = false;
-        self.free.push(at);
+    pub fn give_back(&self, at: u32, at_hand: &mut Vec<u32>) {
+        if at_hand.len() < SLOTS_AT_HAND {
+            return at_hand.push(at);
+        }
+        let mut free = self.free.lock();
+        free.push(at);
+        self.count.store(free.len(), Ordering::Relaxed);
     }
 
-    /// Frees a slot whose work panicked: what is left of the future is dropped and a new one made.
+    /// Clears a slot whose work panicked: what is left of the future is dropped and a new one made.
     #[cold]
-    pub fn replace(&mut self, at: u32) {
-        let slot = &mut self.slots[at as usize];
-        slot.mail.input.take();
-        slot.mail.output.take();
-        slot.future.set((self.make)(slot.mail.clone()));
-        self.clear(at);
+    pub fn replace(&self, work: &mut Work<I, O, F, T>) {
+        let (desk, mail) = mail::new();
+        work.future.set((self.make)(mail));
+        work.desk = desk;
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::runq::{CostModel, RunQueue};
+    use weldfs_scheduler::{PolicyKind, TenantId};
+
+    fn board() -> Arc<Board> {
+        let runq = RunQueue::new(PolicyKind::Fifo, 64, 100_000, CostModel::Measured);
+        Arc::new(Board::new(runq, 64, [Arc::new(Inbox::new().unwrap())]))
+    }
 
     #[test]
-    fn a_woken_slot_is_reported_once_and_its_place_is_reused() {
-        let inbox = Arc::new(Inbox::<()>::new(64).unwrap());
+    fn a_woken_slot_is_runnable_once_and_its_place_is_reused() {
+        let board = board();
         let (tx, rx) = (Arc::new(Mutex::new(None::<Waker>)), Arc::new(AtomicBool::new(false)));
         let (tx2, rx2) = (tx.clone(), rx.clone());
-        let mut slots = Slots::new(64, &inbox, |mail: Rc<Mail<u32, u32>>| {
+        let slots = Slots::new(&board, |mut mail: Mail<u32, u32>| {
             let (tx, rx) = (tx2.clone(), rx2.clone());
             async move {
                 loop {
@@ -230,45 +216,54 @@ mod tests {
                 }
             }
         });
-        let at = slots.insert(41).unwrap();
-        assert!(slots.poll(at).unwrap().is_pending());
-        assert!(!inbox.has_mail());
+        let mut at_hand = Vec::new();
+        let at = slots.take(&mut at_hand).unwrap();
+        slots.fill(at, 41, ());
+        board.fill(at, TenantId(0), 0);
+        board.start(at, 0);
+        assert!(slots.poll(at, &mut slots.work(at)).is_pending());
+        board.wait(at);
+        assert!(board.runq.is_empty());
         rx.store(true, Ordering::SeqCst);
         tx.lock().take().unwrap().wake();
-        let mut woken = Vec::new();
-        inbox.collect(|s| woken.push(s));
-        assert_eq!(woken, [at]);
-        assert!(matches!(slots.poll(at), Some(Poll::Ready(42))));
-        slots.clear(at);
-        assert!(slots.poll(at).is_none());
-        assert_eq!(slots.free(), 64);
-        assert_eq!(slots.insert(1), Some(at), "the place is reused");
-        assert!(matches!(slots.poll(at), Some(Poll::Ready(2))), "by the same future");
+        assert_eq!(board.runq.pick().unwrap().token.0, at);
+        board.start(at, 0);
+        assert!(matches!(slots.poll(at, &mut slots.work(at)), Poll::Ready(42)));
+        board.end(at);
+        slots.give_back(at, &mut at_hand);
+        assert_eq!(slots.free() + at_hand.len(), 64);
+        assert_eq!(slots.take(&mut at_hand), Some(at), "the place is reused");
+        slots.fill(at, 1, ());
+        assert!(matches!(slots.poll(at, &mut slots.work(at)), Poll::Ready(2)), "by the same future");
     }
 
     #[test]
     fn a_slot_whose_work_panicked_works_again() {
-        let inbox = Arc::new(Inbox::<()>::new(64).unwrap());
-        let mut slots = Slots::new(64, &inbox, |mail: Rc<Mail<u32, u32>>| async move {
+        let board = board();
+        let slots = Slots::new(&board, |mut mail: Mail<u32, u32>| async move {
             loop {
                 let n = mail.next().await;
                 assert!(n != 13, "unlucky");
                 mail.answer(n);
             }
         });
-        let at = slots.insert(13).unwrap();
-        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| slots.poll(at))).is_err());
-        slots.replace(at);
-        assert_eq!(slots.insert(7), Some(at));
-        assert!(matches!(slots.poll(at), Some(Poll::Ready(7))));
+        let mut at_hand = Vec::new();
+        let at = slots.take(&mut at_hand).unwrap();
+        slots.fill(at, 13, ());
+        let mut work = slots.work(at);
+        assert!(std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| slots.poll(at, &mut work))).is_err());
+        slots.replace(&mut work);
+        drop(work);
+        slots.fill(at, 7, ());
+        assert!(matches!(slots.poll(at, &mut slots.work(at)), Poll::Ready(7)));
     }
 
     #[test]
     fn mail_before_sleep_prevents_it_and_mail_during_sleep_rings() {
-        let inbox = Inbox::<u8>::new(64).unwrap();
+        let inbox = Inbox::<u8>::new().unwrap();
         inbox.send(1);
         assert!(!inbox.prepare_sleep());
-        assert_eq!(inbox.collect(|_| ()), [1]);
+        assert_eq!(inbox.collect(), [1]);
         assert!(inbox.prepare_sleep());
         inbox.send(2);
         let mut counter = [0; 8];

@@ -7,7 +7,7 @@ use super::FILE_BYTES_MAX;
 use super::inode_set::Hold;
 use super::perm::{self, IFDIR, IFREG};
 use super::resolve;
-use super::stage::{BLOCK, BLOCK_BYTES};
+use super::stage::{BLOCK, BLOCK_BYTES, SLICE_BYTES};
 use super::txn::Txn;
 use crate::effect::{Effect, attr};
 use crate::error::{FsError, FsResult, Place, Wait};
@@ -171,7 +171,8 @@ impl Txn<'_> {
         }
     }
 
-    /// Stages a write of all of `src`. After a miss, call again with the same `progress`.
+    /// Stages a write of all of `src`, a piece at a time: `None` until the last one is there. Call again with the same
+    /// `progress` then, and after a miss.
     pub(super) fn write_core(
         &mut self,
         ino: InodeNo,
@@ -179,7 +180,7 @@ impl Txn<'_> {
         src: Source<'_>,
         sum: &mut Option<&mut ChecksumState>,
         progress: &mut usize,
-    ) -> FsResult<Written> {
+    ) -> FsResult<Option<Written>> {
         self.held(ino, Hold::Exclusive)?;
         let rec = self.regular(ino)?;
         let off = match at {
@@ -188,16 +189,20 @@ impl Txn<'_> {
         };
         let len = src.len() as u64;
         if len == 0 {
-            return Ok(Written { off, len });
+            return Ok(Some(Written { off, len }));
         }
         let end = off.checked_add(len).filter(|e| *e <= FILE_BYTES_MAX).ok_or(Errno::FBIG)?;
         if self.payload + len > u64::from(ATOMIC_WRITE_MAX) {
             return Err(Errno::TOOBIG.into());
         }
         if let Source::Adopted { input, .. } = src {
-            return self.write_adopted(&rec, off, input, sum.as_deref_mut());
+            return self.write_adopted(&rec, off, input, sum.as_deref_mut()).map(Some);
         }
+        let piece = *progress + SLICE_BYTES as usize;
         while *progress < src.len() {
+            if *progress >= piece {
+                return Ok(None);
+            }
             let pos = off + *progress as u64;
             let (blk, within) = (pos / BLOCK_BYTES, pos % BLOCK_BYTES);
             let whole =
@@ -222,7 +227,7 @@ impl Txn<'_> {
             self.change(&rec, attr::SIZE, |r| r.size = end);
         }
         self.modified(&rec);
-        Ok(Written { off, len })
+        Ok(Some(Written { off, len }))
     }
 
     /// How many of the blocks `blk..blk+count`, from the front, this command has not written yet.

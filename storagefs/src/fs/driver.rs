@@ -3,7 +3,10 @@
 
 use super::resolve::ROOT;
 use super::txn::OpCounters;
-use super::{Cred, Fetching, Finished, HandleTable, OpenFile, SessionView, Txn, payload_bytes, plan_need, resolve_set};
+use super::{
+    Cred, Fetching, Finished, HandleTable, Hold, InodeSet, OpenFile, SessionView, Txn, payload_bytes, plan_need,
+    resolve_set,
+};
 use crate::effect::Effect;
 use crate::error::{FsError, FsResult, Miss, Wait};
 use crate::micro::Detect;
@@ -16,7 +19,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use weldfs_ciscops::interp::{self, Outcome};
 use weldfs_ciscops::{
-    Command, Errno, Handle, Op, OpenFlags, Paths, PoolRange, RawCommand, SessionLimits, SharedRegion, TxnMode, validate,
+    Access, ChecksumState, Command, Errno, Handle, Op, OpenFlags, Paths, PoolRange, RawCommand, SessionLimits,
+    SharedRegion, Sink, Target, TxnMode, validate,
 };
 use weldfs_journal::{Lsn, RecordHead};
 
@@ -204,7 +208,7 @@ impl Direct {
             return self.execute(&cmd.with_mode(TxnMode::Macro));
         }
         match self.session_op(&cmd.op) {
-            Some(Ok(())) => return Outcome::ok(0, 0),
+            Some(Ok((a, b))) => return Outcome::ok(a, b),
             Some(Err(e)) => return Outcome::failed(e),
             None => {}
         }
@@ -244,15 +248,30 @@ impl Direct {
     }
 
     /// What the session answers without a transaction.
-    fn session_op(&mut self, op: &Op) -> Option<Result<(), Errno>> {
-        match *op {
-            Op::Nop | Op::Syncfs => Some(Ok(())),
-            Op::Fsync { h } | Op::Fdatasync { h } => Some(self.session.handle(h).map(drop)),
-            Op::Close { h } => Some(self.close(h)),
-            Op::SetFlags { h, flags } => Some(self.set_flags(h, flags)),
-            Op::Lock { .. } => Some(Err(Errno::NOSYS)),
-            _ => None,
-        }
+    fn session_op(&mut self, op: &Op) -> Option<Result<(u64, u64), Errno>> {
+        let done = match *op {
+            Op::Nop | Op::Syncfs => Ok(()),
+            Op::Fsync { h } | Op::Fdatasync { h } => self.session.handle(h).map(drop),
+            Op::Close { h } => self.close(h),
+            Op::SetFlags { h, flags } => self.set_flags(h, flags),
+            Op::Lock { .. } => Err(Errno::NOSYS),
+            Op::ChecksumRange { h, kind: _, offset, len } => return Some(self.checksum(h, offset, len)),
+            _ => return None,
+        };
+        Some(done.map(|()| (0, 0)))
+    }
+
+    fn checksum(&self, h: Handle, offset: u64, len: u64) -> Result<(u64, u64), Errno> {
+        let ino = if h == Handle::ROOT { ROOT } else { self.session.handle(h)?.ino };
+        let mut set = InodeSet::new();
+        set.add(ino, Hold::Shared);
+        let mut txn = Txn::new(&self.session.store, &self.session, &set, None, 0, self.now);
+        let mut sum = ChecksumState::new();
+        complete(async {
+            let file = txn.file(h, Access::READ).await?;
+            let n = txn.read(file, offset, len, Sink::Discard, Some(&mut sum)).await?;
+            Ok((n, sum.value().into()))
+        })
     }
 
     fn close(&mut self, h: Handle) -> Result<(), Errno> {

@@ -169,6 +169,8 @@ pub fn resolve_set(store: &Store, cmd: &Command, paths: &Paths, session: &dyn Se
     match cmd.op {
         Op::Nop | Op::Syncfs | Op::Statfs { .. } | Op::Close { .. } | Op::Lock { .. } | Op::SetFlags { .. } => {}
         Op::Outcome { .. } => {}
+        // Holds its inode once per snapshot.
+        Op::ChecksumRange { .. } => {}
         Op::Fsync { h } | Op::Fdatasync { h } => drop(resolve::base_inode(session, h)?),
         // What moves the offset of the description runs alone, as read(2) and lseek(2) lock it.
         Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } => r.handle(h, Exclusive)?,

@@ -28,13 +28,16 @@ pub mod txn;
 pub mod xattr;
 
 use crate::error::{FsResult, Miss};
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::task::Poll;
 use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
 
 pub use crate::cred::Cred;
 pub use inode_set::{Hold, InodeSet, RENAME_LOCK, resolve_set};
-pub use need::{payload_bytes, plan_need};
+pub use need::{payload_bytes, plan_need, scratch_bytes};
+pub(crate) use resolve::ROOT;
+pub(crate) use stage::SLICE_BYTES;
 pub use target::FileRef;
 pub use txn::{Finished, OpCounters, OpenedInfo, Txn};
 
@@ -70,10 +73,24 @@ pub trait HandleTable {
 }
 
 /// Future of [`SessionView::fetch`]; boxed because it exists only for cold metadata.
-pub type Fetching<'a> = Pin<Box<dyn Future<Output = FsResult<()>> + 'a>>;
+pub type Fetching<'a> = Pin<Box<dyn Future<Output = FsResult<()>> + Send + 'a>>;
 
-/// What a transaction needs to know from a session.
-pub trait SessionView: HandleTable {
+/// Says when a long command should make way for others. Whoever runs commands one at a time needs none.
+pub trait Slicer: Send + Sync {
+    /// Whether the command should give way now. After a yes it does: it is polled again when it may go on.
+    fn due(&self) -> bool;
+    /// The command is about to run micro-op `index`.
+    fn micro(&self, index: u16);
+}
+
+/// To the end of the run queue, once: pending at the first poll, ready at the next.
+pub(crate) async fn give_way() {
+    let mut waited = false;
+    poll_fn(|_| if std::mem::replace(&mut waited, true) { Poll::Ready(()) } else { Poll::Pending }).await;
+}
+
+/// What a transaction needs to know from a session. Commands move between the device's cores, so it is shared by them.
+pub trait SessionView: HandleTable + Send + Sync {
     /// On whose behalf.
     fn cred(&self) -> &Cred;
     /// The host directory under which this client sees the file system (no slash at its end), if any.

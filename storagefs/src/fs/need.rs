@@ -9,6 +9,7 @@ use crate::error::FsResult;
 use crate::limits::WINDOW_BLOCKS;
 use crate::micro::GROUPS_MAX;
 use crate::store::{BlockKind, Need, Store};
+use weldfs_ciscops::limits::SNAPSHOT_MAX;
 use weldfs_ciscops::{At, Command, FallocMode, InodeNo, Op, OpenFlags, Paths};
 
 /// Log bytes of the effects of any command, apart from names, payload and block maps.
@@ -31,6 +32,14 @@ pub fn payload_bytes(cmd: &Command) -> u64 {
         Op::Write { src, .. } | Op::OpenWriteClose { src, .. } | Op::OpenReadWriteClose { src, .. } => src.len.into(),
         Op::AppendChecksumWrite { src, .. } => u64::from(src.len) + 4,
         Op::ReadModifyWrite { len, .. } => len.into(),
+        _ => 0,
+    }
+}
+
+/// Bytes of scratch memory that `cmd` holds at most while it runs.
+pub fn scratch_bytes(cmd: &Command) -> u64 {
+    match cmd.op {
+        Op::ChecksumRange { len, .. } => len.min(SNAPSHOT_MAX),
         _ => 0,
     }
 }

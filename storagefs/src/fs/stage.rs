@@ -17,6 +17,9 @@ pub const BLOCK: usize = 4096;
 /// Bytes per block, as an offset.
 pub const BLOCK_BYTES: u64 = BLOCK as u64;
 
+/// Bytes that are copied and summed at a time: between two such pieces a command may make way for others.
+pub const SLICE_BYTES: u64 = 64 << 10;
+
 /// Byte ranges inside one block, sorted and apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ranges(SmallVec<[(u16, u16); 2]>);
@@ -62,6 +65,16 @@ impl StagedRun {
     fn contains(&self, blk: u64) -> bool {
         (self.blk..self.blk + self.crcs.len() as u64).contains(&blk)
     }
+}
+
+/// A run on its way.
+pub(super) struct Filling {
+    blk: u64,
+    run: Run,
+    crcs: SmallVec<[u32; 4]>,
+    held: Option<AlignedBuf>,
+    /// Bytes that lie there.
+    done: usize,
 }
 
 /// A block written in part.
@@ -174,8 +187,9 @@ impl Txn<'_> {
         block.fresh.add(from, from + len);
     }
 
-    /// Stages up to `len` bytes of whole blocks: straight into fresh blocks of the medium, in one pass that also gives
-    /// their checksums. Returns the bytes staged; a miss stages nothing.
+    /// Stages up to `len` bytes of whole blocks, a piece of at most [`SLICE_BYTES`] at a time: straight into fresh
+    /// blocks of the medium, in one pass that also gives their checksums. Returns the bytes staged; a miss stages
+    /// nothing. The blocks of all pieces are allocated with the first one, and staged with the last.
     pub(super) fn stage_whole(
         &mut self,
         ino: InodeNo,
@@ -184,39 +198,55 @@ impl Txn<'_> {
         (at, len): (usize, usize),
         sum: Option<&mut ChecksumState>,
     ) -> FsResult<usize> {
-        let run = self.plan_mut()?.alloc((len / BLOCK) as u32, ino)?;
-        let mut crcs: SmallVec<[u32; 4]> = SmallVec::from_elem(0, run.count as usize);
-        let held = self.fill_run(run, src, at, &mut crcs)?;
+        let mut f = match self.filling.take() {
+            Some(f) => f,
+            None => self.start_filling(blk, src, len, ino)?,
+        };
+        let (all, from) = (f.run.count as usize * BLOCK, f.done);
+        let n = (all - from).min(SLICE_BYTES as usize);
+        self.fill_piece(&mut f, src, at, n)?;
         if let Some(sum) = sum {
-            crcs.iter().for_each(|crc| sum.update_crc(*crc, BLOCK));
+            f.crcs[from / BLOCK..f.done / BLOCK].iter().for_each(|crc| sum.update_crc(*crc, BLOCK));
         }
-        let held = held.map(Arc::new);
-        self.staged_mut(ino).runs.push(StagedRun { blk, addr: run.addr, crcs, held, sealed: false });
-        Ok(run.count as usize * BLOCK)
+        if f.done < all {
+            self.filling = Some(f);
+        } else {
+            let run =
+                StagedRun { blk: f.blk, addr: f.run.addr, crcs: f.crcs, held: f.held.map(Arc::new), sealed: false };
+            self.staged_mut(ino).runs.push(run);
+        }
+        Ok(n)
     }
 
-    fn fill_run(&mut self, run: Run, src: Source<'_>, at: usize, crcs: &mut [u32]) -> FsResult<Option<AlignedBuf>> {
-        let (off, len) = (run.addr.0 * BLOCK_BYTES, run.count as usize * BLOCK);
+    fn start_filling(&mut self, blk: u64, src: Source<'_>, len: usize, ino: InodeNo) -> FsResult<Filling> {
+        let run = self.plan_mut()?.alloc((len / BLOCK) as u32, ino)?;
         self.counters.payload_copies += u32::from(matches!(src, Source::Shared(_)));
         self.counters.blocks_written += run.count;
+        let held = (!self.store.writes_directly()).then(|| AlignedBuf::zeroed(run.count as usize * BLOCK));
+        Ok(Filling { blk, run, crcs: SmallVec::from_elem(0, run.count as usize), held, done: 0 })
+    }
+
+    fn fill_piece(&mut self, f: &mut Filling, src: Source<'_>, at: usize, len: usize) -> FsResult<()> {
+        let off = f.run.addr.0 * BLOCK_BYTES + f.done as u64;
+        let crcs = &mut f.crcs[f.done / BLOCK..(f.done + len) / BLOCK];
         let checksum = |crcs: &mut [u32], bytes: &[u8]| {
             crcs.iter_mut().zip(bytes.chunks_exact(BLOCK)).for_each(|(c, b)| *c = crc32c(b));
         };
-        if !self.store.writes_directly() {
-            let mut bytes = AlignedBuf::zeroed(len);
-            src.copy_to(at, &mut bytes);
-            checksum(crcs, &bytes);
-            return Ok(Some(bytes));
-        }
-        match src {
-            Source::Shared(s) => self.medium().ingest(off, s.sub(at, len), crcs)?,
-            Source::Private(s) => {
+        match (&mut f.held, src) {
+            (Some(held), _) => {
+                let bytes = &mut held[f.done..f.done + len];
+                src.copy_to(at, bytes);
+                checksum(crcs, bytes);
+            }
+            (None, Source::Shared(s)) => self.medium().ingest(off, s.sub(at, len), crcs)?,
+            (None, Source::Private(s)) => {
                 checksum(crcs, &s[at..at + len]);
                 self.medium().write(off, &s[at..at + len])?;
             }
-            Source::Adopted { .. } => return Err(Errno::IO.into()),
+            (None, Source::Adopted { .. }) => return Err(Errno::IO.into()),
         }
-        Ok(None)
+        f.done += len;
+        Ok(())
     }
 
     /// Writes one private block to a fresh block, or over a block that this command wrote already.

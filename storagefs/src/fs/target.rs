@@ -1,7 +1,9 @@
 //! The transaction's face to the interpreter: each method runs a synchronous core, and fetches what it misses.
 
+use super::Slicer;
 use super::inode_set::Hold;
 use super::perm::{self, IFLNK};
+use super::stage::SLICE_BYTES;
 use super::txn::{OpenedInfo, Txn};
 use crate::error::FsError;
 use weldfs_ciscops::dirent::DirentWriter;
@@ -40,8 +42,24 @@ fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
     if f.access.contains(need) { Ok(()) } else { Err(Errno::BADF) }
 }
 
+impl Txn<'_> {
+    /// Lets others have the core, if the slicer says so.
+    async fn make_way(&self) {
+        if self.slicer.is_some_and(Slicer::due) {
+            super::give_way().await;
+        }
+    }
+}
+
 impl Target for Txn<'_> {
     type File = FileRef;
+
+    async fn boundary(&mut self, index: u16) {
+        if let Some(s) = self.slicer {
+            s.micro(index);
+        }
+        self.make_way().await;
+    }
 
     async fn seal(&mut self, index: u16, regs: &Registers) -> Result<(), Errno> {
         cold!(self, self.seal_core(index, regs));
@@ -110,11 +128,27 @@ impl Target for Txn<'_> {
         sum: Option<&mut ChecksumState>,
     ) -> Result<u64, Errno> {
         allow(f, Access::READ)?;
-        let start = sum.as_deref().copied();
-        let (n, state) = cold!(self, {
-            let mut state = start;
-            self.read_core(f.ino, off, len, &mut sink, &mut state).map(|n| (n, state))
-        });
+        let mut state = sum.as_deref().copied();
+        let (copies, mut most, mut done) = (self.counters.payload_copies, 0, 0);
+        // In pieces: the set is held all along, so they are of one moment.
+        let n = loop {
+            let piece = (len - done).min(SLICE_BYTES);
+            let mut part = sink.part(done as usize, piece as usize);
+            let (n, after) = cold!(self, {
+                let mut state = state;
+                self.read_core(f.ino, off + done, piece, &mut part, &mut state).map(|n| (n, state))
+            });
+            state = after;
+            done += n;
+            // Each byte was copied as often as those of the piece copied most often.
+            most = most.max(self.counters.payload_copies - copies);
+            self.counters.payload_copies = copies;
+            if n < piece || done == len {
+                break done;
+            }
+            self.make_way().await;
+        };
+        self.counters.payload_copies = copies + most;
         if let (Some(sum), Some(state)) = (sum, state) {
             *sum = state;
         }
@@ -130,7 +164,12 @@ impl Target for Txn<'_> {
     ) -> Result<Written, Errno> {
         allow(f, Access::WRITE)?;
         let mut progress = 0;
-        Ok(cold!(self, self.write_core(f.ino, at, src, &mut sum, &mut progress)))
+        loop {
+            if let Some(written) = cold!(self, self.write_core(f.ino, at, src, &mut sum, &mut progress)) {
+                return Ok(written);
+            }
+            self.make_way().await;
+        }
     }
 
     async fn truncate(&mut self, f: FileRef, size: u64) -> Result<(), Errno> {

@@ -6,8 +6,8 @@
 use super::inode_set::{Hold, InodeSet};
 use super::micro::Steps;
 use super::resolve::{self, Found, Last, ROOT, Trail, View, Walker};
-use super::stage::StagedFile;
-use super::{OpenFile, SessionView};
+use super::stage::{Filling, StagedFile};
+use super::{OpenFile, SessionView, Slicer};
 use crate::alloc::Run;
 use crate::effect::{AttrDelta, Effect, Effects, attr};
 use crate::error::{FsError, FsResult};
@@ -111,6 +111,9 @@ pub struct Txn<'a> {
     /// Blocks allocated for a reservation, not mapped yet.
     pub(super) spare: SmallVec<[Run; 2]>,
     pub(super) payload: u64,
+    /// A run of blocks that is being filled piece by piece.
+    pub(super) filling: Option<Filling>,
+    pub(super) slicer: Option<&'a dyn Slicer>,
     pub(super) inline: bool,
     pub(super) counters: OpCounters,
     /// In a MicroTx: what its micro-ops have done so far.
@@ -151,6 +154,8 @@ impl<'a> Txn<'a> {
             data_effects: Effects::new(),
             spare: SmallVec::new(),
             payload: 0,
+            filling: None,
+            slicer: None,
             inline: payload_bytes <= store.inline_max() as u64,
             counters: OpCounters::default(),
             steps: None,
@@ -161,6 +166,12 @@ impl<'a> Txn<'a> {
             trouble: None,
             path: b"",
         }
+    }
+
+    /// Makes way for others where the slicer says so.
+    pub fn in_slices(mut self, slicer: &'a dyn Slicer) -> Txn<'a> {
+        self.slicer = Some(slicer);
+        self
     }
 
     /// What the client called the file, for the log.

@@ -82,7 +82,7 @@ impl Store {
     /// Finishes every transaction that is open, in the order of their begin records, and makes that durable.
     ///
     /// # Errors
-    /// The medium; a log or tree that takes no more records. What cannot be finished is no error: it is cut.
+    /// The medium; a tree that is damaged. What cannot be finished is no error, the want of room included: it is cut.
     pub(crate) fn finish_open(&self, report: &mut RecoveryReport) -> FsResult<()> {
         let open = self.txns.list();
         if open.is_empty() {
@@ -91,7 +91,7 @@ impl Store {
         // A file without a name must not be reclaimed while its transaction is open.
         open.iter().for_each(|txn| self.open_ref(txn.begin.file));
         let finished = open.iter().try_for_each(|txn| {
-            let (fate, reason) = Finish { store: self, txn, records: 0 }.run(report)?;
+            let (fate, reason) = Finish { store: self, txn, records: 0, at: txn.next }.run(report)?;
             crashpoint("recovery-finished-one");
             report.settle(txn.id, fate, reason);
             Ok(())
@@ -105,11 +105,29 @@ struct Finish<'s> {
     store: &'s Store,
     txn: &'s OpenTxn,
     records: u64,
+    /// The micro-op that is run.
+    at: u16,
+}
+
+/// Whether this says that there is no room, in log, tree or memory, and nothing worse.
+fn lacks_room(e: &FsError) -> bool {
+    use weldfs_journal::JournalError::{Full, TooLong};
+    match e {
+        FsError::Wait(_) | FsError::Journal(Full(_) | TooLong { .. }) => true,
+        FsError::Errno(e) => matches!(*e, Errno::NOSPC | Errno::TOOBIG),
+        _ => false,
+    }
 }
 
 impl Finish<'_> {
     fn run(mut self, report: &mut RecoveryReport) -> FsResult<(TxnFate, String)> {
-        let result = self.go_on();
+        let result = match self.go_on() {
+            // An image that is full is mounted all the same, or nobody could ever make room in it.
+            Err(e) if lacks_room(&e) => {
+                self.cut_with(format!("there is no room to finish it: {e}"), self.at, Errno::NOSPC)
+            }
+            other => other,
+        };
         report.finish_records += self.records;
         result
     }
@@ -126,6 +144,7 @@ impl Finish<'_> {
         let id = self.second_begin()?;
         let mut regs = self.txn.regs;
         for index in self.txn.next..interp::steps(&cmd.op) {
+            self.at = index;
             match self.step(&cmd, &paths, regs, index)? {
                 Step::Done(after, effects, room) => {
                     regs = after;
@@ -155,6 +174,7 @@ impl Finish<'_> {
         let look = |ino| self.store.blocking(|| self.store.inode(ino));
         let file = match look(begin.file) {
             Err(FsError::Corrupt(e)) => return Ok(Some(e.to_string())),
+            Err(FsError::Medium(e)) if !self.store.medium.is_poisoned() => return Ok(Some(e.to_string())),
             other => other?,
         };
         Ok(match file {
@@ -222,16 +242,19 @@ impl Finish<'_> {
             return self.forget(commit.effects);
         }
         let (store, begin) = (self.store, &*self.txn.begin);
-        store.blocking(|| store.append_commit(id, begin, index, &mut commit, &mut |_| room.take()))?;
+        store.blocking(|| store.append_commit(id, begin, index, &mut commit, &mut |_| Ok(room.take())))?;
         self.records += 1;
         crashpoint("recovery-committed");
         Ok(())
     }
 
     fn cut(&mut self, why: String, next: u16) -> FsResult<(TxnFate, String)> {
+        self.cut_with(why, next, Errno::IO)
+    }
+
+    fn cut_with(&mut self, why: String, next: u16, errno: Errno) -> FsResult<(TxnFate, String)> {
         let micro_failed = next + 1;
-        let status = Errno::IO.0;
-        let outcome = Outcome { status, micro_done: next, micro_failed, result: 0, result2: 0 };
+        let outcome = Outcome { status: errno.0, micro_done: next, micro_failed, result: 0, result2: 0 };
         self.end(self.txn.id, End { verdict: Verdict::Cut, outcome })?;
         Ok((TxnFate::Cut, why))
     }
@@ -246,12 +269,16 @@ impl Finish<'_> {
                 Ok(room) => break Some(room),
                 Err(_) if tries < TRIES_MAX => {
                     tries += 1;
-                    self.store.checkpoint()?;
+                    match self.store.checkpoint() {
+                        Err(e) if lacks_room(&e) => tries = TRIES_MAX,
+                        done => drop(done?),
+                    }
                 }
-                Err(full) => return Err(FsError::Journal(full.into())),
+                // So short a record fits into what is kept free for the end of a lap. Nobody else is here to need it.
+                Err(_) => break None,
             }
         };
-        self.store.append_end(id, &end, &mut |_| room.take())?;
+        self.store.append_end(id, &end, &mut |_| Ok(room.take()))?;
         self.records += 1;
         Ok(())
     }
@@ -262,7 +289,7 @@ impl Finish<'_> {
             return Ok(self.txn.id);
         }
         let id = self.store.alloc_txn();
-        self.store.append_begin(id, self.txn.begin.clone(), Vec::new(), &mut |_| None)?;
+        self.store.append_begin(id, self.txn.begin.clone(), Vec::new(), &mut |_| Ok(None))?;
         Ok(id)
     }
 
@@ -297,6 +324,10 @@ fn command(begin: &Begin) -> Result<(Command, Paths), Errno> {
 mod canaries;
 #[cfg(test)]
 mod driven;
+#[cfg(test)]
+mod fetch;
+#[cfg(test)]
+mod hostile;
 #[cfg(test)]
 mod rig;
 #[cfg(test)]

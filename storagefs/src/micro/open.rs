@@ -15,6 +15,7 @@ use crate::tree::{Key, kind};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use weldfs_ciscops::Registers;
 use weldfs_journal::Lsn;
 
@@ -22,6 +23,8 @@ use weldfs_journal::Lsn;
 const VERSION: u8 = 1;
 /// Bytes of a transaction in one value, at most.
 const CHUNK: usize = 7 << 10;
+/// Bytes of a value beside the begin record, at most: position, micro-op, registers, inputs, length.
+const VALUE_EXTRA: usize = 128;
 /// Longest encoded begin record, bytes; no log has room for a longer record.
 const BEGIN_MAX: usize = (1 << 20) + (256 << 10);
 
@@ -40,12 +43,14 @@ pub struct OpenTxn {
     pub regs: Registers,
     /// A bit per input that a commit has adopted.
     pub adopted: u16,
+    /// Bytes of the begin record's payload.
+    pub bytes: usize,
 }
 
 impl OpenTxn {
-    /// Just begun.
-    pub fn new(id: u64, lsn: Lsn, begin: impl Into<Arc<Begin>>) -> OpenTxn {
-        OpenTxn { id, lsn, begin: begin.into(), next: 0, regs: Registers::default(), adopted: 0 }
+    /// Just begun, by a record whose payload has so many bytes.
+    pub fn new(id: u64, lsn: Lsn, begin: impl Into<Arc<Begin>>, bytes: usize) -> OpenTxn {
+        OpenTxn { id, lsn, begin: begin.into(), next: 0, regs: Registers::default(), adopted: 0, bytes }
     }
 
     /// Whether a commit has adopted this input.
@@ -85,9 +90,39 @@ impl OpenTxn {
         let next = u16::try_from(r.var()?).map_err(|_| DecodeError("transaction: micro-op"))?;
         let regs = decode_registers(&mut r)?;
         let adopted = u16::try_from(r.var()?).map_err(|_| DecodeError("transaction: inputs"))?;
-        let begin = Begin::decode(r.bytes(BEGIN_MAX)?)?;
+        let payload = r.bytes(BEGIN_MAX)?;
+        let (begin, bytes) = (Begin::decode(payload)?, payload.len());
         r.end()?;
-        Ok(OpenTxn { id, lsn, begin: Arc::new(begin), next, regs, adopted })
+        Ok(OpenTxn { id, lsn, begin: Arc::new(begin), next, regs, adopted, bytes })
+    }
+}
+
+/// Keys and bytes of values that a transaction takes in a tree, at most, whose begin record has so many bytes.
+pub(crate) fn weight(begin_bytes: usize) -> (i64, i64) {
+    let bytes = begin_bytes + VALUE_EXTRA;
+    (bytes.div_ceil(CHUNK) as i64, bytes as i64)
+}
+
+/// What the open transactions make the next checkpoint write: its keys of kind 8, those that it only takes away
+/// included. Counted from the promise of a plan that will begin one until a cut that knows its end.
+#[derive(Debug, Default)]
+pub struct TxnRoom {
+    keys: AtomicI64,
+    bytes: AtomicI64,
+}
+
+impl TxnRoom {
+    /// Keys, and bytes of their values.
+    pub fn get(&self) -> (i64, i64) {
+        (self.keys.load(Relaxed), self.bytes.load(Relaxed))
+    }
+
+    /// Counts more of them, or less.
+    pub(crate) fn add(&self, (keys, bytes): (i64, i64)) {
+        if (keys, bytes) != (0, 0) {
+            self.keys.fetch_add(keys, Relaxed);
+            self.bytes.fetch_add(bytes, Relaxed);
+        }
     }
 }
 
@@ -161,23 +196,39 @@ struct Inner {
     gone: Vec<(u64, u64)>,
     /// A transaction began or ended since the last cut.
     changed: bool,
+    /// Position of the last cut: transactions that began below it have keys in the tree.
+    cut: Lsn,
+    /// Keys in the tree of transactions that ended since.
+    stale: i64,
 }
 
 /// The open transactions of a store. Thread-safe.
 #[derive(Debug, Default)]
 pub struct OpenTxns {
     inner: Mutex<Inner>,
+    room: Arc<TxnRoom>,
 }
 
 impl OpenTxns {
-    /// A begin record stands at `lsn`. False if the id is taken.
-    pub fn begin(&self, id: u64, lsn: Lsn, begin: impl Into<Arc<Begin>>) -> bool {
-        self.inner.lock().changed = true;
-        self.insert(OpenTxn::new(id, lsn, begin))
+    /// None yet; what they take is counted in `room`.
+    pub fn new(room: Arc<TxnRoom>) -> OpenTxns {
+        OpenTxns { inner: Mutex::default(), room }
     }
 
-    /// A transaction that is open already. False if the id is taken.
-    pub fn insert(&self, txn: OpenTxn) -> bool {
+    /// A begin record whose payload has `bytes` stands at `lsn`. False if the id is taken.
+    pub fn begin(&self, id: u64, lsn: Lsn, begin: impl Into<Arc<Begin>>, bytes: usize) -> bool {
+        self.inner.lock().changed = true;
+        self.insert(OpenTxn::new(id, lsn, begin, bytes))
+    }
+
+    /// A transaction that is open at the last cut, in the tree of which it has keys. False if the id is taken.
+    pub fn adopt(&self, txn: OpenTxn, cut: Lsn) -> bool {
+        self.inner.lock().cut = cut;
+        self.insert(txn)
+    }
+
+    fn insert(&self, txn: OpenTxn) -> bool {
+        self.room.add(weight(txn.bytes));
         self.inner.lock().open.insert(txn.id, txn).is_none()
     }
 
@@ -192,12 +243,22 @@ impl OpenTxns {
         true
     }
 
+    /// How far a transaction is: the first micro-op that may lack a commit, and the inputs that are adopted.
+    pub fn progress(&self, id: u64) -> Option<(u16, u16)> {
+        self.inner.lock().open.get(&id).map(|txn| (txn.next, txn.adopted))
+    }
+
     /// An end record is in the log: the transaction is over. What its begin record named and nobody adopted comes free
     /// with the checkpoint that contains this. False if no such transaction is open.
     pub fn end(&self, id: u64) -> bool {
         let mut inner = self.inner.lock();
         let Some(txn) = inner.open.remove(&id) else { return false };
         inner.gone.extend(txn.loose());
+        let (keys, bytes) = weight(txn.bytes);
+        // The next checkpoint must take its keys out of the tree.
+        let stale = if txn.lsn < inner.cut { keys } else { 0 };
+        inner.stale += stale;
+        self.room.add((stale - keys, -bytes));
         inner.changed = true;
         true
     }
@@ -237,10 +298,12 @@ impl OpenTxns {
     }
 
     /// What a checkpoint's cut takes along. The caller keeps appends out.
-    pub(crate) fn cut(&self) -> TxnCut {
+    pub(crate) fn cut(&self, at: Lsn) -> TxnCut {
         let gone = {
             let mut inner = self.inner.lock();
             inner.changed = false;
+            inner.cut = at;
+            self.room.add((-std::mem::take(&mut inner.stale), 0));
             std::mem::take(&mut inner.gone)
         };
         TxnCut { open: self.list(), gone }
@@ -262,12 +325,12 @@ mod tests {
     fn an_end_above_the_cut_is_not_settled_before_the_next_cut() {
         let txns = OpenTxns::default();
         assert!(txns.is_settled());
-        assert!(txns.begin(7, Lsn(4096), txn(0).begin));
-        assert_eq!(txns.cut().open.len(), 1);
+        assert!(txns.begin(7, Lsn(4096), txn(0).begin, 100));
+        assert_eq!(txns.cut(Lsn(8192)).open.len(), 1);
         assert!(txns.end(7) && txns.is_empty());
         // The cut says that it is open: a mount that does not read the log would finish it again.
         assert!(!txns.is_settled());
-        assert!(!txns.cut().gone.is_empty());
+        assert!(!txns.cut(Lsn(9000)).gone.is_empty());
         assert!(txns.is_settled());
     }
 
@@ -292,7 +355,8 @@ mod tests {
             detect: None,
             inputs: smallvec![input(1, 500), input(2, 600)],
         };
-        let mut txn = OpenTxn::new(4, Lsn(300), begin);
+        let bytes = begin.encode().len();
+        let mut txn = OpenTxn::new(4, Lsn(300), begin, bytes);
         (txn.next, txn.adopted, txn.regs.file) = (2, 1, 9);
         txn
     }

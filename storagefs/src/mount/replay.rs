@@ -6,7 +6,7 @@ use crate::codec::DecodeError;
 use crate::effect::{self, BlockState, Effect};
 use crate::error::{FsError, FsResult, Place};
 use crate::limits::BLOCK;
-use crate::micro::open::{OpenTxn, runs};
+use crate::micro::open::runs;
 use crate::micro::{self, Begin, Commit, End};
 use crate::overlay::apply::Tally;
 use crate::store::Store;
@@ -91,7 +91,7 @@ impl Replay<'_> {
         self.store.ledger.next_txn.fetch_max(id + 1, Relaxed);
         self.store.ledger.next_ino.fetch_max(begin.file.0 + 1, Relaxed);
         self.report.txns_seen += 1;
-        if !self.store.txns.begin(id, lsn, begin) {
+        if !self.store.txns.begin(id, lsn, begin, record.payload.len()) {
             return Err(damaged(lsn, "transaction (begun twice)"));
         }
         Ok(Verdict::Ok)
@@ -107,13 +107,14 @@ impl Replay<'_> {
         if head.micro_index < txn.next || head.micro_index >= MICRO_OPS_MAX as u16 {
             return Err(damaged(lsn, "commit out of the order of micro-ops"));
         }
+        // What the begin record claimed is in inputs and nowhere else: whatever block the commit itself names is new.
+        let is_input = |e: &&Effect| matches!(e, Effect::Input { .. });
+        let fresh: Vec<Effect> = commit.effects.iter().filter(|e| !is_input(e)).cloned().collect();
         let (effects, adopted) = micro::expand(commit.effects, &txn.begin.inputs).map_err(undecodable(lsn))?;
         // Stamps, the record's position plus an index each, must stay below the next record's.
         if effects.len() as u64 > record.end.0 - lsn.0 || adopted & txn.adopted != 0 {
             return Err(damaged(lsn, "commit with impossible effects"));
         }
-        let own = loose_of(&txn, adopted);
-        let fresh: Vec<Effect> = effects.iter().filter(|e| !is_own(e, &own)).cloned().collect();
         if !self.trusts(record, &fresh)? {
             return Ok(Verdict::CutHere);
         }
@@ -173,14 +174,4 @@ impl Replay<'_> {
         }
         Ok(true)
     }
-}
-
-/// Runs of the inputs that a commit adopts: the begin record claimed them.
-fn loose_of(txn: &OpenTxn, adopted: u16) -> Vec<(u64, u64)> {
-    let inputs = txn.begin.inputs.iter().enumerate();
-    inputs.filter(|(i, _)| adopted >> i & 1 == 1).flat_map(|(_, input)| runs(&input.effects)).collect()
-}
-
-fn is_own(e: &Effect, own: &[(u64, u64)]) -> bool {
-    matches!(e, Effect::Map { addr, count, .. } if own.contains(&(addr.0, u64::from(*count))))
 }

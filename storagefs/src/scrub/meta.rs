@@ -92,11 +92,7 @@ impl Scrub<'_> {
             if let Err(ScanError::Corrupt { from: at, why, .. }) = scanned
                 && at < durable
             {
-                let detail = format!("the log is damaged at LSN {at}: {why}");
-                let (path, inode, block) = (None, None, None);
-                let finding =
-                    Finding { what: What::Log, detail, path, inode, offset: at.0, block, expected: 0, actual: 0 };
-                self.finding(finding);
+                self.finding(Finding::of_log(at, format!("the log is damaged at LSN {at}: {why}")));
             }
             return self.read_so_far(durable.0.saturating_sub(from.0));
         }

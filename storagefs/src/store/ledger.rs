@@ -9,7 +9,9 @@ use super::Need;
 use crate::error::{FsError, FsResult, Wait};
 use crate::geometry::Geometry;
 use crate::limits::PAGE_BLOCKS;
+use crate::micro::open::{TxnRoom, weight};
 use crate::overlay::apply::Tally;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use weldfs_ciscops::Errno;
 
@@ -47,6 +49,8 @@ pub struct Ledger {
     pub bytes: AtomicI64,
     /// Bytes of the frozen layer.
     pub frozen_bytes: AtomicI64,
+    /// What open transactions add to the next checkpoint.
+    pub txns: Arc<TxnRoom>,
     /// Next inode number.
     pub next_ino: AtomicU64,
     /// Next transaction id.
@@ -75,17 +79,22 @@ impl Ledger {
             keys: z(),
             bytes: z(),
             frozen_bytes: z(),
+            txns: Arc::default(),
             next_ino: AtomicU64::new(2),
             next_txn: AtomicU64::new(1),
         }
     }
 
-    /// Blocks the metadata zone may have to grow by for the changes so far and `more` keys.
-    pub fn meta_growth(&self, more: i64) -> i64 {
+    /// Blocks the metadata zone may have to grow by for the changes so far, the open transactions, and `more` keys,
+    /// those of a transaction to begin with a record of `begin` bytes (0: none) included.
+    pub fn meta_growth(&self, more: i64, begin: usize) -> i64 {
+        let (txn_keys, txn_bytes) = self.txns.get();
+        let (begin_keys, begin_bytes) = begin_weight(begin);
         let keys = self.keys.load(Relaxed) + more;
-        let bytes = self.bytes.load(Relaxed);
+        let bytes = self.bytes.load(Relaxed).min(keys * 300) + txn_bytes + begin_bytes;
+        let keys = keys + txn_keys + begin_keys;
         // As Zone::pages_needed, with the overlay's bytes for the values' (they are larger).
-        let leaves = keys.min(self.zone_live.load(Relaxed)) * 5 / 4 + (bytes.min(keys * 300) + keys * 21) / 13_000 + 20;
+        let leaves = keys.min(self.zone_live.load(Relaxed)) * 5 / 4 + (bytes + keys * 21) / 13_000 + 20;
         let pages = leaves + leaves / 32 - self.zone_free.load(Relaxed);
         pages.max(0) * PAGE_BLOCKS as i64
     }
@@ -117,7 +126,7 @@ impl Ledger {
     pub fn promise(&self, need: &Need) -> FsResult<Promise> {
         let new = i64::from(need.new_blocks);
         let all = new + i64::from(need.overwrite_blocks);
-        let growth = self.meta_growth(i64::from(need.meta_keys));
+        let growth = self.meta_growth(i64::from(need.meta_keys), need.begin_bytes());
         let dirty = self.keys.load(Relaxed) > 0 || self.frozen_bytes.load(Relaxed) > 0;
         if need.may_fail && self.logical_free() - growth < new + i64::from(need.meta_keys > 0) {
             // The estimate of metadata may be what is in the way: a checkpoint makes it exact.
@@ -132,11 +141,14 @@ impl Ledger {
         if (left < growth || cramped) && (all > 0 || need.may_fail) {
             self.avail.fetch_add(all, Relaxed);
             self.growing.fetch_sub(growing, Relaxed);
-            let busy = dirty || self.inflight.load(Relaxed) > 0;
+            // A transaction under way ends by itself, and its keys go.
+            let busy = dirty || self.inflight.load(Relaxed) > 0 || self.txns.get().0 > 0;
             return Err(if busy { FsError::Wait(Wait::Checkpoint) } else { FsError::Errno(Errno::NOSPC) });
         }
         self.inflight.fetch_add(all, Relaxed);
-        Ok(Promise { blocks: all, growing })
+        let txn = begin_weight(need.begin_bytes());
+        self.txns.add(txn);
+        Ok(Promise { blocks: all, growing, txn })
     }
 
     /// Ends a promise of which `taken` blocks came from the allocator (and stay taken).
@@ -144,6 +156,7 @@ impl Ledger {
         add(&self.avail, p.blocks - taken);
         add(&self.growing, -p.growing);
         add(&self.inflight, -p.blocks);
+        self.txns.add((-p.txn.0, -p.txn.1));
     }
 
     /// Books what applied effects changed.
@@ -170,4 +183,11 @@ pub struct Promise {
     pub blocks: i64,
     /// Of them, growth of files.
     pub growing: i64,
+    /// Keys and bytes of the transaction that it will begin.
+    pub txn: (i64, i64),
+}
+
+/// What a transaction to begin with a record of so many bytes will take in a tree.
+fn begin_weight(bytes: usize) -> (i64, i64) {
+    if bytes == 0 { (0, 0) } else { weight(bytes) }
 }

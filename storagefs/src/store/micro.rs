@@ -5,6 +5,7 @@
 
 use super::Store;
 use super::plan::Plan;
+use super::records::parts;
 use crate::effect::Effects;
 use crate::error::{FsError, FsResult};
 use crate::micro::{self, Begin, Commit, End, Verdict};
@@ -90,7 +91,7 @@ impl Store {
             crashpoint("micro-committed");
         }
         let Plan { log, .. } = plan;
-        let ended = self.append_end(txn.id, &txn.end, &mut |n| log.as_mut().map(|l| l.part(n)));
+        let ended = self.append_end(txn.id, &txn.end, &mut |n| parts(log, n));
         // Everything stands and cannot be said to: only a remount can tell the truth.
         let appended = ended.inspect_err(|_| self.medium.poison())?;
         let promise = std::mem::take(&mut plan.promise);
@@ -109,7 +110,7 @@ impl Store {
         prepared?;
         let (id, data) = (self.alloc_txn(), std::mem::take(&mut plan.data));
         let Plan { log, .. } = plan;
-        self.append_begin(id, txn.begin.clone(), data, &mut |n| log.as_mut().map(|l| l.part(n)))?;
+        self.append_begin(id, txn.begin.clone(), data, &mut |n| parts(log, n))?;
         txn.id = id;
         plan.runs.clear();
         plan.named = plan.taken;
@@ -120,7 +121,7 @@ impl Store {
         let (id, begin) = (txn.id, txn.begin.clone());
         let Group { index, commit } = &mut txn.groups[txn.done];
         let Plan { log, .. } = plan;
-        self.append_commit(id, &begin, *index, commit, &mut |n| log.as_mut().map(|l| l.part(n))).map(drop)
+        self.append_commit(id, &begin, *index, commit, &mut |n| parts(log, n)).map(drop)
     }
 
     /// Ends a transaction whose caller could not fetch what [`Store::commit_micro`] missed. Does nothing to one that
@@ -139,11 +140,24 @@ impl Store {
         let outcome = Outcome { status, micro_done: index, micro_failed: index + 1, result: 0, result2: 0 };
         let end = End { verdict: Verdict::Cut, outcome };
         let Plan { log, .. } = plan;
-        if let Err(e) = self.append_end(txn.id, &end, &mut |n| log.as_mut().map(|l| l.part(n))) {
+        if let Err(e) = self.append_end(txn.id, &end, &mut |n| parts(log, n)) {
             tracing::error!(error = %e, "a transaction is left open");
             self.medium.poison();
         }
         txn.cut = Some(outcome);
+    }
+}
+
+#[cfg(test)]
+impl Store {
+    /// One record further only: the begin record, then a commit each time. A command does that in one go.
+    pub(crate) fn step_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn) -> FsResult<()> {
+        if !txn.has_begun() {
+            return self.begin_micro(plan, txn);
+        }
+        self.commit_group(plan, txn)?;
+        txn.done += 1;
+        Ok(())
     }
 }
 

@@ -52,6 +52,11 @@ impl Need {
         more_records: [0; MORE_RECORDS],
     };
 
+    /// Bytes of the begin record, if this is a transaction of several records; else 0.
+    pub fn begin_bytes(&self) -> usize {
+        if self.more_records == [0; MORE_RECORDS] { 0 } else { self.log_bytes }
+    }
+
     /// The same with room for the outcome.
     pub fn with_outcome(self) -> Need {
         let o = Need::OUTCOME;
@@ -151,6 +156,8 @@ impl<'s> Plan<'s> {
         }
         self.promise.blocks += more.blocks;
         self.promise.growing += more.growing;
+        self.promise.txn.0 += more.txn.0;
+        self.promise.txn.1 += more.txn.1;
         Ok(())
     }
 }
@@ -231,7 +238,7 @@ impl Store {
     /// `Wait` for a checkpoint, which may need less than was estimated and counts anew; ENOSPC.
     fn zone_may_grow(&self, need: &Need) -> FsResult<()> {
         let l = &self.ledger;
-        let growth = l.meta_growth(need.meta_keys.into());
+        let growth = l.meta_growth(need.meta_keys.into(), need.begin_bytes());
         if !need.may_fail || growth == 0 {
             return Ok(());
         }

@@ -10,10 +10,15 @@ use crate::overlay::apply::Tally;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use weldfs_ciscops::Errno;
-use weldfs_journal::{Appended, DataWrite, Lsn, RecordHead, RecordKind, Reservation, TxnMode};
+use weldfs_journal::{Appended, DataWrite, JournalError, Lsn, RecordHead, RecordKind, Reservation, TxnMode};
 
-/// Gives the room for a record whose payload has so many bytes, if any was kept.
-pub(crate) type Room<'r> = &'r mut dyn FnMut(usize) -> Option<Reservation>;
+/// Gives the room for a record whose payload has so many bytes, if any was kept; an error if less was.
+pub(crate) type Room<'r> = &'r mut dyn FnMut(usize) -> Result<Option<Reservation>, JournalError>;
+
+/// The parts of what a transaction reserved, if it reserved anything.
+pub(crate) fn parts(log: &mut Option<Reservation>, payload: usize) -> Result<Option<Reservation>, JournalError> {
+    log.as_mut().map(|log| log.part(payload)).transpose()
+}
 
 fn head(kind: RecordKind, id: u64, micro_index: u16) -> RecordHead {
     RecordHead { kind, mode: TxnMode::Micro, micro_index, txn: id }
@@ -47,10 +52,10 @@ impl Store {
             return Err(FsError::Errno(Errno::ROFS));
         }
         let pins = data.clone();
-        let room = room(payload.len());
+        let room = room(payload.len())?;
         let appended = self.journal().append(head(RecordKind::Begin, id, 0), &[&payload], data, room)?;
         self.pin(&pins, appended.end);
-        match self.txns.begin(id, appended.lsn, begin) {
+        match self.txns.begin(id, appended.lsn, begin, payload.len()) {
             true => Ok(appended),
             false => Err(self.disagree(contradiction(appended.lsn))),
         }
@@ -75,7 +80,12 @@ impl Store {
         let prepared = self.prepare_commit(commit, begin, &mut tally).and_then(|()| {
             let expanded = micro::expand(std::mem::take(&mut commit.effects), &begin.inputs);
             let (effects, adopted) = expanded.map_err(|e| FsError::corrupt(e.0, Place::Log(Lsn::NONE), 0, 0))?;
-            let room = room(payload.len());
+            // What recovery would refuse must never be written.
+            let (next, before) = self.txns.progress(id).ok_or_else(|| contradiction(Lsn::NONE))?;
+            if adopted & before != 0 || index < next {
+                return Err(contradiction(Lsn::NONE));
+            }
+            let room = room(payload.len())?;
             let at = self.journal().append(head(RecordKind::Micro, id, index), &[&payload], Vec::new(), room)?;
             Ok((at, effects, adopted))
         });
@@ -111,7 +121,7 @@ impl Store {
     pub(crate) fn append_end(&self, id: u64, end: &End, room: Room<'_>) -> FsResult<Appended> {
         let payload = end.encode();
         let _gate = self.gate.read();
-        let room = room(payload.len());
+        let room = room(payload.len())?;
         let appended = self.journal().append(head(RecordKind::End, id, 0), &[&payload], Vec::new(), room)?;
         match self.txn_ended(id, appended.lsn, end) {
             true => Ok(appended),

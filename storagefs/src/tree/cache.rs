@@ -4,6 +4,7 @@ use super::page::{NewPage, Page, PageBytes, PageType, blank};
 use super::{PageRef, TreeRoot};
 use crate::error::{FsError, FsResult, Miss, Place};
 use crate::limits::{BLOCK, PAGE, PAGE_BLOCKS, PAGE_CACHE_MIN};
+use crate::shares::{NOBODY, Owner, Shares};
 use hashbrown::HashMap;
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -18,6 +19,7 @@ const OVERHEAD: usize = 1024;
 struct Slot {
     page: Arc<Page>,
     used: bool,
+    owner: Owner,
 }
 
 #[derive(Default)]
@@ -38,38 +40,44 @@ impl Shard {
         Some(slot.page.clone())
     }
 
-    fn put(&mut self, page: Arc<Page>, limit: usize) {
+    /// Keeps a page for `owner`; a shard holds at most `limit`.
+    fn put(&mut self, page: Arc<Page>, owner: Owner, limit: usize, shares: &Shares) {
+        shares.add(owner, PAGE + OVERHEAD);
         let addr = page.this().addr.0;
         if let Some(&at) = self.index.get(&addr) {
-            self.slots[at as usize] = Slot { page, used: true };
+            let old = std::mem::replace(&mut self.slots[at as usize], Slot { page, used: true, owner });
+            shares.sub(old.owner, PAGE + OVERHEAD);
             return;
         }
         if self.slots.len() < limit {
             self.index.insert(addr, self.slots.len() as u32);
-            self.slots.push(Slot { page, used: true });
+            self.slots.push(Slot { page, used: true, owner });
             return;
         }
-        let at = self.victim();
+        let at = self.victim(|owner| shares.is_over(owner, limit * SHARDS * (PAGE + OVERHEAD)));
         self.index.remove(&self.slots[at].page.this().addr.0);
         self.index.insert(addr, at as u32);
-        self.slots[at] = Slot { page, used: true };
+        let old = std::mem::replace(&mut self.slots[at], Slot { page, used: true, owner });
+        shares.sub(old.owner, PAGE + OVERHEAD);
     }
 
     /// Drops slots beyond `limit`, after the budget was lowered.
-    fn shrink(&mut self, limit: usize) {
+    fn shrink(&mut self, limit: usize, shares: &Shares) {
         while self.slots.len() > limit {
             if let Some(last) = self.slots.pop() {
                 self.index.remove(&last.page.this().addr.0);
+                shares.sub(last.owner, PAGE + OVERHEAD);
             }
         }
     }
 
-    /// CLOCK: the first slot not used since the hand last passed; at most two rounds.
-    fn victim(&mut self) -> usize {
+    /// CLOCK: the first slot not used since the hand last passed, or of an owner who is over its part; at most two
+    /// rounds.
+    fn victim(&mut self, is_over: impl Fn(Owner) -> bool) -> usize {
         loop {
             self.hand = (self.hand + 1) % self.slots.len();
             let slot = &mut self.slots[self.hand];
-            if !std::mem::take(&mut slot.used) {
+            if !std::mem::take(&mut slot.used) || is_over(slot.owner) {
                 return self.hand;
             }
         }
@@ -96,6 +104,7 @@ struct Shared {
     immediate: bool,
     shards: Box<[Mutex<Shard>]>,
     limit: AtomicUsize,
+    shares: Shares,
     reads: AtomicU64,
     writes: AtomicU64,
 }
@@ -112,9 +121,9 @@ impl Pages {
     pub fn new(medium: Arc<dyn Medium>, uuid: [u8; 16], blocks: u64, budget: usize) -> Pages {
         let immediate = medium.info().byte_addressable;
         let shards = (0..SHARDS).map(|_| Mutex::default()).collect();
-        let (limit, reads, writes) = Default::default();
+        let (limit, shares, reads, writes) = Default::default();
         let pages = Pages {
-            shared: Arc::new(Shared { medium, uuid, blocks, immediate, shards, limit, reads, writes }),
+            shared: Arc::new(Shared { medium, uuid, blocks, immediate, shards, limit, shares, reads, writes }),
             blocking: false,
         };
         pages.set_budget(budget);
@@ -130,7 +139,7 @@ impl Pages {
     pub fn set_budget(&self, budget: usize) {
         let limit = (budget.max(PAGE_CACHE_MIN) / (PAGE + OVERHEAD)).div_ceil(SHARDS);
         self.shared.limit.store(limit, Ordering::Relaxed);
-        self.shared.shards.iter().for_each(|s| s.lock().shrink(limit));
+        self.shared.shards.iter().for_each(|s| s.lock().shrink(limit, &self.shared.shares));
     }
 
     /// The file system these pages belong to.
@@ -144,6 +153,12 @@ impl Pages {
         let limit = (self.shared.limit.load(Ordering::Relaxed) * SHARDS) as u64;
         let load = |a: &AtomicU64| a.load(Ordering::Relaxed);
         PageStats { reads: load(&self.shared.reads), writes: load(&self.shared.writes), cached, limit }
+    }
+
+    /// Forgets every page, as if others had needed the room.
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        self.shared.shards.iter().for_each(|s| s.lock().shrink(0, &self.shared.shares));
     }
 
     fn shard(&self, want: &PageRef) -> &Mutex<Shard> {
@@ -160,27 +175,32 @@ impl Pages {
         if !self.blocking && !self.shared.immediate {
             return Err(FsError::Miss(Miss::Page(*want)));
         }
-        self.read_in(want)
+        self.read_in(want, NOBODY)
     }
 
-    /// Brings a page that missed into the cache; blocks on the medium.
-    pub fn fetch(&self, want: &PageRef) -> FsResult<()> {
+    /// Bytes of the cache that are used because of `owner`.
+    pub fn of(&self, owner: Owner) -> u64 {
+        self.shared.shares.of(owner)
+    }
+
+    /// Brings a page that missed into the cache for `owner`; blocks on the medium.
+    pub fn fetch(&self, want: &PageRef, owner: Owner) -> FsResult<()> {
         if self.shard(want).lock().get(want).is_none() {
-            self.read_in(want)?;
+            self.read_in(want, owner)?;
         }
         Ok(())
     }
 
     #[cold]
-    fn read_in(&self, want: &PageRef) -> FsResult<Arc<Page>> {
+    fn read_in(&self, want: &PageRef, owner: Owner) -> FsResult<Arc<Page>> {
         let page = Arc::new(self.read_uncached(want)?);
-        self.keep(page.clone());
+        self.keep(page.clone(), owner);
         Ok(page)
     }
 
-    fn keep(&self, page: Arc<Page>) {
+    fn keep(&self, page: Arc<Page>, owner: Owner) {
         let limit = self.shared.limit.load(Ordering::Relaxed);
-        self.shard(&page.this()).lock().put(page, limit);
+        self.shard(&page.this()).lock().put(page, owner, limit, &self.shared.shares);
     }
 
     /// Reads and verifies a tree page, past the cache.
@@ -216,7 +236,7 @@ impl Pages {
         self.shared.medium.write_batch(&batch)?;
         self.shared.writes.fetch_add(pages.len() as u64, Ordering::Relaxed);
         if cache {
-            pages.iter().for_each(|p| self.keep(p.clone()));
+            pages.iter().for_each(|p| self.keep(p.clone(), NOBODY));
         }
         Ok(())
     }

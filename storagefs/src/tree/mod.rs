@@ -128,6 +128,12 @@ impl Key {
         Key { kind, a, b }
     }
 
+    /// The inode it belongs to, if it belongs to one.
+    pub fn inode(self) -> Option<u64> {
+        let of_inode = [kind::INODE, kind::DIRENT, kind::WINDOW, kind::XATTR, kind::RECLAIM];
+        of_inode.contains(&self.kind).then_some(self.a)
+    }
+
     /// The next greater key, if there is one: where to resume a scan that delivered this one.
     pub fn successor(self) -> Option<Key> {
         let Key { kind, a, b } = self;

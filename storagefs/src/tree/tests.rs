@@ -84,7 +84,9 @@ impl Bench {
         loop {
             match self.tree.get(&self.pages, key) {
                 Ok(found) => return found.map(|v| v.to_vec()),
-                Err(FsError::Miss(Miss::Page(page))) => self.pages.fetch(&page).expect("a whole page"),
+                Err(FsError::Miss(Miss::Page(page))) => {
+                    self.pages.fetch(&page, crate::shares::NOBODY).expect("a whole page")
+                }
                 Err(e) => panic!("{e}"),
             }
         }
@@ -100,7 +102,9 @@ impl Bench {
             });
             match result {
                 Ok(()) => return out,
-                Err(FsError::Miss(Miss::Page(page))) => self.pages.fetch(&page).expect("a whole page"),
+                Err(FsError::Miss(Miss::Page(page))) => {
+                    self.pages.fetch(&page, crate::shares::NOBODY).expect("a whole page")
+                }
                 Err(e) => panic!("{e}"),
             }
         }
@@ -335,7 +339,7 @@ fn a_cold_page_on_a_slow_medium_is_a_miss_until_fetched() {
     let value = loop {
         match bench.tree.get(&bench.pages, key) {
             Ok(v) => break v,
-            Err(FsError::Miss(Miss::Page(page))) => bench.pages.fetch(&page).expect("whole"),
+            Err(FsError::Miss(Miss::Page(page))) => bench.pages.fetch(&page, crate::shares::NOBODY).expect("whole"),
             Err(e) => panic!("{e}"),
         }
         misses += 1;

@@ -127,7 +127,7 @@ impl Transport for MockTransport {
         Err(Errno::BADF)
     }
 
-    fn stats_json(&self) -> Result<String, Errno> {
+    fn stats_json(&self, _: u32) -> Result<String, Errno> {
         Ok("{}".into())
     }
 

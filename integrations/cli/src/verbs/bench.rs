@@ -1,9 +1,11 @@
 //! `weldfs bench NAME`: the experiments of the benches crate.
 
 use crate::failure::{Failure, Outcome, reason};
+use clap::builder::PossibleValuesParser;
 use std::io;
 use std::path::{Path, PathBuf};
-use weldfs_benches::{base, commit, floor, mount, peers::Peer, recovery, stall};
+use weldfs_benches::{base, commit, fairness, floor, mount, peers::Peer, recovery, stall};
+use weldfs_storagefs::device::PolicyKind;
 
 /// Arguments of `weldfs bench`.
 #[derive(clap::Args, Debug)]
@@ -24,12 +26,17 @@ enum Which {
     Recovery(Recovery),
     /// Mounting after a crash that left the log full, with few and with many files
     Mount(Mount),
+    /// Whether tenants get what is theirs: shares, weights, files, memory, latency, each with processes of their own
+    Fairness(Fairness),
     /// One arm's process (started by `recovery`)
     #[command(hide = true)]
     RecoveryArm { arm: String, target: PathBuf, sources: PathBuf, files: usize },
     /// A client process (started by `commit`)
     #[command(hide = true)]
     Worker { socket: PathBuf, file: String, depth: u64, millis: u64 },
+    /// A tenant's process (started by `fairness`)
+    #[command(hide = true)]
+    Tenant { socket: PathBuf, load: String, name: String },
     /// The spinning server of the floor (started by `base`)
     #[command(hide = true)]
     Floor { region: String },
@@ -118,6 +125,45 @@ struct Mount {
     json: Option<PathBuf>,
 }
 
+#[derive(clap::Args, Debug)]
+struct Fairness {
+    /// Policies, several times; by default those of each experiment
+    #[arg(long, value_delimiter = ',', value_name = "fifo|rr|cfs|eevdf")]
+    policy: Vec<PolicyKind>,
+    /// Experiments, several times; all by default
+    #[arg(long, value_delimiter = ',', value_name = "ID", value_parser = PossibleValuesParser::new(fairness::names()))]
+    only: Vec<String>,
+    /// Seconds of a round
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=600))]
+    seconds: u32,
+    /// Rounds of each setup, each on a fresh device
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
+    /// Cores of the device; 1 by default, 2 with --simulate
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=16))]
+    cores: Option<u32>,
+    /// Speed of a core, relative to the host's
+    #[arg(long, default_value_t = 0.05, value_parser = parse_speed)]
+    speed: f64,
+    /// Device time after which a command gives way, microseconds; by default what suits each experiment
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    quantum: Option<u64>,
+    /// Predict a-mix and b-weights with the simulator, from what their commands cost, and compare
+    #[arg(long)]
+    simulate: bool,
+    /// Write plots as SVG into this directory
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Write the report as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn parse_speed(text: &str) -> Result<f64, String> {
+    let speed = text.parse::<f64>().map_err(|e| e.to_string())?;
+    if speed > 0.0 && speed <= 1.0 { Ok(speed) } else { Err("a speed is above 0 and at most 1".into()) }
+}
+
 fn parse_peer(text: &str) -> Result<Peer, String> {
     let (name, dir) = text.split_once('=').ok_or("expected NAME=DIR")?;
     let dir = PathBuf::from(dir);
@@ -136,10 +182,33 @@ pub fn run(args: &Args) -> Outcome {
         Which::Stall(args) => stalls(args),
         Which::Recovery(args) => recoveries(args),
         Which::Mount(args) => mounts(args),
+        Which::Fairness(args) => fair(args),
+        Which::Tenant { socket, load, name } => fairness::client::run(socket, load, name),
         Which::RecoveryArm { arm, target, sources, files } => recovery::run_arm(arm, target, sources, *files),
         Which::Worker { socket, file, depth, millis } => commit::worker(socket, file, *depth, *millis),
     };
     ended.map(|()| 0).map_err(|e| Failure::new(format!("the experiment failed: {}", reason(&e))))
+}
+
+fn fair(args: &Fairness) -> io::Result<()> {
+    let options = fairness::Options {
+        program: std::env::current_exe()?,
+        client_args: vec!["bench".to_owned(), "tenant".to_owned()],
+        policies: args.policy.clone(),
+        only: args.only.clone(),
+        seconds: args.seconds.into(),
+        rounds: args.rounds,
+        cores: args.cores.unwrap_or(if args.simulate { 2 } else { 1 }),
+        speed: args.speed,
+        quantum_us: args.quantum,
+        simulate: args.simulate,
+    };
+    let report = fairness::run(&options, &mut |what| eprintln!("bench: {what}"))?;
+    report.print();
+    if let Some(dir) = &args.svg {
+        report.plot(dir)?;
+    }
+    save(args.json.as_deref(), &report)
 }
 
 fn base(args: &Base) -> io::Result<()> {

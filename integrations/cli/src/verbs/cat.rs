@@ -1,4 +1,5 @@
-//! `weldfs cat`: files of an image to stdout.
+//! `weldfs cat`: files of an image to stdout. Of a damaged file comes what is before the damage, then a sentence that
+//! says at which byte that is.
 
 use crate::device;
 use crate::failure::{Doing, Outcome};
@@ -8,6 +9,9 @@ use weldfs::OpenOptions;
 
 /// Bytes per read.
 const PIECE: usize = 1 << 20;
+/// Bytes per read after one failed: what has one checksum.
+const BLOCK: usize = 4096;
+const EIO: i32 = weldfs_ciscops::Errno::IO.0;
 
 /// Arguments of `weldfs cat`.
 #[derive(clap::Args, Debug)]
@@ -24,9 +28,16 @@ pub fn run(args: &Args) -> Outcome {
     for place in &args.places {
         let device = device::open(&place.image, device::Want::Read)?;
         let file = OpenOptions::new().read(true).open(device.client(), &place.path).doing("open", place.to_string())?;
-        let mut offset = 0;
+        let (mut offset, mut len) = (0, PIECE);
         loop {
-            let n = file.read_at(&mut piece, offset).doing("read", place.to_string())?;
+            let n = match file.read_at(&mut piece[..len], offset) {
+                // A read fails as a whole: block by block shows what is before the damage, and where that is.
+                Err(e) if len > BLOCK && e.raw_os_error() == Some(EIO) => {
+                    len = BLOCK;
+                    continue;
+                }
+                done => done.doing("read", format!("{place} at byte {offset}"))?,
+            };
             if n == 0 {
                 break;
             }

@@ -1,19 +1,21 @@
 //! `weldfs crash`: every state that a power cut may leave of short workloads, through real recoveries and the oracle.
 
 use crate::failure::{Doing, Failure, Outcome};
+use crate::interrupt::Interrupt;
 use crate::output;
 use indicatif::{ProgressBar, ProgressStyle};
-use std::io::{IsTerminal, Write};
-use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::path::{Path, PathBuf};
 use weldfs_crash_harness::states::generate::ModeChoice;
-use weldfs_crash_harness::states::report::{Failure as Bad, Report};
-use weldfs_crash_harness::states::run::{Config, Progress, Set, run as run_states};
-use weldfs_kernel_shim::Signals;
+use weldfs_crash_harness::states::report::Report;
+use weldfs_crash_harness::states::run::{Config, JOBS_MAX, Nothing, Progress, Set, run as run_states};
 use weldfs_storagefs::media::CrashModel;
 
 /// Exit code when a state was bad.
 const BAD: u8 = 1;
+/// Exit code when a signal ended the run before a state was bad.
+const INTERRUPTED: u8 = 130;
 
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum Workload {
@@ -60,20 +62,20 @@ pub struct Args {
     #[arg(long, value_enum, default_value = "all")]
     mode: Mode,
     /// Stop after so many different states
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     states: Option<u64>,
     /// What samples and torn stores are drawn by
     #[arg(long, value_name = "S", default_value_t = 1)]
     seed: u64,
     /// Run only so many workloads
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     limit: Option<u64>,
     /// Power cuts in a row: 1 is none during a recovery
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=4))]
     depth: u32,
-    /// Threads [default: one per processor]
-    #[arg(long, value_name = "N")]
-    jobs: Option<usize>,
+    /// Threads, up to 256 [default: one per processor]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=JOBS_MAX as i64))]
+    jobs: Option<u16>,
     /// Run this one workload instead, or one state of it: what a failure names
     #[arg(long, value_name = "TRACE", conflicts_with_all = ["workload", "limit"])]
     trace: Option<String>,
@@ -85,24 +87,69 @@ pub struct Args {
 /// Runs them.
 pub fn run(args: &Args) -> Outcome {
     let config = config(args)?;
-    let signals = Signals::install().doing("catch", "signals")?;
-    let stop = AtomicBool::new(false);
+    let json = args.json.as_deref().map(Json::open).transpose()?;
+    let interrupt = Interrupt::catch()?;
     let bar = bar(args);
-    let report = run_states(&config, &stop, &|p| {
-        let mut count = [0; 8];
-        if rustix::io::read(signals.bell(), &mut count).is_ok() {
-            stop.store(true, Relaxed);
-        }
-        show(&bar, p);
-    });
+    let report = run_states(&config, interrupt.flag(), &|p| show(&bar, p));
     bar.finish_and_clear();
-    let report = report.map_err(|e| Failure::new(format!("the experiment failed: {e}")))?;
-    if let Some(path) = &args.json {
-        let bytes = serde_json::to_vec_pretty(&report).doing("encode", path)?;
-        std::fs::write(path, bytes).doing("write", path)?;
+    let report = match report {
+        Ok(report) => report,
+        Err(e) => {
+            if let Some(json) = json {
+                json.forget();
+            }
+            return Err(match e {
+                Nothing::NoSuchState(why) => Failure::usage(format!("--trace: {why}")),
+                Nothing::Setup(_) => Failure::new(e.to_string()),
+            });
+        }
+    };
+    if let Some(json) = json {
+        json.write(&report)?;
     }
-    output::facts(|out| print(out, &report, stop.load(Relaxed)))?;
-    Ok(if report.bad > 0 { BAD } else { 0 })
+    output::facts(|out| print(out, &report))?;
+    Ok(match &report {
+        r if r.bad > 0 => BAD,
+        r if r.interrupted => INTERRUPTED,
+        _ => 0,
+    })
+}
+
+/// Where the report goes, opened before the run: a path that cannot be written must not cost the results.
+struct Json<'a> {
+    file: File,
+    path: &'a Path,
+    /// Whether the file was not there before.
+    new: bool,
+}
+
+impl Json<'_> {
+    fn open(path: &Path) -> Result<Json<'_>, Failure> {
+        let (file, new) = match OpenOptions::new().write(true).create_new(true).open(path) {
+            Ok(file) => (file, true),
+            // What is there stays until there is something to put in its place.
+            Err(e) if e.kind() == ErrorKind::AlreadyExists => {
+                (OpenOptions::new().write(true).open(path).doing("write", path)?, false)
+            }
+            Err(e) => return Err(e).doing("write", path),
+        };
+        Ok(Json { file, path, new })
+    }
+
+    fn write(mut self, report: &Report) -> Result<(), Failure> {
+        let bytes = serde_json::to_vec_pretty(report).doing("encode", self.path)?;
+        if self.file.metadata().is_ok_and(|m| m.is_file()) {
+            self.file.set_len(0).doing("write", self.path)?;
+        }
+        self.file.write_all(&bytes).doing("write", self.path)
+    }
+
+    /// There is no report: an empty file would look like one.
+    fn forget(self) {
+        if self.new {
+            let _ = std::fs::remove_file(self.path);
+        }
+    }
 }
 
 fn config(args: &Args) -> Result<Config, Failure> {
@@ -132,7 +179,7 @@ fn config(args: &Args) -> Result<Config, Failure> {
         limit: args.limit,
         seed: args.seed,
         depth: args.depth,
-        jobs: args.jobs.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
+        jobs: args.jobs.map(usize::from).unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)),
     })
 }
 
@@ -162,23 +209,26 @@ fn show(bar: &ProgressBar, p: Progress) {
     bar.set_message(format!("{} workloads, {} states, {} different, {} bad", p.workloads, p.states, p.unique, p.bad));
 }
 
-fn print(out: &mut dyn Write, r: &Report, stopped: bool) -> std::io::Result<()> {
-    let command = |f: &Bad| {
-        let Report { medium, mode, seed, .. } = r;
-        format!("weldfs crash --medium {medium} --mode {mode} --seed {seed} --trace '{}'", f.trace)
-    };
-    if stopped {
+fn print(out: &mut dyn Write, r: &Report) -> std::io::Result<()> {
+    if r.interrupted {
         writeln!(out, "stopped; until then:")?;
     }
     writeln!(
         out,
-        "{} on {}, mode {}, seed {}: {} workloads, {} states, {} different, {} bad, \
+        "{} on {}, mode {}, seed {}, depth {}: {} workloads, {} states, {} different, {} bad, \
          {} moments with a choice of subsets",
-        r.workload, r.medium, r.mode, r.seed, r.workloads, r.states, r.unique_states, r.bad, r.capped
+        r.workload, r.medium, r.mode, r.seed, r.depth, r.workloads, r.states, r.unique_states, r.bad, r.capped
+    )?;
+    writeln!(
+        out,
+        "{} different states of crashed recoveries; {} of all were mounted read-only, too, \
+         {} showed the middle of a transaction",
+        r.recovery_states, r.read_only, r.middles
     )?;
     writeln!(out, "{:.1} s, {:.0} us of processor time per different state", r.seconds, r.us_per_state)?;
     for f in &r.failures {
-        writeln!(out, "BAD, rule {}: {}\n  {}\n  {}", f.rule, f.trace, f.detail.replace('\n', "\n  "), command(f))?;
+        let detail = f.detail.replace('\n', "\n  ");
+        writeln!(out, "BAD, {}: {}\n  {detail}\n  {}", f.rule_and_title(), f.trace, r.command(f))?;
     }
     Ok(())
 }

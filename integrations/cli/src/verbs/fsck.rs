@@ -1,19 +1,21 @@
 //! `weldfs fsck`: checks an image. Read-only unless told `-y`. Exit codes as fsck(8): 0 nothing wrong, 1 corrected,
 //! 4 left uncorrected, 8 could not check, 16 usage.
 
-use crate::device::socket_of;
+use crate::device::must_not_be_served;
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use crate::verbs::info::{medium_name, superblock};
 use serde::Serialize;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_kernel_shim::{Opened, Source};
 use weldfs_storagefs::fsck::{FsckReport, fsck};
 use weldfs_storagefs::media::{self, ImageKind, OpenMode};
+use weldfs_storagefs::mount::RecoveryReport;
 use weldfs_storagefs::store::MountOptions;
+use weldfs_storagefs::superblock::Superblock;
 
 const CORRECTED: u8 = 1;
 const UNCORRECTED: u8 = 4;
@@ -29,7 +31,7 @@ pub struct Args {
     /// Change nothing (the default): say what recovery would do, and check what it would leave
     #[arg(short = 'n', long, conflicts_with = "yes")]
     no: bool,
-    /// Recover an image that was not closed cleanly, then check it
+    /// Recover an image that was not closed cleanly, check it, and repair superblock copies of one that is sound
     #[arg(short = 'y', long)]
     yes: bool,
     /// Verify the checksums of all data, too
@@ -46,6 +48,8 @@ struct Verdict<'a> {
     medium: &'static str,
     /// Whether this run recovered the image.
     recovered: bool,
+    /// Damaged or old superblock copies of a closed image that this run made whole.
+    repaired_superblock_copies: usize,
     exit_code: u8,
     #[serde(flatten)]
     report: &'a FsckReport,
@@ -54,39 +58,31 @@ struct Verdict<'a> {
 /// Checks.
 pub fn run(args: &Args) -> Outcome {
     let cannot = |failure: Failure| failure.code(NOT_CHECKED);
-    if crate::device::served(&args.image).map_err(cannot)?.is_some() {
-        let socket = socket_of(&args.image);
-        let sentence = format!("{}: being served at {}; stop it first", args.image.display(), socket.display());
-        return Err(Failure::new(sentence).code(NOT_CHECKED));
-    }
+    must_not_be_served(&args.image).map_err(cannot)?;
     let (sb, _) = superblock(&args.image).map_err(cannot)?;
-    let recover = args.yes && !sb.clean;
-    let mut recovered = None;
-    if recover {
-        let name = |e: &dyn std::fmt::Display| Failure::new(e.to_string()).code(NOT_CHECKED);
-        let opened = Opened::open(&Source::Image(args.image.clone()), MEMORY as u64).map_err(|e| name(&e))?;
-        recovered = Some(opened.recovery.clone());
-        opened.close().map_err(|e| name(&e))?;
-    }
     let kind = if sb.medium_kind == 2 { ImageKind::Pmem } else { ImageKind::Block };
-    let medium = media::open(&args.image, kind, OpenMode::ReadOnly).map_err(|e| cannot(Failure::new(e.to_string())))?;
-    let options = MountOptions {
-        read_only: true,
-        memory: MEMORY,
-        ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom))
+    let recovered = (args.yes && !sb.clean).then(|| recover(&args.image));
+    let mut report = look(args, kind).map_err(cannot)?;
+    let recover = match recovered {
+        None => None,
+        Some(Ok(recovery)) => Some(recovery),
+        // Damage that keeps it from being mounted is what the look has found, too.
+        Some(Err(_)) if !report.mountable => None,
+        Some(Err(failure)) => return Err(cannot(failure)),
     };
-    let mut report =
-        fsck(medium, options, args.data).map_err(|e| cannot(Failure::new(format!("{}: {e}", args.image.display()))))?;
-    if let Some(recovery) = recovered {
+    let recovered = recover.is_some();
+    if let Some(recovery) = recover {
         report.recovery = recovery;
     }
-    let exit_code = match (report.clean, recover) {
+    let repaired = if args.yes && report.clean { repair_copies(&args.image, kind).map_err(cannot)? } else { 0 };
+    let exit_code = match (report.clean, recovered || repaired > 0) {
         (true, false) => 0,
         (true, true) => CORRECTED,
         (false, _) => UNCORRECTED,
     };
     let medium = medium_name(sb.medium_kind);
-    let verdict = Verdict { image: &args.image, medium, recovered: recover, exit_code, report: &report };
+    let (image, report) = (&args.image, &report);
+    let verdict = Verdict { image, medium, recovered, repaired_superblock_copies: repaired, exit_code, report };
     if args.json {
         output::json(&verdict).map_err(cannot)?;
     } else {
@@ -95,11 +91,49 @@ pub fn run(args: &Args) -> Outcome {
     Ok(exit_code)
 }
 
+/// Mounts the image for writing and closes it again.
+fn recover(image: &Path) -> Result<RecoveryReport, Failure> {
+    let name = |e: &dyn std::fmt::Display| Failure::new(e.to_string());
+    let opened = Opened::open(&Source::Image(image.to_owned()), MEMORY as u64).map_err(|e| name(&e))?;
+    let recovery = opened.recovery.clone();
+    opened.close().map_err(|e| name(&e))?;
+    Ok(recovery)
+}
+
+/// The check itself: nothing is written.
+fn look(args: &Args, kind: ImageKind) -> Result<FsckReport, Failure> {
+    let medium = media::open(&args.image, kind, OpenMode::ReadOnly).map_err(|e| Failure::new(e.to_string()))?;
+    let options = MountOptions {
+        read_only: true,
+        memory: MEMORY,
+        ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom))
+    };
+    fsck(medium, options, args.data).map_err(|e| Failure::new(format!("{}: {e}", args.image.display())))
+}
+
+/// Makes the damaged or old superblock copies of a closed image equal to the one that counts; says how many.
+fn repair_copies(image: &Path, kind: ImageKind) -> Result<usize, Failure> {
+    let name = |e: &dyn std::fmt::Display| Failure::new(format!("{}: {e}", image.display()));
+    let medium = media::open(image, kind, OpenMode::ReadOnly).map_err(|e| Failure::new(e.to_string()))?;
+    let (_, stale) = Superblock::load(&*medium).map_err(|e| name(&e))?;
+    drop(medium);
+    if stale.is_empty() {
+        return Ok(0);
+    }
+    let medium = media::open(image, kind, OpenMode::ReadWrite).map_err(|e| Failure::new(e.to_string()))?;
+    let (sb, stale) = Superblock::load(&*medium).map_err(|e| name(&e))?;
+    if !sb.clean || sb.read_only() {
+        return Ok(0);
+    }
+    sb.repair(&*medium, &stale).map_err(|e| name(&e))?;
+    Ok(stale.len())
+}
+
 fn print(out: &mut dyn Write, verdict: &Verdict<'_>) -> std::io::Result<()> {
     let (r, image) = (verdict.report, verdict.image.display());
     if verdict.recovered {
         writeln!(out, "{image}: was not closed cleanly; recovered")?;
-    } else if !r.recovery.clean {
+    } else if r.mountable && !r.recovery.clean {
         let (records, bytes) = (r.recovery.records, r.recovery.log_bytes);
         writeln!(
             out,
@@ -109,17 +143,44 @@ fn print(out: &mut dyn Write, verdict: &Verdict<'_>) -> std::io::Result<()> {
             writeln!(out, "{image}: recovery would discard a torn tail of {} bytes, LSN {from}..{to}", to - from)?;
         }
     }
-    r.recovery.txns.iter().try_for_each(|txn| writeln!(out, "{image}: {txn}"))?;
-    writeln!(
-        out,
-        "{image}: {} inodes, {} directories, {} entries, {} data blocks ({} verified), {} tree pages, {} free blocks",
-        r.inodes, r.directories, r.entries, r.blocks, r.verified_blocks, r.pages, r.free_blocks
-    )?;
+    print_looked(out, &image, r)?;
     r.recovery.warnings.iter().try_for_each(|warning| writeln!(out, "{image}: warning: {warning}"))?;
     r.problems.iter().try_for_each(|problem| writeln!(out, "{image}: {problem}"))?;
     let unshown = r.problem_count - r.problems.len() as u64;
     if unshown > 0 {
         writeln!(out, "{image}: and {unshown} more")?;
     }
-    writeln!(out, "{image}: {}", if r.clean { "clean" } else { "DAMAGED" })
+    let copies = verdict.repaired_superblock_copies;
+    if copies > 0 {
+        writeln!(out, "{image}: {copies} superblock copies repaired")?;
+    }
+    let end = match (r.clean, r.mountable) {
+        (true, _) => "clean",
+        (false, true) => "DAMAGED",
+        (false, false) => "DAMAGED: it cannot be mounted, and nothing behind the damage was looked at",
+    };
+    writeln!(out, "{image}: {end}")
+}
+
+/// What was seen: transactions, then counts.
+fn print_looked(out: &mut dyn Write, image: &std::path::Display<'_>, r: &FsckReport) -> std::io::Result<()> {
+    if !r.mountable {
+        return Ok(());
+    }
+    let t = &r.recovery;
+    if t.txns_seen > 0 {
+        let open = t.txns.len() as u64 - t.txns_finished - t.txns_cut;
+        writeln!(
+            out,
+            "{image}: {} transactions of several records seen: {} replayed to their end, {} finished, {} cut, \
+             {open} open",
+            t.txns_seen, t.txns_replayed, t.txns_finished, t.txns_cut
+        )?;
+    }
+    t.txns.iter().try_for_each(|txn| writeln!(out, "{image}: {txn}"))?;
+    writeln!(
+        out,
+        "{image}: {} inodes, {} directories, {} entries, {} data blocks ({} verified), {} tree pages, {} free blocks",
+        r.inodes, r.directories, r.entries, r.blocks, r.verified_blocks, r.pages, r.free_blocks
+    )
 }

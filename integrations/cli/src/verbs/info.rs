@@ -1,5 +1,5 @@
 //! `weldfs info`: what an image is, from its superblock; `--log` prints its log instead. Takes no lock and changes
-//! nothing.
+//! nothing. Exit codes: 0 printed; 4 printed, and the log is corrupt (`--log`); 1 could not be read; 2 usage.
 
 use crate::device;
 use crate::failure::{Doing, Failure, Outcome};
@@ -7,16 +7,20 @@ use crate::output;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
-use weldfs_logview::{ImageFile, Item, Verdict};
+use weldfs_logview::{Ending, ImageFile, Item, Verdict};
 use weldfs_storagefs::media::{self, ImageKind, OpenMode};
 use weldfs_storagefs::superblock::Superblock;
+
+/// Exit code when the log is corrupt: that of fsck for what it leaves uncorrected.
+const DAMAGED: u8 = 4;
 
 /// Arguments of `weldfs info`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The image
     image: PathBuf,
-    /// Print the log instead: segments, records with what they say, the tail and what lies above it
+    /// Print the log instead: segments, records with what they say, the tail and what lies above it; exit code 4 if
+    /// it is corrupt
     #[arg(long)]
     log: bool,
     /// Print the facts as one JSON object
@@ -143,10 +147,11 @@ fn log(args: &Args) -> Outcome {
     if device::served(&args.image).is_ok_and(|client| client.is_some()) {
         eprintln!("weldfs: {}: is being served; the log may change while it is read", args.image.display());
     }
-    let mut walked = Ok(());
+    let (mut walked, mut corrupt) = (Ok(()), false);
     output::facts(|out| {
         let (mut failed, mut list) = (Ok(()), Lists::default());
         walked = weldfs_logview::walk(&image, &mut |item| {
+            corrupt |= matches!(&item, Item::Tail(tail) if matches!(tail.ending, Ending::Corrupt(_)));
             let shown = if args.json { list.json(out, &item) } else { weldfs_logview::print(out, &item) };
             match shown {
                 Ok(()) => Verdict::Go,
@@ -159,7 +164,7 @@ fn log(args: &Args) -> Outcome {
         failed
     })?;
     walked.map_err(|e| Failure::new(format!("{}: {e}", args.image.display())))?;
-    Ok(0)
+    Ok(if corrupt { DAMAGED } else { 0 })
 }
 
 /// One JSON object over items that come one at a time.

@@ -14,3 +14,8 @@ pub mod run;
 pub mod scrub;
 pub mod serve;
 pub mod stat;
+pub mod stats;
+pub mod tenants;
+pub mod top;
+pub mod trace;
+pub mod tune;

@@ -2,7 +2,7 @@
 //! 0 nothing wrong, 4 damage was found, 8 could not look, 16 usage, 32 stopped by the user (36 if damage had
 //! been found by then).
 
-use crate::device::socket_of;
+use crate::device::must_not_be_served;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::output;
@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_storagefs::media::{self, ImageKind, OpenMode};
-use weldfs_storagefs::scrub::{Finding, ScrubOptions, ScrubReport, Watch, scrub};
+use weldfs_storagefs::scrub::{ScrubOptions, ScrubReport, Watch, scrub, unmountable};
 use weldfs_storagefs::store::{MountOptions, Store};
 
 const DAMAGED: u8 = 4;
@@ -28,8 +28,8 @@ const MEMORY: usize = 256 << 20;
 pub struct Args {
     /// The image; nobody may be serving it
     image: PathBuf,
-    /// Read at most so many bytes per second (64M, 1.5G)
-    #[arg(long, value_name = "BYTES", value_parser = output::parse_bytes)]
+    /// Read at most so many bytes per second (64M, 1.5G; not 0: without it there is no limit)
+    #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
     rate: Option<u64>,
     /// Print the report as one JSON object
     #[arg(long)]
@@ -44,7 +44,7 @@ struct Verdict<'a> {
     report: &'a ScrubReport,
 }
 
-/// The progress bar as the one who watches; findings are told as they come.
+/// The progress bar as the one who watches. Findings are told at the end, once, with their paths.
 struct Bar(ProgressBar);
 
 impl Watch for Bar {
@@ -58,9 +58,12 @@ impl Watch for Bar {
         }
         self.0.set_position(bytes);
     }
+}
 
-    fn found(&mut self, finding: &Finding) {
-        self.0.suspend(|| eprintln!("weldfs: {}", finding.detail));
+fn parse_rate(text: &str) -> Result<u64, String> {
+    match output::parse_bytes(text)? {
+        0 => Err("at that rate nothing is ever read; leave it out for no limit".to_owned()),
+        rate => Ok(rate),
     }
 }
 
@@ -68,15 +71,10 @@ impl Watch for Bar {
 pub fn run(args: &Args) -> Outcome {
     let cannot = |failure: Failure| failure.code(NOT_CHECKED);
     let interrupt = Interrupt::catch().map_err(cannot)?;
-    let report = if crate::device::served(&args.image).map_err(cannot)?.is_some() {
-        let socket = socket_of(&args.image);
-        let sentence = format!("{}: being served at {}; stop it first", args.image.display(), socket.display());
-        return Err(Failure::new(sentence).code(NOT_CHECKED));
-    } else {
-        unmounted(args, &interrupt).map_err(cannot)?
-    };
+    must_not_be_served(&args.image).map_err(cannot)?;
+    let report = unmounted(args, &interrupt).map_err(cannot)?;
     let damage = if report.finding_count > 0 { DAMAGED } else { 0 };
-    let exit_code = damage + if report.complete { 0 } else { STOPPED };
+    let exit_code = damage + if report.complete || !report.mountable { 0 } else { STOPPED };
     let verdict = Verdict { image: &args.image, exit_code, report: &report };
     if args.json {
         output::json(&verdict).map_err(cannot)?;
@@ -97,18 +95,22 @@ fn unmounted(args: &Args, interrupt: &Interrupt) -> Result<ScrubReport, Failure>
         memory: MEMORY,
         ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom))
     };
-    let (store, recovery) = Store::mount(medium, options).map_err(|e| named(&e))?;
+    let (store, recovery) = match Store::mount(medium, options) {
+        Ok(mounted) => mounted,
+        Err(e) => return unmountable(e).map_err(|e| named(&e)),
+    };
     let mut bar = Bar(output::progress(Some(1)));
     let options = ScrubOptions { rate: args.rate, stop: interrupt.flag() };
     let mut report = scrub(&store, &options, &mut bar).map_err(|e| named(&e))?;
     bar.0.finish_and_clear();
-    report.log_records += recovery.records;
+    report.recovered(&recovery);
     Ok(report)
 }
 
 fn print(out: &mut dyn Write, verdict: &Verdict<'_>) -> std::io::Result<()> {
     let (r, image) = (verdict.report, verdict.image.display());
     r.warnings.iter().try_for_each(|warning| writeln!(out, "{image}: warning: {warning}"))?;
+    r.notes.iter().try_for_each(|note| writeln!(out, "{image}: note: {note}"))?;
     for f in &r.findings {
         match (&f.path, f.inode) {
             (Some(path), _) => writeln!(out, "{image}:{path}: {}", f.detail)?,
@@ -131,6 +133,7 @@ fn print(out: &mut dyn Write, verdict: &Verdict<'_>) -> std::io::Result<()> {
         r.seconds
     )?;
     let end = match (r.complete, r.finding_count) {
+        (false, _) if !r.mountable => "DAMAGED: it cannot be mounted, and nothing behind the damage was looked at",
         (false, _) => "STOPPED before the end",
         (true, 0) => "every checksum is right",
         (true, _) => "DAMAGED",

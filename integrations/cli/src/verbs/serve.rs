@@ -6,7 +6,7 @@ use crate::output;
 use std::path::PathBuf;
 use weldfs::Durability;
 use weldfs_kernel_shim::{ServeConfig, Server, Source};
-use weldfs_storagefs::device::{DeviceConfig, Profile};
+use weldfs_storagefs::device::{CostModel, DeviceConfig, PolicyKind, Profile, TenantsConfig};
 
 /// What calls get that do not choose.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,9 +41,19 @@ pub struct Args {
     /// What calls get that do not choose: durable on pmem and memory, volatile on block by default
     #[arg(long, value_enum)]
     durability: Option<Class>,
-    /// Scheduling policy
-    #[arg(long, default_value = "fifo")]
-    policy: String,
+    /// Which command runs next: cfs and eevdf share the device between tenants by weight; rr and fifo are for
+    /// comparison
+    #[arg(long, value_name = "fifo|rr|cfs|eevdf", default_value_t)]
+    policy: PolicyKind,
+    /// Device time after which a running command gives way to others, microseconds
+    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    quantum: Option<u64>,
+    /// What a command is charged: measured (device time) or constant (a number by its kind, for comparison)
+    #[arg(long, value_name = "MODEL", default_value_t)]
+    cost: CostModel,
+    /// Tenants with weights, limits and memory: a TOML file; by default each user is a tenant, all alike
+    #[arg(long, value_name = "FILE")]
+    tenants: Option<PathBuf>,
     /// Use a pmem image without write-back and fence instructions (for comparisons; nothing is durable)
     #[arg(long, conflicts_with = "ram")]
     no_flush: bool,
@@ -60,10 +70,15 @@ fn parse_memory(text: &str) -> Result<u64, String> {
 }
 
 fn config(args: &Args) -> Result<DeviceConfig, Failure> {
-    let policy = args.policy.parse().map_err(|e| Failure::usage(format!("{e}")))?;
-    let mut config = DeviceConfig { policy, ..DeviceConfig::default() };
+    let mut config = DeviceConfig { policy: args.policy, cost: args.cost, ..DeviceConfig::default() };
+    if let Some(us) = args.quantum {
+        config.quantum_ns = us * 1000;
+    }
     if let Some(path) = &args.profile {
         config.profile = Profile::load(path).map_err(|e| Failure::new(e.to_string()))?;
+    }
+    if let Some(path) = &args.tenants {
+        config.tenants = TenantsConfig::load(path).map_err(|e| Failure::new(e.to_string()))?;
     }
     match (args.cores, config.profile.core.count) {
         (Some(cores), _) => config.cores = cores.into(),

@@ -25,7 +25,14 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     (
         "weldfs-benches",
-        &["weldfs-ciscops", "weldfs-journal", "weldfs-storagefs", "weldfs-kernel-shim", "weldfs-userlib"],
+        &[
+            "weldfs-ciscops",
+            "weldfs-journal",
+            "weldfs-scheduler",
+            "weldfs-storagefs",
+            "weldfs-kernel-shim",
+            "weldfs-userlib",
+        ],
     ),
     (
         "weldfs-cli",

@@ -23,16 +23,18 @@ const PAGE: u64 = 16 << 10;
 pub struct Flipped {
     model: CrashModel,
     image: CowImage,
-    /// The tree it shows when nothing is wrong, and those that rot in the log's unrecorded tail may leave.
+    /// The tree it shows when nothing is wrong, and those that rot in the log's unrecorded tail may leave: the latest
+    /// first.
     allowed: Vec<Picture>,
+    /// What only a read-only mount may show, which finishes nothing: the middle of a transaction, and the place among
+    /// `allowed` of the tree that finishing it leads to.
+    middles: Vec<(Picture, usize)>,
     log: Range<u64>,
 }
 
-/// What became of the flips.
+/// What the mounts of one kind showed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Counts {
-    /// Bits flipped, one at a time.
-    pub flips: u64,
+pub struct Shown {
     /// The mount refused the image.
     pub refused: u64,
     /// Reading gave an errno.
@@ -41,28 +43,69 @@ pub struct Counts {
     pub harmless: u64,
     /// The tree is an earlier one: the stated exception.
     pub cut: u64,
+    /// A transaction stands half way: read-only mounts only.
+    pub middle: u64,
+}
+
+/// What one mount showed of what may be shown.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Verdict {
+    Refused,
+    Error,
+    /// This one of the allowed trees.
+    Tree(usize),
+    /// The middle that leads to this one of the allowed trees.
+    Middle(usize),
+    Another,
+    Panic,
+}
+
+/// What became of the flips.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Bits flipped, one at a time.
+    pub flips: u64,
+    /// Mounted for writing: recovery finishes a transaction whose rest was cut off, so that nobody sees its middle.
+    pub writable: Shown,
+    /// Mounted read-only.
+    pub read_only: Shown,
     /// What must not be, by place.
     pub bad: Vec<String>,
+}
+
+impl Shown {
+    fn add(&mut self, other: &Shown) {
+        self.refused += other.refused;
+        self.errors += other.errors;
+        self.harmless += other.harmless;
+        self.cut += other.cut;
+        self.middle += other.middle;
+    }
+
+    fn count(&mut self, verdict: Verdict) {
+        match verdict {
+            Verdict::Refused => self.refused += 1,
+            Verdict::Error => self.errors += 1,
+            Verdict::Tree(0) => self.harmless += 1,
+            Verdict::Tree(_) => self.cut += 1,
+            Verdict::Middle(_) => self.middle += 1,
+            Verdict::Another | Verdict::Panic => {}
+        }
+    }
 }
 
 impl Counts {
     fn add(&mut self, other: Counts) {
         self.flips += other.flips;
-        self.refused += other.refused;
-        self.errors += other.errors;
-        self.harmless += other.harmless;
-        self.cut += other.cut;
+        self.writable.add(&other.writable);
+        self.read_only.add(&other.read_only);
         self.bad.extend(other.bad);
     }
 }
 
-/// For writing: recovery finishes a transaction whose rest was cut off, so that nobody sees its middle.
-fn options() -> MountOptions {
-    small_mount(11)
-}
-
-fn show(image: CowImage, model: CrashModel) -> Result<Picture, Option<i32>> {
-    let (store, _) = Store::mount(Arc::new(CowMedium::new(image, model)), options()).map_err(|_| None)?;
+fn show(image: CowImage, model: CrashModel, read_only: bool) -> Result<Picture, Option<i32>> {
+    let options = MountOptions { read_only, ..small_mount(11) };
+    let (store, _) = Store::mount(Arc::new(CowMedium::new(image, model)), options).map_err(|_| None)?;
     Hand::new(store).picture().map_err(|(_, e)| Some(e))
 }
 
@@ -105,12 +148,16 @@ impl Flipped {
         allowed.reverse();
         // One base for all that follows.
         let image = CowImage::new(medium.image().to_bytes());
-        let flipped = Flipped { model, image, allowed, log };
-        match show(flipped.image.clone(), model) {
-            Ok(p) if p == flipped.allowed[0] => Ok(flipped),
-            Ok(_) => Err("the image shows another tree than was made".into()),
-            Err(e) => Err(format!("the image cannot be read: {e:?}")),
+        let middles = if tail { middles(&allowed) } else { Vec::new() };
+        let flipped = Flipped { model, image, allowed, middles, log };
+        for read_only in [false, true] {
+            match show(flipped.image.clone(), model, read_only) {
+                Ok(p) if p == flipped.allowed[0] => {}
+                Ok(_) => return Err("the image shows another tree than was made".into()),
+                Err(e) => return Err(format!("the image cannot be read: {e:?}")),
+            }
         }
+        Ok(flipped)
     }
 
     /// The blocks of the superblock's copies.
@@ -174,13 +221,56 @@ impl Flipped {
         image.read(at, &mut byte);
         image.write(at, &[byte[0] ^ bit]);
         counts.flips += 1;
-        match catch_unwind(AssertUnwindSafe(|| show(image, self.model))) {
-            Ok(Err(None)) => counts.refused += 1,
-            Ok(Err(Some(_))) => counts.errors += 1,
-            Ok(Ok(p)) if p == self.allowed[0] => counts.harmless += 1,
-            Ok(Ok(p)) if self.allowed.contains(&p) => counts.cut += 1,
-            Ok(Ok(_)) => counts.bad.push(format!("byte {at}, bit {bit:#x}: another tree, and nobody says so")),
-            Err(_) => counts.bad.push(format!("byte {at}, bit {bit:#x}: a panic")),
+        let [writable, read_only] = [false, true].map(|read_only| self.verdict(image.clone(), read_only));
+        counts.writable.count(writable);
+        counts.read_only.count(read_only);
+        let mut bad = |why: &str| counts.bad.push(format!("byte {at}, bit {bit:#x}: {why}"));
+        match (writable, read_only) {
+            (Verdict::Panic, _) | (_, Verdict::Panic) => bad("a panic"),
+            (Verdict::Another, _) => bad("another tree, and nobody says so"),
+            (Verdict::Middle(_), _) => bad("a transaction is half way, unfinished by recovery"),
+            (_, Verdict::Another) => bad("another tree in a read-only mount, and nobody says so"),
+            (made, Verdict::Middle(n)) if made != Verdict::Tree(n) => bad("a middle that recovery does not finish"),
+            (Verdict::Tree(made), Verdict::Tree(shown)) if made != shown && !self.finishes(shown, made) => {
+                bad("the two mounts show different trees")
+            }
+            _ => {}
         }
     }
+
+    /// Whether recovery may lead from one of the allowed trees to another: a transaction of which only the beginning
+    /// stands has changed nothing yet, and is finished.
+    fn finishes(&self, shown: usize, made: usize) -> bool {
+        shown == made + 1 && self.middles.iter().any(|(_, n)| *n == made)
+    }
+
+    fn verdict(&self, image: CowImage, read_only: bool) -> Verdict {
+        let shown = match catch_unwind(AssertUnwindSafe(|| show(image, self.model, read_only))) {
+            Ok(Ok(picture)) => picture,
+            Ok(Err(None)) => return Verdict::Refused,
+            Ok(Err(Some(_))) => return Verdict::Error,
+            Err(_) => return Verdict::Panic,
+        };
+        if let Some(n) = self.allowed.iter().position(|p| *p == shown) {
+            return Verdict::Tree(n);
+        }
+        let middle = self.middles.iter().find(|(p, _)| *p == shown);
+        middle.map_or(Verdict::Another, |(_, n)| Verdict::Middle(*n))
+    }
+}
+
+/// Where one tree has a file more than the one before it, the file is made first and filled then.
+fn middles(allowed: &[Picture]) -> Vec<(Picture, usize)> {
+    let mut all = Vec::new();
+    for (n, pair) in allowed.windows(2).enumerate() {
+        let (after, before) = (&pair[0], &pair[1]);
+        let mut middle = after.clone();
+        let made: Vec<_> = middle.iter_mut().filter(|(path, _)| !before.contains_key(*path)).collect();
+        if made.is_empty() {
+            continue;
+        }
+        made.into_iter().for_each(|(_, file)| file.bytes.clear());
+        all.push((middle, n));
+    }
+    all
 }

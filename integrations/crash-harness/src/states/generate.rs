@@ -5,8 +5,8 @@
 //! its limit, inside the file, at its end and behind it, and calls that fail. The core has one or two of each kind, so
 //! that all pairs of them stay countable.
 
-use super::Rng;
 use super::workload::{Background, FsOp, Mode, Step, Sync, Workload};
+use super::{Rng, trace};
 
 /// Which transaction modes fused operations are run in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -98,9 +98,9 @@ read_modify_write foo patch 4090 20; read_modify_write foo add 0 8; read_modify_
 ";
 
 fn list(text: &str) -> Vec<FsOp> {
-    let lines = text.trim().replace('\n', ";");
-    let parsed = Workload::parse(&lines).expect("the lists of this file are well formed");
-    parsed.steps.into_iter().map(|s| s.op).collect()
+    // One by one: together they need more room than there is.
+    let one = |line: &str| Workload::parse(line).expect("the lists of this file are well formed").steps;
+    text.trim().split(['\n', ';']).flat_map(one).map(|s| s.op).collect()
 }
 
 /// Each operation in the modes that tell on it.
@@ -206,25 +206,43 @@ pub fn two_op(modes: ModeChoice) -> TwoOps {
 /// `count` workloads of `ops` operations in both modes, drawn by a seed: of two operations different ones out of all
 /// pairs (all of them when there are no more), otherwise any.
 pub fn sampled(ops: usize, count: usize, seed: u64) -> Box<dyn Iterator<Item = Workload> + Send> {
-    let mut rng = Rng::new(seed);
     if ops == 2 {
         let pairs = two_op(ModeChoice::Both);
-        let n = pairs.count_all() as u64;
-        // A step that shares no factor with their number visits each once.
-        let from = rng.below(n);
-        let mut stride = rng.below(n) | 1;
-        while gcd(stride, n) != 1 {
-            stride += 2;
-        }
-        let place = move |i: u64| (from + u128::from(i).wrapping_mul(stride.into()) as u64 % n) % n;
-        return Box::new((0..n.min(count as u64)).map(move |i| pairs.at(place(i) as usize)));
+        let places = places(pairs.count_all() as u64, count as u64, seed);
+        return Box::new(places.map(move |i| pairs.at(i as usize)));
     }
+    let mut rng = Rng::new(seed);
     let (core, full) = (core(ModeChoice::Both), full(ModeChoice::Both));
-    Box::new((0..count).map(move |_| Workload::new((0..ops).map(|_| draw(&mut rng, &core, &full)))))
+    Box::new((0..count).map(move |_| drawn(ops, &mut rng, &core, &full)))
+}
+
+/// `count` different places of a list of `n`, drawn by a seed; all of them when there are no more.
+pub(super) fn places(n: u64, count: u64, seed: u64) -> impl Iterator<Item = u64> + Send {
+    let mut rng = Rng::new(seed);
+    // A step that shares no factor with their number visits each once, and all variants of what the list repeats.
+    let from = rng.below(n);
+    let mut stride = rng.below(n) | 1;
+    while gcd(stride, n) != 1 {
+        stride += 2;
+    }
+    (0..n.min(count)).map(move |i| (from + (u128::from(i) * u128::from(stride) % u128::from(n)) as u64) % n)
 }
 
 fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
+}
+
+/// Steps that the medium has room for together.
+fn drawn(ops: usize, rng: &mut Rng, core: &[Step], full: &[Step]) -> Workload {
+    let (mut steps, mut left) = (Vec::new(), trace::ROOM_MAX);
+    while steps.len() < ops {
+        let step = draw(rng, core, full);
+        if let Some(rest) = left.checked_sub(trace::room(&step.op)) {
+            left = rest;
+            steps.push(step);
+        }
+    }
+    Workload { steps }
 }
 
 fn draw(rng: &mut Rng, core: &[Step], full: &[Step]) -> Step {
@@ -244,7 +262,7 @@ fn draw(rng: &mut Rng, core: &[Step], full: &[Step]) -> Step {
 pub fn random(ops: usize, seed: u64) -> Workload {
     let mut rng = Rng::new(seed);
     let (core, mut full) = (core(ModeChoice::Both), full(ModeChoice::Both));
-    // Two of them would fill the medium.
+    // One of them would leave little room for the others.
     full.retain(|s| !matches!(s.op, FsOp::Write { len: 100_000.., .. }));
-    Workload::new((0..ops).map(|_| draw(&mut rng, &core, &full)))
+    drawn(ops, &mut rng, &core, &full)
 }

@@ -14,13 +14,16 @@ use crate::model::{BLOCK, TreeEntry};
 use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 
+/// Characters of a report on one state at most.
+const DETAIL_CHARS_MAX: usize = 4000;
+
 /// A tree that must not be found, or a state that must not be.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rule {rule} ({}): {detail}", Bad::title(*.rule))]
 pub struct Bad {
-    /// 1: does not mount or needs repair. 2: an acknowledged durable effect is missing. 3: an operation is half
-    /// visible. 4: content is neither old nor new. 5: fsck finds something. 6: the tree cannot be removed and made
-    /// again. 7: recovering twice differs from recovering once. 8: not a prefix.
+    /// 0: store and model differ without a crash. 1: does not mount or needs repair. 2: an acknowledged durable effect
+    /// is missing. 3: an operation is half visible. 4: content is neither old nor new. 5: fsck finds something. 6: the
+    /// tree cannot be removed and made again. 7: recovering twice differs from recovering once. 8: not a prefix.
     pub rule: u8,
     /// In words.
     pub detail: String,
@@ -29,12 +32,19 @@ pub struct Bad {
 impl Bad {
     /// By the number of the rule.
     pub fn new(rule: u8, detail: impl Into<String>) -> Bad {
-        Bad { rule, detail: detail.into() }
+        let mut detail = detail.into();
+        if let Some((at, _)) = detail.char_indices().nth(DETAIL_CHARS_MAX) {
+            let more = detail.len() - at;
+            detail.truncate(at);
+            detail.push_str(&format!(" ... and {more} bytes more"));
+        }
+        Bad { rule, detail }
     }
 
     /// What a rule forbids, in a few words.
     pub fn title(rule: u8) -> &'static str {
         match rule {
+            0 => "store and model differ without a crash",
             1 => "does not mount without repair",
             2 => "an acknowledged durable effect is missing",
             3 => "an operation is half visible",

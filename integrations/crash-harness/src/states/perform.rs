@@ -155,7 +155,16 @@ pub fn perform(setup: &Setup, workload: &Workload) -> Result<Performed, String> 
 
 /// A pool is cleared when it is made: no larger than the workload needs.
 fn pool_bytes(workload: &Workload) -> usize {
-    let large = |s: &Step| matches!(s.op, FsOp::Write { len: 65_536.., .. } | FsOp::Append { len: 65_536.., .. });
+    let large = |s: &Step| match s.op {
+        FsOp::Write { len, .. }
+        | FsOp::Append { len, .. }
+        | FsOp::OpenWriteClose { len, .. }
+        | FsOp::OpenReadWriteClose { len, .. }
+        | FsOp::AppendChecksumWrite { len, .. }
+        | FsOp::ReadModifyWrite { len, .. } => len >= 60_000,
+        _ => false,
+    };
+    // One payload each way, and a second one to compare with.
     if workload.steps.iter().any(large) { 4 << 20 } else { 256 << 10 }
 }
 
@@ -209,7 +218,9 @@ impl Run {
         };
         let found = self.real.apply(op);
         if expected != found {
-            return Err(format!("{op:?}: the model says {expected:?}, the store {found:?}"));
+            let short = |shown: String| shown.chars().take(400).collect::<String>();
+            let (op, expected) = (short(format!("{op:?}")), short(format!("{expected:?}")));
+            return Err(format!("{op}: the model says {expected}, the store {}", short(format!("{found:?}"))));
         }
         Ok((found, between))
     }

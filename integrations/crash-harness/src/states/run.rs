@@ -1,6 +1,6 @@
 //! Runs sets of workloads: each on the real store, then every crash state of it through recovery and oracle.
 
-use super::check::{Checker, Counts};
+use super::check::{Checker, Counts, panicked};
 use super::enumerate::{Chosen, Places, states};
 use super::generate::{self, ModeChoice};
 use super::oracle::History;
@@ -9,6 +9,7 @@ use super::workload::{Background, Step, Sync as After};
 use super::{Bad, Performed, Setup, Tree, Workload, perform, shrink};
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -21,6 +22,20 @@ const SHRUNK_MAX: usize = 3;
 const RANDOM_OPS: usize = 40;
 /// States tried at each moment of a random workload.
 const RANDOM_STATES: u64 = 12;
+
+/// Threads at most.
+pub const JOBS_MAX: usize = 256;
+
+/// Why a run says nothing.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum Nothing {
+    /// The image that workloads start from cannot be made.
+    #[error("the experiment failed: {0}")]
+    Setup(String),
+    /// There is no such state, so none was tried.
+    #[error("{0}")]
+    NoSuchState(String),
+}
 
 /// Which workloads.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -48,7 +63,7 @@ pub struct Config {
     pub model: CrashModel,
     /// Transaction modes of fused operations.
     pub modes: ModeChoice,
-    /// Different images after which the run ends.
+    /// Different images of workloads after which the run ends.
     pub states: Option<u64>,
     /// Workloads, drawn by the seed, instead of all.
     pub limit: Option<u64>,
@@ -56,7 +71,7 @@ pub struct Config {
     pub seed: u64,
     /// Power cuts in a row: 1 means none within a recovery.
     pub depth: u32,
-    /// Threads.
+    /// Threads, up to [`JOBS_MAX`].
     pub jobs: usize,
 }
 
@@ -67,7 +82,7 @@ pub struct Progress {
     pub workloads: u64,
     /// Workloads in all, when that is known.
     pub of: Option<u64>,
-    /// Different images.
+    /// Different images of workloads.
     pub unique: u64,
     /// States judged.
     pub states: u64,
@@ -118,11 +133,11 @@ struct Run<'a> {
 /// Runs it all, or until `stop` is set; `progress` is told now and then, by any of the threads.
 ///
 /// # Errors
-/// What kept the run from starting; bad states are in the report.
-pub fn run(config: &Config, stop: &AtomicBool, progress: &(dyn Fn(Progress) + Sync)) -> Result<Report, String> {
-    let setup = Setup::new(config.model)?;
+/// What kept the run from trying anything; bad states are in the report.
+pub fn run(config: &Config, stop: &AtomicBool, progress: &(dyn Fn(Progress) + Sync)) -> Result<Report, Nothing> {
+    let setup = Setup::new(config.model).map_err(Nothing::Setup)?;
     let medium = CowMedium::new(setup.image.clone(), config.model);
-    let (superblock, _) = Superblock::load(&medium).map_err(|e| e.to_string())?;
+    let (superblock, _) = Superblock::load(&medium).map_err(|e| Nothing::Setup(e.to_string()))?;
     let places = Places::new(&superblock.geometry, config.model);
     let checker = Checker::new(config.model, places.clone(), config.depth);
     let run = Run {
@@ -141,10 +156,11 @@ pub fn run(config: &Config, stop: &AtomicBool, progress: &(dyn Fn(Progress) + Sy
     let (start, cpu) = (Instant::now(), processor_seconds());
     let next = Mutex::new(workloads);
     std::thread::scope(|scope| {
-        for _ in 0..config.jobs.max(1) {
+        for _ in 0..config.jobs.clamp(1, JOBS_MAX) {
             scope.spawn(|| run.work(&next, of, progress));
         }
     });
+    run.asked_for_something()?;
     run.shrink();
     Ok(run.report(start.elapsed().as_secs_f64(), processor_seconds() - cpu))
 }
@@ -183,12 +199,13 @@ fn checkpoints(modes: ModeChoice) -> Vec<Workload> {
     all.flat_map(|w| [with(&w, Background::Checkpoint), with(&w, Background::Remount)]).collect()
 }
 
-/// All of them, or as many as the limit says, evenly spread from a place that the seed says.
+/// All of them in order, or as many as the limit says, drawn by the seed.
 fn listed(all: Vec<Workload>, limit: Option<u64>, seed: u64) -> (Workloads, Option<u64>) {
     let n = all.len() as u64;
-    let limit = limit.unwrap_or(n).min(n);
-    let chosen: Vec<Workload> = (0..limit).map(|i| all[((i * n / limit.max(1) + seed) % n) as usize].clone()).collect();
-    (Box::new(chosen.into_iter()), Some(limit))
+    match limit.filter(|l| *l < n) {
+        None => (Box::new(all.into_iter()), Some(n)),
+        Some(l) => (Box::new(generate::places(n, l, seed).map(move |i| all[i as usize].clone())), Some(l)),
+    }
 }
 
 /// What the states of one workload came to.
@@ -198,6 +215,13 @@ struct Outcome {
     capped: u64,
     bad: u64,
     first: Option<(u64, u64, Bad)>,
+}
+
+/// What the oracle said of trees at one moment, by the address of the tree: each is kept once.
+#[derive(Default)]
+struct Judged {
+    recovered: HashMap<*const Tree, Option<Bad>>,
+    shown: HashMap<*const Tree, Option<Bad>>,
 }
 
 impl Run<'_> {
@@ -238,7 +262,9 @@ impl Run<'_> {
 
     /// Runs a workload and all its crash states.
     fn states_of(&self, workload: &Workload, progress: &dyn Fn()) -> Outcome {
-        let performed = match perform(&self.setup, workload) {
+        // A store that panics must not take the run with it.
+        let performed = catch_unwind(AssertUnwindSafe(|| perform(&self.setup, workload)));
+        let performed = match performed.unwrap_or_else(|panic| Err(panicked(&*panic))) {
             Ok(p) => p,
             Err(e) => return Outcome { bad: 1, first: Some((0, 0, Bad::new(0, e))), ..Outcome::default() },
         };
@@ -257,8 +283,11 @@ impl Run<'_> {
 
     fn moment(&self, at: &Replayer<'_>, history: &History, outcome: &mut Outcome) {
         let (cut, seed) = (at.position(), self.config.seed);
-        let mut judged: HashMap<*const Tree, Option<Bad>> = HashMap::new();
+        let mut judged = Judged::default();
         let mut visit = |number: u64, image: CowImage| {
+            if self.stop.load(Relaxed) {
+                return;
+            }
             outcome.states += 1;
             if let Some(bad) = self.state(cut, &image, history, &mut judged) {
                 outcome.bad += 1;
@@ -284,22 +313,40 @@ impl Run<'_> {
     }
 
     /// Recovers one image and asks the oracle.
-    fn state(
-        &self,
-        cut: u64,
-        image: &CowImage,
-        history: &History,
-        judged: &mut HashMap<*const Tree, Option<Bad>>,
-    ) -> Option<Bad> {
+    fn state(&self, cut: u64, image: &CowImage, history: &History, judged: &mut Judged) -> Option<Bad> {
         let recovered = self.checker.recover(image);
         if let Some(bad) = recovered.bad.first() {
             return Some(bad.clone());
         }
-        // Trees are kept once, so that the same tree has the same address.
-        let mut judge = |tree: &Arc<Tree>| {
-            judged.entry(Arc::as_ptr(tree)).or_insert_with(|| history.judge(cut, tree).err()).clone()
+        let Judged { recovered: made, shown } = judged;
+        let judge =
+            |tree: &Arc<Tree>| made.entry(Arc::as_ptr(tree)).or_insert_with(|| history.judge(cut, tree).err()).clone();
+        let look = |tree: &Arc<Tree>| {
+            let read_only = |bad: Bad| Bad::new(bad.rule, format!("mounted read-only: {}", bad.detail));
+            let judge = || history.judge_read_only(cut, tree).err().map(read_only);
+            shown.entry(Arc::as_ptr(tree)).or_insert_with(judge).clone()
         };
-        recovered.tree.iter().chain(&recovered.others).find_map(&mut judge)
+        let bad = recovered.tree.iter().chain(&recovered.others).find_map(judge);
+        bad.or_else(|| recovered.shown.iter().find_map(look))
+    }
+
+    /// A state that a trace names must be there: where nothing was tried nothing is known to be good.
+    fn asked_for_something(&self) -> Result<(), Nothing> {
+        let Set::Trace(workload, Some((moment, number))) = &self.config.set else { return Ok(()) };
+        let tried = self.states.load(Relaxed) + self.bad.load(Relaxed);
+        if tried > 0 || self.stop.load(Relaxed) {
+            return Ok(());
+        }
+        let Performed { recording, begun, .. } = perform(&self.setup, workload).map_err(Nothing::Setup)?;
+        let mut at = Replayer::new(&recording, 0);
+        let why = if (begun..=recording.len()).contains(moment) {
+            at.goto(*moment);
+            let there = states(&at, &self.places, self.config.seed, &|_| false, &mut |_, _| {}).states;
+            format!("at moment {moment} there are {there}, numbered from 0")
+        } else {
+            format!("its moments are {begun} to {}", recording.len())
+        };
+        Err(Nothing::NoSuchState(format!("the workload has no state {moment}.{number}: {why}")))
     }
 
     /// Replaces the first failures by the smallest workloads that still fail.
@@ -310,7 +357,8 @@ impl Run<'_> {
         let mut failures = self.failures.lock();
         for f in failures.iter_mut().take(SHRUNK_MAX) {
             let Ok(Set::Trace(workload, _)) = Set::of_trace(&f.trace) else { continue };
-            let small = shrink::shrink(&workload, &mut |w| self.states_of(w, &|| {}).bad > 0);
+            let small =
+                shrink::shrink(&workload, &mut |w| !self.stop.load(Relaxed) && self.states_of(w, &|| {}).bad > 0);
             if let Some((cut, state, bad)) = self.states_of(&small, &|| {}).first {
                 *f = failure(&small, cut, state, bad);
             }
@@ -318,7 +366,7 @@ impl Run<'_> {
     }
 
     fn report(self, seconds: f64, processor: f64) -> Report {
-        let Counts { images, .. } = self.checker.counts();
+        let Counts { images, in_recovery, recovered, read_only, middles, .. } = self.checker.counts();
         Report {
             workload: self.config.set.name().to_owned(),
             medium: if self.config.model == CrashModel::Block { "block" } else { "pmem" }.to_owned(),
@@ -329,13 +377,18 @@ impl Run<'_> {
             }
             .to_owned(),
             seed: self.config.seed,
+            depth: self.config.depth,
             workloads: self.workloads.into_inner(),
             states: self.states.into_inner(),
             unique_states: images,
+            recovery_states: in_recovery,
+            read_only,
+            middles,
             bad: self.bad.into_inner(),
             capped: self.capped.into_inner(),
             seconds,
-            us_per_state: processor * 1e6 / images.max(1) as f64,
+            interrupted: self.stop.load(Relaxed),
+            us_per_state: processor * 1e6 / recovered.max(1) as f64,
             failures: self.failures.into_inner(),
         }
     }
@@ -348,5 +401,10 @@ fn processor_seconds() -> f64 {
 }
 
 fn failure(workload: &Workload, cut: u64, state: u64, bad: Bad) -> Failure {
-    Failure { trace: format!("{}@{cut}.{state}", workload.trace()), rule: bad.rule, detail: bad.detail }
+    let Bad { rule, detail } = bad;
+    let trace = match rule {
+        0 => workload.trace(),
+        _ => format!("{}@{cut}.{state}", workload.trace()),
+    };
+    Failure { trace, rule, detail }
 }

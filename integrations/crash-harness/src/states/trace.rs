@@ -2,6 +2,26 @@
 //! differs from a volatile operation in its default mode with nothing after it.
 
 use super::workload::{Background, Change, Falloc, FsOp, Mode, Opening, Place, Renaming, Step, Sync, Workload};
+use crate::model::BLOCK;
+
+/// Steps of one workload at most.
+const STEPS_MAX: usize = 1000;
+/// Bytes that one step writes or reserves at most: more than one payload.
+const LEN_MAX: u64 = 1_310_720;
+/// Bytes that one fused operation writes at most: one payload.
+const PAYLOAD_MAX: u64 = 1 << 20;
+/// Offsets and sizes at most, bytes.
+const OFF_MAX: u64 = 2 << 20;
+/// Bytes that all steps together may take at most: less than the 1.9 MiB that the small medium has for files.
+pub(super) const ROOM_MAX: u64 = 7 << 18;
+/// Bytes of an extended attribute at most.
+const XATTR_MAX: u64 = 4096;
+/// Owners at most: the number above says "leave it".
+const ID_MAX: u32 = u32::MAX - 1;
+/// Seconds at most: some time in 2106.
+const SECONDS_MAX: u64 = u32::MAX as u64;
+/// Permission bits.
+const MODE_MAX: u32 = 0o7777;
 
 const FALLOC: [(&str, Falloc); 5] = [
     ("reserve", Falloc::Reserve),
@@ -94,9 +114,40 @@ fn must<T: PartialEq>(table: &[(&'static str, T)], of: &T) -> &'static str {
 pub(super) fn read(line: &str) -> Result<Workload, String> {
     let mut steps = Vec::new();
     for (i, part) in line.split(';').map(str::trim).filter(|p| !p.is_empty()).enumerate() {
-        steps.push(read_step(part).map_err(|e| format!("step {} ({part}): {e}", i + 1))?);
+        if i == STEPS_MAX {
+            return Err(format!("more than {STEPS_MAX} steps"));
+        }
+        steps.push(read_step(part).map_err(|e| format!("step {} ({}): {e}", i + 1, start_of(part)))?);
+    }
+    if steps.is_empty() {
+        return Err("a workload has at least one step".to_owned());
+    }
+    let total: u64 = steps.iter().map(|s| room(&s.op)).sum();
+    if total > ROOM_MAX {
+        return Err(format!("the steps may take {total} bytes, more than the {ROOM_MAX} that there is room for"));
     }
     Ok(Workload { steps })
+}
+
+/// As much of a step as fits a sentence.
+fn start_of(part: &str) -> &str {
+    part.char_indices().nth(80).map_or(part, |(at, _)| &part[..at])
+}
+
+/// Bytes that an operation may take on the medium: what stood there before counts as if it stayed.
+pub(super) fn room(op: &FsOp) -> u64 {
+    let blocks = |off: u64, len: u64| (off % BLOCK + len).div_ceil(BLOCK) * BLOCK;
+    match *op {
+        FsOp::Write { off, len, .. }
+        | FsOp::Fallocate { off, len, .. }
+        | FsOp::OpenWriteClose { off, len, .. }
+        | FsOp::OpenReadWriteClose { off, len, .. }
+        | FsOp::ReadModifyWrite { off, len, .. } => blocks(off, len),
+        // The end may lie anywhere in a block, and a checksum follows.
+        FsOp::Append { len, .. } | FsOp::AppendChecksumWrite { len, .. } => blocks(BLOCK - 1, len),
+        FsOp::SetXattr { len, .. } => len,
+        _ => 0,
+    }
 }
 
 fn read_step(part: &str) -> Result<Step, String> {
@@ -114,7 +165,7 @@ fn read_step(part: &str) -> Result<Step, String> {
                 } else if let Some(then) = known(&BACKGROUND, w) {
                     step.then = then;
                 } else {
-                    return Err(format!("{w} is not known here"));
+                    return Err(format!("{} is not known here", start_of(w)));
                 }
             }
         }
@@ -133,22 +184,36 @@ impl<'a> Words<'a> {
 
     fn place(&mut self) -> Result<Place, String> {
         let w = self.next()?;
-        Place::of(w).ok_or_else(|| format!("{w} is not one of the names of the tiny tree"))
+        Place::of(w).ok_or_else(|| format!("{} is not one of the names of the tiny tree", start_of(w)))
     }
 
-    fn number<T: std::str::FromStr>(&mut self) -> Result<T, String> {
+    /// A number up to `max`.
+    fn number<T: std::str::FromStr + PartialOrd + std::fmt::Display>(&mut self, max: T) -> Result<T, String> {
         let w = self.next()?;
-        w.parse().map_err(|_| format!("{w} is not a number that fits"))
+        let decimal = w.bytes().all(|b| b.is_ascii_digit());
+        match w.parse() {
+            Ok(n) if n <= max => Ok(n),
+            Err(_) if !decimal => Err(format!("{} is not a number", start_of(w))),
+            _ => Err(format!("{} is more than {max}, the most that is taken here", start_of(w))),
+        }
+    }
+
+    fn off(&mut self) -> Result<u64, String> {
+        self.number(OFF_MAX)
     }
 
     fn octal(&mut self) -> Result<u32, String> {
         let w = self.next()?;
-        u32::from_str_radix(w, 8).map_err(|_| format!("{w} is not an octal number"))
+        match u32::from_str_radix(w, 8) {
+            Ok(n) if n <= MODE_MAX => Ok(n),
+            Ok(_) => Err(format!("{} is more than {MODE_MAX:o}, the permission bits", start_of(w))),
+            Err(_) => Err(format!("{} is not an octal number up to {MODE_MAX:o}", start_of(w))),
+        }
     }
 
     fn one_of<T: Copy>(&mut self, table: &[(&'static str, T)]) -> Result<T, String> {
         let w = self.next()?;
-        known(table, w).ok_or_else(|| format!("{w} is not known here"))
+        known(table, w).ok_or_else(|| format!("{} is not known here", start_of(w)))
     }
 }
 
@@ -162,25 +227,35 @@ fn read_operation(w: &mut Words<'_>) -> Result<FsOp, String> {
         "link" => FsOp::Link { from: w.place()?, to: w.place()? },
         "symlink" => FsOp::Symlink { target: w.place()?, at: w.place()? },
         "rename" => FsOp::Rename { from: w.place()?, to: w.place()?, how: w.one_of(&RENAME)? },
-        "write" => FsOp::Write { at: w.place()?, off: w.number()?, len: w.number()? },
-        "append" => FsOp::Append { at: w.place()?, len: w.number()? },
-        "truncate" => FsOp::Truncate { at: w.place()?, size: w.number()? },
-        "fallocate" => FsOp::Fallocate { at: w.place()?, mode: w.one_of(&FALLOC)?, off: w.number()?, len: w.number()? },
-        "setxattr" => FsOp::SetXattr { at: w.place()?, key: w.number()?, len: w.number()? },
-        "removexattr" => FsOp::RemoveXattr { at: w.place()?, key: w.number()? },
+        "write" => FsOp::Write { at: w.place()?, off: w.off()?, len: w.number(LEN_MAX)? },
+        "append" => FsOp::Append { at: w.place()?, len: w.number(LEN_MAX)? },
+        "truncate" => FsOp::Truncate { at: w.place()?, size: w.off()? },
+        "fallocate" => {
+            FsOp::Fallocate { at: w.place()?, mode: w.one_of(&FALLOC)?, off: w.off()?, len: w.number(LEN_MAX)? }
+        }
+        "setxattr" => FsOp::SetXattr { at: w.place()?, key: w.number(u8::MAX)?, len: w.number(XATTR_MAX)? },
+        "removexattr" => FsOp::RemoveXattr { at: w.place()?, key: w.number(u8::MAX)? },
         "chmod" => FsOp::Chmod { at: w.place()?, mode: w.octal()? },
-        "chown" => FsOp::Chown { at: w.place()?, uid: w.number()?, gid: w.number()? },
-        "utimens" => FsOp::Utimens { at: w.place()?, sec: w.number()? },
+        "chown" => FsOp::Chown { at: w.place()?, uid: w.number(ID_MAX)?, gid: w.number(ID_MAX)? },
+        "utimens" => FsOp::Utimens { at: w.place()?, sec: w.number(SECONDS_MAX)? },
         "open_write_close" => {
-            FsOp::OpenWriteClose { at: w.place()?, how: w.one_of(&OPEN)?, off: w.number()?, len: w.number()? }
+            FsOp::OpenWriteClose { at: w.place()?, how: w.one_of(&OPEN)?, off: w.off()?, len: w.number(PAYLOAD_MAX)? }
         }
-        "open_read_write_close" => {
-            FsOp::OpenReadWriteClose { at: w.place()?, how: w.one_of(&OPEN)?, off: w.number()?, len: w.number()? }
-        }
-        "append_checksum_write" => FsOp::AppendChecksumWrite { at: w.place()?, len: w.number()? },
+        "open_read_write_close" => FsOp::OpenReadWriteClose {
+            at: w.place()?,
+            how: w.one_of(&OPEN)?,
+            off: w.off()?,
+            len: w.number(PAYLOAD_MAX)?,
+        },
+        "append_checksum_write" => FsOp::AppendChecksumWrite { at: w.place()?, len: w.number(PAYLOAD_MAX)? },
         "read_modify_write" => {
-            FsOp::ReadModifyWrite { at: w.place()?, change: w.one_of(&CHANGE)?, off: w.number()?, len: w.number()? }
+            let (at, change, off) = (w.place()?, w.one_of(&CHANGE)?, w.off()?);
+            let len = w.number(PAYLOAD_MAX)?;
+            if change == Change::Add && len != 8 {
+                return Err(format!("add takes a number of 8 bytes, not of {len}"));
+            }
+            FsOp::ReadModifyWrite { at, change, off, len }
         }
-        other => return Err(format!("{other} is not an operation")),
+        other => return Err(format!("{} is not an operation", start_of(other))),
     })
 }

@@ -56,6 +56,10 @@ fn environment(envp: *const *const c_char) -> Strings {
     }
     made.extend(variable(b"WELDFS_SOCKET", &config.socket));
     made.extend(variable(b"WELDFS_PREFIX", &config.prefix));
+    // Another token is the program's own business; without one it stays who its parent is.
+    if let Some(token) = config.token.as_ref().filter(|_| value(b"WELDFS_TENANT_TOKEN").is_none()) {
+        made.extend(variable(b"WELDFS_TENANT_TOKEN", token));
+    }
     let ours = |v: &&CStr| {
         let v = v.to_bytes();
         let named = |name: &[u8]| v.strip_prefix(name).is_some_and(|r| r.first() == Some(&b'='));

@@ -10,7 +10,7 @@ use crate::media::{CrashModel, RamMedium, RecordingMedium};
 use crate::micro::Input;
 use crate::mount::{MkfsOptions, format};
 use crate::record::Time;
-use crate::store::MountOptions;
+use crate::store::{Group, MountOptions};
 use smallvec::{SmallVec, smallvec};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -56,9 +56,14 @@ pub(super) fn bytes(len: usize, salt: u8) -> Vec<u8> {
 
 /// An image with one file, checkpointed.
 pub(super) fn image(model: CrashModel) -> Vec<u8> {
-    let medium: Arc<RecordingMedium> = Arc::new(RecordingMedium::new(3 << 20, model));
+    image_of(model, 3 << 20, 256 << 10)
+}
+
+/// The same of another size, with another log.
+pub(super) fn image_of(model: CrashModel, len: u64, log_len: u64) -> Vec<u8> {
+    let medium: Arc<RecordingMedium> = Arc::new(RecordingMedium::new(len, model));
     let dynamic: Arc<dyn Medium> = medium.clone();
-    let geometry = GeometryOptions { log_len: Some(256 << 10), ..Default::default() };
+    let geometry = GeometryOptions { log_len: Some(log_len), ..Default::default() };
     let mkfs = MkfsOptions { geometry, inline_max: Some(512), ..Default::default() };
     format(&dynamic, &mkfs, &ManualClock::default(), &SeededRandom::new(1)).unwrap();
     let (store, _) = Store::mount(dynamic, options()).unwrap();
@@ -164,7 +169,7 @@ pub(super) fn begin(store: &Store, (kind, len): (Kind, usize)) -> (Begin, Vec<Da
         Kind::Truncate => (old, &b"file"[..], 1, 0),
         Kind::Exchange => (old, &b"file"[..], 2, 0),
     };
-    let generation = store.inode(file).unwrap().map_or(77, |rec| rec.generation);
+    let generation = store.blocking(|| store.inode(file)).unwrap().map_or(77, |rec| rec.generation);
     let dir = if name.is_empty() { InodeNo(0) } else { InodeNo::ROOT };
     let truncated = matches!(kind, Kind::Truncate);
     let (input, data) = input(store, file, truncated, (micro, off), &bytes(len, 2));
@@ -201,7 +206,7 @@ fn input(
             continue;
         }
         let mut whole = [0; BLOCK];
-        if !truncated && store.inode(ino).unwrap().is_some() {
+        if !truncated && store.blocking(|| store.inode(ino)).unwrap().is_some() {
             store.blocking(|| store.read_block(ino, blk, &mut whole)).unwrap();
         }
         whole[(from % block) as usize..][..part.len()].copy_from_slice(part);
@@ -245,14 +250,14 @@ pub(super) fn assert_complete(store: &Store, case: (Kind, usize)) {
 pub(super) fn open(store: &Store, case: (Kind, usize)) -> u64 {
     let (begin, data) = begin(store, case);
     let id = store.alloc_txn();
-    store.append_begin(id, Arc::new(begin), data, &mut |_| None).unwrap();
+    store.append_begin(id, Arc::new(begin), data, &mut |_| Ok(None)).unwrap();
     id
 }
 
-/// Commits the next micro-op that changes something, as the command itself would have; false when none is left.
-pub(super) fn commit_next(store: &Store, id: u64) -> bool {
+/// What the next micro-op that changes something commits, its number and the room it has; `None` when none is left.
+fn next_commit(store: &Store, id: u64) -> Option<(u16, Commit, Option<Reservation>)> {
     let txn = store.txns.get(id).expect("open");
-    let mut finish = Finish { store, txn: &txn, records: 0 };
+    let finish = Finish { store, txn: &txn, records: 0, at: txn.next };
     let (cmd, paths) = command(&txn.begin).unwrap();
     // Recovery reads inputs from the medium, where the begin record's flush put them.
     store.make_durable(store.journal().tail()).unwrap();
@@ -263,17 +268,37 @@ pub(super) fn commit_next(store: &Store, id: u64) -> bool {
         };
         regs = after;
         if !effects.is_empty() {
-            finish.commit(id, index, Commit { regs, effects }, room).unwrap();
-            return true;
+            return Some((index, Commit { regs, effects }, room));
         }
     }
-    false
+    None
+}
+
+/// Commits the next micro-op that changes something, as the command itself would have; false when none is left.
+pub(super) fn commit_next(store: &Store, id: u64) -> bool {
+    let Some((index, commit, room)) = next_commit(store, id) else { return false };
+    let txn = store.txns.get(id).expect("open");
+    Finish { store, txn: &txn, records: 0, at: txn.next }.commit(id, index, commit, room).unwrap();
+    true
+}
+
+/// What the commits of a case say, from a run of it over a copy of `image`.
+pub(super) fn groups(image: &[u8], model: CrashModel, case: (Kind, usize)) -> SmallVec<[Group; 2]> {
+    let (store, _) = mount(ram(image, model));
+    let id = open(&store, case);
+    let mut all = SmallVec::new();
+    while let Some((index, commit, room)) = next_commit(&store, id) {
+        all.push(Group { index, commit: commit.clone() });
+        let txn = store.txns.get(id).expect("open");
+        Finish { store: &store, txn: &txn, records: 0, at: txn.next }.commit(id, index, commit, room).unwrap();
+    }
+    all
 }
 
 /// Ends the transaction as done.
 pub(super) fn end(store: &Store, id: u64) {
     let outcome = Outcome { status: 0, micro_done: 3, micro_failed: 0, result: 0, result2: 0 };
-    store.append_end(id, &End { verdict: Verdict::Done, outcome }, &mut |_| None).unwrap();
+    store.append_end(id, &End { verdict: Verdict::Done, outcome }, &mut |_| Ok(None)).unwrap();
 }
 
 /// Commits of a case.

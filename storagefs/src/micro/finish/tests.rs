@@ -183,7 +183,7 @@ fn blocks_of_a_transaction_that_ends_without_adopting_them_come_free() {
                 for step in 0..3 {
                     if step == 1 {
                         let outcome = Outcome { status: 5, micro_done: 1, micro_failed: 2, result: 0, result2: 0 };
-                        store.append_end(id, &End { verdict: Verdict::Cut, outcome }, &mut |_| None).unwrap();
+                        store.append_end(id, &End { verdict: Verdict::Cut, outcome }, &mut |_| Ok(None)).unwrap();
                     }
                     if step == 2 && crash {
                         store.make_durable(store.journal().tail()).unwrap();
@@ -211,7 +211,7 @@ fn a_transaction_that_failed_at_a_micro_op_is_not_resumed() {
         let id = open(&store, (Kind::Create, 8192));
         assert!(commit_next(&store, id));
         let outcome = Outcome { status: Errno::FBIG.0, micro_done: 1, micro_failed: 2, result: 0, result2: 0 };
-        store.append_end(id, &End::of(&outcome), &mut |_| None).unwrap();
+        store.append_end(id, &End::of(&outcome), &mut |_| Ok(None)).unwrap();
         store.make_durable(store.journal().tail()).unwrap();
         drop(store);
         let crashed = medium.to_bytes();
@@ -229,7 +229,7 @@ fn recover_changed(case: (Kind, usize), fsck_too: bool, change: impl Fn(&mut Beg
     let (store, _) = mount(medium.clone());
     let (mut begin, data) = begin(&store, case);
     change(&mut begin);
-    store.append_begin(store.alloc_txn(), Arc::new(begin), data, &mut |_| None).unwrap();
+    store.append_begin(store.alloc_txn(), Arc::new(begin), data, &mut |_| Ok(None)).unwrap();
     store.make_durable(store.journal().tail()).unwrap();
     // The watermark record vouches for the begin record: its data is not verified by the mount.
     store.journal().idle();

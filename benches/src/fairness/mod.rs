@@ -1,0 +1,152 @@
+//! `weldfs bench fairness`: whether tenants get what is theirs of the device.
+//!
+//! Each tenant is a process of its own with 56 commands outstanding, known to the device by a token; the device's
+//! cores are
+//! slowed by a profile until they are what everybody waits for. Figures come from the device's counters, over the
+//! intervals in which every busy tenant had at least 32 commands queued; each setup runs several rounds, each on a
+//! fresh
+//! device. Jain's index is that of device time over weight, the median over the rounds; *slow-down* is the rate of
+//! the same
+//! load alone on the same device over the rate here.
+//!
+//! * `a-mix` small random I/O against fused appends of 64 KiB; `b-weights` shares of 1:1:1 and 1:2:4; `c-many-files`
+//!   256
+//!   files against one; `d-memory` 8 MiB of scratch per command under a tight budget, accounted for or not; `e-latency`
+//!   a reader with one command outstanding beside hogs.
+
+mod a_mix;
+mod b_weights;
+mod c_files;
+mod chart;
+pub mod client;
+mod d_memory;
+mod device;
+mod e_latency;
+mod load;
+mod measure;
+mod report;
+mod simulate;
+mod svg;
+
+use crate::report::Machine;
+use device::{Plan, Setup};
+use load::Load;
+use measure::{Pace, Run};
+pub use report::FairnessReport;
+use report::Part;
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use weldfs_scheduler::PolicyKind;
+
+/// Quantum under which commands of the sizes used run whole, as under a policy without slices, microseconds.
+const WHOLE_US: u64 = 1000;
+/// Quantum under which commands of 64 KiB and more run in slices, microseconds.
+const SLICES_US: u64 = 200;
+/// Seconds for which a load runs alone, at most.
+const ALONE_SECONDS: f64 = 1.5;
+
+type Experiment = fn(&mut Bench<'_>) -> io::Result<Part>;
+
+/// The experiments, in order.
+const ALL: [(&str, Experiment); 5] = [
+    ("a-mix", a_mix::run),
+    ("b-weights", b_weights::run),
+    ("c-many-files", c_files::run),
+    ("d-memory", d_memory::run),
+    ("e-latency", e_latency::run),
+];
+
+/// The experiments' names.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|(name, _)| *name)
+}
+
+/// What to run.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The `weldfs` binary: serves, and is a tenant's process with `client_args`.
+    pub program: PathBuf,
+    /// Arguments that turn the binary into a tenant's process (socket, load and name are added).
+    pub client_args: Vec<String>,
+    /// Policies; empty: those of each experiment.
+    pub policies: Vec<PolicyKind>,
+    /// Experiments by name; empty: all.
+    pub only: Vec<String>,
+    /// Seconds of a round.
+    pub seconds: f64,
+    /// Rounds.
+    pub rounds: u32,
+    /// Cores of the device.
+    pub cores: u32,
+    /// Speed of a core relative to the host's.
+    pub speed: f64,
+    /// Device time after which a command gives way, microseconds; by default what suits the experiment.
+    pub quantum_us: Option<u64>,
+    /// Predict each run of `a-mix` and `b-weights` with the simulator, too.
+    pub simulate: bool,
+}
+
+/// What experiments have in common.
+struct Bench<'a> {
+    options: &'a Options,
+    note: &'a mut dyn FnMut(&str),
+    /// Commands per second of a load alone.
+    alone: HashMap<(Load, u32), f64>,
+}
+
+impl Bench<'_> {
+    fn setup(&self, policy: PolicyKind, quantum_us: u64, tenants: Vec<Plan>) -> Setup {
+        let o = self.options;
+        let (speed, quantum_us) = (o.speed, o.quantum_us.unwrap_or(quantum_us));
+        Setup { policy, cores: o.cores, speed, quantum_us, memory: "256M".into(), accounting: true, tenants }
+    }
+
+    /// The policies asked for among those that make sense here.
+    fn policies(&self, sensible: &[PolicyKind]) -> Vec<PolicyKind> {
+        let asked = &self.options.policies;
+        sensible.iter().copied().filter(|p| asked.is_empty() || asked.contains(p)).collect()
+    }
+
+    fn pace(&self, seconds: f64, rounds: u32) -> Pace<'_> {
+        Pace { program: &self.options.program, client_args: &self.options.client_args, seconds, rounds }
+    }
+
+    fn measure(&mut self, what: &str, setup: &Setup) -> io::Result<Run> {
+        (self.note)(&format!("{what}, {}", setup.policy));
+        measure::run(&self.pace(self.options.seconds, self.options.rounds), setup)
+            .map_err(|e| io::Error::other(format!("{what}, {}: {e}", setup.policy)))
+    }
+
+    /// Commands per second of a tenant's load when nobody else is there.
+    fn alone(&mut self, setup: &Setup, plan: &Plan) -> io::Result<f64> {
+        let key = (plan.load, setup.cores);
+        if let Some(rate) = self.alone.get(&key) {
+            return Ok(*rate);
+        }
+        let only = Setup { tenants: vec![plan.clone()], policy: PolicyKind::Cfs, ..setup.clone() };
+        (self.note)(&format!("{} alone", plan.load));
+        let run = measure::run(&self.pace(self.options.seconds.min(ALONE_SECONDS), 1), &only)?;
+        self.alone.insert(key, run.rate(0));
+        Ok(run.rate(0))
+    }
+
+    /// Slow-down of each tenant against running alone.
+    fn slowdowns(&mut self, setup: &Setup, run: &Run) -> io::Result<Vec<f64>> {
+        let each = setup.tenants.iter().enumerate();
+        each.map(|(at, plan)| Ok(self.alone(setup, plan)? / run.rate(at).max(1e-9))).collect()
+    }
+}
+
+/// Runs the experiments; `note` is told what is being measured.
+pub fn run(options: &Options, note: &mut dyn FnMut(&str)) -> io::Result<FairnessReport> {
+    let mut bench = Bench { options, note, alone: HashMap::new() };
+    let mut parts = Vec::new();
+    for (name, experiment) in ALL {
+        if options.only.is_empty() || options.only.iter().any(|o| o == name) {
+            parts.push(experiment(&mut bench)?);
+        }
+    }
+    let profile = format!("slowed ({} core(s) at {} of the host's)", options.cores, options.speed);
+    Ok(FairnessReport::new(Machine::here(), profile, parts))
+}

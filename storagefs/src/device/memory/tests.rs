@@ -1,0 +1,190 @@
+use std::future::Future;
+use std::pin::pin;
+use std::task::{Context, Waker};
+
+use weldfs_journal::{ManualClock, Medium, SeededRandom, SystemRandom};
+use weldfs_scheduler::PolicyKind;
+
+use super::*;
+use crate::device::runq::{CostModel, RunQueue};
+use crate::device::slots::Inbox;
+use crate::device::tenants::{DeviceStock, Identity, TenantTable, TenantsConfig};
+use crate::fs::Cred;
+use crate::media::RamMedium;
+use crate::mount::{MkfsOptions, format};
+use crate::store::MountOptions;
+
+const MIB: u64 = 1 << 20;
+
+struct Rig {
+    memory: Memory,
+    store: Arc<Store>,
+    waits: SharedCount,
+    table: TenantTable,
+    tenants: Vec<Arc<Tenant>>,
+}
+
+/// A device with 16 MiB for caches and commands, and two tenants, each of which has half a MiB for sure.
+fn rig(text: &str) -> Rig {
+    let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(64 << 20));
+    let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SeededRandom::new(1)));
+    format(&medium, &MkfsOptions::default(), &*clock, &*random).unwrap();
+    let options = MountOptions { memory: 32 << 20, ..MountOptions::new(clock, random) };
+    let (store, _) = Store::mount(medium, options).unwrap();
+    let runq = RunQueue::new(PolicyKind::Cfs, 64, 100_000, CostModel::Measured);
+    let board = Arc::new(Board::new(runq, 64, [Arc::new(Inbox::new().unwrap())]));
+    let memory = Memory::new(store.clone(), board);
+    let has = DeviceStock {
+        cores: 1,
+        slots: 64,
+        sessions: 64,
+        queue_pairs: 64,
+        pool_bytes: 1 << 30,
+        handles: 64,
+        placeholders: 64,
+    };
+    let table = TenantTable::new(TenantsConfig::parse(text).unwrap(), has, &SystemRandom);
+    let tenants: Vec<_> = (0..2).map(|uid| table.of(&peer(uid))).collect();
+    tenants.iter().for_each(|t| memory.set_share(t).unwrap());
+    Rig { memory, store, waits: SharedCount::default(), table, tenants }
+}
+
+fn peer(uid: u32) -> Identity {
+    Identity::from(Cred { uid, gid: 0, groups: [].as_slice().into() })
+}
+
+fn poll<F: Future>(f: std::pin::Pin<&mut F>) -> Poll<F::Output> {
+    f.poll(&mut Context::from_waker(Waker::noop()))
+}
+
+impl Rig {
+    fn now(&self, tenant: usize, slot: u32, bytes: u64) -> Held<'_> {
+        match poll(pin!(self.memory.reserve(&self.tenants[tenant], slot, bytes, &self.waits))) {
+            Poll::Ready(Ok(held)) => held,
+            _ => panic!("slot {slot} should have got {bytes} bytes at once"),
+        }
+    }
+}
+
+#[test]
+fn what_commands_hold_never_exceeds_the_budget_and_comes_back_to_who_waits() {
+    let r = rig("");
+    assert_eq!(r.memory.stats().budget, 16 * MIB);
+    let (a, b) = (r.now(0, 1, 8 * MIB), r.now(0, 2, 7 * MIB));
+    let mut third = Box::pin(r.memory.reserve(&r.tenants[1], 3, 2 * MIB, &r.waits));
+    assert!(poll(third.as_mut()).is_pending() && poll(third.as_mut()).is_pending());
+    assert_eq!((r.memory.stats().used, r.memory.stats().waiting, r.waits.get()), (15 * MIB, 1, 1));
+    drop(a);
+    let Poll::Ready(Ok(held)) = poll(third.as_mut()) else { panic!("it was granted") };
+    let of = |i: usize| r.tenants[i].usage().memory_bytes;
+    assert_eq!((of(0), of(1)), (7 * MIB, 2 * MIB));
+    drop((b, held, third));
+    assert_eq!((r.memory.stats().used, r.memory.stats().waiting), (0, 0));
+    assert_eq!((of(0), of(1)), (0, 0));
+}
+
+#[test]
+fn a_command_that_goes_while_it_waits_holds_nothing_and_keeps_nobody_waiting() {
+    let r = rig("");
+    let first = r.now(0, 1, 15 * MIB);
+    let mut second = Box::pin(r.memory.reserve(&r.tenants[1], 2, 10 * MIB, &r.waits));
+    let mut third = Box::pin(r.memory.reserve(&r.tenants[1], 3, 2 * MIB, &r.waits));
+    assert!(poll(second.as_mut()).is_pending() && poll(third.as_mut()).is_pending());
+    drop(second);
+    drop(first);
+    let Poll::Ready(Ok(held)) = poll(third.as_mut()) else { panic!("it was granted") };
+    drop((held, third));
+    // And one that goes between its grant and the moment it hears of it.
+    let first = r.now(0, 1, 15 * MIB);
+    let mut second = Box::pin(r.memory.reserve(&r.tenants[1], 2, 10 * MIB, &r.waits));
+    assert!(poll(second.as_mut()).is_pending());
+    drop(first);
+    assert_eq!(r.memory.stats().used, 10 * MIB);
+    drop(second);
+    assert_eq!((r.memory.stats().used, r.memory.stats().waiting), (0, 0));
+}
+
+#[test]
+fn more_than_the_tenants_cap_is_refused_at_once_and_the_cap_holds() {
+    let r = rig("[default.memory]\ncap_bytes = 4194304\n");
+    let refused = poll(pin!(r.memory.reserve(&r.tenants[0], 1, 4 * MIB + 1, &r.waits)));
+    assert!(matches!(refused, Poll::Ready(Err(Errno::NOMEM))));
+    let held = r.now(0, 1, 4 * MIB);
+    assert!(poll(pin!(r.memory.reserve(&r.tenants[0], 2, 1, &r.waits))).is_pending());
+    drop((r.now(1, 3, 4 * MIB), held));
+    assert_eq!(r.memory.stats().used, 0);
+}
+
+#[test]
+fn a_guarantee_is_there_however_much_others_want() {
+    let r = rig("[default.memory]\nguarantee_bytes = 6291456\n");
+    let hog = r.now(0, 1, 10 * MIB);
+    assert!(poll(pin!(r.memory.reserve(&r.tenants[0], 2, MIB, &r.waits))).is_pending());
+    drop((r.now(1, 3, 6 * MIB), hog));
+}
+
+#[test]
+fn a_small_command_never_waits_behind_the_large_ones_of_others() {
+    let r = rig("");
+    let hog = r.now(0, 1, 15 * MIB);
+    let mut more = Box::pin(r.memory.reserve(&r.tenants[0], 2, 8 * MIB, &r.waits));
+    assert!(poll(more.as_mut()).is_pending());
+    let small: Vec<_> = (3..35).map(|slot| r.now(1, slot, 4096)).collect();
+    drop((small, more, hog));
+    assert_eq!(r.memory.stats().used, 0);
+}
+
+#[test]
+fn guarantees_beyond_the_budget_are_refused() {
+    let r = rig("[default.memory]\nguarantee_bytes = 6291456\n");
+    let third = r.table.of(&peer(2));
+    assert_eq!(r.memory.set_share(&third), Err(ShareError::OverBudget));
+}
+
+#[test]
+fn caches_give_way_first_and_grow_back() {
+    let r = rig("");
+    let full = r.memory.stats().caches;
+    assert_eq!(full, 15 * MIB);
+    let held = r.now(0, 1, 8 * MIB);
+    let squeezed = r.memory.stats().caches;
+    assert!((4 * MIB..=8 * MIB).contains(&squeezed), "{squeezed}");
+    let more = r.now(0, 2, 7 * MIB);
+    assert!(r.memory.stats().caches <= MIB);
+    let pages = || r.store.page_cache_limit();
+    assert!(pages() <= crate::limits::PAGE_CACHE_MIN as u64, "{}", pages());
+    drop((held, more));
+    assert_eq!(r.memory.stats().caches, full);
+    assert!(pages() > 12 * MIB);
+}
+
+#[test]
+fn a_tenant_over_its_share_is_told_to_the_policy_and_no_longer_when_it_is_within() {
+    let r = rig("");
+    let small = r.now(1, 1, 4096);
+    let hog = r.now(0, 2, 12 * MIB);
+    assert!(r.tenants[0].pressure.load(Ordering::Relaxed) >= 512);
+    assert_eq!(r.tenants[1].pressure.load(Ordering::Relaxed), 0);
+    let told = r.memory.board.runq.state();
+    assert!(told.tenants.iter().any(|t| t.tenant == r.tenants[0].id && t.pressure >= 512), "{told:?}");
+    drop(hog);
+    assert_eq!(r.tenants[0].pressure.load(Ordering::Relaxed), 0);
+    drop(small);
+}
+
+#[test]
+fn without_accounting_there_is_one_queue_and_the_big_one_blocks_it() {
+    let r = rig("");
+    r.memory.set_accounting(false, &r.tenants);
+    let first = r.now(0, 1, 12 * MIB);
+    assert_eq!(r.memory.stats().used, 12 * MIB);
+    let mut big = Box::pin(r.memory.reserve(&r.tenants[0], 2, 12 * MIB, &r.waits));
+    let mut small = Box::pin(r.memory.reserve(&r.tenants[1], 3, 4096, &r.waits));
+    assert!(poll(big.as_mut()).is_pending() && poll(small.as_mut()).is_pending());
+    r.memory.set_accounting(true, &r.tenants);
+    let Poll::Ready(Ok(held)) = poll(small.as_mut()) else { panic!("with accounting it is not in the way") };
+    assert!(poll(big.as_mut()).is_pending());
+    drop(first);
+    assert!(matches!(poll(big.as_mut()), Poll::Ready(Ok(_))));
+    drop(held);
+}

@@ -1,0 +1,368 @@
+//! The device's ends of one queue pair, under a lock: its home core polls the ring, and whichever core ends a command
+//! posts the completion.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use parking_lot::{Mutex, MutexGuard};
+use weldfs_ciscops::ring::{RingMemory, Word};
+use weldfs_ciscops::{CqProducer, Cqe, Errno, QueueMemory, RawCommand, SqConsumer};
+
+use super::arrivals::Arrivals;
+use super::counters::Depth;
+use super::limits::{CQ_BATCH_MAX, SQ_RELEASE_BATCH};
+
+/// The command that nothing may overtake has no slot yet.
+const NO_SLOT: u32 = u32::MAX;
+
+/// Calls of [`Ends::outstanding`] for one that looks at a ring which holds commands already.
+const LOOKS: u8 = 8;
+
+/// One queue pair. Thread-safe.
+pub struct Pair {
+    /// The core that polls it.
+    pub home: usize,
+    /// Bytes of its shared memory.
+    pub bytes: u64,
+    /// Slot, plus one, of the command that has not placed its tickets yet: nothing may overtake it. 0: none.
+    admitting: AtomicU32,
+    /// Commands taken so far, modulo 2^32; and whether one of them waits here. For a look without the lock.
+    head: AtomicU32,
+    holds: AtomicBool,
+    memory: QueueMemory,
+    ends: Mutex<Ends>,
+}
+
+/// The ends.
+pub struct Ends {
+    /// Commands outstanding, over time.
+    pub depth: Depth,
+    arrivals: Arrivals,
+    /// When the command taken last had been seen in the ring, if it had been before it was taken.
+    arrived: Option<u64>,
+    sq: SqConsumer,
+    cq: CqProducer,
+    in_flight: u32,
+    looks: u8,
+    posted: u32,
+    /// Commands taken whose entries the client has not got back.
+    unreleased: u32,
+    /// Times the client was woken since the last `publish`.
+    woken: u64,
+    /// A command that was taken when its tenant had no room for it.
+    held: Option<RawCommand>,
+    /// Set when the session ends: this many more commands are executed, without completions.
+    drain: Option<u32>,
+}
+
+/// A command just taken.
+#[derive(Clone, Copy)]
+pub struct Fresh {
+    /// The entry.
+    pub raw: RawCommand,
+    /// Whether its tenant has it in its account.
+    pub admitted: bool,
+    /// When it was seen in the ring, and when it was taken from there.
+    pub seen: u64,
+    pub taken: u64,
+}
+
+/// What taking a command came to.
+pub enum Taken {
+    /// A command, copied out once.
+    Command(Fresh),
+    /// Commands that were over at once, and nothing else.
+    Answered,
+    /// Nothing waits, or it may not be taken yet.
+    Nothing,
+    /// The client wrote an impossible index; said once.
+    Fault,
+}
+
+impl Pair {
+    /// Over the memory of a fresh queue pair.
+    pub fn new(memory: QueueMemory, home: usize) -> Pair {
+        let bytes = memory.region().len() as u64;
+        let (sq, cq) = (SqConsumer::new(memory.clone()), CqProducer::new(memory.clone()));
+        let ends = Ends {
+            depth: Depth::default(),
+            arrivals: Arrivals::default(),
+            arrived: None,
+            sq,
+            cq,
+            in_flight: 0,
+            looks: 0,
+            posted: 0,
+            unreleased: 0,
+            woken: 0,
+            held: None,
+            drain: None,
+        };
+        Pair {
+            home,
+            bytes,
+            admitting: AtomicU32::new(0),
+            head: AtomicU32::new(0),
+            holds: AtomicBool::new(false),
+            memory,
+            ends: Mutex::new(ends),
+        }
+    }
+
+    /// Whether it is worth the lock to look for a command: the client's index is not where it was, or a command waits
+    /// here, and the one before it has its place. What the index says is checked under the lock.
+    #[inline]
+    pub fn is_worth_a_look(&self) -> bool {
+        (self.has_entries() || self.holds.load(Ordering::Relaxed)) && !self.is_admitting()
+    }
+
+    /// Whether the client's index is not where it was.
+    #[inline]
+    pub fn has_entries(&self) -> bool {
+        self.memory.load(Word::SqTail, Ordering::Acquire) != self.head.load(Ordering::Relaxed)
+    }
+
+    /// The ends.
+    pub fn ends(&self) -> MutexGuard<'_, Ends> {
+        self.ends.lock()
+    }
+
+    /// The ends, if nobody else is at them.
+    pub fn try_ends(&self) -> Option<MutexGuard<'_, Ends>> {
+        self.ends.try_lock()
+    }
+
+    /// Whether a command has not got its place yet.
+    #[inline]
+    pub fn is_admitting(&self) -> bool {
+        self.admitting.load(Ordering::Acquire) != 0
+    }
+
+    /// A command has been taken, and has no slot yet: nothing may overtake it. Under the lock under which it was taken,
+    /// or another core could take the next one before this one has its place.
+    fn taken(&self) {
+        self.admitting.store(NO_SLOT, Ordering::Relaxed);
+    }
+
+    /// The command taken is in this slot.
+    pub fn admit(&self, slot: u32) {
+        self.admitting.store(slot + 1, Ordering::Relaxed);
+    }
+
+    /// The command taken is over without a slot.
+    pub fn settled(&self) {
+        self.admitting.store(0, Ordering::Release);
+    }
+
+    /// The command in this slot has its place, or is over; true when it had not had it before.
+    pub fn admitted(&self, slot: u32) -> bool {
+        let now = self.admitting.load(Ordering::Relaxed) == slot + 1;
+        if now {
+            self.admitting.store(0, Ordering::Release);
+        }
+        now
+    }
+}
+
+impl Ends {
+    /// The next command, if one waits and its completion has room. Then either `hold`, `start` or `answer` it.
+    pub fn next(&mut self, pair: &Pair) -> Result<RawCommand, Taken> {
+        match self.held.take() {
+            Some(raw) => {
+                pair.holds.store(false, Ordering::Relaxed);
+                Ok(raw)
+            }
+            None => {
+                let taken = self.take_fresh();
+                pair.head.store(self.sq.taken(), Ordering::Relaxed);
+                taken
+            }
+        }
+    }
+
+    /// It waits here from `now` on: its tenant has no room for it.
+    pub fn hold(&mut self, pair: &Pair, raw: RawCommand, now: u64) {
+        self.held = Some(raw);
+        self.arrived.get_or_insert(now);
+        pair.holds.store(true, Ordering::Relaxed);
+    }
+
+    /// It is in the device from `now` on, and nothing may overtake it until it has its place. When it was seen first.
+    pub fn start(&mut self, pair: &Pair, now: u64) -> u64 {
+        self.in_flight += 1;
+        pair.taken();
+        // Another core may have seen it, whose clock may be ahead by a few nanoseconds.
+        self.arrived.unwrap_or(now).min(now)
+    }
+
+    /// It is over without having been anywhere.
+    pub fn answer(&mut self, cqe: &Cqe) {
+        self.in_flight += 1;
+        self.post(cqe);
+    }
+
+    fn take_fresh(&mut self) -> Result<RawCommand, Taken> {
+        let waiting = match (self.drain, self.sq.poll()) {
+            (Some(left), Ok(n)) => left.min(n),
+            (None, Ok(n)) => n,
+            (_, Err(_)) => return Err(self.fault()),
+        };
+        if waiting == 0 {
+            return Err(Taken::Nothing);
+        }
+        if self.drain.is_none() {
+            match self.cq.reserve() {
+                Ok(true) => {}
+                Ok(false) => return Err(Taken::Nothing),
+                Err(_) => return Err(self.fault()),
+            }
+        }
+        let Some(raw) = self.sq.take() else { return Err(Taken::Nothing) };
+        self.arrived = self.arrivals.take();
+        self.unreleased += 1;
+        if self.unreleased >= SQ_RELEASE_BATCH {
+            self.release();
+        }
+        if let Some(left) = &mut self.drain {
+            *left -= 1;
+        }
+        Ok(raw)
+    }
+
+    /// Whether commands wait, in the ring or here.
+    pub fn has_waiting(&mut self) -> bool {
+        self.held.is_some() || self.drain != Some(0) && !matches!(self.sq.poll(), Ok(0))
+    }
+
+    /// The command that waits here for room.
+    pub fn held(&self) -> Option<&RawCommand> {
+        self.held.as_ref()
+    }
+
+    /// Commands outstanding: in the ring, where those that are new are seen by this, or in the device. What was put
+    /// into a ring that is not empty is seen one of [`LOOKS`] times: the client's index is a cache line of another
+    /// processor.
+    pub fn outstanding(&mut self, now: u64) -> u32 {
+        self.looks = self.looks.wrapping_add(1);
+        let fresh = self.looks.is_multiple_of(LOOKS);
+        let waiting = if fresh { self.sq.poll_now() } else { self.sq.poll() };
+        let waiting = waiting.unwrap_or(0);
+        self.arrivals.look(waiting, || now);
+        self.in_flight + u32::from(self.held.is_some()) + waiting
+    }
+
+    fn release(&mut self) {
+        self.unreleased = 0;
+        self.sq.release();
+    }
+
+    /// The client lied about an index: nothing more of this queue is executed.
+    fn fault(&mut self) -> Taken {
+        if self.drain == Some(0) {
+            return Taken::Nothing;
+        }
+        self.drain = Some(0);
+        self.cq.close(Errno::PROTO);
+        self.cq.wake();
+        Taken::Fault
+    }
+
+    /// Reads the entry taken last once more (see `SqConsumer::again`).
+    pub fn again(&self) -> RawCommand {
+        self.sq.again()
+    }
+
+    /// Writes a completion; the client sees it after `publish`, at once when a batch is full.
+    pub fn post(&mut self, cqe: &Cqe) {
+        self.in_flight -= 1;
+        // A command taken while draining has no slot reserved; its client is gone.
+        if self.cq.reserved() > 0 {
+            self.cq.post(cqe);
+            self.posted += 1;
+            if self.posted >= CQ_BATCH_MAX {
+                self.publish_posted();
+            }
+        }
+    }
+
+    /// Makes visible what was posted; the times the client slept and was woken since the last call.
+    pub fn publish(&mut self) -> u64 {
+        if self.posted > 0 {
+            self.publish_posted();
+        }
+        std::mem::take(&mut self.woken)
+    }
+
+    fn publish_posted(&mut self) {
+        self.posted = 0;
+        // First the room, then the completion: who has seen a completion finds room for the next entry.
+        self.release();
+        if self.cq.publish() {
+            self.woken += 1;
+            self.cq.wake();
+        }
+    }
+
+    /// The session ends: what was published before is executed; what a lying index says is not believed.
+    pub fn start_drain(&mut self) {
+        if self.drain.is_none() {
+            self.drain = Some(self.sq.poll().unwrap_or(0));
+        }
+    }
+
+    /// Whether the session is ending.
+    pub fn is_draining(&self) -> bool {
+        self.drain.is_some()
+    }
+
+    /// Whether everything that was published has been executed.
+    pub fn is_drained(&self) -> bool {
+        self.drain == Some(0) && self.in_flight == 0 && self.held.is_none()
+    }
+
+    /// The end: nothing is taken or posted any more.
+    pub fn close(&mut self) {
+        self.cq.close(Errno::NODEV);
+        self.cq.wake();
+    }
+
+    /// Announces on the ring that nobody polls it.
+    pub fn prepare_sleep(&mut self) {
+        self.release();
+        self.sq.prepare_sleep();
+    }
+
+    /// After the announcement: whether commands wait, and whether their completions have room.
+    pub fn recheck(&mut self) -> (bool, bool) {
+        let held = self.held.is_some();
+        (self.sq.recheck().unwrap_or(true) || held, held || self.cq.free().unwrap_or(1) > 0)
+    }
+
+    /// Withdraws the announcement.
+    pub fn awake(&mut self) {
+        self.sq.awake();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weldfs_ciscops::ring::SqProducer;
+    use weldfs_ciscops::{QueueLayout, SharedRegion, Sqe};
+
+    #[test]
+    fn commands_put_into_a_ring_that_is_not_empty_are_outstanding_soon() {
+        let layout = QueueLayout::new(64, 4096).unwrap();
+        let memory = QueueMemory::new(SharedRegion::heap(layout.total_bytes as usize), &layout).unwrap();
+        let pair = Pair::new(memory.clone(), 0);
+        let (mut client, mut ends) = (SqProducer::new(memory), pair.ends());
+        let mut put = |n: usize| {
+            (0..n).for_each(|_| client.push(&Sqe::default()).unwrap());
+            client.publish();
+        };
+        put(8);
+        assert_eq!(ends.outstanding(1), 8);
+        put(32);
+        let seen: Vec<u32> = (0..LOOKS).map(|_| ends.outstanding(2)).collect();
+        assert_eq!((seen[0], *seen.last().unwrap()), (8, 40), "{seen:?}");
+    }
+}

@@ -1,0 +1,294 @@
+//! From the rings into slots: taking commands, believing them or not, making them runnable.
+
+use super::*;
+
+impl<'d, F, M> Loop<'_, 'd, F, M>
+where
+    F: Future<Output = ()> + Send,
+    M: Fn(Mail<OpCx<'d>, Done>) -> F + Send + Sync,
+{
+    /// Takes the next command of each ring of this core, of some of them when there are many. Whether there was one.
+    /// Rings without one are passed over quickly, so that a tenant with many rings does not hide those of others.
+    pub(super) fn sweep(&mut self) -> bool {
+        let mut found = 0;
+        for _ in 0..self.queues.len().min(SWEEP_LOOKS_MAX) {
+            let at = if self.next < self.queues.len() { self.next } else { 0 };
+            self.next = at + 1;
+            found += usize::from(self.look(self.queues[at].pair.home, at));
+            if found == SWEEP_MAX {
+                break;
+            }
+        }
+        found > 0
+    }
+
+    /// While other cores are inside ops, their rings are looked at by cores that have nothing to do.
+    pub(super) fn sweep_others(&mut self) -> bool {
+        let version = self.core.queues_version();
+        if version != self.all.0 {
+            self.all = self.core.all_queues();
+        }
+        let mut found = false;
+        for at in 0..self.all.1.len() {
+            let home = self.all.1[at].pair.home;
+            if home != self.index && self.core.board.is_running(home) {
+                found |= self.look(home, at);
+            }
+        }
+        found
+    }
+
+    /// Looks at the ring that the last slice was for before others get that core: however many rings there are
+    /// besides, its next command is among those that are picked from, so its tenant does not seem to have slept.
+    pub(super) fn look_again(&mut self) -> bool {
+        let Some(queue) = self.again.take() else { return false };
+        if !queue.pair.is_worth_a_look() {
+            return false;
+        }
+        self.keep_slot();
+        match self.take(&queue, queue.pair.home == self.index) {
+            Taken::Nothing => return false,
+            Taken::Answered => {}
+            Taken::Fault => self.fault(&queue),
+            Taken::Command(fresh) => drop(self.accept(queue, &fresh)),
+        }
+        true
+    }
+
+    /// A client that lied about its ring is served no more.
+    pub(super) fn fault(&mut self, queue: &QueueState) {
+        self.ending = true;
+        let (session, index) = (queue.session.id, queue.index);
+        // Once per session, so a liar cannot flood the log.
+        tracing::warn!("session {session} ends: queue {index} holds an impossible index");
+        self.core.kill_session(session);
+    }
+
+    /// Takes the next command of one ring; more of them while they are over at once and nobody waits, but not for ever:
+    /// a client may write them faster than they are refused.
+    pub(super) fn look(&mut self, home: usize, at: usize) -> bool {
+        let mut found = false;
+        for _ in 0..BATCH_PER_QUEUE {
+            self.keep_slot();
+            let queue = if home == self.index { &self.queues[at] } else { &self.all.1[at] };
+            if !queue.pair.is_worth_a_look() {
+                return found;
+            }
+            match self.take(queue, home == self.index) {
+                Taken::Nothing => return found,
+                Taken::Answered => return true,
+                Taken::Fault => {
+                    let queue = queue.clone();
+                    self.fault(&queue);
+                    return true;
+                }
+                Taken::Command(fresh) => {
+                    let queue = queue.clone();
+                    found = true;
+                    if !self.accept(queue, &fresh) || !self.is_alone() {
+                        return true;
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Has a free slot at hand, if there is one, before a command is taken: what was taken must have a place.
+    fn keep_slot(&mut self) {
+        if self.at_hand.is_empty()
+            && self.slots.free() > 0
+            && let Some(slot) = self.slots.take(&mut self.at_hand)
+        {
+            self.at_hand.push(slot);
+        }
+    }
+
+    pub(super) fn has_slot(&self) -> bool {
+        !self.at_hand.is_empty() || self.slots.free() > 0
+    }
+
+    fn is_short_of_slots(&self) -> bool {
+        self.slots.free() * 2 < self.core.board.len()
+    }
+
+    /// Whether a command that came now would run at once.
+    pub(super) fn is_alone(&self) -> bool {
+        self.core.board.runq.is_empty() && self.direct.is_none() && !self.is_gated()
+    }
+
+    pub(super) fn take(&self, queue: &QueueState, wait: bool) -> Taken {
+        let ends = if wait { Some(queue.pair.ends()) } else { queue.pair.try_ends() };
+        let Some(mut ends) = ends else { return Taken::Nothing };
+        // Another core may have taken one between the look and the lock.
+        if queue.pair.is_admitting() || self.at_hand.is_empty() {
+            if self.at_hand.is_empty() {
+                self.core.board.note_starved();
+            }
+            return Taken::Nothing;
+        }
+        // No limit of a tenant holds up what a client had published before it went; but others have half of the slots.
+        if ends.is_draining() && self.is_short_of_slots() {
+            self.core.board.note_starved();
+            if self.is_short_of_slots() {
+                return Taken::Nothing;
+            }
+        }
+        let alone = self.is_alone();
+        for answered in 0..BATCH_PER_QUEUE {
+            let fresh = ends.held().is_none();
+            let raw = match ends.next(&queue.pair) {
+                Ok(raw) => raw,
+                Err(Taken::Nothing) if answered > 0 => break,
+                Err(nothing) => return nothing,
+            };
+            let limited = !ends.is_draining();
+            // The empty case of the queue: nothing to wait for, nothing to hold; counted like every other command.
+            if alone && fresh && limited && self.answer(queue, &mut ends, &raw) {
+                continue;
+            }
+            if limited && !queue.try_admit(bytes_of(&raw)) {
+                ends.hold(&queue.pair, raw, now_ns());
+                queue.counters.admission_waits.add(u64::from(fresh));
+                self.core.board.note_starved();
+                if answered > 0 {
+                    break;
+                }
+                return Taken::Nothing;
+            }
+            if answered > 0 {
+                // This one may take long.
+                queue.counters.client_wakes.add(ends.publish());
+            }
+            let taken = now_ns();
+            let seen = ends.start(&queue.pair, taken);
+            self.note_depth(queue, &mut ends, taken);
+            return Taken::Command(Fresh { raw, admitted: limited, seen, taken });
+        }
+        queue.counters.client_wakes.add(ends.publish());
+        Taken::Answered
+    }
+
+    /// Looks at how many commands a queue pair has outstanding.
+    pub(super) fn note_depth(&self, queue: &QueueState, ends: &mut Ends, now: u64) {
+        let depth = ends.outstanding(now);
+        ends.depth.set(depth, &queue.counters, &queue.tenant.backlog, || now);
+    }
+
+    /// The planted bug: an entry that was checked is read once more. If it has changed, what was checked is not what
+    /// would run: operands out of bounds, a panic at best.
+    fn look_twice(&self, queue: &QueueState, ends: &Ends) {
+        if validate(&ends.again(), &queue.limits).is_err() {
+            self.core.poison();
+        }
+    }
+
+    /// Answers a command that touches nothing but the completion ring; false when it is none.
+    pub(super) fn answer(&self, queue: &QueueState, ends: &mut Ends, raw: &RawCommand) -> bool {
+        if raw.0.opcode != Opcode::Nop as u16 || self.core.modelled || self.core.is_poisoned() {
+            return false;
+        }
+        let Some(done) = validate(raw, &queue.limits).ok().and_then(|cmd| dataplane::immediate(&cmd)) else {
+            return false;
+        };
+        if planted(Canary::SqeReadTwice) {
+            self.look_twice(queue, ends);
+        }
+        let c = &queue.counters;
+        c.opcode(raw.0.opcode);
+        c.commands.add(1);
+        c.link_bytes_in.add(Sqe::SIZE as u64);
+        c.link_bytes_out.add(Cqe::SIZE as u64);
+        ends.answer(&done.outcome.to_cqe(raw.0.sequence));
+        true
+    }
+
+    /// Believes a command, or not, and makes it runnable; true when it is over already.
+    pub(super) fn accept(&mut self, queue: Arc<QueueState>, fresh: &Fresh) -> bool {
+        let raw = &fresh.raw;
+        let mut notes = Notes {
+            admitted: fresh.admitted.then(|| bytes_of(raw)),
+            queue,
+            sequence: raw.0.sequence,
+            opcode: raw.0.opcode,
+            seen: fresh.seen,
+            arrived: fresh.taken,
+            first_run: 0,
+            device_ns: 0,
+            fused: false,
+            uncontended: false,
+        };
+        let queue = &notes.queue;
+        let checked = if self.core.is_poisoned() { Err(Errno::IO) } else { validate(raw, &queue.limits) };
+        let cmd = match checked {
+            Ok(cmd) => cmd,
+            Err(errno) => return self.refuse(notes, errno),
+        };
+        if planted(Canary::SqeReadTwice) {
+            self.look_twice(queue, &queue.pair.ends());
+        }
+        let free = self.is_alone();
+        notes.fused = cmd.op.opcode().spec().fused;
+        let paths = match Paths::fetch(&cmd, &queue.pool) {
+            Ok(paths) => paths,
+            Err(errno) => return self.refuse(notes, errno),
+        };
+        let Some(slot) = self.slots.take(&mut self.at_hand) else {
+            // Never: there was one at hand when the command was taken.
+            return self.over_at_once(notes, dataplane::failed(Errno::NOMEM));
+        };
+        let board = &self.core.board;
+        board.fill(slot, queue.tenant.id, primary(queue, raw, free));
+        queue.pair.admit(slot);
+        let op = OpCx { core: self.core, slot: board.slot(slot), at: slot, queue: queue.clone(), cmd, paths };
+        self.slots.fill(slot, op, notes);
+        if free {
+            if bytes_of(raw) > PUBLISH_BYTES {
+                self.publish();
+            }
+            self.direct = Some(slot);
+        } else {
+            board.queue(slot);
+        }
+        false
+    }
+
+    pub(super) fn refuse(&mut self, notes: Notes, errno: Errno) -> bool {
+        {
+            let _ends = notes.queue.pair.ends();
+            notes.queue.counters.malformed.add(1);
+        }
+        if !self.core.board.runq.is_empty() {
+            // Somebody waited while this was looked at.
+            let spent = self.meter.scale(now_ns().wrapping_sub(notes.arrived));
+            self.core.board.runq.account(notes.queue.tenant.id, 0, Cost { time_ns: spent, link_bytes: 0 });
+        }
+        self.over_at_once(notes, dataplane::failed(errno))
+    }
+
+    /// A command that never had a slot.
+    pub(super) fn over_at_once(&mut self, notes: Notes, done: Done) -> bool {
+        notes.queue.pair.settled();
+        if notes.queue.pair.home != self.index {
+            self.core.offer_next(&notes.queue);
+        }
+        let now = notes.arrived;
+        self.complete(notes, done, now);
+        self.core.board.feed();
+        true
+    }
+}
+
+/// Payload bytes that a command holds while it is in flight, as far as it says so itself: for admission only.
+pub(super) fn bytes_of(raw: &RawCommand) -> u64 {
+    u64::from(raw.0.length.min(ATOMIC_WRITE_MAX))
+}
+
+/// The inode that a command's handle names, for the policy, until its set is known; not worth knowing when nothing is
+/// going to be queued.
+pub(super) fn primary(queue: &QueueState, raw: &RawCommand, alone: bool) -> u64 {
+    if alone {
+        return 0;
+    }
+    queue.session.handles.with(Handle::from_wire(raw.0.handle), |d| d.ino.0).unwrap_or(0)
+}
