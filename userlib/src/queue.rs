@@ -44,6 +44,8 @@ pub struct Queue {
     flying: u32,
     unreleased: u32,
     spin: Spin,
+    /// System calls made so far, without those of `spin`.
+    calls: u64,
     dead: bool,
     doorbell: Arc<OwnedFd>,
     peer: Arc<dyn Transport>,
@@ -66,6 +68,7 @@ impl Queue {
             flying: 0,
             unreleased: 0,
             spin: Spin::default(),
+            calls: 0,
             dead: false,
             doorbell: parts.doorbell,
             peer,
@@ -103,6 +106,12 @@ impl Queue {
     /// Whether the device behind it is known to be gone.
     pub fn is_dead(&self) -> bool {
         self.dead
+    }
+
+    /// System calls made for this queue pair since it was made: doorbells, sleeps with their look at the device's
+    /// health, and turns given away while spinning. For measurements.
+    pub fn system_calls(&self) -> u64 {
+        self.calls + self.spin.yields()
     }
 
     pub(crate) fn is_ours(&self) -> bool {
@@ -168,6 +177,7 @@ impl Queue {
         if self.sq.needs_doorbell() {
             // An eventfd takes 2^64 - 2 rings before it refuses one, and then it is ringing already.
             let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
+            self.calls += 1;
         }
     }
 
@@ -280,6 +290,8 @@ impl Queue {
     fn sleep(&mut self) -> Result<(), Errno> {
         let start = Instant::now();
         while self.cq.available() == 0 {
+            // To ask after the device's health, and to sleep.
+            self.calls += 2;
             if self.cq.closed().is_some() || self.peer.hung_up() {
                 // What it completed before it died still counts.
                 if self.cq.available() > 0 {

@@ -15,11 +15,12 @@ const LOOKS_PER_CLOCK: u32 = 32;
 #[derive(Debug)]
 pub(crate) struct Spin {
     budget_ns: u64,
+    yields: u64,
 }
 
 impl Default for Spin {
     fn default() -> Self {
-        Spin { budget_ns: SPIN_NS_MAX }
+        Spin { budget_ns: SPIN_NS_MAX, yields: 0 }
     }
 }
 
@@ -44,8 +45,14 @@ impl Spin {
             }
             // With more threads than cores, the one that would answer may be waiting for this very core.
             std::thread::yield_now();
+            self.yields += 1;
         }
         false
+    }
+
+    /// Times it gave the core away: one system call each.
+    pub(crate) fn yields(&self) -> u64 {
+        self.yields
     }
 
     /// Tells how long a wait took that did not end while spinning, sleep included.
