@@ -103,12 +103,12 @@ impl Command {
     }
 
     /// The mode that counts, `Macro` or `Micro`: the one asked for, else MicroTx for what changes more than one thing
-    /// (the checksummed append; the fused ops that may create or truncate before they write). A single op is one
-    /// step whatever was asked for.
+    /// (the checksummed append; the fused ops that may create or truncate before they write), but MacroTx for programs:
+    /// who writes one means it as a whole. A single op is one step whatever was asked for.
     pub fn mode_of(&self) -> TxnMode {
         match self.mode {
             _ if !self.op.is_fused() => TxnMode::Macro,
-            TxnMode::Default if self.op.changes_in_steps() => TxnMode::Micro,
+            TxnMode::Default if self.op.changes_in_steps() && !matches!(self.op, Op::Program { .. }) => TxnMode::Micro,
             TxnMode::Default => TxnMode::Macro,
             asked => asked,
         }
@@ -343,6 +343,9 @@ pub enum Op {
         modify: Modify,
         out: PoolRange,
     },
+    Program {
+        body: PoolRange,
+    },
 }
 
 impl Op {
@@ -357,13 +360,14 @@ impl Op {
                 | AppendChecksumWrite { .. }
                 | ReadChecksumVerify { .. }
                 | ReadModifyWrite { .. }
+                | Program { .. }
         )
     }
 
     /// Whether more than one of its micro-ops may change something.
     pub fn changes_in_steps(&self) -> bool {
         match self {
-            Op::AppendChecksumWrite { .. } => true,
+            Op::AppendChecksumWrite { .. } | Op::Program { .. } => true,
             Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => {
                 flags.intersects(OpenFlags::CREATE | OpenFlags::TRUNC)
             }

@@ -2,7 +2,7 @@
 
 use crate::command::{Command, Durability, Modify, Op, TxnMode};
 use crate::flags::{LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, XattrFlags};
-use crate::limits::{ATOMIC_WRITE_MAX, FILE_OFFSET_MAX, MODIFY_MAX, XATTR_VALUE_MAX};
+use crate::limits::{ATOMIC_WRITE_MAX, FILE_OFFSET_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, XATTR_VALUE_MAX};
 use crate::optable::{Opcode, put_operands, take_operands};
 use crate::sqe::{RawCommand, flags};
 use crate::{Errno, PoolRange, Sqe};
@@ -72,12 +72,12 @@ impl Command {
 }
 
 /// An offset that a file position can have.
-fn offset(off: u64) -> Result<(), Errno> {
+pub(crate) fn offset(off: u64) -> Result<(), Errno> {
     if off > FILE_OFFSET_MAX { Err(Errno::INVAL) } else { Ok(()) }
 }
 
 /// A span that fits below the largest file size.
-fn span(off: u64, len: u64) -> Result<(), Errno> {
+pub(crate) fn span(off: u64, len: u64) -> Result<(), Errno> {
     offset(off)?;
     match off.checked_add(len) {
         Some(end) if end <= FILE_OFFSET_MAX => Ok(()),
@@ -93,7 +93,7 @@ fn place(at: crate::At, len: u32) -> Result<(), Errno> {
 }
 
 /// Combinations of open flags that open(2) refuses, too.
-fn open_flags(flags: OpenFlags) -> Result<(), Errno> {
+pub(crate) fn open_flags(flags: OpenFlags) -> Result<(), Errno> {
     use OpenFlags as F;
     let bad = !flags.intersects(F::READ | F::WRITE | F::PATH)
         || flags.contains(F::PATH) && flags.intersects(F::READ | F::WRITE | F::CREATE | F::TRUNC | F::TMPFILE)
@@ -151,6 +151,7 @@ fn check(op: &Op) -> Result<(), Errno> {
             if out.len != 0 && out.len != len { Err(Errno::INVAL) } else { span(offset, len as u64 + 4) }
         }
         Op::ReadModifyWrite { offset, len, modify, out, .. } => check_modify(offset, len, modify, out),
+        Op::Program { body } if body.len > PROGRAM_BODY_MAX => Err(Errno::TOOBIG),
         _ => Ok(()),
     }
 }

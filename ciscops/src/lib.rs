@@ -3,7 +3,7 @@
 //! What lives here: queue entries (`sqe`), the op table and decoder (`optable`, `codec`, `decode`), typed commands
 //! (`command`, `flags`), bodies that travel in the pool (`bodies`, `dirent`), shared memory (`pool`), the rings with
 //! their wake-up protocol (`ring`), attach messages (`attach`), recorded slices (`trace`), and the interpreter over an
-//! abstract `Target` (`target`, `interp`, `catalogue`).
+//! abstract `Target` (`target`, `interp`, `catalogue`), and fused programs (`program`).
 //! What may be touched: memory handed in. No files, sockets, threads or clocks; the only system calls are the
 //! mapping of a region and the futex of a completion ring.
 //! What flows through: bytes from a ring become a `RawCommand`, by `validate` a `Command`, by `Paths::fetch` and
@@ -24,6 +24,7 @@ pub mod limits;
 pub mod optable;
 pub mod paths;
 pub mod pool;
+pub mod program;
 pub mod ring;
 pub mod sqe;
 pub mod target;
@@ -43,6 +44,7 @@ pub use interp::{Outcome, Registers};
 pub use optable::{OPS, OpSpec, Opcode};
 pub use paths::Paths;
 pub use pool::{PoolRange, SharedBytes, SharedRegion};
+pub use program::Program;
 pub use ring::{
     CqConsumer, CqProducer, Full, QueueFault, QueueLayout, QueueMemory, RingMemory, Sleep, SqConsumer, SqProducer,
 };

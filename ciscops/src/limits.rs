@@ -34,6 +34,24 @@ pub const HANDLES_MAX: u32 = 65_536;
 pub const MODIFY_MAX: u32 = 64 << 10;
 /// Bytes of a file that a checksum_range sees as of one moment.
 pub const SNAPSHOT_MAX: u64 = 8 << 20;
+/// Bytes of a program's body.
+pub const PROGRAM_BODY_MAX: u32 = 16 << 10;
+/// File slots of a program.
+pub const PROGRAM_FILES: usize = 8;
+/// Buffers of a program.
+pub const PROGRAM_BUFFERS: usize = 8;
+/// Registers of a program.
+pub const PROGRAM_REGISTERS: usize = 8;
+/// Pool ranges of a program.
+pub const PROGRAM_RANGES_MAX: usize = 16;
+/// Strings of a program: paths, targets and literals.
+pub const PROGRAM_STRINGS_MAX: usize = 32;
+/// Bytes of private memory that a program may hold.
+pub const PROGRAM_SCRATCH_MAX: u64 = 4 << 20;
+/// Bytes that one micro-op of a program may read to nowhere, for their checksum.
+pub const PROGRAM_READ_MAX: u64 = 8 << 20;
+/// Bytes that a program may write into files, all its micro-ops together.
+pub const PROGRAM_WRITE_MAX: u64 = 16 << 20;
 /// Largest file offset plus one: offsets and sizes fit i64.
 pub const FILE_OFFSET_MAX: u64 = i64::MAX as u64;
 /// Placeholder descriptors handed out by one request.
@@ -46,3 +64,6 @@ pub const CLIENT_SLEEP_MS_MAX: u64 = 500;
 const _: () = assert!(QUEUE_DEPTH_MAX.is_power_of_two() && QUEUE_DEPTH_MIN.is_power_of_two());
 const _: () = assert!(ATOMIC_WRITE_MAX <= POOL_BYTES_MAX);
 const _: () = assert!(MODIFY_MAX < 1 << 24, "the length of a modify rides in 24 bits of aux");
+const _: () = assert!(PROGRAM_BODY_MAX <= u16::MAX as u32, "strings are named by 16 bits");
+const _: () = assert!(PROGRAM_REGISTERS <= 16, "a folded checksum names its register in four bits");
+const _: () = assert!(PROGRAM_FILES <= INODE_SET_MAX);

@@ -190,6 +190,7 @@ op_table! {
     ReadModifyWrite = 69, "read_modify_write", true {
         h: Handle, offset: Offset, len: Aux { shift: 8, bits: 24 }, modify: Modify, out: B(Bytes)
     }
+    Program = 70, "program", true { body: A(Bytes) }
 }
 
 impl core::fmt::Display for Lane {

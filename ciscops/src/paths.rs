@@ -2,8 +2,14 @@
 
 use crate::command::{Command, Op};
 use crate::limits::{NAME_MAX, PATH_MAX};
-use crate::{Errno, PoolRange, SharedRegion};
+use crate::{Errno, PoolRange, Program, SharedRegion};
 use smallvec::SmallVec;
+
+/// A path in private memory: no NUL (EINVAL), no component of more than 255 bytes, no more than 4095 in all
+/// (ENAMETOOLONG).
+pub(crate) fn check_path(s: &[u8]) -> Result<(), Errno> {
+    check(s, Check::Path)
+}
 
 /// Private bytes of a path or name.
 pub type PathBuf = SmallVec<[u8; 128]>;
@@ -16,6 +22,8 @@ pub struct Paths {
     pub a: PathBuf,
     /// Second string.
     pub b: PathBuf,
+    /// The program of `Op::Program`, verified.
+    pub program: Option<Box<Program>>,
 }
 
 /// What a string must satisfy beyond its length, which the decoder checked.
@@ -27,8 +35,12 @@ enum Check {
 
 impl Paths {
     /// Copies the strings of `cmd` out of the pool and checks them: no NUL (EINVAL), no component of more than 255
-    /// bytes (ENAMETOOLONG), no slash in an attribute's name is asked for.
+    /// bytes (ENAMETOOLONG), no slash in an attribute's name is asked for. The body of a program is verified as a whole
+    /// (errors: docs/COMMANDS.md).
     pub fn fetch(cmd: &Command, pool: &SharedRegion) -> Result<Paths, Errno> {
+        if let Op::Program { body } = cmd.op {
+            return Ok(Paths { program: Some(Program::fetch(body, pool)?), ..Paths::default() });
+        }
         let (a, b) = ranges(&cmd.op);
         let mut paths = Paths::default();
         if let Some(range) = a {
@@ -44,7 +56,7 @@ impl Paths {
     pub fn new(a: &[u8], b: &[u8]) -> Result<Paths, Errno> {
         check(a, Check::Path)?;
         check(b, Check::Opaque)?;
-        Ok(Paths { a: PathBuf::from_slice(a), b: PathBuf::from_slice(b) })
+        Ok(Paths { a: PathBuf::from_slice(a), b: PathBuf::from_slice(b), program: None })
     }
 }
 

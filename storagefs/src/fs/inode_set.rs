@@ -12,7 +12,7 @@ use crate::error::{FsError, FsResult};
 use crate::record::{Dirent, InodeRec};
 use crate::store::Store;
 use smallvec::SmallVec;
-use weldfs_ciscops::{At, Command, Handle, InodeNo, Op, OpenFlags, Paths};
+use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Paths};
 
 /// The pseudo inode whose exclusive ticket is the rename lock.
 pub const RENAME_LOCK: InodeNo = InodeNo(0);
@@ -161,7 +161,8 @@ pub(super) fn needs_rename_lock(places: &[Found]) -> bool {
 /// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`].
 ///
 /// # Errors
-/// EBADF for a handle the session does not have (the only errno); misses and damage as they come.
+/// EBADF for a handle the session does not have, ENOSYS for a program (no other errno); misses and damage as they
+/// come.
 pub fn resolve_set(store: &Store, cmd: &Command, paths: &Paths, session: &dyn SessionView) -> FsResult<InodeSet> {
     let mut r = Resolver { store, session, set: InodeSet::new() };
     let (a, b) = (paths.a.as_slice(), paths.b.as_slice());
@@ -169,6 +170,8 @@ pub fn resolve_set(store: &Store, cmd: &Command, paths: &Paths, session: &dyn Se
     match cmd.op {
         Op::Nop | Op::Syncfs | Op::Statfs { .. } | Op::Close { .. } | Op::Lock { .. } | Op::SetFlags { .. } => {}
         Op::Outcome { .. } => {}
+        // Not run by this device: nothing of it begins.
+        Op::Program { .. } => return Err(Errno::NOSYS.into()),
         // Holds its inode once per snapshot.
         Op::ChecksumRange { .. } => {}
         Op::Fsync { h } | Op::Fdatasync { h } => drop(resolve::base_inode(session, h)?),
