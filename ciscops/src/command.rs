@@ -229,6 +229,15 @@ pub enum Op {
         offset: u64,
         len: u64,
     },
+    Batch {
+        items: PoolRange,
+        results: PoolRange,
+    },
+    ReadDirPlus {
+        h: Handle,
+        cookie: u64,
+        out: PoolRange,
+    },
     Mkdir {
         base: Handle,
         path: PoolRange,

@@ -2,10 +2,10 @@
 
 use crate::command::{Command, Durability, Modify, Op, TxnMode};
 use crate::flags::{LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, XattrFlags};
-use crate::limits::{ATOMIC_WRITE_MAX, FILE_OFFSET_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, XATTR_VALUE_MAX};
+use crate::limits::{ATOMIC_WRITE_MAX, BATCH_MAX, FILE_OFFSET_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, XATTR_VALUE_MAX};
 use crate::optable::{Opcode, put_operands, take_operands};
 use crate::sqe::{RawCommand, flags};
-use crate::{Errno, PoolRange, Sqe};
+use crate::{Cqe, Errno, PoolRange, Sqe};
 
 /// What the decoder must know of the session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -121,7 +121,8 @@ fn check(op: &Op) -> Result<(), Errno> {
         Op::Truncate { size, .. } => offset(size),
         Op::Fallocate { len: 0, .. } => Err(Errno::INVAL),
         Op::Fallocate { off, len, .. } => span(off, len),
-        Op::ReadDir { cookie, .. } => offset(cookie),
+        Op::ReadDir { cookie, .. } | Op::ReadDirPlus { cookie, .. } => offset(cookie),
+        Op::Batch { items, results } => check_batch(items, results),
         Op::ChecksumRange { offset, len, .. } => span(offset, len),
         Op::Lock { action, kind, space, start, len, out, .. } => check_lock((action, kind, space), start, len, out),
         Op::SetFlags { flags, .. } if !OpenFlags::SETTABLE.contains(flags) => Err(Errno::INVAL),
@@ -154,6 +155,17 @@ fn check(op: &Op) -> Result<(), Errno> {
         Op::Program { body } if body.len > PROGRAM_BODY_MAX => Err(Errno::TOOBIG),
         _ => Ok(()),
     }
+}
+
+/// Whole entries, a result for each, and neither in the way of the other.
+fn check_batch(items: PoolRange, results: PoolRange) -> Result<(), Errno> {
+    let (count, rest) = (items.len as usize / Sqe::SIZE, items.len as usize % Sqe::SIZE);
+    if count > BATCH_MAX {
+        return Err(Errno::TOOBIG);
+    }
+    let apart = items.off + items.len <= results.off || results.off + results.len <= items.off;
+    let fits = count > 0 && rest == 0 && results.len as usize == count * Cqe::SIZE;
+    if fits && apart { Ok(()) } else { Err(Errno::INVAL) }
 }
 
 /// A fused op opens its own file: there is no offset to speak of as current.

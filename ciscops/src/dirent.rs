@@ -1,7 +1,9 @@
-//! The directory entry stream that ReadDir puts in the pool: 20-byte head, name, padding to a multiple of 8.
+//! The directory entry streams: what ReadDir puts in the pool (20-byte head, name, padding to a multiple of 8), and
+//! ReadDirPlus (24-byte head, attributes, name, padding).
 
-use crate::SharedBytes;
+use crate::bodies::StatBody;
 use crate::limits::NAME_MAX;
+use crate::{Errno, SharedBytes};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Head of one entry, 20 bytes, followed by the name and zero padding.
@@ -138,5 +140,62 @@ impl<'a> Iterator for Dirents<'a> {
         let name = &rest[..namelen];
         self.0 = &self.0[reclen..];
         Some(Dirent { ino: head.ino, next_cookie: head.next_cookie, dtype: head.dtype, name })
+    }
+}
+
+/// Head of one entry of a ReadDirPlus stream, 24 bytes, followed by a `StatBody`, the name and zero padding.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct DirentPlusHead {
+    /// Inode number, as the directory said.
+    pub ino: u64,
+    /// Cookie to continue *after* this entry.
+    pub next_cookie: u64,
+    /// Bytes of the whole entry, a multiple of 8.
+    pub reclen: u16,
+    /// `FileType`.
+    pub dtype: u8,
+    /// Bytes of the name.
+    pub namelen: u8,
+    /// 0, or the errno of the stat of this entry: then its `StatBody` is zero.
+    pub status: i32,
+}
+
+/// Bytes of an entry of a ReadDirPlus stream before its name.
+pub const DIRENT_PLUS_HEAD: usize = size_of::<DirentPlusHead>() + size_of::<StatBody>();
+/// Bytes of the longest entry of a ReadDirPlus stream.
+pub const DIRENT_PLUS_MAX: usize = dirent_plus_len(NAME_MAX);
+
+/// Bytes of an entry of a ReadDirPlus stream with a name of `namelen` bytes.
+pub const fn dirent_plus_len(namelen: usize) -> usize {
+    (DIRENT_PLUS_HEAD + namelen + 7) & !7
+}
+
+/// One entry with what stat says of it, as the client sees it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DirentPlus<'a> {
+    /// The entry.
+    pub entry: Dirent<'a>,
+    /// What stat said, or its errno.
+    pub stat: Result<StatBody, Errno>,
+}
+
+/// Iterates over a ReadDirPlus stream; ends at the first malformed entry.
+pub struct DirentsPlus<'a>(pub &'a [u8]);
+
+impl<'a> Iterator for DirentsPlus<'a> {
+    type Item = DirentPlus<'a>;
+
+    fn next(&mut self) -> Option<DirentPlus<'a>> {
+        let (head, rest) = DirentPlusHead::read_from_prefix(self.0).ok()?;
+        let (stat, rest) = StatBody::read_from_prefix(rest).ok()?;
+        let (reclen, namelen) = (head.reclen as usize, head.namelen as usize);
+        if reclen != dirent_plus_len(namelen) || reclen > self.0.len() {
+            return None;
+        }
+        let name = &rest[..namelen];
+        self.0 = &self.0[reclen..];
+        let entry = Dirent { ino: head.ino, next_cookie: head.next_cookie, dtype: head.dtype, name };
+        Some(DirentPlus { entry, stat: if head.status == 0 { Ok(stat) } else { Err(Errno(head.status)) } })
     }
 }

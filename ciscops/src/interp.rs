@@ -75,6 +75,8 @@ impl Op {
                 | SetFlags { .. }
                 | Outcome { .. }
                 | ChecksumRange { .. }
+                | Batch { .. }
+                | ReadDirPlus { .. }
         )
     }
 }

@@ -16,6 +16,8 @@ pub const XATTR_VALUE_MAX: usize = 4096;
 pub const SYMLINK_FOLLOW_MAX: usize = 40;
 /// Micro-ops of one command.
 pub const MICRO_OPS_MAX: usize = 16;
+/// Entries of one batch.
+pub const BATCH_MAX: usize = 256;
 /// Inodes an atomic command may hold.
 pub const INODE_SET_MAX: usize = 16;
 /// Entries of one queue; a power of two.

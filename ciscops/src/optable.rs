@@ -155,6 +155,8 @@ op_table! {
         client: Imm128, queue: Aux { shift: 0, bits: 16 }, sequence: Offset, out: A(Exact(64))
     }
     ChecksumRange = 20, "checksum_range", false { h: Handle, kind: KIND, offset: Offset, len: Imm64(0) }
+    Batch = 21, "batch", false { items: A(Bytes), results: B(Bytes) }
+    ReadDirPlus = 22, "read_dir_plus", false { h: Handle, cookie: Offset, out: A(Bytes) }
     Mkdir = 32, "mkdir", false { base: Handle, path: A(Path), mode: MODE }
     Rmdir = 33, "rmdir", false { base: Handle, path: A(Path) }
     Unlink = 34, "unlink", false { base: Handle, path: A(Path) }

@@ -43,6 +43,7 @@ fn the_limits_stated_are_the_limits() {
         ("XATTR_NAME_MAX", limits::XATTR_NAME_MAX as u64),
         ("XATTR_VALUE_MAX", limits::XATTR_VALUE_MAX as u64),
         ("MICRO_OPS_MAX", limits::MICRO_OPS_MAX as u64),
+        ("BATCH_MAX", limits::BATCH_MAX as u64),
         ("INODE_SET_MAX", limits::INODE_SET_MAX as u64),
         ("QUEUE_DEPTH_MIN", limits::QUEUE_DEPTH_MIN as u64),
         ("QUEUE_DEPTH_MAX", limits::QUEUE_DEPTH_MAX as u64),

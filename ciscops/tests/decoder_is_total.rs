@@ -79,6 +79,9 @@ fn masked_sqe() -> impl Strategy<Value = Sqe> {
                 sqe.length2 = fixed;
             }
         }
+        if spec.opcode == Opcode::Batch {
+            (sqe.length, sqe.length2) = (sqe.length / 64 * 64, sqe.length / 64 * 32);
+        }
         for (word, used) in [(&mut sqe.pool_off, spec.used[4]), (&mut sqe.pool_off2, spec.used[5])] {
             if used == 0 {
                 *word = 0;
@@ -198,6 +201,17 @@ fn each_refusal_has_its_errno() {
         (Op::Truncate { h, size: max + 1 }, Err(Errno::INVAL)),
         (Op::Fallocate { h, mode: FallocMode::Punch, off: 0, len: 0 }, Err(Errno::INVAL)),
         (Op::Fallocate { h, mode: FallocMode::Punch, off: max, len: 1 }, Err(Errno::FBIG)),
+        (Op::Batch { items: r(0, 64), results: r(64, 32) }, Ok(())),
+        (Op::Batch { items: r(32, 64), results: r(0, 32) }, Ok(())),
+        (Op::Batch { items: r(0, 64 * 256), results: r(1 << 15, 32 * 256) }, Ok(())),
+        (Op::Batch { items: r(0, 64 * 257), results: r(1 << 15, 32 * 257) }, Err(Errno::TOOBIG)),
+        (Op::Batch { items: r(0, 0), results: r(0, 0) }, Err(Errno::INVAL)),
+        (Op::Batch { items: r(0, 65), results: r(128, 32) }, Err(Errno::INVAL)),
+        (Op::Batch { items: r(0, 128), results: r(128, 32) }, Err(Errno::INVAL)),
+        (Op::Batch { items: r(0, 64), results: r(63, 32) }, Err(Errno::INVAL)),
+        (Op::Batch { items: r(31, 64), results: r(0, 32) }, Err(Errno::INVAL)),
+        (Op::Batch { items: r(POOL - 32, 64), results: r(0, 32) }, Err(Errno::FAULT)),
+        (Op::ReadDirPlus { h, cookie: max + 1, out: r(0, 9) }, Err(Errno::INVAL)),
         (Op::Mkdir { base: h, path: r(0, 0), mode: 0 }, Err(Errno::NOENT)),
         (Op::Mkdir { base: h, path: r(0, 4096), mode: 0 }, Err(Errno::NAMETOOLONG)),
         (Op::Mkdir { base: h, path: r(0, 4095), mode: 0o7777 }, Ok(())),
@@ -231,6 +245,8 @@ fn only_commands_with_a_transaction_are_detectable() {
         Op::SetFlags { h, flags: OpenFlags::empty() },
         Op::Outcome { client: [1; 16], queue: 0, sequence: 0, out },
         Op::ChecksumRange { h, kind: ChecksumKind::Crc32c, offset: 0, len: 1 },
+        Op::Batch { items: PoolRange::new(0, 64), results: PoolRange::new(64, 32) },
+        Op::ReadDirPlus { h, cookie: 0, out },
     ] {
         assert_eq!(decode(Command::new(0, op).detectable().encode()), Err(Errno::INVAL), "{op:?}");
     }

@@ -4,7 +4,7 @@
 
 use core::mem::{align_of, offset_of, size_of};
 use weldfs_ciscops::attach::*;
-use weldfs_ciscops::dirent::{DIRENT_HEAD, DirentHead, DirentWriter, Dirents};
+use weldfs_ciscops::dirent::{DIRENT_HEAD, DirentHead, DirentPlusHead, DirentWriter, Dirents};
 use weldfs_ciscops::ring::word;
 use weldfs_ciscops::*;
 use zerocopy::IntoBytes;
@@ -37,6 +37,7 @@ fn bodies_have_their_layout() {
     layout!(LockBody = 32 { start @ 0, len @ 8, owner @ 16, kind @ 24, reserved @ 25 });
     layout!(OutcomeBody = 64 { state @ 0, status @ 4, micro_done @ 8, micro_failed @ 10, micro_ops @ 12, result @ 16,
         result2 @ 24, reserved3 @ 32 });
+    layout!(DirentPlusHead = 24 { ino @ 0, next_cookie @ 8, reclen @ 16, dtype @ 18, namelen @ 19, status @ 20 });
     layout!(DirentHead = 20 { ino @ 0, next_cookie @ 8, reclen @ 16, dtype @ 18, namelen @ 19 });
     assert_eq!(DIRENT_HEAD, 20);
 }

@@ -157,7 +157,8 @@ fn stage_room(queue: &mut Queue, room: &Room<'_>) -> Result<(PoolRange, bool), E
     }
 }
 
-fn copy_out(from: SharedBytes<'_>, room: &mut Room<'_>, filled: usize) {
+/// Copies what the device filled into ordinary memory; a pool buffer has it already.
+pub(crate) fn copy_out(from: SharedBytes<'_>, room: &mut Room<'_>, filled: usize) {
     let n = filled.min(from.len());
     match room {
         Room::Bytes(bytes) => from.copy_to(&mut bytes[..n]),

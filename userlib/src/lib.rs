@@ -3,6 +3,7 @@
 //! What lives here, from the application down to the ring:
 //! * `client` (an attachment), `fs` (calls on names), `file`, `dir`, `fused`, `options`, `meta`: the API.
 //! * `raw`: one method per operation, on handles and byte paths, errno out; all of the above is written on it.
+//! * `batch`: many operations in one command.
 //! * `outcome`: what became of a command, asked after a crash.
 //! * `call`: one call becomes one command; `buf`: its operands, ordinary memory or zero-copy pool buffers.
 //! * `channel`: each thread's queue pair; `queue`: commands in, completions out; `spin`, `slab`, `fork` help it.
@@ -12,6 +13,7 @@
 //! the device copies payload once, a completion comes back. Nothing here decides: size, content and permissions
 //! live in the device. This crate knows `ciscops` only, and trusts the device as a program trusts its kernel.
 
+mod batch;
 mod buf;
 mod call;
 mod channel;
@@ -32,6 +34,7 @@ mod slab;
 pub mod socket;
 mod spin;
 
+pub use batch::Batch;
 pub use buf::{Payload, PoolBuf, Room};
 pub use client::{Client, ClientOptions};
 pub use connector::{

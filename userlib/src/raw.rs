@@ -88,6 +88,11 @@ impl<'c> Raw<'c> {
         self
     }
 
+    /// Whose calls they are, for which session, and how they run.
+    pub(crate) fn parts(&self) -> (&'c Client, u64, How<'c>) {
+        (self.client, self.epoch, self.how)
+    }
+
     pub(crate) fn call<const I: usize, const O: usize>(
         &self,
         inputs: [Payload<'_>; I],

@@ -158,6 +158,8 @@ counters! {
     errors: Count,
     /// Fused commands among those completed.
     fused: Count,
+    /// Elements of batches that were run: several commands, one crossing.
+    elements: SharedCount,
     /// Times a client rang the doorbell because the device slept.
     doorbells: SharedCount,
     /// Times the device woke a sleeping client.

@@ -11,14 +11,11 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use weldfs_ciscops::command::Modify;
-use weldfs_ciscops::{
-    Access, At, Command, Durability, Errno, Handle, InodeNo, LockAction, LockBody, LockKind, LockSpace, Op, OpenFlags,
-    Outcome, Paths, interp,
-};
+use weldfs_ciscops::{At, Command, Durability, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, Paths, interp};
 use weldfs_journal::{Appended, Lsn, RecordHead};
 use weldfs_scheduler::{Mode, Seq, Token};
-use zerocopy::IntoBytes;
 
+use super::batch;
 use super::board::SlotState;
 use super::checksum;
 use super::clock::now_ns;
@@ -26,12 +23,12 @@ use super::core::Core;
 use super::counters::QueueCounters;
 use super::detect;
 use super::limits::{ROOM_RETRIES_MAX, SET_RETRIES_MAX};
-use super::locks::{Held, Owner, Space, Span};
 use super::mail::Mail;
 use super::memory::held_by;
 use super::ofd::Description;
 use super::pace::FULL;
 use super::session::{QueueState, SessionState};
+use super::session_ops;
 use super::sets::{ClosedGate, Members, Tickets, members};
 use crate::error::{FsError, FsResult, Wait};
 use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, Slicer, Txn};
@@ -46,6 +43,18 @@ pub(super) struct OpCx<'d> {
     pub queue: Arc<QueueState>,
     pub cmd: Command,
     pub paths: Paths,
+    pub place: Place,
+}
+
+/// Where in its ring a command stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// By itself.
+    Alone,
+    /// An element of a sequence, with others to come: what follows in the ring does not follow yet.
+    Inside,
+    /// The last element of one.
+    Last,
 }
 
 /// What an op future ends with.
@@ -59,6 +68,8 @@ pub(super) struct Done {
     pub recorded: bool,
     /// What was copied between pool and device.
     pub copied: Copied,
+    /// An element of a sequence is done only when everything below is durable: whoever runs the sequence waits.
+    pub pending: Option<Lsn>,
 }
 
 /// Copies between pool and device, counted when the command is over.
@@ -78,11 +89,29 @@ impl Done {
         c.payload_bytes_out.add(self.copied.payload_out);
         c.metadata_copies.add(self.copied.metadata);
     }
+
+    /// Counts what an element of a sequence moved as moved by the sequence.
+    pub fn add(&mut self, element: &Done) {
+        self.bytes_in += element.bytes_in;
+        self.bytes_out += element.bytes_out;
+        self.copied.payload += element.copied.payload;
+        self.copied.payload_in += element.copied.payload_in;
+        self.copied.payload_out += element.copied.payload_out;
+        self.copied.metadata += element.copied.metadata;
+        self.pending = self.pending.max(element.pending);
+    }
+
+    /// Counts so many bytes beside payload, copied in one piece each way.
+    pub fn moved(&mut self, bytes_in: u64, bytes_out: u64) {
+        self.bytes_in += bytes_in;
+        self.bytes_out += bytes_out;
+        self.copied.metadata += u64::from(bytes_in > 0) + u64::from(bytes_out > 0);
+    }
 }
 
 impl From<Outcome> for Done {
     fn from(outcome: Outcome) -> Done {
-        Done { outcome, bytes_in: 0, bytes_out: 0, recorded: false, copied: Copied::default() }
+        Done { outcome, bytes_in: 0, bytes_out: 0, recorded: false, copied: Copied::default(), pending: None }
     }
 }
 
@@ -112,6 +141,15 @@ pub(super) async fn serve(mut mail: Mail<OpCx<'_>, Done>) {
 
 /// The way of every command that is not immediate.
 async fn run(cx: &OpCx<'_>) -> Done {
+    match cx.cmd.op {
+        Op::Batch { .. } => Box::pin(batch::run(cx)).await,
+        Op::ReadDirPlus { .. } => Box::pin(batch::read_dir_plus(cx)).await,
+        _ => perform(cx).await,
+    }
+}
+
+/// Runs one command that is no sequence: by itself, or an element of one.
+pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
     let (core, queue) = (cx.core, &cx.queue);
     // On an emulated device payload crosses its memory both ways; else it is staged on its way to a block medium only.
     let bytes = held_by(&cx.cmd, core.modelled || !core.store.writes_directly(), core.modelled);
@@ -121,11 +159,11 @@ async fn run(cx: &OpCx<'_>) -> Done {
     };
     let mut done = match cx.cmd.op {
         Op::Nop => Outcome::ok(0, 0).into(),
-        Op::Syncfs => answer(sync(cx, None).await),
-        Op::Fsync { h } | Op::Fdatasync { h } => answer(sync(cx, Some(h)).await),
-        Op::Close { h } => answer(close(cx, h).await),
-        Op::SetFlags { h, flags } => answer(set_flags(cx, h, flags).await),
-        Op::Lock { .. } => answer(lock(cx).await),
+        Op::Syncfs => answer(session_ops::sync(cx, None).await),
+        Op::Fsync { h } | Op::Fdatasync { h } => answer(session_ops::sync(cx, Some(h)).await),
+        Op::Close { h } => answer(session_ops::close(cx, h).await),
+        Op::SetFlags { h, flags } => answer(session_ops::set_flags(cx, h, flags).await),
+        Op::Lock { .. } => answer(session_ops::lock(cx).await),
         Op::ChecksumRange { .. } => answer(Box::pin(checksum::run(cx)).await),
         Op::Outcome { client, queue, sequence, out } => answer(detect::answer(cx, client, queue, sequence, out).await),
         _ => file_system(cx).await,
@@ -146,14 +184,21 @@ fn answer(result: Result<(u64, u64), Errno>) -> Done {
 }
 
 impl OpCx<'_> {
-    fn session(&self) -> &SessionState {
+    pub(super) fn session(&self) -> &SessionState {
         &self.queue.session
     }
 
     /// Says that the command has its place in all its queues: the next one of this ring may follow.
     pub(super) fn admitted(&self, primary: u64) {
         self.slot.primary.store(primary, Ordering::Relaxed);
-        self.core.admitted(&self.queue, self.at);
+        self.admitted_nowhere();
+    }
+
+    /// The same of a command that needs no place in any queue.
+    pub(super) fn admitted_nowhere(&self) {
+        if self.place != Place::Inside {
+            self.core.admitted(&self.queue, self.at);
+        }
     }
 
     /// Waits until the command heads all its queues. Meanwhile those that it waits for are picked as it would be.
@@ -207,22 +252,6 @@ impl Slicer for OpCx<'_> {
     }
 }
 
-/// fsync, fdatasync (of what is behind a handle) and syncfs: everything up to now becomes durable.
-async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64), Errno> {
-    if let Some(h) = h.filter(|h| *h != Handle::ROOT) {
-        let file = cx.session().handle(h)?;
-        // Commands of this ring on this inode that came before have committed once the ticket is granted.
-        drop(cx.hold(file.ino, Mode::Shared).await);
-    }
-    cx.core.admitted(&cx.queue, cx.at);
-    // After a failure nobody is told that all is well, not even where nothing was left to flush.
-    if cx.core.store.medium().is_poisoned() {
-        return Err(Errno::IO);
-    }
-    durable(cx, cx.core.store.journal().tail()).await?;
-    Ok((0, 0))
-}
-
 /// Waits until everything below `end` is durable. EIO when the medium is poisoned.
 pub(super) async fn durable(cx: &OpCx<'_>, end: Lsn) -> Result<(), Errno> {
     let journal = cx.core.store.journal();
@@ -245,76 +274,6 @@ pub(super) async fn durable(cx: &OpCx<'_>, end: Lsn) -> Result<(), Errno> {
     })
     .await
     .and_then(|()| if journal.watermark() >= end { Ok(()) } else { Err(Errno::IO) })
-}
-
-async fn close(cx: &OpCx<'_>, h: Handle) -> Result<(u64, u64), Errno> {
-    let file = cx.session().handle(h)?;
-    let held = cx.hold(file.ino, Mode::Exclusive).await;
-    let core = cx.core;
-    if !core.files.locks.is_empty() {
-        // POSIX: closing any descriptor of a file gives back the process's locks on it.
-        let session = cx.session().id;
-        core.files.locks.release(file.ino, |o| matches!(o, Owner::Process { session: s, .. } if *s == session));
-    }
-    let watched = cx.session().handles.close(h)?;
-    drop(held);
-    if watched {
-        core.maintenance.watch_placeholders();
-    }
-    core.note_reclaim();
-    Ok((0, 0))
-}
-
-async fn set_flags(cx: &OpCx<'_>, h: Handle, flags: OpenFlags) -> Result<(u64, u64), Errno> {
-    let description = cx.description(h)?;
-    let held = cx.hold(description.ino, Mode::Exclusive).await;
-    description.set_flags(flags);
-    drop(held);
-    Ok((u64::from(description.flags().bits()), 0))
-}
-
-async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
-    let Op::Lock { h, action, kind, space, start, len, owner, out } = cx.cmd.op else { return Err(Errno::INVAL) };
-    let description = cx.description(h)?;
-    // The next command of the ring follows when this one is over: it holds no ticket that would keep their order.
-    cx.slot.primary.store(description.ino.0, Ordering::Relaxed);
-    let who = match space {
-        LockSpace::Process => Owner::Process { session: cx.session().id, owner },
-        LockSpace::OpenFile | LockSpace::Flock => Owner::File(description.id),
-    };
-    let table = if space == LockSpace::Flock { Space::Whole } else { Space::Ranges };
-    let span = if space == LockSpace::Flock { Span::ALL } else { Span::new(start, len)? };
-    let want = Held { owner: who, span, exclusive: kind == LockKind::Write };
-    let locks = &cx.core.files.locks;
-    match (action, kind) {
-        (LockAction::Set, LockKind::Unlock) => locks.unlock(description.ino, table, who, span),
-        (LockAction::Set, _) => {
-            let grant = description.flags().access();
-            let need = if want.exclusive { Access::WRITE } else { Access::READ };
-            if table == Space::Ranges && !grant.contains(need) {
-                return Err(Errno::BADF);
-            }
-            locks.set(description.ino, table, want)?;
-        }
-        (LockAction::Get, _) => {
-            let found = locks.test(description.ino, table, &want);
-            let body =
-                found.map_or(LockBody { kind: LockKind::Unlock as u8, start, len, ..LockBody::default() }, |f| {
-                    LockBody {
-                        start: f.span.start,
-                        len: f.span.length(),
-                        owner: if let Owner::Process { owner, .. } = f.owner { owner } else { u64::MAX },
-                        kind: if f.exclusive { LockKind::Write } else { LockKind::Read } as u8,
-                        ..LockBody::default()
-                    }
-                });
-            if !out.is_empty() {
-                cx.queue.pool.slice(out)?.copy_from(body.as_bytes());
-            }
-            return Ok((u64::from(found.is_some()), 0));
-        }
-    }
-    Ok((0, 0))
 }
 
 /// Where one attempt at a command ended.
@@ -533,12 +492,15 @@ async fn attempt<'d>(
     *tickets = None;
     // A MicroTx that failed may have left something, and its durability was asked for, too.
     let stands = outcome.micro_done > 0;
-    if let Some(end) = must_sync.filter(|_| outcome.is_ok() || stands)
+    let must_sync = must_sync.filter(|_| outcome.is_ok() || stands);
+    let pending = must_sync.filter(|_| cx.place != Place::Alone);
+    if pending.is_none()
+        && let Some(end) = must_sync
         && let Err(e) = durable(cx, end).await
     {
         outcome = Outcome::failed(e);
     }
-    Ok(Attempt::Done(Done { recorded, ..count(cx, outcome, &finished.counters) }))
+    Ok(Attempt::Done(Done { recorded, pending, ..count(cx, outcome, &finished.counters) }))
 }
 
 /// Commits what the transaction planned, and makes valid what it opened and moved.
@@ -668,7 +630,7 @@ fn count(cx: &OpCx<'_>, outcome: Outcome, spent: &OpCounters) -> Done {
         _ => 0,
     };
     let (bytes_in, bytes_out) = (spent.bytes_in + operands, spent.bytes_out + replies);
-    Done { outcome, bytes_in, bytes_out, recorded: false, copied }
+    Done { outcome, bytes_in, bytes_out, recorded: false, copied, pending: None }
 }
 
 /// Payload that a read_modify_write takes from the pool into its field.

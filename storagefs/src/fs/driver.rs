@@ -19,10 +19,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use weldfs_ciscops::interp::{self, Outcome};
 use weldfs_ciscops::{
-    Access, ChecksumState, Command, Errno, Handle, Op, OpenFlags, Paths, PoolRange, RawCommand, SessionLimits,
-    SharedRegion, Sink, Target, TxnMode, validate,
+    Access, ChecksumState, Command, Cqe, Errno, Handle, Op, OpenFlags, Paths, PoolRange, RawCommand, SessionLimits,
+    SharedRegion, Sink, Sqe, Target, TxnMode, validate,
 };
 use weldfs_journal::{Lsn, RecordHead};
+use zerocopy::IntoBytes;
 
 /// Times a command may find its inode set changed, or its resources short, before the driver gives up.
 const TRIES_MAX: u32 = 64;
@@ -207,6 +208,9 @@ impl Direct {
             // No device would run it: a begin record that held it could not be read back.
             return self.execute(&cmd.with_mode(TxnMode::Macro));
         }
+        if let Op::Batch { items, results } = cmd.op {
+            return self.batch(cmd, items, results);
+        }
         match self.session_op(&cmd.op) {
             Some(Ok((a, b))) => return Outcome::ok(a, b),
             Some(Err(e)) => return Outcome::failed(e),
@@ -233,6 +237,29 @@ impl Direct {
             }
             tries += 1;
         }
+    }
+
+    /// Runs the entries of a batch one after the other, each as a command of its own.
+    fn batch(&mut self, batch: &Command, items: PoolRange, results: PoolRange) -> Outcome {
+        let limits = SessionLimits { pool_bytes: self.pool.len() as u32 };
+        let (entry, result) = (Sqe::SIZE as u32, Cqe::SIZE as u32);
+        let (count, mut failed) = (items.len / entry, 0);
+        for i in 0..count {
+            let mut sqe = Sqe::default();
+            sqe.as_mut_bytes().copy_from_slice(&self.take(PoolRange::new(items.off + i * entry, entry)));
+            let outcome = match validate(&RawCommand(sqe), &limits) {
+                Ok(Command { op: Op::Batch { .. }, .. }) => Outcome::failed(Errno::INVAL),
+                Ok(cmd) if cmd.mode == TxnMode::Default => self.execute(&cmd.with_mode(batch.mode)),
+                Ok(cmd) => self.execute(&cmd),
+                Err(e) => Outcome::failed(e),
+            };
+            failed += u64::from(!outcome.is_ok());
+            let range = self.pool.slice(PoolRange::new(results.off + i * result, result));
+            range
+                .expect("the results were found to lie in the pool")
+                .copy_from(outcome.to_cqe(sqe.sequence).as_bytes());
+        }
+        Outcome::ok(count.into(), failed)
     }
 
     fn wait(&self, w: Wait) -> FsResult<()> {

@@ -240,7 +240,8 @@ where
         let board = &self.core.board;
         board.fill(slot, queue.tenant.id, primary(queue, raw, free));
         queue.pair.admit(slot);
-        let op = OpCx { core: self.core, slot: board.slot(slot), at: slot, queue: queue.clone(), cmd, paths };
+        let place = dataplane::Place::Alone;
+        let op = OpCx { core: self.core, slot: board.slot(slot), at: slot, queue: queue.clone(), cmd, paths, place };
         self.slots.fill(slot, op, notes);
         if free {
             if bytes_of(raw) > PUBLISH_BYTES {

@@ -1,0 +1,221 @@
+//! Sequences: one entry of a ring that stands for several commands, run one after the other.
+//!
+//! `batch` runs up to 256 entries that lie in the pool, `read_dir_plus` a stat for each entry of a directory. Nothing
+//! is atomic about them as a whole: each element is copied, checked and run as if it had come by itself, with its own
+//! inode set, room, transaction and result; between two elements others may have the core. What they share is the
+//! crossing, the slot, the place in the ring, and one wait for durability at the end.
+
+use smallvec::SmallVec;
+use weldfs_ciscops::dirent::{
+    DIRENT_PLUS_HEAD, DIRENT_PLUS_MAX, Dirent, DirentPlusHead, DirentWriter, Dirents, dirent_plus_len,
+};
+use weldfs_ciscops::{
+    Command, Cqe, Durability, Errno, Handle, Op, Outcome, Paths, PoolRange, RawCommand, SharedRegion, Sqe, StatBody,
+    Target, TxnMode, validate,
+};
+use weldfs_journal::Lsn;
+use weldfs_scheduler::Mode;
+use zerocopy::IntoBytes;
+
+use super::dataplane::{Done, OpCx, Place, durable, failed, perform};
+use crate::fs::{Hold, InodeSet, ROOT, Txn};
+
+/// Bytes of names that `read_dir_plus` reads from the directory at a time.
+const NAMES_BYTES: usize = 4096;
+
+/// Elements whose completion waits for the watermark.
+#[derive(Default)]
+struct Pending {
+    /// Their numbers and sequences, and whether they went well so far.
+    of: Vec<(u32, u64, bool)>,
+    end: Option<Lsn>,
+}
+
+impl OpCx<'_> {
+    /// The same place for an element of this sequence.
+    fn element(&self, cmd: Command, paths: Paths, last: bool) -> OpCx<'_> {
+        let place = if last { Place::Last } else { Place::Inside };
+        OpCx { core: self.core, slot: self.slot, at: self.at, queue: self.queue.clone(), cmd, paths, place }
+    }
+
+    /// Copies an element's entry out of the pool, once, and believes it or not. What it leaves to the default is as
+    /// the batch says.
+    fn entry(&self, items: PoolRange, i: u32) -> (RawCommand, Result<(Command, Paths), Errno>) {
+        let mut sqe = Sqe::default();
+        let range = PoolRange::new(items.off + i * Sqe::SIZE as u32, Sqe::SIZE as u32);
+        if let Ok(bytes) = self.queue.pool.slice(range) {
+            bytes.copy_to(sqe.as_mut_bytes());
+        }
+        let raw = RawCommand(sqe);
+        let believed = validate(&raw, &self.queue.limits).and_then(|mut cmd| {
+            if matches!(cmd.op, Op::Batch { .. }) {
+                return Err(Errno::INVAL);
+            }
+            if cmd.durability == Durability::Default {
+                cmd.durability = self.cmd.durability;
+            }
+            if cmd.mode == TxnMode::Default {
+                cmd.mode = self.cmd.mode;
+            }
+            cmd.after_durable |= self.cmd.after_durable;
+            Ok((cmd, Paths::fetch(&cmd, &self.queue.pool)?))
+        });
+        (raw, believed)
+    }
+
+    fn put_result(&self, results: PoolRange, i: u32, cqe: &Cqe) {
+        let range = PoolRange::new(results.off + i * Cqe::SIZE as u32, Cqe::SIZE as u32);
+        if let Ok(bytes) = self.queue.pool.slice(range) {
+            bytes.copy_from(cqe.as_bytes());
+        }
+    }
+}
+
+/// Runs a batch. It goes well whatever becomes of its elements: results are how many ran, and how many failed.
+pub(super) async fn run(cx: &OpCx<'_>) -> Done {
+    let Op::Batch { items, results } = cx.cmd.op else { return failed(Errno::INVAL) };
+    let count = items.len / Sqe::SIZE as u32;
+    let mut total = Done::from(Outcome::ok(count.into(), 0));
+    let (mut pending, mut opcodes) = (Pending::default(), SmallVec::<[u16; 32]>::new());
+    for i in 0..count {
+        let (raw, believed) = cx.entry(items, i);
+        let done = match believed {
+            Ok((cmd, paths)) => {
+                opcodes.push(cmd.op.opcode() as u16);
+                one(&cx.element(cmd, paths, i + 1 == count)).await
+            }
+            Err(errno) => failed(errno),
+        };
+        if let Some(end) = done.pending {
+            pending.of.push((i, raw.0.sequence, done.outcome.is_ok()));
+            pending.end = pending.end.max(Some(end));
+        }
+        total.add(&done);
+        total.outcome.result2 += u64::from(!done.outcome.is_ok());
+        cx.put_result(results, i, &done.outcome.to_cqe(raw.0.sequence));
+        cx.boundary().await;
+    }
+    // The last element may have been none that takes tickets.
+    cx.admitted_nowhere();
+    if let Some(end) = pending.end
+        && let Err(errno) = durable(cx, end).await
+    {
+        // What went well is not known to last: that is no success.
+        for (i, sequence, went_well) in pending.of {
+            total.outcome.result2 += u64::from(went_well);
+            cx.put_result(results, i, &Outcome::failed(errno).to_cqe(sequence));
+        }
+    }
+    total.moved(u64::from(count) * Sqe::SIZE as u64, u64::from(count) * Cqe::SIZE as u64);
+    cx.queue.counters.elements.add(count.into());
+    let _ends = cx.queue.pair.ends();
+    opcodes.iter().for_each(|op| cx.queue.counters.opcode(*op));
+    total
+}
+
+/// Runs one element.
+async fn one(cx: &OpCx<'_>) -> Done {
+    match cx.cmd.op {
+        Op::ReadDirPlus { .. } => Box::pin(read_dir_plus(cx)).await,
+        _ => perform(cx).await,
+    }
+}
+
+/// Lists a directory with what stat says of each entry: bytes put, and the cookie to go on with. Each entry is a
+/// command of its own, `stat_path` of its name from the handle; what that fails with stands beside the name.
+pub(super) async fn read_dir_plus(cx: &OpCx<'_>) -> Done {
+    let mut listing = Listing { total: Done::from(Outcome::ok(0, 0)), used: 0, next: 0 };
+    let ended = listing.fill(cx).await;
+    let mut total = listing.total;
+    total.outcome = match ended {
+        // The next call gets the error: what was put so far is good.
+        Err(errno) if listing.used == 0 => return failed(errno),
+        _ => Outcome::ok(listing.used as u64, listing.next),
+    };
+    if let Some(end) = total.pending.filter(|_| cx.place == Place::Alone)
+        && let Err(errno) = durable(cx, end).await
+    {
+        return failed(errno);
+    }
+    total
+}
+
+struct Listing {
+    total: Done,
+    /// Bytes put.
+    used: usize,
+    /// Cookie of the last entry put.
+    next: u64,
+}
+
+impl Listing {
+    async fn fill(&mut self, cx: &OpCx<'_>) -> Result<(), Errno> {
+        let Op::ReadDirPlus { h, cookie, out } = cx.cmd.op else { return Err(Errno::INVAL) };
+        let core = cx.core;
+        let waits = &cx.queue.counters.memory_waits;
+        let _held = core.memory.reserve(&cx.queue.tenant, cx.at, 2 * NAMES_BYTES as u64, waits).await?;
+        let names = SharedRegion::heap(NAMES_BYTES);
+        self.next = cookie;
+        loop {
+            let list = self.names(cx, h, &names).await?;
+            if list.is_empty() {
+                return Ok(());
+            }
+            for entry in Dirents(&list) {
+                let len = dirent_plus_len(entry.name.len());
+                if self.used + len > out.len as usize {
+                    return if self.used == 0 { Err(Errno::INVAL) } else { Ok(()) };
+                }
+                let range = PoolRange::new(out.off + self.used as u32, len as u32);
+                self.entry(cx, h, &entry, range).await?;
+                self.used += len;
+                self.next = entry.next_cookie;
+                cx.boundary().await;
+            }
+        }
+    }
+
+    /// The next few names, under a ticket of their own.
+    async fn names(&mut self, cx: &OpCx<'_>, h: Handle, region: &SharedRegion) -> Result<Vec<u8>, Errno> {
+        let ino = if h == Handle::ROOT { ROOT } else { cx.description(h)?.ino };
+        let held = cx.hold(ino, Mode::Shared).await;
+        let mut set = InodeSet::new();
+        set.add(ino, Hold::Shared);
+        let core = cx.core;
+        let mut txn = Txn::new(&core.store, &*cx.queue.session, &set, None, 0, core.clock.wall());
+        let mut writer = DirentWriter::new(region.bytes(0, NAMES_BYTES)?);
+        txn.read_dir(h, self.next, &mut writer).await?;
+        drop(held);
+        let mut list = vec![0; writer.used()];
+        region.bytes(0, list.len())?.copy_to(&mut list);
+        Ok(list)
+    }
+
+    async fn entry(&mut self, cx: &OpCx<'_>, h: Handle, entry: &Dirent<'_>, range: PoolRange) -> Result<(), Errno> {
+        const HEAD: u32 = size_of::<DirentPlusHead>() as u32;
+        let out = PoolRange::new(range.off + HEAD, size_of::<StatBody>() as u32);
+        let stat = Op::StatPath { base: h, path: PoolRange::EMPTY, nofollow: true, out };
+        let cmd = Command { after_durable: cx.cmd.after_durable, ..Command::new(cx.cmd.seq, stat) };
+        let done = perform(&cx.element(cmd, Paths::new(entry.name, b"")?, false)).await;
+        self.total.add(&done);
+        let room = cx.queue.pool.slice(range)?;
+        if !done.outcome.is_ok() {
+            room.sub(HEAD as usize, out.len as usize).zero();
+        }
+        let head = DirentPlusHead {
+            ino: entry.ino,
+            next_cookie: entry.next_cookie,
+            reclen: range.len as u16,
+            dtype: entry.dtype,
+            namelen: entry.name.len() as u8,
+            status: done.outcome.status,
+        };
+        room.sub(0, HEAD as usize).copy_from(head.as_bytes());
+        let mut tail = [0u8; DIRENT_PLUS_MAX - DIRENT_PLUS_HEAD];
+        tail[..entry.name.len()].copy_from_slice(entry.name);
+        let tail = &tail[..range.len as usize - DIRENT_PLUS_HEAD];
+        room.sub(DIRENT_PLUS_HEAD, tail.len()).copy_from(tail);
+        self.total.moved(0, HEAD as u64 + tail.len() as u64);
+        Ok(())
+    }
+}

@@ -1,0 +1,100 @@
+//! Commands that the session answers without a transaction: sync, close, flags of a description, advisory locks.
+
+use std::sync::atomic::Ordering;
+
+use weldfs_ciscops::{Access, Errno, Handle, LockAction, LockBody, LockKind, LockSpace, Op, OpenFlags};
+use weldfs_scheduler::Mode;
+use zerocopy::IntoBytes;
+
+use super::dataplane::{OpCx, durable};
+use super::locks::{Held, Owner, Space, Span};
+use crate::fs::HandleTable;
+
+/// fsync, fdatasync (of what is behind a handle) and syncfs: everything up to now becomes durable.
+pub(super) async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64), Errno> {
+    if let Some(h) = h.filter(|h| *h != Handle::ROOT) {
+        let file = cx.session().handle(h)?;
+        // Commands of this ring on this inode that came before have committed once the ticket is granted.
+        drop(cx.hold(file.ino, Mode::Shared).await);
+    }
+    cx.admitted_nowhere();
+    // After a failure nobody is told that all is well, not even where nothing was left to flush.
+    if cx.core.store.medium().is_poisoned() {
+        return Err(Errno::IO);
+    }
+    durable(cx, cx.core.store.journal().tail()).await?;
+    Ok((0, 0))
+}
+
+/// Gives a handle up.
+pub(super) async fn close(cx: &OpCx<'_>, h: Handle) -> Result<(u64, u64), Errno> {
+    let file = cx.session().handle(h)?;
+    let held = cx.hold(file.ino, Mode::Exclusive).await;
+    let core = cx.core;
+    if !core.files.locks.is_empty() {
+        // POSIX: closing any descriptor of a file gives back the process's locks on it.
+        let session = cx.session().id;
+        core.files.locks.release(file.ino, |o| matches!(o, Owner::Process { session: s, .. } if *s == session));
+    }
+    let watched = cx.session().handles.close(h)?;
+    drop(held);
+    if watched {
+        core.maintenance.watch_placeholders();
+    }
+    core.note_reclaim();
+    Ok((0, 0))
+}
+
+/// Changes the status flags of the description behind a handle.
+pub(super) async fn set_flags(cx: &OpCx<'_>, h: Handle, flags: OpenFlags) -> Result<(u64, u64), Errno> {
+    let description = cx.description(h)?;
+    let held = cx.hold(description.ino, Mode::Exclusive).await;
+    description.set_flags(flags);
+    drop(held);
+    Ok((u64::from(description.flags().bits()), 0))
+}
+
+/// Advisory locks; never waits.
+pub(super) async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
+    let Op::Lock { h, action, kind, space, start, len, owner, out } = cx.cmd.op else { return Err(Errno::INVAL) };
+    let description = cx.description(h)?;
+    // The next command of the ring follows when this one is over: it holds no ticket that would keep their order.
+    cx.slot.primary.store(description.ino.0, Ordering::Relaxed);
+    let who = match space {
+        LockSpace::Process => Owner::Process { session: cx.session().id, owner },
+        LockSpace::OpenFile | LockSpace::Flock => Owner::File(description.id),
+    };
+    let table = if space == LockSpace::Flock { Space::Whole } else { Space::Ranges };
+    let span = if space == LockSpace::Flock { Span::ALL } else { Span::new(start, len)? };
+    let want = Held { owner: who, span, exclusive: kind == LockKind::Write };
+    let locks = &cx.core.files.locks;
+    match (action, kind) {
+        (LockAction::Set, LockKind::Unlock) => locks.unlock(description.ino, table, who, span),
+        (LockAction::Set, _) => {
+            let grant = description.flags().access();
+            let need = if want.exclusive { Access::WRITE } else { Access::READ };
+            if table == Space::Ranges && !grant.contains(need) {
+                return Err(Errno::BADF);
+            }
+            locks.set(description.ino, table, want)?;
+        }
+        (LockAction::Get, _) => {
+            let found = locks.test(description.ino, table, &want);
+            let body =
+                found.map_or(LockBody { kind: LockKind::Unlock as u8, start, len, ..LockBody::default() }, |f| {
+                    LockBody {
+                        start: f.span.start,
+                        len: f.span.length(),
+                        owner: if let Owner::Process { owner, .. } = f.owner { owner } else { u64::MAX },
+                        kind: if f.exclusive { LockKind::Write } else { LockKind::Read } as u8,
+                        ..LockBody::default()
+                    }
+                });
+            if !out.is_empty() {
+                cx.queue.pool.slice(out)?.copy_from(body.as_bytes());
+            }
+            return Ok((u64::from(found.is_some()), 0));
+        }
+    }
+    Ok((0, 0))
+}
