@@ -1,9 +1,21 @@
 //! Built-in compute functions, in a crate of their own so that the client side stays light.
 //!
-//! What lives here: streaming functions over bytes, each `new -> update(chunk) -> finish`. Today: CRC-32C.
-//! What may be touched: nothing outside; no I/O, no allocation, no threads.
-//! What flows through: the bytes of a payload, chunk by chunk, in file order; a checksum comes out.
+//! What lives here: streaming functions over bytes, each `new -> update(chunk) -> finish`: checksums; with the feature
+//! `codecs` compression (lz4, zstd, snappy), with `ciphers` AES in XTS and GCM.
+//! What may be touched: nothing outside; no I/O, no threads. Checksums allocate nothing; the rest is bounded by the
+//! limits that it is given.
+//! What flows through: the bytes of a payload, chunk by chunk, in file order; a checksum, a frame, a record comes out.
 #![forbid(unsafe_code)]
+
+pub mod checksum;
+#[cfg(feature = "ciphers")]
+pub mod cipher;
+#[cfg(feature = "codecs")]
+pub mod codec;
+mod error;
+
+pub use checksum::Checksum;
+pub use error::Error;
 
 /// CRC-32C (Castagnoli) of `bytes`, as iSCSI, ext4 and Btrfs use it.
 #[inline]
