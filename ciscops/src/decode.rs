@@ -4,6 +4,7 @@ use crate::command::{Command, Durability, Modify, Op, TxnMode};
 use crate::flags::{LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, XattrFlags};
 use crate::limits::{ATOMIC_WRITE_MAX, BATCH_MAX, FILE_OFFSET_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, XATTR_VALUE_MAX};
 use crate::optable::{Opcode, put_operands, take_operands};
+use crate::program::{HEADER_BYTES, MICRO_BYTES};
 use crate::sqe::{RawCommand, flags};
 use crate::{Cqe, Errno, PoolRange, Sqe};
 
@@ -153,6 +154,7 @@ fn check(op: &Op) -> Result<(), Errno> {
         }
         Op::ReadModifyWrite { offset, len, modify, out, .. } => check_modify(offset, len, modify, out),
         Op::Program { body } if body.len > PROGRAM_BODY_MAX => Err(Errno::TOOBIG),
+        Op::Program { body } if (body.len as usize) < HEADER_BYTES + MICRO_BYTES => Err(Errno::INVAL),
         _ => Ok(()),
     }
 }

@@ -8,6 +8,7 @@ use crate::dirent::DirentWriter;
 use crate::flags::{Access, SetAttrMask};
 use crate::limits::FILE_OFFSET_MAX;
 use crate::paths::Paths;
+use crate::program;
 use crate::target::{Opened, Sink, Source, Target, Written};
 use crate::{Cqe, Errno, Handle, PoolRange, SharedRegion};
 use smallvec::SmallVec;
@@ -104,7 +105,8 @@ pub async fn run<T: Target>(cmd: &Command, paths: &Paths, pool: &SharedRegion, t
     resume(cmd, Registers::default(), 0, paths, pool, t).await
 }
 
-/// Runs `cmd` from its micro-op `from_step` on, with the registers as they stood when it was reached.
+/// Runs `cmd` from its micro-op `from_step` on, with the registers as they stood when it was reached. A fused program
+/// runs from its start only, ENOSYS otherwise: what it keeps is more than registers.
 pub async fn resume<T: Target>(
     cmd: &Command,
     regs: Registers,
@@ -114,6 +116,10 @@ pub async fn resume<T: Target>(
     t: &mut T,
 ) -> Outcome {
     let Some(program) = catalogue::expand(&cmd.op) else {
+        if let (Some(body), 0) = (&paths.program, from_step) {
+            // Boxed: what a program keeps while it runs is not for every command to carry.
+            return Box::pin(program::run(cmd, body, pool, t)).await;
+        }
         return match single(&cmd.op, paths, pool, t).await {
             Ok((result, result2)) => Outcome::ok(result, result2),
             Err(e) => Outcome::failed(e),
@@ -142,7 +148,7 @@ pub async fn resume<T: Target>(
     Outcome { status: 0, micro_done: program.len() as u16, micro_failed: 0, result, result2 }
 }
 
-/// Micro-ops of a command.
+/// Micro-ops of a command; of a fused program `Program::micros` has the number.
 pub fn steps(op: &Op) -> u16 {
     catalogue::expand(op).map_or(1, |program| program.len() as u16)
 }

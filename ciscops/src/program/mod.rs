@@ -7,15 +7,18 @@
 //! docs/COMMANDS.md is the specification.
 //!
 //! `wire` has micro-ops from and to their 32 bytes, `body` the rest of the layout, `verify` what a program must
-//! satisfy; `build` makes bodies.
+//! satisfy; `build` makes bodies; `machine` and `bulk` run programs.
 
 mod body;
 mod build;
+mod bulk;
+mod machine;
 mod micro;
 mod verify;
 mod wire;
 
 pub use build::{Body, Builder};
+pub(crate) use machine::run;
 pub use micro::{
     Arith, BufSlot, Bytes, Change, Cond, Else, FileSlot, Fold, Int, Micro, Order, Place, Pool, Reg, Relation, Str,
     SumKind, To, Value, Width,

@@ -213,7 +213,7 @@ impl Check<'_> {
                 self.place(file, place, len_bound(self.program, from))?;
                 self.bytes(from)?;
                 self.known.written |= 1 << file.0;
-                self.set(fold.map(|f| f.to))?;
+                self.fold(fold)?;
                 self.set(at)
             }
             Micro::Size { file, to } => {
@@ -231,7 +231,8 @@ impl Check<'_> {
                 self.known.files[usize::from(file.0)] = None;
                 Ok(())
             }
-            Micro::Checksum { of, to, .. } => {
+            Micro::Checksum { kind, of, to } => {
+                self.sum(kind)?;
                 self.bytes(of)?;
                 self.set(Some(to))
             }
@@ -272,7 +273,7 @@ impl Check<'_> {
         if let To::Buffer(b) = to {
             self.known.buffers |= 1 << b.0;
         }
-        self.set(fold.map(|f| f.to))?;
+        self.fold(fold)?;
         self.set(count)
     }
 
@@ -433,6 +434,20 @@ impl Check<'_> {
             Some(Some(grant)) if grant.contains(need) => Ok(()),
             Some(_) => Err((Errno::BADF, "the file was not opened for that")),
         }
+    }
+
+    /// A kind of checksum that this build computes.
+    fn sum(&self, kind: SumKind) -> Verdict {
+        match kind {
+            SumKind::Crc32c | SumKind::Crc32cMasked => Ok(()),
+            SumKind::Crc32 => Err((Errno::OPNOTSUPP, "no such checksum here")),
+        }
+    }
+
+    fn fold(&mut self, fold: Option<Fold>) -> Verdict {
+        let Some(fold) = fold else { return Ok(()) };
+        self.sum(fold.kind)?;
+        self.set(Some(fold.to))
     }
 
     fn set(&mut self, r: Option<Reg>) -> Verdict {

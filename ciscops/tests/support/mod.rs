@@ -1,5 +1,6 @@
 //! The smallest Target that can hold the contract: a flat map of byte vectors, with handles. One command's changes are
 //! staged by cloning the whole state.
+#![allow(dead_code)] // each test uses the part it needs
 
 use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
@@ -52,6 +53,7 @@ pub const PATH_AT: u32 = 0;
 pub const SRC_AT: u32 = 8192;
 pub const OUT_AT: u32 = 65536;
 pub const ARG_AT: u32 = 131072;
+pub const BODY_AT: u32 = 196608;
 pub const POOL: u32 = 262144;
 
 impl Toy {
@@ -103,6 +105,13 @@ impl Toy {
         outcome
     }
 
+    /// Runs a program whose pool ranges lie at `ranges`.
+    pub fn run_program(&mut self, body: &program::Body, ranges: &[PoolRange], mode: TxnMode) -> Outcome {
+        let bytes = body.bind(ranges).unwrap();
+        let at = self.put(BODY_AT, &bytes);
+        self.run_with(program::Body::op(at), mode)
+    }
+
     /// Finishes a command that was interrupted behind one of its micro-ops, without its client.
     pub fn finish(&self, op: Op, mode: TxnMode, from: &Sealed) -> (Outcome, State) {
         let cmd = Command::new(1, op).with_mode(mode);
@@ -111,6 +120,21 @@ impl Toy {
         let outcome = block_on(interp::resume(&cmd, from.regs, from.index + 1, &paths, &self.pool, &mut staged));
         staged.sealed.clear();
         (outcome, staged)
+    }
+
+    /// Size of the file behind a handle.
+    pub fn size_behind(&self, h: Handle) -> u64 {
+        self.state.files[self.state.description(h).unwrap().file].len() as u64
+    }
+
+    /// Whether writes through a handle go to the end.
+    pub fn appends(&self, h: Handle) -> bool {
+        self.state.description(h).unwrap().flags.contains(OpenFlags::APPEND)
+    }
+
+    /// Whether two handles are of one file.
+    pub fn same_file(&self, a: Handle, b: Handle) -> bool {
+        self.state.description(a).unwrap().file == self.state.description(b).unwrap().file
     }
 
     pub fn open(&mut self, path: &[u8], flags: OpenFlags) -> Result<Handle, Errno> {
@@ -130,6 +154,16 @@ pub fn block_on<F: Future>(f: F) -> F::Output {
 }
 
 impl State {
+    /// What is no file of bytes is one that says what it is.
+    fn special(&mut self, path: &[u8], content: Vec<u8>) -> Done<()> {
+        if self.names.contains_key(path) {
+            return Err(Errno::EXIST);
+        }
+        self.files.push(content);
+        self.names.insert(path.to_vec(), self.files.len() - 1);
+        Ok(())
+    }
+
     fn description(&self, h: Handle) -> Result<Description, Errno> {
         let slot = (h.index as usize).checked_sub(1).ok_or(Errno::BADF)?;
         self.open.get(slot).copied().flatten().ok_or(Errno::BADF)
@@ -232,6 +266,9 @@ impl Target for State {
         Ok(Written { off: off as u64, len: bytes.len() as u64 })
     }
     async fn truncate(&mut self, f: usize, size: u64) -> Done<()> {
+        if size > 1 << 20 {
+            return Err(Errno::FBIG);
+        }
         self.files[f].resize(size as usize, 0);
         Ok(())
     }
@@ -258,6 +295,9 @@ impl Target for State {
     async fn set_attr(&mut self, base: Handle, path: &[u8], nofollow: bool, set: &SetAttrBody) -> Done<()> {
         let file = *self.names.get(path).ok_or(Errno::NOENT)?;
         if set.mask & SetAttrMask::SIZE.bits() != 0 {
+            if set.size > 1 << 20 {
+                return Err(Errno::FBIG);
+            }
             self.files[file].resize(set.size as usize, 0);
         }
         Ok(())
@@ -269,10 +309,15 @@ impl Target for State {
         Ok(StatfsBody { bsize: 4096, ..StatfsBody::default() })
     }
     async fn mkdir(&mut self, base: Handle, path: &[u8], mode: u32) -> Done<()> {
-        Err(Errno::OPNOTSUPP)
+        self.special(path, format!("directory {mode:o}").into_bytes())
     }
     async fn rmdir(&mut self, base: Handle, path: &[u8]) -> Done<()> {
-        Err(Errno::OPNOTSUPP)
+        let file = *self.names.get(path).ok_or(Errno::NOENT)?;
+        if !self.files[file].starts_with(b"directory ") {
+            return Err(Errno::NOTDIR);
+        }
+        self.names.remove(path);
+        Ok(())
     }
     async fn unlink(&mut self, base: Handle, path: &[u8]) -> Done<()> {
         self.names.remove(path).map(|_| ()).ok_or(Errno::NOENT)
@@ -288,7 +333,7 @@ impl Target for State {
         Ok(())
     }
     async fn symlink(&mut self, target: &[u8], base: Handle, path: &[u8]) -> Done<()> {
-        Err(Errno::OPNOTSUPP)
+        self.special(path, [b"link to ", target].concat())
     }
     async fn readlink(&mut self, base: Handle, path: &[u8], room: u64, sink: Sink<'_>) -> Done<u64> {
         Err(Errno::INVAL)

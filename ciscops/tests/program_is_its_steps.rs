@@ -1,0 +1,653 @@
+//! A program does what a client does that runs its micro-ops one by one as single commands, and computes between them
+//! by itself: same files, same bytes handed back, same results, the same step at fault.
+#![allow(clippy::unwrap_used)] // a test may panic
+
+mod support;
+
+use proptest::prelude::*;
+use support::*;
+use weldfs_ciscops::program::*;
+use weldfs_ciscops::*;
+use weldfs_functions::crc32c;
+
+const IN: [PoolRange; 2] = [PoolRange::new(SRC_AT, 200), PoolRange::new(SRC_AT + 256, 40)];
+const OUT: [PoolRange; 2] = [PoolRange::new(OUT_AT, 128), PoolRange::new(OUT_AT + 256, 64)];
+const RANGES: [PoolRange; 4] = [IN[0], IN[1], OUT[0], OUT[1]];
+const NAMES: [&[u8]; 3] = [b"a", b"b", b"n"];
+const LITERALS: [&[u8]; 2] = [b"literal bytes", b"0123"];
+const CAPACITY: u32 = 256;
+const HANDLE: Handle = Handle { index: 1, generation: 0 };
+
+type Done<T> = Result<T, Errno>;
+
+/// A file as the client keeps it: its handle, whether it opened it to append, where its last write ended.
+#[derive(Clone, Copy)]
+struct Opened {
+    h: Handle,
+    own: bool,
+    end: Option<u64>,
+}
+
+/// A client without programs.
+struct Client<'t> {
+    toy: &'t mut Toy,
+    program: &'t Program,
+    files: [Option<Opened>; 8],
+    buffers: [Vec<u8>; 8],
+    regs: [u64; 8],
+}
+
+fn done(o: Outcome) -> Done<(u64, u64)> {
+    if o.is_ok() { Ok((o.result, o.result2)) } else { Err(Errno(o.status)) }
+}
+
+fn part(bytes: &[u8], off: u64, len: usize) -> Done<&[u8]> {
+    let start = usize::try_from(off).map_err(|_| Errno::RANGE)?;
+    bytes.get(start..start.checked_add(len).ok_or(Errno::RANGE)?).ok_or(Errno::RANGE)
+}
+
+fn sum(kind: SumKind, bytes: &[u8]) -> u64 {
+    let crc = crc32c(bytes);
+    match kind {
+        SumKind::Crc32c => crc.into(),
+        SumKind::Crc32cMasked => crc.rotate_left(17).wrapping_add(0xa282_ead8).into(),
+        SumKind::Crc32 => weldfs_functions_crc32(bytes),
+    }
+}
+
+/// CRC-32 by its definition, bit by bit.
+fn weldfs_functions_crc32(bytes: &[u8]) -> u64 {
+    let bit = |crc: u32| crc >> 1 ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 };
+    let crc = bytes.iter().fold(u32::MAX, |crc, b| (0..8).fold(crc ^ u32::from(*b), |crc, _| bit(crc)));
+    (!crc).into()
+}
+
+impl Client<'_> {
+    fn value(&self, v: Value) -> u64 {
+        match v {
+            Value::Imm(v) => v,
+            Value::Reg(r) => self.regs[r.0 as usize],
+        }
+    }
+
+    fn bytes(&self, b: Bytes) -> Vec<u8> {
+        match b {
+            Bytes::Buffer(b) => self.buffers[b.0 as usize].clone(),
+            Bytes::Pool(p) => {
+                let r = self.program.range(p);
+                self.toy.get(r.off, r.len as usize)
+            }
+            Bytes::Literal(s) => self.program.string(s).to_vec(),
+            Bytes::Int(r, int) => {
+                let v = self.regs[r.0 as usize];
+                let n = int.width.bytes();
+                match int.order {
+                    Order::Little => v.to_le_bytes()[..n].to_vec(),
+                    Order::Big => v.to_be_bytes()[8 - n..].to_vec(),
+                }
+            }
+        }
+    }
+
+    fn set(&mut self, r: Option<Reg>, v: u64) {
+        if let Some(r) = r {
+            self.regs[r.0 as usize] = v;
+        }
+    }
+
+    fn path(&self, s: Str) -> PoolRange {
+        self.toy.put(PATH_AT, self.program.string(s))
+    }
+
+    fn read(&mut self, f: FileSlot, off: u64, len: u64) -> Done<Vec<u8>> {
+        let h = self.files[f.0 as usize].unwrap().h;
+        let out = PoolRange::new(ARG_AT, len as u32);
+        let n = done(self.toy.run(Op::Read { h, at: At::Offset(off), out }))?.0;
+        Ok(self.toy.get(ARG_AT, n as usize))
+    }
+
+    fn write(&mut self, f: FileSlot, place: Place, bytes: &[u8]) -> Done<u64> {
+        let file = self.files[f.0 as usize].unwrap();
+        let at = match place {
+            Place::At(v) => At::Offset(self.value(v)),
+            Place::End => At::End,
+            Place::After => At::Offset(file.end.unwrap()),
+        };
+        let src = self.toy.put(ARG_AT, bytes);
+        let (len, off) = done(self.toy.run(Op::Write { h: file.h, at, src }))?;
+        self.files[f.0 as usize] = Some(Opened { end: Some(off + len), ..file });
+        Ok(off)
+    }
+
+    fn change(&mut self, buf: BufSlot, off: u64, change: Change) -> Done<()> {
+        let mut buffer = self.buffers[buf.0 as usize].clone();
+        let mut zip = |with: Vec<u8>, f: fn(u8, u8) -> u8| -> Done<()> {
+            part(&buffer, off, with.len())?;
+            with.iter().enumerate().for_each(|(i, b)| buffer[off as usize + i] = f(buffer[off as usize + i], *b));
+            Ok(())
+        };
+        match change {
+            Change::Patch(b) => zip(self.bytes(b), |_, b| b)?,
+            Change::And(b) => zip(self.bytes(b), |a, b| a & b)?,
+            Change::Or(b) => zip(self.bytes(b), |a, b| a | b)?,
+            Change::Xor(b) => zip(self.bytes(b), |a, b| a ^ b)?,
+            Change::Add(int, by) => {
+                let old = integer(part(&buffer, off, int.width.bytes())?, int.order);
+                let by = self.value(by);
+                self.regs[7] = old.wrapping_add(by);
+                let new = self.bytes(Bytes::Int(Reg(7), int));
+                buffer[off as usize..off as usize + new.len()].copy_from_slice(&new);
+            }
+            Change::CompareSwap { expect, new } => {
+                let (expect, new) = (self.bytes(expect), self.bytes(new));
+                if expect.len() != new.len() {
+                    return Err(Errno::INVAL);
+                }
+                if part(&buffer, off, new.len())? != expect {
+                    return Err(Errno::CANCELED);
+                }
+                let off = off as usize;
+                buffer[off..off + new.len()].copy_from_slice(&new);
+            }
+        }
+        self.buffers[buf.0 as usize] = buffer;
+        Ok(())
+    }
+
+    /// Runs one micro-op; how many are passed by after it, `None` when the program is over.
+    fn step(&mut self, m: &Micro) -> Done<Option<usize>> {
+        match *m {
+            Micro::Open { file, path, flags, created, .. } => {
+                let name = self.program.string(path).to_vec();
+                let there = self.toy.state.names.contains_key(&name);
+                let h = self.toy.open(&name, flags)?;
+                self.files[file.0 as usize] = Some(Opened { h, own: true, end: None });
+                self.set(created, u64::from(!there));
+            }
+            Micro::Use { file, h, need } => {
+                let empty = PoolRange::new(ARG_AT, 0);
+                if need.contains(Access::READ) {
+                    done(self.toy.run(Op::Read { h, at: At::Offset(0), out: empty }))?;
+                }
+                if need.contains(Access::WRITE) {
+                    done(self.toy.run(Op::Write { h, at: At::Offset(0), src: empty }))?;
+                }
+                self.files[file.0 as usize] = Some(Opened { h, own: false, end: None });
+            }
+            Micro::Read { file, off, len, to, whole, pad, fold, count } => {
+                let (off, len) = (self.value(off), self.value(len));
+                let room = match to {
+                    To::Nowhere => limits::PROGRAM_READ_MAX,
+                    To::Buffer(_) => CAPACITY.into(),
+                    To::Pool(p) => self.program.range(p).len.into(),
+                };
+                if len > room {
+                    return Err(Errno::TOOBIG);
+                }
+                let mut bytes = self.read(file, off, len)?;
+                self.set(fold.map(|f| f.to), fold.map_or(0, |f| sum(f.kind, &bytes)));
+                let n = bytes.len() as u64;
+                self.set(count, n);
+                match to {
+                    To::Nowhere => {}
+                    To::Pool(p) => drop(self.toy.put(self.program.range(p).off, &bytes)),
+                    To::Buffer(b) => {
+                        bytes.resize(if pad { len } else { n } as usize, 0);
+                        self.buffers[b.0 as usize] = bytes;
+                    }
+                }
+                if whole && n < len {
+                    return Err(Errno::NODATA);
+                }
+            }
+            Micro::Write { file, place, from, fold, at } => {
+                let bytes = self.bytes(from);
+                let off = self.write(file, place, &bytes)?;
+                self.set(fold.map(|f| f.to), fold.map_or(0, |f| sum(f.kind, &bytes)));
+                self.set(at, off);
+            }
+            Micro::Size { file, to } => {
+                let h = self.files[file.0 as usize].unwrap().h;
+                let size = self.toy.size_behind(h);
+                self.set(Some(to), size);
+            }
+            Micro::Truncate { file, size } => {
+                let (h, size) = (self.files[file.0 as usize].unwrap().h, self.value(size));
+                done(self.toy.run(Op::Truncate { h, size }))?;
+            }
+            Micro::CopyRange { .. } => self.copy_range(m)?,
+            Micro::Guard { cond, otherwise } => return self.guard(cond, otherwise),
+            Micro::Close { file } => {
+                let file = self.files[file.0 as usize].take().unwrap();
+                if file.own {
+                    self.toy.run(Op::Close { h: file.h });
+                }
+            }
+            Micro::Sync => {}
+            _ => self.other(m)?,
+        }
+        Ok(Some(0))
+    }
+
+    fn copy_range(&mut self, m: &Micro) -> Done<()> {
+        let Micro::CopyRange { from, off, len, max, to, place, count } = *m else { unreachable!() };
+        let (at, n) = (self.value(off), self.value(len));
+        if matches!(len, Value::Reg(_)) && n > max.into() {
+            return Err(Errno::TOOBIG);
+        }
+        // A single read checks the range, and says what is there; longer ones than the toy's files are all alike.
+        let bytes = self.read(from, at, n.min(1 << 12))?;
+        let (a, b) = (self.files[from.0 as usize].unwrap().h, self.files[to.0 as usize].unwrap());
+        let target = match place {
+            Place::At(v) if !self.toy.appends(b.h) => self.value(v),
+            Place::After => b.end.unwrap(),
+            _ => self.toy.size_behind(b.h),
+        };
+        if matches!(place, Place::At(v) if self.value(v) > i64::MAX as u64) {
+            return Err(Errno::INVAL);
+        }
+        let len = bytes.len() as u64;
+        if self.toy.same_file(a, b.h) && target < at + len && at < target + len {
+            return Err(Errno::INVAL);
+        }
+        if bytes.is_empty() {
+            self.files[to.0 as usize] = Some(Opened { end: Some(target), ..b });
+        } else {
+            self.write(to, place, &bytes)?;
+        }
+        self.set(count, len);
+        Ok(())
+    }
+
+    fn guard(&mut self, cond: Cond, otherwise: Else) -> Done<Option<usize>> {
+        let holds = match cond {
+            Cond::Compare(a, relation, b) => {
+                let order = self.value(a).cmp(&self.value(b));
+                match relation {
+                    Relation::Eq => order.is_eq(),
+                    Relation::Ne => order.is_ne(),
+                    Relation::Lt => order.is_lt(),
+                    Relation::Le => order.is_le(),
+                    Relation::Gt => order.is_gt(),
+                    Relation::Ge => order.is_ge(),
+                }
+            }
+            Cond::Holds { buf, off, bytes } => {
+                let bytes = self.bytes(bytes);
+                let off = self.value(off);
+                part(&self.buffers[buf.0 as usize], off, bytes.len()).is_ok_and(|there| there == bytes)
+            }
+        };
+        match otherwise {
+            _ if holds => Ok(Some(0)),
+            Else::Fail(e) => Err(e),
+            Else::End => Ok(None),
+            Else::Skip(n) => Ok(Some(n.into())),
+        }
+    }
+
+    fn other(&mut self, m: &Micro) -> Done<()> {
+        match *m {
+            Micro::Checksum { kind, of, to } => {
+                let v = sum(kind, &self.bytes(of));
+                self.set(Some(to), v);
+            }
+            Micro::Change { buf, off, change } => self.change(buf, self.value(off), change)?,
+            Micro::Load { to, buf, off, int } => {
+                let off = self.value(off);
+                let v = integer(part(&self.buffers[buf.0 as usize], off, int.width.bytes())?, int.order);
+                self.set(Some(to), v);
+            }
+            Micro::Arith { to, a, op, b } => {
+                let v = arithmetic(op, self.value(a), self.value(b));
+                self.set(Some(to), v);
+            }
+            Micro::Fill { buf, from, append } => {
+                let held = if append { self.buffers[buf.0 as usize].clone() } else { Vec::new() };
+                let bytes = [held, self.bytes(from)].concat();
+                if bytes.len() > CAPACITY as usize {
+                    return Err(Errno::TOOBIG);
+                }
+                self.buffers[buf.0 as usize] = bytes;
+            }
+            Micro::Slice { buf, from, off, len } => {
+                let (off, len) = (self.value(off), self.value(len));
+                if len > CAPACITY.into() {
+                    return Err(Errno::TOOBIG);
+                }
+                self.buffers[buf.0 as usize] = part(&self.buffers[from.0 as usize], off, len as usize)?.to_vec();
+            }
+            Micro::Give { buf, to, count } => {
+                let (bytes, range) = (self.buffers[buf.0 as usize].clone(), self.program.range(to));
+                if bytes.len() > range.len as usize {
+                    return Err(Errno::TOOBIG);
+                }
+                self.toy.put(range.off, &bytes);
+                self.set(count, bytes.len() as u64);
+            }
+            _ => self.names(m)?,
+        }
+        Ok(())
+    }
+
+    fn names(&mut self, m: &Micro) -> Done<()> {
+        let base = Handle::ROOT;
+        let second = |client: &Self, s: Str| client.toy.put(PATH_AT + 4096, client.program.string(s));
+        let op = match *m {
+            Micro::Unlink { path, .. } => Op::Unlink { base, path: self.path(path) },
+            Micro::Rmdir { path, .. } => Op::Rmdir { base, path: self.path(path) },
+            Micro::Mkdir { path, mode, .. } => Op::Mkdir { base, path: self.path(path), mode: mode.into() },
+            Micro::Rename { from, to, flags, .. } => {
+                Op::Rename { from_base: base, from: self.path(from), to_base: base, to: second(self, to), flags }
+            }
+            Micro::Link { from, to, follow, .. } => {
+                let from = from.map_or(PoolRange::EMPTY, |from| self.path(from));
+                Op::Link { from_base: base, from, to_base: base, to: second(self, to), follow }
+            }
+            Micro::Symlink { target, path, .. } => {
+                Op::Symlink { base, path: self.path(path), target: second(self, target) }
+            }
+            Micro::SetAttr { path, nofollow, size, .. } => {
+                use zerocopy::IntoBytes;
+                let mut set = SetAttrBody::default();
+                if let Some(size) = size {
+                    (set.mask, set.size) = (SetAttrMask::SIZE.bits(), self.value(size));
+                }
+                let set = self.toy.put(ARG_AT, set.as_bytes());
+                Op::SetAttrPath { base, path: self.path(path.unwrap()), nofollow, set }
+            }
+            _ => unreachable!("{m:?}"),
+        };
+        done(self.toy.run(op)).map(drop)
+    }
+
+    /// Micro-ops passed, and the error of the one that failed.
+    fn run(&mut self) -> (usize, Option<Errno>) {
+        let mut index = 0;
+        while let Some(m) = self.program.micros().get(index) {
+            match self.step(m) {
+                Ok(Some(skip)) => index += 1 + skip,
+                Ok(None) => return (index + 1, None),
+                Err(e) => return (index, Some(e)),
+            }
+        }
+        (self.program.micros().len(), None)
+    }
+}
+
+fn integer(bytes: &[u8], order: Order) -> u64 {
+    let mut bytes = bytes.to_vec();
+    if order == Order::Little {
+        bytes.reverse();
+    }
+    bytes.iter().fold(0, |v, b| v << 8 | u64::from(*b))
+}
+
+fn arithmetic(op: Arith, a: u64, b: u64) -> u64 {
+    match op {
+        Arith::Add => a.wrapping_add(b),
+        Arith::Sub => a.wrapping_sub(b),
+        Arith::Mul => a.wrapping_mul(b),
+        Arith::And => a & b,
+        Arith::Or => a | b,
+        Arith::Xor => a ^ b,
+        Arith::Shl => (u128::from(a) << b.min(64)) as u64,
+        Arith::Shr => (u128::from(a) >> b.min(64)) as u64,
+        Arith::Min => std::cmp::min(a, b),
+        Arith::Max => std::cmp::max(a, b),
+    }
+}
+
+fn any_reg() -> impl Strategy<Value = Reg> + Clone {
+    (0..4u8).prop_map(Reg)
+}
+
+fn reg_or_none() -> impl Strategy<Value = Option<Reg>> {
+    prop::option::of(any_reg())
+}
+
+fn any_value() -> impl Strategy<Value = Value> + Clone {
+    prop_oneof![
+        6 => (0..140u64).prop_map(Value::Imm),
+        3 => any_reg().prop_map(Value::Reg),
+        1 => Just(Value::Imm(i64::MAX as u64 - 10)),
+    ]
+}
+
+fn any_int() -> impl Strategy<Value = Int> {
+    let width = prop::sample::select(vec![Width::W1, Width::W2, Width::W4, Width::W8]);
+    let order = prop::sample::select(vec![Order::Little, Order::Big]);
+    (width, order).prop_map(|(width, order)| Int { width, order })
+}
+
+fn any_bytes() -> impl Strategy<Value = Bytes> {
+    prop_oneof![
+        (0..3u8).prop_map(|b| Bytes::Buffer(BufSlot(b))),
+        (0..2u8).prop_map(|p| Bytes::Pool(Pool(p))),
+        (3..5u8).prop_map(|s| Bytes::Literal(Str(s))),
+        (any_reg(), any_int()).prop_map(|(r, i)| Bytes::Int(r, i)),
+    ]
+}
+
+fn any_fold() -> impl Strategy<Value = Option<Fold>> {
+    let kind = prop::sample::select(vec![SumKind::Crc32c, SumKind::Crc32cMasked]);
+    prop::option::of((kind, any_reg()).prop_map(|(kind, to)| Fold { kind, to }))
+}
+
+fn any_file() -> impl Strategy<Value = FileSlot> {
+    (0..3u8).prop_map(FileSlot)
+}
+
+fn any_buf() -> impl Strategy<Value = BufSlot> {
+    (0..3u8).prop_map(BufSlot)
+}
+
+fn any_name() -> impl Strategy<Value = Str> {
+    (0..3u8).prop_map(Str)
+}
+
+fn any_place() -> impl Strategy<Value = Place> {
+    prop_oneof![any_value().prop_map(Place::At), Just(Place::End), Just(Place::After)]
+}
+
+fn any_open() -> impl Strategy<Value = Micro> {
+    let extra = [OpenFlags::CREATE, OpenFlags::EXCL, OpenFlags::TRUNC, OpenFlags::APPEND];
+    let flags = prop::collection::vec(prop::sample::select(extra.to_vec()), 0..3);
+    (any_file(), any_name(), flags, reg_or_none()).prop_map(|(file, path, flags, created)| {
+        let flags = flags.into_iter().fold(OpenFlags::READ | OpenFlags::WRITE, |a, f| a | f);
+        Micro::Open { file, base: Handle::ROOT, path, flags, mode: 0o644, created }
+    })
+}
+
+fn any_file_micro() -> impl Strategy<Value = Micro> {
+    let to = prop_oneof![Just(To::Nowhere), any_buf().prop_map(To::Buffer), (2..4u8).prop_map(|p| To::Pool(Pool(p))),];
+    let read = (any_file(), any_value(), any_value(), to, any::<[bool; 2]>(), any_fold(), reg_or_none());
+    let copy = (any_file(), any_value(), any_value(), any_file(), any_place(), reg_or_none());
+    let need = prop::sample::select(vec![Access::READ, Access::WRITE, Access::READ | Access::WRITE]);
+    prop_oneof![
+        2 => any_open(),
+        1 => (any_file(), need).prop_map(|(file, need)| Micro::Use { file, h: HANDLE, need }),
+        4 => read.prop_map(|(file, off, len, to, [whole, pad], fold, count)| {
+            let pad = pad && matches!(to, To::Buffer(_));
+            Micro::Read { file, off, len, to, whole, pad, fold, count }
+        }),
+        5 => (any_file(), any_place(), any_bytes(), any_fold(), reg_or_none())
+            .prop_map(|(file, place, from, fold, at)| Micro::Write { file, place, from, fold, at }),
+        1 => (any_file(), any_reg()).prop_map(|(file, to)| Micro::Size { file, to }),
+        1 => (any_file(), any_value()).prop_map(|(file, size)| Micro::Truncate { file, size }),
+        2 => copy.prop_map(|(from, off, len, to, place, count)| {
+            let max = if matches!(len, Value::Reg(_)) { 1 << 16 } else { 0 };
+            Micro::CopyRange { from, off, len, max, to, place, count }
+        }),
+        1 => any_file().prop_map(|file| Micro::Close { file }),
+        1 => Just(Micro::Sync),
+    ]
+}
+
+fn any_inner_micro() -> impl Strategy<Value = Micro> {
+    let kind = prop::sample::select(vec![SumKind::Crc32c, SumKind::Crc32cMasked]);
+    let change = prop_oneof![
+        any_bytes().prop_map(Change::Patch),
+        (any_int(), any_value()).prop_map(|(int, by)| Change::Add(int, by)),
+        any_bytes().prop_map(Change::And),
+        any_bytes().prop_map(Change::Or),
+        any_bytes().prop_map(Change::Xor),
+        (any_bytes(), any_bytes()).prop_map(|(expect, new)| Change::CompareSwap { expect, new }),
+    ];
+    use weldfs_ciscops::program::Arith::*;
+    let op = prop::sample::select(vec![Add, Sub, Mul, And, Or, Xor, Shl, Shr, Min, Max]);
+    prop_oneof![
+        (kind, any_bytes(), any_reg()).prop_map(|(kind, of, to)| Micro::Checksum { kind, of, to }),
+        (any_buf(), any_value(), change).prop_map(|(buf, off, change)| Micro::Change { buf, off, change }),
+        (any_reg(), any_buf(), any_value(), any_int()).prop_map(|(to, buf, off, int)| Micro::Load {
+            to,
+            buf,
+            off,
+            int
+        }),
+        (any_reg(), any_value(), op, any_value()).prop_map(|(to, a, op, b)| Micro::Arith { to, a, op, b }),
+        (any_buf(), any_bytes(), any::<bool>()).prop_map(|(buf, from, append)| Micro::Fill { buf, from, append }),
+        (any_buf(), any_buf(), any_value(), any_value()).prop_map(|(buf, from, off, len)| Micro::Slice {
+            buf,
+            from,
+            off,
+            len
+        }),
+        (any_buf(), 2..4u8, reg_or_none()).prop_map(|(buf, to, count)| Micro::Give { buf, to: Pool(to), count }),
+    ]
+}
+
+fn any_guard() -> impl Strategy<Value = Micro> {
+    use Relation::*;
+    let relation = prop::sample::select(vec![Eq, Ne, Lt, Le, Gt, Ge]);
+    let cond = prop_oneof![
+        (any_value(), relation, any_value()).prop_map(|(a, r, b)| Cond::Compare(a, r, b)),
+        (any_buf(), any_value(), any_bytes()).prop_map(|(buf, off, bytes)| Cond::Holds { buf, off, bytes }),
+    ];
+    let otherwise = prop_oneof![
+        1 => Just(Else::Fail(Errno::BADMSG)),
+        1 => Just(Else::End),
+        4 => (1..4u8).prop_map(Else::Skip),
+    ];
+    (cond, otherwise).prop_map(|(cond, otherwise)| Micro::Guard { cond, otherwise })
+}
+
+fn any_name_micro() -> impl Strategy<Value = Micro> {
+    let base = Handle::ROOT;
+    let set = (any_name(), any::<bool>(), prop::option::of(any_value()));
+    prop_oneof![
+        any_name().prop_map(move |path| Micro::Unlink { base, path }),
+        any_name().prop_map(move |path| Micro::Rmdir { base, path }),
+        (any_name(), 0..0o1000u16).prop_map(move |(path, mode)| Micro::Mkdir { base, path, mode }),
+        (any_name(), any_name()).prop_map(move |(from, to)| {
+            Micro::Rename { from_base: base, from, to_base: base, to, flags: RenameFlags::empty() }
+        }),
+        (any_name(), any_name()).prop_map(move |(from, to)| {
+            Micro::Link { from_base: base, from: Some(from), to_base: base, to, follow: false }
+        }),
+        (any_name(), 3..5u8).prop_map(move |(path, t)| Micro::Symlink { target: Str(t), base, path }),
+        set.prop_map(move |(path, nofollow, size)| Micro::SetAttr {
+            base,
+            path: Some(path),
+            nofollow,
+            mode: None,
+            size,
+            atime_now: false,
+            mtime_now: false
+        }),
+    ]
+}
+
+fn any_micro() -> impl Strategy<Value = Micro> {
+    prop_oneof![4 => any_file_micro(), 3 => any_inner_micro(), 2 => any_guard(), 1 => any_name_micro()]
+}
+
+/// The program, when the verifier takes it: every slot has something before the random part begins.
+fn program_of(random: &[Micro]) -> Result<Body, Fault> {
+    let mut b = Builder::new();
+    for range in IN.iter().chain(&OUT) {
+        b.pool(range.len);
+    }
+    for text in NAMES.iter().chain(&LITERALS) {
+        b.string(text);
+    }
+    let rw = OpenFlags::READ | OpenFlags::WRITE;
+    b.open(Handle::ROOT, b"a", rw, 0o644);
+    b.open(Handle::ROOT, b"b", rw | OpenFlags::CREATE, 0o644);
+    b.take(HANDLE, Access::READ | Access::WRITE);
+    for _ in 0..3 {
+        let buf = b.buffer(CAPACITY);
+        b.push(Micro::Fill { buf, from: Bytes::Pool(Pool(buf.0 % 2)), append: false });
+    }
+    for n in 0..4 {
+        let to = b.register();
+        b.push(Micro::Arith { to, a: Value::Imm(n * 31), op: Arith::Add, b: Value::Imm(2) });
+    }
+    for m in random.iter().take(limits::MICRO_OPS_MAX - b.len()) {
+        b.push(*m);
+    }
+    b.results(Some(Reg(0)), Some(Reg(1)));
+    b.finish()
+}
+
+fn twins(content: &[u8], src: &[u8]) -> (Toy, Toy) {
+    let make = || {
+        let mut toy = Toy::new();
+        let h = toy.open(b"a", OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE).unwrap();
+        assert_eq!(h, HANDLE);
+        let data = toy.put(SRC_AT, content);
+        toy.run(Op::Write { h, at: At::Offset(0), src: data });
+        toy.pool.slice(PoolRange::new(0, POOL)).unwrap().zero();
+        toy.put(IN[0].off, &src[..200]);
+        toy.put(IN[1].off, &src[..40]);
+        toy
+    };
+    (make(), make())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { max_global_rejects: 1 << 20, ..ProptestConfig::with_cases(6000) })]
+
+    #[test]
+    fn a_program_equals_its_steps_run_as_single_ops(
+        content in prop::collection::vec(any::<u8>(), 0..300),
+        src in prop::collection::vec(any::<u8>(), 200),
+        random in prop::collection::vec(any_micro(), 1..7),
+        mode in prop::sample::select(vec![TxnMode::Default, TxnMode::Macro, TxnMode::Micro]),
+    ) {
+        let Ok(body) = program_of(&random) else { return Err(TestCaseError::reject("not a program")) };
+        let (mut one, mut many) = twins(&content, &src);
+        let before = one.state.clone();
+        let outcome = one.run_program(&body, &RANGES, mode);
+        let bytes = body.bind(&RANGES).unwrap();
+        let program = Program::decode(&bytes, POOL).unwrap();
+        let mut client = Client {
+            toy: &mut many,
+            program: &program,
+            files: [None; 8],
+            buffers: Default::default(),
+            regs: [0; 8],
+        };
+        let (passed, failure) = client.run();
+        let results = (client.regs[0], client.regs[1]);
+        prop_assert_eq!(outcome.status, failure.map_or(0, |e| e.0), "{:?}", program.micros());
+        prop_assert_eq!((outcome.result, outcome.result2), results);
+        for range in OUT {
+            let len = range.len as usize;
+            prop_assert_eq!(one.get(range.off, len), many.get(range.off, len), "bytes handed back");
+        }
+        if failure.is_none() {
+            prop_assert_eq!(one.state.tree(), many.state.tree());
+            prop_assert_eq!((outcome.micro_done as usize, outcome.micro_failed), (passed, 0));
+            return Ok(());
+        }
+        prop_assert_eq!(outcome.micro_failed as usize, passed + 1);
+        if mode == TxnMode::Micro {
+            prop_assert_eq!(one.state.tree(), many.state.tree(), "the steps before the failure stand");
+            prop_assert_eq!(outcome.micro_done as usize, passed);
+        } else {
+            prop_assert_eq!(one.state, before, "a failed MacroTx leaves nothing");
+            prop_assert_eq!(outcome.micro_done, 0);
+        }
+    }
+}
