@@ -15,7 +15,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weldfs_ciscops::attach::{Reply, Request};
-use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, PLACEHOLDERS_MAX};
+use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, PLACEHOLDERS_MAX, POOL_BYTES_MIN};
 use weldfs_ciscops::{Durability, Errno};
 
 /// How a client attaches and how large its queue pairs are.
@@ -277,7 +277,7 @@ impl Client {
         })
     }
 
-    fn session(&self) -> Result<Arc<Session>, Errno> {
+    pub(crate) fn session(&self) -> Result<Arc<Session>, Errno> {
         let mut slot = self.slot().lock();
         if let Some(session) = &*slot {
             return Ok(session.clone());
@@ -397,6 +397,22 @@ impl Session {
     fn make(&self, depth: u32, pool_bytes: u32) -> io::Result<Queue> {
         self.made.fetch_add(1, Ordering::Relaxed);
         self.make_claimed(depth, pool_bytes)
+    }
+
+    /// One to be kept for long, by whoever gives it back: an idle one that is large enough, or a new one.
+    pub(crate) fn lasting_queue(&self, depth: u32, pool_bytes: u32) -> io::Result<Queue> {
+        let limits = self.transport.info().limits;
+        let depth = depth.checked_next_power_of_two().map_or(limits.queue_depth_max, |d| d.min(limits.queue_depth_max));
+        let pool_bytes = pool_bytes.clamp(1, limits.pool_bytes_max).next_multiple_of(POOL_BYTES_MIN);
+        let fits = |queue: &Queue| queue.depth() == depth && queue.pool().len() >= pool_bytes as usize;
+        let idle = {
+            let mut idle = self.idle.lock();
+            idle.iter().position(fits).map(|at| idle.swap_remove(at))
+        };
+        match idle {
+            Some(queue) => Ok(queue),
+            None => self.make(depth, pool_bytes),
+        }
     }
 
     pub(crate) fn with_shared<R>(&self, f: impl FnOnce(&mut Queue) -> R) -> Result<R, Errno> {

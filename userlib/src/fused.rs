@@ -78,7 +78,7 @@ pub enum Change<'a> {
 
 impl Change<'_> {
     /// Bytes of the field.
-    fn width(&self) -> usize {
+    pub(crate) fn width(&self) -> usize {
         match self {
             Change::Patch(bytes) | Change::Xor(bytes) => bytes.len(),
             Change::Add { width, .. } => *width as usize,

@@ -7,12 +7,14 @@
 //! * `outcome`: what became of a command, asked after a crash.
 //! * `call`: one call becomes one command; `buf`: its operands, ordinary memory or zero-copy pool buffers.
 //! * `channel`: each thread's queue pair; `queue`: commands in, completions out; `spin`, `slab`, `fork` help it.
+//! * `aio`: asynchronous submission: futures, callbacks, an eventfd, on queue pairs of their own.
 //! * `connector`: the seam to the control plane; `socket`: the connector to a serving device.
 //!
 //! What flows through: paths and payload are copied into a queue pair's pool once (not at all for a [`PoolBuf`]),
 //! the device copies payload once, a completion comes back. Nothing here decides: size, content and permissions
 //! live in the device. This crate knows `ciscops` only, and trusts the device as a program trusts its kernel.
 
+pub mod aio;
 mod batch;
 mod buf;
 mod call;
@@ -34,6 +36,7 @@ mod slab;
 pub mod socket;
 mod spin;
 
+pub use aio::{AsyncQueue, Pending, QueueBuf};
 pub use batch::Batch;
 pub use buf::{Payload, PoolBuf, Room};
 pub use client::{Client, ClientOptions};

@@ -42,6 +42,10 @@ pub struct Queue {
     slots: Box<[Slot]>,
     next: u64,
     flying: u32,
+    /// Slots that are not free.
+    taken: u32,
+    /// Commands pushed and not yet published.
+    unflushed: bool,
     unreleased: u32,
     spin: Spin,
     /// System calls made so far, without those of `spin`.
@@ -66,6 +70,8 @@ impl Queue {
             slots: vec![Slot::Free; parts.layout.depth as usize].into_boxed_slice(),
             next: first_sequence(),
             flying: 0,
+            taken: 0,
+            unflushed: false,
             unreleased: 0,
             spin: Spin::default(),
             calls: 0,
@@ -87,15 +93,28 @@ impl Queue {
         self.index
     }
 
-    /// The sequence that the next command submitted will have. Sequences go up by one; a queue pair starts above those
-    /// of all queue pairs made before, so that the outcome of a command is never taken for that of another.
+    /// The sequence that the next command submitted will have. Sequences go up (past those whose slot a command still
+    /// unredeemed holds); a queue pair starts above those of all queue pairs made before, so that the outcome of a
+    /// command is never taken for that of another.
     pub fn next_sequence(&self) -> u64 {
-        self.next
+        let free = |sequence: &u64| matches!(self.slots[self.slot_of(*sequence)], Slot::Free);
+        (self.next..).take(self.slots.len()).find(free).unwrap_or(self.next)
+    }
+
+    /// The slot of the table that keeps a command, by its sequence; below [`Queue::depth`].
+    #[inline]
+    pub(crate) fn slot_of(&self, sequence: u64) -> usize {
+        sequence as usize & (self.slots.len() - 1)
     }
 
     /// Commands submitted whose completion has not been seen.
     pub fn in_flight(&self) -> u32 {
         self.flying
+    }
+
+    /// Commands whose slot is taken: in flight, or landed and not yet redeemed.
+    pub(crate) fn taken(&self) -> u32 {
+        self.taken
     }
 
     /// The buffer pool; ranges from [`Queue::alloc`] name its bytes.
@@ -157,22 +176,28 @@ impl Queue {
         if self.dead || !self.is_ours() {
             return Err(if self.dead { Errno::NODEV } else { Errno::BADF });
         }
-        let sequence = self.next;
-        let at = self.slot_of(sequence);
-        if !matches!(self.slots[at], Slot::Free) {
+        if self.taken == self.depth() {
             return Err(Errno::AGAIN);
         }
+        let sequence = self.next_sequence();
         sqe.sequence = sequence;
         self.sq.push(&sqe).map_err(|_| Errno::AGAIN)?;
+        let at = self.slot_of(sequence);
         self.slots[at] = Slot::Flying(sequence);
-        self.next += 1;
+        self.next = sequence + 1;
         self.flying += 1;
+        self.taken += 1;
+        self.unflushed = true;
         Ok(Ticket(sequence))
     }
 
     /// Makes submitted commands visible to the device, and wakes it if it sleeps (one system call then).
     #[inline]
     pub fn flush(&mut self) {
+        // What was published before has been rung for, if it had to be.
+        if !std::mem::take(&mut self.unflushed) {
+            return;
+        }
         self.sq.publish();
         if self.sq.needs_doorbell() {
             // An eventfd takes 2^64 - 2 rings before it refuses one, and then it is ringing already.
@@ -200,7 +225,7 @@ impl Queue {
         loop {
             match self.slots[at] {
                 Slot::Landed(cqe) if cqe.sequence == ticket.0 => {
-                    self.slots[at] = Slot::Free;
+                    self.release_slot(at);
                     return Ok(Some(cqe));
                 }
                 Slot::Flying(sequence) if sequence == ticket.0 => {}
@@ -216,9 +241,14 @@ impl Queue {
     #[inline]
     pub fn reap(&mut self) -> Result<Option<Cqe>, Errno> {
         let Some(cqe) = self.pop()? else { return if self.dead { Err(Errno::IO) } else { Ok(None) } };
-        let at = self.slot_of(cqe.sequence);
-        self.slots[at] = Slot::Free;
+        self.release_slot(self.slot_of(cqe.sequence));
         Ok(Some(cqe))
+    }
+
+    #[inline]
+    fn release_slot(&mut self, at: usize) {
+        self.slots[at] = Slot::Free;
+        self.taken -= 1;
     }
 
     /// Waits until a completion is there to be polled or reaped. EIO when the device dies first.
@@ -247,18 +277,65 @@ impl Queue {
         self.wait(ticket)
     }
 
-    #[inline]
-    fn slot_of(&self, sequence: u64) -> usize {
-        sequence as usize & (self.slots.len() - 1)
-    }
-
     /// Takes one completion off the ring into its slot; false when none is there.
     #[inline]
     fn land_next(&mut self) -> Result<bool, Errno> {
-        let Some(cqe) = self.pop()? else { return Ok(false) };
+        Ok(self.land()?.is_some())
+    }
+
+    /// Takes one completion off the ring; its slot stays taken until [`Queue::poll`] or [`Queue::forget`].
+    #[inline]
+    pub(crate) fn land(&mut self) -> Result<Option<Cqe>, Errno> {
+        let Some(cqe) = self.pop()? else { return Ok(None) };
         let at = self.slot_of(cqe.sequence);
         self.slots[at] = Slot::Landed(cqe);
-        Ok(true)
+        Ok(Some(cqe))
+    }
+
+    /// Frees the slot of a completion that landed, and nothing else.
+    #[inline]
+    pub(crate) fn forget(&mut self, sequence: u64) {
+        let at = self.slot_of(sequence);
+        if matches!(self.slots[at], Slot::Landed(cqe) if cqe.sequence == sequence) {
+            self.release_slot(at);
+        }
+    }
+
+    /// Whether a completion waits in the ring.
+    #[inline]
+    pub(crate) fn has_completions(&mut self) -> bool {
+        self.cq.available() > 0
+    }
+
+    /// The ring's consumer, for who sleeps by other means than [`Queue::await_any`].
+    pub(crate) fn completions(&mut self) -> &mut CqConsumer {
+        &mut self.cq
+    }
+
+    /// Sleeps for a completion until `end`, or half a second; false when the device is gone.
+    pub(crate) fn nap(&mut self, end: Instant) -> bool {
+        if !self.has_completions() {
+            self.cq.wait(end.saturating_duration_since(Instant::now()).min(Duration::from_millis(CLIENT_SLEEP_MS_MAX)));
+        }
+        !self.look_after(true)
+    }
+
+    pub(crate) fn spin(&mut self) -> &mut Spin {
+        &mut self.spin
+    }
+
+    /// Bytes of pool handed out, in whole buffers.
+    pub(crate) fn pool_used(&self) -> u32 {
+        self.slab.used()
+    }
+
+    /// Whether the device is gone; looks (the one system call is left out unless `asks`). Completions that it left
+    /// behind come first.
+    pub(crate) fn look_after(&mut self, asks: bool) -> bool {
+        if !self.dead && self.is_ours() && (self.cq.closed().is_some() || (asks && self.peer.hung_up())) {
+            self.dead = self.cq.available() == 0;
+        }
+        self.dead
     }
 
     /// Takes one completion off the ring, checked to answer a command of ours.

@@ -42,8 +42,7 @@ impl Slab {
     }
 
     /// Bytes handed out, in whole buffers.
-    #[cfg(test)]
-    fn used(&self) -> u32 {
+    pub(crate) fn used(&self) -> u32 {
         self.used
     }
 

@@ -12,7 +12,7 @@ const SPIN_NS_MAX: u64 = 60_000;
 const LOOKS_PER_CLOCK: u32 = 32;
 
 /// The adaptive budget of one queue.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Spin {
     budget_ns: u64,
     yields: u64,

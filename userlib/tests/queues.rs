@@ -1,6 +1,7 @@
 //! Properties of the client's side of a queue pair: completions reach who waits for them, however late and in
 //! whatever order; a dead device is noticed within a second; a forked child never touches its parent's queues.
 
+#[allow(dead_code)] // each test uses what it needs of the device
 mod mock;
 
 use mock::Mock;

@@ -160,6 +160,11 @@ impl<M: RingMemory> CqConsumer<M> {
         Some(cqe)
     }
 
+    /// Completions taken so far, modulo 2^32: the tail's value when nothing waits.
+    pub fn taken(&self) -> u32 {
+        self.head
+    }
+
     /// Gives the slots of popped completions back; once per batch.
     #[inline]
     pub fn release(&mut self) {

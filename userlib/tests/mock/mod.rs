@@ -21,6 +21,8 @@ use weldfs_ciscops::{SessionLimits, SharedRegion, validate};
 pub struct Behaviour {
     /// Commands are taken and never answered.
     pub mute: AtomicBool,
+    /// Commands are left in the ring.
+    pub paused: AtomicBool,
     /// The control connection looks broken.
     pub hung_up: AtomicBool,
     /// The next completion carries a sequence nobody asked for.
@@ -31,6 +33,8 @@ pub struct Behaviour {
     pub answered: AtomicU64,
     /// Doorbells heard.
     pub rings: AtomicU64,
+    /// Looks at the rings.
+    pub turns: AtomicU64,
     /// Queue pairs made.
     pub queues: AtomicU64,
     /// Queue pairs granted at most (0 = the usual number).
@@ -51,6 +55,14 @@ pub struct Mock {
 impl Mock {
     pub fn new() -> Arc<Mock> {
         Arc::new(Mock { behaviour: Arc::default() })
+    }
+
+    /// Returns when whatever was set in `behaviour` is in force.
+    pub fn heard(&self) {
+        let before = self.behaviour.turns.load(Ordering::Relaxed);
+        while self.behaviour.turns.load(Ordering::Relaxed) < before + 2 {
+            std::thread::yield_now();
+        }
     }
 }
 
@@ -163,6 +175,10 @@ impl Device {
     fn turn(&mut self) -> bool {
         let ends = self.ends.clone();
         let mut busy = false;
+        self.behaviour.turns.fetch_add(1, Ordering::Relaxed);
+        if self.behaviour.paused.load(Ordering::Relaxed) {
+            return false;
+        }
         for end in ends.lock().expect("mock").iter_mut() {
             while end.sq.poll().expect("sound client") > 0 && end.cq.reserve().expect("sound client") {
                 busy = true;
