@@ -1,7 +1,8 @@
 //! Asynchronous submission: commands that nobody waits for on the spot, on a queue pair of their own.
 //!
 //! A submission never waits; it gives a [`Pending`], or EAGAIN when the ring or the pool is full
-//! ([`AsyncQueue::patient`] and [`AsyncQueue::persist`] wait instead). Completions are noticed in whichever way suits the program:
+//! ([`AsyncQueue::patient`] and [`AsyncQueue::persist`] wait instead). Completions are noticed in whichever way suits
+//! the program:
 //! * by polling or blocking: [`Pending::try_take`], [`Pending::wait`], [`AsyncQueue::reap`];
 //! * by futures: a `Pending` is one, for any executor. Every poll reaps; the first one that must wait starts a thread
 //!   of the library that sleeps on the queue and wakes the tasks, unless there is an eventfd;
