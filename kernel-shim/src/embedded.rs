@@ -10,14 +10,14 @@ use parking_lot::Mutex;
 use weldfs::{AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, Transport};
 use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{Reply, Request};
-use weldfs_storagefs::device::{Device, DeviceConfig, Identity, Session};
+use weldfs_storagefs::device::{Device, DeviceConfig, Identity};
 use weldfs_storagefs::fs::Cred;
 use weldfs_storagefs::store::Store;
 
 use crate::ServeError;
 use crate::creds;
 use crate::image::{Opened, Source};
-use crate::protocol::{control, welcome};
+use crate::served::{Served, ServedSession};
 
 /// An embedded device. Thread-safe; cloning shares it. Dropping the last clone ends the device cleanly.
 #[derive(Clone)]
@@ -69,6 +69,10 @@ impl Embedded {
 }
 
 impl Inner {
+    fn attach(self: &Arc<Self>, cred: Cred, options: &AttachOptions) -> io::Result<Box<dyn Transport>> {
+        attach(Served::Device(self.device.clone()), self.clone(), cred, options)
+    }
+
     fn close(&self) -> Result<(), ServeError> {
         let opened = self.opened.lock().take();
         self.device.shutdown();
@@ -86,7 +90,7 @@ impl Drop for Inner {
 
 impl Connector for Embedded {
     fn attach(&self, options: &AttachOptions) -> io::Result<Box<dyn Transport>> {
-        attach(&self.inner, self.inner.cred.clone(), options)
+        self.inner.attach(self.inner.cred.clone(), options)
     }
 }
 
@@ -97,32 +101,39 @@ struct Acting {
 
 impl Connector for Acting {
     fn attach(&self, options: &AttachOptions) -> io::Result<Box<dyn Transport>> {
-        attach(&self.inner, self.cred.clone(), options)
+        self.inner.attach(self.cred.clone(), options)
     }
 }
 
-fn attach(inner: &Arc<Inner>, cred: Cred, options: &AttachOptions) -> io::Result<Box<dyn Transport>> {
+/// A session in this process; `owner` lives as long as it.
+pub(crate) fn attach(
+    served: Served,
+    owner: Arc<dyn Send + Sync>,
+    cred: Cred,
+    options: &AttachOptions,
+) -> io::Result<Box<dyn Transport>> {
     let governs = creds::governs(cred.uid);
     let mut who = Identity::from(cred);
     if let Some(token) = options.token {
-        inner.device.join(&mut who, &token.0)?;
+        served.join(&mut who, &token.0)?;
     }
-    let session = inner.device.attach(who, options.client_id, &options.prefix)?;
-    let info = SessionInfo::from(&welcome(&inner.device, &session));
-    Ok(Box::new(Local { info, session: Mutex::new(Some(session)), governs, inner: inner.clone() }))
+    let session = served.attach(who, options.client_id, &options.prefix)?;
+    let info = SessionInfo::from(&served.welcome(&session));
+    Ok(Box::new(Local { info, session: Mutex::new(Some(session)), governs, served, _owner: owner }))
 }
 
 /// A session in this process.
 struct Local {
     info: SessionInfo,
     /// None after detach (or, in a child, abandon).
-    session: Mutex<Option<Session>>,
+    session: Mutex<Option<ServedSession>>,
     governs: bool,
-    inner: Arc<Inner>,
+    served: Served,
+    _owner: Arc<dyn Send + Sync>,
 }
 
 impl Local {
-    fn with<T>(&self, f: impl FnOnce(&Session) -> Result<T, Errno>) -> Result<T, Errno> {
+    fn with<T>(&self, f: impl FnOnce(&ServedSession) -> Result<T, Errno>) -> Result<T, Errno> {
         f(self.session.lock().as_ref().ok_or(Errno::NODEV)?)
     }
 }
@@ -159,11 +170,11 @@ impl Transport for Local {
     }
 
     fn control(&self, request: &Request) -> Result<Reply, Errno> {
-        self.with(|s| control(&self.inner.device, s, self.governs, request))
+        self.with(|s| self.served.control(s, self.governs, request))
     }
 
     fn hung_up(&self) -> bool {
-        self.session.try_lock().is_some_and(|s| s.as_ref().is_none_or(Session::is_closing))
+        self.session.try_lock().is_some_and(|s| s.as_ref().is_none_or(ServedSession::is_closing))
     }
 
     fn detach(&self) {

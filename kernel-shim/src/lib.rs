@@ -1,9 +1,9 @@
 //! The control plane the operating system would own: who may talk to a device, and how the conversation begins.
 //!
 //! What lives here: `serve` (a device behind a Unix socket: attach, queue pairs, placeholders, claims, clean end),
-//! `embedded` (the same device inside the calling process, behind userlib's `Connector`), `image` (opening what it
-//! runs on), and below them `protocol` (one session's conversation), `creds` (who the kernel says the peer is),
-//! `signals`, `listener`; `relay` starts a program beside a device and passes signals on to it.
+//! `embedded` (the same device inside the calling process, behind userlib's `Connector`), `hostdir` (a directory of the
+//! host in place of a device), `image` (opening what a device runs on), and below them `served` (either of the two),
+//! `protocol` (one session's conversation), `creds` (who the kernel says the peer is), `signals`, `listener`; `relay` starts a program beside a device and passes signals on to it.
 //! What may be touched: sockets, descriptors, credentials. Never a file's bytes, a ring entry or a pool.
 //! What flows through: attach messages in, replies with descriptors out; identity comes from the kernel, never from a
 //! message; every queue pair's memory is made, sealed and sent by the device, none is taken from a client.
@@ -11,15 +11,18 @@
 mod creds;
 pub mod embedded;
 mod error;
+pub mod hostdir;
 pub mod image;
 mod listener;
 mod protocol;
 pub mod relay;
 pub mod serve;
+mod served;
 mod signals;
 
 pub use embedded::Embedded;
 pub use error::ServeError;
+pub use hostdir::{EmbeddedDir, HostDirServer};
 pub use image::{Opened, Source};
 pub use serve::{ServeConfig, Server, Stopper};
 pub use signals::Signals;

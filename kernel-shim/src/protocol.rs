@@ -9,12 +9,12 @@ use std::sync::Arc;
 
 use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{
-    Claimed, Hello, PlaceholdersReply, QueueReply, Reply, Request, Token, Welcome, feature, medium, negotiate,
+    Claimed, Hello, PlaceholdersReply, QueueReply, Reply, Request, Welcome, feature, negotiate,
 };
-use weldfs_journal::MediumKind;
-use weldfs_storagefs::device::{Device, Identity, Session};
+use weldfs_storagefs::device::Identity;
 
 use crate::creds::governs;
+use crate::served::{Served, ServedSession};
 
 /// Bytes of a report that ride in the message itself; longer ones come in a memfd.
 const STATS_INLINE_MAX: usize = weldfs_ciscops::limits::ATTACH_MESSAGE_MAX - 64;
@@ -62,15 +62,15 @@ impl Answer {
 
 /// One connection.
 pub struct Conversation {
-    device: Arc<Device>,
+    served: Served,
     who: Identity,
-    session: Option<Session>,
+    session: Option<ServedSession>,
 }
 
 impl Conversation {
     /// With a peer whose identity the kernel vouched for.
-    pub fn new(device: Arc<Device>, who: Identity) -> Conversation {
-        Conversation { device, who, session: None }
+    pub fn new(served: Served, who: Identity) -> Conversation {
+        Conversation { served, who, session: None }
     }
 
     /// The peer's user.
@@ -97,7 +97,7 @@ impl Conversation {
         }
         let result = match (request, &self.session) {
             (Request::Hello { hello, prefix }, None) => self.hello(&hello, &prefix),
-            (Request::Join(token), None) => match self.device.join(&mut self.who, &token.0) {
+            (Request::Join(token), None) => match self.served.join(&mut self.who, &token.0) {
                 Ok(()) => Ok((Reply::Done, Vec::new())),
                 // No second guess, and nobody goes on as somebody else.
                 Err(errno) => return Answer { close: true, ..Answer::error(kind, errno) },
@@ -107,7 +107,7 @@ impl Conversation {
                 self.session = None;
                 return Answer { packet: Reply::Done.encode(kind), riders: Vec::new(), close: true };
             }
-            (other, Some(session)) => serve(&self.device, session, governs(self.who.cred.uid), other, &fds),
+            (other, Some(session)) => serve(&self.served, session, governs(self.who.cred.uid), other, &fds),
         };
         match result {
             Ok((reply, riders)) => Answer::reply(kind, &reply, riders),
@@ -117,8 +117,8 @@ impl Conversation {
 
     fn hello(&mut self, hello: &Hello, prefix: &[u8]) -> Result<(Reply, Vec<Rider>), Errno> {
         let (version, features) = negotiate(hello, feature::KNOWN)?;
-        let session = self.device.attach(self.who.clone(), hello.client_id, prefix)?;
-        let welcome = Welcome { version, features, ..welcome(&self.device, &session) };
+        let session = self.served.attach(self.who.clone(), hello.client_id, prefix)?;
+        let welcome = Welcome { version, features, ..self.served.welcome(&session) };
         let doorbell = Rider::Shared(session.doorbell().clone());
         self.session = Some(session);
         Ok((Reply::Welcome(Box::new(welcome)), vec![doorbell]))
@@ -126,8 +126,8 @@ impl Conversation {
 }
 
 fn serve(
-    device: &Device,
-    session: &Session,
+    served: &Served,
+    session: &ServedSession,
     governs: bool,
     request: Request,
     fds: &[OwnedFd],
@@ -164,34 +164,13 @@ fn serve(
         Request::Trace { start: Some(limit) } => session.trace_start(limit).map(|()| (Reply::Done, Vec::new())),
         Request::Trace { start: None } => Ok((Reply::Done, vec![memfd("weldfs-trace", &session.trace_stop()?)?])),
         Request::Hello { .. } | Request::Join(_) | Request::Detach => Err(Errno::PROTO),
-        other => match control(device, session, governs, &other)? {
+        other => match served.control(session, governs, &other)? {
             Reply::Text(text) if text.len() > STATS_INLINE_MAX => {
                 Ok((Reply::Text(Vec::new()), vec![memfd("weldfs-text", &text)?]))
             }
             reply => Ok((reply, Vec::new())),
         },
     }
-}
-
-/// What is asked of the device beside its files. Settings and tokens are for those who govern it: EPERM.
-pub fn control(device: &Device, session: &Session, governs: bool, request: &Request) -> Result<Reply, Errno> {
-    let text = |text: &[u8]| std::str::from_utf8(text).map(str::to_owned).map_err(|_| Errno::INVAL);
-    match request {
-        Request::Stats { detail } => Ok(Reply::Text(session.stats_json(*detail).into_bytes())),
-        Request::Tenants => json(&device.tenants()),
-        Request::Tune(key) if key.is_empty() => json(&device.settings()),
-        Request::Tune(_) | Request::Token(_) if !governs => Err(Errno::PERM),
-        Request::Tune(setting) => match device.tune(&text(setting)?) {
-            Ok(()) => Ok(Reply::Text(Vec::new())),
-            Err(e) => Err(Errno::from(&e)),
-        },
-        Request::Token(name) => Ok(Reply::Token(Token(device.token(&text(name)?)?))),
-        _ => Err(Errno::PROTO),
-    }
-}
-
-fn json(value: &impl serde::Serialize) -> Result<Reply, Errno> {
-    serde_json::to_vec(value).map(Reply::Text).map_err(|_| Errno::IO)
 }
 
 /// A sealed memfd with these bytes, to send.
@@ -204,38 +183,4 @@ fn memfd(name: &str, bytes: &[u8]) -> Result<Rider, Errno> {
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;
     rustix::fs::fcntl_add_seals(&file, seals)?;
     Ok(Rider::Owned(file.into()))
-}
-
-fn padded<const N: usize>(text: &str) -> [u8; N] {
-    let mut out = [0; N];
-    let len = text.len().min(N - 1);
-    out[..len].copy_from_slice(&text.as_bytes()[..len]);
-    out
-}
-
-/// What a device says about itself to a new session.
-pub fn welcome(device: &Device, session: &Session) -> Welcome {
-    let (facts, store) = (device.facts(), device.store());
-    let mut credential = [0; 16];
-    // Names the session for audit and grants nothing: without entropy it stays zero.
-    let _ = getrandom::fill(&mut credential);
-    let mut w = Welcome {
-        session: session.id(),
-        credential,
-        uuid: *store.uuid(),
-        label: padded(&facts.label),
-        profile: padded(&facts.profile.name),
-        medium: match store.medium().info().kind {
-            MediumKind::Ram => medium::RAM,
-            MediumKind::Pmem => medium::PMEM,
-            MediumKind::Block => medium::BLOCK,
-        },
-        power_safe: u8::from(facts.power_safe),
-        durability: if facts.durability == "durable" { 2 } else { 1 },
-        read_only: u8::from(store.is_read_only()),
-        ..Welcome::default()
-    };
-    w.limits.inline_max = store.inline_max() as u32;
-    w.limits.handles_max = device.handles_max();
-    w
 }

@@ -23,6 +23,7 @@ use crate::creds;
 use crate::image::{Opened, Source};
 use crate::listener::Listener;
 use crate::protocol::{Answer, Conversation, Rider};
+use crate::served::Served;
 use crate::signals::Signals;
 
 /// Packets taken from one connection before the next one gets its turn.
@@ -76,9 +77,15 @@ impl Stopper {
 
 /// A device that listens. Nothing is served before `run`.
 pub struct Server {
-    listener: Listener,
+    reception: Reception,
     opened: Opened,
     device: Arc<Device>,
+}
+
+/// A socket and whoever comes to it.
+pub(crate) struct Reception {
+    listener: Listener,
+    served: Served,
     stop: Arc<OwnedFd>,
     signals: Option<Signals>,
 }
@@ -104,9 +111,9 @@ impl Server {
         let signals = config.signals.then(Signals::install).transpose().map_err(ServeError::system("signals"))?;
         let device = Device::start(opened.store.clone(), opened.device_config(config.device))
             .map_err(ServeError::system("device threads"))?;
-        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
-            .map_err(|e| ServeError::system("eventfd")(e.into()))?;
-        Ok(Server { listener, opened, device: Arc::new(device), stop: Arc::new(stop), signals })
+        let device = Arc::new(device);
+        let reception = Reception::new(listener, Served::Device(device.clone()), signals)?;
+        Ok(Server { reception, opened, device })
     }
 
     /// The device, for reports.
@@ -121,10 +128,32 @@ impl Server {
 
     /// A way to end `run`.
     pub fn stopper(&self) -> Stopper {
-        Stopper(self.stop.clone())
+        self.reception.stopper()
     }
 
     /// Serves until a signal or the stopper; then ends sessions, checkpoints, and sets the clean flag.
+    pub fn run(self) -> Result<(), ServeError> {
+        let Server { reception, opened, device } = self;
+        reception.run()?;
+        device.shutdown();
+        opened.close()
+    }
+}
+
+impl Reception {
+    /// Nobody is answered before `run`.
+    pub fn new(listener: Listener, served: Served, signals: Option<Signals>) -> Result<Reception, ServeError> {
+        let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| ServeError::system("eventfd")(e.into()))?;
+        Ok(Reception { listener, served, stop: Arc::new(stop), signals })
+    }
+
+    /// A way to end `run`.
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.stop.clone())
+    }
+
+    /// Answers until a signal or the stopper; then every session has ended, or is about to.
     pub fn run(self) -> Result<(), ServeError> {
         let mut connections: HashMap<u64, Connection> = HashMap::new();
         let mut next = 0u64;
@@ -140,11 +169,9 @@ impl Server {
             }
         }
         // No newcomer finds a socket that nobody answers.
-        let Server { listener, opened, device, .. } = self;
-        drop(listener);
+        drop(self.listener);
         connections.clear();
-        device.shutdown();
-        opened.close()
+        Ok(())
     }
 
     /// Blocks until something happens; `None` when it is time to end. Else: connections with news, and whether a new
@@ -178,7 +205,7 @@ impl Server {
                 Ok(who) => {
                     *next += 1;
                     make_way(connections, who.cred.uid);
-                    let talk = Conversation::new(self.device.clone(), who);
+                    let talk = Conversation::new(self.served.clone(), who);
                     connections.insert(*next, Connection { socket, talk });
                 }
                 Err(e) => tracing::warn!("a connection without credentials was refused: {e}"),
@@ -271,7 +298,7 @@ fn send(socket: &OwnedFd, answer: &Answer) -> rustix::io::Result<()> {
 }
 
 /// Placeholders and queue pairs are descriptors: take as many as the hard limit allows.
-fn raise_fd_limit() {
+pub(crate) fn raise_fd_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
     let mut limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|now| limit.maximum.is_none_or(|max| now + SPARE_FDS < max)) {

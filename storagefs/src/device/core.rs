@@ -166,7 +166,7 @@ impl Core {
                 })
             })
             .collect::<std::io::Result<Vec<_>>>()?;
-        let files = OpenFiles::new(store.clone());
+        let files = OpenFiles::new(OPEN_FILES_MAX);
         let slots = config.cores.max(1) * SLOTS_PER_THREAD;
         let runq = RunQueue::new(config.policy, slots, config.quantum_ns, config.cost);
         let has = DeviceStock {

@@ -25,7 +25,7 @@ use super::detect;
 use super::limits::{ROOM_RETRIES_MAX, SET_RETRIES_MAX};
 use super::mail::Mail;
 use super::memory::held_by;
-use super::ofd::Description;
+use super::ofd::{Description, OpenInode};
 use super::pace::FULL;
 use super::session::{QueueState, SessionState};
 use super::session_ops;
@@ -513,7 +513,8 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, outcome: &Outcome, must_s
                 return Err(Errno::INVAL.into());
             }
             // Before the commit, so that a nameless file is held open from its first moment.
-            Some((*o, core.files.describe(o.ino, kept_flags(o.flags))?))
+            let held = OpenInode::new(&core.store, o.ino);
+            Some((*o, core.files.describe(o.ino, kept_flags(o.flags), held)?))
         }
     };
     if let Some(plan) = f.plan.as_mut() {

@@ -22,6 +22,7 @@ pub mod counters;
 mod dataplane;
 mod detect;
 mod due;
+pub mod hostdir;
 mod io;
 pub mod latency;
 pub mod limits;

@@ -16,32 +16,52 @@ use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags, SealFlags};
 use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
 
-use super::limits::{OPEN_FILES_MAX, PLACEHOLDERS_UNBOUND_MAX};
+use super::limits::PLACEHOLDERS_UNBOUND_MAX;
 use super::locks::{LockTable, Owner};
 use super::tenants::{Charge, Resource, Tenant};
 use crate::store::Store;
 
-/// What descriptions need of the device when they come and go.
-pub struct OpenFiles {
-    store: Arc<Store>,
+/// What descriptions need of the device when they come and go. `B` is what a description holds open.
+pub struct OpenFiles<B = OpenInode> {
     /// Advisory locks of the device.
     pub locks: LockTable,
     next: AtomicU64,
     open: AtomicUsize,
-    bound: Mutex<HashMap<FileId, Arc<Placeholder>>>,
+    most: usize,
+    bound: Mutex<HashMap<FileId, Arc<Placeholder<B>>>>,
+}
+
+/// An inode held open in the store, as long as this lives.
+pub struct OpenInode {
+    store: Arc<Store>,
+    ino: InodeNo,
+}
+
+impl OpenInode {
+    /// Holds it.
+    pub fn new(store: &Arc<Store>, ino: InodeNo) -> OpenInode {
+        store.open_ref(ino);
+        OpenInode { store: store.clone(), ino }
+    }
+}
+
+impl Drop for OpenInode {
+    fn drop(&mut self) {
+        self.store.close_ref(self.ino);
+    }
 }
 
 /// Identity of a placeholder's memfd: st_dev and st_ino.
 type FileId = (u64, u64);
 
-impl OpenFiles {
-    /// None open.
-    pub fn new(store: Arc<Store>) -> Arc<OpenFiles> {
+impl<B> OpenFiles<B> {
+    /// None open; at most so many at a time.
+    pub fn new(most: usize) -> Arc<OpenFiles<B>> {
         Arc::new(OpenFiles {
-            store,
             locks: LockTable::default(),
             next: AtomicU64::new(1),
             open: AtomicUsize::new(0),
+            most,
             bound: Mutex::new(HashMap::new()),
         })
     }
@@ -56,13 +76,12 @@ impl OpenFiles {
         self.bound.lock().len()
     }
 
-    /// A new description of `ino`, at offset 0; holds the inode open in the store. ENFILE at the device's limit.
-    pub fn describe(self: &Arc<Self>, ino: InodeNo, flags: OpenFlags) -> Result<Arc<Description>, Errno> {
-        if self.open.fetch_add(1, Ordering::Relaxed) >= OPEN_FILES_MAX {
+    /// A new description of `ino`, at offset 0, which keeps `body`. ENFILE at the device's limit.
+    pub fn describe(self: &Arc<Self>, ino: InodeNo, flags: OpenFlags, body: B) -> Result<Arc<Description<B>>, Errno> {
+        if self.open.fetch_add(1, Ordering::Relaxed) >= self.most {
             self.open.fetch_sub(1, Ordering::Relaxed);
             return Err(Errno::NFILE);
         }
-        self.store.open_ref(ino);
         Ok(Arc::new(Description {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             ino,
@@ -71,11 +90,12 @@ impl OpenFiles {
             handles: AtomicUsize::new(0),
             placeholder: Mutex::new(None),
             files: self.clone(),
+            body,
         }))
     }
 
     /// The description that a descriptor sent by a client stands for; EBADF when it is none of ours.
-    pub fn claimed(&self, fd: impl AsFd) -> Result<(Arc<Description>, u32), Errno> {
+    pub fn claimed(&self, fd: impl AsFd) -> Result<(Arc<Description<B>>, u32), Errno> {
         let id = file_id(fd).map_err(|_| Errno::BADF)?;
         let found = self.bound.lock().get(&id).cloned().ok_or(Errno::BADF)?;
         let description = found.description.lock().clone().ok_or(Errno::BADF)?;
@@ -83,7 +103,7 @@ impl OpenFiles {
     }
 
     /// Binds a placeholder to a description.
-    pub fn bind(&self, placeholder: Placeholder, description: &Arc<Description>) {
+    pub fn bind(&self, placeholder: Placeholder<B>, description: &Arc<Description<B>>) {
         let placeholder = Arc::new(placeholder);
         *placeholder.description.lock() = Some(description.clone());
         *description.placeholder.lock() = Some(placeholder.clone());
@@ -93,7 +113,8 @@ impl OpenFiles {
     /// Lets go of descriptions that nobody names any more: no handle, and no process holds the placeholder. Returns how
     /// many are still held by placeholders alone (while above zero, somebody has to ask again).
     pub fn sweep(&self) -> usize {
-        let suspects: Vec<Arc<Placeholder>> = self.bound.lock().values().filter(|p| p.unclaimed()).cloned().collect();
+        let suspects: Vec<Arc<Placeholder<B>>> =
+            self.bound.lock().values().filter(|p| p.unclaimed()).cloned().collect();
         suspects.into_iter().filter(|p| !self.drop_if_dead(p)).count()
     }
 
@@ -106,7 +127,7 @@ impl OpenFiles {
         }
     }
 
-    fn drop_if_dead(&self, p: &Arc<Placeholder>) -> bool {
+    fn drop_if_dead(&self, p: &Arc<Placeholder<B>>) -> bool {
         if !p.dead() {
             return false;
         }
@@ -126,7 +147,7 @@ impl OpenFiles {
 }
 
 /// An open file description. Thread-safe.
-pub struct Description {
+pub struct Description<B = OpenInode> {
     /// Number, never reused in this run of the device.
     pub id: u64,
     /// The file.
@@ -134,11 +155,13 @@ pub struct Description {
     flags: AtomicU16,
     offset: AtomicU64,
     handles: AtomicUsize,
-    placeholder: Mutex<Option<Arc<Placeholder>>>,
-    files: Arc<OpenFiles>,
+    placeholder: Mutex<Option<Arc<Placeholder<B>>>>,
+    files: Arc<OpenFiles<B>>,
+    /// What it holds open.
+    pub body: B,
 }
 
-impl Description {
+impl<B> Description<B> {
     /// Grant and status flags now.
     pub fn flags(&self) -> OpenFlags {
         OpenFlags::from_bits_retain(self.flags.load(Ordering::Relaxed))
@@ -174,22 +197,21 @@ impl Description {
     }
 }
 
-impl Drop for Description {
+impl<B> Drop for Description<B> {
     fn drop(&mut self) {
         let owner = Owner::File(self.id);
         self.files.locks.release(self.ino, |o| *o == owner);
-        self.files.store.close_ref(self.ino);
         self.files.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// A placeholder as the device keeps it: its own descriptor of the memfd, never the locked one.
-pub struct Placeholder {
+pub struct Placeholder<B = OpenInode> {
     /// Number by which the session names it in Open.
     pub id: u32,
     file: FileId,
     own: OwnedFd,
-    description: Mutex<Option<Arc<Description>>>,
+    description: Mutex<Option<Arc<Description<B>>>>,
     _charge: Charge,
 }
 
@@ -198,9 +220,9 @@ fn file_id(fd: impl AsFd) -> rustix::io::Result<FileId> {
     Ok((s.st_dev, s.st_ino))
 }
 
-impl Placeholder {
+impl<B> Placeholder<B> {
     /// Makes one; the second value goes to the client and must be closed here.
-    fn create(id: u32, charge: Charge) -> std::io::Result<(Placeholder, OwnedFd)> {
+    fn create(id: u32, charge: Charge) -> std::io::Result<(Placeholder<B>, OwnedFd)> {
         let own = rustix::fs::memfd_create("weldfs-file", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::fcntl_add_seals(&own, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
         let path = format!("/proc/self/fd/{}", own.as_raw_fd());
@@ -224,40 +246,45 @@ impl Placeholder {
     }
 }
 
-enum Entry {
+enum Entry<B> {
     Free,
     Reserved,
-    Open(Arc<Description>),
+    Open(Arc<Description<B>>),
 }
 
-struct HandleSlot {
+struct HandleSlot<B> {
     generation: u32,
-    entry: Entry,
+    entry: Entry<B>,
 }
 
-#[derive(Default)]
-struct Table {
-    slots: Vec<HandleSlot>,
+struct Table<B> {
+    slots: Vec<HandleSlot<B>>,
     free: Vec<u32>,
     used: u32,
     /// The session is over: nothing is handed out any more.
     closed: bool,
 }
 
+impl<B> Table<B> {
+    fn new(closed: bool) -> Table<B> {
+        Table { slots: Vec::new(), free: Vec::new(), used: 0, closed }
+    }
+}
+
 /// The handles of one session. Index 0 is the root directory and never in the table. Thread-safe.
-pub struct Handles {
-    table: RwLock<Table>,
+pub struct Handles<B = OpenInode> {
+    table: RwLock<Table<B>>,
     limit: u32,
     tenant: Arc<Tenant>,
-    unbound: Mutex<HashMap<u32, Placeholder>>,
+    unbound: Mutex<HashMap<u32, Placeholder<B>>>,
     next_placeholder: AtomicU32,
 }
 
-impl Handles {
+impl<B> Handles<B> {
     /// At most `limit` handles at a time, all of them `tenant`'s.
-    pub fn new(limit: u32, tenant: Arc<Tenant>) -> Handles {
+    pub fn new(limit: u32, tenant: Arc<Tenant>) -> Handles<B> {
         Handles {
-            table: RwLock::new(Table::default()),
+            table: RwLock::new(Table::new(false)),
             limit,
             tenant,
             unbound: Mutex::new(HashMap::new()),
@@ -272,7 +299,7 @@ impl Handles {
 
     /// What a handle names; EBADF for stale, foreign and reserved ones, and for the root handle.
     #[inline]
-    pub fn get(&self, h: Handle) -> Result<Arc<Description>, Errno> {
+    pub fn get(&self, h: Handle) -> Result<Arc<Description<B>>, Errno> {
         let table = self.table.read();
         match h.index.checked_sub(1).and_then(|i| table.slots.get(i as usize)) {
             Some(HandleSlot { generation, entry: Entry::Open(d) }) if *generation == h.generation => Ok(d.clone()),
@@ -282,7 +309,7 @@ impl Handles {
 
     /// Like `get`, without keeping the description.
     #[inline]
-    pub fn with<R>(&self, h: Handle, f: impl FnOnce(&Description) -> R) -> Result<R, Errno> {
+    pub fn with<R>(&self, h: Handle, f: impl FnOnce(&Description<B>) -> R) -> Result<R, Errno> {
         let table = self.table.read();
         match h.index.checked_sub(1).and_then(|i| table.slots.get(i as usize)) {
             Some(HandleSlot { generation, entry: Entry::Open(d) }) if *generation == h.generation => Ok(f(d)),
@@ -314,7 +341,7 @@ impl Handles {
     }
 
     /// Makes a reserved handle name `description`.
-    pub fn fill(&self, h: Handle, description: Arc<Description>) {
+    pub fn fill(&self, h: Handle, description: Arc<Description<B>>) {
         description.handle_added();
         let mut table = self.table.write();
         let slot = h.index.checked_sub(1).and_then(|i| table.slots.get_mut(i as usize));
@@ -348,8 +375,7 @@ impl Handles {
     /// Takes every handle and unused placeholder away. True when placeholders alone hold descriptions now.
     pub fn close_all(&self) -> bool {
         self.unbound.lock().clear();
-        let ended = Table { closed: true, ..Table::default() };
-        let Table { slots, used, .. } = std::mem::replace(&mut *self.table.write(), ended);
+        let Table { slots, used, .. } = std::mem::replace(&mut *self.table.write(), Table::new(true));
         self.tenant.give(Resource::Handles, used.into());
         let mut held = false;
         for slot in slots {
@@ -390,7 +416,7 @@ impl Handles {
     }
 
     /// Takes a placeholder to bind it.
-    pub fn take_placeholder(&self, id: u32) -> Option<Placeholder> {
+    pub fn take_placeholder(&self, id: u32) -> Option<Placeholder<B>> {
         self.unbound.lock().remove(&id)
     }
 }
@@ -409,10 +435,11 @@ mod tests {
         let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SeededRandom::new(1)));
         format(&medium, &MkfsOptions::default(), &*clock, &*random).unwrap();
         let (store, _) = Store::mount(medium, MountOptions::new(clock, random)).unwrap();
-        let files = OpenFiles::new(store.clone());
+        let files = OpenFiles::new(1);
         let handles = Handles::new(4, Tenant::alone());
         let handle = handles.reserve().unwrap();
-        let description = files.describe(InodeNo::ROOT, OpenFlags::READ).unwrap();
+        let description =
+            files.describe(InodeNo::ROOT, OpenFlags::READ, OpenInode::new(&store, InodeNo::ROOT)).unwrap();
         handles.close_all();
         handles.fill(handle, description);
         assert_eq!(files.open(), 0);

@@ -207,7 +207,7 @@ impl SessionState {
     }
 }
 
-fn make_region(layout: &QueueLayout, shared: bool) -> Result<(Option<OwnedFd>, QueueMemory), Errno> {
+pub(super) fn make_region(layout: &QueueLayout, shared: bool) -> Result<(Option<OwnedFd>, QueueMemory), Errno> {
     let errno = |e: std::io::Error| Errno(e.raw_os_error().unwrap_or(Errno::NOMEM.0));
     if shared {
         let (fd, memory) = QueueMemory::create(layout).map_err(errno)?;

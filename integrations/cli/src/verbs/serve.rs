@@ -1,11 +1,12 @@
-//! `weldfs serve`: runs a device over an image until SIGTERM or SIGINT.
+//! `weldfs serve`: runs a device over an image, or a directory in its place, until SIGTERM or SIGINT.
 
 use crate::device::socket_of;
 use crate::failure::{Failure, Outcome};
 use crate::output;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use weldfs::Durability;
-use weldfs_kernel_shim::{ServeConfig, Server, Source};
+use weldfs_kernel_shim::{HostDirServer, ServeConfig, Server, Source};
+use weldfs_storagefs::device::hostdir::{HostDirConfig, THREADS};
 use weldfs_storagefs::device::{CostModel, DeviceConfig, PolicyKind, Profile, TenantsConfig};
 
 /// What calls get that do not choose.
@@ -21,12 +22,21 @@ pub enum Class {
 #[derive(clap::Args, Debug)]
 pub struct Args {
     /// The image, made by mkfs
-    #[arg(required_unless_present = "ram", conflicts_with = "ram")]
+    #[arg(required_unless_present_any = ["ram", "hostdir"], conflicts_with_all = ["ram", "hostdir"])]
     image: Option<PathBuf>,
     /// Serve fresh memory of this size instead, gone at the end
     #[arg(long, value_name = "SIZE", value_parser = output::parse_bytes, requires = "socket")]
     ram: Option<u64>,
-    /// Where to listen; IMAGE.sock by default
+    /// Serve a directory of the host's own file system instead: the same commands over its calls; fused commands are
+    /// not atomic over crashes, and other programs on the host are not held off
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["ram", "no_flush", "cores", "memory", "profile", "policy",
+        "quantum", "cost", "tenants"])]
+    hostdir: Option<PathBuf>,
+    /// Threads that call the host
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), requires = "hostdir",
+        default_value_t = THREADS as u16)]
+    threads: u16,
+    /// Where to listen; IMAGE.sock or DIR.sock by default
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Device threads; by default what the profile says, else 1
@@ -38,7 +48,7 @@ pub struct Args {
     /// Emulated hardware: a TOML file; the default adds no delay
     #[arg(long, value_name = "FILE")]
     profile: Option<PathBuf>,
-    /// What calls get that do not choose: durable on pmem and memory, volatile on block by default
+    /// What calls get that do not choose: durable on pmem and memory, volatile on block and DIR by default
     #[arg(long, value_enum)]
     durability: Option<Class>,
     /// Which command runs next: cfs and eevdf share the device between tenants by weight; rr and fifo are for
@@ -98,13 +108,41 @@ fn config(args: &Args) -> Result<DeviceConfig, Failure> {
     Ok(config)
 }
 
+/// Serves a directory of the host.
+fn serve_dir(args: &Args, dir: &Path) -> Outcome {
+    // Beside the directory, whatever slashes it is written with.
+    let socket = args.socket.clone().unwrap_or_else(|| socket_of(&dir.components().collect::<PathBuf>()));
+    let mut config = HostDirConfig::new(dir);
+    config.threads = args.threads.into();
+    if args.durability == Some(Class::Durable) {
+        config.durability = Durability::Durable;
+    }
+    let server = HostDirServer::bind(config, &socket, true).map_err(|e| Failure::new(e.to_string()))?;
+    let facts = server.dir().facts();
+    let whom =
+        if rustix::process::geteuid().is_root() { "everybody, each with his own rights" } else { "its user only" };
+    eprintln!(
+        "weldfs: serving the directory {} at {} (default {}, {}, {} thread(s), for {whom})",
+        dir.display(),
+        socket.display(),
+        facts.durability,
+        if facts.power_safe { "power-safe" } else { "not power-safe" },
+        facts.cores,
+    );
+    server.run().map_err(|e| Failure::new(e.to_string()))?;
+    Ok(0)
+}
+
 /// Serves.
 pub fn run(args: &Args) -> Outcome {
+    if let Some(dir) = &args.hostdir {
+        return serve_dir(args, dir);
+    }
     let (source, name) = match (&args.image, args.ram) {
         (Some(image), _) if args.no_flush => (Source::ImageNoFlush(image.clone()), image.display().to_string()),
         (Some(image), _) => (Source::Image(image.clone()), image.display().to_string()),
         (None, Some(bytes)) => (Source::Ram(bytes), "memory".to_owned()),
-        (None, None) => return Err(Failure::usage("neither an image nor --ram is given")),
+        (None, None) => return Err(Failure::usage("neither an image nor --ram nor --hostdir is given")),
     };
     let socket = match (&args.socket, &args.image) {
         (Some(socket), _) => socket.clone(),

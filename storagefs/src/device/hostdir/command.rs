@@ -1,0 +1,343 @@
+//! One command from its tickets to its outcome.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{FlockOperation, fdatasync, flock, fsync, syncfs};
+use weldfs_ciscops::limits::SNAPSHOT_MAX;
+use weldfs_ciscops::{
+    Access, At, ChecksumState, Command, Durability, Errno, Handle, InodeNo, LockAction, LockBody, LockKind, LockSpace,
+    Op, OpenFlags, Outcome, SharedRegion, TxnMode, interp,
+};
+use weldfs_scheduler::{Mode, Token};
+use zerocopy::IntoBytes;
+
+use super::core::Core;
+use super::data;
+use super::hand::{PIECE, Scratch, settle};
+use super::lookout::Work;
+use super::session::{HostFile, SessionState};
+use super::sys;
+use super::txn::HostTxn;
+use crate::device::locks::{Held, Owner, Space, Span};
+use crate::device::ofd::Description;
+use crate::device::sets::{Tickets, members};
+
+/// Payload bytes from which on a command takes long.
+const LONG: u32 = 128 << 10;
+
+/// What a command ends with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    pub outcome: Outcome,
+    /// Payload copies, those of the host's kernel included.
+    pub copies: u64,
+    /// Bytes of payload, names and results each way.
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    /// Copies of names and results.
+    pub metadata: u64,
+    /// It waited until the host had made something durable.
+    pub synced: bool,
+}
+
+impl From<Outcome> for Done {
+    fn from(outcome: Outcome) -> Done {
+        Done { outcome, copies: 0, bytes_in: 0, bytes_out: 0, metadata: 0, synced: false }
+    }
+}
+
+fn answer(result: Result<(u64, u64), Errno>) -> Done {
+    match result {
+        Ok((a, b)) => Outcome::ok(a, b).into(),
+        Err(e) => Outcome::failed(e).into(),
+    }
+}
+
+/// Whether a command may keep its thread for longer than others should wait for the rings to be looked at.
+pub(super) fn may_take_long(core: &Core, work: &Work) -> bool {
+    use Op::*;
+    match work.cmd.op {
+        Fsync { .. } | Fdatasync { .. } | Syncfs | ChecksumRange { .. } | Fallocate { .. } | Truncate { .. } => true,
+        Read { out, .. } | OpenReadClose { out, .. } if out.len >= LONG => true,
+        ReadChecksumVerify { len, .. } if len >= LONG => true,
+        Write { src, .. } | AppendChecksumWrite { src, .. } | OpenWriteClose { src, .. } if src.len >= LONG => true,
+        OpenReadWriteClose { out, src, .. } if out.len.max(src.len) >= LONG => true,
+        _ => work.cmd.after_durable || (wants_durable(core, &work.queue.session, &work.cmd) && changes(&work.cmd.op)),
+    }
+}
+
+/// Whether an operation changes something that can be made durable.
+fn changes(op: &Op) -> bool {
+    use Op::*;
+    match op {
+        Open { flags, .. } => flags.intersects(OpenFlags::CREATE | OpenFlags::TRUNC),
+        Nop | Close { .. } | Read { .. } | Seek { .. } | Stat { .. } | StatPath { .. } | ReadDir { .. } => false,
+        Lock { .. } | SetFlags { .. } | Statfs { .. } | Readlink { .. } | Access { .. } => false,
+        GetXattr { .. } | ListXattr { .. } | OpenReadClose { .. } | ReadChecksumVerify { .. } => false,
+        _ => true,
+    }
+}
+
+/// Durability as asked for: by the command, by the description's O_SYNC or O_DSYNC, by default.
+pub(super) fn wants_durable(core: &Core, session: &SessionState, cmd: &Command) -> bool {
+    match cmd.durability {
+        Durability::Durable => true,
+        Durability::Volatile => false,
+        Durability::Default => core.durable_default || synchronous(session, &cmd.op),
+    }
+}
+
+fn synchronous(session: &SessionState, op: &Op) -> bool {
+    let sync = OpenFlags::SYNC | OpenFlags::DSYNC;
+    match *op {
+        Op::Write { h, .. }
+        | Op::Truncate { h, .. }
+        | Op::Fallocate { h, .. }
+        | Op::AppendChecksumWrite { h, .. }
+        | Op::ReadModifyWrite { h, .. } => session.handles.with(h, |d| d.flags().intersects(sync)).unwrap_or(false),
+        Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => flags.intersects(sync),
+        _ => false,
+    }
+}
+
+/// Runs a command.
+pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Done {
+    if work.cmd.detectable {
+        // Nothing here outlives a crash that could tell what became of it.
+        return answer(Err(Errno::OPNOTSUPP));
+    }
+    let cx = Cx { core, work };
+    match work.cmd.op {
+        Op::Nop => answer(Ok((0, 0))),
+        Op::Syncfs => cx.synced(Ok(syncfs(&core.root))),
+        Op::Fsync { h } => cx.sync(h, |d| fsync(&d.body.fd)).await,
+        Op::Fdatasync { h } => cx.sync(h, |d| fdatasync(&d.body.fd)).await,
+        Op::Close { h } => answer(cx.close(h).await),
+        Op::SetFlags { h, flags } => answer(cx.set_flags(h, flags).await),
+        Op::Lock { .. } => answer(cx.lock().await),
+        Op::ChecksumRange { h, offset, len, .. } => answer(cx.checksum(h, offset, len, scratch).await),
+        Op::Outcome { .. } => answer(Err(Errno::OPNOTSUPP)),
+        _ => cx.file_system(scratch).await,
+    }
+}
+
+struct Cx<'c> {
+    core: &'c Core,
+    work: &'c Work,
+}
+
+impl<'c> Cx<'c> {
+    fn session(&self) -> &'c SessionState {
+        &self.work.queue.session
+    }
+
+    fn pool(&self) -> &'c SharedRegion {
+        &self.work.queue.pool
+    }
+
+    /// Holds one inode; the next command of the ring may follow.
+    async fn hold(&self, ino: InodeNo, mode: Mode) -> Tickets<'c> {
+        let sets = &self.core.sets;
+        let mut tickets = sets.place(sets.arrive(), Token(0), members([(ino.0, mode)]));
+        settle(self.core, &self.work.queue);
+        tickets.start().await;
+        tickets
+    }
+
+    fn synced(&self, result: Result<rustix::io::Result<()>, Errno>) -> Done {
+        self.core.flushes.fetch_add(1, Ordering::Relaxed);
+        let result = result.and_then(|host| host.map_err(Errno::from));
+        Done { synced: true, ..answer(result.map(|()| (0, 0))) }
+    }
+
+    /// Makes what is behind a handle durable, with what earlier commands of this ring did to it.
+    async fn sync(&self, h: Handle, call: impl Fn(&Description<HostFile>) -> rustix::io::Result<()>) -> Done {
+        if h == Handle::ROOT {
+            settle(self.core, &self.work.queue);
+            return self.synced(Ok(syncfs(&self.core.root)));
+        }
+        let description = match self.session().description(h) {
+            Ok(d) => d,
+            Err(e) => return answer(Err(e)),
+        };
+        drop(self.hold(description.ino, Mode::Shared).await);
+        self.synced(Ok(call(&description)))
+    }
+
+    async fn close(&self, h: Handle) -> Result<(u64, u64), Errno> {
+        let description = self.session().description(h)?;
+        let held = self.hold(description.ino, Mode::Exclusive).await;
+        let (session, locks) = (self.session(), &self.core.files.locks);
+        if !locks.is_empty() {
+            // POSIX: closing any descriptor of a file gives back the process's locks on it.
+            locks.release(description.ino, |o| matches!(o, Owner::Process { session: s, .. } if *s == session.id));
+        }
+        if session.handles.close(h)? {
+            self.core.watch_placeholders();
+        }
+        drop(held);
+        Ok((0, 0))
+    }
+
+    async fn set_flags(&self, h: Handle, flags: OpenFlags) -> Result<(u64, u64), Errno> {
+        let description = self.session().description(h)?;
+        let held = self.hold(description.ino, Mode::Exclusive).await;
+        description.set_flags(flags);
+        drop(held);
+        Ok((u64::from(description.flags().bits()), 0))
+    }
+
+    /// Locks between clients stand in the table of the device's kind; those of an open file description are taken on
+    /// the host as well, so that its other programs see them and are seen.
+    async fn lock(&self) -> Result<(u64, u64), Errno> {
+        let Op::Lock { h, action, kind, space, start, len, owner, out } = self.work.cmd.op else {
+            return Err(Errno::INVAL);
+        };
+        let description = self.session().description(h)?;
+        let who = match space {
+            LockSpace::Process => Owner::Process { session: self.session().id, owner },
+            LockSpace::OpenFile | LockSpace::Flock => Owner::File(description.id),
+        };
+        let table = if space == LockSpace::Flock { Space::Whole } else { Space::Ranges };
+        let span = if space == LockSpace::Flock { Span::ALL } else { Span::new(start, len)? };
+        let want = Held { owner: who, span, exclusive: kind == LockKind::Write };
+        let (locks, ino) = (&self.core.files.locks, description.ino);
+        let _held = self.hold(ino, Mode::Exclusive).await;
+        match (action, kind) {
+            (LockAction::Get, _) => {
+                let found = locks.test(ino, table, &want);
+                if !out.is_empty() {
+                    self.pool().slice(out)?.copy_from(lock_body(found, start, len).as_bytes());
+                }
+                return Ok((u64::from(found.is_some()), 0));
+            }
+            (LockAction::Set, LockKind::Unlock) => {
+                on_host(&description, space, kind, start, len)?;
+                locks.unlock(ino, table, who, span);
+            }
+            (LockAction::Set, _) => {
+                let need = if want.exclusive { Access::WRITE } else { Access::READ };
+                if table == Space::Ranges && !description.flags().access().contains(need) {
+                    return Err(Errno::BADF);
+                }
+                if locks.test(ino, table, &want).is_some() {
+                    return Err(Errno::AGAIN);
+                }
+                on_host(&description, space, kind, start, len)?;
+                locks.set(ino, table, want)?;
+            }
+        }
+        Ok((0, 0))
+    }
+
+    /// Sums up a range, however long: in snapshots of at most 8 MiB, between which others may write.
+    async fn checksum(&self, h: Handle, off: u64, len: u64, scratch: &mut Scratch) -> Result<(u64, u64), Errno> {
+        if h == Handle::ROOT {
+            return Err(Errno::ISDIR);
+        }
+        let description = self.session().description(h)?;
+        let flags = description.flags();
+        if flags.contains(OpenFlags::PATH) || !flags.contains(OpenFlags::READ) {
+            return Err(Errno::BADF);
+        }
+        let (mut done, mut sum) = (0, ChecksumState::new());
+        while done < len {
+            let held = self.hold(description.ino, Mode::Shared).await;
+            let want = (len - done).min(SNAPSHOT_MAX);
+            let mut got = 0;
+            while got < want {
+                let piece = (want - got).min(PIECE as u64) as usize;
+                let n = data::read_at(&description.body.fd, &mut scratch.piece[..piece], off + done + got)?;
+                sum.update(&scratch.piece[..n]);
+                got += n as u64;
+                if n < piece {
+                    break;
+                }
+            }
+            drop(held);
+            done += got;
+            if got < want {
+                break;
+            }
+            if self.session().closing() {
+                // Nobody is left to hear it, and a sparse file may be very long.
+                return Err(Errno::INTR);
+            }
+        }
+        if self.work.cmd.after_durable {
+            fdatasync(&description.body.fd)?;
+        }
+        Ok((done, sum.value().into()))
+    }
+
+    /// Every command that runs over a transaction.
+    async fn file_system(&self, scratch: &mut Scratch) -> Done {
+        let work = self.work;
+        let durable = wants_durable(self.core, self.session(), &work.cmd);
+        // Nothing is taken back here, so what was done before a failure stands, and the completion says so.
+        let cmd = Command { mode: TxnMode::Micro, ..work.cmd };
+        let mut txn = HostTxn::new(self.core, work, scratch, durable);
+        txn.prepare().await;
+        let outcome = interp::run(&cmd, &work.paths, &work.queue.pool, &mut txn).await;
+        txn.end(outcome)
+    }
+}
+
+fn lock_body(found: Option<Held>, start: u64, len: u64) -> LockBody {
+    match found {
+        None => LockBody { kind: LockKind::Unlock as u8, start, len, ..LockBody::default() },
+        Some(f) => LockBody {
+            start: f.span.start,
+            len: f.span.length(),
+            owner: if let Owner::Process { owner, .. } = f.owner { owner } else { u64::MAX },
+            kind: if f.exclusive { LockKind::Write } else { LockKind::Read } as u8,
+            ..LockBody::default()
+        },
+    }
+}
+
+/// The same lock on the host, for the spaces whose owner the host knows: the open file description.
+fn on_host(
+    d: &Arc<Description<HostFile>>,
+    space: LockSpace,
+    kind: LockKind,
+    start: u64,
+    len: u64,
+) -> Result<(), Errno> {
+    match space {
+        LockSpace::Process => Ok(()),
+        LockSpace::OpenFile => {
+            let kind = match kind {
+                LockKind::Read => libc::F_RDLCK,
+                LockKind::Write => libc::F_WRLCK,
+                LockKind::Unlock => libc::F_UNLCK,
+            };
+            sys::lock_range(&d.body.fd, kind, start, len)
+        }
+        LockSpace::Flock => {
+            let how = match kind {
+                LockKind::Read => FlockOperation::NonBlockingLockShared,
+                LockKind::Write => FlockOperation::NonBlockingLockExclusive,
+                LockKind::Unlock => FlockOperation::Unlock,
+            };
+            Ok(flock(&d.body.fd, how)?)
+        }
+    }
+}
+
+/// How strongly a command that names its file by a handle holds it.
+pub(super) fn by_handle(op: &Op) -> Option<(Handle, Mode)> {
+    match *op {
+        // What moves the offset of the description runs alone, as read(2) and lseek(2) lock it.
+        Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } => Some((h, Mode::Exclusive)),
+        Op::Read { h, .. } | Op::ReadDir { h, .. } | Op::ReadChecksumVerify { h, .. } => Some((h, Mode::Shared)),
+        Op::Write { h, .. }
+        | Op::Truncate { h, .. }
+        | Op::Fallocate { h, .. }
+        | Op::SetAttr { h, .. }
+        | Op::AppendChecksumWrite { h, .. }
+        | Op::ReadModifyWrite { h, .. } => Some((h, Mode::Exclusive)),
+        _ => None,
+    }
+}

@@ -1,0 +1,253 @@
+//! What the threads that serve one directory share.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex, RwLock};
+use rustix::fs::{CWD, Mode, OFlags, openat};
+use weldfs_ciscops::{Durability, Errno, InodeNo};
+
+use super::lookout::Lookout;
+use super::session::{HostFile, QueueState, SessionState};
+use super::{HostDirConfig, power};
+use crate::device::counters::{CoreCounters, Totals, several_writers};
+use crate::device::limits::{PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX};
+use crate::device::ofd::OpenFiles;
+use crate::device::sets::SetTable;
+use crate::device::slots::Inbox;
+use crate::device::tenants::{DeviceStock, Identity, Resource, Tenant, TenantTable, TenantsConfig};
+
+/// Descriptors of this process that files never get: sockets, doorbells, threads.
+const FDS_KEPT: usize = 64;
+
+/// What is left for whoever looks at the rings.
+pub(super) enum Message {
+    /// Serve this queue pair from now on.
+    Queue(Arc<QueueState>),
+    /// Drain and drop the queues of this session.
+    CloseSession(u64),
+    /// End when no queue is left.
+    Stop,
+}
+
+/// The shared part.
+pub struct Core {
+    pub(super) config: HostDirConfig,
+    /// The directory; nothing above it is ever reached.
+    pub(super) root: OwnedFd,
+    /// Its st_dev and st_ino.
+    pub(super) root_id: (u64, u64),
+    pub(super) power_safe: bool,
+    pub(super) durable_default: bool,
+    /// This process may act with its callers' rights, and does; else it serves its own user only.
+    pub(super) for_others: bool,
+    /// The user this process acts for unless told otherwise.
+    pub(super) uid: u32,
+    /// Tickets on inodes.
+    pub(super) sets: SetTable,
+    /// Held shared while a name is resolved, exclusively while one changes. Before tickets, never after.
+    pub(super) names: RwLock<()>,
+    /// Commands that hold an inode exclusively: begun, and ended.
+    pub(super) exclusive: (AtomicU64, AtomicU64),
+    pub(super) files: Arc<OpenFiles<HostFile>>,
+    pub(super) inbox: Inbox<Message>,
+    /// Whoever has it looks at the rings.
+    pub(super) lookout: Mutex<Lookout>,
+    pub(super) workers: Vec<CoreCounters>,
+    pub(super) tenants: TenantTable,
+    /// Calls that waited until the host had made something durable.
+    pub(super) flushes: AtomicU64,
+    /// Placeholders alone hold files: look now and then whether anybody holds the placeholders.
+    pub(super) watch: AtomicBool,
+    sessions: Mutex<Sessions>,
+    no_sessions: Condvar,
+    next_session: AtomicU64,
+    pool_bytes: AtomicU64,
+    queues: AtomicUsize,
+    poisoned: AtomicBool,
+}
+
+#[derive(Default)]
+struct Sessions {
+    live: HashMap<u64, Arc<SessionState>>,
+    refuse: bool,
+}
+
+/// Descriptors that this process may have.
+fn descriptors() -> usize {
+    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    most.map_or(1 << 20, |n| n as usize).min(1 << 20)
+}
+
+impl Core {
+    pub(super) fn new(config: HostDirConfig) -> std::io::Result<Arc<Core>> {
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root = openat(CWD, &config.dir, flags, Mode::empty())?;
+        let stat = rustix::fs::fstat(&root)?;
+        if config.threads > 1 {
+            several_writers();
+        }
+        // A socket and a doorbell each for sessions; of the rest half for files, a quarter for placeholders.
+        let fds = descriptors().saturating_sub(FDS_KEPT);
+        let sessions = (fds / 8).clamp(1, SESSIONS_MAX);
+        let has = DeviceStock {
+            cores: config.threads.max(1),
+            slots: config.threads.max(1),
+            sessions,
+            queue_pairs: QUEUES_MAX,
+            pool_bytes: config.pool_bytes_max,
+            handles: (fds / 2).max(1),
+            placeholders: (fds / 4).clamp(1, PLACEHOLDERS_MAX),
+        };
+        let inbox = Inbox::new()?;
+        let lookout = Lookout::new(&inbox, config.spin_ns_max)?;
+        let uid = rustix::process::geteuid().as_raw();
+        Ok(Arc::new(Core {
+            power_safe: power::is_safe(&root),
+            durable_default: config.durability == Durability::Durable,
+            for_others: uid == 0,
+            uid,
+            root_id: (stat.st_dev, stat.st_ino),
+            root,
+            sets: SetTable::default(),
+            names: RwLock::new(()),
+            exclusive: Default::default(),
+            files: OpenFiles::new((fds / 2).max(1)),
+            inbox,
+            lookout: Mutex::new(lookout),
+            workers: (0..config.threads.max(1)).map(|_| CoreCounters::default()).collect(),
+            tenants: TenantTable::new(TenantsConfig::default(), has, &weldfs_journal::SystemRandom),
+            flushes: AtomicU64::new(0),
+            watch: AtomicBool::new(false),
+            sessions: Mutex::default(),
+            no_sessions: Condvar::new(),
+            next_session: AtomicU64::new(1),
+            pool_bytes: AtomicU64::new(0),
+            queues: AtomicUsize::new(0),
+            poisoned: AtomicBool::new(false),
+            config,
+        }))
+    }
+
+    /// The number under which an inode's tickets and locks are kept. On the directory's own file system it is the
+    /// inode's; two inodes of one number would exclude each other more than they need to, and nothing worse.
+    pub(super) fn key(&self, dev: u64, ino: u64) -> InodeNo {
+        InodeNo(ino ^ (dev ^ self.root_id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    pub(super) fn uuid(&self) -> [u8; 16] {
+        let mut uuid = [0; 16];
+        uuid[..8].copy_from_slice(&self.root_id.0.to_be_bytes());
+        uuid[8..].copy_from_slice(&self.root_id.1.to_be_bytes());
+        uuid
+    }
+
+    /// A new session. EACCES for another user where this process has its own rights only.
+    pub(super) fn attach(self: &Arc<Self>, who: Identity, client_id: [u8; 16]) -> Result<Arc<SessionState>, Errno> {
+        if !self.for_others && who.cred.uid != self.uid {
+            return Err(Errno::ACCES);
+        }
+        let mut sessions = self.sessions.lock();
+        if sessions.refuse {
+            return Err(Errno::NODEV);
+        }
+        let tenant = self.tenants.of(&who);
+        if !tenant.take(Resource::Sessions, 1) {
+            return Err(Errno::MFILE);
+        }
+        let id = self.next_session.fetch_add(1, Ordering::Relaxed);
+        let state = SessionState::new(self, id, who.cred, tenant.clone(), client_id);
+        let state = Arc::new(state.inspect_err(|_| tenant.give(Resource::Sessions, 1))?);
+        sessions.live.insert(id, state.clone());
+        Ok(state)
+    }
+
+    pub(super) fn session_gone(&self, session: &Arc<SessionState>, totals: impl FnOnce() -> Totals) {
+        let mut sessions = self.sessions.lock();
+        session.tenant.retire(&totals());
+        session.tenant.give(Resource::Sessions, 1);
+        sessions.live.remove(&session.id);
+        if sessions.live.is_empty() {
+            self.no_sessions.notify_all();
+        }
+    }
+
+    pub(super) fn with_sessions<R>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &Arc<SessionState>>) -> R) -> R {
+        f(&mut self.sessions.lock().live.values())
+    }
+
+    /// Ends this session: its client lied about a ring.
+    pub(super) fn kill_session(&self, id: u64) {
+        let session = self.sessions.lock().live.get(&id).cloned();
+        if let Some(session) = session {
+            session.close();
+        }
+    }
+
+    pub(super) fn charge_pool(&self, tenant: &Tenant, bytes: u64) -> Result<(), Errno> {
+        if self.queues.fetch_add(1, Ordering::Relaxed) >= QUEUES_MAX || !tenant.take(Resource::QueuePairs, 1) {
+            self.queues.fetch_sub(1, Ordering::Relaxed);
+            return Err(Errno::MFILE);
+        }
+        if !tenant.take(Resource::PoolBytes, bytes) {
+            tenant.give(Resource::QueuePairs, 1);
+            self.queues.fetch_sub(1, Ordering::Relaxed);
+            return Err(Errno::NOMEM);
+        }
+        self.pool_bytes.fetch_add(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    pub(super) fn release_pool(&self, tenant: &Tenant, bytes: u64) {
+        tenant.give(Resource::PoolBytes, bytes);
+        tenant.give(Resource::QueuePairs, 1);
+        self.pool_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.queues.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Queue pairs and the bytes of their memory.
+    pub(super) fn pools(&self) -> (usize, u64) {
+        (self.queues.load(Ordering::Relaxed), self.pool_bytes.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn watch_placeholders(&self) {
+        if !self.watch.swap(true, Ordering::AcqRel) {
+            self.inbox.ring();
+        }
+    }
+
+    /// After a panic in a command: clients are told, and nothing is served any more.
+    pub(super) fn poison(&self) {
+        if self.poisoned.swap(true, Ordering::AcqRel) {
+            return;
+        }
+        tracing::error!("a command of the host directory panicked: it is not served any more");
+        let sessions: Vec<_> = {
+            let mut sessions = self.sessions.lock();
+            sessions.refuse = true;
+            sessions.live.values().cloned().collect()
+        };
+        sessions.iter().flat_map(|s| s.queues()).for_each(|q| q.pair.ends().close());
+        self.inbox.send(Message::Stop);
+    }
+
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Ordering::Relaxed)
+    }
+
+    /// No new sessions; those there are end, then the threads do.
+    pub(super) fn end(&self) {
+        let mut sessions = self.sessions.lock();
+        sessions.refuse = true;
+        let live: Vec<_> = sessions.live.values().cloned().collect();
+        parking_lot::MutexGuard::unlocked(&mut sessions, || live.iter().for_each(SessionState::close));
+        while !sessions.live.is_empty() && !self.is_poisoned() {
+            self.no_sessions.wait_for(&mut sessions, Duration::from_millis(100));
+        }
+        drop(sessions);
+        self.inbox.send(Message::Stop);
+    }
+}

@@ -1,0 +1,324 @@
+//! Looking at the rings. One thread at a time has the lookout: it takes commands, runs those that will not take long
+//! itself, and hands the lookout on before it runs another one. It spins as long as that pays, then sleeps in one call.
+
+use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use rustix::event::epoll;
+use weldfs_ciscops::{Command, Cqe, Errno, Opcode, Outcome, Paths, RawCommand, Sqe, validate};
+
+use super::core::{Core, Message};
+use super::session::QueueState;
+use crate::device::clock::now_ns;
+use crate::device::counters::CoreCounters;
+use crate::device::limits::{
+    BATCH_PER_QUEUE, LIVENESS_POLL_MS, PUBLISH_NS, REAP_WAIT_NS_MAX, SPIN_ALONE_NS, SPIN_MIN, SPIN_NS_MIN,
+};
+use crate::device::pair::{Ends, Taken};
+use crate::device::slots::Inbox;
+
+/// A command taken from a ring and believed.
+pub(super) struct Work {
+    pub queue: Arc<QueueState>,
+    pub cmd: Command,
+    pub paths: Paths,
+    /// When it was seen in the ring.
+    pub seen: u64,
+}
+
+/// What whoever looks knows.
+pub struct Lookout {
+    queues: Vec<Arc<QueueState>>,
+    /// The one to look at first.
+    next: usize,
+    /// Pairs with completions that are posted and not published, and when the first of them was posted.
+    dirty: Vec<Arc<QueueState>>,
+    dirty_since: u64,
+    epoll: OwnedFd,
+    watched: HashMap<u64, usize>,
+    spin_ns: u64,
+    spin_ns_max: u64,
+    last_work: u64,
+    /// Some queue is draining.
+    ending: bool,
+    /// Some queue holds commands but its completion ring is full.
+    unreaped: bool,
+    reap_wait_ns: u64,
+    /// When placeholders were last looked at.
+    swept: u64,
+    stop: bool,
+}
+
+fn edge() -> epoll::EventFlags {
+    epoll::EventFlags::IN | epoll::EventFlags::ET
+}
+
+impl Lookout {
+    pub(super) fn new(inbox: &Inbox<Message>, spin_ns_max: u64) -> std::io::Result<Lookout> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        // Edge-triggered and never read, as the device's cores have it: no wake-up can be stolen or lost.
+        epoll::add(&epoll, inbox.bell(), epoll::EventData::new_u64(0), edge())?;
+        Ok(Lookout {
+            queues: Vec::new(),
+            next: 0,
+            dirty: Vec::new(),
+            dirty_since: 0,
+            epoll,
+            watched: HashMap::new(),
+            spin_ns: spin_ns_max,
+            spin_ns_max,
+            last_work: now_ns(),
+            ending: false,
+            unreaped: false,
+            reap_wait_ns: 0,
+            swept: 0,
+            stop: false,
+        })
+    }
+
+    /// The next command; `None` at the end. `me` counts for the thread that looks.
+    pub(super) fn next(&mut self, core: &Core, me: &CoreCounters) -> Option<Work> {
+        let mut idle_polls = 0u32;
+        loop {
+            if core.inbox.has_mail() {
+                self.read_mail(core);
+            }
+            if self.stop && (self.queues.is_empty() || core.is_poisoned()) {
+                self.publish();
+                return None;
+            }
+            if let Some(work) = self.look(core) {
+                if idle_polls > SPIN_MIN {
+                    // Spinning paid: do it as long as it may take.
+                    self.spin_ns = (self.spin_ns * 2).min(self.spin_ns_max);
+                }
+                return Some(work);
+            }
+            self.publish();
+            if self.ending {
+                self.reap();
+            }
+            idle_polls += 1;
+            if idle_polls == 1 {
+                self.last_work = now_ns();
+            }
+            if !idle_polls.is_multiple_of(SPIN_MIN) {
+                std::hint::spin_loop();
+                continue;
+            }
+            let idle_ns = now_ns().wrapping_sub(self.last_work);
+            if idle_ns >= self.spin_ns {
+                self.spin_ns = (self.spin_ns / 2).max(SPIN_NS_MIN.min(self.spin_ns_max));
+                self.sleep(core, me);
+                idle_polls = 0;
+            } else if idle_ns >= SPIN_ALONE_NS {
+                std::thread::yield_now();
+            }
+        }
+    }
+
+    /// Whether somebody else should look while this command, which may take long, is run.
+    pub(super) fn is_needed(&self, work: &Work) -> bool {
+        self.queues.len() > 1 || work.queue.pair.has_entries()
+    }
+
+    fn read_mail(&mut self, core: &Core) {
+        for message in core.inbox.collect() {
+            match message {
+                Message::Queue(new) => self.add_queue(new),
+                Message::CloseSession(id) => {
+                    for q in self.queues.iter().filter(|q| q.session.id == id) {
+                        q.pair.ends().start_drain();
+                        self.ending = true;
+                    }
+                }
+                Message::Stop => self.stop = true,
+            }
+        }
+    }
+
+    fn add_queue(&mut self, new: Arc<QueueState>) {
+        let session = &new.session;
+        let watchers = self.watched.entry(session.id).or_insert(0);
+        *watchers += 1;
+        if *watchers == 1
+            && let Err(e) = epoll::add(&self.epoll, &*session.doorbell, epoll::EventData::new_u64(session.id), edge())
+        {
+            tracing::error!("cannot watch a doorbell: {e}");
+        }
+        if session.closing() {
+            new.pair.ends().start_drain();
+            self.ending = true;
+        }
+        self.queues.push(new);
+    }
+
+    /// Looks at each ring once, for one command.
+    fn look(&mut self, core: &Core) -> Option<Work> {
+        for _ in 0..self.queues.len() {
+            let at = if self.next < self.queues.len() { self.next } else { 0 };
+            self.next = at + 1;
+            if self.queues[at].pair.is_worth_a_look() {
+                let queue = self.queues[at].clone();
+                if let Some(work) = self.take(core, queue) {
+                    return Some(work);
+                }
+            }
+        }
+        None
+    }
+
+    /// The next command of one ring that needs to be run; those that are over at once are answered.
+    fn take(&mut self, core: &Core, queue: Arc<QueueState>) -> Option<Work> {
+        let mut ends = queue.pair.ends();
+        for _ in 0..BATCH_PER_QUEUE {
+            let raw = match ends.next(&queue.pair) {
+                Ok(raw) => raw,
+                Err(Taken::Fault) => {
+                    drop(ends);
+                    self.fault(core, &queue);
+                    return None;
+                }
+                Err(_) => break,
+            };
+            match believe(&queue, &raw) {
+                Ok(Some((cmd, paths))) => {
+                    let taken = now_ns();
+                    let seen = ends.start(&queue.pair, taken);
+                    drop(ends);
+                    return Some(Work { queue, cmd, paths, seen });
+                }
+                Ok(None) => answer(&queue, &mut ends, &raw, Outcome::ok(0, 0)),
+                Err(errno) => {
+                    queue.counters.malformed.add(1);
+                    answer(&queue, &mut ends, &raw, Outcome::failed(errno));
+                }
+            }
+        }
+        queue.counters.client_wakes.add(ends.publish());
+        self.ending |= ends.is_draining();
+        None
+    }
+
+    /// A client that lied about its ring is served no more.
+    fn fault(&mut self, core: &Core, queue: &QueueState) {
+        self.ending = true;
+        let (session, index) = (queue.session.id, queue.index);
+        tracing::warn!("session {session} ends: queue {index} holds an impossible index");
+        core.kill_session(session);
+    }
+
+    /// A completion waits for others of its ring that follow, not for long.
+    pub(super) fn note_dirty(&mut self, queue: &Arc<QueueState>) {
+        let now = now_ns();
+        if self.dirty.is_empty() {
+            self.dirty_since = now;
+        }
+        if self.dirty.last().is_none_or(|last| !Arc::ptr_eq(last, queue)) {
+            self.dirty.push(queue.clone());
+        }
+        if now.saturating_sub(self.dirty_since) > PUBLISH_NS {
+            self.publish();
+        }
+    }
+
+    /// Makes every completion visible.
+    pub(super) fn publish(&mut self) {
+        for queue in self.dirty.drain(..) {
+            let mut ends = queue.pair.ends();
+            queue.counters.client_wakes.add(ends.publish());
+        }
+    }
+
+    /// Drops the queues that have been drained.
+    fn reap(&mut self) {
+        while let Some(i) = self.queues.iter().position(|q| q.pair.ends().is_drained()) {
+            let queue = self.queues.swap_remove(i);
+            queue.pair.ends().close();
+            let session = queue.session.clone();
+            if let Some(n) = self.watched.get_mut(&session.id) {
+                *n -= 1;
+                if *n == 0 {
+                    self.watched.remove(&session.id);
+                    let _ = epoll::delete(&self.epoll, &*session.doorbell);
+                }
+            }
+            session.queue_gone(&queue);
+        }
+        self.ending = self.queues.iter().any(|q| q.pair.ends().is_draining());
+    }
+
+    /// Announces on every ring and in the inbox that nobody looks, looks once more, blocks.
+    fn sleep(&mut self, core: &Core, me: &CoreCounters) {
+        let mut work = false;
+        self.unreaped = false;
+        self.queues.iter().for_each(|q| q.pair.ends().prepare_sleep());
+        for q in &self.queues {
+            let mut ends = q.pair.ends();
+            // Whoever has its command, or drains it, rings.
+            if ends.is_draining() || q.pair.is_admitting() {
+                continue;
+            }
+            let (waiting, room) = ends.recheck();
+            work |= waiting && room;
+            self.unreaped |= waiting && !room;
+        }
+        if !work && core.inbox.prepare_sleep() {
+            self.block(core, me);
+            core.inbox.awake();
+        }
+        self.queues.iter().for_each(|q| q.pair.ends().awake());
+    }
+
+    fn block(&mut self, core: &Core, me: &CoreCounters) {
+        // A client that does not reap has no way to ring when it does: look again, less and less often.
+        self.reap_wait_ns = if self.unreaped { (self.reap_wait_ns * 2).clamp(1 << 20, REAP_WAIT_NS_MAX) } else { 0 };
+        let look = self.unreaped.then_some(self.reap_wait_ns);
+        let liveness = Duration::from_millis(LIVENESS_POLL_MS).as_nanos() as u64;
+        let watch = core.watch.load(Ordering::Acquire).then_some(liveness);
+        let timeout = look.into_iter().chain(watch).min().map(|ns| rustix::event::Timespec {
+            tv_sec: (ns / 1_000_000_000) as i64,
+            tv_nsec: (ns % 1_000_000_000) as _,
+        });
+        let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 16];
+        me.sleeps.add(1);
+        let n = epoll::wait(&self.epoll, &mut events, timeout.as_ref()).unwrap_or(0);
+        me.wakes.add(1);
+        for e in &events[..n] {
+            let id = e.data.u64();
+            if let Some(q) = self.queues.iter().find(|q| id != 0 && q.session.id == id) {
+                q.counters.doorbells.add(1);
+            }
+        }
+        if watch.is_some() && now_ns().saturating_sub(self.swept) >= liveness {
+            self.swept = now_ns();
+            core.watch.store(false, Ordering::Release);
+            if core.files.sweep() > 0 {
+                core.watch.store(true, Ordering::Release);
+            }
+        }
+    }
+}
+
+/// The command, if it is a valid one; `None` for one that is over at once.
+fn believe(queue: &QueueState, raw: &RawCommand) -> Result<Option<(Command, Paths)>, Errno> {
+    let cmd = validate(raw, &queue.limits)?;
+    if cmd.op.opcode() == Opcode::Nop {
+        return Ok(None);
+    }
+    let paths = Paths::fetch(&cmd, &queue.pool)?;
+    Ok(Some((cmd, paths)))
+}
+
+fn answer(queue: &QueueState, ends: &mut Ends, raw: &RawCommand, outcome: Outcome) {
+    let c = &queue.counters;
+    c.opcode(raw.0.opcode);
+    c.commands.add(1);
+    c.errors.add(u64::from(outcome.status != 0));
+    c.link_bytes_in.add(Sqe::SIZE as u64);
+    c.link_bytes_out.add(Cqe::SIZE as u64);
+    ends.answer(&outcome.to_cqe(raw.0.sequence));
+}

@@ -1,0 +1,156 @@
+//! A directory of the host in place of a medium: the same commands, rings, wake-ups, sessions and interpreter, over the
+//! host's own file system. One crossing for a client's fused command; what it does becomes calls of the host.
+//!
+//! * `mod` (this file) starts and ends it; `core` is what its threads share; `session` is an attached client.
+//! * `lookout` looks at the rings, one thread at a time; `hand` runs commands on its own stack, where calls of the host
+//!   may block; `command` is the way of one command; `txn` is its `Target`.
+//! * `walk` resolves names below the directory and nowhere else; `names`, `data`, `attr` are the calls; `sys` holds the
+//!   few that need raw pointers; `power` finds out what the bytes lie on.
+//!
+//! What is promised between clients is what the device promises: a command holds its inodes, shared or exclusive, and
+//! commands of one ring on one inode run in order. Other programs of the host are not held off, nothing is rolled back,
+//! and what a crash leaves is what the host's file system leaves.
+
+mod attr;
+mod command;
+mod core;
+mod data;
+mod hand;
+mod lookout;
+mod names;
+mod power;
+mod session;
+mod stats;
+mod sys;
+mod txn;
+mod walk;
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+
+use parking_lot::Mutex;
+use weldfs_ciscops::{Durability, Errno};
+
+use self::core::Core;
+use super::stats::{DeviceFacts, DeviceStats, Usage};
+use super::tenants::{Identity, TenantReport};
+
+pub use session::HostSession;
+
+/// Threads unless somebody says otherwise.
+pub const THREADS: usize = 4;
+
+/// What to serve, and how.
+#[derive(Clone, Debug)]
+pub struct HostDirConfig {
+    /// The directory.
+    pub dir: PathBuf,
+    /// Threads that look at rings and call the host; at least one. One of them looks at a time.
+    pub threads: usize,
+    /// What "default durability" means: `Durable`, else volatile.
+    pub durability: Durability,
+    /// Bytes of shared memory that all queue pairs together may take.
+    pub pool_bytes_max: u64,
+    /// Handles of one session; each is a descriptor of this process.
+    pub handles_max: u32,
+    /// Longest a thread spins without work before it sleeps, nanoseconds.
+    pub spin_ns_max: u64,
+}
+
+impl HostDirConfig {
+    /// With defaults for everything but the directory.
+    pub fn new(dir: impl Into<PathBuf>) -> HostDirConfig {
+        HostDirConfig {
+            dir: dir.into(),
+            threads: THREADS,
+            durability: Durability::Volatile,
+            pool_bytes_max: 1 << 30,
+            handles_max: weldfs_ciscops::limits::HANDLES_MAX,
+            spin_ns_max: super::limits::SPIN_NS_MAX,
+        }
+    }
+}
+
+/// A directory being served. Thread-safe; dropping it shuts it down.
+pub struct HostDir {
+    core: Arc<Core>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+impl HostDir {
+    /// Starts the threads that serve a directory. Fails when it is none, or cannot be read.
+    pub fn start(config: HostDirConfig) -> std::io::Result<HostDir> {
+        super::clock::now_ns();
+        let core = Core::new(config)?;
+        let served = HostDir { core: core.clone(), threads: Mutex::default() };
+        for index in 0..core.workers.len() {
+            let core = core.clone();
+            let body = move || {
+                if catch_unwind(AssertUnwindSafe(|| hand::run(&core, index))).is_err() {
+                    core.poison();
+                }
+            };
+            served.threads.lock().push(std::thread::Builder::new().name(format!("weld-host-{index}")).spawn(body)?);
+        }
+        Ok(served)
+    }
+
+    /// A session for a client whose identity the control plane vouches for. EACCES: this process acts with its own
+    /// rights only, and they are not the client's. EMFILE at the limit, ENODEV while it shuts down.
+    pub fn attach(&self, who: impl Into<Identity>, client_id: [u8; 16]) -> Result<HostSession, Errno> {
+        Ok(HostSession::new(self.core.attach(who.into(), client_id)?))
+    }
+
+    /// The tenants, by number.
+    pub fn tenants(&self) -> Vec<TenantReport> {
+        self.core.tenants.list().iter().map(|t| t.report(0)).collect()
+    }
+
+    /// Facts that belong beside every figure.
+    pub fn facts(&self) -> DeviceFacts {
+        self.core.facts()
+    }
+
+    /// Identifies the directory: its device and inode numbers.
+    pub fn uuid(&self) -> [u8; 16] {
+        self.core.uuid()
+    }
+
+    /// Handles one session may have.
+    pub fn handles_max(&self) -> u32 {
+        self.core.config.handles_max
+    }
+
+    /// All counters.
+    pub fn stats(&self) -> DeviceStats {
+        self.core.stats(None)
+    }
+
+    /// What is in use now; back to zero when all clients are gone.
+    pub fn usage(&self) -> Usage {
+        self.core.usage()
+    }
+
+    /// Ends all sessions (published commands are executed first) and all threads. Idempotent.
+    pub fn shutdown(&self) {
+        let threads: Vec<_> = std::mem::take(&mut *self.threads.lock());
+        if threads.is_empty() {
+            return;
+        }
+        self.core.end();
+        for t in threads {
+            if t.join().is_err() {
+                tracing::error!("a thread of the host directory panicked");
+            }
+        }
+        self.core.files.forget();
+    }
+}
+
+impl Drop for HostDir {
+    fn drop(&mut self) {
+        self.shutdown();
+    }
+}

@@ -1,0 +1,302 @@
+//! Calls that open, make and remove names.
+
+use std::sync::atomic::Ordering;
+
+use rustix::fs::{
+    AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, linkat, mkdirat, openat, readlinkat, renameat_with, seek, symlinkat,
+    unlinkat,
+};
+use weldfs_ciscops::dirent::DirentWriter;
+use weldfs_ciscops::{Access, Errno, Handle, Op, OpenFlags, Opened, RenameFlags, Sink};
+use weldfs_scheduler::Mode as Ticket;
+
+use super::attr::kind;
+use super::txn::{FileRef, Held, HostTxn};
+use super::walk::{self, Place, Start, by_proc};
+
+/// What the host is told of how a file is opened. Appending and synchronous writing are this side's business: the one
+/// needs the offset it got, the other waits without the inode.
+fn host_flags(flags: OpenFlags) -> OFlags {
+    if flags.contains(OpenFlags::PATH) {
+        let mut how = OFlags::PATH;
+        how.set(OFlags::NOFOLLOW, flags.contains(OpenFlags::NOFOLLOW));
+        how.set(OFlags::DIRECTORY, flags.contains(OpenFlags::DIRECTORY));
+        return how;
+    }
+    let mut how = match (flags.contains(OpenFlags::READ), flags.contains(OpenFlags::WRITE)) {
+        (true, true) => OFlags::RDWR,
+        (false, true) => OFlags::WRONLY,
+        _ => OFlags::RDONLY,
+    };
+    // A pipe or a terminal must not hold the thread up before it is seen to be one.
+    how |= OFlags::NONBLOCK | OFlags::NOCTTY;
+    how.set(OFlags::NOFOLLOW, flags.contains(OpenFlags::NOFOLLOW));
+    how.set(OFlags::DIRECTORY, flags.contains(OpenFlags::DIRECTORY));
+    how.set(OFlags::NOATIME, flags.contains(OpenFlags::NOATIME));
+    if flags.contains(OpenFlags::TMPFILE) {
+        how |= OFlags::TMPFILE;
+        how.set(OFlags::EXCL, flags.contains(OpenFlags::EXCL));
+    }
+    how
+}
+
+impl HostTxn<'_> {
+    /// Opens as the flags say.
+    pub(super) async fn open_core(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        flags: OpenFlags,
+        mode: u32,
+    ) -> Result<Opened<FileRef>, Errno> {
+        let start = walk::start(self.core, self.session(), base, path)?;
+        let access = if flags.contains(OpenFlags::PATH) { Access::empty() } else { flags.access() };
+        let (fd, created) = self.open_or_create(&start, path, flags, mode)?;
+        if created {
+            self.note_directory(base, path, flags);
+        }
+        let single = matches!(self.work.cmd.op, Op::Open { .. });
+        if created && !single {
+            // Nobody can reach it before this command gives the names back: no ticket is needed.
+            let file = self.keep(Held::Own(fd), access);
+            return Ok(Opened { file, created, mode: 0 });
+        }
+        let stat = rustix::fs::fstat(&fd)?;
+        if !flags.contains(OpenFlags::PATH) && !matches!(stat.st_mode & kind::MASK, kind::FILE | kind::DIR) {
+            return Err(Errno::NXIO);
+        }
+        if flags.contains(OpenFlags::CREATE) && stat.st_mode & kind::MASK == kind::DIR {
+            return Err(Errno::ISDIR);
+        }
+        let key = self.core.key(stat.st_dev, stat.st_ino);
+        let file = self.keep(Held::Own(fd), access);
+        let writes = flags.contains(OpenFlags::TRUNC) || (!single && flags.contains(OpenFlags::WRITE));
+        self.hold_one(key, if writes { Ticket::Exclusive } else { Ticket::Shared }).await;
+        if flags.contains(OpenFlags::TRUNC) && !created {
+            match flags.contains(OpenFlags::WRITE) {
+                true => rustix::fs::ftruncate(self.fd(file), 0)?,
+                // Needs the right to write that the descriptor does not have.
+                false => drop(openat(CWD, by_proc(self.fd(file)), OFlags::WRONLY | OFlags::TRUNC, Mode::empty())?),
+            }
+            self.changed(file);
+        }
+        Ok(Opened { file, created, mode: stat.st_mode })
+    }
+
+    /// Opens, and creates where the flags say so and it is missing.
+    fn open_or_create(
+        &mut self,
+        start: &Start<'_>,
+        path: &[u8],
+        flags: OpenFlags,
+        mode: u32,
+    ) -> Result<(std::os::fd::OwnedFd, bool), Errno> {
+        let (core, how) = (self.core, host_flags(flags));
+        let bits = Mode::from_raw_mode(mode & 0o7777);
+        if !flags.contains(OpenFlags::CREATE) {
+            self.hold_names(false);
+            let temporary = flags.contains(OpenFlags::TMPFILE);
+            let bits = if temporary { bits } else { Mode::empty() };
+            return Ok((walk::open(core, start, path, how, bits)?, temporary));
+        }
+        let (create, excl) = (how | OFlags::CREATE, how | OFlags::CREATE | OFlags::EXCL);
+        if flags.contains(OpenFlags::EXCL) || path.ends_with(b"/") {
+            self.hold_names(true);
+            let asked = if flags.contains(OpenFlags::EXCL) { excl } else { create };
+            return Ok((walk::open(core, start, path, asked, bits)?, true));
+        }
+        // Whether it is there is known only by trying; what was the case last time is tried first.
+        let session = self.session();
+        if !session.makes_new.load(Ordering::Relaxed) {
+            self.hold_names(false);
+            match walk::open(core, start, path, how, Mode::empty()) {
+                Err(Errno::NOENT) => session.makes_new.store(true, Ordering::Relaxed),
+                other => return Ok((other?, false)),
+            }
+        }
+        self.hold_names(true);
+        match walk::open(core, start, path, excl, bits) {
+            Err(Errno::EXIST) => session.makes_new.store(false, Ordering::Relaxed),
+            other => return Ok((other?, true)),
+        }
+        match walk::open(core, start, path, how, Mode::empty()) {
+            // A link that leads nowhere: what it names is made.
+            Err(Errno::NOENT) => Ok((walk::open(core, start, path, create, bits)?, true)),
+            other => Ok((other?, false)),
+        }
+    }
+
+    /// A new name is durable only with its directory.
+    fn note_directory(&mut self, base: Handle, path: &[u8], flags: OpenFlags) {
+        if self.is_durable() && !flags.contains(OpenFlags::TMPFILE) {
+            match walk::parent(self.core, self.session(), base, path) {
+                Ok(place) => self.note_place(&place),
+                Err(_) => self.changed_whole(None),
+            }
+        }
+    }
+
+    /// The entries of this directory have changed.
+    fn note_place(&mut self, place: &Place<'_, '_>) {
+        if !self.is_durable() {
+            return;
+        }
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        // A directory that may be searched and not read: everything instead.
+        let dir = openat(place.dir(), ".", flags, Mode::empty()).ok();
+        let dir = dir.map(|fd| self.keep(Held::Own(fd), Access::empty()));
+        self.changed_whole(dir);
+    }
+
+    fn place<'p>(&self, base: Handle, path: &'p [u8]) -> Result<Place<'_, 'p>, Errno> {
+        walk::parent(self.core, self.session(), base, path)
+    }
+
+    /// Runs a call on the names of one directory, alone among all that use names.
+    fn change_names(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        call: impl FnOnce(&Place<'_, '_>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        self.hold_names(true);
+        let (core, session) = (self.core, self.session());
+        let place = walk::parent(core, session, base, path)?;
+        call(&place)?;
+        self.note_place(&place);
+        Ok(())
+    }
+
+    pub(super) fn mkdir_core(&mut self, base: Handle, path: &[u8], mode: u32) -> Result<(), Errno> {
+        let bits = Mode::from_raw_mode(mode & 0o1777);
+        self.change_names(base, path, |at| Ok(mkdirat(at.dir(), at.name, bits)?))
+    }
+
+    pub(super) fn remove_core(&mut self, base: Handle, path: &[u8], dir: bool) -> Result<(), Errno> {
+        let how = if dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
+        self.change_names(base, path, |at| Ok(unlinkat(at.dir(), at.name, how)?))
+    }
+
+    pub(super) fn symlink_core(&mut self, target: &[u8], base: Handle, path: &[u8]) -> Result<(), Errno> {
+        self.change_names(base, path, |at| Ok(symlinkat(target, at.dir(), at.name)?))
+    }
+
+    pub(super) fn rename_core(
+        &mut self,
+        from: (Handle, &[u8]),
+        to: (Handle, &[u8]),
+        flags: RenameFlags,
+    ) -> Result<(), Errno> {
+        self.hold_names(true);
+        let (core, session) = (self.core, self.session());
+        let old = walk::parent(core, session, from.0, from.1)?;
+        let new = walk::parent(core, session, to.0, to.1)?;
+        let mut how = rustix::fs::RenameFlags::empty();
+        how.set(rustix::fs::RenameFlags::NOREPLACE, flags.contains(RenameFlags::NOREPLACE));
+        how.set(rustix::fs::RenameFlags::EXCHANGE, flags.contains(RenameFlags::EXCHANGE));
+        renameat_with(old.dir(), old.name, new.dir(), new.name, how)?;
+        self.note_place(&old);
+        self.note_place(&new);
+        Ok(())
+    }
+
+    pub(super) fn link_core(&mut self, from: (Handle, &[u8]), to: (Handle, &[u8]), follow: bool) -> Result<(), Errno> {
+        self.hold_names(true);
+        let (core, session) = (self.core, self.session());
+        if from.1.is_empty() {
+            let file = self.by_handle(from.0)?;
+            let new = walk::parent(core, session, to.0, to.1)?;
+            linkat(CWD, by_proc(self.fd(file)), new.dir(), new.name, AtFlags::SYMLINK_FOLLOW)?;
+            self.note_place(&new);
+            return Ok(());
+        }
+        let old = walk::parent(core, session, from.0, from.1)?;
+        let new = walk::parent(core, session, to.0, to.1)?;
+        if old.is_plain() && !follow {
+            linkat(old.dir(), old.name, new.dir(), new.name, AtFlags::empty())?;
+        } else {
+            let mut how = OFlags::PATH;
+            how.set(OFlags::NOFOLLOW, !follow);
+            let start = walk::start(core, session, from.0, from.1)?;
+            let file = walk::open(core, &start, from.1, how, Mode::empty())?;
+            linkat(CWD, by_proc(&file), new.dir(), new.name, AtFlags::SYMLINK_FOLLOW)?;
+        }
+        self.note_place(&new);
+        Ok(())
+    }
+
+    pub(super) fn readlink_core(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        room: u64,
+        mut sink: Sink<'_>,
+    ) -> Result<u64, Errno> {
+        let target = if path.is_empty() {
+            let file = self.by_handle(base)?;
+            // Of an open file the host says ENOENT: it is no link.
+            readlinkat(self.fd(file), "", Vec::new()).map_err(|e| match e {
+                rustix::io::Errno::NOENT => Errno::INVAL,
+                other => other.into(),
+            })?
+        } else {
+            self.hold_names(false);
+            let at = self.place(base, path)?;
+            if at.is_plain() {
+                readlinkat(at.dir(), at.name, Vec::new())?
+            } else {
+                let start = walk::start(self.core, self.session(), base, path)?;
+                drop(walk::open(self.core, &start, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?);
+                // `.`, `..` and what a slash follows are directories.
+                return Err(Errno::INVAL);
+            }
+        };
+        let n = target.as_bytes().len().min(room as usize);
+        sink.put(0, &target.as_bytes()[..n]);
+        Ok(n as u64)
+    }
+
+    pub(super) fn read_dir_core(&mut self, h: Handle, cookie: u64, out: &mut DirentWriter<'_>) -> Result<u64, Errno> {
+        if h == Handle::ROOT {
+            // Opened anew with the rights of whoever asks; and its position is nobody else's.
+            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            let fd = openat(&self.core.root, ".", flags, Mode::empty())?;
+            return self.entries(&fd, true, cookie, out);
+        }
+        let d = self.session().description(h)?;
+        if d.flags().contains(OpenFlags::PATH) || !d.flags().contains(OpenFlags::READ) {
+            return Err(Errno::BADF);
+        }
+        if d.body.mode & kind::MASK != kind::DIR {
+            return Err(Errno::NOTDIR);
+        }
+        let root = self.core.key(self.core.root_id.0, self.core.root_id.1) == d.ino;
+        let _alone = d.body.walk.lock();
+        self.entries(&d.body.fd, root, cookie, out)
+    }
+
+    /// Entries from a cookie on, which is the host's own. What is above the served directory is the directory itself.
+    fn entries(
+        &mut self,
+        fd: &std::os::fd::OwnedFd,
+        root: bool,
+        cookie: u64,
+        out: &mut DirentWriter<'_>,
+    ) -> Result<u64, Errno> {
+        seek(fd, SeekFrom::Start(cookie))?;
+        let own = self.core.root_id.1;
+        let mut next = cookie;
+        let mut listing = RawDir::new(fd, &mut self.scratch.entries);
+        while let Some(entry) = listing.next() {
+            let entry = entry?;
+            let name = entry.file_name().to_bytes();
+            let ino = if root && name == b".." { own } else { entry.ino() };
+            let dtype = kind::dirent(entry.file_type());
+            if !out.push(ino, entry.next_entry_cookie(), dtype, name) {
+                return if out.entries() == 0 { Err(Errno::INVAL) } else { Ok(next) };
+            }
+            next = entry.next_entry_cookie();
+        }
+        Ok(next)
+    }
+}
