@@ -6,7 +6,7 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
-use weldfs::{At, Client, Errno, OpenOptions};
+use weldfs::{At, Change, Client, Errno, Handle, OpenFlags};
 use weldfs_kernel_shim::EmbeddedDir;
 
 fn served(dir: &Path) -> (EmbeddedDir, Client) {
@@ -69,19 +69,52 @@ fn no_path_leads_out_of_the_directory() {
     assert!(dir.path().join("made2").is_dir());
     client.rename("/made", "/../../renamed").unwrap();
     assert!(dir.path().join("renamed").exists());
-    let from = client.open("/d", &OpenOptions::new().read(true)).unwrap();
-    drop(from);
+    // From a handle, too.
+    let raw = client.raw();
+    let d = raw.openat(Handle::ROOT, b"/d", OpenFlags::READ | OpenFlags::DIRECTORY, 0, 0).unwrap().handle;
+    assert_eq!(raw.statat(d, b"..", false).unwrap().ino, ino);
+    assert_eq!(raw.statat(d, b"../..", false).unwrap().ino, ino);
+    assert_eq!(raw.statat(d, b"../../secret", false), Err(Errno::NOENT));
+    assert_eq!(raw.openat(d, b"up/secret", OpenFlags::READ, 0, 0).map(|o| o.handle), Err(Errno::NOENT));
+    assert_eq!(raw.linkat(d, b"../../secret", d, b"stolen", false), Err(Errno::NOENT));
+    assert_eq!(raw.renameat(d, b"up/../secret", d, b"x", weldfs::RenameFlags::empty()), Err(Errno::NOENT));
     assert_eq!(std::fs::read_dir(outside.path()).unwrap().count(), 2);
 }
 
 #[test]
-fn the_six_fused_commands_work() {
+fn the_six_fused_commands_are_one_crossing_each() {
     let dir = tempfile::tempdir().unwrap();
-    let (_served, client) = served(dir.path());
-    let flags = weldfs::OpenOptions::new().write(true).create(true);
-    let _ = (flags, At::End);
-    let mut file = client.open("/log", &OpenOptions::new().read(true).write(true).create(true)).unwrap();
-    let record = file.append(&b"record"[..]).unwrap();
-    assert_eq!(record.offset, 0);
-    file.close().unwrap();
+    let (served, client) = served(dir.path());
+    let raw = client.raw();
+    let new = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
+    let before = served.dir().stats().total;
+    let done = raw.open_write_close(Handle::ROOT, b"/f", new, 0o644, At::Offset(0), &b"hello"[..]).unwrap();
+    assert_eq!((done.len, done.offset, done.created), (5, 0, true));
+    let done = raw.open_write_close(Handle::ROOT, b"/f", new, 0o644, At::End, &b" world"[..]).unwrap();
+    assert_eq!((done.len, done.offset, done.created), (6, 5, false));
+    let mut room = [0; 64];
+    let n = raw.open_read_close(Handle::ROOT, b"/f", OpenFlags::READ, 6, &mut room[..]).unwrap();
+    assert_eq!(&room[..n], b"world");
+    let swapped =
+        raw.open_read_write_close(Handle::ROOT, b"/f", new, 0o644, 0, &mut room[..], At::Offset(0), &b"HELLO"[..]);
+    let swapped = swapped.unwrap();
+    assert_eq!((swapped.read, swapped.offset, swapped.created), (11, 0, false));
+    assert_eq!(&room[..11], b"hello world");
+    assert_eq!(std::fs::read(dir.path().join("f")).unwrap(), b"HELLO world");
+    let h = raw.openat(Handle::ROOT, b"/log", new, 0o600, 0).unwrap().handle;
+    let sealed = raw.append_checksum_write(h, &[7u8; 200_000][..]).unwrap();
+    assert_eq!(sealed.offset, 0);
+    assert_eq!(raw.read_checksum_verify(h, 0, 200_000, None), Ok(sealed.checksum));
+    raw.write(h, At::Offset(100_000), &b"x"[..]).unwrap();
+    assert_eq!(raw.read_checksum_verify(h, 0, 200_000, None), Err(Errno::BADMSG));
+    let mut old = [0; 8];
+    raw.write(h, At::Offset(0), &41u64.to_le_bytes()[..]).unwrap();
+    raw.read_modify_write(h, 0, Change::Add { by: 1, width: 8 }, Some(&mut old)).unwrap();
+    assert_eq!(u64::from_le_bytes(old), 41);
+    let swap = Change::CompareSwap { expect: &41u64.to_le_bytes(), new: &1u64.to_le_bytes() };
+    assert_eq!(raw.read_modify_write(h, 0, swap, Some(&mut old)), Err(Errno::CANCELED));
+    assert_eq!(u64::from_le_bytes(old), 42);
+    let total = served.dir().stats().total;
+    assert_eq!((total.fused - before.fused, total.commands - before.commands), (9, 12));
+    assert_eq!(served.dir().facts().medium, "hostdir");
 }
