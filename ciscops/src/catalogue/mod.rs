@@ -1,12 +1,39 @@
 //! The catalogue of fused ops: one file each, holding nothing but the op's expansion into micro-ops. The expansion
 //! *is* the definition; the interpreter runs it, and the tests run it again as single ops to compare.
+//!
+//! Six ops have an opcode of their own and fit one SQE: [`expand`] has their expansions. All others are *templates*: a
+//! struct of operands that becomes a fused program ([`Template::body`]).
 
+mod append_and_sync;
 mod append_checksum_write;
+mod append_to_record;
+mod atomic_replace;
+mod concat;
+mod copy_range;
+mod create_tree;
 mod open_read_close;
 mod open_read_write_close;
 mod open_write_close;
+mod read_append;
 mod read_checksum_verify;
+mod read_modify_append;
 mod read_modify_write;
+mod template;
+mod write_checksum;
+
+pub use append_and_sync::AppendAndSync;
+pub use append_checksum_write::AppendChecksum;
+pub use append_to_record::AppendToRecord;
+pub use atomic_replace::AtomicReplace;
+pub use concat::{CONCAT_MAX, Concat};
+pub use copy_range::CopyRange;
+pub use create_tree::{CreateTree, Node};
+pub use read_append::{ReadAppend, ReadFrom};
+pub use read_checksum_verify::VerifyChecksum;
+pub use read_modify_append::ModifyAppend;
+pub use read_modify_write::ModifyField;
+pub use template::{FieldChange, SUM_BYTES, SumPlace, Summing, Template};
+pub use write_checksum::WriteChecksum;
 
 use crate::command::{At, Modify, Op};
 use crate::flags::{Access, OpenFlags};
