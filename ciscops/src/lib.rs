@@ -50,4 +50,5 @@ pub use ring::{
 };
 pub use sqe::{Cqe, RawCommand, Sqe};
 pub use target::{Cursor, Opened, Sink, Source, Target, Written};
+pub use weldfs_functions as functions;
 pub use weldfs_functions::ChecksumState;

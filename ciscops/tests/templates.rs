@@ -1,5 +1,5 @@
-//! Every template is a program that a device runs, and none of its operands, however odd, makes it anything but a program
-//! or a refusal.
+//! Every template is a program that a device runs, and none of its operands, however odd, makes it anything but a
+//! program or a refusal.
 #![allow(clippy::unwrap_used)] // a test may panic
 
 use proptest::prelude::*;

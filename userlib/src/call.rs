@@ -1,6 +1,7 @@
 //! One call, one command: operands into the pool, the command into the ring, results out of the pool.
 
 use crate::buf::{Payload, Room};
+use crate::catalogue::Placement;
 use crate::channel::Channel;
 use crate::client::Client;
 use crate::outcome::{CommandId, Tag};
@@ -15,6 +16,8 @@ pub(crate) struct How<'t> {
     pub(crate) after_durable: bool,
     /// The command is detectable, and this learns which it is.
     pub(crate) tag: Option<&'t Tag>,
+    /// Where the catalogue computes.
+    pub(crate) placement: Placement,
 }
 
 /// The pool ranges of one call; `owned` ones were allocated for it and go back after it.
@@ -130,7 +133,7 @@ fn length(len: usize) -> Result<u32, Errno> {
     u32::try_from(len).map_err(|_| Errno::TOOBIG)
 }
 
-fn stage_input(queue: &mut Queue, payload: &Payload<'_>) -> Result<(PoolRange, bool), Errno> {
+pub(crate) fn stage_input(queue: &mut Queue, payload: &Payload<'_>) -> Result<(PoolRange, bool), Errno> {
     if let Payload::Pool(buf, range) = payload {
         return Ok((buf.part(range.start, range.end.checked_sub(range.start).ok_or(Errno::INVAL)?)?, false));
     }
@@ -150,7 +153,7 @@ fn stage_input(queue: &mut Queue, payload: &Payload<'_>) -> Result<(PoolRange, b
     Ok((range, true))
 }
 
-fn stage_room(queue: &mut Queue, room: &Room<'_>) -> Result<(PoolRange, bool), Errno> {
+pub(crate) fn stage_room(queue: &mut Queue, room: &Room<'_>) -> Result<(PoolRange, bool), Errno> {
     match room {
         Room::Pool(buf) => Ok((buf.part(0, buf.len())?, false)),
         _ => Ok((queue.alloc(length(room.len())?)?, true)),

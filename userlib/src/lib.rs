@@ -2,6 +2,7 @@
 //!
 //! What lives here, from the application down to the ring:
 //! * `client` (an attachment), `fs` (calls on names), `file`, `dir`, `fused`, `options`, `meta`: the API.
+//! * `catalogue`: fused operations that travel as programs.
 //! * `raw`: one method per operation, on handles and byte paths, errno out; all of the above is written on it.
 //! * `batch`: many operations in one command.
 //! * `outcome`: what became of a command, asked after a crash.
@@ -18,6 +19,7 @@ pub mod aio;
 mod batch;
 mod buf;
 mod call;
+pub mod catalogue;
 mod channel;
 mod client;
 pub mod connector;
@@ -39,6 +41,7 @@ mod spin;
 pub use aio::{AsyncQueue, Pending, QueueBuf};
 pub use batch::Batch;
 pub use buf::{Payload, PoolBuf, Room};
+pub use catalogue::Placement;
 pub use client::{Client, ClientOptions};
 pub use connector::{
     AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, TOKEN_VARIABLE, Transport,

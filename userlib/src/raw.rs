@@ -11,6 +11,7 @@
 
 use crate::buf::{Payload, Room};
 use crate::call::{How, run};
+use crate::catalogue::Placement;
 use crate::client::Client;
 use crate::connector::{Claimed, Placeholder};
 use crate::outcome::Tag;
@@ -66,7 +67,7 @@ fn by_result(cqe: &Cqe) -> [usize; 1] {
 
 impl<'c> Raw<'c> {
     pub(crate) fn new(client: &'c Client, epoch: u64, durability: Durability) -> Raw<'c> {
-        Raw { client, epoch, how: How { durability, after_durable: false, tag: None } }
+        Raw { client, epoch, how: How { durability, ..How::default() } }
     }
 
     /// The same with another durability for every call that changes something.
@@ -78,6 +79,12 @@ impl<'c> Raw<'c> {
     /// The same where calls complete only when everything they read is durable.
     pub fn after_durable(mut self) -> Raw<'c> {
         self.how.after_durable = true;
+        self
+    }
+
+    /// The same with another place for the compute part of the calls of the [`catalogue`](crate::catalogue).
+    pub fn placement(mut self, placement: Placement) -> Raw<'c> {
+        self.how.placement = placement;
         self
     }
 

@@ -6,8 +6,8 @@ use crate::{Access, Handle};
 
 /// Appends a payload durably: a write and an fdatasync. Pool ranges: the payload. Results: its offset.
 ///
-/// The same as `write` at the end with a durability of *durable*, as a program to be extended. EBADF when the handle was
-/// not opened for writing.
+/// The same as `write` at the end with a durability of *durable*, as a program to be extended. EBADF when the handle
+/// was not opened for writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppendAndSync {
     /// The file.

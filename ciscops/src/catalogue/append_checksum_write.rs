@@ -15,11 +15,12 @@ pub(super) fn expand(h: Handle, kind: ChecksumKind, src: PoolRange) -> Program {
     ])
 }
 
-/// Appends a payload with its checksum, in any of the forms. Pool ranges: the payload. Results: the offset of the record
-/// (of the checksum if it is the header, else of the payload), and the checksum.
+/// Appends a payload with its checksum, in any of the forms. Pool ranges: the payload. Results: the offset of the
+/// record (of the checksum if it is the header, else of the payload), and the checksum.
 ///
-/// The checksum is that of the bytes that are stored, whatever the client does to the payload meanwhile: a header, which
-/// must be known before its payload, is taken from a private copy. EBADF when the handle was not opened for writing.
+/// The checksum is that of the bytes that are stored, whatever the client does to the payload meanwhile: a header,
+/// which must be known before its payload, is taken from a private copy. EBADF when the handle was not opened for
+/// writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AppendChecksum {
     /// The file.

@@ -4,8 +4,8 @@ use super::template::{Template, fault, int};
 use crate::program::{Arith, Body, Builder, Bytes, Cond, Else, Fault, Micro, Order, Place, Relation, To, Value};
 use crate::{Access, Errno, Handle};
 
-/// Reads the length of a record, writes the payload behind its content, writes the new length. Pool ranges: the payload.
-/// Results: the length before, and after, bytes.
+/// Reads the length of a record, writes the payload behind its content, writes the new length. Pool ranges: the
+/// payload. Results: the length before, and after, bytes.
 ///
 /// A length that lies past the end of the file counts as zero, so that a record may begin as a hole. EFBIG when the
 /// content would outgrow `room` (nothing is written), EBADF when the handle was not opened for both.

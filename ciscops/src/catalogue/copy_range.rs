@@ -1,13 +1,13 @@
 //! copy_range: bytes from one file to another, or to another place of the same, without leaving the device.
 
-use super::template::Template;
-use crate::program::{Body, Builder, Fault, Micro, Place, Value};
-use crate::{Access, At, Errno, Handle};
+use super::template::{Template, place};
+use crate::program::{Body, Builder, Fault, Micro, Value};
+use crate::{Access, At, Handle};
 
 /// Copies up to `len` bytes. No pool ranges. Results: the bytes copied, fewer only where the source ends.
 ///
-/// Holes arrive as zeros. EINVAL when the two ranges are of one file and meet; E2BIG above PROGRAM_WRITE_MAX; EBADF when
-/// `from` was not opened for reading or `to` not for writing.
+/// Holes arrive as zeros. EINVAL when the two ranges are of one file and meet; E2BIG above PROGRAM_WRITE_MAX; EBADF
+/// when `from` was not opened for reading or `to` not for writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CopyRange {
     /// The source.
@@ -24,11 +24,7 @@ pub struct CopyRange {
 
 impl Template for CopyRange {
     fn body(&self) -> Result<Body, Fault> {
-        let place = match self.at {
-            At::Offset(off) => Place::At(Value::Imm(off)),
-            At::End => Place::End,
-            At::Current => return Err(super::template::fault(Errno::INVAL, "a copy goes to an offset or the end")),
-        };
+        let place = place(self.at)?;
         let mut b = Builder::new();
         let from = b.take(self.from, Access::READ);
         let to = b.take(self.to, Access::WRITE);

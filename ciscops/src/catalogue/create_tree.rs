@@ -36,9 +36,9 @@ pub enum Node<'a> {
 /// Makes things in the order given, a directory before what lies in it. Pool ranges: the content of each file that has
 /// any, in order. Results: none.
 ///
-/// All of them or none: EEXIST when one exists already. A small tree: a directory or link is one micro-op, a file two, or
-/// three when it has content, of MICRO_OPS_MAX; all that is made, and the directories it is made in, are INODE_SET_MAX
-/// inodes at most: E2BIG. A larger tree is a batch of single commands, and not atomic.
+/// All of them or none: EEXIST when one exists already. A small tree: a directory or link is one micro-op, a file two,
+/// or three when it has content, of MICRO_OPS_MAX; all that is made, and the directories it is made in, are
+/// INODE_SET_MAX inodes at most: E2BIG. A larger tree is a batch of single commands, and not atomic.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CreateTree<'a> {
     /// Directory that all paths start from.

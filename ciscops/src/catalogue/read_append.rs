@@ -13,8 +13,9 @@ pub enum ReadFrom {
     Tail,
 }
 
-/// Reads up to `read` bytes of a file as it is, then appends the payload. Pool ranges: the payload; room for what is read.
-/// Results: the bytes read (fewer only where the file ends), and the offset of the payload: also the size before.
+/// Reads up to `read` bytes of a file as it is, then appends the payload. Pool ranges: the payload; room for what is
+/// read. Results: the bytes read (fewer only where the file ends), and the offset of the payload: also the size
+/// before.
 ///
 /// EBADF when the handle was not opened for both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -19,8 +19,8 @@ pub(super) fn expand(h: Handle, offset: u64, len: u32, modify: Modify, out: Pool
 /// file then grows. Pool ranges: what the change needs, then room for the old bytes, if `show`. Results: the bytes that
 /// were there; of an addition the number that the field held before, else 0.
 ///
-/// ECANCELED when a compare-and-swap finds something else: nothing is written, and the old bytes are handed over all the
-/// same. EBADF when the handle was not opened for both. In a file opened with APPEND the field goes to its end.
+/// ECANCELED when a compare-and-swap finds something else: nothing is written, and the old bytes are handed over all
+/// the same. EBADF when the handle was not opened for both. In a file opened with APPEND the field goes to its end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ModifyField {
     /// The file.

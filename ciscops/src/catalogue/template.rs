@@ -1,8 +1,8 @@
-//! What the templates share. A template is a fused op without an opcode of its own: a struct of operands whose `body` is
-//! its expansion, a program. The expansion *is* the definition.
+//! What the templates share. A template is a fused op without an opcode of its own: a struct of operands whose `body`
+//! is its expansion, a program. The expansion *is* the definition.
 
-use crate::Errno;
-use crate::program::{Body, Builder, Bytes, Change, Fault, Int, Order, SumKind, Width};
+use crate::program::{Body, Builder, Bytes, Change, Fault, Int, Order, Place, SumKind, Value, Width};
+use crate::{At, Errno};
 
 /// A fused op that travels as a program.
 pub trait Template {
@@ -83,7 +83,7 @@ impl FieldChange {
         let range = |b: &mut Builder| Bytes::Pool(b.pool(len));
         Ok(match self {
             FieldChange::Patch => Change::Patch(range(b)),
-            FieldChange::Add(order, by) => Change::Add(int(order, len)?, crate::program::Value::Imm(by)),
+            FieldChange::Add(order, by) => Change::Add(int(order, len)?, Value::Imm(by)),
             FieldChange::And => Change::And(range(b)),
             FieldChange::Or => Change::Or(range(b)),
             FieldChange::Xor => Change::Xor(range(b)),
@@ -102,6 +102,15 @@ pub(super) fn int(order: Order, len: u32) -> Result<Int, Fault> {
         _ => return Err(fault(Errno::INVAL, "an integer has 1, 2, 4 or 8 bytes")),
     };
     Ok(Int { width, order })
+}
+
+/// Where a template writes: an offset or the end.
+pub(super) fn place(at: At) -> Result<Place, Fault> {
+    match at {
+        At::Offset(off) => Ok(Place::At(Value::Imm(off))),
+        At::End => Ok(Place::End),
+        At::Current => Err(fault(Errno::INVAL, "a program writes at an offset or the end")),
+    }
 }
 
 /// A template that is none, whatever the program would say.

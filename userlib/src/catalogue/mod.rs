@@ -1,0 +1,51 @@
+//! The catalogue: fused operations that travel as programs. Each call here is one command, atomic as a whole (all of it
+//! or nothing, also after a crash), and durable as the view it is called through says; `weldfs_ciscops::catalogue` has
+//! the expansion of each. Operands are those of [`Raw`]: handles, byte paths, ordinary memory or pool buffers. Thread
+//! safety is the client's. Unlike other calls these allocate: the program's body, some hundred bytes.
+//!
+//! * `sums`: payloads with checksums; `fields`: changes in place and in logs; `moves`: copies, replacement, trees.
+//!
+//! Where the compute part of a call runs is chosen by [`Raw::placement`]: see [`Placement`].
+
+mod fields;
+mod moves;
+mod run;
+mod sums;
+
+pub use fields::FieldEdit;
+pub use moves::TreeNode;
+pub use run::Operand;
+pub use sums::Record;
+pub use weldfs_ciscops::catalogue::{CONCAT_MAX, ReadFrom, SumPlace, Summing};
+pub use weldfs_ciscops::program::{Order, SumKind};
+
+#[allow(unused_imports)] // named in the page above
+use crate::raw::Raw;
+
+/// Where the compute part of a call (checksum, codec, cipher, arithmetic) runs. The result is the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Placement {
+    /// The device's choice: today always the device.
+    #[default]
+    Auto,
+    /// In the device: one command.
+    Device,
+    /// On the caller's processor, before or after plain commands: the bytes cross the link. Where that takes more than
+    /// one command, others may come in between.
+    Host,
+    /// In a slot of the device: EOPNOTSUPP.
+    Slot,
+}
+
+/// An integer of `width` bytes; EINVAL unless that is 1, 2, 4 or 8.
+fn int(order: Order, width: u32) -> Result<weldfs_ciscops::program::Int, weldfs_ciscops::Errno> {
+    use weldfs_ciscops::program::{Int, Width};
+    let width = match width {
+        1 => Width::W1,
+        2 => Width::W2,
+        4 => Width::W4,
+        8 => Width::W8,
+        _ => return Err(weldfs_ciscops::Errno::INVAL),
+    };
+    Ok(Int { width, order })
+}

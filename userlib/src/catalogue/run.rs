@@ -1,0 +1,135 @@
+//! One program, one command: operands into the pool, the body bound to where they are, the results out of the pool.
+
+use crate::buf::{Payload, Room};
+use crate::call::{copy_out, stage_input, stage_room};
+use crate::channel::Channel;
+use crate::outcome::CommandId;
+use crate::queue::Queue;
+use crate::raw::Raw;
+use std::rc::Rc;
+use weldfs_ciscops::catalogue::Template;
+use weldfs_ciscops::program::Body;
+use weldfs_ciscops::{Command, Cqe, Errno};
+
+/// What a program's pool range is for the caller.
+pub enum Operand<'a> {
+    /// Bytes that go to the device.
+    In(Payload<'a>),
+    /// Room for bytes that come from it.
+    Out(Room<'a>),
+}
+
+impl Operand<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Operand::In(payload) => payload.len(),
+            Operand::Out(room) => room.len(),
+        }
+    }
+
+    fn channel(&self) -> Option<&Rc<Channel>> {
+        match self {
+            Operand::In(Payload::Pool(buf, _)) => Some(buf.channel()),
+            Operand::Out(Room::Pool(buf)) => Some(buf.channel()),
+            _ => None,
+        }
+    }
+}
+
+impl Raw<'_> {
+    /// Runs a program of one's own. `operands` are its pool ranges, in order, each of the range's length (EINVAL);
+    /// rooms are filled as far as `filled` says, from the completion and the number of the range. The CQE comes back
+    /// whatever its status says. EINVAL also when two pool buffers are of different threads or clients.
+    pub fn program(
+        &self,
+        body: &Body,
+        operands: &mut [Operand<'_>],
+        filled: impl Fn(&Cqe, usize) -> usize,
+    ) -> Result<Cqe, Errno> {
+        let (client, epoch, _) = self.parts();
+        if operands.iter().any(|o| o.len() > client.payload_max()) {
+            return Err(Errno::TOOBIG);
+        }
+        let bound = bound_channel(operands)?;
+        // As much as surely fits an otherwise empty pool.
+        let lens = operands.iter().map(Operand::len).chain([body.len()]);
+        let need = lens.fold(0, |sum: usize, len| sum.saturating_add(len.saturating_mul(2).max(256)));
+        let mut attempt = |queue: &mut Queue| self.execute(queue, body, operands, &filled);
+        if let Some(bound) = bound {
+            bound.check(epoch)?;
+            return bound.with(attempt)?;
+        }
+        match client.with_queue(epoch, 0, &mut attempt)? {
+            // Nothing was sent: the operands did not fit. A bigger pool is made once per thread, on demand.
+            Err(Errno::NOMEM) => client.with_queue(epoch, need, attempt)?,
+            done => done,
+        }
+    }
+
+    /// A template with its operands, at most one of them a room; that is filled to what `filled` says.
+    pub(super) fn template(
+        &self,
+        template: &impl Template,
+        operands: &mut [Operand<'_>],
+        filled: impl Fn(&Cqe) -> usize,
+    ) -> Result<Cqe, Errno> {
+        self.program(&template.body()?, operands, |cqe, _| filled(cqe))
+    }
+
+    fn execute(
+        &self,
+        queue: &mut Queue,
+        body: &Body,
+        operands: &mut [Operand<'_>],
+        filled: &impl Fn(&Cqe, usize) -> usize,
+    ) -> Result<Cqe, Errno> {
+        let (client, _, how) = self.parts();
+        let (mut ranges, mut owned) = (Vec::with_capacity(operands.len() + 1), Vec::with_capacity(operands.len() + 1));
+        let mut go = || {
+            for operand in operands.iter() {
+                let staged = match operand {
+                    Operand::In(payload) => stage_input(queue, payload)?,
+                    Operand::Out(room) => stage_room(queue, room)?,
+                };
+                ranges.push(staged.0);
+                if staged.1 {
+                    owned.push(staged.0);
+                }
+            }
+            let bytes = body.bind(&ranges)?;
+            let at = queue.stage(&bytes)?;
+            owned.push(at);
+            if let Some(tag) = how.tag {
+                let index = u16::try_from(queue.index()).map_err(|_| Errno::OVERFLOW)?;
+                tag.set(CommandId { client: client.id(), queue: index, sequence: queue.next_sequence() });
+            }
+            let cqe = queue.execute(&Command {
+                durability: how.durability,
+                after_durable: how.after_durable,
+                detectable: how.tag.is_some(),
+                ..Command::new(0, Body::op(at))
+            })?;
+            for (i, (operand, range)) in operands.iter_mut().zip(&ranges).enumerate() {
+                if let Operand::Out(room) = operand {
+                    copy_out(queue.pool().slice(*range)?, room, filled(&cqe, i));
+                }
+            }
+            Ok(cqe)
+        };
+        let result = go();
+        owned.iter().for_each(|range| queue.free(*range));
+        result
+    }
+}
+
+/// The channel that the pool buffers among the operands belong to; EINVAL when there are two.
+fn bound_channel(operands: &[Operand<'_>]) -> Result<Option<Rc<Channel>>, Errno> {
+    let mut bound: Option<&Rc<Channel>> = None;
+    for channel in operands.iter().filter_map(Operand::channel) {
+        if bound.is_some_and(|b| !Rc::ptr_eq(b, channel)) {
+            return Err(Errno::INVAL);
+        }
+        bound = Some(channel);
+    }
+    Ok(bound.cloned())
+}
