@@ -69,6 +69,8 @@ errno_table! {
     STALE = ESTALE: "stale handle",
     DQUOT = EDQUOT: "quota exceeded",
     CANCELED = ECANCELED: "condition not met",
+    NOKEY = ENOKEY: "no such key",
+    KEYEXPIRED = EKEYEXPIRED: "the key was used as often as is safe",
 }
 
 impl fmt::Display for Errno {

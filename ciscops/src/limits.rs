@@ -52,6 +52,10 @@ pub const PROGRAM_STRINGS_MAX: usize = 32;
 pub const PROGRAM_SCRATCH_MAX: u64 = 4 << 20;
 /// Bytes that one micro-op of a program may read to nowhere, for their checksum.
 pub const PROGRAM_READ_MAX: u64 = 8 << 20;
+/// Bytes of the head of a record that a program scans over.
+pub const RECORD_HEAD_MAX: usize = 64;
+/// Records that one scan walks over.
+pub const SCAN_RECORDS_MAX: u64 = 65_536;
 /// Bytes that a program may write into files, all its micro-ops together.
 pub const PROGRAM_WRITE_MAX: u64 = 16 << 20;
 /// Largest file offset plus one: offsets and sizes fit i64.

@@ -162,6 +162,19 @@ pub trait Target {
         false
     }
 
+    /// The key that the session calls by this name; ENOKEY when it has none.
+    #[cfg(feature = "ciphers")]
+    fn key(&self, name: u64) -> Result<std::sync::Arc<weldfs_functions::cipher::Key>, Errno> {
+        let _ = name;
+        Err(Errno::NOKEY)
+    }
+    /// Bytes that nobody can foresee, for nonces.
+    #[cfg(feature = "ciphers")]
+    fn random(&mut self, out: &mut [u8]) -> Result<(), Errno> {
+        let _ = out;
+        Err(Errno::OPNOTSUPP)
+    }
+
     /// Resolves `path` from `base`, creates or truncates as the flags say, checks permissions.
     async fn open(
         &mut self,

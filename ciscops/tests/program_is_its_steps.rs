@@ -51,12 +51,12 @@ fn sum(kind: SumKind, bytes: &[u8]) -> u64 {
     match kind {
         SumKind::Crc32c => crc.into(),
         SumKind::Crc32cMasked => crc.rotate_left(17).wrapping_add(0xa282_ead8).into(),
-        SumKind::Crc32 => weldfs_functions_crc32(bytes),
+        SumKind::Crc32 => crc32(bytes),
     }
 }
 
 /// CRC-32 by its definition, bit by bit.
-fn weldfs_functions_crc32(bytes: &[u8]) -> u64 {
+fn crc32(bytes: &[u8]) -> u64 {
     let bit = |crc: u32| crc >> 1 ^ if crc & 1 == 1 { 0xedb8_8320 } else { 0 };
     let crc = bytes.iter().fold(u32::MAX, |crc, b| (0..8).fold(crc ^ u32::from(*b), |crc, _| bit(crc)));
     (!crc).into()
@@ -430,7 +430,7 @@ fn any_bytes() -> impl Strategy<Value = Bytes> {
 }
 
 fn any_fold() -> impl Strategy<Value = Option<Fold>> {
-    let kind = prop::sample::select(vec![SumKind::Crc32c, SumKind::Crc32cMasked]);
+    let kind = prop::sample::select(vec![SumKind::Crc32c, SumKind::Crc32, SumKind::Crc32cMasked]);
     prop::option::of((kind, any_reg()).prop_map(|(kind, to)| Fold { kind, to }))
 }
 
@@ -485,7 +485,7 @@ fn any_file_micro() -> impl Strategy<Value = Micro> {
 }
 
 fn any_inner_micro() -> impl Strategy<Value = Micro> {
-    let kind = prop::sample::select(vec![SumKind::Crc32c, SumKind::Crc32cMasked]);
+    let kind = prop::sample::select(vec![SumKind::Crc32c, SumKind::Crc32, SumKind::Crc32cMasked]);
     let change = prop_oneof![
         any_bytes().prop_map(Change::Patch),
         (any_int(), any_value()).prop_map(|(int, by)| Change::Add(int, by)),

@@ -1,6 +1,6 @@
 //! The layout of a body: header, micro-ops, pool ranges, strings, data. No byte of it is without a meaning or a check.
 
-use super::micro::{Pool, Reg};
+use super::operand::{Pool, Reg};
 use super::verify::{Fault, Totals};
 use super::wire::{self, NONE, Raw};
 use super::{HEADER_BYTES, MICRO_BYTES, Program, VERSION};

@@ -1,7 +1,8 @@
 //! Making bodies: slots and table entries are numbered as they are asked for, and what is wrong with a program is said
 //! when it is finished, by the verifier of the device.
 
-use super::micro::*;
+use super::micro::Micro;
+use super::operand::*;
 use super::verify::{Fault, Totals};
 use super::{Program, body};
 use crate::flags::{Access, OpenFlags};

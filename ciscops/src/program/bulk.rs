@@ -3,12 +3,16 @@
 
 use super::PIECE_BYTES;
 use super::machine::Machine;
-use super::micro::{Micro, SumKind, Value};
+use super::micro::Micro;
+use super::operand::{Int, Record, SumKind, Value, Width};
+use super::scan_end;
 use crate::Errno;
 use crate::command::At;
 use crate::decode::span;
+use crate::limits::{PROGRAM_READ_MAX, RECORD_HEAD_MAX, SCAN_RECORDS_MAX};
 use crate::target::{Sink, Source, Target, Written};
-use weldfs_functions::ChecksumState;
+use weldfs_functions::checksum::{Kind, mask};
+use weldfs_functions::{Checksum, ChecksumState};
 
 /// Private memory for a piece, taken when it is first needed.
 #[derive(Default)]
@@ -50,30 +54,42 @@ impl Piece {
 }
 
 /// A checksum being computed.
-pub(super) struct Sum {
-    kind: SumKind,
-    state: ChecksumState,
+pub(super) enum Sum {
+    /// CRC-32C, which targets fold in as they move bytes; perhaps masked at the end.
+    Castagnoli(ChecksumState, Kind),
+    /// Any other.
+    Other(Checksum),
 }
 
 impl Sum {
     pub fn new(kind: SumKind) -> Sum {
-        Sum { kind, state: ChecksumState::new() }
+        match kind {
+            SumKind::Crc32c => Sum::Castagnoli(ChecksumState::new(), Kind::Crc32c),
+            SumKind::Crc32cMasked => Sum::Castagnoli(ChecksumState::new(), Kind::Crc32cMasked),
+            SumKind::Crc32 => Sum::Other(Checksum::new(Kind::Crc32)),
+        }
     }
 
     pub fn update(&mut self, bytes: &[u8]) {
-        self.state.update(bytes);
+        match self {
+            Sum::Castagnoli(state, _) => state.update(bytes),
+            Sum::Other(state) => state.update(bytes),
+        }
     }
 
     /// The state that a target folds bytes in as it moves them, if it can: it knows CRC-32C only.
     pub fn in_passing(&mut self) -> Option<&mut ChecksumState> {
-        Some(&mut self.state)
+        match self {
+            Sum::Castagnoli(state, _) => Some(state),
+            Sum::Other(_) => None,
+        }
     }
 
     pub fn value(&self) -> u64 {
-        let crc = self.state.value();
-        match self.kind {
-            SumKind::Crc32cMasked => crc.rotate_right(15).wrapping_add(0xa282_ead8).into(),
-            _ => crc.into(),
+        match self {
+            Sum::Castagnoli(state, Kind::Crc32cMasked) => mask(state.value()).into(),
+            Sum::Castagnoli(state, _) => state.value().into(),
+            Sum::Other(state) => state.value().into(),
         }
     }
 }
@@ -188,4 +204,87 @@ impl<F: Copy> Machine<'_, F> {
         self.wrote(to, copied.off + copied.len)?;
         self.set(count, copied.len)
     }
+
+    pub(super) async fn scan<T: Target<File = F>>(&mut self, m: &Micro, t: &mut T) -> Done<()> {
+        let Micro::Scan { file, off, len, record, offsets, count, end, why } = *m else { return Err(Errno::INVAL) };
+        let (file, off, len) = (self.slot(file)?.file, self.value(off)?, self.value(len)?);
+        if len > PROGRAM_READ_MAX {
+            return Err(Errno::TOOBIG);
+        }
+        span(off, len)?;
+        let limit = t.size(file).await?.min(off + len);
+        let out = offsets.map(|p| self.pool.slice(self.program.range(p))).transpose()?;
+        let room = out.as_ref().map_or(SCAN_RECORDS_MAX, |out| (out.len() as u64 / 8).min(SCAN_RECORDS_MAX));
+        let mut piece = std::mem::take(&mut self.piece);
+        let (mut at, mut good, mut since) = (off, 0, off);
+        let ended = loop {
+            if at >= limit {
+                break scan_end::CLEAN;
+            }
+            if at - since >= PIECE_BYTES as u64 || good % 16 == 15 {
+                since = at;
+                t.boundary(self.index as u16).await;
+            }
+            let next = match look(&record, t, file, (at, limit), &mut piece).await? {
+                Seen::Good(_) if good == room => break scan_end::FULL,
+                Seen::Good(next) => next,
+                Seen::End(why) => break why,
+            };
+            if let Some(out) = &out {
+                out.sub(good as usize * 8, 8).copy_from(&at.to_le_bytes());
+            }
+            (at, good) = (next, good + 1);
+        };
+        self.piece = piece;
+        self.set(count, good)?;
+        self.set(end, at)?;
+        self.set(why, ended)
+    }
+}
+
+/// What a scan finds at an offset.
+enum Seen {
+    /// A good record; the next one begins there.
+    Good(u64),
+    /// None, and why.
+    End(u64),
+}
+
+async fn look<T: Target>(
+    record: &Record,
+    t: &mut T,
+    file: T::File,
+    (at, limit): (u64, u64),
+    piece: &mut Piece,
+) -> Done<Seen> {
+    let mut head = [0; RECORD_HEAD_MAX];
+    let head = head.get_mut(..usize::from(record.head)).ok_or(Errno::INVAL)?;
+    let n = head.len() as u64;
+    let behind = if record.sum_at.is_none() { 4 } else { 0 };
+    if n + behind > limit - at {
+        return Ok(Seen::End(scan_end::CUT));
+    }
+    t.read(file, at, n, Sink::Private(head), None).await?;
+    if head.iter().all(|b| *b == 0) {
+        return Ok(Seen::End(scan_end::BLANK));
+    }
+    let len = record.len.get(head.get(usize::from(record.len_at)..).ok_or(Errno::INVAL)?);
+    if len > limit - at - n - behind {
+        return Ok(Seen::End(scan_end::CUT));
+    }
+    let mut sum = Sum::new(record.sum);
+    sum.update(head.get(usize::from(record.covers)..).ok_or(Errno::INVAL)?);
+    let mut sum = Some(sum);
+    read_summed(&mut sum, t, file, (at + n, len), Sink::Discard, piece).await?;
+    let int = Int { width: Width::W4, order: record.sum_order };
+    let stored = match record.sum_at {
+        Some(at) => int.get(head.get(usize::from(at)..).ok_or(Errno::INVAL)?),
+        None => {
+            let mut trailer = [0; 4];
+            t.read(file, at + n + len, 4, Sink::Private(&mut trailer), None).await?;
+            int.get(&trailer)
+        }
+    };
+    let same = sum.is_some_and(|sum| sum.value() == stored);
+    Ok(if same { Seen::Good(at + n + len + behind) } else { Seen::End(scan_end::DAMAGED) })
 }

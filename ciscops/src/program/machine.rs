@@ -3,7 +3,8 @@
 
 use super::Program;
 use super::bulk::{Piece, Sum, read_summed, write_summed};
-use super::micro::*;
+use super::micro::Micro;
+use super::operand::*;
 use crate::bodies::SetAttrBody;
 use crate::command::{At, Command};
 use crate::decode::span;
@@ -129,7 +130,7 @@ impl<'a, F: Copy> Machine<'a, F> {
         self.put_slot(f, Some(Slot { end: Some(end), ..slot }))
     }
 
-    fn buffer(&self, b: BufSlot) -> Done<&Vec<u8>> {
+    pub fn buffer(&self, b: BufSlot) -> Done<&Vec<u8>> {
         self.buffers.get(usize::from(b.0)).ok_or(Errno::INVAL)
     }
 
@@ -139,14 +140,14 @@ impl<'a, F: Copy> Machine<'a, F> {
     }
 
     /// An empty buffer with all the room it may come to need, and no more.
-    fn empty_buffer(&mut self, b: BufSlot) -> Done<Vec<u8>> {
+    pub fn empty_buffer(&mut self, b: BufSlot) -> Done<Vec<u8>> {
         let mut buffer = self.take_buffer(b)?;
         buffer.clear();
         buffer.reserve_exact(self.program.capacity(b) as usize);
         Ok(buffer)
     }
 
-    fn put_buffer(&mut self, b: BufSlot, bytes: Vec<u8>) -> Done<()> {
+    pub fn put_buffer(&mut self, b: BufSlot, bytes: Vec<u8>) -> Done<()> {
         *self.buffers.get_mut(usize::from(b.0)).ok_or(Errno::INVAL)? = bytes;
         Ok(())
     }
@@ -217,6 +218,8 @@ impl<'a, F: Copy> Machine<'a, F> {
                 t.truncate(self.slot(file)?.file, size).await?;
             }
             Micro::CopyRange { .. } => self.copy_range(m, t).await?,
+            Micro::Scan { .. } => self.scan(m, t).await?,
+            Micro::Transform { buf, from, how } => self.transform(buf, from, how, t).await?,
             // Said of the command as a whole: see `Program::is_durable`.
             Micro::Sync => {}
             // Nothing was installed: the description dies with the command.

@@ -1,289 +1,8 @@
-//! The micro-ops of programs, and the operands they are made of.
+//! The micro-ops of programs.
 
+use super::operand::*;
+use crate::Handle;
 use crate::flags::{Access, OpenFlags, RenameFlags};
-use crate::{Errno, Handle};
-
-/// A place for a file: 0..`limits::PROGRAM_FILES`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct FileSlot(pub u8);
-
-/// A private buffer: 0..`limits::PROGRAM_BUFFERS`. Holds as many bytes as were put in, at most its capacity.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct BufSlot(pub u8);
-
-/// A register, 64 bits: 0..`limits::PROGRAM_REGISTERS`.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Reg(pub u8);
-
-/// A range of the client's pool, by its number in the body's table.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Pool(pub u8);
-
-/// A string of the body, by its number in the table: a path, a link's target, or literal bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Str(pub u8);
-
-/// A number: a constant, or what a register holds when the micro-op runs.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Value {
-    /// A constant.
-    Imm(u64),
-    /// A register.
-    Reg(Reg),
-}
-
-/// Bytes of an integer in a file.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Width {
-    /// One byte.
-    W1 = 0,
-    /// Two bytes.
-    W2 = 1,
-    /// Four bytes.
-    W4 = 2,
-    /// Eight bytes.
-    W8 = 3,
-}
-
-impl Width {
-    /// Bytes.
-    pub const fn bytes(self) -> usize {
-        1 << self as u8
-    }
-}
-
-/// Which byte of an integer comes first.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Order {
-    /// The lowest.
-    Little = 0,
-    /// The highest.
-    Big = 1,
-}
-
-/// How an integer lies in a file.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Int {
-    /// Bytes.
-    pub width: Width,
-    /// Byte order.
-    pub order: Order,
-}
-
-impl Int {
-    /// Four bytes, little-endian: the usual checksum.
-    pub const U32_LE: Int = Int { width: Width::W4, order: Order::Little };
-    /// Eight bytes, little-endian.
-    pub const U64_LE: Int = Int { width: Width::W8, order: Order::Little };
-
-    /// The low bytes of `v` as they lie in a file; the first `width` of the array.
-    pub fn put(self, v: u64) -> [u8; 8] {
-        match self.order {
-            Order::Little => v.to_le_bytes(),
-            Order::Big => (v << (64 - 8 * self.width.bytes())).to_be_bytes(),
-        }
-    }
-
-    /// The integer that `bytes`, of this width, are.
-    pub fn get(self, bytes: &[u8]) -> u64 {
-        let n = self.width.bytes().min(bytes.len());
-        let mut wide = [0; 8];
-        match self.order {
-            Order::Little => {
-                wide[..n].copy_from_slice(&bytes[..n]);
-                u64::from_le_bytes(wide)
-            }
-            Order::Big => {
-                wide[8 - n..].copy_from_slice(&bytes[..n]);
-                u64::from_be_bytes(wide)
-            }
-        }
-    }
-}
-
-/// Where bytes come from.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Bytes {
-    /// What a buffer holds.
-    Buffer(BufSlot),
-    /// A range of the client's pool, copied at this moment.
-    Pool(Pool),
-    /// A string of the body.
-    Literal(Str),
-    /// A register as an integer.
-    Int(Reg, Int),
-}
-
-/// Where read bytes go.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum To {
-    /// Nowhere: only their number or checksum is wanted.
-    Nowhere,
-    /// A buffer, in place of what it held.
-    Buffer(BufSlot),
-    /// A range of the client's pool.
-    Pool(Pool),
-}
-
-/// Kinds of checksums.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum SumKind {
-    /// CRC-32C (Castagnoli).
-    Crc32c = 0,
-    /// CRC-32 (IEEE 802.3), as zip and Ethernet have it.
-    Crc32 = 1,
-    /// CRC-32C rotated right by 15 and added to 0xa282ead8, as LevelDB and RocksDB store it.
-    Crc32cMasked = 2,
-}
-
-/// A checksum taken of the very bytes that a micro-op reads or writes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Fold {
-    /// Which.
-    pub kind: SumKind,
-    /// Where it goes.
-    pub to: Reg,
-}
-
-/// Where a micro-write writes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Place {
-    /// At this byte (at the end, if the file was opened with APPEND, as in pwrite on Linux).
-    At(Value),
-    /// At the end: an append.
-    End,
-    /// Right behind the last write of this program to the file in this slot.
-    After,
-}
-
-/// How a buffer is changed.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Change {
-    /// The bytes are replaced.
-    Patch(Bytes),
-    /// An integer is added to, wrapping.
-    Add(Int, Value),
-    /// Bitwise and.
-    And(Bytes),
-    /// Bitwise or.
-    Or(Bytes),
-    /// Bitwise exclusive or.
-    Xor(Bytes),
-    /// Replaced by `new` if they equal `expect`, else ECANCELED. Both have one length.
-    CompareSwap {
-        /// What must be there.
-        expect: Bytes,
-        /// What shall be there.
-        new: Bytes,
-    },
-}
-
-/// Arithmetic on 64 bits without sign; wrapping.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Arith {
-    /// a + b.
-    Add = 0,
-    /// a - b.
-    Sub = 1,
-    /// a * b.
-    Mul = 2,
-    /// Bitwise and.
-    And = 3,
-    /// Bitwise or.
-    Or = 4,
-    /// Bitwise exclusive or.
-    Xor = 5,
-    /// a shifted left by b bits; 0 from 64 on.
-    Shl = 6,
-    /// a shifted right by b bits; 0 from 64 on.
-    Shr = 7,
-    /// The smaller.
-    Min = 8,
-    /// The larger.
-    Max = 9,
-}
-
-impl Arith {
-    /// The result.
-    pub fn of(self, a: u64, b: u64) -> u64 {
-        let shift = u32::try_from(b).unwrap_or(64);
-        match self {
-            Arith::Add => a.wrapping_add(b),
-            Arith::Sub => a.wrapping_sub(b),
-            Arith::Mul => a.wrapping_mul(b),
-            Arith::And => a & b,
-            Arith::Or => a | b,
-            Arith::Xor => a ^ b,
-            Arith::Shl => a.checked_shl(shift).unwrap_or(0),
-            Arith::Shr => a.checked_shr(shift).unwrap_or(0),
-            Arith::Min => a.min(b),
-            Arith::Max => a.max(b),
-        }
-    }
-}
-
-/// How two numbers compare, without sign.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[repr(u8)]
-pub enum Relation {
-    /// Equal.
-    Eq = 0,
-    /// Not equal.
-    Ne = 1,
-    /// Less.
-    Lt = 2,
-    /// Less or equal.
-    Le = 3,
-    /// Greater.
-    Gt = 4,
-    /// Greater or equal.
-    Ge = 5,
-}
-
-impl Relation {
-    /// Whether it holds.
-    pub fn holds(self, a: u64, b: u64) -> bool {
-        match self {
-            Relation::Eq => a == b,
-            Relation::Ne => a != b,
-            Relation::Lt => a < b,
-            Relation::Le => a <= b,
-            Relation::Gt => a > b,
-            Relation::Ge => a >= b,
-        }
-    }
-}
-
-/// What a guard asks.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Cond {
-    /// About two numbers: a checksum, a count (a short read), whether a file was created.
-    Compare(Value, Relation, Value),
-    /// Whether a buffer holds these bytes at this offset; not when it ends before them.
-    Holds {
-        /// The buffer.
-        buf: BufSlot,
-        /// Where in it, bytes.
-        off: Value,
-        /// Which bytes.
-        bytes: Bytes,
-    },
-}
-
-/// What happens when a guard's condition does not hold.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Else {
-    /// The program fails with this errno, 1..=4095.
-    Fail(Errno),
-    /// The program is over, and went well.
-    End,
-    /// So many of the following micro-ops are passed by, at least one; the last of them may be the program's last.
-    Skip(u8),
-}
 
 /// One step of a program. Errors of a step are those of the single op of that name.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -445,6 +164,34 @@ pub enum Micro {
         /// Gets the number of bytes copied.
         count: Option<Reg>,
     },
+    /// Walks over records that lie one behind the other, up to the first that is not whole and sound.
+    Scan {
+        /// In which file.
+        file: FileSlot,
+        /// From which byte.
+        off: Value,
+        /// Over at most so many bytes.
+        len: Value,
+        /// How a record lies in the file.
+        record: Record,
+        /// The offset of each good record goes here, u64 little-endian; when it is full the scan ends.
+        offsets: Option<Pool>,
+        /// Gets the number of good records.
+        count: Option<Reg>,
+        /// Gets the offset behind the last good record.
+        end: Option<Reg>,
+        /// Gets why the scan ended: a `program::scan_end`.
+        why: Option<Reg>,
+    },
+    /// Puts in a buffer what a codec or cipher makes of another one.
+    Transform {
+        /// The buffer that gets it, and says by its capacity how long it may be (E2BIG).
+        buf: BufSlot,
+        /// What it is made of.
+        from: BufSlot,
+        /// What is done.
+        how: Transform,
+    },
     /// Goes on, or does not.
     Guard {
         /// What is asked.
@@ -556,7 +303,10 @@ impl Micro {
     /// The slot of the file whose content or size it looks at.
     pub fn reads_file(&self) -> Option<FileSlot> {
         match *self {
-            Micro::Read { file, .. } | Micro::Size { file, .. } | Micro::CopyRange { from: file, .. } => Some(file),
+            Micro::Read { file, .. }
+            | Micro::Size { file, .. }
+            | Micro::Scan { file, .. }
+            | Micro::CopyRange { from: file, .. } => Some(file),
             _ => None,
         }
     }
@@ -567,6 +317,9 @@ impl Micro {
             Micro::Write { from, .. } | Micro::Fill { from, .. } => from == bytes,
             Micro::Checksum { of, .. } => of == bytes,
             Micro::Guard { cond: Cond::Holds { bytes: b, .. }, .. } => b == bytes,
+            Micro::Transform { how: Transform::Seal { bound, .. } | Transform::Open { bound, .. }, .. } => {
+                bound == Some(bytes)
+            }
             Micro::Change { change, .. } => match change {
                 Change::Patch(b) | Change::And(b) | Change::Or(b) | Change::Xor(b) => b == bytes,
                 Change::CompareSwap { expect, new } => expect == bytes || new == bytes,

@@ -14,14 +14,17 @@ mod build;
 mod bulk;
 mod machine;
 mod micro;
+mod operand;
+mod transform;
 mod verify;
 mod wire;
 
 pub use build::{Body, Builder};
 pub(crate) use machine::run;
-pub use micro::{
-    Arith, BufSlot, Bytes, Change, Cond, Else, FileSlot, Fold, Int, Micro, Order, Place, Pool, Reg, Relation, Str,
-    SumKind, To, Value, Width,
+pub use micro::Micro;
+pub use operand::{
+    Arith, BufSlot, Bytes, Change, Codec, Cond, Else, FileSlot, Fold, Int, Order, Place, Pool, Record, Reg, Relation,
+    Str, SumKind, To, Transform, Value, Width,
 };
 pub use verify::Fault;
 
@@ -37,6 +40,20 @@ pub const HEADER_BYTES: usize = 64;
 pub const MICRO_BYTES: usize = 32;
 /// Bytes that bounded primitives move at a time: between two pieces a command may make way for others.
 pub const PIECE_BYTES: usize = 64 << 10;
+
+/// Why a scan ended.
+pub mod scan_end {
+    /// At the end of the file, or of what was to be looked at, exactly behind a record.
+    pub const CLEAN: u64 = 0;
+    /// At a record that goes on behind that end.
+    pub const CUT: u64 = 1;
+    /// At a record with another checksum.
+    pub const DAMAGED: u64 = 2;
+    /// There is no room for its offset, or it is one record too many.
+    pub const FULL: u64 = 3;
+    /// At a head of zeros.
+    pub const BLANK: u64 = 4;
+}
 
 /// A program that was decoded and verified: private memory, which its client cannot reach. Every slot is written before
 /// it is read, every table index is inside its table, every bound of `limits` is kept.

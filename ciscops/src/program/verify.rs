@@ -1,7 +1,8 @@
 //! What a program must satisfy before any of it runs: operands exist and have their type, every slot is written before
 //! it is read on every way through the program, constants are in their bounds, and the totals are below the limits.
 
-use super::micro::*;
+use super::micro::Micro;
+use super::operand::*;
 use super::{PIECE_BYTES, Program};
 use crate::decode::{offset, open_flags, span};
 use crate::flags::{Access, OpenFlags, RenameFlags};
@@ -129,9 +130,10 @@ pub(super) fn verify(program: &Program, pool_bytes: u32) -> Result<Totals, Fault
     }
     let capacities: u64 = program.capacities.iter().map(|c| u64::from(*c)).sum();
     let piece = if program.micros.iter().any(needs_piece) { PIECE_BYTES as u64 } else { 0 };
-    let totals =
-        Totals { scratch: capacities + piece, writes: program.micros.iter().map(|m| write_bound(program, m)).sum() };
-    if totals.scratch > PROGRAM_SCRATCH_MAX {
+    let working = program.micros.iter().map(working_bytes).max().unwrap_or(0);
+    let writes = program.micros.iter().map(|m| write_bound(program, m)).sum();
+    let totals = Totals { scratch: capacities + piece + working, writes };
+    if capacities + piece > PROGRAM_SCRATCH_MAX {
         return Err(Fault::whole(Errno::TOOBIG, "the buffers are larger than a program's may be, all together"));
     }
     if totals.writes > PROGRAM_WRITE_MAX {
@@ -155,7 +157,7 @@ fn needs_piece(m: &Micro) -> bool {
     let pool = |b: &Bytes| matches!(b, Bytes::Pool(_));
     let sums = |fold: &Option<Fold>| fold.is_some_and(|f| f.kind == SumKind::Crc32);
     match m {
-        Micro::CopyRange { .. } => true,
+        Micro::CopyRange { .. } | Micro::Scan { .. } => true,
         Micro::Read { fold, .. } | Micro::Write { fold, .. } => sums(fold),
         Micro::Checksum { of, .. } => pool(of),
         Micro::Change { change, .. } => match change {
@@ -165,6 +167,17 @@ fn needs_piece(m: &Micro) -> bool {
         },
         Micro::Guard { cond: Cond::Holds { bytes, .. }, .. } => pool(bytes),
         _ => false,
+    }
+}
+
+/// Bytes that a codec may take beside input and output: tables and windows.
+fn working_bytes(m: &Micro) -> u64 {
+    match m {
+        Micro::Transform { how: Transform::Compress(c) | Transform::Decompress(c), .. } => match c {
+            Codec::Lz4 | Codec::Zstd => 10 << 20,
+            Codec::Snappy => 1 << 20,
+        },
+        _ => 0,
     }
 }
 
@@ -225,14 +238,15 @@ impl Check<'_> {
                 self.offset(size)
             }
             Micro::CopyRange { .. } => self.copy_range(m),
+            Micro::Scan { .. } => self.scan(m),
+            Micro::Transform { buf, from, how } => self.transform(buf, from, how),
             Micro::Sync => Ok(()),
             Micro::Close { file } => {
                 self.file(file, Access::empty())?;
                 self.known.files[usize::from(file.0)] = None;
                 Ok(())
             }
-            Micro::Checksum { kind, of, to } => {
-                self.sum(kind)?;
+            Micro::Checksum { of, to, .. } => {
                 self.bytes(of)?;
                 self.set(Some(to))
             }
@@ -294,6 +308,50 @@ impl Check<'_> {
         self.place(to, place, bound)?;
         self.known.written |= 1 << to.0;
         self.set(count)
+    }
+
+    fn scan(&mut self, m: &Micro) -> Verdict {
+        let Micro::Scan { file, off, len, record, offsets, count, end, why } = *m else { return Ok(()) };
+        self.file(file, Access::READ)?;
+        self.value(len)?;
+        let known = if let Value::Imm(len) = len { len } else { 0 };
+        self.reach(off, known)?;
+        if known > PROGRAM_READ_MAX {
+            return Err((Errno::TOOBIG, "more bytes are scanned than a micro-op may read"));
+        }
+        let inside = |at: u8, n: usize| usize::from(at) + n <= usize::from(record.head);
+        let sum_fits = record.sum_at.is_none_or(|at| inside(at, 4) && usize::from(at) + 4 <= record.covers.into());
+        let sound = (1..=RECORD_HEAD_MAX).contains(&usize::from(record.head))
+            && inside(record.len_at, record.len.width.bytes())
+            && record.covers <= record.head
+            && sum_fits;
+        if !sound {
+            return Err((INVAL, "length or checksum do not lie in the record's head"));
+        }
+        offsets.map_or(Ok(()), |p| self.range(p).map(drop))?;
+        self.set(count)?;
+        self.set(end)?;
+        self.set(why)
+    }
+
+    fn transform(&mut self, buf: BufSlot, from: BufSlot, how: Transform) -> Verdict {
+        self.other_bytes(buf, Bytes::Buffer(from))?;
+        match how {
+            Transform::Compress(_) | Transform::Decompress(_) => {}
+            Transform::EncryptUnits { unit_log, first, .. } | Transform::DecryptUnits { unit_log, first, .. } => {
+                self.value(first)?;
+                if !(9..=12).contains(&unit_log) {
+                    return Err((INVAL, "a unit has 512, 1024, 2048 or 4096 bytes"));
+                }
+            }
+            Transform::Seal { bound, .. } | Transform::Open { bound, .. } => match bound {
+                Some(Bytes::Pool(_)) => return Err((INVAL, "what a tag covers lies in private memory")),
+                Some(bound) => self.other_bytes(buf, bound)?,
+                None => {}
+            },
+        }
+        self.known.buffers |= 1 << buf.0;
+        Ok(())
     }
 
     fn change(&mut self, buf: BufSlot, off: Value, change: Change) -> Verdict {
@@ -436,17 +494,8 @@ impl Check<'_> {
         }
     }
 
-    /// A kind of checksum that this build computes.
-    fn sum(&self, kind: SumKind) -> Verdict {
-        match kind {
-            SumKind::Crc32c | SumKind::Crc32cMasked => Ok(()),
-            SumKind::Crc32 => Err((Errno::OPNOTSUPP, "no such checksum here")),
-        }
-    }
-
     fn fold(&mut self, fold: Option<Fold>) -> Verdict {
         let Some(fold) = fold else { return Ok(()) };
-        self.sum(fold.kind)?;
         self.set(Some(fold.to))
     }
 

@@ -2,7 +2,8 @@
 //! compares, so that every bit without a meaning must be zero and no micro-op has two encodings.
 
 use super::MICRO_BYTES;
-use super::micro::*;
+use super::micro::Micro;
+use super::operand::*;
 use crate::flags::{Access, OpenFlags, RenameFlags};
 use crate::{Errno, Handle};
 
@@ -24,7 +25,9 @@ mod kind {
     pub const FILL: u8 = 11;
     pub const SLICE: u8 = 12;
     pub const GIVE: u8 = 13;
+    pub const TRANSFORM: u8 = 14;
     pub const COPY_RANGE: u8 = 15;
+    pub const SCAN: u8 = 16;
     pub const GUARD: u8 = 17;
     pub const UNLINK: u8 = 18;
     pub const RMDIR: u8 = 19;
@@ -288,6 +291,16 @@ pub(super) fn decode(r: &Raw) -> Done<Micro> {
             place: r.place(r.d, 1)?,
             count: reg(r.c),
         },
+        kind::SCAN => Micro::Scan {
+            file,
+            off: r.value(0)?,
+            len: r.value(1)?,
+            record: record(r.z.to_le_bytes())?,
+            offsets: if r.b == NONE { None } else { Some(Pool(r.b)) },
+            count: reg(r.c),
+            end: reg(r.d),
+            why: reg(r.e),
+        },
         kind::SYNC => Micro::Sync,
         kind::CLOSE => Micro::Close { file },
         kind::UNLINK..=kind::SET_ATTR => names(r)?,
@@ -306,9 +319,61 @@ fn inner(r: &Raw) -> Done<Micro> {
         kind::FILL => Micro::Fill { buf, from: r.bytes()?, append: flag(r.b)? },
         kind::SLICE => Micro::Slice { buf, from: BufSlot(r.b), off: r.value(0)?, len: r.value(1)? },
         kind::GIVE => Micro::Give { buf, to: Pool(r.b), count: reg(r.c) },
+        kind::TRANSFORM => Micro::Transform { buf, from: BufSlot(r.e), how: transform(r)? },
         kind::GUARD => Micro::Guard { cond: cond(r)?, otherwise: otherwise(r)? },
         _ => return Err(Errno::NOSYS),
     })
+}
+
+/// How records lie: head, place and form of the length, place of the checksum, its kind and order, what it covers.
+fn record([head, len_at, len, sum_at, sum, order, covers, zero]: [u8; 8]) -> Done<Record> {
+    if zero != 0 {
+        return Err(Errno::INVAL);
+    }
+    let sum_order = if flag(order)? { Order::Big } else { Order::Little };
+    let sum_at = if sum_at == NONE { None } else { Some(sum_at) };
+    Ok(Record { head, len_at, len: int(len)?, sum_at, sum_order, sum: sum_kind(sum)?, covers })
+}
+
+fn put_record(r: Record) -> u64 {
+    let (sum_at, order) = (r.sum_at.unwrap_or(NONE), r.sum_order as u8);
+    u64::from_le_bytes([r.head, r.len_at, put_int(r.len), sum_at, r.sum as u8, order, r.covers, 0])
+}
+
+fn codec(v: u8) -> Done<Codec> {
+    [Codec::Lz4, Codec::Zstd, Codec::Snappy].get(usize::from(v)).copied().ok_or(Errno::INVAL)
+}
+
+fn transform(r: &Raw) -> Done<Transform> {
+    let key = r.y;
+    let bound = || match r.z.to_le_bytes() {
+        [0, ..] => Ok(None),
+        [tag, index, ..] => bytes(tag, index).map(Some),
+    };
+    Ok(match r.b {
+        0 => Transform::Compress(codec(r.c)?),
+        1 => Transform::Decompress(codec(r.c)?),
+        2 => Transform::EncryptUnits { key, unit_log: r.c, first: r.value(0)? },
+        3 => Transform::DecryptUnits { key, unit_log: r.c, first: r.value(0)? },
+        4 => Transform::Seal { key, bound: bound()? },
+        5 => Transform::Open { key, bound: bound()? },
+        _ => return Err(Errno::INVAL),
+    })
+}
+
+fn put_transform(r: Raw, how: Transform) -> Raw {
+    let z = |bound: Option<Bytes>| {
+        let (tag, index) = bound.map_or((0, 0), put_bytes);
+        half(tag, index).into()
+    };
+    match how {
+        Transform::Compress(codec) => Raw { c: codec as u8, ..r },
+        Transform::Decompress(codec) => Raw { b: 1, c: codec as u8, ..r },
+        Transform::EncryptUnits { key, unit_log, first } => Raw { b: 2, c: unit_log, y: key, ..r }.with(0, first),
+        Transform::DecryptUnits { key, unit_log, first } => Raw { b: 3, c: unit_log, y: key, ..r }.with(0, first),
+        Transform::Seal { key, bound } => Raw { b: 4, y: key, z: z(bound), ..r },
+        Transform::Open { key, bound } => Raw { b: 5, y: key, z: z(bound), ..r },
+    }
 }
 
 fn change(r: &Raw) -> Done<Change> {
@@ -445,6 +510,12 @@ pub(super) fn encode(m: &Micro) -> Raw {
             let r = Raw { a: from.0, b: to.0, c: put_reg(count), e, f, ..Raw::of(kind::COPY_RANGE) };
             r.with(0, off).with(2, len).placed(|r| &mut r.d, 1, place)
         }
+        Micro::Scan { file, off, len, record, offsets, count, end, why } => {
+            let b = offsets.map_or(NONE, |p| p.0);
+            let (c, d, e) = (put_reg(count), put_reg(end), put_reg(why));
+            let r = Raw { a: file.0, b, c, d, e, z: put_record(record), ..Raw::of(kind::SCAN) };
+            r.with(0, off).with(1, len)
+        }
         Micro::Sync => Raw::of(kind::SYNC),
         Micro::Close { file } => Raw { a: file.0, ..Raw::of(kind::CLOSE) },
         Micro::Checksum { kind, of, to } => Raw { b: kind as u8, c: to.0, ..Raw::of(kind::CHECKSUM) }.with_bytes(of),
@@ -460,6 +531,9 @@ pub(super) fn encode(m: &Micro) -> Raw {
             Raw { a: buf.0, b: from.0, ..Raw::of(kind::SLICE) }.with(0, off).with(1, len)
         }
         Micro::Give { buf, to, count } => Raw { a: buf.0, b: to.0, c: put_reg(count), ..Raw::of(kind::GIVE) },
+        Micro::Transform { buf, from, how } => {
+            put_transform(Raw { a: buf.0, e: from.0, ..Raw::of(kind::TRANSFORM) }, how)
+        }
         Micro::Guard { cond, otherwise } => put_guard(cond, otherwise),
         _ => encode_names(m),
     }

@@ -21,6 +21,8 @@ pub struct State {
     pub names: BTreeMap<Vec<u8>, usize>,
     pub files: Vec<Vec<u8>>,
     open: Vec<Option<Description>>,
+    /// Nonces drawn.
+    drawn: u64,
     /// What each micro-op of the running command left, with the registers after it.
     sealed: Vec<Sealed>,
 }
@@ -47,6 +49,10 @@ pub struct Toy {
     /// The micro-ops of the last command that went well.
     pub steps: Vec<Sealed>,
 }
+
+/// Names of the toy's two keys.
+pub const XTS_KEY: u64 = 3;
+pub const GCM_KEY: u64 = 4;
 
 /// Room in the pool, by convention of these tests.
 pub const PATH_AT: u32 = 0;
@@ -179,6 +185,24 @@ impl Target for State {
     async fn seal(&mut self, index: u16, regs: &Registers) -> Done<()> {
         let state = State { sealed: Vec::new(), ..self.clone() };
         self.sealed.push(Sealed { index, regs: *regs, state });
+        Ok(())
+    }
+    #[cfg(feature = "ciphers")]
+    fn key(&self, name: u64) -> Done<std::sync::Arc<weldfs_functions::cipher::Key>> {
+        use weldfs_functions::cipher::{Key, KeyKind};
+        let bytes: Vec<u8> = (0..32).collect();
+        let kind = match name {
+            XTS_KEY => KeyKind::Xts128,
+            GCM_KEY => KeyKind::Gcm256,
+            _ => return Err(Errno::NOKEY),
+        };
+        Ok(std::sync::Arc::new(Key::new(kind, &bytes).map_err(|_| Errno::INVAL)?))
+    }
+    #[cfg(feature = "ciphers")]
+    fn random(&mut self, out: &mut [u8]) -> Done<()> {
+        // As long as no nonce comes twice.
+        self.drawn += 1;
+        out[..8].copy_from_slice(&self.drawn.to_le_bytes());
         Ok(())
     }
     fn number(&self, f: usize) -> u64 {
