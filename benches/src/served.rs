@@ -54,26 +54,20 @@ impl Served {
         let child = spawn(program, &image, &socket, &options.serve_args)?;
         let mut served = Served { child, socket, _folder: folder, image, program: program.to_owned() };
         served.wait_ready()?;
-        served.wait_settled();
+        wait_settled(served.child.id());
         Ok(served)
     }
 
-    /// Until the device has touched the pages of its medium, which it does beside its work: that is no part of what is
-    /// measured. Where it cannot be seen, half a second has to do.
-    fn wait_settled(&self) {
-        let resident = || -> Option<u64> {
-            let statm = std::fs::read_to_string(format!("/proc/{}/statm", self.child.id())).ok()?;
-            statm.split_whitespace().nth(1)?.parse().ok()
-        };
-        let (start, mut before) = (Instant::now(), resident());
-        while start.elapsed() < Duration::from_secs(20) {
-            std::thread::sleep(Duration::from_millis(100));
-            let now = resident();
-            if now == before && start.elapsed() > Duration::from_millis(500) {
-                return;
-            }
-            before = now;
-        }
+    /// Starts a device over a directory of the host instead of an image.
+    pub fn start_hostdir(program: &Path, dir: &Path) -> io::Result<Served> {
+        let folder = tempfile::Builder::new().prefix("weldfs-bench-").tempdir()?;
+        let socket = folder.path().join("sock");
+        let mut serve = Command::new(program);
+        serve.arg("serve").arg("--hostdir").arg(dir).arg("--socket").arg(&socket);
+        let child = serve.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
+        let mut served = Served { child, socket, _folder: folder, image: dir.to_owned(), program: program.to_owned() };
+        served.wait_ready()?;
+        Ok(served)
     }
 
     /// A new attachment.
@@ -117,6 +111,24 @@ impl Served {
             }
             std::thread::sleep(Duration::from_micros(200));
         }
+    }
+}
+
+/// Until a process that runs a device has touched the pages of its medium, which it does beside its work: that is no
+/// part of what is measured. Where it cannot be seen, half a second has to do.
+pub(crate) fn wait_settled(pid: u32) {
+    let resident = || -> Option<u64> {
+        let statm = std::fs::read_to_string(format!("/proc/{pid}/statm")).ok()?;
+        statm.split_whitespace().nth(1)?.parse().ok()
+    };
+    let (start, mut before) = (Instant::now(), resident());
+    while start.elapsed() < Duration::from_secs(20) {
+        std::thread::sleep(Duration::from_millis(100));
+        let now = resident();
+        if now == before && start.elapsed() > Duration::from_millis(500) {
+            return;
+        }
+        before = now;
     }
 }
 

@@ -26,7 +26,6 @@ mod load;
 mod measure;
 mod report;
 mod simulate;
-mod svg;
 
 use crate::report::Machine;
 use device::{Plan, Setup};

@@ -1,5 +1,8 @@
 //! `weldfs bench NAME`: the experiments of the benches crate.
 
+mod micro;
+mod watch;
+
 use crate::failure::{Failure, Outcome, reason};
 use clap::builder::PossibleValuesParser;
 use std::io;
@@ -18,6 +21,9 @@ pub struct Args {
 enum Which {
     /// The device against the bare ring, and fused operations against the host's steps, in one interleaved run
     Base(Base),
+    /// Every operation in every size, fused and step by step, against plain system calls and io_uring on directories of
+    /// this host
+    Micro(micro::Args),
     /// What a commit costs: both transaction modes, shared flushes, flushes and writes of one durable append
     Commit(Commit),
     /// Latencies of single operations while checkpoints run, below and above the checkpoints' speed
@@ -173,11 +179,15 @@ fn parse_peer(text: &str) -> Result<Peer, String> {
     Ok(Peer { name: name.to_owned(), dir, medium: "host directory".to_owned() })
 }
 
+/// Exit code after Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
+
 /// Runs an experiment.
 pub fn run(args: &Args) -> Outcome {
     let ended = match &args.which {
         Which::Floor { region } => floor::serve(region),
         Which::Base(args) => base(args),
+        Which::Micro(args) => micro::run(args),
         Which::Commit(args) => commits(args),
         Which::Stall(args) => stalls(args),
         Which::Recovery(args) => recoveries(args),
@@ -187,7 +197,10 @@ pub fn run(args: &Args) -> Outcome {
         Which::RecoveryArm { arm, target, sources, files } => recovery::run_arm(arm, target, sources, *files),
         Which::Worker { socket, file, depth, millis } => commit::worker(socket, file, *depth, *millis),
     };
-    ended.map(|()| 0).map_err(|e| Failure::new(format!("the experiment failed: {}", reason(&e))))
+    ended.map(|()| 0).map_err(|e| match e.kind() {
+        io::ErrorKind::Interrupted => Failure::new("the experiment was interrupted").code(INTERRUPTED),
+        _ => Failure::new(format!("the experiment failed: {}", reason(&e))),
+    })
 }
 
 fn fair(args: &Fairness) -> io::Result<()> {

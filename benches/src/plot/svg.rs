@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 /// Colours that stay apart for colour-blind eyes (Okabe and Ito, 2008).
-pub(super) const COLOURS: [&str; 6] = ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00"];
+pub(super) const COLOURS: [&str; 8] =
+    ["#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00", "#f0e442", "#7f7f7f"];
 
 /// A document being written; coordinates in pixels from the upper left corner.
 pub(super) struct Svg(String);

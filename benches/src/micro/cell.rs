@@ -1,0 +1,249 @@
+//! What is measured: operations, and the cells (operation, size, depth, threads, phase, class) of the matrix.
+
+use serde::{Serialize, Serializer};
+use std::fmt;
+
+/// An operation of the matrix. What every system does for it stands in `about`.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum MicroOp {
+    /// Payload and its CRC-32C at the end of a file.
+    AppendChecksumWrite,
+    /// The same; the host gathers both parts into one call.
+    AppendChecksumWriteGathered,
+    /// Payload at the end of a file.
+    Append,
+    /// A record overwritten in place.
+    Write,
+    /// A record read.
+    Read,
+    /// A new file with its content.
+    OpenWriteClose,
+    /// A file read by name.
+    OpenReadClose,
+    /// The same; the client copies the payload into memory of its own.
+    OpenReadCloseCopied,
+    /// A file read and replaced by name.
+    OpenReadWriteClose,
+    /// 64 bytes of a record changed; the host reads and writes the record.
+    ReadModifyWrite,
+    /// The same; the host reads and writes the 64 bytes only.
+    ReadModifyWriteNarrow,
+}
+
+use MicroOp::*;
+
+/// Bytes that a read-modify-write changes.
+pub const FIELD: usize = 64;
+/// Where they begin in a record.
+pub const FIELD_AT: usize = 64;
+
+impl MicroOp {
+    /// All, in the order of the tables.
+    pub const ALL: [MicroOp; 11] = [
+        AppendChecksumWrite,
+        AppendChecksumWriteGathered,
+        Append,
+        Write,
+        Read,
+        OpenWriteClose,
+        OpenReadClose,
+        OpenReadCloseCopied,
+        OpenReadWriteClose,
+        ReadModifyWrite,
+        ReadModifyWriteNarrow,
+    ];
+
+    /// Name in tables, JSON and `--only`.
+    pub fn name(self) -> &'static str {
+        match self {
+            AppendChecksumWrite => "append_checksum_write",
+            AppendChecksumWriteGathered => "append_checksum_write_gathered",
+            Append => "append",
+            Write => "write",
+            Read => "read",
+            OpenWriteClose => "open_write_close",
+            OpenReadClose => "open_read_close",
+            OpenReadCloseCopied => "open_read_close_copied",
+            OpenReadWriteClose => "open_read_write_close",
+            ReadModifyWrite => "read_modify_write",
+            ReadModifyWriteNarrow => "read_modify_write_narrow",
+        }
+    }
+
+    /// The steps that the host takes, which are also the single commands of the unfused row.
+    pub fn about(self) -> &'static str {
+        match self {
+            AppendChecksumWrite => "CRC-32C of the payload, write payload, write 4 bytes",
+            AppendChecksumWriteGathered => "the same, payload and trailer in one writev",
+            Append => "write at the end",
+            Write => "pwrite of a record inside a file of 4 MiB",
+            Read => "pread of a record inside a file of 4 MiB",
+            OpenWriteClose => "open a new file, write, close",
+            OpenReadClose => "open, read, close; one of 256 files",
+            OpenReadCloseCopied => "the same, the payload copied into the caller's memory",
+            OpenReadWriteClose => "open, read, write, close; one of 256 files",
+            ReadModifyWrite => "pread the record, change 64 bytes, pwrite the record",
+            ReadModifyWriteNarrow => "pread 64 bytes of the record, change them, pwrite them",
+        }
+    }
+
+    /// Whether it changes anything: only such operations have two durability classes.
+    pub fn writes(self) -> bool {
+        !matches!(self, Read | OpenReadClose | OpenReadCloseCopied)
+    }
+
+    /// Whether it is one fused command, and so has an unfused row.
+    pub fn fused(self) -> bool {
+        !matches!(self, Append | Write | Read)
+    }
+
+    /// Whether it is another way to do an operation of the list, for comparison; left out of means.
+    pub fn is_variant(self) -> bool {
+        matches!(self, AppendChecksumWriteGathered | OpenReadCloseCopied | ReadModifyWriteNarrow)
+    }
+
+    /// The operation of that name.
+    pub fn by_name(name: &str) -> Option<MicroOp> {
+        MicroOp::ALL.into_iter().find(|op| op.name() == name)
+    }
+}
+
+/// Burst or steady.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Phase {
+    /// A short run during which no checkpoint is written.
+    Burst,
+    /// A run over ten log lengths, checkpoints included.
+    Steady,
+}
+
+impl Phase {
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        if self == Phase::Burst { "burst" } else { "steady" }
+    }
+}
+
+/// Durability class.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub enum Class {
+    /// Visible at the end of the operation; persistent later. The host does not sync.
+    Volatile,
+    /// Persistent at the end of the operation. The host calls fdatasync, and fsync for a new file.
+    Durable,
+}
+
+impl Class {
+    /// As in JSON.
+    pub fn name(self) -> &'static str {
+        if self == Class::Volatile { "volatile" } else { "durable" }
+    }
+}
+
+/// One cell of the matrix.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Cell {
+    /// What is done.
+    pub op: MicroOp,
+    /// Bytes of payload, of the record or of the file.
+    pub size: u32,
+    /// Operations in flight per thread.
+    pub depth: u32,
+    /// Client threads, each with files of its own.
+    pub threads: u32,
+    /// Burst or steady.
+    pub phase: Phase,
+    /// Durability class.
+    pub class: Class,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (op, phase, class) = (self.op.name(), self.phase.name(), self.class.name());
+        write!(f, "{op} {} B, depth {}, {} thread(s), {phase}, {class}", self.size, self.depth, self.threads)
+    }
+}
+
+impl Serialize for Phase {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(self.name())
+    }
+}
+
+impl Serialize for Class {
+    fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
+        s.serialize_str(self.name())
+    }
+}
+
+/// Which part of the matrix to run.
+#[derive(Clone, Debug)]
+pub struct Matrix {
+    /// Operations.
+    pub ops: Vec<MicroOp>,
+    /// Sizes, bytes.
+    pub sizes: Vec<u32>,
+    /// Sizes of the steady phase, bytes.
+    pub steady_sizes: Vec<u32>,
+    /// Depths.
+    pub depths: Vec<u32>,
+    /// Client threads.
+    pub threads: Vec<u32>,
+    /// Phases.
+    pub phases: Vec<Phase>,
+    /// Classes.
+    pub classes: Vec<Class>,
+}
+
+impl Matrix {
+    /// Its cells: burst first, then by operation.
+    pub fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for &phase in &self.phases {
+            let sizes = if phase == Phase::Burst { &self.sizes } else { &self.steady_sizes };
+            for &op in &self.ops {
+                for &class in self.classes.iter().filter(|c| op.writes() || **c == Class::Volatile) {
+                    for &size in sizes {
+                        for &depth in &self.depths {
+                            let cell = |threads: &u32| Cell { op, size, depth, threads: *threads, phase, class };
+                            cells.extend(self.threads.iter().map(cell));
+                        }
+                    }
+                }
+            }
+        }
+        cells
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_found_again() {
+        for op in MicroOp::ALL {
+            assert_eq!(MicroOp::by_name(op.name()), Some(op));
+        }
+        assert_eq!(MicroOp::by_name("open"), None);
+    }
+
+    #[test]
+    fn a_matrix_has_every_combination_and_reads_have_one_class() {
+        let matrix = Matrix {
+            ops: vec![Append, Read],
+            sizes: vec![256, 4096],
+            steady_sizes: vec![4096],
+            depths: vec![1, 32],
+            threads: vec![1, 2],
+            phases: vec![Phase::Burst, Phase::Steady],
+            classes: vec![Class::Volatile, Class::Durable],
+        };
+        let cells = matrix.cells();
+        // Burst: two sizes, two depths, two threads, two classes of append and one of read; steady: half of that.
+        assert_eq!(cells.len(), 8 * 3 + 4 * 3);
+        assert!(cells.iter().all(|c| c.op == Append || c.class == Class::Volatile));
+        let unique: std::collections::HashSet<_> = cells.iter().collect();
+        assert_eq!(unique.len(), cells.len());
+    }
+}

@@ -1,0 +1,273 @@
+//! `weldfs bench micro`: every operation, size, depth and number of threads, on WeldFS and on the host, in one run.
+//!
+//! Hypothesis: several steps in one command cost less than the steps one by one. Unit: nanoseconds per operation (wall
+//! time over operations, all threads together). Systems are interleaved: in every round each cell of the matrix is
+//! measured on all systems, one right after the other, in an order that turns from round to round; a figure is the
+//! median of the rounds. All systems do the same number of the same operations on the same files (`files`), and what
+//! they did is read back and compared outside of the clock.
+//!
+//! Compared are equals: volatile with volatile, durable with durable, emulated pmem with a file system over RAM, a
+//! `block` image with a file system on the same disk.
+//!
+//! * `cell` what is measured; `files` on what; `sample` with which counters.
+//! * `weld` and `lane` WeldFS; `posix` plain calls; `uring` and `chains` linked requests.
+//! * `report` rows and tables; `targets` the aims; `reasons` why a row is slow.
+
+pub mod cell;
+pub mod chains;
+mod files;
+mod lane;
+mod posix;
+mod reasons;
+pub mod report;
+mod sample;
+mod systems;
+mod targets;
+mod uring;
+mod weld;
+
+use crate::peers::Peer;
+use crate::report::{Machine, median};
+use cell::{Cell, Matrix, Phase};
+pub use report::MicroReport;
+use report::Row;
+use sample::{Counts, Sample};
+use std::collections::HashMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+use systems::Systems;
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The `weldfs` binary: makes images and serves.
+    pub program: PathBuf,
+    /// Which cells.
+    pub matrix: Matrix,
+    /// Directories to compare with.
+    pub peers: Vec<Peer>,
+    /// Mounts ext4, xfs and tmpfs over RAM as peers as well. Needs root.
+    pub prepare: bool,
+    /// Rounds behind each median.
+    pub rounds: usize,
+    /// Milliseconds that the slowest system's burst may take; the others do as many operations as it can do in that.
+    pub millis: u64,
+    /// A few operations of each cell on small images: shows that everything works, and no figures.
+    pub quick: bool,
+}
+
+/// Whoever looks on: is told how far it is, and may end it.
+pub trait Watch {
+    /// So many samples will be taken.
+    fn plan(&mut self, samples: u64);
+    /// The next sample, or something that takes a while before the first one.
+    fn at(&mut self, what: &str, is_sample: bool);
+    /// Whether to stop; asked between samples. The experiment then ends with `Interrupted`, and tidies up.
+    fn stop(&self) -> bool;
+}
+
+/// A way to do the operations.
+trait System {
+    /// As in the JSON.
+    fn name(&self) -> &str;
+    /// Where the bytes live.
+    fn medium(&self) -> String;
+    /// Whether what is durable here survives a power cut.
+    fn power_safe(&self) -> bool;
+    /// Whether it has this cell.
+    fn takes(&self, cell: &Cell) -> bool;
+    /// Bytes of the log that its steady phase goes round in; 0 without one.
+    fn log(&self) -> u64 {
+        0
+    }
+    /// Prepares, runs `count` operations (shared by the threads), verifies, clears.
+    fn run(&mut self, cell: &Cell, run: u64, count: u64) -> io::Result<Sample>;
+}
+
+/// Operations of a probe, per thread.
+const PROBE: u64 = 64;
+/// Operations of a burst, at least and at most, all threads together.
+const BURST: (u64, u64) = (128, 16_384);
+/// A steady sample is so many times as long as a burst, in operations at least and in time at most.
+const STEADY_OPS: u64 = 8;
+const STEADY_TIME: u64 = 40;
+/// Log lengths that a steady sample goes over.
+const LOG_LENGTHS: u64 = 10;
+/// Bytes of payload between two clearings.
+const CHUNK_BYTES: u64 = 32 << 20;
+/// Bursts during which a checkpoint ended are done again, so often.
+const RETRIES: usize = 3;
+
+/// The rounds of one system in one cell.
+#[derive(Default)]
+struct Rounds {
+    ns: Vec<f64>,
+    p50: Vec<f64>,
+    p99: Vec<f64>,
+    ops: u64,
+    counts: Counts,
+}
+
+struct Bench<'a> {
+    options: &'a Options,
+    watch: &'a mut dyn Watch,
+    systems: Systems,
+    /// Serial number of the next run: names its folders and marks its records.
+    serial: u64,
+    counts: HashMap<Cell, u64>,
+}
+
+fn interrupted() -> io::Error {
+    io::Error::new(io::ErrorKind::Interrupted, "interrupted")
+}
+
+/// Runs the experiment.
+///
+/// # Errors
+/// `Interrupted` when `watch` says so; those of the systems, with the name of the system and the cell; an error as well
+/// when the work was not done.
+pub fn run(options: &Options, watch: &mut dyn Watch) -> io::Result<MicroReport> {
+    let systems = Systems::start(options, watch)?;
+    let cells = options.matrix.cells();
+    let mut bench = Bench { options, watch, systems, serial: 0, counts: HashMap::new() };
+    let mut all: HashMap<(usize, usize), Rounds> = HashMap::new();
+    let taken: usize = cells.iter().map(|c| bench.takers(c).len()).sum();
+    bench.watch.plan((taken * options.rounds) as u64);
+    for round in 0..options.rounds {
+        for (number, cell) in cells.iter().enumerate() {
+            let mut takers = bench.takers(cell);
+            let count = bench.count(cell, &takers)?;
+            let turn = (round + number) % takers.len().max(1);
+            takers.rotate_left(turn);
+            for system in takers {
+                let sample = bench.sample(system, cell, count)?;
+                all.entry((number, system)).or_default().add(sample);
+            }
+        }
+    }
+    let mut rows = Vec::new();
+    for (number, cell) in cells.iter().enumerate() {
+        for system in bench.takers(cell) {
+            if let Some(rounds) = all.remove(&(number, system)) {
+                rows.push(rounds.row(cell, bench.systems.get(system)));
+            }
+        }
+    }
+    let (peers, skipped) = (bench.systems.peers(), bench.systems.skipped());
+    Ok(MicroReport::new(Machine::here(), options.quick, peers, skipped, rows))
+}
+
+impl Bench<'_> {
+    /// The systems that have this cell.
+    fn takers(&self, cell: &Cell) -> Vec<usize> {
+        (0..self.systems.len()).filter(|s| self.systems.get(*s).takes(cell)).collect()
+    }
+
+    fn run(&mut self, system: usize, cell: &Cell, count: u64) -> io::Result<Sample> {
+        if self.watch.stop() {
+            return Err(interrupted());
+        }
+        self.serial += 1;
+        let name = self.systems.get(system).name().to_owned();
+        self.systems.get_mut(system).run(cell, self.serial, count).map_err(|e| match self.watch.stop() {
+            true => interrupted(),
+            false => io::Error::new(e.kind(), format!("{name}: {cell}: {e}")),
+        })
+    }
+
+    /// Operations of every system in this cell: as many as the slowest does in its time, found by trying it.
+    fn count(&mut self, cell: &Cell, takers: &[usize]) -> io::Result<u64> {
+        if let Some(count) = self.counts.get(cell) {
+            return Ok(*count);
+        }
+        let threads = u64::from(cell.threads);
+        let unit = threads * 32;
+        let mut count = unit * 2;
+        if !self.options.quick {
+            let (mut slowest, mut rounds) = (1.0f64, 0);
+            for &system in takers {
+                let probe = self.run(system, cell, PROBE * threads)?;
+                slowest = slowest.max(probe.ns_per_op());
+                // So many operations go once over the log.
+                let log = self.systems.get(system).log() * probe.ops;
+                rounds = rounds.max(log.checked_div(probe.counts.log_bytes).unwrap_or(0));
+            }
+            let burst = (self.options.millis as f64 * 1e6 / slowest) as u64;
+            count = burst.clamp(BURST.0, BURST.1);
+            if cell.phase == Phase::Steady {
+                count = (count * STEADY_OPS).max(rounds * LOG_LENGTHS);
+            }
+        }
+        let count = count.next_multiple_of(unit);
+        self.counts.insert(*cell, count);
+        Ok(count)
+    }
+
+    /// One sample: a burst in one piece, a steady one in pieces between which files are cleared.
+    fn sample(&mut self, system: usize, cell: &Cell, count: u64) -> io::Result<Sample> {
+        let name = self.systems.get(system).name().to_owned();
+        self.watch.at(&format!("{name}: {cell}"), true);
+        let piece = (CHUNK_BYTES / u64::from(cell.size)).clamp(64, 8192) * u64::from(cell.threads);
+        let limit = match cell.phase {
+            Phase::Burst => Duration::MAX,
+            Phase::Steady => Duration::from_millis(self.options.millis * STEADY_TIME),
+        };
+        let mut retries = if self.options.quick { 0 } else { RETRIES };
+        loop {
+            let mut sum = Sample::default();
+            while sum.ops < count && Duration::from_nanos(sum.wall_ns) < limit {
+                sum.add(self.run(system, cell, piece.min(count - sum.ops))?);
+            }
+            if cell.phase == Phase::Steady || sum.counts.checkpoints == 0 || retries == 0 {
+                return Ok(sum);
+            }
+            retries -= 1;
+        }
+    }
+}
+
+impl Rounds {
+    fn add(&mut self, mut sample: Sample) {
+        self.ns.push(sample.ns_per_op());
+        let (p50, p99) = sample.percentiles();
+        self.p50.push(p50);
+        self.p99.push(p99);
+        self.ops += sample.ops;
+        self.counts += sample.counts;
+    }
+
+    fn row(&self, cell: &Cell, system: &dyn System) -> Row {
+        let per_op = |count: u64| count as f64 / self.ops.max(1) as f64;
+        let ns_per_op = median(&self.ns);
+        Row {
+            bench: "micro".into(),
+            system: system.name().to_owned(),
+            op: cell.op.name().to_owned(),
+            size: cell.size,
+            depth: cell.depth,
+            threads: cell.threads,
+            phase: cell.phase,
+            medium: system.medium(),
+            durability: cell.class,
+            power_safe: system.power_safe(),
+            ns_per_op,
+            ops_per_s: 1e9 / ns_per_op,
+            p50_ns: median(&self.p50),
+            p99_ns: median(&self.p99),
+            crossings: per_op(self.counts.crossings),
+            payload_copies: per_op(self.counts.payload_copies),
+            metadata_copies: per_op(self.counts.metadata_copies),
+            syscalls: per_op(self.counts.syscalls),
+            link_bytes: per_op(self.counts.link_bytes),
+            flushes: per_op(self.counts.flushes),
+            ops: self.ops,
+            rounds: self.ns.len(),
+            checkpoints: self.counts.checkpoints,
+            log_lengths: match system.log() {
+                0 => 0.0,
+                log => self.counts.log_bytes as f64 / log as f64 / self.ns.len().max(1) as f64,
+            },
+        }
+    }
+}

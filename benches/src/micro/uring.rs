@@ -1,0 +1,258 @@
+//! The host through io_uring: each operation is a chain of linked requests, at depth 32 all chains of a batch are
+//! submitted and awaited by one system call. Where a step depends on what the one before it read, the chain is cut in
+//! two.
+
+use super::System;
+use super::cell::{Cell, Class, FIELD, FIELD_AT, MicroOp};
+use super::chains::{Chains, On, Step};
+use super::files::{self, MASK, NAME, Place};
+use super::posix::{FOLDER, MODE, NEW, Ours, READ, UPDATE};
+use super::sample::{Counts, Sample};
+use super::weld::Run;
+use crate::peers::Peer;
+use rustix::fs::{Mode, OFlags};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::path::PathBuf;
+use std::sync::Barrier;
+use std::time::Instant;
+
+/// Bytes of a buffer behind the payload: the checksum. Behind that, room for what an operation writes after reading.
+const TRAILER: usize = 4;
+
+/// Linked requests on a directory.
+pub(super) struct Uring {
+    name: String,
+    ours: Ours,
+}
+
+impl Uring {
+    /// Fails where the kernel or its policy refuses io_uring.
+    pub(super) fn new(peer: &Peer) -> io::Result<Uring> {
+        Chains::new(1, 4096)?;
+        Ok(Uring { name: format!("uring:{}", peer.name), ours: Ours::new(peer)? })
+    }
+}
+
+impl System for Uring {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn medium(&self) -> String {
+        self.ours.ground.describe()
+    }
+
+    fn power_safe(&self) -> bool {
+        self.ours.ground.power_safe()
+    }
+
+    fn takes(&self, cell: &Cell) -> bool {
+        // Both differ from another row only in what plain calls and WeldFS do.
+        let other = matches!(cell.op, MicroOp::OpenReadCloseCopied);
+        !other && (cell.class == Class::Volatile || self.ours.ground.keeps())
+    }
+
+    fn run(&mut self, cell: &Cell, run: u64, count: u64) -> io::Result<Sample> {
+        self.ours.run(&self.name, cell, run, count, &one)
+    }
+}
+
+fn one(cell: &Cell, place: &Place, folder: PathBuf, barrier: &Barrier) -> io::Result<Run> {
+    let ready = Worker::new(cell, place, &folder);
+    barrier.wait();
+    let mut worker = ready?;
+    let mut latencies = Vec::with_capacity(place.count as usize);
+    let start = Instant::now();
+    let (mut i, mut before) = (0, start);
+    while i < place.count {
+        let batch = u64::from(cell.depth).min(place.count - i);
+        worker.batch(i, batch)?;
+        let now = Instant::now();
+        // Each operation of a batch is known to be done when the batch is.
+        let ns = u32::try_from(now.duration_since(before).as_nanos()).unwrap_or(u32::MAX);
+        latencies.extend((0..batch).map(|_| ns));
+        (i, before) = (i + batch, now);
+    }
+    let mut counts = worker.counts;
+    counts.syscalls = worker.chains.enters();
+    counts.crossings = counts.syscalls;
+    Ok(Run { start, end: before, latencies, counts })
+}
+
+struct Worker {
+    cell: Cell,
+    run: u64,
+    chains: Chains,
+    folder: OwnedFd,
+    file: Option<OwnedFd>,
+    counts: Counts,
+}
+
+impl Worker {
+    fn new(cell: &Cell, place: &Place, folder: &PathBuf) -> io::Result<Worker> {
+        let size = cell.size as usize;
+        let mut chains = Chains::new(cell.depth as usize, size * 2 + TRAILER)?;
+        let data = files::payload(cell.size, 0, place.run);
+        for c in 0..cell.depth as usize {
+            chains.buffer(c)[..size].copy_from_slice(&data);
+            chains.buffer(c)[size + TRAILER..].copy_from_slice(&data);
+        }
+        let folder = rustix::fs::open(folder, FOLDER, Mode::empty())?;
+        let flags = if cell.op.writes() { UPDATE } else { READ };
+        let file = place.file.map(|name| rustix::fs::openat(&folder, name, flags, MODE)).transpose()?;
+        Ok(Worker { cell: *cell, run: place.run, chains, folder, file, counts: Counts::default() })
+    }
+
+    fn file(&self) -> RawFd {
+        self.file.as_ref().map_or(-1, AsRawFd::as_raw_fd)
+    }
+
+    /// Operations `first..first + batch`, side by side.
+    fn batch(&mut self, first: u64, batch: u64) -> io::Result<()> {
+        for c in 0..batch as usize {
+            self.start(c, first + c as u64)?;
+        }
+        self.chains.wait()?;
+        for c in 0..batch as usize {
+            self.finish(c, first + c as u64)?;
+        }
+        if matches!(self.cell.op, MicroOp::ReadModifyWrite | MicroOp::ReadModifyWriteNarrow) {
+            (0..batch as usize).for_each(|c| self.write_back(c, first + c as u64));
+            self.chains.wait()?;
+            (0..batch as usize).try_for_each(|c| self.check(c))?;
+        }
+        Ok(())
+    }
+
+    fn number(&self, i: u64) -> u64 {
+        match self.cell.op {
+            MicroOp::OpenReadClose | MicroOp::OpenReadCloseCopied | MicroOp::OpenReadWriteClose => {
+                files::pick(i, files::FILES)
+            }
+            MicroOp::Write | MicroOp::Read | MicroOp::ReadModifyWrite | MicroOp::ReadModifyWriteNarrow => {
+                files::pick(i, files::records(self.cell.size))
+            }
+            _ => i,
+        }
+    }
+
+    /// Bytes and place of what a read-modify-write reads and writes.
+    fn window(&self, i: u64) -> (u32, u64) {
+        let record = self.number(i) * u64::from(self.cell.size);
+        match self.cell.op {
+            MicroOp::ReadModifyWriteNarrow => (FIELD as u32, record + FIELD_AT as u64),
+            _ => (self.cell.size, record),
+        }
+    }
+
+    fn open(&self, flags: OFlags) -> Step {
+        Step::Open { dir: self.folder.as_raw_fd(), flags: flags.bits() as i32, mode: MODE.bits() }
+    }
+
+    /// Queues an operation, or its first part.
+    fn start(&mut self, c: usize, i: u64) -> io::Result<()> {
+        use MicroOp::*;
+        let (op, len) = (self.cell.op, self.cell.size);
+        let (size, number, file) = (u64::from(len), self.number(i), On::Fd(self.file()));
+        if matches!(op, OpenWriteClose | OpenReadClose | OpenReadCloseCopied | OpenReadWriteClose) {
+            let mut name = [0; NAME];
+            files::name_of(number, &mut name);
+            self.chains.name(c, &name);
+            self.counts.metadata_copies += 1;
+        }
+        let behind = size as usize + TRAILER;
+        if op.writes() {
+            let run = self.run;
+            let at = if op == OpenReadWriteClose { behind } else { 0 };
+            files::stamp(&mut self.chains.buffer(c)[at..], number, run);
+        }
+        let write = Step::Write { file: On::Opened, from: 0, len, offset: 0 };
+        let read = Step::Read { file: On::Opened, len, offset: 0 };
+        let mut steps: Vec<Step> = Vec::with_capacity(6);
+        match op {
+            AppendChecksumWrite | AppendChecksumWriteGathered => {
+                let sum = crc32c::crc32c(&self.chains.buffer(c)[..len as usize]).to_le_bytes();
+                self.chains.buffer(c)[len as usize..behind].copy_from_slice(&sum);
+                let (at, tail) = (i * (size + TRAILER as u64), TRAILER as u32);
+                if op == AppendChecksumWriteGathered {
+                    steps.push(Step::Write { file, from: 0, len: len + tail, offset: at });
+                } else {
+                    steps.push(Step::Write { file, from: 0, len, offset: at });
+                    steps.push(Step::Write { file, from: len, len: tail, offset: at + size });
+                }
+            }
+            Append => steps.push(Step::Write { file, from: 0, len, offset: i * size }),
+            Write => steps.push(Step::Write { file, from: 0, len, offset: number * size }),
+            Read => steps.push(Step::Read { file, len, offset: number * size }),
+            OpenWriteClose => steps.extend([self.open(NEW), write]),
+            OpenReadClose | OpenReadCloseCopied => steps.extend([self.open(READ), read]),
+            OpenReadWriteClose => {
+                let write = Step::Write { file: On::Opened, from: behind as u32, len, offset: 0 };
+                steps.extend([self.open(UPDATE), read, write]);
+            }
+            ReadModifyWrite | ReadModifyWriteNarrow => {
+                let (len, offset) = self.window(i);
+                steps.push(Step::Read { file, len, offset });
+            }
+        }
+        let by_name = matches!(steps[0], Step::Open { .. });
+        let sync = self.cell.class == Class::Durable && !matches!(op, ReadModifyWrite | ReadModifyWriteNarrow);
+        if sync {
+            let file = if by_name { On::Opened } else { file };
+            steps.push(Step::Sync { file, data_only: op != OpenWriteClose });
+        }
+        if by_name {
+            steps.push(Step::Close);
+        }
+        self.push(c, &steps);
+        Ok(())
+    }
+
+    fn push(&mut self, c: usize, steps: &[Step]) {
+        for step in steps {
+            match step {
+                Step::Read { len, .. } | Step::Write { len, .. } => {
+                    self.counts.payload_copies += 1;
+                    self.counts.link_bytes += u64::from(*len);
+                }
+                Step::Sync { .. } => self.counts.flushes += 1,
+                _ => {}
+            }
+        }
+        self.chains.push(c, false, steps);
+    }
+
+    fn write_back(&mut self, c: usize, i: u64) {
+        let (len, offset) = self.window(i);
+        let at = if self.cell.op == MicroOp::ReadModifyWriteNarrow { 0 } else { FIELD_AT };
+        self.chains.buffer(c)[at..at + FIELD].iter_mut().zip(MASK).for_each(|(b, m)| *b ^= m);
+        let file = On::Fd(self.file());
+        let write = Step::Write { file, from: 0, len, offset };
+        match self.cell.class {
+            Class::Volatile => self.push(c, &[write]),
+            Class::Durable => self.push(c, &[write, Step::Sync { file, data_only: true }]),
+        }
+    }
+
+    /// Every step of a chain succeeded.
+    fn check(&self, c: usize) -> io::Result<()> {
+        match self.chains.results(c).iter().find(|r| **r < 0) {
+            Some(errno) => Err(io::Error::from_raw_os_error(-errno)),
+            None => Ok(()),
+        }
+    }
+
+    /// Every step succeeded, and what was read is what it should be.
+    fn finish(&mut self, c: usize, i: u64) -> io::Result<()> {
+        use MicroOp::*;
+        self.check(c)?;
+        if matches!(self.cell.op, Read | OpenReadClose | OpenReadCloseCopied | OpenReadWriteClose) {
+            let number = self.number(i);
+            if self.chains.buffer(c)[..8] != number.to_le_bytes() {
+                return Err(io::Error::other(format!("what was read is not record {number}")));
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! `weldfs bench micro` in its quick mode: that it runs, measures what it says, and tidies up. Counts are
+//! compared, times never: other tests run beside this one.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+fn bench(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weldfs"));
+    command.arg("bench").args(args).stdin(Stdio::null());
+    command
+}
+
+fn said(out: &Output) -> String {
+    String::from_utf8_lossy(&out.stderr).into_owned()
+}
+
+/// A folder of the host's to compare with: in memory, where there is such a place, or on the disk.
+fn folder(in_memory: bool) -> tempfile::TempDir {
+    match Path::new("/dev/shm").is_dir() && in_memory {
+        true => tempfile::tempdir_in("/dev/shm").expect("a folder in memory"),
+        false => tempfile::tempdir().expect("a folder"),
+    }
+}
+
+/// Runs an experiment against a peer called `here` and returns its JSON and what it printed.
+fn report(dir: &tempfile::TempDir, args: &[&str]) -> (Value, String) {
+    let json = dir.path().join("report.json");
+    let peer = format!("here={}", dir.path().display());
+    let mut command = bench(args);
+    let out = command.args(["--quick", "--peer", &peer, "--json"]).arg(&json).output().expect("it runs");
+    assert!(out.status.success(), "{args:?}: {}", said(&out));
+    let text = std::fs::read(&json).expect("a report was written");
+    let left: Vec<_> = std::fs::read_dir(dir.path()).expect("a folder").flatten().map(|e| e.file_name()).collect();
+    assert_eq!(left, ["report.json"], "nothing but the report is left behind");
+    (serde_json::from_slice(&text).expect("JSON"), String::from_utf8(out.stdout).expect("text"))
+}
+
+fn rows(report: &Value) -> &Vec<Value> {
+    report["rows"].as_array().expect("rows")
+}
+
+fn number(row: &Value, name: &str) -> f64 {
+    row[name].as_f64().unwrap_or_else(|| panic!("{name} is a number in {row}"))
+}
+
+const NUMBERS: [&str; 13] = [
+    "size",
+    "depth",
+    "threads",
+    "ns_per_op",
+    "ops_per_s",
+    "p50_ns",
+    "p99_ns",
+    "crossings",
+    "payload_copies",
+    "metadata_copies",
+    "syscalls",
+    "link_bytes",
+    "flushes",
+];
+
+fn has_schema(row: &Value) {
+    NUMBERS.iter().for_each(|name| assert!(number(row, name) >= 0.0, "{name} in {row}"));
+    for name in ["bench", "system", "op", "phase", "medium", "durability"] {
+        assert!(row[name].as_str().is_some_and(|text| !text.is_empty()), "{name} in {row}");
+    }
+    assert!(row["power_safe"].is_boolean() && number(row, "ops") >= 64.0 && number(row, "ns_per_op") > 0.0);
+    assert!(number(row, "p50_ns") <= number(row, "p99_ns"), "{row}");
+}
+
+/// Steps of an operation: single commands or plain calls, without the sync of durable ones.
+fn steps(op: &str) -> f64 {
+    match op {
+        "append" | "write" | "read" | "append_checksum_write_gathered" => 1.0,
+        "append_checksum_write" | "read_modify_write" | "read_modify_write_narrow" => 2.0,
+        "open_read_write_close" => 4.0,
+        _ => 3.0,
+    }
+}
+
+/// Whether the report says why there is no such row.
+fn says(report: &Value, what: &str) -> bool {
+    report["skipped"].as_array().is_some_and(|all| all.iter().any(|s| s.as_str().is_some_and(|s| s.starts_with(what))))
+}
+
+/// Whether some row has this operation, class and system.
+fn has(rows: &[Value], op: &str, class: &str, system: &str) -> bool {
+    rows.iter().any(|r| r["op"] == op && r["durability"] == class && r["system"] == system)
+}
+
+#[test]
+fn micro_measures_every_operation_on_every_system_and_counts_what_they_did() {
+    let (report, text) = report(&folder(true), &["micro", "--rounds=1", "--phases=burst"]);
+    for name in ["machine", "build", "rows", "sequences", "targets", "skipped", "peers"] {
+        assert!(!report[name].is_null(), "{name}");
+    }
+    assert_eq!(report["quick"], true);
+    assert!(text.contains("the times mean nothing"));
+    let rows = rows(&report);
+    rows.iter().for_each(has_schema);
+    rows.iter().for_each(counts_are_right);
+    for op in ["append_checksum_write", "open_write_close", "open_read_write_close", "read_modify_write"] {
+        for system in ["weldfs-fused", "weldfs-unfused", "weldfs-embedded"] {
+            assert!(has(rows, op, "volatile", system) && has(rows, op, "durable", system), "{op}, {system}");
+        }
+        assert!(has(rows, op, "volatile", "posix:here"), "{op}");
+        assert!(has(rows, op, "volatile", "uring:here") != says(&report, "uring:here"), "{op}");
+    }
+    assert!(
+        report["sequences"].as_array().is_some_and(|s| s.len() >= 3 * 3),
+        "three sequences, three systems at least"
+    );
+}
+
+#[test]
+fn micro_syncs_on_a_disk_and_goes_over_the_log_in_the_steady_phase() {
+    let only = "--only=append_checksum_write,open_write_close";
+    let (report, _) = report(&folder(false), &["micro", "--rounds=1", only, "--depths=1", "--markdown"]);
+    let rows = rows(&report);
+    rows.iter().for_each(has_schema);
+    rows.iter().for_each(counts_are_right);
+    for op in ["append_checksum_write", "open_write_close"] {
+        let plain = has(rows, op, "durable", "posix:here");
+        assert!(plain != says(&report, "here, durable"), "{op}: a row, or a reason");
+        let steady = |r: &&Value| r["op"] == op && r["phase"] == "steady" && r["system"] == "weldfs-fused";
+        assert!(rows.iter().filter(steady).any(|r| number(r, "log_lengths") > 0.0), "{op}");
+    }
+    // Where the folder is on a disk there are WeldFS rows on the same disk to compare with.
+    if report["peers"][0]["power_safe"] == true {
+        assert!(rows.iter().any(|r| r["system"] == "weldfs-fused" && r["power_safe"] == true));
+    }
+}
+
+/// What holds for every operation, whoever does it and however busy the machine is.
+fn counts_are_right(row: &Value) {
+    let (op, size) = (row["op"].as_str().unwrap_or_default(), number(row, "size"));
+    let durable = row["durability"] == "durable";
+    let writes = !op.contains("read_close") && op != "read";
+    match row["system"].as_str().unwrap_or_default() {
+        "weldfs-fused" | "weldfs-embedded" => assert_eq!(number(row, "crossings"), 1.0, "{row}"),
+        "weldfs-unfused" => assert_eq!(number(row, "crossings"), steps(op), "{row}"),
+        "posix:here" => {
+            let syncs = f64::from(u8::from(durable && writes));
+            assert_eq!((number(row, "syscalls"), number(row, "flushes")), (steps(op) + syncs, syncs), "{row}");
+        }
+        _ => {}
+    }
+    // The payload went over, and for a fused read-modify-write only the field did.
+    let fused = row["system"].as_str().is_some_and(|s| s == "weldfs-fused" || s == "weldfs-embedded");
+    match op {
+        "read_modify_write" | "read_modify_write_narrow" if fused => {
+            assert!((64.0..512.0).contains(&number(row, "link_bytes")), "{row}");
+        }
+        "read_modify_write_narrow" => {}
+        _ => assert!(number(row, "link_bytes") >= size, "{row}"),
+    }
+    if fused && matches!(op, "append" | "write" | "read" | "open_write_close" | "open_read_close" | "read_modify_write")
+    {
+        assert_eq!(number(row, "payload_copies"), 1.0, "{row}");
+    }
+    if fused && durable && row["phase"] == "burst" && row["depth"] == 1 {
+        assert!(number(row, "flushes") >= 1.0, "{row}");
+    }
+}
+
+#[test]
+fn a_fused_operation_makes_no_system_call_while_both_sides_poll() {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        eprintln!("one core: client and device cannot both poll");
+        return;
+    }
+    // Whoever else uses the cores may put one side to sleep: some quiet moment shows what polling costs.
+    let args = ["micro", "--rounds=1", "--phases=burst", "--depths=1", "--only=open_write_close,append"];
+    let (mut least, start, dir) = (f64::INFINITY, Instant::now(), folder(true));
+    while least > 0.0 && start.elapsed() < Duration::from_secs(120) {
+        let (report, _) = report(&dir, &args);
+        let fused = rows(&report).iter().filter(|r| r["system"] == "weldfs-fused");
+        least = fused.map(|r| number(r, "syscalls")).fold(least, f64::min);
+    }
+    assert_eq!(least, 0.0, "system calls per operation, at best");
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_in_one_sentence() {
+    for args in [
+        &["micro", "--only=nothing"][..],
+        &["micro", "--sizes=100"],
+        &["micro", "--depths=33"],
+        &["micro", "--peer=here"],
+        &["micro", "--peer=here=/no/such/directory"],
+        &["micro", "--sequences", "--sizes=4K"],
+    ] {
+        let out = bench(args).output().expect("it runs");
+        assert_eq!(out.status.code(), Some(2), "{args:?}: {}", said(&out));
+    }
+}
+
+/// Starts a long run against a directory, interrupts it, and returns how it ended.
+fn interrupted(verb: &str, dir: &Path) -> Output {
+    let peer = format!("here={}", dir.display());
+    let mut command = bench(&[verb, "--peer", &peer]);
+    let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let start = Instant::now();
+    while std::fs::read_dir(dir).expect("a folder").next().is_none() && start.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let pid = rustix::process::Pid::from_raw(child.id() as i32).expect("a process");
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).expect("a signal");
+    child.wait_with_output().expect("it ends")
+}
+
+#[test]
+fn an_interrupted_run_ends_in_order_and_leaves_nothing_behind() {
+    let dir = folder(true);
+    let out = interrupted("micro", dir.path());
+    assert_eq!(out.status.code(), Some(130), "{}", said(&out));
+    assert!(said(&out).contains("the experiment was interrupted"), "{}", said(&out));
+    assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 0);
+}
