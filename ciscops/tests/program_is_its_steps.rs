@@ -317,6 +317,10 @@ impl Client<'_> {
                 }
                 self.buffers[buf.0 as usize] = part(&self.buffers[from.0 as usize], off, len as usize)?.to_vec();
             }
+            Micro::Length { buf, to } => {
+                let n = self.buffers[usize::from(buf.0)].len() as u64;
+                self.set(Some(to), n);
+            }
             Micro::Give { buf, to, count } => {
                 let (bytes, range) = (self.buffers[buf.0 as usize].clone(), self.program.range(to));
                 if bytes.len() > range.len as usize {
@@ -513,6 +517,7 @@ fn any_inner_micro() -> impl Strategy<Value = Micro> {
             off,
             len
         }),
+        (any_buf(), any_reg()).prop_map(|(buf, to)| Micro::Length { buf, to }),
         (any_buf(), 2..4u8, reg_or_none()).prop_map(|(buf, to, count)| Micro::Give { buf, to: Pool(to), count }),
     ]
 }

@@ -4,7 +4,7 @@
 
 use proptest::prelude::*;
 use weldfs_ciscops::catalogue::*;
-use weldfs_ciscops::program::{Body, Fault, Micro, Order, Pool, SumKind};
+use weldfs_ciscops::program::{Body, Codec, Fault, Int, Micro, Order, Pool, Record, SumKind};
 use weldfs_ciscops::{At, Errno, Handle, PoolRange, Program};
 
 const H: Handle = Handle { index: 1, generation: 2 };
@@ -77,6 +77,7 @@ fn any_body() -> impl Strategy<Value = Result<Body, Fault>> {
             AtomicReplace { base: H, path: path.as_bytes(), temporary: b"tmp", mode, len }.body()
         }),
         len().prop_map(|len| AppendAndSync { h: H, len }.body()),
+        computed(),
         prop::collection::vec((0..3u8, len(), "[a/]{0,3}"), 0..9).prop_map(|nodes| {
             let nodes: Vec<Node<'_>> = nodes
                 .iter()
@@ -87,6 +88,43 @@ fn any_body() -> impl Strategy<Value = Result<Body, Fault>> {
                 })
                 .collect();
             CreateTree { base: H, nodes: &nodes }.body()
+        }),
+    ]
+}
+
+fn codec() -> impl Strategy<Value = Codec> {
+    prop::sample::select(vec![Codec::Lz4, Codec::Zstd, Codec::Snappy])
+}
+
+fn cipher() -> impl Strategy<Value = Cipher> {
+    let units = prop::sample::select(vec![0, 16, 512, 1000, 2048, 4096, 8192]);
+    prop_oneof![units.prop_map(|unit| Cipher::Units { key: 7, unit }), Just(Cipher::Record { key: 7 })]
+}
+
+/// Those that compress, encrypt and scan.
+fn computed() -> impl Strategy<Value = Result<Body, Fault>> {
+    let at = || prop_oneof![off().prop_map(At::Offset), (0..9u64).prop_map(|n| At::Offset(n * 4096)), Just(At::End)];
+    let record = (0..70u8, 0..70u8, prop::option::of(0..70u8), 0..70u8).prop_map(|(head, len_at, sum_at, covers)| {
+        let (len, sum_order, sum) = (Int::U32_LE, Order::Big, SumKind::Crc32c);
+        Record { head, len_at, len, sum_at, sum_order, sum, covers }
+    });
+    prop_oneof![
+        (at(), codec(), len()).prop_map(|(at, codec, len)| CompressWrite { h: H, at, codec, len }.body()),
+        (off(), len(), codec(), len()).prop_map(|(offset, len, codec, room)| ReadDecompress {
+            h: H,
+            offset,
+            len,
+            codec,
+            room
+        }
+        .body()),
+        (at(), len(), cipher()).prop_map(|(at, len, cipher)| EncryptWrite { h: H, at, len, cipher }.body()),
+        (off(), len(), cipher()).prop_map(|(offset, len, cipher)| ReadDecrypt { h: H, offset, len, cipher }.body()),
+        (off(), len(), at(), cipher()).prop_map(|(offset, len, at, cipher)| {
+            ReadEncryptWrite { from: H, offset, len, to: H, at, cipher }.body()
+        }),
+        (off(), off(), record, 0..3000u32, any::<bool>()).prop_map(|(offset, len, record, offsets, copy)| {
+            LogRecover { h: H, offset, len, record, offsets, copy: copy.then_some((H, At::End)) }.body()
         }),
     ]
 }

@@ -366,6 +366,10 @@ impl<'a, F: Copy> Machine<'a, F> {
                 let n = bytes.len() as u64;
                 self.set(count, n)
             }
+            Micro::Length { buf, to } => {
+                let n = self.buffer(buf)?.len() as u64;
+                self.set(Some(to), n)
+            }
             _ => Err(Errno::NOSYS),
         }
     }

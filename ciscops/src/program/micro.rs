@@ -146,6 +146,13 @@ pub enum Micro {
         /// Gets the number of bytes.
         count: Option<Reg>,
     },
+    /// How many bytes a buffer holds.
+    Length {
+        /// The buffer.
+        buf: BufSlot,
+        /// Where their number goes.
+        to: Reg,
+    },
     /// Copies from file to file, short at the end of the source. EINVAL when the two ranges are of one file and meet.
     CopyRange {
         /// From which file.

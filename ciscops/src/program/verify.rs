@@ -262,7 +262,7 @@ impl Check<'_> {
                 self.set(Some(to))
             }
             Micro::Guard { cond, otherwise } => self.guard(cond, otherwise),
-            Micro::Fill { .. } | Micro::Slice { .. } | Micro::Give { .. } => self.buffers(m),
+            Micro::Fill { .. } | Micro::Slice { .. } | Micro::Give { .. } | Micro::Length { .. } => self.buffers(m),
             _ => self.names(m),
         }
     }
@@ -393,6 +393,10 @@ impl Check<'_> {
                 self.buffer(buf)?;
                 self.range(to)?;
                 self.set(count)
+            }
+            Micro::Length { buf, to } => {
+                self.buffer(buf)?;
+                self.set(Some(to))
             }
             _ => Ok(()),
         }

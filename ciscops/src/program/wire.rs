@@ -38,6 +38,7 @@ mod kind {
     pub const SET_ATTR: u8 = 24;
     pub const SYNC: u8 = 25;
     pub const CLOSE: u8 = 26;
+    pub const LENGTH: u8 = 27;
 }
 
 /// The fields of a micro-op: a kind, seven bytes, three words.
@@ -318,6 +319,7 @@ fn inner(r: &Raw) -> Done<Micro> {
         kind::ARITH => Micro::Arith { to: Reg(r.c), a: r.value(0)?, op: arith(r.b)?, b: r.value(1)? },
         kind::FILL => Micro::Fill { buf, from: r.bytes()?, append: flag(r.b)? },
         kind::SLICE => Micro::Slice { buf, from: BufSlot(r.b), off: r.value(0)?, len: r.value(1)? },
+        kind::LENGTH => Micro::Length { buf, to: Reg(r.c) },
         kind::GIVE => Micro::Give { buf, to: Pool(r.b), count: reg(r.c) },
         kind::TRANSFORM => Micro::Transform { buf, from: BufSlot(r.e), how: transform(r)? },
         kind::GUARD => Micro::Guard { cond: cond(r)?, otherwise: otherwise(r)? },
@@ -530,6 +532,7 @@ pub(super) fn encode(m: &Micro) -> Raw {
         Micro::Slice { buf, from, off, len } => {
             Raw { a: buf.0, b: from.0, ..Raw::of(kind::SLICE) }.with(0, off).with(1, len)
         }
+        Micro::Length { buf, to } => Raw { a: buf.0, c: to.0, ..Raw::of(kind::LENGTH) },
         Micro::Give { buf, to, count } => Raw { a: buf.0, b: to.0, c: put_reg(count), ..Raw::of(kind::GIVE) },
         Micro::Transform { buf, from, how } => {
             put_transform(Raw { a: buf.0, e: from.0, ..Raw::of(kind::TRANSFORM) }, how)
