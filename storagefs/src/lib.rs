@@ -29,6 +29,7 @@ pub mod outcomes;
 pub mod overlay;
 pub mod reclaim;
 pub mod record;
+mod scratch;
 pub mod scrub;
 mod shares;
 pub mod store;

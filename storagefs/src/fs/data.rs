@@ -13,6 +13,7 @@ use crate::effect::{Effect, attr};
 use crate::error::{FsError, FsResult, Place, Wait};
 use crate::limits::WINDOW_BLOCKS;
 use crate::record::InodeRec;
+use crate::scratch::BlockBuf;
 use crate::store::BlockKind;
 use smallvec::SmallVec;
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
@@ -131,7 +132,7 @@ impl Txn<'_> {
             }
             _ => {}
         }
-        let mut block = [0; BLOCK];
+        let mut block = BlockBuf::take();
         self.load_block(ino, blk, &mut block)?;
         let bytes = &block[within..within + take];
         sink.put(at, bytes);
@@ -162,10 +163,10 @@ impl Txn<'_> {
                     return Err(FsError::corrupt("data (checksum)", place, expected.into(), actual.into()));
                 }
                 _ => {
-                    let mut block = [0; BLOCK];
+                    let mut block = BlockBuf::take();
                     self.load_block(ino, blk, &mut block)?;
-                    out.copy_from(&block);
-                    return Ok(weldfs_functions::crc32c(&block));
+                    out.copy_from(&block[..]);
+                    return Ok(weldfs_functions::crc32c(&block[..]));
                 }
             }
         }

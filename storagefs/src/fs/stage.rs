@@ -5,6 +5,7 @@ use super::txn::Txn;
 use crate::alloc::Run;
 use crate::effect::{BlockState, Effect};
 use crate::error::FsResult;
+use crate::scratch::BlockBuf;
 use crate::store::BlockKind;
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -44,11 +45,21 @@ impl Ranges {
         self.0.first() == Some(&(0, BLOCK as u16))
     }
 
+    /// What lies between and around the ranges.
+    pub fn gaps(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        let ends = std::iter::once(0).chain(self.0.iter().map(|r| usize::from(r.1)));
+        let starts = self.0.iter().map(|r| usize::from(r.0)).chain(std::iter::once(BLOCK));
+        ends.zip(starts).filter(|(from, to)| from < to)
+    }
+
     /// The ranges.
     pub fn iter(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         self.0.iter().map(|r| (usize::from(r.0), usize::from(r.1)))
     }
 }
+
+/// Parts of a block.
+pub(crate) type Gaps = SmallVec<[(usize, usize); 3]>;
 
 /// Whole blocks `blk..` that lie on the medium, not yet mapped.
 pub(super) struct StagedRun {
@@ -80,7 +91,8 @@ pub(super) struct Filling {
 /// A block written in part.
 pub(super) struct StagedBlock {
     pub blk: u64,
-    pub bytes: Box<[u8; BLOCK]>,
+    /// Only `ranges` of it mean anything.
+    pub bytes: BlockBuf,
     pub ranges: Ranges,
     /// Those that are not in an earlier micro-op's commit.
     pub fresh: Ranges,
@@ -166,7 +178,7 @@ impl Txn<'_> {
         self.counters.payload_copies += u32::from(payload);
         let blocks = &mut self.staged_mut(ino).blocks;
         let slot = blocks.iter().position(|b| b.blk == blk).unwrap_or_else(|| {
-            let bytes = Box::new([0; BLOCK]);
+            let bytes = BlockBuf::take();
             blocks.push(StagedBlock {
                 blk,
                 bytes,
@@ -341,21 +353,32 @@ impl Txn<'_> {
             return Ok(true);
         }
         if !block.ranges.is_whole() {
-            let mut base = [0; BLOCK];
-            if self.load_base(ino, block.blk, &mut base)? {
-                block.ranges.iter().for_each(|(from, to)| base[from..to].copy_from_slice(&block.bytes[from..to]));
-                *block.bytes = base;
-            }
-            block.ranges.add(0, BLOCK);
+            self.fill_gaps(ino, block)?;
         }
         self.write_private(ino, block)?;
         Ok(false)
+    }
+
+    /// Completes a block that was written in part with what lies under it.
+    fn fill_gaps(&mut self, ino: InodeNo, block: &mut StagedBlock) -> FsResult<()> {
+        let StagedBlock { blk, bytes, ranges, .. } = block;
+        let gaps: Gaps = ranges.gaps().collect();
+        if self.staged(ino).is_none_or(|f| *blk < f.cut_from && !f.runs.iter().any(|r| r.contains(*blk))) {
+            let kind = self.store.read_around(ino, *blk, bytes, &gaps)?;
+            self.counters.blocks_read += u32::from(kind == BlockKind::Data);
+        } else {
+            let mut base = BlockBuf::take();
+            self.load_base(ino, *blk, &mut base)?;
+            gaps.iter().for_each(|(from, to)| bytes[*from..*to].copy_from_slice(&base[*from..*to]));
+        }
+        ranges.add(0, BLOCK);
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::Ranges;
+    use super::{BLOCK, Ranges};
 
     #[test]
     fn ranges_that_touch_become_one() {
@@ -364,6 +387,7 @@ mod tests {
         r.add(300, 400);
         r.add(0, 50);
         assert_eq!(r.iter().collect::<Vec<_>>(), [(0, 50), (100, 200), (300, 400)]);
+        assert_eq!(r.gaps().collect::<Vec<_>>(), [(50, 100), (200, 300), (400, BLOCK)]);
         r.add(200, 300);
         assert_eq!(r.iter().collect::<Vec<_>>(), [(0, 50), (100, 400)]);
         r.add(40, 4096);

@@ -66,6 +66,22 @@ impl Patches {
         }
     }
 
+    /// The same between two places of the block only.
+    pub fn lay_over_part(&self, block: &mut [u8; BLOCK], from: usize, to: usize) {
+        for p in &self.pieces {
+            let (start, end) = (from.max(p.off as usize), to.min(p.end() as usize));
+            if start < end {
+                let at = start - p.off as usize;
+                block[start..end].copy_from_slice(&p.bytes[at..at + end - start]);
+            }
+        }
+    }
+
+    /// Whether no byte of the range shows through.
+    pub fn covers(&self, from: usize, to: usize) -> bool {
+        self.pieces.iter().any(|p| p.off as usize <= from && to <= p.end() as usize)
+    }
+
     /// Whether no byte of the block shows through.
     pub fn covers_block(&self) -> bool {
         matches!(&self.pieces[..], [p] if p.off == 0 && p.bytes.len() == BLOCK)
@@ -104,6 +120,10 @@ mod tests {
             let mut out = Box::new([0u8; BLOCK]);
             patches.lay_over(&mut out);
             prop_assert_eq!(&out[..], &plain[..]);
+            let mut parts = Box::new([0u8; BLOCK]);
+            [(0, 100), (100, 101), (101, 3000), (3000, BLOCK)].map(|(a, b)| patches.lay_over_part(&mut parts, a, b));
+            prop_assert_eq!(&parts[..], &plain[..]);
+            prop_assert_eq!(patches.covers(90, 150), covered[90..150].iter().all(|c| *c));
             prop_assert_eq!(patches.covers_block(), covered.iter().all(|c| *c));
         }
     }

@@ -6,6 +6,7 @@ use crate::error::{FsError, FsResult, Place};
 use crate::limits::{BLOCK, WINDOW_BLOCKS};
 use crate::overlay::window::Mapping;
 use crate::overlay::{BlockComp, win_of};
+use crate::scratch::BlockBuf;
 use smallvec::SmallVec;
 use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::BlockNo;
@@ -100,9 +101,40 @@ impl Store {
         let covered = comp.patches.iter().any(|p| p.covers_block());
         match comp.base {
             Some(m) if !covered => self.read_base(&m, ino, blk, buf)?,
+            // Patches that cover the block are all there is of it.
+            _ if covered => {}
             _ => buf.fill(0),
         }
         comp.patches.iter().for_each(|p| p.lay_over(buf));
+        Ok(view.kind)
+    }
+
+    /// As [`Store::read_block`], of parts of the block only: the rest of `buf` stays.
+    ///
+    /// # Errors
+    /// As `read_block`: the whole of what lies on the medium is verified.
+    pub(crate) fn read_around(
+        &self,
+        ino: InodeNo,
+        blk: u64,
+        buf: &mut [u8; BLOCK],
+        parts: &[(usize, usize)],
+    ) -> FsResult<BlockKind> {
+        let shard = self.overlay.shard(ino.0).read();
+        let comp = shard.block(ino.0, blk)?;
+        let view = BlockView::of(&comp);
+        let covered = comp.patches.iter().any(|p| p.covers_block());
+        match comp.base {
+            Some(m) if !covered => {
+                let mut base = BlockBuf::take();
+                self.read_base(&m, ino, blk, &mut base)?;
+                parts.iter().for_each(|(from, to)| buf[*from..*to].copy_from_slice(&base[*from..*to]));
+            }
+            _ => parts.iter().for_each(|(from, to)| buf[*from..*to].fill(0)),
+        }
+        for p in &comp.patches {
+            parts.iter().for_each(|(from, to)| p.lay_over_part(buf, *from, *to));
+        }
         Ok(view.kind)
     }
 
