@@ -305,6 +305,7 @@ impl Store {
             journal: std::sync::OnceLock::new(),
             gate: RwLock::new(()),
             cache: BlockCache::new(block_bytes),
+            tails: Default::default(),
             damage: Default::default(),
             reclaim: pending,
             txns: open,

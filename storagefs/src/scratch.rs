@@ -23,20 +23,26 @@ impl BlockBuf {
         let spare = SPARE.try_with(|s| s.try_borrow_mut().ok().and_then(|mut s| s.pop())).ok().flatten();
         BlockBuf(Some(spare.unwrap_or_else(|| Box::new([0; BLOCK]))))
     }
+
+    /// The memory, for somebody else: nothing can be done any more with what stays here but drop it.
+    #[inline]
+    pub(crate) fn detach(&mut self) -> BlockBuf {
+        BlockBuf(self.0.take())
+    }
 }
 
 impl Deref for BlockBuf {
     type Target = [u8; BLOCK];
     #[inline]
     fn deref(&self) -> &[u8; BLOCK] {
-        self.0.as_deref().expect("there until dropped")
+        self.0.as_deref().expect("there until it is detached")
     }
 }
 
 impl DerefMut for BlockBuf {
     #[inline]
     fn deref_mut(&mut self) -> &mut [u8; BLOCK] {
-        self.0.as_deref_mut().expect("there until dropped")
+        self.0.as_deref_mut().expect("there until it is detached")
     }
 }
 

@@ -9,6 +9,7 @@ mod names;
 mod plan;
 mod read;
 mod records;
+pub(crate) mod tails;
 
 #[cfg(test)]
 mod tests;
@@ -134,6 +135,8 @@ pub struct Store {
     /// Commits hold it shared, the checkpoint cut exclusively.
     pub(crate) gate: RwLock<()>,
     pub(crate) cache: BlockCache,
+    /// Last blocks of files that grow.
+    pub(crate) tails: tails::Tails,
     pub(crate) damage: Damage,
     pub(crate) writer: Mutex<Writer>,
     pub(crate) reclaim: Pending,

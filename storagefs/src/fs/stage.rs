@@ -7,6 +7,7 @@ use crate::effect::{BlockState, Effect};
 use crate::error::FsResult;
 use crate::scratch::BlockBuf;
 use crate::store::BlockKind;
+use crate::store::tails::Tail;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use weldfs_ciscops::{ChecksumState, Errno, InodeNo, Source};
@@ -43,6 +44,11 @@ impl Ranges {
     /// Whether the whole block is covered.
     pub fn is_whole(&self) -> bool {
         self.0.first() == Some(&(0, BLOCK as u16))
+    }
+
+    /// Whether the last byte of the block is covered.
+    pub fn reaches_end(&self) -> bool {
+        self.0.last().is_some_and(|r| usize::from(r.1) == BLOCK)
     }
 
     /// What lies between and around the ranges.
@@ -261,8 +267,8 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Writes one private block to a fresh block, or over a block that this command wrote already.
-    fn write_private(&mut self, ino: InodeNo, block: &StagedBlock) -> FsResult<()> {
+    /// Writes one private block to a fresh block, or over a block that this command wrote already; says which.
+    fn write_private(&mut self, ino: InodeNo, block: &StagedBlock) -> FsResult<u64> {
         let (blk, bytes) = (block.blk, &*block.bytes);
         let direct = self.store.writes_directly();
         let crc = crc32c(bytes);
@@ -286,7 +292,7 @@ impl Txn<'_> {
         if direct {
             self.medium().write(addr * BLOCK_BYTES, bytes)?;
         }
-        Ok(())
+        Ok(addr)
     }
 
     /// Turns staged content into effects. In a MicroTx it stays for later micro-ops to read. May be called again after
@@ -352,10 +358,15 @@ impl Txn<'_> {
             block.payload = false;
             return Ok(true);
         }
+        let grows = !block.ranges.reaches_end();
         if !block.ranges.is_whole() {
             self.fill_gaps(ino, block)?;
         }
-        self.write_private(ino, block)?;
+        let addr = self.write_private(ino, block)?;
+        if grows && self.store.writes_directly() {
+            let tail = Tail { ino: ino.0, blk: block.blk, addr, bytes: block.bytes.detach() };
+            self.plan_mut()?.tail(tail);
+        }
         Ok(false)
     }
 

@@ -96,6 +96,7 @@ impl Store {
         let appended = ended.inspect_err(|_| self.medium.poison())?;
         let promise = std::mem::take(&mut plan.promise);
         self.ledger.settle(promise, std::mem::take(&mut plan.named));
+        self.keep_tails(plan);
         Ok(appended)
     }
 

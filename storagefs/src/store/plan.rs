@@ -3,6 +3,7 @@
 
 use super::Store;
 use super::ledger::Promise;
+use super::tails::Tail;
 use crate::alloc::Run;
 use crate::effect::{self, Effect, Effects};
 use crate::error::{FsError, FsResult, Wait};
@@ -77,8 +78,10 @@ pub struct Plan<'s> {
     pub(super) taken: i64,
     /// Of them, named by a record.
     pub(super) named: i64,
-    /// Runs and data writes of finished micro-ops.
-    sealed: (usize, usize),
+    /// Last blocks of files, to be kept when the record that maps them is there.
+    tails: SmallVec<[Tail; 1]>,
+    /// Runs, data writes and last blocks of finished micro-ops.
+    sealed: (usize, usize, usize),
 }
 
 impl<'s> Plan<'s> {
@@ -119,14 +122,20 @@ impl<'s> Plan<'s> {
         self.data.push(DataWrite { off: addr.0 * crate::limits::BLOCK as u64, buf });
     }
 
+    /// What the last block of a file will hold, once it is mapped to the block of the medium that `tail` names.
+    pub(crate) fn tail(&mut self, tail: Tail) {
+        self.tails.push(tail);
+    }
+
     /// A micro-op went well: what was taken so far stays taken, whatever becomes of the next ones.
     pub fn seal(&mut self) {
-        self.sealed = (self.runs.len(), self.data.len());
+        self.sealed = (self.runs.len(), self.data.len(), self.tails.len());
     }
 
     /// Gives back what was taken since the last `seal`.
     pub fn unseal(&mut self) {
-        let (runs, data) = self.sealed;
+        let (runs, data, tails) = self.sealed;
+        self.tails.truncate(tails);
         for run in self.runs.drain(runs..) {
             self.store.alloc.give_back(run);
             self.taken -= i64::from(run.count);
@@ -227,7 +236,8 @@ impl Store {
             promise,
             taken: 0,
             named: 0,
-            sealed: (0, 0),
+            tails: SmallVec::new(),
+            sealed: (0, 0, 0),
         })
     }
 
@@ -302,7 +312,16 @@ impl Store {
             self.medium.poison();
             return Err(e);
         }
+        self.keep_tails(plan);
         Ok(appended)
+    }
+
+    /// The plan's records are there, and its caller still holds the files: the next append finds their last blocks.
+    pub(super) fn keep_tails(&self, plan: &mut Plan<'_>) {
+        for tail in plan.tails.drain(..) {
+            let cut = self.overlay.shard(tail.ino).read().lower.base.cut;
+            self.tails.put(tail, cut);
+        }
     }
 
     /// Serves data that goes to the medium with its record from memory until it is there.

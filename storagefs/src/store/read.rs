@@ -112,7 +112,7 @@ impl Store {
     /// As [`Store::read_block`], of parts of the block only: the rest of `buf` stays.
     ///
     /// # Errors
-    /// As `read_block`: the whole of what lies on the medium is verified.
+    /// As `read_block`: the whole of what lies on the medium is verified, unless it is a last block that was kept.
     pub(crate) fn read_around(
         &self,
         ino: InodeNo,
@@ -126,9 +126,14 @@ impl Store {
         let covered = comp.patches.iter().any(|p| p.covers_block());
         match comp.base {
             Some(m) if !covered => {
-                let mut base = BlockBuf::take();
-                self.read_base(&m, ino, blk, &mut base)?;
-                parts.iter().for_each(|(from, to)| buf[*from..*to].copy_from_slice(&base[*from..*to]));
+                let mut take = |base: &BlockBuf| {
+                    parts.iter().for_each(|(from, to)| buf[*from..*to].copy_from_slice(&base[*from..*to]));
+                };
+                if !self.tails.get(ino.0, blk, m.addr, shard.lower.base.cut, &mut take) {
+                    let mut base = BlockBuf::take();
+                    self.read_base(&m, ino, blk, &mut base)?;
+                    take(&base);
+                }
             }
             _ => parts.iter().for_each(|(from, to)| buf[*from..*to].fill(0)),
         }
