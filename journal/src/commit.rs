@@ -2,9 +2,10 @@
 
 use crate::canary::{Canary, planted};
 use crate::crashpoint;
-use crate::journal::{Shared, State, barrier};
+use crate::journal::{Shared, State};
 use crate::limits::WRITE_OUT_BYTES;
 use crate::log_buffer::LogBuffer;
+use crate::put::barrier;
 use crate::{JournalError, Lsn, MediumError};
 use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;

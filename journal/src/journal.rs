@@ -5,6 +5,7 @@ use crate::commit::Notifier;
 use crate::crashpoint;
 use crate::limits::{RECORD_HEADER_BYTES, UNFLUSHED_BYTES_MAX, UNFLUSHED_NS_MAX, WRITE_OUT_BYTES, record_bytes_max};
 use crate::log_buffer::LogBuffer;
+use crate::put::{barrier, persist_range, store_record};
 use crate::record::RawHeader;
 use crate::reservation::{Reservation, record_bytes};
 use crate::{AlignedBuf, Clock, JournalError, LogArea, LogFull, Lsn, Medium, Random, RecordHead, RecordKind};
@@ -17,9 +18,6 @@ use std::thread::JoinHandle;
 use weldfs_functions::ChecksumState;
 use zerocopy::IntoBytes;
 
-/// Records up to this size are assembled on the stack and stored in one call, bytes.
-const SMALL_RECORD: usize = 1024;
-
 /// A data block run to be written with the next batch (block media), or at once (byte-addressable media).
 #[derive(Clone, Debug)]
 pub struct DataWrite {
@@ -30,7 +28,7 @@ pub struct DataWrite {
 }
 
 /// Where a record went.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Appended {
     /// Its position.
     pub lsn: Lsn,
@@ -269,29 +267,62 @@ impl Journal {
             return Err(JournalError::TooLong { bytes, max });
         }
         room.as_ref().map_or(Ok(()), |room| room.must_cover(bytes))?;
-        let data_bytes: u64 = data.iter().map(|d| d.buf.len() as u64).sum();
-        if s.byte_addressable {
-            for d in &data {
-                s.medium.write(d.off, &d.buf)?;
-            }
-        }
+        let data_bytes = s.write_data(&data)?;
         let mut state = s.state.lock();
         let appended = s.place(&mut state, &head, &payload, parts, bytes)?;
-        state.owed = true;
-        if !s.byte_addressable {
-            state.unflushed += data_bytes;
-            state.queue.push_data(data);
-            if state.queue.bytes() >= WRITE_OUT_BYTES {
-                s.work.notify_one();
-            }
-        }
+        s.queue_data(&mut state, data, data_bytes);
         drop(state);
         drop(room);
         s.counters.records.fetch_add(1, Ordering::Relaxed);
-        if data_bytes > 0 {
-            s.counters.data_bytes.fetch_add(data_bytes, Ordering::Relaxed);
-        }
         Ok(appended)
+    }
+
+    /// Appends several records, one right after the other, the data blocks they point to with the first; writes down
+    /// the place of each in `at`. They are as separate as any: a crash may leave the first of them alone. `placed`
+    /// hears when record `i` is in place. `room` covers all of them.
+    ///
+    /// # Errors
+    /// As [`Journal::append`], with nothing appended; or, if only some could be, the log is poisoned.
+    pub fn append_together(
+        &self,
+        records: &[(RecordHead, &[u8])],
+        data: Vec<DataWrite>,
+        room: Option<Reservation>,
+        at: &mut [Appended],
+        placed: &mut dyn FnMut(usize),
+    ) -> Result<(), JournalError> {
+        let s = &self.shared;
+        let (align, max) = (s.area.align.into(), record_bytes_max(s.area.len));
+        let mut all = 0;
+        for (_, payload) in records {
+            let bytes = record_bytes(payload.len(), align);
+            if bytes > max {
+                return Err(JournalError::TooLong { bytes, max });
+            }
+            all += bytes;
+        }
+        room.as_ref().map_or(Ok(()), |room| room.must_cover(all))?;
+        let data_bytes = s.write_data(&data)?;
+        let mut state = s.state.lock();
+        for (i, ((head, payload), at)) in records.iter().zip(at).enumerate() {
+            let mut sum = ChecksumState::new();
+            sum.update(payload);
+            match s.place(&mut state, head, &sum, &[payload], record_bytes(payload.len(), align)) {
+                Ok(placed) => *at = placed,
+                Err(e) => {
+                    if i > 0 {
+                        s.poison();
+                    }
+                    return Err(e);
+                }
+            }
+            placed(i);
+        }
+        s.queue_data(&mut state, data, data_bytes);
+        drop(state);
+        drop(room);
+        s.counters.records.fetch_add(records.len() as u64, Ordering::Relaxed);
+        Ok(())
     }
 
     /// Starts making everything below `end` durable: done on return on byte-addressable media; wakes the commit
@@ -475,6 +506,31 @@ impl Shared {
         space.min(self.covered_end.load(Ordering::SeqCst))
     }
 
+    /// Before the record that points to them: data blocks, on a byte-addressable medium. Says how many bytes.
+    fn write_data(&self, data: &[DataWrite]) -> Result<u64, JournalError> {
+        if self.byte_addressable {
+            for d in data {
+                self.medium.write(d.off, &d.buf)?;
+            }
+        }
+        Ok(data.iter().map(|d| d.buf.len() as u64).sum())
+    }
+
+    /// With the record that points to them: data blocks, on a block medium.
+    fn queue_data(&self, state: &mut State, data: Vec<DataWrite>, bytes: u64) {
+        state.owed = true;
+        if !self.byte_addressable {
+            state.unflushed += bytes;
+            state.queue.push_data(data);
+            if state.queue.bytes() >= WRITE_OUT_BYTES {
+                self.work.notify_one();
+            }
+        }
+        if bytes > 0 {
+            self.counters.data_bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
     /// Puts one record at the tail, after a pad when it does not fit in the lap.
     fn place(
         &self,
@@ -615,44 +671,4 @@ impl Shared {
             self.counters.watermark_records.fetch_add(1, Ordering::Relaxed);
         }
     }
-}
-
-fn store_record(medium: &dyn Medium, off: u64, header: &RawHeader, parts: &[&[u8]]) -> Result<(), JournalError> {
-    let length = header.length.get() as usize;
-    let mut small = [0u8; SMALL_RECORD];
-    if length + RECORD_HEADER_BYTES <= SMALL_RECORD {
-        small[..RECORD_HEADER_BYTES].copy_from_slice(header.as_bytes());
-        let mut at = RECORD_HEADER_BYTES;
-        for p in parts {
-            small[at..at + p.len()].copy_from_slice(p);
-            at += p.len();
-        }
-        return Ok(medium.store(off, &small[..at])?);
-    }
-    medium.store(off, header.as_bytes())?;
-    let mut at = off + RECORD_HEADER_BYTES as u64;
-    for p in parts {
-        medium.store(at, p)?;
-        at += p.len() as u64;
-    }
-    Ok(())
-}
-
-/// Write-back of the log between two positions at most a lap apart (nothing on block media).
-fn persist_range(medium: &dyn Medium, area: &LogArea, from: Lsn, to: Lsn) -> Result<(), crate::MediumError> {
-    if planted(Canary::FlushSkipped) {
-        return Ok(());
-    }
-    let mut at = from;
-    while at < to {
-        let stop = area.next_lap(at).min(to);
-        medium.persist(area.physical(at), stop.0 - at.0)?;
-        at = stop;
-    }
-    Ok(())
-}
-
-/// The one place that issues the journal's flushes.
-pub(crate) fn barrier(medium: &dyn Medium) -> Result<(), crate::MediumError> {
-    if planted(Canary::FlushSkipped) { Ok(()) } else { medium.barrier() }
 }

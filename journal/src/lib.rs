@@ -20,6 +20,7 @@ mod journal;
 pub mod limits;
 mod log_buffer;
 mod medium;
+mod put;
 mod record;
 mod reservation;
 mod scan;

@@ -10,6 +10,7 @@ mod plan;
 mod read;
 mod records;
 pub(crate) mod tails;
+mod together;
 
 #[cfg(test)]
 mod tests;

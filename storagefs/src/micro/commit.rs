@@ -21,10 +21,15 @@ impl Commit {
     /// The payload.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::with_capacity(128);
-        w.u8(VERSION);
-        encode_registers(&self.regs, &mut w);
-        effect::encode_into(&self.effects, &mut w);
+        self.encode_into(&mut w);
         w.into_vec()
+    }
+
+    /// Appends the payload to `w`.
+    pub fn encode_into(&self, w: &mut Writer) {
+        w.u8(VERSION);
+        encode_registers(&self.regs, w);
+        effect::encode_into(&self.effects, w);
     }
 
     /// Reads a payload back.

@@ -35,13 +35,18 @@ impl End {
     /// The payload.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::with_capacity(40);
+        self.encode_into(&mut w);
+        w.into_vec()
+    }
+
+    /// Appends the payload to `w`.
+    pub fn encode_into(&self, w: &mut Writer) {
         let o = &self.outcome;
         w.u8(VERSION);
         w.u8(self.verdict as u8);
         for v in [o.micro_done.into(), o.micro_failed.into(), o.status.max(0) as u64, o.result, o.result2] {
             w.var(v);
         }
-        w.into_vec()
     }
 
     /// Reads a payload back.

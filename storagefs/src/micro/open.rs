@@ -60,8 +60,7 @@ impl OpenTxn {
 
     /// Runs (first block, count) that its begin record names and no commit has adopted.
     pub fn loose(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
-        let free = self.begin.inputs.iter().enumerate().filter(|(i, _)| !self.has_adopted(*i));
-        free.flat_map(|(_, input)| runs(&input.effects))
+        loose(&self.begin, self.adopted)
     }
 
     /// The keys and values that carry it over a checkpoint.
@@ -124,6 +123,12 @@ impl TxnRoom {
             self.bytes.fetch_add(bytes, Relaxed);
         }
     }
+}
+
+/// Runs that a begin record names beside the inputs whose bits are set.
+fn loose(begin: &Begin, adopted: u16) -> impl Iterator<Item = (u64, u64)> + '_ {
+    let free = begin.inputs.iter().enumerate().filter(move |(i, _)| adopted >> i & 1 == 0);
+    free.flat_map(|(_, input)| runs(&input.effects))
 }
 
 /// Runs of blocks that effects map.
@@ -261,6 +266,13 @@ impl OpenTxns {
         self.room.add((stale - keys, -bytes));
         inner.changed = true;
         true
+    }
+
+    /// A transaction began and ended between two cuts; it adopted the inputs whose bits are set.
+    pub(crate) fn passed(&self, begin: &Begin, adopted: u16) {
+        let mut inner = self.inner.lock();
+        inner.changed = true;
+        inner.gone.extend(loose(begin, adopted));
     }
 
     /// A copy of one of them.

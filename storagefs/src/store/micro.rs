@@ -28,13 +28,13 @@ pub struct Group {
 /// A transaction of several records, on its way to the log. [`Store::commit_micro`] keeps in it how far it has come.
 #[derive(Debug)]
 pub struct MicroTxn {
-    begin: Arc<Begin>,
-    groups: SmallVec<[Group; 2]>,
-    end: End,
+    pub(super) begin: Arc<Begin>,
+    pub(super) groups: SmallVec<[Group; 2]>,
+    pub(super) end: End,
     /// 0 until the begin record stands.
-    id: u64,
+    pub(super) id: u64,
     /// Groups committed.
-    done: usize,
+    pub(super) done: usize,
     /// What its end record says, once it was cut.
     cut: Option<Outcome>,
 }
@@ -76,6 +76,9 @@ impl Store {
         if txn.id == 0 {
             if planted(Canary::CommitBeforeEffect) {
                 txn.postpone();
+            }
+            if let Some(appended) = self.commit_together(plan, txn)? {
+                return Ok(appended);
             }
             self.begin_micro(plan, txn)?;
             crashpoint("micro-begun");

@@ -20,13 +20,18 @@ pub(crate) fn parts(log: &mut Option<Reservation>, payload: usize) -> Result<Opt
     log.as_mut().map(|log| log.part(payload)).transpose()
 }
 
-fn head(kind: RecordKind, id: u64, micro_index: u16) -> RecordHead {
+pub(super) fn head(kind: RecordKind, id: u64, micro_index: u16) -> RecordHead {
     RecordHead { kind, mode: TxnMode::Micro, micro_index, txn: id }
 }
 
 /// Two records of one transaction that contradict each other.
 fn contradiction(lsn: Lsn) -> FsError {
     FsError::corrupt("transaction (records out of order)", Place::Log(lsn), 0, 1)
+}
+
+/// The inputs adopted so far and those of one more commit; none may be adopted twice.
+pub(super) fn disjoint(before: u16, more: u16) -> FsResult<u16> {
+    if before & more == 0 { Ok(before | more) } else { Err(contradiction(Lsn::NONE)) }
 }
 
 impl Store {

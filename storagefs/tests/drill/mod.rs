@@ -13,8 +13,7 @@ use weldfs_storagefs::mount::{MkfsOptions, format};
 use weldfs_storagefs::store::{MountOptions, Store};
 
 /// What there is to run.
-pub const KINDS: [&str; 5] =
-    ["append", "append_checksum_write", "open_write_close", "read_modify_write", "read"];
+pub const KINDS: [&str; 5] = ["append", "append_checksum_write", "open_write_close", "read_modify_write", "read"];
 /// Blocks of the file that is read and modified.
 const BLOCKS: u64 = 64;
 
