@@ -45,9 +45,9 @@ static ALLOCATOR: Counting = Counting;
 /// Calls per operation at most, in hundredths.
 const BOUNDS: [(&str, u64); 5] = [
     ("append", 330),
-    ("append_checksum_write", 2_400),
-    ("open_write_close", 4_000),
-    ("read_modify_write", 1_200),
+    ("append_checksum_write", 1_850),
+    ("open_write_close", 2_200),
+    ("read_modify_write", 680),
     ("read", 5),
 ];
 
