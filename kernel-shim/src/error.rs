@@ -30,6 +30,9 @@ pub enum ServeError {
     /// The profile cannot be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),
+    /// A core of the device failed: its clients have been told, and the image is recovered at its next mount.
+    #[error("the device failed and is out of service; its image is recovered when it is served again")]
+    Failed,
     /// The operating system refused something.
     #[error("{what}: {source}")]
     System {

@@ -131,11 +131,15 @@ impl Server {
         self.reception.stopper()
     }
 
-    /// Serves until a signal or the stopper; then ends sessions, checkpoints, and sets the clean flag.
+    /// Serves until a signal or the stopper; then ends sessions, checkpoints, and sets the clean flag. An error also when
+    /// the device fails meanwhile.
     pub fn run(self) -> Result<(), ServeError> {
         let Server { reception, opened, device } = self;
         reception.run()?;
         device.shutdown();
+        if device.is_abandoned() {
+            return Err(ServeError::Failed);
+        }
         opened.close()
     }
 }
@@ -179,6 +183,9 @@ impl Reception {
     fn wait(&self, connections: &HashMap<u64, Connection>) -> Result<Option<(Vec<u64>, bool)>, ServeError> {
         let ids: Vec<u64> = connections.keys().copied().collect();
         let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
+        if let Some(failure) = self.served.failure() {
+            fds.push(PollFd::from_borrowed_fd(failure, PollFlags::IN));
+        }
         if let Some(s) = &self.signals {
             fds.push(PollFd::new(s.bell(), PollFlags::IN));
         }

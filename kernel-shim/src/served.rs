@@ -1,7 +1,7 @@
 //! What stands behind a socket or inside a process: a device, or a directory of the host. One conversation and one
 //! embedded transport serve both.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 use weldfs_ciscops::Errno;
@@ -98,6 +98,14 @@ impl ServedSession {
 }
 
 impl Served {
+    /// Readable once there is nothing more to be had from it.
+    pub fn failure(&self) -> Option<BorrowedFd<'_>> {
+        match self {
+            Served::Device(device) => Some(device.failure()),
+            Served::HostDir(_) => None,
+        }
+    }
+
     /// Whoever shows this token belongs to the tenant it was minted for. EACCES: nobody's; a host directory mints none.
     pub fn join(&self, who: &mut Identity, token: &[u8; 16]) -> Result<(), Errno> {
         match self {

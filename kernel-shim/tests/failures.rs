@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use weldfs::{Client, Durability, Errno, File, OpenOptions};
 use weldfs_journal::{Lsn, Medium, SeededRandom, SystemClock};
-use weldfs_kernel_shim::Embedded;
+use weldfs_kernel_shim::{Embedded, ServeConfig, ServeError, Server, Source};
 use weldfs_storagefs::device::DeviceConfig;
 use weldfs_storagefs::fsck::fsck;
 use weldfs_storagefs::geometry::GeometryOptions;
@@ -246,4 +246,34 @@ fn a_long_file_cut_to_nothing_again_and_again_needs_no_checkpoint_and_no_wait_fo
     }
     assert_eq!(rig.store.stats().checkpoints, before);
     assert_eq!(file.metadata().expect("stat").len(), 0);
+}
+
+#[test]
+fn a_device_out_of_service_tells_its_clients_within_a_second_and_serving_it_ends_with_an_error() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut config = ServeConfig::new(Source::Ram(64 << 20), dir.path().join("s"));
+    config.signals = false;
+    let server = Server::bind(config).unwrap();
+    let (device, path) = (server.device().clone(), dir.path().join("s"));
+    let serving = std::thread::spawn(move || server.run());
+    let (idle, busy) = (Client::connect(&path).unwrap(), Client::connect(&path).unwrap());
+    let file = idle.open("/f", &OpenOptions::new().write(true).create(true)).unwrap();
+    let heard = std::thread::scope(|s| {
+        let busy = s.spawn(|| {
+            let file = busy.open("/g", &OpenOptions::new().write(true).create(true)).unwrap();
+            let failed = (0u64..).find_map(|n| file.write_all_at(&[7; 5000], n % 64 * 5000).err());
+            (failed.unwrap(), Instant::now())
+        });
+        std::thread::sleep(Duration::from_millis(50));
+        let failed = Instant::now();
+        device.abandon();
+        let (e, at) = busy.join().unwrap();
+        assert!(at.duration_since(failed) < Duration::from_secs(1), "{e}");
+        let late = file.write_all_at(b"x", 0).expect_err("nobody is there");
+        assert!(failed.elapsed() < Duration::from_secs(2), "{late}");
+        [e, late].map(|e| Errno(e.raw_os_error().unwrap_or(0)))
+    });
+    assert!(heard.iter().all(|e| [Errno::IO, Errno::NODEV].contains(e)), "{heard:?}");
+    assert!(matches!(serving.join().unwrap(), Err(ServeError::Failed)), "it does not look like a clean end");
+    assert!(Client::connect(&path).is_err(), "no newcomer finds it");
 }

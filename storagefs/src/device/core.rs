@@ -1,10 +1,13 @@
 //! What all parts of one device share.
 
 use std::collections::HashMap;
+use std::os::fd::OwnedFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Condvar, Mutex};
+use rustix::event::{EventfdFlags, eventfd};
 use weldfs_ciscops::{Durability, Errno, InodeNo};
 use weldfs_journal::Clock;
 use weldfs_scheduler::{PolicyKind, WEIGHT_DEFAULT, WEIGHT_MAX};
@@ -85,6 +88,11 @@ pub(super) enum Message {
     CloseSession(u64),
     /// End when no queue is left.
     Stop,
+    /// The device is out of service: end at once.
+    Abandon,
+    /// What no message does by itself: the core panics.
+    #[cfg(test)]
+    Panic,
 }
 
 /// One device thread as others see it.
@@ -126,6 +134,9 @@ pub struct Core {
     pool_bytes: AtomicU64,
     queues: AtomicUsize,
     poisoned: AtomicBool,
+    abandoned: AtomicBool,
+    /// An eventfd: readable once the device is abandoned.
+    failure: OwnedFd,
 }
 
 #[derive(Default)]
@@ -214,6 +225,8 @@ impl Core {
             pool_bytes: AtomicU64::new(0),
             queues: AtomicUsize::new(0),
             poisoned: AtomicBool::new(false),
+            abandoned: AtomicBool::new(false),
+            failure: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
         }))
     }
 
@@ -419,6 +432,53 @@ impl Core {
         }
     }
 
+    /// Takes the device out of service: a core has failed outside an operation, so commands may be lost that it had
+    /// taken, and its rings are polled by nobody. Every client hears so at once, also one that sleeps; whoever serves
+    /// the device sees [`Core::failure`]. What is left is given back by [`Core::bury`], when all cores have ended.
+    pub(super) fn abandon(&self) {
+        self.poison();
+        if self.abandoned.swap(true, Ordering::SeqCst) {
+            return;
+        }
+        tracing::error!("the device is out of service until it is started again");
+        self.sessions.lock().refuse = true;
+        let queues = self.all_queues.lock().clone();
+        queues.iter().for_each(|q| q.pair.ends().abandon());
+        self.broadcast(|| Message::Abandon);
+        // A counter that is full has been read by nobody and is readable.
+        let _ = rustix::io::write(&self.failure, &1u64.to_ne_bytes());
+    }
+
+    #[inline]
+    pub(super) fn is_abandoned(&self) -> bool {
+        self.abandoned.load(Ordering::Relaxed)
+    }
+
+    /// Readable once the device is out of service.
+    pub(super) fn failure(&self) -> &OwnedFd {
+        &self.failure
+    }
+
+    /// After the last core of an abandoned device: ends its sessions and queue pairs, whatever was going on in them.
+    /// Nothing panics out of here, and nobody waits for a session afterwards.
+    pub(super) fn bury(&self) {
+        let ended = catch_unwind(AssertUnwindSafe(|| {
+            // First the sessions: who is ending makes no new queue pair.
+            self.live_sessions().iter().for_each(|s| s.close());
+            let queues = self.all_queues.lock().clone();
+            for queue in queues {
+                queue.pair.ends().close();
+                self.queue_gone(&queue);
+                queue.session.queue_gone(&queue, queue.pair.bytes);
+            }
+        }));
+        if ended.is_err() {
+            tracing::error!("not everything of the device's sessions was given back");
+        }
+        self.sessions.lock().live.clear();
+        self.no_sessions.notify_all();
+    }
+
     /// Lets the maintenance thread drain what can be reclaimed, if there is anything.
     pub(super) fn note_reclaim(&self) {
         if self.store.reclaim_pending() {
@@ -431,3 +491,6 @@ impl Core {
         self.poisoned.load(Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -46,6 +46,7 @@ mod thread;
 pub mod trace;
 mod tune;
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -88,7 +89,10 @@ impl Device {
         let cores = core.clone();
         device.spawn("weld-dev-0".into(), move || {
             if catch_unwind(AssertUnwindSafe(|| thread::run(&cores, &tell))).is_err() {
-                cores.poison();
+                cores.abandon();
+            }
+            if cores.is_abandoned() {
+                cores.bury();
             }
         })?;
         // A sender that is dropped without a word has panicked.
@@ -159,6 +163,23 @@ impl Device {
     /// What is in use now; back to zero when all clients are gone.
     pub fn usage(&self) -> Usage {
         self.core.usage()
+    }
+
+    /// Takes the device out of service, as a core does that fails outside an operation: every client hears EIO or
+    /// ENODEV at once, nothing more is executed, nobody can attach, and the image is recovered at the next mount. To be
+    /// followed by `shutdown`.
+    pub fn abandon(&self) {
+        self.core.abandon();
+    }
+
+    /// Readable once the device is out of service: who serves it should end.
+    pub fn failure(&self) -> BorrowedFd<'_> {
+        self.core.failure().as_fd()
+    }
+
+    /// True when it is out of service.
+    pub fn is_abandoned(&self) -> bool {
+        self.core.is_abandoned()
     }
 
     /// True after a panic in an operation: the device answers EIO.

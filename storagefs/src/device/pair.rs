@@ -319,6 +319,14 @@ impl Ends {
         self.drain == Some(0) && self.in_flight == 0 && self.held.is_none()
     }
 
+    /// The device is out of service: nothing more of this queue is executed, and what was taken is not waited for. The
+    /// client hears EIO at once.
+    pub fn abandon(&mut self) {
+        (self.drain, self.held, self.in_flight) = (Some(0), None, 0);
+        self.cq.close(Errno::IO);
+        self.cq.wake();
+    }
+
     /// The end: nothing is taken or posted any more.
     pub fn close(&mut self) {
         self.cq.close(Errno::NODEV);

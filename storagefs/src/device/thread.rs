@@ -107,6 +107,8 @@ struct Loop<'s, 'd, F, M> {
     /// Until then the emulated core is busy with what the host's has done already.
     busy_until: u64,
     stop: bool,
+    /// The device is out of service.
+    abandoned: bool,
     last_work: u64,
     /// Looks for work without having any, and the board knows.
     looking: bool,
@@ -147,9 +149,13 @@ where
         }
         guarded(core, 0, &slots);
     });
+    // The futures of an abandoned device are dropped in the middle of their work.
+    if core.is_abandoned() && catch_unwind(AssertUnwindSafe(|| drop(slots))).is_err() {
+        tracing::error!("not everything that commands held was given back");
+    }
 }
 
-/// A core that panics, or cannot run, takes the device with it.
+/// A core that panics outside an operation, or cannot run, takes the device with it.
 fn guarded<'d, F, M>(core: &'d Core, index: usize, slots: &OpSlots<'d, F, M>)
 where
     F: Future<Output = ()> + Send,
@@ -159,9 +165,9 @@ where
         Ok(Ok(())) => {}
         Ok(Err(e)) => {
             tracing::error!("core {index} cannot run: {e}");
-            core.poison();
+            core.abandon();
         }
-        Err(_) => core.poison(),
+        Err(_) => core.abandon(),
     }
 }
 
@@ -197,6 +203,7 @@ where
             meter: Meter::new(now, core.config.profile.core.speed),
             busy_until: 0,
             stop: false,
+            abandoned: false,
             last_work: now,
             looking: false,
             spin_ns: core.config.spin_ns_max,
@@ -208,7 +215,7 @@ where
 
     fn run(&mut self) {
         let mut idle_polls = 0u32;
-        while !(self.stop && self.queues.is_empty()) {
+        while !(self.abandoned || self.stop && self.queues.is_empty()) {
             if self.turn() {
                 self.look_out(false);
                 if idle_polls > SPIN_MIN {
@@ -291,6 +298,9 @@ where
                     }
                 }
                 Message::Stop => self.stop = true,
+                Message::Abandon => self.abandoned = true,
+                #[cfg(test)]
+                Message::Panic => panic!("as asked for"),
             }
         }
     }
