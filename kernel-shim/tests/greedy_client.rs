@@ -167,6 +167,7 @@ fn experiment(mut run: impl FnMut() -> Result<(), String>) {
 
 /// Both had work all the time, and the honest one did not get less of the device.
 fn no_advantage(honest: &Got, greedy: &Got) -> Result<(), String> {
+    assert!(greedy.commands == 0 || greedy.device_ns > 0, "what is done for it is charged: {greedy:?}");
     let busy = honest.backlogged > 0.9 && greedy.backlogged > 0.9;
     let fair = honest.device_ns as f64 > 0.9 * greedy.device_ns as f64;
     (busy && fair).then_some(()).ok_or_else(|| format!("honest {honest:?}, greedy {greedy:?}"))
@@ -201,6 +202,13 @@ fn a_flood_of_long_commands_gets_no_more_than_its_share() {
     // Declared: a range of 2^63 bytes. There: 256 KiB.
     let kind = weldfs_ciscops::ChecksumKind::Crc32c;
     beside_a_flood(16, 32, |h, _| Op::ChecksumRange { h, kind, offset: 0, len: i64::MAX as u64 });
+}
+
+#[test]
+fn a_flood_of_commands_that_do_nothing_pays_for_being_taken_and_answered() {
+    // Nops, and entries that do not decode: a range far outside the pool.
+    beside_a_flood(16, 64, |_, _| Op::Nop);
+    beside_a_flood(16, 64, |h, _| read(h, PoolRange::new(u32::MAX - 4096, 4096)));
 }
 
 #[test]

@@ -4,9 +4,17 @@
 //! oldest command there. A charge advances tenant and inode queue, each by its own weight. Members that run out of
 //! commands leave their level and keep their virtual runtime; they come back at it, or at most a bounded credit
 //! behind the level's reference. The credit covers the gaps between a command's end and the client's next one.
+//!
+//! A command that holds what another tenant waits for may be picked in that tenant's place, too. For this the tenant, the
+//! *lender*, has a second member among the tenants: its *proxy*, queued while there are such commands. A proxy is never
+//! before its lender; what commands use that are picked through it advances the proxy and not the lender, and what the
+//! lender uses itself advances both. So the lender and what is done in its place get what one tenant gets, the lender
+//! pays for nothing but its own, and commands are charged to their own tenants as ever: tenants that wait for each
+//! other on purpose get no more than their shares together.
 
 mod cfs;
 mod eevdf;
+mod lent;
 mod level;
 #[cfg(test)]
 mod tests;
@@ -17,11 +25,12 @@ use crate::policy::{
 };
 use crate::queues::Queues;
 use crate::weights::Weights;
+use lent::{List, Places};
 use level::{Level, Member, Virtual, in_ns, of_ns};
 use tree::Nodes;
 
-/// The queue of a tenant that holds what was boosted into its place. No inode has this number.
-const BOOSTED: u64 = u64::MAX;
+/// Added to a tenant's number: its proxy's number in the level of tenants.
+const PROXY: u32 = 1 << 31;
 
 /// The credit for having slept: this many of the longest recent slices,
 const CREDIT_SLICES: u64 = 4;
@@ -41,6 +50,12 @@ struct Group<L> {
     queues: L,
     runnable: u32,
     runnable_queues: u32,
+    /// Stands among the tenants while `lends` is not empty.
+    proxy: Member,
+    /// How far the proxy is ahead of the tenant while it is not queued; not below 0.
+    lent: Virtual,
+    /// What may be picked in its place.
+    lends: List,
 }
 
 /// Virtual time as reports have it: nanoseconds, within 64 bits.
@@ -55,6 +70,9 @@ pub(crate) struct Fair<L: Level> {
     queues: Queues<Member>,
     nodes: Nodes,
     weights: Weights,
+    boosts: Places,
+    /// In whose place the command was picked that was picked last.
+    lender: Option<TenantId>,
     slice_ns: u64,
 }
 
@@ -69,6 +87,8 @@ impl<L: Level> Fair<L> {
             queues: Queues::with_capacity(slots),
             nodes,
             weights: Weights::default(),
+            boosts: Places::with_capacity(slots),
+            lender: None,
             slice_ns: 0,
         }
     }
@@ -82,13 +102,16 @@ impl<L: Level> Fair<L> {
 
     #[cold]
     fn register_up_to(&mut self, wanted: usize) {
-        self.nodes.grow(wanted - self.groups.len());
+        self.nodes.grow(2 * (wanted - self.groups.len()));
         self.groups.resize_with(wanted, || Group {
             member: Member::new(WEIGHT_DEFAULT),
             pressure: 0,
             queues: L::default(),
             runnable: 0,
             runnable_queues: 0,
+            proxy: Member::new(WEIGHT_DEFAULT),
+            lent: 0,
+            lends: List::default(),
         });
     }
 
@@ -102,12 +125,9 @@ impl<L: Level> Fair<L> {
     }
 
     /// Appends an entry to a queue; what was empty so far is placed in its level.
-    fn push(&mut self, queue: u32, entry: Entry, arrival: Option<u64>) {
+    fn push(&mut self, queue: u32, entry: Entry) {
         let credit = self.credit_ns();
-        let was_empty = match arrival {
-            None => self.queues.push(queue, entry),
-            Some(arrival) => self.queues.push_at(queue, entry, arrival),
-        };
+        let was_empty = self.queues.push(queue, entry);
         let q = self.queues.get(queue);
         let group = &mut self.groups[q.tenant.0 as usize];
         group.runnable += 1;
@@ -120,14 +140,65 @@ impl<L: Level> Fair<L> {
         }
         if !group.member.queued {
             group.member.set_request(entry.request_ns);
+            let before = group.member.v;
             group.member.v = self.tenants.placed(&group.member, credit);
             group.member.known = true;
             self.tenants.insert(&mut self.nodes, &mut group.member, q.tenant.0);
+            if group.lent != 0 || group.proxy.queued {
+                let tenant = q.tenant;
+                self.forgive(tenant, before);
+            }
         }
     }
 
+    /// A lender was placed, further than it was `before`: what it did not use in the meantime it had lent.
+    #[cold]
+    fn forgive(&mut self, lender: TenantId, before: Virtual) {
+        let group = &mut self.groups[lender.0 as usize];
+        let (member, proxy) = (&group.member, &mut group.proxy);
+        if !proxy.queued {
+            group.lent = (group.lent - (member.v - before)).max(0);
+        } else if proxy.v < member.v {
+            self.tenants.remove(&mut self.nodes, proxy);
+            proxy.v = member.v;
+            self.tenants.insert(&mut self.nodes, proxy, lender.0 | PROXY);
+        }
+    }
+
+    /// Queues the proxy of a lender: where the lender is or would be, and not before where it was left.
+    fn queue_proxy(&mut self, lender: TenantId, request_ns: u64) {
+        let credit = self.credit_ns();
+        let group = &mut self.groups[lender.0 as usize];
+        let own = if group.member.queued { group.member.v } else { self.tenants.placed(&group.member, credit) };
+        group.proxy.v = own.max(group.member.v + group.lent);
+        group.proxy.set_request(request_ns);
+        self.tenants.insert(&mut self.nodes, &mut group.proxy, lender.0 | PROXY);
+    }
+
+    /// Takes a command out of its lender's list, if it is in one.
+    #[cold]
+    fn take_back(&mut self, token: Token) {
+        let Some(lender) = self.boosts.lender(token) else { return };
+        let group = &mut self.groups[lender.0 as usize];
+        if self.boosts.take(&mut group.lends, token) {
+            group.lent = (group.proxy.v - group.member.v).max(0);
+            self.tenants.remove(&mut self.nodes, &mut group.proxy);
+        }
+    }
+
+    /// Picks the first command that stands in a lender's list.
+    #[cold]
+    fn pick_lent(&mut self, lender: u32) -> Option<Entry> {
+        let token = self.groups[lender as usize].lends.first()?;
+        self.lender = Some(TenantId(lender));
+        self.remove(token)
+    }
+
     /// After an entry left `queue`: what is empty now leaves its level.
-    fn popped(&mut self, queue: u32) {
+    fn popped(&mut self, queue: u32, token: Token) {
+        if !self.boosts.is_empty() {
+            self.take_back(token);
+        }
         let empty = self.queues.depth(queue) == 0;
         let q = self.queues.get(queue);
         let group = &mut self.groups[q.tenant.0 as usize];
@@ -141,36 +212,51 @@ impl<L: Level> Fair<L> {
         }
     }
 
-    /// Changes a tenant's member, wherever it stands.
-    fn change_tenant(&mut self, tenant: TenantId, change: impl FnOnce(&mut Member)) {
-        let member = &mut self.groups[tenant.0 as usize].member;
-        if member.queued {
-            self.tenants.remove(&mut self.nodes, member);
-            change(member);
-            self.tenants.insert(&mut self.nodes, member, tenant.0);
-        } else {
-            change(member);
+    /// Changes a tenant's member and its proxy, wherever they stand.
+    fn change_tenant(&mut self, tenant: TenantId, change: impl Fn(&mut Member)) {
+        let group = &mut self.groups[tenant.0 as usize];
+        for (member, id) in [(&mut group.member, tenant.0), (&mut group.proxy, tenant.0 | PROXY)] {
+            if member.queued {
+                self.tenants.remove(&mut self.nodes, member);
+                change(member);
+                self.tenants.insert(&mut self.nodes, member, id);
+            } else {
+                change(member);
+            }
         }
     }
 
-    /// True when a queued token would be picked now, or is to be served before anything of `waiter`.
-    fn is_before(&mut self, token: Token, queue: u32, waiter: TenantId) -> bool {
-        let own = self.queues.get(queue).tenant;
-        if own == waiter {
-            return true;
+    /// Charges a tenant, and its proxy with it.
+    fn charge_tenant(&mut self, tenant: TenantId, delta: Virtual) {
+        let group = &mut self.groups[tenant.0 as usize];
+        if group.member.queued {
+            self.tenants.charge(&mut self.nodes, &mut group.member, tenant.0, delta);
+        } else {
+            group.member.v += delta;
         }
-        let credit = self.credit_ns();
-        let group = &mut self.groups[own.0 as usize];
-        if self.queues.head(queue) != Some(token) || group.queues.first(&mut self.nodes) != Some(queue) {
-            return false;
+        if group.proxy.queued {
+            self.tenants.charge(&mut self.nodes, &mut group.proxy, tenant.0 | PROXY, delta);
         }
-        let mine = L::rank(&group.member);
-        let mut other = self.groups[waiter.0 as usize].member;
-        if !other.queued {
-            other.v = self.tenants.placed(&other, credit);
-            other.renew();
+    }
+
+    /// Notes what was used in a lender's place; gives what of it is charged to the tenant that used it. What is served
+    /// for another's sake may be served however far its own tenant is ahead. A credit ahead it stays: it would not be
+    /// served for as long, and under EEVDF would take the average with it, and so all that are placed at that.
+    #[cold]
+    fn charge_proxy(&mut self, tenant: TenantId, lender: TenantId, time_ns: u64) -> Virtual {
+        self.register(lender);
+        let (credit, reference) = (self.credit_ns(), self.tenants.reference());
+        let own = &self.groups[tenant.0 as usize].member;
+        let most = (reference + own.virtual_of(credit) - own.v).max(0);
+        let charged = own.virtual_of(time_ns).min(most);
+        let group = &mut self.groups[lender.0 as usize];
+        let delta = group.proxy.virtual_of(time_ns);
+        if group.proxy.queued {
+            self.tenants.charge(&mut self.nodes, &mut group.proxy, lender.0 | PROXY, delta);
+        } else {
+            group.lent += delta;
         }
-        mine <= L::rank(&other)
+        charged
     }
 }
 
@@ -212,31 +298,38 @@ impl<L: Level> Policy for Fair<L> {
     fn enqueue(&mut self, entry: Entry) {
         self.register(entry.tenant);
         let queue = self.queue_for(entry.tenant, entry.inode);
-        self.push(queue, entry, None);
+        self.push(queue, entry);
     }
 
     fn pick(&mut self) -> Option<Entry> {
         let tenant = self.tenants.first(&mut self.nodes)?;
+        self.lender = None;
+        if tenant & PROXY != 0 {
+            return self.pick_lent(tenant & !PROXY);
+        }
         let queue = self.groups[tenant as usize].queues.first(&mut self.nodes)?;
         let entry = self.queues.pop(queue)?;
-        self.popped(queue);
+        self.popped(queue, entry.token);
         Some(entry)
+    }
+
+    fn lender(&self) -> Option<TenantId> {
+        self.lender
     }
 
     fn account(&mut self, tenant: TenantId, inode: u64, cost: Cost) {
         self.register(tenant);
         self.slice_ns = cost.time_ns.max(self.slice_ns - self.slice_ns / 128);
-        let group = &mut self.groups[tenant.0 as usize];
-        let delta = group.member.virtual_of(cost.time_ns);
-        if group.member.queued {
-            self.tenants.charge(&mut self.nodes, &mut group.member, tenant.0, delta);
-        } else {
-            group.member.v += delta;
-        }
+        let delta = match cost.lender {
+            None => self.groups[tenant.0 as usize].member.virtual_of(cost.time_ns),
+            Some(lender) => self.charge_proxy(tenant, lender, cost.time_ns),
+        };
+        self.charge_tenant(tenant, delta);
         let Some(queue) = self.queues.find(tenant, inode) else { return };
         let member = &mut self.queues.get(queue).data;
         let delta = member.virtual_of(cost.time_ns);
         if member.queued {
+            let group = &mut self.groups[tenant.0 as usize];
             group.queues.charge(&mut self.nodes, member, queue, delta);
         } else {
             member.v += delta;
@@ -245,22 +338,30 @@ impl<L: Level> Policy for Fair<L> {
 
     fn remove(&mut self, token: Token) -> Option<Entry> {
         let queue = self.queues.holds(token)?;
-        let (entry, _) = self.queues.take(token)?;
-        self.popped(queue);
+        let entry = self.queues.take(token)?;
+        self.popped(queue, token);
         Some(entry)
     }
 
     fn boost(&mut self, token: Token, waiter: TenantId) -> bool {
         let Some(queue) = self.queues.holds(token) else { return false };
-        self.register(waiter);
-        if !self.is_before(token, queue, waiter)
-            && let Some((entry, arrival)) = self.queues.take(token)
-        {
-            self.popped(queue);
-            let place = self.queue_for(waiter, BOOSTED);
-            self.push(place, entry, Some(arrival));
+        let own = self.queues.get(queue).tenant;
+        if self.boosts.lender(token) == Some(waiter) {
+            return true;
+        }
+        self.take_back(token);
+        if own != waiter {
+            self.register(waiter);
+            if self.boosts.add(&mut self.groups[waiter.0 as usize].lends, waiter, token) {
+                let request_ns = self.queues.request_ns(token);
+                self.queue_proxy(waiter, request_ns);
+            }
         }
         true
+    }
+
+    fn unboost(&mut self, token: Token) {
+        self.take_back(token);
     }
 
     fn len(&self) -> usize {
@@ -300,8 +401,7 @@ impl<L: Level> Policy for Fair<L> {
     }
 
     fn queues(&self) -> Vec<QueueState> {
-        let remembered = self.queues.iter().filter(|(q, _)| q.inode != BOOSTED);
-        let state = remembered.map(|(q, runnable)| QueueState {
+        let state = self.queues.iter().map(|(q, runnable)| QueueState {
             tenant: q.tenant,
             inode: q.inode,
             weight: q.data.weight,
@@ -316,8 +416,10 @@ impl<L: Level> Policy for Fair<L> {
         for t in &from.tenants {
             self.register(t.tenant);
             let group = &mut self.groups[t.tenant.0 as usize];
-            group.member.set_weight(t.weight);
-            group.member.set_pressure(t.pressure);
+            for member in [&mut group.member, &mut group.proxy] {
+                member.set_weight(t.weight);
+                member.set_pressure(t.pressure);
+            }
             group.pressure = t.pressure;
             group.member.v = of_ns(i128::from(t.vruntime_ns));
             group.member.known = true;
@@ -327,9 +429,8 @@ impl<L: Level> Policy for Fair<L> {
 
     fn drain(&mut self) -> Vec<Queued> {
         let entries = self.queues.in_order();
-        let drained = entries.into_iter().map(|(entry, queue)| {
-            let place = self.queues.get(queue);
-            let boosted = (place.inode == BOOSTED).then_some(place.tenant);
+        let drained = entries.into_iter().map(|entry| {
+            let boosted = self.boosts.lender(entry.token);
             self.remove(entry.token);
             Queued { entry, boosted }
         });

@@ -35,6 +35,8 @@ pub struct Cost {
     pub time_ns: u64,
     /// Payload bytes moved over the link.
     pub link_bytes: u64,
+    /// The tenant in whose place it was picked ([`Policy::lender`]), if in another's than its own.
+    pub lender: Option<TenantId>,
 }
 
 /// Decides the order in which runnable commands get a device core. One instance per device, shared by its cores under
@@ -60,13 +62,23 @@ pub trait Policy: Send {
     fn enqueue(&mut self, entry: Entry);
     /// Takes the command that runs next.
     fn pick(&mut self) -> Option<Entry>;
-    /// Charges a finished slice to the tenant and to its inode queue.
+    /// In whose place the command was picked that `pick` gave last, if in another tenant's than its own: for the `cost`
+    /// of its slice.
+    fn lender(&self) -> Option<TenantId> {
+        None
+    }
+    /// Charges a finished slice to the tenant and to its inode queue. What was picked in another tenant's place counts
+    /// there, too, but not for that tenant: all that is picked in its place, and what it uses itself, is together what
+    /// one tenant gets.
     fn account(&mut self, tenant: TenantId, inode: u64, cost: Cost);
     /// Withdraws a runnable command; `None` when it was not enqueued.
     fn remove(&mut self, token: Token) -> Option<Entry>;
     /// Lets a runnable command be picked as a command of `waiter` would be, if that is earlier: it holds what `waiter`
-    /// waits for. It stays charged to its own tenant. False when the token is not enqueued.
+    /// waits for. It stays charged to its own tenant. One waiter at a time: another one takes the place of the one before.
+    /// Until it is picked, removed, or [`Policy::unboost`]. False when the token is not enqueued.
     fn boost(&mut self, token: Token, waiter: TenantId) -> bool;
+    /// Takes a boost back; nothing happens when there is none.
+    fn unboost(&mut self, _token: Token) {}
     /// Runnable commands held.
     fn len(&self) -> usize;
     /// True when nothing is runnable: the executor may run a newcomer at once.

@@ -14,14 +14,18 @@ pub(crate) const NONE: u32 = u32::MAX;
 /// Empty queues that are remembered beyond the number of slots.
 const IDLE_EXTRA: usize = 64;
 
+/// A command in a queue. Tenant and inode are its queue's. Half a cache line.
 #[derive(Clone, Debug)]
+#[repr(align(32))]
 struct Slot {
-    entry: Entry,
+    request_ns: u64,
     arrival: u64,
     queue: u32,
     next: u32,
     prev: u32,
 }
+
+const FREE: Slot = Slot { request_ns: 0, arrival: 0, queue: NONE, next: NONE, prev: NONE };
 
 /// One inode queue of one tenant; `D` is what a policy keeps with it.
 /// Two cache lines with what the fair policies keep.
@@ -129,15 +133,9 @@ impl<D: Default> Queues<D> {
     pub(crate) fn push(&mut self, queue: u32, entry: Entry) -> bool {
         let arrival = self.arrivals;
         self.arrivals += 1;
-        self.push_at(queue, entry, arrival)
-    }
-
-    /// The same, for a command that came earlier and changes its queue.
-    pub(crate) fn push_at(&mut self, queue: u32, entry: Entry, arrival: u64) -> bool {
         let at = entry.token.0;
-        let blank = Slot { entry, arrival: 0, queue: NONE, next: NONE, prev: NONE };
         if self.slots.len() <= at as usize {
-            self.slots.resize(at as usize + 1, blank.clone());
+            self.slots.resize(at as usize + 1, FREE);
         }
         debug_assert_eq!(self.slots[at as usize].queue, NONE, "a token is enqueued once at a time");
         let was_empty = self.queues[queue as usize].len == 0;
@@ -152,7 +150,7 @@ impl<D: Default> Queues<D> {
         } else {
             self.slots[prev as usize].next = at;
         }
-        self.slots[at as usize] = Slot { queue, prev, arrival, ..blank };
+        self.slots[at as usize] = Slot { request_ns: entry.request_ns, arrival, queue, next: NONE, prev };
         self.len += 1;
         was_empty
     }
@@ -172,16 +170,22 @@ impl<D: Default> Queues<D> {
     pub(crate) fn pop(&mut self, queue: u32) -> Option<Entry> {
         // What is picked is charged soon.
         self.hot = queue;
-        self.head(queue).and_then(|token| self.take(token)).map(|(entry, _)| entry)
+        self.head(queue).and_then(|token| self.take(token))
     }
 
-    /// Takes a command out, wherever it is; also when it came.
-    pub(crate) fn take(&mut self, token: Token) -> Option<(Entry, u64)> {
+    /// The request of a command that is queued.
+    pub(crate) fn request_ns(&self, token: Token) -> u64 {
+        self.slots.get(token.0 as usize).map_or(0, |s| s.request_ns)
+    }
+
+    /// Takes a command out, wherever it is.
+    pub(crate) fn take(&mut self, token: Token) -> Option<Entry> {
         let queue = self.holds(token)?;
         let slot = &mut self.slots[token.0 as usize];
         slot.queue = NONE;
-        let (entry, arrival, next, prev) = (slot.entry, slot.arrival, slot.next, slot.prev);
+        let (request_ns, next, prev) = (slot.request_ns, slot.next, slot.prev);
         let q = &mut self.queues[queue as usize];
+        let entry = Entry { tenant: q.tenant, inode: q.inode, token, request_ns };
         q.len -= 1;
         if prev == NONE {
             q.head = next;
@@ -199,14 +203,18 @@ impl<D: Default> Queues<D> {
             self.slots[next as usize].prev = prev;
         }
         self.len -= 1;
-        Some((entry, arrival))
+        Some(entry)
     }
 
-    /// The commands in the order in which they came, with their queues.
-    pub(crate) fn in_order(&self) -> Vec<(Entry, u32)> {
-        let mut all: Vec<&Slot> = self.slots.iter().filter(|s| s.queue != NONE).collect();
-        all.sort_unstable_by_key(|s| s.arrival);
-        all.into_iter().map(|s| (s.entry, s.queue)).collect()
+    /// The commands in the order in which they came.
+    pub(crate) fn in_order(&self) -> Vec<Entry> {
+        let mut all: Vec<(usize, &Slot)> = self.slots.iter().enumerate().filter(|(_, s)| s.queue != NONE).collect();
+        all.sort_unstable_by_key(|(_, s)| s.arrival);
+        let entry = |(at, slot): (usize, &Slot)| {
+            let Queue { tenant, inode, .. } = self.queues[slot.queue as usize];
+            Entry { tenant, inode, token: Token(at as u32), request_ns: slot.request_ns }
+        };
+        all.into_iter().map(entry).collect()
     }
 
     fn enter_idle(&mut self, queue: u32) {
@@ -321,7 +329,7 @@ mod tests {
                     }
                     1 => prop_assert_eq!(queues.pop(q).map(|e| e.token.0), mine.pop_front()),
                     _ => {
-                        let taken = queues.take(Token(token)).map(|(e, _)| e.token.0);
+                        let taken = queues.take(Token(token)).map(|e| e.token.0);
                         let held = model.values_mut().find_map(|l| {
                             let at = l.iter().position(|&t| t == token)?;
                             l.remove(at)

@@ -95,7 +95,7 @@ impl Policy for RoundRobin {
 
     fn remove(&mut self, token: Token) -> Option<Entry> {
         let queue = self.queues.holds(token)?;
-        let (entry, _) = self.queues.take(token)?;
+        let entry = self.queues.take(token)?;
         if self.queues.depth(queue) == 0 {
             self.unlink(queue);
         }
@@ -146,7 +146,7 @@ impl Policy for RoundRobin {
         let entries = self.queues.in_order();
         entries
             .iter()
-            .filter_map(|(entry, _)| self.remove(entry.token))
+            .filter_map(|entry| self.remove(entry.token))
             .map(|entry| Queued { entry, boosted: None })
             .collect()
     }

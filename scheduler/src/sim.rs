@@ -59,6 +59,9 @@ pub struct SimClient {
     pub guarantee: u64,
     /// From the end of a command to the next one in its place, nanoseconds.
     pub pause_ns: u64,
+    /// A client, by its place in the list, that says all the time that it waits for what this one's commands hold. With
+    /// a shared run queue only.
+    pub lender: Option<usize>,
 }
 
 impl Default for SimClient {
@@ -74,6 +77,7 @@ impl Default for SimClient {
             memory: 0,
             guarantee: 0,
             pause_ns: 0,
+            lender: None,
         }
     }
 }

@@ -56,7 +56,7 @@ fn churn(policy: &mut dyn Policy, round: u64) {
     });
     policy.set_pressure(TenantId(round as u32 % 8), round as u32 % 3 * 500);
     while let Some(e) = policy.pick() {
-        policy.account(e.tenant, e.inode, Cost { time_ns: u64::from(e.token.0) * 1000, link_bytes: 0 });
+        policy.account(e.tenant, e.inode, Cost { time_ns: u64::from(e.token.0) * 1000, ..Cost::default() });
         if e.inode / 1000 == round && e.token.0 % 5 == 0 {
             // Once more, under another file.
             policy.enqueue(Entry { inode: e.inode + 500_000_000, ..e });

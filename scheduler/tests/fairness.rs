@@ -107,9 +107,13 @@ proptest! {
         per_core in any::<bool>(),
         accounting in any::<bool>(),
         memory in proptest::collection::vec(0u64..100, 8),
+        lenders in proptest::collection::vec(proptest::option::of(0usize..8), 8),
         seed in any::<u64>(),
     ) {
-        clients.iter_mut().zip(memory).for_each(|(c, memory)| c.memory = memory);
+        let n = clients.len();
+        for ((c, memory), lender) in clients.iter_mut().zip(memory).zip(lenders) {
+            (c.memory, c.lender) = (memory, lender.map(|at| at % n));
+        }
         let mut switches: Vec<_> = then.into_iter().map(|(ms, kind)| (ms * MS, kind)).collect();
         switches.sort_by_key(|s| s.0);
         let config = SimConfig {
@@ -127,6 +131,41 @@ proptest! {
         let result = simulate(&config, &clients);
         prop_assert_eq!(result.unfinished, 0);
         prop_assert_eq!(&simulate(&config, &clients), &result, "the same again");
+    }
+
+    /// Tenants that pretend to wait for each other, busy ones and idle ones, of any weights, get no more than their
+    /// shares together, beside honest ones that always have something to do.
+    #[test]
+    fn tenants_that_collude_over_boosts_gain_nothing(
+        mut honest in proptest::collection::vec(any_client(), 1..4),
+        mut colluding in proptest::collection::vec((any_client(), proptest::option::of(0usize..5), any::<bool>()), 2..6),
+        cores in 1usize..3,
+        fair in proptest::sample::select(FAIR.to_vec()),
+    ) {
+        let (first, n) = (honest.len(), colluding.len());
+        let mut idle = 0;
+        for c in honest.iter_mut().chain(colluding.iter_mut().map(|(c, ..)| c)) {
+            (c.depth, c.pause_ns) = (c.depth.max(2 * cores as u32 + 1), 0);
+            // Within a second, shares are wanted to a few parts in a hundred: no slices as long as that.
+            c.weight = c.weight.clamp(512, 4096);
+        }
+        for (c, lender, sleeps) in &mut colluding {
+            c.lender = lender.map(|at| first + at % n);
+            // Who only waits for the others lends all of its share.
+            if *sleeps && idle + 1 < n {
+                (c.depth, c.pause_ns) = (1, 20 * MS);
+                idle += 1;
+            }
+        }
+        let clients: Vec<_> = honest.into_iter().chain(colluding.into_iter().map(|(c, ..)| c)).collect();
+        let config = SimConfig { policy: fair, cores, duration_ns: 1_500 * MS, ..SimConfig::default() };
+        let result = simulate(&config, &clients);
+        prop_assert_eq!(result.unfinished, 0);
+        let of = |range: std::ops::Range<usize>| result.tenants[range].iter().map(|t| t.device_ns).sum::<u64>() as f64;
+        let weights = |range: std::ops::Range<usize>| clients[range].iter().map(|c| f64::from(c.weight)).sum::<f64>();
+        let all = 0..clients.len();
+        let (got, due) = (of(first..all.end) / of(all.clone()), weights(first..all.end) / weights(all));
+        prop_assert!(got <= 1.05 * due, "{fair}: {got:.4} of the device, {due:.4} is theirs: {:?}", result.tenants);
     }
 
     /// The service of a tenant does not depend on over how many files it spreads its commands.
@@ -226,6 +265,23 @@ fn sixty_four_sessions_of_one_tenant_buy_nothing() {
         let many = SimClient { depth: 64 * 32, files: 64, ..client("64 sessions") };
         let result = run(fair, 1, &[one, many]);
         assert!(result.jain > 0.999, "{fair}: {:?}", result.tenants);
+    }
+}
+
+#[test]
+fn a_holder_that_is_waited_for_all_the_time_gets_the_waiters_share_and_no_more() {
+    for fair in FAIR {
+        // The holder has an eighth of everybody's weight, and a waiter that does nothing else.
+        let holder = SimClient { weight: 128, lender: Some(2), ..client("holder") };
+        let honest = SimClient { cost: CostModel::Fixed(30 * US), ..client("honest") };
+        let waiter = SimClient { depth: 1, pause_ns: 1_000 * MS, ..client("waiter") };
+        let result = run(fair, 1, &[holder.clone(), honest.clone(), waiter]);
+        let ratio = result.tenants[0].device_ns as f64 / result.tenants[1].device_ns as f64;
+        assert!((0.97..1.03).contains(&ratio), "{fair}: {ratio:.3} of the honest one's; the waiter's share is 1");
+        // A waiter that is busy itself has nothing to lend.
+        let result = run(fair, 1, &[holder, honest.clone(), honest]);
+        let ratio = result.tenants[0].device_ns as f64 / result.tenants[1].device_ns as f64;
+        assert!((0.12..0.14).contains(&ratio), "{fair}: {ratio:.3} of the honest one's; its own share is 0.125");
     }
 }
 

@@ -46,7 +46,7 @@ fn run(kind: PolicyKind, quantum: u64) -> (Vec<String>, BTreeMap<u64, u64>) {
         slices.push(format!("{}.{}", COMMANDS[c].inode, names.join("+")));
         if done[c] == COMMANDS[c].micros.len() {
             let cost: u64 = COMMANDS[c].micros.iter().map(|m| m.1).sum();
-            policy.account(ME, picked.inode, Cost { time_ns: cost * UNIT_NS, link_bytes: 0 });
+            policy.account(ME, picked.inode, Cost { time_ns: cost * UNIT_NS, ..Cost::default() });
         } else {
             policy.enqueue(picked);
         }

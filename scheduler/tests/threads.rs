@@ -56,7 +56,7 @@ impl Shared {
         loop {
             let mut policy = self.policy.lock().expect("no picker panics");
             if let Some(e) = ran.take() {
-                policy.account(e.tenant, e.inode, Cost { time_ns: 10_000, link_bytes: 0 });
+                policy.account(e.tenant, e.inode, Cost { time_ns: 10_000, ..Cost::default() });
             }
             let e = loop {
                 if self.left.load(Ordering::SeqCst) == 0 {

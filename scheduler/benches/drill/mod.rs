@@ -51,7 +51,7 @@ pub fn prepare(kind: PolicyKind, case: Case) -> Box<dyn Policy> {
         (0..STAY).for_each(|i| policy.enqueue(entry(0, QUEUES * deep + i)));
         // All others are behind it by more than it will be charged.
         for inode in 1..QUEUES {
-            policy.account(TenantId(inode % TENANTS), u64::from(inode), Cost { time_ns: 1_000_000, link_bytes: 0 });
+            policy.account(TenantId(inode % TENANTS), u64::from(inode), Cost { time_ns: 1_000_000, ..Cost::default() });
         }
     } else {
         // Until the order of queues has nothing left of how they came: their runtimes differ.
@@ -67,11 +67,11 @@ pub fn work(policy: &mut dyn Policy, case: Case, rounds: u32) {
     for _ in 0..rounds {
         let Some(e) = policy.pick() else { break };
         if case == Case::Stays {
-            policy.account(e.tenant, e.inode, Cost { time_ns: 1, link_bytes: 0 });
+            policy.account(e.tenant, e.inode, Cost { time_ns: 1, ..Cost::default() });
             continue;
         }
         dice = dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        policy.account(e.tenant, e.inode, Cost { time_ns: 20_000 + u64::from(dice >> 16), link_bytes: 0 });
+        policy.account(e.tenant, e.inode, Cost { time_ns: 20_000 + u64::from(dice >> 16), ..Cost::default() });
         policy.enqueue(e);
     }
 }

@@ -11,7 +11,7 @@ fn entry(tenant: u32, inode: u64, token: u32) -> Entry {
 }
 
 fn cost(time_ns: u64) -> Cost {
-    Cost { time_ns, link_bytes: 0 }
+    Cost { time_ns, ..Cost::default() }
 }
 
 /// Serves `rounds` slices of `cost_of(entry)` to queues that never run empty; the device time each tenant got.

@@ -31,8 +31,9 @@ impl Queues {
         self.policies.iter_mut()
     }
 
-    /// What became runnable; `at` is the core it ran on until now, `idle` a core that has nothing to do.
-    pub(super) fn enqueue(&mut self, entry: Entry, at: Option<usize>, idle: Option<usize>) {
+    /// What became runnable; `at` is the core it ran on until now, `idle` a core that has nothing to do, `lender` who
+    /// waits for what it holds.
+    pub(super) fn enqueue(&mut self, entry: Entry, at: Option<usize>, idle: Option<usize>, lender: Option<TenantId>) {
         let core = if self.shared {
             0
         } else {
@@ -40,6 +41,9 @@ impl Queues {
             at.or(idle).or_else(last).unwrap_or(entry.inode as usize % self.policies.len())
         };
         self.policies[core].enqueue(entry);
+        if let Some(lender) = lender.filter(|_| self.shared) {
+            self.policies[core].boost(entry.token, lender);
+        }
     }
 
     /// True when something runnable would get the core if what runs on it gave way.
@@ -47,14 +51,16 @@ impl Queues {
         !self.policies[if self.shared { 0 } else { core }].is_empty()
     }
 
-    pub(super) fn pick(&mut self, core: usize) -> Option<Entry> {
+    /// What runs next on a core, and in whose place.
+    pub(super) fn pick(&mut self, core: usize) -> Option<(Entry, Option<TenantId>)> {
         self.picks += 1;
         if self.shared {
-            return self.policies[0].pick();
+            let entry = self.policies[0].pick()?;
+            return Some((entry, self.policies[0].lender()));
         }
         let entry = self.policies[core].pick().or_else(|| self.steal(core))?;
         self.last_core.insert((entry.tenant, entry.inode), core);
-        Some(entry)
+        Some((entry, None))
     }
 
     fn steal(&mut self, core: usize) -> Option<Entry> {
@@ -72,8 +78,7 @@ impl Queues {
         first
     }
 
-    pub(super) fn account(&mut self, core: usize, tenant: TenantId, inode: u64, time_ns: u64) {
-        let cost = Cost { time_ns, link_bytes: 0 };
+    pub(super) fn account(&mut self, core: usize, tenant: TenantId, inode: u64, cost: Cost) {
         self.policies[if self.shared { 0 } else { core }].account(tenant, inode, cost);
     }
 

@@ -6,7 +6,7 @@ use std::collections::BinaryHeap;
 use super::queue::Queues;
 use super::report::{SimResult, SimTenant, jain, percentile};
 use super::{CostModel, SimClient, SimConfig};
-use crate::{Broker, Entry, Grant, TenantId, Token, WEIGHT_DEFAULT};
+use crate::{Broker, Cost, Entry, Grant, TenantId, Token, WEIGHT_DEFAULT};
 
 /// Numbers that look random (G. Steele, D. Lea, C. Flood: SplitMix64, OOPSLA 2014).
 struct Dice(u64);
@@ -71,6 +71,7 @@ enum Event {
 
 struct OnCore {
     op: usize,
+    lender: Option<TenantId>,
     slice_ns: u64,
     piece_ns: u64,
 }
@@ -196,22 +197,26 @@ impl Sim<'_> {
         Entry { tenant: TenantId(o.tenant as u32), inode: o.inode, token: Token(op as u32), request_ns }
     }
 
+    fn lender(&self, op: usize) -> Option<TenantId> {
+        self.clients[self.ops[op].tenant].lender.map(|at| TenantId(at as u32))
+    }
+
     fn ready(&mut self, op: usize, from: Option<usize>) {
         self.ops[op].state = State::Queued;
         let idle = self.cores.iter().position(|c| c.is_none());
-        self.queues.enqueue(self.entry(op), from, idle);
+        self.queues.enqueue(self.entry(op), from, idle, self.lender(op));
         if let Some(core) = idle {
             self.dispatch(core);
         }
     }
 
     fn dispatch(&mut self, core: usize) {
-        if let Some(entry) = self.queues.pick(core) {
+        if let Some((entry, lender)) = self.queues.pick(core) {
             let op = entry.token.0 as usize;
             assert_eq!(self.ops[op].state, State::Queued, "picked something that is not runnable");
             assert_eq!(entry, self.entry(op), "picked something else than was queued");
             self.ops[op].state = State::Running;
-            self.cores[core] = Some(OnCore { op, slice_ns: 0, piece_ns: 0 });
+            self.cores[core] = Some(OnCore { op, lender, slice_ns: 0, piece_ns: 0 });
             self.run_piece(core, self.config.overhead_ns);
         }
     }
@@ -227,7 +232,7 @@ impl Sim<'_> {
     fn piece_ended(&mut self, core: usize) {
         let Some(on) = &mut self.cores[core] else { return };
         on.slice_ns += on.piece_ns;
-        let (op, piece_ns, slice_ns) = (on.op, on.piece_ns, on.slice_ns);
+        let (op, lender, piece_ns, slice_ns) = (on.op, on.lender, on.piece_ns, on.slice_ns);
         let o = &mut self.ops[op];
         o.left_ns -= piece_ns;
         o.pieces -= 1;
@@ -242,7 +247,8 @@ impl Sim<'_> {
         }
         // Charged only when somebody waits: nobody else would have used the time.
         if contended {
-            self.queues.account(core, TenantId(tenant as u32), inode, slice_ns);
+            let cost = Cost { time_ns: slice_ns, lender, ..Cost::default() };
+            self.queues.account(core, TenantId(tenant as u32), inode, cost);
         }
         self.cores[core] = None;
         self.note_spread();
@@ -250,7 +256,7 @@ impl Sim<'_> {
             self.finished(op);
         } else {
             self.ops[op].state = State::Queued;
-            self.queues.enqueue(self.entry(op), Some(core), None);
+            self.queues.enqueue(self.entry(op), Some(core), None, self.lender(op));
         }
         // This core, and any other that has nothing to do and could take what was left here.
         for core in 0..self.cores.len() {

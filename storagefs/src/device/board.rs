@@ -17,6 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::task::{Wake, Waker};
 
+use parking_lot::Mutex;
+use smallvec::SmallVec;
 use weldfs_scheduler::{Entry, TenantId, Token};
 
 use super::core::Message;
@@ -51,8 +53,12 @@ pub struct SlotState {
     pub micro: AtomicU32,
     /// Core that ran the last slice, plus one.
     last_core: AtomicU32,
-    /// Tenant, plus one, in whose place it is to be picked: it waits for what this op holds.
-    boosted: AtomicU32,
+    /// How many commands have been in this slot.
+    generation: AtomicU32,
+    /// Tenant, plus one, in whose place it may be picked: the first of `waiters`. 0: none.
+    lender: AtomicU32,
+    /// Whose commands wait for what this op holds, each as often as it has such commands.
+    waiters: Mutex<SmallVec<[TenantId; 4]>>,
 }
 
 impl SlotState {
@@ -62,6 +68,11 @@ impl SlotState {
 
     fn swap(&self, from: u8, to: u8) -> bool {
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// In whose place the op may be picked, if in another tenant's than its own.
+    fn lender(&self) -> Option<TenantId> {
+        self.lender.load(Ordering::Acquire).checked_sub(1).map(TenantId)
     }
 
     /// The tenant that pays.
@@ -136,7 +147,7 @@ impl Board {
         s.tenant.store(tenant.0, Ordering::Relaxed);
         s.primary.store(inode, Ordering::Relaxed);
         s.last_core.store(0, Ordering::Relaxed);
-        s.boosted.store(0, Ordering::Relaxed);
+        s.generation.store(s.generation.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         s.micro.store(0, Ordering::Relaxed);
     }
 
@@ -148,11 +159,7 @@ impl Board {
     }
 
     fn push(&self, at: u32) {
-        self.runq.enqueue(self.entry(at));
-        let boosted = self.slot(at).boosted.load(Ordering::Acquire);
-        if boosted != 0 {
-            self.runq.boost(Token(at), TenantId(boosted - 1));
-        }
+        self.runq.enqueue(self.entry(at), || self.slot(at).lender());
         self.call_for_work(self.slot(at).primary.load(Ordering::Relaxed));
     }
 
@@ -190,6 +197,7 @@ impl Board {
 
     /// The op ended.
     pub fn end(&self, at: u32) {
+        self.unboost(at);
         self.slot(at).state.store(IDLE, Ordering::Release);
     }
 
@@ -207,25 +215,35 @@ impl Board {
         }
     }
 
-    /// A command of `waiter` waits for what the op in this slot holds, or will hold before it: until it ends, it is
-    /// picked in the waiter's place.
-    pub fn boost(&self, at: u32, waiter: TenantId) {
-        let s = self.slot(at);
-        if s.tenant() != waiter && !s.is(IDLE) {
-            s.boosted.store(waiter.0 + 1, Ordering::Release);
-            // Where it is not queued now, it will be with the boost.
-            self.runq.boost(Token(at), waiter);
+    /// For a command of `waiter` that waits for others.
+    pub fn boosts(&self, waiter: TenantId) -> Boosts<'_> {
+        Boosts { board: self, waiter, holders: SmallVec::new() }
+    }
+
+    /// The op in this slot has given back what others waited for, or is over.
+    #[inline]
+    pub fn unboost(&self, at: u32) {
+        if self.slot(at).lender.load(Ordering::Relaxed) != 0 {
+            self.change_waiters(at, SmallVec::clear);
         }
     }
 
-    /// The op in this slot has given back what others waited for.
-    pub fn unboost(&self, at: u32) {
-        self.slot(at).boosted.store(0, Ordering::Relaxed);
-    }
-
-    /// Whether the op in this slot is picked in another tenant's place.
-    pub fn is_boosted(&self, at: u32) -> bool {
-        self.slot(at).boosted.load(Ordering::Relaxed) != 0
+    /// Changes who waits for the op in a slot, and tells the policy of it.
+    #[cold]
+    fn change_waiters(&self, at: u32, change: impl FnOnce(&mut SmallVec<[TenantId; 4]>)) {
+        let s = self.slot(at);
+        let mut waiters = s.waiters.lock();
+        change(&mut waiters);
+        let first = waiters.first().map_or(0, |t| t.0 + 1);
+        if s.lender.swap(first, Ordering::AcqRel) == first {
+            return;
+        }
+        // Under the lock: the policy hears of changes in their order. Where the op is not queued now, it will be with
+        // what stands here.
+        match waiters.first() {
+            Some(first) => drop(self.runq.boost(Token(at), *first)),
+            None => self.runq.unboost(Token(at)),
+        }
     }
 
     fn ran(&self, inode: u64) -> &AtomicU32 {
@@ -317,6 +335,46 @@ impl Board {
     }
 }
 
+/// What one waiting command has boosted; taken back when this is dropped, so when it waits no more, for whatever reason.
+pub struct Boosts<'b> {
+    board: &'b Board,
+    waiter: TenantId,
+    /// Slots, and which of their commands: a later one in the same slot owes nothing to this waiter.
+    holders: SmallVec<[(u32, u32); 4]>,
+}
+
+impl Boosts<'_> {
+    /// The command waits for what the op in this slot holds, or will hold before it: that may be picked in the waiter's
+    /// place. Only while the op cannot end, so under the lock of the inode queue in which both have tickets.
+    pub fn add(&mut self, at: u32) {
+        let (s, waiter) = (self.board.slot(at), self.waiter);
+        if s.tenant() != waiter {
+            self.holders.push((at, s.generation.load(Ordering::Relaxed)));
+            self.board.change_waiters(at, |waiters| waiters.push(waiter));
+        }
+    }
+
+    /// Takes all back, before those are named anew that the command waits for.
+    pub fn clear(&mut self) {
+        let (board, waiter) = (self.board, self.waiter);
+        for (at, generation) in self.holders.drain(..) {
+            let s = board.slot(at);
+            board.change_waiters(at, |waiters| {
+                let mine = waiters.iter().position(|t| *t == waiter);
+                if let Some(mine) = mine.filter(|_| s.generation.load(Ordering::Relaxed) == generation) {
+                    waiters.remove(mine);
+                }
+            });
+        }
+    }
+}
+
+impl Drop for Boosts<'_> {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
 struct SlotWaker {
     board: Arc<Board>,
     slot: u32,
@@ -341,7 +399,15 @@ pub fn waker(board: &Arc<Board>, slot: u32) -> Waker {
 mod tests {
     use super::*;
     use crate::device::runq::CostModel;
-    use weldfs_scheduler::PolicyKind;
+    use weldfs_scheduler::{Cost, PolicyKind};
+
+    impl Board {
+        /// From the run queue through a slice, and back.
+        fn give_way_for_tests(&self, at: u32) {
+            self.start(at, 0);
+            self.give_way(at);
+        }
+    }
 
     fn board(cores: usize) -> Arc<Board> {
         let inboxes: Vec<_> = (0..cores).map(|_| Arc::new(Inbox::new().unwrap())).collect();
@@ -354,7 +420,7 @@ mod tests {
         b.fill(3, TenantId(0), 7);
         b.queue(3);
         (0..5).for_each(|_| b.wake(3));
-        assert_eq!(b.runq.pick().unwrap().token, Token(3));
+        assert_eq!(b.runq.pick().unwrap().0.token, Token(3));
         assert!(b.runq.pick().is_none());
         b.start(3, 0);
         b.wait(3);
@@ -370,7 +436,7 @@ mod tests {
         b.wake(1);
         assert!(b.runq.is_empty(), "it runs: nobody else may poll it");
         b.wait(1);
-        assert_eq!(b.runq.pick().unwrap().token, Token(1));
+        assert_eq!(b.runq.pick().unwrap().0.token, Token(1));
     }
 
     #[test]
@@ -393,6 +459,84 @@ mod tests {
         assert!(b.cores[1].inbox.has_mail() && !b.cores[0].inbox.has_mail());
         assert!(!b.prepare_sleep(0));
         assert_eq!(b.asleep.load(Ordering::Relaxed), 1);
+    }
+
+    /// A board under CFS with ops of tenants 0, 1 and 2 in slots 0, 1 and 2: tenant 0 is far ahead of the others.
+    fn contended() -> Arc<Board> {
+        let b = board(1);
+        b.runq.set_policy(PolicyKind::Cfs);
+        // One of tenant 5, who waits from then on.
+        b.fill(3, TenantId(5), 7);
+        b.queue(3);
+        b.runq.pick();
+        for at in 0..3 {
+            b.fill(at, TenantId(at), 7);
+            b.queue(at);
+        }
+        b.runq.account(TenantId(0), 7, Cost { time_ns: 50_000_000, ..Cost::default() });
+        b
+    }
+
+    fn next(b: &Board) -> (u32, Option<u32>) {
+        let (entry, lender) = b.runq.pick().unwrap();
+        (entry.token.0, lender.map(|t| t.0))
+    }
+
+    #[test]
+    fn a_holder_is_picked_in_the_place_of_its_waiter_until_that_is_gone() {
+        let b = contended();
+        let mut boosts = b.boosts(TenantId(5));
+        boosts.add(0);
+        assert_eq!(next(&b), (1, None), "among equals those that were there come first");
+        b.give_way_for_tests(1);
+        b.runq.account(TenantId(1), 7, Cost { time_ns: 100_000, ..Cost::default() });
+        b.runq.account(TenantId(2), 7, Cost { time_ns: 100_000, ..Cost::default() });
+        assert_eq!(next(&b), (0, Some(5)));
+        // It gives way: as long as the waiter waits, it is boosted again.
+        b.give_way_for_tests(0);
+        assert_eq!(next(&b), (0, Some(5)));
+        b.give_way_for_tests(0);
+        drop(boosts);
+        let order: Vec<_> = (0..3).map(|_| next(&b)).collect();
+        assert_eq!(order, [(2, None), (1, None), (0, None)], "nobody waits for it any more");
+    }
+
+    #[test]
+    fn a_boost_of_an_op_that_has_ended_is_none_of_the_next_op_in_its_slot() {
+        let b = contended();
+        let mut stale = b.boosts(TenantId(5));
+        stale.add(0);
+        while b.runq.pick().is_some() {}
+        b.end(0);
+        assert_eq!(b.slot(0).lender(), None, "over");
+        b.fill(0, TenantId(0), 8);
+        assert_eq!(b.slot(0).lender(), None);
+        // Somebody of the same tenant waits for the new one, and the old waiter goes.
+        let mut fresh = b.boosts(TenantId(5));
+        fresh.add(0);
+        drop(stale);
+        assert_eq!(b.slot(0).lender(), Some(TenantId(5)));
+        drop(fresh);
+        assert_eq!(b.slot(0).lender(), None);
+    }
+
+    #[test]
+    fn of_several_waiters_the_next_lends_its_place_when_the_first_is_gone() {
+        let b = contended();
+        let (mut first, mut second, mut own) = (b.boosts(TenantId(5)), b.boosts(TenantId(6)), b.boosts(TenantId(0)));
+        [&mut first, &mut second, &mut own].into_iter().for_each(|boosts| boosts.add(0));
+        let lender = || b.slot(0).lender().map(|t| t.0);
+        assert_eq!(lender(), Some(5));
+        first.clear();
+        assert_eq!(lender(), Some(6));
+        first.add(0);
+        assert_eq!(lender(), Some(6));
+        drop((first, second));
+        assert_eq!(lender(), None, "its own tenant has nothing to lend it");
+        let mut late = b.boosts(TenantId(6));
+        late.add(0);
+        b.unboost(0);
+        assert_eq!(lender(), None, "it has given back what was waited for");
     }
 
     #[test]

@@ -195,7 +195,7 @@ impl Core {
         for tenant in tenants.list() {
             let bad = |e| std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("tenant {}: {e}", tenant.name));
             memory.set_share(&tenant).map_err(bad)?;
-            board.runq.set_weight(tenant.id, policy_weight(tenant.weight()));
+            board.runq.set_weight(tenant.id, || policy_weight(tenant.weight()));
         }
         Ok(Arc::new(Core {
             io: IoPool::start(store.clone())?,
@@ -248,7 +248,7 @@ impl Core {
         if !tenant.take(Resource::Sessions, 1) {
             return Err(Errno::MFILE);
         }
-        self.board.runq.set_weight(tenant.id, policy_weight(tenant.weight()));
+        self.board.runq.set_weight(tenant.id, || policy_weight(tenant.weight()));
         if let Err(e) = self.memory.set_share(&tenant) {
             tracing::warn!("tenant {} has no guarantee of memory: {e}", tenant.name);
         }

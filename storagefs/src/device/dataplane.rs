@@ -203,11 +203,12 @@ impl OpCx<'_> {
 
     /// Waits until the command heads all its queues. Meanwhile those that it waits for are picked as it would be.
     async fn head(&self, tickets: &mut Tickets<'_>) {
-        let mut asked = false;
+        let mut boosts = self.core.board.boosts(self.queue.tenant.id);
         poll_fn(|task| {
             let polled = Pin::new(&mut tickets.start()).poll(task);
-            if polled.is_pending() && !std::mem::replace(&mut asked, true) {
-                tickets.blockers(|holder| self.core.board.boost(holder.0, self.queue.tenant.id));
+            if polled.is_pending() {
+                boosts.clear();
+                tickets.blockers(|holder| boosts.add(holder.0));
             }
             polled
         })
@@ -490,6 +491,7 @@ async fn attempt<'d>(
         outcome = cut.unwrap_or(Outcome::failed(Errno::from(&e)));
     }
     *tickets = None;
+    core.board.unboost(cx.at);
     // A MicroTx that failed may have left something, and its durability was asked for, too.
     let stands = outcome.micro_done > 0;
     let must_sync = must_sync.filter(|_| outcome.is_ok() || stands);

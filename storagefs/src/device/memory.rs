@@ -6,6 +6,7 @@
 //! what `--memory` leaves beside the changes that no checkpoint has written yet, which have a bound of their own
 //! (`store::fill`).
 
+use std::collections::HashMap;
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -13,9 +14,9 @@ use std::task::Poll;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use weldfs_ciscops::limits::SNAPSHOT_MAX;
+use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, SNAPSHOT_MAX};
 use weldfs_ciscops::{Command, Errno, Op};
-use weldfs_scheduler::{Broker, Changed, Grant, ShareError, Token};
+use weldfs_scheduler::{Broker, Changed, Grant, ShareError, TenantId, Token};
 
 use super::board::Board;
 use super::counters::SharedCount;
@@ -33,6 +34,14 @@ const PRESSURE_STEP: u32 = 64;
 const LITTLE: u64 = 32;
 /// and never more than so many bytes.
 const LITTLE_MAX: u64 = 1 << 20;
+/// All of these guarantees together take at most this fraction of the budget, and never what the largest command needs:
+/// however many tenants come, any one command that the budget can hold runs in the end.
+const LITTLES: u64 = 2;
+/// Bytes that the largest command holds: a snapshot, or its payload on the way in and out.
+pub(super) const HELD_MAX: u64 = {
+    let payload = 2 * ATOMIC_WRITE_MAX as u64;
+    if SNAPSHOT_MAX > payload { SNAPSHOT_MAX } else { payload }
+};
 
 /// What became of a request that waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,6 +57,10 @@ struct Books {
     answers: Vec<Answer>,
     /// Bytes that caches may use now.
     caches: u64,
+    /// Bytes guaranteed to tenants that were promised something; and to others, with the sum of those.
+    promised: HashMap<u32, u64>,
+    littles: HashMap<u32, u64>,
+    little: u64,
 }
 
 /// The memory of one device. Thread-safe; its lock is a leaf, but for the caches' locks.
@@ -103,7 +116,7 @@ impl Memory {
         let caches = broker.cache_room();
         store.set_cache_budget(caches as usize);
         let answers = vec![Answer::None; board.len()];
-        Memory { books: Mutex::new(Books { broker, answers, caches }), board, store }
+        Memory { books: Mutex::new(Books::new(broker, answers, caches)), board, store }
     }
 
     /// Sets what a tenant has for sure, and what it can have at most. A tenant that was promised nothing gets a
@@ -112,12 +125,7 @@ impl Memory {
         let (promised, cap) = (tenant.memory.guarantee_bytes, tenant.memory.cap_bytes);
         let cap = if cap == 0 { u64::MAX } else { cap };
         let mut books = self.books.lock();
-        let little = (books.broker.budget() / LITTLE).min(LITTLE_MAX).min(cap);
-        let guarantee = if promised == 0 { little } else { promised };
-        let changed = match books.broker.set_share(tenant.id, guarantee, cap) {
-            Err(ShareError::OverBudget) if promised == 0 => books.broker.set_share(tenant.id, 0, cap)?,
-            other => other?,
-        };
+        let changed = books.set_share(tenant.id, promised, cap)?;
         let woken = books.note(&changed);
         drop(books);
         woken.into_iter().for_each(|slot| self.board.wake(slot));
@@ -129,10 +137,9 @@ impl Memory {
         let mut books = self.books.lock();
         let changed = books.broker.set_accounting(on);
         let woken = books.note(&changed);
-        let over: Vec<u32> = tenants.iter().map(|t| books.broker.over_share(t.id)).collect();
+        tenants.iter().for_each(|t| self.tell(&books, t));
         drop(books);
         woken.into_iter().for_each(|slot| self.board.wake(slot));
-        tenants.iter().zip(over).for_each(|(t, over)| self.tell(t, over));
     }
 
     /// Whether tenants are accounted for.
@@ -198,7 +205,7 @@ impl Memory {
 
     /// Lets caches give way, or grow back, and tells the policy of the tenant's pressure.
     fn settle(&self, mut books: parking_lot::MutexGuard<'_, Books>, tenant: &Tenant) {
-        let over = books.broker.over_share(tenant.id);
+        self.tell(&books, tenant);
         let step = books.broker.budget() / CACHE_STEP;
         let (most, room) = (books.broker.budget() - books.broker.used(), books.broker.cache_room());
         if books.caches > most {
@@ -208,11 +215,12 @@ impl Memory {
             books.caches = room;
             self.store.set_cache_budget(room as usize);
         }
-        drop(books);
-        self.tell(tenant, over);
     }
 
-    fn tell(&self, tenant: &Tenant, over: u32) {
+    /// Tells the policy how far a tenant is over its share. Under the lock of the books, so that what is told last is what
+    /// was so last; the run queue's lock is a leaf.
+    fn tell(&self, books: &Books, tenant: &Tenant) {
+        let over = books.broker.over_share(tenant.id);
         let over = over.div_ceil(PRESSURE_STEP).saturating_mul(PRESSURE_STEP);
         if tenant.pressure.swap(over, Ordering::Relaxed) != over {
             self.board.runq.set_pressure(tenant.id, over);
@@ -240,6 +248,29 @@ impl Memory {
 }
 
 impl Books {
+    fn new(broker: Broker, answers: Vec<Answer>, caches: u64) -> Books {
+        Books { broker, answers, caches, promised: HashMap::new(), littles: HashMap::new(), little: 0 }
+    }
+
+    /// Guarantees a tenant what it was promised, or else a little of what may be given away like that.
+    fn set_share(&mut self, tenant: TenantId, promised: u64, cap: u64) -> Result<Changed, ShareError> {
+        let budget = self.broker.budget();
+        let before = self.littles.remove(&tenant.0).unwrap_or(0);
+        self.little -= before;
+        if promised > 0 {
+            let changed = self.broker.set_share(tenant, promised, cap)?;
+            self.promised.insert(tenant.0, promised);
+            return Ok(changed);
+        }
+        let all: u64 = self.promised.values().sum();
+        let most = (budget / LITTLES).min(budget.saturating_sub(all).saturating_sub(HELD_MAX));
+        let little = (budget / LITTLE).min(LITTLE_MAX).min(cap).min(most.saturating_sub(self.little));
+        let changed = self.broker.set_share(tenant, little, cap)?;
+        self.littles.insert(tenant.0, little);
+        self.little += little;
+        Ok(changed)
+    }
+
     fn take(&mut self, slot: u32) -> Answer {
         std::mem::replace(&mut self.answers[slot as usize], Answer::None)
     }

@@ -1,7 +1,7 @@
 //! The device's ends of one queue pair, under a lock: its home core polls the ring, and whichever core ends a command
 //! posts the completion.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 use weldfs_ciscops::ring::{RingMemory, Word};
@@ -28,6 +28,9 @@ pub struct Pair {
     /// Commands taken so far, modulo 2^32; and whether one of them waits here. For a look without the lock.
     head: AtomicU32,
     holds: AtomicBool,
+    /// Time that cores spent on its commands outside slices, while others waited: charged with the next slice.
+    /// Nanoseconds.
+    owed: AtomicU64,
     memory: QueueMemory,
     ends: Mutex<Ends>,
 }
@@ -103,9 +106,22 @@ impl Pair {
             admitting: AtomicU32::new(0),
             head: AtomicU32::new(0),
             holds: AtomicBool::new(false),
+            owed: AtomicU64::new(0),
             memory,
             ends: Mutex::new(ends),
         }
+    }
+
+    /// Notes time that a core spent on taking, checking, refusing or answering its commands.
+    #[inline]
+    pub fn owe(&self, ns: u64) {
+        self.owed.fetch_add(ns, Ordering::Relaxed);
+    }
+
+    /// What was noted since the last call.
+    #[inline]
+    pub fn take_owed(&self) -> u64 {
+        if self.owed.load(Ordering::Relaxed) == 0 { 0 } else { self.owed.swap(0, Ordering::Relaxed) }
     }
 
     /// Whether it is worth the lock to look for a command: the client's index is not where it was, or a command waits

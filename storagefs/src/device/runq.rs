@@ -69,19 +69,23 @@ impl RunQueue {
         }
     }
 
-    /// A command became runnable.
-    pub fn enqueue(&self, entry: Entry) {
+    /// A command became runnable. In whose place it may be picked, if in another tenant's, is asked under the lock: a
+    /// boost that comes meanwhile is either seen here or finds the command queued.
+    pub fn enqueue(&self, entry: Entry, lender: impl FnOnce() -> Option<TenantId>) {
         let mut inner = self.inner.lock();
         inner.policy.enqueue(entry);
+        if let Some(lender) = lender() {
+            inner.policy.boost(entry.token, lender);
+        }
         self.runnable.store(inner.policy.len(), Ordering::SeqCst);
     }
 
-    /// Takes the command that runs next.
-    pub fn pick(&self) -> Option<Entry> {
+    /// Takes the command that runs next; also in which other tenant's place.
+    pub fn pick(&self) -> Option<(Entry, Option<TenantId>)> {
         let mut inner = self.inner.lock();
         let entry = inner.policy.pick();
         self.runnable.store(inner.policy.len(), Ordering::SeqCst);
-        entry
+        entry.map(|entry| (entry, inner.policy.lender()))
     }
 
     /// Charges a slice.
@@ -90,9 +94,14 @@ impl RunQueue {
     }
 
     /// Lets a queued command be picked as if it were `waiter`'s, which waits for what it holds; false when it is not
-    /// queued or gains nothing.
+    /// queued.
     pub fn boost(&self, token: Token, waiter: TenantId) -> bool {
         self.inner.lock().policy.boost(token, waiter)
+    }
+
+    /// Takes that back.
+    pub fn unboost(&self, token: Token) {
+        self.inner.lock().policy.unboost(token);
     }
 
     /// Whether a command of this tenant that ran for so long should give way to one that waits.
@@ -112,9 +121,11 @@ impl RunQueue {
         self.len() == 0
     }
 
-    /// Registers a tenant, or changes its weight.
-    pub fn set_weight(&self, tenant: TenantId, weight: u32) {
-        self.inner.lock().policy.set_weight(tenant, weight);
+    /// Registers a tenant, or changes its weight. What it is now is asked under the lock: of several changes at once
+    /// the last one stays.
+    pub fn set_weight(&self, tenant: TenantId, weight: impl FnOnce() -> u32) {
+        let mut inner = self.inner.lock();
+        inner.policy.set_weight(tenant, weight());
     }
 
     /// How far a tenant is over its share of the memory, 1024ths.

@@ -194,17 +194,14 @@ impl<'a> Tickets<'a> {
         Start { tickets: self }
     }
 
-    /// The commands that this one waits for, by their slots.
+    /// The commands that this one waits for, by their slots; none of them can end while it is named.
     pub fn blockers(&self, mut each: impl FnMut(Token)) {
         let mut locked = Locked::new(self.table, &self.members, &Members::new());
-        let mut found = SmallVec::<[Token; 8]>::new();
         for (ino, _) in &self.members {
             if let Some(q) = locked.shard(*ino).get(ino) {
-                found.extend(q.blockers(self.seq));
+                q.blockers(self.seq).for_each(&mut each);
             }
         }
-        drop(locked);
-        found.into_iter().for_each(&mut each);
     }
 
     /// Changes the set: gives the old tickets back and places new ones under the same arrival number.

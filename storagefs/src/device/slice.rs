@@ -1,20 +1,33 @@
 //! What a slice costs: wall time of the core, corrected where the host took the core away, scaled to the emulated one.
+//!
+//! Charged is the time for which the slice held the core: while it computes, and also while it is blocked in the kernel (a
+//! page fault, a write that waits), for nobody else has the core meanwhile. Not charged is the time in which the thread
+//! wanted to go on and the host ran something else; the kernel counts that (`/proc/thread-self/schedstat`). Where it
+//! does not say, processor time is charged alone.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// A slice that took longer is held against the processor time of its thread, nanoseconds: the host may have run
+/// A slice that took longer is held against what the kernel says of its thread, nanoseconds: the host may have run
 /// something else meanwhile.
 pub const CORRECT_ABOVE_NS: u64 = 100_000;
-/// The processor time is noted anew after so long, nanoseconds: what it is compared with should be recent.
+/// That is noted anew after so long, nanoseconds: what it is compared with should be recent.
 const NOTE_EVERY_NS: u64 = 1_000_000;
 
-/// The processor time of one core's thread, as last noted.
+/// What the kernel says of one core's thread, as last noted.
 #[derive(Debug)]
 pub struct Meter {
     wall: u64,
+    /// Processor time.
     cpu: u64,
+    /// Time in which it could have gone on and the host ran something else.
+    delay: u64,
     /// Time since then in which the thread gave the host's core away by itself.
     rested: u64,
+    /// The thread's schedstat; none where the kernel keeps none.
+    stat: Option<File>,
     /// Device time per wall time, in 1024ths.
     stretch: u64,
 }
@@ -32,18 +45,28 @@ pub struct Measured {
     pub corrected: Option<u64>,
 }
 
+/// The second number of a thread's schedstat: nanoseconds on a run queue of the host, waiting.
+fn run_delay(stat: &File) -> Option<u64> {
+    let mut text = [0; 80];
+    let n = stat.read_at(&mut text, 0).ok()?;
+    std::str::from_utf8(&text[..n]).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
+}
+
 fn cpu_ns() -> u64 {
     let t = clock_gettime(ClockId::ThreadCPUTime);
     t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
 impl Meter {
-    /// For a core of this speed (in (0, 1]), now.
+    /// For a core of this speed (in (0, 1]), now, and its thread, which is this one.
     pub fn new(now: u64, speed: f64) -> Meter {
-        Meter { wall: now, cpu: cpu_ns(), rested: 0, stretch: (1024.0 / speed) as u64 }
+        let stat = File::open("/proc/thread-self/schedstat").ok();
+        let mut meter = Meter { wall: 0, cpu: 0, delay: 0, rested: 0, stat, stretch: (1024.0 / speed) as u64 };
+        meter.note_now(now);
+        meter
     }
 
-    /// Notes the processor time when the last note is old. Between slices, and after sleeping.
+    /// Notes what the kernel says when the last note is old. Between slices, and after sleeping.
     #[inline]
     pub fn note(&mut self, now: u64) {
         if now.wrapping_sub(self.wall) > NOTE_EVERY_NS {
@@ -60,7 +83,11 @@ impl Meter {
 
     #[cold]
     fn note_now(&mut self, now: u64) {
-        (self.wall, self.cpu, self.rested) = (now, cpu_ns(), 0);
+        let delay = self.stat.as_ref().and_then(run_delay);
+        if delay.is_none() {
+            self.stat = None;
+        }
+        (self.wall, self.cpu, self.delay, self.rested) = (now, cpu_ns(), delay.unwrap_or(0), 0);
     }
 
     /// Time on the emulated core.
@@ -81,10 +108,13 @@ impl Meter {
 
     #[cold]
     fn corrected(&mut self, wall: u64, end: u64) -> Measured {
-        let (since, before, rested) = (self.wall, self.cpu, self.rested);
+        let (since, cpu, delay, rested) = (self.wall, self.cpu, self.delay, self.rested);
         self.note_now(end);
         // Everything that was taken away since the last note, a moment ago, is taken to fall into this long slice.
-        let away = end.wrapping_sub(since).saturating_sub(rested).saturating_sub(self.cpu - before).min(wall);
+        let idle = end.wrapping_sub(since).saturating_sub(rested).saturating_sub(self.cpu - cpu);
+        // Of the time without a processor, what was not spent waiting for one was spent blocked: the core was held.
+        let away = if self.stat.is_some() { idle.min(self.delay.saturating_sub(delay)) } else { idle };
+        let away = away.min(wall);
         let host_ns = wall - away;
         Measured { wall_ns: wall, host_ns, device_ns: self.scale(host_ns), corrected: Some(away) }
     }
@@ -101,14 +131,71 @@ mod tests {
         assert_eq!(m.slice(1000, 3000), Measured { wall_ns: 2000, host_ns: 2000, device_ns: 8000, corrected: None });
     }
 
+    fn compute(cpu: u64) {
+        let since = cpu_ns();
+        while cpu_ns() - since < cpu {
+            std::hint::black_box(0);
+        }
+    }
+
     #[test]
-    fn time_in_which_the_thread_did_not_run_is_not_charged() {
+    fn a_slice_that_blocks_in_the_kernel_is_charged_for_the_time_for_which_it_held_the_core() {
         let begin = now_ns();
-        let mut m = Meter::new(begin, 1.0);
+        let mut m = Meter::new(begin, 0.5);
+        if m.stat.is_none() {
+            return println!("this kernel keeps no schedstat: processor time is charged");
+        }
         std::thread::sleep(std::time::Duration::from_millis(50));
         let got = m.slice(begin, now_ns());
-        assert!(got.corrected.unwrap() > 40_000_000, "{got:?}");
-        assert!(got.host_ns < 20_000_000, "{got:?}");
+        // However busy this machine is, the sleep itself is no waiting for a processor.
+        assert!(got.host_ns >= 49_000_000 && got.device_ns == 2 * got.host_ns, "{got:?}");
+        assert_eq!(got.corrected, Some(got.wall_ns - got.host_ns), "{got:?}");
+    }
+
+    #[test]
+    fn without_schedstat_processor_time_is_charged() {
+        let begin = now_ns();
+        let mut m = Meter { stat: None, ..Meter::new(begin, 1.0) };
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let got = m.slice(begin, now_ns());
+        assert!(got.corrected.unwrap() > 40_000_000 && got.host_ns < 20_000_000, "{got:?}");
+    }
+
+    #[test]
+    fn time_in_which_the_host_ran_something_else_is_not_charged() {
+        use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+        let allowed = sched_getaffinity(None).unwrap();
+        let one = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        let pin = || {
+            let mut only = CpuSet::new();
+            only.set(one);
+            sched_setaffinity(None, &only).unwrap();
+        };
+        let got = std::thread::scope(|s| {
+            // Three others on the one processor that this thread may have.
+            for _ in 0..3 {
+                s.spawn(|| {
+                    pin();
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        std::hint::spin_loop();
+                    }
+                });
+            }
+            let measured = s.spawn(|| {
+                pin();
+                std::thread::sleep(std::time::Duration::from_millis(20));
+                let begin = now_ns();
+                let mut m = Meter::new(begin, 1.0);
+                compute(40_000_000);
+                m.slice(begin, now_ns())
+            });
+            let got = measured.join().unwrap();
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            got
+        });
+        assert!(got.wall_ns > 60_000_000, "the others did run: {got:?}");
+        assert!((39_000_000..55_000_000).contains(&got.host_ns), "{got:?}");
     }
 
     #[test]
@@ -118,10 +205,7 @@ mod tests {
         std::thread::sleep(std::time::Duration::from_millis(20));
         let begin = now_ns();
         m.rested(begin - noted);
-        let cpu = cpu_ns();
-        while cpu_ns() - cpu < 1_000_000 {
-            std::hint::black_box(0);
-        }
+        compute(1_000_000);
         let got = m.slice(begin, now_ns());
         assert!(got.host_ns >= 990_000, "{got:?}");
     }
@@ -130,10 +214,7 @@ mod tests {
     fn time_in_which_it_ran_is() {
         let begin = now_ns();
         let mut m = Meter::new(begin, 1.0);
-        let cpu = cpu_ns();
-        while cpu_ns() - cpu < 5_000_000 {
-            std::hint::black_box(0);
-        }
+        compute(5_000_000);
         let got = m.slice(begin, now_ns());
         assert!(got.host_ns >= 4_900_000, "{got:?}");
     }

@@ -149,6 +149,11 @@ impl<I, O, F: Future<Output = ()>, M: Fn(Mail<I, O>) -> F, T> Slots<I, O, F, M, 
         work.notes = Some(notes);
     }
 
+    /// Puts notes into a slot taken, without a command: there is nothing to poll.
+    pub fn note(&self, at: u32, notes: T) {
+        self.slots[at as usize].work.lock().notes = Some(notes);
+    }
+
     /// The work in a slot, for the one core that polls it.
     pub fn work(&self, at: u32) -> MutexGuard<'_, Work<I, O, F, T>> {
         self.slots[at as usize].work.lock()
@@ -226,7 +231,7 @@ mod tests {
         assert!(board.runq.is_empty());
         rx.store(true, Ordering::SeqCst);
         tx.lock().take().unwrap().wake();
-        assert_eq!(board.runq.pick().unwrap().token.0, at);
+        assert_eq!(board.runq.pick().unwrap().0.token.0, at);
         board.start(at, 0);
         assert!(matches!(slots.poll(at, &mut slots.work(at)), Poll::Ready(42)));
         board.end(at);

@@ -27,7 +27,7 @@ use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
 use weldfs_ciscops::trace::{Slice, slice_end, slice_flag};
 use weldfs_ciscops::{Cqe, Errno, Handle, Opcode, Paths, RawCommand, Sqe, validate};
 use weldfs_journal::canary::{Canary, planted};
-use weldfs_scheduler::Cost;
+use weldfs_scheduler::{Cost, TenantId};
 
 use super::clock::now_ns;
 use super::core::{Core, Message, ThreadState};
@@ -62,6 +62,8 @@ pub(super) struct Notes {
     uncontended: bool,
     /// Bytes for which the tenant has it in its account; `None` when it is not in there.
     admitted: Option<u64>,
+    /// It did not decode: there is nothing to run, only this to answer, when it is its tenant's turn.
+    refused: Option<Errno>,
 }
 
 /// One slice.
@@ -70,6 +72,8 @@ struct Ran {
     spent: Measured,
     /// From the run queue.
     picked: bool,
+    /// In whose place, if in another tenant's.
+    lender: Option<TenantId>,
     /// The one before was on another core.
     migrated: bool,
     /// The command is over.
@@ -86,6 +90,8 @@ struct Loop<'s, 'd, F, M> {
     /// Queue pairs whose home this core is, and the one to look at next.
     queues: Vec<Arc<QueueState>>,
     next: usize,
+    /// The last look at them found commands of several tenants: whoever is served makes somebody wait.
+    crowded: bool,
     /// All queue pairs of the device, as of a version of the list.
     all: (u64, Vec<Arc<QueueState>>),
     /// Pairs with completions that are posted and not published.
@@ -190,6 +196,7 @@ where
             slots,
             queues: Vec::new(),
             next: 0,
+            crowded: false,
             all: (0, Vec::new()),
             dirty: Vec::new(),
             dirty_since: 0,

@@ -101,7 +101,7 @@ impl Core {
                 let tenant = weight_of(key).and_then(|name| self.tenants.named(name)).ok_or(())?;
                 number(WEIGHTS).map(|weight| {
                     tenant.set_weight(weight as u32);
-                    runq.set_weight(tenant.id, policy_weight(weight as u32));
+                    runq.set_weight(tenant.id, || policy_weight(tenant.weight()));
                 })
             }
         };

@@ -75,7 +75,8 @@ fn a_core_that_panics_outside_an_operation_leaves_nobody_waiting() {
             std::thread::sleep(Duration::from_millis(20));
             device.core.threads[bad].inbox.send(Message::Panic);
             for client in asleep {
-                assert_eq!(client.join().unwrap(), Some(Errno::IO), "core {bad} of {cores}");
+                let heard = client.join().unwrap();
+                assert!([Some(Errno::IO), Some(Errno::NODEV)].contains(&heard), "core {bad} of {cores}: {heard:?}");
             }
         });
         assert!(device.is_abandoned() && device.is_poisoned());

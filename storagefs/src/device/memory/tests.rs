@@ -188,3 +188,66 @@ fn without_accounting_there_is_one_queue_and_the_big_one_blocks_it() {
     assert!(matches!(poll(big.as_mut()), Poll::Ready(Ok(_))));
     drop(held);
 }
+
+#[test]
+fn the_policy_is_told_last_what_was_so_last_however_commands_come_and_go() {
+    let r = rig("");
+    let small = r.now(1, 1, 4096);
+    for _ in 0..200 {
+        std::thread::scope(|s| {
+            for slot in 2..6 {
+                let r = &r;
+                s.spawn(move || drop(poll(pin!(r.memory.reserve(&r.tenants[0], slot, 3 * MIB, &r.waits)))));
+            }
+        });
+        let told = r.memory.board.runq.state();
+        let of = |id| told.tenants.iter().find(|t| t.tenant == id).map_or(0, |t| t.pressure);
+        assert_eq!(of(r.tenants[0].id), 0, "nothing is held any more");
+    }
+    drop(small);
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    /// However many tenants there are, and whatever some of them were promised: any one command that the budget holds
+    /// beside the promises of others has its memory in the end.
+    #[test]
+    fn every_command_that_the_budget_can_hold_gets_its_memory_in_the_end(
+        budget in 2 * MIB..64 * MIB,
+        promises in proptest::collection::vec(0u64..2 * MIB, 0..4),
+        tenants in 1u32..200,
+        wants in proptest::collection::vec((proptest::prelude::any::<u32>(), 1u64..=HELD_MAX), 1..40),
+    ) {
+        let mut books = Books::new(Broker::new(budget), Vec::new(), 0);
+        let mut promised = 0;
+        for (at, bytes) in promises.iter().enumerate() {
+            let given = books.set_share(TenantId(tenants + at as u32), *bytes, u64::MAX).is_ok();
+            promised += if given { *bytes } else { 0 };
+        }
+        for round in 0..2 {
+            // Again when a tenant comes back: nothing is counted twice.
+            (0..tenants).for_each(|t| { books.set_share(TenantId(t), 0, u64::MAX).unwrap(); });
+            proptest::prop_assert!(books.little <= budget / 2, "round {round}: {} of {budget}", books.little);
+        }
+        let mut held: Vec<(TenantId, u64, u32)> = Vec::new();
+        let mut waiting = HashMap::new();
+        for (token, (who, bytes)) in wants.into_iter().enumerate() {
+            let (tenant, token) = (TenantId(who % tenants), token as u32);
+            let can = bytes + promised <= budget;
+            match books.broker.reserve(tenant, bytes, Token(token)) {
+                Grant::Never => proptest::prop_assert!(!can, "{bytes} of {budget}, {promised} promised"),
+                Grant::Now => held.push((tenant, bytes, token)),
+                Grant::Wait => drop(waiting.insert(token, (tenant, bytes))),
+            }
+        }
+        while let Some((tenant, bytes, _)) = held.pop() {
+            let granted: Vec<Token> = books.broker.release(tenant, bytes).collect();
+            for token in granted {
+                let (tenant, bytes) = waiting.remove(&token.0).unwrap();
+                held.push((tenant, bytes, token.0));
+            }
+        }
+        proptest::prop_assert!(waiting.is_empty(), "{waiting:?} wait for ever");
+    }
+}

@@ -10,15 +10,20 @@ where
     /// Takes the next command of each ring of this core, of some of them when there are many. Whether there was one.
     /// Rings without one are passed over quickly, so that a tenant with many rings does not hide those of others.
     pub(super) fn sweep(&mut self) -> bool {
-        let mut found = 0;
+        let (mut found, mut first, mut crowded) = (0, None, false);
         for _ in 0..self.queues.len().min(SWEEP_LOOKS_MAX) {
             let at = if self.next < self.queues.len() { self.next } else { 0 };
             self.next = at + 1;
-            found += usize::from(self.look(self.queues[at].pair.home, at));
+            if self.look(self.queues[at].pair.home, at) {
+                found += 1;
+                let tenant = self.queues[at].tenant.id;
+                crowded |= *first.get_or_insert(tenant) != tenant;
+            }
             if found == SWEEP_MAX {
                 break;
             }
         }
+        self.crowded = crowded;
         found > 0
     }
 
@@ -50,9 +55,25 @@ where
             Taken::Nothing => return false,
             Taken::Answered => {}
             Taken::Fault => self.fault(&queue),
-            Taken::Command(fresh) => drop(self.accept(queue, &fresh)),
+            Taken::Command(fresh) => {
+                self.accept(queue.clone(), &fresh);
+                self.owe(&queue, fresh.taken);
+            }
         }
         true
+    }
+
+    /// Notes what taking commands of a ring has cost since `taken`, if somebody waits: one look at the clock for all of
+    /// them.
+    fn owe(&self, queue: &QueueState, taken: u64) {
+        if self.is_contended() {
+            queue.pair.owe(now_ns().saturating_sub(taken));
+        }
+    }
+
+    /// Whether somebody waits while a command is looked at.
+    fn is_contended(&self) -> bool {
+        self.crowded || !self.core.board.runq.is_empty()
     }
 
     /// A client that lied about its ring is served no more.
@@ -85,7 +106,9 @@ where
                 Taken::Command(fresh) => {
                     let queue = queue.clone();
                     found = true;
-                    if !self.accept(queue, &fresh) || !self.is_alone() {
+                    let over = self.accept(queue.clone(), &fresh);
+                    self.owe(&queue, fresh.taken);
+                    if !over || !self.is_alone() {
                         return true;
                     }
                 }
@@ -134,7 +157,8 @@ where
                 return Taken::Nothing;
             }
         }
-        let alone = self.is_alone();
+        // Beside others who have commands in their rings, nothing is answered past the run queue.
+        let alone = !self.crowded && self.is_alone();
         for answered in 0..BATCH_PER_QUEUE {
             let fresh = ends.held().is_none();
             let raw = match ends.next(&queue.pair) {
@@ -217,6 +241,7 @@ where
             device_ns: 0,
             fused: false,
             uncontended: false,
+            refused: None,
         };
         let queue = &notes.queue;
         let checked = if self.core.is_poisoned() { Err(Errno::IO) } else { validate(raw, &queue.limits) };
@@ -254,15 +279,22 @@ where
         false
     }
 
-    pub(super) fn refuse(&mut self, notes: Notes, errno: Errno) -> bool {
+    /// What does not decode is over at once, or, when somebody waits, has to wait for its tenant's turn like everything
+    /// else: a client cannot keep a core busy with nonsense.
+    pub(super) fn refuse(&mut self, mut notes: Notes, errno: Errno) -> bool {
         {
             let _ends = notes.queue.pair.ends();
             notes.queue.counters.malformed.add(1);
         }
-        if !self.core.board.runq.is_empty() {
-            // Somebody waited while this was looked at.
-            let spent = self.meter.scale(now_ns().wrapping_sub(notes.arrived));
-            self.core.board.runq.account(notes.queue.tenant.id, 0, Cost { time_ns: spent, link_bytes: 0 });
+        if self.is_contended()
+            && let Some(slot) = self.slots.take(&mut self.at_hand)
+        {
+            notes.refused = Some(errno);
+            self.core.board.fill(slot, notes.queue.tenant.id, 0);
+            notes.queue.pair.admit(slot);
+            self.slots.note(slot, notes);
+            self.core.board.queue(slot);
+            return false;
         }
         self.over_at_once(notes, dataplane::failed(errno))
     }

@@ -12,20 +12,20 @@ where
         let board = &self.core.board;
         if let Some(slot) = self.direct.take() {
             self.stop_looking();
-            self.run_slot(slot, false);
+            self.run_slot(slot, None);
             return true;
         }
         if board.runq.is_empty() {
             return false;
         }
-        let Some(entry) = board.runq.pick() else { return false };
+        let Some((entry, lender)) = board.runq.pick() else { return false };
         // A slice from the run queue may be long.
         self.publish();
         self.stop_looking();
         if board.is_shared() && !board.runq.is_empty() {
             board.call_for_work(entry.inode);
         }
-        self.run_slot(entry.token.0, true);
+        self.run_slot(entry.token.0, Some(lender));
         true
     }
 
@@ -40,8 +40,8 @@ where
         }
     }
 
-    /// Runs a slot's op until it waits, gives way, or ends.
-    pub(super) fn run_slot(&mut self, at: u32, picked: bool) {
+    /// Runs a slot's op until it waits, gives way, or ends. `picked` from the run queue, in whose place, or found alone.
+    pub(super) fn run_slot(&mut self, at: u32, picked: Option<Option<TenantId>>) {
         let (core, board) = (self.core, &self.core.board);
         let mut work = self.slots.work(at);
         board.set_running(self.index, true);
@@ -50,7 +50,10 @@ where
         let begin = now_ns();
         self.meter.note(begin);
         state.begin.store(begin, Ordering::Relaxed);
-        let polled = catch_unwind(AssertUnwindSafe(|| self.slots.poll(at, &mut work)));
+        let polled = match work.notes.as_ref().and_then(|notes| notes.refused) {
+            Some(errno) => Ok(Poll::Ready(dataplane::failed(errno))),
+            None => catch_unwind(AssertUnwindSafe(|| self.slots.poll(at, &mut work))),
+        };
         let spent = self.meter.slice(begin, now_ns());
         board.set_running(self.index, false);
         if core.modelled {
@@ -70,10 +73,11 @@ where
         };
         let Some(notes) = work.notes.as_mut() else { return };
         if notes.first_run == 0 {
-            (notes.first_run, notes.uncontended) = (begin, !picked);
+            (notes.first_run, notes.uncontended) = (begin, picked.is_none());
         }
         notes.device_ns += spent.device_ns;
-        self.charge(at, notes, Ran { begin, spent, picked, migrated, over: done.is_some() });
+        let (lender, picked) = (picked.flatten(), picked.is_some());
+        self.charge(at, notes, Ran { begin, spent, picked, lender, migrated, over: done.is_some() });
         self.again = (picked && !board.runq.is_empty()).then(|| notes.queue.clone());
         let Some(done) = done else {
             drop(work);
@@ -89,24 +93,34 @@ where
             // It may have ended without ever having had its place.
             false => core.admitted(&notes.queue, at),
         }
-        self.complete(notes, done, begin + spent.wall_ns);
+        let over = begin + spent.wall_ns;
+        // What answering costs is charged with the next slice of the same ring, if somebody waits for the core.
+        let payer = (!board.runq.is_empty()).then(|| notes.queue.clone());
+        self.complete(notes, done, over);
+        if let Some(queue) = payer {
+            queue.pair.owe(now_ns().saturating_sub(over));
+        }
         board.feed();
     }
 
-    /// Charges a slice to its tenant, if anybody waited for the core meanwhile, and counts it.
+    /// Charges a slice to its tenant, if anybody waited for the core meanwhile, and counts it. With it goes what taking
+    /// and answering commands of its ring has cost since the last one; an emulated core is slow in slices only, so that
+    /// is charged as it was measured.
     pub(super) fn charge(&self, at: u32, notes: &Notes, slice: Ran) {
         let (board, runq) = (&self.core.board, &self.core.board.runq);
         let (state, spent, runnable) = (board.slot(at), slice.spent, runq.len());
         let inode = state.primary.load(Ordering::Relaxed);
         let contended = slice.picked || runnable > 0;
+        let owed = notes.queue.pair.take_owed();
         let cost_ns = match runq.cost() {
             _ if !contended => 0,
-            CostModel::Measured => spent.device_ns,
+            CostModel::Measured => spent.device_ns + owed,
             CostModel::Constant if slice.over => constant_cost(notes.opcode),
             CostModel::Constant => 0,
         };
         if contended {
-            runq.account(notes.queue.tenant.id, inode, Cost { time_ns: cost_ns, link_bytes: 0 });
+            let cost = Cost { time_ns: cost_ns, lender: slice.lender, ..Cost::default() };
+            runq.account(notes.queue.tenant.id, inode, cost);
         }
         let flag = |set: bool, bit: u8| if set { bit } else { 0 };
         let record = Slice {
@@ -126,7 +140,7 @@ where
                 (false, true) => slice_end::PREEMPTED,
                 (false, false) => slice_end::WAITS,
             },
-            flags: flag(board.is_boosted(at), slice_flag::BOOSTED)
+            flags: flag(slice.lender.is_some(), slice_flag::BOOSTED)
                 | flag(spent.corrected.is_some_and(|ns| ns > 0), slice_flag::CORRECTED)
                 | flag(!contended, slice_flag::UNCONTENDED),
             reserved: 0,
@@ -134,7 +148,7 @@ where
         let extra = SliceExtra {
             migrated: slice.migrated,
             corrected_ns: spent.corrected.unwrap_or(0),
-            used_ns: spent.device_ns,
+            used_ns: spent.device_ns + if contended { owed } else { 0 },
         };
         notes.queue.counters.queued.add(u64::from(slice.picked));
         count_slice(&self.me.counters, &notes.queue.counters, &record, extra);
