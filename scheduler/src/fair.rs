@@ -227,6 +227,8 @@ impl<L: Level> Fair<L> {
     }
 
     /// Charges a tenant, and its proxy with it.
+    #[cfg_attr(not(feature = "steps"), inline)]
+    #[cfg_attr(feature = "steps", inline(never))]
     fn charge_tenant(&mut self, tenant: TenantId, delta: Virtual) {
         let group = &mut self.groups[tenant.0 as usize];
         if group.member.queued {
@@ -236,6 +238,21 @@ impl<L: Level> Fair<L> {
         }
         if group.proxy.queued {
             self.tenants.charge(&mut self.nodes, &mut group.proxy, tenant.0 | PROXY, delta);
+        }
+    }
+
+    /// Charges an inode queue, if it is remembered.
+    #[cfg_attr(not(feature = "steps"), inline)]
+    #[cfg_attr(feature = "steps", inline(never))]
+    fn charge_queue(&mut self, tenant: TenantId, inode: u64, time_ns: u64) {
+        let Some(queue) = self.queues.find(tenant, inode) else { return };
+        let member = &mut self.queues.get(queue).data;
+        let delta = member.virtual_of(time_ns);
+        if member.queued {
+            let group = &mut self.groups[tenant.0 as usize];
+            group.queues.charge(&mut self.nodes, member, queue, delta);
+        } else {
+            member.v += delta;
         }
     }
 
@@ -325,15 +342,7 @@ impl<L: Level> Policy for Fair<L> {
             Some(lender) => self.charge_proxy(tenant, lender, cost.time_ns),
         };
         self.charge_tenant(tenant, delta);
-        let Some(queue) = self.queues.find(tenant, inode) else { return };
-        let member = &mut self.queues.get(queue).data;
-        let delta = member.virtual_of(cost.time_ns);
-        if member.queued {
-            let group = &mut self.groups[tenant.0 as usize];
-            group.queues.charge(&mut self.nodes, member, queue, delta);
-        } else {
-            member.v += delta;
-        }
+        self.charge_queue(tenant, inode, cost.time_ns);
     }
 
     fn remove(&mut self, token: Token) -> Option<Entry> {

@@ -96,6 +96,8 @@ impl<D: Default> Queues<D> {
     }
 
     /// The number of a queue that is remembered.
+    #[cfg_attr(not(feature = "steps"), inline)]
+    #[cfg_attr(feature = "steps", inline(never))]
     pub(crate) fn find(&mut self, tenant: TenantId, inode: u64) -> Option<u32> {
         if self.queues.get(self.hot as usize).is_some_and(|q| q.inode == inode && q.tenant == tenant) {
             return Some(self.hot);
@@ -130,6 +132,7 @@ impl<D: Default> Queues<D> {
     }
 
     /// Appends a command; true when the queue was empty.
+    #[cfg_attr(feature = "steps", inline(never))]
     pub(crate) fn push(&mut self, queue: u32, entry: Entry) -> bool {
         let arrival = self.arrivals;
         self.arrivals += 1;
@@ -179,6 +182,7 @@ impl<D: Default> Queues<D> {
     }
 
     /// Takes a command out, wherever it is.
+    #[cfg_attr(feature = "steps", inline(never))]
     pub(crate) fn take(&mut self, token: Token) -> Option<Entry> {
         let queue = self.holds(token)?;
         let slot = &mut self.slots[token.0 as usize];

@@ -36,6 +36,7 @@ impl ByRuntime {
 impl Level for ByRuntime {
     const NAME: &'static str = "cfs";
 
+    #[cfg_attr(feature = "steps", inline(never))]
     fn insert(&mut self, nodes: &mut Nodes, member: &mut Member, id: u32) {
         self.order += 1;
         (member.order, member.queued) = (self.order, true);
@@ -43,17 +44,20 @@ impl Level for ByRuntime {
         self.advance();
     }
 
+    #[cfg_attr(feature = "steps", inline(never))]
     fn remove(&mut self, nodes: &mut Nodes, member: &mut Member) {
         self.tree.remove(nodes, Self::key(member));
         member.queued = false;
         self.advance();
     }
 
+    #[cfg_attr(feature = "steps", inline(never))]
     fn first(&mut self, _nodes: &mut Nodes) -> Option<u32> {
         self.tree.first().map(|first| first.id)
     }
 
-    #[inline]
+    #[cfg_attr(not(feature = "steps"), inline)]
+    #[cfg_attr(feature = "steps", inline(never))]
     fn charge(&mut self, nodes: &mut Nodes, member: &mut Member, id: u32, delta: Virtual) {
         let old = Self::key(member);
         member.v += delta;

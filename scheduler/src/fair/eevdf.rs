@@ -34,6 +34,7 @@ impl ByDeadline {
         begin * self.weight <= self.weighted
     }
 
+    #[cfg_attr(feature = "steps", inline(never))]
     fn queue(&mut self, nodes: &mut Nodes, member: &Member, id: u32) {
         let later = Virtual::from(member.later);
         let (begin, deadline) = (member.begin + later, member.deadline + later);
@@ -45,6 +46,7 @@ impl ByDeadline {
     }
 
     /// Takes a member out of the tree it stands in: most likely the one where it would be put now.
+    #[cfg_attr(feature = "steps", inline(never))]
     fn unqueue(&mut self, nodes: &mut Nodes, member: &Member) {
         let key = |at| Key::new(at + Virtual::from(member.later), member.order);
         let (by_deadline, by_begin) = (key(member.deadline), key(member.begin));
@@ -65,6 +67,7 @@ impl ByDeadline {
 impl Level for ByDeadline {
     const NAME: &'static str = "eevdf";
 
+    #[cfg_attr(feature = "steps", inline(never))]
     fn insert(&mut self, nodes: &mut Nodes, member: &mut Member, id: u32) {
         self.order += 1;
         (member.order, member.queued) = (self.order, true);
@@ -74,6 +77,7 @@ impl Level for ByDeadline {
         self.queue(nodes, member, id);
     }
 
+    #[cfg_attr(feature = "steps", inline(never))]
     fn remove(&mut self, nodes: &mut Nodes, member: &mut Member) {
         self.unqueue(nodes, member);
         if self.weight == i128::from(member.weight) {
@@ -84,6 +88,7 @@ impl Level for ByDeadline {
         member.queued = false;
     }
 
+    #[cfg_attr(feature = "steps", inline(never))]
     fn first(&mut self, nodes: &mut Nodes) -> Option<u32> {
         while let Some(&InTree { key, other: deadline, id }) = self.pending.first()
             && self.is_eligible(key.at())
@@ -102,7 +107,8 @@ impl Level for ByDeadline {
         self.eligible.first().or_else(|| self.pending.first()).map(|first| first.id)
     }
 
-    #[inline]
+    #[cfg_attr(not(feature = "steps"), inline)]
+    #[cfg_attr(feature = "steps", inline(never))]
     fn charge(&mut self, nodes: &mut Nodes, member: &mut Member, id: u32, delta: Virtual) {
         self.weighted += i128::from(member.weight) * delta;
         if member.v + delta < member.deadline {

@@ -43,12 +43,29 @@ pub(crate) struct Member {
     pub(crate) id: u32,
 }
 
-/// One cache line.
+/// One cache line: key, links, and a member's other time as its distance from the key's.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Node {
+    key: Key,
     link: RBTreeLink,
-    member: Member,
+    away: i64,
+    id: u32,
+}
+
+const _: () = assert!(size_of::<Node>() == 64);
+
+impl Node {
+    fn set(&mut self, member: Member) {
+        (self.key, self.id) = (member.key, member.id);
+        self.away = ((member.other >> BELOW) - (member.key.0 >> ORDER_BITS)) as i64;
+    }
+
+    /// Its other time is as exact as the key's.
+    fn member(&self) -> Member {
+        let other = ((self.key.0 >> ORDER_BITS) + i128::from(self.away)) << BELOW;
+        Member { key: self.key, other, id: self.id }
+    }
 }
 
 intrusive_adapter!(ByKey = Box<Node>: Node { link => RBTreeLink });
@@ -57,7 +74,7 @@ impl<'a> KeyAdapter<'a> for ByKey {
     type Key = Key;
 
     fn get_key(&self, node: &'a Node) -> Key {
-        node.member.key
+        node.key
     }
 }
 
@@ -72,8 +89,7 @@ pub(crate) struct Nodes {
 impl Nodes {
     /// Makes sure that `n` more nodes exist.
     pub(crate) fn grow(&mut self, n: usize) {
-        let none = Member { key: Key::END, other: 0, id: 0 };
-        let blank = || Box::new(Node { link: RBTreeLink::new(), member: none });
+        let blank = || Box::new(Node { key: Key::END, link: RBTreeLink::new(), away: 0, id: 0 });
         self.spare.extend(std::iter::repeat_with(blank).take(n));
     }
 
@@ -82,7 +98,7 @@ impl Nodes {
             self.grow(16);
         }
         let mut node = self.spare.pop().expect("just grown");
-        node.member = member;
+        node.set(member);
         node
     }
 }
@@ -111,6 +127,7 @@ impl Tree {
         (self.first.key != Key::END).then_some(&self.first)
     }
 
+    #[cfg_attr(feature = "steps", inline(never))]
     pub(crate) fn insert(&mut self, nodes: &mut Nodes, member: Member) {
         if member.key < self.first.key {
             let first = std::mem::replace(&mut self.first, member);
@@ -125,18 +142,20 @@ impl Tree {
     }
 
     /// Takes the member with the smallest key out.
+    #[cfg_attr(feature = "steps", inline(never))]
     pub(crate) fn pop(&mut self, nodes: &mut Nodes) -> Option<Member> {
         let first = std::mem::replace(&mut self.first, Tree::NONE);
         let mut front = self.rest.front_mut();
         if let Some(node) = front.remove() {
-            self.second = front.get().map_or(Key::END, |node| node.member.key);
-            self.first = node.member;
+            self.second = front.get().map_or(Key::END, |node| node.key);
+            self.first = node.member();
             nodes.spare.push(node);
         }
         (first.key != Key::END).then_some(first)
     }
 
     /// Takes the member with this key out.
+    #[cfg_attr(feature = "steps", inline(never))]
     pub(crate) fn remove(&mut self, nodes: &mut Nodes, key: Key) -> Option<Member> {
         if self.first.key == key {
             return self.pop(nodes);
@@ -144,15 +163,16 @@ impl Tree {
         let mut found = self.rest.find_mut(&key);
         let node = found.remove()?;
         if self.second == key {
-            self.second = found.get().map_or(Key::END, |node| node.member.key);
+            self.second = found.get().map_or(Key::END, |node| node.key);
         }
-        let member = node.member;
+        let member = node.member();
         nodes.spare.push(node);
         Some(member)
     }
 
     /// Gives the member with key `old` another key and other time.
-    #[inline]
+    #[cfg_attr(not(feature = "steps"), inline)]
+    #[cfg_attr(feature = "steps", inline(never))]
     pub(crate) fn change(&mut self, nodes: &mut Nodes, old: Key, new: Member) {
         if self.first.key == old && new.key < self.second {
             self.first = new;
@@ -161,6 +181,7 @@ impl Tree {
         }
     }
 
+    #[cfg_attr(feature = "steps", inline(never))]
     fn move_on(&mut self, nodes: &mut Nodes, old: Key, new: Member) {
         if self.first.key != old {
             if self.remove(nodes, old).is_some() {
@@ -171,8 +192,9 @@ impl Tree {
         // The second becomes first; its node serves the one that goes into the tree.
         let mut front = self.rest.front_mut();
         if let Some(mut node) = front.remove() {
-            let next = front.get().map_or(Key::END, |node| node.member.key);
-            self.first = std::mem::replace(&mut node.member, new);
+            let next = front.get().map_or(Key::END, |node| node.key);
+            self.first = node.member();
+            node.set(new);
             self.second = next.min(new.key);
             self.rest.insert(node);
         }
@@ -198,7 +220,7 @@ mod tests {
                 let chosen = (!model.is_empty()).then(|| *model.keys().nth(nth % model.len()).unwrap());
                 match (step, chosen) {
                     (0, _) | (_, None) => {
-                        let member = Member { key, other: at, id: order as u32 };
+                        let member = Member { key, other: at << 32, id: order as u32 };
                         tree.insert(&mut nodes, member);
                         model.insert(key, member);
                     }
