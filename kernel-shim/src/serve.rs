@@ -131,8 +131,8 @@ impl Server {
         self.reception.stopper()
     }
 
-    /// Serves until a signal or the stopper; then ends sessions, checkpoints, and sets the clean flag. An error also when
-    /// the device fails meanwhile.
+    /// Serves until a signal or the stopper; then ends sessions, checkpoints, and sets the clean flag. An error also
+    /// when the device fails meanwhile.
     pub fn run(self) -> Result<(), ServeError> {
         let Server { reception, opened, device } = self;
         reception.run()?;

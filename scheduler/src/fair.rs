@@ -5,7 +5,8 @@
 //! commands leave their level and keep their virtual runtime; they come back at it, or at most a bounded credit
 //! behind the level's reference. The credit covers the gaps between a command's end and the client's next one.
 //!
-//! A command that holds what another tenant waits for may be picked in that tenant's place, too. For this the tenant, the
+//! A command that holds what another tenant waits for may be picked in that tenant's place, too. For this the tenant,
+//! the
 //! *lender*, has a second member among the tenants: its *proxy*, queued while there are such commands. A proxy is never
 //! before its lender; what commands use that are picked through it advances the proxy and not the lender, and what the
 //! lender uses itself advances both. So the lender and what is done in its place get what one tenant gets, the lender

@@ -74,8 +74,8 @@ pub trait Policy: Send {
     /// Withdraws a runnable command; `None` when it was not enqueued.
     fn remove(&mut self, token: Token) -> Option<Entry>;
     /// Lets a runnable command be picked as a command of `waiter` would be, if that is earlier: it holds what `waiter`
-    /// waits for. It stays charged to its own tenant. One waiter at a time: another one takes the place of the one before.
-    /// Until it is picked, removed, or [`Policy::unboost`]. False when the token is not enqueued.
+    /// waits for. It stays charged to its own tenant. One waiter at a time: another one takes the place of the one
+    /// before. Until it is picked, removed, or [`Policy::unboost`]. False when the token is not enqueued.
     fn boost(&mut self, token: Token, waiter: TenantId) -> bool;
     /// Takes a boost back; nothing happens when there is none.
     fn unboost(&mut self, _token: Token) {}

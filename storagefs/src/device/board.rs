@@ -335,7 +335,8 @@ impl Board {
     }
 }
 
-/// What one waiting command has boosted; taken back when this is dropped, so when it waits no more, for whatever reason.
+/// What one waiting command has boosted; taken back when this is dropped, so when it waits no more, for whatever
+/// reason.
 pub struct Boosts<'b> {
     board: &'b Board,
     waiter: TenantId,

@@ -217,8 +217,8 @@ impl Memory {
         }
     }
 
-    /// Tells the policy how far a tenant is over its share. Under the lock of the books, so that what is told last is what
-    /// was so last; the run queue's lock is a leaf.
+    /// Tells the policy how far a tenant is over its share. Under the lock of the books, so that what is told last is
+    /// what was so last; the run queue's lock is a leaf.
     fn tell(&self, books: &Books, tenant: &Tenant) {
         let over = books.broker.over_share(tenant.id);
         let over = over.div_ceil(PRESSURE_STEP).saturating_mul(PRESSURE_STEP);

@@ -1,9 +1,9 @@
 //! What a slice costs: wall time of the core, corrected where the host took the core away, scaled to the emulated one.
 //!
-//! Charged is the time for which the slice held the core: while it computes, and also while it is blocked in the kernel (a
-//! page fault, a write that waits), for nobody else has the core meanwhile. Not charged is the time in which the thread
-//! wanted to go on and the host ran something else; the kernel counts that (`/proc/thread-self/schedstat`). Where it
-//! does not say, processor time is charged alone.
+//! Charged is the time for which the slice held the core: while it computes, and also while it is blocked in the kernel
+//! (a page fault, a write that waits), for nobody else has the core meanwhile. Not charged is the time in which the
+//! thread wanted to go on and the host ran something else; the kernel counts that (`/proc/thread-self/schedstat`).
+//! Where it does not say, processor time is charged alone.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

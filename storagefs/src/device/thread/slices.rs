@@ -40,7 +40,8 @@ where
         }
     }
 
-    /// Runs a slot's op until it waits, gives way, or ends. `picked` from the run queue, in whose place, or found alone.
+    /// Runs a slot's op until it waits, gives way, or ends. `picked` from the run queue, in whose place, or found
+    /// alone.
     pub(super) fn run_slot(&mut self, at: u32, picked: Option<Option<TenantId>>) {
         let (core, board) = (self.core, &self.core.board);
         let mut work = self.slots.work(at);
