@@ -138,7 +138,10 @@ proptest! {
     #[test]
     fn tenants_that_collude_over_boosts_gain_nothing(
         mut honest in proptest::collection::vec(any_client(), 1..4),
-        mut colluding in proptest::collection::vec((any_client(), proptest::option::of(0usize..5), any::<bool>()), 2..6),
+        mut colluding in proptest::collection::vec(
+            (any_client(), proptest::option::of(0usize..5), any::<bool>()),
+            2..6,
+        ),
         cores in 1usize..3,
         fair in proptest::sample::select(FAIR.to_vec()),
     ) {
