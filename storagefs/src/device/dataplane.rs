@@ -164,6 +164,8 @@ pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
         Op::Close { h } => answer(session_ops::close(cx, h).await),
         Op::SetFlags { h, flags } => answer(session_ops::set_flags(cx, h, flags).await),
         Op::Lock { .. } => answer(session_ops::lock(cx).await),
+        Op::SetKey { kind, bytes } => answer(session_ops::set_key(cx, kind, bytes)),
+        Op::DropKey { key } => answer(session_ops::drop_key(cx, key)),
         Op::ChecksumRange { .. } => answer(Box::pin(checksum::run(cx)).await),
         Op::Outcome { client, queue, sequence, out } => answer(detect::answer(cx, client, queue, sequence, out).await),
         _ => file_system(cx).await,

@@ -30,8 +30,10 @@ pub mod xattr;
 use crate::error::{FsResult, Miss};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
+use weldfs_functions::cipher::Key;
 
 pub use crate::cred::Cred;
 pub use inode_set::{Hold, InodeSet, RENAME_LOCK, resolve_set};
@@ -97,4 +99,9 @@ pub trait SessionView: HandleTable + Send + Sync {
     fn prefix(&self) -> Option<&[u8]>;
     /// Brings something cold into memory.
     fn fetch(&self, miss: Miss) -> Fetching<'_>;
+    /// The key that the client calls by this name; ENOKEY when it has none.
+    fn key(&self, name: u64) -> Result<Arc<Key>, Errno> {
+        let _ = name;
+        Err(Errno::NOKEY)
+    }
 }
