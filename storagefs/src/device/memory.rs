@@ -14,7 +14,7 @@ use std::task::Poll;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
+use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, SNAPSHOT_MAX};
 use weldfs_ciscops::{Command, Errno, Op, Paths};
 use weldfs_scheduler::{Broker, Changed, Grant, ShareError, TenantId, Token};
 
