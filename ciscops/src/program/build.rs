@@ -216,6 +216,7 @@ impl Body {
         self.program.micros.iter().any(|m| match *m {
             Micro::Read { to, .. } => to == To::Pool(p),
             Micro::Give { to, .. } => to == p,
+            Micro::Scan { offsets, .. } => offsets == Some(p),
             _ => false,
         })
     }
