@@ -126,6 +126,11 @@ impl Client {
         Ok(self.raw().mkdirat(ROOT, name(path.as_ref()), 0o777 & !self.umask())?)
     }
 
+    /// Makes a directory, with `mode` less the umask.
+    pub fn create_dir_with(&self, path: impl AsRef<Path>, mode: u32) -> io::Result<()> {
+        Ok(self.raw().mkdirat(ROOT, name(path.as_ref()), mode & !self.umask())?)
+    }
+
     /// Makes a directory and those above it that are missing.
     pub fn create_dir_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();

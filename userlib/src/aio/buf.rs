@@ -136,6 +136,15 @@ pub enum Input<'a> {
     Gather(&'a [IoSlice<'a>]),
     /// Part of a buffer of the same queue; of another one, EINVAL.
     Buf(&'a QueueBuf, Range<usize>),
+    /// Part of a buffer of the same queue, named by its address; see [`super::AsyncQueue::place`].
+    Place(Place),
+}
+
+/// Part of a buffer, named by its address: for callers that keep buffers as C does. From [`super::AsyncQueue::place`].
+#[derive(Debug, Clone, Copy)]
+pub struct Place {
+    pub(super) queue: u64,
+    pub(super) range: PoolRange,
 }
 
 impl Input<'_> {
@@ -144,6 +153,7 @@ impl Input<'_> {
             Input::Bytes(bytes) => bytes.len(),
             Input::Gather(parts) => parts.iter().map(|part| part.len()).fold(0, usize::saturating_add),
             Input::Buf(_, range) => range.len(),
+            Input::Place(place) => place.range.len as usize,
         }
     }
 }
@@ -185,6 +195,8 @@ pub enum Space {
     Fresh(usize),
     /// All of a buffer of the same queue.
     Buf(QueueBuf),
+    /// Part of a buffer of the same queue, which stays its owner's; see [`super::AsyncQueue::place`].
+    Place(Place),
 }
 
 impl From<usize> for Space {

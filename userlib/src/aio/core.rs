@@ -10,8 +10,8 @@ use std::task::Waker;
 use std::time::{Duration, Instant};
 use weldfs_ciscops::{Command, Cqe, Errno, Handle, Op, PoolRange};
 
-/// Operands that one command reads from the pool, at most.
-pub(super) const HOLDS_MAX: usize = 4;
+/// Operands of one command in the pool that are not its own room, at most: four inputs, and a lent room.
+pub(super) const HOLDS_MAX: usize = 5;
 /// Wakers taken out per turn under the lock: the list then stays on the stack.
 const WAKES_MAX: usize = 32;
 /// How often a queue that is only polled asks whether the device's connection still stands.
@@ -20,7 +20,7 @@ const ASK_EVERY: Duration = Duration::from_millis(250);
 /// Wakers to wake once the lock is given up.
 pub(super) type Wakes = SmallVec<[Waker; WAKES_MAX]>;
 
-/// Pool memory that a command in flight reads.
+/// Pool memory that a command in flight uses.
 #[derive(Clone, Copy, Default)]
 pub(super) enum Hold {
     #[default]

@@ -23,7 +23,7 @@ mod pending;
 mod shared;
 mod thread;
 
-pub use buf::{Input, QueueBuf, Refused, Space};
+pub use buf::{Input, Place, QueueBuf, Refused, Space};
 pub use ops::{Changed, Checked, On};
 pub use pending::Pending;
 
@@ -241,16 +241,20 @@ impl AsyncQueue {
         build: impl FnOnce([PoolRange; I], PoolRange) -> Op,
         finish: fn(Completed) -> Result<T, Errno>,
     ) -> Result<Pending<T>, Refused> {
-        const { assert!(I <= HOLDS_MAX) };
-        let mut given = None;
+        const { assert!(I < HOLDS_MAX) };
+        let (mut given, mut lent) = (None, None);
         let wanted = match space {
             Space::Fresh(len) => len,
             Space::Buf(buf) => {
                 given = Some(buf);
                 0
             }
+            Space::Place(place) => {
+                lent = Some(place);
+                0
+            }
         };
-        match self.send(&inputs, wanted, &mut given, opens, build) {
+        match self.send(&inputs, (wanted, lent), &mut given, opens, build) {
             Ok(sequence) => Ok(Pending::new(self.shared.clone(), sequence, finish)),
             Err(errno) => Err(Refused { errno, buf: given }),
         }
@@ -259,7 +263,7 @@ impl AsyncQueue {
     fn send<const I: usize>(
         &self,
         inputs: &[Input<'_>; I],
-        wanted: usize,
+        (wanted, lent): (usize, Option<Place>),
         given: &mut Option<QueueBuf>,
         opens: bool,
         build: impl FnOnce([PoolRange; I], PoolRange) -> Op,
@@ -267,6 +271,7 @@ impl AsyncQueue {
         if self.shared.session.is_over() {
             return Err(Errno::NODEV);
         }
+        let lent = lent.map(|place| self.place_range(place)).transpose()?;
         let room = match given {
             Some(buf) if !Arc::ptr_eq(buf.shared(), &self.shared) => return Err(Errno::INVAL),
             Some(buf) => Some(buf.whole()),
@@ -285,8 +290,11 @@ impl AsyncQueue {
                 if room.is_none() {
                     out = core.alloc(wanted)?;
                 }
+                if let Some(range) = lent {
+                    holds[I] = Hold::Lent(range);
+                }
                 let Manner { durability, after_durable, detectable } = self.manner;
-                let op = build(ranges, out);
+                let op = build(ranges, lent.unwrap_or(out));
                 let mode = Default::default();
                 let command = Command { seq: 0, durability, mode, after_durable, detectable, op };
                 core.submit(&command, Order { holds, out, opens }, Hearer::Future(None))
@@ -316,6 +324,10 @@ impl AsyncQueue {
             let range = buf.part(part)?;
             return Ok((Hold::Lent(range), range));
         }
+        if let Input::Place(place) = input {
+            let range = self.place_range(*place)?;
+            return Ok((Hold::Lent(range), range));
+        }
         let range = core.alloc(input.len())?;
         let bytes = self.shared.pool.slice(range)?;
         match input {
@@ -327,9 +339,28 @@ impl AsyncQueue {
                     off += part.len();
                 }
             }
-            Input::Buf(..) => {}
+            Input::Buf(..) | Input::Place(_) => {}
         }
         Ok((Hold::Owned(range), range))
+    }
+
+    fn place_range(&self, place: Place) -> Result<PoolRange, Errno> {
+        if place.queue == self.shared.number { Ok(place.range) } else { Err(Errno::INVAL) }
+    }
+
+    /// The part of this queue's pool that lies at an address; `None` when it is not all in the pool. For callers that
+    /// keep a buffer's address, as C does: they may name it as input or as room, and drop the buffer as ever.
+    ///
+    /// # Safety
+    /// The bytes belong to a [`QueueBuf`] of the caller's. While a command that names them as room is in flight, nobody
+    /// uses the slices of [`QueueBuf::bytes`] and [`QueueBuf::bytes_mut`] that hold them; while one names them as
+    /// input, nobody writes to them.
+    pub unsafe fn place(&self, at: *const u8, len: usize) -> Option<Place> {
+        let pool = self.shared.pool.slice(PoolRange::EMPTY).ok()?.as_ptr() as usize;
+        let off = (at as usize).checked_sub(pool)?;
+        let inside = self.shared.is_ours() && off.checked_add(len)? <= self.shared.pool.len();
+        let range = PoolRange::new(u32::try_from(off).ok()?, u32::try_from(len).ok()?);
+        inside.then_some(Place { queue: self.shared.number, range })
     }
 }
 

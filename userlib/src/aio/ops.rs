@@ -130,7 +130,8 @@ fn summed(completed: Completed) -> Result<Summed, Errno> {
 /// with the completion. Results and errors are those of the call of the same name in [`crate::Raw`]. Paths are resolved
 /// from the device's root.
 impl AsyncQueue {
-    fn on(&self, on: impl Into<On>) -> Result<Handle, Errno> {
+    /// The handle to name in a command of this queue. EBADF when the file is not of its session.
+    pub fn on(&self, on: impl Into<On>) -> Result<Handle, Errno> {
         let On { handle, epoch } = on.into();
         if epoch == 0 || epoch == self.shared.session.epoch() { Ok(handle) } else { Err(Errno::BADF) }
     }
@@ -242,7 +243,8 @@ impl AsyncQueue {
         Ok(self.start([name(path.as_ref()).into()], Space::Fresh(0), false, build, done)?)
     }
 
-    fn masked(&self, mode: u32) -> u32 {
+    /// Permission bits of a new file: `mode` less the client's umask.
+    pub fn masked(&self, mode: u32) -> u32 {
         mode & 0o7777 & !self.shared.client.umask()
     }
 
@@ -357,7 +359,7 @@ impl AsyncQueue {
 
 fn refused(errno: Errno, space: Space) -> Refused {
     match space {
-        Space::Fresh(_) => Refused { errno, buf: None },
+        Space::Fresh(_) | Space::Place(_) => Refused { errno, buf: None },
         Space::Buf(buf) => Refused { errno, buf: Some(buf) },
     }
 }

@@ -15,7 +15,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 use weldfs_ciscops::limits::CLIENT_SLEEP_MS_MAX;
@@ -34,6 +34,8 @@ pub(super) struct Shared {
     pub(super) client: Client,
     pub(super) session: Arc<Session>,
     pub(super) index: u32,
+    /// Different for every queue of this process.
+    pub(super) number: u64,
     pub(super) depth: u32,
     generation: u32,
     park: OnceLock<Arc<Park>>,
@@ -75,7 +77,9 @@ pub(super) enum Next {
 
 impl Shared {
     pub(super) fn new(client: Client, session: Arc<Session>, mut queue: Queue) -> Shared {
+        static NUMBERS: AtomicU64 = AtomicU64::new(1);
         Shared {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             landed: Condvar::new(),
             memory: queue.completions().memory().clone(),
             pool: queue.pool().clone(),

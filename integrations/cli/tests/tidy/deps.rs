@@ -11,6 +11,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("weldfs-scheduler", &["weldfs-ciscops"]),
     ("weldfs-fpga", &["weldfs-ciscops"]),
     ("weldfs-userlib", &["weldfs-ciscops"]),
+    ("weldfs-capi", &["weldfs-ciscops", "weldfs-userlib"]),
     ("weldfs-storagefs", &["weldfs-ciscops", "weldfs-functions", "weldfs-journal", "weldfs-scheduler", "weldfs-fpga"]),
     ("weldfs-kernel-shim", &["weldfs-ciscops", "weldfs-journal", "weldfs-storagefs", "weldfs-userlib"]),
     ("weldfs-preload", &["weldfs-ciscops", "weldfs-userlib"]),
@@ -52,7 +53,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Heavy things that the contract, the client and the preload library must never pull in.
 const NOT_IN_LIGHT: &[&str] = &["tokio", "async-std", "wasmtime", "arrow", "clap", "io-uring", "tracing-subscriber"];
-const LIGHT: &[&str] = &["weldfs-functions", "weldfs-ciscops", "weldfs-userlib", "weldfs-preload"];
+const LIGHT: &[&str] = &["weldfs-functions", "weldfs-ciscops", "weldfs-userlib", "weldfs-capi", "weldfs-preload"];
 
 fn metadata() -> cargo_metadata::Metadata {
     cargo_metadata::MetadataCommand::new().exec().expect("cargo metadata runs")

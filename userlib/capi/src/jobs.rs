@@ -1,0 +1,118 @@
+//! What the library remembers of a program's submissions until their completions are delivered.
+
+use crate::types::*;
+use libc::c_void;
+use parking_lot::Mutex;
+use weldfs::Errno;
+use weldfs::aio::{Completed, OnDone};
+use weldfs_ciscops::interp::CREATED;
+
+/// What a completion needs to know of its job.
+pub(crate) struct Job {
+    pub(crate) done: weldfs_callback,
+    pub(crate) data: usize,
+    pub(crate) ticket: u64,
+    /// Where the library copies what was read, and how much that is at most; 0: nowhere.
+    pub(crate) into: usize,
+    pub(crate) len: usize,
+    pub(crate) form: Form,
+    pub(crate) forgotten: bool,
+}
+
+/// How a completion's numbers are to be read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// First and second result as they are.
+    Plain,
+    /// The second one is an offset, with a mark for a new file.
+    Placed,
+    /// The room is filled even if the command fails with this errno.
+    FilledAlsoWith(Errno),
+}
+
+/// The jobs of a queue, by number. One table serves all, so that none needs memory of its own.
+#[derive(Default)]
+pub(crate) struct Jobs {
+    pub(crate) table: Mutex<Table>,
+}
+
+#[derive(Default)]
+pub(crate) struct Table {
+    pub(crate) jobs: Vec<Option<Job>>,
+    free: Vec<u32>,
+}
+
+impl Jobs {
+    pub(crate) fn enter(&self, job: Job) -> u64 {
+        let mut table = self.table.lock();
+        let at = table.free.pop().unwrap_or_else(|| {
+            table.jobs.push(None);
+            table.jobs.len() as u32 - 1
+        });
+        table.jobs[at as usize] = Some(job);
+        u64::from(at)
+    }
+
+    pub(crate) fn leave(&self, number: u64) {
+        let mut table = self.table.lock();
+        if table.jobs.get_mut(number as usize).and_then(Option::take).is_some() {
+            table.free.push(number as u32);
+        }
+    }
+
+    /// Copies what was read to where the job wants it, and makes the completion; none when the job was forgotten.
+    fn finish(&self, number: u64, result: Result<Completed, Errno>) -> Option<(weldfs_callback, weldfs_completion)> {
+        let mut table = self.table.lock();
+        let job = table.jobs.get_mut(number as usize).and_then(Option::take)?;
+        table.free.push(number as u32);
+        if job.forgotten {
+            return None;
+        }
+        let mut done = weldfs_completion {
+            size: size_of::<weldfs_completion>(),
+            data: job.data as *mut c_void,
+            ticket: job.ticket,
+            result: -i64::from(libc::EIO),
+            value: 0,
+            created: 0,
+            reserved0: [0; 7],
+            reserved: [0; 3],
+        };
+        if let Ok(Completed { cqe, room }) = result {
+            done.result = if cqe.status == 0 { cqe.result as i64 } else { -i64::from(cqe.status) };
+            done.value = cqe.result2;
+            let filled = match job.form {
+                Form::Placed => {
+                    done.value &= !CREATED;
+                    done.created = u8::from(cqe.result2 & CREATED != 0);
+                    cqe.result as usize
+                }
+                Form::FilledAlsoWith(_) => job.len,
+                Form::Plain => cqe.result as usize,
+            };
+            let fills = cqe.status == 0 || job.form == Form::FilledAlsoWith(Errno(cqe.status));
+            if fills && job.into != 0 {
+                let n = filled.min(job.len).min(room.len());
+                // SAFETY: by the header `into` has `len` bytes that nobody else uses until the completion is delivered
+                // or the job forgotten, and forgetting takes the lock that is held here.
+                unsafe { std::ptr::copy_nonoverlapping(room.bytes().as_ptr(), job.into as *mut u8, n) };
+            }
+        }
+        Some((job.done, done))
+    }
+
+    pub(crate) fn deliver(&self, number: u64, result: Result<Completed, Errno>) -> Option<weldfs_completion> {
+        let (callback, done) = self.finish(number, result)?;
+        if let Some(callback) = callback {
+            // SAFETY: the function the program gave for this; the completion is valid during the call. No lock is held.
+            unsafe { callback(done.data, &done) };
+        }
+        Some(done)
+    }
+}
+
+impl OnDone for Jobs {
+    fn done(&self, user: u64, result: Result<Completed, Errno>) {
+        self.deliver(user, result);
+    }
+}

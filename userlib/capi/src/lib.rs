@@ -1,0 +1,26 @@
+//! The C interface of the client library: `userlib/include/weldfs.h`, generated from this crate.
+//!
+//! * `boundary`: what crosses it. Every function's body runs in `call` or `count`, which turn errors into negative
+//!   errno values and stop panics; pointers become slices, strings and structures in one place.
+//! * `types`: the structures and constants; `client`, `file`, `names`, `dir`, `fused`: calls that wait; `queue`,
+//!   `submit`, `jobs`: calls that do not.
+//!
+//! What flows through: a C caller's arguments become a call of `weldfs` (the Rust library), whose result comes back as
+//! a number. Nothing is decided here. The functions are unsafe in Rust's sense: what a caller must promise is what the
+//! header's first page says of pointers, which no check can see.
+#![allow(non_camel_case_types)] // C's names
+#![allow(clippy::missing_safety_doc)] // the header's first page states it once for all functions
+
+mod boundary;
+mod client;
+mod dir;
+mod file;
+mod fused;
+mod jobs;
+mod names;
+mod queue;
+mod submit;
+mod types;
+
+pub use client::{weldfs_client, wrap};
+pub use types::*;

@@ -1,0 +1,392 @@
+//! Submissions: the calls that wait, without waiting.
+
+use crate::boundary::{Fault, call, durability, given, misuse, path, put, sized};
+use crate::file::{place, weldfs_file};
+use crate::fused::{change, payload};
+use crate::jobs::{Form, Job};
+use crate::queue::weldfs_queue;
+use crate::types::*;
+use libc::{c_char, c_int, c_void};
+use std::os::unix::ffi::OsStrExt;
+use weldfs::aio::{Input, Refused, Space};
+use weldfs::{AsyncQueue, Change, ChecksumKind, Errno, Handle, Op, OpenFlags, Pending, PoolRange};
+use weldfs_ciscops::Modify;
+use weldfs_ciscops::flags::RenameFlags;
+use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
+
+/// One submission in the making.
+struct Start<'q> {
+    queue: &'q weldfs_queue,
+    with: AsyncQueue,
+    job: weldfs_job,
+}
+
+impl<'q> Start<'q> {
+    fn new(queue: Option<&'q weldfs_queue>, job: *const weldfs_job) -> Result<Start<'q>, Fault> {
+        let queue = given(queue)?;
+        let job: weldfs_job = sized(job, size_of::<usize>())?;
+        if job.reserved != [0; 3] || job.flags & !WELDFS_MORE != 0 {
+            return Err(misuse("weldfs_job: a reserved field or an unknown flag is set"));
+        }
+        let with = match durability(job.durability)? {
+            weldfs::Durability::Default => queue.queue.clone(),
+            chosen => queue.queue.durability(chosen),
+        };
+        Ok(Start { queue, with, job })
+    }
+
+    /// The handle of a file.
+    fn on(&self, file: Option<&weldfs_file>) -> Result<Handle, Fault> {
+        Ok(self.with.on(&given(file)?.file)?)
+    }
+
+    /// Bytes to send: in place if they are in the queue's pool, else copied.
+    fn input<'a>(&self, from: *const c_void, len: usize) -> Result<Input<'a>, Fault> {
+        let data = payload(from, len)?;
+        // SAFETY: by the header, memory in a buffer is the command's until it completes.
+        match unsafe { self.with.place(data.as_ptr(), data.len()) } {
+            Some(place) if len > 0 => Ok(Input::Place(place)),
+            _ => Ok(Input::Bytes(data)),
+        }
+    }
+
+    /// Room for `len` bytes, and where to copy them to afterwards.
+    fn room(&self, into: *mut c_void, len: usize) -> Result<(Space, usize), Fault> {
+        if len > ATOMIC_WRITE_MAX as usize {
+            return Err(Errno::TOOBIG.into());
+        }
+        if into.is_null() && len > 0 {
+            return Err(misuse("a buffer is NULL and its length is not 0"));
+        }
+        // SAFETY: as in `input`.
+        match unsafe { self.with.place(into.cast_const().cast(), len) } {
+            Some(place) if len > 0 => Ok((Space::Place(place), 0)),
+            _ => Ok((Space::Fresh(len), into as usize)),
+        }
+    }
+
+    fn send<const I: usize>(
+        self,
+        inputs: [Input<'_>; I],
+        (space, into, len): (Space, usize, usize),
+        form: Form,
+        build: impl FnOnce([PoolRange; I], PoolRange) -> Op,
+    ) -> Result<(), Fault> {
+        let pending: Result<Pending<weldfs::aio::Completed>, Refused> = self.with.command(inputs, space, build);
+        let pending = pending.map_err(|refused| refused.errno)?;
+        let (ticket, job) = (pending.sequence(), &self.job);
+        put(job.ticket, ticket);
+        let (done, data) = (job.done, job.data as usize);
+        let number = self.queue.jobs.enter(Job { done, data, ticket, into, len, form, forgotten: false });
+        match self.queue.reaper {
+            true => pending.on_done(self.queue.jobs.clone(), number),
+            false => pending.listed(number),
+        }
+        if job.flags & WELDFS_MORE == 0
+            && let Err(e) = self.queue.queue.flush()
+        {
+            self.queue.jobs.leave(number);
+            return Err(e.into());
+        }
+        Ok(())
+    }
+
+    /// A command without room.
+    fn plain<const I: usize>(
+        self,
+        inputs: [Input<'_>; I],
+        build: impl FnOnce([PoolRange; I]) -> Op,
+    ) -> Result<(), Fault> {
+        self.send(inputs, (Space::Fresh(0), 0, 0), Form::Plain, |ranges, _| build(ranges))
+    }
+}
+
+/// Submits a command that does nothing.
+///
+/// All weldfs_submit_ functions return 0 when the command is on its way, and its result comes with the completion; or
+/// at once -EAGAIN (the ring or the pool is full: reap, then try again), -EINVAL, -EBADF (also in a forked child),
+/// -ENOMEM (it never fits the queue's pool), -ENODEV (the device is gone); then nothing was sent and nobody is called.
+/// `job` may be NULL. Memory to read from is copied at once, unless it lies in a weldfs_buf of the same queue; memory
+/// to read into, and any memory in a weldfs_buf, is the command's until it completes or is forgotten. Strings are
+/// copied.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_nop(queue: Option<&weldfs_queue>, job: *const weldfs_job) -> c_int {
+    call("weldfs_submit_nop", || Start::new(queue, job)?.plain([], |[]| Op::Nop))
+}
+
+/// Submits weldfs_pread: result is the bytes read. At most weldfs_info.payload_max bytes, else -E2BIG.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_pread(
+    queue: Option<&weldfs_queue>,
+    file: Option<&weldfs_file>,
+    into: *mut c_void,
+    len: usize,
+    offset: u64,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_pread", || {
+        let start = Start::new(queue, job)?;
+        let (h, (space, into)) = (start.on(file)?, start.room(into, len)?);
+        let at = weldfs::At::Offset(offset);
+        start.send([], (space, into, len), Form::Plain, |[], out| Op::Read { h, at, out })
+    })
+}
+
+/// Submits weldfs_pwrite (WELDFS_END: an append): result is the bytes written, value where the first went. At most
+/// weldfs_info.payload_max bytes, else -E2BIG.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_pwrite(
+    queue: Option<&weldfs_queue>,
+    file: Option<&weldfs_file>,
+    from: *const c_void,
+    len: usize,
+    offset: u64,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_pwrite", || {
+        let start = Start::new(queue, job)?;
+        let (h, data, at) = (start.on(file)?, start.input(from, len)?, place(offset));
+        start.plain([data], |[src]| Op::Write { h, at, src })
+    })
+}
+
+/// Submits weldfs_fsync: result 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_fsync(
+    queue: Option<&weldfs_queue>,
+    file: Option<&weldfs_file>,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_fsync", || {
+        let start = Start::new(queue, job)?;
+        let h = start.on(file)?;
+        start.plain([], |[]| Op::Fsync { h })
+    })
+}
+
+/// Submits weldfs_fdatasync: result 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_fdatasync(
+    queue: Option<&weldfs_queue>,
+    file: Option<&weldfs_file>,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_fdatasync", || {
+        let start = Start::new(queue, job)?;
+        let h = start.on(file)?;
+        start.plain([], |[]| Op::Fdatasync { h })
+    })
+}
+
+/// Submits weldfs_sync: result 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_sync(queue: Option<&weldfs_queue>, job: *const weldfs_job) -> c_int {
+    call("weldfs_submit_sync", || Start::new(queue, job)?.plain([], |[]| Op::Syncfs))
+}
+
+/// Submits weldfs_ftruncate: result 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_ftruncate(
+    queue: Option<&weldfs_queue>,
+    file: Option<&weldfs_file>,
+    bytes: u64,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_ftruncate", || {
+        let start = Start::new(queue, job)?;
+        let h = start.on(file)?;
+        start.plain([], |[]| Op::Truncate { h, size: bytes })
+    })
+}
+
+fn name<'a>(from: *const c_char) -> Result<Input<'a>, Fault> {
+    Ok(Input::Bytes(path(from)?.as_os_str().as_bytes()))
+}
+
+/// Submits weldfs_unlink: result 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_unlink(
+    queue: Option<&weldfs_queue>,
+    path: *const c_char,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_unlink", || {
+        Start::new(queue, job)?.plain([name(path)?], |[path]| Op::Unlink { base: Handle::ROOT, path })
+    })
+}
+
+/// Submits weldfs_rename: result 0.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_rename(
+    queue: Option<&weldfs_queue>,
+    from: *const c_char,
+    to: *const c_char,
+    flags: u32,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_rename", || {
+        let flags = u8::try_from(flags).ok().and_then(RenameFlags::from_bits).ok_or(misuse("no such flags"))?;
+        let (from_base, to_base) = (Handle::ROOT, Handle::ROOT);
+        let build = |[from, to]: [_; 2]| Op::Rename { from_base, from, to_base, to, flags };
+        Start::new(queue, job)?.plain([name(from)?, name(to)?], build)
+    })
+}
+
+/// Submits weldfs_open_write_close: result is the bytes written, value where the first went, `created` whether the file
+/// is new.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_open_write_close(
+    queue: Option<&weldfs_queue>,
+    path: *const c_char,
+    flags: c_int,
+    mode: u32,
+    from: *const c_void,
+    len: usize,
+    offset: u64,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_open_write_close", || {
+        let start = Start::new(queue, job)?;
+        let (base, flags, at) = (Handle::ROOT, OpenFlags::from_linux(flags), place(offset));
+        let mode = start.with.masked(mode);
+        let inputs = [name(path)?, start.input(from, len)?];
+        let build = |[path, src]: [_; 2], _| Op::OpenWriteClose { base, path, flags, mode, at, src };
+        start.send(inputs, (Space::Fresh(0), 0, 0), Form::Placed, build)
+    })
+}
+
+/// Submits weldfs_open_read_close: result is the bytes read.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_open_read_close(
+    queue: Option<&weldfs_queue>,
+    path: *const c_char,
+    flags: c_int,
+    into: *mut c_void,
+    len: usize,
+    offset: u64,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_open_read_close", || {
+        let start = Start::new(queue, job)?;
+        let (base, flags) = (Handle::ROOT, OpenFlags::from_linux(flags));
+        let (space, into) = start.room(into, len)?;
+        let build = |[path]: [_; 1], out| Op::OpenReadClose { base, path, flags, offset, out };
+        start.send([name(path)?], (space, into, len), Form::Plain, build)
+    })
+}
+
+/// Submits weldfs_open_read_write_close: result is the bytes read, value where the write went, `created` whether the
+/// file is new.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_open_read_write_close(
+    queue: Option<&weldfs_queue>,
+    path: *const c_char,
+    flags: c_int,
+    mode: u32,
+    old: *mut c_void,
+    old_len: usize,
+    old_offset: u64,
+    from: *const c_void,
+    len: usize,
+    offset: u64,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_open_read_write_close", || {
+        let start = Start::new(queue, job)?;
+        let (base, flags, at) = (Handle::ROOT, OpenFlags::from_linux(flags), place(offset));
+        let (mode, read_off) = (start.with.masked(mode), old_offset);
+        let (space, into) = start.room(old, old_len)?;
+        let inputs = [name(path)?, start.input(from, len)?];
+        let build =
+            |[path, src]: [_; 2], out| Op::OpenReadWriteClose { base, path, flags, mode, read_off, out, at, src };
+        start.send(inputs, (space, into, old_len), Form::Placed, build)
+    })
+}
+
+/// Submits weldfs_append_checksum_write: result is where the first byte went, value the checksum.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_append_checksum_write(
+    queue: Option<&weldfs_queue>,
+    file: Option<&weldfs_file>,
+    from: *const c_void,
+    len: usize,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_append_checksum_write", || {
+        let start = Start::new(queue, job)?;
+        let (h, kind, data) = (start.on(file)?, ChecksumKind::Crc32c, start.input(from, len)?);
+        start.plain([data], |[src]| Op::AppendChecksumWrite { h, kind, src })
+    })
+}
+
+/// Submits weldfs_read_checksum_verify: result is not negative when the bytes match, -EBADMSG when they do not; value
+/// is the checksum of those that are there.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_read_checksum_verify(
+    queue: Option<&weldfs_queue>,
+    file: Option<&weldfs_file>,
+    into: *mut c_void,
+    len: u32,
+    offset: u64,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_read_checksum_verify", || {
+        let start = Start::new(queue, job)?;
+        let (h, kind) = (start.on(file)?, ChecksumKind::Crc32c);
+        let wanted = if into.is_null() { 0 } else { len as usize };
+        let (space, into) = start.room(into, wanted)?;
+        let build = |[]: [_; 0], out| Op::ReadChecksumVerify { h, kind, offset, len, out };
+        start.send([], (space, into, wanted), Form::FilledAlsoWith(Errno::BADMSG), build)
+    })
+}
+
+/// Submits weldfs_read_modify_write: result is not negative when the field was changed, -ECANCELED when a
+/// compare-and-swap found something else.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_read_modify_write(
+    queue: Option<&weldfs_queue>,
+    file: Option<&weldfs_file>,
+    offset: u64,
+    kind: c_int,
+    operand: *const c_void,
+    expect: *const c_void,
+    len: usize,
+    old: *mut c_void,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_read_modify_write", || {
+        let start = Start::new(queue, job)?;
+        let (h, change) = (start.on(file)?, change(kind, operand, expect, len)?);
+        let wanted = if old.is_null() { 0 } else { len };
+        let (space, into) = start.room(old, wanted)?;
+        let (room, form) = ((space, into, wanted), Form::FilledAlsoWith(Errno::CANCELED));
+        let len = len as u32;
+        let op = |modify, out| Op::ReadModifyWrite { h, offset, len, modify, out };
+        match change {
+            Change::Add { by, .. } => start.send([], room, form, |[], out| op(Modify::Add(by), out)),
+            Change::Patch(bytes) => start.send([bytes.into()], room, form, |[src], out| op(Modify::Patch(src), out)),
+            Change::Xor(bytes) => start.send([bytes.into()], room, form, |[src], out| op(Modify::Xor(src), out)),
+            Change::CompareSwap { expect, new } => {
+                let build = |[expect, new]: [_; 2], out| op(Modify::CompareSwap { expect, new }, out);
+                start.send([expect.into(), new.into()], room, form, build)
+            }
+        }
+    })
+}
+
+/// Submits weldfs_checksum_range: result is the bytes there were, value their checksum.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_checksum_range(
+    queue: Option<&weldfs_queue>,
+    file: Option<&weldfs_file>,
+    offset: u64,
+    len: u64,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_checksum_range", || {
+        let start = Start::new(queue, job)?;
+        let (h, kind) = (start.on(file)?, ChecksumKind::Crc32c);
+        let len = len.min((i64::MAX as u64).saturating_sub(offset));
+        start.plain([], |[]| Op::ChecksumRange { h, kind, offset, len })
+    })
+}

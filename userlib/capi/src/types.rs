@@ -1,0 +1,314 @@
+//! Structures and constants that C programs see.
+
+use libc::{c_char, c_void};
+use weldfs::Metadata;
+use weldfs_ciscops::{StatfsBody, WireTime};
+use zerocopy::FromZeros;
+
+/// Version of this header: what it adds to.
+pub const WELDFS_VERSION_MAJOR: u32 = 0;
+/// Version of this header.
+pub const WELDFS_VERSION_MINOR: u32 = 1;
+/// Version of this header.
+pub const WELDFS_VERSION_PATCH: u32 = 0;
+/// Version of this header as one number, for `#if`: major * 1000000 + minor * 1000 + patch. Compare weldfs_version().
+pub const WELDFS_VERSION: u32 = 1000;
+
+/// Durability: what the device was started with (or the client's, if its options name one), raised by O_SYNC and
+/// O_DSYNC of the file.
+pub const WELDFS_DEFAULT: u32 = 0;
+/// Durability: visible to everybody when the call returns; persistent with the next fsync of the file, the next durable
+/// change, or within 5 s.
+pub const WELDFS_VOLATILE: u32 = 1;
+/// Durability: persistent when the call returns.
+pub const WELDFS_DURABLE: u32 = 2;
+
+/// An offset that means the end of the file: an append, atomic against every other writer.
+pub const WELDFS_END: u64 = 0xffff_ffff_ffff_ffff;
+
+/// weldfs_options.flags: `umask` counts. Without it, the process's own umask (as it is at attach) applies.
+pub const WELDFS_OPTION_UMASK: u32 = 1;
+
+/// How to attach. Zero the whole, set `size` to its sizeof, then what is to differ from the default.
+#[repr(C)]
+#[derive(FromZeros)]
+pub struct weldfs_options {
+    /// sizeof(struct weldfs_options).
+    pub size: usize,
+    /// 128-bit identity of this client, for asking after outcomes; all zero: one is drawn at random.
+    pub client_id: [u8; 16],
+    /// Commands in flight per thread, a power of two up to 1024; 0: 64.
+    pub depth: u32,
+    /// Bytes of buffers per thread at first, a multiple of 4096; 0: 256 KiB. It grows as needed.
+    pub pool_bytes: u32,
+    /// WELDFS_DEFAULT, WELDFS_VOLATILE or WELDFS_DURABLE for every change whose call does not say.
+    pub durability: u32,
+    /// WELDFS_OPTION_ bits.
+    pub flags: u32,
+    /// Permission bits that new files do not get; counts with WELDFS_OPTION_UMASK.
+    pub umask: u32,
+    /// Zero.
+    pub reserved0: u32,
+    /// A tenant's token, 32 hexadecimal digits; NULL: that of the environment (WELDFS_TENANT_TOKEN), if any.
+    pub token: *const c_char,
+    /// Zero.
+    pub reserved: [u64; 6],
+}
+
+/// A point in time.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct weldfs_time {
+    /// Seconds since 1970, may be negative.
+    pub sec: i64,
+    /// Nanoseconds, 0 to 999999999. In weldfs_utimens: UTIME_NOW and UTIME_OMIT, too.
+    pub nsec: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+impl From<WireTime> for weldfs_time {
+    fn from(t: WireTime) -> weldfs_time {
+        weldfs_time { sec: t.sec, nsec: t.nsec, reserved: 0 }
+    }
+}
+
+/// What stat says. 256 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct weldfs_stat {
+    /// Inode number.
+    pub ino: u64,
+    /// Generation of the inode number.
+    pub generation: u64,
+    /// Identifies the file system.
+    pub dev: u64,
+    /// Of a device node: its device number.
+    pub rdev: u64,
+    /// Bytes.
+    pub bytes: u64,
+    /// Units of 512 bytes allocated.
+    pub blocks: u64,
+    /// Type and permission bits, as st_mode.
+    pub mode: u32,
+    /// Hard links.
+    pub nlink: u32,
+    /// Owner.
+    pub uid: u32,
+    /// Group.
+    pub gid: u32,
+    /// Preferred size of reads and writes, bytes.
+    pub blksize: u32,
+    /// Zero.
+    pub reserved0: u32,
+    /// Last access.
+    pub atime: weldfs_time,
+    /// Last change of the content.
+    pub mtime: weldfs_time,
+    /// Last change of the attributes.
+    pub ctime: weldfs_time,
+    /// Birth.
+    pub btime: weldfs_time,
+    /// Goes up with every change; for caches.
+    pub version: u64,
+    /// Zero.
+    pub reserved: [u64; 14],
+}
+
+impl From<Metadata> for weldfs_stat {
+    fn from(m: Metadata) -> weldfs_stat {
+        let b = m.body();
+        weldfs_stat {
+            ino: b.ino,
+            generation: b.generation,
+            dev: b.dev,
+            rdev: b.rdev,
+            bytes: b.size,
+            blocks: b.blocks512,
+            mode: b.mode,
+            nlink: b.nlink,
+            uid: b.uid,
+            gid: b.gid,
+            blksize: b.blksize,
+            atime: b.atime.into(),
+            mtime: b.mtime.into(),
+            ctime: b.ctime.into(),
+            btime: b.btime.into(),
+            version: b.version,
+            ..weldfs_stat::default()
+        }
+    }
+}
+
+/// Space and identity of the file system. 128 bytes.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct weldfs_space {
+    /// Bytes of a block.
+    pub block_bytes: u64,
+    /// Blocks in all.
+    pub blocks: u64,
+    /// Free blocks.
+    pub blocks_free: u64,
+    /// Free blocks for unprivileged users.
+    pub blocks_avail: u64,
+    /// Inodes in use plus those still possible.
+    pub files: u64,
+    /// Inodes still possible.
+    pub files_free: u64,
+    /// Identifies the file system.
+    pub fsid: u64,
+    /// Longest name, bytes.
+    pub name_max: u32,
+    /// Zero.
+    pub reserved0: u32,
+    /// Its UUID.
+    pub uuid: [u8; 16],
+    /// Zero.
+    pub reserved: [u64; 6],
+}
+
+impl From<StatfsBody> for weldfs_space {
+    fn from(b: StatfsBody) -> weldfs_space {
+        weldfs_space {
+            block_bytes: b.bsize,
+            blocks: b.blocks,
+            blocks_free: b.bfree,
+            blocks_avail: b.bavail,
+            files: b.files,
+            files_free: b.ffree,
+            fsid: b.fsid,
+            name_max: b.name_max,
+            reserved0: 0,
+            uuid: b.uuid,
+            reserved: [0; 6],
+        }
+    }
+}
+
+/// What the device said at attach. 256 bytes.
+#[repr(C)]
+pub struct weldfs_info {
+    /// The session's number in the device.
+    pub session: u64,
+    /// The file system's UUID.
+    pub uuid: [u8; 16],
+    /// Its label, NUL-terminated.
+    pub label: [c_char; 64],
+    /// The emulated hardware's profile, NUL-terminated.
+    pub profile: [c_char; 64],
+    /// Bytes of the largest payload of one command, and of the largest atomic write.
+    pub payload_max: u32,
+    /// What WELDFS_DEFAULT means on this device: WELDFS_VOLATILE or WELDFS_DURABLE.
+    pub durability: u32,
+    /// 1: what is durable survives a power cut, too. 0: the end of the device's process only.
+    pub power_safe: u8,
+    /// 1: every change fails with EROFS.
+    pub read_only: u8,
+    /// Zero.
+    pub reserved0: [u8; 6],
+    /// Zero.
+    pub reserved: [u64; 11],
+}
+
+/// One name in a directory.
+#[repr(C)]
+pub struct weldfs_entry {
+    /// Inode number.
+    pub ino: u64,
+    /// Where weldfs_seekdir may go to continue after this entry.
+    pub next: u64,
+    /// Type: DT_REG and kin.
+    pub kind: u8,
+    /// Zero.
+    pub reserved: [u8; 7],
+    /// The name, NUL-terminated.
+    pub name: [c_char; 256],
+}
+
+/// What a fused write did.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub struct weldfs_written {
+    /// Where the first byte went in the file.
+    pub offset: u64,
+    /// 1: the call made the file.
+    pub created: u8,
+    /// Zero.
+    pub reserved: [u8; 7],
+}
+
+/// A command that has completed.
+#[repr(C)]
+pub struct weldfs_completion {
+    /// sizeof(struct weldfs_completion), as this library knows it.
+    pub size: usize,
+    /// What the job said.
+    pub data: *mut c_void,
+    /// The command's ticket.
+    pub ticket: u64,
+    /// Negative: -errno, and of the rest only `value` may mean something. Else what the call of the same name without
+    /// "submit" returns (bytes, mostly).
+    pub result: i64,
+    /// The second result: see each function. Where a write began, a checksum.
+    pub value: u64,
+    /// 1: the command made the file.
+    pub created: u8,
+    /// Zero.
+    pub reserved0: [u8; 7],
+    /// Zero.
+    pub reserved: [u64; 3],
+}
+
+/// Called when a command has completed, by whichever thread reaps. It may submit, forget and free; it must return (no
+/// longjmp, no C++ exception out of it). `done` is valid during the call.
+pub type weldfs_callback = Option<unsafe extern "C" fn(data: *mut c_void, done: *const weldfs_completion)>;
+
+/// weldfs_job.flags: more is to come. The device need not see the command before the next submission without this flag,
+/// weldfs_queue_flush or weldfs_queue_reap.
+pub const WELDFS_MORE: u32 = 1;
+
+/// How a command is to be submitted, and who hears of it. Zero the whole, set `size`. NULL in its place: nobody hears.
+#[repr(C)]
+#[derive(FromZeros)]
+pub struct weldfs_job {
+    /// sizeof(struct weldfs_job).
+    pub size: usize,
+    /// WELDFS_MORE or 0.
+    pub flags: u32,
+    /// WELDFS_DEFAULT, WELDFS_VOLATILE or WELDFS_DURABLE.
+    pub durability: u32,
+    /// Called when it has completed; NULL: weldfs_queue_reap returns it.
+    pub done: weldfs_callback,
+    /// Given to `done`, and in the completion.
+    pub data: *mut c_void,
+    /// Where to put the command's ticket before it is sent, or NULL.
+    pub ticket: *mut u64,
+    /// Zero.
+    pub reserved: [u64; 3],
+}
+
+/// weldfs_queue_options.flags: a thread of the library reaps, and runs the callbacks.
+pub const WELDFS_QUEUE_REAPER: u32 = 1;
+
+/// How large a queue is, and who reaps it. Zero the whole, set `size`.
+#[repr(C)]
+#[derive(FromZeros)]
+pub struct weldfs_queue_options {
+    /// sizeof(struct weldfs_queue_options).
+    pub size: usize,
+    /// Commands in flight; 0: 64. Rounded up to a power of two, clipped to the device's limit (1024).
+    pub depth: u32,
+    /// Bytes of its buffers; 0: 1 MiB. Rounded up to pages, clipped to the device's limit (64 MiB).
+    pub pool_bytes: u32,
+    /// WELDFS_QUEUE_ bits.
+    pub flags: u32,
+    /// Zero.
+    pub reserved0: u32,
+    /// Zero.
+    pub reserved: [u64; 4],
+}
+
+const _: () = assert!(size_of::<weldfs_stat>() == 256 && size_of::<weldfs_space>() == 128);
+const _: () = assert!(size_of::<weldfs_info>() == 256 && size_of::<weldfs_options>() == 104);
+const _: () = assert!(size_of::<weldfs_job>() == 64 && size_of::<weldfs_completion>() == 72);

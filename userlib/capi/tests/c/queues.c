@@ -1,0 +1,208 @@
+/* Submission without waiting, from C: callbacks, reaping, epoll, buffers in place, forgetting, fork. */
+#define _GNU_SOURCE
+#include "check.h"
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static weldfs_client *client;
+static weldfs_file *file;
+
+static void add(void *data, const weldfs_completion *done) {
+    CHECK(done->result >= 0 && done->size >= sizeof *done);
+    atomic_fetch_add((atomic_int *)data, 1);
+}
+
+static void never(void *data, const weldfs_completion *done) {
+    (void)data;
+    fprintf(stderr, "a forgotten job was called: %lld\n", (long long)done->result);
+    exit(1);
+}
+
+static void pipelined_with_epoll(void) {
+    weldfs_queue *queue;
+    weldfs_queue_options options = {.size = sizeof options, .depth = 32};
+    GIVES(0, weldfs_queue_create(client, &options, &queue));
+    int event = weldfs_queue_eventfd(queue), epoll = epoll_create1(0);
+    CHECK(event >= 0 && epoll >= 0);
+    struct epoll_event want = {.events = EPOLLIN};
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, event, &want) == 0);
+    weldfs_completion done[8];
+    char out[64][24];
+    int sent = 0, heard = 0, full = 0;
+    while (heard < 64) {
+        for (; sent < 64; sent++) {
+            weldfs_job job = {.size = sizeof job, .flags = WELDFS_MORE, .data = out[sent]};
+            snprintf(out[sent], sizeof out[sent], "record %d", sent);
+            int result = weldfs_submit_pwrite(queue, file, out[sent], 16, (uint64_t)sent * 16, &job);
+            if (result == -EAGAIN) {
+                full++;
+                break;
+            }
+            GIVES(0, result);
+        }
+        GIVES(0, weldfs_queue_flush(queue));
+        struct epoll_event got;
+        CHECK(epoll_wait(epoll, &got, 1, 2000) == 1);
+        int64_t n;
+        while ((n = weldfs_queue_reap(queue, done, 8, 0)) > 0)
+            for (int64_t i = 0; i < n; i++, heard++) {
+                GIVES(16, done[i].result);
+                CHECK((char *)done[i].data == out[done[i].value / 16]);
+            }
+        GIVES(0, n);
+    }
+    CHECK(full > 0);
+    struct pollfd quiet = {.fd = event, .events = POLLIN};
+    CHECK(poll(&quiet, 1, 0) == 0);
+    /* Read back, into ordinary memory and into a buffer in place. */
+    char in[16];
+    weldfs_buf *buf;
+    GIVES(0, weldfs_buf_alloc(queue, 1024, &buf));
+    CHECK(weldfs_buf_len(buf) == 1024);
+    weldfs_job job = {.size = sizeof job};
+    GIVES(0, weldfs_submit_pread(queue, file, in, 16, 16 * 7, &job));
+    GIVES(0, weldfs_submit_pread(queue, file, (char *)weldfs_buf_data(buf) + 24, 1000, 0, &job));
+    GIVES(1, weldfs_queue_reap(queue, done, 1, -1));
+    GIVES(1, weldfs_queue_reap(queue, done + 1, 1, -1));
+    CHECK(strcmp(in, "record 7") == 0 && done[0].result + done[1].result == 1016);
+    CHECK(strcmp((char *)weldfs_buf_data(buf) + 24 + 16 * 61, "record 61") == 0);
+    /* A write out of the buffer, freed while it is in flight. */
+    memcpy(weldfs_buf_data(buf), "in place", 8);
+    GIVES(0, weldfs_submit_append_checksum_write(queue, file, weldfs_buf_data(buf), 8, &job));
+    weldfs_buf_free(buf);
+    GIVES(1, weldfs_queue_reap(queue, done, 8, -1));
+    GIVES(1024, done[0].result);
+    GIVES(0, weldfs_read_checksum_verify(file, in, 8, 1024, NULL));
+    CHECK(memcmp(in, "in place", 8) == 0);
+    close(epoll);
+    weldfs_queue_destroy(queue);
+}
+
+static void every_submission(void) {
+    weldfs_queue *queue;
+    GIVES(0, weldfs_queue_create(client, NULL, &queue));
+    weldfs_completion done;
+    weldfs_job job = {.size = sizeof job, .durability = WELDFS_DURABLE};
+    char room[16];
+#define DOES(expected, call)                               \
+    do {                                                   \
+        GIVES(0, call);                                    \
+        GIVES(1, weldfs_queue_reap(queue, &done, 1, 2000)); \
+        GIVES(expected, done.result);                      \
+    } while (0)
+    DOES(0, weldfs_submit_nop(queue, &job));
+    DOES(4, weldfs_submit_open_write_close(queue, "/q", O_RDWR | O_CREAT, 0600, "data", 4, 0, &job));
+    CHECK(done.created == 1 && done.value == 0);
+    DOES(4, weldfs_submit_open_read_close(queue, "/q", O_RDONLY, room, 16, 0, &job));
+    CHECK(memcmp(room, "data", 4) == 0);
+    DOES(4, weldfs_submit_open_read_write_close(queue, "/q", O_RDWR, 0, room, 16, 0, "more", 4, WELDFS_END, &job));
+    CHECK(done.created == 0 && done.value == 4);
+    DOES(0, weldfs_submit_rename(queue, "/q", "/r", 0, &job));
+    DOES(-ENOENT, weldfs_submit_unlink(queue, "/q", &job));
+    DOES(0, weldfs_submit_unlink(queue, "/r", &job));
+    DOES(0, weldfs_submit_ftruncate(queue, file, 0, &job));
+    DOES(0, weldfs_submit_append_checksum_write(queue, file, "123456789", 9, &job));
+    CHECK(done.value == 0xe3069283u);
+    DOES(9, weldfs_submit_checksum_range(queue, file, 0, 9, &job));
+    CHECK(done.value == 0xe3069283u);
+    GIVES(1, weldfs_pwrite(file, "X", 1, 0, WELDFS_DEFAULT, NULL));
+    DOES(-EBADMSG, weldfs_submit_read_checksum_verify(queue, file, room, 9, 0, &job));
+    CHECK(memcmp(room, "X23456789", 9) == 0);
+    DOES(-ECANCELED, weldfs_submit_read_modify_write(queue, file, 0, WELDFS_COMPARE_SWAP, "1", "Z", 1, room, &job));
+    CHECK(room[0] == 'X');
+    GIVES(0, weldfs_submit_read_modify_write(queue, file, 0, WELDFS_PATCH, "1", NULL, 1, NULL, &job));
+    GIVES(1, weldfs_queue_reap(queue, &done, 1, 2000));
+    CHECK(done.result >= 0);
+    GIVES(0, weldfs_submit_read_checksum_verify(queue, file, NULL, 9, 0, &job));
+    GIVES(1, weldfs_queue_reap(queue, &done, 1, 2000));
+    CHECK(done.result >= 0);
+    DOES(0, weldfs_submit_fsync(queue, file, &job));
+    DOES(0, weldfs_submit_fdatasync(queue, file, &job));
+    DOES(0, weldfs_submit_sync(queue, &job));
+    GIVES(0, weldfs_queue_reap(queue, &done, 1, -1)); /* nothing in flight: does not wait */
+    weldfs_queue_destroy(queue);
+}
+
+static void callbacks_on_the_librarys_thread(void) {
+    weldfs_queue *queue;
+    atomic_int count = 0;
+    weldfs_queue_options options = {.size = sizeof options, .depth = 16, .flags = WELDFS_QUEUE_REAPER};
+    GIVES(0, weldfs_queue_create(client, &options, &queue));
+    GIVES(-EBUSY, weldfs_queue_eventfd(queue));
+    weldfs_job job = {.size = sizeof job, .done = add, .data = &count};
+    for (int i = 0; i < 500; i++)
+        while (weldfs_submit_nop(queue, &job) == -EAGAIN) usleep(100);
+    for (int tries = 0; atomic_load(&count) < 500; tries++) {
+        CHECK(tries < 5000);
+        usleep(1000);
+    }
+    weldfs_queue_destroy(queue);
+}
+
+static void forgotten(void) {
+    weldfs_queue *queue;
+    GIVES(0, weldfs_queue_create(client, NULL, &queue));
+    uint64_t ticket = 0;
+    char *room = malloc(16);
+    weldfs_job job = {.size = sizeof job, .flags = WELDFS_MORE, .done = never, .ticket = &ticket};
+    GIVES(0, weldfs_submit_pread(queue, file, room, 16, 0, &job));
+    CHECK(ticket != 0);
+    GIVES(0, weldfs_forget(queue, ticket));
+    GIVES(-ENOENT, weldfs_forget(queue, ticket));
+    free(room); /* the program's again, though the command has not even been sent */
+    GIVES(0, weldfs_queue_reap(queue, NULL, 8, 200));
+    GIVES(0, weldfs_queue_in_flight(queue));
+    room = malloc(16);
+    GIVES(0, weldfs_submit_pread(queue, file, room, 16, 0, &job));
+    weldfs_queue_destroy(queue);
+    free(room);
+}
+
+static void forked(void) {
+    weldfs_queue *queue;
+    weldfs_buf *buf;
+    GIVES(0, weldfs_queue_create(client, NULL, &queue));
+    GIVES(0, weldfs_buf_alloc(queue, 100, &buf));
+    pid_t child = fork();
+    if (child == 0) {
+        GIVES(-EBADF, weldfs_submit_nop(queue, NULL));
+        GIVES(-EBADF, weldfs_queue_reap(queue, NULL, 1, -1));
+        GIVES(-EBADF, weldfs_fsync(file));
+        CHECK(weldfs_buf_data(buf) == NULL);
+        weldfs_buf_free(buf);
+        weldfs_queue_destroy(queue);
+        weldfs_queue *own;
+        GIVES(0, weldfs_queue_create(client, NULL, &own));
+        weldfs_completion done;
+        GIVES(0, weldfs_submit_nop(own, NULL));
+        GIVES(1, weldfs_queue_reap(own, &done, 1, 2000));
+        /* What it inherited stays in its memory on purpose; another program's memory is free of it. */
+        execlp("true", "true", (char *)NULL);
+        _exit(1);
+    }
+    int status = 1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    weldfs_buf_free(buf);
+    weldfs_queue_destroy(queue);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2);
+    GIVES(0, weldfs_attach(argv[1], NULL, &client));
+    GIVES(0, weldfs_open(client, "/queues", O_RDWR | O_CREAT | O_TRUNC, 0600, &file));
+    pipelined_with_epoll();
+    every_submission();
+    callbacks_on_the_librarys_thread();
+    forgotten();
+    forked();
+    GIVES(0, weldfs_close(file));
+    weldfs_detach(client);
+    puts("queues work");
+    return 0;
+}
