@@ -7,7 +7,7 @@ use crate::client::Client;
 use crate::outcome::{CommandId, Tag};
 use crate::queue::Queue;
 use std::rc::Rc;
-use weldfs_ciscops::{Command, Cqe, Durability, Errno, Op, PoolRange, SharedBytes};
+use weldfs_ciscops::{Command, Cqe, Durability, Errno, Op, PoolRange, SharedBytes, TxnMode};
 
 /// What a caller may choose for any op.
 #[derive(Debug, Clone, Copy, Default)]
@@ -16,6 +16,7 @@ pub(crate) struct How<'t> {
     pub(crate) after_durable: bool,
     /// The command is detectable, and this learns which it is.
     pub(crate) tag: Option<&'t Tag>,
+    pub(crate) mode: TxnMode,
     /// Where the catalogue computes.
     pub(crate) placement: Placement,
 }
@@ -108,7 +109,7 @@ fn execute<const I: usize, const O: usize>(
         let command = Command {
             seq: 0,
             durability: how.durability,
-            mode: Default::default(),
+            mode: how.mode,
             after_durable: how.after_durable,
             detectable: how.tag.is_some(),
             op: build(ins.ranges, outs.ranges),

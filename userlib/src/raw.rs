@@ -20,7 +20,9 @@ use weldfs_ciscops::flags::{
     AccessMask, FallocMode, LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
 };
 use weldfs_ciscops::interp::CREATED;
-use weldfs_ciscops::{At, Cqe, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody};
+use weldfs_ciscops::{
+    At, Cqe, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody, TxnMode,
+};
 use zerocopy::{FromZeros, IntoBytes};
 
 /// Longest range that one fallocate command reserves or zeroes, bytes.
@@ -73,6 +75,13 @@ impl<'c> Raw<'c> {
     /// The same with another durability for every call that changes something.
     pub fn durability(mut self, durability: Durability) -> Raw<'c> {
         self.how.durability = durability;
+        self
+    }
+
+    /// The same where fused calls run in a transaction mode: all or nothing, or each micro-op by itself. Single calls
+    /// are one step in either.
+    pub fn mode(mut self, mode: TxnMode) -> Raw<'c> {
+        self.how.mode = mode;
         self
     }
 

@@ -15,6 +15,7 @@ mod bulk;
 mod machine;
 mod micro;
 mod operand;
+pub mod text;
 mod transform;
 mod verify;
 mod wire;

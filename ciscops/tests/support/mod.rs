@@ -2,6 +2,8 @@
 //! staged by cloning the whole state.
 #![allow(dead_code)] // each test uses the part it needs
 
+pub mod micros;
+
 use std::collections::BTreeMap;
 use std::task::{Context, Poll, Waker};
 use weldfs_ciscops::dirent::DirentWriter;

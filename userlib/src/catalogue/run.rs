@@ -105,6 +105,7 @@ impl Raw<'_> {
             }
             let cqe = queue.execute(&Command {
                 durability: how.durability,
+                mode: how.mode,
                 after_durable: how.after_durable,
                 detectable: how.tag.is_some(),
                 ..Command::new(0, Body::op(at))
