@@ -154,7 +154,7 @@ fn alone(embedded: &Embedded) -> Got {
     got
 }
 
-/// Tries an experiment until it comes out right: what else this machine does can only make it look worse than it is.
+/// Tries an experiment until it comes out right, where what else this machine does can only make it look worse than it is.
 /// One at a time, for the same reason.
 fn experiment(mut run: impl FnMut() -> Result<(), String>) {
     static ONE: Mutex<()> = Mutex::new(());
@@ -165,12 +165,16 @@ fn experiment(mut run: impl FnMut() -> Result<(), String>) {
     assert!(failures.len() < 5, "{failures:#?}");
 }
 
-/// Both had work all the time, and the honest one did not get less of the device.
+/// The honest one did not get less of the device. Said only of an interval in which both had work all the time, which a
+/// busy host may prevent; in such a one there is no second try.
 fn no_advantage(honest: &Got, greedy: &Got) -> Result<(), String> {
     assert!(greedy.commands == 0 || greedy.device_ns > 0, "what is done for it is charged: {greedy:?}");
-    let busy = honest.backlogged > 0.9 && greedy.backlogged > 0.9;
+    if honest.backlogged < 0.98 || greedy.backlogged < 0.98 {
+        return Err(format!("one of them had nothing to do for a while: honest {honest:?}, greedy {greedy:?}"));
+    }
     let fair = honest.device_ns as f64 > 0.9 * greedy.device_ns as f64;
-    (busy && fair).then_some(()).ok_or_else(|| format!("honest {honest:?}, greedy {greedy:?}"))
+    assert!(fair, "honest {honest:?}, greedy {greedy:?}");
+    Ok(())
 }
 
 /// The honest one hardly notices the other.

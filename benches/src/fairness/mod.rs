@@ -84,6 +84,8 @@ pub struct Options {
     pub quantum_us: Option<u64>,
     /// Predict each run of `a-mix` and `b-weights` with the simulator, too.
     pub simulate: bool,
+    /// Only to see that it runs: rounds may be short, every interval counts, and no aim is judged.
+    pub quick: bool,
 }
 
 /// What experiments have in common.
@@ -108,7 +110,8 @@ impl Bench<'_> {
     }
 
     fn pace(&self, seconds: f64, rounds: u32) -> Pace<'_> {
-        Pace { program: &self.options.program, client_args: &self.options.client_args, seconds, rounds }
+        let o = self.options;
+        Pace { program: &o.program, client_args: &o.client_args, seconds, rounds, quick: o.quick }
     }
 
     fn measure(&mut self, what: &str, setup: &Setup) -> io::Result<Run> {
@@ -147,5 +150,5 @@ pub fn run(options: &Options, note: &mut dyn FnMut(&str)) -> io::Result<Fairness
         }
     }
     let profile = format!("slowed ({} core(s) at {} of the host's)", options.cores, options.speed);
-    Ok(FairnessReport::new(Machine::here(), profile, parts))
+    Ok(FairnessReport::new(Machine::here(), profile, options.quick, parts))
 }

@@ -51,6 +51,8 @@ pub struct TenantRow {
     pub p50_us: f64,
     /// 99th percentile.
     pub p99_us: f64,
+    /// 99.9th percentile.
+    pub p999_us: f64,
     /// Commands per second alone over those here.
     pub slowdown: f64,
 }
@@ -68,15 +70,46 @@ pub struct FairnessRow {
     pub jain: f64,
 }
 
-/// The finished experiments. As JSON: machine, profile and rows.
+/// An aim, what was measured, and whether that meets it.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verdict {
+    /// What is compared.
+    pub aim: String,
+    /// The ratio measured; none when it has no bound (tenants came in another order than predicted).
+    pub measured: Option<f64>,
+    /// `at most` or `at least`.
+    pub sense: &'static str,
+    /// The bound.
+    pub bound: f64,
+    /// `met`, `missed`, or `not judged` in a quick run, whose intervals count whatever happened in them.
+    pub verdict: &'static str,
+}
+
+impl Verdict {
+    fn new(r: Ratio, quick: bool) -> Verdict {
+        let verdict = match (quick, r.holds) {
+            (true, _) => "not judged",
+            (false, true) => "met",
+            (false, false) => "missed",
+        };
+        let measured = r.measured.is_finite().then_some(r.measured);
+        Verdict { aim: r.what, measured, sense: r.sense, bound: r.bound, verdict }
+    }
+}
+
+/// The finished experiments. As JSON: machine, profile, whether it was a quick run, rows and verdicts.
 #[derive(Serialize)]
 pub struct FairnessReport {
     /// Which machine.
     pub machine: Machine,
     /// Emulated hardware in force.
     pub profile: String,
+    /// Whether it was to be tried out only.
+    pub quick: bool,
     /// The figures.
     pub rows: Vec<FairnessRow>,
+    /// The aims.
+    pub verdicts: Vec<Verdict>,
     #[serde(skip)]
     parts: Vec<Part>,
 }
@@ -93,6 +126,7 @@ fn row(r: &PolicyRun) -> FairnessRow {
         device_ns: t.device_ns,
         p50_us: us(t.latency.percentile(0.5)),
         p99_us: us(t.latency.percentile(0.99)),
+        p999_us: us(t.latency.percentile(0.999)),
         slowdown: r.slowdown[at],
     });
     let tenants = tenants.collect();
@@ -100,9 +134,12 @@ fn row(r: &PolicyRun) -> FairnessRow {
 }
 
 impl FairnessReport {
-    pub(super) fn new(machine: Machine, profile: String, parts: Vec<Part>) -> FairnessReport {
+    pub(super) fn new(machine: Machine, profile: String, quick: bool, parts: Vec<Part>) -> FairnessReport {
         let rows = parts.iter().flat_map(|p| p.rows.iter().map(row)).collect();
-        FairnessReport { machine, profile, rows, parts }
+        let predicted = parts.iter().flat_map(|p| p.predicted.iter().map(Prediction::ratio));
+        let ratios = parts.iter().flat_map(|p| p.ratios.iter().cloned()).chain(predicted);
+        let verdicts = ratios.map(|r| Verdict::new(r, quick)).collect();
+        FairnessReport { machine, profile, quick, rows, verdicts, parts }
     }
 
     /// Prints everything for people.
@@ -114,12 +151,10 @@ impl FairnessReport {
             part.rows.iter().for_each(print_row);
             Prediction::print(&part.predicted);
         }
-        println!("\n{:<72} {:>9} {:>16}  holds", "target", "measured", "bound");
-        let predicted = self.parts.iter().flat_map(|p| p.predicted.iter().map(Prediction::ratio));
-        let ratios: Vec<Ratio> = self.parts.iter().flat_map(|p| p.ratios.iter().cloned()).chain(predicted).collect();
-        for r in &ratios {
-            let holds = if r.holds { "yes" } else { "NO" };
-            println!("{:<72} {:>8.4} {:>9} {:>6.2}  {holds}", r.what, r.measured, r.sense, r.bound);
+        println!("\n{:<72} {:>9} {:>16}  verdict", "aim", "measured", "bound");
+        for v in &self.verdicts {
+            let measured = v.measured.unwrap_or(f64::INFINITY);
+            println!("{:<72} {measured:>8.4} {:>9} {:>6.2}  {}", v.aim, v.sense, v.bound, v.verdict);
         }
     }
 
@@ -181,7 +216,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_json_is_machine_profile_and_rows() {
+    fn the_json_is_machine_profile_rows_and_verdicts() {
         let tenant = Measured {
             name: "a".into(),
             weight: 200,
@@ -193,13 +228,25 @@ mod tests {
             wall_ns: (1, 2),
         };
         let run = Run { tenants: vec![tenant], time_ns: 1_000_000_000, jains: vec![1.0], ..Run::default() };
-        let row = PolicyRun { experiment: "x".into(), policy: PolicyKind::Rr, run, slowdown: vec![2.0] };
-        let part = Part { rows: vec![row], ..Part::new("x", "") };
-        let report = FairnessReport::new(Machine::here(), "slow".into(), vec![part]);
-        let json = serde_json::to_value(&report).expect("it is JSON");
-        assert_eq!(json.as_object().expect("an object").keys().collect::<Vec<_>>(), ["machine", "profile", "rows"]);
+        let row =
+            || PolicyRun { experiment: "x".into(), policy: PolicyKind::Rr, run: run.clone(), slowdown: vec![2.0] };
+        let ratios = vec![Ratio::at_least("a", 1.0, 1.0, 0.9), Ratio::at_most("b", 1.0, 0.0, 1.2)];
+        let part = || Part { rows: vec![row()], ratios: ratios.clone(), ..Part::new("x", "") };
+        let report = |quick| FairnessReport::new(Machine::here(), "slow".into(), quick, vec![part()]);
+        let json = serde_json::to_value(report(false)).expect("it is JSON");
+        let keys: Vec<_> = json.as_object().expect("an object").keys().collect();
+        assert_eq!(keys, ["machine", "profile", "quick", "rows", "verdicts"]);
+        let verdict = |aim, measured, sense, bound, verdict| {
+            serde_json::json!({ "aim": aim, "measured": measured,
+            "sense": sense, "bound": bound, "verdict": verdict })
+        };
+        let met = verdict("a", Some(1.0), "at least", 0.9, "met");
+        assert_eq!(json["verdicts"], serde_json::json!([met, verdict("b", None, "at most", 1.2, "missed")]));
+        let json_quick = serde_json::to_value(report(true)).expect("it is JSON");
+        assert_eq!(json_quick["verdicts"][0]["verdict"], "not judged");
         let want = serde_json::json!([{ "experiment": "x", "policy": "rr", "jain": 1.0, "tenants": [{ "name": "a",
-            "weight": 200, "ops_per_s": 50.0, "device_ns": 7, "p50_us": 0.0, "p99_us": 0.0, "slowdown": 2.0 }] }]);
+            "weight": 200, "ops_per_s": 50.0, "device_ns": 7, "p50_us": 0.0, "p99_us": 0.0,
+            "p999_us": 0.0, "slowdown": 2.0 }] }]);
         assert_eq!(json["rows"], want);
     }
 }

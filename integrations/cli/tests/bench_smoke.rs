@@ -219,3 +219,43 @@ fn an_interrupted_run_ends_in_order_and_leaves_nothing_behind() {
     assert!(said(&out).contains("the experiment was interrupted"), "{}", said(&out));
     assert_eq!(std::fs::read_dir(dir.path()).expect("a folder").count(), 0);
 }
+
+/// Tenants of an experiment: names, weights, and which of them must have ended commands.
+fn has_tenants(row: &Value, expected: &[(&str, u64)]) {
+    let tenants = row["tenants"].as_array().expect("tenants");
+    let found: Vec<_> =
+        tenants.iter().map(|t| (t["name"].as_str().unwrap_or(""), number(t, "weight") as u64)).collect();
+    assert_eq!(found, expected, "{row}");
+    for t in tenants {
+        let [p50, p99, p999] = ["p50_us", "p99_us", "p999_us"].map(|name| number(t, name));
+        assert!(0.0 < p50 && p50 <= p99 && p99 <= p999, "{t}");
+        assert!(number(t, "ops_per_s") > 0.0 && number(t, "device_ns") > 0.0 && number(t, "slowdown") > 0.0, "{t}");
+    }
+    assert!((0.0..=1.0 + 1e-9).contains(&number(row, "jain")), "{row}");
+}
+
+#[test]
+fn fairness_runs_with_a_process_per_tenant_and_reports_rows_and_verdicts() {
+    let dir = folder(true);
+    let (json, svg) = (dir.path().join("report.json"), dir.path().join("plots"));
+    let mut command =
+        bench(&["fairness", "--quick", "--only", "b-weights", "--policy", "cfs", "--simulate", "--cores=1"]);
+    let out = command.arg("--json").arg(&json).arg("--svg").arg(&svg).output().expect("it runs");
+    assert!(out.status.success(), "{}", said(&out));
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).expect("a report")).expect("JSON");
+    assert!(report["machine"]["cpu"].is_string() && report["profile"].is_string() && report["quick"] == true);
+    let names: Vec<_> = rows(&report).iter().map(|r| r["experiment"].as_str().unwrap_or("")).collect();
+    assert_eq!(names, ["b-weights, 1:1:1", "b-weights, 1:2:4"]);
+    assert!(rows(&report).iter().all(|r| r["policy"] == "cfs"));
+    has_tenants(&rows(&report)[0], &[("random-4K-100", 100), ("append-64K-100", 100), ("read-16K-100", 100)]);
+    has_tenants(&rows(&report)[1], &[("random-4K-100", 100), ("append-64K-200", 200), ("read-16K-400", 400)]);
+    let verdicts = report["verdicts"].as_array().expect("verdicts");
+    assert_eq!(verdicts.len(), 4, "two rows and their predictions: {verdicts:?}");
+    for v in verdicts {
+        assert!(v["aim"].is_string() && v["sense"] == "at most" && number(v, "bound") > 1.0, "{v}");
+        assert_eq!(v["verdict"], "not judged", "whether an aim is met is no matter of a second on a busy machine");
+    }
+    assert!(svg.join("fairness-b-weights.svg").is_file());
+    let twice = bench(&["fairness", "--quick", "--rounds", "2"]).output().expect("it runs");
+    assert_eq!(twice.status.code(), Some(2), "{}", said(&twice));
+}

@@ -1,5 +1,6 @@
 //! Steady states with ten thousand runnable inode queues, shared by the timing bench and the instruction counts.
 
+use intrusive_collections::{KeyAdapter, RBTree, RBTreeLink, intrusive_adapter};
 use weldfs_scheduler::{Cost, Entry, Policy, PolicyKind, TenantId, Token};
 
 /// Runnable inode queues.
@@ -30,6 +31,59 @@ impl Case {
             Case::Stays => "stays",
             Case::Moves => "moves",
             Case::Empties => "empties",
+        }
+    }
+}
+
+/// A member of the bare tree.
+#[repr(align(64))]
+struct Node {
+    link: RBTreeLink,
+    key: i128,
+}
+
+intrusive_adapter!(ByKey = Box<Node>: Node { link => RBTreeLink });
+
+impl<'a> KeyAdapter<'a> for ByKey {
+    type Key = i128;
+
+    fn get_key(&self, node: &'a Node) -> i128 {
+        node.key
+    }
+}
+
+/// The floor: a red-black tree of as many members as there are queues, and nothing else.
+pub struct Bare {
+    tree: RBTree<ByKey>,
+    dice: u32,
+}
+
+impl Bare {
+    /// In the middle of its work.
+    pub fn new() -> Bare {
+        let mut bare = Bare { tree: RBTree::default(), dice: 12_345 };
+        for i in 0..QUEUES {
+            let key = bare.step() + i128::from(i);
+            bare.tree.insert(Box::new(Node { link: RBTreeLink::new(), key }));
+        }
+        bare.work(3 * QUEUES);
+        bare
+    }
+
+    fn step(&mut self) -> i128 {
+        self.dice = self.dice.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        i128::from(20_000 + (self.dice >> 16)) << 40
+    }
+
+    /// `rounds` times the first out and in again, elsewhere.
+    #[inline(never)]
+    pub fn work(&mut self, rounds: u32) {
+        for _ in 0..rounds {
+            let step = self.step();
+            if let Some(mut node) = self.tree.front_mut().remove() {
+                node.key += step;
+                self.tree.insert(node);
+            }
         }
     }
 }

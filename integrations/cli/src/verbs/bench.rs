@@ -157,6 +157,9 @@ struct Fairness {
     /// Predict a-mix and b-weights with the simulator, from what their commands cost, and compare
     #[arg(long)]
     simulate: bool,
+    /// One round of a second, in which every interval counts, and no verdicts: to see that it runs
+    #[arg(long, conflicts_with_all = ["seconds", "rounds"])]
+    quick: bool,
     /// Write plots as SVG into this directory
     #[arg(long, value_name = "DIR")]
     svg: Option<PathBuf>,
@@ -209,12 +212,13 @@ fn fair(args: &Fairness) -> io::Result<()> {
         client_args: vec!["bench".to_owned(), "tenant".to_owned()],
         policies: args.policy.clone(),
         only: args.only.clone(),
-        seconds: args.seconds.into(),
-        rounds: args.rounds,
+        seconds: if args.quick { 1.0 } else { args.seconds.into() },
+        rounds: if args.quick { 1 } else { args.rounds },
         cores: args.cores.unwrap_or(if args.simulate { 2 } else { 1 }),
         speed: args.speed,
         quantum_us: args.quantum,
         simulate: args.simulate,
+        quick: args.quick,
     };
     let report = fairness::run(&options, &mut |what| eprintln!("bench: {what}"))?;
     report.print();
