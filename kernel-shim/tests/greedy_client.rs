@@ -154,7 +154,8 @@ fn alone(embedded: &Embedded) -> Got {
     got
 }
 
-/// Tries an experiment until it comes out right, where what else this machine does can only make it look worse than it is.
+/// Tries an experiment until it comes out right, where what else this machine does can only make it look worse than it
+/// is.
 /// One at a time, for the same reason.
 fn experiment(mut run: impl FnMut() -> Result<(), String>) {
     static ONE: Mutex<()> = Mutex::new(());
