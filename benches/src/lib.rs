@@ -12,6 +12,7 @@ pub mod commit;
 pub mod fairness;
 pub mod floor;
 pub mod head;
+pub mod macro_bench;
 pub mod micro;
 pub mod mount;
 mod own;

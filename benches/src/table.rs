@@ -10,7 +10,7 @@ pub struct Table {
 }
 
 fn is_number(cell: &str) -> bool {
-    cell.is_empty() || cell == "-" || cell.starts_with(|c: char| c.is_ascii_digit())
+    cell.chars().all(|c| c.is_ascii_digit() || ".-x% ".contains(c))
 }
 
 impl Table {

@@ -78,8 +78,6 @@ impl Op {
                 | ChecksumRange { .. }
                 | Batch { .. }
                 | ReadDirPlus { .. }
-                | SetKey { .. }
-                | DropKey { .. }
         )
     }
 }

@@ -18,7 +18,7 @@ const FILL: u8 = 0x5a;
 pub(super) const MASK: [u8; FIELD] = [0xa5; FIELD];
 
 /// A tree of files, reached by ordinary calls.
-pub(super) trait Tree {
+pub(crate) trait Tree {
     fn make_dir(&self, path: &str) -> io::Result<()>;
     /// Makes or replaces a file.
     fn put(&self, path: &str, data: &[u8]) -> io::Result<()>;
@@ -63,10 +63,10 @@ impl Tree for Client {
 }
 
 /// A directory of the host; names are relative to it.
-pub(super) struct HostTree(pub PathBuf);
+pub(crate) struct HostTree(pub PathBuf);
 
 impl HostTree {
-    pub(super) fn path(&self, path: &str) -> PathBuf {
+    pub(crate) fn path(&self, path: &str) -> PathBuf {
         self.0.join(path.trim_start_matches('/'))
     }
 }
@@ -309,7 +309,7 @@ fn field(tree: &dyn Tree, path: &str, record: u64, size: u32) -> io::Result<[u8;
 }
 
 /// Makes sure that the root of the host's files is there.
-pub(super) fn host_tree(dir: &Path) -> io::Result<(tempfile::TempDir, HostTree)> {
+pub(crate) fn host_tree(dir: &Path) -> io::Result<(tempfile::TempDir, HostTree)> {
     let folder = tempfile::Builder::new().prefix("weldfs-micro-").tempdir_in(dir)?;
     let tree = HostTree(folder.path().to_owned());
     Ok((folder, tree))

@@ -15,14 +15,14 @@
 
 pub mod cell;
 pub mod chains;
-mod files;
+pub(crate) mod files;
 mod lane;
 mod posix;
 mod reasons;
 pub mod report;
-mod sample;
-mod systems;
-mod targets;
+pub(crate) mod sample;
+pub(crate) mod systems;
+pub(crate) mod targets;
 mod uring;
 mod weld;
 
@@ -118,7 +118,7 @@ struct Bench<'a> {
     counts: HashMap<Cell, u64>,
 }
 
-fn interrupted() -> io::Error {
+pub(crate) fn interrupted() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "interrupted")
 }
 

@@ -41,9 +41,25 @@ impl AddAssign for Counts {
     }
 }
 
+impl Counts {
+    /// What was counted after an earlier look.
+    pub fn since(&self, earlier: &Counts) -> Counts {
+        Counts {
+            crossings: self.crossings.saturating_sub(earlier.crossings),
+            payload_copies: self.payload_copies.saturating_sub(earlier.payload_copies),
+            metadata_copies: self.metadata_copies.saturating_sub(earlier.metadata_copies),
+            syscalls: self.syscalls.saturating_sub(earlier.syscalls),
+            link_bytes: self.link_bytes.saturating_sub(earlier.link_bytes),
+            flushes: self.flushes.saturating_sub(earlier.flushes),
+            checkpoints: self.checkpoints.saturating_sub(earlier.checkpoints),
+            log_bytes: self.log_bytes.saturating_sub(earlier.log_bytes),
+        }
+    }
+}
+
 /// A run, or several of them added up.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Sample {
+pub(crate) struct Sample {
     /// Operations, all threads.
     pub ops: u64,
     /// Nanoseconds from the first thread's start to the last one's end.
@@ -55,19 +71,19 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    pub(super) fn add(&mut self, mut o: Sample) {
+    pub(crate) fn add(&mut self, mut o: Sample) {
         self.ops += o.ops;
         self.wall_ns += o.wall_ns;
         self.latencies.append(&mut o.latencies);
         self.counts += o.counts;
     }
 
-    pub(super) fn ns_per_op(&self) -> f64 {
+    pub(crate) fn ns_per_op(&self) -> f64 {
         self.wall_ns as f64 / self.ops.max(1) as f64
     }
 
     /// Median and 99th percentile of the latencies, nanoseconds.
-    pub(super) fn percentiles(&mut self) -> (f64, f64) {
+    pub(crate) fn percentiles(&mut self) -> (f64, f64) {
         self.latencies.sort_unstable();
         let at = |share: f64| {
             let n = self.latencies.len();
@@ -82,14 +98,14 @@ const NOP_BYTES: u64 = 64 + 32;
 
 /// A device's counters at one moment.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Seen {
+pub(crate) struct Seen {
     commands: u64,
     nops: u64,
     counts: Counts,
 }
 
 impl Seen {
-    pub(super) fn now(client: &Client) -> io::Result<Seen> {
+    pub(crate) fn now(client: &Client) -> io::Result<Seen> {
         let stats: serde_json::Value = serde_json::from_str(&client.stats_json()?).map_err(io::Error::other)?;
         let total = |name: &str| stats["total"][name].as_u64().unwrap_or(0);
         let log = |name: &str| stats["log"][name].as_u64().unwrap_or(0);
@@ -108,18 +124,13 @@ impl Seen {
     }
 
     /// What was counted since, without the NOPs that only keep the device awake.
-    pub(super) fn until(&self, later: &Seen) -> Counts {
-        let (a, b) = (&self.counts, &later.counts);
+    pub(crate) fn until(&self, later: &Seen) -> Counts {
         let nops = later.nops.saturating_sub(self.nops);
+        let counts = later.counts.since(&self.counts);
         Counts {
             crossings: later.commands.saturating_sub(self.commands).saturating_sub(nops),
-            payload_copies: b.payload_copies.saturating_sub(a.payload_copies),
-            metadata_copies: b.metadata_copies.saturating_sub(a.metadata_copies),
-            syscalls: 0,
-            link_bytes: b.link_bytes.saturating_sub(a.link_bytes).saturating_sub(nops * NOP_BYTES),
-            flushes: b.flushes.saturating_sub(a.flushes),
-            checkpoints: b.checkpoints.saturating_sub(a.checkpoints),
-            log_bytes: b.log_bytes.saturating_sub(a.log_bytes),
+            link_bytes: counts.link_bytes.saturating_sub(nops * NOP_BYTES),
+            ..counts
         }
     }
 }

@@ -2,6 +2,7 @@
 //! reason.
 
 use super::cell::{Cell, Class, Phase};
+use super::files::host_tree;
 use super::posix::Posix;
 use super::uring::Uring;
 use super::weld::{Device, WeldFs};
@@ -102,7 +103,9 @@ impl Systems {
     pub(super) fn start(options: &Options, watch: &mut dyn Watch) -> io::Result<Systems> {
         let mut systems = Systems { all: Vec::new(), peers: Vec::new(), skipped: Vec::new(), _mounts: Vec::new() };
         if options.prepare {
-            systems.prepare(options, watch)?;
+            let bytes = if options.quick { MOUNT_BYTES / 4 } else { MOUNT_BYTES };
+            let made = prepare(bytes, watch)?;
+            (systems._mounts, systems.peers, systems.skipped) = (made.mounts, made.peers, made.skipped);
         }
         for peer in &options.peers {
             systems.peers.push((peer.clone(), Ground::of(&peer.dir)?));
@@ -130,33 +133,6 @@ impl Systems {
         Ok(systems)
     }
 
-    fn prepare(&mut self, options: &Options, watch: &mut dyn Watch) -> io::Result<()> {
-        if !rustix::process::geteuid().is_root() {
-            let why = "--prepare mounts file systems, which only root may do; name directories with --peer instead";
-            return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
-        }
-        peers::mounts_of_our_own()
-            .map_err(|e| io::Error::new(e.kind(), format!("cannot get mounts of our own: {e}")))?;
-        for fs in ["ext4", "xfs", "tmpfs"] {
-            if watch.stop() {
-                return Err(super::interrupted());
-            }
-            watch.at(&format!("making a {fs} over RAM"), false);
-            let bytes = if options.quick && fs != "xfs" { MOUNT_BYTES / 4 } else { MOUNT_BYTES };
-            match LoopMount::make(fs, bytes) {
-                Ok(mount) => {
-                    let peer = Peer { name: fs.into(), dir: mount.dir().to_owned(), medium: format!("{fs} over RAM") };
-                    let ground = Ground::of(&peer.dir)?;
-                    self.peers.push((peer, ground));
-                    self._mounts.push(mount);
-                }
-                Err(_) if watch.stop() => return Err(super::interrupted()),
-                Err(e) => self.skipped.push(format!("{fs}: {e}")),
-            }
-        }
-        Ok(())
-    }
-
     /// WeldFS on emulated pmem, served and embedded; and on a disk for each peer on one.
     fn devices(&mut self, options: &Options, watch: &mut dyn Watch) -> io::Result<()> {
         watch.at("starting a device over emulated pmem", false);
@@ -180,10 +156,11 @@ impl Systems {
 
     fn hostdir(&mut self, options: &Options, peer: &Peer, ground: &Ground) -> io::Result<()> {
         let name = format!("hostdir:{}", peer.name);
-        match Served::start_hostdir(&options.program, &peer.dir) {
+        let (folder, tree) = host_tree(&peer.dir)?;
+        match Served::start_hostdir(&options.program, &tree.0) {
             Ok(served) => {
                 let client = served.connect()?;
-                let device = Device::new(Box::new(served), client, ground.describe(), 0)?;
+                let device = Device::new(Box::new((served, folder)), client, ground.describe(), 0)?;
                 let device = Rc::new(RefCell::new(device));
                 let devices = Devices { burst: Some(device.clone()), steady: Some(device) };
                 self.all.push(Phased::boxed(&name, &devices, true, Some(ground.clone())));
@@ -212,6 +189,43 @@ impl Systems {
     pub(super) fn skipped(&self) -> Vec<String> {
         self.skipped.clone()
     }
+}
+
+/// File systems that were mounted for a run, and why some were not.
+pub(crate) struct Prepared {
+    pub(crate) mounts: Vec<LoopMount>,
+    pub(crate) peers: Vec<(Peer, Ground)>,
+    pub(crate) skipped: Vec<String>,
+}
+
+/// An xfs is at least so large.
+const XFS_BYTES_MIN: u64 = 512 << 20;
+
+/// Mounts an ext4, an xfs and a tmpfs of so many bytes over RAM, in mounts of this process's own.
+pub(crate) fn prepare(bytes: u64, watch: &mut dyn Watch) -> io::Result<Prepared> {
+    if !rustix::process::geteuid().is_root() {
+        let why = "--prepare mounts file systems, which only root may do; name directories with --peer instead";
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
+    }
+    peers::mounts_of_our_own().map_err(|e| io::Error::new(e.kind(), format!("cannot get mounts of our own: {e}")))?;
+    let mut made = Prepared { mounts: Vec::new(), peers: Vec::new(), skipped: Vec::new() };
+    for fs in ["ext4", "xfs", "tmpfs"] {
+        if watch.stop() {
+            return Err(super::interrupted());
+        }
+        watch.at(&format!("making a {fs} over RAM"), false);
+        match LoopMount::make(fs, if fs == "xfs" { bytes.max(XFS_BYTES_MIN) } else { bytes }) {
+            Ok(mount) => {
+                let peer = Peer { name: fs.into(), dir: mount.dir().to_owned(), medium: format!("{fs} over RAM") };
+                let ground = Ground::of(&peer.dir)?;
+                made.peers.push((peer, ground));
+                made.mounts.push(mount);
+            }
+            Err(_) if watch.stop() => return Err(super::interrupted()),
+            Err(e) => made.skipped.push(format!("{fs}: {e}")),
+        }
+    }
+    Ok(made)
 }
 
 /// Bytes of an image.

@@ -19,7 +19,7 @@ pub struct Target {
 }
 
 impl Target {
-    fn new(what: impl Into<String>, measured: f64, aim: f64) -> Target {
+    pub(crate) fn new(what: impl Into<String>, measured: f64, aim: f64) -> Target {
         let verdict = match measured {
             m if !m.is_finite() => "not measured",
             m if m >= aim => "met",
@@ -132,7 +132,7 @@ pub(crate) fn geometric_mean(values: impl Iterator<Item = f64>) -> f64 {
     (sum / f64::from(n)).exp()
 }
 
-pub(super) fn table(targets: &[Target]) -> Table {
+pub(crate) fn table(targets: &[Target]) -> Table {
     let mut table = Table::new(["what", "measured", "aim", "verdict"]);
     for t in targets {
         let measured = ratio(t.measured.unwrap_or(f64::NAN));

@@ -1,5 +1,6 @@
 //! `weldfs bench NAME`: the experiments of the benches crate.
 
+mod macros;
 mod micro;
 mod watch;
 
@@ -24,6 +25,8 @@ enum Which {
     /// Every operation in every size, fused and step by step, against plain system calls and io_uring on directories of
     /// this host
     Micro(micro::Args),
+    /// A mail server, a file server, a web server and a web proxy (after Filebench), against directories of this host
+    Macro(macros::Args),
     /// What a commit costs: both transaction modes, shared flushes, flushes and writes of one durable append
     Commit(Commit),
     /// Latencies of single operations while checkpoints run, below and above the checkpoints' speed
@@ -191,6 +194,7 @@ pub fn run(args: &Args) -> Outcome {
         Which::Floor { region } => floor::serve(region),
         Which::Base(args) => base(args),
         Which::Micro(args) => micro::run(args),
+        Which::Macro(args) => macros::run(args),
         Which::Commit(args) => commits(args),
         Which::Stall(args) => stalls(args),
         Which::Recovery(args) => recoveries(args),

@@ -184,12 +184,11 @@ pub(super) fn begin(store: &Store, (kind, len): (Kind, usize)) -> (Begin, Vec<Da
         flags: read,
         detect: None,
         inputs: smallvec![input],
-        plan: None,
     };
     (begin, data)
 }
 
-pub(super) fn input(
+fn input(
     store: &Store,
     ino: InodeNo,
     truncated: bool,

@@ -1,0 +1,80 @@
+//! `weldfs bench macro`.
+
+use super::micro::peers;
+use super::watch::Watcher;
+use super::{parse_peer, save};
+use crate::output;
+use clap::builder::PossibleValuesParser;
+use std::io;
+use std::path::PathBuf;
+use weldfs_benches::macro_bench::personality::Personality;
+use weldfs_benches::macro_bench::{self, Options};
+use weldfs_benches::peers::Peer;
+
+/// Arguments of `weldfs bench macro`.
+#[derive(clap::Args, Debug)]
+pub(super) struct Args {
+    /// Compare with a directory of this host, several times; without one and without --prepare: the tmpfs at /dev/shm
+    #[arg(long, value_name = "NAME=DIR", value_parser = parse_peer)]
+    peer: Vec<Peer>,
+    /// Mount an ext4, an xfs and a tmpfs over RAM and compare with them (as root; nobody else sees these mounts, and
+    /// they go with this process)
+    #[arg(long)]
+    prepare: bool,
+    /// Only these servers, several times
+    #[arg(long, value_delimiter = ',', value_name = "SERVER",
+          value_parser = PossibleValuesParser::new(Personality::ALL.map(Personality::name)))]
+    only: Vec<String>,
+    /// Threads, several times
+    #[arg(long, value_delimiter = ',', value_name = "N", default_value = "1,2,4,8,16",
+          value_parser = clap::value_parser!(u32).range(1..=32))]
+    threads: Vec<u32>,
+    /// Seconds of a cell: one server, one number of threads, one system
+    #[arg(long, value_name = "S", default_value_t = 20, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    seconds: u32,
+    /// Repeats behind each median
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
+    repeats: u32,
+    /// Where the random numbers start; the same seed gives the same steps
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// A few hundred files and a moment per cell, one repeat: shows that everything works, and no figures
+    #[arg(long, conflicts_with_all = ["seconds", "repeats"])]
+    quick: bool,
+    /// Print the tables as Markdown
+    #[arg(long)]
+    markdown: bool,
+    /// Write plots as SVG into this directory
+    #[arg(long, value_name = "DIR")]
+    svg: Option<PathBuf>,
+    /// Write the report as JSON to this file
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+/// Seconds of a quick cell.
+const QUICK_SECONDS: f64 = 0.15;
+
+pub(super) fn run(args: &Args) -> io::Result<()> {
+    let wanted = |p: &Personality| args.only.is_empty() || args.only.iter().any(|name| name == p.name());
+    let options = Options {
+        program: std::env::current_exe()?,
+        personalities: Personality::ALL.into_iter().filter(wanted).collect(),
+        threads: args.threads.clone(),
+        peers: peers(&args.peer, args.prepare),
+        prepare: args.prepare,
+        seconds: if args.quick { QUICK_SECONDS } else { f64::from(args.seconds) },
+        repeats: if args.quick { 1 } else { args.repeats as usize },
+        seed: args.seed,
+        quick: args.quick,
+    };
+    let mut watcher = Watcher::new()?;
+    let report = macro_bench::run(&options, &mut watcher)?;
+    drop(watcher);
+    let text = report.text(args.markdown);
+    output::facts(|out| out.write_all(text.as_bytes())).map_err(|e| io::Error::other(e.to_string()))?;
+    if let Some(dir) = &args.svg {
+        report.plot(dir)?;
+    }
+    save(args.json.as_deref(), &report)
+}
