@@ -3,9 +3,9 @@
 //! What lives here: `serve` (a device behind a Unix socket: attach, queue pairs, placeholders, claims, clean end),
 //! `embedded` (the same device inside the calling process, behind userlib's `Connector`), `hostdir` (a directory of the
 //! host in place of a device), `image` (opening what a device runs on), and below them `served` (either of the two),
-//! host in place of a device), `image` (opening what a device runs on), and below them `served` (either of the two),
 //! `protocol` (one session's conversation), `creds` (who the kernel says the peer is), `signals`, `listener`; `relay`
 //! starts a program beside a device and passes signals on to it.
+//! What may be touched: sockets, descriptors, credentials. Never a file's bytes, a ring entry or a pool.
 //! What flows through: attach messages in, replies with descriptors out; identity comes from the kernel, never from a
 //! message; every queue pair's memory is made, sealed and sent by the device, none is taken from a client.
 

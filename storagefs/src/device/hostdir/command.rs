@@ -14,8 +14,9 @@ use zerocopy::IntoBytes;
 
 use super::core::Core;
 use super::data;
-use super::hand::{PIECE, Scratch, settle};
+use super::hand::{PIECE, Scratch};
 use super::lookout::Work;
+use super::sequence;
 use super::session::{HostFile, SessionState};
 use super::sys;
 use super::txn::HostTxn;
@@ -25,6 +26,9 @@ use crate::device::sets::{Tickets, members};
 
 /// Payload bytes from which on a command takes long.
 const LONG: u32 = 128 << 10;
+
+/// Bytes of entries, or of attributes, from which on a sequence does.
+const LONG_SEQUENCE: u32 = 1 << 10;
 
 /// What a command ends with.
 #[derive(Clone, Copy, Debug)]
@@ -47,7 +51,18 @@ impl From<Outcome> for Done {
     }
 }
 
-fn answer(result: Result<(u64, u64), Errno>) -> Done {
+impl Done {
+    /// Adds what an element of a sequence moved.
+    pub fn add(&mut self, other: &Done) {
+        self.copies += other.copies;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.metadata += other.metadata;
+        self.synced |= other.synced;
+    }
+}
+
+pub(super) fn answer(result: Result<(u64, u64), Errno>) -> Done {
     match result {
         Ok((a, b)) => Outcome::ok(a, b).into(),
         Err(e) => Outcome::failed(e).into(),
@@ -61,6 +76,8 @@ pub(super) fn may_take_long(core: &Core, work: &Work) -> bool {
         Fsync { .. } | Fdatasync { .. } | Syncfs | ChecksumRange { .. } | Fallocate { .. } | Truncate { .. } => true,
         Read { out, .. } | OpenReadClose { out, .. } if out.len >= LONG => true,
         ReadChecksumVerify { len, .. } if len >= LONG => true,
+        Batch { items, .. } if items.len >= LONG_SEQUENCE => true,
+        ReadDirPlus { out, .. } if out.len >= LONG_SEQUENCE => true,
         Write { src, .. } | AppendChecksumWrite { src, .. } | OpenWriteClose { src, .. } if src.len >= LONG => true,
         OpenReadWriteClose { out, src, .. } if out.len.max(src.len) >= LONG => true,
         _ => work.cmd.after_durable || (wants_durable(core, &work.queue.session, &work.cmd) && changes(&work.cmd.op)),
@@ -75,6 +92,7 @@ fn changes(op: &Op) -> bool {
         Nop | Close { .. } | Read { .. } | Seek { .. } | Stat { .. } | StatPath { .. } | ReadDir { .. } => false,
         Lock { .. } | SetFlags { .. } | Statfs { .. } | Readlink { .. } | Access { .. } => false,
         GetXattr { .. } | ListXattr { .. } | OpenReadClose { .. } | ReadChecksumVerify { .. } => false,
+        ReadDirPlus { .. } => false,
         _ => true,
     }
 }
@@ -101,7 +119,7 @@ fn synchronous(session: &SessionState, op: &Op) -> bool {
     }
 }
 
-/// Runs a command.
+/// Runs a command, or an element of one.
 pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Done {
     if work.cmd.detectable {
         // Nothing here outlives a crash that could tell what became of it.
@@ -118,6 +136,8 @@ pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Done
         Op::Lock { .. } => answer(cx.lock().await),
         Op::ChecksumRange { h, offset, len, .. } => answer(cx.checksum(h, offset, len, scratch).await),
         Op::Outcome { .. } => answer(Err(Errno::OPNOTSUPP)),
+        Op::Batch { items, results } => Box::pin(sequence::batch(core, work, (items, results), scratch)).await,
+        Op::ReadDirPlus { h, cookie, out } => sequence::read_dir_plus(core, work, (h, cookie, out), scratch).await,
         _ => cx.file_system(scratch).await,
     }
 }
@@ -140,7 +160,7 @@ impl<'c> Cx<'c> {
     async fn hold(&self, ino: InodeNo, mode: Mode) -> Tickets<'c> {
         let sets = &self.core.sets;
         let mut tickets = sets.place(sets.arrive(), Token(0), members([(ino.0, mode)]));
-        settle(self.core, &self.work.queue);
+        self.work.settle(self.core);
         tickets.start().await;
         tickets
     }
@@ -154,7 +174,7 @@ impl<'c> Cx<'c> {
     /// Makes what is behind a handle durable, with what earlier commands of this ring did to it.
     async fn sync(&self, h: Handle, call: impl Fn(&Description<HostFile>) -> rustix::io::Result<()>) -> Done {
         if h == Handle::ROOT {
-            settle(self.core, &self.work.queue);
+            self.work.settle(self.core);
             return self.synced(Ok(syncfs(&self.core.root)));
         }
         let description = match self.session().description(h) {

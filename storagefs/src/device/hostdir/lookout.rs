@@ -11,6 +11,7 @@ use rustix::event::epoll;
 use weldfs_ciscops::{Command, Cqe, Errno, Opcode, Outcome, Paths, RawCommand, Sqe, validate};
 
 use super::core::{Core, Message};
+use super::hand::settle;
 use super::session::QueueState;
 use crate::device::clock::now_ns;
 use crate::device::counters::CoreCounters;
@@ -27,6 +28,23 @@ pub(super) struct Work {
     pub paths: Paths,
     /// When it was seen in the ring.
     pub seen: u64,
+    /// Whether the next command of the ring may follow as soon as this one has its place: not so for an element of a
+    /// sequence, unless it is the last.
+    pub settles: bool,
+}
+
+impl Work {
+    /// It has its place among those of its inode, or is over.
+    pub fn settle(&self, core: &Core) {
+        if self.settles {
+            settle(core, &self.queue);
+        }
+    }
+
+    /// A command that is part of this one.
+    pub fn element(&self, cmd: Command, paths: Paths, settles: bool) -> Work {
+        Work { queue: self.queue.clone(), cmd, paths, seen: self.seen, settles: self.settles && settles }
+    }
 }
 
 /// What whoever looks knows.
@@ -189,7 +207,7 @@ impl Lookout {
                     let taken = now_ns();
                     let seen = ends.start(&queue.pair, taken);
                     drop(ends);
-                    return Some(Work { queue, cmd, paths, seen });
+                    return Some(Work { queue, cmd, paths, seen, settles: true });
                 }
                 Ok(None) => answer(&queue, &mut ends, &raw, Outcome::ok(0, 0)),
                 Err(errno) => {

@@ -3,7 +3,8 @@
 //!
 //! * `mod` (this file) starts and ends it; `core` is what its threads share; `session` is an attached client.
 //! * `lookout` looks at the rings, one thread at a time; `hand` runs commands on its own stack, where calls of the host
-//!   may block; `command` is the way of one command; `txn` is its `Target`.
+//!   may block; `command` is the way of one command, `sequence` of
+//!   several in one entry; `txn` is a command's `Target`.
 //! * `walk` resolves names below the directory and nowhere else; `names`, `data`, `attr` are the calls; `sys` holds the
 //!   few that need raw pointers; `power` finds out what the bytes lie on.
 //!
@@ -19,6 +20,7 @@ mod hand;
 mod lookout;
 mod names;
 mod power;
+mod sequence;
 mod session;
 mod stats;
 mod sys;

@@ -19,7 +19,7 @@ use weldfs_scheduler::{Mode, Token};
 
 use super::command::{Done, by_handle};
 use super::core::Core;
-use super::hand::{Scratch, settle};
+use super::hand::Scratch;
 use super::lookout::Work;
 use super::session::{HostFile, SessionState};
 use crate::device::ofd::Description;
@@ -123,7 +123,7 @@ impl<'c> HostTxn<'c> {
         let tickets = self.tickets.insert(sets.place(sets.arrive(), Token(0), set));
         // Its place is fixed: names may change, and the next command of the ring may follow.
         self.names = None;
-        settle(self.core, &self.work.queue);
+        self.work.settle(self.core);
         tickets.start().await;
     }
 
@@ -214,7 +214,7 @@ impl<'c> HostTxn<'c> {
         let stands = outcome.is_ok() || outcome.micro_done > 0;
         let after = self.work.cmd.after_durable;
         if stands && (!self.sync.is_empty() || after) {
-            settle(self.core, &self.work.queue);
+            self.work.settle(self.core);
             self.counted.synced = true;
             if let Err(e) = self.make_durable(after) {
                 outcome = Outcome::failed(e.into());

@@ -1,0 +1,158 @@
+//! Sequences: one entry of a ring that stands for several commands, run one after the other, each as if it had come by
+//! itself.
+
+use weldfs_ciscops::dirent::{DIRENT_PLUS_HEAD, Dirent, DirentPlusHead, DirentWriter, Dirents, dirent_plus_len};
+use weldfs_ciscops::{
+    Command, Cqe, Durability, Errno, Handle, Op, Outcome, Paths, PoolRange, RawCommand, SharedRegion, Sqe, StatBody,
+    validate,
+};
+use weldfs_scheduler::Mode;
+use zerocopy::IntoBytes;
+
+use super::command::{self, Done, answer};
+use super::core::Core;
+use super::hand::Scratch;
+use super::lookout::Work;
+use super::txn::HostTxn;
+
+/// Bytes of names that are read from a directory at a time.
+const NAMES_BYTES: usize = 4096;
+
+/// Copies an element's entry out of the pool, once, and believes it or not. What it leaves to the default is as the
+/// batch says.
+fn entry(work: &Work, items: PoolRange, i: u32) -> (RawCommand, Result<(Command, Paths), Errno>) {
+    let (mut sqe, pool) = (Sqe::default(), &work.queue.pool);
+    let range = PoolRange::new(items.off + i * Sqe::SIZE as u32, Sqe::SIZE as u32);
+    if let Ok(bytes) = pool.slice(range) {
+        bytes.copy_to(sqe.as_mut_bytes());
+    }
+    let raw = RawCommand(sqe);
+    let believed = validate(&raw, &work.queue.limits).and_then(|mut cmd| {
+        if matches!(cmd.op, Op::Batch { .. }) {
+            return Err(Errno::INVAL);
+        }
+        if cmd.durability == Durability::Default {
+            cmd.durability = work.cmd.durability;
+        }
+        cmd.after_durable |= work.cmd.after_durable;
+        Ok((cmd, Paths::fetch(&cmd, pool)?))
+    });
+    (raw, believed)
+}
+
+fn put_result(work: &Work, results: PoolRange, i: u32, cqe: &Cqe) {
+    let range = PoolRange::new(results.off + i * Cqe::SIZE as u32, Cqe::SIZE as u32);
+    if let Ok(bytes) = work.queue.pool.slice(range) {
+        bytes.copy_from(cqe.as_bytes());
+    }
+}
+
+/// Runs a batch: results are how many ran, and how many failed.
+pub(super) async fn batch(
+    core: &Core,
+    work: &Work,
+    (items, results): (PoolRange, PoolRange),
+    scratch: &mut Scratch,
+) -> Done {
+    let count = items.len / Sqe::SIZE as u32;
+    let mut total = Done::from(Outcome::ok(count.into(), 0));
+    let mut opcodes = Vec::with_capacity(count as usize);
+    for i in 0..count {
+        let (raw, believed) = entry(work, items, i);
+        let done = match believed {
+            Ok((cmd, paths)) => {
+                opcodes.push(cmd.op.opcode() as u16);
+                let element = work.element(cmd, paths, i + 1 == count);
+                Box::pin(command::run(core, &element, scratch)).await
+            }
+            Err(errno) => answer(Err(errno)),
+        };
+        total.add(&done);
+        total.outcome.result2 += u64::from(!done.outcome.is_ok());
+        put_result(work, results, i, &done.outcome.to_cqe(raw.0.sequence));
+    }
+    total.bytes_in += u64::from(items.len);
+    total.bytes_out += u64::from(results.len);
+    let counters = &work.queue.counters;
+    counters.elements.add(count.into());
+    let _ends = work.queue.pair.ends();
+    opcodes.iter().for_each(|op| counters.opcode(*op));
+    total
+}
+
+/// Lists a directory with what stat says of each entry: bytes put, and the cookie to go on with.
+pub(super) async fn read_dir_plus(
+    core: &Core,
+    work: &Work,
+    (h, cookie, out): (Handle, u64, PoolRange),
+    scratch: &mut Scratch,
+) -> Done {
+    let mut listing = Listing { core, work: work.element(work.cmd, Paths::default(), false), used: 0, next: cookie };
+    match listing.fill(h, out, scratch).await {
+        // The next call gets the error: what was put so far is good.
+        Err(errno) if listing.used == 0 => answer(Err(errno)),
+        _ => Done { bytes_out: listing.used as u64, ..answer(Ok((listing.used as u64, listing.next))) },
+    }
+}
+
+struct Listing<'c> {
+    core: &'c Core,
+    work: Work,
+    /// Bytes put.
+    used: usize,
+    /// Cookie of the last entry put.
+    next: u64,
+}
+
+impl Listing<'_> {
+    async fn fill(&mut self, h: Handle, out: PoolRange, scratch: &mut Scratch) -> Result<(), Errno> {
+        let names = SharedRegion::heap(NAMES_BYTES);
+        loop {
+            let list = self.names(h, &names, scratch).await?;
+            if list.is_empty() {
+                return Ok(());
+            }
+            for entry in Dirents(&list) {
+                let len = dirent_plus_len(entry.name.len());
+                if self.used + len > out.len as usize {
+                    return if self.used == 0 { Err(Errno::INVAL) } else { Ok(()) };
+                }
+                let stat = HostTxn::new(self.core, &self.work, scratch, false).stat_core(h, entry.name, true).await;
+                self.put(&entry, stat, PoolRange::new(out.off + self.used as u32, len as u32))?;
+                self.used += len;
+                self.next = entry.next_cookie;
+            }
+        }
+    }
+
+    /// The next few names, under a ticket of their own.
+    async fn names(&self, h: Handle, region: &SharedRegion, scratch: &mut Scratch) -> Result<Vec<u8>, Errno> {
+        let mut writer = DirentWriter::new(region.bytes(0, NAMES_BYTES)?);
+        let mut txn = HostTxn::new(self.core, &self.work, scratch, false);
+        txn.hold_one(txn.key_of(h)?, Mode::Shared).await;
+        txn.read_dir_core(h, self.next, &mut writer)?;
+        drop(txn);
+        let mut list = vec![0; writer.used()];
+        region.bytes(0, list.len())?.copy_to(&mut list);
+        Ok(list)
+    }
+
+    fn put(&self, entry: &Dirent<'_>, stat: Result<StatBody, Errno>, range: PoolRange) -> Result<(), Errno> {
+        let room = self.work.queue.pool.slice(range)?;
+        let head = DirentPlusHead {
+            ino: entry.ino,
+            next_cookie: entry.next_cookie,
+            reclen: range.len as u16,
+            dtype: entry.dtype,
+            namelen: entry.name.len() as u8,
+            status: stat.err().map_or(0, |e| e.0),
+        };
+        let mut whole = vec![0; range.len as usize];
+        whole[..size_of::<DirentPlusHead>()].copy_from_slice(head.as_bytes());
+        let body = stat.unwrap_or_default();
+        whole[size_of::<DirentPlusHead>()..DIRENT_PLUS_HEAD].copy_from_slice(body.as_bytes());
+        whole[DIRENT_PLUS_HEAD..DIRENT_PLUS_HEAD + entry.name.len()].copy_from_slice(entry.name);
+        room.copy_from(&whole);
+        Ok(())
+    }
+}
