@@ -161,6 +161,12 @@ impl HostTxn<'_> {
         let mask = SetAttrMask::from_bits(set.mask).ok_or(Errno::INVAL)?;
         let file = self.object((base, path, nofollow), Ticket::Exclusive).await?;
         let by_path = !path.is_empty();
+        if nofollow && mask.contains(SetAttrMask::MODE) {
+            let stat = fstat(self.fd(file))?;
+            if FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
+                return Err(Errno::OPNOTSUPP);
+            }
+        }
         if mask.contains(SetAttrMask::SIZE) {
             self.resize(file, by_path, set.size)?;
         }

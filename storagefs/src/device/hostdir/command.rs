@@ -78,16 +78,22 @@ pub(super) fn may_take_long(core: &Core, work: &Work) -> bool {
         ReadChecksumVerify { len, .. } if len >= LONG => true,
         Batch { items, .. } if items.len >= LONG_SEQUENCE => true,
         ReadDirPlus { out, .. } if out.len >= LONG_SEQUENCE => true,
+        Program { .. } if work.paths.program.as_ref().is_some_and(|p| is_long(p)) => true,
         Write { src, .. } | AppendChecksumWrite { src, .. } | OpenWriteClose { src, .. } if src.len >= LONG => true,
         OpenReadWriteClose { out, src, .. } if out.len.max(src.len) >= LONG => true,
-        _ => work.cmd.after_durable || (wants_durable(core, &work.queue.session, &work.cmd) && changes(&work.cmd.op)),
+        _ => work.cmd.after_durable || (wants_durable(core, work) && changes(work)),
     }
 }
 
-/// Whether an operation changes something that can be made durable.
-fn changes(op: &Op) -> bool {
+fn is_long(program: &weldfs_ciscops::program::Program) -> bool {
+    program.write_bytes().max(program.scratch_bytes()) >= u64::from(LONG)
+}
+
+/// Whether a command changes something that can be made durable.
+fn changes(work: &Work) -> bool {
     use Op::*;
-    match op {
+    match &work.cmd.op {
+        Program { .. } => work.paths.program.as_ref().is_some_and(|p| p.changes()),
         Open { flags, .. } => flags.intersects(OpenFlags::CREATE | OpenFlags::TRUNC),
         Nop | Close { .. } | Read { .. } | Seek { .. } | Stat { .. } | StatPath { .. } | ReadDir { .. } => false,
         Lock { .. } | SetFlags { .. } | Statfs { .. } | Readlink { .. } | Access { .. } => false,
@@ -97,12 +103,13 @@ fn changes(op: &Op) -> bool {
     }
 }
 
-/// Durability as asked for: by the command, by the description's O_SYNC or O_DSYNC, by default.
-pub(super) fn wants_durable(core: &Core, session: &SessionState, cmd: &Command) -> bool {
-    match cmd.durability {
+/// Durability as asked for: by a program's own word, by the command, by the description's O_SYNC or O_DSYNC, by default.
+fn wants_durable(core: &Core, work: &Work) -> bool {
+    match work.cmd.durability {
+        _ if work.paths.program.as_ref().is_some_and(|p| p.is_durable()) => true,
         Durability::Durable => true,
         Durability::Volatile => false,
-        Durability::Default => core.durable_default || synchronous(session, &cmd.op),
+        Durability::Default => core.durable_default || synchronous(&work.queue.session, &work.cmd.op),
     }
 }
 
@@ -294,7 +301,7 @@ impl<'c> Cx<'c> {
     /// Every command that runs over a transaction.
     async fn file_system(&self, scratch: &mut Scratch) -> Done {
         let work = self.work;
-        let durable = wants_durable(self.core, self.session(), &work.cmd);
+        let durable = wants_durable(self.core, work);
         // Nothing is taken back here, so what was done before a failure stands, and the completion says so.
         let cmd = Command { mode: TxnMode::Micro, ..work.cmd };
         let mut txn = HostTxn::new(self.core, work, scratch, durable);

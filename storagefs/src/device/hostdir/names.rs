@@ -3,8 +3,8 @@
 use std::sync::atomic::Ordering;
 
 use rustix::fs::{
-    AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, linkat, mkdirat, openat, readlinkat, renameat_with, seek, symlinkat,
-    unlinkat,
+    AtFlags, CWD, Mode, OFlags, RawDir, SeekFrom, StatxFlags, linkat, mkdirat, openat, readlinkat, renameat_with, seek,
+    statx, symlinkat, unlinkat,
 };
 use weldfs_ciscops::dirent::DirentWriter;
 use weldfs_ciscops::{Access, Errno, Handle, Op, OpenFlags, Opened, RenameFlags, Sink};
@@ -148,10 +148,6 @@ impl HostTxn<'_> {
         self.changed_whole(dir);
     }
 
-    fn place<'p>(&self, base: Handle, path: &'p [u8]) -> Result<Place<'_, 'p>, Errno> {
-        walk::parent(self.core, self.session(), base, path)
-    }
-
     /// Runs a call on the names of one directory, alone among all that use names.
     fn change_names(
         &mut self,
@@ -210,16 +206,21 @@ impl HostTxn<'_> {
             self.note_place(&new);
             return Ok(());
         }
+        // What is linked is looked up first, and its errors come first.
         let old = walk::parent(core, session, from.0, from.1)?;
-        let new = walk::parent(core, session, to.0, to.1)?;
-        if old.is_plain() && !follow {
-            linkat(old.dir(), old.name, new.dir(), new.name, AtFlags::empty())?;
+        let named = if old.is_plain() && !follow {
+            statx(old.dir(), old.name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)?;
+            None
         } else {
             let mut how = OFlags::PATH;
             how.set(OFlags::NOFOLLOW, !follow);
             let start = walk::start(core, session, from.0, from.1)?;
-            let file = walk::open(core, &start, from.1, how, Mode::empty())?;
-            linkat(CWD, by_proc(&file), new.dir(), new.name, AtFlags::SYMLINK_FOLLOW)?;
+            Some(walk::open(core, &start, from.1, how, Mode::empty())?)
+        };
+        let new = walk::parent(core, session, to.0, to.1)?;
+        match named {
+            None => linkat(old.dir(), old.name, new.dir(), new.name, AtFlags::empty())?,
+            Some(file) => linkat(CWD, by_proc(&file), new.dir(), new.name, AtFlags::SYMLINK_FOLLOW)?,
         }
         self.note_place(&new);
         Ok(())
@@ -241,7 +242,7 @@ impl HostTxn<'_> {
             })?
         } else {
             self.hold_names(false);
-            let at = self.place(base, path)?;
+            let at = walk::parent(self.core, self.session(), base, path)?;
             if at.is_plain() {
                 readlinkat(at.dir(), at.name, Vec::new())?
             } else {
@@ -264,9 +265,10 @@ impl HostTxn<'_> {
             return self.entries(&fd, true, cookie, out);
         }
         let d = self.session().description(h)?;
-        if d.flags().contains(OpenFlags::PATH) || !d.flags().contains(OpenFlags::READ) {
+        if d.flags().contains(OpenFlags::PATH) {
             return Err(Errno::BADF);
         }
+        // A directory cannot be open without the right to read it.
         if d.body.mode & kind::MASK != kind::DIR {
             return Err(Errno::NOTDIR);
         }

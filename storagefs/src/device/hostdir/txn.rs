@@ -8,9 +8,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
-use rustix::fs::{fdatasync, fsync, syncfs};
+use rustix::fs::{Mode as HostMode, OFlags, fdatasync, fstat, fsync, syncfs};
 use smallvec::SmallVec;
 use weldfs_ciscops::dirent::DirentWriter;
+use weldfs_ciscops::program::{Micro, Program, Str};
 use weldfs_ciscops::{
     Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, Op, OpenFlags, Opened, Outcome,
     RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
@@ -22,6 +23,7 @@ use super::core::Core;
 use super::hand::Scratch;
 use super::lookout::Work;
 use super::session::{HostFile, SessionState};
+use super::walk;
 use crate::device::ofd::Description;
 use crate::device::sets::{Members, Tickets, members};
 
@@ -93,8 +95,11 @@ impl<'c> HostTxn<'c> {
         &self.work.queue.session
     }
 
-    /// Takes the tickets of a command that names its file by a handle.
+    /// Takes the tickets of a command that names its file by a handle, and of a program.
     pub async fn prepare(&mut self) {
+        if let Some(program) = &self.work.paths.program {
+            return self.prepare_program(program).await;
+        }
         if let Some((h, mode)) = by_handle(&self.work.cmd.op)
             && let Ok(key) = self.key_of(h)
         {
@@ -115,16 +120,68 @@ impl<'c> HostTxn<'c> {
         if self.tickets.is_some() {
             return;
         }
+        self.place(set);
+        // Its place is fixed: names may change.
+        self.names = None;
+        self.turn().await;
+    }
+
+    /// Everything that a program may touch is held from its start on: what its names lead to now, and the names
+    /// themselves to its end, so that they go on leading there. What is not there now cannot be reached by others while
+    /// they are held. What other programs of the host rename meanwhile is not held off, here as elsewhere.
+    async fn prepare_program(&mut self, program: &Program) {
+        let mut set = Vec::new();
+        let named = program.micros().iter().filter(|m| names_of(m, program).next().is_some());
+        let changes =
+            |m: &Micro| m.changes() && !matches!(m, Micro::Open { flags, .. } if !flags.contains(OpenFlags::CREATE));
+        let (mut any, mut alone) = (false, false);
+        named.for_each(|m| (any, alone) = (true, alone || changes(m)));
+        if any {
+            self.hold_names(alone);
+        }
+        for (i, m) in program.micros().iter().enumerate() {
+            if let Micro::Use { h, .. } | Micro::SetAttr { base: h, path: None, .. } = *m
+                && let Ok(key) = self.key_of(h)
+            {
+                let writes = program.changes_file_of(i) || matches!(m, Micro::SetAttr { .. });
+                set.push((key.0, if writes { Mode::Exclusive } else { Mode::Shared }));
+            }
+            for (base, path, nofollow) in names_of(m, program) {
+                if let Ok(key) = self.look_up(base, path, nofollow) {
+                    let reads = matches!(m, Micro::Open { flags, .. } if !flags.contains(OpenFlags::TRUNC));
+                    let shared = reads && !program.changes_file_of(i);
+                    set.push((key.0, if shared { Mode::Shared } else { Mode::Exclusive }));
+                }
+            }
+        }
+        self.place(members(set));
+        self.turn().await;
+    }
+
+    /// The key of what a name leads to.
+    fn look_up(&self, base: Handle, path: &[u8], nofollow: bool) -> Result<InodeNo, Errno> {
+        let start = walk::start(self.core, self.session(), base, path)?;
+        let mut how = OFlags::PATH;
+        how.set(OFlags::NOFOLLOW, nofollow);
+        let stat = fstat(walk::open(self.core, &start, path, how, HostMode::empty())?)?;
+        Ok(self.core.key(stat.st_dev, stat.st_ino))
+    }
+
+    fn place(&mut self, set: Members) {
         self.exclusive = set.iter().any(|(_, mode)| *mode == Mode::Exclusive);
         if self.exclusive {
             self.core.exclusive.0.fetch_add(1, Ordering::SeqCst);
         }
         let sets = &self.core.sets;
-        let tickets = self.tickets.insert(sets.place(sets.arrive(), Token(0), set));
-        // Its place is fixed: names may change, and the next command of the ring may follow.
-        self.names = None;
+        self.tickets = Some(sets.place(sets.arrive(), Token(0), set));
+        // The next command of the ring may follow.
         self.work.settle(self.core);
-        tickets.start().await;
+    }
+
+    async fn turn(&mut self) {
+        if let Some(tickets) = &mut self.tickets {
+            tickets.start().await;
+        }
     }
 
     /// Holds one inode.
@@ -304,6 +361,23 @@ impl Drop for HostTxn<'_> {
             self.core.exclusive.1.fetch_add(1, Ordering::SeqCst);
         }
     }
+}
+
+/// The names by which a micro-op reaches objects that exist: base, path, and whether a final link is meant itself.
+fn names_of<'p>(m: &Micro, program: &'p Program) -> impl Iterator<Item = (Handle, &'p [u8], bool)> {
+    let of = |base: Handle, path: Str, nofollow: bool| Some((base, program.string(path), nofollow));
+    let (one, two) = match *m {
+        Micro::Open { base, path, flags, .. } => (of(base, path, flags.contains(OpenFlags::NOFOLLOW)), None),
+        Micro::Unlink { base, path } | Micro::Rmdir { base, path } => (of(base, path, true), None),
+        Micro::Mkdir { base, path, .. } | Micro::Symlink { base, path, .. } => (of(base, path, true), None),
+        Micro::Rename { from_base, from, to_base, to, .. } => (of(from_base, from, true), of(to_base, to, true)),
+        Micro::Link { from_base, from, to_base, to, follow } => {
+            (from.and_then(|from| of(from_base, from, !follow)), of(to_base, to, true))
+        }
+        Micro::SetAttr { base, path: Some(path), nofollow, .. } => (of(base, path, nofollow), None),
+        _ => (None, None),
+    };
+    one.into_iter().chain(two)
 }
 
 /// The grant decides.
