@@ -4,10 +4,18 @@
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
+use std::process::Command;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
-use weldfs::{At, Change, Client, Errno, Handle, OpenFlags};
-use weldfs_kernel_shim::EmbeddedDir;
+use weldfs::{At, AttachOptions, Change, Client, Connector, Errno, Handle, OpenFlags, SocketConnector, XattrFlags};
+use weldfs_ciscops::dirent::DirentsPlus;
+use weldfs_ciscops::{Command as WireCommand, Op, PoolRange, QueueMemory, SqProducer};
+use weldfs_kernel_shim::{EmbeddedDir, HostDirServer};
+use weldfs_storagefs::device::Usage;
+use weldfs_storagefs::device::hostdir::HostDirConfig;
+use weldfs_storagefs::fs::Cred;
 
 fn served(dir: &Path) -> (EmbeddedDir, Client) {
     let embedded = EmbeddedDir::open(dir).unwrap();
@@ -117,4 +125,249 @@ fn the_six_fused_commands_are_one_crossing_each() {
     let total = served.dir().stats().total;
     assert_eq!((total.fused - before.fused, total.commands - before.commands), (9, 12));
     assert_eq!(served.dir().facts().medium, "hostdir");
+}
+
+/// Waits until nothing of any client is left.
+fn all_gone(served: &EmbeddedDir) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while served.dir().usage() != Usage::default() {
+        assert!(Instant::now() < end, "{:?} is left", served.dir().usage());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+#[test]
+fn clients_at_one_file_exclude_each_other() {
+    const ROUNDS: u64 = 500;
+    let dir = tempfile::tempdir().unwrap();
+    let (served, first) = served(dir.path());
+    let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
+    std::thread::scope(|scope| {
+        for me in 0..4u8 {
+            let connector = Arc::new(served.clone());
+            scope.spawn(move || {
+                let client = Client::with(connector).unwrap();
+                let raw = client.raw();
+                let counter = raw.openat(Handle::ROOT, b"/counter", flags, 0o600, 0).unwrap().handle;
+                let log = raw.openat(Handle::ROOT, b"/log", flags, 0o600, 0).unwrap().handle;
+                for round in 0..ROUNDS {
+                    raw.read_modify_write(counter, 0, Change::Add { by: 1, width: 8 }, None).unwrap();
+                    let sealed = raw.append_checksum_write(log, &[me; 100][..]).unwrap();
+                    assert_eq!(sealed.offset % 104, 0);
+                    assert_eq!(raw.read_checksum_verify(log, sealed.offset, 100, None), Ok(sealed.checksum));
+                    // Created and written as one: nobody finds it empty.
+                    let name = format!("/n{}", round % 7);
+                    let new =
+                        raw.open_write_close(Handle::ROOT, name.as_bytes(), flags, 0o600, At::Offset(0), &[me; 64]);
+                    assert_eq!(new.unwrap().len, 64);
+                    let mut room = [0; 65];
+                    match raw.open_read_close(Handle::ROOT, name.as_bytes(), OpenFlags::READ, 0, &mut room[..]) {
+                        Ok(n) => assert!(n == 64 && room[1..64].iter().all(|b| *b == room[0]), "{n}"),
+                        Err(e) => assert_eq!(e, Errno::NOENT),
+                    }
+                    match raw.unlinkat(Handle::ROOT, name.as_bytes()) {
+                        Ok(()) | Err(Errno::NOENT) => {}
+                        Err(e) => panic!("{e}"),
+                    }
+                }
+            });
+        }
+    });
+    let counted = first.read("/counter").unwrap();
+    assert_eq!(u64::from_le_bytes(counted.try_into().unwrap()), 4 * ROUNDS);
+    assert_eq!(first.metadata("/log").unwrap().len(), 4 * ROUNDS * 104);
+    drop(first);
+    all_gone(&served);
+}
+
+#[test]
+fn directories_moved_out_during_a_walk_do_not_leak() {
+    let outside = tempfile::tempdir().unwrap();
+    std::fs::write(outside.path().join("secret"), b"secret").unwrap();
+    let dir = tempfile::tempdir_in(outside.path()).unwrap();
+    std::fs::create_dir_all(dir.path().join("a/b/c")).unwrap();
+    let (_served, client) = served(dir.path());
+    let stop = AtomicBool::new(false);
+    let path = "/a/b/c/../../../../secret";
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                std::fs::rename(dir.path().join("a/b"), outside.path().join("b")).unwrap();
+                std::fs::rename(outside.path().join("b"), dir.path().join("a/b")).unwrap();
+            }
+        });
+        let raw = client.raw();
+        let flags = OpenFlags::READ | OpenFlags::DIRECTORY;
+        for _ in 0..2000 {
+            let read = client.read(path);
+            assert!(read.is_err(), "{path} was read");
+            if let Ok(c) = raw.openat(Handle::ROOT, b"/a/b/c", flags, 0, 0) {
+                for up in [&b"../../secret"[..], b"../../../secret", b"../../../../secret"] {
+                    let mut room = [0; 16];
+                    let got = raw.open_read_close(c.handle, up, OpenFlags::READ, 0, &mut room[..]);
+                    assert!(got.is_err(), "read from the handle");
+                }
+                raw.close(c.handle).unwrap();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn each_session_acts_with_its_own_rights() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: needs root");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
+    let (served, root) = served(dir.path());
+    let nobody = Cred { uid: 65_534, gid: 65_534, groups: [4242].as_slice().into() };
+    let client = Client::with(Arc::new(served.acting_as(nobody))).unwrap();
+    root.write("/secret", b"root's").unwrap();
+    root.set_permissions("/secret", 0o600).unwrap();
+    assert_eq!(errno(client.read("/secret")), Errno::ACCES);
+    assert_eq!(errno(client.set_permissions("/secret", 0o666)), Errno::PERM);
+    client.write("/mine", b"mine").unwrap();
+    let mine = client.metadata("/mine").unwrap();
+    assert_eq!((mine.uid(), mine.gid()), (65_534, 65_534));
+    assert_eq!(errno(client.set_owner("/mine", 0, 0)), Errno::PERM);
+    root.set_owner("/secret", 0, 4242).unwrap();
+    root.set_permissions("/secret", 0o040).unwrap();
+    assert_eq!(client.read("/secret").unwrap(), b"root's", "by one of its groups");
+    root.create_dir("/closed").unwrap();
+    root.set_permissions("/closed", 0o700).unwrap();
+    assert_eq!(errno(client.metadata("/closed/x")), Errno::ACCES);
+    assert_eq!(errno(client.write("/closed/x", b"")), Errno::ACCES);
+    std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o711)).unwrap();
+    let raw = client.raw();
+    assert_eq!(raw.read_dir(Handle::ROOT, 0, &mut [0; 512][..]), Err(Errno::ACCES), "the root's own handle, too");
+    // The thread that served it is root's again for root, and trusted attributes stay root's.
+    let set = |c: &Client| c.raw().set_xattr(Handle::ROOT, b"/mine", false, b"trusted.x", b"1", XattrFlags::empty());
+    assert_eq!(set(&client), Err(Errno::PERM));
+    assert!(matches!(set(&root), Ok(()) | Err(Errno::OPNOTSUPP)));
+}
+
+#[test]
+fn a_full_file_system_is_an_error_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(dir.path()).status();
+    if !mounted.is_ok_and(|s| s.success()) {
+        println!("skipped: needs the right to mount a tmpfs");
+        return;
+    }
+    let (served, client) = served(dir.path());
+    let raw = client.raw();
+    let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+    let h = raw.openat(Handle::ROOT, b"/f", flags, 0o600, 0).unwrap().handle;
+    let mut appended = 0;
+    let end = loop {
+        match raw.append_checksum_write(h, &[1; 100_000][..]) {
+            Ok(_) => appended += 100_004,
+            Err(e) => break e,
+        }
+    };
+    assert_eq!(end, Errno::NOSPC);
+    assert_eq!(raw.stat(h).unwrap().size, appended, "an append is cut back");
+    assert!(!served.dir().facts().power_safe);
+    raw.truncate(h, 0).unwrap();
+    raw.append_checksum_write(h, &[2; 100_000][..]).unwrap();
+    raw.close(h).unwrap();
+    drop(client);
+    all_gone(&served);
+    drop(served);
+    assert!(Command::new("umount").arg(dir.path()).status().unwrap().success());
+}
+
+#[test]
+fn batches_and_listings_with_attributes_work() {
+    let dir = tempfile::tempdir().unwrap();
+    let (served, client) = served(dir.path());
+    let raw = client.raw();
+    let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+    let names: Vec<Vec<u8>> = (0..20).map(|i| format!("/f{i}").into_bytes()).collect();
+    let mut batch = raw.batch();
+    for name in &names {
+        batch.open_write_close(Handle::ROOT, name, flags, 0o600, At::Offset(0), &b"content"[..]);
+    }
+    assert!(batch.run().unwrap().iter().all(|cqe| cqe.status == 0));
+    let mut room = vec![0; 16_384];
+    let (n, _) = raw.read_dir_plus(Handle::ROOT, 0, &mut room[..]).unwrap();
+    let sizes: Vec<u64> =
+        DirentsPlus(&room[..n]).filter(|e| !e.entry.name.starts_with(b".")).map(|e| e.stat.unwrap().size).collect();
+    assert_eq!(sizes, [7; 20]);
+    assert_eq!(served.dir().stats().total.elements, 20);
+}
+
+#[test]
+fn programs_run_and_durable_is_flushed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (served, client) = served(dir.path());
+    let raw = client.raw();
+    raw.atomic_replace(Handle::ROOT, b"/f", b"/.f.new", 0o644, &b"first"[..]).unwrap();
+    raw.atomic_replace(Handle::ROOT, b"/f", b"/.f.new", 0o644, &b"second"[..]).unwrap();
+    assert_eq!(std::fs::read(dir.path().join("f")).unwrap(), b"second");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1);
+    let flushed = served.dir().stats().log.flushes;
+    assert!(flushed >= 4, "content and directory, twice: {flushed}");
+    let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
+    let h = raw.openat(Handle::ROOT, b"/f", flags, 0, 0).unwrap().handle;
+    let g = raw.openat(Handle::ROOT, b"/g", flags, 0o600, 0).unwrap().handle;
+    assert_eq!(raw.append_and_sync(h, &b" third"[..]).unwrap().offset, 6);
+    assert_eq!(raw.copy_range(h, 0, 100, g, At::Offset(0)), Ok(12));
+    assert_eq!(client.read("/g").unwrap(), b"second third");
+    let before = served.dir().stats().log.flushes;
+    raw.write(g, At::End, &b"!"[..]).unwrap();
+    assert_eq!(served.dir().stats().log.flushes, before, "volatile by default");
+    raw.durability(weldfs::Durability::Durable).write(g, At::End, &b"!"[..]).unwrap();
+    assert_eq!(served.dir().stats().log.flushes, before + 1);
+}
+
+#[test]
+fn killed_clients_and_hostile_ones_leave_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let socket = dir.path().join("socket");
+    let files = dir.path().join("files");
+    std::fs::create_dir(&files).unwrap();
+    let server = HostDirServer::bind(HostDirConfig::new(&files), &socket, false).unwrap();
+    let (served, stop) = (server.dir().clone(), server.stopper());
+    let thread = std::thread::spawn(move || server.run().unwrap());
+    let client = Client::connect(&socket).unwrap();
+    assert_eq!(client.info().unwrap().medium, weldfs_ciscops::attach::medium::HOSTDIR);
+    // A client that hangs up in the middle: commands in its ring, files open, a lock held.
+    let transport = SocketConnector::new(&socket).attach(&AttachOptions::default()).unwrap();
+    let parts = transport.new_queue(64, 1 << 20).unwrap();
+    let memory = QueueMemory::new(parts.region.clone(), &parts.layout).unwrap();
+    let pool = memory.pool(&parts.layout).unwrap();
+    let mut ring = SqProducer::new(memory);
+    pool.bytes(0, 2).unwrap().copy_from(b"/x");
+    for seq in 0..40 {
+        let (path, flags) = (PoolRange::new(0, 2), OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE);
+        let op = Op::Open { base: Handle::ROOT, path, flags, mode: 0o600, placeholder: 0 };
+        ring.push(&WireCommand::new(seq, op).encode()).unwrap();
+    }
+    ring.publish();
+    if ring.needs_doorbell() {
+        rustix::io::write(&*parts.doorbell, &1u64.to_ne_bytes()).unwrap();
+    }
+    transport.detach();
+    // One that lies about its index.
+    let liar = SocketConnector::new(&socket).attach(&AttachOptions::default()).unwrap();
+    let parts = liar.new_queue(64, 1 << 20).unwrap();
+    parts.region.bytes(weldfs_ciscops::ring::word::SQ_TAIL, 4).unwrap().copy_from(&9_999u32.to_le_bytes());
+    rustix::io::write(&*parts.doorbell, &1u64.to_ne_bytes()).unwrap();
+    let end = Instant::now() + Duration::from_secs(20);
+    while served.usage().sessions > 1 || served.usage().open_files > 0 {
+        assert!(Instant::now() < end, "{:?} is left", served.usage());
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // What was published had been executed, and others are served.
+    assert!(files.join("x").exists());
+    client.write("/y", b"still here").unwrap();
+    drop(client);
+    stop.stop();
+    thread.join().unwrap();
+    assert!(!socket.exists());
+    assert_eq!(served.usage(), Usage::default());
 }

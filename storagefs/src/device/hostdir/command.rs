@@ -103,7 +103,7 @@ fn changes(work: &Work) -> bool {
     }
 }
 
-/// Durability as asked for: by a program's own word, by the command, by the description's O_SYNC or O_DSYNC, by default.
+/// Durability as asked for: by a program itself, the command, the description's O_SYNC or O_DSYNC, the default.
 fn wants_durable(core: &Core, work: &Work) -> bool {
     match work.cmd.durability {
         _ if work.paths.program.as_ref().is_some_and(|p| p.is_durable()) => true,
