@@ -62,6 +62,8 @@ enum Verb {
     Stats(verbs::stats::Args),
     /// Run a program with its files in a device
     Run(verbs::run::Args),
+    /// Run a sequence of file operations as one command inside a device
+    Exec(verbs::exec::Args),
     /// List the tenants of a running device, or print a tenant's token
     Tenants(verbs::tenants::Args),
     /// Change settings of a running device, or list them
@@ -96,6 +98,7 @@ fn dispatch(verb: &Verb) -> Outcome {
         Verb::Scrub(args) => verbs::scrub::run(args),
         Verb::Stats(args) => verbs::stats::run(args),
         Verb::Run(args) => verbs::run::run(args),
+        Verb::Exec(args) => verbs::exec::run(args),
         Verb::Tenants(args) => verbs::tenants::run(args),
         Verb::Tune(args) => verbs::tune::run(args),
         Verb::Top(args) => verbs::top::run(args),

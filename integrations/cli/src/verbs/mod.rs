@@ -5,6 +5,7 @@ pub mod cat;
 pub mod copy;
 pub mod crash;
 pub mod demo;
+pub mod exec;
 pub mod fsck;
 pub mod info;
 pub mod ls;

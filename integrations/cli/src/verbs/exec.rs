@@ -1,0 +1,282 @@
+//! `weldfs exec`: a fused program, written as text, as one command in a device.
+
+use crate::device::{self, Want};
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output;
+use serde_json::{Map, Value, json};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use weldfs::catalogue::Operand;
+use weldfs_ciscops::program::text::{self, Parsed};
+use weldfs_ciscops::program::{Pool, Program};
+use weldfs_ciscops::{Cqe, Durability, Errno, TxnMode};
+
+/// The statements, as `--help` shows them; docs/COMMANDS.md has the grammar.
+const STATEMENTS: &str = "\
+Statements are separated by ';' or line ends, '#' begins a comment. Some of them:
+  open PATH r|w|rw [create trunc append ...] [mode OCTAL] [as FILE]      close [FILE]    sync
+  read [FILE] OFFSET LENGTH -> BUFFER|@OUT [whole] [pad] [crc32c -> REG] [count -> REG]
+  write [FILE] OFFSET|end|after BYTES [crc32c -> REG] [at -> REG]        append [FILE] BYTES
+  crc32c|crc32|crc32c-masked BYTES -> REG       load BUFFER OFFSET u32le -> REG
+  let REG = VALUE + VALUE                       if VALUE == VALUE else fail ERRNO|end|skip N
+  patch|add|and|or|xor|cas BUFFER OFFSET ...    if holds BUFFER OFFSET BYTES else ...
+  copy FILE OFFSET LENGTH -> FILE end           size|truncate|rename|unlink|mkdir|link|symlink|set ...
+BYTES are a buffer, a register, @IN, \"text\" or x\"hex\"; numbers take k, m, g. The whole program is one command:
+all of it happens or nothing (--mode micro: its steps one by one). docs/COMMANDS.md has all of it.
+
+  weldfs exec disk.img 'open /f rw; read 0 4k -> a; crc32c a -> c; append c; close'";
+
+/// Arguments of `weldfs exec`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = STATEMENTS)]
+pub struct Args {
+    /// Image, or socket of a running device
+    image: PathBuf,
+    /// The program
+    #[arg(value_name = "TEXT", required_unless_present = "file", conflicts_with = "file")]
+    text: Option<String>,
+    /// Read the program from a file (- is stdin)
+    #[arg(short, long, value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Bytes that the program calls @NAME
+    #[arg(long, value_name = "NAME=FILE")]
+    input: Vec<Binding>,
+    /// Where the bytes go that the program puts in @NAME (- is stdout)
+    #[arg(long, value_name = "NAME=FILE")]
+    output: Vec<Binding>,
+    /// When the effects must be on the medium
+    #[arg(long, value_enum, default_value_t = When::Durable)]
+    durability: When,
+    /// What a failure or a crash may leave: nothing of it, or the steps before
+    #[arg(long, value_enum, default_value_t = Mode::Macro)]
+    mode: Mode,
+    /// Print the micro-ops, and run nothing
+    #[arg(long)]
+    explain: bool,
+    /// Print the outcome as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// `NAME=FILE`.
+#[derive(Clone, Debug)]
+struct Binding {
+    name: String,
+    file: PathBuf,
+}
+
+impl FromStr for Binding {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Binding, String> {
+        match text.split_once('=') {
+            Some((name, file)) if !name.is_empty() && !file.is_empty() => {
+                Ok(Binding { name: name.trim_start_matches('@').to_owned(), file: file.into() })
+            }
+            _ => Err(format!("'{text}' is not of the form NAME=FILE")),
+        }
+    }
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum When {
+    /// Before the command ends
+    Durable,
+    /// Later, or with the next durable command
+    Volatile,
+}
+
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum Mode {
+    /// All or nothing
+    Macro,
+    /// Each micro-op commits by itself
+    Micro,
+}
+
+/// Parses, and runs or explains.
+pub fn run(args: &Args) -> Outcome {
+    let source = source(args)?;
+    let inputs = args.input.iter().map(read_input).collect::<Result<Vec<_>, _>>()?;
+    let lengths: Vec<(&str, u32)> =
+        args.input.iter().zip(&inputs).map(|(b, bytes)| (b.name.as_str(), bytes.len() as u32)).collect();
+    let parsed = text::parse(&source, &lengths).map_err(|e| Failure::usage(e.to_string()))?;
+    if args.explain {
+        return explain(args, &parsed);
+    }
+    let mut rooms = operands(args, &parsed, &inputs)?;
+    let device = device::open(&args.image, Want::Write)?;
+    let durability = if args.durability == When::Durable { Durability::Durable } else { Durability::Volatile };
+    let mode = match args.mode {
+        Mode::Macro => TxnMode::Macro,
+        Mode::Micro => TxnMode::Micro,
+    };
+    let raw = device.client().raw().durability(durability).mode(mode);
+    let mut operands: Vec<Operand<'_>> = rooms.iter_mut().map(Bound::operand).collect();
+    let cqe =
+        raw.program(&parsed.body, &mut operands, |cqe, i| filled(&parsed, cqe, i)).doing("run it in", &args.image)?;
+    drop(operands);
+    device.close()?;
+    report(args, &parsed, &cqe, &rooms)
+}
+
+fn source(args: &Args) -> Result<String, Failure> {
+    match (&args.text, &args.file) {
+        (Some(text), _) => Ok(text.clone()),
+        (None, Some(file)) if file == Path::new("-") => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).doing("read", "stdin")?;
+            Ok(text)
+        }
+        (None, Some(file)) => std::fs::read_to_string(file).doing("read", file),
+        (None, None) => Err(Failure::usage("there is no program: give its text, or -f FILE")),
+    }
+}
+
+fn read_input(binding: &Binding) -> Result<Vec<u8>, Failure> {
+    let bytes = std::fs::read(&binding.file).doing("read", &binding.file)?;
+    let max = weldfs_ciscops::limits::ATOMIC_WRITE_MAX as usize;
+    if bytes.len() > max {
+        let file = binding.file.display();
+        return Err(Failure::new(format!("{file}: {} bytes; an input has at most {max}", bytes.len())));
+    }
+    Ok(bytes)
+}
+
+/// A pool range of the program, and what the command line binds it to.
+enum Bound<'a> {
+    In(&'a [u8]),
+    Out { bytes: Vec<u8>, to: &'a Binding },
+}
+
+impl Bound<'_> {
+    fn operand(&mut self) -> Operand<'_> {
+        match self {
+            Bound::In(bytes) => Operand::In((*bytes).into()),
+            Bound::Out { bytes, .. } => Operand::Out(bytes.into()),
+        }
+    }
+}
+
+fn operands<'a>(args: &'a Args, parsed: &Parsed, inputs: &'a [Vec<u8>]) -> Result<Vec<Bound<'a>>, Failure> {
+    let ranges = &parsed.ranges;
+    let stray = args.input.iter().chain(&args.output).find(|b| !ranges.iter().any(|r| r.name == b.name));
+    if let Some(b) = stray {
+        return Err(Failure::usage(format!("the program has no @{}", b.name)));
+    }
+    let bind = |range: &text::Range| {
+        let input = args.input.iter().position(|b| b.name == range.name);
+        let output = args.output.iter().find(|b| b.name == range.name);
+        match (input.and_then(|i| inputs.get(i)), output) {
+            (Some(_), Some(_)) => Err(Failure::usage(format!("@{} is an input and an output", range.name))),
+            (Some(_), None) if parsed.body.is_output(range.pool) => {
+                Err(Failure::usage(format!("the program puts bytes in @{}: say --output", range.name)))
+            }
+            (None, Some(_)) if parsed.body.is_input(range.pool) => {
+                Err(Failure::usage(format!("the program takes bytes from @{}: say --input", range.name)))
+            }
+            (Some(bytes), None) => Ok(Bound::In(bytes)),
+            (None, Some(to)) => Ok(Bound::Out { bytes: vec![0; parsed.body.pool_len(range.pool) as usize], to }),
+            (None, None) => {
+                let option = if parsed.body.is_output(range.pool) { "--output" } else { "--input" };
+                Err(Failure::usage(format!("what is @{0}? say {option} {0}=FILE", range.name)))
+            }
+        }
+    };
+    ranges.iter().map(bind).collect()
+}
+
+/// Bytes that the program put in a range: as many as a reported register counts, else the whole of it.
+fn filled(parsed: &Parsed, cqe: &Cqe, range: usize) -> usize {
+    let len = parsed.body.pool_len(Pool(range as u8)) as usize;
+    let count = parsed.ranges.get(range).and_then(|r| r.count);
+    let [first, second] = parsed.body.program().results();
+    match count {
+        Some(_) if count == first => len.min(cqe.result as usize),
+        Some(_) if count == second => len.min(cqe.result2 as usize),
+        _ => len,
+    }
+}
+
+fn explain(args: &Args, parsed: &Parsed) -> Outcome {
+    let program = parsed.body.program();
+    if args.json {
+        let micros: Vec<String> = program.micros().iter().map(|m| text::statement(program, m)).collect();
+        let (scratch, writes) = (program.scratch_bytes(), program.write_bytes());
+        output::json(&json!({ "micro_ops": micros, "scratch_bytes": scratch, "write_bytes": writes }))?;
+        return Ok(0);
+    }
+    output::facts(|out| {
+        writeln!(out, "# {} micro-ops; body {} bytes", program.micros().len(), parsed.body.len())?;
+        writeln!(out, "# at most {} bytes of device memory", program.scratch_bytes())?;
+        writeln!(out, "# at most {} bytes written to files", program.write_bytes())?;
+        for (name, r) in &parsed.registers {
+            writeln!(out, "# r{} is {name}", r.0)?;
+        }
+        for range in &parsed.ranges {
+            writeln!(out, "# @p{} is @{}", range.pool.0, range.name)?;
+        }
+        out.write_all(text::print(program).as_bytes())
+    })?;
+    Ok(0)
+}
+
+/// What the completion reports, by the names of the text.
+fn results(parsed: &Parsed, cqe: &Cqe) -> Vec<(String, u64)> {
+    let values = [cqe.result, cqe.result2];
+    let name = |r| parsed.registers.iter().find(|(_, n)| *n == r).map(|(name, _)| name.clone());
+    let results = parsed.body.program().results().into_iter().zip(values);
+    results.filter_map(|(r, v)| r.and_then(name).map(|name| (name, v))).collect()
+}
+
+fn report(args: &Args, parsed: &Parsed, cqe: &Cqe, rooms: &[Bound<'_>]) -> Outcome {
+    let program = parsed.body.program();
+    let mut outputs = Map::new();
+    for (i, room) in rooms.iter().enumerate() {
+        let Bound::Out { bytes, to } = room else { continue };
+        let n = filled(parsed, cqe, i);
+        if cqe.status == 0 {
+            put(to, &bytes[..n])?;
+            outputs.insert(to.name.clone(), n.into());
+        }
+    }
+    let results = results(parsed, cqe);
+    let errno = Errno(cqe.status);
+    if args.json {
+        let registers: Map<String, Value> = results.into_iter().map(|(name, v)| (name, v.into())).collect();
+        let failed = (cqe.status != 0).then(|| errno.name());
+        output::json(&json!({
+            "status": cqe.status,
+            "errno": failed,
+            "micro_ops": program.micros().len(),
+            "micro_done": cqe.micro_done,
+            "micro_failed": cqe.micro_failed,
+            "registers": registers,
+            "outputs": outputs,
+        }))?;
+        return Ok(u8::from(cqe.status != 0));
+    }
+    // Facts share stdout with an output that goes there: then they are left out.
+    let crowded = args.output.iter().any(|b| b.file == Path::new("-"));
+    if cqe.status == 0 && !crowded {
+        output::facts(|out| {
+            writeln!(out, "{} of {} micro-ops", cqe.micro_done, program.micros().len())?;
+            results.iter().try_for_each(|(name, v)| writeln!(out, "{name} = {v} ({v:#x})"))
+        })?;
+    }
+    if cqe.status == 0 { Ok(0) } else { Err(failure(program, cqe, errno)) }
+}
+
+fn failure(program: &Program, cqe: &Cqe, errno: Errno) -> Failure {
+    let index = usize::from(cqe.micro_failed.saturating_sub(1));
+    let what = program.micros().get(index).map_or(String::new(), |m| text::statement(program, m));
+    Failure::new(format!("micro-op {} ({what}): {errno}", cqe.micro_failed))
+}
+
+fn put(to: &Binding, bytes: &[u8]) -> Result<(), Failure> {
+    if to.file == Path::new("-") {
+        return output::facts(|out| out.write_all(bytes));
+    }
+    std::fs::write(&to.file, bytes).doing("write", &to.file)
+}
