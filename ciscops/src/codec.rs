@@ -404,4 +404,4 @@ macro_rules! enum_field {
         }
     })* };
 }
-enum_field!(FallocMode, Whence, LockAction, LockKind, LockSpace, ChecksumKind);
+enum_field!(FallocMode, Whence, LockAction, LockKind, LockSpace, ChecksumKind, KeyKind);

@@ -1,7 +1,8 @@
 //! The typed command: what a raw SQE becomes once it has been believed. Numbers only; paths are `paths::Paths`.
 
 use crate::flags::{
-    AccessMask, ChecksumKind, FallocMode, LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
+    AccessMask, ChecksumKind, FallocMode, KeyKind, LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, Whence,
+    XattrFlags,
 };
 use crate::{Handle, PoolRange};
 
@@ -237,6 +238,13 @@ pub enum Op {
         h: Handle,
         cookie: u64,
         out: PoolRange,
+    },
+    SetKey {
+        kind: KeyKind,
+        bytes: PoolRange,
+    },
+    DropKey {
+        key: u64,
     },
     Mkdir {
         base: Handle,

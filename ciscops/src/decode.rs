@@ -125,6 +125,7 @@ fn check(op: &Op) -> Result<(), Errno> {
         Op::ReadDir { cookie, .. } | Op::ReadDirPlus { cookie, .. } => offset(cookie),
         Op::Batch { items, results } => check_batch(items, results),
         Op::ChecksumRange { offset, len, .. } => span(offset, len),
+        Op::SetKey { kind, bytes } if bytes.len != kind.bytes() => Err(Errno::INVAL),
         Op::Lock { action, kind, space, start, len, out, .. } => check_lock((action, kind, space), start, len, out),
         Op::SetFlags { flags, .. } if !OpenFlags::SETTABLE.contains(flags) => Err(Errno::INVAL),
         Op::Rename { flags, .. } if flags.contains(RenameFlags::NOREPLACE | RenameFlags::EXCHANGE) => Err(Errno::INVAL),

@@ -253,6 +253,31 @@ wire_enum! {
     }
 }
 wire_enum! {
+    /// What a key is for.
+    KeyKind {
+        /// AES-128 in XTS: two keys of 16 bytes, which must differ.
+        Xts128 = 0,
+        /// AES-256 in XTS: two keys of 32 bytes, which must differ.
+        Xts256 = 1,
+        /// AES-128 in GCM.
+        Gcm128 = 2,
+        /// AES-256 in GCM.
+        Gcm256 = 3,
+    }
+}
+
+impl KeyKind {
+    /// Bytes of such a key.
+    pub const fn bytes(self) -> u32 {
+        match self {
+            KeyKind::Xts128 | KeyKind::Gcm256 => 32,
+            KeyKind::Xts256 => 64,
+            KeyKind::Gcm128 => 16,
+        }
+    }
+}
+
+wire_enum! {
     /// What the device knows of a detectable command.
     OutcomeState {
         /// Nothing: nothing of it took effect, and nothing will if the device that had it is gone.

@@ -78,6 +78,8 @@ impl Op {
                 | ChecksumRange { .. }
                 | Batch { .. }
                 | ReadDirPlus { .. }
+                | SetKey { .. }
+                | DropKey { .. }
         )
     }
 }

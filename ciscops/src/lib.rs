@@ -36,7 +36,7 @@ pub use command::{At, Command, Durability, Modify, Op, TxnMode};
 pub use decode::{SessionLimits, validate};
 pub use error::Errno;
 pub use flags::{
-    Access, AccessMask, ChecksumKind, FallocMode, LockAction, LockKind, LockSpace, OpenFlags, OutcomeState,
+    Access, AccessMask, ChecksumKind, FallocMode, KeyKind, LockAction, LockKind, LockSpace, OpenFlags, OutcomeState,
     RenameFlags, SetAttrMask, Whence, XattrFlags,
 };
 pub use ids::{Handle, InodeNo, SessionId};

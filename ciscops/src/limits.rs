@@ -58,6 +58,8 @@ pub const RECORD_HEAD_MAX: usize = 64;
 pub const SCAN_RECORDS_MAX: u64 = 65_536;
 /// Bytes that a program may write into files, all its micro-ops together.
 pub const PROGRAM_WRITE_MAX: u64 = 16 << 20;
+/// Keys that a session may keep.
+pub const KEYS_MAX: usize = 64;
 /// Largest file offset plus one: offsets and sizes fit i64.
 pub const FILE_OFFSET_MAX: u64 = i64::MAX as u64;
 /// Placeholder descriptors handed out by one request.

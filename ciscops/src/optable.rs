@@ -157,6 +157,8 @@ op_table! {
     ChecksumRange = 20, "checksum_range", false { h: Handle, kind: KIND, offset: Offset, len: Imm64(0) }
     Batch = 21, "batch", false { items: A(Bytes), results: B(Bytes) }
     ReadDirPlus = 22, "read_dir_plus", false { h: Handle, cookie: Offset, out: A(Bytes) }
+    SetKey = 23, "set_key", false { kind: KIND, bytes: A(Bytes) }
+    DropKey = 24, "drop_key", false { key: Imm64(0) }
     Mkdir = 32, "mkdir", false { base: Handle, path: A(Path), mode: MODE }
     Rmdir = 33, "rmdir", false { base: Handle, path: A(Path) }
     Unlink = 34, "unlink", false { base: Handle, path: A(Path) }

@@ -61,6 +61,7 @@ fn the_limits_stated_are_the_limits() {
         ("PROGRAM_SCRATCH_MAX", limits::PROGRAM_SCRATCH_MAX),
         ("PROGRAM_READ_MAX", limits::PROGRAM_READ_MAX),
         ("PROGRAM_WRITE_MAX", limits::PROGRAM_WRITE_MAX),
+        ("KEYS_MAX", limits::KEYS_MAX as u64),
         ("SNAPSHOT_MAX", limits::SNAPSHOT_MAX),
         ("PLACEHOLDERS_MAX", limits::PLACEHOLDERS_MAX as u64),
         ("ATTACH_MESSAGE_MAX", limits::ATTACH_MESSAGE_MAX as u64),

@@ -79,6 +79,9 @@ fn masked_sqe() -> impl Strategy<Value = Sqe> {
                 sqe.length2 = fixed;
             }
         }
+        if spec.opcode == Opcode::SetKey {
+            sqe.length = KeyKind::from_wire(u64::from(sqe.aux as u8)).map_or(1, KeyKind::bytes);
+        }
         if spec.opcode == Opcode::Batch {
             (sqe.length, sqe.length2) = (sqe.length / 64 * 64, sqe.length / 64 * 32);
         }
@@ -211,6 +214,9 @@ fn each_refusal_has_its_errno() {
         (Op::Batch { items: r(0, 64), results: r(63, 32) }, Err(Errno::INVAL)),
         (Op::Batch { items: r(31, 64), results: r(0, 32) }, Err(Errno::INVAL)),
         (Op::Batch { items: r(POOL - 32, 64), results: r(0, 32) }, Err(Errno::FAULT)),
+        (Op::SetKey { kind: KeyKind::Xts256, bytes: r(0, 64) }, Ok(())),
+        (Op::SetKey { kind: KeyKind::Xts256, bytes: r(0, 32) }, Err(Errno::INVAL)),
+        (Op::SetKey { kind: KeyKind::Gcm128, bytes: r(POOL - 8, 16) }, Err(Errno::FAULT)),
         (Op::ReadDirPlus { h, cookie: max + 1, out: r(0, 9) }, Err(Errno::INVAL)),
         (Op::Mkdir { base: h, path: r(0, 0), mode: 0 }, Err(Errno::NOENT)),
         (Op::Mkdir { base: h, path: r(0, 4096), mode: 0 }, Err(Errno::NAMETOOLONG)),
@@ -247,6 +253,8 @@ fn only_commands_with_a_transaction_are_detectable() {
         Op::ChecksumRange { h, kind: ChecksumKind::Crc32c, offset: 0, len: 1 },
         Op::Batch { items: PoolRange::new(0, 64), results: PoolRange::new(64, 32) },
         Op::ReadDirPlus { h, cookie: 0, out },
+        Op::SetKey { kind: KeyKind::Gcm128, bytes: PoolRange::new(0, 16) },
+        Op::DropKey { key: 1 },
     ] {
         assert_eq!(decode(Command::new(0, op).detectable().encode()), Err(Errno::INVAL), "{op:?}");
     }

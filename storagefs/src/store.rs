@@ -18,6 +18,7 @@ mod tests;
 pub use ledger::Ledger;
 pub use micro::{Group, MicroTxn, as_one_record};
 pub use names::NameHash;
+pub(crate) use names::{removal_in, slot_in};
 pub use plan::{MORE_RECORDS, Need, Plan};
 pub use read::{BlockKind, BlockView};
 
@@ -38,7 +39,7 @@ use parking_lot::{Mutex, RwLock};
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
-use weldfs_ciscops::{Errno, InodeNo, OutcomeBody, OutcomeState, interp};
+use weldfs_ciscops::{Errno, InodeNo, OutcomeBody, OutcomeState};
 use weldfs_journal::{Clock, Journal, Medium, MediumInfo, Random};
 
 /// Pages remembered whose fetch found other bytes.
@@ -242,7 +243,7 @@ impl Store {
         OutcomeBody {
             state: OutcomeState::InProgress as u8,
             micro_done: txn.next,
-            micro_ops: txn.begin.command().map_or(0, |cmd| interp::steps(&cmd.op)),
+            micro_ops: txn.begin.steps(),
             ..OutcomeBody::default()
         }
     }

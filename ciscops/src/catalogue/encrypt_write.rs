@@ -62,7 +62,7 @@ pub(super) fn unit_at(unit: u32, off: u64) -> Result<(u8, u64), Fault> {
     if !unit.is_power_of_two() || !(512..=4096).contains(&unit) {
         return Err(fault(Errno::INVAL, "a data unit has 512, 1024, 2048 or 4096 bytes"));
     }
-    if off % u64::from(unit) != 0 {
+    if !off.is_multiple_of(u64::from(unit)) {
         return Err(fault(Errno::INVAL, "data units begin at multiples of their length"));
     }
     Ok((unit.trailing_zeros() as u8, off / u64::from(unit)))

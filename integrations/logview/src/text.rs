@@ -103,6 +103,13 @@ fn print_begin(out: &mut dyn Write, b: &Begin) -> io::Result<()> {
         time(&b.now),
         b.open_flags
     )?;
+    if let Some((steps, end)) = &b.planned {
+        writeln!(out, "    planned: {steps} micro-ops, {} at {}", end.verdict, end.micro_done)?;
+        return b.inputs.iter().enumerate().try_for_each(|(n, group)| {
+            writeln!(out, "    group {n}: of micro-op {}", group.micro)?;
+            print_effects(out, &group.effects)
+        });
+    }
     writeln!(out, "    on \"{}\" in directory {}: inode {} generation {}", b.name, b.directory, b.file, b.generation)?;
     if let Some(id) = &b.detect {
         writeln!(out, "    detectable: client {}, queue {}", id.client, id.queue)?;

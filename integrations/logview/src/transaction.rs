@@ -96,8 +96,10 @@ pub struct Begin {
     pub open_flags: u32,
     /// For detectable execution.
     pub detect: Option<Identity>,
-    /// What the client supplied.
+    /// What the client supplied; of a planned transaction its groups.
     pub inputs: Vec<Input>,
+    /// Of a planned transaction: its micro-ops, and what its end record will say.
+    pub planned: Option<(u16, End)>,
 }
 
 /// What flows from micro-op to micro-op.
@@ -158,12 +160,38 @@ impl Input {
         let effects = effects::list(&mut Fields(encoded))?;
         Ok(Input { micro, offset, bytes, effects })
     }
+
+    fn read_group(f: &mut Fields<'_>) -> Result<Input, Bad> {
+        let (micro, encoded) = (f.var16()?, f.bytes(usize::MAX)?);
+        let effects = effects::list(&mut Fields(encoded))?;
+        Ok(Input { micro, offset: 0, bytes: 0, effects })
+    }
+}
+
+impl Identity {
+    fn read(f: &mut Fields<'_>) -> Result<Option<Identity>, Bad> {
+        match f.u8()? {
+            0 => Ok(None),
+            1 => Ok(Some(Identity { client: hex(&f.id()?), queue: f.u16()? })),
+            _ => Err(Bad("mark of detectable execution")),
+        }
+    }
 }
 
 impl Begin {
     pub(crate) fn read(f: &mut Fields<'_>) -> Result<Begin, Bad> {
-        f.version()?;
-        let begin = Begin {
+        let begin = match f.u8()? {
+            1 => Begin::resolved(f)?,
+            2 => Begin::planned(f)?,
+            _ => return Err(Bad("version")),
+        };
+        f.end()?;
+        Ok(begin)
+    }
+
+    /// Version 1: the command and what it was resolved to.
+    fn resolved(f: &mut Fields<'_>) -> Result<Begin, Bad> {
+        Ok(Begin {
             command: Sqe::read(f)?,
             now: f.time()?.into(),
             uid: f.var32()?,
@@ -174,15 +202,36 @@ impl Begin {
             file: f.var()?,
             generation: f.var32()?,
             open_flags: f.var32()?,
-            detect: match f.u8()? {
-                0 => None,
-                1 => Some(Identity { client: hex(&f.id()?), queue: f.u16()? }),
-                _ => return Err(Bad("mark of detectable execution")),
-            },
+            detect: Identity::read(f)?,
             inputs: list(f, INPUTS_MAX, Input::read)?,
-        };
-        f.end()?;
-        Ok(begin)
+            planned: None,
+        })
+    }
+
+    /// Version 2: all that will change.
+    fn planned(f: &mut Fields<'_>) -> Result<Begin, Bad> {
+        let (command, now) = (Sqe::read(f)?, f.time()?.into());
+        let (uid, gid) = (f.var32()?, f.var32()?);
+        let (detect, steps) = (Identity::read(f)?, f.var16()?);
+        let end = End::read(&mut Fields(f.bytes(usize::MAX)?))?;
+        let inputs = list(f, INPUTS_MAX, Input::read_group)?;
+        let (groups, name) = (Vec::new(), Name(Vec::new()));
+        let (directory, file, generation, open_flags, planned) = (0, 0, 0, 0, Some((steps, end)));
+        Ok(Begin {
+            command,
+            now,
+            uid,
+            gid,
+            groups,
+            directory,
+            name,
+            file,
+            generation,
+            open_flags,
+            detect,
+            inputs,
+            planned,
+        })
     }
 }
 

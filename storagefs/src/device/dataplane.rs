@@ -11,7 +11,8 @@ use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use weldfs_ciscops::command::Modify;
-use weldfs_ciscops::{At, Command, Durability, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, Paths, interp};
+use weldfs_ciscops::program::Micro;
+use weldfs_ciscops::{Access, At, Command, Durability, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, Paths, interp};
 use weldfs_journal::{Appended, Lsn, RecordHead};
 use weldfs_scheduler::{Mode, Seq, Token};
 
@@ -152,7 +153,7 @@ async fn run(cx: &OpCx<'_>) -> Done {
 pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
     let (core, queue) = (cx.core, &cx.queue);
     // On an emulated device payload crosses its memory both ways; else it is staged on its way to a block medium only.
-    let bytes = held_by(&cx.cmd, core.modelled || !core.store.writes_directly(), core.modelled);
+    let bytes = held_by(&cx.cmd, &cx.paths, core.modelled || !core.store.writes_directly(), core.modelled);
     let _held = match core.memory.reserve(&queue.tenant, cx.at, bytes, &queue.counters.memory_waits).await {
         Ok(held) => held,
         Err(errno) => return failed(errno),
@@ -164,6 +165,8 @@ pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
         Op::Close { h } => answer(session_ops::close(cx, h).await),
         Op::SetFlags { h, flags } => answer(session_ops::set_flags(cx, h, flags).await),
         Op::Lock { .. } => answer(session_ops::lock(cx).await),
+        Op::SetKey { kind, bytes } => answer(session_ops::set_key(cx, kind, bytes)),
+        Op::DropKey { key } => answer(session_ops::drop_key(cx, key)),
         Op::ChecksumRange { .. } => answer(Box::pin(checksum::run(cx)).await),
         Op::Outcome { client, queue, sequence, out } => answer(detect::answer(cx, client, queue, sequence, out).await),
         _ => file_system(cx).await,
@@ -281,7 +284,7 @@ pub(super) async fn durable(cx: &OpCx<'_>, end: Lsn) -> Result<(), Errno> {
 enum Attempt {
     Done(Done),
     /// Names lead to other inodes now.
-    SetChanged,
+    SetChanged(Option<(InodeNo, Hold)>),
     /// Room comes only after this.
     Room(Wait),
 }
@@ -314,12 +317,18 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
     let mut tickets: Option<Tickets<'_>> = None;
     let (mut changes, mut rooms) = (0, 0);
     let mut fresh = true;
+    // Of a program: what it turned out to need beside its set.
+    let mut learned: Option<Box<InodeSet>> = None;
     loop {
         // Never with tickets in hand: whoever closed the gate may be waiting for them.
-        if closed.is_none() && tickets.is_none() && changes_names(&cx.cmd.op) {
+        if closed.is_none() && tickets.is_none() && changes_names(cx) {
             core.sets.names().pass().await;
         }
-        let set = resolve(cx).await?;
+        let mut set = resolve(cx).await?;
+        if let Some(learned) = &learned {
+            set.join(learned);
+            set.bounded()?;
+        }
         let mut plan = None;
         match reserve(cx, &set, &mut plan, std::mem::take(&mut fresh)).await {
             Ok(()) => {}
@@ -338,7 +347,10 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
         cx.head(held).await;
         match attempt(cx, &set, &mut plan, &mut tickets).await? {
             Attempt::Done(done) => return Ok(done),
-            Attempt::SetChanged => {
+            Attempt::SetChanged(lacked) => {
+                if let Some((ino, hold)) = lacked.filter(|_| cx.paths.program.is_some()) {
+                    learned.get_or_insert_default().add(ino, hold);
+                }
                 changes += 1;
                 cx.queue.counters.set_retries.add(1);
                 if changes == SET_RETRIES_MAX && closed.is_none() {
@@ -461,13 +473,13 @@ async fn attempt<'d>(
     tickets: &mut Option<Tickets<'d>>,
 ) -> FsResult<Attempt> {
     let core = cx.core;
-    let payload = crate::fs::payload_bytes(&cx.cmd);
+    let payload = crate::fs::payload_bytes(&cx.cmd, &cx.paths);
     let txn = Txn::new(&core.store, cx.session(), set, plan.take(), payload, core.clock.wall());
-    let mut txn = txn.about(&cx.paths.a).in_steps(&cx.cmd, detect::of_begin(cx)).in_slices(cx);
+    let mut txn = txn.about(&cx.paths.a).in_steps(&cx.cmd, &cx.paths, detect::of_begin(cx)).in_slices(cx);
     let mut outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
     let mut finished = match txn.finish(&outcome).await {
         Ok(f) => f,
-        Err(FsError::SetChanged) => return Ok(Attempt::SetChanged),
+        Err(FsError::SetChanged) => return Ok(Attempt::SetChanged(txn.lacked())),
         Err(FsError::Wait(wait)) => return Ok(Attempt::Room(wait)),
         Err(e) => return Err(e),
     };
@@ -547,7 +559,7 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, outcome: &Outcome, must_s
             core.maintenance.note_volatile();
         }
         filled(cx, &appended);
-        if leaves_garbage(&cx.cmd.op) {
+        if leaves_garbage(cx) {
             core.note_reclaim();
         }
     }
@@ -564,13 +576,20 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, outcome: &Outcome, must_s
     Ok(())
 }
 
+/// The micro-ops of a program.
+fn program_of<'a>(cx: &'a OpCx<'_>) -> impl Iterator<Item = &'a Micro> {
+    cx.paths.program.iter().flat_map(|p| p.micros())
+}
+
 fn kept_flags(flags: OpenFlags) -> OpenFlags {
     flags.difference(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC | OpenFlags::NOFOLLOW)
 }
 
 /// Durability as asked for: by the command, by the description's O_SYNC or O_DSYNC, by the device's default.
 pub(super) fn wants_durable(cx: &OpCx<'_>) -> bool {
+    let asks = cx.paths.program.as_ref().is_some_and(|p| p.is_durable());
     match cx.cmd.durability {
+        _ if asks => true,
         Durability::Durable => true,
         Durability::Volatile => false,
         Durability::Default => cx.core.durable_default || synchronous(cx),
@@ -579,19 +598,26 @@ pub(super) fn wants_durable(cx: &OpCx<'_>) -> bool {
 
 fn synchronous(cx: &OpCx<'_>) -> bool {
     let sync = OpenFlags::SYNC | OpenFlags::DSYNC;
+    let of_handle = |h| cx.session().handle(h).is_ok_and(|f| f.flags.intersects(sync));
     match cx.cmd.op {
+        Op::Program { .. } => program_of(cx).any(|m| match *m {
+            Micro::Use { h, need, .. } => need.contains(Access::WRITE) && of_handle(h),
+            Micro::Open { flags, .. } => flags.intersects(sync),
+            _ => false,
+        }),
         Op::Write { h, .. }
         | Op::Truncate { h, .. }
         | Op::Fallocate { h, .. }
         | Op::AppendChecksumWrite { h, .. }
-        | Op::ReadModifyWrite { h, .. } => cx.session().handle(h).is_ok_and(|f| f.flags.intersects(sync)),
+        | Op::ReadModifyWrite { h, .. } => of_handle(h),
         Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => flags.intersects(sync),
         _ => false,
     }
 }
 
-fn changes_names(op: &Op) -> bool {
-    match op {
+fn changes_names(cx: &OpCx<'_>) -> bool {
+    match &cx.cmd.op {
+        Op::Program { .. } => program_of(cx).any(|m| m.changes() && m.changes_file().is_none()),
         Op::Mkdir { .. }
         | Op::Rmdir { .. }
         | Op::Unlink { .. }
@@ -606,8 +632,9 @@ fn changes_names(op: &Op) -> bool {
 }
 
 /// Whether reclaim may have work after this command.
-fn leaves_garbage(op: &Op) -> bool {
-    match op {
+fn leaves_garbage(cx: &OpCx<'_>) -> bool {
+    match &cx.cmd.op {
+        Op::Program { .. } => program_of(cx).any(|m| m.changes() && !matches!(m, Micro::Write { .. })),
         Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => true,
         Op::SetAttr { .. } | Op::SetAttrPath { .. } => true,
         Op::Open { flags, .. } | Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => {
@@ -620,11 +647,12 @@ fn leaves_garbage(op: &Op) -> bool {
 fn count(cx: &OpCx<'_>, outcome: Outcome, spent: &OpCounters) -> Done {
     let names = u64::from(!cx.paths.a.is_empty()) + u64::from(!cx.paths.b.is_empty());
     let operands = modify_bytes(&cx.cmd.op);
+    let body = if let Op::Program { body } = cx.cmd.op { u64::from(body.len) } else { 0 };
     let copied = Copied {
         payload: u64::from(spent.payload_copies) + u64::from(operands > 0),
         payload_in: spent.bytes_in + operands,
         payload_out: spent.bytes_out,
-        metadata: u64::from(spent.meta_copies) + names,
+        metadata: u64::from(spent.meta_copies) + names + u64::from(body > 0),
     };
     let replies = match cx.cmd.op {
         Op::Stat { .. } | Op::StatPath { .. } | Op::Statfs { .. } | Op::ReadDir { .. } | Op::Readlink { .. } => {
@@ -632,7 +660,7 @@ fn count(cx: &OpCx<'_>, outcome: Outcome, spent: &OpCounters) -> Done {
         }
         _ => 0,
     };
-    let (bytes_in, bytes_out) = (spent.bytes_in + operands, spent.bytes_out + replies);
+    let (bytes_in, bytes_out) = (spent.bytes_in + operands + body, spent.bytes_out + replies);
     Done { outcome, bytes_in, bytes_out, recorded: false, copied, pending: None }
 }
 

@@ -15,7 +15,7 @@ use std::task::Poll;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, SNAPSHOT_MAX};
-use weldfs_ciscops::{Command, Errno, Op};
+use weldfs_ciscops::{Command, Errno, Op, Paths};
 use weldfs_scheduler::{Broker, Changed, Grant, ShareError, TenantId, Token};
 
 use super::board::Board;
@@ -88,8 +88,8 @@ pub struct MemoryStats {
 
 /// Bytes that a command holds of the device's memory while it runs: its payload where that is staged on its way to the
 /// medium (`in`) or to the host (`out`), and scratch.
-pub(super) fn held_by(cmd: &Command, stages_in: bool, stages_out: bool) -> u64 {
-    let bytes_in = if stages_in { crate::fs::payload_bytes(cmd) } else { 0 };
+pub(super) fn held_by(cmd: &Command, paths: &Paths, stages_in: bool, stages_out: bool) -> u64 {
+    let bytes_in = if stages_in { crate::fs::payload_bytes(cmd, paths) } else { 0 };
     let bytes_out = match cmd.op {
         Op::Read { out, .. }
         | Op::OpenReadClose { out, .. }
@@ -101,11 +101,7 @@ pub(super) fn held_by(cmd: &Command, stages_in: bool, stages_out: bool) -> u64 {
         }
         _ => 0,
     };
-    let scratch = match cmd.op {
-        Op::ChecksumRange { len, .. } => len.min(SNAPSHOT_MAX),
-        _ => 0,
-    };
-    bytes_in + bytes_out + scratch
+    bytes_in + bytes_out + crate::fs::scratch_bytes(cmd, paths)
 }
 
 impl Memory {

@@ -24,6 +24,7 @@ mod detect;
 mod due;
 pub mod hostdir;
 mod io;
+pub(crate) mod keys;
 pub mod latency;
 pub mod limits;
 mod locks;

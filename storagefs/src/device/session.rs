@@ -10,11 +10,14 @@ use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, QueueMemory, Session
 
 use super::core::{Core, Message};
 use super::counters::{QueueCounters, Totals};
+use super::keys::Keys;
 use super::limits::POOL_BYTES_SESSION_MAX;
 use super::ofd::Handles;
 use super::pair::Pair;
 use super::tenants::{Load, Tenant};
 use crate::error::Miss;
+use weldfs_functions::cipher::Key;
+
 use crate::fs::{Cred, Fetching, HandleTable, OpenFile, SessionView};
 
 /// A session, as the device threads see it. Thread-safe.
@@ -27,6 +30,8 @@ pub struct SessionState {
     pub client_id: [u8; 16],
     /// Its handles.
     pub handles: Handles,
+    /// Its keys.
+    pub(super) keys: Keys,
     /// Commands in flight.
     pub(super) load: Load,
     /// Its doorbell.
@@ -93,6 +98,7 @@ impl SessionState {
             tenant: tenant.clone(),
             client_id,
             handles: Handles::new(core.config.handles_max.min(HANDLES_MAX), tenant),
+            keys: Keys::default(),
             load: Load::default(),
             doorbell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
             cred,
@@ -185,6 +191,7 @@ impl SessionState {
         if self.cleaned.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.keys.clear();
         self.core.files.locks.release_session(self.id);
         if self.handles.close_all() {
             self.core.maintenance.watch_placeholders();
@@ -242,6 +249,10 @@ impl SessionView for SessionState {
 
     fn fetch(&self, miss: Miss) -> Fetching<'_> {
         Box::pin(self.core.io.fetch(miss, self.tenant.id))
+    }
+
+    fn key(&self, name: u64) -> Result<Arc<Key>, Errno> {
+        self.keys.get(name)
     }
 }
 

@@ -2,7 +2,9 @@
 
 use std::sync::atomic::Ordering;
 
-use weldfs_ciscops::{Access, Errno, Handle, LockAction, LockBody, LockKind, LockSpace, Op, OpenFlags};
+use weldfs_ciscops::{
+    Access, Errno, Handle, KeyKind, LockAction, LockBody, LockKind, LockSpace, Op, OpenFlags, PoolRange,
+};
 use weldfs_scheduler::Mode;
 use zerocopy::IntoBytes;
 
@@ -52,6 +54,18 @@ pub(super) async fn set_flags(cx: &OpCx<'_>, h: Handle, flags: OpenFlags) -> Res
     description.set_flags(flags);
     drop(held);
     Ok((u64::from(description.flags().bits()), 0))
+}
+
+/// Keeps a key for the session's programs.
+pub(super) fn set_key(cx: &OpCx<'_>, kind: KeyKind, bytes: PoolRange) -> Result<(u64, u64), Errno> {
+    cx.admitted_nowhere();
+    cx.session().keys.set(kind, bytes, &cx.queue.pool).map(|name| (name, 0))
+}
+
+/// Forgets one.
+pub(super) fn drop_key(cx: &OpCx<'_>, key: u64) -> Result<(u64, u64), Errno> {
+    cx.admitted_nowhere();
+    cx.session().keys.forget(key).map(|()| (0, 0))
 }
 
 /// Advisory locks; never waits.

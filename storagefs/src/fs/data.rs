@@ -16,7 +16,6 @@ use crate::record::InodeRec;
 use crate::scratch::BlockBuf;
 use crate::store::BlockKind;
 use smallvec::SmallVec;
-use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
 use weldfs_ciscops::{At, ChecksumState, Errno, InodeNo, SharedBytes, Sink, Source, Whence, Written};
 
 /// Blocks asked of the map at a time.
@@ -193,7 +192,7 @@ impl Txn<'_> {
             return Ok(Some(Written { off, len }));
         }
         let end = off.checked_add(len).filter(|e| *e <= FILE_BYTES_MAX).ok_or(Errno::FBIG)?;
-        if self.payload + len > u64::from(ATOMIC_WRITE_MAX) {
+        if self.payload + len > self.payload_max {
             return Err(Errno::TOOBIG.into());
         }
         if let Source::Adopted { input, .. } = src {
@@ -234,9 +233,7 @@ impl Txn<'_> {
     /// How many of the blocks `blk..blk+count`, from the front, this command has not written yet.
     fn untouched(&self, ino: InodeNo, blk: u64, count: u64) -> u64 {
         let Some(f) = self.staged(ino).filter(|f| !(f.blocks.is_empty() && f.runs.is_empty())) else { return count };
-        let written = |b: u64| f.has(b) && (b < f.cut_from || f.blocks.iter().any(|x| x.blk == b));
-        let in_run = |b: u64| f.runs.iter().any(|r| (r.blk..r.blk + r.crcs.len() as u64).contains(&b));
-        (0..count).find(|i| written(blk + i) || in_run(blk + i)).unwrap_or(count)
+        (0..count).find(|i| f.writes(blk + i)).unwrap_or(count)
     }
 
     /// Content changed: times, and the privilege bits when an ordinary user did it.
@@ -259,7 +256,7 @@ impl Txn<'_> {
             return Err(Errno::FBIG.into());
         }
         self.held(rec.ino, Hold::Exclusive)?;
-        if size <= rec.size && rec.blocks > 0 {
+        if size <= rec.size && (rec.blocks > 0 || self.staged(rec.ino).is_some()) {
             self.drop_tail(rec, size)?;
         }
         self.change(rec, attr::SIZE, |r| r.size = size);
@@ -274,12 +271,16 @@ impl Txn<'_> {
 
     fn drop_tail(&mut self, rec: &InodeRec, size: u64) -> FsResult<()> {
         let (ino, keep) = (rec.ino, size.div_ceil(BLOCK_BYTES));
+        if self.many {
+            // What was written comes before the cut, also in the record.
+            self.settle(true)?;
+        }
         let gone = self.clear_from(ino, keep)?;
-        if size < rec.size {
+        if size < rec.size && !self.staged(ino).is_some_and(|f| f.writes(size / BLOCK_BYTES)) {
             self.zero_part(ino, size, keep * BLOCK_BYTES)?;
         }
         self.data_effects.extend(gone);
-        self.staged_mut(ino).cut_from = keep;
+        self.cut_staged(ino, size);
         Ok(())
     }
 

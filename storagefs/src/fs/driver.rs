@@ -88,6 +88,8 @@ pub struct Direct {
     pub now: (i64, u32),
     counters: OpCounters,
     last_end: Option<Lsn>,
+    /// What a program turned out to need beside its set.
+    learned: InodeSet,
     /// The detectable command that runs and has not left its outcome.
     detect: Option<Identity>,
 }
@@ -97,7 +99,15 @@ impl Direct {
     pub fn new(store: Arc<Store>, pool_bytes: usize) -> Direct {
         let session = DirectSession { store, cred: Cred::root(), prefix: None, slots: Mutex::new(Vec::new()) };
         let pool = SharedRegion::heap(pool_bytes);
-        Direct { session, pool, now: (0, 0), counters: OpCounters::default(), last_end: None, detect: None }
+        Direct {
+            session,
+            pool,
+            now: (0, 0),
+            counters: OpCounters::default(),
+            last_end: None,
+            learned: InodeSet::new(),
+            detect: None,
+        }
     }
 
     /// The store.
@@ -221,6 +231,7 @@ impl Direct {
             Err(e) => return Outcome::failed(e),
         };
         let mut tries = 0;
+        self.learned = InodeSet::new();
         loop {
             match self.attempt(cmd, &paths) {
                 Ok(outcome) => return outcome,
@@ -329,17 +340,25 @@ impl Direct {
 
     fn attempt(&mut self, cmd: &Command, paths: &Paths) -> FsResult<Outcome> {
         let store = self.session.store.clone();
-        let set = store.blocking(|| resolve_set(&store, cmd, paths, &self.session))?;
+        let mut set = store.blocking(|| resolve_set(&store, cmd, paths, &self.session))?;
+        set.join(&self.learned);
         let (plan, refused) = match self.begin(&store, cmd, paths, &set) {
             // A command that would fail anyway must say why itself: it runs without a plan first.
             Err(FsError::Errno(e)) => (None, Some(e)),
             other => (other?, None),
         };
-        let txn = Txn::new(&store, &self.session, &set, plan, payload_bytes(cmd), self.now);
-        let mut txn =
-            txn.about(&paths.a).in_steps(cmd, self.detect.map(|id| Detect { client: id.client, queue: id.queue }));
+        let txn = Txn::new(&store, &self.session, &set, plan, payload_bytes(cmd, paths), self.now);
+        let mut txn = txn.about(&paths.a).in_steps(
+            cmd,
+            paths,
+            self.detect.map(|id| Detect { client: id.client, queue: id.queue }),
+        );
         let outcome = complete(interp::run(cmd, paths, &self.pool, &mut txn));
         let finished = complete(txn.finish(&outcome));
+        if let (Err(FsError::SetChanged), Some((ino, hold)), Some(_)) = (&finished, txn.lacked(), &paths.program) {
+            self.learned.add(ino, hold);
+            self.learned.bounded()?;
+        }
         let Finished { plan, opened, micro, cursor, counters } = match (finished, refused) {
             (Err(FsError::SetChanged), Some(e)) => return Ok(Outcome::failed(e)),
             (f, _) => f?,

@@ -12,6 +12,7 @@ use crate::error::{FsError, FsResult};
 use crate::record::{Dirent, InodeRec};
 use crate::store::Store;
 use smallvec::SmallVec;
+use weldfs_ciscops::limits::INODE_SET_MAX;
 use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Paths};
 
 /// The pseudo inode whose exclusive ticket is the rename lock.
@@ -63,6 +64,17 @@ impl InodeSet {
         self.file
     }
 
+    /// Holds all that `other` does as well.
+    pub fn join(&mut self, other: &InodeSet) {
+        other.entries.iter().for_each(|(ino, hold)| self.add(*ino, *hold));
+    }
+
+    /// E2BIG when it is larger than a set may be.
+    pub fn bounded(&self) -> FsResult<()> {
+        let inodes = self.entries.iter().filter(|(ino, _)| *ino != RENAME_LOCK).count();
+        if inodes > INODE_SET_MAX { Err(Errno::TOOBIG.into()) } else { Ok(()) }
+    }
+
     /// Whether nothing need be held.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -79,7 +91,8 @@ impl View for Store {
     }
 }
 
-struct Resolver<'a> {
+/// Puts a set together.
+pub(super) struct Resolver<'a> {
     store: &'a Store,
     session: &'a dyn SessionView,
     set: InodeSet,
@@ -87,7 +100,7 @@ struct Resolver<'a> {
 
 impl Resolver<'_> {
     /// Adds the inode behind a handle.
-    fn handle(&mut self, h: Handle, hold: Hold) -> FsResult<()> {
+    pub(super) fn handle(&mut self, h: Handle, hold: Hold) -> FsResult<()> {
         let ino = resolve::base_inode(self.session, h)?;
         self.set.add(ino, hold);
         self.set.file = Some(ino);
@@ -95,7 +108,14 @@ impl Resolver<'_> {
     }
 
     /// Adds what a path names as `hold`, and its directory as `dir`; after a failed walk, where it ended.
-    fn path(&mut self, base: Handle, path: &[u8], last: Last, dir: Hold, hold: Hold) -> FsResult<Option<Found>> {
+    pub(super) fn path(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        last: Last,
+        dir: Hold,
+        hold: Hold,
+    ) -> FsResult<Option<Found>> {
         let base = resolve::start_inode(self.session, base, path)?;
         let mut trail = Trail::default();
         match Walker::of(self.session).walk(self.store, base, path, last, &mut trail) {
@@ -118,7 +138,7 @@ impl Resolver<'_> {
     }
 
     /// An object named by a handle alone or by a path from it.
-    fn object(&mut self, base: Handle, path: &[u8], nofollow: bool, hold: Hold) -> FsResult<()> {
+    pub(super) fn object(&mut self, base: Handle, path: &[u8], nofollow: bool, hold: Hold) -> FsResult<()> {
         if path.is_empty() {
             return self.handle(base, hold);
         }
@@ -126,7 +146,7 @@ impl Resolver<'_> {
         self.path(base, path, last, Hold::Shared, hold).map(drop)
     }
 
-    fn open(&mut self, base: Handle, path: &[u8], flags: OpenFlags, file: Hold) -> FsResult<()> {
+    pub(super) fn open(&mut self, base: Handle, path: &[u8], flags: OpenFlags, file: Hold) -> FsResult<()> {
         let excl = flags.contains(OpenFlags::CREATE | OpenFlags::EXCL);
         let last = if excl || flags.contains(OpenFlags::NOFOLLOW) { Last::NoFollow } else { Last::Follow };
         let file = if flags.contains(OpenFlags::TRUNC) { Hold::Exclusive } else { file };
@@ -140,7 +160,7 @@ impl Resolver<'_> {
         Ok(())
     }
 
-    fn rename(&mut self, from: (Handle, &[u8]), to: (Handle, &[u8])) -> FsResult<()> {
+    pub(super) fn rename(&mut self, from: (Handle, &[u8]), to: (Handle, &[u8])) -> FsResult<()> {
         let mut found: SmallVec<[Found; 2]> = SmallVec::new();
         for (base, path) in [from, to] {
             found.extend(self.path(base, path, Last::Name, Hold::Exclusive, Hold::Exclusive)?);
@@ -161,7 +181,7 @@ pub(super) fn needs_rename_lock(places: &[Found]) -> bool {
 /// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`].
 ///
 /// # Errors
-/// EBADF for a handle the session does not have, ENOSYS for a program (no other errno); misses and damage as they
+/// EBADF for a handle the session does not have, E2BIG for a program on more than 16 inodes; misses and damage as they
 /// come.
 pub fn resolve_set(store: &Store, cmd: &Command, paths: &Paths, session: &dyn SessionView) -> FsResult<InodeSet> {
     let mut r = Resolver { store, session, set: InodeSet::new() };
@@ -171,11 +191,17 @@ pub fn resolve_set(store: &Store, cmd: &Command, paths: &Paths, session: &dyn Se
         Op::Nop | Op::Syncfs | Op::Statfs { .. } | Op::Close { .. } | Op::Lock { .. } | Op::SetFlags { .. } => {}
         Op::Outcome { .. } => {}
         // Not run by this device: nothing of it begins.
-        Op::Program { .. } => return Err(Errno::NOSYS.into()),
+        Op::Program { .. } => {
+            if let Some(program) = &paths.program {
+                super::program::resolve(program, &mut r)?;
+                r.set.bounded()?;
+            }
+        }
         // Holds its inode once per snapshot.
         Op::ChecksumRange { .. } => {}
         // Each of their elements has a set of its own.
         Op::Batch { .. } | Op::ReadDirPlus { .. } => {}
+        Op::SetKey { .. } | Op::DropKey { .. } => {}
         Op::Fsync { h } | Op::Fdatasync { h } => drop(resolve::base_inode(session, h)?),
         // What moves the offset of the description runs alone, as read(2) and lseek(2) lock it.
         Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } => r.handle(h, Exclusive)?,

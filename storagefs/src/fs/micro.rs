@@ -8,11 +8,12 @@
 use super::txn::{Txn, delta};
 use crate::effect::{Effect, Effects};
 use crate::error::{FsError, FsResult};
-use crate::micro::{Begin, Commit, Detect, End, GROUPS_MAX, INPUT_EFFECTS_MAX, Input};
+use crate::micro::{Begin, Commit, Detect, End, GROUPS_MAX, INPUT_EFFECTS_MAX, Input, PLAN_EFFECTS_MAX};
 use crate::record::InodeRec;
 use crate::store::{Group, MicroTxn, Plan, as_one_record};
 use smallvec::SmallVec;
-use weldfs_ciscops::{Command, InodeNo, OpenFlags, Outcome, Registers, Sqe};
+use weldfs_ciscops::limits::PROGRAM_WRITE_MAX;
+use weldfs_ciscops::{Command, InodeNo, OpenFlags, Outcome, Paths, Registers, Sqe};
 
 /// The groups of a command so far, and what its begin record will say.
 pub(super) struct Steps {
@@ -27,13 +28,20 @@ pub(super) struct Steps {
     pub written: Option<(InodeNo, u64, u64)>,
     /// Content effects staged before the content of this micro-op was settled.
     settled_from: Option<usize>,
+    /// Of a program: its micro-ops. Its groups are effects of any kind, and are planned as a whole.
+    program: Option<u16>,
     /// Commits as one record whatever its groups: the transaction's records could not hold it.
     whole: bool,
 }
 
 impl<'a> Txn<'a> {
     /// Commits step by step if the command does. `detect`: whose flagged execution it is.
-    pub fn in_steps(mut self, cmd: &Command, detect: Option<Detect>) -> Txn<'a> {
+    pub fn in_steps(mut self, cmd: &Command, paths: &Paths, detect: Option<Detect>) -> Txn<'a> {
+        let program = paths.program.as_ref().map(|p| p.micros().len() as u16);
+        if program.is_some() {
+            self.many = true;
+            self.payload_max = PROGRAM_WRITE_MAX;
+        }
         if cmd.commits_in_steps() && cmd.op.changes_in_steps() {
             self.steps = Some(Box::new(Steps {
                 sqe: cmd.encode(),
@@ -45,7 +53,8 @@ impl<'a> Txn<'a> {
                 inputs: SmallVec::new(),
                 written: None,
                 settled_from: None,
-                whole: self.session.cred().groups.len() > GROUPS_MAX,
+                program,
+                whole: program.is_none() && self.session.cred().groups.len() > GROUPS_MAX,
             }));
         }
         self
@@ -69,14 +78,13 @@ impl<'a> Txn<'a> {
     pub(super) fn seal_core(&mut self, index: u16, regs: &Registers) -> FsResult<()> {
         let from = self.data_effects.len();
         let Some(steps) = &mut self.steps else { return Ok(()) };
-        let from = *steps.settled_from.get_or_insert(from);
-        self.settle()?;
-        let content = self.data_effects.split_off(from);
-        let mut effects = Effects::new();
-        for s in self.inodes.iter_mut().filter(|s| s.created && !s.emitted) {
-            effects.push(Effect::PutInode(Box::new(s.rec.clone())));
-            (s.emitted, s.mask) = (true, 0);
+        if steps.program.is_some() {
+            return self.seal_group(index);
         }
+        let from = *steps.settled_from.get_or_insert(from);
+        self.settle(true)?;
+        let content = self.data_effects.split_off(from);
+        let mut effects = self.new_inodes();
         effects.append(&mut self.name_effects);
         effects.append(&mut self.data_effects);
         let Some(steps) = &mut self.steps else { return Ok(()) };
@@ -103,6 +111,36 @@ impl<'a> Txn<'a> {
         Ok(())
     }
 
+    /// The same in a program: what it changed is the group, whatever it is.
+    fn seal_group(&mut self, index: u16) -> FsResult<()> {
+        self.settle(true)?;
+        let mut effects = self.new_inodes();
+        effects.append(&mut self.name_effects);
+        effects.append(&mut self.data_effects);
+        for s in self.inodes.iter_mut().filter(|s| s.mask != 0) {
+            effects.push(Effect::SetAttr(delta(&s.rec, s.mask)));
+            s.mask = 0;
+        }
+        let Some(steps) = &mut self.steps else { return Ok(()) };
+        if effects.is_empty() {
+            return Ok(());
+        }
+        steps.whole |= effects.len() > PLAN_EFFECTS_MAX;
+        steps.groups.push(Group { index, commit: Commit { regs: Registers::default(), effects } });
+        self.plan_mut()?.seal();
+        Ok(())
+    }
+
+    /// The inodes that the micro-op created.
+    fn new_inodes(&mut self) -> Effects {
+        let mut effects = Effects::new();
+        for s in self.inodes.iter_mut().filter(|s| s.created && !s.emitted) {
+            effects.push(Effect::PutInode(Box::new(s.rec.clone())));
+            (s.emitted, s.mask) = (true, 0);
+        }
+        effects
+    }
+
     /// What the groups become, once the command is over: an ordinary plan, or one with a transaction.
     pub(super) fn conclude_steps(
         &mut self,
@@ -118,8 +156,11 @@ impl<'a> Txn<'a> {
         let mut plan = self.plan.take().ok_or(FsError::SetChanged)?;
         plan.unseal();
         let begin = self.begin_record(&steps, file);
-        let Steps { groups, inputs, whole, .. } = steps;
-        let begin = Begin { inputs, ..begin };
+        let Steps { mut groups, inputs, whole, program, .. } = steps;
+        let mut begin = Begin { inputs, ..begin };
+        if let (Some(steps), false) = (program, whole || (groups.len() == 1 && outcome.is_ok())) {
+            begin.plan_groups(&mut groups, steps, End::of(outcome));
+        }
         if whole || (groups.len() == 1 && outcome.is_ok()) {
             as_one_record(groups, &begin)?.into_iter().for_each(|e| plan.push(e));
             return Ok((Some(plan), None));
@@ -140,6 +181,7 @@ impl<'a> Txn<'a> {
             flags: steps.flags,
             detect: steps.detect,
             inputs: SmallVec::new(),
+            plan: None,
         }
     }
 }

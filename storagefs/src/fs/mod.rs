@@ -7,6 +7,7 @@
 //! * `perm` bits and ownership; `resolve` path walk; `inode_set` which inodes a command must hold; `need` how much
 //!   space. `txn` the transaction, `target` its face to the interpreter; `stage` content staged but not committed.
 //! * `namespace` names; `attr` attributes; `xattr` extended attributes; `data` bytes; `falloc` space and holes.
+//! * `program` what a fused program holds and reserves; `staged_names` names that one command changes several of.
 //! * `driver` runs commands one at a time without a device: tests, fsck's usability check, tools.
 //!
 //! Nothing here blocks, keeps state between commands, or touches the log.
@@ -21,8 +22,10 @@ mod micro;
 pub mod namespace;
 pub mod need;
 pub mod perm;
+mod program;
 pub mod resolve;
 pub mod stage;
+mod staged_names;
 pub mod target;
 pub mod txn;
 pub mod xattr;
@@ -30,8 +33,10 @@ pub mod xattr;
 use crate::error::{FsResult, Miss};
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::Poll;
 use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
+use weldfs_functions::cipher::Key;
 
 pub use crate::cred::Cred;
 pub use inode_set::{Hold, InodeSet, RENAME_LOCK, resolve_set};
@@ -97,4 +102,9 @@ pub trait SessionView: HandleTable + Send + Sync {
     fn prefix(&self) -> Option<&[u8]>;
     /// Brings something cold into memory.
     fn fetch(&self, miss: Miss) -> Fetching<'_>;
+    /// The key that the client calls by this name; ENOKEY when it has none.
+    fn key(&self, name: u64) -> Result<Arc<Key>, Errno> {
+        let _ = name;
+        Err(Errno::NOKEY)
+    }
 }

@@ -151,7 +151,7 @@ impl Txn<'_> {
         if kind == IFDIR && at.dir.nlink >= LINKS_MAX {
             return Err(Errno::MLINK.into());
         }
-        let cookie = self.store.dirent_slot(at.dir.ino, &at.name)?;
+        let cookie = self.slot_for(at.dir.ino, &at.name)?;
         let rec = self.new_inode(&at.dir, kind, mode, target);
         self.put_name(at, &rec, cookie, 0);
         if kind == IFDIR {
@@ -173,6 +173,15 @@ impl Txn<'_> {
 
     /// Removes the name `at`; `effects` come from `Store::dirent_removal`.
     fn take_name(&mut self, at: &Found, effects: Removal) {
+        let keeper = effects.iter().find_map(|e| match e.clone() {
+            Effect::PutDirent { dir, cookie, ino, ftype, mark, name } => {
+                Some(Dirent { dir, cookie, ino, ftype, mark, name })
+            }
+            _ => None,
+        });
+        if let Some(entry) = keeper {
+            self.names.push(StagedName { dir: entry.dir, name: entry.name.clone(), entry: Some(entry) });
+        }
         self.name_effects.extend(effects);
         self.names.push(StagedName { dir: at.dir.ino, name: Arc::from(&at.name[..]), entry: None });
         self.touch(&at.dir);
@@ -236,7 +245,7 @@ impl Txn<'_> {
         if rec.nlink >= LINKS_MAX {
             return Err(Errno::MLINK.into());
         }
-        let cookie = self.store.dirent_slot(at.dir.ino, &at.name)?;
+        let cookie = self.slot_for(at.dir.ino, &at.name)?;
         self.put_name(&at, &rec, cookie, 0);
         self.touch_attrs(&rec);
         self.change(&rec, attr::NLINK, |r| r.nlink += 1);
@@ -259,7 +268,7 @@ impl Txn<'_> {
             return Err(if rec.is_dir() { Errno::ISDIR } else { Errno::NOTDIR }.into());
         }
         perm::may_delete(&at.dir, rec, self.session.cred(), false)?;
-        let removal = self.store.dirent_removal(entry)?;
+        let removal = self.removal_of(entry)?;
         self.take_name(&at, removal);
         self.drop_link(rec);
         Ok(())
@@ -277,10 +286,10 @@ impl Txn<'_> {
         let (Some(rec), Some(entry)) = (&at.rec, &at.entry) else { return Err(Errno::NOENT.into()) };
         self.held(rec.ino, Hold::Exclusive)?;
         perm::may_delete(&at.dir, rec, self.session.cred(), true)?;
-        if !self.store.dir_is_empty(rec.ino)? {
+        if !self.is_empty_dir(rec.ino)? {
             return Err(Errno::NOTEMPTY.into());
         }
-        let removal = self.store.dirent_removal(entry)?;
+        let removal = self.removal_of(entry)?;
         self.take_name(&at, removal);
         self.change(&at.dir, attr::NLINK, |d| d.nlink -= 1);
         self.drop_link(rec);
@@ -342,7 +351,7 @@ impl Txn<'_> {
         match (&b.rec, &b.entry) {
             (Some(dst), Some(_)) if swap => self.exchange(&a, &b, src, dst),
             (Some(dst), Some(there)) => {
-                let removal = self.store.dirent_removal(old)?;
+                let removal = self.removal_of(old)?;
                 self.move_name(&a, &b, src, removal, (there.cookie, there.mark));
                 if dst.is_dir() {
                     self.change(&b.dir, attr::NLINK, |d| d.nlink -= 1);
@@ -350,8 +359,8 @@ impl Txn<'_> {
                 self.drop_link(dst);
             }
             _ => {
-                let cookie = self.store.dirent_slot(b.dir.ino, &b.name)?;
-                let removal = self.store.dirent_removal(old)?;
+                let cookie = self.slot_for(b.dir.ino, &b.name)?;
+                let removal = self.removal_of(old)?;
                 self.move_name(&a, &b, src, removal, (cookie, 0));
             }
         }
@@ -399,7 +408,7 @@ impl Txn<'_> {
             }
         }
         if let Some(dst) = b.rec.as_ref().filter(|d| d.is_dir() && !swap)
-            && !self.store.dir_is_empty(dst.ino)?
+            && !self.is_empty_dir(dst.ino)?
         {
             return Err(Errno::NOTEMPTY.into());
         }

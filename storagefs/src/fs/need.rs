@@ -13,22 +13,23 @@ use weldfs_ciscops::limits::SNAPSHOT_MAX;
 use weldfs_ciscops::{At, Command, FallocMode, InodeNo, Op, OpenFlags, Paths};
 
 /// Log bytes of the effects of any command, apart from names, payload and block maps.
-const LOG_BASE: usize = 1536;
+pub(super) const LOG_BASE: usize = 1536;
 /// Log bytes per block: the effect that maps it, if it lies alone.
-const LOG_PER_BLOCK: usize = 48;
+pub(super) const LOG_PER_BLOCK: usize = 48;
 
 /// Log bytes of a begin record beside content and groups: the command and what it was resolved to.
-const LOG_BEGIN: usize = 192;
+pub(super) const LOG_BEGIN: usize = 192;
 /// Log bytes of a commit that creates or truncates, apart from names.
-const LOG_OPEN: usize = 1024;
+pub(super) const LOG_OPEN: usize = 1024;
 /// Log bytes of a commit that writes: registers, attributes, an input adopted or a trailer patched.
-const LOG_COMMIT: usize = 384;
+pub(super) const LOG_COMMIT: usize = 384;
 /// Log bytes of an end record.
 const LOG_END: usize = 64;
 
 /// Bytes of payload that `cmd` may write; decides whether it rides in the record.
-pub fn payload_bytes(cmd: &Command) -> u64 {
+pub fn payload_bytes(cmd: &Command, paths: &Paths) -> u64 {
     match cmd.op {
+        Op::Program { .. } => paths.program.as_ref().map_or(0, |p| p.write_bytes()),
         Op::Write { src, .. } | Op::OpenWriteClose { src, .. } | Op::OpenReadWriteClose { src, .. } => src.len.into(),
         Op::AppendChecksumWrite { src, .. } => u64::from(src.len) + 4,
         Op::ReadModifyWrite { len, .. } => len.into(),
@@ -37,8 +38,10 @@ pub fn payload_bytes(cmd: &Command) -> u64 {
 }
 
 /// Bytes of scratch memory that `cmd` holds at most while it runs.
-pub fn scratch_bytes(cmd: &Command) -> u64 {
+pub fn scratch_bytes(cmd: &Command, paths: &Paths) -> u64 {
     match cmd.op {
+        // Its buffers, and what it writes, of which no more than that is composed in private blocks.
+        Op::Program { .. } => paths.program.as_ref().map_or(0, |p| p.scratch_bytes() + p.write_bytes()),
         Op::ChecksumRange { len, .. } => len.min(SNAPSHOT_MAX),
         _ => 0,
     }
@@ -65,7 +68,7 @@ fn place(cmd: &Command, session: &dyn SessionView) -> Option<u64> {
 }
 
 /// Counts, among `count` blocks from `blk` on, those that the file holds already.
-fn held_blocks(store: &Store, ino: InodeNo, blk: u64, count: u64) -> FsResult<u64> {
+pub(super) fn held_blocks(store: &Store, ino: InodeNo, blk: u64, count: u64) -> FsResult<u64> {
     let mut held = 0;
     store.block_map(ino, blk, count, &mut |_, view| {
         held += u64::from(view.kind != BlockKind::Hole);
@@ -81,7 +84,7 @@ fn write_need(
     file: Option<InodeNo>,
     creates: bool,
 ) -> FsResult<Need> {
-    let payload = payload_bytes(cmd);
+    let payload = payload_bytes(cmd, &Paths::default());
     let off = place(cmd, session).filter(|o| *o < FILE_BYTES_MAX);
     let first = off.map_or(0, |o| o / BLOCK_BYTES);
     let blocks = match off {
@@ -159,6 +162,11 @@ pub fn plan_need(
     };
     let opens = OpenFlags::CREATE | OpenFlags::TMPFILE;
     let mut need = match cmd.op {
+        Op::Program { .. } => {
+            let Some(program) = &paths.program else { return Ok(None) };
+            let need = super::program::need(store, session, program, cmd.commits_in_steps())?;
+            return Ok(need.map(|need| if cmd.detectable { need.with_outcome() } else { need }));
+        }
         Op::Open { flags, .. } | Op::OpenReadClose { flags, .. } => {
             if !flags.intersects(opens | OpenFlags::TRUNC) {
                 return Ok(None);

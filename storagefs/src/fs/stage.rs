@@ -3,8 +3,9 @@
 
 use super::txn::Txn;
 use crate::alloc::Run;
-use crate::effect::{BlockState, Effect};
+use crate::effect::{BlockState, Effect, UNMAP_WINDOWS_MAX};
 use crate::error::FsResult;
+use crate::limits::WINDOW_BLOCKS;
 use crate::scratch::BlockBuf;
 use crate::store::BlockKind;
 use crate::store::tails::Tail;
@@ -21,6 +22,9 @@ pub const BLOCK_BYTES: u64 = BLOCK as u64;
 
 /// Bytes that are copied and summed at a time: between two such pieces a command may make way for others.
 pub const SLICE_BYTES: u64 = 64 << 10;
+
+/// Blocks that one effect unmaps, at most, so that it touches no more windows than it may.
+const UNMAP_BLOCKS: u64 = (UNMAP_WINDOWS_MAX - 1) * WINDOW_BLOCKS;
 
 /// Byte ranges inside one block, sorted and apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -39,6 +43,11 @@ impl Ranges {
         });
         let at = self.0.iter().position(|r| r.0 > from).unwrap_or(self.0.len());
         self.0.insert(at, (from, to));
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
     }
 
     /// Whether the whole block is covered.
@@ -106,6 +115,13 @@ pub(super) struct StagedBlock {
     pub payload: bool,
 }
 
+impl StagedBlock {
+    fn new(blk: u64) -> StagedBlock {
+        let (bytes, ranges, fresh) = (BlockBuf::take(), Ranges::default(), Ranges::default());
+        StagedBlock { blk, bytes, ranges, fresh, payload: false }
+    }
+}
+
 /// Content of one file as this command would leave it.
 pub(super) struct StagedFile {
     pub ino: InodeNo,
@@ -117,7 +133,17 @@ pub(super) struct StagedFile {
 
 impl StagedFile {
     pub fn has(&self, blk: u64) -> bool {
-        blk >= self.cut_from || self.blocks.iter().any(|b| b.blk == blk) || self.runs.iter().any(|r| r.contains(blk))
+        blk >= self.cut_from || self.writes(blk)
+    }
+
+    /// Whether bytes of the block were written.
+    pub fn writes(&self, blk: u64) -> bool {
+        self.blocks.iter().any(|b| b.blk == blk) || self.runs.iter().any(|r| r.contains(blk))
+    }
+
+    /// The run that a block lies in: the one staged last.
+    fn run(&self, blk: u64) -> Option<&StagedRun> {
+        self.runs.iter().rev().find(|r| r.contains(blk))
     }
 }
 
@@ -147,8 +173,7 @@ impl Txn<'_> {
     /// The block under the partial writes of this command. Returns whether anything is there.
     fn load_base(&mut self, ino: InodeNo, blk: u64, out: &mut [u8; BLOCK]) -> FsResult<bool> {
         if let Some(f) = self.staged(ino) {
-            let run = f.runs.iter().find(|r| r.contains(blk));
-            if let Some(r) = run {
+            if let Some(r) = f.run(blk) {
                 let i = blk - r.blk;
                 match &r.held {
                     Some(bytes) => out.copy_from_slice(&bytes[i as usize * BLOCK..][..BLOCK]),
@@ -184,14 +209,7 @@ impl Txn<'_> {
         self.counters.payload_copies += u32::from(payload);
         let blocks = &mut self.staged_mut(ino).blocks;
         let slot = blocks.iter().position(|b| b.blk == blk).unwrap_or_else(|| {
-            let bytes = BlockBuf::take();
-            blocks.push(StagedBlock {
-                blk,
-                bytes,
-                ranges: Ranges::default(),
-                fresh: Ranges::default(),
-                payload: false,
-            });
+            blocks.push(StagedBlock::new(blk));
             blocks.len() - 1
         });
         let block = &mut blocks[slot];
@@ -275,7 +293,8 @@ impl Txn<'_> {
         self.counters.payload_copies += u32::from(block.payload);
         self.counters.blocks_written += 1;
         let file = self.staged_mut(ino);
-        let addr = if let Some(r) = file.runs.iter_mut().find(|r| r.contains(blk)) {
+        // What a record may name already is not written again: the block gets another place.
+        let addr = if let Some(r) = file.runs.iter_mut().find(|r| r.contains(blk) && !r.sealed) {
             let i = (blk - r.blk) as usize;
             r.crcs[i] = crc;
             if let Some(held) = r.held.as_mut().and_then(Arc::get_mut) {
@@ -295,10 +314,9 @@ impl Txn<'_> {
         Ok(addr)
     }
 
-    /// Turns staged content into effects. In a MicroTx it stays for later micro-ops to read. May be called again after
-    /// a miss.
-    pub(super) fn settle(&mut self) -> FsResult<()> {
-        let stays = self.steps.is_some();
+    /// Turns staged content into effects. If there are later micro-ops, it stays for them to read. May be called again
+    /// after a miss.
+    pub(super) fn settle(&mut self, stays: bool) -> FsResult<()> {
         for i in 0..self.files.len() {
             let ino = self.files[i].ino;
             let mut settled = SmallVec::new();
@@ -314,39 +332,83 @@ impl Txn<'_> {
                 }
             }
             self.files[i].blocks = settled;
-            self.settle_runs(i)?;
+            self.settle_runs(i, stays)?;
         }
         Ok(())
     }
 
-    fn settle_runs(&mut self, i: usize) -> FsResult<()> {
+    fn settle_runs(&mut self, i: usize, stays: bool) -> FsResult<()> {
         let ino = self.files[i].ino;
         let mut runs = std::mem::take(&mut self.files[i].runs);
-        runs.sort_unstable_by_key(|r| r.blk);
+        // Those of one block stay in their order.
+        runs.sort_by_key(|r| r.blk);
         for r in runs.iter_mut().filter(|r| !r.sealed) {
             if let Some(bytes) = &r.held {
                 self.plan_mut()?.data(r.addr, bytes.clone());
             }
             let (count, state) = (r.crcs.len() as u32, BlockState::Written);
-            let crcs = if self.steps.is_some() { r.crcs.clone() } else { std::mem::take(&mut r.crcs) };
+            let crcs = if stays { r.crcs.clone() } else { std::mem::take(&mut r.crcs) };
             self.data_effects.push(Effect::Map { ino, blk: r.blk, addr: r.addr, count, state, crcs });
             r.sealed = true;
         }
-        if self.steps.is_some() {
+        if stays {
             self.files[i].runs = runs;
         }
         Ok(())
     }
 
+    /// A file was cut to `size`: what was staged past it is gone, and reads as zeros when the file grows again. All of
+    /// it is settled.
+    pub(super) fn cut_staged(&mut self, ino: InodeNo, size: u64) {
+        let keep = size.div_ceil(BLOCK_BYTES);
+        let edge = (size % BLOCK_BYTES) as usize;
+        let f = self.staged_mut(ino);
+        f.cut_from = f.cut_from.min(keep);
+        let mut gone: SmallVec<[(u64, u64); 4]> = SmallVec::new();
+        for r in &mut f.runs {
+            let end = r.blk + r.crcs.len() as u64;
+            if end > keep {
+                let from = r.blk.max(keep);
+                gone.push((from, end));
+                r.crcs.truncate((from - r.blk) as usize);
+            }
+        }
+        f.runs.retain(|r| !r.crcs.is_empty());
+        gone.extend(f.blocks.iter().filter(|b| b.blk >= keep).map(|b| (b.blk, b.blk + 1)));
+        f.blocks.retain(|b| b.blk < keep);
+        let zeroed = edge > 0 && f.writes(keep - 1);
+        if zeroed {
+            let at = f.blocks.iter().position(|b| b.blk == keep - 1).unwrap_or_else(|| {
+                f.blocks.push(StagedBlock::new(keep - 1));
+                f.blocks.len() - 1
+            });
+            let block = &mut f.blocks[at];
+            block.bytes[edge..].fill(0);
+            block.ranges.add(edge, BLOCK);
+        }
+        for (from, end) in gone {
+            for blk in (from..end).step_by(UNMAP_BLOCKS as usize) {
+                let count = (end - blk).min(UNMAP_BLOCKS) as u32;
+                self.data_effects.push(Effect::Unmap { ino, blk, count });
+            }
+        }
+        if zeroed {
+            self.data_effects.push(Effect::Zero { ino, off: size, len: (BLOCK - edge) as u32 });
+        }
+    }
+
     /// Whether the block stays a patch over what lies below (or was one before).
     fn settle_block(&mut self, ino: InodeNo, block: &mut StagedBlock) -> FsResult<bool> {
         let off = block.blk * BLOCK_BYTES;
-        let own = self.staged(ino).and_then(|f| f.runs.iter().find(|r| r.contains(block.blk)));
+        if block.fresh.is_empty() {
+            return Ok(true);
+        }
+        let own = self.staged(ino).and_then(|f| f.run(block.blk));
         // What a commit names is never written again, and a MicroTx keeps the device's own bytes out of the client's
-        // blocks: they belong to another micro-op.
+        // blocks: they belong to another micro-op. A program's go to other blocks.
         let patched = match own {
-            Some(run) => run.sealed,
-            None => self.inline || (self.steps.is_some() && !block.payload),
+            Some(run) => run.sealed && !self.many,
+            None => self.inline || (self.steps.is_some() && !self.many && !block.payload),
         };
         if patched {
             let fresh = std::mem::take(&mut block.fresh);
@@ -363,7 +425,7 @@ impl Txn<'_> {
             self.fill_gaps(ino, block)?;
         }
         let addr = self.write_private(ino, block)?;
-        if grows && self.store.writes_directly() {
+        if grows && self.store.writes_directly() && !self.many {
             let tail = Tail { ino: ino.0, blk: block.blk, addr, bytes: block.bytes.detach() };
             self.plan_mut()?.tail(tail);
         }

@@ -6,11 +6,13 @@ use super::perm::{self, IFLNK};
 use super::stage::SLICE_BYTES;
 use super::txn::{OpenedInfo, Txn};
 use crate::error::FsError;
+use std::sync::Arc;
 use weldfs_ciscops::dirent::DirentWriter;
 use weldfs_ciscops::{
     Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, OpenFlags, Opened, Registers,
     RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
 };
+use weldfs_functions::cipher::Key;
 
 /// An inode authorised within one command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,6 +78,14 @@ impl Target for Txn<'_> {
 
     fn adopted(&self, index: u16) -> Option<u16> {
         self.input_of(index)
+    }
+
+    fn key(&self, name: u64) -> Result<Arc<Key>, Errno> {
+        self.session.key(name)
+    }
+
+    fn random(&mut self, out: &mut [u8]) -> Result<(), Errno> {
+        crate::device::keys::random(out)
     }
 
     fn is_recovery(&self) -> bool {

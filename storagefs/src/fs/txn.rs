@@ -16,6 +16,8 @@ use crate::record::{Dirent, InodeRec, Time};
 use crate::store::{MicroTxn, Plan, Store};
 use smallvec::SmallVec;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
 use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags, Outcome};
 use weldfs_journal::Medium;
 
@@ -111,6 +113,13 @@ pub struct Txn<'a> {
     /// Blocks allocated for a reservation, not mapped yet.
     pub(super) spare: SmallVec<[Run; 2]>,
     pub(super) payload: u64,
+    /// Bytes that the command may write at most.
+    pub(super) payload_max: u64,
+    /// The command has many steps, and may cut what it wrote: content that is settled stays to be read, and what is
+    /// written over it later is settled again, in other blocks.
+    pub(super) many: bool,
+    /// The inode that was not held when it should have been: its number and mode, plus one; 0 for none.
+    lacking: AtomicU64,
     /// A run of blocks that is being filled piece by piece.
     pub(super) filling: Option<Filling>,
     pub(super) slicer: Option<&'a dyn Slicer>,
@@ -154,6 +163,9 @@ impl<'a> Txn<'a> {
             data_effects: Effects::new(),
             spare: SmallVec::new(),
             payload: 0,
+            payload_max: ATOMIC_WRITE_MAX.into(),
+            many: false,
+            lacking: AtomicU64::new(0),
             filling: None,
             slicer: None,
             inline: payload_bytes <= store.inline_max() as u64,
@@ -206,7 +218,17 @@ impl<'a> Txn<'a> {
     /// Insists that the set holds an inode; a new inode needs no set.
     pub(super) fn held(&self, ino: InodeNo, hold: Hold) -> FsResult<()> {
         let own = || self.inodes.iter().any(|s| s.created && s.rec.ino == ino);
-        if self.set.covers(ino, hold) || own() { Ok(()) } else { Err(FsError::SetChanged) }
+        if self.set.covers(ino, hold) || own() {
+            return Ok(());
+        }
+        self.lacking.store((ino.0 << 1 | u64::from(hold == Hold::Exclusive)) + 1, Relaxed);
+        Err(FsError::SetChanged)
+    }
+
+    /// What the set lacked, after `SetChanged`: a program starts over with it.
+    pub fn lacked(&self) -> Option<(InodeNo, Hold)> {
+        let bits = self.lacking.load(Relaxed).checked_sub(1)?;
+        Some((InodeNo(bits >> 1), if bits & 1 == 1 { Hold::Exclusive } else { Hold::Shared }))
     }
 
     pub(super) fn walker(&self) -> Walker<'a> {
@@ -305,7 +327,7 @@ impl<'a> Txn<'a> {
         if !outcome.is_ok() {
             return Ok(Finished { plan: None, opened: None, micro: None, cursor: None, counters: self.counters });
         }
-        while let Err(e) = self.settle() {
+        while let Err(e) = self.settle(false) {
             match e {
                 FsError::Miss(m) => self.session.fetch(m).await?,
                 e => return Err(e),

@@ -1,6 +1,6 @@
 //! The begin record's payload.
 
-use super::{GROUPS_MAX, INPUT_EFFECTS_MAX, VERSION};
+use super::{End, GROUPS_MAX, INPUT_EFFECTS_MAX, PLANNED, VERSION};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::cred::Cred;
 use crate::effect::{self, BlockState, Effect, Effects};
@@ -8,10 +8,11 @@ use crate::outcomes::Identity;
 use crate::record::Time;
 use smallvec::SmallVec;
 use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, MICRO_OPS_MAX};
-use weldfs_ciscops::{Command, InodeNo, OpenFlags, RawCommand, SessionLimits, Sqe, validate};
+use weldfs_ciscops::{Command, InodeNo, OpenFlags, RawCommand, SessionLimits, Sqe, interp, validate};
 use zerocopy::{FromBytes, IntoBytes};
 
-/// Everything that finishing a command needs when its client is gone.
+/// Everything that finishing a command needs when its client is gone: the command and its inputs, or, of a program, all
+/// that it changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begin {
     /// The command as it was validated. What its pool ranges held is gone; their lengths count.
@@ -32,8 +33,19 @@ pub struct Begin {
     pub flags: OpenFlags,
     /// Whose flagged execution this is, if it is flagged; the sequence is in the command.
     pub detect: Option<Detect>,
-    /// What the client supplied, ascending by micro-op.
+    /// What the client supplied, ascending by micro-op; of a planned transaction all that its micro-ops change.
     pub inputs: SmallVec<[Input; 1]>,
+    /// Set where nothing is left to be run: each commit adopts a group of effects. Then the command has no file.
+    pub plan: Option<Box<Planned>>,
+}
+
+/// A transaction of which everything is known when it begins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Planned {
+    /// Micro-ops of the program.
+    pub steps: u16,
+    /// How it comes out: done, or failed after its last group.
+    pub end: End,
 }
 
 /// Identity of a queue pair over all sessions of a client.
@@ -62,6 +74,10 @@ impl Begin {
     /// The payload.
     pub fn encode(&self) -> Vec<u8> {
         let mut w = Writer::with_capacity(192);
+        if let Some(plan) = &self.plan {
+            self.encode_planned(plan, &mut w);
+            return w.into_vec();
+        }
         w.u8(VERSION);
         w.raw(self.sqe.as_bytes());
         w.time(self.now);
@@ -74,14 +90,7 @@ impl Begin {
         w.var(self.file.0);
         w.var(self.generation.into());
         w.var(self.flags.bits().into());
-        match &self.detect {
-            None => w.u8(0),
-            Some(d) => {
-                w.u8(1);
-                w.raw(&d.client);
-                w.raw(&d.queue.to_le_bytes());
-            }
-        }
+        encode_detect(self.detect.as_ref(), &mut w);
         w.var(self.inputs.len() as u64);
         for input in &self.inputs {
             input.encode_into(&mut w);
@@ -95,8 +104,10 @@ impl Begin {
     /// Bytes that no writer produces; the command in it is a valid one that commits in steps.
     pub fn decode(bytes: &[u8]) -> Result<Begin, DecodeError> {
         let mut r = Reader::new(bytes);
-        if r.u8()? != VERSION {
-            return Err(DecodeError("begin of an unknown version"));
+        match r.u8()? {
+            VERSION => {}
+            PLANNED => return Begin::decode_planned(&mut r),
+            _ => return Err(DecodeError("begin of an unknown version")),
         }
         let sqe = Sqe::read_from_bytes(r.take(Sqe::SIZE)?).map_err(|_| DecodeError("begin: command"))?;
         command(&sqe)?;
@@ -118,25 +129,24 @@ impl Begin {
             return Err(DecodeError("begin: file"));
         }
         let flags = u16::try_from(r.var()?).ok().and_then(OpenFlags::from_bits).ok_or(DecodeError("begin: flags"))?;
-        let detect = match r.u8()? {
-            0 => None,
-            1 => {
-                let mut client = [0; 16];
-                client.copy_from_slice(r.take(16)?);
-                let queue = r.take(2)?;
-                Some(Detect { client, queue: u16::from_le_bytes([queue[0], queue[1]]) })
-            }
-            _ => return Err(DecodeError("begin: identity")),
-        };
+        let detect = decode_detect(&mut r)?;
         let inputs = decode_inputs(file, &mut r)?;
         r.end()?;
-        Ok(Begin { sqe, now, cred, dir, name: Box::from(name), file, generation, flags, detect, inputs })
+        Ok(Begin { sqe, now, cred, dir, name: Box::from(name), file, generation, flags, detect, inputs, plan: None })
     }
 
     /// Under what its outcome is kept, if it is detectable.
     pub fn identity(&self) -> Option<Identity> {
         let Detect { client, queue } = self.detect?;
         Some(Identity { client, uid: self.cred.uid, queue, sequence: self.sqe.sequence })
+    }
+
+    /// Micro-ops of the command.
+    pub fn steps(&self) -> u16 {
+        match &self.plan {
+            Some(plan) => plan.steps,
+            None => self.command().map_or(0, |cmd| interp::steps(&cmd.op)),
+        }
     }
 
     /// The command.
@@ -148,8 +158,34 @@ impl Begin {
     }
 }
 
+/// Appends whose flagged execution it is.
+pub(super) fn encode_detect(detect: Option<&Detect>, w: &mut Writer) {
+    match detect {
+        None => w.u8(0),
+        Some(d) => {
+            w.u8(1);
+            w.raw(&d.client);
+            w.raw(&d.queue.to_le_bytes());
+        }
+    }
+}
+
+/// Reads what [`encode_detect`] wrote.
+pub(super) fn decode_detect(r: &mut Reader<'_>) -> Result<Option<Detect>, DecodeError> {
+    match r.u8()? {
+        0 => Ok(None),
+        1 => {
+            let mut client = [0; 16];
+            client.copy_from_slice(r.take(16)?);
+            let queue = r.take(2)?;
+            Ok(Some(Detect { client, queue: u16::from_le_bytes([queue[0], queue[1]]) }))
+        }
+        _ => Err(DecodeError("begin: identity")),
+    }
+}
+
 /// Pools are gone: any range below the largest pool will do.
-fn command(sqe: &Sqe) -> Result<Command, DecodeError> {
+pub(super) fn command(sqe: &Sqe) -> Result<Command, DecodeError> {
     let limits = SessionLimits { pool_bytes: weldfs_ciscops::limits::POOL_BYTES_MAX };
     match validate(&RawCommand(*sqe), &limits) {
         Ok(cmd) if cmd.commits_in_steps() && cmd.op.changes_in_steps() => Ok(cmd),

@@ -62,7 +62,12 @@ pub fn expand(effects: Effects, inputs: &[Input]) -> Result<(Effects, u16), Deco
         let bit = 1u16.checked_shl(input.into()).ok_or(DecodeError("commit: input"))?;
         let found = inputs.get(usize::from(input)).filter(|_| adopted & bit == 0);
         let found = found.ok_or(DecodeError("commit: input"))?;
-        if found.effects.iter().any(|e| e.ino() != ino) || out.len() + found.effects.len() > EFFECTS_MAX {
+        // An input is of one file; a planned group is named by that of its first effect.
+        let foreign = match found.len {
+            0 => found.effects.first().is_none_or(|e| e.ino() != ino),
+            _ => found.effects.iter().any(|e| e.ino() != ino),
+        };
+        if foreign || out.len() + found.effects.len() > EFFECTS_MAX {
             return Err(DecodeError("commit: input"));
         }
         adopted |= bit;

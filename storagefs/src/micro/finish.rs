@@ -3,17 +3,20 @@
 //! each, then comes the end record. What the commits say is decided by the begin record and the state alone, so a
 //! recovery that is itself interrupted, any number of times, ends in the same tree.
 //!
+//! A transaction that was planned as a whole has nothing left to run: its groups are adopted, one commit each.
+//!
 //! Each micro-op is committed before the next one runs: nobody else is there to see what lies between, and the next
 //! micro-op reads the store as the first run's did.
 
 use super::open::OpenTxn;
-use super::{Begin, Commit, End, Verdict};
-use crate::effect::Effects;
+use super::{Begin, Commit, End, Input, Planned, Verdict};
+use crate::effect::{Effect, Effects};
 use crate::error::{FsError, FsResult, Miss, Wait};
 use crate::fs::driver::complete;
 use crate::fs::{Cred, Fetching, HandleTable, Hold, InodeSet, OpenFile, SessionView, Txn};
 use crate::mount::{RecoveryReport, TxnFate};
 use crate::store::{Need, Plan, Store};
+use std::collections::HashSet;
 use weldfs_ciscops::interp::{self, Outcome};
 use weldfs_ciscops::{Command, Errno, Handle, Op, Paths, Registers, SharedRegion};
 use weldfs_journal::canary::{Canary, planted};
@@ -89,14 +92,15 @@ impl Store {
             return Ok(());
         }
         // A file without a name must not be reclaimed while its transaction is open.
-        open.iter().for_each(|txn| self.open_ref(txn.begin.file));
+        let files = || open.iter().flat_map(|txn| txn.begin.files());
+        files().for_each(|ino| self.open_ref(ino));
         let finished = open.iter().try_for_each(|txn| {
             let (fate, reason) = Finish { store: self, txn, records: 0, at: txn.next }.run(report)?;
             crashpoint("recovery-finished-one");
             report.settle(txn.id, fate, reason);
             Ok(())
         });
-        open.iter().for_each(|txn| self.close_ref(txn.begin.file));
+        files().for_each(|ino| self.close_ref(ino));
         finished.and_then(|()| self.make_durable(self.journal().tail()))
     }
 }
@@ -135,6 +139,9 @@ impl Finish<'_> {
     /// Runs the remaining micro-ops; the end record says how far that went.
     fn go_on(&mut self) -> FsResult<(TxnFate, String)> {
         let begin = &*self.txn.begin;
+        if let Some(plan) = &begin.plan {
+            return self.adopt_rest(plan);
+        }
         let Ok((cmd, paths)) = command(begin) else {
             return self.cut("its command cannot be run again".to_owned(), self.txn.next);
         };
@@ -166,6 +173,65 @@ impl Finish<'_> {
         let outcome = Outcome { status: 0, micro_done, micro_failed: 0, result, result2 };
         self.end(id, End { verdict: Verdict::Done, outcome })?;
         Ok((TxnFate::Finished, String::new()))
+    }
+
+    /// Of a planned transaction: adopts the groups that are left. What the end record says was known when it began.
+    fn adopt_rest(&mut self, plan: &Planned) -> FsResult<(TxnFate, String)> {
+        let begin = &*self.txn.begin;
+        if let Some(why) = self.impossible()? {
+            return self.cut(why, self.txn.next);
+        }
+        let id = self.second_begin()?;
+        for (i, group) in begin.inputs.iter().enumerate() {
+            if self.txn.has_adopted(i) {
+                continue;
+            }
+            self.at = group.micro;
+            let room = self.room_for(group)?;
+            let effects: Effects = begin.adopt(i).into_iter().collect();
+            self.commit(id, group.micro, Commit { regs: Registers::default(), effects }, room)?;
+        }
+        self.end(id, plan.end)?;
+        Ok((TxnFate::Finished, String::new()))
+    }
+
+    /// Room in log and memory for the commit of a group.
+    fn room_for(&self, group: &Input) -> FsResult<Option<Reservation>> {
+        let need = Need { log_bytes: COMMIT_BYTES, meta_keys: 4 * group.effects.len() as u32, ..Need::default() };
+        let mut tries = 0;
+        loop {
+            match self.store.begin(&need) {
+                Err(FsError::Wait(w)) if tries < TRIES_MAX => {
+                    tries += 1;
+                    self.make_room(w)?;
+                }
+                other => return Ok(other?.into_effects().1),
+            }
+        }
+    }
+
+    /// Why the groups that are left cannot be adopted: an inode that they change is not there, one that they create is.
+    fn impossible(&self) -> FsResult<Option<String>> {
+        let (txn, mut created) = (self.txn, HashSet::new());
+        let left = txn.begin.inputs.iter().enumerate().filter(|(i, _)| !txn.has_adopted(*i));
+        for e in left.flat_map(|(_, group)| &group.effects) {
+            let ino = e.ino();
+            if created.contains(&ino) {
+                continue;
+            }
+            let there = match self.store.blocking(|| self.store.inode(ino)) {
+                Err(FsError::Corrupt(e)) => return Ok(Some(e.to_string())),
+                Err(FsError::Medium(e)) if !self.store.medium.is_poisoned() => return Ok(Some(e.to_string())),
+                other => other?.is_some(),
+            };
+            match (e, there) {
+                (Effect::PutInode(_), false) => drop(created.insert(ino)),
+                (Effect::PutInode(_), true) => return Ok(Some(format!("inode {ino} is there already"))),
+                (_, true) => {}
+                (_, false) => return Ok(Some(format!("inode {ino} is gone"))),
+            }
+        }
+        Ok(None)
     }
 
     /// Why the transaction cannot go on: its file or directory is not the one it was.
@@ -328,6 +394,8 @@ mod driven;
 mod fetch;
 #[cfg(test)]
 mod hostile;
+#[cfg(test)]
+mod planned;
 #[cfg(test)]
 mod rig;
 #[cfg(test)]

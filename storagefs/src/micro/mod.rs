@@ -13,15 +13,21 @@ mod commit;
 mod end;
 mod finish;
 pub mod open;
+mod planned;
 #[cfg(test)]
 mod tests;
 
-pub use begin::{Begin, Detect, Input};
+pub use begin::{Begin, Detect, Input, Planned};
 pub use commit::{Commit, decode_registers, encode_registers, expand};
 pub use end::{End, Verdict};
 
 /// First byte of each of the three payloads.
 const VERSION: u8 = 1;
+/// First byte of a begin record that holds all that the transaction will change.
+const PLANNED: u8 = 2;
+/// Effects of one planned group; a program with a longer one commits as one record. With this bound a commit that
+/// adopts a group is still longer than the number of its effects, so that stamps stay unique.
+pub const PLAN_EFFECTS_MAX: usize = 64;
 /// Supplementary groups in a begin record; a caller in more commits as one record.
 pub const GROUPS_MAX: usize = 64;
 /// Effects of one input; a write of more pieces commits as one record. With this bound a commit that adopts is still

@@ -366,6 +366,7 @@ mod tests {
             flags: OpenFlags::WRITE,
             detect: None,
             inputs: smallvec![input(1, 500), input(2, 600)],
+            plan: None,
         };
         let bytes = begin.encode().len();
         let mut txn = OpenTxn::new(4, Lsn(300), begin, bytes);

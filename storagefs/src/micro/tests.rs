@@ -3,7 +3,7 @@
 use super::*;
 use crate::cred::Cred;
 use crate::effect::{AttrDelta, BlockState, Effect, Effects};
-use crate::record::Time;
+use crate::record::{InodeRec, Time};
 use proptest::prelude::*;
 use smallvec::{SmallVec, smallvec};
 use weldfs_ciscops::{
@@ -33,6 +33,7 @@ fn append() -> Begin {
         flags: OpenFlags::READ | OpenFlags::WRITE,
         detect: None,
         inputs: smallvec![Input { micro: 1, off: 4096, len: 4096, effects: vec![map()] }],
+        plan: None,
     }
 }
 
@@ -93,6 +94,70 @@ fn golden_bytes_of_a_flagged_begin_with_a_name() {
     want.extend([1, 1, 0, 3, 9, 1, 9, 0xac, 0x02, 0, 3, 1, 2, 3]);
     assert_eq!(begin.encode(), want);
     assert_eq!(Begin::decode(&want).unwrap(), begin);
+}
+
+fn planned() -> Begin {
+    let op = Op::Program { body: PoolRange::new(64, 128) };
+    let create = vec![Effect::PutInode(Box::new(InodeRec::empty(FILE))), Effect::Orphan { ino: FILE }];
+    let group = |micro, effects| Input { micro, off: 0, len: 0, effects };
+    let outcome = Outcome { status: 0, micro_done: 5, micro_failed: 0, result: 7, result2: 0 };
+    Begin {
+        sqe: Command::new(7, op).with_mode(weldfs_ciscops::TxnMode::Micro).encode(),
+        cred: Cred::new(5, 6),
+        file: InodeNo(0),
+        generation: 0,
+        flags: OpenFlags::empty(),
+        inputs: smallvec![group(0, create), group(3, vec![map()])],
+        plan: Some(Box::new(Planned { steps: 5, end: End::of(&outcome) })),
+        ..append()
+    }
+}
+
+#[test]
+fn golden_bytes_of_a_planned_begin() {
+    let mut begin = planned();
+    begin.inputs[0].effects.remove(0);
+    let mut want = vec![2];
+    want.extend(zerocopy::IntoBytes::as_bytes(&begin.sqe));
+    want.extend([2, 2, 0, 0, 0, 5, 6, 0]); // time, owner; not flagged
+    want.extend([5, 7, 1, 1, 5, 0, 0, 7, 0]); // micro-ops; the end record
+    want.extend([2, 0, 4, 1, 13, 0xac, 0x02]); // two groups: the first
+    want.extend([3, 13, 1, 8, 0xac, 0x02, 1, 0x88, 0x27, 1, 1, 1, 2, 3, 4]);
+    assert_eq!(begin.encode(), want);
+    assert_eq!(Begin::decode(&want).unwrap(), begin);
+    let flagged = Begin { detect: Some(Detect { client: [3; 16], queue: 0x0102 }), ..planned() };
+    assert_eq!(Begin::decode(&flagged.encode()).unwrap(), flagged);
+    assert_eq!((flagged.steps(), flagged.files(), flagged.last_inode()), (5, vec![FILE], FILE));
+    assert_eq!(flagged.identity().map(|id| (id.uid, id.queue, id.sequence)), Some((5, 0x0102, 7)));
+}
+
+#[test]
+fn a_planned_begin_that_breaks_a_bound_is_refused() {
+    let group = |micro, effects| Input { micro, off: 0, len: 0, effects };
+    let some = |n: u64| -> Effects { (0..n).map(|off| Effect::Zero { ino: FILE, off, len: 1 }).collect() };
+    let plan = |steps, end| Some(Box::new(Planned { steps, end }));
+    let end = planned().plan.unwrap().end;
+    let with = |inputs: SmallVec<[Input; 1]>| Begin { inputs, ..planned() };
+    let failed = Outcome::failed(Errno::IO);
+    for bad in [
+        with(smallvec![]),
+        with(smallvec![group(5, some(1))]),
+        with(smallvec![group(1, some(1)), group(1, some(1))]),
+        with(smallvec![group(1, some(1)), group(0, some(1))]),
+        with(smallvec![group(0, vec![])]),
+        with(smallvec![group(0, some(PLAN_EFFECTS_MAX as u64 + 1))]),
+        with(smallvec![group(0, vec![Effect::DropInode(FILE)])]),
+        with(smallvec![group(0, vec![Effect::Input { ino: FILE, input: 0 }])]),
+        with(smallvec![group(0, vec![Effect::ReclaimDone { ino: FILE, cut: 0 }])]),
+        Begin { plan: plan(17, end), ..planned() },
+        Begin { plan: plan(5, End { verdict: Verdict::Cut, outcome: failed }), ..planned() },
+        Begin { sqe: append().sqe, ..planned() },
+        Begin { sqe: Command::new(7, planned().command().unwrap().op).encode(), ..planned() },
+    ] {
+        assert!(Begin::decode(&bad.encode()).is_err(), "{bad:?}");
+    }
+    let good = with(smallvec![group(4, some(PLAN_EFFECTS_MAX as u64))]);
+    assert_eq!(Begin::decode(&good.encode()).unwrap(), good);
 }
 
 #[test]
@@ -172,7 +237,7 @@ proptest! {
     fn any_bytes_are_a_payload_that_encodes_the_same_or_an_error(
         bytes in proptest::collection::vec(any::<u8>(), 0..300),
     ) {
-        for bytes in [bytes.clone(), [&[1][..], &bytes].concat()] {
+        for bytes in [bytes.clone(), [&[1][..], &bytes].concat(), [&[2][..], &bytes].concat()] {
             if let Ok(v) = Begin::decode(&bytes) {
                 prop_assert_eq!(v.encode(), bytes.clone());
             }
@@ -191,7 +256,7 @@ proptest! {
         cut in any::<proptest::sample::Index>(),
     ) {
         let commit = Commit { regs: regs(), effects: vec![Effect::Input { ino: FILE, input: 0 }, map()] };
-        for original in [append().encode(), create().encode(), commit.encode()] {
+        for original in [append().encode(), create().encode(), planned().encode(), commit.encode()] {
             let mut bytes = original.clone();
             for (at, bits) in &flips {
                 bytes[at.index(original.len())] ^= bits;

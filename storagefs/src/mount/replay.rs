@@ -75,7 +75,7 @@ impl Replay<'_> {
     fn begin(&mut self, record: &Record<'_>) -> FsResult<Verdict> {
         let (lsn, id) = (record.header.lsn, record.header.head.txn);
         let begin = Begin::decode(record.payload).map_err(undecodable(lsn))?;
-        if id == 0 || id >= COUNTER_MAX || begin.file.0 >= COUNTER_MAX {
+        if id == 0 || id >= COUNTER_MAX || begin.last_inode().0 >= COUNTER_MAX {
             return Err(damaged(lsn, "transaction id or inode number"));
         }
         for input in &begin.inputs {
@@ -89,7 +89,7 @@ impl Replay<'_> {
             }
         }
         self.store.ledger.next_txn.fetch_max(id + 1, Relaxed);
-        self.store.ledger.next_ino.fetch_max(begin.file.0 + 1, Relaxed);
+        self.store.ledger.next_ino.fetch_max(begin.last_inode().0 + 1, Relaxed);
         self.report.txns_seen += 1;
         if !self.store.txns.begin(id, lsn, begin, record.payload.len()) {
             return Err(damaged(lsn, "transaction (begun twice)"));

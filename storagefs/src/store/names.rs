@@ -37,6 +37,33 @@ impl NameHash {
     }
 }
 
+/// The cookie for a new name in a bucket that holds these entries and begins with the cookie `first`.
+///
+/// # Errors
+/// ENOSPC when the bucket has used up its numbers.
+pub(crate) fn slot_in(first: u64, bucket: &[Dirent]) -> FsResult<u64> {
+    let after = |d: &Dirent| (cookie_parts(d.cookie).1 + 1).max(u64::from(d.mark));
+    let next = bucket.iter().map(after).max().unwrap_or(0);
+    if next >= BUCKET_MAX { Err(FsError::Errno(Errno::NOSPC)) } else { Ok(first + next) }
+}
+
+/// The effects that remove `entry`, whose bucket holds these entries.
+pub(crate) fn removal_in(entry: &Dirent, bucket: &[Dirent]) -> SmallVec<[Effect; 2]> {
+    let mut mark = u64::from(entry.mark).max(cookie_parts(entry.cookie).1 + 1);
+    let mut keeper = None;
+    for d in bucket.iter().filter(|d| d.cookie != entry.cookie) {
+        mark = mark.max(u64::from(d.mark)).max(cookie_parts(d.cookie).1 + 1);
+        keeper = Some(d);
+    }
+    let mut out = SmallVec::new();
+    out.push(Effect::DelDirent { dir: entry.dir, cookie: entry.cookie });
+    if let Some(k) = keeper {
+        let (mark, name) = (mark as u16, k.name.clone());
+        out.push(Effect::PutDirent { dir: k.dir, cookie: k.cookie, ino: k.ino, ftype: k.ftype, mark, name });
+    }
+    out
+}
+
 /// Cookies met in the layers so far, newest first; each layer delivers its own in ascending order.
 #[derive(Default)]
 struct Seen {
@@ -200,12 +227,20 @@ impl Store {
     /// ENOSPC when the bucket of its hash has used up its numbers; `Miss`, damage.
     pub fn dirent_slot(&self, dir: InodeNo, name: &[u8]) -> FsResult<u64> {
         let first = self.hash.bucket(name);
-        let mut next = 0;
+        slot_in(first, &self.dirent_bucket(dir, first)?)
+    }
+
+    /// The entries of `dir` in the bucket of which `first` is the first cookie.
+    ///
+    /// # Errors
+    /// `Miss`, damage.
+    pub(crate) fn dirent_bucket(&self, dir: InodeNo, first: u64) -> FsResult<Vec<Dirent>> {
+        let mut entries = Vec::new();
         self.overlay.shard(dir.0).read().bucket(dir.0, first, &mut |d| {
-            next = next.max(cookie_parts(d.cookie).1 + 1).max(u64::from(d.mark));
+            entries.push(d.clone());
             false
         })?;
-        if next >= BUCKET_MAX { Err(FsError::Errno(Errno::NOSPC)) } else { Ok(first + next) }
+        Ok(entries)
     }
 
     /// The effects that remove `entry` from its directory. In a bucket that stays in use, a neighbour keeps the mark
@@ -214,30 +249,15 @@ impl Store {
     /// # Errors
     /// `Miss`, damage.
     pub fn dirent_removal(&self, entry: &Dirent) -> FsResult<SmallVec<[Effect; 2]>> {
-        let (bucket, index) = cookie_parts(entry.cookie);
-        let mut mark = u64::from(entry.mark).max(index + 1);
-        let mut keeper: Option<Dirent> = None;
+        let (bucket, _) = cookie_parts(entry.cookie);
+        let mut others = Vec::new();
         self.overlay.shard(entry.dir.0).read().bucket(entry.dir.0, bucket << COLLISION_BITS, &mut |d| {
             if d.cookie != entry.cookie {
-                mark = mark.max(u64::from(d.mark)).max(cookie_parts(d.cookie).1 + 1);
-                keeper = Some(d.clone());
+                others.push(d.clone());
             }
             false
         })?;
-        let mut out = SmallVec::new();
-        out.push(Effect::DelDirent { dir: entry.dir, cookie: entry.cookie });
-        if let Some(k) = keeper {
-            let mark = mark as u16;
-            out.push(Effect::PutDirent {
-                dir: k.dir,
-                cookie: k.cookie,
-                ino: k.ino,
-                ftype: k.ftype,
-                mark,
-                name: k.name,
-            });
-        }
-        Ok(out)
+        Ok(removal_in(entry, &others))
     }
 
     /// Visits the entries of `dir` with a cookie above `after`, in cookie order, until `visit` returns false. Entries

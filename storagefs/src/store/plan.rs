@@ -36,9 +36,14 @@ pub struct Need {
     pub may_fail: bool,
     /// Payload bytes of further records, for a transaction of several; `log_bytes` is then the first one's.
     pub more_records: [usize; MORE_RECORDS],
+    /// Further records of [`SMALL_RECORD`] bytes: the end of a transaction, and commits that adopt what its begin
+    /// record holds.
+    pub small_records: usize,
 }
 
-/// Records of the largest transaction beside its first: two commits and the end.
+/// Payload bytes of a short record.
+pub const SMALL_RECORD: usize = 64;
+/// Records of the largest transaction of a fixed command beside its first: two commits and the end.
 pub const MORE_RECORDS: usize = 3;
 
 impl Need {
@@ -51,11 +56,12 @@ impl Need {
         meta_keys: outcomes::PAGE_KEYS as u32 + 2,
         may_fail: false,
         more_records: [0; MORE_RECORDS],
+        small_records: 0,
     };
 
     /// Bytes of the begin record, if this is a transaction of several records; else 0.
     pub fn begin_bytes(&self) -> usize {
-        if self.more_records == [0; MORE_RECORDS] { 0 } else { self.log_bytes }
+        if self.more_records == [0; MORE_RECORDS] && self.small_records == 0 { 0 } else { self.log_bytes }
     }
 
     /// The same with room for the outcome.
@@ -218,7 +224,8 @@ impl Store {
             other => other?,
         };
         let records = std::iter::once(need.log_bytes).chain(need.more_records.into_iter().filter(|n| *n > 0));
-        let records: SmallVec<[usize; MORE_RECORDS + 1]> = records.collect();
+        let small = std::iter::repeat_n(SMALL_RECORD, need.small_records);
+        let records: SmallVec<[usize; MORE_RECORDS + 1]> = records.chain(small).collect();
         let log = match self.reserve_log(&records) {
             Ok(r) => r,
             Err(e) => {

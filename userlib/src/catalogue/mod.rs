@@ -3,21 +3,27 @@
 //! the expansion of each. Operands are those of [`Raw`]: handles, byte paths, ordinary memory or pool buffers. Thread
 //! safety is the client's. Unlike other calls these allocate: the program's body, some hundred bytes.
 //!
-//! * `sums`: payloads with checksums; `fields`: changes in place and in logs; `moves`: copies, replacement, trees.
+//! * `sums`: payloads with checksums; `fields`: changes in place and in logs; `moves`: copies, replacement, trees;
+//!   `transforms` and `keys`: compression, encryption, recovery of logs.
 //!
 //! Where the compute part of a call runs is chosen by [`Raw::placement`]: see [`Placement`].
 
 mod fields;
+mod keys;
 mod moves;
 mod run;
 mod sums;
+mod transforms;
 
 pub use fields::FieldEdit;
+pub use keys::Key;
 pub use moves::TreeNode;
 pub use run::Operand;
 pub use sums::Record;
+pub use transforms::{Encryption, Frame, Recovered};
+pub use weldfs_ciscops::KeyKind;
 pub use weldfs_ciscops::catalogue::{CONCAT_MAX, ReadFrom, SumPlace, Summing};
-pub use weldfs_ciscops::program::{Order, SumKind};
+pub use weldfs_ciscops::program::{Codec, Order, Record as LogRecord, SumKind};
 
 #[allow(unused_imports)] // named in the page above
 use crate::raw::Raw;

@@ -19,7 +19,7 @@ use weldfs_storagefs::micro::{Begin, Commit, Detect, End, Input, Verdict};
 use weldfs_storagefs::mount::{MkfsOptions, format};
 use weldfs_storagefs::outcomes::OutcomeRec;
 use weldfs_storagefs::record::{InodeRec, Time};
-use weldfs_storagefs::store::{MountOptions, Store};
+use weldfs_storagefs::store::{Group, MountOptions, Store};
 
 fn time(t: Time) -> view::Time {
     view::Time { seconds: t.sec, nanoseconds: t.nsec }
@@ -162,6 +162,7 @@ fn begin(b: &Begin) -> view::Begin {
             .iter()
             .map(|i| view::Input { micro: i.micro, offset: i.off, bytes: i.len, effects: list(&i.effects) })
             .collect(),
+        planned: b.plan.as_ref().map(|p| (p.steps, end(&p.end))),
     }
 }
 
@@ -319,6 +320,7 @@ pub fn payload(kind: RecordKind, i: u64) -> Vec<u8> {
     let effects = vec![Effect::SetAttr(size); 1 + i as usize % 60];
     let patch = Effect::Patch { ino: file, off: i, bytes: smallvec::smallvec![i as u8; 9] };
     match kind {
+        RecordKind::Begin if i % 4 == 3 => planned(i, file, vec![effects, vec![patch]]),
         RecordKind::Begin => {
             let h = Handle { index: 1, generation: 2 };
             let src = PoolRange::new(4096, 4096);
@@ -335,6 +337,7 @@ pub fn payload(kind: RecordKind, i: u64) -> Vec<u8> {
                 flags: OpenFlags::READ | OpenFlags::WRITE,
                 detect: (i % 3 == 1).then_some(Detect { client: [i as u8; 16], queue: 0x0102 }),
                 inputs: smallvec::smallvec![Input { micro: 1, off: i, len: 9, effects: vec![patch] }],
+                plan: None,
             }
             .encode()
         }
@@ -360,4 +363,30 @@ pub fn payload(kind: RecordKind, i: u64) -> Vec<u8> {
         }
         RecordKind::Op | RecordKind::Pad | RecordKind::Watermark => effect::encode(&effects),
     }
+}
+
+/// A begin record of a program.
+fn planned(i: u64, file: InodeNo, groups: Vec<Vec<Effect>>) -> Vec<u8> {
+    let op = Op::Program { body: PoolRange::new(4096, 100) };
+    let outcome = Outcome { status: 0, micro_done: 9, micro_failed: 0, result: i, result2: 1 };
+    let group = |(n, effects): (usize, Vec<Effect>)| Group {
+        index: 2 * n as u16,
+        commit: Commit { regs: Registers::default(), effects },
+    };
+    let mut groups: Vec<Group> = groups.into_iter().enumerate().map(group).collect();
+    let mut begin = Begin {
+        sqe: Command::new(i, op).with_mode(weldfs_ciscops::TxnMode::Micro).encode(),
+        now: Time { sec: 1 - i as i64, nsec: 2 },
+        cred: Cred::new(5, i as u32),
+        dir: InodeNo(0),
+        name: Box::default(),
+        file,
+        generation: 0,
+        flags: OpenFlags::empty(),
+        detect: (i % 3 == 1).then_some(Detect { client: [i as u8; 16], queue: 0x0102 }),
+        inputs: smallvec::smallvec![],
+        plan: None,
+    };
+    begin.plan_groups(&mut groups, 9, End { verdict: Verdict::Done, outcome });
+    begin.encode()
 }

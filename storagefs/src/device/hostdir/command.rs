@@ -142,6 +142,10 @@ pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Done
         Op::SetFlags { h, flags } => answer(cx.set_flags(h, flags).await),
         Op::Lock { .. } => answer(cx.lock().await),
         Op::ChecksumRange { h, offset, len, .. } => answer(cx.checksum(h, offset, len, scratch).await),
+        Op::SetKey { kind, bytes } => {
+            answer(cx.work.queue.session.keys.set(kind, bytes, &cx.work.queue.pool).map(|key| (key, 0)))
+        }
+        Op::DropKey { key } => answer(cx.work.queue.session.keys.forget(key).map(|()| (0, 0))),
         Op::Outcome { .. } => answer(Err(Errno::OPNOTSUPP)),
         Op::Batch { items, results } => Box::pin(sequence::batch(core, work, (items, results), scratch)).await,
         Op::ReadDirPlus { h, cookie, out } => sequence::read_dir_plus(core, work, (h, cookie, out), scratch).await,

@@ -12,6 +12,7 @@ use weldfs_ciscops::{Errno, Handle, QueueLayout, SessionLimits, SharedRegion};
 use super::core::{Core, Message};
 use crate::cred::Cred;
 use crate::device::counters::{QueueCounters, Totals};
+use crate::device::keys::Keys;
 use crate::device::limits::POOL_BYTES_SESSION_MAX;
 use crate::device::ofd::{Description, Handles};
 use crate::device::pair::Pair;
@@ -40,6 +41,8 @@ pub struct SessionState {
     pub cred: Cred,
     /// Its handles.
     pub handles: Handles<HostFile>,
+    /// Its keys.
+    pub keys: Keys,
     /// Its doorbell.
     pub doorbell: Arc<OwnedFd>,
     /// Whether the file it named last for creation was missing: the next one probably is, too.
@@ -85,6 +88,7 @@ impl SessionState {
             handles: Handles::new(core.config.handles_max.min(HANDLES_MAX), tenant.clone()),
             tenant,
             doorbell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
+            keys: Keys::default(),
             makes_new: AtomicBool::new(true),
             core: core.clone(),
             queues: Mutex::default(),
@@ -172,6 +176,7 @@ impl SessionState {
         if self.cleaned.swap(true, Ordering::AcqRel) {
             return;
         }
+        self.keys.clear();
         self.core.files.locks.release_session(self.id);
         if self.handles.close_all() {
             self.core.watch_placeholders();

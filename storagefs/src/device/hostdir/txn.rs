@@ -388,6 +388,14 @@ pub(super) fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
 impl Target for HostTxn<'_> {
     type File = FileRef;
 
+    fn key(&self, name: u64) -> Result<std::sync::Arc<weldfs_functions::cipher::Key>, Errno> {
+        self.session().keys.get(name)
+    }
+
+    fn random(&mut self, out: &mut [u8]) -> Result<(), Errno> {
+        crate::device::keys::random(out)
+    }
+
     async fn open(&mut self, base: Handle, path: &[u8], flags: OpenFlags, mode: u32) -> Result<Opened<FileRef>, Errno> {
         self.open_core(base, path, flags, mode).await
     }

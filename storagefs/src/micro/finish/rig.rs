@@ -184,11 +184,12 @@ pub(super) fn begin(store: &Store, (kind, len): (Kind, usize)) -> (Begin, Vec<Da
         flags: read,
         detect: None,
         inputs: smallvec![input],
+        plan: None,
     };
     (begin, data)
 }
 
-fn input(
+pub(super) fn input(
     store: &Store,
     ino: InodeNo,
     truncated: bool,
