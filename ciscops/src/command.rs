@@ -243,6 +243,19 @@ pub enum Op {
         kind: KeyKind,
         bytes: PoolRange,
     },
+    TxnBegin,
+    TxnWrite {
+        txn: Handle,
+        h: Handle,
+        at: At,
+        src: PoolRange,
+    },
+    TxnCommit {
+        txn: Handle,
+    },
+    TxnAbort {
+        txn: Handle,
+    },
     DropKey {
         key: u64,
     },

@@ -80,6 +80,9 @@ impl Op {
                 | ReadDirPlus { .. }
                 | SetKey { .. }
                 | DropKey { .. }
+                | TxnBegin
+                | TxnWrite { .. }
+                | TxnAbort { .. }
         )
     }
 }
@@ -371,6 +374,7 @@ async fn single<T: Target>(op: &Op, paths: &Paths, pool: &SharedRegion, t: &mut 
         Op::Rename { from_base, to_base, flags, .. } => t.rename(from_base, a, to_base, b, flags).await.map(none),
         Op::Link { from_base, to_base, follow, .. } => t.link(from_base, a, to_base, b, follow).await.map(none),
         Op::Symlink { base, .. } => t.symlink(b, base, a).await.map(none),
+        Op::TxnCommit { txn } => t.commit_staged(txn).await.map(|n| (n, 0)),
         Op::Readlink { base, out, .. } => {
             let sink = Sink::Shared(pool.slice(out)?);
             t.readlink(base, a, out.len as u64, sink).await.map(|n| (n, 0))

@@ -18,6 +18,12 @@ pub const SYMLINK_FOLLOW_MAX: usize = 40;
 pub const MICRO_OPS_MAX: usize = 16;
 /// Entries of one batch.
 pub const BATCH_MAX: usize = 256;
+/// Transactions that a session has begun and not ended.
+pub const TXNS_MAX: usize = 64;
+/// Writes of one of them.
+pub const TXN_WRITES_MAX: usize = 256;
+/// Bytes of one of them.
+pub const TXN_BYTES_MAX: u64 = 4 << 20;
 /// Inodes an atomic command may hold.
 pub const INODE_SET_MAX: usize = 16;
 /// Entries of one queue; a power of two.

@@ -159,6 +159,10 @@ op_table! {
     ReadDirPlus = 22, "read_dir_plus", false { h: Handle, cookie: Offset, out: A(Bytes) }
     SetKey = 23, "set_key", false { kind: KIND, bytes: A(Bytes) }
     DropKey = 24, "drop_key", false { key: Imm64(0) }
+    TxnBegin = 25, "txn_begin", false {}
+    TxnWrite = 26, "txn_write", false { txn: Handle, h: Imm64(0), at: At(OffsetHigh::Offset), src: A(Bytes) }
+    TxnCommit = 27, "txn_commit", false { txn: Handle }
+    TxnAbort = 28, "txn_abort", false { txn: Handle }
     Mkdir = 32, "mkdir", false { base: Handle, path: A(Path), mode: MODE }
     Rmdir = 33, "rmdir", false { base: Handle, path: A(Path) }
     Unlink = 34, "unlink", false { base: Handle, path: A(Path) }

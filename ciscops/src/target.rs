@@ -175,6 +175,12 @@ pub trait Target {
         Err(Errno::OPNOTSUPP)
     }
 
+    /// Stages all writes that the session's transaction has collected; gives their bytes.
+    async fn commit_staged(&mut self, txn: Handle) -> Result<u64, Errno> {
+        let _ = txn;
+        Err(Errno::NOSYS)
+    }
+
     /// Resolves `path` from `base`, creates or truncates as the flags say, checks permissions.
     async fn open(
         &mut self,

@@ -218,6 +218,9 @@ fn each_refusal_has_its_errno() {
         (Op::SetKey { kind: KeyKind::Xts256, bytes: r(0, 32) }, Err(Errno::INVAL)),
         (Op::SetKey { kind: KeyKind::Gcm128, bytes: r(POOL - 8, 16) }, Err(Errno::FAULT)),
         (Op::ReadDirPlus { h, cookie: max + 1, out: r(0, 9) }, Err(Errno::INVAL)),
+        (Op::TxnWrite { txn: h, h, at: At::Current, src: r(0, 9) }, Err(Errno::INVAL)),
+        (Op::TxnWrite { txn: h, h, at: At::Offset(max), src: r(0, 9) }, Err(Errno::FBIG)),
+        (Op::TxnWrite { txn: h, h, at: At::End, src: r(0, 9) }, Ok(())),
         (Op::Mkdir { base: h, path: r(0, 0), mode: 0 }, Err(Errno::NOENT)),
         (Op::Mkdir { base: h, path: r(0, 4096), mode: 0 }, Err(Errno::NAMETOOLONG)),
         (Op::Mkdir { base: h, path: r(0, 4095), mode: 0o7777 }, Ok(())),
@@ -255,6 +258,9 @@ fn only_commands_with_a_transaction_are_detectable() {
         Op::ReadDirPlus { h, cookie: 0, out },
         Op::SetKey { kind: KeyKind::Gcm128, bytes: PoolRange::new(0, 16) },
         Op::DropKey { key: 1 },
+        Op::TxnBegin,
+        Op::TxnWrite { txn: h, h, at: At::End, src: out },
+        Op::TxnAbort { txn: h },
     ] {
         assert_eq!(decode(Command::new(0, op).detectable().encode()), Err(Errno::INVAL), "{op:?}");
     }

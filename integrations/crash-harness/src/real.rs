@@ -1,6 +1,8 @@
 //! The real file system behind the model's vocabulary: runs the model's operations on a mounted store, and takes the
 //! same picture of its tree. One thread, no device around it.
 
+mod many;
+
 use crate::model::{self, Content, Falloc, Name, Reply, SetAttr, SetTime, Stat, TreeEntry, TreeImage, Who, Xattrs};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;

@@ -410,6 +410,24 @@ impl Core {
         self.queues.fetch_sub(1, Ordering::AcqRel);
     }
 
+    /// Charges memory in which a session collects a transaction: it counts as pool memory. ENOMEM.
+    pub(super) fn charge_staged(&self, tenant: &Tenant, bytes: u64) -> Result<(), Errno> {
+        if !tenant.take(Resource::PoolBytes, bytes) {
+            return Err(Errno::NOMEM);
+        }
+        let before = self.pool_bytes.fetch_add(bytes, Ordering::AcqRel);
+        if before + bytes <= self.config.pool_bytes_max {
+            return Ok(());
+        }
+        self.release_staged(tenant, bytes);
+        Err(Errno::NOMEM)
+    }
+
+    pub(super) fn release_staged(&self, tenant: &Tenant, bytes: u64) {
+        tenant.give(Resource::PoolBytes, bytes);
+        self.pool_bytes.fetch_sub(bytes, Ordering::AcqRel);
+    }
+
     /// Queue pairs alive, and the bytes of their shared memory.
     pub(super) fn pools(&self) -> (usize, u64) {
         (self.queues.load(Ordering::Acquire), self.pool_bytes.load(Ordering::Acquire))

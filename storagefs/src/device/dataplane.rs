@@ -31,8 +31,9 @@ use super::pace::FULL;
 use super::session::{QueueState, SessionState};
 use super::session_ops;
 use super::sets::{ClosedGate, Members, Tickets, members};
+use super::staged;
 use crate::error::{FsError, FsResult, Wait};
-use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, Slicer, Txn};
+use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, SessionView, Slicer, Txn};
 use crate::store::{MicroTxn, Plan};
 
 /// What an op future is made of.
@@ -102,6 +103,13 @@ impl Done {
         self.pending = self.pending.max(element.pending);
     }
 
+    /// Counts payload that was copied once from the pool.
+    pub fn took(&mut self, bytes: u64) {
+        self.bytes_in += bytes;
+        self.copied.payload += u64::from(bytes > 0);
+        self.copied.payload_in += bytes;
+    }
+
     /// Counts so many bytes beside payload, copied in one piece each way.
     pub fn moved(&mut self, bytes_in: u64, bytes_out: u64) {
         self.bytes_in += bytes_in;
@@ -169,6 +177,8 @@ pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
         Op::DropKey { key } => answer(session_ops::drop_key(cx, key)),
         Op::ChecksumRange { .. } => answer(Box::pin(checksum::run(cx)).await),
         Op::Outcome { client, queue, sequence, out } => answer(detect::answer(cx, client, queue, sequence, out).await),
+        Op::TxnBegin | Op::TxnWrite { .. } | Op::TxnAbort { .. } => staged::run(cx),
+        Op::TxnCommit { txn } => Box::pin(staged::commit(cx, txn)).await,
         _ => file_system(cx).await,
     };
     done.bytes_in += (cx.paths.a.len() + cx.paths.b.len()) as u64;
@@ -179,7 +189,7 @@ pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
     done
 }
 
-fn answer(result: Result<(u64, u64), Errno>) -> Done {
+pub(super) fn answer(result: Result<(u64, u64), Errno>) -> Done {
     match result {
         Ok((a, b)) => Outcome::ok(a, b).into(),
         Err(e) => failed(e),
@@ -290,7 +300,7 @@ enum Attempt {
 }
 
 /// Every command that runs over a transaction.
-async fn file_system(cx: &OpCx<'_>) -> Done {
+pub(super) async fn file_system(cx: &OpCx<'_>) -> Done {
     if cx.cmd.detectable
         && let Err(e) = detect::admissible(cx)
     {
@@ -611,6 +621,7 @@ fn synchronous(cx: &OpCx<'_>) -> bool {
         | Op::AppendChecksumWrite { h, .. }
         | Op::ReadModifyWrite { h, .. } => of_handle(h),
         Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => flags.intersects(sync),
+        Op::TxnCommit { txn } => cx.session().staged(txn).is_ok_and(|s| s.sync),
         _ => false,
     }
 }

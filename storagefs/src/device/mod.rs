@@ -3,7 +3,8 @@
 //! * `device` (this file) starts and ends it; `core` is what its parts share; `limits` bounds everything.
 //! * `thread` is the run loop of a device thread: poll rings, run slots, post completions, sleep in one call. `slots`
 //!   holds the op futures and their wakers. `dataplane` is the op future itself, `batch` one that runs
-//!   several commands, `session_ops` those without a transaction; `sets` the tickets held on inodes.
+//!   several commands, `session_ops` those without a transaction, `staged`
+//!   those of several commands; `sets` the tickets held on inodes.
 //! * `tenants` says who is charged and what each may hold; `memory` who may use how much of the device's memory.
 //!   `session` is an attached client; `ofd` its handles, open file descriptions and placeholders; `locks` locks.
 //! * `maintenance` does what belongs to no command; `io` reads what is cold. `profile` emulates slower hardware.
@@ -41,6 +42,7 @@ mod session_ops;
 mod sets;
 mod slice;
 mod slots;
+mod staged;
 mod stats;
 pub mod tenants;
 mod thread;

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use weldfs_ciscops::limits::{HANDLES_MAX, QUEUES_MAX};
 use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, QueueMemory, SessionLimits, SharedRegion};
 
@@ -18,7 +18,7 @@ use super::tenants::{Load, Tenant};
 use crate::error::Miss;
 use weldfs_functions::cipher::Key;
 
-use crate::fs::{Cred, Fetching, HandleTable, OpenFile, SessionView};
+use crate::fs::{Cred, Fetching, HandleTable, OpenFile, SessionView, Staged, StagedTable};
 
 /// A session, as the device threads see it. Thread-safe.
 pub struct SessionState {
@@ -30,6 +30,8 @@ pub struct SessionState {
     pub client_id: [u8; 16],
     /// Its handles.
     pub handles: Handles,
+    /// Transactions that it collects.
+    staged: Mutex<StagedTable>,
     /// Its keys.
     pub(super) keys: Keys,
     /// Commands in flight.
@@ -98,6 +100,7 @@ impl SessionState {
             tenant: tenant.clone(),
             client_id,
             handles: Handles::new(core.config.handles_max.min(HANDLES_MAX), tenant),
+            staged: Mutex::default(),
             keys: Keys::default(),
             load: Load::default(),
             doorbell: Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?),
@@ -192,12 +195,18 @@ impl SessionState {
             return;
         }
         self.keys.clear();
+        super::staged::clear(&self.core, self);
         self.core.files.locks.release_session(self.id);
         if self.handles.close_all() {
             self.core.maintenance.watch_placeholders();
         }
         self.core.note_reclaim();
         self.core.session_gone(self, || std::mem::take(&mut *self.retired.lock()));
+    }
+
+    /// Its transactions.
+    pub(super) fn staged_table(&self) -> MutexGuard<'_, StagedTable> {
+        self.staged.lock()
     }
 
     /// Everything counted for this session.
@@ -245,6 +254,10 @@ impl SessionView for SessionState {
 
     fn prefix(&self) -> Option<&[u8]> {
         (!self.prefix.is_empty()).then_some(&self.prefix)
+    }
+
+    fn staged(&self, txn: Handle) -> Result<Arc<Staged>, Errno> {
+        self.staged.lock().committing(txn)
     }
 
     fn fetch(&self, miss: Miss) -> Fetching<'_> {

@@ -4,8 +4,8 @@
 use super::resolve::ROOT;
 use super::txn::OpCounters;
 use super::{
-    Cred, Fetching, Finished, HandleTable, Hold, InodeSet, OpenFile, SessionView, Txn, payload_bytes, plan_need,
-    resolve_set,
+    Cred, Fetching, FileRef, Finished, HandleTable, Hold, InodeSet, OpenFile, SessionView, Staged, StagedTable,
+    StagedWrite, Txn, payload_bytes, plan_need, resolve_set,
 };
 use crate::effect::Effect;
 use crate::error::{FsError, FsResult, Miss, Wait};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use weldfs_ciscops::interp::{self, Outcome};
 use weldfs_ciscops::{
-    Access, ChecksumState, Command, Cqe, Errno, Handle, Op, OpenFlags, Paths, PoolRange, RawCommand, SessionLimits,
+    Access, At, ChecksumState, Command, Cqe, Errno, Handle, Op, OpenFlags, Paths, PoolRange, RawCommand, SessionLimits,
     SharedRegion, Sink, Sqe, Target, TxnMode, validate,
 };
 use weldfs_journal::{Lsn, RecordHead};
@@ -40,6 +40,7 @@ struct DirectSession {
     cred: Cred,
     prefix: Option<Vec<u8>>,
     slots: Mutex<Vec<Slot>>,
+    txns: Mutex<StagedTable>,
 }
 
 impl HandleTable for DirectSession {
@@ -75,6 +76,10 @@ impl SessionView for DirectSession {
         self.prefix.as_deref()
     }
 
+    fn staged(&self, txn: Handle) -> Result<Arc<Staged>, Errno> {
+        self.txns.lock().committing(txn)
+    }
+
     fn fetch(&self, miss: Miss) -> Fetching<'_> {
         Box::pin(std::future::ready(self.store.fetch(&miss)))
     }
@@ -97,7 +102,8 @@ pub struct Direct {
 impl Direct {
     /// Over a mounted store, as the superuser, with a pool of `pool_bytes`.
     pub fn new(store: Arc<Store>, pool_bytes: usize) -> Direct {
-        let session = DirectSession { store, cred: Cred::root(), prefix: None, slots: Mutex::new(Vec::new()) };
+        let session =
+            DirectSession { store, cred: Cred::root(), prefix: None, slots: Mutex::default(), txns: Mutex::default() };
         let pool = SharedRegion::heap(pool_bytes);
         Direct {
             session,
@@ -226,6 +232,19 @@ impl Direct {
             Some(Err(e)) => return Outcome::failed(e),
             None => {}
         }
+        if let Op::TxnCommit { txn } = cmd.op {
+            if let Err(e) = self.session.txns.lock().close(txn) {
+                return Outcome::failed(e);
+            }
+            let outcome = self.transact(cmd);
+            let _ = self.session.txns.lock().end(txn);
+            return outcome;
+        }
+        self.transact(cmd)
+    }
+
+    /// Every command that runs over a transaction.
+    fn transact(&mut self, cmd: &Command) -> Outcome {
         let paths = match Paths::fetch(cmd, &self.pool) {
             Ok(p) => p,
             Err(e) => return Outcome::failed(e),
@@ -293,10 +312,26 @@ impl Direct {
             Op::Close { h } => self.close(h),
             Op::SetFlags { h, flags } => self.set_flags(h, flags),
             Op::Lock { .. } => Err(Errno::NOSYS),
+            Op::TxnAbort { txn } => self.session.txns.lock().abort(txn).map(drop),
+            Op::TxnBegin => return Some(self.session.txns.lock().begin().map(|txn| (txn.to_wire(), 0))),
+            Op::TxnWrite { txn, h, at, src } => return Some(self.collect(txn, h, at, src)),
             Op::ChecksumRange { h, kind: _, offset, len } => return Some(self.checksum(h, offset, len)),
             _ => return None,
         };
         Some(done.map(|()| (0, 0)))
+    }
+
+    /// Takes a write into a transaction.
+    fn collect(&self, txn: Handle, h: Handle, at: At, src: PoolRange) -> Result<(u64, u64), Errno> {
+        let open = self.session.handle(h)?;
+        if !open.flags.access().contains(Access::WRITE) {
+            return Err(Errno::BADF);
+        }
+        let at = if open.flags.contains(OpenFlags::APPEND) { At::End } else { at };
+        let file = FileRef { ino: open.ino, access: open.flags.access() };
+        let write = StagedWrite { file, at, bytes: self.take(src).into(), keep: None };
+        let writes = self.session.txns.lock().write(txn, write, false, 0)?;
+        Ok((src.len.into(), writes))
     }
 
     fn checksum(&self, h: Handle, offset: u64, len: u64) -> Result<(u64, u64), Errno> {

@@ -202,6 +202,11 @@ pub fn resolve_set(store: &Store, cmd: &Command, paths: &Paths, session: &dyn Se
         // Each of their elements has a set of its own.
         Op::Batch { .. } | Op::ReadDirPlus { .. } => {}
         Op::SetKey { .. } | Op::DropKey { .. } => {}
+        Op::TxnBegin | Op::TxnWrite { .. } | Op::TxnAbort { .. } => {}
+        Op::TxnCommit { txn } => {
+            session.staged(txn)?.files().iter().for_each(|ino| r.set.add(*ino, Exclusive));
+            r.set.bounded()?;
+        }
         Op::Fsync { h } | Op::Fdatasync { h } => drop(resolve::base_inode(session, h)?),
         // What moves the offset of the description runs alone, as read(2) and lseek(2) lock it.
         Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } => r.handle(h, Exclusive)?,

@@ -8,6 +8,7 @@
 //!   space. `txn` the transaction, `target` its face to the interpreter; `stage` content staged but not committed.
 //! * `namespace` names; `attr` attributes; `xattr` extended attributes; `data` bytes; `falloc` space and holes.
 //! * `program` what a fused program holds and reserves; `staged_names` names that one command changes several of.
+//! * `staged` transactions that a session collects.
 //! * `driver` runs commands one at a time without a device: tests, fsck's usability check, tools.
 //!
 //! Nothing here blocks, keeps state between commands, or touches the log.
@@ -25,6 +26,7 @@ pub mod perm;
 mod program;
 pub mod resolve;
 pub mod stage;
+pub mod staged;
 mod staged_names;
 pub mod target;
 pub mod txn;
@@ -43,6 +45,7 @@ pub use inode_set::{Hold, InodeSet, RENAME_LOCK, resolve_set};
 pub use need::{payload_bytes, plan_need, scratch_bytes};
 pub(crate) use resolve::ROOT;
 pub(crate) use stage::SLICE_BYTES;
+pub use staged::{Staged, StagedTable, StagedWrite};
 pub use target::FileRef;
 pub use txn::{Finished, OpCounters, OpenedInfo, Txn};
 
@@ -100,6 +103,11 @@ pub trait SessionView: HandleTable + Send + Sync {
     fn cred(&self) -> &Cred;
     /// The host directory under which this client sees the file system (no slash at its end), if any.
     fn prefix(&self) -> Option<&[u8]>;
+    /// The writes of a transaction that is being committed; EBADF when it is none of this session's.
+    fn staged(&self, txn: Handle) -> Result<Arc<Staged>, Errno> {
+        let _ = txn;
+        Err(Errno::BADF)
+    }
     /// Brings something cold into memory.
     fn fetch(&self, miss: Miss) -> Fetching<'_>;
     /// The key that the client calls by this name; ENOKEY when it has none.

@@ -167,6 +167,10 @@ pub fn plan_need(
             let need = super::program::need(store, session, program, cmd.commits_in_steps())?;
             return Ok(need.map(|need| if cmd.detectable { need.with_outcome() } else { need }));
         }
+        Op::TxnCommit { txn } => {
+            let need = super::staged::need(store, &*session.staged(txn)?)?;
+            return Ok(need.map(|need| if cmd.detectable { need.with_outcome() } else { need }));
+        }
         Op::Open { flags, .. } | Op::OpenReadClose { flags, .. } => {
             if !flags.intersects(opens | OpenFlags::TRUNC) {
                 return Ok(None);

@@ -89,6 +89,59 @@ pub(super) fn need(store: &Store, session: &dyn SessionView, program: &Program, 
     Ok(Some(need))
 }
 
+/// The same for plain writes of `bytes` in all: each of so many bytes, into a file, at an offset or the end.
+///
+/// # Errors
+/// Misses and damage as they come.
+pub(super) fn writes_need(
+    store: &Store,
+    bytes: u64,
+    writes: &mut dyn Iterator<Item = (u64, InodeNo, Option<u64>)>,
+) -> FsResult<Need> {
+    let inline = bytes <= store.inline_max() as u64;
+    let mut need = Need { log_bytes: LOG_BASE, ..Need::default() };
+    for (bytes, ino, off) in writes {
+        let place = off.map_or(Place::End, |off| Place::At(Value::Imm(off)));
+        add_write(store, &mut need, inline, bytes, Some(ino), place)?;
+    }
+    need.may_fail = need.new_blocks > 0;
+    Ok(need)
+}
+
+/// Adds a write of at most so many bytes.
+fn add_write(
+    store: &Store,
+    need: &mut Need,
+    inline: bool,
+    bytes: u64,
+    file: Option<InodeNo>,
+    place: Place,
+) -> FsResult<()> {
+    if bytes == 0 {
+        return Ok(());
+    }
+    let off = match place {
+        Place::At(Value::Imm(off)) if off < FILE_BYTES_MAX => Some(off),
+        _ => None,
+    };
+    let blocks = match off {
+        Some(off) => (off % BLOCK_BYTES + bytes).div_ceil(BLOCK_BYTES),
+        None => bytes.div_ceil(BLOCK_BYTES) + 1,
+    };
+    let held = match (file, off, place) {
+        (Some(ino), Some(off), _) => held_blocks(store, ino, off / BLOCK_BYTES, blocks)?,
+        // An append overwrites at most the last block.
+        (Some(_), _, Place::End | Place::After) => 1.min(blocks),
+        _ => 0,
+    };
+    let log = if inline { bytes as usize + 32 * blocks as usize } else { LOG_PER_BLOCK * blocks as usize };
+    need.new_blocks += (blocks - held) as u32;
+    need.log_bytes += LOG_COMMIT + log;
+    need.meta_keys += 4 + (blocks / WINDOW_BLOCKS) as u32;
+    need.overwrite_blocks += held as u32;
+    Ok(())
+}
+
 impl Sum<'_> {
     fn room(&mut self, log_bytes: usize, meta_keys: u32, overwrite_blocks: u32) {
         self.need.log_bytes += log_bytes;
@@ -119,7 +172,8 @@ impl Sum<'_> {
             }
             Micro::Write { file, place, .. } | Micro::CopyRange { to: file, place, .. } => {
                 let ino = self.files.get(usize::from(file.0)).copied().flatten();
-                self.write(self.program.write_bytes_of(index), ino, place)?;
+                let bytes = self.program.write_bytes_of(index);
+                add_write(self.store, &mut self.need, self.inline, bytes, ino, place)?;
             }
             Micro::Truncate { .. } => self.cut(),
             Micro::SetAttr { size, .. } if size.is_some() => self.cut(),
@@ -144,31 +198,6 @@ impl Sum<'_> {
     fn cut(&mut self) {
         self.room(LOG_OPEN, 8, 1);
         self.files = [None; PROGRAM_FILES];
-    }
-
-    /// A write of at most so many bytes.
-    fn write(&mut self, bytes: u64, file: Option<InodeNo>, place: Place) -> FsResult<()> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        let off = match place {
-            Place::At(Value::Imm(off)) if off < FILE_BYTES_MAX => Some(off),
-            _ => None,
-        };
-        let blocks = match off {
-            Some(off) => (off % BLOCK_BYTES + bytes).div_ceil(BLOCK_BYTES),
-            None => bytes.div_ceil(BLOCK_BYTES) + 1,
-        };
-        let held = match (file, off, place) {
-            (Some(ino), Some(off), _) => held_blocks(self.store, ino, off / BLOCK_BYTES, blocks)?,
-            // An append overwrites at most the last block.
-            (Some(_), _, Place::End | Place::After) => 1.min(blocks),
-            _ => 0,
-        };
-        let log = if self.inline { bytes as usize + 32 * blocks as usize } else { LOG_PER_BLOCK * blocks as usize };
-        self.need.new_blocks += (blocks - held) as u32;
-        self.room(LOG_COMMIT + log, 4 + (blocks / WINDOW_BLOCKS) as u32, held as u32);
-        Ok(())
     }
 
     /// The file of that name, as things are now.

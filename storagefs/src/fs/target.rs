@@ -84,6 +84,10 @@ impl Target for Txn<'_> {
         self.session.key(name)
     }
 
+    async fn commit_staged(&mut self, txn: Handle) -> Result<u64, Errno> {
+        self.write_staged(txn).await
+    }
+
     fn random(&mut self, out: &mut [u8]) -> Result<(), Errno> {
         crate::device::keys::random(out)
     }

@@ -14,6 +14,48 @@ pub(super) struct Commands {
     pub ops: Vec<Op>,
     /// Whether the file stays open.
     pub keep: bool,
+    /// Set where all of them are one command.
+    pub many: Option<Many>,
+}
+
+/// Several operations in one command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Many {
+    /// A program: atomic, or step by step.
+    Program,
+    /// Commands of their own.
+    Batch,
+    /// Writes that a session has collected: atomic.
+    Transaction,
+}
+
+/// What a step of several operations in one command does.
+fn many(step: usize, op: &FsOp) -> Option<(Many, Vec<Op>)> {
+    let write = |at: Place, flags, place, len| Op::OpenWriteClose {
+        name: name(at),
+        flags,
+        mode: 0o640,
+        at: place,
+        data: Workload::fill(step, len),
+    };
+    let creat = libc::O_CREAT;
+    Some(match *op {
+        FsOp::AtomicReplace { tmp, at, len } => {
+            let rename = Op::Rename { from: name(tmp), to: name(at), noreplace: false, exchange: false };
+            (Many::Program, vec![write(tmp, creat | libc::O_TRUNC, At::Offset(0), len), rename])
+        }
+        FsOp::Program { a, b, len } => {
+            (Many::Program, vec![write(a, creat, At::End, len), write(b, creat, At::Offset(100), len)])
+        }
+        FsOp::MultiWrite { a, b, off, len } => {
+            (Many::Transaction, vec![write(a, 0, At::Offset(off), len), write(b, 0, At::Offset(off), len)])
+        }
+        FsOp::Batch { a, b, len } => {
+            let appended = write(b, creat, At::End, len);
+            (Many::Batch, vec![write(a, creat | libc::O_TRUNC, At::Offset(0), len), appended])
+        }
+        _ => return None,
+    })
 }
 
 fn name(at: Place) -> Name {
@@ -86,6 +128,9 @@ fn pieces(data: &[u8], at: impl Fn(u64) -> At) -> Vec<Op> {
 
 /// The commands of step number `step` over the tree that `model` shows.
 pub(super) fn commands(step: usize, op: &FsOp, model: &Model) -> Commands {
+    if let Some((many, ops)) = many(step, op) {
+        return Commands { open: None, ops, keep: false, many: Some(many) };
+    }
     let data = |len| Workload::fill(step, len);
     let set = |at, set| vec![Op::SetAttr { who: path(at), set }];
     let (open, ops) = match *op {
@@ -138,6 +183,9 @@ pub(super) fn commands(step: usize, op: &FsOp, model: &Model) -> Commands {
             let modify = modify(step, model, at, change, off, len);
             (open(at, SLOT), vec![Op::ReadModifyWrite { slot: SLOT, off, len, modify }])
         }
+        FsOp::AtomicReplace { .. } | FsOp::Program { .. } | FsOp::MultiWrite { .. } | FsOp::Batch { .. } => {
+            (None, Vec::new())
+        }
     };
-    Commands { open, ops, keep: matches!(op, FsOp::Hold { .. }) }
+    Commands { open, ops, keep: matches!(op, FsOp::Hold { .. }), many: None }
 }

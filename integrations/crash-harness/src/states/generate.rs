@@ -71,6 +71,10 @@ read_modify_write foo patch 100 50; read_modify_write foo patch 4090 20; read_mo
 read_modify_write foo patch 12380 30; read_modify_write foo patch 20000 30; read_modify_write foo add 0 8
 read_modify_write foo add 4092 8; read_modify_write bar xor 10 40; read_modify_write foo swap 4000 200
 read_modify_write foo swap-fail 4000 200
+atomic_replace C foo 5000; atomic_replace C foo 100; atomic_replace A/bar bar 9000; atomic_replace bar foo 300
+atomic_replace C A 10; program foo C 300; program foo C 5000; program A/foo bar 9000; program C A 10
+program A/bar foo 4090; multi_write foo bar 0 100; multi_write foo A/foo 4000 5000; multi_write foo C 0 10
+multi_write foo foo 100 9000; batch C foo 300; batch A/bar bar 5000; batch foo C 9000; batch A foo 10
 ";
 
 /// Operations of which every pair is run.
@@ -95,6 +99,7 @@ open_write_close foo trunc 0 9000; open_write_close bar append 0 300
 open_read_write_close foo existing 0 100; open_read_write_close foo trunc 0 600; open_read_write_close C new 0 5000
 append_checksum_write foo 100; append_checksum_write bar 8188; append_checksum_write A/bar 30
 read_modify_write foo patch 4090 20; read_modify_write foo add 0 8; read_modify_write bar swap 10 40
+atomic_replace C foo 5000; program foo C 300; multi_write foo A/foo 4000 5000; batch C foo 300
 ";
 
 fn list(text: &str) -> Vec<FsOp> {

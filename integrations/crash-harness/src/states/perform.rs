@@ -1,6 +1,8 @@
 //! Runs a workload on the real store over a recording medium, beside the model: every answer is compared at once, and
 //! the model's tree after every command is what the oracle goes by.
 
+mod many;
+
 use super::Tree;
 use super::commands::{Commands, SLOT, commands};
 use super::oracle::{Ack, History, Point};
@@ -162,6 +164,10 @@ fn pool_bytes(workload: &Workload) -> usize {
         | FsOp::OpenReadWriteClose { len, .. }
         | FsOp::AppendChecksumWrite { len, .. }
         | FsOp::ReadModifyWrite { len, .. } => len >= 60_000,
+        FsOp::AtomicReplace { len, .. }
+        | FsOp::Program { len, .. }
+        | FsOp::MultiWrite { len, .. }
+        | FsOp::Batch { len, .. } => len >= 30_000,
         _ => false,
     };
     // One payload each way, and a second one to compare with.
@@ -185,12 +191,14 @@ impl Run {
     }
 
     fn step(&mut self, number: usize, step: &Step) -> Result<(), String> {
-        let Commands { open, ops, keep } = commands(number, &step.op, &self.model);
+        let Commands { open, ops, keep, many } = commands(number, &step.op, &self.model);
         let opened = match &open {
             Some(op) => self.both(op, false)?.0.is_ok(),
             None => true,
         };
-        if opened {
+        if let Some(many) = many {
+            self.many(number, many, &ops, step)?;
+        } else if opened {
             for op in &ops {
                 self.command(number, op, step)?;
             }
@@ -231,6 +239,16 @@ impl Run {
         (self.real.mode, self.real.durable) = (txn_mode(step.mode), step.durable);
         let (_, mut between) = self.both(op, self.real.runs_micro(op))?;
         (self.real.mode, self.real.durable) = (TxnMode::Default, false);
+        self.point(number, step, from_event, std::mem::take(&mut between));
+        // A command that changed nothing wrote no record, and promises nothing.
+        if step.durable && self.real.direct.last_end() != before {
+            self.acknowledge();
+        }
+        Ok(())
+    }
+
+    /// The tree is another one now, perhaps: then it is a point.
+    fn point(&mut self, number: usize, step: &Step, from_event: u64, mut between: Vec<Tree>) {
         let tree = self.model.tree();
         let last = &self.history.points[self.history.points.len() - 1].tree;
         between.retain(|t| t != last && *t != tree);
@@ -238,11 +256,6 @@ impl Run {
             let what = format!("step {} ({})", number + 1, Workload::new([*step]).trace());
             self.history.points.push(Point { from_event, what, tree, between });
         }
-        // A command that changed nothing wrote no record, and promises nothing.
-        if step.durable && self.real.direct.last_end() != before {
-            self.acknowledge();
-        }
-        Ok(())
     }
 
     fn background(&mut self, then: Background) -> Result<(), String> {

@@ -1,6 +1,6 @@
 //! The smallest workload that still fails.
 
-use super::workload::{Background, FsOp, Mode, Step, Sync, Workload};
+use super::workload::{Background, FsOp, Mode, Opening, Step, Sync, Workload};
 
 /// Makes `workload` smaller as long as `still_bad` says that the smaller one fails too: first fewer steps, then each
 /// step simpler (no sync, nothing in the background, volatile, default mode, less data, a simpler operation). Ends when
@@ -87,6 +87,15 @@ fn simpler_ops(op: FsOp) -> Vec<FsOp> {
             let single = [FsOp::Append { at, len }];
             single.into_iter().chain(lens(len, |len| FsOp::AppendChecksumWrite { at, len })).collect()
         }
+        FsOp::AtomicReplace { tmp, at, len } => {
+            let single = [FsOp::OpenWriteClose { at: tmp, how: Opening::Trunc, off: 0, len }];
+            single.into_iter().chain(lens(len, |len| FsOp::AtomicReplace { tmp, at, len })).collect()
+        }
+        FsOp::Program { a, b, len } => lens(len, |len| FsOp::Program { a, b, len }).collect(),
+        FsOp::Batch { a, b, len } => lens(len, |len| FsOp::Batch { a, b, len }).collect(),
+        FsOp::MultiWrite { a, b, off, len } => lens(len, |len| FsOp::MultiWrite { a, b, off, len })
+            .chain(less(off).into_iter().map(|off| FsOp::MultiWrite { a, b, off, len }))
+            .collect(),
         FsOp::ReadModifyWrite { at, off, len, .. } => vec![FsOp::Write { at, off, len }],
         _ => Vec::new(),
     }

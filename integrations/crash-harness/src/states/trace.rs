@@ -101,6 +101,10 @@ fn operation(op: &FsOp) -> String {
             format!("open_read_write_close {at:?} {} {off} {len}", must(&OPEN, how))
         }
         FsOp::AppendChecksumWrite { at, len } => format!("append_checksum_write {at:?} {len}"),
+        FsOp::AtomicReplace { tmp, at, len } => format!("atomic_replace {tmp:?} {at:?} {len}"),
+        FsOp::Program { a, b, len } => format!("program {a:?} {b:?} {len}"),
+        FsOp::MultiWrite { a, b, off, len } => format!("multi_write {a:?} {b:?} {off} {len}"),
+        FsOp::Batch { a, b, len } => format!("batch {a:?} {b:?} {len}"),
         FsOp::ReadModifyWrite { at, change, off, len } => {
             format!("read_modify_write {at:?} {} {off} {len}", must(&CHANGE, change))
         }
@@ -146,6 +150,9 @@ pub(super) fn room(op: &FsOp) -> u64 {
         // The end may lie anywhere in a block, and a checksum follows.
         FsOp::Append { len, .. } | FsOp::AppendChecksumWrite { len, .. } => blocks(BLOCK - 1, len),
         FsOp::SetXattr { len, .. } => len,
+        FsOp::AtomicReplace { len, .. } => blocks(0, len),
+        FsOp::Program { len, .. } | FsOp::Batch { len, .. } => 2 * blocks(BLOCK - 1, len),
+        FsOp::MultiWrite { off, len, .. } => 2 * blocks(off, len),
         _ => 0,
     }
 }
@@ -202,6 +209,14 @@ impl<'a> Words<'a> {
         self.number(OFF_MAX)
     }
 
+    /// Bytes of one of several payloads of a command, some.
+    fn payload(&mut self) -> Result<u64, String> {
+        match self.number(PAYLOAD_MAX / 8)? {
+            0 => Err("nothing is written".to_owned()),
+            len => Ok(len),
+        }
+    }
+
     fn octal(&mut self) -> Result<u32, String> {
         let w = self.next()?;
         match u32::from_str_radix(w, 8) {
@@ -248,6 +263,10 @@ fn read_operation(w: &mut Words<'_>) -> Result<FsOp, String> {
             len: w.number(PAYLOAD_MAX)?,
         },
         "append_checksum_write" => FsOp::AppendChecksumWrite { at: w.place()?, len: w.number(PAYLOAD_MAX)? },
+        "atomic_replace" => FsOp::AtomicReplace { tmp: w.place()?, at: w.place()?, len: w.payload()? },
+        "program" => FsOp::Program { a: w.place()?, b: w.place()?, len: w.payload()? },
+        "multi_write" => FsOp::MultiWrite { a: w.place()?, b: w.place()?, off: w.off()?, len: w.payload()? },
+        "batch" => FsOp::Batch { a: w.place()?, b: w.place()?, len: w.payload()? },
         "read_modify_write" => {
             let (at, change, off) = (w.place()?, w.one_of(&CHANGE)?, w.off()?);
             let len = w.number(PAYLOAD_MAX)?;

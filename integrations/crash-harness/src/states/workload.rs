@@ -218,6 +218,31 @@ pub enum FsOp {
         off: u64,
         len: u64,
     },
+    /// A program: writes a new file, and gives it the name of another one.
+    AtomicReplace {
+        tmp: Place,
+        at: Place,
+        len: u64,
+    },
+    /// A program: appends to one file, and writes to another; both are created when missing.
+    Program {
+        a: Place,
+        b: Place,
+        len: u64,
+    },
+    /// A transaction collected by its session: writes to two files.
+    MultiWrite {
+        a: Place,
+        b: Place,
+        off: u64,
+        len: u64,
+    },
+    /// One command that stands for two: a file is emptied and written, another one appended to.
+    Batch {
+        a: Place,
+        b: Place,
+        len: u64,
+    },
     /// Opens the file and keeps it open until the end: what is unlinked then becomes an orphan.
     Hold {
         at: Place,
@@ -230,7 +255,13 @@ impl FsOp {
         use FsOp::*;
         matches!(
             self,
-            OpenWriteClose { .. } | OpenReadWriteClose { .. } | AppendChecksumWrite { .. } | ReadModifyWrite { .. }
+            OpenWriteClose { .. }
+                | OpenReadWriteClose { .. }
+                | AppendChecksumWrite { .. }
+                | ReadModifyWrite { .. }
+                | AtomicReplace { .. }
+                | Program { .. }
+                | Batch { .. }
         )
     }
 }
