@@ -1,0 +1,148 @@
+//! Transactions that a session collects, and programs, through the device: all or nothing over several files, charged
+//! and bounded, gone with their session.
+#![allow(clippy::unwrap_used)]
+
+use std::sync::Arc;
+
+use weldfs::{At, Client, Command, Cqe, Durability, Errno, Handle, Op, OpenFlags, PoolRange, Queue};
+use weldfs_ciscops::limits::{TXN_BYTES_MAX, TXNS_MAX};
+use weldfs_kernel_shim::{Embedded, Source};
+use weldfs_storagefs::device::{DeviceConfig, Usage};
+
+const RW: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE).union(OpenFlags::CREATE);
+
+fn device(bytes: u64) -> Embedded {
+    Embedded::open(&Source::Ram(bytes), DeviceConfig { cores: 1, ..DeviceConfig::default() }).unwrap()
+}
+
+fn client(device: &Embedded) -> Client {
+    Client::with(Arc::new(device.clone())).unwrap()
+}
+
+struct Rig {
+    queue: Queue,
+}
+
+impl Rig {
+    fn new(client: &Client) -> Rig {
+        Rig { queue: client.queue(16, 2 << 20).unwrap() }
+    }
+
+    fn run(&mut self, op: Op) -> Cqe {
+        self.queue.execute(&Command::new(0, op).with_durability(Durability::Durable)).unwrap()
+    }
+
+    fn open(&mut self, name: &str, flags: OpenFlags) -> Handle {
+        let path = self.put(name.as_bytes());
+        let op = Op::Open { base: Handle::ROOT, path, flags, mode: 0o644, placeholder: 0 };
+        Handle::from_wire(self.run(op).ok().unwrap().0)
+    }
+
+    fn put(&self, bytes: &[u8]) -> PoolRange {
+        let range = PoolRange::new(0, bytes.len() as u32);
+        self.queue.pool().slice(range).unwrap().copy_from(bytes);
+        range
+    }
+
+    fn begin(&mut self) -> Handle {
+        Handle::from_wire(self.run(Op::TxnBegin).ok().unwrap().0)
+    }
+
+    fn write(&mut self, txn: Handle, h: Handle, at: At, bytes: &[u8]) -> Cqe {
+        let src = self.put(bytes);
+        self.run(Op::TxnWrite { txn, h, at, src })
+    }
+}
+
+fn errno(cqe: Cqe) -> Errno {
+    Errno(cqe.status)
+}
+
+#[test]
+fn writes_to_several_files_are_seen_together_or_not_at_all() {
+    let device = device(64 << 20);
+    let client = client(&device);
+    let mut rig = Rig::new(&client);
+    let (a, b) = (rig.open("a", RW), rig.open("b", RW | OpenFlags::APPEND));
+    let txn = rig.begin();
+    assert_eq!(rig.write(txn, a, At::Offset(0), &[1; 5000]).ok(), Ok((5000, 1)));
+    assert_eq!(rig.write(txn, b, At::Offset(77), b"appended").ok(), Ok((8, 2)));
+    assert_eq!(rig.write(txn, a, At::Offset(10), b"edited").ok(), Ok((6, 3)));
+    assert!(client.read("a").unwrap().is_empty(), "nobody sees anything yet");
+    // The handle may go before the commit.
+    assert_eq!(rig.run(Op::Close { h: a }).status, 0);
+    assert_eq!(rig.run(Op::TxnCommit { txn }).ok(), Ok((5014, 0)));
+    let mut want = vec![1; 5000];
+    want[10..16].copy_from_slice(b"edited");
+    assert_eq!(client.read("a").unwrap(), want);
+    assert_eq!(client.read("b").unwrap(), b"appended");
+    // It is over.
+    for op in [Op::TxnCommit { txn }, Op::TxnAbort { txn }] {
+        assert_eq!(errno(rig.run(op)), Errno::BADF);
+    }
+    assert_eq!(errno(rig.write(txn, b, At::End, b"x")), Errno::BADF);
+    // One that is given up leaves nothing.
+    let txn = rig.begin();
+    rig.write(txn, b, At::End, b"never").ok().unwrap();
+    assert_eq!(rig.run(Op::TxnAbort { txn }).status, 0);
+    assert_eq!(client.read("b").unwrap(), b"appended");
+    // Handles of transactions are no handles of files, grants count, and others know nothing of them.
+    let txn = rig.begin();
+    let reader = rig.open("b", OpenFlags::READ);
+    assert_eq!(errno(rig.write(txn, reader, At::End, b"x")), Errno::BADF);
+    let other = Rig::new(&self::client(&device)).run(Op::TxnCommit { txn });
+    assert_eq!(errno(other), Errno::BADF);
+    assert_eq!(rig.run(Op::TxnCommit { txn }).ok(), Ok((0, 0)), "one without writes changes nothing");
+}
+
+#[test]
+fn a_commit_without_room_or_on_too_many_files_leaves_nothing() {
+    let device = device(8 << 20);
+    let client = client(&device);
+    let mut rig = Rig::new(&client);
+    let handles: Vec<Handle> = (0..17).map(|i| rig.open(&format!("f{i}"), RW)).collect();
+    let txn = rig.begin();
+    for h in &handles {
+        rig.write(txn, *h, At::Offset(0), b"x").ok().unwrap();
+    }
+    assert_eq!(errno(rig.run(Op::TxnCommit { txn })), Errno::TOOBIG);
+    let filler = rig.open("filler", RW);
+    let src = rig.put(&vec![7; 256 << 10]);
+    while rig.run(Op::Write { h: filler, at: At::End, src }).status == 0 {}
+    let txn = rig.begin();
+    rig.write(txn, handles[0], At::Offset(0), b"small").ok().unwrap();
+    for _ in 0..3 {
+        rig.write(txn, handles[1], At::End, &vec![3; 256 << 10]).ok().unwrap();
+    }
+    assert_eq!(errno(rig.run(Op::TxnCommit { txn })), Errno::NOSPC);
+    for i in 0..17 {
+        assert!(client.read(format!("f{i}")).unwrap().is_empty(), "f{i}");
+    }
+}
+
+#[test]
+fn what_is_collected_is_bounded_and_gone_with_its_session() {
+    let device = device(64 << 20);
+    {
+        let client = client(&device);
+        let mut rig = Rig::new(&client);
+        let h = rig.open("f", RW);
+        let txn = rig.begin();
+        let mib = vec![1; 1 << 20];
+        for _ in 0..TXN_BYTES_MAX >> 20 {
+            rig.write(txn, h, At::End, &mib).ok().unwrap();
+        }
+        assert_eq!(errno(rig.write(txn, h, At::End, b"x")), Errno::TOOBIG);
+        for _ in 1..TXNS_MAX {
+            rig.begin();
+        }
+        assert_eq!(errno(rig.run(Op::TxnBegin)), Errno::MFILE);
+        assert_eq!(client.read("f").unwrap().len(), 0);
+    }
+    let start = std::time::Instant::now();
+    while device.device().usage() != Usage::default() {
+        assert!(start.elapsed().as_secs() < 20, "{:?}", device.device().usage());
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+    assert!(!device.device().is_poisoned());
+}
