@@ -22,6 +22,10 @@ pub enum MicroOp {
     OpenReadClose,
     /// The same; the client copies the payload into memory of its own.
     OpenReadCloseCopied,
+    /// Files read by name, eight in one command.
+    OpenReadCloseBatched,
+    /// New files with their content, eight in one command.
+    OpenWriteCloseBatched,
     /// A file read and replaced by name.
     OpenReadWriteClose,
     /// 64 bytes of a record changed; the host reads and writes the record.
@@ -32,6 +36,8 @@ pub enum MicroOp {
 
 use MicroOp::*;
 
+/// Operations in a batch.
+pub const GROUP: u64 = 8;
 /// Bytes that a read-modify-write changes.
 pub const FIELD: usize = 64;
 /// Where they begin in a record.
@@ -39,7 +45,7 @@ pub const FIELD_AT: usize = 64;
 
 impl MicroOp {
     /// All, in the order of the tables.
-    pub const ALL: [MicroOp; 11] = [
+    pub const ALL: [MicroOp; 13] = [
         AppendChecksumWrite,
         AppendChecksumWriteGathered,
         Append,
@@ -48,6 +54,8 @@ impl MicroOp {
         OpenWriteClose,
         OpenReadClose,
         OpenReadCloseCopied,
+        OpenReadCloseBatched,
+        OpenWriteCloseBatched,
         OpenReadWriteClose,
         ReadModifyWrite,
         ReadModifyWriteNarrow,
@@ -64,6 +72,8 @@ impl MicroOp {
             OpenWriteClose => "open_write_close",
             OpenReadClose => "open_read_close",
             OpenReadCloseCopied => "open_read_close_copied",
+            OpenReadCloseBatched => "open_read_close_batched",
+            OpenWriteCloseBatched => "open_write_close_batched",
             OpenReadWriteClose => "open_read_write_close",
             ReadModifyWrite => "read_modify_write",
             ReadModifyWriteNarrow => "read_modify_write_narrow",
@@ -81,6 +91,8 @@ impl MicroOp {
             OpenWriteClose => "open a new file, write, close",
             OpenReadClose => "open, read, close; one of 256 files",
             OpenReadCloseCopied => "the same, the payload copied into the caller's memory",
+            OpenReadCloseBatched => "open, read, close of eight files; figures are per file",
+            OpenWriteCloseBatched => "open, write, close of eight new files; figures are per file",
             OpenReadWriteClose => "open, read, write, close; one of 256 files",
             ReadModifyWrite => "pread the record, change 64 bytes, pwrite the record",
             ReadModifyWriteNarrow => "pread 64 bytes of the record, change them, pwrite them",
@@ -89,7 +101,7 @@ impl MicroOp {
 
     /// Whether it changes anything: only such operations have two durability classes.
     pub fn writes(self) -> bool {
-        !matches!(self, Read | OpenReadClose | OpenReadCloseCopied)
+        !matches!(self, Read | OpenReadClose | OpenReadCloseCopied | OpenReadCloseBatched)
     }
 
     /// Whether it is one fused command, and so has an unfused row.
@@ -99,7 +111,17 @@ impl MicroOp {
 
     /// Whether it is another way to do an operation of the list, for comparison; left out of means.
     pub fn is_variant(self) -> bool {
-        matches!(self, AppendChecksumWriteGathered | OpenReadCloseCopied | ReadModifyWriteNarrow)
+        matches!(self, AppendChecksumWriteGathered | OpenReadCloseCopied | ReadModifyWriteNarrow) || self.is_batched()
+    }
+
+    /// Whether eight of it go in one command.
+    pub fn is_batched(self) -> bool {
+        matches!(self, OpenReadCloseBatched | OpenWriteCloseBatched)
+    }
+
+    /// Operations in one command.
+    pub fn group(self) -> u64 {
+        if self.is_batched() { GROUP } else { 1 }
     }
 
     /// The operation of that name.

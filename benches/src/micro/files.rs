@@ -174,11 +174,13 @@ impl Place {
             AppendChecksumWrite | AppendChecksumWriteGathered | Append => {
                 (format!("/log-{run}-{thread}"), Some("log"), true)
             }
-            OpenWriteClose => (format!("/new-{run}-{thread}"), None, true),
+            OpenWriteClose | OpenWriteCloseBatched => (format!("/new-{run}-{thread}"), None, true),
             Write | Read | ReadModifyWrite | ReadModifyWriteNarrow => {
                 (format!("/data-{size}-{thread}"), Some("data"), false)
             }
-            OpenReadClose | OpenReadCloseCopied | OpenReadWriteClose => (format!("/set-{size}-{thread}"), None, false),
+            OpenReadClose | OpenReadCloseCopied | OpenReadCloseBatched | OpenReadWriteClose => {
+                (format!("/set-{size}-{thread}"), None, false)
+            }
         };
         let mut place = Place { folder, file, fresh, count, run, before: Vec::new() };
         if !tree.exists(&place.folder) {
@@ -227,8 +229,8 @@ impl Place {
                 self.expect(tree, who, &self.path("data"), at * size, at)
             }),
             // Every read compared the record's number.
-            Read | OpenReadClose | OpenReadCloseCopied => Ok(()),
-            OpenWriteClose => {
+            Read | OpenReadClose | OpenReadCloseCopied | OpenReadCloseBatched => Ok(()),
+            OpenWriteClose | OpenWriteCloseBatched => {
                 let found = tree.count(&self.folder)?;
                 if found != self.count {
                     return Err(wrong(who, &format!("{found} files instead of {}", self.count)));

@@ -4,13 +4,14 @@
 //! The payload lies in the pool, where an application that generates or parses it in place would have it; 16 bytes of
 //! it change with every operation, as they do on the host.
 
-use super::cell::{Cell, Class, FIELD, FIELD_AT, MicroOp};
+use super::cell::{Cell, Class, FIELD, FIELD_AT, GROUP, MicroOp};
 use super::files::{self, MASK, NAME, Place};
 use super::weld::Target;
 use std::io;
 use std::time::Instant;
 use weldfs::{At, ChecksumKind, Client, Command, Cqe, Durability, Errno, Handle, Op, OpenFlags, PoolRange, Queue};
-use weldfs_ciscops::{Modify, SharedRegion};
+use weldfs_ciscops::{Modify, SharedRegion, Sqe};
+use zerocopy::IntoBytes;
 
 /// Operations in flight at most.
 pub(super) const DEPTH_MAX: usize = 32;
@@ -57,6 +58,8 @@ pub(super) struct Lane {
     pool: SharedRegion,
     slots: Vec<Slot>,
     mask: PoolRange,
+    /// Entries and completions of the elements of each batch in flight.
+    batches: Vec<(PoolRange, PoolRange)>,
     /// What the client has in its own memory: the payload of which the unfused steps take the checksum, and where the
     /// copying variant puts what it reads.
     own: Vec<u8>,
@@ -85,7 +88,10 @@ impl Lane {
         };
         let slots = (0..DEPTH_MAX).map(|_| slot()).collect::<Result<Vec<_>, _>>()?;
         let mask = queue.stage(&MASK)?;
-        Ok(Lane { queue, pool, slots, mask, own: vec![0; SIZE_MAX as usize], job: None })
+        let bytes = |each: usize| (GROUP as usize * each) as u32;
+        let mut batch = || Ok((queue.alloc(bytes(Sqe::SIZE))?, queue.alloc(bytes(Cqe::SIZE))?));
+        let batches = (0..DEPTH_MAX / GROUP as usize).map(|_| batch()).collect::<Result<Vec<_>, Errno>>()?;
+        Ok(Lane { queue, pool, slots, mask, batches, own: vec![0; SIZE_MAX as usize], job: None })
     }
 
     pub(super) fn system_calls(&self) -> u64 {
@@ -119,7 +125,11 @@ impl Lane {
     /// its last one's completion. The clock is read once per turn of the loop: at depth 1 once per operation.
     pub(super) fn drive(&mut self, count: u64, depth: u32, start: Instant, latencies: &mut Vec<u32>) -> io::Result<()> {
         let job = self.job.take().ok_or_else(nothing_begun)?;
-        let mut idle: Vec<usize> = (0..(depth as usize).min(DEPTH_MAX)).rev().collect();
+        // A batch is one command of several operations; as many operations are in flight, and at least one command.
+        let group = job.cell.op.group();
+        let count = count.div_ceil(group);
+        let side = ((depth as usize).min(DEPTH_MAX) / group as usize).max(1);
+        let mut idle: Vec<usize> = (0..side).rev().collect();
         let mut owner = [0u8; QUEUE];
         // Those whose next command finds its place in the queue still taken, by one that takes longer.
         let mut parked: Vec<usize> = Vec::new();
@@ -151,7 +161,8 @@ impl Lane {
                 check(&cqe)?;
                 let at = usize::from(owner[cqe.sequence as usize % QUEUE]);
                 if self.advance(&job, at, &cqe)? {
-                    latencies.push(u32::try_from(now - self.slots[at].start_ns).unwrap_or(u32::MAX));
+                    let ns = u32::try_from(now - self.slots[at].start_ns).unwrap_or(u32::MAX);
+                    latencies.extend((0..group).map(|_| ns));
                     idle.push(at);
                     done += 1;
                 } else {
@@ -228,6 +239,7 @@ impl Lane {
                 Op::Write { h, at: At::Offset(record * size), src: self.payload(job, at, record)? }
             }
             Read => Op::Read { h, at: At::Offset(record(slot.number) * size), out: self.room(job, at) },
+            OpenReadCloseBatched | OpenWriteCloseBatched => self.batch(job, at)?,
             OpenWriteClose => Op::OpenWriteClose {
                 base,
                 path: self.named(at, slot.number)?,
@@ -261,6 +273,49 @@ impl Lane {
                 out: PoolRange::EMPTY,
             },
         })
+    }
+
+    /// Eight operations in one command; its operands are those of eight slots.
+    fn batch(&self, job: &Job, at: usize) -> Result<Op, Errno> {
+        let (items, results) = self.batches[at];
+        let base = job.folder;
+        for k in 0..GROUP as usize {
+            let (slot, number) = (at * GROUP as usize + k, self.slots[at].number * GROUP + k as u64);
+            let op = if job.cell.op == MicroOp::OpenReadCloseBatched {
+                let path = self.named(slot, files::pick(number, files::FILES))?;
+                Op::OpenReadClose { base, path, flags: OpenFlags::READ, offset: 0, out: self.room(job, slot) }
+            } else {
+                let (path, src) = (self.named(slot, number)?, self.payload(job, slot, number)?);
+                Op::OpenWriteClose { base, path, flags: NEW, mode: 0o644, at: At::Offset(0), src }
+            };
+            let entry = Command::new(number, op).encode();
+            self.pool.slice(items)?.sub(k * Sqe::SIZE, Sqe::SIZE).copy_from(entry.as_bytes());
+        }
+        Ok(Op::Batch { items, results })
+    }
+
+    /// Every element of a batch went well, and what was read is what it should be.
+    fn look_at_batch(&self, job: &Job, at: usize, cqe: &Cqe) -> io::Result<()> {
+        if (cqe.result, cqe.result2) != (GROUP, 0) {
+            return Err(io::Error::other(format!("{} of {} elements failed", cqe.result2, cqe.result)));
+        }
+        let (_, results) = self.batches[at];
+        for k in 0..GROUP as usize {
+            let mut bytes = [0; 8];
+            let place = k * Cqe::SIZE + std::mem::offset_of!(Cqe, result);
+            self.pool.slice(results)?.sub(place, 8).copy_to(&mut bytes);
+            let moved = u64::from_le_bytes(bytes);
+            let mut due = files::pick(self.slots[at].number * GROUP + k as u64, files::FILES);
+            if job.cell.op == MicroOp::OpenReadCloseBatched {
+                self.pool.slice(self.room(job, at * GROUP as usize + k))?.sub(0, 8).copy_to(&mut bytes);
+            } else {
+                due = u64::from_le_bytes(bytes);
+            }
+            if moved != u64::from(job.cell.size) || u64::from_le_bytes(bytes) != due {
+                return Err(io::Error::other(format!("element {k} of a batch moved {moved} bytes, or another file's")));
+            }
+        }
+        Ok(())
     }
 
     /// The next single command of an operation, and whether it is the one that must be durable: the last that changes
@@ -313,7 +368,7 @@ impl Lane {
                     _ => (Op::Write { h, at: place, src: field }, true),
                 }
             }
-            (Append | Write | Read, _) => (self.fused(job, at)?, true),
+            (Append | Write | Read | OpenReadCloseBatched | OpenWriteCloseBatched, _) => (self.fused(job, at)?, true),
         })
     }
 
@@ -321,6 +376,9 @@ impl Lane {
     fn advance(&mut self, job: &Job, at: usize, cqe: &Cqe) -> io::Result<bool> {
         use MicroOp::*;
         let slot = self.slots[at];
+        if job.cell.op.is_batched() {
+            return self.look_at_batch(job, at, cqe).map(|()| true);
+        }
         let (first, steps) = match (job.fused, job.cell.op) {
             (true, _) | (_, Append | Write | Read) => (false, 1),
             (_, OpenWriteClose | OpenReadClose | OpenReadCloseCopied) => (slot.step == 0, 3),

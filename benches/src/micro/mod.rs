@@ -28,7 +28,7 @@ mod weld;
 
 use crate::peers::Peer;
 use crate::report::{Machine, median};
-use cell::{Cell, Matrix, Phase};
+use cell::{Cell, Matrix, MicroOp, Phase};
 pub use report::MicroReport;
 use report::Row;
 use sample::{Counts, Sample};
@@ -116,6 +116,8 @@ struct Bench<'a> {
     /// Serial number of the next run: names its folders and marks its records.
     serial: u64,
     counts: HashMap<Cell, u64>,
+    /// Operations that a system said it does not have.
+    refused: Vec<(usize, MicroOp)>,
 }
 
 pub(crate) fn interrupted() -> io::Error {
@@ -130,7 +132,7 @@ pub(crate) fn interrupted() -> io::Error {
 pub fn run(options: &Options, watch: &mut dyn Watch) -> io::Result<MicroReport> {
     let systems = Systems::start(options, watch)?;
     let cells = options.matrix.cells();
-    let mut bench = Bench { options, watch, systems, serial: 0, counts: HashMap::new() };
+    let mut bench = Bench { options, watch, systems, serial: 0, counts: HashMap::new(), refused: Vec::new() };
     let mut all: HashMap<(usize, usize), Rounds> = HashMap::new();
     let taken: usize = cells.iter().map(|c| bench.takers(c).len()).sum();
     bench.watch.plan((taken * options.rounds) as u64);
@@ -141,8 +143,9 @@ pub fn run(options: &Options, watch: &mut dyn Watch) -> io::Result<MicroReport> 
             let turn = (round + number) % takers.len().max(1);
             takers.rotate_left(turn);
             for system in takers {
-                let sample = bench.sample(system, cell, count)?;
-                all.entry((number, system)).or_default().add(sample);
+                if let Some(sample) = bench.unless_refused(system, cell, |b| b.sample(system, cell, count))? {
+                    all.entry((number, system)).or_default().add(sample);
+                }
             }
         }
     }
@@ -154,14 +157,43 @@ pub fn run(options: &Options, watch: &mut dyn Watch) -> io::Result<MicroReport> 
             }
         }
     }
-    let (peers, skipped) = (bench.systems.peers(), bench.systems.skipped());
+    let (peers, skipped) = (bench.systems.peers(), bench.skipped());
     Ok(MicroReport::new(Machine::here(), options.quick, peers, skipped, rows))
 }
 
 impl Bench<'_> {
     /// The systems that have this cell.
     fn takers(&self, cell: &Cell) -> Vec<usize> {
-        (0..self.systems.len()).filter(|s| self.systems.get(*s).takes(cell)).collect()
+        let has = |s: &usize| self.systems.get(*s).takes(cell) && !self.refused.contains(&(*s, cell.op));
+        (0..self.systems.len()).filter(has).collect()
+    }
+
+    /// What was not measured, and why.
+    fn skipped(&self) -> Vec<String> {
+        let refused = self
+            .refused
+            .iter()
+            .map(|(system, op)| format!("{}: {}: not supported there", self.systems.get(*system).name(), op.name()));
+        self.systems.skipped().into_iter().chain(refused).collect()
+    }
+
+    /// What `f` gives; none, now and from now on, where the system does not have the operation.
+    fn unless_refused<T>(
+        &mut self,
+        system: usize,
+        cell: &Cell,
+        f: impl FnOnce(&mut Self) -> io::Result<T>,
+    ) -> io::Result<Option<T>> {
+        if self.refused.contains(&(system, cell.op)) {
+            return Ok(None);
+        }
+        match f(self) {
+            Err(e) if e.kind() == io::ErrorKind::Unsupported => {
+                self.refused.push((system, cell.op));
+                Ok(None)
+            }
+            done => done.map(Some),
+        }
     }
 
     fn run(&mut self, system: usize, cell: &Cell, count: u64) -> io::Result<Sample> {
@@ -187,7 +219,8 @@ impl Bench<'_> {
         if !self.options.quick {
             let (mut slowest, mut rounds) = (1.0f64, 0);
             for &system in takers {
-                let probe = self.run(system, cell, PROBE * threads)?;
+                let probe = self.unless_refused(system, cell, |b| b.run(system, cell, PROBE * threads))?;
+                let Some(probe) = probe else { continue };
                 slowest = slowest.max(probe.ns_per_op());
                 // So many operations go once over the log.
                 let log = self.systems.get(system).log() * probe.ops;

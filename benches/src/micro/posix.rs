@@ -154,7 +154,12 @@ impl Calls {
         let size = u64::from(self.cell.size);
         let durable = self.cell.class == Class::Durable;
         match self.cell.op {
-            OpenWriteClose | OpenReadClose | OpenReadCloseCopied | OpenReadWriteClose => {
+            OpenWriteClose
+            | OpenReadClose
+            | OpenReadCloseCopied
+            | OpenReadWriteClose
+            | OpenReadCloseBatched
+            | OpenWriteCloseBatched => {
                 return self.by_name(i, durable);
             }
             _ => {}
@@ -247,10 +252,10 @@ impl Calls {
 
     fn by_name(&mut self, i: u64, durable: bool) -> io::Result<()> {
         let (op, size) = (self.cell.op, self.data.len());
-        let fresh = op == MicroOp::OpenWriteClose;
+        let fresh = matches!(op, MicroOp::OpenWriteClose | MicroOp::OpenWriteCloseBatched);
         let number = if fresh { i } else { files::pick(i, files::FILES) };
         let flags = match op {
-            MicroOp::OpenWriteClose => NEW,
+            _ if fresh => NEW,
             MicroOp::OpenReadWriteClose => UPDATE,
             _ => READ,
         };

@@ -31,7 +31,7 @@ pub(super) fn reason(
             "a single read has nothing to fuse: a round trip over the ring costs more than a system call"
         }
         MicroOp::Read => "a page-cache hit is one copy; ours verifies the block's checksum and answers over the ring",
-        MicroOp::OpenReadClose | MicroOp::OpenReadCloseCopied => {
+        MicroOp::OpenReadClose | MicroOp::OpenReadCloseCopied | MicroOp::OpenReadCloseBatched => {
             "the host's name and page caches hold everything; ours resolves the name, verifies checksums and copies \
              once over the ring"
         }

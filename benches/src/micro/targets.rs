@@ -30,10 +30,12 @@ impl Target {
 }
 
 use Class::{Durable, Volatile};
-use MicroOp::{AppendChecksumWrite, OpenReadClose, OpenReadCloseCopied, OpenWriteClose, ReadModifyWrite};
+use MicroOp::{
+    AppendChecksumWrite, OpenReadClose, OpenReadCloseBatched, OpenReadCloseCopied, OpenWriteClose, ReadModifyWrite,
+};
 
 /// Aim: operation, class, depth (0: the better one), system of ours, peer, factor, what it is called.
-const AIMS: [(MicroOp, Class, u32, &str, &str, f64); 13] = [
+const AIMS: [(MicroOp, Class, u32, &str, &str, f64); 14] = [
     (AppendChecksumWrite, Volatile, 1, FUSED, "ext4", 1.5),
     (AppendChecksumWrite, Volatile, 32, FUSED, "ext4", 2.5),
     (AppendChecksumWrite, Volatile, 32, "weldfs-embedded", "ext4", 4.0),
@@ -43,6 +45,7 @@ const AIMS: [(MicroOp, Class, u32, &str, &str, f64); 13] = [
     (OpenWriteClose, Durable, 0, FUSED, "ext4", 30.0),
     (OpenReadClose, Volatile, 1, FUSED, "ext4", 1.25),
     (OpenReadCloseCopied, Volatile, 1, FUSED, "ext4", 0.9),
+    (OpenReadCloseBatched, Volatile, 0, FUSED, "ext4", 2.5),
     (ReadModifyWrite, Volatile, 32, FUSED, "ext4", 8.0),
     (ReadModifyWrite, Volatile, 32, FUSED, "tmpfs", 2.0),
     (ReadModifyWrite, Volatile, 1, FUSED, "ext4", 5.0),

@@ -66,7 +66,7 @@ fn one(cell: &Cell, place: &Place, folder: PathBuf, barrier: &Barrier) -> io::Re
     let start = Instant::now();
     let (mut i, mut before) = (0, start);
     while i < place.count {
-        let batch = u64::from(cell.depth).min(place.count - i);
+        let batch = (side(cell) as u64).min(place.count - i);
         worker.batch(i, batch)?;
         let now = Instant::now();
         // Each operation of a batch is known to be done when the batch is.
@@ -80,6 +80,16 @@ fn one(cell: &Cell, place: &Place, folder: PathBuf, barrier: &Barrier) -> io::Re
     Ok(Run { start, end: before, latencies, counts })
 }
 
+/// Whether files are opened by name.
+fn cell_by_name(op: MicroOp) -> bool {
+    op.name().starts_with("open_")
+}
+
+/// Chains side by side: what may be in flight, and at least what a batch of ours holds.
+fn side(cell: &Cell) -> usize {
+    (cell.depth as usize).max(cell.op.group() as usize)
+}
+
 struct Worker {
     cell: Cell,
     run: u64,
@@ -91,10 +101,10 @@ struct Worker {
 
 impl Worker {
     fn new(cell: &Cell, place: &Place, folder: &PathBuf) -> io::Result<Worker> {
-        let size = cell.size as usize;
-        let mut chains = Chains::new(cell.depth as usize, size * 2 + TRAILER)?;
+        let (size, side) = (cell.size as usize, side(cell));
+        let mut chains = Chains::new(side, size * 2 + TRAILER)?;
         let data = files::payload(cell.size, 0, place.run);
-        for c in 0..cell.depth as usize {
+        for c in 0..side {
             chains.buffer(c)[..size].copy_from_slice(&data);
             chains.buffer(c)[size + TRAILER..].copy_from_slice(&data);
         }
@@ -127,9 +137,10 @@ impl Worker {
 
     fn number(&self, i: u64) -> u64 {
         match self.cell.op {
-            MicroOp::OpenReadClose | MicroOp::OpenReadCloseCopied | MicroOp::OpenReadWriteClose => {
-                files::pick(i, files::FILES)
-            }
+            MicroOp::OpenReadClose
+            | MicroOp::OpenReadCloseCopied
+            | MicroOp::OpenReadCloseBatched
+            | MicroOp::OpenReadWriteClose => files::pick(i, files::FILES),
             MicroOp::Write | MicroOp::Read | MicroOp::ReadModifyWrite | MicroOp::ReadModifyWriteNarrow => {
                 files::pick(i, files::records(self.cell.size))
             }
@@ -155,7 +166,7 @@ impl Worker {
         use MicroOp::*;
         let (op, len) = (self.cell.op, self.cell.size);
         let (size, number, file) = (u64::from(len), self.number(i), On::Fd(self.file()));
-        if matches!(op, OpenWriteClose | OpenReadClose | OpenReadCloseCopied | OpenReadWriteClose) {
+        if cell_by_name(op) {
             let mut name = [0; NAME];
             files::name_of(number, &mut name);
             self.chains.name(c, &name);
@@ -185,8 +196,8 @@ impl Worker {
             Append => steps.push(Step::Write { file, from: 0, len, offset: i * size }),
             Write => steps.push(Step::Write { file, from: 0, len, offset: number * size }),
             Read => steps.push(Step::Read { file, len, offset: number * size }),
-            OpenWriteClose => steps.extend([self.open(NEW), write]),
-            OpenReadClose | OpenReadCloseCopied => steps.extend([self.open(READ), read]),
+            OpenWriteClose | OpenWriteCloseBatched => steps.extend([self.open(NEW), write]),
+            OpenReadClose | OpenReadCloseCopied | OpenReadCloseBatched => steps.extend([self.open(READ), read]),
             OpenReadWriteClose => {
                 let write = Step::Write { file: On::Opened, from: behind as u32, len, offset: 0 };
                 steps.extend([self.open(UPDATE), read, write]);
@@ -200,7 +211,7 @@ impl Worker {
         let sync = self.cell.class == Class::Durable && !matches!(op, ReadModifyWrite | ReadModifyWriteNarrow);
         if sync {
             let file = if by_name { On::Opened } else { file };
-            steps.push(Step::Sync { file, data_only: op != OpenWriteClose });
+            steps.push(Step::Sync { file, data_only: !matches!(op, OpenWriteClose | OpenWriteCloseBatched) });
         }
         if by_name {
             steps.push(Step::Close);
@@ -247,7 +258,8 @@ impl Worker {
     fn finish(&mut self, c: usize, i: u64) -> io::Result<()> {
         use MicroOp::*;
         self.check(c)?;
-        if matches!(self.cell.op, Read | OpenReadClose | OpenReadCloseCopied | OpenReadWriteClose) {
+        let reads = cell_by_name(self.cell.op) && !matches!(self.cell.op, OpenWriteClose | OpenWriteCloseBatched);
+        if reads || self.cell.op == Read {
             let number = self.number(i);
             if self.chains.buffer(c)[..8] != number.to_le_bytes() {
                 return Err(io::Error::other(format!("what was read is not record {number}")));

@@ -47,7 +47,7 @@ impl Device {
 
     fn run(&mut self, cell: &Cell, fused: bool, run: u64, count: u64) -> io::Result<Sample> {
         let client = self.client.clone();
-        let each = (count / u64::from(cell.threads)).max(1);
+        let each = (count / u64::from(cell.threads)).max(1).next_multiple_of(cell.op.group());
         let places = (0..cell.threads).map(|t| Place::prepare(&client, cell, t, run, each));
         let places = places.collect::<io::Result<Vec<_>>>()?;
         if cell.class == Class::Durable {
