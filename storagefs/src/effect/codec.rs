@@ -29,7 +29,7 @@ const OUTCOME: u8 = 18;
 
 /// Encodes the effects of one record.
 pub fn encode(effects: &[Effect]) -> Vec<u8> {
-    let mut w = Writer::with_capacity(64);
+    let mut w = Writer::with_capacity(encoded_len_max(effects));
     encode_into(effects, &mut w);
     w.into_vec()
 }

@@ -67,16 +67,22 @@ impl Txn<'_> {
         let (mut pos, mut composed) = (off, false);
         while pos < end {
             let blk = pos / BLOCK_BYTES;
+            let within = pos % BLOCK_BYTES;
+            let take = (BLOCK_BYTES - within).min(end - pos);
+            if take < BLOCK_BYTES {
+                let part = (within as usize, take as usize);
+                composed |= self.read_bytes(ino, blk, part, (pos - off) as usize, sink, sum)?;
+                pos += take;
+                continue;
+            }
             if blk >= first + spots.len() as u64 {
                 let count = MAP_STEP.min(end.div_ceil(BLOCK_BYTES) - blk);
                 (first, spots) = (blk, self.spots(ino, blk, count)?);
             }
-            let within = pos % BLOCK_BYTES;
-            let take = (BLOCK_BYTES - within).min(end - pos);
             let spot = spots[(blk - first) as usize];
-            composed |= spot != Spot::Empty && !matches!(spot, Spot::Whole { .. } if take == BLOCK_BYTES);
-            self.read_part(ino, spot, (pos, within as usize, take as usize), (pos - off) as usize, sink, sum)?;
-            pos += take;
+            composed |= spot == Spot::Mixed;
+            self.read_whole(ino, spot, blk, (pos - off) as usize, sink, sum)?;
+            pos += BLOCK_BYTES;
         }
         if matches!(sink, Sink::Shared(_)) {
             self.counters.payload_copies += 1 + u32::from(composed);
@@ -103,42 +109,54 @@ impl Txn<'_> {
         Ok(spots)
     }
 
-    fn read_part(
+    /// One whole block.
+    fn read_whole(
         &mut self,
         ino: InodeNo,
         spot: Spot,
-        (pos, within, take): (u64, usize, usize),
+        blk: u64,
         at: usize,
         sink: &mut Sink<'_>,
         sum: &mut Option<ChecksumState>,
     ) -> FsResult<()> {
         const ZEROS: [u8; BLOCK] = [0; BLOCK];
-        let blk = pos / BLOCK_BYTES;
         match (spot, &mut *sink) {
             (Spot::Empty, sink) => {
-                sink.put(at, &ZEROS[..take]);
+                sink.put(at, &ZEROS);
                 if let Some(s) = sum {
-                    s.update_zeros(take as u64);
+                    s.update_zeros(BLOCK_BYTES);
                 }
-                return Ok(());
+                Ok(())
             }
-            (Spot::Whole { addr, crc }, Sink::Shared(out)) if take == BLOCK => {
+            (Spot::Whole { addr, crc }, Sink::Shared(out)) => {
                 let crc = self.emit(ino, blk, (addr, crc), out.sub(at, BLOCK))?;
                 if let Some(s) = sum {
                     s.update_crc(crc, BLOCK);
                 }
-                return Ok(());
+                Ok(())
             }
-            _ => {}
+            _ => self.read_bytes(ino, blk, (0, BLOCK), at, sink, sum).map(drop),
         }
+    }
+
+    /// Bytes of one block, by way of a private copy. Whether there is any data.
+    fn read_bytes(
+        &mut self,
+        ino: InodeNo,
+        blk: u64,
+        (within, take): (usize, usize),
+        at: usize,
+        sink: &mut Sink<'_>,
+        sum: &mut Option<ChecksumState>,
+    ) -> FsResult<bool> {
         let mut block = BlockBuf::take();
-        self.load_block(ino, blk, &mut block)?;
+        let data = self.load_part(ino, blk, &mut block, (within, within + take))?;
         let bytes = &block[within..within + take];
         sink.put(at, bytes);
         if let Some(s) = sum {
             s.update(bytes);
         }
-        Ok(())
+        Ok(data)
     }
 
     /// Medium to pool in one pass, verified.

@@ -6,6 +6,7 @@ use crate::alloc::Run;
 use crate::effect::{BlockState, Effect, UNMAP_WINDOWS_MAX};
 use crate::error::FsResult;
 use crate::limits::WINDOW_BLOCKS;
+use crate::media::{crc32c_join, crc32c_then_zeros};
 use crate::scratch::BlockBuf;
 use crate::store::BlockKind;
 use crate::store::tails::Tail;
@@ -55,9 +56,14 @@ impl Ranges {
         self.0.first() == Some(&(0, BLOCK as u16))
     }
 
-    /// Whether the last byte of the block is covered.
-    pub fn reaches_end(&self) -> bool {
-        self.0.last().is_some_and(|r| usize::from(r.1) == BLOCK)
+    /// Whether nothing is covered.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The range, if there is just one.
+    pub fn single(&self) -> Option<(usize, usize)> {
+        if self.0.len() == 1 { self.iter().next() } else { None }
     }
 
     /// What lies between and around the ranges.
@@ -72,9 +78,6 @@ impl Ranges {
         self.0.iter().map(|r| (usize::from(r.0), usize::from(r.1)))
     }
 }
-
-/// Parts of a block.
-pub(crate) type Gaps = SmallVec<[(usize, usize); 3]>;
 
 /// Whole blocks `blk..` that lie on the medium, not yet mapped.
 pub(super) struct StagedRun {
@@ -111,6 +114,8 @@ pub(super) struct StagedBlock {
     pub ranges: Ranges,
     /// Those that are not in an earlier micro-op's commit.
     pub fresh: Ranges,
+    /// CRC32C of the bytes, as long as they were staged in one piece.
+    pub crc: Option<u32>,
     /// Whether bytes of the client's are among the fresh ones (a checksum trailer, say, is the device's own).
     pub payload: bool,
 }
@@ -118,7 +123,7 @@ pub(super) struct StagedBlock {
 impl StagedBlock {
     fn new(blk: u64) -> StagedBlock {
         let (bytes, ranges, fresh) = (BlockBuf::take(), Ranges::default(), Ranges::default());
-        StagedBlock { blk, bytes, ranges, fresh, payload: false }
+        StagedBlock { blk, bytes, ranges, fresh, crc: None, payload: false }
     }
 }
 
@@ -170,6 +175,22 @@ impl Txn<'_> {
         Ok(())
     }
 
+    /// Bytes `from..to` of a block, at their place in `out`; the rest of it is undefined. Whether there is any data.
+    pub(super) fn load_part(
+        &mut self,
+        ino: InodeNo,
+        blk: u64,
+        out: &mut [u8; BLOCK],
+        (from, to): (usize, usize),
+    ) -> FsResult<bool> {
+        if self.staged(ino).is_some() {
+            return self.load_block(ino, blk, out).map(|()| true);
+        }
+        let kind = self.store.read_part(ino, blk, out, (from, to))?;
+        self.counters.blocks_read += u32::from(kind == BlockKind::Data);
+        Ok(kind == BlockKind::Data)
+    }
+
     /// The block under the partial writes of this command. Returns whether anything is there.
     fn load_base(&mut self, ino: InodeNo, blk: u64, out: &mut [u8; BLOCK]) -> FsResult<bool> {
         if let Some(f) = self.staged(ino) {
@@ -207,6 +228,7 @@ impl Txn<'_> {
         let (blk, from) = (off / BLOCK_BYTES, (off % BLOCK_BYTES) as usize);
         let payload = matches!(src, Source::Shared(_));
         self.counters.payload_copies += u32::from(payload);
+        let small = self.inline || !payload;
         let blocks = &mut self.staged_mut(ino).blocks;
         let slot = blocks.iter().position(|b| b.blk == blk).unwrap_or_else(|| {
             blocks.push(StagedBlock::new(blk));
@@ -216,9 +238,16 @@ impl Txn<'_> {
         block.payload |= payload;
         let bytes = &mut block.bytes[from..from + len];
         src.copy_to(at, bytes);
-        if let Some(sum) = sum {
-            sum.update(bytes);
+        // Summed once: the command's checksum and the block's are put together from that of the piece.
+        let crc = if small { None } else { Some(crc32c(bytes)) };
+        match (sum, crc) {
+            (Some(sum), Some(crc)) => {
+                *sum = ChecksumState::resume(crc32c_join(sum.value(), crc, len), sum.len() + len as u64)
+            }
+            (Some(sum), None) => sum.update(bytes),
+            (None, _) => {}
         }
+        block.crc = crc.filter(|_| block.ranges.is_empty());
         block.ranges.add(from, from + len);
         block.fresh.add(from, from + len);
     }
@@ -286,10 +315,9 @@ impl Txn<'_> {
     }
 
     /// Writes one private block to a fresh block, or over a block that this command wrote already; says which.
-    fn write_private(&mut self, ino: InodeNo, block: &StagedBlock) -> FsResult<u64> {
+    fn write_private(&mut self, ino: InodeNo, block: &StagedBlock, crc: u32) -> FsResult<u64> {
         let (blk, bytes) = (block.blk, &*block.bytes);
         let direct = self.store.writes_directly();
-        let crc = crc32c(bytes);
         self.counters.payload_copies += u32::from(block.payload);
         self.counters.blocks_written += 1;
         let file = self.staged_mut(ino);
@@ -384,6 +412,8 @@ impl Txn<'_> {
             });
             let block = &mut f.blocks[at];
             block.bytes[edge..].fill(0);
+            // No longer one piece of the client's.
+            block.crc = None;
             block.ranges.add(edge, BLOCK);
         }
         for (from, end) in gone {
@@ -420,33 +450,66 @@ impl Txn<'_> {
             block.payload = false;
             return Ok(true);
         }
-        let grows = !block.ranges.reaches_end();
-        if !block.ranges.is_whole() {
-            self.fill_gaps(ino, block)?;
-        }
-        let addr = self.write_private(ino, block)?;
-        if grows && self.store.writes_directly() && !self.many {
-            let tail = Tail { ino: ino.0, blk: block.blk, addr, bytes: block.bytes.detach() };
+        let single = block.ranges.single();
+        let sums = if block.ranges.is_whole() { Sums::default() } else { self.fill_gaps(ino, block)? };
+        let crc = match (sums.whole, block.crc) {
+            (Some(crc), _) => crc,
+            (None, Some(crc)) if single == Some((0, BLOCK)) => crc,
+            _ => crc32c(&block.bytes[..]),
+        };
+        // A block that stays has other ranges than what was summed.
+        block.crc = None;
+        let addr = self.write_private(ino, block, crc)?;
+        if let Some((len, crc)) = sums.front.filter(|_| self.store.writes_directly() && !self.many) {
+            let tail = Tail { ino: ino.0, blk: block.blk, addr, bytes: block.bytes.detach(), len, crc };
             self.plan_mut()?.tail(tail);
         }
         Ok(false)
     }
 
     /// Completes a block that was written in part with what lies under it.
-    fn fill_gaps(&mut self, ino: InodeNo, block: &mut StagedBlock) -> FsResult<()> {
-        let StagedBlock { blk, bytes, ranges, .. } = block;
-        let gaps: Gaps = ranges.gaps().collect();
-        if self.staged(ino).is_none_or(|f| *blk < f.cut_from && !f.runs.iter().any(|r| r.contains(*blk))) {
-            let kind = self.store.read_around(ino, *blk, bytes, &gaps)?;
-            self.counters.blocks_read += u32::from(kind == BlockKind::Data);
-        } else {
+    fn fill_gaps(&mut self, ino: InodeNo, block: &mut StagedBlock) -> FsResult<Sums> {
+        let StagedBlock { blk, bytes, ranges, crc, .. } = block;
+        let own = |f: &StagedFile| *blk >= f.cut_from || f.runs.iter().any(|r| r.contains(*blk));
+        let single = ranges.single().filter(|_| !self.staged(ino).is_some_and(own));
+        let Some((from, to)) = single else {
             let mut base = BlockBuf::take();
             self.load_base(ino, *blk, &mut base)?;
-            gaps.iter().for_each(|(from, to)| bytes[*from..*to].copy_from_slice(&base[*from..*to]));
-        }
+            ranges.gaps().for_each(|(from, to)| bytes[from..to].copy_from_slice(&base[from..to]));
+            ranges.add(0, BLOCK);
+            return Ok(Sums::default());
+        };
+        let around = self.store.read_around(ino, *blk, bytes, (from, to))?;
+        self.counters.blocks_read += u32::from(around.kind == BlockKind::Data);
         ranges.add(0, BLOCK);
-        Ok(())
+        let Some(crc) = *crc else { return Ok(Sums::default()) };
+        let front = match around.front {
+            Some((len, crc)) => crc32c_append(crc, &bytes[len..from]),
+            None => crc32c(&bytes[..from]),
+        };
+        let front = crc32c_join(front, crc, to - from);
+        let zeros = around.zeros || bytes[to..].iter().fold(0, |all, b| all | b) == 0;
+        let whole = match zeros {
+            true => crc32c_then_zeros(front, BLOCK - to),
+            false => crc32c_append(front, &bytes[to..]),
+        };
+        Ok(Sums { whole: Some(whole), front: (zeros && to < BLOCK).then_some((to, front)) })
     }
+}
+
+/// Checksums of a block that was written in part, as far as they are known.
+#[derive(Default)]
+struct Sums {
+    whole: Option<u32>,
+    /// So many bytes from the front, with nothing but zeros behind them.
+    front: Option<(usize, u32)>,
+}
+
+/// CRC32C of what `crc` is of, and `bytes` after it.
+fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
+    let mut sum = ChecksumState::resume(crc, 0);
+    sum.update(bytes);
+    sum.value()
 }
 
 #[cfg(test)]

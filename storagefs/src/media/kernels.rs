@@ -205,6 +205,64 @@ unsafe fn copy_block_crc32<const THROUGH: bool>(dst: *mut u8, src: *const u8) ->
     !(sum as u32)
 }
 
+/// Bytes over which a checksum is carried one by one.
+const FEW: usize = 5;
+
+/// x^(8 n - 33) for each number of bytes from [`FEW`] on, modulo the Castagnoli polynomial, bit-reflected.
+#[cfg(target_arch = "x86_64")]
+static PAST: [u32; BLOCK + 1] = {
+    let mut table = [0; BLOCK + 1];
+    table[FEW] = x_to_the(8 * FEW as u32 - 33);
+    let mut n = FEW + 1;
+    while n <= BLOCK {
+        table[n] = zeros(table[n - 1], 1);
+        n += 1;
+    }
+    table
+};
+
+/// What zero bytes make of the register of a checksum.
+const fn zeros(mut register: u32, bytes: usize) -> u32 {
+    let mut bits = 8 * bytes;
+    while bits > 0 {
+        register = (register >> 1) ^ (0x82F6_3B78 & (register & 1).wrapping_neg());
+        bits -= 1;
+    }
+    register
+}
+
+/// The register of a checksum after so many zero bytes, at most a block of them.
+#[inline]
+fn past(register: u32, bytes: usize) -> u32 {
+    #[cfg(target_arch = "x86_64")]
+    if bytes >= FEW && bytes <= BLOCK && cpu().crc {
+        // SAFETY: the instructions exist.
+        return unsafe { past_by_product(register, PAST[bytes]) };
+    }
+    if bytes < FEW { zeros(register, bytes) } else { weldfs_functions::crc32c_combine(register, 0, bytes) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2,pclmulqdq")]
+fn past_by_product(register: u32, power: u32) -> u32 {
+    use core::arch::x86_64::{_mm_clmulepi64_si128, _mm_crc32_u64, _mm_cvtsi64_si128, _mm_cvtsi128_si64};
+    let product =
+        _mm_clmulepi64_si128::<0>(_mm_cvtsi64_si128(i64::from(register)), _mm_cvtsi64_si128(i64::from(power)));
+    _mm_crc32_u64(0, _mm_cvtsi128_si64(product) as u64) as u32
+}
+
+/// CRC-32C of `a ++ b` from the two checksums and the length of `b`: a few instructions for at most a block.
+#[inline]
+pub(crate) fn crc32c_join(a: u32, b: u32, b_len: usize) -> u32 {
+    past(a, b_len) ^ b
+}
+
+/// CRC-32C of `a` and so many zero bytes after it.
+#[inline]
+pub(crate) fn crc32c_then_zeros(a: u32, bytes: usize) -> u32 {
+    !past(!a, bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -238,6 +296,18 @@ mod tests {
                 assert_eq!(sum, weldfs_functions::crc32c(bytes));
                 dst.0.fill(0);
             }
+        }
+    }
+
+    #[test]
+    fn joined_checksums_are_those_of_the_whole() {
+        let bytes: Vec<u8> = (0..2 * BLOCK as u32).map(|i| (i * 7 + i / 13) as u8).collect();
+        for n in (0..70).chain((70..BLOCK).step_by(61)).chain([BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK - 9]) {
+            let (a, b) = (&bytes[..9], &bytes[9..9 + n]);
+            let sum = weldfs_functions::crc32c(a);
+            assert_eq!(crc32c_join(sum, weldfs_functions::crc32c(b), n), weldfs_functions::crc32c(&bytes[..9 + n]));
+            let zeros = [a, &vec![0; n]].concat();
+            assert_eq!(crc32c_then_zeros(sum, n), weldfs_functions::crc32c(&zeros), "{n} zeros");
         }
     }
 

@@ -24,6 +24,7 @@ pub use crash::{InFlight, Replayer, Unit};
 pub use faulty::{FaultKind, FaultOn, FaultPlan, FaultyMedium};
 pub use image::{Holder, ImageKind, OpenError, OpenMode, create, create_showing, open};
 pub use kernels::write_back_name;
+pub(crate) use kernels::{crc32c_join, crc32c_then_zeros};
 pub use pmem::PmemMedium;
 pub use ram::RamMedium;
 pub use recording::{CrashModel, Recording, RecordingMedium};

@@ -77,6 +77,12 @@ impl Patches {
         }
     }
 
+    /// Whether all of them lie between two places of the block.
+    pub fn lies_in(&self, from: usize, to: usize) -> bool {
+        let first = self.pieces.first().is_none_or(|p| p.off as usize >= from);
+        first && self.pieces.last().is_none_or(|p| p.end() as usize <= to)
+    }
+
     /// Whether no byte of the range shows through.
     pub fn covers(&self, from: usize, to: usize) -> bool {
         self.pieces.iter().any(|p| p.off as usize <= from && to <= p.end() as usize)
@@ -125,6 +131,9 @@ mod tests {
                 patches.lay_over_part(&mut parts, from, to);
             }
             prop_assert_eq!(&parts[..], &plain[..]);
+            let (first, last) = (covered.iter().position(|c| *c), covered.iter().rposition(|c| *c));
+            let (first, end) = (first.unwrap_or(0), last.unwrap_or(0) + 1);
+            prop_assert!(patches.lies_in(first, end) && !patches.lies_in(first + 1, end) && !patches.lies_in(0, end - 1));
             prop_assert_eq!(patches.covers(90, 150), covered[90..150].iter().all(|c| *c));
             prop_assert_eq!(patches.covers_block(), covered.iter().all(|c| *c));
         }

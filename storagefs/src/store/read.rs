@@ -36,6 +36,16 @@ pub struct BlockView {
     pub patched: bool,
 }
 
+/// What is known of what lies around bytes that a command writes.
+pub(crate) struct Around {
+    /// What the block was.
+    pub kind: BlockKind,
+    /// So many bytes from the front have this CRC32C.
+    pub front: Option<(usize, u32)>,
+    /// All is zero behind the command's bytes.
+    pub zeros: bool,
+}
+
 impl BlockView {
     fn of(comp: &BlockComp) -> BlockView {
         let patched = !comp.patches.is_empty();
@@ -94,22 +104,37 @@ impl Store {
     /// # Errors
     /// `Miss` on cold metadata or data; `Corrupt` when the bytes are not what was written.
     pub fn read_block(&self, ino: InodeNo, blk: u64, buf: &mut [u8; BLOCK]) -> FsResult<BlockKind> {
+        self.read_part(ino, blk, buf, (0, BLOCK))
+    }
+
+    /// Bytes `from..to` of one file block, at their place in `buf`; what the rest of it holds afterwards is undefined.
+    /// What lies on the medium is read, and verified whole, only if some of them are there.
+    ///
+    /// # Errors
+    /// As [`Store::read_block`].
+    pub(crate) fn read_part(
+        &self,
+        ino: InodeNo,
+        blk: u64,
+        buf: &mut [u8; BLOCK],
+        (from, to): (usize, usize),
+    ) -> FsResult<BlockKind> {
         // The shard stays locked while the block is read: no checkpoint can end and give its place to others.
         let shard = self.overlay.shard(ino.0).read();
         let comp = shard.block(ino.0, blk)?;
         let view = BlockView::of(&comp);
-        let covered = comp.patches.iter().any(|p| p.covers_block());
+        let covered = comp.patches.iter().any(|p| p.covers(from, to));
         match comp.base {
             Some(m) if !covered => self.read_base(&m, ino, blk, buf)?,
-            // Patches that cover the block are all there is of it.
+            // Patches that cover them are all there is of them.
             _ if covered => {}
-            _ => buf.fill(0),
+            _ => buf[from..to].fill(0),
         }
-        comp.patches.iter().for_each(|p| p.lay_over(buf));
+        comp.patches.iter().for_each(|p| p.lay_over_part(buf, from, to));
         Ok(view.kind)
     }
 
-    /// As [`Store::read_block`], of parts of the block only: the rest of `buf` stays.
+    /// As [`Store::read_block`], of the parts of the block before `from` and after `to` only: the rest of `buf` stays.
     ///
     /// # Errors
     /// As `read_block`: the whole of what lies on the medium is verified, unless it is a last block that was kept.
@@ -118,29 +143,40 @@ impl Store {
         ino: InodeNo,
         blk: u64,
         buf: &mut [u8; BLOCK],
-        parts: &[(usize, usize)],
-    ) -> FsResult<BlockKind> {
+        (from, to): (usize, usize),
+    ) -> FsResult<Around> {
         let shard = self.overlay.shard(ino.0).read();
         let comp = shard.block(ino.0, blk)?;
-        let view = BlockView::of(&comp);
         let covered = comp.patches.iter().any(|p| p.covers_block());
+        let mut around = Around { kind: BlockView::of(&comp).kind, front: None, zeros: comp.is_hole() };
         match comp.base {
             Some(m) if !covered => {
-                let mut take = |base: &BlockBuf| {
-                    parts.iter().for_each(|(from, to)| buf[*from..*to].copy_from_slice(&base[*from..*to]));
-                };
-                if !self.tails.get(ino.0, blk, m.addr, shard.lower.base.cut, &mut take) {
+                let kept = self.tails.get(ino.0, blk, m.addr, shard.lower.base.cut, |tail| {
+                    buf[..from].copy_from_slice(&tail.bytes[..from]);
+                    buf[to..].copy_from_slice(&tail.bytes[to..]);
+                    // What was laid over the block since must lie behind what the checksum is of, and before the rest.
+                    let behind = comp.patches.iter().all(|p| p.lies_in(tail.len, to));
+                    if behind && tail.len <= from {
+                        (around.front, around.zeros) = (Some((tail.len, tail.crc)), true);
+                    }
+                });
+                if !kept {
                     let mut base = BlockBuf::take();
                     self.read_base(&m, ino, blk, &mut base)?;
-                    take(&base);
+                    buf[..from].copy_from_slice(&base[..from]);
+                    buf[to..].copy_from_slice(&base[to..]);
                 }
             }
-            _ => parts.iter().for_each(|(from, to)| buf[*from..*to].fill(0)),
+            _ => {
+                buf[..from].fill(0);
+                buf[to..].fill(0);
+            }
         }
         for p in &comp.patches {
-            parts.iter().for_each(|(from, to)| p.lay_over_part(buf, *from, *to));
+            p.lay_over_part(buf, 0, from);
+            p.lay_over_part(buf, to, BLOCK);
         }
-        Ok(view.kind)
+        Ok(around)
     }
 
     /// Reads and verifies what a mapping names.

@@ -23,6 +23,10 @@ pub(crate) struct Tail {
     pub addr: u64,
     /// Its bytes.
     pub bytes: BlockBuf,
+    /// How many of them, from the front, are not just zeros that fill the block.
+    pub len: usize,
+    /// CRC32C of those.
+    pub crc: u32,
 }
 
 #[derive(Debug)]
@@ -56,13 +60,13 @@ impl Tails {
     }
 
     /// The bytes of block `blk` of a file, if they are here: it is mapped to `addr` now, over a tree with this cut.
-    pub(crate) fn get(&self, ino: u64, blk: u64, addr: u64, cut: u64, with: impl FnOnce(&BlockBuf)) -> bool {
+    pub(crate) fn get(&self, ino: u64, blk: u64, addr: u64, cut: u64, with: impl FnOnce(&Tail)) -> bool {
         let entry = self.entry(ino).lock();
         let same = |e: &&Entry| (e.tail.ino, e.tail.blk, e.tail.addr, e.cut) == (ino, blk, addr, cut);
         match entry.as_ref().filter(same) {
             None => false,
             Some(e) => {
-                with(&e.tail.bytes);
+                with(&e.tail);
                 true
             }
         }
@@ -78,12 +82,13 @@ mod tests {
         let tails = Tails::default();
         let mut bytes = BlockBuf::take();
         bytes.fill(9);
-        tails.put(Tail { ino: 5, blk: 2, addr: 700, bytes }, 40);
-        let found = |ino, blk, addr, cut| tails.get(ino, blk, addr, cut, |b| assert!(b.iter().all(|x| *x == 9)));
+        tails.put(Tail { ino: 5, blk: 2, addr: 700, bytes, len: 4, crc: 1 }, 40);
+        let found = |ino, blk, addr, cut| tails.get(ino, blk, addr, cut, |t| assert!(t.bytes.iter().all(|x| *x == 9)));
         assert!(found(5, 2, 700, 40));
         let others = [(5 + FILES as u64, 2, 700, 40), (5, 3, 700, 40), (5, 2, 701, 40), (5, 2, 700, 41)];
         assert!(others.iter().all(|(ino, blk, addr, cut)| !found(*ino, *blk, *addr, *cut)));
-        tails.put(Tail { ino: 5 + FILES as u64, blk: 0, addr: 1, bytes: BlockBuf::take() }, 40);
+        let other = Tail { ino: 5 + FILES as u64, blk: 0, addr: 1, bytes: BlockBuf::take(), len: 0, crc: 0 };
+        tails.put(other, 40);
         assert!(!found(5, 2, 700, 40), "one place, one file");
     }
 }

@@ -2,7 +2,7 @@
 //! fused ones in a MODE (default, macro, micro).
 //!
 //! The difference between two counts is the cost of the operations between them, free of start-up:
-//! `valgrind --tool=callgrind --toggle-collect='*instructions*work*' target/release/examples/instructions append 3000`,
+//! `valgrind --tool=callgrind --toggle-collect='*drill*work*' target/release/examples/operations append 3000`,
 //! then the same with 1000. KIND: append, append_checksum_write, open_write_close, read_modify_write, read.
 #![allow(missing_docs)]
 
