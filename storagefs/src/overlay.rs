@@ -211,6 +211,12 @@ impl Lower {
         }
     }
 
+    /// Blocks of an inode that the tree does not know, held below the active layer.
+    fn held_frozen(&self, ino: u64, win: u64) -> Bits {
+        let node = self.frozen.as_ref().and_then(|_| self.frozen_node(ino));
+        node.and_then(|n| n.wins.get(&win)).map_or_else(Bits::default, |w| w.held_bits())
+    }
+
     /// Blocks held below the active layer.
     pub fn held(&self, pages: &Pages, ino: u64, win: u64) -> FsResult<Bits> {
         if let Some(w) = self.frozen_node(ino).and_then(|n| n.wins.get(&win)) {

@@ -74,8 +74,8 @@ impl Node {
     fn win(&mut self, lower: &Lower, pages: &Pages, ino: u64, win: u64, tally: &mut Tally) -> FsResult<&mut Win> {
         if !self.wins.contains_key(&win) {
             let young = matches!(&self.rec, RecState::Live(r) if r.birth.0 >= lower.base.cut);
-            let below =
-                if young && lower.frozen.is_none() { Default::default() } else { lower.held(pages, ino, win)? };
+            // The tree knows nothing of what was created after its cut.
+            let below = if young { lower.held_frozen(ino, win) } else { lower.held(pages, ino, win)? };
             self.wins.insert(win, Box::new(Win::over(below)));
             tally.keys += 1;
             tally.bytes += 120;

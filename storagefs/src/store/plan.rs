@@ -203,6 +203,26 @@ impl<'s> Walk<'s> {
     }
 }
 
+/// See [`Store::preparing`].
+pub(super) struct Preparing<'s> {
+    walk: Walk<'s>,
+    /// Inodes that the effects so far create: nothing lies below these.
+    created: SmallVec<[InodeNo; 2]>,
+}
+
+impl Preparing<'_> {
+    pub(super) fn one(&mut self, e: &Effect, tally: &mut Tally) -> FsResult<()> {
+        match e {
+            Effect::PutInode(rec) => {
+                self.created.push(rec.ino);
+                Ok(())
+            }
+            e if self.created.contains(&e.ino()) => Ok(()),
+            e => self.walk.shard(e.ino()).prepare(e, tally),
+        }
+    }
+}
+
 impl Store {
     /// Starts an operation: reserves log, space and metadata for at most `need`. A started operation always fits.
     ///
@@ -352,8 +372,13 @@ impl Store {
     }
 
     pub(super) fn prepare(&self, effects: &[Effect], tally: &mut Tally) -> FsResult<()> {
-        let mut walk = Walk { store: self, held: None };
-        effects.iter().try_for_each(|e| walk.shard(e.ino()).prepare(e, tally))
+        let mut preparing = self.preparing();
+        effects.iter().try_for_each(|e| preparing.one(e, tally))
+    }
+
+    /// Reads what applying effects needs, one after the other, as they will be applied.
+    pub(super) fn preparing(&self) -> Preparing<'_> {
+        Preparing { walk: Walk { store: self, held: None }, created: SmallVec::new() }
     }
 
     /// Applies a record's effects to the active layers. Run time and replay.

@@ -2,6 +2,7 @@
 //! one gate section of its own, so that a checkpoint's cut may fall between any two of them and between nothing else.
 
 use super::Store;
+use super::plan::Preparing;
 use crate::effect::{Effect, Effects};
 use crate::error::{FsError, FsResult, Place};
 use crate::micro::{self, Begin, Commit, End};
@@ -32,6 +33,22 @@ fn contradiction(lsn: Lsn) -> FsError {
 /// The inputs adopted so far and those of one more commit; none may be adopted twice.
 pub(super) fn disjoint(before: u16, more: u16) -> FsResult<u16> {
     if before & more == 0 { Ok(before | more) } else { Err(contradiction(Lsn::NONE)) }
+}
+
+/// Reads what applying a commit needs, after those of the same transaction that come before it.
+pub(super) fn prepare_group(
+    preparing: &mut Preparing<'_>,
+    commit: &Commit,
+    begin: &Begin,
+    tally: &mut Tally,
+) -> FsResult<()> {
+    commit.effects.iter().try_for_each(|e| match e {
+        Effect::Input { input, .. } => {
+            let adopted: &[Effect] = begin.inputs.get(usize::from(*input)).map_or(&[], |i| &i.effects);
+            adopted.iter().try_for_each(|e| preparing.one(e, tally))
+        }
+        e => preparing.one(e, tally),
+    })
 }
 
 impl Store {
@@ -110,13 +127,7 @@ impl Store {
 
     /// Reads what applying a commit needs.
     pub(super) fn prepare_commit(&self, commit: &Commit, begin: &Begin, tally: &mut Tally) -> FsResult<()> {
-        commit.effects.iter().try_for_each(|e| match e {
-            Effect::Input { input, .. } => {
-                let adopted: &[Effect] = begin.inputs.get(usize::from(*input)).map_or(&[], |i| &i.effects);
-                self.prepare(adopted, tally)
-            }
-            e => self.prepare(std::slice::from_ref(e), tally),
-        })
+        prepare_group(&mut self.preparing(), commit, begin, tally)
     }
 
     /// Appends the end record of an open transaction.

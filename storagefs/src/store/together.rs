@@ -8,7 +8,7 @@
 use super::Store;
 use super::micro::MicroTxn;
 use super::plan::Plan;
-use super::records::{disjoint, head};
+use super::records::{disjoint, head, prepare_group};
 use crate::codec::Writer;
 use crate::effect::Effects;
 use crate::error::{FsError, FsResult, Place};
@@ -90,7 +90,10 @@ impl Store {
         payloads: &Payloads,
         tally: &mut Tally,
     ) -> FsResult<Appended> {
-        txn.groups.iter().try_for_each(|g| self.prepare_commit(&g.commit, &txn.begin, tally))?;
+        let mut preparing = self.preparing();
+        txn.groups.iter().try_for_each(|g| prepare_group(&mut preparing, &g.commit, &txn.begin, tally))?;
+        // Shards are locked one at a time.
+        drop(preparing);
         let id = self.alloc_txn();
         let records = payloads.records(txn, id);
         // What recovery would refuse must never be written.
