@@ -56,11 +56,6 @@ impl Ranges {
         self.0.first() == Some(&(0, BLOCK as u16))
     }
 
-    /// Whether nothing is covered.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
     /// The range, if there is just one.
     pub fn single(&self) -> Option<(usize, usize)> {
         if self.0.len() == 1 { self.iter().next() } else { None }

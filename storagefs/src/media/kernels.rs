@@ -235,7 +235,7 @@ const fn zeros(mut register: u32, bytes: usize) -> u32 {
 #[inline]
 fn past(register: u32, bytes: usize) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if bytes >= FEW && bytes <= BLOCK && cpu().crc {
+    if (FEW..=BLOCK).contains(&bytes) && cpu().crc {
         // SAFETY: the instructions exist.
         return unsafe { past_by_product(register, PAST[bytes]) };
     }
