@@ -166,11 +166,13 @@ fn experiment(mut run: impl FnMut() -> Result<(), String>) {
     assert!(failures.len() < 5, "{failures:#?}");
 }
 
-/// The honest one did not get less of the device. Said only of an interval in which both had work all the time, which a
-/// busy host may prevent; in such a one there is no second try.
+/// The honest one did not get less of the device. Said only of an interval in which it had work all the time, which a
+/// busy host may prevent, and the greedy one most of the time: what costs next to nothing may be done before its
+/// client wakes again, and who has nothing to do for a while gets less, not more. In such an interval there is no
+/// second try.
 fn no_advantage(honest: &Got, greedy: &Got) -> Result<(), String> {
     assert!(greedy.commands == 0 || greedy.device_ns > 0, "what is done for it is charged: {greedy:?}");
-    if honest.backlogged < 0.98 || greedy.backlogged < 0.98 {
+    if honest.backlogged < 0.98 || greedy.backlogged < 0.7 {
         return Err(format!("one of them had nothing to do for a while: honest {honest:?}, greedy {greedy:?}"));
     }
     let fair = honest.device_ns as f64 > 0.9 * greedy.device_ns as f64;
