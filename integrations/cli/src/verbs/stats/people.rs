@@ -9,7 +9,7 @@ use weldfs_storagefs::device::{DeviceStats, TenantStats};
 
 /// Every counter has its place here, by name.
 pub const GROUPS: &[(&str, &[&str])] = &[
-    ("commands", &["commands", "fused", "errors", "malformed", "uncontended", "queued"]),
+    ("commands", &["commands", "elements", "fused", "errors", "malformed", "uncontended", "queued"]),
     (
         "crossings and copies",
         &[
