@@ -36,7 +36,7 @@ pub struct Need {
     pub may_fail: bool,
     /// Payload bytes of further records, for a transaction of several; `log_bytes` is then the first one's.
     pub more_records: [usize; MORE_RECORDS],
-    /// Further records of [`SMALL_RECORD`] bytes: the end of a transaction, and commits that adopt what its begin
+    /// Further records of `SMALL_RECORD` bytes: the end of a transaction, and commits that adopt what its begin
     /// record holds.
     pub small_records: usize,
 }
