@@ -196,8 +196,8 @@ fn a_client_that_keeps_sixteen_commands_queued_is_seen_to_do_so() {
     assert!(waited > 2 * served, "the wait in the ring is a part of the latency: {waited} ns, then {served} ns");
     let (core, then) = (&after.cores[0].totals, &before.cores[0].totals);
     let busy = of(core.busy_ns + core.stretched_ns, then.busy_ns + then.stretched_ns);
-    // The last slice is counted whole when it begins, and one of up to 100 us is charged as it was measured, even if the
-    // host ran something else in it.
+    // The last slice is counted whole when it begins, and one of up to 100 us is charged as it was measured, even if
+    // the host ran something else in it.
     let last = 100_000.0 / 0.002 / interval;
     assert!((0.3..=1.05 + last).contains(&busy), "the emulated core is the bottleneck: busy {busy}");
     open.into_iter().for_each(|t| assert_eq!(queue.wait(t).unwrap().status, 0));
