@@ -8,6 +8,7 @@
 //! table or JSON. Ratios are medians of interleaved rounds; nothing here gates on wall time.
 
 pub mod base;
+pub mod chosen;
 pub mod commit;
 pub mod fairness;
 pub mod floor;
@@ -21,6 +22,7 @@ pub mod plot;
 pub mod recovery;
 pub mod report;
 pub mod served;
+mod settle;
 pub mod shm;
 pub mod stall;
 pub mod table;

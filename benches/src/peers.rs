@@ -9,6 +9,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
+use weldfs_storagefs::device::hostdir::power;
 
 /// A directory on a peer file system, with a name for the report.
 #[derive(Clone, Debug)]
@@ -80,6 +81,8 @@ pub struct Ground {
     pub fs: String,
     /// Whether its bytes live in RAM: a tmpfs, or a loop device over a file in one.
     pub ram: bool,
+    /// Whether the host says that what is synced there survives a power cut. What cannot be found out is not claimed.
+    pub safe: bool,
 }
 
 /// Names of file systems by statfs(2)'s magic number.
@@ -103,7 +106,8 @@ impl Ground {
         let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
         let in_ram = |fs: &str| fs == "tmpfs" || fs == "ramfs";
         let ram = in_ram(&fs) || (major == LOOP_MAJOR && Ground::backing(minor).is_some_and(|fs| in_ram(&fs)));
-        Ok(Ground { fs, ram })
+        let safe = power::is_safe(File::open(dir)?);
+        Ok(Ground { fs, ram, safe })
     }
 
     fn name(dir: &Path) -> io::Result<String> {
@@ -126,6 +130,11 @@ impl Ground {
 
     /// Whether what was synced there survives a power cut.
     pub fn power_safe(&self) -> bool {
+        self.keeps() && !self.ram && self.safe
+    }
+
+    /// Whether it lies on a disk: the equal of an image there, and not of emulated pmem.
+    pub fn on_disk(&self) -> bool {
         self.keeps() && !self.ram
     }
 
@@ -224,9 +233,12 @@ mod tests {
             assert!(ground.ram && !ground.keeps() && !ground.power_safe() && ground.describe() == "tmpfs");
         }
         assert!(Ground::of(Path::new("/no/such/place")).is_err());
-        let disk = Ground { fs: "ext4".into(), ram: false };
-        assert!(disk.keeps() && disk.power_safe() && disk.describe() == "ext4 on a disk");
+        let disk = Ground { fs: "ext4".into(), ram: false, safe: true };
+        // Such as an overlay, or several devices: nobody says what it lies on.
+        let unknown = Ground { safe: false, ..disk.clone() };
+        assert!(unknown.on_disk() && !unknown.power_safe());
+        assert!(disk.on_disk() && disk.keeps() && disk.power_safe() && disk.describe() == "ext4 on a disk");
         let image = Ground { ram: true, ..disk };
-        assert!(image.keeps() && !image.power_safe());
+        assert!(image.keeps() && !image.power_safe() && !image.on_disk());
     }
 }

@@ -1,6 +1,8 @@
 //! A directory of the host served in place of a device.
 #![allow(clippy::unwrap_used)]
 
+mod skips;
+
 use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -217,7 +219,7 @@ fn directories_moved_out_during_a_walk_do_not_leak() {
 #[test]
 fn each_session_acts_with_its_own_rights() {
     if !rustix::process::geteuid().is_root() {
-        println!("skipped: needs root");
+        skips::skip("hostdir: each_session_acts_with_its_own_rights", "needs root");
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -254,7 +256,7 @@ fn a_full_file_system_is_an_error_and_nothing_else() {
     let dir = tempfile::tempdir().unwrap();
     let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", "size=1m", "tmpfs"]).arg(dir.path()).status();
     if !mounted.is_ok_and(|s| s.success()) {
-        println!("skipped: needs the right to mount a tmpfs");
+        skips::skip("hostdir: a_full_file_system_is_an_error_and_nothing_else", "needs the right to mount a tmpfs");
         return;
     }
     let (served, client) = served(dir.path());

@@ -3,6 +3,8 @@
 //! Other processes are this test binary again, told by an environment variable to play a part.
 #![allow(clippy::unwrap_used)]
 
+mod skips;
+
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -192,6 +194,10 @@ fn settings_and_tokens_are_for_root_and_the_devices_owner() {
     let served = Served::start("[[tenant]]\nname = \"web\"\ntoken = true\n");
     assert_eq!(said(&served.play("govern", |_| ())), "got [0, 0, 0, 0, 0]");
     if own_uid() != 0 {
+        skips::skip(
+            "tenants: settings_and_tokens_are_for_root_and_the_devices_owner",
+            "another user's part needs root",
+        );
         return;
     }
     // The test binary may lie where another user cannot reach it; this process's own file can be executed by all.
@@ -214,11 +220,14 @@ fn a_process_in_a_cgroup_that_is_named_belongs_to_its_tenant() {
     // The unified hierarchy, wherever it is mounted here; without it, or without the right to use it, nothing can be
     // shown.
     let roots = ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"].map(Path::new);
-    let Some(root) = roots.into_iter().find(|r| r.join("cgroup.controllers").exists()) else { return };
+    let skip = |why| skips::skip("tenants: a_process_in_a_cgroup_that_is_named_belongs_to_its_tenant", why);
+    let Some(root) = roots.into_iter().find(|r| r.join("cgroup.controllers").exists()) else {
+        return skip("no unified cgroup hierarchy");
+    };
     let name = format!("weldfs-test-{}", std::process::id());
     let group = root.join(&name);
     if std::fs::create_dir(&group).is_err() {
-        return;
+        return skip("needs the right to make a cgroup");
     }
     let served = Served::start(&format!("[[tenant]]\nname = \"grouped\"\ncgroups = [\"/{name}\"]\n"));
     let procs = group.join("cgroup.procs");

@@ -167,9 +167,10 @@ impl Client {
     }
 
     /// A queue pair of the caller's own, outside of the per-thread ones: for pipelining. EMFILE when the device
-    /// grants no more.
+    /// grants no more. Dropped, it is kept for the next call of this kind: the device takes queue pairs back only with
+    /// their session.
     pub fn queue(&self, depth: u32, pool_bytes: u32) -> io::Result<Queue> {
-        self.session()?.make(depth, pool_bytes)
+        Session::queue(&self.session()?, depth, pool_bytes)
     }
 
     /// Ends the session and attaches again (to a device that was restarted, for example). Files opened before give
@@ -312,6 +313,8 @@ pub(crate) struct Session {
     epoch: u64,
     transport: Arc<dyn Transport>,
     idle: Mutex<Vec<Queue>>,
+    /// Those that programs asked for by themselves and dropped. Never a thread's own: somebody may still hold the pool.
+    dropped: Mutex<Vec<Queue>>,
     shared: Mutex<Option<Queue>>,
     made: AtomicU64,
     over: AtomicBool,
@@ -325,6 +328,7 @@ impl Session {
             epoch: EPOCHS.fetch_add(1, Ordering::Relaxed),
             transport,
             idle: Mutex::new(Vec::new()),
+            dropped: Mutex::new(Vec::new()),
             shared: Mutex::new(None),
             made: AtomicU64::new(0),
             over: AtomicBool::new(false),
@@ -397,6 +401,33 @@ impl Session {
     fn make(&self, depth: u32, pool_bytes: u32) -> io::Result<Queue> {
         self.made.fetch_add(1, Ordering::Relaxed);
         self.make_claimed(depth, pool_bytes)
+    }
+
+    /// One that a program asks for by itself: of those it dropped one of this size, or a new one, or, where the device
+    /// grants no more, a larger one that it dropped.
+    fn queue(session: &Arc<Session>, depth: u32, pool_bytes: u32) -> io::Result<Queue> {
+        let kept = |fits: &dyn Fn(usize) -> bool| {
+            let mut dropped = session.dropped.lock();
+            dropped.retain(|queue| !queue.is_dead());
+            let good = |q: &mut Queue| q.depth() == depth && fits(q.pool().len()) && q.is_at_rest();
+            dropped.iter_mut().position(good).map(|at| dropped.swap_remove(at))
+        };
+        let (exact, larger) = (|len| len == pool_bytes as usize, |len| len >= pool_bytes as usize);
+        let queue = match kept(&exact) {
+            Some(queue) => queue,
+            None => session.make(depth, pool_bytes).or_else(|e| match e.raw_os_error().map(Errno) {
+                Some(Errno::MFILE | Errno::NOMEM) => kept(&larger).ok_or(e),
+                _ => Err(e),
+            })?,
+        };
+        Ok(Queue::of(session, queue))
+    }
+
+    /// Keeps a queue pair that a program dropped.
+    pub(crate) fn keep(&self, queue: Queue) {
+        if !queue.is_dead() && !self.is_over() {
+            self.dropped.lock().push(queue);
+        }
     }
 
     /// One to be kept for long, by whoever gives it back: an idle one that is large enough, or a new one.

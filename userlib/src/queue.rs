@@ -1,12 +1,13 @@
 //! One queue pair, low level: commands in, completions out, many in flight. The client above uses it one command at a
 //! time; benchmarks and engines that pipeline use it directly.
 
+use crate::client::Session;
 use crate::connector::{QueueParts, Transport};
 use crate::fork;
 use crate::slab::Slab;
 use crate::spin::Spin;
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weldfs_ciscops::limits::CLIENT_SLEEP_MS_MAX;
 use weldfs_ciscops::ring::{CqConsumer, QueueMemory, SqProducer};
@@ -55,6 +56,8 @@ pub struct Queue {
     peer: Arc<dyn Transport>,
     index: u32,
     generation: u32,
+    /// Who keeps it for the next user when it is dropped.
+    home: Weak<Session>,
 }
 
 impl Queue {
@@ -80,7 +83,43 @@ impl Queue {
             peer,
             index: parts.index,
             generation: fork::generation(),
+            home: Weak::new(),
         })
+    }
+
+    /// The same; dropped, it goes back to `session`.
+    pub(crate) fn of(session: &Arc<Session>, mut queue: Queue) -> Queue {
+        queue.home = Arc::downgrade(session);
+        queue
+    }
+
+    /// The queue pair for another user, who finds the whole pool free; this one is of no use any more.
+    fn hand_over(&mut self) -> Queue {
+        Queue {
+            sq: self.sq.hand_over(),
+            cq: self.cq.hand_over(),
+            pool: self.pool.clone(),
+            slab: Slab::new(self.pool.len() as u32),
+            slots: std::mem::take(&mut self.slots),
+            spin: Spin::default(),
+            calls: 0,
+            doorbell: self.doorbell.clone(),
+            peer: self.peer.clone(),
+            home: Weak::new(),
+            ..*self
+        }
+    }
+
+    /// Looks for the completions of commands that the last user left in flight; true when there are no more. Until then
+    /// the device may use the pool for them.
+    pub(crate) fn is_at_rest(&mut self) -> bool {
+        while let Ok(Some(_)) = self.reap() {}
+        // What landed and was never asked for.
+        for slot in self.slots.iter_mut().filter(|slot| matches!(slot, Slot::Landed(_))) {
+            *slot = Slot::Free;
+            self.taken -= 1;
+        }
+        self.taken == 0 && self.flying == 0 && !self.dead
     }
 
     /// Commands that may be unredeemed at a time.
@@ -395,6 +434,8 @@ impl Drop for Queue {
         if !self.is_ours() {
             // A child's copy: the memory is not mapped here, and the addresses may be somebody else's by now.
             std::mem::forget(self.pool.clone());
+        } else if let Some(session) = std::mem::take(&mut self.home).upgrade() {
+            session.keep(self.hand_over());
         }
     }
 }

@@ -25,7 +25,7 @@ fn tenants() -> Vec<Plan> {
 
 pub(super) fn run(bench: &mut Bench<'_>) -> io::Result<Part> {
     let mut part = Part::new("a-mix", "4 KiB random I/O against append_checksum_write of 64 KiB");
-    for policy in bench.policies(&PolicyKind::ALL) {
+    for policy in bench.policies() {
         let setup = bench.setup(policy, WHOLE_US, tenants());
         let run = bench.measure("a-mix", &setup)?;
         let slowdown = bench.slowdowns(&setup, &run)?;

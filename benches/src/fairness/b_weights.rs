@@ -24,7 +24,7 @@ fn tenants(weights: [u32; 3]) -> Vec<Plan> {
 pub(super) fn run(bench: &mut Bench<'_>) -> io::Result<Part> {
     let mut part = Part::new("b-weights", "random 4 KiB, append 64 KiB, read 16 KiB, with equal weights and 1:2:4");
     for (name, weights) in [("b-weights, 1:1:1", [100, 100, 100]), ("b-weights, 1:2:4", [100, 200, 400])] {
-        for policy in bench.policies(&[PolicyKind::Cfs, PolicyKind::Eevdf]) {
+        for policy in bench.policies() {
             let setup = bench.setup(policy, SLICES_US, tenants(weights));
             let run = bench.measure(name, &setup)?;
             let slowdown = bench.slowdowns(&setup, &run)?;

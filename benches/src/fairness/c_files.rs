@@ -7,7 +7,6 @@ use super::load::{Kind, Load};
 use super::report::{Part, PolicyRun};
 use super::{Bench, SLICES_US};
 use std::io;
-use weldfs_scheduler::PolicyKind;
 
 /// Files of the tenant with many.
 const FILES: u32 = 256;
@@ -15,7 +14,7 @@ const FILES: u32 = 256;
 pub(super) fn run(bench: &mut Bench<'_>) -> io::Result<Part> {
     let mut part =
         Part::new("c-many-files", "random reads of 256 KiB, several slices each, on 256 files against the same on one");
-    for policy in bench.policies(&PolicyKind::ALL) {
+    for policy in bench.policies() {
         let one = Load::busy(Kind::Read, 256 << 10);
         let many = Load { files: FILES, ..one };
         let setup = bench.setup(policy, SLICES_US, vec![Plan::new("many", many), Plan::new("one", one)]);

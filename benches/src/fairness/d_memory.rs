@@ -10,7 +10,6 @@ use super::report::{Part, PolicyRun};
 use super::{Bench, SLICES_US};
 use crate::report::Ratio;
 use std::io;
-use weldfs_scheduler::PolicyKind;
 
 /// What the device has for commands and changes not yet written.
 const MEMORY: &str = "96M";
@@ -20,7 +19,7 @@ const HOGS: usize = 2;
 pub(super) fn run(bench: &mut Bench<'_>) -> io::Result<Part> {
     let what = format!("checksum_range of 8 MiB against 4 KiB random I/O, {MEMORY} of device memory");
     let mut part = Part::new("d-memory", &what);
-    for policy in bench.policies(&[PolicyKind::Cfs, PolicyKind::Eevdf]) {
+    for policy in bench.policies() {
         for (name, accounting) in [("d-memory, accounted", true), ("d-memory, one queue", false)] {
             let mut tenants = vec![Plan::new("small", Load::busy(Kind::Random, 4096))];
             tenants.extend((0..HOGS).map(|i| Plan::new(format!("sums-{i}"), Load::busy(Kind::Sum, 8 << 20))));

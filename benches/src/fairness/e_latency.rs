@@ -27,7 +27,7 @@ pub(super) fn run(bench: &mut Bench<'_>) -> io::Result<Part> {
     (bench.note)("e-latency, baseline");
     let baseline = measure::run(&bench.pace(bench.options.seconds, bench.options.rounds), &alone)?;
     let bound = baseline.tenants[0].latency.percentile(0.99) as f64;
-    for policy in bench.policies(&PolicyKind::ALL) {
+    for policy in bench.policies() {
         let mut tenants = vec![reader()];
         let hog = Load::busy(Kind::Append, 64 << 10);
         tenants.extend((0..HOGS).map(|i| Plan::new(format!("hog-{i}"), hog)));

@@ -34,8 +34,15 @@ pub struct Measured {
     pub latency: Snapshot,
     /// Mean commands outstanding.
     pub depth: f64,
-    /// What the client saw: median and 99th percentile, nanoseconds, over the whole run.
-    pub wall_ns: (u64, u64),
+    /// What the client saw over a whole round: median and 99th percentile, nanoseconds, by round.
+    pub walls_ns: Vec<(u64, u64)>,
+}
+
+impl Measured {
+    /// The client's 99th percentile, nanoseconds: the median of the rounds.
+    pub fn wall_p99_ns(&self) -> f64 {
+        median(&self.walls_ns.iter().map(|(_, p99)| *p99 as f64).collect::<Vec<_>>())
+    }
 }
 
 /// Figures of all tenants.
@@ -84,7 +91,7 @@ impl Run {
             t.slices += o.slices;
             t.latency.merge(&o.latency);
             t.depth = mean(t.depth, o.depth);
-            t.wall_ns = (t.wall_ns.0.max(o.wall_ns.0), t.wall_ns.1.max(o.wall_ns.1));
+            t.walls_ns.extend(&o.walls_ns);
         }
         self.utilisation = mean(self.utilisation, other.utilisation);
         self.time_ns += other.time_ns;
@@ -144,7 +151,7 @@ fn round(pace: &Pace<'_>, setup: &Setup) -> io::Result<Run> {
     let shallow = shallow(setup, &run).filter(|_| !pace.quick);
     shallow.map_or(Ok(()), |what| Err(io::Error::other(what)))?;
     for (t, process) in run.tenants.iter_mut().zip(processes) {
-        t.wall_ns = process.stop()?;
+        t.walls_ns = vec![process.stop()?];
     }
     let by_weight: Vec<f64> = run.tenants.iter().map(|t| t.device_ns as f64 / f64::from(t.weight)).collect();
     run.jains = vec![jain(&by_weight)];
@@ -191,7 +198,7 @@ fn interval(
             slices: did.slices,
             latency: is.latency.since(&was.latency).total,
             depth,
-            wall_ns: (0, 0),
+            walls_ns: Vec::new(),
         });
     }
     let used: u64 = run.tenants.iter().map(|t| t.device_ns).sum();
@@ -248,10 +255,15 @@ mod tests {
 
     #[test]
     fn rounds_add_up_and_keep_their_own_index() {
-        let one = Run { jains: vec![0.9], ..between(40, true).expect("it counts") };
-        let mut both = one.clone();
-        both.join(Run { jains: vec![0.7], ..one.clone() });
-        both.join(Run { jains: vec![0.8], ..one });
+        let round = |index, p99| {
+            let mut run = Run { jains: vec![index], ..between(40, true).expect("it counts") };
+            run.tenants[0].walls_ns = vec![(1, p99)];
+            run
+        };
+        let mut both = round(0.9, 30);
+        both.join(round(0.7, 1000));
+        both.join(round(0.8, 20));
+        assert_eq!(both.tenants[0].wall_p99_ns(), 30.0, "the median of the rounds, not the worst");
         assert_eq!((both.tenants[0].ops, both.time_ns, both.intervals, both.jain()), (600, 6 * SECOND, (3, 3), 0.8));
     }
 }

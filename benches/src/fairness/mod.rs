@@ -47,18 +47,31 @@ const ALONE_SECONDS: f64 = 1.5;
 
 type Experiment = fn(&mut Bench<'_>) -> io::Result<Part>;
 
-/// The experiments, in order.
-const ALL: [(&str, Experiment); 5] = [
-    ("a-mix", a_mix::run),
-    ("b-weights", b_weights::run),
-    ("c-many-files", c_files::run),
-    ("d-memory", d_memory::run),
-    ("e-latency", e_latency::run),
+/// Policies that share by weight: under the others the experiment would show nothing.
+const FAIR: &[PolicyKind] = &[PolicyKind::Cfs, PolicyKind::Eevdf];
+
+/// The experiments, in order, each with the policies that make sense in it.
+const ALL: [(&str, Experiment, &[PolicyKind]); 5] = [
+    ("a-mix", a_mix::run, &PolicyKind::ALL),
+    ("b-weights", b_weights::run, FAIR),
+    ("c-many-files", c_files::run, &PolicyKind::ALL),
+    ("d-memory", d_memory::run, FAIR),
+    ("e-latency", e_latency::run, &PolicyKind::ALL),
 ];
 
 /// The experiments' names.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    ALL.iter().map(|(name, _)| *name)
+    ALL.iter().map(|(name, ..)| *name)
+}
+
+/// Says which experiment that is asked for would run under none of the policies that are asked for.
+pub fn idle(only: &[String], policies: &[PolicyKind]) -> Option<String> {
+    let runs = |sensible: &[PolicyKind]| policies.is_empty() || policies.iter().any(|p| sensible.contains(p));
+    let of = ALL.iter().find(|(name, _, sensible)| only.iter().any(|o| o == name) && !runs(sensible));
+    of.map(|(name, _, sensible)| {
+        let known: Vec<String> = sensible.iter().map(ToString::to_string).collect();
+        format!("{name} says something under {} only", known.join(" and "))
+    })
 }
 
 /// What to run.
@@ -88,12 +101,17 @@ pub struct Options {
     pub quick: bool,
 }
 
+/// What decides how fast a load is alone: the load, and the device's cores, quantum, memory and accounting of it.
+type Alone = (Load, u32, u64, String, bool);
+
 /// What experiments have in common.
 struct Bench<'a> {
     options: &'a Options,
     note: &'a mut dyn FnMut(&str),
-    /// Commands per second of a load alone.
-    alone: HashMap<(Load, u32), f64>,
+    /// Commands per second of a load alone, on this device.
+    alone: HashMap<Alone, f64>,
+    /// Policies that make sense in the experiment that runs.
+    sensible: &'static [PolicyKind],
 }
 
 impl Bench<'_> {
@@ -103,10 +121,10 @@ impl Bench<'_> {
         Setup { policy, cores: o.cores, speed, quantum_us, memory: "256M".into(), accounting: true, tenants }
     }
 
-    /// The policies asked for among those that make sense here.
-    fn policies(&self, sensible: &[PolicyKind]) -> Vec<PolicyKind> {
+    /// The policies asked for among those that make sense in this experiment.
+    fn policies(&self) -> Vec<PolicyKind> {
         let asked = &self.options.policies;
-        sensible.iter().copied().filter(|p| asked.is_empty() || asked.contains(p)).collect()
+        self.sensible.iter().copied().filter(|p| asked.is_empty() || asked.contains(p)).collect()
     }
 
     fn pace(&self, seconds: f64, rounds: u32) -> Pace<'_> {
@@ -122,7 +140,7 @@ impl Bench<'_> {
 
     /// Commands per second of a tenant's load when nobody else is there.
     fn alone(&mut self, setup: &Setup, plan: &Plan) -> io::Result<f64> {
-        let key = (plan.load, setup.cores);
+        let key = (plan.load, setup.cores, setup.quantum_us, setup.memory.clone(), setup.accounting);
         if let Some(rate) = self.alone.get(&key) {
             return Ok(*rate);
         }
@@ -142,13 +160,34 @@ impl Bench<'_> {
 
 /// Runs the experiments; `note` is told what is being measured.
 pub fn run(options: &Options, note: &mut dyn FnMut(&str)) -> io::Result<FairnessReport> {
-    let mut bench = Bench { options, note, alone: HashMap::new() };
+    let mut bench = Bench { options, note, alone: HashMap::new(), sensible: &[] };
+    if let Some(why) = idle(&options.only, &options.policies) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+    }
     let mut parts = Vec::new();
-    for (name, experiment) in ALL {
-        if options.only.is_empty() || options.only.iter().any(|o| o == name) {
+    for (name, experiment, sensible) in ALL {
+        bench.sensible = sensible;
+        let asked = options.only.is_empty() || options.only.iter().any(|o| o == name);
+        if asked && !bench.policies().is_empty() {
             parts.push(experiment(&mut bench)?);
         }
     }
     let profile = format!("slowed ({} core(s) at {} of the host's)", options.cores, options.speed);
     Ok(FairnessReport::new(Machine::here(), profile, options.quick, parts))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_experiment_that_would_run_under_no_policy_is_named() {
+        let only = |names: &[&str]| names.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
+        assert_eq!(idle(&only(&["a-mix", "e-latency"]), &[PolicyKind::Rr]), None);
+        assert_eq!(idle(&only(&["b-weights"]), &[]), None);
+        assert_eq!(idle(&only(&["b-weights"]), &[PolicyKind::Rr, PolicyKind::Cfs]), None);
+        assert_eq!(idle(&[], &[PolicyKind::Fifo]), None, "the others do something");
+        let why = idle(&only(&["a-mix", "d-memory"]), &[PolicyKind::Fifo]);
+        assert_eq!(why.as_deref(), Some("d-memory says something under cfs and eevdf only"));
+    }
 }

@@ -203,7 +203,7 @@ fn print_row(r: &PolicyRun) {
             us(t.latency.percentile(0.5)),
             us(t.latency.percentile(0.99)),
             us(t.latency.percentile(0.999)),
-            us(t.wall_ns.1),
+            t.wall_p99_ns() / 1e3,
             r.slowdown[at],
             t.depth
         );
@@ -225,7 +225,7 @@ mod tests {
             slices: 60,
             latency: Default::default(),
             depth: 33.0,
-            wall_ns: (1, 2),
+            walls_ns: vec![(1, 2)],
         };
         let run = Run { tenants: vec![tenant], time_ns: 1_000_000_000, jains: vec![1.0], ..Run::default() };
         let row =

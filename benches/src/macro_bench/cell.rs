@@ -8,6 +8,7 @@ use super::weld::Weld;
 use crate::micro::files::{HostTree, Tree};
 use crate::micro::sample::{Counts, Seen};
 use crate::micro::{Watch, interrupted};
+use crate::settle::settle;
 use std::io;
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -35,6 +36,8 @@ pub(super) struct Job {
     pub files: u64,
     pub seed: u64,
     pub time: Duration,
+    /// How long to wait for rest before the clock starts.
+    pub calm: Duration,
 }
 
 /// What came of it.
@@ -48,6 +51,8 @@ pub(super) struct Outcome {
     pub counts: Counts,
     /// Bytes of the files at the start.
     pub bytes: u64,
+    /// Whether it began while the machine had other work.
+    pub restless: bool,
 }
 
 const ROOT: &str = "/macro";
@@ -100,9 +105,10 @@ impl Way {
         let bytes = models.iter().flat_map(Model::existing).map(|(_, size)| size).sum();
         self.threads(&mut models, watch, &|model, halt, _| self.fill(model, names, halt))?;
         self.sync()?;
+        let restless = !settle(job.calm);
         let parts =
             self.threads(&mut models, watch, &|model, halt, barrier| self.measured(model, names, job, halt, barrier))?;
-        let mut outcome = Outcome { bytes, ..Outcome::default() };
+        let mut outcome = Outcome { bytes, restless, ..Outcome::default() };
         for part in parts {
             outcome.operations += part.operations;
             outcome.wall_ns = outcome.wall_ns.max(part.wall_ns);
@@ -110,6 +116,7 @@ impl Way {
             outcome.counts += part.counts;
         }
         models.iter().try_for_each(|model| self.verify(model, names))?;
+        self.verify_whole(&models, names, job)?;
         tree.remove_all(ROOT)?;
         self.sync()?;
         Ok(outcome)
@@ -193,12 +200,40 @@ impl Way {
             let (found, mut start) = (tree.size(&path)?, [0; 8]);
             tree.get(&path, 0, &mut start)?;
             if found != *size || start != stamp(*file) {
-                let what = format!("{path} has {found} bytes instead of {size}, or is another file");
-                return Err(io::Error::other(format!("the work was not done: {what}")));
+                return Err(undone(&format!("{path} has {found} bytes instead of {size}, or is another file")));
+            }
+        }
+        let gone: Vec<u64> = model.missing().collect();
+        for file in gone.iter().step_by((gone.len() / LOOKED_AT).max(1)) {
+            let path = format!("{ROOT}/{}", names.path(*file));
+            if tree.exists(&path) {
+                return Err(undone(&format!("{path} was deleted, or never made, and is there")));
             }
         }
         Ok(())
     }
+
+    /// There are as many files as there should be, and the log is as long as it should be.
+    fn verify_whole(&self, models: &[Model], names: Names, job: &Job) -> io::Result<()> {
+        let tree = self.tree();
+        let due = models.iter().flat_map(Model::existing).count() as u64;
+        let mut found = 0;
+        for folder in 0..job.files.div_ceil(names.width) {
+            found += tree.count(&format!("{ROOT}/{}", names.folder(folder * names.width)))?;
+        }
+        if found != due {
+            return Err(undone(&format!("there are {found} files instead of {due}")));
+        }
+        let (log, (least, most)) = (tree.size(&format!("{ROOT}/{LOG}"))?, Model::log_bytes(models));
+        if log < least || log > most {
+            return Err(undone(&format!("the log has {log} bytes instead of {least} to {most}")));
+        }
+        Ok(())
+    }
+}
+
+fn undone(what: &str) -> io::Error {
+    io::Error::other(format!("the work was not done: {what}"))
 }
 
 /// Turn after turn until the time is over.

@@ -55,6 +55,8 @@ pub(super) struct Model {
     files: Vec<Option<u64>>,
     /// Bytes that this thread has appended to the log since it cut it.
     logged: u64,
+    /// Whether it ever did.
+    cut: bool,
 }
 
 impl Model {
@@ -64,7 +66,7 @@ impl Model {
         let mine = files / threads + u64::from(thread < files % threads);
         let exist = |rng: &mut SmallRng, i: u64| (i % 10 < p.exist_percent() / 10).then(|| size(rng, p.mean_bytes()));
         let files = (0..mine).map(|i| exist(&mut rng, i)).collect();
-        Model { rng, personality: p, thread, threads, files, logged: 0 }
+        Model { rng, personality: p, thread, threads, files, logged: 0, cut: false }
     }
 
     /// A file's number among all threads' files.
@@ -75,6 +77,19 @@ impl Model {
     /// The files that exist, with their sizes.
     pub(super) fn existing(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.files.iter().enumerate().filter_map(|(at, f)| f.map(|size| (self.number(at), size)))
+    }
+
+    /// The files that do not.
+    pub(super) fn missing(&self) -> impl Iterator<Item = u64> + '_ {
+        self.files.iter().enumerate().filter(|(_, f)| f.is_none()).map(|(at, _)| self.number(at))
+    }
+
+    /// Bytes that the threads' log must hold, at least and at most. A cut takes away what the others appended before
+    /// it, too: all that is certain then is what the thread that cut last has appended since.
+    pub(super) fn log_bytes(all: &[Model]) -> (u64, u64) {
+        let sum = all.iter().map(|m| m.logged).sum();
+        let one_owner = all.len() == 1 || all.iter().all(|m| !m.cut);
+        (if one_owner { sum } else { all.iter().map(|m| m.logged).min().unwrap_or(0) }, sum)
     }
 
     /// A file at random, or the next one behind it that will do.
@@ -111,7 +126,7 @@ impl Model {
     pub(super) fn log_is_long(&mut self, most: u64) -> bool {
         let long = self.logged > most / self.threads;
         if long {
-            self.logged = 0;
+            (self.logged, self.cut) = (0, true);
         }
         long
     }
@@ -134,6 +149,25 @@ mod tests {
         assert!((mean / 16_384.0 - 1.0).abs() < 0.01, "{mean}");
         // Shape 1.5: the variance is the mean squared over the shape.
         assert!((variance / (16_384.0f64.powi(2) / SHAPE) - 1.0).abs() < 0.03, "{variance}");
+    }
+
+    #[test]
+    fn what_a_log_must_hold_is_exact_until_one_of_several_threads_cuts_it() {
+        let log = |threads| -> Vec<Model> {
+            let model = |t| Model::new(Personality::WebServer, 100, 5, t, threads);
+            let mut all: Vec<Model> = (0..threads).map(model).collect();
+            all.iter_mut().for_each(|m| (0..50).for_each(|_| assert!(m.next(Sequence::Log).is_some())));
+            all
+        };
+        for threads in [1, 3] {
+            let mut all = log(threads);
+            let (least, most) = Model::log_bytes(&all);
+            assert!(least == most && most > 0);
+            assert!(all[0].log_is_long(0) && !all[0].log_is_long(1 << 30));
+            assert!(all[0].next(Sequence::Log).is_some());
+            let (least, sum) = Model::log_bytes(&all);
+            assert!(sum < most && least > 0 && (least == sum) == (threads == 1));
+        }
     }
 
     #[test]
@@ -167,5 +201,6 @@ mod tests {
         }
         let end: std::collections::HashMap<u64, u64> = model.existing().collect();
         assert_eq!(end, now);
+        assert!(model.missing().count() + end.len() == 200 && model.missing().all(|f| !end.contains_key(&f)));
     }
 }

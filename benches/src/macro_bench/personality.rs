@@ -125,6 +125,11 @@ impl Personality {
         if matches!(self, FileServer | WebServer) { 20 } else { 1_000_000 }
     }
 
+    /// Whether it syncs: then it needs a place that keeps something.
+    pub fn syncs(self) -> bool {
+        self.turn().iter().any(|s| matches!(s, CreateAppend { sync: true } | ReadAppendSync))
+    }
+
     /// Which part of its operations goes in fused commands.
     pub fn fused_share(self) -> f64 {
         let sum = |only_fused: bool| {

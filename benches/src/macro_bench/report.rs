@@ -1,7 +1,8 @@
 //! Rows as the JSON has them, and the tables made of them.
 
-use super::Options;
 use super::personality::Personality;
+use super::{Bench, Ended, Options};
+use crate::chosen::Failed;
 use crate::micro::report::PeerRow;
 use crate::micro::targets::{self, Target, geometric_mean};
 use crate::peers::{Ground, Peer};
@@ -57,6 +58,8 @@ pub struct Row {
     pub ops: u64,
     /// Repeats behind the medians.
     pub repeats: usize,
+    /// Repeats that began while the machine had other work.
+    pub restless: usize,
     /// Bytes of the files at the start.
     pub data_bytes: u64,
 }
@@ -80,6 +83,10 @@ pub struct MacroReport {
     pub peers: Vec<PeerRow>,
     /// What was not measured, and why.
     pub skipped: Vec<String>,
+    /// Whether it was ended before its time; the rows are what was measured until then.
+    pub interrupted: bool,
+    /// Cells that failed.
+    pub failed: Vec<Failed>,
     /// The figures.
     pub rows: Vec<Row>,
     /// The aims, and what this run says of them.
@@ -92,17 +99,12 @@ const MEAN: f64 = 2.0;
 const MEAN_OF_ONE: f64 = 3.0;
 
 impl MacroReport {
-    pub(super) fn new(
-        machine: Machine,
-        o: &Options,
-        peers: &[(Peer, Ground)],
-        skipped: Vec<String>,
-        rows: Vec<Row>,
-    ) -> MacroReport {
+    pub(super) fn new(machine: Machine, o: &Options, bench: &Bench, ended: Ended, rows: Vec<Row>) -> MacroReport {
         let peer = |(peer, ground): &(Peer, Ground)| PeerRow {
             name: peer.name.clone(),
             fs: ground.fs.clone(),
             medium: ground.describe(),
+            on_disk: ground.on_disk(),
             power_safe: ground.power_safe(),
         };
         let mut report = MacroReport {
@@ -112,8 +114,10 @@ impl MacroReport {
             quick: o.quick,
             seconds: o.seconds,
             seed: o.seed,
-            peers: peers.iter().map(peer).collect(),
-            skipped,
+            peers: bench.peers.iter().map(peer).collect(),
+            skipped: bench.skipped.clone(),
+            interrupted: ended.interrupted,
+            failed: ended.failed,
             rows,
             targets: Vec::new(),
         };
@@ -122,26 +126,20 @@ impl MacroReport {
     }
 
     fn row(&self, personality: &str, threads: u32, system: &str, on_disk: bool) -> Option<&Row> {
-        let disk = |r: &Row| r.power_safe || r.medium.contains("disk");
         let same = |r: &&Row| r.personality == personality && r.threads == threads && r.system == system;
-        self.rows.iter().find(|r| same(r) && disk(r) == on_disk)
+        self.rows.iter().find(|r| same(r) && r.medium.contains("disk") == on_disk)
     }
 
     /// Operations per second of a peer's better way.
     fn best(&self, personality: &str, threads: u32, peer: &PeerRow) -> f64 {
-        let of = |kind: &str| self.row(personality, threads, &format!("{kind}:{}", peer.name), peer.power_safe);
+        let of = |kind: &str| self.row(personality, threads, &format!("{kind}:{}", peer.name), peer.on_disk);
         ["posix", "uring"].into_iter().filter_map(of).map(|r| r.ops_per_s).fold(f64::NAN, f64::max)
     }
 
-    /// How many times more a system of ours does than a peer's better way, on the same kind of medium. A server that
-    /// syncs has no equal on a file system that keeps nothing.
+    /// How many times more a system of ours does than a peer's better way, on the same kind of medium.
     fn times(&self, personality: &str, threads: u32, system: &str, peer: &PeerRow) -> f64 {
-        match self.row(personality, threads, system, peer.power_safe) {
-            Some(r) if r.durability == "volatile" || !["tmpfs", "ramfs"].contains(&peer.fs.as_str()) => {
-                r.ops_per_s / self.best(personality, threads, peer)
-            }
-            _ => f64::NAN,
-        }
+        let ours = self.row(personality, threads, system, peer.on_disk);
+        ours.map_or(f64::NAN, |r| r.ops_per_s / self.best(personality, threads, peer))
     }
 
     /// Every cell once.
@@ -188,6 +186,15 @@ impl MacroReport {
             text.push_str("quick: shows that everything works; the figures mean nothing\n");
         }
         self.skipped.iter().for_each(|s| text.push_str(&format!("skipped: {s}\n")));
+        self.failed.iter().for_each(|f| text.push_str(&f.line()));
+        if self.interrupted {
+            text.push_str("interrupted: what was measured until then\n");
+        }
+        let restless: usize = self.rows.iter().map(|r| r.restless).sum();
+        if restless > 0 {
+            let all: usize = self.rows.iter().map(|r| r.repeats).sum();
+            text.push_str(&format!("{restless} of {all} samples began while the machine had other work\n"));
+        }
         for (what, table) in [
             (
                 "Operations per second, medians of interleaved repeats; ratios are over the host's better way",
@@ -211,18 +218,20 @@ impl MacroReport {
         for (personality, threads) in self.cells() {
             // Two lines where a disk is measured as well: each medium with its equals.
             for on_disk in [false, true] {
-                let Some(ours) = self.row(&personality, threads, "weldfs-fused", on_disk) else { continue };
+                let same = |r: &&Row| r.personality == personality && r.threads == threads;
+                let there = |r: &&Row| same(r) && r.medium.contains("disk") == on_disk;
+                let Some(any) = self.rows.iter().find(there) else { continue };
                 let rate = |system: &str| {
                     let row = self.row(&personality, threads, system, on_disk);
                     row.map_or_else(|| "-".into(), |r| whole(r.ops_per_s))
                 };
-                let class = format!("{}, {}", ours.durability, ours.medium);
+                let class = format!("{}, {}", any.durability, if on_disk { "disk" } else { "RAM" });
                 let mut line = vec![personality.clone(), threads.to_string(), class];
                 line.extend([rate("weldfs-fused"), rate("weldfs-unfused")]);
                 for p in &self.peers {
                     line.extend([rate(&format!("posix:{}", p.name)), rate(&format!("uring:{}", p.name))]);
                     let times = self.times(&personality, threads, "weldfs-fused", p);
-                    line.push(ratio(if p.power_safe == on_disk { times } else { f64::NAN }));
+                    line.push(ratio(if p.on_disk == on_disk { times } else { f64::NAN }));
                 }
                 table.line(line);
             }

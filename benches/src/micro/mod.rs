@@ -26,8 +26,10 @@ pub(crate) mod targets;
 mod uring;
 mod weld;
 
+use crate::chosen::{Chosen, Failed, nothing_chosen};
 use crate::peers::Peer;
 use crate::report::{Machine, median};
+use crate::settle;
 use cell::{Cell, Matrix, MicroOp, Phase};
 pub use report::MicroReport;
 use report::Row;
@@ -49,6 +51,8 @@ pub struct Options {
     pub peers: Vec<Peer>,
     /// Mounts ext4, xfs and tmpfs over RAM as peers as well. Needs root.
     pub prepare: bool,
+    /// Which systems, and which of those file systems.
+    pub chosen: Chosen,
     /// Rounds behind each median.
     pub rounds: usize,
     /// Milliseconds that the slowest system's burst may take; the others do as many operations as it can do in that.
@@ -59,11 +63,11 @@ pub struct Options {
 
 /// Whoever looks on: is told how far it is, and may end it.
 pub trait Watch {
-    /// So many samples will be taken.
-    fn plan(&mut self, samples: u64);
+    /// So many samples will be taken, each in about so many seconds.
+    fn plan(&mut self, samples: u64, seconds: f64);
     /// The next sample, or something that takes a while before the first one.
     fn at(&mut self, what: &str, is_sample: bool);
-    /// Whether to stop; asked between samples. The experiment then ends with `Interrupted`, and tidies up.
+    /// Whether to stop; asked between samples. The experiment then tidies up, and ends with what was measured.
     fn stop(&self) -> bool;
 }
 
@@ -83,6 +87,8 @@ trait System {
     }
     /// Prepares, runs `count` operations (shared by the threads), verifies, clears.
     fn run(&mut self, cell: &Cell, run: u64, count: u64) -> io::Result<Sample>;
+    /// Writes back what its runs left: nothing of it goes on beside the next system's.
+    fn rest(&mut self) -> io::Result<()>;
 }
 
 /// Operations of a probe, per thread.
@@ -107,6 +113,7 @@ struct Rounds {
     p99: Vec<f64>,
     ops: u64,
     counts: Counts,
+    restless: usize,
 }
 
 struct Bench<'a> {
@@ -118,37 +125,38 @@ struct Bench<'a> {
     counts: HashMap<Cell, u64>,
     /// Operations that a system said it does not have.
     refused: Vec<(usize, MicroOp)>,
+    /// Cells that a system failed in.
+    failed: Vec<((usize, Cell), Failed)>,
 }
 
 pub(crate) fn interrupted() -> io::Error {
     io::Error::new(io::ErrorKind::Interrupted, "interrupted")
 }
 
-/// Runs the experiment.
+/// Runs the experiment. A cell that a system fails in, or in which it did not do its work, is in the report as failed;
+/// when `watch` ends it early, the report holds what was measured until then.
 ///
 /// # Errors
-/// `Interrupted` when `watch` says so; those of the systems, with the name of the system and the cell; an error as well
-/// when the work was not done.
+/// `Interrupted` when `watch` says so before there is anything to measure; those of starting devices and of mounting.
 pub fn run(options: &Options, watch: &mut dyn Watch) -> io::Result<MicroReport> {
     let systems = Systems::start(options, watch)?;
-    let cells = options.matrix.cells();
-    let mut bench = Bench { options, watch, systems, serial: 0, counts: HashMap::new(), refused: Vec::new() };
-    let mut all: HashMap<(usize, usize), Rounds> = HashMap::new();
-    let taken: usize = cells.iter().map(|c| bench.takers(c).len()).sum();
-    bench.watch.plan((taken * options.rounds) as u64);
-    for round in 0..options.rounds {
-        for (number, cell) in cells.iter().enumerate() {
-            let mut takers = bench.takers(cell);
-            let count = bench.count(cell, &takers)?;
-            let turn = (round + number) % takers.len().max(1);
-            takers.rotate_left(turn);
-            for system in takers {
-                if let Some(sample) = bench.unless_refused(system, cell, |b| b.sample(system, cell, count))? {
-                    all.entry((number, system)).or_default().add(sample);
-                }
-            }
-        }
+    if systems.len() == 0 {
+        return Err(nothing_chosen());
     }
+    let cells = options.matrix.cells();
+    let mut bench =
+        Bench { options, watch, systems, serial: 0, counts: HashMap::new(), refused: Vec::new(), failed: Vec::new() };
+    let taken = cells.iter().map(|c| bench.takers(c).len() as f64);
+    let (samples, seconds) = taken.zip(&cells).fold((0.0, 0.0), |(samples, seconds), (takers, cell)| {
+        (samples + takers, seconds + takers * options.seconds(cell))
+    });
+    bench.watch.plan((samples as usize * options.rounds) as u64, seconds / f64::max(samples, 1.0));
+    let mut all: HashMap<(usize, usize), Rounds> = HashMap::new();
+    let interrupted = match bench.rounds(&cells, &mut all) {
+        Ok(()) => false,
+        Err(_) if bench.watch.stop() => true,
+        Err(e) => return Err(e),
+    };
     let mut rows = Vec::new();
     for (number, cell) in cells.iter().enumerate() {
         for system in bench.takers(cell) {
@@ -157,15 +165,54 @@ pub fn run(options: &Options, watch: &mut dyn Watch) -> io::Result<MicroReport> 
             }
         }
     }
-    let (peers, skipped) = (bench.systems.peers(), bench.skipped());
-    Ok(MicroReport::new(Machine::here(), options.quick, peers, skipped, rows))
+    let failed = bench.failed.iter().map(|(_, failed)| failed.clone()).collect();
+    let ended = report::Ended { interrupted, failed, skipped: bench.skipped() };
+    Ok(MicroReport::new(Machine::here(), options.quick, bench.systems.peers(), ended, rows))
+}
+
+impl Options {
+    /// How long a clock waits for the machine to be at rest.
+    fn calm(&self) -> Duration {
+        if self.quick { Duration::ZERO } else { settle::MOST }
+    }
+
+    /// About how long a sample takes, files made and checked.
+    fn seconds(&self, cell: &Cell) -> f64 {
+        let (millis, around) = (self.millis as f64 / 1000.0, 0.06);
+        match cell.phase {
+            _ if self.quick => 0.02,
+            Phase::Burst => millis * 0.7 + around,
+            Phase::Steady => millis * STEADY_OPS as f64 + 2.0 * around,
+        }
+    }
 }
 
 impl Bench<'_> {
-    /// The systems that have this cell.
+    /// Every round of every cell. `Interrupted` when `watch` ended it.
+    fn rounds(&mut self, cells: &[Cell], all: &mut HashMap<(usize, usize), Rounds>) -> io::Result<()> {
+        for (round, number) in (0..self.options.rounds).flat_map(|r| (0..cells.len()).map(move |n| (r, n))) {
+            let cell = &cells[number];
+            let count = self.count(cell)?;
+            let mut takers = self.takers(cell);
+            let turn = (round + number) % takers.len().max(1);
+            takers.rotate_left(turn);
+            for system in takers {
+                match self.attempt(system, cell, |b| b.sample(system, cell, count))? {
+                    Some(sample) => all.entry((number, system)).or_default().add(sample),
+                    None => drop(all.remove(&(number, system))),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The systems that have this cell, and did not fail in it.
     fn takers(&self, cell: &Cell) -> Vec<usize> {
-        let has = |s: &usize| self.systems.get(*s).takes(cell) && !self.refused.contains(&(*s, cell.op));
-        (0..self.systems.len()).filter(has).collect()
+        (0..self.systems.len()).filter(|s| self.systems.get(*s).takes(cell) && !self.is_out(*s, cell)).collect()
+    }
+
+    fn is_out(&self, system: usize, cell: &Cell) -> bool {
+        self.refused.contains(&(system, cell.op)) || self.failed.iter().any(|(key, _)| *key == (system, *cell))
     }
 
     /// What was not measured, and why.
@@ -177,23 +224,28 @@ impl Bench<'_> {
         self.systems.skipped().into_iter().chain(refused).collect()
     }
 
-    /// What `f` gives; none, now and from now on, where the system does not have the operation.
-    fn unless_refused<T>(
+    /// What `f` gives; none, and the system is out of this cell, where it does not have the operation or fails.
+    /// `Interrupted` when `watch` says so.
+    fn attempt<T>(
         &mut self,
         system: usize,
         cell: &Cell,
         f: impl FnOnce(&mut Self) -> io::Result<T>,
     ) -> io::Result<Option<T>> {
-        if self.refused.contains(&(system, cell.op)) {
+        if self.is_out(system, cell) {
             return Ok(None);
         }
         match f(self) {
-            Err(e) if e.kind() == io::ErrorKind::Unsupported => {
-                self.refused.push((system, cell.op));
-                Ok(None)
+            Ok(done) => return Ok(Some(done)),
+            Err(_) if self.watch.stop() => return Err(interrupted()),
+            Err(e) if e.kind() == io::ErrorKind::Unsupported => self.refused.push((system, cell.op)),
+            Err(e) => {
+                let name = self.systems.get(system).name().to_owned();
+                let failed = Failed { system: name, cell: cell.to_string(), error: e.to_string() };
+                self.failed.push(((system, *cell), failed));
             }
-            done => done.map(Some),
         }
+        Ok(None)
     }
 
     fn run(&mut self, system: usize, cell: &Cell, count: u64) -> io::Result<Sample> {
@@ -201,15 +253,11 @@ impl Bench<'_> {
             return Err(interrupted());
         }
         self.serial += 1;
-        let name = self.systems.get(system).name().to_owned();
-        self.systems.get_mut(system).run(cell, self.serial, count).map_err(|e| match self.watch.stop() {
-            true => interrupted(),
-            false => io::Error::new(e.kind(), format!("{name}: {cell}: {e}")),
-        })
+        self.systems.get_mut(system).run(cell, self.serial, count)
     }
 
     /// Operations of every system in this cell: as many as the slowest does in its time, found by trying it.
-    fn count(&mut self, cell: &Cell, takers: &[usize]) -> io::Result<u64> {
+    fn count(&mut self, cell: &Cell) -> io::Result<u64> {
         if let Some(count) = self.counts.get(cell) {
             return Ok(*count);
         }
@@ -218,8 +266,11 @@ impl Bench<'_> {
         let mut count = unit * 2;
         if !self.options.quick {
             let (mut slowest, mut rounds) = (1.0f64, 0);
-            for &system in takers {
-                let probe = self.unless_refused(system, cell, |b| b.run(system, cell, PROBE * threads))?;
+            for system in self.takers(cell) {
+                let probe = self.attempt(system, cell, |b| {
+                    let probe = b.run(system, cell, PROBE * threads)?;
+                    b.systems.get_mut(system).rest().map(|()| probe)
+                })?;
                 let Some(probe) = probe else { continue };
                 slowest = slowest.max(probe.ns_per_op());
                 // So many operations go once over the log.
@@ -253,6 +304,7 @@ impl Bench<'_> {
                 sum.add(self.run(system, cell, piece.min(count - sum.ops))?);
             }
             if cell.phase == Phase::Steady || sum.counts.checkpoints == 0 || retries == 0 {
+                self.systems.get_mut(system).rest()?;
                 return Ok(sum);
             }
             retries -= 1;
@@ -267,6 +319,7 @@ impl Rounds {
         self.p50.push(p50);
         self.p99.push(p99);
         self.ops += sample.ops;
+        self.restless += usize::from(sample.restless > 0);
         self.counts += sample.counts;
     }
 
@@ -296,6 +349,7 @@ impl Rounds {
             flushes: per_op(self.counts.flushes),
             ops: self.ops,
             rounds: self.ns.len(),
+            restless: self.restless,
             checkpoints: self.counts.checkpoints,
             log_lengths: match system.log() {
                 0 => 0.0,

@@ -7,25 +7,33 @@ use super::files::{self, HostTree, MASK, NAME, Place};
 use super::sample::{Counts, Sample};
 use super::weld::{Run, merge};
 use crate::peers::{Ground, Peer};
+use crate::settle::settle;
 use rustix::fs::{Mode, OFlags};
 use std::ffi::CStr;
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Barrier;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// A directory of the host with a folder for this experiment, removed at the end.
 pub(super) struct Ours {
     pub tree: HostTree,
     pub ground: Ground,
+    /// How long to wait for rest before a clock starts.
+    calm: Duration,
     _folder: tempfile::TempDir,
 }
 
 impl Ours {
-    pub(super) fn new(peer: &Peer) -> io::Result<Ours> {
+    pub(super) fn new(peer: &Peer, calm: Duration) -> io::Result<Ours> {
         let (folder, tree) = files::host_tree(&peer.dir)?;
-        Ok(Ours { tree, ground: Ground::of(&peer.dir)?, _folder: folder })
+        Ok(Ours { tree, ground: Ground::of(&peer.dir)?, calm, _folder: folder })
+    }
+
+    /// Has the file system write back everything.
+    pub(super) fn sync(&self) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(std::fs::File::open(&self.tree.0)?)?)
     }
 
     /// Prepares, runs one thread per place with `each`, verifies and clears.
@@ -42,8 +50,9 @@ impl Ours {
         let places = places.collect::<io::Result<Vec<_>>>()?;
         if cell.class == Class::Durable {
             // What earlier runs left unwritten is not this one's to persist.
-            rustix::fs::syncfs(std::fs::File::open(&self.tree.0)?)?;
+            self.sync()?;
         }
+        let restless = u64::from(!settle(self.calm));
         let barrier = Barrier::new(places.len());
         let results: Vec<io::Result<Run>> = std::thread::scope(|s| {
             let started = places.iter().map(|place| {
@@ -55,7 +64,7 @@ impl Ours {
             started.into_iter().map(|t| t.join().unwrap_or_else(|_| panicked())).collect()
         });
         let mut sample = merge(results.into_iter().collect::<io::Result<Vec<_>>>()?, Counts::default());
-        sample.ops = share * u64::from(cell.threads);
+        (sample.ops, sample.restless) = (share * u64::from(cell.threads), restless);
         for place in &places {
             place.verify(&self.tree, who, cell)?;
             place.clear(&self.tree)?;
@@ -79,8 +88,8 @@ pub(super) struct Posix {
 }
 
 impl Posix {
-    pub(super) fn new(peer: &Peer) -> io::Result<Posix> {
-        Ok(Posix { name: format!("posix:{}", peer.name), ours: Ours::new(peer)? })
+    pub(super) fn new(peer: &Peer, calm: Duration) -> io::Result<Posix> {
+        Ok(Posix { name: format!("posix:{}", peer.name), ours: Ours::new(peer, calm)? })
     }
 }
 
@@ -104,6 +113,10 @@ impl System for Posix {
 
     fn run(&mut self, cell: &Cell, run: u64, count: u64) -> io::Result<Sample> {
         self.ours.run(&self.name, cell, run, count, &one)
+    }
+
+    fn rest(&mut self) -> io::Result<()> {
+        self.ours.sync()
     }
 }
 

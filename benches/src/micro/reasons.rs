@@ -15,7 +15,7 @@ pub(super) fn reason(
         return "client threads and the device's thread share the cores, where the host's calls run on the caller's \
                  own";
     }
-    if *class == Class::Durable && peer.power_safe {
+    if *class == Class::Durable && peer.on_disk {
         return "both wait for the disk's flush; the log writes its record besides the data";
     }
     if *size >= 16 << 10 && op.writes() && *class == Class::Volatile {
@@ -46,7 +46,7 @@ pub(super) fn reason(
         _ if *phase == Phase::Steady => {
             "the log is small here and checkpoints run on the same cores; the host writes back later"
         }
-        _ if !peer.power_safe && peer.fs == "tmpfs" => {
+        _ if peer.fs == "tmpfs" => {
             "a tmpfs writes nothing back and keeps no log: its calls are the cost of the system calls alone"
         }
         _ => "the device's steps for names, space, log and checksums cost more than the calls that one command saves",

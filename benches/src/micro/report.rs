@@ -3,6 +3,7 @@
 use super::cell::{Class, MicroOp, Phase};
 use super::reasons::reason;
 use super::targets::{self, Target};
+use crate::chosen::Failed;
 use crate::peers::Ground;
 use crate::plot::{Chart, Group};
 use crate::report::Machine;
@@ -59,6 +60,8 @@ pub struct Row {
     pub ops: u64,
     /// Rounds behind the medians.
     pub rounds: usize,
+    /// Rounds that began while the machine had other work.
+    pub restless: usize,
     /// Checkpoints completed meanwhile, all rounds.
     pub checkpoints: u64,
     /// Log lengths written per round, in the steady phase.
@@ -72,6 +75,8 @@ pub struct Sequence {
     pub op: String,
     /// The system.
     pub system: String,
+    /// Where its bytes live.
+    pub medium: String,
     /// Bytes.
     pub size: u32,
     /// Class.
@@ -99,6 +104,8 @@ pub struct PeerRow {
     pub fs: String,
     /// Where its bytes live.
     pub medium: String,
+    /// Whether it lies on a disk; else in RAM, and is compared with emulated pmem.
+    pub on_disk: bool,
     /// Whether what is synced there survives a power cut.
     pub power_safe: bool,
 }
@@ -118,12 +125,24 @@ pub struct MicroReport {
     pub peers: Vec<PeerRow>,
     /// What was not measured, and why.
     pub skipped: Vec<String>,
+    /// Whether it was ended before its time; the rows are what was measured until then.
+    pub interrupted: bool,
+    /// Cells that failed.
+    pub failed: Vec<Failed>,
     /// The figures.
     pub rows: Vec<Row>,
     /// Copies, system calls and crossings per sequence.
     pub sequences: Vec<Sequence>,
     /// The aims, and what this run says of them.
     pub targets: Vec<Target>,
+}
+
+/// How a run ended.
+pub(super) struct Ended {
+    /// Before its time.
+    pub interrupted: bool,
+    pub failed: Vec<Failed>,
+    pub skipped: Vec<String>,
 }
 
 /// Below this a row gets a line of explanation.
@@ -143,12 +162,13 @@ impl MicroReport {
         machine: Machine,
         quick: bool,
         peers: Vec<(String, Ground)>,
-        skipped: Vec<String>,
+        ended: Ended,
         rows: Vec<Row>,
     ) -> MicroReport {
         let peer = |(name, ground): (String, Ground)| PeerRow {
             name,
             medium: ground.describe(),
+            on_disk: ground.on_disk(),
             power_safe: ground.power_safe(),
             fs: ground.fs,
         };
@@ -156,7 +176,20 @@ impl MicroReport {
         let peers = peers.into_iter().map(peer).collect();
         let build = machine.build;
         let (sequences, targets) = (Vec::new(), Vec::new());
-        let mut r = MicroReport { machine, build, profile, quick, peers, skipped, rows, sequences, targets };
+        let Ended { interrupted, failed, skipped } = ended;
+        let mut r = MicroReport {
+            machine,
+            build,
+            profile,
+            quick,
+            peers,
+            skipped,
+            interrupted,
+            failed,
+            rows,
+            sequences,
+            targets,
+        };
         r.sequences = r.count_sequences();
         r.targets = targets::evaluate(&r);
         r
@@ -176,8 +209,13 @@ impl MicroReport {
 
     /// A WeldFS row on the medium that is this peer's equal: a disk image for a disk, else emulated pmem.
     pub(super) fn ours(&self, key: &Key, system: &str, peer: &PeerRow) -> Option<&Row> {
-        let on_disk = |r: &Row| r.power_safe || r.medium.contains("disk");
-        self.rows.iter().find(|r| r.system == system && r.key() == *key && on_disk(r) == peer.power_safe)
+        self.of_medium(key, system, peer.on_disk)
+    }
+
+    /// A system's row on a disk, or on what is in RAM.
+    fn of_medium(&self, key: &Key, system: &str, on_disk: bool) -> Option<&Row> {
+        let is_there = |r: &Row| r.medium.contains("disk") == on_disk;
+        self.rows.iter().find(|r| r.system == system && r.key() == *key && is_there(r))
     }
 
     /// The host's row of a kind ("posix", "uring", "hostdir") on a peer. Plain calls have one depth only: theirs stands
@@ -217,6 +255,7 @@ impl MicroReport {
             all.extend(self.rows.iter().filter(of).filter(|r| r.size == *size).map(|r| Sequence {
                 op: r.op.clone(),
                 system: r.system.clone(),
+                medium: r.medium.clone(),
                 size: r.size,
                 durability: r.durability,
                 crossings: r.crossings,
@@ -241,6 +280,15 @@ impl MicroReport {
             text.push_str("quick: shows that everything works; the times mean nothing\n");
         }
         self.skipped.iter().for_each(|s| text.push_str(&format!("skipped: {s}\n")));
+        self.failed.iter().for_each(|f| text.push_str(&f.line()));
+        if self.interrupted {
+            text.push_str("interrupted: what was measured until then\n");
+        }
+        let restless: usize = self.rows.iter().map(|r| r.restless).sum();
+        if restless > 0 {
+            let all: usize = self.rows.iter().map(|r| r.rounds).sum();
+            text.push_str(&format!("{restless} of {all} samples began while the machine had other work\n"));
+        }
         for (what, table) in
             [(NS, self.cells_table()), (SEQUENCES, self.sequences_table()), (TARGETS, targets::table(&self.targets))]
         {
@@ -263,7 +311,7 @@ impl MicroReport {
 
     fn cells_table(&self) -> Table {
         let mut head: Vec<String> =
-            ["op", "size", "depth", "threads", "phase", "class", "fused", "unfused", "embedded"]
+            ["op", "size", "depth", "threads", "phase", "class", "place", "fused", "unfused", "embedded"]
                 .map(String::from)
                 .into();
         for p in &self.peers {
@@ -274,24 +322,35 @@ impl MicroReport {
         let ns = |row: Option<&Row>| row.map_or_else(|| "-".into(), |r| whole(r.ns_per_op));
         for key in self.keys() {
             let (op, size, depth, threads, phase, class) = &key;
-            let mut line = vec![op.clone(), size.to_string(), depth.to_string(), threads.to_string()];
-            line.extend([phase.name().to_owned(), class.name().to_owned()]);
-            let of = |system: &str| self.rows.iter().find(|r| r.system == system && r.key() == key);
-            line.extend(["weldfs-fused", "weldfs-unfused", "weldfs-embedded"].map(|s| ns(of(s))));
-            for p in &self.peers {
-                line.extend(["posix", "uring", "hostdir"].map(|kind| ns(self.theirs(&key, kind, p))));
-                line.push(ratio(self.times(&key, "weldfs-fused", p)));
+            // Two lines where a disk is measured as well: each medium with its equals.
+            for on_disk in [false, true] {
+                let of = |system: &str| self.of_medium(&key, system, on_disk);
+                let ours = ["weldfs-fused", "weldfs-unfused", "weldfs-embedded"].map(of);
+                let equals = |p: &PeerRow| p.on_disk == on_disk;
+                let theirs = |p: &PeerRow, kind: &str| self.theirs(&key, kind, p).filter(|_| equals(p));
+                let any = |p: &PeerRow| ["posix", "uring", "hostdir"].iter().any(|kind| theirs(p, kind).is_some());
+                if ours.iter().all(Option::is_none) && !self.peers.iter().any(any) {
+                    continue;
+                }
+                let mut line = vec![op.clone(), size.to_string(), depth.to_string(), threads.to_string()];
+                line.extend([phase.name(), class.name(), if on_disk { "disk" } else { "RAM" }].map(String::from));
+                line.extend(ours.map(ns));
+                for p in &self.peers {
+                    line.extend(["posix", "uring", "hostdir"].map(|kind| ns(theirs(p, kind))));
+                    line.push(ratio(if equals(p) { self.times(&key, "weldfs-fused", p) } else { f64::NAN }));
+                }
+                table.line(line);
             }
-            table.line(line);
         }
         table
     }
 
     fn sequences_table(&self) -> Table {
-        let head = ["sequence", "class", "system", "crossings", "system calls", "payload copies", "name copies"];
-        let mut table = Table::new(head.into_iter().chain(["bytes across", "flushes"]));
+        let head = ["sequence", "class", "system", "medium", "crossings", "system calls", "payload copies"];
+        let mut table = Table::new(head.into_iter().chain(["name copies", "bytes across", "flushes"]));
         for s in &self.sequences {
-            let text = [format!("{} {}", s.op, s.size), s.durability.name().to_owned(), s.system.clone()];
+            let class = s.durability.name().to_owned();
+            let text = [format!("{} {}", s.op, s.size), class, s.system.clone(), s.medium.clone()];
             let counts = [s.crossings, s.syscalls, s.payload_copies, s.metadata_copies, s.link_bytes, s.flushes];
             table.line(text.into_iter().chain(counts.map(per_op)));
         }

@@ -68,6 +68,8 @@ pub(crate) struct Sample {
     pub latencies: Vec<u32>,
     /// What was counted.
     pub counts: Counts,
+    /// Runs that began while the machine had other work.
+    pub restless: u64,
 }
 
 impl Sample {
@@ -76,6 +78,7 @@ impl Sample {
         self.wall_ns += o.wall_ns;
         self.latencies.append(&mut o.latencies);
         self.counts += o.counts;
+        self.restless += o.restless;
     }
 
     pub(crate) fn ns_per_op(&self) -> f64 {
@@ -149,9 +152,10 @@ mod tests {
                 wall_ns: 5_000,
                 latencies,
                 counts: Counts { syscalls: 3, ..Counts::default() },
+                restless: 1,
             });
         }
-        assert_eq!((sum.ops, sum.counts.syscalls, sum.ns_per_op()), (200, 6, 50.0));
+        assert_eq!((sum.ops, sum.counts.syscalls, sum.restless, sum.ns_per_op()), (200, 6, 2, 50.0));
         assert_eq!(sum.percentiles(), (200.0, 298.0));
     }
 

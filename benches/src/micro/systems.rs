@@ -7,6 +7,7 @@ use super::posix::Posix;
 use super::uring::Uring;
 use super::weld::{Device, WeldFs};
 use super::{Options, System, Watch};
+use crate::chosen::{Chosen, with_article};
 use crate::peers::{self, Ground, LoopMount, Peer};
 use crate::served::{ServeOptions, Served};
 use std::cell::RefCell;
@@ -91,6 +92,10 @@ impl System for Phased {
         let device = if cell.phase == Phase::Burst { &mut self.burst } else { &mut self.steady };
         device.as_mut().ok_or_else(|| io::Error::other("no device for this phase"))?.run(cell, run, count)
     }
+
+    fn rest(&mut self) -> io::Result<()> {
+        [&mut self.burst, &mut self.steady].into_iter().flatten().try_for_each(System::rest)
+    }
 }
 
 /// Whether `weldfs serve` of this build can serve a host directory.
@@ -104,25 +109,31 @@ impl Systems {
         let mut systems = Systems { all: Vec::new(), peers: Vec::new(), skipped: Vec::new(), _mounts: Vec::new() };
         if options.prepare {
             let bytes = if options.quick { MOUNT_BYTES / 4 } else { MOUNT_BYTES };
-            let made = prepare(bytes, watch)?;
+            let made = prepare(&options.chosen, bytes, watch)?;
             (systems._mounts, systems.peers, systems.skipped) = (made.mounts, made.peers, made.skipped);
         }
         for peer in &options.peers {
             systems.peers.push((peer.clone(), Ground::of(&peer.dir)?));
         }
         systems.devices(options, watch)?;
+        let chosen = &options.chosen;
         let hostdir = has_hostdir(&options.program)?;
         for (peer, ground) in systems.peers.clone() {
             if watch.stop() {
                 return Err(super::interrupted());
             }
-            if hostdir {
+            if !chosen.system("hostdir") {
+                // Nobody asked for it.
+            } else if hostdir {
                 systems.hostdir(options, &peer, &ground)?;
             } else {
                 systems.skipped.push(format!("hostdir:{}: this build serves no host directories", peer.name));
             }
-            systems.all.push(Box::new(Posix::new(&peer)?));
-            match Uring::new(&peer) {
+            if chosen.system("posix") {
+                systems.all.push(Box::new(Posix::new(&peer, options.calm())?));
+            }
+            match Uring::new(&peer, options.calm()) {
+                _ if !chosen.system("uring") => {}
                 Ok(uring) => systems.all.push(Box::new(uring)),
                 Err(e) => systems.skipped.push(format!("uring:{}: refused: {e}", peer.name)),
             }
@@ -135,19 +146,26 @@ impl Systems {
 
     /// WeldFS on emulated pmem, served and embedded; and on a disk for each peer on one.
     fn devices(&mut self, options: &Options, watch: &mut dyn Watch) -> io::Result<()> {
-        watch.at("starting a device over emulated pmem", false);
-        let pmem = served_both(options, "pmem", Path::new("/dev/shm"))?;
-        self.all.push(Phased::boxed("weldfs-fused", &pmem, true, None));
-        self.all.push(Phased::boxed("weldfs-unfused", &pmem, false, None));
-        watch.at("starting an embedded device over emulated pmem", false);
-        let embedded = both(options, |log| embedded(options, log))?;
-        self.all.push(Phased::boxed("weldfs-embedded", &embedded, true, None));
-        let mut disks = self.peers.iter().filter(|(_, ground)| ground.power_safe());
-        if let Some((peer, _)) = disks.next() {
+        let chosen = &options.chosen;
+        let kinds = [("weldfs-fused", true), ("weldfs-unfused", false)];
+        let kinds: Vec<_> = kinds.into_iter().filter(|(kind, _)| chosen.system(kind)).collect();
+        if !kinds.is_empty() {
+            watch.at("starting a device over emulated pmem", false);
+            let pmem = served_both(options, "pmem", Path::new("/dev/shm"))?;
+            self.all.extend(kinds.iter().map(|(kind, fused)| Phased::boxed(kind, &pmem, *fused, None)));
+        }
+        if chosen.system("weldfs-embedded") {
+            watch.at("starting an embedded device over emulated pmem", false);
+            let embedded = both(options, |log| embedded(options, log))?;
+            self.all.push(Phased::boxed("weldfs-embedded", &embedded, true, None));
+        }
+        let mut disks = self.peers.iter().filter(|(_, ground)| ground.on_disk());
+        if let Some((peer, _)) = disks.next()
+            && !kinds.is_empty()
+        {
             watch.at("starting a device over an image on the disk", false);
             let block = served_both(options, "block", &peer.dir)?;
-            self.all.push(Phased::boxed("weldfs-fused", &block, true, None));
-            self.all.push(Phased::boxed("weldfs-unfused", &block, false, None));
+            self.all.extend(kinds.iter().map(|(kind, fused)| Phased::boxed(kind, &block, *fused, None)));
             let others = disks.map(|(p, _)| format!("{}: compared with an image on {}", p.name, peer.name));
             self.skipped.extend(others);
         }
@@ -160,7 +178,8 @@ impl Systems {
         match Served::start_hostdir(&options.program, &tree.0) {
             Ok(served) => {
                 let client = served.connect()?;
-                let device = Device::new(Box::new((served, folder)), client, ground.describe(), 0)?;
+                let device =
+                    Device::new(Box::new((served, folder)), client, ground.describe(), 0)?.calmly(options.calm());
                 let device = Rc::new(RefCell::new(device));
                 let devices = Devices { burst: Some(device.clone()), steady: Some(device) };
                 self.all.push(Phased::boxed(&name, &devices, true, Some(ground.clone())));
@@ -202,18 +221,18 @@ pub(crate) struct Prepared {
 const XFS_BYTES_MIN: u64 = 512 << 20;
 
 /// Mounts an ext4, an xfs and a tmpfs of so many bytes over RAM, in mounts of this process's own.
-pub(crate) fn prepare(bytes: u64, watch: &mut dyn Watch) -> io::Result<Prepared> {
+pub(crate) fn prepare(chosen: &Chosen, bytes: u64, watch: &mut dyn Watch) -> io::Result<Prepared> {
     if !rustix::process::geteuid().is_root() {
         let why = "--prepare mounts file systems, which only root may do; name directories with --peer instead";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, why));
     }
     peers::mounts_of_our_own().map_err(|e| io::Error::new(e.kind(), format!("cannot get mounts of our own: {e}")))?;
     let mut made = Prepared { mounts: Vec::new(), peers: Vec::new(), skipped: Vec::new() };
-    for fs in ["ext4", "xfs", "tmpfs"] {
+    for fs in chosen.prepared() {
         if watch.stop() {
             return Err(super::interrupted());
         }
-        watch.at(&format!("making a {fs} over RAM"), false);
+        watch.at(&format!("making {} over RAM", with_article(fs)), false);
         match LoopMount::make(fs, if fs == "xfs" { bytes.max(XFS_BYTES_MIN) } else { bytes }) {
             Ok(mount) => {
                 let peer = Peer { name: fs.into(), dir: mount.dir().to_owned(), medium: format!("{fs} over RAM") };
@@ -236,7 +255,7 @@ fn size(options: &Options) -> &'static str {
 /// A device for each phase of the matrix, made with this length of log; none is the usual one.
 fn both(options: &Options, make: impl Fn(Option<u64>) -> io::Result<Device>) -> io::Result<Devices> {
     let has = |phase| options.matrix.phases.contains(&phase);
-    let device = |log| make(log).map(|d| Rc::new(RefCell::new(d)));
+    let device = |log| make(log).map(|d| Rc::new(RefCell::new(d.calmly(options.calm()))));
     Ok(Devices {
         burst: has(Phase::Burst).then(|| device(None)).transpose()?,
         steady: has(Phase::Steady).then(|| device(Some(STEADY_LOG))).transpose()?,

@@ -61,7 +61,7 @@ const FLOOR: f64 = 0.8;
 /// The peer of that name, or the first one with that file system.
 fn peer<'r>(report: &'r MicroReport, fs: &str) -> Option<&'r PeerRow> {
     let named = report.peers.iter().find(|p| p.name == fs);
-    named.or_else(|| report.peers.iter().find(|p| p.fs == fs && !p.power_safe))
+    named.or_else(|| report.peers.iter().find(|p| p.fs == fs && !p.on_disk))
 }
 
 /// How many times faster than that peer, at 4 KiB and one thread, in a burst.

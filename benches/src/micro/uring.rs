@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Barrier;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Bytes of a buffer behind the payload: the checksum. Behind that, room for what an operation writes after reading.
 const TRAILER: usize = 4;
@@ -28,9 +28,9 @@ pub(super) struct Uring {
 
 impl Uring {
     /// Fails where the kernel or its policy refuses io_uring.
-    pub(super) fn new(peer: &Peer) -> io::Result<Uring> {
+    pub(super) fn new(peer: &Peer, calm: Duration) -> io::Result<Uring> {
         Chains::new(1, 4096)?;
-        Ok(Uring { name: format!("uring:{}", peer.name), ours: Ours::new(peer)? })
+        Ok(Uring { name: format!("uring:{}", peer.name), ours: Ours::new(peer, calm)? })
     }
 }
 
@@ -55,6 +55,10 @@ impl System for Uring {
 
     fn run(&mut self, cell: &Cell, run: u64, count: u64) -> io::Result<Sample> {
         self.ours.run(&self.name, cell, run, count, &one)
+    }
+
+    fn rest(&mut self) -> io::Result<()> {
+        self.ours.sync()
     }
 }
 

@@ -6,12 +6,13 @@ use super::cell::{Cell, Class};
 use super::files::Place;
 use super::lane::Lane;
 use super::sample::{Counts, Sample, Seen};
+use crate::settle::settle;
 use std::any::Any;
 use std::cell::RefCell;
 use std::io;
 use std::rc::Rc;
 use std::sync::Barrier;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use weldfs::{Client, Handle, OpenOptions};
 
 /// A device and the queue pairs to it.
@@ -25,12 +26,19 @@ pub(super) struct Device {
     power_safe: bool,
     /// Bytes of its log; 0 where it has none.
     log: u64,
+    /// How long to wait for rest before a clock starts.
+    calm: Duration,
 }
 
 impl Device {
     pub(super) fn new(host: Box<dyn Any>, client: Client, medium: String, log: u64) -> io::Result<Device> {
         let power_safe = client.info()?.power_safe;
-        Ok(Device { lanes: Vec::new(), client, _host: host, medium, power_safe, log })
+        Ok(Device { lanes: Vec::new(), client, _host: host, medium, power_safe, log, calm: Duration::ZERO })
+    }
+
+    /// The same; its clocks wait so long for rest.
+    pub(super) fn calmly(self, calm: Duration) -> Device {
+        Device { calm, ..self }
     }
 
     pub(super) fn log(&self) -> u64 {
@@ -54,8 +62,10 @@ impl Device {
             // What earlier runs left in the log is not this one's to persist.
             client.sync()?;
         }
-        let mut sample = self.timed(&client, cell, fused, &places)?;
-        sample.ops = each * u64::from(cell.threads);
+        let restless = u64::from(!settle(self.calm));
+        // Commands of a run that failed may still be under way: their queue pairs are not used again.
+        let mut sample = self.timed(&client, cell, fused, &places).inspect_err(|_| self.lanes.clear())?;
+        (sample.ops, sample.restless) = (each * u64::from(cell.threads), restless);
         for place in &places {
             place.verify(&client, "WeldFS", cell)?;
             place.clear(&client)?;
@@ -103,7 +113,7 @@ pub(super) fn merge(runs: Vec<Run>, mut counts: Counts) -> Sample {
         latencies.extend(run.latencies);
         counts += run.counts;
     }
-    Sample { ops: 0, wall_ns, latencies, counts }
+    Sample { ops: 0, wall_ns, latencies, counts, restless: 0 }
 }
 
 /// What the commands of one thread name: the folder and the file in it.
@@ -189,5 +199,9 @@ impl System for WeldFs {
 
     fn run(&mut self, cell: &Cell, run: u64, count: u64) -> io::Result<Sample> {
         self.device.borrow_mut().run(cell, self.fused, run, count)
+    }
+
+    fn rest(&mut self) -> io::Result<()> {
+        self.device.borrow().client.sync()
     }
 }

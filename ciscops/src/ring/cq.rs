@@ -140,6 +140,15 @@ impl<M: RingMemory> CqConsumer<M> {
         CqConsumer { memory, depth, head: 0, released: 0, tail_seen: 0 }
     }
 
+    /// The same end for another owner, which goes on where this one is; this one is not to be used any more.
+    pub fn hand_over(&mut self) -> Self
+    where
+        M: Clone,
+    {
+        let CqConsumer { depth, head, released, tail_seen, .. } = *self;
+        CqConsumer { memory: self.memory.clone(), depth, head, released, tail_seen }
+    }
+
     /// Completions waiting.
     #[inline]
     pub fn available(&mut self) -> u32 {

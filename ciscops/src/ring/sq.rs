@@ -25,6 +25,16 @@ impl<M: RingMemory> SqProducer<M> {
         SqProducer { memory, depth, tail: 0, published: 0, head_seen: 0, ticket_rung: 0 }
     }
 
+    /// The same end for another owner, which goes on where this one is; this one has no room any more.
+    pub fn hand_over(&mut self) -> Self
+    where
+        M: Clone,
+    {
+        let depth = std::mem::take(&mut self.depth);
+        let SqProducer { tail, published, head_seen, ticket_rung, .. } = *self;
+        SqProducer { memory: self.memory.clone(), depth, tail, published, head_seen, ticket_rung }
+    }
+
     /// Free entries; looks at the device's index only when the cached one says none.
     #[inline]
     pub fn free(&mut self) -> u32 {

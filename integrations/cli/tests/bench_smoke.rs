@@ -1,6 +1,9 @@
 //! `weldfs bench micro` and `macro` in their quick mode: that they run, measure what they say, and tidy up. Counts are
 //! compared, times never: other tests run beside this one.
 
+#[path = "../../../kernel-shim/tests/skips/mod.rs"]
+mod skips;
+
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -92,7 +95,7 @@ fn has(rows: &[Value], op: &str, class: &str, system: &str) -> bool {
 
 #[test]
 fn micro_measures_every_operation_on_every_system_and_counts_what_they_did() {
-    let (report, text) = report(&folder(true), &["micro", "--rounds=1", "--phases=burst"]);
+    let (report, text) = report(&folder(true), &["micro", "--phases=burst"]);
     for name in ["machine", "build", "rows", "sequences", "targets", "skipped", "peers"] {
         assert!(!report[name].is_null(), "{name}");
     }
@@ -118,7 +121,7 @@ fn micro_measures_every_operation_on_every_system_and_counts_what_they_did() {
 #[test]
 fn micro_syncs_on_a_disk_and_goes_over_the_log_in_the_steady_phase() {
     let only = "--only=append_checksum_write,open_write_close";
-    let (report, _) = report(&folder(false), &["micro", "--rounds=1", only, "--depths=1", "--markdown"]);
+    let (report, _) = report(&folder(false), &["micro", only, "--depths=1", "--markdown"]);
     let rows = rows(&report);
     rows.iter().for_each(has_schema);
     rows.iter().for_each(counts_are_right);
@@ -129,8 +132,8 @@ fn micro_syncs_on_a_disk_and_goes_over_the_log_in_the_steady_phase() {
         assert!(rows.iter().filter(steady).any(|r| number(r, "log_lengths") > 0.0), "{op}");
     }
     // Where the folder is on a disk there are WeldFS rows on the same disk to compare with.
-    if report["peers"][0]["power_safe"] == true {
-        assert!(rows.iter().any(|r| r["system"] == "weldfs-fused" && r["power_safe"] == true));
+    if report["peers"][0]["on_disk"] == true {
+        assert!(rows.iter().any(|r| r["system"] == "weldfs-fused" && r["medium"] == "block image on a disk"));
     }
 }
 
@@ -177,11 +180,14 @@ fn counts_are_right(row: &Value) {
 #[test]
 fn a_fused_operation_makes_no_system_call_while_both_sides_poll() {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
-        eprintln!("one core: client and device cannot both poll");
+        skips::skip(
+            "bench_smoke: a_fused_operation_makes_no_system_call_while_both_sides_poll",
+            "one core: client and device cannot both poll",
+        );
         return;
     }
     // Whoever else uses the cores may put one side to sleep: some quiet moment shows what polling costs.
-    let args = ["micro", "--rounds=1", "--phases=burst", "--depths=1", "--only=open_write_close,append"];
+    let args = ["micro", "--phases=burst", "--depths=1", "--only=open_write_close,append"];
     let (mut least, start, dir) = (f64::INFINITY, Instant::now(), folder(true));
     while least > 0.0 && start.elapsed() < Duration::from_secs(120) {
         let (report, _) = report(&dir, &args);
@@ -203,6 +209,12 @@ fn what_cannot_be_run_is_refused_in_one_sentence() {
         &["macro", "--only=database"],
         &["macro", "--threads=0"],
         &["macro", "--quick", "--seconds=5"],
+        &["micro", "--quick", "--rounds=1"],
+        &["micro", "--systems=ext4"],
+        &["macro", "--systems=weldfs-embedded"],
+        &["macro", "--peers=ext4"],
+        &["micro", "--prepare", "--peers=zfs"],
+        &["fairness", "--only=b-weights", "--policy=rr"],
     ] {
         let out = bench(args).output().expect("it runs");
         assert_eq!(out.status.code(), Some(2), "{args:?}: {}", said(&out));
@@ -234,6 +246,31 @@ fn an_interrupted_run_ends_in_order_and_leaves_nothing_behind() {
     }
 }
 
+#[test]
+fn a_system_that_fails_is_named_the_others_are_kept_and_the_exit_code_says_so() {
+    let (dir, out) = (folder(true), tempfile::tempdir().expect("a folder"));
+    let (peer, json) = (format!("gone={}", dir.path().display()), out.path().join("report.json"));
+    let only = ["--quick", "--only=web-server", "--threads=1", "--systems=weldfs-fused,posix", "--peer", &peer];
+    let mut command = bench(&["macro"]);
+    let child = command.args(only).arg("--json").arg(&json).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = child.spawn().expect("it starts");
+    // Whatever is made there goes at once: plain calls cannot do their work.
+    while child.try_wait().expect("a child").is_none() {
+        for entry in std::fs::read_dir(dir.path()).expect("a folder").flatten() {
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let out = child.wait_with_output().expect("it ends");
+    assert_eq!(out.status.code(), Some(1), "{}", said(&out));
+    assert!(said(&out).contains("a cell failed: posix:gone: web-server, 1 thread(s): "), "{}", said(&out));
+    assert!(String::from_utf8_lossy(&out.stdout).contains("FAILED: posix:gone: web-server"));
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).expect("a report")).expect("JSON");
+    let systems: Vec<_> = rows(&report).iter().map(|r| r["system"].as_str().unwrap_or_default()).collect();
+    assert_eq!(systems, ["weldfs-fused"]);
+    assert_eq!(report["failed"][0]["system"], "posix:gone");
+}
+
 /// Filebench's operations in a turn, and commands or calls: fused, single (which are those of plain calls, too).
 const SERVERS: [(&str, f64, f64, f64); 4] = [
     ("mail-server", 13.0, 4.0, 13.0),
@@ -260,11 +297,15 @@ fn macro_runs_every_server_on_every_system_and_counts_what_was_fused() {
             };
             near(row("weldfs-fused"), fused);
             near(row("weldfs-unfused"), single);
-            near(row("posix:here"), single);
+            // Where nothing is kept there is no mail server, and the report says so.
+            let plain = server != "mail-server" || report["peers"][0]["fs"] != "tmpfs";
+            assert!(plain || says(&report, "here, mail-server"));
+            let systems = ["weldfs-fused", "weldfs-unfused", "posix:here"].into_iter().take(2 + usize::from(plain));
+            systems.clone().skip(2).for_each(|system| near(row(system), single));
             assert!(
                 number(row("weldfs-fused"), "fused_share") > 0.8 && number(row("weldfs-unfused"), "fused_share") == 0.0
             );
-            for system in ["weldfs-fused", "weldfs-unfused", "posix:here"] {
+            for system in systems {
                 let row = row(system);
                 assert!(number(row, "ops") >= operations && number(row, "ops_per_s") > 0.0, "{row}");
                 assert!(number(row, "link_bytes") > 0.0 && number(row, "data_bytes") > 1e6, "{row}");
@@ -272,6 +313,20 @@ fn macro_runs_every_server_on_every_system_and_counts_what_was_fused() {
                 assert!(server != "mail-server" || syncs > 0.5, "the mail server syncs twice a turn: {row}");
             }
         }
+    }
+}
+
+#[test]
+fn a_mail_server_on_a_disk_syncs_twice_a_turn_and_systems_can_be_left_out() {
+    let args = ["macro", "--threads=1", "--only=mail-server", "--systems=weldfs-fused,posix"];
+    let (report, _) = report(&folder(false), &args);
+    let rows = rows(&report);
+    assert!(rows.iter().all(|r| r["system"] == "weldfs-fused" || r["system"] == "posix:here"), "{rows:?}");
+    let plain: Vec<_> = rows.iter().filter(|r| r["system"] == "posix:here").collect();
+    assert!(plain.len() == 1 || says(&report, "here, mail-server"), "a row, or a reason");
+    for row in plain {
+        assert_eq!((number(row, "crossings") * 13.0).round(), 13.0, "{row}");
+        assert_eq!((number(row, "flushes") * 13.0).round(), 2.0, "{row}");
     }
 }
 

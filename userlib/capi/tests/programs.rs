@@ -1,6 +1,9 @@
 //! C and C++ programs against the installed library: the recipe works, shared and static; the example in the tree and
 //! the tests in `c/` hold over a served device; nothing but `weldfs_*` is exported; valgrind has nothing to say.
 
+#[path = "../../../kernel-shim/tests/skips/mod.rs"]
+mod skips;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -148,7 +151,7 @@ fn nothing_but_the_interface_is_exported() {
 #[test]
 fn valgrind_has_nothing_to_say() {
     if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("skipped: valgrind is not installed");
+        skips::skip("capi programs: valgrind_has_nothing_to_say", "valgrind is not installed");
         return;
     }
     let device = Device::serve();

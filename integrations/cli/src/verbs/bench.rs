@@ -8,6 +8,7 @@ use crate::failure::{Failure, Outcome, reason};
 use clap::builder::PossibleValuesParser;
 use std::io;
 use std::path::{Path, PathBuf};
+use weldfs_benches::chosen::Failed;
 use weldfs_benches::{base, commit, fairness, floor, mount, peers::Peer, recovery, stall};
 use weldfs_storagefs::device::PolicyKind;
 
@@ -185,11 +186,18 @@ fn parse_peer(text: &str) -> Result<Peer, String> {
     Ok(Peer { name: name.to_owned(), dir, medium: "host directory".to_owned() })
 }
 
+/// Exit code of arguments that make no sense together.
+const USAGE: u8 = 2;
 /// Exit code after Ctrl-C, as shells have it.
 const INTERRUPTED: u8 = 130;
 
 /// Runs an experiment.
 pub fn run(args: &Args) -> Outcome {
+    if let Which::Fairness(args) = &args.which
+        && let Some(why) = fairness::idle(&args.only, &args.policy)
+    {
+        return Err(Failure::new(format!("nothing to run: {why}")).code(USAGE));
+    }
     let ended = match &args.which {
         Which::Floor { region } => floor::serve(region),
         Which::Base(args) => base(args),
@@ -247,6 +255,24 @@ fn base(args: &Base) -> io::Result<()> {
 
 fn save(path: Option<&Path>, report: &impl serde::Serialize) -> io::Result<()> {
     path.map_or(Ok(()), |path| std::fs::write(path, serde_json::to_vec_pretty(report)?))
+}
+
+/// How a run of cells ended, after its report was written.
+fn ended(interrupted: bool, failed: &[Failed]) -> io::Result<()> {
+    if interrupted {
+        return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
+    }
+    match failed {
+        [] => Ok(()),
+        [one] => Err(io::Error::other(format!("a cell failed: {}: {}: {}", one.system, one.cell, one.error))),
+        [one, ..] => Err(io::Error::other(format!(
+            "{} cells failed, the first one was {}: {}: {}",
+            failed.len(),
+            one.system,
+            one.cell,
+            one.error
+        ))),
+    }
 }
 
 fn commits(args: &Commit) -> io::Result<()> {

@@ -19,7 +19,7 @@ mod data;
 mod hand;
 mod lookout;
 mod names;
-mod power;
+pub mod power;
 mod sequence;
 mod session;
 mod stats;

@@ -2,11 +2,12 @@
 
 use super::micro::peers;
 use super::watch::Watcher;
-use super::{parse_peer, save};
+use super::{ended, parse_peer, save};
 use crate::output;
 use clap::builder::PossibleValuesParser;
 use std::io;
 use std::path::PathBuf;
+use weldfs_benches::chosen::{self, Chosen};
 use weldfs_benches::macro_bench::personality::Personality;
 use weldfs_benches::macro_bench::{self, Options};
 use weldfs_benches::peers::Peer;
@@ -21,6 +22,14 @@ pub(super) struct Args {
     /// they go with this process)
     #[arg(long)]
     prepare: bool,
+    /// Only these systems, several times
+    #[arg(long, value_delimiter = ',', value_name = "SYSTEM",
+          value_parser = PossibleValuesParser::new(chosen::MACRO))]
+    systems: Vec<String>,
+    /// Of the file systems that --prepare mounts only these, several times
+    #[arg(long, value_delimiter = ',', value_name = "FS", requires = "prepare",
+          value_parser = PossibleValuesParser::new(chosen::PREPARED))]
+    peers: Vec<String>,
     /// Only these servers, several times
     #[arg(long, value_delimiter = ',', value_name = "SERVER",
           value_parser = PossibleValuesParser::new(Personality::ALL.map(Personality::name)))]
@@ -63,6 +72,7 @@ pub(super) fn run(args: &Args) -> io::Result<()> {
         threads: args.threads.clone(),
         peers: peers(&args.peer, args.prepare),
         prepare: args.prepare,
+        chosen: Chosen { systems: args.systems.clone(), prepared: args.peers.clone() },
         seconds: if args.quick { QUICK_SECONDS } else { f64::from(args.seconds) },
         repeats: if args.quick { 1 } else { args.repeats as usize },
         seed: args.seed,
@@ -76,5 +86,6 @@ pub(super) fn run(args: &Args) -> io::Result<()> {
     if let Some(dir) = &args.svg {
         report.plot(dir)?;
     }
-    save(args.json.as_deref(), &report)
+    save(args.json.as_deref(), &report)?;
+    ended(report.interrupted, &report.failed)
 }

@@ -1,11 +1,12 @@
 //! `weldfs bench micro`.
 
 use super::watch::Watcher;
-use super::{parse_peer, save};
+use super::{ended, parse_peer, save};
 use crate::output;
 use clap::builder::PossibleValuesParser;
 use std::io;
 use std::path::{Path, PathBuf};
+use weldfs_benches::chosen::{self, Chosen};
 use weldfs_benches::micro::cell::{Class, Matrix, MicroOp, Phase};
 use weldfs_benches::micro::{self, Options};
 use weldfs_benches::peers::Peer;
@@ -20,6 +21,14 @@ pub(super) struct Args {
     /// they go with this process)
     #[arg(long)]
     prepare: bool,
+    /// Only these systems, several times
+    #[arg(long, value_delimiter = ',', value_name = "SYSTEM",
+          value_parser = PossibleValuesParser::new(chosen::MICRO))]
+    systems: Vec<String>,
+    /// Of the file systems that --prepare mounts only these, several times
+    #[arg(long, value_delimiter = ',', value_name = "FS", requires = "prepare",
+          value_parser = PossibleValuesParser::new(chosen::PREPARED))]
+    peers: Vec<String>,
     /// Only these operations, several times
     #[arg(long, value_delimiter = ',', value_name = "OP", value_parser = PossibleValuesParser::new(names()))]
     only: Vec<String>,
@@ -52,9 +61,9 @@ pub(super) struct Args {
     /// Milliseconds of a burst of the slowest system; the others do as many operations as it can do meanwhile
     #[arg(long, value_name = "MS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     millis: u64,
-    /// A few operations of each kind in one size, on small images: shows in seconds that everything works, and no
-    /// figures
-    #[arg(long)]
+    /// A few operations of each kind in one size and one round, on small images: shows in seconds that everything
+    /// works, and no figures
+    #[arg(long, conflicts_with_all = ["sizes", "steady_sizes", "threads", "rounds", "millis"])]
     quick: bool,
     /// Only the table of copies, system calls and crossings per sequence
     #[arg(long, conflicts_with_all = ["only", "sizes", "steady_sizes", "depths", "threads", "phases"])]
@@ -125,7 +134,8 @@ pub(super) fn run(args: &Args) -> io::Result<()> {
         matrix: matrix(args),
         peers: peers(&args.peer, args.prepare),
         prepare: args.prepare,
-        rounds: if args.quick { args.rounds.min(2) } else { args.rounds } as usize,
+        chosen: Chosen { systems: args.systems.clone(), prepared: args.peers.clone() },
+        rounds: if args.quick { 1 } else { args.rounds as usize },
         millis: args.millis,
         quick: args.quick,
     };
@@ -137,5 +147,6 @@ pub(super) fn run(args: &Args) -> io::Result<()> {
     if let Some(dir) = &args.svg {
         report.plot(dir)?;
     }
-    save(args.json.as_deref(), &report)
+    save(args.json.as_deref(), &report)?;
+    ended(report.interrupted, &report.failed)
 }

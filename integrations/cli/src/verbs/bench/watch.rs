@@ -16,34 +16,63 @@ pub(super) struct Watcher {
     said: Option<Instant>,
     done: u64,
     all: u64,
+    /// When the first sample began, and how long one was thought to take.
+    begun: Option<Instant>,
+    each: f64,
 }
+
+/// A length of time as people say it.
+fn span(seconds: f64) -> String {
+    let minutes = (seconds / 60.0).round() as u64;
+    match minutes {
+        0 | 1 => format!("{} s", seconds.round()),
+        2..120 => format!("{minutes} min"),
+        _ => format!("{} h {:02} min", minutes / 60, minutes % 60),
+    }
+}
+
+/// Part of the samples after which what they took says more than what they were thought to take.
+const TELLING: f64 = 0.02;
 
 impl Watcher {
     pub(super) fn new() -> io::Result<Watcher> {
         let interrupt = Interrupt::catch().map_err(|e| io::Error::other(e.to_string()))?;
         let bar = io::stderr().is_terminal().then(ProgressBar::new_spinner);
-        Ok(Watcher { interrupt, bar, said: None, done: 0, all: 0 })
+        Ok(Watcher { interrupt, bar, said: None, done: 0, all: 0, begun: None, each: 0.0 })
+    }
+
+    /// Seconds that are left, about.
+    fn left(&self) -> f64 {
+        let (done, all) = (self.done as f64, self.all as f64);
+        let taken = self.begun.map_or(0.0, |at| at.elapsed().as_secs_f64());
+        let each = if done > all * TELLING && done >= 3.0 { taken / done } else { self.each };
+        each * (all - done).max(0.0)
     }
 }
 
 impl Watch for Watcher {
-    fn plan(&mut self, samples: u64) {
-        self.all = samples;
+    fn plan(&mut self, samples: u64, seconds: f64) {
+        (self.all, self.each) = (samples, seconds);
+        eprintln!("bench: {samples} samples, about {}", span(self.left()));
         if let Some(bar) = &self.bar {
             bar.set_length(samples);
-            if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {eta} {wide_msg}") {
+            if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}") {
                 bar.set_style(style);
             }
         }
     }
 
     fn at(&mut self, what: &str, is_sample: bool) {
+        if is_sample {
+            self.begun.get_or_insert_with(Instant::now);
+        }
+        let far = format!("about {} left: ", span(self.left()));
         if let Some(bar) = &self.bar {
-            bar.set_message(what.to_owned());
+            bar.set_message(if self.all > 0 { format!("{far}{what}") } else { what.to_owned() });
             bar.set_position(self.done);
         } else if !is_sample || self.said.is_none_or(|at| at.elapsed() > PAUSE) {
             self.said = Some(Instant::now());
-            let far = if self.all > 0 { format!("{} of {}: ", self.done, self.all) } else { String::new() };
+            let far = if self.all > 0 { format!("{} of {}, {far}", self.done, self.all) } else { String::new() };
             eprintln!("bench: {far}{what}");
         }
         self.done += u64::from(is_sample);
@@ -59,5 +88,15 @@ impl Drop for Watcher {
         if let Some(bar) = &self.bar {
             bar.finish_and_clear();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_said_as_people_say_them() {
+        assert_eq!([4.4, 95.0, 600.0, 19_800.0].map(span), ["4 s", "2 min", "10 min", "5 h 30 min"]);
     }
 }
