@@ -33,8 +33,6 @@ pub struct Entry {
 pub struct Cost {
     /// Device time consumed, nanoseconds.
     pub time_ns: u64,
-    /// Payload bytes moved over the link.
-    pub link_bytes: u64,
     /// The tenant in whose place it was picked ([`Policy::lender`]), if in another's than its own.
     pub lender: Option<TenantId>,
 }

@@ -22,8 +22,10 @@ use smallvec::SmallVec;
 use weldfs_scheduler::{Entry, TenantId, Token};
 
 use super::core::Message;
+use super::limits::DRAIN_SHARE;
 use super::runq::RunQueue;
 use super::slots::Inbox;
+use super::starved::Starved;
 
 const IDLE: u8 = 0;
 const QUEUED: u8 = 1;
@@ -75,6 +77,12 @@ impl SlotState {
         self.lender.load(Ordering::Acquire).checked_sub(1).map(TenantId)
     }
 
+    /// How many commands have been in this slot, the one in it included.
+    #[inline]
+    pub fn generation(&self) -> u32 {
+        self.generation.load(Ordering::Relaxed)
+    }
+
     /// The tenant that pays.
     pub fn tenant(&self) -> TenantId {
         TenantId(self.tenant.load(Ordering::Relaxed))
@@ -97,20 +105,25 @@ pub struct Board {
     asleep: AtomicUsize,
     spinning: AtomicUsize,
     /// Some core left a command in its ring for want of a slot or of its tenant's share.
-    starved: AtomicBool,
+    starved: Starved,
+    /// Slots with commands of sessions that are ending.
+    drains: AtomicUsize,
     last_ran: Box<[AtomicU32]>,
 }
 
 impl Board {
     pub fn new(runq: RunQueue, slots: usize, inboxes: impl IntoIterator<Item = Arc<Inbox<Message>>>) -> Board {
         let core = |inbox| CoreState { inbox, asleep: AtomicBool::new(false), running: AtomicBool::new(false) };
+        let cores: Box<[_]> = inboxes.into_iter().map(core).collect();
+        let starved = Starved::new(cores.len() > 1);
         Board {
             runq,
             slots: (0..slots).map(|_| SlotState::default()).collect(),
-            cores: inboxes.into_iter().map(core).collect(),
+            cores,
             asleep: AtomicUsize::new(0),
             spinning: AtomicUsize::new(0),
-            starved: AtomicBool::new(false),
+            starved,
+            drains: AtomicUsize::new(0),
             last_ran: (0..LAST_RAN).map(|_| AtomicU32::new(0)).collect(),
         }
     }
@@ -140,15 +153,17 @@ impl Board {
         }
     }
 
-    /// A command of `tenant` on `inode` (0: not known yet) has been put into an idle slot.
-    pub fn fill(&self, at: u32, tenant: TenantId, inode: u64) {
+    /// A command of `tenant` on `inode` (0: not known yet) has been put into an idle slot: the so-manyth in it.
+    pub fn fill(&self, at: u32, tenant: TenantId, inode: u64) -> u32 {
         let s = self.slot(at);
         debug_assert!(s.is(IDLE));
         s.tenant.store(tenant.0, Ordering::Relaxed);
         s.primary.store(inode, Ordering::Relaxed);
         s.last_core.store(0, Ordering::Relaxed);
-        s.generation.store(s.generation.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         s.micro.store(0, Ordering::Relaxed);
+        let generation = s.generation.load(Ordering::Relaxed).wrapping_add(1);
+        s.generation.store(generation, Ordering::Relaxed);
+        generation
     }
 
     /// Queues a freshly filled slot.
@@ -266,8 +281,13 @@ impl Board {
     }
 
     /// The ring of a pair whose home this is holds commands, and its home may be inside an op or asleep.
+    ///
+    /// The caller has cleared the ring's mark; the home, when it leaves an op, says that it runs no more, announces on
+    /// its rings that it sleeps (a full fence), and passes over those with a mark. With the fence here one of the two
+    /// sees the other: the home finds the mark gone, or this finds that it runs no more, and rings.
     pub fn offer(&self, home: usize) {
-        if self.cores[home].asleep.load(Ordering::SeqCst) || !self.is_running(home) {
+        fence(Ordering::SeqCst);
+        if self.cores[home].asleep.load(Ordering::Relaxed) || !self.is_running(home) {
             self.ring(home);
         } else if self.spinning.load(Ordering::Relaxed) == 0
             && let Some(c) = self.cores.iter().find(|c| c.asleep.load(Ordering::Relaxed))
@@ -317,19 +337,36 @@ impl Board {
         }
     }
 
+    /// Whether commands of sessions that are ending, which no limit of a tenant holds up, have their part of the slots:
+    /// an eighth. However many such sessions there are, others have the rest; and however many commands others have,
+    /// those that ended get on.
+    pub fn drains_enough(&self) -> bool {
+        self.drains.load(Ordering::Relaxed) >= (self.len() / DRAIN_SHARE).max(1)
+    }
+
+    /// A command of such a session has been taken.
+    pub fn drain(&self) {
+        self.drains.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// It is over.
+    pub fn drained(&self) {
+        self.drains.fetch_sub(1, Ordering::Relaxed);
+    }
+
     /// Lets a core look at its rings and mail.
     pub fn ring(&self, core: usize) {
         self.cores[core].inbox.ring();
     }
 
-    /// A command stays in its ring until something else ends.
+    /// A command stays in its ring until something else ends. To be said before the look that decides about it.
     pub fn note_starved(&self) {
-        self.starved.store(true, Ordering::SeqCst);
+        self.starved.note();
     }
 
-    /// Something ended: whoever was starved looks again.
+    /// Something ended, and what it held has been given back: whoever was starved looks again.
     pub fn feed(&self) {
-        if self.starved.load(Ordering::Relaxed) && self.starved.swap(false, Ordering::SeqCst) {
+        if self.starved.take() {
             self.cores.iter().for_each(|c| c.inbox.ring());
         }
     }
@@ -350,7 +387,7 @@ impl Boosts<'_> {
     pub fn add(&mut self, at: u32) {
         let (s, waiter) = (self.board.slot(at), self.waiter);
         if s.tenant() != waiter {
-            self.holders.push((at, s.generation.load(Ordering::Relaxed)));
+            self.holders.push((at, s.generation()));
             self.board.change_waiters(at, |waiters| waiters.push(waiter));
         }
     }
@@ -362,7 +399,7 @@ impl Boosts<'_> {
             let s = board.slot(at);
             board.change_waiters(at, |waiters| {
                 let mine = waiters.iter().position(|t| *t == waiter);
-                if let Some(mine) = mine.filter(|_| s.generation.load(Ordering::Relaxed) == generation) {
+                if let Some(mine) = mine.filter(|_| s.generation() == generation) {
                     waiters.remove(mine);
                 }
             });

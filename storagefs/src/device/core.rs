@@ -195,6 +195,8 @@ impl Core {
         for tenant in tenants.list() {
             let bad = |e| std::io::Error::new(std::io::ErrorKind::InvalidInput, format!("tenant {}: {e}", tenant.name));
             memory.set_share(&tenant).map_err(bad)?;
+            // Until it has a session, others are guaranteed what was not promised to it.
+            memory.forget(&tenant);
             board.runq.set_weight(tenant.id, || policy_weight(tenant.weight()));
         }
         Ok(Arc::new(Core {
@@ -267,6 +269,9 @@ impl Core {
         let mut sessions = self.sessions.lock();
         session.tenant.retire(&totals());
         session.tenant.give(Resource::Sessions, 1);
+        if session.tenant.usage().sessions == 0 {
+            self.memory.forget(&session.tenant);
+        }
         sessions.live.remove(&session.id);
         if sessions.live.is_empty() {
             self.no_sessions.notify_all();
@@ -362,7 +367,7 @@ impl Core {
     /// The command in this slot has its place in all its queues: the next one of its ring may follow, on another core
     /// if there is one without work.
     pub(super) fn admitted(&self, queue: &QueueState, slot: u32) {
-        if queue.pair.admitted(slot) && self.board.is_shared() {
+        if queue.pair.admitted(slot, self.board.slot(slot).generation()) && self.board.is_shared() {
             self.offer_next(queue);
         }
     }

@@ -10,6 +10,10 @@ pub const CQ_BATCH_MAX: u32 = 16;
 pub const SWEEP_LOOKS_MAX: usize = 256;
 /// Rings from which it takes a command then.
 pub const SWEEP_MAX: usize = 16;
+/// Rings at which it looks closely then and finds nothing that may be taken: commands of a tenant at its limits.
+pub const SWEEP_VAIN_MAX: usize = 32;
+/// What such a look is charged while others wait, nanoseconds: a lock, and its tenant's accounts.
+pub const VAIN_LOOK_NS: u64 = 200;
 /// Device time after which a running command gives way to others, nanoseconds, if nobody says otherwise.
 pub const QUANTUM_NS: u64 = 100_000;
 /// The shortest quantum, nanoseconds.
@@ -29,6 +33,8 @@ pub const PUBLISH_BYTES: u64 = 16 << 10;
 pub const SQ_RELEASE_BATCH: u32 = 8;
 /// Free slots that a core keeps at hand.
 pub const SLOTS_AT_HAND: usize = 4;
+/// The part of the slots that commands of ending sessions may have: one of so many.
+pub const DRAIN_SHARE: usize = 8;
 /// Changes of an inode set before the command takes the namespace lock.
 pub const SET_RETRIES_MAX: u32 = 8;
 /// Shards of the set table; a power of two.

@@ -14,7 +14,7 @@ use std::task::Poll;
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
-use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, SNAPSHOT_MAX};
+use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, PROGRAM_SCRATCH_MAX, PROGRAM_WRITE_MAX, SNAPSHOT_MAX};
 use weldfs_ciscops::{Command, Errno, Op, Paths};
 use weldfs_scheduler::{Broker, Changed, Grant, ShareError, TenantId, Token};
 
@@ -35,12 +35,19 @@ const LITTLE: u64 = 32;
 /// and never more than so many bytes.
 const LITTLE_MAX: u64 = 1 << 20;
 /// All of these guarantees together take at most this fraction of the budget, and never what the largest command needs:
-/// however many tenants come, any one command that the budget can hold runs in the end.
+/// however many tenants come, any one command that the budget can hold runs in the end. Where the budget is too small
+/// for the largest program, that is said of the other commands only.
 const LITTLES: u64 = 2;
-/// Bytes that the largest command holds: a snapshot, or its payload on the way in and out.
-pub(super) const HELD_MAX: u64 = {
+/// Bytes that the largest single command holds: a snapshot, or its payload on the way in and out.
+const SINGLE_MAX: u64 = {
     let payload = 2 * ATOMIC_WRITE_MAX as u64;
     if SNAPSHOT_MAX > payload { SNAPSHOT_MAX } else { payload }
+};
+/// Bytes that the largest command of all holds, a program: its buffers, what it composes, and that staged once more on
+/// its way to a block medium or an emulated one.
+pub(super) const HELD_MAX: u64 = {
+    let program = PROGRAM_SCRATCH_MAX + 2 * PROGRAM_WRITE_MAX;
+    if SINGLE_MAX > program { SINGLE_MAX } else { program }
 };
 
 /// What became of a request that waits.
@@ -126,6 +133,16 @@ impl Memory {
         drop(books);
         woken.into_iter().for_each(|slot| self.board.wake(slot));
         Ok(())
+    }
+
+    /// The last session of a tenant is gone: a guarantee that it got without having been promised one goes to others.
+    pub fn forget(&self, tenant: &Tenant) {
+        let cap = tenant.memory.cap_bytes;
+        let mut books = self.books.lock();
+        let changed = books.forget(tenant.id, if cap == 0 { u64::MAX } else { cap });
+        let woken = books.note(&changed);
+        drop(books);
+        woken.into_iter().for_each(|slot| self.board.wake(slot));
     }
 
     /// Turns accounting by tenant on, or off: then there is one queue for all.
@@ -250,21 +267,35 @@ impl Books {
 
     /// Guarantees a tenant what it was promised, or else a little of what may be given away like that.
     fn set_share(&mut self, tenant: TenantId, promised: u64, cap: u64) -> Result<Changed, ShareError> {
-        let budget = self.broker.budget();
-        let before = self.littles.remove(&tenant.0).unwrap_or(0);
-        self.little -= before;
+        let little = if promised > 0 { 0 } else { self.little_for(tenant, cap) };
+        // The broker first: what it refuses is written down nowhere.
+        let changed = self.broker.set_share(tenant, promised.max(little), cap)?;
+        self.little -= self.littles.remove(&tenant.0).unwrap_or(0);
+        self.promised.remove(&tenant.0);
         if promised > 0 {
-            let changed = self.broker.set_share(tenant, promised, cap)?;
             self.promised.insert(tenant.0, promised);
-            return Ok(changed);
+        } else if little > 0 {
+            self.littles.insert(tenant.0, little);
+            self.little += little;
         }
-        let all: u64 = self.promised.values().sum();
-        let most = (budget / LITTLES).min(budget.saturating_sub(all).saturating_sub(HELD_MAX));
-        let little = (budget / LITTLE).min(LITTLE_MAX).min(cap).min(most.saturating_sub(self.little));
-        let changed = self.broker.set_share(tenant, little, cap)?;
-        self.littles.insert(tenant.0, little);
-        self.little += little;
         Ok(changed)
+    }
+
+    fn little_for(&self, tenant: TenantId, cap: u64) -> u64 {
+        let budget = self.broker.budget();
+        let others: u64 = self.promised.iter().filter(|(id, _)| **id != tenant.0).map(|(_, bytes)| bytes).sum();
+        let largest = if budget >= HELD_MAX { HELD_MAX } else { SINGLE_MAX };
+        let most = (budget / LITTLES).min(budget.saturating_sub(others).saturating_sub(largest));
+        let given = self.little - self.littles.get(&tenant.0).unwrap_or(&0);
+        (budget / LITTLE).min(LITTLE_MAX).min(cap).min(most.saturating_sub(given))
+    }
+
+    /// Takes back what a tenant was guaranteed without a promise.
+    fn forget(&mut self, tenant: TenantId, cap: u64) -> Changed {
+        let Some(little) = self.littles.remove(&tenant.0) else { return Changed::default() };
+        self.little -= little;
+        // No guarantee fits under any cap and into any budget.
+        self.broker.set_share(tenant, 0, cap).unwrap_or_default()
     }
 
     fn take(&mut self, slot: u32) -> Answer {

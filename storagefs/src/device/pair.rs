@@ -12,7 +12,7 @@ use super::counters::Depth;
 use super::limits::{CQ_BATCH_MAX, SQ_RELEASE_BATCH};
 
 /// The command that nothing may overtake has no slot yet.
-const NO_SLOT: u32 = u32::MAX;
+const NO_SLOT: u64 = u64::MAX;
 
 /// Calls of [`Ends::outstanding`] for one that looks at a ring which holds commands already.
 const LOOKS: u8 = 8;
@@ -23,8 +23,9 @@ pub struct Pair {
     pub home: usize,
     /// Bytes of its shared memory.
     pub bytes: u64,
-    /// Slot, plus one, of the command that has not placed its tickets yet: nothing may overtake it. 0: none.
-    admitting: AtomicU32,
+    /// Slot, plus one, of the command that has not placed its tickets yet, and above it which command of that slot it
+    /// is: nothing may overtake it. 0: none.
+    admitting: AtomicU64,
     /// Commands taken so far, modulo 2^32; and whether one of them waits here. For a look without the lock.
     head: AtomicU32,
     holds: AtomicBool,
@@ -103,7 +104,7 @@ impl Pair {
         Pair {
             home,
             bytes,
-            admitting: AtomicU32::new(0),
+            admitting: AtomicU64::new(0),
             head: AtomicU32::new(0),
             holds: AtomicBool::new(false),
             owed: AtomicU64::new(0),
@@ -159,9 +160,9 @@ impl Pair {
         self.admitting.store(NO_SLOT, Ordering::Relaxed);
     }
 
-    /// The command taken is in this slot.
-    pub fn admit(&self, slot: u32) {
-        self.admitting.store(slot + 1, Ordering::Relaxed);
+    /// The command taken is in this slot, as its so-manyth.
+    pub fn admit(&self, slot: u32, generation: u32) {
+        self.admitting.store(mark(slot, generation), Ordering::Relaxed);
     }
 
     /// The command taken is over without a slot.
@@ -169,14 +170,20 @@ impl Pair {
         self.admitting.store(0, Ordering::Release);
     }
 
-    /// The command in this slot has its place, or is over; true when it had not had it before.
-    pub fn admitted(&self, slot: u32) -> bool {
-        let now = self.admitting.load(Ordering::Relaxed) == slot + 1;
+    /// The so-manyth command of this slot has its place, or is over; true when it had not had it before. Not by the
+    /// slot alone: when a command has ended, another core may take its slot for the next one of this very ring, which
+    /// has no place yet. While the mark is this command's, nobody else changes it.
+    pub fn admitted(&self, slot: u32, generation: u32) -> bool {
+        let now = self.admitting.load(Ordering::Relaxed) == mark(slot, generation);
         if now {
             self.admitting.store(0, Ordering::Release);
         }
         now
     }
+}
+
+fn mark(slot: u32, generation: u32) -> u64 {
+    u64::from(generation) << 32 | (u64::from(slot) + 1)
 }
 
 impl Ends {

@@ -122,7 +122,7 @@ impl SessionState {
         self.closing.load(Ordering::Acquire)
     }
 
-    fn new_queue(self: &Arc<Self>, depth: u32, pool_bytes: u32, shared: bool) -> Result<QueueParts, Errno> {
+    pub(super) fn new_queue(self: &Arc<Self>, depth: u32, pool_bytes: u32, shared: bool) -> Result<QueueParts, Errno> {
         let layout = QueueLayout::new(depth, pool_bytes)?;
         let mut queues = self.queues.lock();
         if self.closing() {

@@ -274,4 +274,53 @@ mod tests {
         let mut counter = [0; 8];
         assert_eq!(rustix::io::read(inbox.bell(), &mut counter), Ok(8));
     }
+
+    /// The steps of two cores in the order in which they break a ring: between the end of a command and the look at its
+    /// ring's mark, another core puts the next command of that ring into the very slot.
+    #[test]
+    fn the_end_of_a_command_takes_nothing_from_the_next_of_its_ring_in_its_slot() {
+        use crate::device::pair::{Pair, Taken};
+        use weldfs_ciscops::ring::SqProducer;
+        use weldfs_ciscops::{QueueLayout, QueueMemory, SharedRegion, Sqe};
+
+        let board = board();
+        let slots = Slots::new(&board, |mut mail: Mail<u32, u32>| async move {
+            loop {
+                let n = mail.next().await;
+                mail.answer(n);
+            }
+        });
+        let layout = QueueLayout::new(8, 4096).unwrap();
+        let memory = QueueMemory::new(SharedRegion::heap(layout.total_bytes as usize), &layout).unwrap();
+        let pair = Pair::new(memory.clone(), 0);
+        let mut client = SqProducer::new(memory);
+        (0..3).for_each(|_| client.push(&Sqe::default()).unwrap());
+        client.publish();
+        let take = |at_hand: &mut Vec<u32>| {
+            assert!(!pair.is_admitting());
+            let mut ends = pair.ends();
+            assert!(!matches!(ends.next(&pair), Err(Taken::Nothing | Taken::Fault)));
+            ends.start(&pair, 0);
+            let at = slots.take(at_hand).unwrap();
+            let generation = board.fill(at, TenantId(0), 0);
+            pair.admit(at, generation);
+            slots.fill(at, 1, ());
+            (at, generation)
+        };
+        // One core takes a command, which gets its tickets and ends.
+        let (at, generation) = take(&mut Vec::new());
+        board.start(at, 0);
+        assert!(pair.admitted(at, generation));
+        assert!(slots.poll(at, &mut slots.work(at)).is_ready());
+        board.end(at);
+        // It has enough slots at hand: this one is for everybody.
+        slots.give_back(at, &mut vec![0; SLOTS_AT_HAND]);
+        // The other core.
+        let (next, young) = take(&mut Vec::new());
+        assert_eq!(next, at);
+        // The first one again.
+        assert!(!pair.admitted(at, generation), "that is not its mark");
+        assert!(pair.is_admitting(), "the third command could overtake the second");
+        assert!(pair.admitted(next, young));
+    }
 }

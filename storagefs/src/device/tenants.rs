@@ -2,8 +2,8 @@
 //!
 //! The table is made from the device's configuration ([`TenantsConfig`]). What a client says about itself decides
 //! nothing: a tenant follows from a token that the device has minted, or from what the kernel says of the peer, in
-//! the order token, cgroup, uid, gid; whoever no rule names is a tenant of its own by uid. A tenant lives as long as
-//! the device, so what it has used outlives its sessions.
+//! the order token, cgroup, uid, gid; whoever no rule names is a tenant of its own by uid. A tenant outlives its
+//! sessions, and so does what it has used, until its number is needed for another uid: then that is the others'.
 //!
 //! Admission has two bounds, both taken and given back with plain atomics: the tenant's own limits, and a share of
 //! what is free: nobody has more than a multiple of what is left (dynamic thresholds; Choudhury and Hahne, 1998):
@@ -163,7 +163,7 @@ struct Stocks {
     held: [Stock; RESOURCES],
 }
 
-/// One tenant. Thread-safe; lives as long as the device.
+/// One tenant. Thread-safe.
 pub struct Tenant {
     /// Dense number.
     pub id: TenantId,
@@ -373,6 +373,8 @@ pub struct TenantTable {
 struct All {
     by_id: Vec<Arc<Tenant>>,
     by_uid: HashMap<u32, Arc<Tenant>>,
+    /// Where the next look for a number that can be given anew begins.
+    next: usize,
 }
 
 impl TenantTable {
@@ -392,7 +394,7 @@ impl TenantTable {
                 (token, tenant.clone())
             })
             .collect();
-        TenantTable { config, stocks, tokens, all: RwLock::new(All { by_id, by_uid: HashMap::new() }) }
+        TenantTable { config, stocks, tokens, all: RwLock::new(All { by_id, by_uid: HashMap::new(), next: 0 }) }
     }
 
     /// Whose `token` it is. Takes as long for a wrong one as for the right one.
@@ -431,16 +433,41 @@ impl TenantTable {
         if let Some(tenant) = all.by_uid.get(&uid) {
             return tenant.clone();
         }
-        if all.by_id.len() + 1 >= TENANTS_MAX {
-            // The table is full: all others are one tenant.
-            return match all.by_id.iter().rfind(|t| t.name == file::OTHERS) {
+        let tenant = if all.by_id.len() + 1 < TENANTS_MAX {
+            self.add(&mut all, format!("uid:{uid}"))
+        } else {
+            // The table is full: those that have no session any more give their places. Where all have, all that come
+            // then are one tenant.
+            let others = match all.by_id.iter().rfind(|t| t.name == file::OTHERS) {
                 Some(others) => others.clone(),
                 None => self.add(&mut all, file::OTHERS.into()),
             };
-        }
-        let tenant = self.add(&mut all, format!("uid:{uid}"));
+            match self.replace(&mut all, &others, format!("uid:{uid}")) {
+                Some(tenant) => tenant,
+                None => return others,
+            }
+        };
         all.by_uid.insert(uid, tenant.clone());
         tenant
+    }
+
+    /// Gives the number of a tenant by uid to a new one, if there is one that no session names, nor anything that one
+    /// left behind. What it has used is counted with `others` from then on.
+    fn replace(&self, all: &mut All, others: &Tenant, name: String) -> Option<Arc<Tenant>> {
+        let count = all.by_id.len();
+        let at = (0..count).map(|i| (all.next + i) % count).find(|at| {
+            let t = &all.by_id[*at];
+            // Twice in this table, and under its lock nobody else gets it.
+            let idle = Arc::strong_count(t) == 2 && t.usage() == TenantUsage::default();
+            idle && all.by_uid.values().any(|u| Arc::ptr_eq(u, t))
+        })?;
+        let old = all.by_id[at].clone();
+        all.by_uid.retain(|_, t| !Arc::ptr_eq(t, &old));
+        others.retire(&old.retired());
+        let config = TenantConfig { name, ..self.config.default.tenant() };
+        all.by_id[at] = Tenant::new(at, &config, self.stocks.clone());
+        all.next = at + 1;
+        Some(all.by_id[at].clone())
     }
 
     fn add(&self, all: &mut All, name: String) -> Arc<Tenant> {

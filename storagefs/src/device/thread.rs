@@ -36,7 +36,7 @@ use super::dataplane::{self, Done, OpCx};
 use super::due::{Delayed, Due};
 use super::limits::{
     BATCH_PER_QUEUE, GATED_NAP_NS, GATED_SPIN_NS, PUBLISH_BYTES, PUBLISH_NS, REAP_WAIT_NS_MAX, SLOTS_AT_HAND,
-    SPIN_ALONE_NS, SPIN_MIN, SPIN_NS_MIN, SWEEP_LOOKS_MAX, SWEEP_MAX,
+    SPIN_ALONE_NS, SPIN_MIN, SPIN_NS_MIN, SWEEP_LOOKS_MAX, SWEEP_MAX, SWEEP_VAIN_MAX, VAIN_LOOK_NS,
 };
 use super::mail::Mail;
 use super::pair::{Ends, Fresh, Taken};
@@ -60,7 +60,7 @@ pub(super) struct Notes {
     fused: bool,
     /// Its first slice was past the run queue.
     uncontended: bool,
-    /// Bytes for which the tenant has it in its account; `None` when it is not in there.
+    /// Bytes for which the tenant has it in its account; `None` when it is not in there: its session was ending.
     admitted: Option<u64>,
     /// It did not decode: there is nothing to run, only this to answer, when it is its tenant's turn.
     refused: Option<Errno>,
@@ -94,6 +94,7 @@ struct Loop<'s, 'd, F, M> {
     crowded: bool,
     /// All queue pairs of the device, as of a version of the list.
     all: (u64, Vec<Arc<QueueState>>),
+    next_other: usize,
     /// Pairs with completions that are posted and not published.
     dirty: Vec<Arc<QueueState>>,
     /// When the first of them was posted.
@@ -198,6 +199,7 @@ where
             next: 0,
             crowded: false,
             all: (0, Vec::new()),
+            next_other: 0,
             dirty: Vec::new(),
             dirty_since: 0,
             again: None,
@@ -329,3 +331,6 @@ where
         self.queues.push(new);
     }
 }
+
+#[cfg(test)]
+mod tests;

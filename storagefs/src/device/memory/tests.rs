@@ -207,6 +207,48 @@ fn the_policy_is_told_last_what_was_so_last_however_commands_come_and_go() {
     drop(small);
 }
 
+/// The number of tenants that have a guarantee without a promise, and the bytes of them all.
+fn littles(books: &Books) -> (usize, u64) {
+    assert_eq!(books.little, books.littles.values().sum::<u64>());
+    (books.littles.len(), books.little)
+}
+
+#[test]
+fn the_largest_program_has_its_memory_beside_any_number_of_tenants() {
+    let program = PROGRAM_SCRATCH_MAX + 2 * PROGRAM_WRITE_MAX;
+    let mut books = Books::new(Broker::new(64 * MIB), Vec::new(), 0);
+    (0..1000).for_each(|t| drop(books.set_share(TenantId(t), 0, u64::MAX).unwrap()));
+    assert_eq!(books.broker.reserve(TenantId(1001), program, Token(1)), Grant::Now);
+}
+
+#[test]
+fn what_a_tenant_had_for_sure_without_a_promise_goes_to_others_when_it_is_gone() {
+    let mut books = Books::new(Broker::new(64 * MIB), Vec::new(), 0);
+    (0..1000).for_each(|t| drop(books.set_share(TenantId(t), 0, u64::MAX).unwrap()));
+    let (count, bytes) = littles(&books);
+    assert!(count < 1000, "there is not enough for all");
+    (0..1000).for_each(|t| drop(books.forget(TenantId(t), u64::MAX)));
+    assert_eq!(littles(&books), (0, 0));
+    assert_eq!(books.broker.reserve(TenantId(5), 64 * MIB, Token(1)), Grant::Now, "nothing is kept for anybody");
+    drop(books.broker.release(TenantId(5), 64 * MIB));
+    (1000..2000).for_each(|t| drop(books.set_share(TenantId(t), 0, u64::MAX).unwrap()));
+    assert_eq!(littles(&books), (count, bytes), "the next ones have as much");
+}
+
+#[test]
+fn a_share_that_is_refused_changes_nothing_in_the_books() {
+    let mut books = Books::new(Broker::new(16 * MIB), Vec::new(), 0);
+    books.set_share(TenantId(0), 0, u64::MAX).unwrap();
+    let before = littles(&books);
+    assert_eq!(before.0, 1);
+    assert_eq!(books.set_share(TenantId(0), 17 * MIB, u64::MAX), Err(ShareError::OverBudget));
+    assert_eq!(littles(&books), before);
+    books.set_share(TenantId(0), MIB, u64::MAX).unwrap();
+    assert_eq!((littles(&books), books.promised.len()), ((0, 0), 1));
+    books.set_share(TenantId(0), 0, u64::MAX).unwrap();
+    assert_eq!((littles(&books), books.promised.len()), (before, 0), "a promise taken back is none");
+}
+
 proptest::proptest! {
     #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
 
@@ -214,7 +256,7 @@ proptest::proptest! {
     /// beside the promises of others has its memory in the end.
     #[test]
     fn every_command_that_the_budget_can_hold_gets_its_memory_in_the_end(
-        budget in 2 * MIB..64 * MIB,
+        budget in 2 * MIB..96 * MIB,
         promises in proptest::collection::vec(0u64..2 * MIB, 0..4),
         tenants in 1u32..200,
         wants in proptest::collection::vec((proptest::prelude::any::<u32>(), 1u64..=HELD_MAX), 1..40),
@@ -234,6 +276,8 @@ proptest::proptest! {
         let mut waiting = HashMap::new();
         for (token, (who, bytes)) in wants.into_iter().enumerate() {
             let (tenant, token) = (TenantId(who % tenants), token as u32);
+            // A budget that cannot hold the largest program has room for every other command.
+            let bytes = if budget < HELD_MAX { bytes.min(SINGLE_MAX) } else { bytes };
             let can = bytes + promised <= budget;
             match books.broker.reserve(tenant, bytes, Token(token)) {
                 Grant::Never => proptest::prop_assert!(!can, "{bytes} of {budget}, {promised} promised"),

@@ -65,10 +65,38 @@ fn numbers_are_dense_and_a_uid_keeps_its_tenant() {
 #[test]
 fn more_uids_than_the_table_holds_share_one_tenant() {
     let t = table("");
-    (0..2 * TENANTS_MAX as u32).for_each(|uid| drop(t.of(&peer(uid, 0, &[], None))));
+    // Each of them has a session.
+    let there: Vec<_> = (0..2 * TENANTS_MAX as u32).map(|uid| t.of(&peer(uid, 0, &[], None))).collect();
     assert_eq!(t.list().len(), TENANTS_MAX);
+    assert_eq!(there.last().unwrap().name, file::OTHERS);
     assert_eq!(t.of(&peer(u32::MAX, 0, &[], None)).name, file::OTHERS);
     assert_eq!(t.of(&peer(5, 0, &[], None)).name, "uid:5");
+}
+
+#[test]
+fn uids_without_a_session_give_their_places_to_those_that_come_and_nothing_that_was_used_is_forgotten() {
+    let t = table(FOUR);
+    let there = t.of(&peer(1, 0, &[], None));
+    let busy = t.of(&peer(2, 0, &[], None));
+    assert!(busy.take(Resource::Handles, 1));
+    drop(busy);
+    let mut used = Totals::default();
+    used.commands = 1;
+    for uid in 3000..3000 + 5 * TENANTS_MAX as u32 {
+        let tenant = t.of(&peer(uid, 0, &[], None));
+        assert_eq!(tenant.name, format!("uid:{uid}"), "there is a place for everybody who comes");
+        assert_eq!(t.list()[tenant.id.0 as usize].name, tenant.name);
+        tenant.retire(&used);
+    }
+    let all = t.list();
+    assert_eq!(all.len(), TENANTS_MAX);
+    assert!(all.iter().enumerate().all(|(at, t)| t.id.0 as usize == at));
+    let names = |name: &str| all.iter().filter(|t| t.name == name).count();
+    let kept = ["by-gid", "by-uid", "by-cgroup", "inner", "uid:1", "uid:2", file::OTHERS];
+    assert_eq!(kept.map(names), [1; 7]);
+    assert!(Arc::ptr_eq(&t.of(&peer(1, 0, &[], None)), &there));
+    let commands: u64 = all.iter().map(|t| t.retired().commands).sum();
+    assert_eq!(commands, 5 * TENANTS_MAX as u64);
 }
 
 #[test]

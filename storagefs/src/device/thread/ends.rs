@@ -16,8 +16,9 @@ where
             let (over, mut link) = (now.max(self.busy_until), self.core.link.lock());
             at = link.completion(notes.arrived, over, notes.device_ns, bytes_in, bytes_out).max(now);
         }
-        if let Some(bytes) = notes.admitted {
-            queue.done(bytes);
+        match notes.admitted {
+            Some(bytes) => queue.done(bytes),
+            None => self.core.board.drained(),
         }
         let mut ends = queue.pair.ends();
         let c = &queue.counters;

@@ -2,24 +2,40 @@
 
 use super::*;
 
+/// What a look at a ring came to.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Seen {
+    /// No command, or one that must wait for the one before it.
+    Empty,
+    /// A command that may not be taken now.
+    Vain,
+    /// A command.
+    Command,
+}
+
 impl<'d, F, M> Loop<'_, 'd, F, M>
 where
     F: Future<Output = ()> + Send,
     M: Fn(Mail<OpCx<'d>, Done>) -> F + Send + Sync,
 {
     /// Takes the next command of each ring of this core, of some of them when there are many. Whether there was one.
-    /// Rings without one are passed over quickly, so that a tenant with many rings does not hide those of others.
+    /// Rings without one are passed over quickly, so that a tenant with many rings does not hide those of others. Those
+    /// whose command may not be taken cost more: of them there are fewer in a turn.
     pub(super) fn sweep(&mut self) -> bool {
-        let (mut found, mut first, mut crowded) = (0, None, false);
+        let (mut found, mut vain, mut first, mut crowded) = (0, 0, None, false);
         for _ in 0..self.queues.len().min(SWEEP_LOOKS_MAX) {
             let at = if self.next < self.queues.len() { self.next } else { 0 };
             self.next = at + 1;
-            if self.look(self.queues[at].pair.home, at) {
-                found += 1;
-                let tenant = self.queues[at].tenant.id;
-                crowded |= *first.get_or_insert(tenant) != tenant;
+            match self.look(self.queues[at].pair.home, at) {
+                Seen::Empty => {}
+                Seen::Vain => vain += 1,
+                Seen::Command => {
+                    found += 1;
+                    let tenant = self.queues[at].tenant.id;
+                    crowded |= *first.get_or_insert(tenant) != tenant;
+                }
             }
-            if found == SWEEP_MAX {
+            if found == SWEEP_MAX || vain == SWEEP_VAIN_MAX {
                 break;
             }
         }
@@ -27,17 +43,20 @@ where
         found > 0
     }
 
-    /// While other cores are inside ops, their rings are looked at by cores that have nothing to do.
+    /// While other cores are inside ops, their rings are looked at by cores that have nothing to do: some of them in a
+    /// turn, for this core's own are not looked at meanwhile.
     pub(super) fn sweep_others(&mut self) -> bool {
         let version = self.core.queues_version();
         if version != self.all.0 {
             self.all = self.core.all_queues();
         }
         let mut found = false;
-        for at in 0..self.all.1.len() {
+        for _ in 0..self.all.1.len().min(SWEEP_LOOKS_MAX) {
+            let at = if self.next_other < self.all.1.len() { self.next_other } else { 0 };
+            self.next_other = at + 1;
             let home = self.all.1[at].pair.home;
             if home != self.index && self.core.board.is_running(home) {
-                found |= self.look(home, at);
+                found |= self.look(home, at) == Seen::Command;
             }
         }
         found
@@ -87,8 +106,8 @@ where
 
     /// Takes the next command of one ring; more of them while they are over at once and nobody waits, but not for ever:
     /// a client may write them faster than they are refused.
-    pub(super) fn look(&mut self, home: usize, at: usize) -> bool {
-        let mut found = false;
+    pub(super) fn look(&mut self, home: usize, at: usize) -> Seen {
+        let mut found = Seen::Empty;
         for _ in 0..BATCH_PER_QUEUE {
             self.keep_slot();
             let queue = if home == self.index { &self.queues[at] } else { &self.all.1[at] };
@@ -96,20 +115,26 @@ where
                 return found;
             }
             match self.take(queue, home == self.index) {
+                Taken::Nothing if found == Seen::Empty => {
+                    if self.is_contended() {
+                        queue.pair.owe(VAIN_LOOK_NS);
+                    }
+                    return Seen::Vain;
+                }
                 Taken::Nothing => return found,
-                Taken::Answered => return true,
+                Taken::Answered => return Seen::Command,
                 Taken::Fault => {
                     let queue = queue.clone();
                     self.fault(&queue);
-                    return true;
+                    return Seen::Command;
                 }
                 Taken::Command(fresh) => {
                     let queue = queue.clone();
-                    found = true;
+                    found = Seen::Command;
                     let over = self.accept(queue.clone(), &fresh);
                     self.owe(&queue, fresh.taken);
                     if !over || !self.is_alone() {
-                        return true;
+                        return found;
                     }
                 }
             }
@@ -131,10 +156,6 @@ where
         !self.at_hand.is_empty() || self.slots.free() > 0
     }
 
-    fn is_short_of_slots(&self) -> bool {
-        self.slots.free() * 2 < self.core.board.len()
-    }
-
     /// Whether a command that came now would run at once.
     pub(super) fn is_alone(&self) -> bool {
         self.core.board.runq.is_empty() && self.direct.is_none() && !self.is_gated()
@@ -150,10 +171,10 @@ where
             }
             return Taken::Nothing;
         }
-        // No limit of a tenant holds up what a client had published before it went; but others have half of the slots.
-        if ends.is_draining() && self.is_short_of_slots() {
+        // No limit of a tenant holds up what a client had published before it went; only that of all such clients.
+        if ends.is_draining() && self.core.board.drains_enough() {
             self.core.board.note_starved();
-            if self.is_short_of_slots() {
+            if self.core.board.drains_enough() {
                 return Taken::Nothing;
             }
         }
@@ -183,6 +204,9 @@ where
             if answered > 0 {
                 // This one may take long.
                 queue.counters.client_wakes.add(ends.publish());
+            }
+            if !limited {
+                self.core.board.drain();
             }
             let taken = now_ns();
             let seen = ends.start(&queue.pair, taken);
@@ -263,8 +287,8 @@ where
             return self.over_at_once(notes, dataplane::failed(Errno::NOMEM));
         };
         let board = &self.core.board;
-        board.fill(slot, queue.tenant.id, primary(queue, raw, free));
-        queue.pair.admit(slot);
+        let generation = board.fill(slot, queue.tenant.id, primary(queue, raw, free));
+        queue.pair.admit(slot, generation);
         let place = dataplane::Place::Alone;
         let op = OpCx { core: self.core, slot: board.slot(slot), at: slot, queue: queue.clone(), cmd, paths, place };
         self.slots.fill(slot, op, notes);
@@ -290,8 +314,8 @@ where
             && let Some(slot) = self.slots.take(&mut self.at_hand)
         {
             notes.refused = Some(errno);
-            self.core.board.fill(slot, notes.queue.tenant.id, 0);
-            notes.queue.pair.admit(slot);
+            let generation = self.core.board.fill(slot, notes.queue.tenant.id, 0);
+            notes.queue.pair.admit(slot, generation);
             self.slots.note(slot, notes);
             self.core.board.queue(slot);
             return false;

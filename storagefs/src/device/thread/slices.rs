@@ -84,16 +84,16 @@ where
             drop(work);
             return self.put_down(at);
         };
-        let notes = work.notes.take();
+        let Some(notes) = work.notes.take() else { return };
         drop(work);
-        board.end(at);
-        self.slots.give_back(at, &mut self.at_hand);
-        let Some(notes) = notes else { return };
+        // As long as the slot is this command's: given back, it is the next one's, perhaps of the same ring.
         match notes.queue.pair.home == self.index {
-            true => drop(notes.queue.pair.admitted(at)),
+            true => drop(notes.queue.pair.admitted(at, state.generation())),
             // It may have ended without ever having had its place.
             false => core.admitted(&notes.queue, at),
         }
+        board.end(at);
+        self.slots.give_back(at, &mut self.at_hand);
         let over = begin + spent.wall_ns;
         // What answering costs is charged with the next slice of the same ring, if somebody waits for the core.
         let payer = (!board.runq.is_empty()).then(|| notes.queue.clone());
