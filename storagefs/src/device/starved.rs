@@ -1,5 +1,5 @@
 //! Who leaves a command in its ring for want of something that others hold, and whoever gives something back: one of
-//! the two sees the other. A file by itself, so that the loom test in `ciscops/tests/loom_board.rs` runs this very code.
+//! the two sees the other. A file by itself, so that `ciscops/tests/loom_board.rs` can run this very code.
 
 use super::sync::{AtomicBool, Ordering, fence};
 
