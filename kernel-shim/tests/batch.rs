@@ -113,10 +113,16 @@ fn k_files_are_written_and_read_by_one_command_each_with_a_result_of_its_own() {
             batch.open_read_close(Handle::ROOT, name.as_bytes(), OpenFlags::READ, 0, room);
         }
         batch.open_read_close(Handle::ROOT, b"f3", OpenFlags::READ, 1, &mut buffer);
+        let mut old = vec![0; 4096];
+        let exchange = (2, &mut old);
+        batch.open_read_write_close(Handle::ROOT, b"f2", RW, 0o644, exchange, (At::End, &b"tail"[..]));
         let done = batch.run().unwrap();
         for ((cqe, room), data) in done.iter().zip(&rooms).zip(&datas) {
             assert_eq!(room[..cqe.result as usize], data[..]);
         }
+        assert_eq!(old[..done[9].result as usize], datas[2][2..]);
+        assert_eq!(client.read("f2").unwrap(), [&datas[2][..], b"tail"].concat());
+        client.write("f2", &datas[2]).unwrap();
         assert_eq!(buffer.bytes()[..done[8].result as usize], datas[3][1..]);
         let paths: Vec<&[u8]> = names.iter().map(|n| n.as_bytes()).chain([&b"missing"[..]]).collect();
         let stats = client.raw().stat_many(Handle::ROOT, &paths, true).unwrap();

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use weldfs::{At, Client, Command, Cqe, Durability, Errno, Handle, Op, OpenFlags, PoolRange, Queue};
+use weldfs::{At, Client, Command, Cqe, Durability, Errno, Handle, Op, OpenFlags, OpenOptions, PoolRange, Queue};
 use weldfs_ciscops::limits::{TXN_BYTES_MAX, TXNS_MAX};
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::{DeviceConfig, Usage};
@@ -145,4 +145,74 @@ fn what_is_collected_is_bounded_and_gone_with_its_session() {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     assert!(!device.device().is_poisoned());
+}
+
+/// The library's transactions: begin, write, edit, commit or abort.
+#[test]
+fn the_library_collects_edits_commits_and_aborts() {
+    let device = device(64 << 20);
+    let client = client(&device);
+    let open = |name: &str| OpenOptions::new().read(true).write(true).create(true).open(&client, name).unwrap();
+    let (a, b) = (open("a"), open("b"));
+    let txn = client.transaction().unwrap();
+    assert_eq!(txn.write(&a, At::Offset(0), b"first draft"), Ok(1));
+    assert_eq!(txn.write(&b, At::End, b"beside"), Ok(2));
+    assert_eq!(txn.write(&a, At::Offset(0), b"final"), Ok(3), "an edit");
+    // Longer than one command takes: in pieces, which are one thing to everybody else.
+    let long = vec![7; (1 << 20) + 5];
+    assert_eq!(txn.write(&b, At::Offset(100), &long), Ok(5));
+    assert!(client.read("a").unwrap().is_empty() && client.read("b").unwrap().is_empty());
+    drop(a);
+    assert_eq!(txn.commit(), Ok(11 + 6 + 5 + long.len() as u64));
+    assert_eq!(client.read("a").unwrap(), b"final draft");
+    let b_content = client.read("b").unwrap();
+    assert_eq!((&b_content[..6], &b_content[100..]), (&b"beside"[..], &long[..]));
+
+    let txn = client.transaction().unwrap();
+    txn.write(&b, At::Offset(0), b"never").unwrap();
+    txn.abort().unwrap();
+    // Dropping one aborts it: as many as a session may have, twice.
+    for _ in 0..2 * TXNS_MAX {
+        drop(client.transaction().unwrap());
+    }
+    assert_eq!(client.read("b").unwrap()[..6], *b"beside");
+    let reader = OpenOptions::new().read(true).open(&client, "b").unwrap();
+    let txn = client.transaction().unwrap();
+    assert_eq!(txn.write(&reader, At::End, b"x"), Err(Errno::BADF));
+    assert_eq!(txn.commit_with(Durability::Durable), Ok(0));
+    // Files of another session are not its files.
+    let other = self::client(&device);
+    let theirs = OpenOptions::new().write(true).open(&other, "b").unwrap();
+    assert_eq!(client.transaction().unwrap().write(&theirs, At::End, b"x"), Err(Errno::BADF));
+    let old = client.transaction().unwrap();
+    client.reconnect().unwrap();
+    assert_eq!(old.commit(), Err(Errno::BADF));
+}
+
+#[test]
+fn a_multi_write_is_one_command_and_all_or_nothing() {
+    let device = device(8 << 20);
+    let client = client(&device);
+    let open = |name: &str| OpenOptions::new().read(true).write(true).create(true).open(&client, name).unwrap();
+    let files: Vec<_> = (0..9).map(|i| open(&format!("f{i}"))).collect();
+    let h: Vec<Handle> = files.iter().map(weldfs::File::handle).collect();
+    let raw = client.raw();
+    let writes = [(h[0], At::Offset(2), &b"two"[..]), (h[1], At::End, b"one"), (h[0], At::End, b"end")];
+    raw.multi_write(&writes).unwrap();
+    assert_eq!(client.read("f0").unwrap(), b"\0\0twoend");
+    assert_eq!(client.read("f1").unwrap(), b"one");
+    raw.multi_write(&[]).unwrap();
+    raw.multi_write(&[(h[0], At::End, b"")]).unwrap();
+    let each: Vec<_> = h.iter().map(|h| (*h, At::Offset(0), &b"x"[..])).collect();
+    raw.multi_write(&each[..8]).unwrap();
+    assert_eq!(raw.multi_write(&each), Err(Errno::TOOBIG), "nine files");
+    assert_eq!(raw.multi_write(&[each[0]; 15]), Ok(()));
+    assert_eq!(raw.multi_write(&[each[0]; 16]), Err(Errno::TOOBIG));
+    // The second does not fit: the first is not there either.
+    let mib = vec![1; 1 << 20];
+    let many: Vec<_> = std::iter::once((h[2], At::Offset(0), &b"torn"[..]))
+        .chain((0..12).map(|i| (h[3], At::Offset(i << 20), &mib[..])))
+        .collect();
+    assert_eq!(raw.multi_write(&many), Err(Errno::NOSPC));
+    assert_eq!((client.read("f2").unwrap(), client.read("f3").unwrap()), (b"x".to_vec(), b"x".to_vec()));
 }

@@ -25,9 +25,15 @@
  * (weldfs_options.durability). fsync and its kin make persistent what was done before, whatever it asked for.
  *
  * Threads. Any object may be used by any number of threads at the same time, except while it is given back. A thread
- * keeps a queue pair of its own per client; calls take no lock then. After fork the child's first call attaches anew,
- * and files, directories, queues and buffers of the parent give -EBADF there; giving them back is allowed.
- * Calls are not cancellation points. A call made by a signal handler that interrupted another call works.
+ * keeps a queue pair of its own per client; calls take no lock then. Calls are not cancellation points.
+ *
+ * Fork. The child's first call attaches anew. Files, directories, queues and buffers of the parent (and whatever else was
+ * made from a client before the fork) give -EBADF there; giving them back is allowed. That holds whatever other threads
+ * of the parent were doing at the fork. An embedded device does not survive into a child: -ENODEV.
+ *
+ * Signals. A signal that interrupts a call does no harm: the call goes on, and never gives -EINTR. No function may be
+ * called by a signal handler: calls may allocate and take locks, which the interrupted thread may hold. The library's
+ * own threads have all signals blocked.
  */
 
 

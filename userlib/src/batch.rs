@@ -4,7 +4,7 @@
 //! with a result of its own; those of other clients may come in between. What is saved is the crossing, and with
 //! durable operations the flush: there is one for all of them.
 
-use crate::buf::{Payload, Room};
+use crate::buf::{Payload, Room, gather};
 use crate::call::copy_out;
 use crate::channel::Channel;
 use crate::client::Client;
@@ -96,6 +96,23 @@ impl<'c, 'd> Batch<'c, 'd> {
     ) -> &mut Self {
         let (path_, out) = (PoolRange::EMPTY, PoolRange::EMPTY);
         self.add(Op::OpenReadClose { base, path: path_, flags, offset, out }, path, None, Some(room.into()))
+    }
+
+    /// As [`Raw::open_read_write_close`]; the result is the bytes read, result2 where the payload went, with bit 63
+    /// set if the file is new.
+    #[allow(clippy::too_many_arguments)] // the operation's
+    pub fn open_read_write_close(
+        &mut self,
+        base: Handle,
+        path: &'d [u8],
+        flags: OpenFlags,
+        mode: u32,
+        (read_off, room): (u64, impl Into<Room<'d>>),
+        (at, data): (At, impl Into<Payload<'d>>),
+    ) -> &mut Self {
+        let (path_, out, src, mode) = (PoolRange::EMPTY, PoolRange::EMPTY, PoolRange::EMPTY, mode & 0o7777);
+        let op = Op::OpenReadWriteClose { base, path: path_, flags, mode, read_off, out, at, src };
+        self.add(op, path, Some(data.into()), Some(room.into()))
     }
 
     /// As [`Raw::read`] of at most one payload; the result is the bytes read.
@@ -271,11 +288,7 @@ impl Parts {
             Payload::Bytes(bytes) => self.string(queue, bytes),
             Payload::Gather(parts) => {
                 let range = self.take(data.len());
-                let (room, mut off) = (queue.pool().slice(range)?, 0);
-                for part in parts.iter() {
-                    room.sub(off, part.len()).copy_from(part);
-                    off += part.len();
-                }
+                gather(parts, queue.pool().slice(range)?);
                 Ok(range)
             }
             Payload::Pool(buf, range) => buf.part(range.start, range.end.checked_sub(range.start).ok_or(Errno::INVAL)?),
@@ -332,6 +345,9 @@ fn placed(op: Op, path: PoolRange, src: PoolRange, out: PoolRange) -> Op {
     match op {
         Op::OpenWriteClose { base, flags, mode, at, .. } => Op::OpenWriteClose { base, path, flags, mode, at, src },
         Op::OpenReadClose { base, flags, offset, .. } => Op::OpenReadClose { base, path, flags, offset, out },
+        Op::OpenReadWriteClose { base, flags, mode, read_off, at, .. } => {
+            Op::OpenReadWriteClose { base, path, flags, mode, read_off, out, at, src }
+        }
         Op::Read { h, at, .. } => Op::Read { h, at, out },
         Op::Write { h, at, .. } => Op::Write { h, at, src },
         Op::StatPath { base, nofollow, .. } => Op::StatPath { base, path, nofollow, out },

@@ -6,7 +6,7 @@ use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::ops::Range;
 use std::rc::Rc;
-use weldfs_ciscops::{Errno, PoolRange};
+use weldfs_ciscops::{Errno, PoolRange, SharedBytes};
 
 /// A buffer inside the shared pool of one queue pair: the device reads and writes it in place.
 ///
@@ -95,12 +95,26 @@ pub enum Payload<'a> {
     Pool(&'a PoolBuf, Range<usize>),
 }
 
+/// Bytes of pieces of memory in all.
+pub(crate) fn total(parts: &[IoSlice<'_>]) -> usize {
+    parts.iter().map(|part| part.len()).fold(0, usize::saturating_add)
+}
+
+/// Pieces of memory, one behind the other, into a part of the pool that is as long as all of them.
+pub(crate) fn gather(parts: &[IoSlice<'_>], into: SharedBytes<'_>) {
+    let mut off = 0;
+    for part in parts {
+        into.sub(off, part.len()).copy_from(part);
+        off += part.len();
+    }
+}
+
 impl Payload<'_> {
     /// Bytes in all.
     pub fn len(&self) -> usize {
         match self {
             Payload::Bytes(bytes) => bytes.len(),
-            Payload::Gather(parts) => parts.iter().map(|part| part.len()).fold(0, usize::saturating_add),
+            Payload::Gather(parts) => total(parts),
             Payload::Pool(_, range) => range.len(),
         }
     }
@@ -111,29 +125,37 @@ impl Payload<'_> {
     }
 }
 
-impl<'a> From<&'a [u8]> for Payload<'a> {
-    fn from(bytes: &'a [u8]) -> Self {
-        Payload::Bytes(bytes)
-    }
-}
+/// What ordinary memory an operand is made of, with variants `Bytes` and `Gather`.
+macro_rules! from_ordinary_memory {
+    ($operand:ident) => {
+        impl<'a> From<&'a [u8]> for $operand<'a> {
+            fn from(bytes: &'a [u8]) -> Self {
+                $operand::Bytes(bytes)
+            }
+        }
 
-impl<'a, const N: usize> From<&'a [u8; N]> for Payload<'a> {
-    fn from(bytes: &'a [u8; N]) -> Self {
-        Payload::Bytes(bytes)
-    }
-}
+        impl<'a, const N: usize> From<&'a [u8; N]> for $operand<'a> {
+            fn from(bytes: &'a [u8; N]) -> Self {
+                $operand::Bytes(bytes)
+            }
+        }
 
-impl<'a> From<&'a Vec<u8>> for Payload<'a> {
-    fn from(bytes: &'a Vec<u8>) -> Self {
-        Payload::Bytes(bytes)
-    }
-}
+        impl<'a> From<&'a Vec<u8>> for $operand<'a> {
+            fn from(bytes: &'a Vec<u8>) -> Self {
+                $operand::Bytes(bytes)
+            }
+        }
 
-impl<'a> From<&'a [IoSlice<'a>]> for Payload<'a> {
-    fn from(parts: &'a [IoSlice<'a>]) -> Self {
-        Payload::Gather(parts)
-    }
+        impl<'a> From<&'a [IoSlice<'a>]> for $operand<'a> {
+            fn from(parts: &'a [IoSlice<'a>]) -> Self {
+                $operand::Gather(parts)
+            }
+        }
+    };
 }
+pub(crate) use from_ordinary_memory;
+
+from_ordinary_memory!(Payload);
 
 impl<'a> From<&'a PoolBuf> for Payload<'a> {
     fn from(buf: &'a PoolBuf) -> Self {

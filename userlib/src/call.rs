@@ -1,6 +1,6 @@
 //! One call, one command: operands into the pool, the command into the ring, results out of the pool.
 
-use crate::buf::{Payload, Room};
+use crate::buf::{Payload, Room, gather};
 use crate::catalogue::Placement;
 use crate::channel::Channel;
 use crate::client::Client;
@@ -142,13 +142,7 @@ pub(crate) fn stage_input(queue: &mut Queue, payload: &Payload<'_>) -> Result<(P
     let room = queue.pool().slice(range)?;
     match payload {
         Payload::Bytes(bytes) => room.copy_from(bytes),
-        Payload::Gather(parts) => {
-            let mut off = 0;
-            for part in parts.iter() {
-                room.sub(off, part.len()).copy_from(part);
-                off += part.len();
-            }
-        }
+        Payload::Gather(parts) => gather(parts, room),
         Payload::Pool(..) => {}
     }
     Ok((range, true))

@@ -200,6 +200,11 @@ impl Client {
         self.inner.umask
     }
 
+    /// Permission bits of a new file: `mode` less this client's umask, for calls of the raw layer.
+    pub fn masked(&self, mode: u32) -> u32 {
+        mode & 0o7777 & !self.inner.umask
+    }
+
     pub(crate) fn default_durability(&self) -> Durability {
         self.durability
     }

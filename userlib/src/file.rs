@@ -52,6 +52,12 @@ impl File {
         self.epoch
     }
 
+    /// Which session of this process it belongs to. Files of different ones must not meet in one command: their handles
+    /// mean nothing to each other's.
+    pub fn session(&self) -> u64 {
+        self.epoch
+    }
+
     /// Whether the open made the file.
     pub fn was_created(&self) -> bool {
         self.opened.created

@@ -49,6 +49,23 @@ fn first_look(marker: &AtomicU32) -> u32 {
     }
 }
 
+/// One process of a family that forks: the same in all its threads, another one in every child. For what keeps locks of
+/// its own, which a child must not take: another thread of the parent may have held them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Process(u32);
+
+impl Process {
+    /// The calling one.
+    pub fn current() -> Process {
+        Process(generation())
+    }
+
+    /// Whether it is the calling one. A load; no system call, no lock.
+    pub fn is_current(self) -> bool {
+        self == Process::current()
+    }
+}
+
 /// A value of which every process of a fork family has its own.
 ///
 /// The first caller in a forked child makes a fresh value; the parent's, which a lock or a half-done update may have

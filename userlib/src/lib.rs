@@ -4,7 +4,7 @@
 //! * `client` (an attachment), `fs` (calls on names), `file`, `dir`, `fused`, `options`, `meta`: the API.
 //! * `catalogue`: fused operations that travel as programs.
 //! * `raw`: one method per operation, on handles and byte paths, errno out; all of the above is written on it.
-//! * `batch`: many operations in one command.
+//! * `batch`: many operations in one command; `txn`: writes to several files, all or nothing.
 //! * `outcome`: what became of a command, asked after a crash.
 //! * `call`: one call becomes one command; `buf`: its operands, ordinary memory or zero-copy pool buffers.
 //! * `channel`: each thread's queue pair; `queue`: commands in, completions out; `spin`, `slab`, `fork` help it.
@@ -37,6 +37,7 @@ pub mod raw;
 mod slab;
 pub mod socket;
 mod spin;
+mod txn;
 
 pub use aio::{AsyncQueue, Pending, QueueBuf};
 pub use batch::Batch;
@@ -48,6 +49,7 @@ pub use connector::{
 };
 pub use dir::{Dir, DirEntry, Entries};
 pub use file::File;
+pub use fork::Process;
 pub use fused::{Change, Done, Exchanged, Sealed, Summed};
 pub use meta::Metadata;
 pub use options::OpenOptions;
@@ -55,6 +57,7 @@ pub use outcome::{CommandId, Execution, Tag};
 pub use queue::{Queue, Ticket};
 pub use raw::{Raw, Written};
 pub use socket::SocketConnector;
+pub use txn::Transaction;
 pub use weldfs_ciscops::flags::SetAttrMask;
 pub use weldfs_ciscops::flags::{
     AccessMask, ChecksumKind, FallocMode, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,

@@ -4,8 +4,8 @@
 //! * A path is bytes without NUL, resolved by the device from `base` ([`Handle::ROOT`] for absolute names). An empty
 //!   path means the object `base` itself where POSIX has a call of that form (stat, set_attr, xattrs, access, link).
 //! * `mode` arguments are permission bits after the caller's umask; this layer applies none.
-//! * Nothing here panics or prints. A call made by a signal handler that interrupted another call on the same thread
-//!   takes a second queue pair and works; it may then allocate.
+//! * Nothing here panics or prints. No call is safe in a signal handler (a first call on a thread allocates and takes
+//!   locks); one that interrupts a call of its thread all the same finds that one's queue pair busy and takes another.
 //! * Every call may also fail with EIO (the device died while it ran; the outcome is unknown), ENODEV (the device
 //!   was already gone), ENOMEM (the pool cannot hold the operands), EBADF (unknown handle).
 
@@ -101,6 +101,12 @@ impl<'c> Raw<'c> {
     /// before it is sent. EINVAL for calls without a transaction: nop, close, fsync and kin, locks, set_flags.
     pub fn detectable(mut self, tag: &'c Tag) -> Raw<'c> {
         self.how.tag = Some(tag);
+        self
+    }
+
+    /// The same for handles of one session, see [`File::session`](crate::File::session): EBADF when it is over.
+    pub fn of_session(mut self, session: u64) -> Raw<'c> {
+        self.epoch = session;
         self
     }
 

@@ -399,6 +399,76 @@ fn a_forked_child_keeps_off_its_parents_queue() {
 }
 
 #[test]
+fn a_child_leaves_the_wakers_of_its_parents_queue_alone() {
+    let (mock, queue) = queue();
+    queue.eventfd().expect("eventfd");
+    mock.behaviour.paused.store(true, Relaxed);
+    mock.heard();
+    let task = Arc::new(Unpark(std::thread::current(), AtomicU64::new(0)));
+    let mut pending = queue.nop().expect("room");
+    let waker = Waker::from(task.clone());
+    assert!(pin!(&mut pending).poll(&mut Context::from_waker(&waker)).is_pending());
+    drop(waker);
+    // SAFETY: the child takes no lock of the parent's, and leaves with _exit.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        drop(pending);
+        drop(queue);
+        // An executor's wakers may need locks that a thread of the parent held.
+        let code = i32::from(Arc::strong_count(&task) != 2);
+        // SAFETY: ends the child without running the parent's exit handlers.
+        unsafe { libc::_exit(code) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above, into a local.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status, 0, "the child dropped a waker");
+    mock.behaviour.paused.store(false, Relaxed);
+    pending.wait_timeout(SECOND).expect("the parent goes on");
+}
+
+#[test]
+fn a_queue_dropped_while_its_thread_goes_to_sleep_ends() {
+    let (mock, client) = rig();
+    mock.behaviour.delay_ns.store(60_000, Relaxed);
+    for round in 0..1_500u32 {
+        let queue = client.async_queue(8, 4096).expect("queue");
+        queue.start_reaper().expect("thread");
+        queue.nop().expect("room").on_done(Arc::new(|_, _| ()), 0);
+        queue.flush().expect("ours");
+        let start = Instant::now();
+        while start.elapsed() < Duration::from_nanos(u64::from(round % 150) * 1_000) {}
+        drop(queue);
+    }
+    drop(client);
+    // Each queue held its client, and so the connector.
+    let start = Instant::now();
+    while Arc::strong_count(&mock) > 1 {
+        assert!(start.elapsed() < 5 * SECOND, "a thread waits for itself");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
+fn an_eventfd_stays_one_whatever_is_asked_for_at_the_same_moment() {
+    let (_mock, client) = rig();
+    for _ in 0..600 {
+        let queue = client.async_queue(8, 4096).expect("queue");
+        let gate = std::sync::Barrier::new(2);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                gate.wait();
+                let started = queue.start_reaper();
+                assert!(matches!(started, Ok(()) | Err(Errno::BUSY)), "{started:?}");
+            });
+            gate.wait();
+            queue.eventfd().expect("eventfd");
+        });
+        assert_eq!(queue.start_reaper(), Err(Errno::BUSY), "completions are signalled by the eventfd");
+    }
+}
+
+#[test]
 fn queue_pairs_come_back_when_the_last_handle_is_gone() {
     let (mock, client) = rig();
     mock.behaviour.queues_max.store(3, Relaxed);

@@ -4,8 +4,8 @@ use crate::boundary::{call, count, given, hand_out, path, put};
 use crate::client::weldfs_client;
 use crate::types::weldfs_entry;
 use libc::{c_char, c_int};
-use parking_lot::Mutex;
-use weldfs::{Dir, Errno};
+use parking_lot::{Mutex, MutexGuard};
+use weldfs::{Dir, Errno, Process};
 use weldfs_ciscops::dirent::{Dirents, cookie};
 
 /// Bytes of entries fetched per command.
@@ -13,8 +13,16 @@ const LISTING_BYTES: usize = 32 << 10;
 
 /// An open directory being listed. Threads that share one take turns.
 pub struct weldfs_dir {
-    dir: Dir,
+    pub(crate) dir: Dir,
     place: Mutex<Place>,
+    maker: Process,
+}
+
+impl weldfs_dir {
+    /// EBADF in a forked child, where a thread of the parent may have left the lock taken.
+    fn place(&self) -> Result<MutexGuard<'_, Place>, Errno> {
+        if self.maker.is_current() { Ok(self.place.lock()) } else { Err(Errno::BADF) }
+    }
 }
 
 struct Place {
@@ -33,7 +41,8 @@ pub unsafe extern "C" fn weldfs_opendir(
     call("weldfs_opendir", || {
         hand_out(dir, || {
             let place = Mutex::new(Place { cookie: cookie::START, batch: Vec::new(), at: 0 });
-            Ok(weldfs_dir { dir: given(client)?.client.open_dir(path(name)?)?, place })
+            let maker = Process::current();
+            Ok(weldfs_dir { dir: given(client)?.client.open_dir(path(name)?)?, place, maker })
         })
     })
 }
@@ -47,7 +56,7 @@ pub unsafe extern "C" fn weldfs_readdir(dir: Option<&weldfs_dir>, entry: *mut we
         if entry.is_null() {
             return Err(Errno::INVAL.into());
         }
-        let mut place = dir.place.lock();
+        let mut place = dir.place()?;
         loop {
             let at = place.at;
             let mut rest = Dirents(&place.batch[at..]);
@@ -89,7 +98,7 @@ pub unsafe extern "C" fn weldfs_readdir(dir: Option<&weldfs_dir>, entry: *mut we
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_seekdir(dir: Option<&weldfs_dir>, next: u64) -> c_int {
     call("weldfs_seekdir", || {
-        *given(dir)?.place.lock() = Place { cookie: next, batch: Vec::new(), at: 0 };
+        *given(dir)?.place()? = Place { cookie: next, batch: Vec::new(), at: 0 };
         Ok(())
     })
 }
@@ -98,7 +107,12 @@ pub unsafe extern "C" fn weldfs_seekdir(dir: Option<&weldfs_dir>, next: u64) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_closedir(dir: Option<Box<weldfs_dir>>) {
     call("weldfs_closedir", || {
-        drop(dir);
+        if let Some(mut dir) = dir
+            && !dir.maker.is_current()
+        {
+            // A thread of the parent may have been at work on it when the child was made.
+            std::mem::forget(std::mem::take(&mut dir.place.get_mut().batch));
+        }
         Ok(())
     });
 }

@@ -65,7 +65,11 @@ pub unsafe extern "C" fn weldfs_queue_create(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_queue_destroy(queue: Option<Box<weldfs_queue>>) {
     call("weldfs_queue_destroy", || {
-        if let Some(queue) = queue {
+        let Some(queue) = queue else { return Ok(()) };
+        if queue.queue.check().is_err() {
+            // A thread of the parent may have held the lock, and have been at work on what it guards.
+            std::mem::forget(queue.jobs.clone());
+        } else {
             for job in queue.jobs.table.lock().jobs.iter_mut().flatten() {
                 job.forgotten = true;
             }
@@ -149,7 +153,9 @@ pub unsafe extern "C" fn weldfs_queue_in_flight(queue: Option<&weldfs_queue>) ->
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_forget(queue: Option<&weldfs_queue>, ticket: u64) -> c_int {
     call("weldfs_forget", || {
-        let mut table = given(queue)?.jobs.table.lock();
+        let queue = given(queue)?;
+        queue.queue.check()?;
+        let mut table = queue.jobs.table.lock();
         let mut jobs = table.jobs.iter_mut().flatten();
         let job = jobs.find(|job| job.ticket == ticket && !job.forgotten).ok_or(Errno::NOENT)?;
         job.forgotten = true;

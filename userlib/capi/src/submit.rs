@@ -8,7 +8,7 @@ use crate::queue::weldfs_queue;
 use crate::types::*;
 use libc::{c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
-use weldfs::aio::{Input, Refused, Space};
+use weldfs::aio::{Completed, Input, Refused, Space};
 use weldfs::{AsyncQueue, Change, ChecksumKind, Errno, Handle, Op, OpenFlags, Pending, PoolRange};
 use weldfs_ciscops::Modify;
 use weldfs_ciscops::flags::RenameFlags;
@@ -72,7 +72,8 @@ impl<'q> Start<'q> {
         form: Form,
         build: impl FnOnce([PoolRange; I], PoolRange) -> Op,
     ) -> Result<(), Fault> {
-        let pending: Result<Pending<weldfs::aio::Completed>, Refused> = self.with.command(inputs, space, build);
+        // SAFETY: the operations built here name the ranges they are given and no others.
+        let pending: Result<Pending<Completed>, Refused> = unsafe { self.with.command(inputs, space, build) };
         let pending = pending.map_err(|refused| refused.errno)?;
         let (ticket, job) = (pending.sequence(), &self.job);
         put(job.ticket, ticket);

@@ -128,6 +128,12 @@ fn submissions_reach_callbacks_reapers_and_epoll() {
 }
 
 #[test]
+fn a_child_of_a_busy_parent_waits_for_nobody() {
+    let device = Device::serve();
+    assert_eq!(execute(&build(&here("tests/c/fork.c"), false), &device), "children wait for nobody\n");
+}
+
+#[test]
 fn the_header_is_good_cpp() {
     let device = Device::serve();
     assert!(execute(&build(&here("tests/c/plus.cpp"), false), &device).starts_with("session "));

@@ -1,6 +1,7 @@
 //! Pool memory of an asynchronous queue, and operands.
 
 use super::shared::Shared;
+use crate::buf::{from_ordinary_memory, total};
 use std::fmt;
 use std::io::IoSlice;
 use std::ops::Range;
@@ -151,36 +152,14 @@ impl Input<'_> {
     pub(super) fn len(&self) -> usize {
         match self {
             Input::Bytes(bytes) => bytes.len(),
-            Input::Gather(parts) => parts.iter().map(|part| part.len()).fold(0, usize::saturating_add),
+            Input::Gather(parts) => total(parts),
             Input::Buf(_, range) => range.len(),
             Input::Place(place) => place.range.len as usize,
         }
     }
 }
 
-impl<'a> From<&'a [u8]> for Input<'a> {
-    fn from(bytes: &'a [u8]) -> Self {
-        Input::Bytes(bytes)
-    }
-}
-
-impl<'a, const N: usize> From<&'a [u8; N]> for Input<'a> {
-    fn from(bytes: &'a [u8; N]) -> Self {
-        Input::Bytes(bytes)
-    }
-}
-
-impl<'a> From<&'a Vec<u8>> for Input<'a> {
-    fn from(bytes: &'a Vec<u8>) -> Self {
-        Input::Bytes(bytes)
-    }
-}
-
-impl<'a> From<&'a [IoSlice<'a>]> for Input<'a> {
-    fn from(parts: &'a [IoSlice<'a>]) -> Self {
-        Input::Gather(parts)
-    }
-}
+from_ordinary_memory!(Input);
 
 impl<'a> From<&'a QueueBuf> for Input<'a> {
     fn from(buf: &'a QueueBuf) -> Self {

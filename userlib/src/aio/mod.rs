@@ -28,6 +28,7 @@ pub use ops::{Changed, Checked, On};
 pub use pending::Pending;
 
 use self::core::{HOLDS_MAX, Hearer, Hold, Order, Watch};
+use crate::buf::gather;
 use crate::client::Client;
 use shared::Shared;
 use std::io;
@@ -220,9 +221,19 @@ impl AsyncQueue {
             .and_then(|dead| if dead { Err(Errno::IO) } else { Ok(()) })
     }
 
+    /// EBADF in a forked child; takes no lock. For what keeps state of its own beside the queue.
+    pub fn check(&self) -> Result<(), Errno> {
+        self.shared.check()
+    }
+
     /// Submits any operation: `build` makes it from where its inputs and its room lie in the pool. The completion comes
     /// back whatever its status says. Nothing is waited for: EAGAIN when the ring or the pool is full.
-    pub fn command<const I: usize>(
+    ///
+    /// # Safety
+    /// The operation names no pool memory but the ranges that `build` is given and parts of them: the device writes to
+    /// what a command names as room, and all other memory of the pool belongs to other commands or to buffers that
+    /// somebody may be looking at.
+    pub unsafe fn command<const I: usize>(
         &self,
         inputs: [Input<'_>; I],
         space: impl Into<Space>,
@@ -332,13 +343,7 @@ impl AsyncQueue {
         let bytes = self.shared.pool.slice(range)?;
         match input {
             Input::Bytes(from) => bytes.copy_from(from),
-            Input::Gather(parts) => {
-                let mut off = 0;
-                for part in parts.iter() {
-                    bytes.sub(off, part.len()).copy_from(part);
-                    off += part.len();
-                }
-            }
+            Input::Gather(parts) => gather(parts, bytes),
             Input::Buf(..) | Input::Place(_) => {}
         }
         Ok((Hold::Owned(range), range))
@@ -356,9 +361,10 @@ impl AsyncQueue {
     /// uses the slices of [`QueueBuf::bytes`] and [`QueueBuf::bytes_mut`] that hold them; while one names them as
     /// input, nobody writes to them.
     pub unsafe fn place(&self, at: *const u8, len: usize) -> Option<Place> {
+        self.check().ok()?;
         let pool = self.shared.pool.slice(PoolRange::EMPTY).ok()?.as_ptr() as usize;
         let off = (at as usize).checked_sub(pool)?;
-        let inside = self.shared.is_ours() && off.checked_add(len)? <= self.shared.pool.len();
+        let inside = off.checked_add(len)? <= self.shared.pool.len();
         let range = PoolRange::new(u32::try_from(off).ok()?, u32::try_from(len).ok()?);
         inside.then_some(Place { queue: self.shared.number, range })
     }

@@ -79,12 +79,16 @@ fn stat(completed: Completed) -> Result<Metadata, Errno> {
     Ok(body.into())
 }
 
-fn opened(completed: Completed) -> Result<File, Errno> {
-    let Completed { cqe, room } = completed.ok()?;
-    let (mode, created) = (cqe.result2 as u32, cqe.result2 & CREATED != 0);
-    let opened = Opened { handle: Handle::from_wire(cqe.result), mode, created };
-    let shared = room.shared();
-    Ok(File::new(shared.client.clone(), shared.session.epoch(), opened))
+impl Completed {
+    /// The file that a command of [`AsyncQueue::open`] opened, for callbacks and reaping; of another command's
+    /// completion it makes nonsense. It is to be called once: whoever drops the file closes it.
+    pub fn into_file(self) -> Result<File, Errno> {
+        let Completed { cqe, room } = self.ok()?;
+        let (mode, created) = (cqe.result2 as u32, cqe.result2 & CREATED != 0);
+        let opened = Opened { handle: Handle::from_wire(cqe.result), mode, created };
+        let shared = room.shared();
+        Ok(File::new(shared.client.clone(), shared.session.epoch(), opened))
+    }
 }
 
 fn placed(completed: Completed) -> Result<Done, Errno> {
@@ -201,7 +205,7 @@ impl AsyncQueue {
     pub fn open(&self, path: impl AsRef<Path>, flags: OpenFlags, mode: u32) -> Result<Pending<File>, Errno> {
         let mode = self.masked(mode);
         let build = |[path]: [_; 1], _| Op::Open { base: Handle::ROOT, path, flags, mode, placeholder: 0 };
-        Ok(self.start([name(path.as_ref()).into()], Space::Fresh(0), true, build, opened)?)
+        Ok(self.start([name(path.as_ref()).into()], Space::Fresh(0), true, build, Completed::into_file)?)
     }
 
     /// Closes a file. EBADF when it is not of this queue's session; it is closed then all the same. Refused with
@@ -245,7 +249,7 @@ impl AsyncQueue {
 
     /// Permission bits of a new file: `mode` less the client's umask.
     pub fn masked(&self, mode: u32) -> u32 {
-        mode & 0o7777 & !self.shared.client.umask()
+        self.shared.client.masked(mode)
     }
 
     /// Fused: see [`crate::Raw::open_write_close`]. `mode` is taken less the umask.

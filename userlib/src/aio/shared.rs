@@ -99,9 +99,15 @@ impl Shared {
         self.generation == fork::generation()
     }
 
+    /// EBADF in a forked child.
+    pub(super) fn check(&self) -> Result<(), Errno> {
+        if self.is_ours() { Ok(()) } else { Err(Errno::BADF) }
+    }
+
     /// EBADF in a forked child, where the lock may be frozen and the memory is not mapped.
     fn lock(&self) -> Result<Locked<'_>, Errno> {
-        if self.is_ours() { Ok(Locked(self.core.lock())) } else { Err(Errno::BADF) }
+        self.check()?;
+        Ok(Locked(self.core.lock()))
     }
 
     /// Runs `f` under the lock; then wakes whom it said to, and asks the watching thread where it is needed.
@@ -310,9 +316,7 @@ impl Shared {
 
     /// The eventfd, made at the first call together with the thread that makes it readable.
     pub(super) fn eventfd(self: &Arc<Self>) -> io::Result<BorrowedFd<'_>> {
-        if !self.is_ours() {
-            return Err(Errno::BADF.into());
-        }
+        self.check()?;
         if self.event.get().is_none() {
             let fresh = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
             // Somebody who was faster keeps his.
@@ -324,21 +328,24 @@ impl Shared {
 
     /// Has the thread watch from now on. An eventfd stays what completions are signalled by: EBUSY.
     pub(super) fn watched_as(self: &Arc<Self>, watch: Watch) -> Result<(), Errno> {
-        let known = self.with(|core, _| core.watch)?;
-        if known == watch {
-            return Ok(());
-        }
-        if known == Watch::Signal {
-            return Err(Errno::BUSY);
-        }
+        self.check()?;
         if self.park.get().is_none() {
             let park = Arc::new(Park::default());
-            if self.park.set(park.clone()).is_ok() {
-                let (weak, memory) = (Arc::downgrade(self), self.memory.clone());
-                spawn_quiet("weldfs-reaper", move || attend(&weak, &park, &memory))?;
+            let (weak, memory, theirs) = (Arc::downgrade(self), self.memory.clone(), park.clone());
+            // First the thread: a park without one would be asked for ever, and nobody would come.
+            spawn_quiet("weldfs-reaper", move || attend(&weak, &theirs, &memory))?;
+            if let Err(second) = self.park.set(park) {
+                // Somebody was faster; this one's thread has not been asked for anything, and leaves.
+                second.stop(|| {});
             }
         }
-        self.with(|core, _| core.watch = watch)
+        self.with(|core, _| match core.watch {
+            Watch::Signal if watch == Watch::Reap => Err(Errno::BUSY),
+            _ => {
+                core.watch = watch;
+                Ok(())
+            }
+        })?
     }
 
     /// One look of the watching thread.
@@ -390,8 +397,11 @@ fn attend(shared: &Weak<Shared>, park: &Park, memory: &QueueMemory) {
     while park.rest() {
         let mut slept = false;
         loop {
-            let Some(strong) = shared.upgrade() else { return };
-            match strong.watch(std::mem::take(&mut slept)) {
+            let slept_before = std::mem::take(&mut slept);
+            // The queue is not held beyond this statement: if its last handle goes meanwhile, it is this thread that
+            // ends it, and that waits for a watcher that says it is asleep.
+            let Some(next) = shared.upgrade().map(|queue| queue.watch(slept_before)) else { return };
+            match next {
                 Next::Again => {}
                 Next::Rest => break,
                 Next::Sleep(tail) => {
@@ -399,7 +409,6 @@ fn attend(shared: &Weak<Shared>, park: &Park, memory: &QueueMemory) {
                     if !park.asleep(true) {
                         return;
                     }
-                    drop(strong);
                     memory.sleep_on(tail, NAP);
                     park.asleep(false);
                 }
@@ -411,7 +420,10 @@ fn attend(shared: &Weak<Shared>, park: &Park, memory: &QueueMemory) {
 impl Drop for Shared {
     fn drop(&mut self) {
         if !self.is_ours() {
-            // The parent's: neither its lock nor its memory is for us.
+            // The parent's: neither its lock nor its memory is for us. A thread that was not copied may have been
+            // inside the core, and its wakers are of executors that are not here; the session is the parent's to end.
+            std::mem::forget(self.core.get_mut().take());
+            std::mem::forget(self.session.clone());
             std::mem::forget(self.pool.clone());
             std::mem::forget(self.memory.clone());
             return;
