@@ -4,11 +4,12 @@
 //! Each effect has a *stamp*: its record's LSN plus its index in the list. Records are longer than the number of their
 //! effects, so stamps are unique and ordered like the log; birth marks of mappings and cuts are stamps.
 
+use crate::error::FsResult;
 use crate::outcomes::OutcomeRec;
 use crate::record::{InodeRec, Time};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use weldfs_ciscops::InodeNo;
+use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::BlockNo;
 
 mod codec;
@@ -32,6 +33,14 @@ pub const FILE_BLOCKS_MAX: u64 = 1 << 51;
 
 /// The effects of one record.
 pub type Effects = Vec<Effect>;
+
+/// Refuses what no mount would read back.
+///
+/// # Errors
+/// E2BIG for more effects than a record may have.
+pub fn bounded(effects: &[Effect]) -> FsResult<()> {
+    if effects.len() > EFFECTS_MAX { Err(Errno::TOOBIG.into()) } else { Ok(()) }
+}
 
 /// Which fields an [`AttrDelta`] sets.
 pub mod attr {
@@ -361,6 +370,11 @@ pub enum Effect {
 }
 
 impl Effect {
+    /// The inode that an entry of a directory names from now on.
+    pub fn target(&self) -> Option<InodeNo> {
+        if let Effect::PutDirent { ino, .. } = self { Some(*ino) } else { None }
+    }
+
     /// The inode whose shard holds what the effect changes; the root for an outcome, which no shard holds.
     pub fn ino(&self) -> InodeNo {
         match self {

@@ -38,6 +38,9 @@ pub const SUPERBLOCK_COPY1: u64 = 8;
 pub const SEGMENTS_MAX: usize = 16;
 /// Entries in the superblock's table of devices.
 pub const DEVICES_MAX: usize = 4;
+/// Bound on everything that counts upwards (sequence, LSN, numbers of inodes and transactions): far from overflow in
+/// any sum.
+pub const COUNTER_MAX: u64 = 1 << 62;
 /// Bytes of the volume label.
 pub const LABEL_MAX: usize = 64;
 /// Least memory of the page cache, bytes; smaller budgets are raised to it.

@@ -215,7 +215,7 @@ fn open_parts(medium: &Arc<dyn Medium>, sb: Superblock, options: &MountOptions) 
 fn plausible(txn: &OpenTxn, sb: &Superblock) -> FsResult<()> {
     let data = sb.geometry.data_blocks();
     let inside = |(first, n): (u64, u64)| first >= data.start && first + n <= data.end;
-    let known = txn.id < sb.next_txn && txn.lsn < sb.cut && txn.begin.file.0 < sb.next_ino;
+    let known = txn.id < sb.next_txn && txn.lsn < sb.cut && txn.begin.last_inode().0 < sb.next_ino;
     let named = txn.begin.inputs.iter().flat_map(|i| runs(&i.effects)).all(inside);
     // An input belongs to a micro-op that stands if and only if a commit could have adopted it.
     let adopted = (0..16).filter(|i| txn.has_adopted(*i));
@@ -226,11 +226,10 @@ fn plausible(txn: &OpenTxn, sb: &Superblock) -> FsResult<()> {
     Err(impossible("transaction (impossible)", txn.id, 0))
 }
 
-/// No block is an input twice: each transaction would give it to its own file.
+/// No block is twice in inputs that are not adopted: each transaction would give it to its own file. (The file that
+/// adopted one may have lost its blocks again while the transaction is open.)
 fn disjoint(txns: &[OpenTxn]) -> FsResult<()> {
-    let inputs = txns.iter().flat_map(|t| t.begin.inputs.iter().map(|i| (t.id, i)));
-    let runs = |(id, i): (u64, &'_ crate::micro::Input)| runs(&i.effects).map(|run| (run, id)).collect::<Vec<_>>();
-    let mut all: Vec<((u64, u64), u64)> = inputs.flat_map(runs).collect();
+    let mut all: Vec<((u64, u64), u64)> = txns.iter().flat_map(|t| t.loose().map(|run| (run, t.id))).collect();
     all.sort_unstable();
     match all.windows(2).find(|w| w[0].0.0 + w[0].0.1 > w[1].0.0) {
         Some(w) => Err(impossible("transaction (block of another input)", w[1].1, w[1].0.0)),

@@ -187,13 +187,26 @@ impl Store {
         *self.opens.lock().entry(ino.0).or_insert(0) += 1;
     }
 
+    /// The same for several at once.
+    pub(crate) fn open_refs(&self, inos: &[InodeNo]) {
+        let mut opens = self.opens.lock();
+        inos.iter().for_each(|ino| *opens.entry(ino.0).or_insert(0) += 1);
+    }
+
     /// Ends what [`Store::open_ref`] began. An orphan nobody has open goes with the next reclaim steps.
     pub fn close_ref(&self, ino: InodeNo) {
+        self.close_refs(&[ino]);
+    }
+
+    /// The same for several at once.
+    pub(crate) fn close_refs(&self, inos: &[InodeNo]) {
         let mut opens = self.opens.lock();
-        if let Some(n) = opens.get_mut(&ino.0) {
-            *n -= 1;
-            if *n == 0 {
-                opens.remove(&ino.0);
+        for ino in inos {
+            if let Some(n) = opens.get_mut(&ino.0) {
+                *n -= 1;
+                if *n == 0 {
+                    opens.remove(&ino.0);
+                }
             }
         }
     }

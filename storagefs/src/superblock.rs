@@ -5,7 +5,9 @@
 
 use crate::error::{CopyFault, ImageError};
 use crate::geometry::{Geometry, superblock_places};
-use crate::limits::{BLOCK, DEVICES_MAX, LABEL_MAX, PAGE, SEGMENTS_MAX, SUPERBLOCK_COPY1, TREE_HEIGHT_MAX};
+use crate::limits::{
+    BLOCK, COUNTER_MAX, DEVICES_MAX, LABEL_MAX, PAGE, SEGMENTS_MAX, SUPERBLOCK_COPY1, TREE_HEIGHT_MAX,
+};
 use crate::tree::{PageRef, TreeRoot};
 use weldfs_journal::{BlockNo, IoWrite, LogArea, Lsn, Medium, MediumError, Segment, SegmentTable, crashpoint};
 use zerocopy::little_endian::{I64, U16, U32, U64};
@@ -28,8 +30,6 @@ pub const CHECKSUM_CRC32C: u16 = 1;
 pub const HASH_SIPHASH13: u16 = 1;
 /// Flag: unmounted cleanly, the log holds nothing above the cut.
 pub const FLAG_CLEAN: u32 = 1;
-/// Bound on everything that counts upwards (sequence, LSN, inode numbers): far from overflow in any sum.
-const COUNTER_MAX: u64 = 1 << 62;
 
 /// A device of the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

@@ -507,9 +507,8 @@ async fn attempt<'d>(
         }
         // A transaction that was cut says itself how far it came, and that is as durable as was asked for.
         let cut = finished.micro.as_ref().and_then(MicroTxn::cut);
-        if cut.is_some() && wants_durable(cx) {
-            must_sync = Some(core.store.journal().tail());
-        }
+        must_sync = cut.filter(|_| wants_durable(cx)).map(|_| core.store.journal().tail()).or(must_sync);
+        core.note_reclaim();
         outcome = cut.unwrap_or(Outcome::failed(Errno::from(&e)));
     }
     *tickets = None;

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::codec::{DecodeError, Reader, Writer};
-use crate::limits::{BLOCK, WINDOW_BLOCKS};
+use crate::limits::{BLOCK, COUNTER_MAX, WINDOW_BLOCKS};
 
 /// First byte of every record's effects.
 const VERSION: u8 = 1;
@@ -173,6 +173,7 @@ pub fn decode_commit(bytes: &[u8]) -> Result<Effects, DecodeError> {
 fn ino(r: &mut Reader<'_>) -> Result<InodeNo, DecodeError> {
     match r.var()? {
         0 => Err(DecodeError("inode number 0")),
+        n if n >= COUNTER_MAX => Err(DecodeError("inode number that no counter reaches")),
         n => Ok(InodeNo(n)),
     }
 }

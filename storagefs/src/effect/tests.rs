@@ -11,7 +11,7 @@ fn time() -> impl Strategy<Value = Time> {
 }
 
 fn ino() -> impl Strategy<Value = InodeNo> {
-    (1u64..).prop_map(InodeNo)
+    (1..crate::limits::COUNTER_MAX).prop_map(InodeNo)
 }
 
 fn name() -> impl Strategy<Value = Arc<[u8]>> {

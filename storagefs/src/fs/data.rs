@@ -294,11 +294,10 @@ impl Txn<'_> {
             self.settle(true)?;
         }
         let gone = self.clear_from(ino, keep)?;
-        if size < rec.size && !self.staged(ino).is_some_and(|f| f.writes(size / BLOCK_BYTES)) {
-            self.zero_part(ino, size, keep * BLOCK_BYTES)?;
-        }
+        let below = size < rec.size && !self.staged(ino).is_some_and(|f| f.writes(size / BLOCK_BYTES));
+        let zeroed = below && self.zero_part(ino, size, keep * BLOCK_BYTES)?;
         self.data_effects.extend(gone);
-        self.cut_staged(ino, size);
+        self.cut_staged(ino, size, zeroed && self.many);
         Ok(())
     }
 
@@ -321,10 +320,10 @@ impl Txn<'_> {
         Ok(gone)
     }
 
-    /// Zeroes `from..to`, a part of one block, if the block holds data.
-    pub(super) fn zero_part(&mut self, ino: InodeNo, from: u64, to: u64) -> FsResult<()> {
+    /// Zeroes `from..to`, a part of one block, if the block holds data; says whether it does.
+    pub(super) fn zero_part(&mut self, ino: InodeNo, from: u64, to: u64) -> FsResult<bool> {
         if from >= to {
-            return Ok(());
+            return Ok(false);
         }
         let mut data = false;
         self.store.block_map(ino, from / BLOCK_BYTES, 1, &mut |_, view| {
@@ -334,7 +333,7 @@ impl Txn<'_> {
         if data {
             self.data_effects.push(Effect::Zero { ino, off: from, len: (to - from) as u32 });
         }
-        Ok(())
+        Ok(data)
     }
 
     /// lseek: the offset that results; Data and Hole look at the file.

@@ -61,12 +61,12 @@ impl Txn<'_> {
         let done = if first > last {
             self.zero_part(ino, off, end)
         } else {
-            self.zero_part(ino, off, first * BLOCK_BYTES).and_then(|()| self.zero_part(ino, last * BLOCK_BYTES, end))
+            self.zero_part(ino, off, first * BLOCK_BYTES).and_then(|_| self.zero_part(ino, last * BLOCK_BYTES, end))
         };
         if done.is_err() {
             self.data_effects.clear();
         }
-        done
+        done.map(drop)
     }
 
     /// Maps fresh unwritten blocks over the holes of `range`, and over all of `cleared`.

@@ -190,7 +190,7 @@ pub fn resolve_set(store: &Store, cmd: &Command, paths: &Paths, session: &dyn Se
     match cmd.op {
         Op::Nop | Op::Syncfs | Op::Statfs { .. } | Op::Close { .. } | Op::Lock { .. } | Op::SetFlags { .. } => {}
         Op::Outcome { .. } => {}
-        // Not run by this device: nothing of it begins.
+        // As things are now; where it turns out to be led elsewhere it starts over with that held, too.
         Op::Program { .. } => {
             if let Some(program) = &paths.program {
                 super::program::resolve(program, &mut r)?;

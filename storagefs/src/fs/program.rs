@@ -62,6 +62,11 @@ struct Sum<'a> {
     /// The inodes in the file slots, where they are known and hold what they held before.
     files: [Option<InodeNo>; PROGRAM_FILES],
     creates: bool,
+    /// A micro-op may have taken a name, or given it to another file: what a name means now is unknown until it runs.
+    renames: bool,
+    /// One may have cut a file: what files hold is unknown. Then a write counts as growth, or more than was promised
+    /// to growth could be written.
+    cuts: bool,
 }
 
 /// What `program` must reserve; `None` if it changes nothing. `steps`: it commits step by step.
@@ -74,7 +79,8 @@ pub(super) fn need(store: &Store, session: &dyn SessionView, program: &Program, 
     }
     let inline = program.write_bytes() <= store.inline_max() as u64;
     let need = Need { log_bytes: LOG_BASE, ..Need::default() };
-    let mut sum = Sum { store, session, program, inline, need, files: [None; PROGRAM_FILES], creates: false };
+    let files = [None; PROGRAM_FILES];
+    let mut sum = Sum { store, session, program, inline, need, files, creates: false, renames: false, cuts: false };
     let mut groups = 0;
     for (i, micro) in program.micros().iter().enumerate() {
         sum.add(i, micro)?;
@@ -151,7 +157,7 @@ impl Sum<'_> {
 
     fn set_file(&mut self, slot: u8, ino: Option<InodeNo>) {
         if let Some(file) = self.files.get_mut(usize::from(slot)) {
-            *file = ino;
+            *file = ino.filter(|_| !self.cuts);
         }
     }
 
@@ -164,7 +170,10 @@ impl Sum<'_> {
                     self.room(LOG_OPEN + name(path), 8, u32::from(flags.contains(OpenFlags::TRUNC)));
                 }
                 self.creates |= found.is_none() && flags.contains(OpenFlags::CREATE);
-                self.set_file(file.0, found.filter(|_| !flags.contains(OpenFlags::TRUNC)));
+                if flags.contains(OpenFlags::TRUNC) {
+                    self.forget_content();
+                }
+                self.set_file(file.0, found);
             }
             Micro::Use { file, h, .. } => {
                 let ino = resolve::base_inode(self.session, h).ok();
@@ -178,7 +187,10 @@ impl Sum<'_> {
             Micro::Truncate { .. } => self.cut(),
             Micro::SetAttr { size, .. } if size.is_some() => self.cut(),
             Micro::SetAttr { .. } => self.room(LOG_COMMIT, 4, 0),
-            Micro::Unlink { path, .. } | Micro::Rmdir { path, .. } => self.room(LOG_BASE + name(path), 8, 0),
+            Micro::Unlink { path, .. } | Micro::Rmdir { path, .. } => {
+                self.room(LOG_BASE + name(path), 8, 0);
+                self.renames = true;
+            }
             Micro::Mkdir { path, .. } => self.name(name(path)),
             Micro::Symlink { target, path, .. } => self.name(name(path) + name(target)),
             Micro::Rename { from, to, .. } => self.name(name(from) + name(to)),
@@ -191,17 +203,25 @@ impl Sum<'_> {
     /// A new name.
     fn name(&mut self, bytes: usize) {
         self.room(LOG_BASE + bytes, 12, 0);
-        self.creates = true;
+        (self.creates, self.renames) = (true, true);
     }
 
-    /// A file is cut: from here on nobody knows what it holds.
+    /// A file is cut.
     fn cut(&mut self) {
         self.room(LOG_OPEN, 8, 1);
-        self.files = [None; PROGRAM_FILES];
+        self.forget_content();
     }
 
-    /// The file of that name, as things are now.
+    /// From here on nobody knows what files hold.
+    fn forget_content(&mut self) {
+        (self.files, self.cuts) = ([None; PROGRAM_FILES], true);
+    }
+
+    /// The file of that name, as things are now; none once they may have changed.
     fn lookup(&self, base: Handle, path: &[u8]) -> FsResult<Option<InodeNo>> {
+        if self.renames {
+            return Ok(None);
+        }
         let Ok(base) = resolve::start_inode(self.session, base, path) else { return Ok(None) };
         match Walker::of(self.session).walk(self.store, base, path, Last::Follow, &mut Trail::default()) {
             Ok(found) => Ok(found.rec.map(|r| r.ino)),

@@ -381,8 +381,9 @@ impl Txn<'_> {
     }
 
     /// A file was cut to `size`: what was staged past it is gone, and reads as zeros when the file grows again. All of
-    /// it is settled.
-    pub(super) fn cut_staged(&mut self, ino: InodeNo, size: u64) {
+    /// it is settled. `zeroed`: the rest of its last block is being zeroed in the store, of which later micro-ops of
+    /// this command must see nothing more.
+    pub(super) fn cut_staged(&mut self, ino: InodeNo, size: u64, zeroed: bool) {
         let keep = size.div_ceil(BLOCK_BYTES);
         let edge = (size % BLOCK_BYTES) as usize;
         let f = self.staged_mut(ino);
@@ -399,8 +400,8 @@ impl Txn<'_> {
         f.runs.retain(|r| !r.crcs.is_empty());
         gone.extend(f.blocks.iter().filter(|b| b.blk >= keep).map(|b| (b.blk, b.blk + 1)));
         f.blocks.retain(|b| b.blk < keep);
-        let zeroed = edge > 0 && f.writes(keep - 1);
-        if zeroed {
+        let own = edge > 0 && f.writes(keep - 1);
+        if own || zeroed {
             let at = f.blocks.iter().position(|b| b.blk == keep - 1).unwrap_or_else(|| {
                 f.blocks.push(StagedBlock::new(keep - 1));
                 f.blocks.len() - 1
@@ -411,13 +412,13 @@ impl Txn<'_> {
             block.crc = None;
             block.ranges.add(edge, BLOCK);
         }
-        for (from, end) in gone {
+        for (from, end) in joined(gone) {
             for blk in (from..end).step_by(UNMAP_BLOCKS as usize) {
                 let count = (end - blk).min(UNMAP_BLOCKS) as u32;
                 self.data_effects.push(Effect::Unmap { ino, blk, count });
             }
         }
-        if zeroed {
+        if own {
             self.data_effects.push(Effect::Zero { ino, off: size, len: (BLOCK - edge) as u32 });
         }
     }
@@ -492,6 +493,19 @@ impl Txn<'_> {
     }
 }
 
+/// Ranges in order, those that touch as one: what was staged piece by piece goes in few effects.
+fn joined(mut ranges: SmallVec<[(u64, u64); 4]>) -> SmallVec<[(u64, u64); 4]> {
+    ranges.sort_unstable();
+    ranges.dedup_by(|next, last| {
+        let touches = next.0 <= last.1;
+        if touches {
+            last.1 = last.1.max(next.1);
+        }
+        touches
+    });
+    ranges
+}
+
 /// Checksums of a block that was written in part, as far as they are known.
 #[derive(Default)]
 struct Sums {
@@ -509,7 +523,15 @@ fn crc32c_append(crc: u32, bytes: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{BLOCK, Ranges};
+    use super::{BLOCK, Ranges, joined};
+    use smallvec::smallvec;
+
+    #[test]
+    fn blocks_that_were_staged_one_by_one_are_cut_in_one_piece() {
+        assert_eq!(joined(smallvec![]).to_vec(), []);
+        let pieces = smallvec![(9, 10), (3, 5), (5, 6), (3, 4), (8, 9), (20, 30), (22, 24)];
+        assert_eq!(joined(pieces).to_vec(), [(3, 6), (8, 10), (20, 30)]);
+    }
 
     #[test]
     fn ranges_that_touch_become_one() {

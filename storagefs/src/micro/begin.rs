@@ -1,14 +1,15 @@
 //! The begin record's payload.
 
-use super::{End, GROUPS_MAX, INPUT_EFFECTS_MAX, PLANNED, VERSION};
+use super::{End, GROUPS_MAX, INPUT_EFFECTS_MAX, PLAN_EFFECTS_MAX, PLANNED, VERSION};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::cred::Cred;
 use crate::effect::{self, BlockState, Effect, Effects};
+use crate::error::FsResult;
 use crate::outcomes::Identity;
 use crate::record::Time;
 use smallvec::SmallVec;
 use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, MICRO_OPS_MAX};
-use weldfs_ciscops::{Command, InodeNo, OpenFlags, RawCommand, SessionLimits, Sqe, interp, validate};
+use weldfs_ciscops::{Command, Errno, InodeNo, OpenFlags, RawCommand, SessionLimits, Sqe, interp, validate};
 use zerocopy::{FromBytes, IntoBytes};
 
 /// Everything that finishing a command needs when its client is gone: the command and its inputs, or, of a program, all
@@ -133,6 +134,18 @@ impl Begin {
         let inputs = decode_inputs(file, &mut r)?;
         r.end()?;
         Ok(Begin { sqe, now, cred, dir, name: Box::from(name), file, generation, flags, detect, inputs, plan: None })
+    }
+
+    /// Refuses what [`Begin::decode`] would not read back.
+    ///
+    /// # Errors
+    /// E2BIG for more inputs, groups or effects than it may have.
+    pub fn bounded(&self) -> FsResult<()> {
+        let most = if self.plan.is_some() { PLAN_EFFECTS_MAX } else { INPUT_EFFECTS_MAX };
+        let inputs = self.inputs.len() <= MICRO_OPS_MAX && self.inputs.iter().all(|i| i.effects.len() <= most);
+        // A planned one names no supplementary groups.
+        let users = self.plan.is_some() || self.cred.groups.len() <= GROUPS_MAX;
+        if inputs && users { Ok(()) } else { Err(Errno::TOOBIG.into()) }
     }
 
     /// Under what its outcome is kept, if it is detectable.

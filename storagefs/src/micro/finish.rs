@@ -175,7 +175,8 @@ impl Finish<'_> {
         Ok((TxnFate::Finished, String::new()))
     }
 
-    /// Of a planned transaction: adopts the groups that are left. What the end record says was known when it began.
+    /// Of a planned transaction: adopts the groups that are left. What the end record says was known when it began,
+    /// and so is how it ends.
     fn adopt_rest(&mut self, plan: &Planned) -> FsResult<(TxnFate, String)> {
         let begin = &*self.txn.begin;
         if let Some(why) = self.impossible()? {
@@ -192,7 +193,11 @@ impl Finish<'_> {
             self.commit(id, group.micro, Commit { regs: Registers::default(), effects }, room)?;
         }
         self.end(id, plan.end)?;
-        Ok((TxnFate::Finished, String::new()))
+        let outcome = plan.end.outcome;
+        Ok(match plan.end.verdict {
+            Verdict::Done => (TxnFate::Finished, String::new()),
+            _ => (TxnFate::Failed, format!("micro-op {} fails: {}", outcome.micro_failed, Errno(outcome.status))),
+        })
     }
 
     /// Room in log and memory for the commit of a group.
@@ -210,15 +215,14 @@ impl Finish<'_> {
         }
     }
 
-    /// Why the groups that are left cannot be adopted: an inode that they change is not there, one that they create is.
+    /// Why the groups that are left cannot be adopted: an inode that they change or name is not there, one that they
+    /// create is.
     fn impossible(&self) -> FsResult<Option<String>> {
         let (txn, mut created) = (self.txn, HashSet::new());
         let left = txn.begin.inputs.iter().enumerate().filter(|(i, _)| !txn.has_adopted(*i));
-        for e in left.flat_map(|(_, group)| &group.effects) {
-            let ino = e.ino();
-            if created.contains(&ino) {
-                continue;
-            }
+        let effects = left.flat_map(|(_, group)| &group.effects);
+        for (e, ino) in effects.flat_map(|e| [(e, Some(e.ino())), (e, e.target())]) {
+            let Some(ino) = ino.filter(|ino| !created.contains(ino)) else { continue };
             let there = match self.store.blocking(|| self.store.inode(ino)) {
                 Err(FsError::Corrupt(e)) => return Ok(Some(e.to_string())),
                 Err(FsError::Medium(e)) if !self.store.medium.is_poisoned() => return Ok(Some(e.to_string())),
@@ -400,3 +404,5 @@ mod planned;
 mod rig;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod unlinked;

@@ -47,7 +47,9 @@ impl Begin {
 
     /// The highest inode number that it names.
     pub fn last_inode(&self) -> InodeNo {
-        self.files().into_iter().max().unwrap_or(InodeNo(0))
+        let effects = || self.inputs.iter().flat_map(|i| &i.effects);
+        let named = effects().flat_map(|e| [e.ino(), e.target().unwrap_or(InodeNo(0))]);
+        named.chain([self.file, self.dir]).max().unwrap_or(InodeNo(0))
     }
 
     pub(super) fn encode_planned(&self, plan: &Planned, w: &mut Writer) {

@@ -5,7 +5,7 @@ use super::report::RecoveryReport;
 use crate::codec::DecodeError;
 use crate::effect::{self, BlockState, Effect};
 use crate::error::{FsError, FsResult, Place};
-use crate::limits::BLOCK;
+use crate::limits::{BLOCK, COUNTER_MAX};
 use crate::micro::open::runs;
 use crate::micro::{self, Begin, Commit, End};
 use crate::overlay::apply::Tally;
@@ -14,9 +14,6 @@ use std::sync::atomic::Ordering::Relaxed;
 use weldfs_ciscops::limits::MICRO_OPS_MAX;
 use weldfs_journal::canary::{Canary, planted};
 use weldfs_journal::{Lsn, Record, RecordKind, Verdict};
-
-/// Transaction ids and inode numbers are below this.
-const COUNTER_MAX: u64 = 1 << 62;
 
 /// Replays records; collects what the report says.
 pub(super) struct Replay<'s> {

@@ -134,8 +134,8 @@ fn bury(dead: &mut Vec<(u64, u64)>, addr: u64) {
 }
 
 impl Shard {
-    /// Reads what [`Shard::apply`] of this effect needs from the layers below. `Err(Miss)` on a cold page; any error
-    /// means that nothing happened.
+    /// Reads what [`Shard::apply`] of this effect needs from the layers below. `Err(Miss)` on a cold page; damage, if
+    /// the inode that it changes is not there. Any error means that nothing happened.
     pub fn prepare(&mut self, e: &Effect, tally: &mut Tally) -> FsResult<()> {
         let ino = e.ino().0;
         match e {
@@ -156,6 +156,8 @@ impl Shard {
                 self.prepare_windows(ino, blk, 1, tally)?;
                 self.birth_below(&self.lower.base.pages, ino, blk).map(|_| ())
             }
+            // What is to be freed may be gone already.
+            Effect::ReclaimStep { .. } if self.inode_gone(&self.lower.base.pages, ino)? => Ok(()),
             Effect::ReclaimStep { blk, count, .. } => {
                 self.prepare_windows(ino, *blk, u64::from(*count), tally)?;
                 self.lower.birth(&self.lower.base.pages, ino, *blk).map(|_| ())
@@ -169,13 +171,10 @@ impl Shard {
     }
 
     fn prepare_node(&mut self, ino: u64, tally: &mut Tally) -> FsResult<()> {
-        if let Some(Node { rec: RecState::Live(_) | RecState::Gone, .. }) = self.active.nodes.get(&ino) {
-            return Ok(());
-        }
-        match self.active.live(&self.lower, &self.lower.base.pages, ino, tally) {
-            // Created earlier in the same record: nothing to read.
-            Err(FsError::Corrupt(c)) if c.what == "inode (missing)" => Ok(()),
-            other => other.map(|_| ()),
+        match self.active.nodes.get(&ino).map(|n| &n.rec) {
+            Some(RecState::Live(_)) => Ok(()),
+            Some(RecState::Gone) => Err(no_inode(ino)),
+            _ => self.active.live(&self.lower, &self.lower.base.pages, ino, tally).map(drop),
         }
     }
 
@@ -359,7 +358,7 @@ impl Shard {
 
     /// Makes blocks holes: all of them, or those born at or before `cut`.
     fn unmap(&mut self, ino: u64, blk: u64, count: u32, cut: Option<u64>, tally: &mut Tally) -> FsResult<()> {
-        if cut.is_some() && self.inode_gone(ino)? {
+        if cut.is_some() && self.inode_gone(&self.lower.base.slow, ino)? {
             return Ok(());
         }
         let mut done = 0;
@@ -400,11 +399,11 @@ impl Shard {
         self.edit(ino, win, tally, |e| doomed.iter().for_each(|i| e.set(*i, Under::Hole)))
     }
 
-    fn inode_gone(&self, ino: u64) -> FsResult<bool> {
+    fn inode_gone(&self, pages: &Pages, ino: u64) -> FsResult<bool> {
         match self.active.nodes.get(&ino).map(|n| &n.rec) {
             Some(RecState::Live(_)) => Ok(false),
             Some(RecState::Gone) => Ok(true),
-            _ => Ok(self.lower.inode(&self.lower.base.slow, ino)?.is_none()),
+            _ => Ok(self.lower.inode(pages, ino)?.is_none()),
         }
     }
 

@@ -8,15 +8,22 @@
 use super::Need;
 use crate::error::{FsError, FsResult, Wait};
 use crate::geometry::Geometry;
-use crate::limits::PAGE_BLOCKS;
+use crate::limits::{BLOCK, PAGE_BLOCKS};
 use crate::micro::open::{TxnRoom, weight};
 use crate::overlay::apply::Tally;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use weldfs_ciscops::Errno;
+use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, MICRO_OPS_MAX, PROGRAM_WRITE_MAX, TXN_BYTES_MAX, TXN_WRITES_MAX};
 
-/// Blocks of the largest single command (1 MiB), with room for its unaligned ends.
-const COMMAND_BLOCKS: u64 = 260;
+/// Blocks that the largest command writes: a program, with room for the unaligned ends of its writes.
+pub(super) const COMMAND_BLOCKS: u64 = PROGRAM_WRITE_MAX / BLOCK as u64 + 2 * MICRO_OPS_MAX as u64;
+/// The same of the largest command that is no program and no transaction of several commands.
+const PLAIN_BLOCKS: u64 = ATOMIC_WRITE_MAX as u64 / BLOCK as u64 + 4;
+/// Blocks of metadata that the reserve has beside, at most.
+const SLACK_MAX: u64 = 1024;
+
+const _: () = assert!(TXN_BYTES_MAX / BLOCK as u64 + 2 * TXN_WRITES_MAX as u64 <= COMMAND_BLOCKS);
 
 /// The counters. All in blocks unless named otherwise.
 #[derive(Debug)]
@@ -25,6 +32,9 @@ pub struct Ledger {
     pub capacity: u64,
     /// Outside what statfs calls free: copy-on-write of one command and some more.
     pub reserve: u64,
+    /// Blocks that one command can replace whatever is free: all that a command may replace at most, unless the image
+    /// is small. What a command replaces beyond them has to be free.
+    pub covered: u64,
     /// Free on the medium, minus promised, minus what merging patches will take.
     pub avail: AtomicI64,
     /// Held by files.
@@ -62,11 +72,13 @@ impl Ledger {
     pub fn new(geometry: &Geometry) -> Ledger {
         let data = geometry.data_blocks();
         let capacity = data.end - data.start;
-        let reserve = (COMMAND_BLOCKS + 60 + capacity / 64).min(4096).min(capacity / 2);
+        let covered = (capacity / 16).clamp(PLAIN_BLOCKS, COMMAND_BLOCKS);
+        let reserve = (covered + (60 + capacity / 64).min(SLACK_MAX)).min(capacity / 2);
         let z = || AtomicI64::new(0);
         Ledger {
             capacity,
             reserve,
+            covered,
             avail: z(),
             held: z(),
             growing: z(),
@@ -122,23 +134,25 @@ impl Ledger {
     /// Promises what `need` names.
     ///
     /// # Errors
-    /// ENOSPC (only to what may fail), or `Wait` for a checkpoint.
+    /// ENOSPC (only to what may fail, and to what replaces more than is covered), or `Wait` for a checkpoint.
     pub fn promise(&self, need: &Need) -> FsResult<Promise> {
-        let new = i64::from(need.new_blocks);
-        let all = new + i64::from(need.overwrite_blocks);
+        let beyond = (i64::from(need.overwrite_blocks) - self.covered as i64).max(0);
+        let may_fail = need.may_fail || beyond > 0;
+        let new = i64::from(need.new_blocks) + beyond;
+        let all = i64::from(need.new_blocks) + i64::from(need.overwrite_blocks);
         let growth = self.meta_growth(i64::from(need.meta_keys), need.begin_bytes());
         let dirty = self.keys.load(Relaxed) > 0 || self.frozen_bytes.load(Relaxed) > 0;
-        if need.may_fail && self.logical_free() - growth < new + i64::from(need.meta_keys > 0) {
+        if may_fail && self.logical_free() - growth < new + i64::from(need.meta_keys > 0) {
             // The estimate of metadata may be what is in the way: a checkpoint makes it exact.
             let exact = self.logical_free() < new;
             return Err(if exact || !dirty { FsError::Errno(Errno::NOSPC) } else { FsError::Wait(Wait::Checkpoint) });
         }
-        let growing = if need.may_fail { new } else { 0 };
+        let growing = if may_fail { new } else { 0 };
         self.growing.fetch_add(growing, Relaxed);
         let left = self.avail.fetch_sub(all, Relaxed) - all;
         // Near full, metadata must fit the zone as it is: runs to grow it with may not be found when they are needed.
         let cramped = growth > 0 && dirty && self.tight();
-        if (left < growth || cramped) && (all > 0 || need.may_fail) {
+        if (left < growth || cramped) && (all > 0 || may_fail) {
             self.avail.fetch_add(all, Relaxed);
             self.growing.fetch_sub(growing, Relaxed);
             // A transaction under way ends by itself, and its keys go.

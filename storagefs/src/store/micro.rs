@@ -5,14 +5,14 @@
 
 use super::Store;
 use super::plan::Plan;
-use super::records::parts;
-use crate::effect::Effects;
+use super::records::{parts, prepare_group};
+use crate::effect::{self, Effects};
 use crate::error::{FsError, FsResult};
 use crate::micro::{self, Begin, Commit, End, Verdict};
 use crate::overlay::apply::Tally;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use weldfs_ciscops::{Errno, Outcome};
+use weldfs_ciscops::{Errno, InodeNo, Outcome};
 use weldfs_journal::canary::{Canary, planted};
 use weldfs_journal::{Appended, crashpoint};
 
@@ -37,12 +37,14 @@ pub struct MicroTxn {
     pub(super) done: usize,
     /// What its end record says, once it was cut.
     cut: Option<Outcome>,
+    /// Inodes that it keeps from being reclaimed.
+    held: Vec<InodeNo>,
 }
 
 impl MicroTxn {
     /// From what was staged: nothing of it is committed yet.
     pub fn new(begin: Begin, groups: SmallVec<[Group; 2]>, end: End) -> MicroTxn {
-        MicroTxn { begin: Arc::new(begin), groups, end, id: 0, done: 0, cut: None }
+        MicroTxn { begin: Arc::new(begin), groups, end, id: 0, done: 0, cut: None, held: Vec::new() }
     }
 
     /// Whether its begin record stands: what became of it is then said by an end record, now or after recovery.
@@ -53,6 +55,20 @@ impl MicroTxn {
     /// How it ended, if it was cut where it stood: what its first micro-ops did stays.
     pub fn cut(&self) -> Option<Outcome> {
         self.cut
+    }
+
+    /// Keeps its files, before its first record: one group may take a file's last name, and a later one changes it.
+    /// Of a command that is no program the file has a name or is open until the command is over.
+    pub(super) fn hold(&mut self, store: &Store) {
+        if self.begin.plan.is_some() && self.held.is_empty() {
+            self.held = self.begin.files();
+            store.open_refs(&self.held);
+        }
+    }
+
+    /// Gives them back.
+    fn release(&mut self, store: &Store) {
+        store.close_refs(&std::mem::take(&mut self.held));
     }
 
     /// A planted bug: commits are logged while their effects are not, which come with the last one.
@@ -71,9 +87,19 @@ impl Store {
     ///
     /// # Errors
     /// `Miss`: fetch, and call again with the same plan and transaction; what stands in the log by then is not written
-    /// twice. Anything else is final; a transaction that had begun is cut where it stood.
+    /// twice. Who cannot fetch calls [`Store::abort_micro`]. Anything else is final; a transaction that had begun is
+    /// cut where it stood.
     pub fn commit_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn) -> FsResult<Appended> {
+        let done = self.commit_records(plan, txn);
+        if !matches!(done, Err(FsError::Miss(_))) {
+            txn.release(self);
+        }
+        done
+    }
+
+    fn commit_records(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn) -> FsResult<Appended> {
         if txn.id == 0 {
+            txn.begin.bounded()?;
             if planted(Canary::CommitBeforeEffect) {
                 txn.postpone();
             }
@@ -104,11 +130,15 @@ impl Store {
     }
 
     fn begin_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn) -> FsResult<()> {
+        txn.hold(self);
         // All of it is read ahead: what cannot be read fails before anything is written. (A cut that comes between
         // makes the commits read again.)
         let mut tally = Tally::default();
         let gate = self.gate.read();
-        let prepared = txn.groups.iter().try_for_each(|g| self.prepare_commit(&g.commit, &txn.begin, &mut tally));
+        let mut preparing = self.preparing();
+        let groups = &mut txn.groups.iter();
+        let prepared = groups.try_for_each(|g| prepare_group(&mut preparing, &g.commit, &txn.begin, &mut tally));
+        drop(preparing);
         self.ledger.book(&tally);
         drop(gate);
         prepared?;
@@ -134,6 +164,7 @@ impl Store {
         if txn.has_begun() && txn.cut.is_none() && txn.done < txn.groups.len() {
             self.cut_micro(plan, txn, why);
         }
+        txn.release(self);
     }
 
     /// Ends a transaction that cannot go on; if not even that can be said, nothing may be built on what it left, and
@@ -166,6 +197,9 @@ impl Store {
 }
 
 /// The effects of all groups in order, as one operation's record holds them.
+///
+/// # Errors
+/// E2BIG when a record may not hold so many.
 pub fn as_one_record(groups: SmallVec<[Group; 2]>, begin: &Begin) -> FsResult<Effects> {
     let mut all = Effects::new();
     for g in groups {
@@ -173,5 +207,6 @@ pub fn as_one_record(groups: SmallVec<[Group; 2]>, begin: &Begin) -> FsResult<Ef
         let (effects, _) = expanded.map_err(|_| FsError::Errno(Errno::IO))?;
         all.extend(effects);
     }
+    effect::bounded(&all)?;
     Ok(all)
 }

@@ -302,10 +302,12 @@ impl Store {
     ///
     /// # Errors
     /// `Miss`: nothing happened, fetch and commit the same plan again. Anything else: nothing happened, drop the plan.
+    /// E2BIG for more effects than a record may have.
     pub fn commit(&self, plan: &mut Plan<'_>, head: RecordHead) -> FsResult<Appended> {
         if planted(Canary::MacroVisibleEarly) && plan.effects.len() > 1 {
             self.commit_alone(plan.effects.drain(..1).collect(), head)?;
         }
+        effect::bounded(&plan.effects)?;
         let payload = effect::encode(&plan.effects);
         let mut tally = Tally::default();
         let gate = self.gate.read();

@@ -99,7 +99,7 @@ impl Store {
         let payload = commit.encode();
         let mut tally = Tally::default();
         let _gate = self.gate.read();
-        let prepared = self.prepare_commit(commit, begin, &mut tally).and_then(|()| {
+        let prepared = prepare_group(&mut self.preparing(), commit, begin, &mut tally).and_then(|()| {
             let expanded = micro::expand(std::mem::take(&mut commit.effects), &begin.inputs);
             let (effects, adopted) = expanded.map_err(|e| FsError::corrupt(e.0, Place::Log(Lsn::NONE), 0, 0))?;
             // What recovery would refuse must never be written.
@@ -123,11 +123,6 @@ impl Store {
         self.ledger.book(&tally);
         applied.map_err(|e| self.disagree(e))?;
         Ok(appended)
-    }
-
-    /// Reads what applying a commit needs.
-    pub(super) fn prepare_commit(&self, commit: &Commit, begin: &Begin, tally: &mut Tally) -> FsResult<()> {
-        prepare_group(&mut self.preparing(), commit, begin, tally)
     }
 
     /// Appends the end record of an open transaction.

@@ -1,5 +1,6 @@
 //! Properties of the store, driven by random operations against a plain model in memory.
 
+mod bounds;
 mod faults;
 mod figures;
 mod model;

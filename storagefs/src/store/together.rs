@@ -66,6 +66,7 @@ impl Store {
         if payloads.bytes.len() > TOGETHER_BYTES_MAX {
             return Ok(None);
         }
+        txn.hold(self);
         let mut tally = Tally::default();
         let gate = self.gate.read();
         if self.closed.load(Relaxed) {

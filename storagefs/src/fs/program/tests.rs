@@ -356,6 +356,26 @@ fn what_is_written_cut_and_grown_again_reads_as_zeros_in_between() {
 }
 
 #[test]
+fn what_a_program_cuts_off_an_old_block_never_comes_back() {
+    for mode in MODES {
+        for model in [CrashModel::Pmem, CrashModel::Block] {
+            // In the record, and in blocks.
+            for (at, len) in [(3000, 50), (3000, 5000), (50, 20), (8000, 4000)] {
+                for size in [0, 100, 4096, 5000] {
+                    let cut = Step::Truncate { name: 0, size };
+                    let write = Step::Write { name: 0, at: Some(at), len, fill: 9 };
+                    let grow = Step::Truncate { name: 0, size: 12_000 };
+                    let copy = Step::Copy { from: 0, to: 4, off: 0, len: 9500 };
+                    compare(&[cut, write], mode, model, 51);
+                    compare(&[cut, grow, copy], mode, model, 51);
+                    compare(&[cut, write, Step::Truncate { name: 0, size: size / 2 }, grow, copy], mode, model, 51);
+                }
+            }
+        }
+    }
+}
+
+#[test]
 fn names_made_and_used_in_one_program_share_buckets_with_others() {
     for mode in MODES {
         let write = |name, fill| Step::Write { name, at: Some(0), len: 700, fill };
@@ -443,5 +463,38 @@ fn no_room_midway_leaves_nothing_in_either_mode() {
         let over = [Step::Write { name: 0, at: Some(100), len: 5000, fill: 1 }, Step::Unlink(1)];
         assert!(r.steps(&over, mode).is_ok());
         assert_eq!(r.tree(), r.tree_again());
+    }
+}
+
+/// Fills the image but for a few blocks; a file of 400,000 bytes is the last but one.
+fn full() -> Rig {
+    let mut r = rig(CrashModel::Pmem, 51);
+    r.single(Step::Write { name: 4, at: Some(0), len: 400_000, fill: 3 }).unwrap();
+    for len in [100_000, 10_000, 4096] {
+        while r.single(Step::Write { name: 1, at: None, len, fill: 1 }).is_ok() {}
+    }
+    r
+}
+
+#[test]
+fn a_name_that_a_program_gives_to_another_file_is_no_file_to_overwrite() {
+    let big = Step::Write { name: 4, at: Some(0), len: 400_000, fill: 4 };
+    // What was there stays: it is open.
+    let cases: [&[Step]; 3] = [
+        &[Step::Unlink(4), big],
+        &[Step::Rename(2, 4), big],
+        &[Step::Truncate { name: 4, size: 0 }, Step::Unlink(4), big],
+    ];
+    for mode in MODES {
+        for steps in cases {
+            let mut r = full();
+            let h = r.opened(4, RW).unwrap();
+            let before = r.tree();
+            let outcome = r.steps(steps, mode);
+            assert_eq!((Errno(outcome.status), outcome.micro_done), (Errno::NOSPC, 0), "{mode:?} {steps:?}");
+            assert_eq!(r.tree(), before, "{mode:?} {steps:?}");
+            assert!(r.direct.store().ledger.logical_free() >= 0);
+            r.run(Op::Close { h }).unwrap();
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Transactions that were planned as a whole: adopted to their end after any crash, and judged when they are forged.
 
+use super::hostile::{forge_beside, moved, refused};
 use super::rig::*;
 use super::*;
 use crate::effect::{AttrDelta, Effect};
@@ -163,8 +164,10 @@ fn one_that_failed_keeps_its_groups_and_says_what_the_client_was_told() {
     assert_eq!(store.outcome(&id).micro_ops, STEPS, "while it runs");
     store.make_durable(store.journal().tail()).unwrap();
     drop(store);
-    let (store, _) = mount(ram(&medium.to_bytes(), CrashModel::Pmem));
+    let (store, report) = mount(ram(&medium.to_bytes(), CrashModel::Pmem));
     assert!(is_complete(&store));
+    assert_eq!((report.txns.len(), report.txns_cut, report.txns[0].fate), (1, 1, TxnFate::Failed));
+    assert!(report.txns[0].reason.contains("micro-op 6 fails"), "{}", report.txns[0].reason);
     let told = store.outcome(&id);
     assert_eq!((told.status, told.micro_done, told.micro_failed), (Errno::NOSPC.0, 5, 6));
 }
@@ -267,4 +270,76 @@ fn a_group_is_adopted_once_in_order_and_under_its_own_inode() {
     assert!(matches!(commit(&store, id, &again), Err(FsError::Corrupt(_))), "under no other number either");
     commit(&store, id, &groups[1]).unwrap();
     assert!(!store.medium.is_poisoned());
+}
+
+#[test]
+fn a_plan_in_a_tree_for_inodes_that_the_tree_cannot_have_is_damage() {
+    type Forge<'f> = &'f dyn Fn(&mut Begin, u64);
+    let put_inode = |begin: &mut Begin, ino: u64| {
+        if let Effect::PutInode(rec) = &mut begin.inputs[0].effects[0] {
+            rec.ino = InodeNo(ino);
+        }
+    };
+    let put_name = |begin: &mut Begin, to: u64| {
+        if let Effect::PutDirent { ino, .. } = &mut begin.inputs[0].effects[1] {
+            *ino = InodeNo(to);
+        }
+    };
+    let orphan = |begin: &mut Begin, ino: u64| begin.inputs[2].effects.push(Effect::Orphan { ino: InodeNo(ino) });
+    let cases: [Forge<'_>; 3] = [&put_inode, &put_name, &orphan];
+    for change in cases {
+        for ino in [None, Some(1 << 61), Some(u64::MAX)] {
+            let medium = ram(&image(CrashModel::Pmem), CrashModel::Pmem);
+            let (store, _) = mount(medium.clone());
+            let (id, _) = begin_it(&store);
+            let next = store.alloc_ino().0 + 1;
+            let bytes = forge_beside(&medium, &store, id, |txn| {
+                moved(txn, |_| 0);
+                let mut begin = (*txn.begin).clone();
+                begin.inputs[1].effects.retain(|e| !matches!(e, Effect::Map { .. }));
+                change(&mut begin, ino.unwrap_or(next));
+                txn.begin = Arc::new(begin);
+            });
+            let (mounted, _) = refused(&bytes);
+            let words = ["impossible", "inode number"];
+            assert!(words.iter().any(|w| mounted.contains(w)), "{ino:?}: {mounted}");
+        }
+    }
+}
+
+#[test]
+fn a_name_for_an_inode_that_is_not_there_is_cut_before_the_first_group() {
+    let reason = cut(|store, begin| {
+        let ino = store.alloc_ino();
+        if let Effect::PutDirent { ino: to, .. } = &mut begin.inputs[0].effects[1] {
+            *to = ino;
+        }
+    });
+    assert!(reason.contains("is gone"), "{reason}");
+}
+
+#[test]
+fn inode_numbers_that_no_counter_reaches_are_damage_wherever_they_stand() {
+    let put = |ino| Effect::PutInode(Box::new(InodeRec { mode: 0o100_600, ..InodeRec::empty(InodeNo(ino)) }));
+    for ino in [1 << 62, u64::MAX] {
+        let name = Arc::from(&b"n"[..]);
+        let entry =
+            Effect::PutDirent { dir: InodeNo::ROOT, cookie: 1 << 12, ino: InodeNo(ino), ftype: 8, mark: 0, name };
+        for e in [put(ino), entry, Effect::Orphan { ino: InodeNo(ino) }] {
+            let medium = ram(&image(CrashModel::Pmem), CrashModel::Pmem);
+            let (store, _) = mount(medium.clone());
+            let payload = crate::effect::encode(&[e]);
+            store.journal().append(RecordHead::op(), &[&payload], Vec::new(), None).unwrap();
+            store.make_durable(store.journal().tail()).unwrap();
+            drop(store);
+            let (mounted, _) = refused(&medium.to_bytes());
+            assert!(mounted.contains("inode number"), "{mounted}");
+        }
+        let (_, bytes) = forged(|_, begin| {
+            let rec = InodeRec::empty(InodeNo(ino));
+            begin.inputs[0].effects.push(Effect::PutInode(Box::new(rec)));
+        });
+        let (mounted, _) = refused(&bytes);
+        assert!(mounted.contains("inode number"), "{mounted}");
+    }
 }

@@ -3,11 +3,15 @@
 use super::*;
 use crate::effect::{self, BlockState, attr};
 use crate::error::{FsError, Miss};
+use crate::fs::Cred;
+use crate::micro::{Begin, Commit, End};
 use crate::overlay::Base;
 use crate::overlay::window::{Mapping, pack};
-use crate::record::InodeRec;
+use crate::record::{InodeRec, Time};
 use crate::tree::{Key, PageRef, kind};
+use smallvec::SmallVec;
 use std::sync::atomic::AtomicBool;
+use weldfs_ciscops::{Command, Op, OpenFlags, Outcome, PoolRange, Registers, TxnMode};
 use weldfs_journal::Lsn;
 
 fn commit(store: &Store, effects: &[Effect]) -> FsResult<()> {
@@ -42,10 +46,8 @@ fn set_nlink(ino: InodeNo, nlink: u32) -> Effect {
     })
 }
 
-#[test]
-fn reclaim_never_comes_between_the_effects_of_one_record() {
-    let medium = fresh(8 << 20);
-    let (store, _) = mount(&medium);
+/// Reclaims what it can beside `work`, which says what went wrong.
+fn beside_reclaim(store: &Arc<Store>, work: impl FnOnce() -> Option<FsError>) {
     let stop = Arc::new(AtomicBool::new(false));
     let (s, ended) = (store.clone(), stop.clone());
     let reclaimer = std::thread::spawn(move || {
@@ -62,26 +64,92 @@ fn reclaim_never_comes_between_the_effects_of_one_record() {
         }
         Ok(())
     });
-    let mut failed = None;
-    for _ in 0..400 {
-        let ino = store.alloc_ino();
-        let mut rec = InodeRec::empty(ino);
-        (rec.mode, rec.nlink) = (0o100_644, 1);
-        // An unlink: the orphan is named before its last attributes change. The many effects make the window wide.
-        let mut unlink = vec![Effect::Orphan { ino }];
-        unlink.extend((0..600).map(|_| set_nlink(InodeNo::ROOT, 2)));
-        unlink.push(set_nlink(ino, 0));
-        failed = commit(&store, &[Effect::PutInode(Box::new(rec))]).and_then(|()| commit(&store, &unlink)).err();
-        if failed.is_some() {
-            break;
-        }
-    }
+    let failed = work();
     stop.store(true, Relaxed);
     reclaimer.join().unwrap().unwrap();
     assert!(failed.is_none(), "{failed:?}");
+}
+
+fn new_file(store: &Store) -> Effect {
+    let mut rec = InodeRec::empty(store.alloc_ino());
+    (rec.mode, rec.nlink) = (0o100_644, 1);
+    Effect::PutInode(Box::new(rec))
+}
+
+#[test]
+fn reclaim_never_comes_between_the_effects_of_one_record() {
+    let medium = fresh(8 << 20);
+    let (store, _) = mount(&medium);
+    beside_reclaim(&store, || {
+        (0..400).find_map(|_| {
+            let create = new_file(&store);
+            let ino = create.ino();
+            // An unlink: the orphan is named before its last attributes change. The many effects make the window wide.
+            let mut unlink = vec![Effect::Orphan { ino }];
+            unlink.extend((0..600).map(|_| set_nlink(InodeNo::ROOT, 2)));
+            unlink.push(set_nlink(ino, 0));
+            commit(&store, &[create]).and_then(|()| commit(&store, &unlink)).err()
+        })
+    });
     store.reclaim_all().unwrap();
     store.unmount().unwrap();
     drop(store);
+}
+
+/// A program's transaction: a file loses its last name in the first group, and is changed in the last.
+fn unlinking(ino: InodeNo) -> MicroTxn {
+    let many = || (0..60).map(|_| set_nlink(InodeNo::ROOT, 2));
+    let mut first = vec![Effect::Orphan { ino }];
+    first.extend(many());
+    let mut groups: SmallVec<[Group; 2]> = SmallVec::new();
+    let middle = (0..10).map(|_| many().collect());
+    for (i, effects) in std::iter::once(first).chain(middle).chain([vec![set_nlink(ino, 0)]]).enumerate() {
+        groups.push(Group { index: i as u16, commit: Commit { regs: Registers::default(), effects } });
+    }
+    let op = Op::Program { body: PoolRange::new(0, 96) };
+    let mut begin = Begin {
+        sqe: Command::new(5, op).with_mode(TxnMode::Micro).encode(),
+        now: Time::default(),
+        cred: Cred::root(),
+        dir: InodeNo(0),
+        name: Box::default(),
+        file: InodeNo(0),
+        generation: 0,
+        flags: OpenFlags::empty(),
+        detect: None,
+        inputs: SmallVec::new(),
+        plan: None,
+    };
+    let end = End::of(&Outcome { micro_done: 12, ..Outcome::ok(0, 0) });
+    begin.plan_groups(&mut groups, 12, end);
+    MicroTxn::new(begin, groups, end)
+}
+
+#[test]
+fn reclaim_never_comes_between_the_commits_of_one_transaction() {
+    let medium = fresh(8 << 20);
+    let (store, _) = mount(&medium);
+    let transact = |ino| loop {
+        let need = Need { log_bytes: 8000, meta_keys: 20, small_records: 14, ..Need::default() };
+        let mut txn = unlinking(ino);
+        match store.begin(&need) {
+            Ok(mut plan) => return store.blocking(|| store.commit_micro(&mut plan, &mut txn)).map(drop),
+            Err(FsError::Wait(_)) => drop(store.checkpoint()?),
+            Err(e) => return Err(e),
+        }
+    };
+    beside_reclaim(&store, || {
+        (0..1500).find_map(|_| {
+            let create = new_file(&store);
+            let ino = create.ino();
+            commit(&store, &[create]).and_then(|()| transact(ino)).err()
+        })
+    });
+    store.reclaim_all().unwrap();
+    assert_eq!(store.stats().reclaim_pending, 0);
+    store.unmount().unwrap();
+    drop(store);
+    assert_fsck(&medium);
 }
 
 #[test]
