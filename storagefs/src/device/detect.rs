@@ -3,10 +3,10 @@
 //! A command is known by (client id of the attach, user, queue, sequence). Only commands with the flag come here.
 
 use weldfs_ciscops::{Errno, Outcome, PoolRange};
-use weldfs_journal::RecordHead;
+use weldfs_journal::{Lsn, RecordHead};
 use zerocopy::IntoBytes;
 
-use super::dataplane::{Done, OpCx, durable, failed, filled, make_room, wait_for_turn, wants_durable};
+use super::dataplane::{Done, OpCx, Place, durable, failed, filled, make_room, wait_for_turn, wants_durable};
 use super::limits::ROOM_RETRIES_MAX;
 use crate::effect::Effect;
 use crate::error::{FsError, FsResult};
@@ -45,14 +45,17 @@ pub(super) fn admissible(cx: &OpCx<'_>) -> Result<(), Errno> {
 }
 
 /// Leaves the outcome of a command that failed or changed nothing: a record of its own, as durable as the command.
-/// If that cannot be, its errno is the command's answer, and the command counts as not started.
+/// If that cannot be, its errno is the command's answer, and the command counts as not started. For an element of a
+/// sequence whoever runs the sequence waits.
 pub(super) async fn leave(cx: &OpCx<'_>, done: &mut Done) {
-    if let Err(e) = leave_alone(cx, &done.outcome).await {
-        done.outcome = failed(Errno::from(&e)).outcome;
+    match leave_alone(cx, &done.outcome).await {
+        Ok(pending) => done.pending = done.pending.max(pending),
+        Err(e) => done.outcome = failed(Errno::from(&e)).outcome,
     }
 }
 
-async fn leave_alone(cx: &OpCx<'_>, outcome: &Outcome) -> FsResult<()> {
+/// Says what has to be durable before the command is over, where that is not waited for.
+async fn leave_alone(cx: &OpCx<'_>, outcome: &Outcome) -> FsResult<Option<Lsn>> {
     let store = &cx.core.store;
     let mut rooms = 0;
     wait_for_turn(cx, Need::OUTCOME.log_bytes as u64).await?;
@@ -68,13 +71,16 @@ async fn leave_alone(cx: &OpCx<'_>, outcome: &Outcome) -> FsResult<()> {
     };
     plan.push(effect(cx, outcome)?);
     let appended = store.commit(&mut plan, RecordHead::op())?;
-    if wants_durable(cx) {
-        durable(cx, appended.end).await?;
-    } else {
-        cx.core.maintenance.note_volatile();
-    }
     filled(cx, &appended);
-    Ok(())
+    if !wants_durable(cx) {
+        cx.core.maintenance.note_volatile();
+        return Ok(None);
+    }
+    if cx.place != Place::Alone {
+        return Ok(Some(appended.end));
+    }
+    durable(cx, appended.end).await?;
+    Ok(None)
 }
 
 /// What became of a command of this user's. Clients of other users are as good as unknown.

@@ -84,7 +84,7 @@ pub const PACE_NS_PER_KIB: u64 = 8_000;
 pub const PACE_NS_MAX: u64 = 5_000_000;
 /// Nanoseconds after which a session that no longer changes anything has no share of what back-pressure lets through.
 pub const PACE_RECENT_NS: u64 = 1_000_000;
-/// Bytes of shared memory of one session.
+/// Bytes of shared memory of one session, and of transactions that it collects.
 pub const POOL_BYTES_SESSION_MAX: u64 = 512 << 20;
 /// Rounds of making room that one command waits for before it is told ENOSPC.
 pub const ROOM_RETRIES_MAX: u32 = 64;

@@ -131,15 +131,18 @@ impl SessionState {
         if queues.len() >= QUEUES_MAX as usize {
             return Err(Errno::MFILE);
         }
-        if self.pool_bytes.load(Ordering::Relaxed) + u64::from(layout.total_bytes) > POOL_BYTES_SESSION_MAX {
-            return Err(Errno::NOMEM);
+        let bytes = u64::from(layout.total_bytes);
+        self.take_bytes(bytes)?;
+        if let Err(e) = self.core.charge_pool(&self.tenant, bytes) {
+            self.give_bytes(bytes);
+            return Err(e);
         }
-        self.core.charge_pool(&self.tenant, u64::from(layout.total_bytes))?;
         let made = make_region(&layout, shared);
         let (memfd, memory) = match made {
             Ok(m) => m,
             Err(e) => {
-                self.core.release_pool(&self.tenant, u64::from(layout.total_bytes));
+                self.core.release_pool(&self.tenant, bytes);
+                self.give_bytes(bytes);
                 return Err(e);
             }
         };
@@ -156,10 +159,31 @@ impl SessionState {
             pair: Pair::new(memory, self.core.home_of_next()),
         });
         queues.push(state.clone());
-        self.pool_bytes.fetch_add(u64::from(layout.total_bytes), Ordering::Relaxed);
         self.live_queues.fetch_add(1, Ordering::AcqRel);
         self.core.place_queue(state);
         Ok(QueueParts { index, layout, region, memfd, doorbell: self.doorbell.clone() })
+    }
+
+    /// Takes memory for pools or transactions, of which a session has so much and no more.
+    fn take_bytes(&self, bytes: u64) -> Result<(), Errno> {
+        let fits = |n: u64| n.checked_add(bytes).filter(|n| *n <= POOL_BYTES_SESSION_MAX);
+        self.pool_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map(drop).map_err(|_| Errno::NOMEM)
+    }
+
+    fn give_bytes(&self, bytes: u64) {
+        self.pool_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// Charges memory in which a transaction is collected: it counts as pool memory, here and everywhere. ENOMEM.
+    pub(super) fn charge_staged(&self, bytes: u64) -> Result<(), Errno> {
+        self.take_bytes(bytes)?;
+        self.core.charge_staged(&self.tenant, bytes).inspect_err(|_| self.give_bytes(bytes))
+    }
+
+    /// Gives it back.
+    pub(super) fn release_staged(&self, bytes: u64) {
+        self.core.release_staged(&self.tenant, bytes);
+        self.give_bytes(bytes);
     }
 
     /// Called by a device thread that has drained and dropped a queue of this session.
@@ -171,7 +195,7 @@ impl SessionState {
             queues.retain(|q| !Arc::ptr_eq(q, state));
         }
         self.core.release_pool(&self.tenant, bytes);
-        self.pool_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.give_bytes(bytes);
         if self.live_queues.fetch_sub(1, Ordering::AcqRel) == 1 && self.closing() {
             self.clean_up();
         }
@@ -195,7 +219,7 @@ impl SessionState {
             return;
         }
         self.keys.clear();
-        super::staged::clear(&self.core, self);
+        super::staged::clear(self);
         self.core.files.locks.release_session(self.id);
         if self.handles.close_all() {
             self.core.maintenance.watch_placeholders();
@@ -217,7 +241,7 @@ impl SessionState {
         sum
     }
 
-    /// Queue pairs alive, and the bytes of their shared memory.
+    /// Queue pairs alive, and the bytes of their shared memory and of transactions that are being collected.
     pub fn queues(&self) -> (usize, u64) {
         (self.live_queues.load(Ordering::Acquire), self.pool_bytes.load(Ordering::Relaxed))
     }

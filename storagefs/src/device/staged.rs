@@ -1,10 +1,10 @@
-//! Transactions of several commands: what a session keeps for them is bounded, charged to its tenant, and gone with it.
+//! Transactions of several commands: what a session keeps for them is bounded, charged to it and its tenant, and gone
+//! with it.
 
 use std::sync::Arc;
 
 use weldfs_ciscops::{Access, At, Errno, Handle, Op, OpenFlags};
 
-use super::core::Core;
 use super::dataplane::{Done, OpCx, answer, failed, file_system};
 use super::session::SessionState;
 use crate::fs::{FileRef, StagedWrite};
@@ -48,7 +48,7 @@ fn write(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
     // A medium that gets its data with the record holds it once more while it commits.
     let times = if cx.core.store.writes_directly() { 1 } else { 2 };
     let charge = u64::from(src.len) * times + EDGES;
-    cx.core.charge_staged(&cx.queue.tenant, charge)?;
+    session.charge_staged(charge)?;
     let bytes = cx.queue.pool.slice(src).map(|s| s.to_vec().into_boxed_slice());
     let added = bytes.and_then(|bytes| {
         let file = FileRef { ino: description.ino, access: flags.access() };
@@ -59,7 +59,7 @@ fn write(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
     match added {
         Ok(n) => Ok((u64::from(src.len), n)),
         Err(e) => {
-            cx.core.release_staged(&cx.queue.tenant, charge);
+            session.release_staged(charge);
             Err(e)
         }
     }
@@ -68,7 +68,7 @@ fn write(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
 /// Ends a transaction without a trace.
 fn abort(cx: &OpCx<'_>, txn: Handle) -> Result<(u64, u64), Errno> {
     let charged = cx.session().staged_table().abort(txn)?;
-    cx.core.release_staged(&cx.queue.tenant, charged);
+    cx.session().release_staged(charged);
     cx.core.note_reclaim();
     Ok((0, 0))
 }
@@ -80,13 +80,13 @@ pub(super) async fn commit(cx: &OpCx<'_>, txn: Handle) -> Done {
     }
     let done = file_system(cx).await;
     let over = cx.session().staged_table().end(txn);
-    cx.core.release_staged(&cx.queue.tenant, over.unwrap_or(0));
+    cx.session().release_staged(over.unwrap_or(0));
     cx.core.note_reclaim();
     done
 }
 
 /// The session ends: so do its transactions.
-pub(super) fn clear(core: &Core, session: &SessionState) {
+pub(super) fn clear(session: &SessionState) {
     let charged = session.staged_table().clear();
-    core.release_staged(&session.tenant, charged);
+    session.release_staged(charged);
 }

@@ -3,10 +3,11 @@
 use std::time::{Duration, Instant};
 
 use weldfs_ciscops::ring::SqProducer;
-use weldfs_ciscops::{Command, CqConsumer, Handle, Op, QueueMemory};
+use weldfs_ciscops::{At, Command, CqConsumer, Cqe, Handle, Op, OpenFlags, PoolRange, QueueMemory};
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 
 use super::*;
+use crate::device::limits::POOL_BYTES_SESSION_MAX;
 use crate::device::{Device, QueueParts, Session};
 use crate::fs::Cred;
 use crate::media::RamMedium;
@@ -46,16 +47,29 @@ impl Client {
 
     /// Sleeps until something is heard: a completion, or that the queue is closed.
     fn hear(&mut self) -> Option<Errno> {
+        self.listen().err()
+    }
+
+    fn listen(&mut self) -> Result<Cqe, Errno> {
         let start = Instant::now();
-        while self.cq.pop().is_none() {
+        loop {
+            if let Some(cqe) = self.cq.pop() {
+                return Ok(cqe);
+            }
             if let Some(errno) = self.cq.closed() {
-                return Some(errno);
+                return Err(errno);
             }
             assert!(start.elapsed() < Duration::from_secs(1), "a client is left asleep");
             // Longer than the test allows: only a wake-up ends it in time.
             self.cq.wait(Duration::from_secs(10));
         }
-        None
+    }
+
+    /// Runs a command; its first result, or why it failed.
+    fn ask(&mut self, op: Op) -> Result<u64, Errno> {
+        self.send(op);
+        let cqe = self.listen()?;
+        if cqe.status == 0 { Ok(cqe.result) } else { Err(Errno(cqe.status)) }
     }
 }
 
@@ -111,4 +125,36 @@ fn a_device_taken_out_of_service_in_the_middle_of_commands_ends_and_gives_back_w
         let usage = device.usage();
         assert_eq!((usage.sessions, usage.queues, usage.inode_queues), (0, 0, 0), "{usage:?}");
     }
+}
+
+#[test]
+fn what_a_session_collects_and_its_pools_have_one_bound() {
+    let device = device(1);
+    let session = device.attach(Cred::root(), [0; 16], b"").unwrap();
+    let mut client = Client::new(&session);
+    let state = device.core.sessions.lock().live.values().next().cloned().unwrap();
+    let path = PoolRange::new(0, 1);
+    let memory = QueueMemory::new(client.parts.region.clone(), &client.parts.layout).unwrap();
+    memory.pool(&client.parts.layout).unwrap().slice(path).unwrap().copy_from(b"f");
+    let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+    let h = client.ask(Op::Open { base: Handle::ROOT, path, flags, mode: 0o600, placeholder: 0 });
+    let h = Handle::from_wire(h.unwrap());
+    let txn = Handle::from_wire(client.ask(Op::TxnBegin).unwrap());
+    let write = Op::TxnWrite { txn, h, at: At::End, src: PoolRange::new(0, 100) };
+    let (queues, before) = state.queues();
+    assert!(queues == 1 && before > 0);
+    // All but a little is taken.
+    let rest = POOL_BYTES_SESSION_MAX - before - 1000;
+    state.charge_staged(rest).unwrap();
+    assert_eq!(client.ask(write), Err(Errno::NOMEM), "its own memory is charged, too");
+    assert!(matches!(session.new_queue_local(8, 4096), Err(Errno::NOMEM)), "a pool has no room beside it");
+    assert_eq!(state.queues(), (1, before + rest), "what was refused is not counted");
+    state.release_staged(rest);
+    assert_eq!(client.ask(write), Ok(100));
+    assert!(state.queues().1 > before + 100);
+    let pool = session.new_queue_local(8, 4096).unwrap();
+    assert_eq!(client.ask(Op::TxnAbort { txn }), Ok(0));
+    assert_eq!(state.queues(), (2, 2 * before));
+    drop((pool, state));
+    device.shutdown();
 }
