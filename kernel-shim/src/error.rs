@@ -33,6 +33,9 @@ pub enum ServeError {
     /// A core of the device failed: its clients have been told, and the image is recovered at its next mount.
     #[error("the device failed and is out of service; its image is recovered when it is served again")]
     Failed,
+    /// A command panicked: the clients have been told.
+    #[error("a command failed unexpectedly and the directory is out of service; what was done in it stands")]
+    DirFailed,
     /// The operating system refused something.
     #[error("{what}: {source}")]
     System {

@@ -53,12 +53,13 @@ impl HostDirServer {
         self.reception.stopper()
     }
 
-    /// Serves until a signal or the stopper; then what was published is executed, and all sessions end.
+    /// Serves until a signal or the stopper; then what was published is executed, and all sessions end. An error also
+    /// when a command panics meanwhile: all clients have been told by then.
     pub fn run(self) -> Result<(), ServeError> {
         let HostDirServer { reception, dir } = self;
         reception.run()?;
         dir.shutdown();
-        Ok(())
+        if dir.is_poisoned() { Err(ServeError::DirFailed) } else { Ok(()) }
     }
 }
 

@@ -183,9 +183,7 @@ impl Reception {
     fn wait(&self, connections: &HashMap<u64, Connection>) -> Result<Option<(Vec<u64>, bool)>, ServeError> {
         let ids: Vec<u64> = connections.keys().copied().collect();
         let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
-        if let Some(failure) = self.served.failure() {
-            fds.push(PollFd::from_borrowed_fd(failure, PollFlags::IN));
-        }
+        fds.push(PollFd::from_borrowed_fd(self.served.failure(), PollFlags::IN));
         if let Some(s) = &self.signals {
             fds.push(PollFd::new(s.bell(), PollFlags::IN));
         }

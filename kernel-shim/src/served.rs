@@ -99,11 +99,8 @@ impl ServedSession {
 
 impl Served {
     /// Readable once there is nothing more to be had from it.
-    pub fn failure(&self) -> Option<BorrowedFd<'_>> {
-        match self {
-            Served::Device(device) => Some(device.failure()),
-            Served::HostDir(_) => None,
-        }
+    pub fn failure(&self) -> BorrowedFd<'_> {
+        either!(self, d => d.failure())
     }
 
     /// Whoever shows this token belongs to the tenant it was minted for. EACCES: nobody's; a host directory mints none.

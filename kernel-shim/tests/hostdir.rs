@@ -11,9 +11,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use weldfs::{At, AttachOptions, Change, Client, Connector, Errno, Handle, OpenFlags, SocketConnector, XattrFlags};
+use weldfs::{
+    At, AttachOptions, Change, Client, Connector, Errno, Handle, OpenFlags, SocketConnector, Transport, TxnMode,
+    XattrFlags,
+};
 use weldfs_ciscops::dirent::DirentsPlus;
-use weldfs_ciscops::{Command as WireCommand, Op, PoolRange, QueueMemory, SqProducer};
+use weldfs_ciscops::{
+    ChecksumKind, Command as WireCommand, LockKind, LockSpace, Op, PoolRange, QueueMemory, SqProducer, Sqe,
+};
 use weldfs_kernel_shim::{EmbeddedDir, HostDirServer};
 use weldfs_storagefs::device::Usage;
 use weldfs_storagefs::device::hostdir::HostDirConfig;
@@ -372,4 +377,134 @@ fn killed_clients_and_hostile_ones_leave_nothing() {
     thread.join().unwrap();
     assert!(!socket.exists());
     assert_eq!(served.usage(), Usage::default());
+}
+
+/// Puts commands into a ring of their own, and waits for none of them.
+fn publish(transport: &dyn Transport, fill: impl FnOnce(&weldfs_ciscops::SharedRegion) -> Vec<WireCommand>) {
+    let parts = transport.new_queue(64, 1 << 20).unwrap();
+    let memory = QueueMemory::new(parts.region.clone(), &parts.layout).unwrap();
+    let pool = memory.pool(&parts.layout).unwrap();
+    let mut ring = SqProducer::new(memory);
+    fill(&pool).iter().for_each(|cmd| ring.push(&cmd.encode()).unwrap());
+    ring.publish();
+    rustix::io::write(&*parts.doorbell, &1u64.to_ne_bytes()).unwrap();
+}
+
+#[test]
+fn one_client_with_endless_commands_in_all_its_rings_does_not_keep_others_waiting() {
+    const ENDLESS: u64 = 1 << 43;
+    for threads in [1, 2, 4] {
+        let dir = tempfile::tempdir().unwrap();
+        let sparse = std::fs::File::create(dir.path().join("sparse")).unwrap();
+        sparse.set_len(ENDLESS).unwrap();
+        let served = EmbeddedDir::with(HostDirConfig { threads, ..HostDirConfig::new(dir.path()) }).unwrap();
+        let greedy = served.attach(&AttachOptions::default()).unwrap();
+        // Handles are a session's: the first open of a fresh one has this.
+        let h = Handle { index: 1, generation: 1 };
+        publish(&*greedy, |pool| {
+            pool.bytes(0, 7).unwrap().copy_from(b"/sparse");
+            let (path, flags) = (PoolRange::new(0, 7), OpenFlags::READ);
+            vec![WireCommand::new(0, Op::Open { base: Handle::ROOT, path, flags, mode: 0, placeholder: 0 })]
+        });
+        let end = Instant::now() + Duration::from_secs(20);
+        while served.dir().usage().handles == 0 {
+            assert!(Instant::now() < end, "the file is not opened");
+            std::thread::yield_now();
+        }
+        let sum = Op::ChecksumRange { h, kind: ChecksumKind::Crc32c, offset: 0, len: ENDLESS };
+        for ring in 0..8 {
+            publish(&*greedy, |pool| {
+                if ring % 2 == 0 {
+                    return (0..8).map(|seq| WireCommand::new(seq, sum)).collect();
+                }
+                let entry = WireCommand::new(0, sum).encode();
+                (0..64).for_each(|i| pool.bytes(i * 64, 64).unwrap().copy_from(zerocopy::IntoBytes::as_bytes(&entry)));
+                let (items, results) = (PoolRange::new(0, 64 * Sqe::SIZE as u32), PoolRange::new(8192, 64 * 32));
+                vec![WireCommand::new(0, Op::Batch { items, results })]
+            });
+        }
+        std::thread::sleep(Duration::from_millis(20));
+        let start = Instant::now();
+        let client = Client::with(Arc::new(served.clone())).unwrap();
+        client.write("/small", &[7; 100]).unwrap();
+        assert_eq!(client.read("/small").unwrap(), [7; 100]);
+        // What takes long itself gets a thread, too.
+        client.write("/large", &vec![7; 1 << 20]).unwrap();
+        let raw = client.raw();
+        let large = raw.openat(Handle::ROOT, b"/large", OpenFlags::READ, 0, 0).unwrap().handle;
+        raw.fsync(large).unwrap();
+        assert_eq!(raw.checksum_range(large, 0, 1 << 20, ChecksumKind::Crc32c).unwrap().len, 1 << 20);
+        assert!(start.elapsed() < Duration::from_secs(20), "{threads} threads: {:?}", start.elapsed());
+        // And when it goes, its commands do.
+        greedy.detach();
+        drop((greedy, client));
+        all_gone(&served);
+    }
+}
+
+#[test]
+fn what_cannot_be_all_or_nothing_here_is_refused_where_it_is_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_served, client) = served(dir.path());
+    client.write("/f", b"as it was").unwrap();
+    let raw = client.raw();
+    let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+    let whole = raw.mode(TxnMode::Macro);
+    let refused = whole.open_write_close(Handle::ROOT, b"/g", flags, 0o600, At::Offset(0), &b"x"[..]);
+    assert_eq!(refused.map(|d| d.len), Err(Errno::OPNOTSUPP));
+    let h = raw.openat(Handle::ROOT, b"/f", OpenFlags::READ | OpenFlags::WRITE, 0, 0).unwrap().handle;
+    assert_eq!(whole.append_checksum_write(h, &b"x"[..]).map(|s| s.offset), Err(Errno::OPNOTSUPP));
+    let replaced = whole.atomic_replace(Handle::ROOT, b"/f", b"/.f.new", 0o644, &b"second"[..]);
+    assert_eq!(replaced.map(drop), Err(Errno::OPNOTSUPP));
+    let mut batch = whole.batch();
+    batch.open_write_close(Handle::ROOT, b"/g", flags, 0o600, At::Offset(0), &b"content"[..]);
+    assert_eq!(batch.run().unwrap()[0].status, Errno::OPNOTSUPP.0, "an element is as its batch");
+    // One step is one step, and what changes nothing is all or nothing.
+    assert_eq!(whole.write(h, At::Offset(0), &b"A"[..]).unwrap().len, 1);
+    let mut room = [0; 16];
+    assert_eq!(whole.open_read_close(Handle::ROOT, b"/f", OpenFlags::READ, 0, &mut room[..]), Ok(9));
+    let names = std::fs::read_dir(dir.path()).unwrap().count();
+    assert_eq!((names, std::fs::read(dir.path().join("f")).unwrap()), (1, b"As it was".to_vec()));
+}
+
+#[test]
+fn transactions_of_several_commands_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (served, client) = served(dir.path());
+    client.write("/f", b"as it was").unwrap();
+    let h = client.raw().openat(Handle::ROOT, b"/f", OpenFlags::WRITE, 0, 0).unwrap().handle;
+    let mut queue = client.queue(16, 1 << 16).unwrap();
+    let src = queue.stage(b"changed").unwrap();
+    for txn in [Handle::ROOT, h, Handle { index: 9, generation: 9 }] {
+        let write = Op::TxnWrite { txn, h, at: At::Offset(0), src };
+        for op in [Op::TxnBegin, write, Op::TxnCommit { txn }, Op::TxnAbort { txn }] {
+            let ticket = queue.submit(&WireCommand::new(0, op)).unwrap();
+            queue.flush();
+            assert_eq!(queue.wait(ticket).unwrap().status, Errno::OPNOTSUPP.0, "{op:?}");
+        }
+    }
+    assert_eq!(std::fs::read(dir.path().join("f")).unwrap(), b"as it was");
+    drop((queue, client));
+    all_gone(&served);
+}
+
+#[test]
+fn a_lock_that_the_host_refuses_to_make_exclusive_is_still_held_as_it_was() {
+    let dir = tempfile::tempdir().unwrap();
+    let (_served, client) = served(dir.path());
+    client.write("/f", b"x").unwrap();
+    let raw = client.raw();
+    let h = raw.openat(Handle::ROOT, b"/f", OpenFlags::READ | OpenFlags::WRITE, 0, 0).unwrap().handle;
+    let lock = |kind| raw.lock_set(h, LockSpace::Flock, kind, 0, 0, 0);
+    lock(LockKind::Read).unwrap();
+    let other = std::fs::File::open(dir.path().join("f")).unwrap();
+    let take = |how| rustix::fs::flock(&other, how);
+    take(rustix::fs::FlockOperation::NonBlockingLockShared).unwrap();
+    assert_eq!(lock(LockKind::Write), Err(Errno::AGAIN));
+    take(rustix::fs::FlockOperation::Unlock).unwrap();
+    let exclusive = take(rustix::fs::FlockOperation::NonBlockingLockExclusive);
+    assert_eq!(exclusive, Err(rustix::io::Errno::AGAIN), "the client holds it still");
+    lock(LockKind::Write).unwrap();
+    lock(LockKind::Unlock).unwrap();
+    take(rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
 }

@@ -224,10 +224,10 @@ fn send(raw: &Raw<'_>, items: &mut [Item<'_>], done: &mut Vec<Cqe>) -> Result<()
         return Err(Errno::TOOBIG);
     }
     let (need, bound) = (pool_bytes(items), bound_channel(items)?);
-    let (durability, after_durable) = (how.durability, how.after_durable);
+    let (durability, mode, after_durable) = (how.durability, how.mode, how.after_durable);
     let mut go = |queue: &mut Queue| {
         let range = queue.alloc(u32::try_from(need).map_err(|_| Errno::NOMEM)?)?;
-        let command = |op| Command { durability, after_durable, ..Command::new(0, op) };
+        let command = |op| Command { durability, mode, after_durable, ..Command::new(0, op) };
         let result = execute(queue, range, command, items, done);
         queue.free(range);
         result

@@ -32,10 +32,14 @@ pub fn socket_of(image: &Path) -> PathBuf {
     name.into()
 }
 
+/// Whether this is the socket of a device, or of anything else.
+pub fn is_socket(path: &Path) -> bool {
+    std::fs::metadata(path).is_ok_and(|meta| meta.file_type().is_socket())
+}
+
 /// Where `image` is served if it is: its own socket, or itself when it is a device's socket.
 pub fn socket_at(image: &Path) -> PathBuf {
-    let is_socket = std::fs::metadata(image).is_ok_and(|meta| meta.file_type().is_socket());
-    if is_socket { image.to_owned() } else { socket_of(image) }
+    if is_socket(image) { image.to_owned() } else { socket_of(image) }
 }
 
 /// The failure of a verb that needs an image that nobody serves.
@@ -51,7 +55,7 @@ pub fn must_not_be_served(image: &Path) -> Result<(), Failure> {
 
 /// A client of the device that serves `image` (which may also be a device's socket itself), if one does.
 pub fn served(image: &Path) -> Result<Option<Client>, Failure> {
-    let is_socket = std::fs::metadata(image).is_ok_and(|meta| meta.file_type().is_socket());
+    let is_socket = is_socket(image);
     let socket = if is_socket { image.to_owned() } else { socket_of(image) };
     match Client::connect(&socket) {
         Ok(client) => Ok(Some(client)),

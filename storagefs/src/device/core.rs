@@ -492,7 +492,7 @@ impl Core {
             for queue in queues {
                 queue.pair.ends().close();
                 self.queue_gone(&queue);
-                queue.session.queue_gone(&queue, queue.pair.bytes);
+                queue.session.queue_gone(&queue);
             }
         }));
         if ended.is_err() {

@@ -102,6 +102,13 @@ fn conflict(list: &[Held], want: &Held) -> Option<Held> {
         .copied()
 }
 
+fn may_set(list: &[Held], want: &Held) -> Result<(), Errno> {
+    if conflict(list, want).is_some() {
+        return Err(Errno::AGAIN);
+    }
+    if list.len() + 2 > LOCKS_PER_INODE_MAX { Err(Errno::NOLCK) } else { Ok(()) }
+}
+
 /// Cuts `span` out of what `owner` holds.
 fn carve(list: &mut Vec<Held>, owner: Owner, span: Span) {
     let mut rest = Vec::new();
@@ -148,21 +155,26 @@ impl LockTable {
     pub fn set(&self, ino: InodeNo, space: Space, want: Held) -> Result<(), Errno> {
         let mut inodes = self.inodes.lock();
         let list = inodes.entry(ino).or_default().list(space);
-        let refused = if conflict(list, &want).is_some() {
-            Some(Errno::AGAIN)
-        } else if list.len() + 2 > LOCKS_PER_INODE_MAX {
-            Some(Errno::NOLCK)
-        } else {
+        let allowed = may_set(list, &want);
+        if allowed.is_ok() {
             carve(list, want.owner, want.span);
             list.push(want);
             join(list, want.owner);
-            None
-        };
-        if let Some(errno) = refused {
+        } else {
             tidy(&mut inodes, ino);
-            return Err(errno);
         }
-        Ok(())
+        allowed
+    }
+
+    /// What `set` would answer now.
+    pub fn may_set(&self, ino: InodeNo, space: Space, want: &Held) -> Result<(), Errno> {
+        self.inodes.lock().get_mut(&ino).map_or(Ok(()), |l| may_set(l.list(space), want))
+    }
+
+    /// A lock that `owner` holds.
+    pub fn held_by(&self, ino: InodeNo, space: Space, owner: Owner) -> Option<Held> {
+        let mut inodes = self.inodes.lock();
+        inodes.get_mut(&ino).and_then(|l| l.list(space).iter().find(|h| h.owner == owner).copied())
     }
 
     /// Gives back what `owner` holds in `span`.

@@ -6,7 +6,8 @@
 //!   several commands, `session_ops` those without a transaction, `staged`
 //!   those of several commands; `sets` the tickets held on inodes.
 //! * `tenants` says who is charged and what each may hold; `memory` who may use how much of the device's memory.
-//!   `session` is an attached client; `ofd` its handles, open file descriptions and placeholders; `locks` locks.
+//!   `session` is an attached client, `rings` its queue pairs; `ofd` its handles, open file descriptions and
+//!   placeholders; `locks` locks.
 //! * `maintenance` does what belongs to no command; `io` reads what is cold. `profile` emulates slower hardware.
 //! * `counters`, `latency` and `stats` say what happened, `trace` says when; `clock` measures it.
 //!
@@ -36,6 +37,7 @@ mod ofd;
 mod pace;
 mod pair;
 mod profile;
+mod rings;
 pub mod runq;
 mod session;
 mod session_ops;

@@ -78,10 +78,23 @@ impl<B> OpenFiles<B> {
 
     /// A new description of `ino`, at offset 0, which keeps `body`. ENFILE at the device's limit.
     pub fn describe(self: &Arc<Self>, ino: InodeNo, flags: OpenFlags, body: B) -> Result<Arc<Description<B>>, Errno> {
+        self.describe_with(ino, flags, || Ok(body))
+    }
+
+    /// The same of a body that is had only when there is room for it.
+    pub fn describe_with(
+        self: &Arc<Self>,
+        ino: InodeNo,
+        flags: OpenFlags,
+        body: impl FnOnce() -> Result<B, Errno>,
+    ) -> Result<Arc<Description<B>>, Errno> {
         if self.open.fetch_add(1, Ordering::Relaxed) >= self.most {
             self.open.fetch_sub(1, Ordering::Relaxed);
             return Err(Errno::NFILE);
         }
+        let body = body().inspect_err(|_| {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+        })?;
         Ok(Arc::new(Description {
             id: self.next.fetch_add(1, Ordering::Relaxed),
             ino,

@@ -2,18 +2,17 @@
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
-use weldfs_ciscops::limits::{HANDLES_MAX, QUEUES_MAX};
-use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, QueueMemory, SessionLimits, SharedRegion};
+use weldfs_ciscops::limits::HANDLES_MAX;
+use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, SessionLimits, SharedRegion};
 
 use super::core::{Core, Message};
 use super::counters::{QueueCounters, Totals};
 use super::keys::Keys;
-use super::limits::POOL_BYTES_SESSION_MAX;
 use super::ofd::Handles;
 use super::pair::Pair;
+use super::rings::{Fresh, Pools, Ring, Rings};
 use super::tenants::{Load, Tenant};
 use crate::error::Miss;
 use weldfs_functions::cipher::Key;
@@ -41,13 +40,7 @@ pub struct SessionState {
     cred: Cred,
     prefix: Vec<u8>,
     core: Arc<Core>,
-    queues: Mutex<Vec<Arc<QueueState>>>,
-    next_queue: AtomicU32,
-    live_queues: AtomicUsize,
-    pool_bytes: AtomicU64,
-    closing: AtomicBool,
-    cleaned: AtomicBool,
-    retired: Mutex<Totals>,
+    rings: Rings<QueueState>,
 }
 
 /// What all holders of a queue pair share.
@@ -107,115 +100,59 @@ impl SessionState {
             cred,
             prefix,
             core,
-            queues: Mutex::new(Vec::new()),
-            next_queue: AtomicU32::new(0),
-            live_queues: AtomicUsize::new(0),
-            pool_bytes: AtomicU64::new(0),
-            closing: AtomicBool::new(false),
-            cleaned: AtomicBool::new(false),
-            retired: Mutex::new(Totals::default()),
+            rings: Rings::default(),
         })
     }
 
     /// True once the session is ending.
     pub fn closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
+        self.rings.closing()
     }
 
     pub(super) fn new_queue(self: &Arc<Self>, depth: u32, pool_bytes: u32, shared: bool) -> Result<QueueParts, Errno> {
-        let layout = QueueLayout::new(depth, pool_bytes)?;
-        let mut queues = self.queues.lock();
-        if self.closing() {
-            return Err(Errno::NODEV);
-        }
-        if queues.len() >= QUEUES_MAX as usize {
-            return Err(Errno::MFILE);
-        }
-        let bytes = u64::from(layout.total_bytes);
-        self.take_bytes(bytes)?;
-        if let Err(e) = self.core.charge_pool(&self.tenant, bytes) {
-            self.give_bytes(bytes);
-            return Err(e);
-        }
-        let made = make_region(&layout, shared);
-        let (memfd, memory) = match made {
-            Ok(m) => m,
-            Err(e) => {
-                self.core.release_pool(&self.tenant, bytes);
-                self.give_bytes(bytes);
-                return Err(e);
-            }
+        let make = |fresh: Fresh| {
+            Arc::new(QueueState {
+                session: self.clone(),
+                tenant: self.tenant.clone(),
+                index: fresh.index,
+                pool: fresh.pool,
+                limits: fresh.limits,
+                counters: QueueCounters::default(),
+                pair: Pair::new(fresh.memory, self.core.home_of_next()),
+            })
         };
-        let index = self.next_queue.fetch_add(1, Ordering::Relaxed);
-        let region = memory.region().clone();
-        let pool = memory.pool(&layout)?;
-        let state = Arc::new(QueueState {
-            session: self.clone(),
-            tenant: self.tenant.clone(),
-            index,
-            pool,
-            limits: SessionLimits { pool_bytes },
-            counters: QueueCounters::default(),
-            pair: Pair::new(memory, self.core.home_of_next()),
-        });
-        queues.push(state.clone());
-        self.live_queues.fetch_add(1, Ordering::AcqRel);
-        self.core.place_queue(state);
-        Ok(QueueParts { index, layout, region, memfd, doorbell: self.doorbell.clone() })
-    }
-
-    /// Takes memory for pools or transactions, of which a session has so much and no more.
-    fn take_bytes(&self, bytes: u64) -> Result<(), Errno> {
-        let fits = |n: u64| n.checked_add(bytes).filter(|n| *n <= POOL_BYTES_SESSION_MAX);
-        self.pool_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).map(drop).map_err(|_| Errno::NOMEM)
-    }
-
-    fn give_bytes(&self, bytes: u64) {
-        self.pool_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        let place = |queue| self.core.place_queue(queue);
+        self.rings.add((depth, pool_bytes, shared), (&**self, &self.doorbell), make, place)
     }
 
     /// Charges memory in which a transaction is collected: it counts as pool memory, here and everywhere. ENOMEM.
     pub(super) fn charge_staged(&self, bytes: u64) -> Result<(), Errno> {
-        self.take_bytes(bytes)?;
-        self.core.charge_staged(&self.tenant, bytes).inspect_err(|_| self.give_bytes(bytes))
+        self.rings.take_bytes(bytes)?;
+        self.core.charge_staged(&self.tenant, bytes).inspect_err(|_| self.rings.give_bytes(bytes))
     }
 
     /// Gives it back.
     pub(super) fn release_staged(&self, bytes: u64) {
         self.core.release_staged(&self.tenant, bytes);
-        self.give_bytes(bytes);
+        self.rings.give_bytes(bytes);
     }
 
     /// Called by a device thread that has drained and dropped a queue of this session.
-    pub(super) fn queue_gone(self: &Arc<Self>, state: &Arc<QueueState>, bytes: u64) {
-        {
-            // Under one lock: whoever sums up meanwhile counts it once.
-            let mut queues = self.queues.lock();
-            self.retired.lock().add_queue(&state.counters);
-            queues.retain(|q| !Arc::ptr_eq(q, state));
-        }
-        self.core.release_pool(&self.tenant, bytes);
-        self.give_bytes(bytes);
-        if self.live_queues.fetch_sub(1, Ordering::AcqRel) == 1 && self.closing() {
+    pub(super) fn queue_gone(self: &Arc<Self>, state: &Arc<QueueState>) {
+        if self.rings.gone(state, &**self) {
             self.clean_up();
         }
     }
 
     /// Starts the end: no new queues; the device threads drain what was published, then everything is given back.
     pub(super) fn close(self: &Arc<Self>) {
-        let queues = self.queues.lock();
-        if self.closing.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        drop(queues);
-        self.core.broadcast(|| Message::CloseSession(self.id));
-        if self.live_queues.load(Ordering::Acquire) == 0 {
+        if self.rings.close(|| self.core.broadcast(|| Message::CloseSession(self.id))) {
             self.clean_up();
         }
     }
 
     fn clean_up(self: &Arc<Self>) {
-        if self.cleaned.swap(true, Ordering::AcqRel) {
+        if !self.rings.clean_up() {
             return;
         }
         self.keys.clear();
@@ -225,7 +162,7 @@ impl SessionState {
             self.core.maintenance.watch_placeholders();
         }
         self.core.note_reclaim();
-        self.core.session_gone(self, || std::mem::take(&mut *self.retired.lock()));
+        self.core.session_gone(self, || self.rings.retire());
     }
 
     /// Its transactions.
@@ -235,25 +172,33 @@ impl SessionState {
 
     /// Everything counted for this session.
     pub fn totals(&self) -> Totals {
-        let queues = self.queues.lock();
-        let mut sum = self.retired.lock().clone();
-        queues.iter().for_each(|q| sum.add_queue(&q.counters));
-        sum
+        self.rings.totals()
     }
 
     /// Queue pairs alive, and the bytes of their shared memory and of transactions that are being collected.
     pub fn queues(&self) -> (usize, u64) {
-        (self.live_queues.load(Ordering::Acquire), self.pool_bytes.load(Ordering::Relaxed))
+        self.rings.usage()
     }
 }
 
-pub(super) fn make_region(layout: &QueueLayout, shared: bool) -> Result<(Option<OwnedFd>, QueueMemory), Errno> {
-    let errno = |e: std::io::Error| Errno(e.raw_os_error().unwrap_or(Errno::NOMEM.0));
-    if shared {
-        let (fd, memory) = QueueMemory::create(layout).map_err(errno)?;
-        return Ok((Some(fd), memory));
+impl Ring for QueueState {
+    fn counters(&self) -> &QueueCounters {
+        &self.counters
     }
-    Ok((None, QueueMemory::format(SharedRegion::heap(layout.total_bytes as usize), layout)?))
+
+    fn bytes(&self) -> u64 {
+        self.pair.bytes
+    }
+}
+
+impl Pools for SessionState {
+    fn charge(&self, bytes: u64) -> Result<(), Errno> {
+        self.core.charge_pool(&self.tenant, bytes)
+    }
+
+    fn release(&self, bytes: u64) {
+        self.core.release_pool(&self.tenant, bytes);
+    }
 }
 
 impl HandleTable for SessionState {

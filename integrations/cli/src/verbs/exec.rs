@@ -117,7 +117,12 @@ pub fn run(args: &Args) -> Outcome {
     let cqe =
         raw.program(&parsed.body, &mut operands, |cqe, i| filled(&parsed, cqe, i)).doing("run it in", &args.image)?;
     drop(operands);
+    let hostdir = device.client().info().is_ok_and(|info| info.medium == weldfs_ciscops::attach::medium::HOSTDIR);
     device.close()?;
+    if cqe.status == Errno::OPNOTSUPP.0 && mode == TxnMode::Macro && hostdir {
+        let image = args.image.display();
+        return Err(Failure::new(format!("{image}: a directory of the host takes nothing back; say --mode micro")));
+    }
     report(args, &parsed, &cqe, &rooms)
 }
 

@@ -1,5 +1,6 @@
-//! `weldfs info`: what an image is, from its superblock; `--log` prints its log instead. Takes no lock and changes
-//! nothing. Exit codes: 0 printed; 4 printed, and the log is corrupt (`--log`); 1 could not be read; 2 usage.
+//! `weldfs info`: what an image is, from its superblock; `--log` prints its log instead; of a socket, what is
+//! served there. Takes no lock and changes nothing. Exit codes: 0 printed; 4 printed, and the log is corrupt (`--log`);
+//! 1 could not be read; 2 usage.
 
 use crate::device;
 use crate::failure::{Doing, Failure, Outcome};
@@ -7,6 +8,8 @@ use crate::output;
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
+use weldfs::Durability;
+use weldfs_ciscops::attach::medium;
 use weldfs_logview::{Ending, ImageFile, Item, Verdict};
 use weldfs_storagefs::media::{self, ImageKind, OpenMode};
 use weldfs_storagefs::superblock::Superblock;
@@ -17,7 +20,7 @@ const DAMAGED: u8 = 4;
 /// Arguments of `weldfs info`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The image
+    /// The image, or the socket of a running device or host directory
     image: PathBuf,
     /// Print the log instead: segments, records with what they say, the tail and what lies above it; exit code 4 if
     /// it is corrupt
@@ -93,8 +96,69 @@ pub fn superblock(image: &std::path::Path) -> Result<(Superblock, Vec<String>), 
     Ok((sb, warnings.iter().map(ToString::to_string).collect()))
 }
 
+/// What answers at a socket.
+#[derive(Serialize)]
+struct Served {
+    socket: PathBuf,
+    label: String,
+    uuid: String,
+    medium: &'static str,
+    served: bool,
+    durability: &'static str,
+    power_safe: bool,
+    read_only: bool,
+    profile: String,
+}
+
+/// Asks whoever serves at a socket: behind it there may be no image, or one that only the device can see.
+fn of_socket(args: &Args) -> Outcome {
+    if args.log {
+        return Err(Failure::usage(format!("{}: a socket; the log is in the image", args.image.display())));
+    }
+    let info = device::running(&args.image)?.info().doing("ask", &args.image)?;
+    let facts = Served {
+        socket: args.image.clone(),
+        label: info.label,
+        uuid: uuid(&info.uuid),
+        medium: match info.medium {
+            medium::RAM => "ram",
+            medium::PMEM => "pmem",
+            medium::BLOCK => "block",
+            medium::HOSTDIR => "hostdir",
+            _ => "unknown",
+        },
+        served: true,
+        durability: if info.durability == Durability::Durable { "durable" } else { "volatile" },
+        power_safe: info.power_safe,
+        read_only: info.read_only,
+        profile: info.profile,
+    };
+    if args.json {
+        output::json(&facts)?;
+        return Ok(0);
+    }
+    output::facts(|out| {
+        let hostdir = info.medium == medium::HOSTDIR;
+        writeln!(out, "socket     {}", facts.socket.display())?;
+        let label = if facts.label.is_empty() { "(none)" } else { &facts.label };
+        writeln!(out, "{}{label}", if hostdir { "directory  " } else { "label      " })?;
+        writeln!(out, "uuid       {}", facts.uuid)?;
+        writeln!(out, "medium     {}", facts.medium)?;
+        let safe = if facts.power_safe { "power-safe" } else { "not power-safe" };
+        writeln!(out, "state      being served, default {}, {safe}", facts.durability)?;
+        if hostdir {
+            writeln!(out, "           no image: fsck, scrub and info --log do not apply")?;
+        }
+        Ok(())
+    })?;
+    Ok(0)
+}
+
 /// Reports.
 pub fn run(args: &Args) -> Outcome {
+    if device::is_socket(&args.image) {
+        return of_socket(args);
+    }
     if args.log {
         return log(args);
     }

@@ -32,10 +32,9 @@ pub struct Args {
     #[arg(long, value_name = "DIR", conflicts_with_all = ["ram", "no_flush", "cores", "memory", "profile", "policy",
         "quantum", "cost", "tenants"])]
     hostdir: Option<PathBuf>,
-    /// Threads that call the host
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256), requires = "hostdir",
-        default_value_t = THREADS as u16)]
-    threads: u16,
+    /// Threads that call the host, with --hostdir; 4 by default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: Option<u16>,
     /// Where to listen; IMAGE.sock or DIR.sock by default
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
@@ -113,7 +112,7 @@ fn serve_dir(args: &Args, dir: &Path) -> Outcome {
     // Beside the directory, whatever slashes it is written with.
     let socket = args.socket.clone().unwrap_or_else(|| socket_of(&dir.components().collect::<PathBuf>()));
     let mut config = HostDirConfig::new(dir);
-    config.threads = args.threads.into();
+    config.threads = args.threads.map_or(THREADS, usize::from);
     if args.durability == Some(Class::Durable) {
         config.durability = Durability::Durable;
     }
@@ -137,6 +136,9 @@ fn serve_dir(args: &Args, dir: &Path) -> Outcome {
 pub fn run(args: &Args) -> Outcome {
     if let Some(dir) = &args.hostdir {
         return serve_dir(args, dir);
+    }
+    if args.threads.is_some() {
+        return Err(Failure::usage("--threads is for --hostdir; a device has --cores"));
     }
     let (source, name) = match (&args.image, args.ram) {
         (Some(image), _) if args.no_flush => (Source::ImageNoFlush(image.clone()), image.display().to_string()),

@@ -15,7 +15,7 @@ use zerocopy::IntoBytes;
 use super::core::Core;
 use super::data;
 use super::hand::{PIECE, Scratch};
-use super::lookout::Work;
+use super::lookout::{Progress, Work};
 use super::sequence;
 use super::session::{HostFile, SessionState};
 use super::sys;
@@ -69,11 +69,19 @@ pub(super) fn answer(result: Result<(u64, u64), Errno>) -> Done {
     }
 }
 
+/// Whether a command may have to wait for a medium of the host's: nobody knows how long, and others are not to.
+pub(super) fn waits_for_the_host(core: &Core, work: &Work) -> bool {
+    use Op::*;
+    matches!(work.cmd.op, Fsync { .. } | Fdatasync { .. } | Syncfs | Fallocate { .. } | Truncate { .. })
+        || work.cmd.after_durable
+        || (wants_durable(core, work) && changes(work))
+}
+
 /// Whether a command may keep its thread for longer than others should wait for the rings to be looked at.
 pub(super) fn may_take_long(core: &Core, work: &Work) -> bool {
     use Op::*;
     match work.cmd.op {
-        Fsync { .. } | Fdatasync { .. } | Syncfs | ChecksumRange { .. } | Fallocate { .. } | Truncate { .. } => true,
+        ChecksumRange { .. } => true,
         Read { out, .. } | OpenReadClose { out, .. } if out.len >= LONG => true,
         ReadChecksumVerify { len, .. } if len >= LONG => true,
         Batch { items, .. } if items.len >= LONG_SEQUENCE => true,
@@ -81,7 +89,7 @@ pub(super) fn may_take_long(core: &Core, work: &Work) -> bool {
         Program { .. } if work.paths.program.as_ref().is_some_and(|p| is_long(p)) => true,
         Write { src, .. } | AppendChecksumWrite { src, .. } | OpenWriteClose { src, .. } if src.len >= LONG => true,
         OpenReadWriteClose { out, src, .. } if out.len.max(src.len) >= LONG => true,
-        _ => work.cmd.after_durable || (wants_durable(core, work) && changes(work)),
+        _ => waits_for_the_host(core, work),
     }
 }
 
@@ -126,30 +134,51 @@ fn synchronous(session: &SessionState, op: &Op) -> bool {
     }
 }
 
-/// Runs a command, or an element of one.
-pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Done {
-    if work.cmd.detectable {
-        // Nothing here outlives a crash that could tell what became of it.
-        return answer(Err(Errno::OPNOTSUPP));
+/// Runs a command, or an element of one, or a slice of either: `None` when there is more of it.
+pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Option<Done> {
+    #[cfg(test)]
+    core.faults.run();
+    if work.cmd.detectable || (work.cmd.mode == TxnMode::Macro && is_fused_change(work)) {
+        // Nothing here outlives a crash that could tell what became of it, and nothing is taken back.
+        return Some(answer(Err(Errno::OPNOTSUPP)));
     }
     let cx = Cx { core, work };
     match work.cmd.op {
-        Op::Nop => answer(Ok((0, 0))),
-        Op::Syncfs => cx.synced(Ok(syncfs(&core.root))),
-        Op::Fsync { h } => cx.sync(h, |d| fsync(&d.body.fd)).await,
-        Op::Fdatasync { h } => cx.sync(h, |d| fdatasync(&d.body.fd)).await,
-        Op::Close { h } => answer(cx.close(h).await),
-        Op::SetFlags { h, flags } => answer(cx.set_flags(h, flags).await),
-        Op::Lock { .. } => answer(cx.lock().await),
-        Op::ChecksumRange { h, offset, len, .. } => answer(cx.checksum(h, offset, len, scratch).await),
-        Op::SetKey { kind, bytes } => {
-            answer(cx.work.queue.session.keys.set(kind, bytes, &cx.work.queue.pool).map(|key| (key, 0)))
-        }
-        Op::DropKey { key } => answer(cx.work.queue.session.keys.forget(key).map(|()| (0, 0))),
-        Op::Outcome { .. } => answer(Err(Errno::OPNOTSUPP)),
+        Op::ChecksumRange { h, offset, len, .. } => cx.checksum(h, offset, len, scratch).await.map(answer),
         Op::Batch { items, results } => Box::pin(sequence::batch(core, work, (items, results), scratch)).await,
         Op::ReadDirPlus { h, cookie, out } => sequence::read_dir_plus(core, work, (h, cookie, out), scratch).await,
-        _ => cx.file_system(scratch).await,
+        _ => Some(cx.whole(scratch).await),
+    }
+}
+
+/// Whether a command is fused and changes something: what a MacroTx would have to be all or nothing of.
+fn is_fused_change(work: &Work) -> bool {
+    work.cmd.op.is_fused() && changes(work)
+}
+
+impl<'c> Cx<'c> {
+    /// What is not cut.
+    async fn whole(&self, scratch: &mut Scratch) -> Done {
+        let (core, cx) = (self.core, self);
+        match self.work.cmd.op {
+            Op::Nop => answer(Ok((0, 0))),
+            Op::Syncfs => cx.synced(Ok(syncfs(&core.root))),
+            Op::Fsync { h } => cx.sync(h, |d| fsync(&d.body.fd)).await,
+            Op::Fdatasync { h } => cx.sync(h, |d| fdatasync(&d.body.fd)).await,
+            Op::Close { h } => answer(cx.close(h).await),
+            Op::SetFlags { h, flags } => answer(cx.set_flags(h, flags).await),
+            Op::Lock { .. } => answer(cx.lock().await),
+            Op::SetKey { kind, bytes } => {
+                answer(cx.work.queue.session.keys.set(kind, bytes, &cx.work.queue.pool).map(|key| (key, 0)))
+            }
+            Op::DropKey { key } => answer(cx.work.queue.session.keys.forget(key).map(|()| (0, 0))),
+            Op::Outcome { .. } => answer(Err(Errno::OPNOTSUPP)),
+            // Nothing could be taken back when a write of several fails midway.
+            Op::TxnBegin | Op::TxnWrite { .. } | Op::TxnCommit { .. } | Op::TxnAbort { .. } => {
+                answer(Err(Errno::OPNOTSUPP))
+            }
+            _ => cx.file_system(scratch).await,
+        }
     }
 }
 
@@ -252,18 +281,72 @@ impl<'c> Cx<'c> {
                 if table == Space::Ranges && !description.flags().access().contains(need) {
                     return Err(Errno::BADF);
                 }
-                if locks.test(ino, table, &want).is_some() {
-                    return Err(Errno::AGAIN);
+                // The table first, and only asked: while this holds the inode, it says the same afterwards, so nothing
+                // that the host has granted has to be given back.
+                locks.may_set(ino, table, &want)?;
+                if let Err(e) = on_host(&description, space, kind, start, len) {
+                    if space == LockSpace::Flock {
+                        self.keep_lock(&description, who);
+                    }
+                    return Err(e);
                 }
-                on_host(&description, space, kind, start, len)?;
                 locks.set(ino, table, want)?;
             }
         }
         Ok((0, 0))
     }
 
-    /// Sums up a range, however long: in snapshots of at most 8 MiB, between which others may write.
-    async fn checksum(&self, h: Handle, off: u64, len: u64, scratch: &mut Scratch) -> Result<(u64, u64), Errno> {
+    /// Sums up a range, however long: in snapshots of at most 8 MiB, between which others may write; a slice is one.
+    async fn checksum(
+        &self,
+        h: Handle,
+        off: u64,
+        len: u64,
+        scratch: &mut Scratch,
+    ) -> Option<Result<(u64, u64), Errno>> {
+        if len > SNAPSHOT_MAX && self.session().closing() {
+            // Nobody is left to hear it, and a sparse file may be very long.
+            return Some(Err(Errno::INTR));
+        }
+        let progress = std::mem::take(&mut *self.work.progress.lock());
+        let begun = match progress {
+            Progress::Sum(description, done, sum) => Ok((description, done, sum)),
+            _ => self.summable(h).map(|description| (description, 0, ChecksumState::new())),
+        };
+        let (description, mut done, mut sum) = match begun {
+            Ok(begun) => begun,
+            Err(e) => return Some(Err(e)),
+        };
+        let want = (len - done).min(SNAPSHOT_MAX);
+        let got = match self.snapshot(&description, (off + done, want), &mut sum, scratch).await {
+            Ok(got) => got,
+            Err(e) => return Some(Err(e)),
+        };
+        done += got;
+        if got == want && done < len {
+            *self.work.progress.lock() = Progress::Sum(description, done, sum);
+            return None;
+        }
+        if self.work.cmd.after_durable
+            && let Err(e) = fdatasync(&description.body.fd)
+        {
+            return Some(Err(e.into()));
+        }
+        Some(Ok((done, sum.value().into())))
+    }
+
+    /// The host gives up a lock of a file before it refuses to change its kind: it is taken anew, or else the client
+    /// has it no more here, either.
+    fn keep_lock(&self, d: &Arc<Description<HostFile>>, who: Owner) {
+        let locks = &self.core.files.locks;
+        let Some(held) = locks.held_by(d.ino, Space::Whole, who) else { return };
+        let kind = if held.exclusive { LockKind::Write } else { LockKind::Read };
+        if on_host(d, LockSpace::Flock, kind, 0, 0).is_err() {
+            locks.unlock(d.ino, Space::Whole, who, Span::ALL);
+        }
+    }
+
+    fn summable(&self, h: Handle) -> Result<Arc<Description<HostFile>>, Errno> {
         if h == Handle::ROOT {
             return Err(Errno::ISDIR);
         }
@@ -272,34 +355,29 @@ impl<'c> Cx<'c> {
         if flags.contains(OpenFlags::PATH) || !flags.contains(OpenFlags::READ) {
             return Err(Errno::BADF);
         }
-        let (mut done, mut sum) = (0, ChecksumState::new());
-        while done < len {
-            let held = self.hold(description.ino, Mode::Shared).await;
-            let want = (len - done).min(SNAPSHOT_MAX);
-            let mut got = 0;
-            while got < want {
-                let piece = (want - got).min(PIECE as u64) as usize;
-                let n = data::read_at(&description.body.fd, &mut scratch.piece[..piece], off + done + got)?;
-                sum.update(&scratch.piece[..n]);
-                got += n as u64;
-                if n < piece {
-                    break;
-                }
-            }
-            drop(held);
-            done += got;
-            if got < want {
+        Ok(description)
+    }
+
+    /// Sums up what is there at one moment: how many bytes there were.
+    async fn snapshot(
+        &self,
+        description: &Description<HostFile>,
+        (off, want): (u64, u64),
+        sum: &mut ChecksumState,
+        scratch: &mut Scratch,
+    ) -> Result<u64, Errno> {
+        let _held = self.hold(description.ino, Mode::Shared).await;
+        let mut got = 0;
+        while got < want {
+            let piece = (want - got).min(PIECE as u64) as usize;
+            let n = data::read_at(&description.body.fd, &mut scratch.piece[..piece], off + got)?;
+            sum.update(&scratch.piece[..n]);
+            got += n as u64;
+            if n < piece {
                 break;
             }
-            if self.session().closing() {
-                // Nobody is left to hear it, and a sparse file may be very long.
-                return Err(Errno::INTR);
-            }
         }
-        if self.work.cmd.after_durable {
-            fdatasync(&description.body.fd)?;
-        }
-        Ok((done, sum.value().into()))
+        Ok(got)
     }
 
     /// Every command that runs over a transaction.

@@ -7,9 +7,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex, RwLock};
+use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use weldfs_ciscops::{Durability, Errno, InodeNo};
 
+use super::long::Long;
 use super::lookout::Lookout;
 use super::session::{HostFile, QueueState, SessionState};
 use super::{HostDirConfig, power};
@@ -56,6 +58,8 @@ pub struct Core {
     pub(super) inbox: Inbox<Message>,
     /// Whoever has it looks at the rings.
     pub(super) lookout: Mutex<Lookout>,
+    /// Commands that take long.
+    pub(super) long: Long,
     pub(super) workers: Vec<CoreCounters>,
     pub(super) tenants: TenantTable,
     /// Calls that waited until the host had made something durable.
@@ -68,6 +72,10 @@ pub struct Core {
     pool_bytes: AtomicU64,
     queues: AtomicUsize,
     poisoned: AtomicBool,
+    /// Readable once it is.
+    failure: OwnedFd,
+    #[cfg(test)]
+    pub(super) faults: super::tests::Faults,
 }
 
 #[derive(Default)]
@@ -118,6 +126,7 @@ impl Core {
             files: OpenFiles::new((fds / 2).max(1)),
             inbox,
             lookout: Mutex::new(lookout),
+            long: Long::new(config.threads.max(1)),
             workers: (0..config.threads.max(1)).map(|_| CoreCounters::default()).collect(),
             tenants: TenantTable::new(TenantsConfig::default(), has, &weldfs_journal::SystemRandom),
             flushes: AtomicU64::new(0),
@@ -128,6 +137,9 @@ impl Core {
             pool_bytes: AtomicU64::new(0),
             queues: AtomicUsize::new(0),
             poisoned: AtomicBool::new(false),
+            failure: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
+            #[cfg(test)]
+            faults: Default::default(),
             config,
         }))
     }
@@ -232,6 +244,13 @@ impl Core {
         };
         sessions.iter().flat_map(|s| s.queues()).for_each(|q| q.pair.ends().close());
         self.inbox.send(Message::Stop);
+        // A counter that is full has been read by nobody and is readable.
+        let _ = rustix::io::write(&self.failure, &1u64.to_ne_bytes());
+    }
+
+    /// Readable once nothing is served any more.
+    pub(super) fn failure(&self) -> &OwnedFd {
+        &self.failure
     }
 
     pub(super) fn is_poisoned(&self) -> bool {

@@ -58,6 +58,15 @@ fn write_all(len: usize, mut part: impl FnMut(usize) -> Result<usize, Errno>) ->
     Ok(())
 }
 
+/// Takes back the first `done` bytes of an append at `off` that failed midway, so that what was there before is as it
+/// was; if even this fails, there is a longer file, and an error. Not where the file ends elsewhere: what is behind
+/// them, or in their place, is another program's.
+fn cut_back(fd: BorrowedFd<'_>, off: u64, done: u64) {
+    if fstat(fd).is_ok_and(|stat| stat.st_size as u64 == off + done) {
+        let _ = ftruncate(fd, off);
+    }
+}
+
 impl HostTxn<'_> {
     pub(super) fn size_core(&self, f: FileRef) -> Result<u64, Errno> {
         Ok(fstat(self.fd(f))?.st_size as u64)
@@ -176,8 +185,7 @@ impl HostTxn<'_> {
             Ok(()) => Ok(Written { off, len: len as u64 }),
             Err((done, e)) => {
                 if at == At::End && done > 0 {
-                    // What was there before is as it was; if even this fails, there is a longer file, and an error.
-                    let _ = ftruncate(self.fd(f), off);
+                    cut_back(self.fd(f), off, done as u64);
                 }
                 Err(e)
             }
@@ -262,5 +270,24 @@ impl HostTxn<'_> {
         };
         d.set_offset(to);
         Ok(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn a_failed_append_is_cut_back_but_not_what_another_program_appended_behind_it() {
+        let mut file = tempfile::tempfile().unwrap();
+        file.write_all(b"before, part of it").unwrap();
+        cut_back(file.as_fd(), 6, 12);
+        assert_eq!(file.metadata().unwrap().len(), 6);
+        file.write_all(b", part of it, and others").unwrap();
+        let len = file.metadata().unwrap().len();
+        cut_back(file.as_fd(), 6, 12);
+        assert_eq!(file.metadata().unwrap().len(), len);
     }
 }

@@ -59,17 +59,39 @@ pub(super) fn run(core: &Core, index: usize) {
     }
     rustix::process::umask(Mode::empty());
     let mut lookout = core.lookout.lock();
-    while let Some(work) = lookout.next(core, hand.me) {
-        if command::may_take_long(core, &work) && lookout.is_needed(&work) {
+    while let Some((work, counted)) = lookout.next(core, hand.me) {
+        let long = counted || command::may_take_long(core, &work);
+        let needed = || command::waits_for_the_host(core, &work) || lookout.is_needed(&work);
+        let hands_over = counted || (long && core.long.spares_a_thread() && needed());
+        if !hands_over {
+            if long {
+                lookout.publish();
+            }
+            match hand.serve(work, true) {
+                Served::Over => {}
+                Served::Unpublished(queue) => lookout.note_dirty(&queue),
+                Served::Cut(work) => core.long.set_aside(work),
+            }
+            continue;
+        }
+        if let Some(work) = if counted { Some(work) } else { core.long.begin(work) } {
             lookout.publish();
             // Another thread looks from here on.
             drop(lookout);
-            hand.serve(&work, false);
+            hand.serve_long(work);
             lookout = core.lookout.lock();
-        } else if hand.serve(&work, true) {
-            lookout.note_dirty(&work.queue);
         }
     }
+}
+
+/// What became of a command.
+enum Served {
+    /// It is over.
+    Over,
+    /// It is over; its completion is still to be published.
+    Unpublished(Arc<QueueState>),
+    /// There is more of it.
+    Cut(Work),
 }
 
 struct Hand<'c> {
@@ -83,21 +105,59 @@ struct Hand<'c> {
 }
 
 impl Hand<'_> {
-    /// Runs a command and posts its completion; true when that is still to be published. `looking`: nobody else looks
-    /// at rings meanwhile, so others that follow may be published together with it.
-    fn serve(&mut self, work: &Work, looking: bool) -> bool {
-        let begun = now_ns();
-        let done = match self.act_as(&work.queue.session.cred) {
-            Ok(()) => wait(&self.waker, command::run(self.core, work, &mut self.scratch)),
-            Err(errno) => Done::from(Outcome::failed(errno)),
-        };
-        settle(self.core, &work.queue);
-        let more = self.complete(work, done, begun);
-        if more && !looking {
-            let mut ends = work.queue.pair.ends();
-            work.queue.counters.client_wakes.add(ends.publish());
+    /// Runs commands that take long, one slice after the other, as long as any of them wait for a thread.
+    fn serve_long(&mut self, work: Work) {
+        let mut next = Some(work);
+        while let Some(work) = next.filter(|_| !self.core.is_poisoned()) {
+            let client = work.client();
+            next = match self.serve(work, false) {
+                Served::Cut(work) => self.core.long.again(work),
+                Served::Over | Served::Unpublished(_) => self.core.long.over(client),
+            };
         }
-        more && looking
+    }
+
+    /// Runs a command, or a slice of one, and posts its completion. `looking`: nobody else looks at rings meanwhile, so
+    /// others that follow may be published together with it.
+    fn serve(&mut self, mut work: Work, looking: bool) -> Served {
+        let now = now_ns();
+        let fresh = work.begun == 0;
+        if fresh {
+            work.begun = now;
+        }
+        let done = match self.act_as(&work.queue.session.cred) {
+            Ok(()) => wait(&self.waker, command::run(self.core, &work, &mut self.scratch)),
+            Err(errno) => Some(Done::from(Outcome::failed(errno))),
+        };
+        self.me.busy_ns.add(now_ns().saturating_sub(now));
+        let queue = work.queue.clone();
+        let Some(done) = done else {
+            if fresh {
+                queue.cut.fetch_add(1, Ordering::AcqRel);
+            }
+            return Served::Cut(work);
+        };
+        settle(self.core, &queue, work.mark);
+        if !fresh {
+            queue.cut.fetch_sub(1, Ordering::AcqRel);
+        }
+        let more = self.complete(&work, done);
+        if !fresh {
+            // As in `settle`: whoever sleeps skipped this ring.
+            fence(Ordering::SeqCst);
+            if queue.is_worth_a_look() {
+                self.core.inbox.ring();
+            }
+        }
+        match (more, looking) {
+            (true, true) => Served::Unpublished(queue),
+            (true, false) => {
+                let mut ends = queue.pair.ends();
+                queue.counters.client_wakes.add(ends.publish());
+                Served::Over
+            }
+            (false, _) => Served::Over,
+        }
     }
 
     /// Takes on the rights of a session, where this process may: user, group and groups of this thread alone.
@@ -121,9 +181,9 @@ impl Hand<'_> {
     }
 
     /// Counts a command's end and posts its completion; true when that is still to be published.
-    fn complete(&self, work: &Work, done: Done, begun: u64) -> bool {
+    fn complete(&self, work: &Work, done: Done) -> bool {
         let (queue, now) = (&work.queue, now_ns());
-        let (queue_ns, service_ns) = (begun.saturating_sub(work.seen), now.saturating_sub(begun));
+        let (queue_ns, service_ns) = (work.begun.saturating_sub(work.seen), now.saturating_sub(work.begun));
         let mut ends = queue.pair.ends();
         let c = &queue.counters;
         c.opcode(work.cmd.op.opcode() as u16);
@@ -141,12 +201,11 @@ impl Hand<'_> {
         c.process_ns.add(service_ns);
         c.durable_waits.add(u64::from(done.synced));
         queue.session.tenant.latency.record(self.index, queue_ns, service_ns);
-        self.me.busy_ns.add(service_ns);
         ends.post(&done.outcome.to_cqe(work.cmd.seq));
         if ends.is_drained() {
             self.core.inbox.ring();
         }
-        let more = queue.pair.is_worth_a_look();
+        let more = queue.is_worth_a_look();
         if !more {
             c.client_wakes.add(ends.publish());
         }
@@ -155,14 +214,14 @@ impl Hand<'_> {
 }
 
 /// The command has its place among those of its inode, or is over: the next one of its ring may be taken.
-pub(super) fn settle(core: &Core, queue: &QueueState) {
-    if !queue.pair.is_admitting() {
+pub(super) fn settle(core: &Core, queue: &QueueState, mark: u32) {
+    // It may have been said before: then the mark is the next command's, which has no place yet.
+    if !queue.pair.admitted(0, mark) {
         return;
     }
-    queue.pair.settled();
     // Whoever sleeps skipped this ring because of the mark: its entries, too, are looked at after the mark is gone.
     fence(Ordering::SeqCst);
-    if queue.pair.is_worth_a_look() {
+    if queue.is_worth_a_look() {
         core.inbox.ring();
     }
 }

@@ -7,17 +7,21 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use rustix::event::epoll;
-use weldfs_ciscops::{Command, Cqe, Errno, Opcode, Outcome, Paths, RawCommand, Sqe, validate};
+use weldfs_ciscops::{ChecksumState, Command, Cqe, Errno, Opcode, Outcome, Paths, RawCommand, Sqe, validate};
 
 use super::core::{Core, Message};
 use super::hand::settle;
-use super::session::QueueState;
+use super::long;
+use super::sequence::Sequence;
+use super::session::{HostFile, QueueState};
 use crate::device::clock::now_ns;
 use crate::device::counters::CoreCounters;
 use crate::device::limits::{
     BATCH_PER_QUEUE, LIVENESS_POLL_MS, PUBLISH_NS, REAP_WAIT_NS_MAX, SPIN_ALONE_NS, SPIN_MIN, SPIN_NS_MIN,
 };
+use crate::device::ofd::Description;
 use crate::device::pair::{Ends, Taken};
 use crate::device::slots::Inbox;
 
@@ -31,19 +35,51 @@ pub(super) struct Work {
     /// Whether the next command of the ring may follow as soon as this one has its place: not so for an element of a
     /// sequence, unless it is the last.
     pub settles: bool,
+    /// Which command of its ring it is: no other one's place is said to be fixed by it.
+    pub mark: u32,
+    /// When its first slice began; 0 before it.
+    pub begun: u64,
+    /// How far it has come in the slices before.
+    pub progress: Mutex<Progress>,
+}
+
+/// Where a command goes on that was cut.
+#[derive(Default)]
+pub(super) enum Progress {
+    /// At its beginning.
+    #[default]
+    Begin,
+    /// A checksum: the file, bytes summed up so far, and their sum.
+    Sum(Arc<Description<HostFile>>, u64, ChecksumState),
+    /// A batch.
+    Sequence(Box<Sequence>),
+    /// A listing: bytes put, and the cookie of the last entry put.
+    Listing(usize, u64),
 }
 
 impl Work {
     /// It has its place among those of its inode, or is over.
     pub fn settle(&self, core: &Core) {
         if self.settles {
-            settle(core, &self.queue);
+            settle(core, &self.queue, self.mark);
         }
+    }
+
+    /// Whose it is.
+    pub fn client(&self) -> long::Client {
+        (self.queue.session.tenant.id.0, self.queue.session.id)
     }
 
     /// A command that is part of this one.
     pub fn element(&self, cmd: Command, paths: Paths, settles: bool) -> Work {
-        Work { queue: self.queue.clone(), cmd, paths, seen: self.seen, settles: self.settles && settles }
+        Work {
+            queue: self.queue.clone(),
+            cmd,
+            paths,
+            settles: self.settles && settles,
+            progress: Mutex::default(),
+            ..*self
+        }
     }
 }
 
@@ -67,6 +103,10 @@ pub struct Lookout {
     reap_wait_ns: u64,
     /// When placeholders were last looked at.
     swept: u64,
+    /// Commands taken so far, modulo 2^32.
+    taken: u32,
+    /// What was set aside has its turn now.
+    aside: bool,
     stop: bool,
 }
 
@@ -93,12 +133,15 @@ impl Lookout {
             unreaped: false,
             reap_wait_ns: 0,
             swept: 0,
+            taken: 0,
+            aside: false,
             stop: false,
         })
     }
 
-    /// The next command; `None` at the end. `me` counts for the thread that looks.
-    pub(super) fn next(&mut self, core: &Core, me: &CoreCounters) -> Option<Work> {
+    /// The next command, and whether its thread is counted among those that do not look; `None` at the end. `me` counts
+    /// for the thread that looks.
+    pub(super) fn next(&mut self, core: &Core, me: &CoreCounters) -> Option<(Work, bool)> {
         let mut idle_polls = 0u32;
         loop {
             if core.inbox.has_mail() {
@@ -108,7 +151,7 @@ impl Lookout {
                 self.publish();
                 return None;
             }
-            if let Some(work) = self.look(core) {
+            if let Some(work) = self.take_turns(core) {
                 if idle_polls > SPIN_MIN {
                     // Spinning paid: do it as long as it may take.
                     self.spin_ns = (self.spin_ns * 2).min(self.spin_ns_max);
@@ -136,6 +179,18 @@ impl Lookout {
                 std::thread::yield_now();
             }
         }
+    }
+
+    /// Something from the rings, or something that was set aside: if there is both, one after the other.
+    fn take_turns(&mut self, core: &Core) -> Option<(Work, bool)> {
+        if !core.long.is_waiting() {
+            return self.look(core).map(|work| (work, false));
+        }
+        self.aside = !self.aside;
+        if self.aside {
+            return core.long.next().or_else(|| self.look(core).map(|work| (work, false)));
+        }
+        self.look(core).map(|work| (work, false)).or_else(|| core.long.next())
     }
 
     /// Whether somebody else should look while this command, which may take long, is run.
@@ -179,7 +234,7 @@ impl Lookout {
         for _ in 0..self.queues.len() {
             let at = if self.next < self.queues.len() { self.next } else { 0 };
             self.next = at + 1;
-            if self.queues[at].pair.is_worth_a_look() {
+            if self.queues[at].is_worth_a_look() {
                 let queue = self.queues[at].clone();
                 if let Some(work) = self.take(core, queue) {
                     return Some(work);
@@ -206,8 +261,12 @@ impl Lookout {
                 Ok(Some((cmd, paths))) => {
                     let taken = now_ns();
                     let seen = ends.start(&queue.pair, taken);
+                    self.taken = self.taken.wrapping_add(1);
+                    let mark = self.taken;
+                    queue.pair.admit(0, mark);
                     drop(ends);
-                    return Some(Work { queue, cmd, paths, seen, settles: true });
+                    let progress = Mutex::default();
+                    return Some(Work { queue, cmd, paths, seen, settles: true, mark, begun: 0, progress });
                 }
                 Ok(None) => answer(&queue, &mut ends, &raw, Outcome::ok(0, 0)),
                 Err(errno) => {
@@ -277,7 +336,7 @@ impl Lookout {
         for q in &self.queues {
             let mut ends = q.pair.ends();
             // Whoever has its command, or drains it, rings.
-            if ends.is_draining() || q.pair.is_admitting() {
+            if ends.is_draining() || q.pair.is_admitting() || q.cut.load(Ordering::Acquire) > 0 {
                 continue;
             }
             let (waiting, room) = ends.recheck();

@@ -3,8 +3,8 @@
 //!
 //! * `mod` (this file) starts and ends it; `core` is what its threads share; `session` is an attached client.
 //! * `lookout` looks at the rings, one thread at a time; `hand` runs commands on its own stack, where calls of the host
-//!   may block; `command` is the way of one command, `sequence` of
-//!   several in one entry; `txn` is a command's `Target`.
+//!   may block; `long` says how many threads do so, and whose turn it is; `command` is the way of one command,
+//!   `sequence` of several in one entry; `txn` is a command's `Target`.
 //! * `walk` resolves names below the directory and nowhere else; `names`, `data`, `attr` are the calls; `sys` holds the
 //!   few that need raw pointers; `power` finds out what the bytes lie on.
 //!
@@ -17,6 +17,7 @@ mod command;
 mod core;
 mod data;
 mod hand;
+mod long;
 mod lookout;
 mod names;
 pub mod power;
@@ -27,6 +28,7 @@ mod sys;
 mod txn;
 mod walk;
 
+use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -135,6 +137,16 @@ impl HostDir {
         self.core.usage()
     }
 
+    /// True after a command panicked: nothing is served any more.
+    pub fn is_poisoned(&self) -> bool {
+        self.core.is_poisoned()
+    }
+
+    /// Readable from then on.
+    pub fn failure(&self) -> BorrowedFd<'_> {
+        self.core.failure().as_fd()
+    }
+
     /// Ends all sessions (published commands are executed first) and all threads. Idempotent.
     pub fn shutdown(&self) {
         let threads: Vec<_> = std::mem::take(&mut *self.threads.lock());
@@ -156,3 +168,6 @@ impl Drop for HostDir {
         self.shutdown();
     }
 }
+
+#[cfg(test)]
+mod tests;

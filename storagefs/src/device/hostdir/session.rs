@@ -2,21 +2,21 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
-use weldfs_ciscops::limits::{HANDLES_MAX, QUEUES_MAX};
-use weldfs_ciscops::{Errno, Handle, QueueLayout, SessionLimits, SharedRegion};
+use weldfs_ciscops::limits::HANDLES_MAX;
+use weldfs_ciscops::{Errno, Handle, SessionLimits, SharedRegion};
 
 use super::core::{Core, Message};
 use crate::cred::Cred;
 use crate::device::counters::{QueueCounters, Totals};
 use crate::device::keys::Keys;
-use crate::device::limits::POOL_BYTES_SESSION_MAX;
 use crate::device::ofd::{Description, Handles};
 use crate::device::pair::Pair;
-use crate::device::session::{Claimed, QueueParts, make_region};
+use crate::device::rings::{Fresh, Pools, Ring, Rings};
+use crate::device::session::{Claimed, QueueParts};
 use crate::device::tenants::Tenant;
 
 /// What a description holds open: the host's own descriptor.
@@ -48,13 +48,7 @@ pub struct SessionState {
     /// Whether the file it named last for creation was missing: the next one probably is, too.
     pub makes_new: AtomicBool,
     core: Arc<Core>,
-    queues: Mutex<Vec<Arc<QueueState>>>,
-    next_queue: AtomicU32,
-    live_queues: AtomicUsize,
-    pool_bytes: AtomicU64,
-    closing: AtomicBool,
-    cleaned: AtomicBool,
-    retired: Mutex<Totals>,
+    rings: Rings<QueueState>,
 }
 
 /// What all holders of a queue pair share.
@@ -71,6 +65,16 @@ pub struct QueueState {
     pub counters: QueueCounters,
     /// This side's ends of the rings.
     pub pair: Pair,
+    /// Commands of it that have been cut and are not over: no further one is taken meanwhile, so that there are no more
+    /// of them than rings, or a few.
+    pub cut: AtomicUsize,
+}
+
+impl QueueState {
+    /// Whether a command may be taken from it.
+    pub fn is_worth_a_look(&self) -> bool {
+        self.pair.is_worth_a_look() && self.cut.load(Ordering::Acquire) == 0
+    }
 }
 
 impl SessionState {
@@ -91,89 +95,53 @@ impl SessionState {
             keys: Keys::default(),
             makes_new: AtomicBool::new(true),
             core: core.clone(),
-            queues: Mutex::default(),
-            next_queue: AtomicU32::new(0),
-            live_queues: AtomicUsize::new(0),
-            pool_bytes: AtomicU64::new(0),
-            closing: AtomicBool::new(false),
-            cleaned: AtomicBool::new(false),
-            retired: Mutex::default(),
+            rings: Rings::default(),
         })
     }
 
     /// True once the session is ending.
     pub fn closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
+        self.rings.closing()
     }
 
     fn new_queue(self: &Arc<Self>, depth: u32, pool_bytes: u32, shared: bool) -> Result<QueueParts, Errno> {
-        let layout = QueueLayout::new(depth, pool_bytes)?;
-        let bytes = u64::from(layout.total_bytes);
-        let mut queues = self.queues.lock();
-        if self.closing() {
-            return Err(Errno::NODEV);
-        }
-        if queues.len() >= QUEUES_MAX as usize {
-            return Err(Errno::MFILE);
-        }
-        if self.pool_bytes.load(Ordering::Relaxed) + bytes > POOL_BYTES_SESSION_MAX {
-            return Err(Errno::NOMEM);
-        }
-        self.core.charge_pool(&self.tenant, bytes)?;
-        let made = make_region(&layout, shared).and_then(|(fd, memory)| Ok((fd, memory.pool(&layout)?, memory)));
-        let (memfd, pool, memory) = match made {
-            Ok(made) => made,
-            Err(e) => {
-                self.core.release_pool(&self.tenant, bytes);
-                return Err(e);
+        let make = |fresh: Fresh| {
+            Arc::new(QueueState {
+                session: self.clone(),
+                index: fresh.index,
+                pool: fresh.pool,
+                limits: fresh.limits,
+                counters: QueueCounters::default(),
+                pair: Pair::new(fresh.memory, 0),
+                cut: AtomicUsize::new(0),
+            })
+        };
+        let place = |queue: Arc<QueueState>| {
+            self.core.inbox.send(Message::Queue(queue.clone()));
+            if self.core.is_poisoned() {
+                // It may have come too late to be closed with the others.
+                queue.pair.ends().close();
             }
         };
-        let index = self.next_queue.fetch_add(1, Ordering::Relaxed);
-        let region = memory.region().clone();
-        let state = Arc::new(QueueState {
-            session: self.clone(),
-            index,
-            pool,
-            limits: SessionLimits { pool_bytes },
-            counters: QueueCounters::default(),
-            pair: Pair::new(memory, 0),
-        });
-        queues.push(state.clone());
-        self.pool_bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.live_queues.fetch_add(1, Ordering::AcqRel);
-        self.core.inbox.send(Message::Queue(state));
-        Ok(QueueParts { index, layout, region, memfd, doorbell: self.doorbell.clone() })
+        self.rings.add((depth, pool_bytes, shared), (&**self, &self.doorbell), make, place)
     }
 
     /// A queue pair of this session has been drained and dropped.
     pub(super) fn queue_gone(self: &Arc<Self>, state: &Arc<QueueState>) {
-        {
-            let mut queues = self.queues.lock();
-            self.retired.lock().add_queue(&state.counters);
-            queues.retain(|q| !Arc::ptr_eq(q, state));
-        }
-        self.core.release_pool(&self.tenant, state.pair.bytes);
-        self.pool_bytes.fetch_sub(state.pair.bytes, Ordering::Relaxed);
-        if self.live_queues.fetch_sub(1, Ordering::AcqRel) == 1 && self.closing() {
+        if self.rings.gone(state, &**self) {
             self.clean_up();
         }
     }
 
     /// Starts the end: no new queues; what was published is executed, then everything is given back.
     pub(super) fn close(self: &Arc<Self>) {
-        let queues = self.queues.lock();
-        if self.closing.swap(true, Ordering::AcqRel) {
-            return;
-        }
-        drop(queues);
-        self.core.inbox.send(Message::CloseSession(self.id));
-        if self.live_queues.load(Ordering::Acquire) == 0 {
+        if self.rings.close(|| self.core.inbox.send(Message::CloseSession(self.id))) {
             self.clean_up();
         }
     }
 
     fn clean_up(self: &Arc<Self>) {
-        if self.cleaned.swap(true, Ordering::AcqRel) {
+        if !self.rings.clean_up() {
             return;
         }
         self.keys.clear();
@@ -181,24 +149,41 @@ impl SessionState {
         if self.handles.close_all() {
             self.core.watch_placeholders();
         }
-        self.core.session_gone(self, || std::mem::take(&mut *self.retired.lock()));
+        self.core.session_gone(self, || self.rings.retire());
     }
 
     /// Everything counted for this session.
     pub fn totals(&self) -> Totals {
-        let queues = self.queues.lock();
-        let mut sum = self.retired.lock().clone();
-        queues.iter().for_each(|q| sum.add_queue(&q.counters));
-        sum
+        self.rings.totals()
     }
 
     /// Its queue pairs.
     pub(super) fn queues(&self) -> Vec<Arc<QueueState>> {
-        self.queues.lock().clone()
+        self.rings.list()
     }
 
     pub(super) fn description(&self, h: Handle) -> Result<Arc<Description<HostFile>>, Errno> {
         self.handles.get(h)
+    }
+}
+
+impl Ring for QueueState {
+    fn counters(&self) -> &QueueCounters {
+        &self.counters
+    }
+
+    fn bytes(&self) -> u64 {
+        self.pair.bytes
+    }
+}
+
+impl Pools for SessionState {
+    fn charge(&self, bytes: u64) -> Result<(), Errno> {
+        self.core.charge_pool(&self.tenant, bytes)
+    }
+
+    fn release(&self, bytes: u64) {
+        self.core.release_pool(&self.tenant, bytes);
     }
 }
 

@@ -73,6 +73,8 @@ pub(super) struct HostTxn<'c> {
     names: Option<Names<'c>>,
     durable: bool,
     sync: SmallVec<[Sync; 4]>,
+    /// The handle that the command has given its client, if it goes well.
+    installed: Option<Handle>,
 }
 
 impl<'c> HostTxn<'c> {
@@ -88,6 +90,7 @@ impl<'c> HostTxn<'c> {
             names: None,
             durable,
             sync: SmallVec::new(),
+            installed: None,
         }
     }
 
@@ -273,8 +276,17 @@ impl<'c> HostTxn<'c> {
         if stands && (!self.sync.is_empty() || after) {
             self.work.settle(self.core);
             self.counted.synced = true;
-            if let Err(e) = self.make_durable(after) {
-                outcome = Outcome::failed(e.into());
+            if let Err(e) = self.make_durable(after)
+                && outcome.is_ok()
+            {
+                // All of it stands, and no step of it has failed: what is not sure is how long it stands.
+                outcome = Outcome { status: Errno::from(e).0, result: 0, result2: 0, ..outcome };
+            }
+        }
+        if let Some(handle) = self.installed.take().filter(|_| !outcome.is_ok()) {
+            // Nobody will ever hear of it.
+            if self.session().handles.close(handle).unwrap_or(false) {
+                self.core.watch_placeholders();
             }
         }
         let replies = match self.work.cmd.op {
@@ -295,6 +307,8 @@ impl<'c> HostTxn<'c> {
     }
 
     fn make_durable(&mut self, after: bool) -> rustix::io::Result<()> {
+        #[cfg(test)]
+        self.core.faults.sync()?;
         if after && self.sync.is_empty() {
             // What it has read may be anybody's.
             self.sync.push(Sync::All);
@@ -319,13 +333,13 @@ impl<'c> HostTxn<'c> {
         if placeholder != 0 && !session.handles.has_placeholder(placeholder) {
             return Err(Errno::INVAL);
         }
+        let (core, stat) = (self.core, fstat(self.fd(f))?);
         let handle = session.handles.reserve()?;
-        let described = self.take(f).and_then(|fd| {
-            let stat = rustix::fs::fstat(&fd)?;
-            let key = self.core.key(stat.st_dev, stat.st_ino);
-            let passing = OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC | OpenFlags::NOFOLLOW;
-            let body = HostFile { fd, mode, walk: Default::default() };
-            self.core.files.describe(key, flags.difference(passing), body)
+        let key = core.key(stat.st_dev, stat.st_ino);
+        let passing = OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC | OpenFlags::NOFOLLOW;
+        // It stays the command's file as long as it may not be the description's: what was changed is synced by it.
+        let described = core.files.describe_with(key, flags.difference(passing), || {
+            self.take(f).map(|fd| HostFile { fd, mode, walk: Default::default() })
         });
         let description = match described {
             Ok(d) => d,
@@ -339,6 +353,7 @@ impl<'c> HostTxn<'c> {
             self.core.files.bind(p, &description);
         }
         session.handles.fill(handle, description);
+        self.installed = Some(handle);
         Ok(handle)
     }
 

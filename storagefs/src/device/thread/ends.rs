@@ -109,7 +109,7 @@ where
                 }
             }
             self.core.queue_gone(&queue);
-            session.queue_gone(&queue, queue.pair.bytes);
+            session.queue_gone(&queue);
         }
         self.ending = self.queues.iter().any(|q| q.pair.ends().is_draining());
     }

@@ -1,0 +1,174 @@
+//! What needs faults, or the server's threads by hand.
+
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::time::{Duration, Instant};
+
+use weldfs_ciscops::ring::SqProducer;
+use weldfs_ciscops::{At, Command, CqConsumer, Cqe, Handle, Op, OpenFlags, PoolRange, QueueMemory, SharedRegion};
+
+use super::*;
+use crate::cred::Cred;
+use crate::device::session::QueueParts;
+
+/// What a test lets go wrong.
+#[derive(Default)]
+pub(super) struct Faults {
+    /// Errno of everything that is to be made durable.
+    sync: AtomicI32,
+    /// The next command panics.
+    panic: AtomicBool,
+}
+
+impl Faults {
+    pub(super) fn sync(&self) -> rustix::io::Result<()> {
+        match self.sync.load(Ordering::Relaxed) {
+            0 => Ok(()),
+            errno => Err(rustix::io::Errno::from_raw_os_error(errno)),
+        }
+    }
+
+    pub(super) fn run(&self) {
+        assert!(!self.panic.load(Ordering::Relaxed), "as asked for");
+    }
+}
+
+fn whoever() -> Cred {
+    let (uid, gid) = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
+    Cred { uid, gid, groups: [].as_slice().into() }
+}
+
+/// A client by hand.
+struct Client {
+    parts: QueueParts,
+    pool: SharedRegion,
+    sq: SqProducer,
+    cq: CqConsumer,
+}
+
+impl Client {
+    fn new(parts: QueueParts) -> Client {
+        let memory = QueueMemory::new(parts.region.clone(), &parts.layout).unwrap();
+        let pool = memory.pool(&parts.layout).unwrap();
+        Client { parts, pool, sq: SqProducer::new(memory.clone()), cq: CqConsumer::new(memory) }
+    }
+
+    fn path(&self, path: &[u8]) -> PoolRange {
+        self.pool.bytes(0, path.len()).unwrap().copy_from(path);
+        PoolRange::new(0, path.len() as u32)
+    }
+
+    fn send(&mut self, cmd: Command) {
+        self.sq.push(&cmd.encode()).unwrap();
+        self.sq.publish();
+        if self.sq.needs_doorbell() {
+            rustix::io::write(&self.parts.doorbell, &1u64.to_ne_bytes()).unwrap();
+        }
+    }
+
+    /// The next completion, or why there is none.
+    fn hear(&mut self) -> Result<Cqe, Errno> {
+        let start = Instant::now();
+        loop {
+            if let Some(cqe) = self.cq.pop() {
+                return Ok(cqe);
+            }
+            if let Some(errno) = self.cq.closed() {
+                return Err(errno);
+            }
+            assert!(start.elapsed() < Duration::from_secs(5), "a client is left waiting");
+            self.cq.wait(Duration::from_millis(100));
+        }
+    }
+}
+
+fn open(path: PoolRange) -> Op {
+    let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
+    Op::Open { base: Handle::ROOT, path, flags, mode: 0o600, placeholder: 0 }
+}
+
+#[test]
+fn a_command_whose_sync_fails_says_what_stands_and_leaves_no_handle() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = HostDir::start(HostDirConfig::new(place.path())).unwrap();
+    let session = dir.attach(whoever(), [0; 16]).unwrap();
+    let mut client = Client::new(session.new_queue_local(8, 4096).unwrap());
+    dir.core.faults.sync.store(Errno::IO.0, Ordering::Relaxed);
+    let path = client.path(b"/f");
+    client.send(Command::new(1, open(path)).with_durability(Durability::Durable));
+    let cqe = client.hear().unwrap();
+    assert_eq!((cqe.status, cqe.micro_done, cqe.result), (Errno::IO.0, 1, 0), "it was created");
+    assert!(place.path().join("f").exists());
+    assert_eq!((dir.usage().handles, dir.usage().open_files), (0, 0));
+    let (flags, src) = (OpenFlags::WRITE, PoolRange::new(100, 50));
+    let op = Op::OpenWriteClose { base: Handle::ROOT, path, flags, mode: 0, at: At::Offset(0), src };
+    client.send(Command::new(2, op).with_durability(Durability::Durable));
+    let cqe = client.hear().unwrap();
+    assert_eq!((cqe.status, cqe.micro_done, cqe.micro_failed), (Errno::IO.0, 3, 0));
+    assert_eq!(std::fs::metadata(place.path().join("f")).unwrap().len(), 50);
+}
+
+#[test]
+fn an_open_that_finds_no_room_for_a_description_keeps_its_file() {
+    let place = tempfile::tempdir().unwrap();
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    let files = crate::device::ofd::OpenFiles::<u8>::new(1);
+    let key = core.key(0, 5);
+    let mut taken = 0;
+    let first = files.describe_with(key, OpenFlags::READ, || Ok(1)).map(drop);
+    assert_eq!((first, files.open()), (Ok(()), 0));
+    let held = files.describe(key, OpenFlags::READ, 1).unwrap_or_else(|e| panic!("{e}"));
+    let second = files.describe_with(key, OpenFlags::READ, || {
+        taken += 1;
+        Ok(2)
+    });
+    assert_eq!((second.map(drop), taken), (Err(Errno::NFILE), 0), "it is not taken from the command");
+    drop(held);
+    assert_eq!(files.describe_with(key, OpenFlags::READ, || Err(Errno::BADF)).map(drop), Err(Errno::BADF));
+    assert_eq!(files.open(), 0);
+}
+
+#[test]
+fn a_command_that_panics_ends_the_service_for_everybody_and_whoever_serves_it_hears() {
+    let place = tempfile::tempdir().unwrap();
+    let dir = HostDir::start(HostDirConfig::new(place.path())).unwrap();
+    let session = dir.attach(whoever(), [0; 16]).unwrap();
+    let mut client = Client::new(session.new_queue_local(8, 4096).unwrap());
+    let now = rustix::event::Timespec { tv_sec: 0, tv_nsec: 0 };
+    let soon = rustix::event::Timespec { tv_sec: 5, tv_nsec: 0 };
+    let mut bell = [rustix::event::PollFd::from_borrowed_fd(dir.failure(), rustix::event::PollFlags::IN)];
+    assert_eq!(rustix::event::poll(&mut bell, Some(&now)), Ok(0));
+    dir.core.faults.panic.store(true, Ordering::Relaxed);
+    client.send(Command::new(1, Op::Syncfs));
+    assert!(client.hear().is_err());
+    assert_eq!(rustix::event::poll(&mut bell, Some(&soon)), Ok(1));
+    assert!(dir.is_poisoned());
+    if let Ok(parts) = session.new_queue_local(8, 4096) {
+        let mut late = Client::new(parts);
+        late.send(Command::new(1, Op::Syncfs));
+        assert!(late.hear().is_err(), "a queue that came afterwards is closed, too");
+    }
+    assert!(matches!(dir.attach(whoever(), [1; 16]), Err(Errno::NODEV)));
+    dir.shutdown();
+}
+
+#[test]
+fn a_command_says_once_that_it_has_its_place_and_never_for_the_next_one() {
+    let place = tempfile::tempdir().unwrap();
+    // Nobody serves it but this test.
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    let state = core.attach(whoever().into(), [0; 16]).unwrap();
+    let session = HostSession::new(state);
+    let mut client = Client::new(session.new_queue_local(8, 4096).unwrap());
+    (1..=3).for_each(|seq| client.send(Command::new(seq, Op::Syncfs)));
+    let mut lookout = core.lookout.lock();
+    let me = &core.workers[0];
+    let (first, _) = lookout.next(&core, me).unwrap();
+    assert!(first.queue.pair.is_admitting());
+    first.settle(&core);
+    let (second, _) = lookout.next(&core, me).unwrap();
+    assert_eq!((first.cmd.seq, second.cmd.seq), (1, 2));
+    first.settle(&core);
+    assert!(second.queue.pair.is_admitting(), "the third could overtake the second");
+    second.settle(&core);
+    assert!(!second.queue.pair.is_admitting());
+}
