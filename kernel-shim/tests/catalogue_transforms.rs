@@ -165,6 +165,12 @@ fn a_key_is_its_sessions_alone() {
     let (mine, file) = (key(&client, KeyKind::Gcm128), open(&other, "/f"));
     let stolen = file.raw().encrypt_write(file.handle(), At::End, Encryption::Record { key: &mine }, &b"x"[..]);
     assert_eq!(stolen.map(|_| ()), Err(Errno::NOKEY));
+    // Sessions number their keys alike: a key must not stand for another session's of the same number.
+    let theirs = key(&other, KeyKind::Gcm128);
+    assert_eq!(mine.name(), theirs.name());
+    let how = Encryption::Record { key: &mine };
+    assert_eq!(file.raw().encrypt_write(file.handle(), At::End, how, &b"x"[..]).map(|_| ()), Err(Errno::NOKEY));
+    assert_eq!(other.raw().read_decrypt(file.handle(), 0, how, &mut [0; 1]), Err(Errno::NOKEY));
     assert_eq!(format!("{mine:?}"), "Key(Gcm128)");
 }
 

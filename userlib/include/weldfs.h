@@ -13,23 +13,30 @@
  *   -EINVAL   also: NULL where it must not be, an unknown flag, a reserved field that is set
  *   -ENOTRECOVERABLE  a bug in the library, reported on stderr; no panic or exception ever leaves it
  *
- * Ownership. Objects (client, file, dir, queue, buf) are made through a pointer to a pointer, which is NULL on failure,
- * and given back once, to the function named; that function accepts NULL. A client may be detached before its files are
- * closed. Memory passed to a function is used during the call only, unless it says otherwise; pointers must be valid for
- * the lengths given. Strings end in NUL. Structures that begin with `size` must be zeroed first and have `size` set to
- * their sizeof: programs and libraries of different versions then understand each other. Reserved fields are zero.
+ * Ownership. Objects (client, file, dir, queue, buf, batch, txn, key, program) are made through a pointer to a pointer,
+ * which is NULL on failure, and given back once, to the function named; that function accepts NULL. A client may be
+ * detached before its files are closed. Memory passed to a function is used during the call only, unless it says
+ * otherwise; pointers must be valid for the lengths given. Strings end in NUL. Structures that begin with `size` must
+ * be zeroed first and have `size` set to their sizeof: programs and libraries of different versions then understand
+ * each other. Reserved fields are zero.
  *
  * Units. Sizes and offsets are bytes; times are nanoseconds unless the name says _ms.
  *
  * Durability. See WELDFS_DEFAULT, WELDFS_VOLATILE and WELDFS_DURABLE; calls without such an argument have the client's
  * (weldfs_options.durability). fsync and its kin make persistent what was done before, whatever it asked for.
  *
- * Threads. Any object may be used by any number of threads at the same time, except while it is given back. A thread
+ * How. The calls of the catalogue and weldfs_program_run take a `how`: a durability, with WELDFS_ON_DEVICE or
+ * WELDFS_ON_HOST, WELDFS_ALL_OR_NOTHING or WELDFS_STEP_BY_STEP, and WELDFS_AFTER_DURABLE added as wanted; 0 is the
+ * client's durability, on the device, all or nothing.
+ *
+ * Threads. Any object may be used by any number of threads at the same time, except while it is given back; a batch and
+ * a program by one at a time. A thread
  * keeps a queue pair of its own per client; calls take no lock then. Calls are not cancellation points.
  *
- * Fork. The child's first call attaches anew. Files, directories, queues and buffers of the parent (and whatever else was
- * made from a client before the fork) give -EBADF there; giving them back is allowed. That holds whatever other threads
- * of the parent were doing at the fork. An embedded device does not survive into a child: -ENODEV.
+ * Fork. The child's first call attaches anew. Files, directories, queues and buffers of the parent (and whatever else
+ * was made from a client before the fork) give -EBADF there, keys -ENOKEY; giving them back is allowed. That holds
+ * whatever other threads of the parent were doing at the fork. An embedded device does not survive into a child:
+ * -ENODEV.
  *
  * Signals. A signal that interrupts a call does no harm: the call goes on, and never gives -EINTR. No function may be
  * called by a signal handler: calls may allocate and take locks, which the interrupted thread may hold. The library's
@@ -81,6 +88,35 @@
 #define WELDFS_DURABLE 2
 
 /*
+ Where the compute part of a call (checksum, codec, cipher, arithmetic) runs, added to the durability in a `how`: in
+ the device, as one command. Without this or WELDFS_ON_HOST the device chooses; today that is the same.
+ */
+#define WELDFS_ON_DEVICE 16
+
+/*
+ On the caller's processor, before or after plain commands, with the same result: the bytes cross the link, and where
+ that takes more than one command (a read and a write) others may come in between, and a crash, too.
+ */
+#define WELDFS_ON_HOST 32
+
+/*
+ Added to a `how`: after a failure or a crash all of the command is there or nothing. What calls that take a `how` do
+ unless they say otherwise.
+ */
+#define WELDFS_ALL_OR_NOTHING 64
+
+/*
+ Added to a `how`: each step of the command commits by itself. When one fails, those before it stay; what a crash
+ interrupts the next mount finishes.
+ */
+#define WELDFS_STEP_BY_STEP 128
+
+/*
+ Added to a `how`: the call returns only when everything that it read is persistent.
+ */
+#define WELDFS_AFTER_DURABLE 256
+
+/*
  An offset that means the end of the file: an append, atomic against every other writer.
  */
 #define WELDFS_END 18446744073709551615ull
@@ -122,6 +158,252 @@
 #define WELDFS_COMPARE_SWAP 3
 
 /*
+ Checksum, in a `form`: CRC-32C (Castagnoli). A `form` is one of these three, with WELDFS_BIG_ENDIAN and
+ WELDFS_HEADER added as wanted; 0 is what weldfs_append_checksum_write does.
+ */
+#define WELDFS_CRC32C 0
+
+/*
+ Checksum, in a `form`: CRC-32 (IEEE 802.3), as zip and Ethernet have it.
+ */
+#define WELDFS_CRC32 1
+
+/*
+ Checksum, in a `form`: CRC-32C rotated right by 15 bits plus 0xa282ead8, as LevelDB and RocksDB store it.
+ */
+#define WELDFS_CRC32C_MASKED 2
+
+/*
+ Byte order of a number in a file, in a `form` or an `order`: the highest byte first. Without it the lowest.
+ */
+#define WELDFS_BIG_ENDIAN 16
+
+/*
+ Place of a checksum, in a `form`: right before the payload. Without it, right behind.
+ */
+#define WELDFS_HEADER 32
+
+/*
+ weldfs_modify_field and kin: the field and `operand`, bit by bit.
+ */
+#define WELDFS_AND 4
+
+/*
+ weldfs_modify_field and kin: the field or `operand`, bit by bit.
+ */
+#define WELDFS_OR 5
+
+/*
+ weldfs_tree_node.kind: a directory.
+ */
+#define WELDFS_TREE_DIRECTORY 0
+
+/*
+ weldfs_tree_node.kind: a file.
+ */
+#define WELDFS_TREE_FILE 1
+
+/*
+ weldfs_tree_node.kind: a symbolic link.
+ */
+#define WELDFS_TREE_LINK 2
+
+/*
+ Codec: LZ4 frames, as the lz4 tool reads them.
+ */
+#define WELDFS_LZ4 0
+
+/*
+ Codec: Zstandard frames.
+ */
+#define WELDFS_ZSTD 1
+
+/*
+ Codec: the snappy framing format.
+ */
+#define WELDFS_SNAPPY 2
+
+/*
+ Key: AES-128 in XTS mode, 32 bytes: the key of the data, then that of the tweak.
+ */
+#define WELDFS_XTS128 0
+
+/*
+ Key: AES-256 in XTS mode, 64 bytes: the key of the data, then that of the tweak.
+ */
+#define WELDFS_XTS256 1
+
+/*
+ Key: AES-128 in GCM mode, 16 bytes.
+ */
+#define WELDFS_GCM128 2
+
+/*
+ Key: AES-256 in GCM mode, 32 bytes.
+ */
+#define WELDFS_GCM256 3
+
+/*
+ weldfs_log_format.sum_at: the checksum lies right behind the payload.
+ */
+#define WELDFS_BEHIND 4294967295
+
+/*
+ In place of a register, a range or a mode: none.
+ */
+#define WELDFS_NONE -1
+
+/*
+ weldfs_program_read: fewer bytes than asked for are an error, -ENODATA.
+ */
+#define WELDFS_WHOLE 1
+
+/*
+ weldfs_program_read: a buffer gets all the bytes asked for, zeros past the end of the file.
+ */
+#define WELDFS_PAD 2
+
+/*
+ weldfs_program_compute: a + b. All of these are on 64 bits without sign, wrapping.
+ */
+#define WELDFS_PLUS 0
+
+/*
+ weldfs_program_compute: a - b.
+ */
+#define WELDFS_MINUS 1
+
+/*
+ weldfs_program_compute: a * b.
+ */
+#define WELDFS_TIMES 2
+
+/*
+ weldfs_program_compute: a and b, bit by bit.
+ */
+#define WELDFS_BIT_AND 3
+
+/*
+ weldfs_program_compute: a or b, bit by bit.
+ */
+#define WELDFS_BIT_OR 4
+
+/*
+ weldfs_program_compute: a exclusive or b, bit by bit.
+ */
+#define WELDFS_BIT_XOR 5
+
+/*
+ weldfs_program_compute: a shifted left by b bits.
+ */
+#define WELDFS_SHIFT_LEFT 6
+
+/*
+ weldfs_program_compute: a shifted right by b bits.
+ */
+#define WELDFS_SHIFT_RIGHT 7
+
+/*
+ weldfs_program_compute: the smaller.
+ */
+#define WELDFS_MIN 8
+
+/*
+ weldfs_program_compute: the larger.
+ */
+#define WELDFS_MAX 9
+
+/*
+ What weldfs_program_transform does: compress, with `codec`.
+ */
+#define WELDFS_COMPRESS 0
+
+/*
+ What weldfs_program_transform does: decompress, with `codec`; -EBADMSG when the bytes are not of the format.
+ */
+#define WELDFS_DECOMPRESS 1
+
+/*
+ What weldfs_program_cipher does: encrypt.
+ */
+#define WELDFS_ENCRYPT 0
+
+/*
+ What weldfs_program_cipher does: decrypt; of records -EBADMSG when they were changed.
+ */
+#define WELDFS_DECRYPT 1
+
+/*
+ Relation of a guard: a == b, without sign like all of them.
+ */
+#define WELDFS_EQUAL 0
+
+/*
+ Relation of a guard: a != b.
+ */
+#define WELDFS_NOT_EQUAL 1
+
+/*
+ Relation of a guard: a < b.
+ */
+#define WELDFS_LESS 2
+
+/*
+ Relation of a guard: a <= b.
+ */
+#define WELDFS_AT_MOST 3
+
+/*
+ Relation of a guard: a > b.
+ */
+#define WELDFS_GREATER 4
+
+/*
+ Relation of a guard: a >= b.
+ */
+#define WELDFS_AT_LEAST 5
+
+/*
+ When a guard does not hold: the program fails with the errno given, 1 to 4095.
+ */
+#define WELDFS_ELSE_FAIL 0
+
+/*
+ When a guard does not hold: the program is over, and went well.
+ */
+#define WELDFS_ELSE_END 1
+
+/*
+ When a guard does not hold: so many of the following steps are passed by.
+ */
+#define WELDFS_ELSE_SKIP 2
+
+/*
+ weldfs_program_set: a final symbolic link itself is meant.
+ */
+#define WELDFS_NOFOLLOW 1
+
+/*
+ weldfs_program_set: the size is set.
+ */
+#define WELDFS_SET_SIZE 2
+
+/*
+ weldfs_program_set: the access time is now.
+ */
+#define WELDFS_ACCESSED_NOW 4
+
+/*
+ weldfs_program_set: the time of the last change is now.
+ */
+#define WELDFS_CHANGED_NOW 8
+
+/*
+ Operations that go to the device together, and come back with a result each. One thread uses it at a time.
+ */
+typedef struct weldfs_batch weldfs_batch;
+
+/*
  A buffer in a queue's pool, which the device reaches by itself. Its bytes are at weldfs_buf_data.
  */
 typedef struct weldfs_buf weldfs_buf;
@@ -146,12 +428,32 @@ typedef struct weldfs_dir weldfs_dir;
 typedef struct weldfs_file weldfs_file;
 
 /*
+ A key that the device keeps for one session. Any number of threads may use it at the same time.
+ */
+typedef struct weldfs_key weldfs_key;
+
+/*
+ A fused program: up to 16 steps that the device runs as one command, with 8 files, 8 private buffers, 8 registers of
+ 64 bits, and 16 ranges of the caller's memory. Steps go forward only, so it ends. One thread uses it at a time; it
+ may run any number of times.
+ */
+typedef struct weldfs_program weldfs_program;
+
+/*
  A queue of commands in flight, on a queue pair of its own. Any number of threads may use it at the same time.
 
  Commands on one file run in the order they were submitted to this queue, others in any order. In a forked child
  every call gives -EBADF.
  */
 typedef struct weldfs_queue weldfs_queue;
+
+/*
+ A transaction that the device collects: writes to any files of one client, which happen together or not at all.
+
+ Nobody sees anything of it before the commit, and it holds up nobody. It ends with the commit or abort, and with the
+ session. Any number of threads may write to it at the same time.
+ */
+typedef struct weldfs_txn weldfs_txn;
 
 /*
  How to attach. Zero the whole, set `size` to its sizeof, then what is to differ from the default.
@@ -434,6 +736,253 @@ typedef struct weldfs_written {
      */
     uint8_t reserved[7];
 } weldfs_written;
+
+/*
+ One thing that weldfs_create_tree makes. 48 bytes.
+ */
+typedef struct weldfs_tree_node {
+    /*
+     WELDFS_TREE_ constant.
+     */
+    uint32_t kind;
+    /*
+     Permission bits of a directory or file, less the umask.
+     */
+    uint32_t mode;
+    /*
+     Its path, from the device's root.
+     */
+    const char *path;
+    /*
+     Content of a file, `len` bytes, or what a link says (`len` bytes, no NUL); NULL for a directory.
+     */
+    const void *content;
+    /*
+     Bytes of `content`.
+     */
+    size_t len;
+    /*
+     Zero.
+     */
+    uint64_t reserved[2];
+} weldfs_tree_node;
+
+/*
+ One write of weldfs_multi_write. 40 bytes.
+ */
+typedef struct weldfs_write_item {
+    /*
+     The file, opened for writing.
+     */
+    const struct weldfs_file *file;
+    /*
+     Bytes to write.
+     */
+    const void *from;
+    /*
+     How many; at most the payload limit.
+     */
+    size_t len;
+    /*
+     Where, or WELDFS_END.
+     */
+    uint64_t offset;
+    /*
+     Zero.
+     */
+    uint64_t reserved;
+} weldfs_write_item;
+
+/*
+ A compressed payload in a file.
+ */
+typedef struct weldfs_frame {
+    /*
+     Where it begins.
+     */
+    uint64_t offset;
+    /*
+     Its bytes, which it does not say itself.
+     */
+    uint32_t len;
+    /*
+     Zero.
+     */
+    uint32_t reserved;
+} weldfs_frame;
+
+/*
+ How the records of a log lie in a file: a head of fixed length that says how long the payload behind it is, and a
+ checksum of four bytes in the head or behind the payload. A head of zeros is no record. 32 bytes.
+ */
+typedef struct weldfs_log_format {
+    /*
+     Bytes of the head, 1 to 64.
+     */
+    uint32_t head;
+    /*
+     Where in the head the length of the payload is.
+     */
+    uint32_t length_at;
+    /*
+     Bytes of that length: 1, 2, 4 or 8.
+     */
+    uint32_t length_width;
+    /*
+     Its byte order: 0 or WELDFS_BIG_ENDIAN.
+     */
+    uint32_t length_order;
+    /*
+     WELDFS_CRC32C, WELDFS_CRC32 or WELDFS_CRC32C_MASKED; with WELDFS_BIG_ENDIAN if it is stored so.
+     */
+    uint32_t sum;
+    /*
+     Where in the head the checksum is, or WELDFS_BEHIND.
+     */
+    uint32_t sum_at;
+    /*
+     The checksum covers the head from this byte on, and the payload; the value of `head`: the payload alone.
+     */
+    uint32_t sum_from;
+    /*
+     Zero.
+     */
+    uint32_t reserved;
+} weldfs_log_format;
+
+/*
+ What one operation of a batch did. 32 bytes.
+ */
+typedef struct weldfs_result {
+    /*
+     Negative: -errno. Else what the call of the same name returns (bytes, mostly).
+     */
+    int64_t result;
+    /*
+     Where a write began.
+     */
+    uint64_t value;
+    /*
+     1: the operation made the file.
+     */
+    uint8_t created;
+    /*
+     Zero.
+     */
+    uint8_t reserved[15];
+} weldfs_result;
+
+/*
+ A name that a program's text uses: `@name` for a range that the caller has bytes for, `key name` for a key. 40
+ bytes.
+ */
+typedef struct weldfs_name {
+    /*
+     The name, without `@`.
+     */
+    const char *name;
+    /*
+     Of a range: its bytes.
+     */
+    size_t len;
+    /*
+     Of a key: the key; NULL: it is a range.
+     */
+    const struct weldfs_key *key;
+    /*
+     Zero.
+     */
+    uint64_t reserved[2];
+} weldfs_name;
+
+/*
+ Memory that a range of a program stands for in one run. 32 bytes.
+ */
+typedef struct weldfs_operand {
+    /*
+     Bytes that the program takes, or room for those it gives.
+     */
+    void *data;
+    /*
+     Bytes of it: exactly as many as the range has.
+     */
+    size_t len;
+    /*
+     Set by weldfs_program_run: bytes that the program put there; all of the range if no step counts them.
+     */
+    size_t filled;
+    /*
+     Zero.
+     */
+    uint64_t reserved;
+} weldfs_operand;
+
+/*
+ What a run of a program did. 40 bytes.
+ */
+typedef struct weldfs_outcome {
+    /*
+     The first register that weldfs_program_results names; 0 without.
+     */
+    uint64_t value;
+    /*
+     The second one.
+     */
+    uint64_t value2;
+    /*
+     Steps that stand: all of them, or after a failure none (WELDFS_STEP_BY_STEP: those before).
+     */
+    uint32_t done;
+    /*
+     0, or the number of the step that failed, from 1.
+     */
+    uint32_t failed;
+    /*
+     Zero.
+     */
+    uint64_t reserved[2];
+} weldfs_outcome;
+
+/*
+ Bytes in a step: where they come from, or go. Make it with weldfs_in_buffer, weldfs_in_range, weldfs_in_register,
+ weldfs_nowhere and weldfs_program_literal. 16 bytes.
+ */
+typedef struct weldfs_place {
+    /*
+     What it is.
+     */
+    uint32_t kind;
+    /*
+     Number of the buffer, range, register or literal.
+     */
+    int index;
+    /*
+     Of a register: bytes of the number.
+     */
+    uint32_t width;
+    /*
+     Of a register: 0 or WELDFS_BIG_ENDIAN.
+     */
+    uint32_t order;
+} weldfs_place;
+
+/*
+ A number in a step. Make it with weldfs_number, weldfs_held, weldfs_at_end and weldfs_after_last. 16 bytes.
+ */
+typedef struct weldfs_value {
+    /*
+     The number, or the register's.
+     */
+    uint64_t number;
+    /*
+     What it is.
+     */
+    uint32_t kind;
+    /*
+     Zero.
+     */
+    uint32_t reserved;
+} weldfs_value;
 
 /*
  How large a queue is, and who reaps it. Zero the whole, set `size`.
@@ -824,6 +1373,17 @@ int weldfs_readdir(const struct weldfs_dir *dir,
                    struct weldfs_entry *entry);
 
 /*
+ As weldfs_readdir, with the attributes of each entry (of a symbolic link itself): many of them in one crossing. 1
+ and the next entry in *entry and *stat, or 0 at the end. *error is 0, or -errno of this entry's attributes (-ENOENT
+ when it has gone meanwhile): *stat is zero then. Entry and attributes are not of one moment; the directory is not
+ locked.
+ */
+int weldfs_readdir_plus(const struct weldfs_dir *dir,
+                        struct weldfs_entry *entry,
+                        struct weldfs_stat *stat,
+                        int *error);
+
+/*
  seekdir(3): goes on after the entry whose `next` is given; 0: from the start.
  */
 int weldfs_seekdir(const struct weldfs_dir *dir, uint64_t next);
@@ -925,6 +1485,870 @@ int weldfs_read_modify_write(const struct weldfs_file *file,
                              size_t len,
                              void *old,
                              uint32_t durable);
+
+/*
+ Appends `len` bytes and their checksum, as `form` says, as one command. *where and *checksum, unless NULL: where the
+ record begins (at its checksum if that is the header), and the checksum. For `form` 0 weldfs_append_checksum_write
+ is faster.
+
+ Errors: -EBADF when the file was not opened for writing, -E2BIG above the payload limit, -ENOSPC.
+ */
+int weldfs_append_checksum(const struct weldfs_file *file,
+                           uint32_t form,
+                           const void *from,
+                           size_t len,
+                           uint32_t how,
+                           uint64_t *where,
+                           uint32_t *checksum);
+
+/*
+ Writes `len` bytes and their checksum, as `form` says, as one command: the record begins at `offset`, or at the end
+ of a file that was opened with O_APPEND. *where and *checksum, and errors, as weldfs_append_checksum.
+ */
+int weldfs_write_checksum(const struct weldfs_file *file,
+                          uint64_t offset,
+                          uint32_t form,
+                          const void *from,
+                          size_t len,
+                          uint32_t how,
+                          uint64_t *where,
+                          uint32_t *checksum);
+
+/*
+ Reads the record of `len` payload bytes that begins at `offset`, and compares its checksum, as `form` says. With
+ `into` NULL only the verdict crosses the link. *checksum, unless NULL: that of the bytes that are there.
+ weldfs_read_checksum_verify is the same for `form` 0, and faster.
+
+ Errors: -EBADMSG when they do not match (`into` holds the bytes all the same), -ENODATA when the file ends within
+ the record, -EBADF when it was not opened for reading.
+ */
+int weldfs_verify_checksum(const struct weldfs_file *file,
+                           uint64_t offset,
+                           uint32_t form,
+                           void *into,
+                           uint32_t len,
+                           uint32_t how,
+                           uint32_t *checksum);
+
+/*
+ Reads `len` bytes at `offset`, changes them, writes them back, as one command: as weldfs_read_modify_write, with
+ WELDFS_AND and WELDFS_OR besides, numbers of either byte order (`order` is WELDFS_BIG_ENDIAN or 0 and counts for
+ WELDFS_ADD, of field and `operand`), and fields of up to 1 MiB. Returns how many of the bytes were there; those past
+ the end of the file count as zeros. `old`, unless NULL, has `len` bytes and gets what was there, also with
+ -ECANCELED.
+
+ Errors: -ECANCELED when WELDFS_COMPARE_SWAP finds something else, -EBADF when the file was not opened for both,
+ -E2BIG, -EINVAL (a number of another width). With WELDFS_ON_HOST others may come in between.
+ */
+int64_t weldfs_modify_field(const struct weldfs_file *file,
+                            uint64_t offset,
+                            int change,
+                            uint32_t order,
+                            const void *operand,
+                            const void *expect,
+                            size_t len,
+                            void *old,
+                            uint32_t how);
+
+/*
+ Adds `by`, wrapping, to the number of `width` bytes (1, 2, 4 or 8) at `offset`; `order` is 0 or WELDFS_BIG_ENDIAN.
+ *before, unless NULL: what it was. Errors as weldfs_modify_field.
+ */
+int weldfs_fetch_add(const struct weldfs_file *file,
+                     uint64_t offset,
+                     uint64_t by,
+                     uint32_t width,
+                     uint32_t order,
+                     uint32_t how,
+                     uint64_t *before);
+
+/*
+ Appends `len` bytes to a record in place: the length of its content is the number of `width` bytes at `offset`
+ (`order` is 0 or WELDFS_BIG_ENDIAN), the content lies right behind it, and there is room for `room` bytes of that.
+ *before, unless NULL: the length that the content had.
+
+ Errors: -EFBIG when it does not fit (nothing is written), -EINVAL when `width` cannot say `room`, -EBADF, -E2BIG.
+ */
+int weldfs_append_to_record(const struct weldfs_file *file,
+                            uint64_t offset,
+                            uint32_t width,
+                            uint32_t order,
+                            uint64_t room,
+                            const void *from,
+                            size_t len,
+                            uint32_t how,
+                            uint64_t *before);
+
+/*
+ Reads the record of `len` bytes at `offset` of `file`, changes `field_len` bytes of the copy from its byte `field`
+ on, and appends the copy to `to` (perhaps the same file); the old record stays. `change`, `order`, `operand` and
+ `expect` as weldfs_modify_field. *where, unless NULL: where the new record begins.
+
+ Errors: -ENODATA when the file ends within the record, -ERANGE when the field is not inside it, -ECANCELED, -EBADF,
+ -E2BIG.
+ */
+int weldfs_read_modify_append(const struct weldfs_file *file,
+                              uint64_t offset,
+                              uint32_t len,
+                              uint32_t field,
+                              int change,
+                              uint32_t order,
+                              const void *operand,
+                              const void *expect,
+                              size_t field_len,
+                              const struct weldfs_file *to,
+                              uint32_t how,
+                              uint64_t *where);
+
+/*
+ Reads `into_len` bytes of the file as it is, from `offset` (WELDFS_END: its last ones), then appends `len` bytes, as
+ one command. Returns the bytes read; fewer than asked for only where the file ends. *where, unless NULL: where the
+ payload went. There is nothing to compute: with WELDFS_ON_HOST it is a read and a write, others in between.
+
+ Errors: -EBADF when the file was not opened for both, -E2BIG, -ENOSPC.
+ */
+int64_t weldfs_read_append(const struct weldfs_file *file,
+                           uint64_t offset,
+                           void *into,
+                           size_t into_len,
+                           const void *from,
+                           size_t len,
+                           uint32_t how,
+                           uint64_t *where);
+
+/*
+ Appends `len` bytes durably, whatever the client's durability: a write and an fdatasync as one command. *where,
+ unless NULL: where the first byte went. Errors: -EBADF, -E2BIG, -ENOSPC.
+ */
+int weldfs_append_and_sync(const struct weldfs_file *file,
+                           const void *from,
+                           size_t len,
+                           uint64_t *where);
+
+/*
+ Copies `len` bytes from `offset` of `from` to `at` (or WELDFS_END) of `to`, perhaps the same file, inside the
+ device: nothing crosses the link. Returns the bytes copied; fewer than asked for only where the source ends, or
+ where a later piece failed. Up to 16 MiB are one atomic command; more are several, in order, and others may come in
+ between.
+
+ Errors: -EINVAL when the two ranges are of one file and meet, -EBADF, -ENOSPC.
+ */
+int64_t weldfs_copy_range(const struct weldfs_file *from,
+                          uint64_t offset,
+                          uint64_t len,
+                          const struct weldfs_file *to,
+                          uint64_t at,
+                          uint32_t how);
+
+/*
+ Appends `count` whole files, at most 4, in order, to `to`, as one command: all or nothing. *before and *after,
+ unless NULL: the size of `to`. The files have 16 MiB together at most, each its equal share of that (-E2BIG).
+
+ Errors: -EINVAL (none, or more than 4), -EBADF (`to` must be opened for both, the others for reading), -ENOSPC.
+ */
+int weldfs_concat(const struct weldfs_file *const *from,
+                  size_t count,
+                  const struct weldfs_file *to,
+                  uint32_t how,
+                  uint64_t *before,
+                  uint64_t *after);
+
+/*
+ Gives `name` new content, durably and as a whole, as one command: after a crash the old content is there or the new,
+ and nothing else. What takes create, write, fsync, rename and an fsync of the directory elsewhere. `mode` is what
+ the file gets, less the umask; it is another inode afterwards. `temporary` is a name in the same directory that
+ nothing has, and that nobody will ever see; NULL: the library finds one.
+
+ Errors: those of open and rename; -EEXIST when `temporary` exists, -E2BIG above the payload limit.
+ */
+int weldfs_atomic_replace(const struct weldfs_client *client,
+                          const char *name,
+                          const char *temporary,
+                          uint32_t mode,
+                          const void *from,
+                          size_t len);
+
+/*
+ Makes `count` directories, files with content and symbolic links, in the order given, as one command: all of them or
+ none. A small tree: a directory or link counts 1, a file 2, or 3 with content, up to 16 (-E2BIG above; then a
+ weldfs_batch makes it, not atomically).
+
+ Errors: -EEXIST when one exists; those of mkdir, symlink, open and write.
+ */
+int weldfs_create_tree(const struct weldfs_client *client,
+                       const struct weldfs_tree_node *nodes,
+                       size_t count,
+                       uint32_t how);
+
+/*
+ Writes to several files of one client as one command: after a failure or a crash all of it is there or nothing, and
+ others see it together. Files (at most 8) and writes together are at most 16, else -E2BIG: then use
+ weldfs_txn_begin. All files must be of one client.
+
+ Errors: those of write, which leave nothing.
+ */
+int weldfs_multi_write(const struct weldfs_write_item *writes,
+                       size_t count,
+                       uint32_t how);
+
+/*
+ Begins a transaction. On success *txn is to be given to weldfs_txn_commit or weldfs_txn_abort.
+
+ Errors: -EMFILE when the session has 64 of them.
+ */
+int weldfs_txn_begin(const struct weldfs_client *client, struct weldfs_txn **txn);
+
+/*
+ Logs a write of `len` bytes to `file` at `offset` (or WELDFS_END: as it is at the commit): the bytes are the
+ device's now, and the file may be closed before the commit. To edit what was logged, write over it: the later write
+ counts. Returns how many writes are logged; above 1 MiB the data is several.
+
+ Errors: -EBADF (not opened for writing; of another session), -E2BIG (256 writes, 4 MiB in all), -ENOMEM.
+ */
+int64_t weldfs_txn_write(const struct weldfs_txn *txn,
+                         const struct weldfs_file *file,
+                         const void *from,
+                         size_t len,
+                         uint64_t offset);
+
+/*
+ Makes all of it happen, in the order in which it was written, visible at once. `durable` is WELDFS_DEFAULT,
+ WELDFS_VOLATILE or WELDFS_DURABLE. Returns the bytes written. `txn` is given back, whatever comes of it; no other
+ call may use it at the same time or later.
+
+ Errors: those of write; -E2BIG (more than 16 files, or more than fits the log). An error leaves nothing, except for
+ -EIO (the device died: all of it or nothing).
+ */
+int64_t weldfs_txn_commit(struct weldfs_txn *txn,
+                          uint32_t durable);
+
+/*
+ Gives a transaction back and forgets what it logged; NULL does nothing. No other call may use it at the same time or
+ later.
+ */
+int weldfs_txn_abort(struct weldfs_txn *txn);
+
+/*
+ Compresses `len` bytes into one frame of `codec` and writes that at `offset` (or WELDFS_END), as one command.
+ *frame: where it lies.
+
+ Errors: -E2BIG from some 1,040,000 bytes on, -EBADF, -ENOSPC.
+ */
+int weldfs_compress_write(const struct weldfs_file *file,
+                          uint64_t offset,
+                          uint32_t codec,
+                          const void *from,
+                          size_t len,
+                          uint32_t how,
+                          struct weldfs_frame *frame);
+
+/*
+ Reads a frame of `codec` that has `frame_len` bytes from `offset` on, and decompresses it. Returns the bytes of
+ content put into `into`, of `size` bytes.
+
+ Errors: -E2BIG when there are more, -EBADMSG when the frame is damaged or of another format, -ENODATA when the file
+ ends within it.
+ */
+int64_t weldfs_read_decompress(const struct weldfs_file *file,
+                               uint64_t offset,
+                               uint32_t frame_len,
+                               uint32_t codec,
+                               void *into,
+                               size_t size,
+                               uint32_t how);
+
+/*
+ Gives the device a key of `len` bytes; `kind` is a WELDFS_ constant above. Overwrite the bytes afterwards: the
+ device and the library keep copies in memory only (never in a log, a trace or on the medium), and overwrite them
+ when the key is forgotten. On success *key is to be given back with weldfs_forget_key. It works in the session it
+ was given in: after a reconnect or in a forked child calls with it give -ENOKEY.
+
+ Errors: -EINVAL for another number of bytes than the kind has, or when the halves of an XTS key are the same;
+ -EMFILE when the session has 64 of them.
+ */
+int weldfs_set_key(const struct weldfs_client *client,
+                   uint32_t kind,
+                   const void *from,
+                   size_t len,
+                   struct weldfs_key **key);
+
+/*
+ Gives a key back, and has the device forget it; NULL does nothing. Commands in flight end with it. No other call may
+ use it at the same time or later.
+ */
+void weldfs_forget_key(struct weldfs_key *key);
+
+/*
+ Encrypts `len` bytes and writes the ciphertext at `offset` (or WELDFS_END), as one command; plaintext and key are
+ never on the medium. *where, unless NULL: where it went.
+
+ `unit` 0: a record of its own, with a GCM key; 28 bytes longer than its plaintext, and refused when it was changed.
+ A key seals 2^32 of them, then -EKEYEXPIRED. `unit` 512, 1024, 2048 or 4096: data units of so many bytes, with an
+ XTS key; as long as the plaintext, at an offset that is a multiple of the unit, and not in a file opened with
+ O_APPEND; the last unit has 16 bytes at least. XTS hides content; it does not tell whether somebody changed it.
+
+ Errors: -ENOKEY (a key of another session), -EINVAL (a key for the other cipher, an offset or length as above),
+ -E2BIG, -EBADF, -ENOSPC.
+ */
+int weldfs_encrypt_write(const struct weldfs_file *file,
+                         uint64_t offset,
+                         const struct weldfs_key *key,
+                         uint32_t unit,
+                         const void *from,
+                         size_t len,
+                         uint32_t how,
+                         uint64_t *where);
+
+/*
+ Reads what weldfs_encrypt_write wrote, with the same `key` and `unit`; returns the bytes of plaintext put into
+ `into`. A record (`unit` 0): from where it begins, `len` is the plaintext's length. Data units: any bytes from any
+ offset, fewer than asked for only where the file ends.
+
+ Errors: -EBADMSG when the record was changed or the key is another, -ENODATA when the file ends within it, -ENOKEY,
+ -EINVAL, -EBADF.
+ */
+int64_t weldfs_read_decrypt(const struct weldfs_file *file,
+                            uint64_t offset,
+                            const struct weldfs_key *key,
+                            uint32_t unit,
+                            void *into,
+                            size_t len,
+                            uint32_t how);
+
+/*
+ Reads up to `len` bytes of plaintext from `offset` of `from`, encrypts them, and writes the ciphertext at `at` (or
+ WELDFS_END) of `to`, or with data units in the same place, as one command. Returns the bytes of plaintext. *where,
+ unless NULL: where the ciphertext went. `key`, `unit` and errors as weldfs_encrypt_write.
+ */
+int64_t weldfs_read_encrypt_write(const struct weldfs_file *from,
+                                  uint64_t offset,
+                                  uint32_t len,
+                                  const struct weldfs_file *to,
+                                  uint64_t at,
+                                  const struct weldfs_key *key,
+                                  uint32_t unit,
+                                  uint32_t how,
+                                  uint64_t *where);
+
+/*
+ Walks over the records of a log from `offset` on, over `len` bytes (at most 8 MiB, else -E2BIG) and 65,536 records,
+ and stops at the first that is cut, empty or does not match its checksum. Returns the number of good records. *end,
+ unless NULL: where the last of them ends. `offsets`, of `max` elements, gets where they begin; when it is full the
+ walk ends; NULL with `max` 0: nowhere.
+
+ With `copy` the good records are then written, one behind the other, to that file at `at` (or WELDFS_END), in the
+ same command. Errors: -EINVAL when `format` describes no record, -EBADF, -ENOSPC; -EOPNOTSUPP with WELDFS_ON_HOST.
+ */
+int64_t weldfs_log_recover(const struct weldfs_file *file,
+                           uint64_t offset,
+                           uint64_t len,
+                           const struct weldfs_log_format *format,
+                           uint64_t *offsets,
+                           size_t max,
+                           const struct weldfs_file *copy,
+                           uint64_t at,
+                           uint32_t how,
+                           uint64_t *end);
+
+/*
+ Makes an empty batch. On success *batch is to be given back with weldfs_batch_destroy.
+
+ The weldfs_batch_ functions below add an operation, whose arguments are those of the call that it is named after;
+ they return 0, -EINVAL, -E2BIG, or -EBADF (files of two sessions), and then add nothing. Memory that they name must
+ stay, and belongs to the batch, until it has run or was cleared. Strings are copied.
+ */
+int weldfs_batch_create(const struct weldfs_client *client,
+                        struct weldfs_batch **batch);
+
+/*
+ Gives a batch back; NULL does nothing. What it holds is not run.
+ */
+void weldfs_batch_destroy(struct weldfs_batch *batch);
+
+/*
+ Forgets the operations of a batch.
+ */
+int weldfs_batch_clear(struct weldfs_batch *batch);
+
+/*
+ Operations in a batch; 0 for NULL.
+ */
+size_t weldfs_batch_len(const struct weldfs_batch *batch);
+
+/*
+ Adds weldfs_open_write_close.
+ */
+int weldfs_batch_open_write_close(struct weldfs_batch *batch,
+                                  const char *path,
+                                  int flags,
+                                  uint32_t mode,
+                                  const void *from,
+                                  size_t len,
+                                  uint64_t offset);
+
+/*
+ Adds weldfs_open_read_close.
+ */
+int weldfs_batch_open_read_close(struct weldfs_batch *batch,
+                                 const char *path,
+                                 int flags,
+                                 void *into,
+                                 size_t len,
+                                 uint64_t offset);
+
+/*
+ Adds weldfs_open_read_write_close.
+ */
+int weldfs_batch_open_read_write_close(struct weldfs_batch *batch,
+                                       const char *path,
+                                       int flags,
+                                       uint32_t mode,
+                                       void *old,
+                                       size_t old_len,
+                                       uint64_t old_offset,
+                                       const void *from,
+                                       size_t len,
+                                       uint64_t offset);
+
+/*
+ Adds weldfs_pread of at most one payload.
+ */
+int weldfs_batch_pread(struct weldfs_batch *batch,
+                       const struct weldfs_file *file,
+                       void *into,
+                       size_t len,
+                       uint64_t offset);
+
+/*
+ Adds weldfs_pwrite (WELDFS_END: an append) of at most one payload.
+ */
+int weldfs_batch_pwrite(struct weldfs_batch *batch,
+                        const struct weldfs_file *file,
+                        const void *from,
+                        size_t len,
+                        uint64_t offset);
+
+/*
+ Adds weldfs_stat_path, or with `nofollow` other than 0 weldfs_lstat_path: result 0, and *stat is filled.
+ */
+int weldfs_batch_stat(struct weldfs_batch *batch, const char *path, int nofollow, struct weldfs_stat *stat);
+
+/*
+ Adds weldfs_mkdir.
+ */
+int weldfs_batch_mkdir(struct weldfs_batch *batch, const char *path, uint32_t mode);
+
+/*
+ Adds weldfs_unlink.
+ */
+int weldfs_batch_unlink(struct weldfs_batch *batch, const char *path);
+
+/*
+ Runs the operations in order, and empties the batch. At most 256 of them, and a MiB of operands, are one command;
+ more are several. Nothing is atomic about it: each operation is a command of its own, with its own result in
+ `results` (an array of `max`, at least as many as there are operations), and others may come in between. `durable`
+ is WELDFS_DEFAULT, WELDFS_VOLATILE or WELDFS_DURABLE for all; durable ones wait for the medium once, together.
+ Returns how many operations failed.
+
+ Errors, for the whole: -EIO (the device died: some may have run), -ENODEV, -ENOMEM, -EINVAL (`max` is too small:
+ none has run, and the batch is as it was).
+ */
+int64_t weldfs_batch_run(struct weldfs_batch *batch,
+                         uint32_t durable,
+                         struct weldfs_result *results,
+                         size_t max);
+
+/*
+ Attributes of `count` names, 256 in a command: of what a final symbolic link names, or with `nofollow` other than 0
+ of itself. `stats` and `errors` are arrays of `count`: errors[i] is 0 and stats[i] filled, or errors[i] is -errno.
+ Returns how many failed.
+ */
+int64_t weldfs_stat_many(const struct weldfs_client *client,
+                         const char *const *paths,
+                         size_t count,
+                         int nofollow,
+                         struct weldfs_stat *stats,
+                         int *errors);
+
+/*
+ Makes a program without steps. On success *program is to be given back with weldfs_program_destroy.
+
+ The functions below that add a step take numbers of files, buffers, registers and ranges that others gave, and
+ return 0 (or the number of the file they open), -EINVAL (no such number), -E2BIG (more than 16 steps, or more slots
+ than there are). What is wrong with the program as a whole, weldfs_program_run says, and weldfs_last_error in words.
+ */
+int weldfs_program_create(struct weldfs_program **program);
+
+/*
+ Gives a program back; NULL does nothing.
+ */
+void weldfs_program_destroy(struct weldfs_program *program);
+
+/*
+ Makes a program of text, as `weldfs exec` takes it (docs/COMMANDS.md has the grammar): `open /f rw; append "x"`.
+ `names`, of `count` elements, says how long the ranges are that the caller has bytes for, and which keys the text
+ means. On success *program is to be given back with weldfs_program_destroy; it takes no further steps. `why`, of
+ `size` bytes, gets what is wrong and where, or nothing; NULL with 0: it is not wanted.
+
+ Errors: -EINVAL (`why` tells), -ENOKEY never: a key that does not exist is found out by the run.
+ */
+int weldfs_program_parse(const char *source,
+                         const struct weldfs_name *names,
+                         size_t count,
+                         struct weldfs_program **program,
+                         char *why,
+                         size_t size);
+
+/*
+ The number of what a program's text calls `name`: with `@` a range, else a register. -ENOENT when there is none.
+ */
+int weldfs_program_find(const struct weldfs_program *program,
+                        const char *name);
+
+/*
+ The program as text, one step a line, with numbers for names: as much of it as fits into `size` bytes,
+ NUL-terminated. Returns the bytes that all of it has. Errors: those of a program that is none, as
+ weldfs_program_run.
+ */
+int64_t weldfs_program_text(struct weldfs_program *program, char *into, size_t size);
+
+/*
+ Runs a program as one command, atomic as a whole unless `how` says WELDFS_STEP_BY_STEP. `operands`, of `count`
+ elements, is memory for its ranges, in the order of their numbers. *outcome, unless NULL, is filled whether it
+ succeeds or not. Files and keys that it names must be of the client's session, and must not have been given back.
+
+ Errors: that of the step that failed, or of a guard; before anything runs -EINVAL, -E2BIG, -EBADF (not a program
+ that a device takes, weldfs_last_error says why; operands that are not those of its ranges), -ENOKEY, -EOPNOTSUPP
+ with WELDFS_ON_HOST. After a failure the bytes in rooms mean something only if a step had given them.
+ */
+int weldfs_program_run(struct weldfs_program *program,
+                       const struct weldfs_client *client,
+                       struct weldfs_operand *operands,
+                       size_t count,
+                       uint32_t how,
+                       struct weldfs_outcome *outcome);
+
+/*
+ A buffer of the program's own, for up to `capacity` bytes. Returns its number.
+ */
+int weldfs_program_buffer(struct weldfs_program *program, uint32_t capacity);
+
+/*
+ A register. Returns its number.
+ */
+int weldfs_program_register(struct weldfs_program *program);
+
+/*
+ A range of the caller's memory of `len` bytes; which memory, each run says. Returns its number.
+ */
+int weldfs_program_range(struct weldfs_program *program, uint32_t len);
+
+/*
+ Bytes that are part of the program: *literal stands for them in steps. -E2BIG when they are too long for a program.
+ */
+int weldfs_program_literal(struct weldfs_program *program,
+                           const void *from,
+                           size_t len,
+                           struct weldfs_place *literal);
+
+/*
+ Which registers weldfs_outcome reports, as they stand at the end or at the failure: two, or WELDFS_NONE.
+ */
+int weldfs_program_results(struct weldfs_program *program, int first, int second);
+
+/*
+ A constant.
+ */
+struct weldfs_value weldfs_number(uint64_t number);
+
+/*
+ What a register holds when the step runs: an offset or length that an earlier step found out.
+ */
+struct weldfs_value weldfs_held(int register_);
+
+/*
+ Where to write: at the end of the file.
+ */
+struct weldfs_value weldfs_at_end(void);
+
+/*
+ Where to write: right behind the last write of the program to that file.
+ */
+struct weldfs_value weldfs_after_last(void);
+
+/*
+ What a buffer holds, or the buffer as a place to read into.
+ */
+struct weldfs_place weldfs_in_buffer(int buffer);
+
+/*
+ A range of the caller's memory.
+ */
+struct weldfs_place weldfs_in_range(int range);
+
+/*
+ A register as `width` bytes (1, 2, 4 or 8); `order` is 0 or WELDFS_BIG_ENDIAN.
+ */
+struct weldfs_place weldfs_in_register(int register_, uint32_t width, uint32_t order);
+
+/*
+ For weldfs_program_read: the bytes are wanted for their number or checksum only.
+ */
+struct weldfs_place weldfs_nowhere(void);
+
+/*
+ Step: opens, perhaps creates, `name` for the rest of the program. `flags` are O_ bits; `mode` is what a new file
+ gets, with no umask applied. `created`, unless WELDFS_NONE, gets 1 if this step made the file, else 0. Returns the
+ file's number.
+ */
+int weldfs_program_open(struct weldfs_program *program,
+                        const char *name,
+                        int flags,
+                        uint32_t mode,
+                        int created);
+
+/*
+ Step: takes an open file; `access` is O_RDONLY, O_WRONLY or O_RDWR, which it must have been opened for. Returns its
+ number in the program.
+ */
+int weldfs_program_use(struct weldfs_program *program,
+                       const struct weldfs_file *file,
+                       int access);
+
+/*
+ Step: reads `len` bytes from `offset` into a buffer, a range or nowhere; fewer at the end of the file. `flags` is
+ WELDFS_WHOLE, WELDFS_PAD or 0. `sum_to`, unless WELDFS_NONE, gets the checksum `sum` (WELDFS_CRC32C and kin) of the
+ bytes read; `count_to`, unless WELDFS_NONE, their number.
+ */
+int weldfs_program_read(struct weldfs_program *program,
+                        int file,
+                        struct weldfs_value offset,
+                        struct weldfs_value len,
+                        struct weldfs_place into,
+                        uint32_t flags,
+                        uint32_t sum,
+                        int sum_to,
+                        int count_to);
+
+/*
+ Step: writes bytes at `offset` (a number or register, weldfs_at_end, weldfs_after_last). `sum_to`, unless
+ WELDFS_NONE, gets the checksum `sum` of the bytes stored; `where_to`, unless WELDFS_NONE, where the first of them
+ went.
+ */
+int weldfs_program_write(struct weldfs_program *program,
+                         int file,
+                         struct weldfs_value offset,
+                         struct weldfs_place from,
+                         uint32_t sum,
+                         int sum_to,
+                         int where_to);
+
+/*
+ Step: puts the size of a file, bytes, in a register.
+ */
+int weldfs_program_size(struct weldfs_program *program, int file, int register_);
+
+/*
+ Step: sets the size of a file.
+ */
+int weldfs_program_truncate(struct weldfs_program *program, int file, struct weldfs_value bytes);
+
+/*
+ Step: gives a file up; its number means nothing afterwards. The end of the program does that, too.
+ */
+int weldfs_program_close(struct weldfs_program *program, int file);
+
+/*
+ Step: makes the whole command durable, whatever the run says.
+ */
+int weldfs_program_sync(struct weldfs_program *program);
+
+/*
+ Step: copies `len` bytes from `offset` of one file to another; fewer where the source ends. `to_offset` as for
+ weldfs_program_write. `max`: 0 when `len` is a number; else at most so many bytes, a multiple of 64 KiB, and -E2BIG
+ when the register holds more. `count_to`, unless WELDFS_NONE, gets the bytes copied.
+ */
+int weldfs_program_copy(struct weldfs_program *program,
+                        int from,
+                        struct weldfs_value offset,
+                        struct weldfs_value len,
+                        uint32_t max,
+                        int to,
+                        struct weldfs_value to_offset,
+                        int count_to);
+
+/*
+ Step: walks over the records of a log as weldfs_log_recover does. `offsets`, unless WELDFS_NONE, is a range for
+ where the good ones begin, 8 bytes each, little-endian. The registers, unless WELDFS_NONE, get the number of good
+ records, where the last ends, and why the walk ended: 0 at the end, 1 a record that is cut, 2 a wrong checksum, 3 no
+ more room for offsets, 4 a head of zeros.
+ */
+int weldfs_program_scan(struct weldfs_program *program,
+                        int file,
+                        struct weldfs_value offset,
+                        struct weldfs_value len,
+                        const struct weldfs_log_format *format,
+                        int offsets,
+                        int count_to,
+                        int end_to,
+                        int why_to);
+
+/*
+ Step: puts the checksum `sum` (WELDFS_CRC32C and kin) of bytes in a register.
+ */
+int weldfs_program_checksum(struct weldfs_program *program,
+                            uint32_t sum,
+                            struct weldfs_place of,
+                            int register_);
+
+/*
+ Step: changes what a buffer holds from `offset` on: WELDFS_PATCH, WELDFS_AND, WELDFS_OR, WELDFS_XOR with `operand`,
+ or WELDFS_COMPARE_SWAP: `operand` in place of `expect`, else -ECANCELED (`expect` is weldfs_nowhere() for the
+ others). -ERANGE when the buffer ends before.
+ */
+int weldfs_program_change(struct weldfs_program *program,
+                          int buffer,
+                          struct weldfs_value offset,
+                          int change,
+                          struct weldfs_place operand,
+                          struct weldfs_place expect);
+
+/*
+ Step: adds, wrapping, to the number of `width` bytes (1, 2, 4 or 8) that lies in a buffer at `offset`; `order` is 0
+ or WELDFS_BIG_ENDIAN.
+ */
+int weldfs_program_add(struct weldfs_program *program,
+                       int buffer,
+                       struct weldfs_value offset,
+                       uint32_t width,
+                       uint32_t order,
+                       struct weldfs_value by);
+
+/*
+ Step: puts the number of `width` bytes that lies in a buffer at `offset` in a register. `order` as above.
+ */
+int weldfs_program_load(struct weldfs_program *program,
+                        int buffer,
+                        struct weldfs_value offset,
+                        uint32_t width,
+                        uint32_t order,
+                        int register_);
+
+/*
+ Step: puts a number computed of two others in a register.
+ */
+int weldfs_program_compute(struct weldfs_program *program,
+                           int register_,
+                           struct weldfs_value a,
+                           int operation,
+                           struct weldfs_value b);
+
+/*
+ Step: puts bytes in a buffer; with `append` other than 0 behind what it holds, else in its place.
+ */
+int weldfs_program_fill(struct weldfs_program *program, int buffer, struct weldfs_place from, int append);
+
+/*
+ Step: puts `len` bytes from `offset` of what `from` holds in `buffer` (perhaps the same). -ERANGE when there are
+ fewer.
+ */
+int weldfs_program_slice(struct weldfs_program *program,
+                         int buffer,
+                         int from,
+                         struct weldfs_value offset,
+                         struct weldfs_value len);
+
+/*
+ Step: hands what a buffer holds to the caller, in a range. -ERANGE when that is too short. `count_to`, unless
+ WELDFS_NONE, gets the number of bytes.
+ */
+int weldfs_program_give(struct weldfs_program *program, int buffer, int range, int count_to);
+
+/*
+ Step: puts the number of bytes that a buffer holds in a register.
+ */
+int weldfs_program_length(struct weldfs_program *program, int buffer, int register_);
+
+/*
+ Step: puts in `buffer` what a codec makes of what `from` holds; -E2BIG when it has no room for that.
+ */
+int weldfs_program_transform(struct weldfs_program *program, int buffer, int from, int what, uint32_t codec);
+
+/*
+ Step: puts in `buffer` the ciphertext (or plaintext) of what `from` holds, which may not be the same buffer. `unit`
+ 0: a record, with a GCM key; `bound` are bytes that its tag covers besides (no range; weldfs_nowhere(): none), and
+ `first` is weldfs_number(0). Else data units of `unit` bytes, with an XTS key; `first` is the number of the first of
+ them: its offset divided by `unit`. The key must not be given back before the last run.
+ */
+int weldfs_program_cipher(struct weldfs_program *program,
+                          int buffer,
+                          int from,
+                          int what,
+                          const struct weldfs_key *key,
+                          uint32_t unit,
+                          struct weldfs_value first,
+                          struct weldfs_place bound);
+
+/*
+ Step, a guard: goes on if `a` stands in `relation` to `b`: a checksum, a number of bytes read, whether a file was
+ created. Else what `otherwise` says, with its errno or number of steps.
+ */
+int weldfs_program_guard(struct weldfs_program *program,
+                         struct weldfs_value a,
+                         int relation,
+                         struct weldfs_value b,
+                         int otherwise,
+                         int number);
+
+/*
+ Step, a guard: goes on if a buffer holds these bytes at `offset`. Else as weldfs_program_guard.
+ */
+int weldfs_program_guard_holds(struct weldfs_program *program,
+                               int buffer,
+                               struct weldfs_value offset,
+                               struct weldfs_place bytes,
+                               int otherwise,
+                               int number);
+
+/*
+ Step: unlink(2).
+ */
+int weldfs_program_unlink(struct weldfs_program *program, const char *path);
+
+/*
+ Step: rmdir(2).
+ */
+int weldfs_program_rmdir(struct weldfs_program *program, const char *path);
+
+/*
+ Step: mkdir(2); no umask is applied to `mode`.
+ */
+int weldfs_program_mkdir(struct weldfs_program *program, const char *path, uint32_t mode);
+
+/*
+ Step: renameat2(2), with `flags` as for weldfs_rename.
+ */
+int weldfs_program_rename(struct weldfs_program *program, const char *from, const char *to, uint32_t flags);
+
+/*
+ Step: link(2); with `follow` other than 0 a final symbolic link of `from` is followed.
+ */
+int weldfs_program_link(struct weldfs_program *program, const char *from, const char *to, int follow);
+
+/*
+ Step: symlink(2): makes `path` a symbolic link that says `target`.
+ */
+int weldfs_program_symlink(struct weldfs_program *program, const char *target, const char *path);
+
+/*
+ Step: changes permission bits (`mode`, unless WELDFS_NONE), size (with WELDFS_SET_SIZE) and times of what is at
+ `path`.
+ */
+int weldfs_program_set(struct weldfs_program *program,
+                       const char *path,
+                       int mode,
+                       struct weldfs_value size,
+                       uint32_t flags);
 
 /*
  Makes a queue. `options` may be NULL. On success *queue is to be given back with weldfs_queue_destroy.
@@ -1050,6 +2474,26 @@ int weldfs_submit_pwrite(const struct weldfs_queue *queue,
                          size_t len,
                          uint64_t offset,
                          const struct weldfs_job *job);
+
+/*
+ Submits weldfs_open: result 0, created says whether the file is new. *file is NULL at once, and the open file when
+ the completion is delivered (not before: not in a callback of another job); it is to be given back as ever. `file`
+ must stay until then. When the job is forgotten, the file is closed again and *file stays NULL.
+ */
+int weldfs_submit_open(const struct weldfs_queue *queue,
+                       const char *name,
+                       int flags,
+                       uint32_t mode,
+                       struct weldfs_file **file,
+                       const struct weldfs_job *job);
+
+/*
+ Submits weldfs_close: result 0. When this returns 0 the object is gone, and no other call may use it at the same
+ time or later; else it is the program's still. Commands on it that are in flight on other queues may be overtaken.
+ */
+int weldfs_submit_close(const struct weldfs_queue *queue,
+                        struct weldfs_file *file,
+                        const struct weldfs_job *job);
 
 /*
  Submits weldfs_fsync: result 0.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use weldfs::aio::{Completed, OnDone};
-use weldfs::{AsyncQueue, At, Client, Durability, Errno, Handle};
+use weldfs::{AsyncQueue, At, Client, Durability, Errno, Handle, OpenFlags};
 
 const FILE: Handle = Handle { index: 5, generation: 0 };
 const SECOND: Duration = Duration::from_secs(1);
@@ -474,10 +474,12 @@ fn queue_pairs_come_back_when_the_last_handle_is_gone() {
     mock.behaviour.queues_max.store(3, Relaxed);
     for round in 0..200 {
         let queue = client.async_queue(16, 8192).expect("the same one again");
-        match round % 4 {
+        match round % 5 {
             0 => drop(queue.nop().expect("room")),
             1 => drop(queue.eventfd().map(drop)),
             2 => queue.nop().expect("room").listed(1),
+            // What it opens is closed, though nobody reaps.
+            3 => queue.open("/f", OpenFlags::READ, 0).expect("room").listed(1),
             _ => drop(queue.start_reaper()),
         }
         queue.nop().expect("room").wait().expect("nop");

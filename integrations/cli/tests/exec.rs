@@ -201,3 +201,38 @@ fn explaining_shows_the_micro_ops_and_runs_nothing() {
         assert!(said.lines().any(|l| l == line), "{line} in {said}");
     }
 }
+
+#[test]
+fn keys_come_from_files_and_are_never_shown() {
+    let place = Place::new();
+    place.put("plain", b"forty-two bytes that nobody else shall read");
+    let digits = "00112233445566778899aabbccddeeff".repeat(2);
+    fs::write(place.path("hex"), format!("{digits}\n")).expect("a key in digits");
+    let raw: Vec<u8> = (0..32u8).map(|i| i % 16 * 0x11).collect();
+    fs::write(place.path("raw"), &raw).expect("the same key as bytes");
+    fs::write(place.path("other"), [7; 32]).expect("another key");
+    let key = |kind: &str, file: &str| format!("--key=k={kind}:{}", place.path(file).display());
+    let seal = "open /plain r; read 0 4k -> a; open /sealed w create excl; seal a -> b key k; append b";
+    let out = place.exec(&[&key("gcm256", "hex"), seal]);
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert_eq!(place.cat("sealed").len(), 43 + 28);
+    let unseal = "open /sealed r; read 0 4k -> a; unseal a -> b key k; give b -> @out count -> n; result n";
+    let run = |file: &str| place.exec(&[&key("gcm256", file), "--output=out=-", unseal]);
+    let out = run("raw");
+    assert!(out.status.success(), "{}", text(&out.stderr));
+    assert_eq!(text(&out.stdout), "forty-two bytes that nobody else shall read");
+    let out = run("other");
+    assert!(!out.status.success() && text(&out.stderr).contains("EBADMSG"), "{}", text(&out.stderr));
+    // Neither messages nor explanations have more of a key than its name or number.
+    let shown = [
+        place.exec(&[&key("gcm256", "hex"), "--explain", seal]),
+        place.exec(&[&key("gcm256", "hex"), "open /plain r; read 0 4k -> a; seal a -> b key nobody"]),
+        place.exec(&[&key("xts256", "hex"), seal]),
+    ];
+    for (out, code) in shown.iter().zip([0, 2, 2]) {
+        assert_eq!(out.status.code(), Some(code), "{}", text(&out.stderr));
+        let said = format!("{}{}", text(&out.stdout), text(&out.stderr));
+        assert!(!said.contains("00112233") && !said.contains("\u{11}"), "{said}");
+    }
+    assert_eq!(place.exec(&["--key=k=des:x", seal]).status.code(), Some(2));
+}

@@ -3,6 +3,9 @@
 //! The helpers here trust their callers, the `extern "C"` functions of this crate, to pass on a C caller's own
 //! arguments; that those are what the header says is the C caller's promise.
 
+use crate::types::{
+    WELDFS_AFTER_DURABLE, WELDFS_ALL_OR_NOTHING, WELDFS_ON_DEVICE, WELDFS_ON_HOST, WELDFS_STEP_BY_STEP,
+};
 use libc::{c_char, c_int, c_void};
 use std::cell::Cell;
 use std::ffi::{CStr, OsStr};
@@ -10,8 +13,18 @@ use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use weldfs::{Durability, Errno};
+use weldfs::{Durability, Errno, Placement, Raw, TxnMode};
 use weldfs_ciscops::limits::PATH_MAX;
+
+const PLACEMENT: u32 = WELDFS_ON_DEVICE | WELDFS_ON_HOST;
+const MODE: u32 = WELDFS_ALL_OR_NOTHING | WELDFS_STEP_BY_STEP;
+
+impl Fault {
+    /// What the verifier says of a program.
+    pub(crate) fn of_program(fault: weldfs_ciscops::program::Fault) -> Fault {
+        Fault { errno: fault.errno, why: fault.why }
+    }
+}
 
 /// Why a call failed, with a detail where the errno alone would leave one guessing.
 #[derive(Clone, Copy)]
@@ -197,6 +210,64 @@ pub(crate) fn durability(number: u32) -> Result<Durability, Fault> {
         2 => Ok(Durability::Durable),
         _ => Err(misuse("no such durability")),
     }
+}
+
+/// How a call of the catalogue, a batch, a transaction or a program runs: durability, placement, transaction mode.
+#[derive(Clone, Copy)]
+pub(crate) struct How {
+    durability: Durability,
+    placement: Placement,
+    mode: TxnMode,
+    after_durable: bool,
+}
+
+impl How {
+    pub(crate) fn new(bits: u32) -> Result<How, Fault> {
+        let placement = match bits & PLACEMENT {
+            0 => Placement::Auto,
+            WELDFS_ON_DEVICE => Placement::Device,
+            WELDFS_ON_HOST => Placement::Host,
+            _ => return Err(misuse("a call runs on the device or on the host")),
+        };
+        let mode = match bits & MODE {
+            0 => TxnMode::Default,
+            WELDFS_ALL_OR_NOTHING => TxnMode::Macro,
+            WELDFS_STEP_BY_STEP => TxnMode::Micro,
+            _ => return Err(misuse("all or nothing, or step by step")),
+        };
+        let durability = durability(bits & !(PLACEMENT | MODE | WELDFS_AFTER_DURABLE))?;
+        Ok(How { durability, placement, mode, after_durable: bits & WELDFS_AFTER_DURABLE != 0 })
+    }
+
+    pub(crate) fn of<'c>(self, raw: Raw<'c>) -> Raw<'c> {
+        let raw = raw.placement(self.placement).mode(self.mode);
+        let raw = if self.after_durable { raw.after_durable() } else { raw };
+        match self.durability {
+            Durability::Default => raw,
+            chosen => raw.durability(chosen),
+        }
+    }
+}
+
+/// `count` of something that a C program has in an array; NULL is allowed for none.
+pub(crate) fn array<'a, T>(from: *const T, count: usize) -> Result<&'a [T], Fault> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    check(from.cast(), count.saturating_mul(size_of::<T>()))?;
+    // SAFETY: not NULL and of a possible length, so by the header so many of them, aligned, that stay as they are
+    // during the call.
+    Ok(unsafe { std::slice::from_raw_parts(from, count) })
+}
+
+/// The same to be filled in.
+pub(crate) fn array_mut<'a, T>(into: *mut T, count: usize) -> Result<&'a mut [T], Fault> {
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    check(into.cast(), count.saturating_mul(size_of::<T>()))?;
+    // SAFETY: as in `array`, and nobody else uses them during the call.
+    Ok(unsafe { std::slice::from_raw_parts_mut(into, count) })
 }
 
 /// An object handed to the caller, who gives it back to `take`.

@@ -1,5 +1,7 @@
 //! What the library remembers of a program's submissions until their completions are delivered.
 
+use crate::boundary::put;
+use crate::file::weldfs_file;
 use crate::types::*;
 use libc::c_void;
 use parking_lot::Mutex;
@@ -28,6 +30,8 @@ pub(crate) enum Form {
     Placed,
     /// The room is filled even if the command fails with this errno.
     FilledAlsoWith(Errno),
+    /// A file was opened; where it goes stands in `into`.
+    Opened,
 }
 
 /// The jobs of a queue, by number. One table serves all, so that none needs memory of its own.
@@ -66,7 +70,15 @@ impl Jobs {
         let job = table.jobs.get_mut(number as usize).and_then(Option::take)?;
         table.free.push(number as u32);
         if job.forgotten {
+            drop(table);
+            if job.form == Form::Opened {
+                // Nobody wants it: it is closed again.
+                drop(result.and_then(Completed::into_file));
+            }
             return None;
+        }
+        if job.form == Form::Opened {
+            return Some((job.done, opened(&job, result)));
         }
         let mut done = weldfs_completion {
             size: size_of::<weldfs_completion>(),
@@ -88,7 +100,7 @@ impl Jobs {
                     cqe.result as usize
                 }
                 Form::FilledAlsoWith(_) => job.len,
-                Form::Plain => cqe.result as usize,
+                Form::Plain | Form::Opened => cqe.result as usize,
             };
             let fills = cqe.status == 0 || job.form == Form::FilledAlsoWith(Errno(cqe.status));
             if fills && job.into != 0 {
@@ -109,6 +121,29 @@ impl Jobs {
         }
         Some(done)
     }
+}
+
+/// The completion of an open; the file goes to where the job wants it.
+fn opened(job: &Job, result: Result<Completed, Errno>) -> weldfs_completion {
+    let mut done = weldfs_completion {
+        size: size_of::<weldfs_completion>(),
+        data: job.data as *mut c_void,
+        ticket: job.ticket,
+        result: 0,
+        value: 0,
+        created: 0,
+        reserved0: [0; 7],
+        reserved: [0; 3],
+    };
+    let into = job.into as *mut *mut weldfs_file;
+    match result.and_then(Completed::into_file) {
+        Ok(file) => {
+            done.created = u8::from(file.was_created());
+            put(into, Box::into_raw(Box::new(weldfs_file { file })));
+        }
+        Err(e) => done.result = -i64::from(e.0),
+    }
+    done
 }
 
 impl OnDone for Jobs {

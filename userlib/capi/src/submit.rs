@@ -74,7 +74,11 @@ impl<'q> Start<'q> {
     ) -> Result<(), Fault> {
         // SAFETY: the operations built here name the ranges they are given and no others.
         let pending: Result<Pending<Completed>, Refused> = unsafe { self.with.command(inputs, space, build) };
-        let pending = pending.map_err(|refused| refused.errno)?;
+        self.watch(pending.map_err(|refused| refused.errno)?, (into, len), form)
+    }
+
+    /// Says who hears of a command that was submitted, and sends it.
+    fn watch<T>(self, pending: Pending<T>, (into, len): (usize, usize), form: Form) -> Result<(), Fault> {
         let (ticket, job) = (pending.sequence(), &self.job);
         put(job.ticket, ticket);
         let (done, data) = (job.done, job.data as usize);
@@ -148,6 +152,49 @@ pub unsafe extern "C" fn weldfs_submit_pwrite(
         let start = Start::new(queue, job)?;
         let (h, data, at) = (start.on(file)?, start.input(from, len)?, place(offset));
         start.plain([data], |[src]| Op::Write { h, at, src })
+    })
+}
+
+/// Submits weldfs_open: result 0, created says whether the file is new. *file is NULL at once, and the open file when
+/// the completion is delivered (not before: not in a callback of another job); it is to be given back as ever. `file`
+/// must stay until then. When the job is forgotten, the file is closed again and *file stays NULL.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_open(
+    queue: Option<&weldfs_queue>,
+    name: *const c_char,
+    flags: c_int,
+    mode: u32,
+    file: *mut *mut weldfs_file,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_open", || {
+        if file.is_null() {
+            return Err(misuse("where to put the file is NULL"));
+        }
+        let (start, flags) = (Start::new(queue, job)?, OpenFlags::from_linux(flags));
+        put(file, std::ptr::null_mut());
+        let pending = start.with.open(path(name)?, flags, mode)?;
+        start.watch(pending, (file as usize, 0), Form::Opened)
+    })
+}
+
+/// Submits weldfs_close: result 0. When this returns 0 the object is gone, and no other call may use it at the same
+/// time or later; else it is the program's still. Commands on it that are in flight on other queues may be overtaken.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_close(
+    queue: Option<&weldfs_queue>,
+    file: *mut weldfs_file,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_close", || {
+        let start = Start::new(queue, job)?;
+        // SAFETY: NULL, or by the header an open file that nobody else uses.
+        let h = start.on(unsafe { file.as_ref() })?;
+        start.plain([], |[]| Op::Close { h })?;
+        // SAFETY: not NULL, and made by `Box` as every object; the caller has given it up. The command closes the
+        // handle.
+        unsafe { Box::from_raw(file) }.file.into_handle();
+        Ok(())
     })
 }
 

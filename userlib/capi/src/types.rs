@@ -23,6 +23,21 @@ pub const WELDFS_VOLATILE: u32 = 1;
 /// Durability: persistent when the call returns.
 pub const WELDFS_DURABLE: u32 = 2;
 
+/// Where the compute part of a call (checksum, codec, cipher, arithmetic) runs, added to the durability in a `how`: in
+/// the device, as one command. Without this or WELDFS_ON_HOST the device chooses; today that is the same.
+pub const WELDFS_ON_DEVICE: u32 = 0x10;
+/// On the caller's processor, before or after plain commands, with the same result: the bytes cross the link, and where
+/// that takes more than one command (a read and a write) others may come in between, and a crash, too.
+pub const WELDFS_ON_HOST: u32 = 0x20;
+/// Added to a `how`: after a failure or a crash all of the command is there or nothing. What calls that take a `how` do
+/// unless they say otherwise.
+pub const WELDFS_ALL_OR_NOTHING: u32 = 0x40;
+/// Added to a `how`: each step of the command commits by itself. When one fails, those before it stay; what a crash
+/// interrupts the next mount finishes.
+pub const WELDFS_STEP_BY_STEP: u32 = 0x80;
+/// Added to a `how`: the call returns only when everything that it read is persistent.
+pub const WELDFS_AFTER_DURABLE: u32 = 0x100;
+
 /// An offset that means the end of the file: an append, atomic against every other writer.
 pub const WELDFS_END: u64 = 0xffff_ffff_ffff_ffff;
 

@@ -429,14 +429,14 @@ impl Core {
 
     /// The queue pair for whoever uses it next; none when commands are still in flight. Nothing of its pool is in use:
     /// every buffer would have kept the queue alive.
-    pub(super) fn into_queue(mut self) -> Option<Queue> {
-        let unheard = self.calls.drain(..).chain(self.listed.drain(..)).collect::<Vec<_>>();
-        unheard.into_iter().for_each(|sequence| self.discard(sequence));
+    pub(super) fn into_queue(self) -> Option<Queue> {
         (self.flying == 0 && self.closing.is_empty() && self.queue.pool_used() == 0).then_some(self.queue)
     }
 
-    /// Handles that must still be closed.
+    /// Handles that must still be closed, those of answers that nobody took among them.
     pub(super) fn strays(&mut self) -> Vec<Handle> {
+        let unheard = self.calls.drain(..).chain(self.listed.drain(..)).collect::<Vec<_>>();
+        unheard.into_iter().for_each(|sequence| self.discard(sequence));
         std::mem::take(&mut self.closing)
     }
 }

@@ -31,7 +31,8 @@ impl Client {
         if bytes.len() != kind.bytes() as usize {
             return Err(Errno::INVAL);
         }
-        let raw = self.raw();
+        // Of this session and no other, also if it ends while the device answers.
+        let raw = self.raw().of_session(self.epoch()?);
         let build = |[bytes]: [PoolRange; 1], []: [PoolRange; 0]| Op::SetKey { kind, bytes };
         let none = |_: &Cqe| [];
         let (name, _) = raw.call([bytes.into()], [], build, none)?.ok()?;
@@ -50,6 +51,11 @@ impl Key {
     /// What it is for.
     pub fn kind(&self) -> KeyKind {
         self.kind
+    }
+
+    /// The session it is of, as [`File::session`](crate::File::session).
+    pub fn session(&self) -> u64 {
+        self.epoch
     }
 
     /// What the session calls it, for programs of one's own.

@@ -39,11 +39,18 @@ pub enum Encryption<'k> {
 }
 
 impl Encryption<'_> {
-    fn cipher(self) -> Cipher {
-        match self {
+    /// For a call of `raw`. ENOKEY when the key is of another session: its name may be another key's there.
+    fn cipher(self, raw: &Raw<'_>) -> Result<Cipher, Errno> {
+        let (client, epoch, _) = raw.parts();
+        let session = if epoch == 0 { client.epoch()? } else { epoch };
+        let (Encryption::Units { key, .. } | Encryption::Record { key }) = self;
+        if key.session() != session {
+            return Err(Errno::NOKEY);
+        }
+        Ok(match self {
             Encryption::Units { key, unit } => Cipher::Units { key: key.name(), unit },
             Encryption::Record { key } => Cipher::Record { key: key.name() },
-        }
+        })
     }
 }
 
@@ -113,7 +120,7 @@ impl Raw<'_> {
     ) -> Result<Written, Errno> {
         let data = data.into();
         let len = data.len();
-        let template = EncryptWrite { h, at, len: length(&data)?, cipher: how.cipher() };
+        let template = EncryptWrite { h, at, len: length(&data)?, cipher: how.cipher(self)? };
         if self.computes_on_host()? {
             template.body()?;
             let stored = host::encrypt(how, at, super::sums::owned(&data)?)?;
@@ -129,7 +136,7 @@ impl Raw<'_> {
     /// ends within it.
     pub fn read_decrypt(&self, h: Handle, offset: u64, how: Encryption<'_>, room: &mut [u8]) -> Result<usize, Errno> {
         let len = u32::try_from(room.len()).map_err(|_| Errno::TOOBIG)?;
-        let template = ReadDecrypt { h, offset, len, cipher: how.cipher() };
+        let template = ReadDecrypt { h, offset, len, cipher: how.cipher(self)? };
         if self.computes_on_host()? {
             template.body()?;
             let plain = match how {
@@ -167,7 +174,7 @@ impl Raw<'_> {
         (to, at): (Handle, At),
         how: Encryption<'_>,
     ) -> Result<(u32, u64), Errno> {
-        let template = ReadEncryptWrite { from, offset, len, to, at, cipher: how.cipher() };
+        let template = ReadEncryptWrite { from, offset, len, to, at, cipher: how.cipher(self)? };
         if self.computes_on_host()? {
             template.body()?;
             let mut plain = vec![0; len as usize];

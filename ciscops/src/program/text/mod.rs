@@ -57,7 +57,15 @@ pub struct Parsed {
 /// # Errors
 /// The first thing that is wrong, and where.
 pub fn parse(text: &str, inputs: &[(&str, u32)]) -> Result<Parsed, Error> {
-    parse::parse(text, inputs)
+    parse::parse(text, inputs, &[])
+}
+
+/// The same where the text may name keys (`key NAME`): `keys` has what the session calls them.
+///
+/// # Errors
+/// The first thing that is wrong, and where.
+pub fn parse_with_keys(text: &str, inputs: &[(&str, u32)], keys: &[(&str, u64)]) -> Result<Parsed, Error> {
+    parse::parse(text, inputs, keys)
 }
 
 /// A program as text, one statement a line; files, buffers, registers and ranges have their number for a name.

@@ -23,13 +23,16 @@ pub(super) struct Parser {
     results: Option<[Option<Reg>; 2]>,
     /// Registers that count what is put in a range.
     counts: Vec<(Pool, Reg)>,
+    /// Keys that the caller has, by name.
+    keys: Vec<(String, u64)>,
 }
 
-pub(super) fn parse(text: &str, inputs: &[(&str, u32)]) -> Done<Parsed> {
+pub(super) fn parse(text: &str, inputs: &[(&str, u32)], keys: &[(&str, u64)]) -> Done<Parsed> {
     let tokens = tokens(text)?;
     let names = Names::new(&tokens);
     let (builder, places, counts) = (Builder::new(), Vec::new(), Vec::new());
-    let mut p = Parser { tokens, at: 0, names, builder, places, file: None, results: None, counts };
+    let keys = keys.iter().map(|(name, key)| ((*name).to_owned(), *key)).collect();
+    let mut p = Parser { tokens, at: 0, names, builder, places, file: None, results: None, counts, keys };
     for (name, bytes) in inputs {
         let pool = p.names.range(name).map_err(|what| Error { line: 1, column: 1, what })?;
         p.names.range_bytes[usize::from(pool.0)] = *bytes;
@@ -121,6 +124,19 @@ impl Parser {
         let place = self.place();
         let n = self.number(what)?;
         T::try_from(n).or_else(|_| self.fail(place, format!("{n} is too large for {what}")))
+    }
+
+    /// A key by its name or number.
+    pub(super) fn key(&mut self) -> Done<u64> {
+        let Token::Word(word) = self.peek() else { return self.number("the name or number of a key") };
+        match self.keys.iter().find(|(name, _)| name == word) {
+            Some((_, key)) => {
+                let key = *key;
+                self.at += 1;
+                Ok(key)
+            }
+            None => self.expected("the name of a key that was given, or its number"),
+        }
     }
 
     /// A name of a kind, which this place gives a meaning if it has none.

@@ -223,7 +223,7 @@ impl Parser {
         if !self.took("key") {
             return self.expected("'key'");
         }
-        let key = self.number("the name of a key")?;
+        let key = self.key()?;
         if verb.ends_with("seal") {
             let bound = if self.took("bound") { Some(self.bytes()?.0) } else { None };
             return Ok(if verb == "seal" { Transform::Seal { key, bound } } else { Transform::Open { key, bound } });

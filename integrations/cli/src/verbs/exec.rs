@@ -7,7 +7,8 @@ use serde_json::{Map, Value, json};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
-use weldfs::catalogue::Operand;
+use weldfs::Client;
+use weldfs::catalogue::{Key, KeyKind, Operand};
 use weldfs_ciscops::program::text::{self, Parsed};
 use weldfs_ciscops::program::{Pool, Program};
 use weldfs_ciscops::{Cqe, Durability, Errno, TxnMode};
@@ -21,6 +22,7 @@ Statements are separated by ';' or line ends, '#' begins a comment. Some of them
   crc32c|crc32|crc32c-masked BYTES -> REG       load BUFFER OFFSET u32le -> REG
   let REG = VALUE + VALUE                       if VALUE == VALUE else fail ERRNO|end|skip N
   patch|add|and|or|xor|cas BUFFER OFFSET ...    if holds BUFFER OFFSET BYTES else ...
+  seal|unseal BUFFER -> BUFFER key NAME         compress|decompress lz4|zstd|snappy BUFFER -> BUFFER
   copy FILE OFFSET LENGTH -> FILE end           size|truncate|rename|unlink|mkdir|link|symlink|set ...
 BYTES are a buffer, a register, @IN, \"text\" or x\"hex\"; numbers take k, m, g. The whole program is one command:
 all of it happens or nothing (--mode micro: its steps one by one). docs/COMMANDS.md has all of it.
@@ -42,6 +44,10 @@ pub struct Args {
     /// Bytes that the program calls @NAME
     #[arg(long, value_name = "NAME=FILE")]
     input: Vec<Binding>,
+    /// Key that the program calls NAME; KIND is xts128, xts256, gcm128 or gcm256, FILE holds its bytes or their
+    /// hexadecimal digits. It is forgotten when the command ends
+    #[arg(long, value_name = "NAME=KIND:FILE")]
+    key: Vec<KeyFile>,
     /// Where the bytes go that the program puts in @NAME (- is stdout)
     #[arg(long, value_name = "NAME=FILE")]
     output: Vec<Binding>,
@@ -79,6 +85,60 @@ impl FromStr for Binding {
     }
 }
 
+/// `NAME=KIND:FILE`. What is in the file is never shown: no message, log or explanation has more than the name.
+#[derive(Clone, Debug)]
+struct KeyFile {
+    name: String,
+    kind: KeyKind,
+    file: PathBuf,
+}
+
+impl FromStr for KeyFile {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<KeyFile, String> {
+        let form = || format!("'{text}' is not of the form NAME=KIND:FILE, KIND xts128, xts256, gcm128 or gcm256");
+        let (name, rest) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(form)?;
+        let (kind, file) = rest.split_once(':').filter(|(_, file)| !file.is_empty()).ok_or_else(form)?;
+        let kind = match kind {
+            "xts128" => KeyKind::Xts128,
+            "xts256" => KeyKind::Xts256,
+            "gcm128" => KeyKind::Gcm128,
+            "gcm256" => KeyKind::Gcm256,
+            _ => return Err(form()),
+        };
+        Ok(KeyFile { name: name.to_owned(), kind, file: file.into() })
+    }
+}
+
+impl KeyFile {
+    /// Gives the key to the device.
+    fn give(&self, client: &Client) -> Result<Key, Failure> {
+        let mut bytes = std::fs::read(&self.file).doing("read", &self.file)?;
+        let wanted = self.kind.bytes() as usize;
+        let digits = bytes.trim_ascii();
+        if bytes.len() != wanted && digits.len() == 2 * wanted {
+            let digit = |b: &u8| char::from(*b).to_digit(16).map(|n| n as u8);
+            let pair = |pair: &[u8]| Some(digit(pair.first()?)? << 4 | digit(pair.get(1)?)?);
+            if let Some(decoded) = digits.chunks_exact(2).map(pair).collect::<Option<Vec<u8>>>() {
+                bytes.fill(0);
+                bytes = decoded;
+            }
+        }
+        if bytes.len() != wanted {
+            let file = self.file.display();
+            return Err(Failure::usage(format!(
+                "{file}: this kind of key has {wanted} bytes, or {} digits",
+                2 * wanted
+            )));
+        }
+        let key = client.key(self.kind, &bytes).doing("give a key to", "the device");
+        bytes.fill(0);
+        std::hint::black_box(&bytes);
+        key
+    }
+}
+
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum When {
     /// Before the command ends
@@ -101,12 +161,22 @@ pub fn run(args: &Args) -> Outcome {
     let inputs = args.input.iter().map(read_input).collect::<Result<Vec<_>, _>>()?;
     let lengths: Vec<(&str, u32)> =
         args.input.iter().zip(&inputs).map(|(b, bytes)| (b.name.as_str(), bytes.len() as u32)).collect();
-    let parsed = text::parse(&source, &lengths).map_err(|e| Failure::usage(e.to_string()))?;
+    let parse = |names: &[u64]| {
+        let keys: Vec<(&str, u64)> = args.key.iter().map(|k| k.name.as_str()).zip(names.iter().copied()).collect();
+        text::parse_with_keys(&source, &lengths, &keys).map_err(|e| Failure::usage(e.to_string()))
+    };
+    // Before there is a session, keys are numbered as they stand in the command line.
+    let numbers: Vec<u64> = (1..).take(args.key.len()).collect();
+    let mut parsed = parse(&numbers)?;
     if args.explain {
         return explain(args, &parsed);
     }
     let mut rooms = operands(args, &parsed, &inputs)?;
     let device = device::open(&args.image, Want::Write)?;
+    let keys = args.key.iter().map(|key| key.give(device.client())).collect::<Result<Vec<Key>, _>>()?;
+    if !keys.is_empty() {
+        parsed = parse(&keys.iter().map(Key::name).collect::<Vec<_>>())?;
+    }
     let durability = if args.durability == When::Durable { Durability::Durable } else { Durability::Volatile };
     let mode = match args.mode {
         Mode::Macro => TxnMode::Macro,
@@ -117,6 +187,7 @@ pub fn run(args: &Args) -> Outcome {
     let cqe =
         raw.program(&parsed.body, &mut operands, |cqe, i| filled(&parsed, cqe, i)).doing("run it in", &args.image)?;
     drop(operands);
+    drop(keys);
     let hostdir = device.client().info().is_ok_and(|info| info.medium == weldfs_ciscops::attach::medium::HOSTDIR);
     device.close()?;
     if cqe.status == Errno::OPNOTSUPP.0 && mode == TxnMode::Macro && hostdir {

@@ -129,6 +129,40 @@ static void every_submission(void) {
     weldfs_queue_destroy(queue);
 }
 
+#define DOES_NOT_FAIL(expected)                             \
+    do {                                                    \
+        GIVES(1, weldfs_queue_reap(queue, &done, 1, 2000)); \
+        GIVES(expected, done.result);                       \
+    } while (0)
+
+static void opened_and_closed(void) {
+    weldfs_queue *queue;
+    weldfs_completion done;
+    weldfs_file *opened = (weldfs_file *)1, *other;
+    uint64_t ticket = 0;
+    weldfs_job job = {.size = sizeof job, .ticket = &ticket};
+    GIVES(0, weldfs_queue_create(client, NULL, &queue));
+    GIVES(0, weldfs_submit_open(queue, "/opened", O_RDWR | O_CREAT, 0640, &opened, &job));
+    CHECK(opened == NULL);
+    DOES_NOT_FAIL(0);
+    CHECK(opened != NULL && done.created == 1);
+    GIVES(2, weldfs_pwrite(opened, "ok", 2, 0, WELDFS_DEFAULT, NULL));
+    GIVES(0, weldfs_submit_close(queue, opened, &job));
+    DOES_NOT_FAIL(0);
+    GIVES(0, weldfs_submit_open(queue, "/missing", O_RDWR, 0, &other, &job));
+    GIVES(1, weldfs_queue_reap(queue, &done, 1, 2000));
+    CHECK(done.result == -ENOENT && other == NULL);
+    /* Forgotten, and never reaped: both are closed by the library. */
+    GIVES(0, weldfs_submit_open(queue, "/opened", O_RDWR, 0, &other, &job));
+    GIVES(0, weldfs_forget(queue, ticket));
+    GIVES(0, weldfs_queue_reap(queue, NULL, 8, 500));
+    CHECK(other == NULL);
+    GIVES(0, weldfs_submit_open(queue, "/opened", O_RDWR, 0, &other, &job));
+    weldfs_queue_destroy(queue);
+    CHECK(other == NULL);
+    GIVES(-EINVAL, weldfs_submit_close(NULL, NULL, NULL));
+}
+
 static void callbacks_on_the_librarys_thread(void) {
     weldfs_queue *queue;
     atomic_int count = 0;
@@ -198,6 +232,7 @@ int main(int argc, char **argv) {
     GIVES(0, weldfs_open(client, "/queues", O_RDWR | O_CREAT | O_TRUNC, 0600, &file));
     pipelined_with_epoll();
     every_submission();
+    opened_and_closed();
     callbacks_on_the_librarys_thread();
     forgotten();
     forked();
