@@ -64,6 +64,8 @@ fn the_limits_stated_are_the_limits() {
         ("PROGRAM_SCRATCH_MAX", limits::PROGRAM_SCRATCH_MAX),
         ("PROGRAM_READ_MAX", limits::PROGRAM_READ_MAX),
         ("PROGRAM_WRITE_MAX", limits::PROGRAM_WRITE_MAX),
+        ("RECORD_HEAD_MAX", limits::RECORD_HEAD_MAX as u64),
+        ("SCAN_RECORDS_MAX", limits::SCAN_RECORDS_MAX),
         ("KEYS_MAX", limits::KEYS_MAX as u64),
         ("SNAPSHOT_MAX", limits::SNAPSHOT_MAX),
         ("PLACEHOLDERS_MAX", limits::PLACEHOLDERS_MAX as u64),

@@ -214,3 +214,54 @@ fn totals_are_bounded_before_anything_runs() {
     };
     assert_eq!(errno(built(&[far])), Some(Errno::FBIG));
 }
+
+#[test]
+fn a_builder_states_every_operand_or_refuses_it() {
+    let read = |fold, count| Micro::Read {
+        file: FileSlot(0),
+        off: Value::Imm(0),
+        len: Value::Imm(4),
+        to: To::Nowhere,
+        whole: false,
+        pad: false,
+        fold,
+        count,
+    };
+    let finish = |micro: Micro| {
+        let mut b = Builder::new();
+        b.take(Handle { index: 1, generation: 0 }, Access::READ | Access::WRITE);
+        b.register();
+        b.push(micro);
+        b.finish().map(drop).map_err(|fault| (fault.errno, fault.micro))
+    };
+    let refused = Err((Errno::INVAL, Some(1)));
+    let fold = |to| Some(Fold { kind: SumKind::Crc32, to: Reg(to) });
+    assert_eq!(finish(read(fold(1), None)), Ok(()));
+    assert_eq!(finish(read(fold(17), None)), refused, "four bits name the register of a fold");
+    assert_eq!(finish(read(None, Some(Reg(255)))), refused, "255 stands for none");
+    let copy = |max| {
+        let mut b = Builder::new();
+        let file = b.take(Handle { index: 1, generation: 0 }, Access::READ | Access::WRITE);
+        let n = b.register();
+        b.push(Micro::Size { file, to: n });
+        let (off, len, place) = (Value::Imm(0), Value::Reg(n), Place::End);
+        b.push(Micro::CopyRange { from: file, off, len, max, to: file, place, count: None });
+        b.finish().map(drop).map_err(|fault| (fault.errno, fault.micro))
+    };
+    assert_eq!(copy(1 << 16), Ok(()));
+    assert_eq!(copy((1 << 16) + 1), Err((Errno::INVAL, Some(2))), "a bound is a multiple of 64 KiB");
+    let guard = |errno| {
+        let cond = Cond::Compare(Value::Imm(0), Relation::Eq, Value::Imm(0));
+        finish(Micro::Guard { cond, otherwise: Else::Fail(Errno(errno)) })
+    };
+    assert_eq!(guard(5), Ok(()));
+    assert_eq!(guard(65_536 + 5), refused, "16 bits hold an errno");
+    let mut b = Builder::new();
+    b.push(Micro::Sync).results(Some(Reg(255)), None);
+    assert_eq!(b.finish().map(drop).map_err(|fault| fault.errno), Err(Errno::INVAL), "a result that is no register");
+    let mut b = Builder::new();
+    for _ in 0..257 {
+        b.push(Micro::Sync);
+    }
+    assert_eq!(b.finish().map(drop).map_err(|fault| fault.errno), Err(Errno::TOOBIG), "257 micro-ops are not one");
+}

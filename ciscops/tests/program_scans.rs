@@ -95,3 +95,42 @@ fn a_scan_stops_at_the_first_record_that_is_not_whole_and_sound() {
         }
     }
 }
+
+#[test]
+fn a_long_read_that_is_summed_up_and_a_long_record_make_way_after_every_piece() {
+    let piece = PIECE_BYTES as u64;
+    let content: Vec<u8> = (0..100_000u32).map(|i| (i % 251) as u8).collect();
+    let log = log_of(&[&content], SumKind::Crc32c, Order::Little);
+    for kind in [SumKind::Crc32c, SumKind::Crc32, SumKind::Crc32cMasked] {
+        let mut toy = toy(b"");
+        let h = HANDLE;
+        let sparse = limits::PROGRAM_READ_MAX;
+        toy.state.files[0] = vec![7; sparse as usize];
+        let mut b = Builder::new();
+        let file = b.take(h, Access::READ);
+        let [to, count] = [b.register(), b.register()];
+        let fold = Some(Fold { kind, to });
+        let (off, len) = (Value::Imm(0), Value::Imm(sparse));
+        let (whole, pad, count) = (false, false, Some(count));
+        b.push(Micro::Read { file, off, len, to: To::Nowhere, whole, pad, fold, count });
+        b.results(Some(to), count);
+        let o = toy.run_program(&b.finish().unwrap(), &[], TxnMode::Default);
+        let sum = kind_of(kind).of(&toy.state.files[0]);
+        assert_eq!((o.status, o.result, o.result2), (0, sum.into(), sparse), "{kind:?}");
+        assert!(toy.longest <= piece, "{} bytes without making way ({kind:?})", toy.longest);
+    }
+    let mut toy = toy(b"");
+    toy.state.files[0] = log.clone();
+    let mut b = Builder::new();
+    let file = b.take(HANDLE, Access::READ);
+    let [count, end] = [b.register(), b.register()];
+    let (off, len) = (Value::Imm(0), Value::Imm(1 << 20));
+    let (int, sum_order) = (Int::U32_LE, Order::Little);
+    let record = Record { head: 8, len_at: 4, len: int, sum_at: Some(0), sum_order, sum: SumKind::Crc32c, covers: 4 };
+    let (count, end) = (Some(count), Some(end));
+    b.push(Micro::Scan { file, off, len, record, offsets: None, count, end, why: None });
+    b.results(count, end);
+    let o = toy.run_program(&b.finish().unwrap(), &[], TxnMode::Default);
+    assert_eq!((o.status, o.result, o.result2), (0, 1, log.len() as u64));
+    assert!(toy.longest <= piece + 8, "{} bytes without making way (scan)", toy.longest);
+}

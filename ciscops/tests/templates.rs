@@ -198,3 +198,13 @@ fn bounds_are_those_that_are_stated() {
     let body = CreateTree { base: H, nodes: &[Node::File { path: b"f", mode: 0o644, len: 5 }] }.body().unwrap();
     assert!(matches!(body.program().micros(), [Micro::Open { .. }, Micro::Write { .. }, Micro::Close { .. }]));
 }
+
+#[test]
+fn every_file_of_the_catalogue_has_its_name_in_the_list() {
+    let dir = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src/catalogue");
+    let files = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = files.map(|f| f.trim_end_matches(".rs").to_owned()).collect();
+    names.retain(|name| name != "mod" && name != "template");
+    names.sort();
+    assert_eq!(names, NAMES);
+}

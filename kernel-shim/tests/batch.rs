@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use weldfs::{At, Client, ClientOptions, Command, Cqe, Durability, Errno, Handle, Op, OpenFlags, PoolRange, Queue};
 use weldfs_ciscops::dirent::DirentsPlus;
-use weldfs_ciscops::{Sqe, StatBody};
+use weldfs_ciscops::{Sqe, StatBody, TxnMode};
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::DeviceConfig;
 use zerocopy::{FromZeros, IntoBytes};
@@ -333,4 +333,51 @@ fn who_may_read_a_directory_but_not_search_it_gets_names_without_attributes() {
     let zero = StatBody::new_zeroed();
     let at = room[..n].windows(256).any(|w| *w == *zero.as_bytes());
     assert!(at, "and the body is zero");
+}
+
+#[test]
+fn a_batch_of_the_client_library_has_the_transaction_mode_of_its_view() {
+    let device = device(1);
+    let client = client(&device);
+    for (mode, stays) in [(TxnMode::Macro, false), (TxnMode::Micro, true)] {
+        let (raw, path) = (client.raw().mode(mode), format!("{mode:?}"));
+        let mut batch = raw.batch();
+        // The file is made, and then nothing can be written there.
+        let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+        batch.open_write_close(Handle::ROOT, path.as_bytes(), flags, 0o644, At::Offset(1 << 50), b"x");
+        assert_eq!(batch.run().unwrap()[0].ok(), Err(Errno::FBIG));
+        assert_eq!(client.exists(&path).unwrap(), stays, "{mode:?}");
+    }
+}
+
+#[test]
+fn what_earlier_commands_of_a_batch_did_is_said_when_a_later_one_fails() {
+    let device = device(1);
+    let client = client(&device);
+    let raw = client.raw();
+    let h = raw.openat(Handle::ROOT, b"f", RW, 0o644, 0).unwrap().handle;
+    // No queue pair is left for a payload that the thread's own has no room for.
+    let taken: Vec<Queue> = std::iter::from_fn(|| client.queue(2, 4096).ok()).collect();
+    assert!(!taken.is_empty());
+    let big = vec![1; 1 << 20];
+    let mut batch = raw.batch();
+    for _ in 0..256 {
+        batch.write(h, At::End, b"x");
+    }
+    batch.write(h, At::End, &big).write(h, At::End, b"y");
+    let done = batch.run().unwrap();
+    assert_eq!(done.len(), 258, "an answer for each");
+    assert!(done[..256].iter().all(|cqe| cqe.ok().is_ok()));
+    let refused = done[256].ok().unwrap_err();
+    assert_eq!((refused, done[257].ok()), (Errno::MFILE, Err(Errno::MFILE)), "neither was sent");
+    assert_eq!(raw.stat(h).unwrap().size, 256);
+    // What can be found before is no half batch.
+    let mut batch = raw.batch();
+    let huge = vec![1; (1 << 20) + 1];
+    for _ in 0..256 {
+        batch.write(h, At::End, b"x");
+    }
+    batch.write(h, At::End, &huge);
+    assert_eq!(batch.run().map(drop), Err(Errno::TOOBIG));
+    assert_eq!(raw.stat(h).unwrap().size, 256, "nothing was sent");
 }

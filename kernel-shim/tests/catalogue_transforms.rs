@@ -312,3 +312,42 @@ fn checksummed_frames_are_compositions() {
     assert_eq!(raw.read_decompress(h, frame, Codec::Zstd, &mut room), Ok(7));
     assert_eq!(&room, b"content");
 }
+
+#[test]
+fn a_short_last_unit_is_the_end_of_its_file_or_refused() {
+    let (_device, client) = device();
+    let key = client.key(KeyKind::Xts128, &key_bytes(KeyKind::Xts128)).unwrap();
+    let how = Encryption::Units { key: &key, unit: 4096 };
+    let long: Vec<u8> = (0..20_000u32).map(|i| (i % 249) as u8).collect();
+    for placement in [Placement::Device, Placement::Host] {
+        let file = open(&client, &format!("/{placement:?}"));
+        let (raw, h) = (file.raw().placement(placement), file.handle());
+        let source = open(&client, "/source");
+        source.write_all_at(&long, 0).unwrap();
+        let check = |len: usize| {
+            let mut room = vec![0; len];
+            assert_eq!(raw.read_decrypt(h, 0, how, &mut room), Ok(len));
+            assert!(room == long[..len], "{placement:?}");
+        };
+        raw.encrypt_write(h, At::Offset(0), how, &long[..8192 + 100]).unwrap();
+        check(8192 + 100);
+        // In front of what is left of the unit it would replace, it could not be read again.
+        assert_eq!(raw.encrypt_write(h, At::Offset(0), how, &long[..100]).map(drop), Err(Errno::INVAL));
+        assert_eq!(raw.encrypt_write(h, At::Offset(4096), how, &long[4096..8000]).map(drop), Err(Errno::INVAL));
+        let inside = raw.read_encrypt_write(source.handle(), 0, 4100, (h, At::Offset(0)), how);
+        assert_eq!(inside, Err(Errno::INVAL));
+        // Behind a short unit, zeros would fill that one up.
+        assert_eq!(raw.encrypt_write(h, At::Offset(12_288), how, &long[..4096]).map(drop), Err(Errno::INVAL));
+        let behind = raw.read_encrypt_write(source.handle(), 12_288, 4096, (h, At::Offset(12_288)), how);
+        assert_eq!(behind, Err(Errno::INVAL));
+        check(8192 + 100);
+        // The end is replaced by a longer one, and the file goes on from there.
+        raw.encrypt_write(h, At::Offset(8192), how, &long[8192..12_288]).unwrap();
+        raw.encrypt_write(h, At::Offset(4096), how, &long[4096..8192]).unwrap();
+        let rest = raw.read_encrypt_write(source.handle(), 12_288, 10_000, (h, At::Offset(12_288)), how);
+        assert_eq!(rest, Ok((20_000 - 12_288, 12_288)));
+        check(20_000);
+        raw.encrypt_write(h, At::Offset(16_384), how, &long[16_384..20_000]).unwrap();
+        check(20_000);
+    }
+}

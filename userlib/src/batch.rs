@@ -5,7 +5,7 @@
 //! durable operations the flush: there is one for all of them.
 
 use crate::buf::{Payload, Room, gather};
-use crate::call::copy_out;
+use crate::call::{bound_channel, copy_out};
 use crate::channel::Channel;
 use crate::client::Client;
 use crate::queue::Queue;
@@ -41,6 +41,12 @@ impl Item<'_> {
             Some(r) => r.len(),
         };
         [self.path.len(), data, room].map(|n| n.next_multiple_of(ALIGN)).iter().sum()
+    }
+
+    /// The channels of its pool buffers.
+    fn channels(&self) -> impl Iterator<Item = &Rc<Channel>> {
+        let (data, room) = (self.data.as_ref().and_then(Payload::bound), self.room.as_ref().and_then(Room::bound));
+        data.into_iter().chain(room)
     }
 }
 
@@ -142,18 +148,24 @@ impl<'c, 'd> Batch<'c, 'd> {
     }
 
     /// Sends them and waits. The completions are in the order of the operations, whatever they say; rooms are filled.
-    /// Durability is the client's, as for single calls: one wait for all.
+    /// Durability and transaction mode are the view's, as for single calls: one wait for all of a command.
+    ///
+    /// When a later command of several fails as a whole, the operations of the earlier ones have been done and say so;
+    /// those of the failed one and of all that would have come after it, which are not sent, have its errno.
     ///
     /// # Errors
-    /// Those that concern no single operation: EIO and ENODEV (the device died), ENOMEM (no pool that large), E2BIG
-    /// (one operand above the payload limit), EINVAL (pool buffers of two threads).
+    /// Nothing was done, or of a single command the outcome is unknown (EIO): EIO and ENODEV (the device died), ENOMEM
+    /// (no pool that large), E2BIG (one operand above the payload limit), EINVAL (pool buffers of two threads).
     pub fn run(mut self) -> Result<Vec<Cqe>, Errno> {
         let mut done = Vec::with_capacity(self.items.len());
-        let mut from = 0;
-        while from < self.items.len() {
-            let to = self.chunk(from);
-            send(&self.raw, &mut self.items[from..to], &mut done)?;
-            from = to;
+        check(&self.raw, &self.items)?;
+        while done.len() < self.items.len() {
+            let (from, to) = (done.len(), self.chunk(done.len()));
+            match send(&self.raw, &mut self.items[from..to], &mut done) {
+                Err(e) if from == 0 => return Err(e),
+                Err(e) => done.resize(self.items.len(), Cqe { status: e.0, ..Cqe::default() }),
+                Ok(()) => {}
+            }
         }
         Ok(done)
     }
@@ -209,21 +221,24 @@ impl Client {
     }
 }
 
-/// Sends one command.
-fn send(raw: &Raw<'_>, items: &mut [Item<'_>], done: &mut Vec<Cqe>) -> Result<(), Errno> {
-    let (client, epoch, how) = raw.parts();
+/// What concerns no single operation is found before anything is sent.
+fn check(raw: &Raw<'_>, items: &[Item<'_>]) -> Result<(), Errno> {
+    let (client, _, how) = raw.parts();
     if how.tag.is_some() {
         // Outcomes are of commands with a transaction.
         return Err(Errno::INVAL);
     }
-    let too_big = |item: &Item<'_>| {
-        let lens = [item.data.as_ref().map_or(0, Payload::len), item.room.as_ref().map_or(0, Room::len)];
-        lens.iter().any(|len| *len > client.payload_max())
-    };
-    if items.iter().any(too_big) {
+    let lens = |item: &Item<'_>| [item.data.as_ref().map_or(0, Payload::len), item.room.as_ref().map_or(0, Room::len)];
+    if items.iter().flat_map(lens).any(|len| len > client.payload_max()) {
         return Err(Errno::TOOBIG);
     }
-    let (need, bound) = (pool_bytes(items), bound_channel(items)?);
+    bound_channel(items.iter().flat_map(Item::channels)).map(drop)
+}
+
+/// Sends one command.
+fn send(raw: &Raw<'_>, items: &mut [Item<'_>], done: &mut Vec<Cqe>) -> Result<(), Errno> {
+    let (client, epoch, how) = raw.parts();
+    let (need, bound) = (pool_bytes(items), bound_channel(items.iter().flat_map(Item::channels))?);
     let (durability, mode, after_durable) = (how.durability, how.mode, how.after_durable);
     let mut go = |queue: &mut Queue| {
         let range = queue.alloc(u32::try_from(need).map_err(|_| Errno::NOMEM)?)?;
@@ -246,22 +261,6 @@ fn send(raw: &Raw<'_>, items: &mut [Item<'_>], done: &mut Vec<Cqe>) -> Result<()
 fn pool_bytes(items: &[Item<'_>]) -> usize {
     let entries = items.len() * (Sqe::SIZE + Cqe::SIZE);
     entries.next_multiple_of(ALIGN) + items.iter().map(Item::bytes).sum::<usize>()
-}
-
-/// The channel that the pool buffers among the operands belong to; EINVAL when there are two.
-fn bound_channel(items: &[Item<'_>]) -> Result<Option<Rc<Channel>>, Errno> {
-    let mut bound: Option<&Rc<Channel>> = None;
-    for item in items {
-        let data = if let Some(Payload::Pool(buf, _)) = &item.data { Some(buf.channel()) } else { None };
-        let room = if let Some(Room::Pool(buf)) = &item.room { Some(buf.channel()) } else { None };
-        for channel in [data, room].into_iter().flatten() {
-            if bound.is_some_and(|b| !Rc::ptr_eq(b, channel)) {
-                return Err(Errno::INVAL);
-            }
-            bound = Some(channel);
-        }
-    }
-    Ok(bound.cloned())
 }
 
 /// Hands out the parts of one range of the pool, in order.

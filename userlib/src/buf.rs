@@ -110,6 +110,11 @@ pub(crate) fn gather(parts: &[IoSlice<'_>], into: SharedBytes<'_>) {
 }
 
 impl Payload<'_> {
+    /// The channel whose pool it lies in, if any.
+    pub(crate) fn bound(&self) -> Option<&Rc<Channel>> {
+        if let Payload::Pool(buf, _) = self { Some(buf.channel()) } else { None }
+    }
+
     /// Bytes in all.
     pub fn len(&self) -> usize {
         match self {
@@ -175,6 +180,11 @@ pub enum Room<'a> {
 }
 
 impl Room<'_> {
+    /// The channel whose pool it lies in, if any.
+    pub(crate) fn bound(&self) -> Option<&Rc<Channel>> {
+        if let Room::Pool(buf) = self { Some(buf.channel()) } else { None }
+    }
+
     /// Bytes in all.
     pub fn len(&self) -> usize {
         match self {

@@ -52,7 +52,7 @@ pub(crate) fn run<const I: usize, const O: usize>(
     build: impl Fn([PoolRange; I], [PoolRange; O]) -> Op,
     filled: impl Fn(&Cqe) -> [usize; O],
 ) -> Result<Cqe, Errno> {
-    let bound = bound_channel(&inputs, &rooms)?;
+    let bound = bound_channel(inputs.iter().filter_map(Payload::bound).chain(rooms.iter().filter_map(Room::bound)))?;
     let pool_need = pool_need(&inputs, &rooms);
     let id = client.id();
     let mut attempt = |queue: &mut Queue| execute(queue, (how, &id), &inputs, &mut rooms, &build, &filled);
@@ -67,15 +67,10 @@ pub(crate) fn run<const I: usize, const O: usize>(
     }
 }
 
-/// The channel that the pool buffers among the operands belong to; EINVAL when there are two.
-fn bound_channel<const I: usize, const O: usize>(
-    inputs: &[Payload<'_>; I],
-    rooms: &[Room<'_>; O],
-) -> Result<Option<Rc<Channel>>, Errno> {
-    let ins = inputs.iter().filter_map(|p| if let Payload::Pool(buf, _) = p { Some(buf.channel()) } else { None });
-    let outs = rooms.iter().filter_map(|r| if let Room::Pool(buf) = r { Some(buf.channel()) } else { None });
+/// The one channel that the pool buffers of a call belong to; EINVAL when there are two.
+pub(crate) fn bound_channel<'b>(channels: impl Iterator<Item = &'b Rc<Channel>>) -> Result<Option<Rc<Channel>>, Errno> {
     let mut bound: Option<&Rc<Channel>> = None;
-    for channel in ins.chain(outs) {
+    for channel in channels {
         if bound.is_some_and(|b| !Rc::ptr_eq(b, channel)) {
             return Err(Errno::INVAL);
         }

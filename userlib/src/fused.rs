@@ -11,7 +11,7 @@ use weldfs_ciscops::interp::CREATED;
 use weldfs_ciscops::{At, Cqe, Errno, Handle, Modify, Op, PoolRange};
 
 /// Bytes of the checksum that `append_checksum_write` puts behind the payload.
-pub const TRAILER_BYTES: u64 = 4;
+pub const TRAILER_BYTES: u64 = weldfs_ciscops::catalogue::SUM_BYTES as u64;
 
 /// What a fused write did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -23,6 +23,28 @@ pub fn crc32c(bytes: &[u8]) -> u32 {
     crc32c::crc32c(bytes)
 }
 
+/// Lengths that encryption has, for those who know of it and do not do it.
+pub mod lengths {
+    /// Bytes of a record's nonce.
+    pub const NONCE_BYTES: usize = 12;
+    /// Bytes of a record's tag.
+    pub const TAG_BYTES: usize = 16;
+    /// Bytes by which a record is longer than its plaintext.
+    pub const RECORD_OVERHEAD: usize = NONCE_BYTES + TAG_BYTES;
+    /// Bytes of the shortest data unit: one block of AES.
+    pub const UNIT_TAIL_MIN: usize = 16;
+}
+
+/// Bytes of memory that one run of a codec may take beside input and output: tables, windows, blocks in the making.
+pub mod working {
+    /// LZ4 frames: a block of 4 MiB as it comes in, two as they go out, and a window.
+    pub const LZ4_BYTES: usize = 13 << 20;
+    /// Zstandard: a window of 8 MiB.
+    pub const ZSTD_BYTES: usize = 10 << 20;
+    /// Snappy framing: chunks of 64 KiB.
+    pub const SNAPPY_BYTES: usize = 1 << 20;
+}
+
 /// CRC-32C of `a ++ b` from the two checksums and the length of `b`, without the bytes. For a `b` of 4096 bytes a few
 /// look-ups; for other lengths thousands of steps.
 #[inline]

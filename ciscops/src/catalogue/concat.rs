@@ -10,7 +10,8 @@ pub const CONCAT_MAX: usize = 4;
 
 /// Appends whole files, in order, to another. No pool ranges. Results: the target's size before, and after.
 ///
-/// All of them or none. The files together may have PROGRAM_WRITE_MAX bytes, each its equal share of it: E2BIG. EINVAL
+/// All of them or none. The files together may have PROGRAM_WRITE_MAX bytes, each its equal share of it: E2BIG. The
+/// device asks for room for that many before it begins, whatever the files have: ENOSPC. EINVAL
 /// when there are none or more than [`CONCAT_MAX`]; EBADF when a source was not opened for reading or `to` not for
 /// both.
 #[derive(Clone, PartialEq, Eq, Debug)]

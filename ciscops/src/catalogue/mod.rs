@@ -35,7 +35,7 @@ pub use compress_write::{CompressWrite, compressed_max};
 pub use concat::{CONCAT_MAX, Concat};
 pub use copy_range::CopyRange;
 pub use create_tree::{CreateTree, Node};
-pub use encrypt_write::{Cipher, EncryptWrite, RECORD_OVERHEAD, UNIT_TAIL_MIN};
+pub use encrypt_write::{Cipher, EncryptWrite, RECORD_OVERHEAD, UNIT_TAIL_MIN, units_fit};
 pub use log_recover::LogRecover;
 pub use read_append::{ReadAppend, ReadFrom};
 pub use read_checksum_verify::VerifyChecksum;
@@ -51,6 +51,31 @@ use crate::command::{At, Modify, Op};
 use crate::flags::{Access, OpenFlags};
 use crate::{Handle, PoolRange};
 use smallvec::SmallVec;
+
+/// Every op, by the name of its file.
+pub const NAMES: [&str; 21] = [
+    "append_and_sync",
+    "append_checksum_write",
+    "append_to_record",
+    "atomic_replace",
+    "compress_write",
+    "concat",
+    "copy_range",
+    "create_tree",
+    "encrypt_write",
+    "log_recover",
+    "open_read_close",
+    "open_read_write_close",
+    "open_write_close",
+    "read_append",
+    "read_checksum_verify",
+    "read_decompress",
+    "read_decrypt",
+    "read_encrypt_write",
+    "read_modify_append",
+    "read_modify_write",
+    "write_checksum",
+];
 
 /// Micro-ops of one command, in order. Never more than `limits::MICRO_OPS_MAX`; the catalogue's fit inline.
 pub type Program = SmallVec<[Micro; 4]>;

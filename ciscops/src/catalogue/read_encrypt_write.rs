@@ -9,7 +9,7 @@ use crate::{Access, At, Handle};
 /// `len` only where the source ends; and the offset of the ciphertext.
 ///
 /// In place with units, where source and target are one range of one file. Errors as of
-/// [`EncryptWrite`](super::EncryptWrite); EINVAL, and nothing is written, when the source ends such that the last unit
+/// [`EncryptWrite`](super::EncryptWrite), those of short last units included; EINVAL, and nothing is written, when the source ends such that the last unit
 /// has less than 16 bytes; EBADF when `from` was not opened for reading or `to` not for writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadEncryptWrite {
@@ -36,6 +36,7 @@ impl Template for ReadEncryptWrite {
         let plain = b.buffer(self.len);
         let buf = self.cipher.room(&mut b, self.len);
         let count = b.read(from, Value::Imm(self.offset), Value::Imm(self.len.into()), To::Buffer(plain));
+        self.cipher.guard(&mut b, to, self.at, Value::Reg(count));
         b.push(Micro::Transform { buf, from: plain, how });
         let at = b.write(to, place, Bytes::Buffer(buf));
         b.results(Some(count), Some(at));

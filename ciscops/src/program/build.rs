@@ -165,10 +165,21 @@ impl Builder {
         if let Some(fault) = self.fault {
             return Err(fault);
         }
+        if self.program.micros.len() > MICRO_OPS_MAX {
+            return Err(Fault::whole(Errno::TOOBIG, "more micro-ops than a program may have"));
+        }
         self.program.data = self.data.into();
         let bytes = self.program.encode();
         // Ranges lie nowhere yet: they are checked again when the body is bound to a pool, by the device.
         let program = Program::decode(&bytes, u32::MAX)?;
+        // What a body cannot say must not become something else in it.
+        let pairs = self.program.micros.iter().zip(&program.micros);
+        if let Some(index) = pairs.into_iter().position(|(meant, said)| meant != said) {
+            return Err(Fault::at(index, Errno::INVAL, "an operand that no body can state"));
+        }
+        if self.program.results != program.results {
+            return Err(Fault::whole(Errno::INVAL, "a result is no register"));
+        }
         Ok(Body { program, bytes })
     }
 }

@@ -96,9 +96,9 @@ impl Sum {
 
 type Done<T> = Result<T, Errno>;
 
-/// Reads into `sink`, and folds what goes there into `sum`.
+/// Reads into `sink`, and folds what goes there into `sum`; as micro-op `index` it makes way between two pieces.
 pub(super) async fn read_summed<T: Target>(
-    sum: &mut Option<Sum>,
+    (sum, index): (&mut Option<Sum>, usize),
     t: &mut T,
     file: T::File,
     (off, len): (u64, u64),
@@ -106,22 +106,24 @@ pub(super) async fn read_summed<T: Target>(
     piece: &mut Piece,
 ) -> Done<u64> {
     let Some(sum) = sum else { return t.read(file, off, len, sink, None).await };
-    if let Some(state) = sum.in_passing() {
-        return t.read(file, off, len, sink, Some(state)).await;
-    }
     let mut done = 0;
-    while done < len {
-        let part = piece.room(len - done);
-        let asked = part.len();
-        let n = t.read(file, off + done, asked as u64, Sink::Private(part), None).await? as usize;
-        sum.update(&part[..n]);
-        sink.put(done as usize, &part[..n]);
-        done += n as u64;
-        if n < asked {
-            break;
+    loop {
+        let asked = (len - done).min(PIECE_BYTES as u64);
+        let n = if let Some(state) = sum.in_passing() {
+            t.read(file, off + done, asked, sink.part(done as usize, asked as usize), Some(state)).await?
+        } else {
+            let part = piece.room(asked);
+            let n = t.read(file, off + done, asked, Sink::Private(part), None).await?;
+            sum.update(&part[..n as usize]);
+            sink.put(done as usize, &part[..n as usize]);
+            n
+        };
+        done += n;
+        if n < asked || done >= len {
+            return Ok(done);
         }
+        t.boundary(index as u16).await;
     }
-    Ok(done)
 }
 
 /// Writes all of `src`, and folds what is stored into `sum`.
@@ -225,7 +227,7 @@ impl<F: Copy> Machine<'_, F> {
                 since = at;
                 t.boundary(self.index as u16).await;
             }
-            let next = match look(&record, t, file, (at, limit), &mut piece).await? {
+            let next = match look((&record, self.index), t, file, (at, limit), &mut piece).await? {
                 Seen::Good(_) if good == room => break scan_end::FULL,
                 Seen::Good(next) => next,
                 Seen::End(why) => break why,
@@ -251,7 +253,7 @@ enum Seen {
 }
 
 async fn look<T: Target>(
-    record: &Record,
+    (record, index): (&Record, usize),
     t: &mut T,
     file: T::File,
     (at, limit): (u64, u64),
@@ -275,7 +277,7 @@ async fn look<T: Target>(
     let mut sum = Sum::new(record.sum);
     sum.update(head.get(usize::from(record.covers)..).ok_or(Errno::INVAL)?);
     let mut sum = Some(sum);
-    read_summed(&mut sum, t, file, (at + n, len), Sink::Discard, piece).await?;
+    read_summed((&mut sum, index), t, file, (at + n, len), Sink::Discard, piece).await?;
     let int = Int { width: Width::W4, order: record.sum_order };
     let stored = match record.sum_at {
         Some(at) => int.get(head.get(usize::from(at)..).ok_or(Errno::INVAL)?),

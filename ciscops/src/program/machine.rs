@@ -253,16 +253,26 @@ impl<'a, F: Copy> Machine<'a, F> {
             To::Buffer(b) => {
                 let mut buffer = self.empty_buffer(b)?;
                 buffer.resize(len as usize, 0);
-                let n = read_summed(&mut sum, t, file, (off, len), Sink::Private(&mut buffer), &mut self.piece).await;
+                let n = read_summed(
+                    (&mut sum, self.index),
+                    t,
+                    file,
+                    (off, len),
+                    Sink::Private(&mut buffer),
+                    &mut self.piece,
+                )
+                .await;
                 buffer.truncate(if pad { len } else { *n.as_ref().unwrap_or(&0) } as usize);
                 self.put_buffer(b, buffer)?;
                 n?
             }
             To::Pool(p) => {
                 let out = self.pool.slice(self.program.range(p))?.sub(0, len as usize);
-                read_summed(&mut sum, t, file, (off, len), Sink::Shared(out), &mut self.piece).await?
+                read_summed((&mut sum, self.index), t, file, (off, len), Sink::Shared(out), &mut self.piece).await?
             }
-            To::Nowhere => read_summed(&mut sum, t, file, (off, len), Sink::Discard, &mut self.piece).await?,
+            To::Nowhere => {
+                read_summed((&mut sum, self.index), t, file, (off, len), Sink::Discard, &mut self.piece).await?
+            }
         };
         if let (Some(fold), Some(sum)) = (fold, sum) {
             self.set(Some(fold.to), sum.value())?;

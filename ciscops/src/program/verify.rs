@@ -9,6 +9,7 @@ use crate::flags::{Access, OpenFlags, RenameFlags};
 use crate::limits::*;
 use crate::paths;
 use crate::{Errno, PoolRange};
+use weldfs_functions::working;
 
 /// Why a body is no program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,8 +175,9 @@ fn needs_piece(m: &Micro) -> bool {
 fn working_bytes(m: &Micro) -> u64 {
     match m {
         Micro::Transform { how: Transform::Compress(c) | Transform::Decompress(c), .. } => match c {
-            Codec::Lz4 | Codec::Zstd => 10 << 20,
-            Codec::Snappy => 1 << 20,
+            Codec::Lz4 => working::LZ4_BYTES as u64,
+            Codec::Zstd => working::ZSTD_BYTES as u64,
+            Codec::Snappy => working::SNAPPY_BYTES as u64,
         },
         _ => 0,
     }

@@ -27,6 +27,8 @@ pub struct State {
     drawn: u64,
     /// What each micro-op of the running command left, with the registers after it.
     sealed: Vec<Sealed>,
+    /// Bytes read since the command made way, and the most of them.
+    read: (u64, u64),
 }
 
 /// A command as it stands between two micro-ops.
@@ -50,6 +52,8 @@ pub struct Toy {
     pub pool: SharedRegion,
     /// The micro-ops of the last command that went well.
     pub steps: Vec<Sealed>,
+    /// Most bytes that a command read without making way.
+    pub longest: u64,
 }
 
 /// Names of the toy's two keys.
@@ -66,7 +70,7 @@ pub const POOL: u32 = 262144;
 
 impl Toy {
     pub fn new() -> Toy {
-        Toy { state: State::default(), pool: SharedRegion::heap(POOL as usize), steps: Vec::new() }
+        Toy { state: State::default(), pool: SharedRegion::heap(POOL as usize), steps: Vec::new(), longest: 0 }
     }
 
     /// Puts bytes in the pool.
@@ -105,6 +109,7 @@ impl Toy {
         let mut staged = self.state.clone();
         let outcome = block_on(interp::run(&cmd, &paths, &self.pool, &mut staged));
         self.steps = std::mem::take(&mut staged.sealed);
+        self.longest = self.longest.max(std::mem::take(&mut staged.read).1);
         if outcome.is_ok() {
             self.state = staged;
         } else if let Some(last) = self.steps.last().filter(|_| cmd.commits_in_steps()) {
@@ -127,6 +132,7 @@ impl Toy {
         let mut staged = from.state.clone();
         let outcome = block_on(interp::resume(&cmd, from.regs, from.index + 1, &paths, &self.pool, &mut staged));
         staged.sealed.clear();
+        staged.read = (0, 0);
         (outcome, staged)
     }
 
@@ -185,7 +191,7 @@ impl Target for State {
     type File = usize;
 
     async fn seal(&mut self, index: u16, regs: &Registers) -> Done<()> {
-        let state = State { sealed: Vec::new(), ..self.clone() };
+        let state = State { sealed: Vec::new(), read: (0, 0), ..self.clone() };
         self.sealed.push(Sealed { index, regs: *regs, state });
         Ok(())
     }
@@ -206,6 +212,9 @@ impl Target for State {
         self.drawn += 1;
         out[..8].copy_from_slice(&self.drawn.to_le_bytes());
         Ok(())
+    }
+    async fn boundary(&mut self, index: u16) {
+        self.read.0 = 0;
     }
     fn number(&self, f: usize) -> u64 {
         f as u64 + 1
@@ -262,6 +271,8 @@ impl Target for State {
         let data = &self.files[f];
         let start = (off as usize).min(data.len());
         let end = (start + len as usize).min(data.len());
+        self.read.0 += (end - start) as u64;
+        self.read.1 = self.read.1.max(self.read.0);
         sink.put(0, &data[start..end]);
         if let Some(sum) = sum {
             sum.update(&data[start..end]);

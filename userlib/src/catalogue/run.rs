@@ -1,7 +1,7 @@
 //! One program, one command: operands into the pool, the body bound to where they are, the results out of the pool.
 
 use crate::buf::{Payload, Room};
-use crate::call::{copy_out, stage_input, stage_room};
+use crate::call::{bound_channel, copy_out, stage_input, stage_room};
 use crate::channel::Channel;
 use crate::outcome::CommandId;
 use crate::queue::Queue;
@@ -29,9 +29,8 @@ impl Operand<'_> {
 
     fn channel(&self) -> Option<&Rc<Channel>> {
         match self {
-            Operand::In(Payload::Pool(buf, _)) => Some(buf.channel()),
-            Operand::Out(Room::Pool(buf)) => Some(buf.channel()),
-            _ => None,
+            Operand::In(payload) => payload.bound(),
+            Operand::Out(room) => room.bound(),
         }
     }
 }
@@ -50,7 +49,7 @@ impl Raw<'_> {
         if operands.iter().any(|o| o.len() > client.payload_max()) {
             return Err(Errno::TOOBIG);
         }
-        let bound = bound_channel(operands)?;
+        let bound = bound_channel(operands.iter().filter_map(Operand::channel))?;
         // As much as surely fits an otherwise empty pool.
         let lens = operands.iter().map(Operand::len).chain([body.len()]);
         let need = lens.fold(0, |sum: usize, len| sum.saturating_add(len.saturating_mul(2).max(256)));
@@ -121,16 +120,4 @@ impl Raw<'_> {
         owned.iter().for_each(|range| queue.free(*range));
         result
     }
-}
-
-/// The channel that the pool buffers among the operands belong to; EINVAL when there are two.
-fn bound_channel(operands: &[Operand<'_>]) -> Result<Option<Rc<Channel>>, Errno> {
-    let mut bound: Option<&Rc<Channel>> = None;
-    for channel in operands.iter().filter_map(Operand::channel) {
-        if bound.is_some_and(|b| !Rc::ptr_eq(b, channel)) {
-            return Err(Errno::INVAL);
-        }
-        bound = Some(channel);
-    }
-    Ok(bound.cloned())
 }

@@ -6,7 +6,7 @@ use super::sums::{length, none};
 use crate::buf::{Payload, Room};
 use crate::raw::{Raw, Written};
 use weldfs_ciscops::catalogue::{
-    Cipher, CompressWrite, EncryptWrite, LogRecover, ReadDecompress, ReadDecrypt, ReadEncryptWrite, Template,
+    Cipher, CompressWrite, EncryptWrite, LogRecover, ReadDecompress, ReadDecrypt, ReadEncryptWrite, Template, units_fit,
 };
 use weldfs_ciscops::program::{Codec, Record};
 use weldfs_ciscops::{At, Cqe, Errno, Handle};
@@ -108,8 +108,9 @@ impl Raw<'_> {
     }
 
     /// Encrypts a payload and writes the ciphertext; plaintext and key are never on the medium. Units: at an offset
-    /// that is a multiple of the unit, and the last unit is whole or has 16 bytes at least (EINVAL); not for handles
-    /// opened with APPEND. ENOKEY when the key is of another session, EINVAL when it is for the other cipher, E2BIG
+    /// that is a multiple of the unit, and the last unit is whole or has 16 bytes at least; a short one is the end of
+    /// its file, which must not go on behind it nor end in a short unit before it (EINVAL, nothing is written). Not for
+    /// handles opened with APPEND. ENOKEY when the key is of another session, EINVAL when it is for the other cipher, E2BIG
     /// above 1 MiB.
     pub fn encrypt_write<'p>(
         &self,
@@ -123,6 +124,7 @@ impl Raw<'_> {
         let template = EncryptWrite { h, at, len: length(&data)?, cipher: how.cipher(self)? };
         if self.computes_on_host()? {
             template.body()?;
+            self.units_fit(h, at, len, how)?;
             let stored = host::encrypt(how, at, super::sums::owned(&data)?)?;
             return Ok(Written { len, offset: self.write(h, at, &stored)?.offset });
         }
@@ -180,6 +182,7 @@ impl Raw<'_> {
             let mut plain = vec![0; len as usize];
             let n = self.read(from, At::Offset(offset), &mut plain)?;
             plain.truncate(n);
+            self.units_fit(to, at, n, how)?;
             let stored = host::encrypt(how, at, plain)?;
             return Ok((n as u32, self.write(to, at, &stored)?.offset));
         }
@@ -215,6 +218,12 @@ impl Raw<'_> {
             *out = u64::from_le_bytes(bytes.try_into().map_err(|_| Errno::INVAL)?);
         }
         Ok(Recovered { records, end })
+    }
+
+    /// What the device asks in the same command; here somebody may get in between.
+    fn units_fit(&self, h: Handle, at: At, len: usize, how: Encryption<'_>) -> Result<(), Errno> {
+        let (Encryption::Units { unit, .. }, At::Offset(off)) = (how, at) else { return Ok(()) };
+        units_fit(self.stat(h)?.size, off, len as u64, unit)
     }
 
     /// All `len` bytes; ENODATA when the file ends first.

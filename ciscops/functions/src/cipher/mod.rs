@@ -18,14 +18,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xts::Xts;
 
-/// Bytes of a record's nonce.
-pub const NONCE_BYTES: usize = 12;
-/// Bytes of a record's tag.
-pub const TAG_BYTES: usize = 16;
-/// Bytes by which a record is longer than its plaintext.
-pub const RECORD_OVERHEAD: usize = NONCE_BYTES + TAG_BYTES;
-/// Bytes of the shortest data unit: one block of AES.
-pub const UNIT_TAIL_MIN: usize = 16;
+pub use crate::lengths::{NONCE_BYTES, RECORD_OVERHEAD, TAG_BYTES, UNIT_TAIL_MIN};
+
 /// Records that one key may seal with nonces drawn at random (NIST SP 800-38D, 8.3).
 const SEALS_MAX: u64 = 1 << 32;
 

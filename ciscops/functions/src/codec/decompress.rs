@@ -13,6 +13,11 @@ pub struct Decompressor<'a> {
     room: usize,
 }
 
+/// How a frame begins.
+const LZ4_FRAME: [u8; 4] = 0x184d_2204u32.to_le_bytes();
+/// How a frame of the legacy format begins, whose blocks need more memory than a run may take.
+const LZ4_LEGACY: [u8; 4] = 0x184c_2102u32.to_le_bytes();
+
 enum Run<'a> {
     Lz4(Box<lz4_flex::frame::FrameDecoder<Input<'a>>>),
     Zstd(zstd::stream::read::Decoder<'static, &'a [u8]>),
@@ -79,13 +84,24 @@ impl<'a> Decompressor<'a> {
     fn read(&mut self, into: &mut [u8]) -> Result<Option<usize>, Error> {
         match &mut self.run {
             Run::Lz4(run) => {
+                // Between blocks this can only be the start of a frame, or a block longer than any may be.
+                if run.get_ref().rest.starts_with(&LZ4_LEGACY) {
+                    return Err(Error::Corrupt);
+                }
                 let n = run.read(into).map_err(corrupt)?;
                 let input = run.get_ref();
                 match n {
                     // A frame that lacks its end passes for one that has it; only its hunger tells.
                     0 if input.starved => Err(Error::Corrupt),
                     0 if input.rest.is_empty() => Ok(None),
-                    // The end of a frame, or an empty block.
+                    // Another frame. It gets a decoder of its own: one that was made for blocks of another length takes
+                    // what it has for a mistake of its own.
+                    0 if input.rest.starts_with(&LZ4_FRAME) => {
+                        let rest = Input { rest: input.rest, starved: false };
+                        **run = lz4_flex::frame::FrameDecoder::new(rest);
+                        Ok(Some(0))
+                    }
+                    // An empty block.
                     n => Ok(Some(n)),
                 }
             }

@@ -10,7 +10,7 @@ mod decompress;
 pub use compress::Compressor;
 pub use decompress::Decompressor;
 
-use crate::Error;
+use crate::{Error, working};
 
 /// log2 of the largest window that a zstd frame may ask for: 8 MiB, what `zstd -19` uses at most.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
@@ -20,7 +20,8 @@ const ZSTD_LEVEL: i32 = 3;
 /// Which format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Codec {
-    /// LZ4 frame format, independent 64 KiB blocks, with the checksum of the content.
+    /// LZ4 frame format, independent 64 KiB blocks, with the checksum of the content; read are blocks of up to 4 MiB that
+    /// may depend on each other, but not the legacy format with its blocks of 8 MiB.
     Lz4,
     /// Zstandard frame (RFC 8878), level 3, with the checksum of the content.
     Zstd,
@@ -49,8 +50,9 @@ impl Codec {
     /// Bytes of memory that one run may take beside input and output: tables and windows.
     pub const fn working_bytes(self) -> usize {
         match self {
-            Codec::Lz4 | Codec::Zstd => 10 << 20,
-            Codec::Snappy => 1 << 20,
+            Codec::Lz4 => working::LZ4_BYTES,
+            Codec::Zstd => working::ZSTD_BYTES,
+            Codec::Snappy => working::SNAPPY_BYTES,
         }
     }
 
