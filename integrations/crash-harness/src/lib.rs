@@ -8,6 +8,7 @@
 //! What it may touch: whatever it drives. What flows through: operations in, their results and the recovered tree
 //! out, and a seed with every failure.
 
+pub mod catalogue;
 pub mod flips;
 pub mod hand;
 pub mod model;

@@ -2,7 +2,7 @@
 //! whole sets run in the tier `states` (`weldfs crash`).
 
 use std::sync::atomic::AtomicBool;
-use weldfs_crash_harness::states::generate::ModeChoice;
+use weldfs_crash_harness::states::generate::{ModeChoice, roomy};
 use weldfs_crash_harness::states::report::{Failure, Report};
 use weldfs_crash_harness::states::run::{Config, Nothing, Set, run};
 use weldfs_storagefs::media::CrashModel;
@@ -25,6 +25,18 @@ fn every_crash_state_of_sampled_workloads_recovers_to_an_allowed_tree() {
         let one = checked(&config(Set::OneOp, model, 20));
         assert!(one.unique_states > 300, "{}", one.unique_states);
         checked(&config(Set::TwoOp, model, 4));
+    }
+}
+
+#[test]
+fn crash_states_of_operations_that_need_a_larger_medium_recover_to_an_allowed_tree() {
+    for model in [CrashModel::Block, CrashModel::Pmem] {
+        for workload in roomy().into_iter().filter(|w| w.trace().contains("micro")) {
+            // Some of them; the tier `states` has them all.
+            let some = Config { states: Some(12), ..config(Set::Trace(workload.clone(), None), model, 1) };
+            let report = checked(&Config { depth: 1, ..some });
+            assert!(report.unique_states > 5, "{}: {}", workload.trace(), report.unique_states);
+        }
     }
 }
 

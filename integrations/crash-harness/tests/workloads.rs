@@ -5,7 +5,7 @@
 //! fixed seed; `all` for all of them).
 
 use std::collections::BTreeSet;
-use weldfs_crash_harness::states::generate::{ModeChoice, one_op, random, sampled, two_op};
+use weldfs_crash_harness::states::generate::{ModeChoice, one_op, random, roomy, sampled, two_op};
 use weldfs_crash_harness::states::shrink::shrink;
 use weldfs_crash_harness::states::workload::{FsOp, Sync};
 use weldfs_crash_harness::states::{Setup, Workload, perform};
@@ -40,7 +40,8 @@ fn store_and_model_agree_on_a_workload_of_every_kind() {
         unlink l reclaim; setxattr bar 1 30; removexattr bar 1; chmod B 700; chown bar 5 6 syncfs; utimens bar 99; \
         open_write_close foo new 0 6000 micro; open_read_write_close foo trunc 0 10 macro durable; \
         append_checksum_write bar 600 micro; read_modify_write bar add 0 8; read_modify_write bar swap 5 100 remount; \
-        read_modify_write bar swap-fail 5 100; rmdir B";
+        read_modify_write bar swap-fail 5 100; fused encrypt_write.record A/foo bar 0 100 micro; \
+        fused create_tree A/foo bar 0 700 macro durable; fused transaction.abort A/foo bar 0 700; rmdir B";
     let workload = Workload::parse(line).expect("the line is well formed");
     assert_eq!(workload.trace(), line);
     for setup in setups() {
@@ -148,12 +149,12 @@ fn the_lists_are_complete_without_repeats_and_of_known_size() {
     let ones = one_op(ModeChoice::Both);
     let pairs = two_op(ModeChoice::Both);
     let three = [ModeChoice::Macro, ModeChoice::Micro].map(|m| two_op(m).count_all());
-    assert_eq!((ones.len(), pairs.count_all(), three), (3248, 43_350, [27_744, 27_744]));
+    assert_eq!((ones.len(), pairs.count_all(), three), (3440, 43_350, [27_744, 27_744]));
     assert_eq!(ones.iter().collect::<BTreeSet<_>>().len(), ones.len());
     assert_eq!(pairs.collect::<BTreeSet<_>>().len(), 43_350);
     let kinds: BTreeSet<String> =
         ones.iter().map(|w| w.trace().split(' ').next().unwrap_or_default().to_owned()).collect();
-    assert_eq!(kinds.len(), 25, "every operation of the language: {kinds:?}");
+    assert_eq!(kinds.len(), 26, "every operation of the language: {kinds:?}");
 }
 
 #[test]
@@ -182,6 +183,31 @@ fn shrinking_ends_at_the_one_thing_that_matters() {
     let step = small.steps[0];
     assert!(matches!(step.op, FsOp::Append { len: 1, .. }) && !step.durable, "{}", small.trace());
     assert!(tried < 2000, "{tried}");
+}
+
+#[test]
+fn store_and_model_agree_on_operations_that_need_a_larger_medium() {
+    let workloads = roomy();
+    assert_eq!(workloads.len(), 4);
+    for model in [CrashModel::Block, CrashModel::Pmem] {
+        for workload in &workloads {
+            let setup = Setup::for_workload(model, workload).expect("the tiny tree is made");
+            let performed = perform(&setup, workload).unwrap_or_else(|e| panic!("{model:?}: {e}"));
+            assert!(performed.history.points.len() > 1, "{}", workload.trace());
+        }
+    }
+}
+
+#[test]
+fn every_operation_of_the_catalogue_is_a_workload_in_both_modes() {
+    let lines: BTreeSet<String> = one_op(ModeChoice::Both).iter().chain(&roomy()).map(Workload::trace).collect();
+    for row in weldfs_crash_harness::catalogue::table().iter().filter(|row| row.op != "read_dir_plus") {
+        for mode in ["macro", "micro"] {
+            let start = format!("fused {} ", row.name());
+            let there = lines.iter().any(|l| l.starts_with(&start) && l.ends_with(&format!(" {mode} durable")));
+            assert!(there, "{} {mode}", row.name());
+        }
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ use super::{
     Cred, Fetching, FileRef, Finished, HandleTable, Hold, InodeSet, OpenFile, SessionView, Staged, StagedTable,
     StagedWrite, Txn, payload_bytes, plan_need, resolve_set,
 };
+use crate::device::keys::Keys;
 use crate::effect::Effect;
 use crate::error::{FsError, FsResult, Miss, Wait};
 use crate::micro::Detect;
@@ -22,6 +23,7 @@ use weldfs_ciscops::{
     Access, At, ChecksumState, Command, Cqe, Errno, Handle, Op, OpenFlags, Paths, PoolRange, RawCommand, SessionLimits,
     SharedRegion, Sink, Sqe, Target, TxnMode, validate,
 };
+use weldfs_functions::cipher::Key;
 use weldfs_journal::{Lsn, RecordHead};
 use zerocopy::IntoBytes;
 
@@ -41,6 +43,7 @@ struct DirectSession {
     prefix: Option<Vec<u8>>,
     slots: Mutex<Vec<Slot>>,
     txns: Mutex<StagedTable>,
+    keys: Keys,
 }
 
 impl HandleTable for DirectSession {
@@ -83,6 +86,10 @@ impl SessionView for DirectSession {
     fn fetch(&self, miss: Miss) -> Fetching<'_> {
         Box::pin(std::future::ready(self.store.fetch(&miss)))
     }
+
+    fn key(&self, name: u64) -> Result<Arc<Key>, Errno> {
+        self.keys.get(name)
+    }
 }
 
 /// Runs commands one at a time over a store. Not for use beside a device.
@@ -102,8 +109,8 @@ pub struct Direct {
 impl Direct {
     /// Over a mounted store, as the superuser, with a pool of `pool_bytes`.
     pub fn new(store: Arc<Store>, pool_bytes: usize) -> Direct {
-        let session =
-            DirectSession { store, cred: Cred::root(), prefix: None, slots: Mutex::default(), txns: Mutex::default() };
+        let (slots, txns, keys) = Default::default();
+        let session = DirectSession { store, cred: Cred::root(), prefix: None, slots, txns, keys };
         let pool = SharedRegion::heap(pool_bytes);
         Direct {
             session,
@@ -315,6 +322,10 @@ impl Direct {
             Op::TxnAbort { txn } => self.session.txns.lock().abort(txn).map(drop),
             Op::TxnBegin => return Some(self.session.txns.lock().begin().map(|txn| (txn.to_wire(), 0))),
             Op::TxnWrite { txn, h, at, src } => return Some(self.collect(txn, h, at, src)),
+            Op::SetKey { kind, bytes } => {
+                return Some(self.session.keys.set(kind, bytes, &self.pool).map(|key| (key, 0)));
+            }
+            Op::DropKey { key } => self.session.keys.forget(key),
             Op::ChecksumRange { h, kind: _, offset, len } => return Some(self.checksum(h, offset, len)),
             _ => return None,
         };

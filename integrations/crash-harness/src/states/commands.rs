@@ -1,6 +1,7 @@
 //! What a step does, in the model's vocabulary: perhaps an open, then the commands that change something.
 
 use super::workload::{Change, Falloc, FsOp, Opening, Place, Renaming, Workload};
+use crate::catalogue::{Effect, How, MODE};
 use crate::model::{self, At, Cred, Model, Modify, Name, Op, PAYLOAD_BYTES_MAX, SetAttr, SetTime, Who};
 
 /// The slot of a step's own file; held files have the slots behind it.
@@ -59,7 +60,44 @@ fn many(step: usize, op: &FsOp) -> Option<(Many, Vec<Op>)> {
 }
 
 fn name(at: Place) -> Name {
-    Name { base: None, path: at.path().as_bytes().to_vec() }
+    named(at.path())
+}
+
+fn named(path: &str) -> Name {
+    Name { base: None, path: path.as_bytes().to_vec() }
+}
+
+/// What changes a tree as an effect of the catalogue's table does; a sealed record is known only when it is there.
+pub(super) fn effect(effect: &Effect, sealed: &[u8]) -> Op {
+    let write = |path: &str, flags, at: Option<u64>, data: &[u8]| Op::OpenWriteClose {
+        name: named(path),
+        flags,
+        mode: MODE.into(),
+        at: at.map_or(At::End, At::Offset),
+        data: data.to_vec(),
+    };
+    match effect {
+        Effect::Write { path, how, at, data } => {
+            let flags = match how {
+                How::Existing => 0,
+                How::New => libc::O_CREAT | libc::O_EXCL,
+                How::Trunc => libc::O_TRUNC,
+            };
+            write(path, flags, *at, data)
+        }
+        Effect::Sealed { path, .. } => write(path, 0, None, sealed),
+        Effect::Rename { from, to } => {
+            Op::Rename { from: named(from), to: named(to), noreplace: false, exchange: false }
+        }
+        Effect::Mkdir { path } => Op::Mkdir { name: named(path), mode: MODE.into() },
+        Effect::Symlink { target, path } => Op::Symlink { target: target.clone().into(), name: named(path) },
+    }
+}
+
+/// A file's content; nothing where there is none.
+pub(super) fn content(model: &Model, at: &str) -> Option<Vec<u8>> {
+    let ino = model.lookup(&Cred::root(), &named(at), false).ok()?;
+    model.bytes(ino, 0, u64::MAX >> 20).ok()
 }
 
 fn path(at: Place) -> Who {
@@ -183,9 +221,11 @@ pub(super) fn commands(step: usize, op: &FsOp, model: &Model) -> Commands {
             let modify = modify(step, model, at, change, off, len);
             (open(at, SLOT), vec![Op::ReadModifyWrite { slot: SLOT, off, len, modify }])
         }
-        FsOp::AtomicReplace { .. } | FsOp::Program { .. } | FsOp::MultiWrite { .. } | FsOp::Batch { .. } => {
-            (None, Vec::new())
-        }
+        FsOp::AtomicReplace { .. }
+        | FsOp::Program { .. }
+        | FsOp::MultiWrite { .. }
+        | FsOp::Batch { .. }
+        | FsOp::Fused { .. } => (None, Vec::new()),
     };
     Commands { open, ops, keep: matches!(op, FsOp::Hold { .. }), many: None }
 }

@@ -5,8 +5,10 @@
 //! its limit, inside the file, at its end and behind it, and calls that fail. The core has one or two of each kind, so
 //! that all pairs of them stay countable.
 
-use super::workload::{Background, FsOp, Mode, Step, Sync, Workload};
+use super::perform::ROOMY;
+use super::workload::{Background, FsOp, Mode, Place, Step, Sync, Workload};
 use super::{Rng, trace};
+use crate::catalogue;
 
 /// Which transaction modes fused operations are run in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -134,10 +136,33 @@ fn core(modes: ModeChoice) -> Vec<Step> {
 const SYNCS: [Sync; 4] = [Sync::Nothing, Sync::Fsync, Sync::Fdatasync, Sync::Syncfs];
 const BACKGROUNDS: [Background; 3] = [Background::Checkpoint, Background::Reclaim, Background::Remount];
 
+/// Every operation of the catalogue's table, inline and in blocks of its own by turns. Not among them: listings, which
+/// are of the device, not of the store, and change nothing; and those that need a larger medium (`roomy`).
+fn table(modes: ModeChoice) -> Vec<Step> {
+    let (a, b) = (Place::of("foo"), Place::of("A/foo"));
+    let (Some(a), Some(b)) = (a, b) else { return Vec::new() };
+    let rows = catalogue::table().into_iter().enumerate().filter(|(_, row)| row.op != "read_dir_plus");
+    let rows = rows.filter(|(_, row)| !ROOMY.contains(&row.name().as_str()));
+    let op = |row: usize| match row % 2 {
+        0 => FsOp::Fused { row: row as u8, a, b, off: 4090, len: 5120 },
+        _ => FsOp::Fused { row: row as u8, a, b, off: 100, len: 512 },
+    };
+    moded(rows.map(|(row, _)| op(row)).collect(), modes)
+}
+
+/// Operations of the catalogue's table that need a larger medium, each in the modes asked for, as `one_op` has others.
+pub fn roomy() -> Vec<Workload> {
+    let line = |name: &&str| ["macro", "micro"].map(|mode| format!("fused {name} foo A/foo 100 512 {mode} durable"));
+    let lines = ROOMY.iter().flat_map(line);
+    lines.filter_map(|line| Workload::parse(&line).ok()).collect()
+}
+
 /// Every workload of one operation: each operation of the full list, durable and volatile, with each of the sync calls
-/// after it, and with each of the background activities after it.
+/// after it, and with each of the background activities after it; each operation of the catalogue's table, durable, and
+/// followed by fsync.
 pub fn one_op(modes: ModeChoice) -> Vec<Workload> {
-    let mut all = Vec::new();
+    let durable = |step: &Step| [Workload::new([step.durable()]), Workload::new([step.sync(Sync::Fsync)])];
+    let mut all: Vec<Workload> = table(modes).iter().flat_map(durable).collect();
     for step in full(modes) {
         for step in [step, step.durable()] {
             all.extend(SYNCS.map(|s| Workload::new([step.sync(s)])));

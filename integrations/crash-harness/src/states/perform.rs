@@ -1,6 +1,7 @@
 //! Runs a workload on the real store over a recording medium, beside the model: every answer is compared at once, and
 //! the model's tree after every command is what the oracle goes by.
 
+mod fused;
 mod many;
 
 use super::Tree;
@@ -23,6 +24,10 @@ pub const START: i64 = 1_700_000_000;
 const WORKLOAD_AFTER: i64 = 1_000;
 /// Bytes of the medium.
 const MEDIUM_BYTES: u64 = 4 << 20;
+/// Rows of the catalogue's table that ask for room for all that a program may write, 16 MiB, and the bytes of a medium
+/// and of its log that have it.
+pub(super) const ROOMY: [&str; 2] = ["concat", "log_recover.copy"];
+const ROOMY_BYTES: (u64, u64) = (28 << 20, 2 << 20);
 /// Bytes of the log, the fewest there can be: recovery looks at each place where a record could start.
 const LOG_BYTES: u64 = 256 << 10;
 /// Blocks of a group: small bitmaps, and more than one of them.
@@ -91,12 +96,25 @@ impl Setup {
     /// # Errors
     /// The store, in words.
     pub fn new(model: CrashModel) -> Result<Setup, String> {
-        let recording = Arc::new(RecordingMedium::new(MEDIUM_BYTES, model));
+        Setup::sized(model, (MEDIUM_BYTES, LOG_BYTES))
+    }
+
+    /// The same on a medium that has room for what this workload asks for.
+    ///
+    /// # Errors
+    /// As of `new`.
+    pub fn for_workload(model: CrashModel, workload: &Workload) -> Result<Setup, String> {
+        let roomy = |s: &Step| matches!(s.op, FsOp::Fused { row, .. } if ROOMY.contains(&name_of(row).as_str()));
+        Setup::sized(model, if workload.steps.iter().any(roomy) { ROOMY_BYTES } else { (MEDIUM_BYTES, LOG_BYTES) })
+    }
+
+    fn sized(model: CrashModel, (bytes, log): (u64, u64)) -> Result<Setup, String> {
+        let recording = Arc::new(RecordingMedium::new(bytes, model));
         let medium: Arc<dyn Medium> = recording.clone();
         let options = mount_options();
         let mkfs = MkfsOptions {
             geometry: GeometryOptions {
-                log_len: Some(LOG_BYTES),
+                log_len: Some(log),
                 group_blocks: Some(GROUP_BLOCKS),
                 chunk_pages: Some(4),
                 ..GeometryOptions::default()
@@ -125,6 +143,10 @@ impl Setup {
     }
 }
 
+fn name_of(row: u8) -> String {
+    crate::catalogue::table().get(usize::from(row)).map(crate::catalogue::Row::name).unwrap_or_default()
+}
+
 fn same_tree(model: &Tree, real: &mut Real) -> Result<(), String> {
     match model.first_difference(&real.tree()?) {
         Some(d) => Err(format!("model and store differ at {d}")),
@@ -143,8 +165,15 @@ pub fn perform(setup: &Setup, workload: &Workload) -> Result<Performed, String> 
     let start = Point { from_event: 0, what: "the start".into(), tree: setup.start.tree(), between: Vec::new() };
     let history = History { points: vec![start], acks: Vec::new() };
     let pool = pool_bytes(workload);
-    let mut run =
-        Run { medium, pool, real: Real::with_pool(store, pool), model: setup.start.clone(), history, ticks: 0 };
+    let mut run = Run {
+        medium,
+        pool,
+        real: Real::with_pool(store, pool),
+        model: setup.start.clone(),
+        history,
+        ticks: 0,
+        keys: None,
+    };
     run.acknowledge();
     for (i, step) in workload.steps.iter().enumerate() {
         run.step(i, step).map_err(|e| format!("step {} of {}: {e}", i + 1, workload.trace()))?;
@@ -167,7 +196,8 @@ fn pool_bytes(workload: &Workload) -> usize {
         FsOp::AtomicReplace { len, .. }
         | FsOp::Program { len, .. }
         | FsOp::MultiWrite { len, .. }
-        | FsOp::Batch { len, .. } => len >= 30_000,
+        | FsOp::Batch { len, .. }
+        | FsOp::Fused { len, .. } => len >= 30_000,
         _ => false,
     };
     // One payload each way, and a second one to compare with.
@@ -181,6 +211,8 @@ struct Run {
     model: Model,
     history: History,
     ticks: i64,
+    /// What the store calls the two keys of the catalogue's table, once it has them.
+    keys: Option<[u64; 2]>,
 }
 
 impl Run {
@@ -196,7 +228,9 @@ impl Run {
             Some(op) => self.both(op, false)?.0.is_ok(),
             None => true,
         };
-        if let Some(many) = many {
+        if let FsOp::Fused { row, a, b, off, len } = step.op {
+            self.fused(number, step, row, [a.path(), b.path()], (off, len))?;
+        } else if let Some(many) = many {
             self.many(number, many, &ops, step)?;
         } else if opened {
             for op in &ops {
@@ -277,6 +311,7 @@ impl Run {
                 let options = MountOptions { random, ..mount_options() };
                 let (store, _) = Store::mount(self.medium.clone(), options).map_err(|e| e.to_string())?;
                 self.real = Real::with_pool(store, self.pool);
+                self.keys = None;
             }
         }
         self.acknowledge();

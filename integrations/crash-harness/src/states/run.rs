@@ -135,7 +135,11 @@ struct Run<'a> {
 /// # Errors
 /// What kept the run from trying anything; bad states are in the report.
 pub fn run(config: &Config, stop: &AtomicBool, progress: &(dyn Fn(Progress) + Sync)) -> Result<Report, Nothing> {
-    let setup = Setup::new(config.model).map_err(Nothing::Setup)?;
+    let setup = match &config.set {
+        Set::Trace(workload, _) => Setup::for_workload(config.model, workload),
+        _ => Setup::new(config.model),
+    };
+    let setup = setup.map_err(Nothing::Setup)?;
     let medium = CowMedium::new(setup.image.clone(), config.model);
     let (superblock, _) = Superblock::load(&medium).map_err(|e| Nothing::Setup(e.to_string()))?;
     let places = Places::new(&superblock.geometry, config.model);

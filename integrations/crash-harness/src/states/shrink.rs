@@ -93,6 +93,9 @@ fn simpler_ops(op: FsOp) -> Vec<FsOp> {
         }
         FsOp::Program { a, b, len } => lens(len, |len| FsOp::Program { a, b, len }).collect(),
         FsOp::Batch { a, b, len } => lens(len, |len| FsOp::Batch { a, b, len }).collect(),
+        FsOp::Fused { row, a, b, off, len } => lens(len, |len| FsOp::Fused { row, a, b, off, len })
+            .chain(less(off).into_iter().map(|off| FsOp::Fused { row, a, b, off, len }))
+            .collect(),
         FsOp::MultiWrite { a, b, off, len } => lens(len, |len| FsOp::MultiWrite { a, b, off, len })
             .chain(less(off).into_iter().map(|off| FsOp::MultiWrite { a, b, off, len }))
             .collect(),

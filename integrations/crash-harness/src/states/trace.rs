@@ -2,6 +2,7 @@
 //! differs from a volatile operation in its default mode with nothing after it.
 
 use super::workload::{Background, Change, Falloc, FsOp, Mode, Opening, Place, Renaming, Step, Sync, Workload};
+use crate::catalogue;
 use crate::model::BLOCK;
 
 /// Steps of one workload at most.
@@ -105,6 +106,10 @@ fn operation(op: &FsOp) -> String {
         FsOp::Program { a, b, len } => format!("program {a:?} {b:?} {len}"),
         FsOp::MultiWrite { a, b, off, len } => format!("multi_write {a:?} {b:?} {off} {len}"),
         FsOp::Batch { a, b, len } => format!("batch {a:?} {b:?} {len}"),
+        FsOp::Fused { row, a, b, off, len } => {
+            let name = catalogue::table().get(usize::from(*row)).map(catalogue::Row::name).unwrap_or_default();
+            format!("fused {name} {a:?} {b:?} {off} {len}")
+        }
         FsOp::ReadModifyWrite { at, change, off, len } => {
             format!("read_modify_write {at:?} {} {off} {len}", must(&CHANGE, change))
         }
@@ -153,6 +158,8 @@ pub(super) fn room(op: &FsOp) -> u64 {
         FsOp::AtomicReplace { len, .. } => blocks(0, len),
         FsOp::Program { len, .. } | FsOp::Batch { len, .. } => 2 * blocks(BLOCK - 1, len),
         FsOp::MultiWrite { off, len, .. } => 2 * blocks(off, len),
+        // What it needs beforehand, and two files at most, one of them put together of two.
+        FsOp::Fused { off, len, .. } => 4 * blocks(off, len + BLOCK) + (64 << 10),
         _ => 0,
     }
 }
@@ -266,6 +273,12 @@ fn read_operation(w: &mut Words<'_>) -> Result<FsOp, String> {
         "atomic_replace" => FsOp::AtomicReplace { tmp: w.place()?, at: w.place()?, len: w.payload()? },
         "program" => FsOp::Program { a: w.place()?, b: w.place()?, len: w.payload()? },
         "multi_write" => FsOp::MultiWrite { a: w.place()?, b: w.place()?, off: w.off()?, len: w.payload()? },
+        "fused" => {
+            let name = w.next()?;
+            let row = catalogue::table().iter().position(|row| row.name() == name);
+            let row = row.ok_or_else(|| format!("{} is not in the catalogue's table", start_of(name)))? as u8;
+            FsOp::Fused { row, a: w.place()?, b: w.place()?, off: w.off()?, len: w.payload()? }
+        }
         "batch" => FsOp::Batch { a: w.place()?, b: w.place()?, len: w.payload()? },
         "read_modify_write" => {
             let (at, change, off) = (w.place()?, w.one_of(&CHANGE)?, w.off()?);

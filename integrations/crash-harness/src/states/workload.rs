@@ -243,6 +243,14 @@ pub enum FsOp {
         b: Place,
         len: u64,
     },
+    /// An operation of the catalogue's table, by its place there; a third name is `C`.
+    Fused {
+        row: u8,
+        a: Place,
+        b: Place,
+        off: u64,
+        len: u64,
+    },
     /// Opens the file and keeps it open until the end: what is unlinked then becomes an orphan.
     Hold {
         at: Place,
@@ -262,6 +270,7 @@ impl FsOp {
                 | AtomicReplace { .. }
                 | Program { .. }
                 | Batch { .. }
+                | Fused { .. }
         )
     }
 }

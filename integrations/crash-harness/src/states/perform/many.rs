@@ -36,7 +36,7 @@ impl Run {
     }
 
     /// The model's answers to the elements of a batch.
-    fn elements(&mut self, number: usize, ops: &[Op], step: &Step, from_event: u64) -> Vec<Result<(), i32>> {
+    pub(super) fn elements(&mut self, number: usize, ops: &[Op], step: &Step, from_event: u64) -> Vec<Result<(), i32>> {
         let mut answers = Vec::new();
         for op in ops {
             let (answer, between) = match self.real.runs_micro(op) {
@@ -51,7 +51,14 @@ impl Run {
 
     /// The model's answer to operations that are one command: one that fails ends it, and leaves nothing, or what came
     /// before where each step counts.
-    fn whole(&mut self, number: usize, ops: &[Op], step: &Step, from_event: u64, steps: bool) -> Result<(), i32> {
+    pub(super) fn whole(
+        &mut self,
+        number: usize,
+        ops: &[Op],
+        step: &Step,
+        from_event: u64,
+        steps: bool,
+    ) -> Result<(), i32> {
         let (start, mut between, mut answer) = (self.model.clone(), Vec::new(), Ok(()));
         for op in ops {
             let (did, middles) = self.model.apply_micro(&Cred::root(), op);
