@@ -484,9 +484,16 @@ async fn attempt<'d>(
 ) -> FsResult<Attempt> {
     let core = cx.core;
     let payload = crate::fs::payload_bytes(&cx.cmd, &cx.paths);
-    let txn = Txn::new(&core.store, cx.session(), set, plan.take(), payload, core.clock.wall());
-    let mut txn = txn.about(&cx.paths.a).in_steps(&cx.cmd, &cx.paths, detect::of_begin(cx)).in_slices(cx);
-    let mut outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
+    let (mut reserved, mut again) = (plan.take(), false);
+    let (mut txn, mut outcome) = loop {
+        let txn = Txn::new(&core.store, cx.session(), set, reserved, payload, core.clock.wall());
+        let mut txn = txn.about(&cx.paths.a).in_steps(&cx.cmd, &cx.paths, detect::of_begin(cx), again).in_slices(cx);
+        let outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
+        match txn.start_over(&outcome) {
+            Some(cleared) => (reserved, again) = (cleared, true),
+            None => break (txn, outcome),
+        }
+    };
     let mut finished = match txn.finish(&outcome).await {
         Ok(f) => f,
         Err(FsError::SetChanged) => return Ok(Attempt::SetChanged(txn.lacked())),

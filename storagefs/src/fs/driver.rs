@@ -388,18 +388,22 @@ impl Direct {
         let store = self.session.store.clone();
         let mut set = store.blocking(|| resolve_set(&store, cmd, paths, &self.session))?;
         set.join(&self.learned);
-        let (plan, refused) = match self.begin(&store, cmd, paths, &set) {
+        let (mut plan, refused) = match self.begin(&store, cmd, paths, &set) {
             // A command that would fail anyway must say why itself: it runs without a plan first.
             Err(FsError::Errno(e)) => (None, Some(e)),
             other => (other?, None),
         };
-        let txn = Txn::new(&store, &self.session, &set, plan, payload_bytes(cmd, paths), self.now);
-        let mut txn = txn.about(&paths.a).in_steps(
-            cmd,
-            paths,
-            self.detect.map(|id| Detect { client: id.client, queue: id.queue }),
-        );
-        let outcome = complete(interp::run(cmd, paths, &self.pool, &mut txn));
+        let detect = self.detect.map(|id| Detect { client: id.client, queue: id.queue });
+        let mut again = false;
+        let (mut txn, outcome) = loop {
+            let txn = Txn::new(&store, &self.session, &set, plan, payload_bytes(cmd, paths), self.now);
+            let mut txn = txn.about(&paths.a).in_steps(cmd, paths, detect, again);
+            let outcome = complete(interp::run(cmd, paths, &self.pool, &mut txn));
+            match txn.start_over(&outcome) {
+                Some(cleared) => (plan, again) = (cleared, true),
+                None => break (txn, outcome),
+            }
+        };
         let finished = complete(txn.finish(&outcome));
         if let (Err(FsError::SetChanged), Some((ino, hold)), Some(_)) = (&finished, txn.lacked(), &paths.program) {
             self.learned.add(ino, hold);

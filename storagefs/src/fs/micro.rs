@@ -13,7 +13,11 @@ use crate::record::InodeRec;
 use crate::store::{Group, MicroTxn, Plan, as_one_record};
 use smallvec::SmallVec;
 use weldfs_ciscops::limits::PROGRAM_WRITE_MAX;
-use weldfs_ciscops::{Command, InodeNo, OpenFlags, Outcome, Paths, Registers, Sqe};
+use weldfs_ciscops::{Command, InodeNo, OpenFlags, Outcome, Paths, Registers, Sqe, TxnMode};
+
+/// Payload bytes up to which a command that left the mode to the device is tried as one record first. More of them take
+/// longer to reach the medium than a record does, and recovery has something to finish.
+const WHOLE_BYTES_MAX: u64 = 64 << 10;
 
 /// The groups of a command so far, and what its begin record will say.
 pub(super) struct Steps {
@@ -35,14 +39,17 @@ pub(super) struct Steps {
 }
 
 impl<'a> Txn<'a> {
-    /// Commits step by step if the command does. `detect`: whose flagged execution it is.
-    pub fn in_steps(mut self, cmd: &Command, paths: &Paths, detect: Option<Detect>) -> Txn<'a> {
+    /// Commits step by step if the command does. `detect`: whose flagged execution it is. `again`: it was tried as one
+    /// record, and [`Txn::start_over`] said that it cannot be.
+    pub fn in_steps(mut self, cmd: &Command, paths: &Paths, detect: Option<Detect>, again: bool) -> Txn<'a> {
         let program = paths.program.as_ref().map(|p| p.micros().len() as u16);
         if program.is_some() {
             self.many = true;
             self.payload_max = PROGRAM_WRITE_MAX;
         }
-        if cmd.commits_in_steps() && cmd.op.changes_in_steps() {
+        let steps = cmd.commits_in_steps() && cmd.op.changes_in_steps();
+        self.one_record = steps && !again && cmd.mode == TxnMode::Default && self.asked <= WHOLE_BYTES_MAX;
+        if steps && !self.one_record {
             self.steps = Some(Box::new(Steps {
                 sqe: cmd.encode(),
                 detect,
@@ -58,6 +65,19 @@ impl<'a> Txn<'a> {
             }));
         }
         self
+    }
+
+    /// After a run that ended with `outcome`: the plan as it was, if the command was tried as one record and failed after
+    /// its first micro-op. What came before the failure is to stay, so it runs once more, in steps.
+    pub fn start_over(&mut self, outcome: &Outcome) -> Option<Option<Plan<'a>>> {
+        if !self.one_record || outcome.is_ok() || outcome.micro_done == 0 || self.aborted() {
+            return None;
+        }
+        let mut plan = self.plan.take();
+        if let Some(plan) = &mut plan {
+            plan.clear();
+        }
+        Some(plan)
     }
 
     /// Notes where the command's path led.

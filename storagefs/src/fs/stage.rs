@@ -109,7 +109,7 @@ pub(super) struct StagedBlock {
     pub ranges: Ranges,
     /// Those that are not in an earlier micro-op's commit.
     pub fresh: Ranges,
-    /// CRC32C of the bytes, as long as they were staged in one piece.
+    /// CRC32C of the bytes, as long as they were staged one right after the other.
     pub crc: Option<u32>,
     /// Whether bytes of the client's are among the fresh ones (a checksum trailer, say, is the device's own).
     pub payload: bool,
@@ -234,7 +234,7 @@ impl Txn<'_> {
         let bytes = &mut block.bytes[from..from + len];
         src.copy_to(at, bytes);
         // Summed once: the command's checksum and the block's are put together from that of the piece.
-        let crc = if small { None } else { Some(crc32c(bytes)) };
+        let crc = if small && block.crc.is_none() { None } else { Some(crc32c(bytes)) };
         match (sum, crc) {
             (Some(sum), Some(crc)) => {
                 *sum = ChecksumState::resume(crc32c_join(sum.value(), crc, len), sum.len() + len as u64)
@@ -242,7 +242,11 @@ impl Txn<'_> {
             (Some(sum), None) => sum.update(bytes),
             (None, _) => {}
         }
-        block.crc = crc.filter(|_| block.ranges.is_empty());
+        block.crc = match (block.ranges.single(), block.crc, crc) {
+            _ if block.ranges.is_empty() => crc,
+            (Some((_, end)), Some(front), Some(crc)) if end == from => Some(crc32c_join(front, crc, len)),
+            _ => None,
+        };
         block.ranges.add(from, from + len);
         block.fresh.add(from, from + len);
     }

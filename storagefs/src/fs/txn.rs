@@ -124,6 +124,10 @@ pub struct Txn<'a> {
     pub(super) filling: Option<Filling>,
     pub(super) slicer: Option<&'a dyn Slicer>,
     pub(super) inline: bool,
+    /// Payload bytes of the command.
+    pub(super) asked: u64,
+    /// A command that may commit in steps, tried as one record.
+    pub(super) one_record: bool,
     pub(super) counters: OpCounters,
     /// In a MicroTx: what its micro-ops have done so far.
     pub(super) steps: Option<Box<Steps>>,
@@ -169,6 +173,8 @@ impl<'a> Txn<'a> {
             filling: None,
             slicer: None,
             inline: payload_bytes <= store.inline_max() as u64,
+            asked: payload_bytes,
+            one_record: false,
             counters: OpCounters::default(),
             steps: None,
             opened: None,
@@ -208,6 +214,11 @@ impl<'a> Txn<'a> {
             other => tracing::error!(error = %other, "a command fails"),
         }
         errno
+    }
+
+    /// Whether it is to be started over, for a reason that is no answer of the command's.
+    pub(super) fn aborted(&self) -> bool {
+        self.abort.is_some()
     }
 
     /// In recovery: a failure that is no answer of the command's, but keeps it from being run.

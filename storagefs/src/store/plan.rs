@@ -149,6 +149,13 @@ impl<'s> Plan<'s> {
         self.data.truncate(data);
     }
 
+    /// Forgets all effects and gives back all blocks; what was reserved stays reserved.
+    pub fn clear(&mut self) {
+        self.effects.clear();
+        self.sealed = (0, 0, 0);
+        self.unseal();
+    }
+
     /// The store it plans for.
     pub fn store(&self) -> &'s Store {
         self.store
