@@ -486,8 +486,10 @@ async fn attempt<'d>(
     let payload = crate::fs::payload_bytes(&cx.cmd, &cx.paths);
     let (mut reserved, mut again) = (plan.take(), false);
     let (mut txn, mut outcome) = loop {
-        let txn = Txn::new(&core.store, cx.session(), set, reserved, payload, core.clock.wall());
-        let mut txn = txn.about(&cx.paths.a).in_steps(&cx.cmd, &cx.paths, detect::of_begin(cx), again).in_slices(cx);
+        let mut txn = Txn::new(&core.store, cx.session(), set, reserved, payload, core.clock.wall());
+        txn.about(&cx.paths.a);
+        txn.in_steps(&cx.cmd, &cx.paths, detect::of_begin(cx), again);
+        txn.in_slices(cx);
         let outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
         match txn.start_over(&outcome) {
             Some(cleared) => (reserved, again) = (cleared, true),

@@ -396,8 +396,9 @@ impl Direct {
         let detect = self.detect.map(|id| Detect { client: id.client, queue: id.queue });
         let mut again = false;
         let (mut txn, outcome) = loop {
-            let txn = Txn::new(&store, &self.session, &set, plan, payload_bytes(cmd, paths), self.now);
-            let mut txn = txn.about(&paths.a).in_steps(cmd, paths, detect, again);
+            let mut txn = Txn::new(&store, &self.session, &set, plan, payload_bytes(cmd, paths), self.now);
+            txn.about(&paths.a);
+            txn.in_steps(cmd, paths, detect, again);
             let outcome = complete(interp::run(cmd, paths, &self.pool, &mut txn));
             match txn.start_over(&outcome) {
                 Some(cleared) => (plan, again) = (cleared, true),

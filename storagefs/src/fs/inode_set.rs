@@ -150,12 +150,12 @@ impl Resolver<'_> {
         let excl = flags.contains(OpenFlags::CREATE | OpenFlags::EXCL);
         let last = if excl || flags.contains(OpenFlags::NOFOLLOW) { Last::NoFollow } else { Last::Follow };
         let file = if flags.contains(OpenFlags::TRUNC) { Hold::Exclusive } else { file };
-        let before = self.set.clone();
-        let found = self.path(base, path, last, Hold::Shared, file)?;
-        let missing = found.is_some_and(|f| f.rec.is_none());
-        if missing && flags.contains(OpenFlags::CREATE) && !flags.contains(OpenFlags::TMPFILE) {
-            self.set = before;
-            self.path(base, path, last, Hold::Exclusive, file)?;
+        let missing = self.path(base, path, last, Hold::Shared, file)?.filter(|f| f.rec.is_none());
+        if let Some(found) = missing
+            && flags.contains(OpenFlags::CREATE)
+            && !flags.contains(OpenFlags::TMPFILE)
+        {
+            self.set.add(found.dir.ino, Hold::Exclusive);
         }
         Ok(())
     }

@@ -41,7 +41,7 @@ pub(super) struct Steps {
 impl<'a> Txn<'a> {
     /// Commits step by step if the command does. `detect`: whose flagged execution it is. `again`: it was tried as one
     /// record, and [`Txn::start_over`] said that it cannot be.
-    pub fn in_steps(mut self, cmd: &Command, paths: &Paths, detect: Option<Detect>, again: bool) -> Txn<'a> {
+    pub fn in_steps(&mut self, cmd: &Command, paths: &Paths, detect: Option<Detect>, again: bool) {
         let program = paths.program.as_ref().map(|p| p.micros().len() as u16);
         if program.is_some() {
             self.many = true;
@@ -64,7 +64,6 @@ impl<'a> Txn<'a> {
                 whole: program.is_none() && self.session.cred().groups.len() > GROUPS_MAX,
             }));
         }
-        self
     }
 
     /// After a run that ended with `outcome`: the plan as it was, if the command was tried as one record and failed after

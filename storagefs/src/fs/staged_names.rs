@@ -13,7 +13,9 @@ impl Txn<'_> {
     /// As `Store::dirent_slot`.
     pub(super) fn slot_for(&self, dir: InodeNo, name: &[u8]) -> FsResult<u64> {
         if !self.many {
-            return self.store.dirent_slot(dir, name);
+            // The walk has just been there, and the directory is held alone.
+            let known = self.known_slot(dir).filter(|cookie| self.store.in_bucket_of(*cookie, name));
+            return known.map_or_else(|| self.store.dirent_slot(dir, name), Ok);
         }
         let first = self.store.hash.bucket(name);
         slot_in(first, &self.bucket(dir, first)?)

@@ -120,6 +120,9 @@ pub struct Txn<'a> {
     pub(super) many: bool,
     /// The inode that was not held when it should have been: its number and mode, plus one; 0 for none.
     lacking: AtomicU64,
+    /// Where the name that was looked for last and not found can be added: the directory, and the cookie.
+    slot_dir: AtomicU64,
+    slot: AtomicU64,
     /// A run of blocks that is being filled piece by piece.
     pub(super) filling: Option<Filling>,
     pub(super) slicer: Option<&'a dyn Slicer>,
@@ -170,6 +173,8 @@ impl<'a> Txn<'a> {
             payload_max: ATOMIC_WRITE_MAX.into(),
             many: false,
             lacking: AtomicU64::new(0),
+            slot_dir: AtomicU64::new(0),
+            slot: AtomicU64::new(0),
             filling: None,
             slicer: None,
             inline: payload_bytes <= store.inline_max() as u64,
@@ -187,15 +192,19 @@ impl<'a> Txn<'a> {
     }
 
     /// Makes way for others where the slicer says so.
-    pub fn in_slices(mut self, slicer: &'a dyn Slicer) -> Txn<'a> {
+    pub fn in_slices(&mut self, slicer: &'a dyn Slicer) {
         self.slicer = Some(slicer);
-        self
     }
 
     /// What the client called the file, for the log.
-    pub fn about(mut self, path: &'a [u8]) -> Txn<'a> {
+    pub fn about(&mut self, path: &'a [u8]) {
         self.path = path;
-        self
+    }
+
+    /// Under which cookie the name that was looked for last in this directory can be added, if it was not there.
+    pub(super) fn known_slot(&self, dir: InodeNo) -> Option<u64> {
+        let slot = self.slot.load(Relaxed);
+        (slot != 0 && self.slot_dir.load(Relaxed) == dir.0).then_some(slot)
     }
 
     pub(super) fn medium(&self) -> &'a dyn Medium {
@@ -360,6 +369,7 @@ impl<'a> Txn<'a> {
 
     fn take_plan(&mut self) -> Option<Plan<'a>> {
         let mut plan = self.plan.take()?;
+        plan.expect(self.name_effects.len() + self.data_effects.len() + self.inodes.len());
         for s in self.inodes.iter_mut().filter(|s| s.created) {
             let rec = std::mem::replace(&mut s.rec, InodeRec::empty(InodeNo(0)));
             plan.push(Effect::PutInode(Box::new(rec)));
@@ -393,7 +403,14 @@ impl View for Txn<'_> {
     fn entry(&self, dir: InodeNo, name: &[u8]) -> FsResult<Option<Dirent>> {
         match self.names.iter().rev().find(|s| s.dir == dir && *s.name == *name) {
             Some(s) => Ok(s.entry.clone()),
-            None => View::entry(self.store, dir, name),
+            None => Ok(match self.store.dirent_or_slot(dir, name)? {
+                Ok(entry) => Some(entry),
+                Err(slot) => {
+                    self.slot_dir.store(dir.0, Relaxed);
+                    self.slot.store(slot, Relaxed);
+                    None
+                }
+            }),
         }
     }
 }

@@ -37,13 +37,17 @@ impl NameHash {
     }
 }
 
+/// The least index in its bucket that may be given out while this entry is there.
+fn index_after(d: &Dirent) -> u64 {
+    (cookie_parts(d.cookie).1 + 1).max(u64::from(d.mark))
+}
+
 /// The cookie for a new name in a bucket that holds these entries and begins with the cookie `first`.
 ///
 /// # Errors
 /// ENOSPC when the bucket has used up its numbers.
 pub(crate) fn slot_in(first: u64, bucket: &[Dirent]) -> FsResult<u64> {
-    let after = |d: &Dirent| (cookie_parts(d.cookie).1 + 1).max(u64::from(d.mark));
-    let next = bucket.iter().map(after).max().unwrap_or(0);
+    let next = bucket.iter().map(index_after).max().unwrap_or(0);
     if next >= BUCKET_MAX { Err(FsError::Errno(Errno::NOSPC)) } else { Ok(first + next) }
 }
 
@@ -219,6 +223,29 @@ impl Store {
             hit
         })?;
         Ok(found)
+    }
+
+    /// The entry `name` of directory `dir`, or else the cookie under which it can be added; 0 if there is none.
+    ///
+    /// # Errors
+    /// `Miss` on a cold page, damage.
+    pub(crate) fn dirent_or_slot(&self, dir: InodeNo, name: &[u8]) -> FsResult<Result<Dirent, u64>> {
+        let first = self.hash.bucket(name);
+        let (mut found, mut next) = (None, 0);
+        self.overlay.shard(dir.0).read().bucket(dir.0, first, &mut |d| {
+            let hit = *d.name == *name;
+            if hit {
+                found = Some(d.clone());
+            }
+            next = next.max(index_after(d));
+            hit
+        })?;
+        Ok(found.ok_or(if next < BUCKET_MAX { first + next } else { 0 }))
+    }
+
+    /// Whether a cookie is in the bucket of a name.
+    pub(crate) fn in_bucket_of(&self, cookie: u64, name: &[u8]) -> bool {
+        cookie_parts(cookie).0 << COLLISION_BITS == self.hash.bucket(name)
     }
 
     /// The cookie and mark under which `name`, which `dir` does not hold, can be added.

@@ -107,6 +107,11 @@ impl<'s> Plan<'s> {
         Ok(run)
     }
 
+    /// So many effects follow.
+    pub fn expect(&mut self, more: usize) {
+        self.effects.reserve_exact(more);
+    }
+
     /// Adds an effect.
     pub fn push(&mut self, e: Effect) {
         self.effects.push(e);
