@@ -20,6 +20,9 @@ use failure::Outcome;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 /// Files inside an in-storage file system. A path inside an image is IMAGE:/path.
 #[derive(Parser, Debug)]
 #[command(name = "weldfs", version, max_term_width = 100)]

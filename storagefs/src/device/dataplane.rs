@@ -505,7 +505,7 @@ async fn attempt<'d>(
     let mut must_sync = cx.cmd.after_durable.then(|| core.store.journal().tail());
     let recorded = cx.cmd.detectable && finished.plan.is_some();
     let concluded = conclude(cx, &mut finished, &outcome, &mut must_sync).await;
-    let begun = finished.micro.as_ref().is_some_and(MicroTxn::has_begun);
+    let begun = finished.micro.as_deref().is_some_and(MicroTxn::has_begun);
     let recorded = recorded && (concluded.is_ok() || begun);
     if let Err(e) = concluded {
         if let Some(o) = finished.opened {
@@ -515,7 +515,7 @@ async fn attempt<'d>(
             return Ok(Attempt::Room(wait));
         }
         // A transaction that was cut says itself how far it came, and that is as durable as was asked for.
-        let cut = finished.micro.as_ref().and_then(MicroTxn::cut);
+        let cut = finished.micro.as_deref().and_then(MicroTxn::cut);
         must_sync = cut.filter(|_| wants_durable(cx)).map(|_| core.store.journal().tail()).or(must_sync);
         core.note_reclaim();
         outcome = cut.unwrap_or(Outcome::failed(Errno::from(&e)));

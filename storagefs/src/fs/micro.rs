@@ -165,7 +165,7 @@ impl<'a> Txn<'a> {
         &mut self,
         steps: Steps,
         outcome: &Outcome,
-    ) -> FsResult<(Option<Plan<'a>>, Option<MicroTxn>)> {
+    ) -> FsResult<(Option<Plan<'a>>, Option<Box<MicroTxn>>)> {
         // What a failed micro-op had staged goes.
         self.name_effects.clear();
         self.data_effects.clear();
@@ -184,7 +184,7 @@ impl<'a> Txn<'a> {
             as_one_record(groups, &begin)?.into_iter().for_each(|e| plan.push(e));
             return Ok((Some(plan), None));
         }
-        Ok((Some(plan), Some(MicroTxn::new(begin, groups, End::of(outcome)))))
+        Ok((Some(plan), Some(Box::new(MicroTxn::new(begin, groups, End::of(outcome))))))
     }
 
     fn begin_record(&self, steps: &Steps, file: InodeNo) -> Begin {

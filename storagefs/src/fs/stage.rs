@@ -107,7 +107,7 @@ pub(super) struct StagedBlock {
     /// Only `ranges` of it mean anything.
     pub bytes: BlockBuf,
     pub ranges: Ranges,
-    /// Those that are not in an earlier micro-op's commit.
+    /// Those that are not in an earlier micro-op's commit; not kept where there is only one.
     pub fresh: Ranges,
     /// CRC32C of the bytes, as long as they were staged one right after the other.
     pub crc: Option<u32>,
@@ -148,6 +148,11 @@ impl StagedFile {
 }
 
 impl Txn<'_> {
+    /// Whether what is staged may be settled more than once.
+    fn has_steps(&self) -> bool {
+        self.steps.is_some() || self.many
+    }
+
     pub(super) fn staged(&self, ino: InodeNo) -> Option<&StagedFile> {
         self.files.iter().find(|f| f.ino == ino)
     }
@@ -223,7 +228,7 @@ impl Txn<'_> {
         let (blk, from) = (off / BLOCK_BYTES, (off % BLOCK_BYTES) as usize);
         let payload = matches!(src, Source::Shared(_));
         self.counters.payload_copies += u32::from(payload);
-        let small = self.inline || !payload;
+        let (small, steps) = (self.inline || !payload, self.has_steps());
         let blocks = &mut self.staged_mut(ino).blocks;
         let slot = blocks.iter().position(|b| b.blk == blk).unwrap_or_else(|| {
             blocks.push(StagedBlock::new(blk));
@@ -248,7 +253,9 @@ impl Txn<'_> {
             _ => None,
         };
         block.ranges.add(from, from + len);
-        block.fresh.add(from, from + len);
+        if steps {
+            block.fresh.add(from, from + len);
+        }
     }
 
     /// Stages up to `len` bytes of whole blocks, a piece of at most [`SLICE_BYTES`] at a time: straight into fresh
@@ -430,7 +437,8 @@ impl Txn<'_> {
     /// Whether the block stays a patch over what lies below (or was one before).
     fn settle_block(&mut self, ino: InodeNo, block: &mut StagedBlock) -> FsResult<bool> {
         let off = block.blk * BLOCK_BYTES;
-        if block.fresh.is_empty() {
+        let steps = self.has_steps();
+        if steps && block.fresh.is_empty() {
             return Ok(true);
         }
         let own = self.staged(ino).and_then(|f| f.run(block.blk));
@@ -441,7 +449,7 @@ impl Txn<'_> {
             None => self.inline || (self.steps.is_some() && !self.many && !block.payload),
         };
         if patched {
-            let fresh = std::mem::take(&mut block.fresh);
+            let fresh = if steps { std::mem::take(&mut block.fresh) } else { block.ranges.clone() };
             for (from, to) in fresh.iter() {
                 let bytes = SmallVec::from_slice(&block.bytes[from..to]);
                 self.data_effects.push(Effect::Patch { ino, off: off + from as u64, bytes });

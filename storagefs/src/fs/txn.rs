@@ -72,7 +72,7 @@ pub struct Finished<'a> {
     /// A description to make.
     pub opened: Option<OpenedInfo>,
     /// The transaction of several records that the plan carries the reservations for.
-    pub micro: Option<MicroTxn>,
+    pub micro: Option<Box<MicroTxn>>,
     /// A description's new offset.
     pub cursor: Option<(Handle, u64)>,
     /// What it cost.
