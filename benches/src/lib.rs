@@ -7,6 +7,7 @@
 //! What flows through: an experiment gives rows; a row names its medium, durability and profile; the caller prints a
 //! table or JSON. Ratios are medians of interleaved rounds; nothing here gates on wall time.
 
+mod apart;
 pub mod base;
 pub mod chosen;
 pub mod commit;

@@ -5,6 +5,7 @@ use super::model::{Model, Step};
 use super::personality::{Personality, Sequence};
 use super::store::{LOG, Names, Store, stamp};
 use super::weld::Weld;
+use crate::apart;
 use crate::micro::files::{HostTree, Tree};
 use crate::micro::sample::{Counts, Seen};
 use crate::micro::{Watch, interrupted};
@@ -171,6 +172,9 @@ impl Way {
         halt: &AtomicBool,
         barrier: &Barrier,
     ) -> io::Result<Outcome> {
+        if let Way::Weld { .. } = self {
+            apart::client(job.threads as u32);
+        }
         let mut store = self.store(names);
         // Every thread comes to every barrier, whatever happened to it, or the others would wait for ever.
         let leads = barrier.wait().is_leader();

@@ -287,6 +287,7 @@ fn embedded(options: &Options, log: Option<u64>) -> io::Result<Device> {
         return Err(io::Error::other(format!("mkfs: {}", String::from_utf8_lossy(&out.stderr).trim())));
     }
     let device = Embedded::open(&Source::Image(image), DeviceConfig::default()).map_err(io::Error::other)?;
+    crate::apart::device(std::process::id());
     let client = Client::with(Arc::new(device.clone()))?;
     crate::served::wait_settled(std::process::id());
     Device::new(Box::new((device, folder)), client, "emulated pmem".to_owned(), log.unwrap_or(0))

@@ -6,6 +6,7 @@ use super::cell::{Cell, Class};
 use super::files::Place;
 use super::lane::Lane;
 use super::sample::{Counts, Sample, Seen};
+use crate::apart;
 use crate::settle::settle;
 use std::any::Any;
 use std::cell::RefCell;
@@ -144,6 +145,7 @@ fn one(
     target: &Target,
     barrier: &Barrier,
 ) -> io::Result<Run> {
+    apart::client(cell.threads);
     let fresh = lane.begin(cell, place, target, fused);
     let woken = lane.wake(WAKE);
     // Every thread comes here, whatever happened to it, or the others would wait for ever.
