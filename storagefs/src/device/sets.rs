@@ -85,8 +85,20 @@ struct Locked<'a> {
 }
 
 impl<'a> Locked<'a> {
+    /// `a` is sorted by shard.
+    fn of(table: &'a SetTable, a: &Members) -> Locked<'a> {
+        let mut guards: SmallVec<[(usize, MutexGuard<'a, Shard>); 4]> = SmallVec::new();
+        for (ino, _) in a {
+            let shard = shard_of(*ino);
+            if guards.last().is_none_or(|(last, _)| *last != shard) {
+                guards.push((shard, table.shards[shard].lock()));
+            }
+        }
+        Locked { guards }
+    }
+
     /// `a` and `b` are both sorted by shard.
-    fn new(table: &'a SetTable, a: &Members, b: &Members) -> Locked<'a> {
+    fn of_both(table: &'a SetTable, a: &Members, b: &Members) -> Locked<'a> {
         let mut wanted: SmallVec<[usize; 8]> = a.iter().chain(b).map(|(ino, _)| shard_of(*ino)).collect();
         wanted.sort_unstable();
         wanted.dedup();
@@ -141,7 +153,7 @@ impl SetTable {
     /// Places the tickets of one command, which runs in the slot `token`, in all queues of its set at once. Starts at
     /// once when the set is free.
     pub fn place(&self, seq: Seq, token: Token, members: Members) -> Tickets<'_> {
-        let mut locked = Locked::new(self, &members, &Members::new());
+        let mut locked = Locked::of(self, &members);
         locked.place(seq, token, &members);
         let running = locked.start_if_free(seq, &members);
         drop(locked);
@@ -196,7 +208,7 @@ impl<'a> Tickets<'a> {
 
     /// The commands that this one waits for, by their slots; none of them can end while it is named.
     pub fn blockers(&self, mut each: impl FnMut(Token)) {
-        let mut locked = Locked::new(self.table, &self.members, &Members::new());
+        let mut locked = Locked::of(self.table, &self.members);
         for (ino, _) in &self.members {
             if let Some(q) = locked.shard(*ino).get(ino) {
                 q.blockers(self.seq).for_each(&mut each);
@@ -207,7 +219,7 @@ impl<'a> Tickets<'a> {
     /// Changes the set: gives the old tickets back and places new ones under the same arrival number.
     pub fn replace(&mut self, members: Members) {
         let mut woken = SmallVec::new();
-        let mut locked = Locked::new(self.table, &self.members, &members);
+        let mut locked = Locked::of_both(self.table, &self.members, &members);
         locked.remove(self.seq, &self.members, &mut woken);
         locked.place(self.seq, self.token, &members);
         self.running = locked.start_if_free(self.seq, &members);
@@ -223,7 +235,7 @@ impl Drop for Tickets<'_> {
             return;
         }
         let mut woken = SmallVec::new();
-        let mut locked = Locked::new(self.table, &self.members, &Members::new());
+        let mut locked = Locked::of(self.table, &self.members);
         locked.remove(self.seq, &self.members, &mut woken);
         drop(locked);
         woken.into_iter().for_each(Waker::wake);
@@ -243,7 +255,7 @@ impl Future for Start<'_, '_> {
         if t.running {
             return Poll::Ready(());
         }
-        let mut locked = Locked::new(t.table, &t.members, &Members::new());
+        let mut locked = Locked::of(t.table, &t.members);
         if locked.start_if_free(t.seq, &t.members) {
             t.running = true;
             return Poll::Ready(());

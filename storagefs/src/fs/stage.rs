@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use weldfs_ciscops::{ChecksumState, Errno, InodeNo, Source};
 use weldfs_functions::crc32c;
-use weldfs_journal::{AlignedBuf, BlockNo};
+use weldfs_journal::{AlignedBuf, BlockNo, IoWrite};
 
 /// Bytes per block.
 pub const BLOCK: usize = 4096;
@@ -320,8 +320,9 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Writes one private block to a fresh block, or over a block that this command wrote already; says which.
-    fn write_private(&mut self, ino: InodeNo, block: &StagedBlock, crc: u32) -> FsResult<u64> {
+    /// Gives one private block a fresh block, or one that this command wrote already; says which. On byte-addressable
+    /// media it still has to be written there.
+    fn place_private(&mut self, ino: InodeNo, block: &StagedBlock, crc: u32) -> FsResult<u64> {
         let (blk, bytes) = (block.blk, &*block.bytes);
         let direct = self.store.writes_directly();
         self.counters.payload_copies += u32::from(block.payload);
@@ -342,33 +343,50 @@ impl Txn<'_> {
             self.staged_mut(ino).runs.push(StagedRun { blk, addr: run.addr, crcs, held, sealed: false });
             run.addr.0
         };
-        if direct {
-            self.medium().write(addr * BLOCK_BYTES, bytes)?;
-        }
         Ok(addr)
+    }
+
+    /// Writes composed blocks to their places, together.
+    fn land(&mut self, blocks: SmallVec<[Landing; 2]>) -> FsResult<()> {
+        if blocks.is_empty() {
+            return Ok(());
+        }
+        let writes = blocks.iter().map(|b| IoWrite { off: b.addr * BLOCK_BYTES, buf: &b.bytes[..] });
+        self.medium().write_batch(&writes.collect::<SmallVec<[IoWrite<'_>; 2]>>())?;
+        for Landing { ino, blk, addr, bytes, front } in blocks {
+            if let Some((len, crc)) = front {
+                self.plan_mut()?.tail(Tail { ino: ino.0, blk, addr, bytes, len, crc });
+            }
+        }
+        Ok(())
     }
 
     /// Turns staged content into effects. If there are later micro-ops, it stays for them to read. May be called again
     /// after a miss.
     pub(super) fn settle(&mut self, stays: bool) -> FsResult<()> {
-        for i in 0..self.files.len() {
-            let ino = self.files[i].ino;
-            let mut settled = SmallVec::new();
-            while let Some(mut block) = self.files[i].blocks.pop() {
-                match self.settle_block(ino, &mut block) {
-                    Ok(patched) if stays && patched => settled.push(block),
-                    Ok(_) => {}
-                    Err(e) => {
-                        self.files[i].blocks.push(block);
-                        self.files[i].blocks.append(&mut settled);
-                        return Err(e);
-                    }
+        let mut landing = SmallVec::new();
+        let settled = (0..self.files.len()).try_for_each(|i| self.settle_file(i, stays, &mut landing));
+        // What has its place is there, also when the rest has to wait.
+        self.land(landing)?;
+        settled
+    }
+
+    fn settle_file(&mut self, i: usize, stays: bool, landing: &mut SmallVec<[Landing; 2]>) -> FsResult<()> {
+        let ino = self.files[i].ino;
+        let mut settled = SmallVec::new();
+        while let Some(mut block) = self.files[i].blocks.pop() {
+            match self.settle_block(ino, &mut block, landing) {
+                Ok(patched) if stays && patched => settled.push(block),
+                Ok(_) => {}
+                Err(e) => {
+                    self.files[i].blocks.push(block);
+                    self.files[i].blocks.append(&mut settled);
+                    return Err(e);
                 }
             }
-            self.files[i].blocks = settled;
-            self.settle_runs(i, stays)?;
         }
-        Ok(())
+        self.files[i].blocks = settled;
+        self.settle_runs(i, stays)
     }
 
     fn settle_runs(&mut self, i: usize, stays: bool) -> FsResult<()> {
@@ -435,7 +453,12 @@ impl Txn<'_> {
     }
 
     /// Whether the block stays a patch over what lies below (or was one before).
-    fn settle_block(&mut self, ino: InodeNo, block: &mut StagedBlock) -> FsResult<bool> {
+    fn settle_block(
+        &mut self,
+        ino: InodeNo,
+        block: &mut StagedBlock,
+        landing: &mut SmallVec<[Landing; 2]>,
+    ) -> FsResult<bool> {
         let off = block.blk * BLOCK_BYTES;
         let steps = self.has_steps();
         if steps && block.fresh.is_empty() {
@@ -467,10 +490,10 @@ impl Txn<'_> {
         };
         // A block that stays has other ranges than what was summed.
         block.crc = None;
-        let addr = self.write_private(ino, block, crc)?;
-        if let Some((len, crc)) = sums.front.filter(|_| self.store.writes_directly() && !self.many) {
-            let tail = Tail { ino: ino.0, blk: block.blk, addr, bytes: block.bytes.detach(), len, crc };
-            self.plan_mut()?.tail(tail);
+        let addr = self.place_private(ino, block, crc)?;
+        if self.store.writes_directly() {
+            let front = sums.front.filter(|_| !self.many);
+            landing.push(Landing { ino, blk: block.blk, addr, bytes: block.bytes.detach(), front });
         }
         Ok(false)
     }
@@ -516,6 +539,16 @@ fn joined(mut ranges: SmallVec<[(u64, u64); 4]>) -> SmallVec<[(u64, u64); 4]> {
         touches
     });
     ranges
+}
+
+/// A composed block on its way to its place on the medium.
+struct Landing {
+    ino: InodeNo,
+    blk: u64,
+    addr: u64,
+    bytes: BlockBuf,
+    /// So many bytes from the front, with this checksum, have nothing but zeros behind them.
+    front: Option<(usize, u32)>,
 }
 
 /// Checksums of a block that was written in part, as far as they are known.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use weldfs_ciscops::SharedBytes;
-use weldfs_journal::{FlushMode, Medium, MediumError, MediumInfo, MediumKind};
+use weldfs_journal::{FlushMode, IoWrite, Medium, MediumError, MediumInfo, MediumKind};
 
 /// Bytes touched in one step: a medium that is let go of waits for the step at hand.
 const TOUCH: usize = 16 << 20;
@@ -105,8 +105,12 @@ impl Medium for PmemMedium {
     }
 
     fn write(&self, off: u64, buf: &[u8]) -> Result<(), MediumError> {
+        self.write_batch(&[IoWrite { off, buf }])
+    }
+
+    fn write_batch(&self, writes: &[IoWrite<'_>]) -> Result<(), MediumError> {
         self.writable()?;
-        self.region.write(off, buf)
+        self.region.write(writes)
     }
 
     fn store(&self, off: u64, buf: &[u8]) -> Result<(), MediumError> {

@@ -7,7 +7,7 @@ use memmap2::MmapRaw;
 use std::alloc::Layout;
 use std::ptr::NonNull;
 use weldfs_ciscops::SharedBytes;
-use weldfs_journal::{BLOCK, MediumError, check_blocks};
+use weldfs_journal::{BLOCK, IoWrite, MediumError, check_blocks};
 
 enum Backing {
     Heap(Layout),
@@ -114,14 +114,19 @@ impl Region {
     }
 
     /// Past the caches, and fenced: store buffers of this thread cannot hold it back from a barrier of another.
-    pub(super) fn write(&self, off: u64, buf: &[u8]) -> Result<(), MediumError> {
-        if !self.through {
-            return self.store(off, buf);
+    pub(super) fn write(&self, writes: &[IoWrite<'_>]) -> Result<(), MediumError> {
+        for w in writes {
+            if !self.through {
+                self.store(w.off, w.buf)?;
+                continue;
+            }
+            let to = self.check(w.off, w.buf.len())?;
+            // SAFETY: checked; `buf` is private memory, so they do not overlap.
+            unsafe { kernels::copy_through(to, w.buf.as_ptr(), w.buf.len()) };
         }
-        let to = self.check(off, buf.len())?;
-        // SAFETY: checked; `buf` is private memory, so they do not overlap.
-        unsafe { kernels::copy_through(to, buf.as_ptr(), buf.len()) };
-        kernels::fence();
+        if self.through {
+            kernels::fence();
+        }
         self.verdict()
     }
 
