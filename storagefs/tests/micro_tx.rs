@@ -270,7 +270,7 @@ fn the_client_s_bytes_are_an_input_and_the_trailer_is_a_patch() {
         for len in [5, 4096, 60_000] {
             let mut fs = Fs::new(on);
             let op = fs.append_sum(&vec![9; len]);
-            let (_, _, log) = fs.traced(op, TxnMode::Default);
+            let (_, _, log) = fs.traced(op, TxnMode::Micro);
             let begin = Begin::decode(&log[0].payload).expect("a begin record");
             let input = &begin.inputs[0];
             assert_eq!((begin.inputs.len(), input.micro, input.off, input.len), (1, 1, 10_000, len as u64));
@@ -291,10 +291,29 @@ fn the_client_s_bytes_are_an_input_and_the_trailer_is_a_patch() {
 fn the_records_of_a_block_with_its_sum_are_short() {
     let mut fs = Fs::new(On::Ram);
     let op = fs.append_sum(&[9; 4096]);
-    let (_, _, log) = fs.traced(op, TxnMode::Default);
+    let (_, _, log) = fs.traced(op, TxnMode::Micro);
     let bytes: Vec<u64> = log.iter().map(|r| r.bytes).collect();
     assert!(bytes[0] <= 256, "{bytes:?}");
     assert!(bytes.iter().sum::<u64>() <= 704, "{bytes:?}");
+}
+
+#[test]
+fn a_command_that_leaves_the_mode_to_the_device_is_one_record_up_to_64_kib() {
+    for on in [On::Ram, On::Block] {
+        for (len, one) in [(5, true), (4096, true), (64 << 10, true), (68 << 10, false)] {
+            let content = |mode| {
+                let mut fs = Fs::new(on);
+                let op = fs.append_sum(&vec![9; len]);
+                let (outcome, _, log) = fs.traced(op, mode);
+                fs.recover();
+                (outcome, kinds(&log), fs.file("old").expect("the file is there").1)
+            };
+            let (ours, log, bytes) = content(TxnMode::Default);
+            let (asked, steps, same) = content(TxnMode::Micro);
+            assert_eq!((ours, &bytes), (asked, &same), "{len} bytes on {on:?}");
+            assert_eq!(log, if one { vec![(RecordKind::Op, 0)] } else { steps }, "{len} bytes on {on:?}");
+        }
+    }
 }
 
 #[test]

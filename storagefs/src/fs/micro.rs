@@ -15,9 +15,10 @@ use smallvec::SmallVec;
 use weldfs_ciscops::limits::PROGRAM_WRITE_MAX;
 use weldfs_ciscops::{Command, InodeNo, OpenFlags, Outcome, Paths, Registers, Sqe, TxnMode};
 
-/// Payload bytes up to which a command that left the mode to the device is tried as one record first. More of them take
-/// longer to reach the medium than a record does, and recovery has something to finish.
-const WHOLE_BYTES_MAX: u64 = 64 << 10;
+/// Payload bytes up to which a command that left the mode to the device is tried as one record first: 64 KiB, and a
+/// checksum behind them. More of them take longer to reach the medium than a record does, and recovery has something to
+/// finish.
+const WHOLE_BYTES_MAX: u64 = (64 << 10) + 8;
 
 /// The groups of a command so far, and what its begin record will say.
 pub(super) struct Steps {
