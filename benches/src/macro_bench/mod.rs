@@ -56,6 +56,8 @@ pub struct Options {
     pub seconds: f64,
     /// Repeats behind each median.
     pub repeats: usize,
+    /// Bytes of the files that exist at the start; [`SET`] is usual.
+    pub set: u64,
     /// Where the random numbers start.
     pub seed: u64,
     /// A few hundred files and short cells: shows that everything works, and no figures.
@@ -64,11 +66,20 @@ pub struct Options {
 
 /// Files of a quick run.
 const QUICK_FILES: u64 = 400;
-/// Seconds that a cell takes besides its own, about: files made, looked at, removed.
+/// Bytes of the files that exist at the start.
+pub const SET: u64 = 1 << 30;
+/// Seconds that a cell takes besides its own, about: a whole set made, written back, looked at, removed.
 const PREPARATION: f64 = 6.0;
 const QUICK_PREPARATION: f64 = 0.2;
 /// Bytes of a prepared file system.
 const MOUNT_BYTES: u64 = 4 << 30;
+
+impl Options {
+    /// The set, as a part of the usual one.
+    fn part(&self) -> f64 {
+        self.set as f64 / SET as f64
+    }
+}
 
 /// A way with what it is called and where its bytes live.
 struct System {
@@ -218,7 +229,8 @@ fn measure(o: &Options, bench: &Bench, watch: &mut dyn Watch) -> MacroReport {
     let cells: Vec<(Personality, u32)> =
         o.personalities.iter().flat_map(|p| o.threads.iter().map(|threads| (*p, *threads))).collect();
     let taken = cells.iter().map(|(p, _)| bench.systems.iter().filter(|s| s.takes(*p)).count()).sum::<usize>();
-    let each = if o.quick { o.seconds + QUICK_PREPARATION } else { o.seconds + PREPARATION };
+    let preparation = if o.quick { QUICK_PREPARATION } else { PREPARATION * o.part() };
+    let each = o.seconds + preparation;
     watch.plan((taken * o.repeats) as u64, each);
     let mut run = Run { o, bench, cells, all: HashMap::new(), failed: Vec::new() };
     let whole = run.repeats(watch);
@@ -273,7 +285,7 @@ impl Run<'_> {
         let job = Job {
             personality,
             threads: u64::from(threads),
-            files: if self.o.quick { QUICK_FILES } else { personality.files() },
+            files: if self.o.quick { QUICK_FILES } else { (personality.files() as f64 * self.o.part()) as u64 },
             seed: self.o.seed.wrapping_add(repeat as u64),
             time: Duration::from_secs_f64(self.o.seconds),
             calm: if self.o.quick { Duration::ZERO } else { settle::MOST },
@@ -387,6 +399,7 @@ mod tests {
             chosen: Chosen::default(),
             seconds: 0.01,
             repeats: 2,
+            set: SET,
             seed: 1,
             quick: true,
         };

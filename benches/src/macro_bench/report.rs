@@ -77,6 +77,8 @@ pub struct MacroReport {
     pub quick: bool,
     /// Seconds of a cell.
     pub seconds: f64,
+    /// Bytes of the files that exist at the start, about.
+    pub set: u64,
     /// Where the random numbers started.
     pub seed: u64,
     /// Directories that were compared with.
@@ -113,6 +115,7 @@ impl MacroReport {
             profile: "default (no modelled delay)".into(),
             quick: o.quick,
             seconds: o.seconds,
+            set: o.set,
             seed: o.seed,
             peers: bench.peers.iter().map(peer).collect(),
             skipped: bench.skipped.clone(),
@@ -179,8 +182,15 @@ impl MacroReport {
     pub fn text(&self, markdown: bool) -> String {
         let m = &self.machine;
         let mut text = format!(
-            "{} ({} cores), kernel {}, {} build, profile {}, {} s per cell, seed {}\n",
-            m.cpu, m.cores, m.kernel, m.build, self.profile, self.seconds, self.seed
+            "{} ({} cores), kernel {}, {} build, profile {}, {} s per cell, {} MiB of files, seed {}\n",
+            m.cpu,
+            m.cores,
+            m.kernel,
+            m.build,
+            self.profile,
+            self.seconds,
+            self.set >> 20,
+            self.seed
         );
         if self.quick {
             text.push_str("quick: shows that everything works; the figures mean nothing\n");

@@ -32,6 +32,30 @@ pub enum MicroOp {
     ReadModifyWrite,
     /// The same; the host reads and writes the 64 bytes only.
     ReadModifyWriteNarrow,
+    /// A file's content replaced as a whole, durably.
+    AtomicReplace,
+    /// A record copied from file to file.
+    CopyRange,
+    /// Four files appended to a fifth.
+    Concat,
+    /// A record compressed (lz4) and written.
+    CompressWrite,
+    /// A record encrypted (AES-256-XTS) and written.
+    EncryptWrite,
+    /// A directory with four files.
+    CreateTree,
+    /// 64 names looked up by one command.
+    StatMany,
+    /// A directory of 256 files listed with attributes.
+    ReaddirPlus,
+    /// A log of 1 MiB walked over until its torn record.
+    LogRecover,
+    /// 64 bytes appended to a record with its length in front.
+    AppendToRecord,
+    /// Seven pointers followed, and a record read where the last one points.
+    IndexWalk,
+    /// A record written to the same place of four files, all or none.
+    MultiWrite,
 }
 
 use MicroOp::*;
@@ -45,7 +69,7 @@ pub const FIELD_AT: usize = 64;
 
 impl MicroOp {
     /// All, in the order of the tables.
-    pub const ALL: [MicroOp; 13] = [
+    pub const ALL: [MicroOp; 25] = [
         AppendChecksumWrite,
         AppendChecksumWriteGathered,
         Append,
@@ -59,6 +83,18 @@ impl MicroOp {
         OpenReadWriteClose,
         ReadModifyWrite,
         ReadModifyWriteNarrow,
+        AtomicReplace,
+        CopyRange,
+        Concat,
+        CompressWrite,
+        EncryptWrite,
+        CreateTree,
+        StatMany,
+        ReaddirPlus,
+        LogRecover,
+        AppendToRecord,
+        IndexWalk,
+        MultiWrite,
     ];
 
     /// Name in tables, JSON and `--only`.
@@ -77,6 +113,18 @@ impl MicroOp {
             OpenReadWriteClose => "open_read_write_close",
             ReadModifyWrite => "read_modify_write",
             ReadModifyWriteNarrow => "read_modify_write_narrow",
+            AtomicReplace => "atomic_replace",
+            CopyRange => "copy_range",
+            Concat => "concat",
+            CompressWrite => "compress_write",
+            EncryptWrite => "encrypt_write",
+            CreateTree => "create_tree",
+            StatMany => "stat_many",
+            ReaddirPlus => "readdir_plus",
+            LogRecover => "log_recover",
+            AppendToRecord => "append_to_record",
+            IndexWalk => "index_walk",
+            MultiWrite => "multi_write",
         }
     }
 
@@ -96,22 +144,53 @@ impl MicroOp {
             OpenReadWriteClose => "open, read, write, close; one of 256 files",
             ReadModifyWrite => "pread the record, change 64 bytes, pwrite the record",
             ReadModifyWriteNarrow => "pread 64 bytes of the record, change them, pwrite them",
+            AtomicReplace => {
+                "create another file, write, fsync, close, rename it over the old one, fsync the directory"
+            }
+            CopyRange => "copy_file_range",
+            Concat => "copy_file_range of each of four files behind each other",
+            CompressWrite => "compress with the same library, pwrite",
+            EncryptWrite => "encrypt with the same library, pwrite",
+            CreateTree => "mkdir, four times open, write, close; all four written before the first is synced",
+            StatMany => "fstatat of 64 names; figures are per name",
+            ReaddirPlus => "getdents until the end, fstatat of each of 256 names",
+            LogRecover => "one pread of the whole log, CRC-32C of each record",
+            AppendToRecord => "pread the length, pwrite 64 bytes, pwrite the length",
+            IndexWalk => "eight preads, each where the one before it says",
+            MultiWrite => "four pwrites (not all or none), synced each",
         }
     }
 
     /// Whether it changes anything: only such operations have two durability classes.
     pub fn writes(self) -> bool {
-        !matches!(self, Read | OpenReadClose | OpenReadCloseCopied | OpenReadCloseBatched)
+        let reads = matches!(self, Read | OpenReadClose | OpenReadCloseCopied | OpenReadCloseBatched);
+        !reads && !matches!(self, StatMany | ReaddirPlus | LogRecover | IndexWalk)
     }
 
-    /// Whether it is one fused command, and so has an unfused row.
+    /// Whether it has an unfused row: its steps are single commands. Not so for what is one command anyway, for
+    /// batches, and where the steps would be hundreds.
     pub fn fused(self) -> bool {
-        !matches!(self, Append | Write | Read)
+        !matches!(self, Append | Write | Read | StatMany | ReaddirPlus | LogRecover)
+    }
+
+    /// Whether it is measured in this class: what changes nothing is volatile, and what replaces a file durable.
+    pub fn has(self, class: Class) -> bool {
+        match self {
+            AtomicReplace => class == Class::Durable,
+            _ => self.writes() || class == Class::Volatile,
+        }
+    }
+
+    /// Whether it moves no payload, so that one size is all there is to measure.
+    pub fn sizeless(self) -> bool {
+        matches!(self, StatMany | ReaddirPlus)
     }
 
     /// Whether it is another way to do an operation of the list, for comparison; left out of means.
     pub fn is_variant(self) -> bool {
-        matches!(self, AppendChecksumWriteGathered | OpenReadCloseCopied | ReadModifyWriteNarrow) || self.is_batched()
+        matches!(self, AppendChecksumWriteGathered | OpenReadCloseCopied | ReadModifyWriteNarrow)
+            || self.is_batched()
+            || self == StatMany
     }
 
     /// Whether eight of it go in one command.
@@ -121,7 +200,11 @@ impl MicroOp {
 
     /// Operations in one command.
     pub fn group(self) -> u64 {
-        if self.is_batched() { GROUP } else { 1 }
+        match self {
+            StatMany => super::catalogue::NAMES,
+            _ if self.is_batched() => GROUP,
+            _ => 1,
+        }
     }
 
     /// The operation of that name.
@@ -224,8 +307,9 @@ impl Matrix {
         for &phase in &self.phases {
             let sizes = if phase == Phase::Burst { &self.sizes } else { &self.steady_sizes };
             for &op in &self.ops {
-                for &class in self.classes.iter().filter(|c| op.writes() || **c == Class::Volatile) {
-                    for &size in sizes {
+                for &class in self.classes.iter().filter(|c| op.has(**c)) {
+                    let one = sizes.iter().find(|s| **s == 4096).or(sizes.first());
+                    for &size in sizes.iter().filter(|s| !op.sizeless() || Some(*s) == one) {
                         for &depth in &self.depths {
                             let cell = |threads: &u32| Cell { op, size, depth, threads: *threads, phase, class };
                             cells.extend(self.threads.iter().map(cell));
@@ -253,7 +337,7 @@ mod tests {
     #[test]
     fn a_matrix_has_every_combination_and_reads_have_one_class() {
         let matrix = Matrix {
-            ops: vec![Append, Read],
+            ops: vec![Append, Read, AtomicReplace, StatMany],
             sizes: vec![256, 4096],
             steady_sizes: vec![4096],
             depths: vec![1, 32],
@@ -262,9 +346,10 @@ mod tests {
             classes: vec![Class::Volatile, Class::Durable],
         };
         let cells = matrix.cells();
-        // Burst: two sizes, two depths, two threads, two classes of append and one of read; steady: half of that.
-        assert_eq!(cells.len(), 8 * 3 + 4 * 3);
-        assert!(cells.iter().all(|c| c.op == Append || c.class == Class::Volatile));
+        // Burst: two sizes, two depths, two threads, two classes of append, one of read and of replace; steady: half of
+        // that. Names have one size only.
+        assert_eq!(cells.len(), 8 * 4 + 4 * 4 + 4 + 4);
+        assert!(cells.iter().all(|c| c.op == Append || (c.class == Class::Durable) == (c.op == AtomicReplace)));
         let unique: std::collections::HashSet<_> = cells.iter().collect();
         assert_eq!(unique.len(), cells.len());
     }

@@ -8,7 +8,7 @@ use std::io;
 use std::os::fd::RawFd;
 
 /// Requests of one chain at most.
-const STEPS: usize = 6;
+const STEPS: usize = 10;
 /// Bytes of a name with its NUL, at most.
 pub const NAME_MAX: usize = 64;
 
@@ -65,12 +65,24 @@ pub enum Step {
         /// The directory.
         dir: RawFd,
     },
+    /// renameat(2) of the chain's name to its other name.
+    Rename {
+        /// The directory of both.
+        dir: RawFd,
+    },
+    /// statx(2) of the chain's name, which is not followed.
+    Stat {
+        /// The directory.
+        dir: RawFd,
+    },
     /// Closes what was opened.
     Close,
 }
 
 struct Chain {
     name: Box<[u8; NAME_MAX]>,
+    other: Box<[u8; NAME_MAX]>,
+    stat: Box<libc::statx>,
     buffer: Box<[u8]>,
     steps: usize,
     results: [i32; STEPS],
@@ -95,6 +107,9 @@ impl Chains {
         ring.submitter().register_files_sparse(chains as u32)?;
         let chain = || Chain {
             name: Box::new([0; NAME_MAX]),
+            other: Box::new([0; NAME_MAX]),
+            // SAFETY: a structure of integers, for which zeros are a value.
+            stat: Box::new(unsafe { std::mem::zeroed() }),
             buffer: vec![0; bytes].into_boxed_slice(),
             steps: 0,
             results: [0; STEPS],
@@ -117,9 +132,21 @@ impl Chains {
     /// Sets a chain's name. Panics while the chain is in flight, and on a name that does not fit or holds a NUL.
     pub fn name(&mut self, chain: usize, name: &[u8]) {
         let chain = &mut self.chains[chain];
-        assert!(!chain.flying && name.len() < NAME_MAX && !name.contains(&0), "a short name of a chain at rest");
-        chain.name[..name.len()].copy_from_slice(name);
-        chain.name[name.len()] = 0;
+        assert!(!chain.flying, "a chain at rest");
+        set_name(&mut chain.name, name);
+    }
+
+    /// Sets the name that the chain's file is renamed to. Panics as [`Chains::name`].
+    pub fn other_name(&mut self, chain: usize, name: &[u8]) {
+        let chain = &mut self.chains[chain];
+        assert!(!chain.flying, "a chain at rest");
+        set_name(&mut chain.other, name);
+    }
+
+    /// The size that a [`Step::Stat`] found. Panics while the chain is in flight.
+    pub fn stat_size(&self, chain: usize) -> u64 {
+        assert!(!self.chains[chain].flying, "the kernel has the attributes");
+        self.chains[chain].stat.stx_size
     }
 
     /// Queues a chain. `hard`: a step that fails or falls short does not cancel the steps behind it. Panics while the
@@ -130,8 +157,8 @@ impl Chains {
         for (i, step) in steps.iter().enumerate() {
             let entry = self.entry(at, step).user_data((at * STEPS + i) as u64);
             let entry = if i + 1 < steps.len() { entry.flags(link) } else { entry };
-            // SAFETY: name and buffer are boxed and live as long as the ring; nobody touches them while `flying`, and
-            // `wait` (which Drop calls) ends only when every request has completed.
+            // SAFETY: names, attributes and buffer are boxed and live as long as the ring; nobody touches them while
+            // `flying`, and `wait` (which Drop calls) ends only when every request has completed.
             let pushed = unsafe { self.ring.submission().push(&entry) };
             assert!(pushed.is_ok(), "the ring holds every chain's steps");
         }
@@ -180,6 +207,17 @@ impl Chains {
                     On::Opened => opcode::Fsync::new(slot).flags(flags).build(),
                 }
             }
+            Step::Rename { dir } => {
+                let (from, to) = (chain.name.as_ptr().cast(), chain.other.as_ptr().cast());
+                opcode::RenameAt::new(Fd(dir), from, Fd(dir), to).build()
+            }
+            Step::Stat { dir } => {
+                let to = std::ptr::from_mut(&mut *chain.stat).cast();
+                opcode::Statx::new(Fd(dir), chain.name.as_ptr().cast(), to)
+                    .flags(libc::AT_SYMLINK_NOFOLLOW)
+                    .mask(libc::STATX_BASIC_STATS)
+                    .build()
+            }
             Step::Unlink { dir } => opcode::UnlinkAt::new(Fd(dir), chain.name.as_ptr().cast()).build(),
             Step::Close => opcode::Close::new(slot).build(),
         }
@@ -209,6 +247,12 @@ impl Chains {
         let chain = &self.chains[chain];
         if chain.flying { &[] } else { &chain.results[..chain.steps] }
     }
+}
+
+fn set_name(into: &mut [u8; NAME_MAX], name: &[u8]) {
+    assert!(name.len() < NAME_MAX && !name.contains(&0), "a short name");
+    into[..name.len()].copy_from_slice(name);
+    into[name.len()] = 0;
 }
 
 impl Drop for Chains {
@@ -271,6 +315,26 @@ mod tests {
             ring.wait().expect("it ends");
             assert_eq!(ring.results(0), [0, 1000, last]);
         }
+    }
+
+    #[test]
+    fn a_chain_renames_what_it_made_and_another_says_how_large_it_is() {
+        let Some(mut ring) = ring() else { return };
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("old"), b"old").expect("written");
+        let file = std::fs::File::open(folder.path()).expect("opened");
+        let dir = file.as_raw_fd();
+        ring.name(0, b"new");
+        ring.other_name(0, b"old");
+        ring.name(1, b"old");
+        let flags = libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY;
+        let write = Step::Write { file: On::Opened, from: 0, len: 700, offset: 0 };
+        ring.push(0, false, &[Step::Open { dir, flags, mode: 0o644 }, write, Step::Close, Step::Rename { dir }]);
+        ring.wait().expect("it ends");
+        ring.push(1, false, &[Step::Stat { dir }]);
+        ring.wait().expect("it ends");
+        assert_eq!((ring.results(0), ring.stat_size(1)), (&[0, 700, 0, 0][..], 700));
+        assert!(!folder.path().join("new").exists());
     }
 
     #[test]

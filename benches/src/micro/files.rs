@@ -3,6 +3,7 @@
 //! Every record starts with a stamp: its number and the serial number of the run that wrote it. A run is checked
 //! afterwards, on files read back by ordinary calls: a system that skipped work fails, it is not reported as fast.
 
+use super::catalogue::{self, layout};
 use super::cell::{Cell, FIELD, FIELD_AT, MicroOp};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -108,6 +109,11 @@ pub(super) fn payload(size: u32, number: u64, run: u64) -> Vec<u8> {
     data
 }
 
+/// The payload of an operation: for compression one that compresses by half.
+pub(super) fn content(op: MicroOp, size: u32, run: u64) -> Vec<u8> {
+    if op == MicroOp::CompressWrite { catalogue::mixed(size, 0, run) } else { payload(size, 0, run) }
+}
+
 /// Puts the stamp into the first 16 bytes.
 pub(super) fn stamp(data: &mut [u8], number: u64, run: u64) {
     data[..8].copy_from_slice(&number.to_le_bytes());
@@ -127,7 +133,7 @@ pub(super) fn name_of(number: u64, into: &mut [u8; NAME]) {
 /// Bytes of a name.
 pub(super) const NAME: usize = 8;
 
-fn name(number: u64) -> String {
+pub(super) fn name(number: u64) -> String {
     let mut bytes = [0; NAME];
     name_of(number, &mut bytes);
     String::from_utf8_lossy(&bytes).into_owned()
@@ -140,6 +146,8 @@ pub(super) struct Place {
     pub folder: String,
     /// The file in it, where the operation is on one file.
     pub file: Option<&'static str>,
+    /// Files in it that stay open, where there are several or other ones.
+    pub open: Vec<String>,
     /// Whether it is removed after the run.
     fresh: bool,
     /// Operations of this thread.
@@ -170,7 +178,13 @@ impl Place {
     pub(super) fn prepare(tree: &dyn Tree, cell: &Cell, thread: u32, run: u64, count: u64) -> io::Result<Place> {
         use MicroOp::*;
         let size = cell.size;
+        let shape = catalogue::is_one(cell.op).then(|| layout::shape(cell.op));
+        let own = shape.as_ref().map(|shape| {
+            let which = if shape.fresh { format!("{run}-{thread}") } else { format!("{size}-{thread}") };
+            (format!("/{}-{which}", shape.folder), None, shape.fresh)
+        });
         let (folder, file, fresh) = match cell.op {
+            _ if own.is_some() => own.unwrap_or_default(),
             AppendChecksumWrite | AppendChecksumWriteGathered | Append => {
                 (format!("/log-{run}-{thread}"), Some("log"), true)
             }
@@ -181,10 +195,12 @@ impl Place {
             OpenReadClose | OpenReadCloseCopied | OpenReadCloseBatched | OpenReadWriteClose => {
                 (format!("/set-{size}-{thread}"), None, false)
             }
+            _ => return Err(io::Error::other(format!("{} has no files", cell.op.name()))),
         };
-        let mut place = Place { folder, file, fresh, count, run, before: Vec::new() };
+        let open = shape.map_or_else(Vec::new, |shape| shape.open);
+        let mut place = Place { folder, file, open, fresh, count, run, before: Vec::new() };
         if !tree.exists(&place.folder) {
-            place.fill(tree, size)?;
+            place.fill(tree, cell)?;
         }
         if matches!(cell.op, ReadModifyWrite | ReadModifyWriteNarrow) {
             for i in place.samples() {
@@ -194,9 +210,11 @@ impl Place {
         Ok(place)
     }
 
-    fn fill(&self, tree: &dyn Tree, size: u32) -> io::Result<()> {
+    fn fill(&self, tree: &dyn Tree, cell: &Cell) -> io::Result<()> {
+        let size = cell.size;
         tree.make_dir(&self.folder)?;
         match self.file {
+            _ if catalogue::is_one(cell.op) => layout::fill(tree, &self.folder, cell, self.run),
             Some("data") => {
                 let all: Vec<u8> = (0..records(size)).flat_map(|i| payload(size, i, self.run)).collect();
                 tree.put(&self.path("data"), &all)
@@ -248,6 +266,10 @@ impl Place {
                 self.expect(tree, who, &path, 0, at)
             }),
             ReadModifyWrite | ReadModifyWriteNarrow => self.verify_fields(tree, who, cell),
+            _ => self.samples().into_iter().try_for_each(|i| {
+                let verdict = layout::verify(tree, &self.folder, cell, self.run, (i, self.count));
+                verdict.map_err(|e| io::Error::other(format!("{who}: {e}")))
+            }),
         }
     }
 

@@ -4,12 +4,15 @@
 //! The payload lies in the pool, where an application that generates or parses it in place would have it; 16 bytes of
 //! it change with every operation, as they do on the host.
 
+use super::catalogue::weld::Lent;
+use super::catalogue::{self, weld as programs};
 use super::cell::{Cell, Class, FIELD, FIELD_AT, GROUP, MicroOp};
 use super::files::{self, MASK, NAME, Place};
 use super::weld::Target;
 use std::io;
 use std::time::Instant;
 use weldfs::{At, ChecksumKind, Client, Command, Cqe, Durability, Errno, Handle, Op, OpenFlags, PoolRange, Queue};
+use weldfs_ciscops::functions::cipher::Key;
 use weldfs_ciscops::{Modify, SharedRegion, Sqe};
 use zerocopy::IntoBytes;
 
@@ -37,8 +40,13 @@ struct Slot {
     name: PoolRange,
     /// Trailer of the unfused checksummed append.
     tail: PoolRange,
+    /// A program, or what a large batch needs.
+    aux: PoolRange,
     number: u64,
     step: u8,
+    /// Where a listing goes on, and the files seen so far.
+    cookie: u64,
+    seen: u64,
     handle: Handle,
     start_ns: u64,
 }
@@ -51,6 +59,11 @@ struct Job {
     file: Handle,
     run: u64,
     crowded: bool,
+    /// The files that stay open, where there are several or other ones.
+    open: Vec<Handle>,
+    /// What the device calls the key, and the key itself for single commands.
+    key: u64,
+    own_key: Option<Key>,
 }
 
 pub(super) struct Lane {
@@ -64,6 +77,10 @@ pub(super) struct Lane {
     /// copying variant puts what it reads.
     own: Vec<u8>,
     job: Option<Job>,
+}
+
+fn few(files: u64) -> io::Error {
+    io::Error::other(format!("not what was asked for: {files} files in a directory"))
 }
 
 fn nothing_begun() -> io::Error {
@@ -80,8 +97,11 @@ impl Lane {
                 out: queue.alloc(SIZE_MAX)?,
                 name: queue.alloc(NAME as u32)?,
                 tail: queue.alloc(4)?,
+                aux: queue.alloc(programs::AUX)?,
                 number: 0,
                 step: 0,
+                cookie: 0,
+                seen: 0,
                 handle: Handle::ROOT,
                 start_ns: 0,
             })
@@ -100,7 +120,7 @@ impl Lane {
 
     /// Gets ready for a run: the payload in place.
     pub(super) fn begin(&mut self, cell: &Cell, place: &Place, target: &Target, fused: bool) -> io::Result<()> {
-        let data = files::payload(cell.size, 0, place.run);
+        let data = files::content(cell.op, cell.size, place.run);
         for slot in &self.slots {
             self.pool.slice(slot.src)?.sub(0, data.len()).copy_from(&data);
         }
@@ -108,7 +128,9 @@ impl Lane {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let crowded = cell.threads as usize + 1 > cores;
         let (folder, file) = (target.folder, target.file);
-        self.job = Some(Job { cell: *cell, fused, folder, file, run: place.run, crowded });
+        let (open, key) = (target.open.clone(), target.key.as_ref().map_or(0, weldfs::catalogue::Key::name));
+        let own_key = target.key.as_ref().map(|_| catalogue::own_key()).transpose()?;
+        self.job = Some(Job { cell: *cell, fused, folder, file, run: place.run, crowded, open, key, own_key });
         Ok(())
     }
 
@@ -145,7 +167,7 @@ impl Lane {
                 && parked.is_empty()
                 && let Some(at) = idle.pop()
             {
-                self.slots[at] = Slot { number: begun, step: 0, start_ns: now, ..self.slots[at] };
+                self.slots[at] = Slot { number: begun, step: 0, cookie: 0, seen: 0, start_ns: now, ..self.slots[at] };
                 begun += 1;
                 if !self.submit(&job, at, &mut owner)? {
                     parked.push(at);
@@ -223,6 +245,13 @@ impl Lane {
         PoolRange::new(self.slots[at].out.off, job.cell.size)
     }
 
+    /// What an operation of the catalogue works with.
+    fn lent<'a>(&'a self, job: &'a Job, at: usize) -> Lent<'a> {
+        let Slot { number, src, out, aux, cookie, .. } = self.slots[at];
+        let (cell, run, folder, open, key) = (&job.cell, job.run, job.folder, &job.open[..], job.key);
+        Lent { cell, run, number, cookie, folder, open, key, pool: &self.pool, src, out, aux }
+    }
+
     /// The one command of an operation.
     fn fused(&self, job: &Job, at: usize) -> Result<Op, Errno> {
         use MicroOp::*;
@@ -272,6 +301,7 @@ impl Lane {
                 modify: Modify::Xor(self.mask),
                 out: PoolRange::EMPTY,
             },
+            _ => programs::fused(&self.lent(job, at))?,
         })
     }
 
@@ -323,6 +353,14 @@ impl Lane {
     fn single(&mut self, job: &Job, at: usize) -> Result<(Op, bool), Errno> {
         use MicroOp::*;
         let (slot, cell, h) = (self.slots[at], job.cell, job.file);
+        if catalogue::is_one(cell.op) {
+            let mut own = std::mem::take(&mut self.own);
+            let lent = self.lent(job, at);
+            let computed = (&mut own[..cell.size as usize], job.own_key.as_ref());
+            let command = programs::single(&lent, computed, slot.step, slot.handle);
+            self.own = own;
+            return command;
+        }
         let size = u64::from(cell.size);
         let record = files::pick(slot.number, files::records(cell.size));
         let close = Op::Close { h: slot.handle };
@@ -368,7 +406,7 @@ impl Lane {
                     _ => (Op::Write { h, at: place, src: field }, true),
                 }
             }
-            (Append | Write | Read | OpenReadCloseBatched | OpenWriteCloseBatched, _) => (self.fused(job, at)?, true),
+            _ => (self.fused(job, at)?, true),
         })
     }
 
@@ -378,6 +416,9 @@ impl Lane {
         let slot = self.slots[at];
         if job.cell.op.is_batched() {
             return self.look_at_batch(job, at, cqe).map(|()| true);
+        }
+        if catalogue::is_one(job.cell.op) {
+            return self.advance_program(job, at, cqe);
         }
         let (first, steps) = match (job.fused, job.cell.op) {
             (true, _) | (_, Append | Write | Read) => (false, 1),
@@ -404,6 +445,27 @@ impl Lane {
             self.change(at)?;
         }
         Ok(self.slots[at].step >= steps)
+    }
+
+    /// The same for an operation of the catalogue.
+    fn advance_program(&mut self, job: &Job, at: usize, cqe: &Cqe) -> io::Result<bool> {
+        let (op, step) = (job.cell.op, self.slots[at].step);
+        if !job.fused && programs::opens(op, step) {
+            self.slots[at].handle = Handle::from_wire(cqe.result);
+        }
+        if op == MicroOp::ReaddirPlus {
+            // As with getdents, the end is an answer without entries.
+            self.slots[at].seen += programs::files(&self.lent(job, at), cqe)?;
+            self.slots[at].cookie = cqe.result2;
+            let (done, seen) = (cqe.result == 0, self.slots[at].seen);
+            return if done && seen != catalogue::ENTRIES { Err(few(seen)) } else { Ok(done) };
+        }
+        self.slots[at].step += 1;
+        let done = job.fused || step + 1 >= programs::steps(op);
+        if done {
+            programs::look(&self.lent(job, at), cqe)?;
+        }
+        Ok(done)
     }
 
     /// What was read is whole, and what it should be.

@@ -11,8 +11,10 @@
 //!
 //! * `cell` what is measured; `files` on what; `sample` with which counters.
 //! * `weld` and `lane` WeldFS; `posix` plain calls; `uring` and `chains` linked requests.
+//! * `catalogue` the operations that travel as programs, on all of these systems.
 //! * `report` rows and tables; `targets` the aims; `reasons` why a row is slow.
 
+mod catalogue;
 pub mod cell;
 pub mod chains;
 pub(crate) mod files;

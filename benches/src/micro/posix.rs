@@ -2,6 +2,7 @@
 //! is made.
 
 use super::System;
+use super::catalogue;
 use super::cell::{Cell, Class, FIELD, FIELD_AT, MicroOp};
 use super::files::{self, HostTree, MASK, NAME, Place};
 use super::sample::{Counts, Sample};
@@ -15,6 +16,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::PathBuf;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
+use weldfs_ciscops::functions::cipher::Key;
 
 /// A directory of the host with a folder for this experiment, removed at the end.
 pub(super) struct Ours {
@@ -144,6 +146,9 @@ struct Calls {
     file: Option<OwnedFd>,
     data: Vec<u8>,
     room: Vec<u8>,
+    /// The files that stay open, where there are several or other ones.
+    open: Vec<OwnedFd>,
+    key: Option<Key>,
     counts: Counts,
 }
 
@@ -157,9 +162,16 @@ impl Calls {
             _ => UPDATE,
         };
         let file = place.file.map(|name| rustix::fs::openat(&folder, name, flags, MODE)).transpose()?;
-        let data = files::payload(cell.size, 0, place.run);
-        let room = vec![0; cell.size as usize];
-        Ok(Calls { cell: *cell, run: place.run, folder, file, data, room, counts: Counts::default() })
+        let data = files::content(cell.op, cell.size, place.run);
+        let more = if cell.op.writes() { UPDATE } else { READ };
+        let open = place.open.iter().map(|name| rustix::fs::openat(&folder, name.as_str(), more, MODE));
+        let open = open.collect::<Result<Vec<_>, _>>()?;
+        let key = (cell.op == EncryptWrite).then(catalogue::own_key).transpose()?;
+        let room = match catalogue::is_one(cell.op) {
+            true => vec![0; catalogue::posix::room(cell)],
+            false => vec![0; cell.size as usize],
+        };
+        Ok(Calls { cell: *cell, run: place.run, folder, file, data, room, open, key, counts: Counts::default() })
     }
 
     fn operation(&mut self, i: u64) -> io::Result<()> {
@@ -175,6 +187,7 @@ impl Calls {
             | OpenWriteCloseBatched => {
                 return self.by_name(i, durable);
             }
+            op if catalogue::is_one(op) => return self.program(i),
             _ => {}
         }
         let file = self.file.take().ok_or_else(|| io::Error::other("no file is open"))?;
@@ -192,6 +205,21 @@ impl Calls {
         self.file = Some(file);
         done?;
         if durable && self.cell.op.writes() { self.sync(true) } else { Ok(()) }
+    }
+
+    /// An operation of the catalogue.
+    fn program(&mut self, i: u64) -> io::Result<()> {
+        let mut calls = catalogue::posix::Calls {
+            cell: &self.cell,
+            run: self.run,
+            folder: &self.folder,
+            open: &self.open,
+            data: &mut self.data,
+            room: &mut self.room,
+            key: self.key.as_ref(),
+            counts: &mut self.counts,
+        };
+        calls.operation(i)
     }
 
     fn call(&mut self, payload: usize) {

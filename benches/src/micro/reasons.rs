@@ -43,6 +43,18 @@ pub(super) fn reason(
             "gathered, the host's append is one system call into the page cache; ours commits payload and trailer as \
              two steps of the log"
         }
+        MicroOp::CompressWrite | MicroOp::EncryptWrite => {
+            "both spend their time in the same codec or cipher; the device's core has nobody else's to use"
+        }
+        MicroOp::CopyRange | MicroOp::Concat => {
+            "the host shares or copies pages in its cache; ours copies to the medium with checksums and a record"
+        }
+        MicroOp::StatMany | MicroOp::ReaddirPlus => {
+            "the host's name cache answers in a few hundred nanoseconds a call; ours resolves each name in its tree"
+        }
+        MicroOp::IndexWalk | MicroOp::LogRecover => {
+            "the host reads its page cache; ours verifies the checksum of every block that it walks over"
+        }
         _ if *phase == Phase::Steady => {
             "the log is small here and checkpoints run on the same cores; the host writes back later"
         }

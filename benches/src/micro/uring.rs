@@ -3,6 +3,7 @@
 //! two.
 
 use super::System;
+use super::catalogue;
 use super::cell::{Cell, Class, FIELD, FIELD_AT, MicroOp};
 use super::chains::{Chains, On, Step};
 use super::files::{self, MASK, NAME, Place};
@@ -16,6 +17,7 @@ use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::PathBuf;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
+use weldfs_ciscops::functions::cipher::Key;
 
 /// Bytes of a buffer behind the payload: the checksum. Behind that, room for what an operation writes after reading.
 const TRAILER: usize = 4;
@@ -48,8 +50,9 @@ impl System for Uring {
     }
 
     fn takes(&self, cell: &Cell) -> bool {
-        // Both differ from another row only in what plain calls and WeldFS do.
-        let other = matches!(cell.op, MicroOp::OpenReadCloseCopied);
+        // One differs from another row only in what plain calls and WeldFS do; for some there are no requests.
+        let other = matches!(cell.op, MicroOp::OpenReadCloseCopied)
+            || (catalogue::is_one(cell.op) && !catalogue::uring::takes(cell.op));
         !other && (cell.class == Class::Volatile || self.ours.ground.keeps())
     }
 
@@ -100,6 +103,10 @@ struct Worker {
     chains: Chains,
     folder: OwnedFd,
     file: Option<OwnedFd>,
+    /// The files that stay open, where there are several or other ones.
+    open: Vec<OwnedFd>,
+    key: Option<Key>,
+    data: Vec<u8>,
     counts: Counts,
 }
 
@@ -107,7 +114,7 @@ impl Worker {
     fn new(cell: &Cell, place: &Place, folder: &PathBuf) -> io::Result<Worker> {
         let (size, side) = (cell.size as usize, side(cell));
         let mut chains = Chains::new(side, size * 2 + TRAILER)?;
-        let data = files::payload(cell.size, 0, place.run);
+        let data = files::content(cell.op, cell.size, place.run);
         for c in 0..side {
             chains.buffer(c)[..size].copy_from_slice(&data);
             chains.buffer(c)[size + TRAILER..].copy_from_slice(&data);
@@ -115,7 +122,11 @@ impl Worker {
         let folder = rustix::fs::open(folder, FOLDER, Mode::empty())?;
         let flags = if cell.op.writes() { UPDATE } else { READ };
         let file = place.file.map(|name| rustix::fs::openat(&folder, name, flags, MODE)).transpose()?;
-        Ok(Worker { cell: *cell, run: place.run, chains, folder, file, counts: Counts::default() })
+        let open = place.open.iter().map(|name| rustix::fs::openat(&folder, name.as_str(), flags, MODE));
+        let open = open.collect::<Result<Vec<_>, _>>()?;
+        let key = (cell.op == MicroOp::EncryptWrite).then(catalogue::own_key).transpose()?;
+        let counts = Counts::default();
+        Ok(Worker { cell: *cell, run: place.run, chains, folder, file, open, key, data, counts })
     }
 
     fn file(&self) -> RawFd {
@@ -169,6 +180,9 @@ impl Worker {
     fn start(&mut self, c: usize, i: u64) -> io::Result<()> {
         use MicroOp::*;
         let (op, len) = (self.cell.op, self.cell.size);
+        if catalogue::is_one(op) {
+            return self.start_program(c, i);
+        }
         let (size, number, file) = (u64::from(len), self.number(i), On::Fd(self.file()));
         if cell_by_name(op) {
             let mut name = [0; NAME];
@@ -210,6 +224,7 @@ impl Worker {
                 let (len, offset) = self.window(i);
                 steps.push(Step::Read { file, len, offset });
             }
+            op => return Err(io::Error::new(io::ErrorKind::Unsupported, op.name())),
         }
         let by_name = matches!(steps[0], Step::Open { .. });
         let sync = self.cell.class == Class::Durable && !matches!(op, ReadModifyWrite | ReadModifyWriteNarrow);
@@ -220,6 +235,19 @@ impl Worker {
         if by_name {
             steps.push(Step::Close);
         }
+        self.push(c, &steps);
+        Ok(())
+    }
+
+    fn program(&mut self) -> (catalogue::uring::Work<'_>, &mut Chains) {
+        let Worker { cell, run, folder, open, key, data, chains, .. } = self;
+        (catalogue::uring::Work { cell, run: *run, folder, open, key: key.as_ref(), data }, chains)
+    }
+
+    fn start_program(&mut self, c: usize, i: u64) -> io::Result<()> {
+        let (mut work, chains) = self.program();
+        let steps = work.steps(chains, c, i)?;
+        self.counts.metadata_copies += catalogue::uring::names(self.cell.op);
         self.push(c, &steps);
         Ok(())
     }
@@ -262,6 +290,10 @@ impl Worker {
     fn finish(&mut self, c: usize, i: u64) -> io::Result<()> {
         use MicroOp::*;
         self.check(c)?;
+        if catalogue::is_one(self.cell.op) {
+            let (work, chains) = self.program();
+            return work.look(chains, c);
+        }
         let reads = cell_by_name(self.cell.op) && !matches!(self.cell.op, OpenWriteClose | OpenWriteCloseBatched);
         if reads || self.cell.op == Read {
             let number = self.number(i);

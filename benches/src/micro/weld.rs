@@ -2,7 +2,8 @@
 //! pool buffers. One device may be measured both ways.
 
 use super::System;
-use super::cell::{Cell, Class};
+use super::catalogue;
+use super::cell::{Cell, Class, MicroOp};
 use super::files::Place;
 use super::lane::Lane;
 use super::sample::{Counts, Sample, Seen};
@@ -121,7 +122,11 @@ pub(super) fn merge(runs: Vec<Run>, mut counts: Counts) -> Sample {
 pub(super) struct Target {
     pub folder: Handle,
     pub file: Handle,
-    _keep: (weldfs::Dir, Option<weldfs::File>),
+    /// The files that stay open, where there are several or other ones.
+    pub open: Vec<Handle>,
+    /// What encrypts, and what the device calls it.
+    pub key: Option<weldfs::catalogue::Key>,
+    _keep: (weldfs::Dir, Option<weldfs::File>, Vec<weldfs::File>),
 }
 
 impl Target {
@@ -130,7 +135,16 @@ impl Target {
         let options = OpenOptions::new().read(true).write(cell.op.writes());
         let file = place.file.map(|name| client.open(place.path(name), &options)).transpose()?;
         let handle = file.as_ref().map_or(Handle::ROOT, weldfs::File::handle);
-        Ok(Target { folder: folder.as_file().handle(), file: handle, _keep: (folder, file) })
+        let more =
+            place.open.iter().map(|name| client.open(place.path(name), &options)).collect::<io::Result<Vec<_>>>()?;
+        let key = (cell.op == MicroOp::EncryptWrite).then(|| client.key(catalogue::KEY, &catalogue::key_bytes()));
+        Ok(Target {
+            folder: folder.as_file().handle(),
+            file: handle,
+            open: more.iter().map(weldfs::File::handle).collect(),
+            key: key.transpose()?,
+            _keep: (folder, file, more),
+        })
     }
 }
 

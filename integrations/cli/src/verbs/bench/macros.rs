@@ -44,11 +44,15 @@ pub(super) struct Args {
     /// Repeats behind each median
     #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     repeats: u32,
+    /// Bytes of the files that exist at the start (16M to 1G): a smaller set is sooner made before each cell, and says
+    /// less
+    #[arg(long, value_name = "N", default_value = "1G", value_parser = parse_set)]
+    set: u64,
     /// Where the random numbers start; the same seed gives the same steps
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// A few hundred files and a moment per cell, one repeat: shows that everything works, and no figures
-    #[arg(long, conflicts_with_all = ["seconds", "repeats"])]
+    #[arg(long, conflicts_with_all = ["seconds", "repeats", "set"])]
     quick: bool,
     /// Print the tables as Markdown
     #[arg(long)]
@@ -59,6 +63,13 @@ pub(super) struct Args {
     /// Write the report as JSON to this file
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
+}
+
+fn parse_set(text: &str) -> Result<u64, String> {
+    match output::parse_bytes(text)? {
+        bytes if (16 << 20..=macro_bench::SET).contains(&bytes) => Ok(bytes),
+        _ => Err("a set has 16M to 1G".into()),
+    }
 }
 
 /// Seconds of a quick cell.
@@ -75,6 +86,7 @@ pub(super) fn run(args: &Args) -> io::Result<()> {
         chosen: Chosen { systems: args.systems.clone(), prepared: args.peers.clone() },
         seconds: if args.quick { QUICK_SECONDS } else { f64::from(args.seconds) },
         repeats: if args.quick { 1 } else { args.repeats as usize },
+        set: args.set,
         seed: args.seed,
         quick: args.quick,
     };
