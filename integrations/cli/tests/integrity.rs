@@ -269,7 +269,8 @@ fn fsck_prints_how_many_transactions_were_seen_and_replayed() {
     let path = image.to_str().expect("text");
     let device = serve(path);
     let file = weldfs::OpenOptions::new().write(true).create(true).open(&device.1, "/fused").expect("opens");
-    file.append_checksum_write(&[7; 9000]).expect("appends");
+    let steps = file.raw().mode(weldfs::TxnMode::Micro);
+    steps.append_checksum_write(file.handle(), &[7; 9000][..]).expect("appends");
     device.1.sync().expect("durable");
     device.kill();
     let out = weldfs(&["fsck", path]);

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use weldfs_ciscops::interp::Outcome;
 use weldfs_ciscops::{
-    AccessMask, At, ChecksumKind, FallocMode, Handle, InodeNo, Modify, Op, OpenFlags, PoolRange, RenameFlags,
+    AccessMask, At, ChecksumKind, Command, FallocMode, Handle, InodeNo, Modify, Op, OpenFlags, PoolRange, RenameFlags,
     SetAttrBody, SetAttrMask, StatBody, TxnMode, Whence, WireTime, XattrFlags, dirent,
 };
 use weldfs_storagefs::fs::Cred;
@@ -37,6 +37,8 @@ pub struct Real {
     pub mode: TxnMode,
     /// Whether operations are durable when they return.
     pub durable: bool,
+    /// Where the device has the choice: whether the last command asked for steps.
+    stepped: bool,
 }
 
 fn done(o: Outcome) -> Result<Outcome, i32> {
@@ -125,7 +127,16 @@ impl Real {
     /// The same with a pool of this many bytes, at least 256 KiB; payloads must fit its half.
     pub fn with_pool(store: Arc<Store>, pool: usize) -> Real {
         let (direct, out) = (Direct::new(store, pool), pool as u32 / 2);
-        Real { direct, slots: HashMap::new(), dir_buf: 4096, used: 0, out, mode: TxnMode::Default, durable: false }
+        Real {
+            direct,
+            slots: HashMap::new(),
+            dir_buf: 4096,
+            used: 0,
+            out,
+            mode: TxnMode::Default,
+            durable: false,
+            stepped: false,
+        }
     }
 
     /// Whether an operation in the present mode runs as micro-transactions: as asked, else those that append a checksum
@@ -177,7 +188,17 @@ impl Real {
     }
 
     fn run(&mut self, op: Op) -> Result<Outcome, i32> {
-        done(self.direct.run_with(op, self.mode, self.durable))
+        let mode = self.mode_of(op);
+        done(self.direct.run_with(op, mode, self.durable))
+    }
+
+    /// Where the device may commit in steps or as one record, it is left the choice every other time.
+    fn mode_of(&mut self, op: Op) -> TxnMode {
+        if self.mode != TxnMode::Default || !Command::new(0, op).commits_in_steps() {
+            return self.mode;
+        }
+        self.stepped = !self.stepped;
+        if self.stepped { TxnMode::Micro } else { TxnMode::Default }
     }
 
     fn taken(&self, n: u64) -> Reply {

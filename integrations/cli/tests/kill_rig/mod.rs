@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use weldfs::{At, Client, Durability, Errno, File, OpenFlags, OpenOptions};
+use weldfs::{At, Client, Durability, Errno, File, Handle, OpenFlags, OpenOptions, TxnMode};
 
 /// Payload bytes of each client's records: within a record, around a block, and over several.
 pub const SIZES: [usize; 4] = [100, 1000, 4092, 9000];
@@ -141,21 +141,25 @@ fn open(client: &Client, number: usize) -> io::Result<File> {
     client.open(format!("/log{number}"), &OpenOptions::new().read(true).write(true).create(true))
 }
 
-/// Works on from `from` until the device dies: appends with checksums, and whole files (both fused, in their default
-/// mode). Says how far it got.
+/// Works on from `from` until the device dies: appends with checksums, and whole files (both fused; every other one in
+/// steps, else as the device likes). Says how far it got.
 pub fn work(client: &Client, number: usize, from: Progress, acknowledged: &AtomicU64) -> Progress {
     let mut at = from;
     let Ok(file) = open(client, number) else { return at };
     let mut data = vec![0; SIZES[number]];
     loop {
         let replace = (at.records + at.stored) % STORE_ONE_IN == STORE_ONE_IN - 1;
+        let turn = if replace { at.stored } else { at.records };
+        let steps = if turn.is_multiple_of(2) { TxnMode::Micro } else { TxnMode::Default };
+        let raw = client.raw().mode(steps);
         let done = if replace {
             let new = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNC;
             let data = content(number, at.stored + 1);
-            client.open_write_close(format!("/file{number}"), new, 0o644, At::Offset(0), &data[..]).map(drop)
+            let name = format!("/file{number}");
+            raw.open_write_close(Handle::ROOT, name.as_bytes(), new, 0o644, At::Offset(0), &data[..]).map(drop)
         } else {
             fill(number, at.records, &mut data);
-            file.append_checksum_write(&data[..]).map(drop)
+            raw.append_checksum_write(file.handle(), &data[..]).map(drop)
         };
         match done {
             Ok(()) => {}
