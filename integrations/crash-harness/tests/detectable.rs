@@ -190,7 +190,8 @@ fn every_cut(model: CrashModel, modes: TxnMode, durable: bool) {
         }
     }
     assert!(known[ran.len()] > 0, "the last one is known in the end: {known:?}");
-    assert_eq!(open > 0, modes != TxnMode::Macro, "cuts within a transaction of several records are met");
+    // Left to the device, commands as short as these are one record each.
+    assert_eq!(open > 0, modes == TxnMode::Micro, "cuts within a transaction of several records are met");
     if durable {
         assert!(known.iter().all(|n| *n > 0), "each prefix is met: {known:?}");
     }
