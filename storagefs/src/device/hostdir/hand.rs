@@ -85,6 +85,7 @@ pub(super) fn run(core: &Core, index: usize) {
 }
 
 /// What became of a command.
+#[allow(clippy::large_enum_variant)] // lives for one call; a box would be an allocation for each slice
 enum Served {
     /// It is over.
     Over,

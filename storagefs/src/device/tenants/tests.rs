@@ -80,8 +80,7 @@ fn uids_without_a_session_give_their_places_to_those_that_come_and_nothing_that_
     let busy = t.of(&peer(2, 0, &[], None));
     assert!(busy.take(Resource::Handles, 1));
     drop(busy);
-    let mut used = Totals::default();
-    used.commands = 1;
+    let used = Totals { commands: 1, ..Totals::default() };
     for uid in 3000..3000 + 5 * TENANTS_MAX as u32 {
         let tenant = t.of(&peer(uid, 0, &[], None));
         assert_eq!(tenant.name, format!("uid:{uid}"), "there is a place for everybody who comes");
