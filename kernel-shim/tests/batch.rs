@@ -7,8 +7,11 @@ use std::sync::Arc;
 use weldfs::{At, Client, ClientOptions, Command, Cqe, Durability, Errno, Handle, Op, OpenFlags, PoolRange, Queue};
 use weldfs_ciscops::dirent::DirentsPlus;
 use weldfs_ciscops::{Sqe, StatBody, TxnMode};
+use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::DeviceConfig;
+use weldfs_storagefs::media::{self, ImageKind};
+use weldfs_storagefs::mount::{MkfsOptions, format};
 use zerocopy::{FromZeros, IntoBytes};
 
 const RW: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE).union(OpenFlags::CREATE);
@@ -265,6 +268,27 @@ fn each_element_is_a_transaction_of_its_own_and_durable_ones_share_a_wait() {
     assert_eq!(statuses, [0, Errno::EXIST.0, 0, 0, Errno::BADF.0]);
     assert_eq!(client.read("a").unwrap(), [1; 5000]);
     assert_eq!(client.read("b").unwrap(), [2; 5000]);
+}
+
+#[test]
+fn durable_outcomes_of_elements_that_changed_nothing_share_the_wait() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let medium = media::create(&path, ImageKind::Block, 64 << 20, false).unwrap();
+    format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).unwrap();
+    drop(medium);
+    let config = DeviceConfig { cores: 1, ..DeviceConfig::default() };
+    let device = Embedded::open(&Source::Image(path), config).unwrap();
+    let client = client(&device);
+    let mut rig = Rig::new(&client);
+    let missing = rig.put(DATA, b"missing");
+    let unlink = Op::Unlink { base: Handle::ROOT, path: missing };
+    let waits = total(&client, "durable_waits");
+    let entry = |seq| Command::new(seq, unlink).with_durability(Durability::Durable).detectable().encode();
+    let (cqe, results) = rig.run(&(1..=12).map(entry).collect::<Vec<_>>());
+    assert_eq!((cqe.status, cqe.result, cqe.result2), (0, 12, 12));
+    assert!(results.iter().all(|c| c.status == Errno::NOENT.0));
+    assert!(total(&client, "durable_waits") - waits <= 1, "one wait for all of them");
 }
 
 #[test]
