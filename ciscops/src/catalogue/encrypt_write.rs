@@ -72,8 +72,8 @@ pub(super) fn unit_at(unit: u32, off: u64) -> Result<(u8, u64), Fault> {
 }
 
 /// Whether data units of `len` bytes in all may go to `off` in a file of `size` bytes, such that every unit of the file
-/// can be read afterwards: EINVAL when a short last unit would lie within the file, in front of what is left of the unit
-/// that it replaces, or when the file ends in a short unit before `off`, which zeros would then fill up.
+/// can be read afterwards: EINVAL when a short last unit would lie within the file, in front of what is left of the
+/// unit that it replaces, or when the file ends in a short unit before `off`, which zeros would then fill up.
 pub fn units_fit(size: u64, off: u64, len: u64, unit: u32) -> Result<(), Errno> {
     let short = !len.is_multiple_of(unit.into()) && off.saturating_add(len) < size;
     let behind = size < off && !size.is_multiple_of(unit.into());
@@ -112,10 +112,11 @@ impl Cipher {
 /// Encrypts the payload and writes the ciphertext. Pool ranges: the payload. Results: its offset.
 ///
 /// The plaintext is never on the medium, nor the key in a command. Units: EINVAL unless `at` is an offset that is a
-/// multiple of the unit, and unless the last unit is whole or has 16 bytes at least. A short one is the end of its file:
-/// EINVAL, and nothing is written, when the file goes on behind it, or when it ends in a short unit before `at`
-/// ([`units_fit`]). Holes read as what zeros decrypt to. Not for handles opened with APPEND. ENOKEY when the session has no such key, EINVAL when it is for the
-/// other cipher, EBADF when the handle was not opened for writing, EOPNOTSUPP by a device without ciphers.
+/// multiple of the unit, and unless the last unit is whole or has 16 bytes at least. A short one is the end of its
+/// file: EINVAL, and nothing is written, when the file goes on behind it, or when it ends in a short unit before `at`
+/// ([`units_fit`]). Holes read as what zeros decrypt to. Not for handles opened with APPEND. ENOKEY when the session
+/// has no such key, EINVAL when it is for the other cipher, EBADF when the handle was not opened for writing,
+/// EOPNOTSUPP by a device without ciphers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EncryptWrite {
     /// The file.

@@ -10,8 +10,8 @@ use crate::{Access, At, Handle};
 /// 0; when it is full the walk ends. Results: the number of good records, and the offset behind the last of them.
 ///
 /// With `copy`, the good records, one behind the other, are then written to another file: E2BIG, and nothing is
-/// written, when they have more than PROGRAM_WRITE_MAX bytes; ENOSPC when the device has no room for that many. EBADF when the handle was not opened for reading, or the
-/// target not for writing; EINVAL when `record` describes none.
+/// written, when they have more than PROGRAM_WRITE_MAX bytes; ENOSPC when the device has no room for that many. EBADF
+/// when the handle was not opened for reading, or the target not for writing; EINVAL when `record` describes none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LogRecover {
     /// The log.

@@ -9,8 +9,9 @@ use crate::{Access, At, Handle};
 /// `len` only where the source ends; and the offset of the ciphertext.
 ///
 /// In place with units, where source and target are one range of one file. Errors as of
-/// [`EncryptWrite`](super::EncryptWrite), those of short last units included; EINVAL, and nothing is written, when the source ends such that the last unit
-/// has less than 16 bytes; EBADF when `from` was not opened for reading or `to` not for writing.
+/// [`EncryptWrite`](super::EncryptWrite), those of short last units included; EINVAL, and nothing is written, when the
+/// source ends such that the last unit has less than 16 bytes; EBADF when `from` was not opened for reading or `to` not
+/// for writing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadEncryptWrite {
     /// The source.

@@ -110,8 +110,8 @@ impl Raw<'_> {
     /// Encrypts a payload and writes the ciphertext; plaintext and key are never on the medium. Units: at an offset
     /// that is a multiple of the unit, and the last unit is whole or has 16 bytes at least; a short one is the end of
     /// its file, which must not go on behind it nor end in a short unit before it (EINVAL, nothing is written). Not for
-    /// handles opened with APPEND. ENOKEY when the key is of another session, EINVAL when it is for the other cipher, E2BIG
-    /// above 1 MiB.
+    /// handles opened with APPEND. ENOKEY when the key is of another session, EINVAL when it is for the other cipher,
+    /// E2BIG above 1 MiB.
     pub fn encrypt_write<'p>(
         &self,
         h: Handle,

@@ -20,8 +20,8 @@ const ZSTD_LEVEL: i32 = 3;
 /// Which format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Codec {
-    /// LZ4 frame format, independent 64 KiB blocks, with the checksum of the content; read are blocks of up to 4 MiB that
-    /// may depend on each other, but not the legacy format with its blocks of 8 MiB.
+    /// LZ4 frame format, independent 64 KiB blocks, with the checksum of the content; read are blocks of up to 4 MiB
+    /// that may depend on each other, but not the legacy format with its blocks of 8 MiB.
     Lz4,
     /// Zstandard frame (RFC 8878), level 3, with the checksum of the content.
     Zstd,

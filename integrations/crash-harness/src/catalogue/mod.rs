@@ -1,9 +1,10 @@
 //! The catalogue of fused operations as one table: what each operation is given, the command that asks for it, what it
 //! must change and what it must answer, worked out here and not by the device. Tests and crash workloads run the table,
-//! so an operation that is missing from it is missing from all of them, and `MISSING` names it.
+//! and one of them fails for an operation that is missing.
 //!
-//! * `rows.rs`, `moves.rs`: the table. `run.rs`: performs a row on anything that takes commands. `steps.rs`: the same by
-//!   single operations, micro-op by micro-op. `world.rs`: trees of files, for comparison. `wrong.rs`: malformed commands.
+//! * `rows.rs`, `moves.rs`: the table. `run.rs`: performs a row on anything that takes commands.
+//! * `steps.rs`: the same by single operations, micro-op by micro-op. `world.rs`: trees of files, for comparison.
+//!   `wrong.rs`: malformed commands.
 
 mod moves;
 mod rows;
