@@ -6,8 +6,9 @@ use weldfs_ciscops::{Errno, Outcome, PoolRange};
 use weldfs_journal::{Lsn, RecordHead};
 use zerocopy::IntoBytes;
 
-use super::dataplane::{Done, OpCx, Place, durable, failed, filled, make_room, wait_for_turn, wants_durable};
+use super::dataplane::{Done, OpCx, Place, durable, failed, filled, make_room, wait_for_turn};
 use super::limits::ROOM_RETRIES_MAX;
+use super::wishes::wants_durable;
 use crate::effect::Effect;
 use crate::error::{FsError, FsResult};
 use crate::fs::SessionView;

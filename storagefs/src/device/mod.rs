@@ -52,6 +52,7 @@ pub mod tenants;
 mod thread;
 pub mod trace;
 mod tune;
+mod wishes;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
