@@ -1,6 +1,5 @@
 //! A device process for an experiment: `weldfs serve` over an image in RAM, as a user would start it.
 
-use crate::apart;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -102,9 +101,7 @@ impl Served {
         let start = Instant::now();
         loop {
             if let Ok(client) = self.connect() {
-                client.raw().nop()?;
-                apart::device(self.child.id());
-                return Ok(());
+                return client.raw().nop().map_err(io::Error::from);
             }
             if let Some(status) = self.child.try_wait()? {
                 return Err(io::Error::other(format!("the device ended with {status}")));

@@ -172,7 +172,7 @@ impl Way {
         halt: &AtomicBool,
         barrier: &Barrier,
     ) -> io::Result<Outcome> {
-        if let Way::Weld { .. } = self {
+        if let (Way::Weld { .. }, false) = (self, job.calm.is_zero()) {
             apart::client(job.threads as u32);
         }
         let mut store = self.store(names);

@@ -170,6 +170,9 @@ impl Bench {
         let options = ServeOptions { medium, size, place: place.to_owned(), serve_args: Vec::new() };
         let served = Served::start(&o.program, &options)?;
         let client = served.connect()?;
+        if !o.quick {
+            crate::apart::device(served.pid());
+        }
         let power_safe = client.info()?.power_safe;
         for (fused, kind) in [(true, "weldfs-fused"), (false, "weldfs-unfused")] {
             if !o.chosen.system(kind) {

@@ -178,6 +178,14 @@ impl Options {
         if self.quick { Duration::ZERO } else { settle::MOST }
     }
 
+    /// Gives the cores of the device in process `pid` their processor. Where nothing is measured the scheduler may
+    /// place them: several such runs may be under way at once.
+    fn keep_apart(&self, pid: u32) {
+        if !self.quick {
+            crate::apart::device(pid);
+        }
+    }
+
     /// About how long a sample takes, files made and checked.
     fn seconds(&self, cell: &Cell) -> f64 {
         let (millis, around) = (self.millis as f64 / 1000.0, 0.06);

@@ -178,6 +178,7 @@ impl Systems {
         match Served::start_hostdir(&options.program, &tree.0) {
             Ok(served) => {
                 let client = served.connect()?;
+                options.keep_apart(served.pid());
                 let device =
                     Device::new(Box::new((served, folder)), client, ground.describe(), 0)?.calmly(options.calm());
                 let device = Rc::new(RefCell::new(device));
@@ -272,6 +273,7 @@ fn served_both(options: &Options, medium: &'static str, place: &Path) -> io::Res
             ServeOptions { medium, size: size(options).into(), place: place.to_owned(), serve_args: Vec::new() };
         let served = Served::start_with(&options.program, &serve, &log_args(log))?;
         let client = served.connect()?;
+        options.keep_apart(served.pid());
         let name = if medium == "pmem" { "emulated pmem" } else { "block image on a disk" };
         Device::new(Box::new(served), client, name.to_owned(), log.unwrap_or(0))
     })
@@ -287,7 +289,7 @@ fn embedded(options: &Options, log: Option<u64>) -> io::Result<Device> {
         return Err(io::Error::other(format!("mkfs: {}", String::from_utf8_lossy(&out.stderr).trim())));
     }
     let device = Embedded::open(&Source::Image(image), DeviceConfig::default()).map_err(io::Error::other)?;
-    crate::apart::device(std::process::id());
+    options.keep_apart(std::process::id());
     let client = Client::with(Arc::new(device.clone()))?;
     crate::served::wait_settled(std::process::id());
     Device::new(Box::new((device, folder)), client, "emulated pmem".to_owned(), log.unwrap_or(0))

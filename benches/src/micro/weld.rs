@@ -77,13 +77,20 @@ impl Device {
 
     fn timed(&mut self, client: &Client, cell: &Cell, fused: bool, places: &[Place]) -> io::Result<Sample> {
         let targets = places.iter().map(|p| Target::open(client, cell, p)).collect::<io::Result<Vec<_>>>()?;
+        // A run without waits for rest measures nothing.
+        let measures = !self.calm.is_zero();
         let lanes = self.lanes(cell.threads)?;
         let before = Seen::now(client)?;
         let barrier = Barrier::new(lanes.len());
         let results: Vec<io::Result<Run>> = std::thread::scope(|s| {
             let started = lanes.iter_mut().zip(places).zip(&targets).map(|((lane, place), target)| {
                 let barrier = &barrier;
-                s.spawn(move || one(lane, cell, fused, place, target, barrier))
+                s.spawn(move || {
+                    if measures {
+                        apart::client(cell.threads);
+                    }
+                    one(lane, cell, fused, place, target, barrier)
+                })
             });
             let started: Vec<_> = started.collect();
             let panicked = || Err(io::Error::other("a client thread panicked"));
@@ -159,7 +166,6 @@ fn one(
     target: &Target,
     barrier: &Barrier,
 ) -> io::Result<Run> {
-    apart::client(cell.threads);
     let fresh = lane.begin(cell, place, target, fused);
     let woken = lane.wake(WAKE);
     // Every thread comes here, whatever happened to it, or the others would wait for ever.

@@ -27,6 +27,9 @@ pub const SLICE_BYTES: u64 = 64 << 10;
 /// Blocks that one effect unmaps, at most, so that it touches no more windows than it may.
 const UNMAP_BLOCKS: u64 = (UNMAP_WINDOWS_MAX - 1) * WINDOW_BLOCKS;
 
+/// Blocks of a run that composed ones still join.
+const JOINED_MAX: u64 = 16;
+
 /// Byte ranges inside one block, sorted and apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Ranges(SmallVec<[(u16, u16); 2]>);
@@ -89,6 +92,12 @@ impl StagedRun {
     fn contains(&self, blk: u64) -> bool {
         (self.blk..self.blk + self.crcs.len() as u64).contains(&blk)
     }
+
+    /// Whether block `blk` at `addr` lies behind it in the file and on the medium, and the run may still grow.
+    fn goes_on_with(&self, blk: u64, addr: BlockNo) -> bool {
+        let len = self.crcs.len() as u64;
+        !self.sealed && self.held.is_none() && len < JOINED_MAX && (self.blk + len, self.addr.0 + len) == (blk, addr.0)
+    }
 }
 
 /// A run on its way.
@@ -139,6 +148,11 @@ impl StagedFile {
     /// Whether bytes of the block were written.
     pub fn writes(&self, blk: u64) -> bool {
         self.blocks.iter().any(|b| b.blk == blk) || self.runs.iter().any(|r| r.contains(blk))
+    }
+
+    /// Blocks that were written in part and lie in no run.
+    fn blocks_without_place(&self) -> u32 {
+        self.blocks.iter().filter(|b| !self.runs.iter().any(|r| r.contains(b.blk))).count() as u32
     }
 
     /// The run that a block lies in: the one staged last.
@@ -337,13 +351,34 @@ impl Txn<'_> {
             }
             r.addr.0 + i as u64
         } else {
-            let run = self.plan_mut()?.alloc(1, ino)?;
+            let addr = self.block_for_composed(ino)?;
             let held = (!direct).then(|| Arc::new(AlignedBuf::from_slice(bytes)));
-            let crcs = SmallVec::from_slice(&[crc]);
-            self.staged_mut(ino).runs.push(StagedRun { blk, addr: run.addr, crcs, held, sealed: false });
-            run.addr.0
+            let runs = &mut self.staged_mut(ino).runs;
+            match runs.last_mut().filter(|r| held.is_none() && r.goes_on_with(blk, addr)) {
+                Some(run) => run.crcs.push(crc),
+                None => {
+                    let crcs = SmallVec::from_slice(&[crc]);
+                    runs.push(StagedRun { blk, addr, crcs, held, sealed: false });
+                }
+            }
+            addr.0
         };
         Ok(addr)
+    }
+
+    /// A fresh block for one that was composed. Where all of a file's are composed at once, they lie together: one
+    /// allocation, and one change of the map.
+    fn block_for_composed(&mut self, ino: InodeNo) -> FsResult<BlockNo> {
+        let run = match self.composed.take() {
+            Some(run) => run,
+            None => {
+                let at_once = self.store.writes_directly() && !self.has_steps();
+                let others = self.staged(ino).filter(|_| at_once).map_or(0, StagedFile::blocks_without_place);
+                self.plan_mut()?.alloc(1 + others, ino)?
+            }
+        };
+        self.composed = (run.count > 1).then(|| Run { addr: BlockNo(run.addr.0 + 1), count: run.count - 1 });
+        Ok(run.addr)
     }
 
     /// Writes composed blocks to their places, together.
@@ -374,6 +409,8 @@ impl Txn<'_> {
     fn settle_file(&mut self, i: usize, stays: bool, landing: &mut SmallVec<[Landing; 2]>) -> FsResult<()> {
         let ino = self.files[i].ino;
         let mut settled = SmallVec::new();
+        // In the order of the file, if they were written so.
+        self.files[i].blocks.reverse();
         while let Some(mut block) = self.files[i].blocks.pop() {
             match self.settle_block(ino, &mut block, landing) {
                 Ok(patched) if stays && patched => settled.push(block),

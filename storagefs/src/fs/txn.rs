@@ -112,6 +112,8 @@ pub struct Txn<'a> {
     pub(super) data_effects: Effects,
     /// Blocks allocated for a reservation, not mapped yet.
     pub(super) spare: SmallVec<[Run; 2]>,
+    /// Blocks allocated for content that is composed next.
+    pub(super) composed: Option<Run>,
     pub(super) payload: u64,
     /// Bytes that the command may write at most.
     pub(super) payload_max: u64,
@@ -169,6 +171,7 @@ impl<'a> Txn<'a> {
             name_effects: Effects::new(),
             data_effects: Effects::new(),
             spare: SmallVec::new(),
+            composed: None,
             payload: 0,
             payload_max: ATOMIC_WRITE_MAX.into(),
             many: false,
