@@ -6,7 +6,7 @@ use crate::sweep::scenarios::prepare;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use weldfs_ciscops::{At, Errno};
+use weldfs_ciscops::{At, Errno, TxnMode};
 use weldfs_journal::Medium;
 use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel};
 use weldfs_storagefs::store::{MountOptions, Store};
@@ -119,6 +119,8 @@ impl Flipped {
         let medium = Arc::new(CowMedium::new(CowImage::new(vec![0; IMAGE_BYTES]), model));
         let as_medium: Arc<dyn Medium> = medium.clone();
         let mut hand = fresh(&as_medium, &small_layout(LOG_BYTES), 5)?;
+        // In steps, so that the tail holds transactions that can be cut in their middle.
+        hand.mode = TxnMode::Micro;
         let told = |e: i32| format!("preparing: {}", Errno(e).text());
         prepare(&mut hand).map_err(told)?;
         let journal = hand.store().journal().clone();

@@ -9,7 +9,7 @@ use serde::Serialize;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weldfs::{At, Client, Durability, Errno, File, OpenFlags, OpenOptions};
+use weldfs::{At, Client, Durability, Errno, File, Handle, OpenFlags, OpenOptions, TxnMode};
 use weldfs_journal::{Medium, SystemClock, SystemRandom};
 use weldfs_kernel_shim::Embedded;
 use weldfs_storagefs::device::DeviceConfig;
@@ -122,7 +122,8 @@ impl Actor {
         let client = self.client.durability(durability);
         match step {
             Step::Store { name, data } => {
-                client.open_write_close(self.path(name), WRITE_NEW, 0o644, At::Offset(0), &data[..])?;
+                let (raw, path) = (client.raw().mode(by_turns(data.len())), self.path(name));
+                raw.open_write_close(Handle::ROOT, path.as_bytes(), WRITE_NEW, 0o644, At::Offset(0), &data[..])?;
             }
             Step::Append { name, data } => {
                 self.open(name, true)?.append_with(&data[..], durability)?;
@@ -133,7 +134,7 @@ impl Actor {
             Step::Unlink { name } => client.remove_file(self.path(name))?,
             Step::Log { data } => {
                 let record = frame(self.number, self.logged, data);
-                let raw = client.raw();
+                let raw = client.raw().mode(by_turns(self.logged));
                 raw.append_checksum_write(self.log.handle(), &record[..])?;
                 self.logged += 1;
             }
@@ -141,6 +142,11 @@ impl Actor {
         }
         Ok(())
     }
+}
+
+/// In steps, or as the device likes.
+fn by_turns(turn: usize) -> TxnMode {
+    if turn.is_multiple_of(2) { TxnMode::Micro } else { TxnMode::Default }
 }
 
 /// Plays a script to its end; an error is a failure of the harness, for nothing is cut while the clients work.
