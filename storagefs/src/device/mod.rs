@@ -26,7 +26,6 @@ mod detect;
 mod due;
 pub mod hostdir;
 mod io;
-pub(crate) mod keys;
 pub mod latency;
 pub mod limits;
 mod locks;

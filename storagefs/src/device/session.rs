@@ -9,12 +9,12 @@ use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, SessionLimits, Share
 
 use super::core::{Core, Message};
 use super::counters::{QueueCounters, Totals};
-use super::keys::Keys;
 use super::ofd::Handles;
 use super::pair::Pair;
 use super::rings::{Fresh, Pools, Ring, Rings};
 use super::tenants::{Load, Tenant};
 use crate::error::Miss;
+use crate::fs::keys::Keys;
 use weldfs_functions::cipher::Key;
 
 use crate::fs::{Cred, Fetching, HandleTable, OpenFile, SessionView, Staged, StagedTable};

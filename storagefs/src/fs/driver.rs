@@ -7,9 +7,9 @@ use super::{
     Cred, Fetching, FileRef, Finished, HandleTable, Hold, InodeSet, OpenFile, SessionView, Staged, StagedTable,
     StagedWrite, Txn, payload_bytes, plan_need, resolve_set,
 };
-use crate::device::keys::Keys;
 use crate::effect::Effect;
 use crate::error::{FsError, FsResult, Miss, Wait};
+use crate::fs::keys::Keys;
 use crate::micro::Detect;
 use crate::outcomes::{Identity, OutcomeRec};
 use crate::store::{Need, Plan, Store};

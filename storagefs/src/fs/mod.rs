@@ -8,7 +8,7 @@
 //!   space. `txn` the transaction, `target` its face to the interpreter; `stage` content staged but not committed.
 //! * `namespace` names; `attr` attributes; `xattr` extended attributes; `data` bytes; `falloc` space and holes.
 //! * `program` what a fused program holds and reserves; `staged_names` names that one command changes several of.
-//! * `staged` transactions that a session collects.
+//! * `staged` transactions that a session collects; `keys` those it brings for its encrypting commands.
 //! * `driver` runs commands one at a time without a device: tests, fsck's usability check, tools.
 //!
 //! Nothing here blocks, keeps state between commands, or touches the log.
@@ -19,6 +19,7 @@ pub mod data;
 pub mod driver;
 pub mod falloc;
 pub mod inode_set;
+pub(crate) mod keys;
 mod micro;
 pub mod namespace;
 pub mod need;

@@ -89,7 +89,7 @@ impl Target for Txn<'_> {
     }
 
     fn random(&mut self, out: &mut [u8]) -> Result<(), Errno> {
-        crate::device::keys::random(out)
+        crate::fs::keys::random(out)
     }
 
     fn is_recovery(&self) -> bool {

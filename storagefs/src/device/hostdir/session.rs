@@ -12,12 +12,12 @@ use weldfs_ciscops::{Errno, Handle, SessionLimits, SharedRegion};
 use super::core::{Core, Message};
 use crate::cred::Cred;
 use crate::device::counters::{QueueCounters, Totals};
-use crate::device::keys::Keys;
 use crate::device::ofd::{Description, Handles};
 use crate::device::pair::Pair;
 use crate::device::rings::{Fresh, Pools, Ring, Rings};
 use crate::device::session::{Claimed, QueueParts};
 use crate::device::tenants::Tenant;
+use crate::fs::keys::Keys;
 
 /// What a description holds open: the host's own descriptor.
 pub struct HostFile {

@@ -408,7 +408,7 @@ impl Target for HostTxn<'_> {
     }
 
     fn random(&mut self, out: &mut [u8]) -> Result<(), Errno> {
-        crate::device::keys::random(out)
+        crate::fs::keys::random(out)
     }
 
     async fn open(&mut self, base: Handle, path: &[u8], flags: OpenFlags, mode: u32) -> Result<Opened<FileRef>, Errno> {
