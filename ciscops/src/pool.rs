@@ -158,6 +158,9 @@ impl core::fmt::Debug for SharedRegion {
     }
 }
 
+/// Bytes that [`SharedBytes::come_near`] asks for, at most: later ones are foreseen by the processor itself.
+pub const NEAR_MAX: usize = 4096;
+
 /// Borrowed bytes that another party may change at any moment. Only copies go in or out; reading twice may give two
 /// answers, so copy once, then validate and use the copy.
 #[derive(Clone, Copy)]
@@ -214,6 +217,27 @@ impl<'a> SharedBytes<'a> {
     pub fn zero(&self) {
         // SAFETY: in bounds; nothing of ours refers to these bytes.
         unsafe { core::ptr::write_bytes(self.base.as_ptr(), 0, self.len) };
+    }
+
+    /// Asks the processor to bring the first bytes near, at most [`NEAR_MAX`] of them, while something else is done:
+    /// what another processor has just written takes as long to come as a short command takes. `write`: they are going
+    /// to be written. Changes nothing, and does nothing where it is not known how.
+    #[inline]
+    pub fn come_near(&self, write: bool) {
+        #[cfg(target_arch = "x86_64")]
+        {
+            use core::arch::x86_64::{_MM_HINT_ET0, _MM_HINT_T0, _mm_prefetch};
+            for at in (0..self.len.min(NEAR_MAX)).step_by(64) {
+                // SAFETY: at < self.len; a prefetch reads and writes nothing, whatever the address, and processors
+                // that do not know the hint take it for no operation.
+                unsafe {
+                    let line = self.base.as_ptr().add(at).cast::<i8>();
+                    if write { _mm_prefetch::<_MM_HINT_ET0>(line) } else { _mm_prefetch::<_MM_HINT_T0>(line) }
+                }
+            }
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = write;
     }
 
     /// The part `off..off + len`. Panics when not inside.

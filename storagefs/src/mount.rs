@@ -307,6 +307,7 @@ impl Store {
             tails: Default::default(),
             damage: Default::default(),
             reclaim: pending,
+            applied: AtomicU64::new(0),
             txns: open,
             outcomes,
             hash: NameHash::new(sb.dirent_key, options.hash_bits),

@@ -136,6 +136,8 @@ pub struct Store {
     pub(crate) journal: OnceLock<Arc<Journal>>,
     /// Commits hold it shared, the checkpoint cut exclusively.
     pub(crate) gate: RwLock<()>,
+    /// Records applied.
+    pub(crate) applied: AtomicU64,
     pub(crate) cache: BlockCache,
     /// Last blocks of files that grow.
     pub(crate) tails: tails::Tails,

@@ -18,6 +18,7 @@ use weldfs_scheduler::Mode;
 use zerocopy::IntoBytes;
 
 use super::dataplane::{Done, OpCx, Place, durable, failed, perform};
+use super::near::near;
 use crate::fs::{Hold, InodeSet, ROOT, Txn};
 
 /// Bytes of names that `read_dir_plus` reads from the directory at a time.
@@ -58,6 +59,7 @@ impl OpCx<'_> {
                 cmd.mode = self.cmd.mode;
             }
             cmd.after_durable |= self.cmd.after_durable;
+            near(&cmd.op, &self.queue.pool);
             Ok((cmd, Paths::fetch(&cmd, &self.queue.pool)?))
         });
         (raw, believed)

@@ -484,18 +484,19 @@ async fn attempt<'d>(
 ) -> FsResult<Attempt> {
     let core = cx.core;
     let payload = crate::fs::payload_bytes(&cx.cmd, &cx.paths);
-    let (mut reserved, mut again) = (plan.take(), false);
-    let (mut txn, mut outcome) = loop {
+    let begin = |reserved, again| {
         let mut txn = Txn::new(&core.store, cx.session(), set, reserved, payload, core.clock.wall());
         txn.about(&cx.paths.a);
         txn.in_steps(&cx.cmd, &cx.paths, detect::of_begin(cx), again);
         txn.in_slices(cx);
-        let outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
-        match txn.start_over(&outcome) {
-            Some(cleared) => (reserved, again) = (cleared, true),
-            None => break (txn, outcome),
-        }
+        txn
     };
+    let mut txn = begin(plan.take(), false);
+    let mut outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
+    if let Some(cleared) = txn.start_over(&outcome) {
+        txn = begin(cleared, true);
+        outcome = Box::pin(interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn)).await;
+    }
     let mut finished = match txn.finish(&outcome).await {
         Ok(f) => f,
         Err(FsError::SetChanged) => return Ok(Attempt::SetChanged(txn.lacked())),

@@ -32,6 +32,7 @@ mod locks;
 mod mail;
 mod maintenance;
 mod memory;
+mod near;
 mod ofd;
 mod pace;
 mod pair;

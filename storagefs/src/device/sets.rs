@@ -5,6 +5,7 @@
 //! drawn when it arrives and kept for its whole life, so a command that has to change its set keeps its place.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::future::Future;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::pin::Pin;
@@ -56,7 +57,9 @@ pub fn members(list: impl IntoIterator<Item = (u64, Mode)>) -> Members {
             None => out.push((ino, mode)),
         }
     }
-    out.sort_unstable_by_key(|(ino, _)| (shard_of(*ino), *ino));
+    if out.len() > 1 {
+        out.sort_unstable_by_key(|(ino, _)| (shard_of(*ino), *ino));
+    }
     out
 }
 
@@ -133,13 +136,17 @@ impl<'a> Locked<'a> {
 
     fn remove(&mut self, seq: Seq, members: &Members, woken: &mut SmallVec<[Waker; 4]>) {
         for (ino, _) in members {
-            let shard = self.shard(*ino);
-            if let Some(q) = shard.get_mut(ino) {
-                q.remove(seq, |w| woken.push(w));
-                if q.is_empty() {
-                    shard.remove(ino);
-                }
-            }
+            remove(self.shard(*ino), *ino, seq, woken);
+        }
+    }
+}
+
+/// Takes a ticket out of an inode's queue, and the queue away with its last one.
+fn remove(shard: &mut Shard, ino: u64, seq: Seq, woken: &mut SmallVec<[Waker; 4]>) {
+    if let Entry::Occupied(mut queue) = shard.entry(ino) {
+        queue.get_mut().remove(seq, |w| woken.push(w));
+        if queue.get().is_empty() {
+            queue.remove();
         }
     }
 }
@@ -153,6 +160,18 @@ impl SetTable {
     /// Places the tickets of one command, which runs in the slot `token`, in all queues of its set at once. Starts at
     /// once when the set is free.
     pub fn place(&self, seq: Seq, token: Token, members: Members) -> Tickets<'_> {
+        // Most commands hold one inode, and nobody else wants it.
+        if let [(ino, mode)] = members[..] {
+            let mut shard = self.shards[shard_of(ino)].lock();
+            let queue = shard.entry(ino).or_default();
+            queue.place(seq, mode, token);
+            let running = queue.may_run(seq);
+            if running {
+                queue.start(seq);
+            }
+            drop(shard);
+            return Tickets { table: self, seq, token, members, running };
+        }
         let mut locked = Locked::of(self, &members);
         locked.place(seq, token, &members);
         let running = locked.start_if_free(seq, &members);
@@ -235,9 +254,12 @@ impl Drop for Tickets<'_> {
             return;
         }
         let mut woken = SmallVec::new();
-        let mut locked = Locked::of(self.table, &self.members);
-        locked.remove(self.seq, &self.members, &mut woken);
-        drop(locked);
+        if let [(ino, _)] = self.members[..] {
+            remove(&mut self.table.shards[shard_of(ino)].lock(), ino, self.seq, &mut woken);
+        } else {
+            let mut locked = Locked::of(self.table, &self.members);
+            locked.remove(self.seq, &self.members, &mut woken);
+        }
         woken.into_iter().for_each(Waker::wake);
     }
 }

@@ -39,6 +39,7 @@ use super::limits::{
     SPIN_ALONE_NS, SPIN_MIN, SPIN_NS_MIN, SWEEP_LOOKS_MAX, SWEEP_MAX, SWEEP_VAIN_MAX, VAIN_LOOK_NS,
 };
 use super::mail::Mail;
+use super::near::near;
 use super::pair::{Ends, Fresh, Taken};
 use super::runq::CostModel;
 use super::session::QueueState;

@@ -123,6 +123,12 @@ impl Direct {
         }
     }
 
+    /// The session whose commands it runs.
+    #[cfg(test)]
+    pub(super) fn view(&self) -> &dyn SessionView {
+        &self.session
+    }
+
     /// The store.
     pub fn store(&self) -> &Arc<Store> {
         &self.session.store

@@ -12,6 +12,8 @@ use crate::error::{FsError, FsResult};
 use crate::record::{Dirent, InodeRec};
 use crate::store::Store;
 use smallvec::SmallVec;
+use std::borrow::Borrow;
+use std::cell::Cell;
 use weldfs_ciscops::limits::INODE_SET_MAX;
 use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Paths};
 
@@ -28,10 +30,30 @@ pub enum Hold {
 }
 
 /// The inodes a command holds, each once, at most 16.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct InodeSet {
     entries: SmallVec<[(InodeNo, Hold); 4]>,
     file: Option<InodeNo>,
+    walked: Option<Box<Walked>>,
+}
+
+/// The walk that put a set together: the command need not walk again under the set if nothing has changed meanwhile.
+#[derive(Clone, Debug)]
+pub(super) struct Walked {
+    /// What has been applied to the store before the walk began (see [`Store::generation`]).
+    generation: u64,
+    /// Address and length of the path: it is the command's own copy, which stays where it is.
+    path: (usize, usize),
+    start: InodeNo,
+    last: Last,
+    /// Where it led.
+    pub found: Found,
+    /// The directory in which a name was looked for and not found, and the cookie under which it can be added.
+    pub slot: (InodeNo, u64),
+}
+
+fn place_of(path: &[u8]) -> (usize, usize) {
+    (path.as_ptr() as usize, path.len())
 }
 
 impl InodeSet {
@@ -79,6 +101,35 @@ impl InodeSet {
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
+
+    /// The walk that was made to put the set together, if it was this one and would end where it did. Under the set:
+    /// who changed an inode of it before has been heard of.
+    pub(super) fn walked(&self, store: &Store, start: InodeNo, path: &[u8], last: Last) -> Option<&Walked> {
+        let same = |w: &&Walked| (w.path, w.start, w.last) == (place_of(path), start, last);
+        self.walked.as_deref().filter(same).filter(|w| w.generation == store.generation())
+    }
+}
+
+/// The store as a walk before the set sees it, which notes what a later step will want to know.
+struct Ahead<'a> {
+    store: &'a Store,
+    slot: Cell<(InodeNo, u64)>,
+}
+
+impl View for Ahead<'_> {
+    fn inode(&self, ino: InodeNo) -> FsResult<Option<InodeRec>> {
+        self.store.inode(ino)
+    }
+
+    fn entry(&self, dir: InodeNo, name: &[u8]) -> FsResult<Option<Dirent>> {
+        Ok(match self.store.dirent_or_slot(dir, name)? {
+            Ok(entry) => Some(entry),
+            Err(slot) => {
+                self.slot.set((dir, slot));
+                None
+            }
+        })
+    }
 }
 
 impl View for Store {
@@ -115,17 +166,20 @@ impl Resolver<'_> {
         last: Last,
         dir: Hold,
         hold: Hold,
-    ) -> FsResult<Option<Found>> {
-        let base = resolve::start_inode(self.session, base, path)?;
-        let mut trail = Trail::default();
-        match Walker::of(self.session).walk(self.store, base, path, last, &mut trail) {
+    ) -> FsResult<Option<&Found>> {
+        let start = resolve::start_inode(self.session, base, path)?;
+        let (generation, mut trail) = (self.store.generation(), Trail::default());
+        let view = Ahead { store: self.store, slot: Cell::new((InodeNo(0), 0)) };
+        match Walker::of(self.session).walk(&view, start, path, last, &mut trail) {
             Ok(found) => {
                 self.set.add(found.dir.ino, dir);
                 if let Some(rec) = &found.rec {
                     self.set.add(rec.ino, hold);
                 }
                 self.set.file = found.rec.as_ref().map(|r| r.ino);
-                Ok(Some(found))
+                let (path, slot) = (place_of(path), view.slot.get());
+                let walked = Box::new(Walked { generation, path, start, last, found, slot });
+                Ok(Some(&self.set.walked.insert(walked).found))
             }
             Err(FsError::Errno(_)) => {
                 if let Some(dir) = trail.dir {
@@ -151,11 +205,11 @@ impl Resolver<'_> {
         let last = if excl || flags.contains(OpenFlags::NOFOLLOW) { Last::NoFollow } else { Last::Follow };
         let file = if flags.contains(OpenFlags::TRUNC) { Hold::Exclusive } else { file };
         let missing = self.path(base, path, last, Hold::Shared, file)?.filter(|f| f.rec.is_none());
-        if let Some(found) = missing
+        if let Some(dir) = missing.map(|f| f.dir.ino)
             && flags.contains(OpenFlags::CREATE)
             && !flags.contains(OpenFlags::TMPFILE)
         {
-            self.set.add(found.dir.ino, Hold::Exclusive);
+            self.set.add(dir, Hold::Exclusive);
         }
         Ok(())
     }
@@ -163,7 +217,7 @@ impl Resolver<'_> {
     pub(super) fn rename(&mut self, from: (Handle, &[u8]), to: (Handle, &[u8])) -> FsResult<()> {
         let mut found: SmallVec<[Found; 2]> = SmallVec::new();
         for (base, path) in [from, to] {
-            found.extend(self.path(base, path, Last::Name, Hold::Exclusive, Hold::Exclusive)?);
+            found.extend(self.path(base, path, Last::Name, Hold::Exclusive, Hold::Exclusive)?.cloned());
         }
         if needs_rename_lock(&found) {
             self.set.add(RENAME_LOCK, Hold::Exclusive);
@@ -173,9 +227,9 @@ impl Resolver<'_> {
 }
 
 /// Whether a rename between these places moves a directory to another directory.
-pub(super) fn needs_rename_lock(places: &[Found]) -> bool {
-    let moves_dir = places.iter().any(|f| f.rec.as_ref().is_some_and(InodeRec::is_dir));
-    moves_dir && places.windows(2).any(|w| w[0].dir.ino != w[1].dir.ino)
+pub(super) fn needs_rename_lock(places: &[impl Borrow<Found>]) -> bool {
+    let moves_dir = places.iter().any(|f| f.borrow().rec.as_ref().is_some_and(InodeRec::is_dir));
+    moves_dir && places.windows(2).any(|w| w[0].borrow().dir.ino != w[1].borrow().dir.ino)
 }
 
 /// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`].
@@ -244,4 +298,56 @@ pub fn resolve_set(store: &Store, cmd: &Command, paths: &Paths, session: &dyn Se
         }
     }
     Ok(r.set)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fs::Txn;
+    use crate::fs::driver::Direct;
+    use crate::media::RamMedium;
+    use crate::mount::{MkfsOptions, format};
+    use crate::store::MountOptions;
+    use std::sync::Arc;
+    use weldfs_ciscops::PoolRange;
+    use weldfs_journal::{Clock, Medium, SeededRandom, SystemClock};
+
+    fn direct() -> Direct {
+        let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(16 << 20));
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        format(&medium, &MkfsOptions::default(), &*clock, &SeededRandom::new(1)).expect("memory takes a file system");
+        let options = MountOptions::new(clock, Arc::new(SeededRandom::new(2)));
+        let (store, _) = Store::mount(medium, options).expect("what was just formatted mounts");
+        Direct::new(store, 1 << 16)
+    }
+
+    #[test]
+    fn a_walk_before_the_set_counts_until_a_record_is_applied() {
+        let mut device = direct();
+        let (base, out) = (Handle::ROOT, PoolRange::new(4096, 100));
+        let (name, other) = (device.put(0, b"name"), device.put(64, b"other"));
+        let make =
+            |path| Op::Open { base, path, flags: OpenFlags::WRITE | OpenFlags::CREATE, mode: 0o644, placeholder: 0 };
+        assert_eq!(device.run(make(name)).status, 0);
+        let store = device.store().clone();
+        let command = |path| Command::new(1, Op::OpenReadClose { base, path, flags: OpenFlags::READ, offset: 0, out });
+        let paths = |path| Paths::fetch(&command(path), device.pool()).expect("a path");
+        let (here, missing) = (paths(name), paths(other));
+        let resolve = |path, paths| resolve_set(&store, &command(path), paths, device.view()).expect("a set");
+        let (set, none) = (resolve(name, &here), resolve(other, &missing));
+        let walked = |set: &InodeSet, path: &[u8], last| set.walked(&store, resolve::ROOT, path, last).is_some();
+        assert!(walked(&set, &here.a, Last::Follow) && walked(&none, &missing.a, Last::Follow));
+        assert!(!walked(&set, &here.a, Last::Name), "another kind of walk");
+        assert!(!walked(&set, &here.a.clone(), Last::Follow), "another path");
+        assert!(set.walked(&store, InodeNo(2), &here.a, Last::Follow).is_none(), "from elsewhere");
+        // What was there goes, and what was not there comes, while the command waits for its place.
+        assert_eq!(device.run(Op::Unlink { base, path: name }).status, 0);
+        assert_eq!(device.run(make(other)).status, 0);
+        assert!(!walked(&set, &here.a, Last::Follow) && !walked(&none, &missing.a, Last::Follow));
+        let found = |set, paths: &Paths| {
+            let txn = Txn::new(&store, device.view(), set, None, 0, (0, 0));
+            txn.walk(base, &paths.a, Last::Follow).expect("a directory").rec.is_some()
+        };
+        assert_eq!((found(&set, &here), found(&none, &missing)), (false, true));
+    }
 }

@@ -178,23 +178,6 @@ impl<'a> Walker<'a> {
         })
     }
 
-    /// The inode a path names. A slash after something that is no directory is ENOTDIR.
-    pub fn lookup<V: View + ?Sized>(
-        &self,
-        view: &V,
-        base: InodeNo,
-        path: &[u8],
-        nofollow: bool,
-        trail: &mut Trail,
-    ) -> FsResult<Found> {
-        let found = self.walk(view, base, path, if nofollow { Last::NoFollow } else { Last::Follow }, trail)?;
-        let rec = found.rec.as_ref().ok_or(Errno::NOENT)?;
-        if found.slash && !rec.is_dir() {
-            return Err(Errno::NOTDIR.into());
-        }
-        Ok(found)
-    }
-
     /// What a symbolic link's target means inside the file system, and whether it starts at the root.
     fn target<'t>(&self, target: &'t [u8]) -> Result<(&'t [u8], bool), Errno> {
         if !target.starts_with(b"/") {
@@ -211,6 +194,15 @@ impl<'a> Walker<'a> {
 /// Where a walk starts: absolute paths at the root, whatever the base.
 pub fn start_inode(session: &dyn SessionView, base: Handle, path: &[u8]) -> FsResult<InodeNo> {
     if path.first() == Some(&b'/') { Ok(ROOT) } else { base_inode(session, base) }
+}
+
+/// The inode that a walk led to. A slash after something that is no directory is ENOTDIR.
+pub fn named(found: &Found) -> FsResult<&InodeRec> {
+    let rec = found.rec.as_ref().ok_or(Errno::NOENT)?;
+    if found.slash && !rec.is_dir() {
+        return Err(Errno::NOTDIR.into());
+    }
+    Ok(rec)
 }
 
 /// The inode of a base handle; EBADF when the session has no such handle.

@@ -3,7 +3,7 @@
 //! The synchronous cores (in `namespace`, `attr`, `xattr`, `data`, `falloc`) read first and stage afterwards, so that a
 //! core which meets a cold page has staged nothing and can simply be called again once the page is there.
 
-use super::inode_set::{Hold, InodeSet};
+use super::inode_set::{Hold, InodeSet, Walked};
 use super::micro::Steps;
 use super::resolve::{self, Found, Last, ROOT, Trail, View, Walker};
 use super::stage::{Filling, StagedFile};
@@ -15,6 +15,7 @@ use crate::micro::Begin;
 use crate::record::{Dirent, InodeRec, Time};
 use crate::store::{MicroTxn, Plan, Store};
 use smallvec::SmallVec;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
@@ -258,9 +259,25 @@ impl<'a> Txn<'a> {
         Walker::of(self.session)
     }
 
-    pub(super) fn walk(&self, base: Handle, path: &[u8], last: Last) -> FsResult<Found> {
-        let base = resolve::start_inode(self.session, base, path)?;
-        self.walker().walk(self, base, path, last, &mut Trail::default())
+    pub(super) fn walk(&self, base: Handle, path: &[u8], last: Last) -> FsResult<Cow<'a, Found>> {
+        let start = resolve::start_inode(self.session, base, path)?;
+        if let Some(walked) = self.walked(start, path, last) {
+            return Ok(Cow::Borrowed(&walked.found));
+        }
+        self.walker().walk(self, start, path, last, &mut Trail::default()).map(Cow::Owned)
+    }
+
+    /// The walk before the set, if this one would end where it did: nothing has changed, and nothing is staged.
+    fn walked(&self, start: InodeNo, path: &[u8], last: Last) -> Option<&'a Walked> {
+        let untouched = self.inodes.is_empty() && self.names.is_empty() && self.files.is_empty();
+        let walked = self.set.walked(self.store, start, path, last).filter(|_| untouched)?;
+        self.note_slot(walked.slot.0, walked.slot.1);
+        Some(walked)
+    }
+
+    fn note_slot(&self, dir: InodeNo, slot: u64) {
+        self.slot_dir.store(dir.0, Relaxed);
+        self.slot.store(slot, Relaxed);
     }
 
     /// The object a handle (empty path) or a path names, held as wanted.
@@ -269,9 +286,11 @@ impl<'a> Txn<'a> {
         let rec = if path.is_empty() {
             resolve::live(self, ino)?
         } else {
-            let found = self.walker().lookup(self, ino, path, nofollow, &mut Trail::default())?;
+            let last = if nofollow { Last::NoFollow } else { Last::Follow };
+            let found = self.walk(base, path, last)?;
+            let rec = resolve::named(&found)?.clone();
             self.held(found.dir.ino, Hold::Shared)?;
-            found.rec.ok_or(Errno::NOENT)?
+            rec
         };
         self.held(rec.ino, hold)?;
         Ok(rec)
@@ -409,8 +428,7 @@ impl View for Txn<'_> {
             None => Ok(match self.store.dirent_or_slot(dir, name)? {
                 Ok(entry) => Some(entry),
                 Err(slot) => {
-                    self.slot_dir.store(dir.0, Relaxed);
-                    self.slot.store(slot, Relaxed);
+                    self.note_slot(dir, slot);
                     None
                 }
             }),

@@ -235,11 +235,17 @@ const fn zeros(mut register: u32, bytes: usize) -> u32 {
 #[inline]
 fn past(register: u32, bytes: usize) -> u32 {
     #[cfg(target_arch = "x86_64")]
-    if (FEW..=BLOCK).contains(&bytes) && cpu().crc {
+    if bytes <= BLOCK && cpu().crc {
         // SAFETY: the instructions exist.
-        return unsafe { past_by_product(register, PAST[bytes]) };
+        return unsafe { if bytes < FEW { past_few(register, bytes) } else { past_by_product(register, PAST[bytes]) } };
     }
     if bytes < FEW { zeros(register, bytes) } else { weldfs_functions::crc32c_combine(register, 0, bytes) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "sse4.2")]
+fn past_few(register: u32, bytes: usize) -> u32 {
+    (0..bytes).fold(register, |register, _| core::arch::x86_64::_mm_crc32_u8(register, 0))
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -13,7 +13,7 @@ use crate::overlay::{SHARDS, Shard};
 use parking_lot::RwLockWriteGuard;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::canary::{Canary, planted};
 use weldfs_journal::{AlignedBuf, Appended, BlockNo, DataWrite, Lsn, RecordHead, Reservation};
@@ -432,6 +432,14 @@ impl Store {
         for (ino, cut, pending) in news {
             if pending { self.reclaim.add(ino, cut) } else { self.reclaim.remove(ino, cut) }
         }
+        self.applied.fetch_add(1, Release);
         Ok(())
+    }
+
+    /// Changes whenever a record has been applied, before its command gives its inodes back. Who reads something and
+    /// then, holding the inodes that it is about, finds the generation as it was before, would read the same again.
+    #[inline]
+    pub(crate) fn generation(&self) -> u64 {
+        self.applied.load(Acquire)
     }
 }

@@ -276,6 +276,7 @@ where
         if planted(Canary::SqeReadTwice) {
             self.look_twice(queue, &queue.pair.ends());
         }
+        near(&cmd.op, &queue.pool);
         let free = self.is_alone();
         notes.fused = cmd.op.opcode().spec().fused;
         let paths = match Paths::fetch(&cmd, &queue.pool) {
@@ -330,7 +331,7 @@ where
             self.core.offer_next(&notes.queue);
         }
         let now = notes.arrived;
-        self.complete(notes, done, now);
+        self.complete(&notes, done, now);
         self.core.board.feed();
         true
     }

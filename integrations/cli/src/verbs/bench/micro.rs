@@ -59,7 +59,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     rounds: u32,
     /// Milliseconds of a burst of the slowest system; the others do as many operations as it can do meanwhile
-    #[arg(long, value_name = "MS", default_value_t = 25, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    #[arg(long, value_name = "MS", default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     millis: u64,
     /// A few operations of each kind in one size and one round, on small images: shows in seconds that everything
     /// works, and no figures
