@@ -134,3 +134,45 @@ fn a_long_read_that_is_summed_up_and_a_long_record_make_way_after_every_piece() 
     assert_eq!((o.status, o.result, o.result2), (0, 1, log.len() as u64));
     assert!(toy.longest <= piece + 8, "{} bytes without making way (scan)", toy.longest);
 }
+
+#[test]
+fn records_of_every_length_are_found_wherever_they_lie_and_what_is_lost_behind_the_last_one_hurts_nobody() {
+    let lengths = [0usize, 1, 4087, 4088, 4089, 65_527, 65_528, 65_529, 70_000, 3, 140_000, 12, 60_000];
+    let content: Vec<u8> = (0..200_000u32).map(|i| (i % 249) as u8).collect();
+    let payloads: Vec<&[u8]> = lengths.iter().map(|n| &content[*n % 97..][..*n]).collect();
+    let log = log_of(&payloads, SumKind::Crc32c, Order::Little);
+    for (from, blank, lost) in [(0u64, 0usize, 0usize), (8, 0, 0), (17, 8, 0), (17, 100, 92), (17, 70_000, 69_992)] {
+        let mut toy = toy(b"");
+        let start = if from == 8 { 8 } else { 0 };
+        let front = vec![1; (from - start) as usize];
+        toy.state.files[0] = [&front[..], &log, &vec![0; blank]].concat();
+        toy.state.lost = lost;
+        let mut b = Builder::new();
+        let file = b.take(HANDLE, Access::READ);
+        let [count, end] = [b.register(), b.register()];
+        let (off, len) = (Value::Imm(from), Value::Imm(1 << 20));
+        let (int, sum_order) = (Int::U32_LE, Order::Little);
+        let record =
+            Record { head: 8, len_at: 4, len: int, sum_at: Some(0), sum_order, sum: SumKind::Crc32c, covers: 4 };
+        let (count, end) = (Some(count), Some(end));
+        b.push(Micro::Scan { file, off, len, record, offsets: None, count, end, why: None });
+        b.results(count, end);
+        let o = toy.run_program(&b.finish().unwrap(), &[], TxnMode::Default);
+        // The first record has no payload: from the second one on there is one less.
+        let good = lengths.len() as u64 - u64::from(from == 8);
+        assert_eq!((o.status, o.result), (0, good), "from {from}, {blank} zeros, {lost} lost");
+        assert_eq!(o.result2, front.len() as u64 + log.len() as u64);
+    }
+    // What is lost within a record is not passed over.
+    let mut toy = toy(b"");
+    toy.state.files[0] = log.clone();
+    toy.state.lost = 100;
+    let mut b = Builder::new();
+    let file = b.take(HANDLE, Access::READ);
+    let (int, sum_order) = (Int::U32_LE, Order::Little);
+    let record = Record { head: 8, len_at: 4, len: int, sum_at: Some(0), sum_order, sum: SumKind::Crc32c, covers: 4 };
+    let (off, len) = (Value::Imm(0), Value::Imm(1 << 20));
+    b.push(Micro::Scan { file, off, len, record, offsets: None, count: None, end: None, why: None });
+    let o = toy.run_program(&b.finish().unwrap(), &[], TxnMode::Default);
+    assert_eq!(o.status, Errno::IO.0);
+}

@@ -218,6 +218,7 @@ impl<F: Copy> Machine<'_, F> {
         let out = offsets.map(|p| self.pool.slice(self.program.range(p))).transpose()?;
         let room = out.as_ref().map_or(SCAN_RECORDS_MAX, |out| (out.len() as u64 / 8).min(SCAN_RECORDS_MAX));
         let mut piece = std::mem::take(&mut self.piece);
+        let mut window = Window { piece: &mut piece, from: 0, len: 0, limit, ahead: WINDOW_ALIGN };
         let (mut at, mut good, mut since) = (off, 0, off);
         let ended = loop {
             if at >= limit {
@@ -227,7 +228,7 @@ impl<F: Copy> Machine<'_, F> {
                 since = at;
                 t.boundary(self.index as u16).await;
             }
-            let next = match look((&record, self.index), t, file, (at, limit), &mut piece).await? {
+            let next = match look((&record, self.index), t, file, at, &mut window).await? {
                 Seen::Good(_) if good == room => break scan_end::FULL,
                 Seen::Good(next) => next,
                 Seen::End(why) => break why,
@@ -244,6 +245,66 @@ impl<F: Copy> Machine<'_, F> {
     }
 }
 
+/// The part of a file that a scan is at, read once: what lies in small pieces would otherwise be verified as often as
+/// it has pieces. The scan holds the file, so nothing of it changes meanwhile.
+struct Window<'p> {
+    piece: &'p mut Piece,
+    /// Where in the file it begins, and its bytes.
+    from: u64,
+    len: usize,
+    /// The scan reads nothing from here on.
+    limit: u64,
+    /// Bytes of the next one, at least: a log may be over soon, so it grows. 0: what lies ahead cannot be read, and
+    /// nothing is read any more that is not wanted.
+    ahead: u64,
+}
+
+/// Windows begin at multiples of it: whole blocks are read once.
+const WINDOW_ALIGN: u64 = 4096;
+
+impl Window<'_> {
+    /// The bytes from `at` on, at most `n` of them, below the limit: at least one, or none where the file has been cut
+    /// meanwhile (a host's file can be).
+    async fn some<T: Target>(&mut self, t: &mut T, file: T::File, at: u64, n: u64) -> Done<&[u8]> {
+        if at < self.from || at >= self.from + self.len as u64 {
+            self.load(t, file, at, n).await?;
+        }
+        let skip = (at - self.from) as usize;
+        let got = (self.len.saturating_sub(skip) as u64).min(n) as usize;
+        Ok(if got == 0 { &[] } else { &self.piece.room((skip + got) as u64)[skip..] })
+    }
+
+    async fn load<T: Target>(&mut self, t: &mut T, file: T::File, at: u64, n: u64) -> Done<()> {
+        (self.from, self.len) = (at - at % WINDOW_ALIGN, 0);
+        loop {
+            let end = (at + n).max(self.from + self.ahead).min(self.limit);
+            let room = self.piece.room(end - self.from);
+            match t.read(file, self.from, room.len() as u64, Sink::Private(room), None).await {
+                Ok(n) => {
+                    (self.len, self.ahead) = (n as usize, (2 * self.ahead).min(PIECE_BYTES as u64));
+                    return Ok(());
+                }
+                Err(e) if self.ahead == 0 => return Err(e),
+                Err(_) => self.ahead = 0,
+            }
+        }
+    }
+
+    /// Fills `out` with the bytes from `at` on; false when there are not as many.
+    async fn fill<T: Target>(&mut self, t: &mut T, file: T::File, mut at: u64, mut out: &mut [u8]) -> Done<bool> {
+        while !out.is_empty() {
+            let part = self.some(t, file, at, out.len() as u64).await?;
+            if part.is_empty() {
+                return Ok(false);
+            }
+            let (front, rest) = out.split_at_mut(part.len());
+            front.copy_from_slice(part);
+            (at, out) = (at + front.len() as u64, rest);
+        }
+        Ok(true)
+    }
+}
+
 /// What a scan finds at an offset.
 enum Seen {
     /// A good record; the next one begins there.
@@ -256,17 +317,19 @@ async fn look<T: Target>(
     (record, index): (&Record, usize),
     t: &mut T,
     file: T::File,
-    (at, limit): (u64, u64),
-    piece: &mut Piece,
+    at: u64,
+    window: &mut Window<'_>,
 ) -> Done<Seen> {
     let mut head = [0; RECORD_HEAD_MAX];
     let head = head.get_mut(..usize::from(record.head)).ok_or(Errno::INVAL)?;
-    let n = head.len() as u64;
+    let (n, limit) = (head.len() as u64, window.limit);
     let behind = if record.sum_at.is_none() { 4 } else { 0 };
     if n + behind > limit - at {
         return Ok(Seen::End(scan_end::CUT));
     }
-    t.read(file, at, n, Sink::Private(head), None).await?;
+    if !window.fill(t, file, at, head).await? {
+        return Ok(Seen::End(scan_end::CUT));
+    }
     if head.iter().all(|b| *b == 0) {
         return Ok(Seen::End(scan_end::BLANK));
     }
@@ -276,17 +339,28 @@ async fn look<T: Target>(
     }
     let mut sum = Sum::new(record.sum);
     sum.update(head.get(usize::from(record.covers)..).ok_or(Errno::INVAL)?);
-    let mut sum = Some(sum);
-    read_summed((&mut sum, index), t, file, (at + n, len), Sink::Discard, piece).await?;
+    let mut done = 0;
+    while done < len {
+        if done > 0 {
+            t.boundary(index as u16).await;
+        }
+        let part = window.some(t, file, at + n + done, len - done).await?;
+        if part.is_empty() {
+            return Ok(Seen::End(scan_end::CUT));
+        }
+        sum.update(part);
+        done += part.len() as u64;
+    }
     let int = Int { width: Width::W4, order: record.sum_order };
     let stored = match record.sum_at {
         Some(at) => int.get(head.get(usize::from(at)..).ok_or(Errno::INVAL)?),
         None => {
             let mut trailer = [0; 4];
-            t.read(file, at + n + len, 4, Sink::Private(&mut trailer), None).await?;
+            if !window.fill(t, file, at + n + len, &mut trailer).await? {
+                return Ok(Seen::End(scan_end::CUT));
+            }
             int.get(&trailer)
         }
     };
-    let same = sum.is_some_and(|sum| sum.value() == stored);
-    Ok(if same { Seen::Good(at + n + len + behind) } else { Seen::End(scan_end::DAMAGED) })
+    Ok(if sum.value() == stored { Seen::Good(at + n + len + behind) } else { Seen::End(scan_end::DAMAGED) })
 }

@@ -29,6 +29,8 @@ pub struct State {
     sealed: Vec<Sealed>,
     /// Bytes read since the command made way, and the most of them.
     read: (u64, u64),
+    /// So many bytes from the end of a file cannot be read.
+    pub lost: usize,
 }
 
 /// A command as it stands between two micro-ops.
@@ -271,6 +273,9 @@ impl Target for State {
         let data = &self.files[f];
         let start = (off as usize).min(data.len());
         let end = (start + len as usize).min(data.len());
+        if end > data.len() - self.lost.min(data.len()) {
+            return Err(Errno::IO);
+        }
         self.read.0 += (end - start) as u64;
         self.read.1 = self.read.1.max(self.read.0);
         sink.put(0, &data[start..end]);

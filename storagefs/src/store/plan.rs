@@ -397,6 +397,12 @@ impl Store {
 
     /// Applies a record's effects to the active layers. Run time and replay.
     pub(crate) fn apply(&self, lsn: u64, effects: Effects, tally: &mut Tally) -> FsResult<()> {
+        let applied = self.apply_all(lsn, effects, tally);
+        self.applied.fetch_add(1, Release);
+        applied
+    }
+
+    fn apply_all(&self, lsn: u64, effects: Effects, tally: &mut Tally) -> FsResult<()> {
         let mut walk = Walk { store: self, held: None };
         // Reclaim hears of what it may drain when the whole record is in: it holds no inode set, so its own record
         // would otherwise be applied between the effects of this one.
@@ -432,7 +438,6 @@ impl Store {
         for (ino, cut, pending) in news {
             if pending { self.reclaim.add(ino, cut) } else { self.reclaim.remove(ino, cut) }
         }
-        self.applied.fetch_add(1, Release);
         Ok(())
     }
 

@@ -8,7 +8,7 @@ where
     M: Fn(Mail<OpCx<'d>, Done>) -> F + Send + Sync,
 {
     /// Counts a command's end and posts its completion, now or when the profile says.
-    pub(super) fn complete(&mut self, notes: &Notes, done: Done, now: u64) {
+    pub(super) fn complete(&mut self, notes: Notes, done: Done, now: u64) {
         let queue = &notes.queue;
         let (bytes_in, bytes_out) = (Sqe::SIZE as u64 + done.bytes_in, Cqe::SIZE as u64 + done.bytes_out);
         let mut at = now;
@@ -40,11 +40,11 @@ where
         let cqe = done.outcome.to_cqe(notes.sequence);
         if at > now {
             drop(ends);
-            return self.delayed.add(at, Delayed { queue: queue.clone(), cqe: cqe.to_words() });
+            return self.delayed.add(at, Delayed { queue: notes.queue, cqe: cqe.to_words() });
         }
         ends.post(&cqe);
         if self.posted(ends, queue, now) {
-            self.note_dirty(queue, now);
+            self.note_dirty(notes.queue, now);
         }
     }
 
@@ -54,7 +54,7 @@ where
         ends.post(cqe);
         let now = now_ns();
         if self.posted(ends, &queue, now) {
-            self.note_dirty(&queue, now);
+            self.note_dirty(queue, now);
         }
     }
 
@@ -72,12 +72,12 @@ where
     }
 
     /// A posted completion waits for others to be published with, not for long.
-    pub(super) fn note_dirty(&mut self, queue: &Arc<QueueState>, now: u64) {
+    pub(super) fn note_dirty(&mut self, queue: Arc<QueueState>, now: u64) {
         if self.dirty.is_empty() {
             self.dirty_since = now;
         }
-        if self.dirty.last().is_none_or(|last| !Arc::ptr_eq(last, queue)) {
-            self.dirty.push(queue.clone());
+        if self.dirty.last().is_none_or(|last| !Arc::ptr_eq(last, &queue)) {
+            self.dirty.push(queue);
         }
         if now.saturating_sub(self.dirty_since) > PUBLISH_NS {
             self.publish();

@@ -331,7 +331,7 @@ where
             self.core.offer_next(&notes.queue);
         }
         let now = notes.arrived;
-        self.complete(&notes, done, now);
+        self.complete(notes, done, now);
         self.core.board.feed();
         true
     }

@@ -78,23 +78,14 @@ where
         }
         notes.device_ns += spent.device_ns;
         let (lender, picked) = (picked.flatten(), picked.is_some());
-        let ran = Ran { begin, spent, picked, lender, migrated, over: done.is_some() };
+        self.charge(at, notes, Ran { begin, spent, picked, lender, migrated, over: done.is_some() });
+        self.again = (picked && !board.runq.is_empty()).then(|| notes.queue.clone());
         let Some(done) = done else {
-            self.charge(at, notes, ran);
-            self.again = (picked && !board.runq.is_empty()).then(|| notes.queue.clone());
             drop(work);
             return self.put_down(at);
         };
         let Some(notes) = work.notes.take() else { return };
         drop(work);
-        // The client first: what is left to do here, it need not wait for.
-        let over = begin + spent.wall_ns;
-        self.complete(&notes, done, over);
-        // What answering costs is charged, too, if somebody waits for the core.
-        if !board.runq.is_empty() {
-            notes.queue.pair.owe(now_ns().saturating_sub(over));
-        }
-        self.charge(at, &notes, ran);
         // As long as the slot is this command's: given back, it is the next one's, perhaps of the same ring.
         match notes.queue.pair.home == self.index {
             true => drop(notes.queue.pair.admitted(at, state.generation())),
@@ -103,7 +94,13 @@ where
         }
         board.end(at);
         self.slots.give_back(at, &mut self.at_hand);
-        self.again = (picked && !board.runq.is_empty()).then_some(notes.queue);
+        let over = begin + spent.wall_ns;
+        // What answering costs is charged with the next slice of the same ring, if somebody waits for the core.
+        let payer = (!board.runq.is_empty()).then(|| notes.queue.clone());
+        self.complete(notes, done, over);
+        if let Some(queue) = payer {
+            queue.pair.owe(now_ns().saturating_sub(over));
+        }
         board.feed();
     }
 
