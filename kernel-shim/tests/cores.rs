@@ -215,3 +215,37 @@ fn who_holds_what_another_tenant_waits_for_is_picked_in_its_place() {
     assert!(stats.total.boosts > 0, "{:?}", stats.total);
     assert!(stats.total.preemptions > 0, "long appends gave way in the middle");
 }
+
+#[test]
+fn what_others_may_take_at_most_is_no_reason_for_enospc() {
+    const WORKERS: usize = 8;
+    for cores in [1, 2] {
+        let config = DeviceConfig { cores, quantum_ns: 1_000, ..DeviceConfig::default() };
+        // Each of them is promised 16 MiB for what is known only when it runs, and takes 300 KiB.
+        let device = Embedded::open(&Source::Ram(96 << 20), config).unwrap();
+        std::thread::scope(|s| {
+            for worker in 0..WORKERS {
+                let device = &device;
+                s.spawn(move || {
+                    let client = client(device);
+                    let open = |name: &str| {
+                        let options = OpenOptions::new().read(true).write(true).create(true).clone();
+                        client.open(format!("/{name}{worker}"), &options).unwrap()
+                    };
+                    let (part, whole) = (open("part"), open("whole"));
+                    part.write_all_at(&vec![worker as u8; 100_000], 0).unwrap();
+                    for round in 0..20 {
+                        let done = whole.raw().concat(&[part.handle(); 3], whole.handle());
+                        assert_eq!(done, Ok((0, 300_000)), "round {round} of {worker}, {cores} cores");
+                        whole.set_len(0).unwrap();
+                    }
+                });
+            }
+        });
+        let client = client(&device);
+        client.write("/small", b"").unwrap();
+        let large = client.open("/small", &OpenOptions::new().write(true).clone()).unwrap();
+        let filled = (0..200u64).find_map(|n| large.write_all_at(&vec![1; 1 << 20], n << 20).err());
+        assert_eq!(filled.unwrap().raw_os_error(), Some(28), "what does not fit alone is told at once");
+    }
+}

@@ -30,6 +30,8 @@ pub enum Wait {
     Reclaim,
     /// Reclaim alone: an inode has as many cuts pending as it may have.
     Drain,
+    /// The end of other plans: what they were promised and have not taken is free then. Nobody has to do anything.
+    Plans,
 }
 
 /// Where damage was found.

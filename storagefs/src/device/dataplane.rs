@@ -22,11 +22,12 @@ use super::clock::now_ns;
 use super::core::Core;
 use super::counters::QueueCounters;
 use super::detect;
-use super::limits::{ROOM_RETRIES_MAX, SET_RETRIES_MAX};
+use super::limits::SET_RETRIES_MAX;
 use super::mail::Mail;
 use super::memory::held_by;
 use super::ofd::{Description, OpenInode};
 use super::pace::FULL;
+use super::room::{Rooms, pause};
 use super::session::{QueueState, SessionState};
 use super::session_ops;
 use super::sets::{ClosedGate, Members, Tickets, members};
@@ -325,7 +326,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
     let seq = core.sets.arrive();
     let mut closed: Option<ClosedGate<'_>> = None;
     let mut tickets: Option<Tickets<'_>> = None;
-    let (mut changes, mut rooms) = (0, 0);
+    let (mut changes, mut rooms) = (0, Rooms::default());
     let mut fresh = true;
     // Of a program: what it turned out to need beside its set.
     let mut learned: Option<Box<InodeSet>> = None;
@@ -342,14 +343,11 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
         let mut plan = None;
         match reserve(cx, &set, &mut plan, std::mem::take(&mut fresh)).await {
             Ok(()) => {}
-            Err(FsError::Wait(wait)) if rooms < ROOM_RETRIES_MAX => {
-                // Never wait for room while holding inodes: whoever has room may need them.
+            Err(FsError::Wait(wait)) => {
                 tickets = None;
-                rooms += 1;
-                make_room(cx, wait).await?;
+                rooms.make(cx, wait).await?;
                 continue;
             }
-            Err(FsError::Wait(_)) => return Err(Errno::NOSPC.into()),
             Err(e) => return Err(e),
         };
         place(cx, seq, &set, &mut tickets);
@@ -368,12 +366,10 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
                     closed = Some(core.sets.names().close().await);
                 }
             }
-            Attempt::Room(wait) if rooms < ROOM_RETRIES_MAX => {
+            Attempt::Room(wait) => {
                 tickets = None;
-                rooms += 1;
-                make_room(cx, wait).await?;
+                rooms.make(cx, wait).await?;
             }
-            Attempt::Room(_) => return Err(Errno::NOSPC.into()),
         }
     }
 }
@@ -418,14 +414,7 @@ pub(super) async fn wait_for_turn(cx: &OpCx<'_>, log_bytes: u64) -> FsResult<()>
     let core = cx.core;
     if let Some(at) = core.pace.start_at(cx.session().id, log_bytes, || core.store.fill(FULL), now_ns) {
         cx.queue.counters.pace_waits.add(1);
-        poll_fn(|_| {
-            if now_ns() >= at {
-                return Poll::Ready(());
-            }
-            cx.slot.pause.store(at, Ordering::Relaxed);
-            Poll::Pending
-        })
-        .await;
+        pause(cx, at).await;
     }
     if let Some(lsn) = core.store.journal().must_wait() {
         durable(cx, lsn).await?;
@@ -440,12 +429,6 @@ pub(super) fn filled(cx: &OpCx<'_>, appended: &Appended) {
         core.maintenance.kick();
         core.pace.note(core.store.fill(FULL), appended.end.0 - appended.lsn.0);
     }
-}
-
-pub(super) async fn make_room(cx: &OpCx<'_>, wait: Wait) -> FsResult<()> {
-    cx.queue.counters.room_waits.add(1);
-    cx.core.maintenance.room(wait).await?;
-    if cx.core.is_poisoned() || cx.core.store.medium().is_poisoned() { Err(Errno::IO.into()) } else { Ok(()) }
 }
 
 /// Places the tickets, or exchanges those held for those of a changed set; the arrival number stays.

@@ -6,8 +6,8 @@ use weldfs_ciscops::{Errno, Outcome, PoolRange};
 use weldfs_journal::{Lsn, RecordHead};
 use zerocopy::IntoBytes;
 
-use super::dataplane::{Done, OpCx, Place, durable, failed, filled, make_room, wait_for_turn};
-use super::limits::ROOM_RETRIES_MAX;
+use super::dataplane::{Done, OpCx, Place, durable, failed, filled, wait_for_turn};
+use super::room::Rooms;
 use super::wishes::wants_durable;
 use crate::effect::Effect;
 use crate::error::{FsError, FsResult};
@@ -58,15 +58,11 @@ pub(super) async fn leave(cx: &OpCx<'_>, done: &mut Done) {
 /// Says what has to be durable before the command is over, where that is not waited for.
 async fn leave_alone(cx: &OpCx<'_>, outcome: &Outcome) -> FsResult<Option<Lsn>> {
     let store = &cx.core.store;
-    let mut rooms = 0;
+    let mut rooms = Rooms::default();
     wait_for_turn(cx, Need::OUTCOME.log_bytes as u64).await?;
     let mut plan = loop {
         match store.begin(&Need::OUTCOME) {
-            Err(FsError::Wait(wait)) if rooms < ROOM_RETRIES_MAX => {
-                rooms += 1;
-                make_room(cx, wait).await?;
-            }
-            Err(FsError::Wait(_)) => return Err(Errno::NOSPC.into()),
+            Err(FsError::Wait(wait)) => rooms.make(cx, wait).await?,
             other => break other?,
         }
     };

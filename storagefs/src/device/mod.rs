@@ -38,6 +38,7 @@ mod pace;
 mod pair;
 mod profile;
 mod rings;
+mod room;
 pub mod runq;
 mod session;
 mod session_ops;

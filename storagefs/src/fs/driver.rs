@@ -314,6 +314,8 @@ impl Direct {
                 store.reclaim_all()?;
                 store.checkpoint().map(drop)
             }
+            // Nothing else runs.
+            Wait::Plans => Err(Errno::NOSPC.into()),
         }
     }
 

@@ -155,6 +155,12 @@ pub(super) unsafe fn copy_block_summed<const THROUGH: bool>(dst: *mut u8, src: *
 #[cfg(target_arch = "x86_64")]
 const STREAM: usize = 168;
 
+/// Words of a line; and how many words before they are loaded they are asked for.
+#[cfg(target_arch = "x86_64")]
+const WORDS: usize = LINE / 8;
+#[cfg(target_arch = "x86_64")]
+const AHEAD: usize = 2 * WORDS;
+
 /// x^n modulo the Castagnoli polynomial, bit-reflected.
 #[cfg(target_arch = "x86_64")]
 const fn x_to_the(n: u32) -> u32 {
@@ -170,9 +176,9 @@ const fn x_to_the(n: u32) -> u32 {
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "sse4.2,pclmulqdq")]
 unsafe fn copy_block_crc32<const THROUGH: bool>(dst: *mut u8, src: *const u8) -> u32 {
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _mm_set_epi64x, _mm_stream_si64};
     use core::arch::x86_64::{_mm_clmulepi64_si128, _mm_crc32_u64, _mm_cvtsi64_si128, _mm_cvtsi128_si64};
-    use core::arch::x86_64::{_mm_set_epi64x, _mm_stream_si64};
-    const { assert!(3 * STREAM + 8 == BLOCK / 8) };
+    const { assert!(3 * STREAM + 8 == BLOCK / 8 && STREAM % WORDS == 0) };
     // Multiplying by it and reducing moves a checksum over one stream's length.
     const SHIFT: i64 = x_to_the(STREAM as u32 * 64 - 33) as i64;
     let (from, to) = (src.cast::<u64>(), dst.cast::<i64>());
@@ -189,10 +195,19 @@ unsafe fn copy_block_crc32<const THROUGH: bool>(dst: *mut u8, src: *const u8) ->
         }
     };
     let (mut a, mut b, mut c) = (0xFFFF_FFFFu64, 0u64, 0u64);
-    for i in 0..STREAM {
-        a = pass(i, a);
-        b = pass(STREAM + i, b);
-        c = pass(2 * STREAM + i, c);
+    for line in (0..STREAM).step_by(WORDS) {
+        if !THROUGH {
+            // From a medium: three short streams are over before the processor sees that they are streams.
+            for stream in [0, STREAM, 2 * STREAM] {
+                let ahead = from.wrapping_add(stream + line + AHEAD);
+                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+            }
+        }
+        for i in line..line + WORDS {
+            a = pass(i, a);
+            b = pass(STREAM + i, b);
+            c = pass(2 * STREAM + i, c);
+        }
     }
     let shift = |sum: u64| {
         let product = _mm_clmulepi64_si128::<0>(_mm_cvtsi64_si128(sum as i64), _mm_set_epi64x(0, SHIFT));

@@ -134,7 +134,8 @@ impl Ledger {
     /// Promises what `need` names.
     ///
     /// # Errors
-    /// ENOSPC (only to what may fail, and to what replaces more than is covered), or `Wait` for a checkpoint.
+    /// ENOSPC (only to what may fail, and to what replaces more than is covered), or `Wait` for a checkpoint or for
+    /// other plans: a promise is the most that a command may take, so it is no reason to tell another one ENOSPC.
     pub fn promise(&self, need: &Need) -> FsResult<Promise> {
         let beyond = (i64::from(need.overwrite_blocks) - self.covered as i64).max(0);
         let may_fail = need.may_fail || beyond > 0;
@@ -145,7 +146,13 @@ impl Ledger {
         if may_fail && self.logical_free() - growth < new + i64::from(need.meta_keys > 0) {
             // The estimate of metadata may be what is in the way: a checkpoint makes it exact.
             let exact = self.logical_free() < new;
-            return Err(if exact || !dirty { FsError::Errno(Errno::NOSPC) } else { FsError::Wait(Wait::Checkpoint) });
+            let others = self.growing.load(Relaxed);
+            let fits_alone = self.logical_free() + others - growth >= new + i64::from(need.meta_keys > 0);
+            return Err(match (exact || !dirty, others > 0 && fits_alone) {
+                (false, _) => FsError::Wait(Wait::Checkpoint),
+                (true, true) => FsError::Wait(Wait::Plans),
+                (true, false) => FsError::Errno(Errno::NOSPC),
+            });
         }
         let growing = if may_fail { new } else { 0 };
         self.growing.fetch_add(growing, Relaxed);
@@ -156,8 +163,11 @@ impl Ledger {
             self.avail.fetch_add(all, Relaxed);
             self.growing.fetch_sub(growing, Relaxed);
             // A transaction under way ends by itself, and its keys go.
-            let busy = dirty || self.inflight.load(Relaxed) > 0 || self.txns.get().0 > 0;
-            return Err(if busy { FsError::Wait(Wait::Checkpoint) } else { FsError::Errno(Errno::NOSPC) });
+            return Err(match (dirty || self.txns.get().0 > 0, self.inflight.load(Relaxed) > 0) {
+                (true, _) => FsError::Wait(Wait::Checkpoint),
+                (false, true) => FsError::Wait(Wait::Plans),
+                (false, false) => FsError::Errno(Errno::NOSPC),
+            });
         }
         self.inflight.fetch_add(all, Relaxed);
         let txn = begin_weight(need.begin_bytes());

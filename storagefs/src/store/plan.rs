@@ -284,7 +284,7 @@ impl Store {
     /// checkpoint ends.
     ///
     /// # Errors
-    /// `Wait` for a checkpoint, which may need less than was estimated and counts anew; ENOSPC.
+    /// `Wait` for a checkpoint, which may need less than was estimated and counts anew, or for other plans; ENOSPC.
     fn zone_may_grow(&self, need: &Need) -> FsResult<()> {
         let l = &self.ledger;
         let growth = l.meta_growth(need.meta_keys.into(), need.begin_bytes());
@@ -292,12 +292,17 @@ impl Store {
             return Ok(());
         }
         let mine = i64::from(need.new_blocks) + i64::from(need.overwrite_blocks);
-        let others = l.inflight.load(Relaxed) + l.patched.load(Relaxed);
-        if growth + mine + others + ZONE_SLACK <= self.alloc.whole() {
+        let others = l.inflight.load(Relaxed);
+        let left = self.alloc.whole() - growth - mine - l.patched.load(Relaxed) - ZONE_SLACK;
+        if others <= left {
             return Ok(());
         }
         let dirty = l.keys.load(Relaxed) > 0 || l.frozen_bytes.load(Relaxed) > 0;
-        Err(if dirty { FsError::Wait(Wait::Checkpoint) } else { FsError::Errno(Errno::NOSPC) })
+        Err(match (dirty, others > 0 && left >= 0) {
+            (true, _) => FsError::Wait(Wait::Checkpoint),
+            (false, true) => FsError::Wait(Wait::Plans),
+            (false, false) => FsError::Errno(Errno::NOSPC),
+        })
     }
 
     fn reserve_log(&self, records: &[usize]) -> FsResult<Reservation> {

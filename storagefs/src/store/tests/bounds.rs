@@ -106,6 +106,21 @@ fn groups_that_are_too_much_for_one_record_are_refused_as_a_whole() {
     assert!(matches!(refused, Err(FsError::Errno(Errno::TOOBIG))), "{refused:?}");
 }
 
+#[test]
+fn what_fits_but_for_the_promises_of_others_waits_for_them() {
+    let medium = fresh(32 << 20);
+    let (store, _) = mount(&medium);
+    let free = store.statfs().free as u32;
+    let most = |new_blocks| Need { log_bytes: 8000, new_blocks, meta_keys: 24, may_fail: true, ..Need::default() };
+    let held = store.begin(&most(free / 3 * 2)).unwrap();
+    let refused = |need: &Need| store.begin(need).map(drop).unwrap_err();
+    assert!(matches!(refused(&most(free / 2)), FsError::Wait(Wait::Plans)));
+    assert!(matches!(refused(&most(free * 2)), FsError::Errno(Errno::NOSPC)), "it would not fit alone either");
+    drop(held);
+    drop(store.begin(&most(free / 2)).unwrap());
+    assert!(matches!(refused(&most(free * 2)), FsError::Errno(Errno::NOSPC)));
+}
+
 /// Maps unwritten blocks until nothing is free.
 fn fill(store: &Store) {
     let (ino, mut blk) = (InodeNo::ROOT, 0);
