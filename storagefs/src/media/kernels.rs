@@ -178,7 +178,7 @@ const fn x_to_the(n: u32) -> u32 {
 unsafe fn copy_block_crc32<const THROUGH: bool>(dst: *mut u8, src: *const u8) -> u32 {
     use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch, _mm_set_epi64x, _mm_stream_si64};
     use core::arch::x86_64::{_mm_clmulepi64_si128, _mm_crc32_u64, _mm_cvtsi64_si128, _mm_cvtsi128_si64};
-    const { assert!(3 * STREAM + 8 == BLOCK / 8 && STREAM % WORDS == 0) };
+    const { assert!(3 * STREAM + 8 == BLOCK / 8 && STREAM.is_multiple_of(WORDS)) };
     // Multiplying by it and reducing moves a checksum over one stream's length.
     const SHIFT: i64 = x_to_the(STREAM as u32 * 64 - 33) as i64;
     let (from, to) = (src.cast::<u64>(), dst.cast::<i64>());
