@@ -345,6 +345,10 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
             Ok(()) => {}
             Err(FsError::Wait(wait)) => {
                 tickets = None;
+                if wait == Wait::Plans && closed.take().is_some() {
+                    // Others may take long, and names are everybody's.
+                    changes = SET_RETRIES_MAX - 1;
+                }
                 rooms.make(cx, wait).await?;
                 continue;
             }
@@ -505,6 +509,8 @@ async fn attempt<'d>(
         outcome = cut.unwrap_or(Outcome::failed(Errno::from(&e)));
     }
     *tickets = None;
+    // What it was promised and has not taken is for others, who need not wait until this is durable.
+    finished.plan = None;
     core.board.unboost(cx.at);
     // A MicroTx that failed may have left something, and its durability was asked for, too.
     let stands = outcome.micro_done > 0;

@@ -88,9 +88,12 @@ pub const PACE_RECENT_NS: u64 = 1_000_000;
 pub const POOL_BYTES_SESSION_MAX: u64 = 512 << 20;
 /// Rounds of making room that one command waits for before it is told ENOSPC.
 pub const ROOM_RETRIES_MAX: u32 = 64;
-/// After so long a command that fits but for what others were promised looks whether they are over, nanoseconds.
+/// After so long a command that fits but for what others were promised looks whether they are over, nanoseconds; each
+/// time after twice as long, at first.
 pub const PLANS_LOOK_NS: u64 = 100_000;
-/// For so long it does, before it is told ENOSPC, nanoseconds.
+/// How often that doubles.
+pub const PLANS_LOOK_DOUBLINGS: u32 = 4;
+/// For so long it looks, before it asks for checkpoints as others do who lack room, nanoseconds.
 pub const PLANS_WAIT_NS_MAX: u64 = 10_000_000_000;
 
 const _: () = assert!(SET_SHARDS.is_power_of_two() && SLOTS_PER_THREAD.is_multiple_of(64));

@@ -8,39 +8,39 @@ use weldfs_ciscops::Errno;
 
 use super::clock::now_ns;
 use super::dataplane::OpCx;
-use super::limits::{PLANS_LOOK_NS, PLANS_WAIT_NS_MAX, ROOM_RETRIES_MAX};
+use super::limits::{PLANS_LOOK_DOUBLINGS, PLANS_LOOK_NS, PLANS_WAIT_NS_MAX, ROOM_RETRIES_MAX};
 use crate::error::{FsResult, Wait};
 
-/// How often, and since when, one command has waited for room.
+/// How often, and for how long, one command has waited for room.
 #[derive(Default)]
 pub(super) struct Rooms {
     rounds: u32,
-    /// When it first waited for nothing but other plans; then it has until [`PLANS_WAIT_NS_MAX`] later.
-    since: Option<u64>,
+    /// Looks at whether others are over, and nanoseconds between them: its own, so that a process that stood still has
+    /// not waited.
+    looks: u32,
+    waited_ns: u64,
 }
 
 impl Rooms {
     /// Waits until room may be there. Whoever waits holds neither inodes nor a plan: those who have room may need the
-    /// inodes, and two could wait for each other's promises.
+    /// inodes, and two could wait for each other's promises. Nobody is first among those who wait.
     ///
     /// # Errors
     /// ENOSPC when the command has waited for long enough; EIO when the device is out of service.
     pub async fn make(&mut self, cx: &OpCx<'_>, wait: Wait) -> FsResult<()> {
-        // A row of looks at others' plans is one wait.
-        if wait != Wait::Plans || self.since.is_none() {
-            cx.queue.counters.room_waits.add(1);
-        }
-        if wait == Wait::Plans {
-            let now = now_ns();
-            if now.saturating_sub(*self.since.get_or_insert(now)) > PLANS_WAIT_NS_MAX {
-                return Err(Errno::NOSPC.into());
-            }
-            pause(cx, now + PLANS_LOOK_NS).await;
+        if wait == Wait::Plans && self.waited_ns < PLANS_WAIT_NS_MAX {
+            // A row of looks is one wait.
+            cx.queue.counters.room_waits.add(u64::from(self.looks == 0));
+            let ns = PLANS_LOOK_NS << self.looks.min(PLANS_LOOK_DOUBLINGS);
+            self.looks += 1;
+            self.waited_ns += ns;
+            pause(cx, now_ns() + ns).await;
         } else {
             if self.rounds == ROOM_RETRIES_MAX {
                 return Err(Errno::NOSPC.into());
             }
             self.rounds += 1;
+            cx.queue.counters.room_waits.add(1);
             cx.core.maintenance.room(wait).await?;
         }
         if cx.core.is_poisoned() || cx.core.store.medium().is_poisoned() { Err(Errno::IO.into()) } else { Ok(()) }

@@ -200,7 +200,11 @@ unsafe fn copy_block_crc32<const THROUGH: bool>(dst: *mut u8, src: *const u8) ->
             // From a medium: three short streams are over before the processor sees that they are streams.
             for stream in [0, STREAM, 2 * STREAM] {
                 let ahead = from.wrapping_add(stream + line + AHEAD);
-                _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+                #[allow(unused_unsafe, reason = "older compilers have it as unsafe")]
+                // SAFETY: a hint, which touches nothing wherever it points.
+                unsafe {
+                    _mm_prefetch::<_MM_HINT_T0>(ahead.cast());
+                }
             }
         }
         for i in line..line + WORDS {

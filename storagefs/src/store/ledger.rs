@@ -143,33 +143,39 @@ impl Ledger {
         let all = i64::from(need.new_blocks) + i64::from(need.overwrite_blocks);
         let growth = self.meta_growth(i64::from(need.meta_keys), need.begin_bytes());
         let dirty = self.keys.load(Relaxed) > 0 || self.frozen_bytes.load(Relaxed) > 0;
-        if may_fail && self.logical_free() - growth < new + i64::from(need.meta_keys > 0) {
+        let wanted = new + i64::from(need.meta_keys > 0);
+        // What others were promised, before and after what it is part of: a promise that begins or ends meanwhile is a
+        // reason to look again, never for ENOSPC.
+        let before = self.growing.load(Relaxed);
+        let free = self.logical_free();
+        let alone = free + before.max(self.growing.load(Relaxed));
+        if may_fail && free - growth < wanted {
             // The estimate of metadata may be what is in the way: a checkpoint makes it exact.
-            let exact = self.logical_free() < new;
-            let others = self.growing.load(Relaxed);
-            let fits_alone = self.logical_free() + others - growth >= new + i64::from(need.meta_keys > 0);
-            return Err(match (exact || !dirty, others > 0 && fits_alone) {
-                (false, _) => FsError::Wait(Wait::Checkpoint),
-                (true, true) => FsError::Wait(Wait::Plans),
-                (true, false) => FsError::Errno(Errno::NOSPC),
+            return Err(match (alone - growth >= wanted, alone >= new && dirty) {
+                (true, _) => FsError::Wait(Wait::Plans),
+                (false, true) => FsError::Wait(Wait::Checkpoint),
+                (false, false) => FsError::Errno(Errno::NOSPC),
             });
         }
         let growing = if may_fail { new } else { 0 };
         self.growing.fetch_add(growing, Relaxed);
+        let others = self.inflight.fetch_add(all, Relaxed);
         let left = self.avail.fetch_sub(all, Relaxed) - all;
         // Near full, metadata must fit the zone as it is: runs to grow it with may not be found when they are needed.
         let cramped = growth > 0 && dirty && self.tight();
         if (left < growth || cramped) && (all > 0 || may_fail) {
             self.avail.fetch_add(all, Relaxed);
+            self.inflight.fetch_sub(all, Relaxed);
             self.growing.fetch_sub(growing, Relaxed);
+            let only_others = others > 0 && !cramped && left + others >= growth;
             // A transaction under way ends by itself, and its keys go.
-            return Err(match (dirty || self.txns.get().0 > 0, self.inflight.load(Relaxed) > 0) {
-                (true, _) => FsError::Wait(Wait::Checkpoint),
-                (false, true) => FsError::Wait(Wait::Plans),
+            return Err(match (only_others, dirty || self.txns.get().0 > 0) {
+                (true, _) => FsError::Wait(Wait::Plans),
+                (false, true) => FsError::Wait(Wait::Checkpoint),
+                (false, false) if others > 0 => FsError::Wait(Wait::Plans),
                 (false, false) => FsError::Errno(Errno::NOSPC),
             });
         }
-        self.inflight.fetch_add(all, Relaxed);
         let txn = begin_weight(need.begin_bytes());
         self.txns.add(txn);
         Ok(Promise { blocks: all, growing, txn })

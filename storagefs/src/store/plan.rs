@@ -298,9 +298,9 @@ impl Store {
             return Ok(());
         }
         let dirty = l.keys.load(Relaxed) > 0 || l.frozen_bytes.load(Relaxed) > 0;
-        Err(match (dirty, others > 0 && left >= 0) {
-            (true, _) => FsError::Wait(Wait::Checkpoint),
-            (false, true) => FsError::Wait(Wait::Plans),
+        Err(match (others > 0 && left >= 0, dirty) {
+            (true, _) => FsError::Wait(Wait::Plans),
+            (false, true) => FsError::Wait(Wait::Checkpoint),
             (false, false) => FsError::Errno(Errno::NOSPC),
         })
     }
