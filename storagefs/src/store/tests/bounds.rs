@@ -123,7 +123,7 @@ fn what_fits_but_for_the_promises_of_others_waits_for_them() {
     plan.push(patch(0));
     store.commit(&mut plan, RecordHead::op()).unwrap();
     drop(plan);
-    let held = store.begin(&most(8)).unwrap();
+    let _held = store.begin(&most(8)).unwrap();
     let left = store.statfs().free as u32;
     for wanted in left - 300..=left + 8 {
         let begun = store.begin(&most(wanted)).map(drop);
