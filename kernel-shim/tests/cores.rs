@@ -246,6 +246,6 @@ fn what_others_may_take_at_most_is_no_reason_for_enospc() {
         client.write("/small", b"").unwrap();
         let large = client.open("/small", &OpenOptions::new().write(true).clone()).unwrap();
         let filled = (0..200u64).find_map(|n| large.write_all_at(&vec![1; 1 << 20], n << 20).err());
-        assert_eq!(filled.unwrap().raw_os_error(), Some(28), "what does not fit alone is told at once");
+        assert_eq!(filled.unwrap().raw_os_error(), Some(28), "what does not fit alone is refused");
     }
 }

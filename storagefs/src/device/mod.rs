@@ -8,7 +8,8 @@
 //! * `tenants` says who is charged and what each may hold; `memory` who may use how much of the device's memory.
 //!   `session` is an attached client, `rings` its queue pairs; `ofd` its handles, open file descriptions and
 //!   placeholders; `locks` locks.
-//! * `maintenance` does what belongs to no command; `io` reads what is cold. `profile` emulates slower hardware.
+//! * `room` is how a command waits for space; `maintenance` does what belongs to no command; `io` reads what is cold.
+//!   `profile` emulates slower hardware.
 //! * `counters`, `latency` and `stats` say what happened, `trace` says when; `clock` measures it.
 //!
 //! Nothing a client writes is believed: entries are copied out once and decoded, indices are checked against private
