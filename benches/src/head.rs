@@ -22,7 +22,7 @@ impl Head {
     }
 
     /// Puts them back.
-    pub fn lay(&self, medium: &dyn Medium) -> io::Result<()> {
+    pub(crate) fn lay(&self, medium: &dyn Medium) -> io::Result<()> {
         self.0
             .iter()
             .try_for_each(|(off, bytes)| medium.write(*off, bytes))

@@ -9,6 +9,7 @@
 
 mod apart;
 pub mod base;
+pub mod busy;
 pub mod chosen;
 pub mod commit;
 pub mod fairness;

@@ -3,12 +3,12 @@
 //!
 //! The tree is built through the store directly, with checkpoints; then the log is filled by creating, writing and
 //! renaming, and the device "dies". Every round mounts the same image: superblock copies and log are put back
-//! between rounds, and a mount writes nothing else until somebody works. Times by phase: the mount's own report.
+//! between rounds, and a mount writes nothing else until there is work. Times by phase: the mount's own report.
 
 use crate::head::Head;
 use crate::report::{Machine, Ratio, median};
 use serde::Serialize;
-use std::io;
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -213,10 +213,11 @@ fn fill(d: &mut Direct, files: u64, log: u64) -> io::Result<()> {
 
 impl Report {
     /// Prints for people.
-    pub fn print(&self) {
-        println!("{} ({} cores), {} build", self.machine.cpu, self.machine.cores, self.machine.build);
-        println!("{}, medians of {} rounds\n", self.medium, self.rounds);
-        println!(
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{} ({} cores), {} build", self.machine.cpu, self.machine.cores, self.machine.build)?;
+        writeln!(out, "{}, medians of {} rounds\n", self.medium, self.rounds)?;
+        writeln!(
+            out,
             "{:>9} {:>11} {:>9} {:>9} {:>9} {:>15} {:>8} {:>8} {:>9} {:>8} {:>8}",
             "files",
             "log bytes",
@@ -229,10 +230,11 @@ impl Report {
             "replay",
             "ready",
             "finish"
-        );
+        )?;
         for r in &self.rows {
             let range = format!("{:.0}..{:.0}", r.range_ms.0, r.range_ms.1);
-            println!(
+            writeln!(
+                out,
                 "{:>9} {:>11} {:>9} {:>9} {:>9.1} {range:>15} {:>8.1} {:>8.1} {:>9.1} {:>8.1} {:>8.1}",
                 r.files,
                 r.log_bytes,
@@ -244,10 +246,11 @@ impl Report {
                 r.replay_ms,
                 r.ready_ms,
                 r.finish_ms
-            );
+            )?;
         }
         for r in &self.ratios {
-            println!("{}: {:.3} (aim {:.1}) {}", r.what, r.measured, r.bound, if r.holds { "yes" } else { "NO" });
+            writeln!(out, "{}: {:.3} (aim {:.1}) {}", r.what, r.measured, r.bound, if r.holds { "yes" } else { "NO" })?;
         }
+        Ok(())
     }
 }

@@ -124,7 +124,7 @@ impl Ground {
     }
 
     /// Whether it keeps anything for longer than the kernel runs: durable means nothing where it does not.
-    pub fn keeps(&self) -> bool {
+    pub(crate) fn keeps(&self) -> bool {
         !matches!(self.fs.as_str(), "tmpfs" | "ramfs")
     }
 
@@ -208,7 +208,7 @@ impl Drop for LoopMount {
             let mut command = Command::new("umount");
             run(if lazy { command.arg("-l") } else { &mut command }.arg(self.mount.path()))
         };
-        // Somebody may still look into it; a lazy one goes as soon as nobody does.
+        // Another process may still look into it; a lazy one goes as soon as none does.
         if let Err(e) = umount(false).or_else(|_| umount(true)) {
             eprintln!("weldfs bench: could not unmount {}: {e}", self.mount.path().display());
         }
@@ -216,8 +216,8 @@ impl Drop for LoopMount {
 }
 
 /// Gives the calling thread, and the threads and processes it starts from now on, mounts of their own: what is mounted
-/// here nobody else sees, and it goes with the last of these processes, however they end. Needs root.
-pub fn mounts_of_our_own() -> io::Result<()> {
+/// here no other process sees, and it goes with the last of these processes, however they end. Needs root.
+pub(crate) fn mounts_of_our_own() -> io::Result<()> {
     crate::own::mount_namespace()?;
     run(Command::new("mount").args(["--make-rprivate", "/"]))
 }
@@ -234,7 +234,7 @@ mod tests {
         }
         assert!(Ground::of(Path::new("/no/such/place")).is_err());
         let disk = Ground { fs: "ext4".into(), ram: false, safe: true };
-        // Such as an overlay, or several devices: nobody says what it lies on.
+        // Such as an overlay, or several devices: nothing says what it lies on.
         let unknown = Ground { safe: false, ..disk.clone() };
         assert!(unknown.on_disk() && !unknown.power_safe());
         assert!(disk.on_disk() && disk.keeps() && disk.power_safe() && disk.describe() == "ext4 on a disk");

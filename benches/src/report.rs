@@ -1,6 +1,7 @@
 //! Rows, medians and tables that all experiments share.
 
 use serde::Serialize;
+use std::io::{self, Write};
 
 /// One figure: what was done, by whom, on what, and how long one of it took.
 #[derive(Debug, Clone, Serialize)]
@@ -48,7 +49,7 @@ impl Ratio {
     }
 
     /// `a / b` must be at least `bound`.
-    pub fn at_least(what: &str, a: f64, b: f64, bound: f64) -> Ratio {
+    pub(crate) fn at_least(what: &str, a: f64, b: f64, bound: f64) -> Ratio {
         let measured = a / b;
         Ratio { what: what.to_owned(), measured, bound, sense: "at least", holds: measured >= bound }
     }
@@ -90,7 +91,7 @@ pub(crate) fn row(bench: &str, system: &str, depth: u32, medium: &str, durabilit
 }
 
 /// Median of the samples; NaN of none.
-pub fn median(samples: &[f64]) -> f64 {
+pub(crate) fn median(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_by(f64::total_cmp);
     match sorted.len() {
@@ -143,32 +144,37 @@ pub struct Report {
 
 impl Report {
     /// Prints both tables for people.
-    pub fn print(&self) {
-        println!(
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
             "{} ({} cores), kernel {}, {} build, profile {}",
             self.machine.cpu, self.machine.cores, self.machine.kernel, self.machine.build, self.profile
-        );
-        println!(
+        )?;
+        writeln!(
+            out,
             "\n{:<30} {:<10} {:>5} {:<7} {:<16} {:<9} {:<10} {:>12} {:>6}",
             "bench", "system", "depth", "phase", "medium", "class", "power-safe", "ns/op", "rounds"
-        );
+        )?;
         for r in &self.rows {
             let safe = if r.power_safe { "yes" } else { "no" };
-            println!(
+            writeln!(
+                out,
                 "{:<30} {:<10} {:>5} {:<7} {:<16} {:<9} {:<10} {:>12.0} {:>6}",
                 r.bench, r.system, r.depth, r.phase, r.medium, r.durability, safe, r.ns_per_op, r.rounds
-            );
+            )?;
         }
-        println!("\n{:<66} {:>9} {:>16}  holds", "ratio (medians of interleaved rounds)", "measured", "bound");
+        writeln!(out, "\n{:<66} {:>9} {:>16}  holds", "ratio (medians of interleaved rounds)", "measured", "bound")?;
         for r in &self.ratios {
-            println!(
+            writeln!(
+                out,
                 "{:<66} {:>8.2}x {:>8} {:>6.2}x  {}",
                 r.what,
                 r.measured,
                 r.sense,
                 r.bound,
                 if r.holds { "yes" } else { "NO" }
-            );
+            )?;
         }
+        Ok(())
     }
 }

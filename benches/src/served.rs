@@ -42,7 +42,7 @@ impl Served {
     }
 
     /// The same with more arguments of `mkfs`.
-    pub fn start_with(program: &Path, options: &ServeOptions, mkfs_args: &[String]) -> io::Result<Served> {
+    pub(crate) fn start_with(program: &Path, options: &ServeOptions, mkfs_args: &[String]) -> io::Result<Served> {
         let folder = tempfile::Builder::new().prefix("weldfs-bench-").tempdir_in(&options.place)?;
         let (image, socket) = (folder.path().join("image"), folder.path().join("sock"));
         let mut mkfs = Command::new(program);
@@ -59,11 +59,11 @@ impl Served {
     }
 
     /// Starts a device over a directory of the host instead of an image.
-    pub fn start_hostdir(program: &Path, dir: &Path) -> io::Result<Served> {
+    pub(crate) fn start_hostdir(program: &Path, dir: &Path) -> io::Result<Served> {
         let folder = tempfile::Builder::new().prefix("weldfs-bench-").tempdir()?;
         let socket = folder.path().join("sock");
         let mut serve = Command::new(program);
-        serve.arg("serve").arg("--hostdir").arg(dir).arg("--socket").arg(&socket);
+        serve.env("WELDFS_CONFIG", "").arg("serve").arg("--hostdir").arg(dir).arg("--socket").arg(&socket);
         let child = serve.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?;
         let mut served = Served { child, socket, _folder: folder, image: dir.to_owned(), program: program.to_owned() };
         served.wait_ready()?;
@@ -134,7 +134,8 @@ pub(crate) fn wait_settled(pid: u32) {
 
 fn spawn(program: &Path, image: &Path, socket: &Path, args: &[String]) -> io::Result<Child> {
     let mut serve = Command::new(program);
-    serve.arg("serve").arg(image).arg("--socket").arg(socket).args(args);
+    // An experiment's device is as it says, whatever weldfs.toml there is.
+    serve.env("WELDFS_CONFIG", "").arg("serve").arg(image).arg("--socket").arg(socket).args(args);
     serve.stdin(Stdio::null()).stdout(Stdio::null()).spawn()
 }
 

@@ -35,7 +35,7 @@ fn block_devices() -> Vec<PathBuf> {
     all.map(|entry| entry.path().join("inflight")).collect()
 }
 
-/// Whether anybody else runs, waits for a device, or has something under way on one. What cannot be read is at rest.
+/// Whether another process runs, waits for a device, or has something under way on one. What cannot be read is at rest.
 fn at_work(devices: &[PathBuf]) -> bool {
     let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
     let under_way = |path: &PathBuf| std::fs::read_to_string(path).is_ok_and(|text| sum(&text) > 0);

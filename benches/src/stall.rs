@@ -9,7 +9,7 @@ use crate::base::drive::Driver;
 use crate::report::Machine;
 use crate::served::{ServeOptions, Served};
 use serde::Serialize;
-use std::io;
+use std::io::{self, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use weldfs::{At, Client, Command, Durability, Handle, Op, OpenFlags, OpenOptions, PoolRange};
@@ -73,10 +73,15 @@ pub struct StallReport {
 
 impl StallReport {
     /// Prints the table for people.
-    pub fn print(&self) {
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let m = &self.machine;
-        println!("{} ({} cores), kernel {}, {} build, profile {}", m.cpu, m.cores, m.kernel, m.build, self.profile);
-        println!(
+        writeln!(
+            out,
+            "{} ({} cores), kernel {}, {} build, profile {}",
+            m.cpu, m.cores, m.kernel, m.build, self.profile
+        )?;
+        writeln!(
+            out,
             "\n{:<44} {:<26} {:<9} {:>9} {:>9} {:>8} {:>8} {:>9} {:>9} {:>6} {:>8} {:>7}",
             "load",
             "medium",
@@ -90,9 +95,10 @@ impl StallReport {
             "ckpts",
             "paced",
             "stopped"
-        );
+        )?;
         for r in &self.rows {
-            println!(
+            writeln!(
+                out,
                 "{:<44} {:<26} {:<9} {:>9} {:>9.0} {:>8.1} {:>8.1} {:>9.1} {:>9.1} {:>6} {:>8} {:>7}",
                 r.what,
                 r.medium,
@@ -106,8 +112,9 @@ impl StallReport {
                 r.checkpoints,
                 r.paced,
                 r.stopped
-            );
+            )?;
         }
+        Ok(())
     }
 }
 

@@ -36,7 +36,7 @@ impl Table {
     }
 
     /// In columns, or as Markdown.
-    pub fn render(&self, markdown: bool) -> String {
+    pub(crate) fn render(&self, markdown: bool) -> String {
         if markdown { self.markdown() } else { self.plain() }
     }
 

@@ -40,6 +40,8 @@ pub mod kind {
     pub const TENANTS: u16 = 10;
     /// A tenant's token; only for root and for who runs the device.
     pub const TOKEN: u16 = 11;
+    /// End the device cleanly; only for root, the user that runs it and the image's owner. Before Hello, too.
+    pub const STOP: u16 = 12;
     /// Set in every reply.
     pub const REPLY: u16 = 0x8000;
 }
@@ -102,7 +104,7 @@ pub struct Limits {
     pub handles_max: u32,
     /// Bytes of one atomic write, and of one command's payload.
     pub atomic_write_max: u32,
-    /// Bytes up to which payload rides in the log record (for tuning only).
+    /// Bytes up to which payload is inline in the log record (for tuning only).
     pub inline_max: u32,
     /// Bytes of a ReadModifyWrite field.
     pub modify_max: u32,
@@ -141,7 +143,7 @@ pub mod medium {
     pub const HOSTDIR: u8 = 3;
 }
 
-/// Answer to Hello, 256 bytes; one descriptor rides along: the session's doorbell (eventfd).
+/// Answer to Hello, 256 bytes; one descriptor is attached: the session's doorbell (eventfd).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Welcome {
@@ -193,7 +195,7 @@ pub struct NewQueue {
     pub pool_bytes: u32,
 }
 
-/// Answer to NewQueue, 40 bytes; one descriptor rides along: the sealed memfd of the region.
+/// Answer to NewQueue, 40 bytes; one descriptor is attached: the sealed memfd of the region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct QueueReply {
@@ -215,7 +217,7 @@ pub struct Placeholders {
     pub reserved: u32,
 }
 
-/// Answer to Placeholders, 72 bytes; `count` descriptors ride along, in the order of `ids`.
+/// Answer to Placeholders, 72 bytes; `count` descriptors are attached, in the order of `ids`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct PlaceholdersReply {
@@ -244,7 +246,7 @@ pub struct Claimed {
 }
 
 /// Starts or ends a recording, 8 bytes. Its end is answered by an empty body; a memfd with the recording (`trace`)
-/// rides along.
+/// is attached.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Trace {
@@ -302,7 +304,7 @@ pub enum Request {
         /// How many.
         count: u32,
     },
-    /// Turn the descriptor that rides along into a handle.
+    /// Turn the descriptor that is attached into a handle.
     Claim,
     /// Counters.
     Stats {
@@ -322,6 +324,8 @@ pub enum Request {
     Tenants,
     /// The token of the tenant of this name.
     Token(Vec<u8>),
+    /// End the device; answered when its image is closed.
+    Stop,
     /// End.
     Detach,
 }
@@ -338,11 +342,11 @@ pub enum Reply {
     /// A handle.
     Claimed(Claimed),
     /// Text (JSON: Stats, Tenants, Tune without a key; nothing: Tune with one). Empty also when it was too long for a
-    /// message: then it rides along in a memfd.
+    /// message: then it is attached as a memfd.
     Text(Vec<u8>),
     /// A token.
     Token(Token),
-    /// Done (Join, Trace, Detach).
+    /// Done (Join, Trace, Stop, Detach).
     Done,
 }
 
@@ -377,6 +381,7 @@ impl Request {
             Request::Join(_) => kind::JOIN,
             Request::Tenants => kind::TENANTS,
             Request::Token(_) => kind::TOKEN,
+            Request::Stop => kind::STOP,
         }
     }
 
@@ -398,7 +403,9 @@ impl Request {
             Request::Trace { start } => {
                 message(k, 0, Trace { start: start.is_some().into(), limit: start.unwrap_or(0) }.as_bytes(), &[])
             }
-            Request::Claim | Request::Stats { .. } | Request::Tenants | Request::Detach => message(k, 0, &[], &[]),
+            Request::Claim | Request::Stats { .. } | Request::Tenants | Request::Stop | Request::Detach => {
+                message(k, 0, &[], &[])
+            }
         }
     }
 
@@ -434,7 +441,8 @@ impl Request {
             kind::JOIN => Ok(Request::Join(Token(exact(body)?))),
             kind::TENANTS if body.is_empty() => Ok(Request::Tenants),
             kind::TOKEN => Ok(Request::Token(body.to_vec())),
-            kind::CLAIM | kind::DETACH | kind::TENANTS => Err(Errno::PROTO),
+            kind::STOP if body.is_empty() => Ok(Request::Stop),
+            kind::CLAIM | kind::DETACH | kind::TENANTS | kind::STOP => Err(Errno::PROTO),
             _ => Err(Errno::NOSYS),
         }
     }

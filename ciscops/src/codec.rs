@@ -1,4 +1,4 @@
-//! Lanes: the places in an SQE where an operand can ride, and the conversion of each to and from its Rust type.
+//! Lanes: the places in an SQE where an operand can lie, and the conversion of each to and from its Rust type.
 
 use crate::command::{At as Place, Modify};
 use crate::flags::*;
@@ -43,7 +43,7 @@ impl RangeKind {
     }
 }
 
-/// Where the offset of an `At` operand rides.
+/// Where the offset of an `At` operand stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OffsetHigh {
     /// The SQE's `offset`.
@@ -234,7 +234,7 @@ fn get_modify(sqe: &Sqe, pool_bytes: u32) -> Result<Raw, Errno> {
     Ok([kind, a, imm0, imm1])
 }
 
-/// A Rust type that rides in a lane.
+/// A Rust type that is carried in a lane.
 pub(crate) trait Field: Sized {
     fn from_raw(raw: Raw) -> Result<Self, Errno>;
     fn to_raw(&self) -> Raw;

@@ -119,7 +119,7 @@ fn check(op: &Op) -> Result<(), Errno> {
             _ => place(at, out.len),
         },
         Op::Write { at, src, .. } => place(at, src.len),
-        // When it commits, nobody knows what was current when it was collected.
+        // When it commits, it is not known what was current when it was collected.
         Op::TxnWrite { at, src, .. } => fused_place(at, src.len),
         Op::Truncate { size, .. } => offset(size),
         Op::Fallocate { len: 0, .. } => Err(Errno::INVAL),

@@ -28,7 +28,7 @@ pub const DIRENT_HEAD: usize = 20;
 pub const DIRENT_MAX: usize = dirent_len(NAME_MAX);
 
 /// Bytes of an entry with a name of `namelen` bytes.
-pub const fn dirent_len(namelen: usize) -> usize {
+pub(crate) const fn dirent_len(namelen: usize) -> usize {
     (DIRENT_HEAD + namelen + 7) & !7
 }
 

@@ -43,7 +43,3 @@ impl Handle {
         Handle { index: wire as u32, generation: (wire >> 32) as u32 }
     }
 }
-
-/// Name of an attached session within one run of the device.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
-pub struct SessionId(pub u64);

@@ -145,8 +145,10 @@ pub async fn resume<T: Target>(
             return machine.failed(cmd, e);
         }
         machine.index += 1;
-        if usize::from(machine.index) < program.len() {
-            t.boundary(machine.index).await;
+        if usize::from(machine.index) < program.len()
+            && let Err(e) = t.boundary(machine.index).await
+        {
+            return machine.failed(cmd, e);
         }
     }
     let (result, result2) = results(&cmd.op, &machine.regs);

@@ -39,11 +39,11 @@ pub use flags::{
     Access, AccessMask, ChecksumKind, FallocMode, KeyKind, LockAction, LockKind, LockSpace, OpenFlags, OutcomeState,
     RenameFlags, SetAttrMask, Whence, XattrFlags,
 };
-pub use ids::{Handle, InodeNo, SessionId};
+pub use ids::{Handle, InodeNo};
 pub use interp::{Outcome, Registers};
 pub use optable::{OPS, OpSpec, Opcode};
 pub use paths::Paths;
-pub use pool::{PoolRange, SharedBytes, SharedRegion};
+pub use pool::{PoolRange, SharedBytes, SharedRegion, private_memfd};
 pub use program::Program;
 pub use ring::{
     CqConsumer, CqProducer, Full, QueueFault, QueueLayout, QueueMemory, RingMemory, Sleep, SqConsumer, SqProducer,

@@ -1,11 +1,11 @@
-//! The op table: each operation's number, name and operands, and for each operand the *lane* of the SQE it rides in.
+//! The op table: each operation's number, name and operands, and for each operand the *lane* of the SQE it lies in.
 //! One listing gives `Opcode`, `OPS`, the decoder and the encoder, so the two directions cannot drift apart.
 
 use crate::codec::{Field, Lane, OffsetHigh, RangeKind};
 use crate::command::Op;
 use crate::{Errno, Sqe};
 
-/// One operand of an op: its name in `Op`, and where it rides.
+/// One operand of an op: its name in `Op`, and where it lies.
 #[derive(Clone, Copy, Debug)]
 pub struct OperandSpec {
     /// Name as in `Op`.

@@ -32,6 +32,19 @@ impl PoolRange {
     }
 }
 
+/// An empty memfd that may be sealed, for its owner only and never a program. Kernels before 6.3 cannot seal it against
+/// being made one; there its mode says the same.
+pub fn private_memfd(name: &str) -> rustix::io::Result<OwnedFd> {
+    use rustix::fs::{MemfdFlags, Mode};
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let fd = match rustix::fs::memfd_create(name, flags | MemfdFlags::NOEXEC_SEAL) {
+        Err(rustix::io::Errno::INVAL) => rustix::fs::memfd_create(name, flags)?,
+        made => made?,
+    };
+    rustix::fs::fchmod(&fd, Mode::RUSR | Mode::WUSR)?;
+    Ok(fd)
+}
+
 enum Backing {
     Heap,
     Map,
@@ -100,9 +113,9 @@ impl SharedRegion {
     }
 
     /// A new memfd of `len` bytes: created, populated, mapped, and sealed against resizing and further seals.
-    pub fn create_sealed(name: &str, len: usize) -> std::io::Result<(OwnedFd, SharedRegion)> {
-        use rustix::fs::{MemfdFlags, SealFlags};
-        let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    pub(crate) fn create_sealed(name: &str, len: usize) -> std::io::Result<(OwnedFd, SharedRegion)> {
+        use rustix::fs::SealFlags;
+        let fd = private_memfd(name)?;
         rustix::fs::ftruncate(&fd, len as u64)?;
         let region = SharedRegion::map(&fd, len)?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
@@ -159,7 +172,7 @@ impl core::fmt::Debug for SharedRegion {
 }
 
 /// Bytes that [`SharedBytes::come_near`] asks for, at most: later ones are foreseen by the processor itself.
-pub const NEAR_MAX: usize = 4096;
+pub(crate) const NEAR_MAX: usize = 4096;
 
 /// Borrowed bytes that another party may change at any moment. Only copies go in or out; reading twice may give two
 /// answers, so copy once, then validate and use the copy.
@@ -219,7 +232,7 @@ impl<'a> SharedBytes<'a> {
         unsafe { core::ptr::write_bytes(self.base.as_ptr(), 0, self.len) };
     }
 
-    /// Asks the processor to bring the first bytes near, at most [`NEAR_MAX`] of them, while something else is done:
+    /// Asks the processor to bring the first bytes near, at most `NEAR_MAX` of them, while something else is done:
     /// what another processor has just written takes as long to come as a short command takes. `write`: they are going
     /// to be written. Changes nothing, and does nothing where it is not known how.
     #[inline]

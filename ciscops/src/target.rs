@@ -138,9 +138,11 @@ pub trait Target {
         Ok(())
     }
     /// Called between micro-ops, before number `index`: here, and between pieces of long reads and writes, a command
-    /// may make way for others. It goes on under the same inode set.
-    async fn boundary(&mut self, index: u16) {
+    /// may make way for others. It goes on under the same inode set. An error (its client is gone, and nothing of what
+    /// it would do was promised) ends the command as if the micro-op behind the boundary had failed with it.
+    async fn boundary(&mut self, index: u16) -> Result<(), Errno> {
         let _ = index;
+        Ok(())
     }
     /// A number by which [`Target::numbered`] finds the file again, not 0.
     fn number(&self, f: Self::File) -> u64 {
@@ -157,7 +159,7 @@ pub trait Target {
         let _ = index;
         None
     }
-    /// Whether an interrupted command is being finished: what it reads goes to nobody.
+    /// Whether an interrupted command is being finished: what it reads goes nowhere.
     fn is_recovery(&self) -> bool {
         false
     }
@@ -168,7 +170,7 @@ pub trait Target {
         let _ = name;
         Err(Errno::NOKEY)
     }
-    /// Bytes that nobody can foresee, for nonces.
+    /// Bytes that cannot be foreseen, for nonces.
     #[cfg(feature = "ciphers")]
     fn random(&mut self, out: &mut [u8]) -> Result<(), Errno> {
         let _ = out;

@@ -42,7 +42,7 @@ pub struct Slice {
     pub start_ns: u64,
     /// End, nanoseconds of the device's clock; never before `start_ns`.
     pub end_ns: u64,
-    /// Device time charged for it, nanoseconds; 0 when nobody waited.
+    /// Device time charged for it, nanoseconds; 0 when nothing waited.
     pub cost_ns: u64,
     /// Session the command came from.
     pub session: u64,

@@ -1,6 +1,7 @@
 //! Planted bugs: each names one rule of the protocol and, once planted, breaks it. The tier that is meant to find such
 //! a bug is run with it planted and must fail; a rig that finds no planted bug proves nothing.
-//! Without the feature `canaries`, [`planted`] is a constant `false` and every broken branch is compiled away.
+//! Builds with debug assertions (every test's) can plant them at run time; in a release build [`planted`] is a constant
+//! `false` and every broken branch is compiled away.
 
 /// The rules that can be broken, one at a time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,24 +71,29 @@ pub const ALL: [Canary; 19] = [
 ];
 
 /// Whether the rule `canary` names is to be broken.
-#[cfg(not(feature = "canaries"))]
+#[cfg(not(debug_assertions))]
 #[inline(always)]
 pub const fn planted(_canary: Canary) -> bool {
     false
 }
 
-#[cfg(feature = "canaries")]
+#[cfg(debug_assertions)]
 mod live {
     use super::Canary;
+    use std::cell::Cell;
     use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
     static PLANTED: AtomicU8 = AtomicU8::new(0);
     static SEEN: AtomicU64 = AtomicU64::new(0);
 
+    thread_local! {
+        static HERE: Cell<u8> = const { Cell::new(0) };
+    }
+
     /// Whether the rule `canary` names is to be broken.
     #[inline]
     pub fn planted(canary: Canary) -> bool {
-        let yes = PLANTED.load(Ordering::Relaxed) == canary as u8;
+        let yes = PLANTED.load(Ordering::Relaxed) == canary as u8 || HERE.get() == canary as u8;
         if yes {
             SEEN.fetch_add(1, Ordering::Relaxed);
         }
@@ -100,11 +106,16 @@ mod live {
         SEEN.store(0, Ordering::SeqCst);
     }
 
+    /// Breaks one rule for what this thread does, or none: other threads of the process keep it.
+    pub fn plant_here(canary: Option<Canary>) {
+        HERE.set(canary.map_or(0, |c| c as u8));
+    }
+
     /// How often the planted rule was met since it was planted: none means that the tier never came near it.
     pub fn seen() -> u64 {
         SEEN.load(Ordering::SeqCst)
     }
 }
 
-#[cfg(feature = "canaries")]
-pub use live::{plant, planted, seen};
+#[cfg(debug_assertions)]
+pub use live::{plant, plant_here, planted, seen};

@@ -111,7 +111,7 @@ pub(crate) fn spawn(shared: Arc<Shared>) -> Result<JoinHandle<()>, JournalError>
     })
 }
 
-/// One batch: everything queued up to `end`, flushed when somebody waits for that.
+/// One batch: everything queued up to `end`, flushed when something waits for that.
 pub(crate) struct Batch {
     pub(crate) queued: LogBuffer,
     end: Lsn,
@@ -130,7 +130,7 @@ impl Batch {
     }
 }
 
-/// A commit thread that panics takes the log with it: nobody waits for a flush that never comes.
+/// A commit thread that panics takes the log with it: nothing waits for a flush that never comes.
 struct PoisonOnPanic<'a>(&'a Shared);
 
 impl Drop for PoisonOnPanic<'_> {

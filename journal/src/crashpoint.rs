@@ -1,13 +1,13 @@
 //! Named crash points: places where a crash test lets the own process die as if it were killed there.
-//! Without the feature `crash-points`, [`crashpoint`] is nothing.
+//! Builds with debug assertions (every test's) have them; in a release build [`crashpoint`] is nothing.
 
 /// Dies here (SIGKILL) if the environment says `WELDFS_CRASH_POINT=name[:n]` with this name and this is the n-th
 /// passing (the first without a number).
-#[cfg(not(feature = "crash-points"))]
+#[cfg(not(debug_assertions))]
 #[inline(always)]
 pub const fn crashpoint(_name: &str) {}
 
-#[cfg(feature = "crash-points")]
+#[cfg(debug_assertions)]
 mod live {
     use std::sync::LazyLock;
     use std::sync::atomic::{AtomicU64, Ordering};
@@ -38,5 +38,5 @@ mod live {
     }
 }
 
-#[cfg(feature = "crash-points")]
+#[cfg(debug_assertions)]
 pub use live::crashpoint;

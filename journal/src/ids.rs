@@ -32,7 +32,7 @@ pub struct BlockNo(pub u64);
 
 impl BlockNo {
     /// Mask of the block number.
-    pub const BLOCK_MASK: u64 = (1 << 48) - 1;
+    pub(crate) const BLOCK_MASK: u64 = (1 << 48) - 1;
 
     /// From its parts; `block` is cut to 48 bits.
     pub const fn new(device: u16, block: u64) -> BlockNo {

@@ -279,7 +279,7 @@ impl Journal {
 
     /// Appends several records, one right after the other, the data blocks they point to with the first; writes down
     /// the place of each in `at`. They are as separate as any: a crash may leave the first of them alone. `placed`
-    /// hears when record `i` is in place. `room` covers all of them.
+    /// is told when record `i` is in place. `room` covers all of them.
     ///
     /// # Errors
     /// As [`Journal::append`], with nothing appended; or, if only some could be, the log is poisoned.
@@ -445,14 +445,9 @@ impl Journal {
         self.shared.is_poisoned()
     }
 
-    /// Makes the failure of something above final here too: every waiter hears it.
+    /// Makes the failure of something above final here too: every waiter is told.
     pub fn poison(&self) {
         self.shared.poison();
-    }
-
-    /// Longest payload of one record, bytes.
-    pub fn payload_bytes_max(&self) -> u64 {
-        record_bytes_max(self.shared.area.len) - u64::from(self.shared.area.align).max(RECORD_HEADER_BYTES as u64)
     }
 
     /// Counters.
@@ -490,7 +485,7 @@ impl Shared {
         self.poisoned.load(Ordering::Acquire) || self.medium.is_poisoned()
     }
 
-    /// Final: every waiter hears it, nothing is retried.
+    /// Final: every waiter is told, nothing is retried.
     pub(crate) fn poison(&self) {
         self.poisoned.store(true, Ordering::Release);
         self.medium.poison();

@@ -5,7 +5,7 @@
 //! What may be touched: only a `Medium`, and of it only the log area; data writes queued with a record pass through.
 //! What flows through: a planned change comes in as one record's payload, gets an LSN, becomes durable with every
 //! record below it, and its waiters are woken. This crate is the only place that decides when a flush is issued for
-//! operations; nothing else orders them. A failed flush is final: the journal is poisoned and every waiter hears EIO.
+//! operations; nothing else orders them. A failed flush is final: the journal is poisoned and every waiter gets EIO.
 //! Recovery hands records back in LSN order, or says where the log is damaged.
 //! Specification of the bytes: docs/MEDIA-FORMAT.md, "Log".
 #![forbid(unsafe_code)]

@@ -38,7 +38,7 @@ impl RecordKind {
     }
 
     /// Whether the journal writes it by itself and `scan` keeps it to itself.
-    pub const fn is_internal(self) -> bool {
+    pub(crate) const fn is_internal(self) -> bool {
         matches!(self, RecordKind::Pad | RecordKind::Watermark)
     }
 }

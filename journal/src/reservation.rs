@@ -31,7 +31,7 @@ impl Reservation {
     /// Splits off the room of one record of at most `payload_bytes`, for its `append`.
     ///
     /// # Errors
-    /// More than is left of what was reserved: somebody's estimate is wrong, which a debug build panics about. Nothing
+    /// More than is left of what was reserved: an estimate is wrong, which a debug build panics about. Nothing
     /// was split off.
     pub fn part(&mut self, payload_bytes: usize) -> Result<Reservation, JournalError> {
         let bytes = record_bytes(payload_bytes, self.align);

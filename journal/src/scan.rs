@@ -11,6 +11,9 @@ use zerocopy::FromBytes;
 const WINDOW: u64 = 1 << 20;
 /// Bytes that probing may put through checksums, per byte of log: bounds the time an arbitrary image can cost.
 const PROBE_FACTOR: u64 = 4;
+/// Bytes that a block medium writes in one piece.
+const SECTOR: u64 = 512;
+const MISPLACED: &str = "a record lies where it was not written";
 
 /// A record handed to the owner.
 #[derive(Debug)]
@@ -47,6 +50,9 @@ pub struct Discarded {
     pub bytes: u64,
     /// Valid records discarded.
     pub records: u64,
+    /// Records that begin there and are not whole: torn by a power cut, or damaged since and with no later record to
+    /// say so. Nothing on the medium tells these apart.
+    pub torn: u64,
 }
 
 /// What a scan found.
@@ -56,7 +62,7 @@ pub struct ScanReport {
     pub tail: Lsn,
     /// Records handed to the owner and applied.
     pub records: u64,
-    /// What was cut off, if anything that looks like a record was.
+    /// What was cut off, if anything that begins like a record was.
     pub discarded: Option<Discarded>,
     /// The highest recorded watermark.
     pub watermark: Lsn,
@@ -68,8 +74,8 @@ pub struct ScanReport {
 /// 2 hands out the records. Time is bounded by a few passes over the log, memory by a window of it, whatever the bytes.
 ///
 /// # Errors
-/// `Corrupt` when a record that was durable is damaged: nothing was visited then, unless `visit` cut below the recorded
-/// watermark.
+/// `Corrupt` when a record that was durable is damaged, or one lies where it was not written: nothing was visited then,
+/// unless `visit` cut below the recorded watermark.
 pub fn scan(
     medium: &dyn Medium,
     area: &LogArea,
@@ -119,7 +125,7 @@ pub fn scan(
         found.bytes += end.0 - at.0;
         found.records += log.count(at, end)?;
     }
-    report.discarded = (found.records > 0).then_some(found);
+    report.discarded = (found.records + found.torn > 0).then_some(found);
     Ok(report)
 }
 
@@ -128,7 +134,9 @@ enum Probe {
     Valid(RecordHeader, Lsn),
     /// Nothing that belongs here.
     Invalid,
-    /// A record of this segment whose place is elsewhere.
+    /// Begins like a record of this position, and is not whole.
+    Torn,
+    /// A record of this log whose place is elsewhere.
     Misplaced,
 }
 
@@ -177,36 +185,58 @@ impl Reader<'_> {
             || (planted(Canary::OldSaltAccepted) && self.segments.entries().iter().any(left))
     }
 
-    /// The salt at a position, and the position where another one may hold.
-    fn salt_span(&self, lsn: Lsn) -> (Option<u64>, u64) {
-        let next = self.segments.entries().iter().map(|e| e.first.0).find(|first| *first > lsn.0);
-        let lap = self.area.next_lap(lsn).0;
-        (self.salt(lsn), next.map_or(lap, |next| next.min(lap)))
-    }
-
     fn check(&mut self, lsn: Lsn) -> Result<Probe, MediumError> {
-        let Some(salt) = self.salt(lsn) else { return Ok(Probe::Invalid) };
         let raw = self.bytes(lsn.0, RECORD_HEADER_BYTES as u64)?;
         let Ok(raw) = RawHeader::read_from_bytes(raw) else { return Ok(Probe::Invalid) };
-        let salt = if self.salt_let_in(lsn, raw.salt.get()) { raw.salt.get() } else { salt };
-        let length = u64::from(raw.length.get());
-        let bytes = self.area.round(length + RECORD_HEADER_BYTES as u64);
+        let here = self.salt(lsn).is_some_and(|salt| raw.claims(salt)) || self.salt_let_in(lsn, raw.salt.get());
         let left = self.area.next_lap(lsn).0 - lsn.0;
-        if !raw.claims(salt) || bytes > left || bytes > record_bytes_max(self.area.len).max(left * raw.is_pad()) {
-            return Ok(Probe::Invalid);
+        if !here || raw.lsn.get() != lsn.0 {
+            return self.stray(lsn, &raw, here, left);
         }
+        let bytes = self.area.round(u64::from(raw.length.get()) + RECORD_HEADER_BYTES as u64);
+        if bytes > left || bytes > record_bytes_max(self.area.len).max(left * raw.is_pad()) {
+            return Ok(Probe::Torn);
+        }
+        if !self.is_whole(lsn, &raw)? {
+            return Ok(Probe::Torn);
+        }
+        Ok(match raw.validate() {
+            Some(header) => Probe::Valid(header, Lsn(lsn.0 + bytes)),
+            None => Probe::Invalid,
+        })
+    }
+
+    /// Whether the checksum of the record at `lsn`, which ends within the lap, is right.
+    fn is_whole(&mut self, lsn: Lsn, raw: &RawHeader) -> Result<bool, MediumError> {
         let covered = u64::from(raw.covered());
         let mut sum = ChecksumState::new();
         sum.update(self.bytes(lsn.0 + RECORD_HEADER_BYTES as u64, covered)?);
         self.summed += covered;
-        if raw.checksum(&sum) != raw.crc.get() && !planted(Canary::ReplayCrcUnchecked) {
-            return Ok(Probe::Invalid);
+        Ok(raw.checksum(&sum) == raw.crc.get() || planted(Canary::ReplayCrcUnchecked))
+    }
+
+    /// What a header that does not belong at `lsn` says: with a salt of this log, that the medium wrote it to the wrong
+    /// place, or that what was written here is lost. What earlier laps left behind says nothing.
+    fn stray(&mut self, lsn: Lsn, raw: &RawHeader, here: bool, left: u64) -> Result<Probe, MediumError> {
+        let of_this_log = here || self.is_salt_of_table(raw.salt.get());
+        // An earlier lap wrote to the same place; so did a mount whose tail was discarded.
+        let was_here = raw.lsn.get() <= lsn.0 && (lsn.0 - raw.lsn.get()).is_multiple_of(self.area.len);
+        let otherwise = if here { Probe::Torn } else { Probe::Invalid };
+        if !of_this_log || raw.validate().is_none() || (was_here && !here) {
+            return Ok(otherwise);
         }
-        Ok(match raw.validate() {
-            Some(header) if header.lsn == lsn => Probe::Valid(header, Lsn(lsn.0 + bytes)),
-            Some(_) => Probe::Misplaced,
-            None => Probe::Invalid,
+        // Where records begin with a sector, no power cut parts a salt from its LSN. Elsewhere it may, and only a
+        // checksum vouches for both.
+        let in_one_piece = u64::from(self.area.align) >= SECTOR;
+        let fits = u64::from(raw.covered()) + RECORD_HEADER_BYTES as u64 <= left;
+        Ok(match in_one_piece || (fits && self.is_whole(lsn, raw)?) {
+            true => Probe::Misplaced,
+            false => otherwise,
         })
+    }
+
+    fn is_salt_of_table(&self, salt: u64) -> bool {
+        self.segments.entries().iter().any(|entry| entry.salt == salt)
     }
 
     /// Pass 1: the end of the contiguous valid records.
@@ -218,10 +248,9 @@ impl Reader<'_> {
                     *watermark = header.watermark.max(*watermark);
                     at = end;
                 }
-                Probe::Invalid => break,
+                Probe::Invalid | Probe::Torn => break,
                 Probe::Misplaced => {
-                    let why = "a valid record with an unexpected LSN";
-                    return Err(ScanError::Corrupt { from: at, durable: *watermark, why });
+                    return Err(ScanError::Corrupt { from: at, durable: *watermark, why: MISPLACED });
                 }
             }
         }
@@ -229,37 +258,41 @@ impl Reader<'_> {
     }
 
     /// Every possible start above the first invalid position: a valid record whose watermark lies above that position
-    /// says that what is missing was durable.
+    /// says that what is missing was durable; one whose place is elsewhere, that the medium wrote astray.
     fn probe(&mut self, bad: Lsn, limit: Lsn, watermark: &mut Lsn) -> Result<Discarded, ScanError> {
-        let mut found = Discarded { from: bad, to: bad, bytes: 0, records: 0 };
+        let torn = u64::from(bad < limit && matches!(self.check(bad)?, Probe::Torn));
+        let mut found = Discarded { from: bad, to: bad, bytes: 0, records: 0, torn };
         self.summed = 0;
         let mut at = bad.0 + u64::from(self.area.align);
-        let (mut salt, mut salt_until) = (None, at);
+        if torn > 0 {
+            found.to = Lsn(at);
+        }
         while at < limit.0 {
-            if at >= salt_until {
-                (salt, salt_until) = self.salt_span(Lsn(at));
-            }
             // Nearly every place fails here, and there are many.
-            let candidate = match salt {
-                Some(salt) => {
-                    let here = self.bytes(at, 8)?.iter().rev().fold(0, |acc, b| acc << 8 | u64::from(*b));
-                    here == salt || self.salt_let_in(Lsn(at), here)
-                }
-                None => false,
-            };
-            if !candidate {
+            let here = self.bytes(at, 8)?.iter().rev().fold(0, |acc, b| acc << 8 | u64::from(*b));
+            if !self.is_salt_of_table(here) && !self.salt_let_in(Lsn(at), here) {
                 at += u64::from(self.area.align);
                 continue;
             }
-            if let Probe::Valid(header, end) = self.check(Lsn(at))? {
-                if header.watermark > bad && !planted(Canary::MidLogRotTakenForTail) {
+            match self.check(Lsn(at))? {
+                Probe::Valid(header, _) if header.watermark > bad && !planted(Canary::MidLogRotTakenForTail) => {
                     let why = "a later record says that this one was durable";
                     return Err(ScanError::Corrupt { from: bad, durable: header.watermark, why });
                 }
-                *watermark = header.watermark.max(*watermark);
-                found.to = end;
-                found.bytes += end.0 - at;
-                found.records += 1;
+                Probe::Valid(header, end) => {
+                    *watermark = header.watermark.max(*watermark);
+                    found.to = end;
+                    found.bytes += end.0 - at;
+                    found.records += 1;
+                }
+                Probe::Torn => {
+                    found.to = found.to.max(Lsn(at + u64::from(self.area.align)));
+                    found.torn += 1;
+                }
+                Probe::Misplaced => {
+                    return Err(ScanError::Corrupt { from: bad, durable: *watermark, why: MISPLACED });
+                }
+                Probe::Invalid => {}
             }
             if self.summed > self.area.len * PROBE_FACTOR {
                 let why = "more candidate records than a log can hold";

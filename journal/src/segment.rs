@@ -28,7 +28,7 @@ impl LogArea {
     }
 
     /// The first LSN of the lap after the one `lsn` lies in.
-    pub const fn next_lap(&self, lsn: Lsn) -> Lsn {
+    pub(crate) const fn next_lap(&self, lsn: Lsn) -> Lsn {
         Lsn((lsn.0 / self.len + 1) * self.len)
     }
 

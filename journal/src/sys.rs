@@ -99,7 +99,7 @@ impl Clock for ManualClock {
     }
 }
 
-/// Reproducible numbers from a seed (splitmix64): for simulation only, anybody can predict them.
+/// Reproducible numbers from a seed (splitmix64): for simulation only, they can be predicted.
 #[derive(Debug)]
 pub struct SeededRandom {
     state: Mutex<u64>,

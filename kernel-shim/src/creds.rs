@@ -9,6 +9,7 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use weldfs_ciscops::Errno;
 use weldfs_storagefs::device::Identity;
 use weldfs_storagefs::fs::Cred;
 
@@ -23,9 +24,32 @@ pub fn of_peer(socket: &OwnedFd) -> io::Result<Identity> {
     Ok(Identity { cgroup: peer_cgroup(socket, peer.pid.as_raw_nonzero().get()), ..Identity::from(cred) })
 }
 
-/// Whether somebody with this uid may change a device's settings and see its tokens: root, and who runs it.
+/// Whether a user with this uid may change a device's settings and see its tokens: root, and who runs it.
 pub fn governs(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
+}
+
+/// Who may end a device by asking it to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StopRight {
+    /// No user: it ends with the program that it belongs to.
+    Nobody,
+    /// Who governs it, and the owner of its image.
+    Governors {
+        /// The owner, where there is an image.
+        owner: Option<u32>,
+    },
+}
+
+impl StopRight {
+    /// EPERM: this uid may not. EOPNOTSUPP: none may.
+    pub fn of(self, uid: u32) -> Result<(), Errno> {
+        match self {
+            StopRight::Nobody => Err(Errno::OPNOTSUPP),
+            StopRight::Governors { owner } if governs(uid) || owner == Some(uid) => Ok(()),
+            StopRight::Governors { .. } => Err(Errno::PERM),
+        }
+    }
 }
 
 /// The peer's cgroup below the v2 root; none where the kernel cannot vouch for it.
@@ -54,7 +78,7 @@ fn peer_pidfd(socket: &OwnedFd) -> io::Result<OwnedFd> {
     if rc != 0 || fd < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor for us, and nobody else knows of it.
+    // SAFETY: the kernel has just made this descriptor for us, and nothing else knows of it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

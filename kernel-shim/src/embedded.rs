@@ -34,7 +34,11 @@ struct Inner {
 impl Embedded {
     /// Opens an image (taking its lock), or makes a fresh one in memory, and starts a device on it.
     pub fn open(source: &Source, config: DeviceConfig) -> Result<Embedded, ServeError> {
-        let opened = Opened::open(source, config.memory_bytes)?;
+        Embedded::on(Opened::open(source, config.memory_bytes)?, config)
+    }
+
+    /// Starts a device on what is open already; it is closed with the device.
+    pub fn on(opened: Opened, config: DeviceConfig) -> Result<Embedded, ServeError> {
         let device = Device::start(opened.store.clone(), opened.device_config(config))
             .map_err(ServeError::system("device threads"))?;
         Ok(Embedded::assemble(device, Some(opened)))

@@ -27,6 +27,12 @@ pub enum ServeError {
     /// The image could not be opened or mounted; the text names what and where.
     #[error("{0}")]
     Image(String),
+    /// Another process has the image open; the text names both.
+    #[error("{0}")]
+    InUse(String),
+    /// A signal asked for the end before anything was served.
+    #[error("ended by {0} before anything was served")]
+    Interrupted(&'static str),
     /// The profile cannot be used.
     #[error(transparent)]
     Profile(#[from] ProfileError),

@@ -1,10 +1,10 @@
 //! A directory of the host behind a Unix socket, or inside the calling process, in place of a device.
 //!
 //! Rights: a process of root acts for each session with that session's user and groups. Any other process can act with
-//! its own rights only, so it serves its own user and nobody else.
+//! its own rights only, so it serves its own user only.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use weldfs::{AttachOptions, Connector, Transport};
@@ -12,10 +12,10 @@ use weldfs_storagefs::device::hostdir::{HostDir, HostDirConfig};
 use weldfs_storagefs::fs::Cred;
 
 use crate::ServeError;
-use crate::creds;
+use crate::creds::{self, StopRight};
 use crate::embedded;
-use crate::listener::Listener;
-use crate::serve::{Reception, Stopper, raise_fd_limit};
+use crate::listener::{Listener, SocketAt};
+use crate::serve::{Cause, Reception, Stopper, raise_fd_limit};
 use crate::served::Served;
 use crate::signals::Signals;
 
@@ -32,14 +32,15 @@ pub struct HostDirServer {
 }
 
 impl HostDirServer {
-    /// Opens the directory, starts its threads and binds the socket, open to all who may reach its path. `signals`:
-    /// SIGTERM and SIGINT end `run`, else only a [`Stopper`] does.
-    pub fn bind(config: HostDirConfig, socket: &Path, signals: bool) -> Result<HostDirServer, ServeError> {
+    /// Opens the directory, starts its threads and binds the socket. `signals`: SIGHUP, SIGTERM and SIGINT end `run`,
+    /// else only a [`Stopper`] does, and a request of root or of the user that runs it.
+    pub fn bind(config: HostDirConfig, socket: &SocketAt, signals: bool) -> Result<HostDirServer, ServeError> {
         raise_fd_limit();
-        let listener = Listener::bind(socket, 0o666)?;
         let signals = signals.then(Signals::install).transpose().map_err(ServeError::system("signals"))?;
         let dir = start(config)?;
-        let reception = Reception::new(listener, Served::HostDir(dir.clone()), signals)?;
+        let listener = Listener::bind(socket)?;
+        let stop = StopRight::Governors { owner: None };
+        let reception = Reception::new(listener, Served::HostDir(dir.clone()), stop, signals)?;
         Ok(HostDirServer { reception, dir })
     }
 
@@ -53,13 +54,19 @@ impl HostDirServer {
         self.reception.stopper()
     }
 
-    /// Serves until a signal or the stopper; then what was published is executed, and all sessions end. An error also
-    /// when a command panics meanwhile: all clients have been told by then.
+    /// Serves until a signal, a request or the stopper; then what was published is executed, and all sessions end. An
+    /// error also when a command panics meanwhile: all clients have been told by then.
     pub fn run(self) -> Result<(), ServeError> {
+        self.run_telling(|_| {})
+    }
+
+    /// As `run`; `ending` is told why it ends before anything is ended.
+    pub fn run_telling(self, ending: impl FnOnce(Cause)) -> Result<(), ServeError> {
         let HostDirServer { reception, dir } = self;
-        reception.run()?;
-        dir.shutdown();
-        if dir.is_poisoned() { Err(ServeError::DirFailed) } else { Ok(()) }
+        reception.run(ending, || {
+            dir.shutdown();
+            if dir.is_poisoned() { Err(ServeError::DirFailed) } else { Ok(()) }
+        })
     }
 }
 

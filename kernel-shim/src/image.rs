@@ -16,6 +16,9 @@ use crate::creds;
 /// `Superblock::medium_kind` of an image made for byte-addressable memory.
 const MEDIUM_KIND_PMEM: u16 = 2;
 
+/// Nanoseconds for which closing an image frees what was removed, before the rest is left to the next mount.
+const DRAIN_NS_MAX: u64 = 5_000_000_000;
+
 /// What to run a device on.
 #[derive(Clone, Debug)]
 pub enum Source {
@@ -25,6 +28,13 @@ pub enum Source {
     ImageNoFlush(PathBuf),
     /// Fresh memory of this many bytes, formatted at once and gone with the device.
     Ram(u64),
+}
+
+/// What a device is going to run on, before anything in it has changed.
+pub(crate) struct Taken {
+    medium: Arc<dyn Medium>,
+    name: String,
+    read_only: bool,
 }
 
 /// A mounted store with what recovery said.
@@ -37,12 +47,28 @@ pub struct Opened {
     pub label: String,
 }
 
-impl Opened {
-    /// Opens and mounts; `memory_bytes` is what overlay and caches may take.
-    pub fn open(source: &Source, memory_bytes: u64) -> Result<Opened, ServeError> {
+impl Source {
+    /// The image, unless it is memory.
+    pub fn image(&self) -> Option<&Path> {
+        match self {
+            Source::Image(path) | Source::ImageNoFlush(path) => Some(path),
+            Source::Ram(_) => None,
+        }
+    }
+}
+
+impl Taken {
+    fn image(path: &Path, mode: OpenMode, flush: bool) -> Result<Taken, ServeError> {
+        let medium = open_image(path, mode, flush)?;
+        Ok(Taken { medium, name: path.display().to_string(), read_only: mode != OpenMode::ReadWrite })
+    }
+
+    /// Opens an image and takes its lock, or takes fresh memory.
+    pub fn take(source: &Source) -> Result<Taken, ServeError> {
+        let image = |path: &Path, flush| Taken::image(path, OpenMode::ReadWrite, flush);
         match source {
-            Source::Image(path) => mount(open_image(path, true)?, memory_bytes, &path.display().to_string()),
-            Source::ImageNoFlush(path) => mount(open_image(path, false)?, memory_bytes, &path.display().to_string()),
+            Source::Image(path) => image(path, true),
+            Source::ImageNoFlush(path) => image(path, false),
             Source::Ram(bytes) => {
                 let medium: Arc<dyn Medium> = Arc::new(RamMedium::try_new(*bytes).ok_or_else(|| {
                     ServeError::Image(format!("memory: {bytes} bytes are more than this machine gives"))
@@ -52,26 +78,62 @@ impl Opened {
                     MkfsOptions { label: "ram".into(), owner: (cred.uid, cred.gid), ..MkfsOptions::default() };
                 format(&medium, &options, &SystemClock, &SystemRandom)
                     .map_err(|e| ServeError::Image(format!("memory: {e}")))?;
-                mount(medium, memory_bytes, "memory")
+                Ok(Taken { medium, name: "memory".to_owned(), read_only: false })
             }
         }
     }
 
+    /// Mounts it; `memory_bytes` is what overlay and caches may take.
+    pub fn mount(self, memory_bytes: u64) -> Result<Opened, ServeError> {
+        let Taken { medium, name, read_only } = self;
+        let bad = |e: &dyn std::fmt::Display| ServeError::Image(format!("{name}: {e}"));
+        let label = Superblock::load(&*medium).map(|(sb, _)| text(&sb.label)).map_err(|e| bad(&e))?;
+        let options = MountOptions {
+            memory: memory_bytes as usize,
+            read_only,
+            ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom))
+        };
+        let (store, recovery) = Store::mount(medium, options).map_err(|e| bad(&e))?;
+        Ok(Opened { store, recovery, label })
+    }
+}
+
+impl Opened {
+    /// Opens and mounts; `memory_bytes` is what overlay and caches may take.
+    pub fn open(source: &Source, memory_bytes: u64) -> Result<Opened, ServeError> {
+        Taken::take(source)?.mount(memory_bytes)
+    }
+
+    /// Opens an image to look at it: its shared lock is taken (others may look, too), leave to read it is enough, and
+    /// nothing is written to it. One that was not closed cleanly is recovered in memory only: [`Opened::recovery`] says
+    /// what of that is not final.
+    pub fn open_read_only(path: &Path, memory_bytes: u64) -> Result<Opened, ServeError> {
+        Taken::image(path, OpenMode::ReadOnly, true)?.mount(memory_bytes)
+    }
+
     /// The configuration of a device on this store: `config` with what only the image knows.
-    pub fn device_config(&self, config: DeviceConfig) -> DeviceConfig {
+    pub(crate) fn device_config(&self, config: DeviceConfig) -> DeviceConfig {
         DeviceConfig { label: self.label.clone(), ..config }
     }
 
-    /// Checkpoints, sets the clean flag and lets go of the image.
+    /// Frees what was removed just now (large files: for some seconds at most), checkpoints, sets the clean flag and
+    /// lets go of the image.
     pub fn close(self) -> Result<(), ServeError> {
+        if let Err(e) = self.store.reclaim_for(DRAIN_NS_MAX) {
+            // What is damaged keeps its space; the rest is closed as ever.
+            tracing::warn!("what was removed is not all free: {e}");
+        }
         self.store.unmount().map_err(|e| ServeError::Image(format!("unmount: {e}")))
     }
 }
 
 /// Opens an image as the kind of medium its superblock says. Nothing is written here, and a file that holds no file
 /// system is only ever looked at.
-fn open_image(path: &Path, flush: bool) -> Result<Arc<dyn Medium>, ServeError> {
-    let refused = |e: media::OpenError| ServeError::Image(e.to_string());
+fn open_image(path: &Path, mode: OpenMode, flush: bool) -> Result<Arc<dyn Medium>, ServeError> {
+    let refused = |e: media::OpenError| match e {
+        media::OpenError::InUse { .. } => ServeError::InUse(e.to_string()),
+        _ => ServeError::Image(e.to_string()),
+    };
     let look = media::open(path, ImageKind::Block, OpenMode::Snapshot).map_err(refused)?;
     let (sb, _) = Superblock::load(&*look).map_err(|e| ServeError::Image(format!("{}: {e}", path.display())))?;
     drop(look);
@@ -80,18 +142,7 @@ fn open_image(path: &Path, flush: bool) -> Result<Arc<dyn Medium>, ServeError> {
         (MEDIUM_KIND_PMEM, false) => ImageKind::PmemNoFlush,
         _ => ImageKind::Block,
     };
-    media::open(path, kind, OpenMode::ReadWrite).map_err(refused)
-}
-
-fn mount(medium: Arc<dyn Medium>, memory_bytes: u64, name: &str) -> Result<Opened, ServeError> {
-    let bad = |e: &dyn std::fmt::Display| ServeError::Image(format!("{name}: {e}"));
-    let label = Superblock::load(&*medium).map(|(sb, _)| text(&sb.label)).map_err(|e| bad(&e))?;
-    let options = MountOptions {
-        memory: memory_bytes as usize,
-        ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom))
-    };
-    let (store, recovery) = Store::mount(medium, options).map_err(|e| bad(&e))?;
-    Ok(Opened { store, recovery, label })
+    media::open(path, kind, mode).map_err(refused)
 }
 
 fn text(padded: &[u8]) -> String {

@@ -4,13 +4,31 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FileType, Mode, OFlags};
+use rustix::fs::{FileType, Gid, Mode, OFlags};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 
 use crate::ServeError;
 
 /// Connections the kernel keeps waiting for us.
 const BACKLOG: i32 = 128;
+
+/// Where a device listens, and who may connect. Every process that may is served under its own credentials.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SocketAt {
+    /// The socket's path.
+    pub path: PathBuf,
+    /// Permission bits of the socket file; to connect, a process must be allowed to write.
+    pub mode: u32,
+    /// Its group (gid); by default that of the process, or of the folder where that is set-group-id.
+    pub group: Option<u32>,
+}
+
+impl SocketAt {
+    /// A path that every user who can reach it may connect to.
+    pub fn open_to_all(path: impl Into<PathBuf>) -> SocketAt {
+        SocketAt { path: path.into(), mode: 0o666, group: None }
+    }
+}
 
 /// A bound socket; the path goes when it is dropped, if it is still ours.
 pub struct Listener {
@@ -41,7 +59,7 @@ fn socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?)
 }
 
-/// Whether somebody listens at `path`.
+/// Whether a device listens at `path`.
 fn alive(path: &Path) -> io::Result<bool> {
     let (address, _dir) = address(path)?;
     match rustix::net::connect(socket()?, &address) {
@@ -51,9 +69,10 @@ fn alive(path: &Path) -> io::Result<bool> {
 }
 
 impl Listener {
-    /// Binds `path` with permission bits `mode`. A dead socket there is replaced; a live one and anything that is not a
+    /// Binds and listens at the socket's path. A dead socket there is replaced; a live one and anything that is not a
     /// socket are errors.
-    pub fn bind(path: &Path, mode: u32) -> Result<Listener, ServeError> {
+    pub fn bind(at: &SocketAt) -> Result<Listener, ServeError> {
+        let path = at.path.as_path();
         let sys = |what| move |source: io::Error| ServeError::Socket { path: path.to_owned(), what, source };
         match rustix::fs::lstat(path) {
             Err(rustix::io::Errno::NOENT) => {}
@@ -72,7 +91,12 @@ impl Listener {
             Err(rustix::io::Errno::ADDRINUSE) => return Err(ServeError::AlreadyServed(path.to_owned())),
             other => other.map_err(|e| sys("cannot make the socket")(e.into()))?,
         }
-        rustix::fs::chmod(path, Mode::from_raw_mode(mode)).map_err(|e| sys("cannot set the mode")(e.into()))?;
+        // No client can connect before `listen`. The group first: the mode is not to hold for another one.
+        if let Some(group) = at.group {
+            rustix::fs::chown(path, None, Some(Gid::from_raw(group)))
+                .map_err(|e| sys("cannot give the socket to its group")(e.into()))?;
+        }
+        rustix::fs::chmod(path, Mode::from_raw_mode(at.mode)).map_err(|e| sys("cannot set the mode")(e.into()))?;
         let s = rustix::fs::lstat(path).map_err(|e| sys("cannot use the path")(e.into()))?;
         rustix::net::listen(&socket, BACKLOG).map_err(|e| sys("cannot listen")(e.into()))?;
         Ok(Listener { socket, path: path.to_owned(), inode: (s.st_dev, s.st_ino) })
@@ -107,21 +131,25 @@ impl Drop for Listener {
 mod tests {
     use super::*;
 
+    fn bind(path: &Path) -> Result<Listener, ServeError> {
+        Listener::bind(&SocketAt { mode: 0o600, ..SocketAt::open_to_all(path) })
+    }
+
     #[test]
     fn a_live_socket_is_refused_a_stale_one_replaced_and_a_file_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("s");
-        let first = Listener::bind(&path, 0o600).unwrap();
-        assert!(matches!(Listener::bind(&path, 0o600), Err(ServeError::AlreadyServed(_))));
+        let first = bind(&path).unwrap();
+        assert!(matches!(bind(&path), Err(ServeError::AlreadyServed(_))));
         drop(first);
         assert!(!path.exists());
         // A socket file whose process died: bound, never unlinked.
         let dead = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
         drop(dead);
         assert!(path.exists());
-        drop(Listener::bind(&path, 0o600).unwrap());
+        drop(bind(&path).unwrap());
         std::fs::write(&path, b"precious").unwrap();
-        assert!(matches!(Listener::bind(&path, 0o600), Err(ServeError::InTheWay(_))));
+        assert!(matches!(bind(&path), Err(ServeError::InTheWay(_))));
         assert_eq!(std::fs::read(&path).unwrap(), b"precious");
     }
 
@@ -131,7 +159,7 @@ mod tests {
         let long = dir.path().join("d".repeat(120));
         std::fs::create_dir(&long).unwrap();
         let path = long.join("socket");
-        let listener = Listener::bind(&path, 0o600).unwrap();
+        let listener = bind(&path).unwrap();
         assert!(alive(&path).unwrap());
         drop(listener);
         assert!(!path.exists());

@@ -1,8 +1,8 @@
 //! One client's conversation with the control plane: request packet in, reply packet and descriptors out.
 //!
-//! The state machine of a connection: nothing but Join and Hello before the session exists, neither after. A packet
-//! that is not this protocol ends the connection, and so does a wrong token; any other request that cannot be granted
-//! is answered with its errno.
+//! The state machine of a connection: nothing but Stop, Join and Hello before the session exists, and neither of the
+//! latter two after. A packet that is not this protocol ends the connection, and so does a wrong token; any other
+//! request that cannot be granted is answered with its errno.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -13,10 +13,10 @@ use weldfs_ciscops::attach::{
 };
 use weldfs_storagefs::device::Identity;
 
-use crate::creds::governs;
+use crate::creds::{StopRight, governs};
 use crate::served::{Served, ServedSession};
 
-/// Bytes of a report that ride in the message itself; longer ones come in a memfd.
+/// Bytes of a report inside the message itself; longer ones come in a memfd.
 const STATS_INLINE_MAX: usize = weldfs_ciscops::limits::ATTACH_MESSAGE_MAX - 64;
 
 /// A descriptor to send: owned ones are closed here once sent.
@@ -40,23 +40,29 @@ impl AsFd for Rider {
 pub struct Answer {
     /// Packet to send, empty for none.
     pub packet: Vec<u8>,
-    /// Descriptors that ride along.
+    /// Descriptors that are attached.
     pub riders: Vec<Rider>,
     /// Close the connection afterwards.
     pub close: bool,
+    /// End the device, and answer this connection when that is done.
+    pub stop: bool,
 }
 
 impl Answer {
     fn reply(kind: u16, reply: &Reply, riders: Vec<Rider>) -> Answer {
-        Answer { packet: reply.encode(kind), riders, close: false }
+        Answer { packet: reply.encode(kind), riders, close: false, stop: false }
     }
 
     fn error(kind: u16, errno: Errno) -> Answer {
-        Answer { packet: Reply::encode_error(kind, errno), riders: Vec::new(), close: false }
+        Answer { packet: Reply::encode_error(kind, errno), riders: Vec::new(), close: false, stop: false }
+    }
+
+    fn stop() -> Answer {
+        Answer { packet: Vec::new(), riders: Vec::new(), close: false, stop: true }
     }
 
     fn goodbye() -> Answer {
-        Answer { packet: Vec::new(), riders: Vec::new(), close: true }
+        Answer { packet: Vec::new(), riders: Vec::new(), close: true, stop: false }
     }
 }
 
@@ -64,13 +70,14 @@ impl Answer {
 pub struct Conversation {
     served: Served,
     who: Identity,
+    stop: StopRight,
     session: Option<ServedSession>,
 }
 
 impl Conversation {
     /// With a peer whose identity the kernel vouched for.
-    pub fn new(served: Served, who: Identity) -> Conversation {
-        Conversation { served, who, session: None }
+    pub fn new(served: Served, who: Identity, stop: StopRight) -> Conversation {
+        Conversation { served, who, stop, session: None }
     }
 
     /// The peer's user.
@@ -83,8 +90,9 @@ impl Conversation {
         self.session.is_some()
     }
 
-    /// Answers one packet; `fds` came with it, and all but a claimed one are closed.
-    pub fn packet(&mut self, bytes: &[u8], fds: Vec<OwnedFd>) -> Answer {
+    /// Answers one packet; `fds` came with it. One that was claimed is closed, as a placeholder is at once; whatever
+    /// else they are stays in there, for to close it may take long.
+    pub fn packet(&mut self, bytes: &[u8], fds: &mut Vec<OwnedFd>) -> Answer {
         let kind_claimed = bytes.get(6..8).map_or(0, |k| u16::from_le_bytes([k[0], k[1]]));
         let request = match Request::decode(bytes) {
             Ok(request) => request,
@@ -96,18 +104,22 @@ impl Conversation {
             return Answer::goodbye();
         }
         let result = match (request, &self.session) {
+            (Request::Stop, _) => match self.stop.of(self.who.cred.uid) {
+                Ok(()) => return Answer::stop(),
+                Err(errno) => Err(errno),
+            },
             (Request::Hello { hello, prefix }, None) => self.hello(&hello, &prefix),
             (Request::Join(token), None) => match self.served.join(&mut self.who, &token.0) {
                 Ok(()) => Ok((Reply::Done, Vec::new())),
-                // No second guess, and nobody goes on as somebody else.
+                // No second guess, and no client goes on as another.
                 Err(errno) => return Answer { close: true, ..Answer::error(kind, errno) },
             },
             (Request::Hello { .. } | Request::Join(_), Some(_)) | (_, None) => return Answer::goodbye(),
             (Request::Detach, Some(_)) => {
                 self.session = None;
-                return Answer { packet: Reply::Done.encode(kind), riders: Vec::new(), close: true };
+                return Answer { packet: Reply::Done.encode(kind), riders: Vec::new(), close: true, stop: false };
             }
-            (other, Some(session)) => serve(&self.served, session, governs(self.who.cred.uid), other, &fds),
+            (other, Some(session)) => serve(&self.served, session, governs(self.who.cred.uid), other, fds),
         };
         match result {
             Ok((reply, riders)) => Answer::reply(kind, &reply, riders),
@@ -130,7 +142,7 @@ fn serve(
     session: &ServedSession,
     governs: bool,
     request: Request,
-    fds: &[OwnedFd],
+    fds: &mut Vec<OwnedFd>,
 ) -> Result<(Reply, Vec<Rider>), Errno> {
     match request {
         Request::NewQueue(q) => {
@@ -150,8 +162,9 @@ fn serve(
             Ok((Reply::Placeholders(reply), riders))
         }
         Request::Claim => {
-            let [fd] = fds else { return Err(Errno::BADF) };
+            let [fd] = fds.as_slice() else { return Err(Errno::BADF) };
             let c = session.claim(fd)?;
+            fds.clear();
             let reply = Claimed {
                 handle: c.handle.to_wire(),
                 flags: u32::from(c.flags.bits()),
@@ -163,7 +176,7 @@ fn serve(
         }
         Request::Trace { start: Some(limit) } => session.trace_start(limit).map(|()| (Reply::Done, Vec::new())),
         Request::Trace { start: None } => Ok((Reply::Done, vec![memfd("weldfs-trace", &session.trace_stop()?)?])),
-        Request::Hello { .. } | Request::Join(_) | Request::Detach => Err(Errno::PROTO),
+        Request::Hello { .. } | Request::Join(_) | Request::Stop | Request::Detach => Err(Errno::PROTO),
         other => match served.control(session, governs, &other)? {
             Reply::Text(text) if text.len() > STATS_INLINE_MAX => {
                 Ok((Reply::Text(Vec::new()), vec![memfd("weldfs-text", &text)?]))
@@ -175,9 +188,10 @@ fn serve(
 
 /// A sealed memfd with these bytes, to send.
 fn memfd(name: &str, bytes: &[u8]) -> Result<Rider, Errno> {
-    use rustix::fs::{MemfdFlags, SealFlags};
+    use rustix::fs::SealFlags;
     use std::io::Write;
-    let fd = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    use weldfs_ciscops::private_memfd;
+    let fd = private_memfd(name)?;
     let mut file = std::fs::File::from(fd);
     file.write_all(bytes).map_err(|e| Errno(e.raw_os_error().unwrap_or(Errno::IO.0)))?;
     let seals = SealFlags::SEAL | SealFlags::SHRINK | SealFlags::GROW | SealFlags::WRITE;

@@ -83,7 +83,7 @@ impl Relay {
         }
     }
 
-    /// The next signal that somebody sent to this process alone.
+    /// The next signal that was sent to this process alone.
     fn next(&self) -> Option<libc::c_int> {
         loop {
             // SAFETY: a structure of integers, read whole from a signalfd or not at all.

@@ -1,27 +1,37 @@
 //! A device behind a Unix socket.
 //!
 //! One control thread polls the listener, the sessions and the signals. A session that hangs up is ended: the device
-//! executes what it had published, then closes its handles and frees its memory. SIGTERM and SIGINT end everything in
-//! the same order, checkpoint and set the clean flag.
+//! executes what it had published, then closes its handles and frees its memory. SIGHUP, SIGINT, SIGTERM and a request
+//! to stop end everything in the same order, checkpoint and set the clean flag.
+//!
+//! The order of a start: the image's lock, its announcement, the socket, then the mount. So whoever comes while the
+//! image is recovered waits in the socket's backlog, and is served when the device is.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
 };
+use weldfs_ciscops::Errno;
+use weldfs_ciscops::attach::{Reply, kind};
 use weldfs_ciscops::limits::{ATTACH_MESSAGE_MAX, PLACEHOLDERS_MAX};
-use weldfs_storagefs::device::{Device, DeviceConfig, limits::SESSIONS_MAX};
+use weldfs_storagefs::device::{Device, DeviceConfig, LogRate, limits::SESSIONS_MAX};
 
 use crate::ServeError;
-use crate::creds;
-use crate::image::{Opened, Source};
-use crate::listener::Listener;
+use crate::announce::{Announcement, device_of};
+use crate::closer::{Closer, RIGHTS_MAX};
+use crate::creds::{self, StopRight};
+use crate::image::{Opened, Source, Taken};
+use crate::listener::{Listener, SocketAt};
 use crate::protocol::{Answer, Conversation, Rider};
 use crate::served::Served;
 use crate::signals::Signals;
@@ -35,19 +45,29 @@ const UNATTACHED_MAX: usize = 512;
 /// Descriptors kept free for queue pairs and placeholders when the limit of open files is near.
 const SPARE_FDS: u64 = 64;
 
+/// How often an image in use is tried again.
+const LOCK_RETRY: Duration = Duration::from_millis(10);
+/// How long an end waits for what still holds the image in this process, which is nothing unless a caller kept it.
+const LET_GO_MAX: Duration = Duration::from_secs(2);
+/// Between two looks at that.
+const LET_GO_LOOK: Duration = Duration::from_millis(1);
+
 /// What to serve, and how.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     /// What the device runs on.
     pub source: Source,
-    /// Where to listen.
-    pub socket: PathBuf,
-    /// Permission bits of the socket file. Every process that may connect is served under its own credentials.
-    pub socket_mode: u32,
+    /// Where to listen, and for whom.
+    pub socket: SocketAt,
     /// The device.
     pub device: DeviceConfig,
-    /// Whether SIGTERM and SIGINT end `run` (else only a [`Stopper`] does).
+    /// Whether SIGHUP, SIGTERM and SIGINT end `run` (else only a [`Stopper`] and requests do).
     pub signals: bool,
+    /// Whether root, the user that runs the device and the owner of its image may ask it to end.
+    pub stoppable: bool,
+    /// How long to wait for a process that has the image open in passing, as verbs do. One that serves it is not waited
+    /// for.
+    pub lock_wait: Duration,
 }
 
 impl ServeConfig {
@@ -55,10 +75,46 @@ impl ServeConfig {
     pub fn new(source: Source, socket: impl Into<PathBuf>) -> ServeConfig {
         ServeConfig {
             source,
-            socket: socket.into(),
-            socket_mode: 0o666,
+            socket: SocketAt::open_to_all(socket),
             device: DeviceConfig::default(),
             signals: true,
+            stoppable: true,
+            lock_wait: Duration::ZERO,
+        }
+    }
+
+    fn stop_right(&self) -> StopRight {
+        match self.stoppable {
+            false => StopRight::Nobody,
+            true => {
+                let meta = self.source.image().and_then(|image| std::fs::metadata(image).ok());
+                StopRight::Governors { owner: meta.map(|meta| meta.uid()) }
+            }
+        }
+    }
+}
+
+/// Why a server ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Cause {
+    /// A signal, by name.
+    Signal(&'static str),
+    /// This user asked for it.
+    Request(u32),
+    /// A [`Stopper`].
+    Stopper,
+    /// There is nothing more to be had from the device.
+    Failure,
+}
+
+impl fmt::Display for Cause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Cause::Signal(name) => f.write_str(name),
+            Cause::Request(uid) => write!(f, "a request of user {uid}"),
+            Cause::Stopper => f.write_str("the program that runs it"),
+            Cause::Failure => f.write_str("a failure of the device"),
         }
     }
 }
@@ -80,6 +136,7 @@ pub struct Server {
     reception: Reception,
     opened: Opened,
     device: Arc<Device>,
+    announcement: Option<Announcement>,
 }
 
 /// A socket and whoever comes to it.
@@ -87,7 +144,30 @@ pub(crate) struct Reception {
     listener: Listener,
     served: Served,
     stop: Arc<OwnedFd>,
+    stop_right: StopRight,
     signals: Option<Signals>,
+    log: LogRate,
+}
+
+/// How a reception ended.
+pub(crate) struct Ending {
+    /// Why.
+    pub cause: Cause,
+    /// Who asked for it, and is to be told when it is done.
+    asked: Option<OwnedFd>,
+}
+
+/// What there is to do next.
+enum News {
+    End(Cause),
+    Turn { ready: Vec<u64>, accept: bool },
+}
+
+/// What a connection's turn came to.
+enum Turn {
+    Stays,
+    Over,
+    Stop,
 }
 
 struct Connection {
@@ -96,24 +176,21 @@ struct Connection {
 }
 
 impl Server {
-    /// Opens the image (taking its lock), mounts it, starts the device and binds the socket.
+    /// Opens the image (taking its lock), binds the socket, mounts and starts the device. Who connects meanwhile waits.
     pub fn bind(config: ServeConfig) -> Result<Server, ServeError> {
         raise_fd_limit();
-        let opened = Opened::open(&config.source, config.device.memory_bytes)?;
-        let listener = match Listener::bind(&config.socket, config.socket_mode) {
-            Ok(listener) => listener,
-            Err(e) => {
-                // The image stays clean: nothing has happened to it.
-                opened.close()?;
-                return Err(e);
-            }
-        };
         let signals = config.signals.then(Signals::install).transpose().map_err(ServeError::system("signals"))?;
+        let taken = take(&config, signals.as_ref())?;
+        let announcement = config.source.image().and_then(|image| announce(image, &config.socket.path));
+        // On a failure from here on the image is as it was, or as its recovery leaves it.
+        let listener = Listener::bind(&config.socket)?;
+        let stop_right = config.stop_right();
+        let opened = taken.mount(config.device.memory_bytes)?;
         let device = Device::start(opened.store.clone(), opened.device_config(config.device))
             .map_err(ServeError::system("device threads"))?;
         let device = Arc::new(device);
-        let reception = Reception::new(listener, Served::Device(device.clone()), signals)?;
-        Ok(Server { reception, opened, device })
+        let reception = Reception::new(listener, Served::Device(device.clone()), stop_right, signals)?;
+        Ok(Server { reception, opened, device, announcement })
     }
 
     /// The device, for reports.
@@ -131,25 +208,76 @@ impl Server {
         self.reception.stopper()
     }
 
-    /// Serves until a signal or the stopper; then ends sessions, checkpoints, and sets the clean flag. An error also
-    /// when the device fails meanwhile.
+    /// Serves until a signal, a request or the stopper; then ends sessions, checkpoints, and sets the clean flag. An
+    /// error also when the device fails meanwhile.
     pub fn run(self) -> Result<(), ServeError> {
-        let Server { reception, opened, device } = self;
-        reception.run()?;
-        device.shutdown();
-        if device.is_abandoned() {
-            return Err(ServeError::Failed);
-        }
-        opened.close()
+        self.run_telling(|_| {})
+    }
+
+    /// As `run`; `ending` is told why it ends before anything is ended.
+    pub fn run_telling(self, ending: impl FnOnce(Cause)) -> Result<(), ServeError> {
+        let Server { reception, opened, device, announcement } = self;
+        reception.run(ending, move || {
+            device.shutdown();
+            let failed = device.is_abandoned();
+            // Whoever asked for the end is answered after this: the image's lock goes with the last of these.
+            drop(device);
+            let store = Arc::downgrade(&opened.store);
+            let closed = if failed { Err(ServeError::Failed) } else { opened.close() };
+            let start = Instant::now();
+            while store.strong_count() > 0 && start.elapsed() < LET_GO_MAX {
+                std::thread::sleep(LET_GO_LOOK);
+            }
+            drop(announcement);
+            closed
+        })
     }
 }
 
+/// Takes what is to be served, waiting for whoever has it open in passing.
+fn take(config: &ServeConfig, signals: Option<&Signals>) -> Result<Taken, ServeError> {
+    let start = Instant::now();
+    let mut said = false;
+    loop {
+        let e = match Taken::take(&config.source) {
+            Err(ServeError::InUse(e)) => e,
+            other => return other,
+        };
+        if let Some(found) = config.source.image().and_then(|image| device_of(image).ok().flatten()) {
+            return Err(ServeError::InUse(format!("{e}, which serves it at {}", found.socket.display())));
+        }
+        if start.elapsed() >= config.lock_wait {
+            return Err(ServeError::InUse(e));
+        }
+        if !said && start.elapsed() >= LOCK_RETRY * 50 {
+            tracing::warn!("{e}: waiting for it");
+            said = true;
+        }
+        std::thread::sleep(LOCK_RETRY);
+        if let Some(name) = signals.and_then(Signals::first) {
+            return Err(ServeError::Interrupted(name));
+        }
+    }
+}
+
+/// A device that cannot be found by its image can still be reached by its socket.
+fn announce(image: &Path, socket: &Path) -> Option<Announcement> {
+    Announcement::start(image, socket)
+        .map_err(|e| tracing::warn!("{}: its device cannot be found by it: {e}", image.display()))
+        .ok()
+}
+
 impl Reception {
-    /// Nobody is answered before `run`.
-    pub fn new(listener: Listener, served: Served, signals: Option<Signals>) -> Result<Reception, ServeError> {
+    /// No client is answered before `run`.
+    pub fn new(
+        listener: Listener,
+        served: Served,
+        stop_right: StopRight,
+        signals: Option<Signals>,
+    ) -> Result<Reception, ServeError> {
         let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
             .map_err(|e| ServeError::system("eventfd")(e.into()))?;
-        Ok(Reception { listener, served, stop: Arc::new(stop), signals })
+        Ok(Reception { listener, served, stop: Arc::new(stop), stop_right, signals, log: LogRate::default() })
     }
 
     /// A way to end `run`.
@@ -157,34 +285,71 @@ impl Reception {
         Stopper(self.stop.clone())
     }
 
-    /// Answers until a signal or the stopper; then every session has ended, or is about to.
-    pub fn run(self) -> Result<(), ServeError> {
+    /// Answers until a signal, a request or the stopper. Then `ending` is told why, every session ends, `end` ends what
+    /// was served, and who asked for it gets an answer. Signals are caught until all that is done.
+    pub fn run(
+        mut self,
+        ending: impl FnOnce(Cause),
+        end: impl FnOnce() -> Result<(), ServeError>,
+    ) -> Result<(), ServeError> {
+        let signals = self.signals.take();
+        let Ending { cause, asked } = self.answer(signals.as_ref(), ending)?;
+        let ended = end();
+        if let Some(socket) = asked {
+            let stop = kind::STOP;
+            let packet = if ended.is_ok() { Reply::Done.encode(stop) } else { Reply::encode_error(stop, Errno::IO) };
+            // Whoever does not listen any more has had his wish.
+            let _ = send(&socket, &Answer { packet, riders: Vec::new(), close: true, stop: false });
+        }
+        tracing::debug!("ended: {cause}");
+        ended
+    }
+
+    /// Every session has ended on return, or is about to.
+    fn answer(self, signals: Option<&Signals>, ending: impl FnOnce(Cause)) -> Result<Ending, ServeError> {
         let mut connections: HashMap<u64, Connection> = HashMap::new();
         let mut next = 0u64;
-        while let Some((ready, accept)) = self.wait(&connections)? {
+        let closer = Closer::default();
+        let (cause, asked) = 'serving: loop {
+            let (ready, accept) = match self.wait(signals, &connections)? {
+                News::End(cause) => break (cause, None),
+                News::Turn { ready, accept } => (ready, accept),
+            };
             for id in ready {
                 let Some(c) = connections.get_mut(&id) else { continue };
-                if !c.turn() {
-                    connections.remove(&id);
+                match c.turn(&closer) {
+                    Turn::Stays => {}
+                    Turn::Over => {
+                        if let Some(c) = connections.remove(&id) {
+                            c.part(&closer);
+                        }
+                    }
+                    Turn::Stop => {
+                        let asked = connections.remove(&id);
+                        let uid = asked.as_ref().map_or(0, |c| c.talk.uid());
+                        break 'serving (Cause::Request(uid), asked.map(|c| c.socket));
+                    }
                 }
             }
             if accept {
-                self.accept(&mut connections, &mut next);
+                self.accept(&mut connections, &mut next, &closer);
             }
-        }
-        // No newcomer finds a socket that nobody answers.
+        };
+        ending(cause);
+        // No newcomer finds a socket without an answer.
         drop(self.listener);
-        connections.clear();
-        Ok(())
+        for c in connections.into_values() {
+            c.part(&closer);
+        }
+        Ok(Ending { cause, asked })
     }
 
-    /// Blocks until something happens; `None` when it is time to end. Else: connections with news, and whether a new
-    /// one waits.
-    fn wait(&self, connections: &HashMap<u64, Connection>) -> Result<Option<(Vec<u64>, bool)>, ServeError> {
+    /// Blocks until something happens.
+    fn wait(&self, signals: Option<&Signals>, connections: &HashMap<u64, Connection>) -> Result<News, ServeError> {
         let ids: Vec<u64> = connections.keys().copied().collect();
         let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
         fds.push(PollFd::from_borrowed_fd(self.served.failure(), PollFlags::IN));
-        if let Some(s) = &self.signals {
+        if let Some(s) = signals {
             fds.push(PollFd::new(s.bell(), PollFlags::IN));
         }
         let ends = fds.len();
@@ -195,29 +360,36 @@ impl Reception {
             Err(e) => return Err(ServeError::system("poll")(e.into())),
         }
         let news = |f: &PollFd<'_>| !f.revents().is_empty();
-        if fds[..ends].iter().any(news) {
-            return Ok(None);
+        if let Some(which) = fds[..ends].iter().position(news) {
+            return Ok(News::End(match which {
+                0 => Cause::Stopper,
+                1 => Cause::Failure,
+                _ => Cause::Signal(signals.and_then(Signals::first).unwrap_or("a signal")),
+            }));
         }
         let accept = news(&fds[ends]);
         let ready = ids.into_iter().zip(&fds[ends + 1..]).filter(|(_, f)| news(f)).map(|(id, _)| id).collect();
-        Ok(Some((ready, accept)))
+        Ok(News::Turn { ready, accept })
     }
 
-    fn accept(&self, connections: &mut HashMap<u64, Connection>, next: &mut u64) {
+    fn accept(&self, connections: &mut HashMap<u64, Connection>, next: &mut u64, closer: &Closer) {
         match self.listener.accept() {
             Ok(None) => {}
             Ok(Some(socket)) => match creds::of_peer(&socket) {
                 Ok(who) => {
                     *next += 1;
-                    make_way(connections, who.cred.uid);
-                    let talk = Conversation::new(self.served.clone(), who);
+                    make_way(connections, who.cred.uid, closer);
+                    let talk = Conversation::new(self.served.clone(), who, self.stop_right);
                     connections.insert(*next, Connection { socket, talk });
                 }
-                Err(e) => tracing::warn!("a connection without credentials was refused: {e}"),
+                Err(e) if self.log.permits() => tracing::warn!("a connection without credentials was refused: {e}"),
+                Err(_) => {}
             },
             Err(e) => {
                 // Out of descriptors, most likely: the client waits in the backlog; do not spin meanwhile.
-                tracing::warn!("accept: {e}");
+                if self.log.permits() {
+                    tracing::warn!("accept: {e}");
+                }
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
         }
@@ -225,8 +397,8 @@ impl Reception {
 }
 
 /// Closes the oldest connections that have not attached, where their user has too many of them, or all have: whoever
-/// connects to attach does so at once, and nobody else is kept out by those who do not.
-fn make_way(connections: &mut HashMap<u64, Connection>, uid: u32) {
+/// connects to attach does so at once, and no other is kept out by those who do not.
+fn make_way(connections: &mut HashMap<u64, Connection>, uid: u32, closer: &Closer) {
     let idle = |of: Option<u32>| {
         let all = connections.iter().filter(move |(_, c)| !c.talk.attached() && of.is_none_or(|u| u == c.talk.uid()));
         all.map(|(id, _)| *id)
@@ -234,46 +406,62 @@ fn make_way(connections: &mut HashMap<u64, Connection>, uid: u32) {
     let crowded = idle(Some(uid)).count() >= UNATTACHED_PER_USER_MAX;
     let full = connections.len() >= SESSIONS_MAX + UNATTACHED_MAX;
     let oldest = if crowded { idle(Some(uid)).min() } else { idle(None).min().filter(|_| full) };
-    if let Some(id) = oldest {
-        connections.remove(&id);
+    if let Some(c) = oldest.and_then(|id| connections.remove(&id)) {
+        c.part(closer);
     }
 }
 
 impl Connection {
-    /// Handles what has arrived; false when the connection is over.
-    fn turn(&mut self) -> bool {
+    /// Ends the session, if there is one, and the connection.
+    fn part(self, closer: &Closer) {
+        let Connection { socket, talk } = self;
+        let uid = talk.uid();
+        drop(talk);
+        closer.part(uid, socket);
+    }
+
+    /// Handles what has arrived.
+    fn turn(&mut self, closer: &Closer) -> Turn {
         for _ in 0..PACKETS_PER_TURN {
             match receive(&self.socket) {
-                Ok(None) => return true,
-                Ok(Some((bytes, fds))) => {
-                    let answer = self.talk.packet(&bytes, fds);
-                    if !answer.packet.is_empty() && send(&self.socket, &answer).is_err() {
-                        return false;
+                Ok(None) => return Turn::Stays,
+                Ok(Some((bytes, mut fds))) => {
+                    let answer = self.talk.packet(&bytes, &mut fds);
+                    let goes_on = closer.close(self.talk.uid(), fds);
+                    if answer.stop {
+                        return Turn::Stop;
                     }
-                    if answer.close {
-                        return false;
+                    if !answer.packet.is_empty() && send(&self.socket, &answer).is_err() {
+                        return Turn::Over;
+                    }
+                    if answer.close || !goes_on {
+                        return Turn::Over;
                     }
                 }
-                Err(()) => return false,
+                Err(fds) => {
+                    closer.close(self.talk.uid(), fds);
+                    return Turn::Over;
+                }
             }
         }
-        true
+        Turn::Stays
     }
 }
 
 /// A message and the descriptors that came with it.
 type Packet = (Vec<u8>, Vec<OwnedFd>);
 
-/// The next packet with its descriptors; `None` when there is none; `Err` when the peer is gone or sent nonsense.
-fn receive(socket: &OwnedFd) -> Result<Option<Packet>, ()> {
+/// The next packet with its descriptors; `None` when there is none; `Err` when the peer is gone or sent nonsense, with
+/// the descriptors of that. All that a packet can carry are taken: the kernel would close the others here.
+fn receive(socket: &OwnedFd) -> Result<Option<Packet>, Vec<OwnedFd>> {
     let mut bytes = vec![0; ATTACH_MESSAGE_MAX];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PLACEHOLDERS_MAX))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(RIGHTS_MAX))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
     let got = match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
         Ok(got) => got,
         Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(None),
-        Err(_) => return Err(()),
+        Err(_) => return Err(Vec::new()),
     };
     let fds: Vec<OwnedFd> = control
         .drain()
@@ -284,7 +472,7 @@ fn receive(socket: &OwnedFd) -> Result<Option<Packet>, ()> {
         .collect();
     let cut = rustix::net::ReturnFlags::TRUNC | rustix::net::ReturnFlags::CTRUNC;
     if got.bytes == 0 || got.flags.intersects(cut) {
-        return Err(());
+        return Err(fds);
     }
     bytes.truncate(got.bytes);
     Ok(Some((bytes, fds)))

@@ -103,7 +103,7 @@ impl Served {
         either!(self, d => d.failure())
     }
 
-    /// Whoever shows this token belongs to the tenant it was minted for. EACCES: nobody's; a host directory mints none.
+    /// Whoever shows this token belongs to the tenant it was minted for. EACCES: unknown; a host directory mints none.
     pub fn join(&self, who: &mut Identity, token: &[u8; 16]) -> Result<(), Errno> {
         match self {
             Served::Device(device) => device.join(who, token),

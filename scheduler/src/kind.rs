@@ -44,6 +44,23 @@ impl PolicyKind {
     }
 }
 
+/// Replaces a policy by one of another kind: weights, relative virtual times (where both keep any), entries and boosts
+/// go over; nothing is lost and nothing is doubled. Entries of one (tenant, inode) keep their order.
+pub fn switch(old: &mut dyn Policy, kind: PolicyKind, slots: usize) -> Box<dyn Policy> {
+    let mut new = kind.build(slots);
+    new.adopt(&old.state());
+    let entries = old.drain();
+    for q in &entries {
+        new.enqueue(q.entry);
+    }
+    for q in &entries {
+        if let Some(waiter) = q.boosted {
+            new.boost(q.entry.token, waiter);
+        }
+    }
+    new
+}
+
 impl fmt::Display for PolicyKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())

@@ -21,9 +21,8 @@ pub mod sim;
 mod weights;
 
 pub use inode_queue::{InodeQueue, Mode, Seq, State};
-pub use kind::{PolicyKind, UnknownPolicy};
+pub use kind::{PolicyKind, UnknownPolicy, switch};
 pub use memory::{Broker, Changed, Grant, ShareError};
 pub use policy::{
     Cost, Entry, Policy, PolicyState, QueueState, Queued, TenantId, TenantState, Token, WEIGHT_DEFAULT, WEIGHT_MAX,
-    switch,
 };

@@ -6,9 +6,9 @@
 //!
 //! * A tenant's requests are served in order.
 //! * What is left of a tenant's *guarantee* is kept free for it: a request within it never waits for another tenant.
-//! * A tenant never holds more than its *cap*; while it waits for itself it is in nobody's way.
+//! * A tenant never holds more than its *cap*; while it waits for itself it is in no other's way.
 //! * Of the others that wait, the one that holds the least for its share comes first, among equals the one that was
-//!   not granted anything for longest, and nobody behind it overtakes it: what becomes free is kept until it fits. A
+//!   not granted anything for longest, and none behind it overtakes it: what becomes free is kept until it fits. A
 //!   tenant that waits long ends up holding nothing, and then has its turn, however many requests others have queued.
 //!
 //! With accounting off there is one queue for all, first come, first served, and nothing but the budget: the
@@ -199,9 +199,9 @@ impl Broker {
         if self.admit(token) { Grant::Now } else { Grant::Wait }
     }
 
-    /// Whether a newcomer has its memory at once. Nobody else is granted anything by its coming, though there may be
-    /// somebody now who could be: one tenant more makes all shares smaller, and so changes who comes first. Nothing
-    /// became free, so somebody holds what the next release is about.
+    /// Whether a newcomer has its memory at once. No other is granted anything by its coming, though there may be
+    /// one now that could be: one tenant more makes all shares smaller, and so changes who comes first. Nothing
+    /// became free, so another holds what the next release is about.
     fn admit(&mut self, token: Token) -> bool {
         if !self.accounting {
             let alone = self.all.len() == 1;
@@ -247,7 +247,7 @@ impl Broker {
         (found.is_some(), self.granted.drain(..))
     }
 
-    /// How far a tenant is over its share, in 1024ths of it; 0 when it is within, when nobody else holds or wants
+    /// How far a tenant is over its share, in 1024ths of it; 0 when it is within, when no other holds or wants
     /// memory, and with accounting off. The share is the guarantee, or an equal part of the budget if that is more.
     pub fn over_share(&self, tenant: TenantId) -> u32 {
         let Some(holder) = self.holders.get(tenant.0 as usize).filter(|_| self.accounting) else { return 0 };
@@ -262,7 +262,8 @@ impl Broker {
     }
 
     /// Bytes reserved by one tenant.
-    pub fn used_by(&self, tenant: TenantId) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn used_by(&self, tenant: TenantId) -> u64 {
         self.holders.get(tenant.0 as usize).map_or(0, |h| h.used)
     }
 

@@ -8,7 +8,7 @@ pub struct TenantId(pub u32);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Token(pub u32);
 
-/// The weight of a tenant or inode queue that nobody set: "weight 1".
+/// The weight of a tenant or inode queue without one of its own: "weight 1".
 pub const WEIGHT_DEFAULT: u32 = 1024;
 
 /// The largest weight. The smallest is 1; what is outside is brought to the nearest bound.
@@ -152,21 +152,4 @@ pub struct PolicyState {
     pub tenants: Vec<TenantState>,
     /// Weights of inode queues that are not [`WEIGHT_DEFAULT`].
     pub inode_weights: Vec<(TenantId, u64, u32)>,
-}
-
-/// Replaces a policy by one of another kind: weights, relative virtual times (where both keep any), entries and boosts
-/// go over; nothing is lost and nothing is doubled. Entries of one (tenant, inode) keep their order.
-pub fn switch(old: &mut dyn Policy, kind: crate::PolicyKind, slots: usize) -> Box<dyn Policy> {
-    let mut new = kind.build(slots);
-    new.adopt(&old.state());
-    let entries = old.drain();
-    for q in &entries {
-        new.enqueue(q.entry);
-    }
-    for q in &entries {
-        if let Some(waiter) = q.boosted {
-            new.boost(q.entry.token, waiter);
-        }
-    }
-    new
 }

@@ -247,7 +247,7 @@ impl<D: Default> Queues<D> {
     }
 }
 
-/// Spreads two numbers over a word: one multiplication each. The seed differs per policy, so that nobody can choose
+/// Spreads two numbers over a word: one multiplication each. The seed differs per policy, so that no client can choose
 /// inode numbers that collide; no decision depends on the order of the table.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spread {

@@ -103,7 +103,7 @@ pub struct SimConfig {
     pub queues: RunQueues,
     /// Device time after which a command gives way at its next slice boundary, nanoseconds.
     pub quantum_ns: u64,
-    /// What a core spends on every slice besides the command itself; charged to nobody. Nanoseconds.
+    /// What a core spends on every slice besides the command itself; charged to no tenant. Nanoseconds.
     pub overhead_ns: u64,
     /// Memory that commands may hold together, bytes.
     pub memory: u64,

@@ -42,7 +42,7 @@ static ALLOCATOR: Counting = Counting;
 
 const SLOTS: u32 = 256;
 
-/// Every token on a file that nobody used before, slices of all lengths, some withdrawn, some boosted.
+/// Every token on a file not used before, slices of all lengths, some withdrawn, some boosted.
 fn churn(policy: &mut dyn Policy, round: u64) {
     for token in 0..SLOTS {
         let (tenant, inode) = (TenantId(token % 8), round * 1000 + u64::from(token));

@@ -44,7 +44,7 @@ pub struct Bitmap {
 
 impl Bitmap {
     /// The bitmap of a group in which no data block is used.
-    pub fn vacant(geometry: &Geometry, group: u64) -> Bitmap {
+    pub(crate) fn vacant(geometry: &Geometry, group: u64) -> Bitmap {
         let bits = geometry.group_blocks as usize;
         let mut map = Bitmap { words: vec![u64::MAX; bits.div_ceil(64)] };
         let (range, data) = (geometry.group_range(group), geometry.group_data(group));
@@ -72,7 +72,7 @@ impl Bitmap {
     }
 
     /// Marks blocks `i..i + n` of the group; returns how many that changed.
-    pub fn set_range(&mut self, i: usize, n: usize, used: bool) -> u64 {
+    pub(crate) fn set_range(&mut self, i: usize, n: usize, used: bool) -> u64 {
         let (mut at, end, mut changed) = (i, i + n, 0);
         while at < end {
             let bits = (64 - at % 64).min(end - at);
@@ -205,6 +205,13 @@ struct Inner {
     free: u64,
     /// Lower bound of the free blocks that lie in runs of whole metadata pages. Measured at mount and by checkpoints.
     whole: i64,
+}
+
+impl Inner {
+    /// Counts blocks that are taken. The count began with what the superblock says, which may be forged.
+    fn spend(&mut self, blocks: u64) {
+        self.free = self.free.saturating_sub(blocks);
+    }
 }
 
 /// The allocator. All methods may be called by any thread.
@@ -364,7 +371,7 @@ impl Alloc {
         let n = inner.run_at(geometry, at, u64::from(want.max(1)))?;
         inner.whole -= inner.pages_hurt(geometry, (at, n), n < u64::from(want), at == next);
         inner.mark(geometry, at, n, true, false)?;
-        inner.free -= n;
+        inner.spend(n);
         inner.cursors[c].next = at + n;
         inner.cursors[c].end = inner.cursors[c].end.max(at + n);
         Ok(Run { addr: BlockNo(at), count: n as u32 })
@@ -375,7 +382,7 @@ impl Alloc {
     ///
     /// # Errors
     /// Damage.
-    pub fn take_run(&self, min: u64, max: u64) -> FsResult<Option<Run>> {
+    pub(crate) fn take_run(&self, min: u64, max: u64) -> FsResult<Option<Run>> {
         let geometry = &self.geometry;
         let data = geometry.data_blocks();
         let mut inner = self.inner.lock();
@@ -397,7 +404,7 @@ impl Alloc {
         }
         inner.whole -= inner.pages_hurt(geometry, (start, n), false, false);
         inner.mark(geometry, start, n, true, true)?;
-        inner.free -= n;
+        inner.spend(n);
         Ok(Some(Run { addr: BlockNo(start), count: n as u32 }))
     }
 
@@ -413,7 +420,7 @@ impl Alloc {
         }
         let mut inner = self.inner.lock();
         let n = inner.mark(&self.geometry, addr.0, count.into(), true, true)?;
-        inner.free -= n;
+        inner.spend(n);
         Ok(n)
     }
 
@@ -452,7 +459,7 @@ impl Alloc {
     }
 
     /// The groups in memory, for fsck: (group, bitmap).
-    pub fn bitmap(&self, group: u64) -> FsResult<Bitmap> {
+    pub(crate) fn bitmap(&self, group: u64) -> FsResult<Bitmap> {
         self.inner.lock().group(&self.geometry, group, true).cloned()
     }
 }

@@ -52,12 +52,12 @@ impl BlockCache {
     }
 
     /// Changes the memory that clean blocks may use, bytes.
-    pub fn set_budget(&self, budget: usize) {
+    pub(crate) fn set_budget(&self, budget: usize) {
         self.limit.store((budget / BLOCK).max(BLOCKS_MIN), Ordering::Relaxed);
         self.evict(&mut self.inner.lock());
     }
 
-    /// Serves the data of a record that ends at `end` until [`BlockCache::unpin`] says that it is on the medium.
+    /// Serves the data of a record that ends at `end` until `BlockCache::unpin` says that it is on the medium.
     pub fn pin(&self, data: &[DataWrite], end: Lsn) {
         let mut inner = self.inner.lock();
         for w in data {
@@ -72,7 +72,7 @@ impl BlockCache {
     }
 
     /// Everything below `watermark` is on the medium: its blocks may be evicted.
-    pub fn unpin(&self, watermark: Lsn) {
+    pub(crate) fn unpin(&self, watermark: Lsn) {
         let mut inner = self.inner.lock();
         while inner.pins.front().is_some_and(|p| p.0 <= watermark.0) {
             let Some((_, first, count)) = inner.pins.pop_front() else { break };
@@ -158,7 +158,7 @@ impl BlockCache {
     }
 
     /// Forgets a block whose bytes were found wrong, unless the medium has no other copy yet.
-    pub fn distrust(&self, addr: u64) {
+    pub(crate) fn distrust(&self, addr: u64) {
         let mut inner = self.inner.lock();
         if inner.blocks.get(&addr).is_some_and(|e| !e.pinned) {
             self.take(&mut inner, addr);

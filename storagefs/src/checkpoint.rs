@@ -7,7 +7,7 @@
 mod build;
 mod open;
 
-pub(crate) use build::{Built, Merge, build, by_group, double_use};
+pub(crate) use build::{Built, Kept, Merge, build, by_group, double_use};
 pub(crate) use open::{add_open, load as open_txns};
 
 use crate::alloc::{Bitmap, Run};
@@ -193,7 +193,7 @@ impl Store {
         Ok((built, root))
     }
 
-    /// Writes the superblock. If that fails nobody knows which state the medium names: it is final.
+    /// Writes the superblock. If that fails it is not known which state the medium names: it is final.
     fn store_superblock(&self, sb: &mut Superblock) -> FsResult<()> {
         sb.store(&*self.medium).inspect_err(|_| self.medium.poison()).map_err(FsError::from)
     }
@@ -237,7 +237,8 @@ impl Store {
             match tree {
                 Ok((tree, map)) => {
                     let (pages, slow) = (base.pages.clone(), base.slow.clone());
-                    return Ok((Arc::new(Base { tree, pages, slow, cut: g.cut.0 }), map, free));
+                    let (cut, next_ino) = (g.cut.0, g.next_ino);
+                    return Ok((Arc::new(Base { tree, pages, slow, cut, next_ino }), map, free));
                 }
                 Err(FsError::Errno(Errno::NOSPC)) => {
                     writer.zone.abort();
@@ -264,7 +265,7 @@ impl Store {
                 self.alloc.give_back(Run { addr, count: odd });
                 run.count -= odd;
             }
-            writer.zone.grow(run.addr, run.count.into());
+            writer.zone.grow(run.addr, run.count.into())?;
             self.ledger.zone.fetch_add(run.count.into(), Relaxed);
             self.ledger.avail.fetch_sub(run.count.into(), Relaxed);
             writer.unnamed.push(run);
@@ -280,7 +281,7 @@ impl Store {
         let size = u64::from(self.geometry.group_blocks);
         let data = self.geometry.data_blocks();
         for (runs, used) in [(&built.freed, false), (&built.taken, true), (&zone, true)] {
-            // A tree that somebody forged may name any block.
+            // A forged tree may name any block.
             if let Some(run) = runs.iter().find(|r| r.0 < data.start || r.0 + r.1 > data.end) {
                 return Err(double_use(run.0));
             }
@@ -294,7 +295,8 @@ impl Store {
                         return Err(double_use(b));
                     }
                 }
-                free = if used { free - n } else { free + n };
+                // What the superblock said may be forged; what is written is to be mounted again.
+                free = if used { free.saturating_sub(n) } else { (free + n).min(self.geometry.blocks) };
             }
         }
         let key = |group| Key::new(kind::FREE_GROUP, group, 0);

@@ -26,7 +26,7 @@ impl Writer {
     }
 
     /// The bytes written.
-    pub fn into_vec(self) -> Vec<u8> {
+    pub(crate) fn into_vec(self) -> Vec<u8> {
         self.buf
     }
 
@@ -95,7 +95,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Bytes left.
-    pub fn remaining(&self) -> usize {
+    pub(crate) fn remaining(&self) -> usize {
         self.rest.len()
     }
 

@@ -16,20 +16,21 @@ mod codec;
 #[cfg(test)]
 mod tests;
 
-pub use codec::{decode, decode_commit, encode, encode_into, encoded_len_max};
+pub use codec::{decode, decode_commit, encode};
+pub(crate) use codec::{encode_into, encoded_len_max};
 
 /// Bytes of a symbolic link's target, at most.
-pub const TARGET_MAX: usize = 4095;
+pub(crate) const TARGET_MAX: usize = 4095;
 /// Bytes of an extended attribute's value, at most.
 pub const XATTR_VALUE_MAX: usize = 4096;
 /// Blocks one `Map` or `Unmap` names, at most (128 MiB: one piece of a fallocate).
-pub const MAP_BLOCKS_MAX: u32 = 32_768;
+pub(crate) const MAP_BLOCKS_MAX: u32 = 32_768;
 /// Windows an `Unmap` or `ReclaimStep` touches, at most.
-pub const UNMAP_WINDOWS_MAX: u64 = 16;
+pub(crate) const UNMAP_WINDOWS_MAX: u64 = 16;
 /// Effects in one record, at most.
 pub const EFFECTS_MAX: usize = 8192;
 /// First block number no file has (64-bit byte offsets stay below 2^63).
-pub const FILE_BLOCKS_MAX: u64 = 1 << 51;
+pub(crate) const FILE_BLOCKS_MAX: u64 = 1 << 51;
 
 /// The effects of one record.
 pub type Effects = Vec<Effect>;
@@ -38,7 +39,7 @@ pub type Effects = Vec<Effect>;
 ///
 /// # Errors
 /// E2BIG for more effects than a record may have.
-pub fn bounded(effects: &[Effect]) -> FsResult<()> {
+pub(crate) fn bounded(effects: &[Effect]) -> FsResult<()> {
     if effects.len() > EFFECTS_MAX { Err(Errno::TOOBIG.into()) } else { Ok(()) }
 }
 
@@ -178,7 +179,7 @@ impl AttrDelta {
     }
 
     /// Puts the fields that count into `rec`.
-    pub fn apply_to(&self, rec: &mut InodeRec) {
+    pub(crate) fn apply_to(&self, rec: &mut InodeRec) {
         let has = |bit: u16| self.mask & bit != 0;
         if has(attr::SIZE) {
             rec.size = self.size;
@@ -311,7 +312,7 @@ pub enum Effect {
         /// How many, within the block.
         len: u32,
     },
-    /// File blocks become holes now (at most [`UNMAP_WINDOWS_MAX`] windows).
+    /// File blocks become holes now (at most `UNMAP_WINDOWS_MAX` windows).
     Unmap {
         /// The inode.
         ino: InodeNo,
@@ -329,7 +330,7 @@ pub enum Effect {
         /// One past the last block.
         end: u64,
     },
-    /// The inode has no name any more; it goes when nobody has it open.
+    /// The inode has no name any more; it goes when it is not open.
     Orphan {
         /// The inode.
         ino: InodeNo,
@@ -355,7 +356,7 @@ pub enum Effect {
         cut: u64,
         /// First block.
         blk: u64,
-        /// How many (at most [`UNMAP_WINDOWS_MAX`] windows).
+        /// How many (at most `UNMAP_WINDOWS_MAX` windows).
         count: u32,
     },
     /// A cut is drained (`cut` is its stamp), or an orphan is gone, record and all (`cut` is 0).

@@ -30,7 +30,7 @@ pub enum Wait {
     Reclaim,
     /// Reclaim alone: an inode has as many cuts pending as it may have.
     Drain,
-    /// The end of other plans: what they were promised and have not taken is free then. Nobody has to do anything.
+    /// The end of other plans: what they were promised and have not taken is free then. Nothing has to be done.
     Plans,
 }
 
@@ -211,6 +211,14 @@ pub enum ImageError {
         /// Its value.
         value: u64,
     },
+    /// A counter is close to its end, which no image reaches by being used.
+    #[error("forged image: {field} is {value}; it can be read, and not written")]
+    Worn {
+        /// Field of the superblock, or what the log brings it to.
+        field: &'static str,
+        /// Its value.
+        value: u64,
+    },
     /// mkfs was asked for a layout that cannot be.
     #[error("no such layout: {0}")]
     Layout(&'static str),
@@ -242,7 +250,7 @@ pub enum MountError {
 
 impl MountError {
     /// Whether the image is one, and damage in it is what keeps it from being mounted.
-    pub fn is_damage(&self) -> bool {
+    pub(crate) fn is_damage(&self) -> bool {
         matches!(self, MountError::Log(ScanError::Corrupt { .. }) | MountError::Fs(FsError::Corrupt(_)))
     }
 }

@@ -2,6 +2,7 @@
 //! state a checkpoint would write. Bounded on any image: pages are verified before they are believed, every key is
 //! visited once, problems are listed up to a limit.
 
+mod below;
 mod names;
 mod space;
 #[cfg(test)]
@@ -13,7 +14,8 @@ use crate::mount::RecoveryReport;
 use crate::outcomes::Outcomes;
 use crate::overlay::Base;
 use crate::store::{MountOptions, Store};
-use crate::tree::{Key, Tree, WalkEvent, kind};
+use crate::superblock::Superblock;
+use crate::tree::{Key, kind};
 use std::sync::Arc;
 use weldfs_journal::Medium;
 
@@ -31,6 +33,8 @@ pub struct FsckReport {
     pub problems: Vec<String>,
     /// Problems found in all.
     pub problem_count: u64,
+    /// Of them, superblock copies that no power cut leaves as they are.
+    pub lost_copies: u64,
     /// What recovery did in memory.
     pub recovery: RecoveryReport,
     /// Inodes.
@@ -92,6 +96,11 @@ pub fn fsck_mounted(store: &Store, recovery: RecoveryReport, verify_data: bool) 
     // A torn or older superblock copy is what any crash leaves behind, and the mount puts it right: a warning in
     // `recovery.warnings`, no problem.
     let mut report = FsckReport { mountable: true, recovery, ..FsckReport::default() };
+    let faults = Superblock::faults(&*store.medium, &store.writer.lock().sb);
+    for (block, fault) in faults.into_iter().filter(|(_, fault)| !fault.by_power_cut) {
+        report.lost_copies += 1;
+        report.problem(format!("superblock copy in block {}: {}", block.0, fault.detail));
+    }
     match check(store, verify_data, &mut report) {
         Ok(()) => {}
         Err(FsError::Medium(e)) => return Err(e.into()),
@@ -112,78 +121,56 @@ fn check(store: &Store, verify_data: bool, report: &mut FsckReport) -> FsResult<
     let mut built = build(&layers, &base, &mut merge)?;
     add_open(&mut built, &cut, &base)?;
     built.add(&store.outcomes.freeze());
-    let pages = walk_pages(store, &base, report);
+    below::walk(store, &base, report);
+    if let Some((field, value)) = store.worn() {
+        report.problem(format!("{field} is {value}: the image can be read, and not written"));
+    }
     let mut names = names::Names::new(store);
-    let mut space = space::Space::new(store, verify_data, built.merged);
+    let mut space = space::Space::new(store, verify_data, built.merged, merge.sources());
     let outcomes = Outcomes::new(usize::MAX / 2);
-    each_entry(&base, &built, &mut |key, value| {
+    each_entry(&base, &built, &mut |key, value, counts| {
         match key.kind {
+            _ if !counts => below::replaced(store, key, value, report),
             kind::INODE => names.inode(key.a, value, report),
             kind::DIRENT => names.dirent(key, value, report),
             kind::XATTR => names.xattr(key, value, report),
             kind::RECLAIM => names.reclaim(key, value, report),
             kind::WINDOW => space.window(key, value, &mut names, report),
             // Each was decoded at mount.
-            kind::FREE_GROUP | kind::TXN => {}
+            kind::FREE_GROUP => space.group(key, report),
+            kind::TXN => {}
             kind::CLIENT | kind::OUTCOMES => match outcomes.load(key, value) {
                 Ok(()) => report.outcome_keys += 1,
                 Err(e) => report.problem(e.to_string()),
             },
             _ => report.problem(format!("unknown key {key}")),
         }
-        true
     })?;
     report.open_transactions = cut.open.len() as u64;
+    space.sources(report);
     cut.open.iter().for_each(|txn| space.transaction(txn, report));
     if let Err(e) = outcomes.loaded() {
         report.problem(e.to_string());
     }
     names.finish(report);
-    space.finish(&base, &built, pages, report)
+    space.finish(&base, &built, report)
 }
 
-/// Reads every page of the tree again; returns how many the zone must hold.
-fn walk_pages(store: &Store, base: &Base, report: &mut FsckReport) -> u64 {
-    let writer = store.writer.lock();
-    let mut pages = writer.zone.map_pages().len() as u64;
-    let mut problems = Vec::new();
-    Tree::walk(&base.tree.root(), &base.slow, &mut |event| match event {
-        WalkEvent::Page(page) => {
-            pages += 1;
-            if !writer.zone.is_live(page.this().addr) {
-                problems.push(format!("page at block {} is in use but free in the zone map", page.this().addr));
-            }
-        }
-        WalkEvent::Entry(..) => {}
-        WalkEvent::Bad(at, e) => problems.push(format!("page at block {}: {e}", at.addr)),
-    });
-    problems.into_iter().for_each(|p| report.problem(p));
-    if writer.zone.pages_live() != pages {
-        report.problem(format!("the zone map counts {} pages, the tree has {pages}", writer.zone.pages_live()));
-    }
-    report.pages = pages;
-    pages
-}
-
-/// Visits the composed state in key order: tree entries with the changes of the overlay over them.
-fn each_entry(base: &Base, built: &Built, visit: &mut dyn FnMut(Key, &[u8]) -> bool) -> FsResult<()> {
+/// Visits the composed state in key order, tree entries with the changes of the overlay over them, and what these have
+/// replaced: that counts no more.
+fn each_entry(base: &Base, built: &Built, visit: &mut dyn FnMut(Key, &[u8], bool)) -> FsResult<()> {
     let mut changes = built.changes.iter().peekable();
     base.tree.scan(&base.slow, Key::MIN, Key::MAX, &mut |key, value| {
         while let Some((k, v)) = changes.next_if(|(k, _)| *k < key) {
-            if let Some(v) = v {
-                visit(*k, v);
-            }
+            v.iter().for_each(|v| visit(*k, v, true));
         }
-        match changes.next_if(|(k, _)| *k == key) {
-            Some((_, Some(v))) => visit(key, v),
-            Some((_, None)) => true,
-            None => visit(key, value),
-        }
+        let change = changes.next_if(|(k, _)| *k == key);
+        visit(key, value, change.is_none());
+        change.iter().filter_map(|(_, v)| v.as_ref()).for_each(|v| visit(key, v, true));
+        true
     })?;
     for (k, v) in changes {
-        if let Some(v) = v {
-            visit(*k, v);
-        }
+        v.iter().for_each(|v| visit(*k, v, true));
     }
     Ok(())
 }

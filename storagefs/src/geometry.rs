@@ -130,7 +130,7 @@ impl Geometry {
     }
 
     /// The group a block lies in.
-    pub fn group_of(&self, block: BlockNo) -> u64 {
+    pub(crate) fn group_of(&self, block: BlockNo) -> u64 {
         block.0 / u64::from(self.group_blocks)
     }
 
@@ -141,7 +141,7 @@ impl Geometry {
     }
 
     /// The blocks of a group that data may use: the others count as allocated for ever.
-    pub fn group_data(&self, group: u64) -> Range<u64> {
+    pub(crate) fn group_data(&self, group: u64) -> Range<u64> {
         let (group, data) = (self.group_range(group), self.data_blocks());
         let start = group.start.max(data.start);
         start..group.end.min(data.end).max(start)
@@ -149,7 +149,7 @@ impl Geometry {
 }
 
 /// Where the superblock copies of an image of `blocks` blocks are.
-pub fn superblock_places(blocks: u64) -> [BlockNo; 3] {
+pub(crate) fn superblock_places(blocks: u64) -> [BlockNo; 3] {
     [BlockNo(0), BlockNo(SUPERBLOCK_COPY1), BlockNo(blocks.saturating_sub(1))]
 }
 

@@ -12,7 +12,7 @@ const RECENT_MAX: usize = 256;
 
 /// The findings of one store. Thread-safe.
 #[derive(Debug, Default)]
-pub struct Damage {
+pub(crate) struct Damage {
     found: AtomicU64,
     recent: Mutex<VecDeque<(Place, u64, u64)>>,
 }
@@ -61,7 +61,7 @@ impl Damage {
     }
 
     /// The same for any failure; those that are no damage are left to the caller.
-    pub fn note_error(&self, e: &FsError, doing: &str, path: Option<&[u8]>) -> bool {
+    pub(crate) fn note_error(&self, e: &FsError, doing: &str, path: Option<&[u8]>) -> bool {
         match e {
             FsError::Corrupt(c) => {
                 self.note(c, doing, path);

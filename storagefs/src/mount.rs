@@ -10,7 +10,7 @@ pub use report::{RecoveryReport, TxnFate, TxnReport};
 use crate::alloc::Alloc;
 use crate::blockcache::BlockCache;
 use crate::checkpoint::{Writer, open_txns};
-use crate::error::{FsError, FsResult, MountError, Place};
+use crate::error::{FsError, FsResult, ImageError, MountError, Place};
 use crate::geometry::{Geometry, GeometryOptions};
 use crate::micro::open::{OpenTxn, OpenTxns, runs};
 use crate::outcomes::Outcomes;
@@ -88,12 +88,13 @@ pub fn format(
 fn write_root(medium: &Arc<dyn Medium>, sb: &mut Superblock, owner: (u32, u32), now: Time) -> FsResult<()> {
     let geometry = sb.geometry;
     let pages = Pages::new(medium.clone(), sb.uuid, geometry.blocks, 0).blocking();
-    let base = Arc::new(Base { tree: Tree::empty(), pages: pages.clone(), slow: pages.clone(), cut: sb.cut.0 });
+    let (slow, cut, next_ino) = (pages.clone(), sb.cut.0, sb.next_ino);
+    let base = Arc::new(Base { tree: Tree::empty(), pages: pages.clone(), slow, cut, next_ino });
     let alloc = Alloc::new(geometry, base.clone(), sb.free_blocks);
     let mut zone = Zone::new(geometry.chunk_pages);
     let chunk = u64::from(geometry.chunk_pages.max(4)) * crate::limits::PAGE_BLOCKS;
     let run = alloc.take_run(chunk, chunk)?.ok_or(FsError::Errno(weldfs_ciscops::Errno::NOSPC))?;
-    zone.grow(run.addr, run.count.into());
+    zone.grow(run.addr, run.count.into())?;
     let mut root = InodeRec::empty(InodeNo::ROOT);
     (root.mode, root.nlink, root.parent) = (0o040755, 2, InodeNo::ROOT);
     (root.uid, root.gid) = owner;
@@ -145,6 +146,9 @@ impl Store {
         crashpoint("recovery-replayed");
         report.fill(&store, &scan, cut);
         store.alloc.measure()?;
+        if !read_only {
+            store.can_count_on()?;
+        }
         report.warnings = warnings.iter().map(|w| w.to_string()).collect();
         let t2 = options.clock.now_ns();
         let store = store.open_journal(&scan, &warnings, &options)?;
@@ -186,6 +190,7 @@ fn open_parts(medium: &Arc<dyn Medium>, sb: Superblock, options: &MountOptions) 
     let pages = Pages::new(medium.clone(), sb.uuid, sb.geometry.blocks, page_bytes);
     let slow = pages.blocking();
     let tree = Tree::open(&slow, &sb.root)?;
+    numbers_are_free(&tree, &slow, sb.next_ino)?;
     let zone = Zone::load(&slow, &sb.zone, &sb.geometry)?;
     let mut reclaim = Vec::new();
     let mut bad = None;
@@ -207,8 +212,21 @@ fn open_parts(medium: &Arc<dyn Medium>, sb: Superblock, options: &MountOptions) 
     txns.iter().try_for_each(|t| plausible(t, &sb))?;
     disjoint(&txns)?;
     let outcomes = load_outcomes(&tree, &slow, (options.memory / 8).max(1 << 20))?;
-    let base = Arc::new(Base { tree, pages, slow, cut: sb.cut.0 });
+    let base = Arc::new(Base { tree, pages, slow, cut: sb.cut.0, next_ino: sb.next_ino });
     Ok(Parts { sb, zone, base, page_bytes, block_bytes, reclaim, txns, outcomes, read_only: options.read_only })
+}
+
+/// New inodes get numbers from `next_ino` on: an inode of the tree that has one would be overwritten.
+fn numbers_are_free(tree: &Tree, slow: &Pages, next_ino: u64) -> FsResult<()> {
+    match tree.last_up_to(slow, Key::new(kind::INODE, u64::MAX, u64::MAX))? {
+        Some(key) if key.kind == kind::INODE && key.a >= next_ino => Err(FsError::corrupt(
+            "next inode number (an inode has it or a higher one)",
+            Place::Key(key),
+            next_ino,
+            key.a,
+        )),
+        _ => Ok(()),
+    }
 }
 
 /// What a transaction of the tree says must lie within the image.
@@ -255,6 +273,23 @@ fn load_outcomes(tree: &Tree, slow: &Pages, limit: usize) -> FsResult<Outcomes> 
 }
 
 impl Store {
+    /// Counters that a forged superblock or log brought close to their end would get there, and the next superblock
+    /// would be one that no mount takes: such an image is read and not written.
+    fn can_count_on(&self) -> Result<(), ImageError> {
+        match self.worn() {
+            Some((field, value)) => Err(ImageError::Worn { field, value }),
+            None => Ok(()),
+        }
+    }
+
+    /// The counter, if any, that is too high to be counted on.
+    pub(crate) fn worn(&self) -> Option<(&'static str, u64)> {
+        let next_ino = self.ledger.next_ino.load(Relaxed);
+        let next_txn = self.ledger.next_txn.load(Relaxed);
+        let counted = Superblock { next_ino, next_txn, ..self.writer.lock().sb.clone() };
+        counted.worn()
+    }
+
     /// What the tree's transactions hold is allocated in its bitmaps; else a record could name the same blocks.
     fn inputs_are_allocated(&self) -> FsResult<()> {
         for txn in self.txns.list() {

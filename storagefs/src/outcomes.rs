@@ -2,8 +2,8 @@
 //! crash of either side. An outcome is an effect in the record of the command's own effects, so that the two are there
 //! together or not at all; the table is what those effects add up to.
 //!
-//! Kept are the last [`RING`] outcomes of a queue, [`QUEUES_MAX`] queues of a client, [`CLIENTS_MAX`] clients of a user
-//! and [`OWNERS_MAX`] users; beyond that (and beyond a bound of memory) those idle the longest go. Whatever goes leaves
+//! Kept are the last `RING` outcomes of a queue, [`QUEUES_MAX`] queues of a client, `CLIENTS_MAX` clients of a user
+//! and `OWNERS_MAX` users; beyond that (and beyond a bound of memory) those idle the longest go. Whatever goes leaves
 //! its highest sequence behind as an *expiry bound*: a sequence at or below it that is not in the table is "expired",
 //! never "not started". Sequences need not be monotonic for that to be true; if they are not, some that never ran are
 //! called expired as well.
@@ -28,21 +28,21 @@ use weldfs_ciscops::interp;
 use weldfs_ciscops::{OutcomeBody, OutcomeState};
 
 /// Outcomes kept of one queue.
-pub const RING: u64 = 1024;
+pub(crate) const RING: u64 = 1024;
 /// Outcomes in one value of the tree.
-pub const PAGE_ENTRIES: usize = 64;
+pub(crate) const PAGE_ENTRIES: usize = 64;
 /// Values of one queue in the tree.
-pub const PAGES: u64 = RING / PAGE_ENTRIES as u64;
+pub(crate) const PAGES: u64 = RING / PAGE_ENTRIES as u64;
 /// Queues kept of one client.
 pub const QUEUES_MAX: usize = 64;
 /// Clients kept of one user.
-pub const CLIENTS_MAX: usize = 64;
+pub(crate) const CLIENTS_MAX: usize = 64;
 /// Users kept.
-pub const OWNERS_MAX: usize = 4096;
+pub(crate) const OWNERS_MAX: usize = 4096;
 /// Keys that count for a page when room for metadata is estimated: its value is as long as theirs.
-pub const PAGE_KEYS: i64 = 12;
+pub(crate) const PAGE_KEYS: i64 = 12;
 /// Position of the bound of all users that were dropped, among the bounds of users.
-pub const ALL_OWNERS: u64 = 1 << 32;
+pub(crate) const ALL_OWNERS: u64 = 1 << 32;
 
 /// Memory of a page beside its entries, of a queue, a client and a user, bytes (estimates, with their tables).
 const PAGE_BYTES: i64 = 120;
@@ -74,7 +74,7 @@ pub struct OutcomeRec {
 
 impl OutcomeRec {
     /// Bytes of an encoded one, at most.
-    pub const BYTES_MAX: usize = 72;
+    pub(crate) const BYTES_MAX: usize = 72;
 
     /// Appends its fields.
     pub fn encode(&self, w: &mut Writer) {
@@ -157,7 +157,7 @@ pub struct Entry {
 
 const ENTRY_BYTES: i64 = size_of::<Entry>() as i64;
 
-/// The outcomes of one queue: positions count up for ever, the last [`RING`] are kept.
+/// The outcomes of one queue: positions count up for ever, the last `RING` are kept.
 #[derive(Debug, Default)]
 struct Queue {
     head: u64,
@@ -333,10 +333,10 @@ impl Outcomes {
         FrozenOutcomes(dirty.into_iter().map(|key| (key, t.value(key))).collect())
     }
 
-    /// Takes over a key of the tree (kinds [`kind::CLIENT`], then [`kind::OUTCOMES`], in order).
+    /// Takes over a key of the tree (kinds [`kind::CLIENT`], then `kind::OUTCOMES`, in order).
     ///
     /// # Errors
-    /// A value that nobody wrote.
+    /// A value that was never written.
     pub(crate) fn load(&self, key: Key, value: &[u8]) -> FsResult<()> {
         let damaged = |e: DecodeError| FsError::corrupt(e.0, Place::Key(key), 0, 0);
         self.table.lock().load(key, value).map_err(damaged)
@@ -559,11 +559,11 @@ impl Table {
     }
 }
 
-/// Queue and page that a key of kind [`kind::OUTCOMES`] names.
+/// Queue and page that a key of kind `kind::OUTCOMES` names.
 ///
 /// # Errors
 /// A place there is none.
-pub fn page_place(key: Key) -> Result<(u16, u64), DecodeError> {
+pub(crate) fn page_place(key: Key) -> Result<(u16, u64), DecodeError> {
     let (queue, page) = (key.b >> 32, key.b & u64::from(u32::MAX));
     match u16::try_from(queue) {
         Ok(queue) if page < PAGES => Ok((queue, page)),

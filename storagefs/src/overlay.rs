@@ -7,6 +7,7 @@ pub mod apply;
 pub mod patch;
 pub mod window;
 
+use crate::effect::FILE_BLOCKS_MAX;
 use crate::error::{FsError, FsResult, Place};
 use crate::limits::WINDOW_BLOCKS;
 use crate::record::{Dirent, InodeRec, ReclaimRec, Xattr};
@@ -20,12 +21,20 @@ use std::sync::Arc;
 use weldfs_ciscops::InodeNo;
 use window::{Bits, Mapping, Under, Win};
 
+/// First window no file has. Block numbers in lower ones overflow in no sum.
+pub(crate) const WINDOWS_MAX: u64 = FILE_BLOCKS_MAX / WINDOW_BLOCKS;
+
+/// What is said of others, which only a forged tree has.
+pub(crate) fn no_window(ino: u64, win: u64) -> FsError {
+    FsError::corrupt("window (beyond the largest file)", Place::Key(Key::new(kind::WINDOW, ino, win)), WINDOWS_MAX, win)
+}
+
 /// Shards; a power of two.
 pub const SHARDS: usize = 64;
 
-/// A hasher for inode numbers: one multiplication. Numbers are handed out by us, so nobody can choose collisions.
+/// A hasher for inode numbers: one multiplication. Numbers are handed out by us, so no client can choose collisions.
 #[derive(Default, Clone, Copy)]
-pub struct InoHasher(u64);
+pub(crate) struct InoHasher(u64);
 
 impl Hasher for InoHasher {
     fn finish(&self) -> u64 {
@@ -41,7 +50,7 @@ impl Hasher for InoHasher {
 }
 
 /// A map keyed by inode number.
-pub type InoMap<T> = HashMap<u64, T, BuildHasherDefault<InoHasher>>;
+pub(crate) type InoMap<T> = HashMap<u64, T, BuildHasherDefault<InoHasher>>;
 
 /// The last durable checkpoint, as readers see it.
 #[derive(Debug)]
@@ -54,6 +63,8 @@ pub struct Base {
     pub slow: Pages,
     /// Its cut: stamps below it are in the tree.
     pub cut: u64,
+    /// No inode of the tree has this number or a higher one.
+    pub next_ino: u64,
 }
 
 /// What a layer says about an inode record.
@@ -81,7 +92,7 @@ pub struct Node {
 
 /// One generation of changes.
 #[derive(Debug, Default)]
-pub struct Layer {
+pub(crate) struct Layer {
     /// Inodes.
     pub nodes: InoMap<Node>,
     /// Directory entries by (directory, cookie).
@@ -96,7 +107,7 @@ pub struct Layer {
 
 /// Everything below the active layer.
 #[derive(Debug)]
-pub struct Lower {
+pub(crate) struct Lower {
     /// The generation a running checkpoint writes out.
     pub frozen: Option<Arc<Layer>>,
     /// The tree.
@@ -105,7 +116,7 @@ pub struct Lower {
 
 /// Blocks of an inode that read as holes and are not freed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct CutRange {
+pub(crate) struct CutRange {
     /// First block.
     pub blk: u64,
     /// One past the last block.
@@ -115,11 +126,11 @@ pub struct CutRange {
 }
 
 /// The cuts of one inode.
-pub type Cuts = SmallVec<[CutRange; 2]>;
+pub(crate) type Cuts = SmallVec<[CutRange; 2]>;
 
 /// One shard.
 #[derive(Debug)]
-pub struct Shard {
+pub(crate) struct Shard {
     /// Takes the effects.
     pub active: Layer,
     /// Under it.
@@ -138,7 +149,7 @@ pub struct Overlay {
 
 /// A file block composed over all layers, without its bytes.
 #[derive(Debug, Clone)]
-pub struct BlockComp {
+pub(crate) struct BlockComp {
     /// The medium block under the patches, if any.
     pub base: Option<Mapping>,
     /// Patches to lay over it, oldest first.
@@ -147,18 +158,18 @@ pub struct BlockComp {
 
 impl BlockComp {
     /// A hole.
-    pub fn hole() -> BlockComp {
+    pub(crate) fn hole() -> BlockComp {
         BlockComp { base: None, patches: SmallVec::new() }
     }
 
     /// Whether nothing is there.
-    pub fn is_hole(&self) -> bool {
+    pub(crate) fn is_hole(&self) -> bool {
         self.base.is_none() && self.patches.is_empty()
     }
 }
 
 /// Window index and position in it of a file block.
-pub fn win_of(blk: u64) -> (u64, u8) {
+pub(crate) fn win_of(blk: u64) -> (u64, u8) {
     (blk / WINDOW_BLOCKS, (blk % WINDOW_BLOCKS) as u8)
 }
 
@@ -244,7 +255,7 @@ impl Lower {
 
 impl Shard {
     /// Whether a change of `blk` with stamp `birth` was cut away since.
-    pub fn is_cut(&self, ino: u64, blk: u64, birth: u64) -> bool {
+    pub(crate) fn is_cut(&self, ino: u64, blk: u64, birth: u64) -> bool {
         !self.cuts.is_empty() && covered(self.cuts.get(&ino), blk, birth)
     }
 
@@ -331,8 +342,9 @@ impl Shard {
 }
 
 impl Shard {
-    /// Least window at or above `first` that a layer or the tree says something about.
-    pub fn next_window(&self, ino: u64, first: u64) -> FsResult<Option<u64>> {
+    /// Least window at or above `first` that a layer or the tree says something about. One that no file can have is
+    /// damage.
+    pub(crate) fn next_window(&self, ino: u64, first: u64) -> FsResult<Option<u64>> {
         let layers = [Some(&self.active), self.lower.frozen.as_deref()];
         let nodes = layers.into_iter().flatten().filter_map(|l| l.nodes.get(&ino));
         let mut least = nodes.filter_map(|n| n.wins.range(first..).next().map(|(w, _)| *w)).min();
@@ -347,13 +359,16 @@ impl Shard {
                 false
             },
         )?;
-        Ok(least)
+        match least {
+            Some(win) if win >= WINDOWS_MAX => Err(no_window(ino, win)),
+            other => Ok(other),
+        }
     }
 }
 
 impl Shard {
     /// Whether a window holds a block whose latest change is `births` or older.
-    pub fn window_holds(&self, ino: u64, win: u64, births: u64) -> FsResult<bool> {
+    pub(crate) fn window_holds(&self, ino: u64, win: u64, births: u64) -> FsResult<bool> {
         let pages = &self.lower.base.pages;
         let held = match self.active.nodes.get(&ino).and_then(|n| n.wins.get(&win)) {
             Some(w) => w.held_bits(),
@@ -390,17 +405,17 @@ impl Overlay {
 
     /// The shard of an inode.
     #[inline]
-    pub fn shard(&self, ino: u64) -> &RwLock<Shard> {
+    pub(crate) fn shard(&self, ino: u64) -> &RwLock<Shard> {
         &self.shards[(ino % SHARDS as u64) as usize]
     }
 
     /// All shards.
-    pub fn shards(&self) -> &[RwLock<Shard>] {
+    pub(crate) fn shards(&self) -> &[RwLock<Shard>] {
         &self.shards
     }
 
     /// Freezes every active layer at stamp `cut`. The caller keeps commits out and knows that nothing is frozen.
-    pub fn freeze(&self, cut: u64) -> Vec<Arc<Layer>> {
+    pub(crate) fn freeze(&self, cut: u64) -> Vec<Arc<Layer>> {
         self.shards
             .iter()
             .map(|shard| {

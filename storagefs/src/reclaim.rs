@@ -1,4 +1,4 @@
-//! Freeing later: orphans (inodes without a name that nobody has open) and cuts (ranges that already read as holes) are
+//! Freeing later: orphans (inodes without a name that are not open) and cuts (ranges that already read as holes) are
 //! drained in bounded steps. A step is an ordinary committed record; it needs no inode set, because it only removes
 //! what was born at or before its cut.
 
@@ -9,13 +9,15 @@ use crate::overlay::CutRange;
 use crate::store::{Need, Store};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
-use weldfs_ciscops::InodeNo;
+use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::RecordHead;
 
 /// Cuts one inode may have pending; at the bound the operation waits for a reclaim step.
-pub const CUTS_MAX: usize = 16;
+pub(crate) const CUTS_MAX: usize = 16;
 /// Attributes removed in one step.
 const XATTRS_PER_STEP: usize = 64;
+/// Checkpoints in a row after which a step that still finds no room will find none.
+const WAITS_MAX: u32 = 8;
 /// Log bytes a step needs at most.
 const STEP_BYTES: usize = 4096 + XATTRS_PER_STEP * 24;
 
@@ -64,11 +66,11 @@ impl Pending {
 
 impl Store {
     /// Whether a reclaim step has something to do.
-    pub fn reclaim_pending(&self) -> bool {
+    pub(crate) fn reclaim_pending(&self) -> bool {
         self.next_reclaim().is_some()
     }
 
-    /// The first entry that can be drained: cuts always, orphans when nobody has them open.
+    /// The first entry that can be drained: cuts always, orphans when they are not open.
     fn next_reclaim(&self) -> Option<(u64, u64)> {
         let entries = self.reclaim.entries.lock();
         if entries.is_empty() {
@@ -79,7 +81,7 @@ impl Store {
     }
 
     /// Whether an inode has as many cuts pending as it may have.
-    pub fn cuts_full(&self, ino: InodeNo) -> bool {
+    pub(crate) fn cuts_full(&self, ino: InodeNo) -> bool {
         self.overlay.shard(ino.0).read().cuts.get(&ino.0).is_some_and(|c| c.len() >= CUTS_MAX)
     }
 
@@ -108,19 +110,36 @@ impl Store {
         Ok(true)
     }
 
-    /// Drains everything that can be drained, with checkpoints as needed. For tests and unmount.
+    /// Drains everything that can be drained, with checkpoints as needed. For tests.
     ///
     /// # Errors
     /// As [`Store::reclaim_step`], without `Wait`.
     pub fn reclaim_all(&self) -> FsResult<()> {
+        self.reclaim_for(u64::MAX)
+    }
+
+    /// The same, until so many nanoseconds are over: before an unmount, so that what was removed is free at the next
+    /// mount. What is left then is drained after it.
+    ///
+    /// # Errors
+    /// As [`Store::reclaim_all`].
+    pub fn reclaim_for(&self, ns: u64) -> FsResult<()> {
+        let end = self.clock.now_ns().saturating_add(ns);
+        let mut waits = 0;
         loop {
             match self.reclaim_step() {
-                Ok(true) => {}
+                Ok(true) => waits = 0,
                 Ok(false) => return Ok(()),
-                Err(FsError::Wait(_)) => {
+                // A checkpoint makes room for a step, or none does: on a forged image.
+                Err(FsError::Wait(_)) if waits < WAITS_MAX => {
+                    waits += 1;
                     self.checkpoint()?;
                 }
+                Err(FsError::Wait(_)) => return Err(Errno::NOSPC.into()),
                 Err(e) => return Err(e),
+            }
+            if self.clock.now_ns() >= end {
+                return Ok(());
             }
         }
     }
@@ -192,50 +211,5 @@ impl Store {
         };
         out.extend(stamps.into_iter().map(|cut| Effect::ReclaimDone { ino: InodeNo(ino), cut }));
         Ok(all)
-    }
-
-    /// The effects that remove an inode which loses its last name in the same record: at once if it is small and
-    /// nobody has it open, else as an orphan. The caller holds its inode set, and its command does not leave it open.
-    ///
-    /// # Errors
-    /// `Miss`, damage.
-    pub fn removal(&self, ino: InodeNo) -> FsResult<Effects> {
-        let mut out = Effects::new();
-        if self.is_open(ino) || !self.plan_small_removal(ino, &mut out)? {
-            out.clear();
-            out.push(Effect::Orphan { ino });
-        }
-        Ok(out)
-    }
-
-    fn plan_small_removal(&self, ino: InodeNo, out: &mut Effects) -> FsResult<bool> {
-        const WINDOWS: u64 = 4;
-        const XATTRS: usize = 8;
-        let shard = self.overlay.shard(ino.0).read();
-        if shard.cuts.contains_key(&ino.0) {
-            return Ok(false);
-        }
-        let Some(rec) = shard.inode(ino.0)? else { return Ok(false) };
-        if rec.blocks > WINDOWS * WINDOW_BLOCKS {
-            return Ok(false);
-        }
-        let mut next = if rec.blocks > 0 { shard.next_window(ino.0, 0)? } else { None };
-        while let Some(w) = next {
-            next = shard.next_window(ino.0, w + 1)?;
-            if shard.window_holds(ino.0, w, u64::MAX)? {
-                out.push(Effect::Unmap { ino, blk: w * WINDOW_BLOCKS, count: WINDOW_BLOCKS as u32 });
-            }
-            if out.len() as u64 > WINDOWS {
-                return Ok(false);
-            }
-        }
-        drop(shard);
-        let xattrs = self.xattrs(ino)?;
-        if xattrs.len() > XATTRS {
-            return Ok(false);
-        }
-        out.extend(xattrs.iter().map(|x| Effect::DelXattr { ino, slot: x.slot }));
-        out.push(Effect::DropInode(ino));
-        Ok(true)
     }
 }

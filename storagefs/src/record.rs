@@ -5,10 +5,13 @@
 use crate::codec::{DecodeError, Reader, Writer};
 use std::sync::Arc;
 use weldfs_ciscops::InodeNo;
+use weldfs_ciscops::limits::FILE_OFFSET_MAX;
 use weldfs_journal::Lsn;
 
 /// Version byte of every value written today.
-pub const VALUE_VERSION: u8 = 1;
+pub(crate) const VALUE_VERSION: u8 = 1;
+/// Blocks that one file holds, at most: block numbers of a medium have 48 bits.
+const BLOCKS_MAX: u64 = 1 << 48;
 
 /// A point in time, nanosecond resolution, any year.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,7 +98,7 @@ impl InodeRec {
     }
 
     /// Appends the fields (all but the number) to `w`: the one encoding of an inode, in effects and in the tree.
-    pub fn encode_fields(&self, w: &mut Writer) {
+    pub(crate) fn encode_fields(&self, w: &mut Writer) {
         for v in [self.generation, self.mode, self.uid, self.gid, self.nlink, self.project, self.tenant, self.flags] {
             w.var(v.into());
         }
@@ -110,11 +113,11 @@ impl InodeRec {
         w.var(0);
     }
 
-    /// Reads what [`InodeRec::encode_fields`] wrote.
+    /// Reads what `InodeRec::encode_fields` wrote.
     ///
     /// # Errors
     /// Bytes that no writer produces.
-    pub fn decode_fields(ino: InodeNo, r: &mut Reader<'_>) -> Result<InodeRec, DecodeError> {
+    pub(crate) fn decode_fields(ino: InodeNo, r: &mut Reader<'_>) -> Result<InodeRec, DecodeError> {
         let mut a = [0u32; 8];
         for v in &mut a {
             *v = r.var32()?;
@@ -131,6 +134,7 @@ impl InodeRec {
         }
         let [generation, mode, uid, gid, nlink, project, tenant, flags] = a;
         let [size, blocks, rdev, parent, birth] = b;
+        InodeRec::bounded(size, blocks, nlink)?;
         Ok(InodeRec {
             ino,
             generation,
@@ -154,6 +158,20 @@ impl InodeRec {
         })
     }
 
+    /// Refuses what no file can have, so that sums of these need no second look: a size beyond 2^63-1, more blocks
+    /// than there are addresses, as many links as one cannot count beyond.
+    ///
+    /// # Errors
+    /// Which of them it is.
+    pub(crate) fn bounded(size: u64, blocks: u64, nlink: u32) -> Result<(), DecodeError> {
+        match () {
+            () if size > FILE_OFFSET_MAX => Err(DecodeError("inode: size")),
+            () if blocks > BLOCKS_MAX => Err(DecodeError("inode: blocks")),
+            () if nlink == u32::MAX => Err(DecodeError("inode: links")),
+            () => Ok(()),
+        }
+    }
+
     /// The value of key `Inode(ino, 0)`.
     pub fn to_value(&self) -> Vec<u8> {
         let mut w = Writer::with_capacity(96);
@@ -175,7 +193,7 @@ impl InodeRec {
     }
 }
 
-/// One directory entry. Its cookie is the name's keyed hash and a collision index (see [`cookie_parts`]).
+/// One directory entry. Its cookie is the name's keyed hash and a collision index (see `cookie_parts`).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Dirent {
     /// The directory.
@@ -193,12 +211,12 @@ pub struct Dirent {
 }
 
 /// Bits of the collision index in a cookie.
-pub const COLLISION_BITS: u32 = 12;
+pub(crate) const COLLISION_BITS: u32 = 12;
 /// Entries a bucket of equal hashes can ever number while not empty.
-pub const BUCKET_MAX: u64 = 1 << COLLISION_BITS;
+pub(crate) const BUCKET_MAX: u64 = 1 << COLLISION_BITS;
 
 /// Splits a cookie into the 51-bit name hash and the collision index.
-pub fn cookie_parts(cookie: u64) -> (u64, u64) {
+pub(crate) fn cookie_parts(cookie: u64) -> (u64, u64) {
     (cookie >> COLLISION_BITS, cookie & (BUCKET_MAX - 1))
 }
 
@@ -270,7 +288,7 @@ impl Xattr {
 /// Something freed lazily. An orphan stands under `Reclaim(ino, 0)`, a cut under `Reclaim(ino, its birth)`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReclaimRec {
-    /// An inode without a name; it goes when nobody has it open.
+    /// An inode without a name; it goes when it is not open.
     Orphan,
     /// Blocks `blk..end` born at or before the entry are holes.
     Cut {

@@ -11,7 +11,7 @@ thread_local! {
     static SPARE: RefCell<Vec<Box<[u8; BLOCK]>>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A block of memory whose bytes are anybody's guess at first, other clients' among them: whoever takes one writes each
+/// A block of memory whose bytes are unknown at first, other clients' among them: whoever takes one writes each
 /// byte before it goes anywhere.
 #[derive(Debug)]
 pub(crate) struct BlockBuf(Option<Box<[u8; BLOCK]>>);
@@ -24,7 +24,7 @@ impl BlockBuf {
         BlockBuf(Some(spare.unwrap_or_else(|| Box::new([0; BLOCK]))))
     }
 
-    /// The memory, for somebody else: nothing can be done any more with what stays here but drop it.
+    /// The memory, for another owner: nothing can be done any more with what stays here but drop it.
     #[inline]
     pub(crate) fn detach(&mut self) -> BlockBuf {
         BlockBuf(self.0.take())

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use weldfs_journal::{Lsn, ScanError};
 
 /// Findings listed at most; the rest is only counted.
-pub const FINDINGS_MAX: usize = 1000;
+pub(crate) const FINDINGS_MAX: usize = 1000;
 /// Sleeps of the throttle are cut in such pieces, so that a stop is heard.
 const NAP: Duration = Duration::from_millis(50);
 
@@ -97,6 +97,7 @@ pub struct ScrubReport {
     /// Blocks known to be lost: merged over damage some time ago.
     pub lost_blocks: u64,
     /// Bytes read.
+    #[serde(rename = "read_bytes")]
     pub bytes: u64,
     /// How long it took.
     pub seconds: f64,
@@ -121,7 +122,7 @@ pub trait Watch {
     fn found(&mut self, _finding: &Finding) {}
 }
 
-/// Nobody.
+/// None.
 impl Watch for () {}
 
 pub(crate) struct Scrub<'a> {
@@ -175,12 +176,8 @@ impl ScrubReport {
     /// Adds what the recovery in memory before the scrub saw of the log.
     pub fn recovered(&mut self, recovery: &RecoveryReport) {
         self.log_records += recovery.records;
-        if let Some((from, to)) = recovery.discarded {
-            let (records, bytes) = (recovery.discarded_records, recovery.discarded_bytes);
-            self.notes.push(format!(
-                "the log has a torn tail, LSN {from} to {to}, with {records} valid records ({bytes} bytes), which were \
-                 never acknowledged as durable: the next mount drops it"
-            ));
+        if let Some(tail) = recovery.torn_tail() {
+            self.notes.push(format!("the next mount drops {tail}"));
         }
     }
 }

@@ -9,7 +9,7 @@ pub type Owner = u32;
 /// Owner of what was brought in for no one in particular.
 pub const NOBODY: Owner = Owner::MAX;
 
-/// Numbers told apart; what others bring in is nobody's.
+/// Numbers told apart; what others bring in belongs to none.
 const OWNERS: usize = 1024;
 
 /// The bytes of one cache by owner. Thread-safe.

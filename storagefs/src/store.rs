@@ -16,10 +16,11 @@ mod together;
 mod tests;
 
 pub use ledger::Ledger;
-pub use micro::{Group, MicroTxn, as_one_record};
+pub(crate) use micro::as_one_record;
+pub use micro::{Group, MicroTxn};
 pub use names::NameHash;
 pub(crate) use names::{removal_in, slot_in};
-pub use plan::{MORE_RECORDS, Need, Plan};
+pub use plan::{Need, Plan};
 pub use read::{BlockKind, BlockView};
 
 use crate::alloc::Alloc;
@@ -180,12 +181,12 @@ impl Store {
     }
 
     /// A number for a new inode. Numbers not used are lost, which is harmless.
-    pub fn alloc_ino(&self) -> InodeNo {
+    pub(crate) fn alloc_ino(&self) -> InodeNo {
         InodeNo(self.ledger.next_ino.fetch_add(1, Relaxed))
     }
 
     /// Counts an open description (or a session's use) of an inode: it outlives its last name until the last close.
-    pub fn open_ref(&self, ino: InodeNo) {
+    pub(crate) fn open_ref(&self, ino: InodeNo) {
         *self.opens.lock().entry(ino.0).or_insert(0) += 1;
     }
 
@@ -195,8 +196,8 @@ impl Store {
         inos.iter().for_each(|ino| *opens.entry(ino.0).or_insert(0) += 1);
     }
 
-    /// Ends what [`Store::open_ref`] began. An orphan nobody has open goes with the next reclaim steps.
-    pub fn close_ref(&self, ino: InodeNo) {
+    /// Ends what `Store::open_ref` began. An orphan that is not open goes with the next reclaim steps.
+    pub(crate) fn close_ref(&self, ino: InodeNo) {
         self.close_refs(&[ino]);
     }
 
@@ -213,8 +214,9 @@ impl Store {
         }
     }
 
-    /// Whether somebody has the inode open.
-    pub fn is_open(&self, ino: InodeNo) -> bool {
+    /// Whether the inode is open.
+    #[cfg(test)]
+    pub(crate) fn is_open(&self, ino: InodeNo) -> bool {
         self.opens.lock().contains_key(&ino.0)
     }
 
@@ -231,7 +233,7 @@ impl Store {
     ///
     /// # Errors
     /// The medium, damage.
-    pub fn fetch_for(&self, miss: &Miss, owner: Owner) -> FsResult<()> {
+    pub(crate) fn fetch_for(&self, miss: &Miss, owner: Owner) -> FsResult<()> {
         match miss {
             Miss::Page(page) => self.fetch_page(page, owner),
             Miss::Blocks { addr, count } => self.cache.fetch(&*self.medium, *addr, *count, owner),
@@ -297,24 +299,25 @@ impl Store {
         }
     }
 
-    /// Bytes that the caches had at the mount: all that [`Store::set_cache_budget`] may give them.
-    pub fn cache_budget_max(&self) -> usize {
+    /// Bytes that the caches had at the mount: all that `Store::set_cache_budget` may give them.
+    pub(crate) fn cache_budget_max(&self) -> usize {
         self.cache_bytes
     }
 
     /// Bytes of the caches that are used because of `owner`.
-    pub fn cached_for(&self, owner: Owner) -> u64 {
+    pub(crate) fn cached_for(&self, owner: Owner) -> u64 {
         self.overlay.base(0).pages.of(owner) + self.cache.of(owner)
     }
 
     /// Bytes that the page cache may use now.
-    pub fn page_cache_limit(&self) -> u64 {
+    #[cfg(test)]
+    pub(crate) fn page_cache_limit(&self) -> u64 {
         self.overlay.base(0).pages.stats().limit * crate::limits::PAGE as u64
     }
 
     /// Changes what pages and blocks that were read may take together, bytes; what is over is dropped at once. On a
     /// medium that needs no block cache it is the pages' alone.
-    pub fn set_cache_budget(&self, bytes: usize) {
+    pub(crate) fn set_cache_budget(&self, bytes: usize) {
         let bytes = bytes.min(self.cache_bytes);
         let pages = if self.info.byte_addressable { bytes } else { bytes / 2 };
         self.overlay.base(0).pages.set_budget(pages);
@@ -329,7 +332,7 @@ impl Store {
     }
 
     /// Whether fresh data is written straight to the medium before the commit (else it goes along as `Plan::data`).
-    pub fn writes_directly(&self) -> bool {
+    pub(crate) fn writes_directly(&self) -> bool {
         self.info.byte_addressable
     }
 
@@ -371,7 +374,8 @@ impl Store {
         let log = self.journal().used() > self.journal().reservable_bytes_max() / 4;
         let memory = l.bytes.load(Relaxed).max(0) as usize > self.budget / 4;
         let short = keys > 0 && l.avail.load(Relaxed) < l.reserve as i64 / 2 + l.meta_growth(0, 0);
-        log || memory || short
+        // What a read-only mount replayed stays in memory.
+        !self.read_only && (log || memory || short)
     }
 
     /// How full the fuller one of log and overlay is, as a share of `scale`.

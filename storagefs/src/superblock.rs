@@ -6,7 +6,7 @@
 use crate::error::{CopyFault, ImageError};
 use crate::geometry::{Geometry, superblock_places};
 use crate::limits::{
-    BLOCK, COUNTER_MAX, DEVICES_MAX, LABEL_MAX, PAGE, SEGMENTS_MAX, SUPERBLOCK_COPY1, TREE_HEIGHT_MAX,
+    BLOCK, COUNTER_MAX, COUNTER_WORN, DEVICES_MAX, LABEL_MAX, PAGE, SEGMENTS_MAX, SUPERBLOCK_COPY1, TREE_HEIGHT_MAX,
 };
 use crate::tree::{PageRef, TreeRoot};
 use weldfs_journal::{BlockNo, IoWrite, LogArea, Lsn, Medium, MediumError, Segment, SegmentTable, crashpoint};
@@ -16,20 +16,22 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// First eight bytes of every copy.
 pub const MAGIC: [u8; 8] = *b"WeldFS\x1a\n";
 /// Format this program writes.
-pub const FORMAT: (u16, u16) = (1, 0);
+pub(crate) const FORMAT: (u16, u16) = (1, 0);
 /// Incompatible features understood: an image with another one is refused.
-pub const INCOMPAT_KNOWN: u64 = 0;
+pub(crate) const INCOMPAT_KNOWN: u64 = 0;
 /// Read-only compatible features understood: an image with another one is mounted read-only.
-pub const RO_COMPAT_KNOWN: u64 = 0;
+pub(crate) const RO_COMPAT_KNOWN: u64 = 0;
 /// Names of feature bits of the incompatible word that have been given away.
-pub const INCOMPAT_NAMES: [(u32, &str); 4] =
+pub(crate) const INCOMPAT_NAMES: [(u32, &str); 4] =
     [(0, "several-devices"), (1, "compression"), (2, "encryption"), (3, "kept-roots")];
+/// Blocks at the end of a medium in which a last copy is looked for: 1 GiB.
+const SEARCHED_BLOCKS: u64 = 1 << 18;
 /// `checksum_type`: CRC32C.
-pub const CHECKSUM_CRC32C: u16 = 1;
+pub(crate) const CHECKSUM_CRC32C: u16 = 1;
 /// `hash_type`: SipHash-1-3, keyed, of directory entry names.
-pub const HASH_SIPHASH13: u16 = 1;
+pub(crate) const HASH_SIPHASH13: u16 = 1;
 /// Flag: unmounted cleanly, the log holds nothing above the cut.
-pub const FLAG_CLEAN: u32 = 1;
+pub(crate) const FLAG_CLEAN: u32 = 1;
 
 /// A device of the image.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -93,9 +95,9 @@ pub struct RawSuperblock {
     pub ro_compat: U64,
     /// Features that older programs must not ignore.
     pub incompat: U64,
-    /// [`CHECKSUM_CRC32C`].
+    /// `CHECKSUM_CRC32C`.
     pub checksum_type: U16,
-    /// [`HASH_SIPHASH13`].
+    /// `HASH_SIPHASH13`.
     pub hash_type: U16,
     /// 4096.
     pub block_size: U32,
@@ -109,7 +111,7 @@ pub struct RawSuperblock {
     pub sequence: U64,
     /// The block this copy was written to.
     pub own_block: U64,
-    /// [`FLAG_CLEAN`].
+    /// `FLAG_CLEAN`.
     pub flags: U32,
     /// Devices in the table.
     pub device_count: U16,
@@ -233,6 +235,8 @@ pub struct Fault {
     pub expected: u64,
     /// What was found.
     pub actual: u64,
+    /// Whether a power cut may have left it: a copy half written, or not yet.
+    pub by_power_cut: bool,
 }
 
 impl std::fmt::Display for CopyWarning {
@@ -250,12 +254,6 @@ pub fn padded<const N: usize>(text: &str) -> [u8; N] {
     }
     out[..n].copy_from_slice(&text.as_bytes()[..n]);
     out
-}
-
-/// The text of a padded field.
-pub fn unpadded(field: &[u8]) -> String {
-    let end = field.iter().position(|&b| b == 0).unwrap_or(field.len());
-    String::from_utf8_lossy(&field[..end]).into_owned()
 }
 
 impl Superblock {
@@ -289,14 +287,16 @@ impl Superblock {
         }
     }
 
-    /// The label as text.
-    pub fn label_text(&self) -> String {
-        unpadded(&self.label)
-    }
-
-    /// The writer's name and version as text.
-    pub fn writer_text(&self) -> String {
-        unpadded(&self.writer)
+    /// The counter, if any, that is so high that no mount for writing may go on from it.
+    pub(crate) fn worn(&self) -> Option<(&'static str, u64)> {
+        let counters = [
+            ("sequence", self.sequence),
+            ("checkpoint cut", self.cut.0),
+            ("inodes", self.inodes),
+            ("next inode number", self.next_ino),
+            ("next transaction id", self.next_txn),
+        ];
+        counters.into_iter().find(|(_, value)| *value >= COUNTER_WORN)
     }
 
     /// Whether it holds features under which this program may only read.
@@ -367,6 +367,12 @@ impl Superblock {
                 *copy = Err(CopyFault::Misplaced);
             }
         }
+        if found.iter().all(Result::is_err)
+            && let Some(blocks) = blocks_of_last_copy(medium)
+        {
+            places = superblock_places(blocks);
+            found = places.map(|at| read_copy(medium, at));
+        }
         let best = (0..3).filter(|&i| found[i].is_ok()).max_by_key(|&i| {
             let sequence = found[i].as_ref().map_or(0, |c| c.sequence.get());
             (sequence, std::cmp::Reverse(i))
@@ -393,10 +399,11 @@ impl Superblock {
         self.sequence += 1;
         let places = self.geometry.superblocks();
         let copies = places.map(|at| self.encode(at));
-        debug_assert!(
-            copies[0].validate(self.geometry.medium_len()).is_ok(),
-            "a superblock that would not be believed"
-        );
+        if copies[0].validate(self.geometry.medium_len()).is_err() {
+            // What is on the medium is better than what no mount would take.
+            medium.poison();
+            return Err(MediumError::Poisoned);
+        }
         let write = |i: usize| IoWrite { off: places[i].0 * BLOCK as u64, buf: copies[i].as_bytes() };
         let written = (|| {
             medium.write_batch(&[write(0)])?;
@@ -430,7 +437,12 @@ impl Superblock {
     pub fn faults(medium: &dyn Medium, sb: &Superblock) -> Vec<(BlockNo, Fault)> {
         let places = sb.geometry.superblocks();
         let fault = |at: BlockNo| {
-            let (detail, expected, actual) = match read_copy(medium, at) {
+            let copy = read_copy(medium, at);
+            let by_power_cut = match &copy {
+                Ok(raw) => raw.uuid == sb.uuid,
+                Err(fault) => matches!(fault, CopyFault::Crc { .. }),
+            };
+            let (detail, expected, actual) = match copy {
                 Ok(raw) if raw.uuid != sb.uuid => (CopyFault::Misplaced.to_string(), 0, 0),
                 Ok(raw) if raw.sequence.get() == sb.sequence => return None,
                 Ok(raw) => {
@@ -440,13 +452,13 @@ impl Superblock {
                 Err(fault @ CopyFault::Crc { expected, actual }) => (fault.to_string(), expected.into(), actual.into()),
                 Err(fault) => (fault.to_string(), 0, 0),
             };
-            Some((at, Fault { detail, expected, actual }))
+            Some((at, Fault { detail, expected, actual, by_power_cut }))
         };
         places.into_iter().filter_map(fault).collect()
     }
 
     /// Makes a medium carry no file system: what mkfs does first, so that no copy of an older one survives it.
-    pub fn wipe(medium: &dyn Medium) -> Result<(), MediumError> {
+    pub(crate) fn wipe(medium: &dyn Medium) -> Result<(), MediumError> {
         let blocks = medium.info().len / BLOCK as u64;
         let zeros = [0; BLOCK];
         let writes = superblock_places(blocks).map(|at| IoWrite { off: at.0 * BLOCK as u64, buf: &zeros });
@@ -483,6 +495,27 @@ fn read_copy(medium: &dyn Medium, at: BlockNo) -> Result<Box<RawSuperblock>, Cop
         return Err(CopyFault::Misplaced);
     }
     Ok(Box::new(raw))
+}
+
+/// The blocks of a file system of which only the last copy is left, on a medium that is longer: the copy may be
+/// anywhere, and is looked for from the medium's end.
+fn blocks_of_last_copy(medium: &dyn Medium) -> Option<u64> {
+    let end = medium.info().len / BLOCK as u64;
+    let least = end.saturating_sub(SEARCHED_BLOCKS).max(SUPERBLOCK_COPY1 + 1);
+    let mut window = weldfs_journal::AlignedBuf::zeroed(256 * BLOCK);
+    let mut at = end;
+    while at > least {
+        let from = at.saturating_sub(256).max(least);
+        let bytes = &mut window[..(at - from) as usize * BLOCK];
+        medium.read(from * BLOCK as u64, bytes).ok()?;
+        let magic = |block: &u64| bytes[(block - from) as usize * BLOCK..].starts_with(&MAGIC);
+        let is_last = |block: u64| read_copy(medium, BlockNo(block)).is_ok_and(|raw| raw.blocks.get() == block + 1);
+        if let Some(last) = (from..at).rev().filter(magic).find(|block| is_last(*block)) {
+            return Some(last + 1);
+        }
+        at = from;
+    }
+    None
 }
 
 fn no_copy(found: &[Result<Box<RawSuperblock>, CopyFault>; 3], len: u64) -> ImageError {

@@ -21,7 +21,7 @@ const ENTRIES_AT: usize = HEADER + 24;
 /// Bytes of an entry.
 const ENTRY: usize = size_of::<RawChunk>();
 /// Entries in a map page.
-pub const CHUNKS_PER_PAGE: usize = (PAGE - ENTRIES_AT) / ENTRY;
+pub(crate) const CHUNKS_PER_PAGE: usize = (PAGE - ENTRIES_AT) / ENTRY;
 
 /// A chunk on the medium.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -130,20 +130,27 @@ impl Zone {
     }
 
     /// Adds a run of blocks the data allocator gave (and marked allocated). A remainder that holds no page is unused.
-    pub fn grow(&mut self, start: BlockNo, blocks: u64) {
+    ///
+    /// # Errors
+    /// Damage, when the allocator gave what is in a chunk already: the bitmaps of a forged image do not have it.
+    pub fn grow(&mut self, start: BlockNo, blocks: u64) -> FsResult<()> {
         let mut at = start.0;
         let mut pages = blocks / PAGE_BLOCKS;
         while pages > 0 {
             let n = pages.min(u64::from(self.chunk_pages));
             let chunk = Chunk { start: BlockNo(at), pages: n as u32, used: 0, fresh: 0, freed: 0 };
             let i = self.chunks.partition_point(|c| c.start.0 < at);
-            debug_assert!(self.chunks.get(i).is_none_or(|c| chunk.end() <= c.start.0));
-            debug_assert!(i == 0 || self.chunks[i - 1].end() <= at);
+            let apart = self.chunks.get(i).is_none_or(|c| chunk.end() <= c.start.0);
+            if !apart || (i > 0 && self.chunks[i - 1].end() > at) {
+                let place = Place::Medium(at * BLOCK as u64);
+                return Err(FsError::corrupt("zone map (a chunk in free space)", place, 0, at));
+            }
             self.chunks.insert(i, chunk);
             self.hint = i;
             at = chunk.end();
             pages -= n;
         }
+        Ok(())
     }
 
     /// Most pages in a chunk: the granularity in which to grow.
@@ -157,7 +164,7 @@ impl Zone {
     }
 
     /// Pages of the durable map.
-    pub fn map_pages(&self) -> &[PageRef] {
+    pub(crate) fn map_pages(&self) -> &[PageRef] {
         &self.map
     }
 
@@ -167,7 +174,7 @@ impl Zone {
     }
 
     /// Pages that can be handed out now.
-    pub fn pages_free(&self) -> u64 {
+    pub(crate) fn pages_free(&self) -> u64 {
         self.chunks.iter().map(|c| u64::from(c.pages - c.used.count_ones())).sum()
     }
 
@@ -177,14 +184,14 @@ impl Zone {
     }
 
     /// Whether `addr` is a page of the zone that the next superblock's state uses.
-    pub fn is_live(&self, addr: BlockNo) -> bool {
+    pub(crate) fn is_live(&self, addr: BlockNo) -> bool {
         self.chunk_of(addr).is_some_and(|(c, bit)| self.chunks[c].live() & bit != 0)
     }
 
     /// Free pages to have before applying a batch of at most `keys` changes whose new values have `bytes` bytes, the
     /// map included. Generous, but an estimate: neighbours that are merged and values of awkward sizes can need more,
     /// so a caller that meets ENOSPC aborts, grows by as much again and repeats.
-    pub fn pages_needed(&self, keys: u64, bytes: u64) -> u64 {
+    pub(crate) fn pages_needed(&self, keys: u64, bytes: u64) -> u64 {
         let rewritten = keys.min(self.pages_live());
         let added = (bytes + keys * crate::tree::page::SLOT as u64).div_ceil(CAPACITY as u64 * 4 / 5);
         let leaves = rewritten + rewritten / 4 + added + 2;
@@ -196,19 +203,19 @@ impl Zone {
     }
 
     /// Blocks to ask the data allocator for, so that `needed` pages are free: whole chunks; 0 when there are enough.
-    pub fn blocks_to_grow(&self, needed: u64) -> u64 {
+    pub(crate) fn blocks_to_grow(&self, needed: u64) -> u64 {
         let missing = needed.saturating_sub(self.pages_free());
         missing.next_multiple_of(u64::from(self.chunk_pages)) * PAGE_BLOCKS
     }
 
     /// Starts a checkpoint.
-    pub fn begin_checkpoint(&mut self) {
+    pub(crate) fn begin_checkpoint(&mut self) {
         debug_assert!(self.chunks.iter().all(|c| c.fresh == 0 && c.freed == 0), "the last checkpoint was not ended");
         self.next_map = None;
     }
 
     /// A page that the last durable state does not use. ENOSPC when there is none.
-    pub fn alloc_page(&mut self) -> FsResult<BlockNo> {
+    pub(crate) fn alloc_page(&mut self) -> FsResult<BlockNo> {
         let n = self.chunks.len();
         for i in (0..n).map(|k| (self.hint + k) % n) {
             let chunk = &mut self.chunks[i];
@@ -225,7 +232,7 @@ impl Zone {
     }
 
     /// Gives a page back: at once if this checkpoint had taken it, else when the checkpoint is finished.
-    pub fn free_page(&mut self, addr: BlockNo) -> FsResult<()> {
+    pub(crate) fn free_page(&mut self, addr: BlockNo) -> FsResult<()> {
         let found = self.chunk_of(addr);
         let Some((i, bit)) = found.filter(|&(i, bit)| self.chunks[i].live() & bit != 0) else {
             let at = PageRef { addr, birth: Lsn(0), crc: 0 };
@@ -250,7 +257,7 @@ impl Zone {
 
     /// Writes the map of the state being built (no barrier); returns what the superblock has to name. The last thing
     /// a checkpoint allocates.
-    pub fn write_map(&mut self, pages: &Pages, birth: Lsn) -> FsResult<PageRef> {
+    pub(crate) fn write_map(&mut self, pages: &Pages, birth: Lsn) -> FsResult<PageRef> {
         debug_assert!(self.next_map.is_none(), "the map is written once in a checkpoint");
         for old in self.map.clone() {
             self.free_page(old.addr)?;

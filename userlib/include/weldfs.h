@@ -77,7 +77,7 @@
 #define WELDFS_DEFAULT 0
 
 /*
- Durability: visible to everybody when the call returns; persistent with the next fsync of the file, the next durable
+ Durability: visible to all when the call returns; persistent with the next fsync of the file, the next durable
  change, or within 5 s.
  */
 #define WELDFS_VOLATILE 1
@@ -450,7 +450,7 @@ typedef struct weldfs_queue weldfs_queue;
 /*
  A transaction that the device collects: writes to any files of one client, which happen together or not at all.
 
- Nobody sees anything of it before the commit, and it holds up nobody. It ends with the commit or abort, and with the
+ Nothing of it is seen before the commit, or waited for. It ends with the commit or abort, and with the
  session. Any number of threads may write to it at the same time.
  */
 typedef struct weldfs_txn weldfs_txn;
@@ -908,7 +908,8 @@ typedef struct weldfs_operand {
      */
     size_t len;
     /*
-     Set by weldfs_program_run: bytes that the program put there; all of the range if no step counts them.
+     Set by weldfs_program_run: bytes that the program put there, where a result counts them (in a text without
+     being told to, as long as a result is free); else all of the range, with zeros behind them.
      */
     size_t filled;
     /*
@@ -922,7 +923,8 @@ typedef struct weldfs_operand {
  */
 typedef struct weldfs_outcome {
     /*
-     The first register that weldfs_program_results names; 0 without.
+     The first register that weldfs_program_results, or the text, names. Without: 0, or of a text the bytes in a
+     range that may be filled in part.
      */
     uint64_t value;
     /*
@@ -1060,7 +1062,7 @@ typedef struct weldfs_completion {
 typedef void (*weldfs_callback)(void *data, const struct weldfs_completion *done);
 
 /*
- How a command is to be submitted, and who hears of it. Zero the whole, set `size`. NULL in its place: nobody hears.
+ How a command is to be submitted and its end reported. Zero the whole, set `size`. NULL in its place: not reported.
  */
 typedef struct weldfs_job {
     /*
@@ -1108,8 +1110,10 @@ uint32_t weldfs_version(void);
 const char *weldfs_strerror(int error);
 
 /*
- What went wrong in the last call of this thread that failed: its name, the errno, and a detail where there is one.
- Valid until the thread's next call of this function. Never NULL.
+ What went wrong in the last call of this thread that failed, in a sentence of at most 1,023 bytes: the function with
+ the paths that it was given, the errno in words and by name, and a detail where there is one (the step of a program,
+ the item of a multi_write): `weldfs_open("/f"): no such file or directory (ENOENT)`. Valid until the thread's next
+ call of this function. Never NULL.
  */
 const char *weldfs_last_error(void);
 
@@ -1117,7 +1121,7 @@ const char *weldfs_last_error(void);
  Attaches to the device that listens at the Unix socket `socket` (weldfs serve says where). `options` may be NULL.
  On success *client is the attachment, to be given back with weldfs_detach; else NULL.
 
- Errors: -ENOENT and -ECONNREFUSED (nobody serves there), -EACCES (nobody's token, or the socket's permissions),
+ Errors: -ENOENT and -ECONNREFUSED (no device serves there), -EACCES (an unknown token, or the socket's permissions),
  -EPROTO (something else listens there), -EMFILE (too many sessions), -EINVAL.
  */
 int weldfs_attach(const char *socket,
@@ -1155,7 +1159,7 @@ int64_t weldfs_stats_json(const struct weldfs_client *client,
                           size_t size);
 
 /*
- Everything completed before, by anybody, is persistent on return.
+ Everything completed before, by any client, is persistent on return.
  */
 int weldfs_sync(const struct weldfs_client *client);
 
@@ -1336,7 +1340,7 @@ int weldfs_mkdir(const struct weldfs_client *client, const char *name, uint32_t 
 int weldfs_rmdir(const struct weldfs_client *client, const char *name);
 
 /*
- unlink(2). The file lives on while somebody has it open.
+ unlink(2). The file lives on while it is open.
  */
 int weldfs_unlink(const struct weldfs_client *client, const char *name);
 
@@ -1423,7 +1427,7 @@ int64_t weldfs_open_read_close(const struct weldfs_client *client,
 
 /*
  Opens or creates a file, reads `old_len` bytes of its old content from `old_offset`, writes at `offset` (or
- WELDFS_END), closes, as one command: nobody gets in between. `flags` with O_RDWR. Returns the bytes read.
+ WELDFS_END), closes, as one command: no other client gets in between. `flags` with O_RDWR. Returns the bytes read.
  */
 int64_t weldfs_open_read_write_close(const struct weldfs_client *client,
                                      const char *name,
@@ -1657,7 +1661,7 @@ int weldfs_concat(const struct weldfs_file *const *from,
  Gives `name` new content, durably and as a whole, as one command: after a crash the old content is there or the new,
  and nothing else. What takes create, write, fsync, rename and an fsync of the directory elsewhere. `mode` is what
  the file gets, less the umask; it is another inode afterwards. `temporary` is a name in the same directory that
- nothing has, and that nobody will ever see; NULL: the library finds one.
+ nothing has, and that no client will ever see; NULL: the library finds one.
 
  Errors: those of open and rename; -EEXIST when `temporary` exists, -E2BIG above the payload limit.
  */
@@ -1673,7 +1677,8 @@ int weldfs_atomic_replace(const struct weldfs_client *client,
  none. A small tree: a directory or link counts 1, a file 2, or 3 with content, up to 16 (-E2BIG above; then a
  weldfs_batch makes it, not atomically).
 
- Errors: -EEXIST when one exists; those of mkdir, symlink, open and write.
+ Errors: -EEXIST when one exists; those of mkdir, symlink, open and write. weldfs_last_error names the node (from 0)
+ that cannot be one; the device does not say which node it failed at.
  */
 int weldfs_create_tree(const struct weldfs_client *client,
                        const struct weldfs_tree_node *nodes,
@@ -1685,7 +1690,7 @@ int weldfs_create_tree(const struct weldfs_client *client,
  others see it together. Files (at most 8) and writes together are at most 16, else -E2BIG: then use
  weldfs_txn_begin. All files must be of one client.
 
- Errors: those of write, which leave nothing.
+ Errors: those of write, which leave nothing; weldfs_last_error names the item (from 0) where one is to blame.
  */
 int weldfs_multi_write(const struct weldfs_write_item *writes,
                        size_t count,
@@ -1785,7 +1790,7 @@ void weldfs_forget_key(struct weldfs_key *key);
  `unit` 0: a record of its own, with a GCM key; 28 bytes longer than its plaintext, and refused when it was changed.
  A key seals 2^32 of them, then -EKEYEXPIRED. `unit` 512, 1024, 2048 or 4096: data units of so many bytes, with an
  XTS key; as long as the plaintext, at an offset that is a multiple of the unit, and not in a file opened with
- O_APPEND; the last unit has 16 bytes at least. XTS hides content; it does not tell whether somebody changed it.
+ O_APPEND; the last unit has 16 bytes at least. XTS hides content; it does not tell whether it was changed.
 
  Errors: -ENOKEY (a key of another session), -EINVAL (a key for the other cipher, an offset or length as above),
  -E2BIG, -EBADF, -ENOSPC.
@@ -1987,7 +1992,9 @@ void weldfs_program_destroy(struct weldfs_program *program);
 /*
  Makes a program of text, as `weldfs exec` takes it (docs/COMMANDS.md has the grammar): `open /f rw; append "x"`.
  `names`, of `count` elements, says how long the ranges are that the caller has bytes for, and which keys the text
- means. On success *program is to be given back with weldfs_program_destroy; it takes no further steps. `why`, of
+ means. A read or give without `whole` is counted in a result that the text leaves free, so that
+ weldfs_operand.filled tells how much it gave; a text that takes both results itself is to say `count` for that.
+ On success *program is to be given back with weldfs_program_destroy; it takes no further steps. `why`, of
  `size` bytes, gets what is wrong and where, or nothing; NULL with 0: it is not wanted.
 
  Errors: -EINVAL (`why` tells), -ENOKEY never: a key that does not exist is found out by the run.
@@ -2017,9 +2024,10 @@ int64_t weldfs_program_text(struct weldfs_program *program, char *into, size_t s
  elements, is memory for its ranges, in the order of their numbers. *outcome, unless NULL, is filled whether it
  succeeds or not. Files and keys that it names must be of the client's session, and must not have been given back.
 
- Errors: that of the step that failed, or of a guard; before anything runs -EINVAL, -E2BIG, -EBADF (not a program
- that a device takes, weldfs_last_error says why; operands that are not those of its ranges), -ENOKEY, -EOPNOTSUPP
- with WELDFS_ON_HOST. After a failure the bytes in rooms mean something only if a step had given them.
+ Errors: that of the step that failed (weldfs_last_error names it), or of a guard; before anything runs -EINVAL,
+ -E2BIG, -EBADF (not a program that a device takes, weldfs_last_error says why; operands that are not those of its
+ ranges), -ENOKEY, -EOPNOTSUPP with WELDFS_ON_HOST. After a failure the bytes in rooms mean something only if a step
+ had given them.
  */
 int weldfs_program_run(struct weldfs_program *program,
                        const struct weldfs_client *client,
@@ -2354,7 +2362,7 @@ int weldfs_program_set(struct weldfs_program *program,
  Makes a queue. `options` may be NULL. On success *queue is to be given back with weldfs_queue_destroy.
 
  With WELDFS_QUEUE_REAPER a thread of the library waits for completions and runs the callbacks; a job without a
- callback is then heard of by nobody. Without it, callbacks run in weldfs_queue_reap.
+ callback is then not reported. Without it, callbacks run in weldfs_queue_reap.
 
  Errors: -EMFILE (a session has 64 queue pairs), -ENODEV, -EAGAIN (no more threads), -EINVAL.
  */
@@ -2363,7 +2371,7 @@ int weldfs_queue_create(const struct weldfs_client *client,
                         struct weldfs_queue **queue);
 
 /*
- Gives a queue back; NULL does nothing. Commands in flight run all the same, but nobody hears of them: no callback
+ Gives a queue back; NULL does nothing. Commands in flight run all the same, but are not reported: no callback
  starts and no memory of the program's is written to after this returns (a callback that runs on another thread at
  this moment finishes there). With commands in flight it may take half a second. Buffers of the queue stay valid
  until they are freed. No other call may use `queue` at the same time or later, and no callback that is still
@@ -2446,7 +2454,7 @@ void weldfs_buf_free(struct weldfs_buf *buf);
 
  All weldfs_submit_ functions return 0 when the command is on its way, and its result comes with the completion; or
  at once -EAGAIN (the ring or the pool is full: reap, then try again), -EINVAL, -EBADF (also in a forked child),
- -ENOMEM (it never fits the queue's pool), -ENODEV (the device is gone); then nothing was sent and nobody is called.
+ -ENOMEM (it never fits the queue's pool), -ENODEV (the device is gone); then nothing was sent and nothing is called.
  `job` may be NULL. Memory to read from is copied at once, unless it lies in a weldfs_buf of the same queue; memory
  to read into, and any memory in a weldfs_buf, is the command's until it completes or is forgotten. Strings are
  copied.

@@ -83,7 +83,7 @@ impl Channel {
         match self.bytes(range) {
             // SAFETY: in bounds and mapped as long as `self`. The device, which the client trusts as it trusts its
             // kernel, writes only to ranges named by a command in flight; a command that names this buffer borrows
-            // it mutably until its completion, so nobody writes while this shared borrow lives.
+            // it mutably until its completion, so nothing writes while this shared borrow lives.
             Ok(bytes) => unsafe { std::slice::from_raw_parts(bytes.as_ptr(), bytes.len()) },
             Err(_) => &[],
         }
@@ -110,7 +110,7 @@ impl Channel {
 impl Drop for Channel {
     fn drop(&mut self) {
         if self.generation != fork::generation() {
-            // The parent's memory is not mapped here, and its addresses may already be somebody else's.
+            // The parent's memory is not mapped here, and its addresses may already belong to something else.
             std::mem::forget(self.pool.clone());
         }
         if let Lane::Own(queue) = &mut self.lane

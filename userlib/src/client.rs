@@ -318,7 +318,7 @@ pub(crate) struct Session {
     epoch: u64,
     transport: Arc<dyn Transport>,
     idle: Mutex<Vec<Queue>>,
-    /// Those that programs asked for by themselves and dropped. Never a thread's own: somebody may still hold the pool.
+    /// Those that programs asked for by themselves and dropped. Never a thread's own: it may still hold the pool.
     dropped: Mutex<Vec<Queue>>,
     shared: Mutex<Option<Queue>>,
     made: AtomicU64,

@@ -6,6 +6,7 @@
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
+use std::time::Duration;
 use weldfs_ciscops::attach::{Limits, Reply, Request, Token, Welcome};
 use weldfs_ciscops::flags::OpenFlags;
 use weldfs_ciscops::{Durability, Errno, Handle, QueueLayout, SharedRegion};
@@ -20,19 +21,45 @@ pub struct AttachOptions {
     /// Shown to the device at attach: the session then belongs to the tenant that the token was minted for. A wrong
     /// one is EACCES, never another tenant.
     pub token: Option<Token>,
+    /// How long to wait for a device that listens and does not answer yet, because it recovers its image or has much to
+    /// do; ETIMEDOUT after that. `None`: [`WAIT_DEFAULT`].
+    pub wait: Option<Duration>,
 }
 
 /// The environment variable that holds a tenant's token, 32 hexadecimal digits.
 pub const TOKEN_VARIABLE: &str = "WELDFS_TENANT_TOKEN";
+/// The environment variable that says how long to wait for a device that is known to be starting: seconds, 0 to 86400.
+pub const WAIT_VARIABLE: &str = "WELDFS_WAIT";
+/// How long to wait unless something else is said.
+pub const WAIT_DEFAULT: Duration = Duration::from_secs(30);
+/// The longest that can be asked for, seconds.
+const WAIT_MAX_SECONDS: f64 = 86_400.0;
+
+/// Seconds as [`WAIT_VARIABLE`] holds them, such as `0`, `2.5`, `60`. EINVAL for anything else.
+pub fn parse_wait(text: &str) -> Result<Duration, Errno> {
+    match text.trim().parse::<f64>() {
+        Ok(seconds) if (0.0..=WAIT_MAX_SECONDS).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(Errno::INVAL),
+    }
+}
+
+/// What the environment says ([`WAIT_VARIABLE`]), if it says anything.
+pub fn wait_from_env() -> Result<Option<Duration>, Errno> {
+    match std::env::var_os(WAIT_VARIABLE) {
+        None => Ok(None),
+        Some(text) => text.to_str().ok_or(Errno::INVAL).and_then(parse_wait).map(Some),
+    }
+}
 
 impl AttachOptions {
-    /// With the token of the environment ([`TOKEN_VARIABLE`]), where there is one. EACCES when it is no token.
+    /// With token and wait of the environment ([`TOKEN_VARIABLE`], [`WAIT_VARIABLE`]), where it has them. EACCES
+    /// when the one is no token, EINVAL when the other is no number of seconds.
     pub fn from_env() -> io::Result<AttachOptions> {
         let token = match std::env::var_os(TOKEN_VARIABLE) {
             None => None,
             Some(text) => Some(text.to_str().and_then(|t| t.parse().ok()).ok_or(Errno::ACCES)?),
         };
-        Ok(AttachOptions { token, ..AttachOptions::default() })
+        Ok(AttachOptions { token, wait: wait_from_env()?, ..AttachOptions::default() })
     }
 }
 
@@ -119,8 +146,9 @@ pub struct Claimed {
 
 /// Brings sessions. Thread-safe.
 pub trait Connector: Send + Sync {
-    /// Attaches to the device. Errors: ENOENT / ECONNREFUSED (nobody serves there), EPROTO (the other side does not
-    /// speak this protocol), EACCES (nobody's token), EMFILE (too many sessions), ENODEV (the device is gone).
+    /// Attaches to the device. Errors: ENOENT / ECONNREFUSED (no device serves there), EPROTO (the other side does not
+    /// speak this protocol), EACCES (unknown token), EMFILE (too many sessions), ENODEV (the device is gone), ETIMEDOUT
+    /// (it did not answer within [`AttachOptions::wait`]).
     fn attach(&self, options: &AttachOptions) -> io::Result<Box<dyn Transport>>;
 }
 
@@ -144,7 +172,7 @@ pub trait Transport: Send + Sync {
     fn stats_json(&self, detail: u32) -> Result<String, Errno>;
 
     /// Starts a recording of at most so many slices, or ends it (`None`) and returns its bytes, as
-    /// `weldfs_ciscops::trace::decode` reads them. Errors: EPERM (not for everybody), EBUSY (somebody else's runs),
+    /// `weldfs_ciscops::trace::decode` reads them. Errors: EPERM (not for every user), EBUSY (another one runs),
     /// EINVAL (none runs, or the limit is out of range), EOPNOTSUPP where the device records nothing.
     fn trace(&self, start: Option<u32>) -> Result<Vec<u8>, Errno> {
         let _ = start;

@@ -256,7 +256,7 @@ impl File {
 impl Drop for File {
     fn drop(&mut self) {
         if self.epoch != u64::MAX {
-            // Nobody is left to hear of a failure; a dead device has closed it already.
+            // Nothing is left to report a failure to; a dead device has closed it already.
             let _ = self.raw().close(self.handle());
         }
     }

@@ -150,7 +150,7 @@ impl Client {
         Ok(self.raw().rmdirat(ROOT, name(path.as_ref()))?)
     }
 
-    /// Removes a name that is not a directory; the file lives on while somebody has it open.
+    /// Removes a name that is not a directory; the file lives on while it is open.
     pub fn remove_file(&self, path: impl AsRef<Path>) -> io::Result<()> {
         Ok(self.raw().unlinkat(ROOT, name(path.as_ref()))?)
     }
@@ -202,7 +202,7 @@ impl Client {
         Ok(self.raw().statfs()?)
     }
 
-    /// Everything completed so far, by anybody, is durable on return.
+    /// Everything completed so far, by any client, is durable on return.
     pub fn sync(&self) -> io::Result<()> {
         Ok(self.raw().syncfs()?)
     }

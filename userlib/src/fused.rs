@@ -121,7 +121,7 @@ impl Raw<'_> {
         cqe.ok().map(|(n, _)| n as usize)
     }
 
-    /// Opens or creates a file, reads its old content from `read_off`, writes one payload, closes; nobody gets in
+    /// Opens or creates a file, reads its old content from `read_off`, writes one payload, closes; no other gets in
     /// between. `flags` must hold READ and WRITE; with TRUNC the old content is gone before the read. Errors: those
     /// of open, read and write.
     pub fn open_read_write_close<'r, 'p>(

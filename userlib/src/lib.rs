@@ -45,7 +45,8 @@ pub use buf::{Payload, PoolBuf, Room};
 pub use catalogue::Placement;
 pub use client::{Client, ClientOptions};
 pub use connector::{
-    AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, TOKEN_VARIABLE, Transport,
+    AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, TOKEN_VARIABLE, Transport, WAIT_DEFAULT,
+    WAIT_VARIABLE, parse_wait, wait_from_env,
 };
 pub use dir::{Dir, DirEntry, Entries};
 pub use file::File;
@@ -57,7 +58,7 @@ pub use outcome::{CommandId, Execution, Tag};
 pub use queue::{Queue, Ticket};
 pub use raw::{Raw, Written};
 pub use socket::SocketConnector;
-pub use txn::Transaction;
+pub use txn::{ItemFault, Transaction};
 pub use weldfs_ciscops::flags::SetAttrMask;
 pub use weldfs_ciscops::flags::{
     AccessMask, ChecksumKind, FallocMode, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,

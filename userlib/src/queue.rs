@@ -423,7 +423,7 @@ impl Queue {
     }
 }
 
-/// Nanoseconds since 1970: nobody submits a command per nanosecond, so what is made later starts higher.
+/// Nanoseconds since 1970: no client submits a command per nanosecond, so what is made later starts higher.
 fn first_sequence() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_nanos()).unwrap_or_default().max(1)
@@ -432,7 +432,7 @@ fn first_sequence() -> u64 {
 impl Drop for Queue {
     fn drop(&mut self) {
         if !self.is_ours() {
-            // A child's copy: the memory is not mapped here, and the addresses may be somebody else's by now.
+            // A child's copy: the memory is not mapped here, and the addresses may belong to something else by now.
             std::mem::forget(self.pool.clone());
         } else if let Some(session) = std::mem::take(&mut self.home).upgrade() {
             session.keep(self.hand_over());

@@ -282,7 +282,7 @@ impl<'c> Raw<'c> {
         self.act([], |[]| Op::Fdatasync { h }).map(drop)
     }
 
-    /// syncfs(2): everything completed before this call, by anybody, is durable on return.
+    /// syncfs(2): everything completed before this call, by any client, is durable on return.
     pub fn syncfs(&self) -> Result<(), Errno> {
         self.act([], |[]| Op::Syncfs).map(drop)
     }

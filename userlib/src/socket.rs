@@ -3,10 +3,13 @@
 //!
 //! Every descriptor of this library is moved out of the low numbers, which programs and shells believe to be theirs.
 
-use crate::connector::{AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, Transport};
+use crate::connector::{
+    AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, Transport, WAIT_DEFAULT,
+};
 use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
+use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -16,6 +19,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use weldfs_ciscops::attach::{self, Hello, NewQueue, PROTOCOL_VERSION, Reply, Request};
 use weldfs_ciscops::flags::OpenFlags;
 use weldfs_ciscops::limits::{ATTACH_MESSAGE_MAX, PLACEHOLDERS_MAX};
@@ -28,18 +32,58 @@ const FD_HIGH: i32 = 768;
 #[derive(Debug, Clone)]
 pub struct SocketConnector {
     path: PathBuf,
+    of: Option<Expected>,
+}
+
+/// Who the device must be.
+#[derive(Debug, Clone)]
+struct Expected {
+    owner: Option<u32>,
+    uuid: Option<[u8; 16]>,
 }
 
 impl SocketConnector {
     /// To the device that listens at `path`.
     pub fn new(path: impl Into<PathBuf>) -> SocketConnector {
-        SocketConnector { path: path.into() }
+        SocketConnector { path: path.into(), of: None }
+    }
+
+    /// To the device that listens at `path`, if it is the one of an image: run by root, by the calling user or by the
+    /// image's `owner`, and of the file system `uuid`, where these are known. Anything else is EPERM, and no request
+    /// but the one that asks for the UUID has been sent.
+    pub fn of_image(path: impl Into<PathBuf>, owner: Option<u32>, uuid: Option<[u8; 16]>) -> SocketConnector {
+        SocketConnector { path: path.into(), of: Some(Expected { owner, uuid }) }
+    }
+
+    /// A connection to a device whose user may be one: any process can listen where it may make a file.
+    fn dial(&self, wait: Duration) -> io::Result<OwnedFd> {
+        let socket = dial(&self.path, wait)?;
+        let device = rustix::net::sockopt::socket_peercred(&socket)?.uid;
+        if device.is_root() || device == rustix::process::geteuid() {
+            return Ok(socket);
+        }
+        let trusted = match &self.of {
+            Some(of) => of.owner == Some(device.as_raw()),
+            None => is_of_its_folder(&self.path, device.as_raw()),
+        };
+        if trusted { Ok(socket) } else { Err(Errno::PERM.into()) }
+    }
+
+    /// Asks the device to end cleanly, and waits until it has: on return its sessions have ended and its image is
+    /// closed, clean and no longer locked. Errors: ENOENT / ECONNREFUSED (no device there), EPERM (only root, the
+    /// user that runs the device and the owner of its image may), EOPNOTSUPP (it ends with the program it belongs to),
+    /// ETIMEDOUT (not within `timeout`; it goes on ending), ENODEV (it was gone before it could answer), EIO (it ended,
+    /// and not cleanly).
+    pub fn stop(&self, timeout: Duration) -> io::Result<()> {
+        let socket = self.dial(timeout)?;
+        converse(&socket, &Request::Stop, None).map_err(late)?;
+        Ok(())
     }
 }
 
 impl Connector for SocketConnector {
     fn attach(&self, options: &AttachOptions) -> io::Result<Box<dyn Transport>> {
-        let socket = move_high(dial(&self.path)?);
+        let socket = move_high(self.dial(options.wait.unwrap_or(WAIT_DEFAULT))?);
         let hello = Hello {
             version_min: PROTOCOL_VERSION,
             version_max: PROTOCOL_VERSION,
@@ -47,11 +91,15 @@ impl Connector for SocketConnector {
             ..Hello::default()
         };
         if let Some(token) = options.token {
-            converse(&socket, &Request::Join(token), None)?;
+            converse(&socket, &Request::Join(token), None).map_err(late)?;
         }
         let request = Request::Hello { hello, prefix: options.prefix.clone() };
-        let (reply, mut fds) = converse(&socket, &request, None)?;
+        let (reply, mut fds) = converse(&socket, &request, None).map_err(late)?;
         let (Reply::Welcome(welcome), Some(doorbell)) = (reply, fds.pop()) else { return Err(Errno::PROTO.into()) };
+        if self.of.as_ref().and_then(|of| of.uuid).is_some_and(|uuid| uuid != welcome.uuid) {
+            return Err(Errno::PERM.into());
+        }
+        patience(&socket, None)?;
         Ok(Box::new(SocketTransport {
             info: SessionInfo::from(&*welcome),
             doorbell: Arc::new(doorbell),
@@ -60,9 +108,39 @@ impl Connector for SocketConnector {
     }
 }
 
-/// Connects, also where the path is longer than a socket address holds.
-fn dial(path: &Path) -> io::Result<OwnedFd> {
+/// Whether a socket at `path` that this user made was made where not every user could have: in a folder that others
+/// may write to, and that keeps them from each other's files only (/tmp), the folder's owner alone is no stranger.
+fn is_of_its_folder(path: &Path, user: u32) -> bool {
+    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let Ok(meta) = rustix::fs::stat(folder) else { return false };
+    let open_to_others = meta.st_mode & 0o1000 != 0 && meta.st_mode & 0o022 != 0;
+    !open_to_others || meta.st_uid == user
+}
+
+/// Bounds how long the socket is waited for; `None`: not at all.
+fn patience(socket: &OwnedFd, wait: Option<Duration>) -> io::Result<()> {
+    // None at all would be for ever.
+    let wait = wait.map(|wait| wait.max(Duration::from_millis(1)));
+    for direction in [Timeout::Send, Timeout::Recv] {
+        set_socket_timeout(socket, direction, wait)?;
+    }
+    Ok(())
+}
+
+/// What a wait that was too short looks like.
+fn late(errno: Errno) -> Errno {
+    if errno == Errno::AGAIN { Errno::TIMEDOUT } else { errno }
+}
+
+/// Connects, also where the path is longer than a socket address holds. Answers are waited for up to `wait` each.
+fn dial(path: &Path, wait: Duration) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    patience(&socket, Some(wait))?;
+    let connect = |address: &SocketAddrUnix| match rustix::net::connect(&socket, address) {
+        // More wait than the kernel lets wait.
+        Err(rustix::io::Errno::AGAIN) => Err(Errno::TIMEDOUT.into()),
+        done => done.map_err(io::Error::from),
+    };
     let address = match SocketAddrUnix::new(path) {
         Ok(address) => address,
         Err(rustix::io::Errno::NAMETOOLONG) => {
@@ -70,12 +148,12 @@ fn dial(path: &Path) -> io::Result<OwnedFd> {
             let (Some(dir), Some(name)) = (dir, name) else { return Err(Errno::NAMETOOLONG.into()) };
             let dir = rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
             let near = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name);
-            rustix::net::connect(&socket, &SocketAddrUnix::new(near)?)?;
+            connect(&SocketAddrUnix::new(near)?)?;
             return Ok(socket);
         }
         Err(e) => return Err(e.into()),
     };
-    rustix::net::connect(&socket, &address)?;
+    connect(&address)?;
     Ok(socket)
 }
 
@@ -84,7 +162,7 @@ fn move_high(fd: OwnedFd) -> OwnedFd {
     rustix::io::fcntl_dupfd_cloexec(&fd, FD_HIGH).unwrap_or(fd)
 }
 
-/// Sends one request (with at most one descriptor) and takes its reply with the descriptors that ride along.
+/// Sends one request (with at most one descriptor) and takes its reply with the descriptors that are attached.
 fn converse(
     socket: &OwnedFd,
     request: &Request,
@@ -211,7 +289,7 @@ impl Transport for SocketTransport {
     }
 
     fn hung_up(&self) -> bool {
-        // Somebody who holds the lock is in conversation and will see the end of it.
+        // The thread that holds the lock is in conversation and will see the end of it.
         let Some(socket) = self.socket.try_lock() else { return false };
         let Some(socket) = socket.as_ref() else { return true };
         let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::RDHUP)];

@@ -1,7 +1,9 @@
 //! How long to spin before sleeping. A wake-up through the kernel costs some ten microseconds, so a wait that ends
-//! sooner is better spun; a wait that lasts longer only burns the core that the device may need.
+//! sooner is better spun; a wait that lasts longer only burns the core that the device may need. Where others want the
+//! processors, it sleeps at once (`weldfs_waiting` says why).
 
 use std::time::{Duration, Instant};
+use weldfs_waiting::crowd;
 
 /// Nanoseconds spun at least, so that a device that became fast is noticed. Well above what waking a sleeping peer
 /// costs, or both sides, once asleep, would go on waking each other for ever.
@@ -25,7 +27,8 @@ impl Default for Spin {
 }
 
 impl Spin {
-    /// Spins until `done` or the budget is spent; whether it was done.
+    /// Spins until `done` or the budget is spent, or no longer than a moment where others want the processors; whether
+    /// it was done.
     #[inline]
     pub(crate) fn run(&mut self, mut done: impl FnMut() -> bool) -> bool {
         let look = |done: &mut dyn FnMut() -> bool| {
@@ -37,17 +40,27 @@ impl Spin {
         if look(&mut done) {
             return true;
         }
+        let crowd = crowd();
+        if crowd.is_there() {
+            return done();
+        }
+        let _spinning = crowd.spin();
         let start = Instant::now();
         let budget = Duration::from_nanos(self.budget_ns);
-        while start.elapsed() < budget {
+        let mut last = start;
+        loop {
             if look(&mut done) {
                 return true;
             }
-            // With more threads than cores, the one that would answer may be waiting for this very core.
+            let now = Instant::now();
+            if crowd.missed(u64::try_from((now - last).as_nanos()).unwrap_or(u64::MAX)) || now - start >= budget {
+                return done();
+            }
+            last = now;
+            // With more threads of its own than processors, the one that would answer may wait for this very one.
             std::thread::yield_now();
             self.yields += 1;
         }
-        false
     }
 
     /// Times it gave the core away: one system call each.

@@ -13,7 +13,7 @@ use weldfs_ciscops::{At, Cqe, Durability, Errno, Handle, Op, PoolRange};
 /// A transaction that the device collects: begin, write (and write again over what was written), commit or abort.
 /// `Send` and `Sync`; writes of several threads are collected in the order in which they arrive.
 ///
-/// Nobody sees anything of it before the commit, and it holds up nobody. It is of one session: gone with it, and
+/// Nothing of it is seen before the commit, or waited for. It is of one session: gone with it, and
 /// with this object if that is dropped before the commit. Memory for what is collected counts as the tenant's pool
 /// memory.
 #[derive(Debug)]
@@ -137,31 +137,100 @@ impl Raw<'_> {
     /// E2BIG when files (at most 8) and writes together are more than 16: then use a [`Transaction`]. EBADF when one
     /// was not opened for writing. There is nothing to compute: it always runs in the device.
     pub fn multi_write(&self, writes: &[(Handle, At, &[u8])]) -> Result<(), Errno> {
+        Ok(self.multi_write_by_item(writes)?)
+    }
+
+    /// `multi_write` with a failure that says which of the writes is to blame, where one is.
+    pub fn multi_write_by_item(&self, writes: &[(Handle, At, &[u8])]) -> Result<(), ItemFault> {
+        let payload_max = self.parts().0.payload_max();
         let mut builder = Builder::new();
         let mut files: Vec<(Handle, FileSlot)> = Vec::new();
         let mut operands = Vec::new();
-        for (h, at, data) in writes.iter().filter(|(_, _, data)| !data.is_empty()) {
+        // For each step, the write that it is for.
+        let mut steps = Vec::new();
+        for (item, (h, at, data)) in writes.iter().enumerate().filter(|(_, (_, _, data))| !data.is_empty()) {
+            let bad = |errno| ItemFault { item: Some(item), errno };
+            if data.len() > payload_max {
+                return Err(bad(Errno::TOOBIG));
+            }
             let file = match files.iter().find(|(known, _)| known == h) {
                 Some((_, file)) => *file,
                 None => {
                     let file = builder.take(*h, Access::WRITE);
                     files.push((*h, file));
+                    steps.push(item);
                     file
                 }
             };
             let place = match *at {
                 At::Offset(off) => Place::At(Value::Imm(off)),
                 At::End => Place::End,
-                At::Current => return Err(Errno::INVAL),
+                At::Current => return Err(bad(Errno::INVAL)),
             };
-            let from = Bytes::Pool(builder.pool(u32::try_from(data.len()).map_err(|_| Errno::TOOBIG)?));
+            let from = Bytes::Pool(builder.pool(u32::try_from(data.len()).map_err(|_| bad(Errno::TOOBIG))?));
             builder.push(Micro::Write { file, place, from, fold: None, at: None });
+            steps.push(item);
             operands.push(Operand::In((*data).into()));
         }
         if operands.is_empty() {
             return Ok(());
         }
-        let body = builder.finish()?;
-        self.program(&body, &mut operands, |_, _| 0)?.ok().map(drop)
+        let body = builder.finish().map_err(|fault| ItemFault {
+            item: fault.micro.and_then(|micro| steps.get(usize::from(micro)).copied()),
+            errno: fault.errno,
+        })?;
+        let cqe = self.program(&body, &mut operands, |_, _| 0)?;
+        cqe.ok().map(drop).map_err(|errno| ItemFault { item: self.item_to_blame(writes, &steps, &cqe), errno })
+    }
+
+    /// The device names the step that failed; what went wrong before the first step is reported as the first, too. That
+    /// is the whole command's (ENOSPC), but for EBADF: then a handle is gone, and it is asked which.
+    fn item_to_blame(&self, writes: &[(Handle, At, &[u8])], steps: &[usize], cqe: &Cqe) -> Option<usize> {
+        if cqe.micro_failed > 1 {
+            return steps.get(usize::from(cqe.micro_failed) - 1).copied();
+        }
+        if cqe.status != Errno::BADF.0 {
+            return None;
+        }
+        let gone = |item: &usize| self.stat(writes[*item].0).err() == Some(Errno::BADF);
+        steps.iter().copied().find(gone).or_else(|| steps.first().copied())
+    }
+}
+
+/// Why several writes that were one command failed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ItemFault {
+    /// The write to blame, from 0; `None`: the command as a whole.
+    pub item: Option<usize>,
+    /// The error.
+    pub errno: Errno,
+}
+
+impl std::fmt::Display for ItemFault {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self.item {
+            Some(item) => write!(f, "item {item}: {}", self.errno),
+            None => write!(f, "{}", self.errno),
+        }
+    }
+}
+
+impl std::error::Error for ItemFault {}
+
+impl From<ItemFault> for std::io::Error {
+    fn from(fault: ItemFault) -> std::io::Error {
+        fault.errno.into()
+    }
+}
+
+impl From<Errno> for ItemFault {
+    fn from(errno: Errno) -> ItemFault {
+        ItemFault { item: None, errno }
+    }
+}
+
+impl From<ItemFault> for Errno {
+    fn from(fault: ItemFault) -> Errno {
+        fault.errno
     }
 }

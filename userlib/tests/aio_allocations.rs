@@ -2,6 +2,7 @@
 //! for every way of hearing of a completion.
 
 #[allow(dead_code)] // each test uses what it needs of the device
+#[path = "it/mock/mod.rs"]
 mod mock;
 
 use mock::Mock;

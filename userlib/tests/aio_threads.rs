@@ -1,6 +1,9 @@
 //! A process that can make no more threads, in a process of its own: the limit is the whole process's.
 
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
 #[allow(dead_code)] // this test uses little of the device
+#[path = "it/mock/mod.rs"]
 mod mock;
 
 use mock::Mock;

@@ -1,4 +1,4 @@
-//! What should cost nothing: mounting a clean image with many files, and a device that nobody asks anything.
+//! What should cost nothing: mounting a clean image with many files, and a device without commands.
 
 use super::drive::Driver;
 use super::{Options, start};

@@ -1,7 +1,7 @@
 //! What the device counted, per operation.
 
 use serde::Serialize;
-use std::io;
+use std::io::{self, Write};
 use weldfs::Client;
 
 /// Counters that are read before and after.
@@ -32,8 +32,9 @@ pub struct Count {
 
 impl Count {
     /// Prints a table for people.
-    pub fn print(all: &[Count]) {
-        println!(
+    pub fn print(out: &mut dyn Write, all: &[Count]) -> io::Result<()> {
+        writeln!(
+            out,
             "\n{:<44} {:>8} {:>8} {:>8} {:>10} {:>11} {:>8} {:>10} {:>9}",
             "counts per operation",
             "ops",
@@ -44,9 +45,10 @@ impl Count {
             "records",
             "watermarks",
             "log bytes"
-        );
+        )?;
         for c in all {
-            println!(
+            writeln!(
+                out,
                 "{:<44} {:>8} {:>8.3} {:>8.3} {:>10.3} {:>11.3} {:>8.3} {:>10.3} {:>9.0}",
                 c.what,
                 c.ops,
@@ -57,8 +59,9 @@ impl Count {
                 c.records,
                 c.watermark_records,
                 c.log_bytes
-            );
+            )?;
         }
+        Ok(())
     }
 }
 

@@ -7,7 +7,7 @@
 //!   plus the data alone, which is the payload copied with its checksum to a fresh block, the trailer stored behind
 //!   it, one fence; in this process, without record, overlay and ring.
 //! * *Do commits share flushes?* Durable 4 KiB appends on a disk: one outstanding, against four processes with four.
-//! * *What does one durable append cost?* Flushes and writes from the device's counters, for an append that rides in
+//! * *What does one durable append cost?* Flushes and writes from the device's counters, for an append that lies in
 //!   its record and one whose data goes to blocks of its own; beside it the host's file system on the same disk:
 //!   append and fdatasync.
 
@@ -63,11 +63,12 @@ pub struct CommitReport {
 
 impl CommitReport {
     /// Prints everything for people.
-    pub fn print(&self) {
-        self.report.print();
-        Count::print(&self.counts);
-        println!();
-        self.notes.iter().for_each(|n| println!("{n}"));
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        self.report.print(out)?;
+        Count::print(out, &self.counts)?;
+        writeln!(out)?;
+        self.notes.iter().try_for_each(|n| writeln!(out, "{n}"))?;
+        Ok(())
     }
 }
 

@@ -1,7 +1,7 @@
 //! `d-memory`: commands that need much scratch memory beside small I/O, under a tight budget.
 //!
 //! Hypothesis: accounted by tenant, the small ones have their memory at once and keep their part of the device; in one
-//! queue for all they wait behind requests of 8 MiB, and the device is somebody else's.
+//! queue for all they wait behind requests of 8 MiB, and the device is busy with others.
 
 use super::chart;
 use super::device::{Plan, Setup};

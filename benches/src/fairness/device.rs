@@ -64,7 +64,12 @@ impl Device {
         std::fs::write(&tenants, setup.tenants.iter().map(text).collect::<String>())?;
         let socket = folder.path().join("sock");
         let mut serve = Command::new(program);
-        serve.args(["serve", "--ram", "1G", "--socket"]).arg(&socket).arg("--profile").arg(&profile);
+        serve
+            .env("WELDFS_CONFIG", "")
+            .args(["serve", "--ram", "1G", "--socket"])
+            .arg(&socket)
+            .arg("--profile")
+            .arg(&profile);
         serve.arg("--tenants").arg(&tenants).args(["--cores", &setup.cores.to_string(), "--memory", &setup.memory]);
         serve.args(["--policy", setup.policy.name(), "--quantum", &setup.quantum_us.to_string()]);
         let mut child = serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;

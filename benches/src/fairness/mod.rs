@@ -2,7 +2,7 @@
 //!
 //! Each tenant is a process of its own with 56 commands outstanding, known to the device by a token; the device's
 //! cores are
-//! slowed by a profile until they are what everybody waits for. Figures come from the device's counters, over the
+//! slowed by a profile until they are what all wait for. Figures come from the device's counters, over the
 //! intervals in which every busy tenant had at least 32 commands queued; each setup runs several rounds, each on a
 //! fresh
 //! device. Jain's index is that of device time over weight, the median over the rounds; *slow-down* is the rate of
@@ -138,7 +138,7 @@ impl Bench<'_> {
             .map_err(|e| io::Error::other(format!("{what}, {}: {e}", setup.policy)))
     }
 
-    /// Commands per second of a tenant's load when nobody else is there.
+    /// Commands per second of a tenant's load when it is alone.
     fn alone(&mut self, setup: &Setup, plan: &Plan) -> io::Result<f64> {
         let key = (plan.load, setup.cores, setup.quantum_us, setup.memory.clone(), setup.accounting);
         if let Some(rate) = self.alone.get(&key) {

@@ -5,7 +5,7 @@ use super::measure::Run;
 use super::simulate::Prediction;
 use crate::report::{Machine, Ratio};
 use serde::Serialize;
-use std::io;
+use std::io::{self, Write};
 use std::path::Path;
 use weldfs_scheduler::PolicyKind;
 
@@ -143,19 +143,24 @@ impl FairnessReport {
     }
 
     /// Prints everything for people.
-    pub fn print(&self) {
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
         let m = &self.machine;
-        println!("{} ({} cores), kernel {}, {} build, profile {}", m.cpu, m.cores, m.kernel, m.build, self.profile);
+        writeln!(
+            out,
+            "{} ({} cores), kernel {}, {} build, profile {}",
+            m.cpu, m.cores, m.kernel, m.build, self.profile
+        )?;
         for part in &self.parts {
-            println!("\n{}: {}", part.name, part.what);
-            part.rows.iter().for_each(print_row);
-            Prediction::print(&part.predicted);
+            writeln!(out, "\n{}: {}", part.name, part.what)?;
+            part.rows.iter().try_for_each(|row| print_row(out, row))?;
+            Prediction::print(out, &part.predicted)?;
         }
-        println!("\n{:<72} {:>9} {:>16}  verdict", "aim", "measured", "bound");
+        writeln!(out, "\n{:<72} {:>9} {:>16}  verdict", "aim", "measured", "bound")?;
         for v in &self.verdicts {
             let measured = v.measured.unwrap_or(f64::INFINITY);
-            println!("{:<72} {measured:>8.4} {:>9} {:>6.2}  {}", v.aim, v.sense, v.bound, v.verdict);
+            writeln!(out, "{:<72} {measured:>8.4} {:>9} {:>6.2}  {}", v.aim, v.sense, v.bound, v.verdict)?;
         }
+        Ok(())
     }
 
     /// Writes each plot as an SVG file into `dir`, which is made if it is not there.
@@ -166,17 +171,19 @@ impl FairnessReport {
     }
 }
 
-fn print_row(r: &PolicyRun) {
+fn print_row(out: &mut dyn Write, r: &PolicyRun) -> io::Result<()> {
     let (run, (counted, all)) = (&r.run, r.run.intervals);
-    println!(
+    writeln!(
+        out,
         "\n  {}, {}: Jain {:.4} ({}), device {:.0} % busy, {counted} of {all} intervals count",
         r.experiment,
         r.policy,
         run.jain(),
         run.jains.iter().map(|j| format!("{j:.4}")).collect::<Vec<_>>().join(" "),
         run.utilisation * 100.0
-    );
-    println!(
+    )?;
+    writeln!(
+        out,
         "  {:<16} {:>6} {:>10} {:>7} {:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8}",
         "tenant",
         "weight",
@@ -190,9 +197,10 @@ fn print_row(r: &PolicyRun) {
         "wall p99",
         "slow-down",
         "queued"
-    );
+    )?;
     for (at, t) in run.tenants.iter().enumerate() {
-        println!(
+        writeln!(
+            out,
             "  {:<16} {:>6} {:>10.1} {:>6.1}% {:>8.1} {:>8.2} {:>9.0} {:>9.0} {:>9.0} {:>9.0} {:>9.2} {:>8.1}",
             t.name,
             t.weight,
@@ -206,8 +214,9 @@ fn print_row(r: &PolicyRun) {
             t.wall_p99_ns() / 1e3,
             r.slowdown[at],
             t.depth
-        );
+        )?;
     }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use super::device::Setup;
 use super::measure::Run;
 use crate::report::Ratio;
+use std::io::{self, Write};
 use weldfs_scheduler::WEIGHT_DEFAULT;
 use weldfs_scheduler::sim::{CostModel, SimClient, SimConfig, simulate};
 
@@ -51,25 +52,32 @@ pub(super) fn predict(what: &str, setup: &Setup, run: &Run) -> Prediction {
 
 impl Prediction {
     /// Prints both beside each other.
-    pub fn print(all: &[Prediction]) {
+    pub fn print(out: &mut dyn Write, all: &[Prediction]) -> io::Result<()> {
         for p in all {
-            println!(
+            writeln!(
+                out,
                 "\n  {}: simulated beside measured{}",
                 p.what,
                 if p.same_order() { "" } else { "; the ORDER differs" }
-            );
-            println!("  {:<16} {:>12} {:>12} {:>12} {:>12}", "tenant", "share", "simulated", "ops/s", "simulated");
+            )?;
+            writeln!(
+                out,
+                "  {:<16} {:>12} {:>12} {:>12} {:>12}",
+                "tenant", "share", "simulated", "ops/s", "simulated"
+            )?;
             for t in &p.tenants {
-                println!(
+                writeln!(
+                    out,
                     "  {:<16} {:>11.1}% {:>11.1}% {:>12.1} {:>12.1}",
                     t.name,
                     t.share.0 * 100.0,
                     t.share.1 * 100.0,
                     t.rate.0,
                     t.rate.1
-                );
+                )?;
             }
         }
+        Ok(())
     }
 
     /// Whether the tenants' shares come in the same order; those within a twentieth of each other have none.

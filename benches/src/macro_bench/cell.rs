@@ -163,7 +163,7 @@ impl Way {
     }
 
     /// The measured part of one thread. All start and end together; one of them looks at the device's counters when
-    /// everybody is ready and when everybody is done, so that nothing else is counted.
+    /// all are ready and when all are done, so that nothing else is counted.
     fn measured(
         &self,
         model: &mut Model,

@@ -102,7 +102,7 @@ impl Personality {
     }
 
     /// Mean bytes of a file that exists at first or is written whole.
-    pub fn mean_bytes(self) -> f64 {
+    pub(crate) fn mean_bytes(self) -> f64 {
         if self == FileServer { 131_072.0 } else { 16_384.0 }
     }
 
@@ -116,7 +116,7 @@ impl Personality {
     }
 
     /// Percent of the files that exist at first.
-    pub fn exist_percent(self) -> u64 {
+    pub(crate) fn exist_percent(self) -> u64 {
         if self == WebServer { 100 } else { 80 }
     }
 
@@ -126,12 +126,12 @@ impl Personality {
     }
 
     /// Whether it syncs: then it needs a place that keeps something.
-    pub fn syncs(self) -> bool {
+    pub(crate) fn syncs(self) -> bool {
         self.turn().iter().any(|s| matches!(s, CreateAppend { sync: true } | ReadAppendSync))
     }
 
     /// Which part of its operations goes in fused commands.
-    pub fn fused_share(self) -> f64 {
+    pub(crate) fn fused_share(self) -> f64 {
         let sum = |only_fused: bool| {
             let counted = self.turn().iter().filter(|s| !only_fused || s.fused());
             counted.map(|s| s.operations()).sum::<u64>() as f64
@@ -140,7 +140,7 @@ impl Personality {
     }
 
     /// The fused commands that it uses, and how often in a turn.
-    pub fn fused_commands(self) -> String {
+    pub(crate) fn fused_commands(self) -> String {
         let mut all: Vec<(&str, u32)> = Vec::new();
         for s in self.turn().iter().filter(|s| s.fused()) {
             match all.iter_mut().find(|(name, _)| *name == s.command()) {

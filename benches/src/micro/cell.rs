@@ -61,11 +61,11 @@ pub enum MicroOp {
 use MicroOp::*;
 
 /// Operations in a batch.
-pub const GROUP: u64 = 8;
+pub(crate) const GROUP: u64 = 8;
 /// Bytes that a read-modify-write changes.
-pub const FIELD: usize = 64;
+pub(crate) const FIELD: usize = 64;
 /// Where they begin in a record.
-pub const FIELD_AT: usize = 64;
+pub(crate) const FIELD_AT: usize = 64;
 
 impl MicroOp {
     /// All, in the order of the tables.
@@ -182,19 +182,19 @@ impl MicroOp {
     }
 
     /// Whether it moves no payload, so that one size is all there is to measure.
-    pub fn sizeless(self) -> bool {
+    pub(crate) fn sizeless(self) -> bool {
         matches!(self, StatMany | ReaddirPlus)
     }
 
     /// Whether it is another way to do an operation of the list, for comparison; left out of means.
-    pub fn is_variant(self) -> bool {
+    pub(crate) fn is_variant(self) -> bool {
         matches!(self, AppendChecksumWriteGathered | OpenReadCloseCopied | ReadModifyWriteNarrow)
             || self.is_batched()
             || self == StatMany
     }
 
     /// Whether eight of it go in one command.
-    pub fn is_batched(self) -> bool {
+    pub(crate) fn is_batched(self) -> bool {
         matches!(self, OpenReadCloseBatched | OpenWriteCloseBatched)
     }
 
@@ -208,7 +208,7 @@ impl MicroOp {
     }
 
     /// The operation of that name.
-    pub fn by_name(name: &str) -> Option<MicroOp> {
+    pub(crate) fn by_name(name: &str) -> Option<MicroOp> {
         MicroOp::ALL.into_iter().find(|op| op.name() == name)
     }
 }

@@ -119,7 +119,7 @@ impl Chains {
     }
 
     /// System calls made so far.
-    pub fn enters(&self) -> u64 {
+    pub(crate) fn enters(&self) -> u64 {
         self.enters
     }
 
@@ -137,14 +137,14 @@ impl Chains {
     }
 
     /// Sets the name that the chain's file is renamed to. Panics as [`Chains::name`].
-    pub fn other_name(&mut self, chain: usize, name: &[u8]) {
+    pub(crate) fn other_name(&mut self, chain: usize, name: &[u8]) {
         let chain = &mut self.chains[chain];
         assert!(!chain.flying, "a chain at rest");
         set_name(&mut chain.other, name);
     }
 
     /// The size that a [`Step::Stat`] found. Panics while the chain is in flight.
-    pub fn stat_size(&self, chain: usize) -> u64 {
+    pub(crate) fn stat_size(&self, chain: usize) -> u64 {
         assert!(!self.chains[chain].flying, "the kernel has the attributes");
         self.chains[chain].stat.stx_size
     }
@@ -157,7 +157,7 @@ impl Chains {
         for (i, step) in steps.iter().enumerate() {
             let entry = self.entry(at, step).user_data((at * STEPS + i) as u64);
             let entry = if i + 1 < steps.len() { entry.flags(link) } else { entry };
-            // SAFETY: names, attributes and buffer are boxed and live as long as the ring; nobody touches them while
+            // SAFETY: names, attributes and buffer are boxed and live as long as the ring; nothing touches them while
             // `flying`, and `wait` (which Drop calls) ends only when every request has completed.
             let pushed = unsafe { self.ring.submission().push(&entry) };
             assert!(pushed.is_ok(), "the ring holds every chain's steps");

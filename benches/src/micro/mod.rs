@@ -61,6 +61,8 @@ pub struct Options {
     pub millis: u64,
     /// A few operations of each cell on small images: shows that everything works, and no figures.
     pub quick: bool,
+    /// Size of an image, as mkfs takes it. Two of them may be there at once.
+    pub image: String,
 }
 
 /// Whoever looks on: is told how far it is, and may end it.

@@ -123,7 +123,7 @@ impl Systems {
                 return Err(super::interrupted());
             }
             if !chosen.system("hostdir") {
-                // Nobody asked for it.
+                // Not asked for.
             } else if hostdir {
                 systems.hostdir(options, &peer, &ground)?;
             } else {
@@ -248,11 +248,6 @@ pub(crate) fn prepare(chosen: &Chosen, bytes: u64, watch: &mut dyn Watch) -> io:
     Ok(made)
 }
 
-/// Bytes of an image.
-fn size(options: &Options) -> &'static str {
-    if options.quick { "256M" } else { "2G" }
-}
-
 /// A device for each phase of the matrix, made with this length of log; none is the usual one.
 fn both(options: &Options, make: impl Fn(Option<u64>) -> io::Result<Device>) -> io::Result<Devices> {
     let has = |phase| options.matrix.phases.contains(&phase);
@@ -270,7 +265,7 @@ fn log_args(log: Option<u64>) -> Vec<String> {
 fn served_both(options: &Options, medium: &'static str, place: &Path) -> io::Result<Devices> {
     both(options, |log| {
         let serve =
-            ServeOptions { medium, size: size(options).into(), place: place.to_owned(), serve_args: Vec::new() };
+            ServeOptions { medium, size: options.image.clone(), place: place.to_owned(), serve_args: Vec::new() };
         let served = Served::start_with(&options.program, &serve, &log_args(log))?;
         let client = served.connect()?;
         options.keep_apart(served.pid());
@@ -283,7 +278,7 @@ fn embedded(options: &Options, log: Option<u64>) -> io::Result<Device> {
     let folder = tempfile::Builder::new().prefix("weldfs-bench-").tempdir_in("/dev/shm")?;
     let image = folder.path().join("image");
     let mut mkfs = Command::new(&options.program);
-    mkfs.arg("mkfs").arg(&image).args(["--size", size(options), "--medium", "pmem"]).args(log_args(log));
+    mkfs.arg("mkfs").arg(&image).args(["--size", &options.image, "--medium", "pmem"]).args(log_args(log));
     let out = mkfs.stdin(Stdio::null()).output()?;
     if !out.status.success() {
         return Err(io::Error::other(format!("mkfs: {}", String::from_utf8_lossy(&out.stderr).trim())));

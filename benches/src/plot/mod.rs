@@ -5,7 +5,7 @@ mod svg;
 use svg::{COLOURS, Svg};
 
 /// A plot.
-pub enum Chart {
+pub(crate) enum Chart {
     /// Groups of bars.
     Bars {
         /// Above it.

@@ -46,7 +46,7 @@ pub(super) struct Images {
     folder: PathBuf,
     sources: PathBuf,
     files: usize,
-    /// The four crashes of MicroTx; the first is also that of everybody else.
+    /// The four crashes of MicroTx; the first is also that of all others.
     crashed: Vec<(Point, Head)>,
 }
 

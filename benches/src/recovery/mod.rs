@@ -18,7 +18,7 @@ mod image;
 
 use crate::report::{Machine, Ratio, median};
 use serde::Serialize;
-use std::io::{self, BufRead, BufReader};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -49,7 +49,7 @@ pub enum Point {
 }
 
 /// All of them.
-pub const POINTS: [Point; 4] = [Point::BeforeBegin, Point::AfterBegin, Point::AfterData, Point::AfterTrailer];
+pub(crate) const POINTS: [Point; 4] = [Point::BeforeBegin, Point::AfterBegin, Point::AfterData, Point::AfterTrailer];
 
 /// What to run.
 #[derive(Debug, Clone)]
@@ -186,17 +186,19 @@ fn ratios(rows: &[Row]) -> Vec<Ratio> {
 
 impl Report {
     /// Prints both tables for people.
-    pub fn print(&self) {
-        println!("{} ({} cores), {} build", self.machine.cpu, self.machine.cores, self.machine.build);
-        println!("{}: {} files of 16 MiB, medians of {} rounds\n", self.medium, self.files, self.rounds);
-        println!(
+    pub fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{} ({} cores), {} build", self.machine.cpu, self.machine.cores, self.machine.build)?;
+        writeln!(out, "{}: {} files of 16 MiB, medians of {} rounds\n", self.medium, self.files, self.rounds)?;
+        writeln!(
+            out,
             "{:<13} {:<6} {:>9} {:>17} {:>9} {:>9} {:>9} {:>9} {:>8} {:>7}",
             "crash", "arm", "total ms", "least..most", "mount", "replay", "finish", "app", "finished", "written"
-        );
+        )?;
         for r in &self.rows {
             let range = format!("{:.0}..{:.0}", r.range_ms.0, r.range_ms.1);
             let point = format!("{:?}", r.point);
-            println!(
+            writeln!(
+                out,
                 "{point:<13} {:<6} {:>9.1} {range:>17} {:>9.1} {:>9.1} {:>9.1} {:>9.1} {:>8} {:>7}",
                 r.arm.name(),
                 r.total_ms,
@@ -206,12 +208,13 @@ impl Report {
                 r.app_ms,
                 r.finished,
                 r.written
-            );
+            )?;
         }
-        println!("\n{:<44} {:>9} {:>9}", "ratio (medians of interleaved rounds)", "measured", "aim");
+        writeln!(out, "\n{:<44} {:>9} {:>9}", "ratio (medians of interleaved rounds)", "measured", "aim")?;
         for r in &self.ratios {
             let aim = if r.bound > 0.0 { format!("{:.2}x", r.bound) } else { "-".to_owned() };
-            println!("{:<44} {:>8.2}x {aim:>9}", r.what, r.measured);
+            writeln!(out, "{:<44} {:>8.2}x {aim:>9}", r.what, r.measured)?;
         }
+        Ok(())
     }
 }

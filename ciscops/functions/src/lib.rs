@@ -28,7 +28,7 @@ pub mod lengths {
     /// Bytes of a record's nonce.
     pub const NONCE_BYTES: usize = 12;
     /// Bytes of a record's tag.
-    pub const TAG_BYTES: usize = 16;
+    pub(crate) const TAG_BYTES: usize = 16;
     /// Bytes by which a record is longer than its plaintext.
     pub const RECORD_OVERHEAD: usize = NONCE_BYTES + TAG_BYTES;
     /// Bytes of the shortest data unit: one block of AES.

@@ -1,4 +1,4 @@
-//! read_append: read a range and append a payload; nobody gets in between.
+//! read_append: read a range and append a payload; no other client gets in between.
 
 use super::template::Template;
 use crate::program::{Arith, Body, Builder, Bytes, Fault, Micro, Place, To, Value};

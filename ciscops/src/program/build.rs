@@ -65,6 +65,18 @@ impl Builder {
         BufSlot(slot)
     }
 
+    /// The micro-op at `index`, which puts bytes in a pool range, says in `reg` how many.
+    pub(super) fn count_into(&mut self, index: usize, reg: Reg) {
+        if let Some(Micro::Read { count, .. } | Micro::Give { count, .. }) = self.program.micros.get_mut(index) {
+            *count = Some(reg);
+        }
+    }
+
+    /// The micro-ops so far.
+    pub(super) fn micros(&self) -> &[Micro] {
+        &self.program.micros
+    }
+
     /// The next free register.
     pub fn register(&mut self) -> Reg {
         let slot = self.number(self.registers, PROGRAM_REGISTERS, "more registers than there are");

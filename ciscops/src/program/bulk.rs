@@ -122,7 +122,7 @@ pub(super) async fn read_summed<T: Target>(
         if n < asked || done >= len {
             return Ok(done);
         }
-        t.boundary(index as u16).await;
+        t.boundary(index as u16).await?;
     }
 }
 
@@ -139,7 +139,7 @@ pub(super) async fn write_summed<T: Target>(
     if let Some(state) = sum.in_passing() {
         return t.write(file, at, src, Some(state)).await;
     }
-    // Only a private copy can be summed up and be sure to be what is stored. Nobody comes between the pieces.
+    // Only a private copy can be summed up and be sure to be what is stored. Nothing comes between the pieces.
     let mut whole: Option<Written> = None;
     loop {
         let done = whole.map_or(0, |w| w.len);
@@ -183,7 +183,7 @@ impl<F: Copy> Machine<'_, F> {
                 break Ok(whole);
             }
             if done > 0 {
-                t.boundary(self.index as u16).await;
+                t.boundary(self.index as u16).await?;
             }
             let part = piece.room(len - done);
             let n = match t.read(source.file, off + done, part.len() as u64, Sink::Private(part), None).await {
@@ -226,7 +226,7 @@ impl<F: Copy> Machine<'_, F> {
             }
             if at - since >= PIECE_BYTES as u64 || good % 16 == 15 {
                 since = at;
-                t.boundary(self.index as u16).await;
+                t.boundary(self.index as u16).await?;
             }
             let next = match look((&record, self.index), t, file, at, &mut window).await? {
                 Seen::Good(_) if good == room => break scan_end::FULL,
@@ -342,7 +342,7 @@ async fn look<T: Target>(
     let mut done = 0;
     while done < len {
         if done > 0 {
-            t.boundary(index as u16).await;
+            t.boundary(index as u16).await?;
         }
         let part = window.some(t, file, at + n + done, len - done).await?;
         if part.is_empty() {

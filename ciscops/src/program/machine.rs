@@ -30,8 +30,10 @@ pub(crate) async fn run<T: Target>(cmd: &Command, program: &Program, pool: &Shar
             Ok(Next::End) => return machine.well(machine.index + 1),
             Err(e) => return machine.failed(cmd, e),
         }
-        if machine.index < micros.len() {
-            t.boundary(machine.index as u16).await;
+        if machine.index < micros.len()
+            && let Err(e) = t.boundary(machine.index as u16).await
+        {
+            return machine.failed(cmd, e);
         }
     }
     machine.well(micros.len())

@@ -292,7 +292,7 @@ pub enum Micro {
 
 impl Micro {
     /// The slot that it puts a file in.
-    pub fn names_file(&self) -> Option<FileSlot> {
+    pub(crate) fn names_file(&self) -> Option<FileSlot> {
         match *self {
             Micro::Open { file, .. } | Micro::Use { file, .. } => Some(file),
             _ => None,
@@ -307,13 +307,11 @@ impl Micro {
         }
     }
 
-    /// The slot of the file whose content or size it looks at.
-    pub fn reads_file(&self) -> Option<FileSlot> {
+    /// Whether it puts bytes in that range, perhaps fewer than the range has; then the register that counts them.
+    pub fn fills_in_part(&self, p: Pool) -> Option<Option<Reg>> {
         match *self {
-            Micro::Read { file, .. }
-            | Micro::Size { file, .. }
-            | Micro::Scan { file, .. }
-            | Micro::CopyRange { from: file, .. } => Some(file),
+            Micro::Read { to: To::Pool(to), whole: false, pad: false, count, .. } if to == p => Some(count),
+            Micro::Give { to, count, .. } if to == p => Some(count),
             _ => None,
         }
     }

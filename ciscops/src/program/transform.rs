@@ -78,7 +78,7 @@ mod codecs {
             let mut run = Compressor::new(function(codec), src.len(), room).map_err(errno)?;
             for (i, chunk) in src.chunks(PIECE_BYTES).enumerate() {
                 if i > 0 {
-                    t.boundary(self.index as u16).await;
+                    t.boundary(self.index as u16).await?;
                 }
                 run.update(chunk).map_err(errno)?;
             }
@@ -97,7 +97,7 @@ mod codecs {
             let mut out = self.empty_buffer(buf)?;
             let mut run = Decompressor::new(function(codec), self.buffer(from)?, room).map_err(errno)?;
             while run.step(&mut out, PIECE_BYTES).map_err(errno)? {
-                t.boundary(self.index as u16).await;
+                t.boundary(self.index as u16).await?;
             }
             drop(run);
             self.put_buffer(buf, out)
@@ -133,7 +133,7 @@ mod ciphers {
             let units = (PIECE_BYTES / unit as usize) as u64;
             for (i, part) in out.chunks_mut(PIECE_BYTES).enumerate() {
                 if i > 0 {
-                    t.boundary(self.index as u16).await;
+                    t.boundary(self.index as u16).await?;
                 }
                 let first = first.checked_add(i as u64 * units).ok_or(Errno::INVAL)?;
                 let done =

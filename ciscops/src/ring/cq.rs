@@ -57,7 +57,7 @@ impl<M: RingMemory> CqProducer<M> {
 
     /// Gives a reservation back unused.
     #[inline]
-    pub fn unreserve(&mut self) {
+    pub(crate) fn unreserve(&mut self) {
         self.reserved = self.reserved.checked_sub(1).expect("a reservation to give back");
     }
 
@@ -96,11 +96,6 @@ impl<M: RingMemory> CqProducer<M> {
         }
         self.woken = (sleep, self.tail);
         true
-    }
-
-    /// Whether something is posted and not yet published.
-    pub fn unpublished(&self) -> bool {
-        self.published != self.tail
     }
 
     /// Marks the queue closed; then `wake`.

@@ -23,7 +23,7 @@ impl QueueMemory {
 impl CqProducer<QueueMemory> {
     /// Wakes the client; when `publish` said so, and after `close`.
     pub fn wake(&self) {
-        // Nobody waiting is no error, and there is no other that the caller could act on.
+        // That nothing waits is no error, and there is no other that the caller could act on.
         let _ = futex::wake(self.memory().atomic(Word::CqTail), futex::Flags::empty(), 1);
     }
 }

@@ -15,6 +15,8 @@ pub struct Failure {
     sentence: String,
     /// Exit code of the process.
     pub code: u8,
+    /// The reader of stdout is gone: no failure, and nothing is said about it.
+    reader_gone: bool,
 }
 
 /// What every verb returns: the exit code when nothing failed on the way (fsck has several).
@@ -23,12 +25,22 @@ pub type Outcome = Result<u8, Failure>;
 impl Failure {
     /// With the ordinary exit code.
     pub fn new(sentence: impl Into<String>) -> Failure {
-        Failure { sentence: sentence.into(), code: FAILED }
+        Failure { sentence: sentence.into(), code: FAILED, reader_gone: false }
     }
 
     /// The command line asked for something that makes no sense.
     pub fn usage(sentence: impl Into<String>) -> Failure {
-        Failure { sentence: sentence.into(), code: USAGE }
+        Failure { sentence: sentence.into(), code: USAGE, reader_gone: false }
+    }
+
+    /// Nothing reads stdout any more (`| head`): the verb ends here, in order, in silence and with exit code 0.
+    pub fn reader_gone() -> Failure {
+        Failure { sentence: "nothing reads stdout any more".to_owned(), code: 0, reader_gone: true }
+    }
+
+    /// Whether it is [`Failure::reader_gone`].
+    pub fn is_reader_gone(&self) -> bool {
+        self.reader_gone
     }
 
     /// The same with another exit code.
@@ -43,6 +55,8 @@ impl fmt::Display for Failure {
         f.write_str(&self.sentence)
     }
 }
+
+impl std::error::Error for Failure {}
 
 /// Says of an I/O error what was being done, and to what.
 pub trait Doing<T> {

@@ -1,31 +1,43 @@
 //! The `weldfs` command: one binary, one verb per file under `verbs/`.
 //!
-//! What lives here: parsing of arguments, reaching a device (`device`), looking at one (`observe`), naming files inside
-//! images (`place`), copying trees (`tree`), printing facts (`output`), failing in one sentence (`failure`). Verbs
-//! translate; what files mean is decided in the device. Facts go to stdout, everything else to stderr. Exit codes: 0,
-//! 1 (failed), 2 (usage); those of fsck(8) for `fsck` and `scrub`, and 4 for `info --log` of a corrupt log.
+//! What lives here: parsing of arguments, finding an image's device (`find`), reaching it (`device`), looking at one
+//! (`observe`), naming files inside images (`place`), copying trees (`tree`), the library that `run` hands out
+//! (`preload`), printing facts (`output`), failing in one sentence (`failure`). Verbs translate; what files mean is
+//! decided in the device. Facts go to stdout, everything else to stderr. Exit codes: 0, 1 (failed), 2 (usage); those of
+//! fsck(8) for `fsck` and `scrub`, and 4 for `info --log` of a corrupt log.
 #![forbid(unsafe_code)]
+// These panic when a pipe is closed; `output` has what does not.
+#![deny(clippy::print_stdout, clippy::print_stderr)]
 
+mod dates;
 mod device;
+mod entry;
 mod failure;
+mod find;
 mod interrupt;
 mod observe;
 mod output;
 mod place;
+mod preload;
 mod tree;
 mod verbs;
+mod walk;
 
 use clap::{Parser, Subcommand};
 use failure::Outcome;
+use output::say;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// Package version, and the commit of a released build.
+const VERSION: &str = env!("WELDFS_VERSION");
+
 /// Files inside an in-storage file system. A path inside an image is IMAGE:/path.
 #[derive(Parser, Debug)]
-#[command(name = "weldfs", version, max_term_width = 100)]
+#[command(name = "weldfs", version = VERSION, max_term_width = 100)]
 struct Cli {
     #[command(subcommand)]
     verb: Verb,
@@ -35,8 +47,12 @@ struct Cli {
 enum Verb {
     /// Make an image
     Mkfs(verbs::mkfs::Args),
-    /// Run a device over an image until SIGTERM
-    Serve(verbs::serve::Args),
+    /// Run a device over an image until it is stopped
+    Serve(Box<verbs::serve::Args>),
+    /// Wait until a device answers
+    Wait(verbs::wait::Args),
+    /// End a device cleanly, and wait until it has ended
+    Stop(verbs::stop::Args),
     /// List a directory of an image
     Ls(verbs::ls::Args),
     /// Print files of an image
@@ -48,13 +64,29 @@ enum Verb {
     /// Copy files and trees inside an image, between images, or either way
     Cp(verbs::copy::CpArgs),
     /// Remove names from an image
-    Rm(verbs::names::RmArgs),
+    Rm(verbs::rm::Args),
     /// Make directories in an image
     Mkdir(verbs::names::MkdirArgs),
     /// Rename inside an image
     Mv(verbs::names::MvArgs),
+    /// Make links in an image
+    Ln(verbs::ln::Args),
+    /// Change permission bits in an image
+    Chmod(verbs::chmod::Args),
+    /// Change owners in an image
+    Chown(verbs::chown::Args),
+    /// Set the size of files in an image
+    Truncate(verbs::truncate::Args),
+    /// Find names in trees of an image
+    Find(verbs::find::Args),
+    /// Make changes durable
+    Sync(verbs::sync::Args),
     /// Show the attributes of files in an image
     Stat(verbs::stat::Args),
+    /// Show the space of images
+    Df(verbs::df::Args),
+    /// Show the space that files and trees take
+    Du(verbs::du::Args),
     /// Show what an image is
     Info(verbs::info::Args),
     /// Check an image (read-only unless -y)
@@ -81,21 +113,34 @@ enum Verb {
     Crash(verbs::crash::Args),
     /// Experiments
     Bench(verbs::bench::Args),
+    /// Write man pages and shell completions, for packagers
+    #[command(hide = true)]
+    Generate(verbs::generate::Args),
 }
 
 fn dispatch(verb: &Verb) -> Outcome {
     match verb {
         Verb::Mkfs(args) => verbs::mkfs::run(args),
         Verb::Serve(args) => verbs::serve::run(args),
+        Verb::Wait(args) => verbs::wait::run(args),
+        Verb::Stop(args) => verbs::stop::run(args),
         Verb::Ls(args) => verbs::ls::run(args),
         Verb::Cat(args) => verbs::cat::run(args),
         Verb::Put(args) => verbs::copy::put(args),
         Verb::Get(args) => verbs::copy::get(args),
         Verb::Cp(args) => verbs::copy::cp(args),
-        Verb::Rm(args) => verbs::names::rm(args),
+        Verb::Rm(args) => verbs::rm::run(args),
         Verb::Mkdir(args) => verbs::names::mkdir(args),
         Verb::Mv(args) => verbs::names::mv(args),
+        Verb::Ln(args) => verbs::ln::run(args),
+        Verb::Chmod(args) => verbs::chmod::run(args),
+        Verb::Chown(args) => verbs::chown::run(args),
+        Verb::Truncate(args) => verbs::truncate::run(args),
+        Verb::Find(args) => verbs::find::run(args),
+        Verb::Sync(args) => verbs::sync::run(args),
         Verb::Stat(args) => verbs::stat::run(args),
+        Verb::Df(args) => verbs::df::run(args),
+        Verb::Du(args) => verbs::du::run(args),
         Verb::Info(args) => verbs::info::run(args),
         Verb::Fsck(args) => verbs::fsck::run(args),
         Verb::Scrub(args) => verbs::scrub::run(args),
@@ -109,6 +154,7 @@ fn dispatch(verb: &Verb) -> Outcome {
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Crash(args) => verbs::crash::run(args),
         Verb::Bench(args) => verbs::bench::run(args),
+        Verb::Generate(args) => verbs::generate::run(args),
     }
 }
 
@@ -131,11 +177,19 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let filter = EnvFilter::try_from_env("WELDFS_LOG").unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).without_time().init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .without_time()
+        // It would be said on the same stderr that could not be written to.
+        .log_internal_errors(false)
+        .init();
     match dispatch(&cli.verb) {
         Ok(code) => ExitCode::from(code),
         Err(failure) => {
-            eprintln!("weldfs: {failure}");
+            if !failure.is_reader_gone() {
+                say!("weldfs: {failure}");
+            }
             ExitCode::from(failure.code)
         }
     }

@@ -1,6 +1,7 @@
 //! Looking at a device from outside: reaching it, its counters, and how numbers are shown to people.
 
 use crate::failure::{Doing, Failure};
+use crate::output;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -14,12 +15,31 @@ pub fn stats(client: &Client, place: &Path, detail: u32) -> Result<DeviceStats, 
         .map_err(|e| Failure::new(format!("{}: counters of another version of weldfs: {e}", place.display())))
 }
 
+/// How late it is noticed that a sleep is to end.
+const NAP: Duration = Duration::from_millis(50);
+
+fn left(end: Instant) -> Duration {
+    end.saturating_duration_since(Instant::now())
+}
+
 /// Sleeps until `end`, or until the flag is set; false then.
 pub fn sleep_until(end: Instant, stop: &AtomicBool) -> bool {
     while !stop.load(Relaxed) {
-        match end.checked_duration_since(Instant::now()) {
-            Some(left) if !left.is_zero() => std::thread::sleep(left.min(Duration::from_millis(50))),
-            _ => return true,
+        match left(end) {
+            Duration::ZERO => return true,
+            left => std::thread::sleep(left.min(NAP)),
+        }
+    }
+    false
+}
+
+/// The same for a verb that prints after each sleep: false also when nothing reads stdout any more.
+pub fn sleep_while_read(end: Instant, stop: &AtomicBool) -> bool {
+    while !stop.load(Relaxed) {
+        match left(end) {
+            Duration::ZERO => return true,
+            left if output::wait_or_reader_gone(left.min(NAP)) => return false,
+            _ => {}
         }
     }
     false

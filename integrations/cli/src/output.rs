@@ -1,19 +1,67 @@
 //! Facts go to stdout (as JSON on request), progress to a terminal on stderr, everything else to the log.
+//!
+//! A closed pipe is met in one place: [`facts`] turns it into [`Failure::reader_gone`], which every verb passes on with
+//! `?` like any failure. So a verb that streams ends at its next line, devices in this process are closed in order on
+//! the way out, and `main` says nothing. A verb that still has something to do, or whose exit code is a verdict, writes
+//! through [`even_unread`]. SIGPIPE stays ignored: it would end a device in the middle of its work.
 
 use crate::failure::{Doing, Failure};
 use indicatif::{ProgressBar, ProgressStyle};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, IsTerminal, Write};
+use std::time::Duration;
 
-/// Writes facts to stdout. Whoever reads may have seen enough: a broken pipe is no failure.
+/// Writes facts to stdout.
+///
+/// # Errors
+/// [`Failure::reader_gone`] when nothing reads them any more; what else keeps them from being written.
 pub fn facts(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> Result<(), Failure> {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let done = write(&mut out).and_then(|()| out.flush());
     // What a failed write left behind must not be tried again.
     let _ = out.into_parts();
     match done {
-        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        Err(e) if e.kind() == io::ErrorKind::BrokenPipe => Err(Failure::reader_gone()),
         done => done.doing("write to", "stdout"),
     }
+}
+
+/// For a verb that goes on after it has printed, or whose exit code says what it found: it does so even if nothing
+/// reads what it prints.
+pub fn even_unread(done: Result<(), Failure>) -> Result<(), Failure> {
+    match done {
+        Err(failure) if failure.is_reader_gone() => Ok(()),
+        done => done,
+    }
+}
+
+/// Sleeps, or notices within that time that nothing reads stdout any more; true then. (What only writes now and then
+/// would notice with its next line.)
+pub fn wait_or_reader_gone(time: Duration) -> bool {
+    let stdout = io::stdout();
+    // Asked for nothing: only what cannot be refused is reported, an error among it. That of a pipe means no reader.
+    let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+    let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+    match poll(&mut fds, Some(&timeout)) {
+        Ok(0) => false,
+        Ok(_) if fds[0].revents().contains(PollFlags::ERR) => true,
+        // A terminal that hung up, or a closed stdout: its writes say so.
+        _ => {
+            std::thread::sleep(time);
+            false
+        }
+    }
+}
+
+/// Says something on stderr, if anything reads that.
+macro_rules! say {
+    ($($arg:tt)*) => { $crate::output::tell(format_args!($($arg)*)) };
+}
+pub(crate) use say;
+
+/// What [`say!`] calls.
+pub fn tell(what: std::fmt::Arguments<'_>) {
+    let _ = writeln!(io::stderr().lock(), "{what}");
 }
 
 /// Prints one JSON value and a newline.

@@ -24,6 +24,24 @@ pub enum Side {
     Host(PathBuf),
 }
 
+/// A whole file system, named by itself or by a path in it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Whole {
+    /// The image file, or a device's socket.
+    pub image: PathBuf,
+    /// The path, if one was given.
+    pub path: Option<PathBuf>,
+}
+
+/// What can be read like a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Readable {
+    /// Inside an image.
+    Inside(Place),
+    /// Standard input: `-`.
+    Stdin,
+}
+
 impl Place {
     /// The same place with a name added.
     pub fn join(&self, name: impl AsRef<Path>) -> Place {
@@ -61,6 +79,25 @@ impl FromStr for Place {
 
     fn from_str(text: &str) -> Result<Place, String> {
         split(text.as_ref()).ok_or_else(|| format!("'{text}' is not of the form IMAGE:/path"))
+    }
+}
+
+impl FromStr for Whole {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Whole, Self::Err> {
+        Ok(match split(text.as_ref()) {
+            Some(Place { image, path }) => Whole { image, path: Some(path) },
+            None => Whole { image: text.into(), path: None },
+        })
+    }
+}
+
+impl FromStr for Readable {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Readable, String> {
+        if text == "-" { Ok(Readable::Stdin) } else { text.parse().map(Readable::Inside) }
     }
 }
 

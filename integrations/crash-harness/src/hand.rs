@@ -37,7 +37,7 @@ pub struct Shown {
 type Xattrs = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// Every path but the root's, without a leading slash.
-pub type Picture = BTreeMap<String, Shown>;
+pub(crate) type Picture = BTreeMap<String, Shown>;
 
 /// See the module. Errors are errno numbers.
 pub struct Hand {
@@ -304,7 +304,7 @@ impl Hand {
     ///
     /// # Errors
     /// The path at which reading failed, and the errno.
-    pub fn picture(&mut self) -> Result<Picture, (String, i32)> {
+    pub(crate) fn picture(&mut self) -> Result<Picture, (String, i32)> {
         let (mut picture, mut todo) = (Picture::new(), vec![String::new()]);
         while let Some(dir) = todo.pop() {
             let place = if dir.is_empty() { "/" } else { &dir };

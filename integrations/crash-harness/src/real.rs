@@ -19,8 +19,8 @@ use zerocopy::{FromBytes, IntoBytes};
 /// Bytes of the pool unless told otherwise.
 const POOL: usize = 8 << 20;
 /// A directory entry: name, type, and the cookie after it.
-pub type DirLine = (Vec<u8>, u8, u64);
-/// A handle nobody has.
+pub(crate) type DirLine = (Vec<u8>, u8, u64);
+/// A handle that was never given.
 const NOBODY: Handle = Handle { index: 60_000, generation: 7 };
 
 /// The real file system with the model's slots.
@@ -125,7 +125,7 @@ impl Real {
     }
 
     /// The same with a pool of this many bytes, at least 256 KiB; payloads must fit its half.
-    pub fn with_pool(store: Arc<Store>, pool: usize) -> Real {
+    pub(crate) fn with_pool(store: Arc<Store>, pool: usize) -> Real {
         let (direct, out) = (Direct::new(store, pool), pool as u32 / 2);
         Real {
             direct,
@@ -156,7 +156,7 @@ impl Real {
         }
     }
 
-    /// Acts as somebody else from now on; open slots stay.
+    /// Acts as another user from now on; open slots stay.
     pub fn act_as(&mut self, cred: &model::Cred) {
         let groups = cred.groups.as_slice().into();
         self.direct.set_cred(Cred { uid: cred.uid, gid: cred.gid, groups });
@@ -404,7 +404,7 @@ impl Real {
     }
 
     /// One call of readdir: the entries and the cookie to go on with.
-    pub fn read_dir_step(&mut self, h: Handle, cookie: u64) -> Result<(Vec<DirLine>, u64), i32> {
+    pub(crate) fn read_dir_step(&mut self, h: Handle, cookie: u64) -> Result<(Vec<DirLine>, u64), i32> {
         let o = self.run(Op::ReadDir { h, cookie, out: PoolRange::new(self.out, self.dir_buf) })?;
         let bytes = self.direct.take(PoolRange::new(self.out, o.result as u32));
         Ok((dirent::Dirents(&bytes).map(|d| (d.name.to_vec(), d.dtype, d.next_cookie)).collect(), o.result2))

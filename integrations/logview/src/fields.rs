@@ -38,7 +38,7 @@ impl Serialize for Name {
     }
 }
 
-/// Bytes of somebody's file: shown by length, checksum and their first few.
+/// Bytes of a user's file: shown by length, checksum and their first few.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Data(pub Vec<u8>);
 

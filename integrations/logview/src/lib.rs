@@ -58,6 +58,11 @@ impl ImageFile {
     /// Those of the operating system.
     pub fn open(path: &std::path::Path) -> io::Result<ImageFile> {
         use std::io::Seek;
+        use std::os::unix::fs::FileTypeExt;
+        // Its opening would wait for a writer.
+        if std::fs::metadata(path)?.file_type().is_fifo() {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "neither a file nor a block device"));
+        }
         let mut file = std::fs::File::open(path)?;
         // A block device has no length but its end.
         let len = file.seek(io::SeekFrom::End(0))?;

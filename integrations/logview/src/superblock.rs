@@ -19,6 +19,14 @@ pub enum Unreadable {
     /// A newer format.
     #[error("format {0}.{1}, incompatible features {2:#x}: newer than this program")]
     Newer(u16, u16, u64),
+    /// Shorter than its superblock says.
+    #[error("truncated image: the file system has {expected} bytes, the medium only {actual}")]
+    Truncated {
+        /// Bytes of the file system.
+        expected: u64,
+        /// Bytes there are.
+        actual: u64,
+    },
     /// A field that cannot be.
     #[error("the superblock's {0} is impossible")]
     Impossible(&'static str),
@@ -116,6 +124,11 @@ impl Superblock {
         // A medium may be longer than the file system.
         let end = copies.first().map_or(last, |c| c.blocks.saturating_sub(1));
         copies.extend(copy(image, end));
+        if copies.is_empty() {
+            // The last copy alone, on a medium that is longer: within the last GiB.
+            let least = last.saturating_sub((1 << 18) - 1).max(9);
+            copies.extend((least..last).rev().find_map(|b| copy(image, b).filter(|c| c.blocks == b + 1)));
+        }
         let uuid = copies.first().map(|c| c.uuid).ok_or(Unreadable::NoSuperblock)?;
         copies.retain(|c| c.uuid == uuid);
         copies.sort_by_key(|c| std::cmp::Reverse(c.sequence)); // stable: the first of equals
@@ -129,6 +142,10 @@ impl Superblock {
         if major > 1 || incompat != 0 {
             return Err(Unreadable::Newer(major, minor, incompat));
         }
+        let expected = self.blocks.saturating_mul(BLOCK);
+        if expected > len {
+            return Err(Unreadable::Truncated { expected, actual: len });
+        }
         let align = u64::from(self.log_align);
         let fits = self.log_start.checked_add(self.log_len).is_some_and(|end| end <= len);
         let ascending = self.segments.windows(2).all(|w| w[0].first < w[1].first);
@@ -138,7 +155,6 @@ impl Superblock {
         };
         let checks = [
             ("major version", major == 1),
-            ("number of blocks", self.blocks.checked_mul(BLOCK).is_some_and(|end| end <= len)),
             ("alignment of records", matches!(align, 64 | 512 | 4096)),
             ("log area", fits && self.log_start == 65536 && self.log_len.is_multiple_of(BLOCK)),
             ("length of the log", (256 << 10..=16 << 30).contains(&self.log_len)),

@@ -33,12 +33,16 @@ pub fn print(out: &mut dyn Write, item: &Item<'_>) -> io::Result<()> {
 }
 
 fn print_tail(out: &mut dyn Write, tail: &Tail) -> io::Result<()> {
-    let Tail { tail: at, watermark, records, dropped_records, dropped_bytes, ending, bad } = tail;
+    let Tail { tail: at, watermark, records, dropped_records, dropped_bytes, torn_records, ending, bad } = tail;
     writeln!(out, "tail        at LSN {at} after {records} records, recorded watermark {watermark}")?;
     let dropped = format!("{dropped_records} records, {dropped_bytes} bytes, are dropped");
     match ending {
         Ending::Whole => Ok(()),
-        Ending::Torn => writeln!(out, "torn tail   from LSN {bad}: never acknowledged as durable; {dropped}"),
+        Ending::Torn => writeln!(
+            out,
+            "torn tail   from LSN {bad}: {dropped}, and {torn_records} records that are not whole; no record says that \
+             these were durable"
+        ),
         Ending::DataMissing => writeln!(out, "torn tail   from LSN {at}: data it points to is not there; {dropped}"),
         Ending::Corrupt(why) => writeln!(out, "CORRUPT     at LSN {bad}: {why}"),
     }

@@ -13,6 +13,7 @@ const WINDOW: u64 = 1 << 20;
 /// Bytes of candidates that probing sums, per byte of log.
 const PROBE_FACTOR: u64 = 4;
 const BLOCK: u64 = 4096;
+const MISPLACED: &str = "a record of this log that lies where it was not written";
 
 /// What a record's payload says.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -36,7 +37,7 @@ pub enum Content {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum DataState {
-    /// At or below the recorded watermark: nobody looks.
+    /// At or below the recorded watermark: not looked at.
     Vouched,
     /// Above it, and every checksum is right.
     Verified,
@@ -85,7 +86,8 @@ pub struct Above {
 pub enum Ending {
     /// At the tail: nothing that counts above.
     Whole,
-    /// Valid records above the tail were never acknowledged as durable; recovery drops them.
+    /// Records above the tail, whole ones or ones that are not, of which none says that it was durable; recovery drops
+    /// them.
     Torn,
     /// The record at the tail points to data that is not there; it and what follows is dropped.
     DataMissing,
@@ -106,6 +108,8 @@ pub struct Tail {
     pub dropped_records: u64,
     /// Bytes of them.
     pub dropped_bytes: u64,
+    /// Records that begin above it and are not whole.
+    pub torn_records: u64,
     /// How it ends.
     pub ending: Ending,
     /// First invalid position.
@@ -151,14 +155,15 @@ pub fn walk(image: &dyn Image, visit: &mut dyn FnMut(Item<'_>) -> Verdict) -> Re
         records: 0,
         dropped_records: 0,
         dropped_bytes: 0,
-        ending: found.corrupt.map_or(Ending::Whole, Ending::Corrupt),
+        torn_records: found.torn,
+        ending: found.corrupt.map_or(if found.torn > 0 { Ending::Torn } else { Ending::Whole }, Ending::Corrupt),
         bad: found.bad,
     };
     let (mut at, mut dropping) = (sb.cut, false);
     while at < found.bad {
         let Some((header, end)) = walk.check(at)?.valid() else { break }; // it changed while it was read
         let record = walk.record(header, end, found.watermark, dropping)?;
-        if !dropping && matches!(record.data, DataState::Missing { .. }) && tail.ending == Ending::Whole {
+        if !dropping && matches!(record.data, DataState::Missing { .. }) && found.corrupt.is_none() {
             (dropping, tail.tail, tail.ending) = (true, at, Ending::DataMissing);
         }
         if dropping {
@@ -188,6 +193,8 @@ pub fn walk(image: &dyn Image, visit: &mut dyn FnMut(Item<'_>) -> Verdict) -> Re
 enum Found {
     Valid(Header, u64),
     Invalid,
+    /// Begins like a record of its position.
+    Torn,
     Misplaced,
 }
 
@@ -206,6 +213,8 @@ struct Ends {
     bad: u64,
     watermark: u64,
     above: Vec<Above>,
+    /// Records that begin there and are not whole.
+    torn: u64,
     corrupt: Option<&'static str>,
 }
 
@@ -239,39 +248,56 @@ impl Walk<'_> {
     }
 
     fn check(&mut self, lsn: u64) -> Result<Found, Unreadable> {
-        let Some(salt) = self.sb.segment(lsn).map(|s| s.salt) else { return Ok(Found::Invalid) };
         let head = self.bytes(lsn, HEADER)?.to_vec();
-        let Some(raw) = Raw::read(&head).filter(|raw| raw.salt == salt) else { return Ok(Found::Invalid) };
-        let size = (HEADER + u64::from(raw.length)).next_multiple_of(self.sb.log_align.into());
+        let Some(raw) = Raw::read(&head) else { return Ok(Found::Invalid) };
+        let belongs = self.sb.segment(lsn).is_some_and(|s| s.salt == raw.salt);
         let room = self.sb.lap_end(lsn) - lsn;
-        if size > room || (size > self.sb.record_max() && !raw.is_pad()) {
-            return Ok(Found::Invalid);
+        if !belongs || raw.lsn != lsn {
+            return self.elsewhere(lsn, &raw, &head, belongs, room);
         }
+        let size = (HEADER + u64::from(raw.length)).next_multiple_of(self.sb.log_align.into());
+        if size > room || (size > self.sb.record_max() && !raw.is_pad()) || !self.sums(lsn, &raw, &head)? {
+            return Ok(Found::Torn);
+        }
+        Ok(raw.validate().map_or(Found::Invalid, |header| Found::Valid(header, lsn + size)))
+    }
+
+    fn sums(&mut self, lsn: u64, raw: &Raw, head: &[u8]) -> Result<bool, Unreadable> {
         let sum = crc32c::crc32c(self.bytes(lsn + HEADER, raw.stored())?);
         self.summed += raw.stored();
-        if raw.checksum(sum, &head) != raw.crc {
-            return Ok(Found::Invalid);
+        Ok(raw.checksum(sum, head) == raw.crc)
+    }
+
+    /// A header that is not one of this position: step 2 says which of them are corruption.
+    fn elsewhere(&mut self, lsn: u64, raw: &Raw, head: &[u8], belongs: bool, room: u64) -> Result<Found, Unreadable> {
+        let otherwise = if belongs { Found::Torn } else { Found::Invalid };
+        let left_behind = lsn.checked_sub(raw.lsn).is_some_and(|below| below % self.sb.log_len == 0);
+        let known = belongs || (!left_behind && self.sb.segments.iter().any(|s| s.salt == raw.salt));
+        if !known || raw.validate().is_none() {
+            return Ok(otherwise);
         }
-        Ok(match raw.validate() {
-            Some(header) if header.lsn == lsn => Found::Valid(header, lsn + size),
-            Some(_) => Found::Misplaced,
-            None => Found::Invalid,
-        })
+        let by_sectors = self.sb.log_align >= 512;
+        let misplaced = by_sectors || (HEADER + raw.stored() <= room && self.sums(lsn, raw, head)?);
+        Ok(if misplaced { Found::Misplaced } else { otherwise })
     }
 
     /// Steps 1 and 2 of reading: where the contiguous records end, and what lies above.
     fn ends(&mut self) -> Result<Ends, Unreadable> {
         let limit = self.sb.cut + self.sb.log_len;
-        let mut ends = Ends { bad: self.sb.cut, watermark: self.sb.cut, above: Vec::new(), corrupt: None };
+        let mut ends = Ends { bad: self.sb.cut, watermark: self.sb.cut, above: Vec::new(), torn: 0, corrupt: None };
         while ends.bad < limit {
             match self.check(ends.bad)? {
                 Found::Valid(header, end) => {
                     ends.watermark = ends.watermark.max(header.watermark);
                     ends.bad = end;
                 }
+                Found::Torn => {
+                    ends.torn = 1;
+                    break;
+                }
                 Found::Invalid => break,
                 Found::Misplaced => {
-                    ends.corrupt = Some("a record that is right but for its LSN");
+                    ends.corrupt = Some(MISPLACED);
                     return Ok(ends);
                 }
             }
@@ -280,14 +306,19 @@ impl Walk<'_> {
         let step = u64::from(self.sb.log_align);
         let mut at = ends.bad + step;
         while at < limit {
-            if let Found::Valid(header, end) = self.check(at)? {
-                if header.watermark > ends.bad {
-                    ends.corrupt = Some("a later record says that the bytes here were durable");
+            match self.check(at)? {
+                Found::Valid(header, end) => {
+                    if header.watermark > ends.bad {
+                        ends.corrupt.get_or_insert("a later record says that the bytes here were durable");
+                    }
+                    if ends.corrupt.is_none() {
+                        ends.watermark = ends.watermark.max(header.watermark);
+                    }
+                    ends.above.push(Above { header, end });
                 }
-                if ends.corrupt.is_none() {
-                    ends.watermark = ends.watermark.max(header.watermark);
-                }
-                ends.above.push(Above { header, end });
+                Found::Torn => ends.torn += 1,
+                Found::Misplaced => ends.corrupt = ends.corrupt.or(Some(MISPLACED)),
+                Found::Invalid => {}
             }
             if self.summed > self.sb.log_len * PROBE_FACTOR || ends.above.len() > ABOVE_MAX {
                 ends.corrupt = Some("more candidates for records than a log can hold");

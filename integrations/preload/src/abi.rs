@@ -13,23 +13,30 @@ pub type Res<T> = Result<T, c_int>;
 
 /// Defines exported functions that shadow libc's. Inside a body, `$real(...)` is libc's own function of that name.
 macro_rules! hook {
-    ($real:ident; $($(#[$attr:meta])* fn $name:ident($($a:ident: $t:ty),* $(,)?) -> $r:ty $body:block)+) => {$(
+    ($real:ident; $($(#[$attr:meta])* fn $name:ident($($a:ident: $t:ty),* $(,)?) -> $r:ty $body:block)+) => {
+        /// Where libc's own functions are, as far as they were looked up.
+        #[allow(non_upper_case_globals)]
+        pub(super) mod slots {
+            use std::sync::atomic::AtomicPtr;
+            $(pub static $name: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());)+
+        }
+
+        $(
         $(#[$attr])*
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub extern "C" fn $name($($a: $t),*) -> $r {
             #[allow(unused_variables)]
             let $real = |$($a: $t),*| -> $r {
-                static SLOT: std::sync::atomic::AtomicPtr<libc::c_void> =
-                    std::sync::atomic::AtomicPtr::new(std::ptr::null_mut());
                 type Function = extern "C" fn($($t),*) -> $r;
-                let address = $crate::abi::next(&SLOT, concat!(stringify!($name), "\0"));
+                let address = $crate::abi::next(&slots::$name, concat!(stringify!($name), "\0"));
                 // SAFETY: `address` is libc's function of this name, and the hook repeats its C signature.
                 let function: Function = unsafe { std::mem::transmute::<*mut libc::c_void, Function>(address) };
                 function($($a),*)
             };
             $body
         }
-    )+};
+        )+
+    };
 }
 pub(crate) use hook;
 
@@ -39,11 +46,17 @@ pub fn next(slot: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     if !known.is_null() {
         return known;
     }
-    // SAFETY: `name` ends in NUL (the macro appends it).
-    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
+    let found = find(slot, name);
     if found.is_null() {
         crate::report::fatal(&["libc has no ", name.trim_end_matches('\0')]);
     }
+    found
+}
+
+/// Looks the function up that ours shadows; null when there is none.
+pub fn find(slot: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
+    // SAFETY: `name` ends in NUL (the macro appends it).
+    let found = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr().cast()) };
     slot.store(found, Ordering::Relaxed);
     found
 }
@@ -131,7 +144,7 @@ pub fn room<'a>(p: *mut c_void, n: usize) -> Res<&'a mut [u8]> {
     if p.is_null() || n > isize::MAX as usize {
         return Err(libc::EFAULT);
     }
-    // SAFETY: the caller vouches for `n` writable bytes at `p` that nobody else uses for the length of the call.
+    // SAFETY: the caller vouches for `n` writable bytes at `p` that nothing else uses for the length of the call.
     Ok(unsafe { std::slice::from_raw_parts_mut(p.cast(), n) })
 }
 
@@ -198,6 +211,44 @@ pub fn strings<'a>(p: *const *const c_char) -> Vec<&'a CStr> {
             all.push(CStr::from_ptr(entry));
             at = at.add(1);
         }
+    }
+}
+
+unsafe extern "C" {
+    static environ: *const *const c_char;
+}
+
+/// The process's environment, as any exec without an environment reads it.
+pub fn environment() -> *const *const c_char {
+    // SAFETY: libc's variable; a program that changes it while others read it has the same race without us.
+    unsafe { (&raw const environ).read() }
+}
+
+/// Whether libc has been told the environment: it has not while the dynamic linker still binds the libraries.
+pub fn environment_is_known() -> bool {
+    !environment().is_null()
+}
+
+/// A variable as it stands in the environment. Unlike `env` it takes no allocation and calls nothing: a program may
+/// have a getenv of its own (bash has).
+pub fn given_env(name: &[u8]) -> Option<&'static [u8]> {
+    let mut at = environment();
+    if at.is_null() {
+        return None;
+    }
+    loop {
+        // SAFETY: the array ends in NULL, and `at` has not passed it; its other entries are C strings.
+        let entry = unsafe { *at };
+        if entry.is_null() {
+            return None;
+        }
+        // SAFETY: as above.
+        let text = unsafe { CStr::from_ptr(entry) }.to_bytes();
+        if let Some(value) = text.strip_prefix(name).and_then(|rest| rest.strip_prefix(b"=")) {
+            return Some(value);
+        }
+        // SAFETY: as above: one more entry follows.
+        at = unsafe { at.add(1) };
     }
 }
 

@@ -1,4 +1,4 @@
-//! The one road to the device: a client attached at first need, and the errno of whatever goes wrong.
+//! The one way to the device: a client attached at first need, and the errno of whatever goes wrong.
 
 use crate::abi::Res;
 use crate::{config, report, sys, table};
@@ -18,7 +18,7 @@ static STASH: Mutex<Option<Placeholder>> = Mutex::new(None);
 static UMASK: AtomicU32 = AtomicU32::new(UMASK_UNKNOWN);
 const UMASK_UNKNOWN: u32 = u32::MAX;
 
-/// The client; attaches on first use. ENODEV when nobody serves.
+/// The client; attaches on first use. ENODEV when no device serves.
 fn client() -> Res<&'static Client> {
     if let Some(client) = CLIENT.get() {
         return Ok(client);
@@ -45,13 +45,25 @@ fn attach() -> Res<&'static Client> {
             }
         },
     };
-    let attach = AttachOptions { prefix: config.prefix.clone(), token, ..AttachOptions::default() };
+    let wait = match &config.wait {
+        None => None,
+        Some(text) => match std::str::from_utf8(text).ok().and_then(|t| weldfs::parse_wait(t).ok()) {
+            Some(wait) => Some(wait),
+            None => {
+                report::warn(&[weldfs::WAIT_VARIABLE, " must be seconds, 0 to 86400"]);
+                return Err(libc::EINVAL);
+            }
+        },
+    };
+    let attach = AttachOptions { prefix: config.prefix.to_vec(), token, wait, ..AttachOptions::default() };
     let options = ClientOptions { attach, umask: Some(0), ..ClientOptions::default() };
     match Client::with_options(Arc::new(SocketConnector::new(socket)), options) {
         Ok(client) => Ok(CLIENT.get_or_init(|| client)),
         Err(e) => {
-            report::warn(&["no device at ", std::str::from_utf8(&config.socket).unwrap_or("WELDFS_SOCKET")]);
             let code = e.raw_os_error().unwrap_or(libc::EIO);
+            let late = code == libc::ETIMEDOUT;
+            let what = if late { "no answer in time (WELDFS_WAIT) from the device at " } else { "no device at " };
+            report::warn(&[what, std::str::from_utf8(&config.socket).unwrap_or("WELDFS_SOCKET")]);
             Err(if matches!(code, libc::ENOENT | libc::ECONNREFUSED) { libc::ENODEV } else { code })
         }
     }

@@ -11,7 +11,7 @@
 //! What must not happen here: no file-system logic (the device decides), no state that another process would need,
 //! no call on a device file that quietly lands elsewhere: what cannot be done fails with an errno.
 
-// Under test the hooks are not exported, and nobody calls most of them.
+// Under test the hooks are not exported, and most of them are not called.
 #![cfg_attr(test, allow(dead_code))]
 
 mod abi;

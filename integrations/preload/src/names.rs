@@ -55,7 +55,7 @@ pub enum Place<'a> {
 pub fn locate(dirfd: c_int, name: &[u8]) -> Res<Place<'_>> {
     let Some(config) = config::get() else { return Ok(Place::Host) };
     if name.first() == Some(&b'/') {
-        if !path::mentions(name, &config.needle) {
+        if !path::mentions(name, config.needle()) {
             return Ok(Place::Host);
         }
         return match path::inside(&config.prefix, name) {
@@ -70,7 +70,7 @@ pub fn locate(dirfd: c_int, name: &[u8]) -> Res<Place<'_>> {
     } else if let Some(handle) = device::handle(dirfd) {
         return from_directory(dirfd, handle?, name);
     }
-    if path::mentions(name, &config.needle) { from_host(config, dirfd, name) } else { Ok(Place::Host) }
+    if path::mentions(name, config.needle()) { from_host(config, dirfd, name) } else { Ok(Place::Host) }
 }
 
 /// A path inside the device seen from the directory `here` (absolute).

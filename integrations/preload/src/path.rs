@@ -25,17 +25,27 @@ pub fn inside<'p>(prefix: &[u8], path: &'p [u8]) -> Option<Cow<'p, [u8]>> {
             Some(_) => {}
         }
     }
-    let want: Vec<&[u8]> = parts(prefix).collect();
-    let mut stack: Vec<&[u8]> = Vec::new();
+    // How many components stand so far, and how many of them, from the first on, are those of the prefix. No list of
+    // them is kept: an allocator may be the caller, and cannot be asked for memory.
+    let (mut depth, mut same) = (0, 0);
+    let whole = parts(prefix).count();
     let mut at = 0;
     while at < path.len() {
         let end = path[at..].iter().position(|b| *b == b'/').map_or(path.len(), |n| at + n);
         match &path[at..end] {
             b"" | b"." => {}
-            b".." => drop(stack.pop()),
-            name => stack.push(name),
+            b".." => {
+                depth = usize::saturating_sub(depth, 1);
+                same = same.min(depth);
+            }
+            name => {
+                if same == depth && parts(prefix).nth(depth) == Some(name) {
+                    same += 1;
+                }
+                depth += 1;
+            }
         }
-        if stack == want {
+        if depth == whole && same == whole {
             return Some(if end == path.len() { Cow::Borrowed(&b"/"[..]) } else { Cow::Borrowed(&path[end..]) });
         }
         at = end + 1;
@@ -121,6 +131,8 @@ mod tests {
             ("/tmp/../weld/a", "/a"),
             ("/tmp/x/../../weld", "/"),
             ("/../weld/../x", "/../x"),
+            ("/a/b/../../weld/x", "/x"),
+            ("/a/../../weld/b", "/b"),
         ] {
             assert_eq!(seen(path.as_bytes()).as_deref(), Some(rest.as_bytes()), "{path}");
         }
@@ -128,7 +140,11 @@ mod tests {
             assert_eq!(seen(host.as_bytes()), None, "{host}");
         }
         assert_eq!(inside(b"/mnt/weld", b"/mnt/./weld/x").as_deref(), Some(&b"/x"[..]));
-        assert_eq!(inside(b"/mnt/weld", b"/mnt"), None);
+        for host in ["/mnt", "/mnt/x/weld", "/mnt/../weld", "/x/mnt/weld", "/weld/mnt/../weld", "/mnt/weld2/../w"] {
+            assert_eq!(inside(b"/mnt/weld", host.as_bytes()), None, "{host}");
+        }
+        assert_eq!(inside(b"/mnt/weld", b"/mnt/x/../weld/y").as_deref(), Some(&b"/y"[..]));
+        assert_eq!(inside(b"/a/a", b"/a/b/../a/c").as_deref(), Some(&b"/c"[..]));
     }
 
     #[test]

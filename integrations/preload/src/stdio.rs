@@ -1,4 +1,4 @@
-//! stdio over descriptors of ours. libc's FILE reads and writes by calls inside libc that nobody can interpose, so a
+//! stdio over descriptors of ours. libc's FILE reads and writes by calls inside libc that cannot be interposed, so a
 //! FILE over a device file is a custom stream (fopencookie) whose functions are our own hooks. When descriptor 0, 1
 //! or 2 becomes a device file (a shell's dup2, an inherited redirection), the global `stdin`, `stdout` or `stderr` is
 //! switched to such a stream, with what the old one had buffered; when it becomes a kernel file again, switched back.

@@ -7,7 +7,7 @@
 use crate::abi::Res;
 use parking_lot::Mutex;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use weldfs_ciscops::Handle;
 
 /// Highest descriptor number plus one that can stand for a device file.
@@ -86,8 +86,6 @@ fn take_over(fd: i32, open: &Open, claim: impl FnOnce(i32) -> Res<(Handle, u32)>
     Ok(handle)
 }
 
-static ANY: AtomicBool = AtomicBool::new(false);
-
 fn fresh() -> &'static Open {
     if let Some(spare) = SPARE.lock().pop() {
         return spare;
@@ -104,7 +102,6 @@ fn fresh() -> &'static Open {
 
 fn place(fd: i32, open: &'static Open) -> Res<()> {
     let slot = TABLE.get(fd as usize).ok_or(libc::EMFILE)?;
-    ANY.store(true, Ordering::Relaxed);
     open.refs.fetch_add(1, Ordering::Relaxed);
     let before = slot.swap(std::ptr::from_ref(open).cast_mut(), Ordering::AcqRel);
     // SAFETY: slots hold null or a leaked entry.
@@ -170,11 +167,6 @@ pub fn remove(fd: i32) -> Gone {
         None => Gone::NotOurs,
         Some(open) => release(open).map_or(Gone::Shared, Gone::Last),
     }
-}
-
-/// Whether this process ever had a descriptor of ours.
-pub fn any() -> bool {
-    ANY.load(Ordering::Relaxed)
 }
 
 /// Every descriptor of ours from `first` to `last`.

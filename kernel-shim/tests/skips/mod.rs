@@ -1,4 +1,4 @@
-//! Tests that cannot be run where they are: written down, so that nobody takes them for passed.
+//! Tests that cannot be run where they are: written down, so that they are not taken for passed.
 
 use std::io::Write;
 

@@ -96,14 +96,14 @@ impl Level for ByDeadline {
             self.pending.pop(nodes);
             self.eligible.insert(nodes, InTree { key: key.moved_to(deadline), other: key.at(), id });
         }
-        // The average goes back when somebody leaves who was ahead of it.
+        // The average goes back when a member leaves that was ahead of it.
         while let Some(&InTree { key, other: begin, id }) = self.eligible.first()
             && !self.is_eligible(begin)
         {
             self.eligible.pop(nodes);
             self.pending.insert(nodes, InTree { key: key.moved_to(begin), other: key.at(), id });
         }
-        // Without memory pressure somebody is always eligible: not all can be ahead of their average.
+        // Without memory pressure one is always eligible: not all can be ahead of their average.
         self.eligible.first().or_else(|| self.pending.first()).map(|first| first.id)
     }
 

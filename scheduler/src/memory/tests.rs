@@ -114,7 +114,7 @@ fn a_newcomer_never_takes_what_was_granted_to_another() {
 }
 
 proptest! {
-    /// Whatever is asked, given back, cancelled and reconfigured: never over budget or cap, nobody granted twice, and
+    /// Whatever is asked, given back, cancelled and reconfigured: never over budget or cap, none granted twice, and
     /// once ops only end, every request that waits is granted.
     #[test]
     fn never_over_budget_and_everything_that_waits_is_granted_in_the_end(

@@ -245,7 +245,7 @@ impl Sim<'_> {
         if !done && goes_on {
             return self.run_piece(core, 0);
         }
-        // Charged only when somebody waits: nobody else would have used the time.
+        // Charged only when another waits: nothing else would have used the time.
         if contended {
             let cost = Cost { time_ns: slice_ns, lender };
             self.queues.account(core, TenantId(tenant as u32), inode, cost);

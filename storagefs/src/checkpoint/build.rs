@@ -60,6 +60,19 @@ pub(crate) struct Merge<'a> {
     queue: Vec<(u64, Box<[u8; BLOCK]>)>,
     /// Pretended addresses, above every medium.
     pretend: u64,
+    /// What it would have read, of pretended ones.
+    sources: Vec<Kept>,
+}
+
+/// A block of which a merge keeps a part.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    /// Whose it is.
+    pub(crate) ino: u64,
+    /// Its number in the file.
+    pub(crate) blk: u64,
+    /// Where it lies.
+    pub(crate) mapping: Mapping,
 }
 
 /// What is merged into one new block.
@@ -73,17 +86,24 @@ struct Source<'a> {
 impl<'a> Merge<'a> {
     /// Allocates and writes.
     pub(crate) fn into_blocks(store: &'a Store) -> Merge<'a> {
-        Merge { store: Some(store), taken: Vec::new(), queue: Vec::new(), pretend: 0 }
+        Merge { store: Some(store), taken: Vec::new(), queue: Vec::new(), pretend: 0, sources: Vec::new() }
     }
 
     /// Only counts: merged blocks get addresses from `pretend` on.
     pub(crate) fn pretended(pretend: u64) -> Merge<'static> {
-        Merge { store: None, taken: Vec::new(), queue: Vec::new(), pretend }
+        Merge { store: None, taken: Vec::new(), queue: Vec::new(), pretend, sources: Vec::new() }
+    }
+
+    /// What was merged into pretended blocks, and kept in part.
+    pub(crate) fn sources(&self) -> &[Kept] {
+        &self.sources
     }
 
     fn place(&mut self, src: &Source<'_>) -> FsResult<Mapping> {
         let Some(store) = self.store else {
             self.pretend += 1;
+            let kept = src.base.filter(|_| !src.patches.covers_block());
+            self.sources.extend(kept.map(|mapping| Kept { ino: src.ino, blk: src.blk, mapping }));
             let (addr, birth) = (self.pretend - 1, src.patches.birth);
             return Ok(Mapping { addr, birth, crc: 0, state: BlockState::Written });
         };

@@ -36,7 +36,7 @@ fn blocks(runs: impl Iterator<Item = (u64, u64)>) -> impl Iterator<Item = u64> {
 /// Adds the open transactions of a cut to the batch that replaces the tree of `base`.
 ///
 /// Blocks that the old keys named were allocated in the old tree on their account. Each of them now belongs to a
-/// transaction still, or to a file that adopted it (both: nothing changes for the bitmaps), or to nobody: then it is
+/// transaction still, or to a file that adopted it (both: nothing changes for the bitmaps), or to nothing: then it is
 /// freed, even if it came to a file and went again within this generation.
 ///
 /// # Errors

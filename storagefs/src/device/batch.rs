@@ -18,6 +18,7 @@ use weldfs_scheduler::Mode;
 use zerocopy::IntoBytes;
 
 use super::dataplane::{Done, OpCx, Place, durable, failed, perform};
+use super::departed;
 use super::near::near;
 use crate::fs::{Hold, InodeSet, ROOT, Txn};
 
@@ -82,6 +83,7 @@ pub(super) async fn run(cx: &OpCx<'_>) -> Done {
     for i in 0..count {
         let (raw, believed) = cx.entry(items, i);
         let done = match believed {
+            Ok((cmd, _)) if !departed::begins(cx.core, cx.session(), &cmd.op) => failed(Errno::INTR),
             Ok((cmd, paths)) => {
                 opcodes.push(cmd.op.opcode() as u16);
                 one(&cx.element(cmd, paths, i + 1 == count)).await

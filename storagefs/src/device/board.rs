@@ -36,7 +36,7 @@ const WAITING: u8 = 4;
 /// Cores that ran something of an inode, remembered by a hash of its number.
 const LAST_RAN: usize = 256;
 
-/// One slot as everybody may see it; what the op and the core that polls it tell each other.
+/// One slot as every core may see it; what the op and the core that polls it tell each other.
 #[derive(Default)]
 pub struct SlotState {
     state: AtomicU8,
@@ -216,7 +216,7 @@ impl Board {
         self.slot(at).state.store(IDLE, Ordering::Release);
     }
 
-    /// Wakes a slot's op. A late wake-up of one that has ended finds nothing, or somebody who looks and waits on.
+    /// Wakes a slot's op. A late wake-up of one that has ended finds nothing, or an op that looks and waits on.
     pub fn wake(&self, at: u32) {
         let s = self.slot(at);
         fence(Ordering::SeqCst);
@@ -253,7 +253,7 @@ impl Board {
         if s.lender.swap(first, Ordering::AcqRel) == first {
             return;
         }
-        // Under the lock: the policy hears of changes in their order. Where the op is not queued now, it will be with
+        // Under the lock: the policy is told of changes in their order. Where the op is not queued now, it will be with
         // what stands here.
         match waiters.first() {
             Some(first) => drop(self.runq.boost(Token(at), *first)),
@@ -549,7 +549,7 @@ mod tests {
         assert_eq!(b.slot(0).lender(), None, "over");
         b.fill(0, TenantId(0), 8);
         assert_eq!(b.slot(0).lender(), None);
-        // Somebody of the same tenant waits for the new one, and the old waiter goes.
+        // A command of the same tenant waits for the new one, and the old waiter goes.
         let mut fresh = b.boosts(TenantId(5));
         fresh.add(0);
         drop(stale);

@@ -53,7 +53,7 @@ pub(super) async fn run(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
             break;
         }
         if cx.queue.session.closing() {
-            // Nobody is left to hear it, and a sparse file may be very long.
+            // Nothing is left to answer, and a sparse file may be very long.
             return Err(Errno::INTR);
         }
     }
@@ -82,7 +82,7 @@ async fn snapshot(cx: &OpCx<'_>, file: FileRef, off: u64, want: u64) -> Result<V
         cx.boundary().await;
     }
     drop(held);
-    // Nobody waits for what comes now, and it may take long.
+    // Nothing waits for what comes now, and it may take long.
     core.board.unboost(cx.at);
     Ok(pieces)
 }

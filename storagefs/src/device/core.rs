@@ -133,6 +133,8 @@ pub struct Core {
     next_session: AtomicU64,
     pool_bytes: AtomicU64,
     queues: AtomicUsize,
+    /// When the device began to end, on its clock; 0: it has not.
+    ending_since: AtomicU64,
     poisoned: AtomicBool,
     abandoned: AtomicBool,
     /// An eventfd: readable once the device is abandoned.
@@ -226,6 +228,7 @@ impl Core {
             next_session: AtomicU64::new(1),
             pool_bytes: AtomicU64::new(0),
             queues: AtomicUsize::new(0),
+            ending_since: AtomicU64::new(0),
             poisoned: AtomicBool::new(false),
             abandoned: AtomicBool::new(false),
             failure: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -288,17 +291,27 @@ impl Core {
 
     /// Refuses newcomers, ends all sessions and waits until they are gone.
     pub(super) fn end_sessions(&self) {
+        self.refuse_and_close();
+        let mut sessions = self.sessions.lock();
+        while !sessions.live.is_empty() {
+            self.no_sessions.wait(&mut sessions);
+        }
+    }
+
+    /// Refuses newcomers and begins to end all sessions.
+    pub(super) fn refuse_and_close(&self) {
+        self.ending_since.store(now_ns().max(1), Ordering::Relaxed);
         let live: Vec<_> = {
             let mut sessions = self.sessions.lock();
             sessions.refuse = true;
             sessions.live.values().cloned().collect()
         };
         live.iter().for_each(|s| s.close());
-        drop(live);
-        let mut sessions = self.sessions.lock();
-        while !sessions.live.is_empty() {
-            self.no_sessions.wait(&mut sessions);
-        }
+    }
+
+    /// Since when the device ends, if it does.
+    pub(super) fn ending_since(&self) -> Option<u64> {
+        Some(self.ending_since.load(Ordering::Relaxed)).filter(|since| *since != 0)
     }
 
     /// Looks at the sessions while none can come or go.
@@ -332,7 +345,7 @@ impl Core {
         self.queues_version.fetch_add(1, Ordering::Release);
     }
 
-    /// Lets go of placeholders that nobody holds any more, for a client at its limit: whether it looked. Not for a
+    /// Lets go of placeholders that nothing holds any more, for a client at its limit: whether it looked. Not for a
     /// client that only asks again and again, which would keep the control plane busy: where little has been handed out
     /// since the last look, measured by what there is to look at, a while must have passed.
     pub(super) fn look_for_dead_placeholders(&self) -> bool {
@@ -456,7 +469,7 @@ impl Core {
     }
 
     /// Takes the device out of service: a core has failed outside an operation, so commands may be lost that it had
-    /// taken, and its rings are polled by nobody. Every client hears so at once, also one that sleeps; whoever serves
+    /// taken, and its rings are polled by no core. Every client is told at once, also one that sleeps; whoever serves
     /// the device sees [`Core::failure`]. What is left is given back by [`Core::bury`], when all cores have ended.
     pub(super) fn abandon(&self) {
         self.poison();
@@ -468,7 +481,7 @@ impl Core {
         let queues = self.all_queues.lock().clone();
         queues.iter().for_each(|q| q.pair.ends().abandon());
         self.broadcast(|| Message::Abandon);
-        // A counter that is full has been read by nobody and is readable.
+        // A counter that is full has not been read and is readable.
         let _ = rustix::io::write(&self.failure, &1u64.to_ne_bytes());
     }
 
@@ -483,7 +496,7 @@ impl Core {
     }
 
     /// After the last core of an abandoned device: ends its sessions and queue pairs, whatever was going on in them.
-    /// Nothing panics out of here, and nobody waits for a session afterwards.
+    /// Nothing panics out of here, and nothing waits for a session afterwards.
     pub(super) fn bury(&self) {
         let ended = catch_unwind(AssertUnwindSafe(|| {
             // First the sessions: who is ending makes no new queue pair.

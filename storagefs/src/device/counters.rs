@@ -258,7 +258,7 @@ counters! {
 
 /// What a slice's record does not say.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct SliceExtra {
+pub(crate) struct SliceExtra {
     /// The command's slice before was on another core.
     pub migrated: bool,
     /// Nanoseconds that the correction by thread CPU time took off.
@@ -269,7 +269,7 @@ pub struct SliceExtra {
 
 /// Counts a slice that has ended, for its queue pair and for the core that ran it (whose thread calls this).
 #[inline]
-pub fn count_slice(core: &CoreCounters, queue: &QueueCounters, s: &Slice, extra: SliceExtra) {
+pub(crate) fn count_slice(core: &CoreCounters, queue: &QueueCounters, s: &Slice, extra: SliceExtra) {
     let ns = s.end_ns.saturating_sub(s.start_ns);
     queue.slices.add(1);
     queue.process_ns.add(ns);
@@ -409,18 +409,12 @@ impl<'de> Deserialize<'de> for ByOpcode {
 
 /// How many commands a queue pair has outstanding, over time. Changed under the lock of the pair's ends.
 #[derive(Default, Debug)]
-pub struct Depth {
+pub(crate) struct Depth {
     now: u32,
     since_ns: u64,
 }
 
 impl Depth {
-    /// The depth as it was set last.
-    #[inline]
-    pub fn get(&self) -> u32 {
-        self.now
-    }
-
     /// From now on so many commands are outstanding: in the ring, or taken and not completed. Counts the time that
     /// has passed with the depth before. `clock` is asked only when the depth changes.
     #[inline]
@@ -485,7 +479,7 @@ impl Backlog {
     }
 
     /// Nanoseconds up to now, to 64 ns for each time it began.
-    pub fn total_ns(&self, now_ns: u64) -> u64 {
+    pub(crate) fn total_ns(&self, now_ns: u64) -> u64 {
         let (state, total) = (self.state.load(Relaxed), self.total_ns.load(Relaxed));
         if state >> SINCE_BITS == 0 { total } else { total + passed(state, now_ns) }
     }

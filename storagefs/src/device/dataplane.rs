@@ -21,6 +21,7 @@ use super::checksum;
 use super::clock::now_ns;
 use super::core::Core;
 use super::counters::QueueCounters;
+use super::departed;
 use super::detect;
 use super::limits::SET_RETRIES_MAX;
 use super::mail::Mail;
@@ -238,11 +239,16 @@ impl OpCx<'_> {
         tickets
     }
 
-    /// Gives way to others if the slice has lasted for a quantum and somebody should have the core rather.
+    /// Gives way to others if the slice has lasted for a quantum and another should have the core rather.
     pub(super) async fn boundary(&self) {
         if self.due() {
             crate::fs::give_way().await;
         }
+    }
+
+    /// EINTR when its client is gone and it is not to be gone on with.
+    pub(super) fn still(&self) -> Result<(), Errno> {
+        if self.is_cancelled() { Err(Errno::INTR) } else { Ok(()) }
     }
 
     pub(super) fn description(&self, h: Handle) -> Result<Arc<Description>, Errno> {
@@ -254,12 +260,16 @@ impl Slicer for OpCx<'_> {
     fn due(&self) -> bool {
         let runq = &self.core.board.runq;
         let ran = self.core.scaled(now_ns().wrapping_sub(self.slot.begin.load(Ordering::Relaxed)));
-        // With nothing runnable, too: commands may wait in rings that nobody reads while this core is in here.
+        // With nothing runnable, too: commands may wait in rings that no core reads while this core is in here.
         let due = ran >= runq.quantum_ns() && (runq.is_empty() || runq.preempts(self.queue.tenant.id, ran));
         if due {
             self.slot.yielded.store(true, Ordering::Relaxed);
         }
         due
+    }
+
+    fn is_cancelled(&self) -> bool {
+        !departed::goes_on(self.core, self.session(), &self.cmd.op)
     }
 
     fn micro(&self, index: u16) {
@@ -346,7 +356,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
             Err(FsError::Wait(wait)) => {
                 tickets = None;
                 if wait == Wait::Plans && closed.take().is_some() {
-                    // Others may take long, and names are everybody's.
+                    // Others may take long, and names belong to all.
                     changes = SET_RETRIES_MAX - 1;
                 }
                 rooms.make(cx, wait).await?;
@@ -357,6 +367,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
         place(cx, seq, &set, &mut tickets);
         let Some(held) = tickets.as_mut() else { return Err(Errno::IO.into()) };
         cx.head(held).await;
+        cx.still()?;
         match attempt(cx, &set, &mut plan, &mut tickets).await? {
             Attempt::Done(done) => return Ok(done),
             Attempt::SetChanged(lacked) => {
@@ -578,7 +589,7 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, outcome: &Outcome, must_s
         cx.session().handles.fill(o.handle, description);
     }
     if let Some((h, offset)) = f.cursor {
-        // The handle was closed meanwhile: then nobody can ask for the offset either.
+        // The handle was closed meanwhile: then nothing can ask for the offset either.
         let _ = cx.session().handles.with(h, |d| d.set_offset(offset));
     }
     Ok(())

@@ -50,7 +50,7 @@ impl IoPool {
             let (rx, store) = (rx.clone(), store.clone());
             threads.push(std::thread::Builder::new().name(format!("weld-io-{n}")).spawn(move || {
                 for job in rx {
-                    // Whatever happens to this thread's fetch, its op must hear of it.
+                    // Whatever happens to this thread's fetch, its op must be told.
                     let fetched = catch_unwind(AssertUnwindSafe(|| store.fetch_for(&job.miss, job.owner)));
                     let result = fetched.unwrap_or_else(|_| Err(Errno::IO.into()));
                     let waker = {

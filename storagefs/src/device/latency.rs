@@ -19,7 +19,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 const SUB: usize = 32;
 const SUB_BITS: u32 = SUB.trailing_zeros();
 /// Longest value told apart, nanoseconds.
-pub const LATENCY_NS_MAX: u64 = 1 << 40;
+pub(crate) const LATENCY_NS_MAX: u64 = 1 << 40;
 /// Buckets of a histogram: one per nanosecond below 32, then 32 for each power of two.
 const BUCKETS: usize = SUB + (40 - SUB_BITS as usize) * SUB;
 
@@ -107,11 +107,6 @@ impl Snapshot {
     /// Sum of the values, nanoseconds, exact.
     pub fn sum_ns(&self) -> u64 {
         self.sum_ns
-    }
-
-    /// The largest value, exact; of a difference: within the error of a bucket.
-    pub fn max_ns(&self) -> u64 {
-        self.max_ns
     }
 
     /// Mean in nanoseconds, 0 without values.
@@ -330,13 +325,13 @@ mod tests {
     fn counts_up_to_a_power_of_two_are_exact() {
         let s = of(&[0, 1, 1023, 1024, 1025, 4096, 1 << 50]);
         assert_eq!([s.at_most(1), s.at_most(1024), s.at_most(4096), s.at_most(1 << 40)], [2, 4, 6, 7]);
-        assert_eq!((s.count(), s.max_ns()), (7, 1 << 50));
+        assert_eq!((s.count(), s.max_ns), (7, 1 << 50));
     }
 
     #[test]
     fn an_empty_histogram_answers_zero() {
         let s = Snapshot::default();
-        assert_eq!((s.count(), s.percentile(0.5), s.mean_ns(), s.max_ns()), (0, 0, 0, 0));
+        assert_eq!((s.count(), s.percentile(0.5), s.mean_ns(), s.max_ns), (0, 0, 0, 0));
     }
 
     #[test]
@@ -351,7 +346,7 @@ mod tests {
         let s = all.snapshot().service;
         assert_eq!(s.count(), 80_000);
         assert_eq!(s.sum_ns(), 4 * 7 * (0..20_000u64).sum::<u64>() + 20_000 * 6);
-        assert_eq!(s.max_ns(), 19_999 * 7 + 3);
+        assert_eq!(s.max_ns, 19_999 * 7 + 3);
     }
 
     proptest! {
@@ -369,7 +364,7 @@ mod tests {
                 let (exact, got) = (values[rank - 1], s.percentile(q));
                 prop_assert!(got.abs_diff(exact.max(1)) * 64 <= exact.max(1), "{got} for {exact} at {q}");
             }
-            prop_assert_eq!(s.max_ns(), values[values.len() - 1]);
+            prop_assert_eq!(s.max_ns, values[values.len() - 1]);
         }
 
         #[test]

@@ -1,99 +1,101 @@
 //! Every bound of the device's data plane, with its unit.
 
 /// Commands in flight on one device thread.
-pub const SLOTS_PER_THREAD: usize = 256;
+pub(crate) const SLOTS_PER_THREAD: usize = 256;
 /// Commands taken from one queue pair before the next one gets its turn.
-pub const BATCH_PER_QUEUE: u32 = 32;
+pub(crate) const BATCH_PER_QUEUE: u32 = 32;
 /// Completions held back for one publication of the completion queue.
-pub const CQ_BATCH_MAX: u32 = 16;
+pub(crate) const CQ_BATCH_MAX: u32 = 16;
 /// Rings that a core looks at between two slices.
-pub const SWEEP_LOOKS_MAX: usize = 256;
+pub(crate) const SWEEP_LOOKS_MAX: usize = 256;
 /// Rings from which it takes a command then.
-pub const SWEEP_MAX: usize = 16;
+pub(crate) const SWEEP_MAX: usize = 16;
 /// Rings at which it looks closely then and finds nothing that may be taken: commands of a tenant at its limits.
-pub const SWEEP_VAIN_MAX: usize = 32;
+pub(crate) const SWEEP_VAIN_MAX: usize = 32;
 /// What such a look is charged while others wait, nanoseconds: a lock, and its tenant's accounts.
-pub const VAIN_LOOK_NS: u64 = 200;
-/// Device time after which a running command gives way to others, nanoseconds, if nobody says otherwise.
-pub const QUANTUM_NS: u64 = 100_000;
+pub(crate) const VAIN_LOOK_NS: u64 = 200;
+/// Device time after which a running command gives way to others, nanoseconds, unless said otherwise.
+pub(crate) const QUANTUM_NS: u64 = 100_000;
 /// The shortest quantum, nanoseconds.
-pub const QUANTUM_NS_MIN: u64 = 1_000;
+pub(crate) const QUANTUM_NS_MIN: u64 = 1_000;
 /// The longest quantum, nanoseconds.
-pub const QUANTUM_NS_MAX: u64 = 1_000_000_000;
+pub(crate) const QUANTUM_NS_MAX: u64 = 1_000_000_000;
 /// Longest a core naps while its emulated one is busy, nanoseconds: rings are read in between.
-pub const GATED_NAP_NS: u64 = 50_000;
+pub(crate) const GATED_NAP_NS: u64 = 50_000;
 /// While the emulated core is busy for no longer than this, nanoseconds, a core spins and offers the host's core to
 /// others instead of napping.
-pub const GATED_SPIN_NS: u64 = 500_000;
+pub(crate) const GATED_SPIN_NS: u64 = 500_000;
 /// Nanoseconds for which a completion may wait to be published together with others of its ring that follow.
-pub const PUBLISH_NS: u64 = 20_000;
+pub(crate) const PUBLISH_NS: u64 = 20_000;
 /// Payload bytes from which on a command is long: what was posted is published before it.
-pub const PUBLISH_BYTES: u64 = 16 << 10;
+pub(crate) const PUBLISH_BYTES: u64 = 16 << 10;
 /// Commands taken from a ring before their entries are given back, if no completion is published first.
-pub const SQ_RELEASE_BATCH: u32 = 8;
+pub(crate) const SQ_RELEASE_BATCH: u32 = 8;
 /// Free slots that a core keeps at hand.
-pub const SLOTS_AT_HAND: usize = 4;
+pub(crate) const SLOTS_AT_HAND: usize = 4;
 /// The part of the slots that commands of ending sessions may have: one of so many.
-pub const DRAIN_SHARE: usize = 8;
+pub(crate) const DRAIN_SHARE: usize = 8;
 /// Changes of an inode set before the command takes the namespace lock.
-pub const SET_RETRIES_MAX: u32 = 8;
+pub(crate) const SET_RETRIES_MAX: u32 = 8;
 /// Shards of the set table; a power of two.
-pub const SET_SHARDS: usize = 64;
+pub(crate) const SET_SHARDS: usize = 64;
 /// Polls of all queues between two looks at the clock while there is no work.
-pub const SPIN_MIN: u32 = 16;
+pub(crate) const SPIN_MIN: u32 = 16;
 /// Nanoseconds a device thread spins without offering its core to others.
-pub const SPIN_ALONE_NS: u64 = 4_000;
+pub(crate) const SPIN_ALONE_NS: u64 = 4_000;
 /// Nanoseconds a device thread spins without work before it goes to sleep, at most.
 pub const SPIN_NS_MAX: u64 = 50_000;
 /// The same, at least: what it falls to while spinning does not pay.
 pub const SPIN_NS_MIN: u64 = 16_000;
 /// Nanoseconds between looks at a client that leaves its completion ring full, at most.
-pub const REAP_WAIT_NS_MAX: u64 = 128_000_000;
+pub(crate) const REAP_WAIT_NS_MAX: u64 = 128_000_000;
 /// Bytes of memory for commands and caches, at least, whatever the device is told to do with: two payloads.
 pub const MEMORY_MIN: u64 = 2 << 20;
 /// Tenants of one device, those by uid included.
-pub const TENANTS_MAX: usize = 1024;
+pub(crate) const TENANTS_MAX: usize = 1024;
 /// Sessions of one device.
 pub const SESSIONS_MAX: usize = 1024;
 /// Queue pairs of one device.
 pub const QUEUES_MAX: usize = 4096;
 /// Advisory locks of one inode.
-pub const LOCKS_PER_INODE_MAX: usize = 4096;
+pub(crate) const LOCKS_PER_INODE_MAX: usize = 4096;
+/// Advisory locks of one device.
+pub(crate) const LOCKS_MAX: usize = 1 << 18;
 /// Placeholders of one device, where its process may have as many descriptors.
 pub const PLACEHOLDERS_MAX: usize = 1 << 18;
 /// Placeholders that a session may hold without having opened anything on them.
-pub const PLACEHOLDERS_UNBOUND_MAX: usize = 256;
+pub(crate) const PLACEHOLDERS_UNBOUND_MAX: usize = 256;
 /// Open file descriptions of one device that live in placeholders only or in handles.
-pub const OPEN_FILES_MAX: usize = 1 << 20;
+pub(crate) const OPEN_FILES_MAX: usize = 1 << 20;
 /// A look for dead placeholders because a client is at its limit is due when as many as this part of those there are
 /// were handed out since the last one,
-pub const SWEEP_SHARE: usize = 8;
+pub(crate) const SWEEP_SHARE: usize = 8;
 /// or after so many nanoseconds.
-pub const SWEEP_AGAIN_NS: u64 = 50_000_000;
-/// Milliseconds between looks at whether placeholders are still held by anybody.
-pub const LIVENESS_POLL_MS: u64 = 1000;
+pub(crate) const SWEEP_AGAIN_NS: u64 = 50_000_000;
+/// Milliseconds between looks at whether placeholders are still held by a process.
+pub(crate) const LIVENESS_POLL_MS: u64 = 1000;
 /// Threads that read cold pages from a block medium.
-pub const IO_THREADS: usize = 4;
+pub(crate) const IO_THREADS: usize = 4;
 /// Nanoseconds after which a volatile effect is flushed at the latest.
-pub const FLUSH_DEADLINE_NS: u64 = 5_000_000_000;
+pub(crate) const FLUSH_DEADLINE_NS: u64 = 5_000_000_000;
 /// Nanoseconds by which reclaim waits for more of the same.
-pub const RECLAIM_DELAY_NS: u64 = 20_000_000;
+pub(crate) const RECLAIM_DELAY_NS: u64 = 20_000_000;
 /// Nanoseconds in which a checkpoint moves 1 KiB of log, until it was measured.
-pub const PACE_NS_PER_KIB: u64 = 8_000;
+pub(crate) const PACE_NS_PER_KIB: u64 = 8_000;
 /// Nanoseconds that back-pressure charges one command, at most.
-pub const PACE_NS_MAX: u64 = 5_000_000;
+pub(crate) const PACE_NS_MAX: u64 = 5_000_000;
 /// Nanoseconds after which a session that no longer changes anything has no share of what back-pressure lets through.
-pub const PACE_RECENT_NS: u64 = 1_000_000;
+pub(crate) const PACE_RECENT_NS: u64 = 1_000_000;
 /// Bytes of shared memory of one session, and of transactions that it collects.
-pub const POOL_BYTES_SESSION_MAX: u64 = 512 << 20;
+pub(crate) const POOL_BYTES_SESSION_MAX: u64 = 512 << 20;
 /// Rounds of making room that one command waits for before it is told ENOSPC.
-pub const ROOM_RETRIES_MAX: u32 = 64;
+pub(crate) const ROOM_RETRIES_MAX: u32 = 64;
 /// After so long a command that fits but for what others were promised looks whether they are over, nanoseconds; each
 /// time after twice as long, at first.
-pub const PLANS_LOOK_NS: u64 = 100_000;
+pub(crate) const PLANS_LOOK_NS: u64 = 100_000;
 /// How often that doubles.
-pub const PLANS_LOOK_DOUBLINGS: u32 = 4;
+pub(crate) const PLANS_LOOK_DOUBLINGS: u32 = 4;
 /// For so long it looks, before it asks for checkpoints as others do who lack room, nanoseconds.
-pub const PLANS_WAIT_NS_MAX: u64 = 10_000_000_000;
+pub(crate) const PLANS_WAIT_NS_MAX: u64 = 10_000_000_000;
 
 const _: () = assert!(SET_SHARDS.is_power_of_two() && SLOTS_PER_THREAD.is_multiple_of(64));

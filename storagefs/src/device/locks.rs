@@ -9,7 +9,10 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use weldfs_ciscops::{Errno, InodeNo};
 
-use super::limits::LOCKS_PER_INODE_MAX;
+use super::limits::{LOCKS_MAX, LOCKS_PER_INODE_MAX};
+
+/// Entries that one request can add: a lock in the middle of another one of its owner.
+const ADDED_MAX: usize = 2;
 
 /// Whose a lock is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,6 +62,8 @@ impl Span {
 pub struct Held {
     /// Who holds it.
     pub owner: Owner,
+    /// The tenant that took it.
+    pub tenant: u32,
     /// Which bytes.
     pub span: Span,
     /// Exclusive or shared.
@@ -80,10 +85,40 @@ pub enum Space {
     Whole,
 }
 
+/// How many locks there are, and how many of them each tenant has that has any.
+#[derive(Default)]
+struct Tally {
+    tenants: HashMap<u32, usize>,
+    all: usize,
+}
+
+impl Tally {
+    fn add(&mut self, held: &Held) {
+        *self.tenants.entry(held.tenant).or_default() += 1;
+        self.all += 1;
+    }
+
+    fn remove(&mut self, held: &Held) {
+        self.all -= 1;
+        if let Some(own) = self.tenants.get_mut(&held.tenant) {
+            *own -= 1;
+            if *own == 0 {
+                self.tenants.remove(&held.tenant);
+            }
+        }
+    }
+}
+
+#[derive(Default)]
+struct Table {
+    inodes: HashMap<InodeNo, InodeLocks>,
+    tally: Tally,
+}
+
 /// All advisory locks of one device. Thread-safe.
 #[derive(Default)]
 pub struct LockTable {
-    inodes: Mutex<HashMap<InodeNo, InodeLocks>>,
+    table: Mutex<Table>,
 }
 
 impl InodeLocks {
@@ -102,15 +137,25 @@ fn conflict(list: &[Held], want: &Held) -> Option<Held> {
         .copied()
 }
 
-fn may_set(list: &[Held], want: &Held) -> Result<(), Errno> {
+/// Whether a tenant with `own` of `taken` locks may have what one request can add: it has no more than there are left,
+/// so that one tenant takes half of what there is, and each further one half of what is left.
+fn leaves_room(own: usize, taken: usize, total: usize) -> bool {
+    let left = total.saturating_sub(taken);
+    own + ADDED_MAX <= left
+}
+
+fn may_set(list: &[Held], tally: &Tally, want: &Held) -> Result<(), Errno> {
     if conflict(list, want).is_some() {
         return Err(Errno::AGAIN);
     }
-    if list.len() + 2 > LOCKS_PER_INODE_MAX { Err(Errno::NOLCK) } else { Ok(()) }
+    let here = list.iter().filter(|h| h.tenant == want.tenant).count();
+    let all = tally.tenants.get(&want.tenant).copied().unwrap_or(0);
+    let room = leaves_room(here, list.len(), LOCKS_PER_INODE_MAX) && leaves_room(all, tally.all, LOCKS_MAX);
+    if room { Ok(()) } else { Err(Errno::NOLCK) }
 }
 
 /// Cuts `span` out of what `owner` holds.
-fn carve(list: &mut Vec<Held>, owner: Owner, span: Span) {
+fn carve(list: &mut Vec<Held>, tally: &mut Tally, owner: Owner, span: Span) {
     let mut rest = Vec::new();
     list.retain(|h| {
         if h.owner != owner || !h.span.overlaps(&span) {
@@ -122,96 +167,113 @@ fn carve(list: &mut Vec<Held>, owner: Owner, span: Span) {
         if span.end < h.span.end {
             rest.push(Held { span: Span { start: span.end, end: h.span.end }, ..*h });
         }
+        tally.remove(h);
         false
     });
+    rest.iter().for_each(|h| tally.add(h));
     list.append(&mut rest);
 }
 
 /// Joins neighbours of one owner and kind, so that a program that locks a file piece by piece costs one entry.
-fn join(list: &mut Vec<Held>, owner: Owner) {
+fn join(list: &mut Vec<Held>, tally: &mut Tally, owner: Owner) {
     list.sort_unstable_by_key(|h| h.span.start);
     let mut i = 0;
     while i < list.len() {
-        let next = (i + 1..list.len()).find(|&j| {
-            list[j].owner == owner && list[j].exclusive == list[i].exclusive && list[j].span.start == list[i].span.end
+        let this = list[i];
+        let next = (i + 1..list.len()).take_while(|&j| list[j].span.start <= this.span.end).find(|&j| {
+            list[j].owner == owner && list[j].exclusive == this.exclusive && list[j].span.start == this.span.end
         });
         match next {
-            Some(j) if list[i].owner == owner => {
+            Some(j) if this.owner == owner => {
                 list[i].span.end = list[j].span.end;
-                list.remove(j);
+                tally.remove(&list.remove(j));
             }
             _ => i += 1,
         }
     }
 }
 
+/// Takes away what `gone` names.
+fn shed(list: &mut Vec<Held>, tally: &mut Tally, gone: impl Fn(&Owner) -> bool) {
+    list.retain(|h| {
+        let goes = gone(&h.owner);
+        if goes {
+            tally.remove(h);
+        }
+        !goes
+    });
+}
+
 impl LockTable {
     /// The first lock that stands in the way of `want`, if any.
     pub fn test(&self, ino: InodeNo, space: Space, want: &Held) -> Option<Held> {
-        self.inodes.lock().get_mut(&ino).and_then(|l| conflict(l.list(space), want))
+        self.table.lock().inodes.get_mut(&ino).and_then(|l| conflict(l.list(space), want))
     }
 
     /// Takes (or changes the kind of) a lock. EAGAIN when another owner's stands in the way, ENOLCK at the limit.
     pub fn set(&self, ino: InodeNo, space: Space, want: Held) -> Result<(), Errno> {
-        let mut inodes = self.inodes.lock();
+        let Table { inodes, tally } = &mut *self.table.lock();
         let list = inodes.entry(ino).or_default().list(space);
-        let allowed = may_set(list, &want);
+        let allowed = may_set(list, tally, &want);
         if allowed.is_ok() {
-            carve(list, want.owner, want.span);
+            carve(list, tally, want.owner, want.span);
             list.push(want);
-            join(list, want.owner);
+            tally.add(&want);
+            join(list, tally, want.owner);
         } else {
-            tidy(&mut inodes, ino);
+            tidy(inodes, ino);
         }
         allowed
     }
 
     /// What `set` would answer now.
     pub fn may_set(&self, ino: InodeNo, space: Space, want: &Held) -> Result<(), Errno> {
-        self.inodes.lock().get_mut(&ino).map_or(Ok(()), |l| may_set(l.list(space), want))
+        let Table { inodes, tally } = &mut *self.table.lock();
+        may_set(inodes.get_mut(&ino).map_or(&[], |l| l.list(space)), tally, want)
     }
 
     /// A lock that `owner` holds.
     pub fn held_by(&self, ino: InodeNo, space: Space, owner: Owner) -> Option<Held> {
-        let mut inodes = self.inodes.lock();
-        inodes.get_mut(&ino).and_then(|l| l.list(space).iter().find(|h| h.owner == owner).copied())
+        let mut table = self.table.lock();
+        table.inodes.get_mut(&ino).and_then(|l| l.list(space).iter().find(|h| h.owner == owner).copied())
     }
 
     /// Gives back what `owner` holds in `span`.
     pub fn unlock(&self, ino: InodeNo, space: Space, owner: Owner, span: Span) {
-        let mut inodes = self.inodes.lock();
+        let Table { inodes, tally } = &mut *self.table.lock();
         if let Some(l) = inodes.get_mut(&ino) {
-            carve(l.list(space), owner, span);
-            tidy(&mut inodes, ino);
+            carve(l.list(space), tally, owner, span);
+            tidy(inodes, ino);
         }
     }
 
     /// Gives back the locks of one inode that `gone` names.
     pub fn release(&self, ino: InodeNo, gone: impl Fn(&Owner) -> bool) {
-        let mut inodes = self.inodes.lock();
+        let Table { inodes, tally } = &mut *self.table.lock();
         if let Some(l) = inodes.get_mut(&ino) {
-            l.ranges.retain(|h| !gone(&h.owner));
-            l.whole.retain(|h| !gone(&h.owner));
-            tidy(&mut inodes, ino);
+            shed(&mut l.ranges, tally, &gone);
+            shed(&mut l.whole, tally, &gone);
+            tidy(inodes, ino);
         }
     }
 
     /// Gives back every process lock of a session.
     pub fn release_session(&self, session: u64) {
-        self.inodes.lock().retain(|_, l| {
-            l.ranges.retain(|h| !matches!(h.owner, Owner::Process { session: s, .. } if s == session));
+        let Table { inodes, tally } = &mut *self.table.lock();
+        inodes.retain(|_, l| {
+            shed(&mut l.ranges, tally, |o| matches!(o, Owner::Process { session: s, .. } if *s == session));
             !(l.ranges.is_empty() && l.whole.is_empty())
         });
     }
 
-    /// True when nobody holds a lock: the close path then skips the table.
+    /// Locks held.
     pub fn len(&self) -> usize {
-        self.inodes.lock().values().map(|l| l.ranges.len() + l.whole.len()).sum()
+        self.table.lock().tally.all
     }
 
-    /// True when no lock is held.
+    /// True when no lock is held: the close path then skips the table.
     pub fn is_empty(&self) -> bool {
-        self.inodes.lock().is_empty()
+        self.table.lock().inodes.is_empty()
     }
 }
 
@@ -232,7 +294,7 @@ mod tests {
     }
 
     fn held(owner: Owner, start: u64, len: u64, exclusive: bool) -> Held {
-        Held { owner, span: Span::new(start, len).unwrap(), exclusive }
+        Held { owner, tenant: 1, span: Span::new(start, len).unwrap(), exclusive }
     }
 
     #[test]
@@ -276,6 +338,30 @@ mod tests {
         t.release_session(1);
         t.release(InodeNo(10), |o| *o == Owner::File(1));
         assert!(t.is_empty());
+    }
+
+    #[test]
+    fn every_tenant_leaves_as_much_as_it_has_and_gets_back_what_it_gives() {
+        let t = LockTable::default();
+        let lock = |tenant, at: u64| {
+            t.set(INO, Space::Ranges, Held { tenant, ..held(process(tenant.into()), 4 * at, 2, false) })
+        };
+        let counts: Vec<u64> =
+            (1..=20).map(|tenant| (0..).take_while(|at| lock(tenant, *at).is_ok()).count() as u64).collect();
+        assert_eq!(counts[0], LOCKS_PER_INODE_MAX as u64 / 2);
+        assert!(counts.windows(2).all(|two| two[1] == two[0] / 2), "half of what is left: {counts:?}");
+        // What is cut in two, joined, and given back is counted as what it is.
+        t.release(INO, |o| *o != process(1));
+        assert_eq!(lock(2, 6000), Ok(()));
+        t.unlock(INO, Space::Ranges, process(1), Span::ALL);
+        t.unlock(INO, Space::Ranges, process(2), Span::ALL);
+        assert!(t.is_empty() && t.table.lock().tally.tenants.is_empty());
+        assert_eq!(t.len(), 0);
+        t.set(INO, Space::Ranges, held(process(1), 0, 9, true)).unwrap();
+        t.unlock(INO, Space::Ranges, process(1), Span::new(3, 3).unwrap());
+        assert_eq!((t.len(), t.table.lock().tally.tenants[&1]), (2, 2));
+        t.set(INO, Space::Ranges, held(process(1), 3, 3, true)).unwrap();
+        assert_eq!((t.len(), t.table.lock().tally.tenants[&1]), (1, 1));
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The maintenance thread: checkpoints, reclaim, the flush deadline of volatile effects, dead placeholders.
 //!
 //! It blocks in one call (a condition variable) and has a timeout only while something is unflushed or a placeholder is
-//! held by nobody but a descriptor somewhere. An idle device arms nothing.
+//! held by nothing but a descriptor somewhere. An idle device arms nothing.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -16,6 +16,8 @@ use super::clock::now_ns;
 use super::core::Core;
 use super::limits::{FLUSH_DEADLINE_NS, LIVENESS_POLL_MS, RECLAIM_DELAY_NS};
 use crate::error::{FsError, Wait};
+
+const LIVENESS_POLL_NS: u64 = LIVENESS_POLL_MS * 1_000_000;
 
 /// What the maintenance thread has been asked for. Thread-safe.
 #[derive(Default)]
@@ -33,7 +35,8 @@ struct Wishes {
     look: bool,
     stop: bool,
     checkpoint: bool,
-    placeholders: bool,
+    /// When to look next whether placeholders are still held by a process.
+    placeholders_at: Option<u64>,
     /// When what unlink and truncate left behind is drained.
     drain: bool,
     reclaim_at: Option<u64>,
@@ -79,8 +82,10 @@ impl Maintenance {
     /// Placeholders hold descriptions: poll them.
     pub fn watch_placeholders(&self) {
         let mut w = self.wishes.lock();
-        w.placeholders = true;
-        self.bell.notify_one();
+        if w.placeholders_at.is_none() {
+            w.placeholders_at = Some(now_ns() + LIVENESS_POLL_NS);
+            self.bell.notify_one();
+        }
     }
 
     /// Makes room (checkpoint, reclaim) and waits for the end of a round that began after this call. Fails if the
@@ -89,7 +94,7 @@ impl Maintenance {
         Room { maintenance: self, wait, until: None }
     }
 
-    /// The thread is gone: nobody waits for room any more.
+    /// The thread is gone: nothing waits for room any more.
     pub(super) fn abandon(&self) {
         self.wishes.lock().stop = true;
         finish_round(self, true, Ok(()));
@@ -153,18 +158,15 @@ fn wait_for_work(m: &Maintenance) -> Turn {
         let now = now_ns();
         let flush = w.flush_at.is_some_and(|at| at <= now);
         let reclaim = w.reclaim_at.is_some_and(|at| at <= now);
-        if w.stop || w.look || w.checkpoint || w.drain || flush || reclaim {
+        let liveness = w.placeholders_at.is_some_and(|at| at <= now);
+        if w.stop || w.look || w.checkpoint || w.drain || flush || reclaim || liveness {
             break;
         }
-        let flush_in = w.flush_at.into_iter().chain(w.reclaim_at).min().map(|at| at - now);
-        let poll_in = w.placeholders.then_some(LIVENESS_POLL_MS * 1_000_000);
-        match flush_in.into_iter().chain(poll_in).min() {
+        // Each of them is a point in time: who rings the bell meanwhile puts none of the others off.
+        match w.flush_at.into_iter().chain(w.reclaim_at).chain(w.placeholders_at).min() {
             None => m.bell.wait(&mut w),
-            Some(ns) => {
-                let timed_out = m.bell.wait_for(&mut w, Duration::from_nanos(ns)).timed_out();
-                if timed_out && w.placeholders {
-                    break;
-                }
+            Some(at) => {
+                m.bell.wait_for(&mut w, Duration::from_nanos(at - now));
             }
         }
     }
@@ -178,7 +180,9 @@ fn wait_for_work(m: &Maintenance) -> Turn {
         fence(Ordering::SeqCst);
     }
     let (checkpoint, drain) = (std::mem::take(&mut w.checkpoint), std::mem::take(&mut w.drain));
-    Turn { checkpoint, drain, flush, placeholders: w.placeholders, stop: w.stop }
+    // Looked at now, whatever the turn is for. Who watches one from here on is asked about again.
+    let placeholders = w.placeholders_at.take().is_some();
+    Turn { checkpoint, drain, flush, placeholders, stop: w.stop }
 }
 
 /// The thread's body.
@@ -206,8 +210,9 @@ pub(super) fn run(core: &Core) {
             _ => {}
         }
         if turn.placeholders {
-            let held = core.files.sweep();
-            m.wishes.lock().placeholders = held > 0;
+            if core.files.sweep() > 0 {
+                m.watch_placeholders();
+            }
             // The last description of a nameless file may have gone with its placeholder.
             core.note_reclaim();
         }

@@ -23,6 +23,7 @@ mod clock;
 mod core;
 pub mod counters;
 mod dataplane;
+mod departed;
 mod detect;
 mod due;
 pub mod hostdir;
@@ -30,6 +31,7 @@ mod io;
 pub mod latency;
 pub mod limits;
 mod locks;
+mod lograte;
 mod mail;
 mod maintenance;
 mod memory;
@@ -70,6 +72,7 @@ use crate::store::Store;
 
 pub use self::core::DeviceConfig;
 pub use counters::{CoreTotals, Totals};
+pub use lograte::LogRate;
 pub use memory::MemoryStats;
 pub use profile::{Core as ProfileCore, Link as ProfileLink, Profile, ProfileError};
 pub use runq::CostModel;
@@ -116,6 +119,26 @@ impl Device {
         Ok(device)
     }
 
+    /// A device of one core that is the calling thread: `body` gets the device, and what does one turn of the core
+    /// (true when there was something to do). Nothing else runs: no checkpoint is taken, nothing is flushed in the
+    /// background. For what counts or steps through a command's whole way, from its ring to its completion. All
+    /// sessions end with `body`. Errors: the system has no descriptors or memory for it, or `config` is of more than
+    /// one core.
+    pub fn on_this_thread<R>(
+        store: Arc<Store>,
+        config: DeviceConfig,
+        body: impl FnOnce(&Device, &mut dyn FnMut() -> bool) -> R,
+    ) -> std::io::Result<R> {
+        if config.cores > 1 {
+            return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "one thread is one core"));
+        }
+        clock::now_ns();
+        let device = Device { core: Core::new(store, config)?, threads: Mutex::default() };
+        let done = thread::here(&device.core, |turn| body(&device, turn))?;
+        device.core.files.forget();
+        Ok(done)
+    }
+
     fn spawn(&self, name: String, body: impl FnOnce() + Send + 'static) -> std::io::Result<()> {
         let handle = std::thread::Builder::new().name(name).spawn(body)?;
         self.threads.lock().push(handle);
@@ -128,7 +151,7 @@ impl Device {
         Ok(Session::new(self.core.attach(who.into(), client_id, prefix.to_vec())?))
     }
 
-    /// Whoever shows this token has proved to be who it was minted for. EACCES: nobody's.
+    /// Whoever shows this token has proved to be who it was minted for. EACCES: an unknown one.
     pub fn join(&self, who: &mut Identity, token: &TenantToken) -> Result<(), Errno> {
         who.joined = Some(self.core.tenants.bearer(token).ok_or(Errno::ACCES)?);
         Ok(())
@@ -175,8 +198,8 @@ impl Device {
         self.core.usage()
     }
 
-    /// Takes the device out of service, as a core does that fails outside an operation: every client hears EIO or
-    /// ENODEV at once, nothing more is executed, nobody can attach, and the image is recovered at the next mount. To be
+    /// Takes the device out of service, as a core does that fails outside an operation: every client gets EIO or
+    /// ENODEV at once, nothing more is executed, none can attach, and the image is recovered at the next mount. To be
     /// followed by `shutdown`.
     pub fn abandon(&self) {
         self.core.abandon();

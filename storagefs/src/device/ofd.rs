@@ -13,8 +13,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, RwLock};
-use rustix::fs::{FlockOperation, MemfdFlags, Mode, OFlags, SealFlags};
-use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
+use rustix::fs::{FlockOperation, Mode, OFlags, SealFlags};
+use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags, private_memfd};
 
 use super::limits::PLACEHOLDERS_UNBOUND_MAX;
 use super::locks::{LockTable, Owner};
@@ -50,6 +50,9 @@ impl Drop for OpenInode {
         self.store.close_ref(self.ino);
     }
 }
+
+/// What no placeholder lets be done to it.
+const SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::GROW).union(SealFlags::SHRINK).union(SealFlags::SEAL);
 
 /// Identity of a placeholder's memfd: st_dev and st_ino.
 type FileId = (u64, u64);
@@ -109,6 +112,11 @@ impl<B> OpenFiles<B> {
 
     /// The description that a descriptor sent by a client stands for; EBADF when it is none of ours.
     pub fn claimed(&self, fd: impl AsFd) -> Result<(Arc<Description<B>>, u32), Errno> {
+        // Its seals first, which only memory has: asking anything else for its number can take as long as the file
+        // system behind it likes, and that may be the client's own.
+        if !rustix::fs::fcntl_get_seals(&fd).is_ok_and(|seals| seals.contains(SEALS)) {
+            return Err(Errno::BADF);
+        }
         let id = file_id(fd).map_err(|_| Errno::BADF)?;
         let found = self.bound.lock().get(&id).cloned().ok_or(Errno::BADF)?;
         let description = found.description.lock().clone().ok_or(Errno::BADF)?;
@@ -123,8 +131,8 @@ impl<B> OpenFiles<B> {
         self.bound.lock().insert(placeholder.file, placeholder);
     }
 
-    /// Lets go of descriptions that nobody names any more: no handle, and no process holds the placeholder. Returns how
-    /// many are still held by placeholders alone (while above zero, somebody has to ask again).
+    /// Lets go of descriptions without a name: no handle, and no process holds the placeholder. Returns how
+    /// many are still held by placeholders alone (while above zero, it has to be asked again).
     pub fn sweep(&self) -> usize {
         let suspects: Vec<Arc<Placeholder<B>>> =
             self.bound.lock().values().filter(|p| p.unclaimed()).cloned().collect();
@@ -145,7 +153,7 @@ impl<B> OpenFiles<B> {
             return false;
         }
         let mut bound = self.bound.lock();
-        // Claims take this lock too: nobody can gain a handle between the look and the removal.
+        // Claims take this lock too: no session can gain a handle between the look and the removal.
         if !p.unclaimed() {
             return true;
         }
@@ -236,8 +244,8 @@ fn file_id(fd: impl AsFd) -> rustix::io::Result<FileId> {
 impl<B> Placeholder<B> {
     /// Makes one; the second value goes to the client and must be closed here.
     fn create(id: u32, charge: Charge) -> std::io::Result<(Placeholder<B>, OwnedFd)> {
-        let own = rustix::fs::memfd_create("weldfs-file", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        rustix::fs::fcntl_add_seals(&own, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
+        let own = private_memfd("weldfs-file")?;
+        rustix::fs::fcntl_add_seals(&own, SEALS)?;
         let path = format!("/proc/self/fd/{}", own.as_raw_fd());
         let sent = rustix::fs::open(path, OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?;
         rustix::fs::flock(&sent, FlockOperation::NonBlockingLockExclusive)?;
@@ -361,7 +369,7 @@ impl<B> Handles<B> {
         match slot.filter(|s| s.generation == h.generation && matches!(s.entry, Entry::Reserved)) {
             Some(slot) => slot.entry = Entry::Open(description),
             None => {
-                // The session ended while somebody claimed a description for it.
+                // The session ended while a description was being claimed for it.
                 drop(table);
                 description.handle_removed();
             }
@@ -413,7 +421,7 @@ impl<B> Handles<B> {
                 Placeholder::create(id, charge).map_err(|e| Errno(e.raw_os_error().unwrap_or(Errno::MFILE.0)))?;
             made.push((id, placeholder, fd));
         }
-        // All or none: of those that the client never got nobody could say when they are done with.
+        // All or none: of those that the client never got nothing could say when they are done with.
         Ok(made
             .into_iter()
             .map(|(id, placeholder, fd)| {

@@ -143,7 +143,7 @@ impl Pair {
         self.ends.lock()
     }
 
-    /// The ends, if nobody else is at them.
+    /// The ends, if no other core is at them.
     pub fn try_ends(&self) -> Option<MutexGuard<'_, Ends>> {
         self.ends.try_lock()
     }
@@ -172,7 +172,7 @@ impl Pair {
 
     /// The so-manyth command of this slot has its place, or is over; true when it had not had it before. Not by the
     /// slot alone: when a command has ended, another core may take its slot for the next one of this very ring, which
-    /// has no place yet. While the mark is this command's, nobody else changes it.
+    /// has no place yet. While the mark is this command's, nothing else changes it.
     pub fn admitted(&self, slot: u32, generation: u32) -> bool {
         let now = self.admitting.load(Ordering::Relaxed) == mark(slot, generation);
         if now {
@@ -337,13 +337,17 @@ impl Ends {
         self.drain.is_some()
     }
 
-    /// Whether everything that was published has been executed.
-    pub fn is_drained(&self) -> bool {
+    /// Whether everything that was published has been executed. A client that takes back what it had published (its
+    /// index is its own to write) has not published it: nothing waits for that.
+    pub fn is_drained(&mut self) -> bool {
+        if let Some(left) = self.drain.filter(|left| *left > 0) {
+            self.drain = Some(left.min(self.sq.poll_now().unwrap_or(0)));
+        }
         self.drain == Some(0) && self.in_flight == 0 && self.held.is_none()
     }
 
     /// The device is out of service: nothing more of this queue is executed, and what was taken is not waited for. The
-    /// client hears EIO at once.
+    /// client gets EIO at once.
     pub fn abandon(&mut self) {
         (self.drain, self.held, self.in_flight) = (Some(0), None, 0);
         self.cq.close(Errno::IO);
@@ -356,7 +360,7 @@ impl Ends {
         self.cq.wake();
     }
 
-    /// Announces on the ring that nobody polls it.
+    /// Announces on the ring that no core polls it.
     pub fn prepare_sleep(&mut self) {
         self.release();
         self.sq.prepare_sleep();

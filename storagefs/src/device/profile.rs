@@ -10,6 +10,11 @@ use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+/// The slowest core that is modelled: below this one slice lasts so long that the device looks dead.
+pub const SPEED_MIN: f64 = 0.001;
+/// Less device memory than this holds no cache at all.
+pub const MEMORY_MIN: u64 = 1 << 20;
+
 /// One emulated device. Strict TOML: an unknown key is an error.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -20,7 +25,7 @@ pub struct Profile {
     pub link: Link,
     /// Processor cores of the device.
     pub core: Core,
-    /// Device memory, bytes; 0 = what the command line or the default says.
+    /// Device memory, bytes: from 1 MiB on, or 0 = what the command line or the default says.
     pub memory_bytes: u64,
 }
 
@@ -38,7 +43,7 @@ pub struct Link {
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Core {
-    /// Speed relative to a host core: 0.5 takes twice as long. In (0, 1].
+    /// Speed relative to a host core: 0.5 takes twice as long. From 0.001 to 1.
     pub speed: f64,
     /// Device threads; 0 = what the command line or the default says.
     pub count: u32,
@@ -69,19 +74,30 @@ pub enum ProfileError {
         source: std::io::Error,
     },
     /// Not the TOML of a profile.
-    #[error("profile: {0}")]
+    #[error("{0}")]
     Syntax(#[from] toml::de::Error),
     /// A number out of range.
-    #[error("profile: {0}")]
+    #[error("{0}")]
     Value(&'static str),
+    /// Wrong in a file.
+    #[error("profile {path}: {source}")]
+    File {
+        /// Which file.
+        path: String,
+        /// What is wrong in it.
+        source: Box<ProfileError>,
+    },
 }
 
 impl Profile {
     /// Parses and checks a profile.
     pub fn parse(text: &str) -> Result<Profile, ProfileError> {
         let p: Profile = toml::from_str(text)?;
-        if !(p.core.speed > 0.0 && p.core.speed <= 1.0) {
-            return Err(ProfileError::Value("core.speed must be above 0 and at most 1"));
+        if !(p.core.speed >= SPEED_MIN && p.core.speed <= 1.0) {
+            return Err(ProfileError::Value("core.speed must be at least 0.001 and at most 1"));
+        }
+        if p.memory_bytes != 0 && p.memory_bytes < MEMORY_MIN {
+            return Err(ProfileError::Value("memory_bytes must be 0 or at least 1048576 (1 MiB)"));
         }
         if p.link.latency_ns > 1_000_000_000 {
             return Err(ProfileError::Value("link.latency_ns must be at most one second"));
@@ -96,7 +112,7 @@ impl Profile {
     pub fn load(path: &Path) -> Result<Profile, ProfileError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ProfileError::Read { path: path.display().to_string(), source })?;
-        Profile::parse(&text)
+        Profile::parse(&text).map_err(|e| ProfileError::File { path: path.display().to_string(), source: Box::new(e) })
     }
 
     /// True when it adds no delay: completions are then posted as they come.

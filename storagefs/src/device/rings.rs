@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use weldfs_ciscops::limits::QUEUES_MAX;
 use weldfs_ciscops::{Errno, QueueLayout, QueueMemory, SessionLimits, SharedRegion};
 
+use super::clock::now_ns;
 use super::counters::{QueueCounters, Totals};
 use super::limits::POOL_BYTES_SESSION_MAX;
 use super::session::QueueParts;
@@ -47,6 +48,10 @@ pub struct Rings<Q> {
     live: AtomicUsize,
     pool_bytes: AtomicU64,
     closing: AtomicBool,
+    /// When it began to, nanoseconds of the device's clock.
+    closed_at: AtomicU64,
+    /// After that a command was dropped that would have changed something.
+    dropped: AtomicBool,
     cleaned: AtomicBool,
     retired: Mutex<Totals>,
 }
@@ -59,6 +64,8 @@ impl<Q> Default for Rings<Q> {
             live: AtomicUsize::new(0),
             pool_bytes: AtomicU64::new(0),
             closing: AtomicBool::new(false),
+            closed_at: AtomicU64::new(0),
+            dropped: AtomicBool::new(false),
             cleaned: AtomicBool::new(false),
             retired: Mutex::default(),
         }
@@ -71,8 +78,23 @@ impl<Q: Ring> Rings<Q> {
         self.closing.load(Ordering::Acquire)
     }
 
+    /// Since when, on the device's clock.
+    pub fn closed_at(&self) -> Option<u64> {
+        self.closing().then(|| self.closed_at.load(Ordering::Relaxed))
+    }
+
+    /// A command was dropped that would have changed something.
+    pub fn note_dropped(&self) {
+        self.dropped.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether one was.
+    pub fn has_dropped(&self) -> bool {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
     /// A new queue pair of `depth` commands and `pool_bytes`: `make` makes it of its memory, `place` hands it to
-    /// whoever serves it, before anybody hears that the session ends. EINVAL, EMFILE, ENOMEM, ENODEV.
+    /// whoever serves it, before any client is told that the session ends. EINVAL, EMFILE, ENOMEM, ENODEV.
     pub fn add(
         &self,
         (depth, pool_bytes, shared): (u32, u32, bool),
@@ -132,9 +154,11 @@ impl<Q: Ring> Rings<Q> {
     /// Starts the end: no new queue pairs. `tell` says so to whoever serves those there are. True when there are none.
     pub fn close(&self, tell: impl FnOnce()) -> bool {
         let queues = self.queues.lock();
-        if self.closing.swap(true, Ordering::AcqRel) {
+        if self.closing() {
             return false;
         }
+        self.closed_at.store(now_ns(), Ordering::Relaxed);
+        self.closing.store(true, Ordering::Release);
         drop(queues);
         tell();
         self.live.load(Ordering::Acquire) == 0

@@ -23,10 +23,11 @@ pub(super) struct Rooms {
 
 impl Rooms {
     /// Waits until room may be there. Whoever waits holds neither inodes nor a plan: those who have room may need the
-    /// inodes, and two could wait for each other's promises. Nobody is first among those who wait.
+    /// inodes, and two could wait for each other's promises. None is first among those that wait.
     ///
     /// # Errors
-    /// ENOSPC when the command has waited for long enough; EIO when the device is out of service.
+    /// ENOSPC when the command has waited for long enough; EIO when the device is out of service; EINTR when its client
+    /// is gone and it is not to be gone on with.
     pub async fn make(&mut self, cx: &OpCx<'_>, wait: Wait) -> FsResult<()> {
         if wait == Wait::Plans && self.waited_ns < PLANS_WAIT_NS_MAX {
             // A row of looks is one wait.
@@ -43,6 +44,7 @@ impl Rooms {
             cx.queue.counters.room_waits.add(1);
             cx.core.maintenance.room(wait).await?;
         }
+        cx.still()?;
         if cx.core.is_poisoned() || cx.core.store.medium().is_poisoned() { Err(Errno::IO.into()) } else { Ok(()) }
     }
 }

@@ -100,7 +100,7 @@ impl RunQueue {
     }
 
     /// Takes that back.
-    pub fn unboost(&self, token: Token) {
+    pub(crate) fn unboost(&self, token: Token) {
         self.inner.lock().policy.unboost(token);
     }
 
@@ -166,7 +166,7 @@ impl RunQueue {
     }
 
     /// Sets it.
-    pub fn set_quantum(&self, ns: u64) {
+    pub(crate) fn set_quantum(&self, ns: u64) {
         self.quantum_ns.store(ns.clamp(QUANTUM_NS_MIN, QUANTUM_NS_MAX), Ordering::Relaxed);
     }
 
@@ -181,7 +181,7 @@ impl RunQueue {
     }
 
     /// Sets it.
-    pub fn set_cost(&self, cost: CostModel) {
+    pub(crate) fn set_cost(&self, cost: CostModel) {
         self.cost.store(cost as u8, Ordering::Relaxed);
     }
 }

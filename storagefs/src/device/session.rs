@@ -109,6 +109,21 @@ impl SessionState {
         self.rings.closing()
     }
 
+    /// Since when, on the device's clock.
+    pub(super) fn closed_at(&self) -> Option<u64> {
+        self.rings.closed_at()
+    }
+
+    /// A command of this ending session was dropped that would have changed something.
+    pub(super) fn note_dropped(&self) {
+        self.rings.note_dropped();
+    }
+
+    /// Whether one was.
+    pub(super) fn has_dropped(&self) -> bool {
+        self.rings.has_dropped()
+    }
+
     pub(super) fn new_queue(self: &Arc<Self>, depth: u32, pool_bytes: u32, shared: bool) -> Result<QueueParts, Errno> {
         let make = |fresh: Fresh| {
             Arc::new(QueueState {
@@ -305,7 +320,7 @@ impl Session {
         }
         let (core, handles) = (&self.state.core, &self.state.handles);
         let made = match handles.placeholders(count) {
-            // Those of files closed a moment ago count until somebody has looked: a program that opens thousands of
+            // Those of files closed a moment ago count until a look has been taken: a program that opens thousands of
             // files a second is faster than the regular look.
             Err(Errno::MFILE) if core.look_for_dead_placeholders() => handles.placeholders(count),
             other => other,

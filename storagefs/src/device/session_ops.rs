@@ -20,7 +20,7 @@ pub(super) async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64),
         drop(cx.hold(file.ino, Mode::Shared).await);
     }
     cx.admitted_nowhere();
-    // After a failure nobody is told that all is well, not even where nothing was left to flush.
+    // After a failure no client is told that all is well, not even where nothing was left to flush.
     if cx.core.store.medium().is_poisoned() {
         return Err(Errno::IO);
     }
@@ -72,6 +72,10 @@ pub(super) fn drop_key(cx: &OpCx<'_>, key: u64) -> Result<(u64, u64), Errno> {
 pub(super) async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
     let Op::Lock { h, action, kind, space, start, len, owner, out } = cx.cmd.op else { return Err(Errno::INVAL) };
     let description = cx.description(h)?;
+    let flags = description.flags();
+    if flags.contains(OpenFlags::PATH) {
+        return Err(Errno::BADF);
+    }
     // The next command of the ring follows when this one is over: it holds no ticket that would keep their order.
     cx.slot.primary.store(description.ino.0, Ordering::Relaxed);
     let who = match space {
@@ -80,12 +84,12 @@ pub(super) async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
     };
     let table = if space == LockSpace::Flock { Space::Whole } else { Space::Ranges };
     let span = if space == LockSpace::Flock { Span::ALL } else { Span::new(start, len)? };
-    let want = Held { owner: who, span, exclusive: kind == LockKind::Write };
+    let want = Held { owner: who, tenant: cx.queue.tenant.id.0, span, exclusive: kind == LockKind::Write };
     let locks = &cx.core.files.locks;
     match (action, kind) {
         (LockAction::Set, LockKind::Unlock) => locks.unlock(description.ino, table, who, span),
         (LockAction::Set, _) => {
-            let grant = description.flags().access();
+            let grant = flags.access();
             let need = if want.exclusive { Access::WRITE } else { Access::READ };
             if table == Space::Ranges && !grant.contains(need) {
                 return Err(Errno::BADF);

@@ -160,7 +160,7 @@ impl SetTable {
     /// Places the tickets of one command, which runs in the slot `token`, in all queues of its set at once. Starts at
     /// once when the set is free.
     pub fn place(&self, seq: Seq, token: Token, members: Members) -> Tickets<'_> {
-        // Most commands hold one inode, and nobody else wants it.
+        // Most commands hold one inode, and no other wants it.
         if let [(ino, mode)] = members[..] {
             let mut shard = self.shards[shard_of(ino)].lock();
             let queue = shard.entry(ino).or_default();

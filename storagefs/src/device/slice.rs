@@ -1,7 +1,7 @@
 //! What a slice costs: wall time of the core, corrected where the host took the core away, scaled to the emulated one.
 //!
 //! Charged is the time for which the slice held the core: while it computes, and also while it is blocked in the kernel
-//! (a page fault, a write that waits), for nobody else has the core meanwhile. Not charged is the time in which the
+//! (a page fault, a write that waits), for nothing else has the core meanwhile. Not charged is the time in which the
 //! thread wanted to go on and the host ran something else; the kernel counts that (`/proc/thread-self/schedstat`).
 //! Where it does not say, processor time is charged alone.
 

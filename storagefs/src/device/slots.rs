@@ -36,7 +36,7 @@ impl<M> Inbox<M> {
         })
     }
 
-    /// The eventfd to watch while asleep (edge-triggered; nobody reads it).
+    /// The eventfd to watch while asleep (edge-triggered; it is never read).
     pub fn bell(&self) -> &OwnedFd {
         &self.bell
     }
@@ -313,7 +313,7 @@ mod tests {
         assert!(pair.admitted(at, generation));
         assert!(slots.poll(at, &mut slots.work(at)).is_ready());
         board.end(at);
-        // It has enough slots at hand: this one is for everybody.
+        // It has enough slots at hand: this one is for all.
         slots.give_back(at, &mut vec![0; SLOTS_AT_HAND]);
         // The other core.
         let (next, young) = take(&mut Vec::new());

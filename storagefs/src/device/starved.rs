@@ -1,5 +1,5 @@
 //! Who leaves a command in its ring for want of something that others hold, and whoever gives something back: one of
-//! the two sees the other. A file by itself, so that `ciscops/tests/loom_board.rs` can run this very code.
+//! the two sees the other. A file by itself, so that `ciscops/tests/loom/board.rs` can run this very code.
 
 use super::sync::{AtomicBool, Ordering, fence};
 
@@ -11,7 +11,7 @@ pub struct Starved {
 }
 
 impl Starved {
-    /// Nobody is.
+    /// None is.
     pub fn new(shared: bool) -> Starved {
         Starved { noted: AtomicBool::new(false), shared }
     }
@@ -24,14 +24,14 @@ impl Starved {
         }
     }
 
-    /// Says that somebody is. To be said before the look that decides: what is given back after that look finds the
+    /// Says that one is. To be said before the look that decides: what is given back after that look finds the
     /// note, and what was given back before is seen by the look.
     pub fn note(&self) {
         self.noted.store(true, Ordering::Relaxed);
         self.fence();
     }
 
-    /// After something was given back: true when somebody is to be told; asked once.
+    /// After something was given back: true when one is to be told; asked once.
     #[inline]
     pub fn take(&self) -> bool {
         self.fence();

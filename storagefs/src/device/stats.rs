@@ -237,7 +237,7 @@ impl LogFacts {
 
 impl DeviceStats {
     /// As JSON text.
-    pub fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         serde_json::to_string(self).unwrap_or_else(|e| format!("{{\"error\":\"{e}\"}}"))
     }
 }

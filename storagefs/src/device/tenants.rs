@@ -6,7 +6,7 @@
 //! sessions, and so does what it has used, until its number is needed for another uid: then that is the others'.
 //!
 //! Admission has two bounds, both taken and given back with plain atomics: the tenant's own limits, and a share of
-//! what is free: nobody has more than a multiple of what is left (dynamic thresholds; Choudhury and Hahne, 1998):
+//! what is free: no tenant has more than a multiple of what is left (dynamic thresholds; Choudhury and Hahne, 1998):
 //! three times of slots, which come back by themselves; as much of pool memory and placeholders; half of sessions,
 //! queue pairs and handles, which a client may keep. So a quarter, a half, two thirds of the device are left beside
 //! one greedy tenant; and any number of greedy ones end up with equal parts.
@@ -25,6 +25,7 @@ use weldfs_scheduler::TenantId;
 use super::counters::{Backlog, Totals};
 use super::latency::Latencies;
 use super::limits::TENANTS_MAX;
+use super::lograte::LogRate;
 use crate::fs::Cred;
 
 pub use file::{TenantConfig, TenantLimits, TenantMemory, TenantsConfig, TenantsError, WEIGHT_DEFAULT, WEIGHT_MAX};
@@ -167,6 +168,8 @@ struct Stocks {
 pub struct Tenant {
     /// Dense number.
     pub id: TenantId,
+    /// What is logged of it.
+    pub(super) log: LogRate,
     /// Unique name: the configuration's, or `uid:N`.
     pub name: String,
     /// Bounds of what it holds.
@@ -189,7 +192,7 @@ pub struct Tenant {
     pub backlog: Backlog,
 }
 
-/// Whether somebody who has `own` may have `want` more, of a stock of which `taken` (his own included) is taken: not
+/// Whether a tenant that has `own` may have `want` more, of a stock of which `taken` (its own included) is taken: not
 /// more than `halves` halves of what is left now, but always a first one of what there is.
 fn leaves_room(own: u64, want: u64, taken: u64, total: u64, halves: u64) -> bool {
     let left = total.saturating_sub(taken);
@@ -204,6 +207,7 @@ impl Tenant {
     fn new(number: usize, config: &TenantConfig, stocks: Arc<Stocks>) -> Arc<Tenant> {
         Arc::new(Tenant {
             id: TenantId(number as u32),
+            log: LogRate::default(),
             name: config.name.clone(),
             limits: config.limits,
             memory: config.memory,
@@ -362,7 +366,7 @@ pub(super) struct DeviceStock {
 }
 
 /// All tenants of a device. Thread-safe.
-pub struct TenantTable {
+pub(crate) struct TenantTable {
     config: TenantsConfig,
     stocks: Arc<Stocks>,
     tokens: Vec<(TenantToken, Arc<Tenant>)>,
@@ -457,7 +461,7 @@ impl TenantTable {
         let count = all.by_id.len();
         let at = (0..count).map(|i| (all.next + i) % count).find(|at| {
             let t = &all.by_id[*at];
-            // Twice in this table, and under its lock nobody else gets it.
+            // Twice in this table, and under its lock nothing else gets it.
             let idle = Arc::strong_count(t) == 2 && t.usage() == TenantUsage::default();
             idle && all.by_uid.values().any(|u| Arc::ptr_eq(u, t))
         })?;

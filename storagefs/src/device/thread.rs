@@ -1,8 +1,8 @@
 //! A core of the device: polls its queue pairs, runs ops slice by slice, posts completions, sleeps in one call.
 //!
 //! One turn: mail, commands from the rings, one slice of whatever the run queue says is next, completions that are due.
-//! A command that is found alone, with nothing runnable, runs at once: the run queue is not touched, and nobody is
-//! charged, because nobody waited.
+//! A command that is found alone, with nothing runnable, runs at once: the run queue is not touched, and nothing is
+//! charged, because nothing waited.
 //!
 //! * this file: the cores' start and end, their turns and their mail;
 //! * `intake`: from the rings into slots; `slices`: what runs, and who is charged; `ends`: completions; `rest`: sleep.
@@ -28,11 +28,13 @@ use weldfs_ciscops::trace::{Slice, slice_end, slice_flag};
 use weldfs_ciscops::{Cqe, Errno, Handle, Opcode, Paths, RawCommand, Sqe, validate};
 use weldfs_journal::canary::{Canary, planted};
 use weldfs_scheduler::{Cost, TenantId};
+use weldfs_waiting::{Crowd, Spinning, crowd};
 
 use super::clock::now_ns;
 use super::core::{Core, Message, ThreadState};
 use super::counters::{SliceExtra, count_slice};
 use super::dataplane::{self, Done, OpCx};
+use super::departed;
 use super::due::{Delayed, Due};
 use super::limits::{
     BATCH_PER_QUEUE, GATED_NAP_NS, GATED_SPIN_NS, PUBLISH_BYTES, PUBLISH_NS, REAP_WAIT_NS_MAX, SLOTS_AT_HAND,
@@ -91,7 +93,7 @@ struct Loop<'s, 'd, F, M> {
     /// Queue pairs whose home this core is, and the one to look at next.
     queues: Vec<Arc<QueueState>>,
     next: usize,
-    /// The last look at them found commands of several tenants: whoever is served makes somebody wait.
+    /// The last look at them found commands of several tenants: whichever is served makes another wait.
     crowded: bool,
     /// All queue pairs of the device, as of a version of the list.
     all: (u64, Vec<Arc<QueueState>>),
@@ -121,6 +123,10 @@ struct Loop<'s, 'd, F, M> {
     /// Looks for work without having any, and the board knows.
     looking: bool,
     spin_ns: u64,
+    /// Counted among those that spin.
+    spinning: Option<Spinning<'static>>,
+    /// Queue pairs that had a command since the last sleep, by their number modulo 64.
+    served: u64,
     /// Some queue holds commands but its completion ring is full.
     unreaped: bool,
     /// Some queue is draining.
@@ -128,7 +134,7 @@ struct Loop<'s, 'd, F, M> {
     reap_wait_ns: u64,
 }
 
-/// Runs all cores of a device: this thread is the first of them. `ready` hears whether all of them could start.
+/// Runs all cores of a device: this thread is the first of them. `ready` is told whether all of them could start.
 pub(super) fn run(core: &Core, ready: &mpsc::Sender<std::io::Result<()>>) {
     drive(core, ready, dataplane::serve);
 }
@@ -161,6 +167,18 @@ where
     if core.is_abandoned() && catch_unwind(AssertUnwindSafe(|| drop(slots))).is_err() {
         tracing::error!("not everything that commands held was given back");
     }
+}
+
+/// Runs the one core of a device on the calling thread, which has it do a turn whenever it likes. At the end all
+/// sessions end, as when a device is shut down.
+pub(super) fn here<R>(core: &Core, body: impl FnOnce(&mut dyn FnMut() -> bool) -> R) -> std::io::Result<R> {
+    let slots = Slots::new(&core.board, dataplane::serve);
+    let mut here = Loop::new(core, 0, &slots)?;
+    let done = body(&mut || here.turn());
+    core.refuse_and_close();
+    core.broadcast(|| Message::Stop);
+    here.run();
+    Ok(done)
 }
 
 /// A core that panics outside an operation, or cannot run, takes the device with it.
@@ -217,6 +235,8 @@ where
             last_work: now,
             looking: false,
             spin_ns: core.config.spin_ns_max,
+            spinning: None,
+            served: 0,
             unreaped: false,
             ending: false,
             reap_wait_ns: 0,
@@ -245,14 +265,20 @@ where
                 continue;
             }
             let idle_ns = now_ns().wrapping_sub(self.last_work);
-            if idle_ns >= self.spin_ns {
-                self.spin_ns = (self.spin_ns / 2).max(SPIN_NS_MIN.min(self.core.config.spin_ns_max));
+            let crowded = idle_polls == SPIN_MIN && self.is_crowded();
+            if crowded || idle_ns >= self.spin_ns {
+                if !crowded {
+                    self.spin_ns = (self.spin_ns / 2).max(SPIN_NS_MIN.min(self.core.config.spin_ns_max));
+                }
                 self.look_out(false);
                 self.sleep();
+                self.served = 0;
                 idle_polls = 0;
             } else if idle_ns >= SPIN_ALONE_NS {
                 // Longer than a busy client takes between two commands: others may want the core more.
+                let before = now_ns();
                 self.rest(std::thread::yield_now);
+                crowd().missed(now_ns().wrapping_sub(before));
             }
         }
         self.look_out(false);
@@ -262,7 +288,15 @@ where
     fn look_out(&mut self, yes: bool) {
         if std::mem::replace(&mut self.looking, yes) != yes {
             self.core.board.spin(yes);
+            self.spinning = yes.then(|| crowd().spin());
         }
+    }
+
+    /// Whether others than this device and its clients want the host's processors: then it does not spin.
+    fn is_crowded(&self) -> bool {
+        let crowd: &Crowd = crowd();
+        crowd.expect(self.served.count_ones().max(1));
+        crowd.is_there()
     }
 
     /// Looks at everything once; false when there was nothing to do.
@@ -291,7 +325,9 @@ where
         if !worked {
             self.publish();
             worked = self.core.board.is_shared() && self.sweep_others();
-        } else if self.ending {
+        }
+        // Also where nothing was done: a client may have taken back what was waited for.
+        if self.ending {
             self.reap();
         }
         worked

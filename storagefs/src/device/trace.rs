@@ -70,7 +70,7 @@ pub struct TraceFacts {
 
 impl TraceFacts {
     /// As JSON text.
-    pub fn to_json(&self) -> String {
+    pub(crate) fn to_json(&self) -> String {
         serde_json::to_string(self).expect("plain structures with text keys can be written as JSON")
     }
 }
@@ -101,8 +101,8 @@ impl Trace {
     }
 
     /// Whether a recording runs.
-    #[inline]
-    pub fn is_on(&self) -> bool {
+    #[cfg(test)]
+    fn is_on(&self) -> bool {
         self.on.load(Ordering::Relaxed)
     }
 

@@ -35,7 +35,7 @@ pub fn encode(effects: &[Effect]) -> Vec<u8> {
 }
 
 /// Appends the encoded effects of one record to `w`.
-pub fn encode_into(effects: &[Effect], w: &mut Writer) {
+pub(crate) fn encode_into(effects: &[Effect], w: &mut Writer) {
     w.u8(VERSION);
     for e in effects {
         encode_one(e, w);
@@ -43,7 +43,7 @@ pub fn encode_into(effects: &[Effect], w: &mut Writer) {
 }
 
 /// An upper bound of the encoded length of `effects`, bytes; cheap, for reserving log space.
-pub fn encoded_len_max(effects: &[Effect]) -> usize {
+pub(crate) fn encoded_len_max(effects: &[Effect]) -> usize {
     1 + effects.iter().map(one_len_max).sum::<usize>()
 }
 
@@ -254,7 +254,7 @@ fn in_block(off: u64, len: u64) -> Result<(), DecodeError> {
     Ok(())
 }
 
-/// A non-empty block range of at most [`UNMAP_WINDOWS_MAX`] windows.
+/// A non-empty block range of at most `UNMAP_WINDOWS_MAX` windows.
 fn windows(r: &mut Reader<'_>) -> Result<(u64, u32), DecodeError> {
     let (blk, count) = (r.var()?, r.var32()?);
     block_range(blk, count, MAP_BLOCKS_MAX)?;
@@ -316,5 +316,6 @@ fn decode_attr(ino: InodeNo, r: &mut Reader<'_>) -> Result<AttrDelta, DecodeErro
             *t = r.time()?;
         }
     }
+    InodeRec::bounded(d.size, 0, d.nlink)?;
     Ok(d)
 }

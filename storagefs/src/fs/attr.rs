@@ -11,7 +11,7 @@ use weldfs_ciscops::limits::NAME_MAX;
 use weldfs_ciscops::{AccessMask, Errno, Handle, OpenFlags, SetAttrBody, SetAttrMask, StatBody, StatfsBody, WireTime};
 
 /// What stat reports of an inode; `dev` identifies the file system.
-pub fn stat_body(rec: &InodeRec, dev: u64) -> StatBody {
+pub(crate) fn stat_body(rec: &InodeRec, dev: u64) -> StatBody {
     let wire = |t: Time| WireTime::new(t.sec, t.nsec);
     StatBody {
         ino: rec.ino.0,

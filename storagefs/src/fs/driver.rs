@@ -1,5 +1,5 @@
 //! A device of one thread and no queues: takes a command, does what the device does with it, gives the outcome.
-//! For tests, fsck's usability check and tools that run while nobody else uses the store.
+//! For tests, fsck's usability check and tools that run while nothing else uses the store.
 
 use super::resolve::ROOT;
 use super::txn::OpCounters;
@@ -139,7 +139,7 @@ impl Direct {
         &self.pool
     }
 
-    /// Acts as somebody else from now on; open handles stay.
+    /// Acts as another user from now on; open handles stay.
     pub fn set_cred(&mut self, cred: Cred) {
         self.session.cred = cred;
     }
@@ -445,7 +445,8 @@ impl Direct {
             slot.file = Some(OpenFile { ino: o.ino, flags: o.flags, offset: 0 });
         }
         if let Some((h, offset)) = cursor
-            && let Some(f) = &mut self.session.slots.lock()[h.index as usize].file
+            // (The root has a handle and no slot.)
+            && let Some(Slot { file: Some(f), .. }) = self.session.slots.lock().get_mut(h.index as usize)
         {
             f.offset = offset;
         }

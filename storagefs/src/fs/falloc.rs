@@ -1,7 +1,7 @@
 //! fallocate: reserve, punch, zero. One command commits its whole range as one record.
 //!
-//! A range of more than [`RESERVE_BYTES_MAX`] is E2BIG for the modes that reserve blocks (callers go in pieces of
-//! [`super::FALLOC_BYTES_MAX`], in order); a hole may be of any size. ENOSPC leaves no effect.
+//! A range of more than `RESERVE_BYTES_MAX` is E2BIG for the modes that reserve blocks (the client library goes in
+//! pieces of 128 MiB, in order); a hole may be of any size. ENOSPC leaves no effect.
 
 use super::FILE_BYTES_MAX;
 use super::inode_set::Hold;
@@ -16,7 +16,7 @@ use weldfs_ciscops::{Errno, FallocMode, InodeNo};
 use weldfs_journal::BlockNo;
 
 /// Bytes of the longest range whose blocks one command reserves.
-pub const RESERVE_BYTES_MAX: u64 = 1 << 30;
+pub(crate) const RESERVE_BYTES_MAX: u64 = 1 << 30;
 /// Bytes of log set aside for the effects of one reservation that is not badly fragmented.
 pub(super) const FALLOC_LOG_BYTES: usize = 32 << 10;
 

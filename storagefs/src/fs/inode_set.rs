@@ -1,7 +1,7 @@
 //! Which inodes a command must hold, and in which mode, before it runs.
 //!
 //! The first entry is the primary inode (who is charged). A rename of a directory between directories also holds
-//! [`RENAME_LOCK`], a number no inode has: the lock that keeps two renames from closing a loop of directories is one
+//! `RENAME_LOCK`, a number no inode has: the lock that keeps two renames from closing a loop of directories is one
 //! more queue of tickets.
 //! When the walk fails, the set is the last directory it reached: the command queues behind whatever is changing that
 //! directory and finds out under the set.
@@ -18,7 +18,7 @@ use weldfs_ciscops::limits::INODE_SET_MAX;
 use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Paths};
 
 /// The pseudo inode whose exclusive ticket is the rename lock.
-pub const RENAME_LOCK: InodeNo = InodeNo(0);
+pub(crate) const RENAME_LOCK: InodeNo = InodeNo(0);
 
 /// How an inode is held.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -92,7 +92,7 @@ impl InodeSet {
     }
 
     /// E2BIG when it is larger than a set may be.
-    pub fn bounded(&self) -> FsResult<()> {
+    pub(crate) fn bounded(&self) -> FsResult<()> {
         let inodes = self.entries.iter().filter(|(ino, _)| *ino != RENAME_LOCK).count();
         if inodes > INODE_SET_MAX { Err(Errno::TOOBIG.into()) } else { Ok(()) }
     }
@@ -237,7 +237,12 @@ pub(super) fn needs_rename_lock(places: &[impl Borrow<Found>]) -> bool {
 /// # Errors
 /// EBADF for a handle the session does not have, E2BIG for a program on more than 16 inodes; misses and damage as they
 /// come.
-pub fn resolve_set(store: &Store, cmd: &Command, paths: &Paths, session: &dyn SessionView) -> FsResult<InodeSet> {
+pub(crate) fn resolve_set(
+    store: &Store,
+    cmd: &Command,
+    paths: &Paths,
+    session: &dyn SessionView,
+) -> FsResult<InodeSet> {
     let mut r = Resolver { store, session, set: InodeSet::new() };
     let (a, b) = (paths.a.as_slice(), paths.b.as_slice());
     use Hold::{Exclusive, Shared};

@@ -63,7 +63,7 @@ impl Keys {
     }
 }
 
-/// Bytes that nobody can foresee, for nonces: the kernel's.
+/// Bytes that cannot be foreseen, for nonces: the kernel's.
 pub fn random(out: &mut [u8]) -> Result<(), Errno> {
     getrandom::fill(out).map_err(|_| Errno::IO)
 }

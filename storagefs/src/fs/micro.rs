@@ -41,8 +41,8 @@ pub(super) struct Steps {
 
 impl<'a> Txn<'a> {
     /// Commits step by step if the command does. `detect`: whose flagged execution it is. `again`: it was tried as one
-    /// record, and [`Txn::start_over`] said that it cannot be.
-    pub fn in_steps(&mut self, cmd: &Command, paths: &Paths, detect: Option<Detect>, again: bool) {
+    /// record, and `Txn::start_over` said that it cannot be.
+    pub(crate) fn in_steps(&mut self, cmd: &Command, paths: &Paths, detect: Option<Detect>, again: bool) {
         let program = paths.program.as_ref().map(|p| p.micros().len() as u16);
         if program.is_some() {
             self.many = true;
@@ -69,7 +69,7 @@ impl<'a> Txn<'a> {
 
     /// After a run that ended with `outcome`: the plan as it was, if the command was tried as one record and failed
     /// after its first micro-op. What came before the failure is to stay, so it runs once more, in steps.
-    pub fn start_over(&mut self, outcome: &Outcome) -> Option<Option<Plan<'a>>> {
+    pub(crate) fn start_over(&mut self, outcome: &Outcome) -> Option<Option<Plan<'a>>> {
         if !self.one_record || outcome.is_ok() || outcome.micro_done == 0 || self.aborted() {
             return None;
         }

@@ -1,6 +1,6 @@
 //! What files and directories mean: POSIX on top of the store.
 //!
-//! One command = one [`Txn`]. The device resolves the inodes a command needs ([`resolve_set`]), holds their tickets,
+//! One command = one [`Txn`]. The device resolves the inodes a command needs (`resolve_set`), holds their tickets,
 //! runs the interpreter over the `Txn` (which re-resolves every name under the set, checks permissions, and *stages*),
 //! and gets from [`Txn::finish`] a plan of effects that the store commits as one record.
 //!
@@ -18,6 +18,8 @@ pub mod attr;
 pub mod data;
 pub mod driver;
 pub mod falloc;
+#[cfg(test)]
+mod forged;
 pub mod inode_set;
 pub(crate) mod keys;
 mod micro;
@@ -42,22 +44,23 @@ use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
 use weldfs_functions::cipher::Key;
 
 pub use crate::cred::Cred;
-pub use inode_set::{Hold, InodeSet, RENAME_LOCK, resolve_set};
-pub use need::{payload_bytes, plan_need, scratch_bytes};
+pub(crate) use inode_set::resolve_set;
+pub use inode_set::{Hold, InodeSet};
+pub(crate) use need::plan_need;
+pub use need::{payload_bytes, scratch_bytes};
 pub(crate) use resolve::ROOT;
 pub(crate) use stage::SLICE_BYTES;
-pub use staged::{Staged, StagedTable, StagedWrite};
+pub(crate) use staged::StagedTable;
+pub use staged::{Staged, StagedWrite};
 pub use target::FileRef;
 pub use txn::{Finished, OpCounters, OpenedInfo, Txn};
 
 /// Largest file in bytes (16 TiB); one byte more is EFBIG.
 pub const FILE_BYTES_MAX: u64 = 1 << 44;
-/// Largest range of one fallocate command in bytes; callers go on from where a command ended.
-pub const FALLOC_BYTES_MAX: u64 = 128 << 20;
 /// Links of one inode.
 pub const LINKS_MAX: u32 = u32::MAX - 1;
 /// Inode flag: a nameless file that may still get a name (O_TMPFILE without O_EXCL).
-pub const FLAG_LINKABLE: u32 = 1;
+pub(crate) const FLAG_LINKABLE: u32 = 1;
 
 /// An open file description as a command sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +88,11 @@ pub trait HandleTable {
 pub type Fetching<'a> = Pin<Box<dyn Future<Output = FsResult<()>> + Send + 'a>>;
 
 /// Says when a long command should make way for others. Whoever runs commands one at a time needs none.
-pub trait Slicer: Send + Sync {
+pub(crate) trait Slicer: Send + Sync {
     /// Whether the command should give way now. After a yes it does: it is polled again when it may go on.
     fn due(&self) -> bool;
+    /// Whether the command is not to be gone on with: its client is gone, and nothing of it was promised.
+    fn is_cancelled(&self) -> bool;
     /// The command is about to run micro-op `index`.
     fn micro(&self, index: u16);
 }

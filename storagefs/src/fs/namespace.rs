@@ -9,8 +9,9 @@ use super::resolve::{self, Comp, Found, Last, ROOT};
 use super::txn::{StagedInode, StagedName, Txn};
 use super::{FLAG_LINKABLE, LINKS_MAX};
 use crate::effect::{Effect, attr};
-use crate::error::{FsError, FsResult};
+use crate::error::{FsError, FsResult, Place};
 use crate::record::{Dirent, InodeRec};
+use crate::tree::{self, Key};
 use smallvec::SmallVec;
 use std::sync::Arc;
 use weldfs_ciscops::dirent::{DirentWriter, cookie, dtype};
@@ -234,6 +235,7 @@ impl Txn<'_> {
         let rec = self.object(from.0, from.1, !follow, Hold::Exclusive)?;
         let at = self.walk(to.0, to.1, Last::Name)?;
         self.free_name(&at)?;
+        perm::may_link(&rec, self.session.cred())?;
         self.held(at.dir.ino, Hold::Exclusive)?;
         perm::may_create(&at.dir, self.session.cred())?;
         if rec.is_dir() {
@@ -291,7 +293,7 @@ impl Txn<'_> {
         }
         let removal = self.removal_of(entry)?;
         self.take_name(&at, removal);
-        self.change(&at.dir, attr::NLINK, |d| d.nlink -= 1);
+        self.change(&at.dir, attr::NLINK, |d| d.nlink = d.nlink.saturating_sub(1));
         self.drop_link(rec);
         Ok(())
     }
@@ -299,7 +301,17 @@ impl Txn<'_> {
     /// Whether `above` is `below` or one of the directories over it.
     fn is_ancestor(&self, above: InodeNo, below: &InodeRec) -> FsResult<bool> {
         let mut at = (below.ino, below.parent);
-        loop {
+        // A forged image may have directories that are each other's parents: the one met at the last power of two
+        // comes again on such a way, and on no other.
+        let mut met = None;
+        for step in 1u64.. {
+            if met == Some(at.0) {
+                let place = Place::Key(Key::new(tree::kind::INODE, at.0.0, 0));
+                return Err(FsError::corrupt("directory (its own ancestor)", place, ROOT.0, at.0.0));
+            }
+            if step.is_power_of_two() {
+                met = Some(at.0);
+            }
             if at.0 == above {
                 return Ok(true);
             }
@@ -311,6 +323,7 @@ impl Txn<'_> {
                 None => return Ok(false),
             }
         }
+        Ok(false)
     }
 
     pub(super) fn rename_core(
@@ -354,7 +367,7 @@ impl Txn<'_> {
                 let removal = self.removal_of(old)?;
                 self.move_name(&a, &b, src, removal, (there.cookie, there.mark));
                 if dst.is_dir() {
-                    self.change(&b.dir, attr::NLINK, |d| d.nlink -= 1);
+                    self.change(&b.dir, attr::NLINK, |d| d.nlink = d.nlink.saturating_sub(1));
                 }
                 self.drop_link(dst);
             }
@@ -383,6 +396,11 @@ impl Txn<'_> {
         }
         if src.is_dir() && self.is_ancestor(src.ino, &b.dir)? {
             return Err(Errno::INVAL.into());
+        }
+        let comes = |moved: &InodeRec| moved.is_dir() && a.dir.ino != b.dir.ino;
+        let full = comes(src) && b.dir.nlink >= LINKS_MAX;
+        if full || b.rec.as_ref().is_some_and(|dst| swap && comes(dst) && a.dir.nlink >= LINKS_MAX) {
+            return Err(Errno::MLINK.into());
         }
         if let Some(dst) = b.rec.as_ref().filter(|d| d.is_dir())
             && self.is_ancestor(dst.ino, &a.dir)?
@@ -418,7 +436,7 @@ impl Txn<'_> {
     fn set_parent(&mut self, rec: &InodeRec, from: &InodeRec, to: &InodeRec) {
         if rec.is_dir() && from.ino != to.ino {
             self.change(rec, attr::PARENT, |r| r.parent = to.ino);
-            self.change(from, attr::NLINK, |d| d.nlink -= 1);
+            self.change(from, attr::NLINK, |d| d.nlink = d.nlink.saturating_sub(1));
             self.change(to, attr::NLINK, |d| d.nlink += 1);
         }
     }

@@ -1,5 +1,5 @@
 //! How much log, space and metadata a command may need: reserved before it takes its inode set, for
-//! nobody waits for room while holding one.
+//! no command waits for room while holding one.
 
 use super::falloc::{FALLOC_LOG_BYTES, RESERVE_BYTES_MAX};
 use super::inode_set::InodeSet;
@@ -26,7 +26,7 @@ pub(super) const LOG_COMMIT: usize = 384;
 /// Log bytes of an end record.
 const LOG_END: usize = 64;
 
-/// Bytes of payload that `cmd` may write; decides whether it rides in the record.
+/// Bytes of payload that `cmd` may write; decides whether it is inline in the record.
 pub fn payload_bytes(cmd: &Command, paths: &Paths) -> u64 {
     match cmd.op {
         Op::Program { .. } => paths.program.as_ref().map_or(0, |p| p.write_bytes()),
@@ -101,7 +101,7 @@ fn write_need(
     let inline = payload <= store.inline_max() as u64;
     let data_log = if inline { payload as usize + 32 * blocks as usize } else { LOG_PER_BLOCK * blocks as usize };
     let new_blocks = (blocks - held) as u32;
-    // Until the set is held somebody else may move the description's offset, and with it where blocks begin.
+    // Until the set is held another command may move the description's offset, and with it where blocks begin.
     let moves = u32::from(matches!(cmd.op, Op::Write { at: At::Current, .. }));
     Ok(Need {
         log_bytes: LOG_BASE + data_log + LOG_PER_BLOCK * moves as usize,
@@ -144,7 +144,7 @@ fn falloc_need(mode: FallocMode, len: u64) -> Need {
 ///
 /// # Errors
 /// Misses and damage as they come.
-pub fn plan_need(
+pub(crate) fn plan_need(
     store: &Store,
     cmd: &Command,
     paths: &Paths,

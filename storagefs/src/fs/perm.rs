@@ -12,21 +12,21 @@ pub const W: u32 = 2;
 pub const X: u32 = 1;
 
 /// `S_IFMT` and its values; the wire's `mode` uses Linux numbers.
-pub const IFMT: u32 = 0o170_000;
+pub(crate) const IFMT: u32 = 0o170_000;
 /// Directory.
-pub const IFDIR: u32 = 0o040_000;
+pub(crate) const IFDIR: u32 = 0o040_000;
 /// Regular file.
-pub const IFREG: u32 = 0o100_000;
+pub(crate) const IFREG: u32 = 0o100_000;
 /// Symbolic link.
-pub const IFLNK: u32 = 0o120_000;
+pub(crate) const IFLNK: u32 = 0o120_000;
 /// Set user id on execution.
-pub const ISUID: u32 = 0o4000;
+pub(crate) const ISUID: u32 = 0o4000;
 /// Set group id on execution; on a directory: entries inherit the group.
 pub const ISGID: u32 = 0o2000;
 /// Sticky.
-pub const ISVTX: u32 = 0o1000;
+pub(crate) const ISVTX: u32 = 0o1000;
 /// Execute by the group.
-pub const IXGRP: u32 = 0o010;
+pub(crate) const IXGRP: u32 = 0o010;
 
 /// Whether `cred` has all of `want` (bits [`R`], [`W`], [`X`]) on the inode.
 #[inline]
@@ -52,7 +52,7 @@ pub fn check(rec: &InodeRec, cred: &Cred, want: u32) -> Result<(), Errno> {
 
 /// Whether `cred` owns the inode or is the superuser.
 #[inline]
-pub fn is_owner(rec: &InodeRec, cred: &Cred) -> bool {
+pub(crate) fn is_owner(rec: &InodeRec, cred: &Cred) -> bool {
     cred.uid == 0 || cred.uid == rec.uid
 }
 
@@ -80,6 +80,14 @@ pub fn may_delete(dir: &InodeRec, victim: &InodeRec, cred: &Cred, as_dir: bool) 
     }
 }
 
+/// May a name be added to `rec`? EPERM for those who neither own it nor could copy it: not to what is no regular file,
+/// what they may not read and write, and what runs with its owner's or group's rights. A link would pin it, and with it
+/// the flaw that its owner believes to have removed (Linux: `protected_hardlinks`).
+pub(crate) fn may_link(rec: &InodeRec, cred: &Cred) -> Result<(), Errno> {
+    let plain = rec.mode & IFMT == IFREG && rec.mode & ISUID == 0 && rec.mode & (ISGID | IXGRP) != ISGID | IXGRP;
+    if is_owner(rec, cred) || plain && allowed(rec, cred, R | W) { Ok(()) } else { Err(Errno::PERM) }
+}
+
 /// Mode and group of a new inode in `dir`: a setgid directory gives its group, and to directories its bit too; an
 /// ordinary user outside that group does not get a setgid executable.
 pub fn inherit(dir: &InodeRec, cred: &Cred, kind: u32, perm: u32) -> (u32, u32) {
@@ -96,9 +104,9 @@ pub fn inherit(dir: &InodeRec, cred: &Cred, kind: u32, perm: u32) -> (u32, u32) 
     (kind | perm, gid)
 }
 
-/// The mode of a regular file after somebody changed its content or owner: privilege bits go.
+/// The mode of a regular file after a change of its content or owner: privilege bits go.
 #[inline]
-pub fn without_privileges(mode: u32) -> u32 {
+pub(crate) fn without_privileges(mode: u32) -> u32 {
     let mode = mode & !ISUID;
     if mode & IXGRP != 0 { mode & !ISGID } else { mode }
 }

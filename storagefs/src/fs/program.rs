@@ -212,7 +212,7 @@ impl Sum<'_> {
         self.forget_content();
     }
 
-    /// From here on nobody knows what files hold.
+    /// From here on it is not known what files hold.
     fn forget_content(&mut self) {
         (self.files, self.cuts) = ([None; PROGRAM_FILES], true);
     }

@@ -192,7 +192,7 @@ impl<'a> Walker<'a> {
 }
 
 /// Where a walk starts: absolute paths at the root, whatever the base.
-pub fn start_inode(session: &dyn SessionView, base: Handle, path: &[u8]) -> FsResult<InodeNo> {
+pub(crate) fn start_inode(session: &dyn SessionView, base: Handle, path: &[u8]) -> FsResult<InodeNo> {
     if path.first() == Some(&b'/') { Ok(ROOT) } else { base_inode(session, base) }
 }
 
@@ -206,7 +206,7 @@ pub fn named(found: &Found) -> FsResult<&InodeRec> {
 }
 
 /// The inode of a base handle; EBADF when the session has no such handle.
-pub fn base_inode(session: &dyn SessionView, base: Handle) -> FsResult<InodeNo> {
+pub(crate) fn base_inode(session: &dyn SessionView, base: Handle) -> FsResult<InodeNo> {
     if base == Handle::ROOT { Ok(ROOT) } else { Ok(session.handle(base)?.ino) }
 }
 

@@ -19,10 +19,10 @@ use weldfs_journal::{AlignedBuf, BlockNo, IoWrite};
 /// Bytes per block.
 pub const BLOCK: usize = 4096;
 /// Bytes per block, as an offset.
-pub const BLOCK_BYTES: u64 = BLOCK as u64;
+pub(crate) const BLOCK_BYTES: u64 = BLOCK as u64;
 
 /// Bytes that are copied and summed at a time: between two such pieces a command may make way for others.
-pub const SLICE_BYTES: u64 = 64 << 10;
+pub(crate) const SLICE_BYTES: u64 = 64 << 10;
 
 /// Blocks that one effect unmaps, at most, so that it touches no more windows than it may.
 const UNMAP_BLOCKS: u64 = (UNMAP_WINDOWS_MAX - 1) * WINDOW_BLOCKS;
@@ -272,7 +272,7 @@ impl Txn<'_> {
         }
     }
 
-    /// Stages up to `len` bytes of whole blocks, a piece of at most [`SLICE_BYTES`] at a time: straight into fresh
+    /// Stages up to `len` bytes of whole blocks, a piece of at most `SLICE_BYTES` at a time: straight into fresh
     /// blocks of the medium, in one pass that also gives their checksums. Returns the bytes staged; a miss stages
     /// nothing. The blocks of all pieces are allocated with the first one, and staged with the last.
     pub(super) fn stage_whole(

@@ -59,7 +59,7 @@ struct Slot {
 
 /// The transactions of one session.
 #[derive(Default)]
-pub struct StagedTable {
+pub(crate) struct StagedTable {
     slots: Vec<Slot>,
 }
 
@@ -101,7 +101,7 @@ impl StagedTable {
         Ok(staged.writes.len() as u64)
     }
 
-    /// From here on it is as it is. EBUSY when somebody else commits it already.
+    /// From here on it is as it is. EBUSY when another command commits it already.
     pub fn close(&mut self, h: Handle) -> Result<(), Errno> {
         let slot = self.slot(h)?;
         match slot.state.take() {
@@ -117,7 +117,7 @@ impl StagedTable {
     }
 
     /// What is being committed.
-    pub fn committing(&self, h: Handle) -> Result<Arc<Staged>, Errno> {
+    pub(crate) fn committing(&self, h: Handle) -> Result<Arc<Staged>, Errno> {
         let slot = self.slots.get(h.index as usize).filter(|s| s.generation == h.generation);
         match slot.and_then(|s| s.state.as_ref()) {
             Some(State::Committing(staged)) => Ok(staged.clone()),
@@ -132,7 +132,7 @@ impl StagedTable {
         Ok(std::mem::take(&mut slot.charged))
     }
 
-    /// The same, unless somebody commits it: EBUSY.
+    /// The same, unless a command commits it: EBUSY.
     pub fn abort(&mut self, h: Handle) -> Result<u64, Errno> {
         match self.slot(h)?.state {
             Some(State::Committing(_)) => Err(Errno::BUSY),
@@ -143,16 +143,6 @@ impl StagedTable {
     /// All of them are over; the bytes that were charged for them.
     pub fn clear(&mut self) -> u64 {
         self.slots.drain(..).map(|s| s.charged).sum()
-    }
-
-    /// How many there are.
-    pub fn len(&self) -> usize {
-        self.slots.iter().filter(|s| s.state.is_some()).count()
-    }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
     }
 }
 

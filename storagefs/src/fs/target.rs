@@ -1,6 +1,5 @@
 //! The transaction's face to the interpreter: each method runs a synchronous core, and fetches what it misses.
 
-use super::Slicer;
 use super::inode_set::Hold;
 use super::perm::{self, IFLNK};
 use super::stage::SLICE_BYTES;
@@ -45,22 +44,24 @@ fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
 }
 
 impl Txn<'_> {
-    /// Lets others have the core, if the slicer says so.
-    async fn make_way(&self) {
-        if self.slicer.is_some_and(Slicer::due) {
+    /// Lets others have the core, if the slicer says so. EINTR when the command is no more to be gone on with.
+    async fn make_way(&self) -> Result<(), Errno> {
+        let Some(slicer) = self.slicer else { return Ok(()) };
+        if slicer.due() {
             super::give_way().await;
         }
+        if slicer.is_cancelled() { Err(Errno::INTR) } else { Ok(()) }
     }
 }
 
 impl Target for Txn<'_> {
     type File = FileRef;
 
-    async fn boundary(&mut self, index: u16) {
+    async fn boundary(&mut self, index: u16) -> Result<(), Errno> {
         if let Some(s) = self.slicer {
             s.micro(index);
         }
-        self.make_way().await;
+        self.make_way().await
     }
 
     async fn seal(&mut self, index: u16, regs: &Registers) -> Result<(), Errno> {
@@ -160,7 +161,7 @@ impl Target for Txn<'_> {
             if n < piece || done == len {
                 break done;
             }
-            self.make_way().await;
+            self.make_way().await?;
         };
         self.counters.payload_copies = copies + most;
         if let (Some(sum), Some(state)) = (sum, state) {
@@ -182,7 +183,7 @@ impl Target for Txn<'_> {
             if let Some(written) = cold!(self, self.write_core(f.ino, at, src, &mut sum, &mut progress)) {
                 return Ok(written);
             }
-            self.make_way().await;
+            self.make_way().await?;
         }
     }
 

@@ -37,7 +37,7 @@ pub struct OpCounters {
     pub blocks_written: u32,
     /// Data blocks read from the medium.
     pub blocks_read: u32,
-    /// Byte ranges that ride in the record.
+    /// Byte ranges inline in the record.
     pub patches: u32,
 }
 
@@ -149,9 +149,9 @@ pub struct Txn<'a> {
 
 impl<'a> Txn<'a> {
     /// A transaction of `session` that holds `set`, at time `now`. `plan` carries the reservations made for the command
-    /// with [`super::plan_need`] (before the tickets: nobody waits for room under them); a command that changes nothing
+    /// with `super::plan_need` (before the tickets: none waits for room under them); a command that changes nothing
     /// has none.
-    /// `payload_bytes` is `payload_bytes` of the command: it decides what rides in the record.
+    /// `payload_bytes` is `payload_bytes` of the command: it decides what is inline in the record.
     pub fn new(
         store: &'a Store,
         session: &'a dyn SessionView,
@@ -196,7 +196,7 @@ impl<'a> Txn<'a> {
     }
 
     /// Makes way for others where the slicer says so.
-    pub fn in_slices(&mut self, slicer: &'a dyn Slicer) {
+    pub(crate) fn in_slices(&mut self, slicer: &'a dyn Slicer) {
         self.slicer = Some(slicer);
     }
 
@@ -250,7 +250,7 @@ impl<'a> Txn<'a> {
     }
 
     /// What the set lacked, after `SetChanged`: a program starts over with it.
-    pub fn lacked(&self) -> Option<(InodeNo, Hold)> {
+    pub(crate) fn lacked(&self) -> Option<(InodeNo, Hold)> {
         let bits = self.lacking.load(Relaxed).checked_sub(1)?;
         Some((InodeNo(bits >> 1), if bits & 1 == 1 { Hold::Exclusive } else { Hold::Shared }))
     }

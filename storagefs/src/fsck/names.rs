@@ -32,7 +32,7 @@ pub(super) struct Names {
     inodes: HashMap<u64, Seen>,
     hash: NameHash,
     /// Names seen in the bucket at hand.
-    bucket: (u64, u64),
+    bucket: Key,
     names: HashSet<Vec<u8>>,
     counted: u64,
 }
@@ -40,7 +40,7 @@ pub(super) struct Names {
 impl Names {
     pub(super) fn new(store: &Store) -> Names {
         let counted = store.ledger.inodes.load(std::sync::atomic::Ordering::Relaxed).max(0) as u64;
-        Names { inodes: HashMap::new(), hash: store.hash, bucket: (0, 0), names: HashSet::new(), counted }
+        Names { inodes: HashMap::new(), hash: store.hash, bucket: Key::MIN, names: HashSet::new(), counted }
     }
 
     pub(super) fn inode(&mut self, ino: u64, value: &[u8], report: &mut FsckReport) {
@@ -53,12 +53,34 @@ impl Names {
         if ino == 0 {
             report.problem("inode number 0 is in use".to_owned());
         }
-        if rec.size > i64::MAX as u64 {
-            report.problem(format!("inode {ino}: size {} is beyond the largest file", rec.size));
+        // The seven types of POSIX: fifo, character device, directory, block device, file, symbolic link, socket.
+        if !matches!(rec.mode >> 12, 0o1 | 0o2 | 0o4 | 0o6 | 0o10 | 0o12 | 0o14) {
+            report.problem(format!("inode {ino}: its mode {:o} is of no type of file", rec.mode));
+        }
+        let target = rec.target.as_ref().map_or(0, |t| t.len() as u64);
+        match rec.mode >> 12 {
+            0o12 if target == 0 => report.problem(format!("inode {ino}: a symbolic link to nothing")),
+            0o12 if target != rec.size => {
+                let size = rec.size;
+                report.problem(format!("inode {ino}: a symbolic link of size {size}, its target has {target} bytes"));
+            }
+            0o12 => {}
+            _ if target != 0 => report.problem(format!("inode {ino}: has a target and is no symbolic link")),
+            _ => {}
         }
         let seen =
             Seen { mode: rec.mode, nlink: rec.nlink, blocks: rec.blocks, parent: rec.parent.0, ..Seen::default() };
         self.inodes.insert(ino, seen);
+    }
+
+    /// Whether a name is the first such one in its bucket.
+    fn is_new(&mut self, key: Key, name: &[u8]) -> bool {
+        let bucket = Key { b: key.b >> COLLISION_BITS, ..key };
+        if self.bucket != bucket {
+            self.bucket = bucket;
+            self.names.clear();
+        }
+        self.names.insert(name.to_vec())
     }
 
     pub(super) fn dirent(&mut self, key: Key, value: &[u8], report: &mut FsckReport) {
@@ -68,15 +90,13 @@ impl Names {
         };
         report.entries += 1;
         let name = String::from_utf8_lossy(&d.name).into_owned();
-        let bucket = (key.a, key.b >> COLLISION_BITS);
-        if self.bucket != bucket {
-            self.bucket = bucket;
-            self.names.clear();
+        if d.name.contains(&b'/') || matches!(&*d.name, b"." | b"..") {
+            report.problem(format!("directory {}: no path leads to an entry named {name:?}", key.a));
         }
-        if !self.names.insert(d.name.to_vec()) {
+        if !self.is_new(key, &d.name) {
             report.problem(format!("directory {}: two entries named {name:?}", key.a));
         }
-        if self.hash.bucket(&d.name) >> COLLISION_BITS != bucket.1 {
+        if self.hash.bucket(&d.name) >> COLLISION_BITS != key.b >> COLLISION_BITS {
             report.problem(format!("directory {}: entry {name:?} stands under the hash of another name", key.a));
         }
         match self.inodes.get(&key.a) {
@@ -109,6 +129,7 @@ impl Names {
             Ok(x) if self.hash.bucket(&x.name) >> COLLISION_BITS != key.b >> COLLISION_BITS => {
                 report.problem(format!("{key}: an attribute under the hash of another name"));
             }
+            Ok(x) if !self.is_new(key, &x.name) => report.problem(format!("{key}: an attribute that is there twice")),
             Ok(_) => {}
             Err(e) => report.problem(format!("{key}: {e}")),
         }

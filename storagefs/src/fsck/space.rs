@@ -2,13 +2,13 @@
 
 use super::{FsckReport, names::Names};
 use crate::alloc::Bitmap;
-use crate::checkpoint::{Built, by_group};
-use crate::effect::{BlockState, Effect, FILE_BLOCKS_MAX};
+use crate::checkpoint::{Built, Kept, by_group};
+use crate::effect::{BlockState, Effect};
 use crate::error::FsResult;
 use crate::limits::{BLOCK, WINDOW_BLOCKS};
 use crate::micro::open::OpenTxn;
-use crate::overlay::Base;
-use crate::overlay::window;
+use crate::overlay::window::{self, Mapping};
+use crate::overlay::{Base, WINDOWS_MAX};
 use crate::store::Store;
 use crate::tree::Key;
 use hashbrown::HashMap;
@@ -26,13 +26,15 @@ pub(super) struct Space<'s> {
     used: Vec<u64>,
     /// The same of the merged blocks.
     merged: Vec<bool>,
+    /// What a merge reads below the bytes from the log.
+    sources: &'s [Kept],
     verify: bool,
 }
 
 impl<'s> Space<'s> {
-    pub(super) fn new(store: &'s Store, verify: bool, merged: u64) -> Space<'s> {
+    pub(super) fn new(store: &'s Store, verify: bool, merged: u64, sources: &'s [Kept]) -> Space<'s> {
         let used = vec![0; store.geometry.blocks.div_ceil(64) as usize];
-        Space { store, used, merged: vec![false; merged as usize], verify }
+        Space { store, used, merged: vec![false; merged as usize], sources, verify }
     }
 
     /// Books a merged block; false for an address that no merge gave away, or gave to another.
@@ -60,15 +62,14 @@ impl<'s> Space<'s> {
             Ok(b) => b,
             Err(e) => return report.problem(format!("{key}: {e}")),
         };
-        if key.b >= FILE_BLOCKS_MAX / WINDOW_BLOCKS {
-            report.problem(format!("{key}: beyond the largest file"));
+        if key.b >= WINDOWS_MAX {
+            return report.problem(format!("{key}: beyond the largest file"));
         }
         if !names.hold(key.a, blocks.len() as u64) {
             report.problem(format!("{key}: its inode does not exist"));
         }
         report.blocks += blocks.len() as u64;
         let data = self.store.geometry.data_blocks();
-        let mut buf = [0u8; BLOCK];
         for (i, m) in blocks {
             let blk = key.b * WINDOW_BLOCKS + u64::from(i);
             if m.addr >= PRETENDED && self.book_merged(m.addr) {
@@ -81,13 +82,44 @@ impl<'s> Space<'s> {
             if !self.book(m.addr) {
                 report.problem(format!("inode {}: block {blk} is also used elsewhere ({})", key.a, m.addr));
             }
-            if self.verify && m.state == BlockState::Written {
-                let off = m.addr * BLOCK as u64;
-                let read = self.store.medium.read(off, &mut buf).map_err(Into::into);
-                let checked = read.and_then(|()| self.store.verify(m.crc, InodeNo(key.a), blk, &buf));
+            self.content(key.a, blk, &m, report);
+        }
+    }
+
+    /// (The bitmap itself is compared at the end.)
+    pub(super) fn group(&self, key: Key, report: &mut FsckReport) {
+        if key.a >= self.store.geometry.groups() || key.b != 0 {
+            report.problem(format!("{key}: a bitmap of a group that is not there"));
+        }
+    }
+
+    /// What a read of the block would find.
+    fn content(&self, ino: u64, blk: u64, m: &Mapping, report: &mut FsckReport) {
+        let mut buf = [0u8; BLOCK];
+        let checked = match m.state {
+            BlockState::Unwritten => return,
+            BlockState::Written if !self.verify => return,
+            BlockState::Written => {
                 report.verified_blocks += 1;
-                if let Err(e) = checked {
-                    report.problem(e.to_string());
+                let read = self.store.medium.read(m.addr * BLOCK as u64, &mut buf).map_err(Into::into);
+                read.and_then(|()| self.store.verify(m.crc, InodeNo(ino), blk, &buf))
+            }
+            // Known without a look.
+            BlockState::Bad => self.store.read_base(m, InodeNo(ino), blk, &mut buf),
+        };
+        if let Err(e) = checked {
+            report.problem(e.to_string());
+        }
+    }
+
+    /// What lies below bytes from the log, which cover only a part of it.
+    pub(super) fn sources(&self, report: &mut FsckReport) {
+        let data = self.store.geometry.data_blocks();
+        for Kept { ino, blk, mapping } in self.sources {
+            match data.contains(&mapping.addr) {
+                true => self.content(*ino, *blk, mapping, report),
+                false => {
+                    report.problem(format!("inode {ino}: block {blk} lay outside the data area ({})", mapping.addr));
                 }
             }
         }
@@ -118,13 +150,7 @@ impl<'s> Space<'s> {
         }
     }
 
-    pub(super) fn finish(
-        &mut self,
-        base: &Arc<Base>,
-        built: &Built,
-        _pages: u64,
-        report: &mut FsckReport,
-    ) -> FsResult<()> {
+    pub(super) fn finish(&mut self, base: &Arc<Base>, built: &Built, report: &mut FsckReport) -> FsResult<()> {
         let store = self.store;
         let writer = store.writer.lock();
         for chunk in writer.zone.chunks() {

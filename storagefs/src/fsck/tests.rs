@@ -8,6 +8,7 @@ use crate::media::RamMedium;
 use crate::mount::{MkfsOptions, format};
 use crate::record::InodeRec;
 use crate::store::{Need, Plan};
+use crate::superblock::Superblock;
 use weldfs_ciscops::InodeNo;
 use weldfs_journal::{AlignedBuf, ManualClock, RecordHead, SeededRandom};
 
@@ -189,27 +190,240 @@ fn any_flipped_byte_of_metadata_is_found_or_harmless() {
     }
 }
 
+/// Unmounts, and puts values into the tree that no checkpoint would.
+fn forge(medium: &Arc<dyn Medium>, changes: Vec<(Key, Option<Vec<u8>>)>) {
+    let (store, _) = Store::mount(medium.clone(), options()).unwrap();
+    store.unmount().unwrap();
+    let mut writer = store.writer.lock();
+    let base = store.overlay.base(0);
+    writer.zone.begin_checkpoint();
+    let cut = writer.sb.cut;
+    let tree = base.tree.apply(&base.slow, &mut writer.zone, &mut changes.into_iter(), cut).unwrap();
+    writer.sb.zone = writer.zone.write_map(&base.slow, cut).unwrap();
+    writer.sb.root = tree.root();
+    writer.sb.store(&**medium).unwrap();
+}
+
+/// Mounts, commits, dies; what fsck finds then, and the store that is mounted next.
+fn after(medium: &Arc<dyn Medium>, fill: impl FnOnce(&Store, &mut Plan<'_>)) -> (String, Arc<Store>) {
+    let (store, _) = Store::mount(medium.clone(), options()).unwrap();
+    commit(&store, |p| fill(&store, p));
+    drop(store);
+    let found = fsck(medium.clone(), options(), true).unwrap().problems.join("\n");
+    (found, Store::mount(medium.clone(), options()).unwrap().0)
+}
+
+fn listed(store: &Store, dir: InodeNo) -> FsResult<Vec<Vec<u8>>> {
+    let mut names = Vec::new();
+    store.dirents(dir, 0, &mut |d| {
+        names.push(d.name.to_vec());
+        true
+    })?;
+    Ok(names)
+}
+
 #[test]
 fn a_forged_mapping_beyond_every_medium_is_no_merged_block() {
     use crate::overlay::window::{Mapping, pack};
     let medium = populated();
-    let (store, _) = Store::mount(medium.clone(), options()).unwrap();
-    store.unmount().unwrap();
-    {
-        let mut writer = store.writer.lock();
-        let base = store.overlay.base(0);
-        let forged = |addr| pack(&[(9, Mapping { addr, birth: 1, crc: 0, state: BlockState::Written })], u64::MAX);
-        let keys = [(500, (1 << 47) + 5), (501, 1 << 47)];
-        let mut changes = keys.iter().map(|(win, addr)| (Key::new(kind::WINDOW, 3, *win), Some(forged(*addr))));
-        writer.zone.begin_checkpoint();
-        let cut = writer.sb.cut;
-        let tree = base.tree.apply(&base.slow, &mut writer.zone, &mut changes, cut).unwrap();
-        writer.sb.zone = writer.zone.write_map(&base.slow, cut).unwrap();
-        writer.sb.root = tree.root();
-        writer.sb.store(&*medium).unwrap();
-    }
-    drop(store);
+    let forged = |addr| pack(&[(9, Mapping { addr, birth: 1, crc: 0, state: BlockState::Written })], u64::MAX);
+    let keys = [(500, (1 << 47) + 5), (501, 1 << 47)];
+    forge(&medium, keys.iter().map(|(win, addr)| (Key::new(kind::WINDOW, 3, *win), Some(forged(*addr)))).collect());
     let found = fsck(medium, options(), false).unwrap().problems.join("\n");
     assert_finds(&found, "inode 3: block 128009 lies outside the data area (140737488355333)");
     assert_finds(&found, "inode 3: block 128265 lies outside the data area (140737488355328)");
+}
+
+#[test]
+fn entries_and_attributes_that_the_log_replaces_are_told_when_damaged_and_do_not_keep_others_from_being_listed() {
+    let (root, dir, file) = (InodeNo::ROOT, InodeNo(2), InodeNo(3));
+    let medium = populated();
+    let (store, _) = Store::mount(medium.clone(), options()).unwrap();
+    let (cookie, slot) = (store.dirent_slot(root, b"dir").unwrap() - 1, store.xattr_slot(file, b"user.a").unwrap());
+    assert_eq!(store.dirent(root, b"dir").unwrap().map(|d| d.cookie), Some(cookie));
+    drop(store);
+    let keys = [Key::new(kind::DIRENT, root.0, cookie), Key::new(kind::XATTR, file.0, slot)];
+    forge(&medium, keys.iter().map(|key| (*key, Some(b"no value".to_vec()))).collect());
+    let (found, store) = after(&medium, |_, p| {
+        p.push(Effect::PutDirent { dir: root, cookie, ino: dir, ftype: 4, mark: 0, name: b"dir"[..].into() });
+        p.push(Effect::PutXattr { ino: file, slot, name: b"user.a"[..].into(), value: b"1"[..].into() });
+    });
+    for key in keys {
+        assert_finds(&found, &key.to_string());
+    }
+    assert_eq!(listed(&store, root).unwrap(), [b"dir"]);
+    assert_eq!(store.xattrs(file).unwrap().len(), 1);
+}
+
+#[test]
+fn inodes_of_the_tree_that_are_younger_than_it_and_entries_of_no_inode_of_it_are_told() {
+    let (dir, late) = (InodeNo(2), InodeNo(60));
+    let medium = populated();
+    let (store, _) = Store::mount(medium.clone(), options()).unwrap();
+    let mut rec = store.inode(dir).unwrap().unwrap();
+    let slot = store.xattr_slot(late, b"user.a").unwrap();
+    drop(store);
+    rec.birth = weldfs_journal::Lsn(1 << 40);
+    let attribute = crate::record::Xattr { ino: late, slot, name: b"user.a"[..].into(), value: b"1"[..].into() };
+    let (of_dir, of_late) = (Key::new(kind::INODE, dir.0, 0), Key::new(kind::XATTR, late.0, slot));
+    forge(&medium, vec![(of_dir, Some(rec.to_value())), (of_late, Some(attribute.to_value()))]);
+    let (found, store) = after(&medium, |_, p| {
+        p.push(Effect::SetAttr(AttrDelta::new(dir).mode(0o040700)));
+        add(p, dir, b"late", late, 0o100644, 1);
+    });
+    // What was there is not shown.
+    assert_eq!(listed(&store, dir).unwrap(), [b"late"]);
+    assert!(store.xattrs(late).unwrap().is_empty());
+    assert_finds(&found, "born at LSN 1099511627776, the tree ends at");
+    assert_finds(&found, &format!("{of_late}: its inode is not in the tree"));
+}
+
+#[test]
+fn what_lies_below_a_patch_is_verified_and_blocks_that_are_marked_bad_are_told() {
+    let (medium, file) = (populated(), InodeNo(3));
+    let (store, _) = Store::mount(medium.clone(), options()).unwrap();
+    // A block of the tree.
+    store.unmount().unwrap();
+    drop(store);
+    let mut addr = 0;
+    let (store, _) = Store::mount(medium.clone(), options()).unwrap();
+    store
+        .block_map(file, 1, 1, &mut |_, v| {
+            addr = v.addr.unwrap().0;
+            true
+        })
+        .unwrap();
+    drop(store);
+    medium.write(addr * BLOCK as u64 + 2000, &[0x77; 3]).unwrap();
+    let patch = Effect::Patch { ino: file, off: 4096, bytes: smallvec::smallvec![5; 20] };
+    let (found, store) = after(&medium, |_, p| p.push(patch.clone()));
+    assert!(matches!(store.read_block(file, 1, &mut [0; BLOCK]), Err(FsError::Corrupt(_))));
+    assert_finds(&found, "byte 4096 of inode 3");
+    store.unmount().unwrap();
+    drop(store);
+    let found = fsck(medium.clone(), options(), false).unwrap().problems.join("\n");
+    assert_finds(&found, "merged over a damaged block");
+    // A patch over the whole block leaves nothing of it.
+    let whole = Effect::Patch { ino: file, off: 4096, bytes: smallvec::smallvec![5; BLOCK] };
+    let (store, _) = Store::mount(medium.clone(), options()).unwrap();
+    let need = Need { log_bytes: 8000, new_blocks: 20, meta_keys: 10, may_fail: true, ..Need::default() };
+    let mut plan = store.begin(&need).unwrap();
+    plan.push(whole);
+    store.commit(&mut plan, RecordHead::op()).unwrap();
+    drop(plan);
+    drop(store);
+    assert!(fsck(medium, options(), true).unwrap().clean);
+}
+
+#[test]
+fn names_without_a_path_types_that_are_none_and_attributes_that_are_there_twice_are_told() {
+    let (root, file) = (InodeNo::ROOT, InodeNo(3));
+    for name in [&b"."[..], b"..", b"a/b"] {
+        let found = problems(|s, p| {
+            let ino = s.alloc_ino();
+            add(p, root, name, ino, 0o100644, 1);
+        });
+        assert_finds(&found, "no path leads to an entry named");
+    }
+    let found = problems(|s, p| add(p, root, b"odd", s.alloc_ino(), 0o030644, 1));
+    assert_finds(&found, "inode 4: its mode 30644 is of no type of file");
+    let found = problems(|s, p| {
+        let first = s.xattr_slot(file, b"user.a").unwrap();
+        for slot in [first, first + 1] {
+            p.push(Effect::PutXattr { ino: file, slot, name: b"user.a"[..].into(), value: b"1"[..].into() });
+        }
+    });
+    assert_finds(&found, "an attribute that is there twice");
+}
+
+/// The populated image, closed, with another superblock.
+fn with_superblock(change: impl Fn(&mut Superblock)) -> Arc<dyn Medium> {
+    let medium = populated();
+    let (store, _) = Store::mount(medium.clone(), options()).unwrap();
+    store.unmount().unwrap();
+    drop(store);
+    let (mut sb, _) = Superblock::load(&*medium).unwrap();
+    change(&mut sb);
+    sb.store(&*medium).unwrap();
+    medium
+}
+
+#[test]
+fn a_number_for_new_inodes_that_an_inode_has_is_damage_to_fsck_and_to_every_mount() {
+    assert!(fsck(with_superblock(|sb| sb.next_ino = 4), options(), true).unwrap().clean);
+    for next in [2, 3] {
+        let medium = with_superblock(|sb| sb.next_ino = next);
+        let found = fsck(medium.clone(), options(), false).unwrap().problems.join("\n");
+        assert_finds(&found, "next inode number (an inode has it or a higher one)");
+        assert!(Store::mount(medium, options()).is_err());
+    }
+}
+
+#[test]
+fn an_inode_that_the_log_makes_and_the_tree_has_is_damage() {
+    let medium = with_superblock(|_| {});
+    let (store, _) = Store::mount(medium.clone(), options()).unwrap();
+    let made = crate::effect::encode(&[Effect::PutInode(Box::new(InodeRec::empty(InodeNo(3))))]);
+    store.journal().append(RecordHead::op(), &[&made], Vec::new(), None).unwrap();
+    store.journal().wait(store.journal().tail()).unwrap();
+    drop(store);
+    let found = fsck(medium.clone(), options(), false).unwrap().problems.join("\n");
+    assert_finds(&found, "inode (created twice)");
+    assert!(Store::mount(medium, options()).is_err());
+}
+
+#[test]
+fn counters_close_to_their_end_are_told_and_such_an_image_is_read_and_not_written() {
+    use crate::limits::COUNTER_MAX;
+    let forged: [fn(&mut Superblock); 3] =
+        [|sb| sb.sequence = COUNTER_MAX - 2, |sb| sb.next_ino = COUNTER_MAX - 1, |sb| sb.next_txn = COUNTER_MAX - 1];
+    for change in forged {
+        let medium = with_superblock(change);
+        let before = Superblock::load(&*medium).unwrap();
+        let refused = Store::mount(medium.clone(), options()).map(drop).unwrap_err().to_string();
+        assert!(refused.contains("it can be read, and not written"), "{refused}");
+        let found = fsck(medium.clone(), options(), true).unwrap().problems.join("\n");
+        assert_finds(&found, "the image can be read, and not written");
+        let (store, _) = Store::mount(medium.clone(), MountOptions { read_only: true, ..options() }).unwrap();
+        assert_eq!(listed(&store, InodeNo(2)).unwrap(), [b"file"]);
+        assert_eq!(Superblock::load(&*medium).unwrap(), before);
+    }
+}
+
+#[test]
+fn links_to_nothing_or_of_another_size_and_bitmaps_of_groups_that_are_not_there_are_told() {
+    let root = InodeNo::ROOT;
+    let found = problems(|s, p| add(p, root, b"link", s.alloc_ino(), 0o120777, 1));
+    assert_finds(&found, "inode 4: a symbolic link to nothing");
+    let targeted = |mode: u32, size: u64| {
+        problems(move |s, p| {
+            let ino = s.alloc_ino();
+            let mut rec = InodeRec { mode, nlink: 1, size, ..InodeRec::empty(ino) };
+            rec.target = Some(Arc::from(&b"there"[..]));
+            let cookie = p.store().dirent_slot(root, b"link").unwrap();
+            let ftype = (mode >> 12) as u8;
+            p.push(Effect::PutInode(Box::new(rec)));
+            p.push(Effect::PutDirent { dir: root, cookie, ino, ftype, mark: 0, name: b"link"[..].into() });
+        })
+    };
+    assert_eq!(targeted(0o120777, 5), "");
+    assert_finds(&targeted(0o120777, 0), "inode 4: a symbolic link of size 0, its target has 5 bytes");
+    let medium = populated();
+    forge(&medium, vec![(Key::new(kind::FREE_GROUP, 77, 0), Some(vec![1]))]);
+    let found = fsck(medium, options(), false).unwrap().problems.join("\n");
+    assert_finds(&found, "a bitmap of a group that is not there");
+}
+
+#[test]
+fn superblock_copies_that_no_power_cut_leaves_are_told_and_torn_or_old_ones_are_warnings() {
+    let medium = with_superblock(|_| {});
+    medium.write(8 * BLOCK as u64 + 200, &[0x55; 8]).unwrap();
+    let report = fsck(medium.clone(), options(), true).unwrap();
+    assert_eq!((report.clean, report.lost_copies, report.recovery.warnings.len()), (true, 0, 1));
+    let last = medium.info().len - BLOCK as u64;
+    for at in [8 * BLOCK as u64, last] {
+        medium.write(at, &AlignedBuf::zeroed(BLOCK)).unwrap();
+    }
+    let report = fsck(medium, options(), true).unwrap();
+    assert_eq!((report.clean, report.lost_copies, report.problem_count), (false, 2, 2));
 }

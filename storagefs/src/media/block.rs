@@ -52,13 +52,8 @@ impl BlockMedium {
         Ok(BlockMedium { io, _locked: locked, len, sector, read_only, poisoned, rings, ring_works })
     }
 
-    /// Whether reads and writes bypass the page cache.
-    pub fn is_direct(&self) -> bool {
-        self.sector > 1
-    }
-
     /// Whether batches go through io_uring.
-    pub fn uses_ring(&self) -> bool {
+    pub(crate) fn uses_ring(&self) -> bool {
         self.ring_works.load(Ordering::Relaxed)
     }
 

@@ -131,7 +131,7 @@ impl CowImage {
     }
 
     /// 128 bits over all that differs from the base: images of one base with the same digest are the same. (The chance
-    /// that it errs among a billion images is below 10^-20. Nobody who could forge it has a hand in crash states.)
+    /// that it errs among a billion images is below 10^-20. No client that could forge it has a hand in crash states.)
     pub fn digest(&self) -> u128 {
         let each = self.pages.iter().enumerate().filter_map(|(i, p)| Some((i, p.as_ref()?)));
         each.fold(0u128, |sum, (i, page)| sum.wrapping_add(*page.digest.get_or_init(|| self.page_digest(i, page))))

@@ -184,7 +184,7 @@ impl<'a> Replayer<'a> {
 
     /// The crash state in which exactly the units that `keep` names persisted. Units come in the order of their writes;
     /// of several to the same bytes the last one kept wins.
-    pub fn state_with(&self, keep: &mut dyn FnMut(&Unit) -> bool) -> CowImage {
+    pub(crate) fn state_with(&self, keep: &mut dyn FnMut(&Unit) -> bool) -> CowImage {
         let mut image = self.now.image.clone();
         let size = match self.recording.model {
             CrashModel::Block => 512,
@@ -206,7 +206,7 @@ impl<'a> Replayer<'a> {
         image
     }
 
-    /// As [`Replayer::state_with`], as bytes.
+    /// As `Replayer::state_with`, as bytes.
     pub fn image_with(&self, keep: &mut dyn FnMut(&Unit) -> bool) -> Vec<u8> {
         self.state_with(keep).to_bytes()
     }

@@ -1,9 +1,9 @@
 //! Images: files or block devices that hold a medium. Creating sizes and fills them, opening locks them.
 
 use super::{BlockMedium, PmemMedium};
-use rustix::fs::{FallocateFlags, FlockOperation};
+use rustix::fs::{FallocateFlags, FlockOperation, OFlags};
 use std::fmt;
-use std::fs::File;
+use std::fs::{File, Metadata};
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -24,7 +24,7 @@ pub enum ImageKind {
 /// What an image is opened for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum OpenMode {
-    /// Exclusive; refused while anybody has it open.
+    /// Exclusive; refused while it is open.
     ReadWrite,
     /// Shared with other readers; refused while it is served.
     ReadOnly,
@@ -61,7 +61,7 @@ pub enum OpenError {
         /// Why not.
         error: io::Error,
     },
-    /// Somebody has it open.
+    /// It is open elsewhere.
     #[error("{}: in use by {}", path.display(), holder.as_ref().map_or("another process".into(), Holder::to_string))]
     InUse {
         /// The image.
@@ -93,7 +93,7 @@ impl At<'_> {
 /// media, reserved and touched on mapped ones.
 ///
 /// # Errors
-/// `InUse` when somebody has it open, else the system's. An existing file is then as it was.
+/// `InUse` when it is open elsewhere, else the system's. An existing file is then as it was.
 pub fn create(path: &Path, kind: ImageKind, size: u64, overwrite: bool) -> Result<Arc<dyn Medium>, OpenError> {
     create_showing(path, kind, size, overwrite, &mut |_| {})
 }
@@ -117,7 +117,7 @@ pub fn create_showing(
     options.read(true).write(true).mode(0o600);
     let (file, fresh) = match options.clone().create_new(true).open(path) {
         Err(e) if overwrite && e.kind() == io::ErrorKind::AlreadyExists => {
-            (options.create(true).open(path).map_err(at.io("create"))?, false)
+            (open_at_once(options.create(true), path).map_err(at.io("create"))?, false)
         }
         made => (made.map_err(at.io("create"))?, true),
     };
@@ -166,13 +166,22 @@ fn fits(file: &File, size: u64) -> io::Result<()> {
 pub fn open(path: &Path, kind: ImageKind, mode: OpenMode) -> Result<Arc<dyn Medium>, OpenError> {
     let at = At(path);
     let write = mode == OpenMode::ReadWrite;
-    let file = File::options().read(true).write(write).open(path).map_err(at.io("open"))?;
+    let file = open_at_once(File::options().read(true).write(write), path).map_err(at.io("open"))?;
     lock(path, &file, mode)?;
     let len = length(&file).map_err(at.io("size"))?;
     if len < BLOCK as u64 {
         return Err(OpenError::Unsuitable { path: path.into(), why: "too small to hold a file system" });
     }
     finish(path, file, kind, mode)
+}
+
+/// Opens what may be an image. A FIFO keeps nothing waiting: what it is shows when its length is asked for.
+fn open_at_once(options: &mut std::fs::OpenOptions, path: &Path) -> io::Result<File> {
+    let file = options.custom_flags(OFlags::NONBLOCK.bits() as i32).open(path)?;
+    // For the opening only: reads and writes of an image do wait.
+    let flags = rustix::fs::fcntl_getfl(&file)?;
+    rustix::fs::fcntl_setfl(&file, flags - OFlags::NONBLOCK)?;
+    Ok(file)
 }
 
 fn finish(path: &Path, file: File, kind: ImageKind, mode: OpenMode) -> Result<Arc<dyn Medium>, OpenError> {
@@ -193,18 +202,25 @@ fn lock(path: &Path, file: &File, mode: OpenMode) -> Result<(), OpenError> {
     };
     match rustix::fs::flock(file, operation) {
         Ok(()) => Ok(()),
-        Err(rustix::io::Errno::WOULDBLOCK) => Err(OpenError::InUse { path: path.into(), holder: holder(file) }),
+        Err(rustix::io::Errno::WOULDBLOCK) => {
+            Err(OpenError::InUse { path: path.into(), holder: file.metadata().ok().and_then(|meta| holder_of(&meta)) })
+        }
         Err(e) => Err(OpenError::Io { path: path.into(), what: "lock", error: e.into() }),
     }
 }
 
-/// Who holds a lock on the file, as /proc/locks tells: "1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF".
-fn holder(file: &File) -> Option<Holder> {
-    let meta = file.metadata().ok()?;
+/// Who holds the lock of an image, as far as the system says; the image is not opened.
+pub fn holder(path: &Path) -> Option<Holder> {
+    holder_of(&std::fs::metadata(path).ok()?)
+}
+
+/// As /proc/locks tells: "1: FLOCK  ADVISORY  WRITE 1234 08:02:131 0 EOF"; those that wait for it have an arrow.
+fn holder_of(meta: &Metadata) -> Option<Holder> {
     let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
     let id = format!("{major:02x}:{minor:02x}:{}", meta.ino());
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    let line = locks.lines().find(|l| l.contains("FLOCK") && l.split_whitespace().any(|w| w == id))?;
+    let holds = |l: &&str| l.contains(" FLOCK ") && !l.contains("->") && l.split_whitespace().any(|w| w == id);
+    let line = locks.lines().find(holds)?;
     let pid: u32 = line.split_whitespace().nth(4)?.parse().ok()?;
     let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     Some(Holder { pid, name: name.trim().to_string() })

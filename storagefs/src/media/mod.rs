@@ -22,7 +22,7 @@ pub use block::BlockMedium;
 pub use cow::{CowImage, CowMedium};
 pub use crash::{InFlight, Replayer, Unit};
 pub use faulty::{FaultKind, FaultOn, FaultPlan, FaultyMedium};
-pub use image::{Holder, ImageKind, OpenError, OpenMode, create, create_showing, open};
+pub use image::{Holder, ImageKind, OpenError, OpenMode, create, create_showing, holder, open};
 pub use kernels::write_back_name;
 pub(crate) use kernels::{crc32c_join, crc32c_then_zeros};
 pub use pmem::PmemMedium;

@@ -13,7 +13,7 @@ use weldfs_journal::{FlushMode, IoWrite, Medium, MediumError, MediumInfo, Medium
 
 /// Bytes touched in one step: a medium that is let go of waits for the step at hand.
 const TOUCH: usize = 16 << 20;
-/// Bytes touched before anybody uses the medium: superblock and log.
+/// Bytes touched before the medium is used: superblock and log.
 const TOUCH_FIRST: usize = 96 << 20;
 
 /// Touches the pages of a mapping beside those who use it, so that an image of any size can be used at once and its

@@ -39,7 +39,7 @@ impl RamMedium {
         medium
     }
 
-    /// A copy of the whole content. Callers see to it that nobody writes meanwhile.
+    /// A copy of the whole content. Callers see to it that nothing writes meanwhile.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut all = vec![0; self.region.len()];
         self.region.read(0, &mut all).expect("the buffer is as long as the medium");

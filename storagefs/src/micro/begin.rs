@@ -140,7 +140,7 @@ impl Begin {
     ///
     /// # Errors
     /// E2BIG for more inputs, groups or effects than it may have.
-    pub fn bounded(&self) -> FsResult<()> {
+    pub(crate) fn bounded(&self) -> FsResult<()> {
         let most = if self.plan.is_some() { PLAN_EFFECTS_MAX } else { INPUT_EFFECTS_MAX };
         let inputs = self.inputs.len() <= MICRO_OPS_MAX && self.inputs.iter().all(|i| i.effects.len() <= most);
         // A planned one names no supplementary groups.

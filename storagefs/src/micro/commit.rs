@@ -3,6 +3,7 @@
 use super::{Input, VERSION};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::effect::{self, EFFECTS_MAX, Effect, Effects};
+use weldfs_ciscops::limits::FILE_OFFSET_MAX;
 use weldfs_ciscops::{ChecksumState, Registers, Written};
 
 /// What one micro-op changed, and the registers after it.
@@ -26,7 +27,7 @@ impl Commit {
     }
 
     /// Appends the payload to `w`.
-    pub fn encode_into(&self, w: &mut Writer) {
+    pub(crate) fn encode_into(&self, w: &mut Writer) {
         w.u8(VERSION);
         encode_registers(&self.regs, w);
         effect::encode_into(&self.effects, w);
@@ -77,7 +78,7 @@ pub fn expand(effects: Effects, inputs: &[Input]) -> Result<(Effects, u16), Deco
 }
 
 /// Appends registers to `w`.
-pub fn encode_registers(regs: &Registers, w: &mut Writer) {
+pub(crate) fn encode_registers(regs: &Registers, w: &mut Writer) {
     let first = regs.first.unwrap_or_default();
     w.var(regs.file);
     w.u8(if regs.created { CREATED } else { 0 } | if regs.first.is_some() { WROTE } else { 0 });
@@ -89,11 +90,11 @@ pub fn encode_registers(regs: &Registers, w: &mut Writer) {
     w.var(regs.sum.len());
 }
 
-/// Reads what [`encode_registers`] wrote.
+/// Reads what `encode_registers` wrote.
 ///
 /// # Errors
 /// Bytes that no writer produces.
-pub fn decode_registers(r: &mut Reader<'_>) -> Result<Registers, DecodeError> {
+pub(crate) fn decode_registers(r: &mut Reader<'_>) -> Result<Registers, DecodeError> {
     let (file, bits, read) = (r.var()?, r.u8()?, r.var()?);
     if bits & !(CREATED | WROTE) != 0 {
         return Err(DecodeError("registers: flags"));
@@ -107,7 +108,11 @@ pub fn decode_registers(r: &mut Reader<'_>) -> Result<Registers, DecodeError> {
     if [first, last].iter().any(|w| w.off.checked_add(w.len).is_none()) {
         return Err(DecodeError("registers: writes"));
     }
-    let sum = ChecksumState::resume(r.u32()?, r.var()?);
+    let (value, summed) = (r.u32()?, r.var()?);
+    if summed > FILE_OFFSET_MAX {
+        return Err(DecodeError("registers: checksum"));
+    }
+    let sum = ChecksumState::resume(value, summed);
     let created = bits & CREATED != 0;
     Ok(Registers { file, created, read: read.checked_sub(1), first: wrote.then_some(first), last, sum })
 }

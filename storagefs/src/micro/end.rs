@@ -40,7 +40,7 @@ impl End {
     }
 
     /// Appends the payload to `w`.
-    pub fn encode_into(&self, w: &mut Writer) {
+    pub(crate) fn encode_into(&self, w: &mut Writer) {
         let o = &self.outcome;
         w.u8(VERSION);
         w.u8(self.verdict as u8);

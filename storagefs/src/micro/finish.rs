@@ -5,7 +5,7 @@
 //!
 //! A transaction that was planned as a whole has nothing left to run: its groups are adopted, one commit each.
 //!
-//! Each micro-op is committed before the next one runs: nobody else is there to see what lies between, and the next
+//! Each micro-op is committed before the next one runs: nothing else is there to see what lies between, and the next
 //! micro-op reads the store as the first run's did.
 
 use super::open::OpenTxn;
@@ -126,7 +126,7 @@ fn lacks_room(e: &FsError) -> bool {
 impl Finish<'_> {
     fn run(mut self, report: &mut RecoveryReport) -> FsResult<(TxnFate, String)> {
         let result = match self.go_on() {
-            // An image that is full is mounted all the same, or nobody could ever make room in it.
+            // An image that is full is mounted all the same, or room could never be made in it.
             Err(e) if lacks_room(&e) => {
                 self.cut_with(format!("there is no room to finish it: {e}"), self.at, Errno::NOSPC)
             }
@@ -280,7 +280,7 @@ impl Finish<'_> {
             set.add(begin.dir, Hold::Exclusive);
         }
         set.add(begin.file, Hold::Exclusive);
-        // A client's bytes are in blocks already; what else a micro-op writes, a trailer, rides in the record.
+        // A client's bytes are in blocks already; what else a micro-op writes, a trailer, is inline in the record.
         let plan = store.begin(&need(begin))?;
         let now = (begin.now.sec, begin.now.nsec);
         let mut txn = Txn::new(store, &session, &set, Some(plan), 0, now).again(begin);
@@ -344,7 +344,7 @@ impl Finish<'_> {
                         done => drop(done?),
                     }
                 }
-                // So short a record fits into what is kept free for the end of a lap. Nobody else is here to need it.
+                // So short a record fits into what is kept free for the end of a lap. Nothing else is here to need it.
                 Err(_) => break None,
             }
         };
@@ -374,7 +374,7 @@ impl Finish<'_> {
 }
 
 /// What one micro-op may need. No blocks: the first run's reservation was still held when the crash came, so what it
-/// promised is free, and nobody else is there to take it.
+/// promised is free, and nothing else is there to take it.
 fn need(begin: &Begin) -> Need {
     Need { log_bytes: COMMIT_BYTES + 2 * begin.name.len(), meta_keys: COMMIT_KEYS, ..Need::default() }
 }
@@ -390,7 +390,7 @@ fn command(begin: &Begin) -> Result<(Command, Paths), Errno> {
     Ok((cmd, Paths::new(&begin.name, b"")?))
 }
 
-#[cfg(all(test, feature = "canaries"))]
+#[cfg(all(test, debug_assertions))]
 mod canaries;
 #[cfg(test)]
 mod driven;

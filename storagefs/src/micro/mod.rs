@@ -18,7 +18,8 @@ mod planned;
 mod tests;
 
 pub use begin::{Begin, Detect, Input, Planned};
-pub use commit::{Commit, decode_registers, encode_registers, expand};
+pub use commit::{Commit, expand};
+pub(crate) use commit::{decode_registers, encode_registers};
 pub use end::{End, Verdict};
 
 /// First byte of each of the three payloads.
@@ -27,9 +28,9 @@ const VERSION: u8 = 1;
 const PLANNED: u8 = 2;
 /// Effects of one planned group; a program with a longer one commits as one record. With this bound a commit that
 /// adopts a group is still longer than the number of its effects, so that stamps stay unique.
-pub const PLAN_EFFECTS_MAX: usize = 64;
+pub(crate) const PLAN_EFFECTS_MAX: usize = 64;
 /// Supplementary groups in a begin record; a caller in more commits as one record.
 pub const GROUPS_MAX: usize = 64;
 /// Effects of one input; a write of more pieces commits as one record. With this bound a commit that adopts is still
 /// longer than the number of its effects, so that stamps stay unique.
-pub const INPUT_EFFECTS_MAX: usize = 32;
+pub(crate) const INPUT_EFFECTS_MAX: usize = 32;

@@ -17,6 +17,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use weldfs_ciscops::Registers;
+use weldfs_ciscops::limits::MICRO_OPS_MAX;
 use weldfs_journal::Lsn;
 
 /// Version byte of every value of a kind 8 key.
@@ -54,12 +55,12 @@ impl OpenTxn {
     }
 
     /// Whether a commit has adopted this input.
-    pub fn has_adopted(&self, input: usize) -> bool {
+    pub(crate) fn has_adopted(&self, input: usize) -> bool {
         self.adopted >> input & 1 == 1
     }
 
     /// Runs (first block, count) that its begin record names and no commit has adopted.
-    pub fn loose(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+    pub(crate) fn loose(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         loose(&self.begin, self.adopted)
     }
 
@@ -82,11 +83,12 @@ impl OpenTxn {
         bytes.chunks(CHUNK).enumerate().map(chunk).collect()
     }
 
-    /// Reads what [`OpenTxn::to_values`] wrote: the values of all keys of `id`, without their version bytes, joined.
+    /// Reads what `OpenTxn::to_values` wrote: the values of all keys of `id`, without their version bytes, joined.
     fn from_bytes(id: u64, bytes: &[u8]) -> Result<OpenTxn, DecodeError> {
         let mut r = Reader::new(bytes);
         let lsn = Lsn(r.var()?);
-        let next = u16::try_from(r.var()?).map_err(|_| DecodeError("transaction: micro-op"))?;
+        let known = u16::try_from(r.var()?).ok().filter(|next| usize::from(*next) <= MICRO_OPS_MAX);
+        let next = known.ok_or(DecodeError("transaction: micro-op"))?;
         let regs = decode_registers(&mut r)?;
         let adopted = u16::try_from(r.var()?).map_err(|_| DecodeError("transaction: inputs"))?;
         let payload = r.bytes(BEGIN_MAX)?;
@@ -188,7 +190,7 @@ impl Gather {
 
 /// What a cut takes along: the transactions open there, and what became of earlier ones since the cut before.
 #[derive(Debug, Default)]
-pub struct TxnCut {
+pub(crate) struct TxnCut {
     /// Open at the cut, by begin position.
     pub open: Vec<OpenTxn>,
     /// Runs (first block, count) of inputs that no commit adopted before their transaction ended.
@@ -253,7 +255,7 @@ impl OpenTxns {
         self.inner.lock().open.get(&id).map(|txn| (txn.next, txn.adopted))
     }
 
-    /// An end record is in the log: the transaction is over. What its begin record named and nobody adopted comes free
+    /// An end record is in the log: the transaction is over. What its begin record named and was not adopted comes free
     /// with the checkpoint that contains this. False if no such transaction is open.
     pub fn end(&self, id: u64) -> bool {
         let mut inner = self.inner.lock();
@@ -304,7 +306,7 @@ impl OpenTxns {
     }
 
     /// Whether none is open and the last cut knows it: an end record above the cut would be needed by the next mount.
-    pub fn is_settled(&self) -> bool {
+    pub(crate) fn is_settled(&self) -> bool {
         let inner = self.inner.lock();
         inner.open.is_empty() && !inner.changed
     }
@@ -393,6 +395,17 @@ mod tests {
             assert_eq!(back[0].begin, txn.begin);
             assert_eq!(back[0].loose().collect::<Vec<_>>(), [(600, 2)], "the first input is adopted");
         }
+    }
+
+    #[test]
+    fn a_micro_op_or_a_checksummed_length_that_no_command_has_is_damage() {
+        let good = txn(0);
+        let late = OpenTxn { next: MICRO_OPS_MAX as u16 + 1, ..good.clone() };
+        let mut long = good.clone();
+        long.regs.sum = weldfs_ciscops::ChecksumState::resume(7, 1 << 63);
+        assert!(gather(&good.to_values()).is_ok());
+        assert!(gather(&late.to_values()).is_err());
+        assert!(gather(&long.to_values()).is_err());
     }
 
     #[test]

@@ -72,7 +72,7 @@ impl Replay<'_> {
     fn begin(&mut self, record: &Record<'_>) -> FsResult<Verdict> {
         let (lsn, id) = (record.header.lsn, record.header.head.txn);
         let begin = Begin::decode(record.payload).map_err(undecodable(lsn))?;
-        if id == 0 || id >= COUNTER_MAX || begin.last_inode().0 >= COUNTER_MAX {
+        if id == 0 || id >= COUNTER_MAX - 1 || begin.last_inode().0 >= COUNTER_MAX - 1 {
             return Err(damaged(lsn, "transaction id or inode number"));
         }
         for input in &begin.inputs {

@@ -87,6 +87,9 @@ pub struct RecoveryReport {
     pub discarded_records: u64,
     /// Bytes of them.
     pub discarded_bytes: u64,
+    /// Records that begin in it and are not whole. A power cut that tore them and rot in the last records of a log look
+    /// alike.
+    pub discarded_torn: u64,
     /// Inodes without a name that will be reclaimed.
     pub orphans: u64,
     /// Ranges that will be reclaimed.
@@ -123,12 +126,23 @@ impl RecoveryReport {
         self.watermark = scan.watermark.0;
         if let Some(d) = &scan.discarded {
             self.discarded = Some((d.from.0, d.to.0));
-            (self.discarded_records, self.discarded_bytes) = (d.records, d.bytes);
+            (self.discarded_records, self.discarded_bytes, self.discarded_torn) = (d.records, d.bytes, d.torn);
         }
         self.orphans = store.reclaim.orphans() as u64;
         self.cuts = store.reclaim.len() as u64 - self.orphans;
         self.txns = store.txns.list().iter().map(TxnReport::new).collect();
         self.txns_replayed = self.txns_seen - self.txns.len() as u64;
+    }
+
+    /// What the log ends with that no mount takes, in a sentence; a power cut leaves it, and so does damage to the last
+    /// records, which were acknowledged then.
+    pub fn torn_tail(&self) -> Option<String> {
+        let (from, to) = self.discarded?;
+        let (whole, bytes, torn) = (self.discarded_records, self.discarded_bytes, self.discarded_torn);
+        Some(format!(
+            "a torn tail of the log, LSN {from} to {to}: {whole} whole records ({bytes} bytes), {torn} that are not \
+             whole; a power cut leaves that, and damage to the last records cannot be told from it"
+        ))
     }
 
     /// Books what became of an open transaction.
@@ -166,8 +180,8 @@ impl RecoveryReport {
             "recovered"
         );
         if let Some((from, to)) = self.discarded {
-            let (records, bytes) = (self.discarded_records, self.discarded_bytes);
-            tracing::info!(from, to, records, bytes, "a torn tail of the log was discarded");
+            let (records, bytes, torn) = (self.discarded_records, self.discarded_bytes, self.discarded_torn);
+            tracing::info!(from, to, records, bytes, torn, "a torn tail of the log was discarded");
         }
         for t in &self.txns {
             let (id, begin, op, next) = (t.id, t.begin_lsn, &t.op, t.next_micro);

@@ -177,7 +177,7 @@ pub fn bound_to_value(bound: Bound) -> Vec<u8> {
 /// From a value of the tree.
 ///
 /// # Errors
-/// Bytes that [`bound_to_value`] does not produce.
+/// Bytes that `bound_to_value` does not produce.
 pub fn bound_from_value(bytes: &[u8]) -> Result<Bound, DecodeError> {
     let mut r = Reader::new(bytes);
     r.version(VERSION)?;

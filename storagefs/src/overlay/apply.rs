@@ -1,5 +1,5 @@
 //! `apply`: the one way into the overlay, at run time and at replay. Deterministic: it depends only on the composed
-//! state and the effect. What it needs from the layers below is read first; [`Shard::prepare`] does that ahead of
+//! state and the effect. What it needs from the layers below is read first; `Shard::prepare` does that ahead of
 //! the journal append, so that apply itself cannot fail half way.
 
 use super::patch::Patches;
@@ -36,6 +36,10 @@ const ENTRY_BYTES: i64 = 128;
 
 fn no_inode(ino: u64) -> FsError {
     FsError::corrupt("inode (missing)", Place::Key(Key::new(kind::INODE, ino, 0)), 1, 0)
+}
+
+fn created_twice(ino: u64) -> FsError {
+    FsError::corrupt("inode (created twice)", Place::Key(Key::new(kind::INODE, ino, 0)), 0, 1)
 }
 
 /// An input stands for other effects: whoever applies a commit puts them in its place first.
@@ -259,7 +263,12 @@ impl Shard {
         rec.blocks = 0;
         let node = self.active.node(ino, tally);
         if matches!(node.rec, RecState::Live(_)) {
-            return Err(FsError::corrupt("inode (created twice)", Place::Key(Key::new(kind::INODE, ino, 0)), 0, 1));
+            return Err(created_twice(ino));
+        }
+        // A number that the tree may know: one that was given out before its cut.
+        let below = matches!(node.rec, RecState::Below) && ino < self.lower.base.next_ino;
+        if below && self.lower.inode(&self.lower.base.slow, ino)?.is_some() {
+            return Err(created_twice(ino));
         }
         node.rec = RecState::Live(rec);
         tally.keys += 1;
@@ -462,7 +471,7 @@ impl Shard {
     }
 
     /// Records a cut or orphan that the tree knows; at mount, before replay.
-    pub fn adopt_reclaim(&mut self, ino: InodeNo, at: u64, rec: ReclaimRec) {
+    pub(crate) fn adopt_reclaim(&mut self, ino: InodeNo, at: u64, rec: ReclaimRec) {
         if let ReclaimRec::Cut { blk, end } = rec {
             self.cuts.entry(ino.0).or_default().push(CutRange { blk, end, stamp: at });
         }

@@ -60,14 +60,14 @@ impl Patches {
     }
 
     /// Puts the pieces over `block`.
-    pub fn lay_over(&self, block: &mut [u8; BLOCK]) {
+    pub(crate) fn lay_over(&self, block: &mut [u8; BLOCK]) {
         for p in &self.pieces {
             block[p.off as usize..p.end() as usize].copy_from_slice(&p.bytes);
         }
     }
 
     /// The same between two places of the block only.
-    pub fn lay_over_part(&self, block: &mut [u8; BLOCK], from: usize, to: usize) {
+    pub(crate) fn lay_over_part(&self, block: &mut [u8; BLOCK], from: usize, to: usize) {
         for p in &self.pieces {
             let (start, end) = (from.max(p.off as usize), to.min(p.end() as usize));
             if start < end {
@@ -78,7 +78,7 @@ impl Patches {
     }
 
     /// Whether all of them lie between two places of the block.
-    pub fn lies_in(&self, from: usize, to: usize) -> bool {
+    pub(crate) fn lies_in(&self, from: usize, to: usize) -> bool {
         let first = self.pieces.first().is_none_or(|p| p.off as usize >= from);
         first && self.pieces.last().is_none_or(|p| p.end() as usize <= to)
     }
@@ -89,7 +89,7 @@ impl Patches {
     }
 
     /// Whether no byte of the block shows through.
-    pub fn covers_block(&self) -> bool {
+    pub(crate) fn covers_block(&self) -> bool {
         matches!(&self.pieces[..], [p] if p.off == 0 && p.bytes.len() == BLOCK)
     }
 
@@ -99,7 +99,8 @@ impl Patches {
     }
 
     /// Whether the pieces are disjoint, apart and inside the block.
-    pub fn is_valid(&self) -> bool {
+    #[cfg(test)]
+    fn is_valid(&self) -> bool {
         self.pieces.iter().all(|p| p.end() as usize <= BLOCK && !p.bytes.is_empty())
             && self.pieces.windows(2).all(|w| w[0].end() < w[1].off)
     }

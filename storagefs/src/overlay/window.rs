@@ -97,7 +97,7 @@ impl Win {
     }
 
     /// The slot of block `i`, touched from now on.
-    pub fn slot_mut(&mut self, i: u8) -> &mut Slot {
+    pub(crate) fn slot_mut(&mut self, i: u8) -> &mut Slot {
         let at = self.touched.rank(i);
         if !self.touched.get(i) {
             self.touched.set(i, true);
@@ -117,7 +117,7 @@ impl Win {
     }
 
     /// Blocks held in the composed state.
-    pub fn held_bits(&self) -> Bits {
+    pub(crate) fn held_bits(&self) -> Bits {
         let mut bits = self.below;
         for i in self.touched.iter() {
             bits.set(i, self.held(i));
@@ -233,7 +233,7 @@ fn body(v: &[u8]) -> Result<&[u8], DecodeError> {
 /// All mappings of a window value, ascending.
 ///
 /// # Errors
-/// Bytes that [`pack`] does not produce.
+/// Bytes that `pack` does not produce.
 pub fn unpack(v: &[u8]) -> Result<Vec<(u8, Mapping)>, DecodeError> {
     let mut rest = body(v)?;
     let (mut out, mut from) = (Vec::new(), 0u16);
@@ -248,7 +248,7 @@ pub fn unpack(v: &[u8]) -> Result<Vec<(u8, Mapping)>, DecodeError> {
 /// The mapping of one block in a window value.
 ///
 /// # Errors
-/// Bytes that [`pack`] does not produce.
+/// Bytes that `pack` does not produce.
 pub fn find(v: &[u8], blk: u8) -> Result<Option<Mapping>, DecodeError> {
     let mut rest = body(v)?;
     let mut from = 0u16;
@@ -268,7 +268,7 @@ pub fn find(v: &[u8], blk: u8) -> Result<Option<Mapping>, DecodeError> {
 /// Blocks with a place on the medium in a window value.
 ///
 /// # Errors
-/// Bytes that [`pack`] does not produce.
+/// Bytes that `pack` does not produce.
 pub fn held(v: &[u8]) -> Result<Bits, DecodeError> {
     let mut rest = body(v)?;
     let (mut bits, mut from) = (Bits::default(), 0u16);

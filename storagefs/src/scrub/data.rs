@@ -4,6 +4,7 @@ use super::{Finding, Scrub, Walked, What};
 use crate::effect::Effect;
 use crate::error::{FsError, Place};
 use crate::limits::{BLOCK, WINDOW_BLOCKS};
+use crate::overlay::{WINDOWS_MAX, no_window};
 use crate::store::{BlockKind, BlockView};
 use weldfs_ciscops::InodeNo;
 use weldfs_journal::AlignedBuf;
@@ -23,6 +24,9 @@ fn plain(view: &BlockView) -> Option<(u64, u32)> {
 impl Scrub<'_> {
     /// Verifies the blocks of one window of a file.
     pub(super) fn window(&mut self, ino: u64, win: u64) -> Walked {
+        if win >= WINDOWS_MAX {
+            return self.failed(What::Key, no_window(ino, win), Some(ino), 0);
+        }
         let store = self.store;
         let (mut spots, mut composed): (Vec<Spot>, Vec<u64>) = (Vec::new(), Vec::new());
         let mapped = store.blocking(|| {

@@ -19,7 +19,7 @@ const RESTARTS_MAX: u32 = 64;
 const WINDOWS_AHEAD: usize = 256;
 
 impl Scrub<'_> {
-    /// The three copies. On an image that was not closed cleanly a damaged or older one is what a crash leaves.
+    /// The three copies. On an image that was not closed cleanly a torn or older one is what a crash leaves.
     pub(super) fn superblocks(&mut self) -> Walked {
         let store = self.store;
         let (faults, unclean) = {
@@ -30,7 +30,7 @@ impl Scrub<'_> {
         };
         self.report.superblocks += 3;
         for (block, fault) in faults {
-            if unclean {
+            if unclean && fault.by_power_cut {
                 self.report.warnings.push(format!("superblock copy in block {}: {}", block.0, fault.detail));
                 continue;
             }

@@ -99,7 +99,7 @@ impl Ledger {
 
     /// Blocks the metadata zone may have to grow by for the changes so far, the open transactions, and `more` keys,
     /// those of a transaction to begin with a record of `begin` bytes (0: none) included.
-    pub fn meta_growth(&self, more: i64, begin: usize) -> i64 {
+    pub(crate) fn meta_growth(&self, more: i64, begin: usize) -> i64 {
         let (txn_keys, txn_bytes) = self.txns.get();
         let (begin_keys, begin_bytes) = begin_weight(begin);
         let keys = self.keys.load(Relaxed) + more;
@@ -112,7 +112,7 @@ impl Ledger {
     }
 
     /// Blocks that new data can still take, for statfs.
-    pub fn logical_free(&self) -> i64 {
+    pub(crate) fn logical_free(&self) -> i64 {
         self.capacity as i64
             - self.reserve as i64
             - self.held.load(Relaxed)
@@ -121,12 +121,12 @@ impl Ledger {
     }
 
     /// Whether free blocks are few enough that runs for metadata may become rare.
-    pub fn tight(&self) -> bool {
+    pub(crate) fn tight(&self) -> bool {
         self.avail.load(Relaxed) < self.capacity as i64 / 4
     }
 
     /// Pages by which a checkpoint may grow the zone ahead of need.
-    pub fn spare_pages(&self) -> u64 {
+    pub(crate) fn spare_pages(&self) -> u64 {
         let blocks = self.logical_free().min(self.avail.load(Relaxed) - self.reserve as i64);
         blocks.max(0) as u64 / 2 / PAGE_BLOCKS
     }
@@ -136,7 +136,7 @@ impl Ledger {
     /// # Errors
     /// ENOSPC (only to what may fail, and to what replaces more than is covered), or `Wait` for a checkpoint or for
     /// other plans: a promise is the most that a command may take, so it is no reason to tell another one ENOSPC.
-    pub fn promise(&self, need: &Need) -> FsResult<Promise> {
+    pub(crate) fn promise(&self, need: &Need) -> FsResult<Promise> {
         let beyond = (i64::from(need.overwrite_blocks) - self.covered as i64).max(0);
         let may_fail = need.may_fail || beyond > 0;
         let new = i64::from(need.new_blocks) + beyond;
@@ -190,7 +190,7 @@ impl Ledger {
     }
 
     /// Books what applied effects changed.
-    pub fn book(&self, t: &Tally) {
+    pub(crate) fn book(&self, t: &Tally) {
         add(&self.held, t.held);
         add(&self.patched, t.patched);
         add(&self.avail, -t.patched);

@@ -1,6 +1,6 @@
 //! Committing a MicroTx: a begin record, a commit per micro-op that changed something, an end record.
 //!
-//! The caller holds the command's inode set from before the first record until after the last, so nobody else sees a
+//! The caller holds the command's inode set from before the first record until after the last, so no op sees a
 //! state in between.
 
 use super::Store;
@@ -25,7 +25,7 @@ pub struct Group {
     pub commit: Commit,
 }
 
-/// A transaction of several records, on its way to the log. [`Store::commit_micro`] keeps in it how far it has come.
+/// A transaction of several records, on its way to the log. `Store::commit_micro` keeps in it how far it has come.
 #[derive(Debug)]
 pub struct MicroTxn {
     pub(super) begin: Arc<Begin>,
@@ -48,7 +48,7 @@ impl MicroTxn {
     }
 
     /// Whether its begin record stands: what became of it is then said by an end record, now or after recovery.
-    pub fn has_begun(&self) -> bool {
+    pub(crate) fn has_begun(&self) -> bool {
         self.id != 0
     }
 
@@ -82,14 +82,14 @@ impl MicroTxn {
 }
 
 impl Store {
-    /// Commits a transaction of several records and applies it: from its last record on everybody may see it. Says
+    /// Commits a transaction of several records and applies it: from its last record on every client may see it. Says
     /// where the end record stands; when that is durable all of it is.
     ///
     /// # Errors
     /// `Miss`: fetch, and call again with the same plan and transaction; what stands in the log by then is not written
-    /// twice. Who cannot fetch calls [`Store::abort_micro`]. Anything else is final; a transaction that had begun is
+    /// twice. Who cannot fetch calls `Store::abort_micro`. Anything else is final; a transaction that had begun is
     /// cut where it stood.
-    pub fn commit_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn) -> FsResult<Appended> {
+    pub(crate) fn commit_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn) -> FsResult<Appended> {
         let done = self.commit_records(plan, txn);
         if !matches!(done, Err(FsError::Miss(_))) {
             txn.release(self);
@@ -158,9 +158,9 @@ impl Store {
         self.append_commit(id, &begin, *index, commit, &mut |n| parts(log, n)).map(drop)
     }
 
-    /// Ends a transaction whose caller could not fetch what [`Store::commit_micro`] missed. Does nothing to one that
+    /// Ends a transaction whose caller could not fetch what `Store::commit_micro` missed. Does nothing to one that
     /// has not begun or has ended.
-    pub fn abort_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn, why: &FsError) {
+    pub(crate) fn abort_micro(&self, plan: &mut Plan<'_>, txn: &mut MicroTxn, why: &FsError) {
         if txn.has_begun() && txn.cut.is_none() && txn.done < txn.groups.len() {
             self.cut_micro(plan, txn, why);
         }
@@ -200,7 +200,7 @@ impl Store {
 ///
 /// # Errors
 /// E2BIG when a record may not hold so many.
-pub fn as_one_record(groups: SmallVec<[Group; 2]>, begin: &Begin) -> FsResult<Effects> {
+pub(crate) fn as_one_record(groups: SmallVec<[Group; 2]>, begin: &Begin) -> FsResult<Effects> {
     let mut all = Effects::new();
     for g in groups {
         let expanded = micro::expand(g.commit.effects, &begin.inputs);

@@ -10,6 +10,7 @@ use crate::tree::{Key, kind};
 use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::hash::Hasher;
 use weldfs_ciscops::{Errno, InodeNo};
 
@@ -30,7 +31,7 @@ impl NameHash {
     }
 
     /// First cookie of the bucket of `name`. Never below bucket 1: cookies 0 to 2 mean start, `.` and `..`.
-    pub fn bucket(&self, name: &[u8]) -> u64 {
+    pub(crate) fn bucket(&self, name: &[u8]) -> u64 {
         let mut h = SipHasher13::new_with_key(&self.key);
         h.write(name);
         (h.finish() >> (64 - self.bits)).max(1) << COLLISION_BITS
@@ -162,13 +163,16 @@ impl Shard {
             let (lo, hi) = (Key::new(kind::DIRENT, dir, from), Key::new(kind::DIRENT, dir, complete));
             let (mut n, mut bad) = (0, None);
             base.tree.scan(&base.pages, lo, hi, &mut |key, value| {
-                match Dirent::from_value(InodeNo(dir), key.b, value) {
-                    Ok(d) => merged.entry(key.b).or_insert(Some(d)),
-                    Err(e) => {
-                        bad = Some(FsError::corrupt(e.0, Place::Key(key), 0, 0));
-                        return false;
-                    }
-                };
+                // What a layer has replaced says nothing, not even that it is damaged.
+                if let Entry::Vacant(place) = merged.entry(key.b) {
+                    match Dirent::from_value(InodeNo(dir), key.b, value) {
+                        Ok(d) => place.insert(Some(d)),
+                        Err(e) => {
+                            bad = Some(FsError::corrupt(e.0, Place::Key(key), 0, 0));
+                            return false;
+                        }
+                    };
+                }
                 n += 1;
                 if n == BATCH {
                     complete = complete.min(key.b);
@@ -193,13 +197,15 @@ impl Shard {
             let (lo, hi) = (Key::new(kind::XATTR, ino, 0), Key::new(kind::XATTR, ino, u64::MAX));
             let mut bad = None;
             base.tree.scan(&base.pages, lo, hi, &mut |key, value| {
-                match Xattr::from_value(InodeNo(ino), key.b, value) {
-                    Ok(x) => merged.entry(key.b).or_insert(Some(x)),
-                    Err(e) => {
-                        bad = Some(FsError::corrupt(e.0, Place::Key(key), 0, 0));
-                        return false;
-                    }
-                };
+                if let Entry::Vacant(place) = merged.entry(key.b) {
+                    match Xattr::from_value(InodeNo(ino), key.b, value) {
+                        Ok(x) => place.insert(Some(x)),
+                        Err(e) => {
+                            bad = Some(FsError::corrupt(e.0, Place::Key(key), 0, 0));
+                            return false;
+                        }
+                    };
+                }
                 true
             })?;
             bad.map_or(Ok(()), Err)?;
@@ -252,7 +258,7 @@ impl Store {
     ///
     /// # Errors
     /// ENOSPC when the bucket of its hash has used up its numbers; `Miss`, damage.
-    pub fn dirent_slot(&self, dir: InodeNo, name: &[u8]) -> FsResult<u64> {
+    pub(crate) fn dirent_slot(&self, dir: InodeNo, name: &[u8]) -> FsResult<u64> {
         let first = self.hash.bucket(name);
         slot_in(first, &self.dirent_bucket(dir, first)?)
     }
@@ -275,7 +281,7 @@ impl Store {
     ///
     /// # Errors
     /// `Miss`, damage.
-    pub fn dirent_removal(&self, entry: &Dirent) -> FsResult<SmallVec<[Effect; 2]>> {
+    pub(crate) fn dirent_removal(&self, entry: &Dirent) -> FsResult<SmallVec<[Effect; 2]>> {
         let (bucket, _) = cookie_parts(entry.cookie);
         let mut others = Vec::new();
         self.overlay.shard(entry.dir.0).read().bucket(entry.dir.0, bucket << COLLISION_BITS, &mut |d| {
@@ -293,7 +299,7 @@ impl Store {
     ///
     /// # Errors
     /// `Miss`, damage.
-    pub fn dirents(&self, dir: InodeNo, after: u64, visit: &mut dyn FnMut(&Dirent) -> bool) -> FsResult<()> {
+    pub(crate) fn dirents(&self, dir: InodeNo, after: u64, visit: &mut dyn FnMut(&Dirent) -> bool) -> FsResult<()> {
         let mut at = after;
         loop {
             let (batch, next) = self.overlay.shard(dir.0).read().batch(dir.0, at)?;
@@ -313,7 +319,7 @@ impl Store {
     ///
     /// # Errors
     /// `Miss`, damage.
-    pub fn dir_is_empty(&self, dir: InodeNo) -> FsResult<bool> {
+    pub(crate) fn dir_is_empty(&self, dir: InodeNo) -> FsResult<bool> {
         let mut empty = true;
         self.dirents(dir, 0, &mut |_| {
             empty = false;
@@ -342,7 +348,7 @@ impl Store {
     ///
     /// # Errors
     /// ENOSPC when the bucket of its hash is full; `Miss`, damage.
-    pub fn xattr_slot(&self, ino: InodeNo, name: &[u8]) -> FsResult<u64> {
+    pub(crate) fn xattr_slot(&self, ino: InodeNo, name: &[u8]) -> FsResult<u64> {
         let first = self.hash.bucket(name);
         let all = self.xattrs(ino)?;
         if let Some(x) = all.iter().find(|x| *x.name == *name) {

@@ -24,7 +24,7 @@ const ZONE_SLACK: i64 = 64;
 /// What an operation may use at most; [`Store::begin`] reserves it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Need {
-    /// Bytes of encoded effects (see [`effect::encoded_len_max`]).
+    /// Bytes of encoded effects (see `effect::encoded_len_max`).
     pub log_bytes: usize,
     /// Blocks by which files may grow, patched holes included.
     pub new_blocks: u32,
@@ -44,11 +44,11 @@ pub struct Need {
 /// Payload bytes of a short record.
 pub const SMALL_RECORD: usize = 64;
 /// Records of the largest transaction of a fixed command beside its first: two commits and the end.
-pub const MORE_RECORDS: usize = 3;
+pub(crate) const MORE_RECORDS: usize = 3;
 
 impl Need {
     /// What the outcome of a detectable command takes in addition to its own effects.
-    pub const OUTCOME: Need = Need {
+    pub(crate) const OUTCOME: Need = Need {
         log_bytes: 2 + OutcomeRec::BYTES_MAX,
         new_blocks: 0,
         overwrite_blocks: 0,
@@ -60,12 +60,12 @@ impl Need {
     };
 
     /// Bytes of the begin record, if this is a transaction of several records; else 0.
-    pub fn begin_bytes(&self) -> usize {
+    pub(crate) fn begin_bytes(&self) -> usize {
         if self.more_records == [0; MORE_RECORDS] && self.small_records == 0 { 0 } else { self.log_bytes }
     }
 
     /// The same with room for the outcome.
-    pub fn with_outcome(self) -> Need {
+    pub(crate) fn with_outcome(self) -> Need {
         let o = Need::OUTCOME;
         Need { log_bytes: self.log_bytes + o.log_bytes, meta_keys: self.meta_keys + o.meta_keys, ..self }
     }
@@ -314,7 +314,7 @@ impl Store {
         })
     }
 
-    /// Commits the plan's effects as one record and applies them: from here on everybody sees them. Says where the
+    /// Commits the plan's effects as one record and applies them: from here on every client sees them. Says where the
     /// record stands; durability is the journal's business (`commit_through`, `subscribe`, `wait`).
     ///
     /// # Errors
@@ -409,7 +409,7 @@ impl Store {
 
     fn apply_all(&self, lsn: u64, effects: Effects, tally: &mut Tally) -> FsResult<()> {
         let mut walk = Walk { store: self, held: None };
-        // Reclaim hears of what it may drain when the whole record is in: it holds no inode set, so its own record
+        // Reclaim is told of what it may drain when the whole record is in: it holds no inode set, so its own record
         // would otherwise be applied between the effects of this one.
         let mut news: SmallVec<[(u64, u64, bool); 2]> = SmallVec::new();
         for (i, e) in effects.into_iter().enumerate() {

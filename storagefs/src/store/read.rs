@@ -8,7 +8,7 @@ use crate::overlay::window::Mapping;
 use crate::overlay::{BlockComp, win_of};
 use crate::scratch::BlockBuf;
 use smallvec::SmallVec;
-use weldfs_ciscops::{Errno, InodeNo};
+use weldfs_ciscops::InodeNo;
 use weldfs_journal::BlockNo;
 
 /// What a read block was.
@@ -257,13 +257,5 @@ impl Store {
         let first = blk / crate::limits::WINDOW_BLOCKS;
         let next = self.overlay.shard(ino.0).read().next_window(ino.0, first)?;
         Ok(next.map(|w| w * crate::limits::WINDOW_BLOCKS))
-    }
-
-    /// `EINVAL` for a block no file can have.
-    ///
-    /// # Errors
-    /// EFBIG.
-    pub fn check_block(&self, blk: u64) -> FsResult<()> {
-        if blk < crate::effect::FILE_BLOCKS_MAX { Ok(()) } else { Err(FsError::Errno(Errno::FBIG)) }
     }
 }

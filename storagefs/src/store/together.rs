@@ -1,6 +1,6 @@
 //! A transaction of several records whose records are appended in one go: what nearly all of them do.
 //!
-//! The records, their order and what they say are those of [`Store::commit_micro`]'s other way, and so is what a crash
+//! The records, their order and what they say are those of `Store::commit_micro`'s other way, and so is what a crash
 //! between them leaves. But as everything they need was read before the first of them, none of them can be missing
 //! for another reason than a crash, and no checkpoint's cut falls between them: so the transaction is never in the
 //! table of open ones.
@@ -20,7 +20,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use weldfs_ciscops::Errno;
 use weldfs_journal::{Appended, Lsn, RecordHead, RecordKind, crashpoint};
 
-/// Payload bytes of all records up to which they are appended in one go: nobody else appends meanwhile.
+/// Payload bytes of all records up to which they are appended in one go: nothing else appends meanwhile.
 const TOGETHER_BYTES_MAX: usize = 4096;
 /// Records that need no more memory than the stack's.
 const RECORDS: usize = 6;

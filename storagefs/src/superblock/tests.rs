@@ -90,7 +90,7 @@ fn what_is_stored_is_loaded() {
     let (back, warnings) = Superblock::load(&medium).expect("whole");
     assert_eq!(back, sb);
     assert!(warnings.is_empty());
-    assert_eq!((back.label_text().as_str(), back.writer_text().as_str()), ("étiquette", "weldfs test"));
+    assert_eq!((back.label, back.writer), (padded("étiquette"), padded("weldfs test")));
     assert!(!back.read_only());
 }
 
@@ -263,5 +263,33 @@ proptest! {
         let medium = TestMedium::new(bytes.len(), true);
         medium.paste(0, &bytes);
         prop_assert!(Superblock::load(&medium).is_err());
+    }
+}
+
+#[test]
+fn what_no_mount_would_take_is_not_written() {
+    let (medium, mut sb) = image();
+    let before = Superblock::load(&medium).expect("whole").0;
+    sb.next_ino = COUNTER_MAX;
+    assert!(sb.store(&medium).is_err());
+    assert_eq!(Superblock::load(&medium).expect("as it was").0, before);
+}
+
+#[test]
+fn the_last_copy_alone_is_found_on_a_longer_medium() {
+    let (small, sb) = image();
+    for more in [1, 300] {
+        let medium = TestMedium::new(LEN + more * BLOCK, true);
+        medium.paste(0, &small.copy(0, LEN));
+        for at in [0, 8 * BLOCK] {
+            medium.paste(at as u64, &[0; BLOCK]);
+        }
+        let (found, warnings) = Superblock::load(&medium).expect("one copy is good");
+        assert_eq!((&found, warnings.iter().map(|w| w.block).collect()), (&sb, vec![0, 8]));
+        // A copy that is not at the end of its file system is of something else.
+        let last = small.copy((LEN - BLOCK) as u64, BLOCK);
+        medium.paste((LEN - BLOCK) as u64, &[0; BLOCK]);
+        medium.paste(20 * BLOCK as u64, &last);
+        assert!(message(&medium).starts_with("not a WeldFS image"));
     }
 }

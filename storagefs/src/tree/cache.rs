@@ -136,7 +136,7 @@ impl Pages {
     }
 
     /// Changes the memory the cache may use, bytes.
-    pub fn set_budget(&self, budget: usize) {
+    pub(crate) fn set_budget(&self, budget: usize) {
         let limit = (budget.max(PAGE_CACHE_MIN) / (PAGE + OVERHEAD)).div_ceil(SHARDS);
         self.shared.limit.store(limit, Ordering::Relaxed);
         self.shared.shards.iter().for_each(|s| s.lock().shrink(limit, &self.shared.shares));
@@ -204,7 +204,7 @@ impl Pages {
     }
 
     /// Reads and verifies a tree page, past the cache.
-    pub fn read_uncached(&self, want: &PageRef) -> FsResult<Page> {
+    pub(crate) fn read_uncached(&self, want: &PageRef) -> FsResult<Page> {
         let page = self.read_any(want)?;
         if page.kind() == PageType::ZoneMap {
             return Err(FsError::corrupt("metadata page (type)", place(want), 1, PageType::ZoneMap as u64));

@@ -64,25 +64,25 @@ impl PageRef {
 /// Kinds of keys; the number is the first byte on the page.
 pub mod kind {
     /// `(ino, 0)`: the inode record.
-    pub const INODE: u8 = 1;
+    pub(crate) const INODE: u8 = 1;
     /// `(directory, cookie)`: a directory entry.
-    pub const DIRENT: u8 = 2;
+    pub(crate) const DIRENT: u8 = 2;
     /// `(ino, window)`: extents of 1 MiB of a file.
     pub const WINDOW: u8 = 3;
     /// `(ino, slot)`: an extended attribute.
-    pub const XATTR: u8 = 4;
+    pub(crate) const XATTR: u8 = 4;
     /// `(group, 0)`: the free-space bitmap of a group.
-    pub const FREE_GROUP: u8 = 5;
+    pub(crate) const FREE_GROUP: u8 = 5;
     /// `(ino, LSN)`: a range or an inode to be freed step by step.
-    pub const RECLAIM: u8 = 6;
+    pub(crate) const RECLAIM: u8 = 6;
     /// `(what, 0)`: everything of which there are few.
-    pub const META: u8 = 7;
+    pub(crate) const META: u8 = 7;
     /// `(transaction, chunk)`: a transaction open at the cut.
     pub const TXN: u8 = 8;
     /// `(number, 0)`: a client that ran detectable commands; `(0, uid)`: the bound of a user's that were forgotten.
     pub const CLIENT: u8 = 9;
     /// `(client number, queue and page)`: outcomes of detectable commands.
-    pub const OUTCOMES: u8 = 10;
+    pub(crate) const OUTCOMES: u8 = 10;
 }
 
 /// A key: ordered by kind, then `a`, then `b`; 17 big-endian bytes on the page, so that byte order is key order.
@@ -132,18 +132,6 @@ impl Key {
     pub fn inode(self) -> Option<u64> {
         let of_inode = [kind::INODE, kind::DIRENT, kind::WINDOW, kind::XATTR, kind::RECLAIM];
         of_inode.contains(&self.kind).then_some(self.a)
-    }
-
-    /// The next greater key, if there is one: where to resume a scan that delivered this one.
-    pub fn successor(self) -> Option<Key> {
-        let Key { kind, a, b } = self;
-        if let Some(b) = b.checked_add(1) {
-            return Some(Key { kind, a, b });
-        }
-        if let Some(a) = a.checked_add(1) {
-            return Some(Key { kind, a, b: 0 });
-        }
-        kind.checked_add(1).map(|kind| Key { kind, a: 0, b: 0 })
     }
 
     /// On the page.
@@ -304,16 +292,29 @@ impl Tree {
         Ok(leaf.find(key).map(|index| Value { page: leaf, index }))
     }
 
+    /// The greatest key that is not above `key`, if there is one.
+    pub(crate) fn last_up_to(&self, pages: &Pages, key: Key) -> FsResult<Option<Key>> {
+        let Some(root) = &self.root else { return Ok(None) };
+        let mut page = root.clone();
+        while page.level() > 0 {
+            let Some(i) = page.floor(key) else { return Ok(None) };
+            let child = pages.get(&page.child(i))?;
+            check_child(&page, i, &child, bound_of(&page, i, None))?;
+            page = child;
+        }
+        Ok(page.floor(key).map(|i| page.key(i)))
+    }
+
     /// Calls `visit` with each key from `from` to `to` (both included) in order until it returns false. After
-    /// `Err(Miss)` what was visited stays visited: fetch, then go on from the successor of the last key seen, or
-    /// better use [`Tree::scan_on`].
+    /// `Err(Miss)` what was visited stays visited: fetch, then go on behind the last key seen, as `Tree::scan_on`
+    /// does.
     pub fn scan(&self, pages: &Pages, from: Key, to: Key, visit: &mut dyn FnMut(Key, &[u8]) -> bool) -> FsResult<()> {
         self.scan_on(pages, &mut { from }, to, visit)
     }
 
     /// Like [`Tree::scan`]; an error leaves in `from` where to go on. That needs only the page that missed, never one
     /// already passed, so a scan gets on however small the cache is.
-    pub fn scan_on(
+    pub(crate) fn scan_on(
         &self,
         pages: &Pages,
         from: &mut Key,
@@ -336,7 +337,7 @@ impl Tree {
     }
 
     /// Like [`Tree::walk`], but leaves out pages that hold only keys below `from`, and ends when `visit` returns false.
-    pub fn walk_from(root: &TreeRoot, pages: &Pages, from: Key, visit: &mut dyn FnMut(WalkEvent<'_>) -> bool) {
+    pub(crate) fn walk_from(root: &TreeRoot, pages: &Pages, from: Key, visit: &mut dyn FnMut(WalkEvent<'_>) -> bool) {
         if root.page.is_none() {
             return;
         }

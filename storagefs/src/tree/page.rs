@@ -19,7 +19,7 @@ pub const HEADER: usize = 64;
 /// Bytes of a leaf slot: key, value offset, value length.
 pub const SLOT: usize = Key::BYTES + 4;
 /// Bytes of an interior entry: key, address, birth, checksum.
-pub const BRANCH: usize = Key::BYTES + PageRef::BYTES;
+pub(crate) const BRANCH: usize = Key::BYTES + PageRef::BYTES;
 /// Bytes a page offers to its entries.
 pub const CAPACITY: usize = PAGE - HEADER;
 
@@ -41,7 +41,7 @@ pub enum PageType {
 /// The header as it stands on the medium.
 #[derive(Debug, Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-pub struct PageHeader {
+pub(crate) struct PageHeader {
     /// [`PAGE_MAGIC`].
     pub magic: [u8; 4],
     /// [`PageType`].
@@ -331,7 +331,7 @@ pub struct NewPage {
 }
 
 /// Writes leaf slot `i` and its value, which ends at `top`; returns the value's offset.
-pub fn put_value(bytes: &mut [u8; PAGE], i: usize, key: Key, value: &[u8], top: usize) -> usize {
+pub(crate) fn put_value(bytes: &mut [u8; PAGE], i: usize, key: Key, value: &[u8], top: usize) -> usize {
     let off = top - value.len();
     bytes[off..top].copy_from_slice(value);
     let slot = &mut bytes[HEADER + i * SLOT..HEADER + (i + 1) * SLOT];
@@ -342,7 +342,7 @@ pub fn put_value(bytes: &mut [u8; PAGE], i: usize, key: Key, value: &[u8], top: 
 }
 
 /// Writes interior entry `i`.
-pub fn put_child(bytes: &mut [u8; PAGE], i: usize, key: Key, child: &PageRef) {
+pub(crate) fn put_child(bytes: &mut [u8; PAGE], i: usize, key: Key, child: &PageRef) {
     let entry = &mut bytes[HEADER + i * BRANCH..HEADER + (i + 1) * BRANCH];
     entry[..Key::BYTES].copy_from_slice(&key.bytes());
     entry[Key::BYTES..].copy_from_slice(&child.bytes());

@@ -13,7 +13,7 @@ fn pages_of(len: u64) -> (Pages, Geometry) {
 #[test]
 fn a_page_the_durable_state_uses_is_not_handed_out_before_the_finish() {
     let mut zone = Zone::new(4);
-    zone.grow(BlockNo(1000), 4 * PAGE_BLOCKS + 3);
+    zone.grow(BlockNo(1000), 4 * PAGE_BLOCKS + 3).unwrap();
     assert_eq!((zone.pages_total(), zone.pages_free()), (4, 4));
     zone.begin_checkpoint();
     let first = [zone.alloc_page().expect("free"), zone.alloc_page().expect("free")];
@@ -41,7 +41,7 @@ fn a_map_of_several_pages_comes_back_whole() {
     let (pages, geometry) = pages_of(256 << 20);
     let mut zone = Zone::new(1);
     let start = geometry.data_blocks().start;
-    zone.grow(BlockNo(start + 7), 2000 * PAGE_BLOCKS);
+    zone.grow(BlockNo(start + 7), 2000 * PAGE_BLOCKS).unwrap();
     let mut sizes = Vec::new();
     for round in 1..4u64 {
         zone.begin_checkpoint();
@@ -102,4 +102,14 @@ fn impossible_maps_are_refused() {
     let second = forged(&pages, at + 4, &[(at, 4, 3)], PageRef::NONE);
     let first = forged(&pages, at, &[(at, 4, 3)], second);
     assert!(Zone::load(&pages, &first, &geometry).is_err());
+}
+
+#[test]
+fn a_run_that_is_in_a_chunk_already_is_damage() {
+    let mut zone = Zone::new(4);
+    zone.grow(BlockNo(1000), 4 * PAGE_BLOCKS).unwrap();
+    for start in [1000 - PAGE_BLOCKS, 1000, 1000 + PAGE_BLOCKS] {
+        assert!(zone.grow(BlockNo(start), 2 * PAGE_BLOCKS).is_err(), "at {start}");
+    }
+    assert_eq!(zone.pages_total(), 4);
 }

@@ -1,6 +1,6 @@
 //! Many operations in one crossing: batches, attributes of many names, listings with attributes.
 
-use crate::boundary::{Fault, array, array_mut, call, count, given, hand_out, misuse, path, put, room};
+use crate::boundary::{Fault, array, array_mut, call, count, given, hand_out, misuse, on, path, put, room};
 use crate::client::weldfs_client;
 use crate::file::{place, weldfs_file};
 use crate::fused::{payload, space};
@@ -132,7 +132,7 @@ pub unsafe extern "C" fn weldfs_batch_open_write_close(
     len: usize,
     offset: u64,
 ) -> c_int {
-    call("weldfs_batch_open_write_close", || {
+    call(on("weldfs_batch_open_write_close", path), || {
         let from = source(from, len)?;
         given(batch)?.add(name(path)?, What::OpenWriteClose { flags, mode, at: place(offset), from });
         Ok(())
@@ -149,7 +149,7 @@ pub unsafe extern "C" fn weldfs_batch_open_read_close(
     len: usize,
     offset: u64,
 ) -> c_int {
-    call("weldfs_batch_open_read_close", || {
+    call(on("weldfs_batch_open_read_close", path), || {
         let into = target(into, len)?;
         given(batch)?.add(name(path)?, What::OpenReadClose { flags, offset, into });
         Ok(())
@@ -170,7 +170,7 @@ pub unsafe extern "C" fn weldfs_batch_open_read_write_close(
     len: usize,
     offset: u64,
 ) -> c_int {
-    call("weldfs_batch_open_read_write_close", || {
+    call(on("weldfs_batch_open_read_write_close", path), || {
         let ((old, old_len), from) = (target(old, old_len)?, source(from, len)?);
         let old = (old_offset, old, old_len);
         given(batch)?.add(name(path)?, What::OpenReadWriteClose { flags, mode, old, at: place(offset), from });
@@ -220,7 +220,7 @@ pub unsafe extern "C" fn weldfs_batch_stat(
     nofollow: c_int,
     stat: *mut weldfs_stat,
 ) -> c_int {
-    call("weldfs_batch_stat", || {
+    call(on("weldfs_batch_stat", path), || {
         if stat.is_null() {
             return Err(misuse("where to put the attributes is NULL"));
         }
@@ -232,7 +232,7 @@ pub unsafe extern "C" fn weldfs_batch_stat(
 /// Adds weldfs_mkdir.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_batch_mkdir(batch: Option<&mut weldfs_batch>, path: *const c_char, mode: u32) -> c_int {
-    call("weldfs_batch_mkdir", || {
+    call(on("weldfs_batch_mkdir", path), || {
         given(batch)?.add(name(path)?, What::Mkdir { mode });
         Ok(())
     })
@@ -241,7 +241,7 @@ pub unsafe extern "C" fn weldfs_batch_mkdir(batch: Option<&mut weldfs_batch>, pa
 /// Adds weldfs_unlink.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_batch_unlink(batch: Option<&mut weldfs_batch>, path: *const c_char) -> c_int {
-    call("weldfs_batch_unlink", || {
+    call(on("weldfs_batch_unlink", path), || {
         given(batch)?.add(name(path)?, What::Unlink);
         Ok(())
     })
@@ -352,7 +352,9 @@ pub unsafe extern "C" fn weldfs_stat_many(
 ) -> i64 {
     crate::boundary::count("weldfs_stat_many", || {
         let client = &given(client)?.client;
-        let names = array(paths, count)?.iter().map(|from| name(*from)).collect::<Result<Vec<_>, _>>()?;
+        let each = array(paths, count)?.iter().enumerate();
+        let names = each.map(|(i, from)| name(*from).map_err(|fault| fault.of_one("path", i)));
+        let names = names.collect::<Result<Vec<_>, _>>()?;
         let (stats, errors) = (array_mut(stats, count)?, array_mut(errors, count)?);
         let mut failed = 0;
         for (found, (stat, error)) in

@@ -7,9 +7,9 @@ use crate::types::{
     WELDFS_AFTER_DURABLE, WELDFS_ALL_OR_NOTHING, WELDFS_ON_DEVICE, WELDFS_ON_HOST, WELDFS_STEP_BY_STEP,
 };
 use libc::{c_char, c_int, c_void};
-use std::cell::Cell;
+use std::borrow::Cow;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, OsStr};
-use std::fmt::Write;
 use std::os::unix::ffi::OsStrExt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -19,23 +19,37 @@ use weldfs_ciscops::limits::PATH_MAX;
 const PLACEMENT: u32 = WELDFS_ON_DEVICE | WELDFS_ON_HOST;
 const MODE: u32 = WELDFS_ALL_OR_NOTHING | WELDFS_STEP_BY_STEP;
 
-impl Fault {
-    /// What the verifier says of a program.
-    pub(crate) fn of_program(fault: weldfs_ciscops::program::Fault) -> Fault {
-        Fault { errno: fault.errno, why: fault.why }
-    }
-}
-
 /// Why a call failed, with a detail where the errno alone would leave one guessing.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(crate) struct Fault {
     errno: Errno,
-    why: &'static str,
+    why: Cow<'static, str>,
+}
+
+impl Fault {
+    /// An errno with a detail.
+    pub(crate) fn new(errno: Errno, why: impl Into<Cow<'static, str>>) -> Fault {
+        Fault { errno, why: why.into() }
+    }
+
+    /// What the verifier says of a program.
+    pub(crate) fn of_program(fault: weldfs_ciscops::program::Fault) -> Fault {
+        match fault.micro {
+            Some(micro) => Fault::new(fault.errno, format!("step {}: {}", micro + 1, fault.why)),
+            None => Fault::new(fault.errno, fault.why),
+        }
+    }
+
+    /// The same fault, told to be that of one of several: "item 3".
+    pub(crate) fn of_one(self, what: &str, index: usize) -> Fault {
+        let why = if self.why.is_empty() { String::new() } else { format!(": {}", self.why) };
+        Fault::new(self.errno, format!("{what} {index}{why}"))
+    }
 }
 
 impl From<Errno> for Fault {
     fn from(errno: Errno) -> Fault {
-        Fault { errno, why: "" }
+        Fault { errno, why: Cow::Borrowed("") }
     }
 }
 
@@ -46,55 +60,117 @@ impl From<std::io::Error> for Fault {
 }
 
 /// A misuse of the interface.
-pub(crate) fn misuse(why: &'static str) -> Fault {
-    Fault { errno: Errno::INVAL, why }
+pub(crate) fn misuse(why: impl Into<Cow<'static, str>>) -> Fault {
+    Fault::new(Errno::INVAL, why)
 }
 
+/// What is being done: a function of the interface, and the names that it was given, which a failure tells of.
 #[derive(Clone, Copy)]
+pub(crate) struct Doing {
+    function: &'static str,
+    names: [*const c_char; 2],
+}
+
+impl From<&'static str> for Doing {
+    fn from(function: &'static str) -> Doing {
+        Doing { function, names: [std::ptr::null(); 2] }
+    }
+}
+
+/// A function that was given a name.
+pub(crate) fn on(function: &'static str, name: *const c_char) -> Doing {
+    Doing { function, names: [name, std::ptr::null()] }
+}
+
+/// A function that was given two names.
+pub(crate) fn on_both(function: &'static str, first: *const c_char, second: *const c_char) -> Doing {
+    Doing { function, names: [first, second] }
+}
+
+/// Bytes of a name that are kept for a failure's sentence.
+const NAME_KEPT: usize = 200;
+/// Bytes of the sentence, with its NUL.
+const SENTENCE_MAX: usize = 1024;
+
+/// The beginning of a name, kept without allocating: calls fail often and for good reasons, such as ENOENT.
+#[derive(Clone, Copy)]
+struct Name {
+    bytes: [u8; NAME_KEPT],
+    /// Of all of it.
+    len: usize,
+}
+
+impl Name {
+    fn of(from: *const c_char) -> Option<Name> {
+        let whole = text(from).ok()?.to_bytes();
+        let mut bytes = [0; NAME_KEPT];
+        let n = whole.len().min(NAME_KEPT);
+        bytes[..n].copy_from_slice(&whole[..n]);
+        Some(Name { bytes, len: whole.len() })
+    }
+
+    /// In quotes, with what is not printable escaped.
+    fn said(&self) -> String {
+        let kept = String::from_utf8_lossy(&self.bytes[..self.len.min(NAME_KEPT)]);
+        let rest = if self.len > NAME_KEPT { "..." } else { "" };
+        format!("{kept:?}{rest}")
+    }
+}
+
 struct Failure {
     function: &'static str,
+    names: [Option<Name>; 2],
     fault: Fault,
+}
+
+impl std::fmt::Display for Failure {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let names: Vec<_> = self.names.iter().flatten().map(Name::said).collect();
+        let names = if names.is_empty() { String::new() } else { format!("({})", names.join(", ")) };
+        write!(f, "{}{names}: {}", self.function, self.fault.errno)?;
+        if !self.fault.why.is_empty() {
+            write!(f, ": {}", self.fault.why)?;
+        }
+        Ok(())
+    }
 }
 
 thread_local! {
     /// The last failure of a call by this thread.
-    static LAST: Cell<Option<Failure>> = const { Cell::new(None) };
+    static LAST: RefCell<Option<Failure>> = const { RefCell::new(None) };
     /// Its sentence, NUL-terminated, as last asked for.
-    static SENTENCE: Cell<[u8; 256]> = const { Cell::new([0; 256]) };
+    static SENTENCE: Cell<[u8; SENTENCE_MAX]> = const { Cell::new([0; SENTENCE_MAX]) };
 }
 
 /// Runs a call whose result is a number.
-pub(crate) fn count(function: &'static str, body: impl FnOnce() -> Result<i64, Fault>) -> i64 {
+pub(crate) fn count(doing: impl Into<Doing>, body: impl FnOnce() -> Result<i64, Fault>) -> i64 {
     let fault = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(n)) => return n,
         Ok(Err(fault)) => fault,
-        Err(_) => Fault { errno: Errno(libc::ENOTRECOVERABLE), why: "a bug in the library, reported on stderr" },
+        Err(_) => Fault::new(Errno(libc::ENOTRECOVERABLE), "a bug in the library, reported on stderr"),
     };
+    let errno = fault.errno;
+    let Doing { function, names } = doing.into();
     // Late in a thread's life there is nowhere to keep it.
-    let _ = LAST.try_with(|last| last.set(Some(Failure { function, fault })));
-    -i64::from(fault.errno.0.max(1))
+    let _ = LAST.try_with(|last| *last.borrow_mut() = Some(Failure { function, names: names.map(Name::of), fault }));
+    -i64::from(errno.0.max(1))
 }
 
 /// Runs a call that succeeds with 0.
-pub(crate) fn call(function: &'static str, body: impl FnOnce() -> Result<(), Fault>) -> c_int {
-    count(function, || body().map(|()| 0)) as c_int
+pub(crate) fn call(doing: impl Into<Doing>, body: impl FnOnce() -> Result<(), Fault>) -> c_int {
+    count(doing, || body().map(|()| 0)) as c_int
 }
 
 /// The sentence about the last failure.
 pub(crate) fn last_error() -> *const c_char {
-    let text = match LAST.try_with(Cell::get).ok().flatten() {
-        None => "no error".to_owned(),
-        Some(Failure { function, fault }) => {
-            let mut text = format!("{function}: {}", fault.errno);
-            if !fault.why.is_empty() {
-                let _ = write!(text, ": {}", fault.why);
-            }
-            text
-        }
-    };
+    let said = LAST.try_with(|last| last.borrow().as_ref().map(Failure::to_string));
+    let text = said.ok().flatten().unwrap_or_else(|| "no error".to_owned());
     let kept = SENTENCE.try_with(|sentence| {
-        let mut bytes = [0; 256];
-        let n = text.len().min(bytes.len() - 1);
+        let mut bytes = [0; SENTENCE_MAX];
+        let mut n = text.len().min(bytes.len() - 1);
+        while !text.is_char_boundary(n) {
+            n -= 1;
+        }
         bytes[..n].copy_from_slice(&text.as_bytes()[..n]);
         sentence.set(bytes);
         sentence.as_ptr().cast_const().cast()
@@ -141,7 +217,7 @@ pub(crate) fn room<'a>(into: *mut c_void, len: usize) -> Result<&'a mut [u8], Fa
         return Ok(&mut []);
     }
     check(into, len)?;
-    // SAFETY: not NULL and of a possible length, so by the header writable bytes that nobody else uses during the call.
+    // SAFETY: not NULL and of a possible length, so by the header writable bytes without another user during the call.
     Ok(unsafe { std::slice::from_raw_parts_mut(into.cast(), len) })
 }
 
@@ -158,7 +234,7 @@ fn check(at: *const c_void, len: usize) -> Result<(), Fault> {
 /// Puts a result where the caller wants it; NULL: it does not.
 pub(crate) fn put<T>(into: *mut T, value: T) {
     if !into.is_null() {
-        // SAFETY: not NULL, so by the header room for one `T`, aligned, that nobody else uses during the call.
+        // SAFETY: not NULL, so by the header room for one `T`, aligned, that nothing else uses during the call.
         unsafe { into.write(value) };
     }
 }
@@ -189,7 +265,7 @@ pub(crate) fn sized<T: zerocopy::FromZeros>(from: *const T, smallest: usize) -> 
     };
     let n = given.len().min(size_of::<T>());
     if given[n..].iter().any(|byte| *byte != 0) {
-        return Err(Fault { errno: Errno::TOOBIG, why: "a structure asks for what this library does not know" });
+        return Err(Fault::new(Errno::TOOBIG, "a structure asks for what this library does not know"));
     }
     // SAFETY: `n` bytes fit both; every bit pattern is a valid `T`, for its pointers are not followed unchecked.
     unsafe { std::ptr::copy_nonoverlapping(given.as_ptr(), (&raw mut known).cast::<u8>(), n) };
@@ -266,7 +342,7 @@ pub(crate) fn array_mut<'a, T>(into: *mut T, count: usize) -> Result<&'a mut [T]
         return Ok(&mut []);
     }
     check(into.cast(), count.saturating_mul(size_of::<T>()))?;
-    // SAFETY: as in `array`, and nobody else uses them during the call.
+    // SAFETY: as in `array`, and nothing else uses them during the call.
     Ok(unsafe { std::slice::from_raw_parts_mut(into, count) })
 }
 

@@ -1,7 +1,7 @@
 //! Attaching, and what concerns the device as a whole.
 
 use crate::boundary::{
-    call, copy_text, count, durability, give, given, hand_out, last_error, misuse, path, sized, text,
+    Doing, Fault, call, copy_text, count, durability, give, given, hand_out, last_error, misuse, on, path, sized, text,
 };
 use crate::types::*;
 use libc::{c_char, c_int};
@@ -25,7 +25,16 @@ pub fn wrap(
     options: *const weldfs_options,
     client: *mut *mut weldfs_client,
 ) -> c_int {
-    call(function, || {
+    attach(function.into(), || Ok(connector()?), options, client)
+}
+
+fn attach(
+    doing: Doing,
+    connector: impl FnOnce() -> Result<Arc<dyn Connector>, Fault>,
+    options: *const weldfs_options,
+    client: *mut *mut weldfs_client,
+) -> c_int {
+    call(doing, || {
         hand_out(client, || {
             let options = client_options(options)?;
             let (options, default) = options;
@@ -35,7 +44,7 @@ pub fn wrap(
     })
 }
 
-fn client_options(from: *const weldfs_options) -> Result<(ClientOptions, Durability), crate::boundary::Fault> {
+fn client_options(from: *const weldfs_options) -> Result<(ClientOptions, Durability), Fault> {
     let given: weldfs_options = sized(from, size_of::<usize>())?;
     if given.reserved0 != 0 || given.reserved != [0; 6] || given.flags & !WELDFS_OPTION_UMASK != 0 {
         return Err(misuse("weldfs_options: a reserved field or an unknown flag is set"));
@@ -71,8 +80,10 @@ pub extern "C" fn weldfs_strerror(error: c_int) -> *const c_char {
     crate::fused::sentence(error.unsigned_abs() as i32)
 }
 
-/// What went wrong in the last call of this thread that failed: its name, the errno, and a detail where there is one.
-/// Valid until the thread's next call of this function. Never NULL.
+/// What went wrong in the last call of this thread that failed, in a sentence of at most 1,023 bytes: the function with
+/// the paths that it was given, the errno in words and by name, and a detail where there is one (the step of a program,
+/// the item of a multi_write): `weldfs_open("/f"): no such file or directory (ENOENT)`. Valid until the thread's next
+/// call of this function. Never NULL.
 #[unsafe(no_mangle)]
 pub extern "C" fn weldfs_last_error() -> *const c_char {
     last_error()
@@ -81,7 +92,7 @@ pub extern "C" fn weldfs_last_error() -> *const c_char {
 /// Attaches to the device that listens at the Unix socket `socket` (weldfs serve says where). `options` may be NULL.
 /// On success *client is the attachment, to be given back with weldfs_detach; else NULL.
 ///
-/// Errors: -ENOENT and -ECONNREFUSED (nobody serves there), -EACCES (nobody's token, or the socket's permissions),
+/// Errors: -ENOENT and -ECONNREFUSED (no device serves there), -EACCES (an unknown token, or the socket's permissions),
 /// -EPROTO (something else listens there), -EMFILE (too many sessions), -EINVAL.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_attach(
@@ -89,11 +100,8 @@ pub unsafe extern "C" fn weldfs_attach(
     options: *const weldfs_options,
     client: *mut *mut weldfs_client,
 ) -> c_int {
-    let connector = || match path(socket) {
-        Ok(socket) => Ok(Arc::new(SocketConnector::new(socket)) as Arc<dyn Connector>),
-        Err(_) => Err(Errno::INVAL),
-    };
-    wrap("weldfs_attach", connector, options, client)
+    let connector = || Ok(Arc::new(SocketConnector::new(path(socket)?)) as Arc<dyn Connector>);
+    attach(on("weldfs_attach", socket), connector, options, client)
 }
 
 /// Gives an attachment back; NULL does nothing. The session ends when its files, directories and queues are closed,
@@ -156,7 +164,7 @@ pub unsafe extern "C" fn weldfs_stats_json(client: Option<&weldfs_client>, json:
     count("weldfs_stats_json", || copy_text(given(client)?.client.stats_json()?.as_bytes(), json, size))
 }
 
-/// Everything completed before, by anybody, is persistent on return.
+/// Everything completed before, by any client, is persistent on return.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_sync(client: Option<&weldfs_client>) -> c_int {
     call("weldfs_sync", || Ok(given(client)?.client.sync()?))

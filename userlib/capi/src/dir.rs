@@ -1,6 +1,6 @@
 //! Listing directories.
 
-use crate::boundary::{call, count, given, hand_out, path, put};
+use crate::boundary::{call, count, given, hand_out, on, path, put};
 use crate::client::weldfs_client;
 use crate::types::{weldfs_entry, weldfs_stat};
 use libc::{c_char, c_int};
@@ -98,7 +98,7 @@ pub unsafe extern "C" fn weldfs_opendir(
     name: *const c_char,
     dir: *mut *mut weldfs_dir,
 ) -> c_int {
-    call("weldfs_opendir", || {
+    call(on("weldfs_opendir", name), || {
         hand_out(dir, || {
             let place = Mutex::new(Place::new(cookie::START));
             let maker = Process::current();

@@ -1,6 +1,6 @@
 //! Open files.
 
-use crate::boundary::{bytes, call, count, durability, give, given, hand_out, misuse, pair, path, put, room, text};
+use crate::boundary::{bytes, call, count, durability, give, given, hand_out, misuse, on, pair, path, put, room, text};
 use crate::client::weldfs_client;
 use crate::types::*;
 use libc::{c_char, c_int, c_void};
@@ -29,7 +29,7 @@ pub unsafe extern "C" fn weldfs_open(
     mode: u32,
     file: *mut *mut weldfs_file,
 ) -> c_int {
-    call("weldfs_open", || {
+    call(on("weldfs_open", name), || {
         hand_out(file, || {
             let options = OpenOptions::from_linux(flags, mode);
             Ok(weldfs_file { file: options.open(&given(client)?.client, path(name)?)? })

@@ -1,6 +1,6 @@
 //! Fused operations: several steps, one command, atomic as a whole. No operand is longer than weldfs_info.payload_max.
 
-use crate::boundary::{Fault, bytes, call, count, durability, given, misuse, path, put, room};
+use crate::boundary::{Fault, bytes, call, count, durability, given, misuse, on, path, put, room};
 use crate::client::weldfs_client;
 use crate::file::{place, weldfs_file};
 use crate::types::*;
@@ -27,7 +27,7 @@ pub unsafe extern "C" fn weldfs_open_write_close(
     durable: u32,
     written: *mut weldfs_written,
 ) -> i64 {
-    count("weldfs_open_write_close", || {
+    count(on("weldfs_open_write_close", name), || {
         let (client, flags) = (&given(client)?.client, OpenFlags::from_linux(flags));
         let client = match durability(durable)? {
             Durability::Default => client.clone(),
@@ -51,14 +51,14 @@ pub unsafe extern "C" fn weldfs_open_read_close(
     len: usize,
     offset: u64,
 ) -> i64 {
-    count("weldfs_open_read_close", || {
+    count(on("weldfs_open_read_close", name), || {
         let (client, flags) = (&given(client)?.client, OpenFlags::from_linux(flags));
         Ok(client.open_read_close(path(name)?, flags, offset, space(into, len)?)? as i64)
     })
 }
 
 /// Opens or creates a file, reads `old_len` bytes of its old content from `old_offset`, writes at `offset` (or
-/// WELDFS_END), closes, as one command: nobody gets in between. `flags` with O_RDWR. Returns the bytes read.
+/// WELDFS_END), closes, as one command: no other client gets in between. `flags` with O_RDWR. Returns the bytes read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_open_read_write_close(
     client: Option<&weldfs_client>,
@@ -74,7 +74,7 @@ pub unsafe extern "C" fn weldfs_open_read_write_close(
     durable: u32,
     written: *mut weldfs_written,
 ) -> i64 {
-    count("weldfs_open_read_write_close", || {
+    count(on("weldfs_open_read_write_close", name), || {
         let (client, flags) = (&given(client)?.client, OpenFlags::from_linux(flags));
         let client = match durability(durable)? {
             Durability::Default => client.clone(),
@@ -236,8 +236,7 @@ pub(crate) fn sentence(errno: i32) -> *const c_char {
         let text = |errno| match errno {
             0 => "success".to_owned(),
             libc::ENOTRECOVERABLE => "a bug in the library (ENOTRECOVERABLE)".to_owned(),
-            errno if Errno(errno).name() != "E?" => Errno(errno).to_string(),
-            errno => std::io::Error::from_raw_os_error(errno).to_string(),
+            errno => Errno(errno).to_string(),
         };
         (0..ERRNO_MAX as i32).map(|errno| CString::new(text(errno)).unwrap_or_default()).collect()
     });

@@ -72,7 +72,7 @@ impl Jobs {
         if job.forgotten {
             drop(table);
             if job.form == Form::Opened {
-                // Nobody wants it: it is closed again.
+                // It is not wanted: it is closed again.
                 drop(result.and_then(Completed::into_file));
             }
             return None;
@@ -105,7 +105,7 @@ impl Jobs {
             let fills = cqe.status == 0 || job.form == Form::FilledAlsoWith(Errno(cqe.status));
             if fills && job.into != 0 {
                 let n = filled.min(job.len).min(room.len());
-                // SAFETY: by the header `into` has `len` bytes that nobody else uses until the completion is delivered
+                // SAFETY: by the header `into` has `len` bytes that nothing else uses until the completion is delivered
                 // or the job forgotten, and forgetting takes the lock that is held here.
                 unsafe { std::ptr::copy_nonoverlapping(room.bytes().as_ptr(), job.into as *mut u8, n) };
             }

@@ -1,6 +1,6 @@
 //! The catalogue: whole files copied, put together, replaced, made.
 
-use crate::boundary::{Fault, How, array, bytes, call, count, given, misuse, path, put};
+use crate::boundary::{Fault, How, array, bytes, call, count, given, misuse, on, path, put};
 use crate::client::weldfs_client;
 use crate::file::{place, weldfs_file};
 use crate::fused::payload;
@@ -9,7 +9,7 @@ use libc::{c_char, c_int, c_void};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use weldfs::catalogue::TreeNode;
-use weldfs::{Durability, Errno, Handle};
+use weldfs::{At, Durability, Errno, Handle};
 
 /// Copies `len` bytes from `offset` of `from` to `at` (or WELDFS_END) of `to`, perhaps the same file, inside the
 /// device: nothing crosses the link. Returns the bytes copied; fewer than asked for only where the source ends, or
@@ -50,10 +50,9 @@ pub unsafe extern "C" fn weldfs_concat(
     call("weldfs_concat", || {
         let to = given(to)?;
         let mut handles = Vec::new();
-        for file in array(from, count)? {
-            let file = given(reference(*file))?;
-            meet(file, to)?;
-            handles.push(file.file.handle());
+        for (i, file) in array(from, count)?.iter().enumerate() {
+            let file = given(reference(*file)).and_then(|file| meet(file, to).map(|()| file));
+            handles.push(file.map_err(|fault| fault.of_one("file", i))?.file.handle());
         }
         let (old, new) = raw(to, how)?.concat(&handles, to.file.handle())?;
         put(before, old);
@@ -71,7 +70,7 @@ pub(crate) fn reference<'a, T>(object: *const T) -> Option<&'a T> {
 /// Gives `name` new content, durably and as a whole, as one command: after a crash the old content is there or the new,
 /// and nothing else. What takes create, write, fsync, rename and an fsync of the directory elsewhere. `mode` is what
 /// the file gets, less the umask; it is another inode afterwards. `temporary` is a name in the same directory that
-/// nothing has, and that nobody will ever see; NULL: the library finds one.
+/// nothing has, and that no client will ever see; NULL: the library finds one.
 ///
 /// Errors: those of open and rename; -EEXIST when `temporary` exists, -E2BIG above the payload limit.
 #[unsafe(no_mangle)]
@@ -83,7 +82,7 @@ pub unsafe extern "C" fn weldfs_atomic_replace(
     from: *const c_void,
     len: usize,
 ) -> c_int {
-    call("weldfs_atomic_replace", || {
+    call(on("weldfs_atomic_replace", name), || {
         let (client, name) = (&given(client)?.client, path(name)?);
         let (mode, data) = (client.masked(mode), payload(from, len)?);
         if !temporary.is_null() {
@@ -105,7 +104,7 @@ fn bytes_of(path: &Path) -> &[u8] {
     path.as_os_str().as_bytes()
 }
 
-/// A name in the same directory. Nobody else ever sees it, so any that does not exist is good.
+/// A name in the same directory. No other client ever sees it, so any that does not exist is good.
 fn beside(name: &Path, attempt: u32) -> Vec<u8> {
     let name = bytes_of(name);
     let base = name.iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
@@ -140,7 +139,8 @@ pub struct weldfs_tree_node {
 /// none. A small tree: a directory or link counts 1, a file 2, or 3 with content, up to 16 (-E2BIG above; then a
 /// weldfs_batch makes it, not atomically).
 ///
-/// Errors: -EEXIST when one exists; those of mkdir, symlink, open and write.
+/// Errors: -EEXIST when one exists; those of mkdir, symlink, open and write. weldfs_last_error names the node (from 0)
+/// that cannot be one; the device does not say which node it failed at.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_create_tree(
     client: Option<&weldfs_client>,
@@ -151,8 +151,8 @@ pub unsafe extern "C" fn weldfs_create_tree(
     call("weldfs_create_tree", || {
         let client = &given(client)?.client;
         let mut tree = Vec::new();
-        for node in array(nodes, count)? {
-            tree.push(tree_node(node, client)?);
+        for (i, node) in array(nodes, count)?.iter().enumerate() {
+            tree.push(tree_node(node, client).map_err(|fault| fault.of_one("node", i))?);
         }
         Ok(How::new(how)?.of(client.raw()).create_tree(Handle::ROOT, &tree)?)
     })
@@ -190,27 +190,37 @@ pub struct weldfs_write_item {
 /// others see it together. Files (at most 8) and writes together are at most 16, else -E2BIG: then use
 /// weldfs_txn_begin. All files must be of one client.
 ///
-/// Errors: those of write, which leave nothing.
+/// Errors: those of write, which leave nothing; weldfs_last_error names the item (from 0) where one is to blame.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_multi_write(writes: *const weldfs_write_item, count: usize, how: u32) -> c_int {
     call("weldfs_multi_write", || {
         let (mut all, mut first) = (Vec::new(), None);
-        for item in array(writes, count)? {
-            let file = given(reference(item.file))?;
-            if item.reserved != 0 {
-                return Err(misuse("weldfs_write_item: a reserved field is set"));
-            }
-            meet(first.get_or_insert(file), file)?;
-            all.push((file.file.handle(), place(item.offset), payload(item.from, item.len)?));
+        for (i, item) in array(writes, count)?.iter().enumerate() {
+            all.push(write_item(item, &mut first).map_err(|fault| fault.of_one("item", i))?);
         }
         let Some(first) = first else { return Ok(()) };
-        Ok(raw(first, how)?.multi_write(&all)?)
+        raw(first, how)?.multi_write_by_item(&all).map_err(|fault| match fault.item {
+            Some(i) => Fault::from(fault.errno).of_one("item", i),
+            None => fault.errno.into(),
+        })
     })
+}
+
+type WriteItem<'a> = (Handle, At, &'a [u8]);
+
+/// One write of several, to a file of the same client as the first one's.
+fn write_item<'a>(item: &weldfs_write_item, first: &mut Option<&'a weldfs_file>) -> Result<WriteItem<'a>, Fault> {
+    let file = given(reference(item.file))?;
+    if item.reserved != 0 {
+        return Err(misuse("weldfs_write_item: a reserved field is set"));
+    }
+    meet(first.get_or_insert(file), file)?;
+    Ok((file.file.handle(), place(item.offset), payload(item.from, item.len)?))
 }
 
 /// A transaction that the device collects: writes to any files of one client, which happen together or not at all.
 ///
-/// Nobody sees anything of it before the commit, and it holds up nobody. It ends with the commit or abort, and with the
+/// Nothing of it is seen before the commit, or waited for. It ends with the commit or abort, and with the
 /// session. Any number of threads may write to it at the same time.
 pub struct weldfs_txn {
     txn: weldfs::Transaction,

@@ -1,7 +1,7 @@
 //! Calls on names. Paths are resolved from the device's root, with or without a leading slash. Changes have the
 //! client's durability.
 
-use crate::boundary::{call, count, give, given, misuse, path, room};
+use crate::boundary::{call, count, give, given, misuse, on, on_both, path, room};
 use crate::client::weldfs_client;
 use crate::file::{owner, stamps};
 use crate::types::*;
@@ -16,7 +16,7 @@ pub unsafe extern "C" fn weldfs_stat_path(
     name: *const c_char,
     stat: *mut weldfs_stat,
 ) -> c_int {
-    call("weldfs_stat_path", || give(stat, || Ok(given(client)?.client.metadata(path(name)?)?.into())))
+    call(on("weldfs_stat_path", name), || give(stat, || Ok(given(client)?.client.metadata(path(name)?)?.into())))
 }
 
 /// lstat(2): of a final symbolic link itself.
@@ -26,13 +26,15 @@ pub unsafe extern "C" fn weldfs_lstat_path(
     name: *const c_char,
     stat: *mut weldfs_stat,
 ) -> c_int {
-    call("weldfs_lstat_path", || give(stat, || Ok(given(client)?.client.symlink_metadata(path(name)?)?.into())))
+    call(on("weldfs_lstat_path", name), || {
+        give(stat, || Ok(given(client)?.client.symlink_metadata(path(name)?)?.into()))
+    })
 }
 
 /// access(2), with F_OK, R_OK, W_OK, X_OK.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_access(client: Option<&weldfs_client>, name: *const c_char, mask: c_int) -> c_int {
-    call("weldfs_access", || {
+    call(on("weldfs_access", name), || {
         let mask = u8::try_from(mask).ok().and_then(AccessMask::from_bits).ok_or(misuse("no such mask"))?;
         Ok(given(client)?.client.access(path(name)?, mask)?)
     })
@@ -41,13 +43,13 @@ pub unsafe extern "C" fn weldfs_access(client: Option<&weldfs_client>, name: *co
 /// truncate(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_truncate(client: Option<&weldfs_client>, name: *const c_char, bytes: u64) -> c_int {
-    call("weldfs_truncate", || Ok(given(client)?.client.set_len(path(name)?, bytes)?))
+    call(on("weldfs_truncate", name), || Ok(given(client)?.client.set_len(path(name)?, bytes)?))
 }
 
 /// chmod(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_chmod(client: Option<&weldfs_client>, name: *const c_char, mode: u32) -> c_int {
-    call("weldfs_chmod", || Ok(given(client)?.client.set_permissions(path(name)?, mode)?))
+    call(on("weldfs_chmod", name), || Ok(given(client)?.client.set_permissions(path(name)?, mode)?))
 }
 
 /// lchown(2): of a final symbolic link itself. UINT32_MAX leaves owner or group as it is.
@@ -58,7 +60,7 @@ pub unsafe extern "C" fn weldfs_lchown(
     uid: u32,
     gid: u32,
 ) -> c_int {
-    call("weldfs_lchown", || Ok(given(client)?.client.set_attributes(path(name)?, true, &owner(uid, gid))?))
+    call(on("weldfs_lchown", name), || Ok(given(client)?.client.set_attributes(path(name)?, true, &owner(uid, gid))?))
 }
 
 /// utimensat(2): `times` points to two: last access, and last change of the content. NULL: now, both.
@@ -68,13 +70,15 @@ pub unsafe extern "C" fn weldfs_utimens(
     name: *const c_char,
     times: *const weldfs_time,
 ) -> c_int {
-    call("weldfs_utimens", || Ok(given(client)?.client.set_attributes(path(name)?, false, &stamps(times)?)?))
+    call(on("weldfs_utimens", name), || {
+        Ok(given(client)?.client.set_attributes(path(name)?, false, &stamps(times)?)?)
+    })
 }
 
 /// mkdir(2); `mode` less the umask.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_mkdir(client: Option<&weldfs_client>, name: *const c_char, mode: u32) -> c_int {
-    call("weldfs_mkdir", || {
+    call(on("weldfs_mkdir", name), || {
         let client = &given(client)?.client;
         Ok(client.create_dir_with(path(name)?, mode)?)
     })
@@ -83,13 +87,13 @@ pub unsafe extern "C" fn weldfs_mkdir(client: Option<&weldfs_client>, name: *con
 /// rmdir(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_rmdir(client: Option<&weldfs_client>, name: *const c_char) -> c_int {
-    call("weldfs_rmdir", || Ok(given(client)?.client.remove_dir(path(name)?)?))
+    call(on("weldfs_rmdir", name), || Ok(given(client)?.client.remove_dir(path(name)?)?))
 }
 
-/// unlink(2). The file lives on while somebody has it open.
+/// unlink(2). The file lives on while it is open.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_unlink(client: Option<&weldfs_client>, name: *const c_char) -> c_int {
-    call("weldfs_unlink", || Ok(given(client)?.client.remove_file(path(name)?)?))
+    call(on("weldfs_unlink", name), || Ok(given(client)?.client.remove_file(path(name)?)?))
 }
 
 /// renameat2(2): `flags` 0, RENAME_NOREPLACE or RENAME_EXCHANGE. Atomic.
@@ -100,7 +104,7 @@ pub unsafe extern "C" fn weldfs_rename(
     to: *const c_char,
     flags: u32,
 ) -> c_int {
-    call("weldfs_rename", || {
+    call(on_both("weldfs_rename", from, to), || {
         let flags = u8::try_from(flags).ok().and_then(RenameFlags::from_bits).ok_or(misuse("no such flags"))?;
         Ok(given(client)?.client.rename_with(path(from)?, path(to)?, flags)?)
     })
@@ -109,7 +113,7 @@ pub unsafe extern "C" fn weldfs_rename(
 /// link(2).
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_link(client: Option<&weldfs_client>, from: *const c_char, to: *const c_char) -> c_int {
-    call("weldfs_link", || Ok(given(client)?.client.hard_link(path(from)?, path(to)?)?))
+    call(on_both("weldfs_link", from, to), || Ok(given(client)?.client.hard_link(path(from)?, path(to)?)?))
 }
 
 /// symlink(2): makes `name` a symbolic link that says `target`.
@@ -119,7 +123,7 @@ pub unsafe extern "C" fn weldfs_symlink(
     target: *const c_char,
     name: *const c_char,
 ) -> c_int {
-    call("weldfs_symlink", || Ok(given(client)?.client.symlink(path(target)?, path(name)?)?))
+    call(on_both("weldfs_symlink", target, name), || Ok(given(client)?.client.symlink(path(target)?, path(name)?)?))
 }
 
 /// readlink(2): returns the bytes put into `target`, cut to `size`, without a NUL.
@@ -130,7 +134,7 @@ pub unsafe extern "C" fn weldfs_readlink(
     target: *mut c_void,
     size: usize,
 ) -> i64 {
-    count("weldfs_readlink", || {
+    count(on("weldfs_readlink", name), || {
         let name = path(name)?.as_os_str().as_bytes();
         Ok(given(client)?.client.raw().readlinkat(Handle::ROOT, name, room(target, size)?)? as i64)
     })

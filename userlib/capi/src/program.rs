@@ -73,7 +73,8 @@ pub struct weldfs_operand {
     pub data: *mut c_void,
     /// Bytes of it: exactly as many as the range has.
     pub len: usize,
-    /// Set by weldfs_program_run: bytes that the program put there; all of the range if no step counts them.
+    /// Set by weldfs_program_run: bytes that the program put there, where a result counts them (in a text without
+    /// being told to, as long as a result is free); else all of the range, with zeros behind them.
     pub filled: usize,
     /// Zero.
     pub reserved: u64,
@@ -83,7 +84,8 @@ pub struct weldfs_operand {
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct weldfs_outcome {
-    /// The first register that weldfs_program_results names; 0 without.
+    /// The first register that weldfs_program_results, or the text, names. Without: 0, or of a text the bytes in a
+    /// range that may be filled in part.
     pub value: u64,
     /// The second one.
     pub value2: u64,
@@ -233,7 +235,9 @@ pub unsafe extern "C" fn weldfs_program_destroy(program: Option<Box<weldfs_progr
 
 /// Makes a program of text, as `weldfs exec` takes it (docs/COMMANDS.md has the grammar): `open /f rw; append "x"`.
 /// `names`, of `count` elements, says how long the ranges are that the caller has bytes for, and which keys the text
-/// means. On success *program is to be given back with weldfs_program_destroy; it takes no further steps. `why`, of
+/// means. A read or give without `whole` is counted in a result that the text leaves free, so that
+/// weldfs_operand.filled tells how much it gave; a text that takes both results itself is to say `count` for that.
+/// On success *program is to be given back with weldfs_program_destroy; it takes no further steps. `why`, of
 /// `size` bytes, gets what is wrong and where, or nothing; NULL with 0: it is not wanted.
 ///
 /// Errors: -EINVAL (`why` tells), -ENOKEY never: a key that does not exist is found out by the run.
@@ -261,9 +265,9 @@ pub unsafe extern "C" fn weldfs_program_parse(
                     None => inputs.push((name, u32::try_from(entry.len).map_err(|_| Errno::TOOBIG)?)),
                 }
             }
-            let parsed = text::parse_with_keys(utf8(source)?, &inputs, &keys).or_else(|error| {
+            let parsed = text::parse_counting(utf8(source)?, &inputs, &keys).or_else(|error| {
                 copy_text(error.to_string().as_bytes(), why, size)?;
-                Err(misuse("the text is no program"))
+                Err(misuse(format!("the text is no program: {error}")))
             })?;
             let named = |name: &str, number| (name.as_bytes().to_vec(), c_int::from(number));
             let ranges = parsed.ranges.iter().map(|r| named(&format!("@{}", r.name), r.pool.0));
@@ -309,9 +313,10 @@ pub unsafe extern "C" fn weldfs_program_text(
 /// elements, is memory for its ranges, in the order of their numbers. *outcome, unless NULL, is filled whether it
 /// succeeds or not. Files and keys that it names must be of the client's session, and must not have been given back.
 ///
-/// Errors: that of the step that failed, or of a guard; before anything runs -EINVAL, -E2BIG, -EBADF (not a program
-/// that a device takes, weldfs_last_error says why; operands that are not those of its ranges), -ENOKEY, -EOPNOTSUPP
-/// with WELDFS_ON_HOST. After a failure the bytes in rooms mean something only if a step had given them.
+/// Errors: that of the step that failed (weldfs_last_error names it), or of a guard; before anything runs -EINVAL,
+/// -E2BIG, -EBADF (not a program that a device takes, weldfs_last_error says why; operands that are not those of its
+/// ranges), -ENOKEY, -EOPNOTSUPP with WELDFS_ON_HOST. After a failure the bytes in rooms mean something only if a step
+/// had given them.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_program_run(
     program: Option<&mut weldfs_program>,
@@ -330,13 +335,16 @@ pub unsafe extern "C" fn weldfs_program_run(
         let body = program.body()?.clone();
         let operands = array_mut(operands, count)?;
         if operands.len() != body.pools() {
-            return Err(misuse("a program has as many operands as ranges"));
+            return Err(misuse(format!("{count} operands for {} ranges", body.pools())));
         }
         let mut bound = Vec::with_capacity(operands.len());
         for (i, operand) in operands.iter().enumerate() {
             let (pool, len) = (Pool(i as u8), operand.len);
             if operand.reserved != 0 || len != body.pool_len(pool) as usize {
-                return Err(misuse("an operand has not the length of its range"));
+                let want = body.pool_len(pool);
+                return Err(misuse(format!(
+                    "operand {i} has {len} bytes, its range {want} (or a reserved field is set)"
+                )));
             }
             bound.push(match body.is_output(pool) {
                 true => Operand::Out(room(operand.data, len)?.into()),
@@ -351,8 +359,21 @@ pub unsafe extern "C" fn weldfs_program_run(
         let (done, failed) = (cqe.micro_done.into(), cqe.micro_failed.into());
         let said = weldfs_outcome { value: cqe.result, value2: cqe.result2, done, failed, reserved: [0; 2] };
         crate::boundary::put(outcome, said);
-        Ok(cqe.ok().map(drop)?)
+        cqe.ok().map(drop).map_err(|errno| Fault::new(errno, failed_step(&body, &cqe)))
     })
+}
+
+/// Which step a completion says has failed. The first is also told of what went wrong before it, such as a file that
+/// is not there any more.
+fn failed_step(body: &Body, cqe: &Cqe) -> String {
+    let index = usize::from(cqe.micro_failed.saturating_sub(1));
+    match body.program().micros().get(index) {
+        None => String::new(),
+        Some(micro) => {
+            let before = if index == 0 { "before or in " } else { "" };
+            format!("{before}step {}, {}", index + 1, text::statement(body.program(), micro))
+        }
+    }
 }
 
 /// A buffer of the program's own, for up to `capacity` bytes. Returns its number.

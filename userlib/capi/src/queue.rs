@@ -1,4 +1,4 @@
-//! Queues of commands that nobody waits for on the spot: made, reaped, watched by epoll; their buffers.
+//! Queues of commands that are not waited for on the spot: made, reaped, watched by epoll; their buffers.
 
 use crate::boundary::{call, count, given, hand_out, misuse, put, sized};
 use crate::client::weldfs_client;
@@ -30,7 +30,7 @@ pub struct weldfs_buf {
 /// Makes a queue. `options` may be NULL. On success *queue is to be given back with weldfs_queue_destroy.
 ///
 /// With WELDFS_QUEUE_REAPER a thread of the library waits for completions and runs the callbacks; a job without a
-/// callback is then heard of by nobody. Without it, callbacks run in weldfs_queue_reap.
+/// callback is then not reported. Without it, callbacks run in weldfs_queue_reap.
 ///
 /// Errors: -EMFILE (a session has 64 queue pairs), -ENODEV, -EAGAIN (no more threads), -EINVAL.
 #[unsafe(no_mangle)]
@@ -57,7 +57,7 @@ pub unsafe extern "C" fn weldfs_queue_create(
     })
 }
 
-/// Gives a queue back; NULL does nothing. Commands in flight run all the same, but nobody hears of them: no callback
+/// Gives a queue back; NULL does nothing. Commands in flight run all the same, but are not reported: no callback
 /// starts and no memory of the program's is written to after this returns (a callback that runs on another thread at
 /// this moment finishes there). With commands in flight it may take half a second. Buffers of the queue stay valid
 /// until they are freed. No other call may use `queue` at the same time or later, and no callback that is still

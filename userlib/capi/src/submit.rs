@@ -77,7 +77,7 @@ impl<'q> Start<'q> {
         self.watch(pending.map_err(|refused| refused.errno)?, (into, len), form)
     }
 
-    /// Says who hears of a command that was submitted, and sends it.
+    /// Says how the end of a command is reported, and sends it.
     fn watch<T>(self, pending: Pending<T>, (into, len): (usize, usize), form: Form) -> Result<(), Fault> {
         let (ticket, job) = (pending.sequence(), &self.job);
         put(job.ticket, ticket);
@@ -110,7 +110,7 @@ impl<'q> Start<'q> {
 ///
 /// All weldfs_submit_ functions return 0 when the command is on its way, and its result comes with the completion; or
 /// at once -EAGAIN (the ring or the pool is full: reap, then try again), -EINVAL, -EBADF (also in a forked child),
-/// -ENOMEM (it never fits the queue's pool), -ENODEV (the device is gone); then nothing was sent and nobody is called.
+/// -ENOMEM (it never fits the queue's pool), -ENODEV (the device is gone); then nothing was sent and nothing is called.
 /// `job` may be NULL. Memory to read from is copied at once, unless it lies in a weldfs_buf of the same queue; memory
 /// to read into, and any memory in a weldfs_buf, is the command's until it completes or is forgotten. Strings are
 /// copied.
@@ -188,7 +188,7 @@ pub unsafe extern "C" fn weldfs_submit_close(
 ) -> c_int {
     call("weldfs_submit_close", || {
         let start = Start::new(queue, job)?;
-        // SAFETY: NULL, or by the header an open file that nobody else uses.
+        // SAFETY: NULL, or by the header an open file that nothing else uses.
         let h = start.on(unsafe { file.as_ref() })?;
         start.plain([], |[]| Op::Close { h })?;
         // SAFETY: not NULL, and made by `Box` as every object; the caller has given it up. The command closes the

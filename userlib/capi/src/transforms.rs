@@ -161,7 +161,7 @@ fn encryption(key: &weldfs_key, unit: u32) -> Encryption<'_> {
 /// `unit` 0: a record of its own, with a GCM key; 28 bytes longer than its plaintext, and refused when it was changed.
 /// A key seals 2^32 of them, then -EKEYEXPIRED. `unit` 512, 1024, 2048 or 4096: data units of so many bytes, with an
 /// XTS key; as long as the plaintext, at an offset that is a multiple of the unit, and not in a file opened with
-/// O_APPEND; the last unit has 16 bytes at least. XTS hides content; it does not tell whether somebody changed it.
+/// O_APPEND; the last unit has 16 bytes at least. XTS hides content; it does not tell whether it was changed.
 ///
 /// Errors: -ENOKEY (a key of another session), -EINVAL (a key for the other cipher, an offset or length as above),
 /// -E2BIG, -EBADF, -ENOSPC.

@@ -17,7 +17,7 @@ pub const WELDFS_VERSION: u32 = 1000;
 /// Durability: what the device was started with (or the client's, if its options name one), raised by O_SYNC and
 /// O_DSYNC of the file.
 pub const WELDFS_DEFAULT: u32 = 0;
-/// Durability: visible to everybody when the call returns; persistent with the next fsync of the file, the next durable
+/// Durability: visible to all when the call returns; persistent with the next fsync of the file, the next durable
 /// change, or within 5 s.
 pub const WELDFS_VOLATILE: u32 = 1;
 /// Durability: persistent when the call returns.
@@ -283,7 +283,7 @@ pub type weldfs_callback = Option<unsafe extern "C" fn(data: *mut c_void, done: 
 /// weldfs_queue_flush or weldfs_queue_reap.
 pub const WELDFS_MORE: u32 = 1;
 
-/// How a command is to be submitted, and who hears of it. Zero the whole, set `size`. NULL in its place: nobody hears.
+/// How a command is to be submitted and its end reported. Zero the whole, set `size`. NULL in its place: not reported.
 #[repr(C)]
 #[derive(FromZeros)]
 pub struct weldfs_job {

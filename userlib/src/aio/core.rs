@@ -1,4 +1,4 @@
-//! What an asynchronous queue keeps under its lock: every command in flight, who wants to hear of it, and which pool
+//! What an asynchronous queue keeps under its lock: every command in flight, who waits for it, and which pool
 //! memory belongs to it until then.
 
 use super::{Completed, OnDone};
@@ -31,15 +31,15 @@ pub(super) enum Hold {
     Lent(PoolRange),
 }
 
-/// Who hears of a completion.
+/// What is told of a completion.
 pub(super) enum Hearer {
-    /// A future (or somebody blocked), with the waker of its last poll.
+    /// A future (or a blocked thread), with the waker of its last poll.
     Future(Option<Waker>),
     /// A callback, run by whoever reaps.
     Call(Arc<dyn OnDone>, u64),
     /// Whoever reaps.
     List(u64),
-    /// Nobody: what the command gave is given back.
+    /// Nothing: what the command gave is given back.
     Nobody,
 }
 
@@ -66,7 +66,7 @@ pub(super) struct Order {
     pub(super) opens: bool,
 }
 
-/// How completions are noticed when nobody polls.
+/// How completions are noticed when nothing polls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Watch {
     /// They are not: callers poll or block.
@@ -97,7 +97,7 @@ pub(super) struct Core {
     /// Lent holds in flight, and lent buffers that their owners dropped meanwhile.
     lent: u32,
     orphans: Vec<PoolRange>,
-    /// Handles that nobody took, to be closed as soon as the ring has room.
+    /// Handles that were not taken, to be closed as soon as the ring has room.
     closing: Vec<Handle>,
     room: Vec<Waker>,
     /// Counts what was freed, and says how far it was when a submission was refused.
@@ -111,7 +111,7 @@ pub(super) struct Core {
     pub(super) sleeper: bool,
     pub(super) followers: u32,
     pub(super) watch: Watch,
-    /// The eventfd has been made readable, and nobody has found the queue empty since.
+    /// The eventfd has been made readable, and the queue has not been found empty since.
     pub(super) signalled: bool,
     asked: Instant,
 }
@@ -213,7 +213,7 @@ impl Core {
         self.queue.look_after(asks)
     }
 
-    /// The device died: nobody will answer what is still in flight.
+    /// The device died: nothing will answer what is still in flight.
     #[cold]
     fn fail_all(&mut self, wakes: &mut Wakes) {
         let mut flying: Vec<u64> = self.slots.iter().filter_map(Slot::flying).collect();
@@ -354,7 +354,7 @@ impl Core {
         }
     }
 
-    /// Gives back what a landed command gave, for nobody takes it.
+    /// Gives back what a landed command gave, for nothing takes it.
     fn discard(&mut self, sequence: u64) {
         let opens = self.slots[self.queue.slot_of(sequence)].opens;
         if let Some(Ok((cqe, out))) = self.take(sequence) {
@@ -433,7 +433,7 @@ impl Core {
         (self.flying == 0 && self.closing.is_empty() && self.queue.pool_used() == 0).then_some(self.queue)
     }
 
-    /// Handles that must still be closed, those of answers that nobody took among them.
+    /// Handles that must still be closed, those of answers that were not taken among them.
     pub(super) fn strays(&mut self) -> Vec<Handle> {
         let unheard = self.calls.drain(..).chain(self.listed.drain(..)).collect::<Vec<_>>();
         unheard.into_iter().for_each(|sequence| self.discard(sequence));

@@ -1,4 +1,4 @@
-//! Asynchronous submission: commands that nobody waits for on the spot, on a queue pair of their own.
+//! Asynchronous submission: commands that are not waited for on the spot, on a queue pair of their own.
 //!
 //! A submission never waits; it gives a [`Pending`], or EAGAIN when the ring or the pool is full
 //! ([`AsyncQueue::patient`] and [`AsyncQueue::persist`] wait instead). Completions are noticed in whichever way suits
@@ -10,7 +10,7 @@
 //! * by an eventfd for epoll: [`AsyncQueue::eventfd`].
 //!
 //! The device wakes its client by a futex, which neither an executor nor epoll can wait for; hence the thread, one per
-//! queue, made when first needed. It sleeps on the futex while commands are in flight and somebody wants to hear of
+//! queue, made when first needed. It sleeps on the futex while commands are in flight and something waits for
 //! them, and rests on a condition variable otherwise.
 //!
 //! Pool memory belongs to a command from submission to completion. Dropping a future, a buffer or the queue meanwhile
@@ -87,7 +87,7 @@ struct Manner {
     detectable: bool,
 }
 
-/// A queue pair for commands that nobody waits for on the spot; see the module's first page. Cheap to clone (clones
+/// A queue pair for commands that are not waited for on the spot; see the module's first page. Cheap to clone (clones
 /// share it), `Send` and `Sync`: a submission or a poll takes one short lock, and allocates nothing.
 ///
 /// Commands on one inode run in the order they were submitted to this queue; others run in any order. In a forked child
@@ -172,7 +172,7 @@ impl AsyncQueue {
         self.shared.reap(max, wait, &mut each)
     }
 
-    /// Starts the library's thread for this queue: it runs the callbacks and wakes futures while nobody else reaps.
+    /// Starts the library's thread for this queue: it runs the callbacks and wakes futures while nothing else reaps.
     /// Listed completions stay for [`AsyncQueue::reap`]. EBUSY when there is an eventfd: then the program reaps.
     /// EAGAIN when there can be no more threads.
     pub fn start_reaper(&self) -> Result<(), Errno> {
@@ -232,7 +232,7 @@ impl AsyncQueue {
     /// # Safety
     /// The operation names no pool memory but the ranges that `build` is given and parts of them: the device writes to
     /// what a command names as room, and all other memory of the pool belongs to other commands or to buffers that
-    /// somebody may be looking at.
+    /// the caller may be looking at.
     pub unsafe fn command<const I: usize>(
         &self,
         inputs: [Input<'_>; I],
@@ -243,7 +243,7 @@ impl AsyncQueue {
     }
 
     /// The same with the answer in the operation's own terms. `opens`: its first result is a handle, to be closed if
-    /// nobody takes the answer.
+    /// nothing takes the answer.
     fn start<T, const I: usize>(
         &self,
         inputs: [Input<'_>; I],
@@ -357,9 +357,9 @@ impl AsyncQueue {
     /// keep a buffer's address, as C does: they may name it as input or as room, and drop the buffer as ever.
     ///
     /// # Safety
-    /// The bytes belong to a [`QueueBuf`] of the caller's. While a command that names them as room is in flight, nobody
+    /// The bytes belong to a [`QueueBuf`] of the caller. While a command that names them as room is in flight, nothing
     /// uses the slices of [`QueueBuf::bytes`] and [`QueueBuf::bytes_mut`] that hold them; while one names them as
-    /// input, nobody writes to them.
+    /// input, nothing writes to them.
     pub unsafe fn place(&self, at: *const u8, len: usize) -> Option<Place> {
         self.check().ok()?;
         let pool = self.shared.pool.slice(PoolRange::EMPTY).ok()?.as_ptr() as usize;

@@ -178,7 +178,7 @@ impl AsyncQueue {
         Ok(self.start([], Space::Fresh(0), false, |[], _| Op::Fdatasync { h }, done)?)
     }
 
-    /// Everything completed before, by anybody, is durable at completion.
+    /// Everything completed before, by any client, is durable at completion.
     pub fn syncfs(&self) -> Result<Pending<()>, Errno> {
         Ok(self.start([], Space::Fresh(0), false, |[], _| Op::Syncfs, done)?)
     }

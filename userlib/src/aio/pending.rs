@@ -103,7 +103,7 @@ impl<T> Pending<T> {
     fn hand_over(&mut self, hearer: Hearer) {
         if !std::mem::replace(&mut self.answered, true) {
             let sequence = self.sequence;
-            // In a forked child nobody will hear of it.
+            // In a forked child nothing waits for it.
             let _ = self.shared.with(|core, wakes| core.hand_to(sequence, hearer, wakes));
         }
     }
@@ -138,7 +138,7 @@ impl<T> Pending<T> {
         };
         let started = match looked {
             Ok((Some(raw), _)) => return Poll::Ready(self.answer(raw)),
-            // Nobody polls for ever: somebody must wake this task.
+            // Nothing polls for ever: this task must be woken.
             Ok((None, Watch::Nobody)) if waker.is_some() => self.shared.watched_as(Watch::Reap),
             Ok(_) => return Poll::Pending,
             Err(e) => Err(e),

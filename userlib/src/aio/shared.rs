@@ -1,5 +1,5 @@
 //! The part of an asynchronous queue that its handles share: the lock around its core, how a thread waits for a
-//! completion, and the thread that watches while nobody does.
+//! completion, and the thread that watches while nothing else does.
 //!
 //! The device wakes one sleeper per queue pair, so one thread at a time sleeps on the ring's futex (without the lock);
 //! others that wait follow it on a condition variable, and one of them takes its place when it leaves.
@@ -319,7 +319,7 @@ impl Shared {
         self.check()?;
         if self.event.get().is_none() {
             let fresh = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-            // Somebody who was faster keeps his.
+            // A thread that was faster keeps its own.
             let _ = self.event.set(fresh);
         }
         self.watched_as(Watch::Signal)?;
@@ -332,10 +332,10 @@ impl Shared {
         if self.park.get().is_none() {
             let park = Arc::new(Park::default());
             let (weak, memory, theirs) = (Arc::downgrade(self), self.memory.clone(), park.clone());
-            // First the thread: a park without one would be asked for ever, and nobody would come.
+            // First the thread: a park without one would be asked for ever, and nothing would come.
             spawn_quiet("weldfs-reaper", move || attend(&weak, &theirs, &memory))?;
             if let Err(second) = self.park.set(park) {
-                // Somebody was faster; this one's thread has not been asked for anything, and leaves.
+                // Another was faster; this one's thread has not been asked for anything, and leaves.
                 second.stop(|| {});
             }
         }

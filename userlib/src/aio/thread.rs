@@ -29,7 +29,7 @@ struct State {
     asleep: bool,
 }
 
-/// Where the thread rests, and hears what is wanted of it.
+/// Where the thread rests, and is told what is wanted of it.
 #[derive(Default)]
 pub(super) struct Park {
     state: Mutex<State>,

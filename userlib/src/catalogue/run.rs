@@ -8,7 +8,7 @@ use crate::queue::Queue;
 use crate::raw::Raw;
 use std::rc::Rc;
 use weldfs_ciscops::catalogue::Template;
-use weldfs_ciscops::program::Body;
+use weldfs_ciscops::program::{Body, Micro, Pool};
 use weldfs_ciscops::{Command, Cqe, Errno};
 
 /// What a program's pool range is for the caller.
@@ -37,7 +37,8 @@ impl Operand<'_> {
 
 impl Raw<'_> {
     /// Runs a program of one's own. `operands` are its pool ranges, in order, each of the range's length (EINVAL);
-    /// rooms are filled as far as `filled` says, from the completion and the number of the range. The CQE comes back
+    /// rooms are filled as far as `filled` says, from the completion and the number of the range; where the program
+    /// put fewer bytes and no result counts them, zeros are behind them (not in a pool buffer). The CQE comes back
     /// whatever its status says. EINVAL also when two pool buffers are of different threads or clients.
     pub fn program(
         &self,
@@ -85,11 +86,15 @@ impl Raw<'_> {
         let (client, _, how) = self.parts();
         let (mut ranges, mut owned) = (Vec::with_capacity(operands.len() + 1), Vec::with_capacity(operands.len() + 1));
         let mut go = || {
-            for operand in operands.iter() {
+            for (i, operand) in operands.iter().enumerate() {
                 let staged = match operand {
                     Operand::In(payload) => stage_input(queue, payload)?,
                     Operand::Out(room) => stage_room(queue, room)?,
                 };
+                // What an earlier command left in the pool is no output of this one.
+                if staged.1 && matches!(operand, Operand::Out(_)) && leaves_a_rest(body, i) {
+                    queue.pool().slice(staged.0)?.zero();
+                }
                 ranges.push(staged.0);
                 if staged.1 {
                     owned.push(staged.0);
@@ -120,4 +125,13 @@ impl Raw<'_> {
         owned.iter().for_each(|range| queue.free(*range));
         result
     }
+}
+
+/// Whether a program that ends well may have put fewer bytes in a range than it has, and no result tells how many.
+fn leaves_a_rest(body: &Body, range: usize) -> bool {
+    let (program, range) = (body.program(), Pool(range as u8));
+    let (micros, results) = (program.micros(), program.results());
+    let counted = |m: &Micro| m.fills_in_part(range).flatten().is_some_and(|count| results.contains(&Some(count)));
+    let may_leave = |m: &Micro| matches!(m, Micro::Guard { .. }) || m.fills_in_part(range).is_some();
+    micros.iter().any(may_leave) && !micros.iter().any(counted)
 }

@@ -220,7 +220,7 @@ impl Raw<'_> {
         Ok(Recovered { records, end })
     }
 
-    /// What the device asks in the same command; here somebody may get in between.
+    /// What the device asks in the same command; here another client may get in between.
     fn units_fit(&self, h: Handle, at: At, len: usize, how: Encryption<'_>) -> Result<(), Errno> {
         let (Encryption::Units { unit, .. }, At::Offset(off)) = (how, at) else { return Ok(()) };
         units_fit(self.stat(h)?.size, off, len as u64, unit)

@@ -18,7 +18,8 @@ use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use xts::Xts;
 
-pub use crate::lengths::{NONCE_BYTES, RECORD_OVERHEAD, TAG_BYTES, UNIT_TAIL_MIN};
+pub(crate) use crate::lengths::TAG_BYTES;
+pub use crate::lengths::{NONCE_BYTES, RECORD_OVERHEAD, UNIT_TAIL_MIN};
 
 /// Records that one key may seal with nonces drawn at random (NIST SP 800-38D, 8.3).
 const SEALS_MAX: u64 = 1 << 32;
@@ -50,7 +51,7 @@ impl KeyKind {
     }
 
     /// Whether it is for data units rather than records.
-    pub const fn is_xts(self) -> bool {
+    pub(crate) const fn is_xts(self) -> bool {
         matches!(self, KeyKind::Xts128 | KeyKind::Xts256)
     }
 }

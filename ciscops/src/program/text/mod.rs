@@ -57,7 +57,7 @@ pub struct Parsed {
 /// # Errors
 /// The first thing that is wrong, and where.
 pub fn parse(text: &str, inputs: &[(&str, u32)]) -> Result<Parsed, Error> {
-    parse::parse(text, inputs, &[])
+    parse::parse(text, inputs, &[], false)
 }
 
 /// The same where the text may name keys (`key NAME`): `keys` has what the session calls them.
@@ -65,7 +65,17 @@ pub fn parse(text: &str, inputs: &[(&str, u32)]) -> Result<Parsed, Error> {
 /// # Errors
 /// The first thing that is wrong, and where.
 pub fn parse_with_keys(text: &str, inputs: &[(&str, u32)], keys: &[(&str, u64)]) -> Result<Parsed, Error> {
-    parse::parse(text, inputs, keys)
+    parse::parse(text, inputs, keys, false)
+}
+
+/// The same for a caller who wants the bytes of each range that were put there, and no more: where the program leaves
+/// one of its two results free, and a `read` or `give` may fill its range in part only (without `whole`), the
+/// result becomes the number of bytes in it. [`Range::count`] names the register; [`Parsed::registers`] does not.
+///
+/// # Errors
+/// The first thing that is wrong, and where.
+pub fn parse_counting(text: &str, inputs: &[(&str, u32)], keys: &[(&str, u64)]) -> Result<Parsed, Error> {
+    parse::parse(text, inputs, keys, true)
 }
 
 /// A program as text, one statement a line; files, buffers, registers and ranges have their number for a name.

@@ -143,6 +143,14 @@ impl Names {
         self.define(name, REGISTERS, |n| Named::Register(Reg(n)))
     }
 
+    /// A register that the text does not use, if there is one.
+    pub fn spare_register(&mut self) -> Option<Reg> {
+        let slots = &mut self.slots[REGISTERS];
+        let n = (0..slots.max).find(|n| slots.taken >> n & 1 == 0)?;
+        slots.taken |= 1 << n;
+        Some(Reg(n as u8))
+    }
+
     /// The range of that name, new if need be.
     pub fn range(&mut self, name: &str) -> Result<Pool, String> {
         if let Some((_, pool)) = self.ranges.iter().find(|(n, _)| n == name) {

@@ -27,7 +27,7 @@ pub(super) struct Parser {
     keys: Vec<(String, u64)>,
 }
 
-pub(super) fn parse(text: &str, inputs: &[(&str, u32)], keys: &[(&str, u64)]) -> Done<Parsed> {
+pub(super) fn parse(text: &str, inputs: &[(&str, u32)], keys: &[(&str, u64)], counting: bool) -> Done<Parsed> {
     let tokens = tokens(text)?;
     let names = Names::new(&tokens);
     let (builder, places, counts) = (Builder::new(), Vec::new(), Vec::new());
@@ -46,15 +46,18 @@ pub(super) fn parse(text: &str, inputs: &[(&str, u32)], keys: &[(&str, u64)]) ->
             }
         }
     }
-    p.finish()
+    p.finish(counting)
 }
 
 impl Parser {
-    fn finish(mut self) -> Done<Parsed> {
+    fn finish(mut self, counting: bool) -> Done<Parsed> {
         let registers = self.names.registers();
         let named = |i: usize| registers.get(i).map(|(_, r)| *r);
-        let [result, result2] = self.results.unwrap_or([named(0), named(1)]);
-        self.builder.results(result, result2);
+        let mut results = self.results.unwrap_or([named(0), named(1)]);
+        if counting {
+            self.count_outputs(&mut results);
+        }
+        self.builder.results(results[0], results[1]);
         let end = self.places.last().copied().unwrap_or((1, 1));
         let at = |(line, column): (usize, usize), what: String| Error { line, column, what };
         self.names.declare(&mut self.builder).map_err(|what| at(end, what))?;
@@ -67,6 +70,28 @@ impl Parser {
             at(place.unwrap_or(end), format!("{} ({})", fault.why, fault.errno.name()))
         })?;
         Ok(Parsed { body, ranges, registers })
+    }
+
+    /// Where a result is left, it becomes the number of bytes in a range that may be filled in part only.
+    fn count_outputs(&mut self, results: &mut [Option<Reg>; 2]) {
+        for (_, pool) in self.names.ranges() {
+            let Some(free) = results.iter().position(Option::is_none) else { return };
+            let micros = self.builder.micros().iter().enumerate();
+            let mut fills = micros.filter_map(|(i, m)| m.fills_in_part(pool).map(|count| (i, count)));
+            // Of several, it is open which one filled it last.
+            let (Some((index, count)), None) = (fills.next(), fills.next()) else { continue };
+            let reg = match count {
+                Some(reg) if results.contains(&Some(reg)) => continue,
+                Some(reg) => reg,
+                None => {
+                    let Some(reg) = self.names.spare_register() else { return };
+                    self.builder.count_into(index, reg);
+                    self.counts.push((pool, reg));
+                    reg
+                }
+            };
+            results[free] = Some(reg);
+        }
     }
 
     fn peek(&self) -> &Token {
@@ -181,7 +206,8 @@ impl Parser {
         match self.named("a buffer", Names::buffer)? {
             (Named::Buffer(b), place) => {
                 let known = u64::from(self.names.capacities[usize::from(b.0)]);
-                if bytes.is_none() && known == 0 {
+                let stated = self.names.stated_buffers >> b.0 & 1 == 1;
+                if bytes.is_none() && known == 0 && !stated {
                     return self.fail(place, "how large? say `buffer NAME SIZE` before");
                 }
                 self.names.grow(b, bytes.unwrap_or(known));

@@ -15,17 +15,24 @@ pub(super) fn print(p: &Program) -> String {
         let verb = if p.micros().iter().any(|m| m.takes(Bytes::Pool(Pool(i)))) { "input" } else { "output" };
         let _ = writeln!(out, "{verb} @p{i} {}", p.range(Pool(i)).len);
     }
+    let statements: Vec<String> = p.micros().iter().map(|m| statement(p, m)).collect();
     for i in 0..crate::limits::PROGRAM_BUFFERS as u8 {
-        if p.capacity(BufSlot(i)) > 0 {
+        // One without room is named as well: a text that leaves it out has the parser choose a size.
+        if p.capacity(BufSlot(i)) > 0 || statements.iter().any(|s| has_word(s, &format!("b{i}"))) {
             let _ = writeln!(out, "buffer b{i} {}", p.capacity(BufSlot(i)));
         }
     }
-    for m in p.micros() {
-        let _ = writeln!(out, "{}", statement(p, m));
+    for statement in statements {
+        let _ = writeln!(out, "{statement}");
     }
     let [a, b] = p.results().map(|r| r.map_or("none".to_owned(), |r| format!("r{}", r.0)));
     let _ = writeln!(out, "result {a} {b}");
     out
+}
+
+/// Whether a word stands in a statement; in a literal, too, where it does no harm.
+fn has_word(statement: &str, word: &str) -> bool {
+    statement.split(|c: char| !c.is_ascii_alphanumeric()).any(|w| w == word)
 }
 
 pub(super) fn statement(p: &Program, m: &Micro) -> String {
@@ -155,7 +162,8 @@ fn guard(p: &Program, cond: Cond, otherwise: Else) -> String {
         Cond::Holds { buf, off, bytes: b } => format!("holds b{} {} {}", buf.0, value(off), bytes(p, b)),
     };
     let otherwise = match otherwise {
-        Else::Fail(e) if (1..=4095).map(Errno).find(|o| o.name() == e.name()) == Some(e) => {
+        // (The first number without a name is the first that is called so, too.)
+        Else::Fail(e) if e.name() != "E?" && (1..=4095).map(Errno).find(|o| o.name() == e.name()) == Some(e) => {
             format!("fail {}", e.name())
         }
         Else::Fail(e) => format!("fail {}", e.0),

@@ -1,15 +1,13 @@
 //! An image as an end of a copy: small files in one fused command each.
 
-use super::{End, Kind, Look};
+use super::content::{PIECE, Sparse};
+use super::{Content, End, Kind, Look, Piece, Plain};
 use std::cell::RefCell;
 use std::ffi::OsString;
-use std::io::{self, Cursor, Read, Write};
+use std::io::{self, Cursor};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use weldfs::{At, Client, Handle, OpenFlags, OpenOptions, SetAttrBody, SetAttrMask, WireTime};
-
-/// Bytes that cross in one command.
-const PIECE: usize = 1 << 20;
 
 /// The inside of an image.
 pub struct Image<'c> {
@@ -23,20 +21,6 @@ impl<'c> Image<'c> {
     pub fn new(client: &'c Client, name: &Path) -> Image<'c> {
         Image { client, name: name.display().to_string(), piece: RefCell::new(vec![0; PIECE]) }
     }
-}
-
-/// Reads until the buffer is full or there is no more.
-fn fill(from: &mut dyn Read, buf: &mut [u8]) -> io::Result<usize> {
-    let mut n = 0;
-    while n < buf.len() {
-        match from.read(&mut buf[n..]) {
-            Ok(0) => break,
-            Ok(got) => n += got,
-            Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(n)
 }
 
 impl End for Image<'_> {
@@ -60,43 +44,59 @@ impl End for Image<'_> {
         self.client.open_dir(dir)?.entries().map(|entry| Ok(entry?.name)).collect()
     }
 
-    fn reader(&self, path: &Path, size: u64) -> io::Result<Box<dyn Read + '_>> {
+    fn reader(&self, path: &Path, size: u64) -> io::Result<Box<dyn Content + '_>> {
         if size < PIECE as u64 {
             let mut bytes = vec![0; size as usize + 1];
             let n = self.client.open_read_close(path, OpenFlags::READ, 0, &mut bytes)?;
             // A file that grew meanwhile is read the long way.
             if n < bytes.len() {
                 bytes.truncate(n);
-                return Ok(Box::new(Cursor::new(bytes)));
+                return Ok(Box::new(Plain(Cursor::new(bytes))));
             }
         }
-        Ok(Box::new(OpenOptions::new().read(true).open(self.client, path)?))
+        Ok(Box::new(Sparse::new(OpenOptions::new().read(true).open(self.client, path)?)))
     }
 
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {
         self.client.read_link(path)
     }
 
-    fn write(&self, path: &Path, mode: u32, from: &mut dyn Read) -> io::Result<u64> {
-        let mut piece = self.piece.borrow_mut();
-        let n = fill(from, &mut piece)?;
+    fn write(&self, path: &Path, mode: u32, from: &mut dyn Content, begun: &mut bool) -> io::Result<u64> {
+        let mut buf = self.piece.borrow_mut();
+        let first = from.next(&mut buf)?;
+        let n = if let Piece::Data(n) = first { n } else { 0 };
         let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNC;
         let name = path.as_os_str().as_bytes();
-        self.client.raw().open_write_close(Handle::ROOT, name, flags, mode, At::Offset(0), &piece[..n])?;
-        if n < piece.len() {
-            return Ok(n as u64);
+        self.client.raw().open_write_close(Handle::ROOT, name, flags, mode, At::Offset(0), &buf[..n])?;
+        *begun = true;
+        let mut at = if let Piece::Hole(hole) = first { hole } else { n as u64 };
+        let mut ends_in_hole = matches!(first, Piece::Hole(_));
+        let mut next = if first == Piece::End { Piece::End } else { from.next(&mut buf)? };
+        if next == Piece::End && !ends_in_hole {
+            return Ok(at);
         }
-        let mut file = OpenOptions::new().append(true).open(self.client, path)?;
-        let mut total = n as u64;
-        loop {
-            let n = fill(from, &mut piece)?;
-            file.write_all(&piece[..n])?;
-            total += n as u64;
-            if n < piece.len() {
-                file.close()?;
-                return Ok(total);
+        let file = OpenOptions::new().write(true).open(self.client, path)?;
+        while next != Piece::End {
+            match next {
+                Piece::Data(n) => {
+                    file.write_all_at(&buf[..n], at)?;
+                    at += n as u64;
+                }
+                Piece::Hole(n) => at += n,
+                Piece::End => {}
             }
+            ends_in_hole = matches!(next, Piece::Hole(_));
+            next = from.next(&mut buf)?;
         }
+        if ends_in_hole {
+            file.set_len(at)?;
+        }
+        file.close()?;
+        Ok(at)
+    }
+
+    fn masked(&self, mode: u32) -> u32 {
+        self.client.masked(mode)
     }
 
     fn mkdir(&self, path: &Path, mode: u32) -> io::Result<()> {

@@ -1,16 +1,20 @@
 //! Copying trees: `put`, `get` and `cp` are one walk between two ends, each either the host's file system or an
 //! image. Files of up to 1 MiB cross in one fused command each way.
 
+mod content;
 mod host;
 mod image;
 
 use crate::failure::{Doing, Failure};
+use crate::output::say;
 use indicatif::ProgressBar;
 use serde::Serialize;
-use std::ffi::OsString;
-use std::io::{self, Read};
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
+pub use content::{Content, Piece, Plain};
 pub use host::Host;
 pub use image::Image;
 
@@ -51,17 +55,41 @@ pub trait End {
     /// Names in a directory.
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;
     /// Content of a file of about `size` bytes.
-    fn reader(&self, path: &Path, size: u64) -> io::Result<Box<dyn Read + '_>>;
+    fn reader(&self, path: &Path, size: u64) -> io::Result<Box<dyn Content + '_>>;
+    /// Content that has no size and no name of its own, if that is what the caller means by `path`: standard input.
+    fn stream(&self, _path: &Path) -> io::Result<Option<Box<dyn Content + '_>>> {
+        Ok(None)
+    }
+    /// Several things are about to be made in `dir`, whose names the caller did not choose.
+    fn enter(&self, _dir: &Path) -> io::Result<()> {
+        Ok(())
+    }
+    /// What a new file with this mode gets, where that is not the system's business.
+    fn masked(&self, mode: u32) -> u32 {
+        mode
+    }
     /// What a symbolic link says.
     fn read_link(&self, path: &Path) -> io::Result<PathBuf>;
-    /// Makes or replaces a file with what `from` gives; returns the bytes.
-    fn write(&self, path: &Path, mode: u32, from: &mut dyn Read) -> io::Result<u64>;
+    /// Makes or replaces a file with what `from` gives, holes as holes; returns the bytes. `begun` is set when the file
+    /// is there, or what it held is not there any more.
+    fn write(&self, path: &Path, mode: u32, from: &mut dyn Content, begun: &mut bool) -> io::Result<u64>;
     /// Makes a directory; an existing one is kept.
     fn mkdir(&self, path: &Path, mode: u32) -> io::Result<()>;
     /// Makes or replaces a symbolic link.
     fn symlink(&self, target: &Path, path: &Path) -> io::Result<()>;
     /// Sets the times, of a symbolic link itself.
     fn set_times(&self, path: &Path, times: [(i64, u32); 2]) -> io::Result<()>;
+}
+
+/// Which symbolic links of the source are followed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Follow {
+    /// None: a link stays a link.
+    Never,
+    /// Those that the caller names; links in trees stay links.
+    Named,
+    /// All.
+    Always,
 }
 
 /// What a copy did.
@@ -74,6 +102,7 @@ pub struct Tally {
     /// Symbolic links.
     pub symlinks: u64,
     /// Bytes of content.
+    #[serde(rename = "copied_bytes")]
     pub bytes: u64,
     /// Things of other kinds, left out (each is named on stderr).
     pub skipped: u64,
@@ -81,16 +110,21 @@ pub struct Tally {
     pub failed: u64,
 }
 
+/// Whether a name that a directory gave is one: not empty, neither `.` nor `..`, without a slash.
+pub fn is_plain(name: &OsStr) -> bool {
+    !matches!(name.as_bytes(), b"" | b"." | b"..") && !name.as_bytes().contains(&b'/')
+}
+
 /// A reader that remembers whether it was the one that failed.
 struct Watched<'r> {
-    inner: Box<dyn Read + 'r>,
+    inner: Box<dyn Content + 'r>,
     failed: bool,
 }
 
-impl Read for Watched<'_> {
-    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
-        let done = self.inner.read(buf);
-        self.failed |= done.as_ref().is_err_and(|e| e.kind() != io::ErrorKind::Interrupted);
+impl Content for Watched<'_> {
+    fn next(&mut self, buf: &mut [u8]) -> io::Result<Piece> {
+        let done = self.inner.next(buf);
+        self.failed |= done.is_err();
         done
     }
 }
@@ -105,6 +139,10 @@ pub struct Copy<'a> {
     pub same: bool,
     /// Whether times are kept.
     pub times: bool,
+    /// Which links are followed.
+    pub follow: Follow,
+    /// The directories that are being copied, outermost first.
+    pub above: Vec<(u64, u64)>,
     /// What was done so far.
     pub tally: Tally,
     /// Shown meanwhile.
@@ -120,18 +158,33 @@ impl Copy<'_> {
             let dest = self.to.label(dest);
             return Err(Failure::usage(format!("{dest} is not a directory, so only one thing can be copied there")));
         }
+        if sources.len() > 1 {
+            self.to.enter(dest).doing("open", self.to.label(dest))?;
+        }
         for source in sources {
             let target = match source.file_name() {
                 Some(name) if into_dir => dest.join(name),
                 _ => dest.to_owned(),
             };
-            self.tree(source, &target)?;
+            let stream = self.from.stream(source);
+            match self.given("read", source, stream)? {
+                None => {}
+                Some(Some(_)) if into_dir && source == Path::new("-") => {
+                    let dest = self.to.label(dest);
+                    let sentence = format!("{dest} is a directory, and standard input has no name: say {dest}/NAME");
+                    return Err(Failure::usage(sentence));
+                }
+                Some(Some(stream)) => {
+                    self.bytes(stream, source, &target, self.to.masked(0o666))?;
+                }
+                Some(None) => self.tree(source, &target, true)?,
+            }
         }
         Ok(())
     }
 
     fn miss(&mut self, failure: &Failure) {
-        self.bar.suspend(|| eprintln!("weldfs: {failure}"));
+        self.bar.suspend(|| say!("weldfs: {failure}"));
         self.tally.failed += 1;
     }
 
@@ -180,8 +233,9 @@ impl Copy<'_> {
         hit
     }
 
-    fn tree(&mut self, from: &Path, to: &Path) -> Result<(), Failure> {
-        let look = self.from.look(from, false);
+    fn tree(&mut self, from: &Path, to: &Path, named: bool) -> Result<(), Failure> {
+        let follow = self.follow == Follow::Always || self.follow == Follow::Named && named;
+        let look = self.from.look(from, follow);
         let Some(look) = self.given("read", from, look)? else { return Ok(()) };
         if look.kind != Kind::Other && self.hits_itself(from, to, look) {
             return Ok(());
@@ -190,6 +244,14 @@ impl Copy<'_> {
             Kind::File => self.file(from, to, look)?,
             Kind::Dir => self.directory(from, to, look)?,
             Kind::Link => self.link(from, to)?,
+            // The caller asked for this one: leaving it out is a failure.
+            Kind::Other if named => {
+                let from = self.from.label(from);
+                self.miss(&Failure::new(format!(
+                    "cannot copy {from}: neither a file nor a directory (what a program gives goes in through '-')"
+                )));
+                false
+            }
             Kind::Other => {
                 tracing::warn!("{} is neither file, directory nor symbolic link: left out", self.from.label(from));
                 self.tally.skipped += 1;
@@ -213,13 +275,30 @@ impl Copy<'_> {
     fn file(&mut self, from: &Path, to: &Path, look: Look) -> Result<bool, Failure> {
         let source = self.from;
         let Some(inner) = self.given("read", from, source.reader(from, look.size))? else { return Ok(false) };
+        self.bytes(inner, from, to, look.mode)
+    }
+
+    /// Makes the file `to` of what `inner` gives.
+    fn bytes(&mut self, inner: Box<dyn Content + '_>, from: &Path, to: &Path, mode: u32) -> Result<bool, Failure> {
         let mut reader = Watched { inner, failed: false };
-        let written = self.to.write(to, look.mode, &mut reader);
-        let bytes = if reader.failed {
-            let Some(bytes) = self.given("read", from, written)? else { return Ok(false) };
-            bytes
-        } else {
-            written.doing("write", self.to.label(to))?
+        let mut begun = false;
+        let written = self.to.write(to, mode, &mut reader, &mut begun);
+        if written.is_err() && begun {
+            let to = self.to.label(to);
+            self.bar.suspend(|| say!("weldfs: {to} is partial: what is missing could not be copied"));
+        }
+        let bytes = match written {
+            written if reader.failed => {
+                let Some(bytes) = self.given("read", from, written)? else { return Ok(false) };
+                bytes
+            }
+            // A link that is in the way leads somewhere else than the tree: it stays, and this one is left out.
+            Err(e) if e.raw_os_error() == Some(libc::ELOOP) => {
+                let to = self.to.label(to);
+                self.miss(&Failure::new(format!("cannot write {to}: a symbolic link is in its place")));
+                return Ok(false);
+            }
+            written => written.doing("write", self.to.label(to))?,
         };
         self.tally.files += 1;
         self.tally.bytes += bytes;
@@ -228,15 +307,31 @@ impl Copy<'_> {
     }
 
     fn directory(&mut self, from: &Path, to: &Path, look: Look) -> Result<bool, Failure> {
+        if self.above.contains(&look.id) {
+            let from = self.from.label(from);
+            self.miss(&Failure::new(format!("cannot copy {from}: it is a directory that it lies in")));
+            return Ok(false);
+        }
         let names = self.from.names(from);
         let Some(mut names) = self.given("list", from, names)? else { return Ok(false) };
         names.sort();
         self.to.mkdir(to, look.mode).doing("make directory", self.to.label(to))?;
         self.tally.directories += 1;
         self.bar.set_message(from.display().to_string());
+        self.above.push(look.id);
         for name in names {
-            self.tree(&from.join(&name), &to.join(&name))?;
+            if is_plain(&name) {
+                self.tree(&from.join(&name), &to.join(&name), false)?;
+            } else {
+                // A forged image: as a path it would lead out of the tree.
+                let (dir, name) = (self.from.label(from), name.display());
+                self.miss(&Failure::new(format!("cannot copy '{name}' of {dir}: that is no name of a file")));
+            }
         }
+        self.above.pop();
         Ok(true)
     }
 }
+
+#[cfg(test)]
+mod tests;

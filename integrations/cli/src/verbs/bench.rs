@@ -1,13 +1,16 @@
 //! `weldfs bench NAME`: the experiments of the benches crate.
 
+mod busy;
 mod macros;
 mod micro;
-mod watch;
+pub(super) mod watch;
 
 use crate::failure::{Failure, Outcome, reason};
+use crate::output::{self, say};
 use clap::builder::PossibleValuesParser;
 use std::io;
 use std::path::{Path, PathBuf};
+use weldfs_benches::busy::company::Kind;
 use weldfs_benches::chosen::Failed;
 use weldfs_benches::{base, commit, fairness, floor, mount, peers::Peer, recovery, stall};
 use weldfs_storagefs::device::PolicyKind;
@@ -32,6 +35,8 @@ enum Which {
     Commit(Commit),
     /// Latencies of single operations while checkpoints run, below and above the checkpoints' speed
     Stall(Stall),
+    /// Latencies while busy processes want the processors: served, embedded, and the host's own calls
+    Busy(busy::Args),
     /// A fused append interrupted on each of 64 files: until all are verified and durable, by who recovers them
     Recovery(Recovery),
     /// Mounting after a crash that left the log full, with few and with many files
@@ -41,6 +46,12 @@ enum Which {
     /// One arm's process (started by `recovery`)
     #[command(hide = true)]
     RecoveryArm { arm: String, target: PathBuf, sources: PathBuf, files: usize },
+    /// A busy process (started by `busy`)
+    #[command(hide = true)]
+    Company {
+        #[arg(value_parser = busy::parse_kind)]
+        kind: Kind,
+    },
     /// A client process (started by `commit`)
     #[command(hide = true)]
     Worker { socket: PathBuf, file: String, depth: u64, millis: u64 },
@@ -205,6 +216,8 @@ pub fn run(args: &Args) -> Outcome {
         Which::Macro(args) => macros::run(args),
         Which::Commit(args) => commits(args),
         Which::Stall(args) => stalls(args),
+        Which::Busy(args) => busy::run(args),
+        Which::Company { kind } => weldfs_benches::busy::company::keep_busy(*kind),
         Which::Recovery(args) => recoveries(args),
         Which::Mount(args) => mounts(args),
         Which::Fairness(args) => fair(args),
@@ -232,8 +245,8 @@ fn fair(args: &Fairness) -> io::Result<()> {
         simulate: args.simulate,
         quick: args.quick,
     };
-    let report = fairness::run(&options, &mut |what| eprintln!("bench: {what}"))?;
-    report.print();
+    let report = fairness::run(&options, &mut |what| say!("bench: {what}"))?;
+    show(|out| report.print(out))?;
     if let Some(dir) = &args.svg {
         report.plot(dir)?;
     }
@@ -248,9 +261,14 @@ fn base(args: &Base) -> io::Result<()> {
         peer: args.peer.clone(),
         quick: args.quick,
     };
-    let report = base::run(&options, &mut |what| eprintln!("bench: {what}"))?;
-    report.print();
+    let report = base::run(&options, &mut |what| say!("bench: {what}"))?;
+    show(|out| report.print(out))?;
     save(args.json.as_deref(), &report)
+}
+
+/// Prints; what was measured is saved even if nothing reads the text.
+fn show(print: impl FnOnce(&mut dyn io::Write) -> io::Result<()>) -> io::Result<()> {
+    output::even_unread(output::facts(print)).map_err(|failure| io::Error::other(failure.to_string()))
 }
 
 fn save(path: Option<&Path>, report: &impl serde::Serialize) -> io::Result<()> {
@@ -282,8 +300,8 @@ fn commits(args: &Commit) -> io::Result<()> {
         rounds: args.rounds as usize,
         disk: args.disk.clone(),
     };
-    let report = commit::run(&options, &mut |what| eprintln!("bench: {what}"))?;
-    report.print();
+    let report = commit::run(&options, &mut |what| say!("bench: {what}"))?;
+    show(|out| report.print(out))?;
     save(args.json.as_deref(), &report)
 }
 
@@ -296,8 +314,8 @@ fn stalls(args: &Stall) -> io::Result<()> {
         place: args.disk.clone().unwrap_or_else(|| PathBuf::from("/dev/shm")),
         log: args.log.clone(),
     };
-    let report = stall::run(&options, &mut |what| eprintln!("bench: {what}"))?;
-    report.print();
+    let report = stall::run(&options, &mut |what| say!("bench: {what}"))?;
+    show(|out| report.print(out))?;
     save(args.json.as_deref(), &report)
 }
 
@@ -309,8 +327,8 @@ fn recoveries(args: &Recovery) -> io::Result<()> {
         rounds: args.rounds as usize,
         files: args.files as usize,
     };
-    let report = recovery::run(&options, &mut |what| eprintln!("bench: {what}"))?;
-    report.print();
+    let report = recovery::run(&options, &mut |what| say!("bench: {what}"))?;
+    show(|out| report.print(out))?;
     save(args.json.as_deref(), &report)
 }
 
@@ -321,7 +339,7 @@ fn mounts(args: &Mount) -> io::Result<()> {
         log: args.log,
         rounds: args.rounds as usize,
     };
-    let report = mount::run(&options, &mut |what| eprintln!("bench: {what}"))?;
-    report.print();
+    let report = mount::run(&options, &mut |what| say!("bench: {what}"))?;
+    show(|out| report.print(out))?;
     save(args.json.as_deref(), &report)
 }

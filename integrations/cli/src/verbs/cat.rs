@@ -2,9 +2,10 @@
 //! says at which byte that is.
 
 use crate::device;
-use crate::failure::{Doing, Outcome};
-use crate::place::Place;
-use std::io::{ErrorKind, Write};
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output;
+use crate::place::{Place, Readable};
+use std::io::{self, Read};
 use weldfs::OpenOptions;
 
 /// Bytes per read.
@@ -16,43 +17,58 @@ const EIO: i32 = weldfs_ciscops::Errno::IO.0;
 /// Arguments of `weldfs cat`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// What to print
-    #[arg(value_name = "IMAGE:/path", required = true)]
-    places: Vec<Place>,
+    /// What to print; - is standard input
+    #[arg(value_name = "IMAGE:/path|-", required = true)]
+    places: Vec<Readable>,
 }
 
 /// Prints.
 pub fn run(args: &Args) -> Outcome {
-    let mut out = std::io::stdout().lock();
-    let mut piece = vec![0; PIECE];
     for place in &args.places {
-        let device = device::open(&place.image, device::Want::Read)?;
-        let file = OpenOptions::new().read(true).open(device.client(), &place.path).doing("open", place.to_string())?;
-        let (mut offset, mut len) = (0, PIECE);
-        loop {
-            let n = match file.read_at(&mut piece[..len], offset) {
-                // A read fails as a whole: block by block shows what is before the damage, and where that is.
-                Err(e) if len > BLOCK && e.raw_os_error() == Some(EIO) => {
-                    len = BLOCK;
-                    continue;
-                }
-                done => done.doing("read", format!("{place} at byte {offset}"))?,
-            };
-            if n == 0 {
-                break;
-            }
-            match out.write_all(&piece[..n]) {
-                // Whoever reads has seen enough.
-                Err(e) if e.kind() == ErrorKind::BrokenPipe => return Ok(0),
-                done => done.doing("write to", "stdout")?,
-            }
-            offset += n as u64;
+        match place {
+            Readable::Inside(place) => show(place)?,
+            Readable::Stdin => pass_on()?,
         }
-        drop(file);
-        device.close()?;
     }
-    match out.flush() {
-        Err(e) if e.kind() == ErrorKind::BrokenPipe => Ok(0),
-        done => done.doing("write to", "stdout").map(|()| 0),
+    Ok(0)
+}
+
+/// One file of an image.
+pub fn show(place: &Place) -> Result<(), Failure> {
+    let mut piece = vec![0; PIECE];
+    let device = device::open(&place.image, device::Want::Read)?;
+    let file = OpenOptions::new().read(true).open(device.client(), &place.path).doing("open", place.to_string())?;
+    let (mut offset, mut len) = (0, PIECE);
+    loop {
+        let n = match file.read_at(&mut piece[..len], offset) {
+            // A read fails as a whole: block by block shows what is before the damage, and where that is.
+            Err(e) if len > BLOCK && e.raw_os_error() == Some(EIO) => {
+                len = BLOCK;
+                continue;
+            }
+            done => done.doing("read", format!("{place} at byte {offset}"))?,
+        };
+        if n == 0 {
+            break;
+        }
+        output::facts(|out| out.write_all(&piece[..n]))?;
+        offset += n as u64;
+    }
+    drop(file);
+    device.close()
+}
+
+/// What comes from standard input.
+fn pass_on() -> Result<(), Failure> {
+    let mut piece = vec![0; PIECE];
+    loop {
+        let n = match io::stdin().read(&mut piece) {
+            Err(e) if e.kind() == io::ErrorKind::Interrupted => continue,
+            done => done.doing("read", "standard input")?,
+        };
+        if n == 0 {
+            return Ok(());
+        }
+        output::facts(|out| out.write_all(&piece[..n]))?;
     }
 }

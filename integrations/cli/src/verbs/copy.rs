@@ -4,13 +4,21 @@ use crate::device;
 use crate::failure::{Doing, FAILED, Failure, Outcome};
 use crate::output;
 use crate::place::{Place, Side, one_image};
-use crate::tree::{Copy, End, Host, Image, Tally};
-use std::path::PathBuf;
+use crate::tree::{Copy, End, Follow, Host, Image, Tally};
+use crate::verbs::cat;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// What all three verbs take.
 #[derive(clap::Args, Debug, Clone, Copy)]
 pub struct Common {
+    /// Copy what symbolic links lead to, in trees too; else links in trees stay links, and only those that are named
+    /// here are followed
+    #[arg(short = 'L', long, conflicts_with = "no_dereference")]
+    dereference: bool,
+    /// Copy named symbolic links as links, too
+    #[arg(short = 'P', long)]
+    no_dereference: bool,
     /// Keep access and modification times
     #[arg(short = 'p', long)]
     times: bool,
@@ -19,8 +27,21 @@ pub struct Common {
     json: bool,
 }
 
+impl Common {
+    fn follow(self) -> Follow {
+        match (self.dereference, self.no_dereference) {
+            (true, _) => Follow::Always,
+            (_, true) => Follow::Never,
+            _ => Follow::Named,
+        }
+    }
+}
+
+const STREAMS: &str = "'-' is standard input, or with get standard output; a file of that name is './-'.";
+
 /// Arguments of `weldfs put`.
 #[derive(clap::Args, Debug)]
+#[command(after_help = STREAMS)]
 pub struct PutArgs {
     /// Files and trees of the host
     #[arg(value_name = "FILE", required = true)]
@@ -34,6 +55,7 @@ pub struct PutArgs {
 
 /// Arguments of `weldfs get`.
 #[derive(clap::Args, Debug)]
+#[command(after_help = STREAMS)]
 pub struct GetArgs {
     /// Files and trees of an image
     #[arg(value_name = "IMAGE:/path", required = true)]
@@ -47,6 +69,7 @@ pub struct GetArgs {
 
 /// Arguments of `weldfs cp`.
 #[derive(clap::Args, Debug)]
+#[command(after_help = STREAMS)]
 pub struct CpArgs {
     /// Files and trees, of the host or of an image
     #[arg(value_name = "FROM", required = true)]
@@ -62,22 +85,34 @@ pub struct CpArgs {
 pub fn put(args: &PutArgs) -> Outcome {
     let device = device::open(&args.to.image, device::Want::Write)?;
     let inside = Image::new(device.client(), &args.to.image);
-    let code = copy(&Host, &inside, false, &args.from, &args.to.path, args.common)?;
+    let done = copy(&Host::default(), &inside, false, &args.from, &args.to.path, args.common)?;
     drop(inside);
     device.finish()?;
-    Ok(code)
+    done.report(args.common)
 }
 
 /// Image to host.
 pub fn get(args: &GetArgs) -> Outcome {
+    if args.to == Path::new("-") {
+        return to_stdout(args);
+    }
     let image = one_image(&args.from)?;
     let device = device::open(&image, device::Want::Read)?;
     let inside = Image::new(device.client(), &image);
     let sources: Vec<PathBuf> = args.from.iter().map(|place| place.path.clone()).collect();
-    let code = copy(&inside, &Host, false, &sources, &args.to, args.common)?;
+    let done = copy(&inside, &Host::target(&args.to), false, &sources, &args.to, args.common)?;
     drop(inside);
     device.close()?;
-    Ok(code)
+    done.report(args.common)
+}
+
+/// Files one after the other, as `cat` has it.
+fn to_stdout(args: &GetArgs) -> Outcome {
+    if args.common.json {
+        return Err(Failure::usage("--json and the files cannot both go to standard output"));
+    }
+    args.from.iter().try_for_each(cat::show)?;
+    Ok(0)
 }
 
 /// Image to image, or whichever of the two above the names say.
@@ -99,42 +134,54 @@ fn between(from: &[Place], to: &Place, common: Common) -> Outcome {
     let image = one_image(from)?;
     let sources: Vec<PathBuf> = from.iter().map(|place| place.path.clone()).collect();
     let target = device::open(&to.image, device::Want::Write)?;
-    let code = if device::same(&image, &to.image) {
+    let done = if device::same(&image, &to.image) {
         let (a, b) = (Image::new(target.client(), &image), Image::new(target.client(), &to.image));
         copy(&a, &b, true, &sources, &to.path, common)?
     } else {
         let source = device::open(&image, device::Want::Read)?;
         let (a, b) = (Image::new(source.client(), &image), Image::new(target.client(), &to.image));
-        let code = copy(&a, &b, false, &sources, &to.path, common)?;
+        let done = copy(&a, &b, false, &sources, &to.path, common)?;
         drop((a, b));
         source.close()?;
-        code
+        done
     };
     target.finish()?;
-    Ok(code)
+    done.report(common)
 }
 
-/// Copies and reports; the exit code says whether anything had to be left out.
+/// What a copy did, and how long it took.
+struct Done {
+    tally: Tally,
+    seconds: f64,
+}
+
+impl Done {
+    /// Prints what is asked for; the exit code says whether anything had to be left out.
+    fn report(self, common: Common) -> Outcome {
+        if common.json {
+            let mut facts =
+                serde_json::to_value(&self.tally).map_err(std::io::Error::from).doing("describe", "the copy")?;
+            facts["seconds"] = self.seconds.into();
+            output::even_unread(output::json(&facts))?;
+        }
+        Ok(if self.tally.failed == 0 { 0 } else { FAILED })
+    }
+}
+
 fn copy(
     from: &dyn End,
     to: &dyn End,
     same: bool,
     sources: &[PathBuf],
-    dest: &std::path::Path,
+    dest: &Path,
     common: Common,
-) -> Outcome {
+) -> Result<Done, Failure> {
     let start = Instant::now();
     let bar = output::progress(None);
-    let mut work = Copy { from, to, same, times: common.times, tally: Tally::default(), bar };
+    let (follow, tally, above) = (common.follow(), Tally::default(), Vec::new());
+    let mut work = Copy { from, to, same, times: common.times, follow, above, tally, bar };
     let done = work.all(sources, dest);
     work.bar.finish_and_clear();
     done?;
-    if common.json {
-        let seconds = start.elapsed().as_secs_f64();
-        let mut facts =
-            serde_json::to_value(&work.tally).map_err(std::io::Error::from).doing("describe", "the copy")?;
-        facts["seconds"] = seconds.into();
-        output::json(&facts)?;
-    }
-    Ok(if work.tally.failed == 0 { 0 } else { FAILED })
+    Ok(Done { tally: work.tally, seconds: start.elapsed().as_secs_f64() })
 }

@@ -107,7 +107,7 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(json) = json {
         json.write(&report)?;
     }
-    output::facts(|out| print(out, &report))?;
+    output::even_unread(output::facts(|out| print(out, &report)))?;
     Ok(match &report {
         r if r.bad > 0 => BAD,
         r if r.interrupted => INTERRUPTED,

@@ -163,7 +163,7 @@ pub fn run(args: &Args) -> Outcome {
         args.input.iter().zip(&inputs).map(|(b, bytes)| (b.name.as_str(), bytes.len() as u32)).collect();
     let parse = |names: &[u64]| {
         let keys: Vec<(&str, u64)> = args.key.iter().map(|k| k.name.as_str()).zip(names.iter().copied()).collect();
-        text::parse_with_keys(&source, &lengths, &keys).map_err(|e| Failure::usage(e.to_string()))
+        text::parse_counting(&source, &lengths, &keys).map_err(|e| Failure::usage(e.to_string()))
     };
     // Before there is a session, keys are numbered as they stand in the command line.
     let numbers: Vec<u64> = (1..).take(args.key.len()).collect();
@@ -260,7 +260,21 @@ fn operands<'a>(args: &'a Args, parsed: &Parsed, inputs: &'a [Vec<u8>]) -> Resul
             }
         }
     };
-    ranges.iter().map(bind).collect()
+    ranges.iter().map(|range| known_length(parsed, range).and_then(|()| bind(range))).collect()
+}
+
+/// Whether it is reported how many bytes the program puts in a range: what is not would come out with zeros behind it.
+fn known_length(parsed: &Parsed, range: &text::Range) -> Result<(), Failure> {
+    let program = parsed.body.program();
+    let in_part = program.micros().iter().any(|m| m.fills_in_part(range.pool).is_some());
+    if !in_part || range.count.is_some_and(|count| program.results().contains(&Some(count))) {
+        return Ok(());
+    }
+    let name = &range.name;
+    Err(Failure::usage(format!(
+        "how many bytes the program puts in @{name} would not be known: let it `count -> n` them and say `result n`, \
+         or read them with `whole`"
+    )))
 }
 
 /// Bytes that the program put in a range: as many as a reported register counts, else the whole of it.
@@ -322,7 +336,7 @@ fn report(args: &Args, parsed: &Parsed, cqe: &Cqe, rooms: &[Bound<'_>]) -> Outco
     if args.json {
         let registers: Map<String, Value> = results.into_iter().map(|(name, v)| (name, v.into())).collect();
         let failed = (cqe.status != 0).then(|| errno.name());
-        output::json(&json!({
+        output::even_unread(output::json(&json!({
             "status": cqe.status,
             "errno": failed,
             "micro_ops": program.micros().len(),
@@ -330,16 +344,16 @@ fn report(args: &Args, parsed: &Parsed, cqe: &Cqe, rooms: &[Bound<'_>]) -> Outco
             "micro_failed": cqe.micro_failed,
             "registers": registers,
             "outputs": outputs,
-        }))?;
+        })))?;
         return Ok(u8::from(cqe.status != 0));
     }
     // Facts share stdout with an output that goes there: then they are left out.
     let crowded = args.output.iter().any(|b| b.file == Path::new("-"));
     if cqe.status == 0 && !crowded {
-        output::facts(|out| {
+        output::even_unread(output::facts(|out| {
             writeln!(out, "{} of {} micro-ops", cqe.micro_done, program.micros().len())?;
             results.iter().try_for_each(|(name, v)| writeln!(out, "{name} = {v} ({v:#x})"))
-        })?;
+        }))?;
     }
     if cqe.status == 0 { Ok(0) } else { Err(failure(program, cqe, errno)) }
 }
@@ -352,7 +366,7 @@ fn failure(program: &Program, cqe: &Cqe, errno: Errno) -> Failure {
 
 fn put(to: &Binding, bytes: &[u8]) -> Result<(), Failure> {
     if to.file == Path::new("-") {
-        return output::facts(|out| out.write_all(bytes));
+        return output::even_unread(output::facts(|out| out.write_all(bytes)));
     }
     std::fs::write(&to.file, bytes).doing("write", &to.file)
 }

@@ -3,6 +3,7 @@
 
 use crate::device::must_not_be_served;
 use crate::failure::{Failure, Outcome};
+use crate::find;
 use crate::output;
 use crate::verbs::info::{medium_name, superblock};
 use serde::Serialize;
@@ -12,7 +13,7 @@ use std::sync::Arc;
 use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_kernel_shim::{Opened, Source};
 use weldfs_storagefs::fsck::{FsckReport, fsck};
-use weldfs_storagefs::media::{self, ImageKind, OpenMode};
+use weldfs_storagefs::media::{ImageKind, OpenMode};
 use weldfs_storagefs::mount::RecoveryReport;
 use weldfs_storagefs::store::MountOptions;
 use weldfs_storagefs::superblock::Superblock;
@@ -74,7 +75,12 @@ pub fn run(args: &Args) -> Outcome {
     if let Some(recovery) = recover {
         report.recovery = recovery;
     }
-    let repaired = if args.yes && report.clean { repair_copies(&args.image, kind).map_err(cannot)? } else { 0 };
+    let sound = report.problem_count == report.lost_copies;
+    let repaired = if args.yes && sound { repair_copies(&args.image, kind).map_err(cannot)? } else { 0 };
+    if repaired > 0 && !report.clean {
+        let recovery = report.recovery;
+        report = FsckReport { recovery, ..look(args, kind).map_err(cannot)? };
+    }
     let exit_code = match (report.clean, recovered || repaired > 0) {
         (true, false) => 0,
         (true, true) => CORRECTED,
@@ -84,9 +90,9 @@ pub fn run(args: &Args) -> Outcome {
     let (image, report) = (&args.image, &report);
     let verdict = Verdict { image, medium, recovered, repaired_superblock_copies: repaired, exit_code, report };
     if args.json {
-        output::json(&verdict).map_err(cannot)?;
+        output::even_unread(output::json(&verdict)).map_err(cannot)?;
     } else {
-        output::facts(|out| print(out, &verdict)).map_err(cannot)?;
+        output::even_unread(output::facts(|out| print(out, &verdict))).map_err(cannot)?;
     }
     Ok(exit_code)
 }
@@ -102,7 +108,7 @@ fn recover(image: &Path) -> Result<RecoveryReport, Failure> {
 
 /// The check itself: nothing is written.
 fn look(args: &Args, kind: ImageKind) -> Result<FsckReport, Failure> {
-    let medium = media::open(&args.image, kind, OpenMode::ReadOnly).map_err(|e| Failure::new(e.to_string()))?;
+    let medium = find::medium(&args.image, kind, OpenMode::ReadOnly)?;
     let options = MountOptions {
         read_only: true,
         memory: MEMORY,
@@ -114,13 +120,13 @@ fn look(args: &Args, kind: ImageKind) -> Result<FsckReport, Failure> {
 /// Makes the damaged or old superblock copies of a closed image equal to the one that counts; says how many.
 fn repair_copies(image: &Path, kind: ImageKind) -> Result<usize, Failure> {
     let name = |e: &dyn std::fmt::Display| Failure::new(format!("{}: {e}", image.display()));
-    let medium = media::open(image, kind, OpenMode::ReadOnly).map_err(|e| Failure::new(e.to_string()))?;
+    let medium = find::medium(image, kind, OpenMode::ReadOnly)?;
     let (_, stale) = Superblock::load(&*medium).map_err(|e| name(&e))?;
     drop(medium);
     if stale.is_empty() {
         return Ok(0);
     }
-    let medium = media::open(image, kind, OpenMode::ReadWrite).map_err(|e| Failure::new(e.to_string()))?;
+    let medium = find::medium(image, kind, OpenMode::ReadWrite)?;
     let (sb, stale) = Superblock::load(&*medium).map_err(|e| name(&e))?;
     if !sb.clean || sb.read_only() {
         return Ok(0);
@@ -139,9 +145,10 @@ fn print(out: &mut dyn Write, verdict: &Verdict<'_>) -> std::io::Result<()> {
             out,
             "{image}: was not closed cleanly; recovery would replay {records} records ({bytes} bytes of log)"
         )?;
-        if let Some((from, to)) = r.recovery.discarded {
-            writeln!(out, "{image}: recovery would discard a torn tail of {} bytes, LSN {from}..{to}", to - from)?;
-        }
+    }
+    if let Some(tail) = r.recovery.torn_tail() {
+        let drops = if verdict.recovered { "dropped" } else { "would drop" };
+        writeln!(out, "{image}: recovery {drops} {tail}")?;
     }
     print_looked(out, &image, r)?;
     r.recovery.warnings.iter().try_for_each(|warning| writeln!(out, "{image}: warning: {warning}"))?;

@@ -4,7 +4,7 @@
 
 use crate::device;
 use crate::failure::{Doing, Failure, Outcome};
-use crate::output;
+use crate::output::{self, say};
 use serde::Serialize;
 use std::io::Write;
 use std::path::PathBuf;
@@ -43,6 +43,9 @@ struct Facts {
     medium: &'static str,
     clean: bool,
     served: bool,
+    /// Where its device listens, if it has one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    socket: Option<PathBuf>,
     size_bytes: u64,
     block_bytes: u32,
     blocks: u64,
@@ -89,6 +92,17 @@ pub fn medium_name(kind: u16) -> &'static str {
     }
 }
 
+/// What a device says it runs on.
+pub fn medium_of(medium: u8) -> &'static str {
+    match medium {
+        medium::RAM => "ram",
+        medium::PMEM => "pmem",
+        medium::BLOCK => "block",
+        medium::HOSTDIR => "hostdir",
+        _ => "unknown",
+    }
+}
+
 /// Reads the superblock of an image, served or not.
 pub fn superblock(image: &std::path::Path) -> Result<(Superblock, Vec<String>), Failure> {
     let medium = media::open(image, ImageKind::Block, OpenMode::Snapshot).map_err(|e| Failure::new(e.to_string()))?;
@@ -107,7 +121,7 @@ struct Served {
     durability: &'static str,
     power_safe: bool,
     read_only: bool,
-    profile: String,
+    profile_name: String,
 }
 
 /// Asks whoever serves at a socket: behind it there may be no image, or one that only the device can see.
@@ -120,18 +134,12 @@ fn of_socket(args: &Args) -> Outcome {
         socket: args.image.clone(),
         label: info.label,
         uuid: uuid(&info.uuid),
-        medium: match info.medium {
-            medium::RAM => "ram",
-            medium::PMEM => "pmem",
-            medium::BLOCK => "block",
-            medium::HOSTDIR => "hostdir",
-            _ => "unknown",
-        },
+        medium: medium_of(info.medium),
         served: true,
         durability: if info.durability == Durability::Durable { "durable" } else { "volatile" },
         power_safe: info.power_safe,
         read_only: info.read_only,
-        profile: info.profile,
+        profile_name: info.profile,
     };
     if args.json {
         output::json(&facts)?;
@@ -163,6 +171,7 @@ pub fn run(args: &Args) -> Outcome {
         return log(args);
     }
     let (sb, warnings) = superblock(&args.image)?;
+    let socket = device::served_at(&args.image);
     let facts = Facts {
         image: args.image.clone(),
         label: text(&sb.label),
@@ -173,7 +182,8 @@ pub fn run(args: &Args) -> Outcome {
         features_incompat: format!("{:#x}", sb.incompat),
         medium: medium_name(sb.medium_kind),
         clean: sb.clean,
-        served: device::served(&args.image).is_ok_and(|client| client.is_some()),
+        served: socket.is_some(),
+        socket,
         size_bytes: sb.geometry.blocks * 4096,
         block_bytes: 4096,
         blocks: sb.geometry.blocks,
@@ -208,11 +218,11 @@ pub fn run(args: &Args) -> Outcome {
 /// Prints the log as the written format has it, by a reader of its own that shares nothing with the device's.
 fn log(args: &Args) -> Outcome {
     let image = ImageFile::open(&args.image).doing("read", &args.image)?;
-    if device::served(&args.image).is_ok_and(|client| client.is_some()) {
-        eprintln!("weldfs: {}: is being served; the log may change while it is read", args.image.display());
+    if device::served_at(&args.image).is_some() {
+        say!("weldfs: {}: is being served; the log may change while it is read", args.image.display());
     }
     let (mut walked, mut corrupt) = (Ok(()), false);
-    output::facts(|out| {
+    let shown = output::facts(|out| {
         let (mut failed, mut list) = (Ok(()), Lists::default());
         walked = weldfs_logview::walk(&image, &mut |item| {
             corrupt |= matches!(&item, Item::Tail(tail) if matches!(tail.ending, Ending::Corrupt(_)));
@@ -226,7 +236,8 @@ fn log(args: &Args) -> Outcome {
             }
         });
         failed
-    })?;
+    });
+    output::even_unread(shown)?;
     walked.map_err(|e| Failure::new(format!("{}: {e}", args.image.display())))?;
     Ok(if corrupt { DAMAGED } else { 0 })
 }
@@ -289,10 +300,10 @@ fn print(out: &mut dyn Write, facts: &Facts) -> std::io::Result<()> {
     facts.warnings.iter().try_for_each(|w| writeln!(out, "warning    {w}"))
 }
 
-fn state(facts: &Facts) -> &'static str {
-    match (facts.served, facts.clean) {
-        (true, _) => "being served",
-        (false, true) => "clean",
-        (false, false) => "not closed cleanly: the next use recovers it",
+fn state(facts: &Facts) -> String {
+    match (&facts.socket, facts.clean) {
+        (Some(socket), _) => format!("being served at {}", socket.display()),
+        (None, true) => "clean".to_owned(),
+        (None, false) => "not closed cleanly: the next use recovers it".to_owned(),
     }
 }

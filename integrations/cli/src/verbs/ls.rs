@@ -1,11 +1,13 @@
-//! `weldfs ls`: names in a directory of an image.
+//! `weldfs ls`: names in directories of an image.
 
+use crate::dates::Dates;
 use crate::device;
-use crate::failure::{Doing, Failure, Outcome};
+use crate::entry::{Entry, letters, write_name};
+use crate::failure::{Doing, FAILED, Failure, Outcome};
 use crate::output;
 use crate::place::Place;
-use serde::Serialize;
-use std::io::Write;
+use crate::walk::{Step, Walk, When};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use weldfs::{Client, Metadata};
 
@@ -15,124 +17,133 @@ pub struct Args {
     /// What to list
     #[arg(value_name = "IMAGE:/path", required = true)]
     places: Vec<Place>,
-    /// Show type, permissions, links, owner, size and time
+    /// Show type, permissions, links, owner, size and date
     #[arg(short, long)]
     long: bool,
     /// List directories below, too
     #[arg(short = 'R', long)]
     recursive: bool,
+    /// List directories themselves, not what is in them
+    #[arg(short, long, conflicts_with = "recursive")]
+    directory: bool,
     /// Print one JSON array
     #[arg(long)]
     json: bool,
 }
 
 /// One line of the listing.
-#[derive(Debug, Serialize)]
-pub struct Row {
-    path: PathBuf,
-    kind: &'static str,
-    ino: u64,
-    mode: String,
-    nlink: u32,
-    uid: u32,
-    gid: u32,
-    size: u64,
-    mtime: f64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    target: Option<PathBuf>,
+struct Row {
+    name: PathBuf,
+    meta: Metadata,
+    entry: Entry,
 }
 
-/// Lists.
+/// Lines under one heading; those of files that were named have none.
+struct Section {
+    heading: Option<PathBuf>,
+    rows: Vec<Row>,
+}
+
+/// Lists: files that were named first, then each directory.
 pub fn run(args: &Args) -> Outcome {
-    let mut rows = Vec::new();
+    let (mut named, mut below) = (Vec::new(), Vec::new());
+    let mut failed = 0;
     for place in &args.places {
         let device = device::open(&place.image, device::Want::Read)?;
-        let client = device.client();
-        let meta = client.symlink_metadata(&place.path).doing("list", place.to_string())?;
-        if meta.is_dir() {
-            walk(client, place, &place.path, Path::new(""), args.recursive, &mut rows)?;
-        } else {
-            rows.push(row(client, &place.path, place.path.clone(), &meta));
-        }
+        failed += list(args, place, device.client(), &mut named, &mut below)?;
         device.close()?;
     }
+    let mut sections = vec![Section { heading: None, rows: named }];
+    sections.append(&mut below);
+    sections.retain(|section| section.heading.is_some() || !section.rows.is_empty());
     if args.json {
-        output::json(&rows)?;
+        let entries: Vec<&Entry> = sections.iter().flat_map(|s| &s.rows).map(|row| &row.entry).collect();
+        output::json(&entries)?;
     } else {
-        output::facts(|out| print(out, &rows, args.long))?;
+        output::facts(|out| print(out, args, &sections))?;
     }
-    Ok(0)
+    Ok(if failed == 0 { 0 } else { FAILED })
 }
 
-fn walk(
-    client: &Client,
+/// Lists one place; how much of it could not be.
+fn list(
+    args: &Args,
     place: &Place,
-    dir: &Path,
-    shown: &Path,
-    recursive: bool,
-    rows: &mut Vec<Row>,
-) -> Result<(), Failure> {
-    let open = client.open_dir(dir).doing("list", place.to_string())?;
-    let entries = open.entries().collect::<std::io::Result<Vec<_>>>().doing("list", place.to_string())?;
-    let mut names: Vec<_> = entries.into_iter().map(|entry| entry.name).collect();
-    names.sort();
-    for name in names {
-        let (path, label) = (dir.join(&name), shown.join(&name));
-        // A name that went away since the listing is no error.
-        let Ok(meta) = client.symlink_metadata(&path) else { continue };
-        rows.push(row(client, &path, label.clone(), &meta));
-        if recursive && meta.is_dir() {
-            walk(client, place, &path, &label, recursive, rows)?;
+    client: &Client,
+    named: &mut Vec<Row>,
+    below: &mut Vec<Section>,
+) -> Result<u64, Failure> {
+    let meta = client.symlink_metadata(&place.path).doing("list", place.to_string())?;
+    // As in ls: a link is followed to list a directory, unless its own attributes are asked for.
+    let dir =
+        meta.is_dir() || meta.is_symlink() && !args.long && client.metadata(&place.path).is_ok_and(|m| m.is_dir());
+    if !dir || args.directory {
+        let entry = Entry::new(client, &place.path, &place.path, &meta);
+        named.push(Row { name: place.path.clone(), meta, entry });
+        return Ok(0);
+    }
+    let mut walk = Walk::new(client, &place.image);
+    // The sections of the directories that the walk is in.
+    let mut open: Vec<usize> = Vec::new();
+    walk.tree(&place.path, true, &mut |when, step| {
+        if when == When::Left {
+            return Ok(true);
+        }
+        open.truncate(step.depth);
+        if let Some(at) = open.last().copied() {
+            below[at].rows.push(row(client, place, step));
+        }
+        if step.depth == 0 || args.recursive && step.meta.is_dir() {
+            open.push(below.len());
+            below.push(Section { heading: Some(step.path.to_owned()), rows: Vec::new() });
+        }
+        Ok(step.depth == 0 || args.recursive)
+    })?;
+    Ok(walk.failed)
+}
+
+/// Of what was found in a directory. JSON has its path from the place that was named.
+fn row(client: &Client, place: &Place, step: &Step<'_>) -> Row {
+    let shown = step.path.strip_prefix(&place.path).unwrap_or(step.path);
+    let entry = Entry::new(client, step.path, shown, step.meta);
+    Row { name: step.path.file_name().unwrap_or_default().into(), meta: *step.meta, entry }
+}
+
+fn print(out: &mut dyn Write, args: &Args, sections: &[Section]) -> io::Result<()> {
+    let headings = args.recursive || args.places.len() > 1;
+    let dates = Dates::new();
+    for (i, section) in sections.iter().enumerate() {
+        if i > 0 {
+            writeln!(out)?;
+        }
+        if let Some(heading) = section.heading.as_ref().filter(|_| headings) {
+            write_name(out, heading)?;
+            writeln!(out, ":")?;
+        }
+        match args.long {
+            true => print_long(out, &section.rows, &dates)?,
+            false => section.rows.iter().try_for_each(|row| {
+                write_name(out, &row.name)?;
+                writeln!(out)
+            })?,
         }
     }
     Ok(())
 }
 
-fn row(client: &Client, path: &Path, shown: PathBuf, meta: &Metadata) -> Row {
-    let body = meta.body();
-    Row {
-        path: shown,
-        kind: kind(meta),
-        ino: meta.ino(),
-        mode: format!("{:04o}", meta.permissions()),
-        nlink: meta.nlink(),
-        uid: meta.uid(),
-        gid: meta.gid(),
-        size: meta.len(),
-        mtime: body.mtime.sec as f64 + f64::from(body.mtime.nsec) / 1e9,
-        target: meta.is_symlink().then(|| client.read_link(path).ok()).flatten(),
-    }
-}
-
-/// The type in one word.
-pub fn kind(meta: &Metadata) -> &'static str {
-    match meta.mode() & 0o170000 {
-        0o040000 => "directory",
-        0o100000 => "file",
-        0o120000 => "symlink",
-        0o010000 => "fifo",
-        0o140000 => "socket",
-        0o020000 | 0o060000 => "device",
-        _ => "unknown",
-    }
-}
-
-fn print(out: &mut dyn Write, rows: &[Row], long: bool) -> std::io::Result<()> {
-    for row in rows {
-        if long {
-            let letter = match row.kind {
-                "directory" => 'd',
-                "symlink" => 'l',
-                "file" => '-',
-                _ => '?',
-            };
-            let (mode, nlink, uid, gid) = (&row.mode, row.nlink, row.uid, row.gid);
-            write!(out, "{letter}{mode} {nlink:>3} {uid:>5} {gid:>5} {:>12} {:>16.3} ", row.size, row.mtime)?;
+fn print_long(out: &mut dyn Write, rows: &[Row], dates: &Dates) -> io::Result<()> {
+    let wide = |of: fn(&Metadata) -> u64| rows.iter().map(|row| of(&row.meta).to_string().len()).max().unwrap_or(0);
+    let (links, size) = (wide(|m| m.nlink().into()), wide(Metadata::len));
+    let (uid, gid) = (wide(|m| m.uid().into()), wide(|m| m.gid().into()));
+    for Row { name, meta, entry } in rows {
+        write!(out, "{} {:>links$} {:>uid$} {:>gid$} ", letters(meta), meta.nlink(), meta.uid(), meta.gid())?;
+        write!(out, "{:>size$} {} ", meta.len(), dates.short(meta.body().mtime))?;
+        write_name(out, name)?;
+        if let Some(target) = &entry.target {
+            write!(out, " -> ")?;
+            write_name(out, Path::new(target))?;
         }
-        match &row.target {
-            Some(target) if long => writeln!(out, "{} -> {}", row.path.display(), target.display())?,
-            _ => writeln!(out, "{}", row.path.display())?,
-        }
+        writeln!(out)?;
     }
     Ok(())
 }

@@ -79,7 +79,7 @@ pub fn run(args: &Args) -> Outcome {
     let made = format(&medium, &options, &SystemClock, &SystemRandom);
     if let Err(e) = made {
         if !args.force {
-            // Ours, and of no use to anybody.
+            // Ours, and of no use.
             let _ = std::fs::remove_file(&args.image);
         }
         return Err(Failure::new(format!("{image}: {e}")));

@@ -1,4 +1,4 @@
-//! `weldfs mkdir`, `rm`, `mv`: verbs that change names only. They return when the change is durable.
+//! `weldfs mkdir`, `mv`: verbs that change names only. They return when the change is durable.
 
 use crate::device;
 use crate::failure::{Doing, Outcome};
@@ -23,34 +23,6 @@ pub fn mkdir(args: &MkdirArgs) -> Outcome {
     for place in &args.places {
         let made = if args.parents { client.create_dir_all(&place.path) } else { client.create_dir(&place.path) };
         made.doing("make directory", place.to_string())?;
-    }
-    device.finish()
-}
-
-/// Arguments of `weldfs rm`.
-#[derive(clap::Args, Debug)]
-pub struct RmArgs {
-    /// What to remove
-    #[arg(value_name = "IMAGE:/path", required = true)]
-    places: Vec<Place>,
-    /// Remove directories with all they hold
-    #[arg(short, long)]
-    recursive: bool,
-    /// A name that does not exist is no error
-    #[arg(short, long)]
-    force: bool,
-}
-
-/// Removes names.
-pub fn rm(args: &RmArgs) -> Outcome {
-    let device = device::open(&one_image(&args.places)?, device::Want::Write)?;
-    let client = device.client();
-    for place in &args.places {
-        if args.force && !client.exists(&place.path).doing("look at", place.to_string())? {
-            continue;
-        }
-        let gone = if args.recursive { client.remove_all(&place.path) } else { client.remove_file(&place.path) };
-        gone.doing("remove", place.to_string())?;
     }
     device.finish()
 }

@@ -3,19 +3,19 @@
 //! The device runs in this process (or is one that already serves), the program runs as a child with the preload
 //! library. Signals go to the program, its exit status comes back, and the device ends cleanly after it.
 
-use crate::device::socket_of;
+use crate::device::socket_at;
 use crate::failure::{Doing, Failure, Outcome};
+use crate::find;
+use crate::preload::Library;
 use std::ffi::OsString;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::JoinHandle;
-use std::time::SystemTime;
+use std::time::Instant;
 use weldfs_kernel_shim::relay::{Relay, exit_code};
 use weldfs_kernel_shim::{ServeConfig, ServeError, Server, Source, Stopper};
 
-/// The file that LD_PRELOAD names.
-const LIBRARY: &str = "libweldfs_preload.so";
 /// Exit codes of a shell for a command that cannot be run, and for one that is not there.
 const CANNOT_RUN: u8 = 126;
 const NOT_FOUND: u8 = 127;
@@ -32,6 +32,10 @@ pub struct Args {
     /// Keep the files in memory, gone when the program ends
     #[arg(long, value_name = "SIZE", group = "where", default_value = "1G", value_parser = crate::output::parse_bytes)]
     ram: u64,
+    /// Let programs of other users use the device, too: while CMD runs, every user may connect who is told where.
+    /// Without it the device's folder and socket are for this user alone
+    #[arg(long, conflicts_with = "socket")]
+    share: bool,
     /// Where the program finds the device's root
     #[arg(long, value_name = "DIR", default_value = "/weld")]
     prefix: PathBuf,
@@ -49,18 +53,21 @@ struct Hosted {
 
 impl Hosted {
     /// Starts it; the socket is ready on return.
-    fn start(source: Source) -> Result<(Hosted, PathBuf), Failure> {
+    fn start(source: Source, share: bool) -> Result<Result<(Hosted, PathBuf), ServeError>, Failure> {
         let folder = tempfile::tempdir().doing("make a folder in", std::env::temp_dir())?;
-        // Programs that run under another user find the socket; its name is not listed to them.
-        let open = std::fs::Permissions::from_mode(0o711);
-        std::fs::set_permissions(folder.path(), open).doing("open up", folder.path())?;
+        // Shared: programs that run under another user find the socket; its name is not listed to them.
+        let mode = std::fs::Permissions::from_mode(if share { 0o711 } else { 0o700 });
+        std::fs::set_permissions(folder.path(), mode).doing("set the mode of", folder.path())?;
         let socket = folder.path().join("weldfs.sock");
         let mut config = ServeConfig::new(source, &socket);
         config.signals = false;
-        let server = Server::bind(config).map_err(|e| Failure::new(e.to_string()))?;
-        let stopper = server.stopper();
-        let thread = std::thread::spawn(move || server.run());
-        Ok((Hosted { stopper, thread, _folder: folder }, socket))
+        config.stoppable = false;
+        config.socket.mode = if share { 0o666 } else { 0o600 };
+        Ok(Server::bind(config).map(|server| {
+            let stopper = server.stopper();
+            let thread = std::thread::spawn(move || server.run());
+            (Hosted { stopper, thread, _folder: folder }, socket)
+        }))
     }
 
     /// Ends it: checkpoint, clean flag.
@@ -70,25 +77,6 @@ impl Hosted {
             Ok(result) => result.map_err(|e| Failure::new(e.to_string())),
             Err(_) => Err(Failure::new("the device ended in a panic")),
         }
-    }
-}
-
-/// The preload library: where WELDFS_PRELOAD says, else near this program (cargo leaves it in `deps`, and may leave an
-/// older one beside the program: the newest counts).
-fn library() -> Result<PathBuf, Failure> {
-    if let Some(named) = std::env::var_os("WELDFS_PRELOAD").filter(|n| !n.is_empty()) {
-        return Ok(named.into());
-    }
-    let me = std::env::current_exe().doing("find", "this program's own file")?;
-    let dir = me.parent().unwrap_or(Path::new("/"));
-    let places = ["deps", ".", "..", "../lib", "../lib/weldfs"];
-    let found = places.iter().map(|place| dir.join(place).join(LIBRARY)).filter_map(|path| {
-        let changed = path.metadata().ok()?.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-        Some((changed, path))
-    });
-    match found.max_by_key(|(changed, _)| *changed) {
-        Some((_, path)) => path.canonicalize().doing("find", &path),
-        None => Err(Failure::new(format!("{LIBRARY} is not near {}: build the whole project", me.display()))),
     }
 }
 
@@ -130,24 +118,53 @@ fn check_prefix(prefix: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The device to use.
+enum Reached {
+    /// One that serves the image already, at this socket.
+    Served(PathBuf),
+    /// One of our own.
+    Own(Hosted, PathBuf),
+}
+
+/// Finds the device of the image or starts one. A process that has the image open in passing, and a device that is
+/// starting, are waited for.
+fn reach(args: &Args) -> Result<Reached, Failure> {
+    let until = Instant::now() + find::wait()?;
+    let source = args.image.clone().map_or(Source::Ram(args.ram), Source::Image);
+    loop {
+        if let Some(image) = &args.image
+            && find::client_of(image, until)?.is_some()
+        {
+            return Ok(Reached::Served(socket_at(image)));
+        }
+        match Hosted::start(source.clone(), args.share)? {
+            Ok((device, socket)) => return Ok(Reached::Own(device, socket)),
+            Err(ServeError::InUse(_)) if Instant::now() < until => std::thread::sleep(find::PAUSE),
+            Err(e) => return Err(Failure::new(e.to_string())),
+        }
+    }
+}
+
 /// Runs the program; its exit code is ours.
 pub fn run(args: &Args) -> Outcome {
     check_prefix(&args.prefix)?;
-    let library = library()?;
+    let library = Library::find()?;
     // Before any thread: the device's threads must not take the program's signals.
     let relay = Relay::install().doing("hold back", "signals")?;
-    let served = match (&args.socket, &args.image) {
-        (Some(socket), _) => Some(socket.clone()),
-        (None, Some(image)) => Some(socket_of(image)).filter(|s| weldfs::Client::connect(s).is_ok()),
-        (None, None) => None,
-    };
-    if let Some(socket) = served {
-        let socket = socket.canonicalize().doing("attach to", &socket)?;
-        return run_program(args, &library, &socket, &relay);
+    if let Some(socket) = &args.socket {
+        // Without a device the program would run, and its files go nowhere.
+        weldfs::Client::connect(socket).doing("attach to", socket)?;
+        let socket = socket.canonicalize().doing("attach to", socket)?;
+        return run_program(args, library.path(), &socket, &relay);
     }
-    let source = args.image.clone().map_or(Source::Ram(args.ram), Source::Image);
-    let (device, socket) = Hosted::start(source)?;
-    let outcome = run_program(args, &library, &socket, &relay);
+    let (device, socket) = match reach(args)? {
+        Reached::Served(socket) => {
+            let socket = socket.canonicalize().doing("attach to", &socket)?;
+            return run_program(args, library.path(), &socket, &relay);
+        }
+        Reached::Own(device, socket) => (device, socket),
+    };
+    let outcome = run_program(args, library.path(), &socket, &relay);
     device.end()?;
     outcome
 }

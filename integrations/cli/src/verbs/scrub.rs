@@ -4,6 +4,7 @@
 
 use crate::device::must_not_be_served;
 use crate::failure::{Failure, Outcome};
+use crate::find;
 use crate::interrupt::Interrupt;
 use crate::output;
 use crate::verbs::info::superblock;
@@ -13,7 +14,7 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 use weldfs_journal::{SystemClock, SystemRandom};
-use weldfs_storagefs::media::{self, ImageKind, OpenMode};
+use weldfs_storagefs::media::{ImageKind, OpenMode};
 use weldfs_storagefs::scrub::{ScrubOptions, ScrubReport, Watch, scrub, unmountable};
 use weldfs_storagefs::store::{MountOptions, Store};
 
@@ -26,7 +27,7 @@ const MEMORY: usize = 256 << 20;
 /// Arguments of `weldfs scrub`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The image; nobody may be serving it
+    /// The image; no device may be serving it
     image: PathBuf,
     /// Read at most so many bytes per second (64M, 1.5G; not 0: without it there is no limit)
     #[arg(long, value_name = "BYTES", value_parser = parse_rate)]
@@ -77,19 +78,19 @@ pub fn run(args: &Args) -> Outcome {
     let exit_code = damage + if report.complete || !report.mountable { 0 } else { STOPPED };
     let verdict = Verdict { image: &args.image, exit_code, report: &report };
     if args.json {
-        output::json(&verdict).map_err(cannot)?;
+        output::even_unread(output::json(&verdict)).map_err(cannot)?;
     } else {
-        output::facts(|out| print(out, &verdict)).map_err(cannot)?;
+        output::even_unread(output::facts(|out| print(out, &verdict))).map_err(cannot)?;
     }
     Ok(exit_code)
 }
 
-/// An image that nobody uses: recovered in memory, nothing is written to it.
+/// An image that is not in use: recovered in memory, nothing is written to it.
 fn unmounted(args: &Args, interrupt: &Interrupt) -> Result<ScrubReport, Failure> {
     let named = |e: &dyn std::fmt::Display| Failure::new(format!("{}: {e}", args.image.display()));
     let (sb, _) = superblock(&args.image)?;
     let kind = if sb.medium_kind == 2 { ImageKind::Pmem } else { ImageKind::Block };
-    let medium = media::open(&args.image, kind, OpenMode::ReadOnly).map_err(|e| Failure::new(e.to_string()))?;
+    let medium = find::medium(&args.image, kind, OpenMode::ReadOnly)?;
     let options = MountOptions {
         read_only: true,
         memory: MEMORY,

@@ -1,105 +1,69 @@
-//! `weldfs serve`: runs a device over an image, or a directory in its place, until SIGTERM or SIGINT.
+//! `weldfs serve`: runs a device over an image, or a directory in its place, until it is stopped: by a signal or by
+//! `weldfs stop`.
+
+mod file;
+mod settings;
+mod telling;
 
 use crate::device::socket_of;
 use crate::failure::{Failure, Outcome};
-use crate::output;
+use crate::find;
+use crate::output::{self, say};
+use settings::{Class, Settings};
 use std::path::{Path, PathBuf};
+use telling::Telling;
 use weldfs::Durability;
-use weldfs_kernel_shim::{HostDirServer, ServeConfig, Server, Source};
+use weldfs_kernel_shim::{HostDirServer, ServeConfig, Server, SocketAt, Source};
 use weldfs_storagefs::device::hostdir::{HostDirConfig, THREADS};
-use weldfs_storagefs::device::{CostModel, DeviceConfig, PolicyKind, Profile, TenantsConfig};
-
-/// What calls get that do not choose.
-#[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Class {
-    /// Visible at once, persistent within 5 s, at fsync, or with the next durable change
-    Volatile,
-    /// Persistent before a call returns
-    Durable,
-}
+use weldfs_storagefs::device::{DeviceConfig, Profile, TenantsConfig};
 
 /// Arguments of `weldfs serve`.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+SIGHUP, SIGINT, SIGTERM and `weldfs stop` end the device cleanly. SIGINT or SIGTERM again, a second or more later,\n\
+ends it at once: the next use recovers the image then.\n\n\
+Each setting can be given in a file, too: --config FILE, else $WELDFS_CONFIG (empty: no file), else\n\
+~/.config/weldfs/weldfs.toml ($XDG_CONFIG_HOME), else /etc/weldfs/weldfs.toml; flags win. docs/SERVING.md has all.")]
 pub struct Args {
-    /// The image, made by mkfs
-    #[arg(required_unless_present_any = ["ram", "hostdir"], conflicts_with_all = ["ram", "hostdir"])]
-    image: Option<PathBuf>,
-    /// Serve fresh memory of this size instead, gone at the end
-    #[arg(long, value_name = "SIZE", value_parser = output::parse_bytes, requires = "socket")]
-    ram: Option<u64>,
-    /// Serve a directory of the host's own file system instead: the same commands over its calls; fused commands are
-    /// not atomic over crashes, and other programs on the host are not held off
-    #[arg(long, value_name = "DIR", conflicts_with_all = ["ram", "no_flush", "cores", "memory", "profile", "policy",
-        "quantum", "cost", "tenants"])]
-    hostdir: Option<PathBuf>,
-    /// Threads that call the host, with --hostdir; 4 by default
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    threads: Option<u16>,
-    /// Where to listen; IMAGE.sock or DIR.sock by default
-    #[arg(long, value_name = "PATH")]
-    socket: Option<PathBuf>,
-    /// Device threads; by default what the profile says, else 1
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=256))]
-    cores: Option<u16>,
-    /// Memory for caches and changes not yet checkpointed, say 1G; by default what the profile says, else 512M
-    #[arg(long, value_name = "SIZE", value_parser = parse_memory)]
-    memory: Option<u64>,
-    /// Emulated hardware: a TOML file; the default adds no delay
+    #[command(flatten)]
+    settings: Settings,
+    /// Take settings from this file, a weldfs.toml
     #[arg(long, value_name = "FILE")]
-    profile: Option<PathBuf>,
-    /// What calls get that do not choose: durable on pmem and memory, volatile on block and DIR by default
-    #[arg(long, value_enum)]
-    durability: Option<Class>,
-    /// Which command runs next: cfs and eevdf share the device between tenants by weight; rr and fifo are for
-    /// comparison
-    #[arg(long, value_name = "fifo|rr|cfs|eevdf", default_value_t)]
-    policy: PolicyKind,
-    /// Device time after which a running command gives way to others, microseconds
-    #[arg(long, value_name = "US", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    quantum: Option<u64>,
-    /// What a command is charged: measured (device time) or constant (a number by its kind, for comparison)
-    #[arg(long, value_name = "MODEL", default_value_t)]
-    cost: CostModel,
-    /// Tenants with weights, limits and memory: a TOML file; by default each user is a tenant, all alike
-    #[arg(long, value_name = "FILE")]
-    tenants: Option<PathBuf>,
-    /// Use a pmem image without write-back and fence instructions (for comparisons; nothing is durable)
-    #[arg(long, conflicts_with = "ram")]
-    no_flush: bool,
+    config: Option<PathBuf>,
+    /// Print the settings that flags and file come to, as such a file, and serve nothing
+    #[arg(long)]
+    print_config: bool,
+    /// When clients are served, write a line to this open descriptor (the socket's path) and close it
+    #[arg(long, value_name = "FD")]
+    ready_fd: Option<i32>,
 }
 
-/// Less than this holds no cache at all.
-const MEMORY_MIN: u64 = 1 << 20;
-
-fn parse_memory(text: &str) -> Result<u64, String> {
-    match output::parse_bytes(text)? {
-        bytes if bytes < MEMORY_MIN => Err(format!("{bytes} bytes are too few: at least 1M")),
-        bytes => Ok(bytes),
+fn config(settings: &Settings) -> Result<DeviceConfig, Failure> {
+    let mut config = DeviceConfig {
+        policy: settings.policy.unwrap_or_default(),
+        cost: settings.cost.unwrap_or_default(),
+        ..DeviceConfig::default()
+    };
+    if let Some(us) = settings.quantum {
+        config.quantum_ns = us.0 * 1000;
     }
-}
-
-fn config(args: &Args) -> Result<DeviceConfig, Failure> {
-    let mut config = DeviceConfig { policy: args.policy, cost: args.cost, ..DeviceConfig::default() };
-    if let Some(us) = args.quantum {
-        config.quantum_ns = us * 1000;
-    }
-    if let Some(path) = &args.profile {
+    if let Some(path) = &settings.profile {
         config.profile = Profile::load(path).map_err(|e| Failure::new(e.to_string()))?;
     }
-    if let Some(path) = &args.tenants {
+    if let Some(path) = &settings.tenants {
         config.tenants = TenantsConfig::load(path).map_err(|e| Failure::new(e.to_string()))?;
     }
-    match (args.cores, config.profile.core.count) {
-        (Some(cores), _) => config.cores = cores.into(),
+    match (settings.cores, config.profile.core.count) {
+        (Some(cores), _) => config.cores = cores.0.into(),
         (None, 0) => {}
         (None, cores) => config.cores = cores as usize,
     }
-    match (args.memory, config.profile.memory_bytes) {
-        (Some(bytes), _) => config.memory_bytes = bytes,
+    match (settings.memory, config.profile.memory_bytes) {
+        (Some(bytes), _) => config.memory_bytes = bytes.0,
         (None, 0) => {}
         (None, bytes) => config.memory_bytes = bytes,
     }
-    config.durability = match args.durability {
+    config.durability = match settings.durability {
         None => Durability::Default,
         Some(Class::Volatile) => Durability::Volatile,
         Some(Class::Durable) => Durability::Durable,
@@ -107,68 +71,119 @@ fn config(args: &Args) -> Result<DeviceConfig, Failure> {
     Ok(config)
 }
 
+/// Where to listen, and for whom.
+fn socket(settings: &Settings, path: PathBuf) -> SocketAt {
+    let group = settings.socket_group.map(|group| group.0);
+    let open = SocketAt::open_to_all(path);
+    SocketAt { mode: settings.socket_mode.map_or(open.mode, |mode| mode.0), group, ..open }
+}
+
 /// Serves a directory of the host.
-fn serve_dir(args: &Args, dir: &Path) -> Outcome {
-    // Beside the directory, whatever slashes it is written with.
-    let socket = args.socket.clone().unwrap_or_else(|| socket_of(&dir.components().collect::<PathBuf>()));
+fn serve_dir(settings: &Settings, dir: &Path, telling: Telling) -> Outcome {
+    if !dir.exists() {
+        return Err(Failure::new(format!("{}: no such directory, and serve makes none", dir.display())));
+    }
+    let path = settings.socket.clone().unwrap_or_else(|| socket_of(dir));
     let mut config = HostDirConfig::new(dir);
-    config.threads = args.threads.map_or(THREADS, usize::from);
-    if args.durability == Some(Class::Durable) {
+    config.threads = settings.threads.map_or(THREADS, |threads| threads.0.into());
+    if settings.durability == Some(Class::Durable) {
         config.durability = Durability::Durable;
     }
-    let server = HostDirServer::bind(config, &socket, true).map_err(|e| Failure::new(e.to_string()))?;
+    let server = HostDirServer::bind(config, &socket(settings, path.clone()), true).map_err(failed)?;
     let facts = server.dir().facts();
     let whom =
         if rustix::process::geteuid().is_root() { "everybody, each with his own rights" } else { "its user only" };
-    eprintln!(
+    say!(
         "weldfs: serving the directory {} at {} (default {}, {}, {} thread(s), for {whom})",
         dir.display(),
-        socket.display(),
+        path.display(),
         facts.durability,
         if facts.power_safe { "power-safe" } else { "not power-safe" },
         facts.cores,
     );
-    server.run().map_err(|e| Failure::new(e.to_string()))?;
+    let stopping = telling.ready(&path, &dir.display().to_string())?;
+    server.run_telling(|cause| stopping.stopping(cause)).map_err(failed)?;
     Ok(0)
+}
+
+fn failed(e: weldfs_kernel_shim::ServeError) -> Failure {
+    Failure::new(e.to_string())
+}
+
+/// Flags, and a file for what they leave open.
+fn settle(args: &Args) -> Result<Settings, Failure> {
+    let flags = args.settings.clone();
+    flags.check(flag).map_err(Failure::usage)?;
+    let Some(file) = file::load(args.config.as_deref())? else { return Ok(flags) };
+    if args.config.is_none() {
+        say!("weldfs: settings of {}", file.path.display());
+    }
+    let settings = flags.over(file.settings);
+    let both = |e| Failure::usage(format!("{e} (together with {})", file.path.display()));
+    settings.check(flag).map_err(both)?;
+    Ok(settings)
+}
+
+fn flag(key: &str) -> String {
+    if key == "image" { "IMAGE".to_owned() } else { format!("--{key}") }
 }
 
 /// Serves.
 pub fn run(args: &Args) -> Outcome {
-    if let Some(dir) = &args.hostdir {
-        return serve_dir(args, dir);
+    // First of all, while every descriptor is one that was handed to this process.
+    let telling = Telling::begin(args.ready_fd)?;
+    let settings = settle(args)?;
+    if args.print_config {
+        let text = file::print(&settings)?;
+        return output::facts(|out| out.write_all(text.as_bytes())).map(|()| 0);
     }
-    if args.threads.is_some() {
+    if let Some(dir) = &settings.hostdir {
+        return serve_dir(&settings, dir, telling);
+    }
+    if settings.threads.is_some() {
         return Err(Failure::usage("--threads is for --hostdir; a device has --cores"));
     }
-    let (source, name) = match (&args.image, args.ram) {
-        (Some(image), _) if args.no_flush => (Source::ImageNoFlush(image.clone()), image.display().to_string()),
+    let (source, name) = match (&settings.image, settings.ram) {
+        (Some(image), _) if settings.no_flush == Some(true) => {
+            (Source::ImageNoFlush(image.clone()), image.display().to_string())
+        }
         (Some(image), _) => (Source::Image(image.clone()), image.display().to_string()),
-        (None, Some(bytes)) => (Source::Ram(bytes), "memory".to_owned()),
-        (None, None) => return Err(Failure::usage("neither an image nor --ram nor --hostdir is given")),
+        (None, Some(bytes)) => (Source::Ram(bytes.0), "memory".to_owned()),
+        (None, None) => {
+            return Err(Failure::usage("neither an image nor --ram nor --hostdir is given (see weldfs serve --help)"));
+        }
     };
-    let socket = match (&args.socket, &args.image) {
-        (Some(socket), _) => socket.clone(),
+    let path = match (&settings.socket, &settings.image) {
+        (Some(path), _) => path.clone(),
         (None, Some(image)) => socket_of(image),
         (None, None) => return Err(Failure::usage("--ram needs --socket")),
     };
-    let mut serve = ServeConfig::new(source, &socket);
-    serve.device = config(args)?;
-    let server = Server::bind(serve).map_err(|e| Failure::new(e.to_string()))?;
+    let mut serve = ServeConfig::new(source, &path);
+    serve.socket = socket(&settings, path.clone());
+    serve.device = config(&settings)?;
+    serve.lock_wait = find::wait()?;
+    let server = Server::bind(serve).map_err(failed)?;
+    introduce(&server, &name, &path);
+    let stopping = telling.ready(&path, &name)?;
+    server.run_telling(|cause| stopping.stopping(cause)).map_err(failed)?;
+    Ok(0)
+}
+
+/// Says what recovery did, and what is served.
+fn introduce(server: &Server, name: &str, socket: &Path) {
     let recovery = &server.opened().recovery;
     if !recovery.clean {
         let (records, bytes) = (recovery.records, recovery.log_bytes);
         let ns = recovery.open_ns + recovery.replay_ns + recovery.finish_ns + recovery.ready_ns;
         let ms = ns as f64 / 1e6;
-        eprintln!(
-            "weldfs: {name} was not closed cleanly; recovered in {ms:.1} ms: {records} records, {bytes} bytes of log"
-        );
+        say!("weldfs: {name} was not closed cleanly; recovered in {ms:.1} ms: {records} records, {bytes} bytes of log");
     }
-    recovery.txns.iter().for_each(|txn| eprintln!("weldfs: {name}: {txn}"));
-    if let Some((from, to)) = recovery.discarded {
-        eprintln!("weldfs: {name}: a torn tail of {} bytes was discarded, LSN {from}..{to}", to - from);
+    recovery.txns.iter().for_each(|txn| say!("weldfs: {name}: {txn}"));
+    if let Some(tail) = recovery.torn_tail() {
+        say!("weldfs: {name}: recovery dropped {tail}");
     }
     let facts = server.device().facts();
-    eprintln!(
+    say!(
         "weldfs: serving {name} at {} ({}, default {}, {}, profile {}, {} core(s), policy {})",
         socket.display(),
         facts.medium,
@@ -178,6 +193,4 @@ pub fn run(args: &Args) -> Outcome {
         facts.cores,
         facts.policy
     );
-    server.run().map_err(|e| Failure::new(e.to_string()))?;
-    Ok(0)
 }

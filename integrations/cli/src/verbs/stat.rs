@@ -1,14 +1,14 @@
 //! `weldfs stat`: attributes of files in an image.
 
+use crate::dates::Dates;
 use crate::device;
+use crate::entry::{Entry, letters, write_name};
 use crate::failure::{Doing, Outcome};
 use crate::output;
 use crate::place::Place;
-use crate::verbs::ls::kind;
-use serde::Serialize;
 use std::io::Write;
-use std::path::PathBuf;
-use weldfs::{Metadata, WireTime};
+use std::path::Path;
+use weldfs::Metadata;
 
 /// Arguments of `weldfs stat`.
 #[derive(clap::Args, Debug)]
@@ -24,49 +24,6 @@ pub struct Args {
     json: bool,
 }
 
-#[derive(Serialize)]
-struct Facts {
-    path: PathBuf,
-    kind: &'static str,
-    ino: u64,
-    generation: u64,
-    mode: String,
-    nlink: u32,
-    uid: u32,
-    gid: u32,
-    size_bytes: u64,
-    allocated_bytes: u64,
-    atime: String,
-    mtime: String,
-    ctime: String,
-    btime: String,
-}
-
-/// Seconds since 1970 with nine decimals; exact, unlike a float.
-fn seconds(t: WireTime) -> String {
-    format!("{}.{:09}", t.sec, t.nsec)
-}
-
-fn facts(path: PathBuf, meta: &Metadata) -> Facts {
-    let body = meta.body();
-    Facts {
-        path,
-        kind: kind(meta),
-        ino: body.ino,
-        generation: body.generation,
-        mode: format!("{:04o}", meta.permissions()),
-        nlink: body.nlink,
-        uid: body.uid,
-        gid: body.gid,
-        size_bytes: body.size,
-        allocated_bytes: body.blocks512 * 512,
-        atime: seconds(body.atime),
-        mtime: seconds(body.mtime),
-        ctime: seconds(body.ctime),
-        btime: seconds(body.btime),
-    }
-}
-
 /// Reports.
 pub fn run(args: &Args) -> Outcome {
     let mut all = Vec::new();
@@ -74,20 +31,32 @@ pub fn run(args: &Args) -> Outcome {
         let device = device::open(&place.image, device::Want::Read)?;
         let client = device.client();
         let meta = if args.dereference { client.metadata(&place.path) } else { client.symlink_metadata(&place.path) };
-        all.push(facts(place.path.clone(), &meta.doing("stat", place.to_string())?));
+        let meta = meta.doing("stat", place.to_string())?;
+        all.push((Entry::new(client, &place.path, &place.path, &meta), meta, &place.path));
         device.close()?;
     }
     if args.json {
-        output::json(&all)?;
+        output::json(&all.iter().map(|(entry, ..)| entry).collect::<Vec<_>>())?;
         return Ok(0);
     }
-    output::facts(|out| all.iter().try_for_each(|f| print(out, f)))?;
+    let dates = Dates::new();
+    output::facts(|out| all.iter().try_for_each(|(entry, meta, path)| print(out, &dates, entry, meta, path)))?;
     Ok(0)
 }
 
-fn print(out: &mut dyn Write, f: &Facts) -> std::io::Result<()> {
-    writeln!(out, "  path: {}\n  type: {}  inode: {}  generation: {}", f.path.display(), f.kind, f.ino, f.generation)?;
-    writeln!(out, "  size: {} bytes, {} allocated", f.size_bytes, f.allocated_bytes)?;
-    writeln!(out, "  mode: {}  links: {}  uid: {}  gid: {}", f.mode, f.nlink, f.uid, f.gid)?;
-    writeln!(out, " atime: {}\n mtime: {}\n ctime: {}\n btime: {}", f.atime, f.mtime, f.ctime, f.btime)
+fn print(out: &mut dyn Write, dates: &Dates, e: &Entry, meta: &Metadata, path: &Path) -> std::io::Result<()> {
+    write!(out, "  path: ")?;
+    write_name(out, path)?;
+    if let Some(target) = &e.target {
+        write!(out, " -> ")?;
+        write_name(out, Path::new(target))?;
+    }
+    writeln!(out, "\n  type: {}  inode: {}  generation: {}", e.kind, e.inode, e.generation)?;
+    writeln!(out, "  size: {} bytes, {} allocated", e.size_bytes, e.allocated_bytes)?;
+    writeln!(out, "  mode: {} {}  links: {}  uid: {}  gid: {}", e.mode, letters(meta), e.nlink, e.uid, e.gid)?;
+    let body = meta.body();
+    for (name, time) in [("atime", body.atime), ("mtime", body.mtime), ("ctime", body.ctime), ("btime", body.btime)] {
+        writeln!(out, " {name}: {}", dates.long(time))?;
+    }
+    Ok(())
 }

@@ -6,7 +6,7 @@ mod prometheus;
 use crate::device::running;
 use crate::failure::{Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::observe::{parse_seconds, sleep_until, stats};
+use crate::observe::{parse_seconds, sleep_while_read, stats};
 use crate::output;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -75,7 +75,7 @@ fn watch(args: &Args, client: &Client, mut before: DeviceStats) -> Outcome {
     let interrupt = Interrupt::catch()?;
     loop {
         // From the last look on, so that a late one is not followed by a short interval.
-        if !sleep_until(Instant::now() + interval, interrupt.flag()) {
+        if !sleep_while_read(Instant::now() + interval, interrupt.flag()) {
             return Ok(0);
         }
         let now = look(args, client)?;

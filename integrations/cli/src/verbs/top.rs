@@ -7,7 +7,7 @@ mod table;
 use crate::device::running;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::interrupt::Interrupt;
-use crate::observe::{parse_seconds, sleep_until, stats};
+use crate::observe::{parse_seconds, sleep_while_read, stats};
 use crate::output;
 use interval::{Interval, Sort};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
@@ -68,7 +68,7 @@ fn lines(args: &Args, client: &Client) -> Outcome {
     let interrupt = Interrupt::catch()?;
     let mut before = look(args, client, args.inodes)?;
     loop {
-        if !sleep_until(Instant::now() + args.interval, interrupt.flag()) {
+        if !sleep_while_read(Instant::now() + args.interval, interrupt.flag()) {
             return Ok(0);
         }
         let now = look(args, client, args.inodes)?;

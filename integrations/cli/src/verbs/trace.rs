@@ -6,6 +6,7 @@ use crate::device::running;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::interrupt::Interrupt;
 use crate::observe::{parse_seconds, sleep_until};
+use crate::output::say;
 use std::io::{BufWriter, Write};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -33,7 +34,7 @@ pub struct Args {
     limit: u32,
 }
 
-/// Nobody records for longer than that in one go.
+/// Nothing records for longer than that in one go.
 const FOREVER: Duration = Duration::from_secs(30 * 86_400);
 
 /// Runs the verb.
@@ -44,7 +45,7 @@ pub fn run(args: &Args) -> Outcome {
     let interrupt = Interrupt::catch()?;
     client.trace_start(args.limit).map_err(|e| refused(args, &e))?;
     if args.seconds.is_none() {
-        eprintln!("recording until Ctrl-C");
+        say!("recording until Ctrl-C");
     }
     sleep_until(Instant::now() + args.seconds.unwrap_or(FOREVER), interrupt.flag());
     let bytes = client.trace_stop().doing("get the recording of", &args.device)?;
@@ -54,9 +55,9 @@ pub fn run(args: &Args) -> Outcome {
     let mut out = BufWriter::new(file);
     chrome::write(&mut out, &facts, &slices).and_then(|()| out.flush()).doing("write", &args.output)?;
     let dropped: u64 = facts.cores.iter().map(|c| c.dropped).sum();
-    eprintln!("{} slices in {}", slices.len(), args.output.display());
+    say!("{} slices in {}", slices.len(), args.output.display());
     if dropped > 0 {
-        eprintln!("weldfs: {dropped} more slices had no room (see --limit)");
+        say!("weldfs: {dropped} more slices had no room (see --limit)");
     }
     Ok(0)
 }

@@ -21,7 +21,7 @@ use weldfs_ciscops::program::Body;
 use weldfs_ciscops::{At, Errno, Handle, Op, OpenFlags, PoolRange};
 
 /// Bytes of the two keys that every machine is given: one for data units, one for records.
-pub const KEY_BYTES: [u8; 32] = {
+pub(crate) const KEY_BYTES: [u8; 32] = {
     let (mut bytes, mut i) = ([0; 32], 0);
     while i < 32 {
         bytes[i] = i as u8 + 1;
@@ -34,7 +34,7 @@ pub const KEY_BYTES: [u8; 32] = {
 ///
 /// # Panics
 /// Never: the bytes are right.
-pub fn unit_key() -> Key {
+pub(crate) fn unit_key() -> Key {
     Key::new(KeyKind::Xts128, &KEY_BYTES).expect("32 bytes with different halves")
 }
 
@@ -42,7 +42,7 @@ pub fn unit_key() -> Key {
 ///
 /// # Panics
 /// Never: the bytes are right.
-pub fn record_key() -> Key {
+pub(crate) fn record_key() -> Key {
     Key::new(KeyKind::Gcm256, &KEY_BYTES).expect("32 bytes")
 }
 

@@ -7,9 +7,9 @@ use weldfs_ciscops::program::{HEADER_BYTES, MICRO_BYTES};
 use weldfs_ciscops::{Command, Cqe, Sqe};
 use zerocopy::IntoBytes;
 
-/// A handle nobody has.
+/// A handle that was never given.
 const NOBODY: Handle = Handle { index: 60_000, generation: 7 };
-/// A key nobody has.
+/// A key that was never given.
 const NO_KEY: u64 = 99;
 
 /// Where operands and bodies lie: behind what pictures are taken through.

@@ -1,5 +1,5 @@
 //! Bit flips: one bit of an image is wrong, anywhere. Then the image does not mount (a typed error), or reading says so
-//! (an errno), or it shows the very tree it showed before. Anything else is bad: a panic, or content that nobody wrote.
+//! (an errno), or it shows the very tree it showed before. Anything else is bad: a panic, or content never written.
 
 use crate::hand::{Hand, Picture, fresh, small_layout, small_mount};
 use crate::sweep::scenarios::prepare;
@@ -65,7 +65,7 @@ enum Verdict {
 pub struct Counts {
     /// Bits flipped, one at a time.
     pub flips: u64,
-    /// Mounted for writing: recovery finishes a transaction whose rest was cut off, so that nobody sees its middle.
+    /// Mounted for writing: recovery finishes a transaction whose rest was cut off, so that its middle is never seen.
     pub writable: Shown,
     /// Mounted read-only.
     pub read_only: Shown,

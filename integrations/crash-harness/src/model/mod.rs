@@ -24,7 +24,7 @@ pub use tree::{Block, Content, TreeEntry, TreeImage, Xattrs};
 /// Bytes per block: the granularity of holes, as in the real file system.
 pub const BLOCK: u64 = 4096;
 /// Largest payload of one command, in bytes.
-pub const PAYLOAD_BYTES_MAX: u64 = 1 << 20;
+pub(crate) const PAYLOAD_BYTES_MAX: u64 = 1 << 20;
 /// Largest file, in bytes.
 pub const FILE_BYTES_MAX: u64 = 1 << 44;
 /// Inode number of the root directory.
@@ -331,7 +331,7 @@ pub struct Model {
     pub(crate) nodes: BTreeMap<u64, Node>,
     pub(crate) next_ino: u64,
     pub(crate) open: BTreeMap<u32, Ofd>,
-    /// The trees that the micro-ops of the fused operation under way left behind, when somebody asked for them.
+    /// The trees that the micro-ops of the fused operation under way left behind, when they were asked for.
     trail: Option<Vec<TreeImage>>,
     /// The time that the next operation sees.
     pub now: Time,
@@ -360,7 +360,7 @@ impl Model {
         if op.names().iter().flatten().any(long) {
             return Err(libc::ENAMETOOLONG);
         }
-        // A handle nobody has is noticed before anything else is looked at.
+        // A handle that was never given is noticed before anything else is looked at.
         let stale = |n: &&Name| !n.path.starts_with(b"/") && n.base.is_some_and(|b| !self.open.contains_key(&b));
         if op.names().iter().flatten().any(stale) {
             return Err(libc::EBADF);
@@ -466,7 +466,7 @@ impl Model {
         self.open.get(&slot).cloned().ok_or(libc::EBADF)
     }
 
-    /// Drops an inode that nothing names and nobody holds open.
+    /// Drops an inode that nothing names and no handle holds open.
     pub(crate) fn reap(&mut self, ino: u64) {
         let dead = self.nodes.get(&ino).is_some_and(|n| n.nlink == 0);
         if dead && !self.open.values().any(|o| o.ino == ino) {

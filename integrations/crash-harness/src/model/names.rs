@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::walk::{Comp, Found, Last, R, W, X};
+use super::walk::{Comp, Found, Last, R, W, X, allowed};
 use super::{Cred, Kind, Model, Name, Node, Ofd, ROOT, Reply, Res, Who};
 
 const ISGID: u32 = 0o2000;
@@ -205,6 +205,13 @@ impl Model {
         }
         if at.slash {
             return Err(libc::ENOENT);
+        }
+        let node = self.node(ino);
+        // Of others only what one could copy: regular files to read and to write that lend no rights.
+        let lends = node.perm & 0o4000 != 0 || node.perm & 0o2010 == 0o2010;
+        let copied = node.is_file() && !lends && allowed(node, cred, R | W);
+        if cred.uid != 0 && cred.uid != node.uid && !copied {
+            return Err(libc::EPERM);
         }
         self.may_create(cred, at.dir)?;
         let node = self.node(ino);

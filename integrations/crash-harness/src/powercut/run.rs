@@ -67,7 +67,7 @@ pub struct Bad {
 
 /// Bytes of the image: large enough that a run fits.
 const IMAGE_BYTES: u64 = 12 << 20;
-/// One crash image in so many is also checked as it is, before anybody mounts it.
+/// One crash image in so many is also checked as it is, before it is mounted.
 const UNMOUNTED_ONE_IN: u32 = 4;
 /// A log of this size makes checkpoints and laps part of each run.
 const LOG_BYTES: u64 = 512 << 10;
@@ -222,7 +222,7 @@ fn clean(report: Result<FsckReport, MountError>, when: &str) -> Result<(), Strin
 
 /// Recovers one crash image and checks it; one in ten is cut again while it recovers.
 fn judge(config: &Config, image: CowImage, cut: u64, seen: &[Seen], rng: &mut SmallRng) -> Result<bool, String> {
-    // Recovery in memory, as fsck does it on an image nobody mounted.
+    // Recovery in memory, as fsck does it on an image that is not mounted.
     let medium = || Arc::new(CowMedium::new(image.clone(), config.model));
     if rng.random_ratio(1, UNMOUNTED_ONE_IN) {
         clean(fsck(medium(), recovery_options(), true), "before the mount")?;

@@ -42,7 +42,7 @@ pub enum Step {
 impl Step {
     /// Whether there is an effect to be durable. A rename to the same name has none, so that asking for it durably
     /// promises nothing about what came before.
-    pub fn changes_something(&self) -> bool {
+    pub(crate) fn changes_something(&self) -> bool {
         !matches!(self, Step::Rename { from, to } if from == to)
     }
 }
@@ -73,7 +73,7 @@ pub struct Script {
 }
 
 fn bytes(rng: &mut SmallRng, most: usize) -> Vec<u8> {
-    // Small payloads ride in the record, block-sized ones go to fresh blocks, odd ones need both: all three matter.
+    // Small payloads are inline in the record, block-sized ones go to fresh blocks, odd ones need both: all matter.
     let len = match rng.random_range(0..4) {
         0 => rng.random_range(1..200),
         1 => 4096,
@@ -150,7 +150,7 @@ impl Script {
     }
 
     /// The payload of this client's `n`-th log record.
-    pub fn log_payload(&self, n: usize) -> Option<&[u8]> {
+    pub(crate) fn log_payload(&self, n: usize) -> Option<&[u8]> {
         let mut logs =
             self.steps.iter().filter_map(|(s, _)| if let Step::Log { data } = s { Some(&data[..]) } else { None });
         logs.nth(n)

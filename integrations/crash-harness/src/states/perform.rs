@@ -14,7 +14,7 @@ use std::sync::Arc;
 use weldfs_ciscops::TxnMode;
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 use weldfs_storagefs::geometry::GeometryOptions;
-use weldfs_storagefs::media::{CowImage, CrashModel, RamMedium, Recording, RecordingMedium};
+use weldfs_storagefs::media::{CowImage, CrashModel, Recording, RecordingMedium};
 use weldfs_storagefs::mount::{self, MkfsOptions};
 use weldfs_storagefs::store::{MountOptions, Store};
 
@@ -325,16 +325,6 @@ impl Run {
 /// What could not be read.
 pub fn read_tree(store: &Arc<Store>) -> Result<Tree, String> {
     Real::with_pool(store.clone(), 256 << 10).tree()
-}
-
-/// Mounts a copy of an image in memory and gives its tree: for tests and tools.
-///
-/// # Errors
-/// What keeps it from being mounted or read.
-pub fn tree_of(image: &[u8]) -> Result<Tree, String> {
-    let medium: Arc<dyn Medium> = Arc::new(RamMedium::from_bytes(image));
-    let (store, _) = Store::mount(medium, mount_options()).map_err(|e| format!("mount: {e}"))?;
-    read_tree(&store)
 }
 
 fn txn_mode(mode: Mode) -> TxnMode {

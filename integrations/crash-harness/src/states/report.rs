@@ -4,7 +4,7 @@ use super::Bad;
 use serde::Serialize;
 
 /// Failures listed at most; all are counted.
-pub const FAILURES_MAX: usize = 50;
+pub(crate) const FAILURES_MAX: usize = 50;
 
 /// A bad state.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]

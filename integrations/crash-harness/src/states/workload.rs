@@ -9,10 +9,10 @@
 use std::fmt;
 
 /// Names that operands come from; the parents of the nested ones exist in every setup.
-pub const PLACES: [&str; 15] =
+pub(crate) const PLACES: [&str; 15] =
     ["foo", "bar", "A/foo", "A/bar", "B/foo", "B/bar", "A", "B", "C", "A/C", "B/C", "A/C/foo", "l", "A/l", "B/A"];
 
-/// A path out of [`PLACES`].
+/// A path out of `PLACES`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Place(pub u8);
 

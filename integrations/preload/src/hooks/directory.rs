@@ -104,7 +104,7 @@ fn scan(dir: *mut Dir, list: *mut *mut *mut Dirent, filter: Filter, compare: Com
             }
         }
         let bytes = found.len() * size_of::<*mut Dirent>();
-        // SAFETY: malloc has no precondition; the array is filled before anybody sees it; qsort gets the caller's
+        // SAFETY: malloc has no precondition; the array is filled before anything sees it; qsort gets the caller's
         // comparison, which takes pointers to entries of exactly this array.
         unsafe {
             let array: *mut *mut Dirent = libc::malloc(bytes.max(1)).cast();
@@ -123,7 +123,7 @@ fn scan(dir: *mut Dir, list: *mut *mut *mut Dirent, filter: Filter, compare: Com
     };
     let answer = go();
     if answer.is_err() {
-        // SAFETY: entries made by `copy_of` above, handed to nobody.
+        // SAFETY: entries made by `copy_of` above, handed to nothing.
         found.iter().for_each(|e| unsafe { libc::free(e.cast()) });
     }
     answer

@@ -56,9 +56,13 @@ fn environment(envp: *const *const c_char) -> Strings {
     }
     made.extend(variable(b"WELDFS_SOCKET", &config.socket));
     made.extend(variable(b"WELDFS_PREFIX", &config.prefix));
-    // Another token is the program's own business; without one it stays who its parent is.
+    // Another token is the program's own business, and so is another wait; without one it stays who its parent is, and
+    // as patient.
     if let Some(token) = config.token.as_ref().filter(|_| value(b"WELDFS_TENANT_TOKEN").is_none()) {
         made.extend(variable(b"WELDFS_TENANT_TOKEN", token));
+    }
+    if let Some(wait) = config.wait.as_ref().filter(|_| value(b"WELDFS_WAIT").is_none()) {
+        made.extend(variable(b"WELDFS_WAIT", wait));
     }
     let ours = |v: &&CStr| {
         let v = v.to_bytes();
@@ -215,7 +219,7 @@ fn path_into_device(file: *const c_char) -> Option<&'static [u8]> {
     if name.contains(&b'/') {
         return None;
     }
-    abi::env(c"PATH").filter(|dirs| path::mentions(dirs, &config.needle))
+    abi::env(c"PATH").filter(|dirs| path::mentions(dirs, config.needle()))
 }
 
 fn exec_found(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char, real: Exec<'_>) -> c_int {
@@ -230,15 +234,6 @@ fn exec_found(file: *const c_char, argv: *const *const c_char, envp: *const *con
         Some(dirs) => search(file, argv, envp, dirs),
         None => real(file, argv, environment(envp).as_ptr()),
     }
-}
-
-unsafe extern "C" {
-    static environ: *const *const c_char;
-}
-
-fn own_environment() -> *const *const c_char {
-    // SAFETY: libc's variable, read as any exec without an environment reads it.
-    unsafe { environ }
 }
 
 /// A descriptor of ours, executed.
@@ -280,13 +275,13 @@ hook! { real;
         exec(path, argv, envp, &real)
     }
     fn execv(path: *const c_char, argv: *const *const c_char) -> c_int {
-        execve(path, argv, own_environment())
+        execve(path, argv, abi::environment())
     }
     fn execvpe(file: *const c_char, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
         exec_found(file, argv, envp, &real)
     }
     fn execvp(file: *const c_char, argv: *const *const c_char) -> c_int {
-        execvpe(file, argv, own_environment())
+        execvpe(file, argv, abi::environment())
     }
     fn fexecve(fd: c_int, argv: *const *const c_char, envp: *const *const c_char) -> c_int {
         if crate::table::ours(fd) {

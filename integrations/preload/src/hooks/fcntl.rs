@@ -53,7 +53,7 @@ fn kind(lock: &Lock) -> Res<LockKind> {
     }
 }
 
-/// Asks until nobody is in the way. The device never waits, so a waiter cannot hold up anybody else's commands.
+/// Asks until no lock is in the way. The device never waits, so a waiter cannot hold up commands of others.
 fn insist(mut ask: impl FnMut() -> Res<()>) -> Res<()> {
     let mut pause = PAUSE_FIRST;
     loop {

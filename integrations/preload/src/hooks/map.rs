@@ -1,47 +1,71 @@
-//! mmap of a file in the device. A private mapping is ordinary memory that is filled with the file's bytes once; a
-//! shared one would have to follow the file, so it is refused.
+//! mmap of a file in the device: a mapping of a copy, which is made when the file is mapped.
+//!
+//! The copy lies in a memfd of its own, not in anonymous memory, so that what the kernel does with a mapped file still
+//! holds: pages given up by madvise come back with the file's bytes, and beyond the file's last page there is SIGBUS.
+//! It does not follow the file. A private mapping need not; a shared one that can be written to must, and is refused;
+//! a shared one through a descriptor that can only read is granted, and its memory can never be made writable.
 
-use super::ours;
 use crate::abi::{self, Res, fail, hook};
-use crate::{device, report};
+use crate::{device, report, sys, table};
 use libc::{c_int, c_void, off_t};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::command::At;
+use weldfs_ciscops::flags::OpenFlags;
 
 const PAGE: u64 = 4096;
+/// What may not be done to a copy any more: also make a read-only mapping of it writable (Linux 5.1).
+const SEALS: c_int = libc::F_SEAL_FUTURE_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
 
-type Mmap<'a> = dyn Fn(c_int, c_int, c_int, off_t) -> *mut c_void + 'a;
-
-/// `real(prot, flags, fd, off)` is mmap with the caller's address and length.
-fn map(h: Handle, len: usize, prot: c_int, flags: c_int, off: off_t, real: &Mmap<'_>) -> Res<*mut c_void> {
-    if flags & libc::MAP_TYPE != libc::MAP_PRIVATE {
-        return Err(report::refuse(libc::ENODEV, "a shared mmap"));
-    }
-    let start = u64::try_from(off).ok().filter(|o| *o % PAGE == 0).ok_or(libc::EINVAL)?;
-    if len == 0 {
-        return Err(libc::EINVAL);
-    }
-    let writable = libc::PROT_READ | libc::PROT_WRITE;
-    let at = real(writable, flags | libc::MAP_ANONYMOUS, -1, 0);
-    if at == libc::MAP_FAILED {
-        return Err(abi::errno());
-    }
-    let filled = abi::room(at, len).and_then(|room| fill(h, room, start));
-    // SAFETY: the mapping just made, of `len` bytes; nobody else knows of it yet.
-    unsafe {
-        if let Err(code) = filled {
-            libc::munmap(at, len);
-            return Err(code);
-        }
-        if prot != writable && libc::mprotect(at, len, prot) != 0 {
-            let code = abi::errno();
-            libc::munmap(at, len);
-            return Err(code);
-        }
-    }
-    Ok(at)
+/// What a program asks of mmap, but for the address.
+#[derive(Clone, Copy)]
+struct Wanted {
+    len: usize,
+    prot: c_int,
+    flags: c_int,
+    fd: c_int,
+    off: off_t,
 }
 
+/// Whether a mapping like this can be a copy.
+fn check(wanted: &Wanted) -> Res<()> {
+    let open = table::entry(wanted.fd).ok_or(libc::EBADF)?;
+    let may = OpenFlags::from_bits_truncate(open.flags.load(std::sync::atomic::Ordering::Relaxed) as u16);
+    if !may.contains(OpenFlags::READ) || may.contains(OpenFlags::PATH) {
+        return Err(libc::EACCES);
+    }
+    match wanted.flags & libc::MAP_TYPE {
+        libc::MAP_PRIVATE => Ok(()),
+        libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => {
+            // Through a descriptor that can write, the program expects to see what it writes.
+            let changes = wanted.prot & libc::PROT_WRITE != 0 || may.contains(OpenFlags::WRITE);
+            if changes { Err(report::refuse(libc::ENODEV, "a shared mmap that can change the file")) } else { Ok(()) }
+        }
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// A memfd with the file's bytes from `start` on, at most `len` of them.
+fn copy(h: Handle, start: u64, len: usize) -> Res<OwnedFd> {
+    let size = device::on(|d| d.stat(h))?.size;
+    let there = usize::try_from(size.saturating_sub(start)).map_or(len, |there| there.min(len));
+    let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
+    let fd = sys::checked(libc::SYS_memfd_create, [c"weldfs-map".as_ptr() as usize, flags, 0, 0, 0, 0])?;
+    // SAFETY: the descriptor just made, which nothing else knows.
+    let copy = unsafe { OwnedFd::from_raw_fd(fd as c_int) };
+    if there > 0 {
+        sys::checked(libc::SYS_ftruncate, [fd, there, 0, 0, 0, 0])?;
+        let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
+        let at = sys::checked(libc::SYS_mmap, [0, there, prot as usize, flags as usize, fd, 0])?;
+        let filled = abi::room(at as *mut c_void, there).and_then(|room| fill(h, room, start));
+        let _ = sys::checked(libc::SYS_munmap, [at, there, 0, 0, 0, 0]);
+        filled?;
+    }
+    sys::checked(libc::SYS_fcntl, [fd, libc::F_ADD_SEALS as usize, SEALS as usize, 0, 0, 0])?;
+    Ok(copy)
+}
+
+/// A file that became shorter meanwhile ends in zeros.
 fn fill(h: Handle, mut room: &mut [u8], mut off: u64) -> Res<()> {
     while !room.is_empty() {
         let n = device::on(|d| d.read(h, At::Offset(off), &mut *room))?;
@@ -54,9 +78,19 @@ fn fill(h: Handle, mut room: &mut [u8], mut off: u64) -> Res<()> {
     Ok(())
 }
 
-fn map_or_fail(h: Handle, len: usize, prot: c_int, flags: c_int, off: off_t, real: &Mmap<'_>) -> *mut c_void {
-    match map(h, len, prot, flags, off, real) {
-        Ok(at) => at,
+/// `real(fd, off)` is mmap with the rest as the caller said it.
+fn map(wanted: Wanted, real: impl FnOnce(c_int, off_t) -> *mut c_void) -> *mut c_void {
+    let go = || -> Res<OwnedFd> {
+        let handle = device::handle(wanted.fd).ok_or(libc::EBADF)??;
+        check(&wanted)?;
+        let start = u64::try_from(wanted.off).ok().filter(|o| *o % PAGE == 0).ok_or(libc::EINVAL)?;
+        if wanted.len == 0 {
+            return Err(libc::EINVAL);
+        }
+        copy(handle, start, wanted.len)
+    };
+    match go() {
+        Ok(copy) => real(copy.as_raw_fd(), 0),
         Err(code) => {
             let _: *mut c_void = fail(code);
             libc::MAP_FAILED
@@ -66,17 +100,15 @@ fn map_or_fail(h: Handle, len: usize, prot: c_int, flags: c_int, off: off_t, rea
 
 hook! { real;
     fn mmap(addr: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, off: off_t) -> *mut c_void {
-        if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 || !crate::table::ours(fd) {
+        if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 || !table::ours(fd) {
             return real(addr, len, prot, flags, fd, off);
         }
-        let h = ours!(fd, else libc::MAP_FAILED);
-        map_or_fail(h, len, prot, flags, off, &|prot, flags, fd, off| real(addr, len, prot, flags, fd, off))
+        map(Wanted { len, prot, flags, fd, off }, |fd, off| real(addr, len, prot, flags, fd, off))
     }
     fn mmap64(addr: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, off: off_t) -> *mut c_void {
-        if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 || !crate::table::ours(fd) {
+        if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 || !table::ours(fd) {
             return real(addr, len, prot, flags, fd, off);
         }
-        let h = ours!(fd, else libc::MAP_FAILED);
-        map_or_fail(h, len, prot, flags, off, &|prot, flags, fd, off| real(addr, len, prot, flags, fd, off))
+        map(Wanted { len, prot, flags, fd, off }, |fd, off| real(addr, len, prot, flags, fd, off))
     }
 }

@@ -19,6 +19,26 @@ mod syscall;
 mod temp;
 mod xattr;
 
+/// Looks up libc's own functions behind those hooks that an allocator may call, so that no such call has to: a lookup
+/// waits for the dynamic linker's lock, whose holder may be waiting for the allocator.
+pub(crate) fn find_what_allocators_call() {
+    macro_rules! find {
+        ($($family:ident: $($name:ident)+;)+) => {
+            $($(crate::abi::find(&$family::slots::$name, concat!(stringify!($name), "\0"));)+)+
+        };
+    }
+    // Not all there are: each lookup is paid for by every program that starts.
+    find! {
+        map: mmap mmap64;
+        open: open open64 openat close;
+        rw: read write pread lseek;
+        fcntl: fcntl fcntl64 ioctl;
+        names: readlink unlink;
+        stat: access stat fstat;
+        syscall: syscall;
+    }
+}
+
 /// This session's handle behind a descriptor; returns from the hook when the descriptor is the kernel's or its claim
 /// failed.
 macro_rules! ours {

@@ -1,7 +1,7 @@
 //! Birth of processes: what a new one must be told, and what a forked one must forget.
 
 use crate::abi::{self, hook};
-use crate::{config, cwd, device, fdname, stdio, sys, table};
+use crate::{config, cwd, device, fdname, hooks, stdio, sys, table};
 use libc::{c_char, c_int, pid_t};
 use std::ffi::CString;
 
@@ -17,6 +17,10 @@ extern "C" fn start() {
     if config::get().is_none() {
         return;
     }
+    hooks::find_what_allocators_call();
+    // A lazy allocator sets itself up now and registers its own handlers of fork, which must run after ours in the
+    // parent: a thread may hold a lock of ours while it waits for memory, so ours are taken first.
+    std::hint::black_box(Box::new(0u64));
     adopt_inherited();
     cwd::inherit();
     // SAFETY: three functions of the right type that live for ever.

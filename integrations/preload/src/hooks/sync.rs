@@ -2,7 +2,7 @@
 
 use super::ours;
 use crate::abi::{self, Res, done, hook};
-use crate::{device, report, table};
+use crate::{config, device, report, table};
 use libc::{c_int, c_uint, off_t};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::flags::FallocMode;
@@ -32,9 +32,12 @@ fn reserve(h: Handle, off: off_t, len: off_t) -> c_int {
     allocate(h, 0, off, len).err().unwrap_or(0)
 }
 
-/// Before the host's own sync of everything: the device too, if this process uses it.
-fn sync_device() -> Res<()> {
-    if table::any() { device::on(|d| d.syncfs()) } else { Ok(()) }
+/// Before the host's own sync of a file system: the device too, whether or not this process has used it. The files
+/// that are meant may be another's (`echo x > /weld/f; sync`), and a process that never synchronises pays nothing.
+pub fn sync_device(call: &str) {
+    if config::get().is_some() && device::on(|d| d.syncfs()).is_err() {
+        report::warn(&[call, ": the device did not answer"]);
+    }
 }
 
 hook! { real;
@@ -47,13 +50,14 @@ hook! { real;
         done(device::on(|d| d.fdatasync(h)))
     }
     fn syncfs(fd: c_int) -> c_int {
-        let _ = ours!(fd, else real(fd));
+        let _ = ours!(fd, else {
+            sync_device("syncfs");
+            real(fd)
+        });
         done(device::on(|d| d.syncfs()))
     }
     fn sync() -> () {
-        if sync_device().is_err() {
-            report::warn(&["sync: the device did not answer"]);
-        }
+        sync_device("sync");
         real()
     }
     fn sync_file_range(fd: c_int, off: off_t, len: off_t, flags: c_uint) -> c_int {

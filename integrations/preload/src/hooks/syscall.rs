@@ -13,11 +13,11 @@ fn number(a: usize) -> c_int {
 fn known(call: c_long, a: [usize; 6]) -> Option<c_long> {
     let fd = number(a[0]);
     Some(match call {
-        libc::SYS_read => super::rw::read(fd, a[1] as _, a[2]) as _,
-        libc::SYS_write => super::rw::write(fd, a[1] as _, a[2]) as _,
-        libc::SYS_pread64 => super::rw::pread64(fd, a[1] as _, a[2], a[3] as _) as _,
-        libc::SYS_pwrite64 => super::rw::pwrite64(fd, a[1] as _, a[2], a[3] as _) as _,
-        libc::SYS_close => c_long::from(super::close(fd)),
+        libc::SYS_read if table::ours(fd) => super::rw::read(fd, a[1] as _, a[2]) as _,
+        libc::SYS_write if table::ours(fd) => super::rw::write(fd, a[1] as _, a[2]) as _,
+        libc::SYS_pread64 if table::ours(fd) => super::rw::pread64(fd, a[1] as _, a[2], a[3] as _) as _,
+        libc::SYS_pwrite64 if table::ours(fd) => super::rw::pwrite64(fd, a[1] as _, a[2], a[3] as _) as _,
+        libc::SYS_close if table::ours(fd) => c_long::from(super::close(fd)),
         libc::SYS_openat => c_long::from(super::open::openat64(fd, a[1] as _, number(a[2]), a[3] as _)),
         libc::SYS_statx => c_long::from(super::stat::statx(fd, a[1] as _, number(a[2]), a[3] as _, a[4] as _)),
         libc::SYS_renameat2 => c_long::from(super::names::renameat2(fd, a[1] as _, number(a[2]), a[3] as _, a[4] as _)),
@@ -30,6 +30,21 @@ fn known(call: c_long, a: [usize; 6]) -> Option<c_long> {
         libc::SYS_faccessat2 => c_long::from(super::stat::faccessat(fd, a[1] as _, number(a[2]), number(a[3]))),
         libc::SYS_fchmodat2 => c_long::from(super::attr::fchmodat(fd, a[1] as _, a[2] as _, number(a[3]))),
         libc::SYS_fallocate => c_long::from(super::sync::fallocate64(fd, number(a[1]), a[2] as _, a[3] as _)),
+        // The kernel would say of a placeholder that all of it is written.
+        libc::SYS_fsync if table::ours(fd) => c_long::from(super::sync::fsync(fd)),
+        libc::SYS_fdatasync if table::ours(fd) => c_long::from(super::sync::fdatasync(fd)),
+        libc::SYS_syncfs if table::ours(fd) => c_long::from(super::sync::syncfs(fd)),
+        libc::SYS_sync_file_range if table::ours(fd) => {
+            c_long::from(super::sync::sync_file_range(fd, a[1] as _, a[2] as _, a[3] as _))
+        }
+        libc::SYS_syncfs | libc::SYS_sync => {
+            super::sync::sync_device("sync");
+            return None;
+        }
+        // Only what is ours: another library's mmap may itself be made of this call (tcmalloc's is), and be asked.
+        libc::SYS_mmap if number(a[3]) & libc::MAP_ANONYMOUS == 0 && table::ours(number(a[4])) => {
+            super::map::mmap(a[0] as _, a[1], number(a[2]), number(a[3]), number(a[4]), a[5] as _) as _
+        }
         libc::SYS_close_range => c_long::from(super::open::close_range(a[0] as _, a[1] as _, number(a[2]))),
         // openat2's constraints have no counterpart; refusing sends programs to openat.
         libc::SYS_openat2 if touches(fd, a[1]) => crate::abi::fail(libc::ENOSYS),

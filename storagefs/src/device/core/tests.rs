@@ -1,4 +1,4 @@
-//! A core that fails outside an operation: nobody waits for it, neither a client nor whoever ends the device.
+//! A core that fails outside an operation: nothing waits for it, neither a client nor whoever ends the device.
 
 use std::time::{Duration, Instant};
 
@@ -98,7 +98,7 @@ fn a_core_that_panics_outside_an_operation_leaves_nobody_waiting() {
         let mut bell = [rustix::event::PollFd::from_borrowed_fd(device.failure(), rustix::event::PollFlags::IN)];
         assert_eq!(rustix::event::poll(&mut bell, Some(&second)), Ok(1), "whoever serves it hears of it");
         assert!(matches!(device.attach(Cred::root(), [1; 16], b""), Err(Errno::NODEV)));
-        // What is sent now is nobody's any more, and shutting down does not wait for it.
+        // What is sent now belongs to no session any more, and shutting down does not wait for it.
         clients[0].send(Op::Fsync { h: Handle::ROOT });
         device.shutdown();
         let usage = device.usage();

@@ -69,7 +69,7 @@ pub(super) fn answer(result: Result<(u64, u64), Errno>) -> Done {
     }
 }
 
-/// Whether a command may have to wait for a medium of the host's: nobody knows how long, and others are not to.
+/// Whether a command may have to wait for a medium of the host's: it is not known how long, and others are not to.
 pub(super) fn waits_for_the_host(core: &Core, work: &Work) -> bool {
     use Op::*;
     matches!(work.cmd.op, Fsync { .. } | Fdatasync { .. } | Syncfs | Fallocate { .. } | Truncate { .. })
@@ -255,13 +255,16 @@ impl<'c> Cx<'c> {
             return Err(Errno::INVAL);
         };
         let description = self.session().description(h)?;
+        if description.flags().contains(OpenFlags::PATH) {
+            return Err(Errno::BADF);
+        }
         let who = match space {
             LockSpace::Process => Owner::Process { session: self.session().id, owner },
             LockSpace::OpenFile | LockSpace::Flock => Owner::File(description.id),
         };
         let table = if space == LockSpace::Flock { Space::Whole } else { Space::Ranges };
         let span = if space == LockSpace::Flock { Span::ALL } else { Span::new(start, len)? };
-        let want = Held { owner: who, span, exclusive: kind == LockKind::Write };
+        let want = Held { owner: who, tenant: self.session().tenant.id.0, span, exclusive: kind == LockKind::Write };
         let (locks, ino) = (&self.core.files.locks, description.ino);
         let _held = self.hold(ino, Mode::Exclusive).await;
         match (action, kind) {
@@ -305,7 +308,7 @@ impl<'c> Cx<'c> {
         scratch: &mut Scratch,
     ) -> Option<Result<(u64, u64), Errno>> {
         if len > SNAPSHOT_MAX && self.session().closing() {
-            // Nobody is left to hear it, and a sparse file may be very long.
+            // Nothing is left to answer, and a sparse file may be very long.
             return Some(Err(Errno::INTR));
         }
         let progress = std::mem::take(&mut *self.work.progress.lock());

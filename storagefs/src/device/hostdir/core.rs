@@ -64,7 +64,7 @@ pub struct Core {
     pub(super) tenants: TenantTable,
     /// Calls that waited until the host had made something durable.
     pub(super) flushes: AtomicU64,
-    /// Placeholders alone hold files: look now and then whether anybody holds the placeholders.
+    /// Placeholders alone hold files: look now and then whether any process holds the placeholders.
     pub(super) watch: AtomicBool,
     sessions: Mutex<Sessions>,
     no_sessions: Condvar,
@@ -244,7 +244,7 @@ impl Core {
         };
         sessions.iter().flat_map(|s| s.queues()).for_each(|q| q.pair.ends().close());
         self.inbox.send(Message::Stop);
-        // A counter that is full has been read by nobody and is readable.
+        // A counter that is full has not been read and is readable.
         let _ = rustix::io::write(&self.failure, &1u64.to_ne_bytes());
     }
 

@@ -118,7 +118,7 @@ impl Hand<'_> {
         }
     }
 
-    /// Runs a command, or a slice of one, and posts its completion. `looking`: nobody else looks at rings meanwhile, so
+    /// Runs a command, or a slice of one, and posts its completion. `looking`: no other looks at rings meanwhile, so
     /// others that follow may be published together with it.
     fn serve(&mut self, mut work: Work, looking: bool) -> Served {
         let now = now_ns();
@@ -166,7 +166,7 @@ impl Hand<'_> {
         if !self.core.for_others || self.acting.as_ref() == Some(cred) {
             return Ok(());
         }
-        // Something of it may have been done when a later part fails: then it is nobody's for sure.
+        // Something of it may have been done when a later part fails: then nothing is known for sure.
         self.acting = None;
         let id = |raw: u32| if raw == u32::MAX { Err(Errno::PERM) } else { Ok(raw) };
         let (uid, gid) = (Uid::from_raw(id(cred.uid)?), Gid::from_raw(id(cred.gid)?));

@@ -4,7 +4,7 @@
 //! that finds no thread is set aside, and its ring with it. A checksum, a batch and a listing are besides cut in
 //! slices, after each of which they go behind those that wait: whoever has the fewest threads comes first (by tenant,
 //! then by session), among equals who has waited longest. What cannot be cut (a sync, a call on one large piece) holds
-//! its thread as long as the host takes, and no more of its client's do meanwhile if anybody else wants one.
+//! its thread as long as the host takes, and no more of its client's do meanwhile if another wants one.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -88,7 +88,7 @@ impl Long {
         result
     }
 
-    /// The calling thread is to run this, and somebody else to look at the rings; `None` when it has been set aside.
+    /// The calling thread is to run this, and another to look at the rings; `None` when it has been set aside.
     pub fn begin(&self, work: Work) -> Option<Work> {
         self.with(|s| {
             if s.running.len() < self.most {
@@ -152,7 +152,7 @@ mod tests {
         let greedy = |n| Wants((0, 1), n);
         s.aside.extend([greedy(0), greedy(1), Wants((0, 2), 2), Wants((1, 8), 3), Wants((2, 9), 4), greedy(5)]);
         let order: Vec<u32> = std::iter::from_fn(|| s.pick()).map(|w| w.1).collect();
-        // Nobody of tenant 2 has one; then of tenant 1, by a session that has none; of tenant 0 its other session.
+        // No session of tenant 2 has one; then of tenant 1, by a session that has none; of tenant 0 its other session.
         assert_eq!(order, [4, 3, 2, 0, 1, 5]);
         (0..3).for_each(|_| s.leave((0, 1)));
         s.aside.extend([Wants((1, 7), 6), greedy(7)]);

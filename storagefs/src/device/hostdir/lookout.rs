@@ -10,6 +10,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use rustix::event::epoll;
 use weldfs_ciscops::{ChecksumState, Command, Cqe, Errno, Opcode, Outcome, Paths, RawCommand, Sqe, validate};
+use weldfs_waiting::crowd;
 
 use super::core::{Core, Message};
 use super::hand::settle;
@@ -171,12 +172,16 @@ impl Lookout {
                 continue;
             }
             let idle_ns = now_ns().wrapping_sub(self.last_work);
-            if idle_ns >= self.spin_ns {
-                self.spin_ns = (self.spin_ns / 2).max(SPIN_NS_MIN.min(self.spin_ns_max));
+            let crowded = idle_polls == SPIN_MIN && crowd().is_there();
+            if crowded || idle_ns >= self.spin_ns {
+                if !crowded {
+                    self.spin_ns = (self.spin_ns / 2).max(SPIN_NS_MIN.min(self.spin_ns_max));
+                }
                 self.sleep(core, me);
                 idle_polls = 0;
             } else if idle_ns >= SPIN_ALONE_NS {
                 std::thread::yield_now();
+                crowd().missed(now_ns().wrapping_sub(self.last_work).saturating_sub(idle_ns));
             }
         }
     }
@@ -193,7 +198,7 @@ impl Lookout {
         self.look(core).map(|work| (work, false)).or_else(|| core.long.next())
     }
 
-    /// Whether somebody else should look while this command, which may take long, is run.
+    /// Whether another thread should look while this command, which may take long, is run.
     pub(super) fn is_needed(&self, work: &Work) -> bool {
         self.queues.len() > 1 || work.queue.pair.has_entries()
     }
@@ -284,7 +289,9 @@ impl Lookout {
     fn fault(&mut self, core: &Core, queue: &QueueState) {
         self.ending = true;
         let (session, index) = (queue.session.id, queue.index);
-        tracing::warn!("session {session} ends: queue {index} holds an impossible index");
+        if queue.session.tenant.log.permits() {
+            tracing::warn!("session {session} ends: queue {index} holds an impossible index");
+        }
         core.kill_session(session);
     }
 
@@ -328,7 +335,7 @@ impl Lookout {
         self.ending = self.queues.iter().any(|q| q.pair.ends().is_draining());
     }
 
-    /// Announces on every ring and in the inbox that nobody looks, looks once more, blocks.
+    /// Announces on every ring and in the inbox that nothing looks, looks once more, blocks.
     fn sleep(&mut self, core: &Core, me: &CoreCounters) {
         let mut work = false;
         self.unreaped = false;

@@ -43,7 +43,7 @@ use super::tenants::{Identity, TenantReport};
 
 pub use session::HostSession;
 
-/// Threads unless somebody says otherwise.
+/// Threads unless said otherwise.
 pub const THREADS: usize = 4;
 
 /// What to serve, and how.

@@ -57,7 +57,7 @@ impl HostTxn<'_> {
         }
         let single = matches!(self.work.cmd.op, Op::Open { .. });
         if created && !single {
-            // Nobody can reach it before this command gives the names back: no ticket is needed.
+            // Nothing can reach it before this command gives the names back: no ticket is needed.
             let file = self.keep(Held::Own(fd), access);
             return Ok(Opened { file, created, mode: 0 });
         }
@@ -259,7 +259,7 @@ impl HostTxn<'_> {
 
     pub(super) fn read_dir_core(&mut self, h: Handle, cookie: u64, out: &mut DirentWriter<'_>) -> Result<u64, Errno> {
         if h == Handle::ROOT {
-            // Opened anew with the rights of whoever asks; and its position is nobody else's.
+            // Opened anew with the rights of whoever asks; and its position is its own.
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
             let fd = openat(&self.core.root, ".", flags, Mode::empty())?;
             return self.entries(&fd, true, cookie, out);

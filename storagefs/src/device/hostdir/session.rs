@@ -223,7 +223,7 @@ impl HostSession {
             return Err(Errno::NODEV);
         }
         match self.state.handles.placeholders(count) {
-            // Those of files that nobody holds any more count until somebody has looked.
+            // Those of files that are not held any more count until a look has been taken.
             Err(Errno::MFILE) => {
                 self.state.core.files.sweep();
                 self.state.handles.placeholders(count)

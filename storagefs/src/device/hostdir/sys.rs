@@ -34,7 +34,7 @@ pub fn write_from(fd: BorrowedFd<'_>, from: SharedBytes<'_>, off: u64) -> Result
 }
 
 /// Takes or gives back a byte range for the open file description behind `fd`; `len` 0: to the end. EAGAIN when
-/// somebody else on the host holds it.
+/// another process of the host holds it.
 pub fn lock_range(fd: impl AsFd, kind: libc::c_int, start: u64, len: u64) -> Result<(), Errno> {
     // SAFETY: a structure of integers.
     let mut range: libc::flock = unsafe { std::mem::zeroed() };

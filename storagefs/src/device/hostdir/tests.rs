@@ -154,7 +154,7 @@ fn a_command_that_panics_ends_the_service_for_everybody_and_whoever_serves_it_he
 #[test]
 fn a_command_says_once_that_it_has_its_place_and_never_for_the_next_one() {
     let place = tempfile::tempdir().unwrap();
-    // Nobody serves it but this test.
+    // Nothing serves it but this test.
     let core = Core::new(HostDirConfig::new(place.path())).unwrap();
     let state = core.attach(whoever().into(), [0; 16]).unwrap();
     let session = HostSession::new(state);

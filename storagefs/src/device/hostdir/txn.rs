@@ -284,7 +284,7 @@ impl<'c> HostTxn<'c> {
             }
         }
         if let Some(handle) = self.installed.take().filter(|_| !outcome.is_ok()) {
-            // Nobody will ever hear of it.
+            // It will never be asked for.
             if self.session().handles.close(handle).unwrap_or(false) {
                 self.core.watch_placeholders();
             }
@@ -310,7 +310,7 @@ impl<'c> HostTxn<'c> {
         #[cfg(test)]
         self.core.faults.sync()?;
         if after && self.sync.is_empty() {
-            // What it has read may be anybody's.
+            // What it has read may belong to any client.
             self.sync.push(Sync::All);
         }
         for what in std::mem::take(&mut self.sync) {
@@ -434,7 +434,7 @@ impl Target for HostTxn<'_> {
     }
 
     async fn set_cursor(&mut self, h: Handle, offset: u64) -> Result<(), Errno> {
-        // A handle that was closed meanwhile: nobody can ask for the offset either.
+        // A handle that was closed meanwhile: nothing can ask for the offset either.
         let _ = self.session().handles.with(h, |d| d.set_offset(offset));
         Ok(())
     }

@@ -56,7 +56,7 @@ impl Place<'_, '_> {
     }
 
     /// Whether the name can be given to a call that would follow `.`, `..` or a link before a slash.
-    pub fn is_plain(&self) -> bool {
+    pub(crate) fn is_plain(&self) -> bool {
         is_plain(self.name)
     }
 }

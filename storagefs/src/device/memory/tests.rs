@@ -94,7 +94,7 @@ fn a_command_that_goes_while_it_waits_holds_nothing_and_keeps_nobody_waiting() {
     drop(first);
     let Poll::Ready(Ok(held)) = poll(third.as_mut()) else { panic!("it was granted") };
     drop((held, third));
-    // And one that goes between its grant and the moment it hears of it.
+    // And one that goes between its grant and the moment it is told.
     let first = r.now(0, 1, 15 * MIB);
     let mut second = Box::pin(r.memory.reserve(&r.tenants[1], 2, 10 * MIB, &r.waits));
     assert!(poll(second.as_mut()).is_pending());

@@ -149,15 +149,23 @@ pub enum TenantsError {
         source: std::io::Error,
     },
     /// Not the TOML of tenants.
-    #[error("tenants: {0}")]
+    #[error("{0}")]
     Syntax(#[from] toml::de::Error),
     /// A value that cannot be.
-    #[error("tenants: {whose}: {what}")]
+    #[error("{whose}: {what}")]
     Value {
         /// The tenant's name, or `default`.
         whose: String,
         /// What is wrong with it.
         what: String,
+    },
+    /// Wrong in a file.
+    #[error("tenants {path}: {source}")]
+    File {
+        /// Which file.
+        path: String,
+        /// What is wrong in it.
+        source: Box<TenantsError>,
     },
 }
 
@@ -174,6 +182,7 @@ impl TenantsConfig {
         let text = std::fs::read_to_string(path)
             .map_err(|source| TenantsError::Read { path: path.display().to_string(), source })?;
         TenantsConfig::parse(&text)
+            .map_err(|e| TenantsError::File { path: path.display().to_string(), source: Box::new(e) })
     }
 
     fn check(&self) -> Result<(), TenantsError> {

@@ -82,7 +82,7 @@ where
         true
     }
 
-    /// Notes what taking commands of a ring has cost since `taken`, if somebody waits: one look at the clock for all of
+    /// Notes what taking commands of a ring has cost since `taken`, if another waits: one look at the clock for all of
     /// them.
     fn owe(&self, queue: &QueueState, taken: u64) {
         if self.is_contended() {
@@ -90,7 +90,7 @@ where
         }
     }
 
-    /// Whether somebody waits while a command is looked at.
+    /// Whether another waits while a command is looked at.
     fn is_contended(&self) -> bool {
         self.crowded || !self.core.board.runq.is_empty()
     }
@@ -99,12 +99,14 @@ where
     pub(super) fn fault(&mut self, queue: &QueueState) {
         self.ending = true;
         let (session, index) = (queue.session.id, queue.index);
-        // Once per session, so a liar cannot flood the log.
-        tracing::warn!("session {session} ends: queue {index} holds an impossible index");
+        // A liar may come back as often as it likes.
+        if queue.tenant.log.permits() {
+            tracing::warn!("session {session} ends: queue {index} holds an impossible index");
+        }
         self.core.kill_session(session);
     }
 
-    /// Takes the next command of one ring; more of them while they are over at once and nobody waits, but not for ever:
+    /// Takes the next command of one ring; more of them while they are over at once and none waits, but not for ever:
     /// a client may write them faster than they are refused.
     pub(super) fn look(&mut self, home: usize, at: usize) -> Seen {
         let mut found = Seen::Empty;
@@ -253,6 +255,7 @@ where
 
     /// Believes a command, or not, and makes it runnable; true when it is over already.
     pub(super) fn accept(&mut self, queue: Arc<QueueState>, fresh: &Fresh) -> bool {
+        self.served |= 1 << (queue.index % 64);
         let raw = &fresh.raw;
         let mut notes = Notes {
             admitted: fresh.admitted.then(|| bytes_of(raw)),
@@ -273,6 +276,9 @@ where
             Ok(cmd) => cmd,
             Err(errno) => return self.refuse(notes, errno),
         };
+        if !fresh.admitted && !departed::begins(self.core, &queue.session, &cmd.op) {
+            return self.over_at_once(notes, dataplane::failed(Errno::INTR));
+        }
         if planted(Canary::SqeReadTwice) {
             self.look_twice(queue, &queue.pair.ends());
         }
@@ -304,7 +310,7 @@ where
         false
     }
 
-    /// What does not decode is over at once, or, when somebody waits, has to wait for its tenant's turn like everything
+    /// What does not decode is over at once, or, when another waits, has to wait for its tenant's turn like everything
     /// else: a client cannot keep a core busy with nonsense.
     pub(super) fn refuse(&mut self, mut notes: Notes, errno: Errno) -> bool {
         {

@@ -22,7 +22,11 @@ where
         self.queues.iter().for_each(|q| q.pair.ends().prepare_sleep());
         for q in &self.queues {
             let mut ends = q.pair.ends();
-            if ends.is_draining() || q.pair.is_admitting() {
+            if ends.is_draining() {
+                work |= ends.is_drained();
+                continue;
+            }
+            if q.pair.is_admitting() {
                 continue;
             }
             let (waiting, room) = ends.recheck();

@@ -95,7 +95,7 @@ where
         board.end(at);
         self.slots.give_back(at, &mut self.at_hand);
         let over = begin + spent.wall_ns;
-        // What answering costs is charged with the next slice of the same ring, if somebody waits for the core.
+        // What answering costs is charged with the next slice of the same ring, if another waits for the core.
         let payer = (!board.runq.is_empty()).then(|| notes.queue.clone());
         self.complete(notes, done, over);
         if let Some(queue) = payer {
@@ -104,7 +104,7 @@ where
         board.feed();
     }
 
-    /// Charges a slice to its tenant, if anybody waited for the core meanwhile, and counts it. With it goes what taking
+    /// Charges a slice to its tenant, if another waited for the core meanwhile, and counts it. With it goes what taking
     /// and answering commands of its ring has cost since the last one; an emulated core is slow in slices only, so that
     /// is charged as it was measured.
     pub(super) fn charge(&self, at: u32, notes: &Notes, slice: Ran) {
@@ -157,7 +157,7 @@ where
         self.core.trace.slice(self.index, || record);
     }
 
-    /// An op that is not over waits, for somebody or for a moment, or goes to the end of its queue.
+    /// An op that is not over waits, for another or for a moment, or goes to the end of its queue.
     pub(super) fn put_down(&mut self, at: u32) {
         let board = &self.core.board;
         let state = board.slot(at);

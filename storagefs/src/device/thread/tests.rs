@@ -134,7 +134,7 @@ fn of_many_rings_with_commands_that_may_not_be_taken_a_turn_looks_at_some_and_ch
     assert!(me.sweep(), "one command is all that the tenant may have");
     let held = |me: &Loop<'_, '_, _, _>| me.queues.iter().filter(|q| q.pair.ends().held().is_some()).count();
     assert!((1..=SWEEP_VAIN_MAX).contains(&held(&me)), "{} of {RINGS} were looked at", held(&me));
-    // Somebody else waits: now it costs.
+    // Another waits: now it costs.
     core.board.fill(200, weldfs_scheduler::TenantId(7), 9);
     core.board.queue(200);
     let owed = |me: &Loop<'_, '_, _, _>| me.queues.iter().map(|q| q.pair.take_owed()).sum::<u64>();

@@ -11,16 +11,16 @@ use weldfs_journal::canary;
 /// A transaction is interrupted, a checkpoint falls into it or not, recovered, and recovered again: is anything wrong?
 fn anything_wrong(planted: Option<Canary>, model: CrashModel, case: (Kind, usize)) -> bool {
     let image = image(model);
-    canary::plant(planted);
+    canary::plant_here(planted);
     let lived = catch_unwind(AssertUnwindSafe(|| {
         let medium = ram(&image, model);
         let (store, _) = mount(medium.clone());
         let id = open(&store, case);
         if planted == Some(Canary::CheckpointWithoutOpenTxns) || planted.is_none() {
-            store.checkpoint().unwrap();
+            store.checkpoint().expect("a checkpoint");
             assert!(commit_next(&store, id));
         }
-        store.make_durable(store.journal().tail()).unwrap();
+        store.make_durable(store.journal().tail()).expect("a flush");
         drop(store);
         let once = ram(&medium.to_bytes(), model);
         let (store, _) = mount(once.clone());
@@ -30,7 +30,7 @@ fn anything_wrong(planted: Option<Canary>, model: CrashModel, case: (Kind, usize
         assert_complete(&store, case);
         assert_eq!(report.txns_finished + report.txns_cut, 0, "nothing is left to do");
     }));
-    canary::plant(None);
+    canary::plant_here(None);
     lived.is_err()
 }
 
@@ -44,9 +44,9 @@ fn bugs_planted_in_recovery_are_found() {
             assert!(!anything_wrong(None, model, case), "{model:?} {case:?}: no bug, no failure");
         }
         let append = COMMANDS[2];
-        canary::plant(Some(Canary::CommitBeforeEffect));
+        canary::plant_here(Some(Canary::CommitBeforeEffect));
         let lived = catch_unwind(|| cut_everywhere(model, append, TxnMode::Micro, 4));
-        canary::plant(None);
+        canary::plant_here(None);
         assert!(lived.is_err(), "{model:?}: a commit before its effects went unnoticed");
         assert!(cut_everywhere(model, append, TxnMode::Micro, 4) > 0);
     }

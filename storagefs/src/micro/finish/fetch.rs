@@ -1,4 +1,4 @@
-//! A transaction whose next commit needs a page that cannot be read: it ends as cut, in the log, before anybody else
+//! A transaction whose next commit needs a page that cannot be read: it ends as cut, in the log, before any other
 //! may touch its files; what others are acknowledged later is not overwritten by a recovery that goes on with it.
 
 use super::rig::*;
@@ -90,7 +90,7 @@ fn fail_after(
     (medium, store, cut)
 }
 
-/// Somebody else writes to the file, and is told that it is durable.
+/// Another client writes to the file, and is told that it is durable.
 fn write_later(store: &Arc<Store>) {
     let mut direct = Direct::new(store.clone(), 64 << 10);
     direct.now = (1_800_000_000, 1);

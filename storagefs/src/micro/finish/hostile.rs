@@ -1,4 +1,4 @@
-//! Logs and trees that somebody forged, images without room: what is found, and what a mount makes of them.
+//! Logs and forged trees, images without room: what is found, and what a mount makes of them.
 
 use super::rig::*;
 use super::*;

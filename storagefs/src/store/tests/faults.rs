@@ -1,4 +1,4 @@
-//! Fault sweeps: the first, second, third ... access fails, once or for good. Every failure is an errno, nobody
+//! Fault sweeps: the first, second, third ... access fails, once or for good. Every failure is an errno, nothing
 //! panics, and what is on the medium afterwards mounts and is clean, with everything acknowledged as durable.
 
 use super::model::shown;

@@ -243,7 +243,7 @@ impl World {
         self.commit(&need, |p| {
             store.dirent_removal(&d)?.into_iter().for_each(|e| p.push(e));
             p.push(Effect::SetAttr(AttrDelta::new(d.ino).nlink(0)));
-            store.removal(d.ino)?.into_iter().for_each(|e| p.push(e));
+            p.push(Effect::Orphan { ino: d.ino });
             Ok(())
         })
     }

@@ -1,4 +1,4 @@
-//! Reclaim, checkpoints and fetches against commands that are under way; trees that somebody forged.
+//! Reclaim, checkpoints and fetches against commands that are under way; forged trees.
 
 use super::*;
 use crate::effect::{self, BlockState, attr};
@@ -189,7 +189,7 @@ fn a_forged_mapping_outside_the_data_area_stops_the_checkpoint_only() {
         let tree = old.tree.apply(&old.slow, &mut writer.zone, &mut batch, Lsn(old.cut)).unwrap();
         drop(writer);
         let (pages, slow) = (old.pages.clone(), old.slow.clone());
-        store.overlay.switch(&Arc::new(Base { tree, pages, slow, cut: old.cut }));
+        store.overlay.switch(&Arc::new(Base { tree, pages, slow, cut: old.cut, next_ino: old.next_ino }));
         commit(&store, &[Effect::Unmap { ino: InodeNo::ROOT, blk: 0, count: 1 }]).unwrap();
         assert!(matches!(store.checkpoint(), Err(FsError::Corrupt(_))), "block {addr}");
     }

@@ -226,6 +226,48 @@ static void text_form(void) {
     GIVES(-EINVAL, weldfs_program_parse("seal", NULL, 0, &p, NULL, 0));
 }
 
+static void make(const char *path, const char *content) {
+    weldfs_file *f;
+    GIVES(0, weldfs_open(client, path, O_WRONLY | O_CREAT, 0600, &f));
+    GIVES((int64_t)strlen(content), weldfs_pwrite(f, content, strlen(content), 0, 0, NULL));
+    GIVES(0, weldfs_close(f));
+}
+
+/* What a text reads is as long as what was there, not as long as the room: by a result that it leaves free, whether it
+ * names none, one, or counts by itself. */
+static void text_outputs_are_as_long_as_what_was_read(void) {
+    static const struct {
+        const char *text, *holds;
+        size_t len, filled;
+        uint64_t value;
+    } texts[] = {
+        /* The next rooms lie in the pool where this one did. */
+        {"open /long r; read 0 16 -> @out whole", "a longer content", 16, 16, 0},
+        {"open /short r; read 0 16 -> @out", "short", 16, 5, 5},
+        {"open /short r; read 2 16 -> a; give a -> @out", "ort", 16, 3, 3},
+        {"open /short r; read 0 16 -> @out; size -> n; result n", "short", 16, 5, 5},
+        {"open /short r; read 9 16 -> @out", "", 16, 0, 0},
+        {"open /short r; size -> n; read 1 16 -> @out count -> m; result n m", "hort", 16, 4, 5},
+        {"open /short r; read 0 5 -> @out whole", "short", 5, 5, 0},
+        /* Both results are taken by others: all of the range, with zeros behind what was read. */
+        {"open /short r; size -> n; size -> m; read 0 16 -> @out; result n m", "short", 16, 16, 5},
+    };
+    make("/short", "short");
+    make("/long", "a longer content");
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        weldfs_program *p;
+        weldfs_outcome outcome;
+        char why[200], room[16], want[17] = {0};
+        GIVES(0, weldfs_program_parse(texts[i].text, NULL, 0, &p, why, sizeof why));
+        weldfs_operand out = {.data = room, .len = texts[i].len};
+        GIVES(0, weldfs_program_run(p, client, &out, 1, 0, &outcome));
+        GIVES((int64_t)texts[i].filled, (int64_t)out.filled);
+        CHECK(memcmp(room, strcpy(want, texts[i].holds), out.filled) == 0);
+        GIVES((int64_t)texts[i].value, (int64_t)outcome.value);
+        weldfs_program_destroy(p);
+    }
+}
+
 static void refused(void) {
     weldfs_program *p = empty();
     char text[8];
@@ -254,6 +296,7 @@ int main(int argc, char **argv) {
     files_and_names();
     logs_codecs_and_keys();
     text_form();
+    text_outputs_are_as_long_as_what_was_read();
     refused();
     weldfs_detach(client);
     puts("programs work");

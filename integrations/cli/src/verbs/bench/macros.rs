@@ -18,7 +18,7 @@ pub(super) struct Args {
     /// Compare with a directory of this host, several times; without one and without --prepare: the tmpfs at /dev/shm
     #[arg(long, value_name = "NAME=DIR", value_parser = parse_peer)]
     peer: Vec<Peer>,
-    /// Mount an ext4, an xfs and a tmpfs over RAM and compare with them (as root; nobody else sees these mounts, and
+    /// Mount an ext4, an xfs and a tmpfs over RAM and compare with them (as root; no others see these mounts, and
     /// they go with this process)
     #[arg(long)]
     prepare: bool,
@@ -90,11 +90,11 @@ pub(super) fn run(args: &Args) -> io::Result<()> {
         seed: args.seed,
         quick: args.quick,
     };
-    let mut watcher = Watcher::new()?;
+    let mut watcher = Watcher::new("bench")?;
     let report = macro_bench::run(&options, &mut watcher)?;
     drop(watcher);
     let text = report.text(args.markdown);
-    output::facts(|out| out.write_all(text.as_bytes())).map_err(|e| io::Error::other(e.to_string()))?;
+    super::show(|out| out.write_all(text.as_bytes()))?;
     if let Some(dir) = &args.svg {
         report.plot(dir)?;
     }

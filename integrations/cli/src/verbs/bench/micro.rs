@@ -17,7 +17,7 @@ pub(super) struct Args {
     /// Compare with a directory of this host, several times; without one and without --prepare: the tmpfs at /dev/shm
     #[arg(long, value_name = "NAME=DIR", value_parser = parse_peer)]
     peer: Vec<Peer>,
-    /// Mount an ext4, an xfs and a tmpfs over RAM and compare with them (as root; nobody else sees these mounts, and
+    /// Mount an ext4, an xfs and a tmpfs over RAM and compare with them (as root; no others see these mounts, and
     /// they go with this process)
     #[arg(long)]
     prepare: bool,
@@ -138,12 +138,13 @@ pub(super) fn run(args: &Args) -> io::Result<()> {
         rounds: if args.quick { 1 } else { args.rounds as usize },
         millis: args.millis,
         quick: args.quick,
+        image: if args.quick { "256M" } else { "2G" }.to_owned(),
     };
-    let mut watcher = Watcher::new()?;
+    let mut watcher = Watcher::new("bench")?;
     let report = micro::run(&options, &mut watcher)?;
     drop(watcher);
     let text = if args.sequences { report.sequences_text(args.markdown) } else { report.text(args.markdown) };
-    output::facts(|out| out.write_all(text.as_bytes())).map_err(|e| io::Error::other(e.to_string()))?;
+    super::show(|out| out.write_all(text.as_bytes()))?;
     if let Some(dir) = &args.svg {
         report.plot(dir)?;
     }

@@ -1,6 +1,7 @@
 //! Looking on while an experiment runs: a bar on a terminal, a line now and then elsewhere, and Ctrl-C.
 
 use crate::interrupt::Interrupt;
+use crate::output::say;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::io::{self, IsTerminal};
 use std::sync::atomic::Ordering::Relaxed;
@@ -10,7 +11,9 @@ use weldfs_benches::micro::Watch;
 /// Between two lines where there is no terminal.
 const PAUSE: Duration = Duration::from_secs(10);
 
-pub(super) struct Watcher {
+/// Looks on, under a name that its lines begin with.
+pub(in crate::verbs) struct Watcher {
+    name: &'static str,
     interrupt: Interrupt,
     bar: Option<ProgressBar>,
     said: Option<Instant>,
@@ -35,10 +38,17 @@ fn span(seconds: f64) -> String {
 const TELLING: f64 = 0.02;
 
 impl Watcher {
-    pub(super) fn new() -> io::Result<Watcher> {
+    pub(in crate::verbs) fn new(name: &'static str) -> io::Result<Watcher> {
         let interrupt = Interrupt::catch().map_err(|e| io::Error::other(e.to_string()))?;
         let bar = io::stderr().is_terminal().then(ProgressBar::new_spinner);
-        Ok(Watcher { interrupt, bar, said: None, done: 0, all: 0, begun: None, each: 0.0 })
+        Ok(Watcher { name, interrupt, bar, said: None, done: 0, all: 0, begun: None, each: 0.0 })
+    }
+
+    /// Takes the bar away: what was watched is over, and the caller goes on.
+    pub(in crate::verbs) fn clear(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
     }
 
     /// Seconds that are left, about.
@@ -53,7 +63,7 @@ impl Watcher {
 impl Watch for Watcher {
     fn plan(&mut self, samples: u64, seconds: f64) {
         (self.all, self.each) = (samples, seconds);
-        eprintln!("bench: {samples} samples, about {}", span(self.left()));
+        say!("{}: {samples} samples, about {}", self.name, span(self.left()));
         if let Some(bar) = &self.bar {
             bar.set_length(samples);
             if let Ok(style) = ProgressStyle::with_template("{bar:30} {pos}/{len} {wide_msg}") {
@@ -73,7 +83,7 @@ impl Watch for Watcher {
         } else if !is_sample || self.said.is_none_or(|at| at.elapsed() > PAUSE) {
             self.said = Some(Instant::now());
             let far = if self.all > 0 { format!("{} of {}, {far}", self.done, self.all) } else { String::new() };
-            eprintln!("bench: {far}{what}");
+            say!("{}: {far}{what}", self.name);
         }
         self.done += u64::from(is_sample);
     }
@@ -85,9 +95,7 @@ impl Watch for Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        if let Some(bar) = &self.bar {
-            bar.finish_and_clear();
-        }
+        self.clear();
     }
 }
 

@@ -86,6 +86,8 @@ impl Drop for Device {
 
 fn spawn(image: &Path, socket: &Path) -> io::Result<Child> {
     let mut command = Command::new(std::env::current_exe()?);
+    // The demo's device is as it says, whatever weldfs.toml there is.
+    command.env("WELDFS_CONFIG", "");
     command.arg("serve").arg(image).arg("--socket").arg(socket).stdin(Stdio::null()).stdout(Stdio::null());
     command.spawn()
 }

@@ -1,13 +1,13 @@
-//! `weldfs demo`: the main job, start to end, on an embedded default.
+//! `weldfs demo`: what a user gains, measured and shown on this machine.
 //!
-//! An image in a temporary folder, a device process of its own, a real tree through fused operations, four client
+//! First the gain of one command in place of several, by `bench micro` and under its rules. Then what survives: an
+//! image in a temporary folder, a device process of its own, a real tree through fused operations, four client
 //! processes that append a checksummed log, SIGKILL of the device in the middle, recovery, proof that nothing
-//! acknowledged as durable was lost; once on `pmem`, once on `block` with the durable flag. Then a table: fused
-//! against unfused against the host.
+//! acknowledged as durable was lost; once on `pmem`, once on `block`.
 
 mod corpus;
 mod device;
-mod host;
+mod measure;
 mod story;
 mod table;
 mod worker;
@@ -19,7 +19,7 @@ use std::path::PathBuf;
 /// Arguments of `weldfs demo`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// A shorter run: fewer files, fewer appends (under 30 seconds)
+    /// A shorter run: fewer rounds, files and appends (half a minute)
     #[arg(long)]
     quick: bool,
     /// Keep the images in this folder instead of a temporary one that is removed at the end
@@ -39,12 +39,22 @@ pub struct Args {
     most: Option<u64>,
 }
 
+/// Exit code after Ctrl-C, as shells have it.
+const INTERRUPTED: u8 = 130;
+
 /// Runs the demo; fails when a promise was found broken.
 pub fn run(args: &Args) -> Outcome {
     match tell(args) {
         Ok(true) => Ok(0),
         Ok(false) => Ok(FAILED),
-        Err(e) => Err(Failure::new(format!("the demo could not go on: {}", reason(&e)))),
+        Err(e) if e.kind() == io::ErrorKind::Interrupted => {
+            Err(Failure::new("the demo was interrupted").code(INTERRUPTED))
+        }
+        Err(e) => match e.downcast::<Failure>() {
+            // Nothing reads the story any more: what it started has been ended on the way here.
+            Ok(failure) => Err(failure),
+            Err(e) => Err(Failure::new(format!("the demo could not go on: {}", reason(&e)))),
+        },
     }
 }
 
@@ -62,5 +72,7 @@ fn tell(args: &Args) -> io::Result<bool> {
         (None, None) => unreachable!("one of the two is set just above"),
     };
     std::fs::create_dir_all(&folder)?;
-    story::tell(&folder, args.quick, args.json)
+    // The temporary folder will be gone at the next measurement; the one above it will not.
+    let place = temporary.as_ref().map_or(folder.as_path(), |_| folder.parent().unwrap_or(&folder));
+    story::tell(&folder, place, args.quick, args.json)
 }

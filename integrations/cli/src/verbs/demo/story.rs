@@ -2,21 +2,21 @@
 
 use super::corpus::Corpus;
 use super::device::Device;
-use super::host;
-use super::table::{self, Row};
+use super::measure;
+use super::table::{self, Gain};
 use super::worker::{self, Crew, Verdict};
+use crate::failure::{Failure, reason};
+use crate::output::{self, say};
+use crate::verbs::bench::watch::Watcher;
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::io;
 use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
-use weldfs::{At, Client, Durability, OpenFlags, OpenOptions};
-
-/// The story goes to stderr: stdout belongs to the facts, as JSON or as the table.
-macro_rules! say {
-    ($($arg:tt)*) => { eprintln!($($arg)*) };
-}
+use weldfs::{At, Client, OpenFlags};
+use weldfs_benches::micro::{MicroReport, Watch};
+use weldfs_benches::peers::Ground;
 
 const CLIENTS: u32 = 4;
 const WRITE_NEW: OpenFlags = OpenFlags::WRITE.union(OpenFlags::CREATE).union(OpenFlags::TRUNC);
@@ -25,6 +25,7 @@ const WRITE_NEW: OpenFlags = OpenFlags::WRITE.union(OpenFlags::CREATE).union(Ope
 #[derive(Serialize)]
 struct Chapter {
     medium: String,
+    place: String,
     power_safe: bool,
     files: usize,
     bytes: u64,
@@ -34,7 +35,6 @@ struct Chapter {
     verdict: Verdict,
     fsck_before_mount: bool,
     fsck_after: bool,
-    rows: Vec<Row>,
 }
 
 impl Chapter {
@@ -47,65 +47,47 @@ impl Chapter {
             && self.fsck_before_mount
             && self.fsck_after
     }
-}
 
-/// Counters of the device that the table needs.
-#[derive(Clone, Copy)]
-struct Counted {
-    commands: f64,
-    copies: f64,
-    flushes: f64,
-    power_safe: bool,
-}
-
-fn counted(client: &Client) -> io::Result<Counted> {
-    let stats: serde_json::Value = serde_json::from_str(&client.stats_json()?)?;
-    let number = |path: &str| stats.pointer(path).and_then(serde_json::Value::as_f64);
-    let get = |path: &str| number(path).ok_or_else(|| io::Error::other(format!("the device's report has no {path}")));
-    Ok(Counted {
-        commands: get("/total/commands")?,
-        copies: get("/total/payload_copies")?,
-        flushes: get("/log/flushes")?,
-        power_safe: stats.pointer("/device/power_safe").and_then(serde_json::Value::as_bool).unwrap_or(false),
-    })
-}
-
-/// Where a piece of work is measured.
-struct Bench<'a> {
-    client: &'a Client,
-    medium: &'a str,
-    durability: Durability,
-}
-
-impl Bench<'_> {
-    fn measure(
-        &self,
-        work: &str,
-        system: &str,
-        ops: usize,
-        run: impl FnOnce(&Client) -> io::Result<()>,
-    ) -> io::Result<Row> {
-        let client = self.client.durability(self.durability);
-        let before = counted(&client)?;
-        let start = Instant::now();
-        run(&client)?;
-        let took = start.elapsed();
-        let after = counted(&client)?;
-        let (durable, per) = (self.durability == Durability::Durable, |v: f64| v / ops as f64);
-        Ok(Row {
-            work: work.to_owned(),
-            system: system.to_owned(),
-            medium: self.medium.to_owned(),
-            durability: if durable { "durable" } else { "volatile" }.to_owned(),
-            power_safe: durable && after.power_safe,
-            ops: ops as u64,
-            us_per_op: took.as_secs_f64() * 1e6 / ops as f64,
-            commands: per(after.commands - before.commands),
-            crossings: per(after.commands - before.commands),
-            copies: Some(per(after.copies - before.copies)),
-            flushes: Some(per(after.flushes - before.flushes)),
-        })
+    fn text(&self) -> String {
+        let v = &self.verdict;
+        format!(
+            "kill -9 of the device under {CLIENTS} clients, {} image on {}: {} appends acknowledged as durable, {} \
+             lost, {} half; {} of {} files intact; answering again after {:.0} ms; fsck {}, then {}\n",
+            self.medium,
+            self.place,
+            v.acknowledged,
+            v.lost,
+            v.half,
+            self.files_intact,
+            self.files,
+            self.restart_ms,
+            clean(self.fsck_before_mount),
+            clean(self.fsck_after),
+        )
     }
+}
+
+fn clean(is: bool) -> &'static str {
+    if is { "clean" } else { "PROBLEMS" }
+}
+
+/// All that the demo found out.
+#[derive(Serialize)]
+struct Facts {
+    gains: Vec<Gain>,
+    /// Why there are no gains.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unmeasured: Option<String>,
+    /// The command that measures the same.
+    command: String,
+    measured: Option<MicroReport>,
+    chapters: Vec<Chapter>,
+    good: bool,
+    seconds: f64,
+}
+
+fn power_safe(client: &Client) -> io::Result<bool> {
+    Ok(client.info()?.power_safe)
 }
 
 fn make_folders(client: &Client, top: &str, corpus: &Corpus) -> io::Result<()> {
@@ -113,39 +95,12 @@ fn make_folders(client: &Client, top: &str, corpus: &Corpus) -> io::Result<()> {
     corpus.folders().iter().try_for_each(|f| client.create_dir_all(format!("{top}/{f}")))
 }
 
-fn store_fused(client: &Client, top: &str, corpus: &Corpus) -> io::Result<()> {
+fn store(client: &Client, top: &str, corpus: &Corpus) -> io::Result<()> {
     for entry in &corpus.files {
         let path = format!("{top}/{}", entry.name);
         client.open_write_close(path, WRITE_NEW, 0o644, At::Offset(0), &entry.bytes[..])?;
     }
     Ok(())
-}
-
-fn store_unfused(client: &Client, top: &str, corpus: &Corpus) -> io::Result<()> {
-    for entry in &corpus.files {
-        let options = OpenOptions::new().write(true).create(true).truncate(true);
-        let file = client.open(format!("{top}/{}", entry.name), &options)?;
-        file.write_all_at(&entry.bytes, 0)?;
-        file.close()?;
-    }
-    Ok(())
-}
-
-fn append_fused(client: &Client, path: &str, count: usize, data: &[u8]) -> io::Result<()> {
-    let file = client.open(path, &OpenOptions::new().write(true).create(true))?;
-    for _ in 0..count {
-        file.append_checksum_write(data)?;
-    }
-    file.close()
-}
-
-fn append_unfused(client: &Client, path: &str, count: usize, data: &[u8]) -> io::Result<()> {
-    let file = client.open(path, &OpenOptions::new().append(true).create(true))?;
-    for _ in 0..count {
-        file.append(data)?;
-        file.append(&crc32c::crc32c(data).to_le_bytes()[..])?;
-    }
-    file.close()
 }
 
 fn intact(client: &Client, top: &str, corpus: &Corpus) -> usize {
@@ -157,38 +112,15 @@ fn intact(client: &Client, top: &str, corpus: &Corpus) -> usize {
     corpus.files.iter().filter(same).count()
 }
 
-fn weldfs(args: &[&std::ffi::OsStr]) -> io::Result<bool> {
+fn weldfs(args: &[&OsStr]) -> io::Result<bool> {
     let out = Command::new(std::env::current_exe()?).args(args).output()?;
     if !out.status.success() {
-        eprintln!("weldfs {args:?}: {}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        say!("weldfs {args:?}: {}{}", String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
     }
     Ok(out.status.success())
 }
 
-fn measure(client: &Client, medium: &str, corpus: &Corpus, appends: usize) -> io::Result<Vec<Row>> {
-    let (mut rows, data, n) = (Vec::new(), vec![0x5a; worker::PAYLOAD], corpus.files.len());
-    for durability in [Durability::Volatile, Durability::Durable] {
-        let bench = Bench { client, medium, durability };
-        let tag = if durability == Durability::Durable { "durable" } else { "volatile" };
-        let (fused, unfused) = (format!("/fused-{tag}"), format!("/unfused-{tag}"));
-        make_folders(client, &fused, corpus)?;
-        make_folders(client, &unfused, corpus)?;
-        rows.push(bench.measure("store a file", "weldfs fused", n, |c| store_fused(c, &fused, corpus))?);
-        rows.push(bench.measure("store a file", "weldfs unfused", n, |c| store_unfused(c, &unfused, corpus))?);
-        let (a, b) = (format!("/log-fused-{tag}"), format!("/log-unfused-{tag}"));
-        rows.push(
-            bench.measure("append + checksum", "weldfs fused", appends, |c| append_fused(c, &a, appends, &data))?,
-        );
-        rows.push(
-            bench.measure("append + checksum", "weldfs unfused", appends, |c| append_unfused(c, &b, appends, &data))?,
-        );
-        client.remove_all(&unfused)?;
-        client.remove_all(&fused)?;
-    }
-    Ok(rows)
-}
-
-fn crash(device: &mut Device, folder: &Path, most: u64) -> io::Result<(Crew, Duration)> {
+fn crash(device: &mut Device, folder: &Path, most: u64) -> io::Result<Crew> {
     device.connect()?.create_dir_all("/logs")?;
     let mut crew = Crew::start(device.socket(), folder, CLIENTS, most)?;
     let (start, enough) = (Instant::now(), most * u64::from(CLIENTS) / 2);
@@ -197,60 +129,39 @@ fn crash(device: &mut Device, folder: &Path, most: u64) -> io::Result<(Crew, Dur
     }
     device.kill()?;
     crew.join()?;
-    Ok((crew, start.elapsed()))
+    Ok(crew)
 }
 
 fn chapter(folder: &Path, medium: &str, corpus: &Corpus, plan: &Plan) -> io::Result<Chapter> {
     let image = folder.join(format!("{medium}.img"));
-    say!("\n== {medium}: make an image, start a device process");
-    let made = weldfs(&[
-        "mkfs".as_ref(),
-        image.as_ref(),
-        "--size".as_ref(),
-        plan.size.as_ref(),
-        "--medium".as_ref(),
-        medium.as_ref(),
-        "--force".as_ref(),
-    ])?;
-    if !made {
+    say!("{medium}: an image, a device process, {} files by one command each", corpus.files.len());
+    let (size, kind) = (["--size", plan.size], ["--medium", medium]);
+    let options = size.iter().chain(&kind).chain(&["--force"]).map(OsStr::new);
+    let made: Vec<&OsStr> = [OsStr::new("mkfs"), image.as_os_str()].into_iter().chain(options).collect();
+    if !weldfs(&made)? {
         return Err(io::Error::other("mkfs failed"));
     }
     let mut device = Device::start(&image)?;
     let client = device.connect()?;
-    say!("   load {} files, {:.1} MB, one command each", corpus.files.len(), corpus.bytes() as f64 / 1e6);
     make_folders(&client, "/tree", corpus)?;
-    store_fused(&client, "/tree", corpus)?;
+    store(&client, "/tree", corpus)?;
     client.sync()?;
-    let rows = measure(&client, medium, plan.sample, plan.appends)?;
-    let power_safe = counted(&client)?.power_safe;
+    let power_safe = power_safe(&client)?;
     drop(client);
-    say!("   {CLIENTS} client processes append checksummed records, durable; then SIGKILL of the device");
-    let (crew, _) = crash(&mut device, &folder.join(format!("{medium}-notes")), plan.most)?;
+    say!("{medium}: {CLIENTS} client processes append checksummed records, durable; then SIGKILL of the device");
+    let crew = crash(&mut device, &folder.join(format!("{medium}-notes")), plan.most(medium))?;
     let fsck_before_mount = weldfs(&["fsck".as_ref(), "-n".as_ref(), image.as_ref()])?;
     let restart = device.restart()?;
     let client = device.connect()?;
     let verdict = worker::verify(&client, &crew)?;
     let files_intact = intact(&client, "/tree", corpus);
-    say!(
-        "   recovered and answering after {:.0} ms: {} appends were durable, {} lost, {} half; {} of {} files intact",
-        restart.as_secs_f64() * 1e3,
-        verdict.acknowledged,
-        verdict.lost,
-        verdict.half,
-        files_intact,
-        corpus.files.len()
-    );
     drop(client);
     device.stop()?;
     let fsck_after = weldfs(&["fsck".as_ref(), "-n".as_ref(), image.as_ref()])?;
-    say!(
-        "   fsck: {} before the mount, {} after",
-        if fsck_before_mount { "clean" } else { "PROBLEMS" },
-        if fsck_after { "clean" } else { "PROBLEMS" }
-    );
     std::fs::remove_file(&image)?;
     Ok(Chapter {
         medium: medium.to_owned(),
+        place: Ground::of(folder)?.describe(),
         power_safe,
         files: corpus.files.len(),
         bytes: corpus.bytes(),
@@ -260,71 +171,86 @@ fn chapter(folder: &Path, medium: &str, corpus: &Corpus, plan: &Plan) -> io::Res
         verdict,
         fsck_before_mount,
         fsck_after,
-        rows,
     })
 }
 
 /// How much of everything.
-struct Plan<'a> {
+struct Plan {
     size: &'static str,
-    appends: usize,
-    most: u64,
-    sample: &'a Corpus,
+    /// Appends of each client at most, on a medium in memory and on a disk.
+    appends: (u64, u64),
 }
 
-/// Tells the whole story; `Ok(false)` when a promise was found broken.
-pub fn tell(folder: &Path, quick: bool, json: bool) -> io::Result<bool> {
-    let start = Instant::now();
+impl Plan {
+    fn most(&self, medium: &str) -> u64 {
+        if medium == "block" { self.appends.1 } else { self.appends.0 }
+    }
+}
+
+/// Nothing of the next chapter is begun after a signal, or when nothing reads the story any more.
+fn goes_on(watch: &Watcher) -> io::Result<()> {
+    if watch.stop() {
+        return Err(io::Error::new(io::ErrorKind::Interrupted, "interrupted"));
+    }
+    // `| head -1` has its line, and is about to end.
+    if output::wait_or_reader_gone(Duration::from_millis(100)) {
+        return Err(io::Error::other(Failure::reader_gone()));
+    }
+    Ok(())
+}
+
+/// Facts as text, as soon as they are known; nothing with `--json`.
+fn show(json: bool, text: &str) -> io::Result<()> {
+    if json {
+        return Ok(());
+    }
+    output::facts(|out| out.write_all(text.as_bytes())).map_err(io::Error::other)
+}
+
+/// Tells the whole story, with its files in `folder`, somewhere on the file system of `place`; `Ok(false)` when a
+/// promise was found broken, or a measurement failed.
+pub fn tell(folder: &Path, place: &Path, quick: bool, json: bool) -> io::Result<bool> {
+    let (start, mut watch) = (Instant::now(), Watcher::new("demo")?);
+    let measured = measure::measure(folder, quick, &mut watch);
+    watch.clear();
+    goes_on(&watch)?;
+    let command = measure::command(place);
+    // What cannot be measured is said; what survives a crash is shown all the same.
+    let (measured, unmeasured, failed) = match measured {
+        Ok(Ok(report)) => {
+            let failed = !report.failed.is_empty();
+            (Some(report), None, failed)
+        }
+        Ok(Err(why)) => (None, Some(why), false),
+        Err(e) => (None, Some(reason(&e)), true),
+    };
+    let gains = measured.as_ref().map(table::gains).unwrap_or_default();
+    match (&measured, &unmeasured) {
+        (Some(report), _) => show(json, &format!("{}The same by: {command}\n\n", table::text(report, &gains)))?,
+        (None, why) => show(json, &format!("Nothing was measured: {}\n\n", why.as_deref().unwrap_or_default()))?,
+    }
     let corpus = if quick { Corpus::collect(1000, 1000) } else { Corpus::collect(5000, 8000) };
-    // Each durable file costs the disk a flush of its own: a sample is enough for the comparison.
-    let few = if quick { 200 } else { 1000 };
-    let sample = Corpus::collect(few, few);
-    let (place, _) = host::kind(folder);
-    say!(
-        "weldfs demo: {} files ({} generated); images and host files on {place}",
-        corpus.files.len(),
-        corpus.generated
-    );
+    let plan =
+        Plan { size: if quick { "512M" } else { "1G" }, appends: if quick { (5000, 300) } else { (20000, 2500) } };
     let mut chapters = Vec::new();
     for medium in ["pmem", "block"] {
-        let slow = medium == "block";
-        let plan = Plan {
-            size: if quick { "512M" } else { "1G" },
-            appends: if quick { 500 } else { 2000 },
-            most: if slow {
-                if quick { 300 } else { 2500 }
-            } else if quick {
-                5000
-            } else {
-                20000
-            },
-            sample: &sample,
-        };
-        chapters.push(chapter(folder, medium, &corpus, &plan)?);
+        goes_on(&watch)?;
+        let chapter = chapter(folder, medium, &corpus, &plan)?;
+        show(json, &chapter.text())?;
+        chapters.push(chapter);
     }
-    let host_dir = folder.join("host");
-    let mut rows: Vec<Row> = chapters.iter().flat_map(|c| c.rows.clone()).collect();
-    for durable in [false, true] {
-        std::fs::create_dir_all(&host_dir)?;
-        rows.push(host::store_tree(&host_dir, &sample, durable)?);
-        rows.push(host::append_log(&host_dir, if quick { 500 } else { 2000 }, worker::PAYLOAD, durable)?);
-        std::fs::remove_dir_all(&host_dir)?;
-    }
-    rows.sort_by_key(|r| (r.work.clone(), r.durability.clone()));
-    let good = chapters.iter().all(Chapter::good);
-    if !json {
-        table::print(&rows);
-    }
-    say!("profile: default (no modelled delay); pmem here is a mapped file: it survives the process, not the power");
-    say!(
-        "{} in {:.0} s",
-        if good { "nothing promised was lost" } else { "A PROMISE WAS BROKEN" },
-        start.elapsed().as_secs_f64()
-    );
+    let kept = chapters.iter().all(Chapter::good);
+    let seconds = start.elapsed().as_secs_f64();
+    let verdict = match (kept, failed) {
+        (true, false) => "nothing promised was lost",
+        (true, true) => "nothing promised was lost; a measurement FAILED, see above",
+        (false, _) => "A PROMISE WAS BROKEN",
+    };
+    show(json, &format!("{verdict}; {seconds:.0} s\n"))?;
     if json {
-        let facts =
-            BTreeMap::from([("chapters", serde_json::to_value(&chapters)?), ("rows", serde_json::to_value(&rows)?)]);
-        println!("{}", serde_json::to_string(&facts)?);
+        let good = kept && !failed;
+        let facts = Facts { gains, unmeasured, command, measured, chapters, good, seconds };
+        output::json(&facts).map_err(io::Error::other)?;
     }
-    Ok(good)
+    Ok(kept && !failed)
 }

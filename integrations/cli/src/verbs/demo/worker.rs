@@ -106,7 +106,7 @@ pub struct Verdict {
     pub acknowledged: u64,
     /// Of those, missing or different after recovery.
     pub lost: u64,
-    /// Appends found whole that nobody had been told of yet.
+    /// Appends found whole whose client had no answer yet.
     pub unacknowledged_whole: u64,
     /// Anything in a log that is not a whole, intact record.
     pub half: u64,

@@ -1,0 +1,194 @@
+//! What holds of every codec: what goes in comes out, nothing exceeds its limit, and no input, however hostile, does
+//! more than be refused.
+
+use proptest::prelude::*;
+use weldfs_functions::Error;
+use weldfs_functions::codec::{Codec, Compressor, Decompressor};
+
+/// Content that shrinks, content that does not, and both in one.
+fn content() -> impl Strategy<Value = Vec<u8>> {
+    let runs = prop::collection::vec((any::<u8>(), 1..2_000usize), 0..40)
+        .prop_map(|runs| runs.into_iter().flat_map(|(byte, n)| std::iter::repeat_n(byte, n)).collect());
+    let noise = prop::collection::vec(any::<u8>(), 0..3_000);
+    prop_oneof![runs, noise.clone(), (noise, 0..90usize).prop_map(|(noise, times)| noise.repeat(times))]
+}
+
+fn codecs() -> impl Strategy<Value = Codec> {
+    prop::sample::select(Codec::ALL.to_vec())
+}
+
+/// All the output, in pieces.
+fn pieces(codec: Codec, input: &[u8], limit: usize, piece: usize) -> Result<Vec<u8>, Error> {
+    let (mut run, mut out) = (Decompressor::new(codec, input, limit)?, Vec::new());
+    while run.step(&mut out, piece)? {
+        assert!(out.len() <= limit);
+    }
+    Ok(out)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(192))]
+
+    #[test]
+    fn content_comes_back_in_any_pieces(
+        codec in codecs(),
+        content in content(),
+        cuts in prop::collection::vec(1..70_000usize, 1..6),
+        piece in 1..100_000usize,
+    ) {
+        let mut run = Compressor::new(codec, content.len(), usize::MAX).unwrap();
+        let (mut rest, mut cuts) = (&content[..], cuts.iter().cycle());
+        while !rest.is_empty() {
+            let (chunk, more) = rest.split_at(rest.len().min(*cuts.next().unwrap()));
+            run.update(chunk).unwrap();
+            rest = more;
+        }
+        let frame = run.finish().unwrap();
+        prop_assert!(frame.len() <= codec.bound(content.len()));
+        prop_assert!(!frame.is_empty());
+        prop_assert!(pieces(codec, &frame, content.len(), piece.max(content.len() / 50)).unwrap() == content);
+        let whole = codec.compress(&content, usize::MAX).unwrap();
+        prop_assert!(codec.decompress(&whole, 4 << 20).unwrap() == content);
+    }
+
+    #[test]
+    fn output_keeps_within_its_limit(codec in codecs(), content in content(), less in 1..5_000usize) {
+        let frame = codec.compress(&content, usize::MAX).unwrap();
+        prop_assert!(codec.compress(&content, frame.len()).unwrap() == frame);
+        let tight = frame.len().saturating_sub(less);
+        prop_assert_eq!(codec.compress(&content, tight), Err(Error::TooBig));
+        if !content.is_empty() {
+            let tight = content.len().saturating_sub(less);
+            prop_assert_eq!(codec.decompress(&frame, tight), Err(Error::TooBig));
+        }
+    }
+
+    #[test]
+    fn a_cut_frame_is_refused(codec in codecs(), content in content(), cut in any::<prop::sample::Index>()) {
+        let frame = codec.compress(&content, usize::MAX).unwrap();
+        let got = codec.decompress(&frame[..cut.index(frame.len())], 4 << 20);
+        match codec {
+            // Without an end mark: what came whole is there.
+            Codec::Snappy => prop_assert!(got.map_or_else(|e| e == Error::Corrupt, |v| content.starts_with(&v))),
+            _ => prop_assert!(got == Err(Error::Corrupt), "a cut frame passes for a whole one"),
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_never_gives_other_content(
+        codec in codecs(),
+        content in content(),
+        at in any::<prop::sample::Index>(),
+        bit in 0..8u8,
+    ) {
+        let mut frame = codec.compress(&content, usize::MAX).unwrap();
+        let at = at.index(frame.len());
+        frame[at] ^= 1 << bit;
+        if let Ok(got) = codec.decompress(&frame, 4 << 20) {
+            // Some bits have no say (snappy: a chunk that turned into one to be skipped loses its content).
+            let lost = codec == Codec::Snappy && got.len() < content.len();
+            prop_assert!(lost || got == content);
+        }
+    }
+
+    #[test]
+    fn hostile_bytes_are_refused_or_bounded(
+        codec in codecs(),
+        noise in prop::collection::vec(any::<u8>(), 0..2_000),
+        head in 0..12usize,
+        content in content(),
+        splice in any::<prop::sample::Index>(),
+    ) {
+        let limit = 100_000;
+        // Behind a sound beginning, so that not everything ends at the magic number.
+        let frame = codec.compress(&content, usize::MAX).unwrap();
+        let mut inputs = vec![noise.clone(), [&frame[..head.min(frame.len())], &noise].concat()];
+        let at = splice.index(frame.len());
+        inputs.push([&frame[..at], &noise, &frame[at..]].concat());
+        for input in inputs {
+            for piece in [1_000, 1 << 20] {
+                match pieces(codec, &input, limit, piece) {
+                    Ok(out) => prop_assert!(out.len() <= limit),
+                    Err(e) => prop_assert!(matches!(e, Error::Corrupt | Error::TooBig)),
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_bomb_goes_off_at_its_limit() {
+    let huge = vec![0u8; 64 << 20];
+    for codec in Codec::ALL {
+        let frame = codec.compress(&huge, usize::MAX).unwrap();
+        assert!(frame.len() < 4 << 20, "{codec:?}: {}", frame.len());
+        let (mut run, mut out) = (Decompressor::new(codec, &frame, 1 << 20).unwrap(), Vec::new());
+        let end = loop {
+            match run.step(&mut out, 64 << 10) {
+                Ok(more) => assert!(more, "it does not end well"),
+                Err(e) => break e,
+            }
+        };
+        assert_eq!((end, out.len()), (Error::TooBig, 1 << 20));
+        assert!(out.capacity() <= 2 << 20, "no room was made for what a frame promises");
+    }
+}
+
+#[test]
+fn no_frame_is_no_content() {
+    for codec in Codec::ALL {
+        assert_eq!(codec.decompress(b"", 100), Err(Error::Corrupt));
+        let empty = codec.compress(b"", usize::MAX).unwrap();
+        assert_eq!(codec.decompress(&empty, 0).unwrap(), b"");
+        assert_eq!(codec.compress(b"x", 0), Err(Error::TooBig));
+    }
+}
+
+#[test]
+fn frames_in_a_row_are_one_content() {
+    for codec in Codec::ALL {
+        let frames = [&b"one, "[..], b"", b"two"].map(|part| codec.compress(part, usize::MAX).unwrap());
+        assert_eq!(codec.decompress(&frames.concat(), 100).unwrap(), b"one, two");
+        let garbage = [&frames[0][..], b"garbage"].concat();
+        assert_eq!(codec.decompress(&garbage, 100), Err(Error::Corrupt));
+    }
+}
+
+#[test]
+fn less_content_than_announced_is_not_a_frame() {
+    for codec in [Codec::Zstd, Codec::Lz4] {
+        let mut run = Compressor::new(codec, 10, usize::MAX).unwrap();
+        run.update(b"short").unwrap();
+        assert_eq!(run.finish(), Err(Error::Invalid), "{codec:?}");
+        let mut run = Compressor::new(codec, 3, usize::MAX).unwrap();
+        let ended = run.update(b"too long").and_then(|()| run.finish().map(drop));
+        assert_eq!(ended, Err(Error::Invalid), "{codec:?}");
+    }
+}
+
+/// A zstd frame header that asks for a window of 2 GiB, and of 16 MiB: it gets no memory.
+#[test]
+fn a_window_has_a_bound() {
+    for log in [24u8, 31] {
+        let header = [0x28, 0xb5, 0x2f, 0xfd, 0x00, (log - 10) << 3, 0x01, 0x00, 0x00];
+        assert_eq!(Codec::Zstd.decompress(&header, 1 << 20), Err(Error::Corrupt));
+    }
+    // The same frame, empty, with a window of 8 MiB, is fine.
+    let header = [0x28, 0xb5, 0x2f, 0xfd, 0x00, (23 - 10) << 3, 0x01, 0x00, 0x00];
+    assert_eq!(Codec::Zstd.decompress(&header, 1 << 20).unwrap(), b"");
+}
+
+#[test]
+fn every_cut_of_a_frame_is_refused() {
+    let content = b"some text, some text, some more text, and the end".repeat(3);
+    for codec in [Codec::Lz4, Codec::Zstd] {
+        for content in [&content[..], b""] {
+            let frame = codec.compress(content, usize::MAX).unwrap();
+            for cut in 0..frame.len() {
+                assert_eq!(codec.decompress(&frame[..cut], 4096), Err(Error::Corrupt), "{codec:?} cut to {cut}");
+                let second = [&frame[..], &frame[..cut]].concat();
+                assert_eq!(codec.decompress(&second, 4096).is_ok(), cut == 0, "{codec:?}, the second cut to {cut}");
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Bodies of programs: what is built decodes to itself, any bytes give a program or an errno, and what is accepted has
+//! one encoding.
+
+use proptest::prelude::*;
+use weldfs_ciscops::program::*;
+use weldfs_ciscops::*;
+
+const POOL: u32 = 1 << 20;
+
+/// A program that has something of everything: a checksummed record appended, its index entry patched, names moved.
+fn sample() -> Body {
+    let mut b = Builder::new();
+    let payload = b.pool(4096);
+    let out = b.pool(64);
+    let log = b.open(Handle::ROOT, b"/log", OpenFlags::WRITE | OpenFlags::CREATE, 0o644);
+    let (at, sum) = (b.register(), b.register());
+    let fold = Some(Fold { kind: SumKind::Crc32c, to: sum });
+    b.push(Micro::Write { file: log, place: Place::End, from: Bytes::Pool(payload), fold, at: Some(at) });
+    let int = Bytes::Int(sum, Int::U32_LE);
+    b.push(Micro::Write { file: log, place: Place::After, from: int, fold: None, at: None });
+    let h = Handle { index: 3, generation: 1 };
+    let index = b.take(h, Access::READ | Access::WRITE);
+    let buf = b.buffer(64);
+    let n = b.read(index, Value::Imm(0), Value::Imm(64), To::Buffer(buf));
+    let fail = Else::Fail(Errno::NODATA);
+    b.guard(Cond::Compare(Value::Reg(n), Relation::Eq, Value::Imm(64)), fail);
+    let magic = b.literal(b"IDX1");
+    b.guard(Cond::Holds { buf, off: Value::Imm(0), bytes: magic }, Else::Fail(Errno::BADMSG));
+    let change = Change::Add(Int::U64_LE, Value::Imm(1));
+    b.push(Micro::Change { buf, off: Value::Imm(8), change });
+    b.push(Micro::Write {
+        file: index,
+        place: Place::At(Value::Imm(0)),
+        from: Bytes::Buffer(buf),
+        fold: None,
+        at: None,
+    });
+    b.push(Micro::Give { buf, to: out, count: None });
+    b.push(Micro::Close { file: log });
+    let (from, to) = (b.string(b"/log"), b.string(b"/log.1"));
+    let base = Handle::ROOT;
+    b.push(Micro::Rename { from_base: base, from, to_base: base, to, flags: RenameFlags::empty() });
+    b.push(Micro::Sync);
+    b.results(Some(at), Some(sum));
+    b.finish().unwrap()
+}
+
+#[test]
+fn a_built_body_decodes_to_the_program_it_was_built_from() {
+    let body = sample();
+    let ranges = [PoolRange::new(512, 4096), PoolRange::new(8192, 64)];
+    let bytes = body.bind(&ranges).unwrap();
+    assert_eq!(bytes.len(), body.len());
+    let program = Program::decode(&bytes, POOL).unwrap();
+    assert_eq!(program.micros(), body.program().micros());
+    assert_eq!(program.ranges(), ranges);
+    assert_eq!(program.encode(), bytes);
+    assert_eq!((program.scratch_bytes(), program.write_bytes()), (64, 4096 + 4 + 64));
+    assert!(program.is_durable() && program.changes() && program.changes_file_of(0) && program.changes_file_of(3));
+    assert!(body.is_input(Pool(0)) && !body.is_output(Pool(0)) && body.is_output(Pool(1)) && !body.is_input(Pool(1)));
+    assert_eq!(body.bind(&ranges[..1]), Err(Errno::INVAL));
+}
+
+#[test]
+fn a_body_is_fetched_once_and_then_its_clients_no_more() {
+    let bytes = sample().bind(&[PoolRange::new(512, 4096), PoolRange::new(8192, 64)]).unwrap();
+    let pool = SharedRegion::heap(POOL as usize);
+    let body = PoolRange::new(65536, bytes.len() as u32);
+    pool.slice(body).unwrap().copy_from(&bytes);
+    let cmd = Command::new(1, Body::op(body));
+    let sqe = validate(&RawCommand(cmd.encode()), &SessionLimits { pool_bytes: POOL });
+    assert_eq!(sqe, Ok(cmd));
+    let paths = Paths::fetch(&cmd, &pool).unwrap();
+    pool.slice(body).unwrap().zero();
+    assert_eq!(paths.program.unwrap().encode(), bytes);
+    assert_eq!(Paths::fetch(&cmd, &pool).map(drop), Err(Errno::OPNOTSUPP), "zeros are a body of version 0");
+    let long = Command::new(1, Body::op(PoolRange::new(0, limits::PROGRAM_BODY_MAX + 1)));
+    assert_eq!(validate(&RawCommand(long.encode()), &SessionLimits { pool_bytes: POOL }), Err(Errno::TOOBIG));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(4096))]
+
+    #[test]
+    fn random_bytes_never_panic(bytes in prop::collection::vec(any::<u8>(), 0..700)) {
+        let _ = Program::decode(&bytes, POOL);
+    }
+
+    #[test]
+    fn mutated_bodies_are_refused_or_mean_one_thing(
+        at in prop::collection::vec((0..1000usize, any::<u8>()), 1..4),
+        small in any::<bool>(),
+    ) {
+        let mut bytes = sample().bind(&[PoolRange::new(512, 4096), PoolRange::new(8192, 64)]).unwrap();
+        let len = bytes.len();
+        for (i, v) in at {
+            bytes[i % len] = if small { v & 0x1f } else { v };
+        }
+        if let Ok(program) = Program::decode(&bytes, POOL) {
+            prop_assert_eq!(program.encode(), bytes);
+            prop_assert!(program.scratch_bytes() <= limits::PROGRAM_SCRATCH_MAX);
+            prop_assert!(program.write_bytes() <= limits::PROGRAM_WRITE_MAX);
+        }
+    }
+}

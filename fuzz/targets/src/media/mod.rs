@@ -1,0 +1,10 @@
+//! What can lie on a medium.
+
+pub(crate) mod base;
+mod draft;
+pub mod frames;
+pub mod image;
+pub mod log;
+pub mod page;
+pub mod superblock;
+pub mod values;

@@ -1,0 +1,201 @@
+#!/usr/bin/env bash
+# Builds and installs WeldFS: the program with its preload library, man pages, completions and systemd unit; the C
+# library, shared and static, with its header and pkg-config file; the documents.
+#
+#   ./install.sh [--prefix DIR] [--destdir DIR] [--libdir DIR] [--profile release|dev] [--only PART]...
+#                [--strip] [--no-build | --build-only]
+#   ./install.sh --uninstall [--prefix DIR] [--destdir DIR]
+#
+#   --prefix DIR    where it will be used from (default /usr/local); --prefix ~/.local needs no root
+#   --destdir DIR   put in front of the prefix while installing, for packagers
+#   --libdir DIR    where the C library goes, below the prefix (default lib)
+#   --only PART     program, library or docs; may be given more than once (default: all three)
+#   --strip         leave the debug information out
+#   --no-build      install what an earlier --build-only (or make) built
+#   --uninstall     remove what this script installed there, and nothing else
+#
+# PREFIX/share/weldfs/installed lists what was installed; what an older version left and a newer one has no more is
+# removed when the newer one is installed.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+
+say() { printf 'install.sh: %s\n' "$*" >&2; }
+usage() { say "$1 (see --help)"; exit 2; }
+
+prefix=/usr/local destdir="" libdir=lib profile=release parts=() strip=no build=yes install=yes uninstall=no
+while (($#)); do
+    case $1 in
+    --prefix | --destdir | --libdir | --profile | --only)
+        (($# > 1)) && [[ -n $2 ]] || usage "$1 needs a value"
+        case $1 in
+        --prefix) prefix=$2 ;;
+        --destdir) destdir=$2 ;;
+        --libdir) libdir=$2 ;;
+        --profile) profile=$2 ;;
+        --only) parts+=("$2") ;;
+        esac
+        shift 2
+        ;;
+    --strip) strip=yes && shift ;;
+    --no-build) build=no && shift ;;
+    --build-only) install=no && shift ;;
+    --uninstall) uninstall=yes && shift ;;
+    -h | --help) sed -n '2,19s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    *) usage "unknown argument $1" ;;
+    esac
+done
+((${#parts[@]})) || parts=(program library docs)
+for part in "${parts[@]}"; do
+    [[ $part == program || $part == library || $part == docs ]] || usage "no part is called $part"
+done
+[[ $libdir != /* && $libdir != *..* ]] || usage "--libdir is a folder below the prefix"
+absolute() { case $1 in /*) printf %s "$1" ;; *) printf %s "$PWD/$1" ;; esac; }
+prefix=$(absolute "$prefix") && prefix=${prefix%/}
+[[ -z $destdir ]] || destdir=$(absolute "$destdir")
+root=${destdir%/}$prefix
+manifest=$root/share/weldfs/installed
+
+# Lines of the manifest: the part, `file` or `dir`, and the path below the prefix.
+entries() { [[ ! -e $manifest ]] || grep -E '^(program|library|docs) (file|dir) [^/]' "$manifest" | grep -vE '(^| |/)\.\.(/|$)' || true; }
+
+# Files that were installed, then the folders that were made for them, the deepest first, if nothing else is in them.
+remove() { # lines of a manifest
+    local part kind path
+    while read -r part kind path; do
+        [[ $kind != file ]] || rm -f -- "$root/$path"
+    done <<<"$1"
+    while read -r part kind path; do
+        [[ $kind != dir ]] || rmdir -- "$root/$path" 2>/dev/null || true
+    done < <(sort -r -k3 <<<"$1")
+}
+
+if [[ $uninstall == yes ]]; then
+    [[ -e $manifest ]] || { say "nothing is installed in $root: $manifest is not there"; exit 1; }
+    was=$(entries)
+    rm -f -- "$manifest"
+    remove "$was"
+    echo "removed WeldFS from $root"
+    exit 0
+fi
+
+has() { [[ " ${parts[*]} " == *" $1 "* ]]; }
+
+# Where cargo puts what it builds.
+target() {
+    local folder
+    if command -v cargo >/dev/null; then
+        folder=$(cd "$here" && cargo metadata --no-deps --format-version 1 --offline | sed 's/.*"target_directory":"\([^"]*\)".*/\1/')
+    else
+        folder=${CARGO_TARGET_DIR:-$here/target}
+    fi
+    case $profile in dev) printf %s "$folder/debug" ;; *) printf %s "$folder/$profile" ;; esac
+}
+
+if [[ $build == yes ]]; then
+    command -v cargo >/dev/null || { say "a Rust toolchain is needed (rustup.rs); as root after make: --no-build"; exit 1; }
+    # Apart: what the C library asks of the others is not the program's business.
+    ! has program || (cd "$here" && cargo build --locked --profile "$profile" --package weldfs-cli --package weldfs-preload)
+    ! has library || (cd "$here" && cargo build --locked --profile "$profile" --package weldfs-capi)
+fi
+[[ $install == yes ]] || exit 0
+built=$(target)
+need() { [[ -e $built/$1 ]] || { say "$built/$1 is not built: run make, or this without --no-build"; exit 1; }; }
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+current="" # the part that is being installed
+
+folder() { # path below the prefix: made, with what is above it
+    [[ -d $root/$1 ]] && return 0
+    case $1 in */*) folder "${1%/*}" ;; *) [[ -d $root ]] || install -d "$root" ;; esac
+    install -d -m 755 "$root/$1"
+    echo "$current dir $1" >>"$work/installed"
+}
+# What the compiler made goes in with or without its debug information.
+slim() { # file, mode, path below the prefix
+    cp "$1" "$work/slim"
+    [[ $strip == no ]] || strip --strip-unneeded "$work/slim"
+    put "$2" "$work/slim" "$3"
+}
+put() { # mode, file, path below the prefix
+    folder "${3%/*}"
+    install -m "$1" "$2" "$root/$3"
+    echo "$current file $3" >>"$work/installed"
+}
+link() { # what it points to, path below the prefix
+    folder "${2%/*}"
+    ln -sfn "$1" "$root/$2"
+    echo "$current file $2" >>"$work/installed"
+}
+
+part_program() {
+    need weldfs && need libweldfs_preload.so
+    slim "$built/weldfs" 755 bin/weldfs
+    slim "$built/libweldfs_preload.so" 755 lib/weldfs/libweldfs_preload.so
+    "$built/weldfs" generate man "$work/man"
+    for page in "$work"/man/*.1; do put 644 "$page" "share/man/man1/${page##*/}"; done
+    completions() { "$built/weldfs" generate completions "$1" >"$work/$1" && put 644 "$work/$1" "$2"; }
+    completions bash share/bash-completion/completions/weldfs
+    completions zsh share/zsh/site-functions/_weldfs
+    completions fish share/fish/vendor_completions.d/weldfs.fish
+    local systemd=$here/packaging/systemd unit
+    for unit in "$systemd"/*.service; do
+        [[ -e $unit ]] || continue
+        sed "s|/usr/bin/weldfs|$prefix/bin/weldfs|g" "$unit" >"$work/unit"
+        put 644 "$work/unit" "lib/systemd/system/${unit##*/}"
+    done
+    [[ ! -e $systemd/weldfs.sysusers ]] || put 644 "$systemd/weldfs.sysusers" lib/sysusers.d/weldfs.conf
+}
+
+part_library() {
+    need libweldfs_c.so && need libweldfs_c.a
+    local capi=$here/userlib/capi header=$here/userlib/include/weldfs.h major version
+    number() { sed -n "s/^#define WELDFS_VERSION_$1 \([0-9]*\)$/\1/p" "$header"; }
+    major=$(number MAJOR) version=$major.$(number MINOR).$(number PATCH)
+    slim "$built/libweldfs_c.so" 755 "$libdir/libweldfs.so.$version"
+    link "libweldfs.so.$version" "$libdir/libweldfs.so.$major"
+    link "libweldfs.so.$major" "$libdir/libweldfs.so"
+    # The archive as one object whose only names are weldfs_*: two libraries written in Rust then fit into one program.
+    ld -r --whole-archive "$built/libweldfs_c.a" -o "$work/weldfs.o"
+    objcopy --wildcard --keep-global-symbol='weldfs_*' --remove-section=.llvmbc --remove-section=.llvmcmd "$work/weldfs.o"
+    [[ $strip == no ]] || strip --strip-debug "$work/weldfs.o"
+    ar rcsD "$work/libweldfs.a" "$work/weldfs.o"
+    put 644 "$work/libweldfs.a" "$libdir/libweldfs.a"
+    put 644 "$header" include/weldfs.h
+    sed -e "s|@prefix@|$prefix|" -e "s|@libdir@|$libdir|" -e "s|@version@|$version|" "$capi/weldfs.pc.in" >"$work/weldfs.pc"
+    put 644 "$work/weldfs.pc" "$libdir/pkgconfig/weldfs.pc"
+}
+
+part_docs() {
+    local name
+    for name in README.md CHANGELOG.md SPECIFICATION.md SECURITY.md LICENSE; do
+        put 644 "$here/$name" "share/doc/weldfs/$name"
+    done
+    while IFS= read -r name; do
+        put 644 "$here/$name" "share/doc/weldfs/$name"
+    done < <(cd "$here" && find docs examples profiles packaging/grafana -type f ! -path '*/target/*' ! -path '*/__pycache__/*' ! -name '.*' 2>/dev/null | sort)
+}
+
+install -d "$root" 2>/dev/null && [[ -w $root ]] || { say "cannot write to $root: be root, or choose --prefix ~/.local"; exit 1; }
+: >"$work/installed"
+for current in "${parts[@]}"; do "part_$current"; done
+
+# What an older installation of these parts had and this one has not; what it had of the other parts stays listed.
+chosen="^($(IFS='|' && echo "${parts[*]}")) "
+older=$(entries)
+gone=$(grep -E "$chosen" <<<"$older" | grep -vxFf "$work/installed" | grep -E '^[a-z]+ file ' || true)
+[[ -z $gone ]] || remove "$gone"
+{ cat "$work/installed" && grep -vE "$chosen" <<<"$older" && true; grep -E "$chosen" <<<"$older" | grep -E '^[a-z]+ dir ' || true; } |
+    grep -v '^$' | sort -u >"$work/manifest"
+current=program && folder share/weldfs && sort -u "$work/manifest" "$work/installed" >"$work/all"
+install -m 644 "$work/all" "$manifest"
+
+# What the system keeps of these folders: the linker's cache, the units and their user.
+if [[ -z $destdir && $EUID == 0 && ($prefix == /usr || $prefix == /usr/local) ]]; then
+    ! has library || ldconfig || true
+    if has program && [[ -d /run/systemd/system && -e $root/lib/sysusers.d/weldfs.conf ]]; then
+        systemd-sysusers "$root/lib/sysusers.d/weldfs.conf" || say "make the user weldfs: systemd-sysusers failed"
+        systemctl daemon-reload || true
+    fi
+fi
+echo "installed WeldFS ($(IFS=, && echo "${parts[*]}")) in $root"

@@ -1,0 +1,49 @@
+//! `weldfs sync`: what was changed is on the medium when it returns.
+
+use crate::device::{self, Want};
+use crate::failure::{Doing, Failure, Outcome};
+use crate::place::Whole;
+use std::fs::File;
+use std::path::Path;
+use weldfs::OpenOptions;
+
+/// Arguments of `weldfs sync`.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "Of a running device: all that any client has changed so far, or one file with IMAGE:/path.\n\
+Of an image that no device serves: what the system still holds of the image file.")]
+pub struct Args {
+    /// Images, sockets of running devices, or files inside
+    #[arg(value_name = "IMAGE|SOCKET|IMAGE:/path", required = true)]
+    what: Vec<Whole>,
+}
+
+/// Syncs.
+pub fn run(args: &Args) -> Outcome {
+    args.what.iter().try_for_each(sync)?;
+    Ok(0)
+}
+
+fn sync(what: &Whole) -> Result<(), Failure> {
+    let image = &what.image;
+    match (device::served(image)?, &what.path) {
+        (Some(client), None) => client.sync().doing("make the changes durable in", image),
+        (Some(client), Some(path)) => {
+            let file = OpenOptions::new().read(true).open(&client, path);
+            let label = format!("{}:{}", image.display(), path.display());
+            file.and_then(|file| file.sync_all()).doing("make durable", label)
+        }
+        (None, path) => image_file(image, path.as_deref()),
+    }
+}
+
+/// Nothing runs on it, so nothing is in memory but what the system caches of the file itself.
+fn image_file(image: &Path, path: Option<&Path>) -> Result<(), Failure> {
+    if let Some(path) = path {
+        // What is named must be there.
+        let device = device::open(image, Want::Read)?;
+        let label = format!("{}:{}", image.display(), path.display());
+        device.client().metadata(path).doing("look at", label)?;
+        device.close()?;
+    }
+    File::open(image).and_then(|file| file.sync_all()).doing("make durable", image)
+}

@@ -1,0 +1,115 @@
+//! Walking a tree of an image: `ls -R`, `find`, `du`, and `chmod` and `chown` of whole trees. Symbolic links are not
+//! followed below the top. What cannot be read is said, counted and left out.
+
+use crate::failure::{Doing, Failure};
+use crate::output::say;
+use crate::place::Place;
+use crate::tree::is_plain;
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use weldfs::{Client, Metadata};
+
+/// One thing that was found.
+pub struct Step<'s> {
+    /// Where it is.
+    pub path: &'s Path,
+    /// What it is.
+    pub meta: &'s Metadata,
+    /// How far below the top.
+    pub depth: usize,
+}
+
+/// When a visitor is called.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum When {
+    /// At each thing; what is returned says whether to go into it if it is a directory.
+    Found,
+    /// At a directory that was to be gone into, after everything in it (or after it could not be).
+    Left,
+}
+
+/// Called for what a walk meets.
+pub type Visit<'v> = dyn FnMut(When, &Step<'_>) -> Result<bool, Failure> + 'v;
+
+/// A walk through one image.
+pub struct Walk<'c> {
+    client: &'c Client,
+    image: PathBuf,
+    /// Inodes of the directories that it is in.
+    above: Vec<u64>,
+    /// Things that could not be looked at.
+    pub failed: u64,
+}
+
+/// Names in a directory, sorted.
+pub fn names(client: &Client, dir: &Path) -> std::io::Result<Vec<OsString>> {
+    let open = client.open_dir(dir)?;
+    let mut names = open.entries().map(|entry| Ok(entry?.name)).collect::<std::io::Result<Vec<_>>>()?;
+    names.sort();
+    Ok(names)
+}
+
+impl<'c> Walk<'c> {
+    /// Through the device that `client` is attached to; `image` is what messages call it.
+    pub fn new(client: &'c Client, image: &Path) -> Walk<'c> {
+        Walk { client, image: image.to_owned(), above: Vec::new(), failed: 0 }
+    }
+
+    fn miss(&mut self, failure: &Failure) {
+        say!("weldfs: {failure}");
+        self.failed += 1;
+    }
+
+    fn label(&self, path: &Path) -> String {
+        Place { image: self.image.clone(), path: path.to_owned() }.to_string()
+    }
+
+    /// Visits `top` and what is below it. What is named by the caller must be there.
+    pub fn tree(&mut self, top: &Path, follow: bool, visit: &mut Visit<'_>) -> Result<(), Failure> {
+        let meta = if follow { self.client.metadata(top) } else { self.client.symlink_metadata(top) };
+        let meta = meta.doing("look at", self.label(top))?;
+        self.step(&Step { path: top, meta: &meta, depth: 0 }, visit)
+    }
+
+    fn step(&mut self, step: &Step<'_>, visit: &mut Visit<'_>) -> Result<(), Failure> {
+        if !visit(When::Found, step)? || !step.meta.is_dir() {
+            return Ok(());
+        }
+        let names = if self.above.contains(&step.meta.ino()) {
+            Err(Failure::new(format!("{} is a directory that it lies in: left out", self.label(step.path))))
+        } else {
+            names(self.client, step.path).doing("list", self.label(step.path))
+        };
+        match names {
+            Err(failure) => self.miss(&failure),
+            Ok(names) => {
+                self.above.push(step.meta.ino());
+                for name in names {
+                    self.name(step, &name, visit)?;
+                }
+                self.above.pop();
+            }
+        }
+        visit(When::Left, step).map(drop)
+    }
+
+    fn name(&mut self, dir: &Step<'_>, name: &std::ffi::OsStr, visit: &mut Visit<'_>) -> Result<(), Failure> {
+        if !is_plain(name) {
+            let (dir, name) = (self.label(dir.path), name.display());
+            self.miss(&Failure::new(format!("'{name}' in {dir} is no name of a file: left out")));
+            return Ok(());
+        }
+        let path = dir.path.join(name);
+        match self.client.symlink_metadata(&path) {
+            Ok(meta) => self.step(&Step { path: &path, meta: &meta, depth: dir.depth + 1 }, visit),
+            // Gone since the listing.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            Err(e) => {
+                if let Err(failure) = Err::<(), _>(e).doing("look at", self.label(&path)) {
+                    self.miss(&failure);
+                }
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,26 @@
+//! The command line: real processes, real images, real programs.
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod bench_smoke;
+mod crash_verb;
+mod documents;
+mod exec;
+mod file_verbs;
+mod hostdir;
+mod images;
+mod integrity;
+mod json_names;
+mod life;
+mod observing;
+mod pipes;
+mod preload;
+mod programs;
+mod read_only;
+mod readme;
+mod safety;
+mod serve_config;
+#[path = "../../../../kernel-shim/tests/skips/mod.rs"]
+mod skips;
+mod squatted;
+mod tenants;
+mod version;

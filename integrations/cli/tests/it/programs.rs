@@ -1,0 +1,151 @@
+//! Unmodified programs with their files in a device: each script runs once in a directory of the host and once under
+//! `weldfs run`, and must print the same and exit the same. Scripts lie in `scripts/`; `$D` is their directory.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const SCRIPTS: &[&str] = &[
+    "shell_redirections",
+    "descriptor_names",
+    "bash_features",
+    "files",
+    "cross_boundary",
+    "find_xargs_grep",
+    "dd_sort",
+    "python_files",
+    "tar_small",
+    "sqlite",
+    "exec_inside",
+];
+/// The directory inside the device that a script works in.
+const INSIDE: &str = "/weld/d";
+
+fn script(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts").join(name).with_extension("sh")
+}
+
+fn weldfs_run(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weldfs"));
+    command.arg("run").args(args).current_dir("/");
+    command
+}
+
+fn text(output: &Output, dir: &str) -> String {
+    let mut all = String::from_utf8_lossy(&output.stdout).replace(dir, "D");
+    all.push_str("--- stderr\n");
+    all.push_str(&String::from_utf8_lossy(&output.stderr).replace(dir, "D"));
+    all
+}
+
+fn compare(name: &str) {
+    let (script, folder) = (script(name), tempfile::tempdir().unwrap());
+    let host_dir = folder.path().to_str().unwrap();
+    let host = Command::new("sh").arg(&script).env("D", host_dir).current_dir("/").output().unwrap();
+    let inner = format!("mkdir {INSIDE} && exec sh {}", script.display());
+    let device = weldfs_run(&["--ram", "1G", "--", "sh", "-c", &inner]).env("D", INSIDE).output().unwrap();
+    let (want, got) = (text(&host, host_dir), text(&device, INSIDE));
+    assert_eq!(got, want, "{name}: what it prints in the device (left) and on the host (right)");
+    assert_eq!(device.status.code(), host.status.code(), "{name}: exit status");
+}
+
+macro_rules! programs {
+    ($($name:ident)+) => {
+        $(#[test] fn $name() { compare(stringify!($name)); })+
+
+        #[test]
+        fn every_script_is_run() {
+            let listed = [$(stringify!($name)),+];
+            assert_eq!(listed, SCRIPTS);
+            for entry in script("x").parent().unwrap().read_dir().unwrap() {
+                let path = entry.unwrap().path();
+                let stem = path.file_stem().unwrap().to_str().unwrap();
+                assert!(listed.contains(&stem), "{stem} is never run");
+            }
+        }
+    };
+}
+
+programs! {
+    shell_redirections descriptor_names bash_features files cross_boundary find_xargs_grep dd_sort python_files
+    tar_small sqlite exec_inside
+}
+
+#[test]
+fn the_exit_status_of_the_program_comes_back() {
+    for (what, want) in [("exit 0", 0), ("exit 41", 41), ("kill -TERM $$", 143)] {
+        assert_eq!(weldfs_run(&["--", "sh", "-c", what]).status().unwrap().code(), Some(want), "{what}");
+    }
+    assert_eq!(weldfs_run(&["--", "/no/such/program"]).output().unwrap().status.code(), Some(127));
+    assert_eq!(weldfs_run(&["--prefix", "weld", "--", "true"]).output().unwrap().status.code(), Some(2));
+}
+
+#[test]
+fn a_signal_goes_to_the_program_and_the_device_still_ends_cleanly() {
+    let wait = "trap 'cat /weld/word; exit 5' TERM; echo told > /weld/word; echo ready; while :; do sleep 0.05; done";
+    let mut child = weldfs_run(&["--", "sh", "-c", wait]).stdout(std::process::Stdio::piped()).spawn().unwrap();
+    let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap();
+    line.clear();
+    std::io::BufRead::read_line(&mut out, &mut line).unwrap();
+    assert_eq!(line, "told\n");
+    assert_eq!(child.wait().unwrap().code(), Some(5));
+}
+
+#[test]
+fn what_is_not_supported_fails_loudly_and_nothing_lands_elsewhere() {
+    let try_all = r#"
+import mmap, os, sys
+os.chdir("/weld"); open("f", "wb").write(b"x" * 8192)
+def refused(what, call):
+    try: call()
+    except OSError: return
+    sys.exit("silently accepted: " + what)
+fd = os.open("f", os.O_RDWR)
+refused("shared writable mmap", lambda: mmap.mmap(fd, 4096))
+refused("mkfifo", lambda: os.mkfifo("fifo"))
+refused("device node", lambda: os.mknod("null", 0o20666, os.makedev(1, 3)))
+refused("rename to the host", lambda: os.rename("f", "/tmp/weldfs-test-must-not-exist"))
+refused("chroot", lambda: os.chroot("/weld"))
+assert not os.path.exists("/tmp/weldfs-test-must-not-exist")
+"#;
+    let status = weldfs_run(&["--", "python3", "-c", try_all]).status().unwrap();
+    assert!(status.success());
+    assert!(!Path::new("/weld").exists(), "the prefix appeared on the host");
+}
+
+#[test]
+fn files_outlive_the_program_in_a_served_device() {
+    let second = "sh -c 'cat /weld/kept && rm /weld/kept'";
+    let both = format!("echo kept > /weld/kept; {second}; test ! -e /weld/kept && echo gone");
+    let output = weldfs_run(&["--", "bash", "-c", &both]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "kept\ngone\n");
+}
+
+/// The library that cargo built with the program.
+fn library() -> std::path::PathBuf {
+    Path::new(env!("CARGO_BIN_EXE_weldfs")).parent().unwrap().join("deps/libweldfs_preload.so")
+}
+
+/// The dynamic linker splits LD_PRELOAD at spaces and colons: it warned, and the program ran on the host.
+#[test]
+fn a_library_in_a_folder_whose_name_the_linker_would_split_is_preloaded() {
+    let folder = tempfile::tempdir().unwrap();
+    let odd = folder.path().join("a b:c");
+    std::fs::create_dir(&odd).unwrap();
+    std::os::unix::fs::symlink(library(), odd.join("lib.so")).unwrap();
+    let mut command = weldfs_run(&["--", "sh", "-c", "echo in > /weld/x && cat /weld/x"]);
+    let output = command.env("WELDFS_PRELOAD", odd.join("lib.so")).output().unwrap();
+    assert_eq!(text(&output, "no such text"), "in\n--- stderr\n");
+}
+
+#[test]
+fn a_library_that_is_not_there_is_an_error_and_the_program_is_not_started() {
+    let mut command = weldfs_run(&["--", "echo", "started"]);
+    let output = command.env("WELDFS_PRELOAD", "/no/such/library.so").output().unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output, "no such text");
+    assert!(!said.contains("started") && said.contains("/no/such/library.so"), "{said}");
+}

@@ -1,0 +1,147 @@
+//! Closing what clients have sent, away from every thread that serves others.
+//!
+//! To close a descriptor can take as long as its sender likes: a socket that lingers over what its peer does not read,
+//! a file of a file system that the sender answers for. The same is true of a socket in which such descriptors wait to
+//! be received. So none of these is closed by the thread that talks to all clients: each user has a thread for them,
+//! which exists while there are any. A connection that has none is closed at once, so that whoever keeps to the
+//! protocol never waits behind anything.
+
+use std::collections::{HashMap, VecDeque};
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use rustix::net::Shutdown;
+
+/// Descriptors that the kernel lets one packet carry. What there is no room for, the kernel closes in the receiving
+/// thread.
+pub(crate) const RIGHTS_MAX: usize = 253;
+/// Descriptors of one user that wait to be closed, beyond which a connection that sends more of them is dropped.
+const UNCLOSED_MAX: usize = 256;
+/// Users with a thread of their own; further ones share one.
+const LANES_MAX: usize = 64;
+/// The lane of those: no user has this number.
+const SHARED: u32 = u32::MAX;
+
+/// What one user has left.
+#[derive(Default)]
+struct Lane {
+    waiting: VecDeque<OwnedFd>,
+    works: bool,
+}
+
+/// Closes descriptors elsewhere. Thread-safe. What is not closed when it goes, its threads go on with, or the end of
+/// the process does.
+#[derive(Default)]
+pub(crate) struct Closer {
+    lanes: Arc<Mutex<HashMap<u32, Lane>>>,
+}
+
+impl Closer {
+    /// Takes descriptors that `uid` has sent. False when too many of this user's are not closed yet: they are taken
+    /// nevertheless, and no more is to be received from that connection.
+    pub fn close(&self, uid: u32, fds: impl IntoIterator<Item = OwnedFd>) -> bool {
+        let mut fds = fds.into_iter().peekable();
+        if fds.peek().is_none() {
+            return true;
+        }
+        let mut lanes = self.lanes.lock();
+        let key = if lanes.contains_key(&uid) || lanes.len() < LANES_MAX { uid } else { SHARED };
+        let lane = lanes.entry(key).or_default();
+        lane.waiting.extend(fds);
+        let few = lane.waiting.len() <= UNCLOSED_MAX;
+        if !lane.works {
+            let all = self.lanes.clone();
+            let thread = std::thread::Builder::new().name("weldfs-closer".into());
+            // Where no thread is to be had, the next descriptor asks again.
+            lane.works = thread.spawn(move || work(&all, key)).is_ok();
+        }
+        few
+    }
+
+    /// Ends a connection: the peer sees it at once, and the socket is closed here only if it holds nothing that could
+    /// make that take long.
+    pub fn part(&self, uid: u32, socket: OwnedFd) {
+        if !shut(&socket) {
+            self.close(uid, [socket]);
+        }
+    }
+}
+
+fn work(lanes: &Mutex<HashMap<u32, Lane>>, key: u32) {
+    loop {
+        let next = {
+            let mut lanes = lanes.lock();
+            let next = lanes.get_mut(&key).and_then(|lane| lane.waiting.pop_front());
+            if next.is_none() {
+                lanes.remove(&key);
+            }
+            next
+        };
+        // Not under the lock: this is what takes long.
+        match next {
+            Some(fd) => drop(fd),
+            None => return,
+        }
+    }
+}
+
+/// Shuts a connection down; true when no descriptor waits in it to be received, by what the kernel says. Nothing more
+/// can come then.
+fn shut(socket: &OwnedFd) -> bool {
+    if rustix::net::shutdown(socket, Shutdown::Both).is_err() {
+        return false;
+    }
+    let told = std::fs::read_to_string(format!("/proc/self/fdinfo/{}", socket.as_raw_fd())).unwrap_or_default();
+    told.lines().find_map(|line| line.strip_prefix("scm_fds:")).is_some_and(|n| n.trim() == "0")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::{
+        AddressFamily, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, SocketFlags, SocketType, socketpair,
+    };
+    use std::io::IoSlice;
+    use std::mem::MaybeUninit;
+    use std::os::fd::AsFd;
+
+    fn pair() -> (OwnedFd, OwnedFd) {
+        socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
+    }
+
+    #[test]
+    fn a_socket_in_which_descriptors_wait_is_told_from_one_without() {
+        let (near, far) = pair();
+        rustix::net::send(&far, b"bytes", SendFlags::empty()).unwrap();
+        assert!(shut(&near), "bytes only");
+        assert!(rustix::net::send(&far, b"more", SendFlags::NOSIGNAL).is_err(), "nothing follows");
+        let (near, far) = pair();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let riders = [far.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&riders)));
+        rustix::net::send(&far, b"", SendFlags::empty()).unwrap();
+        rustix::net::sendmsg(&far, &[IoSlice::new(b"")], &mut control, SendFlags::empty()).unwrap();
+        assert!(!shut(&near), "behind a packet without bytes");
+        let (near, far) = pair();
+        drop(far);
+        assert!(shut(&near), "its peer is gone");
+    }
+
+    #[test]
+    fn a_user_with_many_descriptors_is_told_and_all_are_closed() {
+        let closer = Closer::default();
+        let many = |n: usize| (0..n).map(|_| OwnedFd::from(std::fs::File::open("/dev/null").unwrap())).collect();
+        let all: Vec<OwnedFd> = many(UNCLOSED_MAX + 1);
+        assert!(closer.close(7, []));
+        assert!(!closer.close(7, all));
+        let fd: Vec<OwnedFd> = many(1);
+        assert!(closer.close(8, fd), "another user");
+        let start = std::time::Instant::now();
+        while !closer.lanes.lock().is_empty() {
+            assert!(start.elapsed() < std::time::Duration::from_secs(20), "they are closed");
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,8 @@
+//! The control plane: attaching, sessions, processes, and what happens when one of them fails.
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod api;
+mod end_to_end;
+mod failures;
+mod processes;
+mod sessions;

@@ -1,0 +1,249 @@
+//! Runs COUNT operations of one KIND through a device, DEPTH in flight, from their rings to their completions, on the
+//! calling thread, for a tool that counts instructions.
+//!
+//! What is counted is the device's own loop, and the taking of completions; the client puts entries into the ring
+//! outside of `drill::work`. The difference between two counts is free of start-up:
+//! `valgrind --tool=callgrind --toggle-collect='*drill*work*' target/release/examples/road read 1 3200 warm`, then the
+//! same with 1600. WHERE: `warm` (as the operations before left it) or `tree` (all metadata comes from the tree, in
+//! cached pages: the image was unmounted and mounted again). Volatile, on a medium in memory.
+#![allow(missing_docs)]
+
+use drill::{Drill, KINDS};
+
+fn main() {
+    let mut args = std::env::args().skip(1);
+    let kind = args.next().unwrap_or_else(|| "read".into());
+    let mut number = |or: u64| args.next().and_then(|n| n.parse().ok()).unwrap_or(or);
+    let (depth, count) = (number(1), number(3200));
+    assert!(KINDS.contains(&kind.as_str()), "KIND is one of {KINDS:?}");
+    assert!((1..=32).contains(&depth) && count.is_multiple_of(depth), "DEPTH is 1 to 32 and divides COUNT");
+    let tree = args.next().as_deref() == Some("tree");
+    drill::run(&kind, tree, |drill: &mut Drill, turn| drill.drive(&kind, depth, count, turn));
+}
+
+mod drill {
+    use std::sync::Arc;
+    use std::time::Instant;
+    use weldfs_ciscops::flags::{ChecksumKind, OpenFlags};
+    use weldfs_ciscops::{
+        At, Command, CqConsumer, Cqe, Durability, Handle, Modify, Op, PoolRange, QueueMemory, SharedRegion, SqProducer,
+    };
+    use weldfs_journal::{Clock, Medium, SystemRandom};
+    use weldfs_storagefs::device::{Device, DeviceConfig, Session};
+    use weldfs_storagefs::fs::Cred;
+    use weldfs_storagefs::media::RamMedium;
+    use weldfs_storagefs::mount::{MkfsOptions, format};
+    use weldfs_storagefs::store::{MountOptions, Store};
+    use zerocopy::IntoBytes;
+
+    /// What there is to run.
+    pub const KINDS: [&str; 10] = [
+        "nop",
+        "read",
+        "append",
+        "append_checksum_write",
+        "open_write_close",
+        "open_read_close",
+        "read_modify_write",
+        "stat",
+        "stat_many",
+        "readdir_plus",
+    ];
+    /// Files, and blocks of the file that is read and modified; names of one `stat_many`.
+    const FILES: u64 = 64;
+    const FLAGS: OpenFlags = OpenFlags::WRITE.union(OpenFlags::READ).union(OpenFlags::CREATE);
+    /// Where things lie in the pool: one payload, a name for each command in flight, what a batch needs.
+    const SRC: PoolRange = PoolRange { off: 0, len: 4096 };
+    const NAMES: u32 = 4096;
+    const NAME: u32 = 16;
+    const ITEMS: PoolRange = PoolRange { off: 8192, len: FILES as u32 * 64 };
+    const RESULTS: PoolRange = PoolRange { off: 16384, len: FILES as u32 * 32 };
+    const OUT: u32 = 65536;
+    const POOL: u32 = 1 << 20;
+
+    /// The system's monotonic clock through the standard library, which runs under every emulator.
+    struct Monotonic(Instant);
+
+    impl Clock for Monotonic {
+        fn now_ns(&self) -> u64 {
+            self.0.elapsed().as_nanos() as u64
+        }
+        fn wall(&self) -> (i64, u32) {
+            (0, 0)
+        }
+    }
+
+    /// A client with one queue pair.
+    pub struct Drill {
+        sq: SqProducer,
+        cq: CqConsumer,
+        pool: SharedRegion,
+        log: Handle,
+        table: Handle,
+        sequence: u64,
+        _session: Session,
+    }
+
+    fn mount(medium: &Arc<dyn Medium>) -> Arc<Store> {
+        let options = MountOptions::new(Arc::new(Monotonic(Instant::now())), Arc::new(SystemRandom));
+        Store::mount(medium.clone(), options).expect("it mounts").0
+    }
+
+    fn on(store: Arc<Store>, body: impl FnOnce(&mut Drill, &mut dyn FnMut() -> bool)) {
+        // No command is long enough to give way, however slow the tool is: counts would follow the clock.
+        let quantum_ns = 1_000_000_000;
+        let config = DeviceConfig { durability: Durability::Volatile, quantum_ns, ..DeviceConfig::default() };
+        let run = |device: &Device, turn: &mut dyn FnMut() -> bool| {
+            let mut drill = Drill::new(device);
+            (drill.log, drill.table) = (drill.open("log", turn), drill.open("table", turn));
+            body(&mut drill, turn);
+        };
+        Device::on_this_thread(store, config, run).expect("a device on this thread");
+    }
+
+    /// Makes a file system and files in it, mounts it again if all is to come from the tree, and runs `body`.
+    pub fn run(kind: &str, tree: bool, body: impl FnOnce(&mut Drill, &mut dyn FnMut() -> bool)) {
+        let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(256 << 20));
+        format(&medium, &MkfsOptions::default(), &Monotonic(Instant::now()), &SystemRandom).expect("a file system");
+        let mut store = mount(&medium);
+        on(store.clone(), |drill, turn| drill.prepare(turn));
+        if tree {
+            store.unmount().expect("it unmounts");
+            drop(store);
+            store = mount(&medium);
+        }
+        on(store, |drill, turn| {
+            // Pages into the cache, code into its place.
+            drill.drive(if tree { "open_read_close" } else { kind }, 1, FILES, turn);
+            body(drill, turn);
+        });
+    }
+
+    /// Turns of the device until that many completions have come.
+    #[inline(never)]
+    pub fn work(turn: &mut dyn FnMut() -> bool, cq: &mut CqConsumer, count: u64) {
+        let mut come = 0;
+        while come < count {
+            turn();
+            while let Some(cqe) = cq.pop() {
+                assert_eq!(cqe.status, 0);
+                come += 1;
+            }
+        }
+    }
+
+    impl Drill {
+        fn new(device: &Device) -> Drill {
+            let session = device.attach(Cred::root(), [0; 16], b"").expect("a session");
+            let parts = session.new_queue_local(64, POOL).expect("a queue pair");
+            let memory = QueueMemory::new(parts.region, &parts.layout).expect("its memory");
+            let pool = memory.pool(&parts.layout).expect("its pool");
+            let (sq, cq) = (SqProducer::new(memory.clone()), CqConsumer::new(memory));
+            Drill { sq, cq, pool, log: Handle::ROOT, table: Handle::ROOT, sequence: 1, _session: session }
+        }
+
+        fn put(&self, range: PoolRange, bytes: &[u8]) {
+            self.pool.slice(range).expect("within the pool").sub(0, bytes.len()).copy_from(bytes);
+        }
+
+        fn name(&self, slot: u64, name: &str) -> PoolRange {
+            let range = PoolRange::new(NAMES + slot as u32 * NAME, name.len() as u32);
+            self.put(range, name.as_bytes());
+            range
+        }
+
+        fn submit(&mut self, op: Op) {
+            let command = Command::new(self.sequence, op).with_durability(Durability::Volatile);
+            self.sequence += 1;
+            self.sq.push(&command.encode()).expect("room in the ring");
+        }
+
+        fn take(&mut self) -> Cqe {
+            let cqe = self.cq.pop().expect("a completion");
+            assert_eq!(cqe.status, 0, "{cqe:?}");
+            cqe
+        }
+
+        fn one(&mut self, op: Op, turn: &mut dyn FnMut() -> bool) -> Cqe {
+            self.submit(op);
+            self.sq.publish();
+            while self.cq.available() < 1 {
+                turn();
+            }
+            let cqe = self.take();
+            self.cq.release();
+            cqe
+        }
+
+        fn open(&mut self, name: &str, turn: &mut dyn FnMut() -> bool) -> Handle {
+            let path = self.name(0, name);
+            let open = Op::Open { base: Handle::ROOT, path, flags: FLAGS, mode: 0o644, placeholder: 0 };
+            Handle::from_wire(self.one(open, turn).result)
+        }
+
+        fn prepare(&mut self, turn: &mut dyn FnMut() -> bool) {
+            self.put(SRC, &[7; 4096]);
+            for n in 0..FILES {
+                self.one(Op::Write { h: self.table, at: At::Offset(n * 4096), src: SRC }, turn);
+                let path = self.name(0, &format!("f{n:03}"));
+                let (flags, at) = (FLAGS, At::Offset(0));
+                self.one(Op::OpenWriteClose { base: Handle::ROOT, path, flags, mode: 0o644, at, src: SRC }, turn);
+            }
+        }
+
+        /// Runs `count` operations, `depth` in flight: a full ring of them, all completions, the next ones.
+        pub fn drive(&mut self, kind: &str, depth: u64, count: u64, turn: &mut dyn FnMut() -> bool) {
+            for first in (0..count).step_by(depth as usize) {
+                for slot in 0..depth {
+                    let op = self.op(kind, slot, first + slot);
+                    self.submit(op);
+                }
+                self.sq.publish();
+                work(turn, &mut self.cq, depth);
+                self.cq.release();
+            }
+        }
+
+        fn op(&mut self, kind: &str, slot: u64, number: u64) -> Op {
+            let (base, mode, at, src, flags) = (Handle::ROOT, 0o644, At::Offset(0), SRC, FLAGS);
+            let (log, table) = (self.log, self.table);
+            let out = |len| PoolRange::new(OUT + slot as u32 * 16384, len);
+            let block = number % FILES * 4096;
+            match kind {
+                "nop" => Op::Nop,
+                "read" => Op::Read { h: table, at: At::Offset(block), out: out(4096) },
+                "append" => Op::Write { h: log, at: At::End, src },
+                "append_checksum_write" => Op::AppendChecksumWrite { h: log, kind: ChecksumKind::Crc32c, src },
+                "open_write_close" => {
+                    let path = self.name(slot, &format!("n{:08}", self.sequence));
+                    Op::OpenWriteClose { base, path, flags, mode, at, src }
+                }
+                "open_read_close" => {
+                    let path = self.name(slot, &format!("f{:03}", number % FILES));
+                    Op::OpenReadClose { base, path, flags: OpenFlags::READ, offset: 0, out: out(4096) }
+                }
+                "read_modify_write" => {
+                    let modify = Modify::Patch(PoolRange::new(0, 64));
+                    let offset = block + number % 60 * 64;
+                    Op::ReadModifyWrite { h: table, offset, len: 64, modify, out: out(64) }
+                }
+                "stat" => {
+                    let path = self.name(slot, &format!("f{:03}", number % FILES));
+                    Op::StatPath { base, path, nofollow: false, out: out(256) }
+                }
+                "stat_many" => {
+                    for n in 0..FILES {
+                        let path = PoolRange::new(32768 + n as u32 * NAME, 4);
+                        self.put(path, format!("f{n:03}").as_bytes());
+                        let stat = Op::StatPath { base, path, nofollow: false, out: out(256) };
+                        let item = PoolRange::new(ITEMS.off + n as u32 * 64, 64);
+                        self.put(item, Command::new(n, stat).encode().as_bytes());
+                    }
+                    Op::Batch { items: ITEMS, results: RESULTS }
+                }
+                "readdir_plus" => Op::ReadDirPlus { h: base, cookie: 0, out: out(16384) },
+                _ => unreachable!("not a kind: {kind}"),
+            }
+        }
+    }
+}

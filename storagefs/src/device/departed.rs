@@ -1,0 +1,114 @@
+//! What is still done for a client that is gone.
+//!
+//! A process that is killed leaves with the host what its calls had promised: what it wrote with a call that returned.
+//! So it is here. Commands that change something and were published before their client went are executed. What only
+//! answers is dropped: nothing is there to answer. Batches that have not begun are dropped, too, and of a batch that
+//! has begun the elements that have not; programs, which may compute for long, are begun and gone on with for a second.
+//! When the device itself ends, what is left after three seconds is dropped whatever it is, so that an end takes a
+//! bounded time: nothing of it was acknowledged. A command that is dropped has no effect, or, one that commits step by
+//! step, those of the steps it had done.
+
+use super::clock::now_ns;
+use super::core::Core;
+use super::session::SessionState;
+use weldfs_ciscops::{At, Op, OpenFlags};
+
+/// Nanoseconds for which programs and elements of batches go on after their client went.
+const PROGRAMS_NS: u64 = 1_000_000_000;
+/// Nanoseconds for which anything goes on after the device began to end.
+const END_NS: u64 = 3_000_000_000;
+
+/// What a command is worth without its client.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Worth {
+    /// It answers, and nothing that follows it in its ring depends on it.
+    Nothing,
+    /// It has effects, and may take long.
+    Soon,
+    /// It has effects, or what follows it may depend on it: where an offset stands, how a file is open, what a
+    /// transaction holds.
+    Effects,
+}
+
+fn worth(op: &Op) -> Worth {
+    use Op::*;
+    match op {
+        // Where the description's offset stands is what a later write goes by.
+        Read { at: At::Current, .. } => Worth::Effects,
+        Nop
+        | Read { .. }
+        | Stat { .. }
+        | StatPath { .. }
+        | ReadDir { .. }
+        | Lock { .. }
+        | Statfs { .. }
+        | Outcome { .. }
+        | ChecksumRange { .. }
+        | ReadDirPlus { .. }
+        | Readlink { .. }
+        | Access { .. }
+        | GetXattr { .. }
+        | ListXattr { .. }
+        | ReadChecksumVerify { .. }
+        | OpenReadClose { .. } => Worth::Nothing,
+        Open { flags, .. } if !flags.intersects(OpenFlags::CREATE | OpenFlags::TRUNC) => Worth::Nothing,
+        Program { .. } | Batch { .. } => Worth::Soon,
+        Open { .. }
+        | Close { .. }
+        | Seek { .. }
+        | SetFlags { .. }
+        | SetKey { .. }
+        | DropKey { .. }
+        | TxnBegin
+        | TxnWrite { .. }
+        | TxnAbort { .. }
+        | Write { .. }
+        | Truncate { .. }
+        | Fallocate { .. }
+        | Fsync { .. }
+        | Fdatasync { .. }
+        | Syncfs
+        | SetAttr { .. }
+        | SetAttrPath { .. }
+        | TxnCommit { .. }
+        | Mkdir { .. }
+        | Rmdir { .. }
+        | Unlink { .. }
+        | Rename { .. }
+        | Link { .. }
+        | Symlink { .. }
+        | SetXattr { .. }
+        | RemoveXattr { .. }
+        | OpenWriteClose { .. }
+        | OpenReadWriteClose { .. }
+        | AppendChecksumWrite { .. }
+        | ReadModifyWrite { .. } => Worth::Effects,
+    }
+}
+
+/// Whether a command that has not begun is still to be done. A transaction is not committed once something of its
+/// session was dropped that may have been a part of it.
+pub(super) fn begins(core: &Core, session: &SessionState, op: &Op) -> bool {
+    if !session.closing() {
+        return true;
+    }
+    let lacking = matches!(op, Op::TxnCommit { .. }) && session.has_dropped();
+    let begins = !lacking && !matches!(op, Op::Batch { .. }) && goes_on(core, session, op);
+    if !begins && worth(op) != Worth::Nothing {
+        session.note_dropped();
+    }
+    begins
+}
+
+/// Whether a command that has begun is to be gone on with.
+pub(super) fn goes_on(core: &Core, session: &SessionState, op: &Op) -> bool {
+    let Some(gone) = session.closed_at() else { return true };
+    let now = now_ns();
+    let within = |since: u64, ns: u64| now.saturating_sub(since) < ns;
+    let ends = core.ending_since().is_some_and(|since| !within(since, END_NS));
+    match worth(op) {
+        Worth::Nothing => false,
+        Worth::Soon => !ends && within(gone, PROGRAMS_NS),
+        Worth::Effects => !ends,
+    }
+}

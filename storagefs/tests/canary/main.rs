@@ -1,0 +1,11 @@
+//! Planted bugs are found. A bug is planted in the whole process: these tests take turns, in a program of their own.
+#![cfg(debug_assertions)]
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod flushes;
+#[path = "../support/log_rig.rs"]
+mod log_rig;
+mod racing_writer;
+
+/// Held while a bug is planted.
+static TURN: parking_lot::Mutex<()> = parking_lot::Mutex::new(());

@@ -1,0 +1,19 @@
+//! The device: commands, cores, tenants and hostile clients, attached through the control plane.
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod batch;
+mod catalogue;
+mod catalogue_transforms;
+mod checksums;
+mod cores;
+mod detect;
+mod greedy_client;
+mod hostdir;
+mod hostdir_differential;
+mod hostile_client;
+mod neighbour;
+mod observing;
+#[path = "../../../kernel-shim/tests/skips/mod.rs"]
+mod skips;
+mod tenants;
+mod transactions;

@@ -1,0 +1,110 @@
+//! docs/PROFILES.md is what the code reads: every key is on the page with its default, its bounds are the code's, and
+//! the samples of `profiles/` load.
+
+use std::path::{Path, PathBuf};
+use weldfs_storagefs::device::Profile;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Every key of a profile, as TOML writes it down, with its default.
+fn keys() -> Vec<(String, serde_json::Value)> {
+    fn walk(prefix: &str, value: &serde_json::Value, into: &mut Vec<(String, serde_json::Value)>) {
+        match value {
+            serde_json::Value::Object(map) => map.iter().for_each(|(key, value)| {
+                let name = if prefix.is_empty() { key.clone() } else { format!("{prefix}.{key}") };
+                walk(&name, value, into);
+            }),
+            other => into.push((prefix.to_owned(), other.clone())),
+        }
+    }
+    let mut keys = Vec::new();
+    walk("", &serde_json::to_value(Profile::default()).expect("a profile is plain data"), &mut keys);
+    keys
+}
+
+/// The page's table: key, and the cells behind it.
+fn table() -> Vec<(String, Vec<String>)> {
+    let page = std::fs::read_to_string(root().join("docs/PROFILES.md")).expect("the page");
+    let rows = page.lines().filter(|line| line.starts_with("| `") && !line.contains("profiles/"));
+    rows.map(|line| {
+        let cells: Vec<String> = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
+        (cells[0].trim_matches('`').to_owned(), cells[1..].to_vec())
+    })
+    .collect()
+}
+
+#[test]
+fn the_page_names_every_key_with_unit_range_default_and_meaning_and_no_other() {
+    let (keys, table) = (keys(), table());
+    assert!(keys.len() >= 6, "{keys:?}");
+    for (key, default) in &keys {
+        let (_, cells) = table.iter().find(|(k, _)| k == key).unwrap_or_else(|| panic!("the page lacks {key}"));
+        assert_eq!(cells.len(), 4, "{key}: unit, range, default, meaning");
+        assert!(cells.iter().all(|cell| !cell.is_empty()), "{key}: {cells:?}");
+        let default = match default {
+            serde_json::Value::String(text) => format!("`{text}`"),
+            serde_json::Value::Number(n) if n.is_f64() => format!("{}", n.as_f64().expect("a float")),
+            other => other.to_string(),
+        };
+        let said = cells[2].split(':').next().unwrap_or_default().trim();
+        assert_eq!(said, default, "{key}: its default");
+    }
+    for (key, _) in &table {
+        assert!(keys.iter().any(|(k, _)| k == key), "the page has {key}, the code has not");
+    }
+}
+
+/// A profile in which one key has this value.
+fn with(key: &str, value: &str) -> Result<Profile, weldfs_storagefs::device::ProfileError> {
+    match key.split_once('.') {
+        Some((table, key)) => Profile::parse(&format!("[{table}]\n{key} = {value}\n")),
+        None => Profile::parse(&format!("{key} = {value}\n")),
+    }
+}
+
+#[test]
+fn the_ranges_of_the_page_are_those_that_are_taken() {
+    for (key, cells) in table() {
+        let numbers: Vec<&str> =
+            cells[1].split(|c: char| !c.is_ascii_digit() && c != '.').filter(|word| !word.is_empty()).collect();
+        let (inside, outside): (Vec<&str>, Vec<&str>) = match key.as_str() {
+            "name" => continue,
+            "memory_bytes" => (vec![numbers[0], numbers[1]], vec!["1048575", "-1"]),
+            "link.latency_ns" => (vec![numbers[0], numbers[1]], vec!["1000000001", "-1"]),
+            // Above its upper end there is no number that TOML has.
+            "link.bandwidth_bytes_per_s" => (vec![numbers[0], "9223372036854775807"], vec!["-1"]),
+            "core.speed" => (vec![numbers[0], "1.0"], vec!["0.0009", "1.001", "0.0", "-0.5", "nan"]),
+            "core.count" => (vec![numbers[0], numbers[1]], vec!["257", "-1"]),
+            other => panic!("{other}: no bounds in this test"),
+        };
+        for value in inside {
+            assert!(with(&key, value).is_ok(), "{key} = {value}: {:?}", with(&key, value));
+        }
+        for value in outside {
+            assert!(with(&key, value).is_err(), "{key} = {value}");
+        }
+    }
+}
+
+#[test]
+fn the_samples_load_and_stand_on_the_page_with_their_numbers() {
+    let page = std::fs::read_to_string(root().join("docs/PROFILES.md")).expect("the page");
+    let mut samples = 0;
+    for entry in std::fs::read_dir(root().join("profiles")).expect("profiles/") {
+        let path = entry.expect("an entry").path();
+        let profile = Profile::load(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        let name = path.file_name().and_then(|n| n.to_str()).expect("a name").to_owned();
+        assert_eq!(format!("{}.toml", profile.name), name);
+        assert!(!profile.is_free(), "{name} models something");
+        let row = page.lines().find(|line| line.contains(&format!("`profiles/{name}`")));
+        let row = row.unwrap_or_else(|| panic!("the page lacks {name}"));
+        let speed = format!("{} at {}", profile.core.count, profile.core.speed);
+        assert!(row.contains(&speed), "{name}: {speed}");
+        let gigabytes = format!("{} GB/s", profile.link.bandwidth_bytes_per_s as f64 / 1e9);
+        assert!(row.contains(&gigabytes), "{name}: {gigabytes}");
+        samples += 1;
+    }
+    assert!(samples >= 3, "{samples} samples");
+}

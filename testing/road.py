@@ -1,0 +1,120 @@
+"""A command's whole way through the device, from its ring to its completion, counted by callgrind on the real loop."""
+
+import re
+import subprocess
+import tempfile
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+
+from .build import cargo, target_dir
+from .report import Failed
+
+# Kind, commands in flight, where the metadata lies: at most so many instructions, locked instructions, allocations, and
+# calls that copy memory for each operation, and KiB of code that it touches (in lines of 64 bytes). `warm`: as the
+# operations before it left it; `tree`: the image was mounted again. The bounds are a seventh above what was counted
+# when they were set.
+BOUNDS = {
+    ("nop", 1, "warm"): (990, 4, 1, 1, 7),
+    ("read", 1, "warm"): (10890, 44, 1, 33, 58),
+    ("append", 1, "warm"): (17720, 79, 4, 40, 99),
+    ("append_checksum_write", 1, "warm"): (27270, 91, 5, 59, 129),
+    ("open_write_close", 1, "warm"): (27010, 97, 11, 73, 137),
+    ("open_read_close", 1, "warm"): (15870, 53, 2, 51, 91),
+    ("read_modify_write", 1, "warm"): (23330, 84, 6, 61, 123),
+    ("stat", 1, "warm"): (11570, 48, 2, 44, 69),
+    ("stat_many", 1, "warm"): (680000, 1700, 69, 2645, 90),
+    ("readdir_plus", 1, "warm"): (660000, 2000, 79, 2504, 120),
+    ("read", 32, "warm"): (10900, 41, 1, 33, 62),
+    ("append_checksum_write", 32, "warm"): (28780, 105, 5, 59, 138),
+    ("open_write_close", 32, "warm"): (35680, 152, 11, 76, 151),
+    ("read", 1, "tree"): (12350, 49, 1, 36, 101),
+    ("open_read_close", 1, "tree"): (20670, 67, 3, 59, 96),
+    ("stat", 1, "tree"): (14680, 56, 3, 49, 102),
+    ("readdir_plus", 1, "tree"): (880000, 2600, 203, 2895, 140),
+}
+FEW, MANY = 320, 960
+LINE = 64
+COPIES = re.compile(r"mem(cpy|move)")
+ALLOCATIONS = re.compile(r"^(malloc|calloc|realloc|posix_memalign|aligned_alloc)$")
+LOCKED = re.compile(r"^\s*([0-9a-f]+):\s+(lock |xchg .*\()", re.M)
+
+
+class Counted:
+    """One run: what was executed within the drill."""
+
+    def __init__(self, path):
+        self.at, self.calls = Counter(), Counter()
+        obj, callee, after_call = "", "", False
+        with open(path, errors="replace") as out:
+            for line in out:
+                if line.startswith("ob="):
+                    obj = line[3:].strip()
+                elif line.startswith("cfn="):
+                    callee = line[4:].strip()
+                elif line.startswith("calls="):
+                    self.calls[callee] += int(line[6:].split()[0])
+                    after_call = True
+                elif line.startswith("0x"):
+                    if not after_call:
+                        address, _, cost = line.split()
+                        self.at[obj, int(address, 16)] += int(cost)
+                    after_call = False
+
+    def sums(self, locked):
+        """Instructions, locked ones, allocations, copies."""
+        called = lambda which: sum(n for name, n in self.calls.items() if which.search(name.split("@")[0]))
+        return (sum(self.at.values()), sum(n for at, n in self.at.items() if at in locked), called(ALLOCATIONS),
+                called(COPIES))
+
+    def code(self):
+        """Bytes of code touched, in whole lines."""
+        return len({(obj, at // LINE) for obj, at in self.at}) * LINE
+
+
+def count(program, kind, depth, where, operations):
+    with tempfile.TemporaryDirectory(prefix="weldfs-road-") as work:
+        tool = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={work}/out", "--toggle-collect=*drill*work*",
+                "--dump-instr=yes", "--compress-pos=no", "--compress-strings=no"]
+        command = [program, kind, str(depth), str(operations), where]
+        done = subprocess.run([*tool, *map(str, command)], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise Failed(f"callgrind: {kind}: {done.stderr[-2000:]}")
+        return Counted(f"{work}/out")
+
+
+def locked_in(program):
+    """Addresses of instructions that lock the bus or a cache line."""
+    text = subprocess.run(["objdump", "-d", "--no-show-raw-insn", program], capture_output=True, text=True, check=True)
+    return {(str(program), int(at, 16)) for at, _ in LOCKED.findall(text.stdout)}
+
+
+def row(program, locked, case):
+    """What one operation of a case takes: the difference of two runs is free of what stands around."""
+    few, many = (count(program, *case, operations) for operations in (FEW, MANY))
+    each = [(b - a) / (MANY - FEW) for a, b in zip(few.sums(locked), many.sums(locked))]
+    return (*each, many.code() / 1024)
+
+
+def measure(cases):
+    """The rows of all cases."""
+    cargo("build", "--release", "--quiet", "-p", "weldfs-storagefs", "--example", "road")
+    program = target_dir() / "release" / "examples" / "road"
+    locked = locked_in(program)
+    with ThreadPoolExecutor(2) as pool:
+        return list(zip(cases, pool.map(lambda case: row(program, locked, case), cases)))
+
+
+def check():
+    """Counts all, prints all; the cases that are over a bound."""
+    bad = []
+    print(f"{'from ring to completion':38} {'instructions':>15} {'locked':>10} {'allocations':>12} {'copies':>10} {'code KiB':>11}")
+    for case, counted in measure(list(BOUNDS)):
+        most = BOUNDS[case]
+        kind, depth, where = case
+        cells = [f"{n:.0f}/{bound}" if bound > 99 else f"{n:.1f}/{bound}" for n, bound in zip(counted, most)]
+        print(f"{kind + ', depth ' + str(depth) + ', ' + where:38} {cells[0]:>15} {cells[1]:>10} {cells[2]:>12} "
+              f"{cells[3]:>10} {cells[4]:>11}")
+        # A drill that was not found counts nothing.
+        if counted[0] < 100 or any(n > bound for n, bound in zip(counted, most)):
+            bad.append(f"{kind}, depth {depth}, {where}")
+    return bad

@@ -1,0 +1,271 @@
+"""The tiers: what each runs, in the gate (short) and in full."""
+
+import glob
+import os
+import shutil
+import subprocess
+
+from . import counts, programs, states
+from .build import BUILD, ROOT, cargo, release
+from .report import Failed, Skip
+
+# Sizes of the gate; what is not named here, and everything in `full`, has the size that the test itself says.
+SHORT = {
+    "WELDFS_POWER_CUTS": "2000",
+    "WELDFS_KILLS": "8",
+    "WELDFS_TWO_OPS": "600",
+    "WELDFS_MODEL_CASES": "96",
+    "WELDFS_FULL_ROUNDS": "1200",
+    "WELDFS_DIFF_SEEDS": "6",
+}
+# Programs that measure what tenants and cores get: they run with nothing beside them.
+ALONE = ["storagefs device", "scheduler it"]
+# Programs that have a tier of their own.
+OWN = ("integrations/cli", "integrations/crash-harness", "storagefs canary", "tidy", *ALONE)
+
+
+def sized(full):
+    return {} if full else SHORT
+
+
+def apt(tools, packages, libraries=()):
+    """Has the tools and libraries, after installing their packages where that is possible; otherwise the tier is
+    skipped."""
+
+    def wanting():
+        return [tool for tool in tools if not shutil.which(tool)] + [file for file in libraries if not glob.glob(file)]
+
+    missing = wanting()
+    if missing and os.geteuid() == 0 and shutil.which("apt-get"):
+        print(f"installing: {' '.join(packages)}")
+        env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        subprocess.run(["apt-get", "update", "-qq"], env=env)
+        subprocess.run(["apt-get", "install", "-y", "-qq", *packages], env=env, stdout=subprocess.DEVNULL)
+        missing = wanting()
+    if missing:
+        raise Skip(f"missing: {' '.join(missing)} (packages: {' '.join(packages)})")
+
+
+# What single tests of `integrations/cli` drive, by the file that shows whether it is there.
+DRIVEN = {
+    "libjemalloc2": "/usr/lib/*/libjemalloc.so.2",
+    "libmimalloc2.0": "/usr/lib/*/libmimalloc.so.2*",
+    "libtcmalloc-minimal4": "/usr/lib/*/libtcmalloc_minimal.so.4",
+    "libleveldb-dev": "/usr/include/leveldb/c.h",
+    "redis-server": "/usr/bin/redis-server",
+}
+
+
+def driven():
+    """Installs them where that is possible, one by one: not every release has each. A test without its own is a skip."""
+    missing = [package for package, files in DRIVEN.items() if not glob.glob(files)]
+    if not missing or os.geteuid() != 0 or not shutil.which("apt-get"):
+        return
+    print(f"installing: {' '.join(missing)}")
+    # No server is to be started by its installation.
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive", "RUNLEVEL": "1"}
+    subprocess.run(["apt-get", "update", "-qq"], env=env)
+    for package in missing:
+        subprocess.run(["apt-get", "install", "-y", "-qq", package], env=env, stdout=subprocess.DEVNULL)
+
+
+def script(path, *args):
+    """Runs a script of the tree; exit 77 is a skip, for the reason in its line `skipped: ...`."""
+    why = "it does not say why"
+    command = [ROOT / path, *map(str, args)]
+    with subprocess.Popen(
+        command, cwd=ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, text=True, errors="replace"
+    ) as process:
+        for line in process.stdout:
+            print(line, end="", flush=True)
+            if line.startswith("skipped: "):
+                why = line.removeprefix("skipped: ").strip()
+    if process.returncode == 77:
+        raise Skip(f"{path}: {why}")
+    if process.returncode != 0:
+        raise Failed(f"{path}: exit {process.returncode}")
+
+
+def fmt(_full):
+    """rustfmt"""
+    cargo("fmt", "--all", "--check")
+
+
+def build(_full):
+    """the one debug build that every test runs"""
+    BUILD.make()
+
+
+def tidy(_full):
+    """the house rules"""
+    # A workspace of its own: what this one adds must be in its lock file, too.
+    cargo("fetch", "--locked", "--quiet", "--manifest-path", "fuzz/Cargo.toml")
+    programs.run([name for name in built_names() if name.startswith("tidy")])
+
+
+def built_names():
+    BUILD.make()
+    return sorted(BUILD.programs)
+
+
+def clippy(_full):
+    """no warning, in tests neither"""
+    cargo("clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings")
+
+
+def unit(full):
+    """units, properties and integration tests of every library crate"""
+    names = [name for name in built_names() if not name.startswith(OWN)]
+    programs.run(names, env=sized(full))
+
+
+def device(full):
+    """the device and the scheduler: commands, cores, tenants, hostile and greedy clients; nothing runs beside them"""
+    programs.run(ALONE, jobs=1, env=sized(full))
+
+
+def doctests(_full):
+    """the examples in the documents of the crates"""
+    cargo("test", "--workspace", "--doc", "--quiet", env={"CARGO_INCREMENTAL": "0"})
+
+
+def formats(_full):
+    """compression: other programs read what the device writes, and are read"""
+    apt(["zstd", "lz4", "python3"], ["zstd", "lz4", "python3", "libsnappy1v5"], ["/usr/lib/*/libsnappy.so.1"])
+    BUILD.make()
+    programs.run(["ciscops/functions it"], args=["--ignored", "peers"])
+
+
+def loom(_full):
+    """wake-ups and what cores tell each other without a lock, under every interleaving"""
+    # The flag changes every crate: a folder of its own, or the other builds would be thrown away.
+    env = {"RUSTFLAGS": "--cfg loom", "CARGO_TARGET_DIR": str(ROOT / "target" / "loom"), "CARGO_INCREMENTAL": "0"}
+    cargo("test", "-p", "weldfs-ciscops", "--release", "--quiet", "--test", "loom", env=env)
+
+
+def canary(_full):
+    """planted bugs are found by the tier meant for each"""
+    programs.run(["storagefs canary", "integrations/crash-harness canary"])
+
+
+def programs_(full):
+    """the command line with images, devices, damage; unmodified programs print and exit as on the host"""
+    BUILD.weldfs()
+    driven()
+    programs.run(["integrations/cli bin", "integrations/cli it"], jobs=1, env=sized(full))
+
+
+def kills(full):
+    """SIGKILL of real device processes, at any time and at every named crash point"""
+    BUILD.weldfs()
+    programs.run(["integrations/cli kills"], env=sized(full))
+
+
+def crash(full):
+    """the model, power cuts, fault sweeps, bit flips"""
+    programs.run(["integrations/crash-harness lib", "integrations/crash-harness it"], env=sized(full))
+
+
+def states_one(full):
+    """crash states of workloads of one operation: all of them, or a sample with debug assertions"""
+    weldfs = release() if full else BUILD.weldfs()
+    states.sets(weldfs, "one-op", None if full else 250, 1, 100000 if full else 20000)
+
+
+def states_two(full):
+    """crash states of workloads of two operations, a sample; and of what needs a larger medium"""
+    weldfs = release() if full else BUILD.weldfs()
+    states.sets(weldfs, "two-op", 1000 if full else 100, 1, 100000 if full else 8000)
+    if full:
+        states.large(weldfs)
+
+
+def demo(_full):
+    """README's first command, the quick form, on the release build"""
+    code = subprocess.run([release(), "demo", "--quick"], cwd=ROOT, stdin=subprocess.DEVNULL).returncode
+    if code != 0:
+        raise Failed(f"weldfs demo --quick: exit {code}")
+
+
+def acceptance(_full):
+    """the release build: a million rows through sqlite3, 5,000 files through tar"""
+    import tempfile
+
+    for name in ("sqlite", "tar"):
+        with tempfile.TemporaryDirectory(prefix="weldfs-acceptance-") as work:
+            path = ROOT / "integrations/cli/tests/acceptance" / f"{name}.sh"
+            command = [release(), "run", "--ram", "2G", "--", "sh", path, "/weld", work]
+            code = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL).returncode
+            if code != 0:
+                raise Failed(f"{name}.sh: exit {code}")
+
+
+def instructions(_full):
+    """machine instructions of a pick and of operations from ring to completion, within their bounds"""
+    counts.instructions()
+
+
+def doc(_full):
+    """the documentation of the crates builds without warnings"""
+    cargo("doc", "--workspace", "--no-deps", "--quiet", env={"RUSTDOCFLAGS": "-D warnings"})
+
+
+def fuzz(full):
+    """coverage-guided fuzzing, 60 s for each target"""
+    script("fuzz/run", "--seconds", 60 if full else 5)
+
+
+def install(_full):
+    """what cargo install, install.sh and make install put somewhere works there, and is removed whole"""
+    try:
+        apt(["zsh", "fish", "mandoc", "systemd-analyze"], ["zsh", "fish", "mandoc", "systemd"])
+    except Skip:
+        pass  # the script lists what it could not look at
+    script("packaging/test-install.sh")
+
+
+def deb(_full):
+    """the Debian package, installed into a clean root"""
+    script("packaging/test-deb.sh")
+
+
+# name: (what it runs, whether the gate runs it)
+TIERS = {
+    "fmt": (fmt, True),
+    "build": (build, True),
+    "tidy": (tidy, True),
+    "clippy": (clippy, True),
+    "unit": (unit, True),
+    "device": (device, True),
+    "formats": (formats, True),
+    "canary": (canary, True),
+    "programs": (programs_, True),
+    "kills": (kills, True),
+    "crash": (crash, True),
+    "states-one": (states_one, True),
+    "states-two": (states_two, True),
+    "doctests": (doctests, False),
+    "loom": (loom, False),
+    "doc": (doc, False),
+    "demo": (demo, False),
+    "acceptance": (acceptance, False),
+    "instructions": (instructions, False),
+    "fuzz": (fuzz, False),
+    "install": (install, False),
+    "deb": (deb, False),
+}
+# `full` in pieces of about ten minutes on two slow processors. Each tier that is longer in full than in the gate, or not
+# in the gate, is in exactly one of them; what stands in ALWAYS runs in continuous integration every time.
+ALWAYS = ["demo", "instructions", "doctests", "doc"]
+SLICES = [
+    ["states-one"],
+    ["states-two", "loom"],
+    ["crash", "kills"],
+    ["unit", "device", "acceptance"],
+    ["fuzz"],
+    ["install", "deb", "formats"],
+]
+
+
+def gate():
+    return [name for name, (_, in_gate) in TIERS.items() if in_gate]
