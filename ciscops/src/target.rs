@@ -6,6 +6,7 @@ use crate::command::At;
 use crate::dirent::DirentWriter;
 use crate::flags::{Access, AccessMask, FallocMode, OpenFlags, RenameFlags, Whence, XattrFlags};
 use crate::interp::Registers;
+use crate::program::Kept;
 use crate::{Errno, Handle, SharedBytes};
 use weldfs_functions::ChecksumState;
 
@@ -125,6 +126,15 @@ pub struct Written {
     pub len: u64,
 }
 
+/// Why a command needs no file for a while.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Quiet {
+    /// It is between two micro-ops.
+    Between,
+    /// It computes, and may do so for long.
+    Computes,
+}
+
 /// One command's transaction over a file system. The methods stage; whoever made the Target commits or drops it.
 #[allow(async_fn_in_trait)] // used with static dispatch only; futures live in the device's own slots
 pub trait Target {
@@ -142,6 +152,31 @@ pub trait Target {
     /// it would do was promised) ends the command as if the micro-op behind the boundary had failed with it.
     async fn boundary(&mut self, index: u16) -> Result<(), Errno> {
         let _ = index;
+        Ok(())
+    }
+    /// What follows up to the next call that touches a file or a name needs none of them. Where others wait for what the
+    /// command holds, it may lend it to them meanwhile, at the next [`Target::boundary`].
+    fn quiet(&mut self, how: Quiet) {
+        let _ = how;
+    }
+    /// Whether the command is about to be started over because something that it had lent was changed.
+    fn starts_over(&self) -> bool {
+        false
+    }
+    /// State of a program that is about to be started over.
+    fn keep(&mut self, state: Box<Kept>) {
+        let _ = state;
+    }
+    /// What was kept before the program was started over.
+    fn kept(&mut self) -> Option<Box<Kept>> {
+        None
+    }
+    /// What was kept does not stand: the program is to be started over without it. Its errno until then.
+    fn start_over(&mut self) -> Errno {
+        Errno::AGAIN
+    }
+    /// Holds again what was lent. An error that starts the program over: something of it may have changed.
+    async fn hold(&mut self) -> Result<(), Errno> {
         Ok(())
     }
     /// A number by which [`Target::numbered`] finds the file again, not 0.

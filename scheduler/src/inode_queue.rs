@@ -5,6 +5,10 @@
 //! waits only for commands that are older than itself or already running; a running command waits for nothing but its
 //! own I/O; hence no cycle of waits can form, also when a command changes its set and places its ticket late (it keeps
 //! its number).
+//!
+//! A command that computes for long *lends* its tickets: they keep no other waiting until it takes them back, under a
+//! new number, so behind all that wait by then. What it saw of the inode still stands if no exclusive ticket started
+//! meanwhile, and it learns whether one did.
 
 use smallvec::SmallVec;
 
@@ -37,6 +41,8 @@ pub enum State {
     Waiting,
     /// Its command runs and holds the inode.
     Running,
+    /// Its command runs and does not hold the inode for now.
+    Lent,
 }
 
 #[derive(Debug)]
@@ -45,7 +51,20 @@ struct Ticket<W> {
     mode: Mode,
     token: Token,
     state: State,
+    /// Since it was lent until it runs again: whether an exclusive ticket has started.
+    overtaken: bool,
     waiter: Option<W>,
+}
+
+impl<W> Ticket<W> {
+    /// Whether it is before a waiting ticket of this number, or runs.
+    fn is_ahead_of(&self, seq: Seq) -> bool {
+        match self.state {
+            State::Waiting => self.seq < seq,
+            State::Running => self.seq != seq,
+            State::Lent => false,
+        }
+    }
 }
 
 /// The queue of one inode. `W` is whatever wakes the command that waits.
@@ -65,32 +84,59 @@ impl<W> InodeQueue<W> {
     pub fn place(&mut self, seq: Seq, mode: Mode, token: Token) {
         let at = self.tickets.iter().rposition(|t| t.seq < seq).map_or(0, |p| p + 1);
         debug_assert!(self.tickets.iter().all(|t| t.seq != seq), "one ticket per command and queue");
-        self.tickets.insert(at, Ticket { seq, mode, token, state: State::Waiting, waiter: None });
+        self.tickets.insert(at, Ticket { seq, mode, token, state: State::Waiting, overtaken: false, waiter: None });
     }
 
     /// True when the ticket could start now.
     pub fn may_run(&self, seq: Seq) -> bool {
         let Some(mine) = self.tickets.iter().find(|t| t.seq == seq) else { return false };
-        self.tickets
-            .iter()
-            .filter(|t| t.seq != seq && (t.seq < seq || t.state == State::Running))
-            .all(|t| mine.mode == Mode::Shared && t.mode == Mode::Shared)
+        self.tickets.iter().filter(|t| t.is_ahead_of(seq)).all(|t| mine.mode == Mode::Shared && t.mode == Mode::Shared)
     }
 
     /// The slots of the commands that this ticket waits for.
     pub fn blockers(&self, seq: Seq) -> impl Iterator<Item = Token> + '_ {
         let mode = self.tickets.iter().find(|t| t.seq == seq).map(|t| t.mode);
-        let ahead = move |t: &&Ticket<W>| t.seq != seq && (t.seq < seq || t.state == State::Running);
+        let ahead = move |t: &&Ticket<W>| t.is_ahead_of(seq);
         let conflicts = move |t: &&Ticket<W>| mode == Some(Mode::Exclusive) || t.mode == Mode::Exclusive;
         self.tickets.iter().filter(ahead).filter(conflicts).map(|t| t.token)
     }
 
     /// Marks the ticket as running. Only after `may_run` said yes for every queue of the command, under one lock.
     pub fn start(&mut self, seq: Seq) {
-        if let Some(t) = self.tickets.iter_mut().find(|t| t.seq == seq) {
-            t.state = State::Running;
-            t.waiter = None;
+        let Some(at) = self.tickets.iter().position(|t| t.seq == seq) else { return };
+        let t = &mut self.tickets[at];
+        (t.state, t.waiter) = (State::Running, None);
+        if t.mode == Mode::Exclusive && self.tickets.len() > 1 {
+            self.tickets.iter_mut().filter(|t| t.seq != seq).for_each(|t| t.overtaken = true);
         }
+    }
+
+    /// The slots of the commands that wait for this ticket, and perhaps for others too.
+    pub fn kept_waiting(&self, seq: Seq) -> impl Iterator<Item = Token> + '_ {
+        let mine = self.tickets.iter().find(|t| t.seq == seq).map(|t| t.mode);
+        let conflicts = move |t: &&Ticket<W>| mine == Some(Mode::Exclusive) || t.mode == Mode::Exclusive;
+        self.tickets.iter().filter(|t| t.state == State::Waiting).filter(conflicts).map(|t| t.token)
+    }
+
+    /// A running ticket keeps no other waiting from now on; each that may run now is handed to `wake`.
+    pub fn lend(&mut self, seq: Seq, wake: impl FnMut(W)) {
+        let Some(t) = self.tickets.iter_mut().find(|t| t.seq == seq) else { return };
+        debug_assert!(t.state == State::Running, "what is not held cannot be lent");
+        (t.state, t.overtaken) = (State::Lent, false);
+        self.wake_free(wake);
+    }
+
+    /// A lent ticket waits again, under a new number, so behind all others.
+    pub fn take_back(&mut self, seq: Seq, new: Seq) {
+        let Some(at) = self.tickets.iter().position(|t| t.seq == seq) else { return };
+        let ticket = self.tickets.remove(at);
+        let at = self.tickets.iter().rposition(|t| t.seq < new).map_or(0, |p| p + 1);
+        self.tickets.insert(at, Ticket { seq: new, state: State::Waiting, ..ticket });
+    }
+
+    /// Whether an exclusive ticket has started since this one was lent. Of a ticket that was lent and runs again.
+    pub fn was_overtaken(&self, seq: Seq) -> bool {
+        self.tickets.iter().any(|t| t.seq == seq && t.overtaken)
     }
 
     /// Leaves something to wake for a ticket that has to wait; replaces what was left before.
@@ -101,15 +147,18 @@ impl<W> InodeQueue<W> {
     }
 
     /// Takes the ticket away, and hands each waiting ticket that may run here now to `wake`.
-    pub fn remove(&mut self, seq: Seq, mut wake: impl FnMut(W)) {
+    pub fn remove(&mut self, seq: Seq, wake: impl FnMut(W)) {
         let Some(at) = self.tickets.iter().position(|t| t.seq == seq) else { return };
         self.tickets.remove(at);
-        if self.tickets.is_empty() {
-            return;
+        if !self.tickets.is_empty() {
+            self.wake_free(wake);
         }
+    }
+
+    fn wake_free(&mut self, mut wake: impl FnMut(W)) {
         let mut all_shared = !self.tickets.iter().any(|t| t.state == State::Running && t.mode == Mode::Exclusive);
         let mut running = self.tickets.iter().any(|t| t.state == State::Running);
-        for t in self.tickets.iter_mut() {
+        for t in self.tickets.iter_mut().filter(|t| t.state != State::Lent) {
             let free = match t.mode {
                 Mode::Shared => all_shared,
                 Mode::Exclusive => !running,
@@ -181,6 +230,38 @@ mod tests {
         q.start(Seq(2));
         q.place(Seq(1), Mode::Exclusive, Token(0));
         assert!(!q.may_run(Seq(1)), "a running command is not interrupted by an older one");
+    }
+
+    #[test]
+    fn a_lent_ticket_keeps_no_other_waiting_and_comes_back_behind_those_that_wait() {
+        let mut q = InodeQueue::<u64>::default();
+        q.place(Seq(1), Mode::Exclusive, Token(1));
+        q.start(Seq(1));
+        for (seq, mode) in [(2, Mode::Shared), (3, Mode::Exclusive), (4, Mode::Shared)] {
+            q.place(Seq(seq), mode, Token(seq as u32));
+            q.wait(Seq(seq), seq);
+        }
+        assert_eq!(q.kept_waiting(Seq(1)).collect::<Vec<_>>(), [Token(2), Token(3), Token(4)]);
+        let mut woken = Vec::new();
+        q.lend(Seq(1), |w| woken.push(w));
+        assert_eq!(woken, [2], "the exclusive ticket behind it keeps the next shared one waiting");
+        assert!(q.may_run(Seq(2)) && q.blockers(Seq(2)).next().is_none());
+        q.start(Seq(2));
+        q.take_back(Seq(1), Seq(5));
+        assert!(!q.may_run(Seq(5)));
+        q.remove(Seq(2), |_| {});
+        assert!(q.may_run(Seq(3)) && !q.may_run(Seq(5)));
+        assert!(!q.was_overtaken(Seq(5)), "a shared ticket changes nothing");
+        q.start(Seq(3));
+        q.remove(Seq(3), |_| {});
+        q.remove(Seq(4), |_| {});
+        assert!(q.may_run(Seq(5)));
+        q.start(Seq(5));
+        assert!(q.was_overtaken(Seq(5)));
+        q.lend(Seq(5), |_| {});
+        q.take_back(Seq(5), Seq(6));
+        q.start(Seq(6));
+        assert!(!q.was_overtaken(Seq(6)), "nothing came between this time");
     }
 
     proptest! {

@@ -20,7 +20,7 @@ pub(super) struct Piece(Vec<u8>);
 
 impl Piece {
     /// Room for `n` bytes, or for a piece if that is less.
-    fn room(&mut self, n: u64) -> &mut [u8] {
+    pub fn room(&mut self, n: u64) -> &mut [u8] {
         let n = n.min(PIECE_BYTES as u64) as usize;
         if self.0.len() < n {
             self.0.reserve_exact(n - self.0.len());

@@ -3,6 +3,7 @@
 
 use super::Program;
 use super::bulk::{Piece, Sum, read_summed, write_summed};
+use super::kept::Ran;
 use super::micro::Micro;
 use super::operand::*;
 use crate::bodies::SetAttrBody;
@@ -10,37 +11,53 @@ use crate::command::{At, Command};
 use crate::decode::span;
 use crate::flags::{OpenFlags, SetAttrMask};
 use crate::interp::{Outcome, Registers};
-use crate::limits::{PROGRAM_BUFFERS, PROGRAM_FILES, PROGRAM_READ_MAX, PROGRAM_REGISTERS};
-use crate::target::{Sink, Source, Target};
+use crate::limits::{MICRO_OPS_MAX, PROGRAM_BUFFERS, PROGRAM_FILES, PROGRAM_READ_MAX, PROGRAM_REGISTERS};
+use crate::target::{Quiet, Sink, Source, Target};
 use crate::{Errno, SharedRegion};
+use smallvec::SmallVec;
 
 /// Runs `program` as the command `cmd`. The caller boxes the future: all state of a program lives in it, and none of it
 /// in the future of other commands.
 pub(crate) async fn run<T: Target>(cmd: &Command, program: &Program, pool: &SharedRegion, t: &mut T) -> Outcome {
     let mut machine = Machine::new(program, pool);
+    if let Some(kept) = t.kept() {
+        match machine.resume(*kept, t).await {
+            Ok(true) => {}
+            Ok(false) => return machine.failed(cmd, t.start_over()),
+            Err(e) => return machine.failed(cmd, e),
+        }
+    }
     let micros = program.micros();
+    let mut end = micros.len();
     while let Some(micro) = micros.get(machine.index) {
         let ran = match machine.step(micro, t).await {
             Ok(next) => t.seal(machine.index as u16, &Registers::default()).await.map(|()| next),
             Err(e) => Err(e),
         };
+        let (index, answer) = (machine.index, machine.answer);
         match ran {
             Ok(Next::Go) => machine.index += 1,
             Ok(Next::Skip(n)) => machine.index += 1 + usize::from(n),
-            Ok(Next::End) => return machine.well(machine.index + 1),
-            Err(e) => return machine.failed(cmd, e),
+            Ok(Next::End) => (end, machine.index) = (machine.index + 1, micros.len()),
+            Err(e) => return machine.ended(cmd, e, t),
         }
-        if machine.index < micros.len()
-            && let Err(e) = t.boundary(machine.index as u16).await
-        {
-            return machine.failed(cmd, e);
+        machine.ran.push(Ran { index, answer, version: machine.filled });
+        if machine.index < micros.len() {
+            t.quiet(Quiet::Between);
+            if let Err(e) = t.boundary(machine.index as u16).await {
+                return machine.ended(cmd, e, t);
+            }
         }
     }
-    machine.well(micros.len())
+    // Before it ends it must hold all that it has seen and staged.
+    match t.hold().await {
+        Ok(()) => machine.well(end),
+        Err(e) => machine.ended(cmd, e, t),
+    }
 }
 
 /// Where a program goes on.
-enum Next {
+pub(super) enum Next {
     Go,
     Skip(u8),
     End,
@@ -61,11 +78,17 @@ pub(super) struct Machine<'a, F> {
     pub program: &'a Program,
     pub pool: &'a SharedRegion,
     pub index: usize,
-    files: [Option<Slot<F>>; PROGRAM_FILES],
-    buffers: [Vec<u8>; PROGRAM_BUFFERS],
-    registers: [u64; PROGRAM_REGISTERS],
+    pub files: [Option<Slot<F>>; PROGRAM_FILES],
+    pub buffers: [Vec<u8>; PROGRAM_BUFFERS],
+    pub registers: [u64; PROGRAM_REGISTERS],
     /// Private memory for what is moved in pieces.
     pub piece: Piece,
+    /// How often each buffer has been changed.
+    pub versions: [u32; PROGRAM_BUFFERS],
+    /// The micro-ops that have run; what the last one was answered, and the version of the buffer that it filled.
+    pub ran: SmallVec<[Ran; MICRO_OPS_MAX]>,
+    pub answer: u64,
+    pub filled: u32,
 }
 
 type Done<T> = Result<T, Errno>;
@@ -80,6 +103,10 @@ impl<'a, F: Copy> Machine<'a, F> {
             buffers: core::array::from_fn(|_| Vec::new()),
             registers: [0; PROGRAM_REGISTERS],
             piece: Piece::default(),
+            versions: [0; PROGRAM_BUFFERS],
+            ran: SmallVec::new(),
+            answer: 0,
+            filled: 0,
         }
     }
 
@@ -97,6 +124,15 @@ impl<'a, F: Copy> Machine<'a, F> {
         let index = self.index as u16;
         let micro_done = if cmd.commits_in_steps() { index } else { 0 };
         Outcome { status: errno.0, micro_done, micro_failed: index + 1, result, result2 }
+    }
+
+    /// The same; its state is kept if it is about to be started over.
+    fn ended<T: Target>(self, cmd: &Command, errno: Errno, t: &mut T) -> Outcome {
+        let outcome = self.failed(cmd, errno);
+        if t.starts_over() {
+            t.keep(Box::new(self.into_kept()));
+        }
+        outcome
     }
 
     fn register(&self, r: Reg) -> Done<u64> {
@@ -138,7 +174,15 @@ impl<'a, F: Copy> Machine<'a, F> {
 
     /// The buffer, to be changed and put back.
     fn take_buffer(&mut self, b: BufSlot) -> Done<Vec<u8>> {
-        self.buffers.get_mut(usize::from(b.0)).map(std::mem::take).ok_or(Errno::INVAL)
+        let buffer = self.buffers.get_mut(usize::from(b.0)).map(std::mem::take).ok_or(Errno::INVAL);
+        self.touch(b);
+        buffer
+    }
+
+    fn touch(&mut self, b: BufSlot) {
+        if let Some(version) = self.versions.get_mut(usize::from(b.0)) {
+            *version += 1;
+        }
     }
 
     /// An empty buffer with all the room it may come to need, and no more.
@@ -151,6 +195,7 @@ impl<'a, F: Copy> Machine<'a, F> {
 
     pub fn put_buffer(&mut self, b: BufSlot, bytes: Vec<u8>) -> Done<()> {
         *self.buffers.get_mut(usize::from(b.0)).ok_or(Errno::INVAL)? = bytes;
+        self.touch(b);
         Ok(())
     }
 
@@ -185,7 +230,8 @@ impl<'a, F: Copy> Machine<'a, F> {
         Ok(At::Offset(off))
     }
 
-    async fn step<T: Target<File = F>>(&mut self, m: &Micro, t: &mut T) -> Done<Next> {
+    pub async fn step<T: Target<File = F>>(&mut self, m: &Micro, t: &mut T) -> Done<Next> {
+        self.answer = 0;
         match *m {
             Micro::Guard { cond, otherwise } => {
                 if self.holds(cond)? {
@@ -200,18 +246,21 @@ impl<'a, F: Copy> Machine<'a, F> {
             Micro::Open { file, base, path, flags, mode, created } => {
                 let opened = t.open(base, self.program.string(path), flags, mode.into()).await?;
                 let append = flags.contains(OpenFlags::APPEND);
+                self.answer = t.number(opened.file) << 1 | u64::from(opened.created);
                 self.put_slot(file, Some(Slot { file: opened.file, append, end: None }))?;
                 self.set(created, opened.created.into())?;
             }
             Micro::Use { file, h, need } => {
                 let taken = t.file(h, need).await?;
                 let append = t.cursor(h).await?.append;
+                self.answer = t.number(taken) << 1 | u64::from(append);
                 self.put_slot(file, Some(Slot { file: taken, append, end: None }))?;
             }
             Micro::Read { .. } => self.read(m, t).await?,
             Micro::Write { .. } => self.write(m, t).await?,
             Micro::Size { file, to } => {
                 let size = t.size(self.slot(file)?.file).await?;
+                self.answer = size;
                 self.set(Some(to), size)?;
             }
             Micro::Truncate { file, size } => {
@@ -221,7 +270,10 @@ impl<'a, F: Copy> Machine<'a, F> {
             }
             Micro::CopyRange { .. } => self.copy_range(m, t).await?,
             Micro::Scan { .. } => self.scan(m, t).await?,
-            Micro::Transform { buf, from, how } => self.transform(buf, from, how, t).await?,
+            Micro::Transform { buf, from, how } => {
+                t.quiet(Quiet::Computes);
+                self.transform(buf, from, how, t).await?;
+            }
             // Said of the command as a whole: see `Program::is_durable`.
             Micro::Sync => {}
             // Nothing was installed: the description dies with the command.
@@ -266,6 +318,7 @@ impl<'a, F: Copy> Machine<'a, F> {
                 .await;
                 buffer.truncate(if pad { len } else { *n.as_ref().unwrap_or(&0) } as usize);
                 self.put_buffer(b, buffer)?;
+                self.filled = self.versions.get(usize::from(b.0)).copied().unwrap_or(0);
                 n?
             }
             To::Pool(p) => {

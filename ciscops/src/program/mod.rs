@@ -7,11 +7,13 @@
 //! docs/COMMANDS.md is the specification.
 //!
 //! `wire` has micro-ops from and to their 32 bytes, `body` the rest of the layout, `verify` what a program must
-//! satisfy; `build` makes bodies; `machine` and `bulk` run programs.
+//! satisfy; `build` makes bodies; `machine` and `bulk` run programs; `kept` is what one that
+//! is started over need not do again.
 
 mod body;
 mod build;
 mod bulk;
+mod kept;
 mod machine;
 mod micro;
 mod operand;
@@ -21,6 +23,7 @@ mod verify;
 mod wire;
 
 pub use build::{Body, Builder};
+pub use kept::Kept;
 pub(crate) use machine::run;
 pub use micro::Micro;
 pub use operand::{

@@ -180,6 +180,8 @@ counters! {
     durable_waits: SharedCount,
     /// Commands whose inode set changed while they waited for it.
     set_retries: SharedCount,
+    /// Times a program lent what it held to others while it computed.
+    lent: SharedCount,
     /// Commands that waited for room in log, memory or space.
     room_waits: SharedCount,
     /// Commands that back-pressure held back before they started.

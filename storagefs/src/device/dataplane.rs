@@ -23,6 +23,7 @@ use super::core::Core;
 use super::counters::QueueCounters;
 use super::departed;
 use super::detect;
+use super::lent::{Lending, Lost};
 use super::limits::SET_RETRIES_MAX;
 use super::mail::Mail;
 use super::memory::held_by;
@@ -216,26 +217,12 @@ impl OpCx<'_> {
         }
     }
 
-    /// Waits until the command heads all its queues. Meanwhile those that it waits for are picked as it would be.
-    async fn head(&self, tickets: &mut Tickets<'_>) {
-        let mut boosts = self.core.board.boosts(self.queue.tenant.id);
-        poll_fn(|task| {
-            let polled = Pin::new(&mut tickets.start()).poll(task);
-            if polled.is_pending() {
-                boosts.clear();
-                tickets.blockers(|holder| boosts.add(holder.0));
-            }
-            polled
-        })
-        .await;
-    }
-
     /// Holds one inode for a session-level command.
     pub(super) async fn hold(&self, ino: InodeNo, mode: Mode) -> Tickets<'_> {
         let sets = &self.core.sets;
         let mut tickets = sets.place(sets.arrive(), Token(self.at), members([(ino.0, mode)]));
         self.admitted(ino.0);
-        self.head(&mut tickets).await;
+        head(self, &mut tickets).await;
         tickets
     }
 
@@ -277,6 +264,20 @@ impl Slicer for OpCx<'_> {
     }
 }
 
+/// Waits until the command heads all its queues. Meanwhile those that it waits for are picked as it would be.
+pub(super) async fn head(cx: &OpCx<'_>, tickets: &mut Tickets<'_>) {
+    let mut boosts = cx.core.board.boosts(cx.queue.tenant.id);
+    poll_fn(|task| {
+        let polled = Pin::new(&mut tickets.start()).poll(task);
+        if polled.is_pending() {
+            boosts.clear();
+            tickets.blockers(|holder| boosts.add(holder.0));
+        }
+        polled
+    })
+    .await;
+}
+
 /// Waits until everything below `end` is durable. EIO when the medium is poisoned.
 pub(super) async fn durable(cx: &OpCx<'_>, end: Lsn) -> Result<(), Errno> {
     let journal = cx.core.store.journal();
@@ -306,6 +307,8 @@ enum Attempt {
     Done(Done),
     /// Names lead to other inodes now.
     SetChanged(Option<(InodeNo, Hold)>),
+    /// What a program had lent was changed by others.
+    Lost,
     /// Room comes only after this.
     Room(Wait),
 }
@@ -340,12 +343,15 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
     let mut fresh = true;
     // Of a program: what it turned out to need beside its set.
     let mut learned: Option<Box<InodeSet>> = None;
+    let mut lost = Lost::default();
+    // The caller may make each change, after all: hold all that it takes.
+    let mut insist = false;
     loop {
         // Never with tickets in hand: whoever closed the gate may be waiting for them.
         if closed.is_none() && tickets.is_none() && changes_names(cx) {
             core.sets.names().pass().await;
         }
-        let mut set = resolve(cx).await?;
+        let mut set = resolve(cx, insist).await?;
         if let Some(learned) = &learned {
             set.join(learned);
             set.bounded()?;
@@ -366,11 +372,17 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
         };
         place(cx, seq, &set, &mut tickets);
         let Some(held) = tickets.as_mut() else { return Err(Errno::IO.into()) };
-        cx.head(held).await;
+        head(cx, held).await;
         cx.still()?;
-        match attempt(cx, &set, &mut plan, &mut tickets).await? {
+        let lending = cx.paths.program.as_ref().map(|_| Lending::new(cx, &set, learned.is_some(), tickets.take()));
+        match attempt(cx, &set, &mut plan, &mut tickets, lending.as_ref(), &mut lost).await? {
             Attempt::Done(done) => return Ok(done),
+            Attempt::Lost => {
+                tickets = None;
+                lost.again(cx)?;
+            }
             Attempt::SetChanged(lacked) => {
+                insist |= set.withholds();
                 if let Some((ino, hold)) = lacked.filter(|_| cx.paths.program.is_some()) {
                     learned.get_or_insert_default().add(ino, hold);
                 }
@@ -389,9 +401,9 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
     }
 }
 
-async fn resolve(cx: &OpCx<'_>) -> FsResult<InodeSet> {
+pub(super) async fn resolve(cx: &OpCx<'_>, insist: bool) -> FsResult<InodeSet> {
     loop {
-        match crate::fs::resolve_set(&cx.core.store, &cx.cmd, &cx.paths, cx.session()) {
+        match crate::fs::resolve_set(&cx.core.store, &cx.cmd, &cx.paths, cx.session(), insist) {
             Err(FsError::Miss(m)) => cx.core.io.fetch(m, cx.queue.tenant.id).await?,
             other => return other,
         }
@@ -474,11 +486,14 @@ fn wanted(op: &Op, session: &SessionState, set: &InodeSet) -> Members {
 }
 
 /// Runs the command over a transaction under its set, commits, gives the set back, waits for durability.
-async fn attempt<'d>(
-    cx: &OpCx<'d>,
+/// A program's tickets are with `lending` until it has run.
+async fn attempt<'c, 'd>(
+    cx: &'c OpCx<'d>,
     set: &InodeSet,
     plan: &mut Option<Plan<'d>>,
     tickets: &mut Option<Tickets<'d>>,
+    lending: Option<&Lending<'_, 'd>>,
+    lost: &mut Lost<'c>,
 ) -> FsResult<Attempt> {
     let core = cx.core;
     let payload = crate::fs::payload_bytes(&cx.cmd, &cx.paths);
@@ -486,17 +501,29 @@ async fn attempt<'d>(
         let mut txn = Txn::new(&core.store, cx.session(), set, reserved, payload, core.clock.wall());
         txn.about(&cx.paths.a);
         txn.in_steps(&cx.cmd, &cx.paths, detect::of_begin(cx), again);
-        txn.in_slices(cx);
+        match lending {
+            Some(lending) => txn.in_slices(lending),
+            None => txn.in_slices(cx),
+        }
         txn
     };
     let mut txn = begin(plan.take(), false);
+    txn.with_kept(lost.kept());
     let mut outcome = interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn).await;
     if let Some(cleared) = txn.start_over(&outcome) {
         txn = begin(cleared, true);
         outcome = Box::pin(interp::run(&cx.cmd, &cx.paths, &cx.queue.pool, &mut txn)).await;
     }
-    let mut finished = match txn.finish(&outcome).await {
+    let finished = txn.finish(&outcome).await;
+    if let Some(lending) = lending {
+        *tickets = lending.tickets();
+    }
+    let mut finished = match finished {
         Ok(f) => f,
+        Err(FsError::SetChanged) if txn.is_stale() || lending.is_some_and(Lending::is_lost) => {
+            lost.keep(cx, txn.into_kept());
+            return Ok(Attempt::Lost);
+        }
         Err(FsError::SetChanged) => return Ok(Attempt::SetChanged(txn.lacked())),
         Err(FsError::Wait(wait)) => return Ok(Attempt::Room(wait)),
         Err(e) => return Err(e),

@@ -4,7 +4,8 @@
 //! * `thread` is the run loop of a device thread: poll rings, run slots, post completions, sleep in one call. `slots`
 //!   holds the op futures and their wakers. `dataplane` is the op future itself, `batch` one that runs
 //!   several commands, `session_ops` those without a transaction, `staged`
-//!   those of several commands; `sets` the tickets held on inodes.
+//!   those of several commands; `sets` the tickets held on inodes, `lent` how a program lends them while it
+//!   computes.
 //! * `tenants` says who is charged and what each may hold; `memory` who may use how much of the device's memory.
 //!   `session` is an attached client, `rings` its queue pairs; `ofd` its handles, open file descriptions and
 //!   placeholders; `locks` locks.
@@ -29,6 +30,7 @@ mod due;
 pub mod hostdir;
 mod io;
 pub mod latency;
+mod lent;
 pub mod limits;
 mod locks;
 mod lograte;

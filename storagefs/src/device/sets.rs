@@ -235,6 +235,50 @@ impl<'a> Tickets<'a> {
         }
     }
 
+    /// The commands that wait for this one, by their slots; none of them can end while it is named.
+    pub fn kept_waiting(&self, mut each: impl FnMut(Token)) {
+        let mut locked = Locked::of(self.table, &self.members);
+        for (ino, _) in &self.members {
+            if let Some(q) = locked.shard(*ino).get(ino) {
+                q.kept_waiting(self.seq).for_each(&mut each);
+            }
+        }
+    }
+
+    /// Keeps no other command waiting until [`Tickets::take_back`], and holds nothing until then.
+    pub fn lend(&mut self) {
+        debug_assert!(self.running, "what is not held cannot be lent");
+        let mut woken: SmallVec<[Waker; 4]> = SmallVec::new();
+        let mut locked = Locked::of(self.table, &self.members);
+        for (ino, _) in &self.members {
+            if let Some(q) = locked.shard(*ino).get_mut(ino) {
+                q.lend(self.seq, |w| woken.push(w));
+            }
+        }
+        drop(locked);
+        self.running = false;
+        woken.into_iter().for_each(Waker::wake);
+    }
+
+    /// Queues what was lent again, behind all that wait; [`Tickets::start`] waits until it is held.
+    pub fn take_back(&mut self) {
+        let new = self.table.arrive();
+        let mut locked = Locked::of(self.table, &self.members);
+        for (ino, _) in &self.members {
+            if let Some(q) = locked.shard(*ino).get_mut(ino) {
+                q.take_back(self.seq, new);
+            }
+        }
+        self.seq = new;
+        self.running = locked.start_if_free(new, &self.members);
+    }
+
+    /// Whether something of the set may have changed while it was lent.
+    pub fn was_overtaken(&self) -> bool {
+        let mut locked = Locked::of(self.table, &self.members);
+        self.members.iter().any(|(ino, _)| locked.shard(*ino).get(ino).is_none_or(|q| q.was_overtaken(self.seq)))
+    }
+
     /// Changes the set: gives the old tickets back and places new ones under the same arrival number.
     pub fn replace(&mut self, members: Members) {
         let mut woken = SmallVec::new();

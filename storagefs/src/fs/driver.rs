@@ -102,6 +102,8 @@ pub struct Direct {
     last_end: Option<Lsn>,
     /// What a program turned out to need beside its set.
     learned: InodeSet,
+    /// Sets are put together without looking at permissions first.
+    insist: bool,
     /// The detectable command that runs and has not left its outcome.
     detect: Option<Identity>,
 }
@@ -119,6 +121,7 @@ impl Direct {
             counters: OpCounters::default(),
             last_end: None,
             learned: InodeSet::new(),
+            insist: false,
             detect: None,
         }
     }
@@ -263,7 +266,7 @@ impl Direct {
             Err(e) => return Outcome::failed(e),
         };
         let mut tries = 0;
-        self.learned = InodeSet::new();
+        (self.learned, self.insist) = (InodeSet::new(), false);
         loop {
             match self.attempt(cmd, &paths) {
                 Ok(outcome) => return outcome,
@@ -394,7 +397,7 @@ impl Direct {
 
     fn attempt(&mut self, cmd: &Command, paths: &Paths) -> FsResult<Outcome> {
         let store = self.session.store.clone();
-        let mut set = store.blocking(|| resolve_set(&store, cmd, paths, &self.session))?;
+        let mut set = store.blocking(|| resolve_set(&store, cmd, paths, &self.session, self.insist))?;
         set.join(&self.learned);
         let (mut plan, refused) = match self.begin(&store, cmd, paths, &set) {
             // A command that would fail anyway must say why itself: it runs without a plan first.
@@ -414,6 +417,7 @@ impl Direct {
             }
         };
         let finished = complete(txn.finish(&outcome));
+        self.insist |= set.withholds() && matches!(finished, Err(FsError::SetChanged));
         if let (Err(FsError::SetChanged), Some((ino, hold)), Some(_)) = (&finished, txn.lacked(), &paths.program) {
             self.learned.add(ino, hold);
             self.learned.bounded()?;

@@ -7,6 +7,7 @@
 //! directory and finds out under the set.
 
 use super::SessionView;
+use super::perm::{self, W};
 use super::resolve::{self, Found, Last, Trail, View, Walker};
 use crate::error::{FsError, FsResult};
 use crate::record::{Dirent, InodeRec};
@@ -15,7 +16,7 @@ use smallvec::SmallVec;
 use std::borrow::Borrow;
 use std::cell::Cell;
 use weldfs_ciscops::limits::INODE_SET_MAX;
-use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Paths};
+use weldfs_ciscops::{Access, At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Paths};
 
 /// The pseudo inode whose exclusive ticket is the rename lock.
 pub(crate) const RENAME_LOCK: InodeNo = InodeNo(0);
@@ -34,6 +35,10 @@ pub enum Hold {
 pub struct InodeSet {
     entries: SmallVec<[(InodeNo, Hold); 4]>,
     file: Option<InodeNo>,
+    /// What a change would hold alone, were the caller allowed to make it: the command finds out that it is not with a
+    /// shared hold. One that would change something of it after all starts over, and insists.
+    withheld: SmallVec<[InodeNo; 2]>,
+    insisted: bool,
     walked: Option<Box<Walked>>,
 }
 
@@ -70,10 +75,36 @@ impl InodeSet {
         }
     }
 
-    /// Whether the set holds `ino` at least as `hold`.
+    /// Adds an inode that is held alone for a change, if the caller is `allowed` to make it.
+    fn add_alone(&mut self, ino: InodeNo, allowed: bool) {
+        if allowed || self.insisted {
+            return self.add(ino, Hold::Exclusive);
+        }
+        self.add(ino, Hold::Shared);
+        if !self.withheld.contains(&ino) {
+            self.withheld.push(ino);
+        }
+    }
+
+    /// Whether the set holds `ino` at least as `hold`, or as much of it as it takes to refuse what the command asks.
     #[inline]
     pub fn covers(&self, ino: InodeNo, hold: Hold) -> bool {
-        self.entries.iter().any(|(i, h)| *i == ino && *h >= hold)
+        self.entries.iter().any(|(i, h)| *i == ino && *h >= hold) || self.withheld.contains(&ino)
+    }
+
+    /// Whether something is not held as a change would take.
+    pub(crate) fn withholds(&self) -> bool {
+        !self.withheld.is_empty()
+    }
+
+    /// Whether this inode may be changed under the set.
+    pub(super) fn may_change(&self, ino: InodeNo) -> bool {
+        self.withheld.is_empty() || !self.withheld.contains(&ino) || self.entries.contains(&(ino, Hold::Exclusive))
+    }
+
+    /// Whether it was put together without looking at permissions.
+    pub(crate) fn is_insisted(&self) -> bool {
+        self.insisted
     }
 
     /// The entries; the first is the primary inode.
@@ -158,6 +189,15 @@ impl Resolver<'_> {
         Ok(())
     }
 
+    /// The same for a change of its content: alone, if the grant of the handle allows one.
+    pub(super) fn written(&mut self, h: Handle) -> FsResult<()> {
+        let ino = resolve::base_inode(self.session, h)?;
+        let granted = self.session.handle(h).is_ok_and(|open| open.flags.access().contains(Access::WRITE));
+        self.set.add_alone(ino, granted);
+        self.set.file = Some(ino);
+        Ok(())
+    }
+
     /// Adds what a path names as `hold`, and its directory as `dir`; after a failed walk, where it ended.
     pub(super) fn path(
         &mut self,
@@ -172,9 +212,23 @@ impl Resolver<'_> {
         let view = Ahead { store: self.store, slot: Cell::new((InodeNo(0), 0)) };
         match Walker::of(self.session).walk(&view, start, path, last, &mut trail) {
             Ok(found) => {
-                self.set.add(found.dir.ino, dir);
-                if let Some(rec) = &found.rec {
-                    self.set.add(rec.ino, hold);
+                let cred = self.session.cred();
+                // Of a name that is to go, too; and what replaces one, or is found to be in the way, changes that file.
+                let renames = match &found.rec {
+                    Some(rec) => perm::may_delete(&found.dir, rec, cred, rec.is_dir()).is_ok(),
+                    None => perm::may_create(&found.dir, cred).is_ok(),
+                };
+                match dir {
+                    Hold::Exclusive => self.set.add_alone(found.dir.ino, renames),
+                    Hold::Shared => self.set.add(found.dir.ino, dir),
+                }
+                match &found.rec {
+                    None => {}
+                    Some(rec) if hold == Hold::Exclusive => {
+                        let changes = perm::is_owner(rec, cred) || perm::allowed(rec, cred, W);
+                        self.set.add_alone(rec.ino, if dir == Hold::Exclusive { renames } else { changes });
+                    }
+                    Some(rec) => self.set.add(rec.ino, hold),
                 }
                 self.set.file = found.rec.as_ref().map(|r| r.ino);
                 let (path, slot) = (place_of(path), view.slot.get());
@@ -194,6 +248,14 @@ impl Resolver<'_> {
     /// An object named by a handle alone or by a path from it.
     pub(super) fn object(&mut self, base: Handle, path: &[u8], nofollow: bool, hold: Hold) -> FsResult<()> {
         if path.is_empty() {
+            if hold == Hold::Exclusive {
+                let ino = resolve::base_inode(self.session, base)?;
+                let cred = self.session.cred();
+                let changes = |rec: InodeRec| perm::is_owner(&rec, cred) || perm::allowed(&rec, cred, W);
+                self.set.add_alone(ino, self.store.inode(ino)?.is_some_and(changes));
+                self.set.file = Some(ino);
+                return Ok(());
+            }
             return self.handle(base, hold);
         }
         let last = if nofollow { Last::NoFollow } else { Last::Follow };
@@ -204,12 +266,13 @@ impl Resolver<'_> {
         let excl = flags.contains(OpenFlags::CREATE | OpenFlags::EXCL);
         let last = if excl || flags.contains(OpenFlags::NOFOLLOW) { Last::NoFollow } else { Last::Follow };
         let file = if flags.contains(OpenFlags::TRUNC) { Hold::Exclusive } else { file };
+        let cred = self.session.cred();
         let missing = self.path(base, path, last, Hold::Shared, file)?.filter(|f| f.rec.is_none());
-        if let Some(dir) = missing.map(|f| f.dir.ino)
+        if let Some((dir, allowed)) = missing.map(|f| (f.dir.ino, perm::may_create(&f.dir, cred).is_ok()))
             && flags.contains(OpenFlags::CREATE)
             && !flags.contains(OpenFlags::TMPFILE)
         {
-            self.set.add(dir, Hold::Exclusive);
+            self.set.add_alone(dir, allowed);
         }
         Ok(())
     }
@@ -220,7 +283,12 @@ impl Resolver<'_> {
             found.extend(self.path(base, path, Last::Name, Hold::Exclusive, Hold::Exclusive)?.cloned());
         }
         if needs_rename_lock(&found) {
-            self.set.add(RENAME_LOCK, Hold::Exclusive);
+            let withheld = |f: &Found| {
+                self.set.withheld.contains(&f.dir.ino)
+                    || f.rec.as_ref().is_some_and(|r| self.set.withheld.contains(&r.ino))
+            };
+            let allowed = !found.iter().any(withheld);
+            self.set.add_alone(RENAME_LOCK, allowed);
         }
         Ok(())
     }
@@ -232,7 +300,9 @@ pub(super) fn needs_rename_lock(places: &[impl Borrow<Found>]) -> bool {
     moves_dir && places.windows(2).any(|w| w[0].borrow().dir.ino != w[1].borrow().dir.ino)
 }
 
-/// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`].
+/// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`]; `insist` if the set withheld something then: what
+/// the caller may change is looked at before anything is held alone, so that nothing of others is held for a command
+/// that will be refused.
 ///
 /// # Errors
 /// EBADF for a handle the session does not have, E2BIG for a program on more than 16 inodes; misses and damage as they
@@ -242,8 +312,9 @@ pub(crate) fn resolve_set(
     cmd: &Command,
     paths: &Paths,
     session: &dyn SessionView,
+    insist: bool,
 ) -> FsResult<InodeSet> {
-    let mut r = Resolver { store, session, set: InodeSet::new() };
+    let mut r = Resolver { store, session, set: InodeSet { insisted: insist, ..InodeSet::new() } };
     let (a, b) = (paths.a.as_slice(), paths.b.as_slice());
     use Hold::{Exclusive, Shared};
     match cmd.op {
@@ -275,9 +346,9 @@ pub(crate) fn resolve_set(
         Op::Write { h, .. }
         | Op::Truncate { h, .. }
         | Op::Fallocate { h, .. }
-        | Op::SetAttr { h, .. }
         | Op::AppendChecksumWrite { h, .. }
-        | Op::ReadModifyWrite { h, .. } => r.handle(h, Exclusive)?,
+        | Op::ReadModifyWrite { h, .. } => r.written(h)?,
+        Op::SetAttr { h, .. } => r.object(h, b"", false, Exclusive)?,
         Op::StatPath { base, nofollow, .. }
         | Op::Access { base, nofollow, .. }
         | Op::GetXattr { base, nofollow, .. }
@@ -308,13 +379,14 @@ pub(crate) fn resolve_set(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fs::Cred;
     use crate::fs::Txn;
     use crate::fs::driver::Direct;
     use crate::media::RamMedium;
     use crate::mount::{MkfsOptions, format};
     use crate::store::MountOptions;
     use std::sync::Arc;
-    use weldfs_ciscops::PoolRange;
+    use weldfs_ciscops::{PoolRange, RenameFlags};
     use weldfs_journal::{Clock, Medium, SeededRandom, SystemClock};
 
     fn direct() -> Direct {
@@ -324,6 +396,45 @@ mod tests {
         let options = MountOptions::new(clock, Arc::new(SeededRandom::new(2)));
         let (store, _) = Store::mount(medium, options).expect("what was just formatted mounts");
         Direct::new(store, 1 << 16)
+    }
+
+    #[test]
+    fn what_the_caller_may_not_change_is_not_held_alone() {
+        let mut device = direct();
+        let base = Handle::ROOT;
+        let names = [&b"file"[..], b"dir", b"dir/made", b"dir/other"];
+        let [file, dir, made, other] = [0, 1, 2, 3].map(|i| device.put(64 * i as u32, names[i]));
+        let create = |path| {
+            let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+            Op::Open { base, path, flags, mode: 0o644, placeholder: 0 }
+        };
+        for op in [create(file), Op::Mkdir { base, path: dir, mode: 0o755 }, create(made)] {
+            assert_eq!(device.run(op).status, 0);
+        }
+        let store = device.store().clone();
+        let data = device.put(512, b"bytes");
+        let changes = [
+            create(other),
+            Op::Mkdir { base, path: other, mode: 0o700 },
+            Op::Unlink { base, path: made },
+            Op::Rename { from_base: base, from: made, to_base: base, to: other, flags: RenameFlags::empty() },
+            Op::OpenWriteClose { base, path: file, flags: OpenFlags::WRITE, mode: 0, at: At::Offset(0), src: data },
+        ];
+        let holds = |device: &Direct, op: &Op, insist| {
+            let cmd = Command::new(1, *op);
+            let paths = Paths::fetch(&cmd, device.pool()).expect("paths");
+            resolve_set(&store, &cmd, &paths, device.view(), insist).expect("a set")
+        };
+        let alone = |set: &InodeSet| set.entries().iter().any(|(_, hold)| *hold == Hold::Exclusive);
+        for op in &changes {
+            device.set_cred(Cred::root());
+            assert!(alone(&holds(&device, op, false)), "{op:?}");
+            device.set_cred(Cred::new(7, 7));
+            let set = holds(&device, op, false);
+            assert!(!alone(&set) && set.withholds(), "{op:?}: {set:?}");
+            assert!(alone(&holds(&device, op, true)), "{op:?}");
+            assert_eq!(device.run(*op).status, Errno::ACCES.0, "{op:?}");
+        }
     }
 
     #[test]
@@ -338,7 +449,7 @@ mod tests {
         let command = |path| Command::new(1, Op::OpenReadClose { base, path, flags: OpenFlags::READ, offset: 0, out });
         let paths = |path| Paths::fetch(&command(path), device.pool()).expect("a path");
         let (here, missing) = (paths(name), paths(other));
-        let resolve = |path, paths| resolve_set(&store, &command(path), paths, device.view()).expect("a set");
+        let resolve = |path, paths| resolve_set(&store, &command(path), paths, device.view(), false).expect("a set");
         let (set, none) = (resolve(name, &here), resolve(other, &missing));
         let walked = |set: &InodeSet, path: &[u8], last| set.walked(&store, resolve::ROOT, path, last).is_some();
         assert!(walked(&set, &here.a, Last::Follow) && walked(&none, &missing.a, Last::Follow));

@@ -40,7 +40,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
+use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags, Quiet};
 use weldfs_functions::cipher::Key;
 
 pub use crate::cred::Cred;
@@ -95,6 +95,16 @@ pub(crate) trait Slicer: Send + Sync {
     fn is_cancelled(&self) -> bool;
     /// The command is about to run micro-op `index`.
     fn micro(&self, index: u16);
+    /// The command needs nothing of what it holds for a while, and lends it to those that wait, if there is reason to;
+    /// `due`: it is about to give way. Whether it did.
+    fn lends(&self, how: Quiet, due: bool) -> bool {
+        let _ = (how, due);
+        false
+    }
+    /// Holds again what was lent. `SetChanged`: something of it may have changed meanwhile, and the command starts over.
+    fn take_back(&self) -> Fetching<'_> {
+        Box::pin(std::future::ready(Ok(())))
+    }
 }
 
 /// To the end of the run queue, once: pending at the first poll, ready at the next.

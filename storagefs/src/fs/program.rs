@@ -27,7 +27,8 @@ pub(super) fn resolve(program: &Program, r: &mut Resolver<'_>) -> FsResult<()> {
         let file = if program.changes_file_of(i) { Exclusive } else { Shared };
         match *micro {
             Micro::Open { base, path, flags, .. } => r.open(base, program.string(path), flags, file)?,
-            Micro::Use { h, .. } => r.handle(h, file)?,
+            Micro::Use { h, .. } if file == Exclusive => r.written(h)?,
+            Micro::Use { h, .. } => r.handle(h, Shared)?,
             Micro::Unlink { base, path } | Micro::Rmdir { base, path } => {
                 r.path(base, program.string(path), Last::Name, Exclusive, Exclusive)?;
             }

@@ -7,9 +7,10 @@ use super::txn::{OpenedInfo, Txn};
 use crate::error::FsError;
 use std::sync::Arc;
 use weldfs_ciscops::dirent::DirentWriter;
+use weldfs_ciscops::program::Kept;
 use weldfs_ciscops::{
-    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, OpenFlags, Opened, Registers,
-    RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
+    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, OpenFlags, Opened, Quiet,
+    Registers, RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
 };
 use weldfs_functions::cipher::Key;
 
@@ -24,7 +25,11 @@ pub struct FileRef {
 
 /// Runs a core until it does not miss.
 macro_rules! cold {
-    ($txn:ident, $core:expr) => {
+    ($txn:ident, $core:expr) => {{
+        if $txn.lent {
+            $txn.take_back().await?;
+        }
+        $txn.quiet = None;
         loop {
             match $core {
                 Err(FsError::Miss(m)) => {
@@ -36,7 +41,7 @@ macro_rules! cold {
                 Ok(v) => break v,
             }
         }
-    };
+    }};
 }
 
 fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
@@ -45,9 +50,13 @@ fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
 
 impl Txn<'_> {
     /// Lets others have the core, if the slicer says so. EINTR when the command is no more to be gone on with.
-    async fn make_way(&self) -> Result<(), Errno> {
+    async fn make_way(&mut self) -> Result<(), Errno> {
         let Some(slicer) = self.slicer else { return Ok(()) };
-        if slicer.due() {
+        let due = slicer.due();
+        if let Some(how) = self.quiet.filter(|_| !self.lent) {
+            self.lent = slicer.lends(how, due);
+        }
+        if due {
             super::give_way().await;
         }
         if slicer.is_cancelled() { Err(Errno::INTR) } else { Ok(()) }
@@ -64,7 +73,36 @@ impl Target for Txn<'_> {
         self.make_way().await
     }
 
+    fn quiet(&mut self, how: Quiet) {
+        self.quiet = Some(how);
+    }
+
+    fn starts_over(&self) -> bool {
+        self.aborted()
+    }
+
+    fn keep(&mut self, state: Box<Kept>) {
+        self.kept = Some(state);
+    }
+
+    fn kept(&mut self) -> Option<Box<Kept>> {
+        self.kept.take()
+    }
+
+    fn start_over(&mut self) -> Errno {
+        self.stale = true;
+        self.fail(FsError::SetChanged)
+    }
+
+    async fn hold(&mut self) -> Result<(), Errno> {
+        if self.lent { self.take_back().await } else { Ok(()) }
+    }
+
     async fn seal(&mut self, index: u16, regs: &Registers) -> Result<(), Errno> {
+        // What was sealed before it lent what it holds is all that is staged.
+        if self.lent {
+            return Ok(());
+        }
         cold!(self, self.seal_core(index, regs));
         Ok(())
     }

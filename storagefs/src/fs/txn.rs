@@ -3,7 +3,7 @@
 //! The synchronous cores (in `namespace`, `attr`, `xattr`, `data`, `falloc`) read first and stage afterwards, so that a
 //! core which meets a cold page has staged nothing and can simply be called again once the page is there.
 
-use super::inode_set::{Hold, InodeSet, Walked};
+use super::inode_set::{Hold, InodeSet, RENAME_LOCK, Walked};
 use super::micro::Steps;
 use super::resolve::{self, Found, Last, ROOT, Trail, View, Walker};
 use super::stage::{Filling, StagedFile};
@@ -19,7 +19,8 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
-use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags, Outcome};
+use weldfs_ciscops::program::Kept;
+use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags, Outcome, Quiet};
 use weldfs_journal::Medium;
 
 /// What one command cost; the device sums them.
@@ -129,6 +130,12 @@ pub struct Txn<'a> {
     /// A run of blocks that is being filled piece by piece.
     pub(super) filling: Option<Filling>,
     pub(super) slicer: Option<&'a dyn Slicer>,
+    /// Why the command needs nothing of what it holds just now, and whether it has lent that.
+    pub(super) quiet: Option<Quiet>,
+    pub(super) lent: bool,
+    /// The state of the program before it was started over, or is about to be; and whether that was of no use.
+    pub(super) kept: Option<Box<Kept>>,
+    pub(super) stale: bool,
     pub(super) inline: bool,
     /// Payload bytes of the command.
     pub(super) asked: u64,
@@ -181,6 +188,10 @@ impl<'a> Txn<'a> {
             slot: AtomicU64::new(0),
             filling: None,
             slicer: None,
+            quiet: None,
+            lent: false,
+            kept: None,
+            stale: false,
             inline: payload_bytes <= store.inline_max() as u64,
             asked: payload_bytes,
             one_record: false,
@@ -198,6 +209,29 @@ impl<'a> Txn<'a> {
     /// Makes way for others where the slicer says so.
     pub(crate) fn in_slices(&mut self, slicer: &'a dyn Slicer) {
         self.slicer = Some(slicer);
+    }
+
+    /// The state of the program before it was started over.
+    pub(crate) fn with_kept(&mut self, kept: Option<Box<Kept>>) {
+        self.kept = kept;
+    }
+
+    /// The state that it kept did not stand: it is to be started over without.
+    pub(crate) fn is_stale(&self) -> bool {
+        self.stale
+    }
+
+    /// Its state, when it is to be started over.
+    pub(crate) fn into_kept(&mut self) -> Option<Box<Kept>> {
+        self.kept.take()
+    }
+
+    /// Holds again what was lent, before anything of it is looked at.
+    #[cold]
+    pub(super) async fn take_back(&mut self) -> Result<(), Errno> {
+        (self.lent, self.quiet) = (false, None);
+        let Some(slicer) = self.slicer else { return Ok(()) };
+        slicer.take_back().await.map_err(|e| self.fail(e))
     }
 
     /// What the client called the file, for the log.
@@ -359,8 +393,15 @@ impl<'a> Txn<'a> {
     /// given no plan because its reservation failed, and that turns out to need one, is `SetChanged` too: then the
     /// errno of the reservation is the answer.
     pub async fn finish(&mut self, outcome: &Outcome) -> FsResult<Finished<'a>> {
+        // What a program did before it failed may stay.
+        if self.lent && self.steps.is_some() && self.take_back().await.is_err() && !self.aborted() {
+            return Err(Errno::IO.into());
+        }
         if let Some(e) = self.abort.take() {
             return Err(e);
+        }
+        if self.exceeds_set() && self.steps.is_some() {
+            return Err(FsError::SetChanged);
         }
         if let Some(steps) = self.steps.take() {
             let (plan, micro) = self.conclude_steps(*steps, outcome)?;
@@ -375,12 +416,18 @@ impl<'a> Txn<'a> {
                 e => return Err(e),
             }
         }
-        if self.plan.is_none() && self.stages() {
+        if self.plan.is_none() && self.stages() || self.exceeds_set() {
             return Err(FsError::SetChanged);
         }
         let plan = self.take_plan();
         let opened = self.opened.take();
         Ok(Finished { plan, opened, micro: None, cursor: self.cursor, counters: self.counters })
+    }
+
+    /// Whether it would change what it holds as one that is refused does.
+    fn exceeds_set(&self) -> bool {
+        let exceeds = |ino| !self.set.may_change(ino);
+        self.set.withholds() && self.inodes.iter().any(|s| exceeds(s.rec.ino) || exceeds(RENAME_LOCK))
     }
 
     /// Whether the command would change something.

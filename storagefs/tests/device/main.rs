@@ -11,6 +11,7 @@ mod greedy_client;
 mod hostdir;
 mod hostdir_differential;
 mod hostile_client;
+mod lent;
 mod neighbour;
 mod observing;
 #[path = "../../../kernel-shim/tests/skips/mod.rs"]
