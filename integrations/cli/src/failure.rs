@@ -1,6 +1,5 @@
 //! How a verb fails: one clear sentence, and an exit code.
 
-use crate::output::say;
 use std::fmt;
 use std::io;
 use std::path::Path;
@@ -58,31 +57,6 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
-
-/// Does something with each of what was named. A failure of one is a line on stderr and keeps the others from nothing;
-/// returned is how many there were.
-///
-/// # Errors
-/// What would be wrong for each of them: the command line, or that nothing reads what is printed any more.
-pub fn each<T>(all: &[T], mut one: impl FnMut(&T) -> Result<(), Failure>) -> Result<u64, Failure> {
-    let mut failed = 0;
-    for named in all {
-        match one(named) {
-            Err(failure) if failure.reader_gone || failure.code == USAGE => return Err(failure),
-            Err(failure) => {
-                say!("weldfs: {failure}");
-                failed += 1;
-            }
-            Ok(()) => {}
-        }
-    }
-    Ok(failed)
-}
-
-/// The exit code when so much of what was asked for could not be done, each with a line on stderr.
-pub fn exit_code(failed: u64) -> u8 {
-    if failed == 0 { 0 } else { FAILED }
-}
 
 /// Says of an I/O error what was being done, and to what.
 pub trait Doing<T> {

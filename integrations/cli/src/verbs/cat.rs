@@ -2,8 +2,8 @@
 //! says at which byte that is.
 
 use crate::device;
-use crate::failure::{Doing, Failure, Outcome, each, exit_code};
-use crate::output;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output::{self, each, exit_code};
 use crate::place::{Place, Readable};
 use std::io::{self, Read};
 use weldfs::OpenOptions;

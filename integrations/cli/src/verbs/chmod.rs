@@ -3,8 +3,8 @@
 mod mode;
 
 use crate::device;
-use crate::failure::{Doing, Failure, Outcome, each, exit_code};
-use crate::output::say;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output::{each, exit_code, say};
 use crate::place::{Place, one_image};
 use crate::walk::{Walk, When};
 use mode::ModeChange;

@@ -1,8 +1,8 @@
 //! `weldfs chown`: owner and group of files in an image.
 
 use crate::device;
-use crate::failure::{Doing, Outcome, each, exit_code};
-use crate::output::say;
+use crate::failure::{Doing, Outcome};
+use crate::output::{each, exit_code, say};
 use crate::place::{Place, one_image};
 use crate::walk::{Walk, When};
 use std::str::FromStr;

@@ -1,8 +1,8 @@
 //! `weldfs put`, `get`, `cp`: files and whole trees into, out of and inside images.
 
 use crate::device;
-use crate::failure::{Doing, Failure, Outcome, each, exit_code};
-use crate::output;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output::{self, each, exit_code};
 use crate::place::{Place, Side, one_image};
 use crate::tree::{Copy, End, Follow, Host, Image, Tally};
 use crate::verbs::cat;

@@ -2,8 +2,8 @@
 
 use crate::device;
 use crate::entry::path_text;
-use crate::failure::{Doing, Failure, Outcome, each, exit_code};
-use crate::output::{self, human_bytes};
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output::{self, each, exit_code, human_bytes};
 use crate::place::{Place, Whole};
 use crate::verbs::info::medium_of;
 use serde::Serialize;

@@ -3,8 +3,8 @@
 
 use crate::device::{self, Device};
 use crate::entry::{allocated, path_text, write_name};
-use crate::failure::{Failure, Outcome, each, exit_code};
-use crate::output::{self, human_bytes};
+use crate::failure::{Failure, Outcome};
+use crate::output::{self, each, exit_code, human_bytes};
 use crate::place::Place;
 use crate::walk::{Walk, When};
 use serde::Serialize;

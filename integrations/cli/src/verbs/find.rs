@@ -4,8 +4,8 @@ mod filter;
 
 use crate::device;
 use crate::entry::{Entry, write_name};
-use crate::failure::{Failure, Outcome, each, exit_code};
-use crate::output::{self, say};
+use crate::failure::{Failure, Outcome};
+use crate::output::{self, each, exit_code, say};
 use crate::place::Place;
 use crate::walk::{Step, Walk, When};
 use filter::Filter;

@@ -1,7 +1,8 @@
 //! `weldfs ln`: more names for files of an image, and symbolic links.
 
 use crate::device;
-use crate::failure::{Failure, Outcome, each, exit_code, reason};
+use crate::failure::{Failure, Outcome, reason};
+use crate::output::{each, exit_code};
 use crate::place::{Place, one_image};
 use std::ffi::{OsStr, OsString};
 use std::io;

@@ -1,7 +1,8 @@
 //! `weldfs mkdir`, `mv`: verbs that change names only. They return when the change is durable.
 
 use crate::device;
-use crate::failure::{Doing, Failure, Outcome, each, exit_code, reason};
+use crate::failure::{Doing, Failure, Outcome, reason};
+use crate::output::{each, exit_code};
 use crate::place::{Place, one_image};
 use weldfs::{Client, RenameFlags};
 

@@ -2,7 +2,8 @@
 //! before anything is removed.
 
 use crate::device;
-use crate::failure::{Doing, Failure, Outcome, each, exit_code};
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output::{each, exit_code};
 use crate::place::{Place, one_image};
 use std::os::unix::ffi::OsStrExt;
 use weldfs::Client;

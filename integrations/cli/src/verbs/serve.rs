@@ -107,8 +107,8 @@ fn serve_dir(settings: &Settings, dir: &Path, telling: Telling) -> Outcome {
     Ok(0)
 }
 
-/// Bytes of a socket's address, and what is left of them for a name behind `/proc/self/fd/123456/`, which is how a longer
-/// path is said to the system.
+/// Bytes of a socket's address, and what is left of them for a name behind `/proc/self/fd/123456/`: so a longer path is
+/// said to the system.
 const ADDRESS_MAX: usize = 107;
 const NAME_MAX: usize = 86;
 

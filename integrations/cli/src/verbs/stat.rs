@@ -3,8 +3,8 @@
 use crate::dates::Dates;
 use crate::device;
 use crate::entry::{Entry, letters, write_name};
-use crate::failure::{Doing, Outcome, each, exit_code};
-use crate::output;
+use crate::failure::{Doing, Outcome};
+use crate::output::{self, each, exit_code};
 use crate::place::Place;
 use std::io::Write;
 use std::path::Path;

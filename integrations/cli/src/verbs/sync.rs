@@ -1,7 +1,8 @@
 //! `weldfs sync`: what was changed is on the medium when it returns.
 
 use crate::device::{self, Want};
-use crate::failure::{Doing, Failure, Outcome, each, exit_code};
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output::{each, exit_code};
 use crate::place::Whole;
 use std::fs::File;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! `weldfs truncate`: sets the size of files in an image.
 
 use crate::device;
-use crate::failure::{Doing, Outcome, each, exit_code};
-use crate::output;
+use crate::failure::{Doing, Outcome};
+use crate::output::{self, each, exit_code};
 use crate::place::{Place, one_image};
 use std::io::ErrorKind;
 use std::str::FromStr;

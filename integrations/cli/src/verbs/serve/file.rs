@@ -24,8 +24,8 @@ pub struct File {
     pub settings: Settings,
 }
 
-/// The file that counts, and who names it: the one on the command line, else the one of the environment, else the user's,
-/// else the system's, where they exist.
+/// The file that counts, and what names it: the one on the command line, else the one of the environment, else the
+/// user's, else the system's, where they exist.
 fn place(named: Option<&Path>) -> Option<(PathBuf, &'static str)> {
     if let Some(path) = named {
         return Some((path.to_owned(), " (--config)"));
