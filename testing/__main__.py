@@ -1,4 +1,4 @@
-"""The command line of `./test`."""
+"""The command line of `./test`. Exit codes: 0, 1 something failed, 2 wrong usage."""
 
 import argparse
 import subprocess
@@ -8,6 +8,12 @@ from . import quick, soak
 from .build import ROOT
 from .report import Report
 from .tiers import ALWAYS, SLICES, TIERS, gate
+
+
+def wrong(what):
+    """Ends with the exit code of a wrong command line, as argparse has it."""
+    print(what, file=sys.stderr)
+    sys.exit(2)
 
 
 def run(names, full):
@@ -24,7 +30,7 @@ def slice_of(word):
         return int(word)
     done = subprocess.run(["git", "rev-parse", f"{word}^{{commit}}"], cwd=ROOT, capture_output=True, text=True)
     if done.returncode != 0:
-        sys.exit(f"no such slice or commit: {word} (slices are 0 to {len(SLICES) - 1})")
+        wrong(f"no such slice or commit: {word} (slices are 0 to {len(SLICES) - 1})")
     return int(done.stdout.strip()[:8], 16) % len(SLICES)
 
 
@@ -40,8 +46,8 @@ def listing():
 
 
 def main(args):
-    if args == ["--list"]:
-        return listing()
+    if "--list" in args:
+        return listing() if args == ["--list"] else wrong("--list stands alone")
     level = args[0] if args else "gate"
     if level == "soak":
         return soak.main(args[1:])
@@ -57,10 +63,16 @@ def main(args):
     if level in ("gate", "full"):
         parser.parse_args(args[1:])
         return run(gate() if level == "gate" else list(TIERS), level == "full")
-    for name in args:
+    asked = [word for word in args if word in ("-h", "--help")]
+    names = [word for word in args if word not in asked]
+    for name in names:
         if name not in TIERS:
-            sys.exit(f"no such tier: {name} (see ./test --list)")
-    return run(args, True)
+            wrong(f"no such tier: {name} (see ./test --list)")
+    if asked:
+        for name in names:
+            print(f"usage: ./test {name}\n\n{name}: {TIERS[name][0].__doc__}, at full size; it takes no options")
+        return 0
+    return run(names, True)
 
 
 sys.exit(main(sys.argv[1:]))

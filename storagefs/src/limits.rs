@@ -21,11 +21,11 @@ pub(crate) const CHUNK_PAGES_DEFAULT: u32 = 64;
 /// Most pages in a metadata chunk: one bitmap word.
 pub(crate) const CHUNK_PAGES_MAX: u32 = 64;
 /// Shortest log area, bytes.
-pub(crate) const LOG_LEN_MIN: u64 = 256 * 1024;
+pub const LOG_LEN_MIN: u64 = 256 * 1024;
 /// Log length mkfs chooses at most by itself, bytes.
 pub(crate) const LOG_LEN_DEFAULT_MAX: u64 = 64 * 1024 * 1024;
 /// Longest log area, bytes.
-pub(crate) const LOG_LEN_MAX: u64 = 16 * 1024 * 1024 * 1024;
+pub const LOG_LEN_MAX: u64 = 16 * 1024 * 1024 * 1024;
 /// Smallest medium mkfs accepts, bytes.
 pub(crate) const MEDIUM_LEN_MIN: u64 = 3 * 1024 * 1024;
 /// Largest medium, bytes: block numbers have 48 bits.

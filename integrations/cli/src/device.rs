@@ -50,6 +50,14 @@ pub fn must_not_be_served(image: &Path) -> Result<(), Failure> {
     }
 }
 
+/// The failure of a verb that is for images, named by a directory.
+pub fn must_be_an_image(image: &Path, verb: &str) -> Result<(), Failure> {
+    if !image.is_dir() {
+        return Ok(());
+    }
+    Err(Failure::new(format!("{}: a directory; {verb} is for an image that no device serves", image.display())))
+}
+
 /// A client of the device that serves `image` (which may also be a device's socket itself), if one does. One that is
 /// starting is waited for.
 pub fn served(image: &Path) -> Result<Option<Client>, Failure> {

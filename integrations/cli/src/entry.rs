@@ -3,7 +3,7 @@
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use weldfs::{Client, Metadata, WireTime};
 
 /// A file, as JSON has it; docs/CLI.md names each field.
@@ -43,6 +43,28 @@ pub struct Entry {
     /// What a symbolic link says.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<String>,
+    /// The bytes of that where it is no text, in hexadecimal digits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_hex: Option<String>,
+    /// The same as it is, for people.
+    #[serde(skip)]
+    pub target_path: Option<PathBuf>,
+}
+
+/// What a report is about, as JSON has it.
+#[derive(Debug, Serialize)]
+pub struct ImageName {
+    image: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_hex: Option<String>,
+}
+
+impl ImageName {
+    /// Under the name that was given.
+    pub fn new(image: &Path) -> ImageName {
+        let (image, image_hex) = path_text(image);
+        ImageName { image, image_hex }
+    }
 }
 
 /// Seconds since 1970 with nine decimals, as JSON has times: exact, unlike a number.
@@ -66,7 +88,8 @@ impl Entry {
     /// Of what was found at `at`, under the name that is shown.
     pub fn new(client: &Client, at: &Path, shown: &Path, meta: &Metadata) -> Entry {
         let body = meta.body();
-        let target = meta.is_symlink().then(|| client.read_link(at).ok()).flatten();
+        let target_path = meta.is_symlink().then(|| client.read_link(at).ok()).flatten();
+        let (target, target_hex) = target_path.as_deref().map(path_text).unzip();
         let (path, path_hex) = path_text(shown);
         Entry {
             path,
@@ -84,7 +107,9 @@ impl Entry {
             mtime: seconds(body.mtime),
             ctime: seconds(body.ctime),
             btime: seconds(body.btime),
-            target: target.map(|target| target.to_string_lossy().into_owned()),
+            target,
+            target_hex: target_hex.flatten(),
+            target_path,
         }
     }
 }

@@ -25,7 +25,7 @@ pub type Outcome = Result<u8, Failure>;
 impl Failure {
     /// With the ordinary exit code.
     pub fn new(sentence: impl Into<String>) -> Failure {
-        Failure { sentence: sentence.into(), code: FAILED, reader_gone: false }
+        Failure { sentence: without_numbers(sentence.into()), code: FAILED, reader_gone: false }
     }
 
     /// The command line asked for something that makes no sense.
@@ -72,9 +72,31 @@ impl<T, E: Into<io::Error>> Doing<T> for Result<T, E> {
 
 /// The error's own words, without the number that Rust adds.
 pub fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    match text.rfind(" (os error ") {
-        Some(at) => text[..at].to_owned(),
-        None => text,
+    without_numbers(error.to_string())
+}
+
+/// Without the ` (os error 2)` that Rust puts behind the system's words.
+fn without_numbers(mut text: String) -> String {
+    const FRONT: &str = " (os error ";
+    while let Some(at) = text.find(FRONT) {
+        let rest = &text[at + FRONT.len()..];
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        if !rest[digits..].starts_with(')') {
+            break;
+        }
+        text.replace_range(at..at + FRONT.len() + digits + 1, "");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_systems_words_come_without_their_number() {
+        let said = Failure::new("a: cannot open: No such file or directory (os error 2), and (os error x)").to_string();
+        assert_eq!(said, "a: cannot open: No such file or directory, and (os error x)");
+        assert_eq!(reason(&io::Error::from_raw_os_error(libc::ENOENT)), "No such file or directory");
     }
 }

@@ -93,7 +93,16 @@ pub fn medium(image: &Path, kind: ImageKind, mode: OpenMode) -> Result<Arc<dyn M
 
 /// Why there is no client.
 pub fn cannot_attach(socket: &Path, e: &io::Error) -> Failure {
+    let may_connect = || rustix::fs::access(socket, rustix::fs::Access::WRITE_OK).is_ok();
     let more = match e.kind() {
+        io::ErrorKind::ConnectionRefused => ": no device listens there; the socket was left behind",
+        io::ErrorKind::PermissionDenied
+            if e.raw_os_error() == Some(Errno::ACCES.0)
+                && std::env::var_os(weldfs::TOKEN_VARIABLE).is_some()
+                && may_connect() =>
+        {
+            ": WELDFS_TENANT_TOKEN is no token of this device (a token holds until its device ends)"
+        }
         io::ErrorKind::PermissionDenied if e.raw_os_error() == Some(Errno::PERM.0) => {
             ": it is run by another user than root, you or the owner of what it serves, or serves another file system"
         }

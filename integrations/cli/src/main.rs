@@ -160,7 +160,12 @@ fn dispatch(verb: &Verb) -> Outcome {
 
 /// Parses the command line. Verbs that check have fsck(8)'s code for a wrong one.
 fn parse() -> Result<Cli, ExitCode> {
-    Cli::try_parse().map_err(|e| {
+    let mut words: Vec<_> = std::env::args_os().collect();
+    // `help` is what it helps with.
+    if words.len() == 3 && words[1] == "help" && (words[2] == "--help" || words[2] == "-h") {
+        words.pop();
+    }
+    Cli::try_parse_from(words).map_err(|e| {
         let _ = e.print();
         let checks = std::env::args_os().nth(1).is_some_and(|verb| verb == "fsck" || verb == "scrub");
         match (e.exit_code(), checks) {

@@ -5,7 +5,7 @@
 //! the way out, and `main` says nothing. A verb that still has something to do, or whose exit code is a verdict, writes
 //! through [`even_unread`]. SIGPIPE stays ignored: it would end a device in the middle of its work.
 
-use crate::failure::{Doing, Failure};
+use crate::failure::{Doing, FAILED, Failure, USAGE};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, IsTerminal, Write};
@@ -62,6 +62,31 @@ pub(crate) use say;
 /// What [`say!`] calls.
 pub fn tell(what: std::fmt::Arguments<'_>) {
     let _ = writeln!(io::stderr().lock(), "{what}");
+}
+
+/// Does something with each of what was named. A failure of one is a line on stderr and keeps the others from nothing;
+/// returned is how many there were.
+///
+/// # Errors
+/// What would be wrong for each of them: the command line, or that nothing reads what is printed any more.
+pub fn each<T>(all: &[T], mut one: impl FnMut(&T) -> Result<(), Failure>) -> Result<u64, Failure> {
+    let mut failed = 0;
+    for named in all {
+        match one(named) {
+            Err(failure) if failure.is_reader_gone() || failure.code == USAGE => return Err(failure),
+            Err(failure) => {
+                say!("weldfs: {failure}");
+                failed += 1;
+            }
+            Ok(()) => {}
+        }
+    }
+    Ok(failed)
+}
+
+/// The exit code when so much of what was asked for could not be done, each with a line on stderr.
+pub fn exit_code(failed: u64) -> u8 {
+    if failed == 0 { 0 } else { FAILED }
 }
 
 /// Prints one JSON value and a newline.

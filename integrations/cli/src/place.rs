@@ -1,10 +1,11 @@
 //! `IMAGE:/path`: naming a file inside an image on the command line.
 
 use crate::failure::Failure;
+use clap::builder::{OsStringValueParser, TypedValueParser, ValueParser, ValueParserFactory};
+use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 
 /// A path inside an image (or inside the device that listens at a socket).
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -55,8 +56,8 @@ impl fmt::Display for Place {
     }
 }
 
-/// Splits at the first `:/`; `IMAGE:` alone is the root.
-fn split(text: &std::ffi::OsStr) -> Option<Place> {
+/// Splits at the first `:/`; `IMAGE:` alone is the root. Several slashes in front of a path are one.
+fn split(text: &OsStr) -> Option<Place> {
     let bytes = text.as_bytes();
     let colon = match bytes.windows(2).position(|pair| pair == b":/") {
         Some(at) => at,
@@ -67,50 +68,63 @@ fn split(text: &std::ffi::OsStr) -> Option<Place> {
     if image.is_empty() {
         return None;
     }
-    let path = if path.is_empty() { b"/".to_vec() } else { path.to_vec() };
-    Some(Place {
-        image: std::ffi::OsString::from_vec(image.to_vec()).into(),
-        path: std::ffi::OsString::from_vec(path).into(),
-    })
+    let name = &path[path.iter().position(|b| *b != b'/').unwrap_or(path.len())..];
+    let path = [b"/", name].concat();
+    Some(Place { image: OsString::from_vec(image.to_vec()).into(), path: OsString::from_vec(path).into() })
 }
 
-impl FromStr for Place {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Place, String> {
-        split(text.as_ref()).ok_or_else(|| format!("'{text}' is not of the form IMAGE:/path"))
+impl Place {
+    /// What an argument says.
+    pub fn of(text: &OsStr) -> Result<Place, String> {
+        split(text).ok_or_else(|| {
+            let text = text.display();
+            format!("'{text}' is not of the form IMAGE:/path (the root of an image is '{text}:/')")
+        })
     }
 }
 
-impl FromStr for Whole {
-    type Err = std::convert::Infallible;
-
-    fn from_str(text: &str) -> Result<Whole, Self::Err> {
-        Ok(match split(text.as_ref()) {
+impl Whole {
+    fn of(text: &OsStr) -> Whole {
+        match split(text) {
             Some(Place { image, path }) => Whole { image, path: Some(path) },
             None => Whole { image: text.into(), path: None },
-        })
+        }
     }
 }
 
-impl FromStr for Readable {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Readable, String> {
-        if text == "-" { Ok(Readable::Stdin) } else { text.parse().map(Readable::Inside) }
+impl Readable {
+    fn of(text: &OsStr) -> Result<Readable, String> {
+        if text == "-" { Ok(Readable::Stdin) } else { Place::of(text).map(Readable::Inside) }
     }
 }
 
-impl FromStr for Side {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Side, String> {
-        Ok(match split(text.as_ref()) {
-            Some(place) => Side::Inside(place),
-            None => Side::Host(text.into()),
-        })
+impl Side {
+    fn of(text: &OsStr) -> Side {
+        split(text).map_or_else(|| Side::Host(text.into()), Side::Inside)
     }
 }
+
+/// A parser of arguments that are bytes: names of files are not text.
+pub fn bytes<T: Clone + Send + Sync + 'static>(of: fn(&OsStr) -> Result<T, String>) -> ValueParser {
+    ValueParser::new(OsStringValueParser::new().try_map(move |text| of(&text)))
+}
+
+macro_rules! argument {
+    ($type:ty, $of:expr) => {
+        impl ValueParserFactory for $type {
+            type Parser = ValueParser;
+
+            fn value_parser() -> ValueParser {
+                bytes($of)
+            }
+        }
+    };
+}
+
+argument!(Place, Place::of);
+argument!(Readable, Readable::of);
+argument!(Whole, |text| Ok(Whole::of(text)));
+argument!(Side, |text| Ok(Side::of(text)));
 
 /// The one image that several places are in.
 pub fn one_image<'p>(places: impl IntoIterator<Item = &'p Place>) -> Result<PathBuf, Failure> {
@@ -131,13 +145,28 @@ pub fn one_image<'p>(places: impl IntoIterator<Item = &'p Place>) -> Result<Path
 mod tests {
     use super::*;
 
+    fn place(text: &str) -> Option<(String, String)> {
+        let shown = |path: PathBuf| path.display().to_string();
+        Place::of(text.as_ref()).ok().map(|place| (shown(place.image), shown(place.path)))
+    }
+
     #[test]
     fn image_and_path_part_at_the_first_colon_slash() {
-        let place: Place = "a/disk.img:/x/y:/z".parse().expect("a place");
-        assert_eq!((place.image.to_str(), place.path.to_str()), (Some("a/disk.img"), Some("/x/y:/z")));
-        let root: Place = "disk.img:".parse().expect("a place");
-        assert_eq!(root.path.to_str(), Some("/"));
-        assert_eq!("plain/file:name".parse::<Side>(), Ok(Side::Host("plain/file:name".into())));
-        assert!(":/nothing".parse::<Place>().is_err());
+        let of = |image: &str, path: &str| Some((image.to_owned(), path.to_owned()));
+        assert_eq!(place("a/disk.img:/x/y:/z"), of("a/disk.img", "/x/y:/z"));
+        assert_eq!(place("disk.img:"), of("disk.img", "/"));
+        assert_eq!(Side::of("plain/file:name".as_ref()), Side::Host("plain/file:name".into()));
+        assert_eq!(place(":/nothing"), None);
+    }
+
+    #[test]
+    fn slashes_in_front_are_one_and_bytes_stay_as_they_are() {
+        assert_eq!(place("i:///a//b").map(|(_, path)| path).as_deref(), Some("/a//b"));
+        assert_eq!(place("i://").map(|(_, path)| path).as_deref(), Some("/"));
+        let odd = Place::of(OsStr::from_bytes(b"i\xff:/p\xfe")).expect("a place");
+        assert_eq!(
+            (odd.image.as_os_str().as_bytes(), odd.path.as_os_str().as_bytes()),
+            (&b"i\xff"[..], &b"/p\xfe"[..])
+        );
     }
 }

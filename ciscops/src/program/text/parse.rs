@@ -479,6 +479,7 @@ impl Parser {
     }
 
     fn open(&mut self) -> Done<Micro> {
+        let place = self.place();
         let (path, base) = self.path()?;
         let mut flags = OpenFlags::empty();
         let mut mode = 0o644;
@@ -499,6 +500,9 @@ impl Parser {
                 },
             };
             self.at += 1;
+        }
+        if !flags.intersects(OpenFlags::READ | OpenFlags::WRITE) {
+            return self.fail(place, "a file is opened r, w or rw");
         }
         let file = self.new_file()?;
         Ok(Micro::Open { file, base, path, flags, mode, created: self.option("created")? })

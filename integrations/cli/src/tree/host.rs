@@ -4,7 +4,7 @@
 //! that a copy makes is reached through that directory's descriptor alone, beneath it and through no symbolic link.
 
 use super::content::{PIECE, Sparse};
-use super::{Content, End, Kind, Look, Piece, Plain};
+use super::{Content, End, FILL, Kind, Look, Piece, Plain};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, Timespec, Timestamps};
 use rustix::io::Errno;
 use std::cell::RefCell;
@@ -199,22 +199,31 @@ impl End for Host {
         Ok(at)
     }
 
-    fn mkdir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        // Whatever it was, we must be able to fill it.
-        let mode = mode | 0o700;
+    fn mkdir(&self, path: &Path, mode: u32) -> io::Result<bool> {
+        let mode = mode | FILL;
         match self.spot(path)? {
             Spot::Named(path) => {
-                match fs::DirBuilder::new().mode(mode).create(&path) {
-                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists => {}
-                    done => done?,
-                }
-                self.pin(&path)
+                let made = match fs::DirBuilder::new().mode(mode).create(&path) {
+                    Err(e) if e.kind() == io::ErrorKind::AlreadyExists => false,
+                    done => done.map(|()| true)?,
+                };
+                self.pin(&path)?;
+                Ok(made)
             }
             spot => match rustix::fs::mkdirat(spot.dir(), spot.name(), Mode::from_raw_mode(mode)) {
-                Err(Errno::EXIST) if Host::is(&spot, FileType::Directory)? => Ok(()),
-                done => Ok(done?),
+                Err(Errno::EXIST) if Host::is(&spot, FileType::Directory)? => Ok(false),
+                done => Ok(done.map(|()| true)?),
             },
         }
+    }
+
+    fn withdraw(&self, dir: &Path, bits: u32) -> io::Result<()> {
+        // It was made here, and no link takes the place of a directory: neither is followed.
+        let spot = self.spot(dir)?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(spot.dir(), spot.name(), flags, Mode::empty())?;
+        let mode = rustix::fs::fstat(&fd)?.st_mode & 0o7777 & !bits;
+        Ok(rustix::fs::fchmod(&fd, Mode::from_raw_mode(mode))?)
     }
 
     fn symlink(&self, target: &Path, path: &Path) -> io::Result<()> {

@@ -1,7 +1,7 @@
 //! An image as an end of a copy: small files in one fused command each.
 
 use super::content::{PIECE, Sparse};
-use super::{Content, End, Kind, Look, Piece, Plain};
+use super::{Content, End, FILL, Kind, Look, Piece, Plain};
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::{self, Cursor};
@@ -99,11 +99,16 @@ impl End for Image<'_> {
         self.client.masked(mode)
     }
 
-    fn mkdir(&self, path: &Path, mode: u32) -> io::Result<()> {
-        match self.client.raw().mkdirat(Handle::ROOT, path.as_os_str().as_bytes(), mode | 0o700) {
-            Err(weldfs::Errno::EXIST) if self.client.metadata(path)?.is_dir() => Ok(()),
-            done => Ok(done?),
+    fn mkdir(&self, path: &Path, mode: u32) -> io::Result<bool> {
+        match self.client.raw().mkdirat(Handle::ROOT, path.as_os_str().as_bytes(), mode | FILL) {
+            Err(weldfs::Errno::EXIST) if self.client.metadata(path)?.is_dir() => Ok(false),
+            done => Ok(done.map(|()| true)?),
         }
+    }
+
+    fn withdraw(&self, dir: &Path, bits: u32) -> io::Result<()> {
+        let mode = self.client.symlink_metadata(dir)?.permissions();
+        self.client.set_permissions(dir, mode & !bits)
     }
 
     fn symlink(&self, target: &Path, path: &Path) -> io::Result<()> {

@@ -73,8 +73,10 @@ pub trait End {
     /// Makes or replaces a file with what `from` gives, holes as holes; returns the bytes. `begun` is set when the file
     /// is there, or what it held is not there any more.
     fn write(&self, path: &Path, mode: u32, from: &mut dyn Content, begun: &mut bool) -> io::Result<u64>;
-    /// Makes a directory; an existing one is kept.
-    fn mkdir(&self, path: &Path, mode: u32) -> io::Result<()>;
+    /// Makes a directory that its owner may fill; an existing one is kept, with its mode. Says whether it was made.
+    fn mkdir(&self, path: &Path, mode: u32) -> io::Result<bool>;
+    /// Takes these permission bits away from a directory that `mkdir` has made.
+    fn withdraw(&self, dir: &Path, bits: u32) -> io::Result<()>;
     /// Makes or replaces a symbolic link.
     fn symlink(&self, target: &Path, path: &Path) -> io::Result<()>;
     /// Sets the times, of a symbolic link itself.
@@ -114,6 +116,14 @@ pub struct Tally {
 pub fn is_plain(name: &OsStr) -> bool {
     !matches!(name.as_bytes(), b"" | b"." | b"..") && !name.as_bytes().contains(&b'/')
 }
+
+/// What a copy of a file may have of its mode. Not the bits that make a program run as its owner or group: the copy
+/// belongs to whoever copies, and what it does was chosen by whoever made the image.
+const FILE_MODE: u32 = 0o777;
+/// The same of a directory. The sticky bit lends no rights.
+const DIRECTORY_MODE: u32 = 0o1777;
+/// What the owner of a directory needs to fill it.
+const FILL: u32 = 0o700;
 
 /// A reader that remembers whether it was the one that failed.
 struct Watched<'r> {
@@ -158,6 +168,9 @@ impl Copy<'_> {
             let dest = self.to.label(dest);
             return Err(Failure::usage(format!("{dest} is not a directory, so only one thing can be copied there")));
         }
+        if !into_dir {
+            self.has_folder(dest)?;
+        }
         if sources.len() > 1 {
             self.to.enter(dest).doing("open", self.to.label(dest))?;
         }
@@ -170,8 +183,8 @@ impl Copy<'_> {
             match self.given("read", source, stream)? {
                 None => {}
                 Some(Some(_)) if into_dir && source == Path::new("-") => {
-                    let dest = self.to.label(dest);
-                    let sentence = format!("{dest} is a directory, and standard input has no name: say {dest}/NAME");
+                    let (dest, say) = (self.to.label(dest), self.to.label(&dest.join("NAME")));
+                    let sentence = format!("{dest} is a directory, and standard input has no name: say {say}");
                     return Err(Failure::usage(sentence));
                 }
                 Some(Some(stream)) => {
@@ -181,6 +194,18 @@ impl Copy<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Something can only be made in a directory that is there.
+    fn has_folder(&self, dest: &Path) -> Result<(), Failure> {
+        let Some(folder) = dest.parent().filter(|folder| !folder.as_os_str().is_empty()) else { return Ok(()) };
+        match self.to.look(folder, true) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                let (dest, folder) = (self.to.label(dest), self.to.label(folder));
+                Err(Failure::new(format!("cannot write {dest}: there is no directory {folder}")))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn miss(&mut self, failure: &Failure) {
@@ -253,7 +278,8 @@ impl Copy<'_> {
                 false
             }
             Kind::Other => {
-                tracing::warn!("{} is neither file, directory nor symbolic link: left out", self.from.label(from));
+                let from = self.from.label(from);
+                self.bar.suspend(|| say!("weldfs: {from}: neither a file, a directory nor a symbolic link: left out"));
                 self.tally.skipped += 1;
                 false
             }
@@ -275,11 +301,14 @@ impl Copy<'_> {
     fn file(&mut self, from: &Path, to: &Path, look: Look) -> Result<bool, Failure> {
         let source = self.from;
         let Some(inner) = self.given("read", from, source.reader(from, look.size))? else { return Ok(false) };
-        self.bytes(inner, from, to, look.mode)
+        self.bytes(inner, from, to, look.mode & FILE_MODE)
     }
 
     /// Makes the file `to` of what `inner` gives.
     fn bytes(&mut self, inner: Box<dyn Content + '_>, from: &Path, to: &Path, mode: u32) -> Result<bool, Failure> {
+        if to.as_os_str().as_bytes().ends_with(b"/") {
+            return Err(Failure::new(format!("cannot write {0}: there is no directory {0}", self.to.label(to))));
+        }
         let mut reader = Watched { inner, failed: false };
         let mut begun = false;
         let written = self.to.write(to, mode, &mut reader, &mut begun);
@@ -315,21 +344,31 @@ impl Copy<'_> {
         let names = self.from.names(from);
         let Some(mut names) = self.given("list", from, names)? else { return Ok(false) };
         names.sort();
-        self.to.mkdir(to, look.mode).doing("make directory", self.to.label(to))?;
+        let made = self.to.mkdir(to, look.mode & DIRECTORY_MODE).doing("make directory", self.to.label(to))?;
         self.tally.directories += 1;
         self.bar.set_message(from.display().to_string());
         self.above.push(look.id);
+        let filled = self.fill(from, to, &names);
+        self.above.pop();
+        let surplus = FILL & !look.mode;
+        if made && surplus != 0 {
+            self.to.withdraw(to, surplus).doing("set the mode of", self.to.label(to))?;
+        }
+        filled.map(|()| true)
+    }
+
+    fn fill(&mut self, from: &Path, to: &Path, names: &[OsString]) -> Result<(), Failure> {
         for name in names {
-            if is_plain(&name) {
-                self.tree(&from.join(&name), &to.join(&name), false)?;
+            let name = name.as_os_str();
+            if is_plain(name) {
+                self.tree(&from.join(name), &to.join(name), false)?;
             } else {
                 // A forged image: as a path it would lead out of the tree.
                 let (dir, name) = (self.from.label(from), name.display());
                 self.miss(&Failure::new(format!("cannot copy '{name}' of {dir}: that is no name of a file")));
             }
         }
-        self.above.pop();
-        Ok(true)
+        Ok(())
     }
 }
 

@@ -45,7 +45,10 @@ impl End for Forged {
     fn write(&self, _: &Path, _: u32, _: &mut dyn Content, _: &mut bool) -> io::Result<u64> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
-    fn mkdir(&self, _: &Path, _: u32) -> io::Result<()> {
+    fn mkdir(&self, _: &Path, _: u32) -> io::Result<bool> {
+        Err(io::ErrorKind::ReadOnlyFilesystem.into())
+    }
+    fn withdraw(&self, _: &Path, _: u32) -> io::Result<()> {
         Err(io::ErrorKind::ReadOnlyFilesystem.into())
     }
     fn symlink(&self, _: &Path, _: &Path) -> io::Result<()> {

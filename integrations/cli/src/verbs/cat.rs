@@ -3,7 +3,7 @@
 
 use crate::device;
 use crate::failure::{Doing, Failure, Outcome};
-use crate::output;
+use crate::output::{self, each, exit_code};
 use crate::place::{Place, Readable};
 use std::io::{self, Read};
 use weldfs::OpenOptions;
@@ -24,13 +24,11 @@ pub struct Args {
 
 /// Prints.
 pub fn run(args: &Args) -> Outcome {
-    for place in &args.places {
-        match place {
-            Readable::Inside(place) => show(place)?,
-            Readable::Stdin => pass_on()?,
-        }
-    }
-    Ok(0)
+    let failed = each(&args.places, |place| match place {
+        Readable::Inside(place) => show(place),
+        Readable::Stdin => pass_on(),
+    })?;
+    Ok(exit_code(failed))
 }
 
 /// One file of an image.

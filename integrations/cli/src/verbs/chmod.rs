@@ -3,8 +3,8 @@
 mod mode;
 
 use crate::device;
-use crate::failure::{Doing, FAILED, Failure, Outcome};
-use crate::output::say;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output::{each, exit_code, say};
 use crate::place::{Place, one_image};
 use crate::walk::{Walk, When};
 use mode::ModeChange;
@@ -33,23 +33,24 @@ pub fn run(args: &Args) -> Outcome {
     let image = one_image(&args.places)?;
     let device = device::open(&image, device::Want::Write)?;
     let client = device.client();
-    let mut failed = 0;
-    for place in &args.places {
+    let mut misses = 0;
+    let failed = each(&args.places, |place| {
         let mut walk = Walk::new(client, &image);
-        walk.tree(&place.path, true, &mut |when, step| {
+        let done = walk.tree(&place.path, true, &mut |when, step| {
             let (is_dir, bits) = (step.meta.is_dir(), step.meta.permissions());
             let new = args.mode.apply(bits, is_dir);
             // What takes leave away does so after what is inside was reached, what gives it does so before.
             let now = if is_dir && args.recursive && new & 0o500 != 0o500 { When::Left } else { When::Found };
             if when == now && !(step.meta.is_symlink() && step.depth > 0) {
-                failed += u64::from(!set(client, place, step.path, new));
+                misses += u64::from(!set(client, place, step.path, new));
             }
             Ok(args.recursive)
-        })?;
-        failed += walk.failed;
-    }
+        });
+        misses += walk.failed;
+        done
+    })?;
     device.finish()?;
-    Ok(if failed == 0 { 0 } else { FAILED })
+    Ok(exit_code(failed + misses))
 }
 
 /// False when it could not be, which is said.

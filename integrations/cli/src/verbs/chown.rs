@@ -1,8 +1,8 @@
 //! `weldfs chown`: owner and group of files in an image.
 
 use crate::device;
-use crate::failure::{Doing, FAILED, Outcome};
-use crate::output::say;
+use crate::failure::{Doing, Outcome};
+use crate::output::{each, exit_code, say};
 use crate::place::{Place, one_image};
 use crate::walk::{Walk, When};
 use std::str::FromStr;
@@ -35,7 +35,8 @@ struct Owner {
     gid: Option<u32>,
 }
 
-fn user(text: &str) -> Result<(u32, Option<u32>), String> {
+/// A user of this machine by name, or any by number; with the group, where it is known.
+pub fn user(text: &str) -> Result<(u32, Option<u32>), String> {
     match (uzers::get_user_by_name(text), text.parse::<u32>()) {
         (Some(user), _) => Ok((user.uid(), Some(user.primary_group_id()))),
         // (uid_t)-1 means "leave it" to the system.
@@ -46,7 +47,8 @@ fn user(text: &str) -> Result<(u32, Option<u32>), String> {
     }
 }
 
-fn group(text: &str) -> Result<u32, String> {
+/// A group of this machine by name, or any by number.
+pub fn group(text: &str) -> Result<u32, String> {
     match (uzers::get_group_by_name(text), text.parse::<u32>()) {
         (Some(group), _) => Ok(group.gid()),
         (None, Ok(gid)) if gid != u32::MAX => Ok(gid),
@@ -78,10 +80,10 @@ pub fn run(args: &Args) -> Outcome {
     let image = one_image(&args.places)?;
     let device = device::open(&image, device::Want::Write)?;
     let client = device.client();
-    let mut failed = 0;
-    for place in &args.places {
+    let mut misses = 0;
+    let failed = each(&args.places, |place| {
         let mut walk = Walk::new(client, &image);
-        walk.tree(&place.path, !args.no_dereference, &mut |when, step| {
+        let done = walk.tree(&place.path, !args.no_dereference, &mut |when, step| {
             if when == When::Found {
                 let at = Place { image: image.clone(), path: step.path.to_owned() };
                 let nofollow = args.no_dereference || step.depth > 0;
@@ -89,15 +91,16 @@ pub fn run(args: &Args) -> Outcome {
                     set(client, &at, args.owner, nofollow).doing("change the owner of", at.to_string())
                 {
                     say!("weldfs: {failure}");
-                    failed += 1;
+                    misses += 1;
                 }
             }
             Ok(args.recursive)
-        })?;
-        failed += walk.failed;
-    }
+        });
+        misses += walk.failed;
+        done
+    })?;
     device.finish()?;
-    Ok(if failed == 0 { 0 } else { FAILED })
+    Ok(exit_code(failed + misses))
 }
 
 fn set(client: &Client, at: &Place, owner: Owner, nofollow: bool) -> std::io::Result<()> {

@@ -1,8 +1,8 @@
 //! `weldfs put`, `get`, `cp`: files and whole trees into, out of and inside images.
 
 use crate::device;
-use crate::failure::{Doing, FAILED, Failure, Outcome};
-use crate::output;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output::{self, each, exit_code};
 use crate::place::{Place, Side, one_image};
 use crate::tree::{Copy, End, Follow, Host, Image, Tally};
 use crate::verbs::cat;
@@ -111,8 +111,7 @@ fn to_stdout(args: &GetArgs) -> Outcome {
     if args.common.json {
         return Err(Failure::usage("--json and the files cannot both go to standard output"));
     }
-    args.from.iter().try_for_each(cat::show)?;
-    Ok(0)
+    each(&args.from, cat::show).map(exit_code)
 }
 
 /// Image to image, or whichever of the two above the names say.
@@ -164,7 +163,7 @@ impl Done {
             facts["seconds"] = self.seconds.into();
             output::even_unread(output::json(&facts))?;
         }
-        Ok(if self.tally.failed == 0 { 0 } else { FAILED })
+        Ok(exit_code(self.tally.failed))
     }
 }
 

@@ -1,12 +1,14 @@
 //! `weldfs df`: space of images.
 
 use crate::device;
+use crate::entry::path_text;
 use crate::failure::{Doing, Failure, Outcome};
-use crate::output::{self, human_bytes};
-use crate::place::Whole;
+use crate::output::{self, each, exit_code, human_bytes};
+use crate::place::{Place, Whole};
 use crate::verbs::info::medium_of;
 use serde::Serialize;
 use std::io::Write;
+use std::path::Path;
 use weldfs::StatfsBody;
 
 /// Arguments of `weldfs df`.
@@ -14,7 +16,7 @@ use weldfs::StatfsBody;
 #[command(after_help = "Of a directory served with --hostdir: the space of the host's file system it is in.")]
 pub struct Args {
     /// Images, sockets of running devices, or paths inside
-    #[arg(value_name = "IMAGE|SOCKET|IMAGE:/path", required = true)]
+    #[arg(value_name = "SOCKET|IMAGE|DIR|IMAGE:/path", required = true)]
     images: Vec<Whole>,
     /// Whole bytes instead of K, M, G (powers of 1024)
     #[arg(short, long)]
@@ -28,6 +30,8 @@ pub struct Args {
 #[derive(Debug, Serialize)]
 struct Space {
     image: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image_hex: Option<String>,
     label: String,
     medium: &'static str,
     /// All that files and metadata can have.
@@ -44,7 +48,8 @@ struct Space {
 }
 
 impl Space {
-    fn new(image: String, label: String, medium: &'static str, fs: &StatfsBody) -> Space {
+    fn new(image: &Path, label: String, medium: &'static str, fs: &StatfsBody) -> Space {
+        let (image, image_hex) = path_text(image);
         let bytes = |blocks: u64| blocks.saturating_mul(fs.bsize);
         let (used, free) = (fs.blocks.saturating_sub(fs.bfree), fs.bavail);
         // As df has it: of what a user can have.
@@ -52,6 +57,7 @@ impl Space {
         let used_percent = if all == 0 { 0.0 } else { (used as f64 / all as f64 * 1000.0).ceil() / 10.0 };
         Space {
             image,
+            image_hex,
             label,
             medium,
             size_bytes: bytes(fs.blocks),
@@ -66,22 +72,31 @@ impl Space {
 
 /// Reports.
 pub fn run(args: &Args) -> Outcome {
-    let all = args.images.iter().map(look).collect::<Result<Vec<_>, _>>()?;
+    let mut all = Vec::new();
+    let failed = each(&args.images, |whole| {
+        all.push(look(whole)?);
+        Ok(())
+    })?;
     if args.json {
         output::json(&all)?;
-    } else {
+    } else if !all.is_empty() {
         output::facts(|out| print(out, &all, args.bytes))?;
     }
-    Ok(0)
+    Ok(exit_code(failed))
 }
 
 fn look(whole: &Whole) -> Result<Space, Failure> {
     let image = &whole.image;
     let device = device::open(image, device::Want::Read)?;
+    if let Some(path) = &whole.path {
+        // What is named must be there.
+        let place = Place { image: image.clone(), path: path.clone() };
+        device.client().metadata(path).doing("look at", place.to_string())?;
+    }
     let fs = device.client().statfs().doing("ask for the space of", image)?;
     let info = device.client().info().doing("ask", image)?;
     device.close()?;
-    Ok(Space::new(image.display().to_string(), info.label, medium_of(info.medium), &fs))
+    Ok(Space::new(image, info.label, medium_of(info.medium), &fs))
 }
 
 fn print(out: &mut dyn Write, all: &[Space], bytes: bool) -> std::io::Result<()> {
@@ -117,11 +132,11 @@ mod tests {
     fn figures_add_up_and_nonsense_overflows_nothing() {
         let fs =
             StatfsBody { bsize: 4096, blocks: 100, bfree: 75, bavail: 75, files: 30, ffree: 20, ..Default::default() };
-        let s = Space::new("a".into(), String::new(), "pmem", &fs);
+        let s = Space::new("a".as_ref(), String::new(), "pmem", &fs);
         assert_eq!((s.size_bytes, s.used_bytes, s.free_bytes), (409_600, 102_400, 307_200));
         assert_eq!((s.used_percent, s.inodes), (25.0, 10));
         let wild = StatfsBody { bsize: u64::MAX, blocks: 2, bfree: u64::MAX, bavail: u64::MAX, ..Default::default() };
-        let s = Space::new("a".into(), String::new(), "pmem", &wild);
+        let s = Space::new("a".as_ref(), String::new(), "pmem", &wild);
         assert_eq!((s.used_bytes, s.free_bytes, s.inodes), (0, u64::MAX, 0));
     }
 }

@@ -1,9 +1,10 @@
-//! `weldfs du`: space that files and trees take. A file with several names counts once.
+//! `weldfs du`: space that files and trees take. As with du(1), what has several names, or is named several times,
+//! counts once.
 
 use crate::device::{self, Device};
 use crate::entry::{allocated, path_text, write_name};
-use crate::failure::{FAILED, Failure, Outcome};
-use crate::output::{self, human_bytes};
+use crate::failure::{Failure, Outcome};
+use crate::output::{self, each, exit_code, human_bytes};
 use crate::place::Place;
 use crate::walk::{Walk, When};
 use serde::Serialize;
@@ -82,20 +83,20 @@ struct Json {
 
 /// Adds up.
 pub fn run(args: &Args) -> Outcome {
-    let (mut lines, mut all, mut failed) = (Vec::new(), Sum::default(), 0);
-    // Names of one file in several places that are named count once, too.
-    let mut seen = HashSet::new();
-    for (i, place) in args.places.iter().enumerate() {
+    let (mut lines, mut all, mut misses) = (Vec::new(), Sum::default(), 0);
+    // By image: names of one file in several places that are named count once, too.
+    let mut seen: Vec<(PathBuf, HashSet<u64>)> = Vec::new();
+    let failed = each(&args.places, |place| {
         let device = device::open(&place.image, device::Want::Read)?;
-        let same = args.places[..i].iter().any(|p| device::same(&p.image, &place.image));
-        if !same {
-            seen.clear();
-        }
-        let (sum, misses) = add_up(args, place, &device, &mut seen, &mut lines)?;
+        let at = seen.iter().position(|(image, _)| device::same(image, &place.image)).unwrap_or_else(|| {
+            seen.push((place.image.clone(), HashSet::new()));
+            seen.len() - 1
+        });
+        let (sum, missed) = add_up(args, place, &device, &mut seen[at].1, &mut lines)?;
         all.add(sum);
-        failed += misses;
-        device.close()?;
-    }
+        misses += missed;
+        device.close()
+    })?;
     if args.total {
         lines.push(Line { path: "total".into(), sum: all });
     }
@@ -108,7 +109,7 @@ pub fn run(args: &Args) -> Outcome {
     } else {
         output::facts(|out| lines.iter().try_for_each(|line| print(out, args, line)))?;
     }
-    Ok(if failed == 0 { 0 } else { FAILED })
+    Ok(exit_code(failed + misses))
 }
 
 fn add_up(
@@ -121,16 +122,16 @@ fn add_up(
     let depth_max = if args.summarize { 0 } else { args.max_depth.unwrap_or(usize::MAX) };
     // Of the directories that the walk is in, and the place as a whole at the bottom.
     let mut open = vec![Sum::default()];
+    // What can be met a second time.
+    let many = |meta: &Metadata| args.places.len() > 1 || meta.nlink() > 1 && !meta.is_dir();
     let mut walk = Walk::new(device.client(), &place.image);
     walk.tree(&place.path, false, &mut |when, step| {
         let shown = step.depth <= depth_max;
         let mut add = |sum: Sum| open.last_mut().into_iter().for_each(|last| last.add(sum));
         match when {
+            When::Found if many(step.meta) && !seen.insert(step.meta.ino()) => return Ok(false),
             When::Found if step.meta.is_dir() => open.push(Sum::of(step.meta)),
             When::Found => {
-                if step.meta.nlink() > 1 && !seen.insert(step.meta.ino()) {
-                    return Ok(false);
-                }
                 let sum = Sum::of(step.meta);
                 add(sum);
                 if shown && (args.all || step.depth == 0) {

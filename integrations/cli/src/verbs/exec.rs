@@ -3,10 +3,12 @@
 use crate::device::{self, Want};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::output;
+use crate::place::bytes;
 use serde_json::{Map, Value, json};
+use std::ffi::OsStr;
 use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use weldfs::Client;
 use weldfs::catalogue::{Key, KeyKind, Operand};
 use weldfs_ciscops::program::text::{self, Parsed};
@@ -33,7 +35,8 @@ all of it happens or nothing (--mode micro: its steps one by one). docs/COMMANDS
 #[derive(clap::Args, Debug)]
 #[command(after_help = STATEMENTS)]
 pub struct Args {
-    /// Image, or socket of a running device
+    /// Image, or socket of a running device, or a directory that is served
+    #[arg(value_name = "SOCKET|IMAGE|DIR")]
     image: PathBuf,
     /// The program
     #[arg(value_name = "TEXT", required_unless_present = "file", conflicts_with = "file")]
@@ -42,14 +45,14 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// Bytes that the program calls @NAME
-    #[arg(long, value_name = "NAME=FILE")]
+    #[arg(long, value_name = "NAME=FILE", value_parser = bytes(Binding::of))]
     input: Vec<Binding>,
     /// Key that the program calls NAME; KIND is xts128, xts256, gcm128 or gcm256, FILE holds its bytes or their
     /// hexadecimal digits. It is forgotten when the command ends
-    #[arg(long, value_name = "NAME=KIND:FILE")]
+    #[arg(long, value_name = "NAME=KIND:FILE", value_parser = bytes(KeyFile::of))]
     key: Vec<KeyFile>,
     /// Where the bytes go that the program puts in @NAME (- is stdout)
-    #[arg(long, value_name = "NAME=FILE")]
+    #[arg(long, value_name = "NAME=FILE", value_parser = bytes(Binding::of))]
     output: Vec<Binding>,
     /// When the effects must be on the medium
     #[arg(long, value_enum, default_value_t = When::Durable)]
@@ -72,16 +75,20 @@ struct Binding {
     file: PathBuf,
 }
 
-impl FromStr for Binding {
-    type Err = String;
+/// Parts bytes at the first `at`; what is in front is text, what is behind the name of a file.
+fn part(text: &OsStr, at: u8) -> Option<(&str, &OsStr)> {
+    let bytes = text.as_bytes();
+    let cut = bytes.iter().position(|b| *b == at)?;
+    let name = std::str::from_utf8(&bytes[..cut]).ok()?;
+    let rest = OsStr::from_bytes(&bytes[cut + 1..]);
+    (!name.is_empty() && !rest.is_empty()).then_some((name, rest))
+}
 
-    fn from_str(text: &str) -> Result<Binding, String> {
-        match text.split_once('=') {
-            Some((name, file)) if !name.is_empty() && !file.is_empty() => {
-                Ok(Binding { name: name.trim_start_matches('@').to_owned(), file: file.into() })
-            }
-            _ => Err(format!("'{text}' is not of the form NAME=FILE")),
-        }
+impl Binding {
+    fn of(text: &OsStr) -> Result<Binding, String> {
+        let (name, file) =
+            part(text, b'=').ok_or_else(|| format!("'{}' is not of the form NAME=FILE", text.display()))?;
+        Ok(Binding { name: name.trim_start_matches('@').to_owned(), file: file.into() })
     }
 }
 
@@ -93,13 +100,12 @@ struct KeyFile {
     file: PathBuf,
 }
 
-impl FromStr for KeyFile {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<KeyFile, String> {
-        let form = || format!("'{text}' is not of the form NAME=KIND:FILE, KIND xts128, xts256, gcm128 or gcm256");
-        let (name, rest) = text.split_once('=').filter(|(name, _)| !name.is_empty()).ok_or_else(form)?;
-        let (kind, file) = rest.split_once(':').filter(|(_, file)| !file.is_empty()).ok_or_else(form)?;
+impl KeyFile {
+    fn of(text: &OsStr) -> Result<KeyFile, String> {
+        let text_is = text.display();
+        let form = || format!("'{text_is}' is not of the form NAME=KIND:FILE, KIND xts128, xts256, gcm128 or gcm256");
+        let (name, rest) = part(text, b'=').ok_or_else(form)?;
+        let (kind, file) = part(rest, b':').ok_or_else(form)?;
         let kind = match kind {
             "xts128" => KeyKind::Xts128,
             "xts256" => KeyKind::Xts256,
@@ -109,9 +115,7 @@ impl FromStr for KeyFile {
         };
         Ok(KeyFile { name: name.to_owned(), kind, file: file.into() })
     }
-}
 
-impl KeyFile {
     /// Gives the key to the device.
     fn give(&self, client: &Client) -> Result<Key, Failure> {
         let mut bytes = std::fs::read(&self.file).doing("read", &self.file)?;
@@ -335,17 +339,17 @@ fn report(args: &Args, parsed: &Parsed, cqe: &Cqe, rooms: &[Bound<'_>]) -> Outco
     let errno = Errno(cqe.status);
     if args.json {
         let registers: Map<String, Value> = results.into_iter().map(|(name, v)| (name, v.into())).collect();
-        let failed = (cqe.status != 0).then(|| errno.name());
+        let name = (cqe.status != 0).then(|| errno.name());
         output::even_unread(output::json(&json!({
             "status": cqe.status,
-            "errno": failed,
+            "errno": name,
             "micro_ops": program.micros().len(),
             "micro_done": cqe.micro_done,
             "micro_failed": cqe.micro_failed,
             "registers": registers,
             "outputs": outputs,
         })))?;
-        return Ok(u8::from(cqe.status != 0));
+        return if cqe.status == 0 { Ok(0) } else { Err(failure(program, cqe, errno)) };
     }
     // Facts share stdout with an output that goes there: then they are left out.
     let crowded = args.output.iter().any(|b| b.file == Path::new("-"));

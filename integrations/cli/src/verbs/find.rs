@@ -4,8 +4,8 @@ mod filter;
 
 use crate::device;
 use crate::entry::{Entry, write_name};
-use crate::failure::{FAILED, Failure, Outcome};
-use crate::output;
+use crate::failure::{Failure, Outcome};
+use crate::output::{self, each, exit_code, say};
 use crate::place::Place;
 use crate::walk::{Step, Walk, When};
 use filter::Filter;
@@ -25,10 +25,10 @@ pub struct Args {
     #[command(flatten)]
     filter: Filter,
     /// At most so far below what is named
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     max_depth: Option<usize>,
     /// At least so far below what is named
-    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(long, value_name = "N", allow_hyphen_values = true, default_value_t = 0)]
     min_depth: usize,
     /// End each name with a zero byte instead of a line end
     #[arg(short = '0', long, conflicts_with = "json")]
@@ -41,24 +41,31 @@ pub struct Args {
 /// Looks, and prints what it finds as it finds it.
 pub fn run(args: &Args) -> Outcome {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as i64);
-    let (mut entries, mut failed) = (Vec::new(), 0);
-    for place in &args.places {
+    let (mut entries, mut misses) = (Vec::new(), 0);
+    let failed = each(&args.places, |place| {
         let device = device::open(&place.image, device::Want::Read)?;
         let client = device.client();
         let mut walk = Walk::new(client, &place.image);
-        walk.tree(&place.path, false, &mut |when, step| {
-            if when == When::Found && step.depth >= args.min_depth && args.filter.holds(client, step, now)? {
-                found(args, client, step, &mut entries)?;
+        let done = walk.tree(&place.path, false, &mut |when, step| {
+            if when == When::Found && step.depth >= args.min_depth {
+                match args.filter.holds(client, step, now) {
+                    Ok(true) => found(args, client, step, &mut entries)?,
+                    Ok(false) => {}
+                    Err(failure) => {
+                        say!("weldfs: {failure}");
+                        misses += 1;
+                    }
+                }
             }
             Ok(args.max_depth.is_none_or(|max| step.depth < max))
-        })?;
-        failed += walk.failed;
-        device.close()?;
-    }
+        });
+        misses += walk.failed;
+        done.and(device.close())
+    })?;
     if args.json {
         output::json(&entries)?;
     }
-    Ok(if failed == 0 { 0 } else { FAILED })
+    Ok(exit_code(failed + misses))
 }
 
 fn found(args: &Args, client: &Client, step: &Step<'_>, entries: &mut Vec<Entry>) -> Result<(), Failure> {

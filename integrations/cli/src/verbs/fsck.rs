@@ -1,7 +1,8 @@
 //! `weldfs fsck`: checks an image. Read-only unless told `-y`. Exit codes as fsck(8): 0 nothing wrong, 1 corrected,
 //! 4 left uncorrected, 8 could not check, 16 usage.
 
-use crate::device::must_not_be_served;
+use crate::device::{must_be_an_image, must_not_be_served};
+use crate::entry::ImageName;
 use crate::failure::{Failure, Outcome};
 use crate::find;
 use crate::output;
@@ -27,7 +28,8 @@ const MEMORY: usize = 512 << 20;
 /// Arguments of `weldfs fsck`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The image
+    /// The image; no device may be serving it
+    #[arg(value_name = "IMAGE")]
     image: PathBuf,
     /// Change nothing (the default): say what recovery would do, and check what it would leave
     #[arg(short = 'n', long, conflicts_with = "yes")]
@@ -45,7 +47,10 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Verdict<'a> {
-    image: &'a PathBuf,
+    #[serde(flatten)]
+    image: ImageName,
+    #[serde(skip)]
+    place: &'a Path,
     medium: &'static str,
     /// Whether this run recovered the image.
     recovered: bool,
@@ -59,6 +64,7 @@ struct Verdict<'a> {
 /// Checks.
 pub fn run(args: &Args) -> Outcome {
     let cannot = |failure: Failure| failure.code(NOT_CHECKED);
+    must_be_an_image(&args.image, "fsck").map_err(cannot)?;
     must_not_be_served(&args.image).map_err(cannot)?;
     let (sb, _) = superblock(&args.image).map_err(cannot)?;
     let kind = if sb.medium_kind == 2 { ImageKind::Pmem } else { ImageKind::Block };
@@ -87,8 +93,8 @@ pub fn run(args: &Args) -> Outcome {
         (false, _) => UNCORRECTED,
     };
     let medium = medium_name(sb.medium_kind);
-    let (image, report) = (&args.image, &report);
-    let verdict = Verdict { image, medium, recovered, repaired_superblock_copies: repaired, exit_code, report };
+    let (image, place, report) = (ImageName::new(&args.image), args.image.as_path(), &report);
+    let verdict = Verdict { image, place, medium, recovered, repaired_superblock_copies: repaired, exit_code, report };
     if args.json {
         output::even_unread(output::json(&verdict)).map_err(cannot)?;
     } else {
@@ -136,7 +142,7 @@ fn repair_copies(image: &Path, kind: ImageKind) -> Result<usize, Failure> {
 }
 
 fn print(out: &mut dyn Write, verdict: &Verdict<'_>) -> std::io::Result<()> {
-    let (r, image) = (verdict.report, verdict.image.display());
+    let (r, image) = (verdict.report, verdict.place.display());
     if verdict.recovered {
         writeln!(out, "{image}: was not closed cleanly; recovered")?;
     } else if r.mountable && !r.recovery.clean {

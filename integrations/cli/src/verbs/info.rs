@@ -2,8 +2,10 @@
 //! served there. Takes no lock and changes nothing. Exit codes: 0 printed; 4 printed, and the log is corrupt (`--log`);
 //! 1 could not be read; 2 usage.
 
-use crate::device;
+use crate::device::{self, socket_at};
+use crate::entry::{ImageName, path_text};
 use crate::failure::{Doing, Failure, Outcome};
+use crate::find;
 use crate::output::{self, say};
 use serde::Serialize;
 use std::io::Write;
@@ -20,7 +22,8 @@ const DAMAGED: u8 = 4;
 /// Arguments of `weldfs info`.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// The image, or the socket of a running device or host directory
+    /// The image, or the socket of a running device, or a directory that is served
+    #[arg(value_name = "SOCKET|IMAGE|DIR")]
     image: PathBuf,
     /// Print the log instead: segments, records with what they say, the tail and what lies above it; exit code 4 if
     /// it is corrupt
@@ -33,7 +36,10 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Facts {
-    image: PathBuf,
+    #[serde(flatten)]
+    image: ImageName,
+    #[serde(skip)]
+    place: PathBuf,
     label: String,
     uuid: String,
     format: String,
@@ -45,7 +51,11 @@ struct Facts {
     served: bool,
     /// Where its device listens, if it has one.
     #[serde(skip_serializing_if = "Option::is_none")]
-    socket: Option<PathBuf>,
+    socket: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    socket_hex: Option<String>,
+    #[serde(skip)]
+    listens: Option<PathBuf>,
     size_bytes: u64,
     block_bytes: u32,
     blocks: u64,
@@ -113,7 +123,9 @@ pub fn superblock(image: &std::path::Path) -> Result<(Superblock, Vec<String>), 
 /// What answers at a socket.
 #[derive(Serialize)]
 struct Served {
-    socket: PathBuf,
+    socket: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    socket_hex: Option<String>,
     label: String,
     uuid: String,
     medium: &'static str,
@@ -127,11 +139,15 @@ struct Served {
 /// Asks whoever serves at a socket: behind it there may be no image, or one that only the device can see.
 fn of_socket(args: &Args) -> Outcome {
     if args.log {
-        return Err(Failure::usage(format!("{}: a socket; the log is in the image", args.image.display())));
+        let what = if device::is_socket(&args.image) { "a socket" } else { "a directory" };
+        return Err(Failure::usage(format!("{}: {what}; a log is in an image", args.image.display())));
     }
     let info = device::running(&args.image)?.info().doing("ask", &args.image)?;
+    let at = socket_at(&args.image);
+    let (socket, socket_hex) = path_text(&at);
     let facts = Served {
-        socket: args.image.clone(),
+        socket,
+        socket_hex,
         label: info.label,
         uuid: uuid(&info.uuid),
         medium: medium_of(info.medium),
@@ -147,7 +163,7 @@ fn of_socket(args: &Args) -> Outcome {
     }
     output::facts(|out| {
         let hostdir = info.medium == medium::HOSTDIR;
-        writeln!(out, "socket     {}", facts.socket.display())?;
+        writeln!(out, "socket     {}", at.display())?;
         let label = if facts.label.is_empty() { "(none)" } else { &facts.label };
         writeln!(out, "{}{label}", if hostdir { "directory  " } else { "label      " })?;
         writeln!(out, "uuid       {}", facts.uuid)?;
@@ -164,16 +180,19 @@ fn of_socket(args: &Args) -> Outcome {
 
 /// Reports.
 pub fn run(args: &Args) -> Outcome {
-    if device::is_socket(&args.image) {
+    find::wait()?;
+    if device::is_socket(&args.image) || args.image.is_dir() {
         return of_socket(args);
     }
     if args.log {
         return log(args);
     }
     let (sb, warnings) = superblock(&args.image)?;
-    let socket = device::served_at(&args.image);
+    let listens = device::served_at(&args.image);
+    let (socket, socket_hex) = listens.as_deref().map(path_text).unzip();
     let facts = Facts {
-        image: args.image.clone(),
+        image: ImageName::new(&args.image),
+        place: args.image.clone(),
         label: text(&sb.label),
         uuid: uuid(&sb.uuid),
         format: format!("{}.{}", sb.format.0, sb.format.1),
@@ -184,6 +203,8 @@ pub fn run(args: &Args) -> Outcome {
         clean: sb.clean,
         served: socket.is_some(),
         socket,
+        socket_hex: socket_hex.flatten(),
+        listens,
         size_bytes: sb.geometry.blocks * 4096,
         block_bytes: 4096,
         blocks: sb.geometry.blocks,
@@ -278,7 +299,7 @@ impl Lists {
 }
 
 fn print(out: &mut dyn Write, facts: &Facts) -> std::io::Result<()> {
-    writeln!(out, "image      {}", facts.image.display())?;
+    writeln!(out, "image      {}", facts.place.display())?;
     writeln!(out, "label      {}", if facts.label.is_empty() { "(none)" } else { &facts.label })?;
     writeln!(out, "uuid       {}", facts.uuid)?;
     writeln!(out, "format     {}, written by {}", facts.format, facts.writer)?;
@@ -301,7 +322,7 @@ fn print(out: &mut dyn Write, facts: &Facts) -> std::io::Result<()> {
 }
 
 fn state(facts: &Facts) -> String {
-    match (&facts.socket, facts.clean) {
+    match (&facts.listens, facts.clean) {
         (Some(socket), _) => format!("being served at {}", socket.display()),
         (None, true) => "clean".to_owned(),
         (None, false) => "not closed cleanly: the next use recovers it".to_owned(),

@@ -1,9 +1,10 @@
 //! `weldfs ln`: more names for files of an image, and symbolic links.
 
 use crate::device;
-use crate::failure::{Doing, Failure, Outcome};
+use crate::failure::{Failure, Outcome, reason};
+use crate::output::{each, exit_code};
 use crate::place::{Place, one_image};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ weldfs ln -s ../lib/x disk.img:/bin/x      a symbolic link that says ../lib/x")]
 pub struct Args {
     /// The files, IMAGE:/path; with -s what the links say, as it is
     #[arg(value_name = "TARGET", required = true)]
-    targets: Vec<String>,
+    targets: Vec<OsString>,
     /// The new name, or a directory to put the new names in
     #[arg(value_name = "IMAGE:/link")]
     link: Place,
@@ -52,15 +53,16 @@ pub fn run(args: &Args) -> Outcome {
         let sentence = format!("{} is not a directory, so only one link can be made there", args.link);
         return Err(Failure::usage(sentence));
     }
-    for target in &targets {
+    let failed = each(&targets, |target| {
         let (Target::File(path) | Target::Text(path)) = target;
         let name = match path.file_name() {
             Some(name) if into_dir => args.link.join(name),
             _ => args.link.clone(),
         };
-        make(client, args, target, &name.path).doing("make link", name.to_string())?;
-    }
-    device.finish()
+        make(client, args, target, &name.path).map_err(|e| not_made(client, target, &name, &e))
+    })?;
+    device.finish()?;
+    Ok(exit_code(failed))
 }
 
 fn targets(args: &Args) -> Result<Vec<Target>, Failure> {
@@ -68,9 +70,20 @@ fn targets(args: &Args) -> Result<Vec<Target>, Failure> {
         return Ok(args.targets.iter().map(|text| Target::Text(text.into())).collect());
     }
     let places: Vec<Place> =
-        args.targets.iter().map(|text| text.parse().map_err(Failure::usage)).collect::<Result<_, _>>()?;
+        args.targets.iter().map(|text| Place::of(text).map_err(Failure::usage)).collect::<Result<_, _>>()?;
     one_image(places.iter().chain([&args.link]))?;
     Ok(places.into_iter().map(|place| Target::File(place.path)).collect())
+}
+
+fn not_made(client: &Client, target: &Target, name: &Place, e: &io::Error) -> Failure {
+    let dir = |path: &PathBuf| client.metadata(path).is_ok_and(|meta| meta.is_dir());
+    let why = match target {
+        Target::File(path) if e.kind() == io::ErrorKind::PermissionDenied && dir(path) => {
+            format!("{} is a directory, which has one name only (-s makes a symbolic link)", path.display())
+        }
+        _ => reason(e),
+    };
+    Failure::new(format!("cannot make link {name}: {why}"))
 }
 
 fn make(client: &Client, args: &Args, target: &Target, name: &Path) -> io::Result<()> {

@@ -3,12 +3,12 @@
 use crate::dates::Dates;
 use crate::device;
 use crate::entry::{Entry, letters, write_name};
-use crate::failure::{Doing, FAILED, Failure, Outcome};
-use crate::output;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output::{self, each, exit_code};
 use crate::place::Place;
 use crate::walk::{Step, Walk, When};
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use weldfs::{Client, Metadata};
 
 /// Arguments of `weldfs ls`.
@@ -47,12 +47,12 @@ struct Section {
 /// Lists: files that were named first, then each directory.
 pub fn run(args: &Args) -> Outcome {
     let (mut named, mut below) = (Vec::new(), Vec::new());
-    let mut failed = 0;
-    for place in &args.places {
+    let mut misses = 0;
+    let failed = each(&args.places, |place| {
         let device = device::open(&place.image, device::Want::Read)?;
-        failed += list(args, place, device.client(), &mut named, &mut below)?;
-        device.close()?;
-    }
+        misses += list(args, place, device.client(), &mut named, &mut below)?;
+        device.close()
+    })?;
     let mut sections = vec![Section { heading: None, rows: named }];
     sections.append(&mut below);
     sections.retain(|section| section.heading.is_some() || !section.rows.is_empty());
@@ -62,7 +62,7 @@ pub fn run(args: &Args) -> Outcome {
     } else {
         output::facts(|out| print(out, args, &sections))?;
     }
-    Ok(if failed == 0 { 0 } else { FAILED })
+    Ok(exit_code(failed + misses))
 }
 
 /// Lists one place; how much of it could not be.
@@ -139,9 +139,9 @@ fn print_long(out: &mut dyn Write, rows: &[Row], dates: &Dates) -> io::Result<()
         write!(out, "{} {:>links$} {:>uid$} {:>gid$} ", letters(meta), meta.nlink(), meta.uid(), meta.gid())?;
         write!(out, "{:>size$} {} ", meta.len(), dates.short(meta.body().mtime))?;
         write_name(out, name)?;
-        if let Some(target) = &entry.target {
+        if let Some(target) = &entry.target_path {
             write!(out, " -> ")?;
-            write_name(out, Path::new(target))?;
+            write_name(out, target)?;
         }
         writeln!(out)?;
     }

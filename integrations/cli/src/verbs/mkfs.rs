@@ -1,11 +1,15 @@
 //! `weldfs mkfs`: makes an image.
 
+use crate::device::{must_be_an_image, must_not_be_served};
+use crate::entry::ImageName;
 use crate::failure::{Failure, Outcome};
 use crate::output;
 use serde::Serialize;
 use std::path::PathBuf;
 use weldfs_journal::{SystemClock, SystemRandom};
+use weldfs_storagefs::error::ImageError;
 use weldfs_storagefs::geometry::{Geometry, GeometryOptions};
+use weldfs_storagefs::limits::{LOG_LEN_MAX, LOG_LEN_MIN};
 use weldfs_storagefs::media::{self, ImageKind};
 use weldfs_storagefs::mount::{MkfsOptions, format};
 use weldfs_storagefs::superblock::Superblock;
@@ -46,7 +50,8 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Facts {
-    image: PathBuf,
+    #[serde(flatten)]
+    image: ImageName,
     uuid: String,
     label: String,
     medium: &'static str,
@@ -64,6 +69,10 @@ pub fn run(args: &Args) -> Outcome {
     if !args.force && args.image.exists() {
         return Err(Failure::new(format!("{image}: exists already; --force overwrites it")));
     }
+    if args.force && args.image.exists() {
+        must_be_an_image(&args.image, "mkfs")?;
+        must_not_be_served(&args.image)?;
+    }
     let size = args.size / 4096 * 4096;
     let kind = if args.medium == Medium::Pmem { ImageKind::Pmem } else { ImageKind::Block };
     let mut options = MkfsOptions { label: args.label.clone(), ..MkfsOptions::default() };
@@ -71,7 +80,7 @@ pub fn run(args: &Args) -> Outcome {
     options.owner = (rustix::process::geteuid().as_raw(), rustix::process::getegid().as_raw());
     // Known to be possible before anything that exists is overwritten.
     let layout = GeometryOptions { log_align: 4096, ..options.geometry };
-    Geometry::plan(size, &layout).map_err(|e| Failure::new(format!("{image}: {e}")))?;
+    Geometry::plan(size, &layout).map_err(|e| no_layout(args, size, &e))?;
     let bar = if kind == ImageKind::Block { output::progress(Some(size)) } else { indicatif::ProgressBar::hidden() };
     let made = media::create_showing(&args.image, kind, size, args.force, &mut |zeroed| bar.set_position(zeroed));
     bar.finish_and_clear();
@@ -86,7 +95,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     let (sb, _) = Superblock::load(&*medium).map_err(|e| Failure::new(format!("{image}: {e}")))?;
     let facts = Facts {
-        image: args.image.clone(),
+        image: ImageName::new(&args.image),
         uuid: super::info::uuid(&sb.uuid),
         label: args.label.clone(),
         medium: if args.medium == Medium::Pmem { "pmem" } else { "block" },
@@ -103,4 +112,23 @@ pub fn run(args: &Args) -> Outcome {
         })?;
     }
     Ok(0)
+}
+
+/// Why there is no such layout, with what there could be.
+fn no_layout(args: &Args, size: u64, error: &ImageError) -> Failure {
+    let image = args.image.display();
+    let plan =
+        |log_len| Geometry::plan(size, &GeometryOptions { log_len, log_align: 4096, ..GeometryOptions::default() });
+    // Alone, the size is possible: it is the log that is not.
+    let (Some(_), Ok(default)) = (args.log_size, plan(None)) else {
+        return Failure::new(format!("{image}: {error}"));
+    };
+    // The shortest log fits; one as long as the medium does not.
+    let (mut fits, mut not) = (LOG_LEN_MIN.min(default.log.len) / 4096, LOG_LEN_MAX.min(size) / 4096 + 1);
+    while not - fits > 1 {
+        let middle = fits.midpoint(not);
+        if plan(Some(middle * 4096)).is_ok() { fits = middle } else { not = middle }
+    }
+    let [least, most, size] = [LOG_LEN_MIN, fits * 4096, size].map(output::human_bytes);
+    Failure::usage(format!("{image}: --log-size must be {least} to {most} on {size}"))
 }

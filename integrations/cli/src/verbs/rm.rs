@@ -2,8 +2,8 @@
 //! before anything is removed.
 
 use crate::device;
-use crate::failure::{Doing, FAILED, Failure, Outcome};
-use crate::output::say;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output::{each, exit_code};
 use crate::place::{Place, one_image};
 use std::os::unix::ffi::OsStrExt;
 use weldfs::Client;
@@ -30,15 +30,9 @@ pub fn run(args: &Args) -> Outcome {
     args.places.iter().try_for_each(refuse_by_name)?;
     let device = device::open(&one_image(&args.places)?, device::Want::Write)?;
     args.places.iter().try_for_each(|place| refuse_root(device.client(), place))?;
-    let mut failed = false;
-    for place in &args.places {
-        if let Err(failure) = remove(device.client(), place, args) {
-            say!("weldfs: {failure}");
-            failed = true;
-        }
-    }
+    let failed = each(&args.places, |place| remove(device.client(), place, args))?;
     device.finish()?;
-    Ok(if failed { FAILED } else { 0 })
+    Ok(exit_code(failed))
 }
 
 fn refused(place: &Place, why: &str) -> Failure {

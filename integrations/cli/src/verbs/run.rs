@@ -153,7 +153,8 @@ pub fn run(args: &Args) -> Outcome {
     let relay = Relay::install().doing("hold back", "signals")?;
     if let Some(socket) = &args.socket {
         // Without a device the program would run, and its files go nowhere.
-        weldfs::Client::connect(socket).doing("attach to", socket)?;
+        find::wait()?;
+        weldfs::Client::connect(socket).map_err(|e| find::cannot_attach(socket, &e))?;
         let socket = socket.canonicalize().doing("attach to", socket)?;
         return run_program(args, library.path(), &socket, &relay);
     }

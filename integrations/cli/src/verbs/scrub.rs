@@ -2,7 +2,8 @@
 //! 0 nothing wrong, 4 damage was found, 8 could not look, 16 usage, 32 stopped by the user (36 if damage had
 //! been found by then).
 
-use crate::device::must_not_be_served;
+use crate::device::{must_be_an_image, must_not_be_served};
+use crate::entry::ImageName;
 use crate::failure::{Failure, Outcome};
 use crate::find;
 use crate::interrupt::Interrupt;
@@ -11,7 +12,7 @@ use crate::verbs::info::superblock;
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_storagefs::media::{ImageKind, OpenMode};
@@ -39,7 +40,10 @@ pub struct Args {
 
 #[derive(Serialize)]
 struct Verdict<'a> {
-    image: &'a PathBuf,
+    #[serde(flatten)]
+    image: ImageName,
+    #[serde(skip)]
+    place: &'a Path,
     exit_code: u8,
     #[serde(flatten)]
     report: &'a ScrubReport,
@@ -72,11 +76,12 @@ fn parse_rate(text: &str) -> Result<u64, String> {
 pub fn run(args: &Args) -> Outcome {
     let cannot = |failure: Failure| failure.code(NOT_CHECKED);
     let interrupt = Interrupt::catch().map_err(cannot)?;
+    must_be_an_image(&args.image, "scrub").map_err(cannot)?;
     must_not_be_served(&args.image).map_err(cannot)?;
     let report = unmounted(args, &interrupt).map_err(cannot)?;
     let damage = if report.finding_count > 0 { DAMAGED } else { 0 };
     let exit_code = damage + if report.complete || !report.mountable { 0 } else { STOPPED };
-    let verdict = Verdict { image: &args.image, exit_code, report: &report };
+    let verdict = Verdict { image: ImageName::new(&args.image), place: &args.image, exit_code, report: &report };
     if args.json {
         output::even_unread(output::json(&verdict)).map_err(cannot)?;
     } else {
@@ -109,7 +114,7 @@ fn unmounted(args: &Args, interrupt: &Interrupt) -> Result<ScrubReport, Failure>
 }
 
 fn print(out: &mut dyn Write, verdict: &Verdict<'_>) -> std::io::Result<()> {
-    let (r, image) = (verdict.report, verdict.image.display());
+    let (r, image) = (verdict.report, verdict.place.display());
     r.warnings.iter().try_for_each(|warning| writeln!(out, "{image}: warning: {warning}"))?;
     r.notes.iter().try_for_each(|note| writeln!(out, "{image}: note: {note}"))?;
     for f in &r.findings {

@@ -84,6 +84,7 @@ fn serve_dir(settings: &Settings, dir: &Path, telling: Telling) -> Outcome {
         return Err(Failure::new(format!("{}: no such directory, and serve makes none", dir.display())));
     }
     let path = settings.socket.clone().unwrap_or_else(|| socket_of(dir));
+    has_place(&path)?;
     let mut config = HostDirConfig::new(dir);
     config.threads = settings.threads.map_or(THREADS, |threads| threads.0.into());
     if settings.durability == Some(Class::Durable) {
@@ -104,6 +105,30 @@ fn serve_dir(settings: &Settings, dir: &Path, telling: Telling) -> Outcome {
     let stopping = telling.ready(&path, &dir.display().to_string())?;
     server.run_telling(|cause| stopping.stopping(cause)).map_err(failed)?;
     Ok(0)
+}
+
+/// Bytes of a socket's address, and what is left of them for a name behind `/proc/self/fd/123456/`: so a longer path is
+/// said to the system.
+const ADDRESS_MAX: usize = 107;
+const NAME_MAX: usize = 86;
+
+/// Known before the image is taken, so that nothing else is said.
+fn has_place(socket: &Path) -> Result<(), Failure> {
+    let name = socket.file_name().map_or(0, |name| name.len());
+    if socket.as_os_str().len() > ADDRESS_MAX && name > NAME_MAX {
+        let socket = socket.display();
+        let sentence = format!("{socket}: a socket's name can have {NAME_MAX} bytes, not {name}: say --socket");
+        return Err(Failure::new(sentence));
+    }
+    match socket.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() && !folder.exists() => {
+            let (socket, folder) = (socket.display(), folder.display());
+            Err(Failure::new(format!(
+                "{socket}: cannot make the socket: there is no folder {folder}, and serve makes none"
+            )))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn failed(e: weldfs_kernel_shim::ServeError) -> Failure {
@@ -158,6 +183,7 @@ pub fn run(args: &Args) -> Outcome {
         (None, Some(image)) => socket_of(image),
         (None, None) => return Err(Failure::usage("--ram needs --socket")),
     };
+    has_place(&path)?;
     let mut serve = ServeConfig::new(source, &path);
     serve.socket = socket(&settings, path.clone());
     serve.device = config(&settings)?;

@@ -18,8 +18,8 @@ use weldfs_storagefs::device::{DeviceStats, Totals};
 #[derive(clap::Args, Debug)]
 #[command(after_help = "docs/OBSERVABILITY.md has every counter with its unit and meaning.")]
 pub struct Args {
-    /// The device's socket, or the image it serves
-    #[arg(value_name = "SOCKET|IMAGE")]
+    /// The device's socket, or the image or directory that it serves
+    #[arg(value_name = "SOCKET|IMAGE|DIR")]
     device: PathBuf,
     /// One JSON object (with --watch: one per line)
     #[arg(long)]

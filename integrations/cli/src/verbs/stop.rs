@@ -15,7 +15,7 @@ It is allowed to root, the user that runs the device, and the owner of the image
 )]
 pub struct Args {
     /// The device's socket, or the image or directory that it serves
-    #[arg(value_name = "SOCKET|IMAGE")]
+    #[arg(value_name = "SOCKET|IMAGE|DIR")]
     device: PathBuf,
     /// How long to wait for the end, seconds
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = find::parse_timeout)]
@@ -24,6 +24,7 @@ pub struct Args {
 
 /// Stops.
 pub fn run(args: &Args) -> Outcome {
+    find::wait()?;
     let name = args.device.display();
     let socket = socket_at(&args.device);
     let Err(e) = find::connector(&args.device, &socket).stop(args.timeout) else { return Ok(0) };

@@ -2,6 +2,7 @@
 
 use crate::device::{self, Want};
 use crate::failure::{Doing, Failure, Outcome};
+use crate::output::{each, exit_code};
 use crate::place::Whole;
 use std::fs::File;
 use std::path::Path;
@@ -13,14 +14,13 @@ use weldfs::OpenOptions;
 Of an image that no device serves: what the system still holds of the image file.")]
 pub struct Args {
     /// Images, sockets of running devices, or files inside
-    #[arg(value_name = "IMAGE|SOCKET|IMAGE:/path", required = true)]
+    #[arg(value_name = "SOCKET|IMAGE|DIR|IMAGE:/path", required = true)]
     what: Vec<Whole>,
 }
 
 /// Syncs.
 pub fn run(args: &Args) -> Outcome {
-    args.what.iter().try_for_each(sync)?;
-    Ok(0)
+    each(&args.what, sync).map(exit_code)
 }
 
 fn sync(what: &Whole) -> Result<(), Failure> {

@@ -15,7 +15,8 @@ the token was minted for. Tokens hold until the device ends; only root and the u
 device can ask for them. docs/SERVING.md describes the tenants file."
 )]
 pub struct Args {
-    /// The image being served, or the device's socket
+    /// The device's socket, or the image or directory that it serves
+    #[arg(value_name = "SOCKET|IMAGE|DIR")]
     image: PathBuf,
     /// Print the token of this tenant, and nothing else
     #[arg(long, value_name = "NAME", conflicts_with = "json")]

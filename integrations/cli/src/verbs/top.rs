@@ -27,8 +27,8 @@ use weldfs_storagefs::device::DeviceStats;
 Without a terminal: a table per interval, until Ctrl-C. docs/OBSERVABILITY.md explains the columns."
 )]
 pub struct Args {
-    /// The device's socket, or the image it serves
-    #[arg(value_name = "SOCKET|IMAGE")]
+    /// The device's socket, or the image or directory that it serves
+    #[arg(value_name = "SOCKET|IMAGE|DIR")]
     device: PathBuf,
     /// Seconds between looks
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds, default_value = "1")]

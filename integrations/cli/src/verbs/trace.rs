@@ -3,15 +3,16 @@
 mod chrome;
 
 use crate::device::running;
-use crate::failure::{Doing, Failure, Outcome};
+use crate::failure::{Doing, Failure, Outcome, reason};
 use crate::interrupt::Interrupt;
 use crate::observe::{parse_seconds, sleep_until};
-use crate::output::say;
-use std::io::{BufWriter, Write};
-use std::path::PathBuf;
+use crate::output::{self, say};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use weldfs::Errno;
-use weldfs_ciscops::trace::{TRACE_EVENTS_MAX, decode};
+use weldfs::{Client, Errno};
+use weldfs_ciscops::trace::{Slice, TRACE_EVENTS_MAX, decode};
 use weldfs_storagefs::device::trace::TraceFacts;
 
 /// Arguments of `weldfs trace`.
@@ -19,10 +20,11 @@ use weldfs_storagefs::device::trace::TraceFacts;
 #[command(after_help = "Only root and whoever runs the device may record, one at a time.\n\
 docs/OBSERVABILITY.md says how to read the file.")]
 pub struct Args {
-    /// The device's socket, or the image it serves
-    #[arg(value_name = "SOCKET|IMAGE")]
+    /// The device's socket, or the image or directory that it serves
+    #[arg(value_name = "SOCKET|IMAGE|DIR")]
     device: PathBuf,
-    /// The file to write; open it in ui.perfetto.dev or chrome://tracing
+    /// The file to write (- is standard output); open it in ui.perfetto.dev or chrome://tracing. One that is there
+    /// keeps what it holds until the recording is over
     #[arg(short, long, value_name = "FILE")]
     output: PathBuf,
     /// Record for so long; until Ctrl-C by default
@@ -36,37 +38,99 @@ pub struct Args {
 
 /// Nothing records for longer than that in one go.
 const FOREVER: Duration = Duration::from_secs(30 * 86_400);
+/// Between two looks whether the device is still there.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Where the recording goes.
+struct Target<'a> {
+    /// `None`: standard output.
+    file: Option<File>,
+    path: &'a Path,
+    /// Whether the file was made here, and nothing was put in it.
+    fresh: bool,
+}
+
+impl<'a> Target<'a> {
+    /// What is in the file stays until there is something to put in its place.
+    fn open(path: &'a Path) -> Result<Target<'a>, Failure> {
+        if path == Path::new("-") {
+            return Ok(Target { file: None, path, fresh: false });
+        }
+        let (file, fresh) = match File::options().write(true).open(path) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => (File::create(path), true),
+            opened => (opened, false),
+        };
+        Ok(Target { file: Some(file.doing("write", path)?), path, fresh })
+    }
+
+    fn write(&mut self, facts: &TraceFacts, slices: &[Slice]) -> Result<(), Failure> {
+        let Some(file) = &mut self.file else {
+            return output::facts(|out| chrome::write(out, facts, slices));
+        };
+        self.fresh = false;
+        let emptied = match file.set_len(0) {
+            // What has no length (a device, a pipe) holds nothing either.
+            Err(e) if e.kind() == io::ErrorKind::InvalidInput => Ok(()),
+            done => done,
+        };
+        let mut out = BufWriter::new(file);
+        let written = emptied.and_then(|()| chrome::write(&mut out, facts, slices)).and_then(|()| out.flush());
+        written.doing("write", self.path)
+    }
+}
+
+impl Drop for Target<'_> {
+    fn drop(&mut self) {
+        if self.fresh && std::fs::symlink_metadata(self.path).is_ok_and(|meta| meta.is_file() && meta.len() == 0) {
+            let _ = std::fs::remove_file(self.path);
+        }
+    }
+}
 
 /// Runs the verb.
 pub fn run(args: &Args) -> Outcome {
     let client = running(&args.device)?;
     // Before anything is recorded: a file that cannot be written costs nothing then.
-    let file = std::fs::File::create(&args.output).doing("write", &args.output)?;
+    let mut target = Target::open(&args.output)?;
     let interrupt = Interrupt::catch()?;
     client.trace_start(args.limit).map_err(|e| refused(args, &e))?;
     if args.seconds.is_none() {
         say!("recording until Ctrl-C");
     }
-    sleep_until(Instant::now() + args.seconds.unwrap_or(FOREVER), interrupt.flag());
+    record(args, &client, &interrupt)?;
     let bytes = client.trace_stop().doing("get the recording of", &args.device)?;
     let nonsense = |e: String| Failure::new(format!("{}: not a recording: {e}", args.device.display()));
     let (text, slices) = decode(&bytes).map_err(|e| nonsense(e.to_string()))?;
     let facts: TraceFacts = serde_json::from_str(text).map_err(|e| nonsense(e.to_string()))?;
-    let mut out = BufWriter::new(file);
-    chrome::write(&mut out, &facts, &slices).and_then(|()| out.flush()).doing("write", &args.output)?;
+    target.write(&facts, &slices)?;
     let dropped: u64 = facts.cores.iter().map(|c| c.dropped).sum();
-    say!("{} slices in {}", slices.len(), args.output.display());
+    let place =
+        target.file.as_ref().map_or_else(|| "standard output".to_owned(), |_| args.output.display().to_string());
+    say!("{} slices in {place}", slices.len());
     if dropped > 0 {
         say!("weldfs: {dropped} more slices had no room (see --limit)");
     }
     Ok(0)
 }
 
-fn refused(args: &Args, e: &std::io::Error) -> Failure {
-    let device = args.device.display();
-    match e.raw_os_error().map(Errno) {
-        Some(Errno::PERM) => Failure::new(format!("{device}: only root and whoever runs the device may record")),
-        Some(Errno::BUSY) => Failure::new(format!("{device}: somebody else is recording")),
-        _ => Failure::new(format!("cannot record {device}: {}", crate::failure::reason(e))),
+/// Waits while the device records. One that is gone records nothing more, and what it had is gone with it.
+fn record(args: &Args, client: &Client, interrupt: &Interrupt) -> Result<(), Failure> {
+    let end = Instant::now() + args.seconds.unwrap_or(FOREVER);
+    while sleep_until(end.min(Instant::now() + LOOK), interrupt.flag()) && Instant::now() < end {
+        client.raw().nop().map_err(|e| {
+            let why = reason(&e.into());
+            Failure::new(format!("{}: the device is gone, and the recording with it: {why}", args.device.display()))
+        })?;
     }
+    Ok(())
+}
+
+fn refused(args: &Args, e: &io::Error) -> Failure {
+    let why = match e.raw_os_error().map(Errno) {
+        Some(Errno::PERM) => "only root and whoever runs the device may record",
+        Some(Errno::BUSY) => "another client is recording",
+        Some(Errno::OPNOTSUPP) => "a directory of the host is served there, which has no device to record",
+        _ => return Failure::new(format!("cannot record {}: {}", args.device.display(), reason(e))),
+    };
+    Failure::new(format!("{}: {why}", args.device.display()))
 }

@@ -2,7 +2,7 @@
 
 use crate::device;
 use crate::failure::{Doing, Outcome};
-use crate::output;
+use crate::output::{self, each, exit_code};
 use crate::place::{Place, one_image};
 use std::io::ErrorKind;
 use std::str::FromStr;
@@ -75,10 +75,10 @@ impl Change {
 /// Changes sizes; they are durable on return.
 pub fn run(args: &Args) -> Outcome {
     let device = device::open(&one_image(&args.places)?, device::Want::Write)?;
-    for place in &args.places {
-        set(device.client(), args, place).doing("set the size of", place.to_string())?;
-    }
-    device.finish()
+    let client = device.client();
+    let failed = each(&args.places, |place| set(client, args, place).doing("set the size of", place.to_string()))?;
+    device.finish()?;
+    Ok(exit_code(failed))
 }
 
 fn set(client: &Client, args: &Args, place: &Place) -> std::io::Result<()> {

@@ -16,7 +16,8 @@ Examples:\n  weldfs tune disk.img scheduler.policy=eevdf scheduler.quantum_us=50
 weldfs tune disk.img tenant.web.weight=400"
 )]
 pub struct Args {
-    /// The image being served, or the device's socket
+    /// The device's socket, or the image or directory that it serves
+    #[arg(value_name = "SOCKET|IMAGE|DIR")]
     image: PathBuf,
     /// Settings to change, in this order
     #[arg(value_name = "KEY=VALUE")]
@@ -25,6 +26,9 @@ pub struct Args {
     #[arg(long, conflicts_with = "settings")]
     json: bool,
 }
+
+/// Where there is nothing to set.
+const HOSTDIR: &str = "a directory of the host is served there, which has no settings";
 
 #[derive(Serialize, Deserialize)]
 struct Setting {
@@ -59,7 +63,10 @@ pub fn run(args: &Args) -> Outcome {
 }
 
 fn list(client: &Client) -> Result<Vec<Setting>, Failure> {
-    let text = client.settings_json().map_err(|e| Failure::new(format!("cannot list settings: {}", reason(&e))))?;
+    let text = client.settings_json().map_err(|e| match e.raw_os_error().map(Errno) {
+        Some(Errno::OPNOTSUPP) => Failure::new(HOSTDIR),
+        _ => Failure::new(format!("cannot list settings: {}", reason(&e))),
+    })?;
     serde_json::from_str(&text).map_err(|e| Failure::new(format!("the device's list of settings: {e}")))
 }
 
@@ -77,6 +84,7 @@ fn change(client: &Client, setting: &str) -> Result<(), Failure> {
             let range = range.map_or_else(|| "something else".to_owned(), |s| s.range);
             Failure::new(format!("{key} cannot be '{value}': it is {range}"))
         }
+        Some(Errno::OPNOTSUPP) => Failure::new(HOSTDIR),
         Some(Errno::PERM) => Failure::new(format!("{key}: only root and the user that runs the device may change it")),
         _ => Failure::new(format!("cannot set {setting}: {}", reason(&e))),
     })

@@ -15,7 +15,7 @@ Example:\n  weldfs serve disk.img & weldfs wait disk.img && weldfs ls disk.img:/
 )]
 pub struct Args {
     /// The device's socket, or the image or directory that it serves
-    #[arg(value_name = "SOCKET|IMAGE")]
+    #[arg(value_name = "SOCKET|IMAGE|DIR")]
     device: PathBuf,
     /// How long at most, seconds; 0: only look
     #[arg(long, value_name = "SECONDS", default_value = "60", value_parser = find::parse_timeout)]
@@ -24,6 +24,7 @@ pub struct Args {
 
 /// Waits.
 pub fn run(args: &Args) -> Outcome {
+    find::wait()?;
     let until = Instant::now() + args.timeout;
     loop {
         if answers(&args.device, until)? {

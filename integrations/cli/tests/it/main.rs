@@ -1,7 +1,9 @@
 //! The command line: real processes, real images, real programs.
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
+mod arguments;
 mod bench_smoke;
+mod copies;
 mod crash_verb;
 mod documents;
 mod exec;
@@ -11,6 +13,7 @@ mod images;
 mod integrity;
 mod json_names;
 mod life;
+mod messages;
 mod observing;
 mod pipes;
 mod preload;

@@ -260,6 +260,55 @@ fn a_trace_that_is_full_or_interrupted_is_whole_and_says_what_is_missing() {
     assert!(dropped > 0 && out.contains(&format!("{dropped} more slices had no room")), "{dropped}: {out}");
 }
 
+/// Ends within a few seconds; without an end of its own the test ends it.
+fn ends(mut child: Child) -> Output {
+    let start = Instant::now();
+    while child.try_wait().expect("it can be waited for").is_none() {
+        if start.elapsed() > Duration::from_secs(20) {
+            let _ = child.kill();
+            panic!("it goes on");
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    child.wait_with_output().expect("it has ended")
+}
+
+#[test]
+fn a_trace_of_a_device_that_is_gone_ends_with_an_error_and_takes_no_file_with_it() {
+    let mut served = Served::start(1);
+    let (fresh, kept) = (served.dir.path().join("fresh.json"), served.dir.path().join("kept.json"));
+    std::fs::write(&kept, "an earlier recording").expect("write");
+    let begin = |output: &Path| {
+        let mut command = served.command("trace");
+        let mut child = command.arg("-o").arg(output).stderr(Stdio::piped()).spawn().expect("runs");
+        let mut byte = [0];
+        child.stderr.as_mut().expect("piped").read_exact(&mut byte).expect("it says that it records");
+        child
+    };
+    let first = begin(&fresh);
+    let second = served.command("trace").arg("-o").arg(&kept).output().expect("runs");
+    assert!(matches!(failure(&second), (Some(1), why) if why.contains("another client is recording")));
+    served.child.kill().expect("signal");
+    served.child.wait().expect("it is gone");
+    let said = failure(&ends(first));
+    assert!(said.0 == Some(1) && said.1.contains("the device is gone"), "{said:?}");
+    assert!(!fresh.exists(), "an empty file is no recording");
+    assert_eq!(std::fs::read_to_string(&kept).expect("there"), "an earlier recording");
+}
+
+#[test]
+fn a_trace_goes_to_standard_output_to_devices_and_in_the_place_of_an_older_one() {
+    let served = Served::start(1);
+    let record = |output: &str| served.ok("trace", &["--seconds=0.1", "-o", output]);
+    let text = record("-");
+    assert!(serde_json::from_str::<Value>(&text).expect("JSON")["traceEvents"].is_array(), "{text}");
+    assert_eq!(record("/dev/null"), "");
+    let path = served.dir.path().join("trace.json");
+    std::fs::write(&path, "x".repeat(1 << 20)).expect("write");
+    record(path.to_str().expect("text"));
+    assert!(read(&path)["traceEvents"].is_array());
+}
+
 /// `top` on a terminal of 80 by 24 characters that the test holds the other end of.
 struct OnTerminal {
     child: Child,

@@ -46,16 +46,27 @@ fn a_wrong_file_is_named_with_the_key_and_nothing_is_served() {
     for (text, what) in [
         ("[serve]\ncorse = 2\n", "corse"),
         ("[serve]\ncores = 0\n", "serve.cores: '0' is not a number from 1 to 256"),
-        ("[serve]\nram = '64M'\nhostdir = 'd'\n", "serve.ram and serve.hostdir exclude each other"),
-        ("[serve]\nhostdir = 'd'\ncores = 2\n", "serve.cores is for a device"),
+        ("[serve]\nram = '64M'\nhostdir = 'd'\n", "serve.ram (line 2) and serve.hostdir (line 3) exclude each other"),
+        ("[serve]\nhostdir = 'd'\ncores = 2\n", "serve.cores (line 3) is for a device"),
+        ("serve.ram = '64M'\n\nserve.no-flush = true\n", "serve.no-flush (line 3) is for an image"),
+        ("[serve]\ncores = 2\ncores = 3\n", "line 3: cores: given twice"),
+        ("[serve]\nimage = ''\n", "serve.image (line 2) is empty"),
+        ("[serve]\nmemory = '4000T'\n", "serve.memory (line 2): 3.9P is more than this machine has"),
+        ("[serve]\nsocket-mode = '1777'\n", "line 2: serve.socket-mode: '1777' is not a mode"),
     ] {
         fs::write(&file, text).expect("write");
         let (code, said) = refused(weldfs(["serve"]).arg(&image).arg("--config").arg(&file));
         let sound = said.lines().count() == 1 && said.contains(&file.display().to_string()) && said.contains(what);
         assert!(code == Some(2) && sound, "{text}: {code:?}: {said}");
     }
-    let (code, said) = refused(weldfs(["serve"]).arg(&image).arg("--config").arg(place.path("none.toml")));
-    assert!(code == Some(1) && said.contains("none.toml"), "{said}");
+    fs::write(&file, b"[serve]\ncores = 2\nsocket = 'x\xff'\n").expect("write");
+    let (code, said) = refused(weldfs(["serve"]).arg(&image).arg("--config").arg(&file));
+    assert!(code == Some(2) && said.contains("weldfs.toml (--config): line 3: socket: not UTF-8"), "{said}");
+    let none = place.path("none.toml");
+    let (code, said) = refused(weldfs(["serve"]).arg(&image).arg("--config").arg(&none));
+    assert!(code == Some(2) && said.contains("none.toml (--config): the settings cannot be read: No such"), "{said}");
+    let (code, said) = refused(weldfs(["serve"]).arg(&image).env("WELDFS_CONFIG", &none));
+    assert!(code == Some(2) && said.contains("none.toml (WELDFS_CONFIG): the settings cannot"), "{said}");
     assert!(!place.path("a.img.sock").exists());
 }
 

@@ -3,6 +3,7 @@
 use crate::entry::kind;
 use crate::failure::{Doing, Failure};
 use crate::output;
+use crate::verbs::chown;
 use crate::walk::Step;
 use globset::{GlobBuilder, GlobMatcher};
 use std::path::Path;
@@ -34,16 +35,16 @@ pub struct Filter {
     #[arg(long, value_name = "[+-]DAYS", allow_hyphen_values = true)]
     mtime: Option<Number>,
     /// Its inode number (scrub and fsck name files so)
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
     inode: Option<u64>,
     /// Its names
     #[arg(long, value_name = "[+-]N", allow_hyphen_values = true)]
     links: Option<Number>,
-    /// Its owner's number
-    #[arg(long, value_name = "N")]
+    /// Its owner: a number, or a name of this machine
+    #[arg(long, value_name = "USER", allow_hyphen_values = true, value_parser = user)]
     uid: Option<u32>,
-    /// Its group's number
-    #[arg(long, value_name = "N")]
+    /// Its group: a number, or a name of this machine
+    #[arg(long, value_name = "GROUP", allow_hyphen_values = true, value_parser = group)]
     gid: Option<u32>,
 }
 
@@ -93,6 +94,14 @@ impl FromStr for Number {
     fn from_str(text: &str) -> Result<Number, String> {
         Number::parse(text, |digits| digits.parse().map_err(|_| format!("'{text}' is no number: say 7, +7 or -7")))
     }
+}
+
+fn user(text: &str) -> Result<u32, String> {
+    chown::user(text).map(|(uid, _)| uid)
+}
+
+fn group(text: &str) -> Result<u32, String> {
+    chown::group(text)
 }
 
 fn sizes(text: &str) -> Result<Number, String> {

@@ -1,7 +1,7 @@
 //! `weldfs.toml`: the settings of `weldfs serve` in a file.
 
 use super::settings::Settings;
-use crate::failure::{Doing, Failure};
+use crate::failure::{Failure, reason};
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -24,36 +24,72 @@ pub struct File {
     pub settings: Settings,
 }
 
-/// The file that counts: the one that is named, else the one that the environment names, else the user's, else the
-/// system's, where they exist.
-fn place(named: Option<&Path>) -> Option<PathBuf> {
+/// The file that counts, and what names it: the one on the command line, else the one of the environment, else the
+/// user's, else the system's, where they exist.
+fn place(named: Option<&Path>) -> Option<(PathBuf, &'static str)> {
     if let Some(path) = named {
-        return Some(path.to_owned());
+        return Some((path.to_owned(), " (--config)"));
     }
     if let Some(path) = std::env::var_os(VARIABLE) {
-        return Some(PathBuf::from(path)).filter(|path| !path.as_os_str().is_empty());
+        return Some((PathBuf::from(path), " (WELDFS_CONFIG)")).filter(|(path, _)| !path.as_os_str().is_empty());
     }
     let absolute = |variable: &str| std::env::var_os(variable).map(PathBuf::from).filter(|path| path.is_absolute());
     let own = absolute("XDG_CONFIG_HOME").or_else(|| absolute("HOME").map(|home| home.join(".config")));
     let places = own.into_iter().chain([PathBuf::from("/etc")]).map(|folder| folder.join("weldfs/weldfs.toml"));
-    places.into_iter().find(|path| path.exists())
+    places.into_iter().find(|path| path.exists()).map(|path| (path, ""))
 }
 
 /// Reads it.
 pub fn load(named: Option<&Path>) -> Result<Option<File>, Failure> {
-    let Some(path) = place(named) else { return Ok(None) };
-    let text = std::fs::read_to_string(&path).doing("read", &path)?;
-    let settings = parse(&text).map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?;
-    settings.check(|key| format!("serve.{key}")).map_err(|e| Failure::usage(format!("{}: {e}", path.display())))?;
+    let Some((path, from)) = place(named) else { return Ok(None) };
+    let wrong = |what: String| Failure::usage(format!("{}{from}: {what}", path.display()));
+    let bytes = std::fs::read(&path).map_err(|e| wrong(format!("the settings cannot be read: {}", reason(&e))))?;
+    let text = text(&bytes).map_err(wrong)?;
+    let settings = parse(text).map_err(wrong)?;
+    let lines = lines(text);
+    let key = |key: &str| match lines.iter().find(|(name, _)| name == key) {
+        Some((_, line)) => format!("serve.{key} (line {line})"),
+        None => format!("serve.{key}"),
+    };
+    settings.check(key).map_err(wrong)?;
     let folder = path.parent().unwrap_or(Path::new("")).to_owned();
     Ok(Some(File { path, settings: settings.seen_from(&folder) }))
+}
+
+/// The number of the line that a byte is in.
+fn line_of(text: &[u8], at: usize) -> usize {
+    text[..at.min(text.len())].iter().filter(|b| **b == b'\n').count() + 1
+}
+
+/// TOML is UTF-8.
+fn text(bytes: &[u8]) -> Result<&str, String> {
+    std::str::from_utf8(bytes).map_err(|e| {
+        let line = line_of(bytes, e.valid_up_to());
+        let whole = bytes.split(|b| *b == b'\n').nth(line - 1).unwrap_or_default();
+        let key = whole.split(|b| *b == b'=').next().filter(|key| key.len() < whole.len());
+        let key = key.and_then(|key| std::str::from_utf8(key).ok()).map(|key| format!("{}: ", key.trim()));
+        format!("line {line}: {}not UTF-8", key.unwrap_or_default())
+    })
+}
+
+/// The keys of `[serve]`, each with its line.
+fn lines(text: &str) -> Vec<(String, usize)> {
+    let Ok(whole) = toml::de::DeTable::parse(text) else { return Vec::new() };
+    let serve = whole.get_ref().iter().find(|(name, _)| name.get_ref() == "serve");
+    let keys = serve.and_then(|(_, value)| value.get_ref().as_table()).into_iter().flat_map(|table| table.keys());
+    keys.map(|key| (key.get_ref().to_string(), line_of(text.as_bytes(), key.span().start))).collect()
 }
 
 /// An error names the line and the key.
 fn parse(text: &str) -> Result<Settings, String> {
     let said = |e: &toml::de::Error| {
-        let line = e.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-        (line.map_or_else(String::new, |line| format!("line {line}: ")), e.message().trim().replace('\n', ", "))
+        let line = e.span().map(|span| line_of(text.as_bytes(), span.start));
+        let mut what = e.message().trim().replace('\n', ", ");
+        // The one message of the grammar that is about a key, and does not name it.
+        if let Some(key) = e.span().and_then(|span| text.get(span)).filter(|_| what == "duplicate key") {
+            what = format!("{key}: given twice");
+        }
+        (line.map_or_else(String::new, |line| format!("line {line}: ")), what)
     };
     let parsed = toml::de::Deserializer::parse(text).map_err(|e| {
         let (line, what) = said(&e);
@@ -123,6 +159,9 @@ mod tests {
             ("[serve]\ndurability = 'eternal'", "line 2", "serve.durability"),
             ("[server]\ncores = 2", "line 1", "server"),
             ("[serve\ncores = 2", "line 1", ""),
+            ("[serve]\ncores = 2\ncores = 3", "line 3", "cores: given twice"),
+            ("[serve]\n[serve]", "line 2", "serve"),
+            ("serve = 3", "line 1", "serve: invalid type: integer `3`, expected a table of settings"),
         ];
         for (text, line, what) in cases {
             let said = parse(text).expect_err(text);

@@ -12,7 +12,7 @@ const MEMORY_MIN: u64 = 1 << 20;
 
 /// Every setting, each optional.
 #[derive(clap::Args, Serialize, Deserialize, Clone, Debug, Default)]
-#[serde(deny_unknown_fields, rename_all = "kebab-case")]
+#[serde(deny_unknown_fields, rename_all = "kebab-case", expecting = "a table of settings")]
 pub struct Settings {
     /// The image, made by mkfs
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -212,6 +212,15 @@ mod text {
     }
 }
 
+/// Bytes of memory and swap, where the system tells.
+fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let kib = |name: &str| -> Option<u64> {
+        text.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
+    };
+    Some((kib("MemTotal:")? + kib("SwapTotal:").unwrap_or(0)) * 1024)
+}
+
 impl Settings {
     /// What is to be served: one of three.
     fn sources(&self) -> Vec<&'static str> {
@@ -237,8 +246,28 @@ impl Settings {
         set.into_iter().find(|(_, misplaced, _)| *misplaced).map(|(key, _, what)| (key, what))
     }
 
-    /// What is wrong with them together; `key` says how a setting is called.
+    /// A path that names nothing.
+    fn empty(&self) -> Option<&'static str> {
+        let paths = [
+            ("image", &self.image),
+            ("hostdir", &self.hostdir),
+            ("socket", &self.socket),
+            ("profile", &self.profile),
+            ("tenants", &self.tenants),
+        ];
+        let is_empty = |path: &Option<PathBuf>| path.as_ref().is_some_and(|path| path.as_os_str().is_empty());
+        paths.into_iter().find(|(_, path)| is_empty(path)).map(|(name, _)| name)
+    }
+
+    /// What is wrong with them, each alone and together; `key` says how a setting is called.
     pub fn check(&self, key: impl Fn(&str) -> String) -> Result<(), String> {
+        if let Some(name) = self.empty() {
+            return Err(format!("{} is empty", key(name)));
+        }
+        if let Some((asked, has)) = self.memory.zip(machine_memory()).filter(|(asked, has)| asked.0 > *has) {
+            let [asked, has] = [asked.0, has].map(output::human_bytes);
+            return Err(format!("{}: {asked} is more than this machine has ({has})", key("memory")));
+        }
         if let [one, other, ..] = self.sources()[..] {
             return Err(format!("{} and {} exclude each other", key(one), key(other)));
         }
