@@ -38,11 +38,6 @@ pub struct Kept {
 }
 
 impl Kept {
-    /// Bytes of memory that are kept.
-    pub fn bytes(&self) -> u64 {
-        self.buffers.iter().map(|b| b.capacity() as u64).sum()
-    }
-
     fn buffer(&self, b: BufSlot, version: u32) -> Option<&[u8]> {
         let at = usize::from(b.0);
         self.buffers.get(at).filter(|_| self.versions.get(at) == Some(&version)).map(Vec::as_slice)

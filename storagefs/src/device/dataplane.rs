@@ -487,13 +487,13 @@ fn wanted(op: &Op, session: &SessionState, set: &InodeSet) -> Members {
 
 /// Runs the command over a transaction under its set, commits, gives the set back, waits for durability.
 /// A program's tickets are with `lending` until it has run.
-async fn attempt<'c, 'd>(
-    cx: &'c OpCx<'d>,
+async fn attempt<'d>(
+    cx: &OpCx<'d>,
     set: &InodeSet,
     plan: &mut Option<Plan<'d>>,
     tickets: &mut Option<Tickets<'d>>,
     lending: Option<&Lending<'_, 'd>>,
-    lost: &mut Lost<'c>,
+    lost: &mut Lost,
 ) -> FsResult<Attempt> {
     let core = cx.core;
     let payload = crate::fs::payload_bytes(&cx.cmd, &cx.paths);
@@ -521,7 +521,7 @@ async fn attempt<'c, 'd>(
     let mut finished = match finished {
         Ok(f) => f,
         Err(FsError::SetChanged) if txn.is_stale() || lending.is_some_and(Lending::is_lost) => {
-            lost.keep(cx, txn.into_kept());
+            lost.keep(txn.into_kept());
             return Ok(Attempt::Lost);
         }
         Err(FsError::SetChanged) => return Ok(Attempt::SetChanged(txn.lacked())),

@@ -19,7 +19,6 @@ use weldfs_ciscops::{Errno, Quiet};
 
 use super::dataplane::{OpCx, head, resolve};
 use super::limits::LOST_MAX;
-use super::memory::Held;
 use super::sets::Tickets;
 use crate::error::{FsError, FsResult};
 use crate::fs::{Fetching, InodeSet, Slicer};
@@ -85,28 +84,20 @@ impl<'c, 'd> Lending<'c, 'd> {
 
 /// What a command has seen of losing what it lent.
 #[derive(Default)]
-pub(super) struct Lost<'c> {
+pub(super) struct Lost {
     times: u32,
     kept: Option<Box<Kept>>,
-    /// Memory for what is kept.
-    held: Option<Held<'c>>,
 }
 
-impl<'c> Lost<'c> {
+impl Lost {
     /// Its state, for the next try.
     pub fn kept(&mut self) -> Option<Box<Kept>> {
         self.kept.take()
     }
 
-    /// Keeps its state, if there is memory for it.
-    pub fn keep(&mut self, cx: &'c OpCx<'_>, kept: Option<Box<Kept>>) {
-        // What was kept before is gone, or part of this.
-        self.held = None;
-        let bytes = kept.as_ref().map_or(0, |kept| kept.bytes());
-        if bytes > 0 {
-            self.held = cx.core.memory.reserve_at_once(&cx.queue.tenant, cx.at, bytes);
-        }
-        self.kept = kept.filter(|_| self.held.is_some());
+    /// Keeps its state: memory that the command has reserved, for its next try takes no other until it goes on with it.
+    pub fn keep(&mut self, kept: Option<Box<Kept>>) {
+        self.kept = kept;
     }
 
     /// It starts over. EAGAIN when it has done so often: others change what it reads faster than it computes.

@@ -207,25 +207,6 @@ impl Memory {
         Ok(held)
     }
 
-    /// The same for a command that may hold anything: `None` if it would have to wait.
-    pub fn reserve_at_once<'m>(&'m self, tenant: &'m Tenant, slot: u32, bytes: u64) -> Option<Held<'m>> {
-        let mut books = self.books.lock();
-        match books.broker.reserve(tenant.id, bytes, Token(slot)) {
-            Grant::Now => {}
-            Grant::Never => return None,
-            Grant::Wait => {
-                let woken: Vec<u32> = books.broker.cancel(Token(slot)).1.map(|t| t.0).collect();
-                woken.iter().for_each(|slot| books.answers[*slot as usize] = Answer::Granted);
-                self.settle(books, tenant);
-                woken.into_iter().for_each(|slot| self.board.wake(slot));
-                return None;
-            }
-        }
-        self.settle(books, tenant);
-        tenant.memory_bytes.fetch_add(bytes, Ordering::Relaxed);
-        Some(Held { memory: self, tenant, slot, bytes, granted: true })
-    }
-
     fn ask(&self, tenant: &Tenant, slot: u32, bytes: u64) -> Grant {
         let mut books = self.books.lock();
         let grant = books.broker.reserve(tenant.id, bytes, Token(slot));
