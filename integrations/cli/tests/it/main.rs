@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod bench_smoke;
+mod conformance;
 mod crash_verb;
 mod documents;
 mod exec;
