@@ -131,8 +131,8 @@ def fallocates(c):
     same(c.stat("f")["size"], 8200, "size kept")
     want(fallocate(5, 0, 1), "EINVAL")
     want(fallocate(0, 0, 0), "EINVAL")
-    want(fallocate(PUNCH, 0, 1 << 44))
-    want(fallocate(PUNCH, 0, wire.INT64_MAX), "OK" if c.hostdir else "EFBIG")
+    want(fallocate(PUNCH, 0, 1 << 43))
+    want(fallocate(PUNCH, 0, wire.INT64_MAX), ("OK", "EFBIG") if c.hostdir else "EFBIG")
     if not c.hostdir:
         # A small image says first that there is no room.
         want(fallocate(0, 0, (1 << 30) + 1), ("E2BIG", "ENOSPC"))

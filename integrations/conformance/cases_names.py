@@ -109,8 +109,8 @@ def listings(c):
             seen += [e[3] for e in entries]
             same(entries[-1][1], done.result2, "the cookie to go on with")
             cookie = done.result2
-        same(seen[:2], [b".", b".."], "the first two")
-        same(sorted(seen[2:]), sorted(wanted), f"names with room for {room} bytes")
+        true(c.hostdir or seen[:2] == [b".", b".."], f"the first two are {seen[:2]}")
+        same(sorted(seen), sorted(wanted | {b".", b".."}), f"names with room for {room} bytes")
     want(c.call("read_dir", handle=h, a=8), "EINVAL")
     want(c.call("read_dir", handle=c.open("n0"), a=100), "ENOTDIR")
 

@@ -2,6 +2,7 @@
 
 import os
 import struct
+import time
 
 import wire
 from case import case, same, true, want
@@ -98,7 +99,8 @@ def outcomes(c):
     s = c.another(client=client)
     s.queue()
     q = s.queue()
-    s.sequence = 1000
+    # Growing over all sessions, or what older ones left would be called expired.
+    s.sequence = time.time_ns()
     aux = wire.WRITE | wire.CREATE | 0o644 << 16
     done = want(q.call("open_write_close", a=c.at("f"), b=b"12345", aux=aux, flags=wire.DETECTABLE | wire.DURABLE))
     failed = want(q.call("mkdir", a=c.at("no/d"), flags=wire.DETECTABLE), "ENOENT")
@@ -109,7 +111,7 @@ def outcomes(c):
     same((found[0], found[1], found[2], found[3], found[5], found[6]), (2, 0, done.done, 0, 5, done.result2))
     found = outcome(q, client, 1, failed.sequence)
     same((found[0], found[1], found[3]), (2, 2, failed.failed))
-    same(outcome(q, client, 1, 5000)[0], 0, "state of what was never sent")
+    same(outcome(q, client, 1, time.time_ns())[0], 0, "state of what was never sent")
     same(outcome(q, client, 0, done.sequence)[0], 0, "state on another queue pair")
     same(outcome(q, os.urandom(16), 1, done.sequence)[0], 0, "state of another client")
 
@@ -118,6 +120,7 @@ def outcomes(c):
 def foreign_outcomes(c):
     client = os.urandom(16)
     q = c.another(client=client).queue()
+    q.session.sequence = time.time_ns()
     done = want(q.call("mkdir", a=c.at("d"), aux=0o755 << 16, flags=wire.DETECTABLE))
     same(outcome(q, client, 0, done.sequence)[0], 2)
     other = c.stranger(client=client).queue()
