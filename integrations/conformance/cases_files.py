@@ -320,7 +320,8 @@ def results(c):
     c.put("f")
     h = c.open("f")
     value = {"c": b"user.a", "b": b"v"}
-    for op, fields in (("truncate", {"handle": h, "offset": 9}), ("fallocate", {"handle": h, "imm": struct.pack("<Q", 4)}),
+    for op, fields in (("truncate", {"handle": h, "offset": 9}),
+                       ("fallocate", {"handle": h, "imm": struct.pack("<Q", 4)}),
                        ("fsync", {"handle": h}), ("fdatasync", {"handle": h}), ("syncfs", {}),
                        ("set_attr", {"handle": h, "a": wire.set_attr(1, mode=0o600)}),
                        ("set_attr_path", {"a": c.at("f"), "b": wire.set_attr(1, mode=0o644)}),

@@ -102,7 +102,8 @@ def rmw(c):
     want(change(PATCH, 4, 6, b"long"), result=2)
     same(c.read("f")[4:], b"pqlong")
     for kind, n, fields in ((5, 1, {"a": b"x"}), (ADD, 3, {}), (ADD, 16, {}), (PATCH, 0, {}), (PATCH, 2, {"a": b"x"}),
-                            (XOR_IMM, 17, {}), (XOR_IMM, 1, {"imm": b"ab" + bytes(14)}), (PATCH, 1, {"a": b"x", "room": 2}),
+                            (XOR_IMM, 17, {}), (XOR_IMM, 1, {"imm": b"ab" + bytes(14)}),
+                            (PATCH, 1, {"a": b"x", "room": 2}),
                             (ADD, 1, {"a": b"x"})):
         want(change(kind, n, **fields), "EINVAL")
     want(change(PATCH, 65537, a=(0, 65537)), "E2BIG")

@@ -13,7 +13,8 @@ def filled(c, name, at=0):
     """An entry of an operation in which every range and number is sound by itself."""
     places = wire.PLACES[name]
     ranges, imm = {}, bytearray(16)
-    samples = {"path": b"no-such", "path?": b"no-such", "target": b"t", "name": b"user.n", "bytes": bytes(64), "32?": 32}
+    samples = {"path": b"no-such", "path?": b"no-such", "target": b"t", "name": b"user.n", "bytes": bytes(64),
+               "32?": 32}
     for letter in "ABC":
         if letter in places:
             what = places[letter]
@@ -199,7 +200,8 @@ def open_flags(c):
 @case(G, "bodies: masks, times, reserved bytes")
 def bodies(c):
     c.put("f")
-    bad = [wire.set_attr(1 << 8), wire.set_attr(1 << 31), wire.set_attr(1 << 4 | 1 << 6), wire.set_attr(1 << 5 | 1 << 7),
+    bad = [wire.set_attr(1 << 8), wire.set_attr(1 << 31), wire.set_attr(1 << 4 | 1 << 6),
+           wire.set_attr(1 << 5 | 1 << 7),
            wire.set_attr(1, mode=0o10000), wire.set_attr(8, size=1 << 63), wire.set_attr(16, atime=(0, 10 ** 9)),
            wire.set_attr(1, mode=0o644)[:-1] + b"\1"]
     times = bytearray(wire.set_attr(16))

@@ -11,7 +11,7 @@ use weldfs_storagefs::media::RamMedium;
 use weldfs_storagefs::mount::{MkfsOptions, format};
 use weldfs_storagefs::store::{MountOptions, Store};
 
-/// Formats 3 MiB, makes `/hi`, takes a checkpoint, appends to `/hi`: the file stands in the tree, the append in the log.
+/// Formats 3 MiB, makes `/hi`, takes a checkpoint, appends to `/hi`: the file is in the tree, the append in the log.
 fn example() -> Vec<u8> {
     let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(3 << 20));
     let (clock, random) = (Arc::new(ManualClock::new(1_000_000_000)), Arc::new(SeededRandom::new(1)));
