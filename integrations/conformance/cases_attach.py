@@ -271,6 +271,12 @@ def placeholder_is_empty(c):
     again = os.open(f"/proc/self/fd/{fd}", os.O_RDONLY)
     same(os.read(again, 10), b"", "what is read of it")
     os.close(again)
+    try:
+        again = os.open(f"/proc/self/fd/{fd}", os.O_RDWR)
+        taken = os.write(again, b"x")
+    except OSError:
+        taken = 0
+    same(taken, 0, "bytes that it takes")
     os.close(fd)
 
 
