@@ -184,6 +184,11 @@ pub trait Target {
         let _ = f;
         0
     }
+    /// Whether two are one file, however each was opened.
+    fn same_file(&self, a: Self::File, b: Self::File) -> bool {
+        let number = self.number(a);
+        number != 0 && number == self.number(b)
+    }
     /// The file with this number, with a grant. Only during recovery.
     async fn numbered(&mut self, number: u64, access: Access) -> Result<Self::File, Errno> {
         let _ = (number, access);

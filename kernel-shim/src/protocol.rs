@@ -174,6 +174,7 @@ fn serve(
             };
             Ok((Reply::Claimed(reply), Vec::new()))
         }
+        Request::Trace { .. } if !governs => Err(Errno::PERM),
         Request::Trace { start: Some(limit) } => session.trace_start(limit).map(|()| (Reply::Done, Vec::new())),
         Request::Trace { start: None } => Ok((Reply::Done, vec![memfd("weldfs-trace", &session.trace_stop()?)?])),
         Request::Hello { .. } | Request::Join(_) | Request::Stop | Request::Detach => Err(Errno::PROTO),

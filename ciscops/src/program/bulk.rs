@@ -168,8 +168,7 @@ impl<F: Copy> Machine<'_, F> {
         span(off, asked)?;
         let len = asked.min(t.size(source.file).await?.saturating_sub(off));
         let at = self.place(&target, place, len)?;
-        let number = t.number(source.file);
-        if number != 0 && number == t.number(target.file) {
+        if t.same_file(source.file, target.file) {
             let start = if let At::Offset(start) = at { start } else { t.size(target.file).await? };
             if start < off + len && off < start + len {
                 return Err(Errno::INVAL);

@@ -10,7 +10,8 @@ use zerocopy::IntoBytes;
 
 use super::dataplane::{OpCx, durable};
 use super::locks::{Held, Owner, Space, Span};
-use crate::fs::HandleTable;
+use crate::error::FsError;
+use crate::fs::{HandleTable, SessionView, perm};
 
 /// fsync, fdatasync (of what is behind a handle) and syncfs: everything up to now becomes durable.
 pub(super) async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64), Errno> {
@@ -51,6 +52,17 @@ pub(super) async fn close(cx: &OpCx<'_>, h: Handle) -> Result<(u64, u64), Errno>
 pub(super) async fn set_flags(cx: &OpCx<'_>, h: Handle, flags: OpenFlags) -> Result<(u64, u64), Errno> {
     let description = cx.description(h)?;
     let held = cx.hold(description.ino, Mode::Exclusive).await;
+    if flags.contains(OpenFlags::NOATIME) && !description.flags().contains(OpenFlags::NOATIME) {
+        let rec = loop {
+            match cx.core.store.inode(description.ino) {
+                Err(FsError::Miss(m)) => cx.core.io.fetch(m, cx.queue.tenant.id).await.map_err(Errno::from)?,
+                other => break other.map_err(Errno::from)?,
+            }
+        };
+        if !rec.is_some_and(|rec| perm::is_owner(&rec, cx.session().cred())) {
+            return Err(Errno::PERM);
+        }
+    }
     description.set_flags(flags);
     drop(held);
     Ok((u64::from(description.flags().bits()), 0))

@@ -117,8 +117,9 @@ impl Txn<'_> {
                 return Err(Errno::PERM.into());
             }
         }
-        let uid = mask.contains(SetAttrMask::UID).then_some(set.uid);
-        let gid = mask.contains(SetAttrMask::GID).then_some(set.gid);
+        // As chown(2): all ones leave it as it is.
+        let given = |bit, id: u32| (mask.contains(bit) && id != u32::MAX).then_some(id);
+        let (uid, gid) = (given(SetAttrMask::UID, set.uid), given(SetAttrMask::GID, set.gid));
         may_chown(&rec, cred, uid, gid)?;
         may_utime(&rec, cred, mask)?;
         if mask.contains(SetAttrMask::SIZE) {

@@ -101,7 +101,13 @@ impl Txn<'_> {
         if writes {
             want |= W;
         }
-        perm::check(rec, self.session.cred(), want)
+        let cred = self.session.cred();
+        perm::check(rec, cred, want)?;
+        // As Linux has it, whether reading is to be seen is the owner's to say.
+        if flags.contains(OpenFlags::NOATIME) && !perm::is_owner(rec, cred) {
+            return Err(Errno::PERM);
+        }
+        Ok(())
     }
 
     fn open_tmpfile(&mut self, base: Handle, path: &[u8], flags: OpenFlags, mode: u32) -> FsResult<(InodeRec, bool)> {

@@ -314,6 +314,9 @@ impl Target for Txn<'_> {
     }
 
     async fn readlink(&mut self, base: Handle, path: &[u8], room: u64, mut sink: Sink<'_>) -> Result<u64, Errno> {
+        if room == 0 {
+            return Err(Errno::INVAL);
+        }
         let rec = cold!(self, self.object(base, path, true, Hold::Shared));
         if rec.mode & perm::IFMT != IFLNK {
             return Err(Errno::INVAL);

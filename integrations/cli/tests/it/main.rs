@@ -4,6 +4,7 @@
 mod arguments;
 mod bench_smoke;
 mod copies;
+mod conformance;
 mod crash_verb;
 mod documents;
 mod exec;

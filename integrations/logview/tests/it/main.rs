@@ -3,3 +3,4 @@
 
 mod agrees_with_the_journal;
 mod common;
+mod worked_example;

@@ -171,13 +171,12 @@ impl HostTxn<'_> {
             self.resize(file, by_path, set.size)?;
         }
         let fd = self.fd(file);
-        let (uid, gid) = (mask.contains(SetAttrMask::UID), mask.contains(SetAttrMask::GID));
-        if uid || gid {
-            if (uid && set.uid == u32::MAX) || (gid && set.gid == u32::MAX) {
-                return Err(Errno::INVAL);
-            }
-            let uid = uid.then(|| Uid::from_raw(set.uid));
-            chownat(fd, "", uid, gid.then(|| Gid::from_raw(set.gid)), AtFlags::EMPTY_PATH)?;
+        // As chown(2): all ones leave it as it is.
+        let given = |bit, id: u32| mask.contains(bit) && id != u32::MAX;
+        let uid = given(SetAttrMask::UID, set.uid).then(|| Uid::from_raw(set.uid));
+        let gid = given(SetAttrMask::GID, set.gid).then(|| Gid::from_raw(set.gid));
+        if uid.is_some() || gid.is_some() {
+            chownat(fd, "", uid, gid, AtFlags::EMPTY_PATH)?;
         }
         if mask.contains(SetAttrMask::MODE) {
             let bits = Mode::from_raw_mode(set.mode & 0o7777);

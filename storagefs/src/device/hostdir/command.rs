@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use rustix::fs::{FlockOperation, fdatasync, flock, fsync, syncfs};
+use rustix::fs::{FlockOperation, fdatasync, flock, fstat, fsync, syncfs};
 use weldfs_ciscops::limits::SNAPSHOT_MAX;
 use weldfs_ciscops::{
     Access, At, ChecksumState, Command, Durability, Errno, Handle, InodeNo, LockAction, LockBody, LockKind, LockSpace,
@@ -243,6 +243,12 @@ impl<'c> Cx<'c> {
     async fn set_flags(&self, h: Handle, flags: OpenFlags) -> Result<(u64, u64), Errno> {
         let description = self.session().description(h)?;
         let held = self.hold(description.ino, Mode::Exclusive).await;
+        if flags.contains(OpenFlags::NOATIME) && !description.flags().contains(OpenFlags::NOATIME) {
+            let (owner, uid) = (fstat(&description.body.fd)?.st_uid, self.session().cred.uid);
+            if uid != 0 && uid != owner {
+                return Err(Errno::PERM);
+            }
+        }
         description.set_flags(flags);
         drop(held);
         Ok((u64::from(description.flags().bits()), 0))

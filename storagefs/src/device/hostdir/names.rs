@@ -169,6 +169,10 @@ impl HostTxn<'_> {
     }
 
     pub(super) fn remove_core(&mut self, base: Handle, path: &[u8], dir: bool) -> Result<(), Errno> {
+        // The host would be asked for `.` of the root, and say that this is no name.
+        if path.iter().all(|b| *b == b'/') && !path.is_empty() {
+            return Err(if dir { Errno::BUSY } else { Errno::ISDIR });
+        }
         let how = if dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         self.change_names(base, path, |at| Ok(unlinkat(at.dir(), at.name, how)?))
     }
@@ -233,6 +237,9 @@ impl HostTxn<'_> {
         room: u64,
         mut sink: Sink<'_>,
     ) -> Result<u64, Errno> {
+        if room == 0 {
+            return Err(Errno::INVAL);
+        }
         let target = if path.is_empty() {
             let file = self.by_handle(base)?;
             // Of an open file the host says ENOENT: it is no link.

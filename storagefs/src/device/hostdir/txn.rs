@@ -403,6 +403,11 @@ pub(super) fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
 impl Target for HostTxn<'_> {
     type File = FileRef;
 
+    fn same_file(&self, a: FileRef, b: FileRef) -> bool {
+        let which = |f| fstat(self.fd(f)).map(|s| (s.st_dev, s.st_ino)).ok();
+        which(a).is_some_and(|one| which(b) == Some(one))
+    }
+
     fn key(&self, name: u64) -> Result<std::sync::Arc<weldfs_functions::cipher::Key>, Errno> {
         self.session().keys.get(name)
     }
