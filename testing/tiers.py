@@ -192,6 +192,14 @@ def images(full):
         raise Failed(f"{count} images: {report}")
 
 
+def clients(full):
+    """hostile clients, family by family, beside a victim of another user: wrong, denied, late, not given back"""
+    args = ["clients", "--weldfs", release()] if full else ["clients", "--short"]
+    rows = hostile(args, "clients")
+    if len(rows) < (100 if full else 20):
+        raise Failed(f"{len(rows)} rows")
+
+
 def states_one(full):
     """crash states of workloads of one operation: all of them, or a sample with debug assertions"""
     weldfs = release() if full else BUILD.weldfs()
@@ -267,6 +275,7 @@ TIERS = {
     "kills": (kills, True),
     "crash": (crash, True),
     "images": (images, True),
+    "hostile": (clients, True),
     "states-one": (states_one, True),
     "states-two": (states_two, True),
     "doctests": (doctests, False),
@@ -289,6 +298,7 @@ SLICES = [
     ["unit", "device", "acceptance"],
     ["fuzz"],
     ["install", "deb", "formats"],
+    ["hostile"],
 ]
 
 

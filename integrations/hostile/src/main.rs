@@ -1,8 +1,9 @@
 //! What a hostile neighbour and a damaged image can do, measured.
 //!
-//! * `images`: thousands of damaged and forged images, each of which is refused, EIO or the truth.
+//! * `clients`: hostile clients beside a victim of another user, family by family; `images`: thousands of damaged and forged images, each of which is refused, EIO or the truth.
 #![forbid(unsafe_code)]
 
+mod clients;
 mod images;
 
 use clap::{Parser, Subcommand};
@@ -17,11 +18,16 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum What {
+    Clients(clients::Args),
     Images(images::Args),
+    #[command(hide = true)]
+    Part(clients::PartArgs),
 }
 
 fn main() -> ExitCode {
     let done = match Cli::parse().what {
+        What::Clients(args) => clients::run(&args),
+        What::Part(args) => clients::part(&args),
         What::Images(args) => images::run(&args),
     };
     match done {
