@@ -14,6 +14,8 @@ use weldfs::Client;
 /// User ids of victim and attacker: none that a system gives away.
 pub const VICTIM: u32 = 61_001;
 pub const ATTACKER: u32 = 61_002;
+/// How large an image is: soon full.
+const SIZE: &str = "96M";
 /// How long the device may take to answer at first, and any process to get ready.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -67,7 +69,7 @@ impl Device {
         let target = folder.path().join("image");
         if let Some(medium) = kind.medium {
             let mut mkfs = Command::new(weldfs);
-            mkfs.arg("mkfs").arg(&target).args(["--size", "256M", "--medium", medium]).stdout(Stdio::null());
+            mkfs.arg("mkfs").arg(&target).args(["--size", SIZE, "--medium", medium]).stdout(Stdio::null());
             ended_well("mkfs", mkfs.status()?)?;
         } else {
             std::fs::create_dir(&target)?;

@@ -62,6 +62,11 @@ impl Bounds {
         memory_slack_kib: 512 << 10,
     };
 
+    /// Whether what the victim suffers beside an honest neighbour is needed.
+    pub fn compares(&self) -> bool {
+        self.p99_times.is_some()
+    }
+
     /// Notes what a row does not hold to.
     pub fn judge(&self, row: &mut Row) {
         let (s, broken) = (&row.suffered, &mut row.broken);
@@ -141,5 +146,39 @@ impl Row {
             Err(e) => vec![e.to_string()],
         };
         Row { family: family.into(), device: "-".into(), broken, ..Row::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Row {
+        let fair = Suffered { p99_us: 1_000, ..Suffered::default() };
+        let suffered = Suffered { commands: 10, attaches: 2, p99_us: 2_000, attach_p99_us: 900, ..fair.clone() };
+        Row { fair, suffered, rest_ms: Some(10), term_ms: Some(20), ..Row::default() }
+    }
+
+    fn broken(change: impl Fn(&mut Row)) -> (bool, bool) {
+        let mut row = good();
+        change(&mut row);
+        Bounds::FULL.judge(&mut row);
+        (!row.broken.is_empty(), row.lied)
+    }
+
+    #[test]
+    fn each_bound_is_held_to() {
+        assert_eq!(broken(|_| ()), (false, false));
+        assert_eq!(broken(|r| r.suffered.wrong = 1), (true, true));
+        assert_eq!(broken(|r| r.suffered.denied = 1), (true, true));
+        assert_eq!(broken(|r| r.died = true), (true, true));
+        assert_eq!(broken(|r| r.suffered.commands = 0), (true, false));
+        assert_eq!(broken(|r| r.suffered.p99_us = 2_001), (true, false));
+        assert_eq!(broken(|r| r.suffered.attach_p99_us = 50_000), (true, false));
+        assert_eq!(broken(|r| r.rest_ms = None), (true, false));
+        assert_eq!(broken(|r| r.rest_ms = Some(5_001)), (true, false));
+        assert_eq!(broken(|r| r.term_ms = Some(5_001)), (true, false));
+        // What no tester can tell from a busy machine.
+        assert_eq!(broken(|r| (r.fair.p99_us, r.suffered.p99_us) = (100, 499)), (false, false));
     }
 }
