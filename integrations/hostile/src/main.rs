@@ -1,6 +1,7 @@
 //! What a hostile neighbour and a damaged image can do, measured.
 //!
-//! * `clients`: hostile clients beside a victim of another user, family by family; `images`: thousands of damaged and forged images, each of which is refused, EIO or the truth.
+//! * `clients`: hostile clients beside a victim of another user, family by family.
+//! * `images`: thousands of damaged and forged images, each of which is refused, EIO or the truth.
 #![forbid(unsafe_code)]
 
 mod clients;

@@ -111,7 +111,8 @@ fn plain(of: &Pristine, image: &CowImage) -> Result<Verdict, String> {
     let fits = |shown: &Look, how: &str| {
         let latest = shown.fits(may[0]);
         let found = if latest.is_ok() { Some(0) } else { may.iter().position(|m| shown.fits(m).is_ok()) };
-        found.ok_or_else(|| format!("{how}: {}; {} trees may be shown", latest.unwrap_err(), may.len()))
+        let why = latest.err().unwrap_or_default();
+        found.ok_or_else(|| format!("{how}: {why}; {} trees may be shown", may.len()))
     };
     let report = check(image, model)?;
     let clean = report.is_some_and(|r| r.clean);

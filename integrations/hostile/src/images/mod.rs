@@ -1,5 +1,5 @@
 //! Damaged and forged images: each mounted, listed, read, checked, scrubbed and worked with, by processes of their own
-//! with little memory, so that an abort, a hang or an allocation without bound is a finding with a number like any other.
+//! with little memory, so that an abort, a hang or an allocation without bound is a finding like any other.
 //!
 //! * `pristine`: sound images and what each may show; `harm`: image `n` of a seed; `look`: what an image shows;
 //!   `tree`: a reader of its own; `judge`: what may become of it; `verbs`: the same through the command line program.
@@ -125,7 +125,7 @@ pub fn run(args: &Args) -> std::io::Result<u8> {
     }
     report.seconds = start.elapsed().as_secs_f64();
     println!(
-        "seed {}: {} images: {} refused, {} with errors, {} cut back, {} whole, {} bad; {} through the program; {:.0} s",
+        "seed {}: {} images: {} refused, {} with errors, {} cut back, {} whole, {} bad; {} by the program; {:.0} s",
         report.seed,
         report.images,
         report.refused,
