@@ -20,8 +20,6 @@ pub struct Family {
     pub about: &'static str,
     /// Commands in flight: as many as the honest neighbour has that it is compared with.
     pub depth: u32,
-    /// Whether devices over a directory of the host have what it attacks.
-    pub hostdir: bool,
     /// Gets ready (as the attacker), then the tester is told.
     pub prepare: fn(&Ground) -> io::Result<()>,
     /// Does not return before it is killed.
@@ -33,7 +31,7 @@ fn nothing(_: &Ground) -> io::Result<()> {
 }
 
 const fn family(name: &'static str, depth: u32, about: &'static str, attack: fn(&Ground) -> io::Result<()>) -> Family {
-    Family { name, about, depth, hostdir: true, prepare: nothing, attack }
+    Family { name, about, depth, prepare: nothing, attack }
 }
 
 impl Family {

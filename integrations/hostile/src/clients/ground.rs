@@ -37,12 +37,6 @@ pub const KINDS: &[Kind] = &[
     Kind { name: "hostdir", medium: None, cores: 1 },
 ];
 
-impl Kind {
-    pub fn is_hostdir(self) -> bool {
-        self.medium.is_none()
-    }
-}
-
 /// A running device; gone when dropped.
 pub struct Device {
     child: Child,

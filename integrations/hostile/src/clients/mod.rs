@@ -120,7 +120,7 @@ pub fn run(args: &Args) -> io::Result<u8> {
     report::heading();
     let mut rows = Vec::new();
     for kind in &kinds {
-        for family in families.iter().filter(|f| f.hostdir || !kind.is_hostdir()) {
+        for family in &families {
             let row = best(&mut tester, family, *kind, &bounds, tries);
             println!("{row}");
             rows.push(row);
