@@ -1,9 +1,12 @@
 """The tiers: what each runs, in the gate (short) and in full."""
 
 import glob
+import json
 import os
 import shutil
 import subprocess
+import tempfile
+from pathlib import Path
 
 from . import counts, programs, states
 from .build import BUILD, ROOT, cargo, release
@@ -21,7 +24,7 @@ SHORT = {
 # Programs that measure what tenants and cores get: they run with nothing beside them.
 ALONE = ["storagefs device", "scheduler it"]
 # Programs that have a tier of their own.
-OWN = ("integrations/cli", "integrations/crash-harness", "storagefs canary", "tidy", *ALONE)
+OWN = ("integrations/cli", "integrations/crash-harness", "integrations/hostile", "storagefs canary", "tidy", *ALONE)
 
 
 def sized(full):
@@ -166,6 +169,37 @@ def crash(full):
     programs.run(["integrations/crash-harness lib", "integrations/crash-harness it"], env=sized(full))
 
 
+def hostile(args, name):
+    """One run of `weldfs-hostile`; its report. What it finds wrong is the tier's failure."""
+    weldfs = BUILD.weldfs()
+    with tempfile.TemporaryDirectory(prefix="weldfs-hostile-") as work:
+        json_file = Path(work) / "report"
+        command = [weldfs.with_name("weldfs-hostile"), *args, "--json", json_file]
+        code = subprocess.run(command, stdin=subprocess.DEVNULL).returncode
+        if code != 0:
+            raise Failed(f"weldfs-hostile {name}: exit {code}")
+        return json.loads(json_file.read_text())
+
+
+def images(full):
+    """10,000 damaged and forged images: refused, EIO or the truth; by processes with little memory"""
+    programs.run(["integrations/hostile bin"])
+    count = 10_000 if full else 500
+    report = hostile(["images", "--count", str(count)], "images")
+    # Fewer of a kind would mean that the damage no longer reaches what it is meant for.
+    kinds = ("refused", "errors", "cut", "whole")
+    if report["images"] != count or any(report[kind] * 500 < count for kind in kinds):
+        raise Failed(f"{count} images: {report}")
+
+
+def clients(full):
+    """hostile clients, family by family, beside a victim of another user: wrong, denied, late, not given back"""
+    args = ["clients", "--weldfs", release()] if full else ["clients", "--short"]
+    rows = hostile(args, "clients")
+    if len(rows) < (100 if full else 20):
+        raise Failed(f"{len(rows)} rows")
+
+
 def states_one(full):
     """crash states of workloads of one operation: all of them, or a sample with debug assertions"""
     weldfs = release() if full else BUILD.weldfs()
@@ -189,8 +223,6 @@ def demo(_full):
 
 def acceptance(_full):
     """the release build: a million rows through sqlite3, 5,000 files through tar"""
-    import tempfile
-
     for name in ("sqlite", "tar"):
         with tempfile.TemporaryDirectory(prefix="weldfs-acceptance-") as work:
             path = ROOT / "integrations/cli/tests/acceptance" / f"{name}.sh"
@@ -242,6 +274,8 @@ TIERS = {
     "programs": (programs_, True),
     "kills": (kills, True),
     "crash": (crash, True),
+    "images": (images, True),
+    "hostile": (clients, True),
     "states-one": (states_one, True),
     "states-two": (states_two, True),
     "doctests": (doctests, False),
@@ -259,11 +293,12 @@ TIERS = {
 ALWAYS = ["demo", "instructions", "doctests", "doc"]
 SLICES = [
     ["states-one"],
-    ["states-two", "loom"],
+    ["states-two", "loom", "images"],
     ["crash", "kills"],
     ["unit", "device", "acceptance"],
     ["fuzz"],
     ["install", "deb", "formats"],
+    ["hostile"],
 ]
 
 

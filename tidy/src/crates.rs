@@ -37,6 +37,18 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-storagefs",
         ],
     ),
+    // Hostile clients and damaged images: what it drives, and what the fuzzer knows of images.
+    (
+        "weldfs-hostile",
+        &[
+            "weldfs-ciscops",
+            "weldfs-crash-harness",
+            "weldfs-fuzz-targets",
+            "weldfs-journal",
+            "weldfs-storagefs",
+            "weldfs-userlib",
+        ],
+    ),
     ("weldfs-leveldb", &["weldfs-userlib"]),
     ("weldfs-sqlite", &["weldfs-userlib"]),
     ("weldfs-examples", &["weldfs-ciscops", "weldfs-userlib"]),

@@ -27,27 +27,36 @@ pub const PAGES_MAX: usize = 64;
 /// A leaf: where it lies, and what it holds.
 #[derive(Clone)]
 pub struct Leaf {
+    /// First block of the page.
     pub addr: u64,
+    /// Keys and values, ascending.
     pub entries: Vec<([u8; KEY], Vec<u8>)>,
 }
 
 /// A record of the log: its header as it stood, and its payload.
 #[derive(Clone)]
 pub struct Record {
+    /// 64 bytes.
     pub header: [u8; RECORD_HEADER],
+    /// Without padding.
     pub payload: Vec<u8>,
 }
 
 /// An image and where its structures are.
 pub struct Base {
+    /// What it is called.
     pub name: &'static str,
+    /// What kind of medium it lies on.
     pub model: CrashModel,
+    /// Its bytes.
     pub image: CowImage,
     /// The first superblock copy.
     pub sb: [u8; BLOCK],
     /// First blocks of all pages, the root first, those of the zone map last.
     pub pages: Vec<u64>,
+    /// The leaves of the tree, ascending.
     pub leaves: Vec<Leaf>,
+    /// What the log holds from the cut on.
     pub records: Vec<Record>,
     /// Behind the last record.
     pub log_end: u64,
@@ -62,16 +71,24 @@ pub fn number(bytes: &[u8], at: usize, width: usize) -> u64 {
 
 /// Fields of the superblock that are used here.
 pub struct Layout {
+    /// Blocks of the file system.
     pub blocks: u64,
+    /// Where the log area begins, in bytes.
     pub log_start: u64,
+    /// Bytes of the log area.
     pub log_len: u64,
+    /// Records start at multiples of it.
     pub align: u64,
+    /// Replay begins at this LSN.
     pub cut: u64,
+    /// First block of the tree's root page.
     pub root: u64,
+    /// First block of the zone map's first page.
     pub zone: u64,
 }
 
 impl Layout {
+    /// The layout that a superblock copy says.
     pub fn of(sb: &[u8; BLOCK]) -> Layout {
         Layout {
             blocks: number(sb, 136, 8),
@@ -197,22 +214,23 @@ fn make(name: &'static str, model: CrashModel, fill: fn(&mut Hand) -> Result<(),
     let mut hand = fresh(&as_medium, &small_layout(LOG_BYTES), 5).expect("a base is formatted and mounted");
     fill(&mut hand).unwrap_or_else(|e| panic!("a base is filled: errno {e}"));
     drop(hand);
-    read(name, model, CowImage::new(medium.image().to_bytes()))
-}
-
-fn read(name: &'static str, model: CrashModel, image: CowImage) -> Base {
-    let mut sb = [0; BLOCK];
-    image.read(0, &mut sb);
-    let layout = Layout::of(&sb);
-    let mut base = Base { name, model, image, sb, pages: vec![], leaves: vec![], records: vec![], log_end: 0 };
-    base.tree(layout.root);
-    base.zone(layout.zone);
-    base.log(&layout);
-    assert!(!base.leaves.is_empty() && base.pages.len() >= 2, "{name}: a tree and a zone map");
-    base
+    Base::read(name, model, CowImage::new(medium.image().to_bytes()))
 }
 
 impl Base {
+    /// Finds the structures of a sound image.
+    pub fn read(name: &'static str, model: CrashModel, image: CowImage) -> Base {
+        let mut sb = [0; BLOCK];
+        image.read(0, &mut sb);
+        let layout = Layout::of(&sb);
+        let mut base = Base { name, model, image, sb, pages: vec![], leaves: vec![], records: vec![], log_end: 0 };
+        base.tree(layout.root);
+        base.zone(layout.zone);
+        base.log(&layout);
+        assert!(!base.leaves.is_empty() && base.pages.len() >= 2, "{name}: a tree and a zone map");
+        base
+    }
+
     fn page(&self, addr: u64) -> Vec<u8> {
         let mut bytes = vec![0; PAGE];
         self.image.read(addr * BLOCK as u64, &mut bytes);

@@ -15,8 +15,8 @@ const EDITS_MAX: u8 = 24;
 const EDITS: u8 = 14;
 
 /// See the module.
-pub struct Draft<'b> {
-    pub base: &'b Base,
+struct Draft<'b> {
+    base: &'b Base,
     image: CowImage,
     sb: [u8; BLOCK],
     leaves: BTreeMap<usize, Leaf>,

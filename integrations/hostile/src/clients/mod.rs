@@ -1,0 +1,274 @@
+//! Hostile clients: each family of attacks beside a victim of another user, on devices of one and two cores over every
+//! medium. What the victim suffers is compared with what it suffers beside an honest neighbour with as many commands in
+//! flight; then the attacker is killed, and in a second attack the device is told to end.
+//!
+//! * `families`: the attacks by name, `attacks`: what they do; `victim`: what suffers, and the honest neighbour;
+//!   `ground`: devices and processes; `report`: what a family must hold to, and the table.
+
+mod attacks;
+mod families;
+mod ground;
+mod report;
+mod victim;
+
+use families::{FAMILIES, Family, Ground};
+use ground::{ATTACKER, Device, Holds, KINDS, Kind, Part, VICTIM};
+use report::{Bounds, Row};
+use std::collections::BTreeMap;
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use victim::Suffered;
+use weldfs::Client;
+
+/// Until what a device holds counts as what it rests at, and at most how long that is waited for after a death.
+const SETTLE: Duration = Duration::from_millis(250);
+const REST_WAIT: Duration = Duration::from_secs(10);
+const DESCRIPTOR_SLACK: u64 = 4;
+/// A device is idle that takes at most so many ticks of a hundredth of a second in so long.
+const IDLE_TICKS: u64 = 3;
+const IDLE_SPAN: Duration = Duration::from_millis(200);
+
+/// Hostile clients beside a victim of another user, on devices of their own
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Only these families (--list names them)
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',')]
+    family: Vec<String>,
+    /// Only these kinds of devices: pmem-1, pmem-2, block-1, block-2, hostdir
+    #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
+    device: Vec<String>,
+    /// How long each attack is measured
+    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    seconds: f64,
+    /// One kind of device, short attacks; times are judged by bounds that a busy machine keeps
+    #[arg(long)]
+    short: bool,
+    /// How often a family is tried until its times are good
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
+    tries: u32,
+    /// Names families and kinds of devices, and runs nothing
+    #[arg(long)]
+    list: bool,
+    /// The weldfs program that serves [default: the one beside this program]
+    #[arg(long, value_name = "FILE")]
+    weldfs: Option<PathBuf>,
+    /// Writes the report there
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    let seconds: f64 = text.parse().map_err(|e| format!("{e}"))?;
+    if (0.1..=3600.0).contains(&seconds) { Ok(seconds) } else { Err("from 0.1 to 3600".into()) }
+}
+
+/// A part that another process of this program plays
+#[derive(clap::Args, Debug)]
+pub struct PartArgs {
+    /// victim, honest or attacker
+    part: String,
+    /// The family, or how many commands are in flight
+    of: String,
+    socket: PathBuf,
+}
+
+/// Plays a part; an attacker and an honest neighbour until they are killed.
+pub fn part(args: &PartArgs) -> io::Result<u8> {
+    // A tester that is killed takes its parts with it.
+    let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
+    match args.part.as_str() {
+        "victim" => victim::victim(&args.socket)?,
+        "honest" => victim::honest(&args.socket, args.of.parse().map_err(io::Error::other)?)?,
+        _ => {
+            let family = families::find(&args.of).ok_or_else(|| io::Error::other("no such family"))?;
+            let client = Client::connect(&args.socket)?.durability(weldfs::Durability::Volatile);
+            let ground = Ground { socket: args.socket.clone(), client };
+            (family.prepare)(&ground)?;
+            println!("ready");
+            (family.attack)(&ground)?;
+        }
+    }
+    Ok(0)
+}
+
+struct Tester {
+    weldfs: PathBuf,
+    span: Duration,
+    /// What a victim suffers beside an honest neighbour, by the commands that has in flight.
+    fair: BTreeMap<(&'static str, u32), Suffered>,
+}
+
+/// 0 if every family held to its bounds.
+pub fn run(args: &Args) -> io::Result<u8> {
+    if args.list {
+        FAMILIES.iter().for_each(|f| println!("{:16} {}", f.name, f.about));
+        println!("{:16} another user listens where an image's socket would be", SQUAT);
+        println!("\ndevices: {}", KINDS.iter().map(|k| k.name).collect::<Vec<_>>().join(" "));
+        return Ok(0);
+    }
+    let (families, kinds) = chosen(args)?;
+    let beside = || Ok(std::env::current_exe()?.with_file_name("weldfs"));
+    let weldfs = args.weldfs.clone().map_or_else(beside, io::Result::Ok)?;
+    let span = Duration::from_secs_f64(if args.short { args.seconds.min(0.3) } else { args.seconds });
+    let mut tester = Tester { weldfs, span, fair: BTreeMap::new() };
+    let bounds = if args.short { Bounds::BUSY } else { Bounds::FULL };
+    let tries = if args.short { 1 } else { args.tries };
+    if !ground::is_root() {
+        println!("skipped: two users: they need root; victim and attacker are one user, and share a tenant");
+    }
+    report::heading();
+    let mut rows = Vec::new();
+    for kind in &kinds {
+        for family in &families {
+            let row = best(&mut tester, family, *kind, &bounds, tries);
+            println!("{row}");
+            rows.push(row);
+        }
+    }
+    if ground::is_root() && (args.family.is_empty() || args.family.iter().any(|f| f == SQUAT)) {
+        let row = Row::single(SQUAT, ground::squatted(&tester.weldfs));
+        println!("{row}");
+        rows.push(row);
+    }
+    let bad: Vec<&Row> = rows.iter().filter(|r| !r.broken.is_empty()).collect();
+    bad.iter().for_each(|row| println!("bad: {}, {}: {}", row.family, row.device, row.broken.join("; ")));
+    println!("{} rows, {} bad", rows.len(), bad.len());
+    let code = u8::from(!bad.is_empty());
+    if let Some(path) = &args.json {
+        std::fs::write(path, serde_json::to_string_pretty(&rows)?)?;
+    }
+    Ok(code)
+}
+
+/// The family that is no load.
+const SQUAT: &str = "squatting";
+
+fn chosen(args: &Args) -> io::Result<(Vec<&'static Family>, Vec<Kind>)> {
+    let unknown = args.family.iter().find(|name| families::find(name).is_none() && *name != SQUAT);
+    if let Some(name) = unknown {
+        return Err(io::Error::other(format!("no such family: {name} (see --list)")));
+    }
+    let unknown = args.device.iter().find(|name| KINDS.iter().all(|k| k.name != *name));
+    if let Some(name) = unknown {
+        return Err(io::Error::other(format!("no such device: {name} (see --list)")));
+    }
+    let named = |list: &[String], name: &str| list.is_empty() || list.iter().any(|n| n == name);
+    let families = FAMILIES.iter().filter(|f| named(&args.family, f.name)).collect();
+    let kinds = KINDS.iter().filter(|k| named(&args.device, k.name)).copied();
+    let some = if args.short && args.device.is_empty() { 1 } else { KINDS.len() };
+    Ok((families, kinds.take(some).collect()))
+}
+
+/// The first try that holds to the bounds, else the one that breaks the fewest. What is no matter of time is not tried
+/// again.
+fn best(tester: &mut Tester, family: &'static Family, kind: Kind, bounds: &Bounds, tries: u32) -> Row {
+    let mut best: Option<Row> = None;
+    for _ in 0..tries {
+        let row = tester.attack(family, kind, bounds);
+        let (over, fewer) = (row.broken.is_empty() || row.lied, best.as_ref());
+        let fewer = fewer.is_none_or(|b| row.broken.len() < b.broken.len() || row.lied);
+        if fewer {
+            best = Some(row);
+        }
+        if over {
+            break;
+        }
+        // Another neighbour, too: the machine may have been busy then, or now.
+        tester.fair.remove(&(kind.name, family.depth));
+    }
+    best.unwrap_or_else(|| Row::single(family.name, Err(io::Error::other("not tried"))))
+}
+
+impl Tester {
+    fn attack(&mut self, family: &'static Family, kind: Kind, bounds: &Bounds) -> Row {
+        let mut row = Row { family: family.name.into(), device: kind.name.into(), ..Row::default() };
+        if let Err(e) = self.measure(family, kind, bounds, &mut row) {
+            row.broken.push(e.to_string());
+        }
+        bounds.judge(&mut row);
+        row
+    }
+
+    fn measure(&mut self, family: &'static Family, kind: Kind, bounds: &Bounds, row: &mut Row) -> io::Result<()> {
+        if bounds.compares() {
+            row.fair = self.fair(kind, family.depth)?;
+        }
+        let mut device = Device::start(&self.weldfs, kind)?;
+        // What the device rests at once it has been used.
+        self.suffer(&device, || Part::start(&device, "honest", "4", ATTACKER), self.span / 4)?;
+        std::thread::sleep(SETTLE);
+        let before = device.holds();
+        let logged = device.log_bytes();
+        let start = |of: &Device| Part::start(of, "attacker", family.name, ATTACKER);
+        let (suffered, attacker) = self.suffer(&device, || start(&device), self.span)?;
+        row.suffered = suffered;
+        row.log_bytes = device.log_bytes() - logged;
+        row.peak = device.holds();
+        drop(attacker);
+        row.before = before;
+        row.rest_ms = at_rest(&device, before, bounds);
+        row.after = device.holds();
+        row.died = !device.is_running();
+        let attacker = restart(&device, family)?;
+        std::thread::sleep(self.span / 4);
+        match device.terminate() {
+            Ok(took) => row.term_ms = Some(took.as_millis() as u64),
+            Err(why) => row.broken.push(why),
+        }
+        drop(attacker);
+        Ok(())
+    }
+
+    fn fair(&mut self, kind: Kind, depth: u32) -> io::Result<Suffered> {
+        if let Some(known) = self.fair.get(&(kind.name, depth)) {
+            return Ok(known.clone());
+        }
+        let device = Device::start(&self.weldfs, kind)?;
+        let honest = || Part::start(&device, "honest", &depth.to_string(), ATTACKER);
+        let (fair, _) = self.suffer(&device, honest, self.span)?;
+        self.fair.insert((kind.name, depth), fair.clone());
+        Ok(fair)
+    }
+
+    /// What a victim suffers in a span beside a neighbour, and the neighbour, which goes on.
+    fn suffer(
+        &self,
+        device: &Device,
+        neighbour: impl FnOnce() -> io::Result<Part>,
+        span: Duration,
+    ) -> io::Result<(Suffered, Part)> {
+        let neighbour = neighbour()?;
+        let victim = Part::start(device, "victim", "all", VICTIM)?;
+        std::thread::sleep(span);
+        Ok((victim.suffered()?, neighbour))
+    }
+}
+
+/// A second attack. What the first one made is in its way.
+fn restart(device: &Device, family: &Family) -> io::Result<Part> {
+    Client::connect(device.socket())?.remove_all(families::HOME).and_then(|()| {
+        let client = Client::connect(device.socket())?;
+        client.create_dir(families::HOME)?;
+        client.set_owner(families::HOME, ATTACKER, ATTACKER)
+    })?;
+    Part::start(device, "attacker", family.name, ATTACKER)
+}
+
+/// Milliseconds until a device holds what it held, and is idle.
+fn at_rest(device: &Device, before: Holds, bounds: &Bounds) -> Option<u64> {
+    let start = Instant::now();
+    while start.elapsed() < REST_WAIT {
+        let began = start.elapsed();
+        let ticks = device.holds().cpu_ticks;
+        std::thread::sleep(IDLE_SPAN);
+        let now = device.holds();
+        if now.cpu_ticks - ticks <= IDLE_TICKS
+            && now.descriptors <= before.descriptors + DESCRIPTOR_SLACK
+            && now.memory_kib <= before.memory_kib + bounds.memory_slack_kib
+        {
+            return Some(began.as_millis() as u64);
+        }
+    }
+    None
+}

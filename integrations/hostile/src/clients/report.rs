@@ -1,0 +1,184 @@
+//! What a family must hold to, and how it is printed.
+
+use super::ground::Holds;
+use super::victim::Suffered;
+use std::fmt;
+use std::io;
+
+/// One family on one kind of device.
+#[derive(Clone, Debug, Default, serde::Serialize)]
+pub struct Row {
+    pub family: String,
+    pub device: String,
+    /// Beside an honest neighbour.
+    pub fair: Suffered,
+    /// Beside the attacker.
+    pub suffered: Suffered,
+    pub before: Holds,
+    /// During the attack.
+    pub peak: Holds,
+    pub after: Holds,
+    /// From the attacker's death until the device held what it had held before, and was idle.
+    pub rest_ms: Option<u64>,
+    /// From SIGTERM in an attack to the end.
+    pub term_ms: Option<u64>,
+    pub log_bytes: u64,
+    pub died: bool,
+    /// Something is wrong that is no matter of time.
+    pub lied: bool,
+    /// What it does not hold to.
+    pub broken: Vec<String>,
+}
+
+/// What is judged by time.
+pub struct Bounds {
+    /// Times the victim's p99 beside an honest neighbour; nothing below the floor, in microseconds, counts.
+    p99_times: Option<u64>,
+    p99_floor_us: u64,
+    attach_us: u64,
+    rest_ms: u64,
+    term_ms: u64,
+    /// What memory may differ by from that before: caches grow with use.
+    pub memory_slack_kib: u64,
+}
+
+impl Bounds {
+    /// On a machine that does nothing else.
+    pub const FULL: Bounds = Bounds {
+        p99_times: Some(2),
+        p99_floor_us: 500,
+        attach_us: 50_000,
+        rest_ms: 5_000,
+        term_ms: 5_000,
+        memory_slack_kib: 32 << 10,
+    };
+    /// On one that does: only what is broken takes so long, or keeps so much.
+    pub const BUSY: Bounds = Bounds {
+        p99_times: None,
+        p99_floor_us: 5_000_000,
+        attach_us: 10_000_000,
+        rest_ms: 10_000,
+        term_ms: 15_000,
+        memory_slack_kib: 512 << 10,
+    };
+
+    /// Whether what the victim suffers beside an honest neighbour is needed.
+    pub fn compares(&self) -> bool {
+        self.p99_times.is_some()
+    }
+
+    /// Notes what a row does not hold to.
+    pub fn judge(&self, row: &mut Row) {
+        let (s, broken) = (&row.suffered, &mut row.broken);
+        let mut hold = |right: bool, what: String| {
+            if !right {
+                broken.push(what);
+            }
+        };
+        hold(s.wrong == 0, format!("{} wrong answers to the victim", s.wrong));
+        hold(s.denied == 0, format!("{} commands of the victim denied, the first: {}", s.denied, s.first));
+        hold(!row.died, "the device died".into());
+        row.lied = s.wrong > 0 || s.denied > 0 || row.died;
+        hold(s.commands > 0 && s.attaches > 0, "the victim got nothing done".into());
+        let p99_max = self.p99_times.map_or(0, |n| n * row.fair.p99_us).max(self.p99_floor_us);
+        hold(s.p99_us <= p99_max, format!("p99 {} us, {} beside an honest neighbour", s.p99_us, row.fair.p99_us));
+        hold(s.attach_p99_us < self.attach_us, format!("attach p99 {} us", s.attach_p99_us));
+        hold(
+            row.rest_ms.is_some_and(|ms| ms <= self.rest_ms),
+            format!("at rest after {:?} ms: {:?}, it was {:?}", row.rest_ms, row.after, row.before),
+        );
+        hold(row.term_ms.is_none_or(|ms| ms <= self.term_ms), format!("ended {:?} ms after SIGTERM", row.term_ms));
+    }
+}
+
+/// The line above the rows.
+pub fn heading() {
+    println!(
+        "{:16} {:8} {:>5} {:>6} {:>8} {:>8} {:>8} {:>8} {:>9} {:>9} {:>7} {:>7} {:>7} {:>6}",
+        "family",
+        "device",
+        "wrong",
+        "denied",
+        "fair p50",
+        "fair p99",
+        "p50 us",
+        "p99 us",
+        "max us",
+        "attach99",
+        "rest ms",
+        "term ms",
+        "MiB",
+        "log"
+    );
+}
+
+impl fmt::Display for Row {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (fair, s) = (&self.fair, &self.suffered);
+        let or = |n: Option<u64>| n.map_or("-".to_owned(), |n| n.to_string());
+        write!(
+            f,
+            "{:16} {:8} {:5} {:6} {:8} {:8} {:8} {:8} {:9} {:9} {:>7} {:>7} {:7} {:6}",
+            self.family,
+            self.device,
+            s.wrong,
+            s.denied,
+            fair.p50_us,
+            fair.p99_us,
+            s.p50_us,
+            s.p99_us,
+            s.max_us,
+            s.attach_p99_us,
+            or(self.rest_ms),
+            or(self.term_ms),
+            self.peak.memory_kib >> 10,
+            self.log_bytes
+        )?;
+        if self.broken.is_empty() { Ok(()) } else { write!(f, " BAD") }
+    }
+}
+
+impl Row {
+    /// Of a family that is no load: what went wrong, if anything.
+    pub fn single(family: &str, done: io::Result<Option<String>>) -> Row {
+        let broken = match done {
+            Ok(wrong) => wrong.into_iter().collect(),
+            Err(e) => vec![e.to_string()],
+        };
+        Row { family: family.into(), device: "-".into(), broken, ..Row::default() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn good() -> Row {
+        let fair = Suffered { p99_us: 1_000, ..Suffered::default() };
+        let suffered = Suffered { commands: 10, attaches: 2, p99_us: 2_000, attach_p99_us: 900, ..fair.clone() };
+        Row { fair, suffered, rest_ms: Some(10), term_ms: Some(20), ..Row::default() }
+    }
+
+    fn broken(change: impl Fn(&mut Row)) -> (bool, bool) {
+        let mut row = good();
+        change(&mut row);
+        Bounds::FULL.judge(&mut row);
+        (!row.broken.is_empty(), row.lied)
+    }
+
+    #[test]
+    fn each_bound_is_held_to() {
+        assert_eq!(broken(|_| ()), (false, false));
+        assert_eq!(broken(|r| r.suffered.wrong = 1), (true, true));
+        assert_eq!(broken(|r| r.suffered.denied = 1), (true, true));
+        assert_eq!(broken(|r| r.died = true), (true, true));
+        assert_eq!(broken(|r| r.suffered.commands = 0), (true, false));
+        assert_eq!(broken(|r| r.suffered.p99_us = 2_001), (true, false));
+        assert_eq!(broken(|r| r.suffered.attach_p99_us = 50_000), (true, false));
+        assert_eq!(broken(|r| r.rest_ms = None), (true, false));
+        assert_eq!(broken(|r| r.rest_ms = Some(5_001)), (true, false));
+        assert_eq!(broken(|r| r.term_ms = Some(5_001)), (true, false));
+        // What no tester can tell from a busy machine.
+        assert_eq!(broken(|r| (r.fair.p99_us, r.suffered.p99_us) = (100, 499)), (false, false));
+    }
+}

@@ -1,0 +1,85 @@
+//! The judge finds what must not be: planted bugs, and trees that differ in anything.
+
+use super::harm::{Harmed, MARK, case};
+use super::judge::{Verdict, judge};
+use super::look::{EIO, Look, look};
+use super::pristine::{BLOCK, pristine};
+use super::{harm, judged};
+use std::sync::Arc;
+use weldfs_crash_harness::hand::{Hand, small_mount};
+use weldfs_journal::canary::{self, Canary};
+use weldfs_storagefs::media::{CowImage, CowMedium};
+use weldfs_storagefs::store::Store;
+
+fn bad(count: u64) -> usize {
+    (0..count).filter(|n| judged(&case(3, *n)).is_err()).count()
+}
+
+#[test]
+fn damaged_images_find_planted_bugs_and_nothing_else() {
+    let hook = std::panic::take_hook();
+    std::panic::set_hook(Box::new(|_| ()));
+    assert_eq!(bad(400), 0);
+    for bug in [Canary::ReplayCrcUnchecked, Canary::MidLogRotTakenForTail] {
+        canary::plant_here(Some(bug));
+        assert!(bad(1000) > 0, "{bug:?}");
+        canary::plant_here(None);
+    }
+    assert_eq!(bad(400), 0);
+    std::panic::set_hook(hook);
+}
+
+fn shown(image: &CowImage) -> Look {
+    let medium = Arc::new(CowMedium::new(image.clone(), pristine()[2].base.model));
+    let (store, _) = Store::mount(medium, small_mount(4)).unwrap();
+    look(&mut Hand::new(store))
+}
+
+#[test]
+fn a_tree_that_differs_in_anything_is_not_the_one_that_was_made() {
+    let truth = shown(&pristine()[2].base.image);
+    assert_eq!(truth.fits(&truth), Ok(()));
+    let differs = |change: &dyn Fn(&mut Look)| {
+        let mut other = truth.clone();
+        change(&mut other);
+        assert!(other.fits(&truth).is_err());
+    };
+    differs(&|l| drop(l.listed.get_mut(&b"many"[..]).unwrap().as_mut().unwrap().pop_first()));
+    differs(&|l| l.entries.get_mut(&b"big"[..]).unwrap().pieces[3].as_mut().unwrap()[7] ^= 1);
+    differs(&|l| l.entries.get_mut(&b"big"[..]).unwrap().stat.as_mut().unwrap().2 += 1);
+    differs(&|l| l.entries.get_mut(&b"big"[..]).unwrap().xattrs.as_mut().unwrap().clear());
+    let mut unread = truth.clone();
+    unread.entries.get_mut(&b"big"[..]).unwrap().pieces[3] = Err(EIO);
+    unread.listed.insert(b"many".to_vec(), Err(EIO));
+    assert_eq!(unread.fits(&truth), Ok(()), "what is EIO is no lie");
+}
+
+#[test]
+fn sound_images_are_whole_and_an_image_is_the_same_each_time() {
+    for of in pristine() {
+        let image = of.base.image.clone();
+        assert_eq!(of.allowed(&image).len(), 1, "{}: nothing may be missing from it", of.base.name);
+        assert_eq!(judge(&Harmed::Plain { of, image }), Ok(Verdict::Whole), "{}", of.base.name);
+    }
+    for n in 0..50 {
+        let digest = || harm::image(&case(9, n).harmed).digest();
+        assert_eq!(digest(), digest());
+    }
+}
+
+/// Every block of a file under other bytes, its checksum as it was: EIO. (Some blocks belong to no file any more.)
+#[test]
+fn overwritten_data_is_eio_and_would_be_found() {
+    let of = &pristine()[2];
+    let verdicts: Vec<_> = of
+        .data()
+        .into_iter()
+        .map(|block| {
+            let mut image = of.base.image.clone();
+            image.write(block * BLOCK, MARK);
+            judge(&Harmed::Plain { of, image })
+        })
+        .collect();
+    assert!(verdicts.iter().all(Result::is_ok), "{verdicts:?}");
+    assert!(verdicts.iter().filter(|v| **v == Ok(Verdict::Errors)).count() > 10, "{verdicts:?}");
+}
