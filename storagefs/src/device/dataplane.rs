@@ -35,6 +35,7 @@ use super::sets::{ClosedGate, Members, Tickets, members};
 use super::staged;
 use super::wishes::{changes_names, leaves_garbage, wants_durable};
 use crate::error::{FsError, FsResult, Wait};
+use crate::fs::strides::Strides;
 use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, Slicer, Txn};
 use crate::store::{MicroTxn, Plan};
 
@@ -390,9 +391,14 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
 }
 
 async fn resolve(cx: &OpCx<'_>) -> FsResult<InodeSet> {
+    let mut strides = Strides::default();
     loop {
-        match crate::fs::resolve_set(&cx.core.store, &cx.cmd, &cx.paths, cx.session()) {
+        match crate::fs::resolve_set(&cx.core.store, &cx.cmd, &cx.paths, cx.session(), &mut strides) {
             Err(FsError::Miss(m)) => cx.core.io.fetch(m, cx.queue.tenant.id).await?,
+            Err(FsError::Turn) => {
+                cx.boundary().await;
+                cx.still()?;
+            }
             other => return other,
         }
     }

@@ -22,21 +22,34 @@ pub struct FileRef {
     pub access: Access,
 }
 
-/// Runs a core until it does not miss.
+/// Runs a core until it does not miss, stride by stride.
 macro_rules! cold {
-    ($txn:ident, $core:expr) => {
-        loop {
+    ($txn:ident, $core:expr) => {{
+        let value = loop {
             match $core {
                 Err(FsError::Miss(m)) => {
                     if let Err(e) = $txn.session.fetch(m).await {
+                        $txn.strides.over();
                         return Err($txn.fail(e));
                     }
                 }
-                Err(e) => return Err($txn.fail(e)),
+                Err(FsError::Turn) => {
+                    if let Err(e) = $txn.make_way().await {
+                        $txn.strides.over();
+                        return Err(e);
+                    }
+                }
+                Err(e) => {
+                    $txn.strides.over();
+                    return Err($txn.fail(e));
+                }
                 Ok(v) => break v,
             }
-        }
-    };
+            $txn.strides.again();
+        };
+        $txn.strides.over();
+        value
+    }};
 }
 
 fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
