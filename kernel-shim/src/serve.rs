@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -31,8 +32,9 @@ use crate::announce::{Announcement, device_of};
 use crate::closer::{Closer, RIGHTS_MAX};
 use crate::creds::{self, StopRight};
 use crate::image::{Opened, Source, Taken};
+use crate::lanes::Lanes;
 use crate::listener::{Listener, SocketAt};
-use crate::protocol::{Answer, Conversation, Rider};
+use crate::protocol::{Answer, Conversation, Making, Rider};
 use crate::served::Served;
 use crate::signals::Signals;
 
@@ -168,11 +170,50 @@ enum Turn {
     Stays,
     Over,
     Stop,
+    Makes(Making),
 }
 
 struct Connection {
     socket: OwnedFd,
     talk: Conversation,
+    /// Something is being made for it: its next packet waits until it has its answer.
+    busy: bool,
+}
+
+/// Answers of what was made beside, and the bell that says so.
+struct Made {
+    answers: Mutex<Vec<(u64, Answer)>>,
+    bell: OwnedFd,
+}
+
+/// What a thread beside makes for a connection.
+struct Job {
+    connection: u64,
+    making: Making,
+    made: Arc<Made>,
+}
+
+impl Job {
+    fn run(self) {
+        let answer = self.making.run();
+        self.made.answers.lock().push((self.connection, answer));
+        // A counter that is full has been rung already.
+        let _ = rustix::io::write(&self.made.bell, &1u64.to_ne_bytes());
+    }
+}
+
+impl Made {
+    fn new() -> Result<Made, ServeError> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| ServeError::system("eventfd")(e.into()))?;
+        Ok(Made { answers: Mutex::default(), bell })
+    }
+
+    fn collect(&self) -> Vec<(u64, Answer)> {
+        // Read first: what comes after that rings again.
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        std::mem::take(&mut *self.answers.lock())
+    }
 }
 
 impl Server {
@@ -299,7 +340,7 @@ impl Reception {
             let stop = kind::STOP;
             let packet = if ended.is_ok() { Reply::Done.encode(stop) } else { Reply::encode_error(stop, Errno::IO) };
             // Whoever does not listen any more has had his wish.
-            let _ = send(&socket, &Answer { packet, riders: Vec::new(), close: true, stop: false });
+            let _ = send(&socket, &Answer { packet, close: true, ..Answer::default() });
         }
         tracing::debug!("ended: {cause}");
         ended
@@ -310,15 +351,24 @@ impl Reception {
         let mut connections: HashMap<u64, Connection> = HashMap::new();
         let mut next = 0u64;
         let closer = Closer::default();
+        let (makers, made) = (Lanes::new("weldfs-maker", Job::run), Arc::new(Made::new()?));
         let (cause, asked) = 'serving: loop {
-            let (ready, accept) = match self.wait(signals, &connections)? {
+            let (ready, accept) = match self.wait(signals, &connections, &made)? {
                 News::End(cause) => break (cause, None),
                 News::Turn { ready, accept } => (ready, accept),
             };
+            for (id, answer) in made.collect() {
+                deliver(&mut connections, id, &answer, &closer);
+            }
             for id in ready {
                 let Some(c) = connections.get_mut(&id) else { continue };
                 match c.turn(&closer) {
                     Turn::Stays => {}
+                    Turn::Makes(making) => {
+                        c.busy = true;
+                        let job = Job { connection: id, making, made: made.clone() };
+                        makers.take(c.talk.uid(), [job]);
+                    }
                     Turn::Over => {
                         if let Some(c) = connections.remove(&id) {
                             c.part(&closer);
@@ -345,8 +395,13 @@ impl Reception {
     }
 
     /// Blocks until something happens.
-    fn wait(&self, signals: Option<&Signals>, connections: &HashMap<u64, Connection>) -> Result<News, ServeError> {
-        let ids: Vec<u64> = connections.keys().copied().collect();
+    fn wait(
+        &self,
+        signals: Option<&Signals>,
+        connections: &HashMap<u64, Connection>,
+        made: &Made,
+    ) -> Result<News, ServeError> {
+        let ids: Vec<u64> = connections.iter().filter(|(_, c)| !c.busy).map(|(id, _)| *id).collect();
         let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
         fds.push(PollFd::from_borrowed_fd(self.served.failure(), PollFlags::IN));
         if let Some(s) = signals {
@@ -354,6 +409,7 @@ impl Reception {
         }
         let ends = fds.len();
         fds.push(PollFd::new(self.listener.fd(), PollFlags::IN));
+        fds.push(PollFd::new(&made.bell, PollFlags::IN));
         fds.extend(ids.iter().map(|id| PollFd::new(&connections[id].socket, PollFlags::IN | PollFlags::RDHUP)));
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -368,7 +424,7 @@ impl Reception {
             }));
         }
         let accept = news(&fds[ends]);
-        let ready = ids.into_iter().zip(&fds[ends + 1..]).filter(|(_, f)| news(f)).map(|(id, _)| id).collect();
+        let ready = ids.into_iter().zip(&fds[ends + 2..]).filter(|(_, f)| news(f)).map(|(id, _)| id).collect();
         Ok(News::Turn { ready, accept })
     }
 
@@ -380,7 +436,7 @@ impl Reception {
                     *next += 1;
                     make_way(connections, who.cred.uid, closer);
                     let talk = Conversation::new(self.served.clone(), who, self.stop_right);
-                    connections.insert(*next, Connection { socket, talk });
+                    connections.insert(*next, Connection { socket, talk, busy: false });
                 }
                 Err(e) if self.log.permits() => tracing::warn!("a connection without credentials was refused: {e}"),
                 Err(_) => {}
@@ -393,6 +449,17 @@ impl Reception {
                 std::thread::sleep(std::time::Duration::from_millis(20));
             }
         }
+    }
+}
+
+/// Sends a connection, if it is still there, what was made for it.
+fn deliver(connections: &mut HashMap<u64, Connection>, id: u64, answer: &Answer, closer: &Closer) {
+    let Some(c) = connections.get_mut(&id) else { return };
+    c.busy = false;
+    if send(&c.socket, answer).is_err()
+        && let Some(c) = connections.remove(&id)
+    {
+        c.part(closer);
     }
 }
 
@@ -414,7 +481,7 @@ fn make_way(connections: &mut HashMap<u64, Connection>, uid: u32, closer: &Close
 impl Connection {
     /// Ends the session, if there is one, and the connection.
     fn part(self, closer: &Closer) {
-        let Connection { socket, talk } = self;
+        let Connection { socket, talk, .. } = self;
         let uid = talk.uid();
         drop(talk);
         closer.part(uid, socket);
@@ -430,6 +497,9 @@ impl Connection {
                     let goes_on = closer.close(self.talk.uid(), fds);
                     if answer.stop {
                         return Turn::Stop;
+                    }
+                    if let Some(making) = answer.making {
+                        return if goes_on { Turn::Makes(making) } else { Turn::Over };
                     }
                     if !answer.packet.is_empty() && send(&self.socket, &answer).is_err() {
                         return Turn::Over;

@@ -29,6 +29,7 @@ mod due;
 pub mod hostdir;
 mod io;
 pub mod latency;
+mod leavings;
 pub mod limits;
 mod locks;
 mod lograte;

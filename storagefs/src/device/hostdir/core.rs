@@ -16,6 +16,7 @@ use super::lookout::Lookout;
 use super::session::{HostFile, QueueState, SessionState};
 use super::{HostDirConfig, power};
 use crate::device::counters::{CoreCounters, Totals, several_writers};
+use crate::device::leavings::Leavings;
 use crate::device::limits::{PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX};
 use crate::device::ofd::OpenFiles;
 use crate::device::sets::SetTable;
@@ -70,6 +71,7 @@ pub struct Core {
     no_sessions: Condvar,
     next_session: AtomicU64,
     pool_bytes: AtomicU64,
+    pub(super) leavings: Leavings,
     queues: AtomicUsize,
     poisoned: AtomicBool,
     /// Readable once it is.
@@ -135,6 +137,7 @@ impl Core {
             no_sessions: Condvar::new(),
             next_session: AtomicU64::new(1),
             pool_bytes: AtomicU64::new(0),
+            leavings: Leavings::default(),
             queues: AtomicUsize::new(0),
             poisoned: AtomicBool::new(false),
             failure: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,

@@ -128,7 +128,18 @@ impl SessionState {
 
     /// A queue pair of this session has been drained and dropped.
     pub(super) fn queue_gone(self: &Arc<Self>, state: &Arc<QueueState>) {
-        if self.rings.gone(state, &**self) {
+        let last = self.rings.gone(state);
+        let (bytes, tenant) = (state.pair.bytes, self.tenant.clone());
+        let (session, core) = (Arc::downgrade(self), Arc::downgrade(&self.core));
+        self.core.leavings.take(state.pool.clone(), bytes, move |_| {
+            if let Some(session) = session.upgrade() {
+                session.rings.give_bytes(bytes);
+            }
+            if let Some(core) = core.upgrade() {
+                core.release_pool(&tenant, bytes);
+            }
+        });
+        if last {
             self.clean_up();
         }
     }
@@ -170,10 +181,6 @@ impl SessionState {
 impl Ring for QueueState {
     fn counters(&self) -> &QueueCounters {
         &self.counters
-    }
-
-    fn bytes(&self) -> u64 {
-        self.pair.bytes
     }
 }
 
