@@ -104,6 +104,11 @@ impl SessionState {
         self.rings.closing()
     }
 
+    /// Since when, on the device's clock.
+    pub(super) fn closed_at(&self) -> Option<u64> {
+        self.rings.closed_at()
+    }
+
     fn new_queue(self: &Arc<Self>, depth: u32, pool_bytes: u32, shared: bool) -> Result<QueueParts, Errno> {
         let make = |fresh: Fresh| {
             Arc::new(QueueState {

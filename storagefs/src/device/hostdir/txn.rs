@@ -403,6 +403,10 @@ pub(super) fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
 impl Target for HostTxn<'_> {
     type File = FileRef;
 
+    async fn boundary(&mut self, _: u16) -> Result<(), Errno> {
+        if self.core.goes_on(self.session(), &self.work.cmd.op, true) { Ok(()) } else { Err(Errno::INTR) }
+    }
+
     fn key(&self, name: u64) -> Result<std::sync::Arc<weldfs_functions::cipher::Key>, Errno> {
         self.session().keys.get(name)
     }
