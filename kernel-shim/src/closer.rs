@@ -16,24 +16,35 @@ use crate::lanes::Lanes;
 /// thread.
 pub(crate) const RIGHTS_MAX: usize = 253;
 /// Descriptors of one user that wait to be closed, beyond which a connection that sends more of them is dropped.
-const UNCLOSED_MAX: usize = 256;
+pub(crate) const UNCLOSED_MAX: usize = 256;
 /// Closes descriptors elsewhere. Thread-safe.
 pub(crate) struct Closer {
     lanes: Lanes<OwnedFd>,
+    most: usize,
 }
 
 impl Default for Closer {
     fn default() -> Closer {
-        Closer { lanes: Lanes::new("weldfs-closer", drop) }
+        Closer::new(UNCLOSED_MAX)
     }
 }
 
 impl Closer {
+    /// So many descriptors of one user may wait, but no more than `UNCLOSED_MAX`.
+    pub fn new(most: usize) -> Closer {
+        Closer { lanes: Lanes::new("weldfs-closer", drop), most: most.min(UNCLOSED_MAX) }
+    }
+
+    /// Whether too many of this user's wait: nothing more is to be received from any of its connections.
+    pub fn is_full(&self, uid: u32) -> bool {
+        self.lanes.waiting(uid) > self.most
+    }
+
     /// Takes descriptors that `uid` has sent. False when too many of this user's are not closed yet: they are taken
     /// nevertheless, and no more is to be received from that connection.
     pub fn close(&self, uid: u32, fds: impl IntoIterator<Item = OwnedFd>) -> bool {
         let mut fds = fds.into_iter().peekable();
-        fds.peek().is_none() || self.lanes.take(uid, fds) <= UNCLOSED_MAX
+        fds.peek().is_none() || self.lanes.take(uid, fds) <= self.most
     }
 
     /// Ends a connection: the peer sees it at once, and the socket is closed here only if it holds nothing that could

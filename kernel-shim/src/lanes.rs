@@ -48,6 +48,11 @@ impl<T: Send + 'static> Lanes<T> {
         lane.waiting.len()
     }
 
+    /// How many of a user's wait.
+    pub fn waiting(&self, uid: u32) -> usize {
+        self.lanes.lock().get(&uid).map_or(0, |lane| lane.waiting.len())
+    }
+
     /// Whether everything is done.
     #[cfg(test)]
     pub fn is_idle(&self) -> bool {

@@ -25,11 +25,11 @@ use rustix::net::{
 use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{Reply, kind};
 use weldfs_ciscops::limits::{ATTACH_MESSAGE_MAX, PLACEHOLDERS_MAX};
-use weldfs_storagefs::device::{Device, DeviceConfig, LogRate, limits::SESSIONS_MAX};
+use weldfs_storagefs::device::{Device, DeviceConfig, LogRate};
 
 use crate::ServeError;
 use crate::announce::{Announcement, device_of};
-use crate::closer::{Closer, RIGHTS_MAX};
+use crate::closer::{Closer, RIGHTS_MAX, UNCLOSED_MAX};
 use crate::creds::{self, StopRight};
 use crate::image::{Opened, Source, Taken};
 use crate::lanes::Lanes;
@@ -40,10 +40,11 @@ use crate::signals::Signals;
 
 /// Packets taken from one connection before the next one gets its turn.
 const PACKETS_PER_TURN: usize = 16;
-/// Connections of one user that have not attached.
+/// Connections of one user that have not attached, and of all users, at most.
 const UNATTACHED_PER_USER_MAX: usize = 64;
-/// Connections of all users that have not attached.
-const UNATTACHED_MAX: usize = 512;
+const UNATTACHED_MAX: usize = 448;
+/// Newcomers that are let in before those there are get their turn.
+const NEWCOMERS_PER_TURN: usize = 8;
 /// Descriptors kept free for queue pairs and placeholders when the limit of open files is near.
 const SPARE_FDS: u64 = 64;
 
@@ -157,6 +158,31 @@ pub(crate) struct Ending {
     pub cause: Cause,
     /// Who asked for it, and is to be told when it is done.
     asked: Option<OwnedFd>,
+}
+
+/// How many descriptors go to those who have no session: few, where the process may have few.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Room {
+    /// Connections that have not attached,
+    unattached: usize,
+    /// of one user.
+    per_user: usize,
+    /// Descriptors of one user that wait to be closed.
+    unclosed: usize,
+}
+
+impl Room {
+    /// Of a process that may have so many.
+    fn of(descriptors: usize) -> Room {
+        let unattached = (descriptors / 32).clamp(4, UNATTACHED_MAX);
+        let unclosed = (descriptors / 32).clamp(4, UNCLOSED_MAX);
+        Room { unattached, per_user: (unattached / 4).clamp(2, UNATTACHED_PER_USER_MAX), unclosed }
+    }
+
+    fn of_this_process() -> Room {
+        let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        Room::of(most.map_or(1 << 20, |n| n as usize))
+    }
 }
 
 /// What there is to do next.
@@ -350,7 +376,8 @@ impl Reception {
     fn answer(self, signals: Option<&Signals>, ending: impl FnOnce(Cause)) -> Result<Ending, ServeError> {
         let mut connections: HashMap<u64, Connection> = HashMap::new();
         let mut next = 0u64;
-        let closer = Closer::default();
+        let room = Room::of_this_process();
+        let closer = Closer::new(room.unclosed);
         let (makers, made) = (Lanes::new("weldfs-maker", Job::run), Arc::new(Made::new()?));
         let (cause, asked) = 'serving: loop {
             let (ready, accept) = match self.wait(signals, &connections, &made)? {
@@ -382,7 +409,7 @@ impl Reception {
                 }
             }
             if accept {
-                self.accept(&mut connections, &mut next, &closer);
+                (0..NEWCOMERS_PER_TURN).all(|_| self.accept(&mut connections, &mut next, &closer, room));
             }
         };
         ending(cause);
@@ -428,13 +455,15 @@ impl Reception {
         Ok(News::Turn { ready, accept })
     }
 
-    fn accept(&self, connections: &mut HashMap<u64, Connection>, next: &mut u64, closer: &Closer) {
+    /// Lets one newcomer in; false when there is none.
+    fn accept(&self, connections: &mut HashMap<u64, Connection>, next: &mut u64, closer: &Closer, room: Room) -> bool {
         match self.listener.accept() {
-            Ok(None) => {}
+            Ok(None) => return false,
             Ok(Some(socket)) => match creds::of_peer(&socket) {
+                Ok(who) if closer.is_full(who.cred.uid) => closer.part(who.cred.uid, socket),
                 Ok(who) => {
                     *next += 1;
-                    make_way(connections, who.cred.uid, closer);
+                    make_way(connections, who.cred.uid, closer, room);
                     let talk = Conversation::new(self.served.clone(), who, self.stop_right);
                     connections.insert(*next, Connection { socket, talk, busy: false });
                 }
@@ -447,8 +476,10 @@ impl Reception {
                     tracing::warn!("accept: {e}");
                 }
                 std::thread::sleep(std::time::Duration::from_millis(20));
+                return false;
             }
         }
+        true
     }
 }
 
@@ -465,13 +496,13 @@ fn deliver(connections: &mut HashMap<u64, Connection>, id: u64, answer: &Answer,
 
 /// Closes the oldest connections that have not attached, where their user has too many of them, or all have: whoever
 /// connects to attach does so at once, and no other is kept out by those who do not.
-fn make_way(connections: &mut HashMap<u64, Connection>, uid: u32, closer: &Closer) {
+fn make_way(connections: &mut HashMap<u64, Connection>, uid: u32, closer: &Closer, room: Room) {
     let idle = |of: Option<u32>| {
         let all = connections.iter().filter(move |(_, c)| !c.talk.attached() && of.is_none_or(|u| u == c.talk.uid()));
         all.map(|(id, _)| *id)
     };
-    let crowded = idle(Some(uid)).count() >= UNATTACHED_PER_USER_MAX;
-    let full = connections.len() >= SESSIONS_MAX + UNATTACHED_MAX;
+    let crowded = idle(Some(uid)).count() >= room.per_user;
+    let full = idle(None).count() >= room.unattached;
     let oldest = if crowded { idle(Some(uid)).min() } else { idle(None).min().filter(|_| full) };
     if let Some(c) = oldest.and_then(|id| connections.remove(&id)) {
         c.part(closer);
@@ -490,6 +521,9 @@ impl Connection {
     /// Handles what has arrived.
     fn turn(&mut self, closer: &Closer) -> Turn {
         for _ in 0..PACKETS_PER_TURN {
+            if closer.is_full(self.talk.uid()) {
+                return Turn::Over;
+            }
             match receive(&self.socket) {
                 Ok(None) => return Turn::Stays,
                 Ok(Some((bytes, mut fds))) => {
@@ -568,6 +602,24 @@ pub(crate) fn raise_fd_limit() {
         limit.current = limit.maximum;
         if let Err(e) = setrlimit(Resource::Nofile, limit) {
             tracing::debug!("the limit of open files stays: {e}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_without_a_session_have_a_part_of_the_descriptors_and_no_more() {
+        let usual = Room { unattached: UNATTACHED_MAX, per_user: UNATTACHED_PER_USER_MAX, unclosed: UNCLOSED_MAX };
+        assert_eq!(Room::of(1 << 20), usual);
+        // What sessions and placeholders leave of them (a third, or a thousand), for a user that sends as many along
+        // as one message holds, and others.
+        for descriptors in [1024, 4096, 8192, 65_536, 1 << 20] {
+            let room = Room::of(descriptors);
+            let taken = room.unattached + room.unclosed + RIGHTS_MAX;
+            assert!(taken + 8 <= (descriptors / 3).min(1000), "{room:?} of {descriptors}");
         }
     }
 }

@@ -154,11 +154,12 @@ pub(super) fn policy_weight(weight: u32) -> u32 {
     (u64::from(weight) * u64::from(WEIGHT_DEFAULT) / 100).clamp(1, u64::from(WEIGHT_MAX)) as u32
 }
 
-/// Placeholders that the device's process has descriptors for, beside those of sessions and queue pairs.
-fn placeholders_max() -> usize {
-    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let most = most.map_or(PLACEHOLDERS_MAX, |n| n as usize);
-    most.saturating_sub(3 * SESSIONS_MAX).clamp(most / 4, PLACEHOLDERS_MAX)
+/// Sessions, which have a socket and a doorbell each, and placeholders for which a process with so many descriptors has
+/// enough: a third of them, or a thousand, are left for the device itself, for connections that have not attached, and
+/// for what clients send. So none of them runs out, and of each a tenant leaves as much to others as it has.
+fn stock_of(descriptors: usize) -> (usize, usize) {
+    let placeholders = descriptors.saturating_sub(3 * SESSIONS_MAX).clamp(descriptors / 4, PLACEHOLDERS_MAX);
+    ((descriptors / 5).clamp(1, SESSIONS_MAX), placeholders)
 }
 
 impl Core {
@@ -184,14 +185,16 @@ impl Core {
         let files = OpenFiles::new(OPEN_FILES_MAX);
         let slots = config.cores.max(1) * SLOTS_PER_THREAD;
         let runq = RunQueue::new(config.policy, slots, config.quantum_ns, config.cost);
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let (sessions, placeholders) = stock_of(descriptors.map_or(PLACEHOLDERS_MAX, |n| n as usize));
         let has = DeviceStock {
             cores: threads.len(),
             slots,
-            sessions: SESSIONS_MAX,
+            sessions,
             queue_pairs: QUEUES_MAX,
             pool_bytes: config.pool_bytes_max,
             handles: OPEN_FILES_MAX,
-            placeholders: placeholders_max(),
+            placeholders,
         };
         let board = Arc::new(Board::new(runq, slots, threads.iter().map(|t| t.inbox.clone())));
         let memory = Memory::new(store.clone(), board.clone());
