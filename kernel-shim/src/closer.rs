@@ -35,9 +35,10 @@ impl Closer {
         Closer { lanes: Lanes::new("weldfs-closer", drop), most: most.min(UNCLOSED_MAX) }
     }
 
-    /// Whether too many of this user's wait: nothing more is to be received from any of its connections.
+    /// Whether so many of this user's wait that nothing more is to be received from any of its connections: before that
+    /// those that send descriptors are cut off alone, where there are enough of them for both.
     pub fn is_full(&self, uid: u32) -> bool {
-        self.lanes.waiting(uid) > self.most
+        self.lanes.waiting(uid) > unclosed_of_all(self.most)
     }
 
     /// Takes descriptors that `uid` has sent. False when too many of this user's are not closed yet: they are taken
@@ -54,6 +55,12 @@ impl Closer {
             self.close(uid, [socket]);
         }
     }
+}
+
+/// Descriptors of one user that wait beyond which none of its connections is received from, where `most` are beyond
+/// which one of them is dropped.
+pub(crate) fn unclosed_of_all(most: usize) -> usize {
+    if most < UNCLOSED_MAX { most } else { 2 * UNCLOSED_MAX }
 }
 
 /// Shuts a connection down; true when no descriptor waits in it to be received, by what the kernel says. Nothing more

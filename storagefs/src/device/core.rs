@@ -155,10 +155,10 @@ pub(super) fn policy_weight(weight: u32) -> u32 {
 }
 
 /// Sessions, which have a socket and a doorbell each, and placeholders for which a process with so many descriptors has
-/// enough: a third of them, or a thousand, are left for the device itself, for connections that have not attached, and
+/// enough: a third of them, or two thousand, are left for the device itself, for connections that have not attached, and
 /// for what clients send. So none of them runs out, and of each a tenant leaves as much to others as it has.
 fn stock_of(descriptors: usize) -> (usize, usize) {
-    let placeholders = descriptors.saturating_sub(3 * SESSIONS_MAX).clamp(descriptors / 4, PLACEHOLDERS_MAX);
+    let placeholders = descriptors.saturating_sub(4 * SESSIONS_MAX).clamp(descriptors / 4, PLACEHOLDERS_MAX);
     ((descriptors / 5).clamp(1, SESSIONS_MAX), placeholders)
 }
 

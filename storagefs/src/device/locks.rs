@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use parking_lot::Mutex;
 use weldfs_ciscops::{Errno, InodeNo};
 
-use super::limits::{LOCKS_MAX, LOCKS_PER_INODE_MAX};
+use super::limits::{LOCKS_MAX, LOCKS_MIN, LOCKS_PER_INODE_MAX, LOCKS_PER_INODE_MIN};
 
 /// Entries that one request can add: a lock in the middle of another one of its owner.
 const ADDED_MAX: usize = 2;
@@ -138,10 +138,11 @@ fn conflict(list: &[Held], want: &Held) -> Option<Held> {
 }
 
 /// Whether a tenant with `own` of `taken` locks may have what one request can add: it has no more than there are left,
-/// so that one tenant takes half of what there is, and each further one half of what is left.
-fn leaves_room(own: usize, taken: usize, total: usize) -> bool {
+/// so that one tenant takes half of what there is, and each further one half of what is left; but `least` it may always
+/// have, or a dozen tenants that work together would leave nothing to others.
+fn leaves_room(own: usize, taken: usize, total: usize, least: usize) -> bool {
     let left = total.saturating_sub(taken);
-    own + ADDED_MAX <= left
+    own + ADDED_MAX <= left.max(least + ADDED_MAX - 1)
 }
 
 fn may_set(list: &[Held], tally: &Tally, want: &Held) -> Result<(), Errno> {
@@ -150,7 +151,8 @@ fn may_set(list: &[Held], tally: &Tally, want: &Held) -> Result<(), Errno> {
     }
     let here = list.iter().filter(|h| h.tenant == want.tenant).count();
     let all = tally.tenants.get(&want.tenant).copied().unwrap_or(0);
-    let room = leaves_room(here, list.len(), LOCKS_PER_INODE_MAX) && leaves_room(all, tally.all, LOCKS_MAX);
+    let room = leaves_room(here, list.len(), LOCKS_PER_INODE_MAX, LOCKS_PER_INODE_MIN)
+        && leaves_room(all, tally.all, LOCKS_MAX, LOCKS_MIN);
     if room { Ok(()) } else { Err(Errno::NOLCK) }
 }
 
@@ -345,7 +347,8 @@ mod tests {
         let counts: Vec<u64> =
             (1..=20).map(|tenant| (0..).take_while(|at| lock(tenant, *at).is_ok()).count() as u64).collect();
         assert_eq!(counts[0], LOCKS_PER_INODE_MAX as u64 / 2);
-        assert!(counts.windows(2).all(|two| two[1] == two[0] / 2), "half of what is left: {counts:?}");
+        let least = LOCKS_PER_INODE_MIN as u64;
+        assert!(counts.windows(2).all(|two| two[1] == (two[0] / 2).max(least)), "half of what is left: {counts:?}");
         // What is cut in two, joined, and given back is counted as what it is.
         t.release(INO, |o| *o != process(1));
         assert_eq!(lock(2, 6000), Ok(()));
@@ -358,6 +361,30 @@ mod tests {
         assert_eq!((t.len(), t.table.lock().tally.tenants[&1]), (2, 2));
         t.set(INO, Space::Ranges, held(process(1), 3, 3, true)).unwrap();
         assert_eq!((t.len(), t.table.lock().tally.tenants[&1]), (1, 1));
+    }
+
+    #[test]
+    fn a_dozen_tenants_that_work_together_leave_every_other_its_locks() {
+        let t = LockTable::default();
+        let lock = |tenant, ino, at: u64| {
+            let want = Held { tenant, ..held(process(tenant.into()), 4 * at, 2, false) };
+            t.set(InodeNo(ino), Space::Ranges, want)
+        };
+        for tenant in 1..=12 {
+            // One file to its limit, others by the hundred: until no more are to be had.
+            (0..).take_while(|at| lock(tenant, 7, *at).is_ok()).count();
+            let files = (0..).map(|i| u64::from(tenant) << 32 | i);
+            let hundred = |ino: u64| (0..100).take_while(|at| lock(tenant, ino, *at).is_ok()).count();
+            files.map(hundred).take_while(|n| *n == 100).count();
+        }
+        let taken = t.len();
+        assert!(taken > LOCKS_MAX - 12 * LOCKS_MIN, "{taken} of them taken");
+        for tenant in [100, 101] {
+            let here = (0..).take_while(|at| lock(tenant, 7, *at).is_ok()).count();
+            let all: usize =
+                (1000..1100).map(|ino| (0..).take_while(|at| lock(tenant, ino, *at).is_ok()).count()).sum();
+            assert!(here >= LOCKS_PER_INODE_MIN && here + all >= LOCKS_MIN, "{here} of a file, {} of all", here + all);
+        }
     }
 
     /// Ranges of many owners that all overlap: a join that looked at each pair of them took seconds here.
