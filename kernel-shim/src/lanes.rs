@@ -1,5 +1,5 @@
-//! Work for one user that may take long, away from every thread that serves others: each user has a thread for it, which
-//! exists while there is any.
+//! Work for one user that may take long, away from every thread that serves others: each user has a thread for it,
+//! which exists while there is any.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;

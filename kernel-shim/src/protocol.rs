@@ -51,7 +51,7 @@ pub struct Answer {
     pub close: bool,
     /// End the device, and answer this connection when that is done.
     pub stop: bool,
-    /// What is to be made before there is an answer, by a thread that nobody else waits for.
+    /// What is to be made before there is an answer, by a thread that no other user waits for.
     pub making: Option<Making>,
 }
 

@@ -154,9 +154,10 @@ pub(super) fn policy_weight(weight: u32) -> u32 {
     (u64::from(weight) * u64::from(WEIGHT_DEFAULT) / 100).clamp(1, u64::from(WEIGHT_MAX)) as u32
 }
 
-/// Sessions, which have a socket and a doorbell each, and placeholders for which a process with so many descriptors has
-/// enough: a third of them, or two thousand, are left for the device itself, for connections that have not attached, and
-/// for what clients send. So none of them runs out, and of each a tenant leaves as much to others as it has.
+/// Sessions, which have a socket and a doorbell each, and placeholders for which a process with so many descriptors
+/// has enough: a third of them, or two thousand, are left for the device itself, for connections that have not
+/// attached, and for what clients send. So none of them runs out, and of each a tenant leaves as much to others as it
+/// has.
 fn stock_of(descriptors: usize) -> (usize, usize) {
     let placeholders = descriptors.saturating_sub(4 * SESSIONS_MAX).clamp(descriptors / 4, PLACEHOLDERS_MAX);
     ((descriptors / 5).clamp(1, SESSIONS_MAX), placeholders)

@@ -54,7 +54,7 @@ pub const MEMORY_MIN: u64 = 2 << 20;
 /// Tenants of one device, those by uid included.
 pub(crate) const TENANTS_MAX: usize = 1024;
 /// Sessions of one device.
-pub const SESSIONS_MAX: usize = 1024;
+pub(crate) const SESSIONS_MAX: usize = 1024;
 /// Queue pairs of one device.
 pub const QUEUES_MAX: usize = 4096;
 /// Advisory locks of one inode.

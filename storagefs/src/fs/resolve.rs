@@ -67,7 +67,7 @@ pub struct Found {
 
 /// How far a walk that failed had come: the last directory it stood in.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Trail {
+pub(crate) struct Trail {
     /// `None` until a directory was reached.
     pub dir: Option<InodeNo>,
 }

@@ -31,8 +31,8 @@ pub(super) fn key_of(start: InodeNo, path: &[u8], last: Last) -> WalkKey {
 
 /// A long walk: under way, or how it ended.
 enum State {
-    Going(Walking),
-    Over(Result<Found, Errno>, u32, Trail),
+    Going(Box<Walking>),
+    Over(Result<Box<Found>, Errno>, u32, Trail),
 }
 
 /// The way up from a directory.
@@ -178,7 +178,7 @@ impl Strides {
                 Ok((found, walking.components()))
             }
             Err(FsError::Miss(_)) | Ok(None) => {
-                let state = (key_of(start, path, last), State::Going(walking));
+                let state = (key_of(start, path, last), State::Going(Box::new(walking)));
                 self.long().walks.push(state);
                 Err(done.err().unwrap_or(FsError::Turn))
             }
@@ -204,7 +204,7 @@ impl Strides {
         let at = match walks.iter().position(|(k, _)| *k == key) {
             Some(at) => at,
             None => {
-                walks.push((key, State::Going(walker.begin(view, start, path)?)));
+                walks.push((key, State::Going(Box::new(walker.begin(view, start, path)?))));
                 walks.len() - 1
             }
         };
@@ -213,7 +213,7 @@ impl Strides {
             let (components, trail) = (walking.components(), walking.trail());
             let result = match done {
                 Ok(None) => return Err(FsError::Turn),
-                Ok(Some(found)) => Ok(found),
+                Ok(Some(found)) => Ok(Box::new(found)),
                 Err(FsError::Errno(errno)) => Err(errno),
                 Err(e) => return Err(e),
             };
@@ -221,7 +221,7 @@ impl Strides {
         }
         let State::Over(result, components, reached) = &walks[at].1 else { return Err(FsError::Turn) };
         (self.now, *trail) = (self.now + components, *reached);
-        Ok((result.clone()?, *components))
+        Ok(((**result.as_ref().map_err(|e| *e)?).clone(), *components))
     }
 }
 

@@ -42,7 +42,8 @@ fn open(device: &mut Direct, name: &str, flags: OpenFlags) -> (Handle, InodeNo) 
     (h, found.ino)
 }
 
-/// `count` links `l0`, `l1`, ..., each of which goes `d/..` as often as 4 KiB hold and on to the next; the last one ends.
+/// `count` links `l0`, `l1`, ..., each of which goes `d/..` as often as 4 KiB hold and on to the next; the last one
+/// ends.
 fn maze(device: &mut Direct, count: usize) {
     mkdir(device, "d");
     for i in 0..count {
