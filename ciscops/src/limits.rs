@@ -14,6 +14,8 @@ pub const XATTR_NAME_MAX: usize = 255;
 pub const XATTR_VALUE_MAX: usize = 4096;
 /// Symbolic links followed in one path walk.
 pub const SYMLINK_FOLLOW_MAX: usize = 40;
+/// Components that all paths of one command may have, those of the links on their ways included.
+pub const PATH_COMPONENTS_MAX: u32 = 4096;
 /// Micro-ops of one command.
 pub const MICRO_OPS_MAX: usize = 16;
 /// Entries of one batch.

@@ -112,6 +112,11 @@ impl SharedRegion {
         Ok(region)
     }
 
+    /// Whether nothing else in this process refers to this memory: it goes with this region.
+    pub fn is_last(&self) -> bool {
+        Arc::strong_count(&self.mapping) == 1
+    }
+
     /// A new memfd of `len` bytes: created, populated, mapped, and sealed against resizing and further seals.
     pub(crate) fn create_sealed(name: &str, len: usize) -> std::io::Result<(OwnedFd, SharedRegion)> {
         use rustix::fs::SealFlags;

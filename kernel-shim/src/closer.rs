@@ -6,57 +6,46 @@
 //! which exists while there are any. A connection that has none is closed at once, so that whoever keeps to the
 //! protocol never waits behind anything.
 
-use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
 
-use parking_lot::Mutex;
 use rustix::net::Shutdown;
+
+use crate::lanes::Lanes;
 
 /// Descriptors that the kernel lets one packet carry. What there is no room for, the kernel closes in the receiving
 /// thread.
 pub(crate) const RIGHTS_MAX: usize = 253;
 /// Descriptors of one user that wait to be closed, beyond which a connection that sends more of them is dropped.
-const UNCLOSED_MAX: usize = 256;
-/// Users with a thread of their own; further ones share one.
-const LANES_MAX: usize = 64;
-/// The lane of those: no user has this number.
-const SHARED: u32 = u32::MAX;
-
-/// What one user has left.
-#[derive(Default)]
-struct Lane {
-    waiting: VecDeque<OwnedFd>,
-    works: bool,
+pub(crate) const UNCLOSED_MAX: usize = 256;
+/// Closes descriptors elsewhere. Thread-safe.
+pub(crate) struct Closer {
+    lanes: Lanes<OwnedFd>,
+    most: usize,
 }
 
-/// Closes descriptors elsewhere. Thread-safe. What is not closed when it goes, its threads go on with, or the end of
-/// the process does.
-#[derive(Default)]
-pub(crate) struct Closer {
-    lanes: Arc<Mutex<HashMap<u32, Lane>>>,
+impl Default for Closer {
+    fn default() -> Closer {
+        Closer::new(UNCLOSED_MAX)
+    }
 }
 
 impl Closer {
+    /// So many descriptors of one user may wait, but no more than `UNCLOSED_MAX`.
+    pub fn new(most: usize) -> Closer {
+        Closer { lanes: Lanes::new("weldfs-closer", drop), most: most.min(UNCLOSED_MAX) }
+    }
+
+    /// Whether so many of this user's wait that nothing more is to be received from any of its connections: before that
+    /// those that send descriptors are cut off alone, where there are enough of them for both.
+    pub fn is_full(&self, uid: u32) -> bool {
+        self.lanes.waiting(uid) > unclosed_of_all(self.most)
+    }
+
     /// Takes descriptors that `uid` has sent. False when too many of this user's are not closed yet: they are taken
     /// nevertheless, and no more is to be received from that connection.
     pub fn close(&self, uid: u32, fds: impl IntoIterator<Item = OwnedFd>) -> bool {
         let mut fds = fds.into_iter().peekable();
-        if fds.peek().is_none() {
-            return true;
-        }
-        let mut lanes = self.lanes.lock();
-        let key = if lanes.contains_key(&uid) || lanes.len() < LANES_MAX { uid } else { SHARED };
-        let lane = lanes.entry(key).or_default();
-        lane.waiting.extend(fds);
-        let few = lane.waiting.len() <= UNCLOSED_MAX;
-        if !lane.works {
-            let all = self.lanes.clone();
-            let thread = std::thread::Builder::new().name("weldfs-closer".into());
-            // Where no thread is to be had, the next descriptor asks again.
-            lane.works = thread.spawn(move || work(&all, key)).is_ok();
-        }
-        few
+        fds.peek().is_none() || self.lanes.take(uid, fds) <= self.most
     }
 
     /// Ends a connection: the peer sees it at once, and the socket is closed here only if it holds nothing that could
@@ -68,22 +57,10 @@ impl Closer {
     }
 }
 
-fn work(lanes: &Mutex<HashMap<u32, Lane>>, key: u32) {
-    loop {
-        let next = {
-            let mut lanes = lanes.lock();
-            let next = lanes.get_mut(&key).and_then(|lane| lane.waiting.pop_front());
-            if next.is_none() {
-                lanes.remove(&key);
-            }
-            next
-        };
-        // Not under the lock: this is what takes long.
-        match next {
-            Some(fd) => drop(fd),
-            None => return,
-        }
-    }
+/// Descriptors of one user that wait beyond which none of its connections is received from, where `most` are beyond
+/// which one of them is dropped.
+pub(crate) fn unclosed_of_all(most: usize) -> usize {
+    if most < UNCLOSED_MAX { most } else { 2 * UNCLOSED_MAX }
 }
 
 /// Shuts a connection down; true when no descriptor waits in it to be received, by what the kernel says. Nothing more
@@ -139,7 +116,7 @@ mod tests {
         let fd: Vec<OwnedFd> = many(1);
         assert!(closer.close(8, fd), "another user");
         let start = std::time::Instant::now();
-        while !closer.lanes.lock().is_empty() {
+        while !closer.lanes.is_idle() {
             assert!(start.elapsed() < std::time::Duration::from_secs(20), "they are closed");
             std::thread::yield_now();
         }

@@ -17,6 +17,7 @@ pub mod embedded;
 mod error;
 pub mod hostdir;
 pub mod image;
+mod lanes;
 mod listener;
 mod protocol;
 pub mod ready;

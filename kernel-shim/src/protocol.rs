@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{
-    Claimed, Hello, PlaceholdersReply, QueueReply, Reply, Request, Welcome, feature, negotiate,
+    Claimed, Hello, NewQueue, PlaceholdersReply, QueueReply, Reply, Request, Welcome, feature, negotiate,
 };
 use weldfs_storagefs::device::Identity;
 
@@ -18,6 +18,10 @@ use crate::served::{Served, ServedSession};
 
 /// Bytes of a report inside the message itself; longer ones come in a memfd.
 const STATS_INLINE_MAX: usize = weldfs_ciscops::limits::ATTACH_MESSAGE_MAX - 64;
+
+/// Pools of so many bytes are made beside the thread that talks to all clients: smaller ones take it less time than the
+/// way there and back.
+const MADE_BESIDE: u32 = 1 << 20;
 
 /// A descriptor to send: owned ones are closed here once sent.
 pub enum Rider {
@@ -37,6 +41,7 @@ impl AsFd for Rider {
 }
 
 /// What to do after a packet.
+#[derive(Default)]
 pub struct Answer {
     /// Packet to send, empty for none.
     pub packet: Vec<u8>,
@@ -46,23 +51,42 @@ pub struct Answer {
     pub close: bool,
     /// End the device, and answer this connection when that is done.
     pub stop: bool,
+    /// What is to be made before there is an answer, by a thread that no other user waits for.
+    pub making: Option<Making>,
+}
+
+/// A queue pair to be made: its memory is given to it page by page, which takes long where it is large.
+pub struct Making {
+    session: Arc<ServedSession>,
+    queue: NewQueue,
+}
+
+impl Making {
+    /// Makes it.
+    pub fn run(self) -> Answer {
+        let kind = Request::NewQueue(self.queue).kind();
+        match new_queue(&self.session, self.queue) {
+            Ok((reply, riders)) => Answer::reply(kind, &reply, riders),
+            Err(errno) => Answer::error(kind, errno),
+        }
+    }
 }
 
 impl Answer {
     fn reply(kind: u16, reply: &Reply, riders: Vec<Rider>) -> Answer {
-        Answer { packet: reply.encode(kind), riders, close: false, stop: false }
+        Answer { packet: reply.encode(kind), riders, ..Answer::default() }
     }
 
     fn error(kind: u16, errno: Errno) -> Answer {
-        Answer { packet: Reply::encode_error(kind, errno), riders: Vec::new(), close: false, stop: false }
+        Answer { packet: Reply::encode_error(kind, errno), ..Answer::default() }
     }
 
     fn stop() -> Answer {
-        Answer { packet: Vec::new(), riders: Vec::new(), close: false, stop: true }
+        Answer { stop: true, ..Answer::default() }
     }
 
     fn goodbye() -> Answer {
-        Answer { packet: Vec::new(), riders: Vec::new(), close: true, stop: false }
+        Answer { close: true, ..Answer::default() }
     }
 }
 
@@ -71,7 +95,7 @@ pub struct Conversation {
     served: Served,
     who: Identity,
     stop: StopRight,
-    session: Option<ServedSession>,
+    session: Option<Arc<ServedSession>>,
 }
 
 impl Conversation {
@@ -117,7 +141,10 @@ impl Conversation {
             (Request::Hello { .. } | Request::Join(_), Some(_)) | (_, None) => return Answer::goodbye(),
             (Request::Detach, Some(_)) => {
                 self.session = None;
-                return Answer { packet: Reply::Done.encode(kind), riders: Vec::new(), close: true, stop: false };
+                return Answer { packet: Reply::Done.encode(kind), close: true, ..Answer::default() };
+            }
+            (Request::NewQueue(queue), Some(session)) if queue.pool_bytes >= MADE_BESIDE => {
+                return Answer { making: Some(Making { session: session.clone(), queue }), ..Answer::default() };
             }
             (other, Some(session)) => serve(&self.served, session, governs(self.who.cred.uid), other, fds),
         };
@@ -132,9 +159,16 @@ impl Conversation {
         let session = self.served.attach(self.who.clone(), hello.client_id, prefix)?;
         let welcome = Welcome { version, features, ..self.served.welcome(&session) };
         let doorbell = Rider::Shared(session.doorbell().clone());
-        self.session = Some(session);
+        self.session = Some(Arc::new(session));
         Ok((Reply::Welcome(Box::new(welcome)), vec![doorbell]))
     }
+}
+
+fn new_queue(session: &ServedSession, q: NewQueue) -> Result<(Reply, Vec<Rider>), Errno> {
+    let parts = session.new_queue(q.depth, q.pool_bytes)?;
+    let memfd = parts.memfd.ok_or(Errno::IO)?;
+    let reply = QueueReply { index: parts.index, reserved: 0, layout: parts.layout };
+    Ok((Reply::Queue(reply), vec![Rider::Owned(memfd)]))
 }
 
 fn serve(
@@ -145,12 +179,7 @@ fn serve(
     fds: &mut Vec<OwnedFd>,
 ) -> Result<(Reply, Vec<Rider>), Errno> {
     match request {
-        Request::NewQueue(q) => {
-            let parts = session.new_queue(q.depth, q.pool_bytes)?;
-            let memfd = parts.memfd.ok_or(Errno::IO)?;
-            let reply = QueueReply { index: parts.index, reserved: 0, layout: parts.layout };
-            Ok((Reply::Queue(reply), vec![Rider::Owned(memfd)]))
-        }
+        Request::NewQueue(queue) => new_queue(session, queue),
         Request::Placeholders { count } => {
             let made = session.placeholders(count)?;
             let mut reply = PlaceholdersReply { count, ..PlaceholdersReply::default() };

@@ -17,6 +17,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
@@ -24,24 +25,26 @@ use rustix::net::{
 use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{Reply, kind};
 use weldfs_ciscops::limits::{ATTACH_MESSAGE_MAX, PLACEHOLDERS_MAX};
-use weldfs_storagefs::device::{Device, DeviceConfig, LogRate, limits::SESSIONS_MAX};
+use weldfs_storagefs::device::{Device, DeviceConfig, LogRate};
 
 use crate::ServeError;
 use crate::announce::{Announcement, device_of};
-use crate::closer::{Closer, RIGHTS_MAX};
+use crate::closer::{Closer, RIGHTS_MAX, UNCLOSED_MAX};
 use crate::creds::{self, StopRight};
 use crate::image::{Opened, Source, Taken};
+use crate::lanes::Lanes;
 use crate::listener::{Listener, SocketAt};
-use crate::protocol::{Answer, Conversation, Rider};
+use crate::protocol::{Answer, Conversation, Making, Rider};
 use crate::served::Served;
 use crate::signals::Signals;
 
 /// Packets taken from one connection before the next one gets its turn.
 const PACKETS_PER_TURN: usize = 16;
-/// Connections of one user that have not attached.
+/// Connections of one user that have not attached, and of all users, at most.
 const UNATTACHED_PER_USER_MAX: usize = 64;
-/// Connections of all users that have not attached.
-const UNATTACHED_MAX: usize = 512;
+const UNATTACHED_MAX: usize = 448;
+/// Newcomers that are let in before those there are get their turn.
+const NEWCOMERS_PER_TURN: usize = 8;
 /// Descriptors kept free for queue pairs and placeholders when the limit of open files is near.
 const SPARE_FDS: u64 = 64;
 
@@ -157,6 +160,31 @@ pub(crate) struct Ending {
     asked: Option<OwnedFd>,
 }
 
+/// How many descriptors go to those who have no session: few, where the process may have few.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Room {
+    /// Connections that have not attached,
+    unattached: usize,
+    /// of one user.
+    per_user: usize,
+    /// Descriptors of one user that wait to be closed.
+    unclosed: usize,
+}
+
+impl Room {
+    /// Of a process that may have so many.
+    fn of(descriptors: usize) -> Room {
+        let unattached = (descriptors / 32).clamp(4, UNATTACHED_MAX);
+        let unclosed = (descriptors / 32).clamp(4, UNCLOSED_MAX);
+        Room { unattached, per_user: (unattached / 4).clamp(2, UNATTACHED_PER_USER_MAX), unclosed }
+    }
+
+    fn of_this_process() -> Room {
+        let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        Room::of(most.map_or(1 << 20, |n| n as usize))
+    }
+}
+
 /// What there is to do next.
 enum News {
     End(Cause),
@@ -168,11 +196,50 @@ enum Turn {
     Stays,
     Over,
     Stop,
+    Makes(Making),
 }
 
 struct Connection {
     socket: OwnedFd,
     talk: Conversation,
+    /// Something is being made for it: its next packet waits until it has its answer.
+    busy: bool,
+}
+
+/// Answers of what was made beside, and the bell that says so.
+struct Made {
+    answers: Mutex<Vec<(u64, Answer)>>,
+    bell: OwnedFd,
+}
+
+/// What a thread beside makes for a connection.
+struct Job {
+    connection: u64,
+    making: Making,
+    made: Arc<Made>,
+}
+
+impl Job {
+    fn run(self) {
+        let answer = self.making.run();
+        self.made.answers.lock().push((self.connection, answer));
+        // A counter that is full has been rung already.
+        let _ = rustix::io::write(&self.made.bell, &1u64.to_ne_bytes());
+    }
+}
+
+impl Made {
+    fn new() -> Result<Made, ServeError> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
+            .map_err(|e| ServeError::system("eventfd")(e.into()))?;
+        Ok(Made { answers: Mutex::default(), bell })
+    }
+
+    fn collect(&self) -> Vec<(u64, Answer)> {
+        // Read first: what comes after that rings again.
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
+        std::mem::take(&mut *self.answers.lock())
+    }
 }
 
 impl Server {
@@ -299,7 +366,7 @@ impl Reception {
             let stop = kind::STOP;
             let packet = if ended.is_ok() { Reply::Done.encode(stop) } else { Reply::encode_error(stop, Errno::IO) };
             // Whoever does not listen any more has had his wish.
-            let _ = send(&socket, &Answer { packet, riders: Vec::new(), close: true, stop: false });
+            let _ = send(&socket, &Answer { packet, close: true, ..Answer::default() });
         }
         tracing::debug!("ended: {cause}");
         ended
@@ -309,16 +376,26 @@ impl Reception {
     fn answer(self, signals: Option<&Signals>, ending: impl FnOnce(Cause)) -> Result<Ending, ServeError> {
         let mut connections: HashMap<u64, Connection> = HashMap::new();
         let mut next = 0u64;
-        let closer = Closer::default();
+        let room = Room::of_this_process();
+        let closer = Closer::new(room.unclosed);
+        let (makers, made) = (Lanes::new("weldfs-maker", Job::run), Arc::new(Made::new()?));
         let (cause, asked) = 'serving: loop {
-            let (ready, accept) = match self.wait(signals, &connections)? {
+            let (ready, accept) = match self.wait(signals, &connections, &made)? {
                 News::End(cause) => break (cause, None),
                 News::Turn { ready, accept } => (ready, accept),
             };
+            for (id, answer) in made.collect() {
+                deliver(&mut connections, id, &answer, &closer);
+            }
             for id in ready {
                 let Some(c) = connections.get_mut(&id) else { continue };
                 match c.turn(&closer) {
                     Turn::Stays => {}
+                    Turn::Makes(making) => {
+                        c.busy = true;
+                        let job = Job { connection: id, making, made: made.clone() };
+                        makers.take(c.talk.uid(), [job]);
+                    }
                     Turn::Over => {
                         if let Some(c) = connections.remove(&id) {
                             c.part(&closer);
@@ -332,7 +409,7 @@ impl Reception {
                 }
             }
             if accept {
-                self.accept(&mut connections, &mut next, &closer);
+                (0..NEWCOMERS_PER_TURN).all(|_| self.accept(&mut connections, &mut next, &closer, room));
             }
         };
         ending(cause);
@@ -345,8 +422,13 @@ impl Reception {
     }
 
     /// Blocks until something happens.
-    fn wait(&self, signals: Option<&Signals>, connections: &HashMap<u64, Connection>) -> Result<News, ServeError> {
-        let ids: Vec<u64> = connections.keys().copied().collect();
+    fn wait(
+        &self,
+        signals: Option<&Signals>,
+        connections: &HashMap<u64, Connection>,
+        made: &Made,
+    ) -> Result<News, ServeError> {
+        let ids: Vec<u64> = connections.iter().filter(|(_, c)| !c.busy).map(|(id, _)| *id).collect();
         let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
         fds.push(PollFd::from_borrowed_fd(self.served.failure(), PollFlags::IN));
         if let Some(s) = signals {
@@ -354,6 +436,7 @@ impl Reception {
         }
         let ends = fds.len();
         fds.push(PollFd::new(self.listener.fd(), PollFlags::IN));
+        fds.push(PollFd::new(&made.bell, PollFlags::IN));
         fds.extend(ids.iter().map(|id| PollFd::new(&connections[id].socket, PollFlags::IN | PollFlags::RDHUP)));
         match poll(&mut fds, None) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -368,19 +451,21 @@ impl Reception {
             }));
         }
         let accept = news(&fds[ends]);
-        let ready = ids.into_iter().zip(&fds[ends + 1..]).filter(|(_, f)| news(f)).map(|(id, _)| id).collect();
+        let ready = ids.into_iter().zip(&fds[ends + 2..]).filter(|(_, f)| news(f)).map(|(id, _)| id).collect();
         Ok(News::Turn { ready, accept })
     }
 
-    fn accept(&self, connections: &mut HashMap<u64, Connection>, next: &mut u64, closer: &Closer) {
+    /// Lets one newcomer in; false when there is none.
+    fn accept(&self, connections: &mut HashMap<u64, Connection>, next: &mut u64, closer: &Closer, room: Room) -> bool {
         match self.listener.accept() {
-            Ok(None) => {}
+            Ok(None) => return false,
             Ok(Some(socket)) => match creds::of_peer(&socket) {
+                Ok(who) if closer.is_full(who.cred.uid) => closer.part(who.cred.uid, socket),
                 Ok(who) => {
                     *next += 1;
-                    make_way(connections, who.cred.uid, closer);
+                    make_way(connections, who.cred.uid, closer, room);
                     let talk = Conversation::new(self.served.clone(), who, self.stop_right);
-                    connections.insert(*next, Connection { socket, talk });
+                    connections.insert(*next, Connection { socket, talk, busy: false });
                 }
                 Err(e) if self.log.permits() => tracing::warn!("a connection without credentials was refused: {e}"),
                 Err(_) => {}
@@ -391,20 +476,33 @@ impl Reception {
                     tracing::warn!("accept: {e}");
                 }
                 std::thread::sleep(std::time::Duration::from_millis(20));
+                return false;
             }
         }
+        true
+    }
+}
+
+/// Sends a connection, if it is still there, what was made for it.
+fn deliver(connections: &mut HashMap<u64, Connection>, id: u64, answer: &Answer, closer: &Closer) {
+    let Some(c) = connections.get_mut(&id) else { return };
+    c.busy = false;
+    if send(&c.socket, answer).is_err()
+        && let Some(c) = connections.remove(&id)
+    {
+        c.part(closer);
     }
 }
 
 /// Closes the oldest connections that have not attached, where their user has too many of them, or all have: whoever
 /// connects to attach does so at once, and no other is kept out by those who do not.
-fn make_way(connections: &mut HashMap<u64, Connection>, uid: u32, closer: &Closer) {
+fn make_way(connections: &mut HashMap<u64, Connection>, uid: u32, closer: &Closer, room: Room) {
     let idle = |of: Option<u32>| {
         let all = connections.iter().filter(move |(_, c)| !c.talk.attached() && of.is_none_or(|u| u == c.talk.uid()));
         all.map(|(id, _)| *id)
     };
-    let crowded = idle(Some(uid)).count() >= UNATTACHED_PER_USER_MAX;
-    let full = connections.len() >= SESSIONS_MAX + UNATTACHED_MAX;
+    let crowded = idle(Some(uid)).count() >= room.per_user;
+    let full = idle(None).count() >= room.unattached;
     let oldest = if crowded { idle(Some(uid)).min() } else { idle(None).min().filter(|_| full) };
     if let Some(c) = oldest.and_then(|id| connections.remove(&id)) {
         c.part(closer);
@@ -414,7 +512,7 @@ fn make_way(connections: &mut HashMap<u64, Connection>, uid: u32, closer: &Close
 impl Connection {
     /// Ends the session, if there is one, and the connection.
     fn part(self, closer: &Closer) {
-        let Connection { socket, talk } = self;
+        let Connection { socket, talk, .. } = self;
         let uid = talk.uid();
         drop(talk);
         closer.part(uid, socket);
@@ -423,6 +521,9 @@ impl Connection {
     /// Handles what has arrived.
     fn turn(&mut self, closer: &Closer) -> Turn {
         for _ in 0..PACKETS_PER_TURN {
+            if closer.is_full(self.talk.uid()) {
+                return Turn::Over;
+            }
             match receive(&self.socket) {
                 Ok(None) => return Turn::Stays,
                 Ok(Some((bytes, mut fds))) => {
@@ -430,6 +531,9 @@ impl Connection {
                     let goes_on = closer.close(self.talk.uid(), fds);
                     if answer.stop {
                         return Turn::Stop;
+                    }
+                    if let Some(making) = answer.making {
+                        return if goes_on { Turn::Makes(making) } else { Turn::Over };
                     }
                     if !answer.packet.is_empty() && send(&self.socket, &answer).is_err() {
                         return Turn::Over;
@@ -498,6 +602,25 @@ pub(crate) fn raise_fd_limit() {
         limit.current = limit.maximum;
         if let Err(e) = setrlimit(Resource::Nofile, limit) {
             tracing::debug!("the limit of open files stays: {e}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::closer::unclosed_of_all;
+
+    #[test]
+    fn those_without_a_session_have_a_part_of_the_descriptors_and_no_more() {
+        let usual = Room { unattached: UNATTACHED_MAX, per_user: UNATTACHED_PER_USER_MAX, unclosed: UNCLOSED_MAX };
+        assert_eq!(Room::of(1 << 20), usual);
+        // What sessions and placeholders leave of them (a third, or two thousand), for a user that sends as many along
+        // as one message holds, and others.
+        for descriptors in [1024, 4096, 8192, 65_536, 1 << 20] {
+            let room = Room::of(descriptors);
+            let taken = room.unattached + unclosed_of_all(room.unclosed) + RIGHTS_MAX;
+            assert!(taken + 8 <= (descriptors / 3).min(2000), "{room:?} of {descriptors}");
         }
     }
 }

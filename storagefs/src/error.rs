@@ -87,6 +87,9 @@ pub enum FsError {
     /// Cold metadata or data: not a failure, a request to fetch.
     #[error("not in memory: {0:?}")]
     Miss(Miss),
+    /// A stride of long work is done: not a failure. Others may have their turn; then it is asked again, and goes on.
+    #[error("one stride further")]
+    Turn,
     /// Under the inode set the names resolve to other inodes than before it.
     #[error("the inode set changed")]
     SetChanged,
@@ -130,7 +133,7 @@ impl From<&FsError> for Errno {
     fn from(e: &FsError) -> Errno {
         match e {
             FsError::Errno(e) => *e,
-            FsError::Miss(_) | FsError::SetChanged | FsError::Wait(_) => Errno::AGAIN,
+            FsError::Miss(_) | FsError::Turn | FsError::SetChanged | FsError::Wait(_) => Errno::AGAIN,
             FsError::Medium(m) => Errno::from(m),
             FsError::Journal(j) => Errno::from(j),
             FsError::Corrupt(_) => Errno::IO,

@@ -248,6 +248,7 @@ impl Store {
         loop {
             match f() {
                 Err(FsError::Miss(m)) => self.fetch(&m)?,
+                Err(FsError::Turn) => {}
                 other => return other,
             }
         }

@@ -39,6 +39,7 @@ fn the_limits_stated_are_the_limits() {
         ("PATH_MAX", limits::PATH_MAX as u64),
         ("SYMLINK_MAX", limits::SYMLINK_MAX as u64),
         ("SYMLINK_FOLLOW_MAX", limits::SYMLINK_FOLLOW_MAX as u64),
+        ("PATH_COMPONENTS_MAX", limits::PATH_COMPONENTS_MAX.into()),
         ("XATTR_NAME_MAX", limits::XATTR_NAME_MAX as u64),
         ("XATTR_VALUE_MAX", limits::XATTR_VALUE_MAX as u64),
         ("MICRO_OPS_MAX", limits::MICRO_OPS_MAX as u64),

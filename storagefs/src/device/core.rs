@@ -10,12 +10,13 @@ use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 use weldfs_ciscops::{Durability, Errno, InodeNo};
 use weldfs_journal::Clock;
-use weldfs_scheduler::{PolicyKind, WEIGHT_DEFAULT, WEIGHT_MAX};
+use weldfs_scheduler::{Cost, PolicyKind, WEIGHT_DEFAULT, WEIGHT_MAX};
 
 use super::board::Board;
 use super::clock::now_ns;
 use super::counters::{CoreCounters, Totals, several_writers};
 use super::io::IoPool;
+use super::leavings::{AT_ONCE_MAX, Leavings};
 use super::limits::{
     OPEN_FILES_MAX, PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX, SLOTS_PER_THREAD, SWEEP_AGAIN_NS, SWEEP_SHARE,
 };
@@ -132,6 +133,7 @@ pub struct Core {
     no_sessions: Condvar,
     next_session: AtomicU64,
     pool_bytes: AtomicU64,
+    pub(super) leavings: Leavings,
     queues: AtomicUsize,
     /// When the device began to end, on its clock; 0: it has not.
     ending_since: AtomicU64,
@@ -152,11 +154,13 @@ pub(super) fn policy_weight(weight: u32) -> u32 {
     (u64::from(weight) * u64::from(WEIGHT_DEFAULT) / 100).clamp(1, u64::from(WEIGHT_MAX)) as u32
 }
 
-/// Placeholders that the device's process has descriptors for, beside those of sessions and queue pairs.
-fn placeholders_max() -> usize {
-    let most = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-    let most = most.map_or(PLACEHOLDERS_MAX, |n| n as usize);
-    most.saturating_sub(3 * SESSIONS_MAX).clamp(most / 4, PLACEHOLDERS_MAX)
+/// Sessions, which have a socket and a doorbell each, and placeholders for which a process with so many descriptors
+/// has enough: a third of them, or two thousand, are left for the device itself, for connections that have not
+/// attached, and for what clients send. So none of them runs out, and of each a tenant leaves as much to others as it
+/// has.
+fn stock_of(descriptors: usize) -> (usize, usize) {
+    let placeholders = descriptors.saturating_sub(4 * SESSIONS_MAX).clamp(descriptors / 4, PLACEHOLDERS_MAX);
+    ((descriptors / 5).clamp(1, SESSIONS_MAX), placeholders)
 }
 
 impl Core {
@@ -182,14 +186,16 @@ impl Core {
         let files = OpenFiles::new(OPEN_FILES_MAX);
         let slots = config.cores.max(1) * SLOTS_PER_THREAD;
         let runq = RunQueue::new(config.policy, slots, config.quantum_ns, config.cost);
+        let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let (sessions, placeholders) = stock_of(descriptors.map_or(PLACEHOLDERS_MAX, |n| n as usize));
         let has = DeviceStock {
             cores: threads.len(),
             slots,
-            sessions: SESSIONS_MAX,
+            sessions,
             queue_pairs: QUEUES_MAX,
             pool_bytes: config.pool_bytes_max,
             handles: OPEN_FILES_MAX,
-            placeholders: placeholders_max(),
+            placeholders,
         };
         let board = Arc::new(Board::new(runq, slots, threads.iter().map(|t| t.inbox.clone())));
         let memory = Memory::new(store.clone(), board.clone());
@@ -204,6 +210,7 @@ impl Core {
         Ok(Arc::new(Core {
             io: IoPool::start(store.clone())?,
             maintenance: Maintenance::default(),
+            leavings: Leavings::default(),
             pace: Pace::default(),
             clock: store.clock().clone(),
             tenants,
@@ -343,6 +350,10 @@ impl Core {
         self.threads[queue.pair.home].queues.fetch_sub(1, Ordering::Relaxed);
         self.all_queues.lock().retain(|q| !Arc::ptr_eq(q, queue));
         self.queues_version.fetch_add(1, Ordering::Release);
+        if queue.pair.bytes >= AT_ONCE_MAX {
+            // Cores that sleep know it, too, and its memory would stay as long as they do.
+            self.threads.iter().enumerate().filter(|(at, _)| *at != queue.pair.home).for_each(|(_, t)| t.inbox.ring());
+        }
     }
 
     /// Lets go of placeholders that nothing holds any more, for a client at its limit: whether it looked. Not for a
@@ -426,6 +437,14 @@ impl Core {
         tenant.give(Resource::PoolBytes, bytes);
         self.pool_bytes.fetch_sub(bytes, Ordering::AcqRel);
         self.queues.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Charges a tenant for time that was not a slice of a command, if others wait for the cores.
+    pub(super) fn charge_beside(&self, tenant: &Tenant, ns: u64) {
+        let runq = &self.board.runq;
+        if !runq.is_empty() && runq.cost() == CostModel::Measured {
+            runq.account(tenant.id, 0, Cost { time_ns: ns, lender: None });
+        }
     }
 
     /// Charges memory in which a session collects a transaction: it counts as pool memory. ENOMEM.

@@ -36,6 +36,7 @@ use super::sets::{ClosedGate, Members, Tickets, members};
 use super::staged;
 use super::wishes::{changes_names, leaves_garbage, wants_durable};
 use crate::error::{FsError, FsResult, Wait};
+use crate::fs::strides::Strides;
 use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, Slicer, Txn};
 use crate::store::{MicroTxn, Plan};
 
@@ -402,9 +403,14 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
 }
 
 pub(super) async fn resolve(cx: &OpCx<'_>, insist: bool) -> FsResult<InodeSet> {
+    let mut strides = Strides::default();
     loop {
-        match crate::fs::resolve_set(&cx.core.store, &cx.cmd, &cx.paths, cx.session(), insist) {
+        match crate::fs::resolve_set(&cx.core.store, &cx.cmd, &cx.paths, cx.session(), insist, &mut strides) {
             Err(FsError::Miss(m)) => cx.core.io.fetch(m, cx.queue.tenant.id).await?,
+            Err(FsError::Turn) => {
+                cx.boundary().await;
+                cx.still()?;
+            }
             other => return other,
         }
     }

@@ -102,10 +102,14 @@ pub(super) fn begins(core: &Core, session: &SessionState, op: &Op) -> bool {
 
 /// Whether a command that has begun is to be gone on with.
 pub(super) fn goes_on(core: &Core, session: &SessionState, op: &Op) -> bool {
-    let Some(gone) = session.closed_at() else { return true };
+    session.closed_at().is_none_or(|gone| goes_on_since(gone, core.ending_since(), op))
+}
+
+/// The same of a client that has been gone since then, of what is ending since then.
+pub(super) fn goes_on_since(gone: u64, ending: Option<u64>, op: &Op) -> bool {
     let now = now_ns();
     let within = |since: u64, ns: u64| now.saturating_sub(since) < ns;
-    let ends = core.ending_since().is_some_and(|since| !within(since, END_NS));
+    let ends = ending.is_some_and(|since| !within(since, END_NS));
     match worth(op) {
         Worth::Nothing => false,
         Worth::Soon => !ends && within(gone, PROGRAMS_NS),

@@ -56,13 +56,16 @@ pub const MEMORY_MIN: u64 = 2 << 20;
 /// Tenants of one device, those by uid included.
 pub(crate) const TENANTS_MAX: usize = 1024;
 /// Sessions of one device.
-pub const SESSIONS_MAX: usize = 1024;
+pub(crate) const SESSIONS_MAX: usize = 1024;
 /// Queue pairs of one device.
 pub const QUEUES_MAX: usize = 4096;
 /// Advisory locks of one inode.
 pub(crate) const LOCKS_PER_INODE_MAX: usize = 4096;
 /// Advisory locks of one device.
 pub(crate) const LOCKS_MAX: usize = 1 << 18;
+/// Locks that every tenant may have of one inode, and of one device, however many others have.
+pub(crate) const LOCKS_PER_INODE_MIN: usize = 64;
+pub(crate) const LOCKS_MIN: usize = 1024;
 /// Placeholders of one device, where its process may have as many descriptors.
 pub const PLACEHOLDERS_MAX: usize = 1 << 18;
 /// Placeholders that a session may hold without having opened anything on them.

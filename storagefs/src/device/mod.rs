@@ -30,6 +30,7 @@ mod due;
 pub mod hostdir;
 mod io;
 pub mod latency;
+mod leavings;
 mod lent;
 pub mod limits;
 mod locks;

@@ -17,8 +17,6 @@ use super::session::QueueParts;
 pub trait Ring {
     /// Its counters.
     fn counters(&self) -> &QueueCounters;
-    /// Bytes of its shared memory.
-    fn bytes(&self) -> u64;
 }
 
 /// Where the memory of queue pairs is charged.
@@ -104,20 +102,26 @@ impl<Q: Ring> Rings<Q> {
     ) -> Result<QueueParts, Errno> {
         let layout = QueueLayout::new(depth, pool_bytes)?;
         let bytes = u64::from(layout.total_bytes);
-        let mut queues = self.queues.lock();
         if self.closing() {
             return Err(Errno::NODEV);
-        }
-        if queues.len() >= QUEUES_MAX as usize {
-            return Err(Errno::MFILE);
         }
         self.take_bytes(bytes)?;
         pools.charge(bytes).inspect_err(|_| self.give_bytes(bytes))?;
         let made = make_region(&layout, shared).and_then(|(fd, memory)| Ok((fd, memory.pool(&layout)?, memory)));
-        let (memfd, pool, memory) = made.inspect_err(|_| {
-            pools.release(bytes);
-            self.give_bytes(bytes);
-        })?;
+        // Not under the lock: this takes the kernel milliseconds, and reports read the list meanwhile.
+        let (memfd, pool, memory) = made.inspect_err(|_| self.release(pools, bytes))?;
+        let mut queues = self.queues.lock();
+        let refused = match () {
+            () if self.closing() => Some(Errno::NODEV),
+            () if queues.len() >= QUEUES_MAX as usize => Some(Errno::MFILE),
+            () => None,
+        };
+        if let Some(errno) = refused {
+            drop(queues);
+            drop((memfd, pool, memory));
+            self.release(pools, bytes);
+            return Err(errno);
+        }
         let index = self.next.fetch_add(1, Ordering::Relaxed);
         let region = memory.region().clone();
         let queue = make(Fresh { index, pool, limits: SessionLimits { pool_bytes }, memory });
@@ -138,16 +142,20 @@ impl<Q: Ring> Rings<Q> {
         self.pool_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// A queue pair has been drained and dropped; true when it was the last one of a session that is ending.
-    pub fn gone(&self, queue: &Arc<Q>, pools: &impl Pools) -> bool {
+    fn release(&self, pools: &impl Pools, bytes: u64) {
+        pools.release(bytes);
+        self.give_bytes(bytes);
+    }
+
+    /// A queue pair has been drained and dropped; true when it was the last one of a session that is ending. Its memory
+    /// is charged until it is given back.
+    pub fn gone(&self, queue: &Arc<Q>) -> bool {
         {
             // Under one lock: whoever sums up meanwhile counts it once.
             let mut queues = self.queues.lock();
             self.retired.lock().add_queue(queue.counters());
             queues.retain(|q| !Arc::ptr_eq(q, queue));
         }
-        pools.release(queue.bytes());
-        self.give_bytes(queue.bytes());
         self.live.fetch_sub(1, Ordering::AcqRel) == 1 && self.closing()
     }
 

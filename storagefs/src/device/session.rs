@@ -7,6 +7,7 @@ use parking_lot::{Mutex, MutexGuard};
 use weldfs_ciscops::limits::HANDLES_MAX;
 use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, SessionLimits, SharedRegion};
 
+use super::clock::now_ns;
 use super::core::{Core, Message};
 use super::counters::{QueueCounters, Totals};
 use super::ofd::Handles;
@@ -136,7 +137,12 @@ impl SessionState {
                 pair: Pair::new(fresh.memory, self.core.home_of_next()),
             })
         };
-        let place = |queue| self.core.place_queue(queue);
+        let begin = now_ns();
+        let place = |queue: Arc<QueueState>| {
+            // Its tenant pays for it with the first command.
+            queue.pair.owe(now_ns().saturating_sub(begin));
+            self.core.place_queue(queue);
+        };
         self.rings.add((depth, pool_bytes, shared), (&**self, &self.doorbell), make, place)
     }
 
@@ -154,7 +160,19 @@ impl SessionState {
 
     /// Called by a device thread that has drained and dropped a queue of this session.
     pub(super) fn queue_gone(self: &Arc<Self>, state: &Arc<QueueState>) {
-        if self.rings.gone(state, &**self) {
+        let last = self.rings.gone(state);
+        let (bytes, tenant) = (state.pair.bytes, self.tenant.clone());
+        let (session, core) = (Arc::downgrade(self), Arc::downgrade(&self.core));
+        self.core.leavings.take(state.pool.clone(), bytes, move |ns| {
+            if let Some(session) = session.upgrade() {
+                session.rings.give_bytes(bytes);
+            }
+            if let Some(core) = core.upgrade() {
+                core.release_pool(&tenant, bytes);
+                core.charge_beside(&tenant, ns);
+            }
+        });
+        if last {
             self.clean_up();
         }
     }
@@ -199,10 +217,6 @@ impl SessionState {
 impl Ring for QueueState {
     fn counters(&self) -> &QueueCounters {
         &self.counters
-    }
-
-    fn bytes(&self) -> u64 {
-        self.pair.bytes
     }
 }
 

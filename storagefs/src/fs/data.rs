@@ -22,6 +22,8 @@ use weldfs_ciscops::{At, ChecksumState, Errno, InodeNo, SharedBytes, Sink, Sourc
 const MAP_STEP: u64 = 64;
 /// Windows that a truncation frees at once.
 const TAIL_WINDOWS: usize = 4;
+/// Windows of the map in which data or a hole is looked for at a time.
+const LOOK_WINDOWS: u64 = 4;
 /// Times a block that fails verification is looked up again: a checkpoint may have moved it between lookup and read.
 const REREADS: u32 = 2;
 
@@ -356,7 +358,12 @@ impl Txn<'_> {
                 let blk = off / BLOCK_BYTES;
                 let end = rec.size.div_ceil(BLOCK_BYTES);
                 let data = whence == Whence::Data;
-                let hit = match self.store.seek_block(ino, blk, end, data)? {
+                let mut at = self.strides.remembered().and_then(|long| long.look).unwrap_or(blk);
+                let found = self.store.seek_on(ino, &mut at, end, data, LOOK_WINDOWS);
+                if at > blk && found.is_err() {
+                    self.strides.long().look = Some(at);
+                }
+                let hit = match found? {
                     None if data => return Err(Errno::NXIO.into()),
                     hit => hit.unwrap_or(end),
                 };

@@ -2,6 +2,7 @@
 //! For tests, fsck's usability check and tools that run while nothing else uses the store.
 
 use super::resolve::ROOT;
+use super::strides::Strides;
 use super::txn::OpCounters;
 use super::{
     Cred, Fetching, FileRef, Finished, HandleTable, Hold, InodeSet, OpenFile, SessionView, Staged, StagedTable,
@@ -397,7 +398,8 @@ impl Direct {
 
     fn attempt(&mut self, cmd: &Command, paths: &Paths) -> FsResult<Outcome> {
         let store = self.session.store.clone();
-        let mut set = store.blocking(|| resolve_set(&store, cmd, paths, &self.session, self.insist))?;
+        let mut strides = Strides::default();
+        let mut set = store.blocking(|| resolve_set(&store, cmd, paths, &self.session, self.insist, &mut strides))?;
         set.join(&self.learned);
         let (mut plan, refused) = match self.begin(&store, cmd, paths, &set) {
             // A command that would fail anyway must say why itself: it runs without a plan first.

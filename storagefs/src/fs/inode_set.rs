@@ -9,6 +9,7 @@
 use super::SessionView;
 use super::perm::{self, W};
 use super::resolve::{self, Found, Last, Trail, View, Walker};
+use super::strides::{Strides, WalkKey, key_of};
 use crate::error::{FsError, FsResult};
 use crate::record::{Dirent, InodeRec};
 use crate::store::Store;
@@ -47,18 +48,13 @@ pub struct InodeSet {
 pub(super) struct Walked {
     /// What has been applied to the store before the walk began (see [`Store::generation`]).
     generation: u64,
-    /// Address and length of the path: it is the command's own copy, which stays where it is.
-    path: (usize, usize),
-    start: InodeNo,
-    last: Last,
+    key: WalkKey,
     /// Where it led.
     pub found: Found,
+    /// How many components it looked up.
+    pub components: u32,
     /// The directory in which a name was looked for and not found, and the cookie under which it can be added.
     pub slot: (InodeNo, u64),
-}
-
-fn place_of(path: &[u8]) -> (usize, usize) {
-    (path.as_ptr() as usize, path.len())
 }
 
 impl InodeSet {
@@ -136,7 +132,7 @@ impl InodeSet {
     /// The walk that was made to put the set together, if it was this one and would end where it did. Under the set:
     /// who changed an inode of it before has been heard of.
     pub(super) fn walked(&self, store: &Store, start: InodeNo, path: &[u8], last: Last) -> Option<&Walked> {
-        let same = |w: &&Walked| (w.path, w.start, w.last) == (place_of(path), start, last);
+        let same = |w: &&Walked| w.key == key_of(start, path, last);
         self.walked.as_deref().filter(same).filter(|w| w.generation == store.generation())
     }
 }
@@ -178,6 +174,7 @@ pub(super) struct Resolver<'a> {
     store: &'a Store,
     session: &'a dyn SessionView,
     set: InodeSet,
+    strides: &'a mut Strides,
 }
 
 impl Resolver<'_> {
@@ -208,10 +205,10 @@ impl Resolver<'_> {
         hold: Hold,
     ) -> FsResult<Option<&Found>> {
         let start = resolve::start_inode(self.session, base, path)?;
-        let (generation, mut trail) = (self.store.generation(), Trail::default());
+        let (generation, mut trail) = (self.strides.generation(self.store), Trail::default());
         let view = Ahead { store: self.store, slot: Cell::new((InodeNo(0), 0)) };
-        match Walker::of(self.session).walk(&view, start, path, last, &mut trail) {
-            Ok(found) => {
+        match self.strides.walk(Walker::of(self.session), &view, (start, path, last), &mut trail) {
+            Ok((found, components)) => {
                 let cred = self.session.cred();
                 // Of a name that is to go, too; and what replaces one, or is found to be in the way, changes that file.
                 let renames = match &found.rec {
@@ -231,8 +228,8 @@ impl Resolver<'_> {
                     Some(rec) => self.set.add(rec.ino, hold),
                 }
                 self.set.file = found.rec.as_ref().map(|r| r.ino);
-                let (path, slot) = (place_of(path), view.slot.get());
-                let walked = Box::new(Walked { generation, path, start, last, found, slot });
+                let (key, slot) = (key_of(start, path, last), view.slot.get());
+                let walked = Box::new(Walked { generation, key, found, components, slot });
                 Ok(Some(&self.set.walked.insert(walked).found))
             }
             Err(FsError::Errno(_)) => {
@@ -303,18 +300,21 @@ pub(super) fn needs_rename_lock(places: &[impl Borrow<Found>]) -> bool {
 /// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`]; `insist` if the set withheld something then: what
 /// the caller may change is looked at before anything is held alone, so that nothing of others is held for a command
 /// that will be refused.
+/// After `Turn` and a miss it is re-run with the same `strides`.
 ///
 /// # Errors
 /// EBADF for a handle the session does not have, E2BIG for a program on more than 16 inodes; misses and damage as they
-/// come.
+/// come, `Turn` after a stride of a long walk.
 pub(crate) fn resolve_set(
     store: &Store,
     cmd: &Command,
     paths: &Paths,
     session: &dyn SessionView,
     insist: bool,
+    strides: &mut Strides,
 ) -> FsResult<InodeSet> {
-    let mut r = Resolver { store, session, set: InodeSet { insisted: insist, ..InodeSet::new() } };
+    strides.again();
+    let mut r = Resolver { store, session, set: InodeSet { insisted: insist, ..InodeSet::new() }, strides };
     let (a, b) = (paths.a.as_slice(), paths.b.as_slice());
     use Hold::{Exclusive, Shared};
     match cmd.op {
@@ -423,7 +423,7 @@ mod tests {
         let holds = |device: &Direct, op: &Op, insist| {
             let cmd = Command::new(1, *op);
             let paths = Paths::fetch(&cmd, device.pool()).expect("paths");
-            resolve_set(&store, &cmd, &paths, device.view(), insist).expect("a set")
+            resolve_set(&store, &cmd, &paths, device.view(), insist, &mut Strides::default()).expect("a set")
         };
         let alone = |set: &InodeSet| set.entries().iter().any(|(_, hold)| *hold == Hold::Exclusive);
         for op in &changes {
@@ -449,7 +449,9 @@ mod tests {
         let command = |path| Command::new(1, Op::OpenReadClose { base, path, flags: OpenFlags::READ, offset: 0, out });
         let paths = |path| Paths::fetch(&command(path), device.pool()).expect("a path");
         let (here, missing) = (paths(name), paths(other));
-        let resolve = |path, paths| resolve_set(&store, &command(path), paths, device.view(), false).expect("a set");
+        let resolve = |path, paths| {
+            resolve_set(&store, &command(path), paths, device.view(), false, &mut Strides::default()).expect("a set")
+        };
         let (set, none) = (resolve(name, &here), resolve(other, &missing));
         let walked = |set: &InodeSet, path: &[u8], last| set.walked(&store, resolve::ROOT, path, last).is_some();
         assert!(walked(&set, &here.a, Last::Follow) && walked(&none, &missing.a, Last::Follow));
@@ -461,7 +463,7 @@ mod tests {
         assert_eq!(device.run(make(other)).status, 0);
         assert!(!walked(&set, &here.a, Last::Follow) && !walked(&none, &missing.a, Last::Follow));
         let found = |set, paths: &Paths| {
-            let txn = Txn::new(&store, device.view(), set, None, 0, (0, 0));
+            let mut txn = Txn::new(&store, device.view(), set, None, 0, (0, 0));
             txn.walk(base, &paths.a, Last::Follow).expect("a directory").rec.is_some()
         };
         assert_eq!((found(&set, &here), found(&none, &missing)), (false, true));

@@ -8,6 +8,7 @@
 //!   space. `txn` the transaction, `target` its face to the interpreter; `stage` content staged but not committed.
 //! * `namespace` names; `attr` attributes; `xattr` extended attributes; `data` bytes; `falloc` space and holes.
 //! * `program` what a fused program holds and reserves; `staged_names` names that one command changes several of.
+//! * `strides` long work in pieces: walks, ways up, looks for data.
 //! * `staged` transactions that a session collects; `keys` those it brings for its encrypting commands.
 //! * `driver` runs commands one at a time without a device: tests, fsck's usability check, tools.
 //!
@@ -31,6 +32,7 @@ pub mod resolve;
 pub mod stage;
 pub mod staged;
 mod staged_names;
+pub(crate) mod strides;
 pub mod target;
 pub mod txn;
 pub mod xattr;

@@ -6,6 +6,7 @@
 use super::inode_set::{Hold, RENAME_LOCK, needs_rename_lock};
 use super::perm::{self, IFDIR, IFLNK, IFREG, R, W};
 use super::resolve::{self, Comp, Found, Last, ROOT};
+use super::strides::{Climb, STRIDE};
 use super::txn::{StagedInode, StagedName, Txn};
 use super::{FLAG_LINKABLE, LINKS_MAX};
 use crate::effect::{Effect, attr};
@@ -304,32 +305,46 @@ impl Txn<'_> {
         Ok(())
     }
 
-    /// Whether `above` is `below` or one of the directories over it.
-    fn is_ancestor(&self, above: InodeNo, below: &InodeRec) -> FsResult<bool> {
-        let mut at = (below.ino, below.parent);
-        // A forged image may have directories that are each other's parents: the one met at the last power of two
-        // comes again on such a way, and on no other.
-        let mut met = None;
-        for step in 1u64.. {
-            if met == Some(at.0) {
-                let place = Place::Key(Key::new(tree::kind::INODE, at.0.0, 0));
-                return Err(FsError::corrupt("directory (its own ancestor)", place, ROOT.0, at.0.0));
-            }
-            if step.is_power_of_two() {
-                met = Some(at.0);
-            }
-            if at.0 == above {
-                return Ok(true);
-            }
-            if at.0 == ROOT || at.1 == at.0 {
-                return Ok(false);
-            }
-            match resolve::View::inode(self, at.1)? {
-                Some(up) => at = (up.ino, up.parent),
-                None => return Ok(false),
-            }
+    /// Whether `above` is `below` or one of the directories over it. In strides: a directory may be deep.
+    fn is_ancestor(&mut self, above: InodeNo, below: &InodeRec) -> FsResult<bool> {
+        let of = (above, below.ino);
+        let begun = self.strides.remembered().and_then(|long| long.climbs.iter().find(|c| c.of == of).copied());
+        let mut climb = begun.unwrap_or(Climb { of, at: (below.ino, below.parent), step: 1, met: None, answer: None });
+        let before = climb.step;
+        let done = self.climb(&mut climb);
+        if climb.step > before || begun.is_some() {
+            self.strides.note_climb(climb);
         }
-        Ok(false)
+        done
+    }
+
+    /// One stride up.
+    fn climb(&self, c: &mut Climb) -> FsResult<bool> {
+        let stop = c.step + u64::from(STRIDE);
+        while c.answer.is_none() {
+            // A forged image may have directories that are each other's parents: the one met at the last power of two
+            // comes again on such a way, and on no other.
+            if c.met == Some(c.at.0) {
+                let place = Place::Key(Key::new(tree::kind::INODE, c.at.0.0, 0));
+                return Err(FsError::corrupt("directory (its own ancestor)", place, ROOT.0, c.at.0.0));
+            }
+            if c.at.0 == c.of.0 || c.at.0 == ROOT || c.at.1 == c.at.0 {
+                c.answer = Some(c.at.0 == c.of.0);
+                break;
+            }
+            if c.step >= stop {
+                return Err(FsError::Turn);
+            }
+            let Some(up) = resolve::View::inode(self, c.at.1)? else {
+                c.answer = Some(false);
+                break;
+            };
+            if c.step.is_power_of_two() {
+                c.met = Some(c.at.0);
+            }
+            (c.at, c.step) = ((up.ino, up.parent), c.step + 1);
+        }
+        Ok(c.answer == Some(true))
     }
 
     pub(super) fn rename_core(
@@ -387,7 +402,7 @@ impl Txn<'_> {
     }
 
     /// Errors that depend on what stands where.
-    fn rename_shape(&self, a: &Found, b: &Found, src: &InodeRec, keep: bool, swap: bool) -> FsResult<()> {
+    fn rename_shape(&mut self, a: &Found, b: &Found, src: &InodeRec, keep: bool, swap: bool) -> FsResult<()> {
         if keep && b.rec.is_some() {
             return Err(Errno::EXIST.into());
         }

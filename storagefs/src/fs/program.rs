@@ -7,7 +7,7 @@
 
 use super::inode_set::{Hold, Resolver};
 use super::need::{LOG_BASE, LOG_BEGIN, LOG_COMMIT, LOG_OPEN, LOG_PER_BLOCK, held_blocks};
-use super::resolve::{self, Last, Trail, Walker};
+use super::resolve::{self, Last, Walker};
 use super::stage::BLOCK_BYTES;
 use super::{FILE_BYTES_MAX, SessionView};
 use crate::error::{FsError, FsResult};
@@ -224,8 +224,9 @@ impl Sum<'_> {
             return Ok(None);
         }
         let Ok(base) = resolve::start_inode(self.session, base, path) else { return Ok(None) };
-        match Walker::of(self.session).walk(self.store, base, path, Last::Follow, &mut Trail::default()) {
-            Ok(found) => Ok(found.rec.map(|r| r.ino)),
+        // What is far away counts as unknown: it is looked for in strides, and only when it is used.
+        match Walker::of(self.session).glance(self.store, base, path, Last::Follow) {
+            Ok(found) => Ok(found.and_then(|f| f.rec).map(|r| r.ino)),
             Err(FsError::Errno(_)) => Ok(None),
             Err(e) => Err(e),
         }

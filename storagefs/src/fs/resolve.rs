@@ -5,11 +5,11 @@
 //! target outside it is EXDEV, because it names a file of the host, which only the client can open.
 
 use super::perm::{self, X};
+use super::strides::STRIDE;
 use super::{Cred, SessionView};
 use crate::error::{FsError, FsResult};
 use crate::record::{Dirent, InodeRec};
 use smallvec::SmallVec;
-use std::borrow::Cow;
 use weldfs_ciscops::limits::{NAME_MAX, PATH_MAX, SYMLINK_FOLLOW_MAX};
 use weldfs_ciscops::{Errno, Handle, InodeNo};
 
@@ -67,7 +67,7 @@ pub struct Found {
 
 /// How far a walk that failed had come: the last directory it stood in.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Trail {
+pub(crate) struct Trail {
     /// `None` until a directory was reached.
     pub dir: Option<InodeNo>,
 }
@@ -81,24 +81,44 @@ pub struct Walker<'a> {
     pub prefix: Option<&'a [u8]>,
 }
 
+/// A walk under way.
+pub(super) struct Walking {
+    /// The directory it stands in.
+    dir: InodeRec,
+    /// What is being walked along once a link was followed; the path itself before.
+    text: Option<Vec<u8>>,
+    /// Where in it the next component is looked for.
+    pos: usize,
+    links: usize,
+    components: u32,
+    /// What the last component led to.
+    end: Option<Found>,
+    trail: Trail,
+}
+
+impl Walking {
+    /// Components looked up so far.
+    pub(super) fn components(&self) -> u32 {
+        self.components
+    }
+
+    /// The last directory it stood in.
+    pub(super) fn trail(&self) -> Trail {
+        self.trail
+    }
+}
+
 impl<'a> Walker<'a> {
     /// For a session.
     pub fn of(session: &'a dyn SessionView) -> Walker<'a> {
         Walker { cred: session.cred(), prefix: session.prefix() }
     }
 
-    /// Walks `path` from `base` (an inode number; ignored when the path is absolute).
+    /// Begins to walk `path` from `base` (an inode number; ignored when the path is absolute).
     ///
     /// # Errors
-    /// ENOENT, ENOTDIR, EACCES, ELOOP, ENAMETOOLONG, EXDEV; misses and damage as they come.
-    pub fn walk<V: View + ?Sized>(
-        &self,
-        view: &V,
-        base: InodeNo,
-        path: &[u8],
-        last: Last,
-        trail: &mut Trail,
-    ) -> FsResult<Found> {
+    /// ENOENT, ENOTDIR, ENAMETOOLONG; misses and damage as they come.
+    pub(super) fn begin<V: View + ?Sized>(&self, view: &V, base: InodeNo, path: &[u8]) -> FsResult<Walking> {
         if path.is_empty() {
             return Err(Errno::NOENT.into());
         }
@@ -106,76 +126,105 @@ impl<'a> Walker<'a> {
             return Err(Errno::NAMETOOLONG.into());
         }
         let start = if path[0] == b'/' { ROOT } else { base };
-        let mut dir = live(view, start)?;
+        let dir = live(view, start)?;
         if !dir.is_dir() {
             return Err(Errno::NOTDIR.into());
         }
-        trail.dir = Some(dir.ino);
-        let mut text = Cow::Borrowed(path);
-        let mut pos = 0;
-        let mut links = 0;
-        let mut end: Option<Found> = None;
-        while let Some((from, to)) = next_component(&text, pos) {
-            pos = to;
-            if let Some(f) = end.take() {
-                // The walk goes on below what it had found.
-                dir = f.rec.ok_or(Errno::NOENT)?;
+        let trail = Trail { dir: Some(dir.ino) };
+        Ok(Walking { dir, text: None, pos: 0, links: 0, components: 0, end: None, trail })
+    }
+
+    /// Walks on, `STRIDE` components at most; none is the answer when there are more. `allowed` components in all are
+    /// ELOOP. After a miss it goes on with the component that missed.
+    ///
+    /// # Errors
+    /// ENOENT, ENOTDIR, EACCES, ELOOP, ENAMETOOLONG, EXDEV; misses and damage as they come.
+    pub(super) fn stride<V: View + ?Sized>(
+        &self,
+        view: &V,
+        path: &[u8],
+        last: Last,
+        allowed: u32,
+        w: &mut Walking,
+    ) -> FsResult<Option<Found>> {
+        let stop = w.components.saturating_add(STRIDE);
+        while let Some((from, to)) = next_component(w.text.as_deref().unwrap_or(path), w.pos) {
+            if w.components >= stop {
+                return Ok(None);
             }
-            if !dir.is_dir() {
+            if w.components >= allowed {
+                return Err(Errno::LOOP.into());
+            }
+            if let Some(f) = w.end.take() {
+                // The walk goes on below what it had found.
+                w.dir = f.rec.ok_or(Errno::NOENT)?;
+            }
+            if !w.dir.is_dir() {
                 return Err(Errno::NOTDIR.into());
             }
-            trail.dir = Some(dir.ino);
-            perm::check(&dir, self.cred, X)?;
+            w.trail.dir = Some(w.dir.ino);
+            perm::check(&w.dir, self.cred, X)?;
+            let text = w.text.as_deref().unwrap_or(path);
             let name = &text[from..to];
             if name.len() > NAME_MAX {
                 return Err(Errno::NAMETOOLONG.into());
             }
             if name == b"." || name == b".." {
-                end = Some(dot(view, dir.clone(), name)?);
+                w.end = Some(dot(view, w.dir.clone(), name)?);
+                (w.pos, w.components) = (to, w.components + 1);
                 continue;
             }
-            let Some(entry) = view.entry(dir.ino, name)? else {
-                if next_component(&text, to).is_some() {
+            let Some(entry) = view.entry(w.dir.ino, name)? else {
+                w.components += 1;
+                if next_component(text, to).is_some() {
                     return Err(Errno::NOENT.into());
                 }
-                let name = SmallVec::from_slice(name);
-                return Ok(Found { dir, name, comp: Comp::Normal, slash: to < text.len(), entry: None, rec: None });
+                let (dir, name, slash) = (w.dir.clone(), SmallVec::from_slice(name), to < text.len());
+                return Ok(Some(Found { dir, name, comp: Comp::Normal, slash, entry: None, rec: None }));
             };
             let rec = view.inode(entry.ino)?.ok_or(Errno::NOENT)?;
-            if rec.mode & perm::IFMT == perm::IFLNK {
-                let follow = match last {
-                    _ if next_component(&text, to).is_some() => true,
-                    Last::Follow => true,
-                    Last::NoFollow => to < text.len(),
-                    Last::Name => false,
-                };
-                if follow {
-                    links += 1;
-                    if links > SYMLINK_FOLLOW_MAX {
-                        return Err(Errno::LOOP.into());
-                    }
-                    let target = rec.target.as_deref().unwrap_or(&[]);
-                    let (target, absolute) = self.target(target)?;
-                    let mut joined = target.to_vec();
-                    joined.extend_from_slice(&text[to..]);
-                    (text, pos) = (Cow::Owned(joined), 0);
-                    if absolute {
-                        dir = live(view, ROOT)?;
-                    }
-                    // Nothing found yet: the target may be nothing but slashes.
-                    continue;
+            if rec.mode & perm::IFMT == perm::IFLNK && follows(last, text, to) {
+                if w.links == SYMLINK_FOLLOW_MAX {
+                    return Err(Errno::LOOP.into());
                 }
+                let (target, absolute) = self.target(rec.target.as_deref().unwrap_or(&[]))?;
+                let mut joined = target.to_vec();
+                joined.extend_from_slice(&text[to..]);
+                if absolute {
+                    w.dir = live(view, ROOT)?;
+                }
+                // Nothing found yet: the target may be nothing but slashes.
+                (w.text, w.pos, w.links, w.components) = (Some(joined), 0, w.links + 1, w.components + 1);
+                continue;
             }
             let name = SmallVec::from_slice(name);
-            let f =
-                Found { dir: dir.clone(), name, comp: Comp::Normal, slash: false, entry: Some(entry), rec: Some(rec) };
-            end = Some(f);
+            let dir = w.dir.clone();
+            w.end = Some(Found { dir, name, comp: Comp::Normal, slash: false, entry: Some(entry), rec: Some(rec) });
+            (w.pos, w.components) = (to, w.components + 1);
         }
-        let slash = text.ends_with(b"/");
-        Ok(match end {
+        let slash = w.text.as_deref().unwrap_or(path).ends_with(b"/");
+        Ok(Some(match w.end.take() {
             Some(f) => Found { slash, ..f },
-            None => Found { rec: Some(dir.clone()), dir, name: SmallVec::new(), comp: Comp::Root, slash, entry: None },
-        })
+            None => {
+                let (rec, dir) = (Some(w.dir.clone()), w.dir.clone());
+                Found { rec, dir, name: SmallVec::new(), comp: Comp::Root, slash, entry: None }
+            }
+        }))
+    }
+
+    /// Walks a path of few components at once; none where it has more than a stride of them.
+    ///
+    /// # Errors
+    /// As [`Walker::stride`].
+    pub(super) fn glance<V: View + ?Sized>(
+        &self,
+        view: &V,
+        base: InodeNo,
+        path: &[u8],
+        last: Last,
+    ) -> FsResult<Option<Found>> {
+        let mut walking = self.begin(view, base, path)?;
+        self.stride(view, path, last, u32::MAX, &mut walking)
     }
 
     /// What a symbolic link's target means inside the file system, and whether it starts at the root.
@@ -227,6 +276,16 @@ fn dot<V: View + ?Sized>(view: &V, dir: InodeRec, name: &[u8]) -> FsResult<Found
     };
     let name = SmallVec::from_slice(name);
     Ok(Found { rec: Some(dir.clone()), dir, name, comp, slash: false, entry: None })
+}
+
+/// Whether a symbolic link that ends at `to` is followed.
+fn follows(last: Last, text: &[u8], to: usize) -> bool {
+    match last {
+        _ if next_component(text, to).is_some() => true,
+        Last::Follow => true,
+        Last::NoFollow => to < text.len(),
+        Last::Name => false,
+    }
 }
 
 /// Bounds of the next component at or after `pos`.

@@ -23,24 +23,37 @@ pub struct FileRef {
     pub access: Access,
 }
 
-/// Runs a core until it does not miss.
+/// Runs a core until it does not miss, stride by stride.
 macro_rules! cold {
     ($txn:ident, $core:expr) => {{
         if $txn.lent {
             $txn.take_back().await?;
         }
         $txn.quiet = None;
-        loop {
+        let value = loop {
             match $core {
                 Err(FsError::Miss(m)) => {
                     if let Err(e) = $txn.session.fetch(m).await {
+                        $txn.strides.over();
                         return Err($txn.fail(e));
                     }
                 }
-                Err(e) => return Err($txn.fail(e)),
+                Err(FsError::Turn) => {
+                    if let Err(e) = $txn.make_way().await {
+                        $txn.strides.over();
+                        return Err(e);
+                    }
+                }
+                Err(e) => {
+                    $txn.strides.over();
+                    return Err($txn.fail(e));
+                }
                 Ok(v) => break v,
             }
-        }
+            $txn.strides.again();
+        };
+        $txn.strides.over();
+        value
     }};
 }
 

@@ -7,6 +7,7 @@ use super::inode_set::{Hold, InodeSet, RENAME_LOCK, Walked};
 use super::micro::Steps;
 use super::resolve::{self, Found, Last, ROOT, Trail, View, Walker};
 use super::stage::{Filling, StagedFile};
+use super::strides::Strides;
 use super::{OpenFile, SessionView, Slicer};
 use crate::alloc::Run;
 use crate::effect::{AttrDelta, Effect, Effects, attr};
@@ -127,6 +128,8 @@ pub struct Txn<'a> {
     /// Where the name that was looked for last and not found can be added: the directory, and the cookie.
     slot_dir: AtomicU64,
     slot: AtomicU64,
+    /// What of long work is done.
+    pub(super) strides: Strides,
     /// A run of blocks that is being filled piece by piece.
     pub(super) filling: Option<Filling>,
     pub(super) slicer: Option<&'a dyn Slicer>,
@@ -186,6 +189,7 @@ impl<'a> Txn<'a> {
             lacking: AtomicU64::new(0),
             slot_dir: AtomicU64::new(0),
             slot: AtomicU64::new(0),
+            strides: Strides::default(),
             filling: None,
             slicer: None,
             quiet: None,
@@ -255,7 +259,7 @@ impl<'a> Txn<'a> {
         match e {
             FsError::Errno(_) => {}
             FsError::SetChanged | FsError::Wait(_) => self.abort = Some(e),
-            FsError::Miss(_) => {}
+            FsError::Miss(_) | FsError::Turn => {}
             other if self.again.is_some() => self.trouble = Some(other),
             other if self.store.damage.note_error(&other, "command", Some(self.path)) => {}
             other => tracing::error!(error = %other, "a command fails"),
@@ -293,12 +297,16 @@ impl<'a> Txn<'a> {
         Walker::of(self.session)
     }
 
-    pub(super) fn walk(&self, base: Handle, path: &[u8], last: Last) -> FsResult<Cow<'a, Found>> {
+    pub(super) fn walk(&mut self, base: Handle, path: &[u8], last: Last) -> FsResult<Cow<'a, Found>> {
         let start = resolve::start_inode(self.session, base, path)?;
         if let Some(walked) = self.walked(start, path, last) {
+            self.strides.count(walked.components)?;
             return Ok(Cow::Borrowed(&walked.found));
         }
-        self.walker().walk(self, start, path, last, &mut Trail::default()).map(Cow::Owned)
+        let mut strides = std::mem::take(&mut self.strides);
+        let found = strides.walk(self.walker(), &*self, (start, path, last), &mut Trail::default());
+        self.strides = strides;
+        Ok(Cow::Owned(found?.0))
     }
 
     /// The walk before the set, if this one would end where it did: nothing has changed, and nothing is staged.
@@ -315,7 +323,7 @@ impl<'a> Txn<'a> {
     }
 
     /// The object a handle (empty path) or a path names, held as wanted.
-    pub(super) fn object(&self, base: Handle, path: &[u8], nofollow: bool, hold: Hold) -> FsResult<InodeRec> {
+    pub(super) fn object(&mut self, base: Handle, path: &[u8], nofollow: bool, hold: Hold) -> FsResult<InodeRec> {
         let ino = resolve::start_inode(self.session, base, path)?;
         let rec = if path.is_empty() {
             resolve::live(self, ino)?

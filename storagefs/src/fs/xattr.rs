@@ -5,7 +5,7 @@ use super::inode_set::Hold;
 use super::perm::{self, IFDIR, IFREG, ISVTX, R, W};
 use super::txn::Txn;
 use crate::effect::Effect;
-use crate::error::FsResult;
+use crate::error::{FsError, FsResult};
 use crate::record::InodeRec;
 use std::sync::Arc;
 use weldfs_ciscops::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
@@ -117,14 +117,29 @@ impl Txn<'_> {
     ) -> FsResult<u64> {
         let rec = self.object(base, path, nofollow, Hold::Shared)?;
         let root = self.session.cred().uid == 0;
-        let mut names = Vec::new();
-        for x in self.store.xattrs(rec.ino)? {
-            if root || space(&x.name) != Ok(Space::Trusted) {
-                names.extend_from_slice(&x.name);
-                names.push(0);
+        let mut list = self.strides.take_list();
+        // Some at a time: a file may have thousands.
+        while let Some(from) = list.next {
+            match self.store.xattrs_from(rec.ino, from) {
+                Ok((some, next)) => {
+                    some.iter()
+                        .filter(|x| root || space(&x.name) != Ok(Space::Trusted))
+                        .for_each(|x| list.add(x, room));
+                    list.next = next;
+                }
+                Err(e) => return self.strides.keep_list(list, e),
+            }
+            if list.next.is_some() {
+                return self.strides.keep_list(list, FsError::Turn);
             }
         }
-        self.put_out(&names, room, sink)
+        if room == 0 {
+            return Ok(list.bytes);
+        }
+        if list.bytes > room {
+            return Err(Errno::RANGE.into());
+        }
+        self.put_out(&list.names, room, sink)
     }
 
     pub(super) fn remove_xattr_core(&mut self, base: Handle, path: &[u8], nofollow: bool, name: &[u8]) -> FsResult<()> {

@@ -16,6 +16,8 @@ use weldfs_ciscops::{Errno, InodeNo};
 
 /// Entries collected under one hold of a shard's lock.
 const BATCH: usize = 128;
+/// Attributes collected so: each of them has up to 4 KiB.
+const XATTR_BATCH: usize = 32;
 
 /// The keyed hash of names: 51 bits of SipHash-1-3.
 #[derive(Debug, Clone, Copy)]
@@ -185,18 +187,32 @@ impl Shard {
         Ok((out, Some(complete).filter(|c| *c != u64::MAX)))
     }
 
-    fn xattr_list(&self, ino: u64) -> FsResult<Vec<Xattr>> {
+    /// Attributes in the slots `from..=to`: those of the first `most` slots that are known of, and the slot up to which
+    /// that is all, if there are more.
+    fn xattr_batch(&self, ino: u64, from: u64, to: u64, most: usize) -> FsResult<(Vec<Xattr>, Option<u64>)> {
         let mut merged: BTreeMap<u64, Option<Xattr>> = BTreeMap::new();
+        // Everything up to here is complete: no source was cut short below it.
+        let mut complete = to;
         for layer in self.layers() {
-            for (slot, x) in layer.nodes.get(&ino).into_iter().flat_map(|n| &n.xattrs) {
+            let Some(node) = layer.nodes.get(&ino) else { continue };
+            for (n, (slot, x)) in node.xattrs.range(from..=to).enumerate() {
+                if n == most {
+                    complete = complete.min(slot - 1);
+                    break;
+                }
                 merged.entry(*slot).or_insert_with(|| x.clone());
             }
         }
         if !self.is_young(ino) {
             let base = &self.lower.base;
-            let (lo, hi) = (Key::new(kind::XATTR, ino, 0), Key::new(kind::XATTR, ino, u64::MAX));
-            let mut bad = None;
+            let (lo, hi) = (Key::new(kind::XATTR, ino, from), Key::new(kind::XATTR, ino, complete));
+            let (mut n, mut bad) = (0, None);
             base.tree.scan(&base.pages, lo, hi, &mut |key, value| {
+                if n == most {
+                    complete = key.b - 1;
+                    return false;
+                }
+                n += 1;
                 if let Entry::Vacant(place) = merged.entry(key.b) {
                     match Xattr::from_value(InodeNo(ino), key.b, value) {
                         Ok(x) => place.insert(Some(x)),
@@ -210,7 +226,8 @@ impl Shard {
             })?;
             bad.map_or(Ok(()), Err)?;
         }
-        Ok(merged.into_values().flatten().collect())
+        let out = merged.into_iter().filter(|(slot, _)| *slot <= complete).filter_map(|(_, x)| x).collect();
+        Ok((out, Some(complete).filter(|c| *c != to)))
     }
 }
 
@@ -333,7 +350,22 @@ impl Store {
     /// # Errors
     /// `Miss`, damage.
     pub fn xattrs(&self, ino: InodeNo) -> FsResult<Vec<Xattr>> {
-        self.overlay.shard(ino.0).read().xattr_list(ino.0)
+        self.overlay.shard(ino.0).read().xattr_batch(ino.0, 0, u64::MAX, usize::MAX).map(|(all, _)| all)
+    }
+
+    /// Attributes of an inode in the slots from `from` on, some at a time, and where to go on, if anywhere.
+    ///
+    /// # Errors
+    /// `Miss`, damage.
+    pub(crate) fn xattrs_from(&self, ino: InodeNo, from: u64) -> FsResult<(Vec<Xattr>, Option<u64>)> {
+        let (some, complete) = self.overlay.shard(ino.0).read().xattr_batch(ino.0, from, u64::MAX, XATTR_BATCH)?;
+        Ok((some, complete.map(|slot| slot + 1)))
+    }
+
+    /// Those in the bucket of which `first` is the first slot.
+    pub(crate) fn xattr_bucket(&self, ino: InodeNo, first: u64) -> FsResult<Vec<Xattr>> {
+        let shard = self.overlay.shard(ino.0).read();
+        shard.xattr_batch(ino.0, first, first + (BUCKET_MAX - 1), usize::MAX).map(|(all, _)| all)
     }
 
     /// One extended attribute.
@@ -341,7 +373,7 @@ impl Store {
     /// # Errors
     /// `Miss`, damage.
     pub fn xattr(&self, ino: InodeNo, name: &[u8]) -> FsResult<Option<Xattr>> {
-        Ok(self.xattrs(ino)?.into_iter().find(|x| *x.name == *name))
+        Ok(self.xattr_bucket(ino, self.hash.bucket(name))?.into_iter().find(|x| *x.name == *name))
     }
 
     /// The slot in which attribute `name` is or can be put.
@@ -350,11 +382,11 @@ impl Store {
     /// ENOSPC when the bucket of its hash is full; `Miss`, damage.
     pub(crate) fn xattr_slot(&self, ino: InodeNo, name: &[u8]) -> FsResult<u64> {
         let first = self.hash.bucket(name);
-        let all = self.xattrs(ino)?;
-        if let Some(x) = all.iter().find(|x| *x.name == *name) {
+        let bucket = self.xattr_bucket(ino, first)?;
+        if let Some(x) = bucket.iter().find(|x| *x.name == *name) {
             return Ok(x.slot);
         }
-        let free = (first..first + BUCKET_MAX).find(|s| all.iter().all(|x| x.slot != *s));
+        let free = (first..first + BUCKET_MAX).find(|s| bucket.iter().all(|x| x.slot != *s));
         free.ok_or(FsError::Errno(Errno::NOSPC))
     }
 }

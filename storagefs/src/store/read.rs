@@ -225,20 +225,38 @@ impl Store {
     /// # Errors
     /// `Miss`, damage.
     pub fn seek_block(&self, ino: InodeNo, blk: u64, end: u64, data: bool) -> FsResult<Option<u64>> {
-        let mut at = blk;
-        while at < end {
+        self.seek_on(ino, &mut { blk }, end, data, u64::MAX)
+    }
+
+    /// The same from `at` on, through at most `windows` windows of the map; `at` moves along, also when it misses.
+    ///
+    /// # Errors
+    /// `Miss`, damage; `Turn` when there are more windows.
+    pub(crate) fn seek_on(
+        &self,
+        ino: InodeNo,
+        at: &mut u64,
+        end: u64,
+        data: bool,
+        mut windows: u64,
+    ) -> FsResult<Option<u64>> {
+        while *at < end {
+            if windows == 0 {
+                return Err(FsError::Turn);
+            }
+            windows -= 1;
             if data {
-                match self.next_window(ino, at)? {
+                match self.next_window(ino, *at)? {
                     None => return Ok(None),
-                    Some(next) => at = next.max(at),
+                    Some(next) => *at = next.max(*at),
                 }
-                if at >= end {
+                if *at >= end {
                     return Ok(None);
                 }
             }
-            let stop = (at / crate::limits::WINDOW_BLOCKS + 1) * crate::limits::WINDOW_BLOCKS;
+            let stop = (*at / crate::limits::WINDOW_BLOCKS + 1) * crate::limits::WINDOW_BLOCKS;
             let mut found = None;
-            self.block_map(ino, at, stop.min(end) - at, &mut |b, v| {
+            self.block_map(ino, *at, stop.min(end) - *at, &mut |b, v| {
                 if (v.kind == BlockKind::Data) == data {
                     found = Some(b);
                 }
@@ -247,7 +265,7 @@ impl Store {
             if found.is_some() {
                 return Ok(found);
             }
-            at = stop;
+            *at = stop;
         }
         Ok(None)
     }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use weldfs::{
-    At, AttachOptions, Change, Client, Connector, Errno, Handle, OpenFlags, SocketConnector, Transport, TxnMode,
+    At, AttachOptions, Change, Client, Connector, Errno, Handle, OpenFlags, Queue, SocketConnector, Transport, TxnMode,
     XattrFlags,
 };
 use weldfs_ciscops::dirent::DirentsPlus;
@@ -20,6 +20,7 @@ use weldfs_kernel_shim::{EmbeddedDir, HostDirServer, SocketAt};
 use weldfs_storagefs::device::Usage;
 use weldfs_storagefs::device::hostdir::HostDirConfig;
 use weldfs_storagefs::fs::Cred;
+use zerocopy::IntoBytes;
 
 fn served(dir: &Path) -> (EmbeddedDir, Client) {
     let embedded = EmbeddedDir::open(dir).unwrap();
@@ -507,4 +508,53 @@ fn a_lock_that_the_host_refuses_to_make_exclusive_is_still_held_as_it_was() {
     lock(LockKind::Write).unwrap();
     lock(LockKind::Unlock).unwrap();
     take(rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+}
+
+/// Bytes of a file that is one hole: the checksum of all of it takes minutes.
+const HOLE: u64 = 1 << 40;
+
+#[test]
+fn what_a_dead_client_had_asked_of_a_directory_is_dropped_and_what_it_had_changed_is_done() {
+    for threads in [1, 3] {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::File::create(dir.path().join("hole")).unwrap().set_len(HOLE).unwrap();
+        let served = EmbeddedDir::with(HostDirConfig { threads, ..HostDirConfig::new(dir.path()) }).unwrap();
+        let mut gone = Vec::new();
+        for round in 0..8 {
+            let t: Arc<dyn Transport> = served.attach(&AttachOptions::default()).unwrap().into();
+            let mut q = Queue::new(t.new_queue(64, 1 << 20).unwrap(), t.clone()).unwrap();
+            let path = q.stage(b"/hole").unwrap();
+            let open = Op::Open { base: Handle::ROOT, path, flags: OpenFlags::READ, mode: 0, placeholder: 0 };
+            let hole = Handle::from_wire(q.execute(&WireCommand::new(0, open)).unwrap().ok().unwrap().0);
+            let sum = Op::ChecksumRange { h: hole, kind: ChecksumKind::Crc32c, offset: 0, len: HOLE };
+            let items: Vec<u8> = (0..64).flat_map(|_| WireCommand::new(0, sum).encode().as_bytes().to_vec()).collect();
+            let items = q.stage(&items).unwrap();
+            let results = q.alloc(64 * 32).unwrap();
+            for _ in 0..4 {
+                q.submit(&WireCommand::new(0, sum)).unwrap();
+                q.submit(&WireCommand::new(0, Op::Batch { items, results })).unwrap();
+            }
+            let path = q.stage(format!("/kept{round}").as_bytes()).unwrap();
+            let src = q.stage(b"12345678").unwrap();
+            let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+            let op = Op::OpenWriteClose { base: Handle::ROOT, path, flags, mode: 0o600, at: At::End, src };
+            q.submit(&WireCommand::new(0, op)).unwrap();
+            q.flush();
+            gone.push((t, q));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        gone.drain(..).for_each(|(t, q)| {
+            t.detach();
+            drop(q);
+        });
+        // Hours of work for each; others would find no session free meanwhile.
+        let start = Instant::now();
+        while served.dir().usage() != Usage::default() {
+            assert!(start.elapsed() < Duration::from_secs(10), "{:?}", served.dir().usage());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        for round in 0..8 {
+            assert_eq!(std::fs::read(dir.path().join(format!("kept{round}"))).unwrap(), b"12345678");
+        }
+    }
 }

@@ -16,7 +16,7 @@ use weldfs::{AttachOptions, Client, Connector, Errno, LockKind, LockSpace, OpenF
 use weldfs_ciscops::attach::{Hello, NewQueue, Request};
 use weldfs_ciscops::ring::word;
 use weldfs_kernel_shim::{Embedded, ServeConfig, Server, Source, Stopper};
-use weldfs_storagefs::device::DeviceConfig;
+use weldfs_storagefs::device::{Device, DeviceConfig};
 use weldfs_storagefs::fs::Cred;
 
 /// How long closing one of the neighbour's descriptors takes.
@@ -27,6 +27,7 @@ const OTHERS_WAIT_MAX: Duration = Duration::from_secs(3);
 struct Served {
     path: PathBuf,
     stop: Stopper,
+    device: Arc<Device>,
     thread: Option<std::thread::JoinHandle<()>>,
     _dir: tempfile::TempDir,
 }
@@ -38,9 +39,9 @@ impl Served {
         let mut config = ServeConfig::new(Source::Ram(64 << 20), &path);
         config.signals = false;
         let server = Server::bind(config).unwrap();
-        let stop = server.stopper();
+        let (stop, device) = (server.stopper(), server.device().clone());
         let thread = Some(std::thread::spawn(move || server.run().unwrap()));
-        Served { path, stop, thread, _dir: dir }
+        Served { path, stop, device, thread, _dir: dir }
     }
 
     /// How long another client takes to attach and to be told what there is.
@@ -292,6 +293,44 @@ fn the_memory_that_clients_are_given_is_theirs_alone_and_no_program() {
     send(&socket, &Request::NewQueue(NewQueue { depth: 8, pool_bytes: 4096 }).encode(), &[]);
     let region = receive(&socket).1.pop().unwrap();
     assert_eq!(std::fs::File::from(region).metadata().unwrap().mode() & 0o7777, 0o600);
+}
+
+#[test]
+fn a_large_queue_pair_is_made_and_given_back_beside_the_thread_that_answers_others() {
+    const LARGE: u32 = 64 << 20;
+    let served = Served::start();
+    // Warm: what is measured is no first time.
+    served.others_wait();
+    for _ in 0..3 {
+        let sockets: [OwnedFd; 4] = std::array::from_fn(|_| {
+            let socket = dial(&served.path);
+            send(&socket, &hello(), &[]);
+            receive(&socket);
+            socket
+        });
+        let ask = Request::NewQueue(NewQueue { depth: 8, pool_bytes: LARGE }).encode();
+        sockets.iter().for_each(|socket| send(socket, &ask, &[]));
+        // Whoever comes later has its answers while the kernel still fills sixty-five thousand pages.
+        let waited = served.others_wait();
+        let mut fds = [rustix::event::PollFd::new(&sockets[3], rustix::event::PollFlags::IN)];
+        let answered = rustix::event::poll(&mut fds, Some(&rustix::event::Timespec::default())).unwrap();
+        assert_eq!(answered, 0, "the other one waited for it, {waited:?}");
+        // Asked meanwhile, answered after it: one request of a connection at a time.
+        let more = Request::Placeholders { count: 1 }.encode();
+        sockets.iter().for_each(|socket| send(socket, &more, &[]));
+        let regions: Vec<_> = sockets.iter().map(receive).collect();
+        assert!(regions.iter().all(|(packet, fds)| packet.len() > 40 && fds.len() == 1));
+        assert!(sockets.iter().all(|socket| receive(socket).1.len() == 1), "a placeholder each");
+        // It is charged until it is given back, which takes no core and not long.
+        let held = |device: &Device| device.tenants().iter().map(|t| t.usage.pool_bytes).sum::<u64>();
+        assert!(held(&served.device) >= 4 * u64::from(LARGE));
+        drop((sockets, regions));
+        let start = Instant::now();
+        while held(&served.device) > 0 {
+            assert!(start.elapsed() < Duration::from_secs(10), "{} bytes stay", held(&served.device));
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// What the processes of these tests log.

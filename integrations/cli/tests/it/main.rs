@@ -3,8 +3,8 @@
 
 mod arguments;
 mod bench_smoke;
-mod copies;
 mod conformance;
+mod copies;
 mod crash_verb;
 mod documents;
 mod exec;

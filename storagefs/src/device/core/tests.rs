@@ -158,3 +158,14 @@ fn what_a_session_collects_and_its_pools_have_one_bound() {
     drop((pool, state));
     device.shutdown();
 }
+
+#[test]
+fn sessions_and_placeholders_leave_descriptors_for_those_who_come() {
+    for (descriptors, sessions) in [(256, 51), (1024, 204), (4096, 819), (8192, 1024), (65_536, 1024), (1 << 20, 1024)]
+    {
+        let (most, placeholders) = stock_of(descriptors);
+        assert_eq!(most, sessions);
+        let left = descriptors - 2 * most - placeholders;
+        assert!(left >= (descriptors / 3).min(2000), "{left} of {descriptors} left");
+    }
+}

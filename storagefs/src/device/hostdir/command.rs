@@ -138,6 +138,11 @@ fn synchronous(session: &SessionState, op: &Op) -> bool {
 pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Option<Done> {
     #[cfg(test)]
     core.faults.run();
+    let begun = !matches!(*work.progress.lock(), Progress::Begin);
+    if !core.goes_on(&work.queue.session, &work.cmd.op, begun) {
+        // Its client is gone, and nothing of it was promised.
+        return Some(answer(Err(Errno::INTR)));
+    }
     if work.cmd.detectable || (work.cmd.mode == TxnMode::Macro && is_fused_change(work)) {
         // Nothing here outlives a crash that could tell what became of it, and nothing is taken back.
         return Some(answer(Err(Errno::OPNOTSUPP)));

@@ -9,13 +9,16 @@ use std::time::Duration;
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
-use weldfs_ciscops::{Durability, Errno, InodeNo};
+use weldfs_ciscops::{Durability, Errno, InodeNo, Op};
 
 use super::long::Long;
 use super::lookout::Lookout;
 use super::session::{HostFile, QueueState, SessionState};
 use super::{HostDirConfig, power};
+use crate::device::clock::now_ns;
 use crate::device::counters::{CoreCounters, Totals, several_writers};
+use crate::device::departed;
+use crate::device::leavings::Leavings;
 use crate::device::limits::{PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX};
 use crate::device::ofd::OpenFiles;
 use crate::device::sets::SetTable;
@@ -70,6 +73,9 @@ pub struct Core {
     no_sessions: Condvar,
     next_session: AtomicU64,
     pool_bytes: AtomicU64,
+    pub(super) leavings: Leavings,
+    /// When it began to end, nanoseconds of the device's clock; 0: it does not.
+    ending_since: AtomicU64,
     queues: AtomicUsize,
     poisoned: AtomicBool,
     /// Readable once it is.
@@ -135,6 +141,8 @@ impl Core {
             no_sessions: Condvar::new(),
             next_session: AtomicU64::new(1),
             pool_bytes: AtomicU64::new(0),
+            leavings: Leavings::default(),
+            ending_since: AtomicU64::new(0),
             queues: AtomicUsize::new(0),
             poisoned: AtomicBool::new(false),
             failure: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
@@ -253,6 +261,13 @@ impl Core {
         &self.failure
     }
 
+    /// Whether this command of this session is begun, or gone on with: not for ever where its client is gone.
+    pub(super) fn goes_on(&self, session: &SessionState, op: &Op, begun: bool) -> bool {
+        let Some(gone) = session.closed_at() else { return true };
+        let ending = Some(self.ending_since.load(Ordering::Relaxed)).filter(|since| *since != 0);
+        (begun || !matches!(op, Op::Batch { .. })) && departed::goes_on_since(gone, ending, op)
+    }
+
     pub(super) fn is_poisoned(&self) -> bool {
         self.poisoned.load(Ordering::Relaxed)
     }
@@ -261,6 +276,7 @@ impl Core {
     pub(super) fn end(&self) {
         let mut sessions = self.sessions.lock();
         sessions.refuse = true;
+        self.ending_since.store(now_ns().max(1), Ordering::Relaxed);
         let live: Vec<_> = sessions.live.values().cloned().collect();
         parking_lot::MutexGuard::unlocked(&mut sessions, || live.iter().for_each(SessionState::close));
         while !sessions.live.is_empty() && !self.is_poisoned() {

@@ -104,6 +104,11 @@ impl SessionState {
         self.rings.closing()
     }
 
+    /// Since when, on the device's clock.
+    pub(super) fn closed_at(&self) -> Option<u64> {
+        self.rings.closed_at()
+    }
+
     fn new_queue(self: &Arc<Self>, depth: u32, pool_bytes: u32, shared: bool) -> Result<QueueParts, Errno> {
         let make = |fresh: Fresh| {
             Arc::new(QueueState {
@@ -128,7 +133,18 @@ impl SessionState {
 
     /// A queue pair of this session has been drained and dropped.
     pub(super) fn queue_gone(self: &Arc<Self>, state: &Arc<QueueState>) {
-        if self.rings.gone(state, &**self) {
+        let last = self.rings.gone(state);
+        let (bytes, tenant) = (state.pair.bytes, self.tenant.clone());
+        let (session, core) = (Arc::downgrade(self), Arc::downgrade(&self.core));
+        self.core.leavings.take(state.pool.clone(), bytes, move |_| {
+            if let Some(session) = session.upgrade() {
+                session.rings.give_bytes(bytes);
+            }
+            if let Some(core) = core.upgrade() {
+                core.release_pool(&tenant, bytes);
+            }
+        });
+        if last {
             self.clean_up();
         }
     }
@@ -170,10 +186,6 @@ impl SessionState {
 impl Ring for QueueState {
     fn counters(&self) -> &QueueCounters {
         &self.counters
-    }
-
-    fn bytes(&self) -> u64 {
-        self.pair.bytes
     }
 }
 

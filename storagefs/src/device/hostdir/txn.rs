@@ -408,6 +408,10 @@ impl Target for HostTxn<'_> {
         which(a).is_some_and(|one| which(b) == Some(one))
     }
 
+    async fn boundary(&mut self, _: u16) -> Result<(), Errno> {
+        if self.core.goes_on(self.session(), &self.work.cmd.op, true) { Ok(()) } else { Err(Errno::INTR) }
+    }
+
     fn key(&self, name: u64) -> Result<std::sync::Arc<weldfs_functions::cipher::Key>, Errno> {
         self.session().keys.get(name)
     }

@@ -1,0 +1,79 @@
+//! Work for one user that may take long, away from every thread that serves others: each user has a thread for it,
+//! which exists while there is any.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// Users with a thread of their own; further ones share one.
+const LANES_MAX: usize = 64;
+/// The lane of those: no user has this number.
+const SHARED: u32 = u32::MAX;
+
+/// What waits for one user.
+struct Lane<T> {
+    waiting: VecDeque<T>,
+    works: bool,
+}
+
+type All<T> = Mutex<HashMap<u32, Lane<T>>>;
+
+/// Does pieces of work elsewhere, those of one user in their order. Thread-safe. What is not done when it goes, its
+/// threads go on with, or the end of the process does.
+pub(crate) struct Lanes<T> {
+    name: &'static str,
+    lanes: Arc<All<T>>,
+    work: fn(T),
+}
+
+impl<T: Send + 'static> Lanes<T> {
+    /// Whose threads are called so, and do this with each piece.
+    pub fn new(name: &'static str, work: fn(T)) -> Lanes<T> {
+        Lanes { name, lanes: Arc::default(), work }
+    }
+
+    /// Takes pieces of work of a user's; how many of this user's wait then. Where no thread is to be had they wait for
+    /// one that the next piece gets.
+    pub fn take(&self, uid: u32, pieces: impl IntoIterator<Item = T>) -> usize {
+        let mut lanes = self.lanes.lock();
+        let key = if lanes.contains_key(&uid) || lanes.len() < LANES_MAX { uid } else { SHARED };
+        let lane = lanes.entry(key).or_insert_with(|| Lane { waiting: VecDeque::new(), works: false });
+        lane.waiting.extend(pieces);
+        if !lane.works {
+            let (all, work) = (self.lanes.clone(), self.work);
+            let thread = std::thread::Builder::new().name(self.name.into());
+            lane.works = thread.spawn(move || run(&all, key, work)).is_ok();
+        }
+        lane.waiting.len()
+    }
+
+    /// How many of a user's wait.
+    pub fn waiting(&self, uid: u32) -> usize {
+        self.lanes.lock().get(&uid).map_or(0, |lane| lane.waiting.len())
+    }
+
+    /// Whether everything is done.
+    #[cfg(test)]
+    pub fn is_idle(&self) -> bool {
+        self.lanes.lock().is_empty()
+    }
+}
+
+fn run<T>(lanes: &All<T>, key: u32, work: fn(T)) {
+    loop {
+        let next = {
+            let mut lanes = lanes.lock();
+            let next = lanes.get_mut(&key).and_then(|lane| lane.waiting.pop_front());
+            if next.is_none() {
+                lanes.remove(&key);
+            }
+            next
+        };
+        // Not under the lock: this is what takes long.
+        match next {
+            Some(piece) => work(piece),
+            None => return,
+        }
+    }
+}
