@@ -49,6 +49,6 @@ pub use ring::{
     CqConsumer, CqProducer, Full, QueueFault, QueueLayout, QueueMemory, RingMemory, Sleep, SqConsumer, SqProducer,
 };
 pub use sqe::{Cqe, RawCommand, Sqe};
-pub use target::{Cursor, Opened, Quiet, Sink, Source, Target, Written};
+pub use target::{Cursor, Kept, Opened, Quiet, Sink, Source, Target, Written};
 pub use weldfs_functions as functions;
 pub use weldfs_functions::ChecksumState;

@@ -6,7 +6,6 @@ use crate::command::At;
 use crate::dirent::DirentWriter;
 use crate::flags::{Access, AccessMask, FallocMode, OpenFlags, RenameFlags, Whence, XattrFlags};
 use crate::interp::Registers;
-use crate::program::Kept;
 use crate::{Errno, Handle, SharedBytes};
 use weldfs_functions::ChecksumState;
 
@@ -126,6 +125,9 @@ pub struct Written {
     pub len: u64,
 }
 
+/// State of a program that is started over. What is in it is the interpreter's business.
+pub type Kept = Box<dyn core::any::Any + Send>;
+
 /// Why a command needs no file for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Quiet {
@@ -154,8 +156,8 @@ pub trait Target {
         let _ = index;
         Ok(())
     }
-    /// What follows up to the next call that touches a file or a name needs none of them. Where others wait for what the
-    /// command holds, it may lend it to them meanwhile, at the next [`Target::boundary`].
+    /// What follows up to the next call that touches a file or a name needs none of them. Where others wait for what
+    /// the command holds, it may lend it to them meanwhile, at the next [`Target::boundary`].
     fn quiet(&mut self, how: Quiet) {
         let _ = how;
     }
@@ -164,11 +166,11 @@ pub trait Target {
         false
     }
     /// State of a program that is about to be started over.
-    fn keep(&mut self, state: Box<Kept>) {
+    fn keep(&mut self, state: Kept) {
         let _ = state;
     }
     /// What was kept before the program was started over.
-    fn kept(&mut self) -> Option<Box<Kept>> {
+    fn kept(&mut self) -> Option<Kept> {
         None
     }
     /// What was kept does not stand: the program is to be started over without it. Its errno until then.

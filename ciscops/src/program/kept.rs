@@ -2,10 +2,10 @@
 //!
 //! A program that computes lends what it holds to others. If they change something of it, what the program had read may
 //! be so no longer, and it runs from its start. Mostly it is so still: another name was made in the directory, another
-//! record appended to the log. So its state is kept, and the next run looks at files and names alone: it opens and reads
-//! again, compares with what is kept, stages again what it had staged, and goes on where the first one was. Only if
-//! something is found to be different, or if what it would be compared with is gone, everything is done again. Without
-//! that, programs that compute would never come to an end beside busy neighbours.
+//! record appended to the log. So its state is kept, and the next run looks at files and names alone: it opens and
+//! reads again, compares with what is kept, stages again what it had staged, and goes on where the first one was. Only
+//! if something is found to be different, or if what it would be compared with is gone, everything is done again.
+//! Without that, programs that compute would never come to an end beside busy neighbours.
 
 use super::bulk::Piece;
 use super::machine::Machine;
@@ -28,7 +28,7 @@ pub(super) struct Ran {
 }
 
 /// State of a program that is started over.
-pub struct Kept {
+pub(super) struct Kept {
     pub(super) ran: SmallVec<[Ran; 16]>,
     pub(super) buffers: [Vec<u8>; PROGRAM_BUFFERS],
     pub(super) versions: [u32; PROGRAM_BUFFERS],

@@ -3,7 +3,7 @@
 
 use super::Program;
 use super::bulk::{Piece, Sum, read_summed, write_summed};
-use super::kept::Ran;
+use super::kept::{Kept, Ran};
 use super::micro::Micro;
 use super::operand::*;
 use crate::bodies::SetAttrBody;
@@ -20,7 +20,7 @@ use smallvec::SmallVec;
 /// in the future of other commands.
 pub(crate) async fn run<T: Target>(cmd: &Command, program: &Program, pool: &SharedRegion, t: &mut T) -> Outcome {
     let mut machine = Machine::new(program, pool);
-    if let Some(kept) = t.kept() {
+    if let Some(kept) = t.kept().and_then(|kept| kept.downcast::<Kept>().ok()) {
         match machine.resume(*kept, t).await {
             Ok(true) => {}
             Ok(false) => return machine.failed(cmd, t.start_over()),

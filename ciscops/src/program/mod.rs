@@ -23,7 +23,6 @@ mod verify;
 mod wire;
 
 pub use build::{Body, Builder};
-pub use kept::Kept;
 pub(crate) use machine::run;
 pub use micro::Micro;
 pub use operand::{

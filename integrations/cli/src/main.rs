@@ -2,13 +2,15 @@
 //!
 //! What lives here: parsing of arguments, finding an image's device (`find`), reaching it (`device`), looking at one
 //! (`observe`), naming files inside images (`place`), copying trees (`tree`), the library that `run` hands out
-//! (`preload`), printing facts (`output`), failing in one sentence (`failure`). Verbs translate; what files mean is
-//! decided in the device. Facts go to stdout, everything else to stderr. Exit codes: 0, 1 (failed), 2 (usage); those of
-//! fsck(8) for `fsck` and `scrub`, and 4 for `info --log` of a corrupt log.
-#![forbid(unsafe_code)]
+//! (`preload`), printing facts (`output`), failing in one sentence (`failure`), memory (`allocator`). Verbs translate;
+//! what files mean is decided in the device. Facts go to stdout, everything else to stderr. Exit codes: 0, 1 (failed),
+//! 2 (usage); those of fsck(8) for `fsck` and `scrub`, and 4 for `info --log` of a corrupt log.
+#![deny(unsafe_code)]
 // These panic when a pipe is closed; `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+#[allow(unsafe_code)] // one call of the allocator's
+mod allocator;
 mod dates;
 mod device;
 mod entry;
@@ -28,9 +30,6 @@ use failure::Outcome;
 use output::say;
 use std::process::ExitCode;
 use tracing_subscriber::EnvFilter;
-
-#[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Package version, and the commit of a released build.
 const VERSION: &str = env!("WELDFS_VERSION");

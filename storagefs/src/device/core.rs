@@ -60,6 +60,9 @@ pub struct DeviceConfig {
     pub tenants: TenantsConfig,
     /// Longest a device thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
+    /// Called by each device thread once it has had nothing to do for a second: a program whose allocator keeps what
+    /// its threads have freed gives it back there.
+    pub at_rest: Option<fn()>,
 }
 
 impl Default for DeviceConfig {
@@ -77,6 +80,7 @@ impl Default for DeviceConfig {
             handles_max: weldfs_ciscops::limits::HANDLES_MAX,
             tenants: TenantsConfig::default(),
             spin_ns_max: super::limits::SPIN_NS_MAX,
+            at_rest: None,
         }
     }
 }

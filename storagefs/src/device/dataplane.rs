@@ -527,7 +527,7 @@ async fn attempt<'d>(
     let mut finished = match finished {
         Ok(f) => f,
         Err(FsError::SetChanged) if txn.is_stale() || lending.is_some_and(Lending::is_lost) => {
-            lost.keep(txn.into_kept());
+            lost.keep(txn.take_kept());
             return Ok(Attempt::Lost);
         }
         Err(FsError::SetChanged) => return Ok(Attempt::SetChanged(txn.lacked())),

@@ -14,8 +14,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use weldfs_ciscops::program::Kept;
-use weldfs_ciscops::{Errno, Quiet};
+use weldfs_ciscops::{Errno, Kept, Quiet};
 
 use super::dataplane::{OpCx, head, resolve};
 use super::limits::LOST_MAX;
@@ -86,17 +85,17 @@ impl<'c, 'd> Lending<'c, 'd> {
 #[derive(Default)]
 pub(super) struct Lost {
     times: u32,
-    kept: Option<Box<Kept>>,
+    kept: Option<Kept>,
 }
 
 impl Lost {
     /// Its state, for the next try.
-    pub fn kept(&mut self) -> Option<Box<Kept>> {
+    pub fn kept(&mut self) -> Option<Kept> {
         self.kept.take()
     }
 
     /// Keeps its state: memory that the command has reserved, for its next try takes no other until it goes on with it.
-    pub fn keep(&mut self, kept: Option<Box<Kept>>) {
+    pub fn keep(&mut self, kept: Option<Kept>) {
         self.kept = kept;
     }
 

@@ -132,6 +132,8 @@ struct Loop<'s, 'd, F, M> {
     /// Some queue is draining.
     ending: bool,
     reap_wait_ns: u64,
+    /// It has called `at_rest` since it last was woken.
+    rested: bool,
 }
 
 /// Runs all cores of a device: this thread is the first of them. `ready` is told whether all of them could start.
@@ -240,6 +242,7 @@ where
             unreaped: false,
             ending: false,
             reap_wait_ns: 0,
+            rested: false,
         })
     }
 

@@ -297,10 +297,9 @@ pub(super) fn needs_rename_lock(places: &[impl Borrow<Found>]) -> bool {
     moves_dir && places.windows(2).any(|w| w[0].borrow().dir.ino != w[1].borrow().dir.ino)
 }
 
-/// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`]; `insist` if the set withheld something then: what
-/// the caller may change is looked at before anything is held alone, so that nothing of others is held for a command
-/// that will be refused.
-/// After `Turn` and a miss it is re-run with the same `strides`.
+/// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`]; `insist` if the set withheld something then:
+/// what the caller may change is looked at before anything is held alone, so that nothing of others is held for a
+/// command that will be refused. After `Turn` and a miss it is re-run with the same `strides`.
 ///
 /// # Errors
 /// EBADF for a handle the session does not have, E2BIG for a program on more than 16 inodes; misses and damage as they

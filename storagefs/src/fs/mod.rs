@@ -103,7 +103,7 @@ pub(crate) trait Slicer: Send + Sync {
         let _ = (how, due);
         false
     }
-    /// Holds again what was lent. `SetChanged`: something of it may have changed meanwhile, and the command starts over.
+    /// Holds again what was lent. `SetChanged`: something of it may have changed meanwhile; the command starts over.
     fn take_back(&self) -> Fetching<'_> {
         Box::pin(std::future::ready(Ok(())))
     }

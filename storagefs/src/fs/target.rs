@@ -7,9 +7,8 @@ use super::txn::{OpenedInfo, Txn};
 use crate::error::FsError;
 use std::sync::Arc;
 use weldfs_ciscops::dirent::DirentWriter;
-use weldfs_ciscops::program::Kept;
 use weldfs_ciscops::{
-    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, OpenFlags, Opened, Quiet,
+    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, Kept, OpenFlags, Opened, Quiet,
     Registers, RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
 };
 use weldfs_functions::cipher::Key;
@@ -94,11 +93,11 @@ impl Target for Txn<'_> {
         self.aborted()
     }
 
-    fn keep(&mut self, state: Box<Kept>) {
+    fn keep(&mut self, state: Kept) {
         self.kept = Some(state);
     }
 
-    fn kept(&mut self) -> Option<Box<Kept>> {
+    fn kept(&mut self) -> Option<Kept> {
         self.kept.take()
     }
 

@@ -20,8 +20,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
-use weldfs_ciscops::program::Kept;
-use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags, Outcome, Quiet};
+use weldfs_ciscops::{Errno, Handle, InodeNo, Kept, OpenFlags, Outcome, Quiet};
 use weldfs_journal::Medium;
 
 /// What one command cost; the device sums them.
@@ -137,7 +136,7 @@ pub struct Txn<'a> {
     pub(super) quiet: Option<Quiet>,
     pub(super) lent: bool,
     /// The state of the program before it was started over, or is about to be; and whether that was of no use.
-    pub(super) kept: Option<Box<Kept>>,
+    pub(super) kept: Option<Kept>,
     pub(super) stale: bool,
     pub(super) inline: bool,
     /// Payload bytes of the command.
@@ -216,7 +215,7 @@ impl<'a> Txn<'a> {
     }
 
     /// The state of the program before it was started over.
-    pub(crate) fn with_kept(&mut self, kept: Option<Box<Kept>>) {
+    pub(crate) fn with_kept(&mut self, kept: Option<Kept>) {
         self.kept = kept;
     }
 
@@ -226,7 +225,7 @@ impl<'a> Txn<'a> {
     }
 
     /// Its state, when it is to be started over.
-    pub(crate) fn into_kept(&mut self) -> Option<Box<Kept>> {
+    pub(crate) fn take_kept(&mut self) -> Option<Kept> {
         self.kept.take()
     }
 

@@ -42,6 +42,7 @@ fn config(settings: &Settings) -> Result<DeviceConfig, Failure> {
     let mut config = DeviceConfig {
         policy: settings.policy.unwrap_or_default(),
         cost: settings.cost.unwrap_or_default(),
+        at_rest: Some(crate::allocator::give_back),
         ..DeviceConfig::default()
     };
     if let Some(us) = settings.quantum {

@@ -2,6 +2,7 @@
 
 use super::intake::bytes_of;
 use super::*;
+use crate::device::limits::AT_REST_NS;
 
 impl<'d, F, M> Loop<'_, 'd, F, M>
 where
@@ -73,7 +74,9 @@ where
         // A client that does not reap has no way to ring when it does: look again, less and less often.
         self.reap_wait_ns = if self.unreaped { (self.reap_wait_ns * 2).clamp(1 << 20, REAP_WAIT_NS_MAX) } else { 0 };
         let look = self.unreaped.then_some(self.reap_wait_ns);
-        let timeout = due.into_iter().chain(look).min().map(|ns| rustix::event::Timespec {
+        let at_rest = self.core.config.at_rest.filter(|_| !self.rested);
+        let rest = at_rest.map(|_| AT_REST_NS);
+        let timeout = due.into_iter().chain(look).chain(rest).min().map(|ns| rustix::event::Timespec {
             tv_sec: (ns / 1_000_000_000) as i64,
             tv_nsec: (ns % 1_000_000_000) as _,
         });
@@ -81,8 +84,16 @@ where
         self.me.counters.sleeps.add(1);
         let before = now_ns();
         let n = epoll::wait(&self.epoll, &mut events, timeout.as_ref()).unwrap_or(0);
-        self.meter.rested(now_ns().wrapping_sub(before));
+        let slept = now_ns().wrapping_sub(before);
+        self.meter.rested(slept);
         self.me.counters.wakes.add(1);
+        match at_rest {
+            Some(at_rest) if n == 0 && slept >= AT_REST_NS => {
+                self.rest(at_rest);
+                self.rested = true;
+            }
+            _ => self.rested &= n == 0,
+        }
         for e in &events[..n] {
             let id = e.data.u64();
             if let Some(q) = self.queues.iter().find(|q| id != 0 && q.session.id == id) {

@@ -24,7 +24,7 @@ pub const GROUPS: &[(&str, &[&str])] = &[
         ],
     ),
     ("waits", &["durable_waits", "set_retries", "room_waits", "pace_waits", "memory_waits", "admission_waits"]),
-    ("slices", &["slices", "yields", "preemptions", "boosts", "migrations", "corrections", "corrected_ns"]),
+    ("slices", &["slices", "yields", "lent", "preemptions", "boosts", "migrations", "corrections", "corrected_ns"]),
     (
         "time",
         &["used_ns", "device_ns", "process_ns", "queue_ns", "service_ns", "modelled_ns", "outstanding_ns", "depth_ns"],
