@@ -35,6 +35,7 @@ pub(super) struct Kept {
     pub(super) registers: [u64; PROGRAM_REGISTERS],
     pub(super) ends: [Option<u64>; PROGRAM_FILES],
     pub(super) index: usize,
+    pub(super) end: usize,
 }
 
 impl Kept {
@@ -48,15 +49,15 @@ impl<F: Copy> Machine<'_, F> {
     /// The state, for another run.
     pub(super) fn into_kept(self) -> Kept {
         let ends = self.files.map(|slot| slot.and_then(|slot| slot.end));
-        let Machine { ran, buffers, versions, registers, index, .. } = self;
-        Kept { ran, buffers, versions, registers, ends, index }
+        let Machine { ran, buffers, versions, registers, index, end, .. } = self;
+        Kept { ran, buffers, versions, registers, ends, index, end }
     }
 
     /// Goes on where the first run was, if what that saw is as it was. Else the answer is false, and the program is to
     /// be started over without what was kept.
     ///
     /// # Errors
-    /// Those of the micro-ops: they are the program's answer, as if it ran for the first time.
+    /// Those of the micro-ops.
     pub(super) async fn resume<T: Target<File = F>>(&mut self, kept: Kept, t: &mut T) -> Result<bool, Errno> {
         for ran in &kept.ran {
             let Some(micro) = self.program.micros().get(ran.index) else { return Ok(false) };
@@ -71,7 +72,7 @@ impl<F: Copy> Machine<'_, F> {
             }
         }
         (self.ran, self.buffers, self.versions) = (kept.ran, kept.buffers, kept.versions);
-        (self.registers, self.index) = (kept.registers, kept.index);
+        (self.registers, self.index, self.end) = (kept.registers, kept.index, kept.end);
         Ok(true)
     }
 

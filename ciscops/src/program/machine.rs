@@ -23,12 +23,12 @@ pub(crate) async fn run<T: Target>(cmd: &Command, program: &Program, pool: &Shar
     if let Some(kept) = t.kept().and_then(|kept| kept.downcast::<Kept>().ok()) {
         match machine.resume(*kept, t).await {
             Ok(true) => {}
-            Ok(false) => return machine.failed(cmd, t.start_over()),
-            Err(e) => return machine.failed(cmd, e),
+            Err(e) if t.starts_over() => return machine.failed(cmd, e),
+            // An error, too, is for the run that does everything again to give, with all that belongs to it.
+            Ok(false) | Err(_) => return machine.failed(cmd, t.start_over()),
         }
     }
     let micros = program.micros();
-    let mut end = micros.len();
     while let Some(micro) = micros.get(machine.index) {
         let ran = match machine.step(micro, t).await {
             Ok(next) => t.seal(machine.index as u16, &Registers::default()).await.map(|()| next),
@@ -38,7 +38,7 @@ pub(crate) async fn run<T: Target>(cmd: &Command, program: &Program, pool: &Shar
         match ran {
             Ok(Next::Go) => machine.index += 1,
             Ok(Next::Skip(n)) => machine.index += 1 + usize::from(n),
-            Ok(Next::End) => (end, machine.index) = (machine.index + 1, micros.len()),
+            Ok(Next::End) => (machine.end, machine.index) = (machine.index + 1, micros.len()),
             Err(e) => return machine.ended(cmd, e, t),
         }
         machine.ran.push(Ran { index, answer, version: machine.filled });
@@ -51,7 +51,7 @@ pub(crate) async fn run<T: Target>(cmd: &Command, program: &Program, pool: &Shar
     }
     // Before it ends it must hold all that it has seen and staged.
     match t.hold().await {
-        Ok(()) => machine.well(end),
+        Ok(()) => machine.well(machine.end),
         Err(e) => machine.ended(cmd, e, t),
     }
 }
@@ -89,6 +89,8 @@ pub(super) struct Machine<'a, F> {
     pub ran: SmallVec<[Ran; MICRO_OPS_MAX]>,
     pub answer: u64,
     pub filled: u32,
+    /// Micro-ops that are done when it ends well.
+    pub end: usize,
 }
 
 type Done<T> = Result<T, Errno>;
@@ -107,6 +109,7 @@ impl<'a, F: Copy> Machine<'a, F> {
             ran: SmallVec::new(),
             answer: 0,
             filled: 0,
+            end: program.micros().len(),
         }
     }
 
@@ -246,7 +249,8 @@ impl<'a, F: Copy> Machine<'a, F> {
             Micro::Open { file, base, path, flags, mode, created } => {
                 let opened = t.open(base, self.program.string(path), flags, mode.into()).await?;
                 let append = flags.contains(OpenFlags::APPEND);
-                self.answer = t.number(opened.file) << 1 | u64::from(opened.created);
+                // A new file has another number in each run, and nothing else in it.
+                self.answer = if opened.created { 1 } else { t.number(opened.file) << 1 };
                 self.put_slot(file, Some(Slot { file: opened.file, append, end: None }))?;
                 self.set(created, opened.created.into())?;
             }

@@ -31,7 +31,7 @@ pub use operand::{
 };
 pub use verify::Fault;
 
-use crate::limits::{MICRO_OPS_MAX, PROGRAM_BUFFERS};
+use crate::limits::{self, MICRO_OPS_MAX, PROGRAM_BUFFERS};
 use crate::{Errno, PoolRange, SharedRegion};
 use smallvec::SmallVec;
 
@@ -161,6 +161,20 @@ impl Program {
     /// Whether any of its micro-ops may change a file or a name.
     pub fn changes(&self) -> bool {
         self.micros.iter().any(Micro::changes)
+    }
+
+    /// Whether it may take long beside what it writes: it compresses, decompresses or enciphers, or reads more than a
+    /// megabyte.
+    pub fn is_long(&self) -> bool {
+        let reads = |m: &Micro| match *m {
+            Micro::Transform { .. } => limits::PROGRAM_READ_MAX,
+            Micro::Read { len: Value::Imm(len), .. } => len,
+            Micro::Read { .. } | Micro::Scan { .. } => limits::PROGRAM_READ_MAX,
+            Micro::CopyRange { len: Value::Imm(len), .. } => len,
+            Micro::CopyRange { max, .. } => max.into(),
+            _ => 0,
+        };
+        self.micros.iter().map(reads).fold(0, u64::saturating_add) > u64::from(limits::ATOMIC_WRITE_MAX)
     }
 
     /// Whether what `Open` or `Use` number `index` puts in its slot may be changed by a later micro-op.

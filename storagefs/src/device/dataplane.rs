@@ -23,7 +23,7 @@ use super::core::Core;
 use super::counters::QueueCounters;
 use super::departed;
 use super::detect;
-use super::lent::{Lending, Lost};
+use super::lent::{Lending, Lost, may_lend};
 use super::limits::SET_RETRIES_MAX;
 use super::mail::Mail;
 use super::memory::held_by;
@@ -375,7 +375,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
         let Some(held) = tickets.as_mut() else { return Err(Errno::IO.into()) };
         head(cx, held).await;
         cx.still()?;
-        let lending = cx.paths.program.as_ref().map(|_| Lending::new(cx, &set, learned.is_some(), tickets.take()));
+        let lending = may_lend(cx).then(|| Lending::new(cx, &set, learned.is_some(), tickets.take()));
         match attempt(cx, &set, &mut plan, &mut tickets, lending.as_ref(), &mut lost).await? {
             Attempt::Done(done) => return Ok(done),
             Attempt::Lost => {
@@ -472,7 +472,11 @@ fn place<'d>(cx: &OpCx<'d>, seq: Seq, set: &InodeSet, tickets: &mut Option<Ticke
         Some(held) => held.replace(wanted),
         None => *tickets = Some(cx.core.sets.place(seq, Token(cx.at), wanted)),
     }
-    cx.admitted(primary);
+    match may_lend(cx) {
+        false => cx.admitted(primary),
+        // What follows in its ring follows when it has committed.
+        true => cx.slot.primary.store(primary, Ordering::Relaxed),
+    }
 }
 
 /// The set as tickets. Whoever moves a description's offset holds its inode alone, so that offsets move one by one.
@@ -553,6 +557,9 @@ async fn attempt<'d>(
         outcome = cut.unwrap_or(Outcome::failed(Errno::from(&e)));
     }
     *tickets = None;
+    if lending.is_some() {
+        cx.admitted_nowhere();
+    }
     // What it was promised and has not taken is for others, who need not wait until this is durable.
     finished.plan = None;
     core.board.unboost(cx.at);

@@ -9,7 +9,8 @@
 //! the same, it goes on from there (`weldfs_ciscops::program`).
 //!
 //! So a command waits for one that computes for one piece of 64 KiB at most, and programs stay atomic: what they read
-//! is as they read it when they commit.
+//! is as they read it when they commit. Commands of the program's own ring must not pass it by. So the next one of the
+//! ring is taken only when a program that may lend is over ([`may_lend`]), and no ticket of it waits behind one lent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,6 +22,11 @@ use super::limits::LOST_MAX;
 use super::sets::Tickets;
 use crate::error::{FsError, FsResult};
 use crate::fs::{Fetching, InodeSet, Slicer};
+
+/// Whether a command may lend what it holds: a program that computes or moves much.
+pub(super) fn may_lend(cx: &OpCx<'_>) -> bool {
+    cx.paths.program.as_ref().is_some_and(|program| program.is_long())
+}
 
 /// A program's set while it runs.
 pub(super) struct Lending<'c, 'd> {
@@ -66,7 +72,7 @@ impl<'c, 'd> Lending<'c, 'd> {
         head(self.cx, &mut tickets).await;
         let overtaken = tickets.was_overtaken();
         *self.tickets.lock() = Some(tickets);
-        self.cx.still()?;
+        // Whatever else there is to say comes later: what was staged over a set that has changed is never committed.
         let same = match () {
             () if overtaken => false,
             () if self.cx.core.store.generation() == *self.generation.lock() => true,
@@ -124,13 +130,13 @@ impl Slicer for Lending<'_, '_> {
         let mut held = self.tickets.lock();
         let Some(tickets) = held.as_mut() else { return false };
         let lends = match how {
-            Quiet::Computes => due || self.is_wanted(tickets, false),
+            // Names that were learned are only known to stand while nothing at all is applied.
+            Quiet::Computes => due && !self.learned || self.is_wanted(tickets, false),
             Quiet::Between => due && self.is_wanted(tickets, true),
         };
         if lends {
             *self.generation.lock() = self.cx.core.store.generation();
             tickets.lend();
-            self.cx.core.board.unboost(self.cx.at);
             self.cx.queue.counters.lent.add(1);
         }
         lends

@@ -70,7 +70,8 @@ impl<'a> Txn<'a> {
     /// After a run that ended with `outcome`: the plan as it was, if the command was tried as one record and failed
     /// after its first micro-op. What came before the failure is to stay, so it runs once more, in steps.
     pub(crate) fn start_over(&mut self, outcome: &Outcome) -> Option<Option<Plan<'a>>> {
-        if !self.one_record || outcome.is_ok() || outcome.micro_done == 0 || self.aborted() {
+        // What has lent its set ends as it is: nothing may run over it before that is taken back.
+        if !self.one_record || outcome.is_ok() || outcome.micro_done == 0 || self.aborted() || self.lent {
             return None;
         }
         let mut plan = self.plan.take();

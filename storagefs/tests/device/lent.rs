@@ -155,6 +155,36 @@ fn what_a_program_read_before_it_computed_is_so_when_it_commits() {
 }
 
 #[test]
+fn what_follows_a_program_in_its_ring_comes_after_it() {
+    for cores in [1, 2] {
+        let device = device(cores);
+        let root = Client::with(Arc::new(device.clone())).unwrap();
+        put(&root, "/input", &noise(512 << 10));
+        let mine = user(&device, 1000);
+        let mut queue = mine.queue(16, 1 << 20).unwrap();
+        let theirs = user(&device, 1001);
+        for round in 0..20u8 {
+            put(&root, "/log", b"");
+            let long = format!(
+                "open /log rw append as l; open /input r as i; read i 0 512k -> a; compress zstd a -> b; \
+                 append l x\"{round:02x}\""
+            );
+            let tickets = [submit(&mut queue, &long), submit(&mut queue, "open /log rw append; append x\"ff\"")];
+            // Another client meets them in the middle.
+            theirs.open_write_close("/log", CREATE | OpenFlags::APPEND, 0o666, At::End, b"other").unwrap();
+            for (n, ticket) in tickets.into_iter().enumerate() {
+                let answer = queue.wait(ticket).unwrap();
+                assert!(answer.ok().is_ok(), "{cores} cores, round {round}, {n}: {answer:?}");
+            }
+            let log = root.read("/log").unwrap();
+            let mine: Vec<u8> = log.iter().copied().filter(|b| !b"other".contains(b)).collect();
+            assert_eq!(mine, [round, 0xff], "{cores} cores, round {round}: {log:?}");
+            root.remove_file("/log").unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_program_is_refused_when_what_it_reads_never_stays() {
     let device = device(1);
     let root = Client::with(Arc::new(device.clone())).unwrap();
