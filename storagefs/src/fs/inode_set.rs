@@ -6,10 +6,10 @@
 //! When the walk fails, the set is the last directory it reached: the command queues behind whatever is changing that
 //! directory and finds out under the set.
 
-use super::SessionView;
 use super::perm::{self, W};
 use super::resolve::{self, Found, Last, Trail, View, Walker};
 use super::strides::{Strides, WalkKey, key_of};
+use super::{Cred, SessionView};
 use crate::error::{FsError, FsResult};
 use crate::record::{Dirent, InodeRec};
 use crate::store::Store;
@@ -210,22 +210,15 @@ impl Resolver<'_> {
         match self.strides.walk(Walker::of(self.session), &view, (start, path, last), &mut trail) {
             Ok((found, components)) => {
                 let cred = self.session.cred();
-                // Of a name that is to go, too; and what replaces one, or is found to be in the way, changes that file.
-                let renames = match &found.rec {
-                    Some(rec) => perm::may_delete(&found.dir, rec, cred, rec.is_dir()).is_ok(),
-                    None => perm::may_create(&found.dir, cred).is_ok(),
-                };
                 match dir {
-                    Hold::Exclusive => self.set.add_alone(found.dir.ino, renames),
+                    Hold::Exclusive => self.set.add_alone(found.dir.ino, may_rename(&found, cred)),
                     Hold::Shared => self.set.add(found.dir.ino, dir),
                 }
-                match &found.rec {
-                    None => {}
-                    Some(rec) if hold == Hold::Exclusive => {
-                        let changes = perm::is_owner(rec, cred) || perm::allowed(rec, cred, W);
-                        self.set.add_alone(rec.ino, if dir == Hold::Exclusive { renames } else { changes });
-                    }
-                    Some(rec) => self.set.add(rec.ino, hold),
+                match (&found.rec, hold, dir) {
+                    (None, ..) => {}
+                    (Some(rec), Hold::Shared, _) => self.set.add(rec.ino, hold),
+                    (Some(rec), _, Hold::Exclusive) => self.set.add_alone(rec.ino, may_rename(&found, cred)),
+                    (Some(rec), ..) => self.set.add_alone(rec.ino, may_change(rec, cred)),
                 }
                 self.set.file = found.rec.as_ref().map(|r| r.ino);
                 let (key, slot) = (key_of(start, path, last), view.slot.get());
@@ -248,8 +241,7 @@ impl Resolver<'_> {
             if hold == Hold::Exclusive {
                 let ino = resolve::base_inode(self.session, base)?;
                 let cred = self.session.cred();
-                let changes = |rec: InodeRec| perm::is_owner(&rec, cred) || perm::allowed(&rec, cred, W);
-                self.set.add_alone(ino, self.store.inode(ino)?.is_some_and(changes));
+                self.set.add_alone(ino, self.store.inode(ino)?.is_some_and(|rec| may_change(&rec, cred)));
                 self.set.file = Some(ino);
                 return Ok(());
             }
@@ -289,6 +281,19 @@ impl Resolver<'_> {
         }
         Ok(())
     }
+}
+
+/// Whether the name may come, go or be given to another file.
+fn may_rename(found: &Found, cred: &Cred) -> bool {
+    match &found.rec {
+        Some(rec) => perm::may_delete(&found.dir, rec, cred, rec.is_dir()).is_ok(),
+        None => perm::may_create(&found.dir, cred).is_ok(),
+    }
+}
+
+/// Whether there may be a change of the inode that the caller may make.
+fn may_change(rec: &InodeRec, cred: &Cred) -> bool {
+    perm::is_owner(rec, cred) || perm::allowed(rec, cred, W)
 }
 
 /// Whether a rename between these places moves a directory to another directory.
