@@ -1,16 +1,17 @@
 //! The device inside the calling process: the same threads, rings and rules, without a socket.
 //!
-//! One trust domain: the client is this process, its credentials are this process's.
+//! One trust domain: the client is this process, its credentials are this process's. With `DeviceConfig::inline` there
+//! is no hand-over either: the thread that waits for its command runs it, and the device's own thread sleeps.
 
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weldfs::{AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, Transport};
+use weldfs::{AttachOptions, Claimed, Connector, Here, Placeholder, QueueParts, SessionInfo, Transport};
 use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{Reply, Request};
-use weldfs_storagefs::device::{Device, DeviceConfig, Identity};
+use weldfs_storagefs::device::{Device, DeviceConfig, Identity, Seated};
 use weldfs_storagefs::fs::Cred;
 use weldfs_storagefs::store::Store;
 
@@ -175,6 +176,22 @@ impl Transport for Local {
 
     fn control(&self, request: &Request) -> Result<Reply, Errno> {
         self.with(|s| self.served.control(s, self.governs, request))
+    }
+
+    fn is_inline(&self) -> bool {
+        self.served.is_inline()
+    }
+
+    fn is_inside(&self) -> bool {
+        Device::is_inside()
+    }
+
+    fn run_here(&self, done: &mut dyn FnMut() -> bool) -> Here {
+        match self.served.run_here(done) {
+            Seated::Ran => Here::Ran,
+            Seated::Taken => Here::Taken,
+            Seated::None => Here::Elsewhere,
+        }
     }
 
     fn hung_up(&self) -> bool {

@@ -8,7 +8,7 @@ use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{Reply, Request, Token, Welcome, medium};
 use weldfs_journal::MediumKind;
 use weldfs_storagefs::device::hostdir::{HostDir, HostSession};
-use weldfs_storagefs::device::{Claimed, Device, DeviceFacts, Identity, QueueParts, Session};
+use weldfs_storagefs::device::{Claimed, Device, DeviceFacts, Identity, QueueParts, Seated, Session};
 
 /// What is served. Cloning shares it.
 #[derive(Clone)]
@@ -98,6 +98,22 @@ impl ServedSession {
 }
 
 impl Served {
+    /// Whether commands run on the threads of this process that wait for them.
+    pub fn is_inline(&self) -> bool {
+        match self {
+            Served::Device(d) => d.is_inline(),
+            Served::HostDir(_) => false,
+        }
+    }
+
+    /// Runs it on the calling thread until `done`, if commands do.
+    pub fn run_here(&self, done: &mut dyn FnMut() -> bool) -> Seated {
+        match self {
+            Served::Device(d) => d.run_here(done),
+            Served::HostDir(_) => Seated::None,
+        }
+    }
+
     /// Readable once there is nothing more to be had from it.
     pub fn failure(&self) -> BorrowedFd<'_> {
         either!(self, d => d.failure())

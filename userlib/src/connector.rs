@@ -152,6 +152,17 @@ pub trait Connector: Send + Sync {
     fn attach(&self, options: &AttachOptions) -> io::Result<Box<dyn Transport>>;
 }
 
+/// What came of asking an embedded device to run on the calling thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Here {
+    /// It ran.
+    Ran,
+    /// Another thread runs it, commands of this one, too.
+    Taken,
+    /// Its commands run on threads of its own.
+    Elsewhere,
+}
+
 /// One attached session. Thread-safe: every method may be called from any thread.
 pub trait Transport: Send + Sync {
     /// What the device said at attach.
@@ -184,6 +195,22 @@ pub trait Transport: Send + Sync {
     /// where there is no such thing.
     fn control(&self, _request: &Request) -> Result<Reply, Errno> {
         Err(Errno::OPNOTSUPP)
+    }
+
+    /// Whether commands run on the threads that wait for them ([`Transport::run_here`]). Never changes.
+    fn is_inline(&self) -> bool {
+        false
+    }
+
+    /// Whether this thread was interrupted while it ran the device: a command of a signal handler would wait for ever.
+    fn is_inside(&self) -> bool {
+        false
+    }
+
+    /// Runs the device on the calling thread until `done` or until it has nothing to do, if it is one that commands run
+    /// on, and no other thread is doing so.
+    fn run_here(&self, _done: &mut dyn FnMut() -> bool) -> Here {
+        Here::Elsewhere
     }
 
     /// True once the device is known to be gone. Cheap enough to ask before every sleep (one system call).

@@ -2,7 +2,7 @@
 //! time; benchmarks and engines that pipeline use it directly.
 
 use crate::client::Session;
-use crate::connector::{QueueParts, Transport};
+use crate::connector::{Here, QueueParts, Transport};
 use crate::fork;
 use crate::slab::Slab;
 use crate::spin::Spin;
@@ -12,6 +12,11 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weldfs_ciscops::limits::CLIENT_SLEEP_MS_MAX;
 use weldfs_ciscops::ring::{CqConsumer, QueueMemory, SqProducer};
 use weldfs_ciscops::{Command, Cqe, Errno, PoolRange, SharedRegion, Sqe};
+
+/// While another thread runs an embedded device: tries to be the next one, and looks at the ring between two of them.
+/// Some twenty microseconds in all: then the device's own thread is woken, which waits for its turn asleep.
+const TAKEN_LOOKS: u32 = 32;
+const LOOKS_PER_TRY: u32 = 16;
 
 /// A command in flight: redeem it once, with [`Queue::wait`] or [`Queue::poll`], on the queue that gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -54,6 +59,8 @@ pub struct Queue {
     dead: bool,
     doorbell: Arc<OwnedFd>,
     peer: Arc<dyn Transport>,
+    /// Commands run on the thread that waits for them.
+    inline: bool,
     index: u32,
     generation: u32,
     /// Who keeps it for the next user when it is dropped.
@@ -80,6 +87,7 @@ impl Queue {
             calls: 0,
             dead: false,
             doorbell: parts.doorbell,
+            inline: peer.is_inline(),
             peer,
             index: parts.index,
             generation: fork::generation(),
@@ -238,6 +246,12 @@ impl Queue {
             return;
         }
         self.sq.publish();
+        self.ring();
+    }
+
+    /// Wakes the device if it sleeps.
+    #[inline]
+    fn ring(&mut self) {
         if self.sq.needs_doorbell() {
             // An eventfd takes 2^64 - 2 rings before it refuses one, and then it is ringing already.
             let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
@@ -248,7 +262,11 @@ impl Queue {
     /// Waits for one command: spins for a bounded, adaptive time, then sleeps. EIO when the device dies first (its
     /// outcome is unknown) or speaks nonsense; EINVAL for a ticket already redeemed.
     pub fn wait(&mut self, ticket: Ticket) -> Result<Cqe, Errno> {
-        self.flush();
+        if self.inline {
+            self.flush_here()
+        } else {
+            self.flush()
+        }
         loop {
             if let Some(cqe) = self.poll(ticket)? {
                 return Ok(cqe);
@@ -295,14 +313,54 @@ impl Queue {
         if !self.is_ours() {
             return Err(Errno::BADF);
         }
+        if self.inline && self.flying > 0 && self.cq.available() == 0 {
+            self.run_here();
+        }
         if self.flying == 0 || self.cq.available() > 0 || self.spin.run(|| self.cq.available() > 0) {
             return Ok(());
         }
         self.sleep()
     }
 
-    /// Submits one command, flushes and waits for it: what every synchronous call does.
+    /// As [`Queue::flush`], where the device runs on the thread that waits: it is not woken for what this thread, or
+    /// the one that runs it now, does in a moment.
+    fn flush_here(&mut self) {
+        if !std::mem::take(&mut self.unflushed) {
+            return;
+        }
+        self.sq.publish();
+        if !self.run_here() {
+            self.ring();
+        }
+    }
+
+    /// Runs the device until a completion is there, or waits for a moment while another thread does. True when nothing
+    /// is left for the device to be woken for.
+    fn run_here(&mut self) -> bool {
+        let (cq, peer) = (&mut self.cq, &self.peer);
+        let mut done = || cq.available() > 0;
+        for _ in 0..TAKEN_LOOKS {
+            match peer.run_here(&mut done) {
+                Here::Ran => return true,
+                Here::Elsewhere => return done(),
+                Here::Taken => {}
+            }
+            for _ in 0..LOOKS_PER_TRY {
+                if done() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        false
+    }
+
+    /// Submits one command, flushes and waits for it: what every synchronous call does. EBUSY in a signal handler that
+    /// interrupted its thread while that ran an embedded device: nothing was submitted.
     pub fn execute(&mut self, command: &Command) -> Result<Cqe, Errno> {
+        if self.inline && self.peer.is_inside() {
+            return Err(Errno::BUSY);
+        }
         let ticket = loop {
             match self.submit(command) {
                 Err(Errno::AGAIN) if self.flying > 0 => {

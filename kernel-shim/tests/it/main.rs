@@ -4,5 +4,6 @@
 mod api;
 mod end_to_end;
 mod failures;
+mod inline;
 mod processes;
 mod sessions;

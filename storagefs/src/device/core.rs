@@ -26,6 +26,7 @@ use super::ofd::OpenFiles;
 use super::pace::Pace;
 use super::profile::{LinkModel, Profile};
 use super::runq::{CostModel, RunQueue};
+use super::seat::Seat;
 use super::session::{QueueState, SessionState};
 use super::sets::SetTable;
 use super::slots::Inbox;
@@ -58,6 +59,9 @@ pub struct DeviceConfig {
     pub handles_max: u32,
     /// Who is charged, with limits.
     pub tenants: TenantsConfig,
+    /// Commands run on the threads that call: the device's own thread does what is left. For a device of one core, of
+    /// no profile, whose clients are threads of this process.
+    pub inline: bool,
     /// Longest a device thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
     /// Called by each device thread once it has had nothing to do for a second: a program whose allocator keeps what
@@ -79,6 +83,7 @@ impl Default for DeviceConfig {
             pool_bytes_max: 1 << 30,
             handles_max: weldfs_ciscops::limits::HANDLES_MAX,
             tenants: TenantsConfig::default(),
+            inline: false,
             spin_ns_max: super::limits::SPIN_NS_MAX,
             at_rest: None,
         }
@@ -122,6 +127,8 @@ pub struct Core {
     pub(super) memory: Memory,
     pub(super) trace: Trace,
     pub(super) modelled: bool,
+    /// The core, where callers run it.
+    pub(super) seat: Seat,
     /// The emulated link to the host: one, whatever the number of cores.
     pub(super) link: Mutex<LinkModel>,
     /// Device time per time of the host's core, in 1024ths.
@@ -222,6 +229,7 @@ impl Core {
             memory,
             trace: Trace::new(threads.len()),
             modelled: !config.profile.is_free(),
+            seat: Seat::default(),
             link: Mutex::new(LinkModel::new(&config.profile)),
             stretch: (1024.0 / config.profile.core.speed) as u64,
             all_queues: Mutex::default(),
@@ -441,6 +449,11 @@ impl Core {
         tenant.give(Resource::PoolBytes, bytes);
         self.pool_bytes.fetch_sub(bytes, Ordering::AcqRel);
         self.queues.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether commands run on the threads that call.
+    pub(super) fn is_inline(&self) -> bool {
+        self.config.inline && self.threads.len() == 1 && !self.modelled
     }
 
     /// Charges a tenant for time that was not a slice of a command, if others wait for the cores.

@@ -46,6 +46,7 @@ mod profile;
 mod rings;
 mod room;
 pub mod runq;
+mod seat;
 mod session;
 mod session_ops;
 mod sets;
@@ -79,6 +80,7 @@ pub use lograte::LogRate;
 pub use memory::MemoryStats;
 pub use profile::{Core as ProfileCore, Link as ProfileLink, Profile, ProfileError};
 pub use runq::CostModel;
+pub use seat::Seated;
 pub use session::{Claimed, QueueParts, Session};
 pub use stats::{
     CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats,
@@ -211,6 +213,23 @@ impl Device {
     /// Readable once the device is out of service: who serves it should end.
     pub fn failure(&self) -> BorrowedFd<'_> {
         self.core.failure().as_fd()
+    }
+
+    /// Runs the device's core on the calling thread until `done`, where its commands run on the threads that call
+    /// (`DeviceConfig::inline`), and no other thread is doing so.
+    pub fn run_here(&self, done: &mut dyn FnMut() -> bool) -> Seated {
+        self.core.seat.run(done)
+    }
+
+    /// Whether this thread was interrupted while it ran a device: what it asks of one now is not answered before the
+    /// interruption ends.
+    pub fn is_inside() -> bool {
+        seat::Seat::is_inside()
+    }
+
+    /// Whether commands run on the threads that call.
+    pub fn is_inline(&self) -> bool {
+        self.core.is_inline()
     }
 
     /// True when it is out of service.

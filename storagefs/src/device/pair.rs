@@ -132,6 +132,11 @@ impl Pair {
         (self.has_entries() || self.holds.load(Ordering::Relaxed)) && !self.is_admitting()
     }
 
+    /// Whether there is a command that was not taken, whatever the reason.
+    pub fn is_waited_for(&self) -> bool {
+        self.has_entries() || self.holds.load(Ordering::Relaxed)
+    }
+
     /// Whether the client's index is not where it was.
     #[inline]
     pub fn has_entries(&self) -> bool {

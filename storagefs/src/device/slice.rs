@@ -28,6 +28,8 @@ pub struct Meter {
     rested: u64,
     /// The thread's schedstat; none where the kernel keeps none.
     stat: Option<File>,
+    /// Whether there is a thread whose slices these are.
+    corrects: bool,
     /// Device time per wall time, in 1024ths.
     stretch: u64,
 }
@@ -61,15 +63,22 @@ impl Meter {
     /// For a core of this speed (in (0, 1]), now, and its thread, which is this one.
     pub fn new(now: u64, speed: f64) -> Meter {
         let stat = File::open("/proc/thread-self/schedstat").ok();
-        let mut meter = Meter { wall: 0, cpu: 0, delay: 0, rested: 0, stat, stretch: (1024.0 / speed) as u64 };
+        let mut meter =
+            Meter { wall: 0, cpu: 0, delay: 0, rested: 0, stat, corrects: true, stretch: (1024.0 / speed) as u64 };
         meter.note_now(now);
         meter
+    }
+
+    /// For a core that several threads run in turn: what the kernel says of one of them says nothing of its slices,
+    /// which cost the time that passed.
+    pub fn of_any_thread() -> Meter {
+        Meter { wall: 0, cpu: 0, delay: 0, rested: 0, stat: None, corrects: false, stretch: 1024 }
     }
 
     /// Notes what the kernel says when the last note is old. Between slices, and after sleeping.
     #[inline]
     pub fn note(&mut self, now: u64) {
-        if now.wrapping_sub(self.wall) > NOTE_EVERY_NS {
+        if self.corrects && now.wrapping_sub(self.wall) > NOTE_EVERY_NS {
             self.note_now(now);
         }
     }
@@ -100,7 +109,7 @@ impl Meter {
     #[inline]
     pub fn slice(&mut self, begin: u64, end: u64) -> Measured {
         let wall = end.wrapping_sub(begin);
-        if wall <= CORRECT_ABOVE_NS {
+        if wall <= CORRECT_ABOVE_NS || !self.corrects {
             return Measured { wall_ns: wall, host_ns: wall, device_ns: self.scale(wall), corrected: None };
         }
         self.corrected(wall, end)

@@ -10,6 +10,7 @@
 mod ends;
 mod intake;
 mod rest;
+mod seated;
 mod slices;
 
 use std::collections::HashMap;
@@ -108,7 +109,7 @@ struct Loop<'s, 'd, F, M> {
     direct: Option<u32>,
     /// Free slots at hand.
     at_hand: Vec<u32>,
-    epoll: OwnedFd,
+    epoll: Arc<OwnedFd>,
     watched: HashMap<u64, usize>,
     delayed: Due<Delayed>,
     /// Slots whose op waits for a moment.
@@ -134,6 +135,10 @@ struct Loop<'s, 'd, F, M> {
     reap_wait_ns: u64,
     /// It has called `at_rest` since it last was woken.
     rested: bool,
+    /// It has announced that it sleeps, and callers do its turns.
+    asleep: bool,
+    /// When it wakes by itself, if it does.
+    wakes_at: Option<u64>,
 }
 
 /// Runs all cores of a device: this thread is the first of them. `ready` is told whether all of them could start.
@@ -189,7 +194,9 @@ where
     F: Future<Output = ()> + Send,
     M: Fn(Mail<OpCx<'d>, Done>) -> F + Send + Sync,
 {
-    match catch_unwind(AssertUnwindSafe(|| Loop::new(core, index, slots).map(|mut l| l.run()))) {
+    match catch_unwind(AssertUnwindSafe(|| {
+        Loop::new(core, index, slots).map(|mut l| if core.is_inline() { seated::run(l) } else { l.run() })
+    })) {
         Ok(Ok(())) => {}
         Ok(Err(e)) => {
             tracing::error!("core {index} cannot run: {e}");
@@ -226,7 +233,7 @@ where
             again: None,
             direct: None,
             at_hand: Vec::with_capacity(SLOTS_AT_HAND),
-            epoll,
+            epoll: Arc::new(epoll),
             watched: HashMap::new(),
             delayed: Due::default(),
             paused: Due::default(),
@@ -243,6 +250,8 @@ where
             ending: false,
             reap_wait_ns: 0,
             rested: false,
+            asleep: false,
+            wakes_at: None,
         })
     }
 

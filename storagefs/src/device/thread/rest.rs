@@ -3,6 +3,27 @@
 use super::intake::bytes_of;
 use super::*;
 use crate::device::limits::AT_REST_NS;
+use rustix::event::Timespec;
+use smallvec::SmallVec;
+
+/// Events taken at a time.
+const EVENTS: usize = 16;
+
+/// How a sleep ended.
+pub(super) struct Woken {
+    /// Who rang: sessions, or 0 for the inbox. None: it was time.
+    by: SmallVec<[u64; EVENTS]>,
+    /// Nanoseconds.
+    slept: u64,
+}
+
+/// Sleeps until a bell rings, or it is time.
+pub(super) fn wait(epoll: &OwnedFd, timeout: Option<&Timespec>) -> Woken {
+    let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; EVENTS];
+    let before = now_ns();
+    let n = epoll::wait(epoll, &mut events, timeout).unwrap_or(0);
+    Woken { by: events[..n].iter().map(|e| e.data.u64()).collect(), slept: now_ns().wrapping_sub(before) }
+}
 
 impl<'d, F, M> Loop<'_, 'd, F, M>
 where
@@ -18,6 +39,16 @@ where
 
     /// The sleep protocol: announce on every ring, on the board and in the inbox, look once more, block.
     pub(super) fn sleep(&mut self) {
+        if self.announce() {
+            self.block();
+            self.me.inbox.awake();
+            self.core.board.awake(self.index);
+        }
+        self.withdraw();
+    }
+
+    /// Announces sleep everywhere; false when there is something to do, and only the rings still say so.
+    pub(super) fn announce(&mut self) -> bool {
         let mut work = false;
         self.unreaped = false;
         self.queues.iter().for_each(|q| q.pair.ends().prepare_sleep());
@@ -34,15 +65,20 @@ where
             work |= waiting && room && self.could_take(q, ends.held());
             self.unreaped |= waiting && !room;
         }
-        if !work && self.core.board.prepare_sleep(self.index) {
-            if self.me.inbox.prepare_sleep() {
-                // What is gone meanwhile is not kept by a core that sleeps.
-                self.all = (0, Vec::new());
-                self.block();
-                self.me.inbox.awake();
-            }
-            self.core.board.awake(self.index);
+        if work || !self.core.board.prepare_sleep(self.index) {
+            return false;
         }
+        if !self.me.inbox.prepare_sleep() {
+            self.core.board.awake(self.index);
+            return false;
+        }
+        // What is gone meanwhile is not kept by a core that sleeps.
+        self.all = (0, Vec::new());
+        true
+    }
+
+    /// Says on every ring that it is looked at again.
+    pub(super) fn withdraw(&mut self) {
         self.queues.iter().for_each(|q| q.pair.ends().awake());
     }
 
@@ -63,39 +99,47 @@ where
         room && self.has_slot()
     }
 
-    pub(super) fn block(&mut self) {
+    fn block(&mut self) {
+        let timeout = self.before_sleep();
+        let woken = wait(&self.epoll, timeout.as_ref());
+        self.after_sleep(&woken);
+    }
+
+    /// What is done before a sleep, and how long that may be.
+    pub(super) fn before_sleep(&mut self) -> Option<Timespec> {
         let journal = self.core.store.journal();
         journal.idle();
         if journal.next_deadline().is_some() {
             self.core.maintenance.note_volatile();
         }
         let due = self.delayed.at().into_iter().chain(self.paused.at()).min();
+        self.wakes_at = due;
         let due = due.map(|at| at.saturating_sub(now_ns()));
         // A client that does not reap has no way to ring when it does: look again, less and less often.
         self.reap_wait_ns = if self.unreaped { (self.reap_wait_ns * 2).clamp(1 << 20, REAP_WAIT_NS_MAX) } else { 0 };
         let look = self.unreaped.then_some(self.reap_wait_ns);
         let at_rest = self.core.config.at_rest.filter(|_| !self.rested);
         let rest = at_rest.map(|_| AT_REST_NS);
-        let timeout = due.into_iter().chain(look).chain(rest).min().map(|ns| rustix::event::Timespec {
-            tv_sec: (ns / 1_000_000_000) as i64,
-            tv_nsec: (ns % 1_000_000_000) as _,
-        });
-        let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 16];
         self.me.counters.sleeps.add(1);
-        let before = now_ns();
-        let n = epoll::wait(&self.epoll, &mut events, timeout.as_ref()).unwrap_or(0);
-        let slept = now_ns().wrapping_sub(before);
-        self.meter.rested(slept);
+        due.into_iter()
+            .chain(look)
+            .chain(rest)
+            .min()
+            .map(|ns| Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ })
+    }
+
+    /// What is done after one.
+    pub(super) fn after_sleep(&mut self, woken: &Woken) {
+        self.meter.rested(woken.slept);
         self.me.counters.wakes.add(1);
-        match at_rest {
-            Some(at_rest) if n == 0 && slept >= AT_REST_NS => {
+        match self.core.config.at_rest.filter(|_| !self.rested) {
+            Some(at_rest) if woken.by.is_empty() && woken.slept >= AT_REST_NS => {
                 self.rest(at_rest);
                 self.rested = true;
             }
-            _ => self.rested &= n == 0,
+            _ => self.rested &= woken.by.is_empty(),
         }
-        for e in &events[..n] {
-            let id = e.data.u64();
+        for id in woken.by.iter().copied() {
             if let Some(q) = self.queues.iter().find(|q| id != 0 && q.session.id == id) {
                 q.counters.doorbells.add(1);
             }

@@ -1,0 +1,231 @@
+//! An embedded device whose commands run on the threads that call.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::time::{Duration, Instant};
+
+use weldfs::{At, Client, Command, Durability, Errno, LockKind, Op, OpenOptions};
+use weldfs_journal::{SeededRandom, SystemClock};
+use weldfs_kernel_shim::{Embedded, Source};
+use weldfs_storagefs::device::{Device, DeviceConfig, Seated};
+use weldfs_storagefs::media::{ImageKind, create};
+use weldfs_storagefs::mount::{MkfsOptions, format};
+
+fn inline() -> DeviceConfig {
+    DeviceConfig { inline: true, ..DeviceConfig::default() }
+}
+
+fn ram() -> Embedded {
+    Embedded::open(&Source::Ram(64 << 20), inline()).expect("opens")
+}
+
+fn attach(device: &Embedded) -> Client {
+    Client::with(Arc::new(device.clone())).expect("attaches")
+}
+
+fn sleeps(device: &Embedded) -> u64 {
+    device.device().stats().cores.iter().map(|c| c.totals.sleeps).sum()
+}
+
+#[test]
+fn commands_of_one_thread_do_not_wake_the_device_s_own() {
+    let device = ram();
+    let client = attach(&device);
+    let file = client.open("/f", &OpenOptions::new().read(true).write(true).create(true)).expect("opens");
+    // Its first sleep, and those of the attachment.
+    std::thread::sleep(Duration::from_millis(50));
+    let before = sleeps(&device);
+    for n in 0..2000u64 {
+        let block = [n as u8; 512];
+        file.write_all_at(&block, n % 64 * 512).expect("writes");
+        let mut back = [0; 512];
+        file.read_exact_at(&mut back, n % 64 * 512).expect("reads");
+        assert_eq!(back, block);
+    }
+    // A checkpoint of its own accord, or a look at what is at rest, may be among them.
+    let woken = sleeps(&device) - before;
+    assert!(woken < 20, "the device's own thread was woken {woken} times for 4,000 commands");
+    device.close().expect("ends");
+}
+
+#[test]
+fn many_threads_share_the_core_and_each_gets_what_it_wrote() {
+    let device = ram();
+    std::thread::scope(|s| {
+        for t in 0..8u64 {
+            let device = &device;
+            s.spawn(move || {
+                let client = attach(device);
+                let path = format!("/t{t}");
+                let file = client.open(&path, &OpenOptions::new().read(true).write(true).create(true)).expect("opens");
+                for n in 0..1500u64 {
+                    let block = [(t * 31 + n) as u8; 700];
+                    let durability = if n % 16 == 0 { Durability::Durable } else { Durability::Volatile };
+                    file.append_with(&block[..], durability).expect("appends");
+                    let mut back = [0; 700];
+                    file.read_exact_at(&mut back, n * 700).expect("reads");
+                    assert_eq!(back, block, "thread {t}, record {n}");
+                    if n % 8 == 0 {
+                        // One inode for all of them, held alone by each.
+                        client.write("/shared", &block).expect("replaces");
+                        let shared = client.read("/shared").expect("reads");
+                        assert!(shared.iter().all(|b| *b == shared[0]), "half of one and half of another");
+                    }
+                }
+                assert_eq!(file.metadata().expect("stat").len(), 1500 * 700);
+            });
+        }
+    });
+    device.close().expect("ends");
+}
+
+#[test]
+fn commands_that_wait_for_a_disk_end_while_no_thread_is_on_the_seat() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let image = dir.path().join("image");
+    let medium = create(&image, ImageKind::Block, 64 << 20, false).expect("creates");
+    format(&medium, &MkfsOptions::default(), &SystemClock, &SeededRandom::new(1)).expect("formats");
+    drop(medium);
+    let source = Source::Image(image);
+    let open = || Embedded::open(&source, DeviceConfig { memory_bytes: 16 << 20, ..inline() }).expect("opens");
+    let device = open();
+    let client = attach(&device);
+    for n in 0..40u8 {
+        client.write(format!("/f{n}"), &vec![n; 300_000]).expect("writes");
+    }
+    client.sync().expect("durable");
+    drop(client);
+    device.close().expect("ends");
+    // Everything is cold now, and more than the caches take: reads wait for the disk, appends for its flush.
+    let device = open();
+    std::thread::scope(|s| {
+        for t in 0..4u8 {
+            let device = &device;
+            s.spawn(move || {
+                let client = attach(device);
+                for n in 0..40u8 {
+                    let at = (n + t * 10) % 40;
+                    assert_eq!(client.read(format!("/f{at}")).expect("reads"), vec![at; 300_000]);
+                    let log =
+                        client.open(format!("/log{t}"), &OpenOptions::new().append(true).create(true)).expect("log");
+                    log.append_with(&[n][..], Durability::Durable).expect("appends");
+                }
+            });
+        }
+    });
+    device.close().expect("ends");
+}
+
+#[test]
+fn commands_in_flight_are_run_whether_or_not_they_are_waited_for() {
+    let device = ram();
+    let client = attach(&device);
+    let file = client.open("/f", &OpenOptions::new().read(true).write(true).create(true)).expect("opens");
+    let mut queue = client.queue(64, 1 << 20).expect("a queue pair");
+    let src = queue.stage(&[7; 4096]).expect("room");
+    for round in 0..200u64 {
+        for n in 0..48 {
+            let op = Op::Write { h: file.handle(), at: At::Offset(n * 4096), src };
+            queue.submit(&Command::new(0, op)).expect("submits");
+        }
+        queue.flush();
+        if round % 2 == 0 {
+            // Not waited for: the device's own thread runs them.
+            let start = Instant::now();
+            let mut landed = 0;
+            while landed < 48 {
+                assert!(start.elapsed() < Duration::from_secs(20), "{landed} of 48");
+                landed += usize::from(queue.reap().expect("answers").is_some());
+            }
+        } else {
+            for _ in 0..48 {
+                queue.await_any().expect("answers");
+                while let Some(cqe) = queue.reap().expect("answers") {
+                    assert_eq!(cqe.status, 0);
+                }
+                if queue.in_flight() == 0 {
+                    break;
+                }
+            }
+        }
+        assert_eq!(queue.in_flight(), 0);
+    }
+    drop(queue);
+    device.close().expect("ends");
+}
+
+#[test]
+fn a_lock_that_is_waited_for_comes_when_its_holder_gives_it_back() {
+    let device = ram();
+    let (one, two) = (attach(&device), attach(&device));
+    let options = OpenOptions::new().read(true).write(true).create(true);
+    let (mine, other) = (one.open("/f", &options).expect("opens"), two.open("/f", &options).expect("opens"));
+    mine.try_lock(LockKind::Write).expect("locks");
+    std::thread::scope(|s| {
+        let waits = s.spawn(|| other.lock(LockKind::Write));
+        std::thread::sleep(Duration::from_millis(30));
+        mine.try_lock(LockKind::Unlock).expect("unlocks");
+        waits.join().expect("no panic").expect("locks");
+    });
+}
+
+#[test]
+fn a_call_of_a_thread_that_is_running_the_device_is_refused() {
+    let device = ram();
+    let client = attach(&device);
+    client.write("/f", b"x").expect("writes");
+    let mut queue = client.queue(8, 4096).expect("a queue pair");
+    let mut asked = false;
+    let start = Instant::now();
+    // The core's own thread may be faster; then there is nothing to run here.
+    while !asked {
+        assert!(start.elapsed() < Duration::from_secs(20), "it never runs here");
+        queue.submit(&Command::new(0, Op::Nop)).expect("submits");
+        queue.flush();
+        let ran = device.device().run_here(&mut || {
+            // As in a signal handler that interrupts it.
+            assert!(Device::is_inside());
+            let refused = client.read("/f").expect_err("it would wait for itself");
+            assert_eq!(refused.raw_os_error(), Some(Errno::BUSY.0));
+            asked = true;
+            true
+        });
+        assert_ne!(ran, Seated::None);
+        while queue.reap().expect("answers").is_none() {}
+    }
+    assert!(!Device::is_inside());
+    assert_eq!(client.read("/f").expect("reads"), b"x");
+}
+
+#[test]
+fn a_device_that_ends_beside_its_callers_leaves_none_waiting() {
+    for round in 0..10 {
+        let device = ram();
+        let (stop, clients) = (AtomicBool::new(false), (0..3).map(|_| attach(&device)).collect::<Vec<_>>());
+        std::thread::scope(|s| {
+            for (t, client) in clients.iter().enumerate() {
+                let stop = &stop;
+                s.spawn(move || {
+                    let mut written = 0u32;
+                    while client.write(format!("/t{t}"), &written.to_le_bytes()).is_ok() {
+                        assert!(!stop.load(SeqCst) || written < u32::MAX);
+                        written += 1;
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_millis(5 + round));
+            device.close().expect("ends");
+            stop.store(true, SeqCst);
+        });
+    }
+}
+
+#[test]
+fn a_device_of_two_cores_runs_on_threads_of_its_own() {
+    let device = Embedded::open(&Source::Ram(32 << 20), DeviceConfig { cores: 2, ..inline() }).expect("opens");
+    assert!(!device.device().is_inline());
+    let client = attach(&device);
+    client.write("/f", b"x").expect("writes");
+    assert_eq!(device.device().run_here(&mut || true), Seated::None);
+    device.close().expect("ends");
+}

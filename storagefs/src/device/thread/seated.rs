@@ -1,0 +1,117 @@
+//! The core of an embedded device: callers do its turns, and its own thread what they leave.
+
+use super::*;
+use crate::device::seat::{Lending, Turns};
+
+/// What the core's own thread does next.
+enum Next {
+    Turn,
+    /// It has announced that it sleeps: wait for so long at most.
+    Sleep(Option<rustix::event::Timespec>),
+    End,
+}
+
+/// Runs a core whose turns callers do.
+pub(super) fn run<'d, F, M>(mut core_loop: Loop<'_, 'd, F, M>)
+where
+    F: Future<Output = ()> + Send,
+    M: Fn(Mail<OpCx<'d>, Done>) -> F + Send + Sync,
+{
+    let (core, epoll) = (core_loop.core, core_loop.epoll.clone());
+    core_loop.meter = Meter::of_any_thread();
+    core.seat.lend(&mut core_loop, |lending| keep(lending, &epoll));
+}
+
+/// The core's own thread: it is there when something is left, and sleeps.
+fn keep<'d, F, M>(lending: &Lending<'_, Loop<'_, 'd, F, M>>, epoll: &OwnedFd)
+where
+    F: Future<Output = ()> + Send,
+    M: Fn(Mail<OpCx<'d>, Done>) -> F + Send + Sync,
+{
+    loop {
+        match lending.with(Loop::step) {
+            Next::Turn => {}
+            Next::End => return,
+            Next::Sleep(timeout) => {
+                let woken = rest::wait(epoll, timeout.as_ref());
+                lending.with(|l| l.woken(&woken));
+            }
+        }
+    }
+}
+
+impl<'d, F, M> Loop<'_, 'd, F, M>
+where
+    F: Future<Output = ()> + Send,
+    M: Fn(Mail<OpCx<'d>, Done>) -> F + Send + Sync,
+{
+    fn is_over(&self) -> bool {
+        self.abandoned || self.stop && self.queues.is_empty()
+    }
+
+    /// A turn, or the announcement that this core sleeps.
+    fn step(&mut self) -> Next {
+        if self.is_over() {
+            return Next::End;
+        }
+        if self.turn() {
+            return Next::Turn;
+        }
+        if !self.announce() {
+            self.withdraw();
+            return Next::Turn;
+        }
+        let timeout = self.before_sleep();
+        self.asleep = true;
+        Next::Sleep(timeout)
+    }
+
+    fn woken(&mut self, woken: &rest::Woken) {
+        self.asleep = false;
+        self.after_sleep(woken);
+        self.me.inbox.awake();
+        self.core.board.awake(self.index);
+        self.withdraw();
+    }
+
+    /// A caller has done what it came for. What is left is for the core's own thread: commands of others, timers that
+    /// are due before it wakes by itself, mail.
+    fn leave(&mut self) {
+        self.publish();
+        let due = self.delayed.at().into_iter().chain(self.paused.at()).min();
+        let sooner = due.is_some_and(|at| self.wakes_at.is_none_or(|wakes| at < wakes));
+        // What a core that goes to sleep writes (how far the last flush went) is written when it is time for that.
+        self.core.maintenance.note_volatile();
+        let left = self.ending || self.is_over() || self.direct.is_some() || self.again.is_some();
+        let quiet = self.core.board.prepare_sleep(self.index);
+        // What was not taken, for want of a slot or of room for its completion, is looked after by the core's thread.
+        if !quiet || sooner || left || self.queues.iter().any(|q| q.pair.is_waited_for()) {
+            self.me.inbox.ring();
+        }
+    }
+}
+
+impl<'d, F, M> Turns for Loop<'_, 'd, F, M>
+where
+    F: Future<Output = ()> + Send,
+    M: Fn(Mail<OpCx<'d>, Done>) -> F + Send + Sync,
+{
+    fn until(&mut self, done: &mut dyn FnMut() -> bool) {
+        let turns = catch_unwind(AssertUnwindSafe(|| {
+            if self.is_over() {
+                return;
+            }
+            // Meanwhile wake-ups of commands need not wake the core's own thread.
+            if self.asleep {
+                self.core.board.awake(self.index);
+            }
+            while self.turn() && !done() {}
+            if self.asleep {
+                self.leave();
+            }
+        }));
+        if turns.is_err() {
+            self.core.abandon();
+        }
+    }
+}
