@@ -5,8 +5,10 @@
 //! * `lookout` looks at the rings, one thread at a time; `hand` runs commands on its own stack, where calls of the host
 //!   may block; `long` says how many threads do so, and whose turn it is; `command` is the way of one command,
 //!   `sequence` of several in one entry; `txn` is a command's `Target`.
-//! * `walk` resolves names below the directory and nowhere else; `names`, `data`, `attr` are the calls; `sys` holds the
+//! * `walk` resolves names below the directory and nowhere else, `way` along links and long paths; `names`, `data`, `attr` are the calls; `sys` holds the
 //!   few that need raw pointers; `power` finds out what the bytes lie on.
+//!
+//! `foresight` has what programs compute, before they hold anything.
 //!
 //! What is promised between clients is what the device promises: a command holds its inodes, shared or exclusive, and
 //! commands of one ring on one inode run in order. Other programs of the host are not held off, nothing is rolled back,
@@ -16,6 +18,7 @@ mod attr;
 mod command;
 mod core;
 mod data;
+mod foresight;
 mod hand;
 mod long;
 mod lookout;
@@ -27,6 +30,7 @@ mod stats;
 mod sys;
 mod txn;
 mod walk;
+mod way;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -13,17 +13,19 @@ use smallvec::SmallVec;
 use weldfs_ciscops::dirent::DirentWriter;
 use weldfs_ciscops::program::{Micro, Program, Str};
 use weldfs_ciscops::{
-    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, Op, OpenFlags, Opened, Outcome,
-    RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
+    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, Kept, Op, OpenFlags, Opened,
+    Outcome, Quiet, RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
 };
 use weldfs_scheduler::{Mode, Token};
 
 use super::command::{Done, by_handle};
 use super::core::Core;
+use super::foresight::Foresight;
 use super::hand::Scratch;
 use super::lookout::Work;
 use super::session::{HostFile, SessionState};
 use super::walk;
+use super::way::Way;
 use crate::device::ofd::Description;
 use crate::device::sets::{Members, Tickets, members};
 
@@ -42,6 +44,8 @@ pub(super) enum Held {
     Open(Arc<Description<HostFile>>),
     /// The directory that is served.
     Root,
+    /// A file that a rehearsal would have made, by its number there.
+    Imagined(usize),
 }
 
 /// What is to be made durable, at the end.
@@ -56,9 +60,11 @@ enum Sync {
 }
 
 /// The hold on names.
-enum Names<'c> {
-    Shared(#[allow(dead_code)] RwLockReadGuard<'c, ()>),
-    Alone(#[allow(dead_code)] RwLockWriteGuard<'c, ()>),
+pub(super) enum Names<'c> {
+    /// With others that only look.
+    Shared(RwLockReadGuard<'c, ()>),
+    /// As the only one.
+    Alone(RwLockWriteGuard<'c, ()>),
 }
 
 /// See the module.
@@ -67,6 +73,12 @@ pub(super) struct HostTxn<'c> {
     pub work: &'c Work,
     pub scratch: &'c mut Scratch,
     pub counted: Done,
+    /// How far its paths have led.
+    pub way: Way,
+    /// Of a program that computes.
+    pub foresight: Option<Foresight>,
+    /// It may have done something that others see.
+    pub done: bool,
     files: SmallVec<[Held; 2]>,
     tickets: Option<Tickets<'c>>,
     exclusive: bool,
@@ -84,6 +96,9 @@ impl<'c> HostTxn<'c> {
             work,
             scratch,
             counted: Done::from(Outcome::default()),
+            way: Way::of(work),
+            foresight: None,
+            done: false,
             files: SmallVec::new(),
             tickets: None,
             exclusive: false,
@@ -157,16 +172,22 @@ impl<'c> HostTxn<'c> {
                 }
             }
         }
+        if self.way.left {
+            return;
+        }
+        // The same ways again, and what is done on them.
+        self.way.again(0);
+        self.way.stays = true;
         self.place(members(set));
         self.turn().await;
     }
 
     /// The key of what a name leads to.
-    fn look_up(&self, base: Handle, path: &[u8], nofollow: bool) -> Result<InodeNo, Errno> {
+    fn look_up(&mut self, base: Handle, path: &[u8], nofollow: bool) -> Result<InodeNo, Errno> {
         let start = walk::start(self.core, self.session(), base, path)?;
         let mut how = OFlags::PATH;
         how.set(OFlags::NOFOLLOW, nofollow);
-        let stat = fstat(walk::open(self.core, &start, path, how, HostMode::empty())?)?;
+        let stat = fstat(self.open_path(start, path, how, HostMode::empty())?)?;
         Ok(self.core.key(stat.st_dev, stat.st_ino))
     }
 
@@ -215,6 +236,11 @@ impl<'c> HostTxn<'c> {
         }
     }
 
+    /// The hold on names, as long as the command has no tickets.
+    pub fn names_unless_placed(&mut self) -> Option<&mut Names<'c>> {
+        if self.tickets.is_some() { None } else { self.names.as_mut() }
+    }
+
     /// Keeps a descriptor for the command.
     pub fn keep(&mut self, held: Held, access: Access) -> FileRef {
         self.files.push(held);
@@ -226,7 +252,31 @@ impl<'c> HostTxn<'c> {
         match &self.files[usize::from(f.at)] {
             Held::Own(fd) => fd.as_fd(),
             Held::Open(d) => d.body.fd.as_fd(),
-            Held::Root => self.core.root.as_fd(),
+            // Of one that is imagined the host is asked nothing.
+            Held::Root | Held::Imagined(_) => self.core.root.as_fd(),
+        }
+    }
+
+    /// What a file of the command is.
+    pub fn held(&self, f: FileRef) -> &Held {
+        &self.files[usize::from(f.at)]
+    }
+
+    /// Those of a rehearsal are of no use in earnest.
+    pub fn forget_files(&mut self) {
+        self.files.clear();
+        self.way.again(0);
+    }
+
+    /// Whether it has its place among those of its inodes.
+    pub fn is_placed(&self) -> bool {
+        self.tickets.is_some()
+    }
+
+    /// Names may change.
+    pub fn let_names_go(&mut self) {
+        if self.tickets.is_none() {
+            self.names = None;
         }
     }
 
@@ -404,12 +454,42 @@ impl Target for HostTxn<'_> {
     type File = FileRef;
 
     fn same_file(&self, a: FileRef, b: FileRef) -> bool {
+        if self.is_rehearsed()
+            && (matches!(self.held(a), Held::Imagined(_)) || matches!(self.held(b), Held::Imagined(_)))
+        {
+            return matches!((self.held(a), self.held(b)), (Held::Imagined(a), Held::Imagined(b)) if a == b);
+        }
         let which = |f| fstat(self.fd(f)).map(|s| (s.st_dev, s.st_ino)).ok();
         which(a).is_some_and(|one| which(b) == Some(one))
     }
 
     async fn boundary(&mut self, _: u16) -> Result<(), Errno> {
+        self.may_be_cut()?;
         if self.core.goes_on(self.session(), &self.work.cmd.op, true) { Ok(()) } else { Err(Errno::INTR) }
+    }
+
+    fn quiet(&mut self, how: Quiet) {
+        self.note_quiet(how);
+    }
+
+    fn is_rehearsal(&self) -> bool {
+        self.is_rehearsed()
+    }
+
+    fn foresees(&self) -> bool {
+        self.foresight.is_some()
+    }
+
+    fn unforeseen(&mut self, bytes: u64) -> Result<(), Errno> {
+        self.is_unforeseen(bytes)
+    }
+
+    fn kept(&mut self) -> Option<Kept> {
+        self.take_foresight()
+    }
+
+    fn keep(&mut self, state: Kept) {
+        self.keep_foresight(state);
     }
 
     fn key(&self, name: u64) -> Result<std::sync::Arc<weldfs_functions::cipher::Key>, Errno> {
@@ -421,7 +501,12 @@ impl Target for HostTxn<'_> {
     }
 
     async fn open(&mut self, base: Handle, path: &[u8], flags: OpenFlags, mode: u32) -> Result<Opened<FileRef>, Errno> {
-        self.open_core(base, path, flags, mode).await
+        if self.is_rehearsed() {
+            return self.imagine_open(base, path, flags).await;
+        }
+        let opened = self.open_core(base, path, flags, mode).await;
+        self.done |= opened.is_ok_and(|o| o.created || flags.contains(OpenFlags::TRUNC));
+        opened
     }
 
     async fn install(&mut self, opened: Opened<FileRef>, flags: OpenFlags, placeholder: u32) -> Result<Handle, Errno> {
@@ -449,7 +534,7 @@ impl Target for HostTxn<'_> {
     }
 
     async fn size(&mut self, f: FileRef) -> Result<u64, Errno> {
-        self.size_core(f)
+        if self.is_rehearsed() { self.imagined_size(f) } else { self.size_core(f) }
     }
 
     async fn read(
@@ -460,6 +545,9 @@ impl Target for HostTxn<'_> {
         sink: Sink<'_>,
         sum: Option<&mut ChecksumState>,
     ) -> Result<u64, Errno> {
+        if self.is_rehearsed() {
+            return self.imagine_read(f, off, len, sink, sum);
+        }
         self.read_core(f, off, len, sink, sum)
     }
 
@@ -470,10 +558,18 @@ impl Target for HostTxn<'_> {
         src: Source<'_>,
         sum: Option<&mut ChecksumState>,
     ) -> Result<Written, Errno> {
+        if self.is_rehearsed() {
+            return self.imagine_write(f, at, src, sum);
+        }
+        self.done = true;
         self.write_core(f, at, src, sum)
     }
 
     async fn truncate(&mut self, f: FileRef, size: u64) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            return self.imagine_size(f, size);
+        }
+        self.done = true;
         self.truncate_core(f, size)
     }
 
@@ -494,6 +590,10 @@ impl Target for HostTxn<'_> {
     }
 
     async fn set_attr(&mut self, base: Handle, path: &[u8], nofollow: bool, set: &SetAttrBody) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            return Ok(());
+        }
+        self.done = true;
         self.set_attr_core(base, path, nofollow, set).await
     }
 
@@ -506,14 +606,27 @@ impl Target for HostTxn<'_> {
     }
 
     async fn mkdir(&mut self, base: Handle, path: &[u8], mode: u32) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            return Ok(());
+        }
+        self.done = true;
         self.mkdir_core(base, path, mode)
     }
 
     async fn rmdir(&mut self, base: Handle, path: &[u8]) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            return Ok(());
+        }
+        self.done = true;
         self.remove_core(base, path, true)
     }
 
     async fn unlink(&mut self, base: Handle, path: &[u8]) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            self.imagine_name((base, path), None);
+            return Ok(());
+        }
+        self.done = true;
         self.remove_core(base, path, false)
     }
 
@@ -525,6 +638,11 @@ impl Target for HostTxn<'_> {
         to: &[u8],
         flags: RenameFlags,
     ) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            self.imagine_rename((from_base, from), (to_base, to), flags);
+            return Ok(());
+        }
+        self.done = true;
         self.rename_core((from_base, from), (to_base, to), flags)
     }
 
@@ -536,10 +654,19 @@ impl Target for HostTxn<'_> {
         to: &[u8],
         follow: bool,
     ) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            self.imagine_name((to_base, to), Some((from_base, from)));
+            return Ok(());
+        }
+        self.done = true;
         self.link_core((from_base, from), (to_base, to), follow)
     }
 
     async fn symlink(&mut self, target: &[u8], base: Handle, path: &[u8]) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            return Ok(());
+        }
+        self.done = true;
         self.symlink_core(target, base, path)
     }
 
