@@ -94,7 +94,7 @@ pub(super) fn may_take_long(core: &Core, work: &Work) -> bool {
 }
 
 fn is_long(program: &weldfs_ciscops::program::Program) -> bool {
-    program.write_bytes().max(program.scratch_bytes()) >= u64::from(LONG)
+    program.computes().is_some() || program.write_bytes().max(program.scratch_bytes()) >= u64::from(LONG)
 }
 
 /// Whether a command changes something that can be made durable.

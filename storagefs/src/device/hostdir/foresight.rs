@@ -81,11 +81,13 @@ pub(super) async fn run(
     scratch: &mut Scratch,
 ) -> Option<super::command::Done> {
     let mut kept = match std::mem::take(&mut *work.progress.lock()) {
-        Progress::Foreseen(kept) => kept,
-        _ => None,
+        Progress::Begin => None,
+        begun => {
+            // It has a thread of its own already.
+            *work.progress.lock() = Progress::Away;
+            if let Progress::Foreseen(kept) = begun { kept } else { None }
+        }
     };
-    // Its thread is its own from here on.
-    *work.progress.lock() = Progress::Away;
     let changes_before = program.computes() == Some(true);
     for _ in 0..LOST_MAX {
         let mut ahead = HostTxn::new(core, work, scratch, durable);
@@ -93,13 +95,17 @@ pub(super) async fn run(
         interp::run(cmd, &work.paths, &work.queue.pool, &mut ahead).await;
         kept = ahead.kept_foresight();
         let cut = ahead.foresight.as_ref().is_some_and(|f| f.cut);
-        drop(ahead);
-        if cut {
+        if cut || ahead.way.left {
             *work.progress.lock() = Progress::Foreseen(kept);
             return None;
         }
+        drop(ahead);
         let mut txn = HostTxn::new(core, work, scratch, durable);
         txn.prepare().await;
+        if txn.way.left {
+            *work.progress.lock() = Progress::Foreseen(kept);
+            return None;
+        }
         if changes_before {
             txn.foresight = Some(Foresight { kept, rehearsal: true, ..Foresight::default() });
             interp::run(cmd, &work.paths, &work.queue.pool, &mut txn).await;

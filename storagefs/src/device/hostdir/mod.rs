@@ -4,7 +4,8 @@
 //! * `mod` (this file) starts and ends it; `core` is what its threads share; `session` is an attached client.
 //! * `lookout` looks at the rings, one thread at a time; `hand` runs commands on its own stack, where calls of the host
 //!   may block; `long` says how many threads do so, and whose turn it is; `command` is the way of one command,
-//!   `sequence` of several in one entry; `txn` is a command's `Target`.
+//!   `sequence` of several in one entry; `txn` is a command's `Target`;
+//!   `program` is what a program holds.
 //! * `walk` resolves names below the directory and nowhere else, `way` along links and long paths; `names`, `data`, `attr` are the calls; `sys` holds the
 //!   few that need raw pointers; `power` finds out what the bytes lie on.
 //!
@@ -24,6 +25,7 @@ mod long;
 mod lookout;
 mod names;
 pub mod power;
+mod program;
 mod sequence;
 mod session;
 mod stats;

@@ -92,6 +92,15 @@ impl<'c> HostTxn<'c> {
         mode: u32,
     ) -> Result<(std::os::fd::OwnedFd, bool), Errno> {
         let (how, bits) = (host_flags(flags), Mode::from_raw_mode(mode & 0o7777));
+        if self.withholds_names() && flags.contains(OpenFlags::CREATE) {
+            // It may make no name there, so it holds none alone.
+            return match self.open_path(start, path, how, Mode::empty()) {
+                Ok(_) if flags.contains(OpenFlags::EXCL) => Err(Errno::EXIST),
+                Ok(fd) => Ok((fd, false)),
+                Err(Errno::NOENT) => Err(Errno::ACCES),
+                Err(e) => Err(e),
+            };
+        }
         if !flags.contains(OpenFlags::CREATE) {
             self.hold_names(false);
             let temporary = flags.contains(OpenFlags::TMPFILE);
@@ -160,18 +169,21 @@ impl<'c> HostTxn<'c> {
         &mut self,
         base: Handle,
         path: &[u8],
+        makes: bool,
         call: impl FnOnce(&Place<'_, '_>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         self.hold_names(true);
         let place = self.parent(base, path)?;
+        self.withheld(&place, makes)?;
         call(&place)?;
+        self.way.forget();
         self.note_place(&place);
         Ok(())
     }
 
     pub(super) fn mkdir_core(&mut self, base: Handle, path: &[u8], mode: u32) -> Result<(), Errno> {
         let bits = Mode::from_raw_mode(mode & 0o1777);
-        self.change_names(base, path, |at| Ok(mkdirat(at.dir(), at.name, bits)?))
+        self.change_names(base, path, true, |at| Ok(mkdirat(at.dir(), at.name, bits)?))
     }
 
     pub(super) fn remove_core(&mut self, base: Handle, path: &[u8], dir: bool) -> Result<(), Errno> {
@@ -180,11 +192,11 @@ impl<'c> HostTxn<'c> {
             return Err(if dir { Errno::BUSY } else { Errno::ISDIR });
         }
         let how = if dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        self.change_names(base, path, |at| Ok(unlinkat(at.dir(), at.name, how)?))
+        self.change_names(base, path, false, |at| Ok(unlinkat(at.dir(), at.name, how)?))
     }
 
     pub(super) fn symlink_core(&mut self, target: &[u8], base: Handle, path: &[u8]) -> Result<(), Errno> {
-        self.change_names(base, path, |at| Ok(symlinkat(target, at.dir(), at.name)?))
+        self.change_names(base, path, true, |at| Ok(symlinkat(target, at.dir(), at.name)?))
     }
 
     pub(super) fn rename_core(
@@ -196,10 +208,13 @@ impl<'c> HostTxn<'c> {
         self.hold_names(true);
         let old = self.parent(from.0, from.1)?;
         let new = self.parent(to.0, to.1)?;
+        self.withheld(&old, false)?;
+        self.withheld(&new, false)?;
         let mut how = rustix::fs::RenameFlags::empty();
         how.set(rustix::fs::RenameFlags::NOREPLACE, flags.contains(RenameFlags::NOREPLACE));
         how.set(rustix::fs::RenameFlags::EXCHANGE, flags.contains(RenameFlags::EXCHANGE));
         renameat_with(old.dir(), old.name, new.dir(), new.name, how)?;
+        self.way.forget();
         self.note_place(&old);
         self.note_place(&new);
         Ok(())
@@ -210,6 +225,7 @@ impl<'c> HostTxn<'c> {
         if from.1.is_empty() {
             let file = self.by_handle(from.0)?;
             let new = self.parent(to.0, to.1)?;
+            self.withheld(&new, true)?;
             linkat(CWD, by_proc(self.fd(file)), new.dir(), new.name, AtFlags::SYMLINK_FOLLOW)?;
             self.note_place(&new);
             return Ok(());
@@ -228,6 +244,7 @@ impl<'c> HostTxn<'c> {
             Some(self.open_path(start, from.1, how, Mode::empty())?)
         };
         let new = self.parent(to.0, to.1)?;
+        self.withheld(&new, true)?;
         match named {
             None => linkat(old.dir(), old.name, new.dir(), new.name, AtFlags::empty())?,
             Some(file) => linkat(CWD, by_proc(&file), new.dir(), new.name, AtFlags::SYMLINK_FOLLOW)?,

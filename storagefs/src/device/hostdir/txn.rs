@@ -8,10 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
-use rustix::fs::{Mode as HostMode, OFlags, fdatasync, fstat, fsync, syncfs};
+use rustix::fs::{fdatasync, fstat, fsync, syncfs};
 use smallvec::SmallVec;
 use weldfs_ciscops::dirent::DirentWriter;
-use weldfs_ciscops::program::{Micro, Program, Str};
 use weldfs_ciscops::{
     Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, Kept, Op, OpenFlags, Opened,
     Outcome, Quiet, RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
@@ -23,8 +22,8 @@ use super::core::Core;
 use super::foresight::Foresight;
 use super::hand::Scratch;
 use super::lookout::Work;
+use super::program::Withheld;
 use super::session::{HostFile, SessionState};
-use super::walk;
 use super::way::Way;
 use crate::device::ofd::Description;
 use crate::device::sets::{Members, Tickets, members};
@@ -79,10 +78,12 @@ pub(super) struct HostTxn<'c> {
     pub foresight: Option<Foresight>,
     /// It may have done something that others see.
     pub done: bool,
+    /// Of a program: what it would hold alone, were it allowed to change it.
+    pub withheld: Withheld,
     files: SmallVec<[Held; 2]>,
-    tickets: Option<Tickets<'c>>,
+    pub(super) tickets: Option<Tickets<'c>>,
     exclusive: bool,
-    names: Option<Names<'c>>,
+    pub(super) names: Option<Names<'c>>,
     durable: bool,
     sync: SmallVec<[Sync; 4]>,
     /// The handle that the command has given its client, if it goes well.
@@ -99,6 +100,7 @@ impl<'c> HostTxn<'c> {
             way: Way::of(work),
             foresight: None,
             done: false,
+            withheld: Withheld::default(),
             files: SmallVec::new(),
             tickets: None,
             exclusive: false,
@@ -139,70 +141,31 @@ impl<'c> HostTxn<'c> {
             return;
         }
         self.place(set);
+        // The next command of the ring may follow.
+        self.work.settle(self.core);
         // Its place is fixed: names may change.
         self.names = None;
         self.turn().await;
     }
 
-    /// Everything that a program may touch is held from its start on: what its names lead to now, and the names
-    /// themselves to its end, so that they go on leading there. What is not there now cannot be reached by others while
-    /// they are held. What other programs of the host rename meanwhile is not held off, here as elsewhere.
-    async fn prepare_program(&mut self, program: &Program) {
-        let mut set = Vec::new();
-        let named = program.micros().iter().filter(|m| names_of(m, program).next().is_some());
-        let changes =
-            |m: &Micro| m.changes() && !matches!(m, Micro::Open { flags, .. } if !flags.contains(OpenFlags::CREATE));
-        let (mut any, mut alone) = (false, false);
-        named.for_each(|m| (any, alone) = (true, alone || changes(m)));
-        if any {
-            self.hold_names(alone);
-        }
-        for (i, m) in program.micros().iter().enumerate() {
-            if let Micro::Use { h, .. } | Micro::SetAttr { base: h, path: None, .. } = *m
-                && let Ok(key) = self.key_of(h)
-            {
-                let writes = program.changes_file_of(i) || matches!(m, Micro::SetAttr { .. });
-                set.push((key.0, if writes { Mode::Exclusive } else { Mode::Shared }));
-            }
-            for (base, path, nofollow) in names_of(m, program) {
-                if let Ok(key) = self.look_up(base, path, nofollow) {
-                    let reads = matches!(m, Micro::Open { flags, .. } if !flags.contains(OpenFlags::TRUNC));
-                    let shared = reads && !program.changes_file_of(i);
-                    set.push((key.0, if shared { Mode::Shared } else { Mode::Exclusive }));
-                }
-            }
-        }
-        if self.way.left {
-            return;
-        }
-        // The same ways again, and what is done on them.
-        self.way.again(0);
-        self.way.stays = true;
-        self.place(members(set));
-        self.turn().await;
-    }
-
-    /// The key of what a name leads to.
-    fn look_up(&mut self, base: Handle, path: &[u8], nofollow: bool) -> Result<InodeNo, Errno> {
-        let start = walk::start(self.core, self.session(), base, path)?;
-        let mut how = OFlags::PATH;
-        how.set(OFlags::NOFOLLOW, nofollow);
-        let stat = fstat(self.open_path(start, path, how, HostMode::empty())?)?;
-        Ok(self.core.key(stat.st_dev, stat.st_ino))
-    }
-
-    fn place(&mut self, set: Members) {
+    pub(super) fn place(&mut self, set: Members) {
         self.exclusive = set.iter().any(|(_, mode)| *mode == Mode::Exclusive);
         if self.exclusive {
             self.core.exclusive.0.fetch_add(1, Ordering::SeqCst);
         }
         let sets = &self.core.sets;
         self.tickets = Some(sets.place(sets.arrive(), Token(0), set));
-        // The next command of the ring may follow.
-        self.work.settle(self.core);
     }
 
-    async fn turn(&mut self) {
+    /// Gives its place up.
+    pub(super) fn leave(&mut self) {
+        self.tickets = None;
+        if std::mem::take(&mut self.exclusive) {
+            self.core.exclusive.1.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    pub(super) async fn turn(&mut self) {
         if let Some(tickets) = &mut self.tickets {
             tickets.start().await;
         }
@@ -225,7 +188,7 @@ impl<'c> HostTxn<'c> {
     pub fn hold_names(&mut self, alone: bool) {
         match self.names {
             Some(Names::Alone(_)) => {}
-            Some(Names::Shared(_)) if !alone => {}
+            Some(Names::Shared(_)) if !alone || self.withholds_names() => {}
             _ => {
                 self.names = None;
                 self.names = Some(match alone {
@@ -315,11 +278,7 @@ impl<'c> HostTxn<'c> {
 
     /// Gives everything back, makes durable what is to be, and says how it ended.
     pub fn end(mut self, mut outcome: Outcome) -> Done {
-        if self.exclusive && self.tickets.is_some() {
-            self.core.exclusive.1.fetch_add(1, Ordering::SeqCst);
-            self.exclusive = false;
-        }
-        self.tickets = None;
+        self.leave();
         self.names = None;
         let stands = outcome.is_ok() || outcome.micro_done > 0;
         let after = self.work.cmd.after_durable;
@@ -428,23 +387,6 @@ impl Drop for HostTxn<'_> {
     }
 }
 
-/// The names by which a micro-op reaches objects that exist: base, path, and whether a final link is meant itself.
-fn names_of<'p>(m: &Micro, program: &'p Program) -> impl Iterator<Item = (Handle, &'p [u8], bool)> {
-    let of = |base: Handle, path: Str, nofollow: bool| Some((base, program.string(path), nofollow));
-    let (one, two) = match *m {
-        Micro::Open { base, path, flags, .. } => (of(base, path, flags.contains(OpenFlags::NOFOLLOW)), None),
-        Micro::Unlink { base, path } | Micro::Rmdir { base, path } => (of(base, path, true), None),
-        Micro::Mkdir { base, path, .. } | Micro::Symlink { base, path, .. } => (of(base, path, true), None),
-        Micro::Rename { from_base, from, to_base, to, .. } => (of(from_base, from, true), of(to_base, to, true)),
-        Micro::Link { from_base, from, to_base, to, follow } => {
-            (from.and_then(|from| of(from_base, from, !follow)), of(to_base, to, true))
-        }
-        Micro::SetAttr { base, path: Some(path), nofollow, .. } => (of(base, path, nofollow), None),
-        _ => (None, None),
-    };
-    one.into_iter().chain(two)
-}
-
 /// The grant decides.
 pub(super) fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
     if f.access.contains(need) { Ok(()) } else { Err(Errno::BADF) }
@@ -506,7 +448,12 @@ impl Target for HostTxn<'_> {
         }
         let opened = self.open_core(base, path, flags, mode).await;
         self.done |= opened.is_ok_and(|o| o.created || flags.contains(OpenFlags::TRUNC));
-        opened
+        let opened = opened?;
+        if flags.contains(OpenFlags::WRITE) && self.withholds(opened.file)? {
+            // It was not allowed to when it got its place, and holds it as one that reads.
+            return Err(Errno::ACCES);
+        }
+        Ok(opened)
     }
 
     async fn install(&mut self, opened: Opened<FileRef>, flags: OpenFlags, placeholder: u32) -> Result<Handle, Errno> {

@@ -5,6 +5,7 @@
 //! component, not `.` or `..`, no slash behind it.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2, readlinkat};
@@ -39,6 +40,8 @@ pub(super) enum Dir<'c> {
     Start(Start<'c>),
     /// Opened on it.
     Own(OwnedFd),
+    /// The same, of which the command will have need again.
+    Known(Rc<OwnedFd>),
 }
 
 impl AsFd for Start<'_> {
@@ -63,6 +66,7 @@ impl Dir<'_> {
         match self {
             Dir::Start(start) => start.as_fd(),
             Dir::Own(fd) => fd.as_fd(),
+            Dir::Known(fd) => fd.as_fd(),
         }
     }
 }

@@ -9,6 +9,7 @@
 
 use std::ops::Range;
 use std::os::fd::OwnedFd;
+use std::rc::Rc;
 
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use rustix::fs::{Mode, OFlags, fstatvfs, readlinkat};
@@ -29,19 +30,29 @@ const LOOKING: u32 = 128;
 /// `ST_NOSYMFOLLOW`: no link of this file system is followed.
 const NO_LINKS: u64 = 0x2000;
 
+/// A path of the command by its address, which stays the same, and what it starts from.
+type Name = (Handle, usize, usize);
+
+fn name_of(base: Handle, path: &[u8]) -> Name {
+    (base, path.as_ptr() as usize, path.len())
+}
+
 /// How far the paths of one command have led.
 pub(super) struct Way {
     /// Components looked up.
     spent: u32,
     /// It is not to be left: another thread looks at rings, or something has been done already.
     pub stays: bool,
+    /// Directories that a program's names led to when it got its place. They lead there as long as it holds names and
+    /// moves none itself.
+    known: Vec<(Name, Result<Rc<OwnedFd>, Errno>)>,
     /// It has been left, to be begun anew by a thread that does not look at rings.
     pub left: bool,
 }
 
 impl Way {
     pub fn of(work: &Work) -> Way {
-        Way { spent: 0, stays: !matches!(*work.progress.lock(), Progress::Begin), left: false }
+        Way { spent: 0, stays: !matches!(*work.progress.lock(), Progress::Begin), left: false, known: Vec::new() }
     }
 
     /// The same components are looked up again.
@@ -51,6 +62,11 @@ impl Way {
 
     pub fn spent(&self) -> u32 {
         self.spent
+    }
+
+    /// Names may lead elsewhere now.
+    pub fn forget(&mut self) {
+        self.known.clear();
     }
 
     fn spend(&mut self, components: usize) -> Result<(), Errno> {
@@ -200,6 +216,8 @@ impl<'c> HostTxn<'c> {
 
     /// The directory of the last component of `path`, and that component.
     pub(super) fn parent<'p>(&mut self, base: Handle, path: &'p [u8]) -> Result<Place<'c, 'p>, Errno> {
+        let of = name_of(base, path);
+        let known = self.way.known.iter().find(|(name, _)| *name == of).map(|(_, dir)| dir.clone());
         let from = walk::start(self.core, self.session(), base, path)?;
         self.way.spend(1)?;
         let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
@@ -212,8 +230,46 @@ impl<'c> HostTxn<'c> {
         if before.iter().all(|b| *b == b'/') {
             return Ok(Place { dir: Dir::Start(from), name });
         }
-        let dir = self.open_path(from, before, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
-        Ok(Place { dir: Dir::Own(dir), name })
+        let dir = match known {
+            Some(known) => Dir::Known(known?),
+            None => Dir::Own(self.open_path(from, before, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?),
+        };
+        Ok(Place { dir, name })
+    }
+
+    /// The same, of a program that is to know it again: what led there, and what is too long a way.
+    pub(super) fn learn<'p>(&mut self, base: Handle, path: &'p [u8]) -> Result<Place<'c, 'p>, Errno> {
+        match self.parent(base, path) {
+            Ok(Place { dir: Dir::Own(fd), name }) => {
+                let fd = Rc::new(fd);
+                self.way.known.push((name_of(base, path), Ok(fd.clone())));
+                Ok(Place { dir: Dir::Known(fd), name })
+            }
+            Err(Errno::LOOP) => {
+                self.way.known.push((name_of(base, path), Err(Errno::LOOP)));
+                Err(Errno::LOOP)
+            }
+            other => other,
+        }
+    }
+
+    /// What a name in a directory leads to, as a place only.
+    pub(super) fn look_at(
+        &mut self,
+        place: &Place<'_, '_>,
+        (base, path): (Handle, &[u8]),
+        nofollow: bool,
+    ) -> Result<OwnedFd, Errno> {
+        let mut how = OFlags::PATH;
+        how.set(OFlags::NOFOLLOW, nofollow);
+        let start = walk::start(self.core, self.session(), base, path)?;
+        if place.is_plain() {
+            match walk::open(self.core, &place.dir, place.name, how, Mode::empty(), &mut 0) {
+                Err(Errno::LOOP) => {}
+                other => return other,
+            }
+        }
+        self.open_path(start, path, how, Mode::empty())
     }
 }
 
