@@ -80,7 +80,8 @@ pub(super) async fn run(
     durable: bool,
     scratch: &mut Scratch,
 ) -> Option<super::command::Done> {
-    let mut kept = match std::mem::take(&mut *work.progress.lock()) {
+    let begun = std::mem::take(&mut *work.progress.lock());
+    let mut kept = match begun {
         Progress::Begin => None,
         begun => {
             // It has a thread of its own already.
