@@ -24,6 +24,9 @@ use super::walk::{self, Dir, Place, Start};
 /// Components that one call walks.
 const STRIDE: usize = 32;
 
+/// Bytes of path in one call: the host takes no more than `PATH_MAX`, and what a link says comes before the rest.
+const CALL_BYTES: usize = 2048;
+
 /// Components that the thread which looks at rings walks for one command.
 const LOOKING: u32 = 128;
 
@@ -97,9 +100,13 @@ struct Walking<'c> {
 impl<'c> Walking<'c> {
     /// Walks on, but not along the last component: how many of them, 0 when it has come to that.
     fn stride(&mut self, core: &'c Core) -> Result<usize, Errno> {
-        let mut parts: Vec<Range<usize>> = components(&self.rest).take(STRIDE + 1).collect();
+        let Some(first) = components(&self.rest).next().map(|part| part.start) else { return Ok(0) };
+        let fits = |part: &Range<usize>| part.end - first < CALL_BYTES;
+        let mut parts: Vec<Range<usize>> = components(&self.rest).take(STRIDE + 1).take_while(fits).collect();
         parts.pop();
-        let Some(first) = parts.first().map(|part| part.start) else { return Ok(0) };
+        if parts.is_empty() {
+            return Ok(0);
+        }
         let (mut good, mut bad, mut extra) = (0, parts.len() + 1, 0);
         let mut reached = None;
         // All of it at once; if there is a link, up to that.
@@ -124,8 +131,8 @@ impl<'c> Walking<'c> {
         if bad <= parts.len() {
             self.follow(core)?;
         }
-        // The way down again, where `..` led above where the stride began.
-        Ok(walked.max(1) + extra)
+        // And the way down again, where `..` led above where the stride began.
+        Ok(walked + usize::from(bad <= parts.len()) + extra)
     }
 
     /// Puts what the link that is next says in its place.
