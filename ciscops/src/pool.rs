@@ -67,12 +67,24 @@ impl Drop for Mapping {
             // SAFETY: allocated by `SharedRegion::heap` with this very layout; no `SharedBytes` outlives the Arc.
             Backing::Heap => unsafe { std::alloc::dealloc(self.base.as_ptr(), heap_layout(self.len)) },
             Backing::Map => {
-                // SAFETY: mapped by `SharedRegion::map` with this length; nothing refers to it any more.
-                let unmapped = unsafe { rustix::mm::munmap(self.base.as_ptr().cast(), self.len) };
-                debug_assert!(unmapped.is_ok());
+                for (at, len) in pieces(self.len) {
+                    // SAFETY: a part of what `SharedRegion::map` mapped with this length, page-aligned; nothing refers
+                    // to it any more, and each part goes once.
+                    let unmapped = unsafe { rustix::mm::munmap(self.base.add(at).as_ptr().cast(), len) };
+                    debug_assert!(unmapped.is_ok());
+                }
             }
         }
     }
+}
+
+/// Bytes of a mapping that are populated or unmapped at a time. The kernel holds the lock of the whole process's memory
+/// meanwhile (mmap_lock), and every other thread that maps anything, or touches a page for the first time, waits.
+const MAP_PIECE: usize = 1 << 20;
+
+/// Offset and length of each piece.
+fn pieces(len: usize) -> impl Iterator<Item = (usize, usize)> {
+    (0..len).step_by(MAP_PIECE).map(move |at| (at, MAP_PIECE.min(len - at)))
 }
 
 fn heap_layout(len: usize) -> Layout {
@@ -97,18 +109,29 @@ impl SharedRegion {
         SharedRegion { mapping: Arc::new(Mapping { base, len, backing: Backing::Heap }), off: 0, len }
     }
 
-    /// Maps `len` bytes of a memfd, populated, and not inherited over fork.
+    /// Maps `len` bytes of a memfd, populated, and not inherited over fork. Takes long for a large one, in pieces between
+    /// which other threads may change the process's memory.
+    ///
+    /// # Errors
+    /// As mmap(2) and madvise(2) with MADV_POPULATE_WRITE; ENOMEM where the memory is not to be had.
     pub fn map(fd: impl AsFd, len: usize) -> std::io::Result<SharedRegion> {
         use rustix::mm::{Advice, MapFlags, ProtFlags};
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; it aliases nothing of ours.
-        let base = unsafe {
-            rustix::mm::mmap(core::ptr::null_mut(), len, prot, MapFlags::SHARED | MapFlags::POPULATE, fd, 0)?
-        };
+        let base = unsafe { rustix::mm::mmap(core::ptr::null_mut(), len, prot, MapFlags::SHARED, fd, 0)? };
         let base = NonNull::new(base.cast::<u8>()).ok_or(std::io::ErrorKind::AddrNotAvailable)?;
         let region = SharedRegion { mapping: Arc::new(Mapping { base, len, backing: Backing::Map }), off: 0, len };
         // SAFETY: the whole of our own mapping, page-aligned; the advice changes only what a child inherits.
         unsafe { rustix::mm::madvise(base.as_ptr().cast(), len, Advice::LinuxDontFork)? };
+        for (at, len) in pieces(len) {
+            // SAFETY: a part of our own mapping, page-aligned; populating changes no byte.
+            match unsafe { rustix::mm::madvise(base.add(at).as_ptr().cast(), len, Advice::LinuxPopulateWrite) } {
+                Ok(()) => {}
+                // A kernel before 5.14: pages come as they are used.
+                Err(rustix::io::Errno::INVAL) => break,
+                Err(e) => return Err(e.into()),
+            }
+        }
         Ok(region)
     }
 

@@ -5,6 +5,7 @@
 //! process locks of a (session, owner) when it closes any handle of the inode, locks of a description with it.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use weldfs_ciscops::{Errno, InodeNo};
@@ -85,24 +86,52 @@ pub enum Space {
     Whole,
 }
 
+/// What the memory of a tenant's locks is charged to. Locks have bounds of their own, so that it refuses none: however
+/// much memory others have taken, every tenant has its first locks.
+pub(super) trait Payer: Send + Sync {
+    /// One lock more.
+    fn charge_lock(&self);
+    /// One less.
+    fn give_lock(&self);
+}
+
+/// A tenant's part.
+struct Share {
+    locks: usize,
+    payer: Arc<dyn Payer>,
+}
+
 /// How many locks there are, and how many of them each tenant has that has any.
 #[derive(Default)]
 struct Tally {
-    tenants: HashMap<u32, usize>,
+    tenants: HashMap<u32, Share>,
     all: usize,
 }
 
 impl Tally {
-    fn add(&mut self, held: &Held) {
-        *self.tenants.entry(held.tenant).or_default() += 1;
+    fn of(&self, tenant: u32) -> usize {
+        self.tenants.get(&tenant).map_or(0, |share| share.locks)
+    }
+
+    fn add(&mut self, tenant: u32, payer: &Arc<dyn Payer>) {
+        payer.charge_lock();
+        self.tenants.entry(tenant).or_insert_with(|| Share { locks: 0, payer: payer.clone() }).locks += 1;
         self.all += 1;
+    }
+
+    /// The same lock in two.
+    fn split(&mut self, held: &Held) {
+        if let Some(payer) = self.tenants.get(&held.tenant).map(|share| share.payer.clone()) {
+            self.add(held.tenant, &payer);
+        }
     }
 
     fn remove(&mut self, held: &Held) {
         self.all -= 1;
-        if let Some(own) = self.tenants.get_mut(&held.tenant) {
-            *own -= 1;
-            if *own == 0 {
+        if let Some(share) = self.tenants.get_mut(&held.tenant) {
+            share.payer.give_lock();
+            share.locks -= 1;
+            if share.locks == 0 {
                 self.tenants.remove(&held.tenant);
             }
         }
@@ -146,40 +175,54 @@ fn leaves_room(own: usize, taken: usize, total: usize, least: usize) -> bool {
 }
 
 fn may_set(list: &[Held], tally: &Tally, want: &Held) -> Result<(), Errno> {
-    if conflict(list, want).is_some() {
-        return Err(Errno::AGAIN);
-    }
-    let here = list.iter().filter(|h| h.tenant == want.tenant).count();
-    let all = tally.tenants.get(&want.tenant).copied().unwrap_or(0);
+    if conflict(list, want).is_some() { Err(Errno::AGAIN) } else { may_grow(list, tally, want.tenant) }
+}
+
+/// Whether a tenant may have what one request can add. ENOLCK.
+fn may_grow(list: &[Held], tally: &Tally, tenant: u32) -> Result<(), Errno> {
+    let here = list.iter().filter(|h| h.tenant == tenant).count();
     let room = leaves_room(here, list.len(), LOCKS_PER_INODE_MAX, LOCKS_PER_INODE_MIN)
-        && leaves_room(all, tally.all, LOCKS_MAX, LOCKS_MIN);
+        && leaves_room(tally.of(tenant), tally.all, LOCKS_MAX, LOCKS_MIN);
     if room { Ok(()) } else { Err(Errno::NOLCK) }
+}
+
+/// Whether `owner` may give back `span`: what is left of a lock on both sides of it is one more than before (fcntl(2)
+/// names ENOLCK for that, too), or else one lock and its unlocked bytes would be locks without a bound.
+fn may_carve(list: &[Held], tally: &Tally, owner: Owner, span: Span) -> Result<(), Errno> {
+    let around = |h: &&Held| h.owner == owner && h.span.start < span.start && span.end < h.span.end;
+    list.iter().find(around).map_or(Ok(()), |split| may_grow(list, tally, split.tenant))
 }
 
 /// Cuts `span` out of what `owner` holds.
 fn carve(list: &mut Vec<Held>, tally: &mut Tally, owner: Owner, span: Span) {
-    let mut rest = Vec::new();
-    list.retain(|h| {
+    let mut behind = None;
+    list.retain_mut(|h| {
         if h.owner != owner || !h.span.overlaps(&span) {
             return true;
         }
-        if h.span.start < span.start {
-            rest.push(Held { span: Span { start: h.span.start, end: span.start }, ..*h });
+        let whole = h.span;
+        let rest = |from, to| (from < to).then_some(Span { start: from, end: to });
+        let (before, after) = (rest(whole.start, span.start), rest(span.end, whole.end));
+        if let (Some(_), Some(after)) = (before, after) {
+            behind = Some(Held { span: after, ..*h });
         }
-        if span.end < h.span.end {
-            rest.push(Held { span: Span { start: span.end, end: h.span.end }, ..*h });
+        match before.or(after) {
+            Some(left) => h.span = left,
+            None => tally.remove(h),
         }
-        tally.remove(h);
-        false
+        before.is_some() || after.is_some()
     });
-    rest.iter().for_each(|h| tally.add(h));
-    list.append(&mut rest);
+    if let Some(behind) = behind {
+        tally.split(&behind);
+        list.push(behind);
+    }
 }
 
 /// Adds a lock to those of its owner, none of which it overlaps any more. Neighbours of one owner and kind are joined,
 /// so that a program that locks a file piece by piece costs one entry. Each list is joined already: nothing but the new
 /// lock's own two neighbours can have become one with it, and one pass finds them.
-fn insert(list: &mut Vec<Held>, tally: &mut Tally, mut new: Held) {
+fn insert(list: &mut Vec<Held>, tally: &mut Tally, mut new: Held, payer: &Arc<dyn Payer>) {
+    tally.add(new.tenant, payer);
     list.retain(|h| {
         let touches = h.span.end == new.span.start || h.span.start == new.span.end;
         let joins = touches && h.owner == new.owner && h.exclusive == new.exclusive;
@@ -189,7 +232,6 @@ fn insert(list: &mut Vec<Held>, tally: &mut Tally, mut new: Held) {
         }
         !joins
     });
-    tally.add(&new);
     list.push(new);
 }
 
@@ -211,13 +253,13 @@ impl LockTable {
     }
 
     /// Takes (or changes the kind of) a lock. EAGAIN when another owner's stands in the way, ENOLCK at the limit.
-    pub fn set(&self, ino: InodeNo, space: Space, want: Held) -> Result<(), Errno> {
+    pub fn set(&self, ino: InodeNo, space: Space, want: Held, payer: &Arc<dyn Payer>) -> Result<(), Errno> {
         let Table { inodes, tally } = &mut *self.table.lock();
         let list = inodes.entry(ino).or_default().list(space);
         let allowed = may_set(list, tally, &want);
         if allowed.is_ok() {
             carve(list, tally, want.owner, want.span);
-            insert(list, tally, want);
+            insert(list, tally, want, payer);
         } else {
             tidy(inodes, ino);
         }
@@ -236,13 +278,20 @@ impl LockTable {
         table.inodes.get_mut(&ino).and_then(|l| l.list(space).iter().find(|h| h.owner == owner).copied())
     }
 
-    /// Gives back what `owner` holds in `span`.
-    pub fn unlock(&self, ino: InodeNo, space: Space, owner: Owner, span: Span) {
+    /// Gives back what `owner` holds in `span`. ENOLCK at the limit when that is the middle of a lock.
+    pub fn unlock(&self, ino: InodeNo, space: Space, owner: Owner, span: Span) -> Result<(), Errno> {
         let Table { inodes, tally } = &mut *self.table.lock();
-        if let Some(l) = inodes.get_mut(&ino) {
-            carve(l.list(space), tally, owner, span);
-            tidy(inodes, ino);
-        }
+        let Some(l) = inodes.get_mut(&ino) else { return Ok(()) };
+        may_carve(l.list(space), tally, owner, span)?;
+        carve(l.list(space), tally, owner, span);
+        tidy(inodes, ino);
+        Ok(())
+    }
+
+    /// What `unlock` would answer now.
+    pub fn may_unlock(&self, ino: InodeNo, space: Space, owner: Owner, span: Span) -> Result<(), Errno> {
+        let Table { inodes, tally } = &mut *self.table.lock();
+        inodes.get_mut(&ino).map_or(Ok(()), |l| may_carve(l.list(space), tally, owner, span))
     }
 
     /// Gives back the locks of one inode that `gone` names.
@@ -284,8 +333,35 @@ fn tidy(inodes: &mut HashMap<InodeNo, InodeLocks>, ino: InodeNo) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
     const INO: InodeNo = InodeNo(9);
+
+    /// Counts what is charged to it.
+    #[derive(Default)]
+    struct Counts(AtomicUsize);
+
+    impl Payer for Counts {
+        fn charge_lock(&self) {
+            self.0.fetch_add(1, Relaxed);
+        }
+
+        fn give_lock(&self) {
+            self.0.fetch_sub(1, Relaxed);
+        }
+    }
+
+    /// `set`, where it matters to no test who pays.
+    trait Sets {
+        fn put(&self, ino: InodeNo, space: Space, want: Held) -> Result<(), Errno>;
+    }
+
+    impl Sets for LockTable {
+        fn put(&self, ino: InodeNo, space: Space, want: Held) -> Result<(), Errno> {
+            let payer: Arc<dyn Payer> = Arc::new(Counts::default());
+            self.set(ino, space, want, &payer)
+        }
+    }
 
     fn process(owner: u64) -> Owner {
         Owner::Process { session: 1, owner }
@@ -298,41 +374,41 @@ mod tests {
     #[test]
     fn readers_share_and_a_writer_is_refused() {
         let t = LockTable::default();
-        t.set(INO, Space::Ranges, held(process(1), 0, 10, false)).unwrap();
-        t.set(INO, Space::Ranges, held(process(2), 5, 10, false)).unwrap();
-        assert_eq!(t.set(INO, Space::Ranges, held(process(3), 9, 1, true)), Err(Errno::AGAIN));
-        assert_eq!(t.set(INO, Space::Ranges, held(Owner::File(3), 9, 1, true)), Err(Errno::AGAIN));
-        t.set(INO, Space::Ranges, held(process(3), 15, 0, true)).unwrap();
-        t.set(INO, Space::Whole, held(Owner::File(3), 0, 0, true)).unwrap();
+        t.put(INO, Space::Ranges, held(process(1), 0, 10, false)).unwrap();
+        t.put(INO, Space::Ranges, held(process(2), 5, 10, false)).unwrap();
+        assert_eq!(t.put(INO, Space::Ranges, held(process(3), 9, 1, true)), Err(Errno::AGAIN));
+        assert_eq!(t.put(INO, Space::Ranges, held(Owner::File(3), 9, 1, true)), Err(Errno::AGAIN));
+        t.put(INO, Space::Ranges, held(process(3), 15, 0, true)).unwrap();
+        t.put(INO, Space::Whole, held(Owner::File(3), 0, 0, true)).unwrap();
     }
 
     #[test]
     fn unlocking_the_middle_splits_a_range_and_relocking_joins_it() {
         let t = LockTable::default();
-        t.set(INO, Space::Ranges, held(process(1), 0, 100, true)).unwrap();
-        t.unlock(INO, Space::Ranges, process(1), Span::new(40, 20).unwrap());
+        t.put(INO, Space::Ranges, held(process(1), 0, 100, true)).unwrap();
+        t.unlock(INO, Space::Ranges, process(1), Span::new(40, 20).unwrap()).unwrap();
         assert_eq!(t.len(), 2);
-        t.set(INO, Space::Ranges, held(process(2), 40, 20, true)).unwrap();
+        t.put(INO, Space::Ranges, held(process(2), 40, 20, true)).unwrap();
         assert!(t.test(INO, Space::Ranges, &held(process(2), 39, 1, false)).is_some());
-        t.unlock(INO, Space::Ranges, process(2), Span::ALL);
-        t.set(INO, Space::Ranges, held(process(1), 40, 20, true)).unwrap();
+        t.unlock(INO, Space::Ranges, process(2), Span::ALL).unwrap();
+        t.put(INO, Space::Ranges, held(process(1), 40, 20, true)).unwrap();
         assert_eq!(t.len(), 1);
     }
 
     #[test]
     fn an_owner_changes_the_kind_of_its_own_lock() {
         let t = LockTable::default();
-        t.set(INO, Space::Ranges, held(process(1), 0, 10, true)).unwrap();
-        t.set(INO, Space::Ranges, held(process(1), 0, 10, false)).unwrap();
-        t.set(INO, Space::Ranges, held(process(2), 0, 10, false)).unwrap();
-        assert_eq!(t.set(INO, Space::Ranges, held(process(1), 0, 10, true)), Err(Errno::AGAIN));
+        t.put(INO, Space::Ranges, held(process(1), 0, 10, true)).unwrap();
+        t.put(INO, Space::Ranges, held(process(1), 0, 10, false)).unwrap();
+        t.put(INO, Space::Ranges, held(process(2), 0, 10, false)).unwrap();
+        assert_eq!(t.put(INO, Space::Ranges, held(process(1), 0, 10, true)), Err(Errno::AGAIN));
     }
 
     #[test]
     fn a_dead_session_leaves_no_lock() {
         let t = LockTable::default();
-        t.set(INO, Space::Ranges, held(process(1), 0, 10, true)).unwrap();
-        t.set(InodeNo(10), Space::Whole, held(Owner::File(1), 0, 0, true)).unwrap();
+        t.put(INO, Space::Ranges, held(process(1), 0, 10, true)).unwrap();
+        t.put(InodeNo(10), Space::Whole, held(Owner::File(1), 0, 0, true)).unwrap();
         t.release_session(1);
         t.release(InodeNo(10), |o| *o == Owner::File(1));
         assert!(t.is_empty());
@@ -342,7 +418,7 @@ mod tests {
     fn every_tenant_leaves_as_much_as_it_has_and_gets_back_what_it_gives() {
         let t = LockTable::default();
         let lock = |tenant, at: u64| {
-            t.set(INO, Space::Ranges, Held { tenant, ..held(process(tenant.into()), 4 * at, 2, false) })
+            t.put(INO, Space::Ranges, Held { tenant, ..held(process(tenant.into()), 4 * at, 2, false) })
         };
         let counts: Vec<u64> =
             (1..=20).map(|tenant| (0..).take_while(|at| lock(tenant, *at).is_ok()).count() as u64).collect();
@@ -352,15 +428,15 @@ mod tests {
         // What is cut in two, joined, and given back is counted as what it is.
         t.release(INO, |o| *o != process(1));
         assert_eq!(lock(2, 6000), Ok(()));
-        t.unlock(INO, Space::Ranges, process(1), Span::ALL);
-        t.unlock(INO, Space::Ranges, process(2), Span::ALL);
+        t.unlock(INO, Space::Ranges, process(1), Span::ALL).unwrap();
+        t.unlock(INO, Space::Ranges, process(2), Span::ALL).unwrap();
         assert!(t.is_empty() && t.table.lock().tally.tenants.is_empty());
         assert_eq!(t.len(), 0);
-        t.set(INO, Space::Ranges, held(process(1), 0, 9, true)).unwrap();
-        t.unlock(INO, Space::Ranges, process(1), Span::new(3, 3).unwrap());
-        assert_eq!((t.len(), t.table.lock().tally.tenants[&1]), (2, 2));
-        t.set(INO, Space::Ranges, held(process(1), 3, 3, true)).unwrap();
-        assert_eq!((t.len(), t.table.lock().tally.tenants[&1]), (1, 1));
+        t.put(INO, Space::Ranges, held(process(1), 0, 9, true)).unwrap();
+        t.unlock(INO, Space::Ranges, process(1), Span::new(3, 3).unwrap()).unwrap();
+        assert_eq!((t.len(), t.table.lock().tally.of(1)), (2, 2));
+        t.put(INO, Space::Ranges, held(process(1), 3, 3, true)).unwrap();
+        assert_eq!((t.len(), t.table.lock().tally.of(1)), (1, 1));
     }
 
     #[test]
@@ -368,7 +444,7 @@ mod tests {
         let t = LockTable::default();
         let lock = |tenant, ino, at: u64| {
             let want = Held { tenant, ..held(process(tenant.into()), 4 * at, 2, false) };
-            t.set(InodeNo(ino), Space::Ranges, want)
+            t.put(InodeNo(ino), Space::Ranges, want)
         };
         for tenant in 1..=12 {
             // One file to its limit, others by the hundred: until no more are to be had.
@@ -394,7 +470,7 @@ mod tests {
         let begin = std::time::Instant::now();
         let shared = |owner: u64, start, tenant| Held { tenant, ..held(process(owner), start, 0, false) };
         for owner in 0..2000 {
-            t.set(INO, Space::Ranges, shared(owner, owner, 1)).unwrap();
+            t.put(INO, Space::Ranges, shared(owner, owner, 1)).unwrap();
         }
         let took = begin.elapsed();
         assert_eq!(t.len(), 2000);
@@ -413,15 +489,15 @@ mod tests {
             own
         };
         for (owner, start, exclusive) in [(1, 0, false), (1, 20, false), (2, 0, false), (1, 40, true), (1, 30, false)] {
-            t.set(INO, Space::Ranges, held(process(owner), start, 10, exclusive)).unwrap();
+            t.put(INO, Space::Ranges, held(process(owner), start, 10, exclusive)).unwrap();
         }
         assert_eq!(spans(1), [(0, 10, false), (20, 40, false), (40, 50, true)]);
-        t.set(INO, Space::Ranges, held(process(1), 10, 10, false)).unwrap();
+        t.put(INO, Space::Ranges, held(process(1), 10, 10, false)).unwrap();
         assert_eq!((spans(1), spans(2)), (vec![(0, 40, false), (40, 50, true)], vec![(0, 10, false)]));
         // The middle of one changes its kind, and back.
-        t.set(INO, Space::Ranges, held(process(1), 35, 10, false)).unwrap();
+        t.put(INO, Space::Ranges, held(process(1), 35, 10, false)).unwrap();
         assert_eq!(spans(1), [(0, 45, false), (45, 50, true)]);
-        t.set(INO, Space::Ranges, held(process(1), 20, 5, false)).unwrap();
+        t.put(INO, Space::Ranges, held(process(1), 20, 5, false)).unwrap();
         assert_eq!(spans(1), [(0, 45, false), (45, 50, true)]);
         assert_eq!(t.len(), 3);
     }
@@ -430,5 +506,30 @@ mod tests {
     fn empty_and_overflowing_ranges_are_refused() {
         assert_eq!(Span::new(5, u64::MAX), Err(Errno::INVAL));
         assert_eq!(Span::new(u64::MAX, 0), Err(Errno::INVAL));
+    }
+
+    #[test]
+    fn bytes_unlocked_one_by_one_make_no_more_locks_than_a_tenant_may_have() {
+        let t = LockTable::default();
+        let payer = Arc::new(Counts::default());
+        let pays: Arc<dyn Payer> = payer.clone();
+        t.set(INO, Space::Ranges, held(process(1), 0, 0, false), &pays).unwrap();
+        let hole = |at: u64| t.unlock(INO, Space::Ranges, process(1), Span::new(2 * at + 1, 1).unwrap());
+        let made = (0..100_000).take_while(|at| hole(*at).is_ok()).count();
+        assert_eq!((made + 1, t.len()), (LOCKS_PER_INODE_MAX / 2, LOCKS_PER_INODE_MAX / 2));
+        assert_eq!(hole(90_000), Err(Errno::NOLCK));
+        assert_eq!(t.may_unlock(INO, Space::Ranges, process(1), Span::new(180_001, 1).unwrap()), Err(Errno::NOLCK));
+        assert_eq!(payer.0.load(Relaxed), made + 1, "each is charged");
+        // What makes no lock more is allowed: an end of one, a whole one, all of them.
+        t.unlock(INO, Space::Ranges, process(1), Span::new(0, 1).unwrap()).unwrap();
+        t.unlock(INO, Space::Ranges, process(1), Span::ALL).unwrap();
+        assert!(t.is_empty());
+        assert_eq!(payer.0.load(Relaxed), 0, "and given back");
+        // Also by the end of its owner.
+        t.set(INO, Space::Ranges, held(process(1), 0, 9, true), &pays).unwrap();
+        t.unlock(INO, Space::Ranges, process(1), Span::new(3, 3).unwrap()).unwrap();
+        assert_eq!(payer.0.load(Relaxed), 2);
+        t.release_session(1);
+        assert_eq!(payer.0.load(Relaxed), 0);
     }
 }

@@ -99,14 +99,14 @@ pub(super) async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
     let want = Held { owner: who, tenant: cx.queue.tenant.id.0, span, exclusive: kind == LockKind::Write };
     let locks = &cx.core.files.locks;
     match (action, kind) {
-        (LockAction::Set, LockKind::Unlock) => locks.unlock(description.ino, table, who, span),
+        (LockAction::Set, LockKind::Unlock) => locks.unlock(description.ino, table, who, span)?,
         (LockAction::Set, _) => {
             let grant = flags.access();
             let need = if want.exclusive { Access::WRITE } else { Access::READ };
             if table == Space::Ranges && !grant.contains(need) {
                 return Err(Errno::BADF);
             }
-            locks.set(description.ino, table, want)?;
+            locks.set(description.ino, table, want, &cx.queue.tenant.payer())?;
         }
         (LockAction::Get, _) => {
             let found = locks.test(description.ino, table, &want);

@@ -24,7 +24,8 @@ use weldfs_scheduler::TenantId;
 
 use super::counters::{Backlog, Totals};
 use super::latency::Latencies;
-use super::limits::TENANTS_MAX;
+use super::limits::{LOCK_BYTES, TENANTS_MAX};
+use super::locks::Payer;
 use super::lograte::LogRate;
 use crate::fs::Cred;
 
@@ -91,7 +92,7 @@ pub enum Resource {
     Sessions,
     /// Queue pairs.
     QueuePairs,
-    /// Bytes of queue pairs' shared memory.
+    /// Bytes of queue pairs' shared memory, of transactions as they are collected, and of locks.
     PoolBytes,
     /// Handles.
     Handles,
@@ -293,6 +294,11 @@ impl Tenant {
         self.stocks.held[what as usize].taken.fetch_sub(n, Ordering::Relaxed);
     }
 
+    /// What its locks are charged to.
+    pub(super) fn payer(self: &Arc<Self>) -> Arc<dyn Payer> {
+        self.clone()
+    }
+
     /// What it holds now; the caches know its part of them (`Store::cached_for`).
     pub(super) fn usage(&self) -> TenantUsage {
         let (in_flight, bytes_in_flight) = self.load.get();
@@ -350,6 +356,18 @@ impl Charge {
 impl Drop for Charge {
     fn drop(&mut self) {
         self.tenant.give(self.what, 1);
+    }
+}
+
+/// Locks are memory of the device: they count as pool memory does.
+impl Payer for Tenant {
+    fn charge_lock(&self) {
+        self.held[Resource::PoolBytes as usize].fetch_add(LOCK_BYTES, Ordering::Relaxed);
+        self.stocks.held[Resource::PoolBytes as usize].taken.fetch_add(LOCK_BYTES, Ordering::Relaxed);
+    }
+
+    fn give_lock(&self) {
+        self.give(Resource::PoolBytes, LOCK_BYTES);
     }
 }
 

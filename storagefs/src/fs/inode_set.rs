@@ -40,7 +40,7 @@ pub struct InodeSet {
     /// shared hold. One that would change something of it after all starts over, and insists.
     withheld: SmallVec<[InodeNo; 2]>,
     insisted: bool,
-    walked: Option<Box<Walked>>,
+    walked: Option<Walked>,
 }
 
 /// The walk that put a set together: the command need not walk again under the set if nothing has changed meanwhile.
@@ -50,7 +50,7 @@ pub(super) struct Walked {
     generation: u64,
     key: WalkKey,
     /// Where it led.
-    pub found: Found,
+    pub found: Box<Found>,
     /// How many components it looked up.
     pub components: u32,
     /// The directory in which a name was looked for and not found, and the cookie under which it can be added.
@@ -133,7 +133,7 @@ impl InodeSet {
     /// who changed an inode of it before has been heard of.
     pub(super) fn walked(&self, store: &Store, start: InodeNo, path: &[u8], last: Last) -> Option<&Walked> {
         let same = |w: &&Walked| w.key == key_of(start, path, last);
-        self.walked.as_deref().filter(same).filter(|w| w.generation == store.generation())
+        self.walked.as_ref().filter(same).filter(|w| w.generation == store.generation())
     }
 }
 
@@ -208,7 +208,7 @@ impl Resolver<'_> {
         let (generation, mut trail) = (self.strides.generation(self.store), Trail::default());
         let view = Ahead { store: self.store, slot: Cell::new((InodeNo(0), 0)) };
         match self.strides.walk(Walker::of(self.session), &view, (start, path, last), &mut trail) {
-            Ok((found, components)) => {
+            Ok(found) => {
                 let cred = self.session.cred();
                 match dir {
                     Hold::Exclusive => self.set.add_alone(found.dir.ino, may_rename(&found, cred)),
@@ -221,8 +221,8 @@ impl Resolver<'_> {
                     (Some(rec), ..) => self.set.add_alone(rec.ino, may_change(rec, cred)),
                 }
                 self.set.file = found.rec.as_ref().map(|r| r.ino);
-                let (key, slot) = (key_of(start, path, last), view.slot.get());
-                let walked = Box::new(Walked { generation, key, found, components, slot });
+                let (key, components, slot) = (key_of(start, path, last), self.strides.last_walk(), view.slot.get());
+                let walked = Walked { generation, key, found, components, slot };
                 Ok(Some(&self.set.walked.insert(walked).found))
             }
             Err(FsError::Errno(_)) => {

@@ -10,6 +10,8 @@ use super::{Cred, SessionView};
 use crate::error::{FsError, FsResult};
 use crate::record::{Dirent, InodeRec};
 use smallvec::SmallVec;
+use std::borrow::Borrow;
+use std::ops::Deref;
 use weldfs_ciscops::limits::{NAME_MAX, PATH_MAX, SYMLINK_FOLLOW_MAX};
 use weldfs_ciscops::{Errno, Handle, InodeNo};
 
@@ -65,6 +67,32 @@ pub struct Found {
     pub rec: Option<InodeRec>,
 }
 
+/// The end of a walk: known from an earlier one, or walked to now.
+pub(crate) enum Reached<'a> {
+    /// By the walk that put the command's set together.
+    Before(&'a Found),
+    /// By a walk of its own.
+    Now(Box<Found>),
+}
+
+impl Deref for Reached<'_> {
+    type Target = Found;
+
+    #[inline]
+    fn deref(&self) -> &Found {
+        match self {
+            Reached::Before(found) => found,
+            Reached::Now(found) => found,
+        }
+    }
+}
+
+impl Borrow<Found> for Reached<'_> {
+    fn borrow(&self) -> &Found {
+        self
+    }
+}
+
 /// How far a walk that failed had come: the last directory it stood in.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Trail {
@@ -83,16 +111,15 @@ pub struct Walker<'a> {
 
 /// A walk under way.
 pub(super) struct Walking {
-    /// The directory it stands in.
-    dir: InodeRec,
+    /// The directory it stands in, and what the component looked up last led to. It is written in place: a walk of one
+    /// component, which most are, moves no records about.
+    at: Box<Found>,
     /// What is being walked along once a link was followed; the path itself before.
     text: Option<Vec<u8>>,
     /// Where in it the next component is looked for.
     pos: usize,
     links: usize,
     components: u32,
-    /// What the last component led to.
-    end: Option<Found>,
     trail: Trail,
 }
 
@@ -105,6 +132,16 @@ impl Walking {
     /// The last directory it stood in.
     pub(super) fn trail(&self) -> Trail {
         self.trail
+    }
+
+    /// Where it has led, once it is over; it may be asked again.
+    pub(super) fn found(&self) -> Box<Found> {
+        self.at.clone()
+    }
+
+    /// Where it has led, once it is over.
+    pub(super) fn end(self) -> Box<Found> {
+        self.at
     }
 }
 
@@ -127,15 +164,17 @@ impl<'a> Walker<'a> {
         }
         let start = if path[0] == b'/' { ROOT } else { base };
         let dir = live(view, start)?;
-        if !dir.is_dir() {
+        let name = SmallVec::new();
+        let at = Box::new(Found { dir, name, comp: Comp::Root, slash: false, entry: None, rec: None });
+        if !at.dir.is_dir() {
             return Err(Errno::NOTDIR.into());
         }
-        let trail = Trail { dir: Some(dir.ino) };
-        Ok(Walking { dir, text: None, pos: 0, links: 0, components: 0, end: None, trail })
+        let trail = Trail { dir: Some(at.dir.ino) };
+        Ok(Walking { at, text: None, pos: 0, links: 0, components: 0, trail })
     }
 
-    /// Walks on, `STRIDE` components at most; none is the answer when there are more. `allowed` components in all are
-    /// ELOOP. After a miss it goes on with the component that missed.
+    /// Walks on, `STRIDE` components at most; whether it is over. `allowed` components in all are ELOOP. After a miss it
+    /// goes on with the component that missed.
     ///
     /// # Errors
     /// ENOENT, ENOTDIR, EACCES, ELOOP, ENAMETOOLONG, EXDEV; misses and damage as they come.
@@ -146,70 +185,71 @@ impl<'a> Walker<'a> {
         last: Last,
         allowed: u32,
         w: &mut Walking,
-    ) -> FsResult<Option<Found>> {
-        let stop = w.components.saturating_add(STRIDE);
+    ) -> FsResult<bool> {
+        let (stop, at) = (w.components.saturating_add(STRIDE), &mut *w.at);
         while let Some((from, to)) = next_component(w.text.as_deref().unwrap_or(path), w.pos) {
             if w.components >= stop {
-                return Ok(None);
+                return Ok(false);
             }
             if w.components >= allowed {
                 return Err(Errno::LOOP.into());
             }
-            if let Some(f) = w.end.take() {
+            if let Some(rec) = at.rec.take() {
                 // The walk goes on below what it had found.
-                w.dir = f.rec.ok_or(Errno::NOENT)?;
+                at.dir = rec;
             }
-            if !w.dir.is_dir() {
+            if !at.dir.is_dir() {
                 return Err(Errno::NOTDIR.into());
             }
-            w.trail.dir = Some(w.dir.ino);
-            perm::check(&w.dir, self.cred, X)?;
+            w.trail.dir = Some(at.dir.ino);
+            perm::check(&at.dir, self.cred, X)?;
             let text = w.text.as_deref().unwrap_or(path);
             let name = &text[from..to];
             if name.len() > NAME_MAX {
                 return Err(Errno::NAMETOOLONG.into());
             }
+            let ends = next_component(text, to).is_none();
             if name == b"." || name == b".." {
-                w.end = Some(dot(view, w.dir.clone(), name)?);
-                (w.pos, w.components) = (to, w.components + 1);
-                continue;
-            }
-            let Some(entry) = view.entry(w.dir.ino, name)? else {
-                w.components += 1;
-                if next_component(text, to).is_some() {
+                at.comp = dot(view, &mut at.dir, name)?;
+                at.rec = Some(at.dir.clone());
+                at.entry = None;
+            } else {
+                at.comp = Comp::Normal;
+                at.entry = view.entry(at.dir.ino, name)?;
+                if let Some(entry) = &at.entry {
+                    at.rec = view.inode(entry.ino)?;
+                    let rec = at.rec.as_ref().ok_or(Errno::NOENT)?;
+                    if rec.mode & perm::IFMT == perm::IFLNK && follows(last, text, to) {
+                        if w.links == SYMLINK_FOLLOW_MAX {
+                            return Err(Errno::LOOP.into());
+                        }
+                        let (target, absolute) = self.target(rec.target.as_deref().unwrap_or(&[]))?;
+                        let mut joined = target.to_vec();
+                        joined.extend_from_slice(&text[to..]);
+                        if absolute {
+                            at.dir = live(view, ROOT)?;
+                        }
+                        // Nothing found yet: the target may be nothing but slashes.
+                        (at.rec, at.entry, at.comp) = (None, None, Comp::Root);
+                        (w.text, w.pos, w.links, w.components) = (Some(joined), 0, w.links + 1, w.components + 1);
+                        continue;
+                    }
+                } else if !ends {
+                    w.components += 1;
                     return Err(Errno::NOENT.into());
                 }
-                let (dir, name, slash) = (w.dir.clone(), SmallVec::from_slice(name), to < text.len());
-                return Ok(Some(Found { dir, name, comp: Comp::Normal, slash, entry: None, rec: None }));
-            };
-            let rec = view.inode(entry.ino)?.ok_or(Errno::NOENT)?;
-            if rec.mode & perm::IFMT == perm::IFLNK && follows(last, text, to) {
-                if w.links == SYMLINK_FOLLOW_MAX {
-                    return Err(Errno::LOOP.into());
-                }
-                let (target, absolute) = self.target(rec.target.as_deref().unwrap_or(&[]))?;
-                let mut joined = target.to_vec();
-                joined.extend_from_slice(&text[to..]);
-                if absolute {
-                    w.dir = live(view, ROOT)?;
-                }
-                // Nothing found yet: the target may be nothing but slashes.
-                (w.text, w.pos, w.links, w.components) = (Some(joined), 0, w.links + 1, w.components + 1);
-                continue;
             }
-            let name = SmallVec::from_slice(name);
-            let dir = w.dir.clone();
-            w.end = Some(Found { dir, name, comp: Comp::Normal, slash: false, entry: Some(entry), rec: Some(rec) });
             (w.pos, w.components) = (to, w.components + 1);
-        }
-        let slash = w.text.as_deref().unwrap_or(path).ends_with(b"/");
-        Ok(Some(match w.end.take() {
-            Some(f) => Found { slash, ..f },
-            None => {
-                let (rec, dir) = (Some(w.dir.clone()), w.dir.clone());
-                Found { rec, dir, name: SmallVec::new(), comp: Comp::Root, slash, entry: None }
+            if ends {
+                at.slash = to < text.len();
+                at.name = SmallVec::from_slice(name);
+                return Ok(true);
             }
-        }))
+        }
+        // No component, or none left behind a link.
+        at.slash = w.text.as_deref().unwrap_or(path).ends_with(b"/");
+        at.rec = Some(at.dir.clone());
+        Ok(true)
     }
 
     /// Walks a path of few components at once; none where it has more than a stride of them.
@@ -222,9 +262,9 @@ impl<'a> Walker<'a> {
         base: InodeNo,
         path: &[u8],
         last: Last,
-    ) -> FsResult<Option<Found>> {
+    ) -> FsResult<Option<Box<Found>>> {
         let mut walking = self.begin(view, base, path)?;
-        self.stride(view, path, last, u32::MAX, &mut walking)
+        Ok(self.stride(view, path, last, u32::MAX, &mut walking)?.then(|| walking.end()))
     }
 
     /// What a symbolic link's target means inside the file system, and whether it starts at the root.
@@ -264,18 +304,17 @@ pub fn live<V: View + ?Sized>(view: &V, ino: InodeNo) -> FsResult<InodeRec> {
     view.inode(ino)?.ok_or(FsError::Errno(Errno::NOENT))
 }
 
-fn dot<V: View + ?Sized>(view: &V, dir: InodeRec, name: &[u8]) -> FsResult<Found> {
-    let (dir, comp) = if name == b"." {
-        (dir, Comp::Dot)
-    } else {
-        let up = live(view, dir.parent)?;
-        if up.nlink == 0 {
-            return Err(Errno::NOENT.into());
-        }
-        (up, Comp::DotDot)
-    };
-    let name = SmallVec::from_slice(name);
-    Ok(Found { rec: Some(dir.clone()), dir, name, comp, slash: false, entry: None })
+/// Goes where `.` or `..` leads to from a directory.
+fn dot<V: View + ?Sized>(view: &V, dir: &mut InodeRec, name: &[u8]) -> FsResult<Comp> {
+    if name == b"." {
+        return Ok(Comp::Dot);
+    }
+    let up = live(view, dir.parent)?;
+    if up.nlink == 0 {
+        return Err(Errno::NOENT.into());
+    }
+    *dir = up;
+    Ok(Comp::DotDot)
 }
 
 /// Whether a symbolic link that ends at `to` is followed.

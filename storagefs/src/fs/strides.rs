@@ -29,10 +29,12 @@ pub(super) fn key_of(start: InodeNo, path: &[u8], last: Last) -> WalkKey {
     ((path.as_ptr() as usize, path.len()), start, last)
 }
 
-/// A long walk: under way, or how it ended.
-enum State {
-    Going(Box<Walking>),
-    Over(Result<Box<Found>, Errno>, u32, Trail),
+/// A long walk.
+struct Walk {
+    key: WalkKey,
+    walking: Walking,
+    /// How it ended, once it is over.
+    over: Option<Result<(), Errno>>,
 }
 
 /// The way up from a directory.
@@ -74,7 +76,7 @@ impl List {
 /// What a core that was interrupted had done.
 #[derive(Default)]
 pub(super) struct Long {
-    walks: SmallVec<[(WalkKey, State); 1]>,
+    walks: SmallVec<[Walk; 1]>,
     pub climbs: SmallVec<[Climb; 2]>,
     /// Of a look for data or a hole: the first block that was not looked at.
     pub look: Option<u64>,
@@ -87,6 +89,8 @@ pub(crate) struct Strides {
     /// Components looked up by cores that are over, and by the one that runs.
     spent: u32,
     now: u32,
+    /// Of the last walk that was over.
+    last: u32,
     long: Option<Box<Long>>,
     /// What had been applied to the store before the first stride (see [`Store::generation`]).
     generation: Option<u64>,
@@ -154,6 +158,12 @@ impl Strides {
         if self.spent + self.now > PATH_COMPONENTS_MAX { Err(Errno::LOOP) } else { Ok(()) }
     }
 
+    /// How many components the last walk needed.
+    #[inline]
+    pub(super) fn last_walk(&self) -> u32 {
+        self.last
+    }
+
     /// Walks, or goes on with a walk that was interrupted.
     ///
     /// # Errors
@@ -164,7 +174,7 @@ impl Strides {
         view: &V,
         (start, path, last): (InodeNo, &[u8], Last),
         trail: &mut Trail,
-    ) -> FsResult<(Found, u32)> {
+    ) -> FsResult<Box<Found>> {
         let allowed = PATH_COMPONENTS_MAX.saturating_sub(self.spent + self.now);
         if self.long.is_some() {
             return self.resume(walker, view, (start, path, last), allowed, trail);
@@ -173,13 +183,13 @@ impl Strides {
         let done = walker.stride(view, path, last, allowed, &mut walking);
         *trail = walking.trail();
         match done {
-            Ok(Some(found)) => {
-                self.now += walking.components();
-                Ok((found, walking.components()))
+            Ok(true) => {
+                (self.now, self.last) = (self.now + walking.components(), walking.components());
+                Ok(walking.end())
             }
-            Err(FsError::Miss(_)) | Ok(None) => {
-                let state = (key_of(start, path, last), State::Going(Box::new(walking)));
-                self.long().walks.push(state);
+            Err(FsError::Miss(_)) | Ok(false) => {
+                let key = key_of(start, path, last);
+                self.long().walks.push(Walk { key, walking, over: None });
                 Err(done.err().unwrap_or(FsError::Turn))
             }
             Err(e) => {
@@ -198,30 +208,29 @@ impl Strides {
         (start, path, last): (InodeNo, &[u8], Last),
         allowed: u32,
         trail: &mut Trail,
-    ) -> FsResult<(Found, u32)> {
+    ) -> FsResult<Box<Found>> {
         let key = key_of(start, path, last);
         let walks = &mut self.long.get_or_insert_default().walks;
-        let at = match walks.iter().position(|(k, _)| *k == key) {
+        let at = match walks.iter().position(|w| w.key == key) {
             Some(at) => at,
             None => {
-                walks.push((key, State::Going(Box::new(walker.begin(view, start, path)?))));
+                walks.push(Walk { key, walking: walker.begin(view, start, path)?, over: None });
                 walks.len() - 1
             }
         };
-        if let State::Going(walking) = &mut walks[at].1 {
-            let done = walker.stride(view, path, last, allowed, walking);
-            let (components, trail) = (walking.components(), walking.trail());
-            let result = match done {
-                Ok(None) => return Err(FsError::Turn),
-                Ok(Some(found)) => Ok(Box::new(found)),
+        let Walk { walking, over, .. } = &mut walks[at];
+        let result = match *over {
+            Some(result) => result,
+            None => *over.insert(match walker.stride(view, path, last, allowed, walking) {
+                Ok(true) => Ok(()),
+                Ok(false) => return Err(FsError::Turn),
                 Err(FsError::Errno(errno)) => Err(errno),
                 Err(e) => return Err(e),
-            };
-            walks[at].1 = State::Over(result, components, trail);
-        }
-        let State::Over(result, components, reached) = &walks[at].1 else { return Err(FsError::Turn) };
-        (self.now, *trail) = (self.now + components, *reached);
-        Ok(((**result.as_ref().map_err(|e| *e)?).clone(), *components))
+            }),
+        };
+        (self.now, self.last, *trail) = (self.now + walking.components(), walking.components(), walking.trail());
+        result?;
+        Ok(walking.found())
     }
 }
 

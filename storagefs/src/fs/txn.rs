@@ -5,7 +5,7 @@
 
 use super::inode_set::{Hold, InodeSet, RENAME_LOCK, Walked};
 use super::micro::Steps;
-use super::resolve::{self, Found, Last, ROOT, Trail, View, Walker};
+use super::resolve::{self, Last, ROOT, Reached, Trail, View, Walker};
 use super::stage::{Filling, StagedFile};
 use super::strides::Strides;
 use super::{OpenFile, SessionView, Slicer};
@@ -16,7 +16,6 @@ use crate::micro::Begin;
 use crate::record::{Dirent, InodeRec, Time};
 use crate::store::{MicroTxn, Plan, Store};
 use smallvec::SmallVec;
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
@@ -296,16 +295,16 @@ impl<'a> Txn<'a> {
         Walker::of(self.session)
     }
 
-    pub(super) fn walk(&mut self, base: Handle, path: &[u8], last: Last) -> FsResult<Cow<'a, Found>> {
+    pub(super) fn walk(&mut self, base: Handle, path: &[u8], last: Last) -> FsResult<Reached<'a>> {
         let start = resolve::start_inode(self.session, base, path)?;
         if let Some(walked) = self.walked(start, path, last) {
             self.strides.count(walked.components)?;
-            return Ok(Cow::Borrowed(&walked.found));
+            return Ok(Reached::Before(&walked.found));
         }
         let mut strides = std::mem::take(&mut self.strides);
         let found = strides.walk(self.walker(), &*self, (start, path, last), &mut Trail::default());
         self.strides = strides;
-        Ok(Cow::Owned(found?.0))
+        Ok(Reached::Now(found?))
     }
 
     /// The walk before the set, if this one would end where it did: nothing has changed, and nothing is staged.

@@ -3,7 +3,7 @@
 
 use super::image::length;
 use super::uring::Ring;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io;
@@ -24,6 +24,7 @@ pub struct BlockMedium {
     sector: usize,
     read_only: bool,
     poisoned: AtomicBool,
+    flushes: Flushes,
     rings: Mutex<Vec<Ring>>,
     /// io_uring works here.
     ring_works: AtomicBool,
@@ -48,8 +49,8 @@ impl BlockMedium {
         }
         let ring_works = AtomicBool::new(first.is_ok());
         let rings = Mutex::new(first.into_iter().collect());
-        let poisoned = AtomicBool::new(false);
-        Ok(BlockMedium { io, _locked: locked, len, sector, read_only, poisoned, rings, ring_works })
+        let (poisoned, flushes) = (AtomicBool::new(false), Flushes::default());
+        Ok(BlockMedium { io, _locked: locked, len, sector, read_only, poisoned, flushes, rings, ring_works })
     }
 
     /// Whether batches go through io_uring.
@@ -119,6 +120,26 @@ impl BlockMedium {
     }
 }
 
+/// Flushes that may overlap. The kernel reports a failed write-back once for an open file description, to the first flush
+/// that asks (errseq_t, Linux Documentation/core-api/errseq.rst): of two at a time the other one succeeds, though it was
+/// its data that did not arrive. So a flush that succeeded counts only when those that overlapped with it have ended,
+/// too, and their failure is known.
+#[derive(Default)]
+struct Flushes(RwLock<()>);
+
+impl Flushes {
+    /// Runs one; when it went well, returns after all that had begun before it ended.
+    fn run<E>(&self, flush: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
+        let under_way = self.0.read();
+        let done = flush();
+        drop(under_way);
+        if done.is_ok() {
+            drop(self.0.write());
+        }
+        done
+    }
+}
+
 /// Whether two descriptions are of one file: the path may have been given to another one meanwhile.
 fn same_file(a: &File, b: &File) -> bool {
     match (a.metadata(), b.metadata()) {
@@ -185,10 +206,14 @@ impl Medium for BlockMedium {
     /// The persist point. A failure is final: what the device still holds of earlier writes is unknown.
     fn barrier(&self) -> Result<(), MediumError> {
         self.writable()?;
-        self.io.sync_data().map_err(|e| {
-            self.poison();
-            failed("flush", 0, 0)(e)
-        })
+        let done = self.flushes.run(|| {
+            self.io.sync_data().map_err(|e| {
+                self.poison();
+                failed("flush", 0, 0)(e)
+            })
+        });
+        // One that overlapped with it may have been told of the failure in its place.
+        done.and_then(|()| self.writable())
     }
 
     fn is_poisoned(&self) -> bool {
@@ -197,5 +222,33 @@ impl Medium for BlockMedium {
 
     fn poison(&self) {
         self.poisoned.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+    use std::time::Duration;
+
+    #[test]
+    fn a_flush_that_overlaps_with_a_failing_one_is_not_believed_before_the_failure_is_known() {
+        let (flushes, poisoned) = (Flushes::default(), AtomicBool::new(false));
+        let (begun, begins) = channel();
+        std::thread::scope(|s| {
+            s.spawn(|| {
+                let failed = flushes.run(|| {
+                    begun.send(()).expect("the other one waits for it");
+                    // The kernel has told this one, which has yet to say so.
+                    std::thread::sleep(Duration::from_millis(50));
+                    poisoned.store(true, Ordering::Release);
+                    Err(())
+                });
+                assert!(failed.is_err());
+            });
+            begins.recv().expect("it begins");
+            assert!(flushes.run(|| Ok::<(), ()>(())).is_ok());
+            assert!(poisoned.load(Ordering::Acquire), "the flush ended before the failure of the other was known");
+        });
     }
 }

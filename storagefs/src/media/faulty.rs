@@ -1,8 +1,10 @@
 //! A medium whose n-th access fails: for fault sweeps.
 
 use parking_lot::Mutex;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::ThreadId;
 use weldfs_journal::{IoWrite, Medium, MediumError, MediumInfo};
 
 /// Which accesses count.
@@ -48,12 +50,15 @@ pub struct FaultyMedium {
     plan: Mutex<Option<FaultPlan>>,
     seen: AtomicU64,
     fired: AtomicBool,
+    /// Flushes begun by each thread since a planned failure, the failing one included.
+    since: Mutex<HashMap<ThreadId, u64>>,
 }
 
 impl FaultyMedium {
     /// Over `inner`, without a plan.
     pub fn new(inner: Arc<dyn Medium>) -> FaultyMedium {
-        FaultyMedium { inner, plan: Mutex::new(None), seen: AtomicU64::new(0), fired: AtomicBool::new(false) }
+        let (seen, fired) = (AtomicU64::new(0), AtomicBool::new(false));
+        FaultyMedium { inner, plan: Mutex::new(None), seen, fired, since: Mutex::default() }
     }
 
     /// Sets the plan (or none) and starts counting anew.
@@ -61,6 +66,7 @@ impl FaultyMedium {
         *self.plan.lock() = plan;
         self.seen.store(0, Ordering::SeqCst);
         self.fired.store(false, Ordering::SeqCst);
+        self.since.lock().clear();
     }
 
     /// Ends the plan; what happened stays known.
@@ -78,6 +84,12 @@ impl FaultyMedium {
         self.fired.load(Ordering::SeqCst)
     }
 
+    /// The most flushes that one thread has begun from the planned failure on, the failing one included. More than one:
+    /// it tried again. (A flush of another thread may have been under way when the first failed.)
+    pub fn flushes_of_a_thread_since(&self) -> u64 {
+        self.since.lock().values().copied().max().unwrap_or(0)
+    }
+
     fn fault(&self, on: FaultOn) -> Option<FaultKind> {
         let plan = (*self.plan.lock())?;
         if plan.on != on && plan.on != FaultOn::Any {
@@ -89,6 +101,10 @@ impl FaultyMedium {
             self.fired.store(true, Ordering::SeqCst);
             plan.kind
         })
+    }
+
+    fn count_since(&self) {
+        *self.since.lock().entry(std::thread::current().id()).or_default() += 1;
     }
 }
 
@@ -151,10 +167,16 @@ impl Medium for FaultyMedium {
     fn barrier(&self) -> Result<(), MediumError> {
         match self.fault(FaultOn::Flush) {
             Some(kind) => {
+                self.count_since();
                 self.inner.poison();
                 Err(failure(kind, "flush", 0, 0))
             }
-            None => self.inner.barrier(),
+            None => {
+                if self.fired() {
+                    self.count_since();
+                }
+                self.inner.barrier()
+            }
         }
     }
 

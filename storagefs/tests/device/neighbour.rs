@@ -102,7 +102,11 @@ fn lingering() -> (OwnedFd, TcpStream) {
     let mut near = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (far, _) = listener.accept().unwrap();
     near.set_nonblocking(true).unwrap();
-    while near.write(&[7; 1 << 16]).is_ok() {}
+    // Until the other end has room for nothing more: on a busy machine what was sent may take a while to get there.
+    while near.write(&[7; 1 << 16]).is_ok() || {
+        std::thread::sleep(Duration::from_millis(20));
+        near.write(&[7; 1 << 16]).is_ok()
+    } {}
     rustix::net::sockopt::set_socket_linger(&near, Some(LINGER)).unwrap();
     (near.into(), far)
 }

@@ -287,8 +287,9 @@ impl<'c> Cx<'c> {
                 return Ok((u64::from(found.is_some()), 0));
             }
             (LockAction::Set, LockKind::Unlock) => {
+                locks.may_unlock(ino, table, who, span)?;
                 on_host(&description, space, kind, start, len)?;
-                locks.unlock(ino, table, who, span);
+                locks.unlock(ino, table, who, span)?;
             }
             (LockAction::Set, _) => {
                 let need = if want.exclusive { Access::WRITE } else { Access::READ };
@@ -304,7 +305,7 @@ impl<'c> Cx<'c> {
                     }
                     return Err(e);
                 }
-                locks.set(ino, table, want)?;
+                locks.set(ino, table, want, &self.session().tenant.payer())?;
             }
         }
         Ok((0, 0))
@@ -356,7 +357,8 @@ impl<'c> Cx<'c> {
         let Some(held) = locks.held_by(d.ino, Space::Whole, who) else { return };
         let kind = if held.exclusive { LockKind::Write } else { LockKind::Read };
         if on_host(d, LockSpace::Flock, kind, 0, 0).is_err() {
-            locks.unlock(d.ino, Space::Whole, who, Span::ALL);
+            // The whole of it, which is never the middle.
+            let _ = locks.unlock(d.ino, Space::Whole, who, Span::ALL);
         }
     }
 

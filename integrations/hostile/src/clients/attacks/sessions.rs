@@ -65,7 +65,11 @@ fn lingering() -> io::Result<(OwnedFd, TcpStream)> {
     let mut near = TcpStream::connect(listener.local_addr()?)?;
     let (far, _) = listener.accept()?;
     near.set_nonblocking(true)?;
-    while near.write(&[7; 1 << 16]).is_ok() {}
+    // Until the other end has room for nothing more: what was sent may take a while to get there.
+    while near.write(&[7; 1 << 16]).is_ok() || {
+        std::thread::sleep(Duration::from_millis(5));
+        near.write(&[7; 1 << 16]).is_ok()
+    } {}
     rustix::net::sockopt::set_socket_linger(&near, Some(LINGER))?;
     Ok((near.into(), far))
 }
