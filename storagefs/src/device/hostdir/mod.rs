@@ -67,6 +67,8 @@ pub struct HostDirConfig {
     pub handles_max: u32,
     /// Longest a thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
+    /// Called by a thread that has computed, which may take much memory, and does no more of it for now.
+    pub at_rest: Option<fn()>,
 }
 
 impl HostDirConfig {
@@ -79,6 +81,7 @@ impl HostDirConfig {
             pool_bytes_max: 1 << 30,
             handles_max: weldfs_ciscops::limits::HANDLES_MAX,
             spin_ns_max: super::limits::SPIN_NS_MAX,
+            at_rest: None,
         }
     }
 }
