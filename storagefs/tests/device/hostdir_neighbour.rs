@@ -209,7 +209,7 @@ fn paths_of_a_command_have_so_many_components_and_no_more() {
         symlink(format!("{turns}{last}"), dir.path().join(format!("l{i}"))).unwrap();
     }
     symlink(format!("/{turns}d/f"), dir.path().join("file")).unwrap();
-    let client = user(&served, 1000);
+    let client = Client::with(Arc::new(served.clone())).unwrap();
     // One and two of 1,400, by every kind of call; three are too many.
     assert_eq!(client.read("/l38/f").unwrap(), b"found");
     assert_eq!(client.read("/file").unwrap(), b"found");
