@@ -214,7 +214,8 @@ fn what_a_program_may_not_change_is_not_held_alone_for_it() {
     let mode = |path: &std::path::Path, bits| {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(bits)).unwrap();
     };
-    (mode(&file, 0o444), mode(&theirs, 0o555));
+    mode(&file, 0o444);
+    mode(&theirs, 0o555);
     let core = Core::new(HostDirConfig::new(place.path())).unwrap();
     let key = key_of(&core, &file);
     let changes = "mkdir theirs/mine; open theirs/file rw as f; append f x\"00\"; unlink theirs/file; \
