@@ -6,8 +6,8 @@
 //!   may block; `long` says how many threads do so, and whose turn it is; `command` is the way of one command,
 //!   `sequence` of several in one entry; `txn` is a command's `Target`;
 //!   `program` is what a program holds.
-//! * `walk` resolves names below the directory and nowhere else, `way` along links and long paths; `names`, `data`, `attr` are the calls; `sys` holds the
-//!   few that need raw pointers; `power` finds out what the bytes lie on.
+//! * `walk` resolves names below the directory and nowhere else, `way` along links and long paths; `names`, `data`,
+//!   `attr` are the calls; `sys` holds the few that need raw pointers; `power` finds out what the bytes lie on.
 //!
 //! `foresight` has what programs compute, before they hold anything.
 //!

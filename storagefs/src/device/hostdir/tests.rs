@@ -181,8 +181,8 @@ fn a_command_says_once_that_it_has_its_place_and_never_for_the_next_one() {
     assert!(!second.queue.pair.is_admitting());
 }
 
-/// Has a program of that text taken from a ring, as whoever looks would, and prepares it: `check` gets it, and whether it
-/// has its turn.
+/// Has a program of that text taken from a ring, as whoever looks would, and prepares it: `check` gets it, and whether
+/// it has its turn.
 fn prepared(core: &Arc<Core>, text: &str, check: impl FnOnce(&HostTxn<'_>, bool)) {
     let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
     let mut client = Client::new(session.new_queue_local(8, 1 << 16).unwrap());
