@@ -109,8 +109,8 @@ impl SharedRegion {
         SharedRegion { mapping: Arc::new(Mapping { base, len, backing: Backing::Heap }), off: 0, len }
     }
 
-    /// Maps `len` bytes of a memfd, populated, and not inherited over fork. Takes long for a large one, in pieces between
-    /// which other threads may change the process's memory.
+    /// Maps `len` bytes of a memfd, populated, and not inherited over fork. Takes long for a large one, in pieces
+    /// between which other threads may change the process's memory.
     ///
     /// # Errors
     /// As mmap(2) and madvise(2) with MADV_POPULATE_WRITE; ENOMEM where the memory is not to be had.

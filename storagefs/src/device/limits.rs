@@ -65,7 +65,8 @@ pub const QUEUES_MAX: usize = 4096;
 pub(crate) const LOCKS_PER_INODE_MAX: usize = 4096;
 /// Advisory locks of one device.
 pub(crate) const LOCKS_MAX: usize = 1 << 18;
-/// Memory that a lock is charged as, bytes: its entry, twice over because a list grows by doubling, and what lists cost.
+/// Memory that a lock is charged as, bytes: its entry, twice over because a list grows by doubling, and what lists
+/// cost.
 pub(crate) const LOCK_BYTES: u64 = 128;
 /// Locks that every tenant may have of one inode, and of one device, however many others have.
 pub(crate) const LOCKS_PER_INODE_MIN: usize = 64;

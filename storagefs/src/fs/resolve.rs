@@ -173,8 +173,8 @@ impl<'a> Walker<'a> {
         Ok(Walking { at, text: None, pos: 0, links: 0, components: 0, trail })
     }
 
-    /// Walks on, `STRIDE` components at most; whether it is over. `allowed` components in all are ELOOP. After a miss it
-    /// goes on with the component that missed.
+    /// Walks on, `STRIDE` components at most; whether it is over. `allowed` components in all are ELOOP. After a miss
+    /// it goes on with the component that missed.
     ///
     /// # Errors
     /// ENOENT, ENOTDIR, EACCES, ELOOP, ENAMETOOLONG, EXDEV; misses and damage as they come.

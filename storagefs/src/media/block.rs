@@ -120,10 +120,10 @@ impl BlockMedium {
     }
 }
 
-/// Flushes that may overlap. The kernel reports a failed write-back once for an open file description, to the first flush
-/// that asks (errseq_t, Linux Documentation/core-api/errseq.rst): of two at a time the other one succeeds, though it was
-/// its data that did not arrive. So a flush that succeeded counts only when those that overlapped with it have ended,
-/// too, and their failure is known.
+/// Flushes that may overlap. The kernel reports a failed write-back once for an open file description, to the first
+/// flush that asks (errseq_t, Linux Documentation/core-api/errseq.rst): of two at a time the other one succeeds,
+/// though it was its data that did not arrive. So a flush that succeeded counts only when those that overlapped with
+/// it have ended, too, and their failure is known.
 #[derive(Default)]
 struct Flushes(RwLock<()>);
 
