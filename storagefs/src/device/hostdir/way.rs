@@ -47,8 +47,8 @@ pub(super) struct Way {
     /// It is not to be left: another thread looks at rings, or something has been done already.
     pub stays: bool,
     /// Directories that a program's names led to when it got its place. They lead there as long as it holds names and
-    /// moves none itself.
-    known: Vec<(Name, Result<Rc<OwnedFd>, Errno>)>,
+    /// moves none itself. They count as they did.
+    known: Vec<(Name, Result<Rc<OwnedFd>, Errno>, u32)>,
     /// It has been left, to be begun anew by a thread that does not look at rings.
     pub left: bool,
 }
@@ -224,7 +224,8 @@ impl<'c> HostTxn<'c> {
     /// The directory of the last component of `path`, and that component.
     pub(super) fn parent<'p>(&mut self, base: Handle, path: &'p [u8]) -> Result<Place<'c, 'p>, Errno> {
         let of = name_of(base, path);
-        let known = self.way.known.iter().find(|(name, _)| *name == of).map(|(_, dir)| dir.clone());
+        let known = self.way.known.iter().find(|(name, ..)| *name == of);
+        let known = known.map(|(_, dir, components)| (dir.clone(), *components));
         let from = walk::start(self.core, self.session(), base, path)?;
         self.way.spend(1)?;
         let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
@@ -238,7 +239,10 @@ impl<'c> HostTxn<'c> {
             return Ok(Place { dir: Dir::Start(from), name });
         }
         let dir = match known {
-            Some(known) => Dir::Known(known?),
+            Some((known, components)) => {
+                self.way.spend(components as usize)?;
+                Dir::Known(known?)
+            }
             None => Dir::Own(self.open_path(from, before, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?),
         };
         Ok(Place { dir, name })
@@ -246,14 +250,18 @@ impl<'c> HostTxn<'c> {
 
     /// The same, of a program that is to know it again: what led there, and what is too long a way.
     pub(super) fn learn<'p>(&mut self, base: Handle, path: &'p [u8]) -> Result<Place<'c, 'p>, Errno> {
-        match self.parent(base, path) {
+        let before = self.way.spent;
+        let found = self.parent(base, path);
+        // But for the last one, which is looked up again.
+        let components = (self.way.spent - before).saturating_sub(1);
+        match found {
             Ok(Place { dir: Dir::Own(fd), name }) => {
                 let fd = Rc::new(fd);
-                self.way.known.push((name_of(base, path), Ok(fd.clone())));
+                self.way.known.push((name_of(base, path), Ok(fd.clone()), components));
                 Ok(Place { dir: Dir::Known(fd), name })
             }
             Err(Errno::LOOP) => {
-                self.way.known.push((name_of(base, path), Err(Errno::LOOP)));
+                self.way.known.push((name_of(base, path), Err(Errno::LOOP), components));
                 Err(Errno::LOOP)
             }
             other => other,
