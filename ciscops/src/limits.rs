@@ -66,6 +66,8 @@ pub const RECORD_HEAD_MAX: usize = 64;
 pub const SCAN_RECORDS_MAX: u64 = 65_536;
 /// Bytes that a program may write into files, all its micro-ops together.
 pub const PROGRAM_WRITE_MAX: u64 = 16 << 20;
+/// Bytes that the codecs and ciphers of a program take and make, where they run before it: on a directory of the host.
+pub const PROGRAM_FORESEEN_MAX: u64 = 32 << 20;
 /// Keys that a session may keep.
 pub const KEYS_MAX: usize = 64;
 /// Largest file offset plus one: offsets and sizes fit i64.

@@ -177,6 +177,19 @@ pub trait Target {
     fn start_over(&mut self) -> Errno {
         Errno::AGAIN
     }
+    /// Whether the program only finds out what it will compute: it changes nothing, and its client gets nothing.
+    fn is_rehearsal(&self) -> bool {
+        false
+    }
+    /// Whether it goes by what was computed in a rehearsal: [`Target::kept`] has it.
+    fn foresees(&self) -> bool {
+        false
+    }
+    /// So many bytes are to be computed, or computed with, that no rehearsal has. An error ends the program.
+    fn unforeseen(&mut self, bytes: u64) -> Result<(), Errno> {
+        let _ = bytes;
+        Ok(())
+    }
     /// Holds again what was lent. An error that starts the program over: something of it may have changed.
     async fn hold(&mut self) -> Result<(), Errno> {
         Ok(())

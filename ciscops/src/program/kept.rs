@@ -47,9 +47,10 @@ impl Kept {
 
 impl<F: Copy> Machine<'_, F> {
     /// The state, for another run.
-    pub(super) fn into_kept(self) -> Kept {
+    pub(super) fn take_kept(&mut self) -> Kept {
         let ends = self.files.map(|slot| slot.and_then(|slot| slot.end));
-        let Machine { ran, buffers, versions, registers, index, end, .. } = self;
+        let (ran, buffers) = (std::mem::take(&mut self.ran), std::mem::take(&mut self.buffers));
+        let Machine { versions, registers, index, end, .. } = *self;
         Kept { ran, buffers, versions, registers, ends, index, end }
     }
 

@@ -3,6 +3,7 @@
 
 use super::Program;
 use super::bulk::{Piece, Sum, read_summed, write_summed};
+use super::foresight::Foreseen;
 use super::kept::{Kept, Ran};
 use super::micro::Micro;
 use super::operand::*;
@@ -19,6 +20,9 @@ use smallvec::SmallVec;
 /// Runs `program` as the command `cmd`. The caller boxes the future: all state of a program lives in it, and none of it
 /// in the future of other commands.
 pub(crate) async fn run<T: Target>(cmd: &Command, program: &Program, pool: &SharedRegion, t: &mut T) -> Outcome {
+    if t.is_rehearsal() || t.foresees() {
+        return foreseen(cmd, program, pool, t).await;
+    }
     let mut machine = Machine::new(program, pool);
     if let Some(kept) = t.kept().and_then(|kept| kept.downcast::<Kept>().ok()) {
         match machine.resume(*kept, t).await {
@@ -28,31 +32,50 @@ pub(crate) async fn run<T: Target>(cmd: &Command, program: &Program, pool: &Shar
             Ok(false) | Err(_) => return machine.failed(cmd, t.start_over()),
         }
     }
-    let micros = program.micros();
-    while let Some(micro) = micros.get(machine.index) {
-        let ran = match machine.step(micro, t).await {
-            Ok(next) => t.seal(machine.index as u16, &Registers::default()).await.map(|()| next),
-            Err(e) => Err(e),
-        };
-        let (index, answer) = (machine.index, machine.answer);
-        match ran {
-            Ok(Next::Go) => machine.index += 1,
-            Ok(Next::Skip(n)) => machine.index += 1 + usize::from(n),
-            Ok(Next::End) => (machine.end, machine.index) = (machine.index + 1, micros.len()),
-            Err(e) => return machine.ended(cmd, e, t),
-        }
-        machine.ran.push(Ran { index, answer, version: machine.filled });
-        if machine.index < micros.len() {
-            t.quiet(Quiet::Between);
-            if let Err(e) = t.boundary(machine.index as u16).await {
-                return machine.ended(cmd, e, t);
+    machine.steps(cmd, t).await
+}
+
+/// The same of a program that is rehearsed, or has been.
+async fn foreseen<T: Target>(cmd: &Command, program: &Program, pool: &SharedRegion, t: &mut T) -> Outcome {
+    let mut machine = Machine::new(program, pool);
+    let kept = t.kept().and_then(|kept| kept.downcast::<Foreseen>().ok()).unwrap_or_default();
+    (machine.foreseen, machine.rehearsal) = (Some(kept.anew()), t.is_rehearsal());
+    let outcome = machine.steps(cmd, t).await;
+    if let Some(foreseen) = machine.foreseen {
+        t.keep(foreseen);
+    }
+    outcome
+}
+
+impl<F: Copy> Machine<'_, F> {
+    async fn steps<T: Target<File = F>>(&mut self, cmd: &Command, t: &mut T) -> Outcome {
+        let (program, machine) = (self.program, self);
+        let micros = program.micros();
+        while let Some(micro) = micros.get(machine.index) {
+            let ran = match machine.step(micro, t).await {
+                Ok(next) => t.seal(machine.index as u16, &Registers::default()).await.map(|()| next),
+                Err(e) => Err(e),
+            };
+            let (index, answer) = (machine.index, machine.answer);
+            match ran {
+                Ok(Next::Go) => machine.index += 1,
+                Ok(Next::Skip(n)) => machine.index += 1 + usize::from(n),
+                Ok(Next::End) => (machine.end, machine.index) = (machine.index + 1, micros.len()),
+                Err(e) => return machine.ended(cmd, e, t),
+            }
+            machine.ran.push(Ran { index, answer, version: machine.filled });
+            if machine.index < micros.len() {
+                t.quiet(Quiet::Between);
+                if let Err(e) = t.boundary(machine.index as u16).await {
+                    return machine.ended(cmd, e, t);
+                }
             }
         }
-    }
-    // Before it ends it must hold all that it has seen and staged.
-    match t.hold().await {
-        Ok(()) => machine.well(machine.end),
-        Err(e) => machine.ended(cmd, e, t),
+        // Before it ends it must hold all that it has seen and staged.
+        match t.hold().await {
+            Ok(()) => machine.well(machine.end),
+            Err(e) => machine.ended(cmd, e, t),
+        }
     }
 }
 
@@ -91,6 +114,10 @@ pub(super) struct Machine<'a, F> {
     pub filled: u32,
     /// Micro-ops that are done when it ends well.
     pub end: usize,
+    /// What has been computed before; none of a program that is not rehearsed.
+    pub foreseen: Option<Box<Foreseen>>,
+    /// Nothing goes to the client, either.
+    pub rehearsal: bool,
 }
 
 type Done<T> = Result<T, Errno>;
@@ -110,6 +137,8 @@ impl<'a, F: Copy> Machine<'a, F> {
             answer: 0,
             filled: 0,
             end: program.micros().len(),
+            foreseen: None,
+            rehearsal: false,
         }
     }
 
@@ -130,10 +159,10 @@ impl<'a, F: Copy> Machine<'a, F> {
     }
 
     /// The same; its state is kept if it is about to be started over.
-    fn ended<T: Target>(self, cmd: &Command, errno: Errno, t: &mut T) -> Outcome {
+    fn ended<T: Target>(&mut self, cmd: &Command, errno: Errno, t: &mut T) -> Outcome {
         let outcome = self.failed(cmd, errno);
-        if t.starts_over() {
-            t.keep(Box::new(self.into_kept()));
+        if t.starts_over() && self.foreseen.is_none() {
+            t.keep(Box::new(self.take_kept()));
         }
         outcome
     }
@@ -275,8 +304,7 @@ impl<'a, F: Copy> Machine<'a, F> {
             Micro::CopyRange { .. } => self.copy_range(m, t).await?,
             Micro::Scan { .. } => self.scan(m, t).await?,
             Micro::Transform { buf, from, how } => {
-                t.quiet(Quiet::Computes);
-                self.transform(buf, from, how, t).await?;
+                self.transform_or_recall((buf, from, how), t).await?;
             }
             // Said of the command as a whole: see `Program::is_durable`.
             Micro::Sync => {}
@@ -327,7 +355,8 @@ impl<'a, F: Copy> Machine<'a, F> {
             }
             To::Pool(p) => {
                 let out = self.pool.slice(self.program.range(p))?.sub(0, len as usize);
-                read_summed((&mut sum, self.index), t, file, (off, len), Sink::Shared(out), &mut self.piece).await?
+                let sink = if self.rehearsal { Sink::Discard } else { Sink::Shared(out) };
+                read_summed((&mut sum, self.index), t, file, (off, len), sink, &mut self.piece).await?
             }
             To::Nowhere => {
                 read_summed((&mut sum, self.index), t, file, (off, len), Sink::Discard, &mut self.piece).await?
@@ -431,7 +460,9 @@ impl<'a, F: Copy> Machine<'a, F> {
                 if bytes.len() > room.len() {
                     return Err(Errno::TOOBIG);
                 }
-                room.copy_from(bytes);
+                if !self.rehearsal {
+                    room.copy_from(bytes);
+                }
                 let n = bytes.len() as u64;
                 self.set(count, n)
             }

@@ -8,11 +8,12 @@
 //!
 //! `wire` has micro-ops from and to their 32 bytes, `body` the rest of the layout, `verify` what a program must
 //! satisfy; `build` makes bodies; `machine` and `bulk` run programs; `kept` is what one that
-//! is started over need not do again.
+//! is started over need not do again, `foresight` what is computed before one begins where nothing is taken back.
 
 mod body;
 mod build;
 mod bulk;
+mod foresight;
 mod kept;
 mod machine;
 mod micro;
@@ -175,6 +176,12 @@ impl Program {
             _ => 0,
         };
         self.micros.iter().map(reads).fold(0, u64::saturating_add) > u64::from(limits::ATOMIC_WRITE_MAX)
+    }
+
+    /// Whether it compresses, decompresses or enciphers; and whether it may have changed something before it does so.
+    pub fn computes(&self) -> Option<bool> {
+        let last = self.micros.iter().rposition(|m| matches!(m, Micro::Transform { .. }))?;
+        Some(self.micros[..last].iter().any(Micro::changes))
     }
 
     /// Whether what `Open` or `Use` number `index` puts in its slot may be changed by a later micro-op.

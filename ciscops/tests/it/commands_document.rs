@@ -63,6 +63,7 @@ fn the_limits_stated_are_the_limits() {
         ("PROGRAM_STRINGS_MAX", limits::PROGRAM_STRINGS_MAX as u64),
         ("PROGRAM_SCRATCH_MAX", limits::PROGRAM_SCRATCH_MAX),
         ("PROGRAM_READ_MAX", limits::PROGRAM_READ_MAX),
+        ("PROGRAM_FORESEEN_MAX", limits::PROGRAM_FORESEEN_MAX),
         ("PROGRAM_WRITE_MAX", limits::PROGRAM_WRITE_MAX),
         ("RECORD_HEAD_MAX", limits::RECORD_HEAD_MAX as u64),
         ("SCAN_RECORDS_MAX", limits::SCAN_RECORDS_MAX),

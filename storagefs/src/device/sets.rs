@@ -210,8 +210,8 @@ pub struct Tickets<'a> {
 }
 
 impl<'a> Tickets<'a> {
-    #[cfg(test)]
-    fn running(&self) -> bool {
+    /// Whether all of the set is held.
+    pub fn running(&self) -> bool {
         self.running
     }
 

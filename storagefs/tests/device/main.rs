@@ -10,6 +10,7 @@ mod detect;
 mod greedy_client;
 mod hostdir;
 mod hostdir_differential;
+mod hostdir_neighbour;
 mod hostile_client;
 mod lent;
 mod neighbour;

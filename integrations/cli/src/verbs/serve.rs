@@ -87,6 +87,7 @@ fn serve_dir(settings: &Settings, dir: &Path, telling: Telling) -> Outcome {
     let path = settings.socket.clone().unwrap_or_else(|| socket_of(dir));
     has_place(&path)?;
     let mut config = HostDirConfig::new(dir);
+    config.at_rest = Some(crate::allocator::give_back);
     config.threads = settings.threads.map_or(THREADS, |threads| threads.0.into());
     if settings.durability == Some(Class::Durable) {
         config.durability = Durability::Durable;

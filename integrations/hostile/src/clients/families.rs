@@ -53,6 +53,13 @@ pub const FAMILIES: &[Family] = &[
     .after(names::noise),
     family("hold-read", 4, "programs that compute over a file of the victim that all may read", names::hold_read)
         .after(names::noise),
+    family(
+        "hold-done",
+        4,
+        "programs that change a file, then compute over it and names of the victim",
+        names::hold_done,
+    )
+    .after(names::noise),
     family("walks", 4, "paths of 39 symbolic links of 4 KiB", names::walks).after(names::links),
     family("walk-programs", 4, "programs of 16 renames along such paths", names::walk_programs).after(names::links),
     family("deep-rename", 4, "renames of a directory into one that lies deep below it", names::rename)

@@ -103,7 +103,7 @@ impl HostTxn<'_> {
         let start = walk::start(self.core, self.session(), base, path)?;
         let mut how = OFlags::PATH;
         how.set(OFlags::NOFOLLOW, nofollow);
-        let fd = walk::open(self.core, &start, path, how, Mode::empty())?;
+        let fd = self.open_path(start, path, how, Mode::empty())?;
         let stat = fstat(&fd)?;
         let key = self.core.key(stat.st_dev, stat.st_ino);
         let file = self.keep(Held::Own(fd), Access::empty());
@@ -125,7 +125,8 @@ impl HostTxn<'_> {
             return Ok(body(&look(self.fd(file), b"", AtFlags::EMPTY_PATH)?));
         }
         self.hold_names(false);
-        let at = walk::parent(core, self.session(), base, path)?;
+        let spent = self.way.spent();
+        let at = self.parent(base, path)?;
         if at.is_plain() {
             let first = look(at.dir(), at.name, AtFlags::SYMLINK_NOFOLLOW)?;
             let link = FileType::from_raw_mode(u32::from(first.stx_mode)) == FileType::Symlink;
@@ -137,6 +138,7 @@ impl HostTxn<'_> {
                 return Ok(body(&look(at.dir(), at.name, AtFlags::SYMLINK_NOFOLLOW)?));
             }
         }
+        self.way.again(spent);
         let file = self.object((base, path, nofollow), Ticket::Shared).await?;
         Ok(body(&look(self.fd(file), b"", AtFlags::EMPTY_PATH)?))
     }

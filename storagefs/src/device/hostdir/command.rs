@@ -13,13 +13,13 @@ use weldfs_scheduler::{Mode, Token};
 use zerocopy::IntoBytes;
 
 use super::core::Core;
-use super::data;
 use super::hand::{PIECE, Scratch};
 use super::lookout::{Progress, Work};
 use super::sequence;
 use super::session::{HostFile, SessionState};
 use super::sys;
 use super::txn::HostTxn;
+use super::{data, foresight};
 use crate::device::locks::{Held, Owner, Space, Span};
 use crate::device::ofd::Description;
 use crate::device::sets::{Tickets, members};
@@ -94,7 +94,7 @@ pub(super) fn may_take_long(core: &Core, work: &Work) -> bool {
 }
 
 fn is_long(program: &weldfs_ciscops::program::Program) -> bool {
-    program.write_bytes().max(program.scratch_bytes()) >= u64::from(LONG)
+    program.computes().is_some() || program.write_bytes().max(program.scratch_bytes()) >= u64::from(LONG)
 }
 
 /// Whether a command changes something that can be made durable.
@@ -152,7 +152,7 @@ pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Opti
         Op::ChecksumRange { h, offset, len, .. } => cx.checksum(h, offset, len, scratch).await.map(answer),
         Op::Batch { items, results } => Box::pin(sequence::batch(core, work, (items, results), scratch)).await,
         Op::ReadDirPlus { h, cookie, out } => sequence::read_dir_plus(core, work, (h, cookie, out), scratch).await,
-        _ => Some(cx.whole(scratch).await),
+        _ => cx.whole(scratch).await,
     }
 }
 
@@ -162,10 +162,10 @@ fn is_fused_change(work: &Work) -> bool {
 }
 
 impl<'c> Cx<'c> {
-    /// What is not cut.
-    async fn whole(&self, scratch: &mut Scratch) -> Done {
+    /// What is cut at its beginning only.
+    async fn whole(&self, scratch: &mut Scratch) -> Option<Done> {
         let (core, cx) = (self.core, self);
-        match self.work.cmd.op {
+        Some(match self.work.cmd.op {
             Op::Nop => answer(Ok((0, 0))),
             Op::Syncfs => cx.synced(Ok(syncfs(&core.root))),
             Op::Fsync { h } => cx.sync(h, |d| fsync(&d.body.fd)).await,
@@ -182,8 +182,8 @@ impl<'c> Cx<'c> {
             Op::TxnBegin | Op::TxnWrite { .. } | Op::TxnCommit { .. } | Op::TxnAbort { .. } => {
                 answer(Err(Errno::OPNOTSUPP))
             }
-            _ => cx.file_system(scratch).await,
-        }
+            _ => return cx.file_system(scratch).await,
+        })
     }
 }
 
@@ -397,15 +397,25 @@ impl<'c> Cx<'c> {
     }
 
     /// Every command that runs over a transaction.
-    async fn file_system(&self, scratch: &mut Scratch) -> Done {
+    async fn file_system(&self, scratch: &mut Scratch) -> Option<Done> {
         let work = self.work;
         let durable = wants_durable(self.core, work);
         // Nothing is taken back here, so what was done before a failure stands, and the completion says so.
         let cmd = Command { mode: TxnMode::Micro, ..work.cmd };
+        if let Some(program) = work.paths.program.as_ref().filter(|p| p.computes().is_some()) {
+            return Box::pin(foresight::run(self.core, work, (&cmd, program), durable, scratch)).await;
+        }
         let mut txn = HostTxn::new(self.core, work, scratch, durable);
         txn.prepare().await;
-        let outcome = interp::run(&cmd, &work.paths, &work.queue.pool, &mut txn).await;
-        txn.end(outcome)
+        let outcome = match txn.way.left {
+            true => Outcome::default(),
+            false => interp::run(&cmd, &work.paths, &work.queue.pool, &mut txn).await,
+        };
+        if txn.way.left {
+            *work.progress.lock() = Progress::Away;
+            return None;
+        }
+        Some(txn.end(outcome))
     }
 }
 

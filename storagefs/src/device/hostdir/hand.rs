@@ -52,6 +52,7 @@ pub(super) fn run(core: &Core, index: usize) {
         waker: Waker::from(Arc::new(Unpark(std::thread::current()))),
         scratch: Scratch { piece: vec![0; PIECE].into_boxed_slice(), entries: Box::new_uninit_slice(ENTRIES) },
         acting: None,
+        computed: false,
     };
     // Clients have applied their umask already. Where a thread may not have one of its own, it is the process's.
     if let Err(e) = sys::own_umask() {
@@ -72,6 +73,7 @@ pub(super) fn run(core: &Core, index: usize) {
                 Served::Unpublished(queue) => lookout.note_dirty(&queue),
                 Served::Cut(work) => core.long.set_aside(work),
             }
+            hand.give_back();
             continue;
         }
         if let Some(work) = if counted { Some(work) } else { core.long.begin(work) } {
@@ -79,6 +81,7 @@ pub(super) fn run(core: &Core, index: usize) {
             // Another thread looks from here on.
             drop(lookout);
             hand.serve_long(work);
+            hand.give_back();
             lookout = core.lookout.lock();
         }
     }
@@ -103,6 +106,8 @@ struct Hand<'c> {
     scratch: Scratch,
     /// Whose rights this thread has; none: the process's own.
     acting: Option<Cred>,
+    /// It has run a program that computes since it last gave memory back.
+    computed: bool,
 }
 
 impl Hand<'_> {
@@ -121,6 +126,7 @@ impl Hand<'_> {
     /// Runs a command, or a slice of one, and posts its completion. `looking`: no other looks at rings meanwhile, so
     /// others that follow may be published together with it.
     fn serve(&mut self, mut work: Work, looking: bool) -> Served {
+        self.computed |= work.paths.program.as_ref().is_some_and(|program| program.computes().is_some());
         let now = now_ns();
         let fresh = work.begun == 0;
         if fresh {
@@ -158,6 +164,15 @@ impl Hand<'_> {
                 Served::Over
             }
             (false, _) => Served::Over,
+        }
+    }
+
+    /// Gives memory back that a thread's allocator keeps after what was large.
+    fn give_back(&mut self) {
+        if std::mem::take(&mut self.computed)
+            && let Some(at_rest) = self.core.config.at_rest
+        {
+            at_rest();
         }
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustix::event::epoll;
-use weldfs_ciscops::{ChecksumState, Command, Cqe, Errno, Opcode, Outcome, Paths, RawCommand, Sqe, validate};
+use weldfs_ciscops::{ChecksumState, Command, Cqe, Errno, Kept, Opcode, Outcome, Paths, RawCommand, Sqe, validate};
 use weldfs_waiting::crowd;
 
 use super::core::{Core, Message};
@@ -50,8 +50,12 @@ pub(super) enum Progress {
     /// At its beginning.
     #[default]
     Begin,
+    /// At its beginning: it takes longer than a thread that looks at rings has time for.
+    Away,
     /// A checksum: the file, bytes summed up so far, and their sum.
     Sum(Arc<Description<HostFile>>, u64, ChecksumState),
+    /// A program: what it has computed.
+    Foreseen(Option<Kept>),
     /// A batch.
     Sequence(Box<Sequence>),
     /// A listing: bytes put, and the cookie of the last entry put.

@@ -4,9 +4,12 @@
 //! * `mod` (this file) starts and ends it; `core` is what its threads share; `session` is an attached client.
 //! * `lookout` looks at the rings, one thread at a time; `hand` runs commands on its own stack, where calls of the host
 //!   may block; `long` says how many threads do so, and whose turn it is; `command` is the way of one command,
-//!   `sequence` of several in one entry; `txn` is a command's `Target`.
-//! * `walk` resolves names below the directory and nowhere else; `names`, `data`, `attr` are the calls; `sys` holds the
-//!   few that need raw pointers; `power` finds out what the bytes lie on.
+//!   `sequence` of several in one entry; `txn` is a command's `Target`;
+//!   `program` is what a program holds.
+//! * `walk` resolves names below the directory and nowhere else, `way` along links and long paths; `names`, `data`,
+//!   `attr` are the calls; `sys` holds the few that need raw pointers; `power` finds out what the bytes lie on.
+//!
+//! `foresight` has what programs compute, before they hold anything.
 //!
 //! What is promised between clients is what the device promises: a command holds its inodes, shared or exclusive, and
 //! commands of one ring on one inode run in order. Other programs of the host are not held off, nothing is rolled back,
@@ -16,17 +19,20 @@ mod attr;
 mod command;
 mod core;
 mod data;
+mod foresight;
 mod hand;
 mod long;
 mod lookout;
 mod names;
 pub mod power;
+mod program;
 mod sequence;
 mod session;
 mod stats;
 mod sys;
 mod txn;
 mod walk;
+mod way;
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -61,6 +67,8 @@ pub struct HostDirConfig {
     pub handles_max: u32,
     /// Longest a thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
+    /// Called by a thread that has computed, which may take much memory, and does no more of it for now.
+    pub at_rest: Option<fn()>,
 }
 
 impl HostDirConfig {
@@ -73,6 +81,7 @@ impl HostDirConfig {
             pool_bytes_max: 1 << 30,
             handles_max: weldfs_ciscops::limits::HANDLES_MAX,
             spin_ns_max: super::limits::SPIN_NS_MAX,
+            at_rest: None,
         }
     }
 }

@@ -16,7 +16,7 @@ use super::walk::{self, Place, Start, by_proc};
 
 /// What the host is told of how a file is opened. Appending and synchronous writing are this side's business: the one
 /// needs the offset it got, the other waits without the inode.
-fn host_flags(flags: OpenFlags) -> OFlags {
+pub(super) fn host_flags(flags: OpenFlags) -> OFlags {
     if flags.contains(OpenFlags::PATH) {
         let mut how = OFlags::PATH;
         how.set(OFlags::NOFOLLOW, flags.contains(OpenFlags::NOFOLLOW));
@@ -40,7 +40,7 @@ fn host_flags(flags: OpenFlags) -> OFlags {
     how
 }
 
-impl HostTxn<'_> {
+impl<'c> HostTxn<'c> {
     /// Opens as the flags say.
     pub(super) async fn open_core(
         &mut self,
@@ -51,7 +51,7 @@ impl HostTxn<'_> {
     ) -> Result<Opened<FileRef>, Errno> {
         let start = walk::start(self.core, self.session(), base, path)?;
         let access = if flags.contains(OpenFlags::PATH) { Access::empty() } else { flags.access() };
-        let (fd, created) = self.open_or_create(&start, path, flags, mode)?;
+        let (fd, created) = self.open_or_create(start, path, flags, mode)?;
         if created {
             self.note_directory(base, path, flags);
         }
@@ -86,42 +86,55 @@ impl HostTxn<'_> {
     /// Opens, and creates where the flags say so and it is missing.
     fn open_or_create(
         &mut self,
-        start: &Start<'_>,
+        start: Start<'c>,
         path: &[u8],
         flags: OpenFlags,
         mode: u32,
     ) -> Result<(std::os::fd::OwnedFd, bool), Errno> {
-        let (core, how) = (self.core, host_flags(flags));
-        let bits = Mode::from_raw_mode(mode & 0o7777);
+        let (how, bits) = (host_flags(flags), Mode::from_raw_mode(mode & 0o7777));
+        if self.withholds_names() && flags.contains(OpenFlags::CREATE) {
+            // It may make no name there, so it holds none alone.
+            return match self.open_path(start, path, how, Mode::empty()) {
+                Ok(_) if flags.contains(OpenFlags::EXCL) => Err(Errno::EXIST),
+                Ok(fd) => Ok((fd, false)),
+                Err(Errno::NOENT) => Err(Errno::ACCES),
+                Err(e) => Err(e),
+            };
+        }
         if !flags.contains(OpenFlags::CREATE) {
             self.hold_names(false);
             let temporary = flags.contains(OpenFlags::TMPFILE);
             let bits = if temporary { bits } else { Mode::empty() };
-            return Ok((walk::open(core, start, path, how, bits)?, temporary));
+            return Ok((self.open_path(start, path, how, bits)?, temporary));
         }
         let (create, excl) = (how | OFlags::CREATE, how | OFlags::CREATE | OFlags::EXCL);
         if flags.contains(OpenFlags::EXCL) || path.ends_with(b"/") {
             self.hold_names(true);
             let asked = if flags.contains(OpenFlags::EXCL) { excl } else { create };
-            return Ok((walk::open(core, start, path, asked, bits)?, true));
+            return Ok((self.open_path(start, path, asked, bits)?, true));
         }
         // Whether it is there is known only by trying; what was the case last time is tried first.
-        let session = self.session();
+        let (session, spent) = (self.session(), self.way.spent());
         if !session.makes_new.load(Ordering::Relaxed) {
             self.hold_names(false);
-            match walk::open(core, start, path, how, Mode::empty()) {
+            match self.open_path(start.clone(), path, how, Mode::empty()) {
                 Err(Errno::NOENT) => session.makes_new.store(true, Ordering::Relaxed),
                 other => return Ok((other?, false)),
             }
+            self.way.again(spent);
         }
         self.hold_names(true);
-        match walk::open(core, start, path, excl, bits) {
+        match self.open_path(start.clone(), path, excl, bits) {
             Err(Errno::EXIST) => session.makes_new.store(false, Ordering::Relaxed),
             other => return Ok((other?, true)),
         }
-        match walk::open(core, start, path, how, Mode::empty()) {
+        self.way.again(spent);
+        match self.open_path(start.clone(), path, how, Mode::empty()) {
             // A link that leads nowhere: what it names is made.
-            Err(Errno::NOENT) => Ok((walk::open(core, start, path, create, bits)?, true)),
+            Err(Errno::NOENT) => {
+                self.way.again(spent);
+                Ok((self.open_path(start, path, create, bits)?, true))
+            }
             other => Ok((other?, false)),
         }
     }
@@ -129,7 +142,10 @@ impl HostTxn<'_> {
     /// A new name is durable only with its directory.
     fn note_directory(&mut self, base: Handle, path: &[u8], flags: OpenFlags) {
         if self.is_durable() && !flags.contains(OpenFlags::TMPFILE) {
-            match walk::parent(self.core, self.session(), base, path) {
+            // It has been made: the way is gone to its end now, again.
+            self.way.stays = true;
+            self.way.again(0);
+            match self.parent(base, path) {
                 Ok(place) => self.note_place(&place),
                 Err(_) => self.changed_whole(None),
             }
@@ -153,19 +169,21 @@ impl HostTxn<'_> {
         &mut self,
         base: Handle,
         path: &[u8],
+        makes: bool,
         call: impl FnOnce(&Place<'_, '_>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         self.hold_names(true);
-        let (core, session) = (self.core, self.session());
-        let place = walk::parent(core, session, base, path)?;
+        let place = self.parent(base, path)?;
+        self.withheld(&place, makes)?;
         call(&place)?;
+        self.way.forget();
         self.note_place(&place);
         Ok(())
     }
 
     pub(super) fn mkdir_core(&mut self, base: Handle, path: &[u8], mode: u32) -> Result<(), Errno> {
         let bits = Mode::from_raw_mode(mode & 0o1777);
-        self.change_names(base, path, |at| Ok(mkdirat(at.dir(), at.name, bits)?))
+        self.change_names(base, path, true, |at| Ok(mkdirat(at.dir(), at.name, bits)?))
     }
 
     pub(super) fn remove_core(&mut self, base: Handle, path: &[u8], dir: bool) -> Result<(), Errno> {
@@ -174,11 +192,11 @@ impl HostTxn<'_> {
             return Err(if dir { Errno::BUSY } else { Errno::ISDIR });
         }
         let how = if dir { AtFlags::REMOVEDIR } else { AtFlags::empty() };
-        self.change_names(base, path, |at| Ok(unlinkat(at.dir(), at.name, how)?))
+        self.change_names(base, path, false, |at| Ok(unlinkat(at.dir(), at.name, how)?))
     }
 
     pub(super) fn symlink_core(&mut self, target: &[u8], base: Handle, path: &[u8]) -> Result<(), Errno> {
-        self.change_names(base, path, |at| Ok(symlinkat(target, at.dir(), at.name)?))
+        self.change_names(base, path, true, |at| Ok(symlinkat(target, at.dir(), at.name)?))
     }
 
     pub(super) fn rename_core(
@@ -188,13 +206,15 @@ impl HostTxn<'_> {
         flags: RenameFlags,
     ) -> Result<(), Errno> {
         self.hold_names(true);
-        let (core, session) = (self.core, self.session());
-        let old = walk::parent(core, session, from.0, from.1)?;
-        let new = walk::parent(core, session, to.0, to.1)?;
+        let old = self.parent(from.0, from.1)?;
+        let new = self.parent(to.0, to.1)?;
+        self.withheld(&old, false)?;
+        self.withheld(&new, false)?;
         let mut how = rustix::fs::RenameFlags::empty();
         how.set(rustix::fs::RenameFlags::NOREPLACE, flags.contains(RenameFlags::NOREPLACE));
         how.set(rustix::fs::RenameFlags::EXCHANGE, flags.contains(RenameFlags::EXCHANGE));
         renameat_with(old.dir(), old.name, new.dir(), new.name, how)?;
+        self.way.forget();
         self.note_place(&old);
         self.note_place(&new);
         Ok(())
@@ -202,26 +222,29 @@ impl HostTxn<'_> {
 
     pub(super) fn link_core(&mut self, from: (Handle, &[u8]), to: (Handle, &[u8]), follow: bool) -> Result<(), Errno> {
         self.hold_names(true);
-        let (core, session) = (self.core, self.session());
         if from.1.is_empty() {
             let file = self.by_handle(from.0)?;
-            let new = walk::parent(core, session, to.0, to.1)?;
+            let new = self.parent(to.0, to.1)?;
+            self.withheld(&new, true)?;
             linkat(CWD, by_proc(self.fd(file)), new.dir(), new.name, AtFlags::SYMLINK_FOLLOW)?;
             self.note_place(&new);
             return Ok(());
         }
         // What is linked is looked up first, and its errors come first.
-        let old = walk::parent(core, session, from.0, from.1)?;
+        let spent = self.way.spent();
+        let old = self.parent(from.0, from.1)?;
         let named = if old.is_plain() && !follow {
             statx(old.dir(), old.name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE)?;
             None
         } else {
             let mut how = OFlags::PATH;
             how.set(OFlags::NOFOLLOW, !follow);
-            let start = walk::start(core, session, from.0, from.1)?;
-            Some(walk::open(core, &start, from.1, how, Mode::empty())?)
+            let start = walk::start(self.core, self.session(), from.0, from.1)?;
+            self.way.again(spent);
+            Some(self.open_path(start, from.1, how, Mode::empty())?)
         };
-        let new = walk::parent(core, session, to.0, to.1)?;
+        let new = self.parent(to.0, to.1)?;
+        self.withheld(&new, true)?;
         match named {
             None => linkat(old.dir(), old.name, new.dir(), new.name, AtFlags::empty())?,
             Some(file) => linkat(CWD, by_proc(&file), new.dir(), new.name, AtFlags::SYMLINK_FOLLOW)?,
@@ -249,12 +272,14 @@ impl HostTxn<'_> {
             })?
         } else {
             self.hold_names(false);
-            let at = walk::parent(self.core, self.session(), base, path)?;
+            let spent = self.way.spent();
+            let at = self.parent(base, path)?;
             if at.is_plain() {
                 readlinkat(at.dir(), at.name, Vec::new())?
             } else {
                 let start = walk::start(self.core, self.session(), base, path)?;
-                drop(walk::open(self.core, &start, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?);
+                self.way.again(spent);
+                drop(self.open_path(start, path, OFlags::PATH | OFlags::NOFOLLOW, Mode::empty())?);
                 // `.`, `..` and what a slash follows are directories.
                 return Err(Errno::INVAL);
             }

@@ -3,12 +3,20 @@
 use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use std::time::{Duration, Instant};
 
+use std::future::Future;
+
+use weldfs_ciscops::program::text::parse;
 use weldfs_ciscops::ring::SqProducer;
 use weldfs_ciscops::{At, Command, CqConsumer, Cqe, Handle, Op, OpenFlags, PoolRange, QueueMemory, SharedRegion};
 
+use weldfs_scheduler::{Mode, Token};
+
+use super::hand::Scratch;
+use super::txn::HostTxn;
 use super::*;
 use crate::cred::Cred;
 use crate::device::session::QueueParts;
+use crate::device::sets::members;
 
 /// What a test lets go wrong.
 #[derive(Default)]
@@ -171,4 +179,95 @@ fn a_command_says_once_that_it_has_its_place_and_never_for_the_next_one() {
     assert!(second.queue.pair.is_admitting(), "the third could overtake the second");
     second.settle(&core);
     assert!(!second.queue.pair.is_admitting());
+}
+
+/// Has a program of that text taken from a ring, as whoever looks would, and prepares it: `check` gets it, and whether
+/// it has its turn.
+fn prepared(core: &Arc<Core>, text: &str, check: impl FnOnce(&HostTxn<'_>, bool)) {
+    let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
+    let mut client = Client::new(session.new_queue_local(8, 1 << 16).unwrap());
+    let body = parse(text, &[]).unwrap().body.bind(&[]).unwrap();
+    let body = client.path(&body);
+    client.send(Command::new(1, Op::Program { body }));
+    let (work, _) = core.lookout.lock().next(core, &core.workers[0]).unwrap();
+    let mut scratch = Scratch { piece: vec![0; 1 << 16].into(), entries: Box::new_uninit_slice(1 << 14) };
+    let mut txn = HostTxn::new(core, &work, &mut scratch, false);
+    let program = work.paths.program.as_ref().unwrap();
+    let mut preparing = Box::pin(txn.prepare_program(program));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let ready = preparing.as_mut().poll(&mut cx).is_ready();
+    drop(preparing);
+    check(&txn, ready);
+}
+
+fn key_of(core: &Core, path: &std::path::Path) -> u64 {
+    let stat = rustix::fs::stat(path).unwrap();
+    core.key(stat.st_dev, stat.st_ino).0
+}
+
+#[test]
+fn what_a_program_may_not_change_is_not_held_alone_for_it() {
+    let place = tempfile::tempdir().unwrap();
+    let (theirs, file) = (place.path().join("theirs"), place.path().join("theirs/file"));
+    std::fs::create_dir(&theirs).unwrap();
+    std::fs::write(&file, b"theirs").unwrap();
+    let mode = |path: &std::path::Path, bits| {
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(bits)).unwrap();
+    };
+    mode(&file, 0o444);
+    mode(&theirs, 0o555);
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    let key = key_of(&core, &file);
+    let changes = "mkdir theirs/mine; open theirs/file rw as f; append f x\"00\"; unlink theirs/file; \
+                   rename theirs/file theirs/other; open theirs/new rw create";
+    let shared = |held: bool| {
+        let (core, place) = (core.clone(), place.path().to_owned());
+        // The rights of a thread of its own are given up.
+        let looked = std::thread::spawn(move || {
+            rustix::fs::chmod(place, rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
+            if rustix::process::geteuid().is_root() && held {
+                let nobody = rustix::process::Uid::from_raw(65_534);
+                rustix::thread::set_thread_res_uid(None, nobody, None).unwrap();
+            }
+            let mut looked = (false, false);
+            prepared(&core, changes, |_, ready| {
+                assert!(ready);
+                let beside = core.sets.place(core.sets.arrive(), Token(1), members([(key, Mode::Shared)]));
+                looked = (core.names.try_read().is_some(), beside.running());
+            });
+            looked
+        });
+        looked.join().unwrap()
+    };
+    assert_eq!(shared(true), (true, true), "names and the file are there for others");
+    if rustix::process::geteuid().is_root() {
+        assert_eq!(shared(false), (false, false), "whoever may change them holds them alone");
+    }
+    mode(&theirs, 0o755);
+}
+
+#[test]
+fn a_program_that_waits_for_its_turn_keeps_no_names_from_others() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("f"), b"").unwrap();
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    let key = key_of(&core, &place.path().join("f"));
+    let change = "open f rw; append x\"00\"; mkdir d";
+    let held = core.sets.place(core.sets.arrive(), Token(1), members([(key, Mode::Exclusive)]));
+    prepared(&core, change, |_, ready| assert!(!ready && core.names.try_write().is_some()));
+    drop(held);
+    prepared(&core, change, |_, ready| assert!(ready && core.names.try_read().is_none()));
+    assert!(core.names.try_write().is_some());
+}
+
+#[test]
+fn a_long_walk_is_left_to_a_thread_that_does_not_look_at_rings() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("d")).unwrap();
+    std::os::unix::fs::symlink("d/../".repeat(500) + "d", place.path().join("l")).unwrap();
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    prepared(&core, "mkdir d/../d/x", |txn, ready| assert!(ready && !txn.way.left));
+    prepared(&core, "mkdir l/x", |txn, ready| {
+        assert!(ready && txn.way.left && !txn.is_placed(), "it holds nothing, and begins anew");
+    });
 }

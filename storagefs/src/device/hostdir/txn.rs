@@ -8,22 +8,23 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
-use rustix::fs::{Mode as HostMode, OFlags, fdatasync, fstat, fsync, syncfs};
+use rustix::fs::{fdatasync, fstat, fsync, syncfs};
 use smallvec::SmallVec;
 use weldfs_ciscops::dirent::DirentWriter;
-use weldfs_ciscops::program::{Micro, Program, Str};
 use weldfs_ciscops::{
-    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, Op, OpenFlags, Opened, Outcome,
-    RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
+    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, Kept, Op, OpenFlags, Opened,
+    Outcome, Quiet, RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
 };
 use weldfs_scheduler::{Mode, Token};
 
 use super::command::{Done, by_handle};
 use super::core::Core;
+use super::foresight::Foresight;
 use super::hand::Scratch;
 use super::lookout::Work;
+use super::program::Withheld;
 use super::session::{HostFile, SessionState};
-use super::walk;
+use super::way::Way;
 use crate::device::ofd::Description;
 use crate::device::sets::{Members, Tickets, members};
 
@@ -42,6 +43,8 @@ pub(super) enum Held {
     Open(Arc<Description<HostFile>>),
     /// The directory that is served.
     Root,
+    /// A file that a rehearsal would have made, by its number there.
+    Imagined(usize),
 }
 
 /// What is to be made durable, at the end.
@@ -56,9 +59,11 @@ enum Sync {
 }
 
 /// The hold on names.
-enum Names<'c> {
-    Shared(#[allow(dead_code)] RwLockReadGuard<'c, ()>),
-    Alone(#[allow(dead_code)] RwLockWriteGuard<'c, ()>),
+pub(super) enum Names<'c> {
+    /// With others that only look.
+    Shared(RwLockReadGuard<'c, ()>),
+    /// As the only one.
+    Alone(RwLockWriteGuard<'c, ()>),
 }
 
 /// See the module.
@@ -67,10 +72,18 @@ pub(super) struct HostTxn<'c> {
     pub work: &'c Work,
     pub scratch: &'c mut Scratch,
     pub counted: Done,
+    /// How far its paths have led.
+    pub way: Way,
+    /// Of a program that computes.
+    pub foresight: Option<Foresight>,
+    /// It may have done something that others see.
+    pub done: bool,
+    /// Of a program: what it would hold alone, were it allowed to change it.
+    pub withheld: Withheld,
     files: SmallVec<[Held; 2]>,
-    tickets: Option<Tickets<'c>>,
+    pub(super) tickets: Option<Tickets<'c>>,
     exclusive: bool,
-    names: Option<Names<'c>>,
+    pub(super) names: Option<Names<'c>>,
     durable: bool,
     sync: SmallVec<[Sync; 4]>,
     /// The handle that the command has given its client, if it goes well.
@@ -84,6 +97,10 @@ impl<'c> HostTxn<'c> {
             work,
             scratch,
             counted: Done::from(Outcome::default()),
+            way: Way::of(work),
+            foresight: None,
+            done: false,
+            withheld: Withheld::default(),
             files: SmallVec::new(),
             tickets: None,
             exclusive: false,
@@ -124,64 +141,31 @@ impl<'c> HostTxn<'c> {
             return;
         }
         self.place(set);
+        // The next command of the ring may follow.
+        self.work.settle(self.core);
         // Its place is fixed: names may change.
         self.names = None;
         self.turn().await;
     }
 
-    /// Everything that a program may touch is held from its start on: what its names lead to now, and the names
-    /// themselves to its end, so that they go on leading there. What is not there now cannot be reached by others while
-    /// they are held. What other programs of the host rename meanwhile is not held off, here as elsewhere.
-    async fn prepare_program(&mut self, program: &Program) {
-        let mut set = Vec::new();
-        let named = program.micros().iter().filter(|m| names_of(m, program).next().is_some());
-        let changes =
-            |m: &Micro| m.changes() && !matches!(m, Micro::Open { flags, .. } if !flags.contains(OpenFlags::CREATE));
-        let (mut any, mut alone) = (false, false);
-        named.for_each(|m| (any, alone) = (true, alone || changes(m)));
-        if any {
-            self.hold_names(alone);
-        }
-        for (i, m) in program.micros().iter().enumerate() {
-            if let Micro::Use { h, .. } | Micro::SetAttr { base: h, path: None, .. } = *m
-                && let Ok(key) = self.key_of(h)
-            {
-                let writes = program.changes_file_of(i) || matches!(m, Micro::SetAttr { .. });
-                set.push((key.0, if writes { Mode::Exclusive } else { Mode::Shared }));
-            }
-            for (base, path, nofollow) in names_of(m, program) {
-                if let Ok(key) = self.look_up(base, path, nofollow) {
-                    let reads = matches!(m, Micro::Open { flags, .. } if !flags.contains(OpenFlags::TRUNC));
-                    let shared = reads && !program.changes_file_of(i);
-                    set.push((key.0, if shared { Mode::Shared } else { Mode::Exclusive }));
-                }
-            }
-        }
-        self.place(members(set));
-        self.turn().await;
-    }
-
-    /// The key of what a name leads to.
-    fn look_up(&self, base: Handle, path: &[u8], nofollow: bool) -> Result<InodeNo, Errno> {
-        let start = walk::start(self.core, self.session(), base, path)?;
-        let mut how = OFlags::PATH;
-        how.set(OFlags::NOFOLLOW, nofollow);
-        let stat = fstat(walk::open(self.core, &start, path, how, HostMode::empty())?)?;
-        Ok(self.core.key(stat.st_dev, stat.st_ino))
-    }
-
-    fn place(&mut self, set: Members) {
+    pub(super) fn place(&mut self, set: Members) {
         self.exclusive = set.iter().any(|(_, mode)| *mode == Mode::Exclusive);
         if self.exclusive {
             self.core.exclusive.0.fetch_add(1, Ordering::SeqCst);
         }
         let sets = &self.core.sets;
         self.tickets = Some(sets.place(sets.arrive(), Token(0), set));
-        // The next command of the ring may follow.
-        self.work.settle(self.core);
     }
 
-    async fn turn(&mut self) {
+    /// Gives its place up.
+    pub(super) fn leave(&mut self) {
+        self.tickets = None;
+        if std::mem::take(&mut self.exclusive) {
+            self.core.exclusive.1.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    pub(super) async fn turn(&mut self) {
         if let Some(tickets) = &mut self.tickets {
             tickets.start().await;
         }
@@ -204,7 +188,7 @@ impl<'c> HostTxn<'c> {
     pub fn hold_names(&mut self, alone: bool) {
         match self.names {
             Some(Names::Alone(_)) => {}
-            Some(Names::Shared(_)) if !alone => {}
+            Some(Names::Shared(_)) if !alone || self.withholds_names() => {}
             _ => {
                 self.names = None;
                 self.names = Some(match alone {
@@ -213,6 +197,11 @@ impl<'c> HostTxn<'c> {
                 });
             }
         }
+    }
+
+    /// The hold on names, as long as the command has no tickets.
+    pub fn names_unless_placed(&mut self) -> Option<&mut Names<'c>> {
+        if self.tickets.is_some() { None } else { self.names.as_mut() }
     }
 
     /// Keeps a descriptor for the command.
@@ -226,7 +215,31 @@ impl<'c> HostTxn<'c> {
         match &self.files[usize::from(f.at)] {
             Held::Own(fd) => fd.as_fd(),
             Held::Open(d) => d.body.fd.as_fd(),
-            Held::Root => self.core.root.as_fd(),
+            // Of one that is imagined the host is asked nothing.
+            Held::Root | Held::Imagined(_) => self.core.root.as_fd(),
+        }
+    }
+
+    /// What a file of the command is.
+    pub fn held(&self, f: FileRef) -> &Held {
+        &self.files[usize::from(f.at)]
+    }
+
+    /// Those of a rehearsal are of no use in earnest.
+    pub fn forget_files(&mut self) {
+        self.files.clear();
+        self.way.again(0);
+    }
+
+    /// Whether it has its place among those of its inodes.
+    pub fn is_placed(&self) -> bool {
+        self.tickets.is_some()
+    }
+
+    /// Names may change.
+    pub fn let_names_go(&mut self) {
+        if self.tickets.is_none() {
+            self.names = None;
         }
     }
 
@@ -265,11 +278,7 @@ impl<'c> HostTxn<'c> {
 
     /// Gives everything back, makes durable what is to be, and says how it ended.
     pub fn end(mut self, mut outcome: Outcome) -> Done {
-        if self.exclusive && self.tickets.is_some() {
-            self.core.exclusive.1.fetch_add(1, Ordering::SeqCst);
-            self.exclusive = false;
-        }
-        self.tickets = None;
+        self.leave();
         self.names = None;
         let stands = outcome.is_ok() || outcome.micro_done > 0;
         let after = self.work.cmd.after_durable;
@@ -378,23 +387,6 @@ impl Drop for HostTxn<'_> {
     }
 }
 
-/// The names by which a micro-op reaches objects that exist: base, path, and whether a final link is meant itself.
-fn names_of<'p>(m: &Micro, program: &'p Program) -> impl Iterator<Item = (Handle, &'p [u8], bool)> {
-    let of = |base: Handle, path: Str, nofollow: bool| Some((base, program.string(path), nofollow));
-    let (one, two) = match *m {
-        Micro::Open { base, path, flags, .. } => (of(base, path, flags.contains(OpenFlags::NOFOLLOW)), None),
-        Micro::Unlink { base, path } | Micro::Rmdir { base, path } => (of(base, path, true), None),
-        Micro::Mkdir { base, path, .. } | Micro::Symlink { base, path, .. } => (of(base, path, true), None),
-        Micro::Rename { from_base, from, to_base, to, .. } => (of(from_base, from, true), of(to_base, to, true)),
-        Micro::Link { from_base, from, to_base, to, follow } => {
-            (from.and_then(|from| of(from_base, from, !follow)), of(to_base, to, true))
-        }
-        Micro::SetAttr { base, path: Some(path), nofollow, .. } => (of(base, path, nofollow), None),
-        _ => (None, None),
-    };
-    one.into_iter().chain(two)
-}
-
 /// The grant decides.
 pub(super) fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
     if f.access.contains(need) { Ok(()) } else { Err(Errno::BADF) }
@@ -404,12 +396,42 @@ impl Target for HostTxn<'_> {
     type File = FileRef;
 
     fn same_file(&self, a: FileRef, b: FileRef) -> bool {
+        if self.is_rehearsed()
+            && (matches!(self.held(a), Held::Imagined(_)) || matches!(self.held(b), Held::Imagined(_)))
+        {
+            return matches!((self.held(a), self.held(b)), (Held::Imagined(a), Held::Imagined(b)) if a == b);
+        }
         let which = |f| fstat(self.fd(f)).map(|s| (s.st_dev, s.st_ino)).ok();
         which(a).is_some_and(|one| which(b) == Some(one))
     }
 
     async fn boundary(&mut self, _: u16) -> Result<(), Errno> {
+        self.may_be_cut()?;
         if self.core.goes_on(self.session(), &self.work.cmd.op, true) { Ok(()) } else { Err(Errno::INTR) }
+    }
+
+    fn quiet(&mut self, how: Quiet) {
+        self.note_quiet(how);
+    }
+
+    fn is_rehearsal(&self) -> bool {
+        self.is_rehearsed()
+    }
+
+    fn foresees(&self) -> bool {
+        self.foresight.is_some()
+    }
+
+    fn unforeseen(&mut self, bytes: u64) -> Result<(), Errno> {
+        self.is_unforeseen(bytes)
+    }
+
+    fn kept(&mut self) -> Option<Kept> {
+        self.take_foresight()
+    }
+
+    fn keep(&mut self, state: Kept) {
+        self.keep_foresight(state);
     }
 
     fn key(&self, name: u64) -> Result<std::sync::Arc<weldfs_functions::cipher::Key>, Errno> {
@@ -421,7 +443,17 @@ impl Target for HostTxn<'_> {
     }
 
     async fn open(&mut self, base: Handle, path: &[u8], flags: OpenFlags, mode: u32) -> Result<Opened<FileRef>, Errno> {
-        self.open_core(base, path, flags, mode).await
+        if self.is_rehearsed() {
+            return self.imagine_open(base, path, flags).await;
+        }
+        let opened = self.open_core(base, path, flags, mode).await;
+        self.done |= opened.is_ok_and(|o| o.created || flags.contains(OpenFlags::TRUNC));
+        let opened = opened?;
+        if flags.contains(OpenFlags::WRITE) && self.withholds(opened.file)? {
+            // It was not allowed to when it got its place, and holds it as one that reads.
+            return Err(Errno::ACCES);
+        }
+        Ok(opened)
     }
 
     async fn install(&mut self, opened: Opened<FileRef>, flags: OpenFlags, placeholder: u32) -> Result<Handle, Errno> {
@@ -449,7 +481,7 @@ impl Target for HostTxn<'_> {
     }
 
     async fn size(&mut self, f: FileRef) -> Result<u64, Errno> {
-        self.size_core(f)
+        if self.is_rehearsed() { self.imagined_size(f) } else { self.size_core(f) }
     }
 
     async fn read(
@@ -460,6 +492,9 @@ impl Target for HostTxn<'_> {
         sink: Sink<'_>,
         sum: Option<&mut ChecksumState>,
     ) -> Result<u64, Errno> {
+        if self.is_rehearsed() {
+            return self.imagine_read(f, off, len, sink, sum);
+        }
         self.read_core(f, off, len, sink, sum)
     }
 
@@ -470,10 +505,18 @@ impl Target for HostTxn<'_> {
         src: Source<'_>,
         sum: Option<&mut ChecksumState>,
     ) -> Result<Written, Errno> {
+        if self.is_rehearsed() {
+            return self.imagine_write(f, at, src, sum);
+        }
+        self.done = true;
         self.write_core(f, at, src, sum)
     }
 
     async fn truncate(&mut self, f: FileRef, size: u64) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            return self.imagine_size(f, size);
+        }
+        self.done = true;
         self.truncate_core(f, size)
     }
 
@@ -494,6 +537,10 @@ impl Target for HostTxn<'_> {
     }
 
     async fn set_attr(&mut self, base: Handle, path: &[u8], nofollow: bool, set: &SetAttrBody) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            return Ok(());
+        }
+        self.done = true;
         self.set_attr_core(base, path, nofollow, set).await
     }
 
@@ -506,14 +553,27 @@ impl Target for HostTxn<'_> {
     }
 
     async fn mkdir(&mut self, base: Handle, path: &[u8], mode: u32) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            return Ok(());
+        }
+        self.done = true;
         self.mkdir_core(base, path, mode)
     }
 
     async fn rmdir(&mut self, base: Handle, path: &[u8]) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            return Ok(());
+        }
+        self.done = true;
         self.remove_core(base, path, true)
     }
 
     async fn unlink(&mut self, base: Handle, path: &[u8]) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            self.imagine_name((base, path), None);
+            return Ok(());
+        }
+        self.done = true;
         self.remove_core(base, path, false)
     }
 
@@ -525,6 +585,11 @@ impl Target for HostTxn<'_> {
         to: &[u8],
         flags: RenameFlags,
     ) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            self.imagine_rename((from_base, from), (to_base, to), flags);
+            return Ok(());
+        }
+        self.done = true;
         self.rename_core((from_base, from), (to_base, to), flags)
     }
 
@@ -536,10 +601,19 @@ impl Target for HostTxn<'_> {
         to: &[u8],
         follow: bool,
     ) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            self.imagine_name((to_base, to), Some((from_base, from)));
+            return Ok(());
+        }
+        self.done = true;
         self.link_core((from_base, from), (to_base, to), follow)
     }
 
     async fn symlink(&mut self, target: &[u8], base: Handle, path: &[u8]) -> Result<(), Errno> {
+        if self.is_rehearsed() {
+            return Ok(());
+        }
+        self.done = true;
         self.symlink_core(target, base, path)
     }
 

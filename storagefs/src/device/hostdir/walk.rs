@@ -1,10 +1,11 @@
-//! From names to descriptors, below the served directory and nowhere else: `openat2` resolves absolute paths, absolute
-//! links and `..` as if that directory were the root, and refuses other mounts and the kernel's magic links.
+//! From names to descriptors, below the served directory and nowhere else: `openat2` resolves absolute paths and `..`
+//! as if that directory were the root, and refuses other mounts and links; `way` follows those.
 //!
 //! A name in a directory that is open already is used as it stands only when nothing in it could lead further: one
 //! component, not `.` or `..`, no slash behind it.
 
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 use std::sync::Arc;
 
 use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2, readlinkat};
@@ -18,6 +19,7 @@ use crate::device::ofd::Description;
 const AGAIN_MAX: usize = 64;
 
 /// Where a walk starts.
+#[derive(Clone)]
 pub(super) enum Start<'c> {
     /// At the served directory.
     Root(BorrowedFd<'c>),
@@ -27,14 +29,19 @@ pub(super) enum Start<'c> {
 
 /// A directory, and a name in it that the call to come must not follow.
 pub(super) struct Place<'c, 'p> {
-    dir: Dir<'c>,
+    pub dir: Dir<'c>,
     /// The last component, with any slashes behind it.
     pub name: &'p [u8],
 }
 
-enum Dir<'c> {
+/// A directory on a way.
+pub(super) enum Dir<'c> {
+    /// Where it began.
     Start(Start<'c>),
+    /// Opened on it.
     Own(OwnedFd),
+    /// The same, of which the command will have need again.
+    Known(Rc<OwnedFd>),
 }
 
 impl AsFd for Start<'_> {
@@ -46,13 +53,28 @@ impl AsFd for Start<'_> {
     }
 }
 
+impl<'c> Start<'c> {
+    /// The served directory.
+    pub fn root(core: &'c Core) -> Start<'c> {
+        Start::Root(core.root.as_fd())
+    }
+}
+
+impl Dir<'_> {
+    /// Its descriptor.
+    pub fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Dir::Start(start) => start.as_fd(),
+            Dir::Own(fd) => fd.as_fd(),
+            Dir::Known(fd) => fd.as_fd(),
+        }
+    }
+}
+
 impl Place<'_, '_> {
     /// The directory.
     pub fn dir(&self) -> BorrowedFd<'_> {
-        match &self.dir {
-            Dir::Start(start) => start.as_fd(),
-            Dir::Own(fd) => fd.as_fd(),
-        }
+        self.dir.as_fd()
     }
 
     /// Whether the name can be given to a call that would follow `.`, `..` or a link before a slash.
@@ -71,7 +93,6 @@ pub(super) fn by_proc(fd: impl AsFd) -> String {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd())
 }
 
-/// Opens `path` from `start`. `dir` names `start` where the walk leaves it upwards.
 fn open_at(
     dir: BorrowedFd<'_>,
     path: &[u8],
@@ -79,7 +100,7 @@ fn open_at(
     mode: Mode,
     bound: ResolveFlags,
 ) -> rustix::io::Result<OwnedFd> {
-    let how = bound | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
+    let how = bound | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS | ResolveFlags::NO_XDEV;
     let mut tries = 0;
     loop {
         match openat2(dir, path, flags | OFlags::CLOEXEC, mode, how) {
@@ -91,25 +112,34 @@ fn open_at(
     }
 }
 
-/// Opens what `path` names from `start`.
-pub(super) fn open(core: &Core, start: &Start<'_>, path: &[u8], flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
-    match start {
-        Start::Root(root) => Ok(open_at(*root, path, flags, mode, ResolveFlags::IN_ROOT)?),
-        Start::At(d) => match open_at(d.body.fd.as_fd(), path, flags, mode, ResolveFlags::BENEATH) {
-            // Upwards, or along an absolute link: both are for the root to decide.
-            Err(rustix::io::Errno::XDEV) => {
-                let whole = [&below_root(core, d)?, b"/".as_slice(), path].concat();
-                Ok(open_at(core.root.as_fd(), &whole, flags, mode, ResolveFlags::IN_ROOT)?)
-            }
-            other => Ok(other?),
-        },
+/// Opens what `path` names from `at`, along no link: ELOOP. `extra` gets the components of the way down from the served
+/// directory, where it leads up from `at` first.
+pub(super) fn open(
+    core: &Core,
+    at: &Dir<'_>,
+    path: &[u8],
+    flags: OFlags,
+    mode: Mode,
+    extra: &mut usize,
+) -> Result<OwnedFd, Errno> {
+    if let Dir::Start(Start::Root(root)) = at {
+        return Ok(open_at(*root, path, flags, mode, ResolveFlags::IN_ROOT)?);
+    }
+    match open_at(at.as_fd(), path, flags, mode, ResolveFlags::BENEATH) {
+        // Upwards: where that leads is for the root to decide.
+        Err(rustix::io::Errno::XDEV) => {
+            let whole = [&below_root(core, at.as_fd())?, b"/".as_slice(), path].concat();
+            *extra += whole.iter().filter(|b| **b == b'/').count();
+            Ok(open_at(core.root.as_fd(), &whole, flags, mode, ResolveFlags::IN_ROOT)?)
+        }
+        other => Ok(other?),
     }
 }
 
 /// The path of an open directory from the served one. ENOENT when it is not below it any more.
-fn below_root(core: &Core, d: &Description<HostFile>) -> Result<Vec<u8>, Errno> {
+fn below_root(core: &Core, dir: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     let path = |fd: BorrowedFd<'_>| readlinkat(CWD, by_proc(fd), Vec::new()).map(std::ffi::CString::into_bytes);
-    let (root, dir) = (path(core.root.as_fd())?, path(d.body.fd.as_fd())?);
+    let (root, dir) = (path(core.root.as_fd())?, path(dir)?);
     let root = root.strip_suffix(b"/").unwrap_or(&root);
     let rest = dir.strip_prefix(root).filter(|rest| rest.is_empty() || rest[0] == b'/').ok_or(Errno::NOENT)?;
     Ok(rest.to_vec())
@@ -121,29 +151,7 @@ pub(super) fn start<'c>(core: &'c Core, session: &SessionState, base: Handle, pa
         return Err(Errno::NOENT);
     }
     if path[0] == b'/' || base == Handle::ROOT {
-        return Ok(Start::Root(core.root.as_fd()));
+        return Ok(Start::root(core));
     }
     session.description(base).map(Start::At)
-}
-
-/// The directory of the last component of `path`, and that component.
-pub(super) fn parent<'c, 'p>(
-    core: &'c Core,
-    session: &SessionState,
-    base: Handle,
-    path: &'p [u8],
-) -> Result<Place<'c, 'p>, Errno> {
-    let from = start(core, session, base, path)?;
-    let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
-    if end == 0 {
-        // Nothing but slashes: the root itself.
-        return Ok(Place { dir: Dir::Start(from), name: b"." });
-    }
-    let cut = path[..end].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
-    let (before, name) = path.split_at(cut);
-    if before.iter().all(|b| *b == b'/') {
-        return Ok(Place { dir: Dir::Start(from), name });
-    }
-    let dir = open(core, &from, before, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?;
-    Ok(Place { dir: Dir::Own(dir), name })
 }

@@ -56,6 +56,20 @@ pub fn hold_read(g: &Ground) -> io::Result<()> {
     forever(4, |_| program(&g.client, &text))
 }
 
+/// The same of programs that have changed a file already when they compute, with what they read of it.
+pub fn hold_done(g: &Ground) -> io::Result<()> {
+    let home = &HOME[1..];
+    forever(4, |i| {
+        let mut text = format!(
+            "buffer b0 512k; buffer b1 600k; open \"{home}/noise\" r as n; read n 0 512k -> b0\n\
+             open \"{home}/done{i}\" rw create as d; write d 0 b0; read d 0 512k -> b0\n"
+        );
+        (0..10).for_each(|_| text.push_str("compress zstd b0 -> b1\n"));
+        text.push_str("unlink \"victim/not-there\"");
+        program(&g.client, &text)
+    })
+}
+
 /// `d`, and links that lead through it and back again, each to the next.
 pub fn links(g: &Ground) -> io::Result<()> {
     g.client.create_dir(format!("{HOME}/d"))?;

@@ -1,0 +1,234 @@
+//! What a program holds: everything that it may touch, from its start on.
+//!
+//! What its names lead to when it begins, and the names themselves to its end, so that they go on leading there. What
+//! is not there then cannot be reached by others while names are held. What other programs of the host rename meanwhile is
+//! not held off, here as elsewhere.
+//!
+//! Names are all or nothing, so who waits must not hold them: a program that does not have its turn at once gives them
+//! back, waits, and looks again whether its names lead where they did. And what its caller may not change is not held
+//! alone for it: neither files, nor names if it may change none.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use parking_lot::RwLockWriteGuard;
+use rustix::fs::{Access as HostAccess, AtFlags, CWD, StatxFlags, accessat, fstat, statx};
+use weldfs_ciscops::program::{Micro, Program, Str};
+use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
+use weldfs_scheduler::Mode;
+
+use super::txn::{FileRef, HostTxn, Names};
+use super::walk::{Place, by_proc};
+use crate::device::sets::{Members, members};
+
+/// How often a program that has waited for its turn looks whether it has names, too, before it keeps others from them
+/// while it waits.
+const TRIES: usize = 16;
+/// How long it waits for names while it holds files: they may wait for each other.
+const NAMES_WAIT: Duration = Duration::from_millis(1);
+
+/// What a program does not hold alone although it would change it.
+#[derive(Default)]
+pub(super) struct Withheld {
+    names: bool,
+    files: Vec<InodeNo>,
+}
+
+/// Whether the caller may change the entries of a directory, or the content of a file.
+fn may(fd: BorrowedFd<'_>, how: HostAccess) -> bool {
+    !matches!(
+        accessat(CWD, by_proc(fd), how, AtFlags::EACCESS),
+        Err(rustix::io::Errno::ACCESS | rustix::io::Errno::ROFS)
+    )
+}
+
+/// What a program's names need.
+#[derive(Default)]
+struct Need {
+    any: bool,
+    alone: bool,
+    withheld: Withheld,
+    set: Vec<(u64, Mode)>,
+}
+
+impl HostTxn<'_> {
+    /// Holds all of it.
+    pub(super) async fn prepare_program(&mut self, program: &Program) {
+        // One that makes itself allowed to change something is not asked whether it is.
+        let insists = program.micros().iter().any(|m| matches!(m, Micro::SetAttr { mode: Some(_), .. }));
+        let (mut any, mut alone) = (false, false);
+        for m in program.micros().iter().filter(|m| names_of(m, program).next().is_some()) {
+            (any, alone) = (true, alone || renames(m));
+        }
+        for round in 0..TRIES {
+            if any {
+                self.hold_names(alone);
+            }
+            let need = self.need(program, insists);
+            if self.way.left {
+                return;
+            }
+            if !need.alone {
+                self.share_names();
+                alone = false;
+            }
+            self.withheld = need.withheld;
+            let wanted = members(need.set);
+            self.place(wanted.clone());
+            if round + 1 == TRIES || self.tickets.as_ref().is_none_or(|t| t.running()) {
+                break;
+            }
+            self.names = None;
+            self.turn().await;
+            if !any || self.leads_there(program, insists, alone, &wanted) {
+                break;
+            }
+            self.leave();
+        }
+        // The same ways again, and what is done on them.
+        self.way.again(0);
+        self.way.stays = true;
+        // The next command of the ring may follow.
+        self.work.settle(self.core);
+        self.turn().await;
+    }
+
+    /// Takes names, with files in hand: whether they still lead to these files.
+    fn leads_there(&mut self, program: &Program, insists: bool, alone: bool, wanted: &Members) -> bool {
+        self.names = match alone {
+            true => self.core.names.try_write_for(NAMES_WAIT).map(Names::Alone),
+            false => self.core.names.try_read_for(NAMES_WAIT).map(Names::Shared),
+        };
+        if self.names.is_some() {
+            let need = self.need(program, insists);
+            if need.alone == alone && members(need.set) == *wanted {
+                self.withheld = need.withheld;
+                return true;
+            }
+        }
+        self.names = None;
+        false
+    }
+
+    /// Others may look at names, too, which are what they were.
+    fn share_names(&mut self) {
+        self.names = match self.names.take() {
+            Some(Names::Alone(names)) => Some(Names::Shared(RwLockWriteGuard::downgrade(names))),
+            other => other,
+        };
+    }
+
+    /// Looks where its names lead.
+    fn need(&mut self, program: &Program, insists: bool) -> Need {
+        let mut need = Need::default();
+        self.way.forget();
+        self.way.again(0);
+        for (i, m) in program.micros().iter().enumerate() {
+            if let Micro::Use { h, .. } | Micro::SetAttr { base: h, path: None, .. } = *m
+                && let Ok(key) = self.key_of(h)
+            {
+                let writes = program.changes_file_of(i) || matches!(m, Micro::SetAttr { .. });
+                need.set.push((key.0, if writes { Mode::Exclusive } else { Mode::Shared }));
+            }
+            for (base, path, nofollow) in names_of(m, program) {
+                self.need_name((i, m, program, insists), (base, path, nofollow), &mut need);
+                if self.way.left {
+                    return need;
+                }
+            }
+        }
+        need.withheld.names = need.any && !need.alone;
+        need
+    }
+
+    fn need_name(
+        &mut self,
+        (i, m, program, insists): (usize, &Micro, &Program, bool),
+        (base, path, nofollow): (Handle, &[u8], bool),
+        need: &mut Need,
+    ) {
+        let opens = matches!(m, Micro::Open { .. });
+        let renames = renames(m);
+        need.any |= renames;
+        let place = match self.learn(base, path) {
+            Ok(place) => place,
+            Err(_) => {
+                need.alone |= renames;
+                return;
+            }
+        };
+        let allowed = insists || may(place.dir(), HostAccess::WRITE_OK | HostAccess::EXEC_OK);
+        need.alone |= renames && allowed;
+        let Ok(fd) = self.look_at(&place, (base, path), nofollow) else { return };
+        let Ok(stat) = fstat(&fd) else { return };
+        let key = self.core.key(stat.st_dev, stat.st_ino);
+        let changes = match *m {
+            Micro::Open { flags, .. } => flags.contains(OpenFlags::TRUNC) || program.changes_file_of(i),
+            _ => true,
+        };
+        let withheld = changes
+            && !match m {
+                Micro::SetAttr { .. } => true,
+                _ if opens => insists || may(fd.as_fd(), HostAccess::WRITE_OK),
+                _ => allowed,
+            };
+        if withheld && opens {
+            need.withheld.files.push(key);
+        }
+        need.set.push((key.0, if changes && !withheld { Mode::Exclusive } else { Mode::Shared }));
+    }
+
+    /// Whether names are held with others although the program would change some.
+    pub(super) fn withholds_names(&self) -> bool {
+        self.is_placed() && self.withheld.names
+    }
+
+    /// Whether a file is.
+    pub(super) fn withholds(&self, f: FileRef) -> Result<bool, Errno> {
+        if self.withheld.files.is_empty() {
+            return Ok(false);
+        }
+        let stat = fstat(self.fd(f))?;
+        Ok(self.withheld.files.contains(&self.core.key(stat.st_dev, stat.st_ino)))
+    }
+
+    /// What the host would say of a change of this name that the caller may not make; nothing where names are held for
+    /// one that it may make.
+    pub(super) fn withheld(&self, place: &Place<'_, '_>, makes: bool) -> Result<(), Errno> {
+        if !self.withholds_names() {
+            return Ok(());
+        }
+        let there = statx(place.dir(), place.name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE);
+        Err(match (makes, there) {
+            (true, Ok(_)) => Errno::EXIST,
+            (true, Err(rustix::io::Errno::NOENT)) | (false, Ok(_)) => Errno::ACCES,
+            (_, Err(e)) => e.into(),
+        })
+    }
+}
+
+/// Whether a micro-op may change what a name leads to.
+fn renames(m: &Micro) -> bool {
+    match m {
+        Micro::Open { flags, .. } => flags.contains(OpenFlags::CREATE),
+        Micro::SetAttr { .. } => false,
+        _ => m.changes() && m.changes_file().is_none(),
+    }
+}
+
+/// The names by which a micro-op reaches objects that exist: base, path, and whether a final link is meant itself.
+fn names_of<'p>(m: &Micro, program: &'p Program) -> impl Iterator<Item = (Handle, &'p [u8], bool)> {
+    let of = |base: Handle, path: Str, nofollow: bool| Some((base, program.string(path), nofollow));
+    let (one, two) = match *m {
+        Micro::Open { base, path, flags, .. } => (of(base, path, flags.contains(OpenFlags::NOFOLLOW)), None),
+        Micro::Unlink { base, path } | Micro::Rmdir { base, path } => (of(base, path, true), None),
+        Micro::Mkdir { base, path, .. } | Micro::Symlink { base, path, .. } => (of(base, path, true), None),
+        Micro::Rename { from_base, from, to_base, to, .. } => (of(from_base, from, true), of(to_base, to, true)),
+        Micro::Link { from_base, from, to_base, to, follow } => {
+            (from.and_then(|from| of(from_base, from, !follow)), of(to_base, to, true))
+        }
+        Micro::SetAttr { base, path: Some(path), nofollow, .. } => (of(base, path, nofollow), None),
+        _ => (None, None),
+    };
+    one.into_iter().chain(two)
+}

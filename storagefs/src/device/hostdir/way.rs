@@ -1,0 +1,301 @@
+//! The way along a path: how far one command may go, and how it gives way to others.
+//!
+//! Most paths have few components and no link on their way: one call of the host walks them. The host would also walk
+//! what forty links of 4 KiB make of a path, eighty thousand components, in one call, and nothing else could be done
+//! meanwhile. So it is told to follow no link. Where one is met, and on long paths, the walk goes in strides: a call
+//! for a few components, up to the first link, which is read and walked in its turn. Between strides whoever waits for
+//! names has its turn, so a long walk is not of one moment; the thread that looks at rings leaves it to another one.
+//! All that is walked is walked by the host, in calls that cannot leave the directory (`walk`).
+
+use std::ops::Range;
+use std::os::fd::OwnedFd;
+use std::rc::Rc;
+
+use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
+use rustix::fs::{Mode, OFlags, fstatvfs, readlinkat};
+use weldfs_ciscops::limits::{PATH_COMPONENTS_MAX, SYMLINK_FOLLOW_MAX};
+use weldfs_ciscops::{Errno, Handle};
+
+use super::core::Core;
+use super::lookout::{Progress, Work};
+use super::txn::{HostTxn, Names};
+use super::walk::{self, Dir, Place, Start};
+
+/// Components that one call walks.
+const STRIDE: usize = 32;
+
+/// Bytes of path in one call: the host takes no more than `PATH_MAX`, and what a link says comes before the rest.
+const CALL_BYTES: usize = 2048;
+
+/// Components that the thread which looks at rings walks for one command.
+const LOOKING: u32 = 128;
+
+/// `ST_NOSYMFOLLOW`: no link of this file system is followed.
+const NO_LINKS: u64 = 0x2000;
+
+/// A path of the command by its address, which stays the same, and what it starts from.
+type Name = (Handle, usize, usize);
+
+fn name_of(base: Handle, path: &[u8]) -> Name {
+    (base, path.as_ptr() as usize, path.len())
+}
+
+/// How far the paths of one command have led.
+pub(super) struct Way {
+    /// Components looked up.
+    spent: u32,
+    /// It is not to be left: another thread looks at rings, or something has been done already.
+    pub stays: bool,
+    /// Directories that a program's names led to when it got its place. They lead there as long as it holds names and
+    /// moves none itself. They count as they did.
+    known: Vec<(Name, Result<Rc<OwnedFd>, Errno>, u32)>,
+    /// It has been left, to be begun anew by a thread that does not look at rings.
+    pub left: bool,
+}
+
+impl Way {
+    pub fn of(work: &Work) -> Way {
+        Way { spent: 0, stays: !matches!(*work.progress.lock(), Progress::Begin), left: false, known: Vec::new() }
+    }
+
+    /// The same components are looked up again.
+    pub fn again(&mut self, spent: u32) {
+        self.spent = spent;
+    }
+
+    pub fn spent(&self) -> u32 {
+        self.spent
+    }
+
+    /// Names may lead elsewhere now.
+    pub fn forget(&mut self) {
+        self.known.clear();
+    }
+
+    fn spend(&mut self, components: usize) -> Result<(), Errno> {
+        self.spent = self.spent.saturating_add(components as u32);
+        if self.spent > PATH_COMPONENTS_MAX { Err(Errno::LOOP) } else { Ok(()) }
+    }
+}
+
+/// The components of a text: where each lies.
+fn components(text: &[u8]) -> impl Iterator<Item = Range<usize>> + '_ {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        let from = at + text.get(at..)?.iter().position(|b| *b != b'/')?;
+        at = text[from..].iter().position(|b| *b == b'/').map_or(text.len(), |n| from + n);
+        Some(from..at)
+    })
+}
+
+/// A walk under way.
+struct Walking<'c> {
+    /// Where it stands.
+    at: Dir<'c>,
+    /// What is to be walked from there.
+    rest: Vec<u8>,
+    links: usize,
+}
+
+impl<'c> Walking<'c> {
+    /// Walks on, but not along the last component: how many of them, 0 when it has come to that.
+    fn stride(&mut self, core: &'c Core) -> Result<usize, Errno> {
+        let Some(first) = components(&self.rest).next().map(|part| part.start) else { return Ok(0) };
+        let fits = |part: &Range<usize>| part.end - first < CALL_BYTES;
+        let mut parts: Vec<Range<usize>> = components(&self.rest).take(STRIDE + 1).take_while(fits).collect();
+        parts.pop();
+        if parts.is_empty() {
+            return Ok(0);
+        }
+        let (mut good, mut bad, mut extra) = (0, parts.len() + 1, 0);
+        let mut reached = None;
+        // All of it at once; if there is a link, up to that.
+        let mut next = parts.len();
+        while good + 1 < bad {
+            let text = &self.rest[first..parts[next - 1].end];
+            match walk::open(core, &self.at, text, OFlags::PATH | OFlags::DIRECTORY, Mode::empty(), &mut extra) {
+                Ok(fd) => (good, reached) = (next, Some(fd)),
+                Err(Errno::LOOP) => bad = next,
+                Err(e) => return Err(e),
+            }
+            next = good.midpoint(bad);
+        }
+        let walked = match reached {
+            Some(fd) => {
+                self.at = Dir::Own(fd);
+                self.rest.drain(..parts[good - 1].end);
+                good
+            }
+            None => 0,
+        };
+        if bad <= parts.len() {
+            self.follow(core)?;
+        }
+        // And the way down again, where `..` led above where the stride began.
+        Ok(walked + usize::from(bad <= parts.len()) + extra)
+    }
+
+    /// Puts what the link that is next says in its place.
+    fn follow(&mut self, core: &'c Core) -> Result<(), Errno> {
+        let Some(part) = components(&self.rest).next() else { return Ok(()) };
+        if self.links == SYMLINK_FOLLOW_MAX || fstatvfs(&core.root)?.f_flag.bits() & NO_LINKS != 0 {
+            return Err(Errno::LOOP);
+        }
+        let text = match readlinkat(self.at.as_fd(), &self.rest[part.clone()], Vec::new()) {
+            Ok(text) => text.into_bytes(),
+            // Another program has put something else there meanwhile.
+            Err(rustix::io::Errno::INVAL) => return Ok(()),
+            Err(e) => return Err(e.into()),
+        };
+        if text.first() == Some(&b'/') {
+            self.at = Dir::Start(Start::root(core));
+        }
+        self.links += 1;
+        self.rest.splice(..part.end, text);
+        Ok(())
+    }
+}
+
+impl<'c> HostTxn<'c> {
+    /// Opens what `path` names from `start`.
+    pub(super) fn open_path(
+        &mut self,
+        start: Start<'c>,
+        path: &[u8],
+        flags: OFlags,
+        mode: Mode,
+    ) -> Result<OwnedFd, Errno> {
+        let (core, few, spent) = (self.core, components(path).take(STRIDE + 1).count(), self.way.spent);
+        let mut walking = Walking { at: Dir::Start(start), rest: Vec::new(), links: 0 };
+        if few <= STRIDE {
+            let mut extra = 0;
+            let opened = walk::open(core, &walking.at, path, flags, mode, &mut extra);
+            match opened {
+                // A link on its way, or one that is not to be followed, at its end.
+                Err(Errno::LOOP) => {}
+                other => {
+                    self.way.spend(few + extra)?;
+                    return other;
+                }
+            }
+        }
+        self.way.again(spent);
+        walking.rest = path.to_vec();
+        loop {
+            self.lead(&mut walking)?;
+            let (last, mut extra) = (components(&walking.rest).next(), 0);
+            // Nothing but slashes: where it stands.
+            let name = last.clone().map_or(&b"."[..], |last| &walking.rest[last.start..]);
+            let opened = walk::open(core, &walking.at, name, flags, mode, &mut extra);
+            self.way.spend(1 + extra)?;
+            let followed = last.is_some() && (name.ends_with(b"/") || !flags.contains(OFlags::NOFOLLOW));
+            match opened {
+                Err(Errno::LOOP) if followed => walking.follow(core)?,
+                other => return other,
+            }
+        }
+    }
+
+    /// Walks all but the last component.
+    fn lead(&mut self, walking: &mut Walking<'c>) -> Result<(), Errno> {
+        loop {
+            if !self.way.stays && self.way.spent > LOOKING {
+                self.way.left = true;
+                return Err(Errno::AGAIN);
+            }
+            match walking.stride(self.core)? {
+                0 => return Ok(()),
+                n => self.way.spend(n)?,
+            }
+            self.breathe();
+        }
+    }
+
+    /// Lets others have the names that wait for them. Not while the command has tickets: its turn has come, and names
+    /// are to stay as they are.
+    fn breathe(&mut self) {
+        match self.names_unless_placed() {
+            Some(Names::Shared(names)) => RwLockReadGuard::bump(names),
+            Some(Names::Alone(names)) => RwLockWriteGuard::bump(names),
+            None => {}
+        }
+    }
+
+    /// The directory of the last component of `path`, and that component.
+    pub(super) fn parent<'p>(&mut self, base: Handle, path: &'p [u8]) -> Result<Place<'c, 'p>, Errno> {
+        let of = name_of(base, path);
+        let known = self.way.known.iter().find(|(name, ..)| *name == of);
+        let known = known.map(|(_, dir, components)| (dir.clone(), *components));
+        let from = walk::start(self.core, self.session(), base, path)?;
+        self.way.spend(1)?;
+        let end = path.iter().rposition(|b| *b != b'/').map_or(0, |at| at + 1);
+        if end == 0 {
+            // Nothing but slashes: the root itself.
+            return Ok(Place { dir: Dir::Start(from), name: b"." });
+        }
+        let cut = path[..end].iter().rposition(|b| *b == b'/').map_or(0, |at| at + 1);
+        let (before, name) = path.split_at(cut);
+        if before.iter().all(|b| *b == b'/') {
+            return Ok(Place { dir: Dir::Start(from), name });
+        }
+        let dir = match known {
+            Some((known, components)) => {
+                self.way.spend(components as usize)?;
+                Dir::Known(known?)
+            }
+            None => Dir::Own(self.open_path(from, before, OFlags::PATH | OFlags::DIRECTORY, Mode::empty())?),
+        };
+        Ok(Place { dir, name })
+    }
+
+    /// The same, of a program that is to know it again: what led there, and what is too long a way.
+    pub(super) fn learn<'p>(&mut self, base: Handle, path: &'p [u8]) -> Result<Place<'c, 'p>, Errno> {
+        let before = self.way.spent;
+        let found = self.parent(base, path);
+        // But for the last one, which is looked up again.
+        let components = (self.way.spent - before).saturating_sub(1);
+        match found {
+            Ok(Place { dir: Dir::Own(fd), name }) => {
+                let fd = Rc::new(fd);
+                self.way.known.push((name_of(base, path), Ok(fd.clone()), components));
+                Ok(Place { dir: Dir::Known(fd), name })
+            }
+            Err(Errno::LOOP) => {
+                self.way.known.push((name_of(base, path), Err(Errno::LOOP), components));
+                Err(Errno::LOOP)
+            }
+            other => other,
+        }
+    }
+
+    /// What a name in a directory leads to, as a place only.
+    pub(super) fn look_at(
+        &mut self,
+        place: &Place<'_, '_>,
+        (base, path): (Handle, &[u8]),
+        nofollow: bool,
+    ) -> Result<OwnedFd, Errno> {
+        let mut how = OFlags::PATH;
+        how.set(OFlags::NOFOLLOW, nofollow);
+        let start = walk::start(self.core, self.session(), base, path)?;
+        if place.is_plain() {
+            match walk::open(self.core, &place.dir, place.name, how, Mode::empty(), &mut 0) {
+                Err(Errno::LOOP) => {}
+                other => return other,
+            }
+        }
+        self.open_path(start, path, how, Mode::empty())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn components_lie_between_slashes() {
+        let of = |text: &'static str| components(text.as_bytes()).map(|r| &text[r]).collect::<Vec<_>>();
+        assert_eq!(of("//a/../bc//d/"), ["a", "..", "bc", "d"]);
+        assert_eq!((of(""), of("//")), (vec![], vec![]));
+    }
+}
