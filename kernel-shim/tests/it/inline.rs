@@ -96,6 +96,7 @@ fn commands_that_wait_for_a_disk_end_while_no_thread_is_on_the_seat() {
     client.sync().expect("durable");
     drop(client);
     device.close().expect("ends");
+    drop(device);
     // Everything is cold now, and more than the caches take: reads wait for the disk, appends for its flush.
     let device = open();
     std::thread::scope(|s| {
