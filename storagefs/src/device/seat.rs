@@ -69,8 +69,8 @@ impl<T> Lending<'_, T> {
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
         let _held = self.seat.lent.lock();
         let _sitting = Sitting::new();
-        // SAFETY: `core` comes from a `&mut T` that `Seat::lend` borrows for longer than this lives, and nothing reaches
-        // it but through the seat's lock, which is held until `f` has returned.
+        // SAFETY: `core` comes from a `&mut T` that `Seat::lend` borrows for longer than this lives, and nothing
+        // reaches it but through the seat's lock, which is held until `f` has returned.
         f(unsafe { &mut *self.core.as_ptr() })
     }
 }
@@ -94,8 +94,8 @@ impl Seat {
         body(&lending)
     }
 
-    /// Whether the calling thread is on a seat: a signal handler interrupted it there, and a command of the handler would
-    /// wait for ever.
+    /// Whether the calling thread is on a seat: a signal handler interrupted it there, and a command of the handler
+    /// would wait for ever.
     pub fn is_inside() -> bool {
         SEATED.get()
     }

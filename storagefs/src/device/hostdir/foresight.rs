@@ -1,11 +1,11 @@
 //! Programs that compute, and what they hold meanwhile: nothing.
 //!
 //! Such a program is rehearsed first (`weldfs_ciscops::program::foresight`): it opens and reads, what it would change
-//! it only notes, and no ticket or name is kept from others while codecs and ciphers run. Then it runs in earnest, holding
-//! all that it names, and takes what they made. What it is given is compared with what they were given, so it is as if
-//! they had run there. Where others have changed something meanwhile it starts over, as long as it has done nothing;
-//! one that may change something before it computes is compared as a whole, in a second rehearsal under its hold,
-//! before it does anything.
+//! it only notes, and no ticket or name is kept from others while codecs and ciphers run. Then it runs in earnest,
+//! holding all that it names, and takes what they made. What it is given is compared with what they were given, so it
+//! is as if they had run there. Where others have changed something meanwhile it starts over, as long as it has done
+//! nothing; one that may change something before it computes is compared as a whole, in a second rehearsal under its
+//! hold, before it does anything.
 //!
 //! What is left is a program that computes with what only its own changes make, in a way that this file does not see
 //! through (it knows content of files and names as they are written, no second name of a directory). Once it has done

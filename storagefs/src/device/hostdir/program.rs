@@ -1,8 +1,8 @@
 //! What a program holds: everything that it may touch, from its start on.
 //!
 //! What its names lead to when it begins, and the names themselves to its end, so that they go on leading there. What
-//! is not there then cannot be reached by others while names are held. What other programs of the host rename meanwhile is
-//! not held off, here as elsewhere.
+//! is not there then cannot be reached by others while names are held. What other programs of the host rename
+//! meanwhile is not held off, here as elsewhere.
 //!
 //! Names are all or nothing, so who waits must not hold them: a program that does not have its turn at once gives them
 //! back, waits, and looks again whether its names lead where they did. And what its caller may not change is not held
