@@ -5,6 +5,7 @@ mod commits;
 mod crash;
 mod errors;
 mod kills;
+mod programs;
 mod rig;
 mod shell;
 #[path = "../../../../kernel-shim/tests/skips/mod.rs"]

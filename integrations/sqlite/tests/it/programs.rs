@@ -1,0 +1,66 @@
+//! Programs in other languages: Python's example of the page, and a C program that registers the VFS by itself.
+
+use crate::rig::{extension, image, said};
+use crate::skips::skip;
+use std::process::Command;
+
+const PAGE: &str = include_str!("../../../../docs/ENGINES.md");
+
+#[test]
+fn the_example_in_python_works() {
+    const NAME: &str = "sqlite: the_example_in_python_works";
+    let able = "import sqlite3; sqlite3.connect(':memory:').enable_load_extension(True)";
+    if !Command::new("python3").args(["-c", able]).output().is_ok_and(|out| out.status.success()) {
+        return skip(NAME, "no python3 whose sqlite3 loads extensions");
+    }
+    let dir = image("64M");
+    let example = PAGE.split("```python\n").nth(1).unwrap().split("```").next().unwrap();
+    let example = example.replace("./target/release/libweldfs_sqlite", extension().to_str().unwrap());
+    let more = "
+db.execute('create table t(x)')
+with db:
+    db.executemany('insert into t values(?)', [(n,) for n in range(10)])
+print(db.execute('select sum(x) from t').fetchone()[0])
+db.close()
+";
+    let out =
+        Command::new("python3").current_dir(dir.path()).args(["-c", &format!("{example}{more}")]).output().unwrap();
+    assert_eq!(said(&out).0, "45", "{}", said(&out).1);
+    crate::rig::fsck(dir.path());
+}
+
+#[test]
+fn a_c_program_registers_the_vfs_by_itself() {
+    const NAME: &str = "sqlite: a_c_program_registers_the_vfs_by_itself";
+    let libraries = ["/usr/lib/x86_64-linux-gnu/libsqlite3.so.0", "/usr/lib64/libsqlite3.so.0"];
+    let Some(sqlite) = libraries.into_iter().find(|path| std::path::Path::new(path).exists()) else {
+        return skip(NAME, "no libsqlite3.so.0");
+    };
+    if Command::new("cc").arg("--version").output().is_err() {
+        return skip(NAME, "no C compiler");
+    }
+    let dir = image("64M");
+    let source = r#"
+int weldfs_sqlite_register(int make_default);
+int sqlite3_open(const char *, void **);
+int sqlite3_exec(void *, const char *, void *, void *, char **);
+int sqlite3_close(void *);
+int main(int argc, char **argv) {
+    void *db;
+    (void)argc;
+    if (weldfs_sqlite_register(1) || weldfs_sqlite_register(1)) return 1;
+    if (sqlite3_open(argv[1], &db)) return 2;
+    if (sqlite3_exec(db, "create table t(x); insert into t values(5);", 0, 0, 0)) return 3;
+    return sqlite3_close(db) ? 4 : 0;
+}"#;
+    std::fs::write(dir.path().join("try.c"), source).unwrap();
+    let library = extension().with_extension("so");
+    let mut cc = Command::new("cc");
+    cc.current_dir(dir.path()).args(["-Wall", "-Werror", "try.c", "-o", "try"]).arg(&library).arg(sqlite);
+    let made = cc.arg(format!("-Wl,-rpath,{}", library.parent().unwrap().display())).output().unwrap();
+    assert!(made.status.success(), "{}", said(&made).1);
+    let out = Command::new("./try").current_dir(dir.path()).arg("d.img:/c.db").output().unwrap();
+    assert_eq!(out.status.code(), Some(0), "{}", said(&out).1);
+    let db = crate::rig::connect(&format!("{}:/c.db", dir.path().join("d.img").display())).unwrap();
+    assert_eq!(crate::rig::one::<i64>(&db, "select x from t"), 5);
+}
