@@ -5,6 +5,7 @@
 
 use crate::code;
 use crate::fault::{Done, Fault};
+use crate::tail::Tail;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
@@ -75,8 +76,8 @@ pub struct Commits(Mutex<HashMap<Vec<u8>, Commit>>);
 
 #[derive(Default)]
 struct Commit {
-    /// Rollback journals of it that are open.
-    journals: u32,
+    /// Rollback journals of it that are open: of the one connection that writes.
+    journals: Vec<Arc<Tail>>,
     /// Whether a sync of it was put off to what ends its journal.
     owed: bool,
 }
@@ -86,26 +87,35 @@ impl Commits {
         let mut all = self.0.lock();
         let mut commit = all.remove(database).unwrap_or_default();
         let out = f(&mut commit);
-        if commit.journals > 0 || commit.owed {
+        if !commit.journals.is_empty() || commit.owed {
             all.insert(database.to_vec(), commit);
         }
         out
     }
 
     /// A rollback journal of it was opened.
-    pub fn journal_opened(&self, database: &[u8]) {
-        self.change(database, |commit| commit.journals += 1);
+    pub fn journal_opened(&self, database: &[u8], tail: Arc<Tail>) {
+        self.change(database, |commit| commit.journals.push(tail));
     }
 
     /// A rollback journal of it was closed.
-    pub fn journal_closed(&self, database: &[u8]) {
-        self.change(database, |commit| commit.journals = commit.journals.saturating_sub(1));
+    pub fn journal_closed(&self, database: &[u8], tail: &Arc<Tail>) {
+        self.change(database, |commit| commit.journals.retain(|known| !Arc::ptr_eq(known, tail)));
+    }
+
+    /// Before anything is written to it: what is in its journal is in the device first.
+    pub fn send_journals(&self, database: &[u8]) -> io::Result<()> {
+        let all = self.0.lock();
+        let Some(commit) = all.get(database) else { return Ok(()) };
+        let journals = commit.journals.clone();
+        drop(all);
+        journals.iter().try_for_each(|tail| tail.send())
     }
 
     /// Puts a sync off, if there is a journal whose end will make up for it.
     pub fn put_off(&self, database: &[u8]) -> bool {
         self.change(database, |commit| {
-            commit.owed |= commit.journals > 0;
+            commit.owed |= !commit.journals.is_empty();
             commit.owed
         })
     }

@@ -78,6 +78,13 @@ pub fn raise(file: &File, now: &mut Level, want: Level) -> Done {
         take(LockKind::Write, RESERVED_BYTE, 1)?;
         *now = want;
     }
+    if want == Level::Exclusive && *now < Level::Pending {
+        // All of it at once, if no reader is there.
+        if let Ok(true) = set(file, LockKind::Write, PENDING_BYTE, 2 + SHARED_LEN) {
+            *now = want;
+            return Ok(());
+        }
+    }
     if want >= Level::Pending && *now < Level::Pending {
         take(LockKind::Write, PENDING_BYTE, 1)?;
         *now = Level::Pending;

@@ -12,6 +12,7 @@ use crate::locks::{self, Level};
 use crate::name::{Name, database_of};
 use crate::open::{Control, Io};
 use crate::shared::Shared;
+use crate::tail::Tail;
 use std::ffi::{c_int, c_void};
 use std::sync::Arc;
 use weldfs::{Durability, Errno, File, Handle};
@@ -32,7 +33,9 @@ pub enum Kind {
 /// See the module.
 pub struct Stored {
     // Before the device: it is closed through it.
-    file: Option<File>,
+    file: Option<Arc<File>>,
+    /// Of a rollback journal.
+    tail: Option<Arc<Tail>>,
     shared: Option<Shared>,
     device: Arc<Device>,
     name: Name,
@@ -57,12 +60,16 @@ impl Stored {
         // The names of the journals must be there before any of the databases is: those on other devices, too.
         let each = if kind == Kind::SuperJournal { Durability::Durable } else { Durability::Volatile };
         file.set_durability(each);
-        let ino = file.metadata().map_err(|e| Fault::of(code::CANTOPEN, e, || name.to_string()))?.ino();
-        if kind == Kind::Journal {
-            database_of(&name.path).inspect(|db| device.commits.journal_opened(db));
-        }
+        let meta = file.metadata().map_err(|e| Fault::of(code::CANTOPEN, e, || name.to_string()))?;
+        let (file, ino) = (Arc::new(file), meta.ino());
+        let tail = database_of(&name.path).filter(|_| kind == Kind::Journal).map(|db| {
+            let tail = Arc::new(Tail::new(file.clone(), meta.len()));
+            device.commits.journal_opened(db, tail.clone());
+            tail
+        });
         Ok(Stored {
             file: Some(file),
+            tail,
             shared: None,
             device,
             name,
@@ -81,11 +88,22 @@ impl Stored {
 
     fn file(&self) -> Done<&File> {
         self.device.client()?;
-        self.file.as_ref().ok_or_else(|| Fault::quiet(code::IOERR))
+        self.file.as_deref().ok_or_else(|| Fault::quiet(code::IOERR))
     }
 
     fn failed(&self, code: c_int, e: impl Into<std::io::Error>, doing: &str) -> Fault {
         Fault::of(code, e, || format!("{doing} {}", self.name))
+    }
+
+    /// Before the database changes or is synced: its journal is in the device.
+    fn journal_first(&self, code: c_int) -> Done {
+        match self.kind {
+            Kind::Database => {
+                let sent = self.device.commits.send_journals(&self.name.path);
+                sent.map_err(|e| self.failed(code, e, "write the journal of"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Makes good for a sync that was put off.
@@ -125,6 +143,7 @@ impl Stored {
 
     fn commit_atomic(&mut self) -> Done<c_int> {
         let gathered = self.gathered.take().ok_or_else(|| Fault::quiet(code::IOERR_COMMIT_ATOMIC))?;
+        self.journal_first(code::IOERR_COMMIT_ATOMIC)?;
         gathered.commit(self.file()?)?;
         // Durable with everything before it; SQLite's sync after it has nothing left to do.
         self.settled = true;
@@ -144,7 +163,11 @@ fn kept(now: &mut c_int, new: c_int) -> c_int {
 impl Io for Stored {
     fn read(&mut self, room: &mut [u8], at: u64) -> Done<usize> {
         let n = self.file()?.read_at(&mut *room, at).map_err(|e| self.failed(code::IOERR_READ, e, "read"))?;
-        Ok(self.gathered.as_ref().map_or(n, |gathered| gathered.lay_over(room, at, n)))
+        Ok(match (&self.gathered, &self.tail) {
+            (Some(gathered), _) => gathered.lay_over(room, at, n),
+            (None, Some(tail)) => tail.lay_over(room, at, n),
+            (None, None) => n,
+        })
     }
 
     fn write(&mut self, data: &[u8], at: u64) -> Done {
@@ -153,13 +176,19 @@ impl Io for Stored {
             return Ok(());
         }
         self.settled = false;
-        self.file()?.write_all_at(data, at).map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))
+        self.journal_first(code::IOERR_WRITE)?;
+        let file = self.file()?;
+        let written = self.tail.as_ref().map_or_else(|| file.write_all_at(data, at), |tail| tail.write(data, at));
+        written.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))
     }
 
     fn truncate(&mut self, size: u64) -> Done {
         let size = if self.chunk > 0 { size.next_multiple_of(self.chunk) } else { size };
         self.settled = false;
-        self.file()?.set_len(size).map_err(|e| self.failed(code::IOERR_TRUNCATE, e, "truncate"))?;
+        self.journal_first(code::IOERR_TRUNCATE)?;
+        let file = self.file()?;
+        let cut = self.tail.as_ref().map_or_else(|| file.set_len(size), |tail| tail.truncate(size));
+        cut.map_err(|e| self.failed(code::IOERR_TRUNCATE, e, "truncate"))?;
         // A journal that is cut ends a commit as one that is removed does.
         let owed = |db| self.device.commits.owed(db);
         if self.kind == Kind::Journal && database_of(&self.name.path).is_some_and(owed) {
@@ -170,6 +199,9 @@ impl Io for Stored {
     }
 
     fn size(&mut self) -> Done<u64> {
+        if let Some(tail) = &self.tail {
+            return Ok(tail.size());
+        }
         let meta = self.file()?.metadata().map_err(|e| self.failed(code::IOERR_FSTAT, e, "the size of"))?;
         Ok(self.gathered.as_ref().map_or(meta.len(), |gathered| gathered.end(meta.len())))
     }
@@ -180,6 +212,10 @@ impl Io for Stored {
         let alone = std::mem::take(&mut self.alone);
         if self.settled {
             return Ok(());
+        }
+        self.journal_first(code::IOERR_FSYNC)?;
+        if let Some(tail) = &self.tail {
+            tail.send().map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))?;
         }
         let rollback = self.kind == Kind::Database && self.level == Level::Exclusive && self.shared.is_none();
         if alone && rollback && self.device.commits.put_off(&self.name.path) {
@@ -200,13 +236,14 @@ impl Io for Stored {
             std::mem::forget(self);
             return Ok(());
         }
-        if self.kind == Kind::Journal {
-            database_of(&self.name.path).inspect(|db| self.device.commits.journal_closed(db));
+        if let (Some(tail), Some(db)) = (self.tail.take(), database_of(&self.name.path)) {
+            // What it held back is for pages that were never written.
+            self.device.commits.journal_closed(db, &tail);
         }
         let paid = self.pay();
         self.shared = None;
         // A device that is gone has closed it; there is nothing that SQLite could do about any failure.
-        let closed = self.file.take().map_or(Ok(()), File::close);
+        let closed = self.file.take().and_then(Arc::into_inner).map_or(Ok(()), File::close);
         if let Err(e) = closed
             && e.raw_os_error() != Some(Errno::NODEV.0)
         {
