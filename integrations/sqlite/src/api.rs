@@ -5,6 +5,7 @@
 
 use crate::abi::{Log, Malloc64, Vfs, VfsFind, VfsRegister};
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::io::Write;
 use std::sync::OnceLock;
 
 /// SQLite's own functions.
@@ -106,8 +107,16 @@ pub(crate) fn string(text: &CStr) -> *mut c_char {
     }
 }
 
+/// The environment variable that, when it says anything, has SQLite's log of this VFS on standard error, too: for
+/// programs that show no log.
+pub const LOG_VARIABLE: &str = "WELDFS_SQLITE_LOG";
+
 /// A line in SQLite's log.
 pub(crate) fn log(code: c_int, what: &str) {
+    if std::env::var_os(LOG_VARIABLE).is_some_and(|said| !said.is_empty()) {
+        // A program without a standard error has its log.
+        let _ = writeln!(std::io::stderr(), "weldfs: {what} (code {code})");
+    }
     let (Some(api), Ok(text)) = (get(), CString::new(format!("weldfs: {}", what.replace('\0', "?")))) else { return };
     // SAFETY: a format that takes one string, and a string.
     unsafe { (api.log)(code, c"%s".as_ptr(), text.as_ptr()) }

@@ -32,7 +32,7 @@ mod told;
 mod vfs;
 
 pub use abi::{File, IoMethods, Log, Malloc64, Vfs, VfsFind, VfsRegister};
-pub use api::Api;
+pub use api::{Api, LOG_VARIABLE};
 pub use name::TARGET_VARIABLE;
 pub use shared::DIRECTORY_VARIABLE;
 

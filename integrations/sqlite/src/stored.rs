@@ -60,10 +60,16 @@ impl Stored {
         // The names of the journals must be there before any of the databases is: those on other devices, too.
         let each = if kind == Kind::SuperJournal { Durability::Durable } else { Durability::Volatile };
         file.set_durability(each);
-        let meta = file.metadata().map_err(|e| Fault::of(code::CANTOPEN, e, || name.to_string()))?;
-        let (file, ino) = (Arc::new(file), meta.ino());
+        // Of a fresh journal both are known, or never asked for.
+        let (ino, size) = if kind == Kind::Journal && file.was_created() {
+            (0, 0)
+        } else {
+            let meta = file.metadata().map_err(|e| Fault::of(code::CANTOPEN, e, || name.to_string()))?;
+            (meta.ino(), meta.len())
+        };
+        let file = Arc::new(file);
         let tail = database_of(&name.path).filter(|_| kind == Kind::Journal).map(|db| {
-            let tail = Arc::new(Tail::new(file.clone(), meta.len()));
+            let tail = Arc::new(Tail::new(file.clone(), size));
             device.commits.journal_opened(db, tail.clone());
             tail
         });

@@ -122,3 +122,28 @@ fn a_database_is_one_by_whatever_link_it_is_opened() {
         assert!(said.starts_with("7 0|main|") && said.ends_with("d.img:/dir/real.db"), "{name}: {said}");
     }
 }
+
+#[test]
+fn connections_of_one_process_exclude_each_other() {
+    for (mode, file) in [("delete", "a.db"), ("wal", "b.db")] {
+        let dir = image("64M");
+        let name = format!("{}:/{file}", dir.path().join("d.img").display());
+        let first = crate::rig::connect(&name).unwrap();
+        let made = format!("pragma journal_mode = {mode}; create table t(a, b); insert into t values(0, 0);");
+        first.execute_batch(&made).unwrap();
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    let db = crate::rig::connect(&name).unwrap();
+                    for _ in 0..25 {
+                        let step = "begin immediate; update t set a = a + 1; update t set b = b + 1; commit;";
+                        db.execute_batch(step).unwrap();
+                        assert_eq!(crate::rig::one::<i64>(&db, "select a - b from t"), 0, "half a commit");
+                    }
+                });
+            }
+        });
+        assert_eq!(crate::rig::one::<i64>(&first, "select a from t"), 100, "{mode}");
+        assert_eq!(crate::rig::one::<String>(&first, "pragma integrity_check"), "ok");
+    }
+}
