@@ -35,6 +35,7 @@ pub fn open(text: Option<&[u8]>, flags: c_int) -> Done<(Box<dyn Io>, c_int)> {
         f if f & code::OPEN_MAIN_DB != 0 => Kind::Database,
         f if f & code::OPEN_MAIN_JOURNAL != 0 => Kind::Journal,
         f if f & code::OPEN_SUPER_JOURNAL != 0 => Kind::SuperJournal,
+        f if f & code::OPEN_WAL != 0 => Kind::Log,
         _ => Kind::Other,
     };
     Ok((Box::new(Stored::new(device, name, kind, file)?), flags))

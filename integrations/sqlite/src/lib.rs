@@ -5,7 +5,7 @@
 //!   `abi`, `code`: SQLite's side.
 //! * `files`: what is asked by name; `name`: `TARGET:/path`; `device`: the attachment to a target.
 //! * `stored`: a file in a device; `locks`: its locking levels; `atomic`: a commit as one command; `tail`: the end
-//!   of a journal; `shared`, `ofd`: the shared memory of a write-ahead log; `temp`: files without a name.
+//!   of a journal; `frame`: a frame of a log; `shared`, `ofd`: the shared memory of a write-ahead log; `temp`: files without a name.
 //!
 //! What flows through: pages to and from the device as commands of the client library. What may be touched: that
 //! library, a device embedded in this process where none serves the image, and one file of the host per database with
@@ -19,6 +19,7 @@ mod device;
 mod extension;
 mod fault;
 mod files;
+mod frame;
 mod io;
 mod locks;
 mod name;

@@ -8,6 +8,7 @@ use crate::atomic::Gathered;
 use crate::code;
 use crate::device::Device;
 use crate::fault::{Done, Fault};
+use crate::frame::Frames;
 use crate::locks::{self, Level};
 use crate::name::{Name, database_of};
 use crate::open::{Control, Io};
@@ -26,6 +27,8 @@ pub enum Kind {
     Journal,
     /// The names of the journals of a commit of several databases.
     SuperJournal,
+    /// The write-ahead log of a database.
+    Log,
     /// Anything else.
     Other,
 }
@@ -36,6 +39,8 @@ pub struct Stored {
     file: Option<Arc<File>>,
     /// Of a rollback journal.
     tail: Option<Arc<Tail>>,
+    /// Of a write-ahead log.
+    frames: Frames,
     shared: Option<Shared>,
     device: Arc<Device>,
     name: Name,
@@ -76,6 +81,7 @@ impl Stored {
         Ok(Stored {
             file: Some(file),
             tail,
+            frames: Frames::default(),
             shared: None,
             device,
             name,
@@ -99,6 +105,16 @@ impl Stored {
 
     fn failed(&self, code: c_int, e: impl Into<std::io::Error>, doing: &str) -> Fault {
         Fault::of(code, e, || format!("{doing} {}", self.name))
+    }
+
+    /// Before a read, a sync or a cut of a log: what was written to it is in the device.
+    fn frames_first(&mut self, code: c_int) -> Done {
+        if self.kind == Kind::Log {
+            let file = self.file.as_deref().ok_or_else(|| Fault::quiet(code))?;
+            let sent = self.frames.send(file);
+            sent.map_err(|e| self.failed(code, e, "write"))?;
+        }
+        Ok(())
     }
 
     /// Before the database changes or is synced: its journal is in the device.
@@ -168,6 +184,7 @@ fn kept(now: &mut c_int, new: c_int) -> c_int {
 
 impl Io for Stored {
     fn read(&mut self, room: &mut [u8], at: u64) -> Done<usize> {
+        self.frames_first(code::IOERR_WRITE)?;
         let n = self.file()?.read_at(&mut *room, at).map_err(|e| self.failed(code::IOERR_READ, e, "read"))?;
         Ok(match (&self.gathered, &self.tail) {
             (Some(gathered), _) => gathered.lay_over(room, at, n),
@@ -183,7 +200,12 @@ impl Io for Stored {
         }
         self.settled = false;
         self.journal_first(code::IOERR_WRITE)?;
-        let file = self.file()?;
+        self.device.client()?;
+        let Some(file) = self.file.as_deref() else { return Err(Fault::quiet(code::IOERR_WRITE)) };
+        if self.kind == Kind::Log {
+            let written = self.frames.write(file, data, at);
+            return written.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"));
+        }
         let written = self.tail.as_ref().map_or_else(|| file.write_all_at(data, at), |tail| tail.write(data, at));
         written.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))
     }
@@ -191,6 +213,7 @@ impl Io for Stored {
     fn truncate(&mut self, size: u64) -> Done {
         let size = if self.chunk > 0 { size.next_multiple_of(self.chunk) } else { size };
         self.settled = false;
+        self.frames_first(code::IOERR_WRITE)?;
         self.journal_first(code::IOERR_TRUNCATE)?;
         let file = self.file()?;
         let cut = self.tail.as_ref().map_or_else(|| file.set_len(size), |tail| tail.truncate(size));
@@ -208,6 +231,7 @@ impl Io for Stored {
         if let Some(tail) = &self.tail {
             return Ok(tail.size());
         }
+        self.frames_first(code::IOERR_WRITE)?;
         let meta = self.file()?.metadata().map_err(|e| self.failed(code::IOERR_FSTAT, e, "the size of"))?;
         Ok(self.gathered.as_ref().map_or(meta.len(), |gathered| gathered.end(meta.len())))
     }
@@ -219,6 +243,7 @@ impl Io for Stored {
         if self.settled {
             return Ok(());
         }
+        self.frames_first(code::IOERR_WRITE)?;
         self.journal_first(code::IOERR_FSYNC)?;
         if let Some(tail) = &self.tail {
             tail.send().map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))?;
@@ -231,7 +256,7 @@ impl Io for Stored {
         match self.kind {
             Kind::Journal => self.journal_is_durable(),
             Kind::Database => self.device.commits.settled(&self.name.path),
-            Kind::SuperJournal | Kind::Other => {}
+            Kind::SuperJournal | Kind::Log | Kind::Other => {}
         }
         Ok(())
     }

@@ -39,6 +39,8 @@ impl Memory {
 
 /// Opcodes of docs/COMMANDS.md.
 const WRITE: u16 = 4;
+const TXN_COMMIT: u16 = 27;
+const UNLINK: u16 = 34;
 const PROGRAM: u16 = 70;
 
 #[test]
@@ -64,6 +66,24 @@ fn a_batch_commit_is_one_command_and_one_flush() {
     let rows: i64 = one(&db, "select count(*) from t");
     drop(db);
     assert_eq!(one::<i64>(&memory.open("a.db"), "select count(*) from t"), rows);
+}
+
+#[test]
+fn a_batch_commit_of_scattered_pages_is_a_transaction_or_has_a_journal() {
+    let memory = Memory::new(64 << 20, true);
+    let db = memory.open("a.db");
+    // A row on each page.
+    db.execute_batch("create table t(x integer primary key, y);").unwrap();
+    let fill = "insert into t select x, zeroblob(3000) from
+                (with recursive s(x) as (select 1 union all select x + 1 from s where x < 900) select x from s)";
+    db.execute_batch(fill).unwrap();
+    for (rows, begun, removed) in [(60, 1, 0), (800, 0, 1)] {
+        let before = (memory.counted(TXN_COMMIT).1, memory.counted(UNLINK).1);
+        db.execute("update t set y = randomblob(3000) where x % 2 = 1 and x <= ?", [rows]).unwrap();
+        let after = (memory.counted(TXN_COMMIT).1, memory.counted(UNLINK).1);
+        assert_eq!((after.0 - before.0, after.1 - before.1), (begun, removed), "{rows}");
+    }
+    assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
 }
 
 #[test]
