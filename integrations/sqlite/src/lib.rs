@@ -4,8 +4,8 @@
 //! * `extension`: the entry points; `vfs`, `io`: SQLite's two tables of functions; `told`: what comes of a call; `api`,
 //!   `abi`, `code`: SQLite's side.
 //! * `files`: what is asked by name; `name`: `TARGET:/path`; `device`: the attachment to a target.
-//! * `stored`: a file in a device; `locks`: its locking levels; `atomic`: a commit as one command; `tail`: the end
-//!   of a journal; `frame`: a frame of a log; `shared`, `ofd`: the shared memory of a write-ahead log; `temp`: files without a name.
+//! * `stored`: a file in a device; `locks`: its locking levels; `atomic`: a commit as one command; `tail`: the end of a
+//!   journal; `frame`: a frame of a log; `shared`, `ofd`: the shared memory of a log; `temp`: files without a name.
 //!
 //! What flows through: pages to and from the device as commands of the client library. What may be touched: that
 //! library, a device embedded in this process where none serves the image, and one file of the host per database with

@@ -6,6 +6,17 @@ use std::process::Command;
 
 const PAGE: &str = include_str!("../../../../docs/ENGINES.md");
 
+/// A python3 whose sqlite3 loads extensions; without one it is a skip.
+fn python(test: &str) -> Option<&'static str> {
+    let able = "import sqlite3; sqlite3.connect(':memory:').enable_load_extension(True)";
+    let loads = |python: &&str| Command::new(python).args(["-c", able]).output().is_ok_and(|out| out.status.success());
+    let found = ["python3", "/usr/bin/python3"].into_iter().find(loads);
+    if found.is_none() {
+        skip(test, "no python3 whose sqlite3 loads extensions");
+    }
+    found
+}
+
 #[test]
 fn the_example_in_python_works() {
     const NAME: &str = "sqlite: the_example_in_python_works";
@@ -69,4 +80,51 @@ int main(int argc, char **argv) {
     assert_eq!(out.status.code(), Some(0), "{}", said(&out).1);
     let db = crate::rig::connect(&format!("{}:/c.db", dir.path().join("d.img").display())).unwrap();
     assert_eq!(crate::rig::one::<i64>(&db, "select x from t"), 5);
+}
+
+#[test]
+fn a_forked_child_cannot_use_its_parents_database_and_does_it_no_harm() {
+    let Some(python) = python("sqlite: a_forked_child_cannot_use_its_parents_database_and_does_it_no_harm") else {
+        return;
+    };
+    let script = "
+import os, sqlite3, sys
+first = sqlite3.connect(':memory:')
+first.enable_load_extension(True)
+first.load_extension(sys.argv[1])
+name = f'file:{sys.argv[2]}:/f.db?vfs=weldfs'
+db = sqlite3.connect(name, uri=True, isolation_level=None)
+db.execute('create table t(x)')
+pid = os.fork()
+if pid == 0:
+    for what in (lambda: db.execute('insert into t values(2)'),
+                 lambda: sqlite3.connect(name, uri=True, isolation_level=None).execute('insert into t values(3)')):
+        try:
+            what()
+            print('done')
+        except sqlite3.OperationalError as e:
+            print(e)
+    db.close()
+    sys.stdout.flush()
+    os._exit(0)
+os.waitpid(pid, 0)
+db.execute('insert into t values(1)')
+print(db.execute('select sum(x) from t').fetchone()[0], db.execute('pragma integrity_check').fetchone()[0])
+";
+    let dir = image("64M");
+    let run = |target: &str| {
+        let mut python = Command::new(python);
+        python.current_dir(dir.path()).env("WELDFS_WAIT", "0.2").args(["-c", script]);
+        let out = python.arg(extension()).arg(target).output().unwrap();
+        said(&out)
+    };
+    // The image is the parent's.
+    let (printed, complaints) = run("d.img");
+    assert_eq!(printed, "disk I/O error unable to open database file 1 ok", "{complaints}");
+    std::fs::remove_file(dir.path().join("d.img")).unwrap();
+    let dir = image("64M");
+    let served = crate::rig::Served::start(dir.path());
+    // A device lets the child in anew.
+    let (printed, complaints) = run(served.socket().to_str().unwrap());
+    assert_eq!(printed, "disk I/O error done 4 ok", "{complaints}");
 }
