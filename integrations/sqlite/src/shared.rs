@@ -25,7 +25,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weldfs::{Errno, LockKind, Metadata};
 
-/// The environment variable with the directory to use in place of [`DIRECTORY`]: all processes must say the same.
+/// The environment variable with the directory to use in place of `/dev/shm`: all processes must say the same.
 pub const DIRECTORY_VARIABLE: &str = "WELDFS_SQLITE_SHM";
 const DIRECTORY: &str = "/dev/shm";
 /// Locks in the device, behind SQLite's own: held by who joins or leaves...
@@ -38,6 +38,8 @@ const MEMBERS: u64 = 1 << 42;
 const NUMBERS: u64 = 1 << 61;
 /// SQLite's locks below this one are for work on files of the device: write, checkpoint, recover.
 const WORKING: u32 = 3;
+/// Behind SQLite's locks in the shared file: held by all who use it.
+const IN_USE: i64 = 64;
 /// How long others may be at the door. Joining takes some ten commands.
 const DOOR_WAIT: Duration = Duration::from_secs(5);
 
@@ -156,12 +158,18 @@ impl Drop for Shared {
         }
         self.regions.clear();
         let until = Instant::now() + DOOR_WAIT;
-        while let Ok(false) = locks::set(&self.guard, LockKind::Write, DOOR, 1) {
-            // What is left behind then is removed by the next one who is the first.
-            if Instant::now() > until {
-                return;
+        loop {
+            match locks::set(&self.guard, LockKind::Write, DOOR, 1) {
+                Ok(true) => break,
+                Ok(false) if Instant::now() < until => std::thread::sleep(Duration::from_millis(1)),
+                // What is left behind then is removed by the next one who is the first.
+                Ok(false) => return,
+                // The device is gone, so no other will join: the last one of those left removes it.
+                Err(_) => {
+                    let _ = ofd::set(&self.file, Lock::Free, IN_USE, 1);
+                    return remove_unused(&self.path);
+                }
             }
-            std::thread::sleep(Duration::from_millis(1));
         }
         let _ = locks::set(&self.guard, LockKind::Unlock, MEMBERS, 0);
         if let Ok(None) = locks::in_the_way(&self.guard, MEMBERS, 1) {
@@ -218,6 +226,7 @@ fn known(path: &Path, meta: &Metadata, name: &Name) -> Done<File> {
     };
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(path).map_err(missing)?;
+    ofd::set(&file, Lock::Shared, IN_USE, 1).map_err(missing)?;
     let found = file.metadata().map_err(missing)?;
     let trusted = [0, rustix::process::geteuid().as_raw(), meta.uid()];
     if !found.is_file() || !trusted.contains(&found.uid()) {
@@ -230,19 +239,35 @@ fn known(path: &Path, meta: &Metadata, name: &Name) -> Done<File> {
 fn first(dir: &Path, prefix: &str, meta: &Metadata) -> io::Result<(u64, PathBuf, File)> {
     for entry in std::fs::read_dir(dir)?.flatten() {
         if entry.file_name().to_string_lossy().starts_with(prefix) {
-            let _ = std::fs::remove_file(entry.path());
+            remove_unused(&entry.path());
         }
     }
-    let mut bytes = [0; 8];
-    getrandom::fill(&mut bytes).map_err(|e| io::Error::from_raw_os_error(e.raw_os_error().unwrap_or(Errno::IO.0)))?;
-    let number = u64::from_le_bytes(bytes) % (NUMBERS - 1) + 1;
-    let path = dir.join(format!("{prefix}{number:016x}"));
-    let mut options = OpenOptions::new();
-    let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    if rustix::process::geteuid().is_root() {
-        std::os::unix::fs::fchown(&file, Some(meta.uid()), Some(meta.gid()))?;
+    loop {
+        let mut bytes = [0; 8];
+        let failed = |e: getrandom::Error| io::Error::from_raw_os_error(e.raw_os_error().unwrap_or(Errno::IO.0));
+        getrandom::fill(&mut bytes).map_err(failed)?;
+        let number = u64::from_le_bytes(bytes) % (NUMBERS - 1) + 1;
+        let path = dir.join(format!("{prefix}{number:016x}"));
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+        ofd::set(&file, Lock::Shared, IN_USE, 1)?;
+        // Removed before the lock was there, by the first user of a copy of this image.
+        if file.metadata()?.nlink() == 0 {
+            continue;
+        }
+        if rustix::process::geteuid().is_root() {
+            std::os::unix::fs::fchown(&file, Some(meta.uid()), Some(meta.gid()))?;
+        }
+        file.set_permissions(std::fs::Permissions::from_mode(meta.permissions() & 0o666))?;
+        return Ok((number, path, file));
     }
-    file.set_permissions(std::fs::Permissions::from_mode(meta.permissions() & 0o666))?;
-    debug_assert_eq!(file.metadata()?.nlink(), 1);
-    Ok((number, path, file))
+}
+
+/// Removes a file that no process has: copies of an image have the same UUID, and may be in use at the same time.
+fn remove_unused(path: &Path) {
+    let mut options = OpenOptions::new();
+    let Ok(file) = options.read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(path) else { return };
+    if let Ok(true) = ofd::set(&file, Lock::Exclusive, IN_USE, 1) {
+        let _ = std::fs::remove_file(path);
+    }
 }

@@ -91,7 +91,7 @@ fn an_index_of_before_a_device_died_is_not_used_after() {
     }
     served.kill();
     assert!(old.execute("insert into t values(99)", []).is_err());
-    let _served = Served::start(dir.path());
+    let served = Served::start(dir.path());
     let new = connect(&name).unwrap();
     assert_eq!(one::<String>(&new, "pragma integrity_check"), "ok");
     let there: i64 = one(&new, "select count(*) from t");
@@ -100,7 +100,28 @@ fn an_index_of_before_a_device_died_is_not_used_after() {
     // The old connection still has its memory, and can do no harm with it.
     assert!(old.query_row("select count(*) from t", [], |row| row.get::<_, i64>(0)).is_err());
     assert!(old.execute("insert into t values(99)", []).is_err());
+    let client = weldfs::Client::connect(served.socket()).unwrap();
+    assert_eq!(shared_files(&client), 2);
     drop(old);
+    assert_eq!(shared_files(&client), 1);
     assert_eq!(one::<i64>(&new, "select count(*) from t"), there + 1);
     assert_eq!(one::<String>(&new, "pragma integrity_check"), "ok");
+}
+
+#[test]
+fn copies_of_an_image_do_not_meet_in_shared_memory() {
+    let (dir, other) = (image("64M"), tempfile::tempdir().unwrap());
+    let made = connect(&format!("{}:/a.db", dir.path().join("d.img").display())).unwrap();
+    made.execute_batch("pragma journal_mode = wal; create table t(x); insert into t values(1);").unwrap();
+    drop(made);
+    std::fs::copy(dir.path().join("d.img"), other.path().join("d.img")).unwrap();
+    let (served, copy) = (Served::start(dir.path()), Served::start(other.path()));
+    let open = |served: &Served| connect(&format!("{}:/a.db", served.socket().display())).unwrap();
+    let first = open(&served);
+    first.execute_batch("insert into t values(2)").unwrap();
+    let copied = open(&copy);
+    copied.execute_batch("insert into t values(30)").unwrap();
+    // Who comes later finds each its own.
+    assert_eq!(one::<i64>(&open(&served), "select sum(x) from t"), 3);
+    assert_eq!(one::<i64>(&open(&copy), "select sum(x) from t"), 31);
 }
