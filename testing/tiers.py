@@ -20,11 +20,15 @@ SHORT = {
     "WELDFS_MODEL_CASES": "96",
     "WELDFS_FULL_ROUNDS": "1200",
     "WELDFS_DIFF_SEEDS": "6",
+    "WELDFS_SQLITE_CUTS": "60",
 }
 # Programs that measure what tenants and cores get: they run with nothing beside them.
 ALONE = ["storagefs device", "scheduler it"]
 # Programs that have a tier of their own.
-OWN = ("integrations/cli", "integrations/crash-harness", "integrations/hostile", "storagefs canary", "tidy", *ALONE)
+OWN = (
+    "integrations/cli", "integrations/crash-harness", "integrations/hostile", "integrations/sqlite", "storagefs canary",
+    "tidy", *ALONE,
+)
 
 
 def sized(full):
@@ -56,6 +60,7 @@ DRIVEN = {
     "libtcmalloc-minimal4": "/usr/lib/*/libtcmalloc_minimal.so.4",
     "libleveldb-dev": "/usr/include/leveldb/c.h",
     "redis-server": "/usr/bin/redis-server",
+    "sqlite3": "/usr/bin/sqlite3",
 }
 
 
@@ -156,6 +161,13 @@ def programs_(full):
     BUILD.weldfs()
     driven()
     programs.run(["integrations/cli bin", "integrations/cli it"], jobs=1, env=sized(full))
+
+
+def sqlite(full):
+    """SQLite's VFS: the system's shell with the extension, commits counted, kills, crash states"""
+    BUILD.weldfs()
+    driven()
+    programs.run(["integrations/sqlite lib", "integrations/sqlite it"], env=sized(full))
 
 
 def kills(full):
@@ -275,6 +287,7 @@ TIERS = {
     "formats": (formats, True),
     "canary": (canary, True),
     "programs": (programs_, True),
+    "sqlite": (sqlite, True),
     "kills": (kills, True),
     "crash": (crash, True),
     "images": (images, True),
@@ -297,7 +310,7 @@ ALWAYS = ["demo", "instructions", "doctests", "doc"]
 SLICES = [
     ["states-one"],
     ["states-two", "loom", "images"],
-    ["crash", "kills"],
+    ["crash", "kills", "sqlite"],
     ["unit", "device", "acceptance"],
     ["fuzz"],
     ["install", "deb", "formats"],

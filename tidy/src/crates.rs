@@ -50,7 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     ("weldfs-leveldb", &["weldfs-userlib"]),
-    ("weldfs-sqlite", &["weldfs-userlib"]),
+    ("weldfs-sqlite", &["weldfs-ciscops", "weldfs-storagefs", "weldfs-kernel-shim", "weldfs-userlib"]),
     ("weldfs-examples", &["weldfs-ciscops", "weldfs-userlib"]),
     (
         "weldfs-crash-harness",

@@ -1,0 +1,265 @@
+//! The devices that this process is attached to: one attachment for all connections to a target.
+//!
+//! A target is the socket of a device, or an image. An image that a device serves is reached through that device; one
+//! that none serves is opened in this process, with its exclusive lock, for as long as a database in it is open.
+
+use crate::code;
+use crate::fault::{Done, Fault};
+use crate::tail::Tail;
+use parking_lot::Mutex;
+use std::collections::HashMap;
+use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, Instant};
+use weldfs::{AttachOptions, Client, ClientOptions, Durability, Errno, Process, SocketConnector};
+use weldfs_ciscops::attach::medium;
+use weldfs_kernel_shim::announce::device_of;
+use weldfs_kernel_shim::{Embedded, Opened, ServeError, Source};
+use weldfs_storagefs::device::DeviceConfig;
+use weldfs_storagefs::media::{self, ImageKind, OpenMode};
+use weldfs_storagefs::superblock::Superblock;
+
+/// Memory of a device in this process, bytes.
+const MEMORY: u64 = 256 << 20;
+/// How long to wait for a device that starts or ends, and for an image that another process has open, unless
+/// `WELDFS_WAIT` says it: a program that opens a database does not expect to hang for long.
+const WAIT: Duration = Duration::from_secs(5);
+/// Between two looks at what is waited for.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// A target that this process is attached to.
+pub struct Device {
+    client: Client,
+    /// Identity of its file system.
+    pub uuid: [u8; 16],
+    /// Which process attached: another one, forked from it, has no device behind this.
+    process: Process,
+    /// What is going on with databases in it, by their paths.
+    pub commits: Commits,
+    /// Whether a SQLite that can do a commit as one write shall.
+    pub batch: bool,
+}
+
+impl Device {
+    /// The client, if this is the process that attached.
+    pub fn client(&self) -> Done<&Client> {
+        match self.process.is_current() {
+            true => Ok(&self.client),
+            false => Err(Fault::said(code::IOERR, "a database that was opened before a fork is used in the child")),
+        }
+    }
+
+    /// Whether it belongs to the calling process.
+    pub fn is_ours(&self) -> bool {
+        self.process.is_current()
+    }
+
+    /// Over a client, which is of a device and not of a directory of the host.
+    pub fn over(client: Client, batch: bool) -> io::Result<Device> {
+        let info = client.info()?;
+        if info.medium == medium::HOSTDIR {
+            let why = "a directory of the host promises no order and no atomicity; use SQLite's own VFS there";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, why));
+        }
+        let (process, commits) = (Process::current(), Commits::default());
+        // In order, and durable when something says so; whatever the device does by default.
+        let client = client.durability(Durability::Volatile);
+        Ok(Device { client, uuid: info.uuid, process, commits, batch })
+    }
+}
+
+/// Commits of databases whose durability is still owed: see `Stored::sync`.
+#[derive(Default)]
+pub struct Commits(Mutex<HashMap<Vec<u8>, Commit>>);
+
+#[derive(Default)]
+struct Commit {
+    /// Rollback journals of it that are open: of the one connection that writes.
+    journals: Vec<Arc<Tail>>,
+    /// Whether a sync of it was put off to what ends its journal.
+    owed: bool,
+}
+
+impl Commits {
+    fn change<T>(&self, database: &[u8], f: impl FnOnce(&mut Commit) -> T) -> T {
+        let mut all = self.0.lock();
+        let mut commit = all.remove(database).unwrap_or_default();
+        let out = f(&mut commit);
+        if !commit.journals.is_empty() || commit.owed {
+            all.insert(database.to_vec(), commit);
+        }
+        out
+    }
+
+    /// A rollback journal of it was opened.
+    pub fn journal_opened(&self, database: &[u8], tail: Arc<Tail>) {
+        self.change(database, |commit| commit.journals.push(tail));
+    }
+
+    /// A rollback journal of it was closed.
+    pub fn journal_closed(&self, database: &[u8], tail: &Arc<Tail>) {
+        self.change(database, |commit| commit.journals.retain(|known| !Arc::ptr_eq(known, tail)));
+    }
+
+    /// Before anything is written to it: what is in its journal is in the device first.
+    pub fn send_journals(&self, database: &[u8]) -> io::Result<()> {
+        let all = self.0.lock();
+        let Some(commit) = all.get(database) else { return Ok(()) };
+        let journals = commit.journals.clone();
+        drop(all);
+        journals.iter().try_for_each(|tail| tail.send())
+    }
+
+    /// Puts a sync off, if there is a journal whose end will make up for it.
+    pub fn put_off(&self, database: &[u8]) -> bool {
+        self.change(database, |commit| {
+            commit.owed |= !commit.journals.is_empty();
+            commit.owed
+        })
+    }
+
+    /// Whether a sync is owed.
+    pub fn owed(&self, database: &[u8]) -> bool {
+        self.0.lock().get(database).is_some_and(|commit| commit.owed)
+    }
+
+    /// Everything of it that was completed is durable.
+    pub fn settled(&self, database: &[u8]) {
+        self.change(database, |commit| commit.owed = false);
+    }
+}
+
+/// An attachment as the list keeps it.
+struct Kept {
+    target: (u64, u64),
+    device: Weak<Device>,
+    /// Held from the look at a name to the open that follows it: an image would be mounted twice otherwise.
+    warm: Option<Arc<Device>>,
+}
+
+static KEPT: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+
+/// What a device is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum For {
+    /// A look at the name of a database, which is opened next: it stays attached until then.
+    Name,
+    /// A database.
+    Database,
+    /// What belongs to a database.
+    Rest,
+}
+
+/// The device of a target, attached to where this process is not yet.
+pub fn attached(target: &Path, purpose: For) -> Done<Arc<Device>> {
+    let keep_warm = purpose == For::Name;
+    let said = |e: io::Error| Fault::of(code::CANTOPEN, e, || target.display().to_string());
+    let meta = std::fs::metadata(target).map_err(said)?;
+    let key = (meta.dev(), meta.ino());
+    let mut kept = KEPT.lock();
+    kept.retain(|k| k.warm.is_some() || k.device.strong_count() > 0);
+    if let Some(at) = kept.iter().position(|k| k.target == key) {
+        // One that died, or was this process's parent's, is not answered by; those who have it find out.
+        let answers = |device: &Device| purpose == For::Rest || device.client.raw().nop().is_ok();
+        let usable = |device: &Arc<Device>| device.is_ours() && answers(device);
+        let found = kept[at].device.upgrade().filter(usable);
+        match found {
+            Some(device) => {
+                if purpose != For::Rest {
+                    kept[at].warm = keep_warm.then(|| device.clone());
+                }
+                return Ok(device);
+            }
+            None => {
+                let gone = kept.swap_remove(at).warm;
+                if let Some(parents) = gone.filter(|device| !device.is_ours()) {
+                    // Its threads are not here to end it.
+                    std::mem::forget(parents);
+                }
+            }
+        }
+    }
+    let device = Arc::new(reach(target, &meta).and_then(|client| Device::over(client, true).map_err(said))?);
+    kept.push(Kept { target: key, device: Arc::downgrade(&device), warm: keep_warm.then(|| device.clone()) });
+    Ok(device)
+}
+
+/// Keeps an attachment of the caller's own under a target's name: every database named by it is found there.
+pub fn keep(target: &Path, device: &Arc<Device>) -> io::Result<()> {
+    let meta = std::fs::metadata(target)?;
+    let key = (meta.dev(), meta.ino());
+    let mut kept = KEPT.lock();
+    kept.retain(|k| k.target != key);
+    kept.push(Kept { target: key, device: Arc::downgrade(device), warm: None });
+    Ok(())
+}
+
+/// A client of the device of a target.
+fn reach(target: &Path, meta: &std::fs::Metadata) -> Done<Client> {
+    let said = |e: io::Error| Fault::of(code::CANTOPEN, e, || target.display().to_string());
+    let wait = weldfs::wait_from_env().map_err(|e| said(e.into()))?.unwrap_or(WAIT);
+    let until = Instant::now() + wait;
+    if meta.file_type().is_socket() {
+        return connect(SocketConnector::new(target), until).map_err(said);
+    }
+    if meta.is_dir() {
+        return Err(Fault::said(code::CANTOPEN, format!("{}: a directory, and no image", target.display())));
+    }
+    loop {
+        if let Some(client) = serving(target, meta, until).map_err(said)? {
+            return Ok(client);
+        }
+        match embed(target) {
+            Err(ServeError::InUse(_)) if Instant::now() < until => std::thread::sleep(PAUSE),
+            Err(e) => return Err(Fault::said(code::CANTOPEN, e.to_string())),
+            Ok(embedded) => return Client::with(Arc::new(embedded)).map_err(said),
+        }
+    }
+}
+
+fn connect(connector: SocketConnector, until: Instant) -> io::Result<Client> {
+    let left = until.saturating_duration_since(Instant::now());
+    let attach = AttachOptions { wait: Some(left), ..AttachOptions::from_env()? };
+    Client::with_options(Arc::new(connector), ClientOptions { attach, ..ClientOptions::default() })
+}
+
+/// No device listens, or it ended before it answered.
+fn is_gone(e: &io::Error) -> bool {
+    matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+        || e.raw_os_error() == Some(Errno::NODEV.0)
+}
+
+/// A client of the device that serves an image, if one does: the one that holds its lock, or answers beside it.
+fn serving(image: &Path, meta: &std::fs::Metadata, until: Instant) -> io::Result<Option<Client>> {
+    let uuid = || {
+        let medium = media::open(image, ImageKind::Block, OpenMode::Snapshot).ok()?;
+        Superblock::load(&*medium).ok().map(|(superblock, _)| superblock.uuid)
+    };
+    let to = |socket: PathBuf| connect(SocketConnector::of_image(socket, Some(meta.uid()), uuid()), until);
+    while let Some(found) = device_of(image)? {
+        match to(found.socket) {
+            Err(e) if is_gone(&e) && Instant::now() < until => std::thread::sleep(PAUSE),
+            done => return done.map(Some),
+        }
+    }
+    let mut beside = image.as_os_str().to_owned();
+    beside.push(".sock");
+    match to(beside.into()) {
+        Ok(client) => Ok(Some(client)),
+        Err(e) if e.raw_os_error() == Some(Errno::ACCES.0) => Err(e),
+        // Not its device, whatever listens there: the image's lock decides.
+        Err(_) => Ok(None),
+    }
+}
+
+/// A device in this process; one that only reads where the image may only be read.
+fn embed(image: &Path) -> Result<Embedded, ServeError> {
+    let config = DeviceConfig { cores: 1, memory_bytes: MEMORY, ..DeviceConfig::default() };
+    let may = |access| rustix::fs::access(image, access).is_ok();
+    if may(rustix::fs::Access::READ_OK) && !may(rustix::fs::Access::WRITE_OK) {
+        return Embedded::on(Opened::open_read_only(image, MEMORY)?, config);
+    }
+    Embedded::open(&Source::Image(image.to_owned()), config)
+}

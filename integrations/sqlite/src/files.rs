@@ -1,0 +1,173 @@
+//! What SQLite asks by name: open, delete, look for, make absolute.
+
+use crate::code;
+use crate::device::{Device, For, attached};
+use crate::fault::{Done, Fault};
+use crate::name::{Name, TARGET_VARIABLE, database_of, shown};
+use crate::open::Io;
+use crate::stored::{Kind, Stored};
+use crate::temp::Temp;
+use std::ffi::c_int;
+use std::sync::Arc;
+use weldfs::{AccessMask, Durability, Errno, Handle, OpenOptions, SetAttrBody, SetAttrMask};
+
+/// Symbolic links that a name may lead over.
+const LINKS_MAX: usize = 40;
+/// Type and permission bits, as st_mode.
+const TYPE_BITS: u32 = 0o170_000;
+const SYMLINK: u32 = 0o120_000;
+const REGULAR: u32 = 0o100_000;
+
+fn named(text: &[u8], code: c_int) -> Done<Name> {
+    let default = std::env::var_os(TARGET_VARIABLE);
+    let bad = |why| Fault::said(code, format!("{}: {why}", String::from_utf8_lossy(text)));
+    Name::parse(text, default.as_deref()).map(Name::absolute).map_err(bad)
+}
+
+/// Opens what SQLite names, or a temporary file; the flags that it was opened with come back.
+pub fn open(text: Option<&[u8]>, flags: c_int) -> Done<(Box<dyn Io>, c_int)> {
+    let Some(text) = text else { return Ok((Box::new(Temp::new()?), flags)) };
+    let name = named(text, code::CANTOPEN)?;
+    let purpose = if flags & code::OPEN_MAIN_DB != 0 { For::Database } else { For::Rest };
+    let device = attached(&name.target, purpose)?;
+    let (file, flags) = open_in(&device, &name, flags)?;
+    let kind = match flags {
+        f if f & code::OPEN_MAIN_DB != 0 => Kind::Database,
+        f if f & code::OPEN_MAIN_JOURNAL != 0 => Kind::Journal,
+        f if f & code::OPEN_SUPER_JOURNAL != 0 => Kind::SuperJournal,
+        f if f & code::OPEN_WAL != 0 => Kind::Log,
+        _ => Kind::Other,
+    };
+    Ok((Box::new(Stored::new(device, name, kind, file)?), flags))
+}
+
+fn open_in(device: &Arc<Device>, name: &Name, flags: c_int) -> Done<(weldfs::File, c_int)> {
+    let client = device.client()?;
+    let has = |flag| flags & flag != 0;
+    let path = shown(&name.path);
+    let like = if has(code::OPEN_CREATE) { mode_of(device, name, flags)? } else { None };
+    let options = OpenOptions::new().read(true).mode(like.map_or(0o644, |(mode, ..)| mode));
+    let (create, exclusive) = (has(code::OPEN_CREATE), has(code::OPEN_EXCLUSIVE));
+    let writing = options.clone().write(true).create(create).exclusive(create && exclusive);
+    let opened = if has(code::OPEN_READWRITE) { writing.open(client, &path) } else { options.open(client, &path) };
+    let denied = [Errno::ACCES, Errno::PERM, Errno::ROFS].map(|e| Some(e.0));
+    let (opened, flags) = match opened {
+        // As SQLite's own VFS: what may only be read is opened for that.
+        Err(e) if has(code::OPEN_READWRITE) && denied.contains(&e.raw_os_error()) => {
+            if has(code::OPEN_MAIN_JOURNAL | code::OPEN_WAL) && client.exists(&path).is_ok_and(|there| !there) {
+                return Err(Fault::of(code::READONLY_DIRECTORY, e, || name.to_string()));
+            }
+            let narrow = flags & !(code::OPEN_READWRITE | code::OPEN_CREATE) | code::OPEN_READONLY;
+            (options.open(client, &path).map_err(|_| e), narrow)
+        }
+        opened => (opened, flags),
+    };
+    let file = opened.map_err(|e| match e.raw_os_error() {
+        Some(n) if n == Errno::ISDIR.0 => Fault::of(code::CANTOPEN_ISDIR, e, || name.to_string()),
+        _ => Fault::of(code::CANTOPEN, e, || name.to_string()),
+    })?;
+    let (me, mine) = (rustix::process::geteuid(), rustix::process::getegid());
+    let others = |(_, uid, gid): &(u32, u32, u32)| (*uid, *gid) != (me.as_raw(), mine.as_raw());
+    if let Some((_, uid, gid)) = like.filter(|like| file.was_created() && me.is_root() && others(like)) {
+        let mask = (SetAttrMask::UID | SetAttrMask::GID).bits();
+        // A journal that the database's owner could not roll back would lock them out of it.
+        let set = SetAttrBody { mask, uid, gid, ..SetAttrBody::default() };
+        file.set_attributes(&set).map_err(|e| Fault::of(code::CANTOPEN, e, || format!("the owner of {name}")))?;
+    }
+    if has(code::OPEN_DELETEONCLOSE) {
+        client.remove_file(&path).map_err(|e| Fault::of(code::CANTOPEN, e, || name.to_string()))?;
+    }
+    Ok((file, flags))
+}
+
+/// Permission bits and owner of the database that a journal or log is for: it has the same.
+fn mode_of(device: &Device, name: &Name, flags: c_int) -> Done<Option<(u32, u32, u32)>> {
+    let for_one = flags & (code::OPEN_MAIN_JOURNAL | code::OPEN_WAL) != 0;
+    let Some(database) = database_of(&name.path).filter(|_| for_one) else { return Ok(None) };
+    match device.client()?.raw().statat(Handle::ROOT, database, false) {
+        Ok(stat) => Ok(Some((stat.mode & 0o777, stat.uid, stat.gid))),
+        Err(Errno::NOENT) => Ok(None),
+        Err(e) => Err(Fault::of(code::IOERR_FSTAT, e, || name.to_string())),
+    }
+}
+
+/// Removes a file. Durable when SQLite says so, and when it ends a commit whose sync was put off to here.
+pub fn delete(text: &[u8], durable: bool) -> Done {
+    let name = named(text, code::IOERR_DELETE)?;
+    let device = attached(&name.target, For::Rest)?;
+    let client = device.client()?;
+    let ends = name.path.strip_suffix(b"-journal").filter(|db| device.commits.owed(db));
+    let durability = if durable || ends.is_some() { Durability::Durable } else { Durability::Volatile };
+    match client.raw().durability(durability).unlinkat(Handle::ROOT, &name.path) {
+        Ok(()) => {
+            ends.inspect(|db| device.commits.settled(db));
+            Ok(())
+        }
+        Err(Errno::NOENT) => Err(Fault::quiet(code::IOERR_DELETE_NOENT)),
+        Err(e) => Err(Fault::of(code::IOERR_DELETE, e, || format!("delete {name}"))),
+    }
+}
+
+/// Whether a file is there (an empty one is not, as SQLite looks at journals), or may be used.
+pub fn access(text: &[u8], what: c_int) -> Done<bool> {
+    let name = named(text, code::IOERR_ACCESS)?;
+    let device = attached(&name.target, For::Rest)?;
+    let raw = device.client()?.raw();
+    let found = match what {
+        code::ACCESS_EXISTS => {
+            raw.statat(Handle::ROOT, &name.path, false).map(|stat| stat.mode & TYPE_BITS != REGULAR || stat.size > 0)
+        }
+        code::ACCESS_READWRITE => {
+            raw.accessat(Handle::ROOT, &name.path, AccessMask::READ | AccessMask::WRITE, false).map(|()| true)
+        }
+        _ => raw.accessat(Handle::ROOT, &name.path, AccessMask::READ, false).map(|()| true),
+    };
+    match found {
+        Ok(found) => Ok(found),
+        Err(Errno::NOENT | Errno::NOTDIR | Errno::ACCES | Errno::ROFS | Errno::LOOP) => Ok(false),
+        Err(e) => Err(Fault::of(code::IOERR_ACCESS, e, || format!("look for {name}"))),
+    }
+}
+
+/// The one name of a file, and whether symbolic links led to it: its journal must be found by whatever name it is
+/// opened next.
+pub fn full_name(text: &[u8]) -> Done<(Vec<u8>, bool)> {
+    let mut name = named(text, code::CANTOPEN_FULLPATH)?;
+    let device = attached(&name.target, For::Name)?;
+    let raw = device.client()?.raw();
+    let mut left: Vec<Vec<u8>> = parts(&name.path);
+    let (mut path, mut links) = (Vec::new(), 0);
+    while let Some(part) = left.pop() {
+        if part == b".." {
+            path.truncate(path.iter().rposition(|b| *b == b'/').unwrap_or(0));
+            continue;
+        }
+        let longer = [&path[..], b"/", &part].concat();
+        let stat = raw.statat(Handle::ROOT, &longer, true);
+        if !stat.is_ok_and(|stat| stat.mode & TYPE_BITS == SYMLINK) {
+            // What is not there, or may not be looked at, is told by the open.
+            path = longer;
+            continue;
+        }
+        links += 1;
+        let bad = |e| Fault::of(code::CANTOPEN_SYMLINK, e, || name.to_string());
+        if links > LINKS_MAX {
+            return Err(bad(Errno::LOOP));
+        }
+        let mut target = vec![0; weldfs_ciscops::limits::SYMLINK_MAX];
+        let n = raw.readlinkat(Handle::ROOT, &longer, &mut target).map_err(bad)?;
+        target.truncate(n);
+        if target.first() == Some(&b'/') {
+            path.clear();
+        }
+        left.extend(parts(&target));
+    }
+    name.path = if path.is_empty() { b"/".to_vec() } else { path };
+    Ok((name.bytes(), links > 0))
+}
+
+/// The components of a path, the last one first.
+fn parts(path: &[u8]) -> Vec<Vec<u8>> {
+    let named = path.split(|b| *b == b'/').filter(|part| !part.is_empty() && part != b".");
+    named.rev().map(<[u8]>::to_vec).collect()
+}

@@ -1,0 +1,361 @@
+//! A file in a device: database, journal, write-ahead log.
+//!
+//! Writes are volatile commands, in the order in which SQLite makes them; the device's log keeps that order, so that a
+//! crash leaves the state after some prefix of them. A sync makes all of the prefix so far durable. docs/ENGINES.md
+//! says which syncs are folded into a later one on that ground, and why nothing is lost by it.
+
+use crate::atomic::Gathered;
+use crate::code;
+use crate::device::Device;
+use crate::fault::{Done, Fault};
+use crate::frame::Frames;
+use crate::locks::{self, Level};
+use crate::name::{Name, database_of};
+use crate::open::{Control, Io};
+use crate::shared::Shared;
+use crate::tail::Tail;
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use weldfs::{Durability, Errno, File, Handle};
+
+/// What SQLite keeps in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A database.
+    Database,
+    /// The rollback journal of one.
+    Journal,
+    /// The names of the journals of a commit of several databases.
+    SuperJournal,
+    /// The write-ahead log of a database.
+    Log,
+    /// Anything else.
+    Other,
+}
+
+/// See the module.
+pub struct Stored {
+    // Before the device: it is closed through it.
+    file: Option<Arc<File>>,
+    /// Of a rollback journal.
+    tail: Option<Arc<Tail>>,
+    /// Of a write-ahead log.
+    frames: Frames,
+    shared: Option<Shared>,
+    device: Arc<Device>,
+    name: Name,
+    ino: u64,
+    kind: Kind,
+    level: Level,
+    /// The writes of a commit that is one command.
+    gathered: Option<Gathered>,
+    /// Nothing was written through this since all of it was made durable by itself.
+    settled: bool,
+    /// SQLite has said that the next sync is that of a commit of this database alone.
+    alone: bool,
+    chunk: u64,
+    persist_wal: c_int,
+    powersafe: c_int,
+    errno: i32,
+}
+
+impl Stored {
+    /// Over an open file.
+    pub fn new(device: Arc<Device>, name: Name, kind: Kind, mut file: File) -> Done<Stored> {
+        // The names of the journals must be there before any of the databases is: those on other devices, too.
+        let each = if kind == Kind::SuperJournal { Durability::Durable } else { Durability::Volatile };
+        file.set_durability(each);
+        // Of a fresh journal both are known, or never asked for.
+        let (ino, size) = if kind == Kind::Journal && file.was_created() {
+            (0, 0)
+        } else {
+            let meta = file.metadata().map_err(|e| Fault::of(code::CANTOPEN, e, || name.to_string()))?;
+            (meta.ino(), meta.len())
+        };
+        let file = Arc::new(file);
+        let tail = database_of(&name.path).filter(|_| kind == Kind::Journal).map(|db| {
+            let tail = Arc::new(Tail::new(file.clone(), size));
+            device.commits.journal_opened(db, tail.clone());
+            tail
+        });
+        Ok(Stored {
+            file: Some(file),
+            tail,
+            frames: Frames::default(),
+            shared: None,
+            device,
+            name,
+            ino,
+            kind,
+            level: Level::None,
+            gathered: None,
+            settled: false,
+            alone: false,
+            chunk: 0,
+            persist_wal: 0,
+            powersafe: 1,
+            errno: 0,
+        })
+    }
+
+    fn file(&self) -> Done<&File> {
+        self.device.client()?;
+        self.file.as_deref().ok_or_else(|| Fault::quiet(code::IOERR))
+    }
+
+    fn failed(&self, code: c_int, e: impl Into<std::io::Error>, doing: &str) -> Fault {
+        Fault::of(code, e, || format!("{doing} {}", self.name))
+    }
+
+    /// Before a read, a sync or a cut of a log: what was written to it is in the device.
+    fn frames_first(&mut self, code: c_int) -> Done {
+        if self.kind == Kind::Log {
+            let file = self.file.as_deref().ok_or_else(|| Fault::quiet(code))?;
+            let sent = self.frames.send(file);
+            sent.map_err(|e| self.failed(code, e, "write"))?;
+        }
+        Ok(())
+    }
+
+    /// Before the database changes or is synced: its journal is in the device.
+    fn journal_first(&self, code: c_int) -> Done {
+        match self.kind {
+            Kind::Database => {
+                let sent = self.device.commits.send_journals(&self.name.path);
+                sent.map_err(|e| self.failed(code, e, "write the journal of"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes good for a sync that was put off.
+    fn pay(&mut self) -> Done {
+        if self.kind == Kind::Database && self.device.commits.owed(&self.name.path) {
+            self.file()?.sync_data().map_err(|e| self.failed(code::IOERR_FSYNC, e, "sync"))?;
+            self.device.commits.settled(&self.name.path);
+        }
+        Ok(())
+    }
+
+    /// All that a journal's database owes is durable with the journal.
+    fn journal_is_durable(&mut self) {
+        self.settled = true;
+        if let Some(db) = database_of(&self.name.path) {
+            self.device.commits.settled(db);
+        }
+    }
+
+    fn grow(&mut self, hint: i64) -> Done<c_int> {
+        let hint = u64::try_from(hint).unwrap_or(0);
+        if self.chunk > 0 && hint > self.size()? {
+            self.settled = false;
+            self.truncate(hint)?;
+        }
+        Ok(0)
+    }
+
+    fn has_moved(&self) -> Done<c_int> {
+        let found = self.device.client()?.raw().statat(Handle::ROOT, &self.name.path, false);
+        match found {
+            Ok(stat) => Ok((stat.ino != self.ino).into()),
+            Err(Errno::NOENT | Errno::NOTDIR) => Ok(1),
+            Err(e) => Err(self.failed(code::IOERR_FSTAT, e, "look for")),
+        }
+    }
+
+    fn commit_atomic(&mut self) -> Done<c_int> {
+        let gathered = self.gathered.take().ok_or_else(|| Fault::quiet(code::IOERR_COMMIT_ATOMIC))?;
+        self.journal_first(code::IOERR_COMMIT_ATOMIC)?;
+        gathered.commit(self.file()?)?;
+        // Durable with everything before it; SQLite's sync after it has nothing left to do.
+        self.settled = true;
+        self.device.commits.settled(&self.name.path);
+        Ok(0)
+    }
+}
+
+/// Keeps an answer of yes or no, or gives it.
+fn kept(now: &mut c_int, new: c_int) -> c_int {
+    if new >= 0 {
+        *now = (new != 0).into();
+    }
+    *now
+}
+
+impl Io for Stored {
+    fn read(&mut self, room: &mut [u8], at: u64) -> Done<usize> {
+        self.frames_first(code::IOERR_WRITE)?;
+        let n = self.file()?.read_at(&mut *room, at).map_err(|e| self.failed(code::IOERR_READ, e, "read"))?;
+        Ok(match (&self.gathered, &self.tail) {
+            (Some(gathered), _) => gathered.lay_over(room, at, n),
+            (None, Some(tail)) => tail.lay_over(room, at, n),
+            (None, None) => n,
+        })
+    }
+
+    fn write(&mut self, data: &[u8], at: u64) -> Done {
+        if let Some(gathered) = &mut self.gathered {
+            gathered.push(at, data);
+            return Ok(());
+        }
+        self.settled = false;
+        self.journal_first(code::IOERR_WRITE)?;
+        self.device.client()?;
+        let Some(file) = self.file.as_deref() else { return Err(Fault::quiet(code::IOERR_WRITE)) };
+        if self.kind == Kind::Log {
+            let written = self.frames.write(file, data, at);
+            return written.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"));
+        }
+        let written = self.tail.as_ref().map_or_else(|| file.write_all_at(data, at), |tail| tail.write(data, at));
+        written.map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))
+    }
+
+    fn truncate(&mut self, size: u64) -> Done {
+        let size = if self.chunk > 0 { size.next_multiple_of(self.chunk) } else { size };
+        self.settled = false;
+        self.frames_first(code::IOERR_WRITE)?;
+        self.journal_first(code::IOERR_TRUNCATE)?;
+        let file = self.file()?;
+        let cut = self.tail.as_ref().map_or_else(|| file.set_len(size), |tail| tail.truncate(size));
+        cut.map_err(|e| self.failed(code::IOERR_TRUNCATE, e, "truncate"))?;
+        // A journal that is cut ends a commit as one that is removed does.
+        let owed = |db| self.device.commits.owed(db);
+        if self.kind == Kind::Journal && database_of(&self.name.path).is_some_and(owed) {
+            self.file()?.sync_data().map_err(|e| self.failed(code::IOERR_FSYNC, e, "sync"))?;
+            self.journal_is_durable();
+        }
+        Ok(())
+    }
+
+    fn size(&mut self) -> Done<u64> {
+        if let Some(tail) = &self.tail {
+            return Ok(tail.size());
+        }
+        self.frames_first(code::IOERR_WRITE)?;
+        let meta = self.file()?.metadata().map_err(|e| self.failed(code::IOERR_FSTAT, e, "the size of"))?;
+        Ok(self.gathered.as_ref().map_or(meta.len(), |gathered| gathered.end(meta.len())))
+    }
+
+    /// The sync of a commit is put off to what ends the journal, where there is a journal on this device and no other
+    /// database takes part: the database's pages are in the log before that end, whatever is durable when.
+    fn sync(&mut self) -> Done {
+        let alone = std::mem::take(&mut self.alone);
+        if self.settled {
+            return Ok(());
+        }
+        self.frames_first(code::IOERR_WRITE)?;
+        self.journal_first(code::IOERR_FSYNC)?;
+        if let Some(tail) = &self.tail {
+            tail.send().map_err(|e| self.failed(code::IOERR_WRITE, e, "write"))?;
+        }
+        let rollback = self.kind == Kind::Database && self.level == Level::Exclusive && self.shared.is_none();
+        if alone && rollback && self.device.commits.put_off(&self.name.path) {
+            return Ok(());
+        }
+        self.file()?.sync_data().map_err(|e| self.failed(code::IOERR_FSYNC, e, "sync"))?;
+        match self.kind {
+            Kind::Journal => self.journal_is_durable(),
+            Kind::Database => self.device.commits.settled(&self.name.path),
+            Kind::SuperJournal | Kind::Log | Kind::Other => {}
+        }
+        Ok(())
+    }
+
+    fn close(mut self: Box<Self>) -> Done {
+        if !self.device.is_ours() {
+            // The parent's: its handles are not this process's to close, and its threads are not here to answer.
+            std::mem::forget(self);
+            return Ok(());
+        }
+        if let (Some(tail), Some(db)) = (self.tail.take(), database_of(&self.name.path)) {
+            // What it held back is for pages that were never written.
+            self.device.commits.journal_closed(db, &tail);
+        }
+        let paid = self.pay();
+        self.shared = None;
+        // A device that is gone has closed it; there is nothing that SQLite could do about any failure.
+        let closed = self.file.take().and_then(Arc::into_inner).map_or(Ok(()), File::close);
+        if let Err(e) = closed
+            && e.raw_os_error() != Some(Errno::NODEV.0)
+        {
+            return paid.and(Err(self.failed(code::IOERR_CLOSE, e, "close")));
+        }
+        paid
+    }
+
+    fn lock(&mut self, level: c_int) -> Done {
+        self.settled = false;
+        let (mut now, want) = (self.level, Level::of(level));
+        let done = locks::raise(self.file()?, &mut now, want);
+        self.level = now;
+        done
+    }
+
+    fn unlock(&mut self, level: c_int) -> Done {
+        // Before another connection can build on it.
+        let paid = self.pay();
+        self.settled = false;
+        let mut now = self.level;
+        let done = locks::lower(self.file()?, &mut now, Level::of(level));
+        self.level = now;
+        paid.and(done)
+    }
+
+    fn is_reserved(&mut self) -> Done<bool> {
+        locks::is_reserved(self.file()?, self.level)
+    }
+
+    fn control(&mut self, control: Control) -> Done<c_int> {
+        match control {
+            Control::LockState => Ok(self.level as c_int),
+            Control::LastErrno => Ok(self.errno),
+            Control::SizeHint(bytes) => self.grow(bytes),
+            Control::ChunkSize(bytes) => {
+                self.chunk = u64::try_from(bytes).unwrap_or(0);
+                Ok(0)
+            }
+            Control::PersistWal(new) => Ok(kept(&mut self.persist_wal, new)),
+            Control::PowersafeOverwrite(new) => Ok(kept(&mut self.powersafe, new)),
+            Control::HasMoved => self.has_moved(),
+            Control::Sync(others) => {
+                self.alone = !others;
+                // Not an answer: SQLite goes on to the sync itself.
+                Err(Fault::quiet(code::NOTFOUND))
+            }
+            Control::BeginAtomic if self.kind == Kind::Database => {
+                self.gathered = Some(Gathered::default());
+                Ok(0)
+            }
+            Control::BeginAtomic => Err(Fault::quiet(code::IOERR_BEGIN_ATOMIC)),
+            Control::CommitAtomic => self.commit_atomic(),
+            Control::RollbackAtomic => {
+                self.gathered = None;
+                Ok(0)
+            }
+        }
+    }
+
+    fn characteristics(&self) -> c_int {
+        let powersafe = if self.powersafe != 0 { code::IOCAP_POWERSAFE_OVERWRITE } else { 0 };
+        let batch = if self.kind == Kind::Database && self.device.batch { code::IOCAP_BATCH_ATOMIC } else { 0 };
+        code::IOCAP_ATOMIC_512_TO_64K | code::IOCAP_SAFE_APPEND | code::IOCAP_SEQUENTIAL | powersafe | batch
+    }
+
+    fn shm_map(&mut self, region: u32, bytes: u32, make: bool) -> Done<*mut c_void> {
+        if self.shared.is_none() {
+            self.shared = Some(Shared::join(&self.device, &self.name, self.ino)?);
+        }
+        self.shared.as_mut().map_or(Err(Fault::quiet(code::IOERR_SHMMAP)), |shared| shared.map(region, bytes, make))
+    }
+
+    fn shm_lock(&mut self, first: u32, n: u32, flags: c_int) -> Done {
+        self.device.client()?;
+        let shared = self.shared.as_mut().ok_or_else(|| Fault::quiet(code::IOERR_SHMLOCK))?;
+        shared.lock(first, n, flags)
+    }
+
+    fn shm_unmap(&mut self) -> Done {
+        self.shared = None;
+        Ok(())
+    }
+}

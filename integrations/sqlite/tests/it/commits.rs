@@ -1,0 +1,148 @@
+//! What a commit costs the device: one flush, and where SQLite can do that, one command.
+
+use crate::rig::{chunk_size, connect, one, register};
+use rusqlite::Connection;
+use std::sync::Arc;
+use weldfs::Client;
+use weldfs_kernel_shim::{Embedded, Source};
+use weldfs_sqlite::Provided;
+use weldfs_storagefs::device::DeviceConfig;
+
+/// A device in memory, found under the name of a file.
+struct Memory {
+    embedded: Embedded,
+    dir: tempfile::TempDir,
+    _provided: Provided,
+}
+
+impl Memory {
+    fn new(bytes: u64, batch: bool) -> Memory {
+        register();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("memory"), "").unwrap();
+        let embedded = Embedded::open(&Source::Ram(bytes), DeviceConfig::default()).unwrap();
+        let client = Client::with(Arc::new(embedded.clone())).unwrap();
+        let provided = weldfs_sqlite::provide(&dir.path().join("memory"), client, batch).unwrap();
+        Memory { embedded, dir, _provided: provided }
+    }
+
+    fn open(&self, name: &str) -> Connection {
+        connect(&format!("{}:/{name}", self.dir.path().join("memory").display())).unwrap()
+    }
+
+    /// Flushes of the log and commands of a kind since the start.
+    fn counted(&self, opcode: u16) -> (u64, u64) {
+        let stats = self.embedded.device().stats();
+        (stats.log.flushes, stats.total.of(opcode))
+    }
+}
+
+/// Opcodes of docs/COMMANDS.md.
+const WRITE: u16 = 4;
+const TXN_COMMIT: u16 = 27;
+const UNLINK: u16 = 34;
+const PROGRAM: u16 = 70;
+
+#[test]
+fn a_batch_commit_is_one_command_and_one_flush() {
+    let memory = Memory::new(64 << 20, true);
+    let db = memory.open("a.db");
+    db.execute_batch("create table t(x integer primary key, y); pragma synchronous = full;").unwrap();
+    for row in 0..20 {
+        let (before, writes) = (memory.counted(PROGRAM), memory.counted(WRITE).1);
+        db.execute("insert into t values(?, 'a row')", [row]).unwrap();
+        let after = memory.counted(PROGRAM);
+        assert!(after.0 - before.0 <= 1, "flushes of one commit: {}", after.0 - before.0);
+        assert_eq!((after.1 - before.1, memory.counted(WRITE).1), (1, writes), "commands of one commit");
+    }
+    // A commit of many separate pages: a transaction of the device. One of more than that holds: a journal.
+    for rows in [40, 2000, 40_000] {
+        let many = "insert into t select abs(random()), hex(randomblob(200)) from (with recursive
+                    s(i) as (select 1 union all select i + 1 from s where i < ?) select i from s)";
+        db.execute(many, [rows]).unwrap();
+        db.execute("update t set y = y || 'z' where x % 7 = 0", []).unwrap();
+    }
+    assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
+    let rows: i64 = one(&db, "select count(*) from t");
+    drop(db);
+    assert_eq!(one::<i64>(&memory.open("a.db"), "select count(*) from t"), rows);
+}
+
+#[test]
+fn a_batch_commit_of_scattered_pages_is_a_transaction_or_has_a_journal() {
+    let memory = Memory::new(64 << 20, true);
+    let db = memory.open("a.db");
+    // A row on each page.
+    db.execute_batch("create table t(x integer primary key, y);").unwrap();
+    let fill = "insert into t select x, zeroblob(3000) from
+                (with recursive s(x) as (select 1 union all select x + 1 from s where x < 900) select x from s)";
+    db.execute_batch(fill).unwrap();
+    for (rows, begun, removed) in [(60, 1, 0), (800, 0, 1)] {
+        let before = (memory.counted(TXN_COMMIT).1, memory.counted(UNLINK).1);
+        db.execute("update t set y = randomblob(3000) where x % 2 = 1 and x <= ?", [rows]).unwrap();
+        let after = (memory.counted(TXN_COMMIT).1, memory.counted(UNLINK).1);
+        assert_eq!((after.0 - before.0, after.1 - before.1), (begun, removed), "{rows}");
+    }
+    assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
+}
+
+#[test]
+fn a_commit_with_a_journal_is_one_flush() {
+    let memory = Memory::new(64 << 20, false);
+    let db = memory.open("a.db");
+    db.execute_batch("create table t(x integer primary key, y);").unwrap();
+    for (mode, sync, most) in [
+        ("delete", "full", 1),
+        ("delete", "extra", 1),
+        ("delete", "normal", 1),
+        ("truncate", "full", 1),
+        ("truncate", "normal", 1),
+        ("persist", "full", 1),
+        ("memory", "full", 1),
+        ("delete", "off", 0),
+    ] {
+        db.execute_batch(&format!("pragma journal_mode = {mode}; pragma synchronous = {sync};")).unwrap();
+        db.execute_batch("insert into t(y) values('a row that makes the journal')").unwrap();
+        let before = memory.counted(PROGRAM).0;
+        let rows = 10;
+        (0..rows).for_each(|_| db.execute_batch("insert into t(y) values('a row')").unwrap());
+        let flushes = memory.counted(PROGRAM).0 - before;
+        // One more where the device's own five seconds fall into it.
+        assert!(flushes <= rows * most + 1, "{mode}, {sync}: {flushes} flushes of {rows} commits");
+        assert!(flushes >= rows * most, "{mode}, {sync}: {flushes} flushes of {rows} commits: not durable");
+    }
+}
+
+#[test]
+fn a_sync_is_not_put_off_where_no_journal_makes_up_for_it() {
+    let memory = Memory::new(64 << 20, false);
+    let db = memory.open("a.db");
+    db.execute_batch("create table t(x); attach '' as temporary; create table temporary.t(x);").unwrap();
+    for mode in ["off", "memory"] {
+        db.execute_batch(&format!("pragma main.locking_mode = exclusive; pragma main.journal_mode = {mode};")).unwrap();
+        db.execute_batch("insert into main.t values(0)").unwrap();
+        let before = memory.counted(PROGRAM).0;
+        (0..10).for_each(|_| db.execute_batch("insert into main.t values(1)").unwrap());
+        assert!(memory.counted(PROGRAM).0 - before >= 10, "{mode}");
+    }
+}
+
+#[test]
+fn a_database_of_ten_gibibytes_is_as_small_as_what_is_in_it() {
+    let memory = Memory::new(64 << 20, true);
+    let db = memory.open("a.db");
+    db.execute_batch("pragma page_size = 65536; create table t(x integer primary key, y);").unwrap();
+    // The file grows in one step, as a hole.
+    chunk_size(&db, 1 << 30);
+    for part in 1..=10_i64 {
+        db.execute("insert into t values(?, zeroblob(100000))", [part]).unwrap();
+    }
+    let client = Client::with(Arc::new(memory.embedded.clone())).unwrap();
+    client.set_len("/a.db", 10 << 30).unwrap();
+    db.execute("insert into t values(11, zeroblob(100000))", []).unwrap();
+    assert!(client.metadata("/a.db").unwrap().len() >= 10 << 30);
+    drop(db);
+    let db = memory.open("a.db");
+    assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
+    assert_eq!(one::<i64>(&db, "select sum(length(y)) from t"), 1_100_000);
+}

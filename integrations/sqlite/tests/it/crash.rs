@@ -1,0 +1,136 @@
+//! Crash states: SQLite over a device on a recording medium, and the power cut at every event of it. Whatever the
+//! medium is left as, the database is whole, no acknowledged commit is lost and none is half there.
+
+use crate::rig::{connect, one, register};
+use rusqlite::Connection;
+use std::path::Path;
+use std::sync::Arc;
+use weldfs::Client;
+use weldfs_journal::{Medium, SystemClock, SystemRandom};
+use weldfs_kernel_shim::Embedded;
+use weldfs_sqlite::Provided;
+use weldfs_storagefs::device::DeviceConfig;
+use weldfs_storagefs::geometry::GeometryOptions;
+use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, Recording, RecordingMedium, Replayer};
+use weldfs_storagefs::mount::{MkfsOptions, format};
+use weldfs_storagefs::store::{MountOptions, Store};
+
+/// Small, so that a state is cheap to make and to mount.
+const IMAGE_BYTES: u64 = 8 << 20;
+/// Checkpoints of the device fall into the run.
+const LOG_BYTES: u64 = 512 << 10;
+const COMMITS: i64 = 6;
+
+/// How the commits are made.
+#[derive(Clone, Copy, Debug)]
+struct Way {
+    journal: &'static str,
+    batch: bool,
+    model: CrashModel,
+}
+
+fn mount(medium: Arc<dyn Medium>, memory: usize) -> Embedded {
+    let options = MountOptions { memory, ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom)) };
+    let (store, _) = Store::mount(medium, options).unwrap();
+    Embedded::over(store, DeviceConfig { cores: 1, ..DeviceConfig::default() }).unwrap()
+}
+
+/// A connection to a database in a device of this process.
+fn open(embedded: &Embedded, target: &Path, batch: bool) -> (Connection, Provided) {
+    register();
+    std::fs::write(target, "").unwrap();
+    let client = Client::with(Arc::new(embedded.clone())).unwrap();
+    let provided = weldfs_sqlite::provide(target, client, batch).unwrap();
+    (connect(&format!("{}:/a.db", target.display())).unwrap(), provided)
+}
+
+/// Commits on a fresh image: the recording, the events before the first commit, and those before each acknowledgement.
+fn commit(way: Way, dir: &Path) -> (Recording, u64, Vec<u64>) {
+    let recording = Arc::new(RecordingMedium::new(IMAGE_BYTES, way.model));
+    let medium: Arc<dyn Medium> = recording.clone();
+    let geometry = GeometryOptions { log_len: Some(LOG_BYTES), ..GeometryOptions::default() };
+    format(&medium, &MkfsOptions { geometry, ..MkfsOptions::default() }, &SystemClock, &SystemRandom).unwrap();
+    let embedded = mount(medium, 16 << 20);
+    let (db, provided) = open(&embedded, &dir.join("recorded"), way.batch);
+    db.execute_batch(&format!(
+        "pragma journal_mode = {}; pragma synchronous = full;
+         create table t(x integer primary key, y); create table n(rows); insert into n values(0);
+         insert into t select value, zeroblob(3000) from (with recursive s(value) as
+             (select -20 union all select value + 1 from s where value < -1) select value from s);",
+        way.journal
+    ))
+    .unwrap();
+    let (begun, mut acknowledged) = (recording.position(), Vec::new());
+    for row in 1..=COMMITS {
+        db.execute_batch("begin").unwrap();
+        db.execute("insert into t values(?, randomblob(5000))", [row]).unwrap();
+        // Pages here and there, so that half a commit would be seen.
+        db.execute("update t set y = randomblob(3000) where x < 0 and x % 5 = -(? % 5)", [row]).unwrap();
+        db.execute("update n set rows = ?", [row]).unwrap();
+        db.execute_batch("commit").unwrap();
+        acknowledged.push(recording.position());
+    }
+    drop((db, provided));
+    embedded.close().unwrap();
+    (recording.take_recording(), begun, acknowledged)
+}
+
+/// What is wrong with a state; at least so many commits must be there, and at most one more.
+fn judge(state: CowImage, way: Way, least: i64, target: &Path) -> Result<(), String> {
+    let embedded = mount(Arc::new(CowMedium::new(state, way.model)), 4 << 20);
+    let (db, provided) = open(&embedded, target, way.batch);
+    let whole: String = one(&db, "pragma integrity_check");
+    let counted: i64 = one(&db, "select rows from n");
+    let rows: i64 = one(&db, "select count(*) from t where x > 0");
+    let last: i64 = one(&db, "select coalesce(max(x), 0) from t where x > 0");
+    drop((db, provided));
+    embedded.close().map_err(|e| e.to_string())?;
+    match (whole.as_str(), counted == rows && last == rows, (least..=least + 1).contains(&rows)) {
+        ("ok", true, true) => Ok(()),
+        _ => Err(format!("{whole}; counted {counted}, rows {rows}, last {last}, acknowledged {least}")),
+    }
+}
+
+/// Cuts: `WELDFS_SQLITE_CUTS` of them, evenly; else one at every event.
+fn every_cut(way: Way) {
+    let dir = tempfile::tempdir().unwrap();
+    let (recording, begun, acknowledged) = commit(way, dir.path());
+    let end = recording.len();
+    let wanted = std::env::var("WELDFS_SQLITE_CUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(u64::MAX);
+    let stride = ((end - begun) / wanted).max(1);
+    let (mut replayer, mut cuts) = (Replayer::new(&recording, 0), 0);
+    for cut in (begun..=end).step_by(stride as usize) {
+        replayer.goto(cut);
+        let least = acknowledged.iter().filter(|at| **at <= cut).count() as i64;
+        // Nothing of what was in flight, all of it, and a part that the seed draws.
+        let seeds = if stride > 1 { vec![cut] } else { vec![0, 1, cut + 2] };
+        for seed in seeds {
+            let done = judge(replayer.state(seed), way, least, &dir.path().join("cut"));
+            done.unwrap_or_else(|e| panic!("{way:?}, cut at {cut} of {end}, seed {seed}: {e}"));
+            cuts += 1;
+        }
+    }
+    println!("{way:?}: {cuts} states of {} events", end - begun);
+}
+
+#[test]
+fn every_crash_of_commits_with_a_journal_leaves_whole_commits() {
+    for journal in ["delete", "truncate", "persist"] {
+        every_cut(Way { journal, batch: false, model: CrashModel::Block });
+    }
+    every_cut(Way { journal: "delete", batch: false, model: CrashModel::Pmem });
+}
+
+#[test]
+fn every_crash_of_batch_commits_leaves_whole_commits() {
+    for model in [CrashModel::Block, CrashModel::Pmem] {
+        every_cut(Way { journal: "delete", batch: true, model });
+    }
+}
+
+#[test]
+fn every_crash_of_commits_to_a_write_ahead_log_leaves_whole_commits() {
+    for model in [CrashModel::Block, CrashModel::Pmem] {
+        every_cut(Way { journal: "wal", batch: true, model });
+    }
+}

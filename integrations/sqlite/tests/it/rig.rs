@@ -1,0 +1,168 @@
+//! Images, devices, shells and connections for the tests.
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+use rusqlite::{Connection, OpenFlags, ffi};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Once;
+use std::time::{Duration, Instant};
+use weldfs::Client;
+
+/// Far above what anything here takes on a slow, busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// The folder of programs and libraries of this build.
+fn built() -> PathBuf {
+    std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned()
+}
+
+/// The `weldfs` program.
+pub fn weldfs() -> Command {
+    Command::new(built().join("weldfs"))
+}
+
+/// The loadable extension, as SQLite names it.
+pub fn extension() -> PathBuf {
+    built().join("libweldfs_sqlite")
+}
+
+/// A folder with an image `d.img` in it.
+pub fn image(size: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let made = weldfs().arg("mkfs").arg(dir.path().join("d.img")).args(["--size", size, "--medium", "pmem"]).output();
+    assert!(made.unwrap().status.success());
+    dir
+}
+
+/// Whether the image is whole.
+pub fn fsck(dir: &Path) {
+    let out = weldfs().arg("fsck").arg(dir.join("d.img")).output().unwrap();
+    assert!(out.status.success(), "fsck: {}", String::from_utf8_lossy(&out.stdout));
+}
+
+/// Whether the system's `sqlite3` is there; a skip is written down.
+pub fn shell_is_there(test: &str) -> bool {
+    let there = Command::new("sqlite3").arg("--version").output().is_ok();
+    if !there {
+        super::skips::skip(&format!("sqlite: {test}"), "sqlite3 is not installed");
+    }
+    there
+}
+
+/// The system's shell in a folder, with the extension, about to read a script.
+pub fn shell(dir: &Path) -> Command {
+    let mut shell = Command::new("sqlite3");
+    shell.current_dir(dir).args(["-batch", "-init", "/dev/null", "-cmd", ".log stderr", "-cmd"]);
+    shell.arg(format!(".load {}", extension().display()));
+    shell
+}
+
+/// Starts a shell on a script.
+pub fn start(dir: &Path, script: &str) -> Child {
+    feed(shell(dir), script)
+}
+
+/// The same of a shell that was made different.
+pub fn feed(mut shell: Command, script: &str) -> Child {
+    let mut child = shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    // One that could not be loaded does not read it; what it says then is seen.
+    let _ = child.stdin.take().unwrap().write_all(script.as_bytes());
+    child
+}
+
+/// What a script says, and its complaints.
+pub fn said(out: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().replace('\n', " ");
+    (text(&out.stdout), text(&out.stderr))
+}
+
+/// Runs a script that must go well; what it prints, in one line.
+pub fn run(dir: &Path, script: &str) -> String {
+    let out = start(dir, &format!(".bail on\n{script}")).wait_with_output().unwrap();
+    let (printed, complaints) = said(&out);
+    assert!(out.status.success(), "{script}\n{printed}\n{complaints}");
+    printed
+}
+
+/// A process that serves the image of a folder.
+pub struct Served {
+    child: Child,
+    dir: PathBuf,
+}
+
+impl Served {
+    /// Serves `d.img` at `d.img.sock`, and waits until it answers.
+    pub fn start(dir: &Path) -> Served {
+        let mut serve = weldfs();
+        serve.arg("serve").arg("d.img").current_dir(dir);
+        let child = serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+        let served = Served { child, dir: dir.to_owned() };
+        let start = Instant::now();
+        while Client::connect(served.socket()).is_err() {
+            assert!(start.elapsed() < PATIENCE, "no device");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        served
+    }
+
+    /// Where it listens.
+    pub fn socket(&self) -> PathBuf {
+        self.dir.join("d.img.sock")
+    }
+
+    /// SIGKILL.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Makes the VFS known to the SQLite in this process.
+pub fn register() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| {
+        // SAFETY: the functions of the one SQLite that this program is linked with; their types differ only in whose
+        // name for the same C structures they use.
+        let api = unsafe {
+            weldfs_sqlite::Api::new(
+                std::mem::transmute::<*const (), weldfs_sqlite::VfsFind>(ffi::sqlite3_vfs_find as *const ()),
+                std::mem::transmute::<*const (), weldfs_sqlite::VfsRegister>(ffi::sqlite3_vfs_register as *const ()),
+                ffi::sqlite3_malloc64,
+                ffi::sqlite3_log,
+            )
+        };
+        weldfs_sqlite::register(api, false).unwrap();
+    });
+}
+
+/// A connection of this process.
+pub fn connect(name: &str) -> rusqlite::Result<Connection> {
+    register();
+    let db = Connection::open_with_flags_and_vfs(name, OpenFlags::default(), c"weldfs")?;
+    db.busy_timeout(PATIENCE)?;
+    Ok(db)
+}
+
+/// One value.
+pub fn one<T: rusqlite::types::FromSql>(db: &Connection, sql: &str) -> T {
+    db.query_row(sql, [], |row| row.get(0)).unwrap_or_else(|e| panic!("{sql}: {e}"))
+}
+
+/// Sets the size in whose multiples a database's file grows.
+pub fn chunk_size(db: &Connection, bytes: i32) {
+    let mut bytes = bytes;
+    // SAFETY: an open connection, its main database, and the int that this control takes.
+    let code = unsafe {
+        let arg = (&raw mut bytes).cast();
+        ffi::sqlite3_file_control(db.handle(), c"main".as_ptr(), ffi::SQLITE_FCNTL_CHUNK_SIZE, arg)
+    };
+    assert_eq!(code, ffi::SQLITE_OK);
+}

@@ -1,0 +1,127 @@
+//! The write-ahead log with several processes, and the shared file that they agree on.
+
+use crate::rig::{Served, connect, feed, image, one, run, said, shell_is_there, start};
+
+/// Shared files of databases in a device.
+fn shared_files(client: &weldfs::Client) -> usize {
+    // A file's name has the file system's UUID in it; other tests have other images.
+    let uuid: String = client.info().unwrap().uuid.iter().map(|byte| format!("{byte:02x}")).collect();
+    let names = std::fs::read_dir("/dev/shm").unwrap().flatten().map(|e| e.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name.contains(&uuid)).count()
+}
+
+#[test]
+fn three_processes_write_read_and_checkpoint() {
+    if !shell_is_there("three_processes_write_read_and_checkpoint") {
+        return;
+    }
+    let dir = image("128M");
+    let _served = Served::start(dir.path());
+    let open = ".open file:d.img.sock:/a.db?vfs=weldfs\n.timeout 60000\n";
+    run(dir.path(), &format!("{open}pragma journal_mode = wal; create table t(a, b); insert into t values(0, 0);"));
+    let write =
+        format!("{open}{}", "begin immediate; update t set a = a + 1; update t set b = b + 1; commit;\n".repeat(100));
+    let look = format!("{open}{}", "select case when a = b then '' else 'torn' end from t;\n".repeat(200));
+    let fold = format!("{open}.mode list\n{}", "pragma wal_checkpoint(restart);\n".repeat(30));
+    let all = [&write, &write, &look, &fold].map(|script| start(dir.path(), script));
+    for child in all {
+        let out = child.wait_with_output().unwrap();
+        let (printed, complaints) = said(&out);
+        assert!(out.status.success() && !printed.contains("torn") && !complaints.contains("rror"), "{complaints}");
+    }
+    assert_eq!(run(dir.path(), &format!("{open}select a, b from t; pragma integrity_check;")), "200|200 ok");
+}
+
+#[test]
+fn the_shared_file_is_one_for_all_and_goes_with_the_last() {
+    let dir = image("64M");
+    let served = Served::start(dir.path());
+    let client = weldfs::Client::connect(served.socket()).unwrap();
+    let name = format!("{}:/a.db", served.socket().display());
+    let first = connect(&name).unwrap();
+    first.execute_batch("pragma journal_mode = wal; create table t(x); insert into t values(1);").unwrap();
+    let second = connect(&name).unwrap();
+    assert_eq!(one::<i64>(&second, "select x from t"), 1);
+    assert_eq!(shared_files(&client), 1, "one for both");
+    second.execute_batch("insert into t values(2)").unwrap();
+    assert_eq!(one::<i64>(&first, "select count(*) from t"), 2);
+    // A reader keeps its snapshot.
+    first.execute_batch("begin; select * from t").unwrap();
+    let seen = || one::<i64>(&first, "select count(*) from t");
+    assert_eq!(seen(), 2);
+    second.execute_batch("insert into t values(3)").unwrap();
+    assert_eq!(seen(), 2);
+    first.execute_batch("commit").unwrap();
+    assert_eq!(seen(), 3);
+    drop(first);
+    assert_eq!(shared_files(&client), 1);
+    drop(second);
+    assert_eq!(shared_files(&client), 0, "the last one removes it");
+    assert!(!client.exists("/a.db-wal").unwrap() && !client.exists("/a.db-shm").unwrap());
+}
+
+#[test]
+fn who_cannot_see_the_shared_file_is_refused() {
+    if !shell_is_there("who_cannot_see_the_shared_file_is_refused") {
+        return;
+    }
+    let dir = image("64M");
+    let served = Served::start(dir.path());
+    let db = connect(&format!("{}:/a.db", served.socket().display())).unwrap();
+    db.execute_batch("pragma journal_mode = wal; create table t(x); insert into t values(1);").unwrap();
+    let mut other = crate::rig::shell(dir.path());
+    other.env("WELDFS_SQLITE_SHM", dir.path());
+    let other = feed(other, ".open file:d.img.sock:/a.db?vfs=weldfs\nselect * from t;\n");
+    let (printed, complaints) = said(&other.wait_with_output().unwrap());
+    assert!(printed.is_empty() && complaints.contains("a file that is not there for this one"), "{complaints}");
+    assert_eq!(one::<i64>(&db, "select x from t"), 1);
+}
+
+#[test]
+fn an_index_of_before_a_device_died_is_not_used_after() {
+    let dir = image("64M");
+    let served = Served::start(dir.path());
+    let name = format!("{}:/a.db", served.socket().display());
+    let old = connect(&name).unwrap();
+    old.execute_batch("pragma journal_mode = wal; pragma synchronous = normal; create table t(x);").unwrap();
+    old.execute_batch("pragma wal_checkpoint(truncate)").unwrap();
+    // Volatile: in the index, and perhaps not in the log after the device died.
+    for x in 0..50 {
+        old.execute("insert into t values(?)", [x]).unwrap();
+    }
+    served.kill();
+    assert!(old.execute("insert into t values(99)", []).is_err());
+    let served = Served::start(dir.path());
+    let new = connect(&name).unwrap();
+    assert_eq!(one::<String>(&new, "pragma integrity_check"), "ok");
+    let there: i64 = one(&new, "select count(*) from t");
+    assert!((0..=50).contains(&there));
+    new.execute_batch("insert into t values(100)").unwrap();
+    // The old connection still has its memory, and can do no harm with it.
+    assert!(old.query_row("select count(*) from t", [], |row| row.get::<_, i64>(0)).is_err());
+    assert!(old.execute("insert into t values(99)", []).is_err());
+    let client = weldfs::Client::connect(served.socket()).unwrap();
+    assert_eq!(shared_files(&client), 2);
+    drop(old);
+    assert_eq!(shared_files(&client), 1);
+    assert_eq!(one::<i64>(&new, "select count(*) from t"), there + 1);
+    assert_eq!(one::<String>(&new, "pragma integrity_check"), "ok");
+}
+
+#[test]
+fn copies_of_an_image_do_not_meet_in_shared_memory() {
+    let (dir, other) = (image("64M"), tempfile::tempdir().unwrap());
+    let made = connect(&format!("{}:/a.db", dir.path().join("d.img").display())).unwrap();
+    made.execute_batch("pragma journal_mode = wal; create table t(x); insert into t values(1);").unwrap();
+    drop(made);
+    std::fs::copy(dir.path().join("d.img"), other.path().join("d.img")).unwrap();
+    let (served, copy) = (Served::start(dir.path()), Served::start(other.path()));
+    let open = |served: &Served| connect(&format!("{}:/a.db", served.socket().display())).unwrap();
+    let first = open(&served);
+    first.execute_batch("insert into t values(2)").unwrap();
+    let copied = open(&copy);
+    copied.execute_batch("insert into t values(30)").unwrap();
+    // Who comes later finds each its own.
+    assert_eq!(one::<i64>(&open(&served), "select sum(x) from t"), 3);
+    assert_eq!(one::<i64>(&open(&copy), "select sum(x) from t"), 31);
+}
