@@ -3,9 +3,9 @@
 //! Hypothesis: whoever waits for a completion or for a command must not take the processor from the peer that it waits
 //! for. With more busy processes than processors, a waiter that spins uses up its time slice, and then it, or its peer,
 //! waits for the next scheduler tick. So every operation is timed with nothing beside it and with 1, 2 and 4 busy
-//! processes, through a device process, through an embedded device, and by the host's own calls on a directory. Unit:
-//! microseconds from submission to completion. In each round every cell is measured on all systems one right after
-//! the other; a figure is the median of the rounds.
+//! processes, through a device process, through an embedded device, through one whose commands run on the calling
+//! thread (inline), and by the host's own calls on a directory. Unit: microseconds from submission to completion. In
+//! each round every cell is measured on all systems one right after the other; a figure is the median of the rounds.
 //!
 //! * `company` the busy processes; `weld` and `host` the systems; `report` rows, verdicts, tables.
 
@@ -103,11 +103,12 @@ type Key = (Op, u32, usize, u32);
 /// # Errors
 /// Those of starting the device and the busy processes, and of operations.
 pub fn run(options: &Options, watch: &mut dyn Watch) -> io::Result<BusyReport> {
-    watch.at("starting a device process and an embedded device", false);
+    watch.at("starting a device process and embedded devices", false);
     let mut systems: Vec<Box<dyn System>> = vec![
         Box::new(host::Host::new(&options.peer)?),
         Box::new(weld::served(&options.program)?),
-        Box::new(weld::embedded(&options.program)?),
+        Box::new(weld::embedded(&options.program, false)?),
+        Box::new(weld::embedded(&options.program, true)?),
     ];
     let cells: usize = systems.iter().map(|s| options.depths.iter().filter(|d| s.takes(**d)).count()).sum();
     let samples = cells * options.ops.len() * options.busy.len() * options.rounds;

@@ -36,7 +36,7 @@ pub struct Busy {
     pub op: &'static str,
     /// Operations in flight.
     pub depth: u32,
-    /// "host", "served", "embedded".
+    /// "host", "served", "embedded", "inline".
     pub system: &'static str,
     /// Busy processes.
     pub busy: u32,
@@ -137,11 +137,11 @@ fn aims(rows: &[Busy], tick: f64) -> Vec<Ratio> {
     for row in rows.iter().filter(|r| r.depth == 1 && r.busy == AIM_BUSY && r.system != "host") {
         let (Some(host), Some(idle)) = (find(row, "host", AIM_BUSY), find(row, row.system, 0)) else { continue };
         let (op, f, host) = (row.op, &row.figures, host.figures);
-        if row.system == "embedded" {
+        if matches!(row.system, "embedded" | "inline") {
             let slowed = find(row, "host", 0).map_or(0.0, |h| (host.p50 - h.figures.p50).max(0.0));
             let bound = EMBEDDED_MAX * idle.figures.p50 + slowed;
             ratios.push(Ratio::at_most(
-                &format!("{op}, embedded, p50 to 2x idle + the host's slow-down"),
+                &format!("{op}, {}, p50 to 2x idle + the host's slow-down", row.system),
                 f.p50,
                 bound,
                 1.0,

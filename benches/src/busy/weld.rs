@@ -51,7 +51,8 @@ pub(super) fn served(program: &Path) -> io::Result<WeldFs> {
     WeldFs::new("served", vec![std::process::id(), pid], client, Box::new(served))
 }
 
-pub(super) fn embedded(program: &Path) -> io::Result<WeldFs> {
+/// `inline`: the calling thread runs its commands itself.
+pub(super) fn embedded(program: &Path, inline: bool) -> io::Result<WeldFs> {
     let folder = tempfile::Builder::new().prefix("weldfs-bench-").tempdir_in("/dev/shm")?;
     let image = folder.path().join("image");
     let mut mkfs = Process::new(program);
@@ -60,10 +61,16 @@ pub(super) fn embedded(program: &Path) -> io::Result<WeldFs> {
     if !out.status.success() {
         return Err(io::Error::other(format!("mkfs: {}", String::from_utf8_lossy(&out.stderr).trim())));
     }
-    let device = Embedded::open(&Source::Image(image), DeviceConfig::default()).map_err(io::Error::other)?;
+    let config = DeviceConfig { inline, ..DeviceConfig::default() };
+    let device = Embedded::open(&Source::Image(image), config).map_err(io::Error::other)?;
     let client = Client::with(Arc::new(device.clone()))?;
     wait_settled(std::process::id());
-    WeldFs::new("embedded", vec![std::process::id()], client, Box::new((device, folder)))
+    WeldFs::new(
+        if inline { "inline" } else { "embedded" },
+        vec![std::process::id()],
+        client,
+        Box::new((device, folder)),
+    )
 }
 
 impl WeldFs {
