@@ -1,7 +1,9 @@
-//! The device inside the calling process: the same threads, rings and rules, without a socket.
+//! The device inside the calling process: the same rings and rules, without a socket.
 //!
-//! One trust domain: the client is this process, its credentials are this process's. With `DeviceConfig::inline` there
-//! is no hand-over either: the thread that waits for its command runs it, and the device's own thread sleeps.
+//! One trust domain: the client is this process, its credentials are this process's. Nor is there a hand-over (unless
+//! `DeviceConfig::inline` or the number of cores says otherwise): the thread that waits for its command runs it, and
+//! the device's own thread sleeps until something is left to do. A signal handler that interrupts a thread there gets
+//! EBUSY for its own calls.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -40,14 +42,14 @@ impl Embedded {
 
     /// Starts a device on what is open already; it is closed with the device.
     pub fn on(opened: Opened, config: DeviceConfig) -> Result<Embedded, ServeError> {
-        let device = Device::start(opened.store.clone(), opened.device_config(config))
+        let device = Device::start(opened.store.clone(), opened.device_config(here(config)))
             .map_err(ServeError::system("device threads"))?;
         Ok(Embedded::assemble(device, Some(opened)))
     }
 
     /// A device over a store that the caller mounted and will unmount.
     pub fn over(store: Arc<Store>, config: DeviceConfig) -> Result<Embedded, ServeError> {
-        let device = Device::start(store, config).map_err(ServeError::system("device threads"))?;
+        let device = Device::start(store, here(config)).map_err(ServeError::system("device threads"))?;
         Ok(Embedded::assemble(device, None))
     }
 
@@ -71,6 +73,11 @@ impl Embedded {
     pub fn close(&self) -> Result<(), ServeError> {
         self.inner.close()
     }
+}
+
+/// Commands run on the threads that call, unless it was said otherwise.
+fn here(config: DeviceConfig) -> DeviceConfig {
+    DeviceConfig { inline: config.inline.or(Some(true)), ..config }
 }
 
 impl Inner {

@@ -61,7 +61,7 @@ pub(super) fn embedded(program: &Path, inline: bool) -> io::Result<WeldFs> {
     if !out.status.success() {
         return Err(io::Error::other(format!("mkfs: {}", String::from_utf8_lossy(&out.stderr).trim())));
     }
-    let config = DeviceConfig { inline, ..DeviceConfig::default() };
+    let config = DeviceConfig { inline: Some(inline), ..DeviceConfig::default() };
     let device = Embedded::open(&Source::Image(image), config).map_err(io::Error::other)?;
     let client = Client::with(Arc::new(device.clone()))?;
     wait_settled(std::process::id());

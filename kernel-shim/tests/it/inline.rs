@@ -11,12 +11,8 @@ use weldfs_storagefs::device::{Device, DeviceConfig, Seated};
 use weldfs_storagefs::media::{ImageKind, create};
 use weldfs_storagefs::mount::{MkfsOptions, format};
 
-fn inline() -> DeviceConfig {
-    DeviceConfig { inline: true, ..DeviceConfig::default() }
-}
-
 fn ram() -> Embedded {
-    Embedded::open(&Source::Ram(64 << 20), inline()).expect("opens")
+    Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).expect("opens")
 }
 
 fn attach(device: &Embedded) -> Client {
@@ -87,7 +83,8 @@ fn commands_that_wait_for_a_disk_end_while_no_thread_is_on_the_seat() {
     format(&medium, &MkfsOptions::default(), &SystemClock, &SeededRandom::new(1)).expect("formats");
     drop(medium);
     let source = Source::Image(image);
-    let open = || Embedded::open(&source, DeviceConfig { memory_bytes: 16 << 20, ..inline() }).expect("opens");
+    let open =
+        || Embedded::open(&source, DeviceConfig { memory_bytes: 16 << 20, ..DeviceConfig::default() }).expect("opens");
     let device = open();
     let client = attach(&device);
     for n in 0..40u8 {
@@ -222,11 +219,15 @@ fn a_device_that_ends_beside_its_callers_leaves_none_waiting() {
 }
 
 #[test]
-fn a_device_of_two_cores_runs_on_threads_of_its_own() {
-    let device = Embedded::open(&Source::Ram(32 << 20), DeviceConfig { cores: 2, ..inline() }).expect("opens");
-    assert!(!device.device().is_inline());
-    let client = attach(&device);
-    client.write("/f", b"x").expect("writes");
-    assert_eq!(device.device().run_here(&mut || true), Seated::None);
-    device.close().expect("ends");
+fn a_device_of_two_cores_or_that_is_told_so_runs_on_threads_of_its_own() {
+    let two = DeviceConfig { cores: 2, ..DeviceConfig::default() };
+    let told = DeviceConfig { inline: Some(false), ..DeviceConfig::default() };
+    for config in [two, told] {
+        let device = Embedded::open(&Source::Ram(32 << 20), config).expect("opens");
+        assert!(!device.device().is_inline());
+        let client = attach(&device);
+        client.write("/f", b"x").expect("writes");
+        assert_eq!(device.device().run_here(&mut || true), Seated::None);
+        device.close().expect("ends");
+    }
 }

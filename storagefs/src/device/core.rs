@@ -59,9 +59,10 @@ pub struct DeviceConfig {
     pub handles_max: u32,
     /// Who is charged, with limits.
     pub tenants: TenantsConfig,
-    /// Commands run on the threads that call: the device's own thread does what is left. For a device of one core, of
-    /// no profile, whose clients are threads of this process.
-    pub inline: bool,
+    /// Commands run on the threads that call, and the device's own thread does what is left: where the device has one
+    /// core and no profile, and its clients are threads of this process. `None`: as is best where it runs (an embedded
+    /// device does, one that is served does not).
+    pub inline: Option<bool>,
     /// Longest a device thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
     /// Called by each device thread once it has had nothing to do for a second: a program whose allocator keeps what
@@ -83,7 +84,7 @@ impl Default for DeviceConfig {
             pool_bytes_max: 1 << 30,
             handles_max: weldfs_ciscops::limits::HANDLES_MAX,
             tenants: TenantsConfig::default(),
-            inline: false,
+            inline: None,
             spin_ns_max: super::limits::SPIN_NS_MAX,
             at_rest: None,
         }
@@ -453,7 +454,7 @@ impl Core {
 
     /// Whether commands run on the threads that call.
     pub(super) fn is_inline(&self) -> bool {
-        self.config.inline && self.threads.len() == 1 && !self.modelled
+        self.config.inline == Some(true) && self.threads.len() == 1 && !self.modelled
     }
 
     /// Charges a tenant for time that was not a slice of a command, if others wait for the cores.
