@@ -468,7 +468,8 @@ fn busy_times_every_operation_served_embedded_and_by_the_host_with_and_without_c
         assert!(text.contains(&format!("busy processes: {load}")), "{text}");
         let rows = rows(&report);
         for op in ["append_checksum_write", "open_write_close", "read", "stat"] {
-            for (system, depths) in [("host", &[1.0][..]), ("served", &[1.0, 32.0]), ("embedded", &[1.0, 32.0])] {
+            let both = &[1.0, 32.0][..];
+            for (system, depths) in [("host", &[1.0][..]), ("served", both), ("embedded", both), ("inline", both)] {
                 for (depth, busy) in depths.iter().flat_map(|d| [(*d, 0.0), (*d, 1.0)]) {
                     let is = |row: &&Value| {
                         row["op"] == op
@@ -482,6 +483,6 @@ fn busy_times_every_operation_served_embedded_and_by_the_host_with_and_without_c
                 }
             }
         }
-        assert_eq!(rows.len(), 4 * 2 * 5);
+        assert_eq!(rows.len(), 4 * 2 * 7);
     }
 }
