@@ -207,7 +207,7 @@ def images(full):
 def clients(full):
     """hostile clients, family by family, beside a victim of another user: wrong, denied, late, not given back"""
     args = ["clients", "--weldfs", release()] if full else ["clients", "--short"]
-    # Whose machine does other things beside, too: times of others' machines are nothing to gate on.
+    # Its machines do other things beside, too: their times are nothing to gate on.
     if full and os.environ.get("CI"):
         args += ["--busy", "--seconds", "1"]
     rows = hostile(args, "clients")

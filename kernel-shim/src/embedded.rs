@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use weldfs::{AttachOptions, Claimed, Connector, Here, Placeholder, QueueParts, SessionInfo, Transport};
+use weldfs::{AttachOptions, Claimed, Connector, Here, Placeholder, Process, QueueParts, SessionInfo, Transport};
 use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{Reply, Request};
 use weldfs_storagefs::device::{Device, DeviceConfig, Identity, Seated};
@@ -30,6 +30,8 @@ pub struct Embedded {
 
 struct Inner {
     device: Arc<Device>,
+    /// Whose device it is: a forked child has no part in it.
+    process: Process,
     opened: Mutex<Option<Opened>>,
     cred: Cred,
 }
@@ -54,7 +56,12 @@ impl Embedded {
     }
 
     fn assemble(device: Device, opened: Option<Opened>) -> Embedded {
-        let inner = Inner { device: Arc::new(device), opened: Mutex::new(opened), cred: creds::of_self() };
+        let inner = Inner {
+            device: Arc::new(device),
+            process: Process::current(),
+            opened: Mutex::new(opened),
+            cred: creds::of_self(),
+        };
         Embedded { inner: Arc::new(inner) }
     }
 
@@ -82,6 +89,9 @@ fn here(config: DeviceConfig) -> DeviceConfig {
 
 impl Inner {
     fn attach(self: &Arc<Self>, cred: Cred, options: &AttachOptions) -> io::Result<Box<dyn Transport>> {
+        if !self.process.is_current() {
+            return Err(Errno::NODEV.into());
+        }
         attach(Served::Device(self.device.clone()), self.clone(), cred, options)
     }
 
@@ -94,6 +104,12 @@ impl Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if !self.process.is_current() {
+            // Of a forked child's copy nothing is ended: it has none of the threads, and the image is the parent's.
+            std::mem::forget(self.device.clone());
+            std::mem::forget(self.opened.try_lock().and_then(|mut opened| opened.take()));
+            return;
+        }
         if let Err(e) = self.close() {
             tracing::error!("an embedded device did not end cleanly: {e}");
         }
@@ -131,12 +147,20 @@ pub(crate) fn attach(
     }
     let session = served.attach(who, options.client_id, &options.prefix)?;
     let info = SessionInfo::from(&served.welcome(&session));
-    Ok(Box::new(Local { info, session: Mutex::new(Some(session)), governs, served, _owner: owner }))
+    Ok(Box::new(Local {
+        info,
+        process: Process::current(),
+        session: Mutex::new(Some(session)),
+        governs,
+        served,
+        _owner: owner,
+    }))
 }
 
 /// A session in this process.
 struct Local {
     info: SessionInfo,
+    process: Process,
     /// None after detach (or, in a child, abandon).
     session: Mutex<Option<ServedSession>>,
     governs: bool,
@@ -194,6 +218,9 @@ impl Transport for Local {
     }
 
     fn run_here(&self, done: &mut dyn FnMut() -> bool) -> Here {
+        if !self.process.is_current() {
+            return Here::Elsewhere;
+        }
         match self.served.run_here(done) {
             Seated::Ran => Here::Ran,
             Seated::Taken => Here::Taken,

@@ -258,6 +258,10 @@ impl Client {
         // A thread whose own channel is busy is a signal handler inside a call: it gets one for itself, not kept.
         let interrupted = channel::cached(self.inner.id).is_some_and(|channel| channel.is_busy());
         let session = self.session()?;
+        if interrupted && session.transport.is_inside() {
+            // What it interrupted may hold the very locks that a queue pair takes to be made.
+            return Err(Errno::BUSY);
+        }
         let pool_bytes = match pool_need {
             0 => self.inner.options.pool_bytes as usize,
             need => need.max(LARGE_POOL_BYTES as usize).next_power_of_two(),

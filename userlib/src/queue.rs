@@ -308,13 +308,19 @@ impl Queue {
         self.taken -= 1;
     }
 
-    /// Waits until a completion is there to be polled or reaped. EIO when the device dies first.
+    /// Waits until a completion is there to be polled or reaped. EIO when the device dies first; EBUSY in a signal
+    /// handler that interrupted its thread while that ran an embedded device.
     pub fn await_any(&mut self) -> Result<(), Errno> {
         if !self.is_ours() {
             return Err(Errno::BADF);
         }
         if self.inline && self.flying > 0 && self.cq.available() == 0 {
-            self.run_here();
+            if self.peer.is_inside() {
+                return Err(Errno::BUSY);
+            }
+            if !self.run_here() && self.sq.pending() > 0 {
+                self.ring();
+            }
         }
         if self.flying == 0 || self.cq.available() > 0 || self.spin.run(|| self.cq.available() > 0) {
             return Ok(());
@@ -325,11 +331,12 @@ impl Queue {
     /// As [`Queue::flush`], where the device runs on the thread that waits: it is not woken for what this thread, or
     /// the one that runs it now, does in a moment.
     fn flush_here(&mut self) {
-        if !std::mem::take(&mut self.unflushed) {
+        if !self.is_ours() || !std::mem::take(&mut self.unflushed) {
             return;
         }
         self.sq.publish();
-        if !self.run_here() {
+        // A completion that was there before says nothing of what was published now.
+        if !self.run_here() || self.sq.pending() > 0 {
             self.ring();
         }
     }
@@ -338,7 +345,7 @@ impl Queue {
     /// is left for the device to be woken for.
     fn run_here(&mut self) -> bool {
         let (cq, peer) = (&mut self.cq, &self.peer);
-        let mut done = || cq.available() > 0;
+        let mut done = || cq.available() > 0 || cq.closed().is_some();
         for _ in 0..TAKEN_LOOKS {
             match peer.run_here(&mut done) {
                 Here::Ran => return true,

@@ -196,6 +196,29 @@ fn a_call_of_a_thread_that_is_running_the_device_is_refused() {
 }
 
 #[test]
+fn a_forked_child_has_no_part_in_the_device_of_its_parent() {
+    let device = ram();
+    let client = attach(&device);
+    client.write("/f", b"parent").expect("writes");
+    // SAFETY: the child uses memory of its own, takes no lock that another thread of the parent may hold (the seat is
+    // free, this thread is the only client), and leaves with _exit.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // Whatever it tries, it must not run a copy of the device over its parent's image, and must not wait.
+        let refused = client.write("/f", b"child").is_err_and(|e| e.raw_os_error() == Some(Errno::NODEV.0));
+        let also = Client::with(Arc::new(device.clone())).is_err();
+        drop((client, device));
+        // SAFETY: ends the child without running the parent's exit handlers.
+        unsafe { libc::_exit(i32::from(!(refused && also))) };
+    }
+    let mut status = 0;
+    // SAFETY: waits for the child made above, into a local.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status, 0, "the child got at its parent's device");
+    assert_eq!(client.read("/f").expect("the parent goes on"), b"parent");
+}
+
+#[test]
 fn a_device_that_ends_beside_its_callers_leaves_none_waiting() {
     for round in 0..10 {
         let device = ram();

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 
 /// What the thread on the seat does.
 pub(super) trait Turns: Send {
@@ -42,19 +42,30 @@ thread_local! {
     static SEATED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// This thread is on the seat.
-struct Sitting;
+/// This thread is on the seat, or about to be: said before the lock is taken until after it is given back, and what was
+/// said before is said again then, for this may be a signal handler on a thread that is there.
+struct Sitting(bool);
 
 impl Sitting {
     fn new() -> Sitting {
-        SEATED.set(true);
-        Sitting
+        Sitting(SEATED.replace(true))
     }
 }
 
 impl Drop for Sitting {
     fn drop(&mut self) {
-        SEATED.set(false);
+        SEATED.set(self.0);
+    }
+}
+
+/// Takes the core off the seat when its own thread panics, before another one can reach it.
+struct OffWhenPanicking<'a>(MutexGuard<'a, Option<Lent>>);
+
+impl Drop for OffWhenPanicking<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            *self.0 = None;
+        }
     }
 }
 
@@ -67,8 +78,8 @@ pub(super) struct Lending<'s, T> {
 impl<T> Lending<'_, T> {
     /// For the core's own thread: the core, when it is free.
     pub fn with<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
-        let _held = self.seat.lent.lock();
         let _sitting = Sitting::new();
+        let _held = OffWhenPanicking(self.seat.lent.lock());
         // SAFETY: `core` comes from a `&mut T` that `Seat::lend` borrows for longer than this lives, and nothing
         // reaches it but through the seat's lock, which is held until `f` has returned.
         f(unsafe { &mut *self.core.as_ptr() })
@@ -102,9 +113,9 @@ impl Seat {
 
     /// Does turns of the core on the calling thread, if no other thread has it, until `done`.
     pub fn run(&self, done: &mut dyn FnMut() -> bool) -> Seated {
+        let _sitting = Sitting::new();
         let Some(mut lent) = self.lent.try_lock() else { return Seated::Taken };
         let Some(Lent(core)) = lent.as_mut() else { return Seated::None };
-        let _sitting = Sitting::new();
         // SAFETY: as long as it is in there, it points to a live core (see `lend`), and the lock is held.
         unsafe { core.as_mut() }.until(done);
         Seated::Ran

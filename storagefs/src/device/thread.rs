@@ -137,6 +137,8 @@ struct Loop<'s, 'd, F, M> {
     rested: bool,
     /// It has announced that it sleeps, and callers do its turns.
     asleep: bool,
+    /// A caller has rung for its own thread since.
+    rung: bool,
     /// When it wakes by itself, if it does.
     wakes_at: Option<u64>,
 }
@@ -251,6 +253,7 @@ where
             reap_wait_ns: 0,
             rested: false,
             asleep: false,
+            rung: false,
             wakes_at: None,
         })
     }

@@ -62,7 +62,7 @@ where
             return Next::Turn;
         }
         let timeout = self.before_sleep();
-        self.asleep = true;
+        (self.asleep, self.rung) = (true, false);
         Next::Sleep(timeout)
     }
 
@@ -85,7 +85,9 @@ where
         let left = self.ending || self.is_over() || self.direct.is_some() || self.again.is_some();
         let quiet = self.core.board.prepare_sleep(self.index);
         // What was not taken, for want of a slot or of room for its completion, is looked after by the core's thread.
-        if !quiet || sooner || left || self.queues.iter().any(|q| q.pair.is_waited_for()) {
+        let rings = !quiet || sooner || left || self.queues.iter().any(|q| q.pair.is_waited_for());
+        // Once for each of its sleeps: then it is about to look.
+        if rings && !std::mem::replace(&mut self.rung, true) {
             self.me.inbox.ring();
         }
     }
@@ -98,19 +100,18 @@ where
 {
     fn until(&mut self, done: &mut dyn FnMut() -> bool) {
         let turns = catch_unwind(AssertUnwindSafe(|| {
-            if self.is_over() {
-                return;
-            }
             // Meanwhile wake-ups of commands need not wake the core's own thread.
             if self.asleep {
                 self.core.board.awake(self.index);
             }
-            while self.turn() && !done() {}
+            while !self.is_over() && self.turn() && !done() {}
             if self.asleep {
                 self.leave();
             }
         }));
         if turns.is_err() {
+            // No other thread does a turn of what is left of it.
+            self.abandoned = true;
             self.core.abandon();
         }
     }
