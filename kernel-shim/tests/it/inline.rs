@@ -197,6 +197,17 @@ fn a_call_of_a_thread_that_is_running_the_device_is_refused() {
 
 #[test]
 fn a_forked_child_has_no_part_in_the_device_of_its_parent() {
+    // In a process of its own: a child has a copy of every descriptor, those of images of other tests among them.
+    let mut parent = std::process::Command::new(std::env::current_exe().expect("this program"));
+    parent.args(["--exact", "inline::a_parent_that_forks", "--nocapture", "--ignored"]);
+    let out = parent.output().expect("starts");
+    let said = String::from_utf8_lossy(&out.stdout);
+    assert!(out.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&out.stderr));
+}
+
+#[test]
+#[ignore = "not a test: a process that the test above starts"]
+fn a_parent_that_forks() {
     let device = ram();
     let client = attach(&device);
     client.write("/f", b"parent").expect("writes");
