@@ -105,6 +105,26 @@ fn programs_that_compute_keep_neither_names_nor_files_from_others() {
 }
 
 #[test]
+fn a_step_that_computes_for_long_ends_although_others_wait_for_its_thread() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = served(dir.path());
+    // A step of it is longer than a slice.
+    put(dir.path(), "input", &noise(1_000 << 10));
+    let (ended, ends) = std::sync::mpsc::channel();
+    for n in 0..8 {
+        let (client, ended) = (user(&served, 1000 + n), ended.clone());
+        std::thread::spawn(move || {
+            let text = "open /input r as i; read i 0 1000k -> a; compress zstd a -> b; compress zstd a -> b";
+            ended.send(run(&client, text).map(drop)).unwrap();
+        });
+    }
+    for _ in 0..8 {
+        let end = ends.recv_timeout(Duration::from_secs(120)).expect("steps that are cut begin anew for ever");
+        assert_eq!(end, Ok(()));
+    }
+}
+
+#[test]
 fn what_a_program_computes_with_is_so_when_it_writes() {
     const EACH: u64 = 20;
     const QUICK: u64 = 150;

@@ -1,6 +1,7 @@
 //! Compressing, chunk by chunk.
 
-use super::{Codec, ZSTD_LEVEL};
+use super::Codec;
+use super::frame::Frame;
 use crate::Error;
 use std::io::{self, Write};
 
@@ -16,7 +17,7 @@ const SNAPPY_STREAM: &[u8] = b"\xff\x06\x00\x00sNaPpY";
 
 enum Run {
     Lz4(Box<lz4_flex::frame::FrameEncoder<Bounded>>),
-    Zstd(zstd::stream::write::Encoder<'static, Bounded>),
+    Zstd(Frame),
     Snappy(Box<snap::write::FrameEncoder<Bounded>>),
 }
 
@@ -48,7 +49,7 @@ fn too_big(_: impl std::fmt::Debug) -> Error {
 impl Compressor {
     /// Begins a frame of exactly `len` bytes of content and at most `limit` bytes of output.
     pub fn new(codec: Codec, len: usize, limit: usize) -> Result<Compressor, Error> {
-        let sink = Bounded { out: Vec::with_capacity(limit.min(codec.bound(len))), limit };
+        let sink = || Bounded { out: Vec::with_capacity(limit.min(codec.bound(len))), limit };
         let run = match codec {
             Codec::Lz4 => {
                 let info = lz4_flex::frame::FrameInfo::new()
@@ -56,16 +57,10 @@ impl Compressor {
                     .block_mode(lz4_flex::frame::BlockMode::Independent)
                     .content_size(Some(len as u64))
                     .content_checksum(true);
-                Run::Lz4(Box::new(lz4_flex::frame::FrameEncoder::with_frame_info(info, sink)))
+                Run::Lz4(Box::new(lz4_flex::frame::FrameEncoder::with_frame_info(info, sink())))
             }
-            Codec::Zstd => {
-                let mut encoder = zstd::stream::write::Encoder::new(sink, ZSTD_LEVEL).map_err(too_big)?;
-                encoder.include_checksum(true).map_err(too_big)?;
-                encoder.set_pledged_src_size(Some(len as u64)).map_err(too_big)?;
-                encoder.include_contentsize(true).map_err(too_big)?;
-                Run::Zstd(encoder)
-            }
-            Codec::Snappy => Run::Snappy(Box::new(snap::write::FrameEncoder::new(sink))),
+            Codec::Zstd => Run::Zstd(Frame::new(len, limit)?),
+            Codec::Snappy => Run::Snappy(Box::new(snap::write::FrameEncoder::new(sink()))),
         };
         Ok(Compressor { run, left: len })
     }
@@ -74,11 +69,10 @@ impl Compressor {
     pub fn update(&mut self, chunk: &[u8]) -> Result<(), Error> {
         self.left = self.left.checked_sub(chunk.len()).ok_or(Error::Invalid)?;
         match &mut self.run {
-            Run::Lz4(run) => run.write_all(chunk),
-            Run::Zstd(run) => run.write_all(chunk),
-            Run::Snappy(run) => run.write_all(chunk),
+            Run::Lz4(run) => run.write_all(chunk).map_err(too_big),
+            Run::Zstd(run) => run.update(chunk),
+            Run::Snappy(run) => run.write_all(chunk).map_err(too_big),
         }
-        .map_err(too_big)
     }
 
     /// Ends the frame and gives it. Less content than was announced is [`Error::Invalid`].
@@ -88,7 +82,7 @@ impl Compressor {
         }
         let mut sink = match self.run {
             Run::Lz4(run) => run.finish().map_err(too_big)?,
-            Run::Zstd(run) => run.finish().map_err(too_big)?,
+            Run::Zstd(run) => return run.finish(),
             Run::Snappy(run) => run.into_inner().map_err(too_big)?,
         };
         if sink.out.is_empty() {

@@ -6,16 +6,16 @@
 
 mod compress;
 mod decompress;
+mod frame;
 
 pub use compress::Compressor;
 pub use decompress::Decompressor;
+pub use frame::give_back;
 
 use crate::{Error, working};
 
 /// log2 of the largest window that a zstd frame may ask for: 8 MiB, what `zstd -19` uses at most.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
-/// The level that `zstd` uses when not told.
-const ZSTD_LEVEL: i32 = 3;
 
 /// Which format.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -23,7 +23,7 @@ pub enum Codec {
     /// LZ4 frame format, independent 64 KiB blocks, with the checksum of the content; read are blocks of up to 4 MiB
     /// that may depend on each other, but not the legacy format with its blocks of 8 MiB.
     Lz4,
-    /// Zstandard frame (RFC 8878), level 3, with the checksum of the content.
+    /// Zstandard frame (RFC 8878), level 3, blocks of at most 16 KiB, with the checksum of the content.
     Zstd,
     /// Snappy framing format: chunks of at most 64 KiB with a masked CRC-32C each. The format has no end mark: a stream
     /// cut between two chunks reads as a shorter one.

@@ -167,6 +167,58 @@ fn less_content_than_announced_is_not_a_frame() {
 }
 
 /// A zstd frame header that asks for a window of 2 GiB, and of 16 MiB: it gets no memory.
+/// Lengths of a Zstandard frame's blocks, as they are or as they are stored (RFC 8878, section 3.1.1.2).
+fn blocks(frame: &[u8]) -> Vec<usize> {
+    // This frame: magic number, descriptor, no window, four bytes of content size for what is over 64 KiB.
+    assert_eq!(frame[4] >> 6, 2, "the size of the content has four bytes");
+    let mut at = 4 + 1 + if frame[4] & 0x20 == 0 { 1 } else { 0 } + 4;
+    let mut lengths = Vec::new();
+    loop {
+        let header = u32::from_le_bytes([frame[at], frame[at + 1], frame[at + 2], 0]);
+        let (last, kind, len) = (header & 1 == 1, header >> 1 & 3, (header >> 3) as usize);
+        lengths.push(len);
+        at += 3 + if kind == 1 { 1 } else { len };
+        if last {
+            assert_eq!(at + 4, frame.len(), "a checksum is all that follows");
+            return lengths;
+        }
+    }
+}
+
+#[test]
+fn blocks_of_a_frame_are_short_and_end_where_they_end_however_content_comes() {
+    let mut state = 1u32;
+    let mut noise = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    let input: Vec<u8> = (0..300_000).map(|_| noise()).collect();
+    let whole = Codec::Zstd.compress(&input, 400_000).unwrap();
+    for piece in [1_000, 16 << 10, 65_537] {
+        let mut run = Compressor::new(Codec::Zstd, input.len(), 400_000).unwrap();
+        input.chunks(piece).for_each(|chunk| run.update(chunk).unwrap());
+        assert_eq!(run.finish().unwrap(), whole, "pieces of {piece}");
+    }
+    // What does not shrink is stored as it is.
+    assert_eq!(blocks(&whole).iter().filter(|len| **len == 16 << 10).count(), 300_000 / (16 << 10));
+    assert!(blocks(&whole).iter().all(|len| *len <= 16 << 10));
+}
+
+#[test]
+fn a_frame_that_was_given_up_leaves_nothing_to_the_next() {
+    let input: Vec<u8> = (0..200_000u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
+    let first = Codec::Zstd.compress(&input, 1 << 20).unwrap();
+    for cut in [0, 5_000, 100_000, input.len()] {
+        let mut run = Compressor::new(Codec::Zstd, input.len(), 1 << 20).unwrap();
+        run.update(&input[..cut]).unwrap();
+        drop(run);
+        assert_eq!(Codec::Zstd.compress(&input, 100).err(), Some(Error::TooBig));
+        assert_eq!(Codec::Zstd.compress(&input, 1 << 20).unwrap(), first);
+    }
+    weldfs_functions::codec::give_back();
+    assert_eq!(Codec::Zstd.compress(&input, 1 << 20).unwrap(), first);
+}
+
 #[test]
 fn a_window_has_a_bound() {
     for log in [24u8, 31] {

@@ -191,6 +191,9 @@ fn ended_well(what: &str, status: std::process::ExitStatus) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("{what}: {status}"))) }
 }
 
+/// The part that suffers.
+const VICTIM_PART: &str = "victim";
+
 /// One of the other processes: this program again, in a part.
 pub struct Part {
     child: Child,
@@ -198,9 +201,14 @@ pub struct Part {
 }
 
 impl Part {
-    /// Starts it as a user, where this process may; waits until it is ready.
+    /// Starts it as a user, where this process may; waits until it is ready. All but the victim have the host's idle
+    /// class of scheduling: a process that burns processor time keeps others from it, and that is the host's to divide.
     pub fn start(device: &Device, part: &str, of: &str, uid: u32) -> io::Result<Part> {
-        let mut command = Command::new(std::env::current_exe()?);
+        let own = std::env::current_exe()?;
+        let mut command = Command::new(if part == VICTIM_PART { own.as_os_str() } else { "chrt".as_ref() });
+        if part != VICTIM_PART {
+            command.args(["--idle", "0"]).arg(own);
+        }
         command.args(["part", part, of]).arg(device.socket()).env("WELDFS_WAIT", "120");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         if is_root() {

@@ -11,6 +11,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use weldfs_ciscops::{Durability, Errno, InodeNo, Op};
 
+use super::computing::Computing;
 use super::long::Long;
 use super::lookout::Lookout;
 use super::session::{HostFile, QueueState, SessionState};
@@ -63,6 +64,8 @@ pub struct Core {
     pub(super) lookout: Mutex<Lookout>,
     /// Commands that take long.
     pub(super) long: Long,
+    /// Threads that compute.
+    pub(super) computing: Computing,
     pub(super) workers: Vec<CoreCounters>,
     pub(super) tenants: TenantTable,
     /// Calls that waited until the host had made something durable.
@@ -133,6 +136,7 @@ impl Core {
             inbox,
             lookout: Mutex::new(lookout),
             long: Long::new(config.threads.max(1)),
+            computing: Computing::new(std::thread::available_parallelism().map_or(1, usize::from)),
             workers: (0..config.threads.max(1)).map(|_| CoreCounters::default()).collect(),
             tenants: TenantTable::new(TenantsConfig::default(), has, &weldfs_journal::SystemRandom),
             flushes: AtomicU64::new(0),

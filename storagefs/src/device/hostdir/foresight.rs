@@ -19,6 +19,7 @@ use weldfs_ciscops::{
 };
 
 use super::attr::kind;
+use super::computing::Turn;
 use super::core::Core;
 use super::data;
 use super::hand::Scratch;
@@ -169,7 +170,11 @@ impl HostTxn<'_> {
         let (held, done) = (self.is_placed(), self.done);
         let Some(f) = &mut self.foresight else { return Ok(()) };
         if !held {
-            f.computed = true;
+            // Not cut before the step is over: it would begin anew, and again.
+            (f.computed, f.computes) = (true, true);
+            if self.computing.is_none() {
+                self.computing = Some(self.core.computing.turn());
+            }
             return Ok(());
         }
         if !done {
@@ -180,8 +185,19 @@ impl HostTxn<'_> {
     }
 
     pub(super) fn note_quiet(&mut self, how: Quiet) {
-        if let Some(f) = &mut self.foresight {
-            f.computes = how == Quiet::Computes;
+        if how == Quiet::Between {
+            self.computing = None;
+            if let Some(f) = &mut self.foresight {
+                f.computes = false;
+            }
+        }
+    }
+
+    /// At a boundary while it computes: whether it goes on at once.
+    pub(super) fn compute_in_turn(&mut self) {
+        if self.computing.as_ref().is_some_and(Turn::is_due) {
+            self.computing = None;
+            self.computing = Some(self.core.computing.turn());
         }
     }
 

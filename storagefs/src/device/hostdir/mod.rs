@@ -9,7 +9,7 @@
 //! * `walk` resolves names below the directory and nowhere else, `way` along links and long paths; `names`, `data`,
 //!   `attr` are the calls; `sys` holds the few that need raw pointers; `power` finds out what the bytes lie on.
 //!
-//! `foresight` has what programs compute, before they hold anything.
+//! `foresight` has what programs compute, before they hold anything, and `computing` how many do so at a time.
 //!
 //! What is promised between clients is what the device promises: a command holds its inodes, shared or exclusive, and
 //! commands of one ring on one inode run in order. Other programs of the host are not held off, nothing is rolled back,
@@ -17,6 +17,7 @@
 
 mod attr;
 mod command;
+mod computing;
 mod core;
 mod data;
 mod foresight;

@@ -18,6 +18,7 @@ use weldfs_ciscops::{
 use weldfs_scheduler::{Mode, Token};
 
 use super::command::{Done, by_handle};
+use super::computing::Turn;
 use super::core::Core;
 use super::foresight::Foresight;
 use super::hand::Scratch;
@@ -76,6 +77,8 @@ pub(super) struct HostTxn<'c> {
     pub way: Way,
     /// Of a program that computes.
     pub foresight: Option<Foresight>,
+    /// Its turn at that.
+    pub(super) computing: Option<Turn<'c>>,
     /// It may have done something that others see.
     pub done: bool,
     /// Of a program: what it would hold alone, were it allowed to change it.
@@ -99,6 +102,7 @@ impl<'c> HostTxn<'c> {
             counted: Done::from(Outcome::default()),
             way: Way::of(work),
             foresight: None,
+            computing: None,
             done: false,
             withheld: Withheld::default(),
             files: SmallVec::new(),
@@ -407,6 +411,7 @@ impl Target for HostTxn<'_> {
 
     async fn boundary(&mut self, _: u16) -> Result<(), Errno> {
         self.may_be_cut()?;
+        self.compute_in_turn();
         if self.core.goes_on(self.session(), &self.work.cmd.op, true) { Ok(()) } else { Err(Errno::INTR) }
     }
 

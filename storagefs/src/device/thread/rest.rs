@@ -134,7 +134,10 @@ where
         self.me.counters.wakes.add(1);
         match self.core.config.at_rest.filter(|_| !self.rested) {
             Some(at_rest) if woken.by.is_empty() && woken.slept >= AT_REST_NS => {
-                self.rest(at_rest);
+                self.rest(|| {
+                    weldfs_functions::codec::give_back();
+                    at_rest();
+                });
                 self.rested = true;
             }
             _ => self.rested &= woken.by.is_empty(),
