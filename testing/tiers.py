@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from . import counts, programs, states
+from . import counts, plugins, programs, sources, states
 from .build import BUILD, ROOT, cargo, release
 from .report import Failed, Skip
 
@@ -170,6 +170,21 @@ def sqlite(full):
     programs.run(["integrations/sqlite lib", "integrations/sqlite it"], env=sized(full))
 
 
+def leveldb(full):
+    """LevelDB's Env: suites in this process and on devices, kills, locks, full images, wrong targets"""
+    apt(["cmake", "c++", "python3"], ["cmake", "g++", "libleveldb-dev", "libgtest-dev"],
+        ["/usr/include/leveldb/env.h", "/usr/include/gtest/gtest.h"])
+    folder = plugins.built("leveldb", "-DWELDFS_LEVELDB_TESTS=ON")
+    plugins.tests("leveldb", full, "--build", folder)
+
+
+def fio(full):
+    """fio's engine: verified jobs in both modes, at any depth, from threads and processes; what is refused"""
+    apt(["cmake", "cc", "fio", "dpkg-source", "make"], ["cmake", "gcc", "fio", "dpkg-dev", "make"])
+    folder = plugins.built("fio", f"-DFIO_SOURCE={sources.configured('fio')}")
+    plugins.tests("fio", full, "--engine", folder / "libweldfs_fio.so")
+
+
 def kills(full):
     """SIGKILL of real device processes, at any time and at every named crash point"""
     BUILD.weldfs()
@@ -288,6 +303,8 @@ TIERS = {
     "canary": (canary, True),
     "programs": (programs_, True),
     "sqlite": (sqlite, True),
+    "leveldb": (leveldb, True),
+    "fio": (fio, True),
     "kills": (kills, True),
     "crash": (crash, True),
     "images": (images, True),
@@ -310,7 +327,7 @@ ALWAYS = ["demo", "instructions", "doctests", "doc"]
 SLICES = [
     ["states-one"],
     ["states-two", "loom", "images"],
-    ["crash", "kills", "sqlite"],
+    ["crash", "kills", "sqlite", "leveldb", "fio"],
     ["unit", "device", "acceptance"],
     ["fuzz"],
     ["install", "deb", "formats"],

@@ -49,7 +49,6 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-userlib",
         ],
     ),
-    ("weldfs-leveldb", &["weldfs-userlib"]),
     ("weldfs-sqlite", &["weldfs-ciscops", "weldfs-storagefs", "weldfs-kernel-shim", "weldfs-userlib"]),
     ("weldfs-examples", &["weldfs-ciscops", "weldfs-userlib"]),
     (
