@@ -329,7 +329,12 @@ static int engine_prepopulate(struct thread_data *td, struct fio_file *f)
 	weldfs_stat stat;
 	int error;
 
-	if (!td_read(td) || f->io_size == -1ULL)
+	if (f->io_size == -1ULL)
+		return 0;
+	/* fio takes size= alone for the file's, whatever the job's offset is; and moves within the file's. */
+	if (f->real_file_size < wanted)
+		f->real_file_size = wanted;
+	if (!td_read(td))
 		return 0;
 	error = attach(td, &client);
 	if (error)

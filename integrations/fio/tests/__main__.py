@@ -17,17 +17,19 @@ import wrong  # noqa: E402
 from rig import Rig, Wrong  # noqa: E402
 
 CASES = [*jobs.CASES, *wrong.CASES]
+SHORT = [jobs.verified_in_this_process_pmem, jobs.damage_is_found_by_the_device, jobs.threads_and_processes,
+         wrong.targets, wrong.block_sizes]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--weldfs", required=True, type=Path)
     parser.add_argument("--engine", required=True, type=Path)
-    parser.add_argument("--short", action="store_true", help="smaller files")
+    parser.add_argument("--short", action="store_true", help="smaller files, and the shorter cases only")
     parser.add_argument("--only", default="", help="cases with this word in their name")
     args = parser.parse_args()
     failed = ran = 0
-    for case in (case for case in CASES if args.only in case.__name__):
+    for case in (case for case in (SHORT if args.short else CASES) if args.only in case.__name__):
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix="weldfs-fio-") as work:
             rig = Rig(args.weldfs.resolve(), args.engine.resolve(), Path(work), args.short)

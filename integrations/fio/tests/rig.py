@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import time
-from pathlib import Path
 
 PATIENCE = 300
 
@@ -29,10 +28,6 @@ class Rig:
         command = [self.weldfs, "mkfs", path, "--size", size, "--medium", medium]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE)
         return path
-
-    def engine_jobs(self):
-        """The job files that are shipped."""
-        return list((Path(__file__).resolve().parents[1] / "jobs").glob("*.fio"))
 
     def serve(self, image):
         """Serves it; the device and its socket, once that answers."""

@@ -7,7 +7,7 @@ from rig import REFUSED_TO_WRITE, acknowledged, expect, lines_until, rest
 
 
 def rounds(rig):
-    return 3 if rig.short else 25
+    return 2 if rig.short else 25
 
 
 def process_killed(rig, target, how):

@@ -6,9 +6,13 @@ import subprocess
 from rig import PATIENCE, Wrong, expect
 
 
-def suite(rig, target):
+# Where every unsynced put is a flush of a disk, the gate runs those with few.
+FEW_PUTS = "EnvTest.*:DBTest.OneOpenAtATime:DBTest.IsDestroyedWithAllItsFiles:DBTest.BatchesFiltersAndCaches"
+
+
+def suite(rig, target, cases="*"):
     env = {**rig.env, "WELDFS_TEST_TARGET": str(target), "WELDFS_LEVELDB_STEPS": "4000" if rig.short else "60000"}
-    done = subprocess.run([rig.build / "weldfs_leveldb_test", "--gtest_brief=1"], env=env, stdin=subprocess.DEVNULL,
+    done = subprocess.run([rig.build / "weldfs_leveldb_test", "--gtest_brief=1", f"--gtest_filter={cases}"], env=env, stdin=subprocess.DEVNULL,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=4 * PATIENCE)
     if done.returncode != 0:
         raise Wrong(f"exit {done.returncode}\n{done.stdout[-8000:]}")
@@ -26,7 +30,7 @@ def checked(rig, image):
 
 def embedded(rig, medium):
     image = rig.image("disk.img", medium)
-    said = suite(rig, image)
+    said = suite(rig, image, FEW_PUTS if rig.short and medium == "block" else "*")
     checked(rig, image)
     return said
 
