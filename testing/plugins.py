@@ -1,4 +1,4 @@
-"""Engine plug-ins in C and C++: built by CMake against the libraries of the debug build, then run by their own tests."""
+"""Plug-ins in C and C++: built by CMake against the libraries of the debug build, then run by their own tests."""
 
 import subprocess
 import sys

@@ -5,8 +5,8 @@
 Needs the release builds of `weldfs` and `weldfs-capi`, and the driver (`cmake --build BUILD --target
 weldfs_leveldb_drive`). In each round all systems take their turn, one right after the other, in an order that turns;
 printed are microseconds of an operation, the median of the rounds and the least and the most of them. `block` and the
-directory are on the same disk; `pmem` is a mapped file that survives the process, not the power. `--patched` is a second
-build, against a LevelDB with patches/blocks.patch: only the two are compared then, in a process with an image."""
+directory are on the same disk; `pmem` is a mapped file that survives the process, not the power. `--patched` is a
+second build, against a LevelDB with patches/blocks.patch: only the two are compared then, on an image."""
 
 import argparse
 import shutil
@@ -33,7 +33,8 @@ class System:
         """Frees the space of a database that is measured no more."""
         if self.target == "host":
             return shutil.rmtree(f"{self.folder}{database}")
-        subprocess.run([WELDFS, "rm", "-r", f"{self.target}:{self.folder}{database}"], check=True, stdout=subprocess.DEVNULL)
+        name = f"{self.target}:{self.folder}{database}"
+        subprocess.run([WELDFS, "rm", "-r", name], check=True, stdout=subprocess.DEVNULL)
 
 
 def image(work, name, medium):
@@ -63,7 +64,8 @@ def main():
         work = Path(work)
         if args.patched:
             target = image(work, "pmem.img", "pmem")
-            systems = [System("as it is", target, "/", args.build), System("patched", target, "/patched-", args.patched)]
+            systems = [System("as it is", target, "/", args.build)]
+            systems += [System("patched", target, "/patched-", args.patched)]
             workloads = ["fillrandom", "overwrite"]
         else:
             systems = [System("directory", "host", f"{work}/", args.build)]

@@ -44,7 +44,8 @@ def reads_lay_out_their_file(rig):
         for depth in (1, 8):
             job = rig.job(image, mode, rw="randread", iodepth=depth, filename=f"/{mode}", size="1m")
             expect(job["read"]["io_bytes"] == 1 << 20 and job["read"]["short_ios"] == 0, job["read"])
-    out = subprocess.run([rig.weldfs, "ls", "-l", f"{image}:/"], capture_output=True, text=True, timeout=PATIENCE).stdout
+    ls = [rig.weldfs, "ls", "-l", f"{image}:/"]
+    out = subprocess.run(ls, capture_output=True, text=True, timeout=PATIENCE).stdout
     # A record is the block and four bytes.
     expect(str(1 << 20) in out and str(256 * 4100) in out, out)
     subprocess.run([rig.weldfs, "fsck", "-n", image], check=True, stdout=subprocess.DEVNULL, timeout=PATIENCE)
@@ -93,10 +94,11 @@ def the_job_files(rig):
     rig.env["WELDFS_TARGET"] = str(rig.image("disk.img", "block", "1G"))
     for file in files:
         short = rig.work / file.name
-        short.write_text(re.sub(r"^runtime=.*", "runtime=1", re.sub(r"^size=.*", "size=1m", file.read_text(), flags=re.M),
-                                flags=re.M))
+        text = re.sub(r"^size=.*", "size=1m", file.read_text(), flags=re.M)
+        short.write_text(re.sub(r"^runtime=.*", "runtime=1", text, flags=re.M))
         code, report, said = rig.fio(short)
-        expect(code == 0 and report and all(job["error"] == 0 for job in report["jobs"]), f"{file.name}: {said[-3000:]}")
+        well = code == 0 and report and all(job["error"] == 0 for job in report["jobs"])
+        expect(well, f"{file.name}: {said[-3000:]}")
     return f"{len(files)} files"
 
 

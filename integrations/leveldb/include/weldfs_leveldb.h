@@ -41,9 +41,9 @@ extern "C" {
 typedef struct leveldb_env_t leveldb_env_t;
 
 /*
- * The same for LevelDB's C interface: to be given to leveldb_options_set_env, and back to leveldb_env_destroy. NULL, and
- * a message in *errptr for leveldb_free, when the target cannot be attached to, or when the LevelDB that this runs with
- * lays its leveldb_env_t out in another way than releases up to 1.23 do.
+ * The same for LevelDB's C interface: to be given to leveldb_options_set_env, and back to leveldb_env_destroy. NULL,
+ * and a message in *errptr for leveldb_free, when the target cannot be attached to, or when the LevelDB that this runs
+ * with lays its leveldb_env_t out in another way than release 1.23 does.
  */
 WELDFS_LEVELDB_EXPORT leveldb_env_t* weldfs_leveldb_create_env(const char* target, char** errptr);
 

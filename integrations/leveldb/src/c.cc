@@ -1,8 +1,8 @@
 // The Env for LevelDB's C interface.
 //
-// That has no function for an Env from outside: leveldb_env_t is a pointer to the Env, and whether it is the default one
-// (which is not deleted). leveldb_options_set_env takes the pointer, leveldb_env_destroy deletes it. The structure is
-// not declared in a header, so its layout is looked at before it is relied on: in the one that LevelDB makes.
+// That has no function for an Env from outside: leveldb_env_t is a pointer to the Env, and whether it is the default
+// one (which is not deleted). leveldb_options_set_env takes the pointer, leveldb_env_destroy deletes it. The structure
+// is not declared in a header, so its layout is looked at before it is relied on: in the one that LevelDB makes.
 
 #include <cstring>
 #include <new>

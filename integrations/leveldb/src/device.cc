@@ -3,7 +3,6 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 namespace weldfs {
 
@@ -12,19 +11,6 @@ using leveldb::Status;
 Status Failure(const std::string& name, int64_t error) {
   const char* why = weldfs_strerror(static_cast<int>(error));
   return error == -ENOENT ? Status::NotFound(name, why) : Status::IOError(name, why);
-}
-
-// Whether the device is over a directory of the host. That has no order of its own, which a sync here relies on.
-static bool IsHostDirectory(const weldfs_client* client) {
-  const int64_t size = weldfs_stats_json(client, nullptr, 0);
-  if (size < 0) return false;
-  // It may have grown meanwhile; what is looked for stands at its start or not at all.
-  std::string json(static_cast<size_t>(size) + 4096, 0);
-  if (weldfs_stats_json(client, &json[0], json.size()) < 0) return false;
-  const size_t medium = json.find("\"medium\"");
-  if (medium == std::string::npos) return false;
-  const size_t value = json.find('"', json.find(':', medium));
-  return value != std::string::npos && json.compare(value, 9, "\"hostdir\"") == 0;
 }
 
 Device::Device(weldfs_client* client, const weldfs_info& info)
@@ -50,7 +36,8 @@ Status Device::Attach(const std::string& target, std::shared_ptr<Device>* device
     weldfs_detach(client);
     return Failure(target, error);
   }
-  if (IsHostDirectory(client)) {
+  // That has no order of its own, which a sync here relies on.
+  if (info.medium == WELDFS_MEDIUM_HOSTDIR) {
     weldfs_detach(client);
     return Status::IOError(target, "a directory of the host promises no order of writes; use LevelDB's own Env there");
   }

@@ -57,7 +57,8 @@ Status Writable::Write(const char* data, size_t size, uint32_t durability) {
   // Longer data is several commands: one flush behind them all is as good as one behind each.
   const bool whole = size <= open_->device().payload_max();
   while (size > 0) {
-    const int64_t n = weldfs_pwrite(open_->file(), data, size, WELDFS_END, whole ? durability : WELDFS_VOLATILE, nullptr);
+    const uint32_t now = whole ? durability : WELDFS_VOLATILE;
+    const int64_t n = weldfs_pwrite(open_->file(), data, size, WELDFS_END, now, nullptr);
     if (n < 0) return open_->Failed(n);
     data += n;
     size -= n;
@@ -94,14 +95,15 @@ Status Writable::Append(const Slice& data) {
 #ifdef WELDFS_LEVELDB_BLOCKS
 bool Writable::AppendBlock(const Slice& block, char type, Status* status) {
   const size_t payload_max = open_->device().payload_max();
-  if (kind_ != Kind::kTable || closed_ || !failed_.ok() || block.size() + 1 + sizeof(uint32_t) > payload_max) return false;
+  if (kind_ != Kind::kTable || closed_ || !failed_.ok()) return false;
+  if (block.size() + 1 + sizeof(uint32_t) > payload_max) return false;
   *status = Send(WELDFS_VOLATILE);
   if (!status->ok()) return true;
   held_.assign(block.data(), block.size());
   held_.push_back(type);
   owed_ = true;
-  const int error = weldfs_append_checksum(open_->file(), WELDFS_CRC32C_MASKED, held_.data(), held_.size(), WELDFS_VOLATILE,
-                                           nullptr, nullptr);
+  const int error = weldfs_append_checksum(open_->file(), WELDFS_CRC32C_MASKED, held_.data(), held_.size(),
+                                           WELDFS_VOLATILE, nullptr, nullptr);
   held_.clear();
   if (error < 0) *status = Fail(open_->Failed(error));
   return true;
@@ -152,8 +154,9 @@ Status Temporary::Put(uint32_t durability) {
   size_t done = 0;
   do {
     const size_t piece = std::min(held_.size() - done, device_->payload_max());
-    const int64_t n = weldfs_open_write_close(device_->client(), path_.c_str(), flags, kMode, held_.data() + done, piece,
-                                              WELDFS_END, whole ? durability : WELDFS_VOLATILE, nullptr);
+    const int64_t n =
+        weldfs_open_write_close(device_->client(), path_.c_str(), flags, kMode, held_.data() + done, piece, WELDFS_END,
+                                whole ? durability : WELDFS_VOLATILE, nullptr);
     if (n < 0) return failed_ = Failure(name_, n);
     made_ = true;
     flags &= ~O_TRUNC;

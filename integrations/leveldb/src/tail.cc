@@ -10,7 +10,8 @@ Kind KindOf(const std::string& name) {
   const std::string base = name.substr(name.rfind('/') + 1);
   const std::string manifest = "MANIFEST-";
   auto digits = [&](size_t from, size_t to) {
-    return from < to && std::all_of(base.begin() + from, base.begin() + to, [](unsigned char c) { return std::isdigit(c); });
+    auto digit = [](unsigned char c) { return std::isdigit(c) != 0; };
+    return from < to && std::all_of(base.begin() + from, base.begin() + to, digit);
   };
   if (base.compare(0, manifest.size(), manifest) == 0 && digits(manifest.size(), base.size())) return Kind::kManifest;
   const size_t dot = base.rfind('.');

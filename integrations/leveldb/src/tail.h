@@ -30,8 +30,8 @@ class Fragments {
   bool within_record() const { return left_ == 0 && head_size_ == 0 && (type_ == kFirst || type_ == kMiddle); }
 
  private:
-  // doc/log_format.md of LevelDB: a block has fragments, and zeros where no head fits any more; a head is a checksum of
-  // four bytes, a length of two, and a type.
+  // doc/log_format.md of LevelDB: a block has fragments, and zeros where no head fits any more; a head is a checksum
+  // of four bytes, a length of two, and a type.
   static constexpr size_t kBlock = 32768, kHead = 7;
   static constexpr uint8_t kFirst = 2, kMiddle = 3;
 
@@ -43,7 +43,8 @@ class Fragments {
 };
 
 // Whether a sync follows on each flush of a log: then a flush may as well be durable at once, which makes both one
-// command. It errs on the side of volatile (the sync is then a command of its own), and never changes what a sync means.
+// command. It errs on the side of volatile (the sync is then a command of its own), and changes nothing of what a sync
+// means.
 class Habit {
  public:
   bool expects_sync() const { return streak_ >= kEnough; }

@@ -30,7 +30,10 @@ TEST_F(RandomTest, IsAMap) {
     return s;
   };
   auto key = [&] { return "k" + std::to_string(random() % 3000); };
-  auto value = [&] { return std::string(random() % 50 == 0 ? random() % 100000 : random() % 300, 'a' + random() % 26); };
+  auto value = [&] {
+    const size_t size = random() % 50 == 0 ? random() % 100000 : random() % 300;
+    return std::string(size, static_cast<char>('a' + random() % 26));
+  };
   ASSERT_OK(open());
   for (int step = 0; step < steps; step++) {
     leveldb::WriteOptions write;

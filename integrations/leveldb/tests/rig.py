@@ -50,7 +50,7 @@ class Rig:
         until = time.monotonic() + 60
         while True:
             probe = [self.weldfs, "stats", socket]
-            if subprocess.run(probe, env=self.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
+            if subprocess.run(probe, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL).returncode == 0:
                 return process, socket
             if process.poll() is not None or time.monotonic() > until:
                 raise Wrong(f"the device did not come up: {(self.work / 'serve.log').read_text(errors='replace')}")

@@ -12,8 +12,9 @@ FEW_PUTS = "EnvTest.*:DBTest.OneOpenAtATime:DBTest.IsDestroyedWithAllItsFiles:DB
 
 def suite(rig, target, cases="*"):
     env = {**rig.env, "WELDFS_TEST_TARGET": str(target), "WELDFS_LEVELDB_STEPS": "4000" if rig.short else "60000"}
-    done = subprocess.run([rig.build / "weldfs_leveldb_test", "--gtest_brief=1", f"--gtest_filter={cases}"], env=env, stdin=subprocess.DEVNULL,
-                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=4 * PATIENCE)
+    command = [rig.build / "weldfs_leveldb_test", "--gtest_brief=1", f"--gtest_filter={cases}"]
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=4 * PATIENCE)
     if done.returncode != 0:
         raise Wrong(f"exit {done.returncode}\n{done.stdout[-8000:]}")
     c = subprocess.run([rig.build / "weldfs_leveldb_c", target], env=rig.env, stdin=subprocess.DEVNULL,

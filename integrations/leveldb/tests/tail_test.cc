@@ -16,7 +16,8 @@ TEST(Tail, KindsAreLevelDBsNames) {
   EXPECT_EQ(KindOf("000012.sst"), Kind::kTable);
   EXPECT_EQ(KindOf("/db/000012.dbtmp"), Kind::kTemporary);
   EXPECT_EQ(KindOf("/db/MANIFEST-000007"), Kind::kManifest);
-  for (const char* other : {"/db/LOG", "/db/x.log", "/000012.log/x", "/db/.log", "/db/MANIFEST-", "/db/CURRENT", "", "/"}) {
+  for (const char* other :
+       {"/db/LOG", "/db/x.log", "/000012.log/x", "/db/.log", "/db/MANIFEST-", "/db/CURRENT", "", "/"}) {
     EXPECT_EQ(KindOf(other), Kind::kOther) << other;
   }
 }
