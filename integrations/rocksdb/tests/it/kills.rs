@@ -49,6 +49,31 @@ fn a_killed_process_loses_no_synced_write() {
     }
 }
 
+/// Without a sync a write survives the process where docs/engines/ROCKSDB.md says so; else a prefix of them does.
+#[test]
+fn an_unsynced_write_survives_the_process_where_that_is_promised() {
+    if !is_there("an_unsynced_write_survives_the_process_where_that_is_promised") {
+        return;
+    }
+    for (medium, is_served, prefix) in [("pmem", false, false), ("block", true, false), ("block", false, true)] {
+        for round in 0..kills() {
+            let dir = image("128M", medium);
+            let served = is_served.then(|| Served::start(dir.path()));
+            let mut write = engine(dir.path(), "write", "d.img");
+            write.arg("unsynced");
+            let mut writer = start(dir.path(), write);
+            wait_for(dir.path(), 2000 + 977 * round as u64);
+            writer.kill().unwrap();
+            writer.wait().unwrap();
+            let mut verify = engine(dir.path(), "verify", "d.img");
+            verify.arg(acknowledged(dir.path()).to_string()).args(prefix.then_some("prefix"));
+            run(verify);
+            drop(served);
+            fsck(dir.path());
+        }
+    }
+}
+
 /// A commit that the device dies in is the engine's I/O error, and so is the next; a new process finds all of the rest.
 #[test]
 fn a_killed_device_is_an_error_and_loses_no_synced_write() {
