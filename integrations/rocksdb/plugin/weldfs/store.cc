@@ -27,6 +27,8 @@ IOStatus StatusOf(int64_t error, const std::string& what) {
     case EAGAIN:
     case EBUSY:
       return IOStatus::Busy(what, why);
+    case EINVAL:
+      return IOStatus::InvalidArgument(what, why);
     case EOPNOTSUPP:
       return IOStatus::NotSupported(what, why);
     case ENODEV:

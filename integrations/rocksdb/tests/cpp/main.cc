@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "check.h"
+#include "rocksdb/convenience.h"
 
 namespace {
 
@@ -131,6 +132,31 @@ int Hold(const std::string& target, const std::string& name, bool read_only) {
   return 0;
 }
 
+// What WeldOptions say is taken, or refused.
+int Options(const std::string& target) {
+  std::shared_ptr<rocksdb::FileSystem> fs;
+  rocksdb::WeldOptions options;
+  options.memory_bytes = 1;
+  CHECK(rocksdb::NewWeldFileSystem(target, &fs, options).IsInvalidArgument() && fs == nullptr);
+  options.memory_bytes = 64 << 20;
+  options.token = "no token";
+  CHECK(rocksdb::NewWeldFileSystem(target, &fs, options).IsIOError() && fs == nullptr);
+  options.token.clear();
+  OK(rocksdb::NewWeldFileSystem(target, &fs, options));
+  rocksdb::WeldCounters counters;
+  CHECK(rocksdb::GetWeldCounters(fs.get(), &counters));
+  CHECK(!rocksdb::GetWeldCounters(rocksdb::FileSystem::Default().get(), &counters));
+  // The same by name, as tools do it; a second one in the process shares the device.
+  std::shared_ptr<rocksdb::FileSystem> named;
+  OK(rocksdb::FileSystem::CreateFromString(rocksdb::ConfigOptions(), "weldfs://" + target, &named));
+  CHECK(named->GetId() == "weldfs://" + target);
+  OK(named->CreateDir("/seen", rocksdb::IOOptions(), nullptr));
+  OK(fs->FileExists("/seen", rocksdb::IOOptions(), nullptr));
+  CHECK(rocksdb::FileSystem::CreateFromString(rocksdb::ConfigOptions(), "weldfs://", &named).IsInvalidArgument());
+  CHECK(weldfs_rocksdb_register() == 1);
+  return 0;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -145,6 +171,7 @@ int main(int argc, char** argv) {
   if (part == "write") return Write(target, text(3) != "unsynced");
   if (part == "verify") return Verify(target, number(3), text(4) == "prefix");
   if (part == "fill") return Fill(target);
+  if (part == "options") return Options(target);
   if (part == "ballast") return Ballast(target, number(3));
   if (part == "open") return Hold(target, text(3), false);
   if (part == "read-only") return Hold(target, text(3), true);

@@ -1,6 +1,7 @@
 //! Parts of the test program that check by themselves, over images in the process and over a device.
 
 use crate::rig::{Served, engine, fsck, image, is_there, run};
+use std::process::Command;
 
 /// The same on each kind of target.
 fn everywhere(test: &str, part: &str, size: &str) {
@@ -32,6 +33,37 @@ fn bytes_that_do_not_match_their_checksum_are_not_written() {
 #[test]
 fn a_database_is_used() {
     everywhere("a_database_is_used", "engine", "256M");
+}
+
+/// By name and from code, with options that are taken or refused.
+#[test]
+fn a_file_system_is_made_by_name_and_from_code() {
+    if !is_there("a_file_system_is_made_by_name_and_from_code") {
+        return;
+    }
+    let dir = image("64M", "block");
+    run(engine(dir.path(), "options", "d.img"));
+    fsck(dir.path());
+}
+
+/// Wrong reads and writes, uses of memory that was given back, and leaks.
+#[test]
+fn valgrind_has_nothing_to_say() {
+    let test = "valgrind_has_nothing_to_say";
+    if !is_there(test) {
+        return;
+    }
+    if Command::new("valgrind").arg("--version").output().is_err() {
+        crate::skips::skip(&format!("rocksdb: {test}"), "valgrind is not installed");
+        return;
+    }
+    let dir = image("128M", "pmem");
+    let part = engine(dir.path(), "files", "d.img");
+    let mut valgrind = Command::new("valgrind");
+    valgrind.args(["-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+    valgrind.args(["--fair-sched=yes"]).arg(part.get_program()).args(part.get_args()).current_dir(dir.path());
+    run(valgrind);
+    fsck(dir.path());
 }
 
 /// No space is the engine's own status; what was acknowledged stays, and there is room again when something goes.
