@@ -42,6 +42,8 @@ struct Rig {
     options.create_if_missing = true;
     options.env = env.get();
     options.write_buffer_size = 256 << 10;
+    // The sizes of tests are those of their values.
+    options.compression = rocksdb::kNoCompression;
     options.target_file_size_base = 256 << 10;
     options.info_log_level = rocksdb::InfoLogLevel::WARN_LEVEL;
     return options;
