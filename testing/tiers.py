@@ -21,13 +21,14 @@ SHORT = {
     "WELDFS_FULL_ROUNDS": "1200",
     "WELDFS_DIFF_SEEDS": "6",
     "WELDFS_SQLITE_CUTS": "60",
+    "WELDFS_ROCKSDB_KILLS": "1",
 }
 # Programs that measure what tenants and cores get: they run with nothing beside them.
 ALONE = ["storagefs device", "scheduler it"]
 # Programs that have a tier of their own.
 OWN = (
-    "integrations/cli", "integrations/crash-harness", "integrations/hostile", "integrations/sqlite", "storagefs canary",
-    "tidy", *ALONE,
+    "integrations/cli", "integrations/crash-harness", "integrations/hostile", "integrations/rocksdb",
+    "integrations/sqlite", "storagefs canary", "tidy", *ALONE,
 )
 
 
@@ -59,7 +60,9 @@ DRIVEN = {
     "libmimalloc2.0": "/usr/lib/*/libmimalloc.so.2*",
     "libtcmalloc-minimal4": "/usr/lib/*/libtcmalloc_minimal.so.4",
     "libleveldb-dev": "/usr/include/leveldb/c.h",
+    "librocksdb-dev": "/usr/include/rocksdb/file_system.h",
     "redis-server": "/usr/bin/redis-server",
+    "rocksdb-tools": "/usr/bin/db_bench",
     "sqlite3": "/usr/bin/sqlite3",
 }
 
@@ -168,6 +171,13 @@ def sqlite(full):
     BUILD.weldfs()
     driven()
     programs.run(["integrations/sqlite lib", "integrations/sqlite it"], env=sized(full))
+
+
+def rocksdb(full):
+    """RocksDB's plug-in: the system's library and tools, random operations, kills, refusals"""
+    BUILD.weldfs()
+    driven()
+    programs.run(["integrations/rocksdb it"], jobs=1, env=sized(full))
 
 
 def leveldb(full):
@@ -303,6 +313,7 @@ TIERS = {
     "canary": (canary, True),
     "programs": (programs_, True),
     "sqlite": (sqlite, True),
+    "rocksdb": (rocksdb, True),
     "leveldb": (leveldb, True),
     "fio": (fio, True),
     "kills": (kills, True),
@@ -327,7 +338,8 @@ ALWAYS = ["demo", "instructions", "doctests", "doc"]
 SLICES = [
     ["states-one"],
     ["states-two", "loom", "images"],
-    ["crash", "kills", "sqlite", "leveldb", "fio"],
+    ["crash", "kills", "sqlite", "rocksdb"],
+    ["leveldb", "fio"],
     ["unit", "device", "acceptance"],
     ["fuzz"],
     ["install", "deb", "formats"],

@@ -180,8 +180,8 @@ pub trait Medium: Send + Sync {
     /// Makes every later write and barrier fail.
     fn poison(&self);
 
-    /// The end: nothing is written through this any more (it is poisoned), and a lock on what is below is released, though
-    /// a thread's queue pair or a forked child may keep the medium itself for a while.
+    /// The end: nothing is written through this any more (it is poisoned), and a lock on what is below is released,
+    /// though a thread's queue pair or a forked child may keep the medium itself for a while.
     fn let_go(&self) {
         self.poison();
     }

@@ -226,7 +226,7 @@ impl Medium for BlockMedium {
 
     fn let_go(&self) {
         self.poison();
-        super::image::unlock(&self.locked);
+        super::unlock(&self.locked);
     }
 }
 

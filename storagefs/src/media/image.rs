@@ -209,12 +209,6 @@ fn lock(path: &Path, file: &File, mode: OpenMode) -> Result<(), OpenError> {
     }
 }
 
-/// Releases the lock of an image, for every copy of its description: a forked child has one, too.
-pub(super) fn unlock(file: &File) {
-    // It cannot fail for a descriptor that is open; if it did, the lock would go with the last copy.
-    let _ = rustix::fs::flock(file, FlockOperation::Unlock);
-}
-
 /// Who holds the lock of an image, as far as the system says; the image is not opened.
 pub fn holder(path: &Path) -> Option<Holder> {
     holder_of(&std::fs::metadata(path).ok()?)

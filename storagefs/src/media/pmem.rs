@@ -148,6 +148,6 @@ impl Medium for PmemMedium {
 
     fn let_go(&self) {
         self.poison();
-        super::image::unlock(&self.locked);
+        super::unlock(&self.locked);
     }
 }
