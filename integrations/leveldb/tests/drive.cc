@@ -2,7 +2,7 @@
 // compare.py for figures.
 //
 //   drive write TARGET DB FROM COUNT sync|nosync    puts numbered values; prints each number when it was acknowledged
-//   drive put TARGET DB FROM COUNT sync|nosync      the same with values of 100 bytes, and prints nothing
+//   drive put TARGET DB FROM COUNT sync|nosync SIZE the same with values of one size, and prints nothing
 //   drive verify TARGET DB                          prints how many are there, without a hole; 1 if one is wrong
 //   drive hold TARGET DB                            opens, says so, waits for the end of its input
 //   drive open TARGET DB                            opens or says why not
@@ -67,13 +67,13 @@ int Refused(const Status& s, int code) {
   return code;
 }
 
-int Write(DB* db, long from, long count, bool sync, bool small) {
+int Write(DB* db, long from, long count, bool sync, size_t size) {
   leveldb::WriteOptions options;
   options.sync = sync;
   for (long i = from; i < from + count; i++) {
-    const Status s = db->Put(options, Key(i), small ? std::string(100, 'v') : Value(i));
+    const Status s = db->Put(options, Key(i), size > 0 ? std::string(size, 'v') : Value(i));
     if (!s.ok()) return Refused(s, 4);
-    if (small) continue;
+    if (size > 0) continue;
     const std::string line = std::to_string(i) + "\n";
     if (write(1, line.data(), line.size()) < 0) return 1;
   }
@@ -133,8 +133,9 @@ int main(int argc, char** argv) {
   const Status s = Open(argv[2], argv[3], &database);
   if (!s.ok()) return Refused(s, 3);
   DB* db = database.db.get();
-  if ((verb == "write" || verb == "put") && argc == 7) {
-    return Write(db, std::atol(argv[4]), std::atol(argv[5]), std::strcmp(argv[6], "sync") == 0, verb == "put");
+  if ((verb == "write" && argc == 7) || (verb == "put" && argc == 8)) {
+    const size_t size = argc == 8 ? std::atol(argv[7]) : 0;
+    return Write(db, std::atol(argv[4]), std::atol(argv[5]), std::strcmp(argv[6], "sync") == 0, size);
   }
   if (verb == "verify") return Verify(db);
   if (verb == "hold") {

@@ -10,8 +10,9 @@ from rig import PATIENCE, Wrong, expect
 FEW_PUTS = "EnvTest.*:DBTest.OneOpenAtATime:DBTest.IsDestroyedWithAllItsFiles:DBTest.BatchesFiltersAndCaches"
 
 
-def suite(rig, target, cases="*"):
-    env = {**rig.env, "WELDFS_TEST_TARGET": str(target), "WELDFS_LEVELDB_STEPS": "4000" if rig.short else "60000"}
+def suite(rig, target, cases="*", steps=60000):
+    steps = 4000 if rig.short else steps
+    env = {**rig.env, "WELDFS_TEST_TARGET": str(target), "WELDFS_LEVELDB_STEPS": str(steps)}
     command = [rig.build / "weldfs_leveldb_test", "--gtest_brief=1", f"--gtest_filter={cases}"]
     done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, text=True, timeout=4 * PATIENCE)
@@ -31,7 +32,8 @@ def checked(rig, image):
 
 def embedded(rig, medium):
     image = rig.image("disk.img", medium)
-    said = suite(rig, image, FEW_PUTS if rig.short and medium == "block" else "*")
+    block = medium == "block"
+    said = suite(rig, image, FEW_PUTS if rig.short and block else "*", 10000 if block else 60000)
     checked(rig, image)
     return said
 
@@ -61,8 +63,8 @@ def suite_served_block(rig):
     return served(rig, "block")
 
 
-def counted(rig, socket, how):
-    """Commands and flushes of 400 small puts, after as many that make what is made once."""
+def counted(rig, socket, how, few, many, size):
+    """Commands and flushes of a put: of many of them, less those of a few and of what is made once."""
     def stats():
         out = subprocess.run([rig.weldfs, "stats", socket, "--json"], check=True, capture_output=True).stdout
         all_of_it = json.loads(out)
@@ -70,12 +72,12 @@ def counted(rig, socket, how):
 
     def cost(start, count):
         before = stats()
-        code, _, err = rig.run("put", socket, f"/{how}-{start}", 0, count, how)
+        code, _, err = rig.run("put", socket, f"/{how}-{size}-{start}", 0, count, how, size)
         expect(code == 0, err)
         return [after - at for after, at in zip(stats(), before)]
 
-    few, many = cost(1, 100), cost(2, 500)
-    return (many[0] - few[0]) / 400, (many[1] - few[1]) / 400
+    first, second = cost(1, few), cost(2, many)
+    return [(b - a) / (many - few) for a, b in zip(first, second)]
 
 
 def a_synced_put_is_one_command(rig):
@@ -83,12 +85,15 @@ def a_synced_put_is_one_command(rig):
     for medium in ("pmem", "block"):
         device, socket = rig.serve(rig.image(f"{medium}.img", medium))
         for how, flushes in (("sync", medium == "block"), ("nosync", False)):
-            commands, flushed = counted(rig, socket, how)
+            commands, flushed = counted(rig, socket, how, 100, 500, 100)
             said.append(f"{medium} {how}: {commands:.3f} commands")
             expect(0.9 < commands < 1.1, f"{medium}, {how}: {commands} commands a put")
             # Other flushes (every 5 s, a checkpoint) are few.
             expect((0.9 if flushes else 0) <= flushed < 1.1 if flushes or medium == "pmem" else flushed < 0.1,
                    f"{medium}, {how}: {flushed} flushes a put")
+            # A record in ten fragments, each of which LevelDB flushes.
+            large, _ = counted(rig, socket, how, 2, 10, 300000)
+            expect(0.9 < large < 1.2, f"{medium}, {how}: {large} commands a large put")
         rig.stop(device)
     return "; ".join(said)
 
