@@ -55,7 +55,7 @@ class Rig:
 
     def job(self, target, mode, **options):
         """Runs one job of the engine that must succeed: its part of the report."""
-        options = {"name": "job", "thread": 1, "bs": "4k", "size": "2m" if self.short else "64m", **options}
+        options = {"name": "job", "thread": 1, "bs": "4k", "size": "2m" if self.short else "16m", **options}
         args = [f"--ioengine=external:{self.engine}", f"--weldfs_target={target}", f"--weldfs_mode={mode}"]
         code, report, said = self.fio(*(f"--{key}={value}" for key, value in options.items()), *args)
         expect(code == 0 and report, f"{options}: exit {code}: {said[-3000:]}")
