@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from . import counts, programs, states
+from . import counts, plugins, programs, sources, states
 from .build import BUILD, ROOT, cargo, release
 from .report import Failed, Skip
 
@@ -21,13 +21,14 @@ SHORT = {
     "WELDFS_FULL_ROUNDS": "1200",
     "WELDFS_DIFF_SEEDS": "6",
     "WELDFS_SQLITE_CUTS": "60",
+    "WELDFS_ROCKSDB_KILLS": "1",
 }
 # Programs that measure what tenants and cores get: they run with nothing beside them.
 ALONE = ["storagefs device", "scheduler it"]
 # Programs that have a tier of their own.
 OWN = (
-    "integrations/cli", "integrations/crash-harness", "integrations/hostile", "integrations/sqlite", "storagefs canary",
-    "tidy", *ALONE,
+    "integrations/cli", "integrations/crash-harness", "integrations/hostile", "integrations/rocksdb",
+    "integrations/sqlite", "storagefs canary", "tidy", *ALONE,
 )
 
 
@@ -59,7 +60,9 @@ DRIVEN = {
     "libmimalloc2.0": "/usr/lib/*/libmimalloc.so.2*",
     "libtcmalloc-minimal4": "/usr/lib/*/libtcmalloc_minimal.so.4",
     "libleveldb-dev": "/usr/include/leveldb/c.h",
+    "librocksdb-dev": "/usr/include/rocksdb/file_system.h",
     "redis-server": "/usr/bin/redis-server",
+    "rocksdb-tools": "/usr/bin/db_bench",
     "sqlite3": "/usr/bin/sqlite3",
 }
 
@@ -168,6 +171,28 @@ def sqlite(full):
     BUILD.weldfs()
     driven()
     programs.run(["integrations/sqlite lib", "integrations/sqlite it"], env=sized(full))
+
+
+def rocksdb(full):
+    """RocksDB's plug-in: the system's library and tools, random operations, kills, refusals"""
+    BUILD.weldfs()
+    driven()
+    programs.run(["integrations/rocksdb it"], jobs=1, env=sized(full))
+
+
+def leveldb(full):
+    """LevelDB's Env: suites in this process and on devices, kills, locks, full images, wrong targets"""
+    apt(["cmake", "c++", "python3"], ["cmake", "g++", "libleveldb-dev", "libgtest-dev"],
+        ["/usr/include/leveldb/env.h", "/usr/include/gtest/gtest.h"])
+    folder = plugins.built("leveldb", "-DWELDFS_LEVELDB_TESTS=ON")
+    plugins.tests("leveldb", full, "--build", folder)
+
+
+def fio(full):
+    """fio's engine: verified jobs in both modes, at any depth, from threads and processes; what is refused"""
+    apt(["cmake", "cc", "fio", "dpkg-source", "make"], ["cmake", "gcc", "fio", "dpkg-dev", "make"])
+    folder = plugins.built("fio", f"-DFIO_SOURCE={sources.configured('fio')}")
+    plugins.tests("fio", full, "--engine", folder / "libweldfs_fio.so")
 
 
 def kills(full):
@@ -288,6 +313,9 @@ TIERS = {
     "canary": (canary, True),
     "programs": (programs_, True),
     "sqlite": (sqlite, True),
+    "rocksdb": (rocksdb, True),
+    "leveldb": (leveldb, True),
+    "fio": (fio, True),
     "kills": (kills, True),
     "crash": (crash, True),
     "images": (images, True),
@@ -310,7 +338,8 @@ ALWAYS = ["demo", "instructions", "doctests", "doc"]
 SLICES = [
     ["states-one"],
     ["states-two", "loom", "images"],
-    ["crash", "kills", "sqlite"],
+    ["crash", "kills", "sqlite", "rocksdb"],
+    ["leveldb", "fio"],
     ["unit", "device", "acceptance"],
     ["fuzz"],
     ["install", "deb", "formats"],

@@ -179,6 +179,12 @@ pub trait Medium: Send + Sync {
 
     /// Makes every later write and barrier fail.
     fn poison(&self);
+
+    /// The end: nothing is written through this any more (it is poisoned), and a lock on what is below is released,
+    /// though a thread's queue pair or a forked child may keep the medium itself for a while.
+    fn let_go(&self) {
+        self.poison();
+    }
 }
 
 /// Checks the block arithmetic of `ingest` and `emit`: whole blocks, one checksum each.

@@ -45,6 +45,7 @@ pub struct Opened {
     pub recovery: RecoveryReport,
     /// The file system's label.
     pub label: String,
+    medium: Arc<dyn Medium>,
 }
 
 impl Source {
@@ -93,8 +94,8 @@ impl Taken {
             read_only,
             ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom))
         };
-        let (store, recovery) = Store::mount(medium, options).map_err(|e| bad(&e))?;
-        Ok(Opened { store, recovery, label })
+        let (store, recovery) = Store::mount(medium.clone(), options).map_err(|e| bad(&e))?;
+        Ok(Opened { store, recovery, label, medium })
     }
 }
 
@@ -123,7 +124,10 @@ impl Opened {
             // What is damaged keeps its space; the rest is closed as ever.
             tracing::warn!("what was removed is not all free: {e}");
         }
-        self.store.unmount().map_err(|e| ServeError::Image(format!("unmount: {e}")))
+        let unmounted = self.store.unmount().map_err(|e| ServeError::Image(format!("unmount: {e}")));
+        // A thread that once used the device may keep it in memory; others may have the image now.
+        self.medium.let_go();
+        unmounted
     }
 }
 

@@ -5,6 +5,7 @@
 //! host in place of a device), `image` (opening what a device runs on), and below them `served` (either of the two),
 //! `protocol` (one session's conversation), `creds` (who the kernel says the peer is), `signals`, `listener`,
 //! `announce` (how the device of an image is found by the image), `ready` (a descriptor on which readiness is told);
+//! `target` reaches an image or a socket by its name, with one device for all of a process;
 //! `relay` starts a program beside a device and passes signals on to it.
 //! What may be touched: sockets, descriptors, credentials. Never a file's bytes, a ring entry or a pool.
 //! What flows through: attach messages in, replies with descriptors out; identity comes from the kernel, never from a
@@ -25,6 +26,7 @@ pub mod relay;
 pub mod serve;
 mod served;
 mod signals;
+pub mod target;
 
 pub use embedded::Embedded;
 pub use error::ServeError;

@@ -13,7 +13,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("weldfs-scheduler", &["weldfs-ciscops"]),
     ("weldfs-fpga", &["weldfs-ciscops"]),
     ("weldfs-userlib", &["weldfs-ciscops", "weldfs-waiting"]),
-    ("weldfs-capi", &["weldfs-ciscops", "weldfs-userlib"]),
+    // The device only with its feature `embedded`.
+    ("weldfs-capi", &["weldfs-ciscops", "weldfs-userlib", "weldfs-kernel-shim"]),
     (
         "weldfs-storagefs",
         &["weldfs-ciscops", "weldfs-functions", "weldfs-waiting", "weldfs-journal", "weldfs-scheduler", "weldfs-fpga"],
@@ -49,8 +50,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-userlib",
         ],
     ),
-    ("weldfs-leveldb", &["weldfs-userlib"]),
-    ("weldfs-sqlite", &["weldfs-ciscops", "weldfs-storagefs", "weldfs-kernel-shim", "weldfs-userlib"]),
+    ("weldfs-sqlite", &["weldfs-ciscops", "weldfs-kernel-shim", "weldfs-userlib"]),
     ("weldfs-examples", &["weldfs-ciscops", "weldfs-userlib"]),
     (
         "weldfs-crash-harness",
@@ -85,7 +85,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 
 /// Heavy things that the contract, the client and the preload library must never pull in.
 const NOT_IN_LIGHT: &[&str] = &["tokio", "async-std", "wasmtime", "arrow", "clap", "io-uring", "tracing-subscriber"];
-const LIGHT: &[&str] = &["weldfs-functions", "weldfs-ciscops", "weldfs-userlib", "weldfs-capi", "weldfs-preload"];
+const LIGHT: &[&str] = &["weldfs-functions", "weldfs-ciscops", "weldfs-userlib", "weldfs-preload"];
 
 /// Crates that name one they must not know. Dev-dependencies may: tests of a lower crate drive it through a client.
 #[must_use]

@@ -77,7 +77,7 @@ fn no_unfinished_marks() {
 
 #[test]
 fn no_conflict_is_left() {
-    let other = tree::texts(&[".md", ".toml", ".sh", ".py", ".h", ".c", ".json", "test"]);
+    let other = tree::texts(&[".md", ".toml", ".sh", ".py", ".h", ".c", ".cc", ".json", "test"]);
     check("conflicts", [lengths::conflicts(&SOURCES), lengths::conflicts(&other)].concat());
 }
 

@@ -127,6 +127,27 @@
 #define WELDFS_OPTION_UMASK 1
 
 /*
+ weldfs_info.medium: volatile memory.
+ */
+#define WELDFS_MEDIUM_RAM 0
+
+/*
+ weldfs_info.medium: byte-addressable persistent memory.
+ */
+#define WELDFS_MEDIUM_PMEM 1
+
+/*
+ weldfs_info.medium: a block device or file.
+ */
+#define WELDFS_MEDIUM_BLOCK 2
+
+/*
+ weldfs_info.medium: a directory of the host, which promises neither the order nor the atomicity that a device does
+ (docs/HOSTDIR.md).
+ */
+#define WELDFS_MEDIUM_HOSTDIR 3
+
+/*
  weldfs_job.flags: more is to come. The device need not see the command before the next submission without this flag,
  weldfs_queue_flush or weldfs_queue_reap.
  */
@@ -496,9 +517,14 @@ typedef struct weldfs_options {
      */
     const char *token;
     /*
+     Bytes of memory that a device may take which weldfs_attach_target starts in this process, at least 1 MiB; 0:
+     256 MiB.
+     */
+    uint64_t memory_bytes;
+    /*
      Zero.
      */
-    uint64_t reserved[6];
+    uint64_t reserved[5];
 } weldfs_options;
 
 /*
@@ -538,9 +564,17 @@ typedef struct weldfs_info {
      */
     uint8_t read_only;
     /*
+     1: the device is in this process (weldfs_attach_target). 0: it is another process.
+     */
+    uint8_t embedded;
+    /*
+     What the bytes persist on: WELDFS_MEDIUM_RAM and kin.
+     */
+    uint8_t medium;
+    /*
      Zero.
      */
-    uint8_t reserved0[6];
+    uint8_t reserved0[4];
     /*
      Zero.
      */
@@ -1127,6 +1161,24 @@ const char *weldfs_last_error(void);
 int weldfs_attach(const char *socket,
                   const struct weldfs_options *options,
                   struct weldfs_client **client);
+
+/*
+ Attaches to a target: the socket of a device, or an image. An image that a device serves is reached through that
+ device. One that none serves is opened in this process, locked against other processes: one device for all clients
+ of this process that name the image, closed cleanly by the weldfs_detach of the last one (or of the last file or
+ directory that is closed after it). An image that may only be read is opened so. A device that is starting, and an
+ image that another process has open, are waited for: WELDFS_WAIT seconds (an environment variable), or 5.
+ `options` may be NULL.
+
+ Commands of a device in this process run on the threads that call; in a forked child every call gives -ENODEV.
+
+ Errors: as weldfs_attach, and -EBUSY (another process has the image open, and serves it not), -EACCES, -EISDIR,
+ -EUCLEAN (no file system that can be mounted: another kind of file, another version, or damage; weldfs_last_error
+ says which), -EOPNOTSUPP (a library that was built without devices).
+ */
+int weldfs_attach_target(const char *target,
+                         const struct weldfs_options *options,
+                         struct weldfs_client **client);
 
 /*
  Gives an attachment back; NULL does nothing. The session ends when its files, directories and queues are closed,

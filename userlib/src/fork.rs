@@ -70,7 +70,7 @@ impl Process {
 ///
 /// The first caller in a forked child makes a fresh value; the parent's, which a lock or a half-done update may have
 /// frozen in any state, is never locked and never dropped there.
-pub(crate) struct PerProcess<T> {
+pub struct PerProcess<T> {
     head: AtomicPtr<Node<T>>,
 }
 
@@ -87,12 +87,13 @@ unsafe impl<T: Send + Sync> Send for PerProcess<T> {}
 unsafe impl<T: Send + Sync> Sync for PerProcess<T> {}
 
 impl<T> PerProcess<T> {
-    pub(crate) const fn new() -> PerProcess<T> {
+    /// Without a value yet.
+    pub const fn new() -> PerProcess<T> {
         PerProcess { head: AtomicPtr::new(std::ptr::null_mut()) }
     }
 
     /// This process's value, made by `make(parent's value)` on first use. No lock is taken.
-    pub(crate) fn get(&self, make: impl FnOnce(Option<&T>) -> T) -> &T {
+    pub fn get(&self, make: impl FnOnce(Option<&T>) -> T) -> &T {
         let head = self.head.load(Ordering::Acquire);
         // SAFETY: a published node lives until `self` is dropped.
         if let Some(node) = unsafe { head.as_ref() }
@@ -104,7 +105,7 @@ impl<T> PerProcess<T> {
     }
 
     /// This process's value, if there is one yet.
-    pub(crate) fn peek(&self) -> Option<&T> {
+    pub fn peek(&self) -> Option<&T> {
         // SAFETY: as in `get`.
         let node = unsafe { self.head.load(Ordering::Acquire).as_ref() }?;
         (node.generation == generation()).then_some(&node.value)

@@ -50,7 +50,7 @@ pub use connector::{
 };
 pub use dir::{Dir, DirEntry, Entries};
 pub use file::File;
-pub use fork::Process;
+pub use fork::{PerProcess, Process};
 pub use fused::{Change, Done, Exchanged, Sealed, Summed};
 pub use meta::Metadata;
 pub use options::OpenOptions;

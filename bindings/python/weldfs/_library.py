@@ -39,7 +39,8 @@ class Options(Structure):
         ("umask", c_uint32),
         ("reserved0", c_uint32),
         ("token", c_char_p),
-        ("reserved", c_uint64 * 6),
+        ("memory_bytes", c_uint64),
+        ("reserved", c_uint64 * 5),
     ]
 
 
@@ -53,7 +54,9 @@ class CInfo(Structure):
         ("durability", c_uint32),
         ("power_safe", c_uint8),
         ("read_only", c_uint8),
-        ("reserved0", c_uint8 * 6),
+        ("embedded", c_uint8),
+        ("medium", c_uint8),
+        ("reserved0", c_uint8 * 4),
         ("reserved", c_uint64 * 11),
     ]
 

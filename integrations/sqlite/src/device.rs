@@ -9,25 +9,12 @@ use crate::tail::Tail;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
-use weldfs::{AttachOptions, Client, ClientOptions, Durability, Errno, Process, SocketConnector};
+use weldfs::{AttachOptions, Client, ClientOptions, Durability, Process};
 use weldfs_ciscops::attach::medium;
-use weldfs_kernel_shim::announce::device_of;
-use weldfs_kernel_shim::{Embedded, Opened, ServeError, Source};
-use weldfs_storagefs::device::DeviceConfig;
-use weldfs_storagefs::media::{self, ImageKind, OpenMode};
-use weldfs_storagefs::superblock::Superblock;
-
-/// Memory of a device in this process, bytes.
-const MEMORY: u64 = 256 << 20;
-/// How long to wait for a device that starts or ends, and for an image that another process has open, unless
-/// `WELDFS_WAIT` says it: a program that opens a database does not expect to hang for long.
-const WAIT: Duration = Duration::from_secs(5);
-/// Between two looks at what is waited for.
-const PAUSE: Duration = Duration::from_millis(10);
+use weldfs_kernel_shim::target::{self, TargetError};
 
 /// A target that this process is attached to.
 pub struct Device {
@@ -181,7 +168,7 @@ pub fn attached(target: &Path, purpose: For) -> Done<Arc<Device>> {
             }
         }
     }
-    let device = Arc::new(reach(target, &meta).and_then(|client| Device::over(client, true).map_err(said))?);
+    let device = Arc::new(reach(target).and_then(|client| Device::over(client, true).map_err(said))?);
     kept.push(Kept { target: key, device: Arc::downgrade(&device), warm: keep_warm.then(|| device.clone()) });
     Ok(device)
 }
@@ -197,69 +184,14 @@ pub fn keep(target: &Path, device: &Arc<Device>) -> io::Result<()> {
 }
 
 /// A client of the device of a target.
-fn reach(target: &Path, meta: &std::fs::Metadata) -> Done<Client> {
-    let said = |e: io::Error| Fault::of(code::CANTOPEN, e, || target.display().to_string());
-    let wait = weldfs::wait_from_env().map_err(|e| said(e.into()))?.unwrap_or(WAIT);
-    let until = Instant::now() + wait;
-    if meta.file_type().is_socket() {
-        return connect(SocketConnector::new(target), until).map_err(said);
-    }
-    if meta.is_dir() {
-        return Err(Fault::said(code::CANTOPEN, format!("{}: a directory, and no image", target.display())));
-    }
-    loop {
-        if let Some(client) = serving(target, meta, until).map_err(said)? {
-            return Ok(client);
+fn reach(target: &Path) -> Done<Client> {
+    let options = AttachOptions::from_env().map(|attach| ClientOptions { attach, ..ClientOptions::default() });
+    let options = options.map_err(|e| Fault::of(code::CANTOPEN, e, || target.display().to_string()))?;
+    match target::reach(target, options, target::MEMORY_BYTES) {
+        Ok(reached) => Ok(reached.client),
+        Err(TargetError::System { path, source }) => {
+            Err(Fault::of(code::CANTOPEN, source, || path.display().to_string()))
         }
-        match embed(target) {
-            Err(ServeError::InUse(_)) if Instant::now() < until => std::thread::sleep(PAUSE),
-            Err(e) => return Err(Fault::said(code::CANTOPEN, e.to_string())),
-            Ok(embedded) => return Client::with(Arc::new(embedded)).map_err(said),
-        }
+        Err(e) => Err(Fault::said(code::CANTOPEN, e.to_string())),
     }
-}
-
-fn connect(connector: SocketConnector, until: Instant) -> io::Result<Client> {
-    let left = until.saturating_duration_since(Instant::now());
-    let attach = AttachOptions { wait: Some(left), ..AttachOptions::from_env()? };
-    Client::with_options(Arc::new(connector), ClientOptions { attach, ..ClientOptions::default() })
-}
-
-/// No device listens, or it ended before it answered.
-fn is_gone(e: &io::Error) -> bool {
-    matches!(e.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
-        || e.raw_os_error() == Some(Errno::NODEV.0)
-}
-
-/// A client of the device that serves an image, if one does: the one that holds its lock, or answers beside it.
-fn serving(image: &Path, meta: &std::fs::Metadata, until: Instant) -> io::Result<Option<Client>> {
-    let uuid = || {
-        let medium = media::open(image, ImageKind::Block, OpenMode::Snapshot).ok()?;
-        Superblock::load(&*medium).ok().map(|(superblock, _)| superblock.uuid)
-    };
-    let to = |socket: PathBuf| connect(SocketConnector::of_image(socket, Some(meta.uid()), uuid()), until);
-    while let Some(found) = device_of(image)? {
-        match to(found.socket) {
-            Err(e) if is_gone(&e) && Instant::now() < until => std::thread::sleep(PAUSE),
-            done => return done.map(Some),
-        }
-    }
-    let mut beside = image.as_os_str().to_owned();
-    beside.push(".sock");
-    match to(beside.into()) {
-        Ok(client) => Ok(Some(client)),
-        Err(e) if e.raw_os_error() == Some(Errno::ACCES.0) => Err(e),
-        // Not its device, whatever listens there: the image's lock decides.
-        Err(_) => Ok(None),
-    }
-}
-
-/// A device in this process; one that only reads where the image may only be read.
-fn embed(image: &Path) -> Result<Embedded, ServeError> {
-    let config = DeviceConfig { cores: 1, memory_bytes: MEMORY, ..DeviceConfig::default() };
-    let may = |access| rustix::fs::access(image, access).is_ok();
-    if may(rustix::fs::Access::READ_OK) && !may(rustix::fs::Access::WRITE_OK) {
-        return Embedded::on(Opened::open_read_only(image, MEMORY)?, config);
-    }
-    Embedded::open(&Source::Image(image.to_owned()), config)
 }

@@ -18,7 +18,7 @@ pub struct BlockMedium {
     /// The description used for data: direct where allowed.
     io: File,
     /// Keeps the lock.
-    _locked: File,
+    locked: File,
     len: u64,
     /// Reads and writes are multiples of this, in bytes; 1 without O_DIRECT.
     sector: usize,
@@ -50,7 +50,7 @@ impl BlockMedium {
         let ring_works = AtomicBool::new(first.is_ok());
         let rings = Mutex::new(first.into_iter().collect());
         let (poisoned, flushes) = (AtomicBool::new(false), Flushes::default());
-        Ok(BlockMedium { io, _locked: locked, len, sector, read_only, poisoned, flushes, rings, ring_works })
+        Ok(BlockMedium { io, locked, len, sector, read_only, poisoned, flushes, rings, ring_works })
     }
 
     /// Whether batches go through io_uring.
@@ -222,6 +222,11 @@ impl Medium for BlockMedium {
 
     fn poison(&self) {
         self.poisoned.store(true, Ordering::Release);
+    }
+
+    fn let_go(&self) {
+        self.poison();
+        super::unlock(&self.locked);
     }
 }
 

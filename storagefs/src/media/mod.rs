@@ -28,3 +28,9 @@ pub(crate) use kernels::{crc32c_join, crc32c_then_zeros};
 pub use pmem::PmemMedium;
 pub use ram::RamMedium;
 pub use recording::{CrashModel, Recording, RecordingMedium};
+
+/// Releases the lock of an image, for every copy of its description: a forked child has one, too.
+fn unlock(file: &std::fs::File) {
+    // It cannot fail for a descriptor that is open; if it did, the lock would go with the last copy.
+    let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
+}

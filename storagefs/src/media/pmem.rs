@@ -61,7 +61,8 @@ pub struct PmemMedium {
     read_only: bool,
     flush: FlushMode,
     poisoned: AtomicBool,
-    _file: File,
+    /// Keeps the lock.
+    locked: File,
 }
 
 impl PmemMedium {
@@ -73,7 +74,7 @@ impl PmemMedium {
         let region = Arc::new(Region::map(map, through)?);
         let _toucher = Toucher::start(&region, !read_only);
         let flush = if flush { FlushMode::Instructions } else { FlushMode::None };
-        Ok(PmemMedium { _toucher, region, read_only, flush, poisoned: AtomicBool::new(false), _file: file })
+        Ok(PmemMedium { _toucher, region, read_only, flush, poisoned: AtomicBool::new(false), locked: file })
     }
 
     fn alive(&self) -> Result<(), MediumError> {
@@ -143,5 +144,10 @@ impl Medium for PmemMedium {
 
     fn poison(&self) {
         self.poisoned.store(true, Ordering::Release);
+    }
+
+    fn let_go(&self) {
+        self.poison();
+        super::unlock(&self.locked);
     }
 }

@@ -5,6 +5,7 @@ use crate::boundary::{
 };
 use crate::types::*;
 use libc::{c_char, c_int};
+use std::path::Path;
 use std::sync::Arc;
 use weldfs::{AttachOptions, Client, ClientOptions, Connector, Durability, Errno, SocketConnector};
 
@@ -14,9 +15,11 @@ use weldfs::{AttachOptions, Client, ClientOptions, Connector, Durability, Errno,
 /// device died every call gives ENODEV until weldfs_reconnect.
 pub struct weldfs_client {
     pub(crate) client: Client,
+    /// Whether the device is in this process.
+    embedded: bool,
 }
 
-/// Makes the C interface's client of any connector; the embedded library's way in.
+/// Makes the C interface's client of any connector to a device in this process.
 ///
 /// `options` as for `weldfs_attach`.
 pub fn wrap(
@@ -25,28 +28,60 @@ pub fn wrap(
     options: *const weldfs_options,
     client: *mut *mut weldfs_client,
 ) -> c_int {
-    attach(function.into(), || Ok(connector()?), options, client)
+    attach(function.into(), options, client, |wanted| Ok((Client::with_options(connector()?, wanted.client)?, true)))
 }
 
+/// What a C program asks of an attachment.
+struct Wanted {
+    client: ClientOptions,
+    durability: Durability,
+    memory_bytes: u64,
+}
+
+/// Attaches by `reach`, which says, too, whether the device is in this process.
 fn attach(
     doing: Doing,
-    connector: impl FnOnce() -> Result<Arc<dyn Connector>, Fault>,
     options: *const weldfs_options,
     client: *mut *mut weldfs_client,
+    reach: impl FnOnce(Wanted) -> Result<(Client, bool), Fault>,
 ) -> c_int {
     call(doing, || {
         hand_out(client, || {
-            let options = client_options(options)?;
-            let (options, default) = options;
-            let client = Client::with_options(connector()?, options)?.durability(default);
-            Ok(weldfs_client { client })
+            let wanted = wanted(options)?;
+            let durability = wanted.durability;
+            let (client, embedded) = reach(wanted)?;
+            Ok(weldfs_client { client: client.durability(durability), embedded })
         })
     })
 }
 
-fn client_options(from: *const weldfs_options) -> Result<(ClientOptions, Durability), Fault> {
+/// The least memory that a device runs with.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
+
+#[cfg(feature = "embedded")]
+fn reach_target(target: &Path, wanted: Wanted) -> Result<(Client, bool), Fault> {
+    use weldfs_kernel_shim::target;
+    let memory_bytes = if wanted.memory_bytes == 0 { target::MEMORY_BYTES } else { wanted.memory_bytes };
+    let reached = target::reach(target, wanted.client, memory_bytes).map_err(|e| match e {
+        // The names are in the sentence already.
+        target::TargetError::System { source, .. } => source.into(),
+        e => Fault::new(e.errno(), e.to_string()),
+    })?;
+    Ok((reached.client, reached.embedded))
+}
+
+#[cfg(not(feature = "embedded"))]
+fn reach_target(target: &Path, wanted: Wanted) -> Result<(Client, bool), Fault> {
+    use std::os::unix::fs::FileTypeExt;
+    if !std::fs::metadata(target)?.file_type().is_socket() {
+        return Err(Fault::new(Errno::OPNOTSUPP, "this library was built to reach sockets only"));
+    }
+    Ok((Client::with_options(Arc::new(SocketConnector::new(target)), wanted.client)?, false))
+}
+
+fn wanted(from: *const weldfs_options) -> Result<Wanted, Fault> {
     let given: weldfs_options = sized(from, size_of::<usize>())?;
-    if given.reserved0 != 0 || given.reserved != [0; 6] || given.flags & !WELDFS_OPTION_UMASK != 0 {
+    if given.reserved0 != 0 || given.reserved != [0; 5] || given.flags & !WELDFS_OPTION_UMASK != 0 {
         return Err(misuse("weldfs_options: a reserved field or an unknown flag is set"));
     }
     let mut attach = AttachOptions::from_env()?;
@@ -65,7 +100,10 @@ fn client_options(from: *const weldfs_options) -> Result<(ClientOptions, Durabil
     if given.flags & WELDFS_OPTION_UMASK != 0 {
         options.umask = Some(given.umask & 0o777);
     }
-    Ok((options, durability(given.durability)?))
+    if given.memory_bytes != 0 && given.memory_bytes < MEMORY_BYTES_MIN {
+        return Err(misuse("weldfs_options.memory_bytes: less than 1 MiB"));
+    }
+    Ok(Wanted { client: options, durability: durability(given.durability)?, memory_bytes: given.memory_bytes })
 }
 
 /// The library's version, as WELDFS_VERSION counts: at least that of the header a program was compiled with.
@@ -100,8 +138,31 @@ pub unsafe extern "C" fn weldfs_attach(
     options: *const weldfs_options,
     client: *mut *mut weldfs_client,
 ) -> c_int {
-    let connector = || Ok(Arc::new(SocketConnector::new(path(socket)?)) as Arc<dyn Connector>);
-    attach(on("weldfs_attach", socket), connector, options, client)
+    attach(on("weldfs_attach", socket), options, client, |wanted| {
+        let connector = Arc::new(SocketConnector::new(path(socket)?));
+        Ok((Client::with_options(connector, wanted.client)?, false))
+    })
+}
+
+/// Attaches to a target: the socket of a device, or an image. An image that a device serves is reached through that
+/// device. One that none serves is opened in this process, locked against other processes: one device for all clients
+/// of this process that name the image, closed cleanly by the weldfs_detach of the last one (or of the last file or
+/// directory that is closed after it). An image that may only be read is opened so. A device that is starting, and an
+/// image that another process has open, are waited for: WELDFS_WAIT seconds (an environment variable), or 5.
+/// `options` may be NULL.
+///
+/// Commands of a device in this process run on the threads that call; in a forked child every call gives -ENODEV.
+///
+/// Errors: as weldfs_attach, and -EBUSY (another process has the image open, and serves it not), -EACCES, -EISDIR,
+/// -EUCLEAN (no file system that can be mounted: another kind of file, another version, or damage; weldfs_last_error
+/// says which), -EOPNOTSUPP (a library that was built without devices).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_attach_target(
+    target: *const c_char,
+    options: *const weldfs_options,
+    client: *mut *mut weldfs_client,
+) -> c_int {
+    attach(on("weldfs_attach_target", target), options, client, |wanted| reach_target(path(target)?, wanted))
 }
 
 /// Gives an attachment back; NULL does nothing. The session ends when its files, directories and queues are closed,
@@ -136,7 +197,9 @@ pub unsafe extern "C" fn weldfs_get_info(client: Option<&weldfs_client>, info: *
                 durability: if said.durability == Durability::Durable { WELDFS_DURABLE } else { WELDFS_VOLATILE },
                 power_safe: said.power_safe.into(),
                 read_only: said.read_only.into(),
-                reserved0: [0; 6],
+                embedded: given(client)?.embedded.into(),
+                medium: said.medium,
+                reserved0: [0; 4],
                 reserved: [0; 11],
             })
         })

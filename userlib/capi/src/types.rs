@@ -2,6 +2,7 @@
 
 use libc::{c_char, c_void};
 use weldfs::Metadata;
+use weldfs_ciscops::attach::medium;
 use weldfs_ciscops::{StatfsBody, WireTime};
 use zerocopy::FromZeros;
 
@@ -44,6 +45,16 @@ pub const WELDFS_END: u64 = 0xffff_ffff_ffff_ffff;
 /// weldfs_options.flags: `umask` counts. Without it, the process's own umask (as it is at attach) applies.
 pub const WELDFS_OPTION_UMASK: u32 = 1;
 
+/// weldfs_info.medium: volatile memory.
+pub const WELDFS_MEDIUM_RAM: u8 = 0;
+/// weldfs_info.medium: byte-addressable persistent memory.
+pub const WELDFS_MEDIUM_PMEM: u8 = 1;
+/// weldfs_info.medium: a block device or file.
+pub const WELDFS_MEDIUM_BLOCK: u8 = 2;
+/// weldfs_info.medium: a directory of the host, which promises neither the order nor the atomicity that a device does
+/// (docs/HOSTDIR.md).
+pub const WELDFS_MEDIUM_HOSTDIR: u8 = 3;
+
 /// How to attach. Zero the whole, set `size` to its sizeof, then what is to differ from the default.
 #[repr(C)]
 #[derive(FromZeros)]
@@ -66,8 +77,11 @@ pub struct weldfs_options {
     pub reserved0: u32,
     /// A tenant's token, 32 hexadecimal digits; NULL: that of the environment (WELDFS_TENANT_TOKEN), if any.
     pub token: *const c_char,
+    /// Bytes of memory that a device may take which weldfs_attach_target starts in this process, at least 1 MiB; 0:
+    /// 256 MiB.
+    pub memory_bytes: u64,
     /// Zero.
-    pub reserved: [u64; 6],
+    pub reserved: [u64; 5],
 }
 
 /// A point in time.
@@ -220,8 +234,12 @@ pub struct weldfs_info {
     pub power_safe: u8,
     /// 1: every change fails with EROFS.
     pub read_only: u8,
+    /// 1: the device is in this process (weldfs_attach_target). 0: it is another process.
+    pub embedded: u8,
+    /// What the bytes persist on: WELDFS_MEDIUM_RAM and kin.
+    pub medium: u8,
     /// Zero.
-    pub reserved0: [u8; 6],
+    pub reserved0: [u8; 4],
     /// Zero.
     pub reserved: [u64; 11],
 }
@@ -327,3 +345,5 @@ pub struct weldfs_queue_options {
 const _: () = assert!(size_of::<weldfs_stat>() == 256 && size_of::<weldfs_space>() == 128);
 const _: () = assert!(size_of::<weldfs_info>() == 256 && size_of::<weldfs_options>() == 104);
 const _: () = assert!(size_of::<weldfs_job>() == 64 && size_of::<weldfs_completion>() == 72);
+const _: () = assert!(WELDFS_MEDIUM_RAM == medium::RAM && WELDFS_MEDIUM_PMEM == medium::PMEM);
+const _: () = assert!(WELDFS_MEDIUM_BLOCK == medium::BLOCK && WELDFS_MEDIUM_HOSTDIR == medium::HOSTDIR);

@@ -136,7 +136,7 @@ int main(int argc, char **argv) {
     CHECK(argc == 2);
     weldfs_options options = {.size = sizeof options, .flags = WELDFS_OPTION_UMASK, .umask = 027};
     memcpy(options.client_id, "sixteen bytes it", 16);
-    GIVES(0, weldfs_attach(argv[1], &options, &client));
+    GIVES(0, weldfs_attach_target(argv[1], &options, &client));
     weldfs_info info;
     GIVES(0, weldfs_get_info(client, &info));
     CHECK(info.payload_max >= 1 << 20 && info.durability == WELDFS_DURABLE && info.read_only == 0);

@@ -307,7 +307,7 @@ int main(int argc, char **argv) {
     struct sigaction action = {.sa_handler = ring};
     struct itimerval often = {{0, 3000}, {0, 3000}}, never = {{0, 0}, {0, 0}};
     CHECK(sigaction(SIGALRM, &action, NULL) == 0 && setitimer(ITIMER_REAL, &often, NULL) == 0);
-    GIVES(0, weldfs_attach(argv[1], NULL, &client));
+    GIVES(0, weldfs_attach_target(argv[1], NULL, &client));
     const uint32_t both[] = {0, WELDFS_ON_HOST, WELDFS_ON_DEVICE | WELDFS_AFTER_DURABLE};
     for (int i = 0; i < 3; i++) {
         checksums(both[i]);

@@ -290,7 +290,7 @@ static void refused(void) {
 
 int main(int argc, char **argv) {
     CHECK(argc == 2);
-    GIVES(0, weldfs_attach(argv[1], NULL, &client));
+    GIVES(0, weldfs_attach_target(argv[1], NULL, &client));
     dependent_reads();
     bytes_and_numbers();
     files_and_names();

@@ -6,8 +6,11 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::thread::JoinHandle;
+use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_kernel_shim::serve::Stopper;
-use weldfs_kernel_shim::{ServeConfig, Server, Source};
+use weldfs_kernel_shim::{Opened, ServeConfig, Server, Source};
+use weldfs_storagefs::media::{self, ImageKind};
+use weldfs_storagefs::mount::{MkfsOptions, format};
 
 fn here(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
@@ -30,6 +33,9 @@ const PROGRAMS: [&str; 7] = [
     "tests/c/catalogue.c",
     "tests/c/steps.c",
 ];
+
+/// The one that is given an image, too.
+const TARGETS: &str = "tests/c/targets.c";
 
 /// Where this run installed the library; the folder is below the build's own.
 fn prefix() -> &'static Path {
@@ -82,8 +88,12 @@ struct Device {
 
 impl Device {
     fn serve() -> Device {
+        Device::of(Source::Ram(64 << 20))
+    }
+
+    fn of(source: Source) -> Device {
         let dir = tempfile::tempdir().expect("folder");
-        let config = ServeConfig { signals: false, ..ServeConfig::new(Source::Ram(64 << 20), dir.path().join("s")) };
+        let config = ServeConfig { signals: false, ..ServeConfig::new(source, dir.path().join("s")) };
         let server = Server::bind(config).expect("serves");
         let stop = server.stopper();
         let thread = std::thread::spawn(move || server.run().expect("a clean end"));
@@ -159,6 +169,61 @@ fn a_program_linked_against_the_built_library_finds_it_there_and_where_it_is_ins
     }
 }
 
+/// Images of either kind that no device serves; the second run is over what the first one left.
+#[test]
+fn images_are_opened_in_the_process() {
+    let (device, program) = (Device::serve(), build(&here(TARGETS), false));
+    for kind in [ImageKind::Block, ImageKind::Pmem] {
+        let image = device.dir.path().join(format!("{kind:?}.img"));
+        let made = media::create(&image, kind, 32 << 20, false).expect("made");
+        format(&made, &MkfsOptions::default(), &SystemClock, &SystemRandom).expect("formatted");
+        drop(made);
+        for _ in 0..2 {
+            let mut command = Command::new(&program);
+            command.env("LD_LIBRARY_PATH", prefix().join("lib")).arg(&image).arg(device.socket());
+            assert_eq!(String::from_utf8_lossy(&run(&mut command).stdout), "targets are reached\n");
+            // Closed, and cleanly: nothing is left to recover.
+            let opened = Opened::open_read_only(&image, 64 << 20).expect("free");
+            assert!(opened.recovery.clean, "{:?}", opened.recovery);
+        }
+    }
+}
+
+/// The device that serves an image is found by the image.
+#[test]
+fn an_image_that_is_served_is_reached_through_its_device() {
+    let dir = tempfile::tempdir().expect("folder");
+    let image = dir.path().join("d.img");
+    let made = media::create(&image, ImageKind::Pmem, 32 << 20, false).expect("made");
+    format(&made, &MkfsOptions::default(), &SystemClock, &SystemRandom).expect("formatted");
+    drop(made);
+    let device = Device::of(Source::Image(image.clone()));
+    let mut command = Command::new(build(&here("tests/c/calls.c"), false));
+    command.env("LD_LIBRARY_PATH", prefix().join("lib")).arg(&image);
+    assert_eq!(String::from_utf8_lossy(&run(&mut command).stdout), "every call works\n");
+    drop(device);
+}
+
+/// Every call works on a device in the process as it does on one that is served.
+#[test]
+fn every_call_works_on_an_image_in_the_process() {
+    let dir = tempfile::tempdir().expect("folder");
+    let image = dir.path().join("d.img");
+    for (source, says) in [
+        ("calls", "every call works\n"),
+        ("catalogue", "the catalogue works\n"),
+        ("steps", "programs work\n"),
+        ("queues", "queues work\n"),
+    ] {
+        let made = media::create(&image, ImageKind::Pmem, 64 << 20, true).expect("made");
+        format(&made, &MkfsOptions::default(), &SystemClock, &SystemRandom).expect("formatted");
+        drop(made);
+        let mut command = Command::new(build(&here(&format!("tests/c/{source}.c")), false));
+        command.env("LD_LIBRARY_PATH", prefix().join("lib")).arg(&image);
+        assert_eq!(String::from_utf8_lossy(&run(&mut command).stdout), says, "{source}");
+    }
+}
+
 #[test]
 fn the_catalogue_batches_and_transactions_work() {
     let device = Device::serve();
@@ -175,7 +240,7 @@ fn programs_of_every_step_run() {
 #[test]
 fn every_function_of_the_header_is_called_by_a_test() {
     let mut called = std::collections::HashSet::new();
-    for source in PROGRAMS.map(here) {
+    for source in PROGRAMS.iter().chain([&TARGETS]).map(|p| here(p)) {
         let listing = run(Command::new("nm").arg("-uD").arg(build(&source, false))).stdout;
         let listing = String::from_utf8(listing).expect("text");
         called.extend(listing.split_whitespace().filter(|word| word.starts_with("weldfs_")).map(str::to_owned));

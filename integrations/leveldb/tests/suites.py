@@ -1,0 +1,107 @@
+"""The suites of one process, on each kind of target; the C interface; and what is counted in the device."""
+
+import json
+import subprocess
+
+from rig import PATIENCE, Wrong, expect
+
+
+# Where every unsynced put is a flush of a disk, the gate runs those with few.
+FEW_PUTS = "EnvTest.*:DBTest.OneOpenAtATime:DBTest.IsDestroyedWithAllItsFiles:DBTest.BatchesFiltersAndCaches"
+
+
+def suite(rig, target, cases="*", steps=60000):
+    steps = 4000 if rig.short else steps
+    env = {**rig.env, "WELDFS_TEST_TARGET": str(target), "WELDFS_LEVELDB_STEPS": str(steps)}
+    command = [rig.build / "weldfs_leveldb_test", "--gtest_brief=1", f"--gtest_filter={cases}"]
+    done = subprocess.run(command, env=env, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, text=True, timeout=4 * PATIENCE)
+    if done.returncode != 0:
+        raise Wrong(f"exit {done.returncode}\n{done.stdout[-8000:]}")
+    c = subprocess.run([rig.build / "weldfs_leveldb_c", target], env=rig.env, stdin=subprocess.DEVNULL,
+                       capture_output=True, text=True, timeout=PATIENCE)
+    expect(c.returncode == 0, f"the C interface: {c.stderr}")
+    return done.stdout.strip().splitlines()[-1]
+
+
+def checked(rig, image):
+    """The image was closed cleanly and is whole."""
+    done = subprocess.run([rig.weldfs, "fsck", "-n", image], capture_output=True, text=True, timeout=PATIENCE)
+    expect(done.returncode == 0, f"fsck: {done.stdout}{done.stderr}")
+
+
+def embedded(rig, medium):
+    image = rig.image("disk.img", medium)
+    block = medium == "block"
+    said = suite(rig, image, FEW_PUTS if rig.short and block else "*", 10000 if block else 60000)
+    checked(rig, image)
+    return said
+
+
+def served(rig, medium):
+    image = rig.image("disk.img", medium)
+    device, socket = rig.serve(image)
+    said = suite(rig, socket)
+    rig.stop(device)
+    checked(rig, image)
+    return said
+
+
+def suite_in_this_process_pmem(rig):
+    return embedded(rig, "pmem")
+
+
+def suite_in_this_process_block(rig):
+    return embedded(rig, "block")
+
+
+def suite_served_pmem(rig):
+    return served(rig, "pmem")
+
+
+def suite_served_block(rig):
+    return served(rig, "block")
+
+
+def counted(rig, socket, how, few, many, size):
+    """Commands and flushes of a put: of many of them, less those of a few and of what is made once."""
+    def stats():
+        out = subprocess.run([rig.weldfs, "stats", socket, "--json"], check=True, capture_output=True).stdout
+        all_of_it = json.loads(out)
+        return all_of_it["crossings"]["commands"], all_of_it["log"]["flushes"]
+
+    def cost(start, count):
+        before = stats()
+        code, _, err = rig.run("put", socket, f"/{how}-{size}-{start}", 0, count, how, size)
+        expect(code == 0, err)
+        return [after - at for after, at in zip(stats(), before)]
+
+    first, second = cost(1, few), cost(2, many)
+    return [(b - a) / (many - few) for a, b in zip(first, second)]
+
+
+def a_synced_put_is_one_command(rig):
+    said = []
+    for medium in ("pmem", "block"):
+        device, socket = rig.serve(rig.image(f"{medium}.img", medium))
+        for how, flushes in (("sync", medium == "block"), ("nosync", False)):
+            commands, flushed = counted(rig, socket, how, 100, 500, 100)
+            said.append(f"{medium} {how}: {commands:.3f} commands")
+            expect(0.9 < commands < 1.1, f"{medium}, {how}: {commands} commands a put")
+            # Other flushes (every 5 s, a checkpoint) are few.
+            expect((0.9 if flushes else 0) <= flushed < 1.1 if flushes or medium == "pmem" else flushed < 0.1,
+                   f"{medium}, {how}: {flushed} flushes a put")
+            # A record in ten fragments, each of which LevelDB flushes.
+            large, _ = counted(rig, socket, how, 2, 10, 300000)
+            expect(0.9 < large < 1.2, f"{medium}, {how}: {large} commands a large put")
+        rig.stop(device)
+    return "; ".join(said)
+
+
+CASES = [
+    suite_in_this_process_pmem,
+    suite_in_this_process_block,
+    suite_served_pmem,
+    suite_served_block,
+    a_synced_put_is_one_command,
+]

@@ -1,0 +1,252 @@
+#include "writable.h"
+
+#include <fcntl.h>
+#include <linux/falloc.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "crc32c.h"
+
+namespace weldfs_rocksdb {
+
+int64_t WriteAll(weldfs_file* file, const char* data, size_t n, uint64_t offset, uint32_t durability) {
+  while (n > 0) {
+    const int64_t done = weldfs_pwrite(file, data, n, offset, durability, nullptr);
+    if (done <= 0) {
+      return done < 0 ? done : -EIO;
+    }
+    data += done;
+    n -= static_cast<size_t>(done);
+    offset += static_cast<uint64_t>(done);
+  }
+  return 0;
+}
+
+int64_t ReadAll(const weldfs_file* file, char* into, size_t n, uint64_t offset) {
+  size_t got = 0;
+  while (got < n) {
+    const int64_t done = weldfs_pread(file, into + got, n - got, offset + got);
+    if (done < 0) {
+      return done;
+    }
+    if (done == 0) {
+      break;
+    }
+    got += static_cast<size_t>(done);
+  }
+  return static_cast<int64_t>(got);
+}
+
+size_t FileId(const Store& store, const weldfs_file* file, char* id, size_t max_size) {
+  weldfs_stat stat;
+  const uint64_t fs = store.identity();
+  if (max_size < 3 * sizeof(uint64_t) || weldfs_fstat(file, &stat) < 0) {
+    return 0;
+  }
+  std::memcpy(id, &fs, sizeof fs);
+  std::memcpy(id + sizeof fs, &stat.ino, sizeof stat.ino);
+  std::memcpy(id + 2 * sizeof fs, &stat.generation, sizeof stat.generation);
+  return 3 * sizeof(uint64_t);
+}
+
+bool SyncGuess::OnAppend(Counter* unwanted) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (++appends_ > 1) {
+    // The one before was not followed by a Sync.
+    if (guessed_) {
+      unwanted->Add();
+      needed_ = std::min(needed_ * 2, kNeededMax);
+    }
+    streak_ = 0;
+  }
+  guessed_ = appends_ == 1 && streak_ >= needed_;
+  return guessed_;
+}
+
+void SyncGuess::OnSync() {
+  std::lock_guard<std::mutex> lock(mutex_);
+  if (appends_ > 0) {
+    streak_ = appends_ == 1 ? streak_ + 1 : 0;
+  }
+  appends_ = 0;
+  guessed_ = false;
+}
+
+Writable::Writable(std::shared_ptr<Store> store, std::string name, weldfs_file* file, uint64_t position,
+                   const FileOptions& options)
+    : FSWritableFile(options),
+      store_(std::move(store)),
+      name_(std::move(name)),
+      file_(file),
+      allocate_(options.allow_fallocate),
+      size_(position),
+      change_(store_->Changed()) {}
+
+Writable::~Writable() { Close(IOOptions(), nullptr).PermitUncheckedError(); }
+
+int64_t Writable::WritePlain(const Slice& data, uint64_t offset, bool durably) {
+  return WriteAll(file_, data.data(), data.size(), offset, durably ? WELDFS_DURABLE : WELDFS_VOLATILE);
+}
+
+int64_t Writable::WriteVerified(const Slice& data, uint64_t offset, uint32_t crc, bool durably) {
+  weldfs_program* program = nullptr;
+  int64_t error = weldfs_program_create(&program);
+  if (error < 0) {
+    return error;
+  }
+  // The checksum is that of the bytes as they are stored, summed up while they are copied. All or nothing: what a
+  // guard refuses was never there, for other clients or after a crash.
+  const int file = weldfs_program_use(program, file_, O_WRONLY);
+  const int bytes = weldfs_program_range(program, static_cast<uint32_t>(data.size()));
+  const int sum = weldfs_program_register(program);
+  error = std::min({file, bytes, sum});
+  if (error >= 0) {
+    error = weldfs_program_write(program, file, weldfs_number(offset), weldfs_in_range(bytes), WELDFS_CRC32C, sum,
+                                 WELDFS_NONE);
+  }
+  if (error >= 0) {
+    error = weldfs_program_guard(program, weldfs_held(sum), WELDFS_EQUAL, weldfs_number(crc), WELDFS_ELSE_FAIL, EBADMSG);
+  }
+  if (error >= 0) {
+    weldfs_operand operand = {const_cast<char*>(data.data()), data.size(), 0, 0};
+    error = weldfs_program_run(program, store_->client(), &operand, 1,
+                               WELDFS_ALL_OR_NOTHING | (durably ? WELDFS_DURABLE : WELDFS_VOLATILE), nullptr);
+  }
+  weldfs_program_destroy(program);
+  return error;
+}
+
+IOStatus Writable::Write(const Slice& data, uint64_t offset, const DataVerificationInfo* handoff) {
+  if (file_ == nullptr) {
+    return IOStatus::IOError(name_, "written after it was closed");
+  }
+  if (data.empty()) {
+    return IOStatus::OK();
+  }
+  const bool guessed = guess_.OnAppend(&store_->counters.unwanted_durable_appends);
+  const bool durably = guessed || store_->append_durably();
+  const uint64_t covered = store_->Covered();
+  int64_t error = 0;
+  if (handoff != nullptr && handoff->checksum.size() == sizeof(uint32_t)) {
+    const auto* b = reinterpret_cast<const unsigned char*>(handoff->checksum.data());
+    const uint32_t crc = uint32_t{b[0]} | uint32_t{b[1]} << 8 | uint32_t{b[2]} << 16 | uint32_t{b[3]} << 24;
+    if (data.size() <= store_->payload_max()) {
+      error = WriteVerified(data, offset, crc, durably);
+      store_->counters.handoffs.Add();
+    } else if (Crc32c(data.data(), data.size()) == crc) {
+      error = WritePlain(data, offset, durably);
+      store_->counters.handoffs_on_host.Add();
+    } else {
+      store_->counters.handoff_mismatches.Add();
+      return IOStatus::Corruption(name_, "the bytes to write do not match the checksum that RocksDB computed of them");
+    }
+  } else {
+    error = WritePlain(data, offset, durably);
+  }
+  if (error == -EBADMSG) {
+    store_->counters.handoff_mismatches.Add();
+    return IOStatus::Corruption(name_, "the bytes to write do not match the checksum that RocksDB computed of them");
+  }
+  if (error < 0) {
+    // What of it is there is not known: a Sync that comes after all the same is one.
+    change_.store(store_->Changed());
+    return StatusOf(error, name_);
+  }
+  if (durably) {
+    store_->Settled(covered);
+    store_->counters.durable_appends.Add();
+    change_.store(covered);
+  } else {
+    change_.store(store_->Changed());
+  }
+  size_.store(offset + data.size());
+  return IOStatus::OK();
+}
+
+IOStatus Writable::Append(const Slice& data, const IOOptions&, IODebugContext*) {
+  return Write(data, size_.load(), nullptr);
+}
+
+IOStatus Writable::Append(const Slice& data, const IOOptions&, const DataVerificationInfo& handoff, IODebugContext*) {
+  return Write(data, size_.load(), &handoff);
+}
+
+IOStatus Writable::PositionedAppend(const Slice& data, uint64_t offset, const IOOptions&, IODebugContext*) {
+  return Write(data, offset, nullptr);
+}
+
+IOStatus Writable::PositionedAppend(const Slice& data, uint64_t offset, const IOOptions&,
+                                    const DataVerificationInfo& handoff, IODebugContext*) {
+  return Write(data, offset, &handoff);
+}
+
+IOStatus Writable::Truncate(uint64_t size, const IOOptions&, IODebugContext*) {
+  const int error = weldfs_ftruncate(file_, size);
+  if (error < 0) {
+    return StatusOf(error, name_);
+  }
+  change_.store(store_->Changed());
+  size_.store(size);
+  allocated_ = 0;
+  return IOStatus::OK();
+}
+
+IOStatus Writable::Close(const IOOptions& options, IODebugContext* dbg) {
+  if (file_ == nullptr) {
+    return IOStatus::OK();
+  }
+  IOStatus status;
+  if (allocated_ > size_.load()) {
+    status = Truncate(size_.load(), options, dbg);
+  }
+  const int error = weldfs_close(file_);
+  file_ = nullptr;
+  return status.ok() && error < 0 ? StatusOf(error, name_) : status;
+}
+
+IOStatus Writable::Sync(const IOOptions&, IODebugContext*) {
+  guess_.OnSync();
+  return store_->MakeDurable(change_.load(), file_, name_);
+}
+
+size_t Writable::GetUniqueId(char* id, size_t max_size) const { return FileId(*store_, file_, id, max_size); }
+
+IOStatus Writable::Allocate(uint64_t offset, uint64_t len, const IOOptions&, IODebugContext*) {
+  if (!allocate_) {
+    return IOStatus::OK();
+  }
+  const int error = weldfs_fallocate(file_, FALLOC_FL_KEEP_SIZE, offset, len);
+  if (error < 0) {
+    return StatusOf(error, name_);
+  }
+  change_.store(store_->Changed());
+  allocated_ = std::max(allocated_, offset + len);
+  return IOStatus::OK();
+}
+
+IOStatus RandomRW::Write(uint64_t offset, const Slice& data, const IOOptions&, IODebugContext*) {
+  const int64_t error = WriteAll(file_, data.data(), data.size(), offset, WELDFS_VOLATILE);
+  change_.store(store_->Changed());
+  return error < 0 ? StatusOf(error, name_) : IOStatus::OK();
+}
+
+IOStatus RandomRW::Read(uint64_t offset, size_t n, const IOOptions&, Slice* result, char* scratch,
+                        IODebugContext*) const {
+  const int64_t got = ReadAll(file_, scratch, n, offset);
+  *result = Slice(scratch, got < 0 ? 0 : static_cast<size_t>(got));
+  return got < 0 ? StatusOf(got, name_) : IOStatus::OK();
+}
+
+IOStatus RandomRW::Sync(const IOOptions&, IODebugContext*) {
+  return store_->MakeDurable(change_.load(), file_, name_);
+}
+
+IOStatus RandomRW::Close(const IOOptions&, IODebugContext*) {
+  const int error = weldfs_close(file_);
+  file_ = nullptr;
+  return error < 0 ? StatusOf(error, name_) : IOStatus::OK();
+}
+
+}  // namespace weldfs_rocksdb

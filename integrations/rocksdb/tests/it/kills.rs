@@ -1,0 +1,143 @@
+//! SIGKILL of the engine's process and of the device: every acknowledged synced write is there.
+
+use crate::rig::{PATIENCE, Served, end, engine, fsck, image, is_there, printed, run, start};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How often each kind of target is killed.
+fn kills() -> usize {
+    std::env::var("WELDFS_ROCKSDB_KILLS").map_or(10, |n| n.parse().expect("a number"))
+}
+
+/// The last row that the writer acknowledged. A line that is cut is none.
+fn acknowledged(dir: &Path) -> u64 {
+    let said = printed(dir, "out");
+    said.rsplit_once('\n').map_or(0, |(whole, _)| whole.lines().last().unwrap_or("0").parse().unwrap())
+}
+
+fn wait_for(dir: &Path, rows: u64) {
+    let start = Instant::now();
+    while acknowledged(dir) < rows {
+        assert!(start.elapsed() < PATIENCE, "nothing is committed: {}", printed(dir, "err"));
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn verify(dir: &Path) {
+    let mut verify = engine(dir, "verify", "d.img");
+    verify.arg(acknowledged(dir).to_string());
+    run(verify);
+}
+
+#[test]
+fn a_killed_process_loses_no_synced_write() {
+    if !is_there("a_killed_process_loses_no_synced_write") {
+        return;
+    }
+    for (medium, is_served) in [("pmem", false), ("block", false), ("block", true)] {
+        for round in 0..kills() {
+            let dir = image("128M", medium);
+            let served = is_served.then(|| Served::start(dir.path()));
+            let mut writer = start(dir.path(), engine(dir.path(), "write", "d.img"));
+            wait_for(dir.path(), 5 + 37 * round as u64);
+            writer.kill().unwrap();
+            writer.wait().unwrap();
+            verify(dir.path());
+            drop(served);
+            fsck(dir.path());
+        }
+    }
+}
+
+/// Without a sync a write survives the process where docs/engines/ROCKSDB.md says so; else a prefix of them does.
+#[test]
+fn an_unsynced_write_survives_the_process_where_that_is_promised() {
+    if !is_there("an_unsynced_write_survives_the_process_where_that_is_promised") {
+        return;
+    }
+    for (medium, is_served, prefix) in [("pmem", false, false), ("block", true, false), ("block", false, true)] {
+        for round in 0..kills() {
+            let dir = image("128M", medium);
+            let served = is_served.then(|| Served::start(dir.path()));
+            let mut write = engine(dir.path(), "write", "d.img");
+            write.arg("unsynced");
+            let mut writer = start(dir.path(), write);
+            wait_for(dir.path(), 2000 + 977 * round as u64);
+            writer.kill().unwrap();
+            writer.wait().unwrap();
+            let mut verify = engine(dir.path(), "verify", "d.img");
+            verify.arg(acknowledged(dir.path()).to_string()).args(prefix.then_some("prefix"));
+            run(verify);
+            drop(served);
+            fsck(dir.path());
+        }
+    }
+}
+
+/// A commit that the device dies in is the engine's I/O error, and so is the next; a new process finds all of the rest.
+#[test]
+fn a_killed_device_is_an_error_and_loses_no_synced_write() {
+    if !is_there("a_killed_device_is_an_error_and_loses_no_synced_write") {
+        return;
+    }
+    for medium in ["pmem", "block"] {
+        for round in 0..kills() {
+            let dir = image("128M", medium);
+            let served = Served::start(dir.path());
+            let mut writer = start(dir.path(), engine(dir.path(), "write", "d.img"));
+            wait_for(dir.path(), 5 + 37 * round as u64);
+            served.kill();
+            let code = end(&mut writer, "a writer whose device is gone");
+            let said = printed(dir.path(), "err");
+            assert_eq!(code, Some(3), "{said}");
+            assert!(said.contains("IO error"), "{said}");
+            verify(dir.path());
+            fsck(dir.path());
+        }
+    }
+}
+
+/// Batches, removals, flushes, compactions and reopening, with checksums handed over; killed again and again, the same
+/// database goes on.
+#[test]
+fn random_operations_leave_what_was_expected_however_often_they_are_killed() {
+    if !is_there("random_operations_leave_what_was_expected_however_often_they_are_killed") {
+        return;
+    }
+    for (medium, is_served) in [("pmem", false), ("block", true), ("pmem", true)] {
+        let dir = image("256M", medium);
+        for round in 0..=kills() {
+            let last = round == kills();
+            let served = is_served.then(|| Served::start(dir.path()));
+            let mut random = engine(dir.path(), "random", "d.img");
+            random.args(["state", &(round + 1).to_string(), if last { "300" } else { "1000000000" }]);
+            if last {
+                run(random);
+                break;
+            }
+            let mut child = start(dir.path(), random);
+            let begin = Instant::now();
+            while !printed(dir.path(), "out").contains("verified") {
+                let over = child.try_wait().unwrap();
+                assert!(over.is_none(), "round {round}: {over:?} {}", printed(dir.path(), "err"));
+                assert!(begin.elapsed() < PATIENCE, "nothing is verified");
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            std::thread::sleep(Duration::from_millis(50 + 131 * round as u64 % 700));
+            assert!(child.try_wait().unwrap().is_none(), "round {round}: {}", printed(dir.path(), "err"));
+            // The process, or the device below it.
+            match served {
+                Some(served) if round % 2 == 0 => {
+                    served.kill();
+                    // A call that is not answered ends it.
+                    assert!(end(&mut child, "a process whose device is gone").is_some_and(|code| code != 0));
+                }
+                _ => {
+                    child.kill().unwrap();
+                    child.wait().unwrap();
+                }
+            }
+        }
+        fsck(dir.path());
+    }
+}
