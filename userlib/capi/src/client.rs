@@ -35,6 +35,7 @@ pub fn wrap(
 struct Wanted {
     client: ClientOptions,
     durability: Durability,
+    #[cfg_attr(not(feature = "embedded"), allow(dead_code))] // there is no device to give it to
     memory_bytes: u64,
 }
 
