@@ -8,9 +8,10 @@
 //! else it starts over, which is as if it had arrived later; its state is kept, and if what it had read is found to be
 //! the same, it goes on from there (`weldfs_ciscops::program`).
 //!
-//! So a command waits for one that computes for one piece of 64 KiB at most (16 KiB of a codec), and programs stay atomic: what they read
-//! is as they read it when they commit. Commands of the program's own ring must not pass it by. So the next one of the
-//! ring is taken only when a program that may lend is over ([`may_lend`]), and no ticket of it waits behind one lent.
+//! So a command waits for one that computes for one piece of 64 KiB at most (16 KiB of a codec), and programs stay
+//! atomic: what they read is as they read it when they commit. Commands of the program's own ring must not pass it by.
+//! So the next one of the ring is taken only when a program that may lend is over ([`may_lend`]), and no ticket of it
+//! waits behind one lent.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
