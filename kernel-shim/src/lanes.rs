@@ -1,8 +1,9 @@
 //! Work for one user that may take long, away from every thread that serves others: each user has a thread for it,
-//! which exists while there is any.
+//! which exists while there is any. It takes half of a processor at most, and gives way to the device's cores.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
@@ -10,6 +11,11 @@ use parking_lot::Mutex;
 const LANES_MAX: usize = 64;
 /// The lane of those: no user has this number.
 const SHARED: u32 = u32::MAX;
+
+/// A lane rests after a piece of work as long as that took, and so long at most.
+const REST_MAX: Duration = Duration::from_millis(5);
+/// How much nicer than the device's cores a lane is, as of nice(2).
+const NICER: i32 = 10;
 
 /// What waits for one user.
 struct Lane<T> {
@@ -61,6 +67,8 @@ impl<T: Send + 'static> Lanes<T> {
 }
 
 fn run<T>(lanes: &All<T>, key: u32, work: fn(T)) {
+    // Linux keeps this by the thread. Refused, it is only less polite.
+    let _ = rustix::process::nice(NICER);
     loop {
         let next = {
             let mut lanes = lanes.lock();
@@ -72,7 +80,11 @@ fn run<T>(lanes: &All<T>, key: u32, work: fn(T)) {
         };
         // Not under the lock: this is what takes long.
         match next {
-            Some(piece) => work(piece),
+            Some(piece) => {
+                let begun = Instant::now();
+                work(piece);
+                std::thread::sleep(begun.elapsed().min(REST_MAX));
+            }
             None => return,
         }
     }

@@ -164,6 +164,7 @@ pub fn run(args: &Args) -> Outcome {
         let text = file::print(&settings)?;
         return output::facts(|out| out.write_all(text.as_bytes())).map(|()| 0);
     }
+    crate::allocator::take_small_pages();
     if let Some(dir) = &settings.hostdir {
         return serve_dir(&settings, dir, telling);
     }
