@@ -2,7 +2,7 @@
 
 use super::inode_set::Hold;
 use super::perm::{self, IFLNK};
-use super::stage::SLICE_BYTES;
+use super::stage::{BLOCK_BYTES, SLICE_BYTES};
 use super::txn::{OpenedInfo, Txn};
 use crate::error::FsError;
 use std::sync::Arc;
@@ -55,6 +55,11 @@ macro_rules! cold {
         value
     }};
 }
+
+/// So often a piece is read whose blocks must all be in memory at once; what follows is read block by block. A cold piece
+/// takes one try for each of its 16 blocks, and some for the tree. More are needed only where others' blocks push out
+/// its own meanwhile, and it theirs: with little memory left that would go on for ever.
+const TRIES_MAX: u32 = 64;
 
 fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
     if f.access.contains(need) { Ok(()) } else { Err(Errno::BADF) }
@@ -194,14 +199,16 @@ impl Target for Txn<'_> {
     ) -> Result<u64, Errno> {
         allow(f, Access::READ)?;
         let mut state = sum.as_deref().copied();
-        let (copies, mut most, mut done) = (self.counters.payload_copies, 0, 0);
+        let (copies, mut most, mut done, mut tries) = (self.counters.payload_copies, 0, 0, 0);
         // In pieces: the set is held all along, so they are of one moment.
         let n = loop {
-            let piece = (len - done).min(SLICE_BYTES);
-            let mut part = sink.part(done as usize, piece as usize);
-            let (n, after) = cold!(self, {
+            tries = if tries > TRIES_MAX { tries } else { 0 };
+            let (n, after, piece) = cold!(self, {
                 let mut state = state;
-                self.read_core(f.ino, off + done, piece, &mut part, &mut state).map(|n| (n, state))
+                tries += 1;
+                let piece = (len - done).min(if tries > TRIES_MAX { BLOCK_BYTES } else { SLICE_BYTES });
+                let mut part = sink.part(done as usize, piece as usize);
+                self.read_core(f.ino, off + done, piece, &mut part, &mut state).map(|n| (n, state, piece))
             });
             state = after;
             done += n;

@@ -2,11 +2,15 @@
 //! wait for the summing up.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use weldfs::{ChecksumKind, Client, Command, Errno, File, Handle, Op, OpenOptions, Summed};
 use weldfs_ciscops::limits::SNAPSHOT_MAX;
+use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::{DeviceConfig, Profile};
+use weldfs_storagefs::media::{self, ImageKind};
+use weldfs_storagefs::mount::{MkfsOptions, format};
 
 const CRC: ChecksumKind = ChecksumKind::Crc32c;
 
@@ -119,4 +123,47 @@ fn a_writer_waits_for_the_snapshot_only_and_does_not_show_in_it() {
     let done = queue.wait(sum).unwrap();
     assert_eq!((done.status, done.result2), (0, u64::from(crc32c(&data))), "the snapshot is of before the write");
     assert_ne!(file.checksum(.., CRC).unwrap(), summed(&data));
+}
+
+#[test]
+fn snapshots_of_scattered_blocks_end_although_they_take_all_memory_together() {
+    const BLOCK: usize = 4096;
+    const AT_ONCE: u64 = 32;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("image");
+    let medium = media::create(&path, ImageKind::Block, 96 << 20, false).unwrap();
+    format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).unwrap();
+    drop(medium);
+    // What snapshots take is all that there is: the cache is as small as it can be.
+    let config = DeviceConfig { memory_bytes: AT_ONCE * SNAPSHOT_MAX, ..DeviceConfig::default() };
+    let open_device = || Arc::new(Embedded::open(&Source::Image(path.clone()), config.clone()).unwrap());
+    let data = pattern(SNAPSHOT_MAX as usize);
+    {
+        let client = Client::with(open_device()).unwrap();
+        let (file, between) = (open(&client, "/f"), open(&client, "/between"));
+        // Neighbours in the file are none on the medium, so each block is a read of its own.
+        for (at, block) in data.chunks(BLOCK).enumerate() {
+            let at = (at * BLOCK) as u64;
+            file.write_all_at(block, at).unwrap();
+            between.write_all_at(&block[..1], at).unwrap();
+        }
+        file.sync_all().unwrap();
+    }
+    let (done, ends) = std::sync::mpsc::channel();
+    let device = open_device();
+    std::thread::spawn(move || {
+        let client = Client::with(device).unwrap();
+        let h = open(&client, "/f").handle();
+        let mut queue = client.queue(64, 4096).unwrap();
+        let op = Op::ChecksumRange { h, kind: CRC, offset: 0, len: SNAPSHOT_MAX };
+        let tickets: Vec<_> = (0..AT_ONCE).map(|_| queue.submit(&Command::new(0, op)).unwrap()).collect();
+        queue.flush();
+        for ticket in tickets {
+            done.send(queue.wait(ticket).unwrap().ok()).unwrap();
+        }
+    });
+    for _ in 0..AT_ONCE {
+        let sum = ends.recv_timeout(Duration::from_secs(120)).expect("they push each other's blocks out for ever");
+        assert_eq!(sum, Ok((SNAPSHOT_MAX, crc32c(&data).into())));
+    }
 }
