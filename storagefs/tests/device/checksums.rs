@@ -153,9 +153,9 @@ fn snapshots_of_scattered_blocks_end_although_they_take_all_memory_together() {
     let device = open_device();
     std::thread::spawn(move || {
         let client = Client::with(device).unwrap();
-        let h = open(&client, "/f").handle();
+        let file = open(&client, "/f");
         let mut queue = client.queue(64, 4096).unwrap();
-        let op = Op::ChecksumRange { h, kind: CRC, offset: 0, len: SNAPSHOT_MAX };
+        let op = Op::ChecksumRange { h: file.handle(), kind: CRC, offset: 0, len: SNAPSHOT_MAX };
         let tickets: Vec<_> = (0..AT_ONCE).map(|_| queue.submit(&Command::new(0, op)).unwrap()).collect();
         queue.flush();
         for ticket in tickets {
