@@ -56,9 +56,9 @@ macro_rules! cold {
     }};
 }
 
-/// So often a piece is read whose blocks must all be in memory at once; what follows is read block by block. A cold piece
-/// takes one try for each of its 16 blocks, and some for the tree. More are needed only where others' blocks push out
-/// its own meanwhile, and it theirs: with little memory left that would go on for ever.
+/// So often a piece is read whose blocks must all be in memory at once; what follows is read block by block. A cold
+/// piece takes one try for each of its 16 blocks, and some for the tree. More are needed only where others' blocks push
+/// out its own meanwhile, and it theirs: with little memory left that would go on for ever.
 const TRIES_MAX: u32 = 64;
 
 fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
