@@ -6,7 +6,7 @@ use super::uring::Ring;
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::OFlags;
 use std::fs::File;
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
@@ -25,8 +25,10 @@ pub struct BlockMedium {
     read_only: bool,
     poisoned: AtomicBool,
     flushes: Flushes,
+    /// Made with the first batches that need them: the kernel ends a ring by work that interrupts the thread that made
+    /// it some milliseconds later (EINTR), and a medium that is opened to see what it holds ends at once.
     rings: Mutex<Vec<Ring>>,
-    /// io_uring works here.
+    /// io_uring has not been refused here.
     ring_works: AtomicBool,
 }
 
@@ -43,14 +45,17 @@ impl BlockMedium {
             Some((file, sector)) => (file, sector),
             None => (locked.try_clone()?, 1),
         };
-        let first = Ring::new();
-        if let Err(e) = &first {
-            tracing::info!("io_uring is refused here ({e}); using pwrite");
-        }
-        let ring_works = AtomicBool::new(first.is_ok());
-        let rings = Mutex::new(first.into_iter().collect());
-        let (poisoned, flushes) = (AtomicBool::new(false), Flushes::default());
-        Ok(BlockMedium { io, locked, len, sector, read_only, poisoned, flushes, rings, ring_works })
+        Ok(BlockMedium {
+            io,
+            locked,
+            len,
+            sector,
+            read_only,
+            poisoned: AtomicBool::new(false),
+            flushes: Flushes::default(),
+            rings: Mutex::default(),
+            ring_works: AtomicBool::new(true),
+        })
     }
 
     /// Whether batches go through io_uring.
@@ -108,9 +113,23 @@ impl BlockMedium {
         done.map_err(failed("write", off, buf.len()))
     }
 
+    /// A ring for one batch. Where the kernel has none, or its policy allows none, no other is asked for.
+    fn ring(&self) -> Option<Ring> {
+        let kept = self.rings.lock().pop();
+        kept.or_else(|| {
+            Ring::new()
+                .inspect_err(|e| {
+                    if matches!(e.kind(), ErrorKind::PermissionDenied | ErrorKind::Unsupported) {
+                        tracing::info!("io_uring is refused here ({e}); using pwrite");
+                        self.without_ring();
+                    }
+                })
+                .ok()
+        })
+    }
+
     fn write_ring(&self, writes: &[IoWrite<'_>]) -> Result<bool, MediumError> {
-        let ring = self.rings.lock().pop();
-        let Some(mut ring) = ring.or_else(|| Ring::new().ok()) else { return Ok(false) };
+        let Some(mut ring) = self.ring() else { return Ok(false) };
         let result = ring.write_all(self.io.as_raw_fd(), self.sector, writes);
         self.rings.lock().push(ring);
         match result {
@@ -235,6 +254,24 @@ mod tests {
     use super::*;
     use std::sync::mpsc::channel;
     use std::time::Duration;
+
+    /// Attaching to an image looks at it and closes it again. The end of a ring would interrupt the thread that did so
+    /// (EINTR) some time after that, in a call of the program's own.
+    #[test]
+    fn a_medium_that_is_only_looked_at_makes_no_ring() {
+        let file = tempfile::NamedTempFile::new().expect("file");
+        file.as_file().set_len(1 << 20).expect("room");
+        let open = || File::options().read(true).write(true).open(file.path()).expect("open");
+        let medium = BlockMedium::over(open(), file.path(), false).expect("medium");
+        medium.read(4096, &mut [0; 4096]).expect("read");
+        medium.write(8192, &[1; 4096]).expect("write");
+        medium.barrier().expect("flush");
+        assert!(medium.rings.lock().is_empty());
+        let (a, b) = ([2; 4096], [3; 4096]);
+        let batch = [IoWrite { off: 0, buf: &a }, IoWrite { off: 16384, buf: &b }];
+        medium.write_batch(&batch).expect("batch");
+        assert_eq!(medium.rings.lock().len(), usize::from(Ring::new().is_ok()));
+    }
 
     #[test]
     fn a_flush_that_overlaps_with_a_failing_one_is_not_believed_before_the_failure_is_known() {

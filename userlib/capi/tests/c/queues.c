@@ -48,7 +48,10 @@ static void pipelined_with_epoll(void) {
         }
         GIVES(0, weldfs_queue_flush(queue));
         struct epoll_event got;
-        CHECK(epoll_wait(epoll, &got, 1, 2000) == 1);
+        int ready;
+        do ready = epoll_wait(epoll, &got, 1, 20000);
+        while (ready < 0 && errno == EINTR);
+        CHECK(ready == 1);
         int64_t n;
         while ((n = weldfs_queue_reap(queue, done, 8, 0)) > 0)
             for (int64_t i = 0; i < n; i++, heard++) {
