@@ -14,8 +14,6 @@ const SHARED: u32 = u32::MAX;
 
 /// A lane rests after a piece of work as long as that took, and so long at most.
 const REST_MAX: Duration = Duration::from_millis(5);
-/// How much nicer than the device's cores a lane is, as of nice(2).
-const NICER: i32 = 10;
 
 /// What waits for one user.
 struct Lane<T> {
@@ -67,8 +65,7 @@ impl<T: Send + 'static> Lanes<T> {
 }
 
 fn run<T>(lanes: &All<T>, key: u32, work: fn(T)) {
-    // Linux keeps this by the thread. Refused, it is only less polite.
-    let _ = rustix::process::nice(NICER);
+    weldfs_waiting::give_way();
     loop {
         let next = {
             let mut lanes = lanes.lock();

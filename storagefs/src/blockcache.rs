@@ -1,5 +1,8 @@
 //! Data blocks in memory, for media that are not byte-addressable: fresh blocks until their record's data is on the
 //! medium (pinned), and blocks read (evicted by CLOCK). A byte-addressable medium needs none of it.
+//!
+//! Blocks that came together share a buffer, which is there as long as one of them is: so what is bounded are the
+//! buffers. A client that wrote mebibytes and kept one block of each in use would hold 256 times the memory otherwise.
 
 use crate::error::FsResult;
 use crate::limits::BLOCK;
@@ -16,9 +19,22 @@ const FETCH_MAX: u32 = 64;
 /// Clean blocks held at least; smaller budgets are raised to it.
 const BLOCKS_MIN: usize = 64;
 
+/// The buffer of blocks that came together; counted as long as it is there.
+#[derive(Debug)]
+struct Held {
+    buf: Arc<AlignedBuf>,
+    all: Arc<AtomicUsize>,
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.buf.len(), Ordering::Relaxed);
+    }
+}
+
 #[derive(Debug)]
 struct Entry {
-    buf: Arc<AlignedBuf>,
+    held: Arc<Held>,
     at: u32,
     pinned: bool,
     used: bool,
@@ -31,6 +47,8 @@ struct Inner {
     clock: VecDeque<u64>,
     /// Pinned by records not yet durable: (end of the record, first block, blocks).
     pins: VecDeque<(u64, u64, u32)>,
+    /// Bytes of these.
+    pinned: usize,
 }
 
 /// The cache.
@@ -38,6 +56,8 @@ struct Inner {
 pub struct BlockCache {
     inner: Mutex<Inner>,
     limit: AtomicUsize,
+    /// Bytes of the buffers.
+    held: Arc<AtomicUsize>,
     shares: Shares,
 }
 
@@ -47,6 +67,7 @@ impl BlockCache {
         BlockCache {
             inner: Mutex::default(),
             limit: AtomicUsize::new((budget / BLOCK).max(BLOCKS_MIN)),
+            held: Arc::default(),
             shares: Shares::default(),
         }
     }
@@ -63,8 +84,10 @@ impl BlockCache {
         for w in data {
             let first = w.off / BLOCK as u64;
             let count = w.buf.len() / BLOCK;
+            let held = self.hold(w.buf.clone());
+            inner.pinned += count * BLOCK;
             for i in 0..count {
-                let e = Entry { buf: w.buf.clone(), at: (i * BLOCK) as u32, pinned: true, used: true, owner: NOBODY };
+                let e = Entry { held: held.clone(), at: (i * BLOCK) as u32, pinned: true, used: true, owner: NOBODY };
                 self.put(&mut inner, first + i as u64, e);
             }
             inner.pins.push_back((end.0, first, count as u32));
@@ -76,6 +99,7 @@ impl BlockCache {
         let mut inner = self.inner.lock();
         while inner.pins.front().is_some_and(|p| p.0 <= watermark.0) {
             let Some((_, first, count)) = inner.pins.pop_front() else { break };
+            inner.pinned -= count as usize * BLOCK;
             for b in first..first + u64::from(count) {
                 let newly = inner.blocks.get_mut(&b).is_some_and(|e| std::mem::replace(&mut e.pinned, false));
                 if newly {
@@ -89,6 +113,16 @@ impl BlockCache {
     /// Bytes that are here because of `owner`.
     pub fn of(&self, owner: Owner) -> u64 {
         self.shares.of(owner)
+    }
+
+    /// Bytes of memory that it holds, for pinned blocks and for others.
+    pub fn held(&self) -> u64 {
+        self.held.load(Ordering::Relaxed) as u64
+    }
+
+    fn hold(&self, buf: Arc<AlignedBuf>) -> Arc<Held> {
+        self.held.fetch_add(buf.len(), Ordering::Relaxed);
+        Arc::new(Held { buf, all: self.held.clone() })
     }
 
     fn put(&self, inner: &mut Inner, block: u64, entry: Entry) {
@@ -107,7 +141,11 @@ impl BlockCache {
     fn evict(&self, inner: &mut Inner) {
         let mut steps = inner.clock.len() * 2;
         let limit = self.limit.load(Ordering::Relaxed);
-        while inner.clock.len() > limit && steps > 0 {
+        let over = |inner: &Inner| {
+            let clean = self.held.load(Ordering::Relaxed).saturating_sub(inner.pinned);
+            inner.clock.len() > limit || clean > limit * BLOCK
+        };
+        while steps > 0 && over(inner) {
             steps -= 1;
             let Some(b) = inner.clock.pop_front() else { return };
             let Some(e) = inner.blocks.get_mut(&b) else { continue };
@@ -129,9 +167,9 @@ impl BlockCache {
         let Some(e) = inner.blocks.get_mut(&addr) else { return false };
         e.used = true;
         let at = e.at as usize;
-        let shared = e.buf.clone();
+        let shared = e.held.clone();
         drop(inner);
-        buf.copy_from_slice(&shared[at..at + BLOCK]);
+        buf.copy_from_slice(&shared.buf[at..at + BLOCK]);
         true
     }
 
@@ -143,16 +181,17 @@ impl BlockCache {
         let count = count.clamp(1, FETCH_MAX);
         let mut buf = AlignedBuf::zeroed(count as usize * BLOCK);
         medium.read(addr.0 * BLOCK as u64, &mut buf)?;
-        let buf = Arc::new(buf);
+        let held = self.hold(Arc::new(buf));
         let mut inner = self.inner.lock();
         for i in 0..count {
             let b = addr.0 + u64::from(i);
             if !inner.blocks.contains_key(&b) {
-                let e = Entry { buf: buf.clone(), at: i * BLOCK as u32, pinned: false, used: true, owner };
+                let e = Entry { held: held.clone(), at: i * BLOCK as u32, pinned: false, used: true, owner };
                 self.put(&mut inner, b, e);
                 inner.clock.push_back(b);
             }
         }
+        drop(held);
         self.evict(&mut inner);
         Ok(())
     }
@@ -175,6 +214,27 @@ impl BlockCache {
 mod tests {
     use super::*;
     use crate::media::RamMedium;
+
+    #[test]
+    fn a_block_in_use_does_not_keep_the_memory_of_all_that_came_with_it_for_nothing() {
+        let (mib, budget) = (256 * BLOCK, 8 << 20);
+        let cache = BlockCache::new(budget);
+        let mut buf = [0; BLOCK];
+        for n in 0..64u64 {
+            let data = DataWrite { off: n * mib as u64, buf: Arc::new(AlignedBuf::zeroed(mib)) };
+            cache.pin(std::slice::from_ref(&data), Lsn(n + 1));
+            drop(data);
+            assert!(cache.held() >= mib as u64, "pinned, whatever the budget");
+            cache.unpin(Lsn(n + 1));
+            // One block of each is in use all the time.
+            (0..=n).for_each(|m| assert!(cache.get(m * 256, &mut buf) || m < n));
+            assert!(cache.held() <= budget as u64, "{} bytes after {n} mebibytes", cache.held());
+        }
+        assert!(cache.get(63 * 256, &mut buf), "what was written last is here");
+        assert!(cache.held() > budget as u64 / 2, "and it is used");
+        (0..64 * 256).for_each(|b| cache.forget(b));
+        assert_eq!(cache.held(), 0);
+    }
 
     #[test]
     fn who_streams_through_the_cache_drops_his_own_blocks_first() {

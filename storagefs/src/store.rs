@@ -310,6 +310,11 @@ impl Store {
         self.overlay.base(0).pages.of(owner) + self.cache.of(owner)
     }
 
+    /// Bytes that the caches hold, for anyone.
+    pub(crate) fn cached(&self) -> u64 {
+        self.overlay.base(0).pages.stats().cached * crate::limits::PAGE as u64 + self.cache.held()
+    }
+
     /// Bytes that the page cache may use now.
     #[cfg(test)]
     pub(crate) fn page_cache_limit(&self) -> u64 {

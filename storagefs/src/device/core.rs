@@ -65,8 +65,8 @@ pub struct DeviceConfig {
     pub inline: Option<bool>,
     /// Longest a device thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
-    /// Called by each device thread once it has had nothing to do for a second, and twice more within seven: a program
-    /// whose allocator keeps what its threads have freed gives it back there.
+    /// Called by each device thread once it has had nothing to do for a second: a program whose allocator keeps what
+    /// its threads have freed gives it back there.
     pub at_rest: Option<fn()>,
 }
 

@@ -30,9 +30,6 @@ struct Leaving {
     looks: u32,
 }
 
-/// How much nicer than the device's cores the thread is, as of nice(2).
-const NICER: i32 = 10;
-
 #[derive(Default)]
 struct State {
     waiting: VecDeque<Leaving>,
@@ -69,8 +66,7 @@ impl Leavings {
 }
 
 fn work(state: &Mutex<State>) {
-    // It gives way to the device's cores. Linux keeps this by the thread.
-    let _ = rustix::process::nice(NICER);
+    weldfs_waiting::give_way();
     loop {
         let next = {
             let mut state = state.lock();

@@ -37,10 +37,8 @@ pub(crate) const SLOTS_AT_HAND: usize = 4;
 pub(crate) const DRAIN_SHARE: usize = 8;
 /// Changes of an inode set before the command takes the namespace lock.
 pub(crate) const SET_RETRIES_MAX: u32 = 8;
-/// How long a device thread has had nothing to do when it gives back what its allocator keeps, nanoseconds. It does so
-/// again after twice that, and twice that: other threads (a checkpoint's) free what is its own meanwhile.
+/// How long a device thread has had nothing to do when it gives back what its allocator keeps, nanoseconds.
 pub(crate) const AT_REST_NS: u64 = 1_000_000_000;
-pub(crate) const RESTS_MAX: u32 = 3;
 /// Times a program starts over because others changed what it had lent, before it is EAGAIN.
 pub(crate) const LOST_MAX: u32 = 16;
 /// Shards of the set table; a power of two.

@@ -87,6 +87,8 @@ pub struct MemoryStats {
     pub used: u64,
     /// Bytes that caches may use now.
     pub caches: u64,
+    /// Bytes that caches hold, with what was written and is not on the medium yet; commands hold that, too.
+    pub cached: u64,
     /// Commands that wait for memory.
     pub waiting: u64,
     /// Whether tenants are accounted for.
@@ -167,6 +169,7 @@ impl Memory {
             budget: books.broker.budget(),
             used: books.broker.used(),
             caches: books.caches,
+            cached: self.store.cached(),
             waiting: books.broker.waiting() as u64,
             accounting: books.broker.accounting(),
         }

@@ -133,8 +133,8 @@ struct Loop<'s, 'd, F, M> {
     /// Some queue is draining.
     ending: bool,
     reap_wait_ns: u64,
-    /// How often it has called `at_rest` since it last was woken.
-    rests: u32,
+    /// It has called `at_rest` since it last was woken.
+    rested: bool,
     /// It has announced that it sleeps, and callers do its turns.
     asleep: bool,
     /// A caller has rung for its own thread since.
@@ -251,7 +251,7 @@ where
             unreaped: false,
             ending: false,
             reap_wait_ns: 0,
-            rests: 0,
+            rested: false,
             asleep: false,
             rung: false,
             wakes_at: None,

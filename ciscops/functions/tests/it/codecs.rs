@@ -2,6 +2,7 @@
 //! more than be refused.
 
 use proptest::prelude::*;
+use std::path::Path;
 use weldfs_functions::Error;
 use weldfs_functions::codec::{Codec, Compressor, Decompressor};
 
@@ -166,7 +167,6 @@ fn less_content_than_announced_is_not_a_frame() {
     }
 }
 
-/// A zstd frame header that asks for a window of 2 GiB, and of 16 MiB: it gets no memory.
 /// Lengths of a Zstandard frame's blocks, as they are or as they are stored (RFC 8878, section 3.1.1.2).
 fn blocks(frame: &[u8]) -> Vec<usize> {
     // This frame: magic number, descriptor, no window, four bytes of content size for what is over 64 KiB.
@@ -204,6 +204,18 @@ fn blocks_of_a_frame_are_short_and_end_where_they_end_however_content_comes() {
     assert!(blocks(&whole).iter().all(|len| *len <= 16 << 10));
 }
 
+/// Short blocks are for the sake of those that wait. What they cost is told in docs and held to.
+#[test]
+fn frames_of_text_are_hardly_longer_than_with_blocks_of_128_kib() {
+    let mut text = String::new();
+    for file in ["docs/SERVING.md", "docs/COMMANDS.md", "docs/MEDIA-FORMAT.md", "CHANGELOG.md"] {
+        text += &std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
+    }
+    let short = Codec::Zstd.compress(text.as_bytes(), text.len()).unwrap().len();
+    let usual = zstd::encode_all(text.as_bytes(), 3).unwrap().len();
+    assert!(text.len() > 128 << 10 && short * 100 <= usual * 102, "{short} and {usual} of {} bytes", text.len());
+}
+
 #[test]
 fn a_frame_that_was_given_up_leaves_nothing_to_the_next() {
     let input: Vec<u8> = (0..200_000u32).flat_map(|n| (n / 7).to_le_bytes()).collect();
@@ -219,6 +231,7 @@ fn a_frame_that_was_given_up_leaves_nothing_to_the_next() {
     assert_eq!(Codec::Zstd.compress(&input, 1 << 20).unwrap(), first);
 }
 
+/// A zstd frame header that asks for a window of 2 GiB, and of 16 MiB: it gets no memory.
 #[test]
 fn a_window_has_a_bound() {
     for log in [24u8, 31] {

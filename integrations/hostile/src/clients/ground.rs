@@ -50,9 +50,18 @@ pub struct Device {
 pub struct Holds {
     /// Anonymous memory and shared memory of queue pairs, KiB.
     pub memory_kib: u64,
+    /// What of it are caches, by the device's own account; they grow with use, within its budget.
+    pub cached_kib: u64,
     pub descriptors: u64,
     /// Processor time so far, in ticks of a hundredth of a second.
     pub cpu_ticks: u64,
+}
+
+impl Holds {
+    /// Memory that is not caches, KiB.
+    pub fn own_kib(&self) -> u64 {
+        self.memory_kib.saturating_sub(self.cached_kib)
+    }
 }
 
 impl Device {
@@ -128,9 +137,17 @@ impl Device {
         let fds = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).map_or(0, |d| d.count() as u64);
         Holds {
             memory_kib: line("RssAnon:") + self.queue_pairs_kib(),
+            cached_kib: self.cached_kib(),
             descriptors: fds,
             cpu_ticks: ticks(11) + ticks(12),
         }
+    }
+
+    /// 0 when it does not say.
+    fn cached_kib(&self) -> u64 {
+        let stats = Client::connect(self.socket()).and_then(|client| client.stats_json()).unwrap_or_default();
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap_or_default();
+        stats["memory"]["cached"].as_u64().unwrap_or(0) >> 10
     }
 
     /// Resident shared memory that is no file with a name: the queue pairs'.

@@ -268,7 +268,7 @@ fn at_rest(device: &Device, before: Holds, bounds: &Bounds) -> Option<u64> {
         let now = device.holds();
         if now.cpu_ticks - ticks <= IDLE_TICKS
             && now.descriptors <= before.descriptors + DESCRIPTOR_SLACK
-            && now.memory_kib <= before.memory_kib + bounds.memory_slack_kib
+            && now.own_kib() <= before.own_kib() + bounds.memory_slack_kib
         {
             return Some(began.as_millis() as u64);
         }

@@ -3,8 +3,9 @@
 //! All threads but one may be inside them; the last one looks at rings, so what is short is always served. A command
 //! that finds no thread is set aside, and its ring with it. A checksum, a batch and a listing are besides cut in
 //! slices, after each of which they go behind those that wait: whoever has the fewest threads comes first (by tenant,
-//! then by session), among equals who has waited longest. What cannot be cut (a sync, a call on one large piece) holds
-//! its thread as long as the host takes, and no more of its client's do meanwhile if another wants one.
+//! then by session), among equals who has waited longest. What cannot be cut (a sync, a call on one large piece, a
+//! codec's step of a program) holds its thread as long as it takes, and no more of its client's do meanwhile if another
+//! wants one. A program that was cut within a step would begin that step anew, and never end beside busy others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -2,7 +2,7 @@
 
 use super::intake::bytes_of;
 use super::*;
-use crate::device::limits::{AT_REST_NS, RESTS_MAX};
+use crate::device::limits::AT_REST_NS;
 use rustix::event::Timespec;
 use smallvec::SmallVec;
 
@@ -118,7 +118,8 @@ where
         // A client that does not reap has no way to ring when it does: look again, less and less often.
         self.reap_wait_ns = if self.unreaped { (self.reap_wait_ns * 2).clamp(1 << 20, REAP_WAIT_NS_MAX) } else { 0 };
         let look = self.unreaped.then_some(self.reap_wait_ns);
-        let rest = self.next_rest().map(|(_, after)| after);
+        let at_rest = self.core.config.at_rest.filter(|_| !self.rested);
+        let rest = at_rest.map(|_| AT_REST_NS);
         self.me.counters.sleeps.add(1);
         due.into_iter()
             .chain(look)
@@ -127,26 +128,19 @@ where
             .map(|ns| Timespec { tv_sec: (ns / 1_000_000_000) as i64, tv_nsec: (ns % 1_000_000_000) as _ })
     }
 
-    /// What is to be called if nothing comes for so long.
-    fn next_rest(&self) -> Option<(fn(), u64)> {
-        let at_rest = self.core.config.at_rest.filter(|_| self.rests < RESTS_MAX);
-        at_rest.map(|at_rest| (at_rest, AT_REST_NS << self.rests))
-    }
-
     /// What is done after one.
     pub(super) fn after_sleep(&mut self, woken: &Woken) {
         self.meter.rested(woken.slept);
         self.me.counters.wakes.add(1);
-        match self.next_rest() {
-            Some((at_rest, after)) if woken.by.is_empty() && woken.slept >= after => {
+        match self.core.config.at_rest.filter(|_| !self.rested) {
+            Some(at_rest) if woken.by.is_empty() && woken.slept >= AT_REST_NS => {
                 self.rest(|| {
                     weldfs_functions::codec::give_back();
                     at_rest();
                 });
-                self.rests += 1;
+                self.rested = true;
             }
-            _ if woken.by.is_empty() => {}
-            _ => self.rests = 0,
+            _ => self.rested &= woken.by.is_empty(),
         }
         for id in woken.by.iter().copied() {
             if let Some(q) = self.queues.iter().find(|q| id != 0 && q.session.id == id) {

@@ -82,11 +82,11 @@ pub fn report(out: &mut dyn Write, stats: &DeviceStats, interval_ns: Option<u64>
 fn in_use(out: &mut dyn Write, stats: &DeviceStats) -> io::Result<()> {
     let (l, u, m) = (&stats.log, &stats.usage, &stats.memory);
     writeln!(out, "\nmemory")?;
-    let (used, budget, caches) = (human_bytes(m.used), human_bytes(m.budget), human_bytes(m.caches));
+    let [used, budget, cached, caches] = [m.used, m.budget, m.cached, m.caches].map(human_bytes);
     let accounting = if m.accounting { "accounted by tenant" } else { "first come, first served" };
     writeln!(
         out,
-        "  {used} held by commands of {budget}, up to {caches} for caches, {accounting}, {} waiting",
+        "  {used} held by commands of {budget}, {cached} of up to {caches} by caches, {accounting}, {} waiting",
         m.waiting
     )?;
     writeln!(out, "\nlog")?;

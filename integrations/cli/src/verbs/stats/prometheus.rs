@@ -131,10 +131,11 @@ fn device(p: &mut Page, stats: &DeviceStats) {
         p.single(name, gauge, help, value);
     }
     let m = &stats.memory;
-    let memory: [(&str, &str, u64); 5] = [
+    let memory: [(&str, &str, u64); 6] = [
         ("weldfs_memory_budget_bytes", "Device memory for what commands hold, and for caches.", m.budget),
         ("weldfs_memory_used_bytes", "Device memory that commands hold.", m.used),
         ("weldfs_memory_cache_bytes", "Device memory that caches may use now.", m.caches),
+        ("weldfs_memory_cached_bytes", "Device memory that caches hold.", m.cached),
         ("weldfs_memory_waiting", "Commands that wait for memory.", m.waiting),
         ("weldfs_memory_accounting", "Whether tenants are accounted for, 0 or 1.", m.accounting.into()),
     ];
