@@ -129,6 +129,8 @@ fn a_writer_waits_for_the_snapshot_only_and_does_not_show_in_it() {
 fn snapshots_of_scattered_blocks_end_although_they_take_all_memory_together() {
     const BLOCK: usize = 4096;
     const AT_ONCE: u64 = 32;
+    // They begin so far from each other: none reads what another has just read.
+    const APART: u64 = 256 << 10;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("image");
     let medium = media::create(&path, ImageKind::Block, 96 << 20, false).unwrap();
@@ -137,7 +139,7 @@ fn snapshots_of_scattered_blocks_end_although_they_take_all_memory_together() {
     // What snapshots take is all that there is: the cache is as small as it can be.
     let config = DeviceConfig { memory_bytes: AT_ONCE * SNAPSHOT_MAX, ..DeviceConfig::default() };
     let open_device = || Arc::new(Embedded::open(&Source::Image(path.clone()), config.clone()).unwrap());
-    let data = pattern(SNAPSHOT_MAX as usize);
+    let data = Arc::new(pattern((SNAPSHOT_MAX + AT_ONCE * APART) as usize));
     {
         let client = Client::with(open_device()).unwrap();
         let (file, between) = (open(&client, "/f"), open(&client, "/between"));
@@ -155,15 +157,17 @@ fn snapshots_of_scattered_blocks_end_although_they_take_all_memory_together() {
         let client = Client::with(device).unwrap();
         let file = open(&client, "/f");
         let mut queue = client.queue(64, 4096).unwrap();
-        let op = Op::ChecksumRange { h: file.handle(), kind: CRC, offset: 0, len: SNAPSHOT_MAX };
-        let tickets: Vec<_> = (0..AT_ONCE).map(|_| queue.submit(&Command::new(0, op)).unwrap()).collect();
+        let (h, len) = (file.handle(), SNAPSHOT_MAX);
+        let sum = |n| Op::ChecksumRange { h, kind: CRC, offset: n * APART, len };
+        let tickets: Vec<_> = (0..AT_ONCE).map(|n| queue.submit(&Command::new(0, sum(n))).unwrap()).collect();
         queue.flush();
         for ticket in tickets {
             done.send(queue.wait(ticket).unwrap().ok()).unwrap();
         }
     });
-    for _ in 0..AT_ONCE {
+    for n in 0..AT_ONCE {
         let sum = ends.recv_timeout(Duration::from_secs(120)).expect("they push each other's blocks out for ever");
-        assert_eq!(sum, Ok((SNAPSHOT_MAX, crc32c(&data).into())));
+        let range = &data[(n * APART) as usize..][..SNAPSHOT_MAX as usize];
+        assert_eq!(sum, Ok((SNAPSHOT_MAX, crc32c(range).into())), "{n}");
     }
 }

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 
 #include "logger.h"
@@ -12,7 +13,6 @@
 namespace weldfs_rocksdb {
 namespace {
 
-constexpr uint32_t kFileMode = 0644;
 constexpr uint32_t kDirectoryMode = 0755;
 
 // A file that is open for its lock, which the device takes back when this process or its session ends.
@@ -32,7 +32,7 @@ class Directory : public FSDirectory {
       : store_(std::move(store)), name_(std::move(name)), file_(file) {}
   ~Directory() override { weldfs_close(file_); }
 
-  // Whatever changed in it through this file system did so before now.
+  // Covers what changed through this file system object, all of which is before now.
   IOStatus Fsync(const IOOptions&, IODebugContext*) override {
     return store_->MakeDurable(store_->Covered(), file_, name_);
   }
@@ -40,11 +40,7 @@ class Directory : public FSDirectory {
   IOStatus FsyncWithDirOptions(const IOOptions& options, IODebugContext* dbg, const DirFsyncOptions&) override {
     return Fsync(options, dbg);
   }
-  IOStatus Close(const IOOptions&, IODebugContext*) override {
-    const int error = weldfs_close(file_);
-    file_ = nullptr;
-    return error < 0 ? StatusOf(error, name_) : IOStatus::OK();
-  }
+  IOStatus Close(const IOOptions&, IODebugContext*) override { return CloseFile(&file_, name_); }
   size_t GetUniqueId(char* id, size_t max_size) const override { return FileId(*store_, file_, id, max_size); }
 
  private:
@@ -61,22 +57,36 @@ bool IsNone(int error) {
 }  // namespace
 
 WeldFileSystem::WeldFileSystem(std::shared_ptr<Store> store)
-    : store_(std::move(store)), async_(std::make_shared<AsyncReads>(store_)), temporaries_(std::make_shared<Temporaries>(store_)) {}
+    : store_(std::move(store)),
+      async_(std::make_shared<AsyncReads>(store_)),
+      temporaries_(std::make_shared<Temporaries>(store_)) {}
 
 std::string WeldFileSystem::GetId() const { return std::string(ROCKSDB_NAMESPACE::kWeldScheme) + store_->target(); }
 
+IOStatus WeldFileSystem::Enter(const std::string& name) {
+  IOStatus status = store_->CheckProcess();
+  return status.ok() ? temporaries_->Settle(name) : status;
+}
+
 IOStatus WeldFileSystem::Open(const std::string& name, int flags, weldfs_file** file) {
   *file = nullptr;
-  IOStatus status = temporaries_->Settle(name);
+  IOStatus status = Enter(name);
   if (!status.ok()) {
     return status;
   }
   const int error = weldfs_open(client(), name.c_str(), flags, kFileMode, file);
-  return error < 0 ? StatusOf(error, name) : IOStatus::OK();
+  if (error < 0) {
+    return StatusOf(error, name);
+  }
+  if (flags & O_CREAT) {
+    // A sync of the directory makes the name durable, whatever is done with the file.
+    store_->Changed();
+  }
+  return status;
 }
 
 IOStatus WeldFileSystem::Stat(const std::string& name, weldfs_stat* stat) {
-  IOStatus status = temporaries_->Settle(name);
+  IOStatus status = Enter(name);
   if (!status.ok()) {
     return status;
   }
@@ -110,8 +120,8 @@ IOStatus WeldFileSystem::NewWritableFile(const std::string& name, const FileOpti
                                          std::unique_ptr<FSWritableFile>* result, IODebugContext*) {
   result->reset();
   if (Temporaries::IsOne(name)) {
-    *result = temporaries_->Make(name, options);
-    return IOStatus::OK();
+    IOStatus status = store_->CheckProcess();
+    return status.ok() ? temporaries_->Make(name, options, result) : status;
   }
   weldfs_file* file;
   IOStatus status = Open(name, O_RDWR | O_CREAT | O_TRUNC, &file);
@@ -178,8 +188,9 @@ IOStatus WeldFileSystem::NewDirectory(const std::string& name, const IOOptions&,
 }
 
 IOStatus WeldFileSystem::FileExists(const std::string& name, const IOOptions&, IODebugContext*) {
-  IOStatus status = temporaries_->Settle(name);
-  if (!status.ok()) {
+  IOStatus status = store_->CheckProcess();
+  // One that is kept can be asked for, and removed, when there is no room to write it.
+  if (!status.ok() || temporaries_->Has(name)) {
     return status;
   }
   const int error = weldfs_access(client(), name.c_str(), F_OK);
@@ -189,64 +200,91 @@ IOStatus WeldFileSystem::FileExists(const std::string& name, const IOOptions&, I
   return IsNone(error) ? IOStatus::NotFound(name) : StatusOf(error, name);
 }
 
+template <typename Next>
+IOStatus WeldFileSystem::List(const std::string& directory, Next next, std::vector<FileAttributes>* files) {
+  IOStatus status = store_->CheckProcess();
+  if (!status.ok()) {
+    return status;
+  }
+  // Asked for first: one that is written meanwhile is then found in the device.
+  std::vector<FileAttributes> kept = temporaries_->In(directory);
+  weldfs_dir* open;
+  int error = weldfs_opendir(client(), directory.c_str(), &open);
+  if (error < 0) {
+    return IsNone(error) ? IOStatus::NotFound(directory, weldfs_last_error()) : StatusOf(error, directory);
+  }
+  FileAttributes file;
+  while ((error = next(open, &file)) == 1) {
+    files->push_back(file);
+  }
+  if (error < 0) {
+    status = StatusOf(error, directory);
+  }
+  weldfs_closedir(open);
+  for (FileAttributes& one : kept) {
+    auto is_it = [&](const FileAttributes& other) { return other.name == one.name; };
+    if (std::none_of(files->begin(), files->end(), is_it)) {
+      files->push_back(std::move(one));
+    }
+  }
+  return status;
+}
+
 IOStatus WeldFileSystem::GetChildren(const std::string& directory, const IOOptions&, std::vector<std::string>* result,
                                      IODebugContext*) {
   result->clear();
-  IOStatus status = temporaries_->Settle("");
-  if (!status.ok()) {
-    return status;
+  auto next = [](weldfs_dir* open, FileAttributes* file) {
+    weldfs_entry entry;
+    const int error = weldfs_readdir(open, &entry);
+    if (error == 1) {
+      file->name = entry.name;
+    }
+    return error;
+  };
+  std::vector<FileAttributes> files;
+  IOStatus status = List(directory, next, &files);
+  for (FileAttributes& file : files) {
+    result->push_back(std::move(file.name));
   }
-  weldfs_dir* open;
-  int error = weldfs_opendir(client(), directory.c_str(), &open);
-  if (error < 0) {
-    return IsNone(error) ? IOStatus::NotFound(directory, weldfs_last_error()) : StatusOf(error, directory);
-  }
-  weldfs_entry entry;
-  while ((error = weldfs_readdir(open, &entry)) == 1) {
-    result->emplace_back(entry.name);
-  }
-  weldfs_closedir(open);
-  return error < 0 ? StatusOf(error, directory) : status;
+  return status;
 }
 
 IOStatus WeldFileSystem::GetChildrenFileAttributes(const std::string& directory, const IOOptions&,
-                                                   std::vector<ROCKSDB_NAMESPACE::FileAttributes>* result,
-                                                   IODebugContext*) {
+                                                   std::vector<FileAttributes>* result, IODebugContext*) {
   result->clear();
-  IOStatus status = temporaries_->Settle("");
-  if (!status.ok()) {
-    return status;
-  }
-  weldfs_dir* open;
-  int error = weldfs_opendir(client(), directory.c_str(), &open);
-  if (error < 0) {
-    return IsNone(error) ? IOStatus::NotFound(directory, weldfs_last_error()) : StatusOf(error, directory);
-  }
-  weldfs_entry entry;
-  weldfs_stat stat;
-  int attributes;
-  while ((error = weldfs_readdir_plus(open, &entry, &stat, &attributes)) == 1) {
-    // One that was removed meanwhile has none, and is left out.
-    if (attributes == 0) {
-      result->push_back({entry.name, stat.bytes});
+  auto next = [](weldfs_dir* open, FileAttributes* file) {
+    weldfs_entry entry;
+    weldfs_stat stat;
+    int error;
+    // One that was removed meanwhile has no attributes, and is left out.
+    int missing = 0;
+    do {
+      error = weldfs_readdir_plus(open, &entry, &stat, &missing);
+    } while (error == 1 && missing != 0);
+    if (error == 1) {
+      *file = {entry.name, stat.bytes};
     }
-  }
-  weldfs_closedir(open);
-  return error < 0 ? StatusOf(error, directory) : status;
+    return error;
+  };
+  return List(directory, next, result);
 }
 
 IOStatus WeldFileSystem::DeleteFile(const std::string& name, const IOOptions&, IODebugContext*) {
+  IOStatus status = store_->CheckProcess();
+  if (!status.ok()) {
+    return status;
+  }
   const bool kept = temporaries_->Forget(name);
   const int error = weldfs_unlink(client(), name.c_str());
   if (error < 0) {
-    return kept && error == -ENOENT ? IOStatus::OK() : StatusOf(error, name);
+    return kept && error == -ENOENT ? status : StatusOf(error, name);
   }
   store_->Changed();
-  return IOStatus::OK();
+  return status;
 }
 
 IOStatus WeldFileSystem::Truncate(const std::string& name, size_t size, const IOOptions&, IODebugContext*) {
-  IOStatus status = temporaries_->Settle(name);
+  IOStatus status = Enter(name);
   if (!status.ok()) {
     return status;
   }
@@ -256,26 +294,42 @@ IOStatus WeldFileSystem::Truncate(const std::string& name, size_t size, const IO
 }
 
 IOStatus WeldFileSystem::CreateDir(const std::string& name, const IOOptions&, IODebugContext*) {
+  IOStatus status = Enter(name);
+  if (!status.ok()) {
+    return status;
+  }
   const int error = weldfs_mkdir(client(), name.c_str(), kDirectoryMode);
   store_->Changed();
-  return error < 0 ? StatusOf(error, name) : IOStatus::OK();
+  return error < 0 ? StatusOf(error, name) : status;
 }
 
 IOStatus WeldFileSystem::CreateDirIfMissing(const std::string& name, const IOOptions& options, IODebugContext* dbg) {
+  IOStatus status = Enter(name);
+  if (!status.ok()) {
+    return status;
+  }
   const int error = weldfs_mkdir(client(), name.c_str(), kDirectoryMode);
   store_->Changed();
   if (error == -EEXIST) {
     bool is_directory = false;
-    IOStatus status = IsDirectory(name, options, &is_directory, dbg);
+    status = IsDirectory(name, options, &is_directory, dbg);
     return status.ok() && !is_directory ? IOStatus::IOError(name, "exists, and is no directory") : status;
   }
-  return error < 0 ? StatusOf(error, name) : IOStatus::OK();
+  return error < 0 ? StatusOf(error, name) : status;
 }
 
 IOStatus WeldFileSystem::DeleteDir(const std::string& name, const IOOptions&, IODebugContext*) {
+  IOStatus status = store_->CheckProcess();
+  if (status.ok()) {
+    // A kept file is one that the directory is not empty of.
+    status = temporaries_->SettleBelow(name);
+  }
+  if (!status.ok()) {
+    return status;
+  }
   const int error = weldfs_rmdir(client(), name.c_str());
   store_->Changed();
-  return error < 0 ? StatusOf(error, name) : IOStatus::OK();
+  return error < 0 ? StatusOf(error, name) : status;
 }
 
 IOStatus WeldFileSystem::GetFileSize(const std::string& name, const IOOptions&, uint64_t* size, IODebugContext*) {
@@ -294,11 +348,17 @@ IOStatus WeldFileSystem::GetFileModificationTime(const std::string& name, const 
 }
 
 IOStatus WeldFileSystem::RenameFile(const std::string& from, const std::string& to, const IOOptions&, IODebugContext*) {
-  IOStatus status = temporaries_->Settle(to);
+  IOStatus status = Enter(to);
   if (!status.ok() || temporaries_->Replace(from, to, &status)) {
     return status;
   }
   status = temporaries_->Settle(from);
+  // In directories, what is kept moves along, and is in the way of what comes in its place.
+  for (const std::string* directory : {&from, &to}) {
+    if (status.ok()) {
+      status = temporaries_->SettleBelow(*directory);
+    }
+  }
   if (!status.ok()) {
     return status;
   }
@@ -308,7 +368,10 @@ IOStatus WeldFileSystem::RenameFile(const std::string& from, const std::string& 
 }
 
 IOStatus WeldFileSystem::LinkFile(const std::string& from, const std::string& to, const IOOptions&, IODebugContext*) {
-  IOStatus status = temporaries_->Settle("");
+  IOStatus status = Enter(from);
+  if (status.ok()) {
+    status = temporaries_->Settle(to);
+  }
   if (!status.ok()) {
     return status;
   }
@@ -392,13 +455,17 @@ IOStatus WeldFileSystem::GetAbsolutePath(const std::string& name, const IOOption
 }
 
 IOStatus WeldFileSystem::GetFreeSpace(const std::string&, const IOOptions&, uint64_t* bytes, IODebugContext*) {
+  IOStatus status = store_->CheckProcess();
+  if (!status.ok()) {
+    return status;
+  }
   weldfs_space space;
   const int error = weldfs_get_space(client(), &space);
   if (error < 0) {
     return StatusOf(error, store_->target());
   }
   *bytes = space.blocks_avail * space.block_bytes;
-  return IOStatus::OK();
+  return status;
 }
 
 IOStatus WeldFileSystem::Poll(std::vector<void*>& handles, size_t) { return async_->Poll(handles); }

@@ -48,8 +48,7 @@ class WeldFileSystem : public FileSystem {
                        IODebugContext* dbg) override;
   // Names and sizes together, many in one crossing.
   IOStatus GetChildrenFileAttributes(const std::string& directory, const IOOptions& options,
-                                     std::vector<ROCKSDB_NAMESPACE::FileAttributes>* result,
-                                     IODebugContext* dbg) override;
+                                     std::vector<FileAttributes>* result, IODebugContext* dbg) override;
   IOStatus DeleteFile(const std::string& name, const IOOptions& options, IODebugContext* dbg) override;
   IOStatus Truncate(const std::string& name, size_t size, const IOOptions& options, IODebugContext* dbg) override;
   IOStatus CreateDir(const std::string& name, const IOOptions& options, IODebugContext* dbg) override;
@@ -85,8 +84,13 @@ class WeldFileSystem : public FileSystem {
   void SupportedOps(int64_t& operations) { operations = 1; }
 
  private:
+  // Before a call by name: this process may make it, and what is kept under the name is in the device.
+  IOStatus Enter(const std::string& name);
   // Opens a file after what is kept under its name is in the device.
   IOStatus Open(const std::string& name, int flags, weldfs_file** file);
+  // What is in a directory, and kept for it. `next` gives the next entry of the open directory, as weldfs_readdir does.
+  template <typename Next>
+  IOStatus List(const std::string& directory, Next next, std::vector<FileAttributes>* files);
   IOStatus Stat(const std::string& name, weldfs_stat* stat);
   weldfs_client* client() const { return store_->client(); }
 

@@ -83,9 +83,7 @@ size_t WeldLogger::GetLogFileSize() const {
 Status WeldLogger::CloseImpl() {
   std::lock_guard<std::mutex> lock(mutex_);
   Write();
-  const int error = weldfs_close(file_);
-  file_ = nullptr;
-  return error < 0 ? StatusOf(error, "LOG") : Status::OK();
+  return CloseFile(&file_, "LOG");
 }
 
 }  // namespace weldfs_rocksdb

@@ -11,7 +11,8 @@
 
 namespace weldfs_rocksdb {
 
-// Lines are collected and written some at a time. A device that is gone or full costs the lines, and nothing else:
+// Lines are collected, and written by the line with which they are many, the first one a second after the last write,
+// or a flush: there is no timer. A device that is gone or full costs the lines, and nothing else:
 // RocksDB's own logger takes a file that failed for a bug in its user, and builds with assertions end by that.
 class WeldLogger : public ROCKSDB_NAMESPACE::Logger {
  public:

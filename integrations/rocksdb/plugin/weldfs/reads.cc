@@ -17,6 +17,11 @@ constexpr uint32_t kPoolBytes = 16u << 20;
 // How long one thread waits for the device before it looks whether another one got what it waits for.
 constexpr int kReapMillis = 50;
 
+// Of a command that was one of many, or was waited for later: the thread's last failed call was another one.
+IOStatus StatusOfResult(int64_t result, const std::string& name) {
+  return result < 0 ? StatusOf(result, name, weldfs_strerror(static_cast<int>(result))) : IOStatus::OK();
+}
+
 }  // namespace
 
 struct AsyncReads::Read {
@@ -118,9 +123,8 @@ IOStatus AsyncReads::Poll(const std::vector<void*>& handles) {
     request.offset = read->offset;
     request.len = read->len;
     request.scratch = read->scratch;
-    const bool good = read->result >= 0;
-    request.result = Slice(read->scratch, good ? static_cast<size_t>(read->result) : 0);
-    request.status = good ? IOStatus::OK() : StatusOf(read->result, read->name);
+    request.result = Slice(read->scratch, read->result < 0 ? 0 : static_cast<size_t>(read->result));
+    request.status = StatusOfResult(read->result, read->name);
     read->callback(request, read->argument);
   }
   return IOStatus::OK();
@@ -144,9 +148,7 @@ IOStatus AsyncReads::Abort(const std::vector<void*>& handles) {
 
 IOStatus RandomAccess::Read(uint64_t offset, size_t n, const IOOptions&, Slice* result, char* scratch,
                             IODebugContext*) const {
-  const int64_t got = ReadAll(file_, scratch, n, offset);
-  *result = Slice(scratch, got < 0 ? 0 : static_cast<size_t>(got));
-  return got < 0 ? StatusOf(got, name_) : IOStatus::OK();
+  return ReadInto(file_, name_, offset, n, result, scratch);
 }
 
 IOStatus RandomAccess::MultiRead(FSReadRequest* requests, size_t count, const IOOptions& options,
@@ -173,7 +175,7 @@ IOStatus RandomAccess::MultiRead(FSReadRequest* requests, size_t count, const IO
       FSReadRequest& one = requests[batched[i]];
       const int64_t got = failed < 0 ? failed : results[i].result;
       one.result = Slice(one.scratch, got < 0 ? 0 : static_cast<size_t>(got));
-      one.status = got < 0 ? StatusOf(got, name_) : IOStatus::OK();
+      one.status = failed < 0 ? StatusOf(failed, name_) : StatusOfResult(got, name_);
     }
   }
   weldfs_batch_destroy(batch);
@@ -221,9 +223,7 @@ IOStatus Sequential::Skip(uint64_t n) {
 
 IOStatus Sequential::PositionedRead(uint64_t offset, size_t n, const IOOptions&, Slice* result, char* scratch,
                                     IODebugContext*) {
-  const int64_t got = ReadAll(file_, scratch, n, offset);
-  *result = Slice(scratch, got < 0 ? 0 : static_cast<size_t>(got));
-  return got < 0 ? StatusOf(got, name_) : IOStatus::OK();
+  return ReadInto(file_, name_, offset, n, result, scratch);
 }
 
 }  // namespace weldfs_rocksdb

@@ -1,5 +1,7 @@
 #include "store.h"
 
+#include <unistd.h>
+
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -7,9 +9,10 @@
 
 namespace weldfs_rocksdb {
 
-IOStatus StatusOf(int64_t error, const std::string& what) {
+IOStatus StatusOf(int64_t error, const std::string& what) { return StatusOf(error, what, weldfs_last_error()); }
+
+IOStatus StatusOf(int64_t error, const std::string& what, const std::string& why) {
   const int errno_ = static_cast<int>(-error);
-  std::string why = weldfs_last_error();
   IOStatus status;
   switch (errno_) {
     case ENOENT:
@@ -82,6 +85,7 @@ Status Store::Attach(const std::string& target, const WeldOptions& options, std:
                                 "a directory of the host keeps no order among changes; use RocksDB's own file system");
   }
   made->target_ = target;
+  made->process_ = getpid();
   made->payload_max_ = info.payload_max;
   made->append_durably_ = info.embedded != 0 && info.medium == WELDFS_MEDIUM_PMEM;
   std::memcpy(&made->identity_, info.uuid, sizeof made->identity_);
@@ -105,6 +109,11 @@ Store::~Store() {
                n(c.temporaries_written), n(c.multi_reads), n(c.async_reads));
 }
 
+IOStatus Store::CheckProcess() const {
+  return getpid() == process_ ? IOStatus::OK()
+                              : IOStatus::IOError(target_, "used in a forked child");
+}
+
 void Store::Settled(uint64_t covered) {
   uint64_t known = durable_.load();
   while (known < covered && !durable_.compare_exchange_weak(known, covered)) {
@@ -112,6 +121,10 @@ void Store::Settled(uint64_t covered) {
 }
 
 IOStatus Store::MakeDurable(uint64_t change, weldfs_file* file, const std::string& what) {
+  IOStatus status = CheckProcess();
+  if (!status.ok()) {
+    return status;
+  }
   if (IsDurable(change)) {
     counters.syncs_done_before.Add();
     return IOStatus::OK();

@@ -1,6 +1,7 @@
 // A client of a device, what has changed through it, and what of that is durable.
 #pragma once
 
+#include <sys/types.h>
 #include <weldfs.h>
 
 #include <atomic>
@@ -20,6 +21,11 @@ using ROCKSDB_NAMESPACE::WeldOptions;
 
 // RocksDB's status for a negative errno of a call on `what`, with the library's sentence about it.
 IOStatus StatusOf(int64_t error, const std::string& what);
+// The same, with the reason given: for an error that is not that of this thread's last call.
+IOStatus StatusOf(int64_t error, const std::string& what, const std::string& why);
+
+// The mode of a new file, less the umask.
+constexpr uint32_t kFileMode = 0644;
 
 // One more of what WeldCounters counts.
 class Counter {
@@ -49,6 +55,10 @@ class Store {
   Store(const Store&) = delete;
   Store& operator=(const Store&) = delete;
 
+  // An error in a forked child, where a call by name would attach anew, to a device that knows none of the open files.
+  // Checked before any lock is taken: another thread of the parent may have held it at the fork.
+  IOStatus CheckProcess() const;
+
   weldfs_client* client() const { return client_; }
   const std::string& target() const { return target_; }
   // Bytes of the largest command.
@@ -76,6 +86,7 @@ class Store {
   Store() = default;
 
   weldfs_client* client_ = nullptr;
+  pid_t process_ = 0;
   std::string target_;
   size_t payload_max_ = 1 << 20;
   uint64_t identity_ = 0;

@@ -1,8 +1,10 @@
 #include "temporaries.h"
 
 #include <fcntl.h>
+#include <unistd.h>
 
-#include <vector>
+#include <algorithm>
+#include <cerrno>
 
 namespace weldfs_rocksdb {
 namespace {
@@ -10,25 +12,67 @@ namespace {
 constexpr char kSuffix[] = ".dbtmp";
 // Above this a file is written like any other.
 constexpr size_t kBytesMax = 256 << 10;
-constexpr uint32_t kMode = 0644;
+
+// RocksDB makes names of the database's, with or without a slash at its end: one spelling for each of them.
+std::string Normal(const std::string& name) {
+  std::string normal;
+  for (size_t begin = 0; begin < name.size();) {
+    const size_t end = std::min(name.find('/', begin), name.size());
+    const std::string part = name.substr(begin, end - begin);
+    if (!part.empty() && part != ".") {
+      normal += "/" + part;
+    }
+    begin = end + 1;
+  }
+  return normal.empty() ? "/" : normal;
+}
+
+// The directory that a normal name is in.
+std::string ParentOf(const std::string& name) {
+  const size_t slash = name.rfind('/');
+  return slash == 0 ? "/" : name.substr(0, slash);
+}
+
+bool IsBelow(const std::string& name, const std::string& directory) {
+  return directory == "/" || (name.size() > directory.size() && name[directory.size()] == '/' &&
+                              name.compare(0, directory.size(), directory) == 0);
+}
 
 }  // namespace
 
 struct Temporaries::Kept {
+  enum class State {
+    kKept,
+    // Written to the device, or renamed there.
+    kInDevice,
+    // Removed, or its name was given to a new one.
+    kGone,
+  };
+
   std::string name;
+  FileOptions options;
   std::mutex mutex;
+  State state = State::kKept;
   std::string content;
   bool synced = false;
   bool closed = false;
-  // Written to the device, or renamed: nothing of it is kept any more.
-  bool settled = false;
+  // The file in the device, when it was written while it was open: the same one, whatever its name is by now.
+  std::unique_ptr<Writable> plain;
+
+  // True when it was kept until now.
+  bool Lose() {
+    std::lock_guard<std::mutex> lock(mutex);
+    const bool was_kept = state == State::kKept;
+    state = was_kept ? State::kGone : state;
+    return was_kept;
+  }
 };
 
-// A kept file while it is open; a plain one once it was settled.
+// A kept file while it is open; a plain one once it was written.
 class Temporaries::File : public FSWritableFile {
  public:
-  File(std::shared_ptr<Temporaries> owner, std::shared_ptr<Kept> kept, const FileOptions& options)
-      : FSWritableFile(options), owner_(std::move(owner)), kept_(std::move(kept)), options_(options) {}
+  File(std::shared_ptr<Temporaries> owner, std::shared_ptr<Kept> kept)
+      : FSWritableFile(kept->options), owner_(std::move(owner)), kept_(std::move(kept)) {}
   ~File() override { Close(IOOptions(), nullptr).PermitUncheckedError(); }
 
   IOStatus Append(const Slice& data, const IOOptions& options, IODebugContext* dbg) override {
@@ -48,216 +92,289 @@ class Temporaries::File : public FSWritableFile {
   }
 
   IOStatus Truncate(uint64_t size, const IOOptions& options, IODebugContext* dbg) override {
-    std::unique_lock<std::mutex> lock(kept_->mutex);
-    if (!kept_->settled) {
-      kept_->content.resize(size);
-      return IOStatus::OK();
+    std::unique_lock<std::mutex> lock;
+    IOStatus status = Enter(&lock);
+    if (!status.ok()) {
+      return status;
     }
-    IOStatus status = Plain();
-    return status.ok() ? plain_->Truncate(size, options, dbg) : status;
+    if (kept_->plain != nullptr) {
+      return kept_->plain->Truncate(size, options, dbg);
+    }
+    kept_->content.resize(size);
+    return status;
   }
 
   IOStatus Flush(const IOOptions&, IODebugContext*) override { return IOStatus::OK(); }
 
   IOStatus Sync(const IOOptions& options, IODebugContext* dbg) override {
-    std::unique_lock<std::mutex> lock(kept_->mutex);
-    if (!kept_->settled) {
-      kept_->synced = true;
-      return IOStatus::OK();
+    std::unique_lock<std::mutex> lock;
+    IOStatus status = Enter(&lock);
+    if (!status.ok()) {
+      return status;
     }
-    IOStatus status = Plain();
-    return status.ok() ? plain_->Sync(options, dbg) : status;
+    if (kept_->plain != nullptr) {
+      return kept_->plain->Sync(options, dbg);
+    }
+    kept_->synced = true;
+    return status;
   }
 
   IOStatus Close(const IOOptions& options, IODebugContext* dbg) override {
+    IOStatus status = owner_->store_->CheckProcess();
+    if (!status.ok()) {
+      return status;
+    }
     std::unique_lock<std::mutex> lock(kept_->mutex);
     kept_->closed = true;
-    return plain_ != nullptr ? plain_->Close(options, dbg) : IOStatus::OK();
+    return kept_->plain != nullptr ? kept_->plain->Close(options, dbg) : status;
   }
 
   uint64_t GetFileSize(const IOOptions& options, IODebugContext* dbg) override {
     std::unique_lock<std::mutex> lock(kept_->mutex);
-    return plain_ != nullptr ? plain_->GetFileSize(options, dbg) : kept_->content.size();
+    return kept_->plain != nullptr ? kept_->plain->GetFileSize(options, dbg) : kept_->content.size();
   }
 
  private:
   uint64_t size() { return GetFileSize(IOOptions(), nullptr); }
 
-  IOStatus Write(const Slice& data, uint64_t offset, const DataVerificationInfo* handoff, const IOOptions& options,
-                 IODebugContext* dbg) {
-    std::unique_lock<std::mutex> lock(kept_->mutex);
-    // A checksum is the device's to verify, at once.
-    const bool keep = handoff == nullptr && offset == kept_->content.size() && offset + data.size() <= kBytesMax;
-    if (!kept_->settled && keep) {
-      kept_->content.append(data.data(), data.size());
-      return IOStatus::OK();
-    }
-    if (!kept_->settled) {
-      lock.unlock();
-      IOStatus status = owner_->Settle(kept_->name);
-      if (!status.ok()) {
-        return status;
-      }
-      lock.lock();
-    }
-    IOStatus status = Plain();
+  // Takes the lock of a file that can be used. It is kept then, or has a plain one.
+  IOStatus Enter(std::unique_lock<std::mutex>* lock) {
+    IOStatus status = owner_->store_->CheckProcess();
     if (!status.ok()) {
       return status;
     }
-    return handoff != nullptr ? plain_->PositionedAppend(data, offset, options, *handoff, dbg)
-                              : plain_->PositionedAppend(data, offset, options, dbg);
+    *lock = std::unique_lock<std::mutex>(kept_->mutex);
+    if (kept_->closed) {
+      return IOStatus::IOError(kept_->name, "used after it was closed");
+    }
+    if (kept_->state == Kept::State::kGone) {
+      return IOStatus::IOError(kept_->name, "it was removed, or made anew, while it was open");
+    }
+    return status;
   }
 
-  // The file in the device, as it was settled.
-  IOStatus Plain() {
-    if (plain_ != nullptr) {
-      return IOStatus::OK();
+  IOStatus Write(const Slice& data, uint64_t offset, const DataVerificationInfo* handoff, const IOOptions& options,
+                 IODebugContext* dbg) {
+    std::unique_lock<std::mutex> lock;
+    IOStatus status = Enter(&lock);
+    if (!status.ok()) {
+      return status;
     }
-    weldfs_file* file = nullptr;
-    const int error = weldfs_open(owner_->store_->client(), kept_->name.c_str(), O_RDWR, 0, &file);
-    if (error < 0) {
-      return StatusOf(error, kept_->name);
+    // A checksum is the device's to verify, at once.
+    const bool fits = handoff == nullptr && offset == kept_->content.size() && offset + data.size() <= kBytesMax;
+    if (kept_->state == Kept::State::kKept && fits) {
+      kept_->content.append(data.data(), data.size());
+      return status;
     }
-    plain_.reset(new Writable(owner_->store_, kept_->name, file, kept_->content.size(), options_));
-    return IOStatus::OK();
+    status = owner_->Write(kept_);
+    if (!status.ok()) {
+      return status;
+    }
+    return handoff != nullptr ? kept_->plain->PositionedAppend(data, offset, options, *handoff, dbg)
+                              : kept_->plain->PositionedAppend(data, offset, options, dbg);
   }
 
   const std::shared_ptr<Temporaries> owner_;
   const std::shared_ptr<Kept> kept_;
-  const FileOptions options_;
-  std::unique_ptr<Writable> plain_;
 };
 
-Temporaries::~Temporaries() { Settle("").PermitUncheckedError(); }
+Temporaries::~Temporaries() {
+  if (store_->CheckProcess().ok()) {
+    SettleBelow("/").PermitUncheckedError();
+  }
+}
 
 bool Temporaries::IsOne(const std::string& name) {
   constexpr size_t n = sizeof kSuffix - 1;
   return name.size() > n && name.compare(name.size() - n, n, kSuffix) == 0;
 }
 
-std::unique_ptr<FSWritableFile> Temporaries::Make(const std::string& name, const FileOptions& options) {
+// The directory must take a new file, as when it were made at once.
+IOStatus Temporaries::CheckParent(const std::string& name) const {
+  const int error = weldfs_access(store_->client(), ParentOf(name).c_str(), W_OK | X_OK);
+  return error < 0 ? StatusOf(error, name) : IOStatus::OK();
+}
+
+IOStatus Temporaries::Make(const std::string& name, const FileOptions& options,
+                           std::unique_ptr<FSWritableFile>* result) {
   auto kept = std::make_shared<Kept>();
-  kept->name = name;
+  kept->name = Normal(name);
+  kept->options = options;
+  Forget(name);
   // What a crash left under the name.
-  if (weldfs_unlink(store_->client(), name.c_str()) == 0) {
+  const int error = weldfs_unlink(store_->client(), kept->name.c_str());
+  IOStatus status = error == -ENOENT ? CheckParent(kept->name)
+                    : error < 0      ? StatusOf(error, kept->name)
+                                     : IOStatus::OK();
+  if (!status.ok()) {
+    return status;
+  }
+  if (error == 0) {
     store_->Changed();
   }
-  std::lock_guard<std::mutex> lock(mutex_);
-  auto& slot = kept_[name];
-  if (slot != nullptr) {
-    // As an open file whose name was made anew: it goes on without one.
-    std::lock_guard<std::mutex> old(slot->mutex);
-    slot->settled = true;
+  std::shared_ptr<Kept> slot = kept;
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    slot.swap(kept_[kept->name]);
+    count_.store(kept_.size());
   }
-  slot = kept;
-  count_.store(kept_.size());
-  return std::unique_ptr<FSWritableFile>(new File(shared_from_this(), kept, options));
+  if (slot != nullptr) {
+    // Another thread made one meanwhile.
+    slot->Lose();
+  }
+  result->reset(new File(shared_from_this(), kept));
+  return status;
 }
 
 std::shared_ptr<Temporaries::Kept> Temporaries::Take(const std::string& name) {
+  if (count_.load() == 0) {
+    return nullptr;
+  }
   std::lock_guard<std::mutex> lock(mutex_);
-  const auto found = kept_.find(name);
+  const auto found = kept_.find(Normal(name));
   return found == kept_.end() ? nullptr : found->second;
 }
 
-IOStatus Temporaries::Write(Kept& kept) {
-  std::lock_guard<std::mutex> one(kept.mutex);
-  if (kept.settled) {
-    return IOStatus::OK();
+std::vector<std::shared_ptr<Temporaries::Kept>> Temporaries::TakeWhere(
+    const std::function<bool(const std::string&)>& wanted) {
+  std::vector<std::shared_ptr<Kept>> taken;
+  if (count_.load() == 0) {
+    return taken;
   }
+  std::lock_guard<std::mutex> lock(mutex_);
+  for (const auto& entry : kept_) {
+    if (wanted(entry.first)) {
+      taken.push_back(entry.second);
+    }
+  }
+  return taken;
+}
+
+void Temporaries::Drop(const std::shared_ptr<Kept>& kept) {
+  std::lock_guard<std::mutex> lock(mutex_);
+  const auto found = kept_.find(kept->name);
+  // The name may be that of a newer one by now.
+  if (found != kept_.end() && found->second == kept) {
+    kept_.erase(found);
+  }
+  count_.store(kept_.size());
+}
+
+IOStatus Temporaries::WriteClosed(const Kept& kept) const {
   const uint64_t covered = store_->Covered();
-  const int64_t error = weldfs_open_write_close(store_->client(), kept.name.c_str(), O_WRONLY | O_CREAT | O_TRUNC, kMode,
-                                                kept.content.data(), kept.content.size(), 0,
+  const int64_t error = weldfs_open_write_close(store_->client(), kept.name.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                                kFileMode, kept.content.data(), kept.content.size(), 0,
                                                 kept.synced ? WELDFS_DURABLE : WELDFS_VOLATILE, nullptr);
   if (error < 0) {
     return StatusOf(error, kept.name);
   }
   if (kept.synced) {
     store_->Settled(covered);
+  } else {
+    store_->Changed();
   }
-  store_->Changed();
-  store_->counters.temporaries_written.Add();
-  kept.settled = true;
   return IOStatus::OK();
+}
+
+IOStatus Temporaries::WriteOpen(Kept* kept) const {
+  weldfs_file* file = nullptr;
+  const int error =
+      weldfs_open(store_->client(), kept->name.c_str(), O_RDWR | O_CREAT | O_TRUNC, kFileMode, &file);
+  if (error < 0) {
+    return StatusOf(error, kept->name);
+  }
+  std::unique_ptr<Writable> plain(new Writable(store_, kept->name, file, 0, kept->options));
+  IOStatus status = plain->Append(kept->content, IOOptions(), nullptr);
+  if (status.ok() && kept->synced) {
+    status = plain->Sync(IOOptions(), nullptr);
+  }
+  if (status.ok()) {
+    kept->plain = std::move(plain);
+  }
+  return status;
+}
+
+IOStatus Temporaries::Write(const std::shared_ptr<Kept>& kept) {
+  if (kept->state != Kept::State::kKept) {
+    return IOStatus::OK();
+  }
+  IOStatus status = kept->closed ? WriteClosed(*kept) : WriteOpen(kept.get());
+  if (!status.ok()) {
+    // It stays kept: nothing of it is to be found in the device.
+    weldfs_unlink(store_->client(), kept->name.c_str());
+    store_->Changed();
+    return status;
+  }
+  store_->counters.temporaries_written.Add();
+  kept->state = Kept::State::kInDevice;
+  Drop(kept);
+  return status;
+}
+
+bool Temporaries::Has(const std::string& name) { return Take(name) != nullptr; }
+
+std::vector<FileAttributes> Temporaries::In(const std::string& directory) {
+  const std::string normal = Normal(directory);
+  std::vector<FileAttributes> files;
+  for (const auto& kept : TakeWhere([&](const std::string& name) { return ParentOf(name) == normal; })) {
+    std::lock_guard<std::mutex> lock(kept->mutex);
+    files.push_back({kept->name.substr(kept->name.rfind('/') + 1), kept->content.size()});
+  }
+  return files;
 }
 
 IOStatus Temporaries::Settle(const std::string& name) {
-  if (count_.load() == 0) {
+  const std::shared_ptr<Kept> kept = Take(name);
+  if (kept == nullptr) {
     return IOStatus::OK();
   }
-  std::vector<std::shared_ptr<Kept>> wanted;
-  {
-    std::lock_guard<std::mutex> lock(mutex_);
-    for (const auto& entry : kept_) {
-      if (name.empty() || entry.first == name) {
-        wanted.push_back(entry.second);
-      }
+  std::lock_guard<std::mutex> lock(kept->mutex);
+  return Write(kept);
+}
+
+IOStatus Temporaries::SettleBelow(const std::string& directory) {
+  const std::string normal = Normal(directory);
+  IOStatus first;
+  for (const auto& kept : TakeWhere([&](const std::string& name) { return IsBelow(name, normal); })) {
+    std::lock_guard<std::mutex> lock(kept->mutex);
+    IOStatus status = Write(kept);
+    if (first.ok()) {
+      first = status;
     }
   }
-  for (const auto& kept : wanted) {
-    IOStatus status = Write(*kept);
-    if (!status.ok()) {
-      return status;
-    }
-    std::lock_guard<std::mutex> lock(mutex_);
-    const auto found = kept_.find(kept->name);
-    if (found != kept_.end() && found->second == kept) {
-      kept_.erase(found);
-      count_.store(kept_.size());
-    }
-  }
-  return IOStatus::OK();
+  return first;
 }
 
 bool Temporaries::Replace(const std::string& name, const std::string& by, IOStatus* status) {
-  if (count_.load() == 0) {
-    return false;
-  }
   const std::shared_ptr<Kept> kept = Take(name);
   if (kept == nullptr) {
     return false;
   }
-  {
-    std::lock_guard<std::mutex> one(kept->mutex);
-    if (kept->settled || !kept->closed) {
-      return false;
-    }
-    const uint64_t covered = store_->Covered();
-    const int error = weldfs_atomic_replace(store_->client(), by.c_str(), nullptr, kMode, kept->content.data(),
-                                            kept->content.size());
-    if (error < 0) {
-      *status = StatusOf(error, by);
-      return true;
-    }
-    store_->Settled(covered);
-    store_->counters.replacements.Add();
-    kept->settled = true;
+  std::lock_guard<std::mutex> lock(kept->mutex);
+  if (kept->state != Kept::State::kKept || !kept->closed) {
+    return false;
   }
-  std::lock_guard<std::mutex> lock(mutex_);
-  kept_.erase(name);
-  count_.store(kept_.size());
+  const uint64_t covered = store_->Covered();
+  const int error = weldfs_atomic_replace(store_->client(), by.c_str(), nullptr, kFileMode, kept->content.data(),
+                                          kept->content.size());
+  if (error < 0) {
+    *status = StatusOf(error, by);
+    return true;
+  }
+  store_->Settled(covered);
+  store_->counters.replacements.Add();
+  kept->state = Kept::State::kInDevice;
+  Drop(kept);
   *status = IOStatus::OK();
   return true;
 }
 
 bool Temporaries::Forget(const std::string& name) {
-  if (count_.load() == 0) {
-    return false;
-  }
   const std::shared_ptr<Kept> kept = Take(name);
-  if (kept == nullptr) {
+  if (kept == nullptr || !kept->Lose()) {
     return false;
   }
-  {
-    std::lock_guard<std::mutex> one(kept->mutex);
-    if (kept->settled) {
-      return false;
-    }
-    kept->settled = true;
-  }
-  std::lock_guard<std::mutex> lock(mutex_);
-  kept_.erase(name);
-  count_.store(kept_.size());
+  Drop(kept);
   return true;
 }
 

@@ -36,7 +36,8 @@ struct WeldCounters {
   uint64_t handoffs = 0;
   uint64_t handoff_mismatches = 0;
   uint64_t handoffs_on_host = 0;
-  // Appends that were made durable by the command that wrote them; and those of them that no Sync followed.
+  // Appends that were made durable by the command that wrote them; and those of them that were so because a Sync was
+  // expected to be next, when another append was.
   uint64_t durable_appends = 0;
   uint64_t unwanted_durable_appends = 0;
   // Sync and directory syncs that were a command, and that had nothing left to do.

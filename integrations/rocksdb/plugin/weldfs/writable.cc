@@ -10,6 +10,14 @@
 #include "crc32c.h"
 
 namespace weldfs_rocksdb {
+namespace {
+
+IOStatus Mismatch(Store* store, const std::string& name) {
+  store->counters.handoff_mismatches.Add();
+  return IOStatus::Corruption(name, "the bytes to write do not match the checksum that RocksDB computed of them");
+}
+
+}  // namespace
 
 int64_t WriteAll(weldfs_file* file, const char* data, size_t n, uint64_t offset, uint32_t durability) {
   while (n > 0) {
@@ -37,6 +45,19 @@ int64_t ReadAll(const weldfs_file* file, char* into, size_t n, uint64_t offset) 
     got += static_cast<size_t>(done);
   }
   return static_cast<int64_t>(got);
+}
+
+IOStatus ReadInto(const weldfs_file* file, const std::string& name, uint64_t offset, size_t n, Slice* result,
+                  char* scratch) {
+  const int64_t got = ReadAll(file, scratch, n, offset);
+  *result = Slice(scratch, got < 0 ? 0 : static_cast<size_t>(got));
+  return got < 0 ? StatusOf(got, name) : IOStatus::OK();
+}
+
+IOStatus CloseFile(weldfs_file** file, const std::string& name) {
+  const int error = weldfs_close(*file);
+  *file = nullptr;
+  return error < 0 ? StatusOf(error, name) : IOStatus::OK();
 }
 
 size_t FileId(const Store& store, const weldfs_file* file, char* id, size_t max_size) {
@@ -139,15 +160,13 @@ IOStatus Writable::Write(const Slice& data, uint64_t offset, const DataVerificat
       error = WritePlain(data, offset, durably);
       store_->counters.handoffs_on_host.Add();
     } else {
-      store_->counters.handoff_mismatches.Add();
-      return IOStatus::Corruption(name_, "the bytes to write do not match the checksum that RocksDB computed of them");
+      return Mismatch(store_.get(), name_);
     }
   } else {
     error = WritePlain(data, offset, durably);
   }
   if (error == -EBADMSG) {
-    store_->counters.handoff_mismatches.Add();
-    return IOStatus::Corruption(name_, "the bytes to write do not match the checksum that RocksDB computed of them");
+    return Mismatch(store_.get(), name_);
   }
   if (error < 0) {
     // What of it is there is not known: a Sync that comes after all the same is one.
@@ -161,7 +180,7 @@ IOStatus Writable::Write(const Slice& data, uint64_t offset, const DataVerificat
   } else {
     change_.store(store_->Changed());
   }
-  size_.store(offset + data.size());
+  size_.store(std::max(size_.load(), offset + data.size()));
   return IOStatus::OK();
 }
 
@@ -201,9 +220,8 @@ IOStatus Writable::Close(const IOOptions& options, IODebugContext* dbg) {
   if (allocated_ > size_.load()) {
     status = Truncate(size_.load(), options, dbg);
   }
-  const int error = weldfs_close(file_);
-  file_ = nullptr;
-  return status.ok() && error < 0 ? StatusOf(error, name_) : status;
+  IOStatus closed = CloseFile(&file_, name_);
+  return status.ok() ? closed : status;
 }
 
 IOStatus Writable::Sync(const IOOptions&, IODebugContext*) {
@@ -234,19 +252,13 @@ IOStatus RandomRW::Write(uint64_t offset, const Slice& data, const IOOptions&, I
 
 IOStatus RandomRW::Read(uint64_t offset, size_t n, const IOOptions&, Slice* result, char* scratch,
                         IODebugContext*) const {
-  const int64_t got = ReadAll(file_, scratch, n, offset);
-  *result = Slice(scratch, got < 0 ? 0 : static_cast<size_t>(got));
-  return got < 0 ? StatusOf(got, name_) : IOStatus::OK();
+  return ReadInto(file_, name_, offset, n, result, scratch);
 }
 
 IOStatus RandomRW::Sync(const IOOptions&, IODebugContext*) {
   return store_->MakeDurable(change_.load(), file_, name_);
 }
 
-IOStatus RandomRW::Close(const IOOptions&, IODebugContext*) {
-  const int error = weldfs_close(file_);
-  file_ = nullptr;
-  return error < 0 ? StatusOf(error, name_) : IOStatus::OK();
-}
+IOStatus RandomRW::Close(const IOOptions&, IODebugContext*) { return CloseFile(&file_, name_); }
 
 }  // namespace weldfs_rocksdb

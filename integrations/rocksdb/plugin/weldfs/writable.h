@@ -111,6 +111,11 @@ class RandomRW : public FSRandomRWFile {
 int64_t WriteAll(weldfs_file* file, const char* data, size_t n, uint64_t offset, uint32_t durability);
 // Reads until `n` bytes are there or the file ends: how many, or a negative errno.
 int64_t ReadAll(const weldfs_file* file, char* into, size_t n, uint64_t offset);
+// The read of RocksDB's interface: *result is what there is of the `n` bytes, in `scratch`.
+IOStatus ReadInto(const weldfs_file* file, const std::string& name, uint64_t offset, size_t n, Slice* result,
+                  char* scratch);
+// Closes *file, which is nullptr afterwards.
+IOStatus CloseFile(weldfs_file** file, const std::string& name);
 // An id of what is open, the same for as long as the device keeps the file: its length, 0 when there is no room.
 size_t FileId(const Store& store, const weldfs_file* file, char* id, size_t max_size);
 

@@ -1,8 +1,12 @@
 // The file system by itself: every call of it, and checksums that are handed over.
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <thread>
 #include <vector>
 
 #include "check.h"
@@ -71,8 +75,10 @@ void WritableFiles(Rig& rig) {
   OK(file->Fsync(kIo, nullptr));
   CHECK(rig.Counters().syncs == before.syncs + 1);
   OK(file->Truncate(5, kIo, nullptr));
+  OK(file->Allocate(0, 1 << 20, kIo, nullptr));
+  // Within the file: it is no shorter by that, not even when the allocated rest is given back.
   OK(file->PositionedAppend("HE", 0, kIo, nullptr));
-  OK(file->Truncate(5, kIo, nullptr));
+  CHECK(file->GetFileSize(kIo, nullptr) == 5);
   OK(file->Close(kIo, nullptr));
   CHECK(!file->Append("x", kIo, nullptr).ok());
   CHECK(Get(fs, "/d/w") == "HEllo");
@@ -102,16 +108,15 @@ void WritableFiles(Rig& rig) {
 }
 
 // A guess that a sync follows is made after one that did, given up after one that did not, and never promises less.
-void Guesses(Rig& rig) {
+// In the process, on memory, `always`: every append is durable.
+void Guesses(Rig& rig, bool always) {
   auto file = Create(*rig.fs, "/d/guess");
-  const bool always = rig.Counters().durable_appends > 0;
   auto durable = [&] {
     const auto before = rig.Counters().durable_appends;
     OK(file->Append("x", kIo, nullptr));
     return rig.Counters().durable_appends > before;
   };
   if (always) {
-    // In the process, on memory: every append survives it, and that costs no flush.
     CHECK(durable() && durable());
     return;
   }
@@ -191,7 +196,20 @@ void Names(Rig& rig) {
   OK(fs.DeleteFile("/d/sub/c", kIo, nullptr));
   OK(directory->FsyncWithDirOptions(kIo, nullptr, DirFsyncOptions(DirFsyncOptions::kFileDeleted)));
   CHECK(rig.Counters().syncs == before.syncs + 1);
+  // A file that is made by its lock, and the engine's log.
+  FileLock* lock = nullptr;
+  OK(fs.LockFile("/d/sub/lock", kIo, &lock, nullptr));
+  OK(fs.UnlockFile(lock, kIo, nullptr));
+  OK(directory->Fsync(kIo, nullptr));
+  CHECK(rig.Counters().syncs == before.syncs + 2);
+  std::shared_ptr<Logger> log;
+  OK(fs.NewLogger("/d/sub/log", kIo, &log, nullptr));
+  OK(directory->Fsync(kIo, nullptr));
+  CHECK(rig.Counters().syncs == before.syncs + 3);
+  OK(log->Close());
   OK(directory->Close(kIo, nullptr));
+  OK(fs.DeleteFile("/d/sub/lock", kIo, nullptr));
+  OK(fs.DeleteFile("/d/sub/log", kIo, nullptr));
   CHECK(!fs.DeleteDir("/d/sub", kIo, nullptr).ok());
   OK(fs.DeleteFile("/d/sub/a", kIo, nullptr));
   CHECK(fs.DeleteFile("/d/sub/a", kIo, nullptr).IsPathNotFound());
@@ -255,7 +273,6 @@ void Reads(Rig& rig) {
         &seen[i], &handles[i], &deleters[i], nullptr));
   }
   std::vector<void*> waited, given_up;
-  size_t aborted = 0;
   for (size_t i = 0; i < seen.size(); ++i) {
     if (handles[i] != nullptr) {
       (i % 3 == 0 ? given_up : waited).push_back(handles[i]);
@@ -267,7 +284,6 @@ void Reads(Rig& rig) {
   for (size_t i = 0; i < seen.size(); ++i) {
     if (handles[i] != nullptr && i % 3 == 0) {
       CHECK(seen[i].times == 0);
-      ++aborted;
     } else {
       CHECK(seen[i].times == 1 && seen[i].text == content.substr(i * 600, 600));
     }
@@ -275,7 +291,6 @@ void Reads(Rig& rig) {
       deleters[i](handles[i]);
     }
   }
-  CHECK(aborted == given_up.size());
   std::unique_ptr<FSSequentialFile> sequential;
   OK(fs.NewSequentialFile("/d/r", FileOptions(), &sequential, nullptr));
   OK(sequential->Skip(100));
@@ -295,6 +310,42 @@ void Reads(Rig& rig) {
   CHECK(file == nullptr);
 }
 
+// A read that fails tells its own reason, not that of another call.
+void FailedReads(FileSystem& fs) {
+  std::unique_ptr<FSRandomAccessFile> file;
+  // There is nothing to read in a directory.
+  OK(fs.NewRandomAccessFile("/d", FileOptions(), &file, nullptr));
+  CHECK(fs.FileExists("/d/none", kIo, nullptr).IsNotFound());
+  char room[20];
+  auto is_told = [](const IOStatus& status) {
+    const std::string said = status.ToString();
+    return status.IsIOError() && said.find("directory") != std::string::npos && said.find("none") == std::string::npos;
+  };
+  std::vector<FSReadRequest> requests(2);
+  for (size_t i = 0; i < requests.size(); ++i) {
+    requests[i].len = 10;
+    requests[i].scratch = room + 10 * i;
+  }
+  OK(file->MultiRead(requests.data(), requests.size(), kIo, nullptr));
+  for (const auto& one : requests) {
+    CHECK(is_told(one.status));
+  }
+  void* handle = nullptr;
+  IOHandleDeleter deleter;
+  IOStatus seen;
+  OK(file->ReadAsync(
+      requests[0], kIo,
+      [](const FSReadRequest& done, void* argument) { *static_cast<IOStatus*>(argument) = done.status; }, &seen,
+      &handle, &deleter, nullptr));
+  CHECK(fs.FileExists("/d/none", kIo, nullptr).IsNotFound());
+  std::vector<void*> handles = {handle};
+  OK(fs.Poll(handles, 1));
+  CHECK(is_told(seen));
+  if (handle != nullptr) {
+    deleter(handle);
+  }
+}
+
 void Locks(FileSystem& fs) {
   FileLock *first, *second;
   OK(fs.LockFile("/d/LOCK", kIo, &first, nullptr));
@@ -304,17 +355,30 @@ void Locks(FileSystem& fs) {
   OK(fs.UnlockFile(second, kIo, nullptr));
 }
 
-// A temporary file that is renamed as RocksDB does it is one replacement; one that is looked at before is a file.
+void PutSynced(FileSystem& fs, const std::string& name, const std::string& content) {
+  auto file = Create(fs, name);
+  OK(file->Append(content, kIo, nullptr));
+  OK(file->Sync(kIo, nullptr));
+  CHECK(file->GetFileSize(kIo, nullptr) == content.size());
+  OK(file->Close(kIo, nullptr));
+}
+
+bool IsListed(FileSystem& fs, const std::string& directory, const std::string& name, uint64_t size) {
+  std::vector<std::string> names;
+  OK(fs.GetChildren(directory, kIo, &names, nullptr));
+  std::vector<FileAttributes> files;
+  OK(fs.GetChildrenFileAttributes(directory, kIo, &files, nullptr));
+  auto is_it = [&](const FileAttributes& one) { return one.name == name && one.size_bytes == size; };
+  const auto count = std::count_if(files.begin(), files.end(), is_it);
+  CHECK(count == std::count(names.begin(), names.end(), name) && count <= 1);
+  return count == 1;
+}
+
+// A temporary file that is renamed as RocksDB does it is one replacement; one that is read before is a file.
 void Switches(Rig& rig) {
   FileSystem& fs = *rig.fs;
   Put(fs, "/d/CURRENT", "old");
-  auto write = [&](const std::string& name, const std::string& content) {
-    auto file = Create(fs, name);
-    OK(file->Append(content, kIo, nullptr));
-    OK(file->Sync(kIo, nullptr));
-    CHECK(file->GetFileSize(kIo, nullptr) == content.size());
-    OK(file->Close(kIo, nullptr));
-  };
+  auto write = [&](const std::string& name, const std::string& content) { PutSynced(fs, name, content); };
   auto before = rig.Counters();
   write("/d/1.dbtmp", "new");
   OK(fs.RenameFile("/d/1.dbtmp", "/d/CURRENT", kIo, nullptr));
@@ -325,16 +389,22 @@ void Switches(Rig& rig) {
   CHECK(after.replacements == before.replacements + 1 && after.syncs == before.syncs);
   CHECK(Get(fs, "/d/CURRENT") == "new");
   CHECK(fs.FileExists("/d/1.dbtmp", kIo, nullptr).IsNotFound());
-  // Looked at; listed; written to after that; of a size for which it is a file like others.
+  // Listed and asked for, under another spelling of the directory, too: nothing is written by that.
   write("/d/2.dbtmp", "seen");
+  CHECK(IsListed(fs, "/d", "2.dbtmp", 4) && IsListed(fs, "d//", "2.dbtmp", 4) && !IsListed(fs, "/", "2.dbtmp", 4));
+  OK(fs.FileExists("/d//2.dbtmp", kIo, nullptr));
+  CHECK(rig.Counters().temporaries_written == after.temporaries_written);
+  // Read: it is written, durably, as the sync of it was put off; that of the directory has nothing left to do.
   CHECK(Get(fs, "/d/2.dbtmp") == "seen");
+  OK(directory->Fsync(kIo, nullptr));
+  CHECK(rig.Counters().temporaries_written == after.temporaries_written + 1 && rig.Counters().syncs == after.syncs);
   OK(fs.RenameFile("/d/2.dbtmp", "/d/CURRENT", kIo, nullptr));
   CHECK(Get(fs, "/d/CURRENT") == "seen" && rig.Counters().replacements == after.replacements);
+  // Read while it is open, and written to after that; of a size for which it is a file like others.
   auto open = Create(fs, "/d/3.dbtmp");
   OK(open->Append("one ", kIo, nullptr));
-  std::vector<std::string> names;
-  OK(fs.GetChildren("/d", kIo, &names, nullptr));
-  CHECK(std::count(names.begin(), names.end(), "3.dbtmp") == 1);
+  CHECK(Get(fs, "/d/3.dbtmp") == "one ");
+  CHECK(IsListed(fs, "/d", "3.dbtmp", 4));
   OK(open->Append("two", kIo, nullptr));
   OK(open->Sync(kIo, nullptr));
   OK(open->Close(kIo, nullptr));
@@ -351,6 +421,133 @@ void Switches(Rig& rig) {
   write("/d/6.dbtmp", "twice");
   OK(fs.RenameFile("/d/6.dbtmp", "/d/CURRENT", kIo, nullptr));
   CHECK(Get(fs, "/d/CURRENT") == "twice");
+}
+
+// Temporary files in folders that are not there, are removed or renamed; and folders of such a name.
+void SwitchesOfFolders(FileSystem& fs) {
+  std::unique_ptr<FSWritableFile> file;
+  CHECK(fs.NewWritableFile("/d/none/1.dbtmp", FileOptions(), &file, nullptr).IsPathNotFound() && file == nullptr);
+  CHECK(fs.NewWritableFile("/d/CURRENT/1.dbtmp", FileOptions(), &file, nullptr).IsIOError() && file == nullptr);
+  OK(fs.CreateDir("/d/folder.dbtmp", kIo, nullptr));
+  CHECK(fs.NewWritableFile("/d/folder.dbtmp", FileOptions(), &file, nullptr).IsIOError() && file == nullptr);
+  OK(fs.DeleteDir("/d/folder.dbtmp", kIo, nullptr));
+  PutSynced(fs, "/d/file.dbtmp", "f");
+  CHECK(!fs.CreateDir("/d/file.dbtmp", kIo, nullptr).ok());
+  CHECK(!fs.CreateDirIfMissing("/d/file.dbtmp", kIo, nullptr).ok());
+  OK(fs.DeleteFile("/d/file.dbtmp", kIo, nullptr));
+  OK(fs.CreateDir("/d/f", kIo, nullptr));
+  OK(fs.CreateDir("/d/g", kIo, nullptr));
+  PutSynced(fs, "/d/f/1.dbtmp", "in f");
+  CHECK(!fs.DeleteDir("/d/f/", kIo, nullptr).ok());
+  PutSynced(fs, "/d/f/2.dbtmp", "too");
+  CHECK(!fs.RenameFile("/d/g", "/d/f", kIo, nullptr).ok());
+  PutSynced(fs, "/d/f/3.dbtmp", "moved");
+  OK(fs.RenameFile("/d/f", "/d/h", kIo, nullptr));
+  CHECK(Get(fs, "/d/h/1.dbtmp") == "in f" && Get(fs, "/d/h/2.dbtmp") == "too" && Get(fs, "/d/h/3.dbtmp") == "moved");
+  for (const char* name : {"1.dbtmp", "2.dbtmp", "3.dbtmp"}) {
+    OK(fs.DeleteFile(std::string("/d/h/") + name, kIo, nullptr));
+  }
+  OK(fs.DeleteDir("/d/h", kIo, nullptr));
+  OK(fs.DeleteDir("/d/g", kIo, nullptr));
+}
+
+// An open temporary file is that one, whatever becomes of its name.
+void SwitchesOfOpenFiles(FileSystem& fs) {
+  auto renamed = Create(fs, "/d/o.dbtmp");
+  OK(renamed->Append("old ", kIo, nullptr));
+  OK(fs.RenameFile("/d/o.dbtmp", "/d/o", kIo, nullptr));
+  PutSynced(fs, "/d/o.dbtmp", "of another file");
+  OK(renamed->Append("and on", kIo, nullptr));
+  OK(renamed->Sync(kIo, nullptr));
+  OK(renamed->Close(kIo, nullptr));
+  CHECK(Get(fs, "/d/o") == "old and on" && Get(fs, "/d/o.dbtmp") == "of another file");
+  CHECK(!renamed->Append("x", kIo, nullptr).ok());
+
+  auto removed = Create(fs, "/d/o.dbtmp");
+  OK(fs.DeleteFile("/d/o.dbtmp", kIo, nullptr));
+  auto anew = Create(fs, "/d/o.dbtmp");
+  auto again = Create(fs, "/d/o.dbtmp");
+  OK(again->Append("last", kIo, nullptr));
+  for (FSWritableFile* gone : {removed.get(), anew.get()}) {
+    CHECK(gone->Append("x", kIo, nullptr).IsIOError() && gone->Truncate(1, kIo, nullptr).IsIOError());
+    CHECK(gone->Sync(kIo, nullptr).IsIOError());
+    OK(gone->Close(kIo, nullptr));
+  }
+  OK(again->Close(kIo, nullptr));
+  CHECK(Get(fs, "/d/o.dbtmp") == "last");
+  OK(fs.DeleteFile("/d/o.dbtmp", kIo, nullptr));
+}
+
+// One thread makes files of a name and renames them, another one renames whatever it finds there: the file that was
+// made last arrives, whichever of the two renames it.
+void SwitchesAtOnce(FileSystem& fs) {
+  std::atomic<bool> over{false};
+  std::thread other([&] {
+    while (!over) {
+      const IOStatus status = fs.RenameFile("/d/a.dbtmp", "/d/A", kIo, nullptr);
+      CHECK(status.ok() || status.IsPathNotFound());
+    }
+  });
+  for (int i = 0; i < 100; ++i) {
+    auto file = Create(fs, "/d/a.dbtmp");
+    OK(file->Append(std::to_string(i), kIo, nullptr));
+    OK(file->Close(kIo, nullptr));
+    const IOStatus status = fs.RenameFile("/d/a.dbtmp", "/d/A", kIo, nullptr);
+    CHECK(status.ok() || status.IsPathNotFound());
+    CHECK(Get(fs, "/d/A") == std::to_string(i));
+  }
+  over = true;
+  other.join();
+}
+
+// A forked child is refused, and does its parent no harm.
+void Forks(FileSystem& fs, const std::string& target) {
+  auto open = Create(fs, "/d/fork");
+  OK(open->Append("parent", kIo, nullptr));
+  auto kept = Create(fs, "/d/fork.dbtmp");
+  OK(kept->Append("parent", kIo, nullptr));
+  const pid_t child = fork();
+  CHECK(child >= 0);
+  if (child == 0) {
+    std::vector<std::string> names;
+    std::vector<FileAttributes> files;
+    std::unique_ptr<FSWritableFile> file;
+    std::unique_ptr<FSDirectory> directory;
+    uint64_t n = 0;
+    FileLock* lock = nullptr;
+    CHECK(open->Append("child", kIo, nullptr).IsIOError() && open->Sync(kIo, nullptr).IsIOError());
+    CHECK(kept->Append("child", kIo, nullptr).IsIOError() && kept->Sync(kIo, nullptr).IsIOError());
+    CHECK(fs.FileExists("/d", kIo, nullptr).IsIOError() && fs.FileExists("/d/none", kIo, nullptr).IsIOError());
+    CHECK(fs.GetChildren("/d", kIo, &names, nullptr).IsIOError());
+    CHECK(fs.GetChildrenFileAttributes("/d", kIo, &files, nullptr).IsIOError());
+    CHECK(fs.NewWritableFile("/d/child", FileOptions(), &file, nullptr).IsIOError());
+    CHECK(fs.NewWritableFile("/d/child.dbtmp", FileOptions(), &file, nullptr).IsIOError());
+    CHECK(fs.NewDirectory("/d", kIo, &directory, nullptr).IsIOError());
+    CHECK(fs.CreateDir("/d/child", kIo, nullptr).IsIOError());
+    CHECK(fs.CreateDirIfMissing("/d", kIo, nullptr).IsIOError());
+    CHECK(fs.DeleteDir("/d/child", kIo, nullptr).IsIOError());
+    CHECK(fs.DeleteFile("/d/fork", kIo, nullptr).IsIOError());
+    CHECK(fs.DeleteFile("/d/fork.dbtmp", kIo, nullptr).IsIOError());
+    CHECK(fs.RenameFile("/d/fork.dbtmp", "/d/fork", kIo, nullptr).IsIOError());
+    CHECK(fs.LinkFile("/d/fork", "/d/child", kIo, nullptr).IsIOError());
+    CHECK(fs.Truncate("/d/fork", 0, kIo, nullptr).IsIOError());
+    CHECK(fs.GetFileSize("/d/fork", kIo, &n, nullptr).IsIOError());
+    CHECK(fs.GetFreeSpace("/d", kIo, &n, nullptr).IsIOError());
+    CHECK(fs.LockFile("/d/fork", kIo, &lock, nullptr).IsIOError());
+    if (target.find(".sock") != std::string::npos) {
+      Rig own(target);
+      Put(*own.fs, "/d/own", "child");
+    }
+    _exit(0);
+  }
+  int status = 0;
+  CHECK(waitpid(child, &status, 0) == child && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  OK(open->Append(" goes on", kIo, nullptr));
+  OK(kept->Append(" too", kIo, nullptr));
+  OK(kept->Close(kIo, nullptr));
+  CHECK(Get(fs, "/d/fork") == "parent goes on" && Get(fs, "/d/fork.dbtmp") == "parent too");
+  CHECK(fs.FileExists("/d/child", kIo, nullptr).IsNotFound());
+  CHECK(fs.FileExists("/d/own", kIo, nullptr).ok() == (target.find(".sock") != std::string::npos));
 }
 
 // Flips a bit of what is appended to logs after its checksum was taken: as a memory that fails would.
@@ -385,15 +582,20 @@ struct FaultyFs : FileSystemWrapper {
 
 }  // namespace
 
-int TestFiles(const std::string& target) {
+int TestFiles(const std::string& target, bool always_durable) {
   Rig rig(target);
   OK(rig.fs->CreateDirIfMissing("/d", kIo, nullptr));
   WritableFiles(rig);
-  Guesses(rig);
+  Guesses(rig, always_durable);
   Names(rig);
   Reads(rig);
+  FailedReads(*rig.fs);
   Locks(*rig.fs);
   Switches(rig);
+  SwitchesOfFolders(*rig.fs);
+  SwitchesOfOpenFiles(*rig.fs);
+  SwitchesAtOnce(*rig.fs);
+  Forks(*rig.fs, target);
   CHECK(rig.fs->GetId() == "weldfs://" + target);
   return 0;
 }

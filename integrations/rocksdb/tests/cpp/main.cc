@@ -1,8 +1,10 @@
 // The engine on a device, as the tests in ../it run it: one program, a part by its name.
 
-#include <cstring>
-#include <fstream>
+#include <chrono>
+#include <csignal>
 #include <iostream>
+#include <thread>
+#include <vector>
 
 #include "check.h"
 #include "rocksdb/convenience.h"
@@ -10,6 +12,8 @@
 namespace {
 
 using rocksdb::Status;
+
+const rocksdb::IOOptions kIo;
 
 // Commits row after row, and says on stdout which are acknowledged, until it is killed or fails.
 int Write(const std::string& target, bool sync) {
@@ -54,36 +58,132 @@ int Verify(const std::string& target, uint64_t acknowledged, bool prefix) {
   return 0;
 }
 
-// Writes until there is no room; nothing that was acknowledged is lost, and there is room again when rows are removed.
-int Fill(const std::string& target) {
-  Rig rig(target);
-  uint64_t rows = 0;
-  {
-    auto db = rig.Open("/db");
-    Status status;
-    for (;; ++rows) {
-      status = db->Put(rocksdb::WriteOptions(), Key(rows), Value(rows, 1, 20000));
-      if (!status.ok()) {
-        break;
-      }
-      CHECK(rows < 100000);
-    }
-    std::cerr << rows << ": " << status.ToString() << std::endl;
-    CHECK(status.IsNoSpace() || status.subcode() == Status::kNoSpace);
-    std::string value;
-    for (uint64_t row = 0; row < rows; ++row) {
-      OK(db->Get(rocksdb::ReadOptions(), Key(row), &value));
-      CHECK(value == Value(row, 1, 20000));
-    }
-  }
-  OK(rig.fs->DeleteFile("/ballast", rocksdb::IOOptions(), nullptr));
-  auto db = rig.Open("/db");
+bool IsNoSpace(const Status& status) { return status.IsNoSpace() || status.subcode() == Status::kNoSpace; }
+
+std::vector<std::string> List(const Rig& rig, const std::string& directory) {
+  std::vector<std::string> names;
+  OK(rig.fs->GetChildren(directory, kIo, &names, nullptr));
+  return names;
+}
+
+void CheckRows(rocksdb::DB* db, uint64_t rows) {
   std::string value;
   for (uint64_t row = 0; row < rows; ++row) {
     OK(db->Get(rocksdb::ReadOptions(), Key(row), &value));
     CHECK(value == Value(row, 1, 20000));
   }
-  OK(db->Put(rocksdb::WriteOptions(), "room", "again"));
+}
+
+// Puts rows until there is no room: how many were acknowledged.
+uint64_t PutRows(rocksdb::DB* db) {
+  for (uint64_t rows = 0;; ++rows) {
+    const Status status = db->Put(rocksdb::WriteOptions(), Key(rows), Value(rows, 1, 20000));
+    if (!status.ok()) {
+      std::cerr << rows << ": " << status.ToString() << std::endl;
+      CHECK(IsNoSpace(status));
+      return rows;
+    }
+    CHECK(rows < 100000);
+  }
+}
+
+// Takes what room is left.
+void FillUp(const Rig& rig, const std::string& name) {
+  std::unique_ptr<rocksdb::FSWritableFile> file;
+  OK(rig.fs->NewWritableFile(name, rocksdb::FileOptions(), &file, nullptr));
+  for (size_t bytes = 1 << 20; bytes > 0;) {
+    const Status status = file->Append(std::string(bytes, 'f'), kIo, nullptr);
+    CHECK(status.ok() || IsNoSpace(status));
+    bytes = status.ok() ? bytes : bytes / 2;
+  }
+}
+
+// A temporary file that cannot be written is kept: listed, asked for and removed, and in the way of no other file.
+void KeepWithoutRoom(const Rig& rig) {
+  std::unique_ptr<rocksdb::FSWritableFile> file;
+  OK(rig.fs->NewWritableFile("/kept/1.dbtmp", rocksdb::FileOptions(), &file, nullptr));
+  OK(file->Append(std::string(200 << 10, 'k'), kIo, nullptr));
+  OK(file->Sync(kIo, nullptr));
+  OK(file->Close(kIo, nullptr));
+  std::unique_ptr<rocksdb::FSSequentialFile> read;
+  CHECK(IsNoSpace(rig.fs->NewSequentialFile("/kept/1.dbtmp", rocksdb::FileOptions(), &read, nullptr)));
+  OK(rig.fs->FileExists("/kept/1.dbtmp", kIo, nullptr));
+  CHECK(List(rig, "/kept") == std::vector<std::string>{"1.dbtmp"});
+  CHECK(!List(rig, "/db").empty());
+  CHECK(IsNoSpace(rig.fs->DeleteDir("/kept", kIo, nullptr)));
+}
+
+// Writes until there is no room; nothing that was acknowledged is lost, and the engine goes on when there is room.
+int Fill(const std::string& target) {
+  Rig rig(target);
+  OK(rig.fs->CreateDir("/kept", kIo, nullptr));
+  auto db = rig.Open("/db");
+  const uint64_t rows = PutRows(db.get());
+  CheckRows(db.get(), rows);
+  FillUp(rig, "/filler");
+  KeepWithoutRoom(rig);
+  // The engine reads its new options back, which fails: releases differ in whether it removes them then.
+  db->SetOptions({{"disable_auto_compactions", "true"}}).PermitUncheckedError();
+  CHECK(!List(rig, "/db").empty());
+  OK(rig.fs->DeleteFile("/ballast", kIo, nullptr));
+  // It looks for room every five seconds.
+  Status status;
+  for (int tenths = 0; tenths < 600; ++tenths) {
+    status = db->Put(rocksdb::WriteOptions(), "room", "again");
+    if (status.ok()) {
+      break;
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+  }
+  OK(status);
+  CheckRows(db.get(), rows);
+  // What was kept meanwhile is written now.
+  CHECK(rig.fs->DeleteDir("/kept", kIo, nullptr).IsIOError());
+  uint64_t size = 0;
+  OK(rig.fs->GetFileSize("/kept/1.dbtmp", kIo, &size, nullptr));
+  CHECK(size == 200 << 10);
+  db.reset();
+  db = rig.Open("/db");
+  CheckRows(db.get(), rows);
+  db.reset();
+  FillUp(rig, "/filler2");
+  OK(rig.fs->DeleteFile("/kept/1.dbtmp", kIo, nullptr));
+  FillUp(rig, "/filler3");
+  KeepWithoutRoom(rig);
+  // Makes room, though a file of another directory cannot be written.
+  OK(rocksdb::DestroyDB("/db", rig.Options()));
+  CHECK(rig.fs->FileExists("/db", kIo, nullptr).IsNotFound());
+  OK(rig.fs->DeleteFile("/kept/1.dbtmp", kIo, nullptr));
+  OK(rig.fs->DeleteDir("/kept", kIo, nullptr));
+  return 0;
+}
+
+// Syncs a temporary file and reads it: it is then there whatever becomes of the process.
+int Look(const std::string& target) {
+  Rig rig(target);
+  for (const char* name : {"/closed.dbtmp", "/open.dbtmp"}) {
+    std::unique_ptr<rocksdb::FSWritableFile> file;
+    OK(rig.fs->NewWritableFile(name, rocksdb::FileOptions(), &file, nullptr));
+    OK(file->Append("synced", kIo, nullptr));
+    OK(file->Sync(kIo, nullptr));
+    if (name[1] == 'c') {
+      OK(file->Close(kIo, nullptr));
+    }
+    std::unique_ptr<rocksdb::FSSequentialFile> read;
+    OK(rig.fs->NewSequentialFile(name, rocksdb::FileOptions(), &read, nullptr));
+  }
+  // Neither the device in this process nor the file system ends as it should.
+  raise(SIGKILL);
+  return 1;
+}
+
+int Looked(const std::string& target) {
+  Rig rig(target);
+  for (const char* name : {"/closed.dbtmp", "/open.dbtmp"}) {
+    uint64_t size = 0;
+    OK(rig.fs->GetFileSize(name, kIo, &size, nullptr));
+    CHECK(size == 6);
+  }
   return 0;
 }
 
@@ -164,13 +264,15 @@ int main(int argc, char** argv) {
   const std::string target = argc > 2 ? argv[2] : "";
   auto text = [&](int i) { return std::string(argc > i ? argv[i] : ""); };
   auto number = [&](int i) { return std::stoull(text(i)); };
-  if (part == "files") return TestFiles(target);
+  if (part == "files") return TestFiles(target, text(3) == "always-durable");
   if (part == "handoffs") return TestHandoffs(target);
   if (part == "engine") return TestEngine(target);
   if (part == "random") return TestRandom(target, text(3), number(4), number(5));
   if (part == "write") return Write(target, text(3) != "unsynced");
   if (part == "verify") return Verify(target, number(3), text(4) == "prefix");
   if (part == "fill") return Fill(target);
+  if (part == "look") return Look(target);
+  if (part == "looked") return Looked(target);
   if (part == "options") return Options(target);
   if (part == "ballast") return Ballast(target, number(3));
   if (part == "open") return Hold(target, text(3), false);

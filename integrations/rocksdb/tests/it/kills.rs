@@ -1,6 +1,7 @@
 //! SIGKILL of the engine's process and of the device: every acknowledged synced write is there.
 
-use crate::rig::{PATIENCE, Served, end, engine, fsck, image, is_there, printed, run, start};
+use crate::rig::{PATIENCE, Served, all, end, engine, fsck, image, is_there, last_number, printed, run, start};
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -9,15 +10,14 @@ fn kills() -> usize {
     std::env::var("WELDFS_ROCKSDB_KILLS").map_or(10, |n| n.parse().expect("a number"))
 }
 
-/// The last row that the writer acknowledged. A line that is cut is none.
-fn acknowledged(dir: &Path) -> u64 {
-    let said = printed(dir, "out");
-    said.rsplit_once('\n').map_or(0, |(whole, _)| whole.lines().last().unwrap_or("0").parse().unwrap())
+/// The last row that the writer acknowledged.
+fn acknowledged(dir: &Path) -> u32 {
+    last_number(&printed(dir, "out"))
 }
 
-fn wait_for(dir: &Path, rows: u64) {
+fn wait_for(dir: &Path, rows: usize) {
     let start = Instant::now();
-    while acknowledged(dir) < rows {
+    while (acknowledged(dir) as usize) < rows {
         assert!(start.elapsed() < PATIENCE, "nothing is committed: {}", printed(dir, "err"));
         std::thread::sleep(Duration::from_millis(2));
     }
@@ -39,7 +39,7 @@ fn a_killed_process_loses_no_synced_write() {
             let dir = image("128M", medium);
             let served = is_served.then(|| Served::start(dir.path()));
             let mut writer = start(dir.path(), engine(dir.path(), "write", "d.img"));
-            wait_for(dir.path(), 5 + 37 * round as u64);
+            wait_for(dir.path(), 5 + 37 * round);
             writer.kill().unwrap();
             writer.wait().unwrap();
             verify(dir.path());
@@ -62,7 +62,7 @@ fn an_unsynced_write_survives_the_process_where_that_is_promised() {
             let mut write = engine(dir.path(), "write", "d.img");
             write.arg("unsynced");
             let mut writer = start(dir.path(), write);
-            wait_for(dir.path(), 2000 + 977 * round as u64);
+            wait_for(dir.path(), 2000 + 977 * round);
             writer.kill().unwrap();
             writer.wait().unwrap();
             let mut verify = engine(dir.path(), "verify", "d.img");
@@ -72,6 +72,20 @@ fn an_unsynced_write_survives_the_process_where_that_is_promised() {
             fsck(dir.path());
         }
     }
+}
+
+/// The sync of a temporary file is put off, but not beyond the moment at which something reads the file.
+#[test]
+fn a_synced_temporary_file_that_was_read_survives_the_process() {
+    if !is_there("a_synced_temporary_file_that_was_read_survives_the_process") {
+        return;
+    }
+    // In the process, on a disk: what is not durable dies with the process.
+    let dir = image("64M", "block");
+    let looked = engine(dir.path(), "look", "d.img").output().unwrap();
+    assert_eq!(looked.status.signal(), Some(9), "{}", all(&looked));
+    run(engine(dir.path(), "looked", "d.img"));
+    fsck(dir.path());
 }
 
 /// A commit that the device dies in is the engine's I/O error, and so is the next; a new process finds all of the rest.
@@ -85,7 +99,7 @@ fn a_killed_device_is_an_error_and_loses_no_synced_write() {
             let dir = image("128M", medium);
             let served = Served::start(dir.path());
             let mut writer = start(dir.path(), engine(dir.path(), "write", "d.img"));
-            wait_for(dir.path(), 5 + 37 * round as u64);
+            wait_for(dir.path(), 5 + 37 * round);
             served.kill();
             let code = end(&mut writer, "a writer whose device is gone");
             let said = printed(dir.path(), "err");

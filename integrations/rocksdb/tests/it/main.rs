@@ -6,6 +6,8 @@ mod errors;
 mod kills;
 mod parts;
 mod rig;
+#[path = "../../../../kernel-shim/tests/served/mod.rs"]
+mod served;
 #[path = "../../../../kernel-shim/tests/skips/mod.rs"]
 mod skips;
 mod tools;

@@ -1,25 +1,13 @@
-//! The plug-in and the test program, built once; images and devices.
+//! The plug-in and the test program, built once, and run.
 
+pub use crate::served::{PATIENCE, Served, fsck, image, last_number, other_version};
+
+use crate::served::built;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
-use tempfile::TempDir;
-use weldfs::Client;
-
-/// Far above what anything here takes on a slow, busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(120);
-
-/// The folder of programs and libraries of this build.
-fn built() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned()
-}
-
-/// The `weldfs` program.
-pub fn weldfs() -> Command {
-    Command::new(built().join("weldfs"))
-}
 
 /// Where the plug-in and the test program are built: beside the folder of the C library, as the Makefile expects it.
 fn made() -> &'static Path {
@@ -74,52 +62,6 @@ pub fn run(mut command: Command) -> String {
 /// Everything that was printed.
 pub fn all(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
-}
-
-/// A folder with an image `d.img` in it.
-pub fn image(size: &str, medium: &str) -> TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let made = weldfs().arg("mkfs").arg(dir.path().join("d.img")).args(["--size", size, "--medium", medium]).output();
-    assert!(made.unwrap().status.success());
-    dir
-}
-
-/// Whether the image is whole, and nothing keeps it.
-pub fn fsck(dir: &Path) {
-    let out = weldfs().arg("fsck").arg(dir.join("d.img")).output().unwrap();
-    assert!(out.status.success(), "fsck: {}", all(&out));
-}
-
-/// A process that serves the image of a folder at `d.img.sock`.
-pub struct Served {
-    child: Child,
-}
-
-impl Served {
-    pub fn start(dir: &Path) -> Served {
-        let mut serve = weldfs();
-        serve.arg("serve").arg("d.img").current_dir(dir);
-        let child = serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let (served, start) = (Served { child }, Instant::now());
-        while Client::connect(dir.join("d.img.sock")).is_err() {
-            assert!(start.elapsed() < PATIENCE, "no device");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        served
-    }
-
-    /// SIGKILL.
-    pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// A program whose output goes to files of the folder, so that it is there whatever becomes of the program.

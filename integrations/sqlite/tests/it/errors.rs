@@ -1,6 +1,6 @@
 //! What goes wrong, in SQLite's own codes, with the cause in its log; and nothing is lost by it.
 
-use crate::rig::{Served, connect, extension, feed, image, one, run, said, shell, shell_is_there, start};
+use crate::rig::{Served, connect, extension, feed, image, one, other_version, run, said, shell, shell_is_there, start};
 use rusqlite::ffi;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -45,13 +45,7 @@ fn a_wrong_target_is_named() {
         assert!(said.contains(cause), "{name}: {said}");
     }
     // An image of another version of the format is refused, not guessed at.
-    let mut bytes = std::fs::read(at.join("d.img")).unwrap();
-    for superblock in bytes.chunks_mut(4096).filter(|block| block.starts_with(b"WeldFS\x1a\n")) {
-        superblock[8] = 9;
-        let sum = crc32c::crc32c(&superblock[..4092]).to_le_bytes();
-        superblock[4092..].copy_from_slice(&sum);
-    }
-    std::fs::write(at.join("other.img"), bytes).unwrap();
+    other_version(at);
     let said = complaint(at, "other.img:/a.db");
     assert!(said.contains("unable to open database") && said.contains("other.img: "), "{said}");
 }

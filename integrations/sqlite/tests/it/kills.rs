@@ -1,6 +1,6 @@
 //! SIGKILL of programs and of devices: every commit that was acknowledged is there, and the database is whole.
 
-use crate::rig::{PATIENCE, Served, connect, image, one};
+use crate::rig::{PATIENCE, Served, connect, image, last_number, one};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -51,8 +51,7 @@ fn spawn(dir: &Path, number: i64, mode: &str, batch: bool) -> Child {
 
 fn acknowledged(dir: &Path, number: i64) -> i64 {
     let noted = std::fs::read_to_string(dir.join(format!("acknowledged.{number}"))).unwrap_or_default();
-    // The last line may be cut.
-    noted.rsplit_once('\n').map_or(0, |(whole, _)| whole.lines().last().unwrap_or("0").parse().unwrap())
+    i64::from(last_number(&noted))
 }
 
 /// What two writers committed is there, row by row; at most one more each that was not acknowledged.

@@ -7,6 +7,8 @@ mod errors;
 mod kills;
 mod programs;
 mod rig;
+#[path = "../../../../kernel-shim/tests/served/mod.rs"]
+mod served;
 mod shell;
 #[path = "../../../../kernel-shim/tests/skips/mod.rs"]
 mod skips;

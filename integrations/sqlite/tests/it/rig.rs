@@ -1,26 +1,14 @@
 //! Images, devices, shells and connections for the tests.
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
+pub use crate::served::{PATIENCE, Served, fsck, last_number, other_version, weldfs};
+
+use crate::served::built;
 use rusqlite::{Connection, OpenFlags, ffi};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Once;
-use std::time::{Duration, Instant};
-use weldfs::Client;
-
-/// Far above what anything here takes on a slow, busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// The folder of programs and libraries of this build.
-fn built() -> PathBuf {
-    std::env::current_exe().unwrap().parent().unwrap().parent().unwrap().to_owned()
-}
-
-/// The `weldfs` program.
-pub fn weldfs() -> Command {
-    Command::new(built().join("weldfs"))
-}
 
 /// The loadable extension, as SQLite names it.
 pub fn extension() -> PathBuf {
@@ -29,16 +17,7 @@ pub fn extension() -> PathBuf {
 
 /// A folder with an image `d.img` in it.
 pub fn image(size: &str) -> tempfile::TempDir {
-    let dir = tempfile::tempdir().unwrap();
-    let made = weldfs().arg("mkfs").arg(dir.path().join("d.img")).args(["--size", size, "--medium", "pmem"]).output();
-    assert!(made.unwrap().status.success());
-    dir
-}
-
-/// Whether the image is whole.
-pub fn fsck(dir: &Path) {
-    let out = weldfs().arg("fsck").arg(dir.join("d.img")).output().unwrap();
-    assert!(out.status.success(), "fsck: {}", String::from_utf8_lossy(&out.stdout));
+    crate::served::image(size, "pmem")
 }
 
 /// Whether the system's `sqlite3` is there; a skip is written down.
@@ -83,46 +62,6 @@ pub fn run(dir: &Path, script: &str) -> String {
     let (printed, complaints) = said(&out);
     assert!(out.status.success(), "{script}\n{printed}\n{complaints}");
     printed
-}
-
-/// A process that serves the image of a folder.
-pub struct Served {
-    child: Child,
-    dir: PathBuf,
-}
-
-impl Served {
-    /// Serves `d.img` at `d.img.sock`, and waits until it answers.
-    pub fn start(dir: &Path) -> Served {
-        let mut serve = weldfs();
-        serve.arg("serve").arg("d.img").current_dir(dir);
-        let child = serve.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        let served = Served { child, dir: dir.to_owned() };
-        let start = Instant::now();
-        while Client::connect(served.socket()).is_err() {
-            assert!(start.elapsed() < PATIENCE, "no device");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        served
-    }
-
-    /// Where it listens.
-    pub fn socket(&self) -> PathBuf {
-        self.dir.join("d.img.sock")
-    }
-
-    /// SIGKILL.
-    pub fn kill(mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-}
-
-impl Drop for Served {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 /// Makes the VFS known to the SQLite in this process.
