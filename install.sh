@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds and installs WeldFS: the program with its preload library, man pages, completions and systemd unit; the C
-# library, shared and static, with its header and pkg-config file; the documents.
+# library, shared and static, with its header and pkg-config file; the extension for SQLite; the documents.
 #
 #   ./install.sh [--prefix DIR] [--destdir DIR] [--libdir DIR] [--profile release|dev] [--only PART]...
 #                [--strip] [--no-build | --build-only]
@@ -8,8 +8,8 @@
 #
 #   --prefix DIR    where it will be used from (default /usr/local); --prefix ~/.local needs no root
 #   --destdir DIR   put in front of the prefix while installing, for packagers
-#   --libdir DIR    where the C library goes, below the prefix (default lib)
-#   --only PART     program, library or docs; may be given more than once (default: all three)
+#   --libdir DIR    where the C library and the extension go, below the prefix (default lib)
+#   --only PART     program, library, sqlite or docs; may be given more than once (default: all of them)
 #   --strip         leave the debug information out
 #   --no-build      install what an earlier --build-only (or make) built
 #   --uninstall     remove what this script installed there, and nothing else
@@ -44,9 +44,9 @@ while (($#)); do
     *) usage "unknown argument $1" ;;
     esac
 done
-((${#parts[@]})) || parts=(program library docs)
+((${#parts[@]})) || parts=(program library sqlite docs)
 for part in "${parts[@]}"; do
-    [[ $part == program || $part == library || $part == docs ]] || usage "no part is called $part"
+    [[ $part =~ ^(program|library|sqlite|docs)$ ]] || usage "no part is called $part"
 done
 [[ $libdir != /* && $libdir != *..* ]] || usage "--libdir is a folder below the prefix"
 absolute() { case $1 in /*) printf %s "$1" ;; *) printf %s "$PWD/$1" ;; esac; }
@@ -56,7 +56,7 @@ root=${destdir%/}$prefix
 manifest=$root/share/weldfs/installed
 
 # Lines of the manifest: the part, `file` or `dir`, and the path below the prefix.
-entries() { [[ ! -e $manifest ]] || grep -E '^(program|library|docs) (file|dir) [^/]' "$manifest" | grep -vE '(^| |/)\.\.(/|$)' || true; }
+entries() { [[ ! -e $manifest ]] || grep -E '^(program|library|sqlite|docs) (file|dir) [^/]' "$manifest" | grep -vE '(^| |/)\.\.(/|$)' || true; }
 
 # Files that were installed, then the folders that were made for them, the deepest first, if nothing else is in them.
 remove() { # lines of a manifest
@@ -96,6 +96,7 @@ if [[ $build == yes ]]; then
     # Apart: what the C library asks of the others is not the program's business.
     ! has program || (cd "$here" && cargo build --locked --profile "$profile" --package weldfs-cli --package weldfs-preload)
     ! has library || (cd "$here" && cargo build --locked --profile "$profile" --package weldfs-capi)
+    ! has sqlite || (cd "$here" && cargo build --locked --profile "$profile" --package weldfs-sqlite)
 fi
 [[ $install == yes ]] || exit 0
 built=$(target)
@@ -164,6 +165,12 @@ part_library() {
     put 644 "$header" include/weldfs.h
     sed -e "s|@prefix@|$prefix|" -e "s|@libdir@|$libdir|" -e "s|@version@|$version|" "$capi/weldfs.pc.in" >"$work/weldfs.pc"
     put 644 "$work/weldfs.pc" "$libdir/pkgconfig/weldfs.pc"
+}
+
+# Among the libraries: there `.load libweldfs_sqlite` finds it by its name alone, if the linker looks there.
+part_sqlite() {
+    need libweldfs_sqlite.so
+    slim "$built/libweldfs_sqlite.so" 755 "$libdir/libweldfs_sqlite.so"
 }
 
 part_docs() {

@@ -67,10 +67,10 @@ inside weldfs demo --quick || fail "weldfs demo --quick"
 inside ldconfig -p >"$work/libraries"
 grep -q 'libweldfs\.so\.0 ' "$work/libraries" || fail "the C library is not in the linker's cache"
 
-say "used with what belongs to it: a compiler, man, completion, systemd"
+say "used with what belongs to it: a compiler, man, completion, systemd, SQLite"
 {
     inside apt-get update -qq
-    inside apt-get install -y -qq --no-install-recommends gcc libc6-dev pkg-config man-db bash-completion zsh fish systemd
+    inside apt-get install -y -qq --no-install-recommends gcc libc6-dev pkg-config man-db bash-completion zsh fish systemd sqlite3
 } >"$work/log" 2>&1 || { tail -3 "$work/log"; fail "apt-get install of what is tried with it"; }
 # The package's script makes the user where systemd is.
 inside apt-get install -y -qq --reinstall /weldfs.deb >"$work/log" 2>&1 || { cat "$work/log"; fail "apt-get install, again"; }
@@ -83,6 +83,12 @@ inside sh -euc 'cd /tmp
     weldfs serve c.img & weldfs wait c.img
     for form in shared static; do test "$(./$form c.img.sock)" = "1000 records, all sound"; done
     weldfs stop c.img && wait $!' || fail "a C program with the library"
+# shellcheck disable=SC2016 # for the shell inside
+equal "$(inside sh -euc 'cd /tmp
+    weldfs mkfs q.img --size 64M >/dev/null
+    for sql in "create table t(x); insert into t values (41), (1);" "select sum(x) from t;"; do
+        sqlite3 -bail -cmd ".load libweldfs_sqlite" -cmd ".open file:q.img:/app.db?vfs=weldfs" :memory: "$sql"
+    done')" 42 "SQLite's shell with the extension"
 equal "$(inside pkg-config --modversion weldfs)" "$version" "pkg-config's version"
 inside ldd /tmp/shared /tmp/static >"$work/needs"
 equal "$(grep -c libweldfs "$work/needs")" 1 "programs that need the shared library, of one that does and one that does not"

@@ -2,7 +2,8 @@
 # Installs the release as a user would, each way apart, and uses what is there afterwards:
 #   cargo install      the program alone, moved to an empty folder, runs a program with the library that it carries
 #   install.sh         everything, used from its prefix; shells load the completions, man pages and the systemd unit
-#                      parse, a C program is built with pkg-config and works on a device; uninstalling leaves nothing
+#                      parse, a C program is built with pkg-config and works on a device, SQLite's shell loads the
+#                      extension; uninstalling leaves nothing
 #   make install       the same into a stage, with DESTDIR and a prefix; uninstalling leaves nothing
 # Tier `install` of ./test. Fails at the first thing that does not hold.
 set -euo pipefail
@@ -45,6 +46,7 @@ say "install.sh: everything"
 prefix=$work/prefix
 ./install.sh --prefix "$prefix" >/dev/null
 for file in bin/weldfs lib/weldfs/libweldfs_preload.so lib/libweldfs.so lib/libweldfs.a lib/pkgconfig/weldfs.pc \
+    lib/libweldfs_sqlite.so \
     include/weldfs.h share/man/man1/weldfs.1 share/man/man1/weldfs-run.1 share/doc/weldfs/README.md \
     share/doc/weldfs/docs/API.md share/bash-completion/completions/weldfs lib/systemd/system/weldfs@.service \
     lib/sysusers.d/weldfs.conf share/weldfs/installed; do
@@ -140,6 +142,19 @@ clean "$prefix/bin/weldfs" ls "$work/c.img:/" >"$work/names"
 equal "$(cat "$work/names")" log "what examples/c/log.c leaves in the device"
 clean "$prefix/bin/weldfs" stop "$work/c.img"
 wait "$device" || fail "the device ended with $?"
+
+say "SQLite's extension"
+if command -v sqlite3 >/dev/null; then
+    clean "$prefix/bin/weldfs" mkfs "$work/empty/q.img" --size 64M >/dev/null
+    shell() { clean sqlite3 -bail -cmd ".load $prefix/lib/libweldfs_sqlite" -cmd '.open file:q.img:/app.db?vfs=weldfs' :memory: "$@"; }
+    shell 'create table t(x); insert into t values (41), (1);'
+    equal "$(shell 'select sum(x) from t;')" 42 "what SQLite's shell finds again"
+    clean "$prefix/bin/weldfs" ls "$work/empty/q.img:/" >"$work/names"
+    equal "$(cat "$work/names")" app.db "what SQLite's shell leaves on the image"
+    rm "$work/empty/q.img"
+else
+    missing+=(sqlite3)
+fi
 
 say "an upgrade removes what is there no more, and uninstalling leaves nothing"
 echo stale >"$prefix/share/man/man1/weldfs-gone.1"

@@ -290,7 +290,7 @@ def fuzz(full):
 def install(_full):
     """what cargo install, install.sh and make install put somewhere works there, and is removed whole"""
     try:
-        apt(["zsh", "fish", "mandoc", "systemd-analyze"], ["zsh", "fish", "mandoc", "systemd"])
+        apt(["zsh", "fish", "mandoc", "systemd-analyze", "sqlite3"], ["zsh", "fish", "mandoc", "systemd", "sqlite3"])
     except Skip:
         pass  # the script lists what it could not look at
     script("packaging/test-install.sh")
