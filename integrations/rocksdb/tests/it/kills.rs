@@ -80,12 +80,14 @@ fn a_synced_temporary_file_that_was_read_survives_the_process() {
     if !is_there("a_synced_temporary_file_that_was_read_survives_the_process") {
         return;
     }
-    // In the process, on a disk: what is not durable dies with the process.
-    let dir = image("64M", "block");
-    let looked = engine(dir.path(), "look", "d.img").output().unwrap();
-    assert_eq!(looked.status.signal(), Some(9), "{}", all(&looked));
-    run(engine(dir.path(), "looked", "d.img"));
-    fsck(dir.path());
+    for state in ["closed", "open"] {
+        // In the process, on a disk: what is not durable dies with the process.
+        let dir = image("64M", "block");
+        let looked = engine(dir.path(), "look", "d.img").arg(state).output().unwrap();
+        assert_eq!(looked.status.signal(), Some(9), "{}", all(&looked));
+        run(engine(dir.path(), "looked", "d.img"));
+        fsck(dir.path());
+    }
 }
 
 /// A commit that the device dies in is the engine's I/O error, and so is the next; a new process finds all of the rest.

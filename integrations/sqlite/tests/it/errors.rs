@@ -1,6 +1,8 @@
 //! What goes wrong, in SQLite's own codes, with the cause in its log; and nothing is lost by it.
 
-use crate::rig::{Served, connect, extension, feed, image, one, other_version, run, said, shell, shell_is_there, start};
+use crate::rig::{
+    Served, connect, extension, feed, image, one, other_version, run, said, shell, shell_is_there, start,
+};
 use rusqlite::ffi;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
