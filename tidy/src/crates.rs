@@ -19,7 +19,10 @@ const ARROWS: &[(&str, &[&str])] = &[
         "weldfs-storagefs",
         &["weldfs-ciscops", "weldfs-functions", "weldfs-waiting", "weldfs-journal", "weldfs-scheduler", "weldfs-fpga"],
     ),
-    ("weldfs-kernel-shim", &["weldfs-ciscops", "weldfs-journal", "weldfs-storagefs", "weldfs-userlib"]),
+    (
+        "weldfs-kernel-shim",
+        &["weldfs-ciscops", "weldfs-journal", "weldfs-storagefs", "weldfs-userlib", "weldfs-waiting"],
+    ),
     ("weldfs-preload", &["weldfs-ciscops", "weldfs-userlib"]),
     ("weldfs-rocksdb", &["weldfs-userlib"]),
     // Reads images from the written format alone.
