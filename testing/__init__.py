@@ -9,6 +9,7 @@
   road.py       the same of a command's whole way through the device, with its locks, allocations, copies and code
   quick.py      which crates a change touches
   soak.py       runs for hours, with a state on disk
+  cases.py      what the tests of plug-ins share: cases one by one, images, devices and programs of each
   report.py     times, skips, failures, the summary
 
 Nothing here gates on time: `summary` shows minutes, tests count.

@@ -161,52 +161,48 @@ impl<'c> Raw<'c> {
     }
 
     /// read(2) / pread(2): one command when `room` holds at most the session's payload limit, else several in order.
-    /// Returns the bytes read; fewer than asked for only at the end of the file.
+    /// Returns the bytes read; fewer than asked for only at the end of the file. When a later piece fails that is the
+    /// call's error: `room` then holds anything, and an offset that moves is where it was.
     pub fn read<'r>(&self, h: Handle, at: At, room: impl Into<Room<'r>>) -> Result<usize, Errno> {
         let room = room.into();
         if room.len() <= self.client.payload_max() {
             return self.read_one(h, at, room);
         }
-        let Room::Bytes(bytes) = room else { return self.read_scattered(h, at, room) };
-        let (mut done, piece) = (0, self.client.payload_max());
-        for part in bytes.chunks_mut(piece) {
-            let asked = part.len();
-            match self.read_one(h, forward(at, done), Room::Bytes(part)) {
-                Ok(n) => {
-                    done += n;
-                    if n < asked {
-                        break;
-                    }
-                }
-                Err(_) if done > 0 => break,
-                Err(e) => return Err(e),
+        let piece = self.client.payload_max();
+        match room {
+            Room::Bytes(bytes) => self.read_pieces(h, at, &mut bytes.chunks_mut(piece)),
+            Room::Scatter(parts) => {
+                self.read_pieces(h, at, &mut parts.iter_mut().flat_map(|part| part.chunks_mut(piece)))
+            }
+            Room::Pool(_) => Err(Errno::TOOBIG),
+        }
+    }
+
+    fn read_pieces(&self, h: Handle, at: At, pieces: &mut dyn Iterator<Item = &mut [u8]>) -> Result<usize, Errno> {
+        let mut done = 0;
+        for piece in pieces {
+            let asked = piece.len();
+            let n =
+                self.read_one(h, forward(at, done), Room::Bytes(piece)).inspect_err(|_| self.unread(h, at, done))?;
+            done += n;
+            if n < asked {
+                break;
             }
         }
         Ok(done)
+    }
+
+    /// Takes an offset back that moved with the first pieces of a read: what they gave does not reach the caller.
+    fn unread(&self, h: Handle, at: At, done: usize) {
+        if at == At::Current && done > 0 {
+            // Where this fails as well the session is over, and the offset with it.
+            let _ = self.seek(h, Whence::Cur, -(done as i64));
+        }
     }
 
     fn read_one(&self, h: Handle, at: At, room: Room<'_>) -> Result<usize, Errno> {
         let cqe = self.call([], [room], |[], [out]| Op::Read { h, at, out }, by_result)?;
         cqe.ok().map(|(n, _)| n as usize)
-    }
-
-    fn read_scattered(&self, h: Handle, at: At, room: Room<'_>) -> Result<usize, Errno> {
-        let Room::Scatter(parts) = room else { return Err(Errno::TOOBIG) };
-        let mut done = 0;
-        for part in parts.iter_mut() {
-            let asked = part.len();
-            match self.read(h, forward(at, done), &mut part[..]) {
-                Ok(n) => {
-                    done += n;
-                    if n < asked {
-                        break;
-                    }
-                }
-                Err(_) if done > 0 => break,
-                Err(e) => return Err(e),
-            }
-        }
-        Ok(done)
     }
 
     /// write(2) / pwrite(2) / append ([`At::End`]): one atomic command up to the session's payload limit, else such

@@ -65,7 +65,9 @@ static const struct options *options_of(struct thread_data *td)
 struct job {
     weldfs_client *client;
     weldfs_queue *queue; /* NULL: one by one */
-    weldfs_completion *done;
+    weldfs_completion *done; /* what fio has asked for last */
+    weldfs_completion *kept; /* what was reaped before fio asked */
+    unsigned int keeps;
     uint32_t durability;
     size_t payload_max;
 };
@@ -186,6 +188,74 @@ static int submit(struct job *job, struct open_file *open, struct io_u *io_u, ui
     }
 }
 
+/* Notes when a command of a job with a queue was issued: fio itself would do so behind a call that returns when the
+ * command is over. */
+static void issued(struct thread_data *td, struct io_u *io_u)
+{
+    if (!fio_fill_issue_time(td))
+        return;
+    fio_gettime(&io_u->issue_time, NULL);
+    if (td->o.read_iolog_file)
+        td->last_issue = io_u->issue_time;
+}
+
+/* Trims, and records that go into the middle of a file, have no form that can be submitted. */
+static bool is_alone(struct thread_data *td, const struct open_file *open, const struct io_u *io_u, uint64_t at)
+{
+    return io_u->ddir == DDIR_TRIM || (fused(td) && io_u->ddir == DDIR_WRITE && at != open->end);
+}
+
+/* Waits for everything in flight; fio gets it when it asks. */
+static int drain(struct thread_data *td, struct job *job)
+{
+    while (weldfs_queue_in_flight(job->queue) > 0) {
+        const int64_t n = weldfs_queue_reap(job->queue, job->kept + job->keeps, td->o.iodepth - job->keeps, -1);
+
+        if (n < 0)
+            return (int)n;
+        job->keeps += n;
+    }
+    return 0;
+}
+
+/*
+ * Before a command that goes another way than what is in flight, without order: an append in flight could land behind
+ * what follows it. fio reaps, and tries again; but it would draw the content of a write that it is to verify a second
+ * time, and then look for the first.
+ */
+static enum fio_q_status first_what_is_in_flight(struct thread_data *td, struct job *job, struct io_u *io_u)
+{
+    int error;
+
+    if (weldfs_queue_in_flight(job->queue) <= 0)
+        return FIO_Q_COMPLETED;
+    if (io_u->ddir != DDIR_WRITE || !(td->flags & TD_F_DO_VERIFY))
+        return FIO_Q_BUSY;
+    error = drain(td, job);
+    io_u->error = -error;
+    return FIO_Q_COMPLETED;
+}
+
+/* A call that returns when the command is over. */
+static enum fio_q_status one_by_one(struct thread_data *td, struct io_u *io_u, uint64_t at)
+{
+    struct job *job = td->io_ops_data;
+    struct open_file *open = FILE_ENG_DATA(io_u->file);
+
+    if (job->queue) {
+        const enum fio_q_status status = first_what_is_in_flight(td, job, io_u);
+
+        if (status != FIO_Q_COMPLETED || io_u->error)
+            return status;
+        issued(td, io_u);
+    }
+    if (!ddir_rw(io_u->ddir))
+        report(io_u, sync_done(job, open, io_u));
+    else
+        report(io_u, fused(td) ? fused_done(job, open, io_u, at) : plain_done(job, open, io_u));
+    return FIO_Q_COMPLETED;
+}
+
 static enum fio_q_status engine_queue(struct thread_data *td, struct io_u *io_u)
 {
     struct job *job = td->io_ops_data;
@@ -198,18 +268,12 @@ static enum fio_q_status engine_queue(struct thread_data *td, struct io_u *io_u)
         io_u->error = EOPNOTSUPP; /* sync_file_range */
         return FIO_Q_COMPLETED;
     }
-    /* Trims, and records that go into the middle of a file, have no form that can be submitted. */
-    const bool alone = io_u->ddir == DDIR_TRIM || (fused(td) && io_u->ddir == DDIR_WRITE && at != open->end);
-    if (!job->queue || alone) {
-        if (!ddir_rw(io_u->ddir))
-            report(io_u, sync_done(job, open, io_u));
-        else
-            report(io_u, fused(td) ? fused_done(job, open, io_u, at) : plain_done(job, open, io_u));
-        return FIO_Q_COMPLETED;
-    }
+    if (!job->queue || is_alone(td, open, io_u, at))
+        return one_by_one(td, io_u, at);
     error = submit(job, open, io_u, at, fused(td));
     if (error == -EAGAIN)
         return FIO_Q_BUSY;
+    issued(td, io_u);
     if (error < 0) {
         io_u->error = -error;
         return FIO_Q_COMPLETED;
@@ -231,11 +295,24 @@ static void completed(struct thread_data *td, const weldfs_completion *done)
         report(io_u, (uint64_t)done->result == place(td, io_u->offset) ? (int64_t)io_u->xfer_buflen : -ESTALE);
 }
 
+static unsigned int hand_out_kept(struct thread_data *td, struct job *job, unsigned int max)
+{
+    const unsigned int got = job->keeps < max ? job->keeps : max;
+
+    for (unsigned int i = 0; i < got; i++) {
+        job->done[i] = job->kept[i];
+        completed(td, &job->done[i]);
+    }
+    job->keeps -= got;
+    memmove(job->kept, job->kept + got, job->keeps * sizeof(*job->kept));
+    return got;
+}
+
 static int engine_getevents(struct thread_data *td, unsigned int min, unsigned int max, const struct timespec *t)
 {
     struct job *job = td->io_ops_data;
     const int wait = t ? (int)(t->tv_sec * 1000 + (t->tv_nsec + 999999) / 1000000) : -1;
-    unsigned int got = 0;
+    unsigned int got = hand_out_kept(td, job, max);
 
     while (got < max) {
         const int64_t n = weldfs_queue_reap(job->queue, job->done + got, max - got, got < min ? wait : 0);
@@ -415,6 +492,9 @@ static int engine_unlink(struct thread_data *td, struct fio_file *f)
 {
     struct job *job = td->io_ops_data;
 
+    /* A job that did not begin made nothing. */
+    if (!job)
+        return 0;
     return -weldfs_unlink(job->client, f->file_name);
 }
 
@@ -437,30 +517,62 @@ static void engine_cleanup(struct thread_data *td)
     weldfs_queue_destroy(job->queue);
     weldfs_detach(job->client);
     free(job->done);
+    free(job->kept);
     free(job);
     td->io_ops_data = NULL;
 }
 
+#define DEPTH_MAX 1024 /* of a queue of the device's */
+#define POOL_MAX (64u << 20)
+
+/* Bytes of the buffer of a command: the library hands out powers of two. */
+static uint64_t buffer_bytes(struct thread_data *td)
+{
+    uint64_t bytes = 4096;
+
+    while (bytes < td_max_bs(td))
+        bytes *= 2;
+    return bytes;
+}
+
+/* Fewer commands in flight than iodepth says would be measured as if they were as many. */
+static const char *unfit_for_queue(struct thread_data *td)
+{
+    if (td->o.iodepth > DEPTH_MAX)
+        return "iodepth is at most 1024";
+    if (buffer_bytes(td) * td->o.iodepth > POOL_MAX)
+        return "iodepth times the block size, rounded up to a power of two, is at most 64 MiB";
+    return NULL;
+}
+
 static int begin_queue(struct thread_data *td, struct job *job)
 {
-    const uint64_t block = td_max_bs(td) + 4096;
     weldfs_queue_options queue = { .size = sizeof(queue), .depth = td->o.iodepth };
-    uint64_t pool = block * td->o.iodepth;
+    const uint64_t pool = buffer_bytes(td) * td->o.iodepth;
 
-    queue.pool_bytes = pool < (1 << 20) ? 1 << 20 : pool > (64 << 20) ? 64 << 20 : pool;
+    queue.pool_bytes = pool < (1 << 20) ? 1 << 20 : pool;
     job->done = calloc(td->o.iodepth, sizeof(*job->done));
-    return job->done ? weldfs_queue_create(job->client, &queue, &job->queue) : -ENOMEM;
+    job->kept = calloc(td->o.iodepth, sizeof(*job->kept));
+    return job->done && job->kept ? weldfs_queue_create(job->client, &queue, &job->queue) : -ENOMEM;
+}
+
+/* Why the options do not go together. */
+static const char *unfit(struct thread_data *td)
+{
+    const char *why = fused(td) ? unfit_for_records(td) : NULL;
+
+    return why || td->o.iodepth == 1 ? why : unfit_for_queue(td);
 }
 
 static int engine_init(struct thread_data *td)
 {
-    const char *unfit = fused(td) ? unfit_for_records(td) : NULL;
+    const char *why = unfit(td);
     struct job *job;
     weldfs_info info = { 0 };
     int error;
 
-    if (unfit) {
-        log_err("fio: weldfs: %s\n", unfit);
+    if (why) {
+        log_err("fio: weldfs: %s\n", why);
         return EINVAL;
     }
     job = calloc(1, sizeof(*job));
@@ -500,7 +612,7 @@ failed:
 struct ioengine_ops ioengine = {
     .name = "weldfs",
     .version = FIO_IOOPS_VERSION,
-    .flags = FIO_DISKLESSIO | FIO_NODISKUTIL | FIO_ASYNCIO_SYNC_TRIM,
+    .flags = FIO_DISKLESSIO | FIO_NODISKUTIL | FIO_ASYNCIO_SYNC_TRIM | FIO_ASYNCIO_SETS_ISSUE_TIME,
     .init = engine_init,
     .cleanup = engine_cleanup,
     .queue = engine_queue,

@@ -75,7 +75,6 @@ class DeviceEnv final : public leveldb::EnvWrapper {
   }
 
   Status NewAppendableFile(const std::string& name, leveldb::WritableFile** file) override {
-    Place place;
     std::unique_ptr<Open> open;
     *file = nullptr;
     Status s = OpenAs(name, O_WRONLY | O_CREAT | O_APPEND, &open);
@@ -92,8 +91,13 @@ class DeviceEnv final : public leveldb::EnvWrapper {
                   [](std::unique_ptr<Open> open) { return new LineLogger(std::move(open)); });
   }
 
+  // Says no only where the device says so: LevelDB makes a new database, over the old one, where CURRENT is absent.
   bool FileExists(const std::string& name) override {
-    return At(name, [](const Place& at) { return weldfs_access(at.client(), at.name(), F_OK); }).ok();
+    Place place;
+    // Without a device there is nothing to overwrite, and nothing can be made.
+    if (!Find(name, &place).ok()) return false;
+    const int error = weldfs_access(place.client(), place.name(), F_OK);
+    return error != -ENOENT && error != -ENOTDIR && error != -ENAMETOOLONG;
   }
 
   Status GetChildren(const std::string& name, std::vector<std::string>* children) override {

@@ -79,6 +79,15 @@ Status Writable::Send(uint32_t durability) {
   return s;
 }
 
+Status Writable::Settle(uint32_t durability) {
+  if (!held_.empty() || !failed_.ok()) return Send(durability);
+  if (durability != WELDFS_DURABLE || !owed_) return Status::OK();
+  const int error = weldfs_fdatasync(open_->file());
+  if (error < 0) return Fail(open_->Failed(error));
+  owed_ = false;
+  return Status::OK();
+}
+
 Status Writable::Append(const Slice& data) {
   if (closed_) return Failure(open_->name(), -EBADF);
   if (!failed_.ok()) return failed_;
@@ -114,7 +123,8 @@ Status Writable::Flush() {
   if (!failed_.ok()) return failed_;
   // Tables and manifests count from their sync on; of a record in fragments none does before the last.
   if (kind_ == Kind::kTable || kind_ == Kind::kManifest || fragments_.within_record()) return Status::OK();
-  if (held_.empty()) return Status::OK();
+  // Nothing is held behind data that was longer than a command, which was sent as volatile.
+  if (held_.empty()) return Settle(open_->device().surviving());
   habit_.Flushed();
   return Send(habit_.expects_sync() ? WELDFS_DURABLE : open_->device().surviving());
 }
@@ -123,18 +133,13 @@ Status Writable::Sync() {
   if (!failed_.ok()) return failed_;
   if (closed_) return Failure(open_->name(), -EBADF);
   habit_.Synced();
-  if (!held_.empty()) return Send(WELDFS_DURABLE);
-  if (!owed_) return Status::OK();
-  const int error = weldfs_fdatasync(open_->file());
-  if (error < 0) return Fail(open_->Failed(error));
-  owed_ = false;
-  return Status::OK();
+  return Settle(WELDFS_DURABLE);
 }
 
 Status Writable::Close() {
   if (closed_) return failed_;
   closed_ = true;
-  Status s = Send(open_->device().surviving());
+  Status s = Settle(open_->device().surviving());
   const int error = weldfs_close(open_->Take());
   return s.ok() && error < 0 ? open_->Failed(error) : s;
 }
@@ -142,10 +147,12 @@ Status Writable::Close() {
 Temporary::Temporary(std::shared_ptr<Device> device, std::string path, std::string name)
     : device_(std::move(device)), path_(std::move(path)), name_(std::move(name)) {}
 
+Status Temporary::Refusal() const { return device_->is_ours() ? failed_ : Failure(name_, -EBADF); }
+
 Status Temporary::Append(const Slice& data) {
   if (closed_) return Failure(name_, -EBADF);
   held_.append(data.data(), data.size());
-  return failed_;
+  return Refusal();
 }
 
 Status Temporary::Put(uint32_t durability) {
@@ -168,7 +175,8 @@ Status Temporary::Put(uint32_t durability) {
 }
 
 Status Temporary::Sync() {
-  if (!failed_.ok()) return failed_;
+  Status refusal = Refusal();
+  if (!refusal.ok()) return refusal;
   if (!made_ || !held_.empty()) {
     Status s = Put(WELDFS_DURABLE);
     if (!s.ok()) return s;
@@ -182,7 +190,8 @@ Status Temporary::Sync() {
 Status Temporary::Close() {
   if (closed_) return failed_;
   closed_ = true;
-  return failed_.ok() && (!made_ || !held_.empty()) ? Put(device_->surviving()) : failed_;
+  Status refusal = Refusal();
+  return refusal.ok() && (!made_ || !held_.empty()) ? Put(device_->surviving()) : refusal;
 }
 
 }  // namespace weldfs

@@ -69,7 +69,10 @@ class Writable final : public leveldb::WritableFile {
   leveldb::Status Sync() override;
 
  private:
+  // Sends what is held.
   leveldb::Status Send(uint32_t durability);
+  // The same, and for WELDFS_DURABLE also has all that was sent so far durable.
+  leveldb::Status Settle(uint32_t durability);
   leveldb::Status Write(const char* data, size_t size, uint32_t durability);
   leveldb::Status Fail(leveldb::Status status);
 
@@ -90,10 +93,13 @@ class Temporary final : public leveldb::WritableFile {
   ~Temporary() override { Close(); }
   leveldb::Status Append(const leveldb::Slice& data) override;
   leveldb::Status Close() override;
-  leveldb::Status Flush() override { return failed_; }
+  leveldb::Status Flush() override { return Refusal(); }
   leveldb::Status Sync() override;
 
  private:
+  // Why nothing is to be written: a failure so far; or this is a child of the process that made the file, which would
+  // reach a served device through an attachment of its own.
+  leveldb::Status Refusal() const;
   leveldb::Status Put(uint32_t durability);
 
   const std::shared_ptr<Device> device_;

@@ -6,6 +6,8 @@
 //   drive verify TARGET DB                          prints how many are there, without a hole; 1 if one is wrong
 //   drive hold TARGET DB                            opens, says so, waits for the end of its input
 //   drive open TARGET DB                            opens or says why not
+//   drive exists TARGET DB PATH                     as hold, then prints whether the Env says that PATH exists: 1 or 0
+//   drive append TARGET PATH SIZE flush|close       appends twice so many x to a file of its own, says so, waits
 //   drive bench TARGET|host DIR WORKLOAD COUNT      prints microseconds an operation
 //
 // Exit codes: 0; 1 something is wrong; 3 the database could not be opened; 4 a write was refused.
@@ -39,6 +41,16 @@ std::string Key(long i) {
 std::string Value(long i) {
   const size_t size = i % 23 == 11 ? 100000 + i % 7 : 20 + i % 400;
   return std::to_string(i) + std::string(size, static_cast<char>('a' + i % 26));
+}
+
+// Says a word, and waits for the end of the input.
+bool Wait(const std::string& word) {
+  const std::string line = word + "\n";
+  if (write(1, line.data(), line.size()) < 0) return false;
+  char byte;
+  while (read(0, &byte, 1) > 0) {
+  }
+  return true;
 }
 
 struct Database {
@@ -78,6 +90,19 @@ int Write(DB* db, long from, long count, bool sync, size_t size) {
     if (write(1, line.data(), line.size()) < 0) return 1;
   }
   return 0;
+}
+
+int Append(const std::string& target, const std::string& path, size_t size, bool close) {
+  leveldb::Env* env = nullptr;
+  leveldb::WritableFile* file = nullptr;
+  Status s = weldfs::NewLevelDBEnv(target, &env);
+  if (s.ok()) s = env->NewWritableFile(path, &file);
+  if (!s.ok()) return Refused(s, 3);
+  const std::string bytes(size, 'x');
+  for (int i = 0; i < 2 && s.ok(); i++) s = file->Append(bytes);
+  if (s.ok()) s = close ? file->Close() : file->Flush();
+  if (!s.ok()) return Refused(s, 4);
+  return Wait("written") ? 0 : 1;
 }
 
 int Verify(DB* db) {
@@ -129,6 +154,9 @@ int Bench(DB* db, const std::string& workload, long count) {
 int main(int argc, char** argv) {
   if (argc < 4) return 2;
   const std::string verb = argv[1];
+  if (verb == "append" && argc == 6) {
+    return Append(argv[2], argv[3], std::atol(argv[4]), std::strcmp(argv[5], "close") == 0);
+  }
   Database database;
   const Status s = Open(argv[2], argv[3], &database);
   if (!s.ok()) return Refused(s, 3);
@@ -138,11 +166,10 @@ int main(int argc, char** argv) {
     return Write(db, std::atol(argv[4]), std::atol(argv[5]), std::strcmp(argv[6], "sync") == 0, size);
   }
   if (verb == "verify") return Verify(db);
-  if (verb == "hold") {
-    if (write(1, "open\n", 5) < 0) return 1;
-    char byte;
-    while (read(0, &byte, 1) > 0) {
-    }
+  if (verb == "hold") return Wait("open") ? 0 : 1;
+  if (verb == "exists" && argc == 5) {
+    if (!Wait("open")) return 1;
+    std::printf("%d\n", database.env->FileExists(argv[4]) ? 1 : 0);
     return 0;
   }
   if (verb == "open") return 0;

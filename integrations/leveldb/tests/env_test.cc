@@ -287,15 +287,24 @@ TEST_F(EnvTest, AChildIsRefused) {
   ASSERT_OK(env_->NewWritableFile(Path("f"), &file));
   ASSERT_OK(file->Append("parent"));
   ASSERT_OK(file->Flush());
+  leveldb::WritableFile* temporary;
+  ASSERT_OK(env_->NewWritableFile(Path("1.dbtmp"), &temporary));
+  ASSERT_OK(temporary->Append("parent's"));
   const pid_t child = fork();
   if (child == 0) {
     const bool wrote = file->Append("child").ok() && file->Flush().ok();
     const bool named = env_->CreateDir(Path("d")).ok() || env_->FileExists(Path("f"));
-    _exit(wrote || named ? 1 : 0);
+    const bool put = temporary->Append("child").ok() || temporary->Flush().ok() || temporary->Sync().ok() ||
+                     temporary->Close().ok();
+    _exit(wrote || named || put ? 1 : 0);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_FALSE(env_->FileExists(Path("1.dbtmp")));
+  ASSERT_OK(temporary->Close());
+  delete temporary;
+  EXPECT_EQ(Content(Path("1.dbtmp")), "parent's");
   ASSERT_OK(file->Append("'s"));
   ASSERT_OK(file->Sync());
   delete file;

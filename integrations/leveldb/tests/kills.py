@@ -1,9 +1,11 @@
 """SIGKILL for the process with the database, and for its device."""
 
 import random
+import signal
 import time
 
-from rig import REFUSED_TO_WRITE, acknowledged, expect, lines_until, rest
+from rig import REFUSED_TO_WRITE, acknowledged, lines_until, rest
+from testing.cases import expect
 
 
 def rounds(rig):
@@ -19,6 +21,9 @@ def process_killed(rig, target, how):
         time.sleep(random.Random(number).random() * 0.02)
         writer.kill()
         acked = acknowledged(output + rest(writer), there)
+        complaint = writer.stderr.read().decode()
+        expect(writer.returncode == -signal.SIGKILL, f"the writer ended with {writer.returncode}: {complaint}")
+        expect(acked > there, f"round {number}: nothing was acknowledged beyond the {there} that were there")
         there = rig.verified(target)
         expect(there >= acked, f"round {number}: {acked} {how} puts were acknowledged, {there} are there")
     return f"{there} values after {rounds(rig)} kills"
@@ -48,6 +53,19 @@ def process_killed_served_block_unsynced(rig):
     return process_killed(rig, rig.serve(rig.image("disk.img", "block"))[1], "nosync")
 
 
+def a_large_append_survives_its_process(rig):
+    """A file of the program's own, in the process: what was flushed or closed is there after a SIGKILL, whatever the
+    size of the appends."""
+    for how in ("flush", "close"):
+        for size in (1 << 10, 1 << 20, 5 << 19, (1 << 20) - 1):
+            image = rig.image(f"{how}-{size}.img", "block")
+            program = rig.waiting(b"written", "append", image, "/own", size, how)
+            program.kill()
+            program.wait()
+            content = rig.verb("cat", f"{image}:/own")
+            expect(content == b"x" * 2 * size, f"{how} of two appends of {size}: {len(content)} bytes are there")
+
+
 def device_killed(rig, medium, how):
     """The device dies under the database: an error, not silence; what was synced is there after its restart."""
     image = rig.image("disk.img", medium)
@@ -66,6 +84,7 @@ def device_killed(rig, medium, how):
         complaint = writer.stderr.read().decode()
         expect(writer.returncode == REFUSED_TO_WRITE, f"the writer ended with {writer.returncode}: {complaint}")
         expect("IO error" in complaint, complaint)
+        expect(acked > there, f"round {number}: nothing was acknowledged beyond the {there} that were there")
         device, socket = rig.serve(image)
         found = rig.verified(socket)
         if how == "sync" or medium == "pmem":
@@ -95,6 +114,7 @@ CASES = [
     process_killed_in_this_process_block_unsynced,
     process_killed_served_block_synced,
     process_killed_served_block_unsynced,
+    a_large_append_survives_its_process,
     device_killed_pmem_synced,
     device_killed_block_synced,
     device_killed_block_unsynced,

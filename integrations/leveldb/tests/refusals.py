@@ -5,13 +5,12 @@ import shutil
 import subprocess
 import time
 
-from rig import REFUSED_TO_OPEN, REFUSED_TO_WRITE, Skipped, acknowledged, expect, lines_until
+from rig import REFUSED_TO_OPEN, REFUSED_TO_WRITE, acknowledged
+from testing.cases import Skipped, expect
 
 
 def held(rig, target):
-    holder = rig.start([rig.drive, "hold", target, "/db"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
-    expect(lines_until(holder, 1) == b"open\n", "the holder did not open the database")
-    return holder
+    return rig.waiting(b"open", "hold", target, "/db")
 
 
 def refused(rig, target, word, **kwargs):
@@ -63,8 +62,7 @@ def full(rig, medium):
     image = rig.image("disk.img", medium, "24M")
     ballast = rig.work / "ballast"
     ballast.write_bytes(bytes(range(256)) * (6 << 12))
-    verb = dict(check=True, stdout=subprocess.DEVNULL, env=rig.env)
-    subprocess.run([rig.weldfs, "put", ballast, f"{image}:/ballast"], **verb)
+    rig.verb("put", ballast, f"{image}:/ballast")
     code, out, err = rig.run("write", image, "/db", 0, 10**6, "sync")
     expect(code == REFUSED_TO_WRITE and "IO error" in err and "space" in err, f"exit {code}: {err}")
     acked = acknowledged(out.encode(), 0)
@@ -72,8 +70,8 @@ def full(rig, medium):
     # LevelDB writes when it opens a database, so that may be refused, too.
     code, _, why = rig.run("open", image, "/db")
     expect(code == 0 or code == REFUSED_TO_OPEN and "space" in why, f"exit {code}: {why}")
-    subprocess.run([rig.weldfs, "fsck", "-n", image], **verb)
-    subprocess.run([rig.weldfs, "rm", f"{image}:/ballast"], **verb)
+    rig.checked(image)
+    rig.verb("rm", f"{image}:/ballast")
     there = rig.verified(image)
     expect(there >= acked, f"{acked} were acknowledged, {there} are there")
     return f"{acked} were acknowledged, {there} are there"
@@ -102,6 +100,21 @@ def wrong_targets(rig):
     device.kill()
     device.wait()
     refused(rig, socket, "refused")
+
+
+def a_device_that_died_hides_nothing(rig):
+    """CURRENT on a device that died may be there: a name is absent only where the device says so. LevelDB makes a new
+    database where CURRENT is absent."""
+    image = rig.image("disk.img", "block")
+    device, socket = rig.serve(image)
+    for name, there in (("/db/CURRENT", b"1"), ("/db/NONE", b"0"), ("/db/CURRENT/x", b"0"), ("/none/CURRENT", b"0")):
+        asked, _ = rig.waiting(b"open", "exists", socket, "/db", name).communicate()
+        expect(asked.strip() == there, f"{name} while the device lives: {asked}")
+    asking = rig.waiting(b"open", "exists", socket, "/db", "/db/CURRENT")
+    device.kill()
+    device.wait()
+    asked, _ = asking.communicate()
+    expect(asked.strip() == b"1", f"CURRENT once the device died: {asked}")
 
 
 def a_directory_of_the_host(rig):
@@ -140,6 +153,7 @@ CASES = [
     a_full_image_block,
     a_full_image_pmem,
     wrong_targets,
+    a_device_that_died_hides_nothing,
     a_directory_of_the_host,
     no_permission,
 ]

@@ -1,10 +1,8 @@
 """The suites of one process, on each kind of target; the C interface; and what is counted in the device."""
 
-import json
 import subprocess
 
-from rig import PATIENCE, Wrong, expect
-
+from testing.cases import PATIENCE, Wrong, expect
 
 # Where every unsynced put is a flush of a disk, the gate runs those with few.
 FEW_PUTS = "EnvTest.*:DBTest.OneOpenAtATime:DBTest.IsDestroyedWithAllItsFiles:DBTest.BatchesFiltersAndCaches"
@@ -24,17 +22,11 @@ def suite(rig, target, cases="*", steps=60000):
     return done.stdout.strip().splitlines()[-1]
 
 
-def checked(rig, image):
-    """The image was closed cleanly and is whole."""
-    done = subprocess.run([rig.weldfs, "fsck", "-n", image], capture_output=True, text=True, timeout=PATIENCE)
-    expect(done.returncode == 0, f"fsck: {done.stdout}{done.stderr}")
-
-
 def embedded(rig, medium):
     image = rig.image("disk.img", medium)
     block = medium == "block"
     said = suite(rig, image, FEW_PUTS if rig.short and block else "*", 10000 if block else 60000)
-    checked(rig, image)
+    rig.checked(image)
     return said
 
 
@@ -43,7 +35,7 @@ def served(rig, medium):
     device, socket = rig.serve(image)
     said = suite(rig, socket)
     rig.stop(device)
-    checked(rig, image)
+    rig.checked(image)
     return said
 
 
@@ -66,8 +58,7 @@ def suite_served_block(rig):
 def counted(rig, socket, how, few, many, size):
     """Commands and flushes of a put: of many of them, less those of a few and of what is made once."""
     def stats():
-        out = subprocess.run([rig.weldfs, "stats", socket, "--json"], check=True, capture_output=True).stdout
-        all_of_it = json.loads(out)
+        all_of_it = rig.stats(socket)
         return all_of_it["crossings"]["commands"], all_of_it["log"]["flushes"]
 
     def cost(start, count):

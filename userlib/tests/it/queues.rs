@@ -81,6 +81,27 @@ fn payload_arrives_intact_whether_copied_gathered_or_in_place() {
 }
 
 #[test]
+fn a_read_whose_later_piece_fails_fails_and_is_not_taken_for_a_short_file() {
+    let (mock, client) = client();
+    let raw = client.raw();
+    let piece = 1 << 20;
+    raw.write(FILE, At::Offset(0), &vec![7; 3 * piece]).expect("three pieces");
+    let mut room = vec![0; 3 * piece];
+    for bad in [1, piece as u64 + 10, 2 * piece as u64] {
+        mock.behaviour.unreadable_from.store(bad, Relaxed);
+        assert_eq!(raw.read(FILE, At::Offset(0), &mut room).err(), Some(Errno::IO), "unreadable from {bad}");
+        let (one, two) = room.split_at_mut(piece / 2);
+        let mut parts = [std::io::IoSliceMut::new(one), std::io::IoSliceMut::new(two)];
+        assert_eq!(raw.read(FILE, At::Offset(0), &mut parts[..]).err(), Some(Errno::IO), "scattered, {bad}");
+        assert_eq!(raw.read(FILE, At::Current, &mut room).err(), Some(Errno::IO), "at the offset, {bad}");
+    }
+    mock.behaviour.unreadable_from.store(0, Relaxed);
+    let mut rest = vec![0; 4 * piece];
+    assert_eq!(raw.read(FILE, At::Current, &mut rest).expect("all of it"), 3 * piece, "the offset is where it was");
+    assert_eq!(raw.read(FILE, At::Current, &mut rest).expect("the end"), 0);
+}
+
+#[test]
 fn pool_memory_comes_back_and_two_pools_in_one_call_are_refused() {
     let (_mock, client) = client();
     for _ in 0..1_000 {

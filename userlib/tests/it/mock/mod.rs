@@ -13,6 +13,7 @@ use weldfs::{
     AttachOptions, Claimed, Command, Connector, Cqe, Errno, Op, Placeholder, QueueParts, SessionInfo, Transport,
 };
 use weldfs_ciscops::attach::Welcome;
+use weldfs_ciscops::flags::Whence;
 use weldfs_ciscops::ring::{CqProducer, QueueLayout, QueueMemory, SqConsumer};
 use weldfs_ciscops::{SessionLimits, SharedRegion, validate};
 
@@ -37,6 +38,8 @@ pub struct Behaviour {
     pub turns: AtomicU64,
     /// Queue pairs made.
     pub queues: AtomicU64,
+    /// Reads of bytes from here on fail with EIO (0 = none).
+    pub unreadable_from: AtomicU64,
     /// Queue pairs granted at most (0 = the usual number).
     pub queues_max: AtomicU64,
 }
@@ -77,6 +80,7 @@ impl Connector for Mock {
             behaviour: self.behaviour.clone(),
             doorbell: doorbell.clone(),
             files: HashMap::new(),
+            offsets: HashMap::new(),
         };
         let mut welcome = Welcome { session: 7, ..Welcome::default() };
         match self.behaviour.queues_max.load(Ordering::Relaxed) {
@@ -159,6 +163,8 @@ struct Device {
     doorbell: Arc<OwnedFd>,
     /// Content by handle, so that what is written can be read back.
     files: HashMap<u64, Vec<u8>>,
+    /// Where reads without an offset go on, by handle.
+    offsets: HashMap<u64, u64>,
 }
 
 impl Device {
@@ -245,12 +251,26 @@ impl Device {
                 file[off..off + bytes.len()].copy_from_slice(&bytes);
                 done(bytes.len() as u64, off as u64)
             }
-            Op::Read { h, at: weldfs::At::Offset(off), out } => {
+            Op::Read { h, at, out } => {
+                let moving = self.offsets.entry(h.to_wire()).or_default();
+                let off = if let weldfs::At::Offset(off) = at { off } else { *moving };
                 let file = self.files.entry(h.to_wire()).or_default();
                 let from = file.get(off as usize..).unwrap_or(&[]);
                 let from = &from[..from.len().min(out.len as usize)];
+                let bad = self.behaviour.unreadable_from.load(Ordering::Relaxed);
+                if bad > 0 && off + from.len() as u64 > bad {
+                    return fail(Errno::IO);
+                }
+                if at == weldfs::At::Current {
+                    *moving += from.len() as u64;
+                }
                 pool.slice(out).expect("validated").copy_from(from);
                 done(from.len() as u64, off)
+            }
+            Op::Seek { h, whence: Whence::Cur, off } => {
+                let moving = self.offsets.entry(h.to_wire()).or_default();
+                *moving = moving.checked_add_signed(off).expect("within a file");
+                done(*moving, 0)
             }
             Op::Unlink { .. } => fail(Errno::NOENT),
             _ => fail(Errno::NOSYS),
