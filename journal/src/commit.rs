@@ -1,4 +1,5 @@
-//! Group commit: the thread that writes and flushes on block media, and the waiters for the watermark.
+//! Group commit: who writes and flushes on block media, a thread of the log's own or a caller that waits, and the
+//! waiters for the watermark.
 
 use crate::canary::{Canary, planted};
 use crate::crashpoint;
@@ -113,24 +114,27 @@ pub(crate) fn spawn(shared: Arc<Shared>) -> Result<JoinHandle<()>, JournalError>
 
 /// One batch: everything queued up to `end`, flushed when something waits for that.
 pub(crate) struct Batch {
-    pub(crate) queued: LogBuffer,
+    queued: LogBuffer,
     end: Lsn,
     carried: Lsn,
     flush: bool,
 }
 
 impl Batch {
-    /// Takes what is queued; `spent` gives its buffers back.
-    pub(crate) fn of(state: &mut State, spent: LogBuffer, flush: bool) -> Batch {
+    /// Takes what is queued. One batch is written at a time (`State::busy`): a later one that is flushed sooner must not
+    /// raise the watermark over an earlier one.
+    pub(crate) fn of(state: &mut State, flush: bool) -> Batch {
+        let spent = std::mem::take(&mut state.spent);
         let queued = state.queue.take(spent);
         if flush {
             state.unflushed_since = 0;
         }
+        state.busy = true;
         Batch { queued, end: state.tail, carried: state.carried, flush }
     }
 }
 
-/// A commit thread that panics takes the log with it: nothing waits for a flush that never comes.
+/// A thread that panics while it commits takes the log with it: nothing waits for a flush that never comes.
 struct PoisonOnPanic<'a>(&'a Shared);
 
 impl Drop for PoisonOnPanic<'_> {
@@ -143,13 +147,11 @@ impl Drop for PoisonOnPanic<'_> {
 
 fn run(shared: &Shared) {
     let _guard = PoisonOnPanic(shared);
-    let mut spent = LogBuffer::default();
-    let mut since_flush = 0;
     loop {
         let batch = {
             let mut state = shared.state.lock();
             loop {
-                let flush = state.want > shared.notifier.watermark();
+                let flush = shared.is_wanted(&state);
                 if state.stop {
                     return;
                 }
@@ -158,33 +160,41 @@ fn run(shared: &Shared) {
                     drop(state);
                     return shared.poison();
                 }
-                if flush || state.queue.bytes() >= WRITE_OUT_BYTES {
-                    break Batch::of(&mut state, spent, flush);
+                let due = flush && !state.attended || state.queue.bytes() >= WRITE_OUT_BYTES;
+                if due && !state.busy {
+                    break Batch::of(&mut state, flush);
                 }
                 shared.work.wait(&mut state);
             }
         };
-        since_flush += batch.queued.bytes();
-        if batch.flush && planted(Canary::AckBeforeWatermark) {
-            shared.raise(batch.end, batch.carried);
-            shared.notifier.announce(batch.end);
-            // Time for the early acknowledgements to be made, or the bug would hardly ever show.
-            std::thread::sleep(std::time::Duration::from_millis(1));
+        match commit(shared, batch) {
+            Ok(Some(end)) => shared.notifier.announce(end),
+            Ok(None) => {}
+            Err(_) => return,
         }
-        if let Err(e) = write(shared, &batch) {
-            tracing::error!("commit failed, the medium is poisoned: {e}");
-            shared.poison();
-            return;
-        }
-        if batch.flush {
-            finish(shared, &batch, std::mem::take(&mut since_flush));
-        }
-        spent = batch.queued;
     }
 }
 
+/// Writes a batch, and flushes it if it is to be: the watermark is up then, and the end of the batch is to be announced.
+/// A failure poisons the medium.
+pub(crate) fn commit(shared: &Shared, batch: Batch) -> Result<Option<Lsn>, MediumError> {
+    let _guard = PoisonOnPanic(shared);
+    if batch.flush && planted(Canary::AckBeforeWatermark) {
+        shared.raise(batch.end, batch.carried);
+        shared.notifier.announce(batch.end);
+        // Time for the early acknowledgements to be made, or the bug would hardly ever show.
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    if let Err(e) = write(shared, &batch) {
+        tracing::error!("commit failed, the medium is poisoned: {e}");
+        shared.poison();
+        return Err(e);
+    }
+    Ok(finish(shared, batch))
+}
+
 /// The flush is issued after the batch's log and data writes completed.
-pub(crate) fn write(shared: &Shared, batch: &Batch) -> Result<(), MediumError> {
+fn write(shared: &Shared, batch: &Batch) -> Result<(), MediumError> {
     let (log, data) = batch.queued.counts();
     shared.counters.batches.fetch_add(1, Ordering::Relaxed);
     shared.counters.log_writes.fetch_add(log, Ordering::Relaxed);
@@ -205,16 +215,25 @@ pub(crate) fn write(shared: &Shared, batch: &Batch) -> Result<(), MediumError> {
     shared.medium.write_batch(&late)
 }
 
-/// After the flush that covered `written` bytes.
-pub(crate) fn finish(shared: &Shared, batch: &Batch, written: u64) {
-    shared.raise(batch.end, batch.carried);
-    let mut state = shared.state.lock();
-    state.unflushed = state.unflushed.saturating_sub(written);
-    // No record followed at once: say in the log that everything so far is durable. One such record, unflushed.
-    if state.tail == batch.end && state.owed {
-        shared.append_watermark(&mut state);
+/// After the batch was written, and flushed if it was to be.
+fn finish(shared: &Shared, batch: Batch) -> Option<Lsn> {
+    if batch.flush {
+        shared.raise(batch.end, batch.carried);
     }
+    let mut state = shared.state.lock();
+    state.since_flush += batch.queued.bytes();
+    state.spent = batch.queued;
+    state.busy = false;
+    if batch.flush {
+        state.unflushed = state.unflushed.saturating_sub(std::mem::take(&mut state.since_flush));
+        // No record followed at once: say in the log that everything so far is durable. One such record, unflushed.
+        if state.tail == batch.end && state.owed {
+            shared.append_watermark(&mut state);
+        }
+    }
+    // Whoever wanted one meanwhile found this one under way.
+    shared.tell_thread(&state);
     drop(state);
-    // Last, so that who was woken finds the deadline of that record armed.
-    shared.notifier.announce(batch.end);
+    // To be announced last, so that who was woken finds the deadline of that record armed.
+    batch.flush.then_some(batch.end)
 }

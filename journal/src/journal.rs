@@ -101,6 +101,14 @@ pub(crate) struct State {
     pub unflushed_since: u64,
     /// Log bytes and data waiting for the commit thread (block media).
     pub queue: LogBuffer,
+    /// Buffers of the last batch.
+    pub spent: LogBuffer,
+    /// Bytes written by batches since the last flush.
+    pub since_flush: u64,
+    /// A batch is being written.
+    pub busy: bool,
+    /// A caller that will look at `want` once more is at work ([`Journal::attend`]).
+    pub attended: bool,
     pub stop: bool,
     segments: SegmentTable,
     salt: u64,
@@ -118,6 +126,8 @@ pub(crate) struct Shared {
     pub work: Condvar,
     pub counters: Counters,
     pub notifier: Notifier,
+    /// How far callers' flushes went that were not announced yet; 0: none.
+    led: AtomicU64,
     flush: Mutex<()>,
     recorded: AtomicU64,
     tail: AtomicU64,
@@ -180,6 +190,10 @@ impl Journal {
             unflushed: 0,
             unflushed_since: 0,
             queue: LogBuffer::default(),
+            spent: LogBuffer::default(),
+            since_flush: 0,
+            busy: false,
+            attended: false,
             stop: false,
             segments,
             salt: 0,
@@ -194,6 +208,7 @@ impl Journal {
             work: Condvar::new(),
             counters: Counters::default(),
             notifier: Notifier::new(tail),
+            led: AtomicU64::new(0),
             flush: Mutex::new(()),
             recorded: AtomicU64::new(oldest.0),
             tail: AtomicU64::new(tail.0),
@@ -342,9 +357,53 @@ impl Journal {
         let end = end.min(state.tail);
         if end > state.want {
             state.want = end;
-            s.work.notify_one();
+            s.tell_thread(&state);
         }
         Ok(())
+    }
+
+    /// Until the matching [`Journal::leave`], commits that are started do not wake the commit thread: the caller looks
+    /// at what is wanted when it leaves. Does nothing without a commit thread.
+    pub fn attend(&self) {
+        if self.thread.is_some() {
+            self.shared.state.lock().attended = true;
+        }
+    }
+
+    /// Ends [`Journal::attend`]. If a flush is wanted and none is under way, the commit thread is woken for it, or,
+    /// where the caller would only wait (`leads`), the caller writes and flushes itself, which saves two changes of
+    /// threads. True when it has done so: those who wait for it are told by [`Journal::announce_led`], which the caller
+    /// owes. Blocks as long as a flush takes.
+    pub fn leave(&self, leads: bool) -> bool {
+        if self.thread.is_none() {
+            return false;
+        }
+        let s = &self.shared;
+        let batch = {
+            let mut state = s.state.lock();
+            state.attended = false;
+            let wanted = s.is_wanted(&state) && !s.is_poisoned();
+            if !wanted || !leads || state.busy {
+                s.tell_thread(&state);
+                return false;
+            }
+            crate::commit::Batch::of(&mut state, true)
+        };
+        // A failure has poisoned the log, and everything that waits was told.
+        if let Ok(Some(end)) = crate::commit::commit(s, batch) {
+            s.led.fetch_max(end.0, Ordering::AcqRel);
+        }
+        true
+    }
+
+    /// Wakes those who waited for flushes that callers led. Cheap when there were none.
+    #[inline]
+    pub fn announce_led(&self) {
+        let led = &self.shared.led;
+        if led.load(Ordering::Relaxed) != 0 {
+            let end = led.swap(0, Ordering::AcqRel);
+            self.shared.notifier.announce(Lsn(end));
+        }
     }
 
     /// Wakes `waker` once the watermark reaches `end` or the log is poisoned; `true` when either already holds (the
@@ -518,7 +577,7 @@ impl Shared {
             state.unflushed += bytes;
             state.queue.push_data(data);
             if state.queue.bytes() >= WRITE_OUT_BYTES {
-                self.work.notify_one();
+                self.tell_thread(state);
             }
         }
         if bytes > 0 {
@@ -634,13 +693,24 @@ impl Shared {
         if self.is_poisoned() {
             return Err(JournalError::Poisoned);
         }
-        let batch = crate::commit::Batch::of(&mut self.state.lock(), LogBuffer::default(), true);
-        if let Err(e) = crate::commit::write(self, &batch) {
-            self.poison();
-            return Err(e.into());
+        let batch = crate::commit::Batch::of(&mut self.state.lock(), true);
+        if let Some(end) = crate::commit::commit(self, batch)? {
+            self.notifier.announce(end);
         }
-        crate::commit::finish(self, &batch, batch.queued.bytes());
         Ok(())
+    }
+
+    /// Whether a commit waits for a flush that has not ended.
+    pub(crate) fn is_wanted(&self, state: &State) -> bool {
+        state.want > self.notifier.watermark()
+    }
+
+    /// Wakes the commit thread if there is something that it may begin.
+    pub(crate) fn tell_thread(&self, state: &State) {
+        let flush = self.is_wanted(state) && !state.attended;
+        if !state.busy && (flush || state.queue.bytes() >= WRITE_OUT_BYTES) {
+            self.work.notify_one();
+        }
     }
 
     /// Everything below `to` is durable; its last record carries `carried`.

@@ -274,3 +274,87 @@ fn a_medium_poisoned_by_somebody_else_reaches_every_waiter() {
         std::thread::yield_now();
     }
 }
+
+/// A caller that attends and leaves to lead is the thread that flushes; who waits is told when it says so.
+#[test]
+fn a_caller_that_waits_does_the_flush_itself() {
+    let mut log = Log::new(false);
+    let journal = log.open(log.area.first_lsn());
+    for round in 1..=20u64 {
+        journal.attend();
+        let at = append(&journal, b"led");
+        journal.commit_through(at.end).expect("wanted");
+        let woken = Arc::new(Count::default());
+        assert!(!journal.subscribe(at.end, Waker::from(woken.clone())), "no other thread began it");
+        std::thread::sleep(std::time::Duration::from_millis(1));
+        assert!(journal.watermark() < at.end, "round {round}: the commit thread did it");
+        assert!(journal.leave(true), "it led");
+        assert!(journal.watermark() >= at.end);
+        assert_eq!(woken.0.load(SeqCst), 0, "told before it was time");
+        journal.announce_led();
+        assert_eq!(woken.0.load(SeqCst), 1);
+        assert_eq!(journal.stats().flushes, round);
+    }
+    assert!(!journal.leave(true), "nothing is wanted");
+    assert_eq!(log.scan().expect("scans").0.len(), 20);
+}
+
+/// A caller that leaves with what it came for leaves the flush to the log's thread.
+#[test]
+fn a_caller_that_has_what_it_came_for_waits_for_no_flush() {
+    let mut log = Log::new(false);
+    log.medium.slow_flush_ms.store(20, SeqCst);
+    let journal = log.open(log.area.first_lsn());
+    journal.attend();
+    let at = append(&journal, b"of another");
+    journal.commit_through(at.end).expect("wanted");
+    assert!(!journal.leave(false));
+    assert!(journal.watermark() < at.end);
+    journal.wait(at.end).expect("the thread does it");
+}
+
+/// Callers that lead, callers that leave, and threads that wait: one batch at a time, none forgotten, and what the
+/// watermark says is on the medium.
+#[test]
+fn leaders_and_the_commit_thread_take_turns() {
+    let mut log = Log::new(false);
+    log.medium.slow_flush_ms.store(1, SeqCst);
+    let journal = Arc::new(log.open(log.area.first_lsn()));
+    let threads: Vec<_> = (0..6u8)
+        .map(|i| {
+            let journal = journal.clone();
+            std::thread::spawn(move || {
+                for _ in 0..7 {
+                    if i % 3 != 0 {
+                        journal.attend();
+                    }
+                    let at = append(&journal, &[i; 300]);
+                    journal.commit_through(at.end).expect("wanted");
+                    if i % 3 != 0 && journal.leave(i % 3 == 1) {
+                        journal.announce_led();
+                    }
+                    journal.wait(at.end).expect("durable");
+                    assert!(journal.watermark() >= at.end);
+                }
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|t| t.join().expect("no panic"));
+    assert_eq!(log.scan().expect("scans").0.len(), 42);
+}
+
+#[test]
+fn a_flush_that_fails_under_a_leader_reaches_every_waiter() {
+    let mut log = Log::new(false);
+    let journal = log.open(log.area.first_lsn());
+    journal.attend();
+    let lost = append(&journal, b"lost");
+    journal.commit_through(lost.end).expect("wanted");
+    let woken = Arc::new(Count::default());
+    assert!(!journal.subscribe(lost.end, Waker::from(woken.clone())));
+    log.medium.fail_flush.store(true, SeqCst);
+    assert!(journal.leave(true), "it tried");
+    assert!(journal.is_poisoned());
+    assert_eq!(woken.0.load(SeqCst), 1);
+    assert!(journal.wait(lost.end).is_err());
+}

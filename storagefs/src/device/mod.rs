@@ -218,7 +218,15 @@ impl Device {
     /// Runs the device's core on the calling thread until `done`, where its commands run on the threads that call
     /// (`DeviceConfig::inline`), and no other thread is doing so.
     pub fn run_here(&self, done: &mut dyn FnMut() -> bool) -> Seated {
-        self.core.seat.run(done)
+        let journal = self.core.store.journal();
+        loop {
+            let seated = self.core.seat.run(done);
+            journal.announce_led();
+            // A caller that would only wait does the flush that it waits for, off the seat: others may have the core.
+            if seated != Seated::Ran || !seat::Seat::busy(|| journal.leave(!done())) {
+                return seated;
+            }
+        }
     }
 
     /// Whether this thread was interrupted while it ran a device: what it asks of one now is not answered before the

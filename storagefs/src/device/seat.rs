@@ -111,6 +111,12 @@ impl Seat {
         SEATED.get()
     }
 
+    /// Runs `f`, which others on the seat may wait for: what asks for the seat in a signal handler meanwhile is told.
+    pub fn busy<R>(f: impl FnOnce() -> R) -> R {
+        let _sitting = Sitting::new();
+        f()
+    }
+
     /// Does turns of the core on the calling thread, if no other thread has it, until `done`.
     pub fn run(&self, done: &mut dyn FnMut() -> bool) -> Seated {
         let _sitting = Sitting::new();

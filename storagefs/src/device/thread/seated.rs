@@ -3,6 +3,9 @@
 use super::*;
 use crate::device::seat::{Lending, Turns};
 
+/// Turns of a caller after which flushes are no longer left until it leaves: more than a command of one slice needs.
+const ATTENDED_TURNS: u32 = 8;
+
 /// What the core's own thread does next.
 enum Next {
     Turn,
@@ -104,7 +107,18 @@ where
             if self.asleep {
                 self.core.board.awake(self.index);
             }
-            while !self.is_over() && self.turn() && !done() {}
+            // Flushes that are wanted from here on are looked after by the caller when it has left the seat.
+            let journal = self.core.store.journal();
+            journal.attend();
+            journal.announce_led();
+            let mut turns = 0;
+            while !self.is_over() && self.turn() && !done() {
+                turns += 1;
+                if turns == ATTENDED_TURNS {
+                    // It may go on for long: the flushes of others do not wait for that.
+                    journal.leave(false);
+                }
+            }
             if self.asleep {
                 self.leave();
             }
