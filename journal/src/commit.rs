@@ -121,8 +121,8 @@ pub(crate) struct Batch {
 }
 
 impl Batch {
-    /// Takes what is queued. One batch is written at a time (`State::busy`): a later one that is flushed sooner must not
-    /// raise the watermark over an earlier one.
+    /// Takes what is queued. One batch is written at a time (`State::busy`): a later one that is flushed sooner must
+    /// not raise the watermark over an earlier one.
     pub(crate) fn of(state: &mut State, flush: bool) -> Batch {
         let spent = std::mem::take(&mut state.spent);
         let queued = state.queue.take(spent);
@@ -175,8 +175,8 @@ fn run(shared: &Shared) {
     }
 }
 
-/// Writes a batch, and flushes it if it is to be: the watermark is up then, and the end of the batch is to be announced.
-/// A failure poisons the medium.
+/// Writes a batch, and flushes it if it is to be: the watermark is up then, and the end of the batch is to be
+/// announced. A failure poisons the medium.
 pub(crate) fn commit(shared: &Shared, batch: Batch) -> Result<Option<Lsn>, MediumError> {
     let _guard = PoisonOnPanic(shared);
     if batch.flush && planted(Canary::AckBeforeWatermark) {

@@ -127,7 +127,7 @@ pub(crate) struct Shared {
     pub counters: Counters,
     pub notifier: Notifier,
     /// How far callers' flushes went that were not announced yet; 0: none.
-    led: AtomicU64,
+    pub led: AtomicU64,
     flush: Mutex<()>,
     recorded: AtomicU64,
     tail: AtomicU64,
@@ -142,8 +142,8 @@ pub(crate) struct Shared {
 
 /// The live log. Thread-safe.
 pub struct Journal {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) thread: Option<JoinHandle<()>>,
 }
 
 impl Journal {
@@ -360,50 +360,6 @@ impl Journal {
             s.tell_thread(&state);
         }
         Ok(())
-    }
-
-    /// Until the matching [`Journal::leave`], commits that are started do not wake the commit thread: the caller looks
-    /// at what is wanted when it leaves. Does nothing without a commit thread.
-    pub fn attend(&self) {
-        if self.thread.is_some() {
-            self.shared.state.lock().attended = true;
-        }
-    }
-
-    /// Ends [`Journal::attend`]. If a flush is wanted and none is under way, the commit thread is woken for it, or,
-    /// where the caller would only wait (`leads`), the caller writes and flushes itself, which saves two changes of
-    /// threads. True when it has done so: those who wait for it are told by [`Journal::announce_led`], which the caller
-    /// owes. Blocks as long as a flush takes.
-    pub fn leave(&self, leads: bool) -> bool {
-        if self.thread.is_none() {
-            return false;
-        }
-        let s = &self.shared;
-        let batch = {
-            let mut state = s.state.lock();
-            state.attended = false;
-            let wanted = s.is_wanted(&state) && !s.is_poisoned();
-            if !wanted || !leads || state.busy {
-                s.tell_thread(&state);
-                return false;
-            }
-            crate::commit::Batch::of(&mut state, true)
-        };
-        // A failure has poisoned the log, and everything that waits was told.
-        if let Ok(Some(end)) = crate::commit::commit(s, batch) {
-            s.led.fetch_max(end.0, Ordering::AcqRel);
-        }
-        true
-    }
-
-    /// Wakes those who waited for flushes that callers led. Cheap when there were none.
-    #[inline]
-    pub fn announce_led(&self) {
-        let led = &self.shared.led;
-        if led.load(Ordering::Relaxed) != 0 {
-            let end = led.swap(0, Ordering::AcqRel);
-            self.shared.notifier.announce(Lsn(end));
-        }
     }
 
     /// Wakes `waker` once the watermark reaches `end` or the log is poisoned; `true` when either already holds (the
@@ -698,19 +654,6 @@ impl Shared {
             self.notifier.announce(end);
         }
         Ok(())
-    }
-
-    /// Whether a commit waits for a flush that has not ended.
-    pub(crate) fn is_wanted(&self, state: &State) -> bool {
-        state.want > self.notifier.watermark()
-    }
-
-    /// Wakes the commit thread if there is something that it may begin.
-    pub(crate) fn tell_thread(&self, state: &State) {
-        let flush = self.is_wanted(state) && !state.attended;
-        if !state.busy && (flush || state.queue.bytes() >= WRITE_OUT_BYTES) {
-            self.work.notify_one();
-        }
     }
 
     /// Everything below `to` is durable; its last record carries `carried`.

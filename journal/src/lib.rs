@@ -1,7 +1,8 @@
 //! The redo log: record format, group commit, durable watermark, recovery scan. Knows records and LSNs, not files.
 //!
 //! What lives here: the seams to the outside (`Medium`, `Clock`, `Random`), the log's bytes (`record`, `segment`), the
-//! live log (`Journal`: reserve, append, commit, subscribe), its commit thread for block media, `scan` for recovery.
+//! live log (`Journal`: reserve, append, commit, subscribe), who writes and flushes on block media (`commit`, `lead`),
+//! `scan` for recovery.
 //! What may be touched: only a `Medium`, and of it only the log area; data writes queued with a record pass through.
 //! What flows through: a planned change comes in as one record's payload, gets an LSN, becomes durable with every
 //! record below it, and its waiters are woken. This crate is the only place that decides when a flush is issued for
@@ -17,6 +18,7 @@ mod crashpoint;
 mod error;
 mod ids;
 mod journal;
+mod lead;
 pub mod limits;
 mod log_buffer;
 mod medium;

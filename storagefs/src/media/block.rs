@@ -103,12 +103,12 @@ impl BlockMedium {
             let (mut whole, start, n) = self.around(off, buf.len())?;
             let skip = (off - start) as usize;
             whole[skip..skip + buf.len()].copy_from_slice(buf);
-            return self.io.write_all_at(&whole[..n], start).map_err(failed("write", off, buf.len()));
+            return write_all(&self.io, &whole[..n], start).map_err(failed("write", off, buf.len()));
         }
         let done = if (buf.as_ptr() as usize).is_multiple_of(self.sector) {
-            self.io.write_all_at(buf, off)
+            write_all(&self.io, buf, off)
         } else {
-            self.io.write_all_at(&AlignedBuf::from_slice(buf)[..buf.len()], off)
+            write_all(&self.io, &AlignedBuf::from_slice(buf)[..buf.len()], off)
         };
         done.map_err(failed("write", off, buf.len()))
     }
@@ -171,6 +171,18 @@ fn failed(what: &'static str, off: u64, len: usize) -> impl FnOnce(io::Error) ->
     move |e| MediumError::Io { what, off, len: len as u64, os: e.raw_os_error().unwrap_or(0) }
 }
 
+/// As `write_all_at`, by the system call itself, as the flush is: a caller of an embedded device may be here, and the C
+/// library's calls end a thread for which pthread_cancel(3) was called, in the middle of a commit.
+fn write_all(file: &File, mut buf: &[u8], mut off: u64) -> io::Result<()> {
+    while !buf.is_empty() {
+        match rustix::io::retry_on_intr(|| rustix::io::pwrite(file, buf, off))? {
+            0 => return Err(ErrorKind::WriteZero.into()),
+            n => (buf, off) = (&buf[n..], off + n as u64),
+        }
+    }
+    Ok(())
+}
+
 /// The smallest transfer that direct I/O takes here: 512 or 4096 bytes; `None` when it takes neither.
 fn probe(direct: &File) -> Option<usize> {
     let mut buf = AlignedBuf::zeroed(8192);
@@ -226,9 +238,9 @@ impl Medium for BlockMedium {
     fn barrier(&self) -> Result<(), MediumError> {
         self.writable()?;
         let done = self.flushes.run(|| {
-            self.io.sync_data().map_err(|e| {
+            rustix::io::retry_on_intr(|| rustix::fs::fdatasync(&self.io)).map_err(|e| {
                 self.poison();
-                failed("flush", 0, 0)(e)
+                failed("flush", 0, 0)(e.into())
             })
         });
         // One that overlapped with it may have been told of the failure in its place.
