@@ -99,8 +99,8 @@ pack() { # engine
     } >"$stage/DEBIAN/control"
     chmod -R u=rwX,go=rX "$stage"
     dpkg-deb --build --root-owner-group -Zxz "$stage" target/debian/ >/dev/null
+    echo "target/debian/weldfs-$1_$(field Version)_$(field Architecture).deb"
 }
 for engine in "${engines[@]}"; do
     [[ ! -d target/deb-engines/$engine ]] || pack "$engine"
 done
-ls target/debian/weldfs*.deb

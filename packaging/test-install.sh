@@ -175,20 +175,24 @@ in_folder() { # script
     env -i --chdir="$work/folder" HOME="$work/home" TMPDIR="$work" "${there[@]}" bash -euo pipefail -c "$1"
 }
 run=0
-try_page() { # engine, the program that it needs
-    if ! command -v "$2" >/dev/null; then missing+=("$2"); return; fi
+try_page() { # engine, the program that it needs, the part
+    have "$3" || return 0
+    if ! command -v "$2" >/dev/null; then missing+=("$2 (for the lines of $1)") && return; fi
     page_run "$1" in_folder || fail "$page, $1"
     run=$((run + 1))
 }
 while IFS= read -r engine; do
     case $engine in
-    SQLite) try_page SQLite sqlite3 ;;
-    RocksDB) ! have rocksdb || try_page RocksDB db_bench ;;
-    LevelDB) ! have leveldb || try_page LevelDB c++ ;;
-    fio) ! have fio || try_page fio fio ;;
+    SQLite) try_page SQLite sqlite3 sqlite ;;
+    RocksDB) try_page RocksDB db_bench rocksdb ;;
+    LevelDB) try_page LevelDB c++ leveldb ;;
+    fio) try_page fio fio fio ;;
     esac
 done < <(page_engines)
-((run + ${#missing[@]} >= 4)) || fail "lines of $run engines were run"
+# Each was run, or is named as missing: its program, or its part.
+lacking=0
+for one in "${missing[@]}"; do [[ $one != *" ("* ]] || lacking=$((lacking + 1)); done
+((run + lacking == 4)) || fail "lines of $run engines were run, $lacking are missing"
 if have rocksdb; then
     cat >"$work/rocks.cc" <<'C'
 #include <iostream>
