@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Builds and installs WeldFS: the program with its preload library, man pages, completions and systemd unit; the C
-# library, shared and static, with its header and pkg-config file; the extension for SQLite; the documents.
+# library, shared and static, with its header and pkg-config file; what SQLite, RocksDB, LevelDB and fio use a device
+# with (docs/ENGINES.md); the documents.
 #
 #   ./install.sh [--prefix DIR] [--destdir DIR] [--libdir DIR] [--profile release|dev] [--only PART]...
 #                [--strip] [--no-build | --build-only]
@@ -8,11 +9,15 @@
 #
 #   --prefix DIR    where it will be used from (default /usr/local); --prefix ~/.local needs no root
 #   --destdir DIR   put in front of the prefix while installing, for packagers
-#   --libdir DIR    where the C library and the extension go, below the prefix (default lib)
-#   --only PART     program, library, sqlite or docs; may be given more than once (default: all of them)
+#   --libdir DIR    where the libraries go, below the prefix (default lib)
+#   --only PART     program, library, sqlite, rocksdb, leveldb, fio or docs; may be given more than once (default: all)
 #   --strip         leave the debug information out
 #   --no-build      install what an earlier --build-only (or make) built
 #   --uninstall     remove what this script installed there, and nothing else
+#
+# rocksdb, leveldb and fio need packages of the system to be built, and without --only are left out where one is
+# missing; a line says so. With each of them comes the C library. The source of fio, which no package has, is fetched by
+# `--only fio` alone; WELDFS_FIO_SOURCE names a configured one that is there.
 #
 # PREFIX/share/weldfs/installed lists what was installed; what an older version left and a newer one has no more is
 # removed when the newer one is installed.
@@ -40,13 +45,15 @@ while (($#)); do
     --no-build) build=no && shift ;;
     --build-only) install=no && shift ;;
     --uninstall) uninstall=yes && shift ;;
-    -h | --help) sed -n '2,19s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    -h | --help) sed -n '2,24s/^# \{0,1\}//p' "$0" && exit 0 ;;
     *) usage "unknown argument $1" ;;
     esac
 done
-((${#parts[@]})) || parts=(program library sqlite docs)
+known="program|library|sqlite|rocksdb|leveldb|fio|docs"
+chosen=yes # by --only; else a part that cannot be had here is left out
+((${#parts[@]})) || { chosen=no && IFS='|' read -ra parts <<<"$known"; }
 for part in "${parts[@]}"; do
-    [[ $part =~ ^(program|library|sqlite|docs)$ ]] || usage "no part is called $part"
+    [[ $part =~ ^($known)$ ]] || usage "no part is called $part"
 done
 [[ $libdir != /* && $libdir != *..* ]] || usage "--libdir is a folder below the prefix"
 absolute() { case $1 in /*) printf %s "$1" ;; *) printf %s "$PWD/$1" ;; esac; }
@@ -56,7 +63,7 @@ root=${destdir%/}$prefix
 manifest=$root/share/weldfs/installed
 
 # Lines of the manifest: the part, `file` or `dir`, and the path below the prefix.
-entries() { [[ ! -e $manifest ]] || grep -E '^(program|library|sqlite|docs) (file|dir) [^/]' "$manifest" | grep -vE '(^| |/)\.\.(/|$)' || true; }
+entries() { [[ ! -e $manifest ]] || grep -E "^($known) (file|dir) [^/]" "$manifest" | grep -vE '(^| |/)\.\.(/|$)' || true; }
 
 # Files that were installed, then the folders that were made for them, the deepest first, if nothing else is in them.
 remove() { # lines of a manifest
@@ -90,6 +97,79 @@ target() {
     fi
     case $profile in dev) printf %s "$folder/debug" ;; *) printf %s "$folder/$profile" ;; esac
 }
+built=$(target)
+# What is built for the engines, in C and C++, lies apart from what tests build of it.
+engines=${built%/*}/engines/${built##*/}
+version=$(sed -n 's/^version = "\([0-9.]*\)"$/\1/p' "$here/Cargo.toml" | head -1)
+
+made() { # part: the file of it that shows that it was built
+    case $1 in
+    rocksdb) printf %s "$engines/rocksdb/libweldfs_rocksdb.so" ;;
+    leveldb) printf %s "$engines/leveldb/libweldfs_leveldb.so.$version" ;;
+    fio) printf %s "$engines/fio/libweldfs_fio.so" ;;
+    esac
+}
+packages() { # part
+    case $1 in
+    rocksdb) printf %s "g++, make and librocksdb-dev" ;;
+    leveldb) printf %s "g++, make, cmake and libleveldb-dev" ;;
+    fio) printf %s "gcc, make, cmake, python3, fio and dpkg-dev" ;;
+    esac
+}
+commands() { local name; for name; do command -v "$name" >/dev/null || return 1; done; }
+header() { echo "#include <$1>" | "${CXX:-c++}" -x c++ -std=c++17 -E - >/dev/null 2>&1; }
+
+# The source of the fio of this machine; with --only it is fetched (testing/sources.py), else only one that is there.
+fio_source() {
+    if [[ -n ${WELDFS_FIO_SOURCE:-} ]]; then
+        [[ -e $WELDFS_FIO_SOURCE/config-host.h ]] || { say "$WELDFS_FIO_SOURCE: no source in which ./configure was run"; return 1; }
+        (cd "$WELDFS_FIO_SOURCE" && pwd)
+    else
+        local there=()
+        [[ $chosen == yes ]] || there=(--there)
+        (cd "$here" && CARGO_TARGET_DIR=${built%/*} python3 -B -m testing.sources "${there[@]}" fio)
+    fi
+}
+# Whether a part can be had: built here, or with --no-build, there.
+possible() {
+    if [[ $build == no ]]; then
+        [[ -e $(made "$1") ]]
+        return
+    fi
+    case $1 in
+    rocksdb) commands "${CXX:-c++}" make && header rocksdb/file_system.h ;;
+    leveldb) commands "${CXX:-c++}" make cmake && header leveldb/env.h ;;
+    fio) commands "${CC:-cc}" make cmake python3 && source=$(fio_source) ;;
+    esac
+}
+here_too=()
+for part in "${parts[@]}"; do
+    if [[ $part =~ ^(rocksdb|leveldb|fio)$ ]] && ! possible "$part"; then
+        why="it needs the packages $(packages "$part")"
+        [[ $build == yes ]] || why="it is not built; for that $why"
+        [[ $part != fio || $build == no || $chosen == yes ]] || why+="; --only fio then fetches the source of fio"
+        [[ $chosen == no ]] || { say "$part cannot be built: $why"; exit 1; }
+        say "$part is left out: $why"
+    else
+        here_too+=("$part")
+    fi
+done
+parts=("${here_too[@]}")
+# What an engine uses is in the C library, of the same version.
+! has rocksdb && ! has leveldb && ! has fio || has library || parts=(library "${parts[@]}")
+
+make_rocksdb() {
+    make -s -C "$here/integrations/rocksdb" "OUT=$engines/rocksdb" "CARGO_OUT=$built" "RPATH=\$\$ORIGIN"
+}
+make_cmake() { # part, options
+    local type=RelWithDebInfo
+    [[ $profile != dev ]] || type=Debug
+    # As it is to be installed: it looks for the C library beside itself.
+    cmake -S "$here/integrations/$1" -B "$engines/$1" --log-level=WARNING -DCMAKE_BUILD_TYPE="$type" \
+        -DCMAKE_BUILD_WITH_INSTALL_RPATH=ON -DWELDFS_LIBRARY="$built/libweldfs.so" \
+        -DWELDFS_INCLUDE="$here/userlib/include" "${@:2}"
+    cmake --build "$engines/$1" -- --no-print-directory -s
+}
 
 if [[ $build == yes ]]; then
     command -v cargo >/dev/null || { say "a Rust toolchain is needed (rustup.rs); as root after make: --no-build"; exit 1; }
@@ -97,9 +177,11 @@ if [[ $build == yes ]]; then
     ! has program || (cd "$here" && cargo build --locked --profile "$profile" --package weldfs-cli --package weldfs-preload)
     ! has library || (cd "$here" && cargo build --locked --profile "$profile" --package weldfs-capi)
     ! has sqlite || (cd "$here" && cargo build --locked --profile "$profile" --package weldfs-sqlite)
+    ! has rocksdb || make_rocksdb
+    ! has leveldb || make_cmake leveldb
+    ! has fio || make_cmake fio -DFIO_SOURCE="$source"
 fi
 [[ $install == yes ]] || exit 0
-built=$(target)
 need() { [[ -e $built/$1 ]] || { say "$built/$1 is not built: run make, or this without --no-build"; exit 1; }; }
 
 work=$(mktemp -d)
@@ -148,6 +230,11 @@ part_program() {
     [[ ! -e $systemd/weldfs.sysusers ]] || put 644 "$systemd/weldfs.sysusers" lib/sysusers.d/weldfs.conf
 }
 
+pc() { # template, its name where it is installed
+    sed -e "s|@prefix@|$prefix|" -e "s|@libdir@|$libdir|" -e "s|@version@|$version|" "$1" >"$work/pc"
+    put 644 "$work/pc" "$libdir/pkgconfig/$2.pc"
+}
+
 part_library() {
     need libweldfs_c.so && need libweldfs_c.a
     local capi=$here/userlib/capi header=$here/userlib/include/weldfs.h major version
@@ -163,14 +250,37 @@ part_library() {
     ar rcsD "$work/libweldfs.a" "$work/weldfs.o"
     put 644 "$work/libweldfs.a" "$libdir/libweldfs.a"
     put 644 "$header" include/weldfs.h
-    sed -e "s|@prefix@|$prefix|" -e "s|@libdir@|$libdir|" -e "s|@version@|$version|" "$capi/weldfs.pc.in" >"$work/weldfs.pc"
-    put 644 "$work/weldfs.pc" "$libdir/pkgconfig/weldfs.pc"
+    pc "$capi/weldfs.pc.in" weldfs
 }
 
 # Among the libraries: there `.load libweldfs_sqlite` finds it by its name alone, if the linker looks there.
 part_sqlite() {
     need libweldfs_sqlite.so
     slim "$built/libweldfs_sqlite.so" 755 "$libdir/libweldfs_sqlite.so"
+}
+
+# The header where RocksDB's own build puts those of plug-ins, and the sources for such a build.
+part_rocksdb() {
+    local plugin=$here/integrations/rocksdb/plugin/weldfs file
+    slim "$(made rocksdb)" 755 "$libdir/libweldfs_rocksdb.so"
+    put 644 "$plugin/weldfs_fs.h" include/rocksdb/plugin/weldfs/weldfs_fs.h
+    for file in "$plugin"/*; do put 644 "$file" "share/weldfs/rocksdb/plugin/weldfs/${file##*/}"; done
+}
+
+part_leveldb() {
+    local from=$here/integrations/leveldb library=libweldfs_leveldb
+    slim "$(made leveldb)" 755 "$libdir/$library.so.$version"
+    link "$library.so.$version" "$libdir/$library.so.${version%%.*}"
+    link "$library.so.${version%%.*}" "$libdir/$library.so"
+    slim "$engines/leveldb/$library.a" 644 "$libdir/$library.a"
+    put 644 "$from/include/weldfs_leveldb.h" include/weldfs_leveldb.h
+    pc "$from/weldfs_leveldb.pc.in" weldfs_leveldb
+}
+
+part_fio() {
+    local file
+    slim "$(made fio)" 755 "$libdir/libweldfs_fio.so"
+    for file in "$here"/integrations/fio/jobs/*.fio; do put 644 "$file" "share/weldfs/fio/${file##*/}"; done
 }
 
 part_docs() {
@@ -188,18 +298,18 @@ install -d "$root" 2>/dev/null && [[ -w $root ]] || { say "cannot write to $root
 for current in "${parts[@]}"; do "part_$current"; done
 
 # What an older installation of these parts had and this one has not; what it had of the other parts stays listed.
-chosen="^($(IFS='|' && echo "${parts[*]}")) "
+these="^($(IFS='|' && echo "${parts[*]}")) "
 older=$(entries)
-gone=$(grep -E "$chosen" <<<"$older" | grep -vxFf "$work/installed" | grep -E '^[a-z]+ file ' || true)
+gone=$(grep -E "$these" <<<"$older" | grep -vxFf "$work/installed" | grep -E '^[a-z]+ file ' || true)
 [[ -z $gone ]] || remove "$gone"
-{ cat "$work/installed" && grep -vE "$chosen" <<<"$older" && true; grep -E "$chosen" <<<"$older" | grep -E '^[a-z]+ dir ' || true; } |
+{ cat "$work/installed" && grep -vE "$these" <<<"$older" && true; grep -E "$these" <<<"$older" | grep -E '^[a-z]+ dir ' || true; } |
     grep -v '^$' | sort -u >"$work/manifest"
 current=program && folder share/weldfs && sort -u "$work/manifest" "$work/installed" >"$work/all"
 install -m 644 "$work/all" "$manifest"
 
 # What the system keeps of these folders: the linker's cache, the units and their user.
 if [[ -z $destdir && $EUID == 0 && ($prefix == /usr || $prefix == /usr/local) ]]; then
-    ! has library || ldconfig || true
+    ldconfig || true
     if has program && [[ -d /run/systemd/system && -e $root/lib/sysusers.d/weldfs.conf ]]; then
         systemd-sysusers "$root/lib/sysusers.d/weldfs.conf" || say "make the user weldfs: systemd-sysusers failed"
         systemctl daemon-reload || true

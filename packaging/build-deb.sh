@@ -1,19 +1,29 @@
 #!/usr/bin/env bash
-# Builds target/debian/weldfs_VERSION-1_amd64.deb: what install.sh installs, packed by cargo-deb as
-# integrations/cli/Cargo.toml says ([package.metadata.deb]).
+# Builds Debian packages of what install.sh installs, in target/debian:
+#   weldfs             all of it but the next three; packed by cargo-deb as integrations/cli/Cargo.toml says
+#   weldfs-rocksdb     RocksDB's plug-in
+#   weldfs-leveldb     LevelDB's Env
+#   weldfs-fio         fio's engine
 #
-#   packaging/build-deb.sh [--no-build]     --no-build packs the release that is built already
+#   packaging/build-deb.sh [--all | --no-build]
 #
-# cargo-deb is taken from PATH, or built once into target/tools (a minute).
+#   --all         all four or none; without it, what this machine cannot build is left out, and a line says so
+#   --no-build    pack the release that is built already
+#
+# The three are packages of their own, so that weldfs needs no engine; each is for the engine's version of the machine it
+# was built on. cargo-deb is taken from PATH, or built once into target/tools (a minute).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-build=()
+engines=(rocksdb leveldb fio)
+options=()
 case ${1:-} in
 "") ;;
---no-build) build=(--no-build) ;;
--h | --help) sed -n '2,7s/^# \{0,1\}//p' "$0" && exit 0 ;;
+--all) for part in program library sqlite "${engines[@]}" docs; do options+=(--only "$part"); done ;;
+--no-build) options=(--no-build) ;;
+-h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0" && exit 0 ;;
 *) echo "build-deb.sh: unknown argument $1 (see --help)" >&2 && exit 2 ;;
 esac
+command -v dpkg-shlibdeps >/dev/null || { echo "build-deb.sh: dpkg-shlibdeps is missing (package dpkg-dev)" >&2; exit 1; }
 
 export PATH=$PATH:$PWD/target/tools/bin
 if ! command -v cargo-deb >/dev/null; then
@@ -24,10 +34,73 @@ if ! command -v cargo-deb >/dev/null; then
     rm -rf target/tools/build
 fi
 
-rm -rf target/deb-root
-./install.sh "${build[@]}" --strip --destdir target/deb-root --prefix /usr --libdir lib/x86_64-linux-gnu
-cd target/deb-root/usr/share
-rm -r weldfs # the list of what was installed: dpkg has its own
-mv zsh/site-functions zsh/vendor-completions
-cd - >/dev/null
+all=$PWD/target/deb-root libraries=lib/x86_64-linux-gnu
+rm -rf target/deb-root target/deb-engines target/debian/weldfs*.deb
+./install.sh "${options[@]}" --strip --destdir "$all" --prefix /usr --libdir "$libraries"
+# Which part a file is of stands in the list of what was installed; then dpkg has its own.
+for engine in "${engines[@]}"; do
+    sed -n "s/^$engine file //p" "$all/usr/share/weldfs/installed" | while IFS= read -r file; do
+        install -d "target/deb-engines/$engine/usr/${file%/*}"
+        mv "$all/usr/$file" "target/deb-engines/$engine/usr/$file"
+    done
+done
+rm "$all/usr/share/weldfs/installed"
+mv "$all/usr/share/zsh/site-functions" "$all/usr/share/zsh/vendor-completions"
+find "$all" -type d -empty -delete
 cargo deb --package weldfs-cli --no-build --no-strip --fast --quiet --output target/debian/
+
+deb=$(echo target/debian/weldfs_*.deb)
+field() { dpkg-deb --field "$deb" "$1"; }
+# Of libraries and programs, by what their packages say; libweldfs is in no package that is installed here.
+depends() { # engine, its library
+    local work
+    work=$(mktemp -d) && mkdir "$work/debian" && printf 'Source: weldfs\n\nPackage: weldfs-%s\nArchitecture: any\n' "$1" >"$work/debian/control"
+    (cd "$work" && dpkg-shlibdeps -O --ignore-missing-info --warnings=0 "-l$all/usr/$libraries" "-e$2" 2>"$work/said") |
+        sed -n 's/^shlibs:Depends=//p' || { cat "$work/said" >&2; return 1; }
+    rm -r "$work"
+}
+about() { # engine: section, what it is used with, and the description
+    case $1 in
+    rocksdb) printf '%s\n' database "Recommends: rocksdb-tools, librocksdb-dev" \
+        "RocksDB's databases inside a WeldFS storage device" \
+        "A FileSystem for RocksDB, named weldfs://IMAGE: a library that is preloaded into" \
+        "stock programs or linked, its header, and the sources for a RocksDB's own build." ;;
+    leveldb) printf '%s\n' libdevel "Recommends: libleveldb-dev, g++, pkg-config" \
+        "LevelDB's databases inside a WeldFS storage device" \
+        "An Env for LevelDB whose files lie in a device: the library, shared and static," \
+        "with its header and pkg-config file." ;;
+    fio) printf '%s\n' utils "Enhances: fio" \
+        "measures a WeldFS storage device with fio" \
+        "An engine for fio that makes its reads, writes, syncs and trims commands of a" \
+        "device, and job files. It fits one version of fio." ;;
+    esac
+}
+pack() { # engine
+    local stage=$PWD/target/deb-engines/$1 needs text
+    needs="weldfs (= $(field Version)), $(depends "$1" "$(find "$stage" -name 'libweldfs_*.so*' -type f)")"
+    # fio's structures change with its version.
+    if [[ $1 == fio ]]; then
+        local fio
+        # shellcheck disable=SC2016 # dpkg-query's
+        fio=$(dpkg-query -W -f '${source:Upstream-Version}' fio)
+        needs+=", fio (>= $fio), fio (<< $fio.1~)"
+    fi
+    mapfile -t text < <(about "$1")
+    mkdir -p "$stage/DEBIAN" "$stage/usr/share/doc"
+    ln -s weldfs "$stage/usr/share/doc/weldfs-$1"
+    cp packaging/debian/triggers "$stage/DEBIAN/triggers"
+    (cd "$stage" && find usr -type f -print0 | sort -z | xargs -0 md5sum) >"$stage/DEBIAN/md5sums"
+    {
+        printf 'Package: weldfs-%s\nSource: weldfs\n' "$1"
+        printf '%s: %s\n' Version "$(field Version)" Architecture "$(field Architecture)" Maintainer "$(field Maintainer)"
+        printf 'Installed-Size: %s\nDepends: %s\n%s\n' "$(du -sk --apparent-size "$stage/usr" | cut -f1)" "$needs" "${text[1]}"
+        printf 'Section: %s\nPriority: optional\nDescription: %s\n' "${text[0]}" "${text[2]}"
+        printf ' %s\n' "${text[@]:3}"
+    } >"$stage/DEBIAN/control"
+    chmod -R u=rwX,go=rX "$stage"
+    dpkg-deb --build --root-owner-group -Zxz "$stage" target/debian/ >/dev/null
+    echo "target/debian/weldfs-$1_$(field Version)_$(field Architecture).deb"
+}
+for engine in "${engines[@]}"; do
+    [[ ! -d target/deb-engines/$engine ]] || pack "$engine"
+done

@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
-# Builds the Debian package, installs it into a clean root of this release of Debian (debootstrap), and uses it there:
-# first with nothing else, then with a compiler, man, a shell that completes, and systemd beside it. Removing leaves
-# nothing. Tier `deb` of ./test. Needs root, debootstrap and its mirror; exit status 77 where it cannot be tried.
+# Builds the Debian packages, installs weldfs into a clean root of this release of Debian (debootstrap), and uses it
+# there: first with nothing else, then with a compiler, man, a shell that completes, and systemd beside it; then the
+# engines, by the lines of docs/ENGINES.md, from the first, which installs them. Removing leaves nothing. Tier `deb` of
+# ./test. Needs root, debootstrap and its mirror; exit status 77 where it cannot be tried.
 set -euo pipefail
 cd "$(dirname "$0")/.."
+. packaging/page.sh
 skip() { echo "skipped: $*"; exit 77; }
 fail() { echo "FAILED: $*" >&2; exit 1; }
 say() { printf -- '-- %s\n' "$*"; }
@@ -16,16 +18,18 @@ debian) mirror=http://deb.debian.org/debian ;;
 ubuntu) mirror=http://archive.ubuntu.com/ubuntu ;;
 *) skip "packages for $ID are not built" ;;
 esac
-for tool in debootstrap dpkg-deb; do
-    command -v "$tool" >/dev/null && continue
-    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq debootstrap dpkg >/dev/null; } || skip "no $tool"
+# What builds the packages: all four, or nothing is tried.
+for file in /usr/sbin/debootstrap /usr/bin/{dpkg-deb,dpkg-shlibdeps,fio,cmake,make,g++} /usr/include/{rocksdb,leveldb}/env.h; do
+    [[ ! -e $file ]] || continue
+    { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq debootstrap dpkg dpkg-dev fio cmake make g++ \
+        librocksdb-dev libleveldb-dev >/dev/null; } || skip "no $file"
 done
 equal() { [[ $1 == "$2" ]] || fail "$3: \"$1\", not \"$2\""; }
 
-say "the package"
-packaging/build-deb.sh
-deb=$(ls -t target/debian/weldfs_*.deb | head -1)
-dpkg-deb --info "$deb" | sed 's/^/   /'
+say "the packages"
+packaging/build-deb.sh --all
+deb=$(echo target/debian/weldfs_*.deb)
+for file in target/debian/weldfs*.deb; do dpkg-deb --info "$file" | sed 's/^/   /'; done
 # Whatever is needed beyond the C library would be missing in the clean root, and in the control file.
 work=$(mktemp -d) && clean=$work/root
 trap 'umount "$clean/proc" 2>/dev/null || true; rm -rf --one-file-system "$work"' EXIT
@@ -35,6 +39,7 @@ mkdir "$clean"
 debootstrap --variant=minbase "$VERSION_CODENAME" "$clean" "$mirror" >"$work/log" 2>&1 ||
     { tail -3 "$work/log"; skip "debootstrap failed (see above)"; }
 mount -t proc proc "$clean/proc" || skip "no proc file system may be mounted here"
+mkdir "$clean/packages" && cp target/debian/weldfs*.deb "$clean/packages/"
 cp "$deb" "$clean/weldfs.deb"
 inside() { env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root TERM=dumb DEBIAN_FRONTEND=noninteractive chroot "$clean" "$@"; }
 inside apt-get install -y -qq --no-install-recommends /weldfs.deb >"$work/log" 2>&1 || { cat "$work/log"; fail "apt-get install"; }
@@ -67,10 +72,10 @@ inside weldfs demo --quick || fail "weldfs demo --quick"
 inside ldconfig -p >"$work/libraries"
 grep -q 'libweldfs\.so\.0 ' "$work/libraries" || fail "the C library is not in the linker's cache"
 
-say "used with what belongs to it: a compiler, man, completion, systemd, SQLite"
+say "used with what belongs to it: a compiler, man, completion, systemd"
 {
     inside apt-get update -qq
-    inside apt-get install -y -qq --no-install-recommends gcc libc6-dev pkg-config man-db bash-completion zsh fish systemd sqlite3
+    inside apt-get install -y -qq --no-install-recommends gcc libc6-dev pkg-config man-db bash-completion zsh fish systemd
 } >"$work/log" 2>&1 || { tail -3 "$work/log"; fail "apt-get install of what is tried with it"; }
 # The package's script makes the user where systemd is.
 inside apt-get install -y -qq --reinstall /weldfs.deb >"$work/log" 2>&1 || { cat "$work/log"; fail "apt-get install, again"; }
@@ -83,12 +88,6 @@ inside sh -euc 'cd /tmp
     weldfs serve c.img & weldfs wait c.img
     for form in shared static; do test "$(./$form c.img.sock)" = "1000 records, all sound"; done
     weldfs stop c.img && wait $!' || fail "a C program with the library"
-# shellcheck disable=SC2016 # for the shell inside
-equal "$(inside sh -euc 'cd /tmp
-    weldfs mkfs q.img --size 64M >/dev/null
-    for sql in "create table t(x); insert into t values (41), (1);" "select sum(x) from t;"; do
-        sqlite3 -bail -cmd ".load libweldfs_sqlite" -cmd ".open file:q.img:/app.db?vfs=weldfs" :memory: "$sql"
-    done')" 42 "SQLite's shell with the extension"
 equal "$(inside pkg-config --modversion weldfs)" "$version" "pkg-config's version"
 inside ldd /tmp/shared /tmp/static >"$work/needs"
 equal "$(grep -c libweldfs "$work/needs")" 1 "programs that need the shared library, of one that does and one that does not"
@@ -116,9 +115,29 @@ inside sh -euc 'install -d -o weldfs -g weldfs /var/lib/weldfs /run/weldfs/disk;
     test "$(weldfs run --socket /run/weldfs/disk/socket -- sh -c "echo kept >/weld/a && cat /weld/a")" = kept
     kill $! && wait $!' || fail "a device as the unit starts it"
 
+say "the engines: the lines of $page"
+names=(SQLite RocksDB LevelDB fio)
+page_checked "${names[@]}" || fail "$page"
+echo 'APT::Get::Assume-Yes "true"; APT::Install-Recommends "false";' >"$clean/etc/apt/apt.conf.d/90lines"
+in_folder() { inside bash -euo pipefail -c "rm -rf /folder; mkdir /folder; cd /folder"$'\n'"$1"; }
+for engine in "${names[@]}"; do
+    page_lines "$engine"
+    # As root in a root without sudo.
+    inside bash -euc "sudo() { \"\$@\"; }; cd /packages; ${lines[0]}" >"$work/log" 2>&1 ||
+        { tail -5 "$work/log"; fail "$engine: ${lines[0]}"; }
+    echo "   $engine: ${lines[0]}"
+    page_run "$engine" in_folder || fail "$page, $engine"
+done
+packages=(weldfs weldfs-rocksdb weldfs-leveldb weldfs-fio)
+equal "$(inside dpkg --verify "${packages[@]}")" "" "dpkg --verify of all packages"
+# One version of each, and weldfs alone needs no engine.
+# shellcheck disable=SC2016 # dpkg-query's
+equal "$(inside dpkg-query -W -f '${Version}\n' "${packages[@]}" | sort -u)" "$(dpkg-deb --field "$deb" Version)" "the packages' versions"
+! dpkg-deb --field "$deb" Depends Recommends | grep -qE 'rocksdb|leveldb|fio' || fail "weldfs needs an engine"
+
 say "removed"
-inside dpkg -L weldfs | while IFS= read -r path; do [[ -d $clean$path ]] || echo "$path"; done >"$work/files"
+inside dpkg -L "${packages[@]}" | while IFS= read -r path; do [[ -z $path || -d $clean$path ]] || echo "$path"; done >"$work/files"
 (($(wc -l <"$work/files") > 30)) || fail "the package has $(wc -l <"$work/files") files"
-inside apt-get purge -y -qq weldfs >/dev/null 2>&1 || fail "apt-get purge"
+inside apt-get purge -y -qq "${packages[@]}" >/dev/null 2>&1 || fail "apt-get purge"
 while IFS= read -r path; do [[ ! -e $clean$path ]] || fail "$path is left"; done <"$work/files"
-echo "the package holds"
+echo "the packages hold"

@@ -2,13 +2,13 @@
 # Installs the release as a user would, each way apart, and uses what is there afterwards:
 #   cargo install      the program alone, moved to an empty folder, runs a program with the library that it carries
 #   install.sh         everything, used from its prefix; shells load the completions, man pages and the systemd unit
-#                      parse, a C program is built with pkg-config and works on a device, SQLite's shell loads the
-#                      extension; uninstalling leaves nothing
+#                      parse, a C program is built with pkg-config and works on a device, the lines of
+#                      docs/ENGINES.md are run for each engine; uninstalling leaves nothing
 #   make install       the same into a stage, with DESTDIR and a prefix; uninstalling leaves nothing
 # Tier `install` of ./test. Fails at the first thing that does not hold.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-root=$PWD
+. packaging/page.sh
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 say() { printf -- '-- %s\n' "$*"; }
@@ -42,9 +42,33 @@ if commit=$(git rev-parse --short=12 HEAD 2>/dev/null); then
     [[ $said == *"($commit, "* ]] || fail "--version says \"$said\", the commit is $commit"
 fi
 
+say "install.sh: what cannot be built is named, with the packages that it needs"
+missing=()
+for part in rocksdb leveldb fio; do
+    ! said=$(CC=no-such-compiler CXX=no-such-compiler ./install.sh --prefix "$work/none" --only $part 2>&1) ||
+        fail "$part is installed without a compiler"
+    needs=${said#"install.sh: $part cannot be built: it needs the packages "}
+    [[ $said != "$needs" ]] || fail "install.sh --only $part says: $said"
+    grep -qF "| \`$part\` | $needs | " "$page" || fail "$page says that $part needs something else than: $needs"
+done
+# With nothing built of them, all else is installed.
+built=${CARGO_TARGET_DIR:-target}
+mkdir "$work/target" && ln -s "$(realpath "$built")/release" "$work/target/release"
+
 say "install.sh: everything"
 prefix=$work/prefix
+# Built one by one: what is missing here is named, and the rest is looked at.
+for part in rocksdb leveldb fio; do
+    ./install.sh --build-only --only $part >"$work/log" 2>&1 || {
+        grep -q "^install.sh: $part cannot be built" "$work/log" || { tail -20 "$work/log"; fail "building $part"; }
+        missing+=("$part ($(tail -1 "$work/log"))")
+    }
+done
+have() { [[ " ${missing[*]} " != *" $1 ("* ]]; }
 ./install.sh --prefix "$prefix" >/dev/null
+for part in rocksdb leveldb fio; do
+    ! have $part || grep -q "^$part file " "$prefix/share/weldfs/installed" || fail "$part is built and not installed"
+done
 for file in bin/weldfs lib/weldfs/libweldfs_preload.so lib/libweldfs.so lib/libweldfs.a lib/pkgconfig/weldfs.pc \
     lib/libweldfs_sqlite.so \
     include/weldfs.h share/man/man1/weldfs.1 share/man/man1/weldfs-run.1 share/doc/weldfs/README.md \
@@ -64,7 +88,6 @@ say "completions"
 said=$(clean bash -c ". $prefix/share/bash-completion/completions/weldfs; COMP_WORDS=(weldfs scr); COMP_CWORD=1; \
     COMP_LINE='weldfs scr' COMP_POINT=10; _weldfs weldfs scr weldfs; echo \"\${COMPREPLY[*]}\"")
 equal "$said" scrub "bash completes weldfs scr"
-missing=()
 if command -v zsh >/dev/null; then
     zsh -n "$prefix/share/zsh/site-functions/_weldfs"
     # shellcheck disable=SC2016 # for zsh
@@ -143,18 +166,77 @@ equal "$(cat "$work/names")" log "what examples/c/log.c leaves in the device"
 clean "$prefix/bin/weldfs" stop "$work/c.img"
 wait "$device" || fail "the device ended with $?"
 
-say "SQLite's extension"
-if command -v sqlite3 >/dev/null; then
-    clean "$prefix/bin/weldfs" mkfs "$work/empty/q.img" --size 64M >/dev/null
-    shell() { clean sqlite3 -bail -cmd ".load $prefix/lib/libweldfs_sqlite" -cmd '.open file:q.img:/app.db?vfs=weldfs' :memory: "$@"; }
-    shell 'create table t(x); insert into t values (41), (1);'
-    equal "$(shell 'select sum(x) from t;')" 42 "what SQLite's shell finds again"
-    clean "$prefix/bin/weldfs" ls "$work/empty/q.img:/" >"$work/names"
-    equal "$(cat "$work/names")" app.db "what SQLite's shell leaves on the image"
-    rm "$work/empty/q.img"
-else
-    missing+=(sqlite3)
+say "the engines: the lines of $page"
+page_checked SQLite RocksDB LevelDB fio || fail "$page"
+# As in a prefix of one's own: the page says which variables.
+there=(PATH="$prefix/bin:/usr/bin:/bin" LD_LIBRARY_PATH="$prefix/lib" PKG_CONFIG_PATH="$prefix/lib/pkgconfig")
+in_folder() { # script
+    rm -rf "$work/folder" && mkdir "$work/folder"
+    env -i --chdir="$work/folder" HOME="$work/home" TMPDIR="$work" "${there[@]}" bash -euo pipefail -c "$1"
+}
+run=0
+try_page() { # engine, the program that it needs, the part
+    have "$3" || return 0
+    if ! command -v "$2" >/dev/null; then missing+=("$2 (for the lines of $1)") && return; fi
+    page_run "$1" in_folder || fail "$page, $1"
+    run=$((run + 1))
+}
+while IFS= read -r engine; do
+    case $engine in
+    SQLite) try_page SQLite sqlite3 sqlite ;;
+    RocksDB) try_page RocksDB db_bench rocksdb ;;
+    LevelDB) try_page LevelDB c++ leveldb ;;
+    fio) try_page fio fio fio ;;
+    esac
+done < <(page_engines)
+# Each was run, or is named as missing: its program, or its part.
+lacking=0
+for one in "${missing[@]}"; do [[ $one != *" ("* ]] || lacking=$((lacking + 1)); done
+((run + lacking == 4)) || fail "lines of $run engines were run, $lacking are missing"
+if have rocksdb; then
+    cat >"$work/rocks.cc" <<'C'
+#include <iostream>
+#include <rocksdb/db.h>
+#include <rocksdb/env.h>
+#include <rocksdb/plugin/weldfs/weldfs_fs.h>
+int main() {
+  std::shared_ptr<rocksdb::FileSystem> fs;
+  rocksdb::DB* db = nullptr;
+  rocksdb::Options options;
+  options.create_if_missing = true;
+  auto s = rocksdb::NewWeldFileSystem("disk.img", &fs);
+  auto env = rocksdb::NewCompositeEnv(fs);
+  options.env = env.get();
+  if (s.ok()) s = rocksdb::DB::Open(options, "/db", &db);
+  std::cout << s.ToString() << "\n";
+  delete db;
+}
+C
+    c++ -std=c++17 "$work/rocks.cc" -o "$work/rocks" -I"$prefix/include" -L"$prefix/lib" -lweldfs_rocksdb -lrocksdb
+    equal "$(in_folder "weldfs mkfs disk.img --size 64M >/dev/null && $work/rocks && weldfs ls disk.img:/")" "OK
+db" "a program linked with RocksDB's plug-in"
 fi
+if have leveldb; then
+    page_block LevelDB cpp >"$work/level.cc"
+    c++ "$work/level.cc" -o "$work/level" -I"$prefix/include" "$prefix/lib/libweldfs_leveldb.a" "$prefix/lib/libweldfs.a" \
+        -lleveldb -lpthread -ldl -lm
+    readelf -d "$work/level" >"$work/needs"
+    ! grep -q libweldfs "$work/needs" || fail "the statically linked program needs a shared library"
+    equal "$(in_folder "weldfs mkfs disk.img --size 64M >/dev/null && $work/level")" "OK value" "LevelDB's Env, linked statically"
+fi
+if have fio && command -v fio >/dev/null; then
+    in_folder "weldfs mkfs disk.img --size 256M
+        WELDFS_FIO=libweldfs_fio.so WELDFS_TARGET=disk.img fio $prefix/share/weldfs/fio/verify.fio" >"$work/log" 2>&1 ||
+        { cat "$work/log"; fail "an installed job file"; }
+fi
+
+say "what is not built is left out"
+CARGO_TARGET_DIR=$work/target ./install.sh --no-build --prefix "$work/none" >"$work/log" 2>&1 || { cat "$work/log"; fail "install.sh"; }
+for part in rocksdb leveldb fio; do
+    grep -q "^install.sh: $part is left out: it is not built" "$work/log" || fail "nothing says that $part is left out"
+    ! grep -q "^$part " "$work/none/share/weldfs/installed" || fail "$part is installed and left out"
+done
+[[ -x $work/none/bin/weldfs ]] || fail "the program is left out, too"
 
 say "an upgrade removes what is there no more, and uninstalling leaves nothing"
 echo stale >"$prefix/share/man/man1/weldfs-gone.1"
@@ -173,6 +255,13 @@ say "staged for a package"
 make -s install DESTDIR="$work/stage" PREFIX=/usr LIBDIR=lib/x86_64-linux-gnu >/dev/null
 grep -q "^libdir=\${prefix}/lib/x86_64-linux-gnu" "$work/stage/usr/lib/x86_64-linux-gnu/pkgconfig/weldfs.pc" || fail "pkg-config's libdir"
 ! grep -rqF "$work" "$work/stage/usr/lib/x86_64-linux-gnu/pkgconfig" || fail "the stage's name is in the installed files"
+for part in rocksdb leveldb fio; do
+    have $part || continue
+    readelf -d "$work/stage/usr/lib/x86_64-linux-gnu/libweldfs_$part.so" >"$work/needs"
+    # shellcheck disable=SC2016 # the linker's word
+    equal "$(sed -n 's/.*R[UN]*PATH).*: \[\(.*\)\]/\1/p' "$work/needs")" '$ORIGIN' "where libweldfs_$part.so looks for libraries"
+    grep -q 'NEEDED.*\[libweldfs\.so\.0\]' "$work/needs" || fail "libweldfs_$part.so needs no C library"
+done
 unit=$work/stage/usr/lib/systemd/system/weldfs@.service
 grep -q '^ExecStart=/usr/bin/weldfs ' "$unit" || fail "the staged unit starts another weldfs"
 make -s uninstall DESTDIR="$work/stage" PREFIX=/usr >/dev/null
@@ -183,6 +272,10 @@ equal "$(clean "$work/small/opt/weldfs/bin/weldfs" run -- sh -c "$try")" hello "
 readelf -SW "$work"/small/opt/weldfs/lib/libweldfs.so.*.*.* >"$work/sections"
 grep -q ' \.dynsym ' "$work/sections" || fail "the stripped library has lost its names"
 ! grep -q ' \.symtab ' "$work/sections" || fail "make install-strip strips nothing"
+for part in rocksdb leveldb fio; do
+    ! have $part || readelf -SW "$work/small/opt/weldfs/lib/libweldfs_$part.so" >"$work/sections"
+    ! grep -q ' \.symtab ' "$work/sections" || fail "make install-strip does not strip $part"
+done
 make -s uninstall DESTDIR="$work/small" prefix=/opt/weldfs >/dev/null
 equal "$(cd "$work/small" && echo $(find . -mindepth 1 | sort))" "./opt ./opt/weldfs" "what make uninstall leaves of it"
 

@@ -1,9 +1,13 @@
-"""Sources of Debian packages, for what no package has headers of: through apt, from the machine's own archives."""
+"""Sources of Debian packages, for what no package has headers of: through apt, from the machine's own archives.
 
+    python3 -m testing.sources [--there] PACKAGE     prints where the configured source is; --there: fetches nothing"""
+
+import argparse
 import os
 import re
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -24,18 +28,20 @@ def source_lists():
     return "\n".join(lines) + "\n", "\n\n".join(stanzas) + "\n"
 
 
-def source(package):
+def source(package, fetch=True):
     """The folder with the source of the version of a package that is installed. Nothing of the system is changed."""
     query = ["dpkg-query", "-W", "-f", "${source:Package} ${source:Version}", package]
-    if not shutil.which("apt-get") or not shutil.which("dpkg-source"):
-        raise Skip("no apt-get and dpkg-source (package dpkg-dev) to get sources with")
-    known = subprocess.run(query, capture_output=True, text=True)
-    if known.returncode != 0:
+    known = subprocess.run(query, capture_output=True, text=True) if shutil.which(query[0]) else None
+    if known is None or known.returncode != 0:
         raise Skip(f"{package} is not installed as a package")
     name, version = known.stdout.split()
     folder = target_dir() / "sources" / f"{name}_{version.replace(':', '-')}"
     if folder.exists():
         return folder
+    if not fetch:
+        raise Skip(f"the source of {name} {version} is not there")
+    if not shutil.which("apt-get") or not shutil.which("dpkg-source"):
+        raise Skip("no apt-get and dpkg-source (package dpkg-dev) to get sources with")
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="weldfs-source-", dir=folder.parent) as work:
         work = Path(work)
@@ -60,9 +66,9 @@ def source(package):
     return folder
 
 
-def configured(package):
+def configured(package, fetch=True):
     """The same, with its `configure` run."""
-    folder = source(package)
+    folder = source(package, fetch)
     if not (folder / "config-host.h").exists():
         log = folder / "configure.log"
         with log.open("w") as out:
@@ -71,3 +77,18 @@ def configured(package):
         if done.returncode != 0:
             raise Failed(f"configure of {package}: see {log}")
     return folder
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="python3 -m testing.sources", description="Where the configured source is.")
+    parser.add_argument("--there", action="store_true", help="fetch nothing")
+    parser.add_argument("package")
+    args = parser.parse_args()
+    try:
+        print(configured(args.package, fetch=not args.there))
+    except (Skip, Failed) as why:
+        sys.exit("" if args.there else str(why))
+
+
+if __name__ == "__main__":
+    main()

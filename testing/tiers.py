@@ -288,16 +288,20 @@ def fuzz(full):
 
 
 def install(_full):
-    """what cargo install, install.sh and make install put somewhere works there, and is removed whole"""
+    """what cargo install, install.sh and make install put somewhere works there, engines too, and is removed whole"""
     try:
-        apt(["zsh", "fish", "mandoc", "systemd-analyze", "sqlite3"], ["zsh", "fish", "mandoc", "systemd", "sqlite3"])
+        # The engines' packages are those of docs/ENGINES.md.
+        apt(["zsh", "fish", "mandoc", "systemd-analyze", "sqlite3", "db_bench", "c++", "make", "cmake", "fio", "dpkg-source"],
+            ["zsh", "fish", "mandoc", "systemd", "sqlite3", "rocksdb-tools", "librocksdb-dev", "libleveldb-dev", "g++",
+             "make", "cmake", "fio", "dpkg-dev"],
+            ["/usr/include/rocksdb/file_system.h", "/usr/include/leveldb/env.h"])
     except Skip:
         pass  # the script lists what it could not look at
     script("packaging/test-install.sh")
 
 
 def deb(_full):
-    """the Debian package, installed into a clean root"""
+    """the Debian packages, installed into a clean root, and the lines of docs/ENGINES.md there"""
     script("packaging/test-deb.sh")
 
 

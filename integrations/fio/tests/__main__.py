@@ -18,4 +18,4 @@ from testing import cases  # noqa: E402
 CASES = [*jobs.CASES, *wrong.CASES]
 SHORT = [*jobs.SHORT, *wrong.SHORT]
 
-sys.exit(cases.main(__doc__, CASES, SHORT, "engine", Fio))
+sys.exit(cases.main("fio", __doc__, CASES, SHORT, "engine", Fio))

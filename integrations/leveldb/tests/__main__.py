@@ -19,5 +19,6 @@ from rig import Driven  # noqa: E402
 from testing import cases  # noqa: E402
 
 CASES = [*suites.CASES, *kills.CASES, *refusals.CASES]
+SHORT = [case for case in CASES if case not in refusals.LONG]
 
-sys.exit(cases.main(__doc__, CASES, CASES, "build", Driven))
+sys.exit(cases.main("leveldb", __doc__, CASES, SHORT, "build", Driven))

@@ -9,7 +9,7 @@
 //!
 //! What flows through: pages to and from the device as commands of the client library. What may be touched: that
 //! library, a device embedded in this process where none serves the image, and one file of the host per database with
-//! a write-ahead log. docs/ENGINES.md is for its users, and says which syncs are folded, and why that is safe.
+//! a write-ahead log. docs/engines/SQLITE.md is for its users, and says which syncs are folded, and why that is safe.
 
 mod abi;
 mod api;

@@ -1,8 +1,8 @@
 //! A file in a device: database, journal, write-ahead log.
 //!
 //! Writes are volatile commands, in the order in which SQLite makes them; the device's log keeps that order, so that a
-//! crash leaves the state after some prefix of them. A sync makes all of the prefix so far durable. docs/ENGINES.md
-//! says which syncs are folded into a later one on that ground, and why nothing is lost by it.
+//! crash leaves the state after some prefix of them. A sync makes all of the prefix so far durable.
+//! docs/engines/SQLITE.md says which syncs are folded into a later one on that ground, and why nothing is lost by it.
 
 use crate::atomic::Gathered;
 use crate::code;

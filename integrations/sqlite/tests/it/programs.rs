@@ -4,7 +4,7 @@ use crate::rig::{extension, image, said};
 use crate::skips::skip;
 use std::process::Command;
 
-const PAGE: &str = include_str!("../../../../docs/ENGINES.md");
+const PAGE: &str = include_str!("../../../../docs/engines/SQLITE.md");
 
 /// A python3 whose sqlite3 loads extensions; without one it is a skip.
 fn python(test: &str) -> Option<&'static str> {
