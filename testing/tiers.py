@@ -195,6 +195,13 @@ def fio(full):
     plugins.tests("fio", full, "--engine", folder / "libweldfs_fio.so")
 
 
+def engines(full):
+    """the drivers of storage engines and `weldfs bench engines`: every engine and system, wrong values found"""
+    apt(["cmake", "c++", "python3"], ["cmake", "g++", "librocksdb-dev", "libleveldb-dev", "libsqlite3-dev"],
+        ["/usr/include/rocksdb/file_system.h", "/usr/include/leveldb/env.h", "/usr/include/sqlite3.h"])
+    plugins.tests("engines", full, "--build", plugins.built("engines"))
+
+
 def kills(full):
     """SIGKILL of real device processes, at any time and at every named crash point"""
     BUILD.weldfs()
@@ -320,6 +327,7 @@ TIERS = {
     "rocksdb": (rocksdb, True),
     "leveldb": (leveldb, True),
     "fio": (fio, True),
+    "engines": (engines, True),
     "kills": (kills, True),
     "crash": (crash, True),
     "images": (images, True),
@@ -343,7 +351,7 @@ SLICES = [
     ["states-one"],
     ["states-two", "loom", "images"],
     ["crash", "kills", "sqlite", "rocksdb"],
-    ["leveldb", "fio"],
+    ["leveldb", "fio", "engines"],
     ["unit", "device", "acceptance"],
     ["fuzz"],
     ["install", "deb", "formats"],

@@ -8,6 +8,7 @@ use crate::log_buffer::LogBuffer;
 use crate::put::{barrier, persist_range, store_record};
 use crate::record::RawHeader;
 use crate::reservation::{Reservation, record_bytes};
+use crate::tail_page::TailPage;
 use crate::{AlignedBuf, Clock, JournalError, LogArea, LogFull, Lsn, Medium, Random, RecordHead, RecordKind};
 use crate::{SEGMENTS_MAX, SegmentTable, TxnMode};
 use parking_lot::{Condvar, Mutex};
@@ -105,7 +106,13 @@ pub(crate) struct State {
     pub spent: LogBuffer,
     /// Bytes written by batches since the last flush.
     pub since_flush: u64,
+    /// The page that the last batch ended in.
+    pub page: TailPage,
+    /// Pages of the log were handed to the host's kernel since the last flush began.
+    pub handed_over: bool,
     /// A batch is being written.
+    pub writing: bool,
+    /// One that is not handed over is written or flushed.
     pub busy: bool,
     /// A caller that will look at `want` once more is at work ([`Journal::attend`]).
     pub attended: bool,
@@ -124,11 +131,15 @@ pub(crate) struct Shared {
     pub state: Mutex<State>,
     /// Wakes the commit thread; with `state`.
     pub work: Condvar,
+    /// Told when a batch was written; with `state`.
+    pub wrote: Condvar,
+    /// Every record that ends at or below it was written or handed over (block media).
+    pub written: AtomicU64,
     pub counters: Counters,
     pub notifier: Notifier,
     /// How far callers' flushes went that were not announced yet; 0: none.
     pub led: AtomicU64,
-    flush: Mutex<()>,
+    pub flush: Mutex<()>,
     recorded: AtomicU64,
     tail: AtomicU64,
     oldest: AtomicU64,
@@ -192,6 +203,9 @@ impl Journal {
             queue: LogBuffer::default(),
             spent: LogBuffer::default(),
             since_flush: 0,
+            page: TailPage::default(),
+            handed_over: false,
+            writing: false,
             busy: false,
             attended: false,
             stop: false,
@@ -206,6 +220,8 @@ impl Journal {
             area,
             state: Mutex::new(state),
             work: Condvar::new(),
+            wrote: Condvar::new(),
+            written: AtomicU64::new(tail.0),
             counters: Counters::default(),
             notifier: Notifier::new(tail),
             led: AtomicU64::new(0),
@@ -637,22 +653,6 @@ impl Shared {
         }
         self.raise(to, carried);
         self.notifier.announce(to);
-        Ok(())
-    }
-
-    /// Everything to the tail becomes durable, on a block medium without a commit thread.
-    fn commit_queue(&self, end: Lsn) -> Result<(), JournalError> {
-        let _flush = self.flush.lock();
-        if self.notifier.watermark() >= end {
-            return Ok(());
-        }
-        if self.is_poisoned() {
-            return Err(JournalError::Poisoned);
-        }
-        let batch = crate::commit::Batch::of(&mut self.state.lock(), true);
-        if let Some(end) = crate::commit::commit(self, batch)? {
-            self.notifier.announce(end);
-        }
         Ok(())
     }
 

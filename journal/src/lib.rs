@@ -28,6 +28,7 @@ mod reservation;
 mod scan;
 mod segment;
 mod sys;
+mod tail_page;
 
 pub use buf::{AlignedBuf, BLOCK};
 pub use crashpoint::crashpoint;

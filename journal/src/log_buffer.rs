@@ -75,9 +75,13 @@ impl LogBuffer {
         std::mem::replace(self, LogBuffer { spare, ..LogBuffer::default() })
     }
 
-    /// The writes of this batch: data first, then log.
-    pub(crate) fn writes(&self) -> Vec<IoWrite<'_>> {
-        let data = self.data.iter().map(|d| IoWrite { off: d.off, buf: &d.buf[..] });
-        data.chain(self.chunks.iter().map(|c| IoWrite { off: c.off, buf: &c.buf[..c.used] })).collect()
+    /// The writes of data.
+    pub(crate) fn data(&self) -> impl Iterator<Item = IoWrite<'_>> {
+        self.data.iter().map(|d| IoWrite { off: d.off, buf: &d.buf[..] })
+    }
+
+    /// Those of log, in LSN order.
+    pub(crate) fn log(&self) -> impl Iterator<Item = IoWrite<'_>> {
+        self.chunks.iter().map(|c| IoWrite { off: c.off, buf: &c.buf[..c.used] })
     }
 }

@@ -138,6 +138,12 @@ pub trait Medium: Send + Sync {
         Ok(())
     }
 
+    /// Stores whole 4 KiB pages where they survive this process, at the least cost: on block media in the memory of the
+    /// host's kernel. Durable, as what `write` stored, after a later `barrier`; until then no `write` may touch them.
+    fn hand_over(&self, off: u64, pages: &[u8]) -> Result<(), MediumError> {
+        self.write(off, pages)
+    }
+
     /// Stores with regular stores on byte-addressable media (needs `persist`); the same as `write` elsewhere.
     fn store(&self, off: u64, buf: &[u8]) -> Result<(), MediumError> {
         self.write(off, buf)

@@ -82,9 +82,10 @@ impl Embedded {
     }
 }
 
-/// Commands run on the threads that call, unless it was said otherwise.
+/// Commands run on the threads that call, and what completed survives the process, unless it was said otherwise.
 fn here(config: DeviceConfig) -> DeviceConfig {
-    DeviceConfig { inline: config.inline.or(Some(true)), ..config }
+    let (inline, hand_over) = (config.inline.or(Some(true)), config.hand_over.or(Some(true)));
+    DeviceConfig { inline, hand_over, ..config }
 }
 
 impl Inner {

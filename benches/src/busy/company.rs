@@ -63,10 +63,10 @@ pub fn keep_busy(kind: Kind) -> io::Result<()> {
 }
 
 /// Busy processes that run; they end when this is dropped.
-pub(super) struct Company(Vec<Child>);
+pub(crate) struct Company(Vec<Child>);
 
 impl Company {
-    pub(super) fn start(program: &Path, args: &[String], kind: Kind, number: u32) -> io::Result<Company> {
+    pub(crate) fn start(program: &Path, args: &[String], kind: Kind, number: u32) -> io::Result<Company> {
         let mut all = Company(Vec::new());
         for _ in 0..number {
             let mut command = Command::new(program);
@@ -90,7 +90,7 @@ impl Company {
     }
 
     /// Ends them. An error if one had ended before: what was measured had less company than it says.
-    pub(super) fn end(mut self) -> io::Result<()> {
+    pub(crate) fn end(mut self) -> io::Result<()> {
         self.check()
     }
 }

@@ -71,6 +71,8 @@ pub trait Watch {
     fn plan(&mut self, samples: u64, seconds: f64);
     /// The next sample, or something that takes a while before the first one.
     fn at(&mut self, what: &str, is_sample: bool);
+    /// How far a sample, or what takes a while before it, is: from 0 to 1. Said by those that take long.
+    fn part(&mut self, _share: f64) {}
     /// Whether to stop; asked between samples. The experiment then tidies up, and ends with what was measured.
     fn stop(&self) -> bool;
 }

@@ -26,8 +26,8 @@ class Device {
   const weldfs_client* client() const { return client_; }
   // Bytes of the largest write that is one command.
   size_t payload_max() const { return payload_max_; }
-  // What bytes need to survive the death of this process: a device in this process dies with it, and what is volatile
-  // then is lost; another one lives on with what it was given. A device that is durable by default stays so.
+  // What bytes need to survive the death of this process. A device of its own lives on with what it was given, and one
+  // in this process hands it to the kernel. A device that is durable by default stays so.
   uint32_t surviving() const { return surviving_; }
   // Whether it is usable in this process: a child has no part in the databases of its parent.
   bool is_ours() const;

@@ -3,4 +3,5 @@
 
 mod commit_rules;
 mod common;
+mod hand_over;
 mod log_bytes_and_scan;

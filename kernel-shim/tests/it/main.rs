@@ -7,3 +7,4 @@ mod failures;
 mod inline;
 mod processes;
 mod sessions;
+mod survives;

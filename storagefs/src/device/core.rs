@@ -63,6 +63,10 @@ pub struct DeviceConfig {
     /// core and no profile, and its clients are threads of this process. `None`: as is best where it runs (an embedded
     /// device does, one that is served does not).
     pub inline: Option<bool>,
+    /// What completed survives the death of this process, on block media, too: the host's kernel is handed the records
+    /// of volatile changes before they are answered. `None`: as is best where it runs (an embedded device does, for it
+    /// dies with a program that may be killed at any time; one that is served does not).
+    pub hand_over: Option<bool>,
     /// Longest a device thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
     /// Called by each device thread once it has had nothing to do for a second: a program whose allocator keeps what
@@ -85,6 +89,7 @@ impl Default for DeviceConfig {
             handles_max: weldfs_ciscops::limits::HANDLES_MAX,
             tenants: TenantsConfig::default(),
             inline: None,
+            hand_over: None,
             spin_ns_max: super::limits::SPIN_NS_MAX,
             at_rest: None,
         }
@@ -99,6 +104,8 @@ pub(super) enum Message {
     CloseSession(u64),
     /// End when no queue is left.
     Stop,
+    /// Another core has given back what it freed, which this one may have allocated: one that rests does so again.
+    GiveBack,
     /// The device is out of service: end at once.
     Abandon,
     /// What no message does by itself: the core panics.

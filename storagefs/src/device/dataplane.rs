@@ -303,6 +303,16 @@ pub(super) async fn durable(cx: &OpCx<'_>, end: Lsn) -> Result<(), Errno> {
     .and_then(|()| if journal.watermark() >= end { Ok(()) } else { Err(Errno::IO) })
 }
 
+/// After a volatile change whose record ends at `end`: it is flushed in time, and survives the process where that is
+/// asked for.
+pub(super) fn volatile(core: &Core, end: Lsn) -> Result<(), Errno> {
+    core.maintenance.note_volatile();
+    match core.config.hand_over {
+        Some(true) => core.store.journal().hand_over(end).map_err(|_| Errno::IO),
+        _ => Ok(()),
+    }
+}
+
 /// Where one attempt at a command ended.
 enum Attempt {
     Done(Done),
@@ -612,10 +622,9 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, outcome: &Outcome, must_s
                 other => break other?,
             }
         };
-        if wants_durable(cx) {
+        // A log that does not take it any more says so to one that waits for it.
+        if wants_durable(cx) || volatile(core, appended.end).is_err() {
             *must_sync = Some(appended.end);
-        } else {
-            core.maintenance.note_volatile();
         }
         filled(cx, &appended);
         if leaves_garbage(cx) {

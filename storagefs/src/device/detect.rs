@@ -6,7 +6,7 @@ use weldfs_ciscops::{Errno, Outcome, PoolRange};
 use weldfs_journal::{Lsn, RecordHead};
 use zerocopy::IntoBytes;
 
-use super::dataplane::{Done, OpCx, Place, durable, failed, filled, wait_for_turn};
+use super::dataplane::{Done, OpCx, Place, durable, failed, filled, volatile, wait_for_turn};
 use super::room::Rooms;
 use super::wishes::wants_durable;
 use crate::effect::Effect;
@@ -70,7 +70,7 @@ async fn leave_alone(cx: &OpCx<'_>, outcome: &Outcome) -> FsResult<Option<Lsn>> 
     let appended = store.commit(&mut plan, RecordHead::op())?;
     filled(cx, &appended);
     if !wants_durable(cx) {
-        cx.core.maintenance.note_volatile();
+        volatile(cx.core, appended.end)?;
         return Ok(None);
     }
     if cx.place != Place::Alone {

@@ -133,8 +133,9 @@ struct Loop<'s, 'd, F, M> {
     /// Some queue is draining.
     ending: bool,
     reap_wait_ns: u64,
-    /// It has called `at_rest` since it last was woken.
-    rested: bool,
+    /// Slices run and sessions ended here, and how many they were when it gave back what it had freed.
+    worked: u64,
+    gave_back: u64,
     /// It has announced that it sleeps, and callers do its turns.
     asleep: bool,
     /// A caller has rung for its own thread since.
@@ -251,7 +252,8 @@ where
             unreaped: false,
             ending: false,
             reap_wait_ns: 0,
-            rested: false,
+            worked: 1,
+            gave_back: 0,
             asleep: false,
             rung: false,
             wakes_at: None,
@@ -351,6 +353,13 @@ where
     fn read_mail(&mut self) {
         for message in self.me.inbox.collect() {
             match message {
+                Message::GiveBack => {
+                    // One that has work to do does so by itself when it has rested.
+                    if self.gave_back == self.worked {
+                        self.give_back();
+                    }
+                    continue;
+                }
                 Message::Queue(new) => self.add_queue(new),
                 Message::CloseSession(id) => {
                     for q in self.queues.iter().filter(|q| q.session.id == id) {
@@ -363,6 +372,7 @@ where
                 #[cfg(test)]
                 Message::Panic => panic!("as asked for"),
             }
+            self.worked += 1;
         }
     }
 

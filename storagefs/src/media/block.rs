@@ -17,7 +17,7 @@ use weldfs_journal::{AlignedBuf, FlushMode, IoWrite, Medium, MediumError, Medium
 pub struct BlockMedium {
     /// The description used for data: direct where allowed.
     io: File,
-    /// Keeps the lock.
+    /// Keeps the lock. Through the host's page cache: what is handed over goes this way.
     locked: File,
     len: u64,
     /// Reads and writes are multiples of this, in bytes; 1 without O_DIRECT.
@@ -42,7 +42,12 @@ impl BlockMedium {
         let len = length(&locked)?;
         let direct = direct.and_then(|d| probe(&d).map(|sector| (d, sector)));
         let (io, sector) = match direct {
-            Some((file, sector)) => (file, sector),
+            Some((file, sector)) => {
+                // What the host caches of an image is of no use, and the large folios that writing it has left there
+                // make each small write that is handed over slower. Advice only: what is dirty stays.
+                let _ = rustix::fs::fadvise(&locked, 0, None, rustix::fs::Advice::DontNeed);
+                (file, sector)
+            }
             None => (locked.try_clone()?, 1),
         };
         Ok(BlockMedium {
@@ -232,6 +237,14 @@ impl Medium for BlockMedium {
             return Ok(());
         }
         writes.iter().try_for_each(|w| self.write_alone(w.off, w.buf))
+    }
+
+    /// Into the host's page cache, which a flush writes back: the two descriptions are of one file, and a failure to
+    /// write back is told to the one that flushes.
+    fn hand_over(&self, off: u64, pages: &[u8]) -> Result<(), MediumError> {
+        self.writable()?;
+        self.check(off, pages.len())?;
+        write_all(&self.locked, pages, off).map_err(failed("write", off, pages.len()))
     }
 
     /// The persist point. A failure is final: what the device still holds of earlier writes is unknown.

@@ -248,3 +248,51 @@ fn what_others_may_take_at_most_is_no_reason_for_enospc() {
         assert_eq!(filled.unwrap().raw_os_error(), Some(28), "what does not fit alone is refused");
     }
 }
+
+/// Times that each core gave back what it had freed, by its thread's name.
+static GAVE_BACK: std::sync::Mutex<BTreeMap<String, u32>> = std::sync::Mutex::new(BTreeMap::new());
+
+fn gave_back() -> BTreeMap<String, u32> {
+    GAVE_BACK.lock().unwrap().clone()
+}
+
+/// What one core freed and another one had allocated stays with the other one's thread, which may have rested before:
+/// it looks again when the first one rests. And then no core does anything any more.
+#[test]
+fn a_core_that_rests_gives_back_what_others_free_later() {
+    let at_rest = || {
+        let name = std::thread::current().name().unwrap_or_default().to_owned();
+        *GAVE_BACK.lock().unwrap().entry(name).or_default() += 1;
+    };
+    let config = DeviceConfig { cores: 2, at_rest: Some(at_rest), ..DeviceConfig::default() };
+    let device = Embedded::open(&Source::Ram(64 << 20), config).unwrap();
+    let client = client(&device);
+    let wait_for = |what: &str, done: &dyn Fn(&BTreeMap<String, u32>) -> bool| {
+        let start = Instant::now();
+        while !done(&gave_back()) {
+            assert!(start.elapsed() < Duration::from_secs(30), "{what}: {:?}", gave_back());
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    wait_for("both rest after their start", &|all| all.len() == 2);
+    let quiet = || {
+        let (mut before, mut since) = (gave_back(), Instant::now());
+        let start = Instant::now();
+        while since.elapsed() < Duration::from_millis(2500) {
+            assert!(start.elapsed() < Duration::from_secs(60), "it never ends: {before:?}");
+            std::thread::sleep(Duration::from_millis(50));
+            let now = gave_back();
+            if now != before {
+                (before, since) = (now, Instant::now());
+            }
+        }
+        before
+    };
+    for round in 0..2 {
+        let before = quiet();
+        // One at a time: a core has nothing to do for another one.
+        client.write(format!("/{round}"), &[1; 5000]).unwrap();
+        wait_for("both, whichever ran it", &|all| before.iter().all(|(name, n)| all[name] > *n));
+    }
+    quiet();
+}

@@ -1,6 +1,7 @@
 //! `weldfs bench NAME`: the experiments of the benches crate.
 
 mod busy;
+mod engines;
 mod macros;
 mod micro;
 pub(super) mod watch;
@@ -31,6 +32,9 @@ enum Which {
     Micro(micro::Args),
     /// A mail server, a file server, a web server and a web proxy (after Filebench), against directories of this host
     Macro(macros::Args),
+    /// RocksDB, LevelDB and SQLite with the published workloads (db_bench, YCSB, transactions), through the plug-ins,
+    /// through `weldfs run`, and on file systems of this host
+    Engines(engines::Args),
     /// What a commit costs: both transaction modes, shared flushes, flushes and writes of one durable append
     Commit(Commit),
     /// Latencies of single operations while checkpoints run, below and above the checkpoints' speed
@@ -214,6 +218,7 @@ pub fn run(args: &Args) -> Outcome {
         Which::Base(args) => base(args),
         Which::Micro(args) => micro::run(args),
         Which::Macro(args) => macros::run(args),
+        Which::Engines(args) => engines::run(args),
         Which::Commit(args) => commits(args),
         Which::Stall(args) => stalls(args),
         Which::Busy(args) => busy::run(args),

@@ -65,8 +65,8 @@ class Store {
   size_t payload_max() const { return payload_max_; }
   // Identifies the device's file system, for ids of files.
   uint64_t identity() const { return identity_; }
-  // Whether an append that is not durable dies with this process, and one that is costs no flush of a disk: a device
-  // in this process, on memory.
+  // Whether every append is made durable, so that a Sync has nothing left to do: it costs no flush of a disk. So it is
+  // with a device in this process, on memory.
   bool append_durably() const { return append_durably_; }
 
   // A volatile command has completed: its number.

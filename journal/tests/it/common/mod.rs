@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use parking_lot::Mutex;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use weldfs_journal::*;
@@ -11,6 +12,10 @@ pub struct TestMedium {
     pub flushes: AtomicU64,
     pub fail_flush: AtomicBool,
     pub slow_flush_ms: AtomicU64,
+    pub fail_hand_over: AtomicBool,
+    /// Pages that were handed over and are not flushed, and the flush that had begun last before that.
+    pub handed_over: Mutex<BTreeMap<u64, u64>>,
+    pub flushes_begun: AtomicU64,
     poisoned: AtomicBool,
     byte_addressable: bool,
 }
@@ -26,6 +31,9 @@ impl TestMedium {
             flushes: AtomicU64::new(0),
             fail_flush: AtomicBool::new(false),
             slow_flush_ms: AtomicU64::new(0),
+            fail_hand_over: AtomicBool::new(false),
+            handed_over: Mutex::default(),
+            flushes_begun: AtomicU64::new(0),
             poisoned: AtomicBool::new(false),
             byte_addressable,
         })
@@ -57,17 +65,43 @@ impl Medium for TestMedium {
         if self.is_poisoned() {
             return Err(MediumError::Poisoned);
         }
+        let handed_over = self.handed_over.lock();
+        let (first, end) = (off / BLOCK as u64, (off + buf.len() as u64).div_ceil(BLOCK as u64));
+        // What a kernel does with a page of its cache that is written past it.
+        assert!(handed_over.range(first..end).next().is_none(), "written past pages that are not flushed");
         self.bytes.lock()[off as usize..off as usize + buf.len()].copy_from_slice(buf);
         Ok(())
     }
 
+    fn hand_over(&self, off: u64, pages: &[u8]) -> Result<(), MediumError> {
+        assert!(off.is_multiple_of(BLOCK as u64) && pages.len().is_multiple_of(BLOCK) && !pages.is_empty());
+        if self.is_poisoned() {
+            return Err(MediumError::Poisoned);
+        }
+        if self.fail_hand_over.load(SeqCst) {
+            return Err(MediumError::Io { what: "write", off, len: pages.len() as u64, os: 28 });
+        }
+        let mut handed_over = self.handed_over.lock();
+        let begun = self.flushes_begun.load(SeqCst);
+        (0..pages.len() / BLOCK).for_each(|i| {
+            handed_over.insert(off / BLOCK as u64 + i as u64, begun);
+        });
+        self.bytes.lock()[off as usize..off as usize + pages.len()].copy_from_slice(pages);
+        Ok(())
+    }
+
     fn barrier(&self) -> Result<(), MediumError> {
+        let this = {
+            let _handed_over = self.handed_over.lock();
+            self.flushes_begun.fetch_add(1, SeqCst)
+        };
         std::thread::sleep(std::time::Duration::from_millis(self.slow_flush_ms.load(SeqCst)));
         if self.fail_flush.load(SeqCst) {
             self.poison();
             return Err(MediumError::Io { what: "flush", off: 0, len: 0, os: 5 });
         }
         self.flushes.fetch_add(1, SeqCst);
+        self.handed_over.lock().retain(|_, begun| *begun > this);
         Ok(())
     }
 

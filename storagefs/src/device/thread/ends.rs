@@ -94,6 +94,7 @@ where
     /// Drops the queues that have been drained.
     pub(super) fn reap(&mut self) {
         while let Some(i) = self.queues.iter().position(|q| q.pair.ends().is_drained()) {
+            self.worked += 1;
             let queue = self.queues.swap_remove(i);
             let mut ends = queue.pair.ends();
             ends.close();

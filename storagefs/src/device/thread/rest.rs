@@ -99,6 +99,20 @@ where
         room && self.has_slot()
     }
 
+    /// Whether it worked since it last gave back what it had freed.
+    fn keeps_memory(&self) -> bool {
+        self.core.config.at_rest.is_some() && self.gave_back != self.worked
+    }
+
+    pub(super) fn give_back(&mut self) {
+        if let Some(at_rest) = self.core.config.at_rest {
+            self.rest(|| {
+                weldfs_functions::codec::give_back();
+                at_rest();
+            });
+        }
+    }
+
     fn block(&mut self) {
         let timeout = self.before_sleep();
         let woken = wait(&self.epoll, timeout.as_ref());
@@ -118,8 +132,7 @@ where
         // A client that does not reap has no way to ring when it does: look again, less and less often.
         self.reap_wait_ns = if self.unreaped { (self.reap_wait_ns * 2).clamp(1 << 20, REAP_WAIT_NS_MAX) } else { 0 };
         let look = self.unreaped.then_some(self.reap_wait_ns);
-        let at_rest = self.core.config.at_rest.filter(|_| !self.rested);
-        let rest = at_rest.map(|_| AT_REST_NS);
+        let rest = self.keeps_memory().then_some(AT_REST_NS);
         self.me.counters.sleeps.add(1);
         due.into_iter()
             .chain(look)
@@ -132,15 +145,12 @@ where
     pub(super) fn after_sleep(&mut self, woken: &Woken) {
         self.meter.rested(woken.slept);
         self.me.counters.wakes.add(1);
-        match self.core.config.at_rest.filter(|_| !self.rested) {
-            Some(at_rest) if woken.by.is_empty() && woken.slept >= AT_REST_NS => {
-                self.rest(|| {
-                    weldfs_functions::codec::give_back();
-                    at_rest();
-                });
-                self.rested = true;
-            }
-            _ => self.rested &= woken.by.is_empty(),
+        if woken.by.is_empty() && woken.slept >= AT_REST_NS && self.keeps_memory() {
+            self.give_back();
+            self.gave_back = self.worked;
+            // What was freed here and allocated there lies in the heaps of those threads until they look.
+            let others = self.core.threads.iter().enumerate().filter(|(index, _)| *index != self.index);
+            others.for_each(|(_, other)| other.inbox.send(Message::GiveBack));
         }
         for id in woken.by.iter().copied() {
             if let Some(q) = self.queues.iter().find(|q| id != 0 && q.session.id == id) {

@@ -44,6 +44,7 @@ where
     /// alone.
     pub(super) fn run_slot(&mut self, at: u32, picked: Option<Option<TenantId>>) {
         let (core, board) = (self.core, &self.core.board);
+        self.worked += 1;
         let mut work = self.slots.work(at);
         board.set_running(self.index, true);
         let migrated = board.start(at, self.index);

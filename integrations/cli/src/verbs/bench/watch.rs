@@ -22,6 +22,8 @@ pub(in crate::verbs) struct Watcher {
     /// When the first sample began, and how long one was thought to take.
     begun: Option<Instant>,
     each: f64,
+    /// What is under way.
+    what: String,
 }
 
 /// A length of time as people say it.
@@ -34,6 +36,15 @@ fn span(seconds: f64) -> String {
     }
 }
 
+/// Places of the bar that says how far one sample is.
+const PLACES: usize = 10;
+
+/// A share from 0 to 1 as a bar.
+fn part_of(share: f64) -> String {
+    let full = (share.clamp(0.0, 1.0) * PLACES as f64).round() as usize;
+    format!("[{}{}] {:3.0} % ", "=".repeat(full), " ".repeat(PLACES - full), share * 100.0)
+}
+
 /// Part of the samples after which what they took says more than what they were thought to take.
 const TELLING: f64 = 0.02;
 
@@ -41,7 +52,7 @@ impl Watcher {
     pub(in crate::verbs) fn new(name: &'static str) -> io::Result<Watcher> {
         let interrupt = Interrupt::catch().map_err(|e| io::Error::other(e.to_string()))?;
         let bar = io::stderr().is_terminal().then(ProgressBar::new_spinner);
-        Ok(Watcher { name, interrupt, bar, said: None, done: 0, all: 0, begun: None, each: 0.0 })
+        Ok(Watcher { name, interrupt, bar, said: None, done: 0, all: 0, begun: None, each: 0.0, what: String::new() })
     }
 
     /// Takes the bar away: what was watched is over, and the caller goes on.
@@ -73,6 +84,7 @@ impl Watch for Watcher {
     }
 
     fn at(&mut self, what: &str, is_sample: bool) {
+        what.clone_into(&mut self.what);
         if is_sample {
             self.begun.get_or_insert_with(Instant::now);
         }
@@ -86,6 +98,16 @@ impl Watch for Watcher {
             say!("{}: {far}{what}", self.name);
         }
         self.done += u64::from(is_sample);
+    }
+
+    fn part(&mut self, share: f64) {
+        let part = part_of(share);
+        if let Some(bar) = &self.bar {
+            bar.set_message(format!("{part}about {} left: {}", span(self.left()), self.what));
+        } else if self.said.is_none_or(|at| at.elapsed() > PAUSE) {
+            self.said = Some(Instant::now());
+            say!("{}: {part}{}", self.name, self.what);
+        }
     }
 
     fn stop(&self) -> bool {
@@ -102,6 +124,11 @@ impl Drop for Watcher {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_far_a_sample_is_is_a_bar_of_one_length() {
+        assert_eq!([0.0, 0.5, 1.0].map(part_of), ["[          ]   0 % ", "[=====     ]  50 % ", "[==========] 100 % "]);
+    }
 
     #[test]
     fn times_are_said_as_people_say_them() {

@@ -1,0 +1,165 @@
+"""The drivers of storage engines, and `weldfs bench engines` that runs them.
+
+    python3 integrations/engines/tests --weldfs FILE --build DIR [--short] [--only WORD]
+
+`--build` is where CMake built the drivers; the extension of SQLite lies beside the command line. A driver that could not
+be built here, for want of its engine, is printed as skipped. Exit code 1: something failed."""
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parents[2])]
+
+from testing import cases  # noqa: E402
+from testing.cases import PATIENCE, Rig, Skipped, expect  # noqa: E402
+
+KEYS = "3000"
+# A workload of each engine that loads and reads, and one that is durable.
+WORKLOADS = {"rocksdb": ["fillsync", "ycsb-f"], "leveldb": ["fillsync", "ycsb-f"], "sqlite": ["one-row", "mixed"]}
+
+
+class Bench(Rig):
+    def __init__(self, weldfs, build, work, short):
+        super().__init__(weldfs, work, short, wait="30")
+        self.build = build
+
+    def driver(self, engine):
+        path = self.build / f"weldfs-drive-{engine}"
+        if not path.exists():
+            raise Skipped(f"no driver of {engine}: its headers or library are not there")
+        return path
+
+    def drive(self, engine, target, workload, *args):
+        """Runs a driver on a database of 3,000 records: exit code, its answer, what it complained of."""
+        command = [self.driver(engine), "--target", target, "--db", "/db", "--workload", workload, "--keys", KEYS,
+                   "--cache", "65536", *args]
+        if engine == "sqlite":
+            command += ["--extension", self.weldfs.parent / "libweldfs_sqlite.so"]
+        done = subprocess.run(list(map(str, command)), env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
+                              text=True, timeout=PATIENCE)
+        return done.returncode, json.loads(done.stdout or "{}"), done.stderr.strip()
+
+    def bench(self, *args, drivers=None):
+        """Runs `weldfs bench engines`: exit code, its report (none if it wrote none), what it complained of."""
+        report = self.work / "report.json"
+        command = [self.weldfs, "bench", "engines", "--quick", "--drivers", drivers or self.build, "--json", report]
+        done = subprocess.run(list(map(str, [*command, *args])), env=self.env, stdin=subprocess.DEVNULL,
+                              capture_output=True, text=True, timeout=2 * PATIENCE)
+        return done.returncode, json.loads(report.read_text()) if report.exists() else None, done.stderr.strip()
+
+
+def measured(rig, engine):
+    """Every workload on every system: operations were done, values checked, nothing failed, nothing left behind."""
+    rig.driver(engine)
+    disk = rig.work / "disk"
+    disk.mkdir()
+    workloads = WORKLOADS[engine] if rig.short else []
+    code, report, said = rig.bench("--engines", engine, "--peer", f"disk={disk}", "--dir", disk, "--medium",
+                                   "pmem" if rig.short else "pmem,block", *["--workloads=" + w for w in workloads])
+    expect(code == 0, f"exit {code}: {said}")
+    expect(report["failed"] == [] and not report["interrupted"], report["failed"])
+    rows = report["rows"]
+    for row in rows:
+        expect(row["ops"] > 0 and row["verified"] > 0 and row["ops_per_s"] > 0, row)
+    systems = {row["system"] for row in rows}
+    expect(systems == {"inline", "served", "preload", "disk"}, systems)
+    expect({row["workload"] for row in rows} >= set(workloads), workloads)
+    expect(list(disk.iterdir()) == [], f"left behind: {list(disk.iterdir())}")
+    return f"{len(rows)} rows"
+
+
+def rocksdb_is_measured(rig):
+    return measured(rig, "rocksdb")
+
+
+def leveldb_is_measured(rig):
+    return measured(rig, "leveldb")
+
+
+def sqlite_is_measured(rig):
+    return measured(rig, "sqlite")
+
+
+def what_was_counted_is_what_was_done(rig):
+    """A durable put, a transaction: one flush of the device's log, in the device's own count."""
+    disk = rig.work / "disk"
+    disk.mkdir()
+    for engine, workload in (("leveldb", "fillsync"), ("sqlite", "one-row")):
+        rig.driver(engine)
+        code, report, said = rig.bench("--engines", engine, "--workloads", workload, "--systems", "served",
+                                       "--medium", "block", "--dir", disk)
+        expect(code == 0, f"exit {code}: {said}")
+        for row in report["rows"]:
+            # Two threads share some.
+            expect(0.4 < row["device_flushes"] < 1.2, f"{engine}: {row['device_flushes']} flushes")
+
+
+def a_wrong_value_is_found(rig):
+    """A value that is not what was written is an error of the workload that reads it, and of the exit code."""
+    said = []
+    for engine in WORKLOADS:
+        image = rig.image(f"{engine}.img", "pmem")
+        value = ["--value-size", "100"]
+        code, answer, complaint = rig.drive(engine, image, "load", *value)
+        expect(code == 0 and answer["errors"] == 0, f"{engine}, load: {code}: {complaint}")
+        code, answer, complaint = rig.drive(engine, image, "check", *value)
+        expect(code == 0 and answer["verified"] >= int(KEYS), f"{engine}, check: {code}: {complaint}")
+        code, answer, complaint = rig.drive(engine, image, "damage", *value)
+        expect(code == 0, f"{engine}, damage: {code}: {complaint}")
+        reads = "mixed" if engine == "sqlite" else "readrandom"
+        for workload in ("check", reads):
+            code, answer, complaint = rig.drive(engine, image, workload, *value)
+            expect(code == 1 and answer["errors"] > 0 and "is wrong" in complaint, f"{engine}, {workload}: {code}")
+        said.append(engine)
+    return ", ".join(said)
+
+
+def a_missing_driver_is_named(rig):
+    """What was asked for and cannot be measured is an error, with what to do about it."""
+    empty = rig.work / "empty"
+    empty.mkdir()
+    code, report, said = rig.bench("--engines", "leveldb", "--medium", "pmem", "--systems", "inline", drivers=empty)
+    expect(code != 0, "an engine without its driver was a success")
+    expect("weldfs-drive-leveldb" in said and "cmake" in said, said)
+    expect(report["rows"] == [] and len(report["failed"]) == 1, report)
+
+
+def an_interrupted_run_says_what_it_has_and_leaves_nothing(rig):
+    rig.driver("leveldb")
+    disk, json_file = rig.work / "disk", rig.work / "report.json"
+    disk.mkdir()
+    command = [rig.weldfs, "bench", "engines", "--drivers", rig.build, "--engines", "leveldb", "--workloads", "fillseq",
+               "--medium", "block", "--dir", disk, "--keys", "100000", "--cache", "1M", "--seconds", "1", "--busy", "1",
+               "--values", "100", "--threads", "1", "--rounds", "50", "--json", json_file]
+    process = rig.start(list(map(str, command)), stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                        stderr=subprocess.PIPE, start_new_session=True)
+    time.sleep(8)
+    expect(process.poll() is None, "it ended by itself")
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    _, said = process.communicate(timeout=60)
+    took = time.monotonic() - begun
+    expect(process.returncode not in (0, -signal.SIGINT), f"exit {process.returncode}: {said.decode()}")
+    expect(json.loads(json_file.read_text())["interrupted"], "the report does not say so")
+    expect(list(disk.iterdir()) == [], f"left behind: {list(disk.iterdir())}")
+    left = subprocess.run(["pgrep", "-s", str(process.pid)], capture_output=True, text=True).stdout.split()
+    expect(left == [], f"processes of its session still run: {left}")
+    return f"ended in {took:.1f} s"
+
+
+CASES = [
+    rocksdb_is_measured,
+    leveldb_is_measured,
+    sqlite_is_measured,
+    what_was_counted_is_what_was_done,
+    a_wrong_value_is_found,
+    a_missing_driver_is_named,
+    an_interrupted_run_says_what_it_has_and_leaves_nothing,
+]
+
+sys.exit(cases.main("engines", __doc__, CASES, CASES, "build", Bench))
