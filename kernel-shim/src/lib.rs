@@ -3,6 +3,7 @@
 //! What lives here: `serve` (a device behind a Unix socket: attach, queue pairs, placeholders, claims, clean end),
 //! `embedded` (the same device inside the calling process, behind userlib's `Connector`), `hostdir` (a directory of the
 //! host in place of a device), `image` (opening what a device runs on), and below them `served` (either of the two),
+//! `connection` (one socket),
 //! `protocol` (one session's conversation), `creds` (who the kernel says the peer is), `signals`, `listener`,
 //! `announce` (how the device of an image is found by the image), `ready` (a descriptor on which readiness is told);
 //! `target` reaches an image or a socket by its name, with one device for all of a process;
@@ -13,6 +14,7 @@
 
 pub mod announce;
 mod closer;
+mod connection;
 mod creds;
 pub mod embedded;
 mod error;

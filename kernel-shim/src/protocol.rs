@@ -51,6 +51,8 @@ pub struct Answer {
     pub close: bool,
     /// End the device, and answer this connection when that is done.
     pub stop: bool,
+    /// It asks for a session: `Conversation::enter` answers.
+    pub attaches: bool,
     /// What is to be made before there is an answer, by a thread that no other user waits for.
     pub making: Option<Making>,
 }
@@ -85,6 +87,10 @@ impl Answer {
         Answer { stop: true, ..Answer::default() }
     }
 
+    fn attaches() -> Answer {
+        Answer { attaches: true, ..Answer::default() }
+    }
+
     fn goodbye() -> Answer {
         Answer { close: true, ..Answer::default() }
     }
@@ -96,12 +102,14 @@ pub struct Conversation {
     who: Identity,
     stop: StopRight,
     session: Option<Arc<ServedSession>>,
+    /// What it asked for a session with, until it has one.
+    asked: Option<(Hello, Vec<u8>)>,
 }
 
 impl Conversation {
     /// With a peer whose identity the kernel vouched for.
     pub fn new(served: Served, who: Identity, stop: StopRight) -> Conversation {
-        Conversation { served, who, stop, session: None }
+        Conversation { served, who, stop, session: None, asked: None }
     }
 
     /// The peer's user.
@@ -132,7 +140,10 @@ impl Conversation {
                 Ok(()) => return Answer::stop(),
                 Err(errno) => Err(errno),
             },
-            (Request::Hello { hello, prefix }, None) => self.hello(&hello, &prefix),
+            (Request::Hello { hello, prefix }, None) => {
+                self.asked = Some((hello, prefix));
+                return Answer::attaches();
+            }
             (Request::Join(token), None) => match self.served.join(&mut self.who, &token.0) {
                 Ok(()) => Ok((Reply::Done, Vec::new())),
                 // No second guess, and no client goes on as another.
@@ -151,6 +162,23 @@ impl Conversation {
         match result {
             Ok((reply, riders)) => Answer::reply(kind, &reply, riders),
             Err(errno) => Answer::error(kind, errno),
+        }
+    }
+
+    /// The session that was asked for.
+    pub fn enter(&mut self) -> Answer {
+        let Some((hello, prefix)) = self.asked.take() else { return Answer::goodbye() };
+        let kind = Request::Hello { hello, prefix: Vec::new() }.kind();
+        match self.hello(&hello, &prefix) {
+            Ok((reply, riders)) => Answer::reply(kind, &reply, riders),
+            Err(errno) => Answer::error(kind, errno),
+        }
+    }
+
+    /// Ends the session, if there is one: also while something is being made for it.
+    pub fn end(self) {
+        if let Some(session) = self.session {
+            session.end();
         }
     }
 

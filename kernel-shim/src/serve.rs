@@ -4,42 +4,39 @@
 //! executes what it had published, then closes its handles and frees its memory. SIGHUP, SIGINT, SIGTERM and a request
 //! to stop end everything in the same order, checkpoint and set the clean flag.
 //!
+//! A process that attaches finds the file system as if the calls of those that ended before it were over, as on any
+//! file system: it is answered when the user's sessions that are ending then are gone, their changes made and their
+//! locks given back. Not those of other users, whose backlog would be its delay; and it waits for [`DEPARTURE_MAX`] at most.
+//!
 //! The order of a start: the image's lock, its announcement, the socket, then the mount. So whoever comes while the
 //! image is recovered waits in the socket's backlog, and is served when the device is.
 
 use std::collections::HashMap;
 use std::fmt;
-use std::io::{IoSlice, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
-};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{Reply, kind};
-use weldfs_ciscops::limits::{ATTACH_MESSAGE_MAX, PLACEHOLDERS_MAX};
 use weldfs_storagefs::device::{Device, DeviceConfig, LogRate};
 
 use crate::ServeError;
 use crate::announce::{Announcement, device_of};
-use crate::closer::{Closer, RIGHTS_MAX, UNCLOSED_MAX};
+use crate::closer::{Closer, UNCLOSED_MAX};
+use crate::connection::{Connection, Turn, Waits, send};
 use crate::creds::{self, StopRight};
 use crate::image::{Opened, Source, Taken};
 use crate::lanes::Lanes;
 use crate::listener::{Listener, SocketAt};
-use crate::protocol::{Answer, Conversation, Making, Rider};
+use crate::protocol::{Answer, Conversation, Making};
 use crate::served::Served;
 use crate::signals::Signals;
 
-/// Packets taken from one connection before the next one gets its turn.
-const PACKETS_PER_TURN: usize = 16;
 /// Connections of one user that have not attached, and of all users, at most.
 const UNATTACHED_PER_USER_MAX: usize = 64;
 const UNATTACHED_MAX: usize = 448;
@@ -47,6 +44,9 @@ const UNATTACHED_MAX: usize = 448;
 const NEWCOMERS_PER_TURN: usize = 8;
 /// Descriptors kept free for queue pairs and placeholders when the limit of open files is near.
 const SPARE_FDS: u64 = 64;
+
+/// How long a process that attaches is kept waiting by sessions of its user that are ending.
+const DEPARTURE_MAX: Duration = Duration::from_secs(10);
 
 /// How often an image in use is tried again.
 const LOCK_RETRY: Duration = Duration::from_millis(10);
@@ -189,21 +189,6 @@ impl Room {
 enum News {
     End(Cause),
     Turn { ready: Vec<u64>, accept: bool },
-}
-
-/// What a connection's turn came to.
-enum Turn {
-    Stays,
-    Over,
-    Stop,
-    Makes(Making),
-}
-
-struct Connection {
-    socket: OwnedFd,
-    talk: Conversation,
-    /// Something is being made for it: its next packet waits until it has its answer.
-    busy: bool,
 }
 
 /// Answers of what was made beside, and the bell that says so.
@@ -380,17 +365,22 @@ impl Reception {
         let closer = Closer::new(room.unclosed);
         let (makers, made) = (Lanes::new("weldfs-maker", Job::run), Arc::new(Made::new()?));
         let (cause, asked) = 'serving: loop {
-            let (ready, accept) = match self.wait(signals, &connections, &made)? {
+            let patience = self.patience(&mut connections);
+            let (ready, accept) = match self.wait(signals, &connections, &made, patience)? {
                 News::End(cause) => break (cause, None),
                 News::Turn { ready, accept } => (ready, accept),
             };
             for (id, answer) in made.collect() {
                 deliver(&mut connections, id, &answer, &closer);
             }
+            for id in self.done_waiting(&mut connections) {
+                welcome(&mut connections, id, &closer);
+            }
             for id in ready {
                 let Some(c) = connections.get_mut(&id) else { continue };
                 match c.turn(&closer) {
                     Turn::Stays => {}
+                    Turn::Attaches => self.arrive(&mut connections, id, &closer),
                     Turn::Makes(making) => {
                         c.busy = true;
                         let job = Job { connection: id, making, made: made.clone() };
@@ -421,12 +411,13 @@ impl Reception {
         Ok(Ending { cause, asked })
     }
 
-    /// Blocks until something happens.
+    /// Blocks until something happens, or for so long.
     fn wait(
         &self,
         signals: Option<&Signals>,
         connections: &HashMap<u64, Connection>,
         made: &Made,
+        patience: Option<Timespec>,
     ) -> Result<News, ServeError> {
         let ids: Vec<u64> = connections.iter().filter(|(_, c)| !c.busy).map(|(id, _)| *id).collect();
         let mut fds = vec![PollFd::new(&*self.stop, PollFlags::IN)];
@@ -437,8 +428,9 @@ impl Reception {
         let ends = fds.len();
         fds.push(PollFd::new(self.listener.fd(), PollFlags::IN));
         fds.push(PollFd::new(&made.bell, PollFlags::IN));
+        fds.push(PollFd::from_borrowed_fd(self.served.departures().bell(), PollFlags::IN));
         fds.extend(ids.iter().map(|id| PollFd::new(&connections[id].socket, PollFlags::IN | PollFlags::RDHUP)));
-        match poll(&mut fds, None) {
+        match poll(&mut fds, patience.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(e) => return Err(ServeError::system("poll")(e.into())),
         }
@@ -451,8 +443,64 @@ impl Reception {
             }));
         }
         let accept = news(&fds[ends]);
-        let ready = ids.into_iter().zip(&fds[ends + 2..]).filter(|(_, f)| news(f)).map(|(id, _)| id).collect();
+        let ready = ids.into_iter().zip(&fds[ends + 3..]).filter(|(_, f)| news(f)).map(|(id, _)| id).collect();
         Ok(News::Turn { ready, accept })
+    }
+
+    /// One asks for a session: it has one now, or when those sessions of its user are gone that are ending. Those are
+    /// among them whose process has ended, though this was not looked at yet.
+    fn arrive(&self, connections: &mut HashMap<u64, Connection>, id: u64, closer: &Closer) {
+        let Some(uid) = connections.get(&id).map(|c| c.talk.uid()) else { return };
+        let same = connections.iter().filter(|(_, c)| c.talk.attached() && c.talk.uid() == uid);
+        let (ids, mut fds): (Vec<u64>, Vec<_>) =
+            same.map(|(id, c)| (*id, PollFd::new(&c.socket, PollFlags::RDHUP))).unzip();
+        let over: Vec<u64> = match poll(&mut fds, Some(&Timespec::default())) {
+            Ok(n) if n > 0 => {
+                ids.into_iter().zip(&fds).filter(|(_, f)| !f.revents().is_empty()).map(|(id, _)| id).collect()
+            }
+            _ => Vec::new(),
+        };
+        for c in over.iter().filter_map(|id| connections.remove(id)) {
+            c.part(closer);
+        }
+        let departing = self.served.departing(uid);
+        if departing.is_empty() {
+            return welcome(connections, id, closer);
+        }
+        if let Some(c) = connections.get_mut(&id) {
+            c.busy = true;
+            c.waits = Some(Waits { sessions: departing, until: Instant::now() + DEPARTURE_MAX });
+        }
+    }
+
+    /// How long to poll for: as long as those that wait for others' ends may have to.
+    fn patience(&self, connections: &mut HashMap<u64, Connection>) -> Option<Timespec> {
+        let until = connections.values().filter_map(|c| c.waits.as_ref()).map(|w| w.until).min()?;
+        // Told of what goes from here on; what has gone before is looked at.
+        self.served.departures().await_next();
+        let over = connections.values_mut().filter_map(|c| c.waits.as_mut()).any(|w| w.is_over(&self.served));
+        let left = if over { Duration::ZERO } else { until.saturating_duration_since(Instant::now()) };
+        Some(Timespec::try_from(left).unwrap_or_default())
+    }
+
+    /// Those that have waited for others' ends, and need to no more.
+    fn done_waiting(&self, connections: &mut HashMap<u64, Connection>) -> Vec<u64> {
+        let now = Instant::now();
+        let mut done = Vec::new();
+        for (id, c) in connections {
+            let Some(waits) = &mut c.waits else { continue };
+            let over = waits.is_over(&self.served);
+            if !over && waits.until > now {
+                continue;
+            }
+            if !over && self.log.permits() {
+                let uid = c.talk.uid();
+                tracing::warn!("user {uid} attaches though commands of a process that ended are still being executed");
+            }
+            (c.busy, c.waits) = (false, None);
+            done.push(*id);
+        }
+        done
     }
 
     /// Lets one newcomer in; false when there is none.
@@ -465,7 +513,7 @@ impl Reception {
                     *next += 1;
                     make_way(connections, who.cred.uid, closer, room);
                     let talk = Conversation::new(self.served.clone(), who, self.stop_right);
-                    connections.insert(*next, Connection { socket, talk, busy: false });
+                    connections.insert(*next, Connection::new(socket, talk));
                 }
                 Err(e) if self.log.permits() => tracing::warn!("a connection without credentials was refused: {e}"),
                 Err(_) => {}
@@ -494,6 +542,14 @@ fn deliver(connections: &mut HashMap<u64, Connection>, id: u64, answer: &Answer,
     }
 }
 
+/// Gives one that has asked for it its session.
+fn welcome(connections: &mut HashMap<u64, Connection>, id: u64, closer: &Closer) {
+    if let Some(c) = connections.get_mut(&id) {
+        let answer = c.talk.enter();
+        deliver(connections, id, &answer, closer);
+    }
+}
+
 /// Closes the oldest connections that have not attached, where their user has too many of them, or all have: whoever
 /// connects to attach does so at once, and no other is kept out by those who do not.
 fn make_way(connections: &mut HashMap<u64, Connection>, uid: u32, closer: &Closer, room: Room) {
@@ -507,91 +563,6 @@ fn make_way(connections: &mut HashMap<u64, Connection>, uid: u32, closer: &Close
     if let Some(c) = oldest.and_then(|id| connections.remove(&id)) {
         c.part(closer);
     }
-}
-
-impl Connection {
-    /// Ends the session, if there is one, and the connection.
-    fn part(self, closer: &Closer) {
-        let Connection { socket, talk, .. } = self;
-        let uid = talk.uid();
-        drop(talk);
-        closer.part(uid, socket);
-    }
-
-    /// Handles what has arrived.
-    fn turn(&mut self, closer: &Closer) -> Turn {
-        for _ in 0..PACKETS_PER_TURN {
-            if closer.is_full(self.talk.uid()) {
-                return Turn::Over;
-            }
-            match receive(&self.socket) {
-                Ok(None) => return Turn::Stays,
-                Ok(Some((bytes, mut fds))) => {
-                    let answer = self.talk.packet(&bytes, &mut fds);
-                    let goes_on = closer.close(self.talk.uid(), fds);
-                    if answer.stop {
-                        return Turn::Stop;
-                    }
-                    if let Some(making) = answer.making {
-                        return if goes_on { Turn::Makes(making) } else { Turn::Over };
-                    }
-                    if !answer.packet.is_empty() && send(&self.socket, &answer).is_err() {
-                        return Turn::Over;
-                    }
-                    if answer.close || !goes_on {
-                        return Turn::Over;
-                    }
-                }
-                Err(fds) => {
-                    closer.close(self.talk.uid(), fds);
-                    return Turn::Over;
-                }
-            }
-        }
-        Turn::Stays
-    }
-}
-
-/// A message and the descriptors that came with it.
-type Packet = (Vec<u8>, Vec<OwnedFd>);
-
-/// The next packet with its descriptors; `None` when there is none; `Err` when the peer is gone or sent nonsense, with
-/// the descriptors of that. All that a packet can carry are taken: the kernel would close the others here.
-fn receive(socket: &OwnedFd) -> Result<Option<Packet>, Vec<OwnedFd>> {
-    let mut bytes = vec![0; ATTACH_MESSAGE_MAX];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(RIGHTS_MAX))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-    let got = match rustix::net::recvmsg(socket, &mut [IoSliceMut::new(&mut bytes)], &mut control, flags) {
-        Ok(got) => got,
-        Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => return Ok(None),
-        Err(_) => return Err(Vec::new()),
-    };
-    let fds: Vec<OwnedFd> = control
-        .drain()
-        .flat_map(|m| match m {
-            RecvAncillaryMessage::ScmRights(fds) => fds.collect::<Vec<_>>(),
-            _ => Vec::new(),
-        })
-        .collect();
-    let cut = rustix::net::ReturnFlags::TRUNC | rustix::net::ReturnFlags::CTRUNC;
-    if got.bytes == 0 || got.flags.intersects(cut) {
-        return Err(fds);
-    }
-    bytes.truncate(got.bytes);
-    Ok(Some((bytes, fds)))
-}
-
-/// Sends a reply; a peer that does not read its replies is cut off.
-fn send(socket: &OwnedFd, answer: &Answer) -> rustix::io::Result<()> {
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PLACEHOLDERS_MAX))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    let riders: Vec<BorrowedFd<'_>> = answer.riders.iter().map(Rider::as_fd).collect();
-    if !riders.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&riders)) {
-        return Err(rustix::io::Errno::NOMEM);
-    }
-    let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-    rustix::net::sendmsg(socket, &[IoSlice::new(&answer.packet)], &mut control, flags).map(drop)
 }
 
 /// Placeholders and queue pairs are descriptors: take as many as the hard limit allows.
@@ -609,7 +580,7 @@ pub(crate) fn raise_fd_limit() {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::closer::unclosed_of_all;
+    use crate::closer::{RIGHTS_MAX, unclosed_of_all};
 
     #[test]
     fn those_without_a_session_have_a_part_of_the_descriptors_and_no_more() {

@@ -8,7 +8,7 @@ use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{Reply, Request, Token, Welcome, medium};
 use weldfs_journal::MediumKind;
 use weldfs_storagefs::device::hostdir::{HostDir, HostSession};
-use weldfs_storagefs::device::{Claimed, Device, DeviceFacts, Identity, QueueParts, Seated, Session};
+use weldfs_storagefs::device::{Claimed, Departures, Device, DeviceFacts, Identity, QueueParts, Seated, Session};
 
 /// What is served. Cloning shares it.
 #[derive(Clone)]
@@ -91,6 +91,11 @@ impl ServedSession {
         }
     }
 
+    /// Ends it now, whatever else holds it.
+    pub fn end(&self) {
+        either!(self, s => s.end());
+    }
+
     /// True once it is ending.
     pub fn is_closing(&self) -> bool {
         either!(self, s => s.is_closing())
@@ -134,6 +139,21 @@ impl Served {
             Served::Device(device) => ServedSession::Device(device.attach(who, client_id, prefix)?),
             Served::HostDir(dir) => ServedSession::HostDir(dir.attach(who, client_id)?),
         })
+    }
+
+    /// The sessions of a user that are ending: what their clients had published is still being executed.
+    pub fn departing(&self, uid: u32) -> Vec<u64> {
+        either!(self, d => d.departing(uid))
+    }
+
+    /// Whether a session is there, if only to end.
+    pub fn has_session(&self, id: u64) -> bool {
+        either!(self, d => d.has_session(id))
+    }
+
+    /// Tells when sessions have gone.
+    pub fn departures(&self) -> &Departures {
+        either!(self, d => d.departures())
     }
 
     fn facts(&self) -> DeviceFacts {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod api;
+mod departures;
 mod end_to_end;
 mod failures;
 mod inline;

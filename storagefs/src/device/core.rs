@@ -15,6 +15,7 @@ use weldfs_scheduler::{Cost, PolicyKind, WEIGHT_DEFAULT, WEIGHT_MAX};
 use super::board::Board;
 use super::clock::now_ns;
 use super::counters::{CoreCounters, Totals, several_writers};
+use super::departures::Departures;
 use super::io::IoPool;
 use super::leavings::{AT_ONCE_MAX, Leavings};
 use super::limits::{
@@ -150,6 +151,7 @@ pub struct Core {
     pub(super) tenants: TenantTable,
     sessions: Mutex<Sessions>,
     no_sessions: Condvar,
+    pub(super) departures: Departures,
     next_session: AtomicU64,
     pool_bytes: AtomicU64,
     pub(super) leavings: Leavings,
@@ -252,6 +254,7 @@ impl Core {
             threads,
             sessions: Mutex::default(),
             no_sessions: Condvar::new(),
+            departures: Departures::new()?,
             next_session: AtomicU64::new(1),
             pool_bytes: AtomicU64::new(0),
             queues: AtomicUsize::new(0),
@@ -306,6 +309,19 @@ impl Core {
         if sessions.live.is_empty() {
             self.no_sessions.notify_all();
         }
+        drop(sessions);
+        self.departures.note();
+    }
+
+    /// The sessions of a user that are ending.
+    pub(super) fn departing(&self, uid: u32) -> Vec<u64> {
+        let sessions = self.sessions.lock();
+        sessions.live.values().filter(|s| s.uid() == uid && s.closing()).map(|s| s.id).collect()
+    }
+
+    /// Whether a session is there.
+    pub(super) fn has_session(&self, id: u64) -> bool {
+        self.sessions.lock().live.contains_key(&id)
     }
 
     /// Ends a session whose client broke the protocol of the rings.
@@ -557,6 +573,7 @@ impl Core {
         }
         self.sessions.lock().live.clear();
         self.no_sessions.notify_all();
+        self.departures.note();
     }
 
     /// Lets the maintenance thread drain what can be reclaimed, if there is anything.

@@ -25,6 +25,7 @@ mod core;
 pub mod counters;
 mod dataplane;
 mod departed;
+mod departures;
 mod detect;
 mod due;
 pub mod hostdir;
@@ -76,6 +77,7 @@ use crate::store::Store;
 
 pub use self::core::DeviceConfig;
 pub use counters::{CoreTotals, Totals};
+pub use departures::Departures;
 pub use lograte::LogRate;
 pub use memory::MemoryStats;
 pub use profile::{Core as ProfileCore, Link as ProfileLink, Profile, ProfileError};
@@ -154,6 +156,22 @@ impl Device {
     /// which the client sees the file system (may be empty). EMFILE at the device's limit, ENODEV while it shuts down.
     pub fn attach(&self, who: impl Into<Identity>, client_id: [u8; 16], prefix: &[u8]) -> Result<Session, Errno> {
         Ok(Session::new(self.core.attach(who.into(), client_id, prefix.to_vec())?))
+    }
+
+    /// The sessions of a user that are ending: what their clients had published is still being executed, and their
+    /// locks are held.
+    pub fn departing(&self, uid: u32) -> Vec<u64> {
+        self.core.departing(uid)
+    }
+
+    /// Whether a session is there, if only to end.
+    pub fn has_session(&self, id: u64) -> bool {
+        self.core.has_session(id)
+    }
+
+    /// Tells when sessions have gone.
+    pub fn departures(&self) -> &Departures {
+        &self.core.departures
     }
 
     /// Whoever shows this token has proved to be who it was minted for. EACCES: an unknown one.

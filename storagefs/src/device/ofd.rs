@@ -17,7 +17,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, SealFlags};
 use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags, private_memfd};
 
 use super::limits::PLACEHOLDERS_UNBOUND_MAX;
-use super::locks::{LockTable, Owner};
+use super::locks::{Held, LockTable, Owner, Payer, Space};
 use super::tenants::{Charge, Resource, Tenant};
 use crate::store::Store;
 
@@ -29,6 +29,9 @@ pub struct OpenFiles<B = OpenInode> {
     open: AtomicUsize,
     most: usize,
     bound: Mutex<HashMap<FileId, Arc<Placeholder<B>>>>,
+    /// Descriptions, by number, that a placeholder alone held when their last handle went. What has a handle again is
+    /// found by the next look.
+    alone: Mutex<HashMap<u64, Arc<Placeholder<B>>>>,
 }
 
 /// An inode held open in the store, as long as this lives.
@@ -65,7 +68,8 @@ impl<B> OpenFiles<B> {
             next: AtomicU64::new(1),
             open: AtomicUsize::new(0),
             most,
-            bound: Mutex::new(HashMap::new()),
+            bound: Mutex::default(),
+            alone: Mutex::default(),
         })
     }
 
@@ -134,13 +138,13 @@ impl<B> OpenFiles<B> {
     /// Lets go of descriptions without a name: no handle, and no process holds the placeholder. Returns how
     /// many are still held by placeholders alone (while above zero, it has to be asked again).
     pub fn sweep(&self) -> usize {
-        let suspects: Vec<Arc<Placeholder<B>>> =
-            self.bound.lock().values().filter(|p| p.unclaimed()).cloned().collect();
-        suspects.into_iter().filter(|p| !self.drop_if_dead(p)).count()
+        let suspects: Vec<u64> = self.alone.lock().keys().copied().collect();
+        suspects.into_iter().filter(|id| self.look_at(*id) == Looked::Held).count()
     }
 
     /// Lets go of everything that only placeholders name: the device ends.
     pub fn forget(&self) {
+        self.alone.lock().clear();
         for p in std::mem::take(&mut *self.bound.lock()).into_values() {
             if let Some(d) = p.description.lock().take() {
                 d.placeholder.lock().take();
@@ -148,23 +152,79 @@ impl<B> OpenFiles<B> {
         }
     }
 
-    fn drop_if_dead(&self, p: &Arc<Placeholder<B>>) -> bool {
+    /// The first lock in the way of `want` whose owner is still there. The regular look for placeholders that no
+    /// process holds any more comes a while after a process has died, and its descriptors are closed in the order of
+    /// their numbers: its session may have ended before its placeholders had.
+    pub fn in_the_way(&self, ino: InodeNo, space: Space, want: &Held) -> Option<Held> {
+        loop {
+            let found = self.locks.test(ino, space, want)?;
+            match found.owner {
+                Owner::File(id) if self.look_at(id) == Looked::Gone => {}
+                _ => return Some(found),
+            }
+        }
+    }
+
+    /// Takes a lock, or changes its kind. EAGAIN when another owner's stands in the way that is still there, ENOLCK.
+    pub fn lock(&self, ino: InodeNo, space: Space, want: Held, payer: &Arc<dyn Payer>) -> Result<(), Errno> {
+        match self.locks.set(ino, space, want, payer) {
+            Err(Errno::AGAIN) if self.in_the_way(ino, space, &want).is_none() => {
+                self.locks.set(ino, space, want, payer)
+            }
+            other => other,
+        }
+    }
+
+    /// What `lock` would answer now.
+    pub fn may_lock(&self, ino: InodeNo, space: Space, want: &Held) -> Result<(), Errno> {
+        match self.locks.may_set(ino, space, want) {
+            Err(Errno::AGAIN) if self.in_the_way(ino, space, want).is_none() => self.locks.may_set(ino, space, want),
+            other => other,
+        }
+    }
+
+    /// Looks whether a process still holds the placeholder of this description, if that alone holds it.
+    fn look_at(&self, description: u64) -> Looked {
+        let mut alone = self.alone.lock();
+        let Some(p) = alone.get(&description).cloned() else { return Looked::Other };
+        // Under the lock: whoever gives up the last handle meanwhile enters it again afterwards.
+        if !p.unclaimed() {
+            alone.remove(&description);
+            return Looked::Other;
+        }
+        drop(alone);
+        self.drop_if_dead(&p)
+    }
+
+    fn drop_if_dead(&self, p: &Arc<Placeholder<B>>) -> Looked {
         if !p.dead() {
-            return false;
+            return Looked::Held;
         }
         let mut bound = self.bound.lock();
         // Claims take this lock too: no session can gain a handle between the look and the removal.
         if !p.unclaimed() {
-            return true;
+            return Looked::Other;
         }
         bound.remove(&p.file);
         drop(bound);
         let description = p.description.lock().take();
         if let Some(d) = &description {
+            self.alone.lock().remove(&d.id);
             d.placeholder.lock().take();
         }
-        true
+        Looked::Gone
     }
+}
+
+/// What a look at a placeholder found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Looked {
+    /// A process holds it.
+    Held,
+    /// None did: its description is let go of.
+    Gone,
+    /// It is not what holds the description.
+    Other,
 }
 
 /// An open file description. Thread-safe.
@@ -213,8 +273,12 @@ impl<B> Description<B> {
         if self.handles.fetch_sub(1, Ordering::AcqRel) != 1 {
             return false;
         }
-        let placeholder = self.placeholder.lock().clone();
-        placeholder.is_some_and(|p| !self.files.drop_if_dead(&p))
+        let Some(p) = self.placeholder.lock().clone() else { return false };
+        let held = self.files.drop_if_dead(&p) == Looked::Held;
+        if held {
+            self.files.alone.lock().insert(self.id, p);
+        }
+        held
     }
 }
 

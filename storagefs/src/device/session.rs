@@ -115,6 +115,11 @@ impl SessionState {
         self.rings.closed_at()
     }
 
+    /// Its user.
+    pub(super) fn uid(&self) -> u32 {
+        self.cred.uid
+    }
+
     /// A command of this ending session was dropped that would have changed something.
     pub(super) fn note_dropped(&self) {
         self.rings.note_dropped();
@@ -379,6 +384,11 @@ impl Session {
     /// True once the session is ending.
     pub fn is_closing(&self) -> bool {
         self.state.closing()
+    }
+
+    /// Ends it now, whatever else holds it.
+    pub fn end(&self) {
+        self.state.close();
     }
 
     /// Handles and queues in use, for leak tests.

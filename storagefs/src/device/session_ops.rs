@@ -97,19 +97,19 @@ pub(super) async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
     let table = if space == LockSpace::Flock { Space::Whole } else { Space::Ranges };
     let span = if space == LockSpace::Flock { Span::ALL } else { Span::new(start, len)? };
     let want = Held { owner: who, tenant: cx.queue.tenant.id.0, span, exclusive: kind == LockKind::Write };
-    let locks = &cx.core.files.locks;
+    let files = &cx.core.files;
     match (action, kind) {
-        (LockAction::Set, LockKind::Unlock) => locks.unlock(description.ino, table, who, span)?,
+        (LockAction::Set, LockKind::Unlock) => files.locks.unlock(description.ino, table, who, span)?,
         (LockAction::Set, _) => {
             let grant = flags.access();
             let need = if want.exclusive { Access::WRITE } else { Access::READ };
             if table == Space::Ranges && !grant.contains(need) {
                 return Err(Errno::BADF);
             }
-            locks.set(description.ino, table, want, &cx.queue.tenant.payer())?;
+            files.lock(description.ino, table, want, &cx.queue.tenant.payer())?;
         }
         (LockAction::Get, _) => {
-            let found = locks.test(description.ino, table, &want);
+            let found = files.in_the_way(description.ino, table, &want);
             let body =
                 found.map_or(LockBody { kind: LockKind::Unlock as u8, start, len, ..LockBody::default() }, |f| {
                     LockBody {

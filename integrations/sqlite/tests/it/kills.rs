@@ -38,6 +38,9 @@ fn writer() {
             // A device that died: what became of this commit is seen by who looks next.
             Err(_) => return,
         }
+        // SQLite's locks have no order: who waits sleeps up to 100 ms between two tries, and would hardly ever meet the
+        // moment between two commits of a writer that begins the next one at once.
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -46,7 +49,7 @@ fn spawn(dir: &Path, number: i64, mode: &str, batch: bool) -> Child {
     let mut writer = Command::new(std::env::current_exe().unwrap());
     writer.args(["--exact", "kills::writer", "--ignored"]);
     writer.env(WRITER, format!("{}|{number}|{mode}|{batch}", dir.display()));
-    writer.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    writer.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap()
 }
 
 fn acknowledged(dir: &Path, number: i64) -> i64 {

@@ -276,11 +276,11 @@ impl<'c> Cx<'c> {
         let table = if space == LockSpace::Flock { Space::Whole } else { Space::Ranges };
         let span = if space == LockSpace::Flock { Span::ALL } else { Span::new(start, len)? };
         let want = Held { owner: who, tenant: self.session().tenant.id.0, span, exclusive: kind == LockKind::Write };
-        let (locks, ino) = (&self.core.files.locks, description.ino);
+        let (files, locks, ino) = (&self.core.files, &self.core.files.locks, description.ino);
         let _held = self.hold(ino, Mode::Exclusive).await;
         match (action, kind) {
             (LockAction::Get, _) => {
-                let found = locks.test(ino, table, &want);
+                let found = files.in_the_way(ino, table, &want);
                 if !out.is_empty() {
                     self.pool().slice(out)?.copy_from(lock_body(found, start, len).as_bytes());
                 }
@@ -298,7 +298,7 @@ impl<'c> Cx<'c> {
                 }
                 // The table first, and only asked: while this holds the inode, it says the same afterwards, so nothing
                 // that the host has granted has to be given back.
-                locks.may_set(ino, table, &want)?;
+                files.may_lock(ino, table, &want)?;
                 if let Err(e) = on_host(&description, space, kind, start, len) {
                     if space == LockSpace::Flock {
                         self.keep_lock(&description, who);

@@ -19,6 +19,7 @@ use super::{HostDirConfig, power};
 use crate::device::clock::now_ns;
 use crate::device::counters::{CoreCounters, Totals, several_writers};
 use crate::device::departed;
+use crate::device::departures::Departures;
 use crate::device::leavings::Leavings;
 use crate::device::limits::{PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX};
 use crate::device::ofd::OpenFiles;
@@ -74,6 +75,7 @@ pub struct Core {
     pub(super) watch: AtomicBool,
     sessions: Mutex<Sessions>,
     no_sessions: Condvar,
+    pub(super) departures: Departures,
     next_session: AtomicU64,
     pool_bytes: AtomicU64,
     pub(super) leavings: Leavings,
@@ -143,6 +145,7 @@ impl Core {
             watch: AtomicBool::new(false),
             sessions: Mutex::default(),
             no_sessions: Condvar::new(),
+            departures: Departures::new()?,
             next_session: AtomicU64::new(1),
             pool_bytes: AtomicU64::new(0),
             leavings: Leavings::default(),
@@ -197,10 +200,23 @@ impl Core {
         if sessions.live.is_empty() {
             self.no_sessions.notify_all();
         }
+        drop(sessions);
+        self.departures.note();
     }
 
     pub(super) fn with_sessions<R>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &Arc<SessionState>>) -> R) -> R {
         f(&mut self.sessions.lock().live.values())
+    }
+
+    /// The sessions of a user that are ending.
+    pub(super) fn departing(&self, uid: u32) -> Vec<u64> {
+        let sessions = self.sessions.lock();
+        sessions.live.values().filter(|s| s.cred.uid == uid && s.closing()).map(|s| s.id).collect()
+    }
+
+    /// Whether a session is there.
+    pub(super) fn has_session(&self, id: u64) -> bool {
+        self.sessions.lock().live.contains_key(&id)
     }
 
     /// Ends this session: its client lied about a ring.

@@ -45,6 +45,7 @@ use parking_lot::Mutex;
 use weldfs_ciscops::{Durability, Errno};
 
 use self::core::Core;
+use super::departures::Departures;
 use super::stats::{DeviceFacts, DeviceStats, Usage};
 use super::tenants::{Identity, TenantReport};
 
@@ -115,6 +116,21 @@ impl HostDir {
     /// rights only, and they are not the client's. EMFILE at the limit, ENODEV while it shuts down.
     pub fn attach(&self, who: impl Into<Identity>, client_id: [u8; 16]) -> Result<HostSession, Errno> {
         Ok(HostSession::new(self.core.attach(who.into(), client_id)?))
+    }
+
+    /// The sessions of a user that are ending, as of a device.
+    pub fn departing(&self, uid: u32) -> Vec<u64> {
+        self.core.departing(uid)
+    }
+
+    /// Whether a session is there, if only to end.
+    pub fn has_session(&self, id: u64) -> bool {
+        self.core.has_session(id)
+    }
+
+    /// Tells when sessions have gone.
+    pub fn departures(&self) -> &Departures {
+        &self.core.departures
     }
 
     /// The tenants, by number.

@@ -261,6 +261,11 @@ impl HostSession {
         self.state.core.stats(Some(&self.state)).to_json()
     }
 
+    /// Ends it now, whatever else holds it.
+    pub fn end(&self) {
+        self.state.close();
+    }
+
     /// True once the session is ending.
     pub fn is_closing(&self) -> bool {
         self.state.closing()
