@@ -313,7 +313,8 @@ def transforms(c):
     out = p.range(1 << 20, 1000)
     p.fill(0, p.text(data))
     p.step(14, a=1, b=4, e=0, y=key).step(14, a=2, b=5, e=1, y=key).step(27, a=1, c=0).give(2, out)
-    p.step(8, a=1, b=0, d=body.STRING, e=p.string(b"?"), x=20).step(14, a=0, b=5, e=1, y=key)
+    # Eight bytes: the record's nonce is drawn anew, and one byte of it is what it is replaced with once in 256 runs.
+    p.step(8, a=1, b=0, d=body.STRING, e=p.string(b"damaged!"), x=20).step(14, a=0, b=5, e=1, y=key)
     done = run(c, p)
     if done.name != "EOPNOTSUPP":
         want(done, "EBADMSG", failed=7, result=len(data) + 28)

@@ -6,7 +6,7 @@
 //!
 //! A process that attaches finds the file system as if the calls of those that ended before it were over, as on any
 //! file system: it is answered when the user's sessions that are ending then are gone, their changes made and their
-//! locks given back. Not those of other users, whose backlog would be its delay; and it waits for [`DEPARTURE_MAX`] at
+//! locks given back. Not those of other users, whose backlog would be its delay; and it waits for ten seconds at
 //! most.
 //!
 //! The order of a start: the image's lock, its announcement, the socket, then the mount. So whoever comes while the
