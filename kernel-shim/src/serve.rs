@@ -443,6 +443,9 @@ impl Reception {
                 _ => Cause::Signal(signals.and_then(Signals::first).unwrap_or("a signal")),
             }));
         }
+        if news(&fds[ends + 2]) {
+            self.served.departures().heard();
+        }
         let accept = news(&fds[ends]);
         let ready = ids.into_iter().zip(&fds[ends + 3..]).filter(|(_, f)| news(f)).map(|(id, _)| id).collect();
         Ok(News::Turn { ready, accept })

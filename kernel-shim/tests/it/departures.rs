@@ -65,6 +65,31 @@ fn comes_after(socket: &Path) {
     }
 }
 
+/// A thread that serves, and the number by which the kernel knows it.
+fn served_by(run: impl FnOnce() + Send + 'static) -> (std::thread::JoinHandle<()>, i32) {
+    let (tell, told) = std::sync::mpsc::channel();
+    let serving = std::thread::spawn(move || {
+        tell.send(rustix::thread::gettid().as_raw_nonzero().get()).unwrap();
+        run();
+    });
+    (serving, told.recv().unwrap())
+}
+
+/// That a thread sleeps when nothing is asked of it: it was told of those that departed, and nothing waits any more.
+fn rests(thread: i32) {
+    let used_ns = || -> u64 {
+        let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).unwrap();
+        stat.split_whitespace().next().unwrap().parse().unwrap()
+    };
+    let quiet = || {
+        let before = used_ns();
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        used_ns() - before
+    };
+    // Sessions may still be ending in the first of these spans.
+    assert!((0..8).any(|_| quiet() < 20_000_000), "it takes processor time though idle");
+}
+
 #[test]
 fn a_client_of_a_device_finds_the_calls_of_killed_ones_over() {
     let dir = tempfile::tempdir().unwrap();
@@ -75,10 +100,11 @@ fn a_client_of_a_device_finds_the_calls_of_killed_ones_over() {
             Server::bind(ServeConfig { device, signals: false, ..ServeConfig::new(Source::Ram(64 << 20), &socket) });
         let server = server.unwrap();
         let stopper = server.stopper();
-        let serving = std::thread::spawn(move || server.run());
+        let (serving, thread) = served_by(move || server.run().unwrap());
         comes_after(&socket);
+        rests(thread);
         stopper.stop();
-        serving.join().unwrap().unwrap();
+        serving.join().unwrap();
     }
 }
 
@@ -89,10 +115,11 @@ fn a_client_of_a_host_directory_finds_the_calls_of_killed_ones_over() {
     std::fs::create_dir(&files).unwrap();
     let server = HostDirServer::bind(HostDirConfig::new(files), &SocketAt::open_to_all(&socket), false).unwrap();
     let stopper = server.stopper();
-    let serving = std::thread::spawn(move || server.run());
+    let (serving, thread) = served_by(move || server.run().unwrap());
     comes_after(&socket);
+    rests(thread);
     stopper.stop();
-    serving.join().unwrap().unwrap();
+    serving.join().unwrap();
 }
 
 #[test]

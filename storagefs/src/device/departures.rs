@@ -28,8 +28,12 @@ impl Departures {
 
     /// Asks to be told of the next one. What has gone before is to be looked at after this call.
     pub fn await_next(&self) {
-        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
         self.awaited.store(true, Ordering::SeqCst);
+    }
+
+    /// The bell was heard, and is silent again: whoever polls it says so each time, or does not sleep any more.
+    pub fn heard(&self) {
+        let _ = rustix::io::read(&self.bell, &mut [0; 8]);
     }
 
     /// Readable when one has gone since it was asked.
