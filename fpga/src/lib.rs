@@ -1,9 +1,11 @@
-//! FPGA slots: a room reserved, and honest about being empty.
+//! FPGA slots: the part of the device that computes on streams of bytes, beside its cores.
 //!
-//! What will live here: slots, the kernel runtime (flits of 64 bytes, end-of-packet, credits), kernels (RTL, HLS source
-//! and software reference), the XRT back-end. What it may touch: `weldfs-ciscops` only; it never sees a file or a
-//! journal.
+//! * `kernel`: what a kernel is (bytes in, bytes out, parameters), whichever back-end runs it.
+//! * `flit`: the 64-byte unit that its FIFOs carry.
 //!
-//! Nothing is implemented yet. A command that asks for slot placement is refused with `EOPNOTSUPP` where commands are
-//! validated, so no result can pretend to have come from a slot.
+//! What it may touch: `weldfs-ciscops` for errnos; it never sees a file, a name or a journal. A kernel issues no request
+//! of its own: the file system checks permission, reads, writes, and streams bytes through.
 #![forbid(unsafe_code)]
+
+pub mod flit;
+pub mod kernel;
