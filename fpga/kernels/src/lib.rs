@@ -5,7 +5,10 @@
 //! `weldfs-fpga`. Bytes in, bytes out: no file, no clock, no thread.
 #![forbid(unsafe_code)]
 
+mod knn;
 mod pass_through;
+mod records;
+mod relief;
 
 use weldfs_fpga::kernel::{Kernel, Model, Stream};
 
@@ -24,8 +27,11 @@ fn model<S: Stream + Default + 'static>(cycles_per_flit: f64) -> Box<dyn Kernel>
 }
 
 /// All of them, by name.
-pub const BUILTINS: &[Builtin] =
-    &[Builtin { name: "pass-through", cycles_per_flit: 1.0, make: || model::<pass_through::PassThrough>(1.0) }];
+pub const BUILTINS: &[Builtin] = &[
+    Builtin { name: "knn", cycles_per_flit: 1.0, make: || model::<knn::Knn>(1.0) },
+    Builtin { name: "pass-through", cycles_per_flit: 1.0, make: || model::<pass_through::PassThrough>(1.0) },
+    Builtin { name: "relief", cycles_per_flit: 1.0, make: || model::<relief::Relief>(1.0) },
+];
 
 /// The one of a name.
 pub fn find(name: &str) -> Option<&'static Builtin> {
