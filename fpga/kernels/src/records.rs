@@ -32,6 +32,16 @@ impl Records {
         self.part.extend_from_slice(rest);
     }
 
+    /// Bytes of a record.
+    pub fn size(&self) -> usize {
+        self.size
+    }
+
+    /// The record that is not complete.
+    pub fn part(&self) -> &[u8] {
+        &self.part
+    }
+
     /// The packet has ended: a trailing part of a record is dropped.
     pub fn end(&mut self) {
         self.part.clear();

@@ -1,5 +1,8 @@
 //! What is checked of every kernel, of whichever back-end.
 
+use std::io::Write;
+use std::process::{Command, Stdio};
+
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use weldfs_fpga::kernel::{Fault, Kernel, Step, run};
@@ -120,4 +123,40 @@ proptest::proptest! {
             same(&out, &(subject.oracle)(&params, &input), || format!("{}, {len} bytes", subject.name));
         });
     }
+}
+
+/// `gzip -dc` is the peer: it reads what the kernel makes of long input, of short, and of none.
+#[test]
+fn gunzip_reads_what_the_reference_writes() {
+    let gzip = |input: &[u8]| {
+        let mut kernel = (weldfs_kernels::find("gzip").unwrap().make)();
+        kernel.reset(&[0]).unwrap();
+        run(&mut *kernel, input, 1 << 16, 1 << 16).unwrap().0
+    };
+    let subject = SUBJECTS.iter().find(|s| s.name == "gzip").unwrap();
+    let mut rng = SmallRng::seed_from_u64(3);
+    for len in [0, 1, 2, 3, 7, 8, 9, 300, 70_000, 3_000_000] {
+        let input = (subject.input)(&[0], len, &mut rng);
+        let member = gzip(&input);
+        let Some(back) = gunzip(&member) else {
+            println!("skipped: there is no gzip that can be started");
+            return;
+        };
+        same(&back, &input, || format!("gunzip of {len} bytes"));
+    }
+}
+
+/// What `gzip -dc` makes of it; it may not complain. `None`: it cannot be started.
+pub fn gunzip(member: &[u8]) -> Option<Vec<u8>> {
+    let (stdin, mut feed) = std::io::pipe().unwrap();
+    let mut command = Command::new("gzip");
+    let child = command.arg("-dc").stdin(stdin).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().ok()?;
+    drop(command);
+    let output = std::thread::scope(|scope| {
+        scope.spawn(move || feed.write_all(member));
+        child.wait_with_output().unwrap()
+    });
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success() && said.is_empty(), "{said}");
+    Some(output.stdout)
 }

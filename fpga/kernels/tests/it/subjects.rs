@@ -1,7 +1,12 @@
 //! What the checks are run on: for a kernel, parameters, input, and what must come out.
 
+mod convolve;
+mod equalise;
+mod gzip;
 mod knn;
 mod relief;
+mod smith_waterman;
+mod stencil;
 
 use rand::rngs::SmallRng;
 
@@ -20,7 +25,15 @@ pub struct Subject {
     pub bad: fn() -> Vec<Vec<u32>>,
 }
 
-pub const SUBJECTS: &[Subject] = &[knn::SUBJECT, relief::SUBJECT];
+pub const SUBJECTS: &[Subject] = &[
+    convolve::SUBJECT,
+    equalise::SUBJECT,
+    gzip::SUBJECT,
+    knn::SUBJECT,
+    relief::SUBJECT,
+    smith_waterman::SUBJECT,
+    stencil::SUBJECT,
+];
 
 /// Every byte alike likely.
 pub fn noise(_: &[u32], len: usize, rng: &mut SmallRng) -> Vec<u8> {
