@@ -26,7 +26,7 @@ INCLUDED = sorted((RTL / "kernels").glob("*.vh"))
 HARNESS = [RTL / "harness" / "verilated.cpp", RTL / "harness" / "exports.map", HEADER]
 VERILATE = ["--cc", "--trace", "--x-initial", "unique", "-O3", "--output-split", "0", "-Wall", f"-I{RTL / 'kernels'}"]
 # No symbol is shared with another library of the same process, whose Verilated model may be another.
-COMPILE = ["-std=c++17", "-fPIC", "-fvisibility=hidden", "-fno-gnu-unique", "-w", "-DVM_TRACE=1", "-DVM_COVERAGE=0",
+COMPILE = ["-std=c++17", "-fPIC", "-fno-gnu-unique", "-w", "-DVM_TRACE=1", "-DVM_COVERAGE=0",
            "-DVM_SC=0", "-DVM_TRACE_FST=0", "-DVM_TRACE_VCD=1", "-faligned-new", "-fcf-protection=none"]
 # The parts of Verilator's run-time library that a model with VCD needs.
 RUNTIME = ["verilated.cpp", "verilated_vcd_c.cpp", "verilated_threads.cpp"]

@@ -46,6 +46,7 @@ struct weldfs_kernel {
     std::unique_ptr<VerilatedVcdC> wave;
     // Of the clock since it was made, of the current step, and since anything was taken or given.
     uint64_t time = 0, cycles = 0, idle = 0;
+    uint64_t dump_from = 0;
     // errno after which only a reset helps.
     int failed = EINVAL;
 
@@ -70,16 +71,22 @@ struct weldfs_kernel {
         top = std::make_unique<WELD_TOP>(&context, "top");
     }
 
+    // The clock may be low more than once in a cycle: the waveform has the first.
+    void dump(uint64_t now) {
+        if (wave && now >= dump_from) wave->dump(now);
+        dump_from = now + 1;
+    }
+
     void settle() {
         top->clk = 0;
         top->eval();
-        if (wave) wave->dump(2 * time);
+        dump(2 * time);
     }
 
     void edge() {
         top->clk = 1;
         top->eval();
-        if (wave) wave->dump(2 * time + 1);
+        dump(2 * time + 1);
         time += 1;
         cycles += 1;
     }

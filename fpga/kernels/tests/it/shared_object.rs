@@ -1,5 +1,6 @@
 //! A shared object with the interface of `fpga/include/weldfs_kernel.h` as a kernel: Verilated RTL and HLS C++ alike.
 
+use std::error::Error;
 use std::ffi::{CString, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -64,7 +65,10 @@ impl SharedObject {
     /// Loads a shared object and makes a kernel of it, which is to be reset before its first step. The error is a
     /// sentence.
     pub fn open(path: &Path) -> Result<SharedObject, String> {
-        let told = |e: libloading::Error| format!("{}: {e}", path.display());
+        let told = |e: libloading::Error| {
+            let why = e.source().map_or_else(|| e.to_string(), |source| source.to_string());
+            format!("{}: {why}", path.display())
+        };
         // SAFETY: the objects are those that the build of this tree made; their initialisers are the C++ library's, and
         // the types are those of the header, whose version is compared before anything else is called.
         unsafe {
