@@ -64,7 +64,6 @@ pub const BUILTINS: &[Builtin] = &[
     Builtin { name: "sql", cycles_per_flit: 1.0, make: || model::<sql::Sql>(1.0) },
     Builtin { name: "statistics", cycles_per_flit: 1.0, make: || model::<statistics::Statistics>(1.0) },
     Builtin { name: "stencil", cycles_per_flit: 1.0, make: || model::<stencil::Stencil>(1.0) },
-#[rustfmt::skip] // one line a kernel
 ];
 
 /// The one of a name.
