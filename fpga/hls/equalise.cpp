@@ -57,7 +57,7 @@ class Equalise {
         for (unsigned i = 0; i < LANES; i++) {
 #pragma HLS unroll
             if (i < pixels)
-                histogram[i][pixel(p.b + 2 * i) >> 4]++;
+                histogram[pixel(p.b + 2 * i) >> 4][i]++;
         }
         if (pixels > 0)
             place<64>(dram[stored++].b, p.b, 64);
@@ -77,11 +77,13 @@ class Equalise {
     bins:
         for (unsigned b = 0; b < BINS; b++) {
 #pragma HLS pipeline II = 1
+            uint32_t in_bin = 0;
             for (unsigned i = 0; i < LANES; i++) {
 #pragma HLS unroll
-                below += histogram[i][b];
-                histogram[i][b] = 0;
+                in_bin += histogram[b][i];
+                histogram[b][i] = 0;
             }
+            below += in_bin;
             levels[b] = (below * 65535 + total / 2) / total;
         }
         left = total;
@@ -121,9 +123,9 @@ class Equalise {
         return true;
     }
 
-    uint32_t histogram[LANES][BINS] = {};
+    uint32_t histogram[BINS][LANES] = {};
     uint16_t levels[BINS] = {};
-#pragma HLS array_partition variable = histogram dim = 1 complete
+#pragma HLS array_partition variable = histogram dim = 2 complete
     unsigned stored = 0, sent = 0;
     uint32_t total = 0, left = 0;
     bool remapping = false, ending = false;

@@ -18,6 +18,7 @@
 
 use weldfs_fpga::kernel::{Fault, Stream};
 
+use crate::lanes::wide;
 use crate::records::Records;
 
 const VECTOR: usize = 64;
@@ -32,13 +33,14 @@ pub struct Convolve {
 }
 
 impl Convolve {
-    fn vector(&self, vector: &[u8; VECTOR], out: &mut Vec<u8>) {
+    #[inline(always)]
+    fn vector(&self, vector: &[u8; VECTOR], out: &mut [u8; 2 * KERNELS]) {
         let vector = vector.map(|b| i16::from(b as i8));
-        for weights in &self.weights {
+        for (weights, out) in self.weights.iter().zip(out.as_chunks_mut::<2>().0) {
             // At most 64 * 128 * 128 = 2^20.
             let sum: i32 = vector.iter().zip(weights).map(|(a, b)| i32::from(*a) * i32::from(*b)).sum();
             let sum = (sum >> self.shift).clamp(i32::from(i16::MIN), i32::from(i16::MAX)) as i16;
-            out.extend_from_slice(&sum.to_le_bytes());
+            *out = sum.to_le_bytes();
         }
     }
 }
@@ -57,7 +59,12 @@ impl Stream for Convolve {
 
     fn chunk(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
         let mut records = std::mem::take(&mut self.records);
-        records.feed(input, |vectors| vectors.as_chunks().0.iter().for_each(|v| self.vector(v, out)));
+        records.feed(input, |vectors| {
+            let start = out.len();
+            out.resize(start + vectors.len(), 0);
+            let made = out[start..].as_chunks_mut().0;
+            wide(|| made.iter_mut().zip(vectors.as_chunks().0).for_each(|(to, from)| self.vector(from, to)));
+        });
         self.records = records;
         Ok(())
     }

@@ -20,6 +20,7 @@
 
 use weldfs_fpga::kernel::{Fault, Stream};
 
+use crate::lanes::wide;
 use crate::records::Records;
 
 const LABEL_BYTES: usize = 64;
@@ -34,6 +35,7 @@ pub struct Knn {
 }
 
 /// At most 4,096 * 255^2, which fits 31 bits.
+#[inline(always)]
 fn distance(digits: &[u8], query: &[i16]) -> u32 {
     let square = |(digit, query): (&u8, &i16)| {
         let difference = i16::from(*digit) - query;
@@ -67,7 +69,7 @@ impl Stream for Knn {
         self.records.feed(input, |records| {
             for record in records.chunks_exact(LABEL_BYTES + query.len()) {
                 let (label, digits) = record.split_at(LABEL_BYTES);
-                out.extend_from_slice(&distance(digits, query).to_le_bytes());
+                out.extend_from_slice(&wide(|| distance(digits, query)).to_le_bytes());
                 out.extend_from_slice(label);
                 *seen = seen.wrapping_add(1);
             }

@@ -32,6 +32,7 @@
 
 use weldfs_fpga::kernel::{Fault, Stream};
 
+use crate::lanes::wide;
 use crate::records::Records;
 
 const FEATURES_MAX: usize = 256;
@@ -45,7 +46,7 @@ struct Nearest {
 
 impl Nearest {
     fn offer(&mut self, row: &[u8], query: &[i32]) {
-        let distance = distance(row, query);
+        let distance = wide(|| distance(row, query));
         if self.distance.is_none_or(|d| distance < d) {
             self.distance = Some(distance);
             self.row.clear();
@@ -75,6 +76,7 @@ fn numbers(row: &[u8]) -> impl Iterator<Item = i32> {
 }
 
 /// Sums of the halves of the squares, so that no sum leaves 64 bits.
+#[inline(always)]
 fn distance(row: &[u8], query: &[i32]) -> u128 {
     let (mut low, mut high) = (0u64, 0u64);
     for (number, query) in numbers(row).zip(query) {

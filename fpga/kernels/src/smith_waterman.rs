@@ -22,6 +22,7 @@
 
 use weldfs_fpga::kernel::{Fault, Stream};
 
+use crate::lanes::wide;
 use crate::records::Records;
 
 const QUERY_BYTES: usize = 32;
@@ -61,6 +62,7 @@ impl Batch {
     }
 
     /// The scores of all lanes. H\[i\]\[j-1\] lies in `column\[i\]` until H\[i\]\[j\] replaces it.
+    #[inline(always)]
     fn best(&self, [equal, differ, gap]: [i16; 3]) -> Lanes {
         let mut column = [[0; LANES]; 4 * QUERY_BYTES];
         let mut best = [0; LANES];
@@ -84,7 +86,8 @@ impl Batch {
 
 impl SmithWaterman {
     fn put_out(&mut self, batch: &mut Batch, out: &mut Vec<u8>) {
-        let best = batch.best(self.scores);
+        let (batch_now, scores) = (&*batch, self.scores);
+        let best = wide(|| batch_now.best(scores));
         best[..batch.pairs].iter().for_each(|score| out.extend_from_slice(&(*score as u32).to_le_bytes()));
         self.seen = self.seen.wrapping_add(batch.pairs as u32);
         batch.pairs = 0;

@@ -20,6 +20,8 @@
 
 use weldfs_fpga::kernel::{Fault, Stream};
 
+use crate::lanes::wide;
+
 const WIDTH_MAX: u32 = 8192;
 
 /// A row with a pixel of padding at both sides.
@@ -42,7 +44,12 @@ pub struct Stencil {
 fn filter(lines: &[Line; 3], coefficients: &[i16; 9], shift: u32, pixels: usize, out: &mut Vec<u8>) {
     let start = out.len();
     out.resize(start + pixels, 0);
-    let out = &mut out[start..];
+    wide(|| weigh(lines, coefficients, shift, &mut out[start..]));
+}
+
+#[inline(always)]
+fn weigh(lines: &[Line; 3], coefficients: &[i16; 9], shift: u32, out: &mut [u8]) {
+    let pixels = out.len();
     let [a, b, c] = lines.each_ref().map(|l| [&l[..pixels], &l[1..pixels + 1], &l[2..pixels + 2]]);
     let k = coefficients;
     for x in 0..pixels {
