@@ -185,9 +185,12 @@ class Gzip {
 
     static uint32_t reversed(uint32_t code, unsigned bits) {
 #pragma HLS inline
-        ap_uint<16> turned = 0;
-        for (unsigned i = 0; i < bits; i++)
-            turned = turned << 1 | (code >> i & 1);
+        uint32_t turned = 0;
+        for (unsigned i = 0; i < 9; i++) {
+#pragma HLS unroll
+            if (i < bits)
+                turned = turned << 1 | (code >> i & 1);
+        }
         return turned;
     }
 
