@@ -1,12 +1,11 @@
 //! How fast the models are on one core, beside the tools that do the same, in one run:
 //!
-//! ```text
-//! cargo run --release -p weldfs-kernels --example speed [MiB of input, default 64]
-//! ```
+//! ```text cargo run --release -p weldfs-kernels --example speed [MiB of input, default 64] ```
 //!
 //! Rates are bytes of input (decompressing and expanding: of output) per second of processor time, in 10^9 bytes; of
 //! rounds that alternate between kernel and peer the fastest, because other processes only ever take time away. With a
-//! peer both read the same file from the page cache; a tool's time has its start in it, and is that of its first thread.
+//! peer both read the same file from the page cache; a tool's time has its start in it, and is that of its first
+//! thread.
 #![allow(clippy::unwrap_used)] // a measurement that cannot go on has failed
 
 use rustix::time::{ClockId, clock_gettime};
@@ -216,7 +215,8 @@ fn stream_into(kernel: &mut dyn Kernel, input: &[u8], at: &mut usize, out: &mut 
     }
 }
 
-/// A tool run on the file: seconds. Its output is read, since some do less when none is wanted. `None`: it is not there.
+/// A tool run on the file: seconds. Its output is read, since some do less when none is wanted. `None`: it is not
+/// there.
 fn tool(command: &[&str], path: &Path) -> Option<f64> {
     let mut tool = Command::new(command[0]);
     tool.args(&command[1..]).arg(path).env("LC_ALL", "C").stdout(Stdio::piped()).stderr(Stdio::null());
