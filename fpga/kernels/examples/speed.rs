@@ -1,10 +1,12 @@
 //! How fast the models are on one core, beside the tools that do the same, in one run:
 //!
-//! ```text cargo run --release -p weldfs-kernels --example speed [MiB of input, default 64] ```
+//! ```text
+//! cargo run --release -p weldfs-kernels --example speed [MiB of input, default 64]
+//! ```
 //!
 //! Rates are bytes of input (decompressing and expanding: of output) per second of processor time, in 10^9 bytes; of
 //! rounds that alternate between kernel and peer the fastest, because other processes only ever take time away. With a
-//! peer both read the same file from the page cache; a tool's time has its start in it, and is that of its first
+//! peer both read the same file from the page cache. A tool's time has its start in it, and is that of its first
 //! thread.
 #![allow(clippy::unwrap_used)] // a measurement that cannot go on has failed
 
