@@ -5,7 +5,7 @@ from .build import target_dir
 
 
 def kernels_hls(full):
-    """HLS C++ kernels: built against the open ap_int headers, the same bytes as the references, however cut and stalled"""
+    """HLS C++ kernels: built against open ap_int headers, the same bytes as the references, however cut and stalled"""
     from .tiers import apt, script  # there this tier has its place among the others
 
     # Headers come by pip, gunzip is a peer.

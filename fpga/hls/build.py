@@ -22,7 +22,8 @@ HLS = Path(__file__).resolve().parent
 FPGA = HLS.parent
 KERNELS = ("convolve", "equalise", "gzip", "knn", "relief", "smith-waterman", "stencil")
 PACKAGE = "hls4ml==1.3.0"
-# Of the package only these: each says Apache-2.0 in its first lines. Its hls_stream.h and ap_shift_reg.h are proprietary.
+# Of the package only these: each says Apache-2.0 in its first lines. Its hls_stream.h and ap_shift_reg.h are
+# proprietary.
 HEADERS = (
     "ap_common.h", "ap_decl.h", "ap_fixed.h", "ap_fixed_base.h", "ap_fixed_ref.h", "ap_fixed_special.h", "ap_int.h",
     "ap_int_base.h", "ap_int_ref.h", "ap_int_special.h", "etc/ap_private.h",
@@ -84,7 +85,7 @@ def main():
     parser = argparse.ArgumentParser(description="compiles the HLS C++ into shared objects")
     parser.add_argument("--out", type=Path, default=FPGA.parent / "target/kernels")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
-    parser.add_argument("names", nargs="*", metavar="NAME", help=f"kernels: {', '.join(KERNELS)}; all where none is named")
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(KERNELS)}; all where none is named")
     args = parser.parse_args()
     names = args.names or KERNELS
     unknown = [name for name in names if name not in KERNELS]

@@ -63,8 +63,8 @@ class SmithWaterman {
     static int16_t base(const uint8_t *bytes, unsigned i) { return bytes[i / 4] >> (2 * (i % 4)) & 3; }
 
     // Element i of the array has base i of the query. At clock t it computes H[i][t - i]; the left neighbour's score of
-    // the clock before is H[i-1][t-i], and of the one before that H[i-1][t-i-1]. Where t - i is outside of the target the
-    // element sees a base that equals none, which leaves no score above the best.
+    // the clock before is H[i-1][t-i], and of the one before that H[i-1][t-i-1]. Where t - i is outside of the target
+    // the element sees a base that equals none, which leaves no score above the best.
     int16_t systolic() {
         int16_t query[QUERY], target[CLOCKS + QUERY - 1];
         int16_t now[QUERY + 1] = {}, before[QUERY + 1] = {}, long_before[QUERY + 1] = {}, best[QUERY] = {};

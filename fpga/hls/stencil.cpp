@@ -42,8 +42,8 @@ class Stencil {
         uint8_t left[3];
     };
 
-    // Each block that comes completes the one before it, of which it has the right neighbours, in the row above. After the
-    // packet's end blocks of zeros follow until all pixels are out.
+    // Each block that comes completes the one before it, of which it has the right neighbours, in the row above. After
+    // the packet's end blocks of zeros follow until all pixels are out.
     bool filter() {
 #pragma HLS pipeline II = 1
         if (filtered.full() || (!ending && aligned.empty()))

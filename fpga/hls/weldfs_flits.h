@@ -1,7 +1,7 @@
 // The units that kernels move, and the two sub-kernels that most of them begin and end with.
 //
-// A kernel is a class whose `tick` is one clock: each sub-kernel takes at most one item from its FIFO and puts at most one
-// into the next. What it knows between two clocks are its members. So a packet may come in pieces, at any pace.
+// A kernel is a class whose `tick` is one clock: each sub-kernel takes at most one item from its FIFO and puts at most
+// one into the next. What it knows between two clocks are its members. So a packet may come in pieces, at any pace.
 #ifndef WELDFS_FLITS_H
 #define WELDFS_FLITS_H
 
@@ -29,7 +29,7 @@ template <unsigned N> struct piece {
     bool eop;
 };
 
-// A cast of wires. A program copies memory, which has the same order: `range` would take twenty times as long.
+// A cast of wires. A program copies memory, which has the same order: `range` would take far longer.
 inline void unpack(const ap_uint<512> &data, uint8_t *bytes) {
 #pragma HLS inline
 #ifdef __SYNTHESIS__

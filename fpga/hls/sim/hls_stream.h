@@ -1,5 +1,5 @@
-// hls::stream as far as the kernels here use it, for a compiler that makes programs of them. Vitis brings its own header of
-// this name, with the same functions; this folder is not on its search path.
+// hls::stream as far as the kernels here use it, for a compiler that makes programs of them. Vitis brings its own
+// header of this name, with the same functions; this folder is not on its search path.
 //
 // A stream is bounded, as in hardware: what would block there for ever, because one thread runs all processes in turn,
 // ends the program here.

@@ -1,8 +1,8 @@
 //! convolve: a convolution layer as a matrix product (GEMM): each 64-element vector of the input is multiplied by a
 //! matrix of 32 kernels.
 //!
-//! Parameters: 513 words. Word 0 is a shift, 0 to 16; then 512 words with the weights, 32 kernels of 64 signed bytes, the
-//! first in the lowest byte of its word. Anything else is [`Fault::Params`].
+//! Parameters: 513 words. Word 0 is a shift, 0 to 16; then 512 words with the weights, 32 kernels of 64 signed bytes,
+//! the first in the lowest byte of its word. Anything else is [`Fault::Params`].
 //!
 //! Input: vectors of 64 signed bytes, as `im2col` lays the patches of an image out. Output: for each vector 32 signed
 //! numbers of 16 bits, little-endian, one for each kernel: the exact sum of the 64 products, shifted right by the shift
@@ -13,8 +13,8 @@
 //! Input and output are equally long, so a drive that computes this saves no byte on its link.
 //!
 //! Source: EISC (ICCAD 2019), tables II and IV: GEMM-based convolution, unfriendly to in-storage computing. The paper
-//! does not give the width of its sums; shift and saturation are ours, as quantised networks use them. The shape follows
-//! S. Chetlur et al., "cuDNN", 2014, section 3.
+//! does not give the width of its sums; shift and saturation are ours, as quantised networks use them. The shape
+//! follows S. Chetlur et al., "cuDNN", 2014, section 3.
 
 use weldfs_fpga::kernel::{Fault, Stream};
 

@@ -2,23 +2,25 @@
 //!
 //! Parameters: word 0 is the number n of pixels of an image, 1 to 16,777,216. Anything else is [`Fault::Params`].
 //!
-//! Input: images of n pixels, back to back; a pixel is 16 bits without a sign, little-endian. Output: as many pixels. The
-//! histogram has 4,096 bins, of the upper 12 bits of a pixel; where c\[b\] pixels of the image lie in bin b or below, a
-//! pixel of bin b becomes (c\[b\] * 65,535 + floor(N / 2)) / N, rounded down, N being the number of pixels of the image:
-//! 65,535 * c\[b\] / N, rounded to the nearest. Tail: a last image that is short is equalised over the pixels that it has;
-//! an odd last byte is dropped. An empty packet gives nothing. The stream has no errors.
+//! Input: images of n pixels, back to back; a pixel is 16 bits without a sign, little-endian. Output: as many pixels.
+//! The histogram has 4,096 bins, of the upper 12 bits of a pixel; where c\[b\] pixels of the image lie in bin b or
+//! below, a pixel of bin b becomes (c\[b\] * 65,535 + floor(N / 2)) / N, rounded down, N being the number of pixels of
+//! the image: 65,535 * c\[b\] / N, rounded to the nearest. Tail: a last image that is short is equalised over the
+//! pixels that it has; an odd last byte is dropped. An empty packet gives nothing. The stream has no errors.
 //!
 //! Peek: port 0 is the number of images put out since `reset`, modulo 2^32.
 //!
-//! How two passes stream: the first counts an image while it goes into the device's DRAM, which is why an image is bounded
-//! (32 MiB, `dram_bytes` in the manifest); the second reads it from there. Output begins when an image is complete.
+//! How two passes stream: the first counts an image while it goes into the device's DRAM, which is why an image is
+//! bounded (32 MiB, `dram_bytes` in the manifest); the second reads it from there. Output begins when an image is
+//! complete.
 //!
 //! Cycles: 2 for a flit: one in the first pass, with 32 lanes that each count in a histogram of their own, one in the
 //! second, with as many copies of the table; there is one image buffer, so the passes alternate. Adding the histograms
 //! up takes 4,096 cycles more for an image, which the constant does not count.
 //!
-//! Source: EISC (ICCAD 2019), tables II and IV and section V-D (whose optimised form overlaps the passes); the mapping is
-//! that of R. Gonzalez, R. Woods, "Digital Image Processing", section 3.3. The paper does not say how its pixels map.
+//! Source: EISC (ICCAD 2019), tables II and IV and section V-D (whose optimised form overlaps the passes); the mapping
+//! is that of R. Gonzalez, R. Woods, "Digital Image Processing", section 3.3. The paper does not say how its pixels
+//! map.
 
 use weldfs_fpga::kernel::{Fault, Stream};
 

@@ -4,30 +4,31 @@
 //!
 //! Output: the header 1f 8b 08 00, time 0, flags 0, system 255 (10 bytes); one final deflate block with fixed Huffman
 //! codes; CRC-32 and length modulo 2^32 of the packet, u32 little-endian. An empty packet gives a member of nothing, 20
-//! bytes. There are no tails: any length goes. What does not compress grows by an eighth at most, and 20 bytes. The stream
-//! has no errors.
+//! bytes. There are no tails: any length goes. What does not compress grows by an eighth at most, and 20 bytes. The
+//! stream has no errors.
 //!
 //! The bytes are fixed, so that every back-end makes the same:
-//! * Position c of a packet is *hashed* if four bytes of the packet begin there. Its hash is the upper 15 bits of the 32-bit
-//!   product of these bytes (u32 little-endian) and 2,654,435,761. A table keeps for each hash a position modulo 2^32, at
-//!   first 2^31.
-//! * The packet is worked on in batches of 8 positions, from multiples of 8 (the last one may be shorter). First the table
-//!   gives a *candidate* for each hashed position of the batch, then all of these are written to it, in order. So a
-//!   candidate is the last position before the batch with the same hash.
+//! * Position c of a packet is *hashed* if four bytes of the packet begin there. Its hash is the upper 15 bits of the
+//!   32-bit product of these bytes (u32 little-endian) and 2,654,435,761. A table keeps for each hash a position modulo
+//!   2^32, at first 2^31.
+//! * The packet is worked on in batches of 8 positions, from multiples of 8 (the last one may be shorter). First the
+//!   table gives a *candidate* for each hashed position of the batch, then all of these are written to it, in order. So
+//!   a candidate is the last position before the batch with the same hash.
 //! * Then the batch is gone through from its first position that is not covered by a match. Where position c is hashed,
 //!   its distance to the candidate is 1 to 32,752 (modulo 2^32) and the four bytes at both are equal, a match of that
-//!   distance begins, which is as long as the bytes stay equal, the packet lasts, and 258 at most; it may run through later
-//!   batches. Otherwise the byte at c is a literal. There is no lazy matching.
+//!   distance begins, which is as long as the bytes stay equal, the packet lasts, and 258 at most; it may run through
+//!   later batches. Otherwise the byte at c is a literal. There is no lazy matching.
 //!
 //! Peek: port 0 is the number of matches put out since `reset`, modulo 2^32.
 //!
-//! Cycles: 16 for a flit. The eight lanes of a batch hash, compare and select side by side; each reads a copy of the table
-//! in one cycle, and writing eight positions through two ports at twice the clock takes two, so a batch of 8 bytes takes
-//! two: 1 GB/s at 250 MHz (EISC's kernel stays below 4 GB/s). Between packets the table is emptied while the next one's
-//! first bytes wait, which the constant does not count. 32,752 leaves room in a 32 KiB window for the batch under way.
+//! Cycles: 16 for a flit. The eight lanes of a batch hash, compare and select side by side; each reads a copy of the
+//! table in one cycle, and writing eight positions through two ports at twice the clock takes two, so a batch of 8
+//! bytes takes two: 1 GB/s at 250 MHz (EISC's kernel stays below 4 GB/s). Between packets the table is emptied while
+//! the next one's first bytes wait, which the constant does not count. 32,752 leaves room in a 32 KiB window for the
+//! batch under way.
 //!
-//! Source: RFC 1952 (gzip), RFC 1951 section 3.2.6 (fixed codes); EISC (ICCAD 2019), table II (LZ77 and fixed Huffman, the
-//! paper gives no more); eight lanes as in J. Fowers et al., "A scalable high-bandwidth architecture for lossless
+//! Source: RFC 1952 (gzip), RFC 1951 section 3.2.6 (fixed codes); EISC (ICCAD 2019), table II (LZ77 and fixed Huffman,
+//! the paper gives no more); eight lanes as in J. Fowers et al., "A scalable high-bandwidth architecture for lossless
 //! compression on FPGAs", FCCM 2015, which cuts a match at the end of its batch, where here it runs on.
 
 use weldfs_fpga::kernel::{Fault, Stream};

@@ -4,9 +4,10 @@
 //! one byte each, the first in the lowest byte. Bytes of the last word beyond d are 0. Anything else is
 //! [`Fault::Params`]: another number of words, d out of its range, a surplus byte that is not 0.
 //!
-//! Input: records of 64 + d bytes: a label, then d digits of 8 bits without a sign. Output: 68 bytes for each record, in
-//! order: the distance, which is the sum of (digit - query digit)^2, as u32 little-endian, at most 4,096 * 255^2; then
-//! the label. Tail: a trailing part of a record is dropped. An empty packet gives nothing. The stream has no errors.
+//! Input: records of 64 + d bytes: a label, then d digits of 8 bits without a sign. Output: 68 bytes for each record,
+//! in order: the distance, which is the sum of (digit - query digit)^2, as u32 little-endian, at most 4,096 * 255^2;
+//! then the label. Tail: a trailing part of a record is dropped. An empty packet gives nothing. The stream has no
+//! errors.
 //!
 //! Peek: port 0 is the number of whole records since `reset`, modulo 2^32.
 //!
@@ -14,9 +15,9 @@
 //! to the next. Where 64 + d is no multiple of 64, the last flit of a record is not full and a record takes
 //! ceil((64 + d) / 64) cycles, which the constant does not count.
 //!
-//! Source: INSIDER (USENIX ATC 2019), table 2, and EISC (ICCAD 2019), table II, where d is 4,096 and K is 32. The sorting
-//! is the host's there as here. Other than in the kernel published with the first, the number of records need not be a
-//! multiple of anything, and no record at the end is lost.
+//! Source: INSIDER (USENIX ATC 2019), table 2, and EISC (ICCAD 2019), table II, where d is 4,096 and K is 32. The
+//! sorting is the host's there as here. Other than in the kernel published with the first, the number of records need
+//! not be a multiple of anything, and no record at the end is lost.
 
 use weldfs_fpga::kernel::{Fault, Stream};
 

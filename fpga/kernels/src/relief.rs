@@ -1,16 +1,16 @@
 //! relief: feature selection: learns from the first rows of a packet which features tell two classes apart, and passes
 //! only those of the rows that follow.
 //!
-//! Parameters: word 0 is the threshold, a signed number; word 1 the number of rows h of the query's class (hits), word 2
-//! the number of rows m of the other class (misses), both at least 1; word 3 is the number of features f, 1 to 256; then
-//! f words with the query, signed numbers. Anything else is [`Fault::Params`].
+//! Parameters: word 0 is the threshold, a signed number; word 1 the number of rows h of the query's class (hits), word
+//! 2 the number of rows m of the other class (misses), both at least 1; word 3 is the number of features f, 1 to 256;
+//! then f words with the query, signed numbers. Anything else is [`Fault::Params`].
 //!
 //! Input: rows of f signed numbers of 32 bits, little-endian: h hits, then m misses, then the rows to filter.
 //!
-//! * Training. The distance of a row to the query is the exact sum of the squared differences, up to 72 bits. The nearest
-//!   hit and the nearest miss are kept; of equal ones the first. Nothing is put out.
-//! * Weights, after the last miss: W\[i\] = diff(miss\[i\], query\[i\]) - diff(hit\[i\], query\[i\]), where diff is 1 if
-//!   the two numbers differ and 0 if they are equal. So a weight is -1, 0 or 1.
+//! * Training. The distance of a row to the query is the exact sum of the squared differences, up to 72 bits. The
+//!   nearest hit and the nearest miss are kept; of equal ones the first. Nothing is put out.
+//! * Weights, after the last miss: W\[i\] = diff(miss\[i\], query\[i\]) - diff(hit\[i\], query\[i\]), where diff is 1
+//!   if the two numbers differ and 0 if they are equal. So a weight is -1, 0 or 1.
 //! * Filtering: of each further row the features with W\[i\] >= threshold, in order, 4 bytes each, packed without gaps.
 //!   A threshold above 1 passes nothing, one below 0 everything.
 //!
@@ -27,8 +27,8 @@
 //!
 //! Source: INSIDER (USENIX ATC 2019), tables 2 and 6, with f = 256. The weights are those of the Relief paper (K. Kira,
 //! L. Rendell, "A practical approach to feature selection", ICML 1992) for nominal features and one sample: the nearest
-//! miss adds diff, the nearest hit subtracts it, and **diff compares for inequality**, as in the paper. The kernel that was
-//! published with INSIDER compares for equality, which turns the sign around. Distances are Euclidean, as there.
+//! miss adds diff, the nearest hit subtracts it, and **diff compares for inequality**, as in the paper. The kernel that
+//! was published with INSIDER compares for equality, which turns the sign around. Distances are Euclidean, as there.
 
 use weldfs_fpga::kernel::{Fault, Stream};
 

@@ -1,24 +1,25 @@
 //! smith-waterman: the best local alignment score of pairs of short sequences.
 //!
-//! Parameters: three words, signed numbers: the score of a match, 1 to 127; of a mismatch, -128 to 0; of a gap, for each
-//! base of it, -128 to -1. The papers use 2, -1, -1. Anything else is [`Fault::Params`].
+//! Parameters: three words, signed numbers: the score of a match, 1 to 127; of a mismatch, -128 to 0; of a gap, for
+//! each base of it, -128 to -1. The papers use 2, -1, -1. Anything else is [`Fault::Params`].
 //!
-//! Input: pairs of 96 bytes: a query of 128 bases (32 bytes), then a target of 256 bases (64 bytes). A base is 2 bits; the
-//! first of a byte lies in its lowest bits. Output: for each pair, in order, its score as u32 little-endian: the largest
-//! H\[i\]\[j\], where H is 0 at the edges and else the largest of 0, H\[i-1\]\[j-1\] + (match or mismatch),
+//! Input: pairs of 96 bytes: a query of 128 bases (32 bytes), then a target of 256 bases (64 bytes). A base is 2 bits;
+//! the first of a byte lies in its lowest bits. Output: for each pair, in order, its score as u32 little-endian: the
+//! largest H\[i\]\[j\], where H is 0 at the edges and else the largest of 0, H\[i-1\]\[j-1\] + (match or mismatch),
 //! H\[i-1\]\[j\] + gap and H\[i\]\[j-1\] + gap; at most 128 * 127. Tail: a trailing part of a pair is dropped. An empty
 //! packet gives nothing. The stream has no errors.
 //!
 //! Peek: port 0 is the number of pairs whose scores were put out since `reset`, modulo 2^32; between
 //! packets it is exact.
 //!
-//! Cycles: 22 for a flit. A systolic array has one element for each base of the query and takes one base of the target a
-//! cycle: 256 cycles for a pair, which is a flit and a half. Eight arrays work on eight pairs: 21 1/3, rounded up. That is
-//! 0.7 GB/s at 250 MHz: computing is the bottleneck, as in the paper, whose kernel stays below 4 GB/s.
+//! Cycles: 22 for a flit. A systolic array has one element for each base of the query and takes one base of the target
+//! a cycle: 256 cycles for a pair, which is a flit and a half. Eight arrays work on eight pairs: 21 1/3, rounded up.
+//! That is 0.7 GB/s at 250 MHz: computing is the bottleneck, as in the paper, whose kernel stays below 4 GB/s.
 //!
-//! Source: T. Smith, M. Waterman, "Identification of common molecular subsequences", J. Mol. Biol. 147, 1981, with linear
-//! gaps; the sizes from EISC (ICCAD 2019), table II, which leaves the layout of a pair open. Pairs lie in the lanes of
-//! vectors, one pair a lane (T. Rognes, "Faster Smith-Waterman database searches", BMC Bioinformatics 12, 2011).
+//! Source: T. Smith, M. Waterman, "Identification of common molecular subsequences", J. Mol. Biol. 147, 1981, with
+//! linear gaps; the sizes from EISC (ICCAD 2019), table II, which leaves the layout of a pair open. Pairs lie in the
+//! lanes of vectors, one pair a lane (T. Rognes, "Faster Smith-Waterman database searches", BMC Bioinformatics 12,
+//! 2011).
 
 use weldfs_fpga::kernel::{Fault, Stream};
 

@@ -1,22 +1,22 @@
 //! stencil: a 3x3 filter over an image of 8-bit pixels, padded with zeros.
 //!
 //! Parameters: 11 words. Word 0 is the width of the image in pixels, 1 to 8,192 (1,920 in the paper); word 1 a shift, 0
-//! to 15; words 2 to 10 the nine coefficients as signed numbers, row by row from the top left. The sum of their absolute
-//! values is at most 128, so that a sum fits 16 bits. Anything else is [`Fault::Params`].
+//! to 15; words 2 to 10 the nine coefficients as signed numbers, row by row from the top left. The sum of their
+//! absolute values is at most 128, so that a sum fits 16 bits. Anything else is [`Fault::Params`].
 //!
 //! Input: pixels without a sign, row by row. Output: as many pixels: the sum of the coefficients times the 3x3 pixels
 //! around the pixel (a correlation: the first coefficient meets the pixel above and to the left), shifted right by the
 //! shift (rounding down), clamped to 0..=255. Outside of the image everything is 0. Tail: pixels that a short last row
-//! lacks are outside, too; the output always has the length of the input. An empty packet gives nothing. Each packet is an
-//! image. The stream has no errors. Peek: no port.
+//! lacks are outside, too; the output always has the length of the input. An empty packet gives nothing. Each packet is
+//! an image. The stream has no errors. Peek: no port.
 //!
 //! Cycles: 1 for a flit: 64 lanes of nine multipliers each, two rows in block RAM; the output is one row and one flit
 //! behind the input. Where the width is no multiple of 64, a row's last flit is not full and costs a cycle, which the
 //! constant does not count. Input and output are equally long.
 //!
 //! Source: EISC (ICCAD 2019), tables II and IV: 3x3 image stencil. The paper names neither the coefficients nor the
-//! edge; here they are parameters, and zeros. The method of line buffers is that of the textbooks (D. Bailey, "Design for
-//! Embedded Image Processing on FPGAs", section 8.1).
+//! edge; here they are parameters, and zeros. The method of line buffers is that of the textbooks (D. Bailey, "Design
+//! for Embedded Image Processing on FPGAs", section 8.1).
 
 use weldfs_fpga::kernel::{Fault, Stream};
 
