@@ -42,12 +42,14 @@ module weld_sql (
         input [31:0] from;
         input [31:0] to;
         reg [7:0] tens, ones;
-        reg [31:0] number;
+        reg [11:0] number;
         begin
             tens = year[7:0] - 8'h30;
             ones = year[15:8] - 8'h30;
-            number = {24'd0, tens} * 32'd10 + {24'd0, ones};
-            in_range = tens < 8'd10 && ones < 8'd10 && from <= number && number <= to;
+            // Ten times is eight times and twice: no multiplier.
+            number = {1'b0, tens, 3'd0} + {3'd0, tens, 1'b0} + {4'd0, ones};
+            in_range = tens < 8'd10 && ones < 8'd10 && from <= {20'd0, number} &&
+                {20'd0, number} <= to;
         end
     endfunction
 
