@@ -22,7 +22,8 @@ def rtl(full):
     """RTL kernels: Verilated against their references, lint, Icarus, proofs of FIFO and credits, sizes by Yosys"""
     from .tiers import apt  # there this tier has its place among the others
 
-    apt(["verilator", "iverilog", "yosys", "yosys-smtbmc", "z3", "c++"], ["verilator", "iverilog", "yosys", "z3", "g++"])
+    apt(["verilator", "iverilog", "yosys", "yosys-smtbmc", "z3", "c++"],
+        ["verilator", "iverilog", "yosys", "z3", "g++"])
     for what in ("lint", "generated", "icarus", "formal"):
         run("check.py", what)
     out = target_dir() / "kernels"

@@ -101,8 +101,8 @@ def proof(folder, size):
     files.append(RTL / "formal" / "ingress_check.v")
     model = folder / "model.smt2"
     tool("yosys", "-q", "-p",
-         f"read_verilog -formal {' '.join(map(str, files))}; chparam -set R {r} -set C {c} -set LOG {log} ingress_check;"
-         f" prep -top ingress_check -flatten; memory_map -formal; opt; async2sync; dffunmap; write_smt2 -wires {model}")
+         f"read_verilog -formal {' '.join(map(str, files))};"
+         f" chparam -set R {r} -set C {c} -set LOG {log} ingress_check; prep -top ingress_check -flatten; memory_map -formal; opt; async2sync; dffunmap; write_smt2 -wires {model}")
     for step in (["-t", "10"], ["-i", "-t", "6"]):
         done = subprocess.run(["yosys-smtbmc", "-s", "z3", *step, model], stdin=subprocess.DEVNULL, text=True,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
@@ -188,7 +188,7 @@ def main():
     parser.add_argument("what", choices=["lint", "generated", "icarus", "formal", "resources"])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     if args.names and args.what != "resources":
         parser.error("only `resources` takes names")
     unknown = sorted(set(args.names) - set(kernels()))

@@ -28,7 +28,8 @@ def workloads():
     """For each kernel its parameters, and a packet that is typical of it."""
     draw = random.Random(1)
     noise = draw.randbytes(BYTES)
-    scores = b"".join(noise[at:at + 24] + b"%02d%02d%02d%02d" % (9, 9, 9, draw.randrange(100)) for at in range(0, BYTES, 32))
+    years = (b"090909%02d" % draw.randrange(100) for _ in range(BYTES // 32))
+    scores = b"".join(noise[32 * i:32 * i + 24] + year for i, year in enumerate(years))
     lines = bytes(10 if byte < 3 else 97 + byte % 26 for byte in noise)
     runs = b"".join(bytes((draw.randrange(1, 28), byte)) for byte in noise[:BYTES // 16])
     needle = b"needle of thirty-two bytes, that"
@@ -49,7 +50,8 @@ def measure(library, params, packet, seconds):
     kernel_new = library.weldfs_kernel_new
     kernel_new.restype = ctypes.c_void_p
     kernel = ctypes.c_void_p(kernel_new())
-    if library.weldfs_kernel_reset(kernel, (ctypes.c_uint32 * max(1, len(params)))(*params), ctypes.c_size_t(len(params))):
+    words = (ctypes.c_uint32 * max(1, len(params)))(*params)
+    if library.weldfs_kernel_reset(kernel, words, ctypes.c_size_t(len(params))):
         sys.exit("parameters refused")
     room = ctypes.create_string_buffer(16 * BYTES)
     step, cycles, taken = Step(), 0, 0
@@ -73,7 +75,7 @@ def main():
     parser.add_argument("--from", dest="folder", type=Path, default=target / "kernels")
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     loads = workloads()
     print(f"{'kernel':14} {'Mcycle/s':>9} {'MB/s in':>9} {'cycles/flit':>12}")
     for name in args.names or loads:

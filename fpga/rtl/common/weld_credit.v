@@ -1,9 +1,9 @@
 // Credits of a FIFO: requests for its data are only issued when there is room for what they bring.
 //
-// A kernel begins with R credits, each worth C words. A request takes one, and brings 1 to C words, which are taken without
-// any hand-shake. A credit comes back as soon as C words of the FIFO are free that no credit and no request stands for
-// (INSIDER, section 4.3, has it come back when more than C are free). R x C may not be above the FIFO's 2^LOG words.
-// R hides the latency of what is requested, C is the smallest piece that it gives at full speed.
+// A kernel begins with R credits, each worth C words. A request takes one, and brings 1 to C words, which are taken
+// without any hand-shake. A credit comes back as soon as C words of the FIFO are free that no credit and no request
+// stands for (INSIDER, section 4.3, has it come back when more than C are free). R x C may not be above the FIFO's
+// 2^LOG words. R hides the latency of what is requested, C is the smallest piece that it gives at full speed.
 module weld_credit #(
     parameter R = 2,
     parameter C = 4,

@@ -44,8 +44,8 @@ module weld_fifo #(
     end
 
 `ifdef FORMAL
-    // The word put at any one place of the order is the one that is at the front when that place's turn comes. Which place
-    // is left open, so that the proof is for all of them.
+    // The word put at any one place of the order is the one that is at the front when that place's turn comes. Which
+    // place is left open, so that the proof is for all of them.
     (* anyconst *) wire [LOG:0] place;
     reg [WIDTH-1:0] expected;
     wire [LOG:0] behind = place - head;

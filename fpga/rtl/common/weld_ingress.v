@@ -16,8 +16,8 @@ module weld_ingress #(
     output out_valid,
     input out_ready,
     output [WIDTH-1:0] out_data,
-    // For tests: a word was refused; credits, words that nothing stands for, words of the request that is being answered,
-    // and words held.
+    // For tests: a word was refused; credits, words that nothing stands for, words of the request that is being
+    // answered, and words held.
     output refused,
     output [LOG:0] credit,
     output [LOG:0] spare,

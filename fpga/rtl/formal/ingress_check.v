@@ -1,8 +1,8 @@
 // What holds for FIFO and credits in every reachable state, for any order of requests, answers and stalls.
 //
-// The environment answers requests in order, each with 1 to C words. Proven by induction: no word is refused; words come
-// out in order and unchanged (weld_fifo.v); free, promised and held words are all there are; credits stay within R; and
-// when all is drained, all credits are there or come back.
+// The environment answers requests in order, each with 1 to C words. Proven by induction: no word is refused; words
+// come out in order and unchanged (weld_fifo.v); free, promised and held words are all there are; credits stay within
+// R; and when all is drained, all credits are there or come back.
 module ingress_check #(
     parameter R = 2,
     parameter C = 4,

@@ -3,8 +3,8 @@
 //   WELD_TOP_HEADER  the header of that
 //
 // A step turns the clock until there is nothing to do: the input has no flit to offer (the clock stands until there is
-// one), or the output has no room. So a packet takes the same number of cycles however it is cut; the cycles of reset and
-// parameters are counted with the first step that follows. Both sides obey and check the rules of AXI-Stream.
+// one), or the output has no room. So a packet takes the same number of cycles however it is cut; the cycles of reset
+// and parameters are counted with the first step that follows. Both sides obey and check the rules of AXI-Stream.
 #include "weldfs_kernel.h"
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-// Runs the vectors of a kernel through it, with stalls on both sides, and compares every flit. TOP is the kernel's module.
+// Runs the vectors of a kernel through it, with stalls on both sides, and compares every flit. TOP is the kernel's
+// module.
 //
 // Vectors: words of 520 bits {last, length, data} in hexadecimal, as check.py writes them.
 `timescale 1ns / 1ps

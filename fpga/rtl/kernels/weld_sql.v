@@ -1,8 +1,7 @@
 // sql: of records of 32 bytes those whose last two bytes, ASCII digits, are a number in a range.
 //
-// Parameters: lowest and highest number. Two records, one flit, a cycle; one cycle more at the end of a packet whose last
-// flit makes three records wait.
-// Debug port: 0 records that came, 1 records kept, of the packet.
+// Parameters: lowest and highest number. Two records, one flit, a cycle; one cycle more at the end of a packet whose
+// last flit makes three records wait. Debug port: 0 records that came, 1 records kept, of the packet.
 module weld_sql (
     input clk,
     input rst,
@@ -57,7 +56,8 @@ module weld_sql (
     reg have, last;
     reg [511:0] flit;
     reg [1:0] whole, keep;
-    // Stage 2: a kept record that waits for another one, and one that is put out after a full flit, as the packet's last.
+    // Stage 2: a kept record that waits for another one, and one that is put out after a full flit, as the packet's
+    // last.
     reg half, tail;
     reg [255:0] held;
     reg [31:0] seen, kept;

@@ -1,8 +1,7 @@
 // statistics: greatest, least and sum of each row of 32-bit numbers.
 //
-// Parameter: numbers in a row. One flit a cycle where rows have 16 numbers and begin with a flit; one cycle more for each
-// further row that a flit has a part of.
-// Debug port: 0 rows of the packet, 1 bytes at its end that make no number.
+// Parameter: numbers in a row. One flit a cycle where rows have 16 numbers and begin with a flit; one cycle more for
+// each further row that a flit has a part of. Debug port: 0 rows of the packet, 1 bytes at its end that make no number.
 module weld_statistics (
     input clk,
     input rst,
@@ -42,8 +41,8 @@ module weld_statistics (
     reg [4:0] from, to;
     reg [1:0] odd;
     reg [31:0] had;
-    // Stage 2: the numbers of one row; others are marked as not there. Stage 3: what they come to, in four parts. Stage 4:
-    // the whole. Stage 5: what the row has come to so far.
+    // Stage 2: the numbers of one row; others are marked as not there. Stage 3: what they come to, in four parts. Stage
+    // 4: the whole. Stage 5: what the row has come to so far.
     reg have2, any2, end2, last2;
     reg [511:0] lanes;
     reg [15:0] there;
