@@ -1,9 +1,9 @@
 // grep: in which rows a needle of 1 to 32 bytes occurs, and where first.
 //
-// Parameters: the needle's length, its bytes. The algorithm is Shift-And (Baeza-Yates and Gonnet, A new approach to text
-// searching, 1992), unrolled over the 64 bytes of a flit. Bit k of the state says that the last k bytes of the needle's
-// place are as they should be; the needle is shifted up, so that bit 31 is a match whatever its length. The table of which
-// needle bytes a text byte equals is two tables of 16 words, one for each half of the byte.
+// Parameters: the needle's length, its bytes. The algorithm is Shift-And (Baeza-Yates and Gonnet, A new approach to
+// text searching, 1992), unrolled over the 64 bytes of a flit. Bit k of the state says that the last k bytes of the
+// needle's place are as they should be; the needle is shifted up, so that bit 31 is a match whatever its length. The
+// table of which needle bytes a text byte equals is two tables of 16 words, one for each half of the byte.
 //
 // One flit a cycle; one cycle more for each further row of a flit with a match.
 // Debug port: 0 rows of the packet, 1 rows with a match.

@@ -1,9 +1,9 @@
 // integrate: records of 64 bytes that are like a query.
 //
 // Parameters: q, p, 32 bytes of query. Kept are records of which one of the first p bytes is among the query's first p,
-// and that have more than 32 - q equal pairs among their first 32 bytes and the query's. A pair of bytes is never compared:
-// for each value of a byte a table says how often the query has it, and whether its first p bytes do; 32 look-ups, added
-// up, make both conditions. The table is filled after the parameters, one value a cycle.
+// and that have more than 32 - q equal pairs among their first 32 bytes and the query's. A pair of bytes is never
+// compared: for each value of a byte a table says how often the query has it, and whether its first p bytes do; 32
+// look-ups, added up, make both conditions. The table is filled after the parameters, one value a cycle.
 //
 // One flit, which is a record, a cycle.
 // Debug port: 0 records that came, 1 those that fulfil the first condition, 2 those kept, of the packet.
