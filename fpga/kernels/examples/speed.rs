@@ -205,6 +205,27 @@ fn cases(len: usize) -> Vec<Case> {
     ]
 }
 
+/// Kernels that compute more: on noise, but for gzip, which gets words as well.
+fn computing(len: usize) -> Vec<Case> {
+    let random = &mut Random(2);
+    let case = |name, params: &[u32], input: &[u8]| Case { name, params: params.to_vec(), input: input.to_vec() };
+    let (words, bytes) = (text(random, len), random.bytes(len));
+    let constant = |first: &[u32], word: u32, n: usize| [first, &vec![word; n]].concat();
+    let minus = u32::MAX;
+    vec![
+        case("convolve", &constant(&[5], 0x01fe_03fc, 512), &bytes),
+        case("equalise", &[1920 * 1080], &bytes),
+        case("gzip", &[0], &words),
+        case("gzip", &[0], &bytes),
+        case("knn", &constant(&[4096], 0x0102_0304, 1024), &bytes),
+        // Nearly all of it trains; then nearly all of it is filtered, and passes.
+        case("relief", &constant(&[0, len as u32 / 2048, len as u32 / 2048 - 1, 256], 7, 256), &bytes),
+        case("relief", &constant(&[minus, 8, 8, 256], 7, 256), &bytes),
+        case("smith-waterman", &[2, minus, minus], &bytes[..len / 32]),
+        case("stencil", &[1920, 4, 1, 2, 1, 2, 4, 2, 1, 2, 1], &bytes),
+    ]
+}
+
 fn stream_into(kernel: &mut dyn Kernel, input: &[u8], at: &mut usize, out: &mut Vec<u8>) {
     let mut room = vec![0; PIECE];
     loop {
@@ -274,6 +295,7 @@ fn peers(name: &str, params: &[u32]) -> Vec<Vec<&'static str>> {
             vec!["grep", "-F", "-c", "needle in a haystack"],
             vec!["rg", "-F", "-n", "--column", "needle in a haystack"],
         ],
+        ("gzip", _) => vec![vec!["gzip", "-1", "-c"]],
         ("lz4", Some(0)) => vec![vec!["lz4", "-q", "-1", "-B4", "-c"]],
         ("lz4", _) => vec![vec!["lz4", "-q", "-d", "-c"]],
         ("parse", _) => vec![vec!["simd-csv"]],
@@ -320,15 +342,15 @@ fn main() {
     let path = std::env::temp_dir().join(format!("weldfs-speed-{}", std::process::id()));
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     println!("{mib} MiB of input; fastest of {ROUNDS} rounds; load {}", load.trim());
-    println!("{:>12}  {:>7}  parameters", "kernel", "GB/s");
-    for case in cases(mib << 20) {
+    println!("{:>14}  {:>7}  parameters", "kernel", "GB/s");
+    for case in cases(mib << 20).into_iter().chain(computing(mib << 20)) {
         let expands = matches!((case.name, case.params.first()), ("rle", _) | ("lz4", Some(1)));
         let (mut kernel, mut room) = (case.kernel(), vec![1; PIECE]);
         let mut once = || from_memory(kernel.as_mut(), &case.input, &mut room);
         let out = once().1;
         let bytes = |made: usize| if expands { made } else { case.input.len() } as f64 / 1e9;
         let seconds = fastest(|| once().0);
-        println!("{:>12}  {:>7.2}  {:?}", case.name, bytes(out) / seconds, &case.params[..case.params.len().min(9)]);
+        println!("{:>14}  {:>7.3}  {:?}", case.name, bytes(out) / seconds, &case.params[..case.params.len().min(9)]);
         if case.name == "aes128" {
             beside_openssl(&case);
         }
