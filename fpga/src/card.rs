@@ -327,7 +327,7 @@ fn empty(region: Region, locked: bool) -> Slot {
         region,
         locked,
         loaded: None,
-        reconfiguring: false,
+        reconfiguring: None,
         engine: None,
         epoch: 0,
         session: None,

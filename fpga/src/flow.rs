@@ -1,4 +1,4 @@
-//! Credit-based flow control of one kernel's input, after INSIDER (USENIX ATC 2019), section 4.3: no byte leaves the
+//! Credit-based flow control of one kernel's input, after INSIDER (USENIX ATC 2019), sections 3.5 and 3.6: no byte leaves the
 //! drive for a kernel that has no room for it, so a slow kernel never blocks the data of the others.
 
 /// The credits of one input FIFO: `count` of them, each for `bytes` bytes.
