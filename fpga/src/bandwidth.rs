@@ -65,11 +65,6 @@ impl Scheduler {
         (l.pending, l.open) = (0, false);
     }
 
-    /// Sets the weight of a lane from now on, 1 to [`WEIGHT_MAX`].
-    pub fn weigh(&mut self, lane: usize, weight: u32) {
-        self.lanes[lane].weight = weight.clamp(1, WEIGHT_MAX);
-    }
-
     /// `requests` more of C bytes are wanted.
     pub fn want(&mut self, lane: usize, requests: u64) {
         let now = self.now;
@@ -119,10 +114,5 @@ impl Scheduler {
     /// The credits of a lane.
     pub fn credits(&self, lane: usize) -> &Credits {
         &self.lanes[lane].credits
-    }
-
-    /// Whose the oldest request in flight is.
-    pub fn oldest(&self) -> Option<usize> {
-        self.issued.front().copied()
     }
 }

@@ -42,11 +42,6 @@ impl Credits {
         self.held
     }
 
-    /// Requests in flight.
-    pub fn flying(&self) -> u64 {
-        self.flying
-    }
-
     /// Takes a credit for a request; false where there is none.
     pub fn take(&mut self) -> bool {
         if self.free == 0 {
@@ -141,6 +136,6 @@ mod tests {
         assert_eq!(credits.consume(64), 0, "128 bytes are free: not more than a burst");
         assert_eq!(credits.consume(1), 1);
         assert_eq!(credits.consume(191), 1);
-        assert_eq!((credits.free(), credits.held(), credits.flying()), (2, 0, 0));
+        assert_eq!((credits.free(), credits.held(), credits.flying), (2, 0, 0));
     }
 }
