@@ -1,11 +1,12 @@
 //! The adaptive bandwidth scheduler: which kernel's data is moved next.
 //!
-//! INSIDER (USENIX ATC 2019), section 3.6, "Adaptive Bandwidth Scheduler": round over the kernels that have requests pending
-//! and a credit left; issue one request of C bytes, take a credit, push the slot's index into a queue; when data comes
-//! back, pop an index and dispatch the data to that slot. Added here: weights, by stride scheduling (Waldspurger and
-//! Weihl, MIT/LCS/TM-528, 1995), and a bound on the requests that the drive holds, so that a weight decides although
-//! every kernel has credits. A kernel that is slower than its share is limited by its credits, and what it leaves goes
-//! to the others: the bandwidths are weighted max-min fair, without a kernel's speed ever being measured.
+//! INSIDER (USENIX ATC 2019), section 3.6, "Adaptive Bandwidth Scheduler": round over the kernels that have requests
+//! pending and a credit left; issue one request of C bytes, take a credit, push the slot's index into a queue; when
+//! data comes back, pop an index and dispatch the data to that slot. Added here: weights, by stride scheduling
+//! (Waldspurger and Weihl, MIT/LCS/TM-528, 1995), and a bound on the requests that the drive holds, so that a weight
+//! decides although every kernel has credits. A kernel that is slower than its share is limited by its credits, and
+//! what it leaves goes to the others: the bandwidths are weighted max-min fair, without a kernel's speed ever being
+//! measured.
 
 use crate::flow::Credits;
 use std::collections::VecDeque;

@@ -245,7 +245,8 @@ impl Card {
         self.shared.status()
     }
 
-    /// A value of the debug port of the kernel in a slot. None where there is none, or it computes right now.
+    /// A value of the debug port of the kernel in a slot. None where there is none, where it computes right now, and
+    /// for a built-in kernel without a session, which has no state.
     pub fn peek(&self, slot: usize, port: u32) -> Option<u32> {
         let mut state = self.shared.state.lock();
         if slot >= state.slots.len() {

@@ -1,11 +1,11 @@
-//! Credit-based flow control of one kernel's input, after INSIDER (USENIX ATC 2019), sections 3.5 and 3.6: no byte leaves the
-//! drive for a kernel that has no room for it, so a slow kernel never blocks the data of the others.
+//! Credit-based flow control of one kernel's input, after INSIDER (USENIX ATC 2019), sections 3.5 and 3.6: no byte
+//! leaves the drive for a kernel that has no room for it, so a slow kernel never blocks the data of the others.
 
 /// The credits of one input FIFO: `count` of them, each for `bytes` bytes.
 ///
-/// The FIFO has room for `count * bytes` bytes and one unit more. A credit is taken when a request is issued; its bytes
-/// are in flight until they arrive in the FIFO; and it comes back once the FIFO has more than `bytes` free that no other
-/// credit or request speaks for. So what arrives always has room, whatever order things happen in.
+/// The FIFO has room for `count * bytes` bytes and one unit more. A credit is taken when a request is issued; its
+/// bytes are in flight until they arrive in the FIFO; and it comes back once the FIFO has more than `bytes` free that
+/// no other credit or request speaks for. So what arrives always has room, whatever order things happen in.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Credits {
     count: u64,

@@ -408,10 +408,12 @@ impl Shared {
         self.serve_waiters(state);
     }
 
-    /// A kernel was lost: its session is told, the slot holds nothing that it left.
+    /// A kernel failed: its session is told. Of one that is lost nothing is kept; another begins anew.
     pub fn lose(&self, state: &mut State, slot: usize, epoch: u64, fault: Fault) {
-        state.slots[slot].counts.faults += u64::from(matches!(fault, Fault::Lost(_)));
-        state.slots[slot].engine = None;
+        if matches!(fault, Fault::Lost(_)) {
+            state.slots[slot].counts.faults += 1;
+            state.slots[slot].engine = None;
+        }
         if let Some(sess) = state.sess(slot, epoch) {
             if matches!(sess.progress, Progress::Opening) {
                 sess.progress = Progress::Failed(CardError::Fault(fault.clone()));

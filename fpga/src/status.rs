@@ -38,7 +38,8 @@ pub enum SlotState {
     Idle,
     /// A session has it.
     Held,
-    /// A built-in kernel has not returned for longer than the watchdog allows: the slot is out of service until it does.
+    /// A built-in kernel has not returned for longer than the watchdog allows: the slot is out of service until it
+    /// does.
     Stuck,
 }
 

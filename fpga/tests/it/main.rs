@@ -4,4 +4,5 @@ mod card;
 mod packages;
 mod process;
 mod rig;
+mod streams;
 mod time;
