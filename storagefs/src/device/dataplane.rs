@@ -164,8 +164,9 @@ async fn run(cx: &OpCx<'_>) -> Done {
 /// Runs one command that is no sequence: by itself, or an element of one.
 pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
     let (core, queue) = (cx.core, &cx.queue);
+    let modelled = core.emulated.is_on();
     // On an emulated device payload crosses its memory both ways; else it is staged on its way to a block medium only.
-    let bytes = held_by(&cx.cmd, &cx.paths, core.modelled || !core.store.writes_directly(), core.modelled);
+    let bytes = held_by(&cx.cmd, &cx.paths, modelled || !core.store.writes_directly(), modelled);
     let _held = match core.memory.reserve(&queue.tenant, cx.at, bytes, &queue.counters.memory_waits).await {
         Ok(held) => held,
         Err(errno) => return failed(errno),

@@ -10,7 +10,7 @@
 //!   `session` is an attached client, `rings` its queue pairs; `ofd` its handles, open file descriptions and
 //!   placeholders; `locks` locks.
 //! * `room` is how a command waits for space; `maintenance` does what belongs to no command; `io` reads what is cold.
-//!   `profile` emulates slower hardware.
+//!   `profile` says what hardware is emulated, `model` when things would happen there, `emulated` holds both.
 //! * `counters`, `latency` and `stats` say what happened, `trace` says when; `clock` measures it.
 //!
 //! Nothing a client writes is believed: entries are copied out once and decoded, indices are checked against private
@@ -28,6 +28,7 @@ mod departed;
 mod departures;
 mod detect;
 mod due;
+mod emulated;
 pub mod hostdir;
 mod io;
 pub mod latency;
@@ -39,6 +40,7 @@ mod lograte;
 mod mail;
 mod maintenance;
 mod memory;
+mod model;
 mod near;
 mod ofd;
 mod pace;
@@ -80,7 +82,8 @@ pub use counters::{CoreTotals, Totals};
 pub use departures::Departures;
 pub use lograte::LogRate;
 pub use memory::MemoryStats;
-pub use profile::{Core as ProfileCore, Link as ProfileLink, Profile, ProfileError};
+pub use model::{MediaModel, on_modelled};
+pub use profile::{Core as ProfileCore, Link as ProfileLink, Media as ProfileMedia, Pcie, Profile, ProfileError};
 pub use runq::CostModel;
 pub use seat::Seated;
 pub use session::{Claimed, QueueParts, Session};
