@@ -69,6 +69,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-storagefs",
             "weldfs-kernel-shim",
             "weldfs-userlib",
+            "weldfs-fpga",
+            "weldfs-kernels",
         ],
     ),
     (
