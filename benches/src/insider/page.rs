@@ -94,7 +94,7 @@ fn head(page: &mut Page, report: &InsiderReport) {
     page.add(format_args!(
         "<p><span class=\"m\">&nbsp;Modelled&nbsp;</span> times are computed: counted bytes over the bandwidths of the \
          modelled drive, counted cycles over the clock, and the host's own work as measured on one core here, divided \
-         by {} cores where the host does all, and by none where a kernel helps. Parts overlap as the form lets them. \
+         by {} cores in every form. Parts overlap as the form lets them. \
          <span class=\"w\">&nbsp;Wall&nbsp;</span> times passed on this machine, where the drive is memory and a \
          kernel is a Rust model on a processor: they say nothing about a drive. The two never share a column.</p>",
         report.host_cores
@@ -141,7 +141,7 @@ fn drive(page: &mut Page, report: &InsiderReport, at: usize) {
             let mut cells = vec![name, form.form.name().to_owned(), milli(t.seconds)];
             cells.push(format!("{:.2}", form.speedup[at]));
             cells.extend([p.drive, p.kernel, p.link, p.stack, p.host].map(milli));
-            cells.extend([t.bottleneck.to_owned(), said.to_owned()]);
+            cells.extend([t.bottleneck.clone(), said.to_owned()]);
             rows.push((n == 0, cells));
         }
         let (b, i) = (&app.breakdown[at], &app.intensity[at]);

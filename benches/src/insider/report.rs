@@ -185,7 +185,7 @@ impl InsiderReport {
             for form in &app.forms {
                 let (time, name) = (&form.modelled[at], form.form.name());
                 let (milli, link) = (time.seconds * 1e3, bytes(form.link_bytes));
-                let (speedup, cycles, bottleneck) = (form.speedup[at], form.cycles, time.bottleneck);
+                let (speedup, cycles, bottleneck) = (form.speedup[at], form.cycles, &time.bottleneck);
                 writeln!(
                     out,
                     "{:<11} {name:<20} {milli:>12.3} {speedup:>8.2}x {link:>11} {cycles:>11}  {bottleneck}",

@@ -94,30 +94,28 @@ impl Digest {
     }
 }
 
-/// Work whose input is the answer, in units of a length.
+/// Work whose input is the answer, in units of a length: nothing is left for the host but to look at it.
 struct Count {
-    unit: usize,
+    unit: u64,
     what: &'static str,
-    left: Vec<u8>,
-    digest: Digest,
+    bytes: u64,
+    crc: u32,
 }
 
 impl Count {
     fn of(unit: usize, what: &'static str) -> Box<dyn Work> {
-        Box::new(Count { unit, what, left: Vec::new(), digest: Digest::default() })
+        Box::new(Count { unit: unit as u64, what, bytes: 0, crc: 0 })
     }
 }
 
 impl Work for Count {
     fn piece(&mut self, data: &[u8]) {
-        self.left.extend_from_slice(data);
-        let whole = self.left.len() / self.unit * self.unit;
-        self.left[..whole].chunks(self.unit).for_each(|unit| self.digest.add(unit));
-        self.left.drain(..whole);
+        (self.bytes, self.crc) = (self.bytes + data.len() as u64, crc32c::crc32c_append(self.crc, data));
     }
 
     fn end(&mut self) -> String {
-        self.digest.say(self.what)
+        let digest = Digest { count: self.bytes.div_ceil(self.unit), crc: self.crc };
+        digest.say(self.what)
     }
 }
 
