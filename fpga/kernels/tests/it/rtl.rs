@@ -123,7 +123,7 @@ fn statistics() {
 /// Pairs: mostly short runs, or mostly long ones, or none; sometimes cut in the middle of a pair.
 fn pairs(rng: &mut SmallRng, _: &[u32], len: usize) -> Vec<u8> {
     let (len, longest) = (whole(rng, len, 2), [0, 1, 3, 8, 14, 64, 255][rng.random_range(0..7)]);
-    let mut byte = |i: usize| if i % 2 == 0 { rng.random_range(0..=longest) } else { rng.random() };
+    let mut byte = |i: usize| if i.is_multiple_of(2) { rng.random_range(0..=longest) } else { rng.random() };
     (0..len).map(&mut byte).collect()
 }
 
