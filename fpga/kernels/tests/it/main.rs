@@ -4,9 +4,11 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod aes128;
+mod checks;
 mod compare;
 mod crc32c;
 mod grep;
+mod hls;
 mod integrate;
 mod lz4;
 mod packages;
@@ -17,6 +19,7 @@ mod select;
 mod shared_object;
 mod sql;
 mod statistics;
+mod subjects;
 mod support;
 
 use weldfs_fpga::kernel::Kernel;
