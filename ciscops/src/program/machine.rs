@@ -328,7 +328,9 @@ impl<'a, F: Copy> Machine<'a, F> {
                 let sum = self.sum_in_slot(kind, of, t).await?;
                 self.set(Some(to), sum)?;
             }
-            Micro::Transform { buf, from, .. } if self.in_slot(m, t) => self.decompress_in_slot((buf, from), t).await?,
+            Micro::Transform { buf, from, how } if self.in_slot(m, t) => {
+                self.transform_in_slot((buf, from), how, t).await?;
+            }
             Micro::Transform { buf, from, how } => {
                 self.transform_or_recall((buf, from, how), t).await?;
             }

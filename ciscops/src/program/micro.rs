@@ -205,7 +205,7 @@ pub enum Micro {
         buf: BufSlot,
         /// What the kernel is given, as one packet.
         from: BufSlot,
-        /// Its name: 1 to 31 of `a` to `z`, digits and `-`.
+        /// Its name: 1 to 40 of `a` to `z`, digits and `-`; perhaps `:` and the name of a back-end.
         name: Str,
         /// Its parameters: words of 32 bits, little-endian.
         params: Str,

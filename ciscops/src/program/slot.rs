@@ -13,7 +13,7 @@ use crate::{At, Errno};
 
 /// The kernel that sums up: parameter is the checksum to go on from, output are four bytes, little-endian.
 pub const CRC32C: &[u8] = b"crc32c";
-/// The kernel that compresses (parameter 0) and decompresses (1) LZ4 frames.
+/// The kernel that compresses (parameters 0 and the content's length in two words) and decompresses (1) LZ4 frames.
 pub const LZ4: &[u8] = b"lz4";
 
 /// Bytes that are read, and summed up in a slot, at a time.
@@ -59,7 +59,9 @@ fn lacks_slot_form(m: &Micro) -> bool {
         Micro::Read { fold, .. } | Micro::Write { fold, .. } => fold.is_some_and(|f| f.kind == SumKind::Crc32),
         Micro::Checksum { kind, .. } => kind == SumKind::Crc32,
         Micro::Scan { .. } => true,
-        Micro::Transform { how, .. } => how != Transform::Decompress(Codec::Lz4),
+        Micro::Transform { how, .. } => {
+            !matches!(how, Transform::Compress(Codec::Lz4) | Transform::Decompress(Codec::Lz4))
+        }
         _ => false,
     }
 }
@@ -178,13 +180,17 @@ impl<F: Copy> Machine<'_, F> {
         Ok((written, sum))
     }
 
-    /// Decompresses an LZ4 frame in a slot.
-    pub(super) async fn decompress_in_slot<T: Target<File = F>>(
+    /// Compresses into an LZ4 frame, or decompresses one, in a slot.
+    pub(super) async fn transform_in_slot<T: Target<File = F>>(
         &mut self,
         (buf, from): (BufSlot, BufSlot),
+        how: Transform,
         t: &mut T,
     ) -> Result<(), Errno> {
-        let kernel = Kernel { name: LZ4, params: &[1], or_core: self.or_core() };
+        // The content's length, which the frame announces as one of a core's does.
+        let compress = [0, self.buffer(from)?.len() as u32, 0];
+        let params = if how == Transform::Compress(Codec::Lz4) { &compress[..] } else { &[1] };
+        let kernel = Kernel { name: LZ4, params, or_core: self.or_core() };
         self.run_kernel((buf, from), kernel, t).await
     }
 

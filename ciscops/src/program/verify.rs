@@ -361,9 +361,9 @@ impl Check<'_> {
     fn kernel(&mut self, (buf, from): (BufSlot, BufSlot), name: Str, params: Str, registers: u64) -> Verdict {
         self.other_bytes(buf, Bytes::Buffer(from))?;
         let name = self.string(name)?;
-        let known = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || *b == b'-';
+        let known = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b':');
         if !(1..=KERNEL_NAME_MAX).contains(&name.len()) || !name.iter().all(known) {
-            return Err((INVAL, "the name of a kernel has 1 to 31 of a to z, digits and -"));
+            return Err((INVAL, "the name of a kernel has 1 to 40 of a to z, digits, - and :"));
         }
         let params = self.string(params)?;
         if !params.len().is_multiple_of(4) {

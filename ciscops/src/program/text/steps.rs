@@ -247,7 +247,10 @@ impl Parser {
 
     /// `kernel NAME(4, r0, "text") from -> to`: a text is its bytes, four to a word, the last one filled up with zeros.
     fn kernel(&mut self) -> Done<Micro> {
-        let name = self.word("the name of a kernel")?;
+        let mut name = self.word("the name of a kernel")?;
+        if self.took_sign(":") {
+            name = format!("{name}:{}", self.word("the name of a back-end")?);
+        }
         let (mut words, mut registers): (Vec<u32>, u64) = (Vec::new(), 0);
         if self.took_sign("(") {
             let mut first = true;
