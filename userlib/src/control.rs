@@ -65,6 +65,11 @@ impl Client {
         self.kernel_verb("deactivate", name.as_bytes()).map(drop)
     }
 
+    /// Which back-end of a kernel (`model`, `rtl`, `hls`, `xrt`) runs where none is named. ENOENT, EPERM.
+    pub fn prefer_kernel(&self, name: &str, backend: &str) -> io::Result<()> {
+        self.kernel_verb("prefer", format!("{name} {backend}").as_bytes()).map(drop)
+    }
+
     /// The value of a debug port of a kernel that is in a slot. ENOENT: it is in none, or has no such port; EPERM.
     pub fn peek_kernel(&self, name: &str, port: u32) -> io::Result<u32> {
         let value = self.kernel_verb("peek", format!("{name} {port}").as_bytes())?;

@@ -1,36 +1,19 @@
-//! The card: the FPGA slots beside the device's cores, and who may change what is in them.
+//! The card of a device: what is changed in it while it works.
 //!
 //! It is there from the start, with the kernels that come with it; no thread of it runs, and nothing is loaded, before
 //! a slot is used first. What commands do with it is `placed`; its life cycle (load, activate, deactivate, unload) is
 //! administration, which the control plane asks for on behalf of those that govern the device.
 
-use std::io::{Error, ErrorKind};
 use std::path::Path;
 use std::sync::Arc;
 
 use weldfs_ciscops::Errno;
 use weldfs_fpga::card::Card;
-use weldfs_fpga::config::CardConfig;
 use weldfs_fpga::error::CardError;
-use weldfs_fpga::manifest::{Kind, Manifest};
-use weldfs_fpga::package::{Catalogue, Package};
+use weldfs_fpga::manifest::Kind;
+use weldfs_fpga::package::Package;
 
 use super::Device;
-
-/// A card with the kernels that come with it.
-///
-/// # Errors
-/// EINVAL: a value of the configuration is out of its range.
-pub(super) fn make(config: CardConfig) -> std::io::Result<Arc<Card>> {
-    let bad = |e: CardError| Error::new(ErrorKind::InvalidInput, format!("the card: {e}"));
-    let mut catalogue = Catalogue::new();
-    for (name, manifest) in weldfs_kernels::packages() {
-        let Some(builtin) = weldfs_kernels::find(name) else { continue };
-        let manifest = Manifest::parse(manifest).map_err(|e| bad(e.into()))?;
-        catalogue.add_builtin(manifest, builtin.make).map_err(|e| bad(e.into()))?;
-    }
-    Card::new(config, catalogue).map_err(bad)
-}
 
 impl Device {
     /// The card: its slots and kernels.

@@ -239,7 +239,7 @@ impl Core {
             maintenance: Maintenance::default(),
             leavings: Leavings::default(),
             pace: Pace::default(),
-            card: super::card::make(config.card.clone())?,
+            card: crate::card::make(config.card.clone())?,
             clock: store.clock().clone(),
             tenants,
             board,
