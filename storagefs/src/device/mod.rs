@@ -89,7 +89,7 @@ pub use seat::Seated;
 pub use session::{Claimed, QueueParts, Session};
 pub use stats::{
     CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats,
-    TenantStats, Usage,
+    SlotStats, TenantStats, Usage,
 };
 pub use tenants::{Identity, TenantReport, TenantsConfig};
 pub use tune::{Setting, TuneError};

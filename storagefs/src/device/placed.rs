@@ -20,7 +20,7 @@ use weldfs_ciscops::{
 };
 use weldfs_fpga::config::{Want, WhenFull};
 use weldfs_fpga::error::CardError;
-use weldfs_fpga::kernel::{Fault, Kernel as _};
+use weldfs_fpga::kernel::Fault;
 use weldfs_fpga::status::Usage;
 use weldfs_scheduler::{Cost, Mode};
 
@@ -275,3 +275,6 @@ async fn read_record(
     core.board.unboost(cx.at);
     Ok((payload, trailer))
 }
+
+#[cfg(test)]
+mod tests;
