@@ -93,6 +93,7 @@ pub use stats::{
 };
 pub use tenants::{Identity, TenantReport, TenantsConfig};
 pub use tune::{Setting, TuneError};
+pub use weldfs_fpga::config::CardConfig;
 pub use weldfs_scheduler::PolicyKind;
 
 /// A running device. Thread-safe; dropping it shuts it down.
