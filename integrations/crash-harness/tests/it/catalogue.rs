@@ -330,7 +330,7 @@ fn every_operation_on_a_full_device_works_or_leaves_nothing_and_space_comes_back
         for mode in [TxnMode::Macro, TxnMode::Micro] {
             // Room for all of it, for a part, for next to nothing.
             for room in [120, 30, 2] {
-                let ops = Ops { mode, durable: i % 2 == 0 };
+                let ops = Ops { mode, durable: i % 2 == 0, ..Ops::default() };
                 let about = format!("{} {ops:?} {room} blocks", row.name());
                 let given = given(&mut m, "full", case, keys);
                 let planned = (row.plan)(&given);
