@@ -46,10 +46,10 @@ proptest! {
 fn what_no_kernel_step_can_say_is_refused() {
     let refused = |name: &str, params: &[Value]| with_kernel(name, params).map(|_| ()).map_err(|f| (f.errno, f.micro));
     assert_eq!(refused("grep", &[]), Ok(()));
-    for name in ["", "Grep", "a b", "gr\u{e9}p", &"a".repeat(41)] {
+    for name in ["", "Grep", "a b", "gr\u{e9}p", &"a".repeat(limits::KERNEL_NAME_MAX + 1)] {
         assert_eq!(refused(name, &[]), Err((Errno::INVAL, Some(9))), "{name}");
     }
-    assert_eq!(refused(&"a".repeat(40), &[]), Ok(()));
+    assert_eq!(refused(&"a".repeat(limits::KERNEL_NAME_MAX), &[]), Ok(()));
     assert_eq!(refused("grep", &[Value::Imm(1 << 32)]), Err((Errno::INVAL, Some(9))), "more than 32 bits");
     assert_eq!(refused("grep", &[Value::Reg(Reg(8))]), Err((Errno::INVAL, Some(9))), "no such register");
     let mut late = vec![Value::Imm(0); 64];

@@ -55,6 +55,7 @@ mod session;
 mod session_ops;
 mod sets;
 mod slice;
+mod slicer;
 mod slots;
 mod staged;
 mod starved;
@@ -88,8 +89,8 @@ pub use runq::CostModel;
 pub use seat::Seated;
 pub use session::{Claimed, QueueParts, Session};
 pub use stats::{
-    CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats,
-    SlotStats, TenantStats, Usage,
+    CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats, SlotStats,
+    TenantStats, Usage,
 };
 pub use tenants::{Identity, TenantReport, TenantsConfig};
 pub use tune::{Setting, TuneError};
