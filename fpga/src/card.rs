@@ -327,7 +327,7 @@ fn empty(region: Region, locked: bool) -> Slot {
         region,
         locked,
         loaded: None,
-        reconfiguring: false,
+        reconfiguring: None,
         engine: None,
         epoch: 0,
         session: None,
@@ -424,10 +424,9 @@ impl Drop for Opening {
         let mut state = self.shared.state.lock();
         match self.at {
             At::Waiting(ticket) => {
-                if let Some(at) = state.waiters.iter().position(|w| w.ticket == ticket) {
-                    if let Some(Ok((slot, epoch))) = state.waiters.remove(at).answer {
-                        self.shared.close(&mut state, slot, epoch);
-                    }
+                let at = state.waiters.iter().position(|w| w.ticket == ticket);
+                if let Some(Ok((slot, epoch))) = at.and_then(|at| state.waiters.remove(at).answer) {
+                    self.shared.close(&mut state, slot, epoch);
                 }
             }
             At::Placed(slot, epoch) => self.shared.close(&mut state, slot, epoch),

@@ -1,4 +1,4 @@
-//! Credit-based flow control of one kernel's input, after INSIDER (USENIX ATC 2019), section 4.3: no byte leaves the
+//! Credit-based flow control of one kernel's input, after INSIDER (USENIX ATC 2019), sections 3.5 and 3.6: no byte leaves the
 //! drive for a kernel that has no room for it, so a slow kernel never blocks the data of the others.
 
 /// The credits of one input FIFO: `count` of them, each for `bytes` bytes.
@@ -40,11 +40,6 @@ impl Credits {
     /// Bytes in the FIFO.
     pub fn held(&self) -> u64 {
         self.held
-    }
-
-    /// Requests in flight.
-    pub fn flying(&self) -> u64 {
-        self.flying
     }
 
     /// Takes a credit for a request; false where there is none.
@@ -141,6 +136,6 @@ mod tests {
         assert_eq!(credits.consume(64), 0, "128 bytes are free: not more than a burst");
         assert_eq!(credits.consume(1), 1);
         assert_eq!(credits.consume(191), 1);
-        assert_eq!((credits.free(), credits.held(), credits.flying()), (2, 0, 0));
+        assert_eq!((credits.free(), credits.held(), credits.flying), (2, 0, 0));
     }
 }

@@ -426,7 +426,7 @@ pub(crate) fn opened(shared: &Shared, slot: usize, epoch: u64, waker: &Waker) ->
 /// Resets a kernel that is built in on the caller's thread, which is quicker than to wake the slot's.
 fn reset_here(shared: &Shared, state: &mut crate::slot::Locked<'_>, slot: usize, epoch: u64) {
     let s = &mut state.slots[slot];
-    let ready = !s.reconfiguring && s.computing.is_none() && !s.stuck && shared.config.inline_bytes > 0;
+    let ready = s.reconfiguring.is_none() && s.computing.is_none() && !s.stuck && shared.config.inline_bytes > 0;
     let (Some(make), true) = (s.loaded.as_ref().and_then(|l| l.make), ready) else { return };
     let engine = s.engine.take();
     let Some(params) = state.sess(slot, epoch).filter(|s| s.reset && s.fault.is_none()).map(|s| s.params.clone())

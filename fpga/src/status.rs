@@ -128,7 +128,7 @@ pub struct CardStatus {
 fn slot_status(index: usize, slot: &Slot) -> SlotStatus {
     let state = if slot.stuck {
         SlotState::Stuck
-    } else if slot.reconfiguring {
+    } else if slot.reconfiguring.is_some() {
         SlotState::Loading
     } else if slot.session.is_some() || slot.computing.is_some() {
         SlotState::Held

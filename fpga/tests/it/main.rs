@@ -1,5 +1,7 @@
 //! The card as its users see it.
 
 mod card;
+mod packages;
 mod process;
 mod rig;
+mod time;

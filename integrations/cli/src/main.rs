@@ -112,6 +112,9 @@ enum Verb {
     Crash(verbs::crash::Args),
     /// Experiments
     Bench(verbs::bench::Args),
+    /// Run a kernel that is a shared object, for a device that has loaded it
+    #[command(hide = true)]
+    KernelHost(verbs::kernel_host::Args),
     /// Write man pages and shell completions, for packagers
     #[command(hide = true)]
     Generate(verbs::generate::Args),
@@ -153,6 +156,7 @@ fn dispatch(verb: &Verb) -> Outcome {
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Crash(args) => verbs::crash::run(args),
         Verb::Bench(args) => verbs::bench::run(args),
+        Verb::KernelHost(args) => verbs::kernel_host::run(args),
         Verb::Generate(args) => verbs::generate::run(args),
     }
 }
