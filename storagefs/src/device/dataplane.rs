@@ -21,7 +21,6 @@ use super::checksum;
 use super::clock::now_ns;
 use super::core::Core;
 use super::counters::QueueCounters;
-use super::departed;
 use super::detect;
 use super::lent::{Lending, Lost, may_lend};
 use super::limits::SET_RETRIES_MAX;
