@@ -6,12 +6,12 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use weldfs_ciscops::command::Modify;
-use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, Paths, interp};
+use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, Paths, Taken, interp};
 use weldfs_journal::{Appended, Lsn, RecordHead};
 use weldfs_scheduler::{Mode, Seq, Token};
 
@@ -21,7 +21,6 @@ use super::checksum;
 use super::clock::now_ns;
 use super::core::Core;
 use super::counters::QueueCounters;
-use super::departed;
 use super::detect;
 use super::lent::{Lending, Lost, may_lend};
 use super::limits::SET_RETRIES_MAX;
@@ -29,6 +28,7 @@ use super::mail::Mail;
 use super::memory::held_by;
 use super::ofd::{Description, OpenInode};
 use super::pace::FULL;
+use super::placed;
 use super::room::{Rooms, pause};
 use super::session::{QueueState, SessionState};
 use super::session_ops;
@@ -50,6 +50,8 @@ pub(super) struct OpCx<'d> {
     pub cmd: Command,
     pub paths: Paths,
     pub place: Place,
+    /// The payload, where a slot has summed it up.
+    pub taken: OnceLock<Taken>,
 }
 
 /// Where in its ring a command stands.
@@ -112,6 +114,13 @@ impl Done {
         self.bytes_in += bytes;
         self.copied.payload += u64::from(bytes > 0);
         self.copied.payload_in += bytes;
+    }
+
+    /// Counts payload that was copied once to the pool.
+    pub fn gave(&mut self, bytes: u64) {
+        self.bytes_out += bytes;
+        self.copied.payload += u64::from(bytes > 0);
+        self.copied.payload_out += bytes;
     }
 
     /// Counts so many bytes beside payload, copied in one piece each way.
@@ -244,27 +253,6 @@ impl OpCx<'_> {
     }
 }
 
-impl Slicer for OpCx<'_> {
-    fn due(&self) -> bool {
-        let runq = &self.core.board.runq;
-        let ran = self.core.scaled(now_ns().wrapping_sub(self.slot.begin.load(Ordering::Relaxed)));
-        // With nothing runnable, too: commands may wait in rings that no core reads while this core is in here.
-        let due = ran >= runq.quantum_ns() && (runq.is_empty() || runq.preempts(self.queue.tenant.id, ran));
-        if due {
-            self.slot.yielded.store(true, Ordering::Relaxed);
-        }
-        due
-    }
-
-    fn is_cancelled(&self) -> bool {
-        !departed::goes_on(self.core, self.session(), &self.cmd.op)
-    }
-
-    fn micro(&self, index: u16) {
-        self.slot.micro.store(u32::from(index), Ordering::Relaxed);
-    }
-}
-
 /// Waits until the command heads all its queues. Meanwhile those that it waits for are picked as it would be.
 pub(super) async fn head(cx: &OpCx<'_>, tickets: &mut Tickets<'_>) {
     let mut boosts = cx.core.board.boosts(cx.queue.tenant.id);
@@ -330,6 +318,14 @@ pub(super) async fn file_system(cx: &OpCx<'_>) -> Done {
         && let Err(e) = detect::admissible(cx)
     {
         return failed(e);
+    }
+    if placed::is_placed(&cx.cmd)
+        && let Some(mut done) = Box::pin(placed::begin(cx)).await
+    {
+        if cx.cmd.detectable {
+            Box::pin(detect::leave(cx, &mut done)).await;
+        }
+        return done;
     }
     let mut done = match with_set(cx).await {
         Ok(done) => done,
@@ -520,6 +516,7 @@ async fn attempt<'d>(
     let begin = |reserved, again| {
         let mut txn = Txn::new(&core.store, cx.session(), set, reserved, payload, core.clock.wall());
         txn.about(&cx.paths.a);
+        txn.with_taken(cx.taken.get());
         txn.in_steps(&cx.cmd, &cx.paths, detect::of_begin(cx), again);
         match lending {
             Some(lending) => txn.in_slices(lending),
