@@ -1,0 +1,59 @@
+//! Virtual files, as far as they are files: an inode with a flag, and its spec in an attribute that clients neither see
+//! nor set. What streams through a kernel when one is read or written is the device's business (`device::virt`).
+
+use super::inode_set::Hold;
+use super::perm::{self, IFREG, R};
+use super::resolve::Last;
+use super::txn::Txn;
+use crate::effect::Effect;
+use crate::error::{FsError, FsResult, Place};
+use crate::record::{FLAG_VIRTUAL, SPEC_NAME};
+use crate::store::Store;
+use crate::tree::{self, Key};
+use std::sync::Arc;
+use weldfs_ciscops::{Errno, Handle, InodeNo, Sink, VirtSpec};
+
+/// The spec of a virtual file.
+///
+/// # Errors
+/// `Corrupt` when the image has none, or one that no device writes; misses as they come.
+pub(crate) fn spec_of(store: &Store, ino: InodeNo) -> FsResult<VirtSpec> {
+    let corrupt = |what| FsError::corrupt(what, Place::Key(Key::new(tree::kind::INODE, ino.0, 0)), 0, ino.0);
+    let found = store.xattr(ino, SPEC_NAME)?.ok_or_else(|| corrupt("virtual file (it has no spec)"))?;
+    VirtSpec::decode(&found.value).map_err(|_| corrupt("virtual file (its spec)"))
+}
+
+impl Txn<'_> {
+    pub(super) fn virt_register_core(&mut self, base: Handle, path: &[u8], mode: u32, spec: &[u8]) -> FsResult<()> {
+        VirtSpec::decode(spec)?;
+        let at = self.walk(base, path, Last::Name)?;
+        self.free_name(&at)?;
+        let rec = self.create(&at, IFREG, mode & 0o777, None)?;
+        let slot = self.store.xattr_slot(rec.ino, SPEC_NAME)?;
+        if let Some(made) = self.inodes.iter_mut().find(|s| s.rec.ino == rec.ino) {
+            made.rec.flags |= FLAG_VIRTUAL;
+        }
+        let (name, value) = (Arc::from(SPEC_NAME), Arc::from(spec));
+        self.name_effects.push(Effect::PutXattr { ino: rec.ino, slot, name, value });
+        Ok(())
+    }
+
+    pub(super) fn virt_spec_core(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        room: u64,
+        sink: Sink<'_>,
+    ) -> FsResult<u64> {
+        let rec = self.object(base, path, nofollow, Hold::Shared)?;
+        if !rec.is_virtual() {
+            return Err(Errno::INVAL.into());
+        }
+        // It names files that its reader may not see otherwise.
+        perm::check(&rec, self.session.cred(), R)?;
+        spec_of(self.store, rec.ino)?;
+        let found = self.store.xattr(rec.ino, SPEC_NAME)?.ok_or(Errno::NODATA)?;
+        self.put_out(&found.value, room, sink)
+    }
+}
