@@ -2,7 +2,8 @@
 
 use crate::command::{Command, Durability, Modify, Op, TxnMode};
 use crate::flags::{LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, XattrFlags};
-use crate::limits::{ATOMIC_WRITE_MAX, BATCH_MAX, FILE_OFFSET_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, VIRT_PARAMS_MAX, VIRT_SPEC_MAX,
+use crate::limits::{
+    ATOMIC_WRITE_MAX, BATCH_MAX, FILE_OFFSET_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, VIRT_PARAMS_MAX, VIRT_SPEC_MAX,
     XATTR_VALUE_MAX,
 };
 use crate::optable::{Opcode, put_operands, take_operands};

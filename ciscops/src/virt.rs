@@ -8,7 +8,9 @@
 //! ```
 
 use crate::Errno;
-use crate::limits::{FILE_OFFSET_MAX, VIRT_KERNEL_MAX, VIRT_PARAMS_MAX, VIRT_RANGES_MAX, VIRT_SPEC_MAX};
+use crate::limits::{
+    FILE_OFFSET_MAX, VIRT_BACKEND_MAX, VIRT_KERNEL_MAX, VIRT_PARAMS_MAX, VIRT_RANGES_MAX, VIRT_SPEC_MAX,
+};
 use crate::paths::check_path;
 
 /// Version byte of the record.
@@ -49,7 +51,7 @@ pub struct VirtRange {
 /// The spec of a virtual file.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct VirtSpec {
-    /// Name of the kernel: 1 to 31 of `a`-`z`, `0`-`9`, `-`.
+    /// Name of the kernel: 1 to 31 of `a`-`z`, `0`-`9`, `-`; then, if it matters, `:` and its back-end.
     pub kernel: String,
     /// Its parameters.
     pub params: Vec<u32>,
@@ -114,7 +116,12 @@ impl VirtSpec {
         let word = |at| usize::from(u16::from_le_bytes([head[at], head[at + 1]]));
         let (params, ranges) = (word(4), word(6));
         let one = direction == Direction::Read || ranges == 1;
-        if version != VERSION || zero != 0 || ranges == 0 || ranges > VIRT_RANGES_MAX || !one || params > VIRT_PARAMS_MAX
+        if version != VERSION
+            || zero != 0
+            || ranges == 0
+            || ranges > VIRT_RANGES_MAX
+            || !one
+            || params > VIRT_PARAMS_MAX
         {
             return Err(Errno::INVAL);
         }
@@ -131,9 +138,12 @@ impl VirtSpec {
 
 /// A kernel's name.
 fn name(bytes: &[u8]) -> Result<String, Errno> {
-    let letters = bytes.iter().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'));
     let text = std::str::from_utf8(bytes).map_err(|_| Errno::INVAL)?;
-    if letters && (1..=VIRT_KERNEL_MAX).contains(&bytes.len()) { Ok(text.to_owned()) } else { Err(Errno::INVAL) }
+    let (kernel, backend) = text.split_once(':').unwrap_or((text, "model"));
+    let word =
+        |s: &str, max| (1..=max).contains(&s.len()) && s.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'-'));
+    let good = word(kernel, VIRT_KERNEL_MAX) && word(backend, VIRT_BACKEND_MAX);
+    if good { Ok(text.to_owned()) } else { Err(Errno::INVAL) }
 }
 
 fn range(r: &mut Take<'_>) -> Result<VirtRange, Errno> {
@@ -202,6 +212,8 @@ mod tests {
         assert_eq!(refused(|s| s.kernel = "Grep".into()), Errno::INVAL);
         assert_eq!(refused(|s| s.kernel.clear()), Errno::INVAL);
         assert_eq!(refused(|s| s.kernel = "a".repeat(32)), Errno::INVAL);
+        assert_eq!(refused(|s| s.kernel = "grep:".into()), Errno::INVAL);
+        assert_eq!(refused(|s| s.kernel = "grep:a:b".into()), Errno::INVAL);
         assert_eq!(refused(|s| s.ranges.clear()), Errno::INVAL);
         assert_eq!(refused(|s| s.direction = Direction::Write { cut: false }), Errno::INVAL, "two ranges to write to");
         assert_eq!(refused(|s| s.ranges[0].path = b"logs/a".to_vec()), Errno::INVAL);

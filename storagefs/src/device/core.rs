@@ -33,6 +33,7 @@ use super::sets::SetTable;
 use super::slots::Inbox;
 use super::tenants::{DeviceStock, Identity, Resource, Tenant, TenantTable, TenantsConfig};
 use super::trace::Trace;
+use super::virt::Virtuals;
 use crate::store::Store;
 
 /// How a device is to be run.
@@ -128,6 +129,7 @@ pub struct Core {
     pub(super) durable_default: bool,
     pub(super) sets: SetTable,
     pub(super) files: Arc<OpenFiles>,
+    pub(super) virtuals: Virtuals,
     pub(super) io: IoPool,
     pub(super) maintenance: Maintenance,
     pub(super) pace: Pace,
@@ -251,6 +253,7 @@ impl Core {
             durable_default,
             sets: SetTable::default(),
             files,
+            virtuals: Virtuals::default(),
             threads,
             sessions: Mutex::default(),
             no_sessions: Condvar::new(),

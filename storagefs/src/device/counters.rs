@@ -182,6 +182,8 @@ counters! {
     set_retries: SharedCount,
     /// Times a program lent what it held to others while it computed.
     lent: SharedCount,
+    /// Reads of virtual files: each gave what a kernel made of other files.
+    virtual_reads: SharedCount,
     /// Commands that waited for room in log, memory or space.
     room_waits: SharedCount,
     /// Commands that back-pressure held back before they started.

@@ -3,11 +3,13 @@
 
 use super::inode_set::Hold;
 use super::perm::{self, IFREG, R};
-use super::resolve::Last;
+use super::resolve::{self, Last, ROOT, Trail, View, Walker};
+use super::strides::Strides;
 use super::txn::Txn;
+use super::{Cred, SessionView};
 use crate::effect::Effect;
 use crate::error::{FsError, FsResult, Place};
-use crate::record::{FLAG_VIRTUAL, SPEC_NAME};
+use crate::record::{Dirent, FLAG_VIRTUAL, InodeRec, SPEC_NAME};
 use crate::store::Store;
 use crate::tree::{self, Key};
 use std::sync::Arc;
@@ -21,6 +23,48 @@ pub(crate) fn spec_of(store: &Store, ino: InodeNo) -> FsResult<VirtSpec> {
     let corrupt = |what| FsError::corrupt(what, Place::Key(Key::new(tree::kind::INODE, ino.0, 0)), 0, ino.0);
     let found = store.xattr(ino, SPEC_NAME)?.ok_or_else(|| corrupt("virtual file (it has no spec)"))?;
     VirtSpec::decode(&found.value).map_err(|_| corrupt("virtual file (its spec)"))
+}
+
+/// The store as it is now, for a walk that no set of inodes is held for.
+struct Now<'a>(&'a Store);
+
+impl View for Now<'_> {
+    fn inode(&self, ino: InodeNo) -> FsResult<Option<InodeRec>> {
+        self.0.inode(ino)
+    }
+
+    fn entry(&self, dir: InodeNo, name: &[u8]) -> FsResult<Option<Dirent>> {
+        self.0.dirent(dir, name)
+    }
+}
+
+/// What a path of a spec leads to for this session now: a regular file that it may read, or write. Called again after
+/// misses and `Turn` with the same `strides` and the same path.
+///
+/// # Errors
+/// Those of paths; EISDIR for a directory, ELOOP for a virtual file, EINVAL for what else is no regular file, EACCES.
+pub(crate) fn find(
+    store: &Store,
+    session: &dyn SessionView,
+    path: &[u8],
+    want: u32,
+    strides: &mut Strides,
+) -> FsResult<InodeRec> {
+    strides.again();
+    let found = strides.walk(Walker::of(session), &Now(store), (ROOT, path, Last::Follow), &mut Trail::default())?;
+    let rec = resolve::named(&found)?.clone();
+    may_stream(&rec, session.cred(), want)?;
+    Ok(rec)
+}
+
+/// Whether a file can be the real file of a virtual one that is being opened, for who opens it.
+pub(crate) fn may_stream(rec: &InodeRec, cred: &Cred, want: u32) -> Result<(), Errno> {
+    match rec.mode & perm::IFMT {
+        perm::IFDIR => Err(Errno::ISDIR),
+        IFREG if rec.is_virtual() => Err(Errno::LOOP),
+        IFREG => perm::check(rec, cred, want),
+        _ => Err(Errno::INVAL),
+    }
 }
 
 impl Txn<'_> {

@@ -105,7 +105,9 @@ fn changes(work: &Work) -> bool {
         Open { flags, .. } => flags.intersects(OpenFlags::CREATE | OpenFlags::TRUNC),
         Nop | Close { .. } | Read { .. } | Seek { .. } | Stat { .. } | StatPath { .. } | ReadDir { .. } => false,
         Lock { .. } | SetFlags { .. } | Statfs { .. } | Readlink { .. } | Access { .. } => false,
-        GetXattr { .. } | ListXattr { .. } | VirtSpec { .. } | OpenReadClose { .. } | ReadChecksumVerify { .. } => false,
+        GetXattr { .. } | ListXattr { .. } | VirtSpec { .. } | OpenReadClose { .. } | ReadChecksumVerify { .. } => {
+            false
+        }
         ReadDirPlus { .. } => false,
         _ => true,
     }
