@@ -177,14 +177,14 @@ fn seek(d: &Description, file: &Virtual, whence: Whence, off: i64) -> Result<(u6
     }
     let base = match whence {
         Whence::Set => 0,
-        Whence::Current => d.offset(),
+        Whence::Cur => d.offset(),
         _ => return Err(Errno::SPIPE),
     };
     let to = base.checked_add_signed(off).ok_or(Errno::INVAL)?;
     let mut stream = file.stream.lock();
     match (whence, off) {
         // Where it stands.
-        (Whence::Current, 0) => {}
+        (Whence::Cur, 0) => {}
         (Whence::Set, 0) if !file.writes() => stream.rewind(),
         _ if file.writes() && to == stream.position() => {}
         _ if !file.writes() && stream.can_give(to) => {}

@@ -14,7 +14,7 @@ use super::stream::Stream;
 use super::{Part, Virtual};
 use crate::error::{FsError, FsResult};
 use crate::fs::strides::Strides;
-use crate::fs::{perm, virt};
+use crate::fs::{SessionView, perm, virt};
 use crate::record::InodeRec;
 
 /// Makes what the description needs to stream. Nothing is held when it is called, and nothing but one real file at a
@@ -41,7 +41,7 @@ async fn parts(cx: &OpCx<'_>, d: &Description) -> FsResult<Virtual> {
     for range in &spec.ranges {
         let mut strides = Strides::default();
         let store = &cx.core.store;
-        let found = cold(cx, || virt::find(store, &**cx.session(), &range.path, want, &mut strides)).await?;
+        let found = cold(cx, || virt::find(store, cx.session(), &range.path, want, &mut strides)).await?;
         parts.push(part(cx, range, &found, want).await?);
     }
     let stream = Mutex::new(Stream::new(&spec, d.flags().contains(OpenFlags::NONBLOCK)));
