@@ -5,7 +5,19 @@
 //! `weldfs-fpga`. Bytes in, bytes out: no file, no clock, no thread.
 #![forbid(unsafe_code)]
 
+mod aes128;
+mod blocks;
+mod crc32c;
+mod grep;
+mod integrate;
+mod lanes;
+mod lz4;
+mod parse;
 mod pass_through;
+mod rle;
+mod select;
+mod sql;
+mod statistics;
 
 use weldfs_fpga::kernel::{Kernel, Model, Stream};
 
@@ -24,10 +36,40 @@ fn model<S: Stream + Default + 'static>(cycles_per_flit: f64) -> Box<dyn Kernel>
 }
 
 /// All of them, by name.
-pub const BUILTINS: &[Builtin] =
-    &[Builtin { name: "pass-through", cycles_per_flit: 1.0, make: || model::<pass_through::PassThrough>(1.0) }];
+#[rustfmt::skip] // one line a kernel
+pub const BUILTINS: &[Builtin] = &[
+    Builtin { name: "aes128", cycles_per_flit: 1.0, make: || model::<aes128::Aes>(1.0) },
+    Builtin { name: "crc32c", cycles_per_flit: 1.0, make: || model::<crc32c::Crc32c>(1.0) },
+    Builtin { name: "grep", cycles_per_flit: 1.0, make: || model::<grep::Grep>(1.0) },
+    Builtin { name: "integrate", cycles_per_flit: 1.0, make: || model::<integrate::Integrate>(1.0) },
+    Builtin { name: "lz4", cycles_per_flit: 8.0, make: || model::<lz4::Lz4>(8.0) },
+    Builtin { name: "parse", cycles_per_flit: 4.0, make: || model::<parse::Parse>(4.0) },
+    Builtin { name: "pass-through", cycles_per_flit: 1.0, make: || model::<pass_through::PassThrough>(1.0) },
+    Builtin { name: "rle", cycles_per_flit: 1.0, make: || model::<rle::Rle>(1.0) },
+    Builtin { name: "select", cycles_per_flit: 1.0, make: || model::<select::Select>(1.0) },
+    Builtin { name: "sql", cycles_per_flit: 1.0, make: || model::<sql::Sql>(1.0) },
+    Builtin { name: "statistics", cycles_per_flit: 1.0, make: || model::<statistics::Statistics>(1.0) },
+];
 
 /// The one of a name.
 pub fn find(name: &str) -> Option<&'static Builtin> {
     BUILTINS.iter().find(|b| b.name == name)
+}
+
+/// The manifests of the packages in `fpga/packages/`, by name: the device has them without any file.
+#[rustfmt::skip] // one line a package
+pub const fn packages() -> &'static [(&'static str, &'static str)] {
+    &[
+        ("aes128", include_str!("../../packages/aes128/kernel.toml")),
+        ("crc32c", include_str!("../../packages/crc32c/kernel.toml")),
+        ("grep", include_str!("../../packages/grep/kernel.toml")),
+        ("integrate", include_str!("../../packages/integrate/kernel.toml")),
+        ("lz4", include_str!("../../packages/lz4/kernel.toml")),
+        ("parse", include_str!("../../packages/parse/kernel.toml")),
+        ("pass-through", include_str!("../../packages/pass-through/kernel.toml")),
+        ("rle", include_str!("../../packages/rle/kernel.toml")),
+        ("select", include_str!("../../packages/select/kernel.toml")),
+        ("sql", include_str!("../../packages/sql/kernel.toml")),
+        ("statistics", include_str!("../../packages/statistics/kernel.toml")),
+    ]
 }

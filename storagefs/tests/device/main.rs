@@ -19,3 +19,4 @@ mod observing;
 mod skips;
 mod tenants;
 mod transactions;
+mod virt;

@@ -328,7 +328,7 @@ pub unsafe extern "C" fn weldfs_program_run(
 ) -> c_int {
     call("weldfs_program_run", || {
         let (program, client) = (given(program)?, &given(client)?.client);
-        if how & WELDFS_ON_HOST != 0 {
+        if how & WELDFS_IN_SLOT == WELDFS_ON_HOST {
             return Err(Errno::OPNOTSUPP.into());
         }
         let raw = How::new(how)?.of(client.raw()).of_session(program.session);

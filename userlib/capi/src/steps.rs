@@ -547,6 +547,29 @@ pub unsafe extern "C" fn weldfs_program_transform(
     })
 }
 
+/// Step: puts in `buffer` what the kernel `name` makes of what `from` holds, in an FPGA slot. `params`, of `count`
+/// elements, are its parameters: numbers of 32 bits, or registers, of which the low 32 bits are meant (among the first
+/// 64). The buffer's size says how long the output may be.
+///
+/// Errors of the step when it runs: -ENOENT (no kernel is called so), -EINVAL (its parameters), -EBADMSG (the bytes are
+/// not what it takes), -E2BIG (more output than there is room for), -EIO (the slot was lost), -EOPNOTSUPP (no slots).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_program_kernel(
+    program: Option<&mut weldfs_program>,
+    buffer: c_int,
+    from: c_int,
+    name: *const c_char,
+    params: *const weldfs_value,
+    count: usize,
+) -> c_int {
+    call("weldfs_program_kernel", || {
+        let program = given(program)?;
+        let (buf, from, name) = (program.buffer(buffer)?, program.buffer(from)?, text(name)?);
+        let params = array(params, count)?.iter().map(|v| program.value(*v)).collect::<Result<Vec<_>, _>>()?;
+        program.kernel(name, &params, from, buf)
+    })
+}
+
 /// What weldfs_program_cipher does: encrypt.
 pub const WELDFS_ENCRYPT: c_int = 0;
 /// What weldfs_program_cipher does: decrypt; of records -EBADMSG when they were changed.
