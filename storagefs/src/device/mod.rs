@@ -91,10 +91,11 @@ pub use seat::Seated;
 pub use session::{Claimed, QueueParts, Session};
 pub use stats::{
     CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats,
-    TenantStats, Usage,
+    SlotStats, TenantStats, Usage,
 };
 pub use tenants::{Identity, TenantReport, TenantsConfig};
 pub use tune::{Setting, TuneError};
+pub use weldfs_fpga::config::CardConfig;
 pub use weldfs_scheduler::PolicyKind;
 
 /// A running device. Thread-safe; dropping it shuts it down.

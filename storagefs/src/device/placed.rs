@@ -20,7 +20,7 @@ use weldfs_ciscops::{
 };
 use weldfs_fpga::config::{Want, WhenFull};
 use weldfs_fpga::error::CardError;
-use weldfs_fpga::kernel::{Fault, Kernel as _};
+use weldfs_fpga::kernel::Fault;
 use weldfs_fpga::status::Usage;
 use weldfs_scheduler::{Cost, Mode};
 
@@ -270,3 +270,6 @@ async fn read_record(cx: &OpCx<'_>, h: Handle, offset: u64, len: u32) -> Verifie
     core.board.unboost(cx.at);
     Ok((payload, trailer))
 }
+
+#[cfg(test)]
+mod tests;

@@ -17,6 +17,7 @@ mod neighbour;
 mod observing;
 #[path = "../../../kernel-shim/tests/skips/mod.rs"]
 mod skips;
+mod slots;
 mod tenants;
 mod transactions;
 mod virt;

@@ -1,6 +1,6 @@
 //! Steps of a program that work on files, bytes and numbers.
 
-use crate::boundary::{Fault, call, count, given, misuse, path};
+use crate::boundary::{Fault, array, call, count, given, misuse, path, text};
 use crate::fields::{WELDFS_AND, WELDFS_OR, int};
 use crate::file::weldfs_file;
 use crate::fused::{WELDFS_COMPARE_SWAP, WELDFS_PATCH, WELDFS_XOR};
@@ -564,7 +564,8 @@ pub unsafe extern "C" fn weldfs_program_kernel(
 ) -> c_int {
     call("weldfs_program_kernel", || {
         let program = given(program)?;
-        let (buf, from, name) = (program.buffer(buffer)?, program.buffer(from)?, text(name)?);
+        let (buf, from) = (program.buffer(buffer)?, program.buffer(from)?);
+        let name = text(name)?.to_str().map_err(|_| misuse("the name of a kernel is not UTF-8"))?;
         let params = array(params, count)?.iter().map(|v| program.value(*v)).collect::<Result<Vec<_>, _>>()?;
         program.kernel(name, &params, from, buf)
     })
