@@ -2,10 +2,10 @@
 //!
 //! * `device` (this file) starts and ends it; `core` is what its parts share; `limits` bounds everything.
 //! * `thread` is the run loop of a device thread: poll rings, run slots, post completions, sleep in one call. `slots`
-//!   holds the op futures and their wakers. `dataplane` is the op future itself, `done` what it ends with, `batch` one that runs
-//!   several commands, `session_ops` those without a transaction, `staged`
-//!   those of several commands; `sets` the tickets held on inodes, `lent` how a program lends them while it
-//!   computes. `virt` is about files that stream through a kernel.
+//!   holds the op futures and their wakers. `dataplane` is the op future itself, `done` what it ends with, `batch` one
+//!   that runs several commands, `session_ops` those without a transaction, `staged` those of several commands; `sets`
+//!   the tickets held on inodes, `lent` how a program lends them while it computes. `virt` is about files that stream
+//!   through a kernel.
 //! * `tenants` says who is charged and what each may hold; `memory` who may use how much of the device's memory.
 //!   `session` is an attached client, `rings` its queue pairs; `ofd` its handles, open file descriptions and
 //!   placeholders; `locks` locks.
@@ -90,8 +90,8 @@ pub use runq::CostModel;
 pub use seat::Seated;
 pub use session::{Claimed, QueueParts, Session};
 pub use stats::{
-    CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats,
-    SlotStats, TenantStats, Usage,
+    CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats, SlotStats,
+    TenantStats, Usage,
 };
 pub use tenants::{Identity, TenantReport, TenantsConfig};
 pub use tune::{Setting, TuneError};

@@ -101,3 +101,46 @@ impl Txn<'_> {
         self.put_out(&found.value, room, sink)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::effect::{AttrDelta, Effects, attr};
+    use crate::fs::driver::Direct;
+    use crate::media::RamMedium;
+    use crate::mount::{MkfsOptions, format};
+    use crate::store::{MountOptions, Need};
+    use weldfs_ciscops::{Op, OpenFlags, PoolRange};
+    use weldfs_journal::{ManualClock, Medium, RecordHead, SeededRandom};
+
+    #[test]
+    fn a_spec_that_no_device_wrote_is_damage_and_no_panic() {
+        let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(16 << 20));
+        let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SeededRandom::new(1)));
+        format(&medium, &MkfsOptions::default(), &*clock, &*random).unwrap();
+        let (store, _) = Store::mount(medium, MountOptions::new(clock, random)).unwrap();
+        let mut device = Direct::new(store.clone(), 1 << 16);
+        let path = device.put(0, b"f");
+        let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+        assert_eq!(device.run(Op::Open { base: Handle::ROOT, path, flags, mode: 0o644, placeholder: 0 }).status, 0);
+        let ino = store.dirent(ROOT, b"f").unwrap().unwrap().ino;
+        let forge = |effects: Effects| {
+            let need = Need { log_bytes: 8000, meta_keys: 10, ..Need::default() };
+            let mut plan = store.begin(&need).unwrap();
+            effects.into_iter().for_each(|e| plan.push(e));
+            store.commit(&mut plan, RecordHead::op()).unwrap();
+        };
+        let flags = AttrDelta { mask: attr::FLAGS, flags: FLAG_VIRTUAL, ..AttrDelta::new(ino) };
+        forge([Effect::SetAttr(flags)].into_iter().collect());
+        assert!(matches!(spec_of(&store, ino), Err(FsError::Corrupt { .. })));
+        let out = PoolRange::new(4096, 4096);
+        let ask = Op::VirtSpec { base: Handle::ROOT, path, nofollow: false, out };
+        assert_eq!(device.run(ask).status, Errno::IO.0);
+        for bytes in [&b""[..], b"\x01", &[0xff; 4096], b"\x01\0\x04\0\xff\xff\xff\xffgrep"] {
+            let slot = store.xattr_slot(ino, SPEC_NAME).unwrap();
+            forge([Effect::PutXattr { ino, slot, name: SPEC_NAME.into(), value: bytes.into() }].into_iter().collect());
+            assert!(matches!(spec_of(&store, ino), Err(FsError::Corrupt { .. })), "{bytes:?}");
+            assert_eq!(device.run(ask).status, Errno::IO.0);
+        }
+    }
+}

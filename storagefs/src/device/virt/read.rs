@@ -7,12 +7,10 @@ use weldfs_scheduler::Mode;
 
 use super::super::dataplane::{Done, OpCx, failed};
 use super::super::ofd::Description;
-use super::stream::{Event, Stream};
+use super::stream::{Event, PIECE_BYTES, Stream};
 use super::{Part, Virtual};
-use crate::fs::{FileRef, Hold, InodeSet, SLICE_BYTES, Txn};
+use crate::fs::{FileRef, Hold, InodeSet, Txn};
 
-/// Bytes of a real file that are read at a time, under one ticket.
-const PIECE_BYTES: u64 = 4 * SLICE_BYTES;
 /// Input after which a command that has something to give gives it, even where there is room for more, bytes.
 const PATIENCE_BYTES: u64 = 8 << 20;
 
@@ -63,8 +61,8 @@ async fn fill(cx: &OpCx<'_>, file: &Virtual, s: &mut Stream, off: u64, room: usi
     let (mut out, mut fed) = (Vec::new(), 0);
     while out.len() < room && !s.drained && !(fed >= PATIENCE_BYTES && !out.is_empty()) {
         if let Err(errno) = step(cx, file, s, room, &mut out, &mut fed).await {
-            // Waiting for a slot fails without harm: the stream has not begun.
-            s.failed = Some(errno).filter(|e| !matches!(*e, Errno::BUSY | Errno::INTR));
+            // Where there is no slot yet, the stream has not begun: it can be tried again.
+            s.failed = Some(errno).filter(|_| s.has_session());
             if out.is_empty() {
                 return Err(errno);
             }
@@ -92,6 +90,8 @@ async fn step(
         return Err(Errno::INTR);
     }
     if !s.ended && !s.is_pushing() {
+        // First, so that a piece that was read has where to go.
+        s.session(cx).await?;
         let (piece, last) = next_piece(cx, file, s).await?;
         *fed += piece.len() as u64;
         s.push(cx, piece, last).await?;

@@ -16,7 +16,11 @@ use weldfs_scheduler::Cost;
 
 use super::super::clock::now_ns;
 use super::super::dataplane::OpCx;
+use super::super::tenants::{Resource, Tenant};
+use crate::fs::SLICE_BYTES;
 
+/// Bytes that are pushed at a time, and read of a real file under one ticket.
+pub(super) const PIECE_BYTES: u64 = 4 * SLICE_BYTES;
 /// While a command waits for a slot, it looks so often whether its client is still there, nanoseconds.
 const LOOK_NS: u64 = 50_000_000;
 
@@ -37,6 +41,8 @@ pub(super) struct Stream {
     params: Vec<u32>,
     when_full: WhenFull,
     session: Option<Arc<Session>>,
+    /// The memory of its FIFOs.
+    held: Option<Fifos>,
     pushing: Option<Pushing>,
     /// Slot time that has been charged.
     charged: Usage,
@@ -65,6 +71,7 @@ impl Stream {
             params: spec.params.clone(),
             when_full: if nonblock { WhenFull::Busy } else { WhenFull::Wait },
             session: None,
+            held: None,
             pushing: None,
             charged: Usage::default(),
             position: 0,
@@ -90,7 +97,7 @@ impl Stream {
 
     /// Back to the beginning: the slot is given back.
     pub fn rewind(&mut self) {
-        (self.session, self.pushing) = (None, None);
+        (self.session, self.held, self.pushing) = (None, None, None);
         (self.position, self.part, self.at) = (0, 0, 0);
         (self.ended, self.drained, self.failed) = (false, false, None);
         self.again.clear();
@@ -98,13 +105,13 @@ impl Stream {
 
     /// The slot is given back, and a later packet begins anew.
     pub fn release(&mut self) {
-        (self.session, self.pushing) = (None, None);
+        (self.session, self.held, self.pushing) = (None, None, None);
         (self.ended, self.drained) = (false, false);
     }
 
     /// The slot is given back; what was given last can be read again.
     pub fn release_slot(&mut self) {
-        (self.session, self.pushing) = (None, None);
+        (self.session, self.held, self.pushing) = (None, None, None);
     }
 
     /// Whether a packet has begun.
@@ -142,12 +149,16 @@ impl Stream {
         self.position += bytes;
     }
 
-    /// The kernel's slot, opened at the first use.
-    async fn session(&mut self, cx: &OpCx<'_>) -> Result<Arc<Session>, Errno> {
+    /// The kernel's slot, opened at the first use; the tenant holds its FIFOs as pool memory as long as it has it.
+    ///
+    /// # Errors
+    /// Those of the card, ENOMEM, EINTR.
+    pub async fn session(&mut self, cx: &OpCx<'_>) -> Result<Arc<Session>, Errno> {
         if let Some(session) = &self.session {
             return Ok(session.clone());
         }
         let tenant = &cx.queue.tenant;
+        let held = Fifos::take(cx)?;
         let want = Want {
             kernel: self.kernel.clone(),
             params: self.params.clone(),
@@ -157,7 +168,7 @@ impl Stream {
         };
         let opened = while_there(cx, cx.core.card.open(want)).await?;
         let session = Arc::new(opened.map_err(|e| e.errno())?);
-        self.charged = Usage::default();
+        (self.charged, self.held) = (Usage::default(), Some(held));
         Ok(self.session.insert(session).clone())
     }
 
@@ -208,6 +219,31 @@ impl Stream {
             cx.core.board.runq.account(cx.queue.tenant.id, inode, Cost { time_ns: slot_ns, lender: None });
         }
         self.charged = now;
+    }
+}
+
+/// Memory of a kernel's two FIFOs, of a piece on its way, and of what can be read again. It is not waited for: whoever
+/// would wait for it may have a slot that those wait for who have the memory.
+struct Fifos {
+    tenant: Arc<Tenant>,
+    bytes: u64,
+}
+
+impl Fifos {
+    fn take(cx: &OpCx<'_>) -> Result<Fifos, Errno> {
+        let (card, tenant) = (&cx.core.config.card, &cx.queue.tenant);
+        let fifo = u64::from(card.credits) * u64::from(card.credit_bytes);
+        let bytes = 2 * fifo + PIECE_BYTES + VIRT_AGAIN_MAX as u64;
+        if !tenant.take(Resource::PoolBytes, bytes) {
+            return Err(Errno::NOMEM);
+        }
+        Ok(Fifos { tenant: tenant.clone(), bytes })
+    }
+}
+
+impl Drop for Fifos {
+    fn drop(&mut self) {
+        self.tenant.give(Resource::PoolBytes, self.bytes);
     }
 }
 

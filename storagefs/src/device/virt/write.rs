@@ -9,12 +9,10 @@ use weldfs_ciscops::{Access, At, Command, Direction, Durability, Errno, Op, Open
 use super::super::dataplane::{Done, OpCx, durable, failed, perform};
 use super::super::ofd::{Description, OpenInode};
 use super::super::staged;
-use super::stream::{Event, Stream};
+use super::stream::{Event, PIECE_BYTES, Stream};
 use super::{Part, Virtual};
 use crate::fs::{FileRef, StagedWrite};
 
-/// Bytes that are pushed at a time.
-const PIECE_BYTES: usize = 256 << 10;
 /// Bytes that are committed at a time: as many as one write may have.
 const COMMIT_BYTES: usize = ATOMIC_WRITE_MAX as usize;
 /// Bytes charged for a commit beside its own: the private blocks of its edges.
@@ -58,7 +56,7 @@ fn take(file: &Virtual) -> Stream {
 }
 
 async fn feed(cx: &OpCx<'_>, d: &Arc<Description>, file: &Virtual, s: &mut Stream, bytes: &[u8]) -> Result<(), Errno> {
-    for piece in bytes.chunks(PIECE_BYTES) {
+    for piece in bytes.chunks(PIECE_BYTES as usize) {
         let fed = push(cx, d, file, s, (piece.to_vec(), false)).await;
         note(s, fed)?;
         s.took(piece.len() as u64);
@@ -66,10 +64,10 @@ async fn feed(cx: &OpCx<'_>, d: &Arc<Description>, file: &Virtual, s: &mut Strea
     Ok(())
 }
 
-/// What ends a stream, and what does not: where no slot was free, or the client is gone, nothing was lost.
+/// An error ends the stream; where it has no slot yet, nothing has begun.
 fn note(s: &mut Stream, result: Result<(), Errno>) -> Result<(), Errno> {
     if let Err(errno) = result
-        && !matches!(errno, Errno::BUSY | Errno::INTR)
+        && s.has_session()
     {
         s.failed = Some(errno);
         s.release();
