@@ -56,6 +56,7 @@ mod session;
 mod session_ops;
 mod sets;
 mod slice;
+mod slicer;
 mod slots;
 mod staged;
 mod starved;
