@@ -28,7 +28,8 @@ impl Raw<'_> {
         self.call([path.into(), spec.into()], [], build, none)?.ok().map(drop)
     }
 
-    /// The encoded spec of a virtual file; EINVAL when it is none. Returns its bytes; ERANGE when the room is too small.
+    /// The encoded spec of a virtual file; EINVAL when it is none. Returns its bytes; ERANGE when the room is too
+    /// small.
     pub fn virt_spec(&self, base: Handle, path: &[u8], nofollow: bool, room: &mut [u8]) -> Result<usize, Errno> {
         let build = |[path]: [PoolRange; 1], [out]: [PoolRange; 1]| Op::VirtSpec { base, path, nofollow, out };
         let filled = |cqe: &Cqe| [if cqe.status == 0 { cqe.result as usize } else { 0 }];

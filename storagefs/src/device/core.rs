@@ -212,7 +212,6 @@ impl Core {
                 })
             })
             .collect::<std::io::Result<Vec<_>>>()?;
-        let files = OpenFiles::new(OPEN_FILES_MAX);
         let slots = config.cores.max(1) * SLOTS_PER_THREAD;
         let runq = RunQueue::new(config.policy, slots, config.quantum_ns, config.cost);
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -259,7 +258,7 @@ impl Core {
             store,
             durable_default,
             sets: SetTable::default(),
-            files,
+            files: OpenFiles::new(OPEN_FILES_MAX),
             virtuals: Virtuals::default(),
             threads,
             sessions: Mutex::default(),

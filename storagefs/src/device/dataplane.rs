@@ -451,10 +451,7 @@ async fn attempt<'d>(
         txn.about(&cx.paths.a);
         txn.with_taken(cx.taken.get());
         txn.in_steps(&cx.cmd, &cx.paths, detect::of_begin(cx), again);
-        match lending {
-            Some(lending) => txn.in_slices(lending),
-            None => txn.in_slices(cx),
-        }
+        txn.in_slices(lending.map_or(cx as &dyn Slicer, |lending| lending));
         txn
     };
     let mut txn = begin(plan.take(), false);
@@ -504,15 +501,8 @@ async fn attempt<'d>(
     // What it was promised and has not taken is for others, who need not wait until this is durable.
     finished.plan = None;
     core.board.unboost(cx.at);
-    if let Some((o, description)) = opening {
-        // It is opened, but there is more to a virtual file; none of it under this one's tickets.
-        match Box::pin(virt::open(cx, &description)).await {
-            Ok(()) => installed(cx, &o, description),
-            Err(e) => {
-                cx.session().release_handle(o.handle);
-                outcome = Outcome::failed(e);
-            }
-        }
+    if let Some(opening) = opening {
+        outcome = Box::pin(open_virtual(cx, opening, outcome)).await;
     }
     // A MicroTx that failed may have left something, and its durability was asked for, too.
     let stands = outcome.micro_done > 0;
@@ -589,6 +579,20 @@ async fn conclude(
         let _ = cx.session().handles.with(h, |d| d.set_offset(offset));
     }
     Ok(())
+}
+
+/// There is more to open of a virtual file; none of it under this one's tickets.
+async fn open_virtual(cx: &OpCx<'_>, (o, description): (OpenedInfo, Arc<Description>), outcome: Outcome) -> Outcome {
+    match virt::open(cx, &description).await {
+        Ok(()) => {
+            installed(cx, &o, description);
+            outcome
+        }
+        Err(e) => {
+            cx.session().release_handle(o.handle);
+            Outcome::failed(e)
+        }
+    }
 }
 
 /// From now on a handle, and a placeholder, stand for the description.

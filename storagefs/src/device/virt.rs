@@ -5,8 +5,8 @@
 //! * `read` gives what the kernel makes of them; `write` takes what the kernel makes to the one real file.
 //! * `stream` is the way of bytes through the kernel.
 //!
-//! State of a stream belongs to the open file description. Whoever works on it holds a ticket of that description, which
-//! no other file and no other command is behind: so waiting for a slot or a kernel keeps nothing else waiting. A real
+//! State of a stream belongs to the open file description. Whoever works on it holds a ticket of that description,
+//! which no other file and no other command is behind: so waiting for a slot or a kernel keeps nothing else waiting. A real
 //! file is held only while a piece of it is copied out, or what the kernel made is committed to it.
 
 mod open;
