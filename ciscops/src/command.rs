@@ -353,6 +353,22 @@ pub enum Op {
         nofollow: bool,
         name: PoolRange,
     },
+    VirtRegister {
+        base: Handle,
+        path: PoolRange,
+        mode: u32,
+        spec: PoolRange,
+    },
+    VirtSpec {
+        base: Handle,
+        path: PoolRange,
+        nofollow: bool,
+        out: PoolRange,
+    },
+    VirtParams {
+        h: Handle,
+        params: PoolRange,
+    },
     OpenWriteClose {
         base: Handle,
         path: PoolRange,

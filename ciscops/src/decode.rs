@@ -2,7 +2,10 @@
 
 use crate::command::{Command, Durability, Modify, Op, Placement, TxnMode};
 use crate::flags::{LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, XattrFlags};
-use crate::limits::{ATOMIC_WRITE_MAX, BATCH_MAX, FILE_OFFSET_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, XATTR_VALUE_MAX};
+use crate::limits::{
+    ATOMIC_WRITE_MAX, BATCH_MAX, FILE_OFFSET_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, VIRT_PARAMS_MAX, VIRT_SPEC_MAX,
+    XATTR_VALUE_MAX,
+};
 use crate::optable::{Opcode, put_operands, take_operands};
 use crate::program::{HEADER_BYTES, MICRO_BYTES};
 use crate::sqe::{RawCommand, flags};
@@ -130,6 +133,15 @@ fn fused_open_flags(flags: OpenFlags, need: OpenFlags) -> Result<(), Errno> {
     if !flags.contains(need) || flags.intersects(odd) { Err(Errno::INVAL) } else { Ok(()) }
 }
 
+/// Whole words, and no more than a kernel may have.
+fn check_params(params: PoolRange) -> Result<(), Errno> {
+    match params.len {
+        n if n % 4 != 0 => Err(Errno::INVAL),
+        n if n as usize > 4 * VIRT_PARAMS_MAX => Err(Errno::TOOBIG),
+        _ => Ok(()),
+    }
+}
+
 /// Rules between the operands of one op.
 fn check(op: &Op) -> Result<(), Errno> {
     match *op {
@@ -147,6 +159,8 @@ fn check(op: &Op) -> Result<(), Errno> {
         Op::ReadDir { cookie, .. } | Op::ReadDirPlus { cookie, .. } => offset(cookie),
         Op::Batch { items, results } => check_batch(items, results),
         Op::ChecksumRange { offset, len, .. } => span(offset, len),
+        Op::VirtRegister { spec, .. } if spec.len as usize > VIRT_SPEC_MAX => Err(Errno::TOOBIG),
+        Op::VirtParams { params, .. } => check_params(params),
         Op::SetKey { kind, bytes } if bytes.len != kind.bytes() => Err(Errno::INVAL),
         Op::Lock { action, kind, space, start, len, out, .. } => check_lock((action, kind, space), start, len, out),
         Op::SetFlags { flags, .. } if !OpenFlags::SETTABLE.contains(flags) => Err(Errno::INVAL),

@@ -83,6 +83,7 @@ impl Op {
                 | TxnBegin
                 | TxnWrite { .. }
                 | TxnAbort { .. }
+                | VirtParams { .. }
         )
     }
 }
@@ -436,6 +437,14 @@ async fn attribute<T: Target>(
             t.list_xattr(base, a, nofollow, out.len as u64, sink).await.map(|n| (n, 0))
         }
         Op::RemoveXattr { base, nofollow, .. } => t.remove_xattr(base, a, nofollow, b).await.map(none),
+        Op::VirtRegister { base, mode, spec, .. } => {
+            let spec = pool.slice(spec)?.to_vec();
+            t.virt_register(base, a, mode, &spec).await.map(none)
+        }
+        Op::VirtSpec { base, nofollow, out, .. } => {
+            let sink = Sink::Shared(pool.slice(out)?);
+            t.virt_spec(base, a, nofollow, out.len as u64, sink).await.map(|n| (n, 0))
+        }
         _ => Err(Errno::NOSYS),
     }
 }

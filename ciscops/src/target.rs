@@ -400,4 +400,22 @@ pub trait Target {
     ) -> Result<u64, Errno>;
     /// Removes an attribute; ENODATA when there is none.
     async fn remove_xattr(&mut self, base: Handle, path: &[u8], nofollow: bool, name: &[u8]) -> Result<(), Errno>;
+
+    /// Makes a virtual file of a spec, which has been copied out of the pool and not been looked at.
+    async fn virt_register(&mut self, base: Handle, path: &[u8], mode: u32, spec: &[u8]) -> Result<(), Errno> {
+        let _ = (base, path, mode, spec);
+        Err(Errno::OPNOTSUPP)
+    }
+    /// The spec of a virtual file; `room` as in `get_xattr`. EINVAL when it is none.
+    async fn virt_spec(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        room: u64,
+        sink: Sink<'_>,
+    ) -> Result<u64, Errno> {
+        let _ = (base, path, nofollow, room, sink);
+        Err(Errno::OPNOTSUPP)
+    }
 }

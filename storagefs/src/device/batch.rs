@@ -35,7 +35,7 @@ struct Pending {
 
 impl OpCx<'_> {
     /// The same place for an element of this sequence.
-    fn element(&self, cmd: Command, paths: Paths, last: bool) -> OpCx<'_> {
+    pub(super) fn element(&self, cmd: Command, paths: Paths, last: bool) -> OpCx<'_> {
         let place = if last { Place::Last } else { Place::Inside };
         OpCx {
             core: self.core,

@@ -35,6 +35,7 @@ use super::sets::SetTable;
 use super::slots::Inbox;
 use super::tenants::{DeviceStock, Identity, Resource, Tenant, TenantTable, TenantsConfig};
 use super::trace::Trace;
+use super::virt::Virtuals;
 use crate::store::Store;
 
 /// How a device is to be run.
@@ -133,6 +134,7 @@ pub struct Core {
     pub(super) durable_default: bool,
     pub(super) sets: SetTable,
     pub(super) files: Arc<OpenFiles>,
+    pub(super) virtuals: Virtuals,
     pub(super) io: IoPool,
     pub(super) maintenance: Maintenance,
     pub(super) pace: Pace,
@@ -210,7 +212,6 @@ impl Core {
                 })
             })
             .collect::<std::io::Result<Vec<_>>>()?;
-        let files = OpenFiles::new(OPEN_FILES_MAX);
         let slots = config.cores.max(1) * SLOTS_PER_THREAD;
         let runq = RunQueue::new(config.policy, slots, config.quantum_ns, config.cost);
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -257,7 +258,8 @@ impl Core {
             store,
             durable_default,
             sets: SetTable::default(),
-            files,
+            files: OpenFiles::new(OPEN_FILES_MAX),
+            virtuals: Virtuals::default(),
             threads,
             sessions: Mutex::default(),
             no_sessions: Condvar::new(),

@@ -182,6 +182,8 @@ counters! {
     set_retries: SharedCount,
     /// Times a program lent what it held to others while it computed.
     lent: SharedCount,
+    /// Reads of virtual files: each gave what a kernel made of other files.
+    virtual_reads: SharedCount,
     /// Packets that ran through a kernel in an FPGA slot.
     slot_packets: SharedCount,
     /// Nanoseconds of slot time used and charged: cycles over the slot's clock.

@@ -2,10 +2,10 @@
 //!
 //! * `device` (this file) starts and ends it; `core` is what its parts share; `limits` bounds everything.
 //! * `thread` is the run loop of a device thread: poll rings, run slots, post completions, sleep in one call. `slots`
-//!   holds the op futures and their wakers. `dataplane` is the op future itself, `batch` one that runs
-//!   several commands, `session_ops` those without a transaction, `staged`
-//!   those of several commands; `sets` the tickets held on inodes, `lent` how a program lends them while it
-//!   computes.
+//!   holds the op futures and their wakers. `dataplane` is the op future itself, `done` what it ends with, `batch` one
+//!   that runs several commands, `session_ops` those without a transaction, `staged` those of several commands; `sets`
+//!   the tickets held on inodes, `lent` how a program lends them while it computes. `virt` is about files that stream
+//!   through a kernel.
 //! * `tenants` says who is charged and what each may hold; `memory` who may use how much of the device's memory.
 //!   `session` is an attached client, `rings` its queue pairs; `ofd` its handles, open file descriptions and
 //!   placeholders; `locks` locks.
@@ -29,6 +29,7 @@ mod dataplane;
 mod departed;
 mod departures;
 mod detect;
+mod done;
 mod due;
 pub mod hostdir;
 mod io;
@@ -65,6 +66,7 @@ pub mod tenants;
 mod thread;
 pub mod trace;
 mod tune;
+mod virt;
 mod wishes;
 
 use std::os::fd::{AsFd, BorrowedFd};

@@ -6,7 +6,8 @@
 //!
 //! * `perm` bits and ownership; `resolve` path walk; `inode_set` which inodes a command must hold; `need` how much
 //!   space. `txn` the transaction, `target` its face to the interpreter; `stage` content staged but not committed.
-//! * `namespace` names; `attr` attributes; `xattr` extended attributes; `data` bytes; `falloc` space and holes.
+//! * `namespace` names; `attr` attributes; `xattr` extended attributes; `data` bytes; `falloc` space and holes; `virt`
+//!   virtual files, as files.
 //! * `program` what a fused program holds and reserves; `staged_names` names that one command changes several of.
 //! * `strides` long work in pieces: walks, ways up, looks for data.
 //! * `staged` transactions that a session collects; `keys` those it brings for its encrypting commands.
@@ -35,6 +36,7 @@ mod staged_names;
 pub(crate) mod strides;
 pub mod target;
 pub mod txn;
+pub(crate) mod virt;
 pub mod xattr;
 
 use crate::error::{FsResult, Miss};

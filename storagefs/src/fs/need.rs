@@ -202,6 +202,7 @@ pub(crate) fn plan_need(
         }
         Op::Mkdir { .. } | Op::Symlink { .. } | Op::Link { .. } => meta(8, 0, true),
         Op::SetXattr { value, .. } => meta(4, value.len as usize, true),
+        Op::VirtRegister { spec, .. } => meta(10, spec.len as usize, true),
         Op::Rmdir { .. } | Op::Unlink { .. } | Op::RemoveXattr { .. } => meta(8, 0, false),
         Op::Rename { .. } => meta(12, 0, set.file().is_none()),
         _ => return Ok(None),

@@ -176,12 +176,14 @@ impl Target for Txn<'_> {
         let (rec, created) = cold!(self, self.open_core(base, path, flags, mode));
         let access = if flags.contains(OpenFlags::PATH) { Access::empty() } else { flags.access() };
         self.note_flags(flags);
+        self.opens_virtual = rec.is_virtual() && !flags.contains(OpenFlags::PATH);
         Ok(Opened { file: FileRef { ino: rec.ino, access }, created, mode: rec.mode })
     }
 
     async fn install(&mut self, opened: Opened<FileRef>, flags: OpenFlags, placeholder: u32) -> Result<Handle, Errno> {
         let handle = self.session.reserve_handle()?;
-        self.set_opened(OpenedInfo { handle, ino: opened.file.ino, flags, placeholder });
+        let is_virtual = self.opens_virtual;
+        self.set_opened(OpenedInfo { handle, ino: opened.file.ino, flags, placeholder, is_virtual });
         Ok(handle)
     }
 
@@ -406,5 +408,21 @@ impl Target for Txn<'_> {
     async fn remove_xattr(&mut self, base: Handle, path: &[u8], nofollow: bool, name: &[u8]) -> Result<(), Errno> {
         cold!(self, self.remove_xattr_core(base, path, nofollow, name));
         Ok(())
+    }
+
+    async fn virt_register(&mut self, base: Handle, path: &[u8], mode: u32, spec: &[u8]) -> Result<(), Errno> {
+        cold!(self, self.virt_register_core(base, path, mode, spec));
+        Ok(())
+    }
+
+    async fn virt_spec(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        room: u64,
+        mut sink: Sink<'_>,
+    ) -> Result<u64, Errno> {
+        Ok(cold!(self, self.virt_spec_core(base, path, nofollow, room, sink.reborrow())))
     }
 }

@@ -64,6 +64,8 @@ pub struct OpenedInfo {
     pub flags: OpenFlags,
     /// Placeholder descriptor to bind, 0 for none.
     pub placeholder: u32,
+    /// It is a virtual file: there is more to open.
+    pub is_virtual: bool,
 }
 
 /// A transaction that is over.
@@ -148,6 +150,8 @@ pub struct Txn<'a> {
     /// In a MicroTx: what its micro-ops have done so far.
     pub(super) steps: Option<Box<Steps>>,
     opened: Option<OpenedInfo>,
+    /// The file opened last is a virtual one.
+    pub(super) opens_virtual: bool,
     cursor: Option<(Handle, u64)>,
     abort: Option<FsError>,
     /// In recovery: what is run again.
@@ -203,6 +207,7 @@ impl<'a> Txn<'a> {
             counters: OpCounters::default(),
             steps: None,
             opened: None,
+            opens_virtual: false,
             cursor: None,
             abort: None,
             again: None,

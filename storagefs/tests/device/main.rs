@@ -20,3 +20,4 @@ mod skips;
 mod slots;
 mod tenants;
 mod transactions;
+mod virt;

@@ -105,7 +105,9 @@ fn changes(work: &Work) -> bool {
         Open { flags, .. } => flags.intersects(OpenFlags::CREATE | OpenFlags::TRUNC),
         Nop | Close { .. } | Read { .. } | Seek { .. } | Stat { .. } | StatPath { .. } | ReadDir { .. } => false,
         Lock { .. } | SetFlags { .. } | Statfs { .. } | Readlink { .. } | Access { .. } => false,
-        GetXattr { .. } | ListXattr { .. } | OpenReadClose { .. } | ReadChecksumVerify { .. } => false,
+        GetXattr { .. } | ListXattr { .. } | VirtSpec { .. } | OpenReadClose { .. } | ReadChecksumVerify { .. } => {
+            false
+        }
         ReadDirPlus { .. } => false,
         _ => true,
     }
@@ -187,6 +189,8 @@ impl<'c> Cx<'c> {
             Op::TxnBegin | Op::TxnWrite { .. } | Op::TxnCommit { .. } | Op::TxnAbort { .. } => {
                 answer(Err(Errno::OPNOTSUPP))
             }
+            // A file of the host has no place for a spec that every tool of the host would keep.
+            Op::VirtRegister { .. } | Op::VirtSpec { .. } | Op::VirtParams { .. } => answer(Err(Errno::OPNOTSUPP)),
             _ => return cx.file_system(scratch).await,
         })
     }
