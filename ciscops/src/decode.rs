@@ -1,8 +1,11 @@
 //! `RawCommand -> validate -> Command`, and back. Total on arbitrary bytes: the right errno, never a panic.
 
-use crate::command::{Command, Durability, Modify, Op, TxnMode};
+use crate::command::{Command, Durability, Modify, Op, Placement, TxnMode};
 use crate::flags::{LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, XattrFlags};
-use crate::limits::{ATOMIC_WRITE_MAX, BATCH_MAX, FILE_OFFSET_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, XATTR_VALUE_MAX};
+use crate::limits::{
+    ATOMIC_WRITE_MAX, BATCH_MAX, FILE_OFFSET_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, VIRT_PARAMS_MAX, VIRT_SPEC_MAX,
+    XATTR_VALUE_MAX,
+};
 use crate::optable::{Opcode, put_operands, take_operands};
 use crate::program::{HEADER_BYTES, MICRO_BYTES};
 use crate::sqe::{RawCommand, flags};
@@ -32,7 +35,24 @@ pub fn validate(raw: &RawCommand, limits: &SessionLimits) -> Result<Command, Err
     if detectable && op.is_session_level() {
         return Err(Errno::INVAL);
     }
-    Ok(Command { seq: sqe.sequence, durability, mode, after_durable, detectable, op })
+    let placement = if sqe.flags & PLACED == 0 { Placement::Auto } else { take_placement(sqe.flags, &op)? };
+    Ok(Command { seq: sqe.sequence, durability, mode, after_durable, detectable, placement, op })
+}
+
+/// Bits that say where compute stages run.
+const PLACED: u16 = 3 << flags::PLACEMENT_SHIFT | flags::OR_CORE;
+
+/// Host is the client's own business: a command that says so has come too far.
+#[cold]
+fn take_placement(bits: u16, op: &Op) -> Result<Placement, Errno> {
+    let or_core = bits & flags::OR_CORE != 0;
+    match bits >> flags::PLACEMENT_SHIFT & 3 {
+        3 if op.has_slot_form() => Ok(Placement::Slot { or_core }),
+        2 | 3 => Err(Errno::OPNOTSUPP),
+        _ if or_core => Err(Errno::INVAL),
+        0 => Ok(Placement::Auto),
+        _ => Ok(Placement::Device),
+    }
 }
 
 fn take_flags(bits: u16) -> Result<(Durability, TxnMode, bool), Errno> {
@@ -51,23 +71,26 @@ fn take_flags(bits: u16) -> Result<(Durability, TxnMode, bool), Errno> {
         2 => TxnMode::Micro,
         _ => return Err(Errno::INVAL),
     };
-    // Placement auto and device are the same until there are slots; host is the client's own business.
-    if bits >> flags::PLACEMENT_SHIFT & 3 > 1 || bits & flags::POSTED != 0 {
+    if bits & flags::POSTED != 0 {
         return Err(Errno::OPNOTSUPP);
     }
     Ok((durability, mode, bits & flags::AFTER_DURABLE != 0))
 }
 
 impl Command {
-    /// The SQE that says this. `validate` of it gives the command back if the command is a valid one. A placement of
-    /// `auto` is written whatever the SQE it came from said.
+    /// The SQE that says this. `validate` of it gives the command back if the command is a valid one.
     pub fn encode(&self) -> Sqe {
         let mut sqe = Sqe { sequence: self.seq, ..Sqe::default() };
         put_operands(&self.op, &mut sqe);
         sqe.flags = (self.durability as u16) << flags::DURABILITY_SHIFT
             | (self.mode as u16) << flags::MODE_SHIFT
             | if self.after_durable { flags::AFTER_DURABLE } else { 0 }
-            | if self.detectable { flags::DETECTABLE } else { 0 };
+            | if self.detectable { flags::DETECTABLE } else { 0 }
+            | match self.placement {
+                Placement::Auto => 0,
+                Placement::Device => 1 << flags::PLACEMENT_SHIFT,
+                Placement::Slot { or_core } => 3 << flags::PLACEMENT_SHIFT | if or_core { flags::OR_CORE } else { 0 },
+            };
         sqe
     }
 }
@@ -110,6 +133,15 @@ fn fused_open_flags(flags: OpenFlags, need: OpenFlags) -> Result<(), Errno> {
     if !flags.contains(need) || flags.intersects(odd) { Err(Errno::INVAL) } else { Ok(()) }
 }
 
+/// Whole words, and no more than a kernel may have.
+fn check_params(params: PoolRange) -> Result<(), Errno> {
+    match params.len {
+        n if n % 4 != 0 => Err(Errno::INVAL),
+        n if n as usize > 4 * VIRT_PARAMS_MAX => Err(Errno::TOOBIG),
+        _ => Ok(()),
+    }
+}
+
 /// Rules between the operands of one op.
 fn check(op: &Op) -> Result<(), Errno> {
     match *op {
@@ -127,6 +159,8 @@ fn check(op: &Op) -> Result<(), Errno> {
         Op::ReadDir { cookie, .. } | Op::ReadDirPlus { cookie, .. } => offset(cookie),
         Op::Batch { items, results } => check_batch(items, results),
         Op::ChecksumRange { offset, len, .. } => span(offset, len),
+        Op::VirtRegister { spec, .. } if spec.len as usize > VIRT_SPEC_MAX => Err(Errno::TOOBIG),
+        Op::VirtParams { params, .. } => check_params(params),
         Op::SetKey { kind, bytes } if bytes.len != kind.bytes() => Err(Errno::INVAL),
         Op::Lock { action, kind, space, start, len, out, .. } => check_lock((action, kind, space), start, len, out),
         Op::SetFlags { flags, .. } if !OpenFlags::SETTABLE.contains(flags) => Err(Errno::INVAL),

@@ -83,6 +83,7 @@ impl Op {
                 | TxnBegin
                 | TxnWrite { .. }
                 | TxnAbort { .. }
+                | VirtParams { .. }
         )
     }
 }
@@ -290,7 +291,15 @@ impl<F: Copy> Machine<'_, F> {
         let src = match from {
             From::Pool(range) => match t.adopted(self.index) {
                 Some(input) => Source::Adopted { input, len: range.len },
-                None => Source::Shared(self.pool.slice(range)?),
+                None => {
+                    if let Some(taken) = t.taken() {
+                        self.regs.sum = taken.1;
+                        self.regs.last = t.write(file, at, Source::Taken(&taken.0), None).await?;
+                        self.regs.first.get_or_insert(self.regs.last);
+                        return Ok(());
+                    }
+                    Source::Shared(self.pool.slice(range)?)
+                }
             },
             From::Scratch => Source::Private(&self.scratch),
             From::Sum => Source::Private(&trailer),
@@ -428,6 +437,14 @@ async fn attribute<T: Target>(
             t.list_xattr(base, a, nofollow, out.len as u64, sink).await.map(|n| (n, 0))
         }
         Op::RemoveXattr { base, nofollow, .. } => t.remove_xattr(base, a, nofollow, b).await.map(none),
+        Op::VirtRegister { base, mode, spec, .. } => {
+            let spec = pool.slice(spec)?.to_vec();
+            t.virt_register(base, a, mode, &spec).await.map(none)
+        }
+        Op::VirtSpec { base, nofollow, out, .. } => {
+            let sink = Sink::Shared(pool.slice(out)?);
+            t.virt_spec(base, a, nofollow, out.len as u64, sink).await.map(|n| (n, 0))
+        }
         _ => Err(Errno::NOSYS),
     }
 }

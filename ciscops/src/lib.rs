@@ -1,9 +1,9 @@
 //! The contract of host and device. docs/COMMANDS.md is its specification.
 //!
 //! What lives here: queue entries (`sqe`), the op table and decoder (`optable`, `codec`, `decode`), typed commands
-//! (`command`, `flags`), bodies that travel in the pool (`bodies`, `dirent`), shared memory (`pool`), the rings with
-//! their wake-up protocol (`ring`), attach messages (`attach`), recorded slices (`trace`), and the interpreter over an
-//! abstract `Target` (`target`, `interp`, `catalogue`), and fused programs (`program`).
+//! (`command`, `flags`), bodies that travel in the pool (`bodies`, `dirent`, `virt`), shared memory (`pool`), the
+//! rings with their wake-up protocol (`ring`), attach messages (`attach`), recorded slices (`trace`), and the
+//! interpreter over an abstract `Target` (`target`, `interp`, `catalogue`), and fused programs (`program`).
 //! What may be touched: memory handed in. No files, sockets, threads or clocks; the only system calls are the
 //! mapping of a region and the futex of a completion ring.
 //! What flows through: bytes from a ring become a `RawCommand`, by `validate` a `Command`, by `Paths::fetch` and
@@ -29,10 +29,11 @@ pub mod ring;
 pub mod sqe;
 pub mod target;
 pub mod trace;
+pub mod virt;
 
 pub use bodies::{LockBody, OutcomeBody, SetAttrBody, StatBody, StatfsBody, WireTime};
 pub use codec::{Lane, OffsetHigh, RangeKind};
-pub use command::{At, Command, Durability, Modify, Op, TxnMode};
+pub use command::{At, Command, Durability, Modify, Op, Placement, TxnMode};
 pub use decode::{SessionLimits, validate};
 pub use error::Errno;
 pub use flags::{
@@ -49,6 +50,7 @@ pub use ring::{
     CqConsumer, CqProducer, Full, QueueFault, QueueLayout, QueueMemory, RingMemory, Sleep, SqConsumer, SqProducer,
 };
 pub use sqe::{Cqe, RawCommand, Sqe};
-pub use target::{Cursor, Kept, Opened, Quiet, Sink, Source, Target, Written};
+pub use target::{Cursor, Kept, Kernel, Opened, Quiet, Sink, Source, Taken, Target, Written};
+pub use virt::{Direction, VirtRange, VirtSpec};
 pub use weldfs_functions as functions;
 pub use weldfs_functions::ChecksumState;

@@ -64,12 +64,26 @@ pub const PROGRAM_READ_MAX: u64 = 8 << 20;
 pub const RECORD_HEAD_MAX: usize = 64;
 /// Records that one scan walks over.
 pub const SCAN_RECORDS_MAX: u64 = 65_536;
+/// Bytes of a kernel's name, with that of a back-end.
+pub const KERNEL_NAME_MAX: usize = 40;
 /// Bytes that a program may write into files, all its micro-ops together.
 pub const PROGRAM_WRITE_MAX: u64 = 16 << 20;
 /// Bytes that the codecs and ciphers of a program take and make, where they run before it: on a directory of the host.
 pub const PROGRAM_FORESEEN_MAX: u64 = 32 << 20;
 /// Keys that a session may keep.
 pub const KEYS_MAX: usize = 64;
+/// Bytes of the spec of a virtual file.
+pub const VIRT_SPEC_MAX: usize = 4096;
+/// Bytes of a kernel's name.
+pub(crate) const VIRT_KERNEL_MAX: usize = 31;
+/// Bytes of the name of a kernel's back-end.
+pub(crate) const VIRT_BACKEND_MAX: usize = 15;
+/// Parameters (32-bit words) of a virtual file's kernel.
+pub(crate) const VIRT_PARAMS_MAX: usize = 4096;
+/// Ranges of real files behind one virtual file.
+pub const VIRT_RANGES_MAX: usize = 64;
+/// Bytes last given of a virtual file that can be read again.
+pub const VIRT_AGAIN_MAX: usize = 128 << 10;
 /// Largest file offset plus one: offsets and sizes fit i64.
 pub const FILE_OFFSET_MAX: u64 = i64::MAX as u64;
 /// Placeholder descriptors handed out by one request.

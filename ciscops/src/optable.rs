@@ -181,6 +181,9 @@ op_table! {
     }
     ListXattr = 42, "list_xattr", false { base: Handle, path: A(PathOrSelf), nofollow: LINK_BIT, out: B(Bytes) }
     RemoveXattr = 43, "remove_xattr", false { base: Handle, path: A(PathOrSelf), nofollow: LINK_BIT, name: C(Name) }
+    VirtRegister = 44, "virt_register", false { base: Handle, path: A(Path), mode: MODE, spec: B(Bytes) }
+    VirtSpec = 45, "virt_spec", false { base: Handle, path: A(PathOrSelf), nofollow: LINK_BIT, out: B(Bytes) }
+    VirtParams = 46, "virt_params", false { h: Handle, params: A(Bytes) }
     OpenWriteClose = 64, "open_write_close", true {
         base: Handle, path: A(Path), flags: OPEN_FLAGS, mode: MODE, at: At(OffsetHigh::Offset), src: B(Bytes)
     }

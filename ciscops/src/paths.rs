@@ -71,6 +71,8 @@ fn ranges(op: &Op) -> (Option<PoolRange>, Option<(PoolRange, Check)>) {
         | Op::Readlink { path, .. }
         | Op::Access { path, .. }
         | Op::ListXattr { path, .. }
+        | Op::VirtRegister { path, .. }
+        | Op::VirtSpec { path, .. }
         | Op::OpenWriteClose { path, .. }
         | Op::OpenReadClose { path, .. }
         | Op::OpenReadWriteClose { path, .. } => (Some(path), None),

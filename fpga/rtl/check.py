@@ -167,8 +167,11 @@ def synthesise(name, family):
 
 def resources(names, jobs):
     budget = tomllib.loads((RTL / "budget.toml").read_text())
-    pairs = [(name, family) for name in names or kernels() for family in FAMILIES]
-    over = []
+    names, over = names or kernels(), []
+    for name in names:
+        if why := budget.get(name, {}).get("not_counted"):
+            print(f"{name}: not counted: {why}")
+    pairs = [(name, family) for name in names for family in FAMILIES if "not_counted" not in budget.get(name, {})]
     print(f"{'kernel':14} {'family':6} {'LUT':>7} {'FF':>7} {'BRAM':>6} {'DSP':>5}")
     with ThreadPoolExecutor(jobs) as pool:
         for (name, family), sums in zip(pairs, pool.map(lambda pair: synthesise(*pair), pairs)):

@@ -30,7 +30,8 @@ OPCODES = {
     "lock": 16, "set_flags": 17, "statfs": 18, "outcome": 19, "checksum_range": 20, "batch": 21, "read_dir_plus": 22,
     "set_key": 23, "drop_key": 24, "txn_begin": 25, "txn_write": 26, "txn_commit": 27, "txn_abort": 28, "mkdir": 32,
     "rmdir": 33, "unlink": 34, "rename": 35, "link": 36, "symlink": 37, "readlink": 38, "access": 39, "get_xattr": 40,
-    "set_xattr": 41, "list_xattr": 42, "remove_xattr": 43, "open_write_close": 64, "open_read_close": 65,
+    "set_xattr": 41, "list_xattr": 42, "remove_xattr": 43,
+    "virt_register": 44, "virt_spec": 45, "virt_params": 46, "open_write_close": 64, "open_read_close": 65,
     "open_read_write_close": 66, "append_checksum_write": 67, "read_checksum_verify": 68, "read_modify_write": 69,
     "program": 70,
 }
@@ -79,6 +80,9 @@ PLACES = {
     "set_xattr": {"handle": 1, "A": "path?", "aux": 1 << 31 | 0xFF, "C": "name", "B": "bytes"},
     "list_xattr": {"handle": 1, "A": "path?", "aux": 1 << 31, "B": "bytes"},
     "remove_xattr": {"handle": 1, "A": "path?", "aux": 1 << 31, "C": "name"},
+    "virt_register": {"handle": 1, "A": "path", "aux": 0xFFF << 16, "B": "bytes"},
+    "virt_spec": {"handle": 1, "A": "path?", "aux": 1 << 31, "B": "bytes"},
+    "virt_params": {"handle": 1, "A": "bytes"},
     "open_write_close": {"handle": 1, "A": "path", "aux": 0x3FFFFFFF, "offset": 1, "B": "bytes"},
     "open_read_close": {"handle": 1, "A": "path", "aux": 0xFFFF, "offset": 1, "B": "bytes"},
     "open_read_write_close": {

@@ -356,6 +356,7 @@ impl Store {
             checkpoints: AtomicU64::new(0),
             opens: Mutex::new(InoMap::default()),
             suspects: Mutex::default(),
+            pins: Default::default(),
             writer: Mutex::new(Writer { sb, zone, pending: None, unnamed: Vec::new() }),
         }
     }

@@ -13,6 +13,11 @@ pub(crate) const VALUE_VERSION: u8 = 1;
 /// Blocks that one file holds, at most: block numbers of a medium have 48 bits.
 const BLOCKS_MAX: u64 = 1 << 48;
 
+/// Flag of an inode: it is a virtual file, and has a spec.
+pub(crate) const FLAG_VIRTUAL: u32 = 2;
+/// The extended attribute that holds the spec. No client has this namespace: it is refused to all of them.
+pub(crate) const SPEC_NAME: &[u8] = b"weldfs.virtual";
+
 /// A point in time, nanosecond resolution, any year.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Time {
@@ -95,6 +100,11 @@ impl InodeRec {
     /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.mode & 0o170000 == 0o040000
+    }
+
+    /// Whether reading it gives what a kernel makes of other files: a regular file with the flag.
+    pub(crate) fn is_virtual(&self) -> bool {
+        self.flags & FLAG_VIRTUAL != 0 && self.mode & 0o170000 == 0o100000
     }
 
     /// Appends the fields (all but the number) to `w`: the one encoding of an inode, in effects and in the tree.

@@ -6,6 +6,7 @@
 mod ledger;
 mod micro;
 mod names;
+mod pins;
 mod plan;
 mod read;
 mod records;
@@ -37,6 +38,7 @@ use crate::record::InodeRec;
 use crate::shares::{NOBODY, Owner};
 use crate::tree::PageRef;
 use parking_lot::{Mutex, RwLock};
+use pins::Pins;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -161,6 +163,8 @@ pub struct Store {
     pub(crate) closed: AtomicBool,
     pub(crate) checkpoints: AtomicU64,
     pub(crate) opens: Mutex<InoMap<u32>>,
+    /// Ranges of files that virtual files which are open stream from or to.
+    pub(crate) pins: Pins,
     /// Pages whose fetch found other bytes, once: see [`Store::fetch`].
     pub(crate) suspects: Mutex<VecDeque<PageRef>>,
 }

@@ -9,7 +9,7 @@ use crate::fused::{Done, Exchanged};
 use crate::meta::Metadata;
 use crate::options::OpenOptions;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use weldfs_ciscops::flags::{AccessMask, OpenFlags, RenameFlags, SetAttrMask};
@@ -45,7 +45,15 @@ impl Client {
     pub fn read(&self, path: impl AsRef<Path>) -> io::Result<Vec<u8>> {
         let mut bytes = vec![0; 64 << 10];
         let flags = OpenFlags::READ;
-        let n = self.raw().open_read_close(ROOT, name(path.as_ref()), flags, 0, &mut bytes)?;
+        let n = match self.raw().open_read_close(ROOT, name(path.as_ref()), flags, 0, &mut bytes) {
+            // A virtual file is a stream, and its size says nothing.
+            Err(Errno::OPNOTSUPP) => {
+                bytes.clear();
+                OpenOptions::new().read(true).open(self, path)?.read_to_end(&mut bytes)?;
+                return Ok(bytes);
+            }
+            read => read?,
+        };
         if n < bytes.len() {
             bytes.truncate(n);
             return Ok(bytes);

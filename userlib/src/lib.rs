@@ -5,6 +5,7 @@
 //! * `catalogue`: fused operations that travel as programs.
 //! * `raw`: one method per operation, on handles and byte paths, errno out; all of the above is written on it.
 //! * `batch`: many operations in one command; `txn`: writes to several files, all or nothing.
+//! * `virt`: files that stream other files through a kernel in the drive.
 //! * `outcome`: what became of a command, asked after a crash.
 //! * `call`: one call becomes one command; `buf`: its operands, ordinary memory or zero-copy pool buffers.
 //! * `channel`: each thread's queue pair; `queue`: commands in, completions out; `spin`, `slab`, `fork` help it.
@@ -38,6 +39,7 @@ mod slab;
 pub mod socket;
 mod spin;
 mod txn;
+mod virt;
 
 pub use aio::{AsyncQueue, Pending, QueueBuf};
 pub use batch::Batch;
@@ -59,13 +61,14 @@ pub use queue::{Queue, Ticket};
 pub use raw::{Raw, Written};
 pub use socket::SocketConnector;
 pub use txn::{ItemFault, Transaction};
+pub use virt::VirtFile;
 pub use weldfs_ciscops::flags::SetAttrMask;
 pub use weldfs_ciscops::flags::{
     AccessMask, ChecksumKind, FallocMode, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
 };
 pub use weldfs_ciscops::{
-    At, Command, Cqe, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody, TxnMode,
-    WireTime,
+    At, Command, Cqe, Direction, Durability, Errno, Handle, LockBody, Op, PoolRange, SetAttrBody, StatBody, StatfsBody,
+    TxnMode, VirtRange, VirtSpec, WireTime,
 };
 
 /// The examples of docs/API.md, compiled.

@@ -41,16 +41,6 @@ module weld_aes128 (
         .done(done), .count(count), .words({key, direction})
     );
 
-    function [7:0] box;
-        input [7:0] x;
-        box = BOX[{x, 3'd0} +: 8];
-    endfunction
-
-    function [7:0] inverse_box;
-        input [7:0] x;
-        inverse_box = INVERSE_BOX[{x, 3'd0} +: 8];
-    endfunction
-
     // Times x in GF(2^8), for the four bytes of a column.
     function [31:0] twice;
         input [31:0] x;
@@ -78,7 +68,8 @@ module weld_aes128 (
         end
     endfunction
 
-    // One round of a block: byte 4c + r is row r of column c.
+    // One round of a block, without the substitution: byte 4c + r is row r of column c. Substitution and the shift of rows
+    // may change places.
     function [127:0] forward;
         input [127:0] x;
         input [127:0] round_key;
@@ -88,7 +79,7 @@ module weld_aes128 (
         begin
             for (c = 0; c < 4; c = c + 1)
                 for (r = 0; r < 4; r = r + 1)
-                    y[8*(4*c+r) +: 8] = box(x[8*(4*((c+r)%4)+r) +: 8]);
+                    y[8*(4*c+r) +: 8] = x[8*(4*((c+r)%4)+r) +: 8];
             if (!final_round)
                 for (c = 0; c < 4; c = c + 1) y[32*c +: 32] = mix(y[32*c +: 32]);
             forward = y ^ round_key;
@@ -104,25 +95,11 @@ module weld_aes128 (
         begin
             for (c = 0; c < 4; c = c + 1)
                 for (r = 0; r < 4; r = r + 1)
-                    y[8*(4*c+r) +: 8] = inverse_box(x[8*(4*((c+4-r)%4)+r) +: 8]);
+                    y[8*(4*c+r) +: 8] = x[8*(4*((c+4-r)%4)+r) +: 8];
             y = y ^ round_key;
             if (!final_round)
                 for (c = 0; c < 4; c = c + 1) y[32*c +: 32] = unmix(y[32*c +: 32]);
             backward = y;
-        end
-    endfunction
-
-    // 5.2: the round key after this one.
-    function [127:0] expand;
-        input [127:0] x;
-        input [7:0] constant;
-        reg [31:0] a, b, c, d;
-        begin
-            a = x[31:0] ^ {box(x[103:96]), box(x[127:120]), box(x[119:112]), box(x[111:104]) ^ constant};
-            b = x[63:32] ^ a;
-            c = x[95:64] ^ b;
-            d = x[127:96] ^ c;
-            expand = {d, c, b, a};
         end
     endfunction
 
@@ -132,6 +109,14 @@ module weld_aes128 (
     reg [3:0] made;
     wire making = done && good && !ready;
     wire [127:0] this_key = made == 0 ? key : next_key;
+
+    // 5.2: the round key after this one. The last word, substituted, is added to the first.
+    wire [31:0] boxed;
+    wire [7:0] this_constant = made == 0 ? 8'd1 : constant;
+    wire [31:0] key_0 = this_key[31:0] ^ {boxed[7:0], boxed[31:16], boxed[15:8] ^ this_constant};
+    wire [31:0] key_1 = this_key[63:32] ^ key_0;
+    wire [31:0] key_2 = this_key[95:64] ^ key_1;
+    wire [31:0] key_3 = this_key[127:96] ^ key_2;
 
     // The flit that is in work, and the round that is next.
     reg have, last;
@@ -149,12 +134,24 @@ module weld_aes128 (
     wire [127:0] whitening = round_keys[decrypt ? 4'd10 : 4'd0];
     wire [127:0] round_key = round_keys[decrypt ? 4'd10 - round : round];
 
+    wire [511:0] substituted, restored;
+    genvar g;
+    generate
+        for (g = 0; g < 64; g = g + 1) begin : look_up
+            weld_rom #(.BYTES(BOX)) box (.index(blocks[8*g +: 8]), .data(substituted[8*g +: 8]));
+            weld_rom #(.BYTES(INVERSE_BOX)) inverse (.index(blocks[8*g +: 8]), .data(restored[8*g +: 8]));
+        end
+        for (g = 0; g < 4; g = g + 1) begin : key_look_up
+            weld_rom #(.BYTES(BOX)) box (.index(this_key[96+8*g +: 8]), .data(boxed[8*g +: 8]));
+        end
+    endgenerate
+
     integer i;
     reg [511:0] worked;
     always @* begin
         for (i = 0; i < 4; i = i + 1)
-            if (decrypt) worked[128*i +: 128] = backward(blocks[128*i +: 128], round_key, final_round);
-            else worked[128*i +: 128] = forward(blocks[128*i +: 128], round_key, final_round);
+            if (decrypt) worked[128*i +: 128] = backward(restored[128*i +: 128], round_key, final_round);
+            else worked[128*i +: 128] = forward(substituted[128*i +: 128], round_key, final_round);
     end
 
     weld_fifo #(.WIDTH(520), .LOG(1)) out (
@@ -167,8 +164,8 @@ module weld_aes128 (
     always @(posedge clk) begin
         if (making) begin
             round_keys[made] <= this_key;
-            next_key <= expand(this_key, made == 0 ? 8'd1 : constant);
-            constant <= made == 0 ? 8'd2 : {constant[6:0], 1'b0} ^ (constant[7] ? 8'h1b : 8'd0);
+            next_key <= {key_3, key_2, key_1, key_0};
+            constant <= {this_constant[6:0], 1'b0} ^ (this_constant[7] ? 8'h1b : 8'd0);
         end
         if (take) begin
             blocks <= s_data ^ {4{whitening}};

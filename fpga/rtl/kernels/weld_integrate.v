@@ -46,7 +46,6 @@ module weld_integrate (
     integer i;
 
     // How often the query has the value, and whether its prefix has, in the highest bit.
-    reg [6:0] table_ [0:255];
     reg [7:0] value;
     reg [5:0] times;
     reg among;
@@ -60,12 +59,23 @@ module weld_integrate (
             end
     end
 
+    wire filling = done && good && !ready;
+    wire [223:0] found;
+    genvar g;
+    generate
+        for (g = 0; g < 32; g = g + 1) begin : look_up
+            weld_table #(.WIDTH(7), .LOG(8)) times_of (
+                .clk(clk), .put(filling), .put_index(value), .put_data({among, times}),
+                .index(s_data[8*g +: 8]), .data(found[7*g +: 7])
+            );
+        end
+    endgenerate
+
     always @(posedge clk) begin
-        if (done && good && !ready) table_[value] <= {among, times};
         if (rst) begin
             value <= 0;
             ready <= 0;
-        end else if (done && good && !ready) begin
+        end else if (filling) begin
             value <= value + 8'd1;
             ready <= value == 8'hff;
         end
@@ -114,7 +124,7 @@ module weld_integrate (
             record1 <= s_data;
             last1 <= s_last;
             whole1 <= s_len == 7'd64;
-            for (i = 0; i < 32; i = i + 1) looked[7*i +: 7] <= table_[s_data[8*i +: 8]];
+            looked <= found;
         end
         if (go && have1) begin
             record2 <= record1;

@@ -76,6 +76,8 @@ enum Verb {
     Chown(verbs::chown::Args),
     /// Set the size of files in an image
     Truncate(verbs::truncate::Args),
+    /// Make, list and remove virtual files of an image
+    Virt(verbs::virt::Args),
     /// Find names in trees of an image
     Find(verbs::find::Args),
     /// Make changes durable
@@ -138,6 +140,7 @@ fn dispatch(verb: &Verb) -> Outcome {
         Verb::Chmod(args) => verbs::chmod::run(args),
         Verb::Chown(args) => verbs::chown::run(args),
         Verb::Truncate(args) => verbs::truncate::run(args),
+        Verb::Virt(args) => verbs::virt::run(args),
         Verb::Find(args) => verbs::find::run(args),
         Verb::Sync(args) => verbs::sync::run(args),
         Verb::Stat(args) => verbs::stat::run(args),

@@ -4,9 +4,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weldfs_ciscops::interp::Outcome;
+use weldfs_ciscops::virt::TO_END;
 use weldfs_ciscops::{
-    At, ChecksumKind, FallocMode, Handle, Modify, Op, OpenFlags, PoolRange, RenameFlags, StatBody, TxnMode, XattrFlags,
-    dirent,
+    At, ChecksumKind, Direction, FallocMode, Handle, Modify, Op, OpenFlags, PoolRange, RenameFlags, StatBody, TxnMode,
+    VirtRange, VirtSpec, XattrFlags, dirent,
 };
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 use weldfs_storagefs::fs::driver::Direct;
@@ -225,6 +226,16 @@ impl Hand {
     pub fn remove_xattr(&mut self, path: &str, name: &str) -> Done {
         let (path, name) = (self.arg(path.as_bytes()), self.arg(name.as_bytes()));
         self.run(Op::RemoveXattr { base: Handle::ROOT, path, nofollow: true, name })
+    }
+
+    /// virt_register: a virtual file over another one.
+    pub fn register(&mut self, path: &str, over: &str) -> Done {
+        let range = VirtRange { path: over.as_bytes().to_vec(), offset: 0, length: TO_END };
+        let (kernel, params) = ("grep".to_owned(), vec![1, 97]);
+        let spec = VirtSpec { kernel, params, direction: Direction::Read, ranges: vec![range] };
+        let spec = spec.encode().map_err(|e| e.0)?;
+        let (path, spec) = (self.arg(path.as_bytes()), self.arg(&spec));
+        self.run(Op::VirtRegister { base: Handle::ROOT, path, mode: 0o644, spec })
     }
 
     /// The whole content of a file.

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 use weldfs_ciscops::{Durability, Errno, InodeNo};
+use weldfs_fpga::card::Card;
+use weldfs_fpga::config::CardConfig;
 use weldfs_journal::Clock;
 use weldfs_scheduler::{Cost, PolicyKind, WEIGHT_DEFAULT, WEIGHT_MAX};
 
@@ -35,6 +37,7 @@ use super::sets::SetTable;
 use super::slots::Inbox;
 use super::tenants::{DeviceStock, Identity, Resource, Tenant, TenantTable, TenantsConfig};
 use super::trace::Trace;
+use super::virt::Virtuals;
 use crate::store::Store;
 
 /// How a device is to be run.
@@ -74,6 +77,8 @@ pub struct DeviceConfig {
     pub hand_over: Option<bool>,
     /// Longest a device thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
+    /// The FPGA slots.
+    pub card: CardConfig,
     /// Called by each device thread once it has had nothing to do for a second: a program whose allocator keeps what
     /// its threads have freed gives it back there.
     pub at_rest: Option<fn()>,
@@ -97,6 +102,7 @@ impl Default for DeviceConfig {
             inline: None,
             hand_over: None,
             spin_ns_max: super::limits::SPIN_NS_MAX,
+            card: CardConfig::default(),
             at_rest: None,
         }
     }
@@ -133,9 +139,11 @@ pub struct Core {
     pub(super) durable_default: bool,
     pub(super) sets: SetTable,
     pub(super) files: Arc<OpenFiles>,
+    pub(super) virtuals: Virtuals,
     pub(super) io: IoPool,
     pub(super) maintenance: Maintenance,
     pub(super) pace: Pace,
+    pub(super) card: Arc<Card>,
     pub(super) threads: Vec<ThreadState>,
     pub(super) board: Arc<Board>,
     pub(super) memory: Memory,
@@ -205,7 +213,6 @@ impl Core {
                 })
             })
             .collect::<std::io::Result<Vec<_>>>()?;
-        let files = OpenFiles::new(OPEN_FILES_MAX);
         let slots = config.cores.max(1) * SLOTS_PER_THREAD;
         let runq = RunQueue::new(config.policy, slots, config.quantum_ns, config.cost);
         let descriptors = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
@@ -234,6 +241,7 @@ impl Core {
             maintenance: Maintenance::default(),
             leavings: Leavings::default(),
             pace: Pace::default(),
+            card: crate::card::make(config.card.clone())?,
             clock: store.clock().clone(),
             tenants,
             board,
@@ -249,7 +257,8 @@ impl Core {
             store,
             durable_default,
             sets: SetTable::default(),
-            files,
+            files: OpenFiles::new(OPEN_FILES_MAX),
+            virtuals: Virtuals::default(),
             threads,
             sessions: Mutex::default(),
             no_sessions: Condvar::new(),

@@ -6,12 +6,12 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use weldfs_ciscops::command::Modify;
-use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, Paths, interp};
+use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, Paths, Taken, interp};
 use weldfs_journal::{Appended, Lsn, RecordHead};
 use weldfs_scheduler::{Mode, Seq, Token};
 
@@ -20,24 +20,25 @@ use super::board::SlotState;
 use super::checksum;
 use super::clock::now_ns;
 use super::core::Core;
-use super::counters::QueueCounters;
-use super::departed;
 use super::detect;
+pub(super) use super::done::{Copied, Done};
 use super::lent::{Lending, Lost, may_lend};
 use super::limits::SET_RETRIES_MAX;
 use super::mail::Mail;
 use super::memory::held_by;
 use super::ofd::{Description, OpenInode};
 use super::pace::FULL;
+use super::placed;
 use super::room::{Rooms, pause};
 use super::session::{QueueState, SessionState};
 use super::session_ops;
 use super::sets::{ClosedGate, Members, Tickets, members};
 use super::staged;
+use super::virt;
 use super::wishes::{changes_names, leaves_garbage, wants_durable};
 use crate::error::{FsError, FsResult, Wait};
 use crate::fs::strides::Strides;
-use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, Slicer, Txn};
+use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, OpenedInfo, Slicer, Txn};
 use crate::store::{MicroTxn, Plan};
 
 /// What an op future is made of.
@@ -50,6 +51,8 @@ pub(super) struct OpCx<'d> {
     pub cmd: Command,
     pub paths: Paths,
     pub place: Place,
+    /// The payload, where a slot has summed it up.
+    pub taken: OnceLock<Taken>,
 }
 
 /// Where in its ring a command stands.
@@ -61,71 +64,6 @@ pub(super) enum Place {
     Inside,
     /// The last element of one.
     Last,
-}
-
-/// What an op future ends with.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Done {
-    pub outcome: Outcome,
-    /// Bytes that crossed the link beside the queue entries.
-    pub bytes_in: u64,
-    pub bytes_out: u64,
-    /// The outcome of a detectable command is in the log.
-    pub recorded: bool,
-    /// What was copied between pool and device.
-    pub copied: Copied,
-    /// An element of a sequence is done only when everything below is durable: whoever runs the sequence waits.
-    pub pending: Option<Lsn>,
-}
-
-/// Copies between pool and device, counted when the command is over.
-#[derive(Clone, Copy, Default, Debug)]
-pub(super) struct Copied {
-    payload: u64,
-    payload_in: u64,
-    payload_out: u64,
-    metadata: u64,
-}
-
-impl Done {
-    /// Counts what was copied; under the lock of the queue pair.
-    pub fn count(&self, c: &QueueCounters) {
-        c.payload_copies.add(self.copied.payload);
-        c.payload_bytes_in.add(self.copied.payload_in);
-        c.payload_bytes_out.add(self.copied.payload_out);
-        c.metadata_copies.add(self.copied.metadata);
-    }
-
-    /// Counts what an element of a sequence moved as moved by the sequence.
-    pub fn add(&mut self, element: &Done) {
-        self.bytes_in += element.bytes_in;
-        self.bytes_out += element.bytes_out;
-        self.copied.payload += element.copied.payload;
-        self.copied.payload_in += element.copied.payload_in;
-        self.copied.payload_out += element.copied.payload_out;
-        self.copied.metadata += element.copied.metadata;
-        self.pending = self.pending.max(element.pending);
-    }
-
-    /// Counts payload that was copied once from the pool.
-    pub fn took(&mut self, bytes: u64) {
-        self.bytes_in += bytes;
-        self.copied.payload += u64::from(bytes > 0);
-        self.copied.payload_in += bytes;
-    }
-
-    /// Counts so many bytes beside payload, copied in one piece each way.
-    pub fn moved(&mut self, bytes_in: u64, bytes_out: u64) {
-        self.bytes_in += bytes_in;
-        self.bytes_out += bytes_out;
-        self.copied.metadata += u64::from(bytes_in > 0) + u64::from(bytes_out > 0);
-    }
-}
-
-impl From<Outcome> for Done {
-    fn from(outcome: Outcome) -> Done {
-        Done { outcome, bytes_in: 0, bytes_out: 0, recorded: false, copied: Copied::default(), pending: None }
-    }
 }
 
 /// A command that failed before it did anything.
@@ -164,6 +102,9 @@ async fn run(cx: &OpCx<'_>) -> Done {
 /// Runs one command that is no sequence: by itself, or an element of one.
 pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
     let (core, queue) = (cx.core, &cx.queue);
+    if let Some(description) = virt::concerned(cx) {
+        return Box::pin(virt::run(cx, description)).await;
+    }
     let modelled = core.emulated.is_on();
     // On an emulated device payload crosses its memory both ways; else it is staged on its way to a block medium only.
     let bytes = held_by(&cx.cmd, &cx.paths, modelled || !core.store.writes_directly(), modelled);
@@ -180,6 +121,7 @@ pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
         Op::Lock { .. } => answer(session_ops::lock(cx).await),
         Op::SetKey { kind, bytes } => answer(session_ops::set_key(cx, kind, bytes)),
         Op::DropKey { key } => answer(session_ops::drop_key(cx, key)),
+        Op::VirtParams { h, .. } => answer(cx.description(h).and(Err(Errno::INVAL))),
         Op::ChecksumRange { .. } => answer(Box::pin(checksum::run(cx)).await),
         Op::Outcome { client, queue, sequence, out } => answer(detect::answer(cx, client, queue, sequence, out).await),
         Op::TxnBegin | Op::TxnWrite { .. } | Op::TxnAbort { .. } => staged::run(cx),
@@ -242,27 +184,6 @@ impl OpCx<'_> {
 
     pub(super) fn description(&self, h: Handle) -> Result<Arc<Description>, Errno> {
         self.session().handles.get(h)
-    }
-}
-
-impl Slicer for OpCx<'_> {
-    fn due(&self) -> bool {
-        let runq = &self.core.board.runq;
-        let ran = self.core.scaled(now_ns().wrapping_sub(self.slot.begin.load(Ordering::Relaxed)));
-        // With nothing runnable, too: commands may wait in rings that no core reads while this core is in here.
-        let due = ran >= runq.quantum_ns() && (runq.is_empty() || runq.preempts(self.queue.tenant.id, ran));
-        if due {
-            self.slot.yielded.store(true, Ordering::Relaxed);
-        }
-        due
-    }
-
-    fn is_cancelled(&self) -> bool {
-        !departed::goes_on(self.core, self.session(), &self.cmd.op)
-    }
-
-    fn micro(&self, index: u16) {
-        self.slot.micro.store(u32::from(index), Ordering::Relaxed);
     }
 }
 
@@ -331,6 +252,14 @@ pub(super) async fn file_system(cx: &OpCx<'_>) -> Done {
         && let Err(e) = detect::admissible(cx)
     {
         return failed(e);
+    }
+    if placed::is_placed(&cx.cmd)
+        && let Some(mut done) = Box::pin(placed::begin(cx)).await
+    {
+        if cx.cmd.detectable {
+            Box::pin(detect::leave(cx, &mut done)).await;
+        }
+        return done;
     }
     let mut done = match with_set(cx).await {
         Ok(done) => done,
@@ -521,11 +450,9 @@ async fn attempt<'d>(
     let begin = |reserved, again| {
         let mut txn = Txn::new(&core.store, cx.session(), set, reserved, payload, core.clock.wall());
         txn.about(&cx.paths.a);
+        txn.with_taken(cx.taken.get());
         txn.in_steps(&cx.cmd, &cx.paths, detect::of_begin(cx), again);
-        match lending {
-            Some(lending) => txn.in_slices(lending),
-            None => txn.in_slices(cx),
-        }
+        txn.in_slices(lending.map_or(cx as &dyn Slicer, |lending| lending));
         txn
     };
     let mut txn = begin(plan.take(), false);
@@ -551,7 +478,8 @@ async fn attempt<'d>(
     };
     let mut must_sync = cx.cmd.after_durable.then(|| core.store.journal().tail());
     let recorded = cx.cmd.detectable && finished.plan.is_some();
-    let concluded = conclude(cx, &mut finished, &outcome, &mut must_sync).await;
+    let mut opening = None;
+    let concluded = conclude(cx, &mut finished, &outcome, &mut must_sync, &mut opening).await;
     let begun = finished.micro.as_deref().is_some_and(MicroTxn::has_begun);
     let recorded = recorded && (concluded.is_ok() || begun);
     if let Err(e) = concluded {
@@ -574,6 +502,9 @@ async fn attempt<'d>(
     // What it was promised and has not taken is for others, who need not wait until this is durable.
     finished.plan = None;
     core.board.unboost(cx.at);
+    if let Some(opening) = opening {
+        outcome = Box::pin(open_virtual(cx, opening, outcome)).await;
+    }
     // A MicroTx that failed may have left something, and its durability was asked for, too.
     let stands = outcome.micro_done > 0;
     let must_sync = must_sync.filter(|_| outcome.is_ok() || stands);
@@ -588,7 +519,14 @@ async fn attempt<'d>(
 }
 
 /// Commits what the transaction planned, and makes valid what it opened and moved.
-async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, outcome: &Outcome, must_sync: &mut Option<Lsn>) -> FsResult<()> {
+/// A virtual file is left in `opening`.
+async fn conclude(
+    cx: &OpCx<'_>,
+    f: &mut Finished<'_>,
+    outcome: &Outcome,
+    must_sync: &mut Option<Lsn>,
+    opening: &mut Option<(OpenedInfo, Arc<Description>)>,
+) -> FsResult<()> {
     let core = cx.core;
     let description = match &f.opened {
         None => None,
@@ -632,17 +570,38 @@ async fn conclude(cx: &OpCx<'_>, f: &mut Finished<'_>, outcome: &Outcome, must_s
             core.note_reclaim();
         }
     }
-    if let Some((o, description)) = description {
-        if let Some(p) = cx.session().handles.take_placeholder(o.placeholder) {
-            core.files.bind(p, &description);
-        }
-        cx.session().handles.fill(o.handle, description);
+    match description {
+        Some((o, description)) if o.is_virtual => *opening = Some((o, description)),
+        Some((o, description)) => installed(cx, &o, description),
+        None => {}
     }
     if let Some((h, offset)) = f.cursor {
         // The handle was closed meanwhile: then nothing can ask for the offset either.
         let _ = cx.session().handles.with(h, |d| d.set_offset(offset));
     }
     Ok(())
+}
+
+/// There is more to open of a virtual file; none of it under this one's tickets.
+async fn open_virtual(cx: &OpCx<'_>, (o, description): (OpenedInfo, Arc<Description>), outcome: Outcome) -> Outcome {
+    match virt::open(cx, &description).await {
+        Ok(()) => {
+            installed(cx, &o, description);
+            outcome
+        }
+        Err(e) => {
+            cx.session().release_handle(o.handle);
+            Outcome::failed(e)
+        }
+    }
+}
+
+/// From now on a handle, and a placeholder, stand for the description.
+fn installed(cx: &OpCx<'_>, o: &OpenedInfo, description: Arc<Description>) {
+    if let Some(p) = cx.session().handles.take_placeholder(o.placeholder) {
+        cx.core.files.bind(p, &description);
+    }
+    cx.session().handles.fill(o.handle, description);
 }
 
 fn kept_flags(flags: OpenFlags) -> OpenFlags {

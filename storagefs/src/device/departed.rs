@@ -49,6 +49,7 @@ fn worth(op: &Op) -> Worth {
         | Access { .. }
         | GetXattr { .. }
         | ListXattr { .. }
+        | VirtSpec { .. }
         | ReadChecksumVerify { .. }
         | OpenReadClose { .. } => Worth::Nothing,
         Open { flags, .. } if !flags.intersects(OpenFlags::CREATE | OpenFlags::TRUNC) => Worth::Nothing,
@@ -79,6 +80,8 @@ fn worth(op: &Op) -> Worth {
         | Symlink { .. }
         | SetXattr { .. }
         | RemoveXattr { .. }
+        | VirtRegister { .. }
+        | VirtParams { .. }
         | OpenWriteClose { .. }
         | OpenReadWriteClose { .. }
         | AppendChecksumWrite { .. }

@@ -2,13 +2,14 @@
 //!
 //! * `device` (this file) starts and ends it; `core` is what its parts share; `limits` bounds everything.
 //! * `thread` is the run loop of a device thread: poll rings, run slots, post completions, sleep in one call. `slots`
-//!   holds the op futures and their wakers. `dataplane` is the op future itself, `batch` one that runs
-//!   several commands, `session_ops` those without a transaction, `staged`
-//!   those of several commands; `sets` the tickets held on inodes, `lent` how a program lends them while it
-//!   computes.
+//!   holds the op futures and their wakers. `dataplane` is the op future itself, `done` what it ends with, `batch` one
+//!   that runs several commands, `session_ops` those without a transaction, `staged` those of several commands; `sets`
+//!   the tickets held on inodes, `lent` how a program lends them while it computes. `virt` is about files that stream
+//!   through a kernel.
 //! * `tenants` says who is charged and what each may hold; `memory` who may use how much of the device's memory.
 //!   `session` is an attached client, `rings` its queue pairs; `ofd` its handles, open file descriptions and
 //!   placeholders; `locks` locks.
+//! * `card` is the FPGA slots beside the cores, `placed` how commands compute in them.
 //! * `room` is how a command waits for space; `maintenance` does what belongs to no command; `io` reads what is cold.
 //!   `profile` says what hardware is emulated, `model` when things would happen there, `emulated` holds both.
 //! * `counters`, `latency` and `stats` say what happened, `trace` says when; `clock` measures it.
@@ -19,6 +20,7 @@
 mod arrivals;
 mod batch;
 mod board;
+mod card;
 mod checksum;
 mod clock;
 mod core;
@@ -27,6 +29,7 @@ mod dataplane;
 mod departed;
 mod departures;
 mod detect;
+mod done;
 mod due;
 mod emulated;
 pub mod hostdir;
@@ -45,6 +48,7 @@ mod near;
 mod ofd;
 mod pace;
 mod pair;
+mod placed;
 mod profile;
 mod rings;
 mod room;
@@ -54,6 +58,7 @@ mod session;
 mod session_ops;
 mod sets;
 mod slice;
+mod slicer;
 mod slots;
 mod staged;
 mod starved;
@@ -63,6 +68,7 @@ pub mod tenants;
 mod thread;
 pub mod trace;
 mod tune;
+mod virt;
 mod wishes;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -88,11 +94,12 @@ pub use runq::CostModel;
 pub use seat::Seated;
 pub use session::{Claimed, QueueParts, Session};
 pub use stats::{
-    CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats,
+    CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats, SlotStats,
     TenantStats, Usage,
 };
 pub use tenants::{Identity, TenantReport, TenantsConfig};
 pub use tune::{Setting, TuneError};
+pub use weldfs_fpga::config::CardConfig;
 pub use weldfs_scheduler::PolicyKind;
 
 /// A running device. Thread-safe; dropping it shuts it down.

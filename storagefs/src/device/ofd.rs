@@ -9,8 +9,8 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FlockOperation, Mode, OFlags, SealFlags};
@@ -19,6 +19,7 @@ use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags, private_memfd};
 use super::limits::PLACEHOLDERS_UNBOUND_MAX;
 use super::locks::{Held, LockTable, Owner, Payer, Space};
 use super::tenants::{Charge, Resource, Tenant};
+use super::virt::{Counted, Virtual, Virtuals};
 use crate::store::Store;
 
 /// What descriptions need of the device when they come and go. `B` is what a description holds open.
@@ -38,13 +39,32 @@ pub struct OpenFiles<B = OpenInode> {
 pub struct OpenInode {
     store: Arc<Store>,
     ino: InodeNo,
+    /// What a virtual file streams.
+    virt: OnceLock<Box<Virtual>>,
+    _counted: OnceLock<Counted>,
 }
 
 impl OpenInode {
     /// Holds it.
     pub fn new(store: &Arc<Store>, ino: InodeNo) -> OpenInode {
         store.open_ref(ino);
-        OpenInode { store: store.clone(), ino }
+        OpenInode { store: store.clone(), ino, virt: OnceLock::new(), _counted: OnceLock::new() }
+    }
+
+    pub(super) fn ino(&self) -> InodeNo {
+        self.ino
+    }
+
+    /// Of a virtual file: what it streams.
+    #[inline]
+    pub(super) fn virt(&self) -> Option<&Virtual> {
+        self.virt.get().map(|virt| &**virt)
+    }
+
+    /// Makes it that of a virtual file, once.
+    pub(super) fn set_virt(&self, virt: Virtual, all: &Virtuals) {
+        let _ = self._counted.set(all.one_more());
+        let _ = self.virt.set(Box::new(virt));
     }
 }
 
@@ -262,6 +282,11 @@ impl<B> Description<B> {
     /// Moves the offset.
     pub fn set_offset(&self, to: u64) {
         self.offset.store(to, Ordering::Relaxed);
+    }
+
+    /// Whether it has one handle.
+    pub(super) fn is_last_handle(&self) -> bool {
+        self.handles.load(Ordering::Acquire) == 1
     }
 
     fn handle_added(&self) {

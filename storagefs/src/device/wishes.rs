@@ -51,7 +51,8 @@ pub(super) fn changes_names(cx: &OpCx<'_>) -> bool {
         | Op::Unlink { .. }
         | Op::Rename { .. }
         | Op::Link { .. }
-        | Op::Symlink { .. } => true,
+        | Op::Symlink { .. }
+        | Op::VirtRegister { .. } => true,
         Op::Open { flags, .. } | Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => {
             flags.contains(OpenFlags::CREATE)
         }

@@ -43,6 +43,8 @@ impl Txn<'_> {
     pub(super) fn regular(&self, ino: InodeNo) -> FsResult<InodeRec> {
         let rec = resolve::live(self, ino)?;
         match rec.mode & perm::IFMT {
+            // Its bytes are streamed by the device; no command has them as the content of a file.
+            IFREG if rec.is_virtual() => Err(Errno::OPNOTSUPP.into()),
             IFREG => Ok(rec),
             IFDIR => Err(Errno::ISDIR.into()),
             _ => Err(Errno::INVAL.into()),
@@ -237,7 +239,7 @@ impl Txn<'_> {
             };
         }
         self.payload += len;
-        if matches!(src, Source::Shared(_)) {
+        if src.is_payload() {
             self.counters.bytes_in += len;
             if let Some(s) = &mut self.steps {
                 s.written = Some((ino, off, len));
@@ -268,6 +270,8 @@ impl Txn<'_> {
     /// Sets the size; what lies past it goes.
     pub(super) fn resize(&mut self, rec: &InodeRec, size: u64) -> FsResult<()> {
         match rec.mode & perm::IFMT {
+            IFREG if rec.is_virtual() => return Err(Errno::OPNOTSUPP.into()),
+            IFREG if self.store.pins.covers(rec.ino, size, rec.size) => return Err(Errno::TXTBSY.into()),
             IFREG => {}
             IFDIR => return Err(Errno::ISDIR.into()),
             _ => return Err(Errno::INVAL.into()),

@@ -34,6 +34,9 @@ impl Txn<'_> {
         let clears = matches!(mode, FallocMode::Punch | FallocMode::Zero | FallocMode::ZeroKeepSize);
         let (first, last) = (off.div_ceil(BLOCK_BYTES), end / BLOCK_BYTES);
         let inner = if clears && first < last { first..last } else { 0..0 };
+        if clears && self.store.pins.covers(ino, off, end) {
+            return Err(Errno::TXTBSY.into());
+        }
         if clears {
             self.cut_allowed(ino)?;
             self.zero_edges(ino, off, end)?;

@@ -357,6 +357,8 @@ pub(crate) fn resolve_set(
         | Op::Access { base, nofollow, .. }
         | Op::GetXattr { base, nofollow, .. }
         | Op::ListXattr { base, nofollow, .. } => r.object(base, a, nofollow, Shared)?,
+        Op::VirtSpec { base, nofollow, .. } => r.object(base, a, nofollow, Shared)?,
+        Op::VirtParams { .. } => {}
         Op::Readlink { base, .. } => r.object(base, a, true, Shared)?,
         Op::SetAttrPath { base, nofollow, .. }
         | Op::SetXattr { base, nofollow, .. }
@@ -365,7 +367,7 @@ pub(crate) fn resolve_set(
         Op::OpenWriteClose { base, flags, .. } | Op::OpenReadWriteClose { base, flags, .. } => {
             r.open(base, a, flags, Exclusive)?;
         }
-        Op::Mkdir { base, .. } | Op::Symlink { base, .. } => {
+        Op::Mkdir { base, .. } | Op::Symlink { base, .. } | Op::VirtRegister { base, .. } => {
             r.path(base, a, Last::Name, Exclusive, Shared)?;
         }
         Op::Rmdir { base, .. } | Op::Unlink { base, .. } => {

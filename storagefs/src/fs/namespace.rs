@@ -68,7 +68,8 @@ impl Txn<'_> {
         self.held(rec.ino, if trunc { Hold::Exclusive } else { Hold::Shared })?;
         self.may_open(rec, &at, flags, excl)?;
         let rec = rec.clone();
-        if trunc && !flags.contains(OpenFlags::PATH) {
+        // A virtual file has no bytes of its own.
+        if trunc && !flags.contains(OpenFlags::PATH) && !rec.is_virtual() {
             self.resize(&rec, 0)?;
         }
         Ok((rec, false))
@@ -153,7 +154,7 @@ impl Txn<'_> {
     }
 
     /// Makes the name `at` and a new inode behind it.
-    fn create(&mut self, at: &Found, kind: u32, mode: u32, target: Option<&[u8]>) -> FsResult<InodeRec> {
+    pub(super) fn create(&mut self, at: &Found, kind: u32, mode: u32, target: Option<&[u8]>) -> FsResult<InodeRec> {
         self.held(at.dir.ino, Hold::Exclusive)?;
         perm::may_create(&at.dir, self.session.cred())?;
         if kind == IFDIR && at.dir.nlink >= LINKS_MAX {
@@ -227,7 +228,7 @@ impl Txn<'_> {
     }
 
     /// A name for something that is no directory must be free and have no slash after it.
-    fn free_name(&self, at: &Found) -> FsResult<()> {
+    pub(super) fn free_name(&self, at: &Found) -> FsResult<()> {
         self.held(at.dir.ino, Hold::Shared)?;
         if at.rec.is_some() {
             return Err(Errno::EXIST.into());

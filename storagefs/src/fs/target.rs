@@ -8,8 +8,9 @@ use crate::error::FsError;
 use std::sync::Arc;
 use weldfs_ciscops::dirent::DirentWriter;
 use weldfs_ciscops::{
-    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, Kept, OpenFlags, Opened, Quiet,
-    Registers, RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
+    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, Kept, Kernel, OpenFlags, Opened,
+    Quiet, Registers, RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Taken, Target, Whence, Written,
+    XattrFlags,
 };
 use weldfs_functions::cipher::Key;
 
@@ -140,6 +141,25 @@ impl Target for Txn<'_> {
         self.session.key(name)
     }
 
+    async fn kernel(&mut self, kernel: Kernel<'_>, input: Vec<u8>, out_max: usize) -> Result<Vec<u8>, Errno> {
+        let Some(slicer) = self.slicer else { return Err(Errno::OPNOTSUPP) };
+        // It may wait for a slot, and none is to wait for what it holds meanwhile.
+        if let Some(how) = self.quiet.filter(|_| !self.lent) {
+            self.lent = slicer.lends(how, true);
+        }
+        slicer.kernel(kernel, input, out_max).await
+    }
+
+    fn taken(&self) -> Option<Taken> {
+        self.taken.clone()
+    }
+
+    fn fell_back(&mut self) {
+        if let Some(slicer) = self.slicer {
+            slicer.fell_back();
+        }
+    }
+
     async fn commit_staged(&mut self, txn: Handle) -> Result<u64, Errno> {
         self.write_staged(txn).await
     }
@@ -156,12 +176,14 @@ impl Target for Txn<'_> {
         let (rec, created) = cold!(self, self.open_core(base, path, flags, mode));
         let access = if flags.contains(OpenFlags::PATH) { Access::empty() } else { flags.access() };
         self.note_flags(flags);
+        self.opens_virtual = rec.is_virtual() && !flags.contains(OpenFlags::PATH);
         Ok(Opened { file: FileRef { ino: rec.ino, access }, created, mode: rec.mode })
     }
 
     async fn install(&mut self, opened: Opened<FileRef>, flags: OpenFlags, placeholder: u32) -> Result<Handle, Errno> {
         let handle = self.session.reserve_handle()?;
-        self.set_opened(OpenedInfo { handle, ino: opened.file.ino, flags, placeholder });
+        let is_virtual = self.opens_virtual;
+        self.set_opened(OpenedInfo { handle, ino: opened.file.ino, flags, placeholder, is_virtual });
         Ok(handle)
     }
 
@@ -386,5 +408,21 @@ impl Target for Txn<'_> {
     async fn remove_xattr(&mut self, base: Handle, path: &[u8], nofollow: bool, name: &[u8]) -> Result<(), Errno> {
         cold!(self, self.remove_xattr_core(base, path, nofollow, name));
         Ok(())
+    }
+
+    async fn virt_register(&mut self, base: Handle, path: &[u8], mode: u32, spec: &[u8]) -> Result<(), Errno> {
+        cold!(self, self.virt_register_core(base, path, mode, spec));
+        Ok(())
+    }
+
+    async fn virt_spec(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        room: u64,
+        mut sink: Sink<'_>,
+    ) -> Result<u64, Errno> {
+        Ok(cold!(self, self.virt_spec_core(base, path, nofollow, room, sink.reborrow())))
     }
 }

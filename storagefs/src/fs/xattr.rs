@@ -6,7 +6,7 @@ use super::perm::{self, IFDIR, IFREG, ISVTX, R, W};
 use super::txn::Txn;
 use crate::effect::Effect;
 use crate::error::{FsError, FsResult};
-use crate::record::InodeRec;
+use crate::record::{InodeRec, SPEC_NAME};
 use std::sync::Arc;
 use weldfs_ciscops::limits::{XATTR_NAME_MAX, XATTR_VALUE_MAX};
 use weldfs_ciscops::{Errno, Handle, Sink, XattrFlags};
@@ -65,7 +65,7 @@ impl Txn<'_> {
     }
 
     /// Puts a whole answer in the sink; `room` 0 asks for its length only.
-    fn put_out(&mut self, bytes: &[u8], room: u64, mut sink: Sink<'_>) -> FsResult<u64> {
+    pub(super) fn put_out(&mut self, bytes: &[u8], room: u64, mut sink: Sink<'_>) -> FsResult<u64> {
         let len = bytes.len() as u64;
         if room == 0 {
             return Ok(len);
@@ -123,7 +123,7 @@ impl Txn<'_> {
             match self.store.xattrs_from(rec.ino, from) {
                 Ok((some, next)) => {
                     some.iter()
-                        .filter(|x| root || space(&x.name) != Ok(Space::Trusted))
+                        .filter(|x| *x.name != *SPEC_NAME && (root || space(&x.name) != Ok(Space::Trusted)))
                         .for_each(|x| list.add(x, room));
                     list.next = next;
                 }

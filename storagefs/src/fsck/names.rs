@@ -1,11 +1,11 @@
 //! fsck of names: entries against inodes, link counts, directory tree, attributes, reclaim entries.
 
 use super::FsckReport;
-use crate::record::{COLLISION_BITS, Dirent, InodeRec, ReclaimRec, Xattr};
+use crate::record::{COLLISION_BITS, Dirent, FLAG_VIRTUAL, InodeRec, ReclaimRec, SPEC_NAME, Xattr};
 use crate::store::{NameHash, Store};
 use crate::tree::Key;
 use hashbrown::{HashMap, HashSet};
-use weldfs_ciscops::InodeNo;
+use weldfs_ciscops::{InodeNo, VirtSpec};
 
 #[derive(Debug, Default)]
 struct Seen {
@@ -17,6 +17,9 @@ struct Seen {
     subdirs: u32,
     held: u64,
     orphan: bool,
+    /// It has the flag of a virtual file; it has a spec.
+    is_virtual: bool,
+    has_spec: bool,
     /// The directory an entry of which names this directory.
     named_in: u64,
 }
@@ -68,8 +71,12 @@ impl Names {
             _ if target != 0 => report.problem(format!("inode {ino}: has a target and is no symbolic link")),
             _ => {}
         }
-        let seen =
-            Seen { mode: rec.mode, nlink: rec.nlink, blocks: rec.blocks, parent: rec.parent.0, ..Seen::default() };
+        let (parent, is_virtual) = (rec.parent.0, rec.flags & FLAG_VIRTUAL != 0);
+        if is_virtual && (!rec.is_virtual() || rec.size != 0 || rec.blocks != 0) {
+            report.problem(format!("inode {ino}: a virtual file that is no regular file, or has bytes of its own"));
+        }
+        let (mode, nlink, blocks) = (rec.mode, rec.nlink, rec.blocks);
+        let seen = Seen { mode, nlink, blocks, parent, is_virtual, ..Seen::default() };
         self.inodes.insert(ino, seen);
     }
 
@@ -130,11 +137,24 @@ impl Names {
                 report.problem(format!("{key}: an attribute under the hash of another name"));
             }
             Ok(x) if !self.is_new(key, &x.name) => report.problem(format!("{key}: an attribute that is there twice")),
-            Ok(_) => {}
+            Ok(x) => self.spec(&x, report),
             Err(e) => report.problem(format!("{key}: {e}")),
         }
         if !self.inodes.contains_key(&key.a) {
             report.problem(format!("{key}: its inode does not exist"));
+        }
+    }
+
+    /// The attribute that makes a file a virtual one.
+    fn spec(&mut self, x: &Xattr, report: &mut FsckReport) {
+        if *x.name != *SPEC_NAME {
+            return;
+        }
+        if let Some(seen) = self.inodes.get_mut(&x.ino.0) {
+            seen.has_spec = true;
+        }
+        if let Err(e) = VirtSpec::decode(&x.value) {
+            report.problem(format!("inode {}: the spec of a virtual file is none: {e}", x.ino));
         }
     }
 
@@ -184,6 +204,11 @@ impl Names {
         let s = &self.inodes[&ino];
         if s.blocks != s.held {
             report.problem(format!("inode {ino}: counts {} blocks, holds {}", s.blocks, s.held));
+        }
+        // Both come with the record that made it. Of an inode that goes, attributes may be gone already.
+        if s.is_virtual != s.has_spec && !s.orphan {
+            let (has, lacks) = if s.has_spec { ("a spec", "the flag") } else { ("the flag", "a spec") };
+            report.problem(format!("inode {ino}: has {has} of a virtual file, and lacks {lacks}"));
         }
         if s.orphan {
             if s.entries != 0 || s.nlink != 0 {

@@ -427,3 +427,42 @@ fn superblock_copies_that_no_power_cut_leaves_are_told_and_torn_or_old_ones_are_
     let report = fsck(medium, options(), true).unwrap();
     assert_eq!((report.clean, report.lost_copies, report.problem_count), (false, 2, 2));
 }
+
+#[test]
+fn a_virtual_file_has_a_flag_and_a_spec_or_neither() {
+    use crate::record::{FLAG_VIRTUAL, SPEC_NAME};
+    let spec = |p: &mut Plan<'_>, ino, value: &[u8]| {
+        let slot = p.store().xattr_slot(ino, SPEC_NAME).unwrap();
+        p.push(Effect::PutXattr { ino, slot, name: SPEC_NAME.into(), value: value.into() });
+    };
+    let make = |store: &Store, p: &mut Plan<'_>, flags| {
+        let ino = store.alloc_ino();
+        add(p, InodeNo::ROOT, b"virtual", ino, 0o100644, 1);
+        p.push(Effect::SetAttr(AttrDelta { mask: crate::effect::attr::FLAGS, flags, ..AttrDelta::new(ino) }));
+        ino
+    };
+    let good = weldfs_ciscops::VirtSpec {
+        kernel: "grep".into(),
+        params: vec![1, 0x61],
+        direction: weldfs_ciscops::Direction::Read,
+        ranges: vec![weldfs_ciscops::VirtRange { path: b"/file".to_vec(), offset: 0, length: 1 }],
+    };
+    let good = good.encode().unwrap();
+    let sound = problems(|store, p| {
+        let ino = make(store, p, FLAG_VIRTUAL);
+        spec(p, ino, &good);
+    });
+    assert_eq!(sound, "");
+    let without = problems(|store, p| drop(make(store, p, FLAG_VIRTUAL)));
+    assert!(without.contains("has the flag of a virtual file, and lacks a spec"), "{without}");
+    let unflagged = problems(|store, p| {
+        let ino = make(store, p, 0);
+        spec(p, ino, &good);
+    });
+    assert!(unflagged.contains("has a spec of a virtual file, and lacks the flag"), "{unflagged}");
+    let forged = problems(|store, p| {
+        let ino = make(store, p, FLAG_VIRTUAL);
+        spec(p, ino, b"\x02");
+    });
+    assert!(forged.contains("the spec of a virtual file is none"), "{forged}");
+}

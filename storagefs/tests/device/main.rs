@@ -18,5 +18,7 @@ mod observing;
 mod profiles;
 #[path = "../../../kernel-shim/tests/skips/mod.rs"]
 mod skips;
+mod slots;
 mod tenants;
 mod transactions;
+mod virt;

@@ -32,4 +32,5 @@ pub mod top;
 pub mod trace;
 pub mod truncate;
 pub mod tune;
+pub mod virt;
 pub mod wait;

@@ -27,6 +27,7 @@ fn is_of(kind: &str, value: &Value) -> bool {
         "text" => value.is_string(),
         "text or null" => value.is_string() || value.is_null(),
         "number" => value.is_number(),
+        "number or null" => value.is_number() || value.is_null(),
         "bool" => value.is_boolean(),
         "array" => value.is_array(),
         "object" => value.is_object(),

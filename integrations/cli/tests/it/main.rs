@@ -28,3 +28,4 @@ mod skips;
 mod squatted;
 mod tenants;
 mod version;
+mod virt;

@@ -98,6 +98,7 @@ fn single() -> Vec<Scenario> {
         one("rename a directory", |h| h.rename("a", "b/a", RenameFlags::empty()).map(drop)),
         one("rename, exchanging", |h| h.rename("a", "big", RenameFlags::EXCHANGE).map(drop)),
         one("set an attribute", |h| h.set_xattr("big", "user.new", &[1; 600]).map(drop)),
+        one("register a virtual file", |h| h.register("a/virtual", "/big").map(drop)),
         one("remove an attribute", |h| h.remove_xattr("big", "user.old").map(drop)),
     ]
 }

@@ -7,7 +7,7 @@ use rustix::fs::{FlockOperation, fdatasync, flock, fstat, fsync, syncfs};
 use weldfs_ciscops::limits::SNAPSHOT_MAX;
 use weldfs_ciscops::{
     Access, At, ChecksumState, Command, Durability, Errno, Handle, InodeNo, LockAction, LockBody, LockKind, LockSpace,
-    Op, OpenFlags, Outcome, SharedRegion, TxnMode, interp,
+    Op, OpenFlags, Outcome, Placement, SharedRegion, TxnMode, interp,
 };
 use weldfs_scheduler::{Mode, Token};
 use zerocopy::IntoBytes;
@@ -105,7 +105,9 @@ fn changes(work: &Work) -> bool {
         Open { flags, .. } => flags.intersects(OpenFlags::CREATE | OpenFlags::TRUNC),
         Nop | Close { .. } | Read { .. } | Seek { .. } | Stat { .. } | StatPath { .. } | ReadDir { .. } => false,
         Lock { .. } | SetFlags { .. } | Statfs { .. } | Readlink { .. } | Access { .. } => false,
-        GetXattr { .. } | ListXattr { .. } | OpenReadClose { .. } | ReadChecksumVerify { .. } => false,
+        GetXattr { .. } | ListXattr { .. } | VirtSpec { .. } | OpenReadClose { .. } | ReadChecksumVerify { .. } => {
+            false
+        }
         ReadDirPlus { .. } => false,
         _ => true,
     }
@@ -147,6 +149,11 @@ pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Opti
         // Nothing here outlives a crash that could tell what became of it, and nothing is taken back.
         return Some(answer(Err(Errno::OPNOTSUPP)));
     }
+    // There is no card beside a directory of the host.
+    let named = work.paths.program.as_ref().is_some_and(|p| p.names_kernel());
+    if named || matches!(work.cmd.placement, Placement::Slot { .. }) {
+        return Some(answer(Err(Errno::OPNOTSUPP)));
+    }
     let cx = Cx { core, work };
     match work.cmd.op {
         Op::ChecksumRange { h, offset, len, .. } => cx.checksum(h, offset, len, scratch).await.map(answer),
@@ -182,6 +189,8 @@ impl<'c> Cx<'c> {
             Op::TxnBegin | Op::TxnWrite { .. } | Op::TxnCommit { .. } | Op::TxnAbort { .. } => {
                 answer(Err(Errno::OPNOTSUPP))
             }
+            // A file of the host has no place for a spec that every tool of the host would keep.
+            Op::VirtRegister { .. } | Op::VirtSpec { .. } | Op::VirtParams { .. } => answer(Err(Errno::OPNOTSUPP)),
             _ => return cx.file_system(scratch).await,
         })
     }

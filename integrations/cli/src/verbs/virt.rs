@@ -1,0 +1,357 @@
+//! `weldfs virt`: names that stream other files through a kernel in the drive: add, list, remove.
+
+use crate::device;
+use crate::entry::{path_text, write_name};
+use crate::failure::{Doing, Failure, Outcome, reason};
+use crate::output::{self, each, exit_code};
+use crate::place::{self, Place, one_image};
+use crate::walk::{Walk, When};
+use clap::builder::{ValueParser, ValueParserFactory};
+use serde::Serialize;
+use std::ffi::OsStr;
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use weldfs::{Client, Direction, Errno, VirtRange, VirtSpec};
+use weldfs_ciscops::virt::TO_END;
+
+/// Arguments of `weldfs virt`.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(clap::Subcommand, Debug)]
+enum What {
+    /// Make a virtual file: reading it gives what a kernel makes of ranges of other files
+    Add(Box<Add>),
+    /// List virtual files, with their specs
+    Ls(Ls),
+    /// Remove virtual files, and nothing else
+    Rm(Rm),
+}
+
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "--param is one or more of the kernel's 32-bit parameters: a number (12, 0x1f, -1); text:STRING, which\n\
+is its length in bytes and then the bytes, four to a word (what grep and others take as a needle);\n\
+hex:DIGITS and file:FILE, the bytes alone. @OFFSET+LENGTH behind a file names a part of it (K, M, G are\n\
+powers of 1024), @OFFSET what is behind there; @0 keeps a name that ends in such digits as it is.\n\
+The files are looked for when the virtual file is opened, with the rights of who opens it.\n\n\
+  weldfs virt add disk.img:/.virt/errors --kernel grep --param text:error disk.img:/logs/today\n  \
+weldfs cat disk.img:/.virt/errors"
+)]
+struct Add {
+    /// Its name
+    #[arg(value_name = "IMAGE:/name")]
+    name: Place,
+    /// The kernel, or the kernel and its back-end (grep, crc32c:rtl)
+    #[arg(short, long, value_name = "KERNEL")]
+    kernel: String,
+    /// Parameters, in order
+    #[arg(short, long = "param", value_name = "PARAM", allow_hyphen_values = true, value_parser = words)]
+    params: Vec<Words>,
+    /// What is written to it goes through the kernel into the one range
+    #[arg(short, long)]
+    write: bool,
+    /// With --write: the file ends where what was written ended
+    #[arg(short, long, requires = "write")]
+    truncate: bool,
+    /// Permission bits, octal; the umask takes some away
+    #[arg(short, long, value_name = "MODE", default_value = "644", value_parser = mode)]
+    mode: u32,
+    /// Make missing directories above the name, too
+    #[arg(long)]
+    parents: bool,
+    /// The real files, in the order in which they are streamed
+    #[arg(value_name = "IMAGE:/path[@OFFSET[+LENGTH]]", required = true)]
+    ranges: Vec<Ranged>,
+}
+
+#[derive(clap::Args, Debug)]
+struct Ls {
+    /// Virtual files, or directories that have some; all of a directory's tree is looked at
+    #[arg(value_name = "IMAGE:/path", required = true)]
+    places: Vec<Place>,
+    /// Print one JSON array
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(clap::Args, Debug)]
+struct Rm {
+    /// Virtual files; what is named and is none stays
+    #[arg(value_name = "IMAGE:/path", required = true)]
+    places: Vec<Place>,
+}
+
+/// One `--param`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Words(Vec<u32>);
+
+/// A range of a file of an image.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Ranged {
+    place: Place,
+    offset: u64,
+    length: u64,
+}
+
+/// Adds, lists or removes.
+pub fn run(args: &Args) -> Outcome {
+    match &args.what {
+        What::Add(args) => add(args),
+        What::Ls(args) => ls(args),
+        What::Rm(args) => rm(args),
+    }
+}
+
+fn add(args: &Add) -> Outcome {
+    let image = one_image(args.ranges.iter().map(|r| &r.place).chain([&args.name]))?;
+    let spec = VirtSpec {
+        kernel: args.kernel.clone(),
+        params: args.params.iter().flat_map(|w| w.0.iter().copied()).collect(),
+        direction: if args.write { Direction::Write { cut: args.truncate } } else { Direction::Read },
+        ranges: args.ranges.iter().map(Ranged::to_spec).collect(),
+    };
+    spec.encode().map_err(|e| Failure::usage(refused(&spec, e)))?;
+    let device = device::open(&image, device::Want::Write)?;
+    let client = device.client();
+    if let Some(dir) = args.name.path.parent().filter(|_| args.parents) {
+        client.create_dir_all(dir).doing("make directory", dir)?;
+    }
+    client.virt_register(&args.name.path, args.mode, &spec).map_err(|e| {
+        let why = match e.raw_os_error().map(Errno) {
+            Some(Errno::OPNOTSUPP) => "a directory of the host has no virtual files, only an image does".to_owned(),
+            _ => reason(&e),
+        };
+        Failure::new(format!("cannot make virtual file {}: {why}", args.name))
+    })?;
+    device.finish()
+}
+
+/// Why it is no spec.
+fn refused(spec: &VirtSpec, errno: Errno) -> String {
+    match errno {
+        _ if spec.direction != Direction::Read && spec.ranges.len() > 1 => "--write takes one file, not several".into(),
+        Errno::TOOBIG => "parameters and names are too long: a spec has 4096 bytes at most, and 64 files".into(),
+        Errno::NAMETOOLONG => "the name of a file is too long".into(),
+        _ => format!("'{}' is no kernel's name, or a range is of no bytes", spec.kernel),
+    }
+}
+
+/// A virtual file, as JSON has it.
+#[derive(Serialize)]
+struct Row {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+    kernel: String,
+    params: Vec<u32>,
+    /// "read" or "write".
+    direction: &'static str,
+    truncates: bool,
+    ranges: Vec<RangeRow>,
+    #[serde(skip)]
+    name: PathBuf,
+}
+
+#[derive(Serialize)]
+struct RangeRow {
+    path: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_hex: Option<String>,
+    offset_bytes: u64,
+    /// None: to the end.
+    length_bytes: Option<u64>,
+}
+
+impl Row {
+    fn new(path: &Path, spec: VirtSpec) -> Row {
+        let ranges = spec.ranges.iter().map(|r| {
+            let (path, path_hex) = path_text(Path::new(OsStr::from_bytes(&r.path)));
+            let length_bytes = Some(r.length).filter(|n| *n != TO_END);
+            RangeRow { path, path_hex, offset_bytes: r.offset, length_bytes }
+        });
+        let ranges = ranges.collect();
+        let (name, (path, path_hex)) = (path.to_owned(), path_text(path));
+        let direction = if spec.direction == Direction::Read { "read" } else { "write" };
+        let truncates = spec.direction == Direction::Write { cut: true };
+        Row { path, path_hex, kernel: spec.kernel, params: spec.params, direction, truncates, ranges, name }
+    }
+
+    fn print(&self, out: &mut dyn Write) -> io::Result<()> {
+        write_name(out, &self.name)?;
+        write!(out, "  {} {}", self.kernel, if self.direction == "read" { "<-" } else { "->" })?;
+        for r in &self.ranges {
+            write!(out, " ")?;
+            write_name(out, Path::new(&r.path))?;
+            match (r.offset_bytes, r.length_bytes) {
+                (0, None) => {}
+                (offset, None) => write!(out, "@{offset}")?,
+                (offset, Some(length)) => write!(out, "@{offset}+{length}")?,
+            }
+        }
+        writeln!(out)
+    }
+}
+
+/// The spec of a file; none if it is no virtual one.
+fn spec_of(client: &Client, path: &Path) -> io::Result<Option<VirtSpec>> {
+    match client.virt_spec(path) {
+        Ok(spec) => Ok(Some(spec)),
+        // So says a directory of the host, too: it has none.
+        Err(e) if matches!(e.raw_os_error().map(Errno), Some(Errno::INVAL | Errno::OPNOTSUPP)) => Ok(None),
+        Err(e) => Err(e),
+    }
+}
+
+fn ls(args: &Ls) -> Outcome {
+    let (mut rows, mut missed) = (Vec::new(), 0);
+    let failed = each(&args.places, |place| {
+        let device = device::open(&place.image, device::Want::Read)?;
+        let client = device.client();
+        let mut walk = Walk::new(client, &place.image);
+        walk.tree(&place.path, true, &mut |when, step| {
+            if when == When::Found && step.meta.is_file() {
+                let label = Place { image: place.image.clone(), path: step.path.to_owned() };
+                match spec_of(client, step.path).doing("look at", label.to_string()) {
+                    Ok(spec) => rows.extend(spec.map(|spec| Row::new(step.path, spec))),
+                    Err(failure) if step.depth == 0 => return Err(failure),
+                    Err(failure) => {
+                        output::say!("weldfs: {failure}");
+                        missed += 1;
+                    }
+                }
+            }
+            Ok(true)
+        })?;
+        missed += walk.failed;
+        device.close()
+    })?;
+    match args.json {
+        true => output::json(&rows)?,
+        false => output::facts(|out| rows.iter().try_for_each(|row| row.print(out)))?,
+    }
+    Ok(exit_code(failed + missed))
+}
+
+fn rm(args: &Rm) -> Outcome {
+    let device = device::open(&one_image(&args.places)?, device::Want::Write)?;
+    let client = device.client();
+    let failed = each(&args.places, |place| {
+        // Looked at without leave to read it, too: who may remove a name need not be able to read what it names.
+        match client.virt_spec(&place.path).map_err(|e| (e.raw_os_error().map(Errno), e)) {
+            Err((Some(Errno::INVAL | Errno::OPNOTSUPP), _)) => {
+                return Err(Failure::new(format!("{place} is no virtual file: `weldfs rm` removes it")));
+            }
+            Ok(_) | Err((Some(Errno::ACCES | Errno::IO), _)) => {}
+            Err((_, e)) => return Err(e).doing("remove", place.to_string()),
+        }
+        client.remove_file(&place.path).doing("remove", place.to_string())
+    })?;
+    device.finish()?;
+    Ok(exit_code(failed))
+}
+
+impl Ranged {
+    fn of(text: &OsStr) -> Result<Ranged, String> {
+        let bytes = text.as_bytes();
+        let cut = bytes.iter().rposition(|b| *b == b'@').and_then(|at| {
+            let (offset, length) = range_of(std::str::from_utf8(&bytes[at + 1..]).ok()?)?;
+            Some((&bytes[..at], offset, length))
+        });
+        let (name, offset, length) = cut.unwrap_or((bytes, 0, TO_END));
+        Ok(Ranged { place: Place::of(OsStr::from_bytes(name))?, offset, length })
+    }
+
+    fn to_spec(&self) -> VirtRange {
+        let path = self.place.path.as_os_str().as_bytes().to_vec();
+        VirtRange { path, offset: self.offset, length: self.length }
+    }
+}
+
+/// `OFFSET` or `OFFSET+LENGTH`; none if it is neither.
+fn range_of(text: &str) -> Option<(u64, u64)> {
+    let number = |s: &str| s.starts_with(|c: char| c.is_ascii_digit()).then(|| output::parse_bytes(s).ok()).flatten();
+    match text.split_once('+') {
+        Some((offset, length)) => Some((number(offset)?, number(length)?)),
+        None => Some((number(text)?, TO_END)),
+    }
+}
+
+impl ValueParserFactory for Ranged {
+    type Parser = ValueParser;
+
+    fn value_parser() -> ValueParser {
+        place::bytes(Ranged::of)
+    }
+}
+
+fn words(text: &str) -> Result<Words, String> {
+    if let Some(s) = text.strip_prefix("text:") {
+        return Ok(Words([vec![s.len() as u32], packed(s.as_bytes())].concat()));
+    }
+    if let Some(digits) = text.strip_prefix("hex:") {
+        let byte = |at| digits.get(at..at + 2).and_then(|d| u8::from_str_radix(d, 16).ok());
+        let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
+        return bytes
+            .map(|b| Words(packed(&b)))
+            .ok_or_else(|| format!("'{digits}' are no pairs of hexadecimal digits"));
+    }
+    if let Some(file) = text.strip_prefix("file:") {
+        return std::fs::read(file)
+            .map(|b| Words(packed(&b)))
+            .map_err(|e| format!("cannot read {file}: {}", reason(&e)));
+    }
+    let hex = text.strip_prefix("0x").map(|digits| u32::from_str_radix(digits, 16).ok());
+    let number = hex.unwrap_or_else(|| text.parse().ok().or_else(|| text.parse::<i32>().ok().map(|n| n as u32)));
+    let forms = "a number of 32 bits, text:STRING, hex:DIGITS or file:FILE";
+    number.map(|n| Words(vec![n])).ok_or_else(|| format!("'{text}' is not {forms}"))
+}
+
+/// Bytes, four to a word, the first one lowest; surplus bytes are zero.
+fn packed(bytes: &[u8]) -> Vec<u32> {
+    let word = |c: &[u8]| c.iter().rev().fold(0, |w, b| w << 8 | u32::from(*b));
+    bytes.chunks(4).map(word).collect()
+}
+
+fn mode(text: &str) -> Result<u32, String> {
+    let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o777);
+    bits.ok_or_else(|| format!("'{text}' is no octal number up to 777"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_words() {
+        let of = |text: &str| words(text).map(|w| w.0);
+        assert_eq!(of("12"), Ok(vec![12]));
+        assert_eq!(of("0xffffffff"), Ok(vec![u32::MAX]));
+        assert_eq!(of("-2"), Ok(vec![0xffff_fffe]));
+        assert_eq!(of("text:foo12"), Ok(vec![5, 0x316f_6f66, 0x32]));
+        assert_eq!(of("text:"), Ok(vec![0]));
+        assert_eq!(of("hex:0102030405"), Ok(vec![0x0403_0201, 5]));
+        for bad in ["", "x", "4294967296", "-2147483649", "hex:1", "hex:zz", "hex:é", "file:/nowhere/at/all"] {
+            assert!(of(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_range_is_what_is_behind_the_last_at_sign_if_that_is_numbers() {
+        let of = |text: &str| {
+            let r = Ranged::of(text.as_ref()).expect("a range");
+            (r.place.path.display().to_string(), r.offset, r.length)
+        };
+        assert_eq!(of("i:/a"), ("/a".into(), 0, TO_END));
+        assert_eq!(of("i:/a@4K"), ("/a".into(), 4096, TO_END));
+        assert_eq!(of("i:/a@10+20"), ("/a".into(), 10, 20));
+        assert_eq!(of("i:/a@b"), ("/a@b".into(), 0, TO_END));
+        assert_eq!(of("i:/a@12@0"), ("/a@12".into(), 0, TO_END));
+        assert_eq!(of("i:/a@+5"), ("/a@+5".into(), 0, TO_END));
+        assert!(Ranged::of("a@1".as_ref()).is_err());
+    }
+}

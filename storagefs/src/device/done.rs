@@ -1,0 +1,78 @@
+//! What a command ends with, and what it moved.
+
+use weldfs_ciscops::Outcome;
+use weldfs_journal::Lsn;
+
+use super::counters::QueueCounters;
+
+/// What an op future ends with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Done {
+    pub outcome: Outcome,
+    /// Bytes that crossed the link beside the queue entries.
+    pub bytes_in: u64,
+    pub bytes_out: u64,
+    /// The outcome of a detectable command is in the log.
+    pub recorded: bool,
+    /// What was copied between pool and device.
+    pub copied: Copied,
+    /// An element of a sequence is done only when everything below is durable: whoever runs the sequence waits.
+    pub pending: Option<Lsn>,
+}
+
+/// Copies between pool and device, counted when the command is over.
+#[derive(Clone, Copy, Default, Debug)]
+pub(super) struct Copied {
+    pub payload: u64,
+    pub payload_in: u64,
+    pub payload_out: u64,
+    pub metadata: u64,
+}
+
+impl Done {
+    /// Counts what was copied; under the lock of the queue pair.
+    pub fn count(&self, c: &QueueCounters) {
+        c.payload_copies.add(self.copied.payload);
+        c.payload_bytes_in.add(self.copied.payload_in);
+        c.payload_bytes_out.add(self.copied.payload_out);
+        c.metadata_copies.add(self.copied.metadata);
+    }
+
+    /// Counts what an element of a sequence moved as moved by the sequence.
+    pub fn add(&mut self, element: &Done) {
+        self.bytes_in += element.bytes_in;
+        self.bytes_out += element.bytes_out;
+        self.copied.payload += element.copied.payload;
+        self.copied.payload_in += element.copied.payload_in;
+        self.copied.payload_out += element.copied.payload_out;
+        self.copied.metadata += element.copied.metadata;
+        self.pending = self.pending.max(element.pending);
+    }
+
+    /// Counts payload that was copied once from the pool.
+    pub fn took(&mut self, bytes: u64) {
+        self.bytes_in += bytes;
+        self.copied.payload += u64::from(bytes > 0);
+        self.copied.payload_in += bytes;
+    }
+
+    /// Counts payload that was copied once into the pool.
+    pub fn gave(&mut self, bytes: u64) {
+        self.bytes_out += bytes;
+        self.copied.payload += u64::from(bytes > 0);
+        self.copied.payload_out += bytes;
+    }
+
+    /// Counts so many bytes beside payload, copied in one piece each way.
+    pub fn moved(&mut self, bytes_in: u64, bytes_out: u64) {
+        self.bytes_in += bytes_in;
+        self.bytes_out += bytes_out;
+        self.copied.metadata += u64::from(bytes_in > 0) + u64::from(bytes_out > 0);
+    }
+}
+
+impl From<Outcome> for Done {
+    fn from(outcome: Outcome) -> Done {
+        Done { outcome, bytes_in: 0, bytes_out: 0, recorded: false, copied: Copied::default(), pending: None }
+    }
+}

@@ -1,0 +1,264 @@
+//! The way of bytes through a kernel: a slot's session, what is on its way in, what was given last.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use weldfs_ciscops::limits::VIRT_AGAIN_MAX;
+use weldfs_ciscops::{Errno, VirtSpec};
+use weldfs_fpga::config::{Want, WhenFull};
+use weldfs_fpga::kernel::Fault;
+use weldfs_fpga::session::{Pulled, Session};
+use weldfs_fpga::status::Usage;
+use weldfs_scheduler::Cost;
+
+use super::super::clock::now_ns;
+use super::super::dataplane::OpCx;
+use super::super::tenants::{Resource, Tenant};
+use crate::fs::SLICE_BYTES;
+
+/// Bytes that are pushed at a time, and read of a real file under one ticket.
+pub(super) const PIECE_BYTES: u64 = 4 * SLICE_BYTES;
+/// While a command waits for a slot, it looks so often whether its client is still there, nanoseconds.
+const LOOK_NS: u64 = 50_000_000;
+
+/// Input on its way into the kernel.
+type Pushing = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
+
+/// What came of waiting for the kernel.
+pub(super) enum Event {
+    /// It has what was pushed: there is room for more.
+    Taken,
+    /// It made something, or is at the end.
+    Made(Pulled),
+}
+
+/// A stream. Whoever changes it has the description's turn.
+pub(super) struct Stream {
+    kernel: String,
+    params: Vec<u32>,
+    when_full: WhenFull,
+    session: Option<Arc<Session>>,
+    /// The memory of its FIFOs.
+    held: Option<Fifos>,
+    pushing: Option<Pushing>,
+    /// Slot time that has been charged.
+    charged: Usage,
+    /// Bytes given to the reader, or taken from the writer, since the stream began.
+    position: u64,
+    /// The last of those given.
+    again: Vec<u8>,
+    /// The input has ended; all of the output has been pulled.
+    pub ended: bool,
+    pub drained: bool,
+    /// Why it cannot be gone on with.
+    pub failed: Option<Errno>,
+    /// The next input: which part, and where in the real file.
+    pub part: usize,
+    pub at: u64,
+    /// Of a stream that is written: bytes that have got to the real file, and those that have not.
+    pub wrote: u64,
+    pub made: Vec<u8>,
+}
+
+impl Stream {
+    /// At the beginning, without a slot.
+    pub fn new(spec: &VirtSpec, nonblock: bool) -> Stream {
+        Stream {
+            kernel: spec.kernel.clone(),
+            params: spec.params.clone(),
+            when_full: if nonblock { WhenFull::Busy } else { WhenFull::Wait },
+            session: None,
+            held: None,
+            pushing: None,
+            charged: Usage::default(),
+            position: 0,
+            again: Vec::new(),
+            ended: false,
+            drained: false,
+            failed: None,
+            part: 0,
+            at: 0,
+            wrote: 0,
+            made: Vec::new(),
+        }
+    }
+
+    /// Parameters for the next stream. EBUSY while one is under way.
+    pub fn set_params(&mut self, params: Vec<u32>) -> Result<(), Errno> {
+        if self.session.is_some() || self.position > 0 && !self.ended {
+            return Err(Errno::BUSY);
+        }
+        self.params = params;
+        Ok(())
+    }
+
+    /// Back to the beginning: the slot is given back.
+    pub fn rewind(&mut self) {
+        (self.session, self.held, self.pushing) = (None, None, None);
+        (self.position, self.part, self.at) = (0, 0, 0);
+        (self.ended, self.drained, self.failed) = (false, false, None);
+        self.again.clear();
+    }
+
+    /// The slot is given back, and a later packet begins anew.
+    pub fn release(&mut self) {
+        (self.session, self.held, self.pushing) = (None, None, None);
+        (self.ended, self.drained) = (false, false);
+    }
+
+    /// The slot is given back; what was given last can be read again.
+    pub fn release_slot(&mut self) {
+        (self.session, self.held, self.pushing) = (None, None, None);
+    }
+
+    /// Whether a packet has begun.
+    pub fn has_session(&self) -> bool {
+        self.session.is_some()
+    }
+
+    /// Bytes given or taken so far.
+    pub fn position(&self) -> u64 {
+        self.position
+    }
+
+    /// Whether reading can go on at this offset.
+    pub fn can_give(&self, at: u64) -> bool {
+        at == 0 || at <= self.position && self.position - at <= self.again.len() as u64
+    }
+
+    /// Bytes that were given before, from this offset on.
+    pub fn given(&self, at: u64) -> &[u8] {
+        let back = self.position.checked_sub(at).filter(|n| *n <= self.again.len() as u64);
+        back.map_or(&[], |n| &self.again[self.again.len() - n as usize..])
+    }
+
+    /// The reader has got these.
+    pub fn give(&mut self, bytes: &[u8]) {
+        self.position += bytes.len() as u64;
+        let keep = &bytes[bytes.len().saturating_sub(VIRT_AGAIN_MAX)..];
+        let old = (self.again.len() + keep.len()).saturating_sub(VIRT_AGAIN_MAX);
+        self.again.drain(..old);
+        self.again.extend_from_slice(keep);
+    }
+
+    /// The writer has handed over so many.
+    pub fn took(&mut self, bytes: u64) {
+        self.position += bytes;
+    }
+
+    /// The kernel's slot, opened at the first use; the tenant holds its FIFOs as pool memory as long as it has it.
+    ///
+    /// # Errors
+    /// Those of the card, ENOMEM, EINTR.
+    pub async fn session(&mut self, cx: &OpCx<'_>) -> Result<Arc<Session>, Errno> {
+        if let Some(session) = &self.session {
+            return Ok(session.clone());
+        }
+        let tenant = &cx.queue.tenant;
+        let held = Fifos::take(cx)?;
+        let want = Want {
+            kernel: self.kernel.clone(),
+            params: self.params.clone(),
+            tenant: tenant.id.0.into(),
+            weight: tenant.weight(),
+            when_full: self.when_full,
+        };
+        let opened = while_there(cx, cx.core.card.open(want)).await?;
+        let session = Arc::new(opened.map_err(|e| e.errno())?);
+        (self.charged, self.held) = (Usage::default(), Some(held));
+        Ok(self.session.insert(session).clone())
+    }
+
+    /// Begins to push input; `eop` says that there is no more. Only when nothing is on its way.
+    pub async fn push(&mut self, cx: &OpCx<'_>, bytes: Vec<u8>, eop: bool) -> Result<(), Errno> {
+        let session = self.session(cx).await?;
+        self.ended = eop;
+        self.pushing = Some(Box::pin(async move { session.push(bytes, eop).await }));
+        Ok(())
+    }
+
+    /// Whether input is on its way: no more can be pushed.
+    pub fn is_pushing(&self) -> bool {
+        self.pushing.is_some()
+    }
+
+    /// Waits until the kernel has taken what is on its way, or has made something: at most `max` bytes of it.
+    pub async fn next(&mut self, cx: &OpCx<'_>, max: usize) -> Result<Event, Errno> {
+        let session = self.session(cx).await?;
+        let mut pull = pin!(session.pull(max));
+        let event = poll_fn(|task| {
+            if let Some(push) = &mut self.pushing
+                && let Poll::Ready(taken) = push.as_mut().poll(task)
+            {
+                self.pushing = None;
+                return Poll::Ready(taken.map(|()| Event::Taken));
+            }
+            pull.as_mut().poll(task).map_ok(Event::Made)
+        })
+        .await;
+        self.charge(cx, &session);
+        let event = event.map_err(|fault| fault.errno())?;
+        if let Event::Made(Pulled { eop: true, .. }) = event {
+            self.drained = true;
+        }
+        Ok(event)
+    }
+
+    /// Charges the tenant for slot time that has been used since the last look, as time of a core is.
+    fn charge(&mut self, cx: &OpCx<'_>, session: &Session) {
+        let (now, before, counters) = (session.usage(), self.charged, &cx.queue.counters);
+        let slot_ns = now.slot_ns.saturating_sub(before.slot_ns);
+        counters.slot_ns.add(slot_ns);
+        counters.slot_bytes_in.add(now.bytes_in.saturating_sub(before.bytes_in));
+        counters.slot_bytes_out.add(now.bytes_out.saturating_sub(before.bytes_out));
+        if slot_ns > 0 {
+            let inode = cx.slot.primary.load(Ordering::Relaxed);
+            cx.core.board.runq.account(cx.queue.tenant.id, inode, Cost { time_ns: slot_ns, lender: None });
+        }
+        self.charged = now;
+    }
+}
+
+/// Memory of a kernel's two FIFOs, of a piece on its way, and of what can be read again. It is not waited for: whoever
+/// would wait for it may have a slot that those wait for who have the memory.
+struct Fifos {
+    tenant: Arc<Tenant>,
+    bytes: u64,
+}
+
+impl Fifos {
+    fn take(cx: &OpCx<'_>) -> Result<Fifos, Errno> {
+        let (card, tenant) = (&cx.core.config.card, &cx.queue.tenant);
+        let fifo = u64::from(card.credits) * u64::from(card.credit_bytes);
+        let bytes = 2 * fifo + PIECE_BYTES + VIRT_AGAIN_MAX as u64;
+        if !tenant.take(Resource::PoolBytes, bytes) {
+            return Err(Errno::NOMEM);
+        }
+        Ok(Fifos { tenant: tenant.clone(), bytes })
+    }
+}
+
+impl Drop for Fifos {
+    fn drop(&mut self) {
+        self.tenant.give(Resource::PoolBytes, self.bytes);
+    }
+}
+
+/// Awaits what may take as long as others like, as long as the client is there. EINTR.
+async fn while_there<T>(cx: &OpCx<'_>, what: impl Future<Output = T>) -> Result<T, Errno> {
+    let mut what = pin!(what);
+    poll_fn(|task| {
+        if let Poll::Ready(done) = what.as_mut().poll(task) {
+            return Poll::Ready(Ok(done));
+        }
+        if cx.queue.session.closing() {
+            return Poll::Ready(Err(Errno::INTR));
+        }
+        cx.slot.pause.store(now_ns() + LOOK_NS, Ordering::Relaxed);
+        Poll::Pending
+    })
+    .await
+}

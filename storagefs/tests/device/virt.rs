@@ -1,0 +1,369 @@
+//! Virtual files: what is read of one is what the kernel makes of the files behind it, what is written to one goes
+//! through the kernel into a file; and each way in which that can fail has its errno and harms nothing else.
+
+use std::sync::Arc;
+
+use weldfs::{
+    AccessMask, At, Client, Direction, Errno, FallocMode, OpenFlags, OpenOptions, VirtFile, VirtRange, VirtSpec, Whence,
+};
+use weldfs_ciscops::limits::VIRT_AGAIN_MAX;
+use weldfs_ciscops::virt::TO_END;
+use weldfs_journal::{SystemClock, SystemRandom};
+use weldfs_kernel_shim::{Embedded, Source};
+use weldfs_storagefs::device::{DeviceConfig, Totals};
+use weldfs_storagefs::fs::Cred;
+use weldfs_storagefs::media::{self, ImageKind};
+use weldfs_storagefs::mount::{MkfsOptions, format};
+
+const READ: OpenFlags = OpenFlags::READ;
+const WRITE: OpenFlags = OpenFlags::WRITE;
+
+fn device() -> (Embedded, Client) {
+    let embedded = Embedded::open(&Source::Ram(96 << 20), DeviceConfig::default()).unwrap();
+    let client = Client::with(Arc::new(embedded.clone())).unwrap();
+    (embedded, client)
+}
+
+fn user(embedded: &Embedded, uid: u32) -> Client {
+    Client::with(Arc::new(embedded.acting_as(Cred::new(uid, uid)))).unwrap()
+}
+
+/// A needle as the kernel `grep` takes it.
+fn needle(text: &str) -> Vec<u32> {
+    let words = text.as_bytes().chunks(4).map(|c| c.iter().rev().fold(0, |w, b| w << 8 | u32::from(*b)));
+    std::iter::once(text.len() as u32).chain(words).collect()
+}
+
+fn spec(kernel: &str, params: Vec<u32>, direction: Direction, ranges: &[(&str, u64, u64)]) -> VirtSpec {
+    let range = |(path, offset, length): &(&str, u64, u64)| VirtRange {
+        path: path.as_bytes().to_vec(),
+        offset: *offset,
+        length: *length,
+    };
+    VirtSpec { kernel: kernel.into(), params, direction, ranges: ranges.iter().map(range).collect() }
+}
+
+/// A file of lines, of which every `nth` has the needle; and what grep says of it.
+fn lines(count: u32, nth: u32) -> (Vec<u8>, Vec<u8>) {
+    let (mut text, mut hits) = (Vec::new(), Vec::new());
+    for row in 0..count {
+        let line =
+            if row % nth == 0 { format!("line {row} has an error in it\n") } else { format!("line {row} is fine\n") };
+        if let Some(column) = line.find("error") {
+            hits.extend([row.to_le_bytes(), (column as u32).to_le_bytes()].concat());
+        }
+        text.extend(line.bytes());
+    }
+    (text, hits)
+}
+
+fn put(client: &Client, path: &str, bytes: &[u8]) {
+    client.create(path).unwrap().write_all_at(bytes, 0).unwrap();
+}
+
+fn drain(file: &VirtFile, room: usize) -> std::io::Result<Vec<u8>> {
+    let (mut all, mut piece) = (Vec::new(), vec![0; room]);
+    loop {
+        match file.vread(&mut piece[..])? {
+            0 => return Ok(all),
+            n => all.extend_from_slice(&piece[..n]),
+        }
+    }
+}
+
+fn errno<T>(result: std::io::Result<T>) -> Option<Errno> {
+    result.err().and_then(|e| e.raw_os_error()).map(Errno)
+}
+
+#[test]
+fn reading_gives_what_the_kernel_makes_and_moves_little_over_the_link() {
+    let (embedded, client) = device();
+    let (text, hits) = lines(1_200_000, 2000);
+    put(&client, "/log", &text);
+    client
+        .virt_register("/errors", 0o644, &spec("grep", needle("error"), Direction::Read, &[("/log", 0, TO_END)]))
+        .unwrap();
+    let totals = || embedded.device().stats().total;
+    let before: Totals = totals();
+    let file = client.vopen("/errors", READ).unwrap();
+    assert_eq!(drain(&file, 1 << 16).unwrap(), hits);
+    let after = totals();
+    let moved = after.since(&before);
+    let link = moved.link_bytes_in + moved.link_bytes_out;
+    assert!(link * 100 < 2 * text.len() as u64, "{link} bytes crossed for a file of {}", text.len());
+    assert!(moved.payload_bytes_out == hits.len() as u64 && moved.virtual_reads > 0, "{moved:?}");
+    assert!(moved.slot_ns > 0 && moved.slot_bytes_in == text.len() as u64, "{moved:?}");
+    // Of the size that a file without bytes has.
+    assert_eq!(client.metadata("/errors").unwrap().len(), 0);
+    // The same in pieces of any size, and again after a rewind.
+    file.rewind().unwrap();
+    assert_eq!(drain(&file, 13).unwrap(), hits);
+    assert_eq!(drain(&file, 13).unwrap(), b"");
+    assert_eq!(client.read("/errors").unwrap(), hits);
+}
+
+#[test]
+fn several_ranges_are_one_stream_and_parameters_may_change_between_streams() {
+    let (_embedded, client) = device();
+    put(&client, "/a", b"one error\nerr");
+    put(&client, "/b", b"xxor\nnone\nerror");
+    put(&client, "/empty", b"");
+    let ranges = [("/a", 0, TO_END), ("/empty", 0, TO_END), ("/b", 2, TO_END), ("/empty", 0, TO_END)];
+    client.virt_register("/v", 0o644, &spec("grep", needle("error"), Direction::Read, &ranges)).unwrap();
+    let file = client.vopen("/v", READ).unwrap();
+    let words =
+        |bytes: Vec<u8>| -> Vec<u32> { bytes.chunks(4).map(|c| u32::from_le_bytes(c.try_into().unwrap())).collect() };
+    assert_eq!(words(drain(&file, 100).unwrap()), [0, 4, 1, 0, 3, 0]);
+    assert_eq!(errno(file.send_params(&needle("none"))), None, "the stream is over");
+    file.rewind().unwrap();
+    assert_eq!(words(drain(&file, 100).unwrap()), [2, 0]);
+    file.rewind().unwrap();
+    file.send_params(&needle("xx")).unwrap();
+    assert_eq!(file.vread(&mut [0; 4][..]).unwrap(), 0);
+    // Nothing at all to stream.
+    client
+        .virt_register("/nothing", 0o644, &spec("pass-through", vec![], Direction::Read, &[("/empty", 0, TO_END)]))
+        .unwrap();
+    assert_eq!(drain(&client.vopen("/nothing", READ).unwrap(), 10).unwrap(), b"");
+}
+
+#[test]
+fn offsets_go_on_go_back_a_little_or_to_the_beginning() {
+    let (_embedded, client) = device();
+    let bytes: Vec<u8> = (0..VIRT_AGAIN_MAX * 3).map(|i| (i * 7 + i / 251) as u8).collect();
+    put(&client, "/f", &bytes);
+    client.virt_register("/v", 0o644, &spec("pass-through", vec![], Direction::Read, &[("/f", 0, TO_END)])).unwrap();
+    let file = OpenOptions::new().read(true).open(&client, "/v").unwrap();
+    let mut room = vec![0; VIRT_AGAIN_MAX * 2];
+    assert_eq!(file.read_at(&mut room[..], 5).err().and_then(|e| e.raw_os_error()), Some(Errno::SPIPE.0));
+    let n = file.read_at(&mut room[..], 0).unwrap();
+    assert_eq!(room[..n], bytes[..n]);
+    // What was given last can be had again, and then it goes on.
+    let back = n as u64 - 1000;
+    assert_eq!(file.seek_to(Whence::Set, back as i64).unwrap(), back);
+    let raw = client.raw().of_session(file.session());
+    assert_eq!(raw.read(file.handle(), At::Current, &mut room[..600]).unwrap(), 600);
+    assert_eq!(room[..600], bytes[back as usize..][..600]);
+    assert_eq!(raw.read(file.handle(), At::Current, &mut room[..600]).unwrap(), 400);
+    assert_eq!(raw.read(file.handle(), At::Current, &mut room[..600]).unwrap(), 600);
+    assert_eq!(room[..600], bytes[n..][..600]);
+    let here = n as u64 + 600;
+    assert_eq!(file.seek_to(Whence::Cur, 0).unwrap(), here);
+    for (whence, off) in
+        [(Whence::Cur, 1), (Whence::Cur, -(VIRT_AGAIN_MAX as i64) - 1), (Whence::End, 0), (Whence::Data, 0)]
+    {
+        assert_eq!(errno(file.seek_to(whence, off)), Some(Errno::SPIPE), "{whence:?} {off}");
+    }
+    assert_eq!(errno(file.seek_to(Whence::Set, -1)), Some(Errno::INVAL));
+    assert_eq!(file.seek_to(Whence::Set, 0).unwrap(), 0);
+    assert_eq!(raw.read(file.handle(), At::Current, &mut room[..10]).unwrap(), 10);
+    assert_eq!(room[..10], bytes[..10]);
+}
+
+#[test]
+fn each_thing_that_is_wrong_with_what_it_streams_has_its_errno() {
+    let (_embedded, client) = device();
+    put(&client, "/f", b"0123456789");
+    client.create_dir("/dir").unwrap();
+    let open = |name: &str, s: &VirtSpec| {
+        client.virt_register(name, 0o644, s).unwrap();
+        errno(client.vopen(name, READ))
+    };
+    let of = |path, offset, length| spec("pass-through", vec![], Direction::Read, &[(path, offset, length)]);
+    assert_eq!(open("/missing", &of("/not/there", 0, TO_END)), Some(Errno::NOENT));
+    assert_eq!(open("/of-dir", &of("/dir", 0, TO_END)), Some(Errno::ISDIR));
+    assert_eq!(open("/short", &of("/f", 4, 7)), Some(Errno::NODATA));
+    assert_eq!(open("/behind", &of("/f", 11, TO_END)), Some(Errno::NODATA));
+    assert_eq!(open("/end", &of("/f", 10, TO_END)), None);
+    assert_eq!(open("/recursive", &of("/end", 0, TO_END)), Some(Errno::LOOP));
+    assert_eq!(open("/itself", &of("/itself", 0, TO_END)), Some(Errno::LOOP));
+    assert_eq!(open("/no-kernel", &spec("no-such", vec![], Direction::Read, &[("/f", 0, TO_END)])), Some(Errno::NOENT));
+    // Parameters are the kernel's to refuse, when it is asked to begin.
+    client.virt_register("/params", 0o644, &spec("grep", vec![77], Direction::Read, &[("/f", 0, TO_END)])).unwrap();
+    let file = client.vopen("/params", READ).unwrap();
+    assert_eq!(errno(file.vread(&mut [0; 10][..])), Some(Errno::INVAL));
+    assert_eq!(errno(file.vread(&mut [0; 10][..])), Some(Errno::INVAL));
+    file.rewind().unwrap();
+    file.send_params(&needle("1")).unwrap();
+    assert_eq!(file.vread(&mut [0; 10][..]).unwrap(), 8);
+    // It is opened in its direction only, and is no content to anything else.
+    assert_eq!(errno(client.vopen("/end", WRITE)), Some(Errno::PERM));
+    assert_eq!(errno(client.vopen("/end", READ | WRITE)), Some(Errno::PERM));
+    let mut room = [0; 4];
+    let fused = client.raw().open_read_close(weldfs::Handle::ROOT, b"end", READ, 0, &mut room[..]);
+    assert_eq!(fused.err(), Some(Errno::OPNOTSUPP));
+    assert_eq!(client.read("/end").unwrap(), b"");
+    assert_eq!(errno(client.set_len("/end", 5)), Some(Errno::OPNOTSUPP));
+    let end = OpenOptions::new().read(true).open(&client, "/end").unwrap();
+    assert_eq!(end.checksum(.., weldfs::ChecksumKind::Crc32c).err(), Some(Errno::OPNOTSUPP));
+    // What is no virtual file has no spec; what is none cannot be registered.
+    assert_eq!(errno(client.virt_spec("/f")), Some(Errno::INVAL));
+    assert_eq!(errno(client.virt_register("/f", 0o644, &of("/f", 0, 1))), Some(Errno::EXIST));
+    let raw = client.raw();
+    assert_eq!(raw.virt_register(weldfs::Handle::ROOT, b"x", 0o644, b"\x01").err(), Some(Errno::INVAL));
+    assert_eq!(raw.virt_register(weldfs::Handle::ROOT, b"x", 0o644, &[0; 5000]).err(), Some(Errno::TOOBIG));
+    // Clients neither see nor set the attribute behind it.
+    assert_eq!(errno(end.set_xattr("weldfs.virtual", b"\x01")), Some(Errno::OPNOTSUPP));
+    assert_eq!(errno(end.xattr("weldfs.virtual")), Some(Errno::OPNOTSUPP));
+    assert_eq!(raw.list_xattr(weldfs::Handle::ROOT, b"end", false, &mut []).unwrap(), 0);
+}
+
+#[test]
+fn it_is_a_file_with_an_owner_and_opens_with_the_rights_of_who_opens_it() {
+    let (embedded, root) = device();
+    root.create_dir("/shared").unwrap();
+    root.set_permissions("/shared", 0o777).unwrap();
+    let (alice, bob) = (user(&embedded, 1001), user(&embedded, 1002));
+    put(&alice, "/shared/private", b"alice's\n");
+    alice.set_permissions("/shared/private", 0o600).unwrap();
+    let s = spec("pass-through", vec![], Direction::Read, &[("/shared/private", 0, TO_END)]);
+    alice.virt_register("/shared/v", 0o644, &s).unwrap();
+    assert_eq!(errno(bob.virt_register("/root-owned", 0o644, &s)), Some(Errno::ACCES));
+    assert_eq!(root.metadata("/shared/v").unwrap().uid(), 1001);
+    assert_eq!(drain(&alice.vopen("/shared/v", READ).unwrap(), 100).unwrap(), b"alice's\n");
+    assert_eq!(errno(bob.vopen("/shared/v", READ)), Some(Errno::ACCES), "the file behind it is not bob's to read");
+    assert_eq!(bob.virt_spec("/shared/v").unwrap(), s);
+    alice.set_permissions("/shared/v", 0o600).unwrap();
+    assert_eq!(errno(bob.virt_spec("/shared/v")), Some(Errno::ACCES));
+    assert_eq!(errno(bob.access("/shared/v", AccessMask::READ)), Some(Errno::ACCES));
+    // Renamed, linked and removed like any other; the stream of who has it open goes on.
+    alice.rename("/shared/v", "/shared/w").unwrap();
+    let open = alice.vopen("/shared/w", READ).unwrap();
+    alice.remove_file("/shared/w").unwrap();
+    alice.remove_file("/shared/private").unwrap();
+    assert_eq!(drain(&open, 3).unwrap(), b"alice's\n");
+    assert_eq!(errno(alice.vopen("/shared/w", READ)), Some(Errno::NOENT));
+}
+
+#[test]
+fn what_is_streamed_is_not_cut_off_while_it_is_open() {
+    let (_embedded, client) = device();
+    put(&client, "/f", &[b'x'; 20_000]);
+    client.virt_register("/v", 0o644, &spec("pass-through", vec![], Direction::Read, &[("/f", 4096, 8192)])).unwrap();
+    let file = client.open("/f", &OpenOptions::new().read(true).write(true)).unwrap();
+    let stream = client.vopen("/v", READ).unwrap();
+    assert_eq!(errno(file.set_len(12_287)), Some(Errno::TXTBSY));
+    assert_eq!(errno(client.create("/f")), Some(Errno::TXTBSY), "emptied by an open");
+    assert_eq!(errno(file.allocate(FallocMode::Punch, 8192, 4096)), Some(Errno::TXTBSY));
+    assert_eq!(errno(file.allocate(FallocMode::Zero, 0, 4097)), Some(Errno::TXTBSY));
+    // What is not of the range may go, and its bytes may change.
+    file.set_len(12_288).unwrap();
+    file.allocate(FallocMode::Punch, 0, 4096).unwrap();
+    file.write_all_at(b"new", 4096).unwrap();
+    let got = drain(&stream, 1000).unwrap();
+    assert_eq!((got.len(), &got[..4]), (8192, &b"newx"[..]));
+    drop(stream);
+    file.set_len(0).unwrap();
+    assert_eq!(errno(client.vopen("/v", READ)), Some(Errno::NODATA), "the file has shrunk");
+}
+
+#[test]
+fn writing_goes_through_the_kernel_into_the_file() {
+    let (_embedded, client) = device();
+    put(&client, "/bits", b"0123456789");
+    let into = |cut, offset, length| spec("rle", vec![], Direction::Write { cut }, &[("/bits", offset, length)]);
+    client.virt_register("/w", 0o644, &into(false, 2, TO_END)).unwrap();
+    let file = client.vopen("/w", WRITE).unwrap();
+    // A pair may be cut anywhere between two writes.
+    assert_eq!(file.vwrite(b"\x03a\x02").unwrap(), 3);
+    assert_eq!(file.vwrite(b"b").unwrap(), 1);
+    assert_eq!(file.vsync().unwrap(), 5);
+    assert_eq!(client.read("/bits").unwrap(), b"01aaabb789");
+    // Another packet goes behind it.
+    file.vwrite(b"\x02c").unwrap();
+    assert_eq!(file.vclose().unwrap(), 7);
+    assert_eq!(client.read("/bits").unwrap(), b"01aaabbcc9");
+    client.virt_register("/cut", 0o644, &into(true, 1, TO_END)).unwrap();
+    let file = client.vopen("/cut", WRITE).unwrap();
+    file.vwrite(b"\x04z").unwrap();
+    assert_eq!(file.vclose().unwrap(), 4);
+    assert_eq!(client.read("/bits").unwrap(), b"0zzzz");
+    // Much more than one commit has, and what is wrong with it is told.
+    let file = client.vopen("/cut", WRITE).unwrap();
+    for _ in 0..40 {
+        file.vwrite(&[255, b'q'].repeat(256)).unwrap();
+    }
+    assert_eq!(file.vclose().unwrap(), 40 * 256 * 255);
+    assert_eq!(client.metadata("/bits").unwrap().len(), 1 + 40 * 256 * 255);
+    client.virt_register("/room", 0o644, &into(false, 0, 3)).unwrap();
+    let file = client.vopen("/room", WRITE).unwrap();
+    file.vwrite(b"\x04z").unwrap();
+    assert_eq!(errno(file.vsync()), Some(Errno::FBIG));
+    assert_eq!(errno(file.vwrite(b"\x01z")), Some(Errno::FBIG), "the stream is over");
+    assert_eq!(errno(file.vclose()), Some(Errno::FBIG));
+    let file = client.vopen("/room", WRITE).unwrap();
+    file.vwrite(b"\x01").unwrap();
+    assert_eq!(errno(file.vclose()), Some(Errno::BADMSG), "half a pair");
+    // Not its offset; and nothing written is nothing done.
+    let file = OpenOptions::new().write(true).open(&client, "/cut").unwrap();
+    assert_eq!(errno(file.write_at(b"\x01z", 7)), Some(Errno::SPIPE));
+    assert_eq!(errno(file.read_at(&mut [0; 4][..], 0)), Some(Errno::BADF));
+    drop(file);
+    assert_eq!(client.metadata("/bits").unwrap().len(), 1 + 40 * 256 * 255);
+}
+
+#[test]
+fn a_slot_is_waited_for_or_refused_as_asked_and_given_back() {
+    let (embedded, client) = device();
+    put(&client, "/f", &vec![b'x'; 4 << 20]);
+    client.virt_register("/v", 0o644, &spec("crc32c", vec![], Direction::Read, &[("/f", 0, TO_END)])).unwrap();
+    client
+        .virt_register("/p", 0o644, &spec("statistics", vec![1 << 20], Direction::Read, &[("/f", 0, TO_END)]))
+        .unwrap();
+    client
+        .virt_register("/hold", 0o644, &spec("rle", vec![], Direction::Write { cut: false }, &[("/g", 0, TO_END)]))
+        .unwrap();
+    put(&client, "/g", b"");
+    let slots = embedded.device().card().status().slots.len() - 1;
+    let held: Vec<VirtFile> = (0..slots)
+        .map(|_| {
+            let file = client.vopen("/hold", WRITE).unwrap();
+            file.vwrite(b"\x01").unwrap();
+            file
+        })
+        .collect();
+    let eager = client.vopen("/v", READ | OpenFlags::NONBLOCK).unwrap();
+    assert_eq!(errno(eager.vread(&mut [0; 8][..])), Some(Errno::BUSY));
+    let waiter = {
+        let client = client.clone();
+        std::thread::spawn(move || drain(&client.vopen("/v", READ).unwrap(), 100).unwrap())
+    };
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    assert!(!waiter.is_finished(), "it waits for a slot");
+    held.into_iter().for_each(|file| assert_eq!(errno(file.vclose()), Some(Errno::BADMSG)));
+    let sum = waiter.join().unwrap();
+    assert_eq!(sum.len(), 4);
+    assert_eq!(eager.vread(&mut [0; 8][..]).unwrap(), 4);
+    let status = embedded.device().card().status();
+    assert!(status.slots.iter().all(|s| s.tenant.is_none()), "all slots are free: {status:?}");
+}
+
+#[test]
+fn two_readers_of_one_name_have_a_stream_each_and_a_remount_keeps_it() {
+    let dir = std::env::temp_dir().join(format!("weldfs-virt-{}", std::process::id()));
+    std::fs::create_dir_all(&dir).unwrap();
+    let image = dir.join("disk.img");
+    let (text, hits) = lines(5000, 100);
+    {
+        let medium = media::create(&image, ImageKind::Pmem, 32 << 20, false).unwrap();
+        format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).unwrap();
+        drop(medium);
+        let embedded = Embedded::open(&Source::Image(image.clone()), DeviceConfig::default()).unwrap();
+        let client = Client::with(Arc::new(embedded.clone())).unwrap();
+        put(&client, "/log", &text);
+        client
+            .virt_register("/v", 0o640, &spec("grep", needle("error"), Direction::Read, &[("/log", 0, TO_END)]))
+            .unwrap();
+        drop(client);
+        embedded.close().unwrap();
+    }
+    let embedded = Embedded::open(&Source::Image(image), DeviceConfig::default()).unwrap();
+    let client = Client::with(Arc::new(embedded.clone())).unwrap();
+    assert_eq!(client.metadata("/v").unwrap().permissions(), 0o640);
+    let (a, b) = (client.vopen("/v", READ).unwrap(), client.vopen("/v", READ).unwrap());
+    let mut room = [0; 16];
+    assert_eq!(a.vread(&mut room[..]).unwrap(), 16);
+    assert_eq!(drain(&b, 64).unwrap(), hits);
+    assert_eq!(drain(&a, 64).unwrap(), hits[16..]);
+    std::fs::remove_dir_all(dir).unwrap();
+}
