@@ -1,6 +1,6 @@
 //! The four forms of an application, as they really run on this machine: wall time, host work, bytes.
 
-use super::apps::App;
+use super::apps::{App, Expand};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -257,8 +257,6 @@ fn read_in_drive(app: &App, file: &Stored, bytes: usize) -> io::Result<Ran> {
     ran.answer = timed(&mut ran.host, || work.end());
     Ok(ran)
 }
-
-type Expand = fn(&[u8], &mut Vec<u8>);
 
 fn write(file: &Stored, data: &[u8], expand: Expand) -> io::Result<Ran> {
     let (mut ran, mut made) = (Ran::default(), Vec::new());

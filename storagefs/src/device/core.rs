@@ -77,7 +77,7 @@ pub struct DeviceConfig {
     pub hand_over: Option<bool>,
     /// Longest a device thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
-    /// The FPGA slots.
+    /// The FPGA slots; what the profile says of them goes before it.
     pub card: CardConfig,
     /// Called by each device thread once it has had nothing to do for a second: a program whose allocator keeps what
     /// its threads have freed gives it back there.
@@ -241,7 +241,7 @@ impl Core {
             maintenance: Maintenance::default(),
             leavings: Leavings::default(),
             pace: Pace::default(),
-            card: crate::card::make(config.card.clone())?,
+            card: crate::card::make(config.profile.slots.on(config.card.clone()))?,
             clock: store.clock().clone(),
             tenants,
             board,

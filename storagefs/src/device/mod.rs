@@ -89,7 +89,9 @@ pub use departures::Departures;
 pub use lograte::LogRate;
 pub use memory::MemoryStats;
 pub use model::{MediaModel, on_modelled};
-pub use profile::{Core as ProfileCore, Link as ProfileLink, Media as ProfileMedia, Pcie, Profile, ProfileError};
+pub use profile::{
+    Core as ProfileCore, Link as ProfileLink, Media as ProfileMedia, Pcie, Profile, ProfileError, Slots as ProfileSlots,
+};
 pub use runq::CostModel;
 pub use seat::Seated;
 pub use session::{Claimed, QueueParts, Session};

@@ -1,4 +1,4 @@
-//! The emulated hardware's numbers: link, medium, cores, memory.
+//! The emulated hardware's numbers: link, medium, cores, slots, memory.
 //!
 //! The default profile adds nothing. With a profile, a command's completion is held back until the instant at which the
 //! modelled device would have posted it: link latency each way, transfer at the link's bandwidth (transfers queue
@@ -8,6 +8,7 @@
 
 mod pcie;
 mod quantity;
+mod slots;
 
 use std::path::Path;
 
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use pcie::Pcie;
 pub(super) use quantity::{Quantity, count, nanoseconds, per_second};
+pub use slots::Slots;
 
 /// The slowest core that is modelled: below this one slice lasts so long that the device looks dead.
 pub const SPEED_MIN: f64 = 0.001;
@@ -37,6 +39,8 @@ pub struct Profile {
     pub media: Media,
     /// Processor cores of the device.
     pub core: Core,
+    /// FPGA slots of the device.
+    pub slots: Slots,
     /// Device memory, bytes: from 1 MiB on, or 0 = what the command line or the default says.
     pub memory_bytes: u64,
 }
@@ -58,17 +62,17 @@ pub struct Link {
 }
 
 impl Link {
-    fn each_way(&self) -> u64 {
+    fn each_way(self) -> u64 {
         if self.bandwidth_bytes_per_s == 0 { self.pcie.bytes_per_s() } else { self.bandwidth_bytes_per_s }
     }
 
     /// Bytes per second from host to device; 0 = unlimited.
-    pub(crate) fn to_device(&self) -> u64 {
+    pub(crate) fn to_device(self) -> u64 {
         if self.to_device_bytes_per_s == 0 { self.each_way() } else { self.to_device_bytes_per_s }
     }
 
     /// Bytes per second from device to host; 0 = unlimited.
-    pub fn to_host(&self) -> u64 {
+    pub fn to_host(self) -> u64 {
         if self.to_host_bytes_per_s == 0 { self.each_way() } else { self.to_host_bytes_per_s }
     }
 }
@@ -116,6 +120,7 @@ impl Default for Profile {
             link: Link::default(),
             media: Media::default(),
             core: Core::default(),
+            slots: Slots::default(),
             memory_bytes: 0,
         }
     }
@@ -159,7 +164,7 @@ impl Profile {
 
     /// What is wrong with it.
     pub(crate) fn check(&self) -> Result<(), &'static str> {
-        let Profile { name: _, link, media, core, memory_bytes } = self;
+        let Profile { name: _, link, media, core, slots, memory_bytes } = self;
         if !(core.speed >= SPEED_MIN && core.speed <= 1.0) {
             return Err("core.speed must be at least 0.001 and at most 1");
         }
@@ -181,7 +186,7 @@ impl Profile {
         if core.count > 256 {
             return Err("core.count must be at most 256");
         }
-        Ok(())
+        slots.check()
     }
 
     /// Reads a profile file.

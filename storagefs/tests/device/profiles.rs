@@ -132,3 +132,12 @@ fn a_modelled_medium_is_tuned_while_it_runs_and_another_is_not_there() {
     assert!(embedded.device().is_inline() && !keys.iter().any(|k| k.starts_with("link.")), "{keys:?}");
     assert!(embedded.device().tune("link.latency=1ms").is_err());
 }
+
+#[test]
+fn the_slots_of_a_profile_are_those_of_the_card() {
+    let toml = "[slots]\ncount = 2\nclock_mhz = 100\nluts = 50000\nreconfigure_ns = 0\nreconfigure_lut_ns = 0";
+    let embedded = Embedded::open(&Source::Ram(64 << 20), config(toml)).unwrap();
+    let other = Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).unwrap();
+    let slots = |e: &Embedded| e.device().card().status().slots.len();
+    assert_eq!(slots(&other) - slots(&embedded), 1, "two in place of three");
+}

@@ -23,6 +23,9 @@ pub trait Work {
     fn end(&mut self) -> String;
 }
 
+/// Expands whole units; what they come to is appended.
+pub type Expand = fn(&[u8], &mut Vec<u8>);
+
 /// One application.
 pub struct App {
     /// As in tables and JSON.
@@ -32,7 +35,7 @@ pub struct App {
     /// As the paper's tables call it.
     pub paper: &'static str,
     /// Data goes into the drive, and this is the host's work on it (a write kernel's); `None`: it comes from there.
-    pub expand: Option<fn(&[u8], &mut Vec<u8>)>,
+    pub expand: Option<Expand>,
     /// Bytes of one unit of its data, which is not divided between pieces.
     pub unit: usize,
     /// What its data is, and how much of it is planted.
