@@ -2,10 +2,12 @@
 //!
 //! * `kernel`: what a kernel is (bytes in, bytes out, parameters), whichever back-end runs it.
 //! * `flit`: the 64-byte unit that its FIFOs carry.
+//! * `xrt`: kernels on a real card, through a helper process.
 //!
 //! What it may touch: `weldfs-ciscops` for errnos; it never sees a file, a name or a journal. A kernel issues no request
 //! of its own: the file system checks permission, reads, writes, and streams bytes through.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod flit;
 pub mod kernel;
+pub mod xrt;
