@@ -5,7 +5,15 @@
 //! `weldfs-fpga`. Bytes in, bytes out: no file, no clock, no thread.
 #![forbid(unsafe_code)]
 
+mod aes128;
+mod blocks;
+mod crc32c;
+mod grep;
+mod lanes;
 mod pass_through;
+mod rle;
+mod sql;
+mod statistics;
 
 use weldfs_fpga::kernel::{Kernel, Model, Stream};
 
@@ -24,8 +32,16 @@ fn model<S: Stream + Default + 'static>(cycles_per_flit: f64) -> Box<dyn Kernel>
 }
 
 /// All of them, by name.
-pub const BUILTINS: &[Builtin] =
-    &[Builtin { name: "pass-through", cycles_per_flit: 1.0, make: || model::<pass_through::PassThrough>(1.0) }];
+#[rustfmt::skip] // one line a kernel
+pub const BUILTINS: &[Builtin] = &[
+    Builtin { name: "aes128", cycles_per_flit: 1.0, make: || model::<aes128::Aes>(1.0) },
+    Builtin { name: "crc32c", cycles_per_flit: 1.0, make: || model::<crc32c::Crc32c>(1.0) },
+    Builtin { name: "grep", cycles_per_flit: 1.0, make: || model::<grep::Grep>(1.0) },
+    Builtin { name: "pass-through", cycles_per_flit: 1.0, make: || model::<pass_through::PassThrough>(1.0) },
+    Builtin { name: "rle", cycles_per_flit: 1.0, make: || model::<rle::Rle>(1.0) },
+    Builtin { name: "sql", cycles_per_flit: 1.0, make: || model::<sql::Sql>(1.0) },
+    Builtin { name: "statistics", cycles_per_flit: 1.0, make: || model::<statistics::Statistics>(1.0) },
+];
 
 /// The one of a name.
 pub fn find(name: &str) -> Option<&'static Builtin> {
