@@ -4,6 +4,7 @@
 //! [`Kernel`] of it that stops where its output has no room, and counts the cycles that the hardware would take.
 
 use crate::flit::{FLIT_BYTES, flits};
+use weldfs_ciscops::error::Errno;
 
 /// What goes wrong in a kernel.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -18,6 +19,21 @@ pub enum Fault {
     /// The kernel broke the rules of its FIFOs, crashed, or hangs: EIO.
     #[error("the kernel failed: {0}")]
     Lost(String),
+    /// The packet's output is longer than the caller allows: E2BIG.
+    #[error("the output is longer than {0} bytes")]
+    TooLong(usize),
+}
+
+impl Fault {
+    /// As the errno that a command ends with.
+    pub fn errno(&self) -> Errno {
+        match self {
+            Fault::Params(_) => Errno::INVAL,
+            Fault::Data(_) => Errno::BADMSG,
+            Fault::Lost(_) => Errno::IO,
+            Fault::TooLong(_) => Errno::TOOBIG,
+        }
+    }
 }
 
 /// What one step came to.

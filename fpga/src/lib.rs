@@ -8,6 +8,18 @@
 //! of its own: the file system checks permission, reads, writes, and streams bytes through.
 #![deny(unsafe_code)]
 
+pub mod bandwidth;
+pub mod card;
+pub mod clock;
+pub mod config;
+pub mod error;
 pub mod flit;
+pub mod flow;
 pub mod kernel;
+pub mod manifest;
+pub mod package;
+pub mod session;
+mod slot;
+pub mod status;
+mod worker;
 pub mod xrt;

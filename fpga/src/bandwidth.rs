@@ -1,0 +1,130 @@
+//! The adaptive bandwidth scheduler: which kernel's data is moved next.
+//!
+//! INSIDER (USENIX ATC 2019), section 4.3, "Adaptive drive bandwidth scheduler": round over the kernels that have requests pending
+//! and a credit left; issue one request of C bytes, take a credit, push the slot's index into a queue; when data comes
+//! back, pop an index and dispatch the data to that slot. Added here: weights, by stride scheduling (Waldspurger and
+//! Weihl, MIT/LCS/TM-528, 1995), and a bound on the requests that the drive holds, so that a weight decides although
+//! every kernel has credits. A kernel that is slower than its share is limited by its credits, and what it leaves goes
+//! to the others: the bandwidths are weighted max-min fair, without a kernel's speed ever being measured.
+
+use crate::flow::Credits;
+use std::collections::VecDeque;
+
+/// The scale of virtual time: one request of a lane of weight 1.
+const STRIDE: u64 = 1 << 20;
+/// Weights above this count as this.
+pub const WEIGHT_MAX: u32 = 10_000;
+
+#[derive(Clone, Debug)]
+struct Lane {
+    credits: Credits,
+    weight: u32,
+    /// Requests that wait to be issued.
+    pending: u64,
+    /// Virtual time at which it is served next.
+    pass: u64,
+    open: bool,
+}
+
+/// The scheduler: one lane a slot. No clock, no thread, no data.
+#[derive(Clone, Debug)]
+pub struct Scheduler {
+    lanes: Vec<Lane>,
+    /// Slots of the requests in flight, oldest first.
+    issued: VecDeque<usize>,
+    /// Virtual time of the last issue.
+    now: u64,
+    /// Requests that the drive holds at most.
+    depth: usize,
+}
+
+impl Scheduler {
+    /// `lanes` kernels with the same `credits`; the drive is given at most `depth` requests at once (0 counts as 1).
+    /// `depth * C` must cover latency times bandwidth of the drive.
+    pub fn new(lanes: usize, credits: &Credits, depth: usize) -> Scheduler {
+        let lane = Lane { credits: credits.clone(), weight: 1, pending: 0, pass: 0, open: false };
+        Scheduler { lanes: vec![lane; lanes], issued: VecDeque::new(), now: 0, depth: depth.max(1) }
+    }
+
+    /// A kernel begins in a lane, with all its credits. Requests that an earlier one has in flight must have been
+    /// dispatched.
+    pub fn open(&mut self, lane: usize, weight: u32) {
+        let now = self.now;
+        let l = &mut self.lanes[lane];
+        debug_assert_eq!(l.credits.flying(), 0, "data of an earlier kernel is in flight");
+        let (free, held) = (l.credits.free(), l.credits.held());
+        debug_assert!(free > 0 || held > 0);
+        l.credits.consume(held);
+        (l.weight, l.pending, l.pass, l.open) = (weight.clamp(1, WEIGHT_MAX), 0, now, true);
+    }
+
+    /// The kernel of a lane ends: what is pending is forgotten, what is in the FIFO is dropped. What is in flight still
+    /// has to be dispatched, and dropped.
+    pub fn close(&mut self, lane: usize) {
+        let l = &mut self.lanes[lane];
+        let held = l.credits.held();
+        l.credits.consume(held);
+        (l.pending, l.open) = (0, false);
+    }
+
+    /// Sets the weight of a lane from now on, 1 to [`WEIGHT_MAX`].
+    pub fn weigh(&mut self, lane: usize, weight: u32) {
+        self.lanes[lane].weight = weight.clamp(1, WEIGHT_MAX);
+    }
+
+    /// `requests` more of C bytes are wanted.
+    pub fn want(&mut self, lane: usize, requests: u64) {
+        let now = self.now;
+        let l = &mut self.lanes[lane];
+        if l.open && requests > 0 {
+            if l.pending == 0 {
+                // A lane that wanted nothing saves nothing up.
+                l.pass = l.pass.max(now);
+            }
+            l.pending += requests;
+        }
+    }
+
+    /// Issues the next request: whose it is, or none where no lane has one and a credit, or the drive holds enough.
+    pub fn issue(&mut self) -> Option<usize> {
+        if self.issued.len() >= self.depth {
+            return None;
+        }
+        let ready = self.lanes.iter().enumerate().filter(|(_, l)| l.open && l.pending > 0 && l.credits.free() > 0);
+        let (lane, _) = ready.min_by_key(|(i, l)| (l.pass, *i))?;
+        let l = &mut self.lanes[lane];
+        l.credits.take();
+        self.now = self.now.max(l.pass);
+        // A lane that waited for credits has the first turn, and no more than that.
+        l.pass = self.now + STRIDE / u64::from(l.weight);
+        l.pending -= 1;
+        self.issued.push_back(lane);
+        Some(lane)
+    }
+
+    /// `bytes` of the oldest request arrive: whose they are. None where nothing is in flight.
+    pub fn dispatch(&mut self, bytes: u64) -> Option<usize> {
+        let lane = self.issued.pop_front()?;
+        let l = &mut self.lanes[lane];
+        l.credits.arrive(bytes);
+        if !l.open {
+            l.credits.consume(bytes);
+        }
+        Some(lane)
+    }
+
+    /// A kernel has taken bytes out of its FIFO.
+    pub fn consume(&mut self, lane: usize, bytes: u64) {
+        self.lanes[lane].credits.consume(bytes);
+    }
+
+    /// The credits of a lane.
+    pub fn credits(&self, lane: usize) -> &Credits {
+        &self.lanes[lane].credits
+    }
+
+    /// Whose the oldest request in flight is.
+    pub fn oldest(&self) -> Option<usize> {
+        self.issued.front().copied()
+    }
+}

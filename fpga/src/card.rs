@@ -1,0 +1,411 @@
+//! The card: slots, the kernels that may run in them, and the sessions that use them.
+//!
+//! The life cycle is that of NVM Express Computational Programs (TP4091; NVM Express Computational Programs Command Set
+//! Specification): a program is loaded, activated, executed, deactivated and unloaded, each by a call of its own, which
+//! the caller authorises. Programs of the card's catalogue are "device-defined": there from the start, active, and not
+//! to be unloaded.
+
+use crate::bandwidth::Scheduler;
+use crate::config::{CardConfig, Want};
+use crate::error::CardError;
+use crate::flit::FLIT_BYTES;
+use crate::flow::Credits;
+use crate::kernel::{Fault, Kernel, Model, Stream};
+use crate::manifest::{KernelId, Kind, Manifest, PackageError, Region};
+use crate::package::{Catalogue, Package};
+use crate::session::{Session, keep, opened};
+use crate::slot::{Counts, Program, Shared, Slot, State};
+use crate::status::CardStatus;
+use crate::worker;
+use parking_lot::{Condvar, Mutex};
+use std::collections::{BTreeMap, VecDeque};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::thread::JoinHandle;
+
+/// Requests that the drive works on at once.
+const DEPTH: usize = 2;
+/// The kernel that slot 0 holds for ever.
+const PASS_THROUGH: &str = "pass-through";
+
+/// An FPGA card in the drive. Calls may be made from any thread; none of them waits for a kernel, but for
+/// [`Card::load`], which tries a package's shared objects out.
+pub struct Card {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+/// Slot 0's: every byte as it came.
+#[derive(Default)]
+struct PassThrough;
+
+impl Stream for PassThrough {
+    fn reset(&mut self, params: &[u32]) -> Result<(), Fault> {
+        if params.is_empty() { Ok(()) } else { Err(Fault::Params("pass-through takes none".into())) }
+    }
+
+    fn chunk(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+        out.extend_from_slice(input);
+        Ok(())
+    }
+
+    fn finish(&mut self, _out: &mut Vec<u8>) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+impl Card {
+    /// A card with the kernels of a catalogue, all of them active.
+    ///
+    /// # Errors
+    /// [`CardError::Config`], and [`CardError::Package`] where a built-in kernel that a manifest names does not exist.
+    pub fn new(config: CardConfig, mut catalogue: Catalogue) -> Result<Arc<Card>, CardError> {
+        config.check()?;
+        if !catalogue.packages().any(|p| p.manifest().name == PASS_THROUGH) {
+            let manifest = Manifest::parse(include_str!("../packages/pass-through/kernel.toml"))?;
+            catalogue.add_builtin(manifest, || Box::new(Model::new(PassThrough, 1.0)))?;
+        }
+        let mut programs = BTreeMap::new();
+        for package in catalogue.packages() {
+            let manifest = package.manifest();
+            if let Some(builtin) = manifest.backend.model.as_ref().and_then(|m| m.builtin.as_ref()) {
+                let missing = || PackageError::NoBackend { name: manifest.name.clone(), kind: builtin.clone() };
+                catalogue.factory(builtin).ok_or_else(missing)?;
+            }
+            programs.insert(manifest.name.clone(), program(package.clone(), true)?);
+        }
+        let whole = Region { lut: u32::MAX, ff: u32::MAX, bram: u32::MAX, dsp: u32::MAX };
+        let mut slots: Vec<Slot> = vec![empty(whole, true)];
+        slots.extend(config.slots.iter().map(|region| empty(*region, false)));
+        let credits = Credits::new(config.credits.into(), config.credit_bytes.into(), FLIT_BYTES as u64);
+        let depth = if config.drive_bytes_per_s == 0 { usize::MAX } else { DEPTH };
+        let count = slots.len();
+        let mut state = State {
+            slots,
+            programs,
+            waiters: Vec::new(),
+            tenants: BTreeMap::new(),
+            scheduler: Scheduler::new(count, &credits, depth),
+            flights: VecDeque::new(),
+            drive_free: 0,
+            stopping: false,
+            watching: false,
+            counter: 0,
+        };
+        let bells = (0..count).map(|_| Condvar::new()).collect();
+        let factories = catalogue.factories();
+        let shared = Shared { config, factories, state: Mutex::new(State::nothing()), bells, timer: Condvar::new() };
+        state.slots[0].loaded = Some(shared.loaded(&state, PASS_THROUGH, None)?);
+        *shared.state.lock() = state;
+        let shared = Arc::new(shared);
+        let threads = start(&shared, count)?;
+        Ok(Arc::new(Card { shared, threads }))
+    }
+
+    /// Loads a package: the card knows it, and it is not active yet. Each of its shared objects that exists is tried
+    /// out in a process of its own, and the call waits for that.
+    ///
+    /// # Errors
+    /// [`CardError::Package`]: another has the name or id, no back-end can be used, or a shared object is not one.
+    pub fn load(&self, package: Package) -> Result<KernelId, CardError> {
+        let manifest = package.manifest();
+        let (name, id) = (manifest.name.clone(), manifest.id);
+        let new = program(package, false)?;
+        let mut state = self.shared.state.lock();
+        if state.programs.iter().any(|(n, p)| *n == name || p.package.manifest().id == id) {
+            return Err(PackageError::Taken(name).into());
+        }
+        state.programs.insert(name, new);
+        Ok(id)
+    }
+
+    /// A loaded kernel may be executed from now on.
+    ///
+    /// # Errors
+    /// [`CardError::NoKernel`]; [`CardError::TooLarge`] where no slot is large enough.
+    pub fn activate(&self, kernel: &str) -> Result<(), CardError> {
+        let mut state = self.shared.state.lock();
+        let State { slots, programs, .. } = &mut *state;
+        let program = programs.get_mut(kernel).ok_or_else(|| CardError::NoKernel(kernel.into()))?;
+        let region = program.package.manifest().region;
+        if kernel != PASS_THROUGH && !slots.iter().any(|s| !s.locked && s.region.holds(&region)) {
+            return Err(CardError::TooLarge(kernel.into()));
+        }
+        program.active = true;
+        Ok(())
+    }
+
+    /// It may not be executed any longer, and leaves its slots. Sessions that wait for it fail.
+    ///
+    /// # Errors
+    /// [`CardError::NoKernel`]; [`CardError::Busy`] where a session uses it; [`CardError::DeviceDefined`] for the
+    /// pass-through.
+    pub fn deactivate(&self, kernel: &str) -> Result<(), CardError> {
+        let mut state = self.shared.state.lock();
+        if !state.programs.contains_key(kernel) {
+            return Err(CardError::NoKernel(kernel.into()));
+        }
+        if kernel == PASS_THROUGH {
+            return Err(CardError::DeviceDefined(kernel.into()));
+        }
+        let has = |s: &Slot| s.loaded.as_ref().is_some_and(|l| l.name == kernel);
+        if state.slots.iter().any(|s| has(s) && (s.session.is_some() || s.computing.is_some())) {
+            return Err(CardError::Busy(format!("a session uses kernel {kernel}")));
+        }
+        for slot in state.slots.iter_mut().filter(|s| has(s) && s.quiet()) {
+            (slot.loaded, slot.engine) = (None, None);
+        }
+        if let Some(program) = state.programs.get_mut(kernel) {
+            program.active = false;
+        }
+        self.shared.serve_waiters(&mut state);
+        Ok(())
+    }
+
+    /// The card forgets a kernel that is not active.
+    ///
+    /// # Errors
+    /// [`CardError::NoKernel`]; [`CardError::Busy`] where it is active; [`CardError::DeviceDefined`].
+    pub fn unload(&self, kernel: &str) -> Result<(), CardError> {
+        let mut state = self.shared.state.lock();
+        let program = state.programs.get(kernel).ok_or_else(|| CardError::NoKernel(kernel.into()))?;
+        if program.device_defined {
+            return Err(CardError::DeviceDefined(kernel.into()));
+        }
+        if program.active {
+            return Err(CardError::Busy(format!("kernel {kernel} is active")));
+        }
+        state.programs.remove(kernel);
+        Ok(())
+    }
+
+    /// Which back-end of a kernel is used where none is asked for.
+    ///
+    /// # Errors
+    /// [`CardError::NoKernel`]; [`CardError::Package`] where it has no such back-end.
+    pub fn prefer(&self, kernel: &str, kind: Kind) -> Result<(), CardError> {
+        let mut state = self.shared.state.lock();
+        let program = state.programs.get_mut(kernel).ok_or_else(|| CardError::NoKernel(kernel.into()))?;
+        if !program.package.manifest().backend.has(kind) {
+            return Err(PackageError::NoBackend { name: kernel.into(), kind: kind.name().into() }.into());
+        }
+        program.prefer = kind;
+        Ok(())
+    }
+
+    /// Whether a kernel can be executed: `NAME` or `NAME:BACKEND`.
+    ///
+    /// # Errors
+    /// [`CardError::NoKernel`], [`CardError::Inactive`].
+    pub fn check(&self, kernel: &str) -> Result<(), CardError> {
+        let state = self.shared.state.lock();
+        let (name, kind) = kernel.split_once(':').map_or((kernel, None), |(n, k)| (n, Some(k)));
+        let kind = kind.map(|k| Kind::find(k).ok_or_else(|| CardError::NoKernel(kernel.into()))).transpose()?;
+        self.shared.loaded(&state, name, kind).map(drop)
+    }
+
+    /// Opens a session: a slot that computes for one tenant. A slot that has the kernel and is idle is used first, then
+    /// one that is empty, then the one whose kernel was not used for longest, which is reconfigured.
+    ///
+    /// # Errors
+    /// [`CardError`], all of them. Dropping the future gives the place in the queue, or the slot, back.
+    pub fn open(&self, want: Want) -> Opening {
+        Opening { shared: self.shared.clone(), want, at: At::Asking }
+    }
+
+    /// What the card is at.
+    pub fn status(&self) -> CardStatus {
+        self.shared.status()
+    }
+
+    /// A value of the debug port of the kernel in a slot. None where there is none, or it computes right now.
+    pub fn peek(&self, slot: usize, port: u32) -> Option<u32> {
+        let mut state = self.shared.state.lock();
+        if slot >= state.slots.len() {
+            return None;
+        }
+        self.shared.peek(&mut state, slot, None, port)
+    }
+
+    /// A manual clock has been moved: those that wait for a time look at it.
+    pub fn tick(&self) {
+        let _state = self.shared.state.lock();
+        self.shared.bells.iter().for_each(|b| {
+            b.notify_all();
+        });
+        self.shared.timer.notify_all();
+    }
+}
+
+fn start(shared: &Arc<Shared>, count: usize) -> Result<Vec<JoinHandle<()>>, CardError> {
+    let spawn = |name: String, work: Box<dyn FnOnce(&Shared) + Send>| {
+        let shared = shared.clone();
+        let started = std::thread::Builder::new().name(name).spawn(move || work(&shared));
+        started.map_err(|e| CardError::Config(format!("no thread for a slot: {e}")))
+    };
+    let mut threads = vec![spawn("weldfs-card".into(), Box::new(worker::keep_time))];
+    for slot in 0..count {
+        threads.push(spawn(format!("weldfs-slot{slot}"), Box::new(move |shared| worker::run(shared, slot))));
+    }
+    let failed = threads.iter().find_map(|t| t.as_ref().err().cloned());
+    let running = threads.into_iter().flatten().collect();
+    match failed {
+        None => Ok(running),
+        Some(error) => {
+            stop(shared);
+            Err(error)
+        }
+    }
+}
+
+fn stop(shared: &Shared) {
+    let mut state = shared.state.lock();
+    state.stopping = true;
+    shared.bells.iter().chain([&shared.timer]).for_each(|b| {
+        b.notify_all();
+    });
+    for session in state.slots.iter_mut().filter_map(|s| s.session.as_mut()) {
+        session.wake();
+    }
+    for waiter in &mut state.waiters {
+        if let Some(waker) = waiter.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+/// The card's threads end. One whose kernel does not return is left behind.
+impl Drop for Card {
+    fn drop(&mut self) {
+        stop(&self.shared);
+        for (i, thread) in self.threads.drain(..).enumerate() {
+            let slot = i.checked_sub(1);
+            let stuck = slot.is_some_and(|s| self.shared.state.lock().slots[s].stuck);
+            if !stuck && thread.thread().id() != std::thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+fn program(package: Package, device_defined: bool) -> Result<Program, CardError> {
+    let manifest = package.manifest();
+    let none = || PackageError::NoBackend { name: manifest.name.clone(), kind: "that can be used".into() };
+    let prefer = manifest.backend.kinds().next().ok_or_else(none)?;
+    Ok(Program { package: Arc::new(package), active: device_defined, device_defined, prefer })
+}
+
+fn empty(region: Region, locked: bool) -> Slot {
+    Slot {
+        region,
+        locked,
+        loaded: None,
+        reconfiguring: false,
+        engine: None,
+        epoch: 0,
+        session: None,
+        computing: None,
+        stuck: false,
+        used: 0,
+        counts: Counts::default(),
+    }
+}
+
+impl Shared {
+    /// Peeks at the kernel in a slot.
+    pub(crate) fn peek(&self, state: &mut State, slot: usize, epoch: Option<u64>, port: u32) -> Option<u32> {
+        let s = &mut state.slots[slot];
+        if epoch.is_some_and(|e| e != s.epoch) {
+            return None;
+        }
+        let engine: &mut Box<dyn Kernel> = s.engine.as_mut()?;
+        worker::guarded(|| Ok(engine.peek(port))).ok().flatten()
+    }
+}
+
+enum At {
+    Asking,
+    Waiting(u64),
+    Placed(usize, u64),
+    Done,
+}
+
+/// What [`Card::open`] gives: resolves to the session.
+#[must_use = "futures do nothing unless they are polled"]
+pub struct Opening {
+    shared: Arc<Shared>,
+    want: Want,
+    at: At,
+}
+
+impl Future for Opening {
+    type Output = Result<Session, CardError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        loop {
+            match self.at {
+                At::Asking => {
+                    let mut state = self.shared.state.lock();
+                    let asked = self.shared.ask(&mut state, &self.want);
+                    drop(state);
+                    self.at = match asked {
+                        Ok(Ok((slot, epoch))) => At::Placed(slot, epoch),
+                        Ok(Err(ticket)) => At::Waiting(ticket),
+                        Err(error) => return Poll::Ready(Err(error)),
+                    };
+                }
+                At::Waiting(ticket) => {
+                    let mut state = self.shared.state.lock();
+                    let stopping = state.stopping;
+                    let Some(at) = state.waiters.iter().position(|w| w.ticket == ticket) else {
+                        return Poll::Ready(Err(CardError::Busy("it waits no longer".into())));
+                    };
+                    if let Some(answer) = state.waiters[at].answer.clone() {
+                        state.waiters.remove(at);
+                        drop(state);
+                        match answer {
+                            Ok((slot, epoch)) => self.at = At::Placed(slot, epoch),
+                            Err(error) => {
+                                self.at = At::Done;
+                                return Poll::Ready(Err(error));
+                            }
+                        }
+                    } else if stopping {
+                        return Poll::Ready(Err(CardError::Fault(Fault::Lost("the card is gone".into()))));
+                    } else {
+                        keep(&mut state.waiters[at].waker, cx.waker());
+                        return Poll::Pending;
+                    }
+                }
+                At::Placed(slot, epoch) => {
+                    let Poll::Ready(result) = opened(&self.shared, slot, epoch, cx.waker()) else {
+                        return Poll::Pending;
+                    };
+                    self.at = At::Done;
+                    // Dropped at once where it did not open: that frees the slot.
+                    let session = Session::new(self.shared.clone(), slot, epoch);
+                    return Poll::Ready(result.map(|()| session));
+                }
+                At::Done => return Poll::Ready(Err(CardError::Busy("it has been opened".into()))),
+            }
+        }
+    }
+}
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        let mut state = self.shared.state.lock();
+        match self.at {
+            At::Waiting(ticket) => {
+                if let Some(at) = state.waiters.iter().position(|w| w.ticket == ticket) {
+                    if let Some(Ok((slot, epoch))) = state.waiters.remove(at).answer {
+                        self.shared.close(&mut state, slot, epoch);
+                    }
+                }
+            }
+            At::Placed(slot, epoch) => self.shared.close(&mut state, slot, epoch),
+            At::Asking | At::Done => {}
+        }
+    }
+}

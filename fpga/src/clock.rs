@@ -1,0 +1,53 @@
+//! Time as the card sees it: the machine's, or a test's.
+
+use parking_lot::{Condvar, MutexGuard};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Nanoseconds since some moment. Cheap to clone; clones show the same time.
+#[derive(Clone, Debug)]
+pub struct Clock(Source);
+
+#[derive(Clone, Debug)]
+enum Source {
+    Machine(Instant),
+    Manual(Arc<AtomicU64>),
+}
+
+impl Clock {
+    /// The machine's monotonic clock.
+    pub fn machine() -> Clock {
+        Clock(Source::Machine(Instant::now()))
+    }
+
+    /// A clock that stands still until [`Clock::advance`] is called.
+    pub fn manual() -> Clock {
+        Clock(Source::Manual(Arc::default()))
+    }
+
+    /// Moves a manual clock; the machine's is not moved. Who waits for a time is woken by [`crate::card::Card::tick`].
+    pub fn advance(&self, ns: u64) {
+        if let Source::Manual(now) = &self.0 {
+            now.fetch_add(ns, Ordering::AcqRel);
+        }
+    }
+
+    /// Now, ns.
+    pub fn now(&self) -> u64 {
+        match &self.0 {
+            Source::Machine(start) => u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
+            Source::Manual(now) => now.load(Ordering::Acquire),
+        }
+    }
+
+    /// Waits for `condition`, at most until the time `until`. May return early.
+    pub(crate) fn wait<T>(&self, condition: &Condvar, guard: &mut MutexGuard<'_, T>, until: Option<u64>) {
+        match (&self.0, until) {
+            (Source::Machine(_), Some(until)) => {
+                condition.wait_for(guard, Duration::from_nanos(until.saturating_sub(self.now())));
+            }
+            _ => condition.wait(guard),
+        }
+    }
+}

@@ -1,0 +1,500 @@
+//! The state of a card: slots, sessions, programs, waiters. All of it is behind one lock, which is never held while a
+//! kernel computes, is loaded or is reset.
+
+use crate::bandwidth::Scheduler;
+use crate::config::{CardConfig, Want, WhenFull};
+use crate::error::CardError;
+use crate::flow::Credits;
+use crate::kernel::{Fault, Kernel};
+use crate::manifest::{Kind, Region};
+use crate::package::{Factory, Package};
+use crate::status::Usage;
+use parking_lot::{Condvar, Mutex, MutexGuard};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::task::Waker;
+
+/// What all threads of a card, and its sessions, share.
+pub(crate) struct Shared {
+    pub config: CardConfig,
+    pub factories: BTreeMap<String, Factory>,
+    pub state: Mutex<State>,
+    /// One a slot: it has something to do.
+    pub bells: Vec<Condvar>,
+    /// The keeper of time has something to do.
+    pub timer: Condvar,
+}
+
+pub(crate) type Locked<'a> = MutexGuard<'a, State>;
+
+/// A kernel that the card knows.
+pub(crate) struct Program {
+    pub package: Arc<Package>,
+    pub active: bool,
+    pub device_defined: bool,
+    pub prefer: Kind,
+}
+
+/// What is, or is to be, in a slot.
+#[derive(Clone)]
+pub(crate) struct Loaded {
+    pub name: String,
+    pub kind: Kind,
+    pub package: Arc<Package>,
+    /// Cycles a second.
+    pub hz: u64,
+    /// Makes it, where it is built in.
+    pub make: Option<Factory>,
+}
+
+/// A part of a session's input, as it was pushed.
+pub(crate) struct Piece {
+    pub bytes: Arc<Vec<u8>>,
+    /// How much the kernel has taken.
+    pub taken: usize,
+    /// How much is in the FIFO or was.
+    pub arrived: usize,
+    /// How much was asked of the drive.
+    pub issued: usize,
+    /// All of it, of which there may be nothing, was asked for; has arrived.
+    pub end_issued: bool,
+    pub end_arrived: bool,
+    pub eop: bool,
+}
+
+/// How far a session is.
+pub(crate) enum Progress {
+    /// Its kernel is being loaded or reset.
+    Opening,
+    Open,
+    /// It came to nothing.
+    Failed(CardError),
+}
+
+/// The session that has a slot.
+pub(crate) struct Sess {
+    pub tenant: u64,
+    pub weight: u32,
+    pub params: Vec<u32>,
+    /// The kernel begins anew before anything else.
+    pub reset: bool,
+    pub progress: Progress,
+    pub input: VecDeque<Piece>,
+    pub queued: usize,
+    pub out: Vec<u8>,
+    pub out_at: usize,
+    /// Bytes of output that may wait.
+    pub out_limit: usize,
+    /// More output than `out_limit` is a fault, not a reason to wait.
+    pub whole: bool,
+    /// Ends of packets in `out`.
+    pub ends: VecDeque<usize>,
+    /// The kernel may still have output of what it took.
+    pub undrained: bool,
+    /// Packets that have begun and have not been made whole.
+    pub open_packets: usize,
+    /// A piece without an end was the last one.
+    pub mid_packet: bool,
+    pub fault: Option<Fault>,
+    pub usage: Usage,
+    pub opener: Option<Waker>,
+    pub pusher: Option<Waker>,
+    pub puller: Option<Waker>,
+}
+
+impl Piece {
+    pub fn new(bytes: Vec<u8>, eop: bool) -> Piece {
+        let bytes = Arc::new(bytes);
+        Piece { bytes, taken: 0, arrived: 0, issued: 0, end_issued: false, end_arrived: false, eop }
+    }
+}
+
+impl Sess {
+    fn new(want: &Want) -> Sess {
+        Sess {
+            tenant: want.tenant,
+            weight: want.weight(),
+            params: want.params.clone(),
+            reset: true,
+            progress: Progress::Opening,
+            input: VecDeque::new(),
+            queued: 0,
+            out: Vec::new(),
+            out_at: 0,
+            out_limit: 0,
+            whole: false,
+            ends: VecDeque::new(),
+            undrained: false,
+            open_packets: 0,
+            mid_packet: false,
+            fault: None,
+            usage: Usage::default(),
+            opener: None,
+            pusher: None,
+            puller: None,
+        }
+    }
+
+    /// Everything that awaits something of this session looks again.
+    pub fn wake(&mut self) {
+        for waker in [self.opener.take(), self.pusher.take(), self.puller.take()].into_iter().flatten() {
+            waker.wake();
+        }
+    }
+
+    /// Forgets input and output.
+    pub fn clear(&mut self) {
+        self.input.clear();
+        self.out.clear();
+        self.ends.clear();
+        (self.queued, self.out_at, self.open_packets) = (0, 0, 0);
+        (self.undrained, self.mid_packet) = (false, false);
+    }
+}
+
+/// What a slot has done.
+#[derive(Default)]
+pub(crate) struct Counts {
+    pub sessions: u64,
+    pub usage: Usage,
+    pub reconfigurations: u64,
+    pub reconfigure_ns: u64,
+    pub faults: u64,
+}
+
+pub(crate) struct Slot {
+    pub region: Region,
+    /// Never given another kernel.
+    pub locked: bool,
+    pub loaded: Option<Loaded>,
+    /// Another kernel was put in, and the time of that is not over.
+    pub reconfiguring: bool,
+    /// None while a thread computes with it, and where it has not been made yet.
+    pub engine: Option<Box<dyn Kernel>>,
+    /// Which session it is that has the slot: counts up.
+    pub epoch: u64,
+    pub session: Option<Sess>,
+    /// A thread computes: since when, and for which session.
+    pub computing: Option<(u64, u64)>,
+    pub stuck: bool,
+    /// When a session last had it: counts up.
+    pub used: u64,
+    pub counts: Counts,
+}
+
+impl Slot {
+    /// Whether a session can have it.
+    pub fn quiet(&self) -> bool {
+        self.session.is_none() && self.computing.is_none() && !self.reconfiguring && !self.stuck
+    }
+}
+
+/// A session that waits for a slot.
+pub(crate) struct Waiter {
+    pub ticket: u64,
+    pub want: Want,
+    /// The slot and the epoch, or why not.
+    pub answer: Option<Result<(usize, u64), CardError>>,
+    pub waker: Option<Waker>,
+}
+
+/// What a tenant has used.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Tenant {
+    pub sessions: u64,
+    pub usage: Usage,
+    /// Slot time over weight: who has the least comes first.
+    pub virtual_ns: u64,
+    pub weight: u32,
+}
+
+/// A request that the drive works on.
+pub(crate) struct Flight {
+    pub due: u64,
+    pub bytes: usize,
+    pub slot: usize,
+    pub epoch: u64,
+}
+
+pub(crate) struct State {
+    pub slots: Vec<Slot>,
+    pub programs: BTreeMap<String, Program>,
+    pub waiters: Vec<Waiter>,
+    pub tenants: BTreeMap<u64, Tenant>,
+    pub scheduler: Scheduler,
+    pub flights: VecDeque<Flight>,
+    /// When the drive has given all that was asked of it.
+    pub drive_free: u64,
+    pub stopping: bool,
+    /// The keeper of time looks at the slots.
+    pub watching: bool,
+    pub counter: u64,
+}
+
+impl State {
+    /// Before a card has any.
+    pub fn nothing() -> State {
+        State {
+            slots: Vec::new(),
+            programs: BTreeMap::new(),
+            waiters: Vec::new(),
+            tenants: BTreeMap::new(),
+            scheduler: Scheduler::new(0, &Credits::new(1, 1, 1), 1),
+            flights: VecDeque::new(),
+            drive_free: 0,
+            stopping: false,
+            watching: false,
+            counter: 0,
+        }
+    }
+
+    pub fn next(&mut self) -> u64 {
+        self.counter += 1;
+        self.counter
+    }
+
+    /// The session of a slot, if it is still that one.
+    pub fn sess(&mut self, slot: usize, epoch: u64) -> Option<&mut Sess> {
+        let slot = &mut self.slots[slot];
+        if slot.epoch == epoch { slot.session.as_mut() } else { None }
+    }
+}
+
+impl Shared {
+    /// What is to be in a slot for a kernel of that name and that back-end, or the one it prefers.
+    pub fn loaded(&self, state: &State, name: &str, kind: Option<Kind>) -> Result<Loaded, CardError> {
+        let program = state.programs.get(name).ok_or_else(|| CardError::NoKernel(name.into()))?;
+        if !program.active {
+            return Err(CardError::Inactive(name.into()));
+        }
+        let manifest = program.package.manifest();
+        let kind = kind.unwrap_or(program.prefer);
+        if !manifest.backend.has(kind) {
+            return Err(CardError::NoKernel(format!("{name}:{}", kind.name())));
+        }
+        let builtin = manifest.backend.model.as_ref().and_then(|m| m.builtin.as_ref());
+        let make = match (kind, builtin) {
+            (Kind::Model, Some(builtin)) => {
+                Some(*self.factories.get(builtin).ok_or_else(|| CardError::NoKernel(builtin.clone()))?)
+            }
+            _ => None,
+        };
+        let hz = self.config.clock_hz.min(u64::from(manifest.clock_mhz) * 1_000_000);
+        Ok(Loaded { name: name.into(), kind, package: program.package.clone(), hz, make })
+    }
+
+    /// What a session asks for, if the card has it and it takes as many parameters.
+    fn find(&self, state: &State, want: &Want) -> Result<Loaded, CardError> {
+        let (name, kind) = want.kernel.split_once(':').map_or((want.kernel.as_str(), None), |(n, k)| (n, Some(k)));
+        let kind = kind.map(|k| Kind::find(k).ok_or_else(|| CardError::NoKernel(want.kernel.clone()))).transpose()?;
+        let loaded = self.loaded(state, name, kind)?;
+        let (count, range) = (want.params.len(), &loaded.package.manifest().params);
+        if !(range.min as usize..=range.max as usize).contains(&count) {
+            let said = format!("{name} takes {} to {} words, not {count}", range.min, range.max);
+            return Err(CardError::Fault(Fault::Params(said)));
+        }
+        Ok(loaded)
+    }
+
+    /// Gives a session a slot, if one is to be had now: its number and the session's epoch.
+    pub fn place(&self, state: &mut State, want: &Want, loaded: &Loaded) -> Result<Option<(usize, u64)>, CardError> {
+        let same =
+            |l: &Loaded| l.name == loaded.name && l.kind == loaded.kind && Arc::ptr_eq(&l.package, &loaded.package);
+        let region = loaded.package.manifest().region;
+        let fits = |s: &Slot| !s.locked && s.region.holds(&region);
+        let slots = &state.slots;
+        let has = |s: &Slot| s.loaded.as_ref().is_some_and(same);
+        if !slots.iter().any(|s| fits(s) || has(s)) {
+            return Err(CardError::TooLarge(loaded.name.clone()));
+        }
+        let quiet = || slots.iter().enumerate().filter(|(_, s)| s.quiet());
+        let chosen = quiet().find(|(_, s)| has(s));
+        let chosen = chosen.or_else(|| quiet().find(|(_, s)| s.loaded.is_none() && fits(s)));
+        let chosen = chosen.or_else(|| quiet().filter(|(_, s)| fits(s)).min_by_key(|(_, s)| s.used));
+        let Some((index, _)) = chosen else { return Ok(None) };
+        let (epoch, limit) = (state.next(), self.fifo_bytes());
+        let slot = &mut state.slots[index];
+        if !slot.loaded.as_ref().is_some_and(same) {
+            (slot.loaded, slot.engine, slot.reconfiguring) = (Some(loaded.clone()), None, true);
+        }
+        (slot.epoch, slot.used) = (epoch, epoch);
+        slot.counts.sessions += 1;
+        slot.session = Some(Sess { out_limit: limit, ..Sess::new(want) });
+        state.scheduler.open(index, want.weight());
+        self.greet(state, want);
+        let slot = &state.slots[index];
+        if slot.reconfiguring || slot.loaded.as_ref().is_some_and(|l| l.make.is_none()) || self.config.inline_bytes == 0
+        {
+            self.bells[index].notify_one();
+        }
+        if !state.watching {
+            state.watching = true;
+            self.timer.notify_one();
+        }
+        Ok(Some((index, epoch)))
+    }
+
+    /// A tenant has another session. One that had none for a while has saved nothing up.
+    fn greet(&self, state: &mut State, want: &Want) {
+        let held = state.slots.iter().filter_map(|s| s.session.as_ref()).map(|s| s.tenant);
+        let others: Vec<u64> = held.filter(|t| *t != want.tenant).collect();
+        let least = others.iter().filter_map(|t| state.tenants.get(t)).map(|t| t.virtual_ns).min().unwrap_or(0);
+        let alone = state.slots.iter().filter_map(|s| s.session.as_ref()).filter(|s| s.tenant == want.tenant).count();
+        let tenant = state.tenants.entry(want.tenant).or_default();
+        (tenant.sessions, tenant.weight) = (tenant.sessions + 1, want.weight());
+        if alone <= 1 {
+            tenant.virtual_ns = tenant.virtual_ns.max(least);
+        }
+    }
+
+    /// Bytes of the input FIFO; as many of output may wait.
+    pub fn fifo_bytes(&self) -> usize {
+        self.config.credits as usize * self.config.credit_bytes as usize
+    }
+
+    /// A slot may have become free: those that wait get it, the tenant that had the least for its weight first.
+    pub fn serve_waiters(&self, state: &mut State) {
+        let mut order: Vec<(u64, u64)> = (state.waiters.iter().filter(|w| w.answer.is_none()))
+            .map(|w| (state.tenants.get(&w.want.tenant).map_or(0, |t| t.virtual_ns), w.ticket))
+            .collect();
+        order.sort_unstable();
+        for (_, ticket) in order {
+            let Some(at) = state.waiters.iter().position(|w| w.ticket == ticket) else { continue };
+            let want = state.waiters[at].want.clone();
+            let placed = self.find(state, &want).and_then(|loaded| self.place(state, &want, &loaded));
+            let answer = match placed {
+                Ok(None) => continue,
+                Ok(Some(place)) => Ok(place),
+                Err(error) => Err(error),
+            };
+            let waiter = &mut state.waiters[at];
+            waiter.answer = Some(answer);
+            if let Some(waker) = waiter.waker.take() {
+                waker.wake();
+            }
+        }
+    }
+
+    /// Gives a session a slot, or has it wait: a slot and an epoch, or a ticket.
+    pub fn ask(&self, state: &mut State, want: &Want) -> Result<Result<(usize, u64), u64>, CardError> {
+        let loaded = self.find(state, want)?;
+        if let Some(place) = self.place(state, want, &loaded)? {
+            return Ok(Ok(place));
+        }
+        if want.when_full == WhenFull::Busy {
+            return Err(CardError::Busy("all slots are taken".into()));
+        }
+        let ticket = state.next();
+        state.waiters.push(Waiter { ticket, want: want.clone(), answer: None, waker: None });
+        Ok(Err(ticket))
+    }
+
+    /// The session of a slot ends: the slot is reset, and goes to the next.
+    pub fn close(&self, state: &mut State, slot: usize, epoch: u64) {
+        let s = &mut state.slots[slot];
+        if s.epoch != epoch || s.session.is_none() {
+            return;
+        }
+        s.session = None;
+        // Nothing of a session is left for the next: a built-in kernel is made anew, a process is reset.
+        if s.loaded.as_ref().is_some_and(|l| l.make.is_some()) {
+            s.engine = None;
+        }
+        state.scheduler.close(slot);
+        self.pump(state);
+        self.serve_waiters(state);
+    }
+
+    /// A kernel was lost: its session is told, the slot holds nothing that it left.
+    pub fn lose(&self, state: &mut State, slot: usize, epoch: u64, fault: Fault) {
+        state.slots[slot].counts.faults += u64::from(matches!(fault, Fault::Lost(_)));
+        state.slots[slot].engine = None;
+        if let Some(sess) = state.sess(slot, epoch) {
+            if matches!(sess.progress, Progress::Opening) {
+                sess.progress = Progress::Failed(CardError::Fault(fault.clone()));
+            }
+            sess.clear();
+            sess.fault = Some(fault);
+            sess.wake();
+            state.scheduler.close(slot);
+        }
+        self.pump(state);
+    }
+
+    /// Moves what the drive has for the slots, in the order that the scheduler says.
+    pub fn pump(&self, state: &mut State) {
+        let now = if self.config.drive_bytes_per_s == 0 { 0 } else { self.config.clock.now() };
+        let was_flying = !state.flights.is_empty();
+        loop {
+            while state.flights.front().is_some_and(|f| f.due <= now) {
+                self.land(state);
+            }
+            let Some(slot) = state.scheduler.issue() else { break };
+            let (bytes, epoch) = (self.issue(state, slot), state.slots[slot].epoch);
+            let due = match self.config.drive_bytes_per_s {
+                0 => 0,
+                rate => state.drive_free.max(now) + (bytes as u64).saturating_mul(1_000_000_000) / rate,
+            };
+            state.drive_free = due;
+            state.flights.push_back(Flight { due, bytes, slot, epoch });
+        }
+        if !state.flights.is_empty() && !was_flying {
+            self.timer.notify_one();
+        }
+    }
+
+    /// Takes in what the drive has given by now.
+    pub fn pump_due(&self, state: &mut State) {
+        if !state.flights.is_empty() {
+            self.pump(state);
+        }
+    }
+
+    /// Takes the next request out of a session's input: at most C bytes of one piece.
+    fn issue(&self, state: &mut State, slot: usize) -> usize {
+        let c = self.config.credit_bytes as usize;
+        let Some(sess) = state.slots[slot].session.as_mut() else { return 0 };
+        let Some(piece) = sess.input.iter_mut().find(|p| !p.end_issued) else { return 0 };
+        let bytes = c.min(piece.bytes.len() - piece.issued);
+        piece.issued += bytes;
+        piece.end_issued = piece.issued == piece.bytes.len();
+        bytes
+    }
+
+    /// The oldest request's bytes are in the FIFO.
+    fn land(&self, state: &mut State) {
+        let Some(flight) = state.flights.pop_front() else { return };
+        let lane = state.scheduler.dispatch(flight.bytes as u64);
+        debug_assert_eq!(lane, Some(flight.slot), "data goes to the slot that asked for it");
+        let Some(sess) = state.sess(flight.slot, flight.epoch).filter(|s| s.fault.is_none()) else {
+            let held = state.scheduler.credits(flight.slot).held();
+            state.scheduler.consume(flight.slot, held.min(flight.bytes as u64));
+            return;
+        };
+        if let Some(piece) = sess.input.iter_mut().find(|p| !p.end_arrived) {
+            piece.arrived += flight.bytes;
+            piece.end_arrived = piece.arrived == piece.bytes.len();
+        }
+        self.bells[flight.slot].notify_one();
+    }
+
+    /// Adds to what a session, its slot and its tenant have used.
+    pub fn charge(&self, state: &mut State, slot: usize, epoch: u64, cycles: u64, bytes_in: u64, bytes_out: u64) {
+        let s = &mut state.slots[slot];
+        let hz = s.loaded.as_ref().map_or(self.config.clock_hz, |l| l.hz).max(1);
+        let ns = |cycles: u64| (u128::from(cycles) * 1_000_000_000 / u128::from(hz)) as u64;
+        if s.epoch != epoch {
+            return;
+        }
+        let Some(sess) = s.session.as_mut() else { return };
+        let total = sess.usage.cycles.saturating_add(cycles);
+        // From the session's sum, so that rounding does not add up.
+        let slot_ns = ns(total) - sess.usage.slot_ns;
+        let used = Usage { slot_ns, cycles: total - sess.usage.cycles, bytes_in, bytes_out };
+        sess.usage.add(&used);
+        s.counts.usage.add(&used);
+        let tenant = state.tenants.entry(sess.tenant).or_default();
+        tenant.usage.add(&used);
+        tenant.virtual_ns = tenant.virtual_ns.saturating_add(slot_ns / u64::from(tenant.weight.max(1)));
+    }
+}

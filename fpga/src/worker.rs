@@ -1,0 +1,296 @@
+//! The threads of a card: one a slot, which computes, and one that keeps time.
+
+use crate::error::CardError;
+use crate::kernel::{Fault, Kernel, Step};
+use crate::slot::{Loaded, Locked, Progress, Shared, State};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+/// Output that a kernel may make in one step, bytes.
+const ROOM_BYTES: usize = 256 << 10;
+
+/// What a slot's thread does next, without the card's lock.
+enum Job {
+    /// The slot is reconfigured.
+    Load(Loaded),
+    /// The kernel is made: a process is started.
+    Make(Loaded),
+    /// It begins anew.
+    Reset(Box<dyn Kernel>, Vec<u32>),
+    Compute(Box<dyn Kernel>, Work),
+}
+
+/// One step's worth.
+struct Work {
+    bytes: Arc<Vec<u8>>,
+    from: usize,
+    to: usize,
+    eop: bool,
+    room: usize,
+}
+
+/// Calls a kernel. One that panics is lost, and only that one.
+pub(crate) fn guarded<T>(call: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(call)).unwrap_or_else(|panic| {
+        let text = (panic.downcast_ref::<&str>().map(|s| s.to_string())).or(panic.downcast_ref::<String>().cloned());
+        Err(Fault::Lost(format!("it panicked: {}", text.unwrap_or_default())))
+    })
+}
+
+/// Whether a step keeps to the rules of [`Kernel::step`].
+pub(crate) fn check(step: &Step, given: usize, eop: bool, room: usize) -> Result<(), Fault> {
+    let broken = if step.taken > given {
+        "it says that it took more than it was given"
+    } else if step.made > room {
+        "it made more than there was room for"
+    } else if step.done && !(eop && step.taken == given) {
+        "it ended a packet that has not ended"
+    } else if step.taken == 0 && step.made == 0 && !step.done && (given > 0 || eop) && room > 0 {
+        "it neither takes nor makes anything"
+    } else {
+        return Ok(());
+    };
+    Err(Fault::Lost(broken.into()))
+}
+
+/// Makes a kernel.
+fn make(shared: &Shared, loaded: &Loaded) -> Result<Box<dyn Kernel>, CardError> {
+    match loaded.make {
+        Some(make) => Ok(guarded(|| Ok(make()))?),
+        None => {
+            let _ = shared;
+            Err(CardError::NoKernel(loaded.name.clone()))
+        }
+    }
+}
+
+/// A slot's thread.
+pub(crate) fn run(shared: &Shared, slot: usize) {
+    let mut scratch = vec![0; ROOM_BYTES];
+    let mut state = shared.state.lock();
+    while !state.stopping {
+        let Some(job) = next(&mut state, slot) else {
+            shared.config.clock.wait(&shared.bells[slot], &mut state, None);
+            continue;
+        };
+        let epoch = state.slots[slot].epoch;
+        match job {
+            Job::Load(loaded) => load(shared, &mut state, slot, &loaded),
+            Job::Make(loaded) => {
+                state.slots[slot].computing = Some((u64::MAX, epoch));
+                let made = Locked::unlocked(&mut state, || make(shared, &loaded));
+                match made {
+                    Ok(engine) => drop(put_back(shared, &mut state, slot, epoch, Some(engine))),
+                    Err(error) => {
+                        put_back(shared, &mut state, slot, epoch, None);
+                        if let Some(sess) = state.sess(slot, epoch) {
+                            sess.progress = Progress::Failed(error);
+                        }
+                        shared.lose(&mut state, slot, epoch, Fault::Lost("it could not be started".into()));
+                    }
+                }
+            }
+            Job::Reset(mut engine, params) => {
+                begin(shared, &mut state, slot, epoch);
+                let reset = Locked::unlocked(&mut state, || guarded(|| engine.reset(&params)));
+                finish_reset(shared, &mut state, slot, epoch, engine, reset);
+            }
+            Job::Compute(mut engine, work) => {
+                begin(shared, &mut state, slot, epoch);
+                let out = &mut scratch[..work.room];
+                let step = Locked::unlocked(&mut state, || {
+                    let input = &work.bytes[work.from..work.to];
+                    let step = guarded(|| engine.step(input, work.eop, out))?;
+                    check(&step, input.len(), work.eop, out.len()).map(|()| step)
+                });
+                finish(shared, &mut state, slot, epoch, engine, &work, step, &scratch);
+            }
+        }
+    }
+}
+
+/// What there is to do in a slot.
+fn next(state: &mut State, slot: usize) -> Option<Job> {
+    let s = &mut state.slots[slot];
+    if s.computing.is_some() || s.stuck {
+        return None;
+    }
+    let loaded = s.loaded.as_ref()?;
+    if s.reconfiguring {
+        return Some(Job::Load(loaded.clone()));
+    }
+    let sess = s.session.as_mut().filter(|s| s.fault.is_none())?;
+    if s.engine.is_none() {
+        return Some(Job::Make(loaded.clone()));
+    }
+    if sess.reset {
+        return s.engine.take().map(|e| Job::Reset(e, sess.params.clone()));
+    }
+    let waiting = sess.out.len() - sess.out_at;
+    let room = (sess.out_limit + usize::from(sess.whole)).saturating_sub(waiting).min(ROOM_BYTES);
+    if room == 0 {
+        return None;
+    }
+    let work = match sess.input.front() {
+        Some(p) if p.arrived > p.taken || (p.end_arrived && p.eop) => {
+            let eop = p.end_arrived && p.eop;
+            Work { bytes: p.bytes.clone(), from: p.taken, to: p.arrived, eop, room }
+        }
+        _ if sess.undrained => Work { bytes: Arc::default(), from: 0, to: 0, eop: false, room },
+        _ => return None,
+    };
+    s.engine.take().map(|e| Job::Compute(e, work))
+}
+
+/// A thread is about to compute for a slot.
+pub(crate) fn begin(shared: &Shared, state: &mut State, slot: usize, epoch: u64) {
+    state.slots[slot].computing = Some((shared.config.clock.now(), epoch));
+}
+
+/// The slot is reconfigured: modelled time passes.
+fn load(shared: &Shared, state: &mut Locked<'_>, slot: usize, loaded: &Loaded) {
+    let takes = shared.config.reconfigure.ns(&state.slots[slot].region);
+    let until = shared.config.clock.now().saturating_add(takes);
+    while shared.config.clock.now() < until && !state.stopping {
+        shared.config.clock.wait(&shared.bells[slot], state, Some(until));
+    }
+    let s = &mut state.slots[slot];
+    s.reconfiguring = false;
+    s.counts.reconfigurations += 1;
+    s.counts.reconfigure_ns += takes;
+    let gone = state.programs.get(&loaded.name).is_none_or(|p| !p.active);
+    if gone && state.slots[slot].session.is_none() {
+        state.slots[slot].loaded = None;
+    }
+    // Its session may have gone meanwhile.
+    shared.serve_waiters(state);
+}
+
+/// A thread has computed: the kernel is the slot's again, unless its session has ended.
+fn put_back(shared: &Shared, state: &mut State, slot: usize, epoch: u64, engine: Option<Box<dyn Kernel>>) -> bool {
+    let s = &mut state.slots[slot];
+    let ours = s.epoch == epoch && s.session.is_some();
+    let builtin = s.loaded.as_ref().is_some_and(|l| l.make.is_some());
+    s.computing = None;
+    if s.stuck {
+        // Out of service until now; what the kernel knows is not trusted.
+        s.stuck = false;
+        shared.serve_waiters(state);
+        return false;
+    }
+    if ours || !builtin {
+        s.engine = engine;
+    }
+    if !ours {
+        shared.serve_waiters(state);
+        shared.bells[slot].notify_one();
+    }
+    ours
+}
+
+impl Shared {
+    /// As a slot's thread does, for one that has computed in its place.
+    pub(crate) fn return_engine(
+        &self,
+        state: &mut State,
+        slot: usize,
+        epoch: u64,
+        engine: Option<Box<dyn Kernel>>,
+    ) -> bool {
+        put_back(self, state, slot, epoch, engine)
+    }
+}
+
+/// A kernel was reset for its session.
+pub(crate) fn finish_reset(
+    shared: &Shared,
+    state: &mut State,
+    slot: usize,
+    epoch: u64,
+    engine: Box<dyn Kernel>,
+    reset: Result<(), Fault>,
+) {
+    let lost = matches!(reset, Err(Fault::Lost(_)));
+    if !put_back(shared, state, slot, epoch, (!lost).then_some(engine)) {
+        return;
+    }
+    match reset {
+        Ok(()) => {
+            if let Some(sess) = state.sess(slot, epoch) {
+                (sess.reset, sess.progress) = (false, Progress::Open);
+                sess.wake();
+            }
+        }
+        Err(fault) => shared.lose(state, slot, epoch, fault),
+    }
+}
+
+/// A kernel has made a step.
+fn finish(
+    shared: &Shared,
+    state: &mut State,
+    slot: usize,
+    epoch: u64,
+    engine: Box<dyn Kernel>,
+    work: &Work,
+    step: Result<Step, Fault>,
+    made: &[u8],
+) {
+    let lost = matches!(step, Err(Fault::Lost(_)));
+    if !put_back(shared, state, slot, epoch, (!lost).then_some(engine)) {
+        return;
+    }
+    let step = match step {
+        Ok(step) => step,
+        Err(fault) => return shared.lose(state, slot, epoch, fault),
+    };
+    shared.charge(state, slot, epoch, step.cycles, step.taken as u64, step.made as u64);
+    let Some(sess) = state.sess(slot, epoch) else { return };
+    sess.out.extend_from_slice(&made[..step.made]);
+    if sess.whole && sess.out.len() > sess.out_limit {
+        let limit = sess.out_limit;
+        return shared.lose(state, slot, epoch, Fault::TooLong(limit));
+    }
+    sess.undrained = !step.done && (step.taken > 0 || step.made > 0);
+    if let Some(piece) = sess.input.front_mut().filter(|_| work.to > work.from || work.eop) {
+        piece.taken += step.taken;
+        sess.queued -= step.taken;
+        if piece.taken == piece.bytes.len() && (!piece.eop || step.done) {
+            sess.input.pop_front();
+        }
+    }
+    if step.done {
+        sess.ends.push_back(sess.out.len());
+        sess.open_packets = sess.open_packets.saturating_sub(1);
+    }
+    if !sess.whole || step.done {
+        sess.wake();
+    }
+    state.scheduler.consume(slot, step.taken as u64);
+    shared.pump(state);
+}
+
+/// The thread that keeps time: what the drive gives arrives when it is due, and kernels make progress.
+pub(crate) fn keep_time(shared: &Shared) {
+    let watchdog = u64::try_from(shared.config.watchdog.as_nanos()).unwrap_or(u64::MAX);
+    let mut state = shared.state.lock();
+    while !state.stopping {
+        shared.pump_due(&mut state);
+        let now = shared.config.clock.now();
+        for slot in 0..state.slots.len() {
+            let Some((since, epoch)) = state.slots[slot].computing else { continue };
+            if since != u64::MAX && !state.slots[slot].stuck && now.saturating_sub(since) >= watchdog {
+                state.slots[slot].stuck = state.slots[slot].loaded.as_ref().is_some_and(|l| l.make.is_some());
+                if state.slots[slot].stuck {
+                    let said = format!("no progress for {:?}", shared.config.watchdog);
+                    shared.lose(&mut state, slot, epoch, Fault::Lost(said));
+                }
+            }
+        }
+        state.watching = state.slots.iter().any(|s| s.session.is_some() || s.computing.is_some());
+        let look = state.watching.then(|| now.saturating_add(watchdog / 4));
+        let due = state.flights.front().map(|f| f.due);
+        let until = look.into_iter().chain(due).min();
+        shared.config.clock.wait(&shared.timer, &mut state, until);
+    }
+}

@@ -1,0 +1,4 @@
+//! The card as its users see it.
+
+mod card;
+mod rig;
