@@ -1,0 +1,3 @@
+//! `weldfs kernel`: kernels of the user's own.
+
+mod xrt;
