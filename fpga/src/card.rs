@@ -111,13 +111,39 @@ impl Card {
     pub fn load(&self, package: Package) -> Result<KernelId, CardError> {
         let manifest = package.manifest();
         let (name, id) = (manifest.name.clone(), manifest.id);
-        let new = program(package, false)?;
+        let mut new = program(package, false)?;
+        new.prefer = self.try_out(&new.package)?;
         let mut state = self.shared.state.lock();
         if state.programs.iter().any(|(n, p)| *n == name || p.package.manifest().id == id) {
             return Err(PackageError::Taken(name).into());
         }
         state.programs.insert(name, new);
         Ok(id)
+    }
+
+    /// The first back-end of a package that can be used. A file that was not built yet is passed over, as long as there
+    /// is another; one that is wrong is an error.
+    fn try_out(&self, package: &Package) -> Result<Kind, CardError> {
+        let manifest = package.manifest();
+        let (mut first, mut missing) = (None, None);
+        for kind in manifest.backend.kinds() {
+            let builtin = manifest.backend.model.as_ref().and_then(|m| m.builtin.as_ref());
+            if let (Kind::Model, Some(builtin)) = (kind, builtin) {
+                let unknown = || PackageError::NoBackend { name: manifest.name.clone(), kind: builtin.clone() };
+                self.shared.factories.get(builtin).ok_or_else(unknown)?;
+                first = first.or(Some(kind));
+                continue;
+            }
+            match self.shared.launch(package, kind).and_then(|launch| launch.start()) {
+                Ok(_) => first = first.or(Some(kind)),
+                Err(error @ CardError::Package(PackageError::File { .. } | PackageError::NoBackend { .. })) => {
+                    missing = missing.or(Some(error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let none = || PackageError::NoBackend { name: manifest.name.clone(), kind: "that can be used".into() };
+        first.ok_or_else(|| missing.unwrap_or_else(|| none().into()))
     }
 
     /// A loaded kernel may be executed from now on.

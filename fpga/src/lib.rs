@@ -6,6 +6,7 @@
 //!
 //! What it may touch: `weldfs-ciscops` for errnos; it never sees a file, a name or a journal. A kernel issues no request
 //! of its own: the file system checks permission, reads, writes, and streams bytes through.
+// What runs foreign code, `host`, has a few calls.
 #![deny(unsafe_code)]
 
 pub mod bandwidth;
@@ -15,10 +16,12 @@ pub mod config;
 pub mod error;
 pub mod flit;
 pub mod flow;
+pub mod host;
 pub mod kernel;
 pub mod manifest;
 pub mod package;
 pub mod session;
+pub mod simulate;
 mod slot;
 pub mod status;
 mod worker;

@@ -50,6 +50,14 @@ pub enum PackageError {
         /// What the system says.
         why: String,
     },
+    /// A file is no shared object that can be loaded here.
+    #[error("{path} cannot be loaded: {why}")]
+    Object {
+        /// The file.
+        path: String,
+        /// What the loader says.
+        why: String,
+    },
     /// The shared object lacks a function of the interface.
     #[error("{path} has no symbol {symbol}")]
     Symbol {

@@ -1,7 +1,10 @@
 //! The threads of a card: one a slot, which computes, and one that keeps time.
 
 use crate::error::CardError;
+use crate::host::Launch;
 use crate::kernel::{Fault, Kernel, Step};
+use crate::manifest::Kind;
+use crate::package::Package;
 use crate::slot::{Loaded, Locked, Progress, Shared, State};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -53,14 +56,25 @@ pub(crate) fn check(step: &Step, given: usize, eop: bool, room: usize) -> Result
     Err(Fault::Lost(broken.into()))
 }
 
-/// Makes a kernel.
+/// Makes a kernel: one that is built in, or a process for a shared object.
 fn make(shared: &Shared, loaded: &Loaded) -> Result<Box<dyn Kernel>, CardError> {
     match loaded.make {
         Some(make) => Ok(guarded(|| Ok(make()))?),
-        None => {
-            let _ = shared;
-            Err(CardError::NoKernel(loaded.name.clone()))
-        }
+        None => Ok(Box::new(shared.launch(&loaded.package, loaded.kind)?.start()?)),
+    }
+}
+
+impl Shared {
+    /// How the process of a package's shared object is started.
+    pub(crate) fn launch(&self, package: &Package, kind: Kind) -> Result<Launch, CardError> {
+        let manifest = package.manifest();
+        Ok(Launch {
+            program: self.config.host.clone(),
+            cycles_per_flit: manifest.cycles_per_flit,
+            dram_bytes: manifest.ports.dram_bytes,
+            watchdog: self.config.watchdog,
+            ..Launch::of(&package.library(kind)?)
+        })
     }
 }
 

@@ -1,0 +1,340 @@
+//! A kernel's process, seen from the card.
+//!
+//! Input is copied into one of two buffers and counts as taken; while the kernel works on it, the next is copied into
+//! the other, and output of the one before is copied out. What the process answers is checked before it is used.
+
+use super::launch::Launch;
+use super::memory::Shared;
+use super::wire::{BUFFER_BYTES, Code, Reply, Request, input_at, output_at};
+use crate::flit::{FLIT_BYTES, flits};
+use crate::kernel::{Fault, Kernel, Step};
+use crate::manifest::PARAMS_MAX;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{RecvFlags, SendFlags};
+use std::os::fd::OwnedFd;
+use std::time::{Duration, Instant};
+
+/// Cycles that a kernel may say a flit took, at most: what it says is charged to a tenant.
+const CYCLES_PER_FLIT_MAX: u64 = 1 << 24;
+
+/// What a kernel's process is reached by.
+pub(super) struct Parts {
+    pub process: std::process::Child,
+    pub socket: OwnedFd,
+    pub shared: Shared,
+}
+
+/// A part of the packet that was copied into an input buffer.
+#[derive(Clone, Copy)]
+struct Part {
+    buffer: usize,
+    from: usize,
+    to: usize,
+    eop: bool,
+}
+
+/// A running process with a kernel in it. Dropping it kills the process.
+pub struct Child {
+    parts: Parts,
+    watchdog: Duration,
+    cycles_per_flit: f64,
+    /// The kernel works on it.
+    working: Option<Part>,
+    /// What it left of the part before: comes next.
+    rest: Option<Part>,
+    /// The part after that, already copied.
+    staged: Option<Part>,
+    /// Output that has not been handed on: which buffer, and from where to where.
+    output: Option<(usize, usize, usize)>,
+    /// The buffer that is filled next.
+    buffer: usize,
+    /// The end of the packet is in a buffer, or was.
+    ended: bool,
+    /// The kernel has ended the packet.
+    done: bool,
+    /// Why the process was given up.
+    lost: Option<String>,
+    /// Of this packet: bytes in, and cycles counted for them.
+    bytes_in: u64,
+    bytes_out: u64,
+    counted: u64,
+}
+
+impl Child {
+    pub(super) fn new(parts: Parts, launch: &Launch) -> Child {
+        Child {
+            parts,
+            watchdog: launch.watchdog,
+            cycles_per_flit: launch.cycles_per_flit,
+            working: None,
+            rest: None,
+            staged: None,
+            output: None,
+            buffer: 0,
+            ended: false,
+            done: false,
+            lost: None,
+            bytes_in: 0,
+            bytes_out: 0,
+            counted: 0,
+        }
+    }
+
+    /// The id of the process.
+    pub fn id(&self) -> u32 {
+        self.parts.process.id()
+    }
+
+    /// The first reply: the shared object is loaded, or why not.
+    pub(super) fn ready(&mut self) -> Result<Reply, Fault> {
+        self.receive()
+    }
+
+    /// The process is of no use any longer.
+    fn give_up(&mut self, why: String) -> Fault {
+        let _ = self.parts.process.kill();
+        let _ = self.parts.process.wait();
+        self.lost = Some(why.clone());
+        Fault::Lost(why)
+    }
+
+    fn send(&mut self, request: Request) -> Result<(), Fault> {
+        if let Some(why) = &self.lost {
+            return Err(Fault::Lost(why.clone()));
+        }
+        match rustix::net::send(&self.parts.socket, &request.encode(), SendFlags::NOSIGNAL) {
+            Ok(_) => Ok(()),
+            Err(_) => Err(self.ended_how()),
+        }
+    }
+
+    /// How the process ended, whose socket is closed.
+    fn ended_how(&mut self) -> Fault {
+        let _ = self.parts.process.kill();
+        let why = match self.parts.process.wait() {
+            Ok(status) => format!("its process ended: {status}"),
+            Err(e) => format!("its process ended: {e}"),
+        };
+        self.lost = Some(why.clone());
+        Fault::Lost(why)
+    }
+
+    fn receive(&mut self) -> Result<Reply, Fault> {
+        let until = Instant::now() + self.watchdog;
+        loop {
+            let left = until.saturating_duration_since(Instant::now());
+            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            let ready = poll(&mut [PollFd::new(&self.parts.socket, PollFlags::IN)], Some(&timeout));
+            match ready {
+                Ok(0) if until > Instant::now() => {}
+                Ok(0) => {
+                    let why = format!("no progress for {:?}: its process was killed", self.watchdog);
+                    return Err(self.give_up(why));
+                }
+                Ok(_) => break,
+                Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(self.give_up(e.to_string())),
+            }
+        }
+        let mut bytes = [0; Reply::bytes_max() + 1];
+        match rustix::net::recv(&self.parts.socket, &mut bytes[..], RecvFlags::empty()) {
+            Ok((0, _)) | Err(_) => Err(self.ended_how()),
+            Ok((n, _)) => Reply::decode(&bytes[..n]).map_err(|fault| self.give_up(fault_text(fault))),
+        }
+    }
+
+    /// Copies as much of a packet as a buffer holds into the next one.
+    fn fill(&mut self, input: &[u8], eop: bool) -> (Part, usize) {
+        let n = input.len().min(BUFFER_BYTES);
+        let buffer = self.buffer;
+        self.parts.shared.put(input_at(buffer), &input[..n]);
+        self.buffer = 1 - buffer;
+        let eop = eop && n == input.len();
+        self.ended |= eop;
+        (Part { buffer, from: 0, to: n, eop }, n)
+    }
+
+    fn begin(&mut self, part: Part) -> Result<(), Fault> {
+        let Part { buffer, from, to, eop } = part;
+        self.working = Some(part);
+        self.send(Request::Step { buffer: buffer as u32, from: from as u32, len: (to - from) as u32, eop })
+    }
+
+    /// Waits for what the kernel came to, and has it go on. Returns the cycles that took.
+    fn collect(&mut self) -> Result<u64, Fault> {
+        let Some(mut part) = self.working else { return Ok(0) };
+        let reply = self.receive()?;
+        let given = part.to - part.from;
+        match reply.code {
+            Code::Good => {}
+            Code::Data => {
+                self.working = None;
+                return Err(Fault::Data(reply.text));
+            }
+            Code::Params => return Err(self.give_up("it refuses parameters that it had taken".into())),
+            _ => return Err(self.give_up(reply.text)),
+        }
+        let checked = checked(&reply, given, part.eop).map_err(|why| self.give_up(why.into()))?;
+        part.from += checked.taken;
+        (self.bytes_in, self.bytes_out) = (self.bytes_in + checked.taken as u64, self.bytes_out + checked.made as u64);
+        self.output = (checked.made > 0).then_some((part.buffer, 0, checked.made));
+        self.done = checked.done;
+        self.working = None;
+        if part.from < part.to || (part.eop && !checked.done) {
+            // It goes on in the same output buffer, which is emptied first.
+            self.rest = Some(part);
+        } else if let Some(next) = self.staged.take() {
+            self.begin(next)?;
+        }
+        Ok(self.cycles(&checked))
+    }
+
+    /// What the kernel counted, or what the manifest says.
+    fn cycles(&mut self, step: &Step) -> u64 {
+        if step.cycles > 0 {
+            return step.cycles;
+        }
+        let taken = (self.bytes_in.div_ceil(FLIT_BYTES as u64) as f64 * self.cycles_per_flit).ceil() as u64;
+        let all = if step.done { taken.max(flits(self.bytes_out)) } else { taken };
+        let since = all.saturating_sub(self.counted);
+        self.counted = self.counted.max(all);
+        since
+    }
+
+    /// Hands output on.
+    fn deliver(&mut self, out: &mut [u8]) -> usize {
+        let Some((buffer, from, to)) = self.output else { return 0 };
+        let n = out.len().min(to - from);
+        self.parts.shared.get(output_at(buffer) + from, &mut out[..n]);
+        self.output = (from + n < to).then_some((buffer, from + n, to));
+        n
+    }
+}
+
+/// A reply, if it can be true.
+fn checked(reply: &Reply, given: usize, eop: bool) -> Result<Step, &'static str> {
+    let taken = usize::try_from(reply.taken).ok().filter(|n| *n <= given);
+    let made = usize::try_from(reply.made).ok().filter(|n| *n <= BUFFER_BYTES);
+    let taken = taken.ok_or("it says that it took more than it was given")?;
+    let made = made.ok_or("it made more than there was room for")?;
+    if reply.done && !(eop && taken == given) {
+        return Err("it ended a packet that has not ended");
+    }
+    if taken == 0 && made == 0 && !reply.done && (given > 0 || eop) {
+        return Err("it neither takes nor makes anything");
+    }
+    if reply.cycles / CYCLES_PER_FLIT_MAX > flits(taken as u64) + flits(made as u64) {
+        return Err("it says that it took more cycles than any kernel does");
+    }
+    Ok(Step { taken, made, done: reply.done, cycles: reply.cycles })
+}
+
+fn fault_text(fault: Fault) -> String {
+    match fault {
+        Fault::Lost(why) => why,
+        other => other.to_string(),
+    }
+}
+
+impl Kernel for Child {
+    fn reset(&mut self, params: &[u32]) -> Result<(), Fault> {
+        if params.len() > PARAMS_MAX as usize {
+            return Err(Fault::Params(format!("{} words, at most {PARAMS_MAX}", params.len())));
+        }
+        if self.working.take().is_some() {
+            self.receive()?;
+        }
+        (self.rest, self.staged, self.output, self.buffer) = (None, None, None, 0);
+        (self.ended, self.done, self.bytes_in, self.bytes_out, self.counted) = (false, false, 0, 0, 0);
+        let bytes: Vec<u8> = params.iter().flat_map(|w| w.to_ne_bytes()).collect();
+        self.parts.shared.put(input_at(0), &bytes);
+        self.send(Request::Reset { count: params.len() as u32 })?;
+        let reply = self.receive()?;
+        match reply.code {
+            Code::Good => Ok(()),
+            Code::Params => Err(Fault::Params(reply.text)),
+            _ => Err(self.give_up(reply.text)),
+        }
+    }
+
+    fn step(&mut self, input: &[u8], eop: bool, out: &mut [u8]) -> Result<Step, Fault> {
+        let mut step = Step::default();
+        loop {
+            step.made += self.deliver(&mut out[step.made..]);
+            if self.output.is_some() {
+                return Ok(step);
+            }
+            if self.done {
+                (self.ended, self.done, self.bytes_in, self.bytes_out, self.counted) = (false, false, 0, 0, 0);
+                step.done = true;
+                return Ok(step);
+            }
+            if self.working.is_none() {
+                let left = &input[step.taken..];
+                let part = if let Some(part) = self.rest.take().or_else(|| self.staged.take()) {
+                    part
+                } else if !left.is_empty() || (eop && !self.ended) {
+                    let (part, n) = self.fill(left, eop);
+                    step.taken += n;
+                    part
+                } else {
+                    return Ok(step);
+                };
+                self.begin(part)?;
+            }
+            let left = &input[step.taken..];
+            if self.staged.is_none() && (!left.is_empty() || (eop && !self.ended)) {
+                let (part, n) = self.fill(left, eop);
+                self.staged = Some(part);
+                step.taken += n;
+            }
+            // The kernel works on while the caller brings more, unless it waits for what there is.
+            if !input.is_empty() && step.taken == input.len() {
+                return Ok(step);
+            }
+            step.cycles = step.cycles.saturating_add(self.collect()?);
+        }
+    }
+
+    fn peek(&mut self, port: u32) -> Option<u32> {
+        if self.working.is_some() {
+            return None;
+        }
+        self.send(Request::Peek { port }).ok()?;
+        let reply = self.receive().ok()?;
+        (reply.code == Code::Good).then_some(reply.value)
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        if self.lost.is_none() {
+            let _ = self.parts.process.kill();
+            let _ = self.parts.process.wait();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn replies_that_cannot_be_true_are_refused() {
+        let good = Reply { taken: 5, made: 7, cycles: 9, ..Reply::of(Code::Good, "") };
+        assert_eq!(checked(&good, 5, true), Ok(Step { taken: 5, made: 7, done: false, cycles: 9 }));
+        let bad = [
+            Reply { taken: 6, ..good.clone() },
+            Reply { taken: u64::MAX, ..good.clone() },
+            Reply { made: BUFFER_BYTES as u64 + 1, ..good.clone() },
+            Reply { made: u64::MAX, ..good.clone() },
+            Reply { taken: 4, done: true, ..good.clone() },
+            Reply { taken: 0, made: 0, ..good.clone() },
+            Reply { cycles: u64::MAX, ..good.clone() },
+        ];
+        for reply in bad {
+            assert!(checked(&reply, 5, true).is_err(), "{reply:?}");
+        }
+        assert!(checked(&Reply { done: true, ..good }, 5, false).is_err(), "the packet has not ended");
+    }
+}

@@ -1,0 +1,137 @@
+//! What is taken away from a kernel's process before foreign code runs in it.
+//!
+//! In this order: it dies with the card's thread that started it; it cannot gain privileges; its memory is bounded, it
+//! writes no file and leaves no core; every descriptor but its socket is closed; and seccomp allows a short list of
+//! system calls. There are two filters: while the shared object is loaded, files may be opened for reading and mapped to
+//! be executed; from then on neither, so that the kernel can compute, allocate, tell the time, answer, and end.
+
+use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+};
+use std::collections::BTreeMap;
+use std::io;
+
+/// Address space of a kernel's process beside the memory that its manifest says it needs, bytes.
+const ADDRESS_BYTES: u64 = 4 << 30;
+/// Descriptors that it may have: its socket, the null device, and what loading opens for a moment.
+const DESCRIPTORS: u64 = 16;
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+fn other(error: impl std::fmt::Display) -> io::Error {
+    io::Error::other(error.to_string())
+}
+
+/// Closes every descriptor from `from` on.
+pub fn close_from(from: u32) -> io::Result<()> {
+    // SAFETY: the caller's process has begun just now and uses none of them: what is closed was inherited.
+    match unsafe { libc::close_range(from, u32::MAX, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Bounds the process. `dram_bytes` is the memory that the manifest says the kernel needs; `files` allows it to write
+/// files, for a waveform.
+pub fn bound(dram_bytes: u64, files: bool) -> io::Result<()> {
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    rustix::thread::set_no_new_privs(true)?;
+    let limit = |n: u64| Rlimit { current: Some(n), maximum: Some(n) };
+    setrlimit(Resource::Core, limit(0))?;
+    setrlimit(Resource::Nofile, limit(DESCRIPTORS))?;
+    setrlimit(Resource::As, limit(ADDRESS_BYTES.saturating_add(dram_bytes)))?;
+    if !files {
+        setrlimit(Resource::Fsize, limit(0))?;
+    }
+    Ok(())
+}
+
+/// A rule for calls whose argument, masked, has a value.
+fn masked(argument: u8, mask: u64, value: u64) -> io::Result<Vec<SeccompRule>> {
+    let operator = SeccompCmpOp::MaskedEq(mask);
+    let condition = SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value).map_err(other)?;
+    Ok(vec![SeccompRule::new(vec![condition]).map_err(other)?])
+}
+
+/// Calls that are allowed to the end.
+const ALWAYS: &[i64] = &[
+    libc::SYS_read,
+    libc::SYS_write,
+    libc::SYS_writev,
+    libc::SYS_recvfrom,
+    libc::SYS_sendto,
+    libc::SYS_close,
+    libc::SYS_fstat,
+    libc::SYS_lseek,
+    libc::SYS_munmap,
+    libc::SYS_mremap,
+    libc::SYS_madvise,
+    libc::SYS_brk,
+    libc::SYS_futex,
+    libc::SYS_sched_yield,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigaction,
+    libc::SYS_sigaltstack,
+    libc::SYS_clock_gettime,
+    libc::SYS_clock_nanosleep,
+    libc::SYS_nanosleep,
+    libc::SYS_getrandom,
+    libc::SYS_getpid,
+    libc::SYS_gettid,
+    libc::SYS_tgkill,
+    libc::SYS_restart_syscall,
+    libc::SYS_exit,
+    libc::SYS_exit_group,
+];
+
+/// Calls that loading needs besides.
+const LOADING: &[i64] = &[
+    libc::SYS_mmap,
+    libc::SYS_mprotect,
+    libc::SYS_newfstatat,
+    libc::SYS_statx,
+    libc::SYS_pread64,
+    libc::SYS_faccessat,
+    libc::SYS_readlinkat,
+    libc::SYS_getcwd,
+    libc::SYS_sysinfo,
+    libc::SYS_prlimit64,
+    libc::SYS_sched_getaffinity,
+    libc::SYS_uname,
+    libc::SYS_prctl,
+    libc::SYS_seccomp,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_access,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_readlink,
+    #[cfg(target_arch = "x86_64")]
+    libc::SYS_stat,
+];
+
+/// `Errno`, not `Kill`: a library that asks for more than it needs, as whether its output is a terminal, goes on.
+fn apply(rules: Rules) -> io::Result<()> {
+    let arch = std::env::consts::ARCH.try_into().map_err(other)?;
+    let refuse = SeccompAction::Errno(libc::EPERM as u32);
+    let filter = SeccompFilter::new(rules, refuse, SeccompAction::Allow, arch).map_err(other)?;
+    let program: BpfProgram = filter.try_into().map_err(other)?;
+    seccompiler::apply_filter(&program).map_err(other)
+}
+
+/// Before the shared object is loaded. `files` allows files to be written, too.
+pub fn confine_loading(files: bool) -> io::Result<()> {
+    let mut rules: Rules = ALWAYS.iter().chain(LOADING).map(|call| (*call, Vec::new())).collect();
+    let reading = if files { Vec::new() } else { masked(2, libc::O_ACCMODE as u64, libc::O_RDONLY as u64)? };
+    rules.insert(libc::SYS_openat, reading);
+    apply(rules)
+}
+
+/// Once it is loaded.
+pub fn confine_running() -> io::Result<()> {
+    let mut rules: Rules = ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
+    let plain = libc::PROT_EXEC as u64;
+    rules.insert(libc::SYS_mmap, masked(2, plain, 0)?);
+    rules.insert(libc::SYS_mprotect, masked(2, plain, 0)?);
+    apply(rules)
+}

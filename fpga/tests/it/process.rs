@@ -1,0 +1,214 @@
+//! Kernels that are shared objects: good ones, and every way to be bad.
+
+use crate::rig::{config, once, wait, want};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use weldfs_fpga::card::Card;
+use weldfs_fpga::config::{CardConfig, Want, WhenFull};
+use weldfs_fpga::error::CardError;
+use weldfs_fpga::host::{Launch, Stall};
+use weldfs_fpga::kernel::{Fault, Kernel, run};
+use weldfs_fpga::manifest::PackageError;
+use weldfs_fpga::package::{Catalogue, Package};
+
+/// The process of a kernel in these tests: this program, told to run this "test" only.
+#[test]
+#[ignore = "not a test: the program that runs kernels for the others"]
+fn kernel_host() {
+    std::process::exit(if weldfs_fpga::host::serve() == std::process::ExitCode::SUCCESS { 0 } else { 1 });
+}
+
+/// How a card starts this program as that one.
+pub fn host() -> Vec<PathBuf> {
+    let this = std::env::current_exe().expect("this program");
+    [this.to_str().expect("UTF-8"), "process::kernel_host", "--exact", "--ignored", "--nocapture"]
+        .iter()
+        .map(PathBuf::from)
+        .collect()
+}
+
+/// Compiled kernels, in a folder that lives as long as the tests.
+fn folder() -> &'static Path {
+    static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
+    FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder")).path()
+}
+
+/// Compiles `tests/kernels/bad.c` with a macro that says how it behaves. None, said, where there is no C compiler.
+pub fn compile(behaviour: &str) -> Option<PathBuf> {
+    static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = LOCK.lock();
+    let library = folder().join(format!("lib{behaviour}.so"));
+    if library.exists() {
+        return Some(library);
+    }
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let built = Command::new("cc")
+        .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o"])
+        .arg(&library)
+        .arg(format!("-D{behaviour}"))
+        .arg("-I")
+        .arg(root.join("include"))
+        .arg(root.join("tests/kernels/add.c"))
+        .status();
+    match built {
+        Ok(status) => assert!(status.success(), "{behaviour}: cc says {status}"),
+        Err(e) => {
+            println!("SKIP: kernels in C are not tested: cc: {e}");
+            return None;
+        }
+    }
+    Some(library)
+}
+
+fn launch(library: &Path) -> Launch {
+    Launch { program: host(), watchdog: Duration::from_secs(2), ..Launch::of(library) }
+}
+
+/// A package with a shared object that behaves in some way.
+fn package(behaviour: &str) -> Option<Package> {
+    let library = compile(behaviour)?;
+    let folder = folder().join(behaviour);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::copy(&library, folder.join("lib.so")).expect("copied");
+    let name = behaviour.to_lowercase().replace('_', "-");
+    let id: String = name.bytes().chain(std::iter::repeat(9)).take(16).map(|b| format!("{b:02x}")).collect();
+    let text = format!(
+        "name = \"{name}\"\nid = \"{id}\"\nversion = \"1.0.0\"\nlicence = \"Apache-2.0\"\nabout = \"A test\"\n\
+         clock_mhz = 250\ncycles_per_flit = 3.0\nregion = {{ lut = 1, ff = 1, bram = 0, dsp = 0 }}\n\
+         [params]\nmin = 1\nmax = 1\n[backend.model]\nlibrary = \"lib.so\"\n"
+    );
+    std::fs::write(folder.join("kernel.toml"), text).expect("written");
+    Some(Package::open(&folder).expect("a package"))
+}
+
+fn card(behaviours: &[&str]) -> Option<Arc<Card>> {
+    let config = CardConfig { host: host(), watchdog: Duration::from_millis(500), ..config(2) };
+    let card = Card::new(config, Catalogue::new()).expect("a card");
+    for behaviour in behaviours {
+        let package = package(behaviour)?;
+        let name = package.manifest().name.clone();
+        card.load(package).expect("loaded");
+        card.activate(&name).expect("activated");
+    }
+    Some(card)
+}
+
+fn plus(bytes: &[u8], n: u8) -> Vec<u8> {
+    bytes.iter().map(|b| b.wrapping_add(n)).collect()
+}
+
+#[test]
+fn a_shared_object_computes_as_a_kernel_does_however_its_input_and_output_are_cut() {
+    let Some(library) = compile("GOOD") else { return };
+    let mut kernel = launch(&library).start().expect("started");
+    for len in (0..=130).chain([100_000, 262_143, 262_144, 262_145, 1_000_000]) {
+        let input: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+        kernel.reset(&[5]).expect("reset");
+        for (piece, room) in [(64, 64), (usize::MAX / 2, 1 << 20), (70_000, 1000), (300_000, 300_000)] {
+            if len > 1000 && piece == 64 {
+                continue;
+            }
+            let (out, cycles) = run(&mut kernel, &input, piece, room).expect("ran");
+            assert!(out == plus(&input, 5), "{len} bytes in pieces of {piece}, room of {room}");
+            assert_eq!(cycles, (len as u64).div_ceil(64).max(1), "as the manifest says: one a flit");
+        }
+    }
+    assert_eq!(kernel.reset(&[256]), Err(Fault::Params("the kernel refuses them".into())));
+    assert_eq!(kernel.reset(&[1]), Ok(()));
+    assert_eq!(run(&mut kernel, &[254], 1, 1), Err(Fault::Data("the kernel does not take it".into())));
+    kernel.reset(&[2]).expect("it begins anew");
+    run(&mut kernel, b"abc", 3, 3).expect("ran");
+    assert_eq!((kernel.peek(0), kernel.peek(1)), (Some(3), None));
+}
+
+#[test]
+fn files_that_are_no_kernel_are_told_apart() {
+    let Some(old) = compile("OLD_ABI") else { return };
+    let Some(lacking) = compile("NO_STEP") else { return };
+    let Some(good) = compile("GOOD") else { return };
+    let error = |library: &Path| launch(library).start().err();
+    assert!(matches!(error(&old), Some(CardError::Package(PackageError::Abi { found: 77, expected: 1, .. }))));
+    let symbol = "weldfs_kernel_step_run";
+    assert!(matches!(error(&lacking), Some(CardError::Package(PackageError::Symbol { symbol: s, .. })) if s == symbol));
+    let text = folder().join("text.so");
+    std::fs::write(&text, "no object").expect("written");
+    assert!(matches!(error(&text), Some(CardError::Package(PackageError::Object { .. }))));
+    let stalled = Launch { stall: Some(Stall { seed: 1, in_permille: 1, out_permille: 1 }), ..launch(&good) };
+    assert!(matches!(stalled.start().err(), Some(CardError::Package(PackageError::Symbol { .. }))));
+    let nothing = Launch { program: vec!["/nonexistent/program".into()], ..launch(&good) };
+    assert!(matches!(nothing.start().err(), Some(CardError::Fault(Fault::Lost(_)))));
+    let other = Launch { program: vec!["true".into()], ..launch(&good) };
+    assert!(matches!(other.start().err(), Some(CardError::Fault(Fault::Lost(why))) if why.contains("ended")));
+}
+
+#[test]
+fn a_bad_kernel_is_lost_with_its_session_and_the_others_are_unharmed() {
+    let bad = ["HANGS", "CRASHES", "NEVER_ENDS", "TAKES_TOO_MUCH", "MAKES_TOO_MUCH", "ENDS_EARLY", "EXITS", "OVERRUNS"];
+    let Some(card) = card(&[&bad[..], &["GOOD"]].concat()) else { return };
+    let good = wait(card.open(want("good", 5, 1))).expect("open");
+    for (i, behaviour) in bad.iter().enumerate() {
+        let name = behaviour.to_lowercase().replace('_', "-");
+        for len in [100, 400_000] {
+            let session = wait(card.open(want(&name, 1, 2))).expect("open");
+            let result = wait(session.run(vec![1; len], 1 << 20));
+            assert!(matches!(result, Err(Fault::Lost(_))), "{behaviour}: {result:?}");
+            assert_eq!(wait(session.run(vec![1; len], 1 << 20)).is_err(), true, "{behaviour}: again");
+            drop(session);
+        }
+        assert_eq!(card.status().slots[2].faults, 4 * (i as u64 + 1), "{behaviour}");
+        assert!(wait(good.run(vec![1; 100_000], 100_000)).expect("unharmed").output == [6; 100_000]);
+    }
+}
+
+#[test]
+fn endless_output_ends_with_the_callers_limit() {
+    let Some(card) = card(&["ENDLESS"]) else { return };
+    let session = wait(card.open(want("endless", 1, 2))).expect("open");
+    assert_eq!(wait(session.run(vec![1; 100], 1_000_000)), Err(Fault::TooLong(1_000_000)));
+}
+
+/// What a kernel tries, and is refused: each is a bit of what its debug port says went through.
+#[test]
+fn a_kernel_can_do_nothing_but_compute() {
+    let Some(library) = compile("CURIOUS") else { return };
+    let mut kernel = launch(&library).start().expect("started");
+    kernel.reset(&[1]).expect("reset");
+    run(&mut kernel, b"abc", 3, 3).expect("ran");
+    assert_eq!(
+        kernel.peek(0),
+        Some(0),
+        "bits of: open, socket, fork, exec, kill, executable memory, a descriptor, write"
+    );
+}
+
+#[test]
+fn a_process_is_gone_with_its_session_card_and_watchdog() {
+    let Some(library) = compile("HANGS") else { return };
+    let mut kernel = Launch { watchdog: Duration::from_millis(50), ..launch(&library) }.start().expect("started");
+    let id = kernel.id();
+    kernel.reset(&[1]).expect("reset");
+    assert!(matches!(run(&mut kernel, b"abc", 3, 3), Err(Fault::Lost(why)) if why.contains("no progress")));
+    assert!(!Path::new(&format!("/proc/{id}")).exists(), "killed and reaped");
+    let Some(card) = card(&["GOOD"]) else { return };
+    let session = wait(card.open(want("good", 5, 1))).expect("open");
+    drop(card);
+    assert!(matches!(wait(session.run(vec![1; 100_000], 100_000)), Err(Fault::Lost(_))));
+}
+
+#[test]
+fn a_hanging_session_can_be_left_and_its_slot_comes_back() {
+    let Some(card) = card(&["HANGS", "GOOD"]) else { return };
+    let session = wait(card.open(want("hangs", 1, 1))).expect("open");
+    let mut packet = Box::pin(session.run(vec![1; 100], 100));
+    assert!(once(&mut packet).is_pending());
+    drop(packet);
+    drop(session);
+    let good: Vec<_> = (0..2)
+        .map(|_| wait(card.open(Want { when_full: WhenFull::Wait, ..want("good", 1, 1) })).expect("open"))
+        .collect();
+    for session in good {
+        assert_eq!(wait(session.run(b"ab".to_vec(), 2)).expect("ran").output, b"bc");
+    }
+}

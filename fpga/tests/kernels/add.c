@@ -1,0 +1,116 @@
+/* Adds its parameter to every byte, well or badly: a macro says how. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "weldfs_kernel.h"
+
+struct weldfs_kernel {
+    uint8_t add;
+    uint32_t seen;
+};
+
+uint32_t weldfs_kernel_abi(void) {
+#ifdef OLD_ABI
+    return 77;
+#else
+    return WELDFS_KERNEL_ABI;
+#endif
+}
+
+weldfs_kernel *weldfs_kernel_new(void) { return calloc(1, sizeof(weldfs_kernel)); }
+
+void weldfs_kernel_free(weldfs_kernel *k) { free(k); }
+
+int weldfs_kernel_reset(weldfs_kernel *k, const uint32_t *params, size_t count) {
+    if (count != 1 || params[0] > 255) return EINVAL;
+    k->add = (uint8_t)params[0];
+    k->seen = 0;
+    return 0;
+}
+
+#ifdef CURIOUS
+/* What went through, one bit each. */
+static uint32_t try_everything(void) {
+    uint32_t done = 0;
+    if (open("/etc/hostname", O_RDONLY) >= 0) done |= 1;
+    if (socket(AF_INET, SOCK_STREAM, 0) >= 0) done |= 2;
+    pid_t child = fork();
+    if (child == 0) _exit(0);
+    if (child > 0) done |= 4;
+    char *const nothing[] = {NULL};
+    if (execve("/bin/true", nothing, nothing) == 0) done |= 8;
+    if (kill(getppid(), 0) == 0) done |= 16;
+    if (mmap(NULL, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0) != MAP_FAILED) done |= 32;
+    for (int fd = 4; fd < 100; fd++)
+        if (write(fd, "x", 1) == 1) done |= 64;
+    if (open("/tmp/weldfs-curious", O_WRONLY | O_CREAT, 0600) >= 0) done |= 128;
+    return done;
+}
+#endif
+
+#ifndef NO_STEP
+int weldfs_kernel_step_run(weldfs_kernel *k, const uint8_t *in, size_t in_len, int eop, uint8_t *out, size_t out_len,
+                           weldfs_kernel_step *step) {
+#ifdef HANGS
+    for (volatile int i = 0;; i++) {
+    }
+#endif
+#ifdef CRASHES
+    __builtin_trap();
+#endif
+#ifdef EXITS
+    exit(0);
+#endif
+#ifdef OVERRUNS
+    memset(out, 1, out_len + (64u << 20));
+#endif
+#ifdef ENDLESS
+    memset(out, 1, out_len);
+    step->taken = in_len;
+    step->made = out_len;
+    return 0;
+#endif
+    size_t n = in_len < out_len ? in_len : out_len;
+    for (size_t i = 0; i < n; i++) {
+        if (k->add == 1 && in[i] == 254) return EBADMSG;
+        out[i] = (uint8_t)(in[i] + k->add);
+    }
+    k->seen += (uint32_t)n;
+    step->taken = n;
+    step->made = n;
+    step->done = eop && n == in_len;
+#ifdef CURIOUS
+    k->seen = try_everything();
+#endif
+#ifdef NEVER_ENDS
+    step->done = 0;
+#endif
+#ifdef TAKES_TOO_MUCH
+    step->taken = in_len + 1;
+#endif
+#ifdef MAKES_TOO_MUCH
+    step->made = out_len + (1u << 30);
+#endif
+#ifdef ENDS_EARLY
+    if (n > 0) {
+        step->taken = n - 1;
+        step->done = 1;
+    }
+#endif
+    return 0;
+}
+#endif
+
+int weldfs_kernel_peek(weldfs_kernel *k, uint32_t port, uint32_t *value) {
+    if (port != 0) return EINVAL;
+    *value = k->seen;
+    return 0;
+}
