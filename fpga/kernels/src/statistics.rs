@@ -117,7 +117,10 @@ impl Stream for Statistics {
             self.take(&[self.part], out);
         }
         let (numbers, part) = input.as_chunks::<4>();
-        lanes::wide(|| self.take(numbers, out));
+        lanes::wide(
+            #[inline(always)]
+            || self.take(numbers, out),
+        );
         self.part[..part.len()].copy_from_slice(part);
         self.filled = part.len();
         Ok(())

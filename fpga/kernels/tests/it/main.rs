@@ -1,17 +1,25 @@
 //! The kernels against independent oracles: what they give for packets of every awkward length, cut anywhere. And
 //! back-ends that are shared objects against the kernels.
 
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod aes128;
+mod checks;
 mod compare;
 mod crc32c;
 mod grep;
+mod hls;
+mod integrate;
+mod lz4;
+mod packages;
+mod parse;
 mod rle;
 mod rtl;
+mod select;
 mod shared_object;
 mod sql;
 mod statistics;
+mod subjects;
 mod support;
 
 use weldfs_fpga::kernel::Kernel;

@@ -23,6 +23,11 @@ fn any(rng: &mut SmallRng, _: &[u32], len: usize) -> Vec<u8> {
     (0..len).map(|_| rng.random()).collect()
 }
 
+/// So many bytes; of a longer packet mostly a multiple of `unit`.
+fn whole(rng: &mut SmallRng, len: usize, unit: usize) -> usize {
+    if len > 130 && rng.random_bool(0.9) { len - len % unit } else { len }
+}
+
 #[test]
 #[ignore = "needs what fpga/rtl/build.py makes"]
 fn pass_through() {
@@ -115,6 +120,63 @@ fn statistics() {
     Subject { name, object: &object, good, bad, packet: any, longest: 6000, ports: 3 }.compare(5, packets());
 }
 
+/// Pairs: mostly short runs, or mostly long ones, or none; sometimes cut in the middle of a pair.
+fn pairs(rng: &mut SmallRng, _: &[u32], len: usize) -> Vec<u8> {
+    let (len, longest) = (whole(rng, len, 2), [0, 1, 3, 8, 14, 64, 255][rng.random_range(0..7)]);
+    let mut byte = |i: usize| if i % 2 == 0 { rng.random_range(0..=longest) } else { rng.random() };
+    (0..len).map(&mut byte).collect()
+}
+
+#[test]
+#[ignore = "needs what fpga/rtl/build.py makes"]
+fn rle() {
+    let object = object("rle");
+    let (name, good, bad) = ("rle", vec![vec![]; 4], vec![vec![0], vec![1, 2]]);
+    Subject { name, object: &object, good, bad, packet: pairs, longest: 2000, ports: 2 }.compare(7, packets());
+}
+
+/// Records of few letters.
+fn records(rng: &mut SmallRng, _: &[u32], len: usize) -> Vec<u8> {
+    let letters = [2, 8, 30, 256][rng.random_range(0..4)];
+    (0..len).map(|_| rng.random_range(0..letters) as u8).collect()
+}
+
+#[test]
+#[ignore = "needs what fpga/rtl/build.py makes"]
+fn integrate() {
+    let object = object("integrate");
+    let rng = &mut SmallRng::seed_from_u64(8);
+    let mut good = Vec::new();
+    for (q, p, letters) in
+        [(0, 32, 2u32), (32, 1, 30), (31, 2, 30), (30, 32, 30), (0, 5, 256), (16, 8, 8), (32, 32, 256)]
+    {
+        let query = (0..8).map(|_| (0..4).fold(0, |word, _| word << 8 | rng.random_range(0..letters)));
+        good.push([q, p].into_iter().chain(query).collect());
+    }
+    let with = |q: u32, p: u32, words: usize| [vec![q, p], vec![0; words]].concat();
+    let bad = vec![vec![], with(1, 1, 7), with(1, 1, 9), with(33, 1, 8), with(1, 0, 8), with(1, 33, 8), with(!0, 1, 8)];
+    let (name, ports) = ("integrate", 4);
+    Subject { name, object: &object, good, bad, packet: records, longest: 6000, ports }.compare(9, packets());
+}
+
+fn blocks(rng: &mut SmallRng, params: &[u32], len: usize) -> Vec<u8> {
+    let len = whole(rng, len, 16);
+    any(rng, params, len)
+}
+
+#[test]
+#[ignore = "needs what fpga/rtl/build.py makes"]
+fn aes128() {
+    let object = object("aes128");
+    let rng = &mut SmallRng::seed_from_u64(10);
+    // Appendix B of FIPS 197, and random keys.
+    let mut good = vec![vec![0, 0x1615_7e2b, 0xa6d2_ae28, 0x8815_f7ab, 0x3c4f_cf09]];
+    good.extend((0..7).map(|i| std::iter::once(i % 2).chain((0..4).map(|_| rng.random())).collect()));
+    let bad = vec![vec![], vec![0], vec![2, 1, 2, 3, 4], vec![0, 1, 2, 3], vec![1, 1, 2, 3, 4, 5]];
+    Subject { name: "aes128", object: &object, good, bad, packet: blocks, longest: 6000, ports: 1 }
+        .compare(11, packets());
+}
+
 /// Flits that a packet of `flits` flits takes more than one cycle for each, by the kernel's own count.
 fn cycles(name: &str, params: &[u32], packet: &[u8]) -> u64 {
     let mut kernel = SharedObject::open(&object(name)).unwrap();
@@ -132,6 +194,7 @@ fn a_flit_takes_the_cycles_of_the_table() {
     let (flits, spare) = (1000, 16);
     let packet = any(rng, &[], 64 * flits);
     let lines: Vec<u8> = (0..64 * flits).map(|i| if i % 64 == 63 { b'\n' } else { b"ab"[i % 2] }).collect();
+    let short_runs: Vec<u8> = (0..64 * flits).map(|i| (i % 2) as u8).collect();
     for (name, params, packet, per_flit) in [
         ("pass-through", vec![], &packet, 1),
         ("crc32c", vec![], &packet, 1),
@@ -141,6 +204,9 @@ fn a_flit_takes_the_cycles_of_the_table() {
         ("statistics", vec![4], &packet, 4),
         ("grep", needle(b"abababab"), &lines, 1),
         ("grep", needle(&[b'x'; 32]), &lines, 1),
+        ("integrate", [vec![20, 32], vec![0x0403_0201; 8]].concat(), &packet, 1),
+        ("aes128", vec![0; 5], &packet, 10),
+        ("rle", vec![], &short_runs, 4),
     ] {
         let found = cycles(name, &params, packet);
         let least = (per_flit * flits) as u64;
