@@ -42,6 +42,9 @@ pub mod kind {
     pub const TOKEN: u16 = 11;
     /// End the device cleanly; only for root, the user that runs it and the image's owner. Before Hello, too.
     pub const STOP: u16 = 12;
+    /// The card's kernels as JSON; or, only for root and the device's owner: load, unload, activate, deactivate one, or
+    /// read a debug port.
+    pub const KERNELS: u16 = 13;
     /// Set in every reply.
     pub const REPLY: u16 = 0x8000;
 }
@@ -318,6 +321,8 @@ pub enum Request {
     },
     /// `key=value` to set; empty to list all settings.
     Tune(Vec<u8>),
+    /// What to do with the kernels of the card, `verb argument`; empty to list them.
+    Kernels(Vec<u8>),
     /// Show a token.
     Join(Token),
     /// List tenants.
@@ -341,7 +346,7 @@ pub enum Reply {
     Placeholders(PlaceholdersReply),
     /// A handle.
     Claimed(Claimed),
-    /// Text (JSON: Stats, Tenants, Tune without a key; nothing: Tune with one). Empty also when it was too long for a
+    /// Text (JSON: Stats, Tenants, Tune without a key, Kernels; nothing: Tune with one). Empty also when it was too long for a
     /// message: then it is attached as a memfd.
     Text(Vec<u8>),
     /// A token.
@@ -382,6 +387,7 @@ impl Request {
             Request::Tenants => kind::TENANTS,
             Request::Token(_) => kind::TOKEN,
             Request::Stop => kind::STOP,
+            Request::Kernels(_) => kind::KERNELS,
         }
     }
 
@@ -397,7 +403,7 @@ impl Request {
             Request::Placeholders { count } => {
                 message(k, 0, Placeholders { count: *count, reserved: 0 }.as_bytes(), &[])
             }
-            Request::Tune(text) | Request::Token(text) => message(k, 0, text, &[]),
+            Request::Tune(text) | Request::Token(text) | Request::Kernels(text) => message(k, 0, text, &[]),
             Request::Join(token) => message(k, 0, &token.0, &[]),
             Request::Stats { detail } if *detail != 0 => message(k, 0, detail.as_bytes(), &[]),
             Request::Trace { start } => {
@@ -441,6 +447,7 @@ impl Request {
             kind::JOIN => Ok(Request::Join(Token(exact(body)?))),
             kind::TENANTS if body.is_empty() => Ok(Request::Tenants),
             kind::TOKEN => Ok(Request::Token(body.to_vec())),
+            kind::KERNELS => Ok(Request::Kernels(body.to_vec())),
             kind::STOP if body.is_empty() => Ok(Request::Stop),
             kind::CLAIM | kind::DETACH | kind::TENANTS | kind::STOP => Err(Errno::PROTO),
             _ => Err(Errno::NOSYS),
@@ -509,7 +516,7 @@ impl Reply {
             }
             kind::PLACEHOLDERS => Reply::Placeholders(exact(body)?),
             kind::CLAIM => Reply::Claimed(exact(body)?),
-            kind::STATS | kind::TENANTS | kind::TUNE => Reply::Text(body.to_vec()),
+            kind::STATS | kind::TENANTS | kind::TUNE | kind::KERNELS => Reply::Text(body.to_vec()),
             kind::TOKEN => Reply::Token(Token(exact(body)?)),
             _ if body.is_empty() => Reply::Done,
             _ => return Err(Errno::PROTO),

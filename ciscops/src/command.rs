@@ -18,6 +18,21 @@ pub enum Durability {
     Durable,
 }
 
+/// Where the compute stages of a command run: its checksums and transforms. All else runs on a core.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Placement {
+    /// Where the device thinks best: on a core.
+    #[default]
+    Auto,
+    /// On a core.
+    Device,
+    /// In an FPGA slot, with the same result.
+    Slot {
+        /// A core may do what no slot can, or what a slot has lost.
+        or_core: bool,
+    },
+}
+
 /// How a crash may cut a fused op.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum TxnMode {
@@ -74,6 +89,8 @@ pub struct Command {
     pub after_durable: bool,
     /// The outcome is kept, for `Op::Outcome` to ask for.
     pub detectable: bool,
+    /// Where its compute stages run.
+    pub placement: Placement,
     /// What to do.
     pub op: Op,
 }
@@ -87,8 +104,15 @@ impl Command {
             mode: TxnMode::Default,
             after_durable: false,
             detectable: false,
+            placement: Placement::Auto,
             op,
         }
+    }
+
+    /// The same, its compute stages placed.
+    pub fn with_placement(mut self, placement: Placement) -> Command {
+        self.placement = placement;
+        self
     }
 
     /// The same, with a durability.
@@ -391,6 +415,15 @@ impl Op {
                 | ReadChecksumVerify { .. }
                 | ReadModifyWrite { .. }
                 | Program { .. }
+        )
+    }
+
+    /// Whether it may have a compute stage that can run in a slot.
+    pub fn has_slot_form(&self) -> bool {
+        use Op::*;
+        matches!(
+            self,
+            AppendChecksumWrite { .. } | ReadChecksumVerify { .. } | ChecksumRange { .. } | Program { .. }
         )
     }
 

@@ -1,6 +1,6 @@
 //! `RawCommand -> validate -> Command`, and back. Total on arbitrary bytes: the right errno, never a panic.
 
-use crate::command::{Command, Durability, Modify, Op, TxnMode};
+use crate::command::{Command, Durability, Modify, Op, Placement, TxnMode};
 use crate::flags::{LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, XattrFlags};
 use crate::limits::{ATOMIC_WRITE_MAX, BATCH_MAX, FILE_OFFSET_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, XATTR_VALUE_MAX};
 use crate::optable::{Opcode, put_operands, take_operands};
@@ -32,7 +32,24 @@ pub fn validate(raw: &RawCommand, limits: &SessionLimits) -> Result<Command, Err
     if detectable && op.is_session_level() {
         return Err(Errno::INVAL);
     }
-    Ok(Command { seq: sqe.sequence, durability, mode, after_durable, detectable, op })
+    let placement = if sqe.flags & PLACED == 0 { Placement::Auto } else { take_placement(sqe.flags, &op)? };
+    Ok(Command { seq: sqe.sequence, durability, mode, after_durable, detectable, placement, op })
+}
+
+/// Bits that say where compute stages run.
+const PLACED: u16 = 3 << flags::PLACEMENT_SHIFT | flags::OR_CORE;
+
+/// Host is the client's own business: a command that says so has come too far.
+#[cold]
+fn take_placement(bits: u16, op: &Op) -> Result<Placement, Errno> {
+    let or_core = bits & flags::OR_CORE != 0;
+    match bits >> flags::PLACEMENT_SHIFT & 3 {
+        3 if op.has_slot_form() => Ok(Placement::Slot { or_core }),
+        2 | 3 => Err(Errno::OPNOTSUPP),
+        _ if or_core => Err(Errno::INVAL),
+        0 => Ok(Placement::Auto),
+        _ => Ok(Placement::Device),
+    }
 }
 
 fn take_flags(bits: u16) -> Result<(Durability, TxnMode, bool), Errno> {
@@ -51,23 +68,28 @@ fn take_flags(bits: u16) -> Result<(Durability, TxnMode, bool), Errno> {
         2 => TxnMode::Micro,
         _ => return Err(Errno::INVAL),
     };
-    // Placement auto and device are the same until there are slots; host is the client's own business.
-    if bits >> flags::PLACEMENT_SHIFT & 3 > 1 || bits & flags::POSTED != 0 {
+    if bits & flags::POSTED != 0 {
         return Err(Errno::OPNOTSUPP);
     }
     Ok((durability, mode, bits & flags::AFTER_DURABLE != 0))
 }
 
 impl Command {
-    /// The SQE that says this. `validate` of it gives the command back if the command is a valid one. A placement of
-    /// `auto` is written whatever the SQE it came from said.
+    /// The SQE that says this. `validate` of it gives the command back if the command is a valid one.
     pub fn encode(&self) -> Sqe {
         let mut sqe = Sqe { sequence: self.seq, ..Sqe::default() };
         put_operands(&self.op, &mut sqe);
         sqe.flags = (self.durability as u16) << flags::DURABILITY_SHIFT
             | (self.mode as u16) << flags::MODE_SHIFT
             | if self.after_durable { flags::AFTER_DURABLE } else { 0 }
-            | if self.detectable { flags::DETECTABLE } else { 0 };
+            | if self.detectable { flags::DETECTABLE } else { 0 }
+            | match self.placement {
+                Placement::Auto => 0,
+                Placement::Device => 1 << flags::PLACEMENT_SHIFT,
+                Placement::Slot { or_core } => {
+                    3 << flags::PLACEMENT_SHIFT | if or_core { flags::OR_CORE } else { 0 }
+                }
+            };
         sqe
     }
 }

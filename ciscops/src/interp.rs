@@ -290,7 +290,15 @@ impl<F: Copy> Machine<'_, F> {
         let src = match from {
             From::Pool(range) => match t.adopted(self.index) {
                 Some(input) => Source::Adopted { input, len: range.len },
-                None => Source::Shared(self.pool.slice(range)?),
+                None => {
+                    if let Some(taken) = t.taken() {
+                        self.regs.sum = taken.1;
+                        self.regs.last = t.write(file, at, Source::Taken(&taken.0), None).await?;
+                        self.regs.first.get_or_insert(self.regs.last);
+                        return Ok(());
+                    }
+                    Source::Shared(self.pool.slice(range)?)
+                }
             },
             From::Scratch => Source::Private(&self.scratch),
             From::Sum => Source::Private(&trailer),

@@ -32,7 +32,7 @@ pub mod trace;
 
 pub use bodies::{LockBody, OutcomeBody, SetAttrBody, StatBody, StatfsBody, WireTime};
 pub use codec::{Lane, OffsetHigh, RangeKind};
-pub use command::{At, Command, Durability, Modify, Op, TxnMode};
+pub use command::{At, Command, Durability, Modify, Op, Placement, TxnMode};
 pub use decode::{SessionLimits, validate};
 pub use error::Errno;
 pub use flags::{
@@ -49,6 +49,6 @@ pub use ring::{
     CqConsumer, CqProducer, Full, QueueFault, QueueLayout, QueueMemory, RingMemory, Sleep, SqConsumer, SqProducer,
 };
 pub use sqe::{Cqe, RawCommand, Sqe};
-pub use target::{Cursor, Kept, Opened, Quiet, Sink, Source, Target, Written};
+pub use target::{Cursor, Kept, Kernel, Opened, Quiet, Sink, Source, Taken, Target, Written};
 pub use weldfs_functions as functions;
 pub use weldfs_functions::ChecksumState;

@@ -64,6 +64,8 @@ pub const PROGRAM_READ_MAX: u64 = 8 << 20;
 pub const RECORD_HEAD_MAX: usize = 64;
 /// Records that one scan walks over.
 pub const SCAN_RECORDS_MAX: u64 = 65_536;
+/// Bytes of a kernel's name, with that of a back-end.
+pub const KERNEL_NAME_MAX: usize = 40;
 /// Bytes that a program may write into files, all its micro-ops together.
 pub const PROGRAM_WRITE_MAX: u64 = 16 << 20;
 /// Bytes that the codecs and ciphers of a program take and make, where they run before it: on a directory of the host.

@@ -16,6 +16,8 @@ pub enum Source<'a> {
     Shared(SharedBytes<'a>),
     /// Memory of the device.
     Private(&'a [u8]),
+    /// The client's bytes, copied out of the pool before: what a slot has summed up is what is stored.
+    Taken(&'a [u8]),
     /// What a begin record names: bytes that lie on the medium already. Only during recovery.
     Adopted {
         /// Which input of the begin record.
@@ -30,7 +32,7 @@ impl Source<'_> {
     pub fn len(&self) -> usize {
         match self {
             Source::Shared(s) => s.len(),
-            Source::Private(s) => s.len(),
+            Source::Private(s) | Source::Taken(s) => s.len(),
             Source::Adopted { len, .. } => *len as usize,
         }
     }
@@ -40,6 +42,11 @@ impl Source<'_> {
         self.len() == 0
     }
 
+    /// Whether they are the client's bytes.
+    pub fn is_payload(&self) -> bool {
+        matches!(self, Source::Shared(_) | Source::Taken(_))
+    }
+
     /// Copies the bytes from `off` on into `dst`, whole.
     ///
     /// # Panics
@@ -47,7 +54,7 @@ impl Source<'_> {
     pub fn copy_to(&self, off: usize, dst: &mut [u8]) {
         match self {
             Source::Shared(s) => s.sub(off, dst.len()).copy_to(dst),
-            Source::Private(s) => dst.copy_from_slice(&s[off..off + dst.len()]),
+            Source::Private(s) | Source::Taken(s) => dst.copy_from_slice(&s[off..off + dst.len()]),
             Source::Adopted { .. } => panic!("adopted bytes lie on the medium"),
         }
     }
@@ -127,6 +134,20 @@ pub struct Written {
 
 /// State of a program that is started over. What is in it is the interpreter's business.
 pub type Kept = Box<dyn core::any::Any + Send>;
+
+/// Bytes of the client's, and their CRC-32C.
+pub type Taken = std::sync::Arc<(Vec<u8>, ChecksumState)>;
+
+/// A kernel to run, and how.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Kernel<'a> {
+    /// Its name.
+    pub name: &'a [u8],
+    /// Its parameters, 32 bits each.
+    pub params: &'a [u32],
+    /// A core may run it if no slot can, or if the slot is lost.
+    pub or_core: bool,
+}
 
 /// Why a command needs no file for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -231,6 +252,25 @@ pub trait Target {
         let _ = out;
         Err(Errno::OPNOTSUPP)
     }
+
+    /// Runs a kernel by name over `input`, one packet, with its parameters: its output, at most `out_max` bytes. In a
+    /// slot; or on a core where [`Kernel::or_core`] says so and no slot can. Meanwhile others may be lent what the
+    /// command holds, as while it computes itself.
+    ///
+    /// # Errors
+    /// EOPNOTSUPP: there are no slots here. ENOENT: no kernel is called so. EINVAL: its parameters. EBADMSG: the input
+    /// is not what it takes. E2BIG: more output than `out_max`. EIO: the slot was lost. EAGAIN: the kernel is loaded
+    /// and not active.
+    async fn kernel(&mut self, kernel: Kernel<'_>, input: Vec<u8>, out_max: usize) -> Result<Vec<u8>, Errno> {
+        let _ = (kernel, input, out_max);
+        Err(Errno::OPNOTSUPP)
+    }
+    /// The client's bytes, and their checksum, where they were taken and summed up in a slot before the command began.
+    fn taken(&self) -> Option<Taken> {
+        None
+    }
+    /// A stage of a command with a slot placement has run on a core, as the command allows.
+    fn fell_back(&mut self) {}
 
     /// Stages all writes that the session's transaction has collected; gives their bytes.
     async fn commit_staged(&mut self, txn: Handle) -> Result<u64, Errno> {

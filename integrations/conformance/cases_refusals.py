@@ -93,6 +93,20 @@ def detectable(c):
             want(c.q.send(entry), "EINVAL")
 
 
+@case(G, "placement in a slot: what has a compute stage has it, a core in its place is for slots only")
+def placement(c):
+    SLOT, OR_CORE = 3 << 4, 1 << 9
+    h = c.open("f")
+    for bits in (OR_CORE, 1 << 4 | OR_CORE):
+        want(c.call("append_checksum_write", handle=h, a=b"payload", flags=bits), "EINVAL")
+    for bits in (2 << 4, 2 << 4 | OR_CORE):
+        want(c.call("append_checksum_write", handle=h, a=b"payload", flags=bits), "EOPNOTSUPP")
+    for bits in (SLOT, SLOT | OR_CORE):
+        want(c.call("write", handle=h, a=b"payload", flags=bits), "EOPNOTSUPP")
+        done = c.call("append_checksum_write", handle=h, a=b"payload", flags=bits)
+        want(done, "EOPNOTSUPP" if c.hostdir else "OK")
+
+
 @case(G, "a range that does not lie in the pool is EFAULT")
 def ranges(c):
     size = c.q.pool_bytes

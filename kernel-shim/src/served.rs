@@ -204,9 +204,11 @@ impl Served {
         match (request, self) {
             (Request::Stats { detail }, _) => Ok(Reply::Text(session.stats_json(*detail).into_bytes())),
             (Request::Tenants, _) => json(&either!(self, d => d.tenants())),
-            (Request::Tune(_) | Request::Token(_), Served::HostDir(_)) => Err(Errno::OPNOTSUPP),
+            (Request::Tune(_) | Request::Token(_) | Request::Kernels(_), Served::HostDir(_)) => Err(Errno::OPNOTSUPP),
+            (Request::Kernels(verb), Served::Device(device)) if verb.is_empty() => json(&device.card().status()),
             (Request::Tune(key), Served::Device(device)) if key.is_empty() => json(&device.settings()),
-            (Request::Tune(_) | Request::Token(_), _) if !governs => Err(Errno::PERM),
+            (Request::Tune(_) | Request::Token(_) | Request::Kernels(_), _) if !governs => Err(Errno::PERM),
+            (Request::Kernels(verb), Served::Device(device)) => device.kernels(verb).map(|s| Reply::Text(s.into_bytes())),
             (Request::Tune(setting), Served::Device(device)) => match device.tune(&text(setting)?) {
                 Ok(()) => Ok(Reply::Text(Vec::new())),
                 Err(e) => Err(Errno::from(&e)),

@@ -12,6 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("weldfs-journal", &["weldfs-ciscops", "weldfs-functions"]),
     ("weldfs-scheduler", &["weldfs-ciscops"]),
     ("weldfs-fpga", &["weldfs-ciscops"]),
+    ("weldfs-kernels", &["weldfs-fpga"]),
     ("weldfs-userlib", &["weldfs-ciscops", "weldfs-waiting"]),
     // The device only with its feature `embedded`.
     ("weldfs-capi", &["weldfs-ciscops", "weldfs-userlib", "weldfs-kernel-shim"]),

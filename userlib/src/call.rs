@@ -101,13 +101,15 @@ fn execute<const I: usize, const O: usize>(
         for (i, room) in rooms.iter().enumerate() {
             (outs.ranges[i], outs.owned[i]) = stage_room(queue, room)?;
         }
+        let op = build(ins.ranges, outs.ranges);
         let command = Command {
             seq: 0,
             durability: how.durability,
             mode: how.mode,
             after_durable: how.after_durable,
             detectable: how.tag.is_some(),
-            op: build(ins.ranges, outs.ranges),
+            placement: how.placement.of(&op),
+            op,
         };
         if let Some(tag) = how.tag {
             let index = u16::try_from(queue.index()).map_err(|_| Errno::OVERFLOW)?;

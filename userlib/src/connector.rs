@@ -190,7 +190,7 @@ pub trait Transport: Send + Sync {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// What concerns the device and not its files: Tune, Tenants, Token, Trace. Text is in the reply, whatever its
+    /// What concerns the device and not its files: Tune, Tenants, Token, Kernels, Trace. Text is in the reply, whatever its
     /// length. Errors: EPERM for settings, tokens and recordings unless root or the device's owner asks; EOPNOTSUPP
     /// where there is no such thing.
     fn control(&self, _request: &Request) -> Result<Reply, Errno> {

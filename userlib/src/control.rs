@@ -1,4 +1,4 @@
-//! What concerns the device and not its files: settings and tenants.
+//! What concerns the device and not its files: settings, tenants, kernels.
 //!
 //! Errors of all calls: ENODEV when the device is gone, EPERM where only root and the device's owner may ask.
 
@@ -34,6 +34,50 @@ impl Client {
             Reply::Token(token) => Ok(token),
             _ => Err(Errno::PROTO.into()),
         }
+    }
+
+    /// The card's slots, kernels and tenants, as JSON: what is in each slot, and what the kernels are. EOPNOTSUPP on a
+    /// directory of the host, which has no card.
+    pub fn kernels_json(&self) -> io::Result<String> {
+        self.json(&Request::Kernels(Vec::new()))
+    }
+
+    /// Loads a kernel's package, a folder that the device can read, given by its absolute path; returns the kernel's
+    /// name. It is not active yet. EINVAL: it is no package; ENOENT: a file is missing; EEXIST: the name is taken; EPERM.
+    pub fn load_kernel(&self, package: impl AsRef<std::path::Path>) -> io::Result<String> {
+        use std::os::unix::ffi::OsStrExt;
+        self.kernel_verb("load", package.as_ref().as_os_str().as_bytes())
+    }
+
+    /// Forgets a kernel. ENOENT: there is none of that name; EBUSY: it is in use; EPERM, also for those that the device
+    /// brings.
+    pub fn unload_kernel(&self, name: &str) -> io::Result<()> {
+        self.kernel_verb("unload", name.as_bytes()).map(drop)
+    }
+
+    /// From now on a kernel can be executed. ENOENT, EPERM.
+    pub fn activate_kernel(&self, name: &str) -> io::Result<()> {
+        self.kernel_verb("activate", name.as_bytes()).map(drop)
+    }
+
+    /// From now on a kernel cannot be executed. ENOENT, EPERM; EBUSY: it is in use.
+    pub fn deactivate_kernel(&self, name: &str) -> io::Result<()> {
+        self.kernel_verb("deactivate", name.as_bytes()).map(drop)
+    }
+
+    /// Which back-end of a kernel (`model`, `rtl`, `hls`, `xrt`) runs where none is named. ENOENT, EPERM.
+    pub fn prefer_kernel(&self, name: &str, backend: &str) -> io::Result<()> {
+        self.kernel_verb("prefer", format!("{name} {backend}").as_bytes()).map(drop)
+    }
+
+    /// The value of a debug port of a kernel that is in a slot. ENOENT: it is in none, or has no such port; EPERM.
+    pub fn peek_kernel(&self, name: &str, port: u32) -> io::Result<u32> {
+        let value = self.kernel_verb("peek", format!("{name} {port}").as_bytes())?;
+        value.parse().map_err(|_| Errno::PROTO.into())
+    }
+
+    fn kernel_verb(&self, verb: &str, argument: &[u8]) -> io::Result<String> {
+        self.json(&Request::Kernels([verb.as_bytes(), b" ", argument].concat()))
     }
 
     fn text(&self, request: &Request) -> io::Result<Vec<u8>> {

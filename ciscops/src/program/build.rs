@@ -164,6 +164,30 @@ impl Builder {
         count
     }
 
+    /// Adds a `Kernel` over what `from` holds; its output goes in `buf`. A register among the parameters stands for its
+    /// low 32 bits; one behind the 64th is refused when the program is finished, as is a constant above `u32::MAX`.
+    pub fn kernel(&mut self, name: &str, params: &[Value], from: BufSlot, buf: BufSlot) -> &mut Builder {
+        let (mut words, mut registers) = (Vec::with_capacity(4 * params.len()), 0);
+        for (i, param) in params.iter().enumerate() {
+            let word = match *param {
+                Value::Imm(v) => u32::try_from(v).ok(),
+                Value::Reg(r) if i < 64 => {
+                    registers |= 1 << i;
+                    Some(r.0.into())
+                }
+                Value::Reg(_) => None,
+            };
+            let why = "a parameter of a kernel is a word of 32 bits, or a register among the first 64";
+            if word.is_none() {
+                let micro = Some(self.len() as u8);
+                self.fault.get_or_insert(Fault { errno: Errno::INVAL, micro, why });
+            }
+            words.extend(word.unwrap_or(0).to_le_bytes());
+        }
+        let (name, params) = (self.string(name.as_bytes()), self.string(&words));
+        self.push(Micro::Kernel { buf, from, name, params, registers })
+    }
+
     /// Adds a guard.
     pub fn guard(&mut self, cond: Cond, otherwise: Else) -> &mut Builder {
         self.push(Micro::Guard { cond, otherwise })

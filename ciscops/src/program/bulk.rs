@@ -85,6 +85,11 @@ impl Sum {
         }
     }
 
+    /// A CRC-32C as a checksum of that kind; of no other than that and the masked one.
+    pub fn of_crc(kind: SumKind, crc: u32) -> u64 {
+        if kind == SumKind::Crc32cMasked { mask(crc).into() } else { crc.into() }
+    }
+
     pub fn value(&self) -> u64 {
         match self {
             Sum::Castagnoli(state, Kind::Crc32cMasked) => mask(state.value()).into(),

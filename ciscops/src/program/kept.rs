@@ -15,6 +15,7 @@ use crate::Errno;
 use crate::interp::Registers;
 use crate::limits::{PROGRAM_BUFFERS, PROGRAM_FILES, PROGRAM_REGISTERS};
 use crate::target::{Sink, Target};
+use super::slot::Summed;
 use smallvec::SmallVec;
 
 /// One micro-op that has run.
@@ -36,6 +37,7 @@ pub(super) struct Kept {
     pub(super) ends: [Option<u64>; PROGRAM_FILES],
     pub(super) index: usize,
     pub(super) end: usize,
+    pub(super) summed: Option<Summed>,
 }
 
 impl Kept {
@@ -50,8 +52,9 @@ impl<F: Copy> Machine<'_, F> {
     pub(super) fn take_kept(&mut self) -> Kept {
         let ends = self.files.map(|slot| slot.and_then(|slot| slot.end));
         let (ran, buffers) = (std::mem::take(&mut self.ran), std::mem::take(&mut self.buffers));
+        let summed = self.summed.take();
         let Machine { versions, registers, index, end, .. } = *self;
-        Kept { ran, buffers, versions, registers, ends, index, end }
+        Kept { ran, buffers, versions, registers, ends, index, end, summed }
     }
 
     /// Goes on where the first run was, if what that saw is as it was. Else the answer is false, and the program is to
@@ -74,6 +77,7 @@ impl<F: Copy> Machine<'_, F> {
         }
         (self.ran, self.buffers, self.versions) = (kept.ran, kept.buffers, kept.versions);
         (self.registers, self.index, self.end) = (kept.registers, kept.index, kept.end);
+        self.summed = kept.summed;
         Ok(true)
     }
 

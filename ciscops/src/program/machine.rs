@@ -7,8 +7,9 @@ use super::foresight::Foreseen;
 use super::kept::{Kept, Ran};
 use super::micro::Micro;
 use super::operand::*;
+use super::slot::Summed;
 use crate::bodies::SetAttrBody;
-use crate::command::{At, Command};
+use crate::command::{At, Command, Placement};
 use crate::decode::span;
 use crate::flags::{OpenFlags, SetAttrMask};
 use crate::interp::{Outcome, Registers};
@@ -24,6 +25,13 @@ pub(crate) async fn run<T: Target>(cmd: &Command, program: &Program, pool: &Shar
         return foreseen(cmd, program, pool, t).await;
     }
     let mut machine = Machine::new(program, pool);
+    machine.placement = cmd.placement;
+    if cmd.placement == (Placement::Slot { or_core: false })
+        && let Some(index) = program.without_slot_form()
+    {
+        machine.index = index;
+        return machine.failed(cmd, Errno::OPNOTSUPP);
+    }
     if let Some(kept) = t.kept().and_then(|kept| kept.downcast::<Kept>().ok()) {
         match machine.resume(*kept, t).await {
             Ok(true) => {}
@@ -79,6 +87,13 @@ impl<F: Copy> Machine<'_, F> {
     }
 }
 
+/// The checksum that a read takes in passing, or has taken in a slot.
+struct Folding {
+    fold: Option<Fold>,
+    placed: bool,
+    value: Option<u64>,
+}
+
 /// Where a program goes on.
 pub(super) enum Next {
     Go,
@@ -118,6 +133,10 @@ pub(super) struct Machine<'a, F> {
     pub foreseen: Option<Box<Foreseen>>,
     /// Nothing goes to the client, either.
     pub rehearsal: bool,
+    /// Where what it computes is computed.
+    pub placement: Placement,
+    /// What a write is about to store.
+    pub summed: Option<Summed>,
 }
 
 type Done<T> = Result<T, Errno>;
@@ -139,6 +158,8 @@ impl<'a, F: Copy> Machine<'a, F> {
             end: program.micros().len(),
             foreseen: None,
             rehearsal: false,
+            placement: Placement::Auto,
+            summed: None,
         }
     }
 
@@ -303,8 +324,18 @@ impl<'a, F: Copy> Machine<'a, F> {
             }
             Micro::CopyRange { .. } => self.copy_range(m, t).await?,
             Micro::Scan { .. } => self.scan(m, t).await?,
+            Micro::Checksum { kind, of, to } if self.in_slot(m, t) => {
+                let sum = self.sum_in_slot(kind, of, t).await?;
+                self.set(Some(to), sum)?;
+            }
+            Micro::Transform { buf, from, how } if self.in_slot(m, t) => {
+                self.transform_in_slot((buf, from), how, t).await?;
+            }
             Micro::Transform { buf, from, how } => {
                 self.transform_or_recall((buf, from, how), t).await?;
+            }
+            Micro::Kernel { buf, from, name, params, registers } => {
+                self.kernel((buf, from), (name, params, registers), t).await?;
             }
             // Said of the command as a whole: see `Program::is_durable`.
             Micro::Sync => {}
@@ -334,20 +365,13 @@ impl<'a, F: Copy> Machine<'a, F> {
             return Err(Errno::TOOBIG);
         }
         span(off, len)?;
-        let mut sum = fold.map(|f| Sum::new(f.kind));
+        let placed = fold.is_some() && self.in_slot(m, t);
+        let mut sum = Folding { fold, placed, value: None };
         let n = match to {
             To::Buffer(b) => {
                 let mut buffer = self.empty_buffer(b)?;
                 buffer.resize(len as usize, 0);
-                let n = read_summed(
-                    (&mut sum, self.index),
-                    t,
-                    file,
-                    (off, len),
-                    Sink::Private(&mut buffer),
-                    &mut self.piece,
-                )
-                .await;
+                let n = self.read_folded(&mut sum, t, file, (off, len), Sink::Private(&mut buffer)).await;
                 buffer.truncate(if pad { len } else { *n.as_ref().unwrap_or(&0) } as usize);
                 self.put_buffer(b, buffer)?;
                 self.filled = self.versions.get(usize::from(b.0)).copied().unwrap_or(0);
@@ -356,22 +380,49 @@ impl<'a, F: Copy> Machine<'a, F> {
             To::Pool(p) => {
                 let out = self.pool.slice(self.program.range(p))?.sub(0, len as usize);
                 let sink = if self.rehearsal { Sink::Discard } else { Sink::Shared(out) };
-                read_summed((&mut sum, self.index), t, file, (off, len), sink, &mut self.piece).await?
+                self.read_folded(&mut sum, t, file, (off, len), sink).await?
             }
-            To::Nowhere => {
-                read_summed((&mut sum, self.index), t, file, (off, len), Sink::Discard, &mut self.piece).await?
-            }
+            To::Nowhere => self.read_folded(&mut sum, t, file, (off, len), Sink::Discard).await?,
         };
-        if let (Some(fold), Some(sum)) = (fold, sum) {
-            self.set(Some(fold.to), sum.value())?;
+        if let (Some(fold), Some(value)) = (fold, sum.value) {
+            self.set(Some(fold.to), value)?;
         }
         self.set(count, n)?;
         if whole && n < len { Err(Errno::NODATA) } else { Ok(()) }
     }
 
+    async fn read_folded<T: Target<File = F>>(
+        &mut self,
+        folding: &mut Folding,
+        t: &mut T,
+        file: F,
+        (off, len): (u64, u64),
+        sink: Sink<'_>,
+    ) -> Done<u64> {
+        if let (Some(fold), true) = (folding.fold, folding.placed) {
+            let (n, sum) = self.read_in_slot(fold.kind, t, file, (off, len), sink).await?;
+            folding.value = Some(sum);
+            return Ok(n);
+        }
+        let mut sum = folding.fold.map(|f| Sum::new(f.kind));
+        let n = read_summed((&mut sum, self.index), t, file, (off, len), sink, &mut self.piece).await;
+        folding.value = sum.map(|sum| sum.value());
+        n
+    }
+
     async fn write<T: Target<File = F>>(&mut self, m: &Micro, t: &mut T) -> Done<()> {
         let Micro::Write { file, place, from, fold, at } = *m else { return Err(Errno::INVAL) };
         let slot = self.slot(file)?;
+        if let Some(fold) = fold
+            && self.in_slot(m, t)
+        {
+            self.take_in_slot(fold.kind, from, t).await?;
+            let to = self.place(&slot, place, self.taken_bytes())?;
+            let (written, sum) = self.write_taken(t, slot.file, to, from).await?;
+            self.wrote(file, written.off + written.len)?;
+            self.set(Some(fold.to), sum)?;
+            return self.set(at, written.off);
+        }
         let (mut int, mut piece) = ([0; 8], std::mem::take(&mut self.piece));
         let src = self.source(from, &mut int)?;
         let to = self.place(&slot, place, src.len() as u64)?;

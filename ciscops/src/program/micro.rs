@@ -199,6 +199,19 @@ pub enum Micro {
         /// What is done.
         how: Transform,
     },
+    /// Puts in a buffer what a kernel makes of another one, in an FPGA slot.
+    Kernel {
+        /// The buffer that gets it, and says by its capacity how long it may be (E2BIG).
+        buf: BufSlot,
+        /// What the kernel is given, as one packet.
+        from: BufSlot,
+        /// Its name: 1 to 40 of `a` to `z`, digits and `-`; perhaps `:` and the name of a back-end.
+        name: Str,
+        /// Its parameters: words of 32 bits, little-endian.
+        params: Str,
+        /// Bit i: word i is the number of a register, whose low 32 bits are meant. (The first 64 words can be.)
+        registers: u64,
+    },
     /// Goes on, or does not.
     Guard {
         /// What is asked.

@@ -7,8 +7,8 @@
 //! docs/COMMANDS.md is the specification.
 //!
 //! `wire` has micro-ops from and to their 32 bytes, `body` the rest of the layout, `verify` what a program must
-//! satisfy; `build` makes bodies; `machine` and `bulk` run programs; `kept` is what one that
-//! is started over need not do again, `foresight` what is computed before one begins where nothing is taken back.
+//! satisfy; `build` makes bodies; `machine` and `bulk` run programs, `slot` what of them runs in FPGA slots; `kept` is
+//! what one that is started over need not do again, `foresight` what is computed before one begins where nothing is taken back.
 
 mod body;
 mod build;
@@ -18,6 +18,7 @@ mod kept;
 mod machine;
 mod micro;
 mod operand;
+mod slot;
 pub mod text;
 mod transform;
 mod verify;
@@ -30,6 +31,7 @@ pub use operand::{
     Arith, BufSlot, Bytes, Change, Codec, Cond, Else, FileSlot, Fold, Int, Order, Place, Pool, Record, Reg, Relation,
     Str, SumKind, To, Transform, Value, Width,
 };
+pub use slot::{CRC32C, LZ4};
 pub use verify::Fault;
 
 use crate::limits::{self, MICRO_OPS_MAX, PROGRAM_BUFFERS};
@@ -168,7 +170,7 @@ impl Program {
     /// megabyte.
     pub fn is_long(&self) -> bool {
         let reads = |m: &Micro| match *m {
-            Micro::Transform { .. } => limits::PROGRAM_READ_MAX,
+            Micro::Transform { .. } | Micro::Kernel { .. } => limits::PROGRAM_READ_MAX,
             Micro::Read { len: Value::Imm(len), .. } => len,
             Micro::Read { .. } | Micro::Scan { .. } => limits::PROGRAM_READ_MAX,
             Micro::CopyRange { len: Value::Imm(len), .. } => len,
@@ -178,9 +180,10 @@ impl Program {
         self.micros.iter().map(reads).fold(0, u64::saturating_add) > u64::from(limits::ATOMIC_WRITE_MAX)
     }
 
-    /// Whether it compresses, decompresses or enciphers; and whether it may have changed something before it does so.
+    /// Whether it compresses, decompresses, enciphers or runs a kernel; and whether it may have changed something before
+    /// it does so.
     pub fn computes(&self) -> Option<bool> {
-        let last = self.micros.iter().rposition(|m| matches!(m, Micro::Transform { .. }))?;
+        let last = self.micros.iter().rposition(|m| matches!(m, Micro::Transform { .. } | Micro::Kernel { .. }))?;
         Some(self.micros[..last].iter().any(Micro::changes))
     }
 

@@ -131,7 +131,7 @@ pub(super) fn verify(program: &Program, pool_bytes: u32) -> Result<Totals, Fault
     }
     let capacities: u64 = program.capacities.iter().map(|c| u64::from(*c)).sum();
     let piece = if program.micros.iter().any(needs_piece) { PIECE_BYTES as u64 } else { 0 };
-    let working = program.micros.iter().map(working_bytes).max().unwrap_or(0);
+    let working = program.micros.iter().map(|m| working_bytes(program, m)).max().unwrap_or(0);
     let writes = program.micros.iter().map(|m| write_bound(program, m)).sum();
     let totals = Totals { scratch: capacities + piece + working, writes };
     if capacities + piece > PROGRAM_SCRATCH_MAX {
@@ -171,9 +171,10 @@ fn needs_piece(m: &Micro) -> bool {
     }
 }
 
-/// Bytes that a codec may take beside input and output: tables and windows.
-fn working_bytes(m: &Micro) -> u64 {
+/// Bytes that a codec may take beside input and output: tables and windows; and the copy that a kernel is given.
+fn working_bytes(p: &Program, m: &Micro) -> u64 {
     match m {
+        Micro::Kernel { from, .. } => p.capacity(*from).into(),
         Micro::Transform { how: Transform::Compress(c) | Transform::Decompress(c), .. } => match c {
             Codec::Lz4 => working::LZ4_BYTES as u64,
             Codec::Zstd => working::ZSTD_BYTES as u64,
@@ -194,7 +195,7 @@ pub(super) fn write_bound(p: &Program, m: &Micro) -> u64 {
 }
 
 /// At most so many bytes are in there.
-fn len_bound(p: &Program, b: Bytes) -> u64 {
+pub(super) fn len_bound(p: &Program, b: Bytes) -> u64 {
     match b {
         Bytes::Buffer(b) => p.capacity(b).into(),
         Bytes::Pool(r) => p.range(r).len.into(),
@@ -242,6 +243,7 @@ impl Check<'_> {
             Micro::CopyRange { .. } => self.copy_range(m),
             Micro::Scan { .. } => self.scan(m),
             Micro::Transform { buf, from, how } => self.transform(buf, from, how),
+            Micro::Kernel { buf, from, name, params, registers } => self.kernel((buf, from), name, params, registers),
             Micro::Sync => Ok(()),
             Micro::Close { file } => {
                 self.file(file, Access::empty())?;
@@ -351,6 +353,31 @@ impl Check<'_> {
                 Some(bound) => self.other_bytes(buf, bound)?,
                 None => {}
             },
+        }
+        self.known.buffers |= 1 << buf.0;
+        Ok(())
+    }
+
+    fn kernel(&mut self, (buf, from): (BufSlot, BufSlot), name: Str, params: Str, registers: u64) -> Verdict {
+        self.other_bytes(buf, Bytes::Buffer(from))?;
+        let name = self.string(name)?;
+        let known = |b: &u8| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'-' | b':');
+        if !(1..=KERNEL_NAME_MAX).contains(&name.len()) || !name.iter().all(known) {
+            return Err((INVAL, "the name of a kernel has 1 to 40 of a to z, digits, - and :"));
+        }
+        let params = self.string(params)?;
+        if !params.len().is_multiple_of(4) {
+            return Err((INVAL, "parameters are words of four bytes"));
+        }
+        let words: Vec<&[u8]> = params.chunks_exact(4).collect();
+        if words.len() < 64 && registers >> words.len() != 0 {
+            return Err((INVAL, "more registers than parameters"));
+        }
+        for (_, word) in words.iter().enumerate().take(64).filter(|(i, _)| registers >> i & 1 == 1) {
+            match **word {
+                [r, 0, 0, 0] => self.register(Reg(r))?,
+                _ => return Err((INVAL, "no register has that number")),
+            }
         }
         self.known.buffers |= 1 << buf.0;
         Ok(())

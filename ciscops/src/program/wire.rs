@@ -39,6 +39,7 @@ mod kind {
     pub const SYNC: u8 = 25;
     pub const CLOSE: u8 = 26;
     pub const LENGTH: u8 = 27;
+    pub const KERNEL: u8 = 28;
 }
 
 /// The fields of a micro-op: a kind, seven bytes, three words.
@@ -322,6 +323,9 @@ fn inner(r: &Raw) -> Done<Micro> {
         kind::LENGTH => Micro::Length { buf, to: Reg(r.c) },
         kind::GIVE => Micro::Give { buf, to: Pool(r.b), count: reg(r.c) },
         kind::TRANSFORM => Micro::Transform { buf, from: BufSlot(r.e), how: transform(r)? },
+        kind::KERNEL => {
+            Micro::Kernel { buf, from: BufSlot(r.e), name: Str(r.b), params: Str(r.c), registers: r.x }
+        }
         kind::GUARD => Micro::Guard { cond: cond(r)?, otherwise: otherwise(r)? },
         _ => return Err(Errno::NOSYS),
     })
@@ -536,6 +540,9 @@ pub(super) fn encode(m: &Micro) -> Raw {
         Micro::Give { buf, to, count } => Raw { a: buf.0, b: to.0, c: put_reg(count), ..Raw::of(kind::GIVE) },
         Micro::Transform { buf, from, how } => {
             put_transform(Raw { a: buf.0, e: from.0, ..Raw::of(kind::TRANSFORM) }, how)
+        }
+        Micro::Kernel { buf, from, name, params, registers } => {
+            Raw { a: buf.0, b: name.0, c: params.0, e: from.0, x: registers, ..Raw::of(kind::KERNEL) }
         }
         Micro::Guard { cond, otherwise } => put_guard(cond, otherwise),
         _ => encode_names(m),

@@ -19,6 +19,8 @@ fn requests() -> Vec<Request> {
         Request::Trace { start: Some(1000) },
         Request::Trace { start: None },
         Request::Tune(b"scheduler.policy=cfs".to_vec()),
+        Request::Kernels(Vec::new()),
+        Request::Kernels(b"load /opt/kernels/grep".to_vec()),
         Request::Detach,
         Request::Join(Token(*b"sixteen bytes it")),
         Request::Tenants,
@@ -36,6 +38,7 @@ fn replies() -> Vec<(u16, Reply)> {
         (kind::CLAIM, Reply::Claimed(Claimed { handle: 1 << 32 | 4, flags: 3, mode: 0o100644, ..Claimed::default() })),
         (kind::STATS, Reply::Text(b"{}".to_vec())),
         (kind::TUNE, Reply::Text(Vec::new())),
+        (kind::KERNELS, Reply::Text(b"{}".to_vec())),
         (kind::JOIN, Reply::Done),
         (kind::TENANTS, Reply::Text(b"[]".to_vec())),
         (kind::STOP, Reply::Done),
@@ -119,7 +122,7 @@ proptest! {
         at in 0..80usize,
     ) {
         let _ = Request::decode(&bytes);
-        for request in 1..12 {
+        for request in 1..14 {
             let _ = Reply::decode(&bytes, request);
         }
         let mut near = requests()[which].encode();

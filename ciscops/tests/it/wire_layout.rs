@@ -191,6 +191,7 @@ fn golden_requests_of_the_control_plane() {
     };
     let token: [u8; 16] = std::array::from_fn(|i| i as u8);
     golden(attach::Request::Tune(b"a=b".to_vec()), 6, b"a=b");
+    golden(attach::Request::Kernels(b"load /k".to_vec()), 13, b"load /k");
     golden(attach::Request::Join(attach::Token(token)), 8, &token);
     golden(attach::Request::Tenants, 10, b"");
     golden(attach::Request::Stop, 12, b"");

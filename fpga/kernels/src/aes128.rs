@@ -3,12 +3,13 @@
 //! From EISC (ICCAD'19, section V), which streams 30 GiB through it to show what does *not* gain in the drive: as many
 //! bytes go out as come in.
 //!
-//! * **Parameters.** Word 0: 0 encrypts, 1 decrypts. Words 1 to 4: the key, its bytes packed little-endian. Anything else
-//!   is `Fault::Params`.
+//! * **Parameters.** Word 0: 0 encrypts, 1 decrypts. Words 1 to 4: the key, its bytes packed little-endian. Anything
+//!   else is `Fault::Params`.
 //! * **Input.** Blocks of 16 bytes.
 //! * **Output.** As many blocks.
 //! * **Tails.** An empty packet gives nothing. Nothing is padded.
-//! * **Errors.** A last part of a block is `Fault::Data` at the end of the packet; the blocks before it have been put out.
+//! * **Errors.** A last part of a block is `Fault::Data` at the end of the packet; the blocks before it have been put
+//!   out.
 //! * **Peek.** None.
 //! * **Cycles.** 1 per flit: four pipelines with a round in each stage, as EISC has it.
 //! * **Use.** ECB shows which blocks are equal, and protects nothing from being changed: it is here because the paper

@@ -3,8 +3,8 @@
 //! From INSIDER (ATC'19, section 5): there the host reads positions instead of the text.
 //!
 //! * **Parameters.** Word 0: length n of the needle, 1 to 32 bytes. Then ceil(n / 4) words of its bytes, packed
-//!   little-endian, the surplus bytes of the last word 0. A needle with a newline (no row can hold it), surplus bytes that
-//!   are not 0, and a wrong count are `Fault::Params`.
+//!   little-endian, the surplus bytes of the last word 0. A needle with a newline (no row can hold it), surplus bytes
+//!   that are not 0, and a wrong count are `Fault::Params`.
 //! * **Input.** Rows of bytes, each ended by `\n`; the last may lack it.
 //! * **Output.** For each row that has the needle, 8 bytes: the row's number u32 and the offset in the row of the first
 //!   match u32, little-endian, both from 0. Nothing for other rows. Both count modulo 2^32.
@@ -61,7 +61,8 @@ impl Grep {
         }
     }
 
-    /// Keeps what a match may begin in: the end of `rest`, which lies in the present row. `whole`: so does all before it.
+    /// Keeps what a match may begin in: the end of `rest`, which lies in the present row. `whole`: so does all before
+    /// it.
     fn keep(&mut self, rest: &[u8], whole: bool) {
         if !whole {
             self.tail.clear();

@@ -1,14 +1,14 @@
 //! integrate: the records that resemble a query.
 //!
-//! From INSIDER and EISC ("integration": records of several sources that may mean the same thing are found by similarity,
-//! in two stages, of which the first is cheap).
+//! From INSIDER and EISC ("integration": records of several sources that may mean the same thing are found by
+//! similarity, in two stages, of which the first is cheap).
 //!
 //! * **Parameters.** Word 0: q, 0 to 32. Word 1: length p of the prefix, 1 to 32. Words 2 to 9: the query's 32 bytes,
 //!   packed little-endian. Anything else is `Fault::Params`.
 //! * **Input.** Records of 64 bytes, of which the first 32 are compared.
-//! * **Output.** The whole records that pass both stages, in their order. Stage 1: some byte of the query's first p bytes
-//!   occurs among the record's first p bytes. Stage 2: of the 32 x 32 pairs of a byte of the query and one of the record,
-//!   more than 32 - q are equal.
+//! * **Output.** The whole records that pass both stages, in their order. Stage 1: some byte of the query's first p
+//!   bytes occurs among the record's first p bytes. Stage 2: of the 32 x 32 pairs of a byte of the query and one of the
+//!   record, more than 32 - q are equal.
 //! * **Tails.** A last part of a record is dropped.
 //! * **Errors.** None in the data.
 //! * **Peek.** 0: whole records that have come; 1: those that passed stage 1; 2: those put out (all modulo 2^32).

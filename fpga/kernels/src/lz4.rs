@@ -1,18 +1,18 @@
 //! lz4: LZ4 frames, compressed or decompressed.
 //!
-//! Of this project: the compression stage of fused commands. EISC (ICCAD'19) has Gzip in its place. The format is the LZ4
-//! frame format 1.6.
+//! Of this project: the compression stage of fused commands. EISC (ICCAD'19) has Gzip in its place. The format is the
+//! LZ4 frame format 1.6.
 //!
-//! * **Parameters.** Word 0: 0 compresses, 1 decompresses. Compressing may have two words more, the low and the high half
-//!   of the content's length: the frame announces it then, as the frames of the device's commands do, and is the same as
-//!   theirs to the last bit. Anything else is `Fault::Params`.
+//! * **Parameters.** Word 0: 0 compresses, 1 decompresses. Compressing may have two words more, the low and the high
+//!   half of the content's length: the frame announces it then, as the frames of the device's commands do, and is the
+//!   same as theirs to the last bit. Anything else is `Fault::Params`.
 //! * **Input.** Any bytes; or one or more frames, with blocks of up to 4 MiB that may depend on each other. Skippable
 //!   frames, dictionaries and the legacy format are not taken.
 //! * **Output.** One frame with independent blocks of 64 KiB and the checksum of the content; or the content of the
 //!   frames, one after the other.
 //! * **Tails.** An empty packet compresses to a frame without blocks. Blocks do not depend on how the packet is cut.
-//! * **Errors.** `Fault::Data`: other content than was announced; no frame, a cut or damaged one, bytes after the last. Of
-//!   a frame whose damage shows late, blocks before it may have been put out.
+//! * **Errors.** `Fault::Data`: other content than was announced; no frame, a cut or damaged one, bytes after the last.
+//!   Of a frame whose damage shows late, blocks before it may have been put out.
 //! * **Peek.** None.
 //! * **Cycles.** 8 per flit: eight engines that take a byte in a cycle each. No RTL comes with it.
 
@@ -125,8 +125,8 @@ impl Read for Pending {
     }
 }
 
-/// The bytes up to the end of the next block, as far as `have` says how many: with the header if a frame begins; and the
-/// flags of the frame, unless that is its end.
+/// The bytes up to the end of the next block, as far as `have` says how many: with the header if a frame begins; and
+/// the flags of the frame, unless that is its end.
 struct Unit {
     len: usize,
     /// `len` is the whole, not only what it takes to learn more.

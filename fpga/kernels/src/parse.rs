@@ -4,15 +4,17 @@
 //! (How to read floating point numbers accurately, PLDI 1990).
 //!
 //! * **Parameters.** Word 0: the delimiter, a byte that is neither a newline nor one that numbers are made of (digits,
-//!   `+ - . e E`). Word 1: number of columns, 1 to 64. Then a word for the type of each: 0 skip, 1 u32, 2 i64, 3 f64,
-//!   4 bytes16. Anything else is `Fault::Params`.
-//! * **Input.** Rows, each ended by `\n`; the last may lack it. One `\r` at the end of a row is dropped. Between columns is
-//!   the delimiter; quotes have no meaning. Columns that a row has beyond the last one named are not looked at.
-//! * **Output.** For each row the columns in order, without padding, little-endian: nothing for skip, 4, 8, 8 and 16 bytes
-//!   for the others. bytes16 is the text, cut at 16 bytes or filled with zeros.
-//! * **Numbers.** u32: decimal digits, up to 2^32 - 1. i64: the same with an optional sign. f64: an optional sign, digits
-//!   with at most one point among or around them, an optional exponent (`e` or `E`, an optional sign, digits); the nearest
-//!   number, ties to even, infinity when it is too large. No blanks, no names such as `nan`, no hexadecimal.
+//!   `+ - . e E`). Word 1: number of columns, 1 to 64. Then a word for the type of each: 0 skip, 1 u32, 2 i64, 3 f64, 4
+//!   bytes16. Anything else is `Fault::Params`.
+//! * **Input.** Rows, each ended by `\n`; the last may lack it. One `\r` at the end of a row is dropped. Between
+//!   columns is the delimiter; quotes have no meaning. Columns that a row has beyond the last one named are not looked
+//!   at.
+//! * **Output.** For each row the columns in order, without padding, little-endian: nothing for skip, 4, 8, 8 and 16
+//!   bytes for the others. bytes16 is the text, cut at 16 bytes or filled with zeros.
+//! * **Numbers.** u32: decimal digits, up to 2^32 - 1. i64: the same with an optional sign. f64: an optional sign,
+//!   digits with at most one point among or around them, an optional exponent (`e` or `E`, an optional sign, digits);
+//!   the nearest number, ties to even, infinity when it is too large. No blanks, no names such as `nan`, no
+//!   hexadecimal.
 //! * **Tails.** Bytes without `\n` at the end are a row. An empty packet has none; an empty row has one empty column.
 //! * **Errors.** None: a row that lacks a column, has a bad number, or is longer than 64 KiB is dropped and counted.
 //! * **Peek.** 0: rows of the packet; 1: those of them that were dropped (both modulo 2^32).

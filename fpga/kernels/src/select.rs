@@ -2,13 +2,14 @@
 //!
 //! Of this project: what `select columns ... where ...` of a table of fixed records comes to in the drive.
 //!
-//! * **Parameters.** Word 0: bytes r of a record, 1 to 4096. Word 1: number of predicates, 0 to 4. For each, four words:
-//!   the field's offset in bits 0 to 15, its width (1, 2, 4 or 8 bytes) in bits 16 to 23, the comparison in bits 24 to 30
-//!   (0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=), signed numbers in bit 31; the value's low word; its high word; 0. Then the number
-//!   of columns, 1 to 16, and a word for each: its offset in bits 0 to 15, its length, at least 1, in bits 16 to 31. Fields
-//!   and columns lie within the record; columns may overlap, and come in any order. Anything else is `Fault::Params`.
-//! * **Input.** Records of r bytes. Fields are little-endian, at any offset, and are compared as numbers of 64 bits, as the
-//!   value is: `signed` extends their sign.
+//! * **Parameters.** Word 0: bytes r of a record, 1 to 4096. Word 1: number of predicates, 0 to 4. For each, four
+//!   words: the field's offset in bits 0 to 15, its width (1, 2, 4 or 8 bytes) in bits 16 to 23, the comparison in bits
+//!   24 to 30 (0 ==, 1 !=, 2 <, 3 <=, 4 >, 5 >=), signed numbers in bit 31; the value's low word; its high word; 0.
+//!   Then the number of columns, 1 to 16, and a word for each: its offset in bits 0 to 15, its length, at least 1, in
+//!   bits 16 to 31. Fields and columns lie within the record; columns may overlap, and come in any order. Anything else
+//!   is `Fault::Params`.
+//! * **Input.** Records of r bytes. Fields are little-endian, at any offset, and are compared as numbers of 64 bits, as
+//!   the value is: `signed` extends their sign.
 //! * **Output.** The columns of the records for which all predicates hold, back to back, in the order of the records.
 //! * **Tails.** A last part of a record is dropped.
 //! * **Errors.** None in the data.

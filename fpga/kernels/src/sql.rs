@@ -2,8 +2,8 @@
 //!
 //! From INSIDER (ATC'19, section 5): `select ... where year between lo and hi`; the host groups, sums and sorts.
 //!
-//! * **Parameters.** Word 0: first year, word 1: last year, numbers 0 to 9999, the first not above the last; anything else
-//!   is `Fault::Params`.
+//! * **Parameters.** Word 0: first year, word 1: last year, numbers 0 to 9999, the first not above the last; anything
+//!   else is `Fault::Params`.
 //! * **Input.** Blocks of 32 bytes: round (12), player (12), score, month, day, year (2 ASCII digits each, the year in
 //!   bytes 30 and 31): years are 0 to 99.
 //! * **Output.** The whole records of years in the range, in their order. One whose year is not two ASCII digits is

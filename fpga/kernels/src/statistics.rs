@@ -9,8 +9,8 @@
 //!   number are dropped. A packet without a number gives nothing.
 //! * **Errors.** None in the data.
 //! * **Peek.** 0: rows put out (modulo 2^32); 1: bytes at the end of the last packet that made no number, 0 to 3.
-//! * **Cycles.** 1 per flit: 16 numbers through a tree of comparators and adders. Rows of fewer than 4 numbers are bound by
-//!   the output.
+//! * **Cycles.** 1 per flit: 16 numbers through a tree of comparators and adders. Rows of fewer than 4 numbers are
+//!   bound by the output.
 //! * **Difference.** INSIDER's public kernel loses what does not fill a flit, and the end of the packet with it.
 
 use crate::lanes;

@@ -11,6 +11,7 @@ use weldfs_scheduler::Mode;
 
 use super::dataplane::{OpCx, durable};
 use super::ofd::Description;
+use super::placed::{crc32c, is_placed};
 use crate::fs::{FileRef, Hold, InodeSet, ROOT, SLICE_BYTES, Txn};
 
 /// The file, kept alive even if its handle is closed meanwhile.
@@ -43,9 +44,15 @@ pub(super) async fn run(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
         let want = (len - done).min(SNAPSHOT_MAX);
         let mut got = 0;
         for piece in snapshot(cx, ranged.file, offset + done, want).await? {
-            sum.update(&piece);
-            got += piece.len() as u64;
-            drop(piece);
+            let n = piece.len() as u64;
+            if is_placed(&cx.cmd) {
+                let crc = crc32c(cx, sum.value(), piece).await?;
+                sum = ChecksumState::resume(crc, sum.len() + n);
+            } else {
+                sum.update(&piece);
+                drop(piece);
+            }
+            got += n;
             cx.boundary().await;
         }
         done += got;

@@ -9,6 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 use weldfs_ciscops::{Durability, Errno, InodeNo};
+use weldfs_fpga::card::Card;
+use weldfs_fpga::config::CardConfig;
 use weldfs_journal::Clock;
 use weldfs_scheduler::{Cost, PolicyKind, WEIGHT_DEFAULT, WEIGHT_MAX};
 
@@ -70,6 +72,8 @@ pub struct DeviceConfig {
     pub hand_over: Option<bool>,
     /// Longest a device thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
+    /// The FPGA slots.
+    pub card: CardConfig,
     /// Called by each device thread once it has had nothing to do for a second: a program whose allocator keeps what
     /// its threads have freed gives it back there.
     pub at_rest: Option<fn()>,
@@ -92,6 +96,7 @@ impl Default for DeviceConfig {
             inline: None,
             hand_over: None,
             spin_ns_max: super::limits::SPIN_NS_MAX,
+            card: CardConfig::default(),
             at_rest: None,
         }
     }
@@ -131,6 +136,7 @@ pub struct Core {
     pub(super) io: IoPool,
     pub(super) maintenance: Maintenance,
     pub(super) pace: Pace,
+    pub(super) card: Arc<Card>,
     pub(super) threads: Vec<ThreadState>,
     pub(super) board: Arc<Board>,
     pub(super) memory: Memory,
@@ -233,6 +239,7 @@ impl Core {
             maintenance: Maintenance::default(),
             leavings: Leavings::default(),
             pace: Pace::default(),
+            card: crate::card::make(config.card.clone())?,
             clock: store.clock().clone(),
             tenants,
             board,

@@ -182,6 +182,16 @@ counters! {
     set_retries: SharedCount,
     /// Times a program lent what it held to others while it computed.
     lent: SharedCount,
+    /// Packets that ran through a kernel in an FPGA slot.
+    slot_packets: SharedCount,
+    /// Nanoseconds of slot time used and charged: cycles over the slot's clock.
+    slot_ns: SharedCount,
+    /// Bytes that kernels took.
+    slot_bytes_in: SharedCount,
+    /// Bytes that kernels made.
+    slot_bytes_out: SharedCount,
+    /// Stages that a core computed because no slot could, or because one was lost.
+    slot_fallbacks: SharedCount,
     /// Commands that waited for room in log, memory or space.
     room_waits: SharedCount,
     /// Commands that back-pressure held back before they started.

@@ -6,12 +6,12 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
 use weldfs_ciscops::command::Modify;
-use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, Paths, interp};
+use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Kernel, Op, OpenFlags, Outcome, Paths, Taken, interp};
 use weldfs_journal::{Appended, Lsn, RecordHead};
 use weldfs_scheduler::{Mode, Seq, Token};
 
@@ -29,6 +29,7 @@ use super::mail::Mail;
 use super::memory::held_by;
 use super::ofd::{Description, OpenInode};
 use super::pace::FULL;
+use super::placed;
 use super::room::{Rooms, pause};
 use super::session::{QueueState, SessionState};
 use super::session_ops;
@@ -37,7 +38,7 @@ use super::staged;
 use super::wishes::{changes_names, leaves_garbage, wants_durable};
 use crate::error::{FsError, FsResult, Wait};
 use crate::fs::strides::Strides;
-use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, Slicer, Txn};
+use crate::fs::{Computing, Finished, HandleTable, Hold, InodeSet, OpCounters, Slicer, Txn};
 use crate::store::{MicroTxn, Plan};
 
 /// What an op future is made of.
@@ -50,6 +51,8 @@ pub(super) struct OpCx<'d> {
     pub cmd: Command,
     pub paths: Paths,
     pub place: Place,
+    /// The payload, where a slot has summed it up.
+    pub taken: OnceLock<Taken>,
 }
 
 /// Where in its ring a command stands.
@@ -112,6 +115,13 @@ impl Done {
         self.bytes_in += bytes;
         self.copied.payload += u64::from(bytes > 0);
         self.copied.payload_in += bytes;
+    }
+
+    /// Counts payload that was copied once to the pool.
+    pub fn gave(&mut self, bytes: u64) {
+        self.bytes_out += bytes;
+        self.copied.payload += u64::from(bytes > 0);
+        self.copied.payload_out += bytes;
     }
 
     /// Counts so many bytes beside payload, copied in one piece each way.
@@ -263,6 +273,14 @@ impl Slicer for OpCx<'_> {
     fn micro(&self, index: u16) {
         self.slot.micro.store(u32::from(index), Ordering::Relaxed);
     }
+
+    fn kernel<'k>(&'k self, kernel: Kernel<'k>, input: Vec<u8>, out_max: usize) -> Computing<'k> {
+        Box::pin(placed::kernel(self, kernel, input, out_max))
+    }
+
+    fn fell_back(&self) {
+        self.queue.counters.slot_fallbacks.add(1);
+    }
 }
 
 /// Waits until the command heads all its queues. Meanwhile those that it waits for are picked as it would be.
@@ -330,6 +348,14 @@ pub(super) async fn file_system(cx: &OpCx<'_>) -> Done {
         && let Err(e) = detect::admissible(cx)
     {
         return failed(e);
+    }
+    if placed::is_placed(&cx.cmd)
+        && let Some(mut done) = Box::pin(placed::begin(cx)).await
+    {
+        if cx.cmd.detectable {
+            Box::pin(detect::leave(cx, &mut done)).await;
+        }
+        return done;
     }
     let mut done = match with_set(cx).await {
         Ok(done) => done,
@@ -520,6 +546,7 @@ async fn attempt<'d>(
     let begin = |reserved, again| {
         let mut txn = Txn::new(&core.store, cx.session(), set, reserved, payload, core.clock.wall());
         txn.about(&cx.paths.a);
+        txn.with_taken(cx.taken.get());
         txn.in_steps(&cx.cmd, &cx.paths, detect::of_begin(cx), again);
         match lending {
             Some(lending) => txn.in_slices(lending),

@@ -16,17 +16,18 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
-use weldfs_ciscops::{Errno, Kept, Quiet};
+use weldfs_ciscops::{Errno, Kept, Kernel, Quiet};
 
 use super::dataplane::{OpCx, head, resolve};
 use super::limits::LOST_MAX;
+use super::placed::is_placed;
 use super::sets::Tickets;
 use crate::error::{FsError, FsResult};
-use crate::fs::{Fetching, InodeSet, Slicer};
+use crate::fs::{Computing, Fetching, InodeSet, Slicer};
 
-/// Whether a command may lend what it holds: a program that computes or moves much.
+/// Whether a command may lend what it holds: a program that computes or moves much, or that computes in a slot.
 pub(super) fn may_lend(cx: &OpCx<'_>) -> bool {
-    cx.paths.program.as_ref().is_some_and(|program| program.is_long())
+    cx.paths.program.as_ref().is_some_and(|program| program.is_long() || is_placed(&cx.cmd))
 }
 
 /// A program's set while it runs.
@@ -141,6 +142,14 @@ impl Slicer for Lending<'_, '_> {
             self.cx.queue.counters.lent.add(1);
         }
         lends
+    }
+
+    fn kernel<'k>(&'k self, kernel: Kernel<'k>, input: Vec<u8>, out_max: usize) -> Computing<'k> {
+        self.cx.kernel(kernel, input, out_max)
+    }
+
+    fn fell_back(&self) {
+        self.cx.fell_back();
     }
 
     fn take_back(&self) -> Fetching<'_> {

@@ -43,10 +43,10 @@ const SINGLE_MAX: u64 = {
     let payload = 2 * ATOMIC_WRITE_MAX as u64;
     if SNAPSHOT_MAX > payload { SNAPSHOT_MAX } else { payload }
 };
-/// Bytes that the largest command of all holds, a program: its buffers, what it composes, and that staged once more on
-/// its way to a block medium or an emulated one.
+/// Bytes that the largest command of all holds, a program: its buffers, what it composes, that staged once more on its
+/// way to a block medium or an emulated one, and a payload on its way to a slot.
 pub(super) const HELD_MAX: u64 = {
-    let program = PROGRAM_SCRATCH_MAX + 2 * PROGRAM_WRITE_MAX;
+    let program = PROGRAM_SCRATCH_MAX + 2 * PROGRAM_WRITE_MAX + 2 * ATOMIC_WRITE_MAX as u64;
     if SINGLE_MAX > program { SINGLE_MAX } else { program }
 };
 

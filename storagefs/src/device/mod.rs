@@ -9,6 +9,7 @@
 //! * `tenants` says who is charged and what each may hold; `memory` who may use how much of the device's memory.
 //!   `session` is an attached client, `rings` its queue pairs; `ofd` its handles, open file descriptions and
 //!   placeholders; `locks` locks.
+//! * `card` is the FPGA slots beside the cores, `placed` how commands compute in them.
 //! * `room` is how a command waits for space; `maintenance` does what belongs to no command; `io` reads what is cold.
 //!   `profile` emulates slower hardware.
 //! * `counters`, `latency` and `stats` say what happened, `trace` says when; `clock` measures it.
@@ -19,6 +20,7 @@
 mod arrivals;
 mod batch;
 mod board;
+mod card;
 mod checksum;
 mod clock;
 mod core;
@@ -43,6 +45,7 @@ mod near;
 mod ofd;
 mod pace;
 mod pair;
+mod placed;
 mod profile;
 mod rings;
 mod room;
@@ -86,7 +89,7 @@ pub use seat::Seated;
 pub use session::{Claimed, QueueParts, Session};
 pub use stats::{
     CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats,
-    TenantStats, Usage,
+    SlotStats, TenantStats, Usage,
 };
 pub use tenants::{Identity, TenantReport, TenantsConfig};
 pub use tune::{Setting, TuneError};

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use weldfs_ciscops::attach::detail;
+use weldfs_fpga::status::SlotStatus;
 use weldfs_scheduler::{PolicyState, TenantState};
 
 use super::clock::now_ns;
@@ -38,6 +39,9 @@ pub struct DeviceStats {
     pub usage: Usage,
     /// Who runs next.
     pub scheduler: SchedulerStats,
+    /// The FPGA slots; none on a directory of the host.
+    #[serde(default)]
+    pub slots: Vec<SlotStats>,
     /// The device's cores.
     pub cores: Vec<CoreStats>,
     /// The counters of `total` by tenant, and what else is known of each.
@@ -141,6 +145,68 @@ pub struct SchedulerStats {
     pub runnable: u64,
     /// Virtual time at which a newcomer starts, nanoseconds; 0 under policies that keep none.
     pub min_vruntime_ns: u64,
+}
+
+/// One FPGA slot. The counters only grow; the rest is of this moment.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SlotStats {
+    /// Its number; 0 is the locked pass-through.
+    pub slot: usize,
+    /// `empty`, `loading`, `idle`, `held` or `stuck`.
+    pub state: String,
+    /// The kernel that is in it.
+    pub kernel: Option<String>,
+    /// The tenant whose command has it.
+    pub tenant: Option<u64>,
+    /// Sessions that it has had.
+    pub sessions: u64,
+    /// Slot time that its kernels computed, nanoseconds: cycles over the slot's clock.
+    pub busy_ns: u64,
+    /// Clock cycles that took.
+    pub cycles: u64,
+    /// Bytes that its kernels took.
+    pub bytes_in: u64,
+    /// Bytes that they made.
+    pub bytes_out: u64,
+    /// Times that another kernel was loaded.
+    pub reconfigurations: u64,
+    /// Times that a kernel was lost in it.
+    pub faults: u64,
+}
+
+impl From<SlotStatus> for SlotStats {
+    fn from(s: SlotStatus) -> SlotStats {
+        SlotStats {
+            slot: s.slot,
+            state: format!("{:?}", s.state).to_lowercase(),
+            kernel: s.kernel,
+            tenant: s.tenant,
+            sessions: s.sessions,
+            busy_ns: s.busy_ns,
+            cycles: s.cycles,
+            bytes_in: s.bytes_in,
+            bytes_out: s.bytes_out,
+            reconfigurations: s.reconfigurations,
+            faults: s.faults,
+        }
+    }
+}
+
+impl SlotStats {
+    /// What was counted after an earlier look; the rest is as it is now.
+    pub fn since(&self, earlier: &SlotStats) -> SlotStats {
+        SlotStats {
+            sessions: self.sessions.saturating_sub(earlier.sessions),
+            busy_ns: self.busy_ns.saturating_sub(earlier.busy_ns),
+            cycles: self.cycles.saturating_sub(earlier.cycles),
+            bytes_in: self.bytes_in.saturating_sub(earlier.bytes_in),
+            bytes_out: self.bytes_out.saturating_sub(earlier.bytes_out),
+            reconfigurations: self.reconfigurations.saturating_sub(earlier.reconfigurations),
+            faults: self.faults.saturating_sub(earlier.faults),
+            ..self.clone()
+        }
+    }
 }
 
 /// One device core.
@@ -397,6 +463,7 @@ impl Core {
             memory: self.memory.stats(),
             usage: self.usage(),
             scheduler: self.scheduler(&policy),
+            slots: self.card.status().slots.into_iter().map(SlotStats::from).collect(),
             cores: self.cores(),
             tenants,
             inode_queues: (details & detail::INODE_QUEUES != 0).then(|| self.inode_queues()),

@@ -237,7 +237,7 @@ impl Txn<'_> {
             };
         }
         self.payload += len;
-        if matches!(src, Source::Shared(_)) {
+        if src.is_payload() {
             self.counters.bytes_in += len;
             if let Some(s) = &mut self.steps {
                 s.written = Some((ino, off, len));

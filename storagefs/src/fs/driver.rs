@@ -5,7 +5,7 @@ use super::resolve::ROOT;
 use super::strides::Strides;
 use super::txn::OpCounters;
 use super::{
-    Cred, Fetching, FileRef, Finished, HandleTable, Hold, InodeSet, OpenFile, SessionView, Staged, StagedTable,
+    Computing, Cred, Fetching, FileRef, Finished, HandleTable, Hold, InodeSet, OpenFile, SessionView, Slicer, Staged, StagedTable,
     StagedWrite, Txn, payload_bytes, plan_need, resolve_set,
 };
 use crate::effect::Effect;
@@ -17,13 +17,16 @@ use crate::store::{Need, Plan, Store};
 use parking_lot::Mutex;
 use std::future::Future;
 use std::pin::pin;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use weldfs_ciscops::interp::{self, Outcome};
 use weldfs_ciscops::{
-    Access, At, ChecksumState, Command, Cqe, Errno, Handle, Op, OpenFlags, Paths, PoolRange, RawCommand, SessionLimits,
-    SharedRegion, Sink, Sqe, Target, TxnMode, validate,
+    Access, At, ChecksumState, Command, Cqe, Durability, Errno, Handle, Kernel, Op, OpenFlags, Paths, Placement, PoolRange,
+    RawCommand, SessionLimits, SharedRegion, Sink, Sqe, Taken, Target, TxnMode, validate,
 };
+use weldfs_ciscops::program::CRC32C;
+use weldfs_fpga::card::Card;
+use weldfs_fpga::config::{CardConfig, Reconfigure, Want, WhenFull};
 use weldfs_functions::cipher::Key;
 use weldfs_journal::{Lsn, RecordHead};
 use zerocopy::IntoBytes;
@@ -107,6 +110,48 @@ pub struct Direct {
     insist: bool,
     /// The detectable command that runs and has not left its outcome.
     detect: Option<Identity>,
+    slots: Slots,
+}
+
+/// What runs kernels for a driver: a card of its own, without the time that loading takes, once one is needed.
+#[derive(Default)]
+struct Slots(OnceLock<Arc<Card>>);
+
+impl Slicer for Slots {
+    fn due(&self) -> bool {
+        false
+    }
+
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    fn micro(&self, _index: u16) {}
+
+    fn kernel<'k>(&'k self, kernel: Kernel<'k>, input: Vec<u8>, out_max: usize) -> Computing<'k> {
+        Box::pin(async move {
+            let make = || {
+                let config = CardConfig { reconfigure: Reconfigure::NONE, inline_bytes: 1 << 20, ..CardConfig::default() };
+                crate::card::make(config).map_err(|_| Errno::IO)
+            };
+            let card = match self.0.get() {
+                Some(card) => card,
+                None => {
+                    let made = make()?;
+                    self.0.get_or_init(|| made)
+                }
+            };
+            let want = Want {
+                kernel: String::from_utf8_lossy(kernel.name).into_owned(),
+                params: kernel.params.to_vec(),
+                tenant: 0,
+                weight: 1,
+                when_full: WhenFull::Wait,
+            };
+            let session = card.open(want).await.map_err(|e| e.errno())?;
+            session.run(input, out_max).await.map(|ran| ran.output).map_err(|e| e.errno())
+        })
+    }
 }
 
 impl Direct {
@@ -124,6 +169,7 @@ impl Direct {
             learned: InodeSet::new(),
             insist: false,
             detect: None,
+            slots: Slots::default(),
         }
     }
 
@@ -197,13 +243,8 @@ impl Direct {
 
     /// The same in a transaction mode; a durable command's effects are on the medium when this returns.
     pub fn run_with(&mut self, op: Op, mode: TxnMode, durable: bool) -> Outcome {
-        let before = self.last_end;
-        let outcome = self.execute(&Command::new(0, op).with_mode(mode));
-        let end = self.last_end.filter(|end| durable && Some(*end) != before);
-        match end.map(|end| self.session.store.journal().wait(end)) {
-            Some(Err(e)) => Outcome::failed(FsError::from(e).into()),
-            _ => outcome,
-        }
+        let durability = if durable { Durability::Durable } else { Durability::Volatile };
+        self.run_command(&Command::new(0, op).with_mode(mode).with_durability(durability))
     }
 
     /// A detectable command of the superuser's: `id` says whose, and which.
@@ -233,6 +274,18 @@ impl Direct {
         plan.push(Effect::Outcome(Box::new(rec)));
         self.last_end = Some(store.commit(&mut plan, RecordHead::op())?.end);
         Ok(())
+    }
+
+    /// Runs a command with all that it says of itself but its sequence; its effects are on the medium when this returns,
+    /// if it is durable.
+    pub fn run_command(&mut self, cmd: &Command) -> Outcome {
+        let before = self.last_end;
+        let outcome = self.execute(cmd);
+        let end = self.last_end.filter(|end| cmd.durability == Durability::Durable && Some(*end) != before);
+        match end.map(|end| self.session.store.journal().wait(end)) {
+            Some(Err(e)) => Outcome::failed(FsError::from(e).into()),
+            _ => outcome,
+        }
     }
 
     fn execute(&mut self, cmd: &Command) -> Outcome {
@@ -396,11 +449,24 @@ impl Direct {
         need.map(|n| store.begin(&n)).transpose()
     }
 
+    /// The payload of an append that is placed in a slot, summed up there.
+    fn summed(&self, cmd: &Command) -> Result<Option<Taken>, Errno> {
+        let (Op::AppendChecksumWrite { src, .. }, Placement::Slot { or_core }) = (cmd.op, cmd.placement) else {
+            return Ok(None);
+        };
+        let bytes = self.pool.slice(src)?.to_vec();
+        let kernel = Kernel { name: CRC32C, params: &[], or_core };
+        let crc = complete(self.slots.kernel(kernel, bytes.clone(), 4))?.try_into().map_err(|_| Errno::IO)?;
+        let sum = ChecksumState::resume(u32::from_le_bytes(crc), bytes.len() as u64);
+        Ok(Some(Arc::new((bytes, sum))))
+    }
+
     fn attempt(&mut self, cmd: &Command, paths: &Paths) -> FsResult<Outcome> {
         let store = self.session.store.clone();
         let mut strides = Strides::default();
         let mut set = store.blocking(|| resolve_set(&store, cmd, paths, &self.session, self.insist, &mut strides))?;
         set.join(&self.learned);
+        let taken = self.summed(cmd)?;
         let (mut plan, refused) = match self.begin(&store, cmd, paths, &set) {
             // A command that would fail anyway must say why itself: it runs without a plan first.
             Err(FsError::Errno(e)) => (None, Some(e)),
@@ -411,6 +477,8 @@ impl Direct {
         let (mut txn, outcome) = loop {
             let mut txn = Txn::new(&store, &self.session, &set, plan, payload_bytes(cmd, paths), self.now);
             txn.about(&paths.a);
+            txn.with_taken(taken.as_ref());
+            txn.in_slices(&self.slots);
             txn.in_steps(cmd, paths, detect, again);
             let outcome = complete(interp::run(cmd, paths, &self.pool, &mut txn));
             match txn.start_over(&outcome) {

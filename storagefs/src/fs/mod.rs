@@ -42,7 +42,7 @@ use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::Poll;
-use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags, Quiet};
+use weldfs_ciscops::{Errno, Handle, InodeNo, Kernel, OpenFlags, Quiet};
 use weldfs_functions::cipher::Key;
 
 pub use crate::cred::Cred;
@@ -89,6 +89,9 @@ pub trait HandleTable {
 /// Future of [`SessionView::fetch`]; boxed because it exists only for cold metadata.
 pub type Fetching<'a> = Pin<Box<dyn Future<Output = FsResult<()>> + Send + 'a>>;
 
+/// Future of [`Slicer::kernel`].
+pub(crate) type Computing<'a> = Pin<Box<dyn Future<Output = Result<Vec<u8>, Errno>> + Send + 'a>>;
+
 /// Says when a long command should make way for others. Whoever runs commands one at a time needs none.
 pub(crate) trait Slicer: Send + Sync {
     /// Whether the command should give way now. After a yes it does: it is polled again when it may go on.
@@ -103,6 +106,13 @@ pub(crate) trait Slicer: Send + Sync {
         let _ = (how, due);
         false
     }
+    /// Runs a kernel, for a command that computes in a slot.
+    fn kernel<'k>(&'k self, kernel: Kernel<'k>, input: Vec<u8>, out_max: usize) -> Computing<'k> {
+        let _ = (kernel, input, out_max);
+        Box::pin(std::future::ready(Err(Errno::OPNOTSUPP)))
+    }
+    /// A stage of a command that is placed in a slot runs on a core.
+    fn fell_back(&self) {}
     /// Holds again what was lent. `SetChanged`: something of it may have changed meanwhile; the command starts over.
     fn take_back(&self) -> Fetching<'_> {
         Box::pin(std::future::ready(Ok(())))

@@ -10,7 +10,7 @@ use crate::limits::WINDOW_BLOCKS;
 use crate::micro::GROUPS_MAX;
 use crate::store::{BlockKind, Need, Store};
 use weldfs_ciscops::limits::SNAPSHOT_MAX;
-use weldfs_ciscops::{At, Command, FallocMode, InodeNo, Op, OpenFlags, Paths};
+use weldfs_ciscops::{At, Command, FallocMode, InodeNo, Op, OpenFlags, Paths, Placement};
 
 /// Log bytes of the effects of any command, apart from names, payload and block maps.
 pub(super) const LOG_BASE: usize = 1536;
@@ -41,10 +41,21 @@ pub fn payload_bytes(cmd: &Command, paths: &Paths) -> u64 {
 pub fn scratch_bytes(cmd: &Command, paths: &Paths) -> u64 {
     match cmd.op {
         // Its buffers, and what it writes, of which no more than that is composed in private blocks.
-        Op::Program { .. } => paths.program.as_ref().map_or(0, |p| p.scratch_bytes() + p.write_bytes()),
+        Op::Program { .. } => paths.program.as_ref().map_or(0, |p| {
+            let slot = if is_placed(cmd) { p.slot_bytes() } else { 0 };
+            p.scratch_bytes() + p.write_bytes() + slot
+        }),
+        // What is taken before the command begins, and what the slot is given of it.
+        Op::AppendChecksumWrite { src, .. } if is_placed(cmd) => 2 * u64::from(src.len),
+        Op::ReadChecksumVerify { len, .. } if is_placed(cmd) => 2 * u64::from(len),
         Op::ChecksumRange { len, .. } => len.min(SNAPSHOT_MAX),
         _ => 0,
     }
+}
+
+/// Whether its compute stages run in a slot.
+fn is_placed(cmd: &Command) -> bool {
+    matches!(cmd.placement, Placement::Slot { .. })
 }
 
 /// Where the payload of `cmd` goes; `None` for the end of the file.

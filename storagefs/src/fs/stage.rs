@@ -240,7 +240,7 @@ impl Txn<'_> {
         sum: Option<&mut ChecksumState>,
     ) {
         let (blk, from) = (off / BLOCK_BYTES, (off % BLOCK_BYTES) as usize);
-        let payload = matches!(src, Source::Shared(_));
+        let payload = src.is_payload();
         self.counters.payload_copies += u32::from(payload);
         let (small, steps) = (self.inline || !payload, self.has_steps());
         let blocks = &mut self.staged_mut(ino).blocks;
@@ -305,7 +305,7 @@ impl Txn<'_> {
 
     fn start_filling(&mut self, blk: u64, src: Source<'_>, len: usize, ino: InodeNo) -> FsResult<Filling> {
         let run = self.plan_mut()?.alloc((len / BLOCK) as u32, ino)?;
-        self.counters.payload_copies += u32::from(matches!(src, Source::Shared(_)));
+        self.counters.payload_copies += u32::from(src.is_payload());
         self.counters.blocks_written += run.count;
         let held = (!self.store.writes_directly()).then(|| AlignedBuf::zeroed(run.count as usize * BLOCK));
         Ok(Filling { blk, run, crcs: SmallVec::from_elem(0, run.count as usize), held, done: 0 })
@@ -324,7 +324,7 @@ impl Txn<'_> {
                 checksum(crcs, bytes);
             }
             (None, Source::Shared(s)) => self.medium().ingest(off, s.sub(at, len), crcs)?,
-            (None, Source::Private(s)) => {
+            (None, Source::Private(s) | Source::Taken(s)) => {
                 checksum(crcs, &s[at..at + len]);
                 self.medium().write(off, &s[at..at + len])?;
             }

@@ -8,8 +8,9 @@ use crate::error::FsError;
 use std::sync::Arc;
 use weldfs_ciscops::dirent::DirentWriter;
 use weldfs_ciscops::{
-    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, Kept, OpenFlags, Opened, Quiet,
-    Registers, RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Target, Whence, Written, XattrFlags,
+    Access, AccessMask, At, ChecksumState, Cursor, Errno, FallocMode, Handle, InodeNo, Kept, Kernel, OpenFlags, Opened,
+    Quiet, Registers, RenameFlags, SetAttrBody, Sink, Source, StatBody, StatfsBody, Taken, Target, Whence, Written,
+    XattrFlags,
 };
 use weldfs_functions::cipher::Key;
 
@@ -138,6 +139,25 @@ impl Target for Txn<'_> {
 
     fn key(&self, name: u64) -> Result<Arc<Key>, Errno> {
         self.session.key(name)
+    }
+
+    async fn kernel(&mut self, kernel: Kernel<'_>, input: Vec<u8>, out_max: usize) -> Result<Vec<u8>, Errno> {
+        let Some(slicer) = self.slicer else { return Err(Errno::OPNOTSUPP) };
+        // It may wait for a slot, and none is to wait for what it holds meanwhile.
+        if let Some(how) = self.quiet.filter(|_| !self.lent) {
+            self.lent = slicer.lends(how, true);
+        }
+        slicer.kernel(kernel, input, out_max).await
+    }
+
+    fn taken(&self) -> Option<Taken> {
+        self.taken.clone()
+    }
+
+    fn fell_back(&mut self) {
+        if let Some(slicer) = self.slicer {
+            slicer.fell_back();
+        }
     }
 
     async fn commit_staged(&mut self, txn: Handle) -> Result<u64, Errno> {

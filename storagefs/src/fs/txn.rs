@@ -19,7 +19,7 @@ use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
-use weldfs_ciscops::{Errno, Handle, InodeNo, Kept, OpenFlags, Outcome, Quiet};
+use weldfs_ciscops::{Errno, Handle, InodeNo, Kept, OpenFlags, Outcome, Quiet, Taken};
 use weldfs_journal::Medium;
 
 /// What one command cost; the device sums them.
@@ -137,6 +137,8 @@ pub struct Txn<'a> {
     /// The state of the program before it was started over, or is about to be; and whether that was of no use.
     pub(super) kept: Option<Kept>,
     pub(super) stale: bool,
+    /// The payload, where a slot has summed it up before the command began.
+    pub(super) taken: Option<Taken>,
     pub(super) inline: bool,
     /// Payload bytes of the command.
     pub(super) asked: u64,
@@ -194,6 +196,7 @@ impl<'a> Txn<'a> {
             lent: false,
             kept: None,
             stale: false,
+            taken: None,
             inline: payload_bytes <= store.inline_max() as u64,
             asked: payload_bytes,
             one_record: false,
@@ -211,6 +214,11 @@ impl<'a> Txn<'a> {
     /// Makes way for others where the slicer says so.
     pub(crate) fn in_slices(&mut self, slicer: &'a dyn Slicer) {
         self.slicer = Some(slicer);
+    }
+
+    /// The payload, which a slot has summed up.
+    pub(crate) fn with_taken(&mut self, taken: Option<&Taken>) {
+        self.taken = taken.cloned();
     }
 
     /// The state of the program before it was started over.

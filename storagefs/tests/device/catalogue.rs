@@ -123,15 +123,6 @@ fn damage_and_odd_operands_are_told() {
 }
 
 #[test]
-fn a_slot_is_not_there() {
-    let (_device, client) = device();
-    let file = open(&client, "/f");
-    let raw = raw(&file, Placement::Slot);
-    assert_eq!(raw.append_checksum(file.handle(), Summing::default(), &b"x"[..]).map(|_| ()), Err(Errno::OPNOTSUPP));
-    assert_eq!(raw.modify_field(file.handle(), 0, FieldEdit::Patch(b"x"), None), Err(Errno::OPNOTSUPP));
-}
-
-#[test]
 fn fields_change_in_every_way() {
     let (_device, client) = device();
     for placement in BOTH {

@@ -32,7 +32,7 @@ fn client_of(connector: impl Connector + 'static, id: u8) -> Client {
     Client::with_options(Arc::new(connector), ClientOptions { attach, ..ClientOptions::default() }).unwrap()
 }
 
-fn make_image(dir: &Path, kind: ImageKind) -> PathBuf {
+pub(crate) fn make_image(dir: &Path, kind: ImageKind) -> PathBuf {
     let path = dir.join("image");
     let medium = media::create(&path, kind, 64 << 20, false).unwrap();
     format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).unwrap();

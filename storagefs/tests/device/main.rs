@@ -17,5 +17,6 @@ mod neighbour;
 mod observing;
 #[path = "../../../kernel-shim/tests/skips/mod.rs"]
 mod skips;
+mod slots;
 mod tenants;
 mod transactions;

@@ -4,7 +4,8 @@
 //! arguments; that those are what the header says is the C caller's promise.
 
 use crate::types::{
-    WELDFS_AFTER_DURABLE, WELDFS_ALL_OR_NOTHING, WELDFS_ON_DEVICE, WELDFS_ON_HOST, WELDFS_STEP_BY_STEP,
+    WELDFS_AFTER_DURABLE, WELDFS_ALL_OR_NOTHING, WELDFS_IN_SLOT, WELDFS_ON_DEVICE, WELDFS_ON_HOST, WELDFS_OR_CORE,
+    WELDFS_STEP_BY_STEP,
 };
 use libc::{c_char, c_int, c_void};
 use std::borrow::Cow;
@@ -16,7 +17,8 @@ use std::path::Path;
 use weldfs::{Durability, Errno, Placement, Raw, TxnMode};
 use weldfs_ciscops::limits::PATH_MAX;
 
-const PLACEMENT: u32 = WELDFS_ON_DEVICE | WELDFS_ON_HOST;
+const PLACEMENT: u32 = WELDFS_IN_SLOT | WELDFS_OR_CORE;
+const SLOT_OR_CORE: u32 = WELDFS_IN_SLOT | WELDFS_OR_CORE;
 const MODE: u32 = WELDFS_ALL_OR_NOTHING | WELDFS_STEP_BY_STEP;
 
 /// Why a call failed, with a detail where the errno alone would leave one guessing.
@@ -303,7 +305,9 @@ impl How {
             0 => Placement::Auto,
             WELDFS_ON_DEVICE => Placement::Device,
             WELDFS_ON_HOST => Placement::Host,
-            _ => return Err(misuse("a call runs on the device or on the host")),
+            WELDFS_IN_SLOT => Placement::Slot,
+            SLOT_OR_CORE => Placement::SlotOrCore,
+            _ => return Err(misuse("only what runs in a slot may run on a core instead")),
         };
         let mode = match bits & MODE {
             0 => TxnMode::Default,

@@ -12,7 +12,7 @@ use libc::{c_char, c_int, c_void};
 use weldfs::catalogue::Operand;
 use weldfs::{Cqe, Errno};
 use weldfs_ciscops::limits::*;
-use weldfs_ciscops::program::{Body, BufSlot, Builder, FileSlot, Micro, Pool, Reg, text};
+use weldfs_ciscops::program::{Body, BufSlot, Builder, FileSlot, Micro, Pool, Reg, Value, text};
 
 /// In place of a register, a range or a mode: none.
 pub const WELDFS_NONE: c_int = -1;
@@ -141,6 +141,14 @@ impl weldfs_program {
             return Err(Errno::TOOBIG.into());
         }
         self.building()?.push(micro);
+        Ok(())
+    }
+
+    pub(crate) fn kernel(&mut self, name: &str, params: &[Value], from: BufSlot, buf: BufSlot) -> Result<(), Fault> {
+        if self.building()?.len() >= MICRO_OPS_MAX {
+            return Err(Errno::TOOBIG.into());
+        }
+        self.building()?.kernel(name, params, from, buf);
         Ok(())
     }
 
@@ -328,7 +336,7 @@ pub unsafe extern "C" fn weldfs_program_run(
 ) -> c_int {
     call("weldfs_program_run", || {
         let (program, client) = (given(program)?, &given(client)?.client);
-        if how & WELDFS_ON_HOST != 0 {
+        if how & WELDFS_IN_SLOT == WELDFS_ON_HOST {
             return Err(Errno::OPNOTSUPP.into());
         }
         let raw = How::new(how)?.of(client.raw()).of_session(program.session);

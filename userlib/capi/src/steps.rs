@@ -1,6 +1,6 @@
 //! Steps of a program that work on files, bytes and numbers.
 
-use crate::boundary::{Fault, call, count, given, misuse, path};
+use crate::boundary::{Fault, array, call, count, given, misuse, path, text};
 use crate::fields::{WELDFS_AND, WELDFS_OR, int};
 use crate::file::weldfs_file;
 use crate::fused::{WELDFS_COMPARE_SWAP, WELDFS_PATCH, WELDFS_XOR};
@@ -544,6 +544,30 @@ pub unsafe extern "C" fn weldfs_program_transform(
             _ => return Err(misuse("compress or decompress")),
         };
         program.push(Micro::Transform { buf, from, how })
+    })
+}
+
+/// Step: puts in `buffer` what the kernel `name` makes of what `from` holds, in an FPGA slot. `params`, of `count`
+/// elements, are its parameters: numbers of 32 bits, or registers, of which the low 32 bits are meant (among the first
+/// 64). The buffer's size says how long the output may be.
+///
+/// Errors of the step when it runs: -ENOENT (no kernel is called so), -EINVAL (its parameters), -EBADMSG (the bytes are
+/// not what it takes), -E2BIG (more output than there is room for), -EIO (the slot was lost), -EOPNOTSUPP (no slots).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_program_kernel(
+    program: Option<&mut weldfs_program>,
+    buffer: c_int,
+    from: c_int,
+    name: *const c_char,
+    params: *const weldfs_value,
+    count: usize,
+) -> c_int {
+    call("weldfs_program_kernel", || {
+        let program = given(program)?;
+        let (buf, from) = (program.buffer(buffer)?, program.buffer(from)?);
+        let name = text(name)?.to_str().map_err(|_| misuse("the name of a kernel is not UTF-8"))?;
+        let params = array(params, count)?.iter().map(|v| program.value(*v)).collect::<Result<Vec<_>, _>>()?;
+        program.kernel(name, &params, from, buf)
     })
 }
 

@@ -307,7 +307,7 @@ impl AsyncQueue {
                 let Manner { durability, after_durable, detectable } = self.manner;
                 let op = build(ranges, lent.unwrap_or(out));
                 let mode = Default::default();
-                let command = Command { seq: 0, durability, mode, after_durable, detectable, op };
+                let command = Command { durability, mode, after_durable, detectable, ..Command::new(0, op) };
                 core.submit(&command, Order { holds, out, opens }, Hearer::Future(None))
             })();
             staged.inspect_err(|_| {

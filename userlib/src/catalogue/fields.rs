@@ -95,7 +95,7 @@ impl Raw<'_> {
         if old.as_ref().is_some_and(|old| old.len() != len as usize) {
             return Err(Errno::INVAL);
         }
-        if self.computes_on_host()? {
+        if self.changes_on_host()? {
             let mut field = vec![0; len as usize];
             let n = self.read(h, At::Offset(offset), &mut field)?;
             if let Some(old) = old {
@@ -115,7 +115,7 @@ impl Raw<'_> {
     /// Adds to an integer of `width` bytes in the file and returns what it held before. Errors as of
     /// [`Raw::modify_field`].
     pub fn fetch_add(&self, h: Handle, offset: u64, by: u64, width: u32, order: Order) -> Result<u64, Errno> {
-        if self.computes_on_host()? {
+        if self.changes_on_host()? {
             let int = super::int(order, width)?;
             let mut old = vec![0; width as usize];
             self.modify_field(h, offset, FieldEdit::Add { by, width, order }, Some(&mut old))?;
@@ -140,7 +140,7 @@ impl Raw<'_> {
     ) -> Result<u64, Errno> {
         let data = data.into();
         let template = AppendToRecord { h, offset, width, order, room, len: length(&data)? };
-        if self.computes_on_host()? {
+        if self.changes_on_host()? {
             weldfs_ciscops::catalogue::Template::body(&template)?;
             let int = super::int(order, width)?;
             let mut stored = vec![0; width as usize];
@@ -171,7 +171,7 @@ impl Raw<'_> {
     ) -> Result<u64, Errno> {
         let (field_len, change, mut operands) = edit.parts()?;
         let template = ModifyAppend { h, to, offset, len, field, field_len, change };
-        if self.computes_on_host()? {
+        if self.changes_on_host()? {
             weldfs_ciscops::catalogue::Template::body(&template)?;
             let mut record = vec![0; len as usize];
             if self.read(h, At::Offset(offset), &mut record)? < record.len() {
@@ -197,7 +197,7 @@ impl Raw<'_> {
     ) -> Result<(usize, Written), Errno> {
         let data = data.into();
         let len = data.len();
-        if self.computes_on_host()? {
+        if self.computes_on_host() {
             let data = owned(&data)?;
             let off = match from {
                 ReadFrom::Offset(off) => off,
@@ -221,7 +221,7 @@ impl Raw<'_> {
     pub fn append_and_sync<'p>(&self, h: Handle, data: impl Into<Payload<'p>>) -> Result<Written, Errno> {
         let data = data.into();
         let len = data.len();
-        if self.computes_on_host()? {
+        if self.computes_on_host() {
             return self.durability(Durability::Durable).write(h, At::End, data);
         }
         let template = AppendAndSync { h, len: length(&data)? };

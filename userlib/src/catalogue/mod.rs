@@ -39,8 +39,24 @@ pub enum Placement {
     /// On the caller's processor, before or after plain commands: the bytes cross the link. Where that takes more than
     /// one command, others may come in between.
     Host,
-    /// In a slot of the device: EOPNOTSUPP.
+    /// In an FPGA slot of the device: checksums by the kernel `crc32c`, LZ4 frames by `lz4`. EOPNOTSUPP for what no kernel computes (other codecs and checksums, ciphers, arithmetic), and on a directory of the host; EIO
+    /// when the slot is lost. Calls without a compute part run as ever.
     Slot,
+    /// The same; a core does what no slot can, or what a slot has lost, and that is counted.
+    SlotOrCore,
+}
+
+impl Placement {
+    /// For a command of that op.
+    pub(crate) fn of(self, op: &weldfs_ciscops::Op) -> weldfs_ciscops::Placement {
+        use weldfs_ciscops::Placement as Wire;
+        match self {
+            Placement::Slot if op.has_slot_form() => Wire::Slot { or_core: false },
+            Placement::SlotOrCore if op.has_slot_form() => Wire::Slot { or_core: true },
+            Placement::Device => Wire::Device,
+            _ => Wire::Auto,
+        }
+    }
 }
 
 /// An integer of `width` bytes; EINVAL unless that is 1, 2, 4 or 8.

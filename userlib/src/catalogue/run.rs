@@ -107,12 +107,14 @@ impl Raw<'_> {
                 let index = u16::try_from(queue.index()).map_err(|_| Errno::OVERFLOW)?;
                 tag.set(CommandId { client: client.id(), queue: index, sequence: queue.next_sequence() });
             }
+            let op = Body::op(at);
             let cqe = queue.execute(&Command {
                 durability: how.durability,
                 mode: how.mode,
                 after_durable: how.after_durable,
                 detectable: how.tag.is_some(),
-                ..Command::new(0, Body::op(at))
+                placement: how.placement.of(&op),
+                ..Command::new(0, op)
             })?;
             for (i, (operand, range)) in operands.iter_mut().zip(&ranges).enumerate() {
                 if let Operand::Out(room) = operand {

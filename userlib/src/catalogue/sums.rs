@@ -23,7 +23,7 @@ impl Raw<'_> {
     /// faster.
     pub fn append_checksum<'p>(&self, h: Handle, sum: Summing, data: impl Into<Payload<'p>>) -> Result<Record, Errno> {
         let data = data.into();
-        if self.computes_on_host()? {
+        if self.computes_on_host() {
             return self.write_record(h, At::End, sum, &data);
         }
         let template = AppendChecksum { h, len: length(&data)?, sum };
@@ -40,7 +40,7 @@ impl Raw<'_> {
         data: impl Into<Payload<'p>>,
     ) -> Result<Record, Errno> {
         let data = data.into();
-        if self.computes_on_host()? {
+        if self.computes_on_host() {
             return self.write_record(h, At::Offset(offset), sum, &data);
         }
         let template = WriteChecksum { h, offset, len: length(&data)?, sum };
@@ -61,7 +61,7 @@ impl Raw<'_> {
         if room.as_ref().is_some_and(|room| room.len() != len as usize) {
             return Err(Errno::INVAL);
         }
-        if self.computes_on_host()? {
+        if self.computes_on_host() {
             return self.read_record(h, offset, len, sum, room);
         }
         let template = VerifyChecksum { h, offset, len, sum, show: room.is_some() };
@@ -116,13 +116,14 @@ impl Raw<'_> {
         if sum.int().get(stored) == u64::from(checksum) { Ok(checksum) } else { Err(Errno::BADMSG) }
     }
 
-    /// Whether the compute part is the caller's; EOPNOTSUPP in a slot.
-    pub(super) fn computes_on_host(&self) -> Result<bool, Errno> {
-        match self.parts().2.placement {
-            Placement::Auto | Placement::Device => Ok(false),
-            Placement::Host => Ok(true),
-            Placement::Slot => Err(Errno::OPNOTSUPP),
-        }
+    /// Whether the compute part is the caller's.
+    pub(super) fn computes_on_host(&self) -> bool {
+        self.parts().2.placement == Placement::Host
+    }
+
+    /// The same of arithmetic: EOPNOTSUPP in a slot, there is no kernel for it.
+    pub(super) fn changes_on_host(&self) -> Result<bool, Errno> {
+        if self.parts().2.placement == Placement::Slot { Err(Errno::OPNOTSUPP) } else { Ok(self.computes_on_host()) }
     }
 }
 

@@ -81,7 +81,7 @@ impl Raw<'_> {
     ) -> Result<Frame, Errno> {
         let data = data.into();
         let template = CompressWrite { h, at, codec, len: length(&data)? };
-        if self.computes_on_host()? {
+        if self.computes_on_host() {
             template.body()?;
             let frame = host::compress(codec, &data)?;
             let offset = self.write(h, at, &frame)?.offset;
@@ -96,7 +96,7 @@ impl Raw<'_> {
     pub fn read_decompress(&self, h: Handle, frame: Frame, codec: Codec, room: &mut [u8]) -> Result<usize, Errno> {
         let size = u32::try_from(room.len()).map_err(|_| Errno::TOOBIG)?;
         let template = ReadDecompress { h, offset: frame.offset, len: frame.len, codec, room: size };
-        if self.computes_on_host()? {
+        if self.computes_on_host() {
             template.body()?;
             let stored = self.read_whole(h, frame.offset, frame.len as usize)?;
             let content = host::decompress(codec, &stored, room.len())?;
@@ -122,7 +122,7 @@ impl Raw<'_> {
         let data = data.into();
         let len = data.len();
         let template = EncryptWrite { h, at, len: length(&data)?, cipher: how.cipher(self)? };
-        if self.computes_on_host()? {
+        if self.computes_on_host() {
             template.body()?;
             self.units_fit(h, at, len, how)?;
             let stored = host::encrypt(how, at, super::sums::owned(&data)?)?;
@@ -139,7 +139,7 @@ impl Raw<'_> {
     pub fn read_decrypt(&self, h: Handle, offset: u64, how: Encryption<'_>, room: &mut [u8]) -> Result<usize, Errno> {
         let len = u32::try_from(room.len()).map_err(|_| Errno::TOOBIG)?;
         let template = ReadDecrypt { h, offset, len, cipher: how.cipher(self)? };
-        if self.computes_on_host()? {
+        if self.computes_on_host() {
             template.body()?;
             let plain = match how {
                 Encryption::Record { .. } => {
@@ -177,7 +177,7 @@ impl Raw<'_> {
         how: Encryption<'_>,
     ) -> Result<(u32, u64), Errno> {
         let template = ReadEncryptWrite { from, offset, len, to, at, cipher: how.cipher(self)? };
-        if self.computes_on_host()? {
+        if self.computes_on_host() {
             template.body()?;
             let mut plain = vec![0; len as usize];
             let n = self.read(from, At::Offset(offset), &mut plain)?;
@@ -202,7 +202,7 @@ impl Raw<'_> {
         offsets: &mut [u64],
         copy: Option<(Handle, At)>,
     ) -> Result<Recovered, Errno> {
-        if self.computes_on_host()? {
+        if self.computes_on_host() {
             return Err(Errno::OPNOTSUPP);
         }
         let count = u32::try_from(offsets.len()).map_err(|_| Errno::TOOBIG)?;

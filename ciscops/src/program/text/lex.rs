@@ -35,7 +35,8 @@ impl core::fmt::Display for Token {
 /// A token and where it begins: line and column, from 1.
 pub(super) type Placed = (Token, (usize, usize));
 
-const SIGNS: [&str; 17] = ["->", "==", "!=", "<=", ">=", "<<", ">>", "=", "<", ">", "+", "-", "*", "&", "|", "^", ":"];
+const SIGNS: [&str; 20] =
+    ["->", "==", "!=", "<=", ">=", "<<", ">>", "=", "<", ">", "+", "-", "*", "&", "|", "^", ":", "(", ")", ","];
 
 /// All tokens; the last is an end.
 pub(super) fn tokens(text: &str) -> Result<Vec<Placed>, Error> {
@@ -43,7 +44,7 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Placed>, Error> {
     let mut last = (1, 1);
     for (i, line) in text.lines().enumerate() {
         let chars: Vec<char> = line.chars().collect();
-        let mut lexer = Lexer { chars: &chars, at: 0, line: i + 1 };
+        let mut lexer = Lexer { chars: &chars, at: 0, line: i + 1, listing: false };
         while let Some(token) = lexer.next()? {
             out.push(token);
         }
@@ -58,6 +59,8 @@ struct Lexer<'a> {
     chars: &'a [char],
     at: usize,
     line: usize,
+    /// Inside parentheses, where a comma is a sign, and no part of a word.
+    listing: bool,
 }
 
 /// What a bare word may hold: paths, names, keywords.
@@ -99,15 +102,19 @@ impl Lexer<'_> {
                 Token::Range(name)
             }
             '0'..='9' => Token::Number(self.number()?),
-            c if in_word(c) && c != '-' => Token::Word(self.word()),
+            c if self.in_word(c) && c != '-' => Token::Word(self.word()),
             _ => Token::Sign(self.sign()?),
         };
         Ok(Some((token, (self.line, start + 1))))
     }
 
+    fn in_word(&self, c: char) -> bool {
+        in_word(c) && !(self.listing && c == ',')
+    }
+
     fn word(&mut self) -> String {
         let start = self.at;
-        while let Some(c) = self.peek(0).filter(|c| in_word(*c)) {
+        while let Some(c) = self.peek(0).filter(|c| self.in_word(*c)) {
             if c == '-' && self.peek(1) == Some('>') {
                 break;
             }
@@ -120,6 +127,7 @@ impl Lexer<'_> {
         let is = |s: &&&str| s.chars().enumerate().all(|(i, c)| self.peek(i) == Some(c));
         let Some(sign) = SIGNS.iter().find(is) else { return self.fail(self.at, "a character that begins nothing") };
         self.at += sign.len();
+        self.listing = *sign == "(" || self.listing && *sign != ")";
         Ok(sign)
     }
 

@@ -541,6 +541,14 @@ impl Parser {
         self.peek()
     }
 
+    pub(super) fn skip_token(&mut self) {
+        self.at += 1;
+    }
+
+    pub(super) fn new_string(&mut self, bytes: &[u8]) -> Str {
+        self.builder.string(bytes)
+    }
+
     pub(super) fn some_file_named(&mut self) -> Done<FileSlot> {
         self.some_file()
     }

@@ -151,6 +151,16 @@ fn inner(p: &Program, m: &Micro) -> String {
                 Transform::Open { key, bound: b } => format!("unseal {names} key {key}{}", bound(b)),
             }
         }
+        Micro::Kernel { buf, from, name, params, registers } => {
+            let word = |(i, word): (usize, &[u8])| {
+                let word = word.iter().rev().fold(0u32, |word, b| word << 8 | u32::from(*b));
+                let register = i < 64 && registers >> i & 1 == 1;
+                if register { format!("r{word}") } else { word.to_string() }
+            };
+            let params: Vec<String> = p.string(params).chunks(4).enumerate().map(word).collect();
+            let name = String::from_utf8_lossy(p.string(name));
+            format!("kernel {name}({}) b{} -> b{}", params.join(", "), from.0, buf.0)
+        }
         // Every other kind is one of `statement`'s.
         _ => String::new(),
     }

@@ -146,6 +146,7 @@ impl Parser {
                 Ok(Micro::Give { buf, to, count })
             }
             "compress" | "decompress" | "encrypt" | "decrypt" | "seal" | "unseal" => self.transform(verb),
+            "kernel" => self.kernel(),
             "if" => self.guard(),
             _ => self.fail(place, format!("no statement is called '{verb}'")),
         }
@@ -242,6 +243,49 @@ impl Parser {
             "encrypt" => Transform::EncryptUnits { key, unit_log, first },
             _ => Transform::DecryptUnits { key, unit_log, first },
         })
+    }
+
+    /// `kernel NAME(4, r0, "text") from -> to`: a text is its bytes, four to a word, the last one filled up with zeros.
+    fn kernel(&mut self) -> Done<Micro> {
+        let mut name = self.word("the name of a kernel")?;
+        if self.took_sign(":") {
+            name = format!("{name}:{}", self.word("the name of a back-end")?);
+        }
+        let (mut words, mut registers): (Vec<u32>, u64) = (Vec::new(), 0);
+        if self.took_sign("(") {
+            let mut first = true;
+            while !self.took_sign(")") {
+                if !std::mem::take(&mut first) {
+                    self.sign(",")?;
+                }
+                let at = self.new_place();
+                if let Token::Text(text) = self.token().clone() {
+                    self.skip_token();
+                    let word = |four: &[u8]| four.iter().rev().fold(0, |word, b| word << 8 | u32::from(*b));
+                    words.extend(text.chunks(4).map(word));
+                    continue;
+                }
+                match self.value()? {
+                    Value::Imm(v) => match u32::try_from(v) {
+                        Ok(word) => words.push(word),
+                        Err(_) => return self.fail(at, "a parameter of a kernel has 32 bits"),
+                    },
+                    Value::Reg(_) if words.len() >= 64 => {
+                        return self.fail(at, "a register is one of the first 64 parameters");
+                    }
+                    Value::Reg(r) => {
+                        registers |= 1 << words.len();
+                        words.push(r.0.into());
+                    }
+                }
+            }
+        }
+        let from = self.buffer()?;
+        self.sign("->")?;
+        let buf = self.new_buffer(None)?;
+        let params: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let (name, params) = (self.new_string(name.as_bytes()), self.new_string(&params));
+        Ok(Micro::Kernel { buf, from, name, params, registers })
     }
 
     fn guard(&mut self) -> Done<Micro> {

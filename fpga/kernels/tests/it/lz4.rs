@@ -15,7 +15,8 @@ fn announced(len: usize) -> Vec<u32> {
     vec![COMPRESS, len as u32, (len as u64 >> 32) as u32]
 }
 
-/// What a core makes of it; content that is not announced differs in the header only, and has no oracle of its own here.
+/// What a core makes of it; content that is not announced differs in the header only, and has no oracle of its own
+/// here.
 fn oracle(params: &[u32], input: &[u8]) -> End {
     let codec = Codec::Lz4;
     if params[0] == DECOMPRESS {
@@ -179,7 +180,10 @@ proptest! {
     }
 
     #[test]
-    fn what_is_no_frame_is_as_on_a_core(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), piece in 1usize..99) {
+    fn what_is_no_frame_is_as_on_a_core(
+        mut bytes in proptest::collection::vec(any::<u8>(), 0..200),
+        piece in 1usize..99,
+    ) {
         for (byte, magic) in bytes.iter_mut().zip(0x184d_2204u32.to_le_bytes()) {
             *byte = magic;
         }

@@ -180,7 +180,8 @@ proptest! {
 
     #[test]
     fn any_number(number: u64, double: f64, short in "-?[0-9]{1,9}(\\.[0-9]{1,9})?", kind in 1u32..4) {
-        for text in [number.to_string(), (number as i64).to_string(), double.to_string(), format!("{double:e}"), short] {
+        let signed = (number as i64).to_string();
+        for text in [number.to_string(), signed, double.to_string(), format!("{double:e}"), short] {
             let params = params(b',', &[kind, kind]);
             let text = format!("{text},{text}\n");
             let mut kernel = crate::builtin("parse");

@@ -81,6 +81,7 @@ fn seeds() -> Vec<Seed> {
         ("stats", Request::Stats { detail: 1 }),
         ("trace", Request::Trace { start: Some(100) }),
         ("tune", Request::Tune(b"quantum=1".to_vec())),
+        ("kernels", Request::Kernels(b"load /k".to_vec())),
         ("join", Request::Join(Token([7; 16]))),
         ("tenants", Request::Tenants),
         ("token", Request::Token(b"name".to_vec())),

@@ -93,6 +93,11 @@ fn since(now: &DeviceStats, before: &DeviceStats) -> DeviceStats {
             core.totals = core.totals.since(&b.totals);
         }
     }
+    for slot in &mut d.slots {
+        if let Some(b) = before.slots.iter().find(|b| b.slot == slot.slot) {
+            *slot = slot.since(b);
+        }
+    }
     for tenant in &mut d.tenants {
         if let Some(b) = before.tenants.iter().find(|b| b.tenant == tenant.tenant) {
             tenant.totals = tenant.totals.since(&b.totals);

@@ -18,7 +18,7 @@ pub use world::{Thing, World, apply, file, picture};
 
 use weldfs_ciscops::functions::cipher::{Key, KeyKind};
 use weldfs_ciscops::program::Body;
-use weldfs_ciscops::{At, Errno, Handle, Op, OpenFlags, PoolRange};
+use weldfs_ciscops::{At, Errno, Handle, Op, OpenFlags, Placement, PoolRange};
 
 /// Bytes of the two keys that every machine is given: one for data units, one for records.
 pub(crate) const KEY_BYTES: [u8; 32] = {
@@ -179,6 +179,8 @@ pub struct Planned {
     pub opens: Vec<(String, OpenFlags)>,
     /// The command.
     pub form: Form,
+    /// Where its compute stages run.
+    pub placement: Placement,
     /// What it changes, in order.
     pub effects: Vec<Effect>,
     /// The errno it must have; nothing changes then.
@@ -223,8 +225,8 @@ pub fn row(name: &str) -> Option<Row> {
 }
 
 /// Operations beside those that `ciscops::catalogue` defines, each in a file of its own.
-pub const COMPOSED: [&str; 6] =
-    ["batch", "stat_many", "read_dir_plus", "multi_write", "transaction", "open_pwrite_close"];
+pub const COMPOSED: [&str; 7] =
+    ["kernel", "batch", "stat_many", "read_dir_plus", "multi_write", "transaction", "open_pwrite_close"];
 
 fn row_of(op: &'static str, form: &'static str, plan: fn(&Given) -> Planned) -> Row {
     Row { op, form, plan, view: <[u8]>::to_vec, elements: false, on_host: true }
@@ -232,7 +234,8 @@ fn row_of(op: &'static str, form: &'static str, plan: fn(&Given) -> Planned) -> 
 
 fn planned(form: Form) -> Planned {
     let (before, opens, effects) = Default::default();
-    Planned { before, opens, form, effects, errno: None, results: (0, 0), shown: Vec::new() }
+    let placement = Placement::Auto;
+    Planned { before, opens, form, placement, effects, errno: None, results: (0, 0), shown: Vec::new() }
 }
 
 fn one(ranges: Vec<Range>, op: impl Fn(&[Handle], &[PoolRange]) -> Op + 'static) -> Planned {
@@ -275,6 +278,12 @@ impl Planned {
 
     fn gives(mut self, result: u64, result2: u64) -> Planned {
         self.results = (result, result2);
+        self
+    }
+
+    /// Its compute stages run in slots.
+    fn in_slot(mut self) -> Planned {
+        self.placement = Placement::Slot { or_core: false };
         self
     }
 

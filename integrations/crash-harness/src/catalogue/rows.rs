@@ -4,8 +4,8 @@ use super::*;
 use weldfs_ciscops::catalogue::*;
 use weldfs_ciscops::functions::checksum::Kind;
 use weldfs_ciscops::interp::CREATED;
-use weldfs_ciscops::program::{Order, SumKind};
-use weldfs_ciscops::{ChecksumKind, Modify};
+use weldfs_ciscops::program::{Builder, Bytes, Micro, Order, Place, SumKind, Value};
+use weldfs_ciscops::{Access, ChecksumKind, Modify};
 
 pub(super) fn rows() -> Vec<Row> {
     vec![
@@ -15,11 +15,15 @@ pub(super) fn rows() -> Vec<Row> {
         row_of("open_read_close", "pread", |g| open_read_close(g, g.off)),
         row_of("open_read_write_close", "", open_read_write_close),
         row_of("append_checksum_write", "", append_checksum_write),
+        on_card("append_checksum_write", "slot", |g| append_checksum_write(g).in_slot()),
+        on_card("append_checksum_write", "header_slot", |g| append_record(g, HEADER).in_slot()),
+        on_card("kernel", "", kernel),
         row_of("append_checksum_write", "trailer", |g| append_record(g, TRAILER)),
         row_of("append_checksum_write", "header", |g| append_record(g, HEADER)),
         row_of("write_checksum", "trailer", |g| write_record(g, TRAILER)),
         row_of("write_checksum", "header", |g| write_record(g, HEADER)),
         row_of("read_checksum_verify", "", read_checksum_verify),
+        on_card("read_checksum_verify", "slot", |g| read_checksum_verify(g).in_slot()),
         row_of("read_checksum_verify", "trailer", |g| verify_record(g, TRAILER)),
         row_of("read_checksum_verify", "header", |g| verify_record(g, HEADER)),
         row_of("read_modify_write", "", |g| modify(g, Fixed::Patch)),
@@ -35,6 +39,31 @@ pub(super) fn rows() -> Vec<Row> {
         row_of("read_append", "tail", |g| read_append(g, ReadFrom::Tail)),
         row_of("append_and_sync", "", append_and_sync),
     ]
+}
+
+/// What a directory of the host has no card for.
+fn on_card(op: &'static str, form: &'static str, plan: fn(&Given) -> Planned) -> Row {
+    Row { on_host: false, ..row_of(op, form, plan) }
+}
+
+/// Bytes that a kernel gives back as they came, appended, with their checksum from another kernel behind them.
+fn kernel(g: &Given) -> Planned {
+    let len = g.len();
+    let body = move |h: &[Handle]| {
+        let mut b = Builder::new();
+        let file = b.take(h[0], Access::WRITE);
+        let payload = Bytes::Pool(b.pool(len));
+        let (given, made, sum) = (b.buffer(len), b.buffer(len), b.buffer(4));
+        b.push(Micro::Fill { buf: given, from: payload, append: false });
+        b.kernel("pass-through", &[], given, made);
+        b.kernel("crc32c", &[Value::Imm(0)], made, sum);
+        let at = b.write(file, Place::End, Bytes::Buffer(made));
+        b.push(Micro::Write { file, place: Place::After, from: Bytes::Buffer(sum), fold: None, at: None });
+        b.results(Some(at), None);
+        Ok(b.finish()?)
+    };
+    let done = program(vec![g.data.clone()], body).opens([(&g.a, OpenFlags::WRITE)]);
+    done.effects(record(Summing::default(), &g.data).map(|part| append(&g.a, &part))).gives(g.size(&g.a), 0)
 }
 
 const TRAILER: Summing = Summing { kind: SumKind::Crc32, order: Order::Big, place: SumPlace::Trailer };

@@ -2,7 +2,7 @@
 
 use super::*;
 use weldfs::Queue;
-use weldfs_ciscops::{Command, Cqe, Durability, KeyKind, Sqe, TxnMode};
+use weldfs_ciscops::{Command, Cqe, Durability, KeyKind, Placement, Sqe, TxnMode};
 use weldfs_storagefs::fs::driver::Direct;
 use zerocopy::IntoBytes;
 
@@ -40,7 +40,7 @@ impl Machine for Queue {
 
 impl Machine for Direct {
     fn run(&mut self, cmd: &Command) -> Cqe {
-        self.run_with(cmd.op, cmd.mode, cmd.durability == Durability::Durable).to_cqe(cmd.seq)
+        self.run_command(cmd).to_cqe(cmd.seq)
     }
 
     fn put(&mut self, at: u32, bytes: &[u8]) -> PoolRange {
@@ -95,12 +95,15 @@ pub struct Ops {
     pub mode: TxnMode,
     /// Whether they are durable when they complete.
     pub durable: bool,
+    /// Where their compute stages run.
+    pub placement: Placement,
 }
 
 impl Ops {
     fn command(self, op: Op) -> Command {
         let durability = if self.durable { Durability::Durable } else { Durability::Volatile };
-        Command::new(0, op).with_mode(self.mode).with_durability(durability)
+        let placement = if op.has_slot_form() { self.placement } else { Placement::Auto };
+        Command::new(0, op).with_mode(self.mode).with_durability(durability).with_placement(placement)
     }
 }
 
@@ -255,7 +258,7 @@ fn transaction(
 pub fn perform(m: &mut dyn Machine, row: &Row, planned: &Planned, ops: Ops) -> Result<Answer, Errno> {
     planned.before.iter().try_for_each(|effect| make(m, effect, Ops::default()))?;
     let handles = open_all(m, &planned.opens)?;
-    let answer = command(m, &planned.form, &handles, ops);
+    let answer = command(m, &planned.form, &handles, Ops { placement: planned.placement, ..ops });
     for h in handles {
         plain(m, Op::Close { h })?;
     }

@@ -490,6 +490,19 @@ impl Client<'_> {
                 let (bytes, room) = (self.buffers[usize::from(from.0)].clone(), text.program.capacity(buf));
                 self.buffers[usize::from(buf.0)] = self.transform(bytes, room as usize, how)?;
             }
+            Micro::Kernel { buf, from, name, params, .. } => {
+                let kernel = std::str::from_utf8(text.program.string(name)).map_err(|_| Errno::INVAL)?;
+                let mut run = (weldfs_kernels::find(kernel).ok_or(Errno::NOENT)?.make)();
+                let word = |w: &[u8]| w.try_into().map(u32::from_le_bytes).map_err(|_| Errno::INVAL);
+                let params = text.program.string(params).chunks(4).map(word).collect::<Done<Vec<u32>>>()?;
+                run.reset(&params).map_err(|e| e.errno())?;
+                let input = self.buffers[usize::from(from.0)].clone();
+                let made = weldfs_fpga::kernel::run(run.as_mut(), &input, 4096, 4096).map_err(|e| e.errno())?.0;
+                if made.len() > text.program.capacity(buf) as usize {
+                    return Err(Errno::TOOBIG);
+                }
+                self.buffers[usize::from(buf.0)] = made;
+            }
             _ => self.names(text, micro)?,
         }
         Ok(())

@@ -58,6 +58,7 @@ const READ: u8 = 3;
 const WRITE: u8 = 4;
 const CHECKSUM: u8 = 7;
 const TRANSFORM: u8 = 14;
+const KERNEL: u8 = 28;
 const COPY_RANGE: u8 = 15;
 const SCAN: u8 = 16;
 const MODES_AT: usize = 7;
@@ -126,6 +127,11 @@ pub fn programs(m: &mut dyn Machine, ins: &[Vec<u8>], body: &Body) -> Vec<Wrong>
                     with("register 8", at + 3, &[8], Errno::INVAL);
                     with("an unknown checksum", at + 6, &[0x30], Errno::INVAL);
                 }
+                (KERNEL, _) => {
+                    with("a kernel without a name", at + 2, &[31], Errno::INVAL);
+                    with("parameters that are no string", at + 3, &[31], Errno::INVAL);
+                    with("more registers than parameters", at + X_AT, &2u64.to_le_bytes(), Errno::INVAL);
+                }
                 (CHECKSUM, _) => with("an unknown checksum", at + 2, &[9], Errno::INVAL),
                 (TRANSFORM, _) if micro[2] < 2 => with("an unknown codec", at + 3, &[9], Errno::INVAL),
                 (TRANSFORM, _) => {
@@ -163,7 +169,11 @@ pub fn singles(m: &mut dyn Machine, single: &Single, h: &[Handle]) -> Vec<Wrong>
     with("an unknown operation", Errno::NOSYS, &|s| s.opcode = 250);
     with("an unknown durability", Errno::INVAL, &|s| s.flags |= 3);
     with("an unknown mode", Errno::INVAL, &|s| s.flags |= 3 << 2);
-    with("a placement in a slot", Errno::OPNOTSUPP, &|s| s.flags |= 3 << 4);
+    with("a placement on the host", Errno::OPNOTSUPP, &|s| s.flags |= 2 << 4);
+    if !op.has_slot_form() {
+        with("a placement in a slot", Errno::OPNOTSUPP, &|s| s.flags |= 3 << 4);
+    }
+    with("a core in the place of no slot", Errno::INVAL, &|s| s.flags |= 1 << 9);
     with("a reserved flag", Errno::INVAL, &|s| s.flags |= 1 << 15);
     with("a reserved bit", Errno::INVAL, &|s| s.aux |= 1 << 30);
     with("an unknown handle", Errno::BADF, &|s| s.handle = NOBODY.to_wire());

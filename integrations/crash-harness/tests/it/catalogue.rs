@@ -110,7 +110,7 @@ fn every_operation_is_its_micro_ops_one_by_one() {
             continue;
         }
         for (i, case) in cases().into_iter().enumerate() {
-            let (dir, ops) = (format!("d{dirs}"), Ops { mode: MODES[i % 3], durable: false });
+            let (dir, ops) = (format!("d{dirs}"), Ops { mode: MODES[i % 3], ..Ops::default() });
             dirs += 1;
             let said = judged(&mut one, &row, &dir, case, names[0], ops);
             let given = given(&mut many, &dir, case, names[1]);
@@ -169,7 +169,7 @@ fn every_operation_does_on_a_device_what_it_does_on_a_directory_of_the_host() {
     let mut dirs = 0;
     for row in table() {
         for (i, case) in cases().into_iter().enumerate() {
-            let (dir, ops) = (format!("d{dirs}"), Ops { mode: MODES[i % 3], durable: i % 4 == 0 });
+            let (dir, ops) = (format!("d{dirs}"), Ops { mode: MODES[i % 3], durable: i % 4 == 0, ..Ops::default() });
             dirs += 1;
             let [device, host] = &mut sides.queues;
             let said = judged(device, &row, &dir, case, sides.keys[0], ops);

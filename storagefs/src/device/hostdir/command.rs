@@ -7,7 +7,7 @@ use rustix::fs::{FlockOperation, fdatasync, flock, fstat, fsync, syncfs};
 use weldfs_ciscops::limits::SNAPSHOT_MAX;
 use weldfs_ciscops::{
     Access, At, ChecksumState, Command, Durability, Errno, Handle, InodeNo, LockAction, LockBody, LockKind, LockSpace,
-    Op, OpenFlags, Outcome, SharedRegion, TxnMode, interp,
+    Op, OpenFlags, Outcome, Placement, SharedRegion, TxnMode, interp,
 };
 use weldfs_scheduler::{Mode, Token};
 use zerocopy::IntoBytes;
@@ -145,6 +145,11 @@ pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Opti
     }
     if work.cmd.detectable || (work.cmd.mode == TxnMode::Macro && is_fused_change(work)) {
         // Nothing here outlives a crash that could tell what became of it, and nothing is taken back.
+        return Some(answer(Err(Errno::OPNOTSUPP)));
+    }
+    // There is no card beside a directory of the host.
+    let named = work.paths.program.as_ref().is_some_and(|p| p.names_kernel());
+    if named || matches!(work.cmd.placement, Placement::Slot { .. }) {
         return Some(answer(Err(Errno::OPNOTSUPP)));
     }
     let cx = Cx { core, work };

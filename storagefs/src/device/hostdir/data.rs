@@ -161,7 +161,7 @@ impl HostTxn<'_> {
                 let fd = self.fd(f);
                 write_all(len, |done| sys::write_from(fd, from.sub(done, len - done), off + done as u64))
             }
-            (Source::Private(from), sum) => {
+            (Source::Private(from) | Source::Taken(from), sum) => {
                 let fd = self.fd(f);
                 let wrote = write_all(len, |done| Ok(rustix::io::pwrite(fd, &from[done..], off + done as u64)?));
                 if let Some(sum) = sum {
@@ -175,7 +175,7 @@ impl HostTxn<'_> {
             }
             (Source::Adopted { .. }, _) => return Err(Errno::INVAL),
         };
-        if matches!(src, Source::Shared(_)) {
+        if src.is_payload() {
             self.counted.bytes_in += len as u64;
         }
         if len > 0 {

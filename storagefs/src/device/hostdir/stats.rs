@@ -92,6 +92,7 @@ impl Core {
             total,
             log: LogFacts { flushes: self.flushes.load(Ordering::Relaxed), ..LogFacts::default() },
             memory: MemoryStats::default(),
+            slots: Vec::new(),
             usage: self.usage(),
             scheduler: SchedulerStats { policy: "rr".into(), cost: "measured".into(), ..SchedulerStats::default() },
             cores: self.workers.iter().enumerate().map(totals).collect(),

@@ -108,6 +108,34 @@ static void bytes_and_numbers(void) {
     weldfs_program_destroy(p);
 }
 
+static void kernels(void) {
+    weldfs_program *p = empty();
+    int out = weldfs_program_range(p, 16), x = weldfs_program_register(p);
+    int a = weldfs_program_buffer(p, 16), b = weldfs_program_buffer(p, 16);
+    GIVES(0, weldfs_program_fill(p, a, literal(p, "123456789"), 0));
+    weldfs_value seed = number(0);
+    GIVES(0, weldfs_program_kernel(p, b, a, "crc32c", &seed, 1));
+    GIVES(0, weldfs_program_load(p, b, number(0), 4, 0, x));
+    GIVES(0, weldfs_program_kernel(p, b, a, "pass-through", NULL, 0));
+    GIVES(0, weldfs_program_give(p, b, out, WELDFS_NONE));
+    GIVES(0, weldfs_program_results(p, x, WELDFS_NONE));
+    char room[16] = {0};
+    weldfs_operand operand = {.data = room, .len = 16};
+    weldfs_outcome outcome;
+    GIVES(0, weldfs_program_run(p, client, &operand, 1, WELDFS_IN_SLOT, &outcome));
+    CHECK(outcome.value == 0xe3069283 && memcmp(room, "123456789", 9) == 0);
+    GIVES(0, weldfs_program_run(p, client, &operand, 1, WELDFS_IN_SLOT | WELDFS_OR_CORE, &outcome));
+    GIVES(-EINVAL, weldfs_program_run(p, client, &operand, 1, WELDFS_OR_CORE, &outcome));
+    weldfs_program_destroy(p);
+    p = empty();
+    a = weldfs_program_buffer(p, 16), b = weldfs_program_buffer(p, 16);
+    GIVES(0, weldfs_program_fill(p, a, literal(p, "x"), 0));
+    GIVES(0, weldfs_program_kernel(p, b, a, "no-such-kernel", NULL, 0));
+    GIVES(-ENOENT, weldfs_program_run(p, client, NULL, 0, 0, &outcome));
+    CHECK(outcome.failed == 2);
+    weldfs_program_destroy(p);
+}
+
 static void files_and_names(void) {
     weldfs_program *p = empty();
     weldfs_stat st;
@@ -293,6 +321,7 @@ int main(int argc, char **argv) {
     GIVES(0, weldfs_attach_target(argv[1], NULL, &client));
     dependent_reads();
     bytes_and_numbers();
+    kernels();
     files_and_names();
     logs_codecs_and_keys();
     text_form();

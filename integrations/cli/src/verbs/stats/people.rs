@@ -25,6 +25,7 @@ pub const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("waits", &["durable_waits", "set_retries", "room_waits", "pace_waits", "memory_waits", "admission_waits"]),
     ("slices", &["slices", "yields", "lent", "preemptions", "boosts", "migrations", "corrections", "corrected_ns"]),
+    ("slots", &["slot_packets", "slot_ns", "slot_bytes_in", "slot_bytes_out", "slot_fallbacks"]),
     (
         "time",
         &["used_ns", "device_ns", "process_ns", "queue_ns", "service_ns", "modelled_ns", "outstanding_ns", "depth_ns"],
@@ -74,6 +75,7 @@ pub fn report(out: &mut dyn Write, stats: &DeviceStats, interval_ns: Option<u64>
         by_operation.chunks(6).try_for_each(|line| writeln!(out, "  {}", line.join(", ")))?;
     }
     in_use(out, stats)?;
+    slots(out, stats, interval_ns.unwrap_or(stats.time_ns))?;
     cores(out, stats, interval_ns.unwrap_or(stats.time_ns))?;
     tenants(out, &stats.tenants, interval_ns.unwrap_or(stats.time_ns))?;
     inode_queues(out, stats)
@@ -115,6 +117,29 @@ fn in_use(out: &mut dyn Write, stats: &DeviceStats) -> io::Result<()> {
         u.locks,
         u.inode_queues
     )
+}
+
+fn slots(out: &mut dyn Write, stats: &DeviceStats, span_ns: u64) -> io::Result<()> {
+    if stats.slots.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "\nslot  state    kernel          busy  sessions      in     out  loaded  faults")?;
+    for s in &stats.slots {
+        writeln!(
+            out,
+            "{:>4}  {:<7}  {:<14}  {:>3.0}%  {:>8}  {:>6}  {:>6}  {:>6}  {:>6}",
+            s.slot,
+            s.state,
+            s.kernel.as_deref().unwrap_or("-"),
+            percent(s.busy_ns, span_ns),
+            human_count(s.sessions as f64),
+            human_bytes(s.bytes_in),
+            human_bytes(s.bytes_out),
+            s.reconfigurations,
+            s.faults
+        )?;
+    }
+    Ok(())
 }
 
 fn cores(out: &mut dyn Write, stats: &DeviceStats, span_ns: u64) -> io::Result<()> {

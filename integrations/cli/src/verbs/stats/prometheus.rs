@@ -8,7 +8,7 @@
 use std::fmt::{Display, Write};
 use weldfs_storagefs::device::counters::CounterSpec;
 use weldfs_storagefs::device::latency::{LatencySnapshot, Snapshot};
-use weldfs_storagefs::device::{CoreTotals, DeviceStats, TenantStats, Totals};
+use weldfs_storagefs::device::{CoreTotals, DeviceStats, SlotStats, TenantStats, Totals};
 
 /// Bounds of latency buckets: powers of two from 2^10 ns (1.024 us) to 2^34 ns (17 s), at which the device's own
 /// buckets end too, so nothing is estimated.
@@ -142,6 +142,7 @@ fn device(p: &mut Page, stats: &DeviceStats) {
     for (name, help, value) in memory {
         p.single(name, gauge, help, value);
     }
+    slots(p, stats);
     let l = &stats.log;
     p.single("weldfs_log_used_bytes", gauge, "Log in use since the last checkpoint's cut.", l.used);
     let log: [(&str, &str, u64); 9] = [
@@ -222,6 +223,40 @@ const TENANT_GAUGES: [Gauge; 13] = [
     ("weldfs_tenant_memory_bytes", "Device memory that its commands hold.", |t| t.usage.memory_bytes.to_string()),
     ("weldfs_tenant_sessions", "Sessions.", |t| t.usage.sessions.to_string()),
 ];
+
+/// The FPGA slots; a slot's kernel is a label of `weldfs_slot_info`.
+fn slots(p: &mut Page, stats: &DeviceStats) {
+    type Get = fn(&SlotStats) -> String;
+    let of_slot: [(&str, &str, Get); 6] = [
+        ("weldfs_slot_busy_seconds_total", "Slot time that kernels computed.", |s| seconds(s.busy_ns)),
+        ("weldfs_slot_taken_bytes_total", "Bytes that kernels in the slot took.", |s| s.bytes_in.to_string()),
+        ("weldfs_slot_made_bytes_total", "Bytes that kernels in the slot made.", |s| s.bytes_out.to_string()),
+        ("weldfs_slot_sessions_total", "Sessions that the slot has had.", |s| s.sessions.to_string()),
+        ("weldfs_slot_reconfigurations_total", "Times that another kernel was loaded.", |s| {
+            s.reconfigurations.to_string()
+        }),
+        ("weldfs_slot_faults_total", "Times that a kernel was lost in the slot.", |s| s.faults.to_string()),
+    ];
+    if stats.slots.is_empty() {
+        return;
+    }
+    p.metric("weldfs_slot_info", "gauge", "What is in the slot: always 1.");
+    for s in &stats.slots {
+        let labels = [
+            ("slot", s.slot.to_string()),
+            ("state", s.state.clone()),
+            ("kernel", s.kernel.clone().unwrap_or_default()),
+        ];
+        let labels: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        p.sample("weldfs_slot_info", &labels, 1);
+    }
+    for (name, help, get) in of_slot {
+        p.metric(name, "counter", help);
+        for s in &stats.slots {
+            p.sample(name, &[("slot", &s.slot.to_string())], get(s));
+        }
+    }
+}
 
 fn latencies(p: &mut Page, tenants: &[TenantStats]) {
     type Pick = fn(&LatencySnapshot) -> &Snapshot;

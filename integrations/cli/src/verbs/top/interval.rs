@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 use std::collections::HashMap;
-use weldfs_storagefs::device::{DeviceFacts, DeviceStats, InodeQueueStats, MemoryStats, SchedulerStats, TenantStats};
+use weldfs_storagefs::device::{DeviceFacts, DeviceStats, InodeQueueStats, MemoryStats, SchedulerStats, SlotStats, TenantStats};
 
 /// One interval. Fractions are of 1; what is not "per second" is of the interval's end.
 #[derive(Clone, Debug, Serialize)]
@@ -15,6 +15,8 @@ pub struct Interval {
     pub scheduler: SchedulerStats,
     /// Memory for commands and caches.
     pub memory: MemoryStats,
+    /// The FPGA slots: what was counted in the interval.
+    pub slots: Vec<SlotStats>,
     /// Commands completed per second.
     pub ops_per_s: f64,
     /// Slices per second.
@@ -115,11 +117,16 @@ impl Interval {
                 last_tenant: last.map(|id| names.get(&id).map_or_else(|| id.to_string(), |n| (*n).to_owned())),
             }
         });
+        let slots = now.slots.iter().map(|s| match before.slots.iter().find(|b| b.slot == s.slot) {
+            Some(b) => s.since(b),
+            None => s.clone(),
+        });
         Interval {
             seconds,
             device: now.device.clone(),
             scheduler: now.scheduler.clone(),
             memory: now.memory,
+            slots: slots.collect(),
             ops_per_s: per_s(total.commands),
             slices_per_s: per_s(total.slices),
             link_in_bytes_per_s: per_s(total.link_bytes_in),

@@ -1,7 +1,7 @@
 //! The interactive screen: keys and drawing. The terminal itself stays outside, so tests draw on one in memory.
 
 use super::interval::{Interval, Sort};
-use super::table::{INODE_HEADS, columns, core_line, device_line, fitted, inode_rows, total_line};
+use super::table::{INODE_HEADS, columns, core_line, device_line, fitted, inode_rows, slots_line, total_line};
 use ratatui::Frame;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -103,6 +103,10 @@ impl Screen {
         if !rest.is_empty() {
             let mean = rest.iter().map(|c| c.busy).sum::<f64>() / rest.len() as f64;
             lines.push(Line::from(format!("{} more cores, {:.0}% busy on average", rest.len(), mean * 100.0)));
+        }
+        let slots = slots_line(i);
+        if !slots.is_empty() {
+            lines.push(Line::from(slots));
         }
         lines
     }

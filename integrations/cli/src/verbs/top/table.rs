@@ -4,6 +4,7 @@ use super::interval::{CoreRow, Interval, Sort, TenantRow};
 use crate::observe::{human_count, human_ns};
 use crate::output::human_bytes;
 use std::io::{self, Write};
+use weldfs_storagefs::device::SlotStats;
 
 /// One column of the tenants' table.
 pub struct Column {
@@ -82,6 +83,17 @@ pub fn total_line(i: &Interval) -> String {
     )
 }
 
+/// The slots' line: busy, and what is in each; empty where none was used in the interval.
+pub fn slots_line(i: &Interval) -> String {
+    let used = i.slots.iter().filter(|s| s.busy_ns > 0 || s.sessions > 0);
+    let slot = |s: &SlotStats| {
+        let (kernel, busy) = (s.kernel.as_deref().unwrap_or("-"), s.busy_ns as f64 / 1e7 / i.seconds);
+        format!("  {} {kernel} {busy:.0}% {}/s", s.slot, human_bytes((s.bytes_in as f64 / i.seconds) as u64))
+    };
+    let used: String = used.map(slot).collect();
+    if used.is_empty() { used } else { format!("slots{used}") }
+}
+
 /// A core's line, with a bar of so many characters.
 pub fn core_line(c: &CoreRow, bar: usize) -> String {
     let full = (c.busy * bar as f64).round() as usize;
@@ -120,6 +132,10 @@ pub fn inode_rows(i: &Interval) -> Vec<[String; 6]> {
 pub fn plain(out: &mut dyn Write, i: &Interval, sort: Sort) -> io::Result<()> {
     writeln!(out, "{}\n{}", device_line(i), total_line(i))?;
     i.cores.iter().try_for_each(|c| writeln!(out, "{}", core_line(c, 20)))?;
+    let slots = slots_line(i);
+    if !slots.is_empty() {
+        writeln!(out, "{slots}")?;
+    }
     let mut tenants = i.tenants.clone();
     sort.apply(&mut tenants);
     let shown = columns(usize::MAX);

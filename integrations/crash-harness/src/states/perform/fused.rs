@@ -42,7 +42,7 @@ impl Run {
         self.model.now = (START + WORKLOAD_AFTER + self.ticks, self.ticks as u32);
         self.real.direct.now = self.model.now;
         let (from_event, end) = (self.medium.position(), self.real.direct.last_end());
-        let ops = Ops { mode: txn_mode(step.mode), durable: step.durable };
+        let ops = Ops { mode: txn_mode(step.mode), durable: step.durable, placement: planned.placement };
         let said = catalogue::command(&mut self.real.direct, &planned.form, &handles, ops);
         let said = said.map_err(|e| format!("{}: {e}", row.name()))?;
         let effects = self.resolved(&planned, &given)?;

@@ -1,0 +1,89 @@
+//! The card: FPGA slots, with the kernels that come with this project.
+
+use std::io::{Error, ErrorKind};
+use std::sync::Arc;
+
+use weldfs_fpga::card::Card;
+use weldfs_fpga::config::CardConfig;
+use weldfs_fpga::error::CardError;
+use weldfs_fpga::manifest::Manifest;
+use weldfs_fpga::package::Catalogue;
+
+/// A card with the kernels that come with it.
+///
+/// # Errors
+/// EINVAL: a value of the configuration is out of its range.
+pub(crate) fn make(config: CardConfig) -> std::io::Result<Arc<Card>> {
+    let bad = |e: CardError| Error::new(ErrorKind::InvalidInput, format!("the card: {e}"));
+    let mut catalogue = Catalogue::new();
+    for (name, manifest) in weldfs_kernels::packages() {
+        let Some(builtin) = weldfs_kernels::find(name) else { continue };
+        let manifest = Manifest::parse(manifest).map_err(|e| bad(e.into()))?;
+        catalogue.add_builtin(manifest, builtin.make).map_err(|e| bad(e.into()))?;
+    }
+    #[cfg(test)]
+    odd::add(&mut catalogue);
+    Card::new(config, catalogue).map_err(bad)
+}
+
+/// Kernels that no card should have: one is lost at its first byte, one takes its time.
+#[cfg(test)]
+mod odd {
+    use weldfs_fpga::kernel::{Fault, Kernel, Model, Stream};
+    use weldfs_fpga::manifest::Manifest;
+    use weldfs_fpga::package::Catalogue;
+
+    struct Broken;
+
+    impl Stream for Broken {
+        fn reset(&mut self, _params: &[u32]) -> Result<(), Fault> {
+            Ok(())
+        }
+
+        fn chunk(&mut self, _input: &[u8], _out: &mut Vec<u8>) -> Result<(), Fault> {
+            Err(Fault::Lost("as it is meant to be".into()))
+        }
+
+        fn finish(&mut self, _out: &mut Vec<u8>) -> Result<(), Fault> {
+            Ok(())
+        }
+    }
+
+    struct Slow;
+
+    impl Stream for Slow {
+        fn reset(&mut self, _params: &[u32]) -> Result<(), Fault> {
+            Ok(())
+        }
+
+        fn chunk(&mut self, _input: &[u8], _out: &mut Vec<u8>) -> Result<(), Fault> {
+            std::thread::sleep(std::time::Duration::from_millis(300));
+            Ok(())
+        }
+
+        fn finish(&mut self, _out: &mut Vec<u8>) -> Result<(), Fault> {
+            Ok(())
+        }
+    }
+
+    fn broken() -> Box<dyn Kernel> {
+        Box::new(Model::new(Broken, 1.0))
+    }
+
+    fn slow() -> Box<dyn Kernel> {
+        Box::new(Model::new(Slow, 1.0))
+    }
+
+    /// Adds both.
+    pub(super) fn add(catalogue: &mut Catalogue) {
+        for (name, digit, make) in [("test-broken", 'b', broken as fn() -> Box<dyn Kernel>), ("test-slow", 'c', slow)] {
+            let id: String = std::iter::repeat_n(digit, 32).collect();
+            let text = format!(
+                "name = \"{name}\"\nid = \"{id}\"\nversion = \"1.0.0\"\nlicence = \"Apache-2.0\"\nabout = \"For tests.\"\n\
+                 clock_mhz = 250\ncycles_per_flit = 1.0\nregion = {{ lut = 1, ff = 1, bram = 0, dsp = 0 }}\n\
+                 [params]\nmin = 0\nmax = 0\nabout = \"none\"\n[backend.model]\nbuiltin = \"{name}\"\n"
+            );
+            catalogue.add_builtin(Manifest::parse(&text).unwrap(), make).unwrap();
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! The card of a device: what is changed in it while it works.
+//!
+//! It is there from the start, with the kernels that come with it; no thread of it runs, and nothing is loaded, before
+//! a slot is used first. What commands do with it is `placed`; its life cycle (load, activate, deactivate, unload) is
+//! administration, which the control plane asks for on behalf of those that govern the device.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use weldfs_ciscops::Errno;
+use weldfs_fpga::card::Card;
+use weldfs_fpga::error::CardError;
+use weldfs_fpga::manifest::Kind;
+use weldfs_fpga::package::Package;
+
+use super::Device;
+
+impl Device {
+    /// The card: its slots and kernels.
+    pub fn card(&self) -> &Arc<Card> {
+        &self.core.card
+    }
+
+    /// Does what `request` says with the kernels of the card: `load PATH`, `unload NAME`, `activate NAME`,
+    /// `deactivate NAME`, `prefer NAME BACKEND`, `peek NAME PORT`. Whoever calls has seen to it that the asker governs
+    /// the device. The answer is the name of what was loaded, the value of a port, or empty.
+    ///
+    /// # Errors
+    /// EINVAL: another request, or no package; ENOENT: no such kernel, back-end, file or port; EEXIST: the name or id
+    /// is another's; EBUSY: the kernel is in use, or active; EPERM: it belongs to the card; ENOSPC: no slot is large
+    /// enough.
+    pub fn kernels(&self, request: &[u8]) -> Result<String, Errno> {
+        let card = self.card();
+        let text = std::str::from_utf8(request).map_err(|_| Errno::INVAL)?;
+        let (verb, rest) = text.split_once(' ').ok_or(Errno::INVAL)?;
+        let errno = |e: CardError| {
+            tracing::warn!("kernel {verb} {rest}: {e}");
+            e.errno()
+        };
+        let nothing = |done: Result<(), CardError>| done.map(|()| String::new()).map_err(errno);
+        match verb {
+            "load" => {
+                let path = Path::new(rest);
+                if !path.is_absolute() {
+                    return Err(Errno::INVAL);
+                }
+                let package = Package::open(path).map_err(|e| errno(e.into()))?;
+                let name = package.manifest().name.clone();
+                card.load(package).map_err(errno)?;
+                tracing::info!("kernel {name} is loaded from {rest}");
+                Ok(name)
+            }
+            "unload" => nothing(card.unload(rest)),
+            "activate" => nothing(card.activate(rest)),
+            "deactivate" => nothing(card.deactivate(rest)),
+            "prefer" => {
+                let (name, kind) = rest.split_once(' ').ok_or(Errno::INVAL)?;
+                nothing(card.prefer(name, Kind::find(kind).ok_or(Errno::NOENT)?))
+            }
+            "peek" => {
+                let (name, port) = rest.split_once(' ').ok_or(Errno::INVAL)?;
+                let port: u32 = port.parse().map_err(|_| Errno::INVAL)?;
+                let holds = |s: &weldfs_fpga::status::SlotStatus| s.kernel.as_deref() == Some(name);
+                let slots = card.status().slots;
+                let value = slots.iter().filter(|s| holds(s)).find_map(|s| card.peek(s.slot, port));
+                value.map(|v| v.to_string()).ok_or(Errno::NOENT)
+            }
+            _ => Err(Errno::INVAL),
+        }
+    }
+}

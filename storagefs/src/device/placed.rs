@@ -1,0 +1,280 @@
+//! Commands whose compute stages run in slots, and programs that name a kernel.
+//!
+//! A stage is a packet: its bytes go to a kernel, what comes back is what a core would have computed, to the last bit.
+//! The op waits for it as for a cold page, and its core does others meanwhile. It holds no file while it waits: an
+//! append is summed up before it asks for its tickets, what is verified is read under the tickets and summed up without
+//! them, and a program lends what it holds. So whoever holds a slot waits for nothing but the slot, and slots and
+//! tickets cannot wait for each other. A slot that is lost is EIO to the one command that had it, or, where the command
+//! allows that, the stage runs on a core, and is counted.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
+
+use weldfs_ciscops::program::CRC32C;
+use weldfs_ciscops::{
+    Access, ChecksumState, Command, Errno, Handle, Kernel, Op, OpenFlags, Outcome, Placement, SharedRegion, Sink,
+    Target,
+};
+use weldfs_fpga::config::{Want, WhenFull};
+use weldfs_fpga::error::CardError;
+use weldfs_fpga::kernel::Fault;
+use weldfs_fpga::status::Usage;
+use weldfs_scheduler::{Cost, Mode};
+
+use super::clock::now_ns;
+use super::dataplane::{Done, OpCx, durable, failed};
+use crate::fs::{FileRef, Hold, InodeSet, ROOT, Txn};
+
+/// How often a command that waits for a slot looks whether it is to be gone on with: its client may be gone.
+const LOOK_NS: u64 = 50_000_000;
+/// Bytes that a core takes between two looks at whether others should run, where it does what no slot could.
+const CORE_PIECE: usize = 16 << 10;
+
+/// Whether the compute stages of a command run in a slot.
+#[inline]
+pub(super) fn is_placed(cmd: &Command) -> bool {
+    matches!(cmd.placement, Placement::Slot { .. })
+}
+
+/// Why a stage did not run in a slot.
+enum Why {
+    /// Its own fault: a core would say the same.
+    Own(Errno),
+    /// There is none for it, or it was lost.
+    Slot(Errno),
+}
+
+impl From<CardError> for Why {
+    fn from(e: CardError) -> Why {
+        match e {
+            CardError::Fault(fault) => fault.into(),
+            other => Why::Slot(other.errno()),
+        }
+    }
+}
+
+impl From<Fault> for Why {
+    fn from(fault: Fault) -> Why {
+        match fault {
+            Fault::Lost(_) => Why::Slot(fault.errno()),
+            _ => Why::Own(fault.errno()),
+        }
+    }
+}
+
+/// Runs one packet through a kernel.
+///
+/// # Errors
+/// Those of `Target::kernel`; EINTR when the client is gone and the command is not to be gone on with.
+pub(super) async fn kernel(
+    cx: &OpCx<'_>,
+    kernel: Kernel<'_>,
+    input: Vec<u8>,
+    out_max: usize,
+) -> Result<Vec<u8>, Errno> {
+    let spare = kernel.or_core.then(|| input.clone());
+    match still(cx, in_slot(cx, &kernel, input, out_max)).await? {
+        Ok(output) => Ok(output),
+        Err(Why::Own(errno)) => Err(errno),
+        Err(Why::Slot(errno)) => match spare {
+            Some(input) => on_core(cx, &kernel, &input, out_max, errno).await,
+            None => Err(errno),
+        },
+    }
+}
+
+async fn in_slot(cx: &OpCx<'_>, kernel: &Kernel<'_>, input: Vec<u8>, out_max: usize) -> Result<Vec<u8>, Why> {
+    let tenant = &cx.queue.tenant;
+    let want = Want {
+        kernel: String::from_utf8_lossy(kernel.name).into_owned(),
+        params: kernel.params.to_vec(),
+        tenant: u64::from(tenant.id.0),
+        weight: tenant.weight(),
+        when_full: WhenFull::Wait,
+    };
+    let session = cx.core.card.open(want).await?;
+    let ran = session.run(input, out_max).await;
+    // What it computed is charged, whatever came of it.
+    charge(cx, &session.usage());
+    Ok(ran?.output)
+}
+
+/// Charges slot time to the tenant of a command, as time of a core is.
+fn charge(cx: &OpCx<'_>, usage: &Usage) {
+    let counters = &cx.queue.counters;
+    counters.slot_packets.add(1);
+    counters.slot_ns.add(usage.slot_ns);
+    counters.slot_bytes_in.add(usage.bytes_in);
+    counters.slot_bytes_out.add(usage.bytes_out);
+    let inode = cx.slot.primary.load(Ordering::Relaxed);
+    cx.core.board.runq.account(cx.queue.tenant.id, inode, Cost { time_ns: usage.slot_ns, lender: None });
+}
+
+/// Awaits what waits for a slot, and looks from time to time whether that is still wanted.
+async fn still<T>(cx: &OpCx<'_>, work: impl Future<Output = T>) -> Result<T, Errno> {
+    let mut work = pin!(work);
+    poll_fn(|task| {
+        if let Poll::Ready(done) = work.as_mut().poll(task) {
+            return Poll::Ready(Ok(done));
+        }
+        if let Err(errno) = cx.still() {
+            return Poll::Ready(Err(errno));
+        }
+        cx.slot.pause.store(now_ns() + LOOK_NS, Ordering::Relaxed);
+        Poll::Pending
+    })
+    .await
+}
+
+/// Runs a kernel that comes with the device on this core; `why` there is no slot for it, if it is none of those.
+async fn on_core(
+    cx: &OpCx<'_>,
+    kernel: &Kernel<'_>,
+    input: &[u8],
+    out_max: usize,
+    why: Errno,
+) -> Result<Vec<u8>, Errno> {
+    let name = kernel.name.split(|b| *b == b':').next().unwrap_or(kernel.name);
+    let builtin = std::str::from_utf8(name).ok().and_then(weldfs_kernels::find).ok_or(why)?;
+    cx.queue.counters.slot_fallbacks.add(1);
+    let mut run = (builtin.make)();
+    run.reset(kernel.params).map_err(|e| e.errno())?;
+    let (mut out, mut room, mut at) = (Vec::new(), vec![0; CORE_PIECE], 0);
+    loop {
+        let end = input.len().min(at + CORE_PIECE);
+        let step = run.step(&input[at..end], end == input.len(), &mut room).map_err(|e| e.errno())?;
+        if out.len() + step.made > out_max {
+            return Err(Errno::TOOBIG);
+        }
+        out.extend_from_slice(&room[..step.made]);
+        at += step.taken;
+        if step.done {
+            return Ok(out);
+        }
+        if step.taken == 0 && step.made == 0 {
+            return Err(Errno::IO);
+        }
+        cx.boundary().await;
+        cx.still()?;
+    }
+}
+
+/// The CRC-32C of bytes, in a slot, going on from `from`.
+pub(super) async fn crc32c(cx: &OpCx<'_>, from: u32, bytes: Vec<u8>) -> Result<u32, Errno> {
+    let or_core = cx.cmd.placement == (Placement::Slot { or_core: true });
+    let output = kernel(cx, Kernel { name: CRC32C, params: &[from], or_core }, bytes, 4).await?;
+    output.try_into().map(u32::from_le_bytes).map_err(|_| Errno::IO)
+}
+
+/// Before a command that is placed in a slot asks for anything: takes the payload of an append, and has it summed up.
+/// Answers a command that is over with that.
+pub(super) async fn begin(cx: &OpCx<'_>) -> Option<Done> {
+    match cx.cmd.op {
+        Op::AppendChecksumWrite { h, src, .. } => {
+            // What has no file fails as it does on a core.
+            cx.description(h).ok()?;
+            let taken = match cx.queue.pool.slice(src) {
+                Ok(bytes) => bytes.to_vec(),
+                Err(errno) => return Some(failed(errno)),
+            };
+            let len = taken.len() as u64;
+            match crc32c(cx, 0, taken.clone()).await {
+                Ok(crc) => {
+                    let _ = cx.taken.set(Arc::new((taken, ChecksumState::resume(crc, len))));
+                    None
+                }
+                Err(errno) => Some(stage_failed(cx, errno, 1)),
+            }
+        }
+        Op::ReadChecksumVerify { h, offset, len, .. } => {
+            let mut done = Done::from(Outcome::default());
+            done.outcome = match verify(cx, h, (offset, len), &mut done).await {
+                Ok(outcome) => outcome,
+                Err((index, errno)) => {
+                    Outcome { status: errno.0, micro_done: 0, micro_failed: index + 1, ..Outcome::default() }
+                }
+            };
+            Some(done)
+        }
+        _ => None,
+    }
+}
+
+/// The micro-op at `index` failed in its slot: those before it stand, where each stands by itself.
+fn stage_failed(cx: &OpCx<'_>, errno: Errno, index: u16) -> Done {
+    let micro_done = if cx.cmd.commits_in_steps() { index } else { 0 };
+    Outcome { status: errno.0, micro_done, micro_failed: index + 1, result: 0, result2: 0 }.into()
+}
+
+/// The micro-ops of `read_checksum_verify`: which one failed.
+type Verified<T> = Result<T, (u16, Errno)>;
+
+/// Reads payload and trailer under a shared ticket, gives that back, sums up, compares.
+async fn verify(cx: &OpCx<'_>, h: Handle, (offset, len): (u64, u32), done: &mut Done) -> Verified<Outcome> {
+    let Op::ReadChecksumVerify { out, .. } = cx.cmd.op else { return Err((0, Errno::INVAL)) };
+    let (payload, trailer) = read_record(cx, h, offset, len).await?;
+    if !out.is_empty() {
+        hand_over(&cx.queue.pool, out, &payload).map_err(|e| (1, e))?;
+        done.gave(len.into());
+    }
+    let crc = crc32c(cx, 0, payload).await.map_err(|e| (1, e))?;
+    let trailer = trailer.map_err(|e| (2, e))?;
+    if cx.cmd.after_durable {
+        durable(cx, cx.core.store.journal().tail()).await.map_err(|e| (0, e))?;
+    }
+    let (result, result2) = (len.into(), crc.into());
+    if trailer == crc.to_le_bytes() {
+        return Ok(Outcome { status: 0, micro_done: 4, micro_failed: 0, result, result2 });
+    }
+    Ok(Outcome { status: Errno::BADMSG.0, micro_done: 0, micro_failed: 4, result, result2 })
+}
+
+fn hand_over(pool: &SharedRegion, out: weldfs_ciscops::PoolRange, payload: &[u8]) -> Result<(), Errno> {
+    pool.slice(out)?.copy_from(payload);
+    Ok(())
+}
+
+/// Payload, and the trailer if the file has it.
+async fn read_record(
+    cx: &OpCx<'_>,
+    h: Handle,
+    offset: u64,
+    len: u32,
+) -> Verified<(Vec<u8>, Result<[u8; 4], Errno>)> {
+    let access = Access::READ;
+    let open = match h {
+        Handle::ROOT => None,
+        h => Some(cx.description(h).map_err(|e| (0, e))?),
+    };
+    let ino = open.as_ref().map_or(ROOT, |d| d.ino);
+    let readable = |flags: OpenFlags| !flags.contains(OpenFlags::PATH) && flags.access().contains(access);
+    if open.as_ref().is_some_and(|d| !readable(d.flags())) {
+        return Err((0, Errno::BADF));
+    }
+    let held = cx.hold(ino, Mode::Shared).await;
+    let mut set = InodeSet::new();
+    set.add(ino, Hold::Shared);
+    let core = cx.core;
+    let mut txn = Txn::new(&core.store, &*cx.queue.session, &set, None, 0, core.clock.wall());
+    txn.in_slices(cx);
+    let (file, mut payload, mut trailer) = (FileRef { ino, access }, vec![0; len as usize], [0; 4]);
+    let n = txn.read(file, offset, len.into(), Sink::Private(&mut payload), None).await.map_err(|e| (1, e))?;
+    if n < u64::from(len) {
+        return Err((1, Errno::NODATA));
+    }
+    let behind = offset + u64::from(len);
+    let trailer = match txn.read(file, behind, 4, Sink::Private(&mut trailer), None).await {
+        Ok(4) => Ok(trailer),
+        Ok(_) => Err(Errno::NODATA),
+        Err(e) => Err(e),
+    };
+    drop(held);
+    core.board.unboost(cx.at);
+    Ok((payload, trailer))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,151 @@
+//! What goes wrong while a slot computes: it is lost, its client goes, the device ends.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use weldfs_ciscops::program::{Body, Builder, Bytes, Micro, Place};
+use weldfs_ciscops::ring::SqProducer;
+use weldfs_ciscops::{Command, CqConsumer, Cqe, Errno, Handle, Op, OpenFlags, Placement, PoolRange, QueueMemory};
+use weldfs_fpga::config::{CardConfig, Reconfigure};
+use weldfs_fpga::status::SlotState;
+use weldfs_journal::{ManualClock, Medium, SeededRandom};
+
+use crate::device::{Device, DeviceConfig, QueueParts, Session};
+use crate::fs::Cred;
+use crate::media::RamMedium;
+use crate::mount::{MkfsOptions, format};
+use crate::store::{MountOptions, Store};
+
+const POOL: u32 = 256 << 10;
+
+fn device() -> Device {
+    let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(64 << 20));
+    let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SeededRandom::new(1)));
+    format(&medium, &MkfsOptions::default(), &*clock, &*random).unwrap();
+    let (store, _) = Store::mount(medium, MountOptions::new(clock, random)).unwrap();
+    // What is small is computed on a slot's own thread, too.
+    let card = CardConfig { reconfigure: Reconfigure::NONE, inline_bytes: 0, ..CardConfig::with_slots(1) };
+    Device::start(store, DeviceConfig { card, ..DeviceConfig::default() }).unwrap()
+}
+
+/// A client by hand.
+struct Client {
+    parts: QueueParts,
+    sq: SqProducer,
+    cq: CqConsumer,
+}
+
+impl Client {
+    fn new(session: &Session) -> Client {
+        let parts = session.new_queue_local(8, POOL).unwrap();
+        let memory = QueueMemory::new(parts.region.clone(), &parts.layout).unwrap();
+        Client { parts, sq: SqProducer::new(memory.clone()), cq: CqConsumer::new(memory) }
+    }
+
+    fn send(&mut self, command: &Command) {
+        self.sq.push(&command.encode()).unwrap();
+        self.sq.publish();
+        if self.sq.needs_doorbell() {
+            rustix::io::write(&self.parts.doorbell, &1u64.to_ne_bytes()).unwrap();
+        }
+    }
+
+    fn listen(&mut self) -> Cqe {
+        let start = Instant::now();
+        loop {
+            if let Some(cqe) = self.cq.pop() {
+                return cqe;
+            }
+            assert!(start.elapsed() < Duration::from_secs(20), "no answer");
+            self.cq.wait(Duration::from_millis(100));
+        }
+    }
+
+    fn put(&self, at: u32, bytes: &[u8]) -> PoolRange {
+        let range = PoolRange::new(at, bytes.len() as u32);
+        let pool = self.parts.region.bytes(self.parts.layout.pool_off as usize, POOL as usize).unwrap();
+        pool.sub(at as usize, bytes.len()).copy_from(bytes);
+        range
+    }
+
+    fn open(&mut self, name: &str) -> Handle {
+        let (path, flags) = (self.put(0, name.as_bytes()), OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE);
+        let op = Op::Open { base: Handle::ROOT, path, flags, mode: 0o600, placeholder: 0 };
+        self.send(&Command::new(0, op));
+        Handle::from_wire(self.listen().ok().unwrap().0)
+    }
+
+    fn program(&self, body: &Body) -> Op {
+        Body::op(self.put(4096, &body.bind(&[]).unwrap()))
+    }
+}
+
+/// Bytes through a kernel and to the end of a file.
+fn body(h: Handle, kernel: &str) -> Body {
+    let mut b = Builder::new();
+    let file = b.take(h, weldfs_ciscops::Access::WRITE);
+    let literal = b.literal(&[7; 100]);
+    let (given, made) = (b.buffer(100), b.buffer(100));
+    b.push(Micro::Fill { buf: given, from: literal, append: false });
+    b.kernel(kernel, &[], given, made);
+    b.write(file, Place::End, Bytes::Buffer(made));
+    b.finish().unwrap()
+}
+
+#[test]
+fn a_lost_slot_is_eio_to_the_one_command_that_had_it() {
+    let device = device();
+    let session = device.attach(Cred::root(), [0; 16], b"").unwrap();
+    let mut client = Client::new(&session);
+    let file = client.open("/f");
+    for (kernel, placement, errno) in [
+        ("test-broken", Placement::Auto, Errno::IO.0),
+        ("pass-through", Placement::Auto, 0),
+        // No core has that kernel.
+        ("test-broken", Placement::Slot { or_core: true }, Errno::IO.0),
+        ("pass-through", Placement::Slot { or_core: true }, 0),
+    ] {
+        let op = client.program(&body(file, kernel));
+        client.send(&Command::new(0, op).with_placement(placement));
+        let cqe = client.listen();
+        assert_eq!((cqe.status, cqe.micro_failed), (errno, if errno == 0 { 0 } else { 3 }), "{kernel}");
+    }
+    client.send(&Command::new(0, Op::Seek { h: file, whence: weldfs_ciscops::Whence::End, off: 0 }));
+    assert_eq!(client.listen().ok(), Ok((200, 0)), "only those that went well wrote");
+    assert!(device.card().status().slots.iter().map(|s| s.faults).sum::<u64>() >= 2);
+    let total = device.stats().total;
+    assert_eq!((total.slot_fallbacks, total.slot_packets), (0, 4));
+}
+
+#[test]
+fn a_client_that_goes_and_a_device_that_ends_while_a_slot_computes_end_in_time() {
+    let device = device();
+    let session = device.attach(Cred::root(), [0; 16], b"").unwrap();
+    let mut client = Client::new(&session);
+    let file = client.open("/f");
+    let op = client.program(&body(file, "test-slow"));
+    (0..6).for_each(|_| client.send(&Command::new(0, op)));
+    let held = || device.card().status().slots.iter().any(|s| s.state == SlotState::Held && s.slot > 0);
+    let start = Instant::now();
+    while !held() {
+        assert!(start.elapsed() < Duration::from_secs(20), "the slot is not used");
+        std::thread::yield_now();
+    }
+    let id = session.id();
+    drop((session, client));
+    let start = Instant::now();
+    while device.has_session(id) {
+        assert!(start.elapsed() < Duration::from_secs(20), "the session does not end");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    // Others go on.
+    let session = device.attach(Cred::root(), [1; 16], b"").unwrap();
+    let mut client = Client::new(&session);
+    let file = client.open("/g");
+    let op = client.program(&body(file, "pass-through"));
+    client.send(&Command::new(0, op));
+    assert_eq!(client.listen().status, 0);
+    let op = client.program(&body(file, "test-slow"));
+    (0..3).for_each(|_| client.send(&Command::new(0, op)));
+    device.shutdown();
+}
