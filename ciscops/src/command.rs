@@ -421,10 +421,7 @@ impl Op {
     /// Whether it may have a compute stage that can run in a slot.
     pub fn has_slot_form(&self) -> bool {
         use Op::*;
-        matches!(
-            self,
-            AppendChecksumWrite { .. } | ReadChecksumVerify { .. } | ChecksumRange { .. } | Program { .. }
-        )
+        matches!(self, AppendChecksumWrite { .. } | ReadChecksumVerify { .. } | ChecksumRange { .. } | Program { .. })
     }
 
     /// Whether more than one of its micro-ops may change something.

@@ -86,9 +86,7 @@ impl Command {
             | match self.placement {
                 Placement::Auto => 0,
                 Placement::Device => 1 << flags::PLACEMENT_SHIFT,
-                Placement::Slot { or_core } => {
-                    3 << flags::PLACEMENT_SHIFT | if or_core { flags::OR_CORE } else { 0 }
-                }
+                Placement::Slot { or_core } => 3 << flags::PLACEMENT_SHIFT | if or_core { flags::OR_CORE } else { 0 },
             };
         sqe
     }

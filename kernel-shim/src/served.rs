@@ -208,7 +208,9 @@ impl Served {
             (Request::Kernels(verb), Served::Device(device)) if verb.is_empty() => json(&device.card().status()),
             (Request::Tune(key), Served::Device(device)) if key.is_empty() => json(&device.settings()),
             (Request::Tune(_) | Request::Token(_) | Request::Kernels(_), _) if !governs => Err(Errno::PERM),
-            (Request::Kernels(verb), Served::Device(device)) => device.kernels(verb).map(|s| Reply::Text(s.into_bytes())),
+            (Request::Kernels(verb), Served::Device(device)) => {
+                device.kernels(verb).map(|s| Reply::Text(s.into_bytes()))
+            }
             (Request::Tune(setting), Served::Device(device)) => match device.tune(&text(setting)?) {
                 Ok(()) => Ok(Reply::Text(Vec::new())),
                 Err(e) => Err(Errno::from(&e)),

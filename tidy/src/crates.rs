@@ -77,6 +77,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-ciscops",
             "weldfs-journal",
             "weldfs-storagefs",
+            "weldfs-fpga",
+            "weldfs-kernels",
             "weldfs-kernel-shim",
             "weldfs-userlib",
             "weldfs-benches",

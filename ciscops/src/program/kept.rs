@@ -11,11 +11,11 @@ use super::bulk::Piece;
 use super::machine::Machine;
 use super::micro::Micro;
 use super::operand::{BufSlot, To, Value};
+use super::slot::Summed;
 use crate::Errno;
 use crate::interp::Registers;
 use crate::limits::{PROGRAM_BUFFERS, PROGRAM_FILES, PROGRAM_REGISTERS};
 use crate::target::{Sink, Target};
-use super::slot::Summed;
 use smallvec::SmallVec;
 
 /// One micro-op that has run.

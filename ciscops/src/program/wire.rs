@@ -323,9 +323,7 @@ fn inner(r: &Raw) -> Done<Micro> {
         kind::LENGTH => Micro::Length { buf, to: Reg(r.c) },
         kind::GIVE => Micro::Give { buf, to: Pool(r.b), count: reg(r.c) },
         kind::TRANSFORM => Micro::Transform { buf, from: BufSlot(r.e), how: transform(r)? },
-        kind::KERNEL => {
-            Micro::Kernel { buf, from: BufSlot(r.e), name: Str(r.b), params: Str(r.c), registers: r.x }
-        }
+        kind::KERNEL => Micro::Kernel { buf, from: BufSlot(r.e), name: Str(r.b), params: Str(r.c), registers: r.x },
         kind::GUARD => Micro::Guard { cond: cond(r)?, otherwise: otherwise(r)? },
         _ => return Err(Errno::NOSYS),
     })

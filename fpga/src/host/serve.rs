@@ -11,7 +11,6 @@ use rustix::net::{RecvFlags, SendFlags};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
-use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 /// A reply is sent at least so often while the kernel makes progress, so that a slow one is not taken for one that hangs.
@@ -20,21 +19,19 @@ const REPORT: Duration = Duration::from_millis(20);
 const ROOM: usize = 4096;
 
 /// Runs a kernel: the whole life of its process. Its standard input is the socket to the card, its standard output the
-/// memory that both share; the environment says which shared object. See [`super::Launch`], which starts it.
-///
-/// # Errors
-/// Exit code 2 where it was not started by a card, 1 where the shared object cannot be used.
-pub fn serve() -> ExitCode {
+/// memory that both share; the environment says which shared object. See [`super::Launch`], which starts it. Returns the
+/// exit code: 0, 1 where the shared object cannot be used, 2 where the process was not started by a card.
+pub fn serve() -> u8 {
     let (socket, shared) = match take_over() {
         Ok(both) => both,
-        Err(_) => return ExitCode::from(2),
+        Err(_) => return 2,
     };
     let answer = |reply: &Reply| rustix::net::send(&socket, &reply.encode(), SendFlags::NOSIGNAL).is_ok();
     let mut library = match load() {
         Ok(library) => library,
         Err(reply) => {
             answer(&reply);
-            return ExitCode::from(1);
+            return 1;
         }
     };
     let mut going = answer(&Reply::of(Code::Good, ""));
@@ -48,7 +45,7 @@ pub fn serve() -> ExitCode {
         let Some(request) = request else { break };
         going = answer(&perform(&mut library, &shared, request).unwrap_or_else(|reply| reply));
     }
-    ExitCode::SUCCESS
+    0
 }
 
 /// The socket and the shared memory; every other descriptor is closed.

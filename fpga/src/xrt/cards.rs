@@ -28,8 +28,8 @@ pub enum State {
 pub struct Card {
     /// Its address as sysfs names it: `0000:65:00.1`.
     pub address: String,
-    /// Which device of the maker's: `0x5001`; empty where sysfs does not say.
-    pub device: String,
+    /// Which of the maker's devices: `0x5001`; empty where sysfs does not say.
+    pub model: String,
     /// The driver that has it.
     pub driver: Option<String>,
     /// What that makes of it.
@@ -52,14 +52,14 @@ pub fn cards(sys: &Path) -> io::Result<Vec<Card>> {
             Some(MANAGEMENT) => State::Management,
             _ => State::Undriven,
         };
-        let device = text(&folder.join("device")).unwrap_or_default();
-        all.push(Card { address: last(&folder), device, driver, state });
+        let model = text(&folder.join("device")).unwrap_or_default();
+        all.push(Card { address: last(&folder), model, driver, state });
     }
     // A chip with processors has its fabric on no bus that can be searched: what its driver has is listed there.
     for device in entries(&sys.join("bus/platform/drivers/zocl-drm"))? {
         if device.is_symlink() && device.join("driver").exists() {
             let driver = Some("zocl".to_owned());
-            all.push(Card { address: last(&device), device: String::new(), driver, state: State::Ready });
+            all.push(Card { address: last(&device), model: String::new(), driver, state: State::Ready });
         }
     }
     all.sort_by(|a, b| a.address.cmp(&b.address));

@@ -37,7 +37,16 @@ impl OpCx<'_> {
     /// The same place for an element of this sequence.
     fn element(&self, cmd: Command, paths: Paths, last: bool) -> OpCx<'_> {
         let place = if last { Place::Last } else { Place::Inside };
-        OpCx { core: self.core, slot: self.slot, at: self.at, queue: self.queue.clone(), cmd, paths, place, taken: Default::default() }
+        OpCx {
+            core: self.core,
+            slot: self.slot,
+            at: self.at,
+            queue: self.queue.clone(),
+            cmd,
+            paths,
+            place,
+            taken: Default::default(),
+        }
     }
 
     /// Copies an element's entry out of the pool, once, and believes it or not. What it leaves to the default is as

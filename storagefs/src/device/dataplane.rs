@@ -6,8 +6,8 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
-use std::sync::{Arc, OnceLock};
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use weldfs_ciscops::command::Modify;

@@ -88,8 +88,8 @@ pub use runq::CostModel;
 pub use seat::Seated;
 pub use session::{Claimed, QueueParts, Session};
 pub use stats::{
-    CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats,
-    SlotStats, TenantStats, Usage,
+    CoreStats, Crossings, DeviceFacts, DeviceStats, InodeQueueStats, LogFacts, SchedulerStats, SessionStats, SlotStats,
+    TenantStats, Usage,
 };
 pub use tenants::{Identity, TenantReport, TenantsConfig};
 pub use tune::{Setting, TuneError};

@@ -238,12 +238,7 @@ fn hand_over(pool: &SharedRegion, out: weldfs_ciscops::PoolRange, payload: &[u8]
 }
 
 /// Payload, and the trailer if the file has it.
-async fn read_record(
-    cx: &OpCx<'_>,
-    h: Handle,
-    offset: u64,
-    len: u32,
-) -> Verified<(Vec<u8>, Result<[u8; 4], Errno>)> {
+async fn read_record(cx: &OpCx<'_>, h: Handle, offset: u64, len: u32) -> Verified<(Vec<u8>, Result<[u8; 4], Errno>)> {
     let access = Access::READ;
     let open = match h {
         Handle::ROOT => None,

@@ -5,8 +5,8 @@ use super::resolve::ROOT;
 use super::strides::Strides;
 use super::txn::OpCounters;
 use super::{
-    Computing, Cred, Fetching, FileRef, Finished, HandleTable, Hold, InodeSet, OpenFile, SessionView, Slicer, Staged, StagedTable,
-    StagedWrite, Txn, payload_bytes, plan_need, resolve_set,
+    Computing, Cred, Fetching, FileRef, Finished, HandleTable, Hold, InodeSet, OpenFile, SessionView, Slicer, Staged,
+    StagedTable, StagedWrite, Txn, payload_bytes, plan_need, resolve_set,
 };
 use crate::effect::Effect;
 use crate::error::{FsError, FsResult, Miss, Wait};
@@ -20,11 +20,11 @@ use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use weldfs_ciscops::interp::{self, Outcome};
-use weldfs_ciscops::{
-    Access, At, ChecksumState, Command, Cqe, Durability, Errno, Handle, Kernel, Op, OpenFlags, Paths, Placement, PoolRange,
-    RawCommand, SessionLimits, SharedRegion, Sink, Sqe, Taken, Target, TxnMode, validate,
-};
 use weldfs_ciscops::program::CRC32C;
+use weldfs_ciscops::{
+    Access, At, ChecksumState, Command, Cqe, Durability, Errno, Handle, Kernel, Op, OpenFlags, Paths, Placement,
+    PoolRange, RawCommand, SessionLimits, SharedRegion, Sink, Sqe, Taken, Target, TxnMode, validate,
+};
 use weldfs_fpga::card::Card;
 use weldfs_fpga::config::{CardConfig, Reconfigure, Want, WhenFull};
 use weldfs_functions::cipher::Key;
@@ -131,7 +131,8 @@ impl Slicer for Slots {
     fn kernel<'k>(&'k self, kernel: Kernel<'k>, input: Vec<u8>, out_max: usize) -> Computing<'k> {
         Box::pin(async move {
             let make = || {
-                let config = CardConfig { reconfigure: Reconfigure::NONE, inline_bytes: 1 << 20, ..CardConfig::default() };
+                let config =
+                    CardConfig { reconfigure: Reconfigure::NONE, inline_bytes: 1 << 20, ..CardConfig::default() };
                 crate::card::make(config).map_err(|_| Errno::IO)
             };
             let card = match self.0.get() {

@@ -1,13 +1,13 @@
 //! Compute stages in FPGA slots: what they give is what a core gives, what fails in them fails alone, and who used them
 //! pays for them.
 
+use crate::detect::make_image;
 use std::sync::Arc;
 use weldfs::catalogue::{Codec, Encryption, FieldEdit, Order, SumKind, SumPlace, Summing};
 use weldfs::{At, Client, Errno, File, KeyKind, OpenOptions, Placement, Queue, Room};
-use weldfs_ciscops::program::{Builder, Bytes, BufSlot, Micro, Place, Value, text};
+use weldfs_ciscops::program::{BufSlot, Builder, Bytes, Micro, Place, Value, text};
 use weldfs_ciscops::{Access, ChecksumKind, Command, Handle, Op, TxnMode, program};
 use weldfs_fpga::config::{CardConfig, Reconfigure};
-use crate::detect::make_image;
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::DeviceConfig;
 use weldfs_storagefs::fs::Cred;
@@ -59,13 +59,8 @@ fn checksums_in_a_slot_are_those_of_a_core_in_every_form() {
                 let raw = slot.raw().placement(Placement::Slot);
                 assert_eq!(raw.append_checksum(slot.handle(), form, &payload).unwrap(), expected, "{form:?} {len}");
                 let mut room = vec![0; len];
-                let verdict = raw.verify_checksum(
-                    slot.handle(),
-                    expected.offset,
-                    len as u32,
-                    form,
-                    Some(Room::Bytes(&mut room)),
-                );
+                let verdict =
+                    raw.verify_checksum(slot.handle(), expected.offset, len as u32, form, Some(Room::Bytes(&mut room)));
                 assert_eq!(verdict, Ok(expected.checksum));
                 assert!(room == payload);
             }
@@ -103,7 +98,10 @@ fn the_commands_with_an_opcode_do_in_a_slot_what_they_do_on_a_core() {
         assert!(client.read("/core").unwrap() == client.read("/slot").unwrap());
         let size = slot.metadata().unwrap().len();
         let (a, b) = (core.raw(), slot.raw().placement(Placement::Slot));
-        assert_eq!(b.checksum_range(slot.handle(), 1, size, ChecksumKind::Crc32c), a.checksum_range(core.handle(), 1, size, ChecksumKind::Crc32c));
+        assert_eq!(
+            b.checksum_range(slot.handle(), 1, size, ChecksumKind::Crc32c),
+            a.checksum_range(core.handle(), 1, size, ChecksumKind::Crc32c)
+        );
         for file in [&core, &slot] {
             file.write_all_at(b"ruin", 100).unwrap();
         }
@@ -231,7 +229,11 @@ fn registers_are_parameters_and_text_says_all_of_it() {
                 load b 0 u32le -> sum; read f 5 4 -> a; kernel crc32c(sum) a -> b; load b 0 u32le -> sum; result sum";
     let parsed = text::parse(text, &[]).unwrap();
     let printed = text::print(parsed.body.program());
-    assert_eq!(text::parse(&printed, &[]).unwrap().body.program().micros(), parsed.body.program().micros(), "{printed}");
+    assert_eq!(
+        text::parse(&printed, &[]).unwrap().body.program().micros(),
+        parsed.body.program().micros(),
+        "{printed}"
+    );
     let cqe = client.raw().program(&parsed.body, &mut [], |_, _| 0).unwrap();
     assert_eq!(cqe.ok(), Ok((0xe306_9283, 0)), "the check value of CRC-32C");
 }

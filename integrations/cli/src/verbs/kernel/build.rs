@@ -12,12 +12,18 @@ pub fn build(folder: &Path, kind: Kind) -> Result<(), Failure> {
     if !folder.join("Makefile").is_file() {
         return Ok(());
     }
+    let make = |option: &str| {
+        let mut make = Command::new("make");
+        make.args(["--silent", option, "-C"]).arg(folder).arg(kind.name()).stdin(Stdio::null());
+        // What a make above this program tells its own children is not meant for this one.
+        make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
+        make.output().doing("run", "make")
+    };
+    if make("--question")?.status.success() {
+        return Ok(());
+    }
     say!("building: make {} in {}", kind.name(), folder.display());
-    let mut make = Command::new("make");
-    make.arg("--silent").arg("-C").arg(folder).arg(kind.name()).stdin(Stdio::null());
-    // What a make above this program tells its own children is not meant for this one.
-    make.env_remove("MAKEFLAGS").env_remove("MAKELEVEL");
-    let done = make.output().doing("run", "make")?;
+    let done = make("--keep-going")?;
     if done.status.success() {
         return Ok(());
     }

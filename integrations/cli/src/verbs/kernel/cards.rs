@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> Outcome {
                 State::Management => "for its administrator; kernels run on its other function",
                 State::Undriven => "not usable: no driver of XRT's for users (xocl) has it",
             };
-            writeln!(out, "{}  {}  {driver}: {state}", card.address, card.device)?;
+            writeln!(out, "{}  {}  {driver}: {state}", card.address, card.model)?;
         }
         if cards.is_empty() {
             writeln!(out, "no card: no device of AMD's (Xilinx') on the PCI bus, and none of its driver zocl")?;

@@ -23,7 +23,11 @@ pub struct Difference {
 ///
 /// # Errors
 /// The reference itself failed.
-pub fn compare(kernel: &mut dyn Kernel, case: &Case, reference: &Reference) -> Result<Result<u64, Difference>, Failure> {
+pub fn compare(
+    kernel: &mut dyn Kernel,
+    case: &Case,
+    reference: &Reference,
+) -> Result<Result<u64, Difference>, Failure> {
     if let Some((params, begun)) = &case.before {
         // Whatever it says to this: the reset that follows ends it.
         let _ = begin(kernel, params, begun, case.cut);

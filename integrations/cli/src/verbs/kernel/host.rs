@@ -46,7 +46,9 @@ pub fn on_card(package: &Package, folder: &Path, card: u32) -> Result<Remote, Fa
     };
     let cards = xrt::cards(Path::new("/sys")).unwrap_or_default();
     if !cards.iter().any(|c| c.state == State::Ready) {
-        return Err(Failure::new("this machine has no card that kernels can run on (`weldfs kernel cards` lists them)"));
+        return Err(Failure::new(
+            "this machine has no card that kernels can run on (`weldfs kernel cards` lists them)",
+        ));
     }
     let library = xrt::library_file().ok_or_else(|| Failure::new("XRT's library is not installed"))?;
     let program = std::env::current_exe().map_err(|e| Failure::new(format!("where this program is: {e}")))?;

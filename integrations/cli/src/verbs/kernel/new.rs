@@ -110,7 +110,7 @@ struct Made {
     name: String,
     path: String,
     id: String,
-    back_end: &'static str,
+    backend: &'static str,
 }
 
 /// Makes the folder; nothing that is there is touched.
@@ -141,18 +141,22 @@ pub fn run(args: &Args) -> Outcome {
         let path = folder.join(filled(at));
         let above = path.parent().unwrap_or(&folder);
         fs::create_dir_all(above).doing("make the folder", above)?;
-        let text = std::str::from_utf8(content).map_err(|_| Failure::new(format!("the template of {at} is no text")))?;
+        let text =
+            std::str::from_utf8(content).map_err(|_| Failure::new(format!("the template of {at} is no text")))?;
         let mode = if *executed { 0o777 } else { 0o666 };
-        let mut file = fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&path).doing("make", &path)?;
+        let mut file =
+            fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(&path).doing("make", &path)?;
         std::io::Write::write_all(&mut file, filled(text).as_bytes()).doing("write", &path)?;
     }
     if args.json {
         let path = folder.display().to_string();
-        output::json(&Made { name: args.name.clone(), path, id, back_end: kind.name() })?;
+        output::json(&Made { name: args.name.clone(), path, id, backend: kind.name() })?;
         return Ok(0);
     }
     let shown = folder.display();
-    output::facts(|out| writeln!(out, "made {shown}; its README.md says what is in it\nnext: weldfs kernel test {shown}"))?;
+    output::facts(|out| {
+        writeln!(out, "made {shown}; its README.md says what is in it\nnext: weldfs kernel test {shown}")
+    })?;
     Ok(0)
 }
 

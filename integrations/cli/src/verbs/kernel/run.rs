@@ -17,14 +17,14 @@ const PIECE: usize = 256 << 10;
     after_help = "Standard input is one packet. Bytes, cycles and the time that those are at the kernel's clock are said\n\
 on standard error. A kernel that is a folder is built first, and runs in a process of its own.\n\n\
 Examples:\n  weldfs kernel run shout --param 0 < text\n  \
-weldfs kernel run grep --param 5 --param str:error < /var/log/syslog | od -A d -t u4"
+weldfs kernel run grep --param text:error < /var/log/syslog | od -A d -t u4"
 )]
 pub struct Args {
     /// A kernel's folder, or the name of one that comes with this program
     #[arg(value_name = "DIR|NAME", default_value = ".")]
     kernel: String,
-    /// A parameter: a number, 0x and a hexadecimal one, or str:TEXT, which is as many words as the text fills
-    #[arg(long = "param", value_name = "W", value_parser = words)]
+    /// A parameter: a number (12, 0x1f, -1), or text:STRING, its length in bytes and then the bytes, four to a word
+    #[arg(long = "param", value_name = "W", allow_hyphen_values = true, value_parser = words)]
     params: Vec<Words>,
     /// Which back-end of a folder; by default the first that kernel.toml has, of model, rtl, hls
     #[arg(long, value_name = "KIND", value_parser = ["model", "rtl", "hls", "xrt"])]
@@ -39,17 +39,16 @@ pub struct Args {
 struct Words(Vec<u32>);
 
 fn words(text: &str) -> Result<Words, String> {
-    match text.strip_prefix("str:") {
-        Some("") => Err("a text that is empty has no words".to_owned()),
-        Some(text) => Ok(Words(packed(text.as_bytes()))),
+    match text.strip_prefix("text:") {
+        Some(text) => Ok(Words(counted(text.as_bytes()))),
         None => word(text).map(|w| Words(vec![w])),
     }
 }
 
-/// Four bytes a word, the first the lowest.
-fn packed(bytes: &[u8]) -> Vec<u32> {
+/// How many bytes, then the bytes, four to a word, the first the lowest.
+fn counted(bytes: &[u8]) -> Vec<u32> {
     let word = |part: &[u8]| part.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
-    bytes.chunks(4).map(word).collect()
+    std::iter::once(bytes.len() as u32).chain(bytes.chunks(4).map(word)).collect()
 }
 
 /// One parameter: `42`, `0x2a`, or `-1`, which is 0xffffffff.
@@ -135,7 +134,8 @@ mod tests {
         assert_eq!(said("42"), Ok(vec![42]));
         assert_eq!(said("0x2a"), Ok(vec![42]));
         assert_eq!(said("-1"), Ok(vec![u32::MAX]));
-        assert_eq!(said("str:error"), Ok(vec![u32::from_le_bytes(*b"erro"), u32::from(b'r')]));
-        assert!(said("4294967296").is_err() && said("x").is_err() && said("str:").is_err() && said("").is_err());
+        assert_eq!(said("text:error"), Ok(vec![5, u32::from_le_bytes(*b"erro"), u32::from(b'r')]));
+        assert_eq!(said("text:"), Ok(vec![0]));
+        assert!(said("4294967296").is_err() && said("x").is_err() && said("").is_err());
     }
 }

@@ -36,7 +36,7 @@ pub struct Args {
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// How many random cases
-    #[arg(long, default_value_t = 60)]
+    #[arg(long, default_value_t = 30)]
     cases: u32,
     /// Print as JSON what came out
     #[arg(long)]
@@ -47,7 +47,7 @@ pub struct Args {
 #[derive(serde::Serialize)]
 struct Report {
     name: String,
-    back_end: &'static str,
+    backend: &'static str,
     seed: u64,
     /// Cases that were run.
     cases: usize,
@@ -81,7 +81,7 @@ pub fn run(args: &Args) -> Exit {
     let found = bench.run(&cases)?;
     let mut report = Report {
         name: package.manifest().name.clone(),
-        back_end: kind.name(),
+        backend: kind.name(),
         seed: args.seed,
         cases: found.cases,
         packets: cases[..found.cases].iter().map(|c| c.packets.len()).sum(),
@@ -108,10 +108,13 @@ fn tell(report: &Report, json: bool) -> Result<(), Failure> {
     if report.differs {
         return Ok(());
     }
-    let Report { name, back_end, cases, packets, cycles, seed, .. } = report;
+    let Report { name, backend, cases, packets, cycles, seed, .. } = report;
     output::facts(|out| {
         let counted = if *cycles > 0 { format!(", {cycles} cycles") } else { String::new() };
-        writeln!(out, "{name}: {back_end} agrees with the reference: {cases} cases, {packets} packets{counted} (seed {seed})")
+        writeln!(
+            out,
+            "{name}: {backend} agrees with the reference: {cases} cases, {packets} packets{counted} (seed {seed})"
+        )
     })
 }
 
