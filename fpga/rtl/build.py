@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Makes of each kernel in `kernels/` a shared object with the interface of `fpga/include/weldfs_kernel.h`, by Verilator.
+"""Makes of each kernel in `kernels/` a shared object of `fpga/include/weldfs_kernel.h`, by Verilator.
 
     fpga/rtl/build.py [--out FOLDER] [--optimise 1] [--jobs 2] [NAME...]
 
-The result is FOLDER/librtl_NAME.so (default: target/kernels of the source tree). What is up to date is left alone: beside
-each library lies a stamp of its sources, of the tools' versions and of the flags.
+The result is FOLDER/librtl_NAME.so (default: target/kernels of the source tree). What is up to date is left
+alone: beside each library lies a stamp of its sources, of the tools' versions and of the flags.
 """
 
 import argparse
@@ -78,7 +78,8 @@ def fresh(file, value):
 
 def lint(name):
     """Verilator's lint with all warnings, each of which is an error."""
-    tool("verilator", "--lint-only", "-Wall", f"-I{RTL / 'kernels'}", "--top-module", top(name), WAIVERS, *COMMON, source(name))
+    tool("verilator", "--lint-only", "-Wall", f"-I{RTL / 'kernels'}", "--top-module", top(name), WAIVERS, *COMMON,
+         source(name))
 
 
 class Builder:
@@ -146,7 +147,7 @@ def main():
     parser.add_argument("--optimise", default="2", choices=["0", "1", "2", "3"])
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("names", nargs="*", metavar="NAME")
-    args = parser.parse_args()
+    args = parser.parse_intermixed_args()
     unknown = sorted(set(args.names) - set(kernels()))
     if unknown:
         sys.exit(f"no such kernel: {' '.join(unknown)} (there are: {' '.join(kernels())})")

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Writes `kernels/crc32c_matrix.vh`: CRC-32C of 64 bytes at a time as matrices over GF(2).
 
-A step of a CRC by one bit is linear in state and data, so a step by 512 bits is a matrix of each: every bit of the result
-is the parity of chosen bits. A packet that ends within a flit is filled up with zero bytes, whose effect is undone
+A step of a CRC by one bit is linear in state and data, so a step by 512 bits is a matrix of each: every bit of the
+result is the parity of chosen bits. A packet that ends within a flit is filled up with zero bytes, whose effect is undone
 afterwards by the inverse matrices for 1, 2, 4, ... 64 bytes (the polynomial has a constant term, so there are some).
 Polynomial: RFC 3720, section 12.1, reflected.
 """

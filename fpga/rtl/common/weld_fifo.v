@@ -42,4 +42,22 @@ module weld_fifo #(
             if (get) head <= head + ONE;
         end
     end
+
+`ifdef FORMAL
+    // The word put at any one place of the order is the one that is at the front when that place's turn comes. Which
+    // place is left open, so that the proof is for all of them.
+    (* anyconst *) wire [LOG:0] place;
+    reg [WIDTH-1:0] expected;
+    wire [LOG:0] behind = place - head;
+
+    always @(posedge clk) if (put && tail == place) expected <= in_data;
+
+    always @* begin
+        if (!rst) begin
+            assert (level <= (1 << LOG));
+            if (behind < level) assert (words[place[LOG-1:0]] == expected);
+            if (out_valid && head == place) assert (out_data == expected);
+        end
+    end
+`endif
 endmodule

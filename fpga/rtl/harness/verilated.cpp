@@ -3,10 +3,11 @@
 //   WELD_TOP_HEADER  the header of that
 //
 // A step turns the clock until there is nothing to do: the input has no flit to offer (the clock stands until there is
-// one), or the output has no room. So a packet takes the same number of cycles however it is cut; the cycles of reset and
-// parameters are counted with the first step that follows. Both sides obey and check the rules of AXI-Stream.
+// one), or the output has no room. So a packet takes the same number of cycles however it is cut; the cycles of reset
+// and parameters are counted with the first step that follows. Both sides obey and check the rules of AXI-Stream.
 #include "weldfs_kernel.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -20,7 +21,8 @@
 namespace {
 
 constexpr size_t FLIT = 64;
-// A kernel that takes and gives nothing for so many cycles hangs. The longest silence of ours is 300 cycles.
+// A kernel that takes and gives nothing for so many cycles hangs. The longest silence of ours is 300 cycles, and a side
+// moves in one cycle of a thousand at least.
 constexpr uint64_t PATIENCE = 1 << 20;
 // What lies in a flit past its length: a kernel may not depend on it.
 constexpr uint8_t FILLING = 0xdb;
@@ -157,7 +159,7 @@ struct weldfs_kernel {
             in_len = 0;
             offered = false;
         }
-        idle = took || gave || stalls ? 0 : idle + 1;
+        idle = took || gave ? 0 : idle + 1;
         return idle > PATIENCE ? EIO : 0;
     }
 

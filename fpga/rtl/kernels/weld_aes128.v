@@ -54,7 +54,8 @@ module weld_aes128 (
     // Times x in GF(2^8), for the four bytes of a column.
     function [31:0] twice;
         input [31:0] x;
-        twice = {x[30:0], 1'b0} & 32'hfefefefe ^ ({7'd0, x[31], 7'd0, x[23], 7'd0, x[15], 7'd0, x[7]} * 32'h1b);
+        twice = ({x[30:0], 1'b0} & 32'hfefefefe) ^
+            ({{8{x[31]}}, {8{x[23]}}, {8{x[15]}}, {8{x[7]}}} & 32'h1b1b1b1b);
     endfunction
 
     // 5.1.3: a byte, the one of the next row and the two after that, times 2, 3, 1, 1.

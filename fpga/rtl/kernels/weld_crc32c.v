@@ -1,8 +1,8 @@
 // crc32c: CRC-32C of the packet, 4 bytes little-endian.
 //
-// Parameters: none, or the CRC of what came before. One flit a cycle; from the last flit to the result take 11 cycles, in
-// which no flit is taken: three stages, then seven that undo the zero bytes that fill the last flit up (gen_crc32c.py).
-// Debug port: 0 the CRC so far.
+// Parameters: none, or the CRC of what came before. One flit a cycle; from the last flit to the result take 10 cycles,
+// in which no flit is taken: three stages, then seven that undo the zero bytes that fill the last flit up
+// (gen_crc32c.py). Debug port: 0 the CRC so far.
 module weld_crc32c (
     input clk,
     input rst,

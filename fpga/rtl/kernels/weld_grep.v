@@ -1,9 +1,9 @@
 // grep: in which rows a needle of 1 to 32 bytes occurs, and where first.
 //
-// Parameters: the needle's length, its bytes. The algorithm is Shift-And (Baeza-Yates and Gonnet, A new approach to text
-// searching, 1992), unrolled over the 64 bytes of a flit. Bit k of the state says that the last k bytes of the needle's
-// place are as they should be; the needle is shifted up, so that bit 31 is a match whatever its length. The table of which
-// needle bytes a text byte equals is two tables of 16 words, one for each half of the byte.
+// Parameters: the needle's length, its bytes. The algorithm is Shift-And (Baeza-Yates and Gonnet, A new approach to
+// text searching, 1992), unrolled over the 64 bytes of a flit. Bit k of the state says that the last k bytes of the
+// needle's place are as they should be; the needle is shifted up, so that bit 31 is a match whatever its length. The
+// table of which needle bytes a text byte equals is two tables of 16 words, one for each half of the byte.
 //
 // One flit a cycle; one cycle more for each further row of a flit with a match.
 // Debug port: 0 rows of the packet, 1 rows with a match.
@@ -58,8 +58,6 @@ module weld_grep (
     reg [5:0] shifts;
     reg loaded, ready;
     reg [3:0] index;
-    reg [31:0] high [0:15];
-    reg [31:0] low [0:15];
     reg [31:0] high_word, low_word;
     wire shifting = loaded && !ready && shifts != 0;
     wire filling = loaded && !ready && shifts == 0;
@@ -82,10 +80,6 @@ module weld_grep (
             care <= care << 1;
             shifts <= shifts - 6'd1;
         end
-        if (filling) begin
-            high[index] <= high_word;
-            low[index] <= low_word;
-        end
         if (rst) begin
             loaded <= 0;
             ready <= 0;
@@ -98,6 +92,21 @@ module weld_grep (
             end
         end
     end
+
+    wire [2047:0] high, low;
+    genvar g;
+    generate
+        for (g = 0; g < 64; g = g + 1) begin : look_up
+            weld_table #(.WIDTH(32), .LOG(4)) high_of (
+                .clk(clk), .put(filling), .put_index(index), .put_data(high_word),
+                .index(s_data[8*g+4 +: 4]), .data(high[32*g +: 32])
+            );
+            weld_table #(.WIDTH(32), .LOG(4)) low_of (
+                .clk(clk), .put(filling), .put_index(index), .put_data(low_word),
+                .index(s_data[8*g +: 4]), .data(low[32*g +: 32])
+            );
+        end
+    endgenerate
 
     // Stage 1: for each byte which needle bytes it equals; where newlines are.
     reg have1, last1;
@@ -188,7 +197,7 @@ module weld_grep (
             last1 <= s_last;
             len1 <= s_len;
             for (i = 0; i < 64; i = i + 1) begin
-                equal[32*i +: 32] <= i[6:0] < s_len ? high[s_data[8*i+4 +: 4]] & low[s_data[8*i +: 4]] : ~care;
+                equal[32*i +: 32] <= i[6:0] < s_len ? high[32*i +: 32] & low[32*i +: 32] : ~care;
                 lines1[i] <= i[6:0] < s_len && s_data[8*i +: 8] == 8'h0a;
             end
         end

@@ -1,9 +1,9 @@
 // integrate: records of 64 bytes that are like a query.
 //
 // Parameters: q, p, 32 bytes of query. Kept are records of which one of the first p bytes is among the query's first p,
-// and that have more than 32 - q equal pairs among their first 32 bytes and the query's. A pair of bytes is never compared:
-// for each value of a byte a table says how often the query has it, and whether its first p bytes do; 32 look-ups, added
-// up, make both conditions. The table is filled after the parameters, one value a cycle.
+// and that have more than 32 - q equal pairs among their first 32 bytes and the query's. A pair of bytes is never
+// compared: for each value of a byte a table says how often the query has it, and whether its first p bytes do; 32
+// look-ups, added up, make both conditions. The table is filled after the parameters, one value a cycle.
 //
 // One flit, which is a record, a cycle.
 // Debug port: 0 records that came, 1 those that fulfil the first condition, 2 those kept, of the packet.
@@ -46,7 +46,6 @@ module weld_integrate (
     integer i;
 
     // How often the query has the value, and whether its prefix has, in the highest bit.
-    reg [6:0] table_ [0:255];
     reg [7:0] value;
     reg [5:0] times;
     reg among;
@@ -60,12 +59,23 @@ module weld_integrate (
             end
     end
 
+    wire filling = done && good && !ready;
+    wire [223:0] found;
+    genvar g;
+    generate
+        for (g = 0; g < 32; g = g + 1) begin : look_up
+            weld_table #(.WIDTH(7), .LOG(8)) times_of (
+                .clk(clk), .put(filling), .put_index(value), .put_data({among, times}),
+                .index(s_data[8*g +: 8]), .data(found[7*g +: 7])
+            );
+        end
+    endgenerate
+
     always @(posedge clk) begin
-        if (done && good && !ready) table_[value] <= {among, times};
         if (rst) begin
             value <= 0;
             ready <= 0;
-        end else if (done && good && !ready) begin
+        end else if (filling) begin
             value <= value + 8'd1;
             ready <= value == 8'hff;
         end
@@ -114,7 +124,7 @@ module weld_integrate (
             record1 <= s_data;
             last1 <= s_last;
             whole1 <= s_len == 7'd64;
-            for (i = 0; i < 32; i = i + 1) looked[7*i +: 7] <= table_[s_data[8*i +: 8]];
+            looked <= found;
         end
         if (go && have1) begin
             record2 <= record1;

@@ -1,8 +1,8 @@
 // rle: pairs of bytes, count and value, expanded.
 //
-// Parameters: none. Up to 8 pairs, or what fills a flit of output, a cycle: as many cycles as flits come out where runs
-// are 8 bytes long or longer, and no more than 4 for each flit that comes in where they are short.
-// Debug port: 0 pairs that came, of the packet.
+// Parameters: none. Up to 8 pairs, or what fills a flit of output, a cycle: as many cycles as flits come in and go out
+// together where runs are 8 bytes long or longer, and 4 for each flit that comes in where they are so short that
+// nothing is put out before. Debug port: 0 pairs that came, of the packet.
 module weld_rle (
     input clk,
     input rst,

@@ -1,8 +1,7 @@
 // sql: of records of 32 bytes those whose last two bytes, ASCII digits, are a number in a range.
 //
-// Parameters: lowest and highest number. Two records, one flit, a cycle; one cycle more at the end of a packet whose last
-// flit makes three records wait.
-// Debug port: 0 records that came, 1 records kept, of the packet.
+// Parameters: lowest and highest number. Two records, one flit, a cycle; one cycle more at the end of a packet whose
+// last flit makes three records wait. Debug port: 0 records that came, 1 records kept, of the packet.
 module weld_sql (
     input clk,
     input rst,
@@ -42,12 +41,14 @@ module weld_sql (
         input [31:0] from;
         input [31:0] to;
         reg [7:0] tens, ones;
-        reg [31:0] number;
+        reg [11:0] number;
         begin
             tens = year[7:0] - 8'h30;
             ones = year[15:8] - 8'h30;
-            number = {24'd0, tens} * 32'd10 + {24'd0, ones};
-            in_range = tens < 8'd10 && ones < 8'd10 && from <= number && number <= to;
+            // Ten times is eight times and twice: no multiplier.
+            number = {1'b0, tens, 3'd0} + {3'd0, tens, 1'b0} + {4'd0, ones};
+            in_range = tens < 8'd10 && ones < 8'd10 && from <= {20'd0, number} &&
+                {20'd0, number} <= to;
         end
     endfunction
 
@@ -55,7 +56,8 @@ module weld_sql (
     reg have, last;
     reg [511:0] flit;
     reg [1:0] whole, keep;
-    // Stage 2: a kept record that waits for another one, and one that is put out after a full flit, as the packet's last.
+    // Stage 2: a kept record that waits for another one, and one that is put out after a full flit, as the packet's
+    // last.
     reg half, tail;
     reg [255:0] held;
     reg [31:0] seen, kept;

@@ -39,6 +39,10 @@ fn packet(kernel: &mut dyn Kernel, input: &[u8], (piece, room): (usize, usize)) 
     run(kernel, input, piece, room).map(|(out, _)| out)
 }
 
+fn brief(outcome: &Outcome) -> String {
+    outcome.as_ref().map_or_else(|e| e.to_string(), |out| format!("{} bytes", out.len()))
+}
+
 /// The two kernels, reset together.
 struct Pair<'a> {
     name: &'a str,
@@ -77,7 +81,7 @@ impl Pair<'_> {
                 }
             }
             (Err(a), Err(b)) => assert_eq!(discriminant(a), discriminant(b), "{name} {params:x?}, {why}: {a}; {b}"),
-            _ => panic!("{name} {params:x?}, {why}: reference {expected:?}, shared object {found:?}"),
+            _ => panic!("{name} {params:x?}, {why}: reference {}, shared object {}", brief(expected), brief(found)),
         }
     }
 }

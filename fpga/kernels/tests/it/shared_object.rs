@@ -49,8 +49,8 @@ pub struct SharedObject {
     _library: Library,
 }
 
-// SAFETY: the header has a kernel used by one thread at a time, not by the one that made it; `&mut self` of every method
-// and of `drop` sees to that.
+// SAFETY: the header has a kernel used by one thread at a time, not by the one that made it; `&mut self` of every
+// method and of `drop` sees to that.
 unsafe impl Send for SharedObject {}
 
 /// Where shared objects of kernels are looked for: WELDFS_KERNELS, or `target/kernels` of this source tree.
