@@ -1,11 +1,12 @@
 //! The adaptive bandwidth scheduler: which kernel's data is moved next.
 //!
-//! INSIDER (USENIX ATC 2019), section 4.3, "Adaptive drive bandwidth scheduler": round over the kernels that have requests pending
-//! and a credit left; issue one request of C bytes, take a credit, push the slot's index into a queue; when data comes
-//! back, pop an index and dispatch the data to that slot. Added here: weights, by stride scheduling (Waldspurger and
-//! Weihl, MIT/LCS/TM-528, 1995), and a bound on the requests that the drive holds, so that a weight decides although
-//! every kernel has credits. A kernel that is slower than its share is limited by its credits, and what it leaves goes
-//! to the others: the bandwidths are weighted max-min fair, without a kernel's speed ever being measured.
+//! INSIDER (USENIX ATC 2019), section 3.6, "Adaptive Bandwidth Scheduler": round over the kernels that have requests
+//! pending and a credit left; issue one request of C bytes, take a credit, push the slot's index into a queue; when
+//! data comes back, pop an index and dispatch the data to that slot. Added here: weights, by stride scheduling
+//! (Waldspurger and Weihl, MIT/LCS/TM-528, 1995), and a bound on the requests that the drive holds, so that a weight
+//! decides although every kernel has credits. A kernel that is slower than its share is limited by its credits, and
+//! what it leaves goes to the others: the bandwidths are weighted max-min fair, without a kernel's speed ever being
+//! measured.
 
 use crate::flow::Credits;
 use std::collections::VecDeque;
@@ -46,14 +47,12 @@ impl Scheduler {
         Scheduler { lanes: vec![lane; lanes], issued: VecDeque::new(), now: 0, depth: depth.max(1) }
     }
 
-    /// A kernel begins in a lane, with all its credits. Requests that an earlier one has in flight must have been
-    /// dispatched.
+    /// A kernel begins in a lane, whose FIFO is empty. Credits of requests that an earlier one has in flight come back
+    /// when their data is dispatched, which the caller drops.
     pub fn open(&mut self, lane: usize, weight: u32) {
         let now = self.now;
         let l = &mut self.lanes[lane];
-        debug_assert_eq!(l.credits.flying(), 0, "data of an earlier kernel is in flight");
-        let (free, held) = (l.credits.free(), l.credits.held());
-        debug_assert!(free > 0 || held > 0);
+        let held = l.credits.held();
         l.credits.consume(held);
         (l.weight, l.pending, l.pass, l.open) = (weight.clamp(1, WEIGHT_MAX), 0, now, true);
     }
@@ -65,11 +64,6 @@ impl Scheduler {
         let held = l.credits.held();
         l.credits.consume(held);
         (l.pending, l.open) = (0, false);
-    }
-
-    /// Sets the weight of a lane from now on, 1 to [`WEIGHT_MAX`].
-    pub fn weigh(&mut self, lane: usize, weight: u32) {
-        self.lanes[lane].weight = weight.clamp(1, WEIGHT_MAX);
     }
 
     /// `requests` more of C bytes are wanted.
@@ -121,10 +115,5 @@ impl Scheduler {
     /// The credits of a lane.
     pub fn credits(&self, lane: usize) -> &Credits {
         &self.lanes[lane].credits
-    }
-
-    /// Whose the oldest request in flight is.
-    pub fn oldest(&self) -> Option<usize> {
-        self.issued.front().copied()
     }
 }

@@ -245,7 +245,8 @@ impl Card {
         self.shared.status()
     }
 
-    /// A value of the debug port of the kernel in a slot. None where there is none, or it computes right now.
+    /// A value of the debug port of the kernel in a slot. None where there is none, where it computes right now, and
+    /// for a built-in kernel without a session, which has no state.
     pub fn peek(&self, slot: usize, port: u32) -> Option<u32> {
         let mut state = self.shared.state.lock();
         if slot >= state.slots.len() {
@@ -327,7 +328,7 @@ fn empty(region: Region, locked: bool) -> Slot {
         region,
         locked,
         loaded: None,
-        reconfiguring: false,
+        reconfiguring: None,
         engine: None,
         epoch: 0,
         session: None,
@@ -424,10 +425,9 @@ impl Drop for Opening {
         let mut state = self.shared.state.lock();
         match self.at {
             At::Waiting(ticket) => {
-                if let Some(at) = state.waiters.iter().position(|w| w.ticket == ticket) {
-                    if let Some(Ok((slot, epoch))) = state.waiters.remove(at).answer {
-                        self.shared.close(&mut state, slot, epoch);
-                    }
+                let at = state.waiters.iter().position(|w| w.ticket == ticket);
+                if let Some(Ok((slot, epoch))) = at.and_then(|at| state.waiters.remove(at).answer) {
+                    self.shared.close(&mut state, slot, epoch);
                 }
             }
             At::Placed(slot, epoch) => self.shared.close(&mut state, slot, epoch),

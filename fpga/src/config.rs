@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Slots that a card may have beside slot 0.
-pub const SLOTS_MAX: usize = 64;
+pub(crate) const SLOTS_MAX: usize = 64;
 
-/// How long loading a kernel into a slot takes. A partial bitstream is as large as the slot's region, whatever is in it.
+/// How long loading a kernel into a slot takes. A partial bitstream is as large as the slot's region, whatever is in
+/// it.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Reconfigure {
     /// For any region, ns.
@@ -33,7 +34,7 @@ impl Reconfigure {
 /// What a card is made of.
 #[derive(Clone, Debug)]
 pub struct CardConfig {
-    /// The sizes of slots 1 and up: 1 to [`SLOTS_MAX`] of them.
+    /// The sizes of slots 1 and up: 1 to 64 of them.
     pub slots: Vec<Region>,
     /// The slots' clock, Hz, 1 MHz to 2 GHz. A kernel that is built for less runs at its own.
     pub clock_hz: u64,
@@ -117,7 +118,7 @@ pub struct Want {
     pub params: Vec<u32>,
     /// Who pays.
     pub tenant: u64,
-    /// Its share of the drive's bandwidth and of the slots, 1 to [`WEIGHT_MAX`]; what is outside counts as the nearest.
+    /// Its share of the drive's bandwidth and of the slots, 1 to 10,000; what is outside counts as the nearest.
     pub weight: u32,
     /// What to do where all slots are taken.
     pub when_full: WhenFull,

@@ -1,11 +1,11 @@
-//! Credit-based flow control of one kernel's input, after INSIDER (USENIX ATC 2019), section 4.3: no byte leaves the
-//! drive for a kernel that has no room for it, so a slow kernel never blocks the data of the others.
+//! Credit-based flow control of one kernel's input, after INSIDER (USENIX ATC 2019), sections 3.5 and 3.6: no byte
+//! leaves the drive for a kernel that has no room for it, so a slow kernel never blocks the data of the others.
 
 /// The credits of one input FIFO: `count` of them, each for `bytes` bytes.
 ///
-/// The FIFO has room for `count * bytes` bytes and one unit more. A credit is taken when a request is issued; its bytes
-/// are in flight until they arrive in the FIFO; and it comes back once the FIFO has more than `bytes` free that no other
-/// credit or request speaks for. So what arrives always has room, whatever order things happen in.
+/// The FIFO has room for `count * bytes` bytes and one unit more. A credit is taken when a request is issued; its
+/// bytes are in flight until they arrive in the FIFO; and it comes back once the FIFO has more than `bytes` free that
+/// no other credit or request speaks for. So what arrives always has room, whatever order things happen in.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Credits {
     count: u64,
@@ -40,11 +40,6 @@ impl Credits {
     /// Bytes in the FIFO.
     pub fn held(&self) -> u64 {
         self.held
-    }
-
-    /// Requests in flight.
-    pub fn flying(&self) -> u64 {
-        self.flying
     }
 
     /// Takes a credit for a request; false where there is none.
@@ -141,6 +136,6 @@ mod tests {
         assert_eq!(credits.consume(64), 0, "128 bytes are free: not more than a burst");
         assert_eq!(credits.consume(1), 1);
         assert_eq!(credits.consume(191), 1);
-        assert_eq!((credits.free(), credits.held(), credits.flying()), (2, 0, 0));
+        assert_eq!((credits.free(), credits.held(), credits.flying), (2, 0, 0));
     }
 }

@@ -161,8 +161,8 @@ impl<S: Stream> Kernel for Model<S> {
     }
 }
 
-/// Runs a whole packet through a kernel: its output, and the cycles it took. The input comes in pieces of `piece` bytes,
-/// the output is drained `room` bytes at a time.
+/// Runs a whole packet through a kernel: its output, and the cycles it took. The input comes in pieces of `piece`
+/// bytes, the output is drained `room` bytes at a time.
 pub fn run(kernel: &mut dyn Kernel, input: &[u8], piece: usize, room: usize) -> Result<(Vec<u8>, u64), Fault> {
     let (mut out, mut buffer, mut at, mut cycles) = (Vec::new(), vec![0; room.max(1)], 0, 0);
     loop {

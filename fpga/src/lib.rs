@@ -3,19 +3,27 @@
 //! * `kernel`: what a kernel is (bytes in, bytes out, parameters), whichever back-end runs it.
 //! * `flit`: the 64-byte unit that its FIFOs carry.
 //! * `xrt`: kernels on a real card, through a helper process.
+//! * `manifest`, `package`: what a kernel package says of itself; the kernels that a card has from the start.
+//! * `config`, `card`, `session`, `status`, `error`: the card as the device uses it. `slot` has its state, which is
+//!   behind one lock, `worker` its threads, `clock` its time.
+//! * `flow`, `bandwidth`: credits of a kernel's input, and whose data is moved next; `simulate` runs them in modelled
+//!   time.
+//! * `host`: kernels that are shared objects, each in a process of its own.
 //!
-//! What it may touch: `weldfs-ciscops` for errnos; it never sees a file, a name or a journal. A kernel issues no request
-//! of its own: the file system checks permission, reads, writes, and streams bytes through.
+//! Threads: one a slot, and one that keeps time. All calls may be made from any thread; futures need no runtime.
+//!
+//! What it may touch: `weldfs-ciscops` for errnos; it never sees a file, a name or a journal. A kernel issues no
+//! request of its own: the file system checks permission, reads, writes, and streams bytes through.
 // What runs foreign code, `host`, has a few calls.
 #![deny(unsafe_code)]
 
-pub mod bandwidth;
+mod bandwidth;
 pub mod card;
 pub mod clock;
 pub mod config;
 pub mod error;
 pub mod flit;
-pub mod flow;
+mod flow;
 pub mod host;
 pub mod kernel;
 pub mod manifest;

@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use std::path::{Component, Path, PathBuf};
 
 /// Bytes that a manifest may have.
-pub const MANIFEST_BYTES_MAX: usize = 64 << 10;
+pub(crate) const MANIFEST_BYTES_MAX: usize = 64 << 10;
 /// Parameter words that a kernel may take at most.
-pub const PARAMS_MAX: u32 = 4096;
+pub(crate) const PARAMS_MAX: u32 = 4096;
 
 /// What is wrong with a package.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -308,7 +308,7 @@ fn value(key: &'static str, why: &str) -> PackageError {
 }
 
 /// Whether this can be a kernel's name.
-pub fn name_is_good(name: &str) -> bool {
+pub(crate) fn name_is_good(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_lowercase() || b.is_ascii_digit();
     (1..=31).contains(&name.len()) && plain(name.as_bytes()[0]) && name.bytes().all(|b| plain(b) || b == b'-')
 }

@@ -90,8 +90,8 @@ impl Session {
         call(&self.shared, state.sess(self.slot, epoch).ok_or_else(gone)?)
     }
 
-    /// A whole packet through the kernel. After a fault of an earlier packet the kernel begins anew. Dropping the future
-    /// gives the packet up, and the kernel begins anew.
+    /// A whole packet through the kernel. After a fault of an earlier packet the kernel begins anew. Dropping the
+    /// future gives the packet up, and the kernel begins anew.
     ///
     /// # Errors
     /// [`Fault::Params`] and [`Fault::Data`] as the kernel says; [`Fault::TooLong`] where there are more than `out_max`
@@ -248,7 +248,7 @@ impl Session {
     /// # Errors
     /// As [`Session::push`]. What the kernel made before a fault is lost.
     pub async fn pull(&self, max: usize) -> Result<Pulled, Fault> {
-        poll_fn(|cx| match self.pull_now(max, Some(cx.waker())) {
+        poll_fn(|cx| match self.pull_now(max, cx.waker()) {
             Ok(None) => Poll::Pending,
             Ok(Some(pulled)) => Poll::Ready(Ok(pulled)),
             Err(fault) => Poll::Ready(Err(fault)),
@@ -256,12 +256,7 @@ impl Session {
         .await
     }
 
-    /// As [`Session::pull`]; None where it would wait.
-    pub fn try_pull(&self, max: usize) -> Result<Option<Pulled>, Fault> {
-        self.pull_now(max, None)
-    }
-
-    fn pull_now(&self, max: usize, waker: Option<&Waker>) -> Result<Option<Pulled>, Fault> {
+    fn pull_now(&self, max: usize, waker: &Waker) -> Result<Option<Pulled>, Fault> {
         let slot = self.slot;
         self.with(|shared, sess| {
             if let Some(fault) = sess.fault.clone() {
@@ -271,9 +266,7 @@ impl Session {
             let to = end.unwrap_or(sess.out.len()).min(sess.out_at.saturating_add(max.max(1)));
             let eop = end == Some(to);
             if to == sess.out_at && !eop {
-                if let Some(waker) = waker {
-                    keep(&mut sess.puller, waker);
-                }
+                keep(&mut sess.puller, waker);
                 return Ok(None);
             }
             let bytes = if sess.out_at == 0 && to == sess.out.len() {
@@ -426,7 +419,7 @@ pub(crate) fn opened(shared: &Shared, slot: usize, epoch: u64, waker: &Waker) ->
 /// Resets a kernel that is built in on the caller's thread, which is quicker than to wake the slot's.
 fn reset_here(shared: &Shared, state: &mut crate::slot::Locked<'_>, slot: usize, epoch: u64) {
     let s = &mut state.slots[slot];
-    let ready = !s.reconfiguring && s.computing.is_none() && !s.stuck && shared.config.inline_bytes > 0;
+    let ready = s.reconfiguring.is_none() && s.computing.is_none() && !s.stuck && shared.config.inline_bytes > 0;
     let (Some(make), true) = (s.loaded.as_ref().and_then(|l| l.make), ready) else { return };
     let engine = s.engine.take();
     let Some(params) = state.sess(slot, epoch).filter(|s| s.reset && s.fault.is_none()).map(|s| s.params.clone())

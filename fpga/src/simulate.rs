@@ -94,8 +94,8 @@ impl World {
     }
 }
 
-/// Bandwidths of kernels that share a drive, bytes/s: for each interval of `interval_ns` (0 counts as 1) up to `until_ns`, one a
-/// kernel.
+/// Bandwidths of kernels that share a drive, bytes/s: for each interval of `interval_ns` (0 counts as 1) up to
+/// `until_ns`, one a kernel.
 pub fn timeline(drive: &Drive, loads: &[Load], interval_ns: u64, until_ns: u64) -> Vec<Vec<f64>> {
     let (bytes, interval) = (u64::from(drive.credit_bytes.max(1)), interval_ns.max(1));
     let time = |rate: f64| ((bytes as f64 / rate * 1e9 * NS as f64).round() as u64).max(1);
@@ -148,8 +148,8 @@ pub fn timeline(drive: &Drive, loads: &[Load], interval_ns: u64, until_ns: u64) 
     computed.into_iter().map(|row| row.into_iter().map(rate).collect()).collect()
 }
 
-/// The ideal: weighted max-min fair shares of `capacity` among (demand, weight) pairs. None gets more than it wants; what
-/// one leaves goes to the others by weight.
+/// The ideal: weighted max-min fair shares of `capacity` among (demand, weight) pairs. None gets more than it wants;
+/// what one leaves goes to the others by weight.
 pub fn fair_shares(capacity: f64, wants: &[(f64, u32)]) -> Vec<f64> {
     let mut shares = vec![0.0; wants.len()];
     let mut left = capacity;
@@ -235,7 +235,8 @@ mod tests {
             let load = |(rate, weight): &(f64, u32)|
                 Load { bytes_per_s: rate * 1e9, weight: *weight, start_ns: 0, end_ns: 60 * ms };
             let loads: Vec<Load> = kernels.iter().map(load).collect();
-            let drive = Drive { bytes_per_s: capacity * 1e9, latency_ns: 5_000, credits: 32, credit_bytes: credit_kib << 10 };
+            let bytes_per_s = capacity * 1e9;
+            let drive = Drive { bytes_per_s, latency_ns: 5_000, credits: 32, credit_bytes: credit_kib << 10 };
             assert_fair(&drive, &loads, 20 * ms, 60 * ms, 0.03);
         }
 
@@ -251,7 +252,8 @@ mod tests {
             for i in 0..wants.len() {
                 prop_assert!(shares[i] <= wants[i].0 + 1e-9);
                 let hungry = shares[i] < wants[i].0 - 1e-9;
-                prop_assert!(!hungry || (0..wants.len()).all(|j| level(j) <= level(i) + 1e-9), "the hungriest has most");
+                let most = (0..wants.len()).all(|j| level(j) <= level(i) + 1e-9);
+                prop_assert!(!hungry || most, "the hungriest has most");
             }
         }
     }

@@ -167,8 +167,8 @@ pub(crate) struct Slot {
     /// Never given another kernel.
     pub locked: bool,
     pub loaded: Option<Loaded>,
-    /// Another kernel was put in, and the time of that is not over.
-    pub reconfiguring: bool,
+    /// Another kernel was put in, and that takes until this time.
+    pub reconfiguring: Option<u64>,
     /// None while a thread computes with it, and where it has not been made yet.
     pub engine: Option<Box<dyn Kernel>>,
     /// Which session it is that has the slot: counts up.
@@ -185,7 +185,7 @@ pub(crate) struct Slot {
 impl Slot {
     /// Whether a session can have it.
     pub fn quiet(&self) -> bool {
-        self.session.is_none() && self.computing.is_none() && !self.reconfiguring && !self.stuck
+        self.session.is_none() && self.computing.is_none() && self.reconfiguring.is_none() && !self.stuck
     }
 }
 
@@ -314,8 +314,9 @@ impl Shared {
         let Some((index, _)) = chosen else { return Ok(None) };
         let (epoch, limit) = (state.next(), self.fifo_bytes());
         let slot = &mut state.slots[index];
+        let until = self.config.clock.now().saturating_add(self.config.reconfigure.ns(&slot.region));
         if !slot.loaded.as_ref().is_some_and(same) {
-            (slot.loaded, slot.engine, slot.reconfiguring) = (Some(loaded.clone()), None, true);
+            (slot.loaded, slot.engine, slot.reconfiguring) = (Some(loaded.clone()), None, Some(until));
         }
         (slot.epoch, slot.used) = (epoch, epoch);
         slot.counts.sessions += 1;
@@ -323,7 +324,9 @@ impl Shared {
         state.scheduler.open(index, want.weight());
         self.greet(state, want);
         let slot = &state.slots[index];
-        if slot.reconfiguring || slot.loaded.as_ref().is_some_and(|l| l.make.is_none()) || self.config.inline_bytes == 0
+        if slot.reconfiguring.is_some()
+            || slot.loaded.as_ref().is_some_and(|l| l.make.is_none())
+            || self.config.inline_bytes == 0
         {
             self.bells[index].notify_one();
         }
@@ -405,10 +408,12 @@ impl Shared {
         self.serve_waiters(state);
     }
 
-    /// A kernel was lost: its session is told, the slot holds nothing that it left.
+    /// A kernel failed: its session is told. Of one that is lost nothing is kept; another begins anew.
     pub fn lose(&self, state: &mut State, slot: usize, epoch: u64, fault: Fault) {
-        state.slots[slot].counts.faults += u64::from(matches!(fault, Fault::Lost(_)));
-        state.slots[slot].engine = None;
+        if matches!(fault, Fault::Lost(_)) {
+            state.slots[slot].counts.faults += 1;
+            state.slots[slot].engine = None;
+        }
         if let Some(sess) = state.sess(slot, epoch) {
             if matches!(sess.progress, Progress::Opening) {
                 sess.progress = Progress::Failed(CardError::Fault(fault.clone()));

@@ -38,7 +38,8 @@ pub enum SlotState {
     Idle,
     /// A session has it.
     Held,
-    /// A built-in kernel has not returned for longer than the watchdog allows: the slot is out of service until it does.
+    /// A built-in kernel has not returned for longer than the watchdog allows: the slot is out of service until it
+    /// does.
     Stuck,
 }
 
@@ -128,7 +129,7 @@ pub struct CardStatus {
 fn slot_status(index: usize, slot: &Slot) -> SlotStatus {
     let state = if slot.stuck {
         SlotState::Stuck
-    } else if slot.reconfiguring {
+    } else if slot.reconfiguring.is_some() {
         SlotState::Loading
     } else if slot.session.is_some() || slot.computing.is_some() {
         SlotState::Held

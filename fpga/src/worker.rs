@@ -15,7 +15,7 @@ const ROOM_BYTES: usize = 256 << 10;
 /// What a slot's thread does next, without the card's lock.
 enum Job {
     /// The slot is reconfigured.
-    Load(Loaded),
+    Load(Loaded, u64),
     /// The kernel is made: a process is started.
     Make(Loaded),
     /// It begins anew.
@@ -89,7 +89,7 @@ pub(crate) fn run(shared: &Shared, slot: usize) {
         };
         let epoch = state.slots[slot].epoch;
         match job {
-            Job::Load(loaded) => load(shared, &mut state, slot, &loaded),
+            Job::Load(loaded, until) => load(shared, &mut state, slot, &loaded, until),
             Job::Make(loaded) => {
                 state.slots[slot].computing = Some((u64::MAX, epoch));
                 let made = Locked::unlocked(&mut state, || make(shared, &loaded));
@@ -130,8 +130,8 @@ fn next(state: &mut State, slot: usize) -> Option<Job> {
         return None;
     }
     let loaded = s.loaded.as_ref()?;
-    if s.reconfiguring {
-        return Some(Job::Load(loaded.clone()));
+    if let Some(until) = s.reconfiguring {
+        return Some(Job::Load(loaded.clone(), until));
     }
     let sess = s.session.as_mut().filter(|s| s.fault.is_none())?;
     if s.engine.is_none() {
@@ -162,14 +162,13 @@ pub(crate) fn begin(shared: &Shared, state: &mut State, slot: usize, epoch: u64)
 }
 
 /// The slot is reconfigured: modelled time passes.
-fn load(shared: &Shared, state: &mut Locked<'_>, slot: usize, loaded: &Loaded) {
+fn load(shared: &Shared, state: &mut Locked<'_>, slot: usize, loaded: &Loaded, until: u64) {
     let takes = shared.config.reconfigure.ns(&state.slots[slot].region);
-    let until = shared.config.clock.now().saturating_add(takes);
     while shared.config.clock.now() < until && !state.stopping {
         shared.config.clock.wait(&shared.bells[slot], state, Some(until));
     }
     let s = &mut state.slots[slot];
-    s.reconfiguring = false;
+    s.reconfiguring = None;
     s.counts.reconfigurations += 1;
     s.counts.reconfigure_ns += takes;
     let gone = state.programs.get(&loaded.name).is_none_or(|p| !p.active);

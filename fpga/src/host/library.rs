@@ -110,7 +110,8 @@ impl Library {
         answer(unsafe { (self.reset)(self.kernel, params.as_ptr(), params.len()) })
     }
 
-    /// One step on `len` bytes of an input buffer, from `from`, into an output buffer whose first `used` bytes are taken.
+    /// One step on `len` bytes of an input buffer, from `from`, into an output buffer whose first `used` bytes are
+    /// taken.
     pub fn step(
         &mut self,
         shared: &Shared,
@@ -124,8 +125,8 @@ impl Library {
         let input = shared.address(input_at(buffer) + from, len);
         let output = shared.address(output_at(buffer) + used, room);
         let mut step = CStep::default();
-        // SAFETY: as `stall`; both ranges are inside of the shared memory, do not overlap, and outlive the call. A kernel
-        // that writes outside of them harms this process only.
+        // SAFETY: as `stall`; both ranges are inside of the shared memory, do not overlap, and outlive the call. A
+        // kernel that writes outside of them harms this process only.
         let code = unsafe { (self.step)(self.kernel, input, len, c_int::from(eop), output, room, &mut step) };
         answer(code)?;
         let (taken, made, cycles, done) = (step.taken, step.made, step.cycles, step.done != 0);

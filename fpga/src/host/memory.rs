@@ -1,8 +1,8 @@
-//! The memory that a card and a kernel's process share: a memfd whose size is sealed, so that neither can have the other
-//! touch a page that is not there.
+//! The memory that a card and a kernel's process share: a memfd whose size is sealed, so that neither can have the
+//! other touch a page that is not there.
 //!
-//! The other side may write at any time. So the card never makes a reference to a byte of it: it copies, from and to raw
-//! pointers, and looks at its copy only.
+//! The other side may write at any time. So the card never makes a reference to a byte of it: it copies, from and to
+//! raw pointers, and looks at its copy only.
 
 use super::wire::SHARED_BYTES;
 use rustix::fs::{MemfdFlags, SealFlags};
@@ -50,9 +50,10 @@ impl Shared {
     /// Where they would not fit.
     pub fn put(&self, at: usize, bytes: &[u8]) {
         assert!(at <= SHARED_BYTES && bytes.len() <= SHARED_BYTES - at, "outside of the shared memory");
-        // SAFETY: the range was checked, the mapping is writable, and no reference to it exists anywhere in this process
-        // while this runs: it is only reached through `put`, `get` and, in the other process, its own mapping. That
-        // process may read or write it at the same time, which changes what is copied, not whether it may be.
+        // SAFETY: the range was checked, the mapping is writable, and no reference to it exists anywhere in this
+        // process while this runs: it is only reached through `put`, `get` and, in the other process, its own
+        // mapping. That process may read or write it at the same time, which changes what is copied, not whether it
+        // may be.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.at.as_ptr().add(at), bytes.len()) }
     }
 

@@ -1,9 +1,10 @@
 //! What is taken away from a kernel's process before foreign code runs in it.
 //!
-//! In this order: it dies with the card's thread that started it; it cannot gain privileges; its memory is bounded, it
-//! writes no file and leaves no core; every descriptor but its socket is closed; and seccomp allows a short list of
-//! system calls. There are two filters: while the shared object is loaded, files may be opened for reading and mapped to
-//! be executed; from then on neither, so that the kernel can compute, allocate, tell the time, answer, and end.
+//! In this order: it dies with the card's thread that started it; it cannot gain privileges; its memory is bounded,
+//! it writes no file and leaves no core; every descriptor but its socket is closed; and seccomp allows a short list
+//! of system calls. There are two filters: while the shared object is loaded, files may be opened for reading and
+//! mapped to be executed; from then on neither, so that the kernel can compute, allocate, tell the time, answer, and
+//! end.
 
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
 use seccompiler::{

@@ -1,5 +1,5 @@
-//! What a kernel's process does: it confines itself, loads the shared object, and answers requests until the card closes
-//! the socket.
+//! What a kernel's process does: it confines itself, loads the shared object, and answers requests until the card
+//! closes the socket.
 
 use super::launch::{DRAM, LIBRARY, STALL, Stall, WAVE};
 use super::library::Library;
@@ -13,14 +13,15 @@ use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-/// A reply is sent at least so often while the kernel makes progress, so that a slow one is not taken for one that hangs.
+/// A reply is sent at least so often while the kernel makes progress, so that a slow one is not taken for one that
+/// hangs.
 const REPORT: Duration = Duration::from_millis(20);
 /// Room that any kernel can make something in, bytes.
 const ROOM: usize = 4096;
 
-/// Runs a kernel: the whole life of its process. Its standard input is the socket to the card, its standard output the
-/// memory that both share; the environment says which shared object. See [`super::Launch`], which starts it. Returns the
-/// exit code: 0, 1 where the shared object cannot be used, 2 where the process was not started by a card.
+/// Runs a kernel: the whole life of its process. Its standard input is the socket to the card, its standard output
+/// the memory that both share; the environment says which shared object. See [`super::Launch`], which starts it.
+/// Returns the exit code: 0, 1 where the shared object cannot be used, 2 where the process was not started by a card.
 pub fn serve() -> u8 {
     let (socket, shared) = match take_over() {
         Ok(both) => both,

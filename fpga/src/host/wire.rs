@@ -1,5 +1,5 @@
-//! The messages of a card and a kernel's process, over a socket pair of type SEQPACKET: one a datagram, in this machine's
-//! byte order, for both ends are the same program on the same machine.
+//! The messages of a card and a kernel's process, over a socket pair of type SEQPACKET: one a datagram, in this
+//! machine's byte order, for both ends are the same program on the same machine.
 
 use crate::kernel::Fault;
 

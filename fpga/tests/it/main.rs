@@ -1,5 +1,8 @@
 //! The card as its users see it.
 
 mod card;
+mod packages;
 mod process;
 mod rig;
+mod streams;
+mod time;

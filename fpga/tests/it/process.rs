@@ -17,7 +17,7 @@ use weldfs_fpga::package::{Catalogue, Package};
 #[test]
 #[ignore = "not a test: the program that runs kernels for the others"]
 fn kernel_host() {
-    std::process::exit(if weldfs_fpga::host::serve() == std::process::ExitCode::SUCCESS { 0 } else { 1 });
+    std::process::exit(weldfs_fpga::host::serve().into());
 }
 
 /// How a card starts this program as that one.
@@ -154,7 +154,7 @@ fn a_bad_kernel_is_lost_with_its_session_and_the_others_are_unharmed() {
             let session = wait(card.open(want(&name, 1, 2))).expect("open");
             let result = wait(session.run(vec![1; len], 1 << 20));
             assert!(matches!(result, Err(Fault::Lost(_))), "{behaviour}: {result:?}");
-            assert_eq!(wait(session.run(vec![1; len], 1 << 20)).is_err(), true, "{behaviour}: again");
+            assert!(wait(session.run(vec![1; len], 1 << 20)).is_err(), "{behaviour}: again");
             drop(session);
         }
         assert_eq!(card.status().slots[2].faults, 4 * (i as u64 + 1), "{behaviour}");
@@ -211,4 +211,28 @@ fn a_hanging_session_can_be_left_and_its_slot_comes_back() {
     for session in good {
         assert_eq!(wait(session.run(b"ab".to_vec(), 2)).expect("ran").output, b"bc");
     }
+}
+
+/// `cargo test -p weldfs-fpga --release --test it -- --ignored --exact process::throughput --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn throughput() {
+    let Some(library) = compile("GOOD") else { return };
+    let mut kernel = launch(&library).start().expect("started");
+    let input = vec![7u8; 512 << 20];
+    let mut best = [0f64; 2];
+    for _ in 0..3 {
+        kernel.reset(&[0]).expect("reset");
+        let start = std::time::Instant::now();
+        let (out, _) = run(&mut kernel, &input, 1 << 20, 1 << 20).expect("ran");
+        best[0] = best[0].max(out.len() as f64 / start.elapsed().as_secs_f64() / 1e9);
+        assert!(out == input);
+        let mut copy = Vec::new();
+        let start = std::time::Instant::now();
+        for part in input.chunks(1 << 20) {
+            copy.extend(part.iter().map(|b| b.wrapping_add(std::hint::black_box(0))));
+        }
+        best[1] = best[1].max(copy.len() as f64 / start.elapsed().as_secs_f64() / 1e9);
+    }
+    println!("a byte adder in its own process: {:.2} GB/s; the same in this thread: {:.2} GB/s", best[0], best[1]);
 }

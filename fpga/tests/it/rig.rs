@@ -101,3 +101,52 @@ pub fn card(slots: usize) -> Arc<Card> {
 pub fn want(kernel: &str, param: u32, tenant: u64) -> Want {
     Want { kernel: kernel.into(), params: vec![param], tenant, weight: 1, when_full: WhenFull::Busy }
 }
+
+/// Stays in its first chunk until the gate is opened.
+pub struct Gate;
+
+impl Stream for Gate {
+    fn reset(&mut self, _params: &[u32]) -> Result<(), Fault> {
+        Ok(())
+    }
+
+    fn chunk(&mut self, _input: &[u8], _out: &mut Vec<u8>) -> Result<(), Fault> {
+        gate::pass();
+        Ok(())
+    }
+
+    fn finish(&mut self, _out: &mut Vec<u8>) -> Result<(), Fault> {
+        Ok(())
+    }
+}
+
+/// The gate: one test uses it.
+pub mod gate {
+    use std::sync::{Condvar, Mutex};
+
+    static STATE: Mutex<(bool, bool)> = Mutex::new((false, false));
+    static CHANGED: Condvar = Condvar::new();
+
+    fn until(ready: impl Fn(&(bool, bool)) -> bool) {
+        let state = STATE.lock().expect("the gate");
+        drop(CHANGED.wait_while(state, |s| !ready(s)).expect("the gate"));
+    }
+
+    fn set(change: impl Fn(&mut (bool, bool))) {
+        change(&mut STATE.lock().expect("the gate"));
+        CHANGED.notify_all();
+    }
+
+    pub fn wait_until_inside() {
+        until(|s| s.0);
+    }
+
+    pub fn open() {
+        set(|s| s.1 = true);
+    }
+
+    pub fn pass() {
+        set(|s| s.0 = true);
+        until(|s| s.1);
+    }
+}
