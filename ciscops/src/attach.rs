@@ -346,8 +346,8 @@ pub enum Reply {
     Placeholders(PlaceholdersReply),
     /// A handle.
     Claimed(Claimed),
-    /// Text (JSON: Stats, Tenants, Tune without a key, Kernels; nothing: Tune with one). Empty also when it was too long for a
-    /// message: then it is attached as a memfd.
+    /// Text (JSON: Stats, Tenants, Tune without a key, Kernels; nothing: Tune with one). Empty also when it was too
+    /// long for a message: then it is attached as a memfd.
     Text(Vec<u8>),
     /// A token.
     Token(Token),

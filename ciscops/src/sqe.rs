@@ -109,7 +109,8 @@ pub mod flags {
     pub const POSTED: u16 = 1 << 7;
     /// Bit 8: detectable execution, the outcome is kept for `Opcode::Outcome`. EINVAL with what has no transaction.
     pub const DETECTABLE: u16 = 1 << 8;
-    /// Bit 9: with placement 3, a core may do what no slot can, or what a slot has lost. EINVAL with any other placement.
+    /// Bit 9: with placement 3, a core may do what no slot can, or what a slot has lost. EINVAL with any other
+    /// placement.
     pub const OR_CORE: u16 = 1 << 9;
     /// Every bit that has a meaning.
     pub const ALL: u16 = 0x3ff;

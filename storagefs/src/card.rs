@@ -79,7 +79,8 @@ mod odd {
         for (name, digit, make) in [("test-broken", 'b', broken as fn() -> Box<dyn Kernel>), ("test-slow", 'c', slow)] {
             let id: String = std::iter::repeat_n(digit, 32).collect();
             let text = format!(
-                "name = \"{name}\"\nid = \"{id}\"\nversion = \"1.0.0\"\nlicence = \"Apache-2.0\"\nabout = \"For tests.\"\n\
+                "name = \"{name}\"\nid = \"{id}\"\nversion = \"1.0.0\"\n\
+                 licence = \"Apache-2.0\"\nabout = \"For tests.\"\n\
                  clock_mhz = 250\ncycles_per_flit = 1.0\nregion = {{ lut = 1, ff = 1, bram = 0, dsp = 0 }}\n\
                  [params]\nmin = 0\nmax = 0\nabout = \"none\"\n[backend.model]\nbuiltin = \"{name}\"\n"
             );

@@ -18,7 +18,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("weldfs-capi", &["weldfs-ciscops", "weldfs-userlib", "weldfs-kernel-shim"]),
     (
         "weldfs-storagefs",
-        &["weldfs-ciscops", "weldfs-functions", "weldfs-waiting", "weldfs-journal", "weldfs-scheduler", "weldfs-fpga"],
+        &[
+            "weldfs-ciscops",
+            "weldfs-functions",
+            "weldfs-waiting",
+            "weldfs-journal",
+            "weldfs-scheduler",
+            "weldfs-fpga",
+            "weldfs-kernels",
+        ],
     ),
     (
         "weldfs-kernel-shim",
@@ -58,7 +66,15 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("weldfs-examples", &["weldfs-ciscops", "weldfs-userlib"]),
     (
         "weldfs-crash-harness",
-        &["weldfs-ciscops", "weldfs-journal", "weldfs-storagefs", "weldfs-kernel-shim", "weldfs-userlib"],
+        &[
+            "weldfs-ciscops",
+            "weldfs-journal",
+            "weldfs-fpga",
+            "weldfs-kernels",
+            "weldfs-storagefs",
+            "weldfs-kernel-shim",
+            "weldfs-userlib",
+        ],
     ),
     (
         "weldfs-benches",

@@ -100,6 +100,17 @@
 #define WELDFS_ON_HOST 32
 
 /*
+ In an FPGA slot of the device, with the same result: checksums (not the plain CRC-32) and LZ4 frames; -EOPNOTSUPP
+ for what no kernel computes, -EIO when the slot is lost.
+ */
+#define WELDFS_IN_SLOT 48
+
+/*
+ Added to WELDFS_IN_SLOT: a core does what no slot can, or what a slot has lost.
+ */
+#define WELDFS_OR_CORE 512
+
+/*
  Added to a `how`: after a failure or a crash all of the command is there or nothing. What calls that take a `how` do
  unless they say otherwise.
  */
@@ -2333,6 +2344,21 @@ int weldfs_program_length(struct weldfs_program *program, int buffer, int regist
  Step: puts in `buffer` what a codec makes of what `from` holds; -E2BIG when it has no room for that.
  */
 int weldfs_program_transform(struct weldfs_program *program, int buffer, int from, int what, uint32_t codec);
+
+/*
+ Step: puts in `buffer` what the kernel `name` makes of what `from` holds, in an FPGA slot. `params`, of `count`
+ elements, are its parameters: numbers of 32 bits, or registers, of which the low 32 bits are meant (among the first
+ 64). The buffer's size says how long the output may be.
+
+ Errors of the step when it runs: -ENOENT (no kernel is called so), -EINVAL (its parameters), -EBADMSG (the bytes are
+ not what it takes), -E2BIG (more output than there is room for), -EIO (the slot was lost), -EOPNOTSUPP (no slots).
+ */
+int weldfs_program_kernel(struct weldfs_program *program,
+                          int buffer,
+                          int from,
+                          const char *name,
+                          const struct weldfs_value *params,
+                          size_t count);
 
 /*
  Step: puts in `buffer` the ciphertext (or plaintext) of what `from` holds, which may not be the same buffer. `unit`

@@ -190,8 +190,8 @@ pub trait Transport: Send + Sync {
         Err(Errno::OPNOTSUPP)
     }
 
-    /// What concerns the device and not its files: Tune, Tenants, Token, Kernels, Trace. Text is in the reply, whatever its
-    /// length. Errors: EPERM for settings, tokens and recordings unless root or the device's owner asks; EOPNOTSUPP
+    /// What concerns the device and not its files: Tune, Tenants, Token, Kernels, Trace. Text is in the reply, whatever
+    /// its length. Errors: EPERM for settings, tokens and recordings unless root or the device's owner asks; EOPNOTSUPP
     /// where there is no such thing.
     fn control(&self, _request: &Request) -> Result<Reply, Errno> {
         Err(Errno::OPNOTSUPP)

@@ -43,7 +43,8 @@ impl Client {
     }
 
     /// Loads a kernel's package, a folder that the device can read, given by its absolute path; returns the kernel's
-    /// name. It is not active yet. EINVAL: it is no package; ENOENT: a file is missing; EEXIST: the name is taken; EPERM.
+    /// name. It is not active yet. EINVAL: it is no package; ENOENT: a file is missing; EEXIST: the name is taken;
+    /// EPERM.
     pub fn load_kernel(&self, package: impl AsRef<std::path::Path>) -> io::Result<String> {
         use std::os::unix::ffi::OsStrExt;
         self.kernel_verb("load", package.as_ref().as_os_str().as_bytes())

@@ -8,7 +8,8 @@
 //!
 //! `wire` has micro-ops from and to their 32 bytes, `body` the rest of the layout, `verify` what a program must
 //! satisfy; `build` makes bodies; `machine` and `bulk` run programs, `slot` what of them runs in FPGA slots; `kept` is
-//! what one that is started over need not do again, `foresight` what is computed before one begins where nothing is taken back.
+//! what one that is started over need not do again, `foresight` what is computed before one begins where nothing is
+//! taken back.
 
 mod body;
 mod build;
@@ -180,8 +181,8 @@ impl Program {
         self.micros.iter().map(reads).fold(0, u64::saturating_add) > u64::from(limits::ATOMIC_WRITE_MAX)
     }
 
-    /// Whether it compresses, decompresses, enciphers or runs a kernel; and whether it may have changed something before
-    /// it does so.
+    /// Whether it compresses, decompresses, enciphers or runs a kernel; and whether it may have changed something
+    /// before it does so.
     pub fn computes(&self) -> Option<bool> {
         let last = self.micros.iter().rposition(|m| matches!(m, Micro::Transform { .. } | Micro::Kernel { .. }))?;
         Some(self.micros[..last].iter().any(Micro::changes))

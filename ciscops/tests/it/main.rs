@@ -8,6 +8,7 @@ mod fused_is_its_expansion;
 mod hostile_client;
 mod program_bodies;
 mod program_is_its_steps;
+mod program_kernels;
 mod program_refusals;
 mod program_scans;
 mod program_text;

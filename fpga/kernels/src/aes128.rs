@@ -21,6 +21,8 @@ use aes::{Aes128, Block};
 use weldfs_fpga::kernel::{Fault, Stream};
 
 const BLOCK: usize = 16;
+/// Blocks that are copied before they are worked on: they are still in the first cache then.
+const BATCH: usize = 128;
 
 #[derive(Default)]
 pub struct Aes {
@@ -48,10 +50,12 @@ impl Stream for Aes {
         let Some(cipher) = &self.cipher else { return Err(Fault::Params("no key".into())) };
         let decrypts = self.decrypts;
         self.blocks.each(input, |blocks| {
-            let start = out.len();
-            out.extend_from_slice(blocks.as_flattened());
-            let (blocks, _) = Block::slice_as_chunks_mut(&mut out[start..]);
-            if decrypts { cipher.decrypt_blocks(blocks) } else { cipher.encrypt_blocks(blocks) }
+            for blocks in blocks.chunks(BATCH) {
+                let start = out.len();
+                out.extend_from_slice(blocks.as_flattened());
+                let (blocks, _) = Block::slice_as_chunks_mut(&mut out[start..]);
+                if decrypts { cipher.decrypt_blocks(blocks) } else { cipher.encrypt_blocks(blocks) }
+            }
         });
         Ok(())
     }

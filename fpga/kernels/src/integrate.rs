@@ -16,7 +16,6 @@
 //! * **Difference.** The papers learn the threshold on the host; here it is a parameter like the query.
 
 use crate::blocks::Blocks;
-use crate::lanes;
 use weldfs_fpga::kernel::{Fault, Stream};
 
 const RECORD: usize = 64;
@@ -33,50 +32,62 @@ pub struct Integrate {
     ended: bool,
 }
 
-#[derive(Clone, Copy, Default)]
 struct Rule {
-    query: [u8; QUERY],
+    /// What a byte of the record adds: equal bytes of the query, and `NEAR` if the query's prefix has it.
+    adds: [u32; 256],
     prefix: usize,
     /// Equal pairs that a record must have.
     least: u32,
 }
 
+/// Above every count of pairs.
+const NEAR: u32 = 1 << 16;
+
 impl Rule {
-    /// Counts, for each byte of the record, how many of these bytes of the query it equals.
-    #[inline(always)]
-    fn count(query: &[u8], record: &[u8; QUERY], equal: &mut [u8; QUERY]) {
-        for wanted in query {
-            for (n, byte) in equal.iter_mut().zip(record) {
-                *n += u8::from(byte == wanted);
-            }
+    fn new(query: &[u8], prefix: usize, least: u32) -> Rule {
+        let mut adds = [0; 256];
+        for (i, byte) in query.iter().enumerate() {
+            let near = if i < prefix { NEAR } else { 0 };
+            let entry = &mut adds[usize::from(*byte)];
+            *entry = (*entry | near) + 1;
         }
+        Rule { adds, prefix, least }
+    }
+
+    /// What a record's bytes come to: whether it passes the first stage, and both.
+    #[inline(always)]
+    fn passes(&self, record: &[u8; QUERY]) -> (bool, bool) {
+        let (prefix, rest) = record.split_at(self.prefix);
+        let sum = |bytes: &[u8]| bytes.iter().map(|b| self.adds[usize::from(*b)]).sum::<u32>();
+        let (of_prefix, of_rest) = (sum(prefix), sum(rest));
+        let (near, pairs) = (of_prefix >= NEAR, (of_prefix % NEAR) + (of_rest % NEAR));
+        (near, near & (pairs >= self.least))
     }
 
     /// Appends the records that stay to `out`; how many passed the first stage, and both.
-    #[inline(always)]
     fn filter(&self, records: &[[u8; RECORD]], out: &mut Vec<u8>) -> (u32, u32) {
-        let (prefix, rest) = self.query.split_at(self.prefix);
         let mut kept = [0; BATCH * RECORD];
         let (mut first, mut both) = (0, 0);
         for batch in records.chunks(BATCH) {
             let mut n = 0;
             for record in batch {
-                let mut equal = [0; QUERY];
                 let Some(compared) = record.first_chunk::<QUERY>() else { continue };
-                Rule::count(prefix, compared, &mut equal);
-                if equal[..self.prefix].iter().fold(0, |any, n| any | n) == 0 {
-                    continue;
-                }
-                first += 1;
-                Rule::count(rest, compared, &mut equal);
-                let pairs: u32 = equal.iter().map(|n| u32::from(*n)).sum();
+                let (near, stays) = self.passes(compared);
+                // Every record is written, and the next one over it unless it stays: no branch to mispredict.
                 kept[n..n + RECORD].copy_from_slice(record);
-                n += usize::from(pairs >= self.least) * RECORD;
+                first += u32::from(near);
+                n += usize::from(stays) * RECORD;
             }
             out.extend_from_slice(&kept[..n]);
             both += (n / RECORD) as u32;
         }
         (first, both)
+    }
+}
+
+impl Default for Rule {
+    fn default() -> Rule {
+        Rule { adds: [0; 256], prefix: 1, least: u32::MAX }
     }
 }
 
@@ -97,21 +108,16 @@ impl Stream for Integrate {
         if words.len() != QUERY / 4 {
             return Err(Fault::Params("a query has eight words".into()));
         }
-        (self.rule.prefix, self.rule.least) = (*prefix as usize, 33 - q);
-        for (bytes, word) in self.rule.query.as_chunks_mut::<4>().0.iter_mut().zip(words) {
-            *bytes = word.to_le_bytes();
-        }
+        let query: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        self.rule = Rule::new(&query, *prefix as usize, 33 - q);
         Ok(())
     }
 
     fn chunk(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
         self.begin();
-        let (rule, counts) = (self.rule, &mut self.counts);
+        let (rule, counts) = (&self.rule, &mut self.counts);
         self.records.each(input, |records| {
-            let (first, both) = lanes::wide(
-                #[inline(always)]
-                || rule.filter(records, out),
-            );
+            let (first, both) = rule.filter(records, out);
             for (count, more) in counts.iter_mut().zip([records.len() as u32, first, both]) {
                 *count = count.wrapping_add(more);
             }

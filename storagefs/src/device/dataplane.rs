@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use weldfs_ciscops::command::Modify;
-use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Kernel, Op, OpenFlags, Outcome, Paths, Taken, interp};
+use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, Paths, Taken, interp};
 use weldfs_journal::{Appended, Lsn, RecordHead};
 use weldfs_scheduler::{Mode, Seq, Token};
 
@@ -21,7 +21,6 @@ use super::checksum;
 use super::clock::now_ns;
 use super::core::Core;
 use super::counters::QueueCounters;
-use super::departed;
 use super::detect;
 use super::lent::{Lending, Lost, may_lend};
 use super::limits::SET_RETRIES_MAX;
@@ -38,7 +37,7 @@ use super::staged;
 use super::wishes::{changes_names, leaves_garbage, wants_durable};
 use crate::error::{FsError, FsResult, Wait};
 use crate::fs::strides::Strides;
-use crate::fs::{Computing, Finished, HandleTable, Hold, InodeSet, OpCounters, Slicer, Txn};
+use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, Slicer, Txn};
 use crate::store::{MicroTxn, Plan};
 
 /// What an op future is made of.
@@ -251,35 +250,6 @@ impl OpCx<'_> {
 
     pub(super) fn description(&self, h: Handle) -> Result<Arc<Description>, Errno> {
         self.session().handles.get(h)
-    }
-}
-
-impl Slicer for OpCx<'_> {
-    fn due(&self) -> bool {
-        let runq = &self.core.board.runq;
-        let ran = self.core.scaled(now_ns().wrapping_sub(self.slot.begin.load(Ordering::Relaxed)));
-        // With nothing runnable, too: commands may wait in rings that no core reads while this core is in here.
-        let due = ran >= runq.quantum_ns() && (runq.is_empty() || runq.preempts(self.queue.tenant.id, ran));
-        if due {
-            self.slot.yielded.store(true, Ordering::Relaxed);
-        }
-        due
-    }
-
-    fn is_cancelled(&self) -> bool {
-        !departed::goes_on(self.core, self.session(), &self.cmd.op)
-    }
-
-    fn micro(&self, index: u16) {
-        self.slot.micro.store(u32::from(index), Ordering::Relaxed);
-    }
-
-    fn kernel<'k>(&'k self, kernel: Kernel<'k>, input: Vec<u8>, out_max: usize) -> Computing<'k> {
-        Box::pin(placed::kernel(self, kernel, input, out_max))
-    }
-
-    fn fell_back(&self) {
-        self.queue.counters.slot_fallbacks.add(1);
     }
 }
 

@@ -55,6 +55,7 @@ mod session;
 mod session_ops;
 mod sets;
 mod slice;
+mod slicer;
 mod slots;
 mod staged;
 mod starved;
@@ -93,6 +94,7 @@ pub use stats::{
 };
 pub use tenants::{Identity, TenantReport, TenantsConfig};
 pub use tune::{Setting, TuneError};
+pub use weldfs_fpga::config::CardConfig;
 pub use weldfs_scheduler::PolicyKind;
 
 /// A running device. Thread-safe; dropping it shuts it down.

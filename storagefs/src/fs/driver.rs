@@ -277,8 +277,8 @@ impl Direct {
         Ok(())
     }
 
-    /// Runs a command with all that it says of itself but its sequence; its effects are on the medium when this returns,
-    /// if it is durable.
+    /// Runs a command with all that it says of itself but its sequence; its effects are on the medium when this
+    /// returns, if it is durable.
     pub fn run_command(&mut self, cmd: &Command) -> Outcome {
         let before = self.last_end;
         let outcome = self.execute(cmd);

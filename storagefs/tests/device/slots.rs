@@ -3,8 +3,8 @@
 
 use crate::detect::make_image;
 use std::sync::Arc;
-use weldfs::catalogue::{Codec, Encryption, FieldEdit, Order, SumKind, SumPlace, Summing};
-use weldfs::{At, Client, Errno, File, KeyKind, OpenOptions, Placement, Queue, Room};
+use weldfs::catalogue::{Codec, Encryption, FieldEdit, KeyKind, Order, SumKind, SumPlace, Summing};
+use weldfs::{At, Client, Errno, File, OpenOptions, Placement, Queue, Room};
 use weldfs_ciscops::program::{BufSlot, Builder, Bytes, Micro, Place, Value, text};
 use weldfs_ciscops::{Access, ChecksumKind, Command, Handle, Op, TxnMode, program};
 use weldfs_fpga::config::{CardConfig, Reconfigure};
@@ -196,7 +196,7 @@ fn a_program_runs_a_kernel_and_what_is_wrong_with_it_has_its_errno() {
     for (name, params, room, errno) in [
         ("no-such-kernel", &[][..], 64, Errno::NOENT),
         ("crc32c", &[Value::Imm(0), Value::Imm(0)], 64, Errno::INVAL),
-        ("rle", &[], 64, Errno::BADMSG),
+        ("rle", &[], 256, Errno::BADMSG),
         ("pass-through", &[], 2, Errno::TOOBIG),
         ("Not a name", &[], 64, Errno::INVAL),
         ("", &[], 64, Errno::INVAL),
@@ -342,7 +342,9 @@ fn a_client_that_goes_while_slots_compute_for_it_leaves_them_to_others() {
     let file = open(&gone, "/gone");
     let body = with_kernel(file.handle(), "lz4", &[Value::Imm(0)], &bytes(12_000), 16_000).unwrap();
     let mut queue = gone.queue(64, 1 << 20).unwrap();
-    (0..16).for_each(|_| drop(submit(&mut queue, &body)));
+    for _ in 0..16 {
+        submit(&mut queue, &body);
+    }
     drop((queue, file, gone));
     assert_eq!(run(&client, "pass-through", &[], b"abc", 3), Ok(b"abc".to_vec()));
     embedded.close().unwrap();

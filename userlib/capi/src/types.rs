@@ -30,8 +30,8 @@ pub const WELDFS_ON_DEVICE: u32 = 0x10;
 /// On the caller's processor, before or after plain commands, with the same result: the bytes cross the link, and where
 /// that takes more than one command (a read and a write) others may come in between, and a crash, too.
 pub const WELDFS_ON_HOST: u32 = 0x20;
-/// In an FPGA slot of the device, with the same result: checksums (not the plain CRC-32) and LZ4 frames; -EOPNOTSUPP for
-/// what no kernel computes, -EIO when the slot is lost.
+/// In an FPGA slot of the device, with the same result: checksums (not the plain CRC-32) and LZ4 frames; -EOPNOTSUPP
+/// for what no kernel computes, -EIO when the slot is lost.
 pub const WELDFS_IN_SLOT: u32 = 0x30;
 /// Added to WELDFS_IN_SLOT: a core does what no slot can, or what a slot has lost.
 pub const WELDFS_OR_CORE: u32 = 0x200;

@@ -39,8 +39,9 @@ pub enum Placement {
     /// On the caller's processor, before or after plain commands: the bytes cross the link. Where that takes more than
     /// one command, others may come in between.
     Host,
-    /// In an FPGA slot of the device: checksums by the kernel `crc32c`, LZ4 frames by `lz4`. EOPNOTSUPP for what no kernel computes (other codecs and checksums, ciphers, arithmetic), and on a directory of the host; EIO
-    /// when the slot is lost. Calls without a compute part run as ever.
+    /// In an FPGA slot of the device: checksums by the kernel `crc32c`, LZ4 frames by `lz4`. EOPNOTSUPP for what no
+    /// kernel computes (other codecs and checksums, ciphers, arithmetic), and on a directory of the host; EIO when the
+    /// slot is lost. Calls without a compute part run as ever.
     Slot,
     /// The same; a core does what no slot can, or what a slot has lost, and that is counted.
     SlotOrCore,

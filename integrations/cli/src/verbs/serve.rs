@@ -15,7 +15,7 @@ use telling::Telling;
 use weldfs::Durability;
 use weldfs_kernel_shim::{HostDirServer, ServeConfig, Server, SocketAt, Source};
 use weldfs_storagefs::device::hostdir::{HostDirConfig, THREADS};
-use weldfs_storagefs::device::{DeviceConfig, Profile, TenantsConfig};
+use weldfs_storagefs::device::{CardConfig, DeviceConfig, Profile, TenantsConfig};
 
 /// Arguments of `weldfs serve`.
 #[derive(clap::Args, Debug)]
@@ -58,6 +58,9 @@ fn config(settings: &Settings) -> Result<DeviceConfig, Failure> {
         (Some(cores), _) => config.cores = cores.0.into(),
         (None, 0) => {}
         (None, cores) => config.cores = cores as usize,
+    }
+    if let Some(slots) = settings.slots {
+        config.card.slots = CardConfig::with_slots(slots.0.into()).slots;
     }
     match (settings.memory, config.profile.memory_bytes) {
         (Some(bytes), _) => config.memory_bytes = bytes.0,

@@ -128,8 +128,8 @@ mod tests {
     fn whatever_a_flag_says_a_file_says_too() {
         use clap::CommandFactory;
         let all = "[serve]\nimage = 'i'\nram = '64M'\nhostdir = 'd'\nthreads = 2\nsocket = 's'\nsocket-mode = '0660'\n\
-            socket-group = 0\ncores = 3\nmemory = '1G'\nprofile = 'p'\ndurability = 'volatile'\npolicy = 'eevdf'\n\
-            quantum = 50\ncost = 'constant'\ntenants = 't'\nno-flush = true\n";
+            socket-group = 0\ncores = 3\nslots = 2\nmemory = '1G'\nprofile = 'p'\ndurability = 'volatile'\n\
+            policy = 'eevdf'\nquantum = 50\ncost = 'constant'\ntenants = 't'\nno-flush = true\n";
         let parsed = parse(all).expect("all keys");
         let command = Flags::command();
         for arg in command.get_arguments().filter(|arg| arg.get_id() != "help") {

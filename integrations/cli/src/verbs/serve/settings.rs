@@ -47,6 +47,10 @@ pub struct Settings {
     #[arg(long, value_name = "N")]
     #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
     pub cores: Option<Threads>,
+    /// FPGA slots, 1 to 64, all of the default size; by default what the profile says, else 3
+    #[arg(long, value_name = "N")]
+    #[serde(default, with = "text", skip_serializing_if = "Option::is_none")]
+    pub slots: Option<SlotCount>,
     /// Memory for caches and changes not yet checkpointed, say 1G, at least 1M; by default what the profile says, else
     /// 512M
     #[arg(long, value_name = "SIZE")]
@@ -140,6 +144,10 @@ setting!(
 setting!(
     /// A number of threads.
     Threads(u16), text => number(text, 1, 256), n => n.to_string()
+);
+setting!(
+    /// A number of FPGA slots.
+    SlotCount(u16), text => number(text, 1, 64), n => n.to_string()
 );
 setting!(
     /// Microseconds.
@@ -236,6 +244,7 @@ impl Settings {
             ("no-flush", self.no_flush == Some(true) && self.ram.is_some(), "for an image, not for memory (ram)"),
             ("no-flush", self.no_flush == Some(true) && self.hostdir.is_some(), device),
             ("cores", self.cores.is_some() && self.hostdir.is_some(), device),
+            ("slots", self.slots.is_some() && self.hostdir.is_some(), device),
             ("memory", self.memory.is_some() && self.hostdir.is_some(), device),
             ("profile", self.profile.is_some() && self.hostdir.is_some(), device),
             ("policy", self.policy.is_some() && self.hostdir.is_some(), device),
@@ -307,6 +316,7 @@ impl Settings {
             socket_mode: self.socket_mode.or(file.socket_mode),
             socket_group: self.socket_group.or(file.socket_group),
             cores: self.cores.or(file.cores),
+            slots: self.slots.or(file.slots),
             memory: self.memory.or(file.memory),
             profile: self.profile.or(file.profile),
             durability: self.durability.or(file.durability),
