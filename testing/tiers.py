@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from . import counts, plugins, programs, sources, states
+from . import counts, kernels_cli, plugins, programs, sources, states
 from .build import BUILD, ROOT, cargo, release
 from .report import Failed, Skip
 
@@ -57,6 +57,7 @@ def apt(tools, packages, libraries=()):
 # What single tests of `integrations/cli` drive, by the file that shows whether it is there.
 DRIVEN = {
     "libjemalloc2": "/usr/lib/*/libjemalloc.so.2",
+    "libxrt-dev": "/usr/lib/*/libxrt_coreutil.so.2",
     "libmimalloc2.0": "/usr/lib/*/libmimalloc.so.2*",
     "libtcmalloc-minimal4": "/usr/lib/*/libtcmalloc_minimal.so.4",
     "libleveldb-dev": "/usr/include/leveldb/c.h",
@@ -323,6 +324,7 @@ TIERS = {
     "formats": (formats, True),
     "canary": (canary, True),
     "programs": (programs_, True),
+    "kernel-tutorial": (kernels_cli.kernel_tutorial, True),
     "sqlite": (sqlite, True),
     "rocksdb": (rocksdb, True),
     "leveldb": (leveldb, True),

@@ -2,6 +2,7 @@
 //!
 //! * `kernel`: what a kernel is (bytes in, bytes out, parameters), whichever back-end runs it.
 //! * `flit`: the 64-byte unit that its FIFOs carry.
+//! * `xrt`: kernels on a real card, through a helper process.
 //! * `manifest`, `package`: what a kernel package says of itself; the kernels that a card has from the start.
 //! * `config`, `card`, `session`, `status`, `error`: the card as the device uses it. `slot` has its state, which is
 //!   behind one lock, `worker` its threads, `clock` its time.
@@ -32,3 +33,4 @@ pub mod simulate;
 mod slot;
 pub mod status;
 mod worker;
+pub mod xrt;

@@ -70,6 +70,8 @@ struct weldfs_kernel {
         context.randReset(2);
         context.randSeed(1);
         context.traceEverOn(true);
+        // No thread beside this one: the process that this runs in may make none.
+        context.threads(1);
         top = std::make_unique<WELD_TOP>(&context, "top");
     }
 

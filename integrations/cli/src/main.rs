@@ -104,6 +104,8 @@ enum Verb {
     Tenants(verbs::tenants::Args),
     /// Change settings of a running device, or list them
     Tune(verbs::tune::Args),
+    /// Make, test and run compute kernels of your own
+    Kernel(verbs::kernel::Args),
     /// Show who uses a running device, as it happens
     Top(verbs::top::Args),
     /// Record what runs on the cores of a device, for Perfetto
@@ -114,7 +116,7 @@ enum Verb {
     Crash(verbs::crash::Args),
     /// Experiments
     Bench(verbs::bench::Args),
-    /// Run a kernel that is a shared object, for a device that has loaded it
+    /// Run one kernel for the process that started this
     #[command(hide = true)]
     KernelHost(verbs::kernel_host::Args),
     /// Write man pages and shell completions, for packagers
@@ -154,12 +156,13 @@ fn dispatch(verb: &Verb) -> Outcome {
         Verb::Exec(args) => verbs::exec::run(args),
         Verb::Tenants(args) => verbs::tenants::run(args),
         Verb::Tune(args) => verbs::tune::run(args),
+        Verb::Kernel(args) => verbs::kernel::run(args),
+        Verb::KernelHost(args) => verbs::kernel_host::run(args),
         Verb::Top(args) => verbs::top::run(args),
         Verb::Trace(args) => verbs::trace::run(args),
         Verb::Demo(args) => verbs::demo::run(args),
         Verb::Crash(args) => verbs::crash::run(args),
         Verb::Bench(args) => verbs::bench::run(args),
-        Verb::KernelHost(args) => verbs::kernel_host::run(args),
         Verb::Generate(args) => verbs::generate::run(args),
     }
 }

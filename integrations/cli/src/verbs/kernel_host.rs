@@ -1,12 +1,23 @@
-//! `weldfs kernel-host`: the process of a kernel that is a shared object. A device starts it; it is of no use by hand.
+//! `weldfs kernel-host`: the process in which a kernel runs that is not built in. Hidden: the device starts it.
 
-use crate::failure::Outcome;
+use crate::failure::{Doing, Outcome};
+use std::path::PathBuf;
 
-/// Arguments of `weldfs kernel-host`: none, for the device says everything in the environment and over a socket.
+/// Arguments of `weldfs kernel-host`.
 #[derive(clap::Args, Debug)]
-pub struct Args {}
+pub struct Args {
+    /// Drive a card through this library of XRT's; standard input is a socket of the parent's
+    #[arg(long, value_name = "LIBRARY")]
+    xrt: Option<PathBuf>,
+}
 
-/// Computes until the device has closed the socket.
-pub fn run(_args: &Args) -> Outcome {
-    Ok(weldfs_fpga::host::serve())
+/// Serves its parent until that ends.
+pub fn run(args: &Args) -> Outcome {
+    match &args.xrt {
+        Some(library) => {
+            weldfs_fpga::xrt::serve(library).doing("serve a kernel with", library)?;
+            Ok(0)
+        }
+        None => Ok(weldfs_fpga::host::serve()),
+    }
 }

@@ -14,6 +14,7 @@ pub mod find;
 pub mod fsck;
 pub mod generate;
 pub mod info;
+pub mod kernel;
 pub mod kernel_host;
 pub mod ln;
 pub mod ls;

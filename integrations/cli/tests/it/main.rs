@@ -13,6 +13,7 @@ mod hostdir;
 mod images;
 mod integrity;
 mod json_names;
+mod kernel;
 mod life;
 mod messages;
 mod observing;

@@ -3,6 +3,7 @@
 
 mod board;
 mod examples;
+mod kernels;
 mod profiles;
 mod python;
 mod tutorial;

@@ -5,14 +5,14 @@ use crate::skips;
 use std::process::{Command, Stdio};
 
 /// A block of commands, and the lines that it must print.
-struct Block {
-    line: usize,
-    commands: String,
-    prints: Option<String>,
+pub(super) struct Block {
+    pub line: usize,
+    pub commands: String,
+    pub prints: Option<String>,
 }
 
 /// The fenced blocks of a page: `sh` ones, each with the `text` block behind it.
-fn blocks(page: &str) -> Vec<Block> {
+pub(super) fn blocks(page: &str) -> Vec<Block> {
     let mut all: Vec<Block> = Vec::new();
     let mut lines = page.lines().enumerate();
     while let Some((at, line)) = lines.next() {

@@ -1,0 +1,141 @@
+//! `weldfs kernel run`: one packet through a kernel, here, from standard input to standard output.
+
+use super::build;
+use super::host;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::output::{facts, say};
+use std::io::Read;
+use std::path::Path;
+use weldfs_fpga::kernel::{Fault, Kernel};
+
+/// Bytes that are read at a time, and room for output.
+const PIECE: usize = 256 << 10;
+
+/// Arguments of `weldfs kernel run`.
+#[derive(clap::Args, Debug)]
+#[command(
+    after_help = "Standard input is one packet. Bytes, cycles and the time that those are at the kernel's clock are said\n\
+on standard error. A kernel that is a folder is built first, and runs in a process of its own.\n\n\
+Examples:\n  weldfs kernel run shout --param 0 < text\n  \
+weldfs kernel run grep --param text:error < /var/log/syslog | od -A d -t u4"
+)]
+pub struct Args {
+    /// A kernel's folder, or the name of one that comes with this program
+    #[arg(value_name = "DIR|NAME", default_value = ".")]
+    kernel: String,
+    /// A parameter: a number (12, 0x1f, -1), or text:STRING, its length in bytes and then the bytes, four to a word
+    #[arg(long = "param", value_name = "W", allow_hyphen_values = true, value_parser = words)]
+    params: Vec<Words>,
+    /// Which back-end of a folder; by default the first that kernel.toml has, of model, rtl, hls
+    #[arg(long, value_name = "KIND", value_parser = ["model", "rtl", "hls", "xrt"])]
+    back_end: Option<String>,
+    /// Which card runs it, with --back-end xrt
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    card: u32,
+}
+
+/// What one `--param` says.
+#[derive(Clone, Debug)]
+struct Words(Vec<u32>);
+
+fn words(text: &str) -> Result<Words, String> {
+    match text.strip_prefix("text:") {
+        Some(text) => Ok(Words(counted(text.as_bytes()))),
+        None => word(text).map(|w| Words(vec![w])),
+    }
+}
+
+/// How many bytes, then the bytes, four to a word, the first the lowest.
+fn counted(bytes: &[u8]) -> Vec<u32> {
+    let word = |part: &[u8]| part.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+    std::iter::once(bytes.len() as u32).chain(bytes.chunks(4).map(word)).collect()
+}
+
+/// One parameter: `42`, `0x2a`, or `-1`, which is 0xffffffff.
+pub fn word(text: &str) -> Result<u32, String> {
+    let found = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16).ok(),
+        None => text.parse().ok().or_else(|| text.parse().ok().map(i32::cast_unsigned)),
+    };
+    found.ok_or_else(|| format!("'{text}' is no parameter: it is a number of 32 bits, as 42, 0x2a or -1"))
+}
+
+/// Runs it.
+pub fn run(args: &Args) -> Outcome {
+    let Started { mut kernel, clock_mhz, ports } = started(args)?;
+    let params: Vec<u32> = args.params.iter().flat_map(|w| w.0.iter().copied()).collect();
+    let told = |fault: Fault| Failure::new(format!("{}: {fault}", args.kernel));
+    kernel.reset(&params).map_err(told)?;
+    let mut input = std::io::stdin().lock();
+    let (mut buffer, mut out) = (vec![0; PIECE], vec![0; PIECE]);
+    let (mut at, mut len, mut end) = (0, 0, false);
+    let (mut taken, mut made, mut cycles) = (0u64, 0u64, 0u64);
+    loop {
+        if at == len && !end {
+            (at, len) = (0, input.read(&mut buffer).doing("read", "standard input")?);
+            end = len == 0;
+        }
+        let step = kernel.step(&buffer[at..len], end, &mut out).map_err(told)?;
+        facts(|to| to.write_all(&out[..step.made]))?;
+        at += step.taken;
+        (taken, made, cycles) = (taken + step.taken as u64, made + step.made as u64, cycles + step.cycles);
+        if step.done {
+            break;
+        }
+        if step.taken == 0 && step.made == 0 && (end || at < len) {
+            return Err(Failure::new(format!("{}: it neither takes nor makes anything", args.kernel)));
+        }
+    }
+    let us = cycles as f64 / f64::from(clock_mhz);
+    say!("{taken} bytes in, {made} bytes out, {cycles} cycles: {us:.3} us at {clock_mhz} MHz");
+    for (port, name) in (0..).zip(&ports) {
+        if let Some(value) = kernel.peek(port) {
+            say!("{name} = {value}");
+        }
+    }
+    Ok(0)
+}
+
+struct Started {
+    kernel: Box<dyn Kernel>,
+    clock_mhz: u32,
+    /// Names of its debug ports, from 0.
+    ports: Vec<String>,
+}
+
+fn started(args: &Args) -> Result<Started, Failure> {
+    let folder = Path::new(&args.kernel);
+    if !folder.join("kernel.toml").is_file() {
+        return match weldfs_kernels::find(&args.kernel) {
+            Some(builtin) if args.back_end.as_deref().is_none_or(|kind| kind == "model") => {
+                Ok(Started { kernel: (builtin.make)(), clock_mhz: host::BUILTIN_MHZ, ports: Vec::new() })
+            }
+            Some(_) => Err(Failure::new(format!("{}: comes with this program as a model alone", args.kernel))),
+            None => Err(Failure::new(format!("{}: no kernel's folder, and no kernel of this name", args.kernel))),
+        };
+    }
+    let package = host::package(folder)?;
+    let (clock_mhz, ports) = (package.manifest().clock_mhz, package.manifest().ports.peek.clone());
+    if args.back_end.as_deref() == Some("xrt") {
+        return Ok(Started { kernel: Box::new(host::on_card(&package, folder, args.card)?), clock_mhz, ports });
+    }
+    let kind = host::kind(&package, args.back_end.as_deref())?;
+    build::build(folder, kind)?;
+    Ok(Started { kernel: host::start(&package, kind, None, None)?, clock_mhz, ports })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parameters_are_numbers_or_text() {
+        let said = |text| words(text).map(|w| w.0);
+        assert_eq!(said("42"), Ok(vec![42]));
+        assert_eq!(said("0x2a"), Ok(vec![42]));
+        assert_eq!(said("-1"), Ok(vec![u32::MAX]));
+        assert_eq!(said("text:error"), Ok(vec![5, u32::from_le_bytes(*b"erro"), u32::from(b'r')]));
+        assert_eq!(said("text:"), Ok(vec![0]));
+        assert!(said("4294967296").is_err() && said("x").is_err() && said("").is_err());
+    }
+}

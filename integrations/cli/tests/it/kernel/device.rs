@@ -1,0 +1,69 @@
+//! Kernels of a running device.
+
+use crate::images::{Bench, Served, fails, json, ok};
+use crate::skips;
+use std::process::{Command, Stdio};
+
+#[test]
+fn a_kernel_is_loaded_used_looked_at_and_unloaded() {
+    let name = "a_kernel_is_loaded_used_looked_at_and_unloaded";
+    let has = |tool: &str| Command::new(tool).arg("--version").stdout(Stdio::null()).status().is_ok();
+    if !["make", "c++", "python3"].into_iter().all(has) {
+        return skips::skip(name, "make, c++ or python3 is not installed");
+    }
+    let bench = Bench::new();
+    let image = bench.image("a.img", "pmem");
+    let image = image.to_str().expect("text");
+    let (dir, folder) = (bench.dir.path().to_str().expect("text"), bench.path("k"));
+    let folder = folder.to_str().expect("text");
+    ok(["kernel", "new", "k", "--hls", "--dir", dir]);
+    let (_, said) = fails(["kernel", "load", image, folder]);
+    assert!(said.contains("no device serves"), "{said}");
+    let served = Served::start(bench.path("a.img").as_path());
+    ok(["kernel", "test", folder, "--cases", "5"]);
+    assert_eq!(ok(["kernel", "load", image, folder, "--inactive"]), "k: loaded\n");
+    let listed = || {
+        let all = json(&ok(["kernel", "ls", image, "--json"]));
+        all["kernels"].as_array().expect("kernels").iter().find(|k| k["name"] == "k").cloned()
+    };
+    assert_eq!(listed().expect("it is there")["active"], false);
+    let program =
+        "open /f rw create; buffer out 64; buffer in 64; fill in \"quiet\"; kernel k(0) in -> out; write 0 out";
+    fails(["exec", image, program]);
+    ok(["kernel", "activate", image, "k"]);
+    assert_eq!(listed().expect("it is there")["active"], true);
+    let (_, said) = fails(["kernel", "peek", image, "k"]);
+    assert!(said.contains("it is in no slot"), "{said}");
+    ok(["exec", image, program]);
+    assert_eq!(ok(["cat", &bench.inside("a.img", "/f")]), "QUIET");
+    assert_eq!(ok(["kernel", "peek", image, "k"]), "changed = 5\n");
+    assert_eq!(ok(["kernel", "peek", image, "k", "0"]), "changed = 5\n");
+    assert_eq!(json(&ok(["kernel", "peek", image, "k", "changed", "--json"]))[0]["word"], 5);
+    let (_, said) = fails(["kernel", "peek", image, "k", "7"]);
+    assert!(said.contains("it has no port 7"), "{said}");
+    let (_, said) = fails(["kernel", "peek", image, "k", "none"]);
+    assert!(said.contains("no debug port none"), "{said}");
+    let shown = ok(["kernel", "ls", image]);
+    assert!(
+        shown.lines().any(|line| line.starts_with("k ") && line.contains("active") && line.contains("hls")),
+        "{shown}"
+    );
+    ok(["kernel", "deactivate", image, "k"]);
+    fails(["exec", image, program]);
+    ok(["kernel", "unload", image, "k"]);
+    assert_eq!(listed(), None);
+    for verb in ["unload", "activate", "deactivate", "peek"] {
+        let (_, said) = fails(["kernel", verb, image, "k"]);
+        assert!(said.contains("has no"), "{verb}: {said}");
+    }
+    // The same id under another name, and what the device brings.
+    ok(["kernel", "load", image, folder]);
+    let manifest = bench.path("k/kernel.toml");
+    let text = std::fs::read_to_string(&manifest).expect("a manifest");
+    std::fs::write(&manifest, text.replace("name = \"k\"", "name = \"l\"")).expect("written");
+    let (_, said) = fails(["kernel", "load", image, folder]);
+    assert!(said.contains("another kernel with the name l, or its id"), "{said}");
+    let (_, said) = fails(["kernel", "unload", image, "grep"]);
+    assert!(said.contains("what the device brings stays"), "{said}");
+    served.term();
+}
