@@ -110,7 +110,14 @@ pub fn load(args: &Load) -> Outcome {
 
 /// Forgets a kernel.
 pub fn unload(args: &Named) -> Outcome {
-    one(args, "unload", Client::unload_kernel)
+    one(args, "unload", |client, name| match client.unload_kernel(name) {
+        // One that is active has to be deactivated first, which fails where it is used at the moment.
+        Err(e) if e.raw_os_error() == Some(Errno::BUSY.0) => {
+            client.deactivate_kernel(name)?;
+            client.unload_kernel(name)
+        }
+        done => done,
+    })
 }
 
 /// Lets a kernel be used.
