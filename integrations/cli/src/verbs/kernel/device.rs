@@ -11,8 +11,8 @@ use weldfs::{Client, Errno};
 /// Arguments of `weldfs kernel load`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The device reads the folder: kernel.toml, and the back-end that `weldfs kernel test` has built. What\n\
-runs is the file as it is when a slot gets the kernel. Only root and the user that runs the device\n\
+    after_help = "The device reads the folder: kernel.toml, and the back-end that `weldfs kernel test` has built.\n\
+What runs is the file as it is when a slot gets the kernel. Only root and the user that runs the device\n\
 can load, unload, activate and deactivate."
 )]
 pub struct Load {
