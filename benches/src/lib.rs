@@ -16,6 +16,7 @@ pub mod engines;
 pub mod fairness;
 pub mod floor;
 pub mod head;
+pub mod insider;
 pub mod macro_bench;
 pub mod micro;
 pub mod mount;

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Slots that a card may have beside slot 0.
-pub(crate) const SLOTS_MAX: usize = 64;
+pub const SLOTS_MAX: usize = 64;
 
 /// How long loading a kernel into a slot takes. A partial bitstream is as large as the slot's region, whatever is in
 /// it.

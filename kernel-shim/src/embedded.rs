@@ -19,7 +19,7 @@ use weldfs_storagefs::store::Store;
 
 use crate::ServeError;
 use crate::creds;
-use crate::image::{Opened, Source};
+use crate::image::{Opened, Source, Taken};
 use crate::served::{Served, ServedSession};
 
 /// An embedded device. Thread-safe; cloning shares it. Dropping the last clone ends the device cleanly.
@@ -39,7 +39,8 @@ struct Inner {
 impl Embedded {
     /// Opens an image (taking its lock), or makes a fresh one in memory, and starts a device on it.
     pub fn open(source: &Source, config: DeviceConfig) -> Result<Embedded, ServeError> {
-        Embedded::on(Opened::open(source, config.memory_bytes)?, config)
+        let taken = Taken::take(source)?.modelled(&config.profile);
+        Embedded::on(taken.mount(config.memory_bytes)?, config)
     }
 
     /// Starts a device on what is open already; it is closed with the device.

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use weldfs_journal::{Medium, SystemClock, SystemRandom};
-use weldfs_storagefs::device::DeviceConfig;
+use weldfs_storagefs::device::{DeviceConfig, MediaModel, Profile, on_modelled};
 use weldfs_storagefs::media::{self, ImageKind, OpenMode, RamMedium};
 use weldfs_storagefs::mount::{MkfsOptions, RecoveryReport, format};
 use weldfs_storagefs::store::{MountOptions, Store};
@@ -33,6 +33,7 @@ pub enum Source {
 /// What a device is going to run on, before anything in it has changed.
 pub(crate) struct Taken {
     medium: Arc<dyn Medium>,
+    media: Option<Arc<MediaModel>>,
     name: String,
     read_only: bool,
 }
@@ -46,6 +47,7 @@ pub struct Opened {
     /// The file system's label.
     pub label: String,
     medium: Arc<dyn Medium>,
+    media: Option<Arc<MediaModel>>,
 }
 
 impl Source {
@@ -61,7 +63,8 @@ impl Source {
 impl Taken {
     fn image(path: &Path, mode: OpenMode, flush: bool) -> Result<Taken, ServeError> {
         let medium = open_image(path, mode, flush)?;
-        Ok(Taken { medium, name: path.display().to_string(), read_only: mode != OpenMode::ReadWrite })
+        let read_only = mode != OpenMode::ReadWrite;
+        Ok(Taken { medium, media: None, name: path.display().to_string(), read_only })
     }
 
     /// Opens an image and takes its lock, or takes fresh memory.
@@ -79,14 +82,20 @@ impl Taken {
                     MkfsOptions { label: "ram".into(), owner: (cred.uid, cred.gid), ..MkfsOptions::default() };
                 format(&medium, &options, &SystemClock, &SystemRandom)
                     .map_err(|e| ServeError::Image(format!("memory: {e}")))?;
-                Ok(Taken { medium, name: "memory".to_owned(), read_only: false })
+                Ok(Taken { medium, media: None, name: "memory".to_owned(), read_only: false })
             }
         }
     }
 
+    /// With the times of the medium that the profile models, if it does.
+    pub fn modelled(self, profile: &Profile) -> Taken {
+        let (medium, media) = on_modelled(self.medium, profile);
+        Taken { medium, media, ..self }
+    }
+
     /// Mounts it; `memory_bytes` is what overlay and caches may take.
     pub fn mount(self, memory_bytes: u64) -> Result<Opened, ServeError> {
-        let Taken { medium, name, read_only } = self;
+        let Taken { medium, media, name, read_only } = self;
         let bad = |e: &dyn std::fmt::Display| ServeError::Image(format!("{name}: {e}"));
         let label = Superblock::load(&*medium).map(|(sb, _)| text(&sb.label)).map_err(|e| bad(&e))?;
         let options = MountOptions {
@@ -95,7 +104,7 @@ impl Taken {
             ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom))
         };
         let (store, recovery) = Store::mount(medium.clone(), options).map_err(|e| bad(&e))?;
-        Ok(Opened { store, recovery, label, medium })
+        Ok(Opened { store, recovery, label, medium, media })
     }
 }
 
@@ -114,7 +123,7 @@ impl Opened {
 
     /// The configuration of a device on this store: `config` with what only the image knows.
     pub(crate) fn device_config(&self, config: DeviceConfig) -> DeviceConfig {
-        DeviceConfig { label: self.label.clone(), ..config }
+        DeviceConfig { label: self.label.clone(), media: self.media.clone(), ..config }
     }
 
     /// Frees what was removed just now (large files: for some seconds at most), checkpoints, sets the clean flag and

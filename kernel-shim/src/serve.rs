@@ -238,7 +238,7 @@ impl Server {
         // On a failure from here on the image is as it was, or as its recovery leaves it.
         let listener = Listener::bind(&config.socket)?;
         let stop_right = config.stop_right();
-        let opened = taken.mount(config.device.memory_bytes)?;
+        let opened = taken.modelled(&config.device.profile).mount(config.device.memory_bytes)?;
         let device = Device::start(opened.store.clone(), opened.device_config(config.device))
             .map_err(ServeError::system("device threads"))?;
         let device = Arc::new(device);

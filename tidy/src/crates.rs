@@ -85,6 +85,8 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-storagefs",
             "weldfs-kernel-shim",
             "weldfs-userlib",
+            "weldfs-fpga",
+            "weldfs-kernels",
         ],
     ),
     (

@@ -28,6 +28,17 @@ pub(crate) enum Chart {
         /// Names and points.
         lines: Vec<(String, Vec<(f64, f64)>)>,
     },
+    /// Lines over time, both axes from 0 on.
+    Time {
+        /// Above it.
+        title: String,
+        /// What lies along the axis.
+        x: String,
+        /// What is drawn.
+        y: String,
+        /// Names and points.
+        lines: Vec<(String, Vec<(f64, f64)>)>,
+    },
 }
 
 /// Bars beside each other.
@@ -66,6 +77,11 @@ impl Chart {
                 let names: Vec<String> = lines.iter().map(|(name, _)| name.clone()).collect();
                 frame(&mut svg, title, y, &names);
                 curves(&mut svg, x, lines);
+            }
+            Chart::Time { title, x, y, lines } => {
+                let names: Vec<String> = lines.iter().map(|(name, _)| name.clone()).collect();
+                frame(&mut svg, title, y, &names);
+                over_time(&mut svg, x, lines);
             }
         }
         svg.finish()
@@ -165,6 +181,27 @@ fn curves(svg: &mut Svg, x_name: &str, lines: &[(String, Vec<(f64, f64)>)]) {
             path.push((x_of(*x), y_of(*part)));
             before = *part;
         }
+        svg.path(&path, COLOURS[at % COLOURS.len()], 2.0);
+    }
+}
+
+fn over_time(svg: &mut Svg, x_name: &str, lines: &[(String, Vec<(f64, f64)>)]) {
+    let most = |of: fn(&(f64, f64)) -> f64| lines.iter().flat_map(|(_, p)| p.iter().map(of)).fold(1e-9, f64::max);
+    let (wide, high) = (most(|p| p.0), most(|p| p.1));
+    let step = step_of(high);
+    let top = (high * 1.05 / step).ceil() * step;
+    let rows = (top / step).round() as u32;
+    (0..=rows).for_each(|i| grid(svg, f64::from(i) / f64::from(rows), &number(f64::from(i) * step)));
+    let x_of = |v: f64| LEFT + v / wide * (WIDTH - LEFT - RIGHT);
+    let step = step_of(wide);
+    for i in 0..=(wide / step) as u32 {
+        let v = f64::from(i) * step;
+        svg.line((x_of(v), TOP), (x_of(v), HEIGHT - BOTTOM), "#eee", 1.0);
+        svg.text((x_of(v), HEIGHT - BOTTOM + 18.0), "middle", 12, "#444", &number(v));
+    }
+    svg.text(((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 12.0), "middle", 12, "#444", x_name);
+    for (at, (_, points)) in lines.iter().enumerate() {
+        let path: Vec<_> = points.iter().map(|(x, y)| (x_of(*x), y_of(y / top))).collect();
         svg.path(&path, COLOURS[at % COLOURS.len()], 2.0);
     }
 }

@@ -18,6 +18,7 @@ use super::board::Board;
 use super::clock::now_ns;
 use super::counters::{CoreCounters, Totals, several_writers};
 use super::departures::Departures;
+use super::emulated::Emulated;
 use super::io::IoPool;
 use super::leavings::{AT_ONCE_MAX, Leavings};
 use super::limits::{
@@ -25,9 +26,10 @@ use super::limits::{
 };
 use super::maintenance::Maintenance;
 use super::memory::Memory;
+use super::model::MediaModel;
 use super::ofd::OpenFiles;
 use super::pace::Pace;
-use super::profile::{LinkModel, Profile};
+use super::profile::Profile;
 use super::runq::{CostModel, RunQueue};
 use super::seat::Seat;
 use super::session::{QueueState, SessionState};
@@ -55,6 +57,8 @@ pub struct DeviceConfig {
     pub cost: CostModel,
     /// Emulated hardware.
     pub profile: Profile,
+    /// The emulated medium that the store lies on, if it is on one ([`super::on_modelled`]).
+    pub media: Option<Arc<MediaModel>>,
     /// Bytes for overlay, page cache and block cache; for whoever mounts the store the device runs on.
     pub memory_bytes: u64,
     /// Bytes of shared memory that all queue pairs together may take.
@@ -73,7 +77,7 @@ pub struct DeviceConfig {
     pub hand_over: Option<bool>,
     /// Longest a device thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
-    /// The FPGA slots.
+    /// The FPGA slots; what the profile says of them goes before it.
     pub card: CardConfig,
     /// Called by each device thread once it has had nothing to do for a second: a program whose allocator keeps what
     /// its threads have freed gives it back there.
@@ -90,6 +94,7 @@ impl Default for DeviceConfig {
             quantum_ns: super::limits::QUANTUM_NS,
             cost: CostModel::default(),
             profile: Profile::default(),
+            media: None,
             memory_bytes: 512 << 20,
             pool_bytes_max: 1 << 30,
             handles_max: weldfs_ciscops::limits::HANDLES_MAX,
@@ -143,13 +148,9 @@ pub struct Core {
     pub(super) board: Arc<Board>,
     pub(super) memory: Memory,
     pub(super) trace: Trace,
-    pub(super) modelled: bool,
     /// The core, where callers run it.
     pub(super) seat: Seat,
-    /// The emulated link to the host: one, whatever the number of cores.
-    pub(super) link: Mutex<LinkModel>,
-    /// Device time per time of the host's core, in 1024ths.
-    stretch: u64,
+    pub(super) emulated: Emulated,
     all_queues: Mutex<Vec<Arc<QueueState>>>,
     queues_version: AtomicU64,
     /// When dead placeholders were last looked for on demand, and how many were handed out since.
@@ -240,16 +241,14 @@ impl Core {
             maintenance: Maintenance::default(),
             leavings: Leavings::default(),
             pace: Pace::default(),
-            card: crate::card::make(config.card.clone())?,
+            card: crate::card::make(config.profile.slots.on(config.card.clone()))?,
             clock: store.clock().clone(),
             tenants,
             board,
             memory,
             trace: Trace::new(threads.len()),
-            modelled: !config.profile.is_free(),
             seat: Seat::default(),
-            link: Mutex::new(LinkModel::new(&config.profile)),
-            stretch: (1024.0 / config.profile.core.speed) as u64,
+            emulated: Emulated::new(&config, threads.len()),
             all_queues: Mutex::default(),
             queues_version: AtomicU64::new(1),
             swept: AtomicU64::new(0),
@@ -452,7 +451,7 @@ impl Core {
     /// Device time of so much time of the host's core, nanoseconds.
     #[inline]
     pub(super) fn scaled(&self, host_ns: u64) -> u64 {
-        (u128::from(host_ns) * u128::from(self.stretch) / 1024) as u64
+        (u128::from(host_ns) * u128::from(self.emulated.stretch()) / 1024) as u64
     }
 
     pub(super) fn broadcast(&self, message: impl Fn() -> Message) {
@@ -486,7 +485,7 @@ impl Core {
 
     /// Whether commands run on the threads that call.
     pub(super) fn is_inline(&self) -> bool {
-        self.config.inline == Some(true) && self.threads.len() == 1 && !self.modelled
+        self.emulated.is_fixed()
     }
 
     /// Charges a tenant for time that was not a slice of a command, if others wait for the cores.

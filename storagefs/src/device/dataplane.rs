@@ -105,8 +105,9 @@ pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
     if let Some(description) = virt::concerned(cx) {
         return Box::pin(virt::run(cx, description)).await;
     }
+    let modelled = core.emulated.is_on();
     // On an emulated device payload crosses its memory both ways; else it is staged on its way to a block medium only.
-    let bytes = held_by(&cx.cmd, &cx.paths, core.modelled || !core.store.writes_directly(), core.modelled);
+    let bytes = held_by(&cx.cmd, &cx.paths, modelled || !core.store.writes_directly(), modelled);
     let _held = match core.memory.reserve(&queue.tenant, cx.at, bytes, &queue.counters.memory_waits).await {
         Ok(held) => held,
         Err(errno) => return failed(errno),

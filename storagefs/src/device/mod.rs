@@ -11,7 +11,7 @@
 //!   placeholders; `locks` locks.
 //! * `card` is the FPGA slots beside the cores, `placed` how commands compute in them.
 //! * `room` is how a command waits for space; `maintenance` does what belongs to no command; `io` reads what is cold.
-//!   `profile` emulates slower hardware.
+//!   `profile` says what hardware is emulated, `model` when things would happen there, `emulated` holds both.
 //! * `counters`, `latency` and `stats` say what happened, `trace` says when; `clock` measures it.
 //!
 //! Nothing a client writes is believed: entries are copied out once and decoded, indices are checked against private
@@ -31,6 +31,7 @@ mod departures;
 mod detect;
 mod done;
 mod due;
+mod emulated;
 pub mod hostdir;
 mod io;
 pub mod latency;
@@ -42,6 +43,7 @@ mod lograte;
 mod mail;
 mod maintenance;
 mod memory;
+mod model;
 mod near;
 mod ofd;
 mod pace;
@@ -86,7 +88,10 @@ pub use counters::{CoreTotals, Totals};
 pub use departures::Departures;
 pub use lograte::LogRate;
 pub use memory::MemoryStats;
-pub use profile::{Core as ProfileCore, Link as ProfileLink, Profile, ProfileError};
+pub use model::{MediaModel, on_modelled};
+pub use profile::{
+    Core as ProfileCore, Link as ProfileLink, Media as ProfileMedia, Pcie, Profile, ProfileError, Slots as ProfileSlots,
+};
 pub use runq::CostModel;
 pub use seat::Seated;
 pub use session::{Claimed, QueueParts, Session};

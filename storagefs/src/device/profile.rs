@@ -1,19 +1,31 @@
-//! The emulated hardware's numbers, and what they do to a completion's time.
+//! The emulated hardware's numbers: link, medium, cores, slots, memory.
 //!
 //! The default profile adds nothing. With a profile, a command's completion is held back until the instant at which the
 //! modelled device would have posted it: link latency each way, transfer at the link's bandwidth (transfers queue
-//! behind each other), and the core's time stretched by its speed factor. A core that has run a slice takes no other
-//! before the emulated one would be done with it, so that queues build up, and are scheduled, as on the modelled
-//! device.
+//! behind each other), what it asked of the modelled medium, and the core's time stretched by its speed factor. A core
+//! that has run a slice takes no other before the emulated one would be done with it, so that queues build up, and are
+//! scheduled, as on the modelled device. What that comes to is computed in `model`.
+
+mod pcie;
+mod quantity;
+mod slots;
 
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
 
+pub use pcie::Pcie;
+pub(super) use quantity::{Quantity, count, nanoseconds, per_second};
+pub use slots::Slots;
+
 /// The slowest core that is modelled: below this one slice lasts so long that the device looks dead.
 pub const SPEED_MIN: f64 = 0.001;
 /// Less device memory than this holds no cache at all.
 pub const MEMORY_MIN: u64 = 1 << 20;
+/// The longest latency, nanoseconds: above, the device looks dead.
+pub const LATENCY_NS_MAX: u64 = 1_000_000_000;
+/// The most channels of a medium.
+pub const CHANNELS_MAX: u32 = 256;
 
 /// One emulated device. Strict TOML: an unknown key is an error.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
@@ -23,8 +35,12 @@ pub struct Profile {
     pub name: String,
     /// Host link.
     pub link: Link,
+    /// The storage chips and their channels.
+    pub media: Media,
     /// Processor cores of the device.
     pub core: Core,
+    /// FPGA slots of the device.
+    pub slots: Slots,
     /// Device memory, bytes: from 1 MiB on, or 0 = what the command line or the default says.
     pub memory_bytes: u64,
 }
@@ -35,8 +51,50 @@ pub struct Profile {
 pub struct Link {
     /// One-way latency, nanoseconds.
     pub latency_ns: u64,
-    /// Bytes per second each way; 0 = unlimited.
+    /// Its bandwidth as that of a PCIe link.
+    pub pcie: Pcie,
+    /// Bytes per second each way; 0 = what `pcie` says.
     pub bandwidth_bytes_per_s: u64,
+    /// Bytes per second from host to device; 0 = as the other two say.
+    pub to_device_bytes_per_s: u64,
+    /// Bytes per second from device to host; 0 = as the other two say.
+    pub to_host_bytes_per_s: u64,
+}
+
+impl Link {
+    fn each_way(self) -> u64 {
+        if self.bandwidth_bytes_per_s == 0 { self.pcie.bytes_per_s() } else { self.bandwidth_bytes_per_s }
+    }
+
+    /// Bytes per second from host to device; 0 = unlimited.
+    pub(crate) fn to_device(self) -> u64 {
+        if self.to_device_bytes_per_s == 0 { self.each_way() } else { self.to_device_bytes_per_s }
+    }
+
+    /// Bytes per second from device to host; 0 = unlimited.
+    pub fn to_host(self) -> u64 {
+        if self.to_host_bytes_per_s == 0 { self.each_way() } else { self.to_host_bytes_per_s }
+    }
+}
+
+/// The medium: storage chips behind channels, with blocks of 4 KiB interleaved over them.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Media {
+    /// Channels; block n is on channel n modulo their number.
+    pub channels: u32,
+    /// Of an access, read or write, nanoseconds.
+    pub latency_ns: u64,
+    /// Bytes per second of all channels together, reads and writes; 0 = unlimited.
+    pub bandwidth_bytes_per_s: u64,
+    /// Accesses per second, of any length; 0 = unlimited.
+    pub iops: u64,
+}
+
+impl Default for Media {
+    fn default() -> Self {
+        Media { channels: 1, latency_ns: 0, bandwidth_bytes_per_s: 0, iops: 0 }
+    }
 }
 
 /// The device's cores.
@@ -57,7 +115,14 @@ impl Default for Core {
 
 impl Default for Profile {
     fn default() -> Self {
-        Profile { name: "none".into(), link: Link::default(), core: Core::default(), memory_bytes: 0 }
+        Profile {
+            name: "none".into(),
+            link: Link::default(),
+            media: Media::default(),
+            core: Core::default(),
+            slots: Slots::default(),
+            memory_bytes: 0,
+        }
     }
 }
 
@@ -93,19 +158,35 @@ impl Profile {
     /// Parses and checks a profile.
     pub fn parse(text: &str) -> Result<Profile, ProfileError> {
         let p: Profile = toml::from_str(text)?;
-        if !(p.core.speed >= SPEED_MIN && p.core.speed <= 1.0) {
-            return Err(ProfileError::Value("core.speed must be at least 0.001 and at most 1"));
-        }
-        if p.memory_bytes != 0 && p.memory_bytes < MEMORY_MIN {
-            return Err(ProfileError::Value("memory_bytes must be 0 or at least 1048576 (1 MiB)"));
-        }
-        if p.link.latency_ns > 1_000_000_000 {
-            return Err(ProfileError::Value("link.latency_ns must be at most one second"));
-        }
-        if p.core.count > 256 {
-            return Err(ProfileError::Value("core.count must be at most 256"));
-        }
+        p.check().map_err(ProfileError::Value)?;
         Ok(p)
+    }
+
+    /// What is wrong with it.
+    pub(crate) fn check(&self) -> Result<(), &'static str> {
+        let Profile { name: _, link, media, core, slots, memory_bytes } = self;
+        if !(core.speed >= SPEED_MIN && core.speed <= 1.0) {
+            return Err("core.speed must be at least 0.001 and at most 1");
+        }
+        if *memory_bytes != 0 && *memory_bytes < MEMORY_MIN {
+            return Err("memory_bytes must be 0 or at least 1048576 (1 MiB)");
+        }
+        if link.latency_ns > LATENCY_NS_MAX {
+            return Err("link.latency_ns must be at most one second");
+        }
+        if link.bandwidth_bytes_per_s != 0 && link.pcie != Pcie::default() {
+            return Err("link.pcie and link.bandwidth_bytes_per_s both say the bandwidth: only one of them can");
+        }
+        if media.latency_ns > LATENCY_NS_MAX {
+            return Err("media.latency_ns must be at most one second");
+        }
+        if !(1..=CHANNELS_MAX).contains(&media.channels) {
+            return Err("media.channels must be at least 1 and at most 256");
+        }
+        if core.count > 256 {
+            return Err("core.count must be at most 256");
+        }
+        slots.check()
     }
 
     /// Reads a profile file.
@@ -117,42 +198,12 @@ impl Profile {
 
     /// True when it adds no delay: completions are then posted as they come.
     pub fn is_free(&self) -> bool {
-        self.link == Link::default() && self.core.speed >= 1.0
-    }
-}
-
-/// The modelled link of a device: transfers each way queue behind each other.
-#[derive(Debug)]
-pub struct LinkModel {
-    latency_ns: u64,
-    ns_per_byte: f64,
-    in_free: u64,
-    last_arrived: u64,
-    out_free: u64,
-}
-
-impl LinkModel {
-    /// At time zero, idle.
-    pub fn new(p: &Profile) -> LinkModel {
-        let bw = p.link.bandwidth_bytes_per_s;
-        let ns_per_byte = if bw == 0 { 0.0 } else { 1e9 / bw as f64 };
-        LinkModel { latency_ns: p.link.latency_ns, ns_per_byte, in_free: 0, last_arrived: 0, out_free: 0 }
+        self.link == Link::default() && self.core.speed >= 1.0 && !self.models_media()
     }
 
-    /// When the completion of a command may appear: it was taken at `arrived`, took `device_ns` of emulated cores, was
-    /// over at `over` (by the emulated core's clock, waits included), and moved these bytes. All nanoseconds.
-    pub fn completion(&mut self, arrived: u64, over: u64, device_ns: u64, bytes_in: u64, bytes_out: u64) -> u64 {
-        let transfer = (bytes_in as f64 * self.ns_per_byte) as u64;
-        // Commands end in another order than they came: what came before the last one seen did not wait behind it.
-        let in_order = arrived >= self.last_arrived;
-        self.last_arrived = self.last_arrived.max(arrived);
-        self.in_free = self.in_free.max(self.last_arrived) + transfer;
-        let received = if in_order { self.in_free } else { arrived + transfer };
-        // No work before everything is there.
-        let over = over.max(received + self.latency_ns + device_ns);
-        let sent = self.out_free.max(over) + (bytes_out as f64 * self.ns_per_byte) as u64;
-        self.out_free = sent;
-        sent + self.latency_ns
+    /// True when the medium is modelled: any of its keys is another than the default.
+    pub fn models_media(&self) -> bool {
+        self.media != Media::default()
     }
 }
 
@@ -161,13 +212,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_default_profile_adds_no_delay() {
+    fn the_default_profile_is_free() {
         let p = Profile::parse("").unwrap();
-        assert!(p.is_free());
-        let mut m = LinkModel::new(&p);
-        for t in [10, 20, 1000] {
-            assert_eq!(m.completion(t, t + 5, 5, 4096, 4096), t + 5);
-        }
+        assert!(p.is_free() && !p.models_media());
     }
 
     #[test]
@@ -176,31 +223,16 @@ mod tests {
         assert!(Profile::parse("[link]\nlatency = 3").is_err());
         assert!(Profile::parse("[core]\nspeed = 0.0").is_err());
         assert!(Profile::parse("[core]\nspeed = 2.0").is_err());
+        assert!(Profile::parse("[media]\nchannels = 0").is_err());
+        assert!(Profile::parse("[media]\nqueues = 3").is_err());
         assert!(Profile::parse("name = \"x\"\n[link]\nlatency_ns = 500\nbandwidth_bytes_per_s = 1000000000").is_ok());
     }
 
     #[test]
-    fn latency_counts_both_ways_and_transfers_queue_behind_each_other() {
-        let p = Profile::parse("[link]\nlatency_ns = 1000\nbandwidth_bytes_per_s = 1000000000").unwrap();
-        let mut m = LinkModel::new(&p);
-        assert_eq!(m.completion(0, 0, 0, 100, 50), 2150);
-        assert_eq!(m.completion(0, 0, 0, 100, 50), 2250);
-    }
-
-    #[test]
-    fn a_long_command_that_ends_after_later_ones_is_over_when_it_is_and_holds_nobody_up() {
-        let mut m = LinkModel::new(&Profile::parse("[core]\nspeed = 0.25").unwrap());
-        for t in (1_000..90_000).step_by(1_000) {
-            assert_eq!(m.completion(t, t + 400, 400, 64, 32), t + 400);
-        }
-        assert_eq!(m.completion(500, 100_000, 50_000, 64, 32), 100_000);
-        assert_eq!(m.completion(100_100, 100_500, 400, 64, 32), 100_500);
-    }
-
-    #[test]
-    fn a_completion_follows_the_emulated_cores_end() {
-        let mut m = LinkModel::new(&Profile::parse("[core]\nspeed = 0.25").unwrap());
-        assert_eq!(m.completion(0, 400, 400, 0, 0), 400);
-        assert_eq!(m.completion(0, 800, 400, 0, 0), 800);
+    fn the_bandwidth_of_a_link_is_said_once() {
+        let both = Profile::parse("[link]\npcie = \"3x8\"\nbandwidth_bytes_per_s = 5");
+        assert!(both.is_err_and(|e| e.to_string().contains("only one")));
+        let link = Profile::parse("[link]\npcie = \"3x8\"\nto_device_bytes_per_s = 5").unwrap().link;
+        assert_eq!((link.to_device(), link.to_host()), (5, link.pcie.bytes_per_s()));
     }
 }

@@ -60,11 +60,10 @@ fn cpu_ns() -> u64 {
 }
 
 impl Meter {
-    /// For a core of this speed (in (0, 1]), now, and its thread, which is this one.
-    pub fn new(now: u64, speed: f64) -> Meter {
+    /// For a core whose time is so many 1024ths of this one's, now, and its thread, which is this one.
+    pub fn new(now: u64, stretch: u64) -> Meter {
         let stat = File::open("/proc/thread-self/schedstat").ok();
-        let mut meter =
-            Meter { wall: 0, cpu: 0, delay: 0, rested: 0, stat, corrects: true, stretch: (1024.0 / speed) as u64 };
+        let mut meter = Meter { wall: 0, cpu: 0, delay: 0, rested: 0, stat, corrects: true, stretch };
         meter.note_now(now);
         meter
     }
@@ -73,6 +72,12 @@ impl Meter {
     /// which cost the time that passed.
     pub fn of_any_thread() -> Meter {
         Meter { wall: 0, cpu: 0, delay: 0, rested: 0, stat: None, corrects: false, stretch: 1024 }
+    }
+
+    /// The emulated core is as slow as this from now on, in 1024ths.
+    #[inline]
+    pub fn set_stretch(&mut self, stretch: u64) {
+        self.stretch = stretch;
     }
 
     /// Notes what the kernel says when the last note is old. Between slices, and after sleeping.
@@ -136,7 +141,7 @@ mod tests {
 
     #[test]
     fn a_short_slice_is_its_wall_time_on_the_emulated_core() {
-        let mut m = Meter::new(0, 0.25);
+        let mut m = Meter::new(0, 4096);
         assert_eq!(m.slice(1000, 3000), Measured { wall_ns: 2000, host_ns: 2000, device_ns: 8000, corrected: None });
     }
 
@@ -150,7 +155,7 @@ mod tests {
     #[test]
     fn a_slice_that_blocks_in_the_kernel_is_charged_for_the_time_for_which_it_held_the_core() {
         let begin = now_ns();
-        let mut m = Meter::new(begin, 0.5);
+        let mut m = Meter::new(begin, 2048);
         if m.stat.is_none() {
             return println!("this kernel keeps no schedstat: processor time is charged");
         }
@@ -164,7 +169,7 @@ mod tests {
     #[test]
     fn without_schedstat_processor_time_is_charged() {
         let begin = now_ns();
-        let mut m = Meter { stat: None, ..Meter::new(begin, 1.0) };
+        let mut m = Meter { stat: None, ..Meter::new(begin, 1024) };
         std::thread::sleep(std::time::Duration::from_millis(50));
         let got = m.slice(begin, now_ns());
         assert!(got.corrected.unwrap() > 40_000_000 && got.host_ns < 20_000_000, "{got:?}");
@@ -195,7 +200,7 @@ mod tests {
                 pin();
                 std::thread::sleep(std::time::Duration::from_millis(20));
                 let begin = now_ns();
-                let mut m = Meter::new(begin, 1.0);
+                let mut m = Meter::new(begin, 1024);
                 compute(40_000_000);
                 m.slice(begin, now_ns())
             });
@@ -210,7 +215,7 @@ mod tests {
     #[test]
     fn rest_before_a_slice_is_not_taken_off_it() {
         let noted = now_ns();
-        let mut m = Meter::new(noted, 1.0);
+        let mut m = Meter::new(noted, 1024);
         std::thread::sleep(std::time::Duration::from_millis(20));
         let begin = now_ns();
         m.rested(begin - noted);
@@ -222,7 +227,7 @@ mod tests {
     #[test]
     fn time_in_which_it_ran_is() {
         let begin = now_ns();
-        let mut m = Meter::new(begin, 1.0);
+        let mut m = Meter::new(begin, 1024);
         compute(5_000_000);
         let got = m.slice(begin, now_ns());
         assert!(got.host_ns >= 4_900_000, "{got:?}");

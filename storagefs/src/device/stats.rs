@@ -318,7 +318,7 @@ impl Core {
             power_safe: info.power_safe,
             cores: self.threads.len(),
             policy: self.board.runq.policy().to_string(),
-            profile: self.config.profile.clone(),
+            profile: self.emulated.profile(),
         }
     }
 

@@ -42,6 +42,7 @@ use super::limits::{
     SPIN_ALONE_NS, SPIN_MIN, SPIN_NS_MIN, SWEEP_LOOKS_MAX, SWEEP_MAX, SWEEP_VAIN_MAX, VAIN_LOOK_NS,
 };
 use super::mail::Mail;
+use super::model::{Took, collect, collected};
 use super::near::near;
 use super::pair::{Ends, Fresh, Taken};
 use super::runq::CostModel;
@@ -61,6 +62,8 @@ pub(super) struct Notes {
     first_run: u64,
     /// Time on the emulated core.
     device_ns: u64,
+    /// When the emulated medium has done what it asked for; 0: nothing.
+    media: u64,
     fused: bool,
     /// Its first slice was past the run queue.
     uncontended: bool,
@@ -240,7 +243,7 @@ where
             watched: HashMap::new(),
             delayed: Due::default(),
             paused: Due::default(),
-            meter: Meter::new(now, core.config.profile.core.speed),
+            meter: Meter::new(now, core.emulated.stretch()),
             busy_until: 0,
             stop: false,
             abandoned: false,

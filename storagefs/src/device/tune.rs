@@ -9,6 +9,7 @@ use weldfs_ciscops::Errno;
 use super::Device;
 use super::core::{Core, policy_weight};
 use super::limits::{QUANTUM_NS_MAX, QUANTUM_NS_MIN};
+use super::profile::{CHANNELS_MAX, Pcie, Profile, Quantity, SPEED_MIN, count, nanoseconds, per_second};
 use super::tenants::WEIGHT_MAX;
 
 const POLICY: &str = "scheduler.policy";
@@ -87,7 +88,84 @@ fn range((least, most): (u64, u64)) -> String {
     format!("{least}..={most}")
 }
 
+/// A number of the profile that can change: key, kind, what it does, and where it is.
+type Hardware = (&'static str, fn() -> Quantity, &'static str, fn(&mut Profile) -> &mut u64);
+
+/// Those of the link.
+const LINK: [Hardware; 4] = [
+    ("link.latency", nanoseconds, "modelled link, one way", |p| &mut p.link.latency_ns),
+    ("link.bandwidth", per_second, "modelled link, each way", |p| &mut p.link.bandwidth_bytes_per_s),
+    ("link.to_device", per_second, "modelled link, from the host only", |p| &mut p.link.to_device_bytes_per_s),
+    ("link.to_host", per_second, "modelled link, to the host only", |p| &mut p.link.to_host_bytes_per_s),
+];
+const PCIE: (&str, &str) = ("link.pcie", "GENERATIONxLANES, e.g. 3x8, or nothing");
+/// Those of the medium, where it is modelled.
+const MEDIA: [Hardware; 3] = [
+    ("media.latency", nanoseconds, "modelled medium, each access", |p| &mut p.media.latency_ns),
+    ("media.bandwidth", per_second, "modelled medium, all channels", |p| &mut p.media.bandwidth_bytes_per_s),
+    ("media.iops", count, "modelled medium, accesses per second", |p| &mut p.media.iops),
+];
+const CHANNELS: &str = "media.channels";
+const SPEED: &str = "core.speed";
+
 impl Core {
+    /// The numbers of the profile that can change here: none where callers run the device.
+    fn hardware(&self) -> impl Iterator<Item = &'static Hardware> {
+        let (link, media) = (!self.emulated.is_fixed(), self.emulated.has_media());
+        LINK.iter().filter(move |_| link).chain(MEDIA.iter().filter(move |_| media))
+    }
+
+    /// As [`Core::set`], of the emulated hardware.
+    fn set_hardware(&self, key: &str, value: &str) -> Result<bool, ()> {
+        let emulated = &self.emulated;
+        if let Some((key, kind, _, place)) = self.hardware().find(|h| h.0 == key) {
+            return Ok(kind().parse(value).is_some_and(|n| {
+                emulated.change(|p| {
+                    *place(p) = n;
+                    if *key == "link.bandwidth" {
+                        p.link.pcie = Pcie::default();
+                    }
+                })
+            }));
+        }
+        match key {
+            _ if emulated.is_fixed() => Err(()),
+            _ if key == PCIE.0 => Ok(value
+                .parse()
+                .is_ok_and(|pcie| emulated.change(|p| (p.link.pcie, p.link.bandwidth_bytes_per_s) = (pcie, 0)))),
+            SPEED => Ok(value.parse().is_ok_and(|speed| emulated.change(|p| p.core.speed = speed))),
+            CHANNELS if emulated.has_media() => {
+                let most = u64::from(CHANNELS_MAX);
+                Ok(whole(value, 1, most).is_some_and(|n| emulated.change(|p| p.media.channels = n as u32)))
+            }
+            _ => Err(()),
+        }
+    }
+
+    fn hardware_settings(&self) -> Vec<Setting> {
+        let mut profile = self.emulated.profile();
+        let mut all: Vec<Setting> = self
+            .hardware()
+            .map(|(key, kind, what, place)| {
+                let value = kind().show(*place(&mut profile));
+                Setting { key: (*key).to_owned(), value, range: kind().says.to_owned(), what }
+            })
+            .collect();
+        let mut add = |key: &str, value: String, range: String, what| {
+            all.push(Setting { key: key.to_owned(), value, range, what });
+        };
+        if !self.emulated.is_fixed() {
+            add(PCIE.0, profile.link.pcie.to_string(), PCIE.1.to_owned(), "modelled link's bandwidth, as PCIe");
+            let speeds = format!("{SPEED_MIN}..=1");
+            add(SPEED, profile.core.speed.to_string(), speeds, "modelled core, part of a host core's speed");
+        }
+        if self.emulated.has_media() {
+            let range = range((1, CHANNELS_MAX.into()));
+            add(CHANNELS, profile.media.channels.to_string(), range, "modelled medium, 4 KiB blocks interleaved");
+        }
+        all
+    }
+
     /// Changes one setting. False: it cannot have this value; an error: there is no such setting.
     fn set(&self, key: &str, value: &str) -> Result<bool, ()> {
         let runq = &self.board.runq;
@@ -97,6 +175,7 @@ impl Core {
             QUANTUM => number(QUANTA_US).map(|us| runq.set_quantum(us * 1000)),
             COST => value.parse().ok().map(|model| runq.set_cost(model)),
             ACCOUNTING => on_or_off(value).map(|on| self.memory.set_accounting(on, &self.tenants.list())),
+            _ if weight_of(key).is_none() => return self.set_hardware(key, value),
             _ => {
                 let tenant = weight_of(key).and_then(|name| self.tenants.named(name)).ok_or(())?;
                 number(WEIGHTS).map(|weight| {
@@ -121,6 +200,7 @@ impl Core {
             setting(COST, runq.cost().to_string(), "measured|constant", "what a command is charged"),
             setting(ACCOUNTING, on.into(), "on|off", "device memory by tenant, or first come, first served"),
         ];
+        all.extend(self.hardware_settings());
         all.extend(self.tenants.list().iter().map(|t| {
             let key = format!("tenant.{}.weight", t.name);
             setting(&key, t.weight().to_string(), &range(WEIGHTS), "share of the device while others want it too")

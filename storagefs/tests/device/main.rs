@@ -15,6 +15,7 @@ mod hostile_client;
 mod lent;
 mod neighbour;
 mod observing;
+mod profiles;
 #[path = "../../../kernel-shim/tests/skips/mod.rs"]
 mod skips;
 mod slots;

@@ -74,7 +74,25 @@ fn the_ranges_of_the_page_are_those_that_are_taken() {
             "memory_bytes" => (vec![numbers[0], numbers[1]], vec!["1048575", "-1"]),
             "link.latency_ns" => (vec![numbers[0], numbers[1]], vec!["1000000001", "-1"]),
             // Above its upper end there is no number that TOML has.
-            "link.bandwidth_bytes_per_s" => (vec![numbers[0], "9223372036854775807"], vec!["-1"]),
+            "link.bandwidth_bytes_per_s"
+            | "link.to_device_bytes_per_s"
+            | "link.to_host_bytes_per_s"
+            | "media.bandwidth_bytes_per_s"
+            | "media.iops" => (vec![numbers[0], "9223372036854775807"], vec!["-1"]),
+            "link.pcie" => {
+                let good = vec!["\"1x1\"", "\"6x16\"", "\"\"", "\"3x12\""];
+                (good, vec!["\"0x1\"", "\"7x1\"", "\"3x3\"", "\"3x32\"", "3"])
+            }
+            "media.channels" => (vec![numbers[0], numbers[1]], vec!["0", "257", "-1"]),
+            "media.latency_ns" => (vec![numbers[0], numbers[1]], vec!["1000000001", "-1"]),
+            "slots.count" => (vec![numbers[0], numbers[1]], vec!["0", "65", "-1"]),
+            "slots.clock_mhz" => (vec![numbers[0], numbers[1]], vec!["0", "2001"]),
+            "slots.luts" => (vec![numbers[0], numbers[1]], vec!["0", "4294967296"]),
+            "slots.ffs" | "slots.brams" | "slots.dsps" => (vec![numbers[0], numbers[1]], vec!["-1", "4294967296"]),
+            "slots.credits" => (vec![numbers[0], numbers[1]], vec!["0", "4097"]),
+            "slots.credit_bytes" => (vec![numbers[0], numbers[1]], vec!["63", "16777217"]),
+            "slots.reconfigure_ns" => (vec![numbers[0], numbers[1]], vec!["-1", "60000000001"]),
+            "slots.reconfigure_lut_ns" => (vec![numbers[0], numbers[1]], vec!["-1", "1000001"]),
             "core.speed" => (vec![numbers[0], "1.0"], vec!["0.0009", "1.001", "0.0", "-0.5", "nan"]),
             "core.count" => (vec![numbers[0], numbers[1]], vec!["257", "-1"]),
             other => panic!("{other}: no bounds in this test"),
@@ -100,11 +118,27 @@ fn the_samples_load_and_stand_on_the_page_with_their_numbers() {
         assert!(!profile.is_free(), "{name} models something");
         let row = page.lines().find(|line| line.contains(&format!("`profiles/{name}`")));
         let row = row.unwrap_or_else(|| panic!("the page lacks {name}"));
-        let speed = format!("{} at {}", profile.core.count, profile.core.speed);
-        assert!(row.contains(&speed), "{name}: {speed}");
-        let gigabytes = format!("{} GB/s", profile.link.bandwidth_bytes_per_s as f64 / 1e9);
-        assert!(row.contains(&gigabytes), "{name}: {gigabytes}");
+        let (link, media, core) = (profile.link, profile.media, profile.core);
+        let gigabytes = |bytes: u64| format!("{} GB/s", bytes as f64 / 1e9);
+        let mut says = Vec::new();
+        match core.count {
+            0 => says.push("as `--cores`".to_owned()),
+            count => says.push(format!("{count} at {}", core.speed)),
+        }
+        match link.bandwidth_bytes_per_s {
+            0 => says.push(format!("PCIe {}", link.pcie)),
+            bytes => says.push(gigabytes(bytes)),
+        }
+        if profile.models_media() {
+            says.extend([format!("{} channels", media.channels), gigabytes(media.bandwidth_bytes_per_s)]);
+        }
+        if media.iops != 0 {
+            says.push(format!("{} M/s", media.iops as f64 / 1e6));
+        }
+        for what in says {
+            assert!(row.contains(&what), "{name}: {what}");
+        }
         samples += 1;
     }
-    assert!(samples >= 3, "{samples} samples");
+    assert!(samples >= 8, "{samples} samples");
 }

@@ -2,6 +2,7 @@
 
 mod busy;
 mod engines;
+mod insider;
 mod macros;
 mod micro;
 pub(super) mod watch;
@@ -41,6 +42,9 @@ enum Which {
     Stall(Stall),
     /// Latencies while busy processes want the processors: served, embedded, and the host's own calls
     Busy(busy::Args),
+    /// The seven applications of INSIDER (ATC 2019), on the host and with kernels in the drive: bytes over the link,
+    /// modelled speed-ups, three kernels at once
+    Insider(insider::Args),
     /// A fused append interrupted on each of 64 files: until all are verified and durable, by who recovers them
     Recovery(Recovery),
     /// Mounting after a crash that left the log full, with few and with many files
@@ -223,6 +227,7 @@ pub fn run(args: &Args) -> Outcome {
         Which::Stall(args) => stalls(args),
         Which::Busy(args) => busy::run(args),
         Which::Company { kind } => weldfs_benches::busy::company::keep_busy(*kind),
+        Which::Insider(args) => insider::run(args),
         Which::Recovery(args) => recoveries(args),
         Which::Mount(args) => mounts(args),
         Which::Fairness(args) => fair(args),

@@ -76,6 +76,9 @@ fn change(client: &Client, setting: &str) -> Result<(), Failure> {
     let (key, value) = setting.split_once('=').map_or((setting, ""), |(k, v)| (k.trim(), v.trim()));
     Err(match e.raw_os_error().map(Errno) {
         Some(Errno::INVAL) => Failure::usage(format!("'{setting}' is not of the form KEY=VALUE")),
+        Some(Errno::NOENT) if key.starts_with("media.") => Failure::new(format!(
+            "{key}: no medium is modelled there: serve it with a profile that has a [media] table (docs/PROFILES.md)"
+        )),
         Some(Errno::NOENT) => {
             Failure::new(format!("there is no setting '{key}' (without settings, this verb lists all)"))
         }

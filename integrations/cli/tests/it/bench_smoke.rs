@@ -486,3 +486,49 @@ fn busy_times_every_operation_served_embedded_and_by_the_host_with_and_without_c
         assert_eq!(rows.len(), 4 * 2 * 7);
     }
 }
+
+#[test]
+fn insider_runs_seven_applications_in_four_forms_with_equal_answers_and_writes_json_and_a_page() {
+    let dir = folder(true);
+    let (json, html) = (dir.path().join("report.json"), dir.path().join("page.html"));
+    let mut command = bench(&["insider", "--scale", "small", "--rounds", "1", "--place"]);
+    let out = command.arg(dir.path()).arg("--json").arg(&json).arg("--html").arg(&html).output().expect("it runs");
+    assert!(out.status.success(), "{}", said(&out));
+    let report: Value = serde_json::from_slice(&std::fs::read(&json).expect("a report")).expect("JSON");
+    let apps = report["apps"].as_array().expect("applications");
+    let names: Vec<_> = apps.iter().map(|a| a["app"].as_str().unwrap_or("")).collect();
+    assert_eq!(names, ["grep", "knn", "statistics", "sql", "integrate", "relief", "bitmap"]);
+    for app in apps {
+        let forms = app["forms"].as_array().expect("forms");
+        let of: Vec<_> = forms.iter().map(|f| f["form"].as_str().unwrap_or("")).collect();
+        assert_eq!(of, ["posix", "bypass", "pipelined", "in-drive"]);
+        let (host, inside) = (&forms[0], &forms[3]);
+        assert!(!app["answer"].as_str().unwrap_or("").starts_with("0 "), "something is found: {app}");
+        assert!(number(host, "link_bytes") == number(host, "drive_bytes") && number(host, "cycles") == 0.0, "{host}");
+        assert!(number(inside, "link_bytes") < number(host, "link_bytes") / 5.0, "{app}");
+        // A flit a cycle, and neither less nor much more.
+        let flits = number(inside, "drive_bytes") / 64.0;
+        assert!((1.0..1.2).contains(&(number(inside, "cycles") / flits)), "{app}");
+        for (at, drive) in report["drives"].as_array().expect("drives").iter().enumerate() {
+            let all: f64 = ["stack", "pipelining", "offloading", "reduction"]
+                .iter()
+                .map(|factor| number(&app["breakdown"][at], factor))
+                .product();
+            let speedup = inside["speedup"][at].as_f64().expect("a number");
+            assert!((all / speedup - 1.0).abs() < 1e-6, "{drive}: {app}");
+            let least = number(inside, "drive_bytes") / number(drive, "media_bytes_per_s");
+            assert!(number(&inside["modelled"][at], "seconds") >= least, "no faster than the medium: {app}");
+        }
+        assert!(number(&app["lines"], "kernel") > 10.0 && number(&app["lines"], "host") > 1.0, "{app}");
+        assert!(app["paper"]["drive_lines"].is_u64(), "{app}");
+    }
+    let plateaus = report["timeline"]["plateaus"].as_array().expect("plateaus");
+    assert!(plateaus.len() == 5 && plateaus.iter().all(|p| number(p, "off") <= 0.03), "{plateaus:?}");
+    let page = std::fs::read_to_string(&html).expect("a page");
+    assert_eq!(page.matches("<svg").count(), 5, "two plots a drive, and the timeline");
+    // The name of SVG itself is the only address in it.
+    let addresses = page.matches("http").count() - page.matches("xmlns=\"http://www.w3.org/2000/svg\"").count();
+    assert!(addresses == 0 && !page.contains("NaN") && !page.contains("src=") && !page.contains("<script"), "{page}");
+    let left = std::fs::read_dir(dir.path()).expect("a folder").count();
+    assert_eq!(left, 2, "nothing but the reports is left behind");
+}

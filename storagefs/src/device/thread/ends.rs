@@ -12,9 +12,10 @@ where
         let queue = &notes.queue;
         let (bytes_in, bytes_out) = (Sqe::SIZE as u64 + done.bytes_in, Cqe::SIZE as u64 + done.bytes_out);
         let mut at = now;
-        if self.core.modelled {
-            let (over, mut link) = (now.max(self.busy_until), self.core.link.lock());
-            at = link.completion(notes.arrived, over, notes.device_ns, bytes_in, bytes_out).max(now);
+        if self.core.emulated.is_on() {
+            let Notes { arrived, device_ns, media, .. } = notes;
+            let took = Took { arrived, over: now.max(self.busy_until), device_ns, media };
+            at = self.core.emulated.link.lock().completion(took, bytes_in, bytes_out).max(now);
         }
         match notes.admitted {
             Some(bytes) => queue.done(bytes),

@@ -235,7 +235,7 @@ where
 
     /// Answers a command that touches nothing but the completion ring; false when it is none.
     pub(super) fn answer(&self, queue: &QueueState, ends: &mut Ends, raw: &RawCommand) -> bool {
-        if raw.0.opcode != Opcode::Nop as u16 || self.core.modelled || self.core.is_poisoned() {
+        if raw.0.opcode != Opcode::Nop as u16 || self.core.emulated.is_on() || self.core.is_poisoned() {
             return false;
         }
         let Some(done) = validate(raw, &queue.limits).ok().and_then(|cmd| dataplane::immediate(&cmd)) else {
@@ -266,6 +266,7 @@ where
             arrived: fresh.taken,
             first_run: 0,
             device_ns: 0,
+            media: 0,
             fused: false,
             uncontended: false,
             refused: None,

@@ -51,6 +51,11 @@ where
         let state = board.slot(at);
         let begin = now_ns();
         self.meter.note(begin);
+        let modelled = core.emulated.is_on();
+        if modelled {
+            self.meter.set_stretch(core.emulated.stretch());
+            collect();
+        }
         state.begin.store(begin, Ordering::Relaxed);
         let polled = match work.notes.as_ref().and_then(|notes| notes.refused) {
             Some(errno) => Ok(Poll::Ready(dataplane::failed(errno))),
@@ -58,7 +63,8 @@ where
         };
         let spent = self.meter.slice(begin, now_ns());
         board.set_running(self.index, false);
-        if core.modelled {
+        let media = if modelled { collected() } else { 0 };
+        if modelled {
             self.busy_until = begin + spent.device_ns;
         }
         let done = match polled {
@@ -78,6 +84,7 @@ where
             (notes.first_run, notes.uncontended) = (begin, picked.is_none());
         }
         notes.device_ns += spent.device_ns;
+        notes.media = notes.media.max(media);
         let (lender, picked) = (picked.flatten(), picked.is_some());
         self.charge(at, notes, Ran { begin, spent, picked, lender, migrated, over: done.is_some() });
         self.again = (picked && !board.runq.is_empty()).then(|| notes.queue.clone());
