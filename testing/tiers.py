@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from . import counts, kernels_cli, plugins, programs, sources, states
+from . import counts, kernels_cli, kernels_hls, kernels_rtl, plugins, programs, sources, states
 from .build import BUILD, ROOT, cargo, release
 from .report import Failed, Skip
 
@@ -324,6 +324,8 @@ TIERS = {
     "formats": (formats, True),
     "canary": (canary, True),
     "programs": (programs_, True),
+    "kernels-rtl": (kernels_rtl.rtl, True),
+    "kernels-hls": (kernels_hls.kernels_hls, True),
     "kernel-tutorial": (kernels_cli.kernel_tutorial, True),
     "sqlite": (sqlite, True),
     "rocksdb": (rocksdb, True),
@@ -358,6 +360,7 @@ SLICES = [
     ["fuzz"],
     ["install", "deb", "formats"],
     ["hostile"],
+    ["kernels-rtl", "kernels-hls"],
 ]
 
 

@@ -22,7 +22,7 @@ pub mod card;
 pub mod clock;
 pub mod config;
 pub mod error;
-pub mod flit;
+mod flit;
 mod flow;
 pub mod host;
 pub mod kernel;

@@ -254,7 +254,7 @@ impl State {
     }
 
     /// The session of a slot, if it is still that one.
-    pub fn sess(&mut self, slot: usize, epoch: u64) -> Option<&mut Sess> {
+    pub(crate) fn sess(&mut self, slot: usize, epoch: u64) -> Option<&mut Sess> {
         let slot = &mut self.slots[slot];
         if slot.epoch == epoch { slot.session.as_mut() } else { None }
     }

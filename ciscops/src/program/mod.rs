@@ -32,7 +32,7 @@ pub use operand::{
     Arith, BufSlot, Bytes, Change, Codec, Cond, Else, FileSlot, Fold, Int, Order, Place, Pool, Record, Reg, Relation,
     Str, SumKind, To, Transform, Value, Width,
 };
-pub use slot::{CRC32C, LZ4};
+pub use slot::CRC32C;
 pub use verify::Fault;
 
 use crate::limits::{self, MICRO_OPS_MAX, PROGRAM_BUFFERS};

@@ -14,7 +14,7 @@ use crate::{At, Errno};
 /// The kernel that sums up: parameter is the checksum to go on from, output are four bytes, little-endian.
 pub const CRC32C: &[u8] = b"crc32c";
 /// The kernel that compresses (parameters 0 and the content's length in two words) and decompresses (1) LZ4 frames.
-pub const LZ4: &[u8] = b"lz4";
+const LZ4: &[u8] = b"lz4";
 
 /// Bytes that are read, and summed up in a slot, at a time.
 const PIECE_MAX: u64 = ATOMIC_WRITE_MAX as u64;

@@ -225,7 +225,10 @@ int weldfs_kernel_reset(weldfs_kernel *kernel, const uint32_t *params, size_t co
 
 int weldfs_kernel_step_run(weldfs_kernel *kernel, const uint8_t *in, size_t in_len, int eop, uint8_t *out,
                            size_t out_len, weldfs_kernel_step *step) {
-    return kernel->step(in, in_len, eop != 0, out, out_len, step);
+    int code = kernel->step(in, in_len, eop != 0, out, out_len, step);
+    // The process of a kernel is killed, not ended: what has been said by then is to be in the file.
+    if (kernel->wave) kernel->wave->flush();
+    return code;
 }
 
 int weldfs_kernel_peek(weldfs_kernel *kernel, uint32_t port, uint32_t *value) {

@@ -47,8 +47,8 @@ struct Functions {
 fn functions(path: &Path) -> Result<Functions, String> {
     let told = |e: libloading::Error| format!("{}: {e}", path.display());
     // SAFETY: loading runs the library's initialisers, for which this process is there and has nothing to lose. Each
-    // symbol is given the type that XRT's headers (2.13) declare for that name; the functions live as long as the library,
-    // which is kept beside them.
+    // symbol is given the type that XRT's headers (2.13) declare for that name; the functions live as long as the
+    // library, which is kept beside them.
     unsafe {
         let library = Library::new(path).map_err(told)?;
         macro_rules! symbol {
@@ -157,8 +157,8 @@ impl Opened {
             unsafe { (self.xrt.run_open)(self.kernel.as_ptr()) },
             || "XRT opens no run of the kernel".to_owned(),
         )?;
-        // SAFETY: the run is open until its last call here. The arguments have the types that docs/KERNELS.md states for
-        // kernels of images: pointers are given as buffer handles, numbers by value, each as wide as declared.
+        // SAFETY: the run is open until its last call here. The arguments have the types that docs/KERNELS.md states
+        // for kernels of images: pointers are given as buffer handles, numbers by value, each as wide as declared.
         let state = unsafe {
             let r = run.as_ptr();
             let set = self.xrt.run_set;

@@ -5,9 +5,9 @@
 //! * `helper`: what runs in the helper, around `library`, the binding by dlopen(3).
 //! * `remote`: the helper as a [`crate::kernel::Kernel`].
 //!
-//! XRT's library aborts, exits or crashes the process that loads it where no card is set up, so it is loaded nowhere but
-//! in the helper, whose end is an error like any other. This back-end has been compiled and tested against the library
-//! without a card, and against libraries made for tests; it has not been run on hardware.
+//! XRT's library aborts, exits or crashes the process that loads it where no card is set up, so it is loaded nowhere
+//! but in the helper, whose end is an error like any other. This back-end has been compiled and tested against the
+//! library without a card, and against libraries made for tests; it has not been run on hardware.
 
 mod cards;
 mod helper;

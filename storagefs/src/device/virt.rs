@@ -6,8 +6,8 @@
 //! * `stream` is the way of bytes through the kernel.
 //!
 //! State of a stream belongs to the open file description. Whoever works on it holds a ticket of that description,
-//! which no other file and no other command is behind: so waiting for a slot or a kernel keeps nothing else waiting. A real
-//! file is held only while a piece of it is copied out, or what the kernel made is committed to it.
+//! which no other file and no other command is behind: so waiting for a slot or a kernel keeps nothing else waiting. A
+//! real file is held only while a piece of it is copied out, or what the kernel made is committed to it.
 
 mod open;
 mod read;

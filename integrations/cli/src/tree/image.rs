@@ -7,7 +7,7 @@ use std::ffi::OsString;
 use std::io::{self, Cursor};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use weldfs::{At, Client, Handle, OpenFlags, OpenOptions, SetAttrBody, SetAttrMask, WireTime};
+use weldfs::{At, Client, Errno, Handle, OpenFlags, OpenOptions, SetAttrBody, SetAttrMask, WireTime};
 
 /// The inside of an image.
 pub struct Image<'c> {
@@ -47,7 +47,13 @@ impl End for Image<'_> {
     fn reader(&self, path: &Path, size: u64) -> io::Result<Box<dyn Content + '_>> {
         if size < PIECE as u64 {
             let mut bytes = vec![0; size as usize + 1];
-            let n = self.client.open_read_close(path, OpenFlags::READ, 0, &mut bytes)?;
+            let n = match self.client.open_read_close(path, OpenFlags::READ, 0, &mut bytes) {
+                // A virtual file is a stream, and its size says nothing.
+                Err(Errno::OPNOTSUPP) => {
+                    return Ok(Box::new(Plain(OpenOptions::new().read(true).open(self.client, path)?)));
+                }
+                read => read?,
+            };
             // A file that grew meanwhile is read the long way.
             if n < bytes.len() {
                 bytes.truncate(n);

@@ -34,8 +34,8 @@ enum What {
 
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "--param is one or more of the kernel's 32-bit parameters: a number (12, 0x1f, -1); text:STRING, which\n\
-is its length in bytes and then the bytes, four to a word (what grep and others take as a needle);\n\
+    after_help = "--param is one or more of the kernel's 32-bit parameters: a number (12, 0x1f, -1); text:STRING, its\n\
+length in bytes and then the bytes, four to a word (what grep and others take as a needle);\n\
 hex:DIGITS and file:FILE, the bytes alone. @OFFSET+LENGTH behind a file names a part of it (K, M, G are\n\
 powers of 1024), @OFFSET what is behind there; @0 keeps a name that ends in such digits as it is.\n\
 The files are looked for when the virtual file is opened, with the rights of who opens it.\n\n\

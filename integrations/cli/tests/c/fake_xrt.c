@@ -93,7 +93,8 @@ int xrtRunWaitFor(void *r, unsigned ms) {
     const char *from = ((struct buffer *)args[0])->card;
     char *to = ((struct buffer *)args[4])->card, *result = ((struct buffer *)args[6])->card;
     uint64_t made = is("long.xclbin") ? room + 1 : in_bytes;
-    uint32_t code = is("refuse.xclbin") || count != 1 || *(uint32_t *)((struct buffer *)args[2])->card != 0 ? EINVAL : 0;
+    const char *words = ((struct buffer *)args[2])->card;
+    uint32_t code = is("refuse.xclbin") || count != 1 || *(const uint32_t *)words != 0 ? EINVAL : 0;
     if (r != &run || ms == 0) return 5;
     for (uint64_t i = 0; i < in_bytes && i < room; i++) to[i] = (char)toupper((unsigned char)from[i]);
     memcpy(result, &made, 8);

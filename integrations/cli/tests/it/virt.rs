@@ -58,7 +58,7 @@ fn a_virtual_file_is_made_read_listed_and_removed() {
     let log = image.at("/log");
     let add = ["virt", "add", &name, "--kernel", "grep", "--param", "text:error", &log];
     let (code, why) = image.fails(&add);
-    assert!(code == 1 && why.contains("no such file"), "{why}");
+    assert!(code == 1 && why.contains("No such file"), "{why}");
     image.ok(&[&add[..], &["--parents"]].concat());
     let hits: Vec<u8> = [0, 4, 2, 8].iter().flat_map(|n: &u32| n.to_le_bytes()).collect();
     assert_eq!(image.ok(&["cat", &name]), hits);
@@ -97,7 +97,7 @@ fn what_is_wrong_with_one_is_one_sentence() {
     assert!(usage(&["--kernel", "rle", "--truncate", &f]).contains("--write"));
     image.ok(&["virt", "add", &name, "--kernel", "no-such-kernel", &f]);
     let (code, why) = image.fails(&["cat", &name]);
-    assert!(code == 1 && why.contains("no such file"), "{why}");
+    assert!(code == 1 && why.contains("No such file"), "{why}");
     image.ok(&["virt", "rm", &name]);
     image.ok(&["virt", "add", &name, "--kernel", "pass-through", &format!("{f}@2+4")]);
     assert_eq!(image.ok(&["cat", &name]), b"2345");

@@ -11,8 +11,8 @@ use weldfs::{Client, Errno};
 /// Arguments of `weldfs kernel load`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The device reads the folder: kernel.toml, and the back-end that `weldfs kernel test` has built. What\n\
-runs is the file as it is when a slot gets the kernel. Only root and the user that runs the device\n\
+    after_help = "The device reads the folder: kernel.toml, and the back-end that `weldfs kernel test` has built.\n\
+What runs is the file as it is when a slot gets the kernel. Only root and the user that runs the device\n\
 can load, unload, activate and deactivate."
 )]
 pub struct Load {
@@ -110,7 +110,14 @@ pub fn load(args: &Load) -> Outcome {
 
 /// Forgets a kernel.
 pub fn unload(args: &Named) -> Outcome {
-    one(args, "unload", Client::unload_kernel)
+    one(args, "unload", |client, name| match client.unload_kernel(name) {
+        // One that is active has to be deactivated first, which fails where it is used at the moment.
+        Err(e) if e.raw_os_error() == Some(Errno::BUSY.0) => {
+            client.deactivate_kernel(name)?;
+            client.unload_kernel(name)
+        }
+        done => done,
+    })
 }
 
 /// Lets a kernel be used.

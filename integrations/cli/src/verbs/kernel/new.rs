@@ -109,7 +109,7 @@ impl Language {
 struct Made {
     name: String,
     path: String,
-    id: String,
+    kernel_id: String,
     backend: &'static str,
 }
 
@@ -150,7 +150,7 @@ pub fn run(args: &Args) -> Outcome {
     }
     if args.json {
         let path = folder.display().to_string();
-        output::json(&Made { name: args.name.clone(), path, id, backend: kind.name() })?;
+        output::json(&Made { name: args.name.clone(), path, kernel_id: id, backend: kind.name() })?;
         return Ok(0);
     }
     let shown = folder.display();

@@ -14,8 +14,8 @@ const PIECE: usize = 256 << 10;
 /// Arguments of `weldfs kernel run`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "Standard input is one packet. Bytes, cycles and the time that those are at the kernel's clock are said\n\
-on standard error. A kernel that is a folder is built first, and runs in a process of its own.\n\n\
+    after_help = "Standard input is one packet. Bytes, cycles and the time that those are at the kernel's clock are\n\
+said on standard error. A kernel that is a folder is built first, and runs in a process of its own.\n\n\
 Examples:\n  weldfs kernel run shout --param 0 < text\n  \
 weldfs kernel run grep --param text:error < /var/log/syslog | od -A d -t u4"
 )]

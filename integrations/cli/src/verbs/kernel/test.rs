@@ -181,6 +181,9 @@ impl Bench<'_> {
         let wave = kept.wave();
         let _ = fs::remove_file(&wave);
         compare(&mut *self.kernel(case.stall, Some(&wave))?, &case, self.reference)?.err();
+        if fs::metadata(&wave).map_or(0, |file| file.len()) == 0 {
+            return Err(Failure::new(format!("{}: the back-end wrote no waveform", wave.display())));
+        }
         say!("  {:<12} {} (gtkwave shows it)", "waveform", wave.display());
         Ok(Some(wave.display().to_string()))
     }

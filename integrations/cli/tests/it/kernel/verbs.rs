@@ -67,7 +67,7 @@ fn a_new_kernel_is_a_folder_of_its_own_and_nothing_is_overwritten() {
             assert!(!["@NAME@", "@TOP@", "@ID@", "@BACKEND@"].iter().any(|mark| text.contains(mark)), "{file}");
         }
         let manifest = fs::read_to_string(folder.join("kernel.toml")).expect("a manifest");
-        assert!(manifest.contains(made["id"].as_str().expect("an id")), "{manifest}");
+        assert!(manifest.contains(made["kernel_id"].as_str().expect("an id")), "{manifest}");
         let (exit, said) = code(&kernel(at, &["new", "a-b", kind, "--dir", "x/y"], b""));
         assert!(exit == Some(1) && said.contains("File exists"), "{said}");
         fs::remove_dir_all(&folder).expect("removed");
@@ -165,7 +165,7 @@ fn kernels_that_crash_or_hang_are_sentences() {
         return;
     }
     let dir = tempfile::tempdir().expect("a folder");
-    let bad = "        if (bytes[0] == 'C')\n            __builtin_trap();\n        while (bytes[0] == 'H')\n            \
+    let bad = "        if (bytes[0] == 'C')\n            __builtin_trap();\n        while (bytes[0] == 'H')\n\
                asm volatile(\"\");\n        pack(bytes, f.data);";
     changed(dir.path(), "        pack(bytes, f.data);", bad);
     for (input, says) in [(&b"Crash"[..], "its process ended: signal: 4"), (b"Hang", "no progress")] {
