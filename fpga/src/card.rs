@@ -10,17 +10,18 @@ use crate::config::{CardConfig, Want};
 use crate::error::CardError;
 use crate::flit::FLIT_BYTES;
 use crate::flow::Credits;
-use crate::kernel::{Fault, Kernel, Model, Stream};
+use crate::kernel::{Fault, Model, Stream};
 use crate::manifest::{KernelId, Kind, Manifest, PackageError, Region};
 use crate::package::{Catalogue, Package};
 use crate::session::{Session, keep, opened};
-use crate::slot::{Counts, Program, Shared, Slot, State};
+use crate::slot::{Counts, Locked, Program, Shared, Slot, State};
 use crate::status::CardStatus;
 use crate::worker;
 use parking_lot::{Condvar, Mutex};
 use std::collections::{BTreeMap, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 
@@ -95,7 +96,8 @@ impl Card {
         };
         let bells = (0..count).map(|_| Condvar::new()).collect();
         let factories = catalogue.factories();
-        let shared = Shared { config, factories, state: Mutex::new(State::nothing()), bells, timer: Condvar::new() };
+        let (timer, given_up) = Default::default();
+        let shared = Shared { config, factories, state: Mutex::new(State::nothing()), bells, timer, given_up };
         state.slots[0].loaded = Some(shared.loaded(&state, PASS_THROUGH, None)?);
         *shared.state.lock() = state;
         let shared = Arc::new(shared);
@@ -287,6 +289,7 @@ fn start(shared: &Arc<Shared>, count: usize) -> Result<Vec<JoinHandle<()>>, Card
 }
 
 fn stop(shared: &Shared) {
+    shared.given_up.store(true, Ordering::Release);
     let mut state = shared.state.lock();
     state.stopping = true;
     shared.bells.iter().chain([&shared.timer]).for_each(|b| {
@@ -341,13 +344,17 @@ fn empty(region: Region, locked: bool) -> Slot {
 
 impl Shared {
     /// Peeks at the kernel in a slot.
-    pub(crate) fn peek(&self, state: &mut State, slot: usize, epoch: Option<u64>, port: u32) -> Option<u32> {
+    pub(crate) fn peek(&self, state: &mut Locked<'_>, slot: usize, epoch: Option<u64>, port: u32) -> Option<u32> {
         let s = &mut state.slots[slot];
-        if epoch.is_some_and(|e| e != s.epoch) {
+        if epoch.is_some_and(|e| e != s.epoch) || s.computing.is_some() {
             return None;
         }
-        let engine: &mut Box<dyn Kernel> = s.engine.as_mut()?;
-        worker::guarded(|| Ok(engine.peek(port))).ok().flatten()
+        let (mut engine, epoch) = (s.engine.take()?, s.epoch);
+        worker::begin(self, state, slot, epoch);
+        let peeked = Locked::unlocked(state, || worker::guarded(|| Ok((engine.peek(port), engine))));
+        let (value, engine) = peeked.map_or((None, None), |(value, engine)| (value, Some(engine)));
+        worker::give_back(self, state, slot, epoch, engine);
+        value
     }
 }
 

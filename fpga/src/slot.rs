@@ -12,6 +12,7 @@ use crate::status::Usage;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::task::Waker;
 
 /// What all threads of a card, and its sessions, share.
@@ -23,6 +24,8 @@ pub(crate) struct Shared {
     pub bells: Vec<Condvar>,
     /// The keeper of time has something to do.
     pub timer: Condvar,
+    /// The card goes: nothing waits for a kernel's process.
+    pub given_up: Arc<AtomicBool>,
 }
 
 pub(crate) type Locked<'a> = MutexGuard<'a, State>;

@@ -73,6 +73,7 @@ impl Shared {
             cycles_per_flit: manifest.cycles_per_flit,
             dram_bytes: manifest.ports.dram_bytes,
             watchdog: self.config.watchdog,
+            given_up: self.given_up.clone(),
             ..Launch::of(&package.library(kind)?)
         })
     }
@@ -211,6 +212,14 @@ impl Shared {
         engine: Option<Box<dyn Kernel>>,
     ) -> bool {
         put_back(self, state, slot, epoch, engine)
+    }
+}
+
+/// A kernel was asked for something beside its packets.
+pub(crate) fn give_back(shared: &Shared, state: &mut State, slot: usize, epoch: u64, engine: Option<Box<dyn Kernel>>) {
+    if put_back(shared, state, slot, epoch, engine) {
+        // What came for the session meanwhile.
+        shared.bells[slot].notify_one();
     }
 }
 

@@ -12,10 +12,15 @@ use crate::manifest::PARAMS_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
 use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Cycles that a kernel may say a flit took, at most: what it says is charged to a tenant.
 const CYCLES_PER_FLIT_MAX: u64 = 1 << 24;
+
+/// Whoever waits for a process looks so often whether it has been given up.
+const LOOK: Duration = Duration::from_millis(100);
 
 /// What a kernel's process is reached by.
 pub(super) struct Parts {
@@ -37,6 +42,7 @@ struct Part {
 pub struct Child {
     parts: Parts,
     watchdog: Duration,
+    given_up: Arc<AtomicBool>,
     cycles_per_flit: f64,
     /// The kernel works on it.
     working: Option<Part>,
@@ -65,6 +71,7 @@ impl Child {
         Child {
             parts,
             watchdog: launch.watchdog,
+            given_up: launch.given_up.clone(),
             cycles_per_flit: launch.cycles_per_flit,
             working: None,
             rest: None,
@@ -122,7 +129,10 @@ impl Child {
     fn receive(&mut self) -> Result<Reply, Fault> {
         let until = Instant::now() + self.watchdog;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            if self.given_up.load(Ordering::Acquire) {
+                return Err(self.give_up("the card is gone".into()));
+            }
+            let left = until.saturating_duration_since(Instant::now()).min(LOOK);
             let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
             let ready = poll(&mut [PollFd::new(&self.parts.socket, PollFlags::IN)], Some(&timeout));
             match ready {

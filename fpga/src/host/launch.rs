@@ -9,6 +9,8 @@ use crate::manifest::PackageError;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 /// The variables that tell the process what to do. Nothing else is in its environment.
@@ -48,6 +50,8 @@ pub struct Launch {
     /// For tests: where a waveform is written. The process may write files then, and keeps the descriptors that loading
     /// needs. [`PackageError::Symbol`] where the kernel cannot do that.
     pub wave: Option<PathBuf>,
+    /// Once set, the process is not waited for any longer: whatever it is asked for is lost.
+    pub given_up: Arc<AtomicBool>,
 }
 
 /// The program that runs kernels: as the environment says; this program or one beside it, if that is `weldfs`; or as
@@ -79,6 +83,7 @@ impl Launch {
             watchdog: Duration::from_secs(10),
             stall: None,
             wave: None,
+            given_up: Arc::default(),
         }
     }
 

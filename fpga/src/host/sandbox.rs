@@ -18,6 +18,9 @@ const ADDRESS_BYTES: u64 = 4 << 30;
 /// Descriptors that it may have: its socket, the null device, and what loading opens for a moment.
 const DESCRIPTORS: u64 = 16;
 
+/// All bits of an argument of 32.
+const WHOLE: u64 = u32::MAX as u64;
+
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 fn other(error: impl std::fmt::Display) -> io::Error {
@@ -81,7 +84,6 @@ const ALWAYS: &[i64] = &[
     libc::SYS_getrandom,
     libc::SYS_getpid,
     libc::SYS_gettid,
-    libc::SYS_tgkill,
     libc::SYS_restart_syscall,
     libc::SYS_exit,
     libc::SYS_exit_group,
@@ -98,10 +100,8 @@ const LOADING: &[i64] = &[
     libc::SYS_readlinkat,
     libc::SYS_getcwd,
     libc::SYS_sysinfo,
-    libc::SYS_prlimit64,
     libc::SYS_sched_getaffinity,
     libc::SYS_uname,
-    libc::SYS_prctl,
     libc::SYS_seccomp,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_access,
@@ -120,17 +120,30 @@ fn apply(rules: Rules) -> io::Result<()> {
     seccompiler::apply_filter(&program).map_err(other)
 }
 
+/// Calls that are allowed to the end: those of the list, and a signal to the process itself, which `abort` is.
+fn always() -> io::Result<Rules> {
+    let mut rules: Rules = ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    rules.insert(libc::SYS_tgkill, masked(0, WHOLE, own as u64)?);
+    Ok(rules)
+}
+
 /// Before the shared object is loaded. `files` allows files to be written, too.
 pub fn confine_loading(files: bool) -> io::Result<()> {
-    let mut rules: Rules = ALWAYS.iter().chain(LOADING).map(|call| (*call, Vec::new())).collect();
-    let reading = if files { Vec::new() } else { masked(2, libc::O_ACCMODE as u64, libc::O_RDONLY as u64)? };
-    rules.insert(libc::SYS_openat, reading);
+    let mut rules = always()?;
+    rules.extend(LOADING.iter().map(|call| (*call, Vec::new())));
+    // Reading takes nothing away: without these flags a file is made, or cut off, though it is opened to be read.
+    let flags = libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC;
+    rules.insert(libc::SYS_openat, if files { Vec::new() } else { masked(2, flags as u64, libc::O_RDONLY as u64)? });
+    // The limits of this process only, and what the next filter needs: it dies with the card whatever it does.
+    rules.insert(libc::SYS_prlimit64, masked(0, WHOLE, 0)?);
+    rules.insert(libc::SYS_prctl, masked(0, WHOLE, libc::PR_SET_NO_NEW_PRIVS as u64)?);
     apply(rules)
 }
 
 /// Once it is loaded.
 pub fn confine_running() -> io::Result<()> {
-    let mut rules: Rules = ALWAYS.iter().map(|call| (*call, Vec::new())).collect();
+    let mut rules = always()?;
     let plain = libc::PROT_EXEC as u64;
     rules.insert(libc::SYS_mmap, masked(2, plain, 0)?);
     rules.insert(libc::SYS_mprotect, masked(2, plain, 0)?);

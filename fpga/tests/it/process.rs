@@ -12,6 +12,7 @@ use weldfs_fpga::host::{Launch, Stall};
 use weldfs_fpga::kernel::{Fault, Kernel, run};
 use weldfs_fpga::manifest::PackageError;
 use weldfs_fpga::package::{Catalogue, Package};
+use weldfs_fpga::status::SlotState;
 
 /// The process of a kernel in these tests: this program, told to run this "test" only.
 #[test]
@@ -84,7 +85,11 @@ fn package(behaviour: &str) -> Option<Package> {
 }
 
 fn card(behaviours: &[&str]) -> Option<Arc<Card>> {
-    let config = CardConfig { host: host(), watchdog: Duration::from_millis(500), ..config(2) };
+    watched(behaviours, Duration::from_millis(500))
+}
+
+fn watched(behaviours: &[&str], watchdog: Duration) -> Option<Arc<Card>> {
+    let config = CardConfig { host: host(), watchdog, ..config(2) };
     let card = Card::new(config, Catalogue::new()).expect("a card");
     for behaviour in behaviours {
         let package = package(behaviour)?;
@@ -179,8 +184,54 @@ fn a_kernel_can_do_nothing_but_compute() {
     assert_eq!(
         kernel.peek(0),
         Some(0),
-        "bits of: open, socket, fork, exec, kill, executable memory, a descriptor, write"
+        "bits of: open, socket, fork, exec, kill, executable memory, a descriptor, write, a signal"
     );
+}
+
+/// The same of what runs while the shared object is loaded: it may read files, and do nothing to them.
+#[test]
+fn a_constructor_can_read_files_and_change_nothing() {
+    let Some(library) = compile("CONSTRUCTS") else { return };
+    let beside = |end: &str| PathBuf::from(format!("{}.{end}", library.display()));
+    std::fs::write(beside("victim"), "whole").expect("written");
+    let mut kernel = launch(&library).start().expect("started");
+    kernel.reset(&[1]).expect("reset");
+    let bits = "bits of: no path, a file cut off, a file made, no death signal, another's limits, a signal";
+    assert_eq!(kernel.peek(0), Some(0), "{bits}");
+    assert_eq!(std::fs::read(beside("victim")).expect("read"), b"whole");
+    assert!(!beside("made").exists());
+}
+
+/// The card's lock is not held while a kernel is asked for a port, whatever it does then.
+#[test]
+fn a_kernel_that_hangs_at_its_debug_port_holds_no_other_up() {
+    let Some(card) = watched(&["HANGS_AT_PEEK", "GOOD"], Duration::from_secs(5)) else { return };
+    drop(wait(card.open(want("hangs-at-peek", 1, 1))).expect("open"));
+    let slots = card.status().slots;
+    let slot = slots.iter().position(|s| s.kernel.as_deref() == Some("hangs-at-peek")).expect("it is in a slot");
+    std::thread::scope(|scope| {
+        let peeked = scope.spawn(|| card.peek(slot, 0));
+        // Until it computes: another look at the port finds that out, and does not wait.
+        while card.status().slots[slot].state != SlotState::Held {
+            assert!(!peeked.is_finished(), "the card answered nothing meanwhile");
+            std::thread::yield_now();
+        }
+        assert_eq!(card.peek(slot, 0), None);
+        let good = wait(card.open(want("good", 5, 1))).expect("open");
+        assert_eq!(wait(good.run(b"ab".to_vec(), 2)).expect("ran").output, b"fg"[..]);
+        assert_eq!(peeked.join().expect("no panic"), None);
+    });
+}
+
+/// A card that goes does not wait for what hangs: with a watchdog of an hour this would not end.
+#[test]
+fn a_card_goes_at_once_though_a_kernel_hangs() {
+    let Some(card) = watched(&["HANGS"], Duration::from_secs(3600)) else { return };
+    let session = wait(card.open(want("hangs", 1, 1))).expect("open");
+    let mut packet = Box::pin(session.run(vec![1; 100], 100));
+    assert!(once(&mut packet).is_pending());
+    drop(card);
+    assert!(matches!(wait(packet), Err(Fault::Lost(_))));
 }
 
 #[test]
