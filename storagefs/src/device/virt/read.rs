@@ -59,7 +59,7 @@ async fn fill(cx: &OpCx<'_>, file: &Virtual, s: &mut Stream, off: u64, room: usi
         return Err(errno);
     }
     let (mut out, mut fed) = (Vec::new(), 0);
-    while out.len() < room && !s.drained && !(fed >= PATIENCE_BYTES && !out.is_empty()) {
+    while out.len() < room && !s.drained && (fed < PATIENCE_BYTES || out.is_empty()) {
         if let Err(errno) = step(cx, file, s, room, &mut out, &mut fed).await {
             // Where there is no slot yet, the stream has not begun: it can be tried again.
             s.failed = Some(errno).filter(|_| s.has_session());

@@ -27,10 +27,13 @@ pub enum Outcome {
     Lost(String),
 }
 
+/// Parameters and a packet.
+type Question = (Vec<u32>, Vec<u8>);
+
 /// The program, and what it has said so far.
 pub struct Reference {
     program: PathBuf,
-    known: Mutex<HashMap<(Vec<u32>, Vec<u8>), Outcome>>,
+    known: Mutex<HashMap<Question, Outcome>>,
 }
 
 impl Reference {
