@@ -129,7 +129,7 @@ fn the_folder_of_a_built_in_kernel_adds_back_ends_to_it() {
     let text = "name = \"add\"\nid = \"77777777777777777777777777777777\"\nversion = \"1.0.0\"\n\
          licence = \"Apache-2.0\"\nabout = \"A test\"\nclock_mhz = 250\ncycles_per_flit = 2.0\n\
          region = { lut = 1, ff = 1, bram = 0, dsp = 0 }\n[params]\nmin = 1\nmax = 1\n\
-         [backend.model]\nbuiltin = \"add\"\n[backend.rtl]\ntop = \"add\"\nsources = [\"add.v\"]\nlibrary = \"lib.so\"\n";
+         [backend.model]\nbuiltin = \"add\"\n[backend.rtl]\ntop = \"add\"\nsources = [\"a.v\"]\nlibrary = \"lib.so\"\n";
     let mut catalogue = Catalogue::new();
     catalogue.add_builtin(Manifest::parse(text).expect("good"), add).expect("added");
     let card = Card::new(CardConfig { host: host(), ..config(1) }, catalogue).expect("a card");

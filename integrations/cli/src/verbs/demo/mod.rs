@@ -3,8 +3,8 @@
 //! First the gain of one command in place of several, by `bench micro` and under its rules. Then what survives: an
 //! image in a temporary folder, a device process of its own, a real tree through fused operations, four client
 //! processes that append a checksummed log, SIGKILL of the device in the middle, recovery, proof that nothing
-//! acknowledged as durable was lost; once on `pmem`, once on `block`. Then slots: grep and SQL over the tree in the drive,
-//! with what crosses the link beside what a host moves, and the log again with checksums by a kernel, killed as before.
+//! acknowledged as durable was lost; once on `pmem`, once on `block`. Then slots: grep and SQL in the drive, with what
+//! crosses the link beside what a host moves, and the log again with checksums by a kernel, killed as before.
 
 mod corpus;
 mod device;

@@ -92,9 +92,9 @@ impl Question {
 
     fn text(&self) -> String {
         format!(
-            "{}, kernel {}: {} found, {} as by the host; over the link {} bytes, {} when the host reads and computes \
-             ({:.1} %)\n    modelled: {:.1} us in the slot, after {:.0} ms to load the kernel; wall, with the kernel as \
-             software: {:.0} ms\n",
+            "{}, kernel {}: {} found, {} as by the host; over the link {} bytes, {} when a host reads and \
+             computes ({:.1} %)\n    modelled: {:.1} us in the slot, after {:.0} ms to load the kernel; wall, with the \
+             kernel as software: {:.0} ms\n",
             self.question,
             self.kernel,
             self.found,
