@@ -108,6 +108,9 @@ impl Card {
     /// Loads a package: the card knows it, and it is not active yet. Each of its shared objects that exists is tried
     /// out in a process of its own, and the call waits for that.
     ///
+    /// The folder of a built-in kernel, with the manifest that the card has of it, adds its other back-ends: the kernel
+    /// stays what it was, and [`Card::prefer`] chooses.
+    ///
     /// # Errors
     /// [`CardError::Package`]: another has the name or id, no back-end can be used, or a shared object is not one.
     pub fn load(&self, package: Package) -> Result<KernelId, CardError> {
@@ -116,6 +119,10 @@ impl Card {
         let mut new = program(package, false)?;
         new.prefer = self.try_out(&new.package)?;
         let mut state = self.shared.state.lock();
+        if let Some(old) = state.programs.get_mut(&name).filter(|p| new.package.adds_to(&p.package)) {
+            old.package = new.package;
+            return Ok(id);
+        }
         if state.programs.iter().any(|(n, p)| *n == name || p.package.manifest().id == id) {
             return Err(PackageError::Taken(name).into());
         }

@@ -42,6 +42,11 @@ impl Package {
         }
     }
 
+    /// Whether it is the folder of `builtin`, which has none.
+    pub(crate) fn adds_to(&self, builtin: &Package) -> bool {
+        self.folder.is_some() && builtin.folder.is_none() && self.manifest == builtin.manifest
+    }
+
     /// What it says of itself.
     pub fn manifest(&self) -> &Manifest {
         &self.manifest

@@ -1,6 +1,6 @@
 //! Kernels that are shared objects: good ones, and every way to be bad.
 
-use crate::rig::{config, once, wait, want};
+use crate::rig::{add, config, once, wait, want};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
@@ -10,7 +10,7 @@ use weldfs_fpga::config::{CardConfig, Want, WhenFull};
 use weldfs_fpga::error::CardError;
 use weldfs_fpga::host::{Launch, Stall};
 use weldfs_fpga::kernel::{Fault, Kernel, run};
-use weldfs_fpga::manifest::PackageError;
+use weldfs_fpga::manifest::{Kind, Manifest, PackageError};
 use weldfs_fpga::package::{Catalogue, Package};
 use weldfs_fpga::status::SlotState;
 
@@ -126,6 +126,40 @@ fn a_shared_object_computes_as_a_kernel_does_however_its_input_and_output_are_cu
     kernel.reset(&[2]).expect("it begins anew");
     run(&mut kernel, b"abc", 3, 3).expect("ran");
     assert_eq!((kernel.peek(0), kernel.peek(1)), (Some(3), None));
+}
+
+#[test]
+fn the_folder_of_a_built_in_kernel_adds_back_ends_to_it() {
+    let Some(library) = compile("GOOD") else { return };
+    let text = "name = \"add\"\nid = \"77777777777777777777777777777777\"\nversion = \"1.0.0\"\n\
+         licence = \"Apache-2.0\"\nabout = \"A test\"\nclock_mhz = 250\ncycles_per_flit = 2.0\n\
+         region = { lut = 1, ff = 1, bram = 0, dsp = 0 }\n[params]\nmin = 1\nmax = 1\n\
+         [backend.model]\nbuiltin = \"add\"\n[backend.rtl]\ntop = \"add\"\nsources = [\"a.v\"]\nlibrary = \"lib.so\"\n";
+    let mut catalogue = Catalogue::new();
+    catalogue.add_builtin(Manifest::parse(text).expect("good"), add).expect("added");
+    let card = Card::new(CardConfig { host: host(), ..config(1) }, catalogue).expect("a card");
+    let folder = folder().join("built-in");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::copy(&library, folder.join("lib.so")).expect("copied");
+    let load = |text: &str| {
+        std::fs::write(folder.join("kernel.toml"), text).expect("written");
+        card.load(Package::open(&folder).expect("a package"))
+    };
+    let ran = || {
+        let session = wait(card.open(want("add", 5, 1))).expect("open");
+        let output = wait(session.run(b"abc".to_vec(), 10)).expect("ran").output;
+        (output, card.status().slots[1].backend)
+    };
+    let taken = |done| matches!(done, Err(CardError::Package(PackageError::Taken(_))));
+    // Another manifest is another kernel, whatever its name and id.
+    assert!(taken(load(&text.replace("clock_mhz = 250", "clock_mhz = 251"))));
+    load(text).expect("the same manifest");
+    assert_eq!(ran(), (plus(b"abc", 5), Some(Kind::Model)), "nothing has changed yet");
+    card.prefer("add", Kind::Rtl).expect("it has one");
+    assert_eq!(ran(), (plus(b"abc", 5), Some(Kind::Rtl)));
+    assert!(taken(load(text)), "it has a folder already");
+    assert_eq!(card.deactivate("add"), Ok(()));
+    assert!(matches!(card.unload("add"), Err(CardError::DeviceDefined(_))));
 }
 
 #[test]

@@ -6,6 +6,7 @@ mod bench_smoke;
 mod conformance;
 mod copies;
 mod crash_verb;
+mod demo;
 mod documents;
 mod exec;
 mod file_verbs;

@@ -1,7 +1,7 @@
 //! Who reads may have seen enough: a closed pipe ends every verb at once, in silence, and no image is worse for it.
 
+use crate::demo;
 use crate::images::{Bench, Served, json, ok, tree};
-use crate::skips::skip;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
@@ -119,21 +119,10 @@ fn head(socket: &Path, args: &[&str]) -> (Option<i32>, String) {
 /// measurement the first line comes at once; it says so.
 #[test]
 fn the_demo_ends_when_its_reader_goes() {
-    let narrow = |script: &str| {
-        let mut command = Command::new("unshare");
-        let script = format!("mount -t tmpfs -o size=1M none /dev/shm && {script}");
-        command.args(["--mount", "--map-root-user", "sh", "-c", &script, "sh", env!("CARGO_BIN_EXE_weldfs")]);
-        command.stdin(Stdio::null());
-        command
-    };
-    if !narrow("true").output().is_ok_and(|out| out.status.success()) {
-        let why = "no mount namespace with a small /dev/shm may be made here (unshare, mount)";
-        return skip("pipes::the_demo_ends_when_its_reader_goes", why);
-    }
+    let Some(mut command) = demo::unmeasured("pipes::the_demo_ends_when_its_reader_goes", "--quick") else { return };
     let bench = Bench::new();
     let folder = bench.path("tmp");
     fs::create_dir(&folder).expect("mkdir");
-    let mut command = narrow("exec \"$1\" demo --quick");
     command.env("TMPDIR", &folder);
     let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("runs");
     let mut line = String::new();

@@ -3,11 +3,13 @@
 //! First the gain of one command in place of several, by `bench micro` and under its rules. Then what survives: an
 //! image in a temporary folder, a device process of its own, a real tree through fused operations, four client
 //! processes that append a checksummed log, SIGKILL of the device in the middle, recovery, proof that nothing
-//! acknowledged as durable was lost; once on `pmem`, once on `block`.
+//! acknowledged as durable was lost; once on `pmem`, once on `block`. Then slots: grep and SQL in the drive, with what
+//! crosses the link beside what a host moves, and the log again with checksums by a kernel, killed as before.
 
 mod corpus;
 mod device;
 mod measure;
+mod slots;
 mod story;
 mod table;
 mod worker;
@@ -37,6 +39,8 @@ pub struct Args {
     notes: Option<PathBuf>,
     #[arg(long, hide = true)]
     most: Option<u64>,
+    #[arg(long, hide = true, requires = "worker")]
+    slot: bool,
 }
 
 /// Exit code after Ctrl-C, as shells have it.
@@ -60,7 +64,7 @@ pub fn run(args: &Args) -> Outcome {
 
 fn tell(args: &Args) -> io::Result<bool> {
     if let (Some(worker), Some(socket), Some(notes), Some(most)) = (args.worker, &args.socket, &args.notes, args.most) {
-        return worker::run(socket, worker, most, notes).map(|()| true);
+        return worker::run(socket, worker, most, notes, args.slot).map(|()| true);
     }
     let temporary = match &args.keep {
         Some(_) => None,

@@ -3,6 +3,7 @@
 use super::corpus::Corpus;
 use super::device::Device;
 use super::measure;
+use super::slots::{self, Slots};
 use super::table::{self, Gain};
 use super::worker::{self, Crew, Verdict};
 use crate::failure::{Failure, reason};
@@ -18,7 +19,8 @@ use weldfs::{At, Client, OpenFlags};
 use weldfs_benches::micro::{MicroReport, Watch};
 use weldfs_benches::peers::Ground;
 
-const CLIENTS: u32 = 4;
+/// Client processes of a crash.
+pub const CLIENTS: u32 = 4;
 const WRITE_NEW: OpenFlags = OpenFlags::WRITE.union(OpenFlags::CREATE).union(OpenFlags::TRUNC);
 
 /// One medium's chapter.
@@ -39,13 +41,7 @@ struct Chapter {
 
 impl Chapter {
     fn good(&self) -> bool {
-        let v = &self.verdict;
-        v.lost == 0
-            && v.half == 0
-            && v.acknowledged > 0
-            && self.files_intact == self.files
-            && self.fsck_before_mount
-            && self.fsck_after
+        self.verdict.good() && self.files_intact == self.files && self.fsck_before_mount && self.fsck_after
     }
 
     fn text(&self) -> String {
@@ -67,7 +63,8 @@ impl Chapter {
     }
 }
 
-fn clean(is: bool) -> &'static str {
+/// What fsck said.
+pub fn clean(is: bool) -> &'static str {
     if is { "clean" } else { "PROBLEMS" }
 }
 
@@ -82,11 +79,13 @@ struct Facts {
     command: String,
     measured: Option<MicroReport>,
     chapters: Vec<Chapter>,
+    slots: Slots,
     good: bool,
     seconds: f64,
 }
 
-fn power_safe(client: &Client) -> io::Result<bool> {
+/// Whether the image is on a medium that survives a power cut.
+pub fn power_safe(client: &Client) -> io::Result<bool> {
     Ok(client.info()?.power_safe)
 }
 
@@ -120,44 +119,57 @@ fn weldfs(args: &[&OsStr]) -> io::Result<bool> {
     Ok(out.status.success())
 }
 
-fn crash(device: &mut Device, folder: &Path, most: u64) -> io::Result<Crew> {
+/// Whether fsck finds an image clean.
+pub fn fsck(image: &Path) -> io::Result<bool> {
+    weldfs(&["fsck".as_ref(), "-n".as_ref(), image.as_ref()])
+}
+
+/// A new image.
+pub fn mkfs(image: &Path, size: &str, medium: &str) -> io::Result<()> {
+    let options = ["--size", size, "--medium", medium, "--force"].map(OsStr::new);
+    let all: Vec<&OsStr> = [OsStr::new("mkfs"), image.as_os_str()].into_iter().chain(options).collect();
+    if weldfs(&all)? { Ok(()) } else { Err(io::Error::other("mkfs failed")) }
+}
+
+/// The tree in a folder of the device, synced.
+pub fn load(client: &Client, top: &str, corpus: &Corpus) -> io::Result<()> {
+    make_folders(client, top, corpus)?;
+    store(client, top, corpus)?;
+    client.sync()
+}
+
+/// Client processes that have done half of what they shall do at most, and go on.
+pub fn crew(device: &Device, notes: &Path, most: u64, slot: bool) -> io::Result<Crew> {
     device.connect()?.create_dir_all("/logs")?;
-    let mut crew = Crew::start(device.socket(), folder, CLIENTS, most)?;
+    let crew = Crew::start(device.socket(), notes, CLIENTS, most, slot)?;
     let (start, enough) = (Instant::now(), most * u64::from(CLIENTS) / 2);
     while crew.acknowledged() < enough && start.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(2));
     }
-    device.kill()?;
-    crew.join()?;
     Ok(crew)
 }
 
 fn chapter(folder: &Path, medium: &str, corpus: &Corpus, plan: &Plan) -> io::Result<Chapter> {
     let image = folder.join(format!("{medium}.img"));
     say!("{medium}: an image, a device process, {} files by one command each", corpus.files.len());
-    let (size, kind) = (["--size", plan.size], ["--medium", medium]);
-    let options = size.iter().chain(&kind).chain(&["--force"]).map(OsStr::new);
-    let made: Vec<&OsStr> = [OsStr::new("mkfs"), image.as_os_str()].into_iter().chain(options).collect();
-    if !weldfs(&made)? {
-        return Err(io::Error::other("mkfs failed"));
-    }
+    mkfs(&image, plan.size, medium)?;
     let mut device = Device::start(&image)?;
     let client = device.connect()?;
-    make_folders(&client, "/tree", corpus)?;
-    store(&client, "/tree", corpus)?;
-    client.sync()?;
+    load(&client, "/tree", corpus)?;
     let power_safe = power_safe(&client)?;
     drop(client);
     say!("{medium}: {CLIENTS} client processes append checksummed records, durable; then SIGKILL of the device");
-    let crew = crash(&mut device, &folder.join(format!("{medium}-notes")), plan.most(medium))?;
-    let fsck_before_mount = weldfs(&["fsck".as_ref(), "-n".as_ref(), image.as_ref()])?;
+    let mut crew = crew(&device, &folder.join(format!("{medium}-notes")), plan.most(medium), false)?;
+    device.kill()?;
+    crew.join()?;
+    let fsck_before_mount = fsck(&image)?;
     let restart = device.restart()?;
     let client = device.connect()?;
     let verdict = worker::verify(&client, &crew)?;
     let files_intact = intact(&client, "/tree", corpus);
     drop(client);
     device.stop()?;
-    let fsck_after = weldfs(&["fsck".as_ref(), "-n".as_ref(), image.as_ref()])?;
+    let fsck_after = fsck(&image)?;
     std::fs::remove_file(&image)?;
     Ok(Chapter {
         medium: medium.to_owned(),
@@ -184,6 +196,13 @@ struct Plan {
 impl Plan {
     fn most(&self, medium: &str) -> u64 {
         if medium == "block" { self.appends.1 } else { self.appends.0 }
+    }
+
+    fn slots(quick: bool) -> slots::Plan {
+        match quick {
+            true => slots::Plan { size: "256M", records: 200_000, appends: 1000 },
+            false => slots::Plan { size: "1G", records: 2_000_000, appends: 5000 },
+        }
     }
 }
 
@@ -239,7 +258,10 @@ pub fn tell(folder: &Path, place: &Path, quick: bool, json: bool) -> io::Result<
         show(json, &chapter.text())?;
         chapters.push(chapter);
     }
-    let kept = chapters.iter().all(Chapter::good);
+    goes_on(&watch)?;
+    let slots = slots::chapter(folder, &corpus, &Plan::slots(quick))?;
+    show(json, &slots.text())?;
+    let kept = chapters.iter().all(Chapter::good) && slots.good();
     let seconds = start.elapsed().as_secs_f64();
     let verdict = match (kept, failed) {
         (true, false) => "nothing promised was lost",
@@ -249,7 +271,7 @@ pub fn tell(folder: &Path, place: &Path, quick: bool, json: bool) -> io::Result<
     show(json, &format!("{verdict}; {seconds:.0} s\n"))?;
     if json {
         let good = kept && !failed;
-        let facts = Facts { gains, unmeasured, command, measured, chapters, good, seconds };
+        let facts = Facts { gains, unmeasured, command, measured, chapters, slots, good, seconds };
         output::json(&facts).map_err(io::Error::other)?;
     }
     Ok(kept && !failed)

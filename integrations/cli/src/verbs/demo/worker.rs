@@ -6,7 +6,7 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use weldfs::{Client, Durability, Errno, OpenOptions};
+use weldfs::{Client, Durability, Errno, OpenOptions, Placement};
 
 /// Payload bytes of one record: with its four-byte checksum one block.
 pub const PAYLOAD: usize = 4092;
@@ -27,14 +27,16 @@ fn log_name(worker: u32) -> String {
     format!("/logs/{worker}")
 }
 
-/// The hidden role: appends until the device dies, or until `most` records are in.
-pub fn run(socket: &Path, worker: u32, most: u64, notes: &Path) -> io::Result<()> {
+/// The hidden role: appends until the device dies, or until `most` records are in; with `slot` their checksums come
+/// from a kernel in a slot.
+pub fn run(socket: &Path, worker: u32, most: u64, notes: &Path, slot: bool) -> io::Result<()> {
     let client = Client::connect(socket)?.durability(Durability::Durable);
     let file = client.open(log_name(worker), &OpenOptions::new().write(true).create(true))?;
+    let raw = if slot { file.raw().placement(Placement::Slot) } else { file.raw() };
     let (mut notes, mut data) = (File::create(notes)?, vec![0; PAYLOAD]);
     for number in 0..most {
         payload(worker, number, &mut data);
-        match file.append_checksum_write(&data[..]) {
+        match raw.append_checksum_write(file.handle(), &data[..]) {
             Ok(sealed) => {
                 let mut note = [0; NOTE];
                 note[..8].copy_from_slice(&number.to_le_bytes());
@@ -57,8 +59,8 @@ pub struct Crew {
 }
 
 impl Crew {
-    /// Starts `count` clients against `socket`.
-    pub fn start(socket: &Path, folder: &Path, count: u32, most: u64) -> io::Result<Crew> {
+    /// Starts `count` clients against `socket`; with `slot` they have their checksums computed there.
+    pub fn start(socket: &Path, folder: &Path, count: u32, most: u64, slot: bool) -> io::Result<Crew> {
         fs::create_dir_all(folder)?;
         let (mut children, mut notes) = (Vec::new(), Vec::new());
         for worker in 0..count {
@@ -66,6 +68,7 @@ impl Crew {
             let mut command = Command::new(std::env::current_exe()?);
             command.args(["demo", "--worker", &worker.to_string(), "--most", &most.to_string()]);
             command.arg("--socket").arg(socket).arg("--notes").arg(&path);
+            command.args(slot.then_some("--slot"));
             children.push(command.stdin(Stdio::null()).stdout(Stdio::null()).spawn()?);
             notes.push(path);
         }
@@ -110,6 +113,13 @@ pub struct Verdict {
     pub unacknowledged_whole: u64,
     /// Anything in a log that is not a whole, intact record.
     pub half: u64,
+}
+
+impl Verdict {
+    /// Whether something had been acknowledged, and all of it is there.
+    pub fn good(&self) -> bool {
+        self.lost == 0 && self.half == 0 && self.acknowledged > 0
+    }
 }
 
 /// Verifies each log: every noted record is there and intact, and nothing but whole records is.
