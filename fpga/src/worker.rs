@@ -3,7 +3,7 @@
 use crate::error::CardError;
 use crate::host::Launch;
 use crate::kernel::{Fault, Kernel, Step};
-use crate::manifest::Kind;
+use crate::manifest::{Kind, PackageError};
 use crate::package::Package;
 use crate::slot::{Loaded, Locked, Progress, Shared, State};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -60,7 +60,16 @@ pub(crate) fn check(step: &Step, given: usize, eop: bool, room: usize) -> Result
 fn make(shared: &Shared, loaded: &Loaded) -> Result<Box<dyn Kernel>, CardError> {
     match loaded.make {
         Some(make) => Ok(guarded(|| Ok(make()))?),
-        None => Ok(Box::new(shared.launch(&loaded.package, loaded.kind)?.start()?)),
+        None => {
+            // One that a manifest of the card's own names, and that no folder has.
+            let lacks = |e| match e {
+                CardError::Package(PackageError::NoBackend { name, kind }) => {
+                    CardError::NoKernel(format!("{name}:{kind}"))
+                }
+                other => other,
+            };
+            Ok(Box::new(shared.launch(&loaded.package, loaded.kind).map_err(lacks)?.start()?))
+        }
     }
 }
 

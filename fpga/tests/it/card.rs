@@ -1,7 +1,8 @@
 //! Slots, sessions and the life cycle of kernels.
 
-use crate::rig::{card, once, wait, want};
+use crate::rig::{add, card, catalogue, config, once, wait, want};
 use std::task::Poll;
+use weldfs_fpga::card::Card;
 use weldfs_fpga::config::{Want, WhenFull};
 use weldfs_fpga::error::CardError;
 use weldfs_fpga::kernel::Fault;
@@ -105,4 +106,16 @@ fn a_kernel_that_panics_is_lost_and_only_that_one() {
     }
     assert_eq!(card.status().slots.iter().map(|s| s.faults).sum::<u64>(), 2);
     assert!(matches!(once(&mut card.open(want("none", 1, 1))), Poll::Ready(Err(CardError::NoKernel(_)))));
+}
+
+#[test]
+fn a_back_end_that_the_card_only_knows_by_name_is_no_kernel_of_its() {
+    let manifest = weldfs_fpga::manifest::Manifest::parse(include_str!("../../packages/grep/kernel.toml"));
+    let mut catalogue = catalogue();
+    catalogue.add_builtin(manifest.expect("a manifest"), add).expect("added");
+    let card = Card::new(config(1), catalogue).expect("a card");
+    let params = vec![1, 65];
+    let error = wait(card.open(Want { params, ..want("grep:rtl", 0, 1) })).err();
+    assert!(matches!(&error, Some(CardError::NoKernel(name)) if name == "grep:rtl"), "{error:?}");
+    assert_eq!(card.status().slots[1].state, SlotState::Idle, "the slot is free");
 }
