@@ -81,6 +81,8 @@ pub(crate) struct Sess {
     pub params: Vec<u32>,
     /// The kernel begins anew before anything else.
     pub reset: bool,
+    /// The slot's process had ended while it was idle, and was started anew for this session.
+    pub renewed: bool,
     pub progress: Progress,
     pub input: VecDeque<Piece>,
     pub queued: usize,
@@ -119,6 +121,7 @@ impl Sess {
             weight: want.weight(),
             params: want.params.clone(),
             reset: true,
+            renewed: false,
             progress: Progress::Opening,
             input: VecDeque::new(),
             queued: 0,

@@ -5,7 +5,7 @@ use crate::host::Launch;
 use crate::kernel::{Fault, Kernel, Step};
 use crate::manifest::{Kind, PackageError};
 use crate::package::Package;
-use crate::slot::{Loaded, Locked, Progress, Shared, State};
+use crate::slot::{Loaded, Locked, Progress, Sess, Shared, State};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -242,7 +242,14 @@ pub(crate) fn finish_reset(
     reset: Result<(), Fault>,
 ) {
     let lost = matches!(reset, Err(Fault::Lost(_)));
+    let process = state.slots[slot].loaded.as_ref().is_some_and(|l| l.make.is_none());
     if !put_back(shared, state, slot, epoch, (!lost).then_some(engine)) {
+        return;
+    }
+    // A process that ended while it was idle is no fault of the session that comes next: it gets a new one, once.
+    let opening = |s: &&mut Sess| matches!(s.progress, Progress::Opening) && !s.renewed;
+    if let Some(sess) = state.sess(slot, epoch).filter(|s| lost && process && opening(s)) {
+        sess.renewed = true;
         return;
     }
     match reset {

@@ -282,6 +282,41 @@ fn a_process_is_gone_with_its_session_card_and_watchdog() {
     assert!(matches!(wait(session.run(vec![1; 100_000], 100_000)), Err(Fault::Lost(_))));
 }
 
+/// The process that has mapped this file.
+fn process_of(library: &Path) -> Option<String> {
+    let library = library.to_str().expect("UTF-8");
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let has = |maps: String| maps.lines().any(|l| l.ends_with(library));
+    let ids = processes.map(|p| p.file_name().to_string_lossy().into_owned());
+    ids.filter(|id| id.parse::<u32>().is_ok_and(|id| id != std::process::id()))
+        .find(|id| std::fs::read_to_string(format!("/proc/{id}/maps")).is_ok_and(has))
+}
+
+#[test]
+fn a_process_that_ended_while_idle_is_no_fault_of_the_next_session() {
+    let Some(good) = package("GOOD") else { return };
+    // A folder of its own: other tests have processes of the same kernel.
+    let folder = folder().join("ENDED");
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::copy(compile("GOOD").expect("compiled"), folder.join("lib.so")).expect("copied");
+    let text = std::fs::read_to_string(self::folder().join("GOOD/kernel.toml")).expect("a manifest");
+    assert_eq!(good.manifest().name, "good");
+    std::fs::write(folder.join("kernel.toml"), text.replace("name = \"good\"", "name = \"ended\"")).expect("written");
+    let card = Card::new(CardConfig { host: host(), ..config(1) }, Catalogue::new()).expect("a card");
+    card.load(Package::open(&folder).expect("a package")).expect("loaded");
+    card.activate("ended").expect("activated");
+    let ran = || {
+        let session = wait(card.open(want("ended", 1, 1))).expect("open");
+        wait(session.run(b"ab".to_vec(), 2)).expect("ran").output
+    };
+    assert_eq!(ran(), b"bc");
+    let library = folder.join("lib.so").canonicalize().expect("a path");
+    let id = process_of(&library).expect("it waits for its next session");
+    assert!(Command::new("kill").args(["-KILL", &id]).status().expect("kill").success());
+    assert_eq!(ran(), b"bc", "in a new process");
+    assert_ne!(process_of(&library), Some(id));
+}
+
 #[test]
 fn a_hanging_session_can_be_left_and_its_slot_comes_back() {
     let Some(card) = card(&["HANGS", "GOOD"]) else { return };

@@ -42,7 +42,7 @@ impl Pins {
 
     /// Whether a byte of `from..to` is pinned. Under the file's ticket the answer stays: pins are added under one.
     pub(crate) fn covers(&self, ino: InodeNo, from: u64, to: u64) -> bool {
-        if self.count.load(Relaxed) == 0 {
+        if self.count.load(Relaxed) == 0 || from >= to {
             return false;
         }
         let (_, map) = &*self.by_inode.lock();
