@@ -89,7 +89,7 @@ def join(c):
 def unknown_kind(c):
     refused(raw(c).ask(99)[0], "ENOSYS")
     s = c.another()
-    for kind in (0, 13, 0x7FFF):
+    for kind in (0, 14, 0x7FFF):
         refused(s.ask(kind)[0], "ENOSYS")
     refused(s.text(wire.STATS)[0], "OK")
 

@@ -254,7 +254,7 @@ def refusals(c):
             (lambda p: setattr(p, "version", 2), "EOPNOTSUPP"), (lambda p: setattr(p, "zero", 1), "EINVAL"),
             (lambda p: setattr(p, "zeros", b"\1" + bytes(19)), "EINVAL"), (lambda p: setattr(p, "steps", []), "EINVAL"),
             (lambda p: setattr(p, "results", (8, 0)), "EINVAL"), (lambda p: p.step(0), "ENOSYS"),
-            (lambda p: p.step(28), "ENOSYS"), (lambda p: p.step(25, a=1), "EINVAL"),
+            (lambda p: p.step(29), "ENOSYS"), (lambda p: p.step(25, a=1), "EINVAL"),
             (lambda p: p.step(5, a=1, c=0), "EINVAL"), (lambda p: p.step(5, a=9, c=0), "EINVAL"),
             (lambda p: p.step(5, a=0, c=8), "EINVAL"), (lambda p: p.read(0, 0, 4, (body.BUFFER, 0)), "EBADF"),
             (lambda p: p.write(0, (body.STRING, 9)), "EINVAL"), (lambda p: p.write(0, (body.BUFFER, 0)), "EINVAL"),

@@ -155,9 +155,11 @@ pub struct SlotStats {
     pub slot: usize,
     /// `empty`, `loading`, `idle`, `held` or `stuck`.
     pub state: String,
-    /// The kernel that is in it.
+    /// The kernel that is in it; left out of JSON where none is.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// The tenant whose command has it.
+    /// The tenant whose command has it; left out likewise.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<u64>,
     /// Sessions that it has had.
     pub sessions: u64,
