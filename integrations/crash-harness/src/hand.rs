@@ -253,6 +253,19 @@ impl Hand {
         }
     }
 
+    /// What a file of this size holds: its bytes, or the spec of a virtual one.
+    fn content(&mut self, path: &str, size: u64) -> Result<Vec<u8>, i32> {
+        match self.read(path) {
+            Ok(bytes) if bytes.len() as u64 != size => Err(libc::EIO),
+            Err(libc::EOPNOTSUPP) => {
+                let (path, out) = (self.arg(path.as_bytes()), PoolRange::new(OUT, POOL - OUT));
+                let o = self.run(Op::VirtSpec { base: Handle::ROOT, path, nofollow: true, out })?;
+                Ok(self.direct.take(PoolRange::new(OUT, o.result as u32)))
+            }
+            other => other,
+        }
+    }
+
     /// Names and types in a directory, without the two dots.
     pub fn list(&mut self, path: &str) -> Result<Vec<(String, u8)>, i32> {
         let h = self.open(path, OpenFlags::READ | OpenFlags::DIRECTORY)?;
@@ -296,7 +309,7 @@ impl Hand {
     fn shown(&mut self, path: &str, dtype: u8) -> Result<Shown, i32> {
         let stat = self.stat(path)?;
         let bytes = match dtype {
-            dirent::dtype::REG => self.read(path)?,
+            dirent::dtype::REG => self.content(path, stat.size)?,
             dirent::dtype::LNK => {
                 let range = self.arg(path.as_bytes());
                 let out = PoolRange::new(OUT, 4096);
@@ -305,9 +318,6 @@ impl Hand {
             }
             _ => Vec::new(),
         };
-        if dtype == dirent::dtype::REG && bytes.len() as u64 != stat.size {
-            return Err(libc::EIO);
-        }
         Ok(Shown { mode: stat.mode, nlink: stat.nlink, bytes, xattrs: self.xattrs(path)? })
     }
 
