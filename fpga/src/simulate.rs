@@ -1,6 +1,6 @@
 //! The bandwidth scheduler in modelled time: what each of several kernels gets of a drive, without waiting for it.
 //!
-//! The scheduler is the card's own ([`crate::bandwidth::Scheduler`]); the drive and the kernels are two numbers each.
+//! The scheduler is the card's own (`bandwidth::Scheduler`); the drive and the kernels are two numbers each.
 //! Deterministic: the same input gives the same figures on every machine.
 
 use crate::bandwidth::Scheduler;
