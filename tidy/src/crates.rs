@@ -34,6 +34,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ),
     ("weldfs-preload", &["weldfs-ciscops", "weldfs-userlib"]),
     ("weldfs-rocksdb", &["weldfs-userlib"]),
+    // A client like any other: how a device is found or started is for whoever mounts.
+    ("weldfs-mount", &["weldfs-ciscops", "weldfs-userlib"]),
     // Reads images from the written format alone.
     ("weldfs-logview", &[]),
     // Feeds bytes to everything that reads some.
@@ -102,6 +104,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-benches",
             "weldfs-crash-harness",
             "weldfs-logview",
+            "weldfs-mount",
             "weldfs-preload",
         ],
     ),

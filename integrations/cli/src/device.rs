@@ -121,7 +121,7 @@ pub fn open(image: &Path, want: Want) -> Result<Device, Failure> {
 }
 
 /// Says what leave is missing, which is all that the system's own words do not.
-fn refused(image: &Path, want: Want, error: &ServeError) -> Failure {
+pub fn refused(image: &Path, want: Want, error: &ServeError) -> Failure {
     let may = |access| rustix::fs::access(image, access).is_ok();
     let hint = match want {
         _ if !image.exists() || may(Access::WRITE_OK) => "",
@@ -135,7 +135,7 @@ fn refused(image: &Path, want: Want, error: &ServeError) -> Failure {
 }
 
 /// What is seen of an image that was not closed cleanly is what recovery would make of it, but for one thing.
-fn say_what_is_shown(image: &Path, recovery: &RecoveryReport) {
+pub fn say_what_is_shown(image: &Path, recovery: &RecoveryReport) {
     let image = image.display();
     if recovery.clean {
         return;

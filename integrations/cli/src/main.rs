@@ -96,6 +96,10 @@ enum Verb {
     Scrub(verbs::scrub::Args),
     /// Show what a running device has counted
     Stats(verbs::stats::Args),
+    /// Show a device's files at a directory, to every program
+    Mount(verbs::mount::Args),
+    /// End what `mount` began
+    Umount(verbs::mount::UmountArgs),
     /// Run a program with its files in a device
     Run(verbs::run::Args),
     /// Run a sequence of file operations as one command inside a device
@@ -152,6 +156,8 @@ fn dispatch(verb: &Verb) -> Outcome {
         Verb::Fsck(args) => verbs::fsck::run(args),
         Verb::Scrub(args) => verbs::scrub::run(args),
         Verb::Stats(args) => verbs::stats::run(args),
+        Verb::Mount(args) => verbs::mount::mount(args),
+        Verb::Umount(args) => verbs::mount::umount(args),
         Verb::Run(args) => verbs::run::run(args),
         Verb::Exec(args) => verbs::exec::run(args),
         Verb::Tenants(args) => verbs::tenants::run(args),

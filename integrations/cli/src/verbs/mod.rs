@@ -19,6 +19,7 @@ pub mod kernel_host;
 pub mod ln;
 pub mod ls;
 pub mod mkfs;
+pub mod mount;
 pub mod names;
 pub mod rm;
 pub mod run;

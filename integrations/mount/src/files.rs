@@ -1,0 +1,70 @@
+//! Open files: what the kernel's numbers of them stand for.
+
+use crate::session::Session;
+use parking_lot::{Mutex, RwLock};
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use weldfs_ciscops::{Errno, Handle};
+
+/// An open file description of the device. Closed when dropped.
+pub struct OpenFile {
+    pub session: Arc<Session>,
+    pub handle: Handle,
+    /// The kernel's inode.
+    pub node: u64,
+    /// Linux's flags that it was opened with.
+    pub flags: u32,
+    /// Whether it streams through a kernel in the drive.
+    pub is_virtual: bool,
+    /// Whether bytes were written that such a stream has not been told the end of.
+    pub unended: AtomicBool,
+    /// Whose byte-range locks its description holds.
+    pub lock_owner: Mutex<Option<u64>>,
+}
+
+impl OpenFile {
+    pub fn new(session: Arc<Session>, handle: Handle, node: u64, flags: u32, is_virtual: bool) -> OpenFile {
+        let unended = AtomicBool::new(false);
+        OpenFile { session, handle, node, flags, is_virtual, unended, lock_owner: Mutex::new(None) }
+    }
+}
+
+impl Drop for OpenFile {
+    fn drop(&mut self) {
+        // The kernel does not wait for this; errors of writes were told at the writes, and by FLUSH.
+        let _ = self.session.raw().close(self.handle);
+    }
+}
+
+/// All of them.
+#[derive(Default)]
+pub struct Files {
+    open: RwLock<HashMap<u64, Arc<OpenFile>>>,
+    last: AtomicU64,
+}
+
+impl Files {
+    /// Keeps one; returns its number.
+    pub fn insert(&self, file: OpenFile) -> u64 {
+        let fh = self.last.fetch_add(1, Ordering::Relaxed) + 1;
+        self.open.write().insert(fh, Arc::new(file));
+        fh
+    }
+
+    /// The one of a number. EBADF: none.
+    pub fn get(&self, fh: u64) -> Result<Arc<OpenFile>, Errno> {
+        self.open.read().get(&fh).cloned().ok_or(Errno::BADF)
+    }
+
+    /// Takes one out.
+    pub fn remove(&self, fh: u64) -> Option<Arc<OpenFile>> {
+        self.open.write().remove(&fh)
+    }
+
+    /// Takes all out.
+    pub fn clear(&self) {
+        let open = std::mem::take(&mut *self.open.write());
+        drop(open);
+    }
+}

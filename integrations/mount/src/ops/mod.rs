@@ -1,0 +1,8 @@
+//! What the kernel asks for, one method of [`crate::fs::Fs`] for each opcode.
+
+mod attributes;
+mod data;
+mod directories;
+mod locking;
+mod names;
+mod opening;

@@ -1,0 +1,136 @@
+//! Opening and closing.
+
+use crate::channel::Request;
+use crate::files::OpenFile;
+use crate::fs::{Fs, Out, Said};
+use crate::nodes::Identity;
+use crate::session::Session;
+use crate::wire::{self, ROOT, fopen};
+use std::sync::Arc;
+use weldfs::OpenFlags;
+use weldfs_ciscops::{Errno, StatBody};
+
+/// Flags of an open file that the device is told. Appending is said with each write: the pages of a mapping are
+/// written back through any open file of the inode, also through one that appends.
+fn told(flags: u32) -> OpenFlags {
+    let mut told = OpenFlags::from_linux(flags as i32);
+    told.remove(OpenFlags::APPEND | OpenFlags::NOATIME | OpenFlags::PATH);
+    told | OpenFlags::NOFOLLOW
+}
+
+impl Fs {
+    pub(crate) fn open(&self, request: &Request<'_>, session: &Arc<Session>, out: &mut Out) -> Result<Said, Errno> {
+        let open: wire::Open = request.fixed()?;
+        let mut flags = told(open.flags);
+        flags.remove(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TMPFILE);
+        let (file, stat) = self.open_again(session, request.head.nodeid, flags)?;
+        let opened = self.opened(session, file, request.head.nodeid, open.flags, &stat);
+        out.put(&opened)
+    }
+
+    /// Opens an object that the kernel knows by one of its names, and looks whether it is the one. ENOENT: it has none.
+    pub(crate) fn open_again(
+        &self,
+        session: &Arc<Session>,
+        node: u64,
+        flags: OpenFlags,
+    ) -> Result<(weldfs_ciscops::Handle, StatBody), Errno> {
+        let (identity, names) = {
+            let nodes = self.nodes.lock();
+            (nodes.identity(node).ok_or(Errno::STALE)?.0, nodes.names(node))
+        };
+        let mut last = if names.is_empty() { Errno::NOENT } else { Errno::STALE };
+        for (parent, name) in names {
+            // A file is cut only when it is known to be the one: by the name that leads to it a moment before.
+            let cut = flags.contains(OpenFlags::TRUNC);
+            let found = self.directory(session, parent).and_then(|base| {
+                if cut && Identity::of(&session.raw().statat(base.handle(), &name, true)?) != identity {
+                    return Err(Errno::STALE);
+                }
+                session.raw().openat(base.handle(), &name, flags, 0, 0)
+            });
+            match found {
+                Ok(opened) => {
+                    let stat = session.raw().stat(opened.handle);
+                    match stat {
+                        Ok(stat) if Identity::of(&stat) == identity => return Ok((opened.handle, stat)),
+                        _ => drop(session.hold(opened.handle)),
+                    }
+                }
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
+                Err(e) => last = e,
+            }
+        }
+        Err(last)
+    }
+
+    /// Keeps an open file; what the kernel is told of it.
+    fn opened(
+        &self,
+        session: &Arc<Session>,
+        handle: weldfs_ciscops::Handle,
+        node: u64,
+        flags: u32,
+        stat: &StatBody,
+    ) -> wire::OpenOut {
+        // Only a file without bytes of its own can be a virtual one.
+        let is_virtual = stat.size == 0
+            && stat.mode & libc::S_IFMT == libc::S_IFREG
+            && session.raw().virt_spec(handle, b"", false, &mut []).is_ok();
+        let file = OpenFile::new(session.clone(), handle, node, flags, is_virtual);
+        let fh = self.files.insert(file);
+        self.nodes.lock().opened(node, fh);
+        let open_flags = match is_virtual {
+            true => fopen::DIRECT_IO,
+            false if self.keeping.attributes.is_zero() => 0,
+            false => fopen::KEEP_CACHE,
+        };
+        wire::OpenOut { fh, open_flags, backing_id: 0 }
+    }
+
+    pub(crate) fn opendir(&self, request: &Request<'_>, session: &Arc<Session>, out: &mut Out) -> Result<Said, Errno> {
+        let node = request.head.nodeid;
+        let place = self.directory(session, node)?;
+        let flags = OpenFlags::READ | OpenFlags::DIRECTORY;
+        let opened = session.raw().openat(place.handle(), b".", flags, 0, 0)?;
+        let fh = self.files.insert(OpenFile::new(session.clone(), opened.handle, node, 0, false));
+        if node != ROOT {
+            self.nodes.lock().opened(node, fh);
+        }
+        out.put(&wire::OpenOut { fh, open_flags: 0, backing_id: 0 })
+    }
+
+    /// Creates and opens in one step; a file without a name, too.
+    pub(crate) fn create(&self, request: &Request<'_>, session: &Arc<Session>, out: &mut Out) -> Result<Said, Errno> {
+        let (create, name): (wire::Create, _) = request.named()?;
+        let nameless = request.head.opcode == wire::op::TMPFILE;
+        let parent = self.directory(session, request.head.nodeid)?;
+        let mut flags = told(create.flags);
+        flags.set(OpenFlags::CREATE, !nameless);
+        flags.set(OpenFlags::TMPFILE, nameless);
+        flags.remove(OpenFlags::DIRECTORY);
+        let name = if nameless { b"." } else { name };
+        let opened = session.raw().openat(parent.handle(), name, flags, create.mode, 0)?;
+        let held = session.hold(opened.handle);
+        let stat = session.raw().stat(held.handle())?;
+        let node = {
+            let mut nodes = self.nodes.lock();
+            if nameless { nodes.told(&stat) } else { nodes.found(request.head.nodeid, name, &stat) }
+        };
+        let file = Arc::into_inner(held).map(crate::session::Held::into_handle).ok_or(Errno::IO)?;
+        let open = self.opened(session, file, node, create.flags, &stat);
+        out.put(&self.entry(node, &stat))?;
+        out.put(&open)
+    }
+
+    pub(crate) fn release(&self, request: &Request<'_>) -> Result<Said, Errno> {
+        let release: wire::Release = request.fixed()?;
+        self.locks.released(release.fh);
+        if let Some(file) = self.files.remove(release.fh) {
+            self.nodes.lock().closed(file.node, release.fh);
+        }
+        // Locks of the description went with it.
+        self.locks.hurry();
+        Ok(Said::Now)
+    }
+}

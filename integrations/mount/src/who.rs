@@ -1,0 +1,126 @@
+//! On whose behalf a request is, and sessions with the device that act as that user.
+//!
+//! A request names its user and group. Its supplementary groups are read from /proc when it needs them: the kernel
+//! does not send them. The device knows a session by the credentials that its socket was connected with; so a thread
+//! of a privileged mount takes those of the caller, connects, and ends. Nothing in a message says who acts.
+
+use crate::wire::InHeader;
+use rustix::process::{Gid, Uid};
+use std::io;
+use std::sync::Arc;
+use weldfs::{AttachOptions, Connector, Transport};
+use weldfs_ciscops::Errno;
+
+/// A user with groups.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct Who {
+    /// User.
+    pub uid: u32,
+    /// Group that new files get.
+    pub gid: u32,
+    /// Supplementary groups.
+    pub groups: Arc<[u32]>,
+}
+
+impl Who {
+    /// Of this process.
+    pub fn this_process() -> Who {
+        let groups = rustix::process::getgroups().unwrap_or_default();
+        Who {
+            uid: rustix::process::geteuid().as_raw(),
+            gid: rustix::process::getegid().as_raw(),
+            groups: groups.into_iter().map(|g| g.as_raw()).collect(),
+        }
+    }
+
+    /// Of a request. Root has no use for groups; a caller whose process cannot be seen from here has none.
+    pub fn of(head: &InHeader) -> Who {
+        let groups = if head.uid == 0 { Vec::new() } else { groups_of(head.pid) };
+        Who { uid: head.uid, gid: head.gid, groups: groups.into() }
+    }
+}
+
+/// The supplementary groups of a thread.
+fn groups_of(pid: u32) -> Vec<u32> {
+    if pid == 0 {
+        return Vec::new();
+    }
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    groups_in(&text)
+}
+
+fn groups_in(status: &str) -> Vec<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+    line.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// Leads to the device. Thread-safe.
+pub trait Door: Send + Sync {
+    /// A way to sessions that act as `who`.
+    fn acting_as(&self, who: &Who) -> Arc<dyn Connector>;
+}
+
+/// The door of a device that listens at a socket.
+pub struct SocketDoor {
+    inner: Arc<dyn Connector>,
+}
+
+impl SocketDoor {
+    /// Over the connector to that socket.
+    pub fn new(inner: Arc<dyn Connector>) -> SocketDoor {
+        SocketDoor { inner }
+    }
+}
+
+impl Door for SocketDoor {
+    fn acting_as(&self, who: &Who) -> Arc<dyn Connector> {
+        if *who == Who::this_process() {
+            return self.inner.clone();
+        }
+        Arc::new(Acting { who: who.clone(), inner: self.inner.clone() })
+    }
+}
+
+/// Attaches, now and whenever it is asked to again, with the credentials of another user.
+struct Acting {
+    who: Who,
+    inner: Arc<dyn Connector>,
+}
+
+impl Connector for Acting {
+    fn attach(&self, options: &AttachOptions) -> io::Result<Box<dyn Transport>> {
+        let attach = || {
+            become_thread(&self.who)?;
+            self.inner.attach(options)
+        };
+        // The thread ends with the credentials that it took; the others of this process never had them.
+        std::thread::scope(|scope| scope.spawn(attach).join()).unwrap_or_else(|_| Err(Errno::IO.into()))
+    }
+}
+
+/// Gives the calling thread, and no other, these credentials.
+fn become_thread(who: &Who) -> io::Result<()> {
+    let (Some(uid), Some(gid)) = (valid(who.uid), valid(who.gid)) else { return Err(Errno::ACCES.into()) };
+    let groups: Vec<Gid> = who.groups.iter().filter_map(|g| valid(*g)).map(Gid::from_raw).collect();
+    rustix::thread::set_thread_groups(&groups)?;
+    rustix::thread::set_thread_res_gid(None, Gid::from_raw(gid), None)?;
+    rustix::thread::set_thread_res_uid(None, Uid::from_raw(uid), None)?;
+    Ok(())
+}
+
+/// 2^32 - 1 means "unchanged" to the calls that set one, and is no user.
+fn valid(id: u32) -> Option<u32> {
+    (id != u32::MAX).then_some(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_a_status() {
+        assert_eq!(groups_in("Name:\tx\nGroups:\t4 24 1000 \nUid: 0\n"), [4, 24, 1000]);
+        assert!(groups_in("Groups:\t\n").is_empty());
+        assert!(groups_in("").is_empty());
+    }
+}
