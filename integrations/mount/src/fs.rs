@@ -238,8 +238,11 @@ impl Fs {
                 return self.named(request, &session, out).map_err(|e| session.told(e));
             }
         };
-        // These go through the session that opened what they are about.
-        own.map_err(|e| if e == Errno::NODEV { Errno(libc::ENOTCONN) } else { e })
+        // These go through the session that opened what they are about; all begin with its number.
+        own.map_err(|e| match request.fixed().and_then(|fh: u64| self.files.get(fh)) {
+            Ok(file) => file.session.told(e),
+            Err(_) => e,
+        })
     }
 
     fn named(&self, request: &Request<'_>, session: &Arc<Session>, out: &mut Out) -> Result<Said, Errno> {

@@ -154,7 +154,6 @@ fn greet(channel: &Channel, keeps: bool) -> io::Result<()> {
     };
     let mut wanted = init::ASYNC_READ
         | init::POSIX_LOCKS
-        | init::ATOMIC_O_TRUNC
         | init::BIG_WRITES
         | init::FLOCK_LOCKS
         | init::AUTO_INVAL_DATA

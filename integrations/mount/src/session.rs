@@ -104,9 +104,11 @@ impl Session {
         drop(held);
     }
 
-    /// What a caller is told of an error: a device that is not there any more is what a connection would be.
+    /// What a caller is told of an error: a device that is not there any more is what a connection would be. The command
+    /// that was under way when it went, and only that one, has EIO from the library.
     pub fn told(&self, errno: Errno) -> Errno {
-        if errno == Errno::NODEV {
+        let gone = errno == Errno::NODEV || (errno == Errno::IO && self.raw().nop() == Err(Errno::NODEV));
+        if gone {
             self.gone.store(true, Ordering::Relaxed);
             return Errno(libc::ENOTCONN);
         }

@@ -33,8 +33,6 @@ pub mod init {
     pub const ASYNC_READ: u64 = 1 << 0;
     /// Byte-range locks are kept here.
     pub const POSIX_LOCKS: u64 = 1 << 1;
-    /// O_TRUNC comes with open, and is one step with it.
-    pub const ATOMIC_O_TRUNC: u64 = 1 << 3;
     /// Writes of more than a page.
     pub const BIG_WRITES: u64 = 1 << 5;
     /// flock(2) is kept here.

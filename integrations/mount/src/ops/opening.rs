@@ -22,7 +22,9 @@ impl Fs {
     pub(crate) fn open(&self, request: &Request<'_>, session: &Arc<Session>, out: &mut Out) -> Result<Said, Errno> {
         let open: wire::Open = request.fixed()?;
         let mut flags = told(open.flags);
-        flags.remove(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TMPFILE);
+        // O_TRUNC is a change of the size that the kernel asks for after this, when it knows that no program runs from
+        // the file (ETXTBSY).
+        flags.remove(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC | OpenFlags::TMPFILE);
         let (file, stat) = self.open_again(session, request.head.nodeid, flags)?;
         let opened = self.opened(session, file, request.head.nodeid, open.flags, &stat);
         out.put(&opened)
@@ -41,14 +43,9 @@ impl Fs {
         };
         let mut last = if names.is_empty() { Errno::NOENT } else { Errno::STALE };
         for (parent, name) in names {
-            // A file is cut only when it is known to be the one: by the name that leads to it a moment before.
-            let cut = flags.contains(OpenFlags::TRUNC);
-            let found = self.directory(session, parent).and_then(|base| {
-                if cut && Identity::of(&session.raw().statat(base.handle(), &name, true)?) != identity {
-                    return Err(Errno::STALE);
-                }
-                session.raw().openat(base.handle(), &name, flags, 0, 0)
-            });
+            let found = self
+                .directory(session, parent)
+                .and_then(|base| session.raw().openat(base.handle(), &name, flags, 0, 0));
             match found {
                 Ok(opened) => {
                     let stat = session.raw().stat(opened.handle);
