@@ -215,6 +215,9 @@ part_program() {
     need weldfs && need libweldfs_preload.so
     slim "$built/weldfs" 755 bin/weldfs
     slim "$built/libweldfs_preload.so" 755 lib/weldfs/libweldfs_preload.so
+    # Where mount(8) and fsck(8) look, if the prefix is /usr.
+    local name
+    for name in mount fsck mkfs; do link ../bin/weldfs "sbin/$name.weldfs"; done
     "$built/weldfs" generate man "$work/man"
     for page in "$work"/man/*.1; do put 644 "$page" "share/man/man1/${page##*/}"; done
     completions() { "$built/weldfs" generate completions "$1" >"$work/$1" && put 644 "$work/$1" "$2"; }

@@ -70,7 +70,7 @@ for part in rocksdb leveldb fio; do
     ! have $part || grep -q "^$part file " "$prefix/share/weldfs/installed" || fail "$part is built and not installed"
 done
 for file in bin/weldfs lib/weldfs/libweldfs_preload.so lib/libweldfs.so lib/libweldfs.a lib/pkgconfig/weldfs.pc \
-    lib/libweldfs_sqlite.so \
+    lib/libweldfs_sqlite.so sbin/mount.weldfs sbin/fsck.weldfs sbin/mkfs.weldfs \
     include/weldfs.h share/man/man1/weldfs.1 share/man/man1/weldfs-run.1 share/doc/weldfs/README.md \
     share/doc/weldfs/docs/API.md share/bash-completion/completions/weldfs lib/systemd/system/weldfs@.service \
     lib/sysusers.d/weldfs.conf share/weldfs/installed; do

@@ -1,7 +1,7 @@
 //! The `weldfs` command: one binary, one verb per file under `verbs/`.
 //!
 //! What lives here: parsing of arguments, finding an image's device (`find`), reaching it (`device`), looking at one
-//! (`observe`), naming files inside images (`place`), copying trees (`tree`), the library that `run` hands out
+//! (`observe`), the names under which mount(8) and fsck(8) call it (`called`), naming files inside images (`place`), copying trees (`tree`), the library that `run` hands out
 //! (`preload`), printing facts (`output`), failing in one sentence (`failure`), memory (`allocator`). Verbs translate;
 //! what files mean is decided in the device. Facts go to stdout, everything else to stderr. Exit codes: 0, 1 (failed),
 //! 2 (usage); those of fsck(8) for `fsck` and `scrub`, and 4 for `info --log` of a corrupt log.
@@ -11,6 +11,7 @@
 
 #[allow(unsafe_code)] // one call of the allocator's
 mod allocator;
+mod called;
 mod dates;
 mod device;
 mod entry;
@@ -175,14 +176,14 @@ fn dispatch(verb: &Verb) -> Outcome {
 
 /// Parses the command line. Verbs that check have fsck(8)'s code for a wrong one.
 fn parse() -> Result<Cli, ExitCode> {
-    let mut words: Vec<_> = std::env::args_os().collect();
+    let mut words = called::words(std::env::args_os().collect(), rustix::process::geteuid().is_root());
+    let checks = words.get(1).is_some_and(|verb| verb == "fsck" || verb == "scrub");
     // `help` is what it helps with.
     if words.len() == 3 && words[1] == "help" && (words[2] == "--help" || words[2] == "-h") {
         words.pop();
     }
     Cli::try_parse_from(words).map_err(|e| {
         let _ = e.print();
-        let checks = std::env::args_os().nth(1).is_some_and(|verb| verb == "fsck" || verb == "scrub");
         match (e.exit_code(), checks) {
             (0, _) => ExitCode::SUCCESS,
             (_, true) => ExitCode::from(16),

@@ -27,6 +27,8 @@ const EARLY_MAX: usize = 64;
 pub struct Wanted {
     /// The description that is to hold it.
     pub file: Arc<OpenFile>,
+    /// Whose it is to be, as the kernel names him; of byte ranges.
+    pub owner: u64,
     pub space: LockSpace,
     pub kind: LockKind,
     pub start: u64,
@@ -54,6 +56,37 @@ struct Owned {
     file: Arc<OpenFile>,
     /// The number of the open file that it came through.
     through: u64,
+    /// The process that took the latest, and what they cover: first bytes, and those behind the last. Who is in the way
+    /// is told by these; whether anyone is, by the device.
+    pid: u64,
+    covered: Vec<(u64, u64)>,
+}
+
+impl Owned {
+    /// A lock was given, or given back.
+    fn changed(&mut self, wanted: &Wanted) {
+        let (start, end) = (wanted.start, end_of(wanted.start, wanted.len));
+        self.covered = outside(&self.covered, start, end);
+        if wanted.kind != LockKind::Unlock {
+            self.covered.push((start, end));
+            self.pid = wanted.pid;
+        }
+    }
+
+    fn covers(&self, start: u64, end: u64) -> bool {
+        self.covered.iter().any(|(from, to)| *from < end && start < *to)
+    }
+}
+
+/// What is left of ranges without one.
+fn outside(ranges: &[(u64, u64)], start: u64, end: u64) -> Vec<(u64, u64)> {
+    let left = |(from, to): &(u64, u64)| [(*from, (*to).min(start)), ((*from).max(end), *to)];
+    ranges.iter().flat_map(left).filter(|(from, to)| from < to).collect()
+}
+
+/// One past the last byte; no length is up to the end of all files.
+fn end_of(start: u64, len: u64) -> u64 {
+    if len == 0 { u64::MAX } else { start.saturating_add(len) }
 }
 
 #[derive(Default)]
@@ -85,9 +118,25 @@ impl Locks {
     /// Makes `file` the description of an owner's locks; the one that it has, if another thread was faster.
     pub fn adopt(&self, node: u64, owner: u64, file: Arc<OpenFile>, through: u64) -> Arc<OpenFile> {
         let mut state = self.state.lock();
-        let owned = state.owned.entry((node, owner)).or_insert(Owned { file, through });
+        let fresh = Owned { file, through, pid: 0, covered: Vec::new() };
+        let owned = state.owned.entry((node, owner)).or_insert(fresh);
         *owned.file.lock_owner.lock() = Some(owner);
         owned.file.clone()
+    }
+
+    /// A byte-range lock was given, or given back.
+    pub fn changed(&self, wanted: &Wanted) {
+        if let Some(owned) = self.state.lock().owned.get_mut(&(wanted.file.node, wanted.owner)) {
+            owned.changed(wanted);
+        }
+    }
+
+    /// The process of this mount that has a lock in that range and is not `owner`; 0 for one of another session.
+    pub fn holder(&self, node: u64, owner: u64, start: u64, len: u64) -> u64 {
+        let end = end_of(start, len);
+        let state = self.state.lock();
+        let mut others = state.owned.iter().filter(|((n, o), _)| *n == node && *o != owner);
+        others.find(|(_, owned)| owned.covers(start, end)).map_or(0, |(_, owned)| owned.pid)
     }
 
     /// An owner has closed a descriptor of a file: its locks on it go, and those that wait for them are asked again.
@@ -108,6 +157,7 @@ impl Locks {
     fn free(&self, owned: &Owned) {
         let all = Wanted {
             file: owned.file.clone(),
+            owner: 0,
             space: LockSpace::OpenFile,
             kind: LockKind::Unlock,
             start: 0,
@@ -198,6 +248,11 @@ impl Locks {
                 continue;
             }
             state.waiting.swap_remove(at);
+            if answer.is_ok()
+                && let Some(owned) = state.owned.get_mut(&(wanted.file.node, wanted.owner))
+            {
+                owned.changed(&wanted);
+            }
             match answer {
                 Ok(()) => self.channel.answer(unique, &[]),
                 Err(e) => self.channel.fail(unique, wanted.file.session.told(e)),
@@ -213,5 +268,18 @@ impl Locks {
         self.changed.notify_all();
         drop(state);
         drop((owned, waiting));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_covered_is_what_was_taken_and_not_given_back() {
+        assert_eq!(outside(&[(0, 100)], 10, 20), [(0, 10), (20, 100)]);
+        assert_eq!(outside(&[(0, 10), (20, 30)], 5, 25), [(0, 5), (25, 30)]);
+        assert!(outside(&[(5, 9)], 0, u64::MAX).is_empty());
+        assert_eq!((end_of(5, 0), end_of(5, 3)), (u64::MAX, 8));
     }
 }

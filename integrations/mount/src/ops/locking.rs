@@ -44,14 +44,14 @@ impl Fs {
         let node = request.head.nodeid;
         let pid = lock.pid.into();
         let wanted = if lock.lk_flags & wire::LK_FLOCK != 0 {
-            Wanted { file: self.files.get(lock.fh)?, space: LockSpace::Flock, kind, start: 0, len: 0, pid }
+            Wanted { file: self.files.get(lock.fh)?, owner: 0, space: LockSpace::Flock, kind, start: 0, len: 0, pid }
         } else {
             if kind == LockKind::Unlock && self.locks.description(node, lock.owner).is_none() {
                 return Ok(Said::Now);
             }
             let file = self.description(node, lock.owner, lock.fh)?;
             let (start, len) = range(&lock);
-            Wanted { file, space: LockSpace::OpenFile, kind, start, len, pid }
+            Wanted { file, owner: lock.owner, space: LockSpace::OpenFile, kind, start, len, pid }
         };
         match wanted.ask() {
             Err(Errno::AGAIN) if request.head.opcode == wire::op::SETLKW => {
@@ -60,6 +60,9 @@ impl Fs {
             }
             Err(e) => Err(e),
             Ok(()) => {
+                if wanted.space == LockSpace::OpenFile {
+                    self.locks.changed(&wanted);
+                }
                 if kind == LockKind::Unlock {
                     self.locks.hurry();
                 }
@@ -81,7 +84,11 @@ impl Fs {
                 start: held.start,
                 end: if held.len == 0 { NO_END } else { held.start + held.len - 1 },
                 kind: held.kind.into(),
-                pid: held.owner as u32,
+                // The device has no number of a description's owner.
+                pid: match held.owner {
+                    0 => self.locks.holder(request.head.nodeid, lock.owner, held.start, held.len) as u32,
+                    owner => owner as u32,
+                },
             },
         };
         out.put(&answer)

@@ -1,0 +1,10 @@
+//! Mounts: real processes over real mounts. Without a /dev/fuse that this process may mount with, each is a skip.
+#![allow(clippy::unwrap_used)] // a test that cannot go on has failed
+
+mod life;
+mod posix;
+mod rig;
+mod sharing;
+#[path = "../../../../kernel-shim/tests/skips/mod.rs"]
+mod skips;
+mod suites;

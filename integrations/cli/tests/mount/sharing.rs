@@ -1,0 +1,171 @@
+//! Several sessions and users on the same files: the device decides, and what one changes the other sees at once.
+
+use crate::rig::{NOBODY, Place, Served, fails, ok, shell_as, usable, weldfs};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+
+#[test]
+fn what_another_session_changes_is_seen_at_once() {
+    if !usable("what_another_session_changes_is_seen_at_once") {
+        return;
+    }
+    let place = Place::new("64M");
+    let mounted = place.mount(&[]);
+    let put = |text: &str| {
+        fs::write(place.path("host"), text).expect("write");
+        ok(weldfs(["put"]).arg(place.path("host")).arg(place.inside("/f")));
+    };
+    for round in 0..20 {
+        put(&format!("round {round}"));
+        assert_eq!(fs::read_to_string(place.at("f")).expect("read"), format!("round {round}"));
+    }
+    let text = format!("longer by {}", "x".repeat(100_000));
+    put(&text);
+    assert_eq!(fs::metadata(place.at("f")).expect("stat").len(), text.len() as u64);
+    assert_eq!(fs::read_to_string(place.at("f")).expect("read"), text);
+    ok(weldfs(["mv"]).args([place.inside("/f"), place.inside("/g")]));
+    assert!(!place.at("f").exists() && place.at("g").exists());
+    ok(weldfs(["chmod", "600"]).arg(place.inside("/g")));
+    assert_eq!(fs::metadata(place.at("g")).expect("stat").mode() & 0o777, 0o600);
+    // And the other way round.
+    fs::write(place.at("new"), "from the mount").expect("write");
+    assert_eq!(ok(weldfs(["cat"]).arg(place.inside("/new"))), "from the mount");
+    ok(weldfs(["rm"]).arg(place.inside("/new")));
+    assert!(fs::metadata(place.at("new")).is_err());
+    mounted.unmount();
+    place.is_clean();
+}
+
+#[test]
+fn a_directory_that_another_session_renames_stays_the_same_directory() {
+    if !usable("a_directory_that_another_session_renames_stays_the_same_directory") {
+        return;
+    }
+    let place = Place::new("64M");
+    let mounted = place.mount(&[]);
+    fs::create_dir_all(place.at("old/sub")).expect("mkdir");
+    // A process stands in it, while a stranger takes its name.
+    let script = format!(
+        "cd {root}/old/sub && echo 1 > one && {weldfs} mv {old} {new} && {weldfs} mkdir {old} {old}/sub && echo 2 > two && ls",
+        root = place.root().display(),
+        weldfs = crate::rig::BINARY,
+        old = place.inside("/old"),
+        new = place.inside("/new"),
+    );
+    assert_eq!(ok(&mut shell_as(0, "", &script)), "one\ntwo\n");
+    assert!(place.at("new/sub/two").exists() && !place.at("old/sub/two").exists());
+    mounted.unmount();
+}
+
+#[test]
+fn two_mounts_of_one_device_agree() {
+    if !usable("two_mounts_of_one_device_agree") {
+        return;
+    }
+    let place = Place::new("64M");
+    let served = Served::start(&place);
+    let one = place.mount(&[]);
+    let second = place.path("second");
+    fs::create_dir(&second).expect("mkdir");
+    ok(weldfs(["mount"]).arg(place.image()).arg(&second));
+    let (a, b) = (place.at("log"), second.join("log"));
+    let open = |path: &std::path::Path| fs::File::options().append(true).create(true).open(path).expect("open");
+    let (mut first, mut other) = (open(&a), open(&b));
+    for i in 0..200 {
+        writeln!(first, "a{i}").expect("append");
+        writeln!(other, "b{i}").expect("append");
+    }
+    for path in [&a, &b] {
+        let mut text = String::new();
+        fs::File::open(path).expect("open").read_to_string(&mut text).expect("read");
+        assert_eq!(text.lines().count(), 400, "appends of two mounts replace each other's");
+    }
+    // A lock of one is a lock for the other.
+    let flock = |path: &std::path::Path| {
+        let file = fs::File::open(path).expect("open");
+        rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).map(|()| file)
+    };
+    let held = flock(&a).expect("free");
+    assert_eq!(flock(&b).expect_err("held"), rustix::io::Errno::AGAIN);
+    drop(held);
+    crate::rig::until("the lock", || flock(&b).is_ok());
+    drop((first, other));
+    ok(weldfs(["umount"]).arg(&second));
+    one.unmount();
+    served.stop();
+    place.is_clean();
+}
+
+#[test]
+fn each_caller_has_his_own_rights() {
+    if !usable("each_caller_has_his_own_rights") {
+        return;
+    }
+    for alone in [false, true] {
+        let place = Place::new("64M");
+        let mounted = place.mount(if alone { &["--allow-other", "--exclusive"] } else { &["--allow-other"] });
+        let root = place.root().display().to_string();
+        let private = place.at("private");
+        fs::create_dir(&private).expect("mkdir");
+        fs::write(private.join("f"), "secret").expect("write");
+        fs::set_permissions(&private, PermissionsExt::from_mode(0o700)).expect("chmod");
+        // Also where the kernel knows the names already.
+        assert!(private.join("f").exists());
+        let (_, why) = fails(&mut shell_as(NOBODY, "", &format!("cat {root}/private/f")));
+        assert!(why.contains("Permission denied"), "{why}");
+        let (_, why) = fails(&mut shell_as(NOBODY, "", &format!("echo x > {root}/new")));
+        assert!(why.contains("Permission denied"), "{why}");
+        fs::set_permissions(place.root(), PermissionsExt::from_mode(0o1777)).expect("chmod");
+        ok(&mut shell_as(
+            1234,
+            "",
+            &format!("cd {root} && umask 077 && echo mine > mine && mkdir dir && ln -s mine link"),
+        ));
+        let meta = fs::metadata(place.at("mine")).expect("stat");
+        assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o777), (1234, 1234, 0o600));
+        let (_, why) = fails(&mut shell_as(NOBODY, "", &format!("rm -f {root}/mine")));
+        assert!(why.contains("not permitted"), "sticky: {why}");
+        let (_, why) = fails(&mut shell_as(NOBODY, "", &format!("chmod 777 {root}/mine")));
+        assert!(why.contains("not permitted"), "{why}");
+        // By a group that only /proc tells.
+        fs::write(place.at("team"), "for the team").expect("write");
+        chown(place.at("team"), None, Some(4321)).expect("chown");
+        fs::set_permissions(place.at("team"), PermissionsExt::from_mode(0o640)).expect("chmod");
+        let read = format!("cat {root}/team");
+        assert_eq!(ok(&mut shell_as(NOBODY, "4321", &read)), "for the team");
+        let (_, why) = fails(&mut shell_as(NOBODY, "9", &read));
+        assert!(why.contains("Permission denied"), "{why}");
+        mounted.unmount();
+        place.is_clean();
+    }
+}
+
+#[test]
+fn without_allow_other_only_the_one_who_mounts_gets_in() {
+    if !usable("without_allow_other_only_the_one_who_mounts_gets_in") {
+        return;
+    }
+    let place = Place::new("64M");
+    let mounted = place.mount(&[]);
+    let (_, why) = fails(&mut shell_as(NOBODY, "", &format!("ls {}", place.root().display())));
+    assert!(why.contains("Permission denied"), "{why}");
+    mounted.unmount();
+}
+
+#[test]
+fn virtual_files_are_read_to_their_end() {
+    if !usable("virtual_files_are_read_to_their_end") {
+        return;
+    }
+    let place = Place::new("64M");
+    let mounted = place.mount(&[]);
+    fs::write(place.at("data"), "needle here\nnothing\nanother needle\n".repeat(5000)).expect("write");
+    let spec = ["--kernel", "grep", "--param", "text:needle"];
+    ok(weldfs(["virt", "add"]).arg(place.inside("/rows")).args(spec).arg(place.inside("/data")));
+    let read = fs::read(place.at("rows")).expect("read");
+    assert_eq!(fs::metadata(place.at("rows")).expect("stat").len(), 0);
+    let inside = weldfs(["cat"]).arg(place.inside("/rows")).output().expect("runs");
+    assert!(inside.status.success() && inside.stdout == read && !read.is_empty(), "{} bytes", read.len());
+    mounted.unmount();
+}

@@ -1,0 +1,92 @@
+//! Public suites over a mount: pjdfstest and fsx, the crates. `./test mount` builds them into target/tools.
+
+use crate::rig::{Place, usable};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Operations of fsx.
+const FSX_OPS: u64 = 1_000_000;
+
+fn tree() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// A program of a suite: where `./test` puts it, else in PATH.
+fn suite(test: &str, name: &str) -> Option<PathBuf> {
+    let built = tree().join("target/tools/bin").join(name);
+    if built.exists() {
+        return Some(built);
+    }
+    let found = Command::new("sh").args(["-c", &format!("command -v {name}")]).output().expect("sh");
+    if found.status.success() {
+        return Some(String::from_utf8(found.stdout).expect("text").trim().into());
+    }
+    crate::skips::skip(test, &format!("needs {name} (cargo install {name}, or ./test mount)"));
+    None
+}
+
+fn config(name: &str) -> PathBuf {
+    tree().join("testing/mount").join(name)
+}
+
+/// Cases of pjdfstest below a mount; what it says.
+fn pjdfstest(program: &Path, place: &Place, config: &Path, cases: &[&str]) -> (bool, String) {
+    let second = place.path("second");
+    let _ = std::fs::create_dir(&second);
+    let mut command = Command::new(program);
+    command.arg("-c").arg(config).arg("-s").arg(&second).arg("-p").arg(place.at("suite")).args(cases);
+    let out = command.output().expect("runs");
+    (out.status.success(), String::from_utf8_lossy(&out.stdout).into_owned())
+}
+
+#[test]
+fn pjdfstest_holds_but_for_what_is_named() {
+    let test = "pjdfstest_holds_but_for_what_is_named";
+    if !usable(test) {
+        return;
+    }
+    let Some(program) = suite(test, "pjdfstest") else { return };
+    for options in [&["--allow-other", "-o", "suid"][..], &["--allow-other", "--exclusive", "-o", "suid"]] {
+        let place = Place::new("256M");
+        let mounted = place.mount(options);
+        std::fs::create_dir(place.at("suite")).expect("mkdir");
+        let (well, said) = pjdfstest(&program, &place, &config("pjdfstest.toml"), &[]);
+        let wrong: Vec<&str> =
+            said.lines().filter(|line| line.ends_with("FAILED") || line.contains("UNEXPECTEDLY")).collect();
+        assert!(wrong.is_empty(), "{options:?}: {wrong:#?}\n{said}");
+        let summary = said.lines().find(|line| line.contains("total")).unwrap_or_default();
+        assert!(well && summary.contains("Summary: 0 failed"), "{options:?}: {summary}");
+        println!("{options:?}: {summary}");
+        // Alone, remounts must work: without the names that the list has for the whole run.
+        let text = std::fs::read_to_string(config("pjdfstest.toml")).expect("read");
+        let alone: Vec<&str> = text.lines().filter(|line| !line.contains("::erofs_")).collect();
+        let file = place.path("alone.toml");
+        std::fs::write(&file, alone.join("\n")).expect("write");
+        let (well, said) = pjdfstest(&program, &place, &file, &["erofs"]);
+        assert!(well && said.contains("Summary: 0 failed"), "{options:?}: {said}");
+        mounted.unmount();
+        place.is_clean();
+    }
+}
+
+#[test]
+fn fsx_finds_nothing() {
+    let test = "fsx_finds_nothing";
+    if !usable(test) {
+        return;
+    }
+    let Some(program) = suite(test, "fsx") else { return };
+    let total = std::env::var("WELDFS_FSX_OPS").map_or(FSX_OPS, |n| n.parse().expect("WELDFS_FSX_OPS is a number"));
+    for options in [&[][..], &["--exclusive"]] {
+        let place = Place::new("128M");
+        let mounted = place.mount(options);
+        let seed = std::process::id().to_string();
+        let mut command = Command::new(&program);
+        command.arg("-f").arg(config("fsx.toml")).args(["-N", &(total / 2).to_string(), "-S", &seed]);
+        let out = command.args(["-P"]).arg(place.path("")).arg(place.at("file")).output().expect("runs");
+        let said = [out.stdout, out.stderr].concat();
+        assert!(out.status.success(), "{options:?}, seed {seed}: {}", String::from_utf8_lossy(&said));
+        mounted.unmount();
+        place.is_clean();
+    }
+}
