@@ -217,7 +217,7 @@ part_program() {
     slim "$built/libweldfs_preload.so" 755 lib/weldfs/libweldfs_preload.so
     # Where mount(8) and fsck(8) look, if the prefix is /usr.
     local name
-    for name in mount fsck mkfs; do link ../bin/weldfs "sbin/$name.weldfs"; done
+    for name in mount mount.fuse fsck mkfs; do link ../bin/weldfs "sbin/$name.weldfs"; done
     "$built/weldfs" generate man "$work/man"
     for page in "$work"/man/*.1; do put 644 "$page" "share/man/man1/${page##*/}"; done
     completions() { "$built/weldfs" generate completions "$1" >"$work/$1" && put 644 "$work/$1" "$2"; }

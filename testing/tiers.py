@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from . import counts, kernels_cli, kernels_hls, kernels_rtl, plugins, programs, sources, states
+from . import counts, kernels_cli, kernels_hls, kernels_rtl, mounts, plugins, programs, sources, states
 from .build import BUILD, ROOT, cargo, release
 from .report import Failed, Skip
 
@@ -22,6 +22,7 @@ SHORT = {
     "WELDFS_DIFF_SEEDS": "6",
     "WELDFS_SQLITE_CUTS": "60",
     "WELDFS_ROCKSDB_KILLS": "1",
+    "WELDFS_FSX_OPS": "100000",
 }
 # Programs that measure what tenants and cores get: they run with nothing beside them.
 ALONE = ["storagefs device", "scheduler it"]
@@ -324,6 +325,7 @@ TIERS = {
     "formats": (formats, True),
     "canary": (canary, True),
     "programs": (programs_, True),
+    "mount": (mounts.mount, True),
     "kernels-rtl": (kernels_rtl.rtl, True),
     "kernels-hls": (kernels_hls.kernels_hls, True),
     "kernel-tutorial": (kernels_cli.kernel_tutorial, True),
@@ -359,7 +361,7 @@ SLICES = [
     ["unit", "device", "acceptance"],
     ["fuzz"],
     ["install", "deb", "formats"],
-    ["hostile"],
+    ["hostile", "mount"],
     ["kernels-rtl", "kernels-hls"],
 ]
 

@@ -1,5 +1,5 @@
 //! The names under which mount(8), fsck(8) and mkfs(8) look for the programs of a file system: `mount.weldfs`,
-//! `fsck.weldfs`, `mkfs.weldfs`. Each is this program; its arguments are those of the verb, in these programs' order.
+//! `mount.fuse.weldfs`, `fsck.weldfs`, `mkfs.weldfs`. Each is this program; its arguments are those of the verb, in these programs' order.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -10,7 +10,8 @@ pub fn words(mut given: Vec<OsString>, root: bool) -> Vec<OsString> {
     let arguments = if given.is_empty() { Vec::new() } else { given.split_off(1) };
     let mut words = vec![OsString::from("weldfs")];
     match called.as_deref().and_then(OsStr::to_str) {
-        Some("mount.weldfs") => {
+        // The second is what `mount -o remount` looks for, by the type that the list of mounts shows.
+        Some("mount.weldfs" | "mount.fuse.weldfs") => {
             words.push("mount".into());
             words.extend(for_mount(arguments));
             if root {

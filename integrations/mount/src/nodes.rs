@@ -6,7 +6,7 @@
 
 use crate::wire::ROOT;
 use std::collections::HashMap;
-use weldfs_ciscops::StatBody;
+use weldfs_ciscops::{StatBody, WireTime};
 
 /// What an object is known by, over all of its names.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -31,6 +31,8 @@ struct Node {
     lookups: u64,
     names: Vec<(u64, Box<[u8]>)>,
     open: Vec<u64>,
+    /// When it had changed last as of its latest open.
+    changed: Option<WireTime>,
 }
 
 /// All of them.
@@ -44,7 +46,8 @@ pub struct Nodes {
 impl Nodes {
     /// With the root alone.
     pub fn new(root: Identity) -> Nodes {
-        let node = Node { identity: root, directory: true, lookups: 1, names: Vec::new(), open: Vec::new() };
+        let node =
+            Node { identity: root, directory: true, lookups: 1, names: Vec::new(), open: Vec::new(), changed: None };
         Nodes {
             nodes: HashMap::from([(ROOT, node)]),
             known: HashMap::from([(root, ROOT)]),
@@ -61,7 +64,10 @@ impl Nodes {
         if id == next {
             self.next += 1;
             let directory = is_directory(stat);
-            self.nodes.insert(id, Node { identity, directory, lookups: 0, names: Vec::new(), open: Vec::new() });
+            self.nodes.insert(
+                id,
+                Node { identity, directory, lookups: 0, names: Vec::new(), open: Vec::new(), changed: None },
+            );
         }
         if let Some(node) = self.nodes.get_mut(&id) {
             node.lookups += 1;
@@ -169,11 +175,11 @@ impl Nodes {
         self.nodes.get(&id).map(|node| node.open.clone()).unwrap_or_default()
     }
 
-    /// A file of it was opened.
-    pub fn opened(&mut self, id: u64, fh: u64) {
-        if let Some(node) = self.nodes.get_mut(&id) {
-            node.open.push(fh);
-        }
+    /// A file of it was opened. Whether it has not changed since the open before: no call sets the time that says so.
+    pub fn opened(&mut self, id: u64, fh: u64, stat: &StatBody) -> bool {
+        let Some(node) = self.nodes.get_mut(&id) else { return false };
+        node.open.push(fh);
+        node.changed.replace(stat.ctime) == Some(stat.ctime)
     }
 
     /// A file of it was closed.
@@ -234,6 +240,15 @@ mod tests {
         let other = nodes.found(ROOT, b"a", &stat(8));
         assert!(nodes.names(a).is_empty());
         assert_eq!(nodes.names(other).len(), 1);
+    }
+
+    #[test]
+    fn a_file_that_did_not_change_since_the_last_open_is_known_as_such() {
+        let mut nodes = nodes();
+        let a = nodes.found(ROOT, b"a", &stat(7));
+        let later = StatBody { ctime: WireTime::new(5, 6), ..stat(7) };
+        let opened = [stat(7), stat(7), later, later].map(|stat| nodes.opened(a, 1, &stat));
+        assert_eq!(opened, [false, true, false, true]);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use crate::find;
 use crate::output::say;
 use options::Options;
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::mount::MountFlags;
 use served::Behind;
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
@@ -22,13 +23,14 @@ use weldfs_mount::{Config, How, Mount, MountFlagSet, mounted_at, unmount};
 
 /// For how long names and attributes are kept where no other session can change them.
 const KEPT_ALONE: Duration = Duration::from_secs(3600);
-/// Threads that take requests, at least.
-const THREADS_MIN: usize = 4;
+/// Threads that take requests, at least: one that waits for a flush of the medium answers nothing else.
+const THREADS_MIN: usize = 8;
 
 /// Arguments of `weldfs mount`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-OPTIONS of -o, separated by commas: ro rw allow_other exclusive keep=SECONDS threads=N suid nosuid exec noexec nodev;\n\
+OPTIONS of -o, separated by commas: ro rw allow_other exclusive keep=SECONDS threads=N suid nosuid exec noexec nodev\n\
+remount;
 what mount(8) itself means (defaults auto noauto user nofail _netdev x-...) is let through.\n\n\
 A mount by root acts for each caller with his user and groups, and the device decides; without --allow-other only root\n\
 gets in. One by another user acts as that user only. docs/MOUNT.md has all.")]
@@ -89,6 +91,9 @@ pub fn mount(args: &Args) -> Outcome {
     if !dir.is_dir() {
         return Err(Failure::new(format!("cannot mount at {}: it is no directory", dir.display())));
     }
+    if options.remount {
+        return remount(&dir, &options);
+    }
     let source = args.source.canonicalize().doing("mount", &args.source)?;
     if source.is_dir() {
         return Err(Failure::new(format!("{}: a directory, and no image", source.display())));
@@ -97,6 +102,16 @@ pub fn mount(args: &Args) -> Outcome {
         return in_background(args, &source, &dir);
     }
     serve(&source, &dir, &options, ready)
+}
+
+/// Makes a mount read-only, or writable again, as the kernel sees it.
+fn remount(dir: &Path, options: &Options) -> Outcome {
+    let mut flags = MountFlags::NODEV;
+    flags.set(MountFlags::RDONLY, options.read_only);
+    flags.set(MountFlags::NOSUID, !options.suid);
+    flags.set(MountFlags::NOEXEC, options.no_exec);
+    rustix::mount::mount_remount(dir, flags, c"").doing("remount", dir)?;
+    Ok(0)
 }
 
 /// Starts a process of its own that serves it, and returns when it does.

@@ -203,7 +203,7 @@ fn the_names_of_mount_8_work() {
         return;
     }
     let place = Place::new("64M");
-    for name in ["mount.weldfs", "fsck.weldfs", "mkfs.weldfs"] {
+    for name in ["mount.weldfs", "mount.fuse.weldfs", "fsck.weldfs", "mkfs.weldfs"] {
         symlink(crate::rig::BINARY, place.path(name)).expect("symlink");
     }
     ok(Command::new(place.path("fsck.weldfs")).args(["-a", "-C0"]).arg(place.image()));
@@ -211,6 +211,14 @@ fn the_names_of_mount_8_work() {
     fs::set_permissions(place.root(), PermissionsExt::from_mode(0o777)).expect("chmod");
     // As root mounts it there, it is for all users.
     ok(&mut shell_as(NOBODY, "", &format!("echo hello > {}", place.at("theirs").display())));
+    let remount = |options: &str| {
+        let mut command = Command::new(place.path("mount.fuse.weldfs"));
+        ok(command.arg(place.image()).arg(place.root()).args(["-o", options]));
+    };
+    remount("ro,nosuid,nodev,relatime,remount,user_id=0,group_id=0,allow_other");
+    assert_eq!(errno(fs::write(place.at("theirs"), "x")), libc::EROFS);
+    remount("remount,rw");
+    fs::write(place.at("theirs"), "x").expect("write");
     ok(Command::new("umount").arg(place.root()));
     until("the end of its process", || {
         weldfs(["fsck"]).arg(place.image()).output().is_ok_and(|out| out.status.success())

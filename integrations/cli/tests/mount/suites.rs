@@ -46,11 +46,20 @@ fn pjdfstest_holds_but_for_what_is_named() {
         return;
     }
     let Some(program) = suite(test, "pjdfstest") else { return };
+    // With the package fuse3, and without WeldFS's, `mount -o remount` starts a program that is not there.
+    let remounts = !Path::new("/sbin/mount.fuse").exists() || Path::new("/sbin/mount.fuse.weldfs").exists();
+    if !remounts {
+        crate::skips::skip(test, "remounts need /sbin/mount.fuse.weldfs, which install.sh --prefix /usr makes");
+    }
     for options in [&["--allow-other", "-o", "suid"][..], &["--allow-other", "--exclusive", "-o", "suid"]] {
         let place = Place::new("256M");
         let mounted = place.mount(options);
         std::fs::create_dir(place.at("suite")).expect("mkdir");
-        let (well, said) = pjdfstest(&program, &place, &config("pjdfstest.toml"), &[]);
+        let text = std::fs::read_to_string(config("pjdfstest.toml")).expect("read");
+        let text = text.replace("allow_remount = true", &format!("allow_remount = {remounts}"));
+        let file = place.path("pjdfstest.toml");
+        std::fs::write(&file, &text).expect("write");
+        let (well, said) = pjdfstest(&program, &place, &file, &[]);
         let wrong: Vec<&str> =
             said.lines().filter(|line| line.ends_with("FAILED") || line.contains("UNEXPECTEDLY")).collect();
         assert!(wrong.is_empty(), "{options:?}: {wrong:#?}\n{said}");
@@ -58,9 +67,7 @@ fn pjdfstest_holds_but_for_what_is_named() {
         assert!(well && summary.contains("Summary: 0 failed"), "{options:?}: {summary}");
         println!("{options:?}: {summary}");
         // Alone, remounts must work: without the names that the list has for the whole run.
-        let text = std::fs::read_to_string(config("pjdfstest.toml")).expect("read");
         let alone: Vec<&str> = text.lines().filter(|line| !line.contains("::erofs_")).collect();
-        let file = place.path("alone.toml");
         std::fs::write(&file, alone.join("\n")).expect("write");
         let (well, said) = pjdfstest(&program, &place, &file, &["erofs"]);
         assert!(well && said.contains("Summary: 0 failed"), "{options:?}: {said}");

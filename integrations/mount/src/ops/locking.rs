@@ -84,9 +84,9 @@ impl Fs {
                 start: held.start,
                 end: if held.len == 0 { NO_END } else { held.start + held.len - 1 },
                 kind: held.kind.into(),
-                // The device has no number of a description's owner.
+                // Of a description the device has no number to tell.
                 pid: match held.owner {
-                    0 => self.locks.holder(request.head.nodeid, lock.owner, held.start, held.len) as u32,
+                    u64::MAX => self.locks.holder(request.head.nodeid, lock.owner, held.start, held.len) as u32,
                     owner => owner as u32,
                 },
             },

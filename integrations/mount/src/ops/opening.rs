@@ -5,7 +5,7 @@ use crate::files::OpenFile;
 use crate::fs::{Fs, Out, Said};
 use crate::nodes::Identity;
 use crate::session::Session;
-use crate::wire::{self, ROOT, fopen};
+use crate::wire::{self, fopen};
 use std::sync::Arc;
 use weldfs::OpenFlags;
 use weldfs_ciscops::{Errno, StatBody};
@@ -76,11 +76,11 @@ impl Fs {
             && session.raw().virt_spec(handle, b"", false, &mut []).is_ok();
         let file = OpenFile::new(session.clone(), handle, node, flags, is_virtual);
         let fh = self.files.insert(file);
-        self.nodes.lock().opened(node, fh);
+        let unchanged = self.nodes.lock().opened(node, fh, stat);
         let open_flags = match is_virtual {
             true => fopen::DIRECT_IO,
-            false if self.keeping.attributes.is_zero() => 0,
-            false => fopen::KEEP_CACHE,
+            false if unchanged || !self.keeping.attributes.is_zero() => fopen::KEEP_CACHE,
+            false => 0,
         };
         wire::OpenOut { fh, open_flags, backing_id: 0 }
     }
@@ -91,9 +91,8 @@ impl Fs {
         let flags = OpenFlags::READ | OpenFlags::DIRECTORY;
         let opened = session.raw().openat(place.handle(), b".", flags, 0, 0)?;
         let fh = self.files.insert(OpenFile::new(session.clone(), opened.handle, node, 0, false));
-        if node != ROOT {
-            self.nodes.lock().opened(node, fh);
-        }
+        // Of a directory no bytes are kept; one that was removed can be looked at through this.
+        self.nodes.lock().opened(node, fh, &StatBody::default());
         out.put(&wire::OpenOut { fh, open_flags: 0, backing_id: 0 })
     }
 

@@ -22,6 +22,8 @@ pub struct Options {
     pub exclusive: bool,
     pub suid: bool,
     pub no_exec: bool,
+    /// What is mounted there already is to be read-only, or no more.
+    pub remount: bool,
     /// For how long names and attributes are kept, if it was said.
     pub keep: Option<Duration>,
     /// Threads, if it was said.
@@ -36,9 +38,9 @@ impl Options {
             exclusive: args.exclusive,
             ..Options::default()
         };
-        for word in args.options.iter().flat_map(|words| words.split(',')).filter(|word| !word.is_empty()) {
-            options.take(word)?;
-        }
+        let words = || args.options.iter().flat_map(|words| words.split(',')).filter(|word| !word.is_empty());
+        options.remount = words().any(|word| word == "remount");
+        words().try_for_each(|word| options.take(word))?;
         Ok(options)
     }
 
@@ -48,12 +50,15 @@ impl Options {
             ("rw", "") => self.read_only = false,
             ("allow_other", "") => self.allow_other = true,
             ("exclusive", "") => self.exclusive = true,
+            ("remount", "") => {}
             ("suid", "") => self.suid = true,
             ("nosuid", "") => self.suid = false,
             ("exec", "") => self.no_exec = false,
             ("noexec", "") => self.no_exec = true,
             // There are no device nodes to be had.
             ("nodev", "") => {}
+            // What the kernel shows of a mount, and mount(8) gives back at a remount.
+            ("user_id" | "group_id", _) | ("default_permissions", "") if self.remount => {}
             ("keep", seconds) => self.keep = Some(keep(seconds)?),
             ("threads", number) => self.threads = Some(threads(number)?),
             _ if OF_MOUNT.contains(&word) || word.starts_with("x-") => {}

@@ -45,8 +45,15 @@ def get(name):
 
 
 def names():
-    os.mkdir(at("d"), 0o751)
-    assert stat.S_IMODE(os.stat(at("d")).st_mode) == 0o751 & ~os.umask(0o22) or True
+    os.umask(0o022)
+    os.mkdir(at("d"), 0o771)
+    assert stat.S_IMODE(os.stat(at("d")).st_mode) == 0o751
+    gone = os.open(at("d"), os.O_RDONLY)
+    os.rmdir(at("d"))
+    assert os.fstat(gone).st_nlink == 0 and os.listdir(gone) == []
+    fails(errno.ENOENT, os.open, "x", os.O_CREAT | os.O_WRONLY, dir_fd=gone)
+    os.close(gone)
+    os.mkdir(at("d"), 0o771)
     put("d/a", b"1")
     os.link(at("d/a"), at("d/b"))
     assert os.stat(at("d/a")).st_nlink == 2 and os.path.samefile(at("d/a"), at("d/b"))
