@@ -104,8 +104,8 @@ impl Session {
         drop(held);
     }
 
-    /// What a caller is told of an error: a device that is not there any more is what a connection would be. The command
-    /// that was under way when it went, and only that one, has EIO from the library.
+    /// What a caller is told of an error: a device that is not there any more is what a connection would be. The
+    /// library has EIO for the command that was under way when it went, and for no other.
     pub fn told(&self, errno: Errno) -> Errno {
         let gone = errno == Errno::NODEV || (errno == Errno::IO && self.raw().nop() == Err(Errno::NODEV));
         if gone {

@@ -24,7 +24,7 @@ pub struct Who {
 
 impl Who {
     /// Of this process.
-    pub fn this_process() -> Who {
+    pub(crate) fn this_process() -> Who {
         let groups = rustix::process::getgroups().unwrap_or_default();
         Who {
             uid: rustix::process::geteuid().as_raw(),
@@ -34,7 +34,7 @@ impl Who {
     }
 
     /// Of a request. Root has no use for groups; a caller whose process cannot be seen from here has none.
-    pub fn of(head: &InHeader) -> Who {
+    pub(crate) fn of(head: &InHeader) -> Who {
         let groups = if head.uid == 0 { Vec::new() } else { groups_of(head.pid) };
         Who { uid: head.uid, gid: head.gid, groups: groups.into() }
     }

@@ -30,10 +30,9 @@ const THREADS_MIN: usize = 8;
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 OPTIONS of -o, separated by commas: ro rw allow_other exclusive keep=SECONDS threads=N suid nosuid exec noexec nodev\n\
-remount;
-what mount(8) itself means (defaults auto noauto user nofail _netdev x-...) is let through.\n\n\
-A mount by root acts for each caller with his user and groups, and the device decides; without --allow-other only root\n\
-gets in. One by another user acts as that user only. docs/MOUNT.md has all.")]
+remount; what mount(8) itself means (defaults auto noauto user nofail _netdev x-...) is let through.\n\n\
+A mount by root acts for each caller with his user and groups, and the device decides; without --allow-other only\n\
+root gets in. One by another user acts as that user only. docs/MOUNT.md has all.")]
 pub struct Args {
     /// The image, or the socket of the device that serves it
     source: PathBuf,

@@ -47,7 +47,8 @@ fn a_directory_that_another_session_renames_stays_the_same_directory() {
     fs::create_dir_all(place.at("old/sub")).expect("mkdir");
     // A process stands in it, while a stranger takes its name.
     let script = format!(
-        "cd {root}/old/sub && echo 1 > one && {weldfs} mv {old} {new} && {weldfs} mkdir {old} {old}/sub && echo 2 > two && ls",
+        "cd {root}/old/sub && echo 1 > one && {weldfs} mv {old} {new} && {weldfs} mkdir {old} {old}/sub && \
+         echo 2 > two && ls",
         root = place.root().display(),
         weldfs = crate::rig::BINARY,
         old = place.inside("/old"),

@@ -20,7 +20,7 @@ impl Fs {
     }
 
     /// The description that holds the byte-range locks of an owner. A new one where the file has a name: the one that
-    /// the kernel names may be that of several owners, after a fork, and may not have the grant that a later lock needs.
+    /// the kernel names may be that of several owners, after a fork, and may lack the grant that a later lock needs.
     fn description(&self, node: u64, owner: u64, fh: u64) -> Result<Arc<OpenFile>, Errno> {
         if let Some(file) = self.locks.description(node, owner) {
             return Ok(file);
