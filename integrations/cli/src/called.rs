@@ -1,5 +1,6 @@
 //! The names under which mount(8), fsck(8) and mkfs(8) look for the programs of a file system: `mount.weldfs`,
-//! `mount.fuse.weldfs`, `fsck.weldfs`, `mkfs.weldfs`. Each is this program; its arguments are those of the verb, in these programs' order.
+//! `mount.fuse.weldfs`, `fsck.weldfs`, `mkfs.weldfs`. Each is this program; its arguments are those of the verb, in
+//! these programs' order.
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
