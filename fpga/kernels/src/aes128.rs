@@ -22,8 +22,8 @@ use weldfs_fpga::kernel::{Fault, Kernel, Step};
 const BLOCK: usize = 16;
 const FLIT: u64 = 64;
 
-/// A kernel, not a stream: blocks go from the input straight to where the output is wanted, since a copy takes as long as
-/// half of the cipher.
+/// A kernel, not a stream: blocks go from the input straight to where the output is wanted, since a copy takes a fourth
+/// of the cipher's time.
 #[derive(Default)]
 pub struct Aes {
     cipher: Option<Aes128>,
