@@ -216,7 +216,8 @@ fn a_flit_takes_the_cycles_of_the_table() {
 }
 
 /// What the model counts, with the number of the manifest, against what the RTL takes on what a kernel is made for:
-/// within 2 %. rle's RTL does not overlap the last output of a flit with the next flit, which the model does: within 16 %.
+/// within 2 %. rle's RTL does not overlap the last output of a flit with the next flit, which the model does: within
+/// 16 %.
 #[test]
 #[ignore = "needs what fpga/rtl/build.py makes"]
 fn a_model_counts_the_cycles_of_its_rtl() {
