@@ -151,7 +151,11 @@ pub fn prepare(app: &App, places: &Places<'_>, data: &[u8]) -> io::Result<()> {
 
 /// Takes away what an application has stored.
 pub fn clear(app: &App, places: &Places<'_>) -> io::Result<()> {
-    std::fs::remove_file(places.dir.join(app.name))?;
+    match std::fs::remove_file(places.dir.join(app.name)) {
+        // A write kernel's, of which only forms without POSIX ran.
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
     places.client.remove_file(format!("/{}", app.name))
 }
 
