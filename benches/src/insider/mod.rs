@@ -43,8 +43,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use weldfs::Client;
+use weldfs_fpga::config::Reconfigure;
 use weldfs_kernel_shim::{Embedded, Source};
-use weldfs_storagefs::device::DeviceConfig;
+use weldfs_storagefs::device::{CardConfig, DeviceConfig};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -107,7 +108,10 @@ pub fn run(options: &Options, watch: &mut dyn Watch) -> io::Result<InsiderReport
         .tempdir_in(&options.place)
         .map_err(|e| io::Error::new(e.kind(), format!("no folder can be made in {}: {e}", options.place.display())))?;
     let source = Source::Ram(2 * options.scale.bytes() as u64 + BESIDE);
-    let embedded = Embedded::open(&source, DeviceConfig::default()).map_err(|e| io::Error::other(e.to_string()))?;
+    // Loading a kernel is no part of a run, as in the paper (section 5.2.1): an application would wait for it once.
+    let card = CardConfig { reconfigure: Reconfigure::NONE, ..CardConfig::default() };
+    let config = DeviceConfig { card, ..DeviceConfig::default() };
+    let embedded = Embedded::open(&source, config).map_err(|e| io::Error::other(e.to_string()))?;
     let client = Client::with(Arc::new(embedded.clone()))?;
     let places = Places { dir: dir.path(), client: &client, device: embedded.device() };
     let offered = offer(&client, dir.path())?;
