@@ -17,7 +17,7 @@ use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::{DeviceConfig, Profile};
 
 /// What may cross the link, of the file's bytes.
-pub const WITHIN: f64 = 0.02;
+const WITHIN: f64 = 0.02;
 /// The smallest text: below it, what commands cost says more than what a kernel saves.
 pub const LEAST: u64 = 1 << 20;
 /// Bytes of a read, as of cat(1).

@@ -12,7 +12,7 @@
 //! modelled drive, cycles that its slots counted over their clock, and the host's work as measured (see `model`).
 //!
 //! * `apps` the applications; `forms` how they run on the host, `drive` in the drive, with back-ends from `backends`;
-//!   `count` what a device counts; `model` modelled time; `timeline` three kernels at once; `cat` one file through grep;
+//!   `count` what a device counts; `model` modelled time; `timeline` three kernels at once; `cat` a text through grep;
 //!   `paper` what the paper prints; `lines` lines of code; `chip` what kernels take of one; `report` all of it, as text
 //!   and JSON, `tables` its tables, of which `markdown` and `page` (HTML) are made.
 

@@ -40,7 +40,7 @@ impl Table {
     }
 
     /// In columns, or as Markdown.
-    pub fn render(&self, markdown: bool) -> String {
+    pub(super) fn render(&self, markdown: bool) -> String {
         let mut plain = Plain::new(self.columns.iter().map(|(_, name)| name.clone()));
         self.rows.iter().for_each(|row| plain.line(row.clone()));
         plain.render(markdown)
@@ -305,8 +305,9 @@ pub(super) fn resources(report: &InsiderReport) -> Table {
         (Count, "DSP"),
     ];
     let note = "Ours: the limits of fpga/rtl/budget.toml, a tenth above what Yosys counted after synth_xilinx when \
-                they were written; they have no BRAM and no DSP. No place and route has been done, no timing is proven, \
-                and nothing here turns HLS C++ into RTL. The paper's: its table 6, of C++ that went through Vivado for \
+                they were written; they have no BRAM and no DSP. No place and route has been done, no timing is \
+                proven, and nothing here turns HLS C++ into RTL. The paper's: its table 6, of C++ that \
+                went through Vivado for \
                 the XCVU9P (xcup).";
     let mut table = Table::new("FPGA resources", note, &columns);
     let ours = |parts: Option<Parts>| parts.map_or(["-".into(), "-".into()], |p| [p.lut, p.ff].map(|n| n.to_string()));

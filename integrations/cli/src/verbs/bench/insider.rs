@@ -12,8 +12,8 @@ use weldfs_storagefs::device::Profile;
 /// Arguments of `weldfs bench insider`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "In the drive a virtual file of a device is read to its end, with the kernel in a slot: its model, and\n\
-RTL or HLS C++ where target/kernels, or the folder that WELDFS_KERNELS names, has its shared object\n\
+    after_help = "In the drive a virtual file of a device is read to its end, with the kernel in a slot: its model,\n\
+and RTL or HLS C++ where target/kernels, or the folder that WELDFS_KERNELS names, has its shared object\n\
 (librtl_grep.so); what is not built is skipped, and said.\n\n\
 Modelled and wall times stand in separate columns; docs/INSIDER.md says how the modelled ones are\n\
 computed, and what is in the JSON. Answers of all forms are compared: if one differs, nothing is\n\
