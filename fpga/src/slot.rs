@@ -6,7 +6,7 @@ use crate::config::{CardConfig, Want, WhenFull};
 use crate::error::CardError;
 use crate::flow::Credits;
 use crate::kernel::{Fault, Kernel};
-use crate::manifest::{Kind, Region};
+use crate::manifest::{Kind, PackageError, Region, StageOf};
 use crate::package::{Factory, Package};
 use crate::status::Usage;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -48,6 +48,35 @@ pub(crate) struct Loaded {
     pub hz: u64,
     /// Makes it, where it is built in.
     pub make: Option<Factory>,
+    /// What it consists of, where it is a chain.
+    pub chain: Arc<[Link]>,
+}
+
+/// A stage of a chain.
+pub(crate) struct Link {
+    pub loaded: Loaded,
+    /// Parameters that the chain fixes.
+    pub params: Option<Vec<u32>>,
+}
+
+impl Loaded {
+    /// Whether something of it runs in this process: it cannot be killed, and is made anew for each session.
+    pub fn built_in(&self) -> bool {
+        self.make.is_some() || self.chain.iter().any(|l| l.loaded.make.is_some())
+    }
+
+    /// Whether it is that kernel, or has it as a stage.
+    pub fn has(&self, kernel: &str) -> bool {
+        self.name == kernel || self.chain.iter().any(|l| l.loaded.name == kernel)
+    }
+
+    /// Whether `other` would be the same: nothing has been loaded anew, and no other back-end is preferred.
+    fn same(&self, other: &Loaded) -> bool {
+        let stages = || self.chain.iter().zip(other.chain.iter());
+        (&self.name, self.kind, self.chain.len()) == (&other.name, other.kind, other.chain.len())
+            && Arc::ptr_eq(&self.package, &other.package)
+            && stages().all(|(a, b)| a.loaded.same(&b.loaded))
+    }
 }
 
 /// A part of a session's input, as it was pushed.
@@ -266,6 +295,12 @@ impl State {
     }
 }
 
+/// The parts of `NAME` or `NAME:BACKEND`.
+pub(crate) fn named(kernel: &str) -> Result<(&str, Option<Kind>), CardError> {
+    let Some((name, kind)) = kernel.split_once(':') else { return Ok((kernel, None)) };
+    Ok((name, Some(Kind::find(kind).ok_or_else(|| CardError::NoKernel(kernel.into()))?)))
+}
+
 impl Shared {
     /// What is to be in a slot for a kernel of that name and that back-end, or the one it prefers.
     pub fn loaded(&self, state: &State, name: &str, kind: Option<Kind>) -> Result<Loaded, CardError> {
@@ -286,13 +321,42 @@ impl Shared {
             _ => None,
         };
         let hz = self.config.clock_hz.min(u64::from(manifest.clock_mhz) * 1_000_000);
-        Ok(Loaded { name: name.into(), kind, package: program.package.clone(), hz, make })
+        let stages = if kind == Kind::Model { manifest.backend.chain() } else { &[] };
+        let chain = stages.iter().map(|stage| self.link(state, name, stage)).collect::<Result<_, _>>()?;
+        Ok(Loaded { name: name.into(), kind, package: program.package.clone(), hz, make, chain })
+    }
+
+    /// A stage of chain `chain`, as the card has it now.
+    fn link(&self, state: &State, chain: &str, stage: &StageOf) -> Result<Link, CardError> {
+        let (name, kind) = named(&stage.kernel)?;
+        let of = state.programs.get(name).ok_or_else(|| CardError::NoKernel(name.into()))?;
+        if !of.package.manifest().backend.chain().is_empty() {
+            return Err(PackageError::Chain { name: chain.into(), why: format!("its stage {name} is a chain") }.into());
+        }
+        Ok(Link { loaded: self.loaded(state, name, kind)?, params: stage.params.clone() })
+    }
+
+    /// Whether a package's chain, if it is one, can be run: its stages are known, no chains themselves, and fit into
+    /// its region together.
+    pub fn check_chain(&self, state: &State, package: &Package) -> Result<(), CardError> {
+        let manifest = package.manifest();
+        let mut sum = Region::default();
+        for stage in manifest.backend.chain() {
+            let link = self.link(state, &manifest.name, stage)?;
+            sum.add(&link.loaded.package.manifest().region);
+        }
+        match manifest.region.holds(&sum) {
+            true => Ok(()),
+            false => {
+                let why = format!("its stages take {} LUT, {} FF, {} BRAM, {} DSP", sum.lut, sum.ff, sum.bram, sum.dsp);
+                Err(PackageError::Chain { name: manifest.name.clone(), why }.into())
+            }
+        }
     }
 
     /// What a session asks for, if the card has it and it takes as many parameters.
     fn find(&self, state: &State, want: &Want) -> Result<Loaded, CardError> {
-        let (name, kind) = want.kernel.split_once(':').map_or((want.kernel.as_str(), None), |(n, k)| (n, Some(k)));
-        let kind = kind.map(|k| Kind::find(k).ok_or_else(|| CardError::NoKernel(want.kernel.clone()))).transpose()?;
+        let (name, kind) = named(&want.kernel)?;
         let loaded = self.loaded(state, name, kind)?;
         let (count, range) = (want.params.len(), &loaded.package.manifest().params);
         if !(range.min as usize..=range.max as usize).contains(&count) {
@@ -304,8 +368,7 @@ impl Shared {
 
     /// Gives a session a slot, if one is to be had now: its number and the session's epoch.
     pub fn place(&self, state: &mut State, want: &Want, loaded: &Loaded) -> Result<Option<(usize, u64)>, CardError> {
-        let same =
-            |l: &Loaded| l.name == loaded.name && l.kind == loaded.kind && Arc::ptr_eq(&l.package, &loaded.package);
+        let same = |l: &Loaded| l.same(loaded);
         let region = loaded.package.manifest().region;
         let fits = |s: &Slot| !s.locked && s.region.holds(&region);
         let slots = &state.slots;
@@ -406,7 +469,7 @@ impl Shared {
         }
         s.session = None;
         // Nothing of a session is left for the next: a built-in kernel is made anew, a process is reset.
-        if s.loaded.as_ref().is_some_and(|l| l.make.is_some()) {
+        if s.loaded.as_ref().is_some_and(Loaded::built_in) {
             s.engine = None;
         }
         state.scheduler.close(slot);
