@@ -31,13 +31,18 @@ pub fn host() -> Vec<PathBuf> {
 }
 
 /// Compiled kernels, in a folder that lives as long as the tests.
-fn folder() -> &'static Path {
+pub fn folder() -> &'static Path {
     static FOLDER: OnceLock<tempfile::TempDir> = OnceLock::new();
     FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder")).path()
 }
 
-/// Compiles `tests/kernels/bad.c` with a macro that says how it behaves. None, said, where there is no C compiler.
+/// Compiles `tests/kernels/add.c` with a macro that says how it behaves. None, said, where there is no C compiler.
 pub fn compile(behaviour: &str) -> Option<PathBuf> {
+    compile_file("add.c", behaviour)
+}
+
+/// The same of another file in that folder.
+pub fn compile_file(file: &str, behaviour: &str) -> Option<PathBuf> {
     static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
     let _one = LOCK.lock();
     let library = folder().join(format!("lib{behaviour}.so"));
@@ -51,7 +56,7 @@ pub fn compile(behaviour: &str) -> Option<PathBuf> {
         .arg(format!("-D{behaviour}"))
         .arg("-I")
         .arg(root.join("include"))
-        .arg(root.join("tests/kernels/add.c"))
+        .arg(root.join("tests/kernels").join(file))
         .status();
     match built {
         Ok(status) => assert!(status.success(), "{behaviour}: cc says {status}"),
@@ -63,16 +68,34 @@ pub fn compile(behaviour: &str) -> Option<PathBuf> {
     Some(library)
 }
 
-fn launch(library: &Path) -> Launch {
+/// Compiles a program of that folder. None, said, where there is no C compiler.
+pub fn compile_program(file: &str) -> Option<PathBuf> {
+    let program = folder().join(file.trim_end_matches(".c"));
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/kernels").join(file);
+    match Command::new("cc").args(["-O1", "-Wall", "-Werror", "-o"]).arg(&program).arg(source).status() {
+        Ok(status) => assert!(status.success(), "{file}: cc says {status}"),
+        Err(e) => {
+            println!("SKIP: cc: {e}");
+            return None;
+        }
+    }
+    Some(program)
+}
+
+pub fn launch(library: &Path) -> Launch {
     Launch { program: host(), watchdog: Duration::from_secs(2), ..Launch::of(library) }
 }
 
 /// A package with a shared object that behaves in some way.
 pub fn package(behaviour: &str) -> Option<Package> {
-    let library = compile(behaviour)?;
+    Some(package_of(behaviour, &compile(behaviour)?))
+}
+
+/// A package of its own with that shared object.
+pub fn package_of(behaviour: &str, library: &Path) -> Package {
     let folder = folder().join(behaviour);
     std::fs::create_dir_all(&folder).expect("a folder");
-    std::fs::copy(&library, folder.join("lib.so")).expect("copied");
+    std::fs::copy(library, folder.join("lib.so")).expect("copied");
     let name = behaviour.to_lowercase().replace('_', "-");
     let id: String = name.bytes().chain(std::iter::repeat(9)).take(16).map(|b| format!("{b:02x}")).collect();
     let text = format!(
@@ -81,7 +104,7 @@ pub fn package(behaviour: &str) -> Option<Package> {
          [params]\nmin = 1\nmax = 1\n[backend.model]\nlibrary = \"lib.so\"\n"
     );
     std::fs::write(folder.join("kernel.toml"), text).expect("written");
-    Some(Package::open(&folder).expect("a package"))
+    Package::open(&folder).expect("a package")
 }
 
 fn card(behaviours: &[&str]) -> Option<Arc<Card>> {
@@ -283,7 +306,7 @@ fn a_process_is_gone_with_its_session_card_and_watchdog() {
 }
 
 /// The process that has mapped this file.
-fn process_of(library: &Path) -> Option<String> {
+pub fn process_of(library: &Path) -> Option<String> {
     let library = library.to_str().expect("UTF-8");
     let processes = std::fs::read_dir("/proc").expect("processes").flatten();
     let has = |maps: String| maps.lines().any(|l| l.ends_with(library));
@@ -294,16 +317,12 @@ fn process_of(library: &Path) -> Option<String> {
 
 #[test]
 fn a_process_that_ended_while_idle_is_no_fault_of_the_next_session() {
-    let Some(good) = package("GOOD") else { return };
     // A folder of its own: other tests have processes of the same kernel.
+    let Some(library) = compile("GOOD") else { return };
+    let package = package_of("ENDED", &library);
     let folder = folder().join("ENDED");
-    std::fs::create_dir_all(&folder).expect("a folder");
-    std::fs::copy(compile("GOOD").expect("compiled"), folder.join("lib.so")).expect("copied");
-    let text = std::fs::read_to_string(self::folder().join("GOOD/kernel.toml")).expect("a manifest");
-    assert_eq!(good.manifest().name, "good");
-    std::fs::write(folder.join("kernel.toml"), text.replace("name = \"good\"", "name = \"ended\"")).expect("written");
     let card = Card::new(CardConfig { host: host(), ..config(1) }, Catalogue::new()).expect("a card");
-    card.load(Package::open(&folder).expect("a package")).expect("loaded");
+    card.load(package).expect("loaded");
     card.activate("ended").expect("activated");
     let ran = || {
         let session = wait(card.open(want("ended", 1, 1))).expect("open");

@@ -34,10 +34,19 @@ weldfs_kernel *weldfs_kernel_new(void) { return calloc(1, sizeof(weldfs_kernel))
 
 void weldfs_kernel_free(weldfs_kernel *k) { free(k); }
 
+#ifdef REMEMBERS
+/* Of the reset before, which the next should not see. */
+static uint32_t kept, shown;
+#endif
+
 int weldfs_kernel_reset(weldfs_kernel *k, const uint32_t *params, size_t count) {
     if (count != 1 || params[0] > 255) return EINVAL;
     k->add = (uint8_t)params[0];
     k->seen = 0;
+#ifdef REMEMBERS
+    shown = kept;
+    kept = params[0];
+#endif
     return 0;
 }
 
@@ -149,6 +158,9 @@ int weldfs_kernel_peek(weldfs_kernel *k, uint32_t port, uint32_t *value) {
     *value = k->seen;
 #ifdef CONSTRUCTS
     *value = constructed;
+#endif
+#ifdef REMEMBERS
+    *value = shown;
 #endif
 #ifdef HANGS_AT_PEEK
     for (volatile int i = 0;; i++) {

@@ -9,12 +9,12 @@ use weldfs_fpga::error::CardError;
 use weldfs_fpga::kernel::{Fault, Kernel, run};
 use weldfs_fpga::xrt::{Config, Remote, library_file};
 
-/// A library made for these tests, from `tests/c/fake_xrt.c`; `None` without a C compiler.
+/// A library made for these tests, from `fpga/tests/kernels/fake_xrt.c`; `None` without a C compiler.
 fn fake() -> Option<&'static Path> {
     static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let make = || {
         let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libfake_xrt.so");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/fake_xrt.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fpga/tests/kernels/fake_xrt.c");
         let made = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&at).arg(source).status().ok()?;
         assert!(made.success(), "the library for tests compiles");
         Some(at)
