@@ -246,7 +246,7 @@ fn what_the_cards_memory_held_before_is_not_given_out() {
     let Some(place) = place() else { return };
     let card = with("dirty", place);
     let session = wait(card.open(want("shout", 0, 1))).expect("open");
-    assert_eq!(wait(session.run(vec![1; 5000], 5000)).expect("ran").output, vec![0; 5000]);
+    assert!(wait(session.run(vec![1; 5000], 5000)).expect("ran").output == [0; 5000]);
 }
 
 #[test]
