@@ -51,7 +51,7 @@ pub fn compile_file(file: &str, behaviour: &str) -> Option<PathBuf> {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let built = Command::new("cc")
-        .args(["-std=c11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o"])
+        .args(["-std=c11", "-O3", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o"])
         .arg(&library)
         .arg(format!("-D{behaviour}"))
         .arg("-I")
@@ -352,26 +352,36 @@ fn a_hanging_session_can_be_left_and_its_slot_comes_back() {
     }
 }
 
+/// Runs a packet of so many bytes, piece by piece, and looks at no output: GB/s.
+fn speed(kernel: &mut dyn Kernel, bytes: usize) -> f64 {
+    let (piece, mut out) = (vec![7u8; 1 << 20], vec![0u8; 1 << 20]);
+    kernel.reset(&[3]).expect("reset");
+    let (start, mut taken, mut made) = (std::time::Instant::now(), 0, 0);
+    loop {
+        let at = taken % piece.len();
+        let end = if taken == bytes { at } else { piece.len() };
+        let eop = taken + end - at == bytes;
+        let step = kernel.step(&piece[at..end], eop, &mut out).expect("a step");
+        (taken, made) = (taken + step.taken, made + step.made);
+        if step.done {
+            assert_eq!((taken, made), (bytes, bytes));
+            assert!(out[..step.made].iter().all(|b| *b == 10));
+            return bytes as f64 / start.elapsed().as_secs_f64() / 1e9;
+        }
+    }
+}
+
 /// `cargo test -p weldfs-fpga --release --test it -- --ignored --exact process::throughput --nocapture`
 #[test]
 #[ignore = "a measurement"]
 fn throughput() {
-    let Some(library) = compile("GOOD") else { return };
-    let mut kernel = launch(&library).start().expect("started");
-    let input = vec![7u8; 512 << 20];
+    let Some(library) = compile("FAST") else { return };
+    let mut process = launch(&library).start().expect("started");
+    let mut here = add();
     let mut best = [0f64; 2];
-    for _ in 0..3 {
-        kernel.reset(&[0]).expect("reset");
-        let start = std::time::Instant::now();
-        let (out, _) = run(&mut kernel, &input, 1 << 20, 1 << 20).expect("ran");
-        best[0] = best[0].max(out.len() as f64 / start.elapsed().as_secs_f64() / 1e9);
-        assert!(out == input);
-        let mut copy = Vec::new();
-        let start = std::time::Instant::now();
-        for part in input.chunks(1 << 20) {
-            copy.extend(part.iter().map(|b| b.wrapping_add(std::hint::black_box(0))));
-        }
-        best[1] = best[1].max(copy.len() as f64 / start.elapsed().as_secs_f64() / 1e9);
+    for _ in 0..5 {
+        best[0] = best[0].max(speed(&mut process, 1 << 30));
+        best[1] = best[1].max(speed(here.as_mut(), 1 << 30));
     }
-    println!("a byte adder in its own process: {:.2} GB/s; the same in this thread: {:.2} GB/s", best[0], best[1]);
+    println!("a byte adder in its own process: {:.2} GB/s; built in: {:.2} GB/s", best[0], best[1]);
 }

@@ -123,10 +123,22 @@ int weldfs_kernel_step_run(weldfs_kernel *k, const uint8_t *in, size_t in_len, i
     return 0;
 #endif
     size_t n = in_len < out_len ? in_len : out_len;
+#ifdef FAST
+    /* Eight bytes at a time, so that a compiler makes vectors of it: the seven low bits, then the high one. */
+    const uint64_t low = 0x7f7f7f7f7f7f7f7fu, all = 0x0101010101010101u * k->add;
+    for (size_t i = 0; i + 8 <= n; i += 8) {
+        uint64_t word;
+        memcpy(&word, in + i, 8);
+        word = ((word & low) + (all & low)) ^ ((word ^ all) & ~low);
+        memcpy(out + i, &word, 8);
+    }
+    for (size_t i = n - n % 8; i < n; i++) out[i] = (uint8_t)(in[i] + k->add);
+#else
     for (size_t i = 0; i < n; i++) {
         if (k->add == 1 && in[i] == 254) return EBADMSG;
         out[i] = (uint8_t)(in[i] + k->add);
     }
+#endif
     k->seen += (uint32_t)n;
     step->taken = n;
     step->made = n;
