@@ -151,8 +151,13 @@ impl Card {
                 first = first.or(Some(kind));
                 continue;
             }
-            match self.shared.launch(package, kind).and_then(|launch| launch.start()) {
-                Ok(_) => first = first.or(Some(kind)),
+            // An image is not tried out: the card may be at work with another.
+            let tried = match kind {
+                Kind::Xrt => package.image().map(drop).map_err(CardError::from),
+                _ => self.shared.launch(package, kind).and_then(|launch| launch.start()).map(drop),
+            };
+            match tried {
+                Ok(()) => first = first.or(Some(kind)),
                 Err(error @ CardError::Package(PackageError::File { .. } | PackageError::NoBackend { .. })) => {
                     missing = missing.or(Some(error));
                 }
@@ -240,11 +245,14 @@ impl Card {
     /// Whether a kernel can be executed: `NAME` or `NAME:BACKEND`.
     ///
     /// # Errors
-    /// [`CardError::NoKernel`], [`CardError::Inactive`].
+    /// [`CardError::NoKernel`], [`CardError::Inactive`], [`CardError::NoCard`].
     pub fn check(&self, kernel: &str) -> Result<(), CardError> {
         let state = self.shared.state.lock();
         let (name, kind) = named(kernel)?;
-        self.shared.loaded(&state, name, kind).map(drop)
+        self.shared.loaded(&state, name, kind)?;
+        let needs_card = self.shared.needs_card(&state, kernel);
+        drop(state);
+        if needs_card { self.shared.config.place.ready().map(drop) } else { Ok(()) }
     }
 
     /// Opens a session: a slot that computes for one tenant. A slot that has the kernel and is idle is used first, then
@@ -347,6 +355,7 @@ fn empty(region: Region, locked: bool) -> Slot {
         loaded: None,
         reconfiguring: None,
         engine: None,
+        served: None,
         epoch: 0,
         session: None,
         computing: None,
@@ -395,6 +404,14 @@ impl Future for Opening {
             match self.at {
                 At::Asking => {
                     let mut state = self.shared.state.lock();
+                    if self.shared.needs_card(&state, &self.want.kernel) {
+                        // No slot is reconfigured for what cannot run. The lock is not held while sysfs is read.
+                        drop(state);
+                        if let Err(error) = self.shared.config.place.ready() {
+                            return Poll::Ready(Err(error));
+                        }
+                        state = self.shared.state.lock();
+                    }
                     let asked = self.shared.ask(&mut state, &self.want);
                     drop(state);
                     self.at = match asked {

@@ -5,6 +5,7 @@ use crate::clock::Clock;
 use crate::error::CardError;
 use crate::flit::FLIT_BYTES;
 use crate::manifest::Region;
+use crate::xrt::Place;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,6 +54,8 @@ pub struct CardConfig {
     pub inline_bytes: usize,
     /// The program and its arguments that a shared object is run by; empty: found as `docs/SLOTS.md` says.
     pub host: Vec<PathBuf>,
+    /// The card of this machine that images (`[backend.xrt]`) run on, and how it is reached.
+    pub place: Place,
     /// What time it is.
     pub clock: Clock,
 }
@@ -72,6 +75,7 @@ impl Default for CardConfig {
             watchdog: Duration::from_secs(10),
             inline_bytes: 16 << 10,
             host: Vec::new(),
+            place: Place::default(),
             clock: Clock::machine(),
         }
     }

@@ -170,7 +170,7 @@ pub enum Kind {
     Rtl,
     /// HLS C++ compiled for this machine: a shared object.
     Hls,
-    /// A card's bitstream, through XRT: a shared object that drives it.
+    /// A card's image (xclbin), through XRT in a helper process.
     Xrt,
 }
 

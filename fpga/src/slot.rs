@@ -206,6 +206,8 @@ pub(crate) struct Slot {
     pub reconfiguring: Option<u64>,
     /// None while a thread computes with it, and where it has not been made yet.
     pub engine: Option<Box<dyn Kernel>>,
+    /// Whose sessions the kernel in it has served: no other tenant's are served by the same process.
+    pub served: Option<u64>,
     /// Which session it is that has the slot: counts up.
     pub epoch: u64,
     pub session: Option<Sess>,
@@ -336,6 +338,19 @@ impl Shared {
         Ok(Link { loaded: self.loaded(state, name, kind)?, params: stage.params.clone() })
     }
 
+    /// Whether a kernel, or a stage of it, runs on a card of this machine.
+    pub fn needs_card(&self, state: &State, kernel: &str) -> bool {
+        let Ok((name, kind)) = named(kernel) else { return false };
+        let Some(program) = state.programs.get(name) else { return false };
+        let stages = || program.package.manifest().backend.chain();
+        match kind.unwrap_or(program.prefer) {
+            Kind::Xrt => true,
+            // No stage is a chain.
+            Kind::Model => stages().iter().any(|s| self.needs_card(state, &s.kernel)),
+            _ => false,
+        }
+    }
+
     /// Whether a package's chain, if it is one, can be run: its stages are known, no chains themselves, and fit into
     /// its region together.
     pub fn check_chain(&self, state: &State, package: &Package) -> Result<(), CardError> {
@@ -386,6 +401,10 @@ impl Shared {
         let until = self.config.clock.now().saturating_add(self.config.reconfigure.ns(&slot.region));
         if !slot.loaded.as_ref().is_some_and(same) {
             (slot.loaded, slot.engine, slot.reconfiguring) = (Some(loaded.clone()), None, Some(until));
+        }
+        if slot.served.replace(want.tenant).is_some_and(|tenant| tenant != want.tenant) {
+            // What its process kept of another tenant, whatever its reset does, ends with it.
+            slot.engine = None;
         }
         (slot.epoch, slot.used) = (epoch, epoch);
         slot.counts.sessions += 1;
@@ -468,7 +487,8 @@ impl Shared {
             return;
         }
         s.session = None;
-        // Nothing of a session is left for the next: a built-in kernel is made anew, a process is reset.
+        // Nothing of a session is left for the next: a built-in kernel is made anew, a process is reset, and ends before
+        // another tenant's session.
         if s.loaded.as_ref().is_some_and(Loaded::built_in) {
             s.engine = None;
         }

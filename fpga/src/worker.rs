@@ -7,6 +7,7 @@ use crate::kernel::{Fault, Kernel, Step};
 use crate::manifest::{Kind, PackageError};
 use crate::package::Package;
 use crate::slot::{Link, Loaded, Locked, Progress, Sess, Shared, State};
+use crate::xrt::{self, Remote};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -85,6 +86,9 @@ fn make(shared: &Shared, loaded: &Loaded) -> Result<Box<dyn Kernel>, CardError> 
                 }
                 other => other,
             };
+            if loaded.kind == Kind::Xrt {
+                return Ok(Box::new(Remote::open(&shared.on_card(&loaded.package).map_err(lacks)?)?));
+            }
             Ok(Box::new(shared.launch(&loaded.package, loaded.kind).map_err(lacks)?.start()?))
         }
     }
@@ -101,6 +105,16 @@ impl Shared {
             watchdog: self.config.watchdog,
             given_up: self.given_up.clone(),
             ..Launch::of(&package.library(kind)?)
+        })
+    }
+
+    /// How the helper of a package's image is started.
+    fn on_card(&self, package: &Package) -> Result<xrt::Config, CardError> {
+        Ok(xrt::Config {
+            program: self.config.host.clone(),
+            watchdog: self.config.watchdog,
+            given_up: self.given_up.clone(),
+            ..xrt::Config::of(package, &self.config.place)?
         })
     }
 }

@@ -2,8 +2,11 @@
 
 mod card;
 mod chains;
+mod hostile;
 mod packages;
 mod process;
 mod rig;
 mod streams;
+mod tenants;
 mod time;
+mod xrt;

@@ -117,7 +117,7 @@ fn started(args: &Args) -> Result<Started, Failure> {
     let package = host::package(folder)?;
     let (clock_mhz, ports) = (package.manifest().clock_mhz, package.manifest().ports.peek.clone());
     if args.back_end.as_deref() == Some("xrt") {
-        return Ok(Started { kernel: Box::new(host::on_card(&package, folder, args.card)?), clock_mhz, ports });
+        return Ok(Started { kernel: Box::new(host::on_card(&package, args.card)?), clock_mhz, ports });
     }
     let kind = host::kind(&package, args.back_end.as_deref())?;
     build::build(folder, kind)?;
