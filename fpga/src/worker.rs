@@ -15,7 +15,7 @@ const ROOM_BYTES: usize = 256 << 10;
 /// What a slot's thread does next, without the card's lock.
 enum Job {
     /// The slot is reconfigured.
-    Load(Loaded, u64),
+    Load(Loaded, (u64, u64)),
     /// The kernel is made: a process is started.
     Make(Loaded),
     /// It begins anew.
@@ -30,6 +30,8 @@ struct Work {
     to: usize,
     eop: bool,
     room: usize,
+    /// When the last of it came.
+    last_at: u64,
 }
 
 /// Calls a kernel. One that panics is lost, and only that one.
@@ -127,6 +129,10 @@ pub(crate) fn run(shared: &Shared, slot: usize) {
                     let step = guarded(|| engine.step(input, work.eop, out))?;
                     check(&step, input.len(), work.eop, out.len()).map(|()| step)
                 });
+                if let Ok(step) = &step {
+                    let slot_ns = shared.charge(&mut state, slot, epoch, step);
+                    hold(shared, &mut state, slot, epoch, slot_ns, work.last_at);
+                }
                 finish(shared, &mut state, slot, epoch, engine, &work, step, &scratch);
             }
         }
@@ -158,9 +164,9 @@ fn next(state: &mut State, slot: usize) -> Option<Job> {
     let work = match sess.input.front() {
         Some(p) if p.arrived > p.taken || (p.end_arrived && p.eop) => {
             let eop = p.end_arrived && p.eop;
-            Work { bytes: p.bytes.clone(), from: p.taken, to: p.arrived, eop, room }
+            Work { bytes: p.bytes.clone(), from: p.taken, to: p.arrived, eop, room, last_at: sess.last_at }
         }
-        _ if sess.undrained => Work { bytes: Arc::default(), from: 0, to: 0, eop: false, room },
+        _ if sess.undrained => Work { bytes: Arc::default(), from: 0, to: 0, eop: false, room, last_at: 0 },
         _ => return None,
     };
     s.engine.take().map(|e| Job::Compute(e, work))
@@ -171,9 +177,24 @@ pub(crate) fn begin(shared: &Shared, state: &mut State, slot: usize, epoch: u64)
     state.slots[slot].computing = Some((shared.config.clock.now(), epoch));
 }
 
+/// Where time is modelled: the slot's thread waits until the modelled kernel has computed what this one has. It begins
+/// when it is free and there is something to compute, and is not through before the last of its input has come.
+fn hold(shared: &Shared, state: &mut Locked<'_>, slot: usize, epoch: u64, slot_ns: u64, last_at: u64) {
+    if !state.pace.timed || state.slots[slot].stuck {
+        return;
+    }
+    let Some(sess) = state.sess(slot, epoch) else { return };
+    sess.free_at = sess.free_at.max(sess.fed_at).saturating_add(slot_ns).max(last_at);
+    let until = sess.free_at;
+    // That is no hang.
+    state.slots[slot].computing = Some((u64::MAX, epoch));
+    while shared.config.clock.now() < until && !state.stopping && state.sess(slot, epoch).is_some() {
+        shared.config.clock.wait(&shared.bells[slot], state, Some(until));
+    }
+}
+
 /// The slot is reconfigured: modelled time passes.
-fn load(shared: &Shared, state: &mut Locked<'_>, slot: usize, loaded: &Loaded, until: u64) {
-    let takes = shared.config.reconfigure.ns(&state.slots[slot].region);
+fn load(shared: &Shared, state: &mut Locked<'_>, slot: usize, loaded: &Loaded, (until, takes): (u64, u64)) {
     while shared.config.clock.now() < until && !state.stopping {
         shared.config.clock.wait(&shared.bells[slot], state, Some(until));
     }
@@ -282,7 +303,6 @@ fn finish(
         Ok(step) => step,
         Err(fault) => return shared.lose(state, slot, epoch, fault),
     };
-    shared.charge(state, slot, epoch, step.cycles, step.taken as u64, step.made as u64);
     let Some(sess) = state.sess(slot, epoch) else { return };
     sess.out.extend_from_slice(&made[..step.made]);
     if sess.whole && sess.out.len() > sess.out_limit {
@@ -304,6 +324,7 @@ fn finish(
     if !sess.whole || step.done {
         sess.wake();
     }
+    shared.pump_due(state);
     state.scheduler.consume(slot, step.taken as u64);
     shared.pump(state);
 }
