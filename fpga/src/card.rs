@@ -14,7 +14,7 @@ use crate::kernel::{Fault, Model, Stream};
 use crate::manifest::{KernelId, Kind, Manifest, PackageError, Region};
 use crate::package::{Catalogue, Package};
 use crate::session::{Session, keep, opened};
-use crate::slot::{Counts, Locked, Program, Shared, Slot, State};
+use crate::slot::{Counts, Locked, Program, Shared, Slot, State, named};
 use crate::status::CardStatus;
 use crate::worker;
 use parking_lot::{Condvar, Mutex};
@@ -87,6 +87,9 @@ impl Card {
         let factories = catalogue.factories();
         let (timer, given_up) = Default::default();
         let shared = Shared { config, factories, state: Mutex::new(State::nothing(pace)), bells, timer, given_up };
+        for package in catalogue.packages() {
+            shared.check_chain(&state, package)?;
+        }
         state.slots[0].loaded = Some(shared.loaded(&state, PASS_THROUGH, None)?);
         *shared.state.lock() = state;
         let shared = Arc::new(shared);
@@ -132,6 +135,11 @@ impl Card {
                 first = first.or(Some(kind));
                 continue;
             }
+            if kind == Kind::Model && !manifest.backend.chain().is_empty() {
+                self.shared.check_chain(&self.shared.state.lock(), package)?;
+                first = first.or(Some(kind));
+                continue;
+            }
             match self.shared.launch(package, kind).and_then(|launch| launch.start()) {
                 Ok(_) => first = first.or(Some(kind)),
                 Err(error @ CardError::Package(PackageError::File { .. } | PackageError::NoBackend { .. })) => {
@@ -173,7 +181,7 @@ impl Card {
         if kernel == PASS_THROUGH {
             return Err(CardError::DeviceDefined(kernel.into()));
         }
-        let has = |s: &Slot| s.loaded.as_ref().is_some_and(|l| l.name == kernel);
+        let has = |s: &Slot| s.loaded.as_ref().is_some_and(|l| l.has(kernel));
         if state.slots.iter().any(|s| has(s) && (s.session.is_some() || s.computing.is_some())) {
             return Err(CardError::Busy(format!("a session uses kernel {kernel}")));
         }
@@ -224,8 +232,7 @@ impl Card {
     /// [`CardError::NoKernel`], [`CardError::Inactive`].
     pub fn check(&self, kernel: &str) -> Result<(), CardError> {
         let state = self.shared.state.lock();
-        let (name, kind) = kernel.split_once(':').map_or((kernel, None), |(n, k)| (n, Some(k)));
-        let kind = kind.map(|k| Kind::find(k).ok_or_else(|| CardError::NoKernel(kernel.into()))).transpose()?;
+        let (name, kind) = named(kernel)?;
         self.shared.loaded(&state, name, kind).map(drop)
     }
 

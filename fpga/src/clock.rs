@@ -49,15 +49,13 @@ impl Clock {
     /// Waits for `condition`, at most until the time `until`. May return early.
     pub(crate) fn wait<T>(&self, condition: &Condvar, guard: &mut MutexGuard<'_, T>, until: Option<u64>) {
         match (&self.0, until) {
-            (Source::Machine(_), Some(until)) => {
-                match until.saturating_sub(self.now()) {
-                    0 => {}
-                    left if left > SLEEP_ABOVE_NS => {
-                        condition.wait_for(guard, Duration::from_nanos(left - WAKE_EARLY_NS));
-                    }
-                    _ => MutexGuard::unlocked(guard, std::thread::yield_now),
+            (Source::Machine(_), Some(until)) => match until.saturating_sub(self.now()) {
+                0 => {}
+                left if left > SLEEP_ABOVE_NS => {
+                    condition.wait_for(guard, Duration::from_nanos(left - WAKE_EARLY_NS));
                 }
-            }
+                _ => MutexGuard::unlocked(guard, std::thread::yield_now),
+            },
             _ => condition.wait(guard),
         }
     }

@@ -1,6 +1,7 @@
 //! FPGA slots: the part of the device that computes on streams of bytes, beside its cores.
 //!
-//! * `kernel`: what a kernel is (bytes in, bytes out, parameters), whichever back-end runs it.
+//! * `kernel`: what a kernel is (bytes in, bytes out, parameters), whichever back-end runs it; `chain`: several of
+//!   them as one.
 //! * `flit`: the 64-byte unit that its FIFOs carry.
 //! * `xrt`: kernels on a real card, through a helper process.
 //! * `manifest`, `package`: what a kernel package says of itself; the kernels that a card has from the start.
@@ -19,6 +20,7 @@
 
 mod bandwidth;
 pub mod card;
+pub mod chain;
 pub mod clock;
 pub mod config;
 pub mod error;

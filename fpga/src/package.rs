@@ -33,9 +33,9 @@ impl Package {
         Ok(Package { manifest: Manifest::parse(&text)?, folder: Some(folder) })
     }
 
-    /// A package without a folder: its model must be built in.
+    /// A package without a folder: its model must be built in, or a chain.
     pub fn builtin(manifest: Manifest) -> Result<Package, PackageError> {
-        let builtin = manifest.backend.model.as_ref().is_some_and(|m| m.builtin.is_some());
+        let builtin = manifest.backend.model.as_ref().is_some_and(|m| m.builtin.is_some() || m.chain.is_some());
         match builtin {
             true => Ok(Package { manifest, folder: None }),
             false => Err(PackageError::NoBackend { name: manifest.name, kind: "model that is built in".into() }),

@@ -184,8 +184,10 @@ impl Session {
         let mut out = Vec::new();
         let result = guarded(|| whole(engine.as_mut(), input, &mut out, out_max, &mut total));
         let mut state = shared.state.lock();
+        total.done = true;
+        let charged = shared.charge(&mut state, slot, epoch, &total);
+        let result = result.and_then(|()| charged.map(drop));
         let lost = result.is_err();
-        shared.charge(&mut state, slot, epoch, &total);
         let ours = shared.return_engine(&mut state, slot, epoch, (!lost).then_some(engine));
         if !ours {
             let fault = state.sess(slot, epoch).and_then(|s| s.fault.clone());
@@ -321,7 +323,12 @@ impl Session {
     fn give_up(&self, params: Option<Vec<u32>>) {
         let mut state = self.shared.state.lock();
         let (old, epoch) = (self.epoch(), state.next());
+        let stuck = state.slots[self.slot].stuck;
         let Some(sess) = state.sess(self.slot, old) else { return };
+        if stuck && sess.fault.is_some() {
+            // Nothing begins anew before the kernel returns.
+            return;
+        }
         sess.clear();
         (sess.reset, sess.fault) = (true, None);
         if let Some(params) = params {

@@ -4,9 +4,10 @@
 use crate::bandwidth::Scheduler;
 use crate::config::{CardConfig, Pace, Want, WhenFull};
 use crate::error::CardError;
+use crate::flit::{CYCLES_PER_FLIT_MAX, flits};
 use crate::flow::Credits;
 use crate::kernel::{Fault, Kernel, Step};
-use crate::manifest::{Kind, Region};
+use crate::manifest::{Kind, PackageError, Region, StageOf};
 use crate::package::{Factory, Package};
 use crate::status::Usage;
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -51,6 +52,35 @@ pub(crate) struct Loaded {
     pub built_for: u64,
     /// Makes it, where it is built in.
     pub make: Option<Factory>,
+    /// What it consists of, where it is a chain.
+    pub chain: Arc<[Link]>,
+}
+
+/// A stage of a chain.
+pub(crate) struct Link {
+    pub loaded: Loaded,
+    /// Parameters that the chain fixes.
+    pub params: Option<Vec<u32>>,
+}
+
+impl Loaded {
+    /// Whether something of it runs in this process: it cannot be killed, and is made anew for each session.
+    pub fn built_in(&self) -> bool {
+        self.make.is_some() || self.chain.iter().any(|l| l.loaded.make.is_some())
+    }
+
+    /// Whether it is that kernel, or has it as a stage.
+    pub fn has(&self, kernel: &str) -> bool {
+        self.name == kernel || self.chain.iter().any(|l| l.loaded.name == kernel)
+    }
+
+    /// Whether `other` would be the same: nothing has been loaded anew, and no other back-end is preferred.
+    fn same(&self, other: &Loaded) -> bool {
+        let stages = || self.chain.iter().zip(other.chain.iter());
+        (&self.name, self.kind, self.chain.len()) == (&other.name, other.kind, other.chain.len())
+            && Arc::ptr_eq(&self.package, &other.package)
+            && stages().all(|(a, b)| a.loaded.same(&b.loaded))
+    }
 }
 
 /// A part of a session's input, as it was pushed.
@@ -105,6 +135,8 @@ pub(crate) struct Sess {
     pub mid_packet: bool,
     pub fault: Option<Fault>,
     pub usage: Usage,
+    /// What the packet that is computed has used so far.
+    pub packet: Step,
     /// Cycles over the clock that are no whole nanosecond yet, times a second.
     pub rest: u64,
     /// When there was something to compute again, where there had been nothing; when the last input came. Kept where
@@ -146,6 +178,7 @@ impl Sess {
             mid_packet: false,
             fault: None,
             usage: Usage::default(),
+            packet: Step::default(),
             rest: 0,
             fed_at: 0,
             last_at: 0,
@@ -180,6 +213,18 @@ impl Sess {
         self.ends.clear();
         (self.queued, self.out_at, self.open_packets) = (0, 0, 0);
         (self.undrained, self.mid_packet) = (false, false);
+        self.packet = Step::default();
+    }
+
+    /// Adds a step to what its packet has used: the cycles that count of it, and whether it says more than a kernel may.
+    fn count(&mut self, step: &Step) -> (u64, bool) {
+        let Step { taken, made, cycles, .. } = self.packet;
+        let (taken, made) = (taken + step.taken, made + step.made);
+        let most = CYCLES_PER_FLIT_MAX * (flits(taken as u64) + flits(made as u64));
+        let count = step.cycles.min(most - cycles);
+        let packet = Step { taken, made, cycles: cycles + count, done: false };
+        self.packet = if step.done { Step::default() } else { packet };
+        (count, count < step.cycles)
     }
 }
 
@@ -295,6 +340,12 @@ impl State {
     }
 }
 
+/// The parts of `NAME` or `NAME:BACKEND`.
+pub(crate) fn named(kernel: &str) -> Result<(&str, Option<Kind>), CardError> {
+    let Some((name, kind)) = kernel.split_once(':') else { return Ok((kernel, None)) };
+    Ok((name, Some(Kind::find(kind).ok_or_else(|| CardError::NoKernel(kernel.into()))?)))
+}
+
 impl Shared {
     /// What is to be in a slot for a kernel of that name and that back-end, or the one it prefers.
     pub fn loaded(&self, state: &State, name: &str, kind: Option<Kind>) -> Result<Loaded, CardError> {
@@ -315,13 +366,42 @@ impl Shared {
             _ => None,
         };
         let built_for = u64::from(manifest.clock_mhz) * 1_000_000;
-        Ok(Loaded { name: name.into(), kind, package: program.package.clone(), built_for, make })
+        let stages = if kind == Kind::Model { manifest.backend.chain() } else { &[] };
+        let chain = stages.iter().map(|stage| self.link(state, name, stage)).collect::<Result<_, _>>()?;
+        Ok(Loaded { name: name.into(), kind, package: program.package.clone(), built_for, make, chain })
+    }
+
+    /// A stage of chain `chain`, as the card has it now.
+    fn link(&self, state: &State, chain: &str, stage: &StageOf) -> Result<Link, CardError> {
+        let (name, kind) = named(&stage.kernel)?;
+        let of = state.programs.get(name).ok_or_else(|| CardError::NoKernel(name.into()))?;
+        if !of.package.manifest().backend.chain().is_empty() {
+            return Err(PackageError::Chain { name: chain.into(), why: format!("its stage {name} is a chain") }.into());
+        }
+        Ok(Link { loaded: self.loaded(state, name, kind)?, params: stage.params.clone() })
+    }
+
+    /// Whether a package's chain, if it is one, can be run: its stages are known, no chains themselves, and fit into
+    /// its region together.
+    pub fn check_chain(&self, state: &State, package: &Package) -> Result<(), CardError> {
+        let manifest = package.manifest();
+        let mut sum = Region::default();
+        for stage in manifest.backend.chain() {
+            let link = self.link(state, &manifest.name, stage)?;
+            sum.add(&link.loaded.package.manifest().region);
+        }
+        match manifest.region.holds(&sum) {
+            true => Ok(()),
+            false => {
+                let why = format!("its stages take {} LUT, {} FF, {} BRAM, {} DSP", sum.lut, sum.ff, sum.bram, sum.dsp);
+                Err(PackageError::Chain { name: manifest.name.clone(), why }.into())
+            }
+        }
     }
 
     /// What a session asks for, if the card has it and it takes as many parameters.
     fn find(&self, state: &State, want: &Want) -> Result<Loaded, CardError> {
-        let (name, kind) = want.kernel.split_once(':').map_or((want.kernel.as_str(), None), |(n, k)| (n, Some(k)));
-        let kind = kind.map(|k| Kind::find(k).ok_or_else(|| CardError::NoKernel(want.kernel.clone()))).transpose()?;
+        let (name, kind) = named(&want.kernel)?;
         let loaded = self.loaded(state, name, kind)?;
         let (count, range) = (want.params.len(), &loaded.package.manifest().params);
         if !(range.min as usize..=range.max as usize).contains(&count) {
@@ -333,8 +413,7 @@ impl Shared {
 
     /// Gives a session a slot, if one is to be had now: its number and the session's epoch.
     pub fn place(&self, state: &mut State, want: &Want, loaded: &Loaded) -> Result<Option<(usize, u64)>, CardError> {
-        let same =
-            |l: &Loaded| l.name == loaded.name && l.kind == loaded.kind && Arc::ptr_eq(&l.package, &loaded.package);
+        let same = |l: &Loaded| l.same(loaded);
         let region = loaded.package.manifest().region;
         let fits = |s: &Slot| !s.locked && s.region.holds(&region);
         let slots = &state.slots;
@@ -446,7 +525,7 @@ impl Shared {
         // Its thread may hold back what came of the last step.
         self.bells[slot].notify_one();
         // Nothing of a session is left for the next: a built-in kernel is made anew, a process is reset.
-        if s.loaded.as_ref().is_some_and(|l| l.make.is_some()) {
+        if s.loaded.as_ref().is_some_and(Loaded::built_in) {
             s.engine = None;
         }
         state.scheduler.close(slot);
@@ -553,12 +632,15 @@ impl Shared {
     }
 
     /// Adds to what a session, its slot and its tenant have used: the slot time of it, ns.
-    pub fn charge(&self, state: &mut State, slot: usize, epoch: u64, step: &Step) -> u64 {
+    ///
+    /// # Errors
+    /// [`Fault::Lost`] of a kernel that says that it took more cycles than one may. Those that one may are charged.
+    pub fn charge(&self, state: &mut State, slot: usize, epoch: u64, step: &Step) -> Result<u64, Fault> {
         let pace = state.pace;
         let s = &mut state.slots[slot];
         let hz = pace.hz(s.loaded.as_ref().map_or(u64::MAX, |l| l.built_for));
-        let Some(sess) = s.session.as_mut().filter(|_| s.epoch == epoch && !s.stuck) else { return 0 };
-        let cycles = step.cycles.min(u64::MAX - sess.usage.cycles);
+        let Some(sess) = s.session.as_mut().filter(|_| s.epoch == epoch && !s.stuck) else { return Ok(0) };
+        let (cycles, too_many) = sess.count(step);
         // With what was left of the last one, so that rounding does not add up.
         let takes = u128::from(cycles) * 1_000_000_000 + u128::from(sess.rest);
         sess.rest = (takes % u128::from(hz)) as u64;
@@ -569,6 +651,9 @@ impl Shared {
         let tenant = state.tenants.entry(sess.tenant).or_default();
         tenant.usage.add(&used);
         tenant.virtual_time += (u128::from(slot_ns) << VIRTUAL_BITS) / u128::from(tenant.weight.max(1));
-        slot_ns
+        match too_many {
+            false => Ok(slot_ns),
+            true => Err(Fault::Lost(format!("it says that it took over {CYCLES_PER_FLIT_MAX} cycles for each flit"))),
+        }
     }
 }

@@ -95,6 +95,8 @@ pub struct KernelStatus {
     pub backends: Vec<Kind>,
     /// The one that is used where none is asked for.
     pub backend: Kind,
+    /// The kernels that it is a chain of; none where it is no chain.
+    pub stages: Vec<String>,
     /// Slots that it is in.
     pub slots: Vec<usize>,
     /// Names of its debug ports.
@@ -175,6 +177,7 @@ impl Shared {
                 device_defined: program.device_defined,
                 backends: manifest.backend.kinds().collect(),
                 backend: program.prefer,
+                stages: manifest.backend.chain().iter().map(|s| s.kernel.clone()).collect(),
                 slots: in_slots(name),
                 peek: manifest.ports.peek.clone(),
             }

@@ -1,11 +1,12 @@
 //! The threads of a card: one a slot, which computes, and one that keeps time.
 
+use crate::chain::{Chain, Stage};
 use crate::error::CardError;
 use crate::host::Launch;
 use crate::kernel::{Fault, Kernel, Step};
 use crate::manifest::{Kind, PackageError};
 use crate::package::Package;
-use crate::slot::{Loaded, Locked, Progress, Sess, Shared, State};
+use crate::slot::{Link, Loaded, Locked, Progress, Sess, Shared, State};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -58,8 +59,24 @@ pub(crate) fn check(step: &Step, given: usize, eop: bool, room: usize) -> Result
     Err(Fault::Lost(broken.into()))
 }
 
+/// Makes a stage of a chain.
+fn stage(shared: &Shared, link: &Link) -> Result<Stage, CardError> {
+    let manifest = link.loaded.package.manifest();
+    Ok(Stage {
+        name: link.loaded.name.clone(),
+        kernel: make(shared, &link.loaded)?,
+        params: link.params.clone(),
+        words: manifest.params.min as usize..=manifest.params.max as usize,
+        ports: manifest.ports.peek.len() as u32,
+    })
+}
+
 /// Makes a kernel: one that is built in, or a process for a shared object.
 fn make(shared: &Shared, loaded: &Loaded) -> Result<Box<dyn Kernel>, CardError> {
+    if !loaded.chain.is_empty() {
+        let stages = loaded.chain.iter().map(|link| stage(shared, link)).collect::<Result<_, _>>()?;
+        return Ok(Box::new(Chain::new(stages)));
+    }
     match loaded.make {
         Some(make) => Ok(guarded(|| Ok(make()))?),
         None => {
@@ -124,14 +141,16 @@ pub(crate) fn run(shared: &Shared, slot: usize) {
             Job::Compute(mut engine, work) => {
                 begin(shared, &mut state, slot, epoch);
                 let out = &mut scratch[..work.room];
-                let step = Locked::unlocked(&mut state, || {
+                let mut step = Locked::unlocked(&mut state, || {
                     let input = &work.bytes[work.from..work.to];
                     let step = guarded(|| engine.step(input, work.eop, out))?;
                     check(&step, input.len(), work.eop, out.len()).map(|()| step)
                 });
-                if let Ok(step) = &step {
-                    let slot_ns = shared.charge(&mut state, slot, epoch, step);
-                    hold(shared, &mut state, slot, epoch, slot_ns, work.last_at);
+                if let Ok(good) = &step {
+                    match shared.charge(&mut state, slot, epoch, good) {
+                        Ok(slot_ns) => hold(shared, &mut state, slot, epoch, slot_ns, work.last_at),
+                        Err(fault) => step = Err(fault),
+                    }
                 }
                 finish(shared, &mut state, slot, epoch, engine, &work, step, &scratch);
             }
@@ -214,12 +233,13 @@ fn load(shared: &Shared, state: &mut Locked<'_>, slot: usize, loaded: &Loaded, (
 fn put_back(shared: &Shared, state: &mut State, slot: usize, epoch: u64, engine: Option<Box<dyn Kernel>>) -> bool {
     let s = &mut state.slots[slot];
     let ours = s.epoch == epoch && s.session.is_some();
-    let builtin = s.loaded.as_ref().is_some_and(|l| l.make.is_some());
+    let builtin = s.loaded.as_ref().is_some_and(Loaded::built_in);
     s.computing = None;
     if s.stuck {
         // Out of service until now; what the kernel knows is not trusted.
         s.stuck = false;
         shared.serve_waiters(state);
+        shared.bells[slot].notify_one();
         return false;
     }
     if ours || !builtin {
@@ -263,7 +283,7 @@ pub(crate) fn finish_reset(
     reset: Result<(), Fault>,
 ) {
     let lost = matches!(reset, Err(Fault::Lost(_)));
-    let process = state.slots[slot].loaded.as_ref().is_some_and(|l| l.make.is_none());
+    let process = state.slots[slot].loaded.as_ref().is_some_and(|l| !l.built_in());
     if !put_back(shared, state, slot, epoch, (!lost).then_some(engine)) {
         return;
     }
@@ -337,11 +357,13 @@ pub(crate) fn keep_time(shared: &Shared) {
         shared.pump_due(&mut state);
         let now = shared.config.clock.now();
         for slot in 0..state.slots.len() {
-            let Some((since, epoch)) = state.slots[slot].computing else { continue };
+            let Some((since, _)) = state.slots[slot].computing else { continue };
             if since != u64::MAX && !state.slots[slot].stuck && now.saturating_sub(since) >= watchdog {
-                state.slots[slot].stuck = state.slots[slot].loaded.as_ref().is_some_and(|l| l.make.is_some());
+                state.slots[slot].stuck = state.slots[slot].loaded.as_ref().is_some_and(Loaded::built_in);
                 if state.slots[slot].stuck {
                     let said = format!("no progress for {:?}", shared.config.watchdog);
+                    // Whoever has the slot now: the packet may have been given up since.
+                    let epoch = state.slots[slot].epoch;
                     shared.lose(&mut state, slot, epoch, Fault::Lost(said));
                 }
             }

@@ -1,6 +1,7 @@
 //! The card as its users see it.
 
 mod card;
+mod chains;
 mod packages;
 mod process;
 mod rig;

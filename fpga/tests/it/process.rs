@@ -68,7 +68,7 @@ fn launch(library: &Path) -> Launch {
 }
 
 /// A package with a shared object that behaves in some way.
-fn package(behaviour: &str) -> Option<Package> {
+pub fn package(behaviour: &str) -> Option<Package> {
     let library = compile(behaviour)?;
     let folder = folder().join(behaviour);
     std::fs::create_dir_all(&folder).expect("a folder");

@@ -4,6 +4,7 @@
 mod batch;
 mod catalogue;
 mod catalogue_transforms;
+mod chains;
 mod checksums;
 mod cores;
 mod detect;
