@@ -2,6 +2,7 @@
 
 mod card;
 mod chains;
+mod modelled;
 mod packages;
 mod process;
 mod rig;
