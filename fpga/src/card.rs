@@ -6,7 +6,7 @@
 //! to be unloaded.
 
 use crate::bandwidth::Scheduler;
-use crate::config::{CardConfig, Want};
+use crate::config::{CardConfig, Pace, Want};
 use crate::error::CardError;
 use crate::flit::FLIT_BYTES;
 use crate::flow::Credits;
@@ -18,7 +18,7 @@ use crate::slot::{Counts, Locked, Program, Shared, Slot, State, named};
 use crate::status::CardStatus;
 use crate::worker;
 use parking_lot::{Condvar, Mutex};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -80,24 +80,13 @@ impl Card {
         let mut slots: Vec<Slot> = vec![empty(whole, true)];
         slots.extend(config.slots.iter().map(|region| empty(*region, false)));
         let credits = Credits::new(config.credits.into(), config.credit_bytes.into(), FLIT_BYTES as u64);
-        let depth = if config.drive_bytes_per_s == 0 { usize::MAX } else { DEPTH };
-        let count = slots.len();
-        let mut state = State {
-            slots,
-            programs,
-            waiters: Vec::new(),
-            tenants: BTreeMap::new(),
-            scheduler: Scheduler::new(count, &credits, depth),
-            flights: VecDeque::new(),
-            drive_free: 0,
-            stopping: false,
-            watching: false,
-            counter: 0,
-        };
+        let (count, pace) = (slots.len(), config.pace());
+        let scheduler = Scheduler::new(count, &credits, depth(&pace));
+        let mut state = State { slots, programs, scheduler, ..State::nothing(pace) };
         let bells = (0..count).map(|_| Condvar::new()).collect();
         let factories = catalogue.factories();
         let (timer, given_up) = Default::default();
-        let shared = Shared { config, factories, state: Mutex::new(State::nothing()), bells, timer, given_up };
+        let shared = Shared { config, factories, state: Mutex::new(State::nothing(pace)), bells, timer, given_up };
         for package in catalogue.packages() {
             shared.check_chain(&state, package)?;
         }
@@ -279,6 +268,24 @@ impl Card {
         self.shared.peek(&mut state, slot, None, port)
     }
 
+    /// How fast it is.
+    pub fn pace(&self) -> Pace {
+        self.shared.state.lock().pace
+    }
+
+    /// Makes it faster or slower, while it works.
+    ///
+    /// # Errors
+    /// [`CardError::Config`]: the clock is out of range.
+    pub fn set_pace(&self, pace: Pace) -> Result<(), CardError> {
+        pace.check()?;
+        let mut state = self.shared.state.lock();
+        state.scheduler.set_depth(depth(&pace));
+        state.pace = pace;
+        self.shared.pump(&mut state);
+        Ok(())
+    }
+
     /// A manual clock has been moved: those that wait for a time look at it.
     pub fn tick(&self) {
         let _state = self.shared.state.lock();
@@ -287,6 +294,11 @@ impl Card {
         });
         self.shared.timer.notify_all();
     }
+}
+
+/// Requests that the drive holds at once.
+fn depth(pace: &Pace) -> usize {
+    if pace.drive_bytes_per_s == 0 { usize::MAX } else { DEPTH }
 }
 
 fn start(shared: &Arc<Shared>, count: usize) -> Result<Vec<JoinHandle<()>>, CardError> {

@@ -22,8 +22,8 @@ pub struct Usage {
 
 impl Usage {
     pub(crate) fn add(&mut self, other: &Usage) {
-        self.slot_ns += other.slot_ns;
-        self.cycles += other.cycles;
+        self.slot_ns = self.slot_ns.saturating_add(other.slot_ns);
+        self.cycles = self.cycles.saturating_add(other.cycles);
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
     }
