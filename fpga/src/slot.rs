@@ -11,8 +11,8 @@ use crate::package::{Factory, Package};
 use crate::status::Usage;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 /// What all threads of a card, and its sessions, share.
@@ -74,6 +74,14 @@ pub(crate) enum Progress {
     Failed(CardError),
 }
 
+/// A session that nothing works on: on which terms its slot may be given to others.
+pub(crate) struct Resting {
+    /// ns.
+    pub since: u64,
+    pub idle: u64,
+    pub willing: bool,
+}
+
 /// The session that has a slot.
 pub(crate) struct Sess {
     pub tenant: u64,
@@ -102,6 +110,9 @@ pub(crate) struct Sess {
     pub mid_packet: bool,
     pub fault: Option<Fault>,
     pub usage: Usage,
+    pub rest: Option<Resting>,
+    /// Set where its slot is given to others: what it had used.
+    pub taken: Arc<OnceLock<Usage>>,
     pub opener: Option<Waker>,
     pub pusher: Option<Waker>,
     pub puller: Option<Waker>,
@@ -135,6 +146,8 @@ impl Sess {
             mid_packet: false,
             fault: None,
             usage: Usage::default(),
+            rest: None,
+            taken: Arc::default(),
             opener: None,
             pusher: None,
             puller: None,
@@ -166,6 +179,7 @@ pub(crate) struct Counts {
     pub reconfigurations: u64,
     pub reconfigure_ns: u64,
     pub faults: u64,
+    pub taken: u64,
 }
 
 pub(crate) struct Slot {
@@ -199,6 +213,8 @@ impl Slot {
 pub(crate) struct Waiter {
     pub ticket: u64,
     pub want: Want,
+    /// Since when, ns.
+    pub since: u64,
     /// The slot and the epoch, or why not.
     pub answer: Option<Result<(usize, u64), CardError>>,
     pub waker: Option<Waker>,
@@ -259,6 +275,15 @@ impl State {
         self.counter
     }
 
+    /// Tickets of those that wait, in the order in which they get slots.
+    pub fn turns(&self) -> Vec<u64> {
+        let mut order: Vec<(u64, u64)> = (self.waiters.iter().filter(|w| w.answer.is_none()))
+            .map(|w| (self.tenants.get(&w.want.tenant).map_or(0, |t| t.virtual_ns), w.ticket))
+            .collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, ticket)| ticket).collect()
+    }
+
     /// The session of a slot, if it is still that one.
     pub(crate) fn sess(&mut self, slot: usize, epoch: u64) -> Option<&mut Sess> {
         let slot = &mut self.slots[slot];
@@ -290,7 +315,7 @@ impl Shared {
     }
 
     /// What a session asks for, if the card has it and it takes as many parameters.
-    fn find(&self, state: &State, want: &Want) -> Result<Loaded, CardError> {
+    pub fn find(&self, state: &State, want: &Want) -> Result<Loaded, CardError> {
         let (name, kind) = want.kernel.split_once(':').map_or((want.kernel.as_str(), None), |(n, k)| (n, Some(k)));
         let kind = kind.map(|k| Kind::find(k).ok_or_else(|| CardError::NoKernel(want.kernel.clone()))).transpose()?;
         let loaded = self.loaded(state, name, kind)?;
@@ -363,11 +388,7 @@ impl Shared {
 
     /// A slot may have become free: those that wait get it, the tenant that had the least for its weight first.
     pub fn serve_waiters(&self, state: &mut State) {
-        let mut order: Vec<(u64, u64)> = (state.waiters.iter().filter(|w| w.answer.is_none()))
-            .map(|w| (state.tenants.get(&w.want.tenant).map_or(0, |t| t.virtual_ns), w.ticket))
-            .collect();
-        order.sort_unstable();
-        for (_, ticket) in order {
+        for ticket in state.turns() {
             let Some(at) = state.waiters.iter().position(|w| w.ticket == ticket) else { continue };
             let want = state.waiters[at].want.clone();
             let placed = self.find(state, &want).and_then(|loaded| self.place(state, &want, &loaded));
@@ -391,10 +412,14 @@ impl Shared {
             return Ok(Ok(place));
         }
         if want.when_full == WhenFull::Busy {
-            return Err(CardError::Busy("all slots are taken".into()));
+            self.take_one(state, want, &loaded, 0);
+            let busy = || CardError::Busy("all slots are taken".into());
+            return Ok(Ok(self.place(state, want, &loaded)?.ok_or_else(busy)?));
         }
-        let ticket = state.next();
-        state.waiters.push(Waiter { ticket, want: want.clone(), answer: None, waker: None });
+        let (ticket, since) = (state.next(), self.config.clock.now());
+        state.waiters.push(Waiter { ticket, want: want.clone(), since, answer: None, waker: None });
+        self.take_back(state);
+        self.timer.notify_one();
         Ok(Err(ticket))
     }
 

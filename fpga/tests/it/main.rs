@@ -1,6 +1,7 @@
 //! The card as its users see it.
 
 mod card;
+mod lend;
 mod packages;
 mod process;
 mod rig;

@@ -12,6 +12,7 @@ mod hostdir;
 mod hostdir_differential;
 mod hostdir_neighbour;
 mod hostile_client;
+mod lending;
 mod lent;
 mod neighbour;
 mod observing;
