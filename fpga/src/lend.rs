@@ -1,8 +1,8 @@
 //! Slots that change hands: a session that is between two calls of its user may have to make room for others.
 //!
 //! A stream keeps its slot as long as it lasts, so a user who does not go on with it, or who has as many as there are
-//! slots, would keep everyone else waiting. Whoever holds such a session says on which terms it rests; the card takes
-//! its slot where somebody else waits, and the holder learns of it when it goes on: it begins anew, or fails.
+//! slots, would keep all others waiting. Whoever holds such a session says on which terms it rests; the card takes
+//! its slot where another waits, and the holder learns of it when it goes on: it begins anew, or fails.
 
 use crate::config::Want;
 use crate::session::Session;
@@ -72,7 +72,9 @@ impl Shared {
         let now = self.config.clock.now();
         let mut coming = state.coming();
         for ticket in state.turns() {
-            let Some(waiter) = state.waiters.iter().find(|w| w.ticket == ticket && w.answer.is_none()) else { continue };
+            let Some(waiter) = state.waiters.iter().find(|w| w.ticket == ticket && w.answer.is_none()) else {
+                continue;
+            };
             let (want, waited) = (waiter.want.clone(), now.saturating_sub(waiter.since));
             if coming > 0 {
                 coming -= 1;
@@ -99,9 +101,8 @@ impl Shared {
     fn victim(&self, state: &State, want: &Want, loaded: &Loaded, waited: u64) -> Option<usize> {
         let now = self.config.clock.now();
         let region = loaded.package.manifest().region;
-        let usable = |s: &Slot| {
-            !s.locked && s.region.holds(&region) || s.loaded.as_ref().is_some_and(|l| l.name == loaded.name)
-        };
+        let usable =
+            |s: &Slot| !s.locked && s.region.holds(&region) || s.loaded.as_ref().is_some_and(|l| l.name == loaded.name);
         let of = |tenant: u64| {
             let has = |s: &&Slot| usable(s) && s.session.as_ref().is_some_and(|s| s.tenant == tenant);
             state.slots.iter().filter(has).count()

@@ -10,16 +10,17 @@ impl Words {
     /// A number of 32 bits (`42`, `0x2a`, or `-1`, which is 0xffffffff); `text:STRING`, its length in bytes and then the
     /// bytes; `hex:DIGITS` and `file:FILE`, the bytes alone.
     pub fn of(text: &str) -> Result<Words, String> {
-        let words = match text.split_once(':') {
-            Some(("text", s)) => [vec![s.len() as u32], packed(s.as_bytes())].concat(),
-            Some(("hex", digits)) => packed(&bytes(digits)?),
-            Some(("file", file)) => {
-                packed(&std::fs::read(file).map_err(|e| format!("cannot read {file}: {}", reason(&e)))?)
-            }
-            _ => vec![word(text).map_err(|_| {
-                format!("'{text}' is not a number of 32 bits, text:STRING, hex:DIGITS or file:FILE")
-            })?],
-        };
+        let words =
+            match text.split_once(':') {
+                Some(("text", s)) => [vec![s.len() as u32], packed(s.as_bytes())].concat(),
+                Some(("hex", digits)) => packed(&bytes(digits)?),
+                Some(("file", file)) => {
+                    packed(&std::fs::read(file).map_err(|e| format!("cannot read {file}: {}", reason(&e)))?)
+                }
+                _ => vec![word(text).map_err(|_| {
+                    format!("'{text}' is not a number of 32 bits, text:STRING, hex:DIGITS or file:FILE")
+                })?],
+            };
         Ok(Words(words))
     }
 

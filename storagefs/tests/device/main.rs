@@ -6,6 +6,7 @@ mod catalogue;
 mod catalogue_transforms;
 mod checksums;
 mod cores;
+mod crowd;
 mod detect;
 mod greedy_client;
 mod hostdir;

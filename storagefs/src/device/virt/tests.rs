@@ -13,7 +13,8 @@ use crate::fs::Cred;
 #[test]
 fn a_client_that_goes_amid_a_read_of_a_slow_kernel_leaves_the_slot_at_once() {
     // The kernel gets 4 KiB at a time and takes 300 ms for them: a piece of the file would take a minute and more.
-    let card = CardConfig { credits: 1, credit_bytes: 4096, reconfigure: Reconfigure::NONE, ..CardConfig::with_slots(1) };
+    let card =
+        CardConfig { credits: 1, credit_bytes: 4096, reconfigure: Reconfigure::NONE, ..CardConfig::with_slots(1) };
     let device = with_card(card);
     let session = device.attach(Cred::root(), [0; 16], b"").unwrap();
     let mut client = Client::new(&session);
@@ -24,8 +25,7 @@ fn a_client_that_goes_amid_a_read_of_a_slow_kernel_leaves_the_slot_at_once() {
         client.listen().ok().unwrap();
     }
     let range = VirtRange { path: b"/real".to_vec(), offset: 0, length: TO_END };
-    let spec =
-        VirtSpec { kernel: "test-slow".into(), params: vec![], direction: Direction::Read, ranges: vec![range] };
+    let spec = VirtSpec { kernel: "test-slow".into(), params: vec![], direction: Direction::Read, ranges: vec![range] };
     let (path, spec) = (client.put(0, b"virtual"), client.put(4096, &spec.encode().unwrap()));
     client.send(&Command::new(0, Op::VirtRegister { base: Handle::ROOT, path, mode: 0o600, spec }));
     client.listen().ok().unwrap();
