@@ -7,8 +7,8 @@ use crate::failure::reason;
 pub struct Words(Vec<u32>);
 
 impl Words {
-    /// A number of 32 bits (`42`, `0x2a`, or `-1`, which is 0xffffffff); `text:STRING`, its length in bytes and then the
-    /// bytes; `hex:DIGITS` and `file:FILE`, the bytes alone.
+    /// A number of 32 bits (`42`, `0x2a`, or `-1`, which is 0xffffffff); `text:STRING`, its length in bytes and then
+    /// the bytes; `hex:DIGITS` and `file:FILE`, the bytes alone.
     pub fn of(text: &str) -> Result<Words, String> {
         let words =
             match text.split_once(':') {
