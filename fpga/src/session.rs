@@ -6,8 +6,8 @@ use crate::slot::{Piece, Progress, Sess, Shared, State};
 use crate::status::Usage;
 use crate::worker::{begin, check, finish_reset, guarded};
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 
 /// What a whole packet came to.
@@ -36,6 +36,8 @@ pub struct Session {
     slot: usize,
     /// Changes where a packet is given up.
     epoch: AtomicU64,
+    /// Set where the slot was given to others.
+    taken: Arc<OnceLock<Usage>>,
 }
 
 impl std::fmt::Debug for Session {
@@ -58,7 +60,16 @@ fn gone() -> Fault {
 
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, slot: usize, epoch: u64) -> Session {
-        Session { shared, slot, epoch: AtomicU64::new(epoch) }
+        let taken = shared.state.lock().sess(slot, epoch).map(|s| s.taken.clone()).unwrap_or_default();
+        Session { shared, slot, epoch: AtomicU64::new(epoch), taken }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn taken(&self) -> &OnceLock<Usage> {
+        &self.taken
     }
 
     /// The slot that it has.
@@ -68,7 +79,8 @@ impl Session {
 
     /// What it has used so far.
     pub fn usage(&self) -> Usage {
-        self.with(|_, s| Ok(s.usage)).unwrap_or_default()
+        let now = self.with(|_, s| Ok(s.usage)).ok();
+        now.or_else(|| self.taken.get().copied()).unwrap_or_default()
     }
 
     /// A value of the kernel's debug port; None where there is no such port, or the kernel computes.
@@ -77,7 +89,7 @@ impl Session {
         self.shared.peek(&mut state, self.slot, Some(self.epoch()), port)
     }
 
-    fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 

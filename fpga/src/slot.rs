@@ -12,8 +12,8 @@ use crate::package::{Factory, Package};
 use crate::status::Usage;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
 /// Virtual time is counted in nanoseconds over two to the power of this: a weight divides also a short packet's.
@@ -107,6 +107,14 @@ pub(crate) enum Progress {
     Failed(CardError),
 }
 
+/// A session that nothing works on: on which terms its slot may be given to others.
+pub(crate) struct Resting {
+    /// ns.
+    pub since: u64,
+    pub idle: u64,
+    pub willing: bool,
+}
+
 /// The session that has a slot.
 pub(crate) struct Sess {
     pub tenant: u64,
@@ -138,13 +146,16 @@ pub(crate) struct Sess {
     /// What the packet that is computed has used so far.
     pub packet: Step,
     /// Cycles over the clock that are no whole nanosecond yet, times a second.
-    pub rest: u64,
+    pub fraction: u64,
     /// When there was something to compute again, where there had been nothing; when the last input came. Kept where
     /// time is modelled.
     pub fed_at: u64,
     pub last_at: u64,
     /// When the modelled kernel has computed what this machine has.
     pub free_at: u64,
+    pub rest: Option<Resting>,
+    /// Set where its slot is given to others: what it had used.
+    pub taken: Arc<OnceLock<Usage>>,
     pub opener: Option<Waker>,
     pub pusher: Option<Waker>,
     pub puller: Option<Waker>,
@@ -179,10 +190,12 @@ impl Sess {
             fault: None,
             usage: Usage::default(),
             packet: Step::default(),
-            rest: 0,
+            fraction: 0,
             fed_at: 0,
             last_at: 0,
             free_at: 0,
+            rest: None,
+            taken: Arc::default(),
             opener: None,
             pusher: None,
             puller: None,
@@ -236,6 +249,7 @@ pub(crate) struct Counts {
     pub reconfigurations: u64,
     pub reconfigure_ns: u64,
     pub faults: u64,
+    pub taken: u64,
 }
 
 pub(crate) struct Slot {
@@ -271,6 +285,8 @@ impl Slot {
 pub(crate) struct Waiter {
     pub ticket: u64,
     pub want: Want,
+    /// Since when, ns.
+    pub since: u64,
     /// The slot and the epoch, or why not.
     pub answer: Option<Result<(usize, u64), CardError>>,
     pub waker: Option<Waker>,
@@ -333,6 +349,15 @@ impl State {
     pub fn next(&mut self) -> u64 {
         self.counter += 1;
         self.counter
+    }
+
+    /// Tickets of those that wait, in the order in which they get slots.
+    pub fn turns(&self) -> Vec<u64> {
+        let mut order: Vec<(u128, u64)> = (self.waiters.iter().filter(|w| w.answer.is_none()))
+            .map(|w| (self.tenants.get(&w.want.tenant).map_or(0, |t| t.virtual_time), w.ticket))
+            .collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, ticket)| ticket).collect()
     }
 
     /// The session of a slot, if it is still that one.
@@ -415,7 +440,7 @@ impl Shared {
     }
 
     /// What a session asks for, if the card has it and it takes as many parameters.
-    fn find(&self, state: &State, want: &Want) -> Result<Loaded, CardError> {
+    pub fn find(&self, state: &State, want: &Want) -> Result<Loaded, CardError> {
         let (name, kind) = named(&want.kernel)?;
         let loaded = self.loaded(state, name, kind)?;
         let (count, range) = (want.params.len(), &loaded.package.manifest().params);
@@ -498,11 +523,7 @@ impl Shared {
 
     /// A slot may have become free: those that wait get it, the tenant that had the least for its weight first.
     pub fn serve_waiters(&self, state: &mut State) {
-        let mut order: Vec<(u128, u64)> = (state.waiters.iter().filter(|w| w.answer.is_none()))
-            .map(|w| (state.tenants.get(&w.want.tenant).map_or(0, |t| t.virtual_time), w.ticket))
-            .collect();
-        order.sort_unstable();
-        for (_, ticket) in order {
+        for ticket in state.turns() {
             let Some(at) = state.waiters.iter().position(|w| w.ticket == ticket) else { continue };
             let want = state.waiters[at].want.clone();
             let placed = self.find(state, &want).and_then(|loaded| self.place(state, &want, &loaded));
@@ -527,10 +548,14 @@ impl Shared {
             return Ok(Ok(place));
         }
         if want.when_full == WhenFull::Busy {
-            return Err(CardError::Busy("all slots are taken".into()));
+            self.take_one(state, want, &loaded, 0);
+            let busy = || CardError::Busy("all slots are taken".into());
+            return Ok(Ok(self.place(state, want, &loaded)?.ok_or_else(busy)?));
         }
-        let ticket = state.next();
-        state.waiters.push(Waiter { ticket, want: want.clone(), answer: None, waker: None });
+        let (ticket, since) = (state.next(), self.config.clock.now());
+        state.waiters.push(Waiter { ticket, want: want.clone(), since, answer: None, waker: None });
+        self.take_back(state);
+        self.timer.notify_one();
         Ok(Err(ticket))
     }
 
@@ -662,8 +687,8 @@ impl Shared {
         let Some(sess) = s.session.as_mut().filter(|_| s.epoch == epoch && !s.stuck) else { return Ok(0) };
         let (cycles, too_many) = sess.count(step);
         // With what was left of the last one, so that rounding does not add up.
-        let takes = u128::from(cycles) * 1_000_000_000 + u128::from(sess.rest);
-        sess.rest = (takes % u128::from(hz)) as u64;
+        let takes = u128::from(cycles) * 1_000_000_000 + u128::from(sess.fraction);
+        sess.fraction = (takes % u128::from(hz)) as u64;
         let slot_ns = u64::try_from(takes / u128::from(hz)).unwrap_or(u64::MAX);
         let used = Usage { slot_ns, cycles, bytes_in: step.taken as u64, bytes_out: step.made as u64 };
         sess.usage.add(&used);
