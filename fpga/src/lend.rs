@@ -57,6 +57,15 @@ impl State {
         self.waiters.iter().any(|w| w.answer.is_none())
     }
 
+    /// Tickets of those that wait, in the order in which they get slots.
+    pub fn turns(&self) -> Vec<u64> {
+        let mut order: Vec<(u128, u64)> = (self.waiters.iter().filter(|w| w.answer.is_none()))
+            .map(|w| (self.tenants.get(&w.want.tenant).map_or(0, |t| t.virtual_time), w.ticket))
+            .collect();
+        order.sort_unstable();
+        order.into_iter().map(|(_, ticket)| ticket).collect()
+    }
+
     /// Slots that are about to be free: a thread is still busy with what their last session left.
     fn coming(&self) -> usize {
         let coming = |s: &&Slot| {

@@ -229,7 +229,7 @@ impl Sess {
         self.packet = Step::default();
     }
 
-    /// Adds a step to what its packet has used: the cycles that count of it, and whether it says more than a kernel may.
+    /// Adds a step to what its packet has used: the cycles that count of it, and whether it says more than it may.
     fn count(&mut self, step: &Step) -> (u64, bool) {
         let Step { taken, made, cycles, .. } = self.packet;
         let (taken, made) = (taken + step.taken, made + step.made);
@@ -349,15 +349,6 @@ impl State {
     pub fn next(&mut self) -> u64 {
         self.counter += 1;
         self.counter
-    }
-
-    /// Tickets of those that wait, in the order in which they get slots.
-    pub fn turns(&self) -> Vec<u64> {
-        let mut order: Vec<(u128, u64)> = (self.waiters.iter().filter(|w| w.answer.is_none()))
-            .map(|w| (self.tenants.get(&w.want.tenant).map_or(0, |t| t.virtual_time), w.ticket))
-            .collect();
-        order.sort_unstable();
-        order.into_iter().map(|(_, ticket)| ticket).collect()
     }
 
     /// The session of a slot, if it is still that one.
@@ -568,8 +559,8 @@ impl Shared {
         s.session = None;
         // Its thread may hold back what came of the last step.
         self.bells[slot].notify_one();
-        // Nothing of a session is left for the next: a built-in kernel is made anew, a process is reset, and ends before
-        // another tenant's session.
+        // Nothing of a session is left for the next: a built-in kernel is made anew, a process is reset, and ends
+        // before another tenant's session.
         if s.loaded.as_ref().is_some_and(Loaded::built_in) {
             s.engine = None;
         }
