@@ -34,7 +34,8 @@ const PASS_THROUGH: &str = "pass-through";
 /// [`Card::load`], which tries a package's shared objects out.
 pub struct Card {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    /// None before a session is opened.
+    threads: Mutex<Option<Vec<JoinHandle<()>>>>,
 }
 
 /// Slot 0's: every byte as it came.
@@ -93,8 +94,7 @@ impl Card {
         state.slots[0].loaded = Some(shared.loaded(&state, PASS_THROUGH, None)?);
         *shared.state.lock() = state;
         let shared = Arc::new(shared);
-        let threads = start(&shared, count)?;
-        Ok(Arc::new(Card { shared, threads }))
+        Ok(Arc::new(Card { shared, threads: Mutex::new(None) }))
     }
 
     /// Loads a package: the card knows it, and it is not active yet. Each of its shared objects that exists is tried
@@ -250,7 +250,17 @@ impl Card {
     /// # Errors
     /// [`CardError`], all of them. Dropping the future gives the place in the queue, or the slot, back.
     pub fn open(&self, want: Want) -> Opening {
-        Opening { shared: self.shared.clone(), want, at: At::Asking }
+        let at = self.start().map_or_else(At::Failed, |()| At::Asking);
+        Opening { shared: self.shared.clone(), want, at }
+    }
+
+    /// Has its threads run, once there is something to do: a device that computes in no slot has none of them.
+    fn start(&self) -> Result<(), CardError> {
+        let mut threads = self.threads.lock();
+        if threads.is_none() {
+            *threads = Some(start(&self.shared, self.shared.bells.len())?);
+        }
+        Ok(())
     }
 
     /// What the card is at.
@@ -343,7 +353,7 @@ fn stop(shared: &Shared) {
 impl Drop for Card {
     fn drop(&mut self) {
         stop(&self.shared);
-        for (i, thread) in self.threads.drain(..).enumerate() {
+        for (i, thread) in self.threads.get_mut().take().into_iter().flatten().enumerate() {
             let slot = i.checked_sub(1);
             let stuck = slot.is_some_and(|s| self.shared.state.lock().slots[s].stuck);
             if !stuck && thread.thread().id() != std::thread::current().id() {
@@ -394,6 +404,8 @@ impl Shared {
 }
 
 enum At {
+    /// There are no threads for it.
+    Failed(CardError),
     Asking,
     Waiting(u64),
     Placed(usize, u64),
@@ -414,6 +426,7 @@ impl Future for Opening {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             match self.at {
+                At::Failed(ref error) => return Poll::Ready(Err(error.clone())),
                 At::Asking => {
                     let mut state = self.shared.state.lock();
                     if self.shared.needs_card(&state, &self.want.kernel) {
@@ -481,7 +494,7 @@ impl Drop for Opening {
                 }
             }
             At::Placed(slot, epoch) => self.shared.close(&mut state, slot, epoch),
-            At::Asking | At::Done => {}
+            At::Failed(_) | At::Asking | At::Done => {}
         }
     }
 }

@@ -52,6 +52,7 @@ mod tests {
         for app in &APPS {
             assert_eq!(of(app.kernel).is_some_and(|b| b.xcup.is_some_and(|p| p.lut > 100)), app.built == "rtl");
         }
-        assert!(of("aes128").is_none(), "it is not counted");
+        assert!(of("aes128").is_some_and(|b| b.xc7.is_some_and(|p| p.lut > 10_000)), "also of the others");
+        assert!(of("gzip").is_none(), "it is no RTL");
     }
 }
