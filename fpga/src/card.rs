@@ -6,7 +6,7 @@
 //! to be unloaded.
 
 use crate::bandwidth::Scheduler;
-use crate::config::{CardConfig, Want};
+use crate::config::{CardConfig, Pace, Want};
 use crate::error::CardError;
 use crate::flit::FLIT_BYTES;
 use crate::flow::Credits;
@@ -14,11 +14,11 @@ use crate::kernel::{Fault, Model, Stream};
 use crate::manifest::{KernelId, Kind, Manifest, PackageError, Region};
 use crate::package::{Catalogue, Package};
 use crate::session::{Session, keep, opened};
-use crate::slot::{Counts, Locked, Program, Shared, Slot, State};
+use crate::slot::{Counts, Locked, Program, Shared, Slot, State, named};
 use crate::status::CardStatus;
 use crate::worker;
 use parking_lot::{Condvar, Mutex};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,7 +34,8 @@ const PASS_THROUGH: &str = "pass-through";
 /// [`Card::load`], which tries a package's shared objects out.
 pub struct Card {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    /// None before a session is opened.
+    threads: Mutex<Option<Vec<JoinHandle<()>>>>,
 }
 
 /// Slot 0's: every byte as it came.
@@ -80,29 +81,20 @@ impl Card {
         let mut slots: Vec<Slot> = vec![empty(whole, true)];
         slots.extend(config.slots.iter().map(|region| empty(*region, false)));
         let credits = Credits::new(config.credits.into(), config.credit_bytes.into(), FLIT_BYTES as u64);
-        let depth = if config.drive_bytes_per_s == 0 { usize::MAX } else { DEPTH };
-        let count = slots.len();
-        let mut state = State {
-            slots,
-            programs,
-            waiters: Vec::new(),
-            tenants: BTreeMap::new(),
-            scheduler: Scheduler::new(count, &credits, depth),
-            flights: VecDeque::new(),
-            drive_free: 0,
-            stopping: false,
-            watching: false,
-            counter: 0,
-        };
+        let (count, pace) = (slots.len(), config.pace());
+        let scheduler = Scheduler::new(count, &credits, depth(&pace));
+        let mut state = State { slots, programs, scheduler, ..State::nothing(pace) };
         let bells = (0..count).map(|_| Condvar::new()).collect();
         let factories = catalogue.factories();
         let (timer, given_up) = Default::default();
-        let shared = Shared { config, factories, state: Mutex::new(State::nothing()), bells, timer, given_up };
+        let shared = Shared { config, factories, state: Mutex::new(State::nothing(pace)), bells, timer, given_up };
+        for package in catalogue.packages() {
+            shared.check_chain(&state, package)?;
+        }
         state.slots[0].loaded = Some(shared.loaded(&state, PASS_THROUGH, None)?);
         *shared.state.lock() = state;
         let shared = Arc::new(shared);
-        let threads = start(&shared, count)?;
-        Ok(Arc::new(Card { shared, threads }))
+        Ok(Arc::new(Card { shared, threads: Mutex::new(None) }))
     }
 
     /// Loads a package: the card knows it, and it is not active yet. Each of its shared objects that exists is tried
@@ -143,8 +135,18 @@ impl Card {
                 first = first.or(Some(kind));
                 continue;
             }
-            match self.shared.launch(package, kind).and_then(|launch| launch.start()) {
-                Ok(_) => first = first.or(Some(kind)),
+            if kind == Kind::Model && !manifest.backend.chain().is_empty() {
+                self.shared.check_chain(&self.shared.state.lock(), package)?;
+                first = first.or(Some(kind));
+                continue;
+            }
+            // An image is not tried out: the card may be at work with another.
+            let tried = match kind {
+                Kind::Xrt => package.image().map(drop).map_err(CardError::from),
+                _ => self.shared.launch(package, kind).and_then(|launch| launch.start()).map(drop),
+            };
+            match tried {
+                Ok(()) => first = first.or(Some(kind)),
                 Err(error @ CardError::Package(PackageError::File { .. } | PackageError::NoBackend { .. })) => {
                     missing = missing.or(Some(error));
                 }
@@ -184,7 +186,7 @@ impl Card {
         if kernel == PASS_THROUGH {
             return Err(CardError::DeviceDefined(kernel.into()));
         }
-        let has = |s: &Slot| s.loaded.as_ref().is_some_and(|l| l.name == kernel);
+        let has = |s: &Slot| s.loaded.as_ref().is_some_and(|l| l.has(kernel));
         if state.slots.iter().any(|s| has(s) && (s.session.is_some() || s.computing.is_some())) {
             return Err(CardError::Busy(format!("a session uses kernel {kernel}")));
         }
@@ -232,12 +234,14 @@ impl Card {
     /// Whether a kernel can be executed: `NAME` or `NAME:BACKEND`.
     ///
     /// # Errors
-    /// [`CardError::NoKernel`], [`CardError::Inactive`].
+    /// [`CardError::NoKernel`], [`CardError::Inactive`], [`CardError::NoCard`].
     pub fn check(&self, kernel: &str) -> Result<(), CardError> {
         let state = self.shared.state.lock();
-        let (name, kind) = kernel.split_once(':').map_or((kernel, None), |(n, k)| (n, Some(k)));
-        let kind = kind.map(|k| Kind::find(k).ok_or_else(|| CardError::NoKernel(kernel.into()))).transpose()?;
-        self.shared.loaded(&state, name, kind).map(drop)
+        let (name, kind) = named(kernel)?;
+        self.shared.loaded(&state, name, kind)?;
+        let needs_card = self.shared.needs_card(&state, kernel);
+        drop(state);
+        if needs_card { self.shared.config.place.ready().map(drop) } else { Ok(()) }
     }
 
     /// Opens a session: a slot that computes for one tenant. A slot that has the kernel and is idle is used first, then
@@ -246,7 +250,17 @@ impl Card {
     /// # Errors
     /// [`CardError`], all of them. Dropping the future gives the place in the queue, or the slot, back.
     pub fn open(&self, want: Want) -> Opening {
-        Opening { shared: self.shared.clone(), want, at: At::Asking }
+        let at = self.start().map_or_else(At::Failed, |()| At::Asking);
+        Opening { shared: self.shared.clone(), want, at }
+    }
+
+    /// Has its threads run, once there is something to do: a device that computes in no slot has none of them.
+    fn start(&self) -> Result<(), CardError> {
+        let mut threads = self.threads.lock();
+        if threads.is_none() {
+            *threads = Some(start(&self.shared, self.shared.bells.len())?);
+        }
+        Ok(())
     }
 
     /// What the card is at.
@@ -264,6 +278,24 @@ impl Card {
         self.shared.peek(&mut state, slot, None, port)
     }
 
+    /// How fast it is.
+    pub fn pace(&self) -> Pace {
+        self.shared.state.lock().pace
+    }
+
+    /// Makes it faster or slower, while it works.
+    ///
+    /// # Errors
+    /// [`CardError::Config`]: the clock is out of range.
+    pub fn set_pace(&self, pace: Pace) -> Result<(), CardError> {
+        pace.check()?;
+        let mut state = self.shared.state.lock();
+        state.scheduler.set_depth(depth(&pace));
+        state.pace = pace;
+        self.shared.pump(&mut state);
+        Ok(())
+    }
+
     /// A manual clock has been moved: those that wait for a time look at it.
     pub fn tick(&self) {
         let _state = self.shared.state.lock();
@@ -272,6 +304,11 @@ impl Card {
         });
         self.shared.timer.notify_all();
     }
+}
+
+/// Requests that the drive holds at once.
+fn depth(pace: &Pace) -> usize {
+    if pace.drive_bytes_per_s == 0 { usize::MAX } else { DEPTH }
 }
 
 fn start(shared: &Arc<Shared>, count: usize) -> Result<Vec<JoinHandle<()>>, CardError> {
@@ -316,7 +353,7 @@ fn stop(shared: &Shared) {
 impl Drop for Card {
     fn drop(&mut self) {
         stop(&self.shared);
-        for (i, thread) in self.threads.drain(..).enumerate() {
+        for (i, thread) in self.threads.get_mut().take().into_iter().flatten().enumerate() {
             let slot = i.checked_sub(1);
             let stuck = slot.is_some_and(|s| self.shared.state.lock().slots[s].stuck);
             if !stuck && thread.thread().id() != std::thread::current().id() {
@@ -340,6 +377,7 @@ fn empty(region: Region, locked: bool) -> Slot {
         loaded: None,
         reconfiguring: None,
         engine: None,
+        served: None,
         epoch: 0,
         session: None,
         computing: None,
@@ -366,6 +404,8 @@ impl Shared {
 }
 
 enum At {
+    /// There are no threads for it.
+    Failed(CardError),
     Asking,
     Waiting(u64),
     Placed(usize, u64),
@@ -386,8 +426,17 @@ impl Future for Opening {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             match self.at {
+                At::Failed(ref error) => return Poll::Ready(Err(error.clone())),
                 At::Asking => {
                     let mut state = self.shared.state.lock();
+                    if self.shared.needs_card(&state, &self.want.kernel) {
+                        // No slot is reconfigured for what cannot run. The lock is not held while sysfs is read.
+                        drop(state);
+                        if let Err(error) = self.shared.config.place.ready() {
+                            return Poll::Ready(Err(error));
+                        }
+                        state = self.shared.state.lock();
+                    }
                     let asked = self.shared.ask(&mut state, &self.want);
                     drop(state);
                     self.at = match asked {
@@ -445,7 +494,7 @@ impl Drop for Opening {
                 }
             }
             At::Placed(slot, epoch) => self.shared.close(&mut state, slot, epoch),
-            At::Asking | At::Done => {}
+            At::Failed(_) | At::Asking | At::Done => {}
         }
     }
 }

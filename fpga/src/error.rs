@@ -14,6 +14,9 @@ pub enum CardError {
     /// The kernel is loaded and not activated: ENODEV.
     #[error("kernel {0} is not activated")]
     Inactive(String),
+    /// The kernel runs on a card that this machine does not have, or cannot use: ENODEV. A sentence.
+    #[error("{0}")]
+    NoCard(String),
     /// All slots are taken, or the kernel is in use: EBUSY.
     #[error("{0}")]
     Busy(String),
@@ -39,7 +42,7 @@ impl CardError {
     pub fn errno(&self) -> Errno {
         match self {
             CardError::NoKernel(_) => Errno::NOENT,
-            CardError::Inactive(_) => Errno::NODEV,
+            CardError::Inactive(_) | CardError::NoCard(_) => Errno::NODEV,
             CardError::Busy(_) => Errno::BUSY,
             CardError::TooLarge(_) => Errno::NOSPC,
             CardError::DeviceDefined(_) => Errno::PERM,

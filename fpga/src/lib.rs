@@ -1,11 +1,13 @@
 //! FPGA slots: the part of the device that computes on streams of bytes, beside its cores.
 //!
-//! * `kernel`: what a kernel is (bytes in, bytes out, parameters), whichever back-end runs it.
+//! * `kernel`: what a kernel is (bytes in, bytes out, parameters), whichever back-end runs it; `chain`: several of
+//!   them as one.
 //! * `flit`: the 64-byte unit that its FIFOs carry.
 //! * `xrt`: kernels on a real card, through a helper process.
 //! * `manifest`, `package`: what a kernel package says of itself; the kernels that a card has from the start.
 //! * `config`, `card`, `session`, `status`, `error`: the card as the device uses it. `slot` has its state, which is
 //!   behind one lock, `worker` its threads, `clock` its time.
+//! * `lend`: sessions that make room for others while nothing works on them.
 //! * `flow`, `bandwidth`: credits of a kernel's input, and whose data is moved next; `simulate` runs them in modelled
 //!   time.
 //! * `host`: kernels that are shared objects, each in a process of its own.
@@ -19,6 +21,7 @@
 
 mod bandwidth;
 pub mod card;
+pub mod chain;
 pub mod clock;
 pub mod config;
 pub mod error;
@@ -26,6 +29,7 @@ mod flit;
 mod flow;
 pub mod host;
 pub mod kernel;
+pub mod lend;
 pub mod manifest;
 pub mod package;
 pub mod session;

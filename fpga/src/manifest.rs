@@ -3,6 +3,8 @@
 //! The file may come from any user, so it is parsed strictly (an unknown key is an error) and every value is checked
 //! before it is used. Paths in it are relative to the package and may not leave it.
 
+use crate::chain::STAGES_MAX;
+use crate::flit::CYCLES_PER_FLIT_MAX;
 use serde::{Deserialize, Serialize};
 use std::path::{Component, Path, PathBuf};
 
@@ -76,6 +78,14 @@ pub enum PackageError {
         /// What this program loads.
         expected: u32,
     },
+    /// A chain cannot be made of its stages.
+    #[error("{name}: {why}")]
+    Chain {
+        /// The chain.
+        name: String,
+        /// Why.
+        why: String,
+    },
     /// Another package has the name with another id, or the id with another name.
     #[error("{0} is already taken by another package")]
     Taken(String),
@@ -112,6 +122,14 @@ pub struct Region {
 }
 
 impl Region {
+    /// Adds what another kernel takes.
+    pub(crate) fn add(&mut self, of: &Region) {
+        self.lut = self.lut.saturating_add(of.lut);
+        self.ff = self.ff.saturating_add(of.ff);
+        self.bram = self.bram.saturating_add(of.bram);
+        self.dsp = self.dsp.saturating_add(of.dsp);
+    }
+
     /// Whether a kernel of size `of` fits in.
     pub fn holds(&self, of: &Region) -> bool {
         self.lut >= of.lut && self.ff >= of.ff && self.bram >= of.bram && self.dsp >= of.dsp
@@ -153,7 +171,7 @@ pub enum Kind {
     Rtl,
     /// HLS C++ compiled for this machine: a shared object.
     Hls,
-    /// A card's bitstream, through XRT: a shared object that drives it.
+    /// A card's image (xclbin), through XRT in a helper process.
     Xrt,
 }
 
@@ -177,7 +195,17 @@ impl Kind {
     }
 }
 
-/// `[backend.model]`: one of the two.
+/// A stage of a chain.
+#[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct StageOf {
+    /// A kernel that the card knows, `NAME` or `NAME:BACKEND`; no chain.
+    pub kernel: String,
+    /// Its parameters; where there are none, the session gives them.
+    pub params: Option<Vec<u32>>,
+}
+
+/// `[backend.model]`: one of the three.
 #[derive(Clone, PartialEq, Eq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ModelBackend {
@@ -185,6 +213,8 @@ pub struct ModelBackend {
     pub builtin: Option<String>,
     /// A shared object.
     pub library: Option<PathBuf>,
+    /// Kernels one behind the other.
+    pub chain: Option<Vec<StageOf>>,
 }
 
 /// `[backend.rtl]`.
@@ -247,6 +277,11 @@ impl Backends {
         Kind::ALL.into_iter().filter(|k| self.has(*k))
     }
 
+    /// The stages of the kernel, where it is a chain.
+    pub fn chain(&self) -> &[StageOf] {
+        self.model.as_ref().and_then(|m| m.chain.as_deref()).unwrap_or_default()
+    }
+
     /// The shared object of a kind, relative to the package.
     pub fn library(&self, kind: Kind) -> Option<&Path> {
         match kind {
@@ -273,7 +308,7 @@ pub struct Manifest {
     pub about: String,
     /// Clock that it is built for, MHz, 1 to 2000.
     pub clock_mhz: u32,
-    /// Cycles that a flit of input takes, more than 0, at most 1e6.
+    /// Cycles that a flit of input takes, more than 0, at most 4096.
     pub cycles_per_flit: f64,
     /// What it takes of the chip: at least one look-up table.
     pub region: Region,
@@ -332,6 +367,24 @@ fn inside(key: &'static str, path: &Path) -> Result<(), PackageError> {
     }
 }
 
+fn check_chain(stages: &[StageOf]) -> Result<(), PackageError> {
+    let key = "backend.model.chain";
+    if !(2..=STAGES_MAX).contains(&stages.len()) {
+        return Err(value(key, &format!("2 to {STAGES_MAX} stages")));
+    }
+    let good = |s: &StageOf| match s.kernel.split_once(':') {
+        Some((name, kind)) => name_is_good(name) && Kind::find(kind).is_some(),
+        None => name_is_good(&s.kernel),
+    };
+    if !stages.iter().all(good) {
+        return Err(value(key, "each stage has kernel = NAME, or NAME:BACKEND"));
+    }
+    match stages.iter().filter_map(|s| s.params.as_ref()).all(|p| p.len() <= PARAMS_MAX as usize) {
+        true => Ok(()),
+        false => Err(value(key, "params of at most 4096 words")),
+    }
+}
+
 impl Manifest {
     /// Parses and checks the text of a `kernel.toml`.
     pub fn parse(text: &str) -> Result<Manifest, PackageError> {
@@ -369,9 +422,9 @@ impl Manifest {
             (text_is_good(&self.about, 300), "about", "one sentence of at most 300 bytes"),
             ((1..=2000).contains(&self.clock_mhz), "clock_mhz", "1 to 2000"),
             (
-                self.cycles_per_flit > 0.0 && self.cycles_per_flit <= 1e6,
+                self.cycles_per_flit > 0.0 && self.cycles_per_flit <= CYCLES_PER_FLIT_MAX as f64,
                 "cycles_per_flit",
-                "more than 0, at most 1000000",
+                "more than 0, at most 4096",
             ),
             (self.region.lut > 0, "region.lut", "at least 1"),
             (
@@ -393,10 +446,16 @@ impl Manifest {
             return Err(PackageError::NoBackend { name: self.name.clone(), kind: "at all".into() });
         }
         if let Some(model) = model {
-            match (&model.builtin, &model.library) {
-                (Some(name), None) if name_is_good(name) => {}
-                (None, Some(path)) => inside("backend.model.library", path)?,
-                _ => return Err(value("backend.model", "either builtin = NAME or library = FILE")),
+            match (&model.builtin, &model.library, &model.chain) {
+                (Some(name), None, None) if name_is_good(name) => {}
+                (None, Some(path), None) => inside("backend.model.library", path)?,
+                (None, None, Some(stages)) => check_chain(stages)?,
+                _ => {
+                    return Err(value(
+                        "backend.model",
+                        "one of builtin = NAME, library = FILE and chain = [STAGE, ...]",
+                    ));
+                }
             }
         }
         if let Some(rtl) = rtl {

@@ -33,9 +33,9 @@ impl Package {
         Ok(Package { manifest: Manifest::parse(&text)?, folder: Some(folder) })
     }
 
-    /// A package without a folder: its model must be built in.
+    /// A package without a folder: its model must be built in, or a chain.
     pub fn builtin(manifest: Manifest) -> Result<Package, PackageError> {
-        let builtin = manifest.backend.model.as_ref().is_some_and(|m| m.builtin.is_some());
+        let builtin = manifest.backend.model.as_ref().is_some_and(|m| m.builtin.is_some() || m.chain.is_some());
         match builtin {
             true => Ok(Package { manifest, folder: None }),
             false => Err(PackageError::NoBackend { name: manifest.name, kind: "model that is built in".into() }),
@@ -54,14 +54,23 @@ impl Package {
 
     /// The shared object of a back-end: a regular file in the package's folder, links followed.
     pub fn library(&self, kind: Kind) -> Result<PathBuf, PackageError> {
+        self.file("library", kind, self.manifest.backend.library(kind))
+    }
+
+    /// The image for a card, as [`Package::library`].
+    pub fn image(&self) -> Result<PathBuf, PackageError> {
+        self.file("xclbin", Kind::Xrt, self.manifest.backend.xrt.as_ref().map(|x| x.xclbin.as_path()))
+    }
+
+    fn file(&self, key: &'static str, kind: Kind, path: Option<&Path>) -> Result<PathBuf, PackageError> {
         let none = || PackageError::NoBackend { name: self.manifest.name.clone(), kind: kind.name().into() };
-        let (Some(folder), Some(path)) = (&self.folder, self.manifest.backend.library(kind)) else {
+        let (Some(folder), Some(path)) = (&self.folder, path) else {
             return Err(none());
         };
         let joined = folder.join(path);
         let real = joined.canonicalize().map_err(|e| file_error(&joined, e))?;
         if !real.starts_with(folder) {
-            return Err(PackageError::Outside { key: "library", path: path.display().to_string() });
+            return Err(PackageError::Outside { key, path: path.display().to_string() });
         }
         match real.metadata() {
             Ok(meta) if meta.is_file() => Ok(real),

@@ -1,8 +1,11 @@
 //! What a card says of itself.
 
 use crate::manifest::{Kind, Region};
+use crate::package::Package;
 use crate::slot::{Shared, Slot};
+use crate::xrt;
 use serde::Serialize;
+use std::sync::Arc;
 
 /// What a slot, a session or a tenant has used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
@@ -19,8 +22,8 @@ pub struct Usage {
 
 impl Usage {
     pub(crate) fn add(&mut self, other: &Usage) {
-        self.slot_ns += other.slot_ns;
-        self.cycles += other.cycles;
+        self.slot_ns = self.slot_ns.saturating_add(other.slot_ns);
+        self.cycles = self.cycles.saturating_add(other.cycles);
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
     }
@@ -74,6 +77,17 @@ pub struct SlotStatus {
     pub reconfigure_ns: u64,
     /// Times that a kernel was lost in it.
     pub faults: u64,
+    /// Times that a session which rested made room for another.
+    pub taken: u64,
+}
+
+/// A back-end that cannot be used for now.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Unusable {
+    /// Which.
+    pub backend: Kind,
+    /// A sentence.
+    pub why: String,
 }
 
 /// A kernel that the card knows.
@@ -95,6 +109,10 @@ pub struct KernelStatus {
     pub backends: Vec<Kind>,
     /// The one that is used where none is asked for.
     pub backend: Kind,
+    /// Those that need a card which this machine does not have or cannot use.
+    pub unusable: Vec<Unusable>,
+    /// The kernels that it is a chain of; none where it is no chain.
+    pub stages: Vec<String>,
     /// Slots that it is in.
     pub slots: Vec<usize>,
     /// Names of its debug ports.
@@ -154,6 +172,7 @@ fn slot_status(index: usize, slot: &Slot) -> SlotStatus {
         reconfigurations: counts.reconfigurations,
         reconfigure_ns: counts.reconfigure_ns,
         faults: counts.faults,
+        taken: counts.taken,
     }
 }
 
@@ -175,17 +194,32 @@ impl Shared {
                 device_defined: program.device_defined,
                 backends: manifest.backend.kinds().collect(),
                 backend: program.prefer,
+                unusable: Vec::new(),
+                stages: manifest.backend.chain().iter().map(|s| s.kernel.clone()).collect(),
                 slots: in_slots(name),
                 peek: manifest.ports.peek.clone(),
             }
         });
         let tenant =
             |(id, t): (&u64, &crate::slot::Tenant)| TenantStatus { tenant: *id, sessions: t.sessions, usage: t.usage };
-        CardStatus {
+        let with_image: Vec<Arc<Package>> = (state.programs.values().map(|p| &p.package))
+            .filter(|p| p.manifest().backend.has(Kind::Xrt))
+            .cloned()
+            .collect();
+        let mut status = CardStatus {
             slots: state.slots.iter().enumerate().map(|(i, s)| slot_status(i, s)).collect(),
             kernels: kernels.collect(),
             tenants: state.tenants.iter().map(tenant).collect(),
             waiting: state.waiters.iter().filter(|w| w.answer.is_none()).count(),
+        };
+        // Files are not looked at under the lock.
+        drop(state);
+        for package in with_image {
+            let Err(why) = xrt::Config::of(&package, &self.config.place) else { continue };
+            let unusable = Unusable { backend: Kind::Xrt, why: why.to_string() };
+            let name = &package.manifest().name;
+            status.kernels.iter_mut().filter(|k| k.name == *name).for_each(|k| k.unusable.push(unusable.clone()));
         }
+        status
     }
 }

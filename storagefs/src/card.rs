@@ -7,7 +7,7 @@ use weldfs_fpga::card::Card;
 use weldfs_fpga::config::CardConfig;
 use weldfs_fpga::error::CardError;
 use weldfs_fpga::manifest::Manifest;
-use weldfs_fpga::package::Catalogue;
+use weldfs_fpga::package::{Catalogue, Package};
 
 /// A card with the kernels that come with it.
 ///
@@ -17,9 +17,13 @@ pub(crate) fn make(config: CardConfig) -> std::io::Result<Arc<Card>> {
     let bad = |e: CardError| Error::new(ErrorKind::InvalidInput, format!("the card: {e}"));
     let mut catalogue = Catalogue::new();
     for (name, manifest) in weldfs_kernels::packages() {
-        let Some(builtin) = weldfs_kernels::find(name) else { continue };
         let manifest = Manifest::parse(manifest).map_err(|e| bad(e.into()))?;
-        catalogue.add_builtin(manifest, builtin.make).map_err(|e| bad(e.into()))?;
+        let added = match weldfs_kernels::find(name) {
+            Some(builtin) => catalogue.add_builtin(manifest, builtin.make),
+            // A chain of those.
+            None => Package::builtin(manifest).and_then(|package| catalogue.add(package)),
+        };
+        added.map_err(|e| bad(e.into()))?;
     }
     #[cfg(test)]
     odd::add(&mut catalogue);

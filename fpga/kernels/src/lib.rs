@@ -1,7 +1,8 @@
 //! The kernels that come with WeldFS, in Rust: the reference of every other back-end of theirs, and fast enough to be
 //! used as they are.
 //!
-//! One file a kernel, which says what it computes to the last byte; [`BUILTINS`] is the table. What it may touch:
+//! One file a kernel, which says what it computes to the last byte; [`BUILTINS`] is the table. [`packages`] has their
+//! manifests, and those of chains of them. What it may touch:
 //! `weldfs-fpga`. Bytes in, bytes out: no file, no clock, no thread.
 #![forbid(unsafe_code)]
 
@@ -27,7 +28,9 @@ mod sql;
 mod statistics;
 mod stencil;
 
+use weldfs_fpga::chain::{Chain, Stage};
 use weldfs_fpga::kernel::{Kernel, Model, Stream};
+use weldfs_fpga::manifest::Manifest;
 
 /// A kernel of this crate.
 pub struct Builtin {
@@ -46,7 +49,7 @@ fn model<S: Stream + Default + 'static>(cycles_per_flit: f64) -> Box<dyn Kernel>
 /// All of them, by name.
 #[rustfmt::skip] // one line a kernel
 pub const BUILTINS: &[Builtin] = &[
-    Builtin { name: "aes128", cycles_per_flit: 1.0, make: || model::<aes128::Aes>(1.0) },
+    Builtin { name: "aes128", cycles_per_flit: 1.0, make: || Box::new(aes128::Aes::default()) },
     Builtin { name: "convolve", cycles_per_flit: 1.0, make: || model::<convolve::Convolve>(1.0) },
     Builtin { name: "crc32c", cycles_per_flit: 1.0, make: || model::<crc32c::Crc32c>(1.0) },
     Builtin { name: "equalise", cycles_per_flit: 2.0, make: || model::<equalise::Equalise>(2.0) },
@@ -58,7 +61,7 @@ pub const BUILTINS: &[Builtin] = &[
     Builtin { name: "parse", cycles_per_flit: 4.0, make: || model::<parse::Parse>(4.0) },
     Builtin { name: "pass-through", cycles_per_flit: 1.0, make: || model::<pass_through::PassThrough>(1.0) },
     Builtin { name: "relief", cycles_per_flit: 1.0, make: || model::<relief::Relief>(1.0) },
-    Builtin { name: "rle", cycles_per_flit: 1.0, make: || model::<rle::Rle>(1.0) },
+    Builtin { name: "rle", cycles_per_flit: 4.0, make: || model::<rle::Rle>(4.0) },
     Builtin { name: "select", cycles_per_flit: 1.0, make: || model::<select::Select>(1.0) },
     Builtin { name: "smith-waterman", cycles_per_flit: 22.0, make: || model::<smith_waterman::SmithWaterman>(22.0) },
     Builtin { name: "sql", cycles_per_flit: 1.0, make: || model::<sql::Sql>(1.0) },
@@ -66,12 +69,38 @@ pub const BUILTINS: &[Builtin] = &[
     Builtin { name: "stencil", cycles_per_flit: 1.0, make: || model::<stencil::Stencil>(1.0) },
 ];
 
-/// The one of a name.
+/// Makes the kernel of a name: one of the table, or a chain of those.
+pub fn make(name: &str) -> Option<Box<dyn Kernel>> {
+    if let Some(builtin) = find(name) {
+        return Some((builtin.make)());
+    }
+    let chain = manifest(name)?;
+    let stages = chain.backend.chain().iter().map(|stage| {
+        let of = manifest(&stage.kernel)?;
+        Some(Stage {
+            name: of.name,
+            kernel: (find(&stage.kernel)?.make)(),
+            params: stage.params.clone(),
+            words: of.params.min as usize..=of.params.max as usize,
+            ports: of.ports.peek.len() as u32,
+        })
+    });
+    Some(Box::new(Chain::new(stages.collect::<Option<_>>()?)))
+}
+
+/// The manifest of the package of a name.
+pub fn manifest(name: &str) -> Option<Manifest> {
+    let (_, text) = packages().iter().find(|(n, _)| *n == name)?;
+    Manifest::parse(text).ok()
+}
+
+/// The kernel of the table that has a name.
 pub fn find(name: &str) -> Option<&'static Builtin> {
     BUILTINS.iter().find(|b| b.name == name)
 }
 
-/// The manifests of the packages in `fpga/packages/`, by name: the device has them without any file.
+/// The manifests of the packages in `fpga/packages/`, by name: of the table's kernels, and of chains of them. The
+/// device has them without any file.
 #[rustfmt::skip] // one line a package
 pub const fn packages() -> &'static [(&'static str, &'static str)] {
     &[
@@ -84,7 +113,9 @@ pub const fn packages() -> &'static [(&'static str, &'static str)] {
         ("integrate", include_str!("../../packages/integrate/kernel.toml")),
         ("knn", include_str!("../../packages/knn/kernel.toml")),
         ("lz4", include_str!("../../packages/lz4/kernel.toml")),
+        ("lz4-grep", include_str!("../../packages/lz4-grep/kernel.toml")),
         ("parse", include_str!("../../packages/parse/kernel.toml")),
+        ("parse-select", include_str!("../../packages/parse-select/kernel.toml")),
         ("pass-through", include_str!("../../packages/pass-through/kernel.toml")),
         ("relief", include_str!("../../packages/relief/kernel.toml")),
         ("rle", include_str!("../../packages/rle/kernel.toml")),

@@ -1,16 +1,20 @@
 //! A kernel's process, seen from the card.
 //!
-//! Input is copied into one of two buffers and counts as taken; while the kernel works on it, the next is copied into
-//! the other, and output of the one before is copied out. What the process answers is checked before it is used.
+//! Input is copied into one of a few buffers and counts as taken; while the kernel works on it, the next ones are
+//! copied into others and asked for ahead, and output of the one before is copied out: the process finds its next step
+//! without sleeping. Where a step leaves something of its part, those that were asked for ahead are skipped, and asked
+//! for again after it. What the process answers is checked before it is used.
 
 use super::launch::Launch;
 use super::memory::Shared;
-use super::wire::{BUFFER_BYTES, Code, Reply, Request, input_at, output_at};
+use super::process::Process;
+use super::wire::{BUFFER_BYTES, BUFFERS, Code, Reply, Request, input_at, output_at};
 use crate::flit::{FLIT_BYTES, flits};
 use crate::kernel::{Fault, Kernel, Step};
 use crate::manifest::PARAMS_MAX;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags};
+use std::collections::VecDeque;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -22,9 +26,12 @@ const CYCLES_PER_FLIT_MAX: u64 = 1 << 24;
 /// Whoever waits for a process looks so often whether it has been given up.
 const LOOK: Duration = Duration::from_millis(100);
 
+/// How long the end of a process that has closed its socket, or was killed, is waited for.
+const END: Duration = Duration::from_secs(1);
+
 /// What a kernel's process is reached by.
 pub(super) struct Parts {
-    pub process: std::process::Child,
+    pub process: Process,
     pub socket: OwnedFd,
     pub shared: Shared,
 }
@@ -38,18 +45,20 @@ struct Part {
     eop: bool,
 }
 
-/// A running process with a kernel in it. Dropping it kills the process.
+/// A running process with a kernel in it. Dropping it kills the process, and waits for nothing.
 pub struct Child {
     parts: Parts,
     watchdog: Duration,
     given_up: Arc<AtomicBool>,
     cycles_per_flit: f64,
-    /// The kernel works on it.
-    working: Option<Part>,
-    /// What it left of the part before: comes next.
-    rest: Option<Part>,
-    /// The part after that, already copied.
-    staged: Option<Part>,
+    /// What the process was asked for, in this order: the kernel works on the first.
+    asked: VecDeque<Part>,
+    /// What it left of a part, and the parts after that, which it skips: to be asked for next.
+    again: VecDeque<Part>,
+    /// The last part was left nothing of: asking ahead pays.
+    ahead: bool,
+    /// Those that follow are skipped until something is asked for that does not.
+    skipping: bool,
     /// Output that has not been handed on: which buffer, and from where to where.
     output: Option<(usize, usize, usize)>,
     /// The buffer that is filled next.
@@ -73,9 +82,10 @@ impl Child {
             watchdog: launch.watchdog,
             given_up: launch.given_up.clone(),
             cycles_per_flit: launch.cycles_per_flit,
-            working: None,
-            rest: None,
-            staged: None,
+            asked: VecDeque::with_capacity(BUFFERS),
+            again: VecDeque::with_capacity(BUFFERS),
+            ahead: true,
+            skipping: false,
             output: None,
             buffer: 0,
             ended: false,
@@ -99,57 +109,63 @@ impl Child {
 
     /// The process is of no use any longer.
     fn give_up(&mut self, why: String) -> Fault {
-        let _ = self.parts.process.kill();
-        let _ = self.parts.process.wait();
+        self.parts.process.kill();
+        self.parts.process.ended(END);
         self.lost = Some(why.clone());
         Fault::Lost(why)
     }
 
+    /// Never waits: a process that does not read what it is asked for is given up.
     fn send(&mut self, request: Request) -> Result<(), Fault> {
         if let Some(why) = &self.lost {
             return Err(Fault::Lost(why.clone()));
         }
-        match rustix::net::send(&self.parts.socket, &request.encode(), SendFlags::NOSIGNAL) {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        match rustix::net::send(&self.parts.socket, &request.encode(), flags) {
             Ok(_) => Ok(()),
+            Err(rustix::io::Errno::AGAIN) => Err(self.give_up("it does not read what it is asked for".into())),
             Err(_) => Err(self.ended_how()),
         }
     }
 
     /// How the process ended, whose socket is closed.
     fn ended_how(&mut self) -> Fault {
-        let _ = self.parts.process.kill();
-        let why = match self.parts.process.wait() {
-            Ok(status) => format!("its process ended: {status}"),
-            Err(e) => format!("its process ended: {e}"),
+        // One that closed its socket and lives on is ended here.
+        let ended = self.parts.process.ended(END / 10);
+        self.parts.process.kill();
+        let why = match ended.or_else(|| self.parts.process.ended(END)) {
+            Some(status) => format!("its process ended: {status}"),
+            None => "its process ended".to_owned(),
         };
         self.lost = Some(why.clone());
         Fault::Lost(why)
     }
 
     fn receive(&mut self) -> Result<Reply, Fault> {
-        let until = Instant::now() + self.watchdog;
+        let mut bytes = [0; Reply::bytes_max() + 1];
+        let mut until = None;
         loop {
+            match rustix::net::recv(&self.parts.socket, &mut bytes[..], RecvFlags::DONTWAIT) {
+                Ok((n, _)) if n > 0 => {
+                    return Reply::decode(&bytes[..n]).map_err(|fault| self.give_up(fault_text(fault)));
+                }
+                Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
+                _ => return Err(self.ended_how()),
+            }
             if self.given_up.load(Ordering::Acquire) {
                 return Err(self.give_up("the card is gone".into()));
             }
-            let left = until.saturating_duration_since(Instant::now()).min(LOOK);
+            let now = Instant::now();
+            let left = until.get_or_insert(now + self.watchdog).saturating_duration_since(now);
+            if left.is_zero() {
+                return Err(self.give_up(format!("no progress for {:?}: its process was killed", self.watchdog)));
+            }
+            let left = left.min(LOOK);
             let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-            let ready = poll(&mut [PollFd::new(&self.parts.socket, PollFlags::IN)], Some(&timeout));
-            match ready {
-                Ok(0) if until > Instant::now() => {}
-                Ok(0) => {
-                    let why = format!("no progress for {:?}: its process was killed", self.watchdog);
-                    return Err(self.give_up(why));
-                }
-                Ok(_) => break,
-                Err(rustix::io::Errno::INTR) => {}
+            match poll(&mut [PollFd::new(&self.parts.socket, PollFlags::IN)], Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(self.give_up(e.to_string())),
             }
-        }
-        let mut bytes = [0; Reply::bytes_max() + 1];
-        match rustix::net::recv(&self.parts.socket, &mut bytes[..], RecvFlags::empty()) {
-            Ok((0, _)) | Err(_) => Err(self.ended_how()),
-            Ok((n, _)) => Reply::decode(&bytes[..n]).map_err(|fault| self.give_up(fault_text(fault))),
         }
     }
 
@@ -158,43 +174,75 @@ impl Child {
         let n = input.len().min(BUFFER_BYTES);
         let buffer = self.buffer;
         self.parts.shared.put(input_at(buffer), &input[..n]);
-        self.buffer = 1 - buffer;
+        self.buffer = (buffer + 1) % BUFFERS;
         let eop = eop && n == input.len();
         self.ended |= eop;
         (Part { buffer, from: 0, to: n, eop }, n)
     }
 
-    fn begin(&mut self, part: Part) -> Result<(), Fault> {
+    /// Asks the process for a part.
+    fn ask(&mut self, part: Part) -> Result<(), Fault> {
         let Part { buffer, from, to, eop } = part;
-        self.working = Some(part);
-        self.send(Request::Step { buffer: buffer as u32, from: from as u32, len: (to - from) as u32, eop })
+        let follows = !self.asked.is_empty();
+        self.skipping &= follows;
+        self.asked.push_back(part);
+        self.send(Request::Step { buffer: buffer as u32, from: from as u32, len: (to - from) as u32, eop, follows })
     }
 
-    /// Waits for what the kernel came to, and has it go on. Returns the cycles that took.
+    /// Asks for what there is, as far ahead as there are buffers: parts that come again first, then new ones. Returns
+    /// how much of the input was taken. All output has been handed on.
+    fn ask_ahead(&mut self, input: &[u8], eop: bool) -> Result<usize, Fault> {
+        let mut taken = 0;
+        if !self.again.is_empty() {
+            if !self.asked.is_empty() {
+                // They skip; what comes again comes after them.
+                return Ok(0);
+            }
+            while let Some(part) = self.again.pop_front() {
+                self.ask(part)?;
+            }
+        }
+        let most = if self.ahead { BUFFERS } else { 1 };
+        while self.asked.len() < most && !self.skipping {
+            let left = &input[taken..];
+            if left.is_empty() && (!eop || self.ended) {
+                break;
+            }
+            let (part, n) = self.fill(left, eop);
+            taken += n;
+            self.ask(part)?;
+        }
+        Ok(taken)
+    }
+
+    /// Waits for what the kernel came to. Returns the cycles that took.
     fn collect(&mut self) -> Result<u64, Fault> {
-        let Some(mut part) = self.working else { return Ok(0) };
+        let Some(mut part) = self.asked.pop_front() else { return Ok(0) };
         let reply = self.receive()?;
-        let given = part.to - part.from;
         match reply.code {
             Code::Good => {}
+            Code::Skipped if self.skipping => {
+                self.again.push_back(part);
+                return Ok(0);
+            }
             Code::Data => {
-                self.working = None;
+                self.skipping = true;
                 return Err(Fault::Data(reply.text));
             }
             Code::Params => return Err(self.give_up("it refuses parameters that it had taken".into())),
+            Code::Skipped => return Err(self.give_up("it skips what it was asked for".into())),
             _ => return Err(self.give_up(reply.text)),
         }
-        let checked = checked(&reply, given, part.eop).map_err(|why| self.give_up(why.into()))?;
+        let checked = checked(&reply, part.to - part.from, part.eop).map_err(|why| self.give_up(why.into()))?;
         part.from += checked.taken;
         (self.bytes_in, self.bytes_out) = (self.bytes_in + checked.taken as u64, self.bytes_out + checked.made as u64);
         self.output = (checked.made > 0).then_some((part.buffer, 0, checked.made));
         self.done = checked.done;
-        self.working = None;
-        if part.from < part.to || (part.eop && !checked.done) {
+        self.ahead = part.from == part.to && part.eop == checked.done;
+        if !self.ahead {
             // It goes on in the same output buffer, which is emptied first.
-            self.rest = Some(part);
-        } else if let Some(next) = self.staged.take() {
-            self.begin(next)?;
+            self.again.push_back(part);
+            self.skipping = true;
         }
         Ok(self.cycles(&checked))
     }
@@ -251,10 +299,11 @@ impl Kernel for Child {
         if params.len() > PARAMS_MAX as usize {
             return Err(Fault::Params(format!("{} words, at most {PARAMS_MAX}", params.len())));
         }
-        if self.working.take().is_some() {
+        while self.asked.pop_front().is_some() {
             self.receive()?;
         }
-        (self.rest, self.staged, self.output, self.buffer) = (None, None, None, 0);
+        self.again.clear();
+        (self.ahead, self.skipping, self.output, self.buffer) = (true, false, None, 0);
         (self.ended, self.done, self.bytes_in, self.bytes_out, self.counted) = (false, false, 0, 0, 0);
         let bytes: Vec<u8> = params.iter().flat_map(|w| w.to_ne_bytes()).collect();
         self.parts.shared.put(input_at(0), &bytes);
@@ -279,27 +328,9 @@ impl Kernel for Child {
                 step.done = true;
                 return Ok(step);
             }
-            if self.working.is_none() {
-                let left = &input[step.taken..];
-                let part = if let Some(part) = self.rest.take().or_else(|| self.staged.take()) {
-                    part
-                } else if !left.is_empty() || (eop && !self.ended) {
-                    let (part, n) = self.fill(left, eop);
-                    step.taken += n;
-                    part
-                } else {
-                    return Ok(step);
-                };
-                self.begin(part)?;
-            }
-            let left = &input[step.taken..];
-            if self.staged.is_none() && (!left.is_empty() || (eop && !self.ended)) {
-                let (part, n) = self.fill(left, eop);
-                self.staged = Some(part);
-                step.taken += n;
-            }
+            step.taken += self.ask_ahead(&input[step.taken..], eop)?;
             // The kernel works on while the caller brings more, unless it waits for what there is.
-            if !input.is_empty() && step.taken == input.len() {
+            if self.asked.is_empty() || (!input.is_empty() && step.taken == input.len()) {
                 return Ok(step);
             }
             step.cycles = step.cycles.saturating_add(self.collect()?);
@@ -307,21 +338,12 @@ impl Kernel for Child {
     }
 
     fn peek(&mut self, port: u32) -> Option<u32> {
-        if self.working.is_some() {
+        if !self.asked.is_empty() {
             return None;
         }
         self.send(Request::Peek { port }).ok()?;
         let reply = self.receive().ok()?;
         (reply.code == Code::Good).then_some(reply.value)
-    }
-}
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        if self.lost.is_none() {
-            let _ = self.parts.process.kill();
-            let _ = self.parts.process.wait();
-        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! How a kernel's process is started.
 
 use super::memory;
+use super::process::Process;
 use super::wire::{Code, Reply};
 use super::{Child, child};
 use crate::error::CardError;
@@ -56,7 +57,7 @@ pub struct Launch {
 
 /// The program that runs kernels: as the environment says; this program or one beside it, if that is `weldfs`; or as
 /// PATH finds it. With the verb.
-fn find() -> Vec<PathBuf> {
+pub(crate) fn program() -> Vec<PathBuf> {
     if let Some(host) = std::env::var_os(HOST) {
         return vec![host.into(), "kernel-host".into()];
     }
@@ -94,8 +95,8 @@ impl Launch {
     /// [`CardError::Fault`] ([`Fault::Lost`]): the process cannot be started or confined, or crashed.
     pub fn start(&self) -> Result<Child, CardError> {
         let lost = |e: &dyn std::fmt::Display| CardError::Fault(Fault::Lost(format!("its process did not start: {e}")));
-        let program = if self.program.is_empty() { find() } else { self.program.clone() };
-        let (first, rest) = program.split_first().ok_or_else(|| lost(&"no program"))?;
+        let host = if self.program.is_empty() { program() } else { self.program.clone() };
+        let (first, rest) = host.split_first().ok_or_else(|| lost(&"no program"))?;
         let (file, shared) = memory::create().map_err(|e| lost(&e))?;
         let (ours, theirs) =
             socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).map_err(|e| lost(&e))?;
@@ -112,7 +113,7 @@ impl Launch {
         let process = command.spawn().map_err(|e| lost(&format!("{}: {e}", first.display())))?;
         // The command holds the other end of the socket: without it, the end of the process is seen as such.
         drop(command);
-        let mut child = Child::new(child::Parts { process, socket: ours, shared }, self);
+        let mut child = Child::new(child::Parts { process: Process::new(process), socket: ours, shared }, self);
         let ready = child.ready()?;
         match ready.code {
             Code::Good => Ok(child),

@@ -5,12 +5,13 @@ use super::launch::{DRAM, LIBRARY, STALL, Stall, WAVE};
 use super::library::Library;
 use super::memory::Shared;
 use super::sandbox;
-use super::wire::{BUFFER_BYTES, Code, Reply, Request, input_at};
+use super::wire::{BUFFER_BYTES, BUFFERS, Code, Reply, Request, input_at};
 use crate::manifest::PARAMS_MAX;
+use crate::xrt;
 use rustix::net::{RecvFlags, SendFlags};
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// A reply is sent at least so often while the kernel makes progress, so that a slow one is not taken for one that
@@ -21,8 +22,12 @@ const ROOM: usize = 4096;
 
 /// Runs a kernel: the whole life of its process. Its standard input is the socket to the card, its standard output
 /// the memory that both share; the environment says which shared object. See [`super::Launch`], which starts it.
+/// Where the environment names XRT's library instead, this process drives a card with it ([`crate::xrt`]).
 /// Returns the exit code: 0, 1 where the shared object cannot be used, 2 where the process was not started by a card.
 pub fn serve() -> u8 {
+    if let Some(library) = std::env::var_os(xrt::XRT) {
+        return if xrt::serve(Path::new(&library)).is_ok() { 0 } else { 2 };
+    }
     let (socket, shared) = match take_over() {
         Ok(both) => both,
         Err(_) => return 2,
@@ -36,6 +41,8 @@ pub fn serve() -> u8 {
         }
     };
     let mut going = answer(&Reply::of(Code::Good, ""));
+    // Whether the last step left nothing of its part.
+    let mut complete = true;
     while going {
         let mut bytes = [0; 64];
         let request = match rustix::net::recv(&socket, &mut bytes[..], RecvFlags::empty()) {
@@ -44,7 +51,14 @@ pub fn serve() -> u8 {
             _ => None,
         };
         let Some(request) = request else { break };
-        going = answer(&perform(&mut library, &shared, request).unwrap_or_else(|reply| reply));
+        let reply = match request {
+            Request::Step { follows: true, .. } if !complete => Reply::of(Code::Skipped, ""),
+            request => perform(&mut library, &shared, request).unwrap_or_else(|reply| reply),
+        };
+        if let Request::Step { len, eop, .. } = request {
+            complete = reply.code == Code::Good && reply.taken == u64::from(len) && reply.done == eop;
+        }
+        going = answer(&reply);
     }
     0
 }
@@ -106,9 +120,9 @@ fn perform(library: &mut Library, shared: &Shared, request: Request) -> Result<R
             library.reset(&params)?;
             Ok(Reply::of(Code::Good, ""))
         }
-        Request::Step { buffer, from, len, eop } => {
+        Request::Step { buffer, from, len, eop, .. } => {
             let (buffer, from, len) = (buffer as usize, from as usize, len as usize);
-            if buffer > 1 || from > BUFFER_BYTES || len > BUFFER_BYTES - from {
+            if buffer >= BUFFERS || from > BUFFER_BYTES || len > BUFFER_BYTES - from {
                 return Err(Reply::of(Code::Lost, "a request outside of the buffers"));
             }
             compute(library, shared, buffer, from, len, eop)

@@ -5,8 +5,8 @@ use crate::kernel::Fault;
 
 /// Bytes of one input buffer, and of one output buffer.
 pub const BUFFER_BYTES: usize = 256 << 10;
-/// Buffers of each kind: one is filled or emptied while the kernel works on the other.
-pub const BUFFERS: usize = 2;
+/// Buffers of each kind: some are filled or emptied while the kernel works on another.
+pub const BUFFERS: usize = 4;
 /// All shared memory: input buffers, then output buffers.
 pub const SHARED_BYTES: usize = 2 * BUFFERS * BUFFER_BYTES;
 /// Bytes of text that go with a reply at most.
@@ -29,8 +29,9 @@ pub const fn output_at(buffer: usize) -> usize {
 pub enum Request {
     /// Begin anew; so many parameter words are in input buffer 0.
     Reset { count: u32 },
-    /// Compute on a part of an input buffer.
-    Step { buffer: u32, from: u32, len: u32, eop: bool },
+    /// Compute on a part of an input buffer. One that follows is for after the step before it, and is skipped where
+    /// that left something of its own part.
+    Step { buffer: u32, from: u32, len: u32, eop: bool, follows: bool },
     /// A value of the debug port.
     Peek { port: u32 },
 }
@@ -52,7 +53,9 @@ impl Request {
     pub fn encode(self) -> [u8; REQUEST_BYTES] {
         let words = match self {
             Request::Reset { count } => [1, count, 0, 0, 0],
-            Request::Step { buffer, from, len, eop } => [2, buffer, from, len, u32::from(eop)],
+            Request::Step { buffer, from, len, eop, follows } => {
+                [2, buffer, from, len, u32::from(eop) | u32::from(follows) << 1]
+            }
             Request::Peek { port } => [3, port, 0, 0, 0],
         };
         let mut bytes = [0; REQUEST_BYTES];
@@ -70,7 +73,7 @@ impl Request {
         let [a, b, c, d] = [4, 8, 12, 16].map(|at| word(bytes, at));
         match word(bytes, 0) {
             1 => Some(Request::Reset { count: a }),
-            2 => Some(Request::Step { buffer: a, from: b, len: c, eop: d != 0 }),
+            2 => Some(Request::Step { buffer: a, from: b, len: c, eop: d & 1 != 0, follows: d & 2 != 0 }),
             3 => Some(Request::Peek { port: a }),
             _ => None,
         }
@@ -96,7 +99,22 @@ pub enum Code {
     Abi = 6,
     /// At the start: the process could not be confined.
     Sandbox = 7,
+    /// A step that follows one that left something: nothing was done.
+    Skipped = 8,
 }
+
+/// All, by number.
+const CODES: [Code; 9] = [
+    Code::Good,
+    Code::Params,
+    Code::Data,
+    Code::Lost,
+    Code::File,
+    Code::Symbol,
+    Code::Abi,
+    Code::Sandbox,
+    Code::Skipped,
+];
 
 /// What the process answers. The numbers are what the kernel says, and may be anything.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -143,9 +161,7 @@ impl Reply {
         if !(REPLY_BYTES..=REPLY_BYTES + TEXT_BYTES).contains(&bytes.len()) {
             return Err(broken());
         }
-        let codes =
-            [Code::Good, Code::Params, Code::Data, Code::Lost, Code::File, Code::Symbol, Code::Abi, Code::Sandbox];
-        let code = *codes.get(word(bytes, 0) as usize).ok_or_else(broken)?;
+        let code = *CODES.get(word(bytes, 0) as usize).ok_or_else(broken)?;
         let text = String::from_utf8_lossy(&bytes[REPLY_BYTES..]);
         let text = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let (taken, made, cycles) = (long(bytes, 8), long(bytes, 16), long(bytes, 24));
@@ -166,7 +182,8 @@ mod tests {
     fn messages_come_back_and_any_other_bytes_are_refused_or_harmless() {
         let requests = [
             Request::Reset { count: 7 },
-            Request::Step { buffer: 1, from: 2, len: 3, eop: true },
+            Request::Step { buffer: 1, from: 2, len: 3, eop: true, follows: false },
+            Request::Step { buffer: 1, from: 2, len: 3, eop: false, follows: true },
             Request::Peek { port: 9 },
         ];
         for request in requests {
@@ -174,6 +191,9 @@ mod tests {
         }
         let reply = Reply { taken: 1, made: 2, cycles: u64::MAX, done: true, value: 4, ..Reply::of(Code::Data, "no") };
         assert_eq!(Reply::decode(&reply.encode()), Ok(reply.clone()));
+        for (number, code) in CODES.into_iter().enumerate() {
+            assert_eq!(code as usize, number);
+        }
         let good = reply.encode();
         for len in 0..REPLY_BYTES {
             assert!(Reply::decode(&good[..len]).is_err(), "{len} bytes");

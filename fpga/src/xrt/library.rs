@@ -79,11 +79,29 @@ fn functions(path: &Path) -> Result<Functions, String> {
     }
 }
 
+/// Why something was not done.
+pub enum Refused {
+    /// By the kernel.
+    Errno(u32),
+    /// XRT opens no card of that number.
+    NoCard(String),
+    /// By XRT, or an answer that cannot be.
+    Sentence(String),
+}
+
+impl From<String> for Refused {
+    fn from(sentence: String) -> Refused {
+        Refused::Sentence(sentence)
+    }
+}
+
 /// An open card with an image loaded and a kernel of it opened.
 pub struct Opened {
     xrt: Functions,
     device: NonNull<c_void>,
     kernel: NonNull<c_void>,
+    /// For arguments 0, 2, 4 and 6: kept from packet to packet.
+    buffers: [Option<Buffer>; 4],
 }
 
 /// Sentences for what the library only says by NULL or a number.
@@ -100,7 +118,7 @@ impl Opened {
     ///
     /// # Errors
     /// A sentence. The library may also end this process.
-    pub fn new(library: &Path, index: u32, image: &Path, name: &str) -> Result<Opened, String> {
+    pub fn new(library: &Path, index: u32, image: &Path, name: &str) -> Result<Opened, Refused> {
         let c = |text: &[u8]| CString::new(text).map_err(|_| "a name has a NUL".to_owned());
         let shown = image.display();
         let (file, kernel_name) = (c(image.as_os_str().as_encoded_bytes())?, c(name.as_bytes())?);
@@ -108,7 +126,8 @@ impl Opened {
         // SAFETY: strings end in NUL and outlive the calls; the identifier has the 16 bytes of a `uuid_t`; handles come
         // from this library and are closed once, the device also where a later call fails.
         unsafe {
-            let device = given((xrt.device_open)(index), || format!("XRT opens no card number {index}"))?;
+            let device = given((xrt.device_open)(index), || format!("XRT opens no card number {index}"));
+            let device = device.map_err(Refused::NoCard)?;
             let kernel = (|| {
                 zero((xrt.load_file)(device.as_ptr(), file.as_ptr()), || format!("XRT does not load {shown}"))?;
                 let mut id = [0u8; 16];
@@ -117,18 +136,23 @@ impl Opened {
                 given(kernel, || format!("{shown} has no kernel {name}"))
             })();
             match kernel {
-                Ok(kernel) => Ok(Opened { xrt, device, kernel }),
+                Ok(kernel) => Ok(Opened { xrt, device, kernel, buffers: [const { None }; 4] }),
                 Err(e) => {
                     (xrt.device_close)(device.as_ptr());
-                    Err(e)
+                    Err(e.into())
                 }
             }
         }
     }
 
-    /// A buffer of the card's, in the memory that this argument of the kernel is connected to.
-    fn buffer(&self, argument: c_int, bytes: usize) -> Result<Buffer<'_>, String> {
-        let bytes = bytes.max(1).next_multiple_of(4096);
+    /// Sees to it that a buffer has so many bytes of the card's memory that the kernel's argument is connected to. A
+    /// new one is zeroed: the card's memory may have what another program left there.
+    fn hold(&mut self, place: usize, bytes: usize) -> Result<(), String> {
+        if self.buffers[place].as_ref().is_some_and(|b| b.bytes >= bytes) {
+            return Ok(());
+        }
+        self.buffers[place] = None;
+        let (argument, bytes) = (2 * place as c_int, bytes.max(1).next_multiple_of(4096));
         // SAFETY: the handles are open; the memory group is the one that the library names for this argument.
         let handle = unsafe {
             let group = (self.xrt.group)(self.kernel.as_ptr(), argument);
@@ -136,21 +160,28 @@ impl Opened {
             (self.xrt.bo_alloc)(self.device.as_ptr(), bytes, NORMAL, group)
         };
         let handle = given(handle, || format!("the card has no memory for {bytes} bytes"))?;
-        Ok(Buffer { xrt: &self.xrt, handle, bytes })
+        let buffer = Buffer { handle, bytes, free: self.xrt.bo_free };
+        buffer.send(&self.xrt, &vec![0; bytes])?;
+        self.buffers[place] = Some(buffer);
+        Ok(())
     }
 
-    /// Runs a packet: the output, or the kernel's errno.
+    fn buffer(&self, place: usize) -> Result<&Buffer, String> {
+        self.buffers[place].as_ref().ok_or_else(|| "no buffer".to_owned())
+    }
+
+    /// Runs a packet: the output, or why there is none.
     ///
     /// # Errors
-    /// A sentence. The library may also end this process.
-    pub fn run(&self, params: &[u8], input: &[u8], room: usize) -> Result<Result<Vec<u8>, u32>, String> {
-        let from = self.buffer(0, input.len())?;
-        let words = self.buffer(2, params.len())?;
-        let to = self.buffer(4, room)?;
-        let result = self.buffer(6, 64)?;
-        from.send(input)?;
-        words.send(params)?;
-        result.send(&[0; 64])?;
+    /// The kernel's errno, or a sentence. The library may also end this process.
+    pub fn run(&mut self, params: &[u8], input: &[u8], room: usize) -> Result<Vec<u8>, Refused> {
+        for (place, bytes) in [input.len(), params.len(), room, 64].into_iter().enumerate() {
+            self.hold(place, bytes)?;
+        }
+        let (from, words, to, result) = (self.buffer(0)?, self.buffer(1)?, self.buffer(2)?, self.buffer(3)?);
+        from.send(&self.xrt, input)?;
+        words.send(&self.xrt, params)?;
+        result.send(&self.xrt, &[0; 64])?;
         let (in_bytes, count, out_room) = (input.len() as u64, (params.len() / 4) as u32, room as u64);
         let run = given(
             // SAFETY: the kernel is open.
@@ -175,24 +206,30 @@ impl Opened {
             state
         };
         match state {
-            None => return Err("XRT does not start the kernel: its arguments are not those of docs/KERNELS.md".into()),
+            None => {
+                return Err("XRT does not start the kernel: its arguments are not those of docs/KERNELS.md"
+                    .to_owned()
+                    .into());
+            }
             Some(COMPLETED) => {}
-            Some(state) => return Err(format!("the kernel's run ended in state {state} of XRT's")),
+            Some(state) => return Err(format!("the kernel's run ended in state {state} of XRT's").into()),
         }
-        let words = result.receive(16)?;
-        let made = u64::from_le_bytes(words[..8].try_into().map_err(|_| "a short result")?);
-        let errno = u32::from_le_bytes(words[8..12].try_into().map_err(|_| "a short result")?);
+        let words = result.receive(&self.xrt, 16)?;
+        let made = u64::from_le_bytes(words[..8].try_into().map_err(|_| "a short result".to_owned())?);
+        let errno = u32::from_le_bytes(words[8..12].try_into().map_err(|_| "a short result".to_owned())?);
         if errno != 0 {
-            return Ok(Err(errno));
+            return Err(Refused::Errno(errno));
         }
         let made = usize::try_from(made).ok().filter(|m| *m <= room);
         let made = made.ok_or_else(|| format!("the kernel says that it made more than the {room} bytes of room"))?;
-        to.receive(made).map(Ok)
+        Ok(to.receive(&self.xrt, made)?)
     }
 }
 
 impl Drop for Opened {
     fn drop(&mut self) {
+        // Buffers go before the card that has them.
+        self.buffers = [const { None }; 4];
         // SAFETY: both are open, and not used after this.
         unsafe {
             (self.xrt.kernel_close)(self.kernel.as_ptr());
@@ -201,15 +238,15 @@ impl Drop for Opened {
     }
 }
 
-/// A buffer object.
-struct Buffer<'a> {
-    xrt: &'a Functions,
+/// A buffer object. It does not outlive the [`Opened`] that has it.
+struct Buffer {
     handle: NonNull<c_void>,
     bytes: usize,
+    free: unsafe extern "C" fn(Handle) -> c_int,
 }
 
-impl Buffer<'_> {
-    fn send(&self, bytes: &[u8]) -> Result<(), String> {
+impl Buffer {
+    fn send(&self, xrt: &Functions, bytes: &[u8]) -> Result<(), String> {
         debug_assert!(bytes.len() <= self.bytes);
         if bytes.is_empty() {
             return Ok(());
@@ -217,12 +254,12 @@ impl Buffer<'_> {
         let told = || "XRT does not copy to the card".to_owned();
         // SAFETY: the buffer is at least as long as the slice, which outlives the calls.
         unsafe {
-            zero((self.xrt.bo_write)(self.handle.as_ptr(), bytes.as_ptr().cast(), bytes.len(), 0), told)?;
-            zero((self.xrt.bo_sync)(self.handle.as_ptr(), TO_DEVICE, bytes.len(), 0), told)
+            zero((xrt.bo_write)(self.handle.as_ptr(), bytes.as_ptr().cast(), bytes.len(), 0), told)?;
+            zero((xrt.bo_sync)(self.handle.as_ptr(), TO_DEVICE, bytes.len(), 0), told)
         }
     }
 
-    fn receive(&self, len: usize) -> Result<Vec<u8>, String> {
+    fn receive(&self, xrt: &Functions, len: usize) -> Result<Vec<u8>, String> {
         debug_assert!(len <= self.bytes);
         let mut bytes = vec![0; len];
         if len == 0 {
@@ -231,18 +268,19 @@ impl Buffer<'_> {
         let told = || "XRT does not copy from the card".to_owned();
         // SAFETY: as in `send`; the vector has `len` bytes, which are written.
         unsafe {
-            zero((self.xrt.bo_sync)(self.handle.as_ptr(), FROM_DEVICE, len, 0), told)?;
-            zero((self.xrt.bo_read)(self.handle.as_ptr(), bytes.as_mut_ptr().cast(), len, 0), told)?;
+            zero((xrt.bo_sync)(self.handle.as_ptr(), FROM_DEVICE, len, 0), told)?;
+            zero((xrt.bo_read)(self.handle.as_ptr(), bytes.as_mut_ptr().cast(), len, 0), told)?;
         }
         Ok(bytes)
     }
 }
 
-impl Drop for Buffer<'_> {
+impl Drop for Buffer {
     fn drop(&mut self) {
-        // SAFETY: allocated by this library, and not used after this.
+        // SAFETY: allocated by the library that this function is of, which is loaded while its `Opened` is there; not
+        // used after this.
         unsafe {
-            (self.xrt.bo_free)(self.handle.as_ptr());
+            (self.free)(self.handle.as_ptr());
         }
     }
 }

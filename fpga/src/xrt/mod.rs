@@ -1,6 +1,7 @@
 //! Kernels on a real card, through the library that AMD's runtime XRT has for it, in a process of its own.
 //!
 //! * `cards`: which cards this machine has, from sysfs alone.
+//! * `place`: which of them is used, through which library.
 //! * `wire`: the messages between this process and the helper.
 //! * `helper`: what runs in the helper, around `library`, the binding by dlopen(3).
 //! * `remote`: the helper as a [`crate::kernel::Kernel`].
@@ -13,9 +14,12 @@ mod cards;
 mod helper;
 #[allow(unsafe_code)] // the calls of a C library
 mod library;
+mod place;
 mod remote;
 mod wire;
 
 pub use cards::{Card, State, cards};
-pub use helper::serve;
+pub(crate) use helper::serve;
+pub use place::Place;
+pub(crate) use remote::XRT;
 pub use remote::{Config, Remote, library_file};

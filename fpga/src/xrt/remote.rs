@@ -7,16 +7,21 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tempfile::TempDir;
 
-use super::wire::{self, DONE, ERRNO, FAILED, OPEN, RUN};
-use crate::flit::flits;
+use super::place::Place;
+use super::wire::{self, DONE, ERRNO, FAILED, NO_CARD, OPEN, Patient, RESET, RUN};
+use crate::error::CardError;
+use crate::flit::{FLIT_BYTES, flits};
+use crate::host::{self, Process};
 use crate::kernel::{Fault, Kernel, Step};
+use crate::package::Package;
 
 /// XRT's library with the C interface.
 const LIBRARY: &str = "libxrt_coreutil.so.2";
@@ -27,12 +32,18 @@ const ROOM_MIN: usize = 1 << 20;
 /// Bytes of what the helper writes on standard error that are kept: the last ones.
 const SAID_MAX: usize = 2048;
 
+/// How long an end that has begun is waited for.
+const END: Duration = Duration::from_secs(1);
+
+/// The variable that says to the helper that it is one, and which library to load.
+pub(crate) const XRT: &str = "WELDFS_KERNEL_XRT";
+
 /// How a helper is started, and what it opens.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The program that has the verb `kernel-host`: `weldfs`.
-    pub program: PathBuf,
-    /// XRT's library: see [`library_file`].
+    /// The program that runs kernels, and its arguments; empty: found as for shared objects.
+    pub program: Vec<PathBuf>,
+    /// XRT's library.
     pub library: PathBuf,
     /// Which card, from 0.
     pub card: u32,
@@ -40,8 +51,35 @@ pub struct Config {
     pub image: PathBuf,
     /// The kernel's name in the image.
     pub kernel: String,
-    /// How long the helper may take for one answer before it is killed.
-    pub patience: Duration,
+    /// Cycles of a flit of input: the card's own clock is not ours to count.
+    pub cycles_per_flit: f64,
+    /// How long opening the card and loading the image may take.
+    pub opening: Duration,
+    /// How long the helper may be without an answer from then on before it is killed.
+    pub watchdog: Duration,
+    /// Once set, the helper is not waited for any longer.
+    pub given_up: Arc<AtomicBool>,
+}
+
+impl Config {
+    /// For a package's image, on the card of a place. No library is loaded here.
+    ///
+    /// # Errors
+    /// [`CardError::NoCard`]; [`CardError::Package`] where the package has no image, or its file is not there.
+    pub fn of(package: &Package, place: &Place) -> Result<Config, CardError> {
+        let (manifest, image) = (package.manifest(), package.image()?);
+        Ok(Config {
+            program: Vec::new(),
+            library: place.ready()?,
+            card: place.card,
+            image,
+            kernel: format!("weld_{}", manifest.name.replace('-', "_")),
+            cycles_per_flit: manifest.cycles_per_flit,
+            opening: place.opening,
+            watchdog: Duration::from_secs(60),
+            given_up: Arc::default(),
+        })
+    }
 }
 
 /// The file of XRT's library: below `XILINX_XRT` where that is set, else where XRT's own packages and those of
@@ -56,14 +94,15 @@ pub fn library_file() -> Option<PathBuf> {
 
 /// A kernel on a card. It takes a packet as a whole, and runs it when it has ended.
 pub struct Remote {
-    child: Child,
+    process: Process,
     socket: UnixStream,
     said: Arc<Mutex<VecDeque<u8>>>,
-    listener: Option<JoinHandle<()>>,
+    listener: JoinHandle<()>,
     patience: Duration,
+    given_up: Arc<AtomicBool>,
+    cycles_per_flit: f64,
     /// The folder that XILINX_XRT names to the helper.
     _tree: TempDir,
-    params: Vec<u32>,
     input: Vec<u8>,
     output: Option<Vec<u8>>,
     given: usize,
@@ -74,47 +113,76 @@ fn lost(why: impl Into<String>) -> Fault {
 }
 
 impl Remote {
-    /// Starts a helper that opens the kernel. Blocks until it has, or for `patience`.
+    /// Starts a helper that opens the kernel. Blocks until it has, or for `opening`.
     ///
     /// # Errors
-    /// [`Fault::Lost`] with a sentence: the helper cannot be started, ended, or took too long; what XRT refused.
-    pub fn open(config: &Config) -> Result<Remote, Fault> {
+    /// [`CardError::NoCard`]: XRT opens no card of this number. [`CardError::Fault`] ([`Fault::Lost`]) with a sentence:
+    /// the helper cannot be started, ended, or took too long; what XRT refused.
+    pub fn open(config: &Config) -> Result<Remote, CardError> {
         let mut remote = Remote::start(config).map_err(|e| lost(format!("XRT's helper does not start: {e}")))?;
         let name = config.kernel.as_bytes();
         let image = config.image.as_os_str().as_bytes();
         let body: [&[u8]; 4] = [&config.card.to_le_bytes(), name, &[0], image];
-        remote.call(OPEN, &body)?;
-        Ok(remote)
+        match remote.exchange(OPEN, &body) {
+            Ok((NO_CARD, sentence)) => Err(CardError::NoCard(String::from_utf8_lossy(&sentence).into_owned())),
+            answer => {
+                remote.answered(answer)?;
+                remote.patience = config.watchdog;
+                Ok(remote)
+            }
+        }
     }
 
     fn start(config: &Config) -> io::Result<Remote> {
         let tree = tree(&config.library)?;
         let (socket, theirs) = UnixStream::pair()?;
-        socket.set_read_timeout(Some(config.patience))?;
-        socket.set_write_timeout(Some(config.patience))?;
-        let mut child = Command::new(&config.program)
-            .args(["kernel-host", "--xrt"])
-            .arg(&config.library)
+        socket.set_nonblocking(true)?;
+        let program = if config.program.is_empty() { host::program() } else { config.program.clone() };
+        let (first, rest) = program.split_first().ok_or(io::ErrorKind::NotFound)?;
+        let mut command = Command::new(first);
+        command
+            .args(rest)
+            .env(XRT, &config.library)
             .env("XILINX_XRT", tree.path())
             // Emulation is not looked for: it ends the process that asks for it.
             .env_remove("XCL_EMULATION_MODE")
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()?;
+            .stderr(Stdio::piped());
+        let mut child = command.spawn()?;
+        // The command holds the other end of the socket: without it, the end of the helper is seen as such.
+        drop(command);
         let said = Arc::default();
-        let listener = child.stderr.take().map(|from| {
-            let said = Arc::clone(&said);
-            std::thread::spawn(move || listen(from, &said))
-        });
-        let (params, input) = (Vec::new(), Vec::new());
-        let patience = config.patience;
-        Ok(Remote { child, socket, said, listener, patience, _tree: tree, params, input, output: None, given: 0 })
+        let (from, keep) = (child.stderr.take(), Arc::clone(&said));
+        let listener = std::thread::spawn(move || from.into_iter().for_each(|from| listen(from, &keep)));
+        Ok(Remote {
+            process: Process::new(child),
+            socket,
+            said,
+            listener,
+            patience: config.opening,
+            given_up: config.given_up.clone(),
+            cycles_per_flit: config.cycles_per_flit,
+            _tree: tree,
+            input: Vec::new(),
+            output: None,
+            given: 0,
+        })
     }
 
     /// One message, and its answer.
+    fn exchange(&mut self, kind: u8, body: &[&[u8]]) -> io::Result<(u8, Vec<u8>)> {
+        let mut stream = Patient { socket: &self.socket, patience: self.patience, given_up: &self.given_up };
+        wire::send(&mut stream, kind, body)?;
+        wire::receive(&mut stream)
+    }
+
     fn call(&mut self, kind: u8, body: &[&[u8]]) -> Result<Vec<u8>, Fault> {
-        let answer = wire::send(&mut self.socket, kind, body).and_then(|()| wire::receive(&mut self.socket));
+        let answer = self.exchange(kind, body);
+        self.answered(answer)
+    }
+
+    fn answered(&mut self, answer: io::Result<(u8, Vec<u8>)>) -> Result<Vec<u8>, Fault> {
         match answer {
             Ok((DONE, body)) => Ok(body),
             Ok((FAILED, body)) => Err(lost(String::from_utf8_lossy(&body))),
@@ -133,36 +201,30 @@ impl Remote {
 
     /// What became of the helper, as a sentence; it does not live on.
     fn ended(&mut self, error: &io::Error) -> Fault {
-        let slow = matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut);
-        if slow {
-            let _ = self.child.kill();
-        }
-        // A helper that closed its socket ends, or is told to.
-        let status = self.wait();
-        let how = match status {
-            _ if slow => format!("took more than {} s for an answer and was killed", self.patience.as_secs_f32()),
-            Some(status) => ending(status),
-            None => "broke off".to_owned(),
+        let how = match error.kind() {
+            _ if self.given_up.load(Ordering::Acquire) => return lost("the card is gone"),
+            io::ErrorKind::TimedOut => {
+                self.process.kill();
+                format!("took more than {} s for an answer and was killed", self.patience.as_secs_f32())
+            }
+            // A helper that closed its socket ends, or is told to.
+            _ => self.process.ended(END).map_or_else(|| "broke off".to_owned(), ending),
         };
-        let _ = self.listener.take().map(JoinHandle::join);
+        self.process.kill();
+        let until = Instant::now() + END;
+        while !self.listener.is_finished() && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
         let said = String::from_utf8_lossy(&said.iter().copied().collect::<Vec<u8>>()).into_owned();
         let last = said.lines().rev().find(|line| !line.trim().is_empty()).map(|l| format!("; it said: {}", l.trim()));
         lost(format!("XRT's helper {how}{}", last.unwrap_or_default()))
     }
 
-    /// Waits for the end of the helper a second, then kills it.
-    fn wait(&mut self) -> Option<ExitStatus> {
-        for _ in 0..100 {
-            match self.child.try_wait() {
-                Ok(Some(status)) => return Some(status),
-                Ok(None) => std::thread::sleep(Duration::from_millis(10)),
-                Err(_) => return None,
-            }
-        }
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        None
+    /// Clock cycles of a packet: what a pipeline takes of as many cycles a flit of input as the manifest says.
+    fn cycles(&self, taken: usize, made: usize) -> u64 {
+        let taken = (taken.div_ceil(FLIT_BYTES) as f64 * self.cycles_per_flit).ceil() as u64;
+        taken.max(flits(made as u64))
     }
 }
 
@@ -195,11 +257,12 @@ fn listen(mut from: impl Read, said: &Mutex<VecDeque<u8>>) {
 }
 
 impl Kernel for Remote {
+    /// The helper keeps the parameters: one that ended meanwhile is found out here.
     fn reset(&mut self, params: &[u32]) -> Result<(), Fault> {
         self.input.clear();
         (self.output, self.given) = (None, 0);
-        self.params = params.to_vec();
-        Ok(())
+        let words: Vec<u8> = params.iter().flat_map(|w| w.to_le_bytes()).collect();
+        self.call(RESET, &[&words]).map(drop)
     }
 
     fn step(&mut self, input: &[u8], eop: bool, out: &mut [u8]) -> Result<Step, Fault> {
@@ -215,11 +278,8 @@ impl Kernel for Remote {
             }
             let packet = std::mem::take(&mut self.input);
             let room = (packet.len() * 2).clamp(ROOM_MIN, PACKET_MAX) as u64;
-            let words: Vec<u8> = self.params.iter().flat_map(|w| w.to_le_bytes()).collect();
-            let count = self.params.len() as u32;
-            let output = self.call(RUN, &[&room.to_le_bytes(), &count.to_le_bytes(), &words, &packet])?;
-            // The card's clock is not ours to count: what a pipeline takes at one flit a cycle.
-            step.cycles = flits(packet.len() as u64).max(flits(output.len() as u64));
+            let output = self.call(RUN, &[&room.to_le_bytes(), &packet])?;
+            step.cycles = self.cycles(packet.len(), output.len());
             self.output = Some(output);
         }
         let output = self.output.as_deref().unwrap_or_default();
@@ -230,14 +290,5 @@ impl Kernel for Remote {
             (step.done, self.output, self.given) = (true, None, 0);
         }
         Ok(step)
-    }
-}
-
-impl Drop for Remote {
-    fn drop(&mut self) {
-        // A helper in a call of the library's may not come back from it.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-        let _ = self.listener.take().map(JoinHandle::join);
     }
 }

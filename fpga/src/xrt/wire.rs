@@ -3,22 +3,81 @@
 //! A message is its kind (a byte), the length of its body (u32, little-endian), its body. Numbers in bodies are
 //! little-endian, too.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{self, Read, Write};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// Opens card, image and kernel: index u32, name and path with a NUL between.
 pub const OPEN: u8 = 1;
-/// Runs a packet: room for output u64, number of parameters u32, parameters u32 each, packet. Back come the output, or
-/// a fault.
+/// Runs a packet: room for output u64, packet. Back come the output, or a fault.
 pub const RUN: u8 = 2;
+/// The parameters of packets from now on, u32 each.
+pub const RESET: u8 = 3;
 /// It is done; the body is what it came to.
 pub const DONE: u8 = 16;
 /// It is not; the body is a sentence.
 pub const FAILED: u8 = 17;
 /// The kernel returned an errno: u32.
 pub const ERRNO: u8 = 18;
+/// XRT opens no card of that number; the body is a sentence.
+pub const NO_CARD: u8 = 19;
 
 /// Bytes of the longest body: a packet has to fit into a buffer of the card's.
 pub const BODY_MAX: usize = 1 << 30;
+
+/// Whoever waits for the helper looks so often whether it has been given up.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A socket that does not block, as one that blocks for a while.
+pub struct Patient<'a> {
+    pub socket: &'a UnixStream,
+    /// How long it may be without progress: `TimedOut` after that.
+    pub patience: Duration,
+    /// Once set, there is no more waiting: `BrokenPipe`.
+    pub given_up: &'a AtomicBool,
+}
+
+impl Patient<'_> {
+    fn retry(&self, what: PollFlags, mut call: impl FnMut() -> io::Result<usize>) -> io::Result<usize> {
+        let until = Instant::now() + self.patience;
+        loop {
+            match call() {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                done => return done,
+            }
+            let left = until.saturating_duration_since(Instant::now());
+            if self.given_up.load(Ordering::Acquire) {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            } else if left.is_zero() {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let left = left.min(LOOK);
+            let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
+            match poll(&mut [PollFd::new(self.socket, what)], Some(&timeout)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+}
+
+impl Read for Patient<'_> {
+    fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
+        self.retry(PollFlags::IN, || (&mut &*self.socket).read(bytes))
+    }
+}
+
+impl Write for Patient<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.retry(PollFlags::OUT, || (&mut &*self.socket).write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
 
 /// Sends one.
 ///

@@ -78,6 +78,15 @@ const FORGED: &[(&str, &str, &str)] = &[
     ("\"librtl.so\"", "\"../librtl.so\"", "leaves the package"),
     ("library = \"libmine.so\"", "", "backend.model"),
     ("library = \"libmine.so\"", "library = \"libmine.so\"\nbuiltin = \"grep\"", "backend.model"),
+    ("library = \"libmine.so\"", "chain = [{ kernel = \"grep\" }]", "backend.model.chain"),
+    ("library = \"libmine.so\"", "chain = [{ kernel = \"grep\" }, { kernel = \"a/b\" }]", "backend.model.chain"),
+    ("library = \"libmine.so\"", "chain = [{ kernel = \"grep\" }, { kernel = \"a:vhdl\" }]", "backend.model.chain"),
+    ("library = \"libmine.so\"", "chain = [{ kernel = \"grep\" }, { kernel = \"a\", words = 1 }]", "unknown field"),
+    (
+        "library = \"libmine.so\"",
+        "library = \"l.so\"\nchain = [{ kernel = \"a\" }, { kernel = \"b\" }]",
+        "backend.model",
+    ),
     ("name = \"mine\"", "name = \"mine", "kernel.toml"),
 ];
 

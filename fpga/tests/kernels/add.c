@@ -34,10 +34,19 @@ weldfs_kernel *weldfs_kernel_new(void) { return calloc(1, sizeof(weldfs_kernel))
 
 void weldfs_kernel_free(weldfs_kernel *k) { free(k); }
 
+#ifdef REMEMBERS
+/* Of the reset before, which the next should not see. */
+static uint32_t kept, shown;
+#endif
+
 int weldfs_kernel_reset(weldfs_kernel *k, const uint32_t *params, size_t count) {
     if (count != 1 || params[0] > 255) return EINVAL;
     k->add = (uint8_t)params[0];
     k->seen = 0;
+#ifdef REMEMBERS
+    shown = kept;
+    kept = params[0];
+#endif
     return 0;
 }
 
@@ -114,10 +123,22 @@ int weldfs_kernel_step_run(weldfs_kernel *k, const uint8_t *in, size_t in_len, i
     return 0;
 #endif
     size_t n = in_len < out_len ? in_len : out_len;
+#ifdef FAST
+    /* Eight bytes at a time, so that a compiler makes vectors of it: the seven low bits, then the high one. */
+    const uint64_t low = 0x7f7f7f7f7f7f7f7fu, all = 0x0101010101010101u * k->add;
+    for (size_t i = 0; i + 8 <= n; i += 8) {
+        uint64_t word;
+        memcpy(&word, in + i, 8);
+        word = ((word & low) + (all & low)) ^ ((word ^ all) & ~low);
+        memcpy(out + i, &word, 8);
+    }
+    for (size_t i = n - n % 8; i < n; i++) out[i] = (uint8_t)(in[i] + k->add);
+#else
     for (size_t i = 0; i < n; i++) {
         if (k->add == 1 && in[i] == 254) return EBADMSG;
         out[i] = (uint8_t)(in[i] + k->add);
     }
+#endif
     k->seen += (uint32_t)n;
     step->taken = n;
     step->made = n;
@@ -149,6 +170,9 @@ int weldfs_kernel_peek(weldfs_kernel *k, uint32_t port, uint32_t *value) {
     *value = k->seen;
 #ifdef CONSTRUCTS
     *value = constructed;
+#endif
+#ifdef REMEMBERS
+    *value = shown;
 #endif
 #ifdef HANGS_AT_PEEK
     for (volatile int i = 0;; i++) {

@@ -26,6 +26,7 @@ mod preload;
 mod tree;
 mod verbs;
 mod walk;
+mod words;
 
 use clap::{Parser, Subcommand};
 use failure::Outcome;
@@ -124,7 +125,7 @@ enum Verb {
     Bench(verbs::bench::Args),
     /// Run one kernel for the process that started this
     #[command(hide = true)]
-    KernelHost(verbs::kernel_host::Args),
+    KernelHost,
     /// Write man pages and shell completions, for packagers
     #[command(hide = true)]
     Generate(verbs::generate::Args),
@@ -165,7 +166,7 @@ fn dispatch(verb: &Verb) -> Outcome {
         Verb::Tenants(args) => verbs::tenants::run(args),
         Verb::Tune(args) => verbs::tune::run(args),
         Verb::Kernel(args) => verbs::kernel::run(args),
-        Verb::KernelHost(args) => verbs::kernel_host::run(args),
+        Verb::KernelHost => verbs::kernel_host::run(),
         Verb::Top(args) => verbs::top::run(args),
         Verb::Trace(args) => verbs::trace::run(args),
         Verb::Demo(args) => verbs::demo::run(args),

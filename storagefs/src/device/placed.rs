@@ -138,9 +138,8 @@ async fn on_core(
     why: Errno,
 ) -> Result<Vec<u8>, Errno> {
     let name = kernel.name.split(|b| *b == b':').next().unwrap_or(kernel.name);
-    let builtin = std::str::from_utf8(name).ok().and_then(weldfs_kernels::find).ok_or(why)?;
+    let mut run = std::str::from_utf8(name).ok().and_then(weldfs_kernels::make).ok_or(why)?;
     cx.queue.counters.slot_fallbacks.add(1);
-    let mut run = (builtin.make)();
     run.reset(kernel.params).map_err(|e| e.errno())?;
     let (mut out, mut room, mut at) = (Vec::new(), vec![0; CORE_PIECE], 0);
     loop {
@@ -272,4 +271,4 @@ async fn read_record(cx: &OpCx<'_>, h: Handle, offset: u64, len: u32) -> Verifie
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -4,14 +4,17 @@
 mod batch;
 mod catalogue;
 mod catalogue_transforms;
+mod chains;
 mod checksums;
 mod cores;
+mod crowd;
 mod detect;
 mod greedy_client;
 mod hostdir;
 mod hostdir_differential;
 mod hostdir_neighbour;
 mod hostile_client;
+mod lending;
 mod lent;
 mod neighbour;
 mod observing;

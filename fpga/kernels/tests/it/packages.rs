@@ -3,6 +3,7 @@
 use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::path::Path;
+use weldfs_fpga::manifest::Region;
 use weldfs_kernels::{BUILTINS, packages};
 
 #[derive(Deserialize)]
@@ -34,6 +35,12 @@ struct Backends {
 #[derive(Deserialize)]
 struct Model {
     builtin: Option<String>,
+    chain: Option<Vec<Stage>>,
+}
+
+#[derive(Deserialize)]
+struct Stage {
+    kernel: String,
 }
 
 fn manifests() -> Vec<Manifest> {
@@ -47,13 +54,32 @@ fn each_has_its_name_and_the_cycles_of_the_table() {
     let manifests = manifests();
     let names: Vec<&str> = packages().iter().map(|(name, _)| *name).collect();
     assert!(names.is_sorted_by(|a, b| a < b), "{names:?}");
-    assert_eq!(names, BUILTINS.iter().map(|b| b.name).collect::<Vec<_>>());
-    for ((name, manifest), builtin) in names.iter().zip(&manifests).zip(BUILTINS) {
+    let chains = manifests.iter().filter(|m| m.backend.model.as_ref().is_some_and(|m| m.chain.is_some())).count();
+    assert_eq!(names.len(), BUILTINS.len() + chains);
+    for (name, manifest) in names.iter().zip(&manifests) {
         assert_eq!(manifest.name, *name);
+        let Some(builtin) = weldfs_kernels::find(name) else { continue };
         assert_eq!(manifest.cycles_per_flit, builtin.cycles_per_flit, "{name}");
         let named = manifest.backend.model.as_ref().and_then(|m| m.builtin.as_deref());
         assert_eq!(named, Some(*name), "the model of {name}");
     }
+}
+
+#[test]
+fn a_chain_has_the_sizes_of_its_stages_and_the_cycles_of_the_slowest() {
+    let of = |name: &str| weldfs_kernels::manifest(name).unwrap_or_else(|| panic!("no package {name}"));
+    let mut chains = 0;
+    for manifest in manifests() {
+        let Some(stages) = manifest.backend.model.and_then(|m| m.chain) else { continue };
+        let (chain, stages) = (of(&manifest.name), stages.iter().map(|s| of(&s.kernel)).collect::<Vec<_>>());
+        let sum = |get: fn(&Region) -> u32| stages.iter().map(|s| get(&s.region)).sum::<u32>();
+        let sizes = [sum(|r| r.lut), sum(|r| r.ff), sum(|r| r.bram), sum(|r| r.dsp)];
+        let Region { lut, ff, bram, dsp } = chain.region;
+        assert_eq!([lut, ff, bram, dsp], sizes, "{}", chain.name);
+        assert_eq!(chain.cycles_per_flit, stages.iter().map(|s| s.cycles_per_flit).fold(0.0, f64::max));
+        chains += 1;
+    }
+    assert!(chains >= 2);
 }
 
 #[test]

@@ -69,8 +69,16 @@ struct Kernel {
     active: bool,
     backends: Vec<String>,
     backend: String,
+    unusable: Vec<Unusable>,
     slots: Vec<usize>,
     peek: Vec<String>,
+}
+
+/// A back-end that the device cannot run now, and why.
+#[derive(Deserialize)]
+struct Unusable {
+    backend: String,
+    why: String,
 }
 
 #[derive(Deserialize)]
@@ -102,6 +110,10 @@ pub fn load(args: &Load) -> Outcome {
     if !args.inactive {
         let what = format!("activate {loaded}");
         client.activate_kernel(&loaded).map_err(|e| told(&what, &e))?;
+    }
+    let Listed { kernels } = parsed(&client.kernels_json().map_err(|e| told("list kernels", &e))?)?;
+    for unusable in kernels.iter().filter(|k| k.name == loaded).flat_map(|k| &k.unusable) {
+        output::say!("{}", cannot(&loaded, unusable));
     }
     let state = if args.inactive { "loaded" } else { "loaded and active" };
     output::facts(|out| writeln!(out, "{loaded}: {state}"))?;
@@ -157,9 +169,15 @@ pub fn list(args: &List) -> Outcome {
             let slots = if slots.is_empty() { "-".to_owned() } else { slots.join(",") };
             let backends = backends.join(",");
             writeln!(out, "{:<16} {:<8} {state:<9} {backends:<16} {slots:<6} {}", k.name, k.version, k.about)
-        })
+        })?;
+        let unusable = kernels.iter().flat_map(|k| k.unusable.iter().map(|u| (&k.name, u)));
+        unusable.into_iter().try_for_each(|(name, u)| writeln!(out, "{}", cannot(name, u)))
     })?;
     Ok(0)
+}
+
+fn cannot(name: &str, Unusable { backend, why }: &Unusable) -> String {
+    format!("{name}: its back-end {backend} cannot be used: {why}")
 }
 
 /// Shows debug ports.

@@ -10,16 +10,13 @@ use weldfs_fpga::host::{self, Launch};
 use weldfs_fpga::kernel::Kernel;
 use weldfs_fpga::manifest::PackageError;
 use weldfs_fpga::package::Package;
-use weldfs_fpga::xrt::{self, Config, Remote, State};
+use weldfs_fpga::xrt::{Config, Place, Remote};
 
 /// The clock of kernels that are built in, MHz.
 pub const BUILTIN_MHZ: u32 = 250;
 
 /// How long a kernel may be without progress: one that hangs is to be found while its author watches.
 const WATCHDOG: Duration = Duration::from_secs(5);
-
-/// How long XRT may take to load an image, or to run a packet.
-const CARD_PATIENCE: Duration = Duration::from_secs(120);
 
 /// The package of a folder.
 pub fn package(folder: &Path) -> Result<Package, Failure> {
@@ -39,28 +36,21 @@ pub fn kind(package: &Package, asked: Option<&str>) -> Result<Kind, Failure> {
 }
 
 /// The kernel on a card.
-pub fn on_card(package: &Package, folder: &Path, card: u32) -> Result<Remote, Failure> {
+pub fn on_card(package: &Package, card: u32) -> Result<Remote, Failure> {
     let manifest = package.manifest();
-    let Some(backend) = &manifest.backend.xrt else {
-        return Err(Failure::new(format!("kernel.toml of {} has no back-end xrt", manifest.name)));
-    };
-    let cards = xrt::cards(Path::new("/sys")).unwrap_or_default();
-    if !cards.iter().any(|c| c.state == State::Ready) {
-        return Err(Failure::new(
-            "this machine has no card that kernels can run on (`weldfs kernel cards` lists them)",
-        ));
-    }
-    let library = xrt::library_file().ok_or_else(|| Failure::new("XRT's library is not installed"))?;
+    let place = Place { card, ..Place::default() };
     let program = std::env::current_exe().map_err(|e| Failure::new(format!("where this program is: {e}")))?;
-    let config = Config {
-        program,
-        library,
-        card,
-        image: folder.join(&backend.xclbin),
-        kernel: format!("weld_{}", manifest.name.replace('-', "_")),
-        patience: CARD_PATIENCE,
-    };
-    Remote::open(&config).map_err(|e| Failure::new(format!("{}: {e}", manifest.name)))
+    let opened = Config::of(package, &place).and_then(|config| {
+        let program = vec![program, "kernel-host".into()];
+        Remote::open(&Config { program, ..config })
+    });
+    opened.map_err(|e| match e {
+        CardError::NoCard(why) => Failure::new(format!("{}: {why} (`weldfs kernel cards` lists them)", manifest.name)),
+        CardError::Package(PackageError::NoBackend { .. }) => {
+            Failure::new(format!("kernel.toml of {} has no back-end xrt", manifest.name))
+        }
+        other => told(package, &other),
+    })
 }
 
 /// A process with the kernel of a back-end; for a test with stalls, or with a waveform of everything that it does.

@@ -3,17 +3,18 @@
 use crate::skips;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use weldfs_fpga::error::CardError;
 use weldfs_fpga::kernel::{Fault, Kernel, run};
 use weldfs_fpga::xrt::{Config, Remote, library_file};
 
-/// A library made for these tests, from `tests/c/fake_xrt.c`; `None` without a C compiler.
+/// A library made for these tests, from `fpga/tests/kernels/fake_xrt.c`; `None` without a C compiler.
 fn fake() -> Option<&'static Path> {
     static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let make = || {
         let at = Path::new(env!("CARGO_TARGET_TMPDIR")).join("libfake_xrt.so");
-        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/fake_xrt.c");
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fpga/tests/kernels/fake_xrt.c");
         let made = Command::new("cc").args(["-shared", "-fPIC", "-O1", "-o"]).arg(&at).arg(source).status().ok()?;
         assert!(made.success(), "the library for tests compiles");
         Some(at)
@@ -23,25 +24,28 @@ fn fake() -> Option<&'static Path> {
 
 fn config(library: &Path, image: &str) -> Config {
     Config {
-        program: env!("CARGO_BIN_EXE_weldfs").into(),
+        program: vec![env!("CARGO_BIN_EXE_weldfs").into(), "kernel-host".into()],
         library: library.to_owned(),
         card: 0,
         image: Path::new("/nowhere").join(image),
         kernel: "weld_shout".into(),
-        patience: Duration::from_secs(30),
+        cycles_per_flit: 2.0,
+        opening: Duration::from_secs(30),
+        watchdog: Duration::from_secs(30),
+        given_up: Arc::default(),
     }
 }
 
 /// What opening says, and running a packet if it opens.
-fn outcome(config: &Config, params: &[u32]) -> Result<Vec<u8>, Fault> {
+fn outcome(config: &Config, params: &[u32]) -> Result<Vec<u8>, CardError> {
     let mut remote = Remote::open(config)?;
     remote.reset(params)?;
-    run(&mut remote, b"shout", 2, 3).map(|(output, _)| output)
+    Ok(run(&mut remote, b"shout", 2, 3)?.0)
 }
 
 fn lost(config: &Config, says: &str) {
     match outcome(config, &[0]) {
-        Err(Fault::Lost(why)) => assert!(why.contains(says), "{why}"),
+        Err(CardError::Fault(Fault::Lost(why)) | CardError::NoCard(why)) => assert!(why.contains(says), "{why}"),
         other => panic!("{config:?}: {other:?}"),
     }
 }
@@ -55,7 +59,7 @@ fn a_packet_goes_through_a_library_that_works() {
         let packet: Vec<u8> = (0..len).map(|i: u32| b'a' + (i % 26) as u8).collect();
         let (output, cycles) = run(&mut remote, &packet, 777, 999).expect("it runs");
         assert_eq!(output, packet.to_ascii_uppercase());
-        assert_eq!(cycles, u64::from(len.div_ceil(64).max(1)));
+        assert_eq!(cycles, u64::from((2 * len.div_ceil(64)).max(1)));
     }
     // A reset throws away what has not ended.
     remote.step(b"begun", false, &mut [0; 10]).expect("it takes it");
@@ -67,9 +71,9 @@ fn a_packet_goes_through_a_library_that_works() {
 fn what_the_kernel_refuses_is_its_errno() {
     let Some(library) = fake() else { return skips::skip("what_the_kernel_refuses_is_its_errno", "no cc") };
     let refused = outcome(&config(library, "good.xclbin"), &[1]);
-    assert!(matches!(refused, Err(Fault::Params(_))), "{refused:?}");
+    assert!(matches!(refused, Err(CardError::Fault(Fault::Params(_)))), "{refused:?}");
     let refused = outcome(&config(library, "refuse.xclbin"), &[0]);
-    assert!(matches!(refused, Err(Fault::Params(_))), "{refused:?}");
+    assert!(matches!(refused, Err(CardError::Fault(Fault::Params(_)))), "{refused:?}");
 }
 
 #[test]
@@ -86,7 +90,7 @@ fn a_library_that_ends_or_hangs_its_process_is_a_sentence() {
     lost(&with("long.xclbin"), "made more than the 1048576 bytes of room");
     lost(&Config { card: 1, ..with("good.xclbin") }, "XRT opens no card number 1");
     let begun = Instant::now();
-    lost(&Config { patience: Duration::from_millis(300), ..with("hang.xclbin") }, "took more than 0.3 s");
+    lost(&Config { opening: Duration::from_millis(300), ..with("hang.xclbin") }, "took more than 0.3 s");
     assert!(begun.elapsed() < Duration::from_secs(20), "a helper that hangs is not waited for");
 }
 
@@ -97,10 +101,10 @@ fn what_is_no_library_of_xrts_is_a_sentence() {
     std::fs::write(&file, "no library").expect("written");
     lost(&config(&file, "good.xclbin"), "lib.so");
     lost(&config(&dir.path().join("none/lib.so"), "good.xclbin"), "XRT's helper does not start");
-    let program = dir.path().join("none");
+    let program = vec![dir.path().join("none")];
     lost(&Config { program, ..config(&file, "good.xclbin") }, "XRT's helper does not start");
     // Another program that does not know the verb.
-    let program = "/bin/false".into();
+    let program = vec!["/bin/false".into()];
     lost(&Config { program, ..config(&file, "good.xclbin") }, "XRT's helper exited with code 1");
 }
 

@@ -6,9 +6,13 @@
  *   hang.xclbin      never comes back          noload.xclbin does not load
  *   other.xclbin     has no such kernel        long.xclbin   says that it made more than there is room for
  *   refuse.xclbin    the kernel returns EINVAL abortrun.xclbin  aborts when it runs
+ *   exitrun.xclbin   exits when it runs        crashrun.xclbin  dereferences NULL when it runs
+ *   hangrun.xclbin   never ends a run          dirty.xclbin     makes nothing, and says that it did
+ *   count.xclbin     makes how many packets this process has run, as one byte
  */
 #include <ctype.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -21,6 +25,7 @@ static int device, kernel, run;
 static void *args[7];
 static uint64_t in_bytes, room;
 static uint32_t count;
+static char runs;
 
 struct buffer { size_t size; char *host, *card; };
 
@@ -37,6 +42,8 @@ int xrtDeviceClose(void *d) { return d != &device; }
 int xrtDeviceLoadXclbinFile(void *d, const char *path) {
     const char *slash = strrchr(path, '/');
     snprintf(image, sizeof image, "%s", slash ? slash + 1 : path);
+    /* Held open, so that a test finds the process of an image. */
+    (void)open(path, O_RDONLY);
     if (is("abort.xclbin")) { fprintf(stderr, "XRT_CORE: no shim was found\n"); abort(); }
     if (is("exit.xclbin")) exit(3);
     if (is("crash.xclbin")) *(volatile int *)(uintptr_t)(getpid() * 0) = 1;
@@ -54,7 +61,9 @@ void *xrtBOAlloc(void *d, size_t size, uint64_t flags, uint32_t group) {
     if (d != &device || flags != 0 || group > 6) return NULL;
     b->size = size;
     b->host = calloc(1, size);
-    b->card = calloc(1, size);
+    b->card = malloc(size);
+    /* As a card's memory: what was in it before. */
+    memset(b->card, 'S', size);
     return b;
 }
 int xrtBOFree(void *p) { struct buffer *b = p; free(b->host); free(b->card); free(b); return 0; }
@@ -88,7 +97,12 @@ int xrtRunSetArg(void *r, int index, ...) {
     va_end(list);
     return r != &run;
 }
-int xrtRunStart(void *r) { if (is("abortrun.xclbin")) abort(); return r != &run; }
+int xrtRunStart(void *r) {
+    if (is("abortrun.xclbin")) abort();
+    if (is("exitrun.xclbin")) exit(5);
+    if (is("crashrun.xclbin")) *(volatile int *)(uintptr_t)(getpid() * 0) = 1;
+    return r != &run;
+}
 int xrtRunWaitFor(void *r, unsigned ms) {
     const char *from = ((struct buffer *)args[0])->card;
     char *to = ((struct buffer *)args[4])->card, *result = ((struct buffer *)args[6])->card;
@@ -96,7 +110,13 @@ int xrtRunWaitFor(void *r, unsigned ms) {
     const char *words = ((struct buffer *)args[2])->card;
     uint32_t code = is("refuse.xclbin") || count != 1 || *(const uint32_t *)words != 0 ? EINVAL : 0;
     if (r != &run || ms == 0) return 5;
-    for (uint64_t i = 0; i < in_bytes && i < room; i++) to[i] = (char)toupper((unsigned char)from[i]);
+    if (is("hangrun.xclbin")) for (;;) pause();
+    runs++;
+    if (is("count.xclbin")) {
+        made = 1;
+        to[0] = runs;
+    }
+    else if (!is("dirty.xclbin")) for (uint64_t i = 0; i < in_bytes && i < room; i++) to[i] = (char)toupper((unsigned char)from[i]);
     memcpy(result, &made, 8);
     memcpy(result + 8, &code, 4);
     return 4;
