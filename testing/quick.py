@@ -11,7 +11,7 @@ from .report import Report
 # The binaries of a crate's tests that are quick enough; the others are the gate's.
 QUICK_TESTS = ("it",)
 # Parts of those that build programs or measure: the gate's, unless the change is in the part itself.
-SLOW_PARTS = {"weldfs-cli": ("bench_smoke", "documents")}
+SLOW_PARTS = {"weldfs-cli": ("bench_insider", "bench_smoke", "documents")}
 # Paths that say nothing to a test of any crate but tidy.
 TEXT = (".md", ".txt", ".json", ".svg", ".html")
 

@@ -126,7 +126,8 @@ def formal():
 
 
 def counted(text):
-    """LUT, FF, BRAM (36 Kbit), DSP of what `stat` prints."""
+    """LUT, FF, BRAM (36 Kbit), DSP of what `stat` prints; where a module is kept apart, of all of its instances."""
+    text = text.split("=== design hierarchy ===")[-1]
     sums = {"lut": 0, "ff": 0, "bram": 0, "dsp": 0}
     for cell, count in re.findall(r"^ +([A-Z0-9_]+) +(\d+)$", text, re.M):
         count = int(count)

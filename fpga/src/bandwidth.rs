@@ -47,6 +47,11 @@ impl Scheduler {
         Scheduler { lanes: vec![lane; lanes], issued: VecDeque::new(), now: 0, depth: depth.max(1) }
     }
 
+    /// The drive is given at most so many requests at once from now on (0 counts as 1).
+    pub fn set_depth(&mut self, depth: usize) {
+        self.depth = depth.max(1);
+    }
+
     /// A kernel begins in a lane, whose FIFO is empty. Credits of requests that an earlier one has in flight come back
     /// when their data is dispatched, which the caller drops.
     pub fn open(&mut self, lane: usize, weight: u32) {

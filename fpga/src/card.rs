@@ -6,7 +6,7 @@
 //! to be unloaded.
 
 use crate::bandwidth::Scheduler;
-use crate::config::{CardConfig, Want};
+use crate::config::{CardConfig, Pace, Want};
 use crate::error::CardError;
 use crate::flit::FLIT_BYTES;
 use crate::flow::Credits;
@@ -18,7 +18,7 @@ use crate::slot::{Counts, Locked, Program, Shared, Slot, State, named};
 use crate::status::CardStatus;
 use crate::worker;
 use parking_lot::{Condvar, Mutex};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -34,7 +34,8 @@ const PASS_THROUGH: &str = "pass-through";
 /// [`Card::load`], which tries a package's shared objects out.
 pub struct Card {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    /// None before a session is opened.
+    threads: Mutex<Option<Vec<JoinHandle<()>>>>,
 }
 
 /// Slot 0's: every byte as it came.
@@ -80,32 +81,20 @@ impl Card {
         let mut slots: Vec<Slot> = vec![empty(whole, true)];
         slots.extend(config.slots.iter().map(|region| empty(*region, false)));
         let credits = Credits::new(config.credits.into(), config.credit_bytes.into(), FLIT_BYTES as u64);
-        let depth = if config.drive_bytes_per_s == 0 { usize::MAX } else { DEPTH };
-        let count = slots.len();
-        let mut state = State {
-            slots,
-            programs,
-            waiters: Vec::new(),
-            tenants: BTreeMap::new(),
-            scheduler: Scheduler::new(count, &credits, depth),
-            flights: VecDeque::new(),
-            drive_free: 0,
-            stopping: false,
-            watching: false,
-            counter: 0,
-        };
+        let (count, pace) = (slots.len(), config.pace());
+        let scheduler = Scheduler::new(count, &credits, depth(&pace));
+        let mut state = State { slots, programs, scheduler, ..State::nothing(pace) };
         let bells = (0..count).map(|_| Condvar::new()).collect();
         let factories = catalogue.factories();
         let (timer, given_up) = Default::default();
-        let shared = Shared { config, factories, state: Mutex::new(State::nothing()), bells, timer, given_up };
+        let shared = Shared { config, factories, state: Mutex::new(State::nothing(pace)), bells, timer, given_up };
         for package in catalogue.packages() {
             shared.check_chain(&state, package)?;
         }
         state.slots[0].loaded = Some(shared.loaded(&state, PASS_THROUGH, None)?);
         *shared.state.lock() = state;
         let shared = Arc::new(shared);
-        let threads = start(&shared, count)?;
-        Ok(Arc::new(Card { shared, threads }))
+        Ok(Arc::new(Card { shared, threads: Mutex::new(None) }))
     }
 
     /// Loads a package: the card knows it, and it is not active yet. Each of its shared objects that exists is tried
@@ -261,7 +250,17 @@ impl Card {
     /// # Errors
     /// [`CardError`], all of them. Dropping the future gives the place in the queue, or the slot, back.
     pub fn open(&self, want: Want) -> Opening {
-        Opening { shared: self.shared.clone(), want, at: At::Asking }
+        let at = self.start().map_or_else(At::Failed, |()| At::Asking);
+        Opening { shared: self.shared.clone(), want, at }
+    }
+
+    /// Has its threads run, once there is something to do: a device that computes in no slot has none of them.
+    fn start(&self) -> Result<(), CardError> {
+        let mut threads = self.threads.lock();
+        if threads.is_none() {
+            *threads = Some(start(&self.shared, self.shared.bells.len())?);
+        }
+        Ok(())
     }
 
     /// What the card is at.
@@ -279,6 +278,24 @@ impl Card {
         self.shared.peek(&mut state, slot, None, port)
     }
 
+    /// How fast it is.
+    pub fn pace(&self) -> Pace {
+        self.shared.state.lock().pace
+    }
+
+    /// Makes it faster or slower, while it works.
+    ///
+    /// # Errors
+    /// [`CardError::Config`]: the clock is out of range.
+    pub fn set_pace(&self, pace: Pace) -> Result<(), CardError> {
+        pace.check()?;
+        let mut state = self.shared.state.lock();
+        state.scheduler.set_depth(depth(&pace));
+        state.pace = pace;
+        self.shared.pump(&mut state);
+        Ok(())
+    }
+
     /// A manual clock has been moved: those that wait for a time look at it.
     pub fn tick(&self) {
         let _state = self.shared.state.lock();
@@ -287,6 +304,11 @@ impl Card {
         });
         self.shared.timer.notify_all();
     }
+}
+
+/// Requests that the drive holds at once.
+fn depth(pace: &Pace) -> usize {
+    if pace.drive_bytes_per_s == 0 { usize::MAX } else { DEPTH }
 }
 
 fn start(shared: &Arc<Shared>, count: usize) -> Result<Vec<JoinHandle<()>>, CardError> {
@@ -331,7 +353,7 @@ fn stop(shared: &Shared) {
 impl Drop for Card {
     fn drop(&mut self) {
         stop(&self.shared);
-        for (i, thread) in self.threads.drain(..).enumerate() {
+        for (i, thread) in self.threads.get_mut().take().into_iter().flatten().enumerate() {
             let slot = i.checked_sub(1);
             let stuck = slot.is_some_and(|s| self.shared.state.lock().slots[s].stuck);
             if !stuck && thread.thread().id() != std::thread::current().id() {
@@ -382,6 +404,8 @@ impl Shared {
 }
 
 enum At {
+    /// There are no threads for it.
+    Failed(CardError),
     Asking,
     Waiting(u64),
     Placed(usize, u64),
@@ -402,6 +426,7 @@ impl Future for Opening {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         loop {
             match self.at {
+                At::Failed(ref error) => return Poll::Ready(Err(error.clone())),
                 At::Asking => {
                     let mut state = self.shared.state.lock();
                     if self.shared.needs_card(&state, &self.want.kernel) {
@@ -469,7 +494,7 @@ impl Drop for Opening {
                 }
             }
             At::Placed(slot, epoch) => self.shared.close(&mut state, slot, epoch),
-            At::Asking | At::Done => {}
+            At::Failed(_) | At::Asking | At::Done => {}
         }
     }
 }

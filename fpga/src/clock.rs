@@ -5,6 +5,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+/// A wait that is shorter, nanoseconds, is not slept: the thread would be woken too late.
+const SLEEP_ABOVE_NS: u64 = 200_000;
+/// By so much earlier it is woken, nanoseconds.
+const WAKE_EARLY_NS: u64 = 80_000;
+
 /// Nanoseconds since some moment. Cheap to clone; clones show the same time.
 #[derive(Clone, Debug)]
 pub struct Clock(Source);
@@ -44,9 +49,13 @@ impl Clock {
     /// Waits for `condition`, at most until the time `until`. May return early.
     pub(crate) fn wait<T>(&self, condition: &Condvar, guard: &mut MutexGuard<'_, T>, until: Option<u64>) {
         match (&self.0, until) {
-            (Source::Machine(_), Some(until)) => {
-                condition.wait_for(guard, Duration::from_nanos(until.saturating_sub(self.now())));
-            }
+            (Source::Machine(_), Some(until)) => match until.saturating_sub(self.now()) {
+                0 => {}
+                left if left > SLEEP_ABOVE_NS => {
+                    condition.wait_for(guard, Duration::from_nanos(left - WAKE_EARLY_NS));
+                }
+                _ => MutexGuard::unlocked(guard, std::thread::yield_now),
+            },
             _ => condition.wait(guard),
         }
     }

@@ -47,6 +47,9 @@ pub struct CardConfig {
     pub credit_bytes: u32,
     /// What the drive gives all slots together, bytes/s; 0: as much as they take.
     pub drive_bytes_per_s: u64,
+    /// Kernels take their modelled time: what comes of a packet or a stream is held back until then. Else that time is
+    /// only counted.
+    pub timed: bool,
     /// How long a kernel may be without progress: 1 ms at least.
     pub watchdog: Duration,
     /// Packets of at most so many bytes are computed by the caller's own thread where the kernel is built in and its
@@ -72,6 +75,7 @@ impl Default for CardConfig {
             credits: 16,
             credit_bytes: 64 << 10,
             drive_bytes_per_s: 0,
+            timed: false,
             watchdog: Duration::from_secs(10),
             inline_bytes: 16 << 10,
             host: Vec::new(),
@@ -81,7 +85,40 @@ impl Default for CardConfig {
     }
 }
 
+/// How fast a card is: what can change while it works.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Pace {
+    /// As [`CardConfig::clock_hz`]: from the next step of each kernel on.
+    pub clock_hz: u64,
+    /// As [`CardConfig::reconfigure`]: of kernels that are loaded from now on.
+    pub reconfigure: Reconfigure,
+    /// As [`CardConfig::drive_bytes_per_s`]: from the next request on.
+    pub drive_bytes_per_s: u64,
+    /// As [`CardConfig::timed`].
+    pub timed: bool,
+}
+
+impl Pace {
+    /// A kernel that is built for `built_for` Hz runs with so many.
+    pub(crate) fn hz(&self, built_for: u64) -> u64 {
+        self.clock_hz.min(built_for).max(1)
+    }
+
+    pub(crate) fn check(&self) -> Result<(), CardError> {
+        match (1_000_000..=2_000_000_000).contains(&self.clock_hz) {
+            true => Ok(()),
+            false => Err(CardError::Config("the slots' clock is 1 MHz to 2 GHz".into())),
+        }
+    }
+}
+
 impl CardConfig {
+    /// How fast it is at first.
+    pub(crate) fn pace(&self) -> Pace {
+        let CardConfig { clock_hz, reconfigure, drive_bytes_per_s, timed, .. } = *self;
+        Pace { clock_hz, reconfigure, drive_bytes_per_s, timed }
+    }
+
     /// With this many slots of the default size.
     pub fn with_slots(count: usize) -> CardConfig {
         CardConfig { slots: vec![SLOT; count], ..CardConfig::default() }
@@ -92,14 +129,13 @@ impl CardConfig {
         let rules = [
             ((1..=SLOTS_MAX).contains(&self.slots.len()), "a card has 1 to 64 slots"),
             (self.slots.iter().all(|s| s.lut > 0), "a slot has at least one look-up table"),
-            ((1_000_000..=2_000_000_000).contains(&self.clock_hz), "the slots' clock is 1 MHz to 2 GHz"),
             ((1..=4096).contains(&self.credits), "a kernel has 1 to 4096 credits"),
             ((flit..=16 << 20).contains(&self.credit_bytes), "a credit is for 64 bytes to 16 MiB"),
             (self.watchdog >= Duration::from_millis(1), "the watchdog waits at least 1 ms"),
         ];
         match rules.iter().find(|(good, _)| !good) {
             Some((_, why)) => Err(CardError::Config((*why).into())),
-            None => Ok(()),
+            None => self.pace().check(),
         }
     }
 }

@@ -6,6 +6,10 @@
 /// Bytes of data in a flit: a 512-bit word.
 pub const FLIT_BYTES: usize = 64;
 
+/// Clock cycles that a kernel may say a packet took, for each flit that went in or came out: 64 for each byte. What it
+/// says is charged, and time passes by it where time is modelled.
+pub const CYCLES_PER_FLIT_MAX: u64 = 4096;
+
 /// Flits that so many bytes take: at least one, which says where the packet ends.
 pub const fn flits(bytes: u64) -> u64 {
     if bytes == 0 { 1 } else { bytes.div_ceil(FLIT_BYTES as u64) }

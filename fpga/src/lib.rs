@@ -7,6 +7,7 @@
 //! * `manifest`, `package`: what a kernel package says of itself; the kernels that a card has from the start.
 //! * `config`, `card`, `session`, `status`, `error`: the card as the device uses it. `slot` has its state, which is
 //!   behind one lock, `worker` its threads, `clock` its time.
+//! * `lend`: sessions that make room for others while nothing works on them.
 //! * `flow`, `bandwidth`: credits of a kernel's input, and whose data is moved next; `simulate` runs them in modelled
 //!   time.
 //! * `host`: kernels that are shared objects, each in a process of its own.
@@ -28,6 +29,7 @@ mod flit;
 mod flow;
 pub mod host;
 pub mod kernel;
+pub mod lend;
 pub mod manifest;
 pub mod package;
 pub mod session;

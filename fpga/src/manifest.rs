@@ -4,6 +4,7 @@
 //! before it is used. Paths in it are relative to the package and may not leave it.
 
 use crate::chain::STAGES_MAX;
+use crate::flit::CYCLES_PER_FLIT_MAX;
 use serde::{Deserialize, Serialize};
 use std::path::{Component, Path, PathBuf};
 
@@ -307,7 +308,7 @@ pub struct Manifest {
     pub about: String,
     /// Clock that it is built for, MHz, 1 to 2000.
     pub clock_mhz: u32,
-    /// Cycles that a flit of input takes, more than 0, at most 1e6.
+    /// Cycles that a flit of input takes, more than 0, at most 4096.
     pub cycles_per_flit: f64,
     /// What it takes of the chip: at least one look-up table.
     pub region: Region,
@@ -421,9 +422,9 @@ impl Manifest {
             (text_is_good(&self.about, 300), "about", "one sentence of at most 300 bytes"),
             ((1..=2000).contains(&self.clock_mhz), "clock_mhz", "1 to 2000"),
             (
-                self.cycles_per_flit > 0.0 && self.cycles_per_flit <= 1e6,
+                self.cycles_per_flit > 0.0 && self.cycles_per_flit <= CYCLES_PER_FLIT_MAX as f64,
                 "cycles_per_flit",
-                "more than 0, at most 1000000",
+                "more than 0, at most 4096",
             ),
             (self.region.lut > 0, "region.lut", "at least 1"),
             (

@@ -6,8 +6,8 @@ use crate::slot::{Piece, Progress, Sess, Shared, State};
 use crate::status::Usage;
 use crate::worker::{begin, check, finish_reset, guarded};
 use std::future::poll_fn;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::task::{Poll, Waker};
 
 /// What a whole packet came to.
@@ -36,6 +36,8 @@ pub struct Session {
     slot: usize,
     /// Changes where a packet is given up.
     epoch: AtomicU64,
+    /// Set where the slot was given to others.
+    taken: Arc<OnceLock<Usage>>,
 }
 
 impl std::fmt::Debug for Session {
@@ -58,7 +60,16 @@ fn gone() -> Fault {
 
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, slot: usize, epoch: u64) -> Session {
-        Session { shared, slot, epoch: AtomicU64::new(epoch) }
+        let taken = shared.state.lock().sess(slot, epoch).map(|s| s.taken.clone()).unwrap_or_default();
+        Session { shared, slot, epoch: AtomicU64::new(epoch), taken }
+    }
+
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
+    pub(crate) fn taken(&self) -> &OnceLock<Usage> {
+        &self.taken
     }
 
     /// The slot that it has.
@@ -68,7 +79,8 @@ impl Session {
 
     /// What it has used so far.
     pub fn usage(&self) -> Usage {
-        self.with(|_, s| Ok(s.usage)).unwrap_or_default()
+        let now = self.with(|_, s| Ok(s.usage)).ok();
+        now.or_else(|| self.taken.get().copied()).unwrap_or_default()
     }
 
     /// A value of the kernel's debug port; None where there is no such port, or the kernel computes.
@@ -77,7 +89,7 @@ impl Session {
         self.shared.peek(&mut state, self.slot, Some(self.epoch()), port)
     }
 
-    fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.epoch.load(Ordering::Acquire)
     }
 
@@ -162,11 +174,14 @@ impl Session {
     /// Computes a small packet on the caller's thread, if that is possible.
     fn run_here(&self, input: &[u8], out_max: usize) -> Option<Result<Vec<u8>, Fault>> {
         let (shared, slot, epoch) = (&*self.shared, self.slot, self.epoch());
-        if input.len() > shared.config.inline_bytes || shared.config.drive_bytes_per_s != 0 {
+        if input.len() > shared.config.inline_bytes {
             return None;
         }
         let mut engine = {
             let mut state = shared.state.lock();
+            if state.pace.timed || state.pace.drive_bytes_per_s != 0 {
+                return None;
+            }
             let s = &mut state.slots[slot];
             let ready = s.session.as_ref().is_some_and(|s| !s.reset && s.fault.is_none());
             let builtin = s.loaded.as_ref().is_some_and(|l| l.make.is_some());
@@ -181,13 +196,15 @@ impl Session {
         let mut out = Vec::new();
         let result = guarded(|| whole(engine.as_mut(), input, &mut out, out_max, &mut total));
         let mut state = shared.state.lock();
+        total.done = true;
+        let charged = shared.charge(&mut state, slot, epoch, &total);
+        let result = result.and_then(|()| charged.map(drop));
         let lost = result.is_err();
         let ours = shared.return_engine(&mut state, slot, epoch, (!lost).then_some(engine));
         if !ours {
             let fault = state.sess(slot, epoch).and_then(|s| s.fault.clone());
             return Some(Err(fault.unwrap_or_else(gone)));
         }
-        shared.charge(&mut state, slot, epoch, total.cycles, total.taken as u64, total.made as u64);
         if let Err(fault) = &result {
             shared.lose(&mut state, slot, epoch, fault.clone());
         }
@@ -208,6 +225,7 @@ impl Session {
         }
         sess.mid_packet = !eop;
         sess.input.push_back(Piece::new(bytes, eop));
+        self.shared.pump_due(&mut state);
         state.scheduler.want(self.slot, requests);
         self.shared.pump(&mut state);
         Ok(())
@@ -269,6 +287,7 @@ impl Session {
                 keep(&mut sess.puller, waker);
                 return Ok(None);
             }
+            let full = sess.is_full();
             let bytes = if sess.out_at == 0 && to == sess.out.len() {
                 std::mem::take(&mut sess.out)
             } else {
@@ -279,6 +298,9 @@ impl Session {
                 sess.ends.pop_front();
             }
             shift(sess, to);
+            if full {
+                sess.goes_on(shared.config.clock.now());
+            }
             shared.bells[slot].notify_one();
             Ok(Some(Pulled { bytes, eop }))
         })
@@ -313,7 +335,12 @@ impl Session {
     fn give_up(&self, params: Option<Vec<u32>>) {
         let mut state = self.shared.state.lock();
         let (old, epoch) = (self.epoch(), state.next());
+        let stuck = state.slots[self.slot].stuck;
         let Some(sess) = state.sess(self.slot, old) else { return };
+        if stuck && sess.fault.is_some() {
+            // Nothing begins anew before the kernel returns.
+            return;
+        }
         sess.clear();
         (sess.reset, sess.fault) = (true, None);
         if let Some(params) = params {

@@ -2,18 +2,22 @@
 //! kernel computes, is loaded or is reset.
 
 use crate::bandwidth::Scheduler;
-use crate::config::{CardConfig, Want, WhenFull};
+use crate::config::{CardConfig, Pace, Want, WhenFull};
 use crate::error::CardError;
+use crate::flit::{CYCLES_PER_FLIT_MAX, flits};
 use crate::flow::Credits;
-use crate::kernel::{Fault, Kernel};
+use crate::kernel::{Fault, Kernel, Step};
 use crate::manifest::{Kind, PackageError, Region, StageOf};
 use crate::package::{Factory, Package};
 use crate::status::Usage;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
+
+/// Virtual time is counted in nanoseconds over two to the power of this: a weight divides also a short packet's.
+const VIRTUAL_BITS: u32 = 20;
 
 /// What all threads of a card, and its sessions, share.
 pub(crate) struct Shared {
@@ -44,8 +48,8 @@ pub(crate) struct Loaded {
     pub name: String,
     pub kind: Kind,
     pub package: Arc<Package>,
-    /// Cycles a second.
-    pub hz: u64,
+    /// Cycles a second that it is built for.
+    pub built_for: u64,
     /// Makes it, where it is built in.
     pub make: Option<Factory>,
     /// What it consists of, where it is a chain.
@@ -103,6 +107,14 @@ pub(crate) enum Progress {
     Failed(CardError),
 }
 
+/// A session that nothing works on: on which terms its slot may be given to others.
+pub(crate) struct Resting {
+    /// ns.
+    pub since: u64,
+    pub idle: u64,
+    pub willing: bool,
+}
+
 /// The session that has a slot.
 pub(crate) struct Sess {
     pub tenant: u64,
@@ -131,6 +143,19 @@ pub(crate) struct Sess {
     pub mid_packet: bool,
     pub fault: Option<Fault>,
     pub usage: Usage,
+    /// What the packet that is computed has used so far.
+    pub packet: Step,
+    /// Cycles over the clock that are no whole nanosecond yet, times a second.
+    pub fraction: u64,
+    /// When there was something to compute again, where there had been nothing; when the last input came. Kept where
+    /// time is modelled.
+    pub fed_at: u64,
+    pub last_at: u64,
+    /// When the modelled kernel has computed what this machine has.
+    pub free_at: u64,
+    pub rest: Option<Resting>,
+    /// Set where its slot is given to others: what it had used.
+    pub taken: Arc<OnceLock<Usage>>,
     pub opener: Option<Waker>,
     pub pusher: Option<Waker>,
     pub puller: Option<Waker>,
@@ -164,10 +189,27 @@ impl Sess {
             mid_packet: false,
             fault: None,
             usage: Usage::default(),
+            packet: Step::default(),
+            fraction: 0,
+            fed_at: 0,
+            last_at: 0,
+            free_at: 0,
+            rest: None,
+            taken: Arc::default(),
             opener: None,
             pusher: None,
             puller: None,
         }
+    }
+
+    /// The kernel has had its output fetched, or has input again: it goes on now.
+    pub fn goes_on(&mut self, now: u64) {
+        self.fed_at = self.fed_at.max(now);
+    }
+
+    /// Whether the kernel has to wait for its output to be fetched.
+    pub fn is_full(&self) -> bool {
+        self.out.len() - self.out_at >= self.out_limit + usize::from(self.whole)
     }
 
     /// Everything that awaits something of this session looks again.
@@ -184,6 +226,18 @@ impl Sess {
         self.ends.clear();
         (self.queued, self.out_at, self.open_packets) = (0, 0, 0);
         (self.undrained, self.mid_packet) = (false, false);
+        self.packet = Step::default();
+    }
+
+    /// Adds a step to what its packet has used: the cycles that count of it, and whether it says more than it may.
+    fn count(&mut self, step: &Step) -> (u64, bool) {
+        let Step { taken, made, cycles, .. } = self.packet;
+        let (taken, made) = (taken + step.taken, made + step.made);
+        let most = CYCLES_PER_FLIT_MAX * (flits(taken as u64) + flits(made as u64));
+        let count = step.cycles.min(most - cycles);
+        let packet = Step { taken, made, cycles: cycles + count, done: false };
+        self.packet = if step.done { Step::default() } else { packet };
+        (count, count < step.cycles)
     }
 }
 
@@ -195,6 +249,7 @@ pub(crate) struct Counts {
     pub reconfigurations: u64,
     pub reconfigure_ns: u64,
     pub faults: u64,
+    pub taken: u64,
 }
 
 pub(crate) struct Slot {
@@ -202,8 +257,8 @@ pub(crate) struct Slot {
     /// Never given another kernel.
     pub locked: bool,
     pub loaded: Option<Loaded>,
-    /// Another kernel was put in, and that takes until this time.
-    pub reconfiguring: Option<u64>,
+    /// Another kernel was put in: until when that takes, and how long.
+    pub reconfiguring: Option<(u64, u64)>,
     /// None while a thread computes with it, and where it has not been made yet.
     pub engine: Option<Box<dyn Kernel>>,
     /// Whose sessions the kernel in it has served: no other tenant's are served by the same process.
@@ -230,6 +285,8 @@ impl Slot {
 pub(crate) struct Waiter {
     pub ticket: u64,
     pub want: Want,
+    /// Since when, ns.
+    pub since: u64,
     /// The slot and the epoch, or why not.
     pub answer: Option<Result<(usize, u64), CardError>>,
     pub waker: Option<Waker>,
@@ -240,8 +297,8 @@ pub(crate) struct Waiter {
 pub(crate) struct Tenant {
     pub sessions: u64,
     pub usage: Usage,
-    /// Slot time over weight: who has the least comes first.
-    pub virtual_ns: u64,
+    /// Slot time over weight, in parts of a nanosecond: who has the least comes first.
+    pub virtual_time: u128,
     pub weight: u32,
 }
 
@@ -260,8 +317,10 @@ pub(crate) struct State {
     pub tenants: BTreeMap<u64, Tenant>,
     pub scheduler: Scheduler,
     pub flights: VecDeque<Flight>,
-    /// When the drive has given all that was asked of it.
+    /// When the drive has given all that was asked of it, and the part of a nanosecond beside, times its rate.
     pub drive_free: u64,
+    pub drive_rest: u64,
+    pub pace: Pace,
     pub stopping: bool,
     /// The keeper of time looks at the slots.
     pub watching: bool,
@@ -270,7 +329,7 @@ pub(crate) struct State {
 
 impl State {
     /// Before a card has any.
-    pub fn nothing() -> State {
+    pub fn nothing(pace: Pace) -> State {
         State {
             slots: Vec::new(),
             programs: BTreeMap::new(),
@@ -279,6 +338,8 @@ impl State {
             scheduler: Scheduler::new(0, &Credits::new(1, 1, 1), 1),
             flights: VecDeque::new(),
             drive_free: 0,
+            drive_rest: 0,
+            pace,
             stopping: false,
             watching: false,
             counter: 0,
@@ -322,10 +383,10 @@ impl Shared {
             }
             _ => None,
         };
-        let hz = self.config.clock_hz.min(u64::from(manifest.clock_mhz) * 1_000_000);
+        let built_for = u64::from(manifest.clock_mhz) * 1_000_000;
         let stages = if kind == Kind::Model { manifest.backend.chain() } else { &[] };
         let chain = stages.iter().map(|stage| self.link(state, name, stage)).collect::<Result<_, _>>()?;
-        Ok(Loaded { name: name.into(), kind, package: program.package.clone(), hz, make, chain })
+        Ok(Loaded { name: name.into(), kind, package: program.package.clone(), built_for, make, chain })
     }
 
     /// A stage of chain `chain`, as the card has it now.
@@ -370,7 +431,7 @@ impl Shared {
     }
 
     /// What a session asks for, if the card has it and it takes as many parameters.
-    fn find(&self, state: &State, want: &Want) -> Result<Loaded, CardError> {
+    pub fn find(&self, state: &State, want: &Want) -> Result<Loaded, CardError> {
         let (name, kind) = named(&want.kernel)?;
         let loaded = self.loaded(state, name, kind)?;
         let (count, range) = (want.params.len(), &loaded.package.manifest().params);
@@ -397,10 +458,12 @@ impl Shared {
         let chosen = chosen.or_else(|| quiet().filter(|(_, s)| fits(s)).min_by_key(|(_, s)| s.used));
         let Some((index, _)) = chosen else { return Ok(None) };
         let (epoch, limit) = (state.next(), self.fifo_bytes());
+        let reconfigure = state.pace.reconfigure;
         let slot = &mut state.slots[index];
-        let until = self.config.clock.now().saturating_add(self.config.reconfigure.ns(&slot.region));
         if !slot.loaded.as_ref().is_some_and(same) {
-            (slot.loaded, slot.engine, slot.reconfiguring) = (Some(loaded.clone()), None, Some(until));
+            let takes = reconfigure.ns(&slot.region);
+            let until = self.config.clock.now().saturating_add(takes);
+            (slot.loaded, slot.engine, slot.reconfiguring) = (Some(loaded.clone()), None, Some((until, takes)));
         }
         if slot.served.replace(want.tenant).is_some_and(|tenant| tenant != want.tenant) {
             // What its process kept of another tenant, whatever its reset does, ends with it.
@@ -410,7 +473,9 @@ impl Shared {
         slot.counts.sessions += 1;
         slot.session = Some(Sess { out_limit: limit, ..Sess::new(want) });
         state.scheduler.open(index, want.weight());
-        self.greet(state, want);
+        if let Some(tenant) = state.tenants.get_mut(&want.tenant) {
+            (tenant.sessions, tenant.weight) = (tenant.sessions + 1, want.weight());
+        }
         let slot = &state.slots[index];
         if slot.reconfiguring.is_some()
             || slot.loaded.as_ref().is_some_and(|l| l.make.is_none())
@@ -425,16 +490,20 @@ impl Shared {
         Ok(Some((index, epoch)))
     }
 
-    /// A tenant has another session. One that had none for a while has saved nothing up.
+    /// A tenant asks for a slot. One that neither had nor wanted any for a while has saved nothing up.
     fn greet(&self, state: &mut State, want: &Want) {
         let held = state.slots.iter().filter_map(|s| s.session.as_ref()).map(|s| s.tenant);
-        let others: Vec<u64> = held.filter(|t| *t != want.tenant).collect();
-        let least = others.iter().filter_map(|t| state.tenants.get(t)).map(|t| t.virtual_ns).min().unwrap_or(0);
-        let alone = state.slots.iter().filter_map(|s| s.session.as_ref()).filter(|s| s.tenant == want.tenant).count();
+        let waiting = state.waiters.iter().filter(|w| w.answer.is_none()).map(|w| w.want.tenant);
+        let (mut here, mut least) = (false, None);
+        for tenant in held.chain(waiting) {
+            here |= tenant == want.tenant;
+            let used = state.tenants.get(&tenant).map(|t| t.virtual_time);
+            least = least.into_iter().chain(used).min();
+        }
         let tenant = state.tenants.entry(want.tenant).or_default();
-        (tenant.sessions, tenant.weight) = (tenant.sessions + 1, want.weight());
-        if alone <= 1 {
-            tenant.virtual_ns = tenant.virtual_ns.max(least);
+        tenant.weight = want.weight();
+        if !here {
+            tenant.virtual_time = tenant.virtual_time.max(least.unwrap_or(0));
         }
     }
 
@@ -445,11 +514,7 @@ impl Shared {
 
     /// A slot may have become free: those that wait get it, the tenant that had the least for its weight first.
     pub fn serve_waiters(&self, state: &mut State) {
-        let mut order: Vec<(u64, u64)> = (state.waiters.iter().filter(|w| w.answer.is_none()))
-            .map(|w| (state.tenants.get(&w.want.tenant).map_or(0, |t| t.virtual_ns), w.ticket))
-            .collect();
-        order.sort_unstable();
-        for (_, ticket) in order {
+        for ticket in state.turns() {
             let Some(at) = state.waiters.iter().position(|w| w.ticket == ticket) else { continue };
             let want = state.waiters[at].want.clone();
             let placed = self.find(state, &want).and_then(|loaded| self.place(state, &want, &loaded));
@@ -469,14 +534,19 @@ impl Shared {
     /// Gives a session a slot, or has it wait: a slot and an epoch, or a ticket.
     pub fn ask(&self, state: &mut State, want: &Want) -> Result<Result<(usize, u64), u64>, CardError> {
         let loaded = self.find(state, want)?;
+        self.greet(state, want);
         if let Some(place) = self.place(state, want, &loaded)? {
             return Ok(Ok(place));
         }
         if want.when_full == WhenFull::Busy {
-            return Err(CardError::Busy("all slots are taken".into()));
+            self.take_one(state, want, &loaded, 0);
+            let busy = || CardError::Busy("all slots are taken".into());
+            return Ok(Ok(self.place(state, want, &loaded)?.ok_or_else(busy)?));
         }
-        let ticket = state.next();
-        state.waiters.push(Waiter { ticket, want: want.clone(), answer: None, waker: None });
+        let (ticket, since) = (state.next(), self.config.clock.now());
+        state.waiters.push(Waiter { ticket, want: want.clone(), since, answer: None, waker: None });
+        self.take_back(state);
+        self.timer.notify_one();
         Ok(Err(ticket))
     }
 
@@ -487,8 +557,10 @@ impl Shared {
             return;
         }
         s.session = None;
-        // Nothing of a session is left for the next: a built-in kernel is made anew, a process is reset, and ends before
-        // another tenant's session.
+        // Its thread may hold back what came of the last step.
+        self.bells[slot].notify_one();
+        // Nothing of a session is left for the next: a built-in kernel is made anew, a process is reset, and ends
+        // before another tenant's session.
         if s.loaded.as_ref().is_some_and(Loaded::built_in) {
             s.engine = None;
         }
@@ -517,24 +589,42 @@ impl Shared {
 
     /// Moves what the drive has for the slots, in the order that the scheduler says.
     pub fn pump(&self, state: &mut State) {
-        let now = if self.config.drive_bytes_per_s == 0 { 0 } else { self.config.clock.now() };
+        let modelled = state.pace.timed || state.pace.drive_bytes_per_s != 0;
+        let now = if modelled { self.config.clock.now() } else { 0 };
         let was_flying = !state.flights.is_empty();
         loop {
-            while state.flights.front().is_some_and(|f| f.due <= now) {
+            let due = state.flights.front().map(|f| f.due).filter(|due| *due <= now);
+            if due.is_some() {
                 self.land(state);
             }
-            let Some(slot) = state.scheduler.issue() else { break };
-            let (bytes, epoch) = (self.issue(state, slot), state.slots[slot].epoch);
-            let due = match self.config.drive_bytes_per_s {
-                0 => 0,
-                rate => state.drive_free.max(now) + (bytes as u64).saturating_mul(1_000_000_000) / rate,
-            };
-            state.drive_free = due;
-            state.flights.push_back(Flight { due, bytes, slot, epoch });
+            // The drive went on when the last one was through, however late this thread sees it.
+            if !self.issue_all(state, due.unwrap_or(now)) && due.is_none() {
+                break;
+            }
         }
         if !state.flights.is_empty() && !was_flying {
             self.timer.notify_one();
         }
+    }
+
+    /// Issues what the drive is given at this time: whether there was anything.
+    fn issue_all(&self, state: &mut State, at: u64) -> bool {
+        let mut any = false;
+        while let Some(slot) = state.scheduler.issue() {
+            let (bytes, epoch) = (self.issue(state, slot), state.slots[slot].epoch);
+            let due = match state.pace.drive_bytes_per_s {
+                0 => at,
+                rate => {
+                    let takes = bytes as u128 * 1_000_000_000 + u128::from(state.drive_rest);
+                    state.drive_rest = (takes % u128::from(rate)) as u64;
+                    state.drive_free = state.drive_free.max(at) + (takes / u128::from(rate)) as u64;
+                    state.drive_free
+                }
+            };
+            state.flights.push_back(Flight { due, bytes, slot, epoch });
+            any = true;
+        }
+        any
     }
 
     /// Takes in what the drive has given by now.
@@ -558,6 +648,7 @@ impl Shared {
     /// The oldest request's bytes are in the FIFO.
     fn land(&self, state: &mut State) {
         let Some(flight) = state.flights.pop_front() else { return };
+        let before = state.scheduler.credits(flight.slot).held();
         let lane = state.scheduler.dispatch(flight.bytes as u64);
         debug_assert_eq!(lane, Some(flight.slot), "data goes to the slot that asked for it");
         let Some(sess) = state.sess(flight.slot, flight.epoch).filter(|s| s.fault.is_none()) else {
@@ -565,6 +656,10 @@ impl Shared {
             state.scheduler.consume(flight.slot, held.min(flight.bytes as u64));
             return;
         };
+        if before == 0 {
+            sess.goes_on(flight.due);
+        }
+        sess.last_at = flight.due;
         if let Some(piece) = sess.input.iter_mut().find(|p| !p.end_arrived) {
             piece.arrived += flight.bytes;
             piece.end_arrived = piece.arrived == piece.bytes.len();
@@ -572,23 +667,29 @@ impl Shared {
         self.bells[flight.slot].notify_one();
     }
 
-    /// Adds to what a session, its slot and its tenant have used.
-    pub fn charge(&self, state: &mut State, slot: usize, epoch: u64, cycles: u64, bytes_in: u64, bytes_out: u64) {
+    /// Adds to what a session, its slot and its tenant have used: the slot time of it, ns.
+    ///
+    /// # Errors
+    /// [`Fault::Lost`] of a kernel that says that it took more cycles than one may. Those that one may are charged.
+    pub fn charge(&self, state: &mut State, slot: usize, epoch: u64, step: &Step) -> Result<u64, Fault> {
+        let pace = state.pace;
         let s = &mut state.slots[slot];
-        let hz = s.loaded.as_ref().map_or(self.config.clock_hz, |l| l.hz).max(1);
-        let ns = |cycles: u64| (u128::from(cycles) * 1_000_000_000 / u128::from(hz)) as u64;
-        if s.epoch != epoch {
-            return;
-        }
-        let Some(sess) = s.session.as_mut() else { return };
-        let total = sess.usage.cycles.saturating_add(cycles);
-        // From the session's sum, so that rounding does not add up.
-        let slot_ns = ns(total) - sess.usage.slot_ns;
-        let used = Usage { slot_ns, cycles: total - sess.usage.cycles, bytes_in, bytes_out };
+        let hz = pace.hz(s.loaded.as_ref().map_or(u64::MAX, |l| l.built_for));
+        let Some(sess) = s.session.as_mut().filter(|_| s.epoch == epoch && !s.stuck) else { return Ok(0) };
+        let (cycles, too_many) = sess.count(step);
+        // With what was left of the last one, so that rounding does not add up.
+        let takes = u128::from(cycles) * 1_000_000_000 + u128::from(sess.fraction);
+        sess.fraction = (takes % u128::from(hz)) as u64;
+        let slot_ns = u64::try_from(takes / u128::from(hz)).unwrap_or(u64::MAX);
+        let used = Usage { slot_ns, cycles, bytes_in: step.taken as u64, bytes_out: step.made as u64 };
         sess.usage.add(&used);
         s.counts.usage.add(&used);
         let tenant = state.tenants.entry(sess.tenant).or_default();
         tenant.usage.add(&used);
-        tenant.virtual_ns = tenant.virtual_ns.saturating_add(slot_ns / u64::from(tenant.weight.max(1)));
+        tenant.virtual_time += (u128::from(slot_ns) << VIRTUAL_BITS) / u128::from(tenant.weight.max(1));
+        match too_many {
+            false => Ok(slot_ns),
+            true => Err(Fault::Lost(format!("it says that it took over {CYCLES_PER_FLIT_MAX} cycles for each flit"))),
+        }
     }
 }

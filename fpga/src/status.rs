@@ -22,8 +22,8 @@ pub struct Usage {
 
 impl Usage {
     pub(crate) fn add(&mut self, other: &Usage) {
-        self.slot_ns += other.slot_ns;
-        self.cycles += other.cycles;
+        self.slot_ns = self.slot_ns.saturating_add(other.slot_ns);
+        self.cycles = self.cycles.saturating_add(other.cycles);
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
     }
@@ -77,6 +77,8 @@ pub struct SlotStatus {
     pub reconfigure_ns: u64,
     /// Times that a kernel was lost in it.
     pub faults: u64,
+    /// Times that a session which rested made room for another.
+    pub taken: u64,
 }
 
 /// A back-end that cannot be used for now.
@@ -170,6 +172,7 @@ fn slot_status(index: usize, slot: &Slot) -> SlotStatus {
         reconfigurations: counts.reconfigurations,
         reconfigure_ns: counts.reconfigure_ns,
         faults: counts.faults,
+        taken: counts.taken,
     }
 }
 

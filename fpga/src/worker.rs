@@ -17,7 +17,7 @@ const ROOM_BYTES: usize = 256 << 10;
 /// What a slot's thread does next, without the card's lock.
 enum Job {
     /// The slot is reconfigured.
-    Load(Loaded, u64),
+    Load(Loaded, (u64, u64)),
     /// The kernel is made: a process is started.
     Make(Loaded),
     /// It begins anew.
@@ -32,6 +32,8 @@ struct Work {
     to: usize,
     eop: bool,
     room: usize,
+    /// When the last of it came.
+    last_at: u64,
 }
 
 /// Calls a kernel. One that panics is lost, and only that one.
@@ -153,11 +155,17 @@ pub(crate) fn run(shared: &Shared, slot: usize) {
             Job::Compute(mut engine, work) => {
                 begin(shared, &mut state, slot, epoch);
                 let out = &mut scratch[..work.room];
-                let step = Locked::unlocked(&mut state, || {
+                let mut step = Locked::unlocked(&mut state, || {
                     let input = &work.bytes[work.from..work.to];
                     let step = guarded(|| engine.step(input, work.eop, out))?;
                     check(&step, input.len(), work.eop, out.len()).map(|()| step)
                 });
+                if let Ok(good) = &step {
+                    match shared.charge(&mut state, slot, epoch, good) {
+                        Ok(slot_ns) => hold(shared, &mut state, slot, epoch, slot_ns, work.last_at),
+                        Err(fault) => step = Err(fault),
+                    }
+                }
                 finish(shared, &mut state, slot, epoch, engine, &work, step, &scratch);
             }
         }
@@ -189,9 +197,9 @@ fn next(state: &mut State, slot: usize) -> Option<Job> {
     let work = match sess.input.front() {
         Some(p) if p.arrived > p.taken || (p.end_arrived && p.eop) => {
             let eop = p.end_arrived && p.eop;
-            Work { bytes: p.bytes.clone(), from: p.taken, to: p.arrived, eop, room }
+            Work { bytes: p.bytes.clone(), from: p.taken, to: p.arrived, eop, room, last_at: sess.last_at }
         }
-        _ if sess.undrained => Work { bytes: Arc::default(), from: 0, to: 0, eop: false, room },
+        _ if sess.undrained => Work { bytes: Arc::default(), from: 0, to: 0, eop: false, room, last_at: 0 },
         _ => return None,
     };
     s.engine.take().map(|e| Job::Compute(e, work))
@@ -202,9 +210,24 @@ pub(crate) fn begin(shared: &Shared, state: &mut State, slot: usize, epoch: u64)
     state.slots[slot].computing = Some((shared.config.clock.now(), epoch));
 }
 
+/// Where time is modelled: the slot's thread waits until the modelled kernel has computed what this one has. It begins
+/// when it is free and there is something to compute, and is not through before the last of its input has come.
+fn hold(shared: &Shared, state: &mut Locked<'_>, slot: usize, epoch: u64, slot_ns: u64, last_at: u64) {
+    if !state.pace.timed || state.slots[slot].stuck {
+        return;
+    }
+    let Some(sess) = state.sess(slot, epoch) else { return };
+    sess.free_at = sess.free_at.max(sess.fed_at).saturating_add(slot_ns).max(last_at);
+    let until = sess.free_at;
+    // That is no hang.
+    state.slots[slot].computing = Some((u64::MAX, epoch));
+    while shared.config.clock.now() < until && !state.stopping && state.sess(slot, epoch).is_some() {
+        shared.config.clock.wait(&shared.bells[slot], state, Some(until));
+    }
+}
+
 /// The slot is reconfigured: modelled time passes.
-fn load(shared: &Shared, state: &mut Locked<'_>, slot: usize, loaded: &Loaded, until: u64) {
-    let takes = shared.config.reconfigure.ns(&state.slots[slot].region);
+fn load(shared: &Shared, state: &mut Locked<'_>, slot: usize, loaded: &Loaded, (until, takes): (u64, u64)) {
     while shared.config.clock.now() < until && !state.stopping {
         shared.config.clock.wait(&shared.bells[slot], state, Some(until));
     }
@@ -230,6 +253,7 @@ fn put_back(shared: &Shared, state: &mut State, slot: usize, epoch: u64, engine:
         // Out of service until now; what the kernel knows is not trusted.
         s.stuck = false;
         shared.serve_waiters(state);
+        shared.bells[slot].notify_one();
         return false;
     }
     if ours || !builtin {
@@ -313,7 +337,6 @@ fn finish(
         Ok(step) => step,
         Err(fault) => return shared.lose(state, slot, epoch, fault),
     };
-    shared.charge(state, slot, epoch, step.cycles, step.taken as u64, step.made as u64);
     let Some(sess) = state.sess(slot, epoch) else { return };
     sess.out.extend_from_slice(&made[..step.made]);
     if sess.whole && sess.out.len() > sess.out_limit {
@@ -335,6 +358,7 @@ fn finish(
     if !sess.whole || step.done {
         sess.wake();
     }
+    shared.pump_due(state);
     state.scheduler.consume(slot, step.taken as u64);
     shared.pump(state);
 }
@@ -347,19 +371,22 @@ pub(crate) fn keep_time(shared: &Shared) {
         shared.pump_due(&mut state);
         let now = shared.config.clock.now();
         for slot in 0..state.slots.len() {
-            let Some((since, epoch)) = state.slots[slot].computing else { continue };
+            let Some((since, _)) = state.slots[slot].computing else { continue };
             if since != u64::MAX && !state.slots[slot].stuck && now.saturating_sub(since) >= watchdog {
                 state.slots[slot].stuck = state.slots[slot].loaded.as_ref().is_some_and(Loaded::built_in);
                 if state.slots[slot].stuck {
                     let said = format!("no progress for {:?}", shared.config.watchdog);
+                    // Whoever has the slot now: the packet may have been given up since.
+                    let epoch = state.slots[slot].epoch;
                     shared.lose(&mut state, slot, epoch, Fault::Lost(said));
                 }
             }
         }
+        shared.take_back(&mut state);
         state.watching = state.slots.iter().any(|s| s.session.is_some() || s.computing.is_some());
         let look = state.watching.then(|| now.saturating_add(watchdog / 4));
         let due = state.flights.front().map(|f| f.due);
-        let until = look.into_iter().chain(due).min();
+        let until = look.into_iter().chain(due).chain(shared.next_idle(&state, now)).min();
         shared.config.clock.wait(&shared.timer, &mut state, until);
     }
 }

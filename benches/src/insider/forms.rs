@@ -1,6 +1,8 @@
 //! The four forms of an application, as they really run on this machine: wall time, host work, bytes.
 
 use super::apps::{App, Expand};
+use super::count::Counted;
+use super::drive;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -8,10 +10,10 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 use weldfs::Client;
-use weldfs_fpga::kernel::Kernel;
+use weldfs_storagefs::device::Device;
 
 /// Bytes of a piece, about.
-const PIECE: usize = 1 << 20;
+pub(super) const PIECE: usize = 1 << 20;
 
 /// Who does what.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
@@ -23,7 +25,7 @@ pub enum Form {
     Bypass,
     /// The same, computing while it reads.
     Pipelined,
-    /// A kernel in the drive; the host does the rest.
+    /// A kernel in a slot of the drive; the host does the rest.
     InDrive,
 }
 
@@ -53,32 +55,43 @@ pub struct Ran {
     pub moving: Duration,
     /// Of it, the host's own work.
     pub host: Duration,
-    /// Of it, the kernel's model on this machine.
-    pub kernel: Duration,
-    /// Clock cycles of the kernel.
+    /// Clock cycles of the slots, counted.
     pub cycles: u64,
     /// Bytes of the medium that were asked for.
     pub drive_bytes: u64,
-    /// Bytes that crossed the link.
-    pub link_bytes: u64,
+    /// Bytes that crossed the link from host to drive.
+    pub link_bytes_in: u64,
+    /// The same from drive to host.
+    pub link_bytes_out: u64,
+    /// What the device counted; nothing where there is none (POSIX).
+    pub counted: Counted,
+}
+
+impl Ran {
+    /// Bytes over the link, both ways.
+    pub fn link_bytes(&self) -> u64 {
+        self.link_bytes_in + self.link_bytes_out
+    }
 }
 
 /// Where a form keeps its file.
 pub struct Places<'a> {
     /// A directory of the host.
     pub dir: &'a Path,
-    /// A device.
+    /// A device, by its queues.
     pub client: &'a Client,
+    /// The same device, for what it counts.
+    pub device: &'a Device,
 }
 
 /// A file, by either way.
-enum Stored {
+pub(super) enum Stored {
     Host(File),
     Weld(weldfs::File),
 }
 
 impl Stored {
-    fn open(places: &Places<'_>, posix: bool, name: &str) -> io::Result<Stored> {
+    pub(super) fn open(places: &Places<'_>, posix: bool, name: &str) -> io::Result<Stored> {
         if posix {
             let file =
                 File::options().read(true).write(true).create(true).truncate(false).open(places.dir.join(name))?;
@@ -115,7 +128,7 @@ impl Stored {
     }
 }
 
-fn timed<T>(into: &mut Duration, body: impl FnOnce() -> T) -> T {
+pub(super) fn timed<T>(into: &mut Duration, body: impl FnOnce() -> T) -> T {
     let start = Instant::now();
     let result = body();
     *into += start.elapsed();
@@ -125,32 +138,6 @@ fn timed<T>(into: &mut Duration, body: impl FnOnce() -> T) -> T {
 /// Bytes of a piece of whole units.
 fn piece_of(unit: usize) -> usize {
     (PIECE / unit).max(1) * unit
-}
-
-/// A piece through the kernel; its output is appended.
-fn step(kernel: &mut dyn Kernel, data: &[u8], eop: bool, out: &mut Vec<u8>, cycles: &mut u64) -> io::Result<()> {
-    let (mut at, mut room) = (0, vec![0; PIECE]);
-    loop {
-        let step = kernel.step(&data[at..], eop, &mut room).map_err(|e| io::Error::other(e.to_string()))?;
-        out.extend_from_slice(&room[..step.made]);
-        (at, *cycles) = (at + step.taken, *cycles + step.cycles);
-        if step.done || (!eop && at == data.len() && step.made == 0) {
-            return Ok(());
-        }
-        if step.taken == 0 && step.made == 0 {
-            return Err(io::Error::other("the kernel neither takes nor makes anything"));
-        }
-    }
-}
-
-/// The kernel of an application, begun.
-fn kernel_of(app: &App, bytes: usize) -> io::Result<(Box<dyn Kernel>, u64)> {
-    let builtin = weldfs_kernels::find(app.kernel)
-        .ok_or_else(|| io::Error::other(format!("there is no kernel '{}'", app.kernel)))?;
-    let params = (app.params)(bytes);
-    let mut kernel = (builtin.make)();
-    kernel.reset(&params).map_err(|e| io::Error::other(format!("{}: {e}", app.kernel)))?;
-    Ok((kernel, params.len() as u64 * 4))
 }
 
 /// Puts the data of an application where a form will find it; of a write kernel nothing.
@@ -164,36 +151,71 @@ pub fn prepare(app: &App, places: &Places<'_>, data: &[u8]) -> io::Result<()> {
 
 /// Takes away what an application has stored.
 pub fn clear(app: &App, places: &Places<'_>) -> io::Result<()> {
-    std::fs::remove_file(places.dir.join(app.name))?;
+    match std::fs::remove_file(places.dir.join(app.name)) {
+        // A write kernel's, of which only forms without POSIX ran.
+        Err(e) if e.kind() != io::ErrorKind::NotFound => return Err(e),
+        _ => {}
+    }
     places.client.remove_file(format!("/{}", app.name))
 }
 
-/// Runs a form; `data` is what was prepared, or what is to be written.
-pub fn run(app: &App, form: Form, places: &Places<'_>, data: &[u8]) -> io::Result<Ran> {
+/// Runs a form of the host, or the one in the drive with this back-end; `data` is what was prepared, or what is to be
+/// written.
+pub fn run(app: &App, form: Form, backend: &str, places: &Places<'_>, data: &[u8]) -> io::Result<Ran> {
+    if form == Form::InDrive {
+        return drive::run(app, places, &format!("{}:{backend}", app.kernel), data);
+    }
+    let before = Counted::of(places.device);
     let file = Stored::open(places, form == Form::Posix, app.name)?;
     let start = Instant::now();
     let mut ran = match (app.expand, form) {
-        (None, Form::Posix | Form::Bypass) => read(app, &file, data.len()),
         (None, Form::Pipelined) => read_pipelined(app, &file, data.len()),
-        (None, Form::InDrive) => read_in_drive(app, &file, data.len()),
-        (Some(expand), Form::Posix | Form::Bypass) => write(&file, data, expand),
+        (None, _) => read(app, &file, data.len()),
         (Some(expand), Form::Pipelined) => write_pipelined(&file, data, expand),
-        (Some(_), Form::InDrive) => write_in_drive(app, &file, data),
+        (Some(expand), _) => write(&file, data, expand),
     }?;
     ran.wall = start.elapsed();
+    ran.counted = Counted::of(places.device).since(&before);
+    crossed(app, form, &mut ran)?;
     if app.expand.is_some() {
-        // What lies there now is the answer; looking at it is no part of the run.
-        let (mut work, mut room) = ((app.rest)(data.len()), vec![0; PIECE]);
-        let mut at = 0;
-        while at < ran.drive_bytes {
-            let n = (ran.drive_bytes - at).min(PIECE as u64) as usize;
-            file.read(&mut room[..n], at)?;
-            work.piece(&room[..n]);
-            at += n as u64;
-        }
-        ran.answer = work.end();
+        ran.answer = answer_of_file(app, &file, data.len(), ran.drive_bytes)?;
     }
     Ok(ran)
+}
+
+/// What crossed the link in a form of the host: through WeldFS's queues as the device counted it, which must be all of
+/// it and none of it through a kernel; through the host's kernel the bytes themselves.
+fn crossed(app: &App, form: Form, ran: &mut Ran) -> io::Result<()> {
+    let (c, bytes) = (&ran.counted, ran.drive_bytes);
+    let reads = app.expand.is_none();
+    let (payload, idle) =
+        if reads { (c.payload_bytes_out, c.payload_bytes_in) } else { (c.payload_bytes_in, c.payload_bytes_out) };
+    if form == Form::Posix {
+        (ran.link_bytes_in, ran.link_bytes_out) = if reads { (0, bytes) } else { (bytes, 0) };
+    } else {
+        (ran.link_bytes_in, ran.link_bytes_out) = (c.link_bytes_in, c.link_bytes_out);
+    }
+    let expected = if form == Form::Posix { 0 } else { bytes };
+    if payload != expected || c.slot_bytes_in != 0 || idle > bytes / 100 {
+        let (name, form) = (app.name, form.name());
+        return Err(io::Error::other(format!(
+            "{name}, {form}: {bytes} bytes were moved, and the device counted {c:?}"
+        )));
+    }
+    Ok(())
+}
+
+/// What lies in a file of a write kernel, of so many bytes: its answer. Looking at it is no part of a run.
+pub(super) fn answer_of_file(app: &App, file: &Stored, data: usize, bytes: u64) -> io::Result<String> {
+    let (mut work, mut room) = ((app.rest)(data), vec![0; PIECE]);
+    let mut at = 0;
+    while at < bytes {
+        let n = (bytes - at).min(PIECE as u64) as usize;
+        file.read(&mut room[..n], at)?;
+        work.piece(&room[..n]);
+        at += n as u64;
+    }
+    Ok(work.end())
 }
 
 /// The pieces of a file: offset and length.
@@ -203,7 +225,7 @@ fn pieces(bytes: usize, unit: usize) -> impl Iterator<Item = (usize, usize)> {
 }
 
 fn read(app: &App, file: &Stored, bytes: usize) -> io::Result<Ran> {
-    let mut ran = Ran { drive_bytes: bytes as u64, link_bytes: bytes as u64, ..Ran::default() };
+    let mut ran = Ran { drive_bytes: bytes as u64, ..Ran::default() };
     let (mut work, mut room) = ((app.host)(bytes), vec![0; piece_of(app.unit)]);
     for (at, n) in pieces(bytes, app.unit) {
         timed(&mut ran.moving, || file.read(&mut room[..n], at as u64))?;
@@ -214,7 +236,7 @@ fn read(app: &App, file: &Stored, bytes: usize) -> io::Result<Ran> {
 }
 
 fn read_pipelined(app: &App, file: &Stored, bytes: usize) -> io::Result<Ran> {
-    let mut ran = Ran { drive_bytes: bytes as u64, link_bytes: bytes as u64, ..Ran::default() };
+    let mut ran = Ran { drive_bytes: bytes as u64, ..Ran::default() };
     let mut work = (app.host)(bytes);
     let (full, filled) = mpsc::sync_channel::<Vec<u8>>(2);
     let (empty, emptied) = mpsc::channel::<Vec<u8>>();
@@ -242,22 +264,6 @@ fn read_pipelined(app: &App, file: &Stored, bytes: usize) -> io::Result<Ran> {
     Ok(ran)
 }
 
-fn read_in_drive(app: &App, file: &Stored, bytes: usize) -> io::Result<Ran> {
-    let (mut kernel, params) = kernel_of(app, bytes)?;
-    let mut ran = Ran { drive_bytes: bytes as u64, link_bytes: params, ..Ran::default() };
-    let (mut room, mut out) = (vec![0; piece_of(app.unit)], Vec::new());
-    let mut work = (app.rest)(bytes);
-    for (at, n) in pieces(bytes, app.unit) {
-        timed(&mut ran.moving, || file.read(&mut room[..n], at as u64))?;
-        let (eop, cycles) = (at + n == bytes, &mut ran.cycles);
-        timed(&mut ran.kernel, || step(&mut *kernel, &room[..n], eop, &mut out, cycles))?;
-    }
-    ran.link_bytes += out.len() as u64;
-    timed(&mut ran.host, || work.piece(&out));
-    ran.answer = timed(&mut ran.host, || work.end());
-    Ok(ran)
-}
-
 fn write(file: &Stored, data: &[u8], expand: Expand) -> io::Result<Ran> {
     let (mut ran, mut made) = (Ran::default(), Vec::new());
     for (at, n) in pieces(data.len(), PIECE / 8) {
@@ -266,7 +272,6 @@ fn write(file: &Stored, data: &[u8], expand: Expand) -> io::Result<Ran> {
         timed(&mut ran.moving, || file.write(&made, ran.drive_bytes))?;
         ran.drive_bytes += made.len() as u64;
     }
-    ran.link_bytes = ran.drive_bytes;
     Ok(ran)
 }
 
@@ -292,20 +297,5 @@ fn write_pipelined(file: &Stored, data: &[u8], expand: Expand) -> io::Result<Ran
         ran.host = host.join().map_err(|_| io::Error::other("the expanding thread panicked"))?;
         Ok::<_, io::Error>(())
     })?;
-    ran.link_bytes = ran.drive_bytes;
-    Ok(ran)
-}
-
-fn write_in_drive(app: &App, file: &Stored, data: &[u8]) -> io::Result<Ran> {
-    let (mut kernel, params) = kernel_of(app, data.len())?;
-    let mut ran = Ran { link_bytes: params + data.len() as u64, ..Ran::default() };
-    let mut made = Vec::new();
-    for (at, n) in pieces(data.len(), PIECE / 8) {
-        made.clear();
-        let (eop, cycles) = (at + n == data.len(), &mut ran.cycles);
-        timed(&mut ran.kernel, || step(&mut *kernel, &data[at..at + n], eop, &mut made, cycles))?;
-        timed(&mut ran.moving, || file.write(&made, ran.drive_bytes))?;
-        ran.drive_bytes += made.len() as u64;
-    }
     Ok(ran)
 }

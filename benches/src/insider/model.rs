@@ -26,7 +26,7 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// The drives of INSIDER's figure 9, from the profiles that are shipped; the slots run at 250 MHz.
+    /// The drives of INSIDER's figure 9, from the profiles that are shipped.
     pub fn both() -> Result<[Drive; 2], ProfileError> {
         let of = |text| {
             let p = Profile::parse(text)?;
@@ -34,7 +34,7 @@ impl Drive {
                 name: p.name.clone(),
                 media_bytes_per_s: p.media.bandwidth_bytes_per_s as f64,
                 link_bytes_per_s: p.link.to_host() as f64,
-                clock_hz: 250e6,
+                clock_hz: f64::from(p.slots.clock_mhz) * 1e6,
             })
         };
         Ok([
@@ -51,7 +51,7 @@ pub struct Parts {
     pub drive: f64,
     /// The kernel: cycles by clock.
     pub kernel: f64,
-    /// The link.
+    /// The link: the way that takes longer of the two, which do not hold each other up.
     pub link: f64,
     /// The operating system's way from the drive to the program, as measured here on one core.
     pub stack: f64,
@@ -83,7 +83,7 @@ pub fn time(drive: &Drive, form: Form, ran: &Ran) -> Modelled {
     let parts = Parts {
         drive: ran.drive_bytes as f64 / drive.media_bytes_per_s,
         kernel: ran.cycles as f64 / drive.clock_hz,
-        link: ran.link_bytes as f64 / drive.link_bytes_per_s,
+        link: ran.link_bytes_in.max(ran.link_bytes_out) as f64 / drive.link_bytes_per_s,
         stack: if form == Form::Posix { ran.moving.as_secs_f64() } else { 0.0 },
         host: ran.host.as_secs_f64() / HOST_CORES,
     };
@@ -111,9 +111,9 @@ pub struct Breakdown {
     pub reduction: f64,
 }
 
-/// Of the times of the four forms.
-pub fn breakdown(drive: &Drive, times: &[Modelled], in_drive: &Ran, host_bytes: u64) -> Breakdown {
-    let whole = Ran { link_bytes: host_bytes, ..in_drive.clone() };
+/// Of the times of the four forms; `host` moved all of the bytes.
+pub fn breakdown(drive: &Drive, times: &[Modelled], in_drive: &Ran, host: &Ran) -> Breakdown {
+    let whole = Ran { link_bytes_in: host.link_bytes_in, link_bytes_out: host.link_bytes_out, ..in_drive.clone() };
     let unreduced = time(drive, Form::InDrive, &whole).seconds;
     let [posix, bypass, pipelined, inside] = [0, 1, 2, 3].map(|at: usize| times[at].seconds);
     Breakdown {
@@ -139,7 +139,7 @@ pub struct Intensity {
 
 /// Of what was counted.
 pub fn intensity(drive: &Drive, ran: &Ran) -> Intensity {
-    let gamma = ran.drive_bytes as f64 / ran.link_bytes.max(1) as f64;
+    let gamma = ran.drive_bytes as f64 / ran.link_bytes().max(1) as f64;
     let delta = ran.cycles as f64 / (ran.drive_bytes as f64 / WIDTH);
     let wide = WIDTH * drive.clock_hz;
     Intensity {
@@ -165,8 +165,8 @@ mod tests {
         Drive { name: "d".into(), media_bytes_per_s: 16e9, link_bytes_per_s: 4e9, clock_hz: 250e6 }
     }
 
-    fn ran(cycles: u64, link_bytes: u64) -> Ran {
-        Ran { cycles, link_bytes, drive_bytes: 16_000_000_000, host: Duration::from_secs(1), ..Ran::default() }
+    fn ran(cycles: u64, link_bytes_out: u64) -> Ran {
+        Ran { cycles, link_bytes_out, drive_bytes: 16_000_000_000, host: Duration::from_secs(1), ..Ran::default() }
     }
 
     #[test]
@@ -189,7 +189,7 @@ mod tests {
             .zip([&posix, &host, &host, &inside])
             .map(|(form, ran)| time(&drive(), *form, ran))
             .collect();
-        let b = breakdown(&drive(), &times, &inside, host.link_bytes);
+        let b = breakdown(&drive(), &times, &inside, &host);
         let product = b.stack * b.pipelining * b.offloading * b.reduction;
         assert!((product - times[0].seconds / times[3].seconds).abs() < 1e-9, "{b:?}");
         assert!(b.reduction > 3.9, "{b:?}");

@@ -1,9 +1,12 @@
 //! What the experiment found: for people and as JSON.
 
 use super::apps::App;
+use super::chip::{self, Budget};
+use super::count::Counted;
 use super::forms::{Form, Ran};
 use super::model::{Breakdown, Drive, Intensity, Modelled, breakdown, intensity, time};
 use super::paper::{self, Facts};
+use super::tables;
 use super::timeline::{Timeline, WITHIN};
 use crate::report::Machine;
 use serde::Serialize;
@@ -18,6 +21,8 @@ pub struct Lines {
     pub rest: usize,
     /// The kernel, in Rust, without its tests.
     pub kernel: usize,
+    /// The kernel, as RTL or HLS C++.
+    pub built: usize,
 }
 
 /// Times that passed here, milliseconds.
@@ -25,12 +30,10 @@ pub struct Lines {
 pub struct Wall {
     /// All of it.
     pub total_ms: f64,
-    /// Inside calls that move data.
+    /// Inside calls that move data; in the drive the kernel's time, too.
     pub moving_ms: f64,
     /// The host's own work.
     pub host_ms: f64,
-    /// The kernel's model.
-    pub kernel_ms: f64,
 }
 
 /// A form of an application.
@@ -46,10 +49,46 @@ pub struct FormReport {
     pub speedup: Vec<f64>,
     /// Bytes of the medium, counted.
     pub drive_bytes: u64,
-    /// Bytes over the link, counted.
+    /// Bytes over the link, both ways: counted by the device, but for POSIX, where they are the bytes moved.
     pub link_bytes: u64,
-    /// Cycles of the kernel, counted.
+    /// Cycles of the slots, counted.
     pub cycles: u64,
+    /// What the device counted.
+    pub counted: Counted,
+}
+
+/// An application in the drive with a back-end that is built apart, over less data.
+#[derive(Clone, Debug, Serialize)]
+pub struct BuiltReport {
+    /// `rtl` or `hls`.
+    pub backend: &'static str,
+    /// What it found, and the host in the same data.
+    pub answer: String,
+    /// Bytes that the host moved over the link for it (bypass).
+    pub host_link_bytes: u64,
+    /// The run; its speed-up is by rate, since POSIX moved more data.
+    pub run: FormReport,
+}
+
+/// The runs of such a form: by the host, and in the drive.
+pub(super) struct BuiltRun {
+    /// `rtl` or `hls`.
+    pub backend: &'static str,
+    /// Bypass.
+    pub host: Ran,
+    /// In the drive.
+    pub ran: Ran,
+}
+
+/// A back-end that did not run.
+#[derive(Clone, Debug, Serialize)]
+pub struct Skipped {
+    /// Of which application.
+    pub app: &'static str,
+    /// Which.
+    pub backend: &'static str,
+    /// Why.
+    pub why: String,
 }
 
 /// An application.
@@ -65,12 +104,18 @@ pub struct AppReport {
     pub answer: String,
     /// The forms.
     pub forms: Vec<FormReport>,
+    /// The kernel as RTL or HLS C++, in the drive, if that is built.
+    pub built: Option<BuiltReport>,
+    /// Which of the two it can be.
+    pub built_kind: &'static str,
     /// The speed-up's factors, on each drive.
     pub breakdown: Vec<Breakdown>,
     /// EISC's numbers, on each drive.
     pub intensity: Vec<Intensity>,
     /// Lines of code.
     pub lines: Lines,
+    /// Limits of its parts of a chip, if it is RTL.
+    pub budget: Option<Budget>,
     /// What the paper prints of it.
     pub paper: Option<&'static Facts>,
 }
@@ -81,40 +126,54 @@ fn ms(time: std::time::Duration) -> f64 {
 
 impl AppReport {
     /// Of the runs of the four forms.
-    pub(super) fn new(app: &App, drives: &[Drive], runs: &[Ran], lines: Lines) -> AppReport {
-        let on = |drive: &Drive| -> Vec<Modelled> {
-            Form::ALL.iter().zip(runs).map(|(form, ran)| time(drive, *form, ran)).collect()
-        };
-        let times: Vec<Vec<Modelled>> = drives.iter().map(on).collect();
-        let form = |(at, (form, ran)): (usize, (&Form, &Ran))| FormReport {
-            form: *form,
-            wall: Wall {
-                total_ms: ms(ran.wall),
-                moving_ms: ms(ran.moving),
-                host_ms: ms(ran.host),
-                kernel_ms: ms(ran.kernel),
-            },
-            modelled: times.iter().map(|of| of[at].clone()).collect(),
-            speedup: times.iter().map(|of| of[0].seconds / of[at].seconds).collect(),
-            drive_bytes: ran.drive_bytes,
-            link_bytes: ran.link_bytes,
-            cycles: ran.cycles,
-        };
-        let (inside, host) = (&runs[runs.len() - 1], &runs[0]);
+    pub(super) fn new(app: &App, drives: &[Drive], runs: &[Ran], built: Option<BuiltRun>, lines: Lines) -> AppReport {
+        let forms: Vec<FormReport> =
+            Form::ALL.iter().zip(runs).map(|(form, ran)| FormReport::new(*form, ran, &runs[0], drives)).collect();
+        let (inside, host) = (&runs[runs.len() - 1], &runs[1]);
+        let times = |at: usize| -> Vec<Modelled> { forms.iter().map(|form| form.modelled[at].clone()).collect() };
         AppReport {
             app: app.name,
             kernel: app.kernel,
             data: app.data,
             answer: host.answer.clone(),
-            forms: Form::ALL.iter().zip(runs).enumerate().map(form).collect(),
             breakdown: drives
                 .iter()
-                .zip(&times)
-                .map(|(drive, times)| breakdown(drive, times, inside, host.link_bytes))
+                .enumerate()
+                .map(|(at, drive)| breakdown(drive, &times(at), inside, host))
                 .collect(),
             intensity: drives.iter().map(|drive| intensity(drive, inside)).collect(),
+            forms,
+            built: built.map(|b| BuiltReport {
+                backend: b.backend,
+                answer: b.ran.answer.clone(),
+                host_link_bytes: b.host.link_bytes(),
+                run: FormReport::new(Form::InDrive, &b.ran, &runs[0], drives),
+            }),
+            built_kind: app.built,
             lines,
+            budget: chip::of(app.kernel),
             paper: paper::of(app.paper),
+        }
+    }
+}
+
+impl FormReport {
+    /// Of a run, beside the run by POSIX.
+    fn new(form: Form, ran: &Ran, posix: &Ran, drives: &[Drive]) -> FormReport {
+        let modelled: Vec<Modelled> = drives.iter().map(|drive| time(drive, form, ran)).collect();
+        let rate = |seconds: f64, ran: &Ran| ran.drive_bytes as f64 / seconds;
+        let speedup = |(drive, own): (&Drive, &Modelled)| {
+            rate(own.seconds, ran) / rate(time(drive, Form::Posix, posix).seconds, posix)
+        };
+        FormReport {
+            form,
+            wall: Wall { total_ms: ms(ran.wall), moving_ms: ms(ran.moving), host_ms: ms(ran.host) },
+            speedup: drives.iter().zip(&modelled).map(speedup).collect(),
+            modelled,
+            drive_bytes: ran.drive_bytes,
+            link_bytes: ran.link_bytes(),
+            cycles: ran.cycles,
+            counted: ran.counted,
         }
     }
 }
@@ -138,6 +197,8 @@ pub struct InsiderReport {
     pub drives: Vec<Drive>,
     /// The applications.
     pub apps: Vec<AppReport>,
+    /// Back-ends that did not run, and why.
+    pub skipped: Vec<Skipped>,
     /// Three kernels at once.
     pub timeline: Timeline,
     /// It was stopped before its end.
@@ -160,109 +221,30 @@ impl InsiderReport {
         let size = bytes(self.bytes);
         writeln!(out, "{} ({} cores), kernel {}, {} build", m.cpu, m.cores, m.kernel, m.build)?;
         writeln!(out, "scale {}: {size} an application, medians of {} rounds", self.scale, self.rounds)?;
-        for (at, drive) in self.drives.iter().enumerate() {
-            self.print_modelled(out, at, drive)?;
+        for drive in &self.drives {
+            writeln!(
+                out,
+                "modelled drive {}: medium {:.1} GB/s, link {:.1} GB/s each way, slots {:.0} MHz; host of {} cores",
+                drive.name,
+                drive.media_bytes_per_s / 1e9,
+                drive.link_bytes_per_s / 1e9,
+                drive.clock_hz / 1e6,
+                self.host_cores
+            )?;
         }
-        self.print_wall(out)?;
-        self.print_rest(out)?;
-        self.print_timeline(out)
-    }
-
-    fn print_modelled(&self, out: &mut dyn Write, at: usize, drive: &Drive) -> io::Result<()> {
-        writeln!(
-            out,
-            "\nmodelled on {}: medium {:.1} GB/s, link {:.1} GB/s, slots {:.0} MHz, host of {} cores",
-            drive.name,
-            drive.media_bytes_per_s / 1e9,
-            drive.link_bytes_per_s / 1e9,
-            drive.clock_hz / 1e6,
-            self.host_cores
-        )?;
-        let heads = ["app", "form", "modelled ms", "speed-up", "over link", "cycles", "bottleneck"];
-        let [a, f, t, s, l, c, b] = heads;
-        writeln!(out, "{a:<11} {f:<20} {t:>12} {s:>9} {l:>11} {c:>11}  {b}")?;
-        for app in &self.apps {
-            for form in &app.forms {
-                let (time, name) = (&form.modelled[at], form.form.name());
-                let (milli, link) = (time.seconds * 1e3, bytes(form.link_bytes));
-                let (speedup, cycles, bottleneck) = (form.speedup[at], form.cycles, &time.bottleneck);
-                writeln!(
-                    out,
-                    "{:<11} {name:<20} {milli:>12.3} {speedup:>8.2}x {link:>11} {cycles:>11}  {bottleneck}",
-                    app.app
-                )?;
-            }
+        for table in tables::all(self) {
+            write!(out, "\n{}\n{}", table.title, table.render(false))?;
         }
-        writeln!(out, "\nfactors of the speed-up on {}, and EISC's numbers (gamma, delta)", drive.name)?;
-        let heads = ["app", "stack", "pipelining", "offloading", "reduction", "gamma", "delta", "helps"];
-        let [a, s, p, o, r, g, d, h] = heads;
-        writeln!(out, "{a:<11} {s:>8} {p:>11} {o:>11} {r:>10} {g:>9} {d:>6}  {h}")?;
-        for app in &self.apps {
-            let (b, i) = (&app.breakdown[at], &app.intensity[at]);
-            let helps = if i.helps { "yes" } else { "no" };
-            write!(out, "{:<11} {:>7.2}x {:>10.2}x", app.app, b.stack, b.pipelining)?;
-            write!(out, " {:>10.2}x {:>9.2}x", b.offloading, b.reduction)?;
-            writeln!(out, " {:>9.1} {:>6.2}  {helps}", i.gamma, i.delta)?;
+        for s in &self.skipped {
+            writeln!(out, "skipped: {} as {}: {}", s.app, s.backend.to_uppercase(), s.why)?;
         }
-        Ok(())
-    }
-
-    fn print_wall(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(
-            out,
-            "\nwall time on this machine, one core of the host; the drive is memory, the kernel a Rust model"
-        )?;
-        let heads = ["app", "form", "wall ms", "moving", "host", "kernel"];
-        let [a, f, w, m, h, k] = heads;
-        writeln!(out, "{a:<11} {f:<20} {w:>10} {m:>10} {h:>10} {k:>10}")?;
-        for app in &self.apps {
-            for form in &app.forms {
-                let (w, name) = (&form.wall, form.form.name());
-                writeln!(
-                    out,
-                    "{:<11} {name:<20} {:>10.3} {:>10.3} {:>10.3} {:>10.3}",
-                    app.app, w.total_ms, w.moving_ms, w.host_ms, w.kernel_ms
-                )?;
-            }
-        }
-        Ok(())
-    }
-
-    fn print_rest(&self, out: &mut dyn Write) -> io::Result<()> {
-        writeln!(out, "\nlines of code (counted), the paper's beside them, and its table 6: LUT / FF / BRAM / DSP")?;
-        let heads = ["app", "all on host", "rest on host", "kernel", "paper: host", "drive", "resources"];
-        let [a, h, r, k, ph, pd, t] = heads;
-        writeln!(out, "{a:<11} {h:>11} {r:>12} {k:>7} {ph:>12} {pd:>6}  {t}")?;
-        for app in &self.apps {
-            let l = app.lines;
-            write!(out, "{:<11} {:>11} {:>12} {:>7}", app.app, l.host, l.rest, l.kernel)?;
-            match app.paper {
-                Some(p) => {
-                    let [lut, ff, bram, dsp] = p.resources;
-                    writeln!(out, " {:>12} {:>6}  {lut} / {ff} / {bram} / {dsp}", p.host_lines, p.drive_lines)?;
-                }
-                None => writeln!(out)?,
-            }
-        }
-        Ok(())
-    }
-
-    fn print_timeline(&self, out: &mut dyn Write) -> io::Result<()> {
-        let t = &self.timeline;
-        writeln!(
-            out,
-            "\nthree kernels on {} GB/s, simulated time; GB/s each got, and its max-min share",
-            t.drive / 1e9
-        )?;
-        for p in &t.plateaus {
-            write!(out, "{:.1} to {:.1} s:", p.from, p.to)?;
-            for ((load, got), ideal) in t.loads.iter().zip(&p.got).zip(&p.ideal).filter(|(_, ideal)| **ideal > 0.0) {
-                write!(out, "  {} {:.2} ({:.2})", load.name, got / 1e9, ideal / 1e9)?;
-            }
-            writeln!(out, "  off by {:.2} %", p.off * 100.0)?;
-        }
-        let holds = if t.holds() { "yes" } else { "NO" };
+        let holds = if self.timeline.holds() { "yes" } else { "NO" };
         writeln!(out, "every plateau within {} % of max-min: {holds}", WITHIN * 100.0)
+    }
+
+    /// Its tables as Markdown.
+    pub fn markdown(&self) -> String {
+        super::markdown::document(self)
     }
 
     /// One page that needs nothing else.

@@ -33,11 +33,6 @@ impl<const N: usize> Blocks<N> {
         self.filled = part.len();
     }
 
-    /// Bytes of a record that is not whole.
-    pub fn partial(&self) -> usize {
-        self.filled
-    }
-
     /// Drops what has come of a record.
     pub fn clear(&mut self) {
         self.filled = 0;

@@ -10,8 +10,8 @@
 //! * **Errors.** An odd last byte, which has no value, is `Fault::Data` at the end of the packet; what the whole pairs
 //!   before it make has been put out.
 //! * **Peek.** 0: pairs that have come (modulo 2^32).
-//! * **Cycles.** 1 per flit of input or of output, whichever are more: with runs longer than 2 the output is what
-//!   counts.
+//! * **Cycles.** 4 per flit of input, which is eight pairs a cycle, or 1 per flit of output, whichever are more: with
+//!   runs longer than 8 bytes the output is what counts.
 
 use weldfs_fpga::kernel::{Fault, Stream};
 

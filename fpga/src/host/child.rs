@@ -1,9 +1,9 @@
 //! A kernel's process, seen from the card.
 //!
-//! Input is copied into one of a few buffers and counts as taken; while the kernel works on it, the next ones are copied
-//! into others and asked for ahead, and output of the one before is copied out: the process finds its next step without
-//! sleeping. Where a step leaves something of its part, those that were asked for ahead are skipped, and asked for again
-//! after it. What the process answers is checked before it is used.
+//! Input is copied into one of a few buffers and counts as taken; while the kernel works on it, the next ones are
+//! copied into others and asked for ahead, and output of the one before is copied out: the process finds its next step
+//! without sleeping. Where a step leaves something of its part, those that were asked for ahead are skipped, and asked
+//! for again after it. What the process answers is checked before it is used.
 
 use super::launch::Launch;
 use super::memory::Shared;

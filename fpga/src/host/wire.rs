@@ -46,8 +46,8 @@ impl Spin {
 pub enum Request {
     /// Begin anew; so many parameter words are in input buffer 0.
     Reset { count: u32 },
-    /// Compute on a part of an input buffer. One that follows is for after the step before it, and is skipped where that
-    /// left something of its own part.
+    /// Compute on a part of an input buffer. One that follows is for after the step before it, and is skipped where
+    /// that left something of its own part.
     Step { buffer: u32, from: u32, len: u32, eop: bool, follows: bool },
     /// A value of the debug port.
     Peek { port: u32 },

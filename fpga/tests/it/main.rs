@@ -3,6 +3,8 @@
 mod card;
 mod chains;
 mod hostile;
+mod lend;
+mod modelled;
 mod packages;
 mod process;
 mod rig;

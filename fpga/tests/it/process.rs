@@ -94,8 +94,14 @@ pub fn package(behaviour: &str) -> Option<Package> {
 /// A package of its own with that shared object.
 pub fn package_of(behaviour: &str, library: &Path) -> Package {
     let folder = folder().join(behaviour);
+    // Another test may be loading it: it is there from one moment to the next, and written once.
+    static LOCK: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = LOCK.lock();
     std::fs::create_dir_all(&folder).expect("a folder");
-    std::fs::copy(library, folder.join("lib.so")).expect("copied");
+    if !folder.join("lib.so").exists() {
+        std::fs::copy(library, folder.join("lib.so.new")).expect("copied");
+        std::fs::rename(folder.join("lib.so.new"), folder.join("lib.so")).expect("renamed");
+    }
     let name = behaviour.to_lowercase().replace('_', "-");
     let id: String = name.bytes().chain(std::iter::repeat(9)).take(16).map(|b| format!("{b:02x}")).collect();
     let text = format!(

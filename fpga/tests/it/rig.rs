@@ -102,8 +102,19 @@ pub fn want(kernel: &str, param: u32, tenant: u64) -> Want {
     Want { kernel: kernel.into(), params: vec![param], tenant, weight: 1, when_full: WhenFull::Busy }
 }
 
-/// Stays in its first chunk until the gate is opened.
-pub struct Gate;
+/// Polls until something has happened on another thread.
+pub fn until<T>(mut what: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..60_000 {
+        if let Some(value) = what() {
+            return value;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    panic!("it did not happen in a minute");
+}
+
+/// Stays in its first chunk until its gate is opened.
+pub struct Gate(pub usize);
 
 impl Stream for Gate {
     fn reset(&mut self, _params: &[u32]) -> Result<(), Fault> {
@@ -111,7 +122,7 @@ impl Stream for Gate {
     }
 
     fn chunk(&mut self, _input: &[u8], _out: &mut Vec<u8>) -> Result<(), Fault> {
-        gate::pass();
+        gate::pass(self.0);
         Ok(())
     }
 
@@ -120,33 +131,33 @@ impl Stream for Gate {
     }
 }
 
-/// The gate: one test uses it.
+/// The gates: one test uses each.
 pub mod gate {
     use std::sync::{Condvar, Mutex};
 
-    static STATE: Mutex<(bool, bool)> = Mutex::new((false, false));
+    static STATE: Mutex<[(bool, bool); 2]> = Mutex::new([(false, false); 2]);
     static CHANGED: Condvar = Condvar::new();
 
-    fn until(ready: impl Fn(&(bool, bool)) -> bool) {
+    fn until(gate: usize, ready: impl Fn(&(bool, bool)) -> bool) {
         let state = STATE.lock().expect("the gate");
-        drop(CHANGED.wait_while(state, |s| !ready(s)).expect("the gate"));
+        drop(CHANGED.wait_while(state, |s| !ready(&s[gate])).expect("the gate"));
     }
 
-    fn set(change: impl Fn(&mut (bool, bool))) {
-        change(&mut STATE.lock().expect("the gate"));
+    fn set(gate: usize, change: impl Fn(&mut (bool, bool))) {
+        change(&mut STATE.lock().expect("the gate")[gate]);
         CHANGED.notify_all();
     }
 
-    pub fn wait_until_inside() {
-        until(|s| s.0);
+    pub fn wait_until_inside(gate: usize) {
+        until(gate, |s| s.0);
     }
 
-    pub fn open() {
-        set(|s| s.1 = true);
+    pub fn open(gate: usize) {
+        set(gate, |s| s.1 = true);
     }
 
-    pub fn pass() {
-        set(|s| s.0 = true);
-        until(|s| s.1);
+    pub fn pass(gate: usize) {
+        set(gate, |s| s.0 = true);
+        until(gate, |s| s.1);
     }
 }

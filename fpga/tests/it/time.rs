@@ -1,23 +1,12 @@
 //! What takes time: reconfiguration, the drive, the watchdog; and what is charged.
 
-use crate::rig::{Gate, add, catalogue, config, gate, manifest, once, wait, want};
+use crate::rig::{Gate, add, catalogue, config, gate, manifest, once, until, wait, want};
 use std::time::Duration;
 use weldfs_fpga::card::Card;
 use weldfs_fpga::clock::Clock;
 use weldfs_fpga::config::{CardConfig, Reconfigure, Want, WhenFull};
 use weldfs_fpga::kernel::{Fault, Model};
 use weldfs_fpga::status::SlotState;
-
-/// Polls until something has happened on another thread.
-fn until<T>(mut what: impl FnMut() -> Option<T>) -> T {
-    for _ in 0..20_000 {
-        if let Some(value) = what() {
-            return value;
-        }
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    panic!("it did not happen in 20 s");
-}
 
 #[test]
 fn reconfiguration_takes_the_modelled_time_once_and_not_where_the_kernel_is_loaded() {
@@ -98,7 +87,7 @@ fn slot_time_is_cycles_over_the_kernels_clock_and_is_the_tenants() {
 fn a_built_in_kernel_that_hangs_takes_its_slot_out_of_service_until_it_returns() {
     let clock = Clock::manual();
     let mut kernels = catalogue();
-    let make = || Box::new(Model::new(Gate, 1.0)) as Box<_>;
+    let make = || Box::new(Model::new(Gate(0), 1.0)) as Box<_>;
     kernels.add_builtin(manifest("gate", "gate", 1, 250), make).expect("added");
     let hasty = CardConfig { watchdog: Duration::from_secs(1), inline_bytes: 0, clock: clock.clone(), ..config(2) };
     let card = Card::new(hasty, kernels).expect("a card");
@@ -107,7 +96,7 @@ fn a_built_in_kernel_that_hangs_takes_its_slot_out_of_service_until_it_returns()
     let slot = bad.slot();
     let mut packet = Box::pin(bad.run(vec![1], 1));
     assert!(once(&mut packet).is_pending());
-    gate::wait_until_inside();
+    gate::wait_until_inside(0);
     clock.advance(999_999_999);
     card.tick();
     assert!(once(&mut packet).is_pending());
@@ -120,8 +109,38 @@ fn a_built_in_kernel_that_hangs_takes_its_slot_out_of_service_until_it_returns()
     assert_eq!(wait(good.run(vec![1], 1)).expect("unharmed").output, [2]);
     let mut waiting = card.open(Want { when_full: WhenFull::Wait, ..want("plus", 1, 3) });
     assert!(once(&mut waiting).is_pending(), "the slot is out of service");
-    gate::open();
+    gate::open(0);
     let session = wait(waiting).expect("the slot is back");
     assert_eq!((session.slot(), card.status().slots[slot].faults), (slot, 1));
     assert_eq!(wait(session.run(vec![1], 1)).expect("ran").output, [2]);
+}
+
+#[test]
+fn a_packet_that_was_given_up_inside_a_hung_kernel_ends_with_a_fault_and_the_session_works_again_later() {
+    let clock = Clock::manual();
+    let mut kernels = catalogue();
+    let make = || Box::new(Model::new(Gate(1), 1.0)) as Box<_>;
+    kernels.add_builtin(manifest("gate", "gate", 1, 250), make).expect("added");
+    let hasty = CardConfig { watchdog: Duration::from_secs(1), inline_bytes: 0, clock: clock.clone(), ..config(1) };
+    let card = Card::new(hasty, kernels).expect("a card");
+    let session = wait(card.open(want("gate", 1, 2))).expect("open");
+    let mut packet = Box::pin(session.run(vec![1], 1));
+    assert!(once(&mut packet).is_pending());
+    gate::wait_until_inside(1);
+    drop(packet);
+    let mut params = Box::pin(session.send_params(vec![2]));
+    assert!(once(&mut params).is_pending(), "the kernel has not come back");
+    clock.advance(1_000_000_000);
+    card.tick();
+    assert!(matches!(wait(params), Err(Fault::Lost(why)) if why.contains("no progress")));
+    assert_eq!(card.status().slots[1].state, SlotState::Stuck);
+    assert!(matches!(wait(session.send_params(vec![2])), Err(Fault::Lost(_))), "nothing is waited for");
+    assert!(matches!(wait(session.push(vec![1], true)), Err(Fault::Lost(_))));
+    assert!(matches!(wait(session.run(vec![1], 1)), Err(Fault::Lost(_))));
+    gate::open(1);
+    until(|| (card.status().slots[1].state == SlotState::Held).then_some(()));
+    wait(session.send_params(vec![3])).expect("it begins anew");
+    assert!(wait(session.run(vec![1], 1)).expect("ran").output.is_empty());
+    let slot = &card.status().slots[1];
+    assert_eq!((slot.faults, slot.bytes_in), (1, 1), "what hung is not charged");
 }

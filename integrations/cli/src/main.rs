@@ -24,6 +24,7 @@ mod preload;
 mod tree;
 mod verbs;
 mod walk;
+mod words;
 
 use clap::{Parser, Subcommand};
 use failure::Outcome;

@@ -184,6 +184,8 @@ counters! {
     lent: SharedCount,
     /// Reads of virtual files: each gave what a kernel made of other files.
     virtual_reads: SharedCount,
+    /// Streams of virtual files that began anew, because others had got their slot meanwhile.
+    virtual_replays: SharedCount,
     /// Packets that ran through a kernel in an FPGA slot.
     slot_packets: SharedCount,
     /// Nanoseconds of slot time used and charged: cycles over the slot's clock.

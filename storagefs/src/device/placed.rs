@@ -271,4 +271,4 @@ async fn read_record(cx: &OpCx<'_>, h: Handle, offset: u64, len: u32) -> Verifie
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

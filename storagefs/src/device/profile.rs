@@ -67,7 +67,7 @@ impl Link {
     }
 
     /// Bytes per second from host to device; 0 = unlimited.
-    pub(crate) fn to_device(self) -> u64 {
+    pub fn to_device(self) -> u64 {
         if self.to_device_bytes_per_s == 0 { self.each_way() } else { self.to_device_bytes_per_s }
     }
 

@@ -193,3 +193,6 @@ fn seek(d: &Description, file: &Virtual, whence: Whence, off: i64) -> Result<(u6
     d.set_offset(to);
     Ok((to, 0))
 }
+
+#[cfg(test)]
+mod tests;

@@ -15,8 +15,8 @@ use weldfs_storagefs::fs::Cred;
 use weldfs_storagefs::media::{self, ImageKind};
 use weldfs_storagefs::mount::{MkfsOptions, format};
 
-const READ: OpenFlags = OpenFlags::READ;
-const WRITE: OpenFlags = OpenFlags::WRITE;
+pub const READ: OpenFlags = OpenFlags::READ;
+pub const WRITE: OpenFlags = OpenFlags::WRITE;
 
 fn device() -> (Embedded, Client) {
     let embedded = Embedded::open(&Source::Ram(96 << 20), DeviceConfig::default()).unwrap();
@@ -24,7 +24,7 @@ fn device() -> (Embedded, Client) {
     (embedded, client)
 }
 
-fn user(embedded: &Embedded, uid: u32) -> Client {
+pub fn user(embedded: &Embedded, uid: u32) -> Client {
     Client::with(Arc::new(embedded.acting_as(Cred::new(uid, uid)))).unwrap()
 }
 
@@ -34,7 +34,7 @@ fn needle(text: &str) -> Vec<u32> {
     std::iter::once(text.len() as u32).chain(words).collect()
 }
 
-fn spec(kernel: &str, params: Vec<u32>, direction: Direction, ranges: &[(&str, u64, u64)]) -> VirtSpec {
+pub fn spec(kernel: &str, params: Vec<u32>, direction: Direction, ranges: &[(&str, u64, u64)]) -> VirtSpec {
     let range = |(path, offset, length): &(&str, u64, u64)| VirtRange {
         path: path.as_bytes().to_vec(),
         offset: *offset,
@@ -57,11 +57,11 @@ fn lines(count: u32, nth: u32) -> (Vec<u8>, Vec<u8>) {
     (text, hits)
 }
 
-fn put(client: &Client, path: &str, bytes: &[u8]) {
+pub fn put(client: &Client, path: &str, bytes: &[u8]) {
     client.create(path).unwrap().write_all_at(bytes, 0).unwrap();
 }
 
-fn drain(file: &VirtFile, room: usize) -> std::io::Result<Vec<u8>> {
+pub fn drain(file: &VirtFile, room: usize) -> std::io::Result<Vec<u8>> {
     let (mut all, mut piece) = (Vec::new(), vec![0; room]);
     loop {
         match file.vread(&mut piece[..])? {
@@ -71,7 +71,7 @@ fn drain(file: &VirtFile, room: usize) -> std::io::Result<Vec<u8>> {
     }
 }
 
-fn errno<T>(result: std::io::Result<T>) -> Option<Errno> {
+pub fn errno<T>(result: std::io::Result<T>) -> Option<Errno> {
     result.err().and_then(|e| e.raw_os_error()).map(Errno)
 }
 

@@ -21,6 +21,8 @@ pub(super) const APP: App = App {
     rest_items: &[],
     source: include_str!("bitmap.rs"),
     kernel_source: include_str!("../../../../fpga/kernels/src/rle.rs"),
+    built: "rtl",
+    built_source: include_str!("../../../../fpga/rtl/kernels/weld_rle.v"),
 };
 
 /// So many bytes when they are expanded, about.

@@ -2,8 +2,10 @@
 
 use super::{App, Count, Digest, Work, random, text, words};
 use rand::Rng;
+use rand::rngs::SmallRng;
 
-const ROW: usize = 64 << 10;
+/// Bytes of a row.
+pub const ROW: usize = 64 << 10;
 const NEEDLE: &[u8; 32] = b"NEEDLE IN A HAYSTACK OF 64K ROWS";
 /// One row in so many has it.
 const ONE_IN: u32 = 10;
@@ -16,25 +18,61 @@ pub(super) const APP: App = App {
     unit: ROW,
     data: "rows of 64 KiB of letters, a needle of 32 bytes in one row of ten",
     generate,
-    params: |_| [NEEDLE.len() as u32].into_iter().chain(words(NEEDLE)).collect(),
-    host: |_| Box::new(Host::default()),
-    rest: |_| Count::of(8, "matches"),
+    params: |_| params(),
+    host: |_| host(),
+    rest: |_| rest(),
     host_items: &["struct Host", "for Host"],
     rest_items: &["Count"],
     source: include_str!("grep.rs"),
     kernel_source: include_str!("../../../../fpga/kernels/src/grep.rs"),
+    built: "rtl",
+    built_source: include_str!("../../../../fpga/rtl/kernels/weld_grep.v"),
 };
 
-fn generate(bytes: usize) -> Vec<u8> {
-    let (mut rng, mut data) = (random(1), vec![0; (bytes / ROW).max(4) * ROW]);
-    for (n, row) in data.chunks_mut(ROW).enumerate() {
-        text(&mut rng, row);
-        if n == 1 || rng.random_ratio(1, ONE_IN) {
-            let at = rng.random_range(0..ROW - NEEDLE.len() - 1);
-            row[at..at + NEEDLE.len()].copy_from_slice(NEEDLE);
-        }
-        row[ROW - 1] = b'\n';
+/// Parameters of the kernel.
+pub fn params() -> Vec<u32> {
+    [NEEDLE.len() as u32].into_iter().chain(words(NEEDLE)).collect()
+}
+
+/// All of the work on the host.
+pub fn host() -> Box<dyn Work> {
+    Box::new(Host::default())
+}
+
+/// What the host does with the kernel's output.
+pub fn rest() -> Box<dyn Work> {
+    Count::of(8, "matches")
+}
+
+/// Makes the text, row by row, the same at each run.
+pub struct Maker {
+    rng: SmallRng,
+    row: usize,
+}
+
+impl Maker {
+    /// At the first row.
+    pub fn new() -> Maker {
+        Maker { rng: random(1), row: 0 }
     }
+
+    /// The next rows.
+    pub fn fill(&mut self, rows: &mut [u8]) {
+        for row in rows.chunks_mut(ROW) {
+            text(&mut self.rng, row);
+            if self.row == 1 || self.rng.random_ratio(1, ONE_IN) {
+                let at = self.rng.random_range(0..ROW - NEEDLE.len() - 1);
+                row[at..at + NEEDLE.len()].copy_from_slice(NEEDLE);
+            }
+            row[ROW - 1] = b'\n';
+            self.row += 1;
+        }
+    }
+}
+
+fn generate(bytes: usize) -> Vec<u8> {
+    let mut data = vec![0; (bytes / ROW).max(4) * ROW];
+    Maker::new().fill(&mut data);
     data
 }
 

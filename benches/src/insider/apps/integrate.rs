@@ -26,6 +26,8 @@ pub(super) const APP: App = App {
     rest_items: &["Count"],
     source: include_str!("integrate.rs"),
     kernel_source: include_str!("../../../../fpga/kernels/src/integrate.rs"),
+    built: "rtl",
+    built_source: include_str!("../../../../fpga/rtl/kernels/weld_integrate.v"),
 };
 
 fn query() -> [u8; COMPARED] {

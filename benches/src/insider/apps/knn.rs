@@ -24,6 +24,8 @@ pub(super) const APP: App = App {
     rest_items: &["Rest", "Best"],
     source: include_str!("knn.rs"),
     kernel_source: include_str!("../../../../fpga/kernels/src/knn.rs"),
+    built: "hls",
+    built_source: include_str!("../../../../fpga/hls/knn.cpp"),
 };
 
 fn query() -> Vec<u8> {

@@ -5,7 +5,7 @@
 //! link follow from them.
 
 mod bitmap;
-mod grep;
+pub mod grep;
 mod integrate;
 mod knn;
 mod relief;
@@ -54,8 +54,12 @@ pub struct App {
     pub rest_items: &'static [&'static str],
     /// Text of the application's file, for counting lines.
     pub source: &'static str,
-    /// Text of the kernel's file.
+    /// Text of the file of the kernel's model.
     pub kernel_source: &'static str,
+    /// The kernel's back-end beside the model: `rtl` or `hls`.
+    pub built: &'static str,
+    /// Text of the kernel's file there.
+    pub built_source: &'static str,
 }
 
 /// Text of this file: what several applications share.

@@ -29,6 +29,8 @@ pub(super) const APP: App = App {
     rest_items: &["Count"],
     source: include_str!("relief.rs"),
     kernel_source: include_str!("../../../../fpga/kernels/src/relief.rs"),
+    built: "hls",
+    built_source: include_str!("../../../../fpga/hls/relief.cpp"),
 };
 
 fn rows(bytes: usize) -> usize {

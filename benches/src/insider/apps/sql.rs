@@ -25,6 +25,8 @@ pub(super) const APP: App = App {
     rest_items: &["Query", "fn two"],
     source: include_str!("sql.rs"),
     kernel_source: include_str!("../../../../fpga/kernels/src/sql.rs"),
+    built: "rtl",
+    built_source: include_str!("../../../../fpga/rtl/kernels/weld_sql.v"),
 };
 
 fn generate(bytes: usize) -> Vec<u8> {

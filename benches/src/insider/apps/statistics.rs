@@ -22,6 +22,8 @@ pub(super) const APP: App = App {
     rest_items: &["Rest", "fn add"],
     source: include_str!("statistics.rs"),
     kernel_source: include_str!("../../../../fpga/kernels/src/statistics.rs"),
+    built: "rtl",
+    built_source: include_str!("../../../../fpga/rtl/kernels/weld_statistics.v"),
 };
 
 fn per_row(bytes: usize) -> usize {

@@ -14,6 +14,7 @@ mod integrate;
 mod lz4;
 mod packages;
 mod parse;
+mod pass_through;
 mod rle;
 mod rtl;
 mod select;

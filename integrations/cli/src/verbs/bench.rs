@@ -45,6 +45,9 @@ enum Which {
     /// The seven applications of INSIDER (ATC 2019), on the host and with kernels in the drive: bytes over the link,
     /// modelled speed-ups, three kernels at once
     Insider(insider::Args),
+    /// Bytes over the link when a text is searched: by a host that reads it, and by reading a virtual file of it
+    /// through grep
+    VirtualCat(insider::CatArgs),
     /// A fused append interrupted on each of 64 files: until all are verified and durable, by who recovers them
     Recovery(Recovery),
     /// Mounting after a crash that left the log full, with few and with many files
@@ -228,6 +231,7 @@ pub fn run(args: &Args) -> Outcome {
         Which::Busy(args) => busy::run(args),
         Which::Company { kind } => weldfs_benches::busy::company::keep_busy(*kind),
         Which::Insider(args) => insider::run(args),
+        Which::VirtualCat(args) => insider::run_cat(args),
         Which::Recovery(args) => recoveries(args),
         Which::Mount(args) => mounts(args),
         Which::Fairness(args) => fair(args),

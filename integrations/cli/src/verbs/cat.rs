@@ -5,14 +5,16 @@ use crate::device;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::output::{self, each, exit_code};
 use crate::place::{Place, Readable};
+use std::ffi::OsStr;
 use std::io::{self, Read};
-use weldfs::OpenOptions;
+use std::os::unix::ffi::OsStrExt;
+use weldfs::{Client, Errno, OpenOptions};
 
 /// Bytes per read.
 const PIECE: usize = 1 << 20;
 /// Bytes per read after one failed: what has one checksum.
 const BLOCK: usize = 4096;
-const EIO: i32 = weldfs_ciscops::Errno::IO.0;
+const EIO: i32 = Errno::IO.0;
 
 /// Arguments of `weldfs cat`.
 #[derive(clap::Args, Debug)]
@@ -35,7 +37,11 @@ pub fn run(args: &Args) -> Outcome {
 pub fn show(place: &Place) -> Result<(), Failure> {
     let mut piece = vec![0; PIECE];
     let device = device::open(&place.image, device::Want::Read)?;
-    let file = OpenOptions::new().read(true).open(device.client(), &place.path).doing("open", place.to_string())?;
+    let opened = OpenOptions::new().read(true).open(device.client(), &place.path);
+    let file = match opened.as_ref().err().and_then(|e| lacking(device.client(), place, e)) {
+        Some(why) => return Err(why),
+        None => opened.doing("open", place.to_string())?,
+    };
     let (mut offset, mut len) = (0, PIECE);
     loop {
         let n = match file.read_at(&mut piece[..len], offset) {
@@ -54,6 +60,21 @@ pub fn show(place: &Place) -> Result<(), Failure> {
     }
     drop(file);
     device.close()
+}
+
+/// What a virtual file lacks that does not open.
+fn lacking(client: &Client, place: &Place, error: &io::Error) -> Option<Failure> {
+    let spec = client.virt_spec(&place.path).ok()?;
+    let gone = || spec.ranges.iter().map(|r| OsStr::from_bytes(&r.path)).find(|p| client.metadata(p).is_err());
+    let why = match Errno(error.raw_os_error()?) {
+        Errno::NODEV => format!("its kernel {} is not active (weldfs kernel activate)", spec.kernel),
+        Errno::NOENT => match gone() {
+            Some(path) => format!("{path:?}, which it streams, is not there"),
+            None => format!("the device has no kernel {} (weldfs kernel ls)", spec.kernel),
+        },
+        _ => return None,
+    };
+    Some(Failure::new(format!("cannot open {place}: {why}")))
 }
 
 /// What comes from standard input.

@@ -1,5 +1,5 @@
-//! `weldfs kernel-host`: the process in which a kernel runs that is not built in. Hidden: the device starts it, and tells
-//! it by its environment what to do.
+//! `weldfs kernel-host`: the process in which a kernel runs that is not built in. Hidden: the device starts it, and
+//! tells it by its environment what to do.
 
 use crate::failure::Outcome;
 

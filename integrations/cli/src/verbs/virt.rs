@@ -6,6 +6,7 @@ use crate::failure::{Doing, Failure, Outcome, reason};
 use crate::output::{self, each, exit_code};
 use crate::place::{self, Place, one_image};
 use crate::walk::{Walk, When};
+use crate::words::Words;
 use clap::builder::{ValueParser, ValueParserFactory};
 use serde::Serialize;
 use std::ffi::OsStr;
@@ -50,7 +51,7 @@ struct Add {
     #[arg(short, long, value_name = "KERNEL")]
     kernel: String,
     /// Parameters, in order
-    #[arg(short, long = "param", value_name = "PARAM", allow_hyphen_values = true, value_parser = words)]
+    #[arg(short, long = "param", value_name = "PARAM", allow_hyphen_values = true, value_parser = Words::of)]
     params: Vec<Words>,
     /// What is written to it goes through the kernel into the one range
     #[arg(short, long)]
@@ -86,10 +87,6 @@ struct Rm {
     places: Vec<Place>,
 }
 
-/// One `--param`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Words(Vec<u32>);
-
 /// A range of a file of an image.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Ranged {
@@ -111,7 +108,7 @@ fn add(args: &Add) -> Outcome {
     let image = one_image(args.ranges.iter().map(|r| &r.place).chain([&args.name]))?;
     let spec = VirtSpec {
         kernel: args.kernel.clone(),
-        params: args.params.iter().flat_map(|w| w.0.iter().copied()).collect(),
+        params: Words::all(&args.params),
         direction: if args.write { Direction::Write { cut: args.truncate } } else { Direction::Read },
         ranges: args.ranges.iter().map(Ranged::to_spec).collect(),
     };
@@ -289,34 +286,6 @@ impl ValueParserFactory for Ranged {
     }
 }
 
-fn words(text: &str) -> Result<Words, String> {
-    if let Some(s) = text.strip_prefix("text:") {
-        return Ok(Words([vec![s.len() as u32], packed(s.as_bytes())].concat()));
-    }
-    if let Some(digits) = text.strip_prefix("hex:") {
-        let byte = |at| digits.get(at..at + 2).and_then(|d| u8::from_str_radix(d, 16).ok());
-        let bytes: Option<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
-        return bytes
-            .map(|b| Words(packed(&b)))
-            .ok_or_else(|| format!("'{digits}' are no pairs of hexadecimal digits"));
-    }
-    if let Some(file) = text.strip_prefix("file:") {
-        return std::fs::read(file)
-            .map(|b| Words(packed(&b)))
-            .map_err(|e| format!("cannot read {file}: {}", reason(&e)));
-    }
-    let hex = text.strip_prefix("0x").map(|digits| u32::from_str_radix(digits, 16).ok());
-    let number = hex.unwrap_or_else(|| text.parse().ok().or_else(|| text.parse::<i32>().ok().map(|n| n as u32)));
-    let forms = "a number of 32 bits, text:STRING, hex:DIGITS or file:FILE";
-    number.map(|n| Words(vec![n])).ok_or_else(|| format!("'{text}' is not {forms}"))
-}
-
-/// Bytes, four to a word, the first one lowest; surplus bytes are zero.
-fn packed(bytes: &[u8]) -> Vec<u32> {
-    let word = |c: &[u8]| c.iter().rev().fold(0, |w, b| w << 8 | u32::from(*b));
-    bytes.chunks(4).map(word).collect()
-}
-
 fn mode(text: &str) -> Result<u32, String> {
     let bits = u32::from_str_radix(text, 8).ok().filter(|bits| *bits <= 0o777);
     bits.ok_or_else(|| format!("'{text}' is no octal number up to 777"))
@@ -325,20 +294,6 @@ fn mode(text: &str) -> Result<u32, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn parameters_are_words() {
-        let of = |text: &str| words(text).map(|w| w.0);
-        assert_eq!(of("12"), Ok(vec![12]));
-        assert_eq!(of("0xffffffff"), Ok(vec![u32::MAX]));
-        assert_eq!(of("-2"), Ok(vec![0xffff_fffe]));
-        assert_eq!(of("text:foo12"), Ok(vec![5, 0x316f_6f66, 0x32]));
-        assert_eq!(of("text:"), Ok(vec![0]));
-        assert_eq!(of("hex:0102030405"), Ok(vec![0x0403_0201, 5]));
-        for bad in ["", "x", "4294967296", "-2147483649", "hex:1", "hex:zz", "hex:é", "file:/nowhere/at/all"] {
-            assert!(of(bad).is_err(), "{bad}");
-        }
-    }
 
     #[test]
     fn a_range_is_what_is_behind_the_last_at_sign_if_that_is_numbers() {

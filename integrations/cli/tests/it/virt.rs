@@ -97,7 +97,11 @@ fn what_is_wrong_with_one_is_one_sentence() {
     assert!(usage(&["--kernel", "rle", "--truncate", &f]).contains("--write"));
     image.ok(&["virt", "add", &name, "--kernel", "no-such-kernel", &f]);
     let (code, why) = image.fails(&["cat", &name]);
-    assert!(code == 1 && why.contains("No such file"), "{why}");
+    assert!(code == 1 && why.contains("the device has no kernel no-such-kernel"), "{why}");
+    image.ok(&["virt", "rm", &name]);
+    image.ok(&["virt", "add", &name, "--kernel", "grep", "--param", "text:x", &image.at("/not/there")]);
+    let (code, why) = image.fails(&["cat", &name]);
+    assert!(code == 1 && why.contains("\"/not/there\", which it streams, is not there"), "{why}");
     image.ok(&["virt", "rm", &name]);
     image.ok(&["virt", "add", &name, "--kernel", "pass-through", &format!("{f}@2+4")]);
     assert_eq!(image.ok(&["cat", &name]), b"2345");

@@ -19,30 +19,33 @@ use crate::store::{MountOptions, Store};
 const POOL: u32 = 256 << 10;
 
 fn device() -> Device {
+    // What is small is computed on a slot's own thread, too.
+    with_card(CardConfig { reconfigure: Reconfigure::NONE, inline_bytes: 0, ..CardConfig::with_slots(1) })
+}
+
+pub(in crate::device) fn with_card(card: CardConfig) -> Device {
     let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(64 << 20));
     let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SeededRandom::new(1)));
     format(&medium, &MkfsOptions::default(), &*clock, &*random).unwrap();
     let (store, _) = Store::mount(medium, MountOptions::new(clock, random)).unwrap();
-    // What is small is computed on a slot's own thread, too.
-    let card = CardConfig { reconfigure: Reconfigure::NONE, inline_bytes: 0, ..CardConfig::with_slots(1) };
     Device::start(store, DeviceConfig { card, ..DeviceConfig::default() }).unwrap()
 }
 
 /// A client by hand.
-struct Client {
+pub(in crate::device) struct Client {
     parts: QueueParts,
     sq: SqProducer,
     cq: CqConsumer,
 }
 
 impl Client {
-    fn new(session: &Session) -> Client {
+    pub(in crate::device) fn new(session: &Session) -> Client {
         let parts = session.new_queue_local(8, POOL).unwrap();
         let memory = QueueMemory::new(parts.region.clone(), &parts.layout).unwrap();
         Client { parts, sq: SqProducer::new(memory.clone()), cq: CqConsumer::new(memory) }
     }
 
-    fn send(&mut self, command: &Command) {
+    pub(in crate::device) fn send(&mut self, command: &Command) {
         self.sq.push(&command.encode()).unwrap();
         self.sq.publish();
         if self.sq.needs_doorbell() {
@@ -50,7 +53,7 @@ impl Client {
         }
     }
 
-    fn listen(&mut self) -> Cqe {
+    pub(in crate::device) fn listen(&mut self) -> Cqe {
         let start = Instant::now();
         loop {
             if let Some(cqe) = self.cq.pop() {
@@ -61,14 +64,14 @@ impl Client {
         }
     }
 
-    fn put(&self, at: u32, bytes: &[u8]) -> PoolRange {
+    pub(in crate::device) fn put(&self, at: u32, bytes: &[u8]) -> PoolRange {
         let range = PoolRange::new(at, bytes.len() as u32);
         let pool = self.parts.region.bytes(self.parts.layout.pool_off as usize, POOL as usize).unwrap();
         pool.sub(at as usize, bytes.len()).copy_from(bytes);
         range
     }
 
-    fn open(&mut self, name: &str) -> Handle {
+    pub(in crate::device) fn open(&mut self, name: &str) -> Handle {
         let (path, flags) = (self.put(0, name.as_bytes()), OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE);
         let op = Op::Open { base: Handle::ROOT, path, flags, mode: 0o600, placeholder: 0 };
         self.send(&Command::new(0, op));

@@ -35,6 +35,9 @@ async fn parts(cx: &OpCx<'_>, d: &Description) -> FsResult<Virtual> {
     if wants != way {
         return Err(Errno::PERM.into());
     }
+    if way == Access::WRITE && cx.core.store.is_read_only() {
+        return Err(Errno::ROFS.into());
+    }
     known(cx.core, &spec)?;
     let want = if way == Access::READ { perm::R } else { perm::W };
     let mut parts = Vec::with_capacity(spec.ranges.len());

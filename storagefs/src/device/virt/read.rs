@@ -58,12 +58,18 @@ async fn fill(cx: &OpCx<'_>, file: &Virtual, s: &mut Stream, off: u64, room: usi
     if let Some(errno) = s.failed {
         return Err(errno);
     }
+    if !s.resume(cx) {
+        s.begin_again(cx);
+    }
     let (mut out, mut fed) = (Vec::new(), 0);
     while out.len() < room && !s.drained && (fed < PATIENCE_BYTES || out.is_empty()) {
         if let Err(errno) = step(cx, file, s, room, &mut out, &mut fed).await {
             // Where there is no slot yet, the stream has not begun: it can be tried again.
             s.failed = Some(errno).filter(|_| s.has_session());
             if out.is_empty() {
+                if s.failed.is_some() {
+                    s.release_slot();
+                }
                 return Err(errno);
             }
             break;
@@ -73,6 +79,7 @@ async fn fill(cx: &OpCx<'_>, file: &Virtual, s: &mut Stream, off: u64, room: usi
         s.release_slot();
     }
     s.give(&out);
+    s.rest_from_reading();
     Ok(out)
 }
 
@@ -90,14 +97,21 @@ async fn step(
         return Err(Errno::INTR);
     }
     if !s.ended && !s.is_pushing() {
+        if out.is_empty() {
+            // One that is long at it without a result makes room for others in between.
+            s.rest_from_reading();
+            if !s.resume(cx) {
+                s.begin_again(cx);
+            }
+        }
         // First, so that a piece that was read has where to go.
         s.session(cx).await?;
         let (piece, last) = next_piece(cx, file, s).await?;
         *fed += piece.len() as u64;
         s.push(cx, piece, last).await?;
     }
-    if let Event::Made(pulled) = s.next(cx, room - out.len()).await? {
-        out.extend_from_slice(&pulled.bytes);
+    if let Event::Made(pulled) = s.next(cx, s.wants(room - out.len())).await? {
+        out.extend_from_slice(s.fresh(&pulled.bytes)?);
     }
     cx.boundary().await;
     Ok(())

@@ -5,11 +5,13 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
+use std::time::Duration;
 
 use weldfs_ciscops::limits::VIRT_AGAIN_MAX;
-use weldfs_ciscops::{Errno, VirtSpec};
+use weldfs_ciscops::{ChecksumState, Errno, VirtSpec};
 use weldfs_fpga::config::{Want, WhenFull};
 use weldfs_fpga::kernel::Fault;
+use weldfs_fpga::lend::Rest;
 use weldfs_fpga::session::{Pulled, Session};
 use weldfs_fpga::status::Usage;
 use weldfs_scheduler::Cost;
@@ -21,8 +23,16 @@ use crate::fs::SLICE_BYTES;
 
 /// Bytes that are pushed at a time, and read of a real file under one ticket.
 pub(super) const PIECE_BYTES: u64 = 4 * SLICE_BYTES;
-/// While a command waits for a slot, it looks so often whether its client is still there, nanoseconds.
+/// While a command waits for a slot or a kernel, it looks so often whether its client is still there, nanoseconds.
 const LOOK_NS: u64 = 50_000_000;
+/// A stream that no one reads for so long gives its slot to who waits for one. It can begin anew.
+const IDLE_READ: Duration = Duration::from_millis(100);
+/// A stream that no one writes to for so long gives its slot to who waits for one. That is its end.
+const IDLE_WRITE: Duration = Duration::from_secs(2);
+/// A stream that is read has its slot for so long before another tenant may have it, nanoseconds.
+const TURN_NS: u64 = 1_000_000_000;
+/// Output pulled at a time that was given before, bytes.
+const SKIP_BYTES: u64 = 1 << 20;
 
 /// Input on its way into the kernel.
 type Pushing = Pin<Box<dyn Future<Output = Result<(), Fault>> + Send>>;
@@ -50,6 +60,15 @@ pub(super) struct Stream {
     position: u64,
     /// The last of those given.
     again: Vec<u8>,
+    /// CRC-32C of all bytes given.
+    sum: u32,
+    /// Of a stream that was begun anew: bytes to come that were given before, and the CRC-32C of those that came.
+    skip: u64,
+    skip_sum: u32,
+    /// Input that it had taken when its slot went to others, bytes.
+    replayed: u64,
+    /// When it got its slot, nanoseconds.
+    since: u64,
     /// The input has ended; all of the output has been pulled.
     pub ended: bool,
     pub drained: bool,
@@ -76,6 +95,11 @@ impl Stream {
             charged: Usage::default(),
             position: 0,
             again: Vec::new(),
+            sum: 0,
+            skip: 0,
+            skip_sum: 0,
+            replayed: 0,
+            since: 0,
             ended: false,
             drained: false,
             failed: None,
@@ -100,7 +124,68 @@ impl Stream {
         (self.session, self.held, self.pushing) = (None, None, None);
         (self.position, self.part, self.at) = (0, 0, 0);
         (self.ended, self.drained, self.failed) = (false, false, None);
+        (self.sum, self.skip, self.skip_sum, self.replayed) = (0, 0, 0, 0);
         self.again.clear();
+    }
+
+    /// No command works on it for now: its slot may go to others.
+    pub fn rest(&self, idle: Duration, willing: bool) {
+        if let Some(session) = &self.session {
+            session.rest(Rest { idle, willing });
+        }
+    }
+
+    /// As [`Stream::rest`], of one that is read.
+    pub fn rest_from_reading(&self) {
+        // What it had to do again is done again, and as much on top: so that taking turns does not keep it from its
+        // end.
+        let worth = self.skip == 0 && self.charged.bytes_in >= 2 * self.replayed;
+        self.rest(IDLE_READ, worth && now_ns().saturating_sub(self.since) >= TURN_NS);
+    }
+
+    /// As [`Stream::rest`], of one that is written.
+    pub fn rest_from_writing(&self) {
+        self.rest(IDLE_WRITE, false);
+    }
+
+    /// A command works on it again. False where its slot has gone to others.
+    pub fn resume(&mut self, cx: &OpCx<'_>) -> bool {
+        let Some(session) = self.session.clone() else { return true };
+        let ours = session.resume();
+        if !ours {
+            self.charge(cx, &session);
+        }
+        ours
+    }
+
+    /// Begins anew, to go on where it was: what was given before is made again, and passed over.
+    pub fn begin_again(&mut self, cx: &OpCx<'_>) {
+        cx.queue.counters.virtual_replays.add(1);
+        self.replayed = self.charged.bytes_in;
+        self.release();
+        (self.part, self.at) = (0, 0);
+        (self.skip, self.skip_sum) = (self.position, 0);
+    }
+
+    /// At most so many bytes are of use now.
+    pub fn wants(&self, room: usize) -> usize {
+        if self.skip > 0 { self.skip.min(SKIP_BYTES) as usize } else { room }
+    }
+
+    /// What of the kernel's output the reader has not got yet.
+    ///
+    /// # Errors
+    /// ESTALE: what was given before is not what the kernel makes now.
+    pub fn fresh<'b>(&mut self, bytes: &'b [u8]) -> Result<&'b [u8], Errno> {
+        if self.skip == 0 {
+            return Ok(bytes);
+        }
+        let (old, new) = bytes.split_at(self.skip.min(bytes.len() as u64) as usize);
+        self.skip_sum = append(self.skip_sum, old);
+        self.skip -= old.len() as u64;
+        let short = self.skip > 0 && self.drained;
+        let other = self.skip == 0 && self.skip_sum != self.sum;
+        if short || other { Err(Errno::STALE) } else { Ok(new) }
     }
 
     /// The slot is given back, and a later packet begins anew.
@@ -138,6 +223,7 @@ impl Stream {
     /// The reader has got these.
     pub fn give(&mut self, bytes: &[u8]) {
         self.position += bytes.len() as u64;
+        self.sum = append(self.sum, bytes);
         let keep = &bytes[bytes.len().saturating_sub(VIRT_AGAIN_MAX)..];
         let old = (self.again.len() + keep.len()).saturating_sub(VIRT_AGAIN_MAX);
         self.again.drain(..old);
@@ -168,7 +254,7 @@ impl Stream {
         };
         let opened = while_there(cx, cx.core.card.open(want)).await?;
         let session = Arc::new(opened.map_err(|e| e.errno())?);
-        (self.charged, self.held) = (Usage::default(), Some(held));
+        (self.charged, self.held, self.since) = (Usage::default(), Some(held), now_ns());
         Ok(self.session.insert(session).clone())
     }
 
@@ -189,7 +275,7 @@ impl Stream {
     pub async fn next(&mut self, cx: &OpCx<'_>, max: usize) -> Result<Event, Errno> {
         let session = self.session(cx).await?;
         let mut pull = pin!(session.pull(max));
-        let event = poll_fn(|task| {
+        let made = poll_fn(|task| {
             if let Some(push) = &mut self.pushing
                 && let Poll::Ready(taken) = push.as_mut().poll(task)
             {
@@ -197,10 +283,10 @@ impl Stream {
                 return Poll::Ready(taken.map(|()| Event::Taken));
             }
             pull.as_mut().poll(task).map_ok(Event::Made)
-        })
-        .await;
+        });
+        let event = while_there(cx, made).await;
         self.charge(cx, &session);
-        let event = event.map_err(|fault| fault.errno())?;
+        let event = event?.map_err(|fault| fault.errno())?;
         if let Event::Made(Pulled { eop: true, .. }) = event {
             self.drained = true;
         }
@@ -220,6 +306,13 @@ impl Stream {
         }
         self.charged = now;
     }
+}
+
+/// CRC-32C of what `sum` is of, and `bytes` behind it.
+fn append(sum: u32, bytes: &[u8]) -> u32 {
+    let mut state = ChecksumState::resume(sum, 0);
+    state.update(bytes);
+    state.value()
 }
 
 /// Memory of a kernel's two FIFOs, of a piece on its way, and of what can be read again. It is not waited for: whoever

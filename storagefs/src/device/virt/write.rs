@@ -56,12 +56,20 @@ fn take(file: &Virtual) -> Stream {
 }
 
 async fn feed(cx: &OpCx<'_>, d: &Arc<Description>, file: &Virtual, s: &mut Stream, bytes: &[u8]) -> Result<(), Errno> {
+    there(cx, s)?;
     for piece in bytes.chunks(PIECE_BYTES as usize) {
         let fed = push(cx, d, file, s, (piece.to_vec(), false)).await;
         note(s, fed)?;
         s.took(piece.len() as u64);
     }
+    s.rest_from_writing();
     Ok(())
+}
+
+/// ETIMEDOUT where the slot went to others while nothing was written: what the kernel knew is lost.
+fn there(cx: &OpCx<'_>, s: &mut Stream) -> Result<(), Errno> {
+    let there = if s.resume(cx) { Ok(()) } else { Err(Errno::TIMEDOUT) };
+    note(s, there)
 }
 
 /// An error ends the stream; where it has no slot yet, nothing has begun.
@@ -123,6 +131,7 @@ async fn finish(cx: &OpCx<'_>, d: &Arc<Description>, file: &Virtual, s: &mut Str
         // Nothing was written since the packet before ended.
         return Ok(());
     }
+    there(cx, s)?;
     push(cx, d, file, s, (Vec::new(), true)).await?;
     while !s.made.is_empty() {
         commit(cx, d, file, s).await?;

@@ -4,6 +4,7 @@ use super::build;
 use super::host;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::output::{facts, say};
+use crate::words::Words;
 use std::io::Read;
 use std::path::Path;
 use weldfs_fpga::kernel::{Fault, Kernel};
@@ -23,8 +24,9 @@ pub struct Args {
     /// A kernel's folder, or the name of one that comes with this program
     #[arg(value_name = "DIR|NAME", default_value = ".")]
     kernel: String,
-    /// A parameter: a number (12, 0x1f, -1), or text:STRING, its length in bytes and then the bytes, four to a word
-    #[arg(long = "param", value_name = "W", allow_hyphen_values = true, value_parser = words)]
+    /// A parameter: a number (12, 0x1f, -1); text:STRING, its length in bytes and then the bytes, four to a word;
+    /// hex:DIGITS or file:FILE, the bytes alone
+    #[arg(long = "param", value_name = "W", allow_hyphen_values = true, value_parser = Words::of)]
     params: Vec<Words>,
     /// Which back-end of a folder; by default the first that kernel.toml has, of model, rtl, hls
     #[arg(long, value_name = "KIND", value_parser = ["model", "rtl", "hls", "xrt"])]
@@ -34,36 +36,10 @@ pub struct Args {
     card: u32,
 }
 
-/// What one `--param` says.
-#[derive(Clone, Debug)]
-struct Words(Vec<u32>);
-
-fn words(text: &str) -> Result<Words, String> {
-    match text.strip_prefix("text:") {
-        Some(text) => Ok(Words(counted(text.as_bytes()))),
-        None => word(text).map(|w| Words(vec![w])),
-    }
-}
-
-/// How many bytes, then the bytes, four to a word, the first the lowest.
-fn counted(bytes: &[u8]) -> Vec<u32> {
-    let word = |part: &[u8]| part.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
-    std::iter::once(bytes.len() as u32).chain(bytes.chunks(4).map(word)).collect()
-}
-
-/// One parameter: `42`, `0x2a`, or `-1`, which is 0xffffffff.
-pub fn word(text: &str) -> Result<u32, String> {
-    let found = match text.strip_prefix("0x") {
-        Some(digits) => u32::from_str_radix(digits, 16).ok(),
-        None => text.parse().ok().or_else(|| text.parse().ok().map(i32::cast_unsigned)),
-    };
-    found.ok_or_else(|| format!("'{text}' is no parameter: it is a number of 32 bits, as 42, 0x2a or -1"))
-}
-
 /// Runs it.
 pub fn run(args: &Args) -> Outcome {
     let Started { mut kernel, clock_mhz, ports } = started(args)?;
-    let params: Vec<u32> = args.params.iter().flat_map(|w| w.0.iter().copied()).collect();
+    let params: Vec<u32> = Words::all(&args.params);
     let told = |fault: Fault| Failure::new(format!("{}: {fault}", args.kernel));
     kernel.reset(&params).map_err(told)?;
     let mut input = std::io::stdin().lock();
@@ -122,20 +98,4 @@ fn started(args: &Args) -> Result<Started, Failure> {
     let kind = host::kind(&package, args.back_end.as_deref())?;
     build::build(folder, kind)?;
     Ok(Started { kernel: host::start(&package, kind, None, None)?, clock_mhz, ports })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parameters_are_numbers_or_text() {
-        let said = |text| words(text).map(|w| w.0);
-        assert_eq!(said("42"), Ok(vec![42]));
-        assert_eq!(said("0x2a"), Ok(vec![42]));
-        assert_eq!(said("-1"), Ok(vec![u32::MAX]));
-        assert_eq!(said("text:error"), Ok(vec![5, u32::from_le_bytes(*b"erro"), u32::from(b'r')]));
-        assert_eq!(said("text:"), Ok(vec![0]));
-        assert!(said("4294967296").is_err() && said("x").is_err() && said("").is_err());
-    }
 }

@@ -269,5 +269,5 @@ fn lists(file: &Path) -> Result<Vec<Vec<u32>>, Failure> {
 }
 
 fn word_of(word: &str, file: &Path) -> Result<u32, Failure> {
-    super::run::word(word).map_err(|why| Failure::new(format!("{}: {why}", file.display())))
+    crate::words::word(word).map_err(|why| Failure::new(format!("{}: {why}", file.display())))
 }

@@ -25,7 +25,18 @@ pub const GROUPS: &[(&str, &[&str])] = &[
     ),
     ("waits", &["durable_waits", "set_retries", "room_waits", "pace_waits", "memory_waits", "admission_waits"]),
     ("slices", &["slices", "yields", "lent", "preemptions", "boosts", "migrations", "corrections", "corrected_ns"]),
-    ("slots", &["virtual_reads", "slot_packets", "slot_ns", "slot_bytes_in", "slot_bytes_out", "slot_fallbacks"]),
+    (
+        "slots",
+        &[
+            "virtual_reads",
+            "virtual_replays",
+            "slot_packets",
+            "slot_ns",
+            "slot_bytes_in",
+            "slot_bytes_out",
+            "slot_fallbacks",
+        ],
+    ),
     (
         "time",
         &["used_ns", "device_ns", "process_ns", "queue_ns", "service_ns", "modelled_ns", "outstanding_ns", "depth_ns"],
