@@ -8,7 +8,7 @@
 use super::launch::Launch;
 use super::memory::Shared;
 use super::process::Process;
-use super::wire::{BUFFER_BYTES, BUFFERS, Code, Reply, Request, input_at, output_at};
+use super::wire::{BUFFER_BYTES, BUFFERS, Code, Reply, Request, Spin, input_at, output_at};
 use crate::flit::{FLIT_BYTES, flits};
 use crate::kernel::{Fault, Kernel, Step};
 use crate::manifest::PARAMS_MAX;
@@ -143,12 +143,13 @@ impl Child {
 
     fn receive(&mut self) -> Result<Reply, Fault> {
         let mut bytes = [0; Reply::bytes_max() + 1];
-        let mut until = None;
+        let (mut until, mut spin) = (None, Spin::default());
         loop {
             match rustix::net::recv(&self.parts.socket, &mut bytes[..], RecvFlags::DONTWAIT) {
                 Ok((n, _)) if n > 0 => {
                     return Reply::decode(&bytes[..n]).map_err(|fault| self.give_up(fault_text(fault)));
                 }
+                Err(rustix::io::Errno::AGAIN) if spin.again() => continue,
                 Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => {}
                 _ => return Err(self.ended_how()),
             }

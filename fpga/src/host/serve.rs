@@ -5,7 +5,7 @@ use super::launch::{DRAM, LIBRARY, STALL, Stall, WAVE};
 use super::library::Library;
 use super::memory::Shared;
 use super::sandbox;
-use super::wire::{BUFFER_BYTES, BUFFERS, Code, Reply, Request, input_at};
+use super::wire::{BUFFER_BYTES, BUFFERS, Code, Reply, Request, Spin, input_at};
 use crate::manifest::PARAMS_MAX;
 use crate::xrt;
 use rustix::net::{RecvFlags, SendFlags};
@@ -43,10 +43,17 @@ pub fn serve() -> u8 {
     let mut going = answer(&Reply::of(Code::Good, ""));
     // Whether the last step left nothing of its part.
     let mut complete = true;
+    // Within a packet the next request is about to come.
+    let mut spin = None;
     while going {
         let mut bytes = [0; 64];
-        let request = match rustix::net::recv(&socket, &mut bytes[..], RecvFlags::empty()) {
+        let flags = if spin.is_some() { RecvFlags::DONTWAIT } else { RecvFlags::empty() };
+        let request = match rustix::net::recv(&socket, &mut bytes[..], flags) {
             Ok((n, _)) if n > 0 => Request::decode(&bytes[..n]),
+            Err(rustix::io::Errno::AGAIN) => {
+                spin = spin.and_then(|mut spin: Spin| spin.again().then_some(spin));
+                continue;
+            }
             Err(rustix::io::Errno::INTR) => continue,
             _ => None,
         };
@@ -58,6 +65,7 @@ pub fn serve() -> u8 {
         if let Request::Step { len, eop, .. } = request {
             complete = reply.code == Code::Good && reply.taken == u64::from(len) && reply.done == eop;
         }
+        spin = (matches!(request, Request::Step { .. }) && !reply.done).then(Spin::default);
         going = answer(&reply);
     }
     0

@@ -2,6 +2,7 @@
 //! machine's byte order, for both ends are the same program on the same machine.
 
 use crate::kernel::Fault;
+use std::time::{Duration, Instant};
 
 /// Bytes of one input buffer, and of one output buffer.
 pub const BUFFER_BYTES: usize = 256 << 10;
@@ -22,6 +23,22 @@ pub const fn input_at(buffer: usize) -> usize {
 /// Where an output buffer is.
 pub const fn output_at(buffer: usize) -> usize {
     (BUFFERS + buffer % BUFFERS) * BUFFER_BYTES
+}
+
+/// How long one end of the socket looks for the other's next message before it sleeps. Going to sleep and being woken
+/// takes longer than the other end works on a buffer, on virtual machines many times as long.
+const SPIN: Duration = Duration::from_micros(50);
+
+/// Looking again, for a while, with the processor left to others that want it.
+#[derive(Default)]
+pub struct Spin(Option<Instant>);
+
+impl Spin {
+    /// Whether to look again before sleeping. Others have had the processor meanwhile.
+    pub fn again(&mut self) -> bool {
+        std::thread::yield_now();
+        self.0.get_or_insert_with(Instant::now).elapsed() < SPIN
+    }
 }
 
 /// What the card asks for.

@@ -51,7 +51,7 @@ pub fn compile_file(file: &str, behaviour: &str) -> Option<PathBuf> {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let built = Command::new("cc")
-        .args(["-std=c11", "-O3", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o"])
+        .args(["-std=gnu11", "-O3", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared", "-o"])
         .arg(&library)
         .arg(format!("-D{behaviour}"))
         .arg("-I")
@@ -155,6 +155,34 @@ fn a_shared_object_computes_as_a_kernel_does_however_its_input_and_output_are_cu
     kernel.reset(&[2]).expect("it begins anew");
     run(&mut kernel, b"abc", 3, 3).expect("ran");
     assert_eq!((kernel.peek(0), kernel.peek(1)), (Some(3), None));
+}
+
+/// Steps are asked for ahead. One that leaves something, as its output has no room or time is up, goes on before them.
+#[test]
+fn what_a_step_leaves_is_gone_on_with_before_what_was_asked_for_ahead() {
+    for (behaviour, times) in [("DOUBLES", 2), ("SLOW", 1)] {
+        let Some(library) = compile(behaviour) else { return };
+        let mut kernel = launch(&library).start().expect("started");
+        for len in [0, 1, 262_144, 700_000, 1_500_001] {
+            let input: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+            let expected: Vec<u8> = plus(&input, 5).iter().flat_map(|b| std::iter::repeat_n(*b, times)).collect();
+            for (piece, room) in [(usize::MAX / 2, 1 << 20), (300_000, 77_777)] {
+                kernel.reset(&[5]).expect("reset");
+                let (out, _) = run(&mut kernel, &input, piece, room).expect("ran");
+                assert!(out == expected, "{behaviour}: {len} bytes in pieces of {piece}, room of {room}");
+            }
+        }
+        // What was asked for ahead of a fault, or is given up in the middle, is nothing to the next packet.
+        let mut input = vec![1; 1_500_000];
+        kernel.reset(&[1]).expect("reset");
+        kernel.step(&input, false, &mut [0; 10]).expect("a step");
+        kernel.reset(&[1]).expect("reset");
+        assert_eq!(run(&mut kernel, b"ab", 9, 9).expect("ran").0.len(), 2 * times);
+        input[300_000] = 254;
+        assert!(matches!(run(&mut kernel, &input, 1 << 20, 1 << 20), Err(Fault::Data(_))), "{behaviour}");
+        kernel.reset(&[1]).expect("reset");
+        assert_eq!(run(&mut kernel, b"ab", 9, 9).expect("ran").0.len(), 2 * times);
+    }
 }
 
 #[test]

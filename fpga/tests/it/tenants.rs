@@ -78,3 +78,25 @@ fn a_process_whose_end_takes_long_holds_no_slot_up() {
     }
     panic!("it is a zombie");
 }
+
+/// `cargo test -p weldfs-fpga --release --test it -- --ignored --exact tenants::cost --nocapture`
+#[test]
+#[ignore = "a measurement"]
+fn cost() {
+    let Some(library) = compile("GOOD") else { return };
+    let card = Card::new(CardConfig { host: host(), ..config(1) }, catalogue()).expect("a card");
+    card.load(package_of("COSTS", &library)).expect("loaded");
+    card.activate("costs").expect("activated");
+    let session = |tenant| {
+        let start = std::time::Instant::now();
+        let session = wait(card.open(want("costs", 1, tenant))).expect("open");
+        assert_eq!(wait(session.run(b"ab".to_vec(), 2)).expect("ran").output, b"bc");
+        start.elapsed()
+    };
+    let median = |tenant: fn(u64) -> u64| {
+        let mut all: Vec<Duration> = (0..101).map(|i| session(tenant(i))).collect();
+        all.sort_unstable();
+        all[50]
+    };
+    println!("a session of a byte: {:?}; where another tenant had the process: {:?}", median(|_| 1), median(|i| i % 2));
+}

@@ -67,3 +67,41 @@ fn a_kernel_is_loaded_used_looked_at_and_unloaded() {
     assert!(said.contains("what the device brings stays"), "{said}");
     served.term();
 }
+
+/// A package that has only an image for a card, on a machine that has no card: it is loaded, and says why it does not
+/// run.
+#[test]
+fn a_kernel_for_a_card_that_is_not_there_is_listed_with_the_reason() {
+    let cards = weldfs_fpga::xrt::cards(std::path::Path::new("/sys")).expect("sysfs");
+    if !cards.is_empty() {
+        let name = "a_kernel_for_a_card_that_is_not_there_is_listed_with_the_reason";
+        return skips::skip(name, "this machine has a card");
+    }
+    let bench = Bench::new();
+    let image = bench.image("a.img", "pmem");
+    let (image, folder) = (image.to_str().expect("text"), bench.path("shout"));
+    std::fs::create_dir(&folder).expect("a folder");
+    std::fs::write(folder.join("shout.xclbin"), "for a card").expect("written");
+    let text = "name = \"shout\"\nid = \"1234567890abcdef1234567890abcdef\"\nversion = \"1.0.0\"\n\
+         licence = \"Apache-2.0\"\nabout = \"A test\"\nclock_mhz = 250\ncycles_per_flit = 1.0\n\
+         region = { lut = 1, ff = 1, bram = 0, dsp = 0 }\n[params]\nmin = 1\nmax = 1\n\
+         [backend.xrt]\nxclbin = \"shout.xclbin\"\n";
+    std::fs::write(folder.join("kernel.toml"), text).expect("written");
+    let folder = folder.to_str().expect("text");
+    let why = "shout: its back-end xrt cannot be used: this machine has no card that kernels can run on";
+    let served = Served::start(bench.path("a.img").as_path());
+    assert_eq!(ok(["kernel", "load", image, folder]), "shout: loaded and active\n");
+    let shown = ok(["kernel", "ls", image]);
+    assert!(shown.lines().any(|line| line == why), "{shown}");
+    let all = json(&ok(["kernel", "ls", image, "--json"]));
+    let kernel = all["kernels"].as_array().expect("kernels").iter().find(|k| k["name"] == "shout").expect("listed");
+    assert_eq!(kernel["unusable"][0]["backend"], "xrt");
+    let program =
+        "open /f rw create; buffer out 64; buffer in 64; fill in \"x\"; kernel shout(0) in -> out; write 0 out";
+    let (_, said) = fails(["exec", image, program]);
+    assert!(said.contains("ENODEV"), "{said}");
+    let (_, said) = fails(["kernel", "run", folder, "--back-end", "xrt"]);
+    assert!(said.contains("this machine has no card that kernels can run on"), "{said}");
+    ok(["kernel", "unload", image, "shout"]);
+    served.term();
+}
