@@ -15,15 +15,18 @@ class Equalise {
     }
 
     void load(const uint32_t *params) {
+        flits_of_image = (2 * uint64_t(params[0]) + 63) / 64;
         align.load(2 * params[0]);
-#ifndef __SYNTHESIS__
-        memory.reset(new word64[(2 * size_t(params[0]) + 63) / 64]);
-#endif
     }
 
 #ifndef __SYNTHESIS__
-    // A program has the DRAM in the object.
-    bool tick(flits &in, flits &out) { return tick(in, out, memory.get()); }
+    // A program is given the DRAM once; as a circuit the kernel has a port to it.
+    bool attach(uint8_t *at, uint64_t bytes) {
+        memory = reinterpret_cast<word64 *>(at);
+        return bytes / 64 >= flits_of_image;
+    }
+
+    bool tick(flits &in, flits &out) { return tick(in, out, memory); }
 #endif
 
     bool tick(flits &in, flits &out, word64 *dram) {
@@ -133,8 +136,9 @@ class Equalise {
     Align align;
     hls::stream<piece<64>> aligned, remapped;
     Pack<64> packed;
+    uint64_t flits_of_image = 0;
 #ifndef __SYNTHESIS__
-    std::unique_ptr<word64[]> memory;
+    word64 *memory = nullptr;
 #endif
 };
 

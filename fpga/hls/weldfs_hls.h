@@ -51,11 +51,23 @@ class Stall {
     uint32_t most = 0;
 };
 
+// Gives a kernel that has a function `attach(memory, bytes)` the card's memory; false: it is too small. A kernel
+// without one needs none.
+template <typename K> auto attach(K &kernel, uint8_t *at, uint64_t bytes, int) -> decltype(kernel.attach(at, bytes)) {
+    return kernel.attach(at, bytes);
+}
+template <typename K> bool attach(K &, uint8_t *, uint64_t, long) { return true; }
+
 template <typename K> class Slot {
   public:
     bool make() {
         kernel.reset(new (std::nothrow) K());
         return kernel != nullptr;
+    }
+
+    void give(uint8_t *at, uint64_t size) {
+        memory = at;
+        bytes_of_memory = size;
     }
 
     int reset(const uint32_t *params, size_t count) {
@@ -65,11 +77,9 @@ template <typename K> class Slot {
             return EIO;
         uint32_t words[K::WORDS] = {};
         std::copy(params, params + count, words);
-        try {
-            kernel->load(words);
-        } catch (const std::bad_alloc &) {
-            return EIO;
-        }
+        kernel->load(words);
+        if (!attach(*kernel, memory, bytes_of_memory, 0))
+            return EINVAL;
         clear(in);
         clear(out);
         held = given = due = 0;
@@ -153,6 +163,8 @@ template <typename K> class Slot {
     }
 
     std::unique_ptr<K> kernel;
+    uint8_t *memory = nullptr;
+    uint64_t bytes_of_memory = 0;
     flits in, out;
     uint8_t bytes[64], gift[64];
     size_t held = 0, given = 0, due = 0;
@@ -181,6 +193,10 @@ template <typename K> class Slot {
     }                                                                                                                 \
     int weldfs_kernel_peek(weldfs_kernel *k, uint32_t port, uint32_t *value) {                                        \
         return k->peek(port, *value) ? 0 : EINVAL;                                                                    \
+    }                                                                                                                 \
+    int weldfs_kernel_dram(weldfs_kernel *k, uint8_t *memory, uint64_t bytes) {                                       \
+        k->give(memory, bytes);                                                                                       \
+        return 0;                                                                                                     \
     }                                                                                                                 \
     int weldfs_kernel_stall(weldfs_kernel *k, uint64_t seed, uint32_t in_permille, uint32_t out_permille) {           \
         k->stall(seed, in_permille, out_permille);                                                                    \

@@ -42,6 +42,11 @@ int weldfs_kernel_step_run(weldfs_kernel *, const uint8_t *in, size_t in_len, in
 
 /* The following may be missing. */
 
+/* Memory of the card, as much as the manifest's `ports.dram_bytes` says: given once, before the first reset, and the
+ * kernel's until it is freed. It begins at a page and is zero after every reset: the card sees to that. Not called
+ * where the manifest asks for none. */
+int weldfs_kernel_dram(weldfs_kernel *, uint8_t *memory, uint64_t bytes);
+
 /* A value of the debug port; EINVAL where there is no such port. */
 int weldfs_kernel_peek(weldfs_kernel *, uint32_t port, uint32_t *value);
 /* For tests: from now on each side stalls at random cycles, so many in a thousand; seed 0 ends that. */

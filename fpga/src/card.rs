@@ -98,16 +98,21 @@ impl Card {
     }
 
     /// Loads a package: the card knows it, and it is not active yet. Each of its shared objects that exists is tried
-    /// out in a process of its own, and the call waits for that.
+    /// out in a process of its own, and the call waits for that. What it asks of the card's memory must be there.
     ///
     /// The folder of a built-in kernel, with the manifest that the card has of it, adds its other back-ends: the kernel
     /// stays what it was, and [`Card::prefer`] chooses.
     ///
     /// # Errors
     /// [`CardError::Package`]: another has the name or id, no back-end can be used, or a shared object is not one.
+    /// [`CardError::Memory`].
     pub fn load(&self, package: Package) -> Result<KernelId, CardError> {
         let manifest = package.manifest();
         let (name, id) = (manifest.name.clone(), manifest.id);
+        let (asks, has) = (manifest.ports.dram_bytes, self.shared.config.dram_bytes);
+        if asks > has {
+            return Err(CardError::Memory { kernel: name, asks, has });
+        }
         let mut new = program(package, false)?;
         new.prefer = self.try_out(&new.package)?;
         let mut state = self.shared.state.lock();

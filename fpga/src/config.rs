@@ -37,6 +37,8 @@ impl Reconfigure {
 pub struct CardConfig {
     /// The sizes of slots 1 and up: 1 to 64 of them.
     pub slots: Vec<Region>,
+    /// Memory of the card that each slot has, bytes: a kernel whose manifest asks for more does not fit.
+    pub dram_bytes: u64,
     /// The slots' clock, Hz, 1 MHz to 2 GHz. A kernel that is built for less runs at its own.
     pub clock_hz: u64,
     /// How long loading a kernel takes.
@@ -70,6 +72,7 @@ impl Default for CardConfig {
     fn default() -> CardConfig {
         CardConfig {
             slots: vec![SLOT; 3],
+            dram_bytes: 1 << 30,
             clock_hz: 250_000_000,
             reconfigure: Reconfigure { base_ns: 100_000_000, per_lut_ns: 1_500 },
             credits: 16,

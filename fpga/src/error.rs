@@ -23,6 +23,16 @@ pub enum CardError {
     /// No slot is as large as the kernel: ENOSPC.
     #[error("no slot is large enough for kernel {0}")]
     TooLarge(String),
+    /// A kernel asks for more of the card's memory than a slot has: ENOSPC.
+    #[error("kernel {kernel} asks for {asks} bytes of the card's memory; a slot has {has}")]
+    Memory {
+        /// Its name.
+        kernel: String,
+        /// What its manifest says (`ports.dram_bytes`).
+        asks: u64,
+        /// What each slot has.
+        has: u64,
+    },
     /// The kernel was there from the start and stays: EPERM.
     #[error("kernel {0} belongs to the card and cannot be unloaded")]
     DeviceDefined(String),
@@ -44,7 +54,7 @@ impl CardError {
             CardError::NoKernel(_) => Errno::NOENT,
             CardError::Inactive(_) | CardError::NoCard(_) => Errno::NODEV,
             CardError::Busy(_) => Errno::BUSY,
-            CardError::TooLarge(_) => Errno::NOSPC,
+            CardError::TooLarge(_) | CardError::Memory { .. } => Errno::NOSPC,
             CardError::DeviceDefined(_) => Errno::PERM,
             CardError::Config(_) => Errno::INVAL,
             CardError::Package(PackageError::File { .. }) => Errno::NOENT,

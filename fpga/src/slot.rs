@@ -413,18 +413,21 @@ impl Shared {
     }
 
     /// Whether a package's chain, if it is one, can be run: its stages are known, no chains themselves, and fit into
-    /// its region together.
+    /// its region and its memory together.
     pub fn check_chain(&self, state: &State, package: &Package) -> Result<(), CardError> {
         let manifest = package.manifest();
-        let mut sum = Region::default();
+        let (mut sum, mut dram) = (Region::default(), 0u64);
         for stage in manifest.backend.chain() {
             let link = self.link(state, &manifest.name, stage)?;
-            sum.add(&link.loaded.package.manifest().region);
+            let stage = link.loaded.package.manifest();
+            sum.add(&stage.region);
+            dram = dram.saturating_add(stage.ports.dram_bytes);
         }
-        match manifest.region.holds(&sum) {
+        match manifest.region.holds(&sum) && manifest.ports.dram_bytes >= dram {
             true => Ok(()),
             false => {
-                let why = format!("its stages take {} LUT, {} FF, {} BRAM, {} DSP", sum.lut, sum.ff, sum.bram, sum.dsp);
+                let Region { lut, ff, bram, dsp } = sum;
+                let why = format!("its stages take {lut} LUT, {ff} FF, {bram} BRAM, {dsp} DSP, {dram} bytes of memory");
                 Err(PackageError::Chain { name: manifest.name.clone(), why }.into())
             }
         }

@@ -11,8 +11,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <deque>
 #include <memory>
 #include <new>
+#include <utility>
 
 #include WELD_TOP_HEADER
 #include "verilated.h"
@@ -40,6 +42,84 @@ struct Random {
     }
 };
 
+// The memory port of a kernel that has one: the card's memory behind it takes a request in every cycle, and answers
+// LATENCY cycles later, in order, as a channel of DDR4 does at 250 MHz (16 GB/s, 128 ns). Bits that a kernel may not
+// depend on are not looked at.
+template <typename Top, typename = void> struct Memory {
+    void reset(Top &) {}
+    void give(uint8_t *, uint64_t) {}
+    template <typename Stalls> void before(Top &, uint64_t, Stalls) {}
+    bool after(Top &, uint64_t, bool &) { return true; }
+};
+
+template <typename Top> struct Memory<Top, decltype(void(std::declval<Top &>().q_valid))> {
+    static constexpr uint64_t LATENCY = 32;
+    static constexpr size_t DEPTH = 64;
+    struct Answer {
+        uint64_t due;
+        uint8_t data[FLIT];
+    };
+    struct Request {
+        bool write;
+        uint64_t at;
+        uint8_t data[FLIT];
+    };
+
+    uint8_t *memory = nullptr;
+    uint64_t flits = 0;
+    std::deque<Answer> answers;
+    Request held;
+    bool pending = false, offered = false;
+
+    void reset(Top &top) {
+        answers.clear();
+        pending = offered = false;
+        top.q_ready = top.a_valid = 0;
+    }
+
+    void give(uint8_t *at, uint64_t bytes) {
+        memory = at;
+        flits = bytes / FLIT;
+    }
+
+    // What the memory offers in this cycle. `stalls` says, each time it is asked, whether a side stalls.
+    template <typename Stalls> void before(Top &top, uint64_t now, Stalls stalls) {
+        top.q_ready = answers.size() < DEPTH && !stalls();
+        offered = offered || (!answers.empty() && answers.front().due <= now && !stalls());
+        top.a_valid = offered;
+        if (offered) std::memcpy(&top.a_data[0], answers.front().data, FLIT);
+    }
+
+    // What the kernel made of it; false: it broke a rule. `moved`: something was asked for or taken.
+    bool after(Top &top, uint64_t now, bool &moved) {
+        if (pending && (!top.q_valid || top.q_write != held.write || top.q_addr != held.at ||
+                        (held.write && std::memcmp(held.data, &top.q_data[0], FLIT) != 0)))
+            return false;
+        pending = top.q_valid && !top.q_ready;
+        if (top.q_valid) {
+            held.write = top.q_write;
+            held.at = top.q_addr;
+            std::memcpy(held.data, &top.q_data[0], FLIT);
+        }
+        if (offered && top.a_ready) {
+            answers.pop_front();
+            offered = false;
+            moved = true;
+        }
+        if (!top.q_valid || !top.q_ready) return true;
+        moved = true;
+        if (held.at >= flits) return false;
+        uint8_t *place = memory + held.at * FLIT;
+        if (held.write) {
+            std::memcpy(place, held.data, FLIT);
+        } else {
+            answers.push_back({now + LATENCY, {}});
+            std::memcpy(answers.back().data, place, FLIT);
+        }
+        return true;
+    }
+};
+
 } // namespace
 
 struct weldfs_kernel {
@@ -60,6 +140,8 @@ struct weldfs_kernel {
     uint8_t out[FLIT];
     size_t out_at = 0, out_len = 0;
     bool out_last = false;
+
+    Memory<WELD_TOP> memory;
 
     bool stalls = false, offered = false, pending = false;
     uint32_t in_permille = 0, out_permille = 0;
@@ -100,6 +182,7 @@ struct weldfs_kernel {
         ending = ended = out_last = offered = pending = false;
         cycles = idle = 0;
         top->s_valid = top->m_ready = top->p_valid = 0;
+        memory.reset(*top);
         top->rst = 1;
         for (int i = 0; i < 2; i++) {
             settle();
@@ -139,6 +222,7 @@ struct weldfs_kernel {
             top->s_last = ending;
         }
         top->m_ready = !stall_out;
+        memory.before(*top, time, [this] { return stalls && random.permille() < std::max(in_permille, out_permille); });
         settle();
         if (top->status != RUNS) return top->status == DATA ? EBADMSG : EIO;
         // What was offered may not be withdrawn or changed before it is taken.
@@ -155,13 +239,15 @@ struct weldfs_kernel {
             out_at = 0;
             pending = !gave;
         }
+        bool moved = took || gave;
+        if (!memory.after(*top, time, moved)) return EIO;
         edge();
         if (took) {
             ended = ending;
             in_len = 0;
             offered = false;
         }
-        idle = took || gave ? 0 : idle + 1;
+        idle = moved ? 0 : idle + 1;
         return idle > PATIENCE ? EIO : 0;
     }
 
@@ -237,6 +323,11 @@ int weldfs_kernel_peek(weldfs_kernel *kernel, uint32_t port, uint32_t *value) {
     kernel->top->eval();
     if (!kernel->top->d_known) return EINVAL;
     *value = kernel->top->d_value;
+    return 0;
+}
+
+int weldfs_kernel_dram(weldfs_kernel *kernel, uint8_t *memory, uint64_t bytes) {
+    kernel->memory.give(memory, bytes);
     return 0;
 }
 

@@ -1,8 +1,8 @@
 // rle: pairs of bytes, count and value, expanded.
 //
-// Parameters: none. Up to 8 pairs, or what fills a flit of output, a cycle: as many cycles as flits come in and go out
-// together where runs are 8 bytes long or longer, and 4 for each flit that comes in where they are so short that
-// nothing is put out before. Debug port: 0 pairs that came, of the packet.
+// Parameters: none. Up to 8 pairs, or what fills a flit of output, a cycle: as many cycles as flits go out where runs are
+// 8 bytes long or longer, and 4 for each flit that comes in where they are so short that nothing is put out before.
+// Debug port: 0 pairs that came, of the packet.
 module weld_rle (
     input clk,
     input rst,
@@ -38,11 +38,12 @@ module weld_rle (
         .done(done), .count(count), .words()
     );
 
-    // Stage 1: pairs that are still to be expanded, the next one lowest; how many bytes of output stand before them in
-    // the flit that is being filled.
-    reg have, last;
-    reg [511:0] pairs;
-    reg [5:0] waiting;
+    // Stage 1: pairs that are still to be expanded, the next one lowest, and behind them a flit of those that follow: a
+    // cycle takes pairs of both, so that the end of a flit costs none. `fill`: how many bytes of output stand before them
+    // in the flit that is being filled.
+    reg have, last, next_have, next_last;
+    reg [511:0] pairs, next_pairs;
+    reg [5:0] waiting, next_waiting;
     reg [5:0] fill;
     reg [31:0] seen;
     reg first;
@@ -55,13 +56,18 @@ module weld_rle (
 
     wire room, go;
     wire take = s_valid && s_ready;
-    wire advance = have && go;
+    // Pairs of another packet are not looked at before this one has ended.
+    wire both = next_have && !last;
+    wire [6:0] there = {1'b0, waiting} + (both ? {1'b0, next_waiting} : 7'd0);
+    // The first 8 of them.
+    wire [127:0] behind = waiting < 6'd8 ? next_pairs[127:0] << {waiting[2:0], 4'd0} : 128'd0;
+    reg [127:0] window;
 
     integer i;
     // How far the output would reach after each pair; which of them fit.
     reg [11:0] reach;
     reg [7:0] length;
-    reg [5:0] used;
+    reg [6:0] used;
     reg [11:0] beyond;
     reg cut;
     reg [7*PAIRS-1:0] ends;
@@ -70,23 +76,33 @@ module weld_rle (
         reach = {6'd0, fill};
         length = 0;
         used = 0;
+        window = 0;
         beyond = 0;
         cut = 0;
         for (i = 0; i < PAIRS; i = i + 1) begin
-            length = i[5:0] < waiting ? pairs[16*i +: 8] : 8'd0;
+            window[16*i +: 16] = i[5:0] < waiting ? pairs[16*i +: 16] : behind[16*i +: 16];
+            length = i[6:0] < there ? window[16*i +: 8] : 8'd0;
             reach = reach + {4'd0, length};
-            values[8*i +: 8] = pairs[16*i+8 +: 8];
+            values[8*i +: 8] = window[16*i+8 +: 8];
             ends[7*i +: 7] = reach > 12'd64 ? 7'd64 : reach[6:0];
             if (!cut && reach > 12'd64) begin
                 cut = 1;
                 beyond = reach - 12'd64;
-            end else if (!cut && i[5:0] < waiting) used = used + 6'd1;
+            end else if (!cut && i[6:0] < there) used = used + 7'd1;
         end
     end
     wire full = reach >= 12'd64;
-    wire emptied = used == waiting;
-    wire closes = emptied && last;
-    wire [511:0] shifted = pairs >> {used, 4'd0};
+    // This flit has been expanded; with it the packet, in this flit or with the next.
+    wire emptied = used >= {1'b0, waiting};
+    wire closes_both = both && next_last && used == there;
+    wire closes = (last && emptied) || closes_both;
+    // What is not full waits for what follows, unless nothing does.
+    wire advance = have && go && (last || next_have || full);
+    // The next flit takes the place of this one.
+    wire move = next_have && (!have || (advance && emptied));
+    wire [6:0] beyond_waiting = used - {1'b0, waiting};
+    wire [6:0] skipped = !have || last ? 7'd0 : beyond_waiting;
+    wire [511:0] shifted = (move ? next_pairs : pairs) >> {move ? skipped[5:0] : used[5:0], 4'd0};
 
     // Stage 2's flit: each byte has the value of the first run that ends after it.
     function [511:0] below;
@@ -108,7 +124,7 @@ module weld_rle (
 
     wire put = have2 && emit2;
     assign go = !put || room;
-    assign s_ready = runs && (!have || (advance && emptied));
+    assign s_ready = runs && (!next_have || move);
 
     weld_fifo #(.WIDTH(520), .LOG(1)) out (
         .clk(clk), .rst(rst),
@@ -119,13 +135,16 @@ module weld_rle (
 
     always @(posedge clk) begin
         if (take) begin
-            pairs <= s_data;
-            waiting <= s_len[6:1];
-            last <= s_last;
-        end else if (advance) begin
-            pairs <= {shifted[511:8], cut ? beyond[7:0] : shifted[7:0]};
-            waiting <= waiting - used;
+            next_pairs <= s_data;
+            next_waiting <= s_len[6:1];
+            next_last <= s_last;
         end
+        if (move || advance)
+            pairs <= {shifted[511:8], advance && cut ? beyond[7:0] : shifted[7:0]};
+        if (move) begin
+            waiting <= next_waiting - skipped[5:0];
+            last <= next_last;
+        end else if (advance) waiting <= waiting - used[5:0];
         if (advance) begin
             begin2 <= {1'b0, fill};
             ends2 <= ends;
@@ -139,6 +158,7 @@ module weld_rle (
         if (rst) begin
             broken <= 0;
             have <= 0;
+            next_have <= 0;
             have2 <= 0;
             fill <= 0;
             seen <= 0;
@@ -146,11 +166,13 @@ module weld_rle (
         end else begin
             if (take && s_last && s_len[0]) broken <= 1;
             if (take) begin
-                have <= 1;
                 first <= s_last;
                 seen <= (first ? 32'd0 : seen) + {26'd0, s_len[6:1]};
-            end else if (advance && emptied) have <= 0;
-            if (go) have2 <= have;
+            end
+            next_have <= take || (next_have && !move);
+            // Where both flits have been expanded, the one that moves has nothing left.
+            have <= (move && !(advance && closes_both)) || (have && !(advance && emptied));
+            if (go) have2 <= advance;
             if (advance) fill <= full || closes ? 6'd0 : reach[5:0];
         end
     end
@@ -159,5 +181,5 @@ module weld_rle (
     assign d_value = seen;
     assign d_known = d_port == 0;
 
-    wire unused = &{1'b0, beyond[11:8]};
+    wire unused = &{1'b0, beyond[11:8], skipped[6]};
 endmodule

@@ -1,7 +1,7 @@
 //! A shared object with the C interface of `fpga/include/weldfs_kernel.h`, in the process that it was loaded into.
 
 use super::launch::Stall;
-use super::memory::Shared;
+use super::memory::{Dram, Shared};
 use super::wire::{BUFFER_BYTES, Code, Reply, input_at, output_at};
 use libloading::os::unix::{Library as Dynamic, RTLD_LOCAL, RTLD_NOW};
 use std::ffi::{CString, c_char, c_int, c_void};
@@ -25,6 +25,7 @@ type AbiFn = unsafe extern "C" fn() -> u32;
 type NewFn = unsafe extern "C" fn() -> *mut c_void;
 type ResetFn = unsafe extern "C" fn(*mut c_void, *const u32, usize) -> c_int;
 type StepFn = unsafe extern "C" fn(*mut c_void, *const u8, usize, c_int, *mut u8, usize, *mut CStep) -> c_int;
+type DramFn = unsafe extern "C" fn(*mut c_void, *mut u8, u64) -> c_int;
 type PeekFn = unsafe extern "C" fn(*mut c_void, u32, *mut u32) -> c_int;
 type StallFn = unsafe extern "C" fn(*mut c_void, u64, u32, u32) -> c_int;
 type WaveFn = unsafe extern "C" fn(*mut c_void, *const c_char) -> c_int;
@@ -36,6 +37,8 @@ pub struct Library {
     reset: ResetFn,
     step: StepFn,
     peek: Option<PeekFn>,
+    /// The card's memory, if the kernel takes some.
+    dram: Option<Dram>,
 }
 
 /// Looks a function up.
@@ -69,7 +72,7 @@ impl Library {
         if found != ABI {
             return Err(Reply { taken: found.into(), ..Reply::of(Code::Abi, "") });
         }
-        Ok(Library { dynamic, kernel: std::ptr::null_mut(), reset, step, peek })
+        Ok(Library { dynamic, kernel: std::ptr::null_mut(), reset, step, peek, dram: None })
     }
 
     /// Makes the kernel.
@@ -83,6 +86,18 @@ impl Library {
             true => Err(Reply::of(Code::Lost, "it has not enough memory")),
             false => Ok(()),
         }
+    }
+
+    /// Gives it memory of the card, if it takes any: one that has no such function keeps what it needs by itself.
+    pub fn give(&mut self, bytes: u64) -> Result<(), Reply> {
+        // SAFETY: the type is that of the header.
+        let function: Option<DramFn> = unsafe { symbol(&self.dynamic, "weldfs_kernel_dram") };
+        let Some(function) = function else { return Ok(()) };
+        let lacks = |e: std::io::Error| Reply::of(Code::Lost, format!("{bytes} bytes of the card's memory: {e}"));
+        let length = usize::try_from(bytes).map_err(|e| lacks(std::io::Error::other(e)))?;
+        let dram = self.dram.insert(Dram::map(length).map_err(lacks)?);
+        // SAFETY: as `stall`; the mapping is as long as it is told, and stays until the process ends.
+        answer(unsafe { function(self.kernel, dram.range().0, bytes) })
     }
 
     /// For tests: each side stalls at random cycles.
@@ -106,6 +121,9 @@ impl Library {
 
     /// Begins anew with parameters.
     pub fn reset(&mut self, params: &[u32]) -> Result<(), Reply> {
+        if let Some(dram) = &self.dram {
+            dram.clear().map_err(|e| Reply::of(Code::Lost, format!("the card's memory: {e}")))?;
+        }
         // SAFETY: as `stall`; the parameters are a slice that outlives the call.
         answer(unsafe { (self.reset)(self.kernel, params.as_ptr(), params.len()) })
     }

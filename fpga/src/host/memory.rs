@@ -3,10 +3,12 @@
 //!
 //! The other side may write at any time. So the card never makes a reference to a byte of it: it copies, from and to
 //! raw pointers, and looks at its copy only.
+//!
+//! Also the memory of the card that a kernel asks for, which its process alone has.
 
 use super::wire::SHARED_BYTES;
 use rustix::fs::{MemfdFlags, SealFlags};
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::mm::{Advice, MapFlags, ProtFlags};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::ptr::NonNull;
@@ -86,9 +88,58 @@ impl Drop for Shared {
     }
 }
 
+/// Memory of the card that a kernel asked for: pages of its process that no other has, zero at first.
+pub struct Dram {
+    at: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Dram {
+    /// At least a byte of it. Pages that are not touched take no memory.
+    pub fn map(bytes: usize) -> io::Result<Dram> {
+        let (prot, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::NORESERVE);
+        // SAFETY: a new mapping of no file at an address that the kernel chooses: it overlaps nothing.
+        let at = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, prot, flags)? };
+        let at = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("no address"))?;
+        Ok(Dram { at, bytes })
+    }
+
+    /// Where it begins, and how long it is: for foreign code, which may use it until this is dropped.
+    pub fn range(&self) -> (*mut u8, usize) {
+        (self.at.as_ptr(), self.bytes)
+    }
+
+    /// Makes it zero again.
+    pub fn clear(&self) -> io::Result<()> {
+        // SAFETY: the range is the mapping's. Private pages of no file read as zero afterwards (madvise(2)); no
+        // reference to them exists in this process's Rust code, and foreign code does not run meanwhile.
+        unsafe { rustix::mm::madvise(self.at.as_ptr().cast(), self.bytes, Advice::LinuxDontNeed) }.map_err(Into::into)
+    }
+}
+
+impl Drop for Dram {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made with this address and length; foreign code that was given it has returned.
+        let _ = unsafe { rustix::mm::munmap(self.at.as_ptr().cast(), self.bytes) };
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn memory_of_the_card_is_zero_at_first_and_when_cleared() {
+        let dram = Dram::map(3 * 4096 + 1).unwrap();
+        let (at, bytes) = dram.range();
+        // SAFETY: the mapping is that long, writable, and used by this function only.
+        let all = || unsafe { std::slice::from_raw_parts_mut(at, bytes) };
+        assert!(all().iter().all(|b| *b == 0));
+        all().fill(7);
+        dram.clear().unwrap();
+        assert!(all().iter().all(|b| *b == 0));
+        assert!(Dram::map(usize::MAX).is_err());
+    }
 
     #[test]
     fn both_mappings_show_the_same_and_a_file_that_may_shrink_is_refused() {

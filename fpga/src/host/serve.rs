@@ -101,6 +101,9 @@ fn load() -> Result<Library, Reply> {
         confined(sandbox::confine_running())?;
     }
     library.make()?;
+    if dram > 0 {
+        library.give(dram)?;
+    }
     if let Some(wave) = wave {
         library.wave(&wave)?;
     }

@@ -2,6 +2,7 @@
 
 mod card;
 mod chains;
+mod dram;
 mod hostile;
 mod lend;
 mod modelled;

@@ -216,8 +216,7 @@ fn a_flit_takes_the_cycles_of_the_table() {
 }
 
 /// What the model counts, with the number of the manifest, against what the RTL takes on what a kernel is made for:
-/// within 2 %. rle's RTL does not overlap the last output of a flit with the next flit, which the model does: within
-/// 16 %.
+/// within 2 %.
 #[test]
 #[ignore = "needs what fpga/rtl/build.py makes"]
 fn a_model_counts_the_cycles_of_its_rtl() {
@@ -227,24 +226,24 @@ fn a_model_counts_the_cycles_of_its_rtl() {
     let mut byte = |i: usize| if i.is_multiple_of(2) { rng.random_range(8..=20) } else { rng.random() };
     let bitmap: Vec<u8> = (0..64_000).map(&mut byte).collect();
     let empty_runs = vec![0; 64_000];
-    for (name, params, packet, percent) in [
-        ("pass-through", vec![], &packet, 2),
-        ("crc32c", vec![], &packet, 2),
-        ("sql", vec![0, 99], &packet, 2),
-        ("statistics", vec![4096], &packet, 2),
-        ("grep", needle(b"abababab"), &lines, 2),
-        ("integrate", [vec![20, 32], vec![0x0403_0201; 8]].concat(), &packet, 2),
-        ("aes128", vec![0; 5], &packet, 2),
-        ("aes128", vec![1; 5], &packet, 2),
-        ("rle", vec![], &bitmap, 16),
-        ("rle", vec![], &empty_runs, 2),
+    for (name, params, packet) in [
+        ("pass-through", vec![], &packet),
+        ("crc32c", vec![], &packet),
+        ("sql", vec![0, 99], &packet),
+        ("statistics", vec![4096], &packet),
+        ("grep", needle(b"abababab"), &lines),
+        ("integrate", [vec![20, 32], vec![0x0403_0201; 8]].concat(), &packet),
+        ("aes128", vec![0; 5], &packet),
+        ("aes128", vec![1; 5], &packet),
+        ("rle", vec![], &bitmap),
+        ("rle", vec![], &empty_runs),
     ] {
         let mut model = crate::builtin(name);
         model.reset(&params).unwrap();
         let counted = run(&mut *model, packet, 1 << 20, 1 << 20).unwrap().1;
         let found = cycles(name, &params, packet);
         let apart = found.abs_diff(counted) * 100;
-        assert!(apart <= percent * counted, "{name} {params:?}: RTL {found} cycles, model {counted}");
+        assert!(apart <= 2 * counted, "{name} {params:?}: RTL {found} cycles, model {counted}");
     }
 }
 

@@ -9,6 +9,8 @@ use std::ptr::{NonNull, null};
 use libloading::{Library, Symbol};
 use weldfs_fpga::kernel::{Fault, Kernel, Step};
 
+/// Memory that a kernel is given, bytes: what the one that asks for most (equalise) does.
+const DRAM_BYTES: usize = 32 << 20;
 /// The version of the interface that this file speaks.
 const ABI: u32 = 1;
 
@@ -32,6 +34,7 @@ type New = unsafe extern "C" fn() -> *mut Opaque;
 type Free = unsafe extern "C" fn(*mut Opaque);
 type Reset = unsafe extern "C" fn(*mut Opaque, *const u32, usize) -> c_int;
 type StepRun = unsafe extern "C" fn(*mut Opaque, *const u8, usize, c_int, *mut u8, usize, *mut RawStep) -> c_int;
+type Dram = unsafe extern "C" fn(*mut Opaque, *mut u8, u64) -> c_int;
 type Peek = unsafe extern "C" fn(*mut Opaque, u32, *mut u32) -> c_int;
 type Stall = unsafe extern "C" fn(*mut Opaque, u64, u32, u32) -> c_int;
 type Wave = unsafe extern "C" fn(*mut Opaque, *const c_char) -> c_int;
@@ -45,6 +48,9 @@ pub struct SharedObject {
     peek: Option<Peek>,
     stall: Option<Stall>,
     wave: Option<Wave>,
+    /// The card's memory, for a kernel that takes it. Not cleared at a reset, unlike a card's: none of ours reads what
+    /// it has not written.
+    _dram: Vec<u64>,
     /// The functions above are its code.
     _library: Library,
 }
@@ -86,7 +92,13 @@ impl SharedObject {
             let stall = library.get::<Stall>(b"weldfs_kernel_stall\0").ok().map(|f| *f);
             let wave = library.get::<Wave>(b"weldfs_kernel_wave\0").ok().map(|f| *f);
             let kernel = NonNull::new(new()).ok_or_else(|| format!("{}: no memory", path.display()))?;
-            Ok(SharedObject { kernel, free, reset, step, peek, stall, wave, _library: library })
+            let mut dram = Vec::new();
+            if let Ok(give) = library.get::<Dram>(b"weldfs_kernel_dram\0") {
+                // Pages that no kernel touches are never there.
+                dram = vec![0; DRAM_BYTES / size_of::<u64>()];
+                give(kernel.as_ptr(), dram.as_mut_ptr().cast(), DRAM_BYTES as u64);
+            }
+            Ok(SharedObject { kernel, free, reset, step, peek, stall, wave, _dram: dram, _library: library })
         }
     }
 

@@ -12,13 +12,17 @@ use std::path::{Path, PathBuf};
 #[command(
     after_help = "The kernel makes ASCII letters upper or lower case. README.md in the folder says what each file is\n\
 for, and what to install.\n\n\
-Examples:\n  weldfs kernel new shout --rtl\n  weldfs kernel new shout --rust --dir ~/kernels"
+Examples:\n  weldfs kernel new shout --rtl\n  weldfs kernel new keep --rtl --dram\n  \
+weldfs kernel new shout --rust --dir ~/kernels"
 )]
 pub struct Args {
     /// Its name: 1 to 31 of a-z, 0-9 and -, beginning with a letter
     name: String,
     #[command(flatten)]
     language: Language,
+    /// With --rtl: one that uses the card's memory, by the ports q_* and a_*
+    #[arg(long, requires = "rtl")]
+    dram: bool,
     /// Where the folder NAME is made; by default here
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
@@ -73,6 +77,10 @@ const RTL: [File; 8] = [
     File("harness/exports.map", include_bytes!("../../../../../fpga/rtl/harness/exports.map"), false),
     File("harness/weldfs_kernel.h", HEADER, false),
 ];
+
+/// The Verilog of a kernel that keeps its packet in the card's memory, and what its manifest says of that.
+const DRAM: &[u8] = include_bytes!("templates/rtl/kernel_dram.v.in");
+const DRAM_PORT: &str = "# The card's memory that it has, bytes: 16 MiB.\ndram_bytes = 16777216\n";
 
 const HLS: [File; 8] = [
     file!("Makefile", "hls/Makefile.in"),
@@ -135,9 +143,19 @@ pub fn run(args: &Args) -> Outcome {
         _ => (&RUST, include_str!("templates/rust/backend.toml.in")),
     };
     let top = format!("weld_{}", args.name.replace('-', "_"));
-    let marks = [("@BACKEND@\n", backend), ("@NAME@", &args.name), ("@TOP@", &top), ("@ID@", &id)];
+    // Each flit goes to memory and comes back.
+    let (dram, cycles) = if args.dram { (DRAM_PORT, "2.0") } else { ("", "1.0") };
+    let marks = [
+        ("@BACKEND@\n", backend),
+        ("@DRAM@\n", dram),
+        ("@CYCLES@", cycles),
+        ("@NAME@", &args.name),
+        ("@TOP@", &top),
+        ("@ID@", &id),
+    ];
     let filled = |text: &str| marks.iter().fold(text.to_owned(), |text, (mark, with)| text.replace(mark, with));
     for File(at, content, executed) in COMMON.iter().chain(files) {
+        let content = if args.dram && *at == "rtl/@TOP@.v" { &DRAM } else { content };
         let path = folder.join(filled(at));
         let above = path.parent().unwrap_or(&folder);
         fs::create_dir_all(above).doing("make the folder", above)?;

@@ -70,6 +70,36 @@ fn every_command_of_the_kernels_page_works_and_prints_what_the_page_says() {
     }
 }
 
+#[test]
+#[ignore = "needs Verilator and a minute: `./test kernel-tutorial`"]
+fn a_kernel_that_leaves_the_cards_memory_or_changes_a_request_fails() {
+    const NAME: &str = "a_kernel_that_leaves_the_cards_memory_or_changes_a_request_fails";
+    if let Some(missing) = ["make", "verilator", "c++", "python3"].into_iter().find(|tool| !has(tool)) {
+        return skips::skip(NAME, &format!("{missing} is not installed"));
+    }
+    let home = tempfile::tempdir().expect("a temporary folder");
+    let weldfs = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weldfs"));
+        command.arg("kernel").args(args).current_dir(home.path()).stdin(Stdio::null()).output().expect("it ran")
+    };
+    assert!(weldfs(&["new", "keep", "--rtl", "--dram"]).status.success());
+    let file = home.path().join("keep/rtl/weld_keep.v");
+    let text = std::fs::read_to_string(&file).expect("the kernel");
+    for (from, to) in [
+        // The first flit behind the 16 MiB of the manifest.
+        ("assign q_addr = filling ? kept", "assign q_addr = filling ? kept + FLITS"),
+        // Every other cycle it asks for nothing, whether or not its request was taken.
+        ("asked != kept);", "asked != kept && odd); reg odd; always @(posedge clk) odd <= !odd && !rst;"),
+    ] {
+        assert!(text.contains(from));
+        std::fs::write(&file, text.replace(from, to)).expect("written");
+        let tested = weldfs(&["test", "keep", "--cases", "8"]);
+        let said = String::from_utf8_lossy(&tested.stdout).into_owned() + &String::from_utf8_lossy(&tested.stderr);
+        assert_eq!(tested.status.code(), Some(1), "{said}");
+        assert!(said.contains("it says error 5"), "{said}");
+    }
+}
+
 /// Ends the device, if it has not ended.
 fn stop(home: &Path) {
     let image = home.join("disk.img");
