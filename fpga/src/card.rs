@@ -381,6 +381,7 @@ fn empty(region: Region, locked: bool) -> Slot {
         epoch: 0,
         session: None,
         computing: None,
+        left: Arc::default(),
         stuck: false,
         used: 0,
         counts: Counts::default(),

@@ -347,6 +347,7 @@ impl Session {
             sess.params = params;
         }
         let weight = sess.weight;
+        state.slots[self.slot].leave();
         state.slots[self.slot].epoch = epoch;
         self.epoch.store(epoch, Ordering::Release);
         state.scheduler.close(self.slot);

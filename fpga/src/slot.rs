@@ -12,7 +12,7 @@ use crate::package::{Factory, Package};
 use crate::status::Usage;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
@@ -268,6 +268,9 @@ pub(crate) struct Slot {
     pub session: Option<Sess>,
     /// A thread computes: since when, and for which session.
     pub computing: Option<(u64, u64)>,
+    /// Set while a thread computes for a session that has ended, or for a packet that was given up: a process that does
+    /// not answer soon is killed.
+    pub left: Arc<AtomicBool>,
     pub stuck: bool,
     /// When a session last had it: counts up.
     pub used: u64,
@@ -275,6 +278,19 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// A thread begins to compute, since then.
+    pub fn compute(&mut self, since: u64, epoch: u64) {
+        self.left.store(false, Ordering::Release);
+        self.computing = Some((since, epoch));
+    }
+
+    /// What is computed is of no use any longer.
+    pub fn leave(&self) {
+        if self.computing.is_some() {
+            self.left.store(true, Ordering::Release);
+        }
+    }
+
     /// Whether a session can have it.
     pub fn quiet(&self) -> bool {
         self.session.is_none() && self.computing.is_none() && self.reconfiguring.is_none() && !self.stuck
@@ -557,6 +573,7 @@ impl Shared {
             return;
         }
         s.session = None;
+        s.leave();
         // Its thread may hold back what came of the last step.
         self.bells[slot].notify_one();
         // Nothing of a session is left for the next: a built-in kernel is made anew, a process is reset, and ends
