@@ -178,7 +178,7 @@ pub(crate) fn run(shared: &Shared, slot: usize) {
 
 /// What there is to do in a slot.
 fn next(state: &mut State, slot: usize) -> Option<Job> {
-    let s = &mut state.slots[slot];
+    let s = state.slots.get_mut(slot)?;
     if s.computing.is_some() || s.stuck {
         return None;
     }

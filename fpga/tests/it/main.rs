@@ -8,6 +8,7 @@ mod modelled;
 mod packages;
 mod process;
 mod rig;
+mod shape;
 mod streams;
 mod tenants;
 mod time;

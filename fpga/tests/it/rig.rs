@@ -99,7 +99,7 @@ pub fn card(slots: usize) -> Arc<Card> {
 }
 
 pub fn want(kernel: &str, param: u32, tenant: u64) -> Want {
-    Want { kernel: kernel.into(), params: vec![param], tenant, weight: 1, when_full: WhenFull::Busy }
+    Want { kernel: kernel.into(), params: vec![param], tenant, weight: 1, when_full: WhenFull::Busy, keeps: false }
 }
 
 /// Polls until something has happened on another thread.
