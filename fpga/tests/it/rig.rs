@@ -135,7 +135,7 @@ impl Stream for Gate {
 pub mod gate {
     use std::sync::{Condvar, Mutex};
 
-    static STATE: Mutex<[(bool, bool); 2]> = Mutex::new([(false, false); 2]);
+    static STATE: Mutex<[(bool, bool); 3]> = Mutex::new([(false, false); 3]);
     static CHANGED: Condvar = Condvar::new();
 
     fn until(gate: usize, ready: impl Fn(&(bool, bool)) -> bool) {

@@ -1,11 +1,12 @@
 //! Slots that are added, taken away and resized, and credits that change, while the card works.
 
-use crate::rig::{add, catalogue, config, manifest, once, until, wait, want};
+use crate::rig::{Gate, add, catalogue, config, gate, manifest, once, until, wait, want};
 use std::sync::Arc;
 use weldfs_fpga::card::Card;
 use weldfs_fpga::clock::Clock;
 use weldfs_fpga::config::{CardConfig, Pace, Reconfigure, SLOTS_MAX, Want, WhenFull};
 use weldfs_fpga::error::CardError;
+use weldfs_fpga::kernel::Model;
 use weldfs_fpga::manifest::Region;
 use weldfs_fpga::status::SlotState;
 
@@ -129,27 +130,26 @@ fn credits_change_for_sessions_that_come_and_for_no_other() {
 }
 
 #[test]
-fn a_stream_that_was_not_held_back_is_held_back_from_the_moment_on_at_which_time_is_modelled() {
+fn what_is_being_computed_when_time_begins_to_be_modelled_is_held_back_from_then_on() {
     let clock = Clock::manual();
-    let card = Card::new(CardConfig { clock: clock.clone(), ..config(1) }, catalogue()).expect("a card");
+    let mut kernels = catalogue();
+    let make = || Box::new(Model::new(Gate(2), 1.0)) as Box<_>;
+    kernels.add_builtin(manifest("gate", "gate", 1, 250), make).expect("added");
+    let card = Card::new(CardConfig { inline_bytes: 0, clock: clock.clone(), ..config(1) }, kernels).expect("a card");
     clock.advance(5_000_000_000);
-    let session = wait(card.open(want("add", 1, 1))).expect("open");
-    // More than its output may be: it stops in the middle, with input left.
-    let fifo = session.fifo_bytes();
-    for _ in 0..2 {
-        wait(session.push(vec![0; fifo], false)).expect("room");
-    }
-    until(|| (card.status().slots[1].bytes_out as usize >= fifo).then_some(()));
+    let session = wait(card.open(want("gate", 1, 1))).expect("open");
+    let mut packet = Box::pin(session.run(vec![0; 64_000], 1));
+    assert!(once(&mut packet).is_pending());
+    gate::wait_until_inside(2);
     card.set_pace(Pace { timed: true, ..card.pace() }).expect("good");
-    let mut pulled = wait(session.pull(usize::MAX)).expect("made").bytes.len();
-    let mut pull = Box::pin(session.pull(usize::MAX));
-    assert!(once(&mut pull).is_pending());
-    until(|| (card.status().slots[1].bytes_in as usize > fifo).then_some(()));
-    std::thread::sleep(std::time::Duration::from_millis(20));
-    assert!(once(&mut pull).is_pending(), "no time has passed");
-    // Two cycles of 4 ns for 64 bytes.
-    clock.advance(fifo as u64 / 64 * 8);
+    gate::open(2);
+    until(|| (card.status().slots[1].bytes_in == 64_000).then_some(()));
+    // 1000 cycles of 4 ns.
+    clock.advance(3999);
     card.tick();
-    pulled += wait(pull).expect("made").bytes.len();
-    assert!(pulled > fifo);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    assert!(once(&mut packet).is_pending(), "1 ns early");
+    clock.advance(1);
+    card.tick();
+    wait(packet).expect("ran");
 }
