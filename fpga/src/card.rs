@@ -340,6 +340,11 @@ impl Card {
         Ok(())
     }
 
+    /// Bytes that the input FIFO of a session holds which gets its slot now; as many of its output may wait.
+    pub fn fifo_bytes(&self) -> usize {
+        self.pace().flow().all_bytes() as usize
+    }
+
     /// The sizes of slots 1 and up.
     pub fn slots(&self) -> Vec<Region> {
         let state = self.shared.state.lock();

@@ -125,9 +125,15 @@ impl Pace {
 
 impl CardConfig {
     /// How fast it is at first.
-    pub(crate) fn pace(&self) -> Pace {
+    pub fn pace(&self) -> Pace {
         let CardConfig { clock_hz, reconfigure, drive_bytes_per_s, timed, credits, credit_bytes, .. } = *self;
         Pace { clock_hz, reconfigure, drive_bytes_per_s, timed, credits, credit_bytes }
+    }
+
+    /// One that is so fast at first.
+    pub fn at(self, pace: &Pace) -> CardConfig {
+        let Pace { clock_hz, reconfigure, drive_bytes_per_s, timed, credits, credit_bytes } = *pace;
+        CardConfig { clock_hz, reconfigure, drive_bytes_per_s, timed, credits, credit_bytes, ..self }
     }
 
     /// With this many slots of the default size.
