@@ -25,14 +25,22 @@ struct Lane {
     /// Virtual time at which it is served next.
     pass: u64,
     open: bool,
+    /// Which kernel of the lane it is: counts up.
+    kernel: u64,
+}
+
+impl Lane {
+    fn closed() -> Lane {
+        Lane { credits: Credits::new(1, 1, 1), weight: 1, pending: 0, pass: 0, open: false, kernel: 0 }
+    }
 }
 
 /// The scheduler: one lane a slot. No clock, no thread, no data.
 #[derive(Clone, Debug)]
 pub struct Scheduler {
     lanes: Vec<Lane>,
-    /// Slots of the requests in flight, oldest first.
-    issued: VecDeque<usize>,
+    /// Lanes of the requests in flight, and which kernel's they are, oldest first.
+    issued: VecDeque<(usize, u64)>,
     /// Virtual time of the last issue.
     now: u64,
     /// Requests that the drive holds at most.
@@ -40,11 +48,10 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// `lanes` kernels with the same `credits`; the drive is given at most `depth` requests at once (0 counts as 1).
-    /// `depth * C` must cover latency times bandwidth of the drive.
-    pub fn new(lanes: usize, credits: &Credits, depth: usize) -> Scheduler {
-        let lane = Lane { credits: credits.clone(), weight: 1, pending: 0, pass: 0, open: false };
-        Scheduler { lanes: vec![lane; lanes], issued: VecDeque::new(), now: 0, depth: depth.max(1) }
+    /// `lanes` of them, closed; the drive is given at most `depth` requests at once (0 counts as 1). `depth * C` must
+    /// cover latency times bandwidth of the drive.
+    pub fn new(lanes: usize, depth: usize) -> Scheduler {
+        Scheduler { lanes: vec![Lane::closed(); lanes], issued: VecDeque::new(), now: 0, depth: depth.max(1) }
     }
 
     /// The drive is given at most so many requests at once from now on (0 counts as 1).
@@ -52,14 +59,17 @@ impl Scheduler {
         self.depth = depth.max(1);
     }
 
-    /// A kernel begins in a lane, whose FIFO is empty. Credits of requests that an earlier one has in flight come back
-    /// when their data is dispatched, which the caller drops.
-    pub fn open(&mut self, lane: usize, weight: u32) {
-        let now = self.now;
+    /// Has at least so many lanes from now on; new ones are closed.
+    pub fn widen(&mut self, lanes: usize) {
+        self.lanes.resize(lanes.max(self.lanes.len()), Lane::closed());
+    }
+
+    /// A kernel begins in a lane, with an empty FIFO and all of `credits`. What an earlier one has in flight still has
+    /// to be dispatched, and is dropped by the caller.
+    pub fn open(&mut self, lane: usize, weight: u32, credits: &Credits) {
         let l = &mut self.lanes[lane];
-        let held = l.credits.held();
-        l.credits.consume(held);
-        (l.weight, l.pending, l.pass, l.open) = (weight.clamp(1, WEIGHT_MAX), 0, now, true);
+        let weight = weight.clamp(1, WEIGHT_MAX);
+        *l = Lane { credits: credits.clone(), weight, pending: 0, pass: self.now, open: true, kernel: l.kernel + 1 };
     }
 
     /// The kernel of a lane ends: what is pending is forgotten, what is in the FIFO is dropped. What is in flight still
@@ -97,17 +107,19 @@ impl Scheduler {
         // A lane that waited for credits has the first turn, and no more than that.
         l.pass = self.now + STRIDE / u64::from(l.weight);
         l.pending -= 1;
-        self.issued.push_back(lane);
+        self.issued.push_back((lane, l.kernel));
         Some(lane)
     }
 
     /// `bytes` of the oldest request arrive: whose they are. None where nothing is in flight.
     pub fn dispatch(&mut self, bytes: u64) -> Option<usize> {
-        let lane = self.issued.pop_front()?;
+        let (lane, kernel) = self.issued.pop_front()?;
         let l = &mut self.lanes[lane];
-        l.credits.arrive(bytes);
-        if !l.open {
-            l.credits.consume(bytes);
+        if l.kernel == kernel {
+            l.credits.arrive(bytes);
+            if !l.open {
+                l.credits.consume(bytes);
+            }
         }
         Some(lane)
     }
@@ -120,5 +132,31 @@ impl Scheduler {
     /// The credits of a lane.
     pub fn credits(&self, lane: usize) -> &Credits {
         &self.lanes[lane].credits
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_an_earlier_kernel_has_in_flight_costs_the_next_one_of_its_lane_no_credit() {
+        let mut scheduler = Scheduler::new(1, usize::MAX);
+        let (old, new) = (Credits::new(4, 1 << 20, 64), Credits::new(2, 64, 64));
+        scheduler.open(0, 1, &old);
+        scheduler.want(0, 9);
+        assert_eq!(std::iter::from_fn(|| scheduler.issue()).count(), 4);
+        scheduler.close(0);
+        assert_eq!(scheduler.dispatch(1 << 20), Some(0), "of one that is closed");
+        scheduler.open(0, 1, &new);
+        scheduler.want(0, 9);
+        assert_eq!(std::iter::from_fn(|| scheduler.issue()).count(), 2);
+        for _ in 0..3 {
+            assert_eq!(scheduler.dispatch(1 << 20), Some(0), "of the earlier one");
+            assert_eq!((scheduler.credits(0).held(), scheduler.credits(0).free()), (0, 0));
+        }
+        assert_eq!((scheduler.dispatch(64), scheduler.credits(0).held()), (Some(0), 64));
+        scheduler.widen(3);
+        assert_eq!((scheduler.dispatch(64), scheduler.issue()), (Some(0), None), "lanes are closed at first");
     }
 }

@@ -6,10 +6,8 @@
 //! to be unloaded.
 
 use crate::bandwidth::Scheduler;
-use crate::config::{CardConfig, Pace, Want};
+use crate::config::{CardConfig, Pace, SLOTS_MAX, Want, check_slots};
 use crate::error::CardError;
-use crate::flit::FLIT_BYTES;
-use crate::flow::Credits;
 use crate::kernel::{Fault, Model, Stream};
 use crate::manifest::{KernelId, Kind, Manifest, PackageError, Region};
 use crate::package::{Catalogue, Package};
@@ -80,11 +78,11 @@ impl Card {
         let whole = Region { lut: u32::MAX, ff: u32::MAX, bram: u32::MAX, dsp: u32::MAX };
         let mut slots: Vec<Slot> = vec![empty(whole, true)];
         slots.extend(config.slots.iter().map(|region| empty(*region, false)));
-        let credits = Credits::new(config.credits.into(), config.credit_bytes.into(), FLIT_BYTES as u64);
         let (count, pace) = (slots.len(), config.pace());
-        let scheduler = Scheduler::new(count, &credits, depth(&pace));
+        let scheduler = Scheduler::new(count, depth(&pace));
         let mut state = State { slots, programs, scheduler, ..State::nothing(pace) };
-        let bells = (0..count).map(|_| Condvar::new()).collect();
+        // Of all slots that it may ever have.
+        let bells = (0..=SLOTS_MAX).map(|_| Condvar::new()).collect();
         let factories = catalogue.factories();
         let (timer, given_up) = Default::default();
         let shared = Shared { config, factories, state: Mutex::new(State::nothing(pace)), bells, timer, given_up };
@@ -171,7 +169,7 @@ impl Card {
         let State { slots, programs, .. } = &mut *state;
         let program = programs.get_mut(kernel).ok_or_else(|| CardError::NoKernel(kernel.into()))?;
         let region = program.package.manifest().region;
-        if kernel != PASS_THROUGH && !slots.iter().any(|s| !s.locked && s.region.holds(&region)) {
+        if kernel != PASS_THROUGH && !slots.iter().any(|s| s.fits(&region)) {
             return Err(CardError::TooLarge(kernel.into()));
         }
         program.active = true;
@@ -263,7 +261,8 @@ impl Card {
     fn start(&self) -> Result<(), CardError> {
         let mut threads = self.threads.lock();
         if threads.is_none() {
-            *threads = Some(start(&self.shared, self.shared.bells.len())?);
+            let slots = self.shared.state.lock().slots.len();
+            *threads = Some(start(&self.shared, slots)?);
         }
         Ok(())
     }
@@ -296,9 +295,65 @@ impl Card {
         pace.check()?;
         let mut state = self.shared.state.lock();
         state.scheduler.set_depth(depth(&pace));
+        if pace.timed && !state.pace.timed {
+            // What was computed before took no time, and has saved none up.
+            let now = self.shared.config.clock.now();
+            state.slots.iter_mut().filter_map(|s| s.session.as_mut()).for_each(|s| s.goes_on(now));
+        }
         state.pace = pace;
         self.shared.pump(&mut state);
         Ok(())
+    }
+
+    /// Gives it other slots, 1 and up, while it works: their number and sizes. A slot whose size changes, or that is no
+    /// longer there, loses its kernel; the others go on. A kernel that fits none of them any longer stays active, and
+    /// opening it is [`CardError::TooLarge`].
+    ///
+    /// # Errors
+    /// [`CardError::Config`]: there are 1 to 64, of at least one look-up table; [`CardError::Busy`]: one that would
+    /// change is in use. Nothing has changed then.
+    pub fn set_slots(&self, regions: &[Region]) -> Result<(), CardError> {
+        check_slots(regions)?;
+        let mut threads = self.threads.lock();
+        let mut state = self.shared.state.lock();
+        let after = |at: usize| at.checked_sub(1).and_then(|at| regions.get(at));
+        for (at, slot) in state.slots.iter().enumerate().skip(1) {
+            let changes = !slot.absent && after(at) != Some(&slot.region);
+            if changes && !slot.quiet() {
+                let verb = if after(at).is_some() { "cannot get another size" } else { "cannot be taken away" };
+                return Err(CardError::Busy(format!("slot {at} is in use: it {verb}")));
+            }
+        }
+        let had = state.slots.len();
+        if let Some(threads) = threads.as_mut() {
+            // Before anything has changed.
+            for slot in threads.len() - 1..=regions.len() {
+                threads.push(slot_thread(&self.shared, slot)?);
+            }
+        }
+        state.slots.extend(regions.iter().skip(had - 1).map(|region| empty(*region, false)));
+        let lanes = state.slots.len();
+        state.scheduler.widen(lanes);
+        for (at, slot) in state.slots.iter_mut().enumerate().skip(1) {
+            let region = after(at).copied();
+            if slot.absent || region != Some(slot.region) {
+                (slot.loaded, slot.engine, slot.served) = (None, None, None);
+            }
+            (slot.absent, slot.region) = (region.is_none(), region.unwrap_or(slot.region));
+        }
+        self.shared.serve_waiters(&mut state);
+        Ok(())
+    }
+
+    /// Bytes that the input FIFO of a session holds which gets its slot now; as many of its output may wait.
+    pub fn fifo_bytes(&self) -> usize {
+        self.pace().flow().all_bytes() as usize
+    }
+
+    /// The sizes of slots 1 and up.
+    pub fn slots(&self) -> Vec<Region> {
+        let state = self.shared.state.lock();
+        state.slots.iter().skip(1).filter(|s| !s.absent).map(|s| s.region).collect()
     }
 
     /// A manual clock has been moved: those that wait for a time look at it.
@@ -316,16 +371,22 @@ fn depth(pace: &Pace) -> usize {
     if pace.drive_bytes_per_s == 0 { usize::MAX } else { DEPTH }
 }
 
+type Work = Box<dyn FnOnce(&Shared) + Send>;
+
+fn spawn(shared: &Arc<Shared>, name: String, work: Work) -> Result<JoinHandle<()>, CardError> {
+    let shared = shared.clone();
+    let started = std::thread::Builder::new().name(name).spawn(move || work(&shared));
+    started.map_err(|e| CardError::Config(format!("no thread for a slot: {e}")))
+}
+
+/// The thread of a slot, which may be there before the slot is.
+fn slot_thread(shared: &Arc<Shared>, slot: usize) -> Result<JoinHandle<()>, CardError> {
+    spawn(shared, format!("weldfs-slot{slot}"), Box::new(move |shared| worker::run(shared, slot)))
+}
+
 fn start(shared: &Arc<Shared>, count: usize) -> Result<Vec<JoinHandle<()>>, CardError> {
-    let spawn = |name: String, work: Box<dyn FnOnce(&Shared) + Send>| {
-        let shared = shared.clone();
-        let started = std::thread::Builder::new().name(name).spawn(move || work(&shared));
-        started.map_err(|e| CardError::Config(format!("no thread for a slot: {e}")))
-    };
-    let mut threads = vec![spawn("weldfs-card".into(), Box::new(worker::keep_time))];
-    for slot in 0..count {
-        threads.push(spawn(format!("weldfs-slot{slot}"), Box::new(move |shared| worker::run(shared, slot))));
-    }
+    let mut threads = vec![spawn(shared, "weldfs-card".into(), Box::new(worker::keep_time))];
+    threads.extend((0..count).map(|slot| slot_thread(shared, slot)));
     let failed = threads.iter().find_map(|t| t.as_ref().err().cloned());
     let running = threads.into_iter().flatten().collect();
     match failed {
@@ -360,7 +421,7 @@ impl Drop for Card {
         stop(&self.shared);
         for (i, thread) in self.threads.get_mut().take().into_iter().flatten().enumerate() {
             let slot = i.checked_sub(1);
-            let stuck = slot.is_some_and(|s| self.shared.state.lock().slots[s].stuck);
+            let stuck = slot.is_some_and(|s| self.shared.state.lock().slots.get(s).is_some_and(|s| s.stuck));
             if !stuck && thread.thread().id() != std::thread::current().id() {
                 let _ = thread.join();
             }
@@ -379,6 +440,7 @@ fn empty(region: Region, locked: bool) -> Slot {
     Slot {
         region,
         locked,
+        absent: false,
         loaded: None,
         reconfiguring: None,
         engine: None,
@@ -386,6 +448,7 @@ fn empty(region: Region, locked: bool) -> Slot {
         epoch: 0,
         session: None,
         computing: None,
+        left: Arc::default(),
         stuck: false,
         used: 0,
         counts: Counts::default(),

@@ -4,6 +4,7 @@ use crate::bandwidth::WEIGHT_MAX;
 use crate::clock::Clock;
 use crate::error::CardError;
 use crate::flit::FLIT_BYTES;
+use crate::flow::Credits;
 use crate::manifest::Region;
 use crate::xrt::Place;
 use std::path::PathBuf;
@@ -99,6 +100,10 @@ pub struct Pace {
     pub drive_bytes_per_s: u64,
     /// As [`CardConfig::timed`].
     pub timed: bool,
+    /// As [`CardConfig::credits`]: of sessions that get their slot from now on.
+    pub credits: u32,
+    /// As [`CardConfig::credit_bytes`]: of the same.
+    pub credit_bytes: u32,
 }
 
 impl Pace {
@@ -107,19 +112,31 @@ impl Pace {
         self.clock_hz.min(built_for).max(1)
     }
 
+    /// Credits of a session that gets its slot now.
+    pub(crate) fn flow(&self) -> Credits {
+        Credits::new(self.credits.into(), self.credit_bytes.into(), FLIT_BYTES as u64)
+    }
+
     pub(crate) fn check(&self) -> Result<(), CardError> {
-        match (1_000_000..=2_000_000_000).contains(&self.clock_hz) {
-            true => Ok(()),
-            false => Err(CardError::Config("the slots' clock is 1 MHz to 2 GHz".into())),
-        }
+        check(&[
+            ((1_000_000..=2_000_000_000).contains(&self.clock_hz), "the slots' clock is 1 MHz to 2 GHz"),
+            ((1..=4096).contains(&self.credits), "a kernel has 1 to 4096 credits"),
+            ((FLIT_BYTES as u32..=16 << 20).contains(&self.credit_bytes), "a credit is for 64 bytes to 16 MiB"),
+        ])
     }
 }
 
 impl CardConfig {
     /// How fast it is at first.
-    pub(crate) fn pace(&self) -> Pace {
-        let CardConfig { clock_hz, reconfigure, drive_bytes_per_s, timed, .. } = *self;
-        Pace { clock_hz, reconfigure, drive_bytes_per_s, timed }
+    pub fn pace(&self) -> Pace {
+        let CardConfig { clock_hz, reconfigure, drive_bytes_per_s, timed, credits, credit_bytes, .. } = *self;
+        Pace { clock_hz, reconfigure, drive_bytes_per_s, timed, credits, credit_bytes }
+    }
+
+    /// One that is so fast at first.
+    pub fn at(self, pace: &Pace) -> CardConfig {
+        let Pace { clock_hz, reconfigure, drive_bytes_per_s, timed, credits, credit_bytes } = *pace;
+        CardConfig { clock_hz, reconfigure, drive_bytes_per_s, timed, credits, credit_bytes, ..self }
     }
 
     /// With this many slots of the default size.
@@ -128,19 +145,26 @@ impl CardConfig {
     }
 
     pub(crate) fn check(&self) -> Result<(), CardError> {
-        let flit = FLIT_BYTES as u32;
-        let rules = [
-            ((1..=SLOTS_MAX).contains(&self.slots.len()), "a card has 1 to 64 slots"),
-            (self.slots.iter().all(|s| s.lut > 0), "a slot has at least one look-up table"),
-            ((1..=4096).contains(&self.credits), "a kernel has 1 to 4096 credits"),
-            ((flit..=16 << 20).contains(&self.credit_bytes), "a credit is for 64 bytes to 16 MiB"),
-            (self.watchdog >= Duration::from_millis(1), "the watchdog waits at least 1 ms"),
-        ];
-        match rules.iter().find(|(good, _)| !good) {
-            Some((_, why)) => Err(CardError::Config((*why).into())),
-            None => self.pace().check(),
-        }
+        check_slots(&self.slots)?;
+        check(&[(self.watchdog >= Duration::from_millis(1), "the watchdog waits at least 1 ms")])?;
+        self.pace().check()
     }
+}
+
+/// The first rule that does not hold, as an error.
+fn check(rules: &[(bool, &str)]) -> Result<(), CardError> {
+    match rules.iter().find(|(good, _)| !good) {
+        Some((_, why)) => Err(CardError::Config((*why).into())),
+        None => Ok(()),
+    }
+}
+
+/// Whether a card can have slots of these sizes.
+pub(crate) fn check_slots(slots: &[Region]) -> Result<(), CardError> {
+    check(&[
+        ((1..=SLOTS_MAX).contains(&slots.len()), "a card has 1 to 64 slots"),
+        (slots.iter().all(|s| s.lut > 0), "a slot has at least one look-up table"),
+    ])
 }
 
 /// Whether to wait for a slot.
@@ -165,6 +189,9 @@ pub struct Want {
     pub weight: u32,
     /// What to do where all slots are taken.
     pub when_full: WhenFull,
+    /// It cannot begin anew, so its slot is not taken from it while it works. Such sessions leave one of the slots that
+    /// are large enough for their kernel, if those are several, to sessions of other kinds.
+    pub keeps: bool,
 }
 
 impl Want {

@@ -32,6 +32,16 @@ impl Credits {
         self.count * self.bytes + self.unit
     }
 
+    /// Bytes of all credits: what may be in flight and in the FIFO.
+    pub fn all_bytes(&self) -> u64 {
+        self.count * self.bytes
+    }
+
+    /// Bytes of a request.
+    pub fn request_bytes(&self) -> u64 {
+        self.bytes
+    }
+
     /// Credits that can be taken now.
     pub fn free(&self) -> u64 {
         self.free

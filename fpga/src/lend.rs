@@ -5,6 +5,7 @@
 //! its slot where another waits, and the holder learns of it when it goes on: it begins anew, or fails.
 
 use crate::config::Want;
+use crate::manifest::Region;
 use crate::session::Session;
 use crate::slot::{Loaded, Resting, Shared, Slot, State};
 use std::time::Duration;
@@ -14,10 +15,14 @@ use std::time::Duration;
 pub struct Rest {
     /// After so long without a call, anyone who waits may have its slot.
     pub idle: Duration,
-    /// It may also be taken at once, for another tenant that has waited for `idle`, and has no slot, or at least two
-    /// fewer than this one's tenant.
-    pub willing: bool,
+    /// Once the session has had its slot for so long, it may be taken at once for another tenant that has waited for
+    /// `idle`, and has no slot, or fewer for its weight than this one's tenant even after that. A session of more weight
+    /// than the one that waits has its slot for as many times longer, up to ten. `None`: not at all.
+    pub turn: Option<Duration>,
 }
+
+/// How many times longer than one of less weight a session has its slot, at most.
+const TURNS_MAX: u128 = 10;
 
 impl Session {
     /// No call is under way until [`Session::resume`]: the slot may be given to others, on these terms. What was pushed
@@ -27,7 +32,7 @@ impl Session {
         let mut state = shared.state.lock();
         let now = shared.config.clock.now();
         let Some(sess) = state.sess(self.slot(), self.epoch()) else { return };
-        sess.rest = Some(Resting { since: now, idle: ns(terms.idle), willing: terms.willing });
+        sess.rest = Some(Resting { since: now, idle: ns(terms.idle), turn: terms.turn.map(ns) });
         if state.waits() {
             shared.take_back(&mut state);
             shared.timer.notify_one();
@@ -85,9 +90,10 @@ impl Shared {
                 continue;
             };
             let (want, waited) = (waiter.want.clone(), now.saturating_sub(waiter.since));
-            if coming > 0 {
+            let Ok(loaded) = self.find(state, &want) else { continue };
+            if coming > 0 && !self.barred(state, &want, &loaded.package.manifest().region) {
                 coming -= 1;
-            } else if let Ok(loaded) = self.find(state, &want) {
+            } else {
                 self.take_one(state, &want, &loaded, waited);
             }
         }
@@ -106,23 +112,42 @@ impl Shared {
         self.close(state, slot, epoch);
     }
 
+    /// Whether a session has to wait because others of its kind, whose slots are not taken from them, have all of the
+    /// slots that are large enough for it but one. That one is for sessions that end soon, or can begin anew.
+    pub fn barred(&self, state: &State, want: &Want, region: &Region) -> bool {
+        if !want.keeps {
+            return false;
+        }
+        let large = || state.slots.iter().filter(|s| s.fits(region));
+        let kept = large().filter(|s| s.session.as_ref().is_some_and(|s| s.keeps)).count();
+        let all = large().count();
+        all > 1 && kept + 1 >= all
+    }
+
     /// The slot whose session makes room: of those that may begin anew soonest, the one that has rested for longest.
     fn victim(&self, state: &State, want: &Want, loaded: &Loaded, waited: u64) -> Option<usize> {
         let now = self.config.clock.now();
         let region = loaded.package.manifest().region;
-        let usable =
-            |s: &Slot| !s.locked && s.region.holds(&region) || s.loaded.as_ref().is_some_and(|l| l.name == loaded.name);
+        let barred = self.barred(state, want, &region);
+        let usable = |s: &Slot| s.fits(&region) || s.loaded.as_ref().is_some_and(|l| l.name == loaded.name);
         let of = |tenant: u64| {
             let has = |s: &&Slot| usable(s) && s.session.as_ref().is_some_and(|s| s.tenant == tenant);
-            state.slots.iter().filter(has).count()
+            state.slots.iter().filter(has).count() as u64
         };
         let own = of(want.tenant);
         let resting = state.slots.iter().enumerate().filter(|(_, s)| usable(s)).filter_map(|(i, s)| {
-            let sess = s.session.as_ref()?;
+            let sess = s.session.as_ref().filter(|sess| !barred || s.locked || sess.keeps)?;
             let rest = sess.rest.as_ref()?;
             let idle = now.saturating_sub(rest.since) >= rest.idle;
-            let fewer = || own == 0 || own + 2 <= of(sess.tenant);
-            let crowded = || rest.willing && waited >= rest.idle && sess.tenant != want.tenant && fewer();
+            let (mine, theirs) = (u64::from(want.weight()), u64::from(sess.weight));
+            let fewer = || own == 0 || (own + 1) * theirs <= (of(sess.tenant) - 1) * mine;
+            let over = |turn: u64| {
+                let turn = u128::from(turn);
+                let longest = (turn * u128::from(theirs) / u128::from(mine)).clamp(turn, turn * TURNS_MAX);
+                u128::from(now.saturating_sub(sess.since)) >= longest
+            };
+            let crowded = || sess.tenant != want.tenant && waited >= rest.idle && fewer();
+            let crowded = || rest.turn.is_some_and(over) && crowded();
             (idle || crowded()).then_some((rest.idle, rest.since, i))
         });
         resting.min().map(|(_, _, slot)| slot)

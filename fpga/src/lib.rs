@@ -36,5 +36,6 @@ pub mod session;
 pub mod simulate;
 mod slot;
 pub mod status;
+mod supply;
 mod worker;
 pub mod xrt;

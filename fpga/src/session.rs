@@ -83,6 +83,11 @@ impl Session {
         now.or_else(|| self.taken.get().copied()).unwrap_or_default()
     }
 
+    /// Bytes that its input FIFO holds; as many of its output may wait. 0 where it has no slot any longer.
+    pub fn fifo_bytes(&self) -> usize {
+        self.with(|_, s| Ok(s.fifo_bytes())).unwrap_or_default()
+    }
+
     /// A value of the kernel's debug port; None where there is no such port, or the kernel computes.
     pub fn peek(&self, port: u32) -> Option<u32> {
         let mut state = self.shared.state.lock();
@@ -163,9 +168,9 @@ impl Session {
             if stuck {
                 return Err(fault.clone());
             }
-            let weight = sess.weight;
+            let (weight, credits) = (sess.weight, sess.credits.clone());
             (sess.fault, sess.reset) = (None, true);
-            state.scheduler.open(self.slot, weight);
+            state.scheduler.open(self.slot, weight, &credits);
             self.shared.bells[self.slot].notify_one();
         }
         Ok(())
@@ -218,7 +223,7 @@ impl Session {
             return Ok(());
         }
         let sess = state.sess(self.slot, self.epoch()).ok_or_else(gone)?;
-        let requests = bytes.len().div_ceil(self.shared.config.credit_bytes as usize).max(1) as u64;
+        let requests = (bytes.len() as u64).div_ceil(sess.credits.request_bytes()).max(1);
         sess.queued += bytes.len();
         if !sess.mid_packet {
             sess.open_packets += 1;
@@ -238,15 +243,15 @@ impl Session {
     /// As [`Session::run`]. After one, the stream is given up: [`Session::send_params`] begins anew.
     pub async fn push(&self, bytes: Vec<u8>, eop: bool) -> Result<(), Fault> {
         poll_fn(|cx| {
-            let room = self.with(|shared, sess| {
+            let room = self.with(|_, sess| {
                 if let Some(fault) = sess.fault.clone() {
                     return Err(fault);
                 }
-                let room = sess.queued < shared.fifo_bytes();
+                let room = sess.queued < sess.fifo_bytes();
                 if !room {
                     keep(&mut sess.pusher, cx.waker());
                 } else if sess.whole {
-                    (sess.whole, sess.out_limit) = (false, shared.fifo_bytes());
+                    (sess.whole, sess.out_limit) = (false, sess.fifo_bytes());
                 }
                 Ok(room)
             });
@@ -346,11 +351,12 @@ impl Session {
         if let Some(params) = params {
             sess.params = params;
         }
-        let weight = sess.weight;
+        let (weight, credits) = (sess.weight, sess.credits.clone());
+        state.slots[self.slot].leave();
         state.slots[self.slot].epoch = epoch;
         self.epoch.store(epoch, Ordering::Release);
         state.scheduler.close(self.slot);
-        state.scheduler.open(self.slot, weight);
+        state.scheduler.open(self.slot, weight, &credits);
         self.shared.pump(&mut state);
         self.shared.bells[self.slot].notify_one();
     }

@@ -102,7 +102,7 @@ pub fn timeline(drive: &Drive, loads: &[Load], interval_ns: u64, until_ns: u64) 
     let credits = Credits::new(drive.credits.into(), bytes, FLIT_BYTES as u64);
     let delay = (drive.latency_ns as f64 * 1e-9 * drive.bytes_per_s / bytes as f64).ceil() as usize;
     let mut world = World {
-        scheduler: Scheduler::new(loads.len(), &credits, delay + 2),
+        scheduler: Scheduler::new(loads.len(), delay + 2),
         events: BinaryHeap::new(),
         order: 0,
         drive_free: 0,
@@ -124,7 +124,7 @@ pub fn timeline(drive: &Drive, loads: &[Load], interval_ns: u64, until_ns: u64) 
         }
         match event {
             Event::Start(lane) => {
-                world.scheduler.open(lane, loads[lane].weight);
+                world.scheduler.open(lane, loads[lane].weight, &credits);
                 world.scheduler.want(lane, u64::MAX / 2);
             }
             Event::End(lane) => world.scheduler.close(lane),

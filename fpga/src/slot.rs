@@ -12,7 +12,7 @@ use crate::package::{Factory, Package};
 use crate::status::Usage;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 
@@ -112,7 +112,7 @@ pub(crate) struct Resting {
     /// ns.
     pub since: u64,
     pub idle: u64,
-    pub willing: bool,
+    pub turn: Option<u64>,
 }
 
 /// The session that has a slot.
@@ -124,6 +124,12 @@ pub(crate) struct Sess {
     pub reset: bool,
     /// The slot's process had ended while it was idle, and was started anew for this session.
     pub renewed: bool,
+    /// Its slot is not taken from it while it works.
+    pub keeps: bool,
+    /// Those that it began with.
+    pub credits: Credits,
+    /// When it had its slot, with its kernel in it, ns.
+    pub since: u64,
     pub progress: Progress,
     pub input: VecDeque<Piece>,
     pub queued: usize,
@@ -169,19 +175,22 @@ impl Piece {
 }
 
 impl Sess {
-    fn new(want: &Want) -> Sess {
+    fn new(want: &Want, credits: Credits, since: u64) -> Sess {
         Sess {
             tenant: want.tenant,
             weight: want.weight(),
             params: want.params.clone(),
             reset: true,
             renewed: false,
+            keeps: want.keeps,
+            out_limit: credits.all_bytes() as usize,
+            credits,
+            since,
             progress: Progress::Opening,
             input: VecDeque::new(),
             queued: 0,
             out: Vec::new(),
             out_at: 0,
-            out_limit: 0,
             whole: false,
             ends: VecDeque::new(),
             undrained: false,
@@ -205,6 +214,11 @@ impl Sess {
     /// The kernel has had its output fetched, or has input again: it goes on now.
     pub fn goes_on(&mut self, now: u64) {
         self.fed_at = self.fed_at.max(now);
+    }
+
+    /// Bytes of the input FIFO; as many of output may wait.
+    pub fn fifo_bytes(&self) -> usize {
+        self.credits.all_bytes() as usize
     }
 
     /// Whether the kernel has to wait for its output to be fetched.
@@ -256,6 +270,8 @@ pub(crate) struct Slot {
     pub region: Region,
     /// Never given another kernel.
     pub locked: bool,
+    /// The card has fewer slots now: it has been one.
+    pub absent: bool,
     pub loaded: Option<Loaded>,
     /// Another kernel was put in: until when that takes, and how long.
     pub reconfiguring: Option<(u64, u64)>,
@@ -268,6 +284,9 @@ pub(crate) struct Slot {
     pub session: Option<Sess>,
     /// A thread computes: since when, and for which session.
     pub computing: Option<(u64, u64)>,
+    /// Set while a thread computes for a session that has ended, or for a packet that was given up: a process that does
+    /// not answer soon is killed.
+    pub left: Arc<AtomicBool>,
     pub stuck: bool,
     /// When a session last had it: counts up.
     pub used: u64,
@@ -275,9 +294,28 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// A thread begins to compute, since then.
+    pub fn compute(&mut self, since: u64, epoch: u64) {
+        self.left.store(false, Ordering::Release);
+        self.computing = Some((since, epoch));
+    }
+
+    /// What is computed is of no use any longer.
+    pub fn leave(&self) {
+        if self.computing.is_some() {
+            self.left.store(true, Ordering::Release);
+        }
+    }
+
     /// Whether a session can have it.
     pub fn quiet(&self) -> bool {
-        self.session.is_none() && self.computing.is_none() && self.reconfiguring.is_none() && !self.stuck
+        let idle = self.session.is_none() && self.computing.is_none() && self.reconfiguring.is_none();
+        idle && !self.stuck && !self.absent
+    }
+
+    /// Whether it can be given a kernel of this size.
+    pub fn fits(&self, region: &Region) -> bool {
+        !self.locked && !self.absent && self.region.holds(region)
     }
 }
 
@@ -335,7 +373,7 @@ impl State {
             programs: BTreeMap::new(),
             waiters: Vec::new(),
             tenants: BTreeMap::new(),
-            scheduler: Scheduler::new(0, &Credits::new(1, 1, 1), 1),
+            scheduler: Scheduler::new(0, 1),
             flights: VecDeque::new(),
             drive_free: 0,
             drive_rest: 0,
@@ -449,23 +487,25 @@ impl Shared {
     pub fn place(&self, state: &mut State, want: &Want, loaded: &Loaded) -> Result<Option<(usize, u64)>, CardError> {
         let same = |l: &Loaded| l.same(loaded);
         let region = loaded.package.manifest().region;
-        let fits = |s: &Slot| !s.locked && s.region.holds(&region);
+        let barred = self.barred(state, want, &region);
+        let fits = |s: &Slot| s.fits(&region);
         let slots = &state.slots;
         let has = |s: &Slot| s.loaded.as_ref().is_some_and(same);
         if !slots.iter().any(|s| fits(s) || has(s)) {
             return Err(CardError::TooLarge(loaded.name.clone()));
         }
-        let quiet = || slots.iter().enumerate().filter(|(_, s)| s.quiet());
+        let quiet = || slots.iter().enumerate().filter(|(_, s)| s.quiet() && (s.locked || !barred));
         let chosen = quiet().find(|(_, s)| has(s));
         let chosen = chosen.or_else(|| quiet().find(|(_, s)| s.loaded.is_none() && fits(s)));
         let chosen = chosen.or_else(|| quiet().filter(|(_, s)| fits(s)).min_by_key(|(_, s)| s.used));
         let Some((index, _)) = chosen else { return Ok(None) };
-        let (epoch, limit) = (state.next(), self.fifo_bytes());
-        let reconfigure = state.pace.reconfigure;
+        let (epoch, pace, mut since) = (state.next(), state.pace, self.config.clock.now());
+        let credits = pace.flow();
         let slot = &mut state.slots[index];
         if !slot.loaded.as_ref().is_some_and(same) {
-            let takes = reconfigure.ns(&slot.region);
-            let until = self.config.clock.now().saturating_add(takes);
+            let takes = pace.reconfigure.ns(&slot.region);
+            let until = since.saturating_add(takes);
+            since = until;
             (slot.loaded, slot.engine, slot.reconfiguring) = (Some(loaded.clone()), None, Some((until, takes)));
         }
         if slot.served.replace(want.tenant).is_some_and(|tenant| tenant != want.tenant) {
@@ -474,8 +514,8 @@ impl Shared {
         }
         (slot.epoch, slot.used) = (epoch, epoch);
         slot.counts.sessions += 1;
-        slot.session = Some(Sess { out_limit: limit, ..Sess::new(want) });
-        state.scheduler.open(index, want.weight());
+        state.scheduler.open(index, want.weight(), &credits);
+        slot.session = Some(Sess::new(want, credits, since));
         if let Some(tenant) = state.tenants.get_mut(&want.tenant) {
             (tenant.sessions, tenant.weight) = (tenant.sessions + 1, want.weight());
         }
@@ -510,11 +550,6 @@ impl Shared {
         }
     }
 
-    /// Bytes of the input FIFO; as many of output may wait.
-    pub fn fifo_bytes(&self) -> usize {
-        self.config.credits as usize * self.config.credit_bytes as usize
-    }
-
     /// A slot may have become free: those that wait get it, the tenant that had the least for its weight first.
     pub fn serve_waiters(&self, state: &mut State) {
         for ticket in state.turns() {
@@ -543,7 +578,8 @@ impl Shared {
         }
         if want.when_full == WhenFull::Busy {
             self.take_one(state, want, &loaded, 0);
-            let busy = || CardError::Busy("all slots are taken".into());
+            let why = if want.keeps { "all slots that streams which are written can have" } else { "all slots" };
+            let busy = || CardError::Busy(format!("{why} are taken"));
             return Ok(Ok(self.place(state, want, &loaded)?.ok_or_else(busy)?));
         }
         let (ticket, since) = (state.next(), self.config.clock.now());
@@ -560,6 +596,7 @@ impl Shared {
             return;
         }
         s.session = None;
+        s.leave();
         // Its thread may hold back what came of the last step.
         self.bells[slot].notify_one();
         // Nothing of a session is left for the next: a built-in kernel is made anew, a process is reset, and ends
@@ -588,86 +625,6 @@ impl Shared {
             state.scheduler.close(slot);
         }
         self.pump(state);
-    }
-
-    /// Moves what the drive has for the slots, in the order that the scheduler says.
-    pub fn pump(&self, state: &mut State) {
-        let modelled = state.pace.timed || state.pace.drive_bytes_per_s != 0;
-        let now = if modelled { self.config.clock.now() } else { 0 };
-        let was_flying = !state.flights.is_empty();
-        loop {
-            let due = state.flights.front().map(|f| f.due).filter(|due| *due <= now);
-            if due.is_some() {
-                self.land(state);
-            }
-            // The drive went on when the last one was through, however late this thread sees it.
-            if !self.issue_all(state, due.unwrap_or(now)) && due.is_none() {
-                break;
-            }
-        }
-        if !state.flights.is_empty() && !was_flying {
-            self.timer.notify_one();
-        }
-    }
-
-    /// Issues what the drive is given at this time: whether there was anything.
-    fn issue_all(&self, state: &mut State, at: u64) -> bool {
-        let mut any = false;
-        while let Some(slot) = state.scheduler.issue() {
-            let (bytes, epoch) = (self.issue(state, slot), state.slots[slot].epoch);
-            let due = match state.pace.drive_bytes_per_s {
-                0 => at,
-                rate => {
-                    let takes = bytes as u128 * 1_000_000_000 + u128::from(state.drive_rest);
-                    state.drive_rest = (takes % u128::from(rate)) as u64;
-                    state.drive_free = state.drive_free.max(at) + (takes / u128::from(rate)) as u64;
-                    state.drive_free
-                }
-            };
-            state.flights.push_back(Flight { due, bytes, slot, epoch });
-            any = true;
-        }
-        any
-    }
-
-    /// Takes in what the drive has given by now.
-    pub fn pump_due(&self, state: &mut State) {
-        if !state.flights.is_empty() {
-            self.pump(state);
-        }
-    }
-
-    /// Takes the next request out of a session's input: at most C bytes of one piece.
-    fn issue(&self, state: &mut State, slot: usize) -> usize {
-        let c = self.config.credit_bytes as usize;
-        let Some(sess) = state.slots[slot].session.as_mut() else { return 0 };
-        let Some(piece) = sess.input.iter_mut().find(|p| !p.end_issued) else { return 0 };
-        let bytes = c.min(piece.bytes.len() - piece.issued);
-        piece.issued += bytes;
-        piece.end_issued = piece.issued == piece.bytes.len();
-        bytes
-    }
-
-    /// The oldest request's bytes are in the FIFO.
-    fn land(&self, state: &mut State) {
-        let Some(flight) = state.flights.pop_front() else { return };
-        let before = state.scheduler.credits(flight.slot).held();
-        let lane = state.scheduler.dispatch(flight.bytes as u64);
-        debug_assert_eq!(lane, Some(flight.slot), "data goes to the slot that asked for it");
-        let Some(sess) = state.sess(flight.slot, flight.epoch).filter(|s| s.fault.is_none()) else {
-            let held = state.scheduler.credits(flight.slot).held();
-            state.scheduler.consume(flight.slot, held.min(flight.bytes as u64));
-            return;
-        };
-        if before == 0 {
-            sess.goes_on(flight.due);
-        }
-        sess.last_at = flight.due;
-        if let Some(piece) = sess.input.iter_mut().find(|p| !p.end_arrived) {
-            piece.arrived += flight.bytes;
-            piece.end_arrived = piece.arrived == piece.bytes.len();
-        }
-        self.bells[flight.slot].notify_one();
     }
 
     /// Adds to what a session, its slot and its tenant have used: the slot time of it, ns.

@@ -207,7 +207,7 @@ impl Shared {
             .cloned()
             .collect();
         let mut status = CardStatus {
-            slots: state.slots.iter().enumerate().map(|(i, s)| slot_status(i, s)).collect(),
+            slots: state.slots.iter().enumerate().filter(|(_, s)| !s.absent).map(|(i, s)| slot_status(i, s)).collect(),
             kernels: kernels.collect(),
             tenants: state.tenants.iter().map(tenant).collect(),
             waiting: state.waiters.iter().filter(|w| w.answer.is_none()).count(),

@@ -10,6 +10,7 @@ use crate::slot::{Link, Loaded, Locked, Progress, Sess, Shared, State};
 use crate::xrt::{self, Remote};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// Output that a kernel may make in one step, bytes.
 const ROOM_BYTES: usize = 256 << 10;
@@ -61,21 +62,21 @@ pub(crate) fn check(step: &Step, given: usize, eop: bool, room: usize) -> Result
 }
 
 /// Makes a stage of a chain.
-fn stage(shared: &Shared, link: &Link) -> Result<Stage, CardError> {
+fn stage(shared: &Shared, link: &Link, left: &Arc<AtomicBool>) -> Result<Stage, CardError> {
     let manifest = link.loaded.package.manifest();
     Ok(Stage {
         name: link.loaded.name.clone(),
-        kernel: make(shared, &link.loaded)?,
+        kernel: make(shared, &link.loaded, left)?,
         params: link.params.clone(),
         words: manifest.params.min as usize..=manifest.params.max as usize,
         ports: manifest.ports.peek.len() as u32,
     })
 }
 
-/// Makes a kernel: one that is built in, or a process for a shared object.
-fn make(shared: &Shared, loaded: &Loaded) -> Result<Box<dyn Kernel>, CardError> {
+/// Makes a kernel: one that is built in, or a process for a shared object. `left` says that nothing waits for it.
+fn make(shared: &Shared, loaded: &Loaded, left: &Arc<AtomicBool>) -> Result<Box<dyn Kernel>, CardError> {
     if !loaded.chain.is_empty() {
-        let stages = loaded.chain.iter().map(|link| stage(shared, link)).collect::<Result<_, _>>()?;
+        let stages = loaded.chain.iter().map(|link| stage(shared, link, left)).collect::<Result<_, _>>()?;
         return Ok(Box::new(Chain::new(stages)));
     }
     match loaded.make {
@@ -89,9 +90,11 @@ fn make(shared: &Shared, loaded: &Loaded) -> Result<Box<dyn Kernel>, CardError> 
                 other => other,
             };
             if loaded.kind == Kind::Xrt {
-                return Ok(Box::new(Remote::open(&shared.on_card(&loaded.package).map_err(lacks)?)?));
+                let config = shared.on_card(&loaded.package).map_err(lacks)?;
+                return Ok(Box::new(Remote::open(&xrt::Config { left: left.clone(), ..config })?));
             }
-            Ok(Box::new(shared.launch(&loaded.package, loaded.kind).map_err(lacks)?.start()?))
+            let launch = shared.launch(&loaded.package, loaded.kind).map_err(lacks)?;
+            Ok(Box::new(Launch { left: left.clone(), ..launch }.start()?))
         }
     }
 }
@@ -134,8 +137,9 @@ pub(crate) fn run(shared: &Shared, slot: usize) {
         match job {
             Job::Load(loaded, until) => load(shared, &mut state, slot, &loaded, until),
             Job::Make(loaded) => {
-                state.slots[slot].computing = Some((u64::MAX, epoch));
-                let made = Locked::unlocked(&mut state, || make(shared, &loaded));
+                state.slots[slot].compute(u64::MAX, epoch);
+                let left = state.slots[slot].left.clone();
+                let made = Locked::unlocked(&mut state, || make(shared, &loaded, &left));
                 match made {
                     Ok(engine) => drop(put_back(shared, &mut state, slot, epoch, Some(engine))),
                     Err(error) => {
@@ -174,7 +178,7 @@ pub(crate) fn run(shared: &Shared, slot: usize) {
 
 /// What there is to do in a slot.
 fn next(state: &mut State, slot: usize) -> Option<Job> {
-    let s = &mut state.slots[slot];
+    let s = state.slots.get_mut(slot)?;
     if s.computing.is_some() || s.stuck {
         return None;
     }
@@ -207,7 +211,7 @@ fn next(state: &mut State, slot: usize) -> Option<Job> {
 
 /// A thread is about to compute for a slot.
 pub(crate) fn begin(shared: &Shared, state: &mut State, slot: usize, epoch: u64) {
-    state.slots[slot].computing = Some((shared.config.clock.now(), epoch));
+    state.slots[slot].compute(shared.config.clock.now(), epoch);
 }
 
 /// Where time is modelled: the slot's thread waits until the modelled kernel has computed what this one has. It begins

@@ -19,6 +19,8 @@ pub(crate) fn make(config: CardConfig) -> std::io::Result<Arc<Card>> {
     for (name, manifest) in weldfs_kernels::packages() {
         let manifest = Manifest::parse(manifest).map_err(|e| bad(e.into()))?;
         let added = match weldfs_kernels::find(name) {
+            #[cfg(test)]
+            Some(_) if **name == *"crc32c" => catalogue.add_builtin(manifest, odd::crc32c),
             Some(builtin) => catalogue.add_builtin(manifest, builtin.make),
             // A chain of those.
             None => Package::builtin(manifest).and_then(|package| catalogue.add(package)),
@@ -30,10 +32,11 @@ pub(crate) fn make(config: CardConfig) -> std::io::Result<Arc<Card>> {
     Card::new(config, catalogue).map_err(bad)
 }
 
-/// Kernels that no card should have: one is lost at its first byte, one takes its time.
+/// Kernels that no card should have: one is lost at its first byte, one takes its time, and one is lost where a packet
+/// says so.
 #[cfg(test)]
-mod odd {
-    use weldfs_fpga::kernel::{Fault, Kernel, Model, Stream};
+pub(crate) mod odd {
+    use weldfs_fpga::kernel::{Fault, Kernel, Model, Step, Stream};
     use weldfs_fpga::manifest::Manifest;
     use weldfs_fpga::package::Catalogue;
 
@@ -68,6 +71,30 @@ mod odd {
         fn finish(&mut self, _out: &mut Vec<u8>) -> Result<(), Fault> {
             Ok(())
         }
+    }
+
+    /// What has the kernel crc32c lost in a test, wherever it comes in a packet.
+    pub(crate) const LOSES: &[u8; 16] = b"loses its kernel";
+
+    /// The kernel that comes with the device, until it is lost.
+    struct Losable(Box<dyn Kernel>);
+
+    impl Kernel for Losable {
+        fn reset(&mut self, params: &[u32]) -> Result<(), Fault> {
+            self.0.reset(params)
+        }
+
+        fn step(&mut self, input: &[u8], eop: bool, out: &mut [u8]) -> Result<Step, Fault> {
+            match input.windows(LOSES.len()).any(|bytes| bytes == LOSES) {
+                true => Err(Fault::Lost("as the packet says".into())),
+                false => self.0.step(input, eop, out),
+            }
+        }
+    }
+
+    /// As on every card, and losable.
+    pub(super) fn crc32c() -> Box<dyn Kernel> {
+        Box::new(Losable(weldfs_kernels::make("crc32c").unwrap()))
     }
 
     fn broken() -> Box<dyn Kernel> {

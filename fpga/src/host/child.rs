@@ -23,8 +23,8 @@ use std::time::{Duration, Instant};
 /// Cycles that a kernel may say a flit took, at most: what it says is charged to a tenant.
 const CYCLES_PER_FLIT_MAX: u64 = 1 << 24;
 
-/// Whoever waits for a process looks so often whether it has been given up.
-const LOOK: Duration = Duration::from_millis(100);
+/// Whoever waits for a process looks so often whether that is still wanted.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// How long the end of a process that has closed its socket, or was killed, is waited for.
 const END: Duration = Duration::from_secs(1);
@@ -50,6 +50,7 @@ pub struct Child {
     parts: Parts,
     watchdog: Duration,
     given_up: Arc<AtomicBool>,
+    left: Arc<AtomicBool>,
     cycles_per_flit: f64,
     /// What the process was asked for, in this order: the kernel works on the first.
     asked: VecDeque<Part>,
@@ -81,6 +82,7 @@ impl Child {
             parts,
             watchdog: launch.watchdog,
             given_up: launch.given_up.clone(),
+            left: launch.left.clone(),
             cycles_per_flit: launch.cycles_per_flit,
             asked: VecDeque::with_capacity(BUFFERS),
             again: VecDeque::with_capacity(BUFFERS),
@@ -164,6 +166,10 @@ impl Child {
             let left = left.min(LOOK);
             let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
             match poll(&mut [PollFd::new(&self.parts.socket, PollFlags::IN)], Some(&timeout)) {
+                // One that answers soon is not killed: another would have to be started.
+                Ok(0) if self.left.load(Ordering::Acquire) => {
+                    return Err(self.give_up("its session has ended: its process was killed".into()));
+                }
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(self.give_up(e.to_string())),
             }

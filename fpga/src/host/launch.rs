@@ -53,6 +53,8 @@ pub struct Launch {
     pub wave: Option<PathBuf>,
     /// Once set, the process is not waited for any longer: whatever it is asked for is lost.
     pub given_up: Arc<AtomicBool>,
+    /// While set, what it computes is of no use any longer: it is killed if it does not answer within 20 ms.
+    pub left: Arc<AtomicBool>,
 }
 
 /// The program that runs kernels: as the environment says; this program or one beside it, if that is `weldfs`; or as
@@ -85,6 +87,7 @@ impl Launch {
             stall: None,
             wave: None,
             given_up: Arc::default(),
+            left: Arc::default(),
         }
     }
 

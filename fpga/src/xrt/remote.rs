@@ -59,6 +59,8 @@ pub struct Config {
     pub watchdog: Duration,
     /// Once set, the helper is not waited for any longer.
     pub given_up: Arc<AtomicBool>,
+    /// While set, what it computes is of no use any longer: it is killed if it does not answer within 20 ms.
+    pub left: Arc<AtomicBool>,
 }
 
 impl Config {
@@ -78,6 +80,7 @@ impl Config {
             opening: place.opening,
             watchdog: Duration::from_secs(60),
             given_up: Arc::default(),
+            left: Arc::default(),
         })
     }
 }
@@ -100,6 +103,7 @@ pub struct Remote {
     listener: JoinHandle<()>,
     patience: Duration,
     given_up: Arc<AtomicBool>,
+    left: Arc<AtomicBool>,
     cycles_per_flit: f64,
     /// The folder that XILINX_XRT names to the helper.
     _tree: TempDir,
@@ -162,6 +166,7 @@ impl Remote {
             listener,
             patience: config.opening,
             given_up: config.given_up.clone(),
+            left: config.left.clone(),
             cycles_per_flit: config.cycles_per_flit,
             _tree: tree,
             input: Vec::new(),
@@ -172,7 +177,8 @@ impl Remote {
 
     /// One message, and its answer.
     fn exchange(&mut self, kind: u8, body: &[&[u8]]) -> io::Result<(u8, Vec<u8>)> {
-        let mut stream = Patient { socket: &self.socket, patience: self.patience, given_up: &self.given_up };
+        let (given_up, left) = (&*self.given_up, &*self.left);
+        let mut stream = Patient { socket: &self.socket, patience: self.patience, given_up, left };
         wire::send(&mut stream, kind, body)?;
         wire::receive(&mut stream)
     }
@@ -203,6 +209,10 @@ impl Remote {
     fn ended(&mut self, error: &io::Error) -> Fault {
         let how = match error.kind() {
             _ if self.given_up.load(Ordering::Acquire) => return lost("the card is gone"),
+            io::ErrorKind::ConnectionAborted => {
+                self.process.kill();
+                return lost("its session has ended: XRT's helper was killed");
+            }
             io::ErrorKind::TimedOut => {
                 self.process.kill();
                 format!("took more than {} s for an answer and was killed", self.patience.as_secs_f32())

@@ -27,8 +27,8 @@ pub const NO_CARD: u8 = 19;
 /// Bytes of the longest body: a packet has to fit into a buffer of the card's.
 pub const BODY_MAX: usize = 1 << 30;
 
-/// Whoever waits for the helper looks so often whether it has been given up.
-const LOOK: Duration = Duration::from_millis(100);
+/// Whoever waits for the helper looks so often whether that is still wanted.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// A socket that does not block, as one that blocks for a while.
 pub struct Patient<'a> {
@@ -37,6 +37,8 @@ pub struct Patient<'a> {
     pub patience: Duration,
     /// Once set, there is no more waiting: `BrokenPipe`.
     pub given_up: &'a AtomicBool,
+    /// Where set, there is no more waiting than for 20 ms: `ConnectionAborted`.
+    pub left: &'a AtomicBool,
 }
 
 impl Patient<'_> {
@@ -56,6 +58,7 @@ impl Patient<'_> {
             let left = left.min(LOOK);
             let timeout = Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
             match poll(&mut [PollFd::new(self.socket, what)], Some(&timeout)) {
+                Ok(0) if self.left.load(Ordering::Acquire) => return Err(io::ErrorKind::ConnectionAborted.into()),
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(e) => return Err(e.into()),
             }

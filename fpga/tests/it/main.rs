@@ -9,6 +9,7 @@ mod modelled;
 mod packages;
 mod process;
 mod rig;
+mod shape;
 mod streams;
 mod tenants;
 mod time;

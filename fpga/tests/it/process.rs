@@ -1,9 +1,10 @@
 //! Kernels that are shared objects: good ones, and every way to be bad.
 
-use crate::rig::{add, config, once, wait, want};
+use crate::rig::{add, catalogue, config, once, until, wait, want};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 use weldfs_fpga::card::Card;
 use weldfs_fpga::config::{CardConfig, Want, WhenFull};
@@ -384,6 +385,47 @@ fn a_hanging_session_can_be_left_and_its_slot_comes_back() {
     for session in good {
         assert_eq!(wait(session.run(b"ab".to_vec(), 2)).expect("ran").output, b"bc");
     }
+}
+
+fn ready<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    match once(future) {
+        Poll::Ready(output) => Some(output),
+        Poll::Pending => None,
+    }
+}
+
+/// With a watchdog of an hour none of this would end.
+#[test]
+fn a_process_that_hangs_is_killed_as_soon_as_nothing_waits_for_it() {
+    let Some(library) = compile("HANGS") else { return };
+    let config = CardConfig { host: host(), watchdog: Duration::from_secs(3600), ..config(1) };
+    let card = Card::new(config, catalogue()).expect("a card");
+    card.load(package_of("HANGS_LEFT", &library)).expect("loaded");
+    card.activate("hangs-left").expect("activated");
+    let library = folder().join("HANGS_LEFT/lib.so").canonicalize().expect("a path");
+    let session = wait(card.open(want("hangs-left", 1, 1))).expect("open");
+    let hanging = || {
+        let mut packet = Box::pin(session.run(vec![1; 100], 100));
+        assert!(once(&mut packet).is_pending());
+        drop(until(|| process_of(&library)));
+        std::thread::sleep(Duration::from_millis(50));
+        assert!(once(&mut packet).is_pending(), "it hangs");
+        drop(packet);
+    };
+    // A packet that is given up: the session goes on, with another process.
+    hanging();
+    let first = process_of(&library);
+    let mut anew = Box::pin(session.send_params(vec![2]));
+    until(|| ready(&mut anew)).expect("it begins anew");
+    assert_ne!(process_of(&library), first);
+    // A session that ends: the slot is another's.
+    hanging();
+    drop(anew);
+    drop(session);
+    let mut opening = card.open(Want { when_full: WhenFull::Wait, ..want("add", 1, 2) });
+    let other = until(|| ready(&mut opening)).expect("open");
+    assert_eq!(wait(other.run(b"ab".to_vec(), 2)).expect("ran").output, b"bc");
+    assert_eq!((process_of(&library), card.status().slots[1].faults), (None, 0), "that is no fault of the kernel");
 }
 
 /// Runs a packet of so many bytes, piece by piece, and looks at no output: GB/s.

@@ -99,7 +99,7 @@ pub fn card(slots: usize) -> Arc<Card> {
 }
 
 pub fn want(kernel: &str, param: u32, tenant: u64) -> Want {
-    Want { kernel: kernel.into(), params: vec![param], tenant, weight: 1, when_full: WhenFull::Busy }
+    Want { kernel: kernel.into(), params: vec![param], tenant, weight: 1, when_full: WhenFull::Busy, keeps: false }
 }
 
 /// Polls until something has happened on another thread.
@@ -135,7 +135,7 @@ impl Stream for Gate {
 pub mod gate {
     use std::sync::{Condvar, Mutex};
 
-    static STATE: Mutex<[(bool, bool); 2]> = Mutex::new([(false, false); 2]);
+    static STATE: Mutex<[(bool, bool); 3]> = Mutex::new([(false, false); 3]);
     static CHANGED: Condvar = Condvar::new();
 
     fn until(gate: usize, ready: impl Fn(&(bool, bool)) -> bool) {

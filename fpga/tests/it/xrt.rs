@@ -2,7 +2,7 @@
 //! `tests/kernels/fake_xrt.c`, and where it is installed XRT's own, without a card.
 
 use crate::process::{folder, host};
-use crate::rig::{config, once, wait, want};
+use crate::rig::{config, once, until, wait, want};
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ use weldfs_fpga::error::CardError;
 use weldfs_fpga::kernel::Fault;
 use weldfs_fpga::manifest::{Kind, PackageError};
 use weldfs_fpga::package::{Catalogue, Package};
-use weldfs_fpga::status::Unusable;
+use weldfs_fpga::status::{SlotState, Unusable};
 use weldfs_fpga::xrt::{Place, library_file};
 
 /// The library. None, said, where there is no C compiler.
@@ -203,6 +203,26 @@ fn a_device_that_goes_does_not_wait_for_a_card_that_hangs() {
             drop(card);
             assert!(matches!(wait(packet), Err(Fault::Lost(_))));
         }
+    }
+}
+
+#[test]
+fn a_session_that_goes_leaves_no_slot_to_a_card_that_hangs() {
+    let Some(place) = place() else { return };
+    let hour = Duration::from_secs(3600);
+    for image in ["hang", "hangrun"] {
+        let card = watched(image, Place { opening: hour, ..place.clone() }, hour);
+        if image == "hang" {
+            let mut opening = card.open(want("shout", 0, 1));
+            assert!(once(&mut opening).is_pending());
+        } else {
+            let session = wait(card.open(want("shout", 0, 1))).expect("open");
+            let mut packet = Box::pin(session.run(vec![1; 100], 100));
+            assert!(once(&mut packet).is_pending());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let held = || card.status().slots.iter().any(|s| s.state == SlotState::Held);
+        until(|| (!held()).then_some(()));
     }
 }
 

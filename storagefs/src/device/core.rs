@@ -77,7 +77,7 @@ pub struct DeviceConfig {
     pub hand_over: Option<bool>,
     /// Longest a device thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
-    /// The FPGA slots; what the profile says of them goes before it.
+    /// The FPGA slots; a key of the profile's that has another than its default goes before it.
     pub card: CardConfig,
     /// Called by each device thread once it has had nothing to do for a second: a program whose allocator keeps what
     /// its threads have freed gives it back there.
@@ -236,19 +236,20 @@ impl Core {
             memory.forget(&tenant);
             board.runq.set_weight(tenant.id, || policy_weight(tenant.weight()));
         }
+        let emulated = Emulated::new(&config, threads.len())?;
         Ok(Arc::new(Core {
             io: IoPool::start(store.clone())?,
             maintenance: Maintenance::default(),
             leavings: Leavings::default(),
             pace: Pace::default(),
-            card: crate::card::make(config.profile.slots.on(config.card.clone()))?,
+            card: emulated.card().clone(),
             clock: store.clock().clone(),
             tenants,
             board,
             memory,
             trace: Trace::new(threads.len()),
             seat: Seat::default(),
-            emulated: Emulated::new(&config, threads.len()),
+            emulated,
             all_queues: Mutex::default(),
             queues_version: AtomicU64::new(1),
             swept: AtomicU64::new(0),

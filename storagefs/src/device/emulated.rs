@@ -4,10 +4,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
+use weldfs_fpga::card::Card;
+use weldfs_fpga::config::CardConfig;
+use weldfs_fpga::error::CardError;
+use weldfs_fpga::manifest::Region;
 
 use super::core::DeviceConfig;
 use super::model::{LinkModel, MediaModel};
 use super::profile::Profile;
+use super::tune::Refused;
 
 /// What a device's profile comes to.
 pub(super) struct Emulated {
@@ -18,9 +23,22 @@ pub(super) struct Emulated {
     /// The link to the host: one, whatever the number of cores.
     pub link: Mutex<LinkModel>,
     media: Option<Arc<MediaModel>>,
+    card: Arc<Card>,
+    /// What the card is made of where the profile says nothing.
+    plain: CardConfig,
     profile: Mutex<Profile>,
     /// It cannot change: commands run on the threads that call, which wait for nothing.
     fixed: bool,
+}
+
+fn regions(profile: &Profile) -> Vec<Region> {
+    profile.slots.sizes().into_iter().map(Region::from).collect()
+}
+
+/// A card with the slots of a profile, and all else as `plain` says.
+fn card_of(profile: &Profile, plain: &CardConfig) -> CardConfig {
+    let pace = profile.slots.pace(profile.times_slots(plain), plain.pace());
+    CardConfig { slots: regions(profile), ..plain.clone() }.at(&pace)
 }
 
 /// Device time per time of the host's core, in 1024ths.
@@ -29,18 +47,31 @@ fn stretch(profile: &Profile) -> u64 {
 }
 
 impl Emulated {
-    /// Of a device with so many threads.
-    pub fn new(config: &DeviceConfig, threads: usize) -> Emulated {
-        let (profile, media) = (&config.profile, config.media.clone());
+    /// Of a device with so many threads; with its card.
+    ///
+    /// # Errors
+    /// EINVAL: the card cannot be as it is said to be.
+    pub fn new(config: &DeviceConfig, threads: usize) -> std::io::Result<Emulated> {
+        let (mut profile, media, plain) = (config.profile.clone(), config.media.clone(), config.card.clone());
+        // What is there is what reports and settings show.
+        profile.slots = profile.slots.on(&plain);
+        let card = crate::card::make(card_of(&profile, &plain))?;
         let (on, inline) = (!profile.is_free(), config.inline == Some(true) && threads == 1);
-        Emulated {
+        Ok(Emulated {
             on: AtomicBool::new(on),
-            stretch: AtomicU64::new(stretch(profile)),
+            stretch: AtomicU64::new(stretch(&profile)),
             link: Mutex::new(LinkModel::new(&profile.link)),
             media,
-            profile: Mutex::new(profile.clone()),
+            card,
+            plain,
+            profile: Mutex::new(profile),
             fixed: inline && !on,
-        }
+        })
+    }
+
+    /// The card with the slots.
+    pub fn card(&self) -> &Arc<Card> {
+        &self.card
     }
 
     /// Whether it adds anything.
@@ -70,17 +101,21 @@ impl Emulated {
         self.profile.lock().clone()
     }
 
-    /// Changes the numbers, unless they would be out of range: false.
-    pub fn change(&self, change: impl FnOnce(&mut Profile)) -> bool {
+    /// Changes the numbers.
+    ///
+    /// # Errors
+    /// One would be out of range, or of a slot that is in use. Nothing has changed then.
+    pub fn change(&self, change: impl FnOnce(&mut Profile)) -> Result<(), Refused> {
         let mut profile = self.profile.lock();
         let mut new = profile.clone();
         change(&mut new);
         if new.check().is_err() {
-            return false;
+            return Err(Refused::Range);
         }
         if new == *profile {
-            return true;
+            return Ok(());
         }
+        self.change_card(&profile, &new)?;
         // What reports name is no longer the file's.
         const TUNED: &str = "+tuned";
         if !new.name.ends_with(TUNED) {
@@ -91,8 +126,23 @@ impl Emulated {
             media.set(&new.media);
         }
         self.stretch.store(stretch(&new), Ordering::Relaxed);
-        self.on.store(true, Ordering::Relaxed);
+        if !new.is_free() {
+            self.on.store(true, Ordering::Relaxed);
+        }
         *profile = new;
-        true
+        Ok(())
+    }
+
+    /// Changes what of the card is another in the new profile.
+    fn change_card(&self, old: &Profile, new: &Profile) -> Result<(), Refused> {
+        let refused = |e: CardError| match e {
+            CardError::Busy(why) => Refused::Busy(why),
+            _ => Refused::Range,
+        };
+        if new.slots.sizes() != old.slots.sizes() {
+            self.card.set_slots(&regions(new)).map_err(refused)?;
+        }
+        let (is, pace) = (self.card.pace(), new.slots.pace(new.times_slots(&self.plain), self.card.pace()));
+        if pace != is { self.card.set_pace(pace).map_err(refused) } else { Ok(()) }
     }
 }

@@ -90,7 +90,8 @@ pub use lograte::LogRate;
 pub use memory::MemoryStats;
 pub use model::{MediaModel, on_modelled};
 pub use profile::{
-    Core as ProfileCore, Link as ProfileLink, Media as ProfileMedia, Pcie, Profile, ProfileError, Slots as ProfileSlots,
+    Core as ProfileCore, Link as ProfileLink, Media as ProfileMedia, Pcie, Profile, ProfileError, SlotSize,
+    Slots as ProfileSlots, Timed,
 };
 pub use runq::CostModel;
 pub use seat::Seated;

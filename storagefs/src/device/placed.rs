@@ -94,6 +94,7 @@ async fn in_slot(cx: &OpCx<'_>, kernel: &Kernel<'_>, input: Vec<u8>, out_max: us
         tenant: u64::from(tenant.id.0),
         weight: tenant.weight(),
         when_full: WhenFull::Wait,
+        keeps: false,
     };
     let session = cx.core.card.open(want).await?;
     let ran = session.run(input, out_max).await;

@@ -15,8 +15,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use pcie::Pcie;
-pub(super) use quantity::{Quantity, count, nanoseconds, per_second};
-pub use slots::Slots;
+pub(super) use quantity::{Quantity, count, long_nanoseconds, megahertz, nanoseconds, per_second};
+pub use slots::{SlotSize, Slots, Timed};
 
 /// The slowest core that is modelled: below this one slice lasts so long that the device looks dead.
 pub const SPEED_MIN: f64 = 0.001;

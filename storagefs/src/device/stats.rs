@@ -161,6 +161,8 @@ pub struct SlotStats {
     /// The tenant whose command has it; left out likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<u64>,
+    /// Its size, look-up tables.
+    pub luts: u32,
     /// Sessions that it has had.
     pub sessions: u64,
     /// Slot time that its kernels computed, nanoseconds: cycles over the slot's clock.
@@ -184,6 +186,7 @@ impl From<SlotStatus> for SlotStats {
             state: format!("{:?}", s.state).to_lowercase(),
             kernel: s.kernel,
             tenant: s.tenant,
+            luts: s.region.lut,
             sessions: s.sessions,
             busy_ns: s.busy_ns,
             cycles: s.cycles,

@@ -3,6 +3,8 @@
 //! Each has a key, a value and a range, all text; [`Device::settings`] lists them, [`Device::tune`] changes one. Who
 //! may do so is the control plane's business.
 
+mod slots;
+
 use serde::Serialize;
 use weldfs_ciscops::Errno;
 
@@ -50,15 +52,36 @@ pub enum TuneError {
         /// What it may be.
         range: String,
     },
+    /// A slot that would change is in use.
+    #[error("{key} cannot change now: {why}")]
+    Busy {
+        /// The setting.
+        key: String,
+        /// Which slot.
+        why: String,
+    },
 }
 
-/// EINVAL: the form; ENOENT: the key; ERANGE: the value.
+/// The same, without the words.
+#[derive(Debug)]
+pub(super) enum Refused {
+    Unknown,
+    Range,
+    Busy(String),
+}
+
+fn known<T>(value: Option<T>) -> Result<T, Refused> {
+    value.ok_or(Refused::Range)
+}
+
+/// EINVAL: the form; ENOENT: the key; ERANGE: the value; EBUSY: not now.
 impl From<&TuneError> for Errno {
     fn from(e: &TuneError) -> Errno {
         match e {
             TuneError::Form(_) => Errno::INVAL,
             TuneError::Unknown(_) => Errno::NOENT,
             TuneError::Range { .. } => Errno::RANGE,
+            TuneError::Busy { .. } => Errno::BUSY,
         }
     }
 }
@@ -116,29 +139,33 @@ impl Core {
     }
 
     /// As [`Core::set`], of the emulated hardware.
-    fn set_hardware(&self, key: &str, value: &str) -> Result<bool, ()> {
+    fn set_hardware(&self, key: &str, value: &str) -> Result<(), Refused> {
         let emulated = &self.emulated;
         if let Some((key, kind, _, place)) = self.hardware().find(|h| h.0 == key) {
-            return Ok(kind().parse(value).is_some_and(|n| {
-                emulated.change(|p| {
-                    *place(p) = n;
-                    if *key == "link.bandwidth" {
-                        p.link.pcie = Pcie::default();
-                    }
-                })
-            }));
+            let n = known(kind().parse(value))?;
+            return emulated.change(|p| {
+                *place(p) = n;
+                if *key == "link.bandwidth" {
+                    p.link.pcie = Pcie::default();
+                }
+            });
         }
         match key {
-            _ if emulated.is_fixed() => Err(()),
-            _ if key == PCIE.0 => Ok(value
-                .parse()
-                .is_ok_and(|pcie| emulated.change(|p| (p.link.pcie, p.link.bandwidth_bytes_per_s) = (pcie, 0)))),
-            SPEED => Ok(value.parse().is_ok_and(|speed| emulated.change(|p| p.core.speed = speed))),
-            CHANNELS if emulated.has_media() => {
-                let most = u64::from(CHANNELS_MAX);
-                Ok(whole(value, 1, most).is_some_and(|n| emulated.change(|p| p.media.channels = n as u32)))
+            _ if key.starts_with(slots::PREFIX) => self.set_slots(key, value),
+            _ if emulated.is_fixed() => Err(Refused::Unknown),
+            _ if key == PCIE.0 => {
+                let pcie = known(value.parse().ok())?;
+                emulated.change(|p| (p.link.pcie, p.link.bandwidth_bytes_per_s) = (pcie, 0))
             }
-            _ => Err(()),
+            SPEED => {
+                let speed = known(value.parse().ok())?;
+                emulated.change(|p| p.core.speed = speed)
+            }
+            CHANNELS if emulated.has_media() => {
+                let n = known(whole(value, 1, CHANNELS_MAX.into()))?;
+                emulated.change(|p| p.media.channels = n as u32)
+            }
+            _ => Err(Refused::Unknown),
         }
     }
 
@@ -163,11 +190,12 @@ impl Core {
             let range = range((1, CHANNELS_MAX.into()));
             add(CHANNELS, profile.media.channels.to_string(), range, "modelled medium, 4 KiB blocks interleaved");
         }
+        all.extend(slots::settings(&profile.slots));
         all
     }
 
-    /// Changes one setting. False: it cannot have this value; an error: there is no such setting.
-    fn set(&self, key: &str, value: &str) -> Result<bool, ()> {
+    /// Changes one setting.
+    fn set(&self, key: &str, value: &str) -> Result<(), Refused> {
         let runq = &self.board.runq;
         let number = |(least, most)| whole(value, least, most);
         let done = match key {
@@ -177,14 +205,14 @@ impl Core {
             ACCOUNTING => on_or_off(value).map(|on| self.memory.set_accounting(on, &self.tenants.list())),
             _ if weight_of(key).is_none() => return self.set_hardware(key, value),
             _ => {
-                let tenant = weight_of(key).and_then(|name| self.tenants.named(name)).ok_or(())?;
+                let tenant = weight_of(key).and_then(|name| self.tenants.named(name)).ok_or(Refused::Unknown)?;
                 number(WEIGHTS).map(|weight| {
                     tenant.set_weight(weight as u32);
                     runq.set_weight(tenant.id, || policy_weight(tenant.weight()));
                 })
             }
         };
-        Ok(done.is_some())
+        known(done)
     }
 
     fn settings(&self) -> Vec<Setting> {
@@ -215,11 +243,14 @@ impl Device {
     pub fn tune(&self, text: &str) -> Result<(), TuneError> {
         let (key, value) = text.split_once('=').ok_or_else(|| TuneError::Form(text.to_owned()))?;
         let (key, value) = (key.trim(), value.trim());
-        let known = self.core.set(key, value).map_err(|()| TuneError::Unknown(key.to_owned()))?;
-        if !known {
-            let range = self.settings().into_iter().find(|s| s.key == key).map_or_else(String::new, |s| s.range);
-            return Err(TuneError::Range { key: key.to_owned(), value: value.to_owned(), range });
-        }
+        self.core.set(key, value).map_err(|refused| match refused {
+            Refused::Unknown => TuneError::Unknown(key.to_owned()),
+            Refused::Range => {
+                let range = self.settings().into_iter().find(|s| s.key == key).map_or_else(String::new, |s| s.range);
+                TuneError::Range { key: key.to_owned(), value: value.to_owned(), range }
+            }
+            Refused::Busy(why) => TuneError::Busy { key: key.to_owned(), why },
+        })?;
         tracing::info!("{key} is {value} now");
         Ok(())
     }

@@ -148,6 +148,7 @@ impl Slicer for Slots {
                 tenant: 0,
                 weight: 1,
                 when_full: WhenFull::Wait,
+                keeps: false,
             };
             let session = card.open(want).await.map_err(|e| e.errno())?;
             session.run(input, out_max).await.map(|ran| ran.output).map_err(|e| e.errno())

@@ -170,3 +170,53 @@ fn a_stream_that_is_read_without_a_pause_takes_turns_with_other_users() {
     });
     assert!(replays(&embedded) >= 1);
 }
+
+/// What is written cannot begin anew, and a writer that goes on keeps its slot: so not all of them are for writers.
+#[test]
+fn writers_that_never_pause_leave_a_slot_to_readers_and_commands() {
+    let (embedded, client) = device(3);
+    let (alice, bob) = (user(&embedded, 1001), user(&embedded, 1002));
+    let writer = |name: &str, flags| {
+        let (to, through) = (format!("/to-{name}"), format!("/w-{name}"));
+        put(&alice, &to, b"");
+        let into = spec("rle", vec![], Direction::Write { cut: true }, &[(&to, 0, TO_END)]);
+        alice.virt_register(&through, 0o644, &into).unwrap();
+        alice.vopen(&through, flags).unwrap()
+    };
+    let (first, second) = (writer("1", WRITE), writer("2", WRITE));
+    let third = writer("3", WRITE | OpenFlags::NONBLOCK);
+    let write = |to: &VirtFile| to.vwrite(&b"\x05a".repeat(500)).unwrap();
+    write(&first);
+    write(&second);
+    assert_eq!(errno(third.vwrite(b"\x01a")), Some(Errno::BUSY));
+    // More of others than there are slots, for longer than a writer may pause.
+    std::thread::scope(|scope| {
+        let others: Vec<_> = (0..3)
+            .map(|i| {
+                let bob = &bob;
+                scope.spawn(move || {
+                    let log = bob.open(&format!("/log-{i}"), &OpenOptions::new().write(true).create(true)).unwrap();
+                    for _ in 0..5 {
+                        assert_eq!(drain(&bob.vopen("/sum", READ).unwrap(), 10).unwrap().len(), 4);
+                        let raw = log.raw().placement(Placement::Slot);
+                        raw.append_checksum_write(log.handle(), b"payload").unwrap();
+                        std::thread::sleep(std::time::Duration::from_millis(500));
+                    }
+                })
+            })
+            .collect();
+        let mut writes = 1;
+        while others.iter().any(|o| !o.is_finished()) {
+            write(&first);
+            write(&second);
+            writes += 1;
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        for (to, name) in [(&first, "1"), (&second, "2")] {
+            assert_eq!(to.vsync().unwrap(), writes * 2500);
+            assert!(client.read(format!("/to-{name}")).unwrap().iter().all(|byte| *byte == b'a'));
+        }
+    });
+    third.vwrite(b"\x01a").unwrap();
+    assert_eq!(third.vclose().unwrap(), 1);
+}

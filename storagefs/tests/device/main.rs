@@ -21,6 +21,7 @@ mod observing;
 mod profiles;
 #[path = "../../../kernel-shim/tests/skips/mod.rs"]
 mod skips;
+mod slot_time;
 mod slots;
 mod tenants;
 mod transactions;

@@ -8,6 +8,7 @@ use weldfs::{
 };
 use weldfs_ciscops::limits::VIRT_AGAIN_MAX;
 use weldfs_ciscops::virt::TO_END;
+use weldfs_fpga::config::CardConfig;
 use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::{DeviceConfig, Totals};
@@ -304,7 +305,10 @@ fn writing_goes_through_the_kernel_into_the_file() {
 
 #[test]
 fn a_slot_is_waited_for_or_refused_as_asked_and_given_back() {
-    let (embedded, client) = device();
+    // The only one may be had by a stream that is written.
+    let config = DeviceConfig { card: CardConfig::with_slots(1), ..DeviceConfig::default() };
+    let embedded = Embedded::open(&Source::Ram(96 << 20), config).unwrap();
+    let client = Client::with(Arc::new(embedded.clone())).unwrap();
     put(&client, "/f", &vec![b'x'; 4 << 20]);
     client.virt_register("/v", 0o644, &spec("crc32c", vec![], Direction::Read, &[("/f", 0, TO_END)])).unwrap();
     client

@@ -87,6 +87,16 @@ fn the_ranges_of_the_page_are_those_that_are_taken() {
             "media.latency_ns" => (vec![numbers[0], numbers[1]], vec!["1000000001", "-1"]),
             "slots.count" => (vec![numbers[0], numbers[1]], vec!["0", "65", "-1"]),
             "slots.clock_mhz" => (vec![numbers[0], numbers[1]], vec!["0", "2001"]),
+            "slots.timed" => (vec!["\"auto\"", "\"on\"", "\"off\""], vec!["\"yes\"", "true", "1"]),
+            // Of as many slots as there are.
+            "slots.regions" => {
+                let one = "{ luts = 1, ffs = 0, brams = 0, dsps = 4294967295 }";
+                let good = format!("[{one}, {one}, {one}]");
+                assert!(with(&key, &good).is_ok(), "{:?}", with(&key, &good));
+                let none = good.replacen("luts = 1", "luts = 0", 1);
+                assert!(with(&key, &none).is_err() && with(&key, &format!("[{one}]")).is_err());
+                (vec!["[]"], vec!["[1]", "3"])
+            }
             "slots.luts" => (vec![numbers[0], numbers[1]], vec!["0", "4294967296"]),
             "slots.ffs" | "slots.brams" | "slots.dsps" => (vec![numbers[0], numbers[1]], vec!["-1", "4294967296"]),
             "slots.credits" => (vec![numbers[0], numbers[1]], vec!["0", "4097"]),

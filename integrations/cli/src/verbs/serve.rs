@@ -60,6 +60,12 @@ fn config(settings: &Settings) -> Result<DeviceConfig, Failure> {
         (None, cores) => config.cores = cores as usize,
     }
     if let Some(slots) = settings.slots {
+        let profile = &mut config.profile.slots;
+        if !profile.regions.is_empty() && profile.count != u32::from(slots.0) {
+            let sizes = profile.count;
+            return Err(Failure::new(format!("--slots {}: the profile says the sizes of {sizes} slots", slots.0)));
+        }
+        profile.count = slots.0.into();
         config.card.slots = CardConfig::with_slots(slots.0.into()).slots;
     }
     match (settings.memory, config.profile.memory_bytes) {

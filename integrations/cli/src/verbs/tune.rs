@@ -87,6 +87,9 @@ fn change(client: &Client, setting: &str) -> Result<(), Failure> {
             let range = range.map_or_else(|| "something else".to_owned(), |s| s.range);
             Failure::new(format!("{key} cannot be '{value}': it is {range}"))
         }
+        Some(Errno::BUSY) => Failure::new(format!(
+            "{key} cannot change now: a slot that it would take away or resize is in use (weldfs stats shows which)"
+        )),
         Some(Errno::OPNOTSUPP) => Failure::new(HOSTDIR),
         Some(Errno::PERM) => Failure::new(format!("{key}: only root and the user that runs the device may change it")),
         _ => Failure::new(format!("cannot set {setting}: {}", reason(&e))),

@@ -5,11 +5,12 @@ use std::time::{Duration, Instant};
 
 use weldfs_ciscops::program::{Body, Builder, Bytes, Micro, Place};
 use weldfs_ciscops::ring::SqProducer;
-use weldfs_ciscops::{Command, CqConsumer, Cqe, Errno, Handle, Op, OpenFlags, Placement, PoolRange, QueueMemory};
+use weldfs_ciscops::{ChecksumKind, Command, CqConsumer, Cqe, Errno, Handle, Op, OpenFlags, Placement, PoolRange, QueueMemory};
 use weldfs_fpga::config::{CardConfig, Reconfigure};
 use weldfs_fpga::status::SlotState;
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 
+use crate::card::odd::LOSES;
 use crate::device::{Device, DeviceConfig, QueueParts, Session};
 use crate::fs::Cred;
 use crate::media::RamMedium;
@@ -118,6 +119,35 @@ fn a_lost_slot_is_eio_to_the_one_command_that_had_it() {
     assert!(device.card().status().slots.iter().map(|s| s.faults).sum::<u64>() >= 2);
     let total = device.stats().total;
     assert_eq!((total.slot_fallbacks, total.slot_packets), (0, 4));
+}
+
+/// `append_checksum_write` in a slot whose kernel is lost in the middle of its packet.
+#[test]
+fn a_stage_whose_slot_is_lost_in_the_middle_is_eio_or_a_cores_where_that_is_allowed() {
+    let device = device();
+    let session = device.attach(Cred::root(), [0; 16], b"").unwrap();
+    let mut client = Client::new(&session);
+    let mut bad = vec![7; 200_000];
+    bad[150_000..][..LOSES.len()].copy_from_slice(LOSES);
+    let good = vec![9; 200_000];
+    let file = client.open("f");
+    let append = |client: &mut Client, payload: &[u8], or_core: bool| {
+        let src = client.put(8192, payload);
+        let op = Op::AppendChecksumWrite { h: file, kind: ChecksumKind::Crc32c, src };
+        client.send(&Command::new(0, op).with_placement(Placement::Slot { or_core }));
+        client.listen()
+    };
+    let faults = || device.card().status().slots.iter().map(|s| s.faults).sum::<u64>();
+    let lost = append(&mut client, &bad, false);
+    assert_eq!((lost.status, lost.micro_failed, faults()), (Errno::IO.0, 2, 1));
+    assert_eq!(append(&mut client, &good, false).status, 0, "the slot serves the next");
+    assert_eq!(device.stats().total.slot_fallbacks, 0);
+    let core = append(&mut client, &bad, true);
+    assert_eq!((core.status, core.result2), (0, weldfs_ciscops::functions::crc32c(&bad).into()), "as on a core");
+    assert_eq!((device.stats().total.slot_fallbacks, faults()), (1, 2));
+    let all = 2 * (200_000 + 4);
+    client.send(&Command::new(0, Op::Seek { h: file, whence: weldfs_ciscops::Whence::End, off: 0 }));
+    assert_eq!(client.listen().ok(), Ok((all, 0)), "the one that failed wrote nothing");
 }
 
 #[test]

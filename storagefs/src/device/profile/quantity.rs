@@ -21,10 +21,21 @@ pub fn per_second() -> Quantity {
     Quantity { units: UNITS, says: "0 (unlimited) or e.g. 4GB/s, 500MiB/s" }
 }
 
+const TIMES: &[(&str, f64)] = &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
+
 /// Nanoseconds.
 pub fn nanoseconds() -> Quantity {
-    const UNITS: &[(&str, f64)] = &[("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
-    Quantity { units: UNITS, says: "0 or e.g. 900ns, 5us, at most 1s" }
+    Quantity { units: TIMES, says: "0 or e.g. 900ns, 5us, at most 1s" }
+}
+
+/// Nanoseconds of what takes long.
+pub fn long_nanoseconds() -> Quantity {
+    Quantity { units: TIMES, says: "0 or e.g. 100ms, at most 60s" }
+}
+
+/// Megahertz.
+pub fn megahertz() -> Quantity {
+    Quantity { units: &[("MHz", 1.0), ("GHz", 1e3)], says: "1MHz to 2GHz, e.g. 250MHz" }
 }
 
 /// Of whatever is counted.

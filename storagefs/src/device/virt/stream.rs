@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use weldfs_ciscops::limits::VIRT_AGAIN_MAX;
-use weldfs_ciscops::{ChecksumState, Errno, VirtSpec};
+use weldfs_ciscops::{ChecksumState, Direction, Errno, VirtSpec};
 use weldfs_fpga::config::{Want, WhenFull};
 use weldfs_fpga::kernel::Fault;
 use weldfs_fpga::lend::Rest;
@@ -29,8 +29,8 @@ const LOOK_NS: u64 = 50_000_000;
 const IDLE_READ: Duration = Duration::from_millis(100);
 /// A stream that no one writes to for so long gives its slot to who waits for one. That is its end.
 const IDLE_WRITE: Duration = Duration::from_secs(2);
-/// A stream that is read has its slot for so long before another tenant may have it, nanoseconds.
-const TURN_NS: u64 = 1_000_000_000;
+/// A stream that is read has its slot for so long before another tenant of the same weight may have it.
+const TURN: Duration = Duration::from_secs(1);
 /// Output pulled at a time that was given before, bytes.
 const SKIP_BYTES: u64 = 1 << 20;
 
@@ -50,6 +50,8 @@ pub(super) struct Stream {
     kernel: String,
     params: Vec<u32>,
     when_full: WhenFull,
+    /// It is written: it cannot begin anew.
+    keeps: bool,
     session: Option<Arc<Session>>,
     /// The memory of its FIFOs.
     held: Option<Fifos>,
@@ -67,8 +69,6 @@ pub(super) struct Stream {
     skip_sum: u32,
     /// Input that it had taken when its slot went to others, bytes.
     replayed: u64,
-    /// When it got its slot, nanoseconds.
-    since: u64,
     /// The input has ended; all of the output has been pulled.
     pub ended: bool,
     pub drained: bool,
@@ -89,6 +89,7 @@ impl Stream {
             kernel: spec.kernel.clone(),
             params: spec.params.clone(),
             when_full: if nonblock { WhenFull::Busy } else { WhenFull::Wait },
+            keeps: spec.direction != Direction::Read,
             session: None,
             held: None,
             pushing: None,
@@ -99,7 +100,6 @@ impl Stream {
             skip: 0,
             skip_sum: 0,
             replayed: 0,
-            since: 0,
             ended: false,
             drained: false,
             failed: None,
@@ -129,9 +129,9 @@ impl Stream {
     }
 
     /// No command works on it for now: its slot may go to others.
-    pub fn rest(&self, idle: Duration, willing: bool) {
+    pub fn rest(&self, idle: Duration, turn: Option<Duration>) {
         if let Some(session) = &self.session {
-            session.rest(Rest { idle, willing });
+            session.rest(Rest { idle, turn });
         }
     }
 
@@ -140,12 +140,12 @@ impl Stream {
         // What it had to do again is done again, and as much on top: so that taking turns does not keep it from its
         // end.
         let worth = self.skip == 0 && self.charged.bytes_in >= 2 * self.replayed;
-        self.rest(IDLE_READ, worth && now_ns().saturating_sub(self.since) >= TURN_NS);
+        self.rest(IDLE_READ, worth.then_some(TURN));
     }
 
     /// As [`Stream::rest`], of one that is written.
     pub fn rest_from_writing(&self) {
-        self.rest(IDLE_WRITE, false);
+        self.rest(IDLE_WRITE, None);
     }
 
     /// A command works on it again. False where its slot has gone to others.
@@ -244,17 +244,19 @@ impl Stream {
             return Ok(session.clone());
         }
         let tenant = &cx.queue.tenant;
-        let held = Fifos::take(cx)?;
+        let mut held = Fifos::take(cx)?;
         let want = Want {
             kernel: self.kernel.clone(),
             params: self.params.clone(),
             tenant: tenant.id.0.into(),
             weight: tenant.weight(),
             when_full: self.when_full,
+            keeps: self.keeps,
         };
         let opened = while_there(cx, cx.core.card.open(want)).await?;
         let session = Arc::new(opened.map_err(|e| e.errno())?);
-        (self.charged, self.held, self.since) = (Usage::default(), Some(held), now_ns());
+        held.fit(session.fifo_bytes())?;
+        (self.charged, self.held) = (Usage::default(), Some(held));
         Ok(self.session.insert(session).clone())
     }
 
@@ -324,13 +326,21 @@ struct Fifos {
 
 impl Fifos {
     fn take(cx: &OpCx<'_>) -> Result<Fifos, Errno> {
-        let (card, tenant) = (&cx.core.config.card, &cx.queue.tenant);
-        let fifo = u64::from(card.credits) * u64::from(card.credit_bytes);
-        let bytes = 2 * fifo + PIECE_BYTES + VIRT_AGAIN_MAX as u64;
-        if !tenant.take(Resource::PoolBytes, bytes) {
+        let mut none = Fifos { tenant: cx.queue.tenant.clone(), bytes: 0 };
+        none.fit(cx.core.card.fifo_bytes())?;
+        Ok(none)
+    }
+
+    /// Those of FIFOs of so many bytes: what a session has may be more or less than what was to be expected, where
+    /// credits have changed meanwhile.
+    fn fit(&mut self, fifo: usize) -> Result<(), Errno> {
+        let bytes = 2 * fifo as u64 + PIECE_BYTES + VIRT_AGAIN_MAX as u64;
+        if bytes > self.bytes && !self.tenant.take(Resource::PoolBytes, bytes - self.bytes) {
             return Err(Errno::NOMEM);
         }
-        Ok(Fifos { tenant: tenant.clone(), bytes })
+        self.tenant.give(Resource::PoolBytes, self.bytes.saturating_sub(bytes));
+        self.bytes = bytes;
+        Ok(())
     }
 }
 

@@ -134,12 +134,13 @@ fn slots(out: &mut dyn Write, stats: &DeviceStats, span_ns: u64) -> io::Result<(
     if stats.slots.is_empty() {
         return Ok(());
     }
-    writeln!(out, "\nslot  state    kernel          busy  sessions      in     out  loaded  faults")?;
+    writeln!(out, "\nslot    LUTs  state    kernel          busy  sessions      in     out  loaded  faults")?;
     for s in &stats.slots {
         writeln!(
             out,
-            "{:>4}  {:<7}  {:<14}  {:>3.0}%  {:>8}  {:>6}  {:>6}  {:>6}  {:>6}",
+            "{:>4}  {:>6}  {:<7}  {:<14}  {:>3.0}%  {:>8}  {:>6}  {:>6}  {:>6}  {:>6}",
             s.slot,
+            if s.slot == 0 { "-".to_owned() } else { human_count(s.luts.into()) },
             s.state,
             s.kernel.as_deref().unwrap_or("-"),
             percent(s.busy_ns, span_ns),
