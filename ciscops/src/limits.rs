@@ -79,7 +79,7 @@ pub(crate) const VIRT_KERNEL_MAX: usize = 31;
 /// Bytes of the name of a kernel's back-end.
 pub(crate) const VIRT_BACKEND_MAX: usize = 15;
 /// Parameters (32-bit words) of a virtual file's kernel.
-pub(crate) const VIRT_PARAMS_MAX: usize = 4096;
+pub const VIRT_PARAMS_MAX: usize = 4096;
 /// Ranges of real files behind one virtual file.
 pub const VIRT_RANGES_MAX: usize = 64;
 /// Bytes last given of a virtual file that can be read again.

@@ -137,7 +137,7 @@ impl Region {
 }
 
 /// How many parameter words a kernel takes.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ParamRange {
     /// At least.

@@ -1,6 +1,6 @@
 //! What a card says of itself.
 
-use crate::manifest::{Kind, Region};
+use crate::manifest::{Kind, ParamRange, Region};
 use crate::package::Package;
 use crate::slot::{Shared, Slot};
 use crate::xrt;
@@ -117,6 +117,8 @@ pub struct KernelStatus {
     pub slots: Vec<usize>,
     /// Names of its debug ports.
     pub peek: Vec<String>,
+    /// How many parameters it takes, and what they mean.
+    pub parameters: ParamRange,
 }
 
 /// What a tenant has used.
@@ -198,6 +200,7 @@ impl Shared {
                 stages: manifest.backend.chain().iter().map(|s| s.kernel.clone()).collect(),
                 slots: in_slots(name),
                 peek: manifest.ports.peek.clone(),
+                parameters: manifest.params.clone(),
             }
         });
         let tenant =

@@ -13,9 +13,9 @@
  *   -EINVAL   also: NULL where it must not be, an unknown flag, a reserved field that is set
  *   -ENOTRECOVERABLE  a bug in the library, reported on stderr; no panic or exception ever leaves it
  *
- * Ownership. Objects (client, file, dir, queue, buf, batch, txn, key, program) are made through a pointer to a pointer,
- * which is NULL on failure, and given back once, to the function named; that function accepts NULL. A client may be
- * detached before its files are closed. Memory passed to a function is used during the call only, unless it says
+ * Ownership. Objects (client, file, dir, vfile, virt_walk, queue, buf, batch, txn, key, program) are made through a
+ * pointer to a pointer, which is NULL on failure, and given back once, to the function named; that function accepts
+ * NULL. A client may be detached before its files are closed. Memory passed to a function is used during the call only, unless it says
  * otherwise; pointers must be valid for the lengths given. Strings end in NUL. Structures that begin with `size` must
  * be zeroed first and have `size` set to their sizeof: programs and libraries of different versions then understand
  * each other. Reserved fields are zero.
@@ -29,9 +29,9 @@
  * WELDFS_ON_HOST, WELDFS_ALL_OR_NOTHING or WELDFS_STEP_BY_STEP, and WELDFS_AFTER_DURABLE added as wanted; 0 is the
  * client's durability, on the device, all or nothing.
  *
- * Threads. Any object may be used by any number of threads at the same time, except while it is given back; a batch and
- * a program by one at a time. A thread
- * keeps a queue pair of its own per client; calls take no lock then. Calls are not cancellation points.
+ * Threads. Any object may be used by any number of threads at the same time, except while it is given back; a batch, a
+ * program and a virt_walk by one at a time. A thread keeps a queue pair of its own per client; calls take no lock then.
+ * Calls are not cancellation points.
  *
  * Fork. The child's first call attaches anew. Files, directories, queues and buffers of the parent (and whatever else
  * was made from a client before the fork) give -EBADF there, keys -ENOKEY; giving them back is allowed. That holds

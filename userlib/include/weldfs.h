@@ -13,9 +13,9 @@
  *   -EINVAL   also: NULL where it must not be, an unknown flag, a reserved field that is set
  *   -ENOTRECOVERABLE  a bug in the library, reported on stderr; no panic or exception ever leaves it
  *
- * Ownership. Objects (client, file, dir, queue, buf, batch, txn, key, program) are made through a pointer to a pointer,
- * which is NULL on failure, and given back once, to the function named; that function accepts NULL. A client may be
- * detached before its files are closed. Memory passed to a function is used during the call only, unless it says
+ * Ownership. Objects (client, file, dir, vfile, virt_walk, queue, buf, batch, txn, key, program) are made through a
+ * pointer to a pointer, which is NULL on failure, and given back once, to the function named; that function accepts
+ * NULL. A client may be detached before its files are closed. Memory passed to a function is used during the call only, unless it says
  * otherwise; pointers must be valid for the lengths given. Strings end in NUL. Structures that begin with `size` must
  * be zeroed first and have `size` set to their sizeof: programs and libraries of different versions then understand
  * each other. Reserved fields are zero.
@@ -29,9 +29,9 @@
  * WELDFS_ON_HOST, WELDFS_ALL_OR_NOTHING or WELDFS_STEP_BY_STEP, and WELDFS_AFTER_DURABLE added as wanted; 0 is the
  * client's durability, on the device, all or nothing.
  *
- * Threads. Any object may be used by any number of threads at the same time, except while it is given back; a batch and
- * a program by one at a time. A thread
- * keeps a queue pair of its own per client; calls take no lock then. Calls are not cancellation points.
+ * Threads. Any object may be used by any number of threads at the same time, except while it is given back; a batch, a
+ * program and a virt_walk by one at a time. A thread keeps a queue pair of its own per client; calls take no lock then.
+ * Calls are not cancellation points.
  *
  * Fork. The child's first call attaches anew. Files, directories, queues and buffers of the parent (and whatever else
  * was made from a client before the fork) give -EBADF there, keys -ENOKEY; giving them back is allowed. That holds
@@ -168,6 +168,27 @@
  weldfs_queue_options.flags: a thread of the library reaps, and runs the callbacks.
  */
 #define WELDFS_QUEUE_REAPER 1
+
+/*
+ weldfs_virt_spec.flags: what is written to the virtual file goes through the kernel into its one range. Without it,
+ reading gives what the kernel makes of the ranges.
+ */
+#define WELDFS_VIRT_WRITE 1
+
+/*
+ weldfs_virt_spec.flags, with WELDFS_VIRT_WRITE: the real file ends where what was written ended.
+ */
+#define WELDFS_VIRT_TRUNCATE 2
+
+/*
+ weldfs_virt_range.length: to the end that the file has when the virtual file is opened.
+ */
+#define WELDFS_VIRT_TO_END 18446744073709551615ull
+
+/*
+ Bytes of room in which every spec fits, for weldfs_virt_describe.
+ */
+#define WELDFS_VIRT_ROOM 8192
 
 /*
  weldfs_read_modify_write: replaces the field by `operand`.
@@ -486,6 +507,17 @@ typedef struct weldfs_queue weldfs_queue;
  session. Any number of threads may write to it at the same time.
  */
 typedef struct weldfs_txn weldfs_txn;
+
+/*
+ An open virtual file: a stream, which belongs to the open file description. It gets one of the drive's slots with
+ the first read or write. Any number of threads may use it at the same time, and take turns.
+ */
+typedef struct weldfs_vfile weldfs_vfile;
+
+/*
+ The virtual files of a tree, being listed. One thread at a time may use it.
+ */
+typedef struct weldfs_virt_walk weldfs_virt_walk;
 
 /*
  How to attach. Zero the whole, set `size` to its sizeof, then what is to differ from the default.
@@ -1030,6 +1062,66 @@ typedef struct weldfs_value {
      */
     uint32_t reserved;
 } weldfs_value;
+
+/*
+ A part of a real file. 40 bytes.
+ */
+typedef struct weldfs_virt_range {
+    /*
+     The real file: from the device's root, and beginning with `/`. It need not exist when the virtual file is made.
+     */
+    const char *path;
+    /*
+     First byte.
+     */
+    uint64_t offset;
+    /*
+     Bytes, or WELDFS_VIRT_TO_END; not 0.
+     */
+    uint64_t length;
+    /*
+     Zero.
+     */
+    uint64_t reserved[2];
+} weldfs_virt_range;
+
+/*
+ What a virtual file streams. 80 bytes.
+ */
+typedef struct weldfs_virt_spec {
+    /*
+     The kernel: 1 to 31 of a-z, 0-9 and `-`; then, if it matters, `:` and its back-end (crc32c:rtl).
+     */
+    const char *kernel;
+    /*
+     Its parameters.
+     */
+    const uint32_t *params;
+    /*
+     How many.
+     */
+    size_t param_count;
+    /*
+     Parts of real files, in the order in which they are streamed.
+     */
+    const struct weldfs_virt_range *ranges;
+    /*
+     How many: 1 to 64; 1 with WELDFS_VIRT_WRITE.
+     */
+    size_t range_count;
+    /*
+     WELDFS_VIRT_ bits.
+     */
+    uint32_t flags;
+    /*
+     Zero.
+     */
+    uint32_t reserved0;
+    /*
+     Zero.
+     */
+    uint64_t reserved[4];
+} weldfs_virt_spec;
 
 /*
  How large a queue is, and who reaps it. Zero the whole, set `size`.
@@ -2435,6 +2527,196 @@ int weldfs_program_set(struct weldfs_program *program,
                        int mode,
                        struct weldfs_value size,
                        uint32_t flags);
+
+/*
+ Makes a virtual file: a name whose bytes a kernel makes in one of the drive's slots. It has an owner (who makes it;
+ weldfs_lchown changes it), permission bits (`mode`, less the umask) and times like any file, and stays over a
+ remount. The real files are looked for when it is opened, with the rights of who opens it.
+
+ Errors: -EEXIST; those of making a file; -EINVAL (a kernel's name of other letters, no range, a path that is not
+ absolute, several ranges with WELDFS_VIRT_WRITE), -E2BIG (more than 4096 bytes of spec, or 64 ranges), -EOPNOTSUPP
+ on a directory of the host.
+ */
+int weldfs_virt_register(const struct weldfs_client *client,
+                         const char *name,
+                         uint32_t mode,
+                         const struct weldfs_virt_spec *wanted);
+
+/*
+ What a virtual file streams. Its strings and arrays are put into `size` bytes at `memory`, to which *found points
+ then. Returns the bytes used. WELDFS_VIRT_ROOM bytes are always enough.
+
+ Errors: -EINVAL when it is no virtual file, -ERANGE when they do not fit, -EIO when the spec in the image is
+ damaged, -EACCES, those of paths.
+ */
+int64_t weldfs_virt_describe(const struct weldfs_client *client,
+                             const char *name,
+                             struct weldfs_virt_spec *found,
+                             void *memory,
+                             size_t size);
+
+/*
+ Removes a virtual file, and nothing else. Its real files stay. The look at it and its removal are two commands.
+
+ Errors: -EINVAL for what is no virtual file (a symbolic link to one is none), those of unlink(2).
+ */
+int weldfs_virt_remove(const struct weldfs_client *client,
+                       const char *name);
+
+/*
+ Begins to list the virtual files of a tree, or that one file itself. Symbolic links are followed at the top only.
+ On success *walk is to be given back with weldfs_virt_end.
+ */
+int weldfs_virt_list(const struct weldfs_client *client,
+                     const char *top,
+                     struct weldfs_virt_walk **walk);
+
+/*
+ The next virtual file: 1, with its path in *name and what it streams in *found, or 0 at the end. What they point to
+ is the walk's, until the next call. A negative result is that of one name, which *name is, and the walk goes on:
+ -EACCES (whether that is a virtual file may not be known, or what is in that directory), -EIO. *name is NULL at the
+ end, and where the walk itself is misused (-EINVAL, and in a forked child -EBADF).
+ */
+int weldfs_virt_next(const struct weldfs_virt_walk *walk,
+                     const char **name,
+                     struct weldfs_virt_spec *found);
+
+/*
+ Ends a listing. NULL does nothing.
+ */
+void weldfs_virt_end(struct weldfs_virt_walk *walk);
+
+/*
+ Opens a virtual file: `flags` are O_RDONLY or O_WRONLY, as its spec has it, with O_NONBLOCK reads and writes are
+ -EBUSY while no slot is free, else they wait. The ranges of the real files are pinned until it is closed: what would
+ cut them off is -ETXTBSY. Any other file opens, too, and is read and written as such. On success *file is to be
+ given back with weldfs_vclose.
+
+ Errors: -EINVAL (O_CREAT, O_TMPFILE), -ENOENT (the name, a real file, or the kernel is not there), -ENODEV (the kernel is not active), -EACCES
+ (also: a real file is not for who opens this), -EPERM (the other direction), -ENODATA (a real file ends before its
+ range does), -EISDIR, -ELOOP (a real file is a virtual one), -EROFS, -EIO.
+ */
+int weldfs_vopen(const struct weldfs_client *client,
+                 const char *name,
+                 int flags,
+                 struct weldfs_vfile **file);
+
+/*
+ The next bytes that the kernel makes, at most `len`: as many as there are without much delay. Returns them; 0 at
+ the end of the stream.
+
+ Errors: -EBUSY (no slot is free, with O_NONBLOCK), -ENOMEM (the tenant may have no more memory for the slot),
+ -EINVAL (the kernel refuses its parameters), -ENOSPC (it is too large for every slot), -EBADMSG (it refuses the
+ data), -EIO (it was lost), -ESTALE (a slot that others needed meanwhile is had again, and what was read before would
+ be other bytes now). After an error weldfs_vrewind begins anew.
+ */
+int64_t weldfs_vread(const struct weldfs_vfile *file,
+                     void *into,
+                     size_t len);
+
+/*
+ Hands bytes to the kernel; what that makes goes to the real file, in pieces of at most 1 MiB. Returns the bytes
+ taken: all of them. What has got to the file is persistent with weldfs_vsync.
+
+ Errors: as weldfs_vread, and those of writing the real file; -EFBIG (the range has no more room), -ETIMEDOUT (the
+ slot went to others after 2 s without a write). An error ends the stream: each later write, vsync and the vclose
+ have it again.
+ */
+int64_t weldfs_vwrite(const struct weldfs_vfile *file,
+                      const void *from,
+                      size_t len);
+
+/*
+ Ends the packet that was written: what the kernel makes of it is in the real file, and persistent. Returns the bytes
+ that have got to the range since the open; of a file that is read 0. What is written afterwards is another packet.
+ Errors as weldfs_vwrite.
+ */
+int64_t weldfs_vsync(const struct weldfs_vfile *file);
+
+/*
+ Ends the packet as weldfs_vsync does, but for making it persistent, and closes. Returns the bytes that have got to
+ the range since the open; of a file that is read, and of NULL, 0. The object is gone whatever the result says. No
+ other call may use it at the same time or later. Errors as weldfs_vwrite.
+ */
+int64_t weldfs_vclose(struct weldfs_vfile *file);
+
+/*
+ Begins to read anew: the slot is given back, and the next read is of a new stream. -ESPIPE for one
+ that has been written to.
+ */
+int weldfs_vrewind(const struct weldfs_vfile *file);
+
+/*
+ Gives the next stream other parameters than the spec's; up to 4096 of them.
+
+ Errors: -EBUSY while a stream is under way (weldfs_vrewind or weldfs_vsync ends it), -E2BIG, -EINVAL for a file that
+ is no virtual one. Whether the kernel takes them the next read or write says.
+ */
+int weldfs_send_params(const struct weldfs_vfile *file,
+                       const uint32_t *params,
+                       size_t param_count);
+
+/*
+ The device's slots, kernels and what tenants used of them, as a JSON object: as much of it as fits into `size`
+ bytes, NUL-terminated. Returns the bytes that all of it has, without the NUL; `size` 0 asks for that alone.
+ docs/SLOTS.md has the fields.
+
+ Errors: -EOPNOTSUPP on a directory of the host, which has no kernels.
+ */
+int64_t weldfs_kernels_json(const struct weldfs_client *client,
+                            char *json,
+                            size_t size);
+
+/*
+ Loads a kernel's package: `folder` is a folder of the host with a kernel.toml, given by its absolute path, that the
+ device's process can read. Its name is put into `size` bytes at `name`, NUL-terminated, as much of it as fits (32
+ bytes are enough). Returns the name's length. It cannot be used before weldfs_kernel_activate.
+
+ Errors: -EPERM (only root and the user that runs the device may), -EINVAL (it is no package), -ENOENT (a file is
+ missing), -EACCES, -EEXIST (the device has another kernel of that name, or of that id), -EOPNOTSUPP.
+ */
+int64_t weldfs_kernel_load(const struct weldfs_client *client,
+                           const char *folder,
+                           char *name,
+                           size_t size);
+
+/*
+ From now on the kernel can be used.
+
+ Errors: -ENOENT (the device has no such kernel), -EPERM, -EOPNOTSUPP.
+ */
+int weldfs_kernel_activate(const struct weldfs_client *client, const char *name);
+
+/*
+ From now on the kernel cannot be used.
+
+ Errors: -EBUSY (a stream or command has it in a slot), -ENOENT, -EPERM, -EOPNOTSUPP.
+ */
+int weldfs_kernel_deactivate(const struct weldfs_client *client, const char *name);
+
+/*
+ Takes a kernel that was loaded, and is not active, out of the device's list.
+
+ Errors: -EBUSY (it is active), -ENOENT, -EPERM (also: the device brings it), -EOPNOTSUPP.
+ */
+int weldfs_kernel_unload(const struct weldfs_client *client, const char *name);
+
+/*
+ Chooses the back-end (model, rtl, hls, xrt) of a kernel that runs where none is named.
+
+ Errors: -ENOENT (no such kernel; nothing is called a back-end so), -EINVAL (the kernel has none of that kind), -EPERM,
+ -EOPNOTSUPP.
+ */
+int weldfs_kernel_prefer(const struct weldfs_client *client,
+                         const char *name,
+                         const char *backend);
+
+/*
+ The value of a debug port, by its number, of a kernel that is in a slot: that of the last packet.
+
+ Errors: -ENOENT (it is in no slot, or has no such port), -EPERM, -EOPNOTSUPP.
+ */
+int weldfs_kernel_peek(const struct weldfs_client *client, const char *name, uint32_t port, uint32_t *value);
 
 /*
  Makes a queue. `options` may be NULL. On success *queue is to be given back with weldfs_queue_destroy.

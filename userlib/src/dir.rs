@@ -83,6 +83,12 @@ impl Dir {
         Dir::open(self.file.client(), self.file.epoch(), self.file.handle(), name.as_ref())
     }
 
+    /// The same, but a symbolic link is ELOOP or ENOTDIR.
+    pub(crate) fn open_dir_itself(&self, name: &OsStr) -> io::Result<Dir> {
+        let options = OpenOptions::new().read(true).directory(true).no_follow(true);
+        Ok(Dir { file: self.open_file(Path::new(name), &options)? })
+    }
+
     /// Attributes of a name in it; of a symbolic link itself.
     pub fn metadata(&self, name: impl AsRef<OsStr>) -> io::Result<Metadata> {
         Ok(self.file.raw().statat(self.file.handle(), name.as_ref().as_bytes(), true)?.into())

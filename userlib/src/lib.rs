@@ -61,7 +61,7 @@ pub use queue::{Queue, Ticket};
 pub use raw::{Raw, Written};
 pub use socket::SocketConnector;
 pub use txn::{ItemFault, Transaction};
-pub use virt::VirtFile;
+pub use virt::{VirtFile, VirtFound, VirtList};
 pub use weldfs_ciscops::flags::SetAttrMask;
 pub use weldfs_ciscops::flags::{
     AccessMask, ChecksumKind, FallocMode, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,

@@ -1,20 +1,25 @@
 //! Virtual files: names that stream other files through a kernel in one of the drive's slots.
 //!
 //! One is registered once and has a name, an owner and a mode like any file; any call that opens, reads, writes and
-//! closes files works on it. What is here beside that: to register one, to look at its spec, and a [`VirtFile`], which
-//! says how many bytes a write kernel's output came to and takes other parameters.
+//! closes files works on it. What is here beside that: to register one, to look at its spec, to list and remove those
+//! that there are, and a [`VirtFile`], which says how many bytes a write kernel's output came to and takes other
+//! parameters.
 
 use crate::buf::{Payload, Room};
 use crate::client::Client;
 use crate::file::File;
 use crate::raw::Raw;
-use std::io;
+use std::io::{self, Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use weldfs_ciscops::flags::OpenFlags;
 use weldfs_ciscops::limits::VIRT_SPEC_MAX;
 use weldfs_ciscops::virt::VirtSpec;
 use weldfs_ciscops::{At, Cqe, Errno, Handle, Op, PoolRange};
+
+mod list;
+
+pub use list::{VirtFound, VirtList};
 
 /// Nothing is copied out by a call without rooms.
 fn none(_: &Cqe) -> [usize; 0] {
@@ -70,14 +75,41 @@ impl Client {
         Ok(VirtSpec::decode(&room[..n])?)
     }
 
+    /// Removes a virtual file, and nothing else; its real files stay, and streams of it that are open go on. Who may
+    /// remove the name need not be able to read what it names. The look at it and its removal are two commands: what
+    /// another client puts in its place between them is removed.
+    ///
+    /// # Errors
+    /// EINVAL for what is no virtual file (a symbolic link to one is none), those of removing a name.
+    pub fn virt_remove(&self, path: impl AsRef<Path>) -> io::Result<()> {
+        let path = path.as_ref();
+        let looked = self.raw().virt_spec(Handle::ROOT, path.as_os_str().as_bytes(), true, &mut []);
+        match looked {
+            Ok(_) | Err(Errno::RANGE | Errno::ACCES | Errno::IO) => self.remove_file(path),
+            // A directory of the host has none.
+            Err(Errno::OPNOTSUPP) => Err(Errno::INVAL.into()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// The virtual files of a tree, or that one file itself. Symbolic links are followed at the top only. Only files
+    /// of size 0 are asked whether they are ones, a directory at a time, in the device's order: what comes and goes
+    /// meanwhile may be seen or not.
+    pub fn virt_list(&self, top: impl AsRef<Path>) -> VirtList {
+        VirtList::new(self, top.as_ref())
+    }
+
     /// Opens a virtual file: `OpenFlags::READ` or `OpenFlags::WRITE`, as its spec has it; with `OpenFlags::NONBLOCK`
     /// reads and writes are EBUSY while no slot is free, else they wait. Any other file opens, too, and is read and
     /// written as such.
     ///
     /// # Errors
-    /// EPERM for the other direction; those of its real files (see
+    /// EINVAL for flags that make a file, EPERM for the other direction; those of its real files (see
     /// docs/VIRTUAL-FILES.md).
     pub fn vopen(&self, path: impl AsRef<Path>, flags: OpenFlags) -> io::Result<VirtFile> {
+        if flags.intersects(OpenFlags::CREATE | OpenFlags::TMPFILE) {
+            return Err(Errno::INVAL.into());
+        }
         let epoch = self.epoch()?;
         let raw = Raw::new(self, epoch, self.default_durability());
         let opened = raw.openat(Handle::ROOT, path.as_ref().as_os_str().as_bytes(), flags, 0, 0)?;
@@ -94,6 +126,11 @@ pub struct VirtFile {
 }
 
 impl VirtFile {
+    /// The same as a file, for what any open file has: attributes, locks.
+    pub fn as_file(&self) -> &File {
+        &self.file
+    }
+
     /// The next bytes that the kernel makes; 0 at the end.
     ///
     /// # Errors
@@ -142,6 +179,23 @@ impl VirtFile {
     /// Begins to read anew: the slot is given back.
     pub fn rewind(&self) -> io::Result<()> {
         self.file.raw().seek(self.file.handle(), weldfs_ciscops::Whence::Set, 0)?;
+        Ok(())
+    }
+}
+
+impl Read for VirtFile {
+    fn read(&mut self, buf: &mut [u8]) -> io::Result<usize> {
+        self.vread(buf)
+    }
+}
+
+impl Write for VirtFile {
+    fn write(&mut self, buf: &[u8]) -> io::Result<usize> {
+        self.vwrite(buf)
+    }
+
+    /// Nothing is held back on the way to the kernel; what that holds back [`VirtFile::vsync`] brings out.
+    fn flush(&mut self) -> io::Result<()> {
         Ok(())
     }
 }

@@ -23,6 +23,8 @@ NAMES = {
     "weldfs_operand": _library.COperand,
     "weldfs_outcome": _library.COutcome,
     "weldfs_write_item": _library.CWriteItem,
+    "weldfs_virt_range": _library.CVirtRange,
+    "weldfs_virt_spec": _library.CVirtSpec,
 }
 INCLUDE = os.environ.get("WELDFS_INCLUDE", Path(__file__).resolve().parents[3] / "userlib" / "include")
 

@@ -16,6 +16,7 @@ from .errors import ChecksumError, ProgramError
 from .file import END, File
 from .program import Key, Outcome, Program
 from .transaction import Transaction
+from .virtual import VirtFile, VirtRange, VirtSpec, text_params
 
 __all__ = [
     "END",
@@ -33,7 +34,11 @@ __all__ = [
     "Space",
     "Stat",
     "Transaction",
+    "VirtFile",
+    "VirtRange",
+    "VirtSpec",
     "library_path",
+    "text_params",
     "version",
 ]
 __version__ = "0.1.0"

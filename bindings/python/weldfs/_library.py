@@ -146,6 +146,23 @@ class CWriteItem(Structure):
     ]
 
 
+class CVirtRange(Structure):
+    _fields_ = [("path", c_char_p), ("offset", c_uint64), ("length", c_uint64), ("reserved", c_uint64 * 2)]
+
+
+class CVirtSpec(Structure):
+    _fields_ = [
+        ("kernel", c_char_p),
+        ("params", POINTER(c_uint32)),
+        ("param_count", c_size_t),
+        ("ranges", POINTER(CVirtRange)),
+        ("range_count", c_size_t),
+        ("flags", c_uint32),
+        ("reserved0", c_uint32),
+        ("reserved", c_uint64 * 4),
+    ]
+
+
 _OUT = POINTER(c_void_p)
 _N = POINTER(c_uint64)
 _U = POINTER(c_uint32)
@@ -213,6 +230,26 @@ PROTOTYPES = {
     "weldfs_program_find": (c_int, [c_void_p, c_char_p]),
     "weldfs_program_text": (c_int64, [c_void_p, c_void_p, c_size_t]),
     "weldfs_program_run": (c_int, [c_void_p, c_void_p, POINTER(COperand), c_size_t, c_uint32, POINTER(COutcome)]),
+    "weldfs_virt_register": (c_int, [c_void_p, c_char_p, c_uint32, POINTER(CVirtSpec)]),
+    "weldfs_virt_describe": (c_int64, [c_void_p, c_char_p, POINTER(CVirtSpec), c_void_p, c_size_t]),
+    "weldfs_virt_remove": (c_int, [c_void_p, c_char_p]),
+    "weldfs_virt_list": (c_int, [c_void_p, c_char_p, _OUT]),
+    "weldfs_virt_next": (c_int, [c_void_p, POINTER(c_char_p), POINTER(CVirtSpec)]),
+    "weldfs_virt_end": (None, [c_void_p]),
+    "weldfs_vopen": (c_int, [c_void_p, c_char_p, c_int, _OUT]),
+    "weldfs_vread": (c_int64, [c_void_p, c_void_p, c_size_t]),
+    "weldfs_vwrite": (c_int64, [c_void_p, c_void_p, c_size_t]),
+    "weldfs_vsync": (c_int64, [c_void_p]),
+    "weldfs_vclose": (c_int64, [c_void_p]),
+    "weldfs_vrewind": (c_int, [c_void_p]),
+    "weldfs_send_params": (c_int, [c_void_p, POINTER(c_uint32), c_size_t]),
+    "weldfs_kernels_json": (c_int64, [c_void_p, c_void_p, c_size_t]),
+    "weldfs_kernel_load": (c_int64, [c_void_p, c_char_p, c_void_p, c_size_t]),
+    "weldfs_kernel_activate": (c_int, [c_void_p, c_char_p]),
+    "weldfs_kernel_deactivate": (c_int, [c_void_p, c_char_p]),
+    "weldfs_kernel_unload": (c_int, [c_void_p, c_char_p]),
+    "weldfs_kernel_prefer": (c_int, [c_void_p, c_char_p, c_char_p]),
+    "weldfs_kernel_peek": (c_int, [c_void_p, c_char_p, c_uint32, _U]),
 }
 
 

@@ -8,7 +8,7 @@ import os
 import stat as modes
 from dataclasses import dataclass
 
-from . import _library
+from . import _library, virtual
 from ._memory import Bytes, Room
 from .errors import check, durability, failure, path_bytes
 from .file import END, File
@@ -169,10 +169,13 @@ class Client:
 
     def stats(self):
         """The device's counters, as `weldfs stats --json` shows them."""
+        return self._json(self._lib.weldfs_stats_json)
+
+    def _json(self, call):
         size = 1 << 16
         while True:
             room = ctypes.create_string_buffer(size)
-            needed = check(self._lib.weldfs_stats_json(self._use(), room, size))
+            needed = check(call(self._use(), room, size))
             if needed < size:
                 return json.loads(room.raw[:needed])
             size = needed + 4096
@@ -317,7 +320,14 @@ class Client:
         limit = self.info().payload_max
         if size is not None and size <= limit:
             return self._read_once(path, size, offset)
-        first = self._read_once(path, limit if size is None else min(limit, size), offset)
+        try:
+            first = self._read_once(path, limit if size is None else min(limit, size), offset)
+        except OSError as error:
+            # A virtual file is a stream, and no command has all of it.
+            if error.errno != errno.EOPNOTSUPP or size is not None or offset != 0:
+                raise
+            with self.vopen(path) as file:
+                return file.readall()
         if len(first) < limit:
             return first
         with self.open(path, "rb") as file:
@@ -403,3 +413,72 @@ class Client:
         memory = {name: value for name, value in ranges.items() if not isinstance(value, Key)}
         with Program(text, ranges, results) as program:
             return program.run(self, memory, durable, step_by_step)
+
+    # Virtual files.
+
+    def virt_register(self, path, kernel, ranges, params=(), write=False, truncate=False, mode=0o644):
+        """Makes a virtual file: reading it gives what `kernel` makes of `ranges`, in one of the drive's slots. With
+        `write`, what is written to it goes through the kernel into its one range, and with `truncate` the real file
+        ends where that ended.
+
+        `ranges`: a path, a (path, offset, length), a VirtRange, or a list of these; `params`: the kernel's 32-bit
+        words (see weldfs.text_params); `mode`: permission bits, less the umask. The real files are looked for when it
+        is opened, with the rights of who opens it.
+        """
+        spec = virtual.VirtSpec(kernel, virtual.ranges_of(ranges), tuple(params), write, truncate)
+        virtual.register(self, path, spec, mode)
+
+    def virt_spec(self, path):
+        """The VirtSpec of a virtual file. OSError EINVAL when it is none."""
+        return virtual.describe(self, path)
+
+    def virt_remove(self, path):
+        """Removes a virtual file, and nothing else; its real files stay."""
+        check(self._lib.weldfs_virt_remove(self._use(), path_bytes(path)), path)
+
+    def virt_list(self, top="/"):
+        """(path, VirtSpec) of the virtual files of a tree; (path, OSError) for what cannot be looked at."""
+        return virtual.listed(self, top)
+
+    def vopen(self, path, mode="rb", wait=True):
+        """Opens a virtual file, "rb" or "wb" as its spec has it: a VirtFile. While no slot is free its calls wait, or
+        with wait=False are OSError EBUSY."""
+        return virtual.opened(self, path, mode, wait)
+
+    # Kernels. Only root and the user that runs the device may change them.
+
+    def kernels(self):
+        """The device's slots, kernels and what tenants used of them, as `weldfs kernel ls --json` shows them."""
+        return self._json(self._lib.weldfs_kernels_json)
+
+    def load_kernel(self, folder, activate=True):
+        """Loads a kernel's package, a folder of the host that the device can read; gives the kernel's name."""
+        room = ctypes.create_string_buffer(64)
+        where = os.path.abspath(os.fspath(folder))
+        check(self._lib.weldfs_kernel_load(self._use(), path_bytes(where), room, len(room)), folder)
+        name = room.value.decode()
+        if activate:
+            self.activate_kernel(name)
+        return name
+
+    def activate_kernel(self, name):
+        """From now on it can be used."""
+        check(self._lib.weldfs_kernel_activate(self._use(), path_bytes(name)), name)
+
+    def deactivate_kernel(self, name):
+        """From now on it cannot be used. OSError EBUSY: something uses it."""
+        check(self._lib.weldfs_kernel_deactivate(self._use(), path_bytes(name)), name)
+
+    def unload_kernel(self, name):
+        """Takes one that was loaded, and is not active, out of the list. OSError EBUSY: it is active."""
+        check(self._lib.weldfs_kernel_unload(self._use(), path_bytes(name)), name)
+
+    def prefer_kernel(self, name, backend):
+        """Which back-end ("model", "rtl", "hls", "xrt") runs where none is named."""
+        check(self._lib.weldfs_kernel_prefer(self._use(), path_bytes(name), path_bytes(backend)), name)
+
+    def peek_kernel(self, name, port):
+        """The value of a debug port, by its number, of a kernel that is in a slot."""
+        value = ctypes.c_uint32()
+        check(self._lib.weldfs_kernel_peek(self._use(), path_bytes(name), port, ctypes.byref(value)), name)
+        return value.value

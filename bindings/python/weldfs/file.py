@@ -61,7 +61,10 @@ class File(io.RawIOBase):
         return room.bytes(check(self._lib.weldfs_read(self._use(), room.pointer, room.len), self.name))
 
     def readall(self):
-        parts, left = [], max(self.stat().size - self.tell(), 0) + 1
+        # A virtual file says size 0, and has more.
+        size = self.stat().size
+        left = max(size - self.tell(), 0) + 1 if size else 1 << 20
+        parts = []
         while part := self.read(min(left, 1 << 24)):
             parts.append(part)
         return b"".join(parts)

@@ -23,6 +23,7 @@ mod observe;
 mod output;
 mod place;
 mod preload;
+mod streams;
 mod tree;
 mod verbs;
 mod walk;

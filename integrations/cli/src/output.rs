@@ -8,6 +8,7 @@
 use crate::failure::{Doing, FAILED, Failure, USAGE};
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::time::Duration;
 
@@ -59,9 +60,22 @@ macro_rules! say {
 }
 pub(crate) use say;
 
-/// What [`say!`] calls.
+/// What [`say!`] calls. It is one line whatever names are in it.
 pub fn tell(what: std::fmt::Arguments<'_>) {
-    let _ = writeln!(io::stderr().lock(), "{what}");
+    let _ = writeln!(io::stderr().lock(), "{}", plain(&what.to_string()));
+}
+
+/// A text with control characters written out, as `\n` and `\u{1b}`: names are others' and may hold what moves a
+/// terminal's cursor, or begins a line that looks like a message.
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if !text.contains(char::is_control) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 8);
+    for c in text.chars() {
+        if c.is_control() { shown.extend(c.escape_default()) } else { shown.push(c) }
+    }
+    shown.into()
 }
 
 /// Does something with each of what was named. A failure of one is a line on stderr and keeps the others from nothing;

@@ -371,3 +371,55 @@ fn two_readers_of_one_name_have_a_stream_each_and_a_remount_keeps_it() {
     assert_eq!(drain(&a, 64).unwrap(), hits[16..]);
     std::fs::remove_dir_all(dir).unwrap();
 }
+
+#[test]
+fn those_of_a_tree_are_listed_with_what_may_not_be_looked_at_and_only_they_are_removed() {
+    let (embedded, client) = device();
+    let of = |kernel: &str| spec(kernel, vec![], Direction::Read, &[("/real", 0, TO_END)]);
+    client.create_dir_all("/d/deep").unwrap();
+    client.create_dir("/d/closed").unwrap();
+    // More than one crossing brings.
+    for n in 0..1000 {
+        put(&client, &format!("/d/plain{n}"), if n % 2 == 0 { b"" } else { b"x" });
+    }
+    for (path, mode, kernel) in [("/d/a", 0o644, "grep"), ("/d/deep/b", 0o644, "rle"), ("/d/mine", 0o600, "sql")] {
+        client.virt_register(path, mode, &of(kernel)).unwrap();
+    }
+    client.virt_register("/d/closed/c", 0o644, &of("knn")).unwrap();
+    client.symlink("a", "/d/link").unwrap();
+    client.symlink("..", "/d/deep/up").unwrap();
+    client.set_permissions("/d/closed", 0o700).unwrap();
+    client.set_permissions("/d/plain0", 0o600).unwrap();
+    let listed = |client: &Client, top: &str| {
+        let found = client.virt_list(top).map(|f| {
+            let spec = f.spec.map(|s| s.kernel).map_err(|e| Errno(e.raw_os_error().unwrap()));
+            (f.path.to_str().unwrap().to_owned(), spec)
+        });
+        let mut found: Vec<_> = found.collect();
+        found.sort();
+        found
+    };
+    let good = |path: &str, kernel: &str| (path.to_owned(), Ok(kernel.to_owned()));
+    let all = [good("/d/a", "grep"), good("/d/closed/c", "knn"), good("/d/deep/b", "rle"), good("/d/mine", "sql")];
+    assert_eq!(listed(&client, "/"), all);
+    let other = user(&embedded, 77);
+    let denied = |path: &str| (path.to_owned(), Err(Errno::ACCES));
+    // `/d/plain0` is none; who may not read it cannot know.
+    let some = [good("/d/a", "grep"), denied("/d/closed"), good("/d/deep/b", "rle"), denied("/d/mine")];
+    assert_eq!(listed(&other, "/d"), some);
+    assert_eq!(listed(&client, "/d/a"), [good("/d/a", "grep")]);
+    assert_eq!(listed(&client, "/d/link"), [good("/d/link", "grep")]);
+    assert_eq!(listed(&client, "/d/plain2"), []);
+    assert_eq!(listed(&client, "/none"), [("/none".to_owned(), Err(Errno::NOENT))]);
+    for other in ["/d/plain0", "/d/link", "/d/deep", "/d/plain1"] {
+        assert_eq!(errno(client.virt_remove(other)), Some(Errno::INVAL), "{other}");
+    }
+    assert_eq!(errno(client.virt_remove("/none")), Some(Errno::NOENT));
+    assert_eq!(errno(other.virt_remove("/d/a")), Some(Errno::ACCES));
+    // The right to remove a name is that to change its directory.
+    client.set_permissions("/d", 0o777).unwrap();
+    other.virt_remove("/d/mine").unwrap();
+    assert_eq!(listed(&client, "/d").len(), 3);
+    assert_eq!(errno(client.vopen("/d/new", WRITE | OpenFlags::CREATE)), Some(Errno::INVAL));
+    assert_eq!(errno(client.metadata("/d/new")), Some(Errno::NOENT));
+}

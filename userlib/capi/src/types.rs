@@ -352,3 +352,49 @@ const _: () = assert!(size_of::<weldfs_info>() == 256 && size_of::<weldfs_option
 const _: () = assert!(size_of::<weldfs_job>() == 64 && size_of::<weldfs_completion>() == 72);
 const _: () = assert!(WELDFS_MEDIUM_RAM == medium::RAM && WELDFS_MEDIUM_PMEM == medium::PMEM);
 const _: () = assert!(WELDFS_MEDIUM_BLOCK == medium::BLOCK && WELDFS_MEDIUM_HOSTDIR == medium::HOSTDIR);
+
+/// weldfs_virt_spec.flags: what is written to the virtual file goes through the kernel into its one range. Without it,
+/// reading gives what the kernel makes of the ranges.
+pub const WELDFS_VIRT_WRITE: u32 = 1;
+/// weldfs_virt_spec.flags, with WELDFS_VIRT_WRITE: the real file ends where what was written ended.
+pub const WELDFS_VIRT_TRUNCATE: u32 = 2;
+/// weldfs_virt_range.length: to the end that the file has when the virtual file is opened.
+pub const WELDFS_VIRT_TO_END: u64 = 0xffff_ffff_ffff_ffff;
+/// Bytes of room in which every spec fits, for weldfs_virt_describe.
+pub const WELDFS_VIRT_ROOM: usize = 8192;
+
+/// A part of a real file. 40 bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weldfs_virt_range {
+    /// The real file: from the device's root, and beginning with `/`. It need not exist when the virtual file is made.
+    pub path: *const c_char,
+    /// First byte.
+    pub offset: u64,
+    /// Bytes, or WELDFS_VIRT_TO_END; not 0.
+    pub length: u64,
+    /// Zero.
+    pub reserved: [u64; 2],
+}
+
+/// What a virtual file streams. 80 bytes.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct weldfs_virt_spec {
+    /// The kernel: 1 to 31 of a-z, 0-9 and `-`; then, if it matters, `:` and its back-end (crc32c:rtl).
+    pub kernel: *const c_char,
+    /// Its parameters.
+    pub params: *const u32,
+    /// How many.
+    pub param_count: usize,
+    /// Parts of real files, in the order in which they are streamed.
+    pub ranges: *const weldfs_virt_range,
+    /// How many: 1 to 64; 1 with WELDFS_VIRT_WRITE.
+    pub range_count: usize,
+    /// WELDFS_VIRT_ bits.
+    pub flags: u32,
+    /// Zero.
+    pub reserved0: u32,
+    /// Zero.
+    pub reserved: [u64; 4],
+}

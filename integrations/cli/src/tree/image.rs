@@ -2,6 +2,7 @@
 
 use super::content::{PIECE, Sparse};
 use super::{Content, End, FILL, Kind, Look, Piece, Plain};
+use crate::streams;
 use std::cell::RefCell;
 use std::ffi::OsString;
 use std::io::{self, Cursor};
@@ -20,6 +21,32 @@ impl<'c> Image<'c> {
     /// Through a client; `name` is what messages call the image.
     pub fn new(client: &'c Client, name: &Path) -> Image<'c> {
         Image { client, name: name.display().to_string(), piece: RefCell::new(vec![0; PIECE]) }
+    }
+}
+
+impl Image<'_> {
+    /// Writes what is in `buf`, and what follows it, to a virtual file: through its kernel into a real one. Holes are
+    /// zeros there.
+    fn stream(&self, path: &Path, first: Piece, buf: &mut [u8], from: &mut dyn Content) -> io::Result<u64> {
+        let file = self.client.vopen(path, OpenFlags::WRITE)?;
+        let (mut next, mut all) = (first, 0);
+        loop {
+            match next {
+                Piece::Data(n) => all += file.vwrite(&buf[..n])? as u64,
+                Piece::Hole(bytes) => {
+                    buf.fill(0);
+                    let mut left = bytes;
+                    while left > 0 {
+                        left -= file.vwrite(&buf[..left.min(buf.len() as u64) as usize])? as u64;
+                    }
+                    all += bytes;
+                }
+                Piece::End => break,
+            }
+            next = from.next(buf)?;
+        }
+        file.vclose()?;
+        Ok(all)
     }
 }
 
@@ -73,7 +100,10 @@ impl End for Image<'_> {
         let n = if let Piece::Data(n) = first { n } else { 0 };
         let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNC;
         let name = path.as_os_str().as_bytes();
-        self.client.raw().open_write_close(Handle::ROOT, name, flags, mode, At::Offset(0), &buf[..n])?;
+        match self.client.raw().open_write_close(Handle::ROOT, name, flags, mode, At::Offset(0), &buf[..n]) {
+            Err(Errno::OPNOTSUPP) => return self.stream(path, first, &mut buf, from),
+            done => drop(done?),
+        }
         *begun = true;
         let mut at = if let Piece::Hole(hole) = first { hole } else { n as u64 };
         let mut ends_in_hole = matches!(first, Piece::Hole(_));
@@ -99,6 +129,10 @@ impl End for Image<'_> {
         }
         file.close()?;
         Ok(at)
+    }
+
+    fn because(&self, path: &Path, error: &io::Error) -> Option<String> {
+        streams::why(self.client, path, error)
     }
 
     fn masked(&self, mode: u32) -> u32 {

@@ -6,7 +6,7 @@ mod host;
 mod image;
 
 use crate::failure::{Doing, Failure};
-use crate::output::say;
+use crate::output::{self, say};
 use indicatif::ProgressBar;
 use serde::Serialize;
 use std::ffi::{OsStr, OsString};
@@ -63,6 +63,10 @@ pub trait End {
     /// Several things are about to be made in `dir`, whose names the caller did not choose.
     fn enter(&self, _dir: &Path) -> io::Result<()> {
         Ok(())
+    }
+    /// More about an error at `path` than its errno says, where there is more to say.
+    fn because(&self, _path: &Path, _error: &io::Error) -> Option<String> {
+        None
     }
     /// What a new file with this mode gets, where that is not the system's business.
     fn masked(&self, mode: u32) -> u32 {
@@ -215,8 +219,9 @@ impl Copy<'_> {
 
     /// What the source gave, or `None` when it did not (which is said). A device that is gone ends the copy.
     fn given<T>(&mut self, what: &str, from: &Path, got: io::Result<T>) -> Result<Option<T>, Failure> {
-        let gone = got.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::ENODEV));
-        match got.doing(what, self.from.label(from)) {
+        let because = got.as_ref().err().and_then(|e| self.from.because(from, e));
+        let gone = because.is_none() && got.as_ref().is_err_and(|e| e.raw_os_error() == Some(libc::ENODEV));
+        match got.map_err(|e| because.map_or(e, io::Error::other)).doing(what, self.from.label(from)) {
             Ok(got) => Ok(Some(got)),
             Err(failure) if gone => Err(failure),
             Err(failure) => {
@@ -327,7 +332,10 @@ impl Copy<'_> {
                 self.miss(&Failure::new(format!("cannot write {to}: a symbolic link is in its place")));
                 return Ok(false);
             }
-            written => written.doing("write", self.to.label(to))?,
+            written => {
+                let told = |e| self.to.because(to, &e).map_or(e, io::Error::other);
+                written.map_err(told).doing("write", self.to.label(to))?
+            }
         };
         self.tally.files += 1;
         self.tally.bytes += bytes;
@@ -346,7 +354,7 @@ impl Copy<'_> {
         names.sort();
         let made = self.to.mkdir(to, look.mode & DIRECTORY_MODE).doing("make directory", self.to.label(to))?;
         self.tally.directories += 1;
-        self.bar.set_message(from.display().to_string());
+        self.bar.set_message(output::plain(&from.to_string_lossy()).into_owned());
         self.above.push(look.id);
         let filled = self.fill(from, to, &names);
         self.above.pop();

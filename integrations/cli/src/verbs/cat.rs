@@ -5,10 +5,9 @@ use crate::device;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::output::{self, each, exit_code};
 use crate::place::{Place, Readable};
-use std::ffi::OsStr;
+use crate::streams;
 use std::io::{self, Read};
-use std::os::unix::ffi::OsStrExt;
-use weldfs::{Client, Errno, OpenOptions};
+use weldfs::{Errno, OpenOptions};
 
 /// Bytes per read.
 const PIECE: usize = 1 << 20;
@@ -37,11 +36,9 @@ pub fn run(args: &Args) -> Outcome {
 pub fn show(place: &Place) -> Result<(), Failure> {
     let mut piece = vec![0; PIECE];
     let device = device::open(&place.image, device::Want::Read)?;
-    let opened = OpenOptions::new().read(true).open(device.client(), &place.path);
-    let file = match opened.as_ref().err().and_then(|e| lacking(device.client(), place, e)) {
-        Some(why) => return Err(why),
-        None => opened.doing("open", place.to_string())?,
-    };
+    let told = |e: io::Error| streams::why(device.client(), &place.path, &e).map_or(e, io::Error::other);
+    let opened = OpenOptions::new().read(true).open(device.client(), &place.path).map_err(told);
+    let file = opened.doing("open", place.to_string())?;
     let (mut offset, mut len) = (0, PIECE);
     loop {
         let n = match file.read_at(&mut piece[..len], offset) {
@@ -50,7 +47,7 @@ pub fn show(place: &Place) -> Result<(), Failure> {
                 len = BLOCK;
                 continue;
             }
-            done => done.doing("read", format!("{place} at byte {offset}"))?,
+            done => done.map_err(told).doing("read", format!("{place} at byte {offset}"))?,
         };
         if n == 0 {
             break;
@@ -60,21 +57,6 @@ pub fn show(place: &Place) -> Result<(), Failure> {
     }
     drop(file);
     device.close()
-}
-
-/// What a virtual file lacks that does not open.
-fn lacking(client: &Client, place: &Place, error: &io::Error) -> Option<Failure> {
-    let spec = client.virt_spec(&place.path).ok()?;
-    let gone = || spec.ranges.iter().map(|r| OsStr::from_bytes(&r.path)).find(|p| client.metadata(p).is_err());
-    let why = match Errno(error.raw_os_error()?) {
-        Errno::NODEV => format!("its kernel {} is not active (weldfs kernel activate)", spec.kernel),
-        Errno::NOENT => match gone() {
-            Some(path) => format!("{path:?}, which it streams, is not there"),
-            None => format!("the device has no kernel {} (weldfs kernel ls)", spec.kernel),
-        },
-        _ => return None,
-    };
-    Some(Failure::new(format!("cannot open {place}: {why}")))
 }
 
 /// What comes from standard input.

@@ -4,7 +4,8 @@ use crate::device;
 use crate::failure::{Doing, Outcome};
 use crate::output::{self, each, exit_code};
 use crate::place::{Place, one_image};
-use std::io::ErrorKind;
+use crate::streams;
+use std::io::{self, ErrorKind};
 use std::str::FromStr;
 use weldfs::{Client, OpenOptions};
 
@@ -76,7 +77,10 @@ impl Change {
 pub fn run(args: &Args) -> Outcome {
     let device = device::open(&one_image(&args.places)?, device::Want::Write)?;
     let client = device.client();
-    let failed = each(&args.places, |place| set(client, args, place).doing("set the size of", place.to_string()))?;
+    let failed = each(&args.places, |place| {
+        let told = |e| streams::why(client, &place.path, &e).map_or(e, io::Error::other);
+        set(client, args, place).map_err(told).doing("set the size of", place.to_string())
+    })?;
     device.finish()?;
     Ok(exit_code(failed))
 }

@@ -1,9 +1,9 @@
 //! `weldfs virt`: names that stream other files through a kernel in the drive: add, list, remove.
 
 use crate::device;
-use crate::entry::{path_text, write_name};
+use crate::entry::path_text;
 use crate::failure::{Doing, Failure, Outcome, reason};
-use crate::output::{self, each, exit_code};
+use crate::output::{self, each, exit_code, plain};
 use crate::place::{self, Place, one_image};
 use crate::walk::{Walk, When};
 use crate::words::Words;
@@ -121,6 +121,8 @@ fn add(args: &Add) -> Outcome {
     client.virt_register(&args.name.path, args.mode, &spec).map_err(|e| {
         let why = match e.raw_os_error().map(Errno) {
             Some(Errno::OPNOTSUPP) => "a directory of the host has no virtual files, only an image does".to_owned(),
+            Some(Errno::NOENT) => "there is no directory for it (--parents makes one)".to_owned(),
+            Some(Errno::EXIST) => "something with this name exists (weldfs virt rm removes a virtual file)".to_owned(),
             _ => reason(&e),
         };
         Failure::new(format!("cannot make virtual file {}: {why}", args.name))
@@ -179,11 +181,11 @@ impl Row {
     }
 
     fn print(&self, out: &mut dyn Write) -> io::Result<()> {
-        write_name(out, &self.name)?;
-        write!(out, "  {} {}", self.kernel, if self.direction == "read" { "<-" } else { "->" })?;
+        // Nothing in a name may look like the next one; --json has the names as they are.
+        let name = self.name.to_string_lossy();
+        write!(out, "{}  {} {}", plain(&name), self.kernel, if self.direction == "read" { "<-" } else { "->" })?;
         for r in &self.ranges {
-            write!(out, " ")?;
-            write_name(out, Path::new(&r.path))?;
+            write!(out, " {}", plain(&r.path))?;
             match (r.offset_bytes, r.length_bytes) {
                 (0, None) => {}
                 (offset, None) => write!(out, "@{offset}")?,
@@ -211,7 +213,8 @@ fn ls(args: &Ls) -> Outcome {
         let client = device.client();
         let mut walk = Walk::new(client, &place.image);
         walk.tree(&place.path, true, &mut |when, step| {
-            if when == When::Found && step.meta.is_file() {
+            // A virtual file has no bytes.
+            if when == When::Found && step.meta.is_file() && step.meta.len() == 0 {
                 let label = Place { image: place.image.clone(), path: step.path.to_owned() };
                 match spec_of(client, step.path).doing("look at", label.to_string()) {
                     Ok(spec) => rows.extend(spec.map(|spec| Row::new(step.path, spec))),
@@ -238,15 +241,12 @@ fn rm(args: &Rm) -> Outcome {
     let device = device::open(&one_image(&args.places)?, device::Want::Write)?;
     let client = device.client();
     let failed = each(&args.places, |place| {
-        // Looked at without leave to read it, too: who may remove a name need not be able to read what it names.
-        match client.virt_spec(&place.path).map_err(|e| (e.raw_os_error().map(Errno), e)) {
-            Err((Some(Errno::INVAL | Errno::OPNOTSUPP), _)) => {
-                return Err(Failure::new(format!("{place} is no virtual file: `weldfs rm` removes it")));
+        match client.virt_remove(&place.path) {
+            Err(e) if e.raw_os_error().map(Errno) == Some(Errno::INVAL) => {
+                Err(Failure::new(format!("{place} is no virtual file: `weldfs rm` removes it")))
             }
-            Ok(_) | Err((Some(Errno::ACCES | Errno::IO), _)) => {}
-            Err((_, e)) => return Err(e).doing("remove", place.to_string()),
+            done => done.doing("remove", place.to_string()),
         }
-        client.remove_file(&place.path).doing("remove", place.to_string())
     })?;
     device.finish()?;
     Ok(exit_code(failed))

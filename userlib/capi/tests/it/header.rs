@@ -23,6 +23,8 @@ fn generated() -> String {
         "program",
         "steps",
         "namesteps",
+        "virt",
+        "kernels",
         "queue",
         "submit",
     ] {

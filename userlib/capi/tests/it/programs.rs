@@ -24,7 +24,7 @@ fn run(command: &mut Command) -> Output {
 }
 
 /// Programs that check what they are told, and say one line.
-const PROGRAMS: [&str; 7] = [
+const PROGRAMS: [&str; 8] = [
     "tests/c/fork.c",
     "tests/c/errors.c",
     "tests/c/calls.c",
@@ -32,6 +32,7 @@ const PROGRAMS: [&str; 7] = [
     "tests/c/queues.c",
     "tests/c/catalogue.c",
     "tests/c/steps.c",
+    "tests/c/virt.c",
 ];
 
 /// The one that is given an image, too.
@@ -214,6 +215,7 @@ fn every_call_works_on_an_image_in_the_process() {
         ("catalogue", "the catalogue works\n"),
         ("steps", "programs work\n"),
         ("queues", "queues work\n"),
+        ("virt", "virtual files work\n"),
     ] {
         let made = media::create(&image, ImageKind::Pmem, 64 << 20, true).expect("made");
         format(&made, &MkfsOptions::default(), &SystemClock, &SystemRandom).expect("formatted");
@@ -234,6 +236,12 @@ fn the_catalogue_batches_and_transactions_work() {
 fn programs_of_every_step_run() {
     let device = Device::serve();
     assert_eq!(execute(&build(&here("tests/c/steps.c"), true), &device), "programs work\n");
+}
+
+#[test]
+fn virtual_files_are_made_streamed_listed_and_removed_and_kernels_loaded() {
+    let device = Device::serve();
+    assert_eq!(execute(&build(&here("tests/c/virt.c"), false), &device), "virtual files work\n");
 }
 
 /// The programs above are the proof of the interface: a function that none of them calls has none.

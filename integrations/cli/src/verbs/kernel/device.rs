@@ -103,7 +103,7 @@ pub fn load(args: &Load) -> Outcome {
     let loaded = client.load_kernel(&folder).map_err(|e| match e.raw_os_error().map(Errno) {
         Some(Errno::EXIST) => refused(&what, &format!("the device has another kernel with the name {name}, or its id")),
         Some(Errno::NOENT) => refused(&what, "a file is missing (`weldfs kernel test` builds it)"),
-        Some(Errno::INVAL) => refused(&what, "the device finds something wrong in the folder"),
+        Some(Errno::INVAL) => refused(&what, "the device finds something wrong in the folder, and its log says what"),
         Some(Errno::ACCES) => refused(&what, "the device may not read the folder"),
         _ => told(&what, &e),
     })?;
@@ -168,10 +168,11 @@ pub fn list(args: &List) -> Outcome {
             let slots: Vec<String> = k.slots.iter().map(usize::to_string).collect();
             let slots = if slots.is_empty() { "-".to_owned() } else { slots.join(",") };
             let backends = backends.join(",");
-            writeln!(out, "{:<16} {:<8} {state:<9} {backends:<16} {slots:<6} {}", k.name, k.version, k.about)
+            let about = output::plain(&k.about);
+            writeln!(out, "{:<16} {:<8} {state:<9} {backends:<16} {slots:<6} {about}", k.name, k.version)
         })?;
         let unusable = kernels.iter().flat_map(|k| k.unusable.iter().map(|u| (&k.name, u)));
-        unusable.into_iter().try_for_each(|(name, u)| writeln!(out, "{}", cannot(name, u)))
+        unusable.into_iter().try_for_each(|(name, u)| writeln!(out, "{}", output::plain(&cannot(name, u))))
     })?;
     Ok(0)
 }
@@ -236,7 +237,7 @@ fn refused(what: &str, why: &str) -> Failure {
 fn told(what: &str, e: &io::Error) -> Failure {
     match e.raw_os_error().map(Errno) {
         Some(Errno::NOENT) => refused(what, "the device has no such kernel"),
-        Some(Errno::BUSY) => refused(what, "it is in use"),
+        Some(Errno::BUSY) => refused(what, "it is in use: a stream or a command has it in a slot"),
         Some(Errno::PERM) => {
             refused(what, "only root and the user that runs the device may, and what the device brings stays")
         }

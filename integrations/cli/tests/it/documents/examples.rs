@@ -33,6 +33,18 @@ fn the_transfer_in_c_moves_all_or_nothing() {
     transferred(&text(&ok(run.arg(root().join("examples/programs/transfer.txt")))));
 }
 
+/// Twice: the second time finds what the first one made.
+#[test]
+fn the_search_in_c_reads_matches_from_a_virtual_file() {
+    let device = Device::in_memory(&[]);
+    let search = compile("search");
+    for _ in 0..2 {
+        let mut run = Command::new(&search);
+        run.env("LD_LIBRARY_PATH", prefix().join("lib")).arg(device.socket());
+        assert_eq!(text(&ok(&mut run)), "first: line 7, column 14\n20 matches in 20000 lines\n");
+    }
+}
+
 fn shell(name: &str, device: &Path, arguments: &[&str]) -> Command {
     let mut run = Command::new("sh");
     run.arg(root().join("examples/shell").join(name)).arg(device).args(arguments).env("PATH", path());
@@ -98,5 +110,7 @@ pub(super) fn python(interpreter: &Path, environment: &[(&str, PathBuf)]) {
     };
     assert_eq!(run("log.py", &[]), "1000 records, all sound\ndamaged: [500]\n");
     transferred(&run("transfer.py", &[&root().join("examples/programs/transfer.txt")]));
+    let said = "first: line 7, column 14\n20 matches in 20000 lines\nless than 1 % of the text crossed the link: True\n";
+    assert_eq!(run("search.py", &[]), said);
     assert_eq!(run("table.py", &[]), "found: /tables/rain.csv.gz\nrain: 193 mm\n");
 }

@@ -68,6 +68,57 @@ fn a_kernel_is_loaded_used_looked_at_and_unloaded() {
     served.term();
 }
 
+/// A stream has it in a slot; and who asks for one that is no more is told so.
+#[test]
+fn a_kernel_in_use_stays_and_one_that_is_gone_is_missed() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", "pmem");
+    let image = image.to_str().expect("text");
+    std::fs::create_dir(bench.path("twice")).expect("a folder");
+    let text = "name = \"twice\"\nid = \"0123456789abcdef0123456789abcde0\"\nversion = \"1.0.0\"\n\
+         licence = \"Apache-2.0\"\nabout = \"Runs of runs\"\nclock_mhz = 250\ncycles_per_flit = 1.0\n\
+         region = { lut = 130000, ff = 30000, bram = 0, dsp = 0 }\n[backend.model]\n\
+         chain = [{ kernel = \"rle\", params = [] }, { kernel = \"rle\" }]\n";
+    std::fs::write(bench.path("twice/kernel.toml"), text).expect("written");
+    let served = Served::start(bench.path("a.img").as_path());
+    ok(["kernel", "load", image, bench.path("twice").to_str().expect("text")]);
+    let at = |path: &str| bench.inside("a.img", path);
+    let client = weldfs::Client::connect(format!("{image}.sock")).expect("attaches");
+    client.write("/pairs", b"\x01\x02\x01z").expect("written");
+    ok(["virt", "add", &at("/v"), "--kernel", "twice", &at("/pairs")]);
+    let file = client.vopen("/v", weldfs::OpenFlags::READ).expect("opens");
+    assert_eq!(file.vread(&mut [0; 1][..]).expect("reads"), 1);
+    let says = |args: &[&str], what: &str| {
+        let (code, said) = fails(args);
+        assert!(code == 1 && said.lines().count() == 1 && said.contains(what), "{args:?}: {code}: {said}");
+    };
+    for verb in ["unload", "deactivate"] {
+        says(&["kernel", verb, image, "twice"], "twice: it is in use: a stream or a command has it in a slot");
+    }
+    let all = json(&ok(["kernel", "ls", image, "--json"]));
+    let listed = all["kernels"].as_array().expect("kernels").iter().find(|k| k["name"] == "twice").expect("listed");
+    assert!(listed["active"] == true && listed["parameters"]["max"] == 0, "{listed}");
+    file.vclose().expect("closes");
+    ok(["kernel", "deactivate", image, "twice"]);
+    says(&["cat", &at("/v")], "its kernel twice is not active (weldfs kernel activate)");
+    ok(["kernel", "unload", image, "twice"]);
+    says(&["cat", &at("/v")], "the device has no kernel twice (weldfs kernel ls)");
+    says(&["kernel", "unload", image, "a\u{1b}b\n"], "cannot unload a\\u{1b}b\\n: the device has no such kernel");
+    served.term();
+}
+
+#[test]
+fn a_drive_without_slots_is_refused() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", "pmem");
+    let image = image.to_str().expect("text");
+    let (code, said) = fails(["serve", image, "--slots", "0"]);
+    assert!(code == 2 && said.contains("'0' is not a number from 1 to 64"), "{said}");
+    std::fs::write(bench.path("p.toml"), "name = \"p\"\n[slots]\ncount = 0\n").expect("written");
+    let (code, said) = fails(["serve", image, "--profile", bench.path("p.toml").to_str().expect("text")]);
+    assert!(code != 0 && said.contains("slots.count must be at least 1 and at most 64"), "{code}: {said}");
+}
+
 /// A package that has only an image for a card, on a machine that has no card: it is loaded, and says why it does not
 /// run.
 #[test]
