@@ -236,17 +236,18 @@ impl Core {
             memory.forget(&tenant);
             board.runq.set_weight(tenant.id, || policy_weight(tenant.weight()));
         }
+        let card = crate::card::make(config.profile.slots.on(config.card.clone()))?;
         Ok(Arc::new(Core {
             io: IoPool::start(store.clone())?,
             maintenance: Maintenance::default(),
             leavings: Leavings::default(),
             pace: Pace::default(),
-            card: crate::card::make(config.profile.slots.on(config.card.clone()))?,
+            trace: Trace::new(threads.len(), card.clone()),
+            card,
             clock: store.clock().clone(),
             tenants,
             board,
             memory,
-            trace: Trace::new(threads.len()),
             seat: Seat::default(),
             emulated: Emulated::new(&config, threads.len()),
             all_queues: Mutex::default(),
