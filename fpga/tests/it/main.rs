@@ -7,6 +7,8 @@ mod lend;
 mod modelled;
 mod packages;
 mod process;
+mod quick;
+mod record;
 mod rig;
 mod streams;
 mod tenants;
