@@ -248,8 +248,13 @@ impl<'a> SharedBytes<'a> {
 
     /// All bytes, copied out.
     pub fn to_vec(&self) -> Vec<u8> {
-        let mut v = vec![0; self.len];
-        self.copy_to(&mut v);
+        let mut v = Vec::with_capacity(self.len);
+        // SAFETY: in bounds; `v` is private memory with room for so many bytes, and has all of them afterwards. As in
+        // `copy_to`, the peer may write meanwhile.
+        unsafe {
+            core::ptr::copy_nonoverlapping(self.base.as_ptr(), v.as_mut_ptr(), self.len);
+            v.set_len(self.len);
+        }
         v
     }
 

@@ -129,6 +129,12 @@ impl Scheduler {
         self.lanes[lane].credits.consume(bytes);
     }
 
+    /// Whether requests of a lane wait for a credit.
+    pub fn lacks(&self, lane: usize) -> bool {
+        let l = &self.lanes[lane];
+        l.open && l.pending > 0 && l.credits.free() == 0
+    }
+
     /// The credits of a lane.
     pub fn credits(&self, lane: usize) -> &Credits {
         &self.lanes[lane].credits

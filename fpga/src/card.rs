@@ -56,6 +56,10 @@ impl Stream for PassThrough {
 }
 
 impl Card {
+    pub(crate) fn shared(&self) -> &Shared {
+        &self.shared
+    }
+
     /// A card with the kernels of a catalogue, all of them active.
     ///
     /// # Errors

@@ -196,6 +196,11 @@ pub struct Want {
 
 impl Want {
     pub(crate) fn weight(&self) -> u32 {
-        self.weight.clamp(1, WEIGHT_MAX)
+        weight(self.weight)
     }
+}
+
+/// A weight as it counts.
+pub(crate) fn weight(asked: u32) -> u32 {
+    asked.clamp(1, WEIGHT_MAX)
 }

@@ -105,9 +105,12 @@ impl Shared {
         let s = &mut state.slots[slot];
         s.counts.taken += 1;
         let epoch = s.epoch;
-        if let Some(sess) = &s.session {
-            // Only once: a session has one slot.
-            let _ = sess.taken.set(sess.usage);
+        if let Some(sess) = &mut s.session {
+            sess.seen.taken = true;
+            if let Some(taken) = &sess.taken {
+                // Only once: a session has one slot.
+                let _ = taken.set(sess.usage);
+            }
         }
         self.close(state, slot, epoch);
     }

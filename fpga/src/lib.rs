@@ -7,6 +7,7 @@
 //! * `manifest`, `package`: what a kernel package says of itself; the kernels that a card has from the start.
 //! * `config`, `card`, `session`, `status`, `error`: the card as the device uses it. `slot` has its state, which is
 //!   behind one lock, `worker` its threads, `clock` its time.
+//! * `quick`: a short packet on the caller's thread, without a session of its own. `record`: what slots did, and when.
 //! * `lend`: sessions that make room for others while nothing works on them.
 //! * `flow`, `bandwidth`: credits of a kernel's input, and whose data is moved next; `simulate` runs them in modelled
 //!   time.
@@ -32,6 +33,8 @@ pub mod kernel;
 pub mod lend;
 pub mod manifest;
 pub mod package;
+pub mod quick;
+pub mod record;
 pub mod session;
 pub mod simulate;
 mod slot;

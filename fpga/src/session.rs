@@ -60,7 +60,9 @@ fn gone() -> Fault {
 
 impl Session {
     pub(crate) fn new(shared: Arc<Shared>, slot: usize, epoch: u64) -> Session {
-        let taken = shared.state.lock().sess(slot, epoch).map(|s| s.taken.clone()).unwrap_or_default();
+        let mut state = shared.state.lock();
+        let taken = state.sess(slot, epoch).map(|s| s.taken.get_or_insert_default().clone()).unwrap_or_default();
+        drop(state);
         Session { shared, slot, epoch: AtomicU64::new(epoch), taken }
     }
 
@@ -233,6 +235,7 @@ impl Session {
         self.shared.pump_due(&mut state);
         state.scheduler.want(self.slot, requests);
         self.shared.pump(&mut state);
+        self.shared.note_credits(&mut state, self.slot);
         Ok(())
     }
 
@@ -384,7 +387,7 @@ fn since(now: &Usage, before: &Usage) -> Usage {
 }
 
 /// A whole packet on this thread.
-fn whole(
+pub(crate) fn whole(
     engine: &mut dyn Kernel,
     input: &[u8],
     out: &mut Vec<u8>,

@@ -9,6 +9,7 @@ use crate::flow::Credits;
 use crate::kernel::{Fault, Kernel, Step};
 use crate::manifest::{Kind, PackageError, Region, StageOf};
 use crate::package::{Factory, Package};
+use crate::record::{Recorder, Seen};
 use crate::status::Usage;
 use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
@@ -160,8 +161,10 @@ pub(crate) struct Sess {
     /// When the modelled kernel has computed what this machine has.
     pub free_at: u64,
     pub rest: Option<Resting>,
-    /// Set where its slot is given to others: what it had used.
-    pub taken: Arc<OnceLock<Usage>>,
+    /// Set where its slot is given to others: what it had used. None while nothing could learn of it.
+    pub taken: Option<Arc<OnceLock<Usage>>>,
+    /// What a recording says of it.
+    pub seen: Seen,
     pub opener: Option<Waker>,
     pub pusher: Option<Waker>,
     pub puller: Option<Waker>,
@@ -175,17 +178,17 @@ impl Piece {
 }
 
 impl Sess {
-    fn new(want: &Want, credits: Credits, since: u64) -> Sess {
+    pub fn new(tenant: u64, weight: u32, params: Vec<u32>, credits: Credits) -> Sess {
         Sess {
-            tenant: want.tenant,
-            weight: want.weight(),
-            params: want.params.clone(),
+            tenant,
+            weight,
+            params,
             reset: true,
             renewed: false,
-            keeps: want.keeps,
+            keeps: false,
             out_limit: credits.all_bytes() as usize,
             credits,
-            since,
+            since: 0,
             progress: Progress::Opening,
             input: VecDeque::new(),
             queued: 0,
@@ -204,7 +207,8 @@ impl Sess {
             last_at: 0,
             free_at: 0,
             rest: None,
-            taken: Arc::default(),
+            taken: None,
+            seen: Seen::default(),
             opener: None,
             pusher: None,
             puller: None,
@@ -363,6 +367,7 @@ pub(crate) struct State {
     /// The keeper of time looks at the slots.
     pub watching: bool,
     pub counter: u64,
+    pub recorder: Option<Box<Recorder>>,
 }
 
 impl State {
@@ -381,6 +386,7 @@ impl State {
             stopping: false,
             watching: false,
             counter: 0,
+            recorder: None,
         }
     }
 
@@ -499,7 +505,7 @@ impl Shared {
         let chosen = chosen.or_else(|| quiet().find(|(_, s)| s.loaded.is_none() && fits(s)));
         let chosen = chosen.or_else(|| quiet().filter(|(_, s)| fits(s)).min_by_key(|(_, s)| s.used));
         let Some((index, _)) = chosen else { return Ok(None) };
-        let (epoch, pace, mut since) = (state.next(), state.pace, self.config.clock.now());
+        let (pace, mut since) = (state.pace, self.config.clock.now());
         let credits = pace.flow();
         let slot = &mut state.slots[index];
         if !slot.loaded.as_ref().is_some_and(same) {
@@ -508,17 +514,9 @@ impl Shared {
             since = until;
             (slot.loaded, slot.engine, slot.reconfiguring) = (Some(loaded.clone()), None, Some((until, takes)));
         }
-        if slot.served.replace(want.tenant).is_some_and(|tenant| tenant != want.tenant) {
-            // What its process kept of another tenant, whatever its reset does, ends with it.
-            slot.engine = None;
-        }
-        (slot.epoch, slot.used) = (epoch, epoch);
-        slot.counts.sessions += 1;
         state.scheduler.open(index, want.weight(), &credits);
-        slot.session = Some(Sess::new(want, credits, since));
-        if let Some(tenant) = state.tenants.get_mut(&want.tenant) {
-            (tenant.sessions, tenant.weight) = (tenant.sessions + 1, want.weight());
-        }
+        let sess = Sess::new(want.tenant, want.weight(), want.params.clone(), credits);
+        let epoch = self.seat(state, index, Sess { keeps: want.keeps, since, ..sess });
         let slot = &state.slots[index];
         if slot.reconfiguring.is_some()
             || slot.loaded.as_ref().is_some_and(|l| l.make.is_none())
@@ -533,18 +531,36 @@ impl Shared {
         Ok(Some((index, epoch)))
     }
 
+    /// A slot has a session from now on: the session's epoch.
+    pub fn seat(&self, state: &mut State, index: usize, sess: Sess) -> u64 {
+        let (epoch, tenant, weight) = (state.next(), sess.tenant, sess.weight);
+        let recorded = state.recorder.is_some().then(|| self.config.clock.now());
+        let slot = &mut state.slots[index];
+        if slot.served.replace(tenant).is_some_and(|served| served != tenant) {
+            // What its process kept of another tenant, whatever its reset does, ends with it.
+            slot.engine = None;
+        }
+        (slot.epoch, slot.used) = (epoch, epoch);
+        slot.counts.sessions += 1;
+        slot.session = Some(Sess { seen: Seen::from(recorded), ..sess });
+        if let Some(tenant) = state.tenants.get_mut(&tenant) {
+            (tenant.sessions, tenant.weight) = (tenant.sessions + 1, weight);
+        }
+        epoch
+    }
+
     /// A tenant asks for a slot. One that neither had nor wanted any for a while has saved nothing up.
-    fn greet(&self, state: &mut State, want: &Want) {
+    pub fn greet(&self, state: &mut State, asks: u64, weight: u32) {
         let held = state.slots.iter().filter_map(|s| s.session.as_ref()).map(|s| s.tenant);
         let waiting = state.waiters.iter().filter(|w| w.answer.is_none()).map(|w| w.want.tenant);
         let (mut here, mut least) = (false, None);
         for tenant in held.chain(waiting) {
-            here |= tenant == want.tenant;
+            here |= tenant == asks;
             let used = state.tenants.get(&tenant).map(|t| t.virtual_time);
             least = least.into_iter().chain(used).min();
         }
-        let tenant = state.tenants.entry(want.tenant).or_default();
-        tenant.weight = want.weight();
+        let tenant = state.tenants.entry(asks).or_default();
+        tenant.weight = weight;
         if !here {
             tenant.virtual_time = tenant.virtual_time.max(least.unwrap_or(0));
         }
@@ -561,6 +577,10 @@ impl Shared {
                 Ok(Some(place)) => Ok(place),
                 Err(error) => Err(error),
             };
+            if let (Ok((slot, epoch)), true) = (&answer, state.recorder.is_some()) {
+                let waited = self.config.clock.now().saturating_sub(state.waiters[at].since);
+                state.sess(*slot, *epoch).into_iter().for_each(|s| s.seen.waited = waited);
+            }
             let waiter = &mut state.waiters[at];
             waiter.answer = Some(answer);
             if let Some(waker) = waiter.waker.take() {
@@ -572,7 +592,7 @@ impl Shared {
     /// Gives a session a slot, or has it wait: a slot and an epoch, or a ticket.
     pub fn ask(&self, state: &mut State, want: &Want) -> Result<Result<(usize, u64), u64>, CardError> {
         let loaded = self.find(state, want)?;
-        self.greet(state, want);
+        self.greet(state, want.tenant, want.weight());
         if let Some(place) = self.place(state, want, &loaded)? {
             return Ok(Ok(place));
         }
@@ -595,10 +615,16 @@ impl Shared {
         if s.epoch != epoch || s.session.is_none() {
             return;
         }
+        if state.recorder.is_some() {
+            self.note_session(state, slot);
+        }
+        let s = &mut state.slots[slot];
         s.session = None;
         s.leave();
-        // Its thread may hold back what came of the last step.
-        self.bells[slot].notify_one();
+        if s.computing.is_some() {
+            // Its thread may hold back what came of the last step. One that sleeps has nothing to do.
+            self.bells[slot].notify_one();
+        }
         // Nothing of a session is left for the next: a built-in kernel is made anew, a process is reset, and ends
         // before another tenant's session.
         if s.loaded.as_ref().is_some_and(Loaded::built_in) {
@@ -616,6 +642,7 @@ impl Shared {
             state.slots[slot].engine = None;
         }
         if let Some(sess) = state.sess(slot, epoch) {
+            sess.seen.failed = true;
             if matches!(sess.progress, Progress::Opening) {
                 sess.progress = Progress::Failed(CardError::Fault(fault.clone()));
             }

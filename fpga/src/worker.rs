@@ -158,6 +158,7 @@ pub(crate) fn run(shared: &Shared, slot: usize) {
             }
             Job::Compute(mut engine, work) => {
                 begin(shared, &mut state, slot, epoch);
+                let begun = state.slots[slot].computing.map_or(0, |(since, _)| since);
                 let out = &mut scratch[..work.room];
                 let mut step = Locked::unlocked(&mut state, || {
                     let input = &work.bytes[work.from..work.to];
@@ -165,7 +166,10 @@ pub(crate) fn run(shared: &Shared, slot: usize) {
                     check(&step, input.len(), work.eop, out.len()).map(|()| step)
                 });
                 if let Ok(good) = &step {
-                    match shared.charge(&mut state, slot, epoch, good) {
+                    let charged = shared.charge(&mut state, slot, epoch, good);
+                    let ns = charged.as_ref().map_or(0, |ns| *ns);
+                    shared.note_step(&mut state, slot, epoch, begun, good, ns);
+                    match charged {
                         Ok(slot_ns) => hold(shared, &mut state, slot, epoch, slot_ns, work.last_at),
                         Err(fault) => step = Err(fault),
                     }
@@ -239,6 +243,7 @@ fn load(shared: &Shared, state: &mut Locked<'_>, slot: usize, loaded: &Loaded, (
     s.reconfiguring = None;
     s.counts.reconfigurations += 1;
     s.counts.reconfigure_ns += takes;
+    shared.note_load(state, slot, &loaded.name, (until.saturating_sub(takes), takes));
     let gone = state.programs.get(&loaded.name).is_none_or(|p| !p.active);
     if gone && state.slots[slot].session.is_none() {
         state.slots[slot].loaded = None;
@@ -365,12 +370,14 @@ fn finish(
     shared.pump_due(state);
     state.scheduler.consume(slot, step.taken as u64);
     shared.pump(state);
+    shared.note_credits(state, slot);
 }
 
 /// The thread that keeps time: what the drive gives arrives when it is due, and kernels make progress.
 pub(crate) fn keep_time(shared: &Shared) {
     let watchdog = u64::try_from(shared.config.watchdog.as_nanos()).unwrap_or(u64::MAX);
     let mut state = shared.state.lock();
+    let mut seen = 0;
     while !state.stopping {
         shared.pump_due(&mut state);
         let now = shared.config.clock.now();
@@ -387,7 +394,10 @@ pub(crate) fn keep_time(shared: &Shared) {
             }
         }
         shared.take_back(&mut state);
-        state.watching = state.slots.iter().any(|s| s.session.is_some() || s.computing.is_some());
+        // As long as there are sessions from time to time: to be woken for each costs more than a short one does.
+        let busy = state.slots.iter().any(|s| s.session.is_some() || s.computing.is_some());
+        state.watching = busy || state.counter != seen;
+        seen = state.counter;
         let look = state.watching.then(|| now.saturating_add(watchdog / 4));
         let due = state.flights.front().map(|f| f.due);
         let until = look.into_iter().chain(due).chain(shared.next_idle(&state, now)).min();

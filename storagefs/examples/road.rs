@@ -26,8 +26,10 @@ mod drill {
     use std::time::Instant;
     use weldfs_ciscops::flags::{ChecksumKind, OpenFlags};
     use weldfs_ciscops::{
-        At, Command, CqConsumer, Cqe, Durability, Handle, Modify, Op, PoolRange, QueueMemory, SharedRegion, SqProducer,
+        At, Command, CqConsumer, Cqe, Durability, Handle, Modify, Op, Placement, PoolRange, QueueMemory, SharedRegion,
+        SqProducer,
     };
+    use weldfs_fpga::config::{CardConfig, Reconfigure};
     use weldfs_journal::{Clock, Medium, SystemRandom};
     use weldfs_storagefs::device::{Device, DeviceConfig, Session};
     use weldfs_storagefs::fs::Cred;
@@ -36,12 +38,15 @@ mod drill {
     use weldfs_storagefs::store::{MountOptions, Store};
     use zerocopy::IntoBytes;
 
-    /// What there is to run.
-    pub const KINDS: [&str; 10] = [
+    /// What there is to run. What ends with `_slot` has its checksum from a slot, by the kernel that is built in.
+    pub const KINDS: [&str; 13] = [
         "nop",
         "read",
         "append",
         "append_checksum_write",
+        "append_checksum_write_slot",
+        "read_checksum_verify",
+        "read_checksum_verify_slot",
         "open_write_close",
         "open_read_close",
         "read_modify_write",
@@ -92,7 +97,9 @@ mod drill {
     fn on(store: Arc<Store>, body: impl FnOnce(&mut Drill, &mut dyn FnMut() -> bool)) {
         // No command is long enough to give way, however slow the tool is: counts would follow the clock.
         let quantum_ns = 1_000_000_000;
-        let config = DeviceConfig { durability: Durability::Volatile, quantum_ns, ..DeviceConfig::default() };
+        // Nor is a kernel waited for while it is loaded.
+        let card = CardConfig { reconfigure: Reconfigure::NONE, ..CardConfig::default() };
+        let config = DeviceConfig { durability: Durability::Volatile, quantum_ns, card, ..DeviceConfig::default() };
         let run = |device: &Device, turn: &mut dyn FnMut() -> bool| {
             let mut drill = Drill::new(device);
             (drill.log, drill.table) = (drill.open("log", turn), drill.open("table", turn));
@@ -113,6 +120,9 @@ mod drill {
             store = mount(&medium);
         }
         on(store, |drill, turn| {
+            if kind.starts_with("read_checksum_verify") {
+                drill.drive("append_checksum_write", 1, FILES, turn);
+            }
             // Pages into the cache, code into its place.
             drill.drive(if tree { "open_read_close" } else { kind }, 1, FILES, turn);
             body(drill, turn);
@@ -152,8 +162,10 @@ mod drill {
             range
         }
 
-        fn submit(&mut self, op: Op) {
+        fn submit(&mut self, op: Op, slot: bool) {
+            let placement = if slot { Placement::Slot { or_core: false } } else { Placement::Device };
             let command = Command::new(self.sequence, op).with_durability(Durability::Volatile);
+            let command = command.with_placement(placement);
             self.sequence += 1;
             self.sq.push(&command.encode()).expect("room in the ring");
         }
@@ -165,7 +177,7 @@ mod drill {
         }
 
         fn one(&mut self, op: Op, turn: &mut dyn FnMut() -> bool) -> Cqe {
-            self.submit(op);
+            self.submit(op, false);
             self.sq.publish();
             while self.cq.available() < 1 {
                 turn();
@@ -195,8 +207,8 @@ mod drill {
         pub fn drive(&mut self, kind: &str, depth: u64, count: u64, turn: &mut dyn FnMut() -> bool) {
             for first in (0..count).step_by(depth as usize) {
                 for slot in 0..depth {
-                    let op = self.op(kind, slot, first + slot);
-                    self.submit(op);
+                    let op = self.op(kind.trim_end_matches("_slot"), slot, first + slot);
+                    self.submit(op, kind.ends_with("_slot"));
                 }
                 self.sq.publish();
                 work(turn, &mut self.cq, depth);
@@ -214,6 +226,10 @@ mod drill {
                 "read" => Op::Read { h: table, at: At::Offset(block), out: out(4096) },
                 "append" => Op::Write { h: log, at: At::End, src },
                 "append_checksum_write" => Op::AppendChecksumWrite { h: log, kind: ChecksumKind::Crc32c, src },
+                "read_checksum_verify" => {
+                    let offset = number % FILES * (4096 + 4);
+                    Op::ReadChecksumVerify { h: log, kind: ChecksumKind::Crc32c, offset, len: 4096, out: out(4096) }
+                }
                 "open_write_close" => {
                     let path = self.name(slot, &format!("n{:08}", self.sequence));
                     Op::OpenWriteClose { base, path, flags, mode, at, src }

@@ -8,6 +8,8 @@ mod lend;
 mod modelled;
 mod packages;
 mod process;
+mod quick;
+mod record;
 mod rig;
 mod shape;
 mod streams;

@@ -237,17 +237,18 @@ impl Core {
             board.runq.set_weight(tenant.id, || policy_weight(tenant.weight()));
         }
         let emulated = Emulated::new(&config, threads.len())?;
+        let card = emulated.card().clone();
         Ok(Arc::new(Core {
             io: IoPool::start(store.clone())?,
             maintenance: Maintenance::default(),
             leavings: Leavings::default(),
             pace: Pace::default(),
-            card: emulated.card().clone(),
+            trace: Trace::new(threads.len(), card.clone()),
+            card,
             clock: store.clock().clone(),
             tenants,
             board,
             memory,
-            trace: Trace::new(threads.len()),
             seat: Seat::default(),
             emulated,
             all_queues: Mutex::default(),

@@ -7,6 +7,7 @@
 //! tickets cannot wait for each other. A slot that is lost is EIO to the one command that had it, or, where the command
 //! allows that, the stage runs on a core, and is counted.
 
+use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
 use std::sync::Arc;
@@ -21,6 +22,7 @@ use weldfs_ciscops::{
 use weldfs_fpga::config::{Want, WhenFull};
 use weldfs_fpga::error::CardError;
 use weldfs_fpga::kernel::Fault;
+use weldfs_fpga::quick::Packet;
 use weldfs_fpga::status::Usage;
 use weldfs_scheduler::{Cost, Mode};
 
@@ -72,18 +74,40 @@ impl From<Fault> for Why {
 pub(super) async fn kernel(
     cx: &OpCx<'_>,
     kernel: Kernel<'_>,
-    input: Vec<u8>,
+    input: Cow<'_, [u8]>,
     out_max: usize,
 ) -> Result<Vec<u8>, Errno> {
-    let spare = kernel.or_core.then(|| input.clone());
-    match still(cx, in_slot(cx, &kernel, input, out_max)).await? {
-        Ok(output) => Ok(output),
-        Err(Why::Own(errno)) => Err(errno),
-        Err(Why::Slot(errno)) => match spare {
-            Some(input) => on_core(cx, &kernel, &input, out_max, errno).await,
-            None => Err(errno),
-        },
+    let or_core = kernel.or_core;
+    let (ran, spare) = match at_once(cx, &kernel, &input, out_max) {
+        Some(ran) => (ran, or_core.then_some(input)),
+        None => {
+            let spare = or_core.then(|| input.clone());
+            let waits = Box::pin(still(cx, in_slot(cx, &kernel, input.into_owned(), out_max)));
+            (waits.await?, spare)
+        }
+    };
+    match (ran, spare) {
+        (Ok(output), _) => Ok(output),
+        (Err(Why::Slot(errno)), Some(input)) => Box::pin(on_core(cx, &kernel, &input, out_max, errno)).await,
+        (Err(Why::Own(errno) | Why::Slot(errno)), _) => Err(errno),
     }
+}
+
+/// A short packet to a kernel that is there already: this core computes it in the slot's place, and nothing is waited
+/// for. None: it has to go the whole way.
+fn at_once(cx: &OpCx<'_>, kernel: &Kernel<'_>, input: &[u8], out_max: usize) -> Option<Result<Vec<u8>, Why>> {
+    let tenant = &cx.queue.tenant;
+    let packet = Packet {
+        kernel: std::str::from_utf8(kernel.name).ok()?,
+        params: kernel.params,
+        tenant: u64::from(tenant.id.0),
+        weight: tenant.weight(),
+        input,
+        out_max,
+    };
+    let ran = cx.core.card.at_once(&packet)?;
+    ran.usage.iter().for_each(|usage| charge(cx, usage));
+    Some(ran.output.map_err(Why::from))
 }
 
 async fn in_slot(cx: &OpCx<'_>, kernel: &Kernel<'_>, input: Vec<u8>, out_max: usize) -> Result<Vec<u8>, Why> {
@@ -163,7 +187,7 @@ async fn on_core(
 }
 
 /// The CRC-32C of bytes, in a slot, going on from `from`.
-pub(super) async fn crc32c(cx: &OpCx<'_>, from: u32, bytes: Vec<u8>) -> Result<u32, Errno> {
+pub(super) async fn crc32c(cx: &OpCx<'_>, from: u32, bytes: Cow<'_, [u8]>) -> Result<u32, Errno> {
     let or_core = cx.cmd.placement == (Placement::Slot { or_core: true });
     let output = kernel(cx, Kernel { name: CRC32C, params: &[from], or_core }, bytes, 4).await?;
     output.try_into().map(u32::from_le_bytes).map_err(|_| Errno::IO)
@@ -181,7 +205,7 @@ pub(super) async fn begin(cx: &OpCx<'_>) -> Option<Done> {
                 Err(errno) => return Some(failed(errno)),
             };
             let len = taken.len() as u64;
-            match crc32c(cx, 0, taken.clone()).await {
+            match crc32c(cx, 0, Cow::Borrowed(&taken)).await {
                 Ok(crc) => {
                     let _ = cx.taken.set(Arc::new((taken, ChecksumState::resume(crc, len))));
                     None
@@ -220,7 +244,7 @@ async fn verify(cx: &OpCx<'_>, h: Handle, (offset, len): (u64, u32), done: &mut 
         hand_over(&cx.queue.pool, out, &payload).map_err(|e| (1, e))?;
         done.gave(len.into());
     }
-    let crc = crc32c(cx, 0, payload).await.map_err(|e| (1, e))?;
+    let crc = crc32c(cx, 0, payload.into()).await.map_err(|e| (1, e))?;
     let trailer = trailer.map_err(|e| (2, e))?;
     if cx.cmd.after_durable {
         durable(cx, cx.core.store.journal().tail()).await.map_err(|e| (0, e))?;

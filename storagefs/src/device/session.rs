@@ -366,7 +366,7 @@ impl Session {
         self.state.core.stats(Some(&self.state), detail).to_json()
     }
 
-    /// Starts a recording of at most `limit` slices. EPERM (neither root nor who runs the device), EBUSY, EINVAL.
+    /// Starts a recording of at most `limit` slices, and half as many spans of slots. EPERM (neither root nor who runs the device), EBUSY, EINVAL.
     pub fn trace_start(&self, limit: u32) -> Result<(), Errno> {
         if ![0, rustix::process::geteuid().as_raw()].contains(&self.state.cred.uid) {
             return Err(Errno::PERM);
@@ -378,7 +378,7 @@ impl Session {
     pub fn trace_stop(&self) -> Result<Vec<u8>, Errno> {
         let recording = self.state.core.trace.stop(self.state.id)?;
         let facts = self.state.core.trace_facts(&recording);
-        Ok(weldfs_ciscops::trace::encode(&facts, &recording.slices))
+        Ok(weldfs_ciscops::trace::encode(&facts, &recording.slices, &recording.spans))
     }
 
     /// True once the session is ending.

@@ -30,7 +30,7 @@ impl Slicer for OpCx<'_> {
     }
 
     fn kernel<'k>(&'k self, kernel: Kernel<'k>, input: Vec<u8>, out_max: usize) -> Computing<'k> {
-        Box::pin(placed::kernel(self, kernel, input, out_max))
+        Box::pin(placed::kernel(self, kernel, input.into(), out_max))
     }
 
     fn fell_back(&self) {

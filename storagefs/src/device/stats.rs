@@ -430,6 +430,8 @@ impl Core {
             end_ns: recording.end_ns,
             device: self.facts(),
             cores: recording.cores.clone(),
+            slots: recording.slots.clone(),
+            kernels: recording.kernels.clone(),
             tenants,
         }
         .to_json()

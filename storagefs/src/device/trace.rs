@@ -1,15 +1,19 @@
-//! Recording slices: what ran on which device core, from when to when.
+//! Recording slices: what ran on which device core, from when to when; and what went on in the slots of its card,
+//! which records that itself (`weldfs_fpga::record`).
 //!
 //! Off, a slice costs one relaxed load. On, the core that ended the slice appends 64 bytes to its own buffer, whose
 //! room was taken at the start; when that is full, further slices are counted and dropped. One recording at a time.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use weldfs_ciscops::Errno;
-pub use weldfs_ciscops::trace::{Slice, TRACE_EVENTS_MAX, slice_end, slice_flag};
+pub use weldfs_ciscops::trace::{Slice, SlotSpan, TRACE_EVENTS_MAX, slice_end, slice_flag};
+use weldfs_fpga::card::Card;
+use weldfs_fpga::record::SlotFacts;
 
 use super::clock::now_ns;
 use super::stats::DeviceFacts;
@@ -25,6 +29,23 @@ pub struct CoreTrace {
     pub cost_ns: u64,
     /// Slices for which there was no room.
     pub dropped: u64,
+}
+
+/// One FPGA slot's part of a recording, as the facts of a recording tell it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+pub struct SlotTrace {
+    /// Sessions that began and ended during the recording, dropped ones included.
+    pub sessions: u64,
+    /// The slot time that they used (modelled), nanoseconds.
+    pub slot_ns: u64,
+    /// Spans for which there was no room.
+    pub dropped: u64,
+}
+
+impl From<SlotFacts> for SlotTrace {
+    fn from(of: SlotFacts) -> SlotTrace {
+        SlotTrace { sessions: of.sessions, slot_ns: of.slot_ns, dropped: of.dropped }
+    }
 }
 
 #[derive(Default)]
@@ -51,6 +72,12 @@ pub struct Recording {
     pub cores: Vec<CoreTrace>,
     /// All slices, by core, and of a core in the order of time.
     pub slices: Vec<Slice>,
+    /// By slot, slot 0 first.
+    pub slots: Vec<SlotTrace>,
+    /// Spans of slots, in the order of their ends.
+    pub spans: Vec<SlotSpan>,
+    /// Names of kernels that spans count.
+    pub kernels: Vec<String>,
 }
 
 /// What a recording says beside its slices; travels as JSON.
@@ -64,6 +91,10 @@ pub struct TraceFacts {
     pub device: DeviceFacts,
     /// By device core.
     pub cores: Vec<CoreTrace>,
+    /// By slot of the card, slot 0 first.
+    pub slots: Vec<SlotTrace>,
+    /// Names of kernels that spans of slots count.
+    pub kernels: Vec<String>,
     /// Names of tenants.
     pub tenants: BTreeMap<u32, String>,
 }
@@ -77,15 +108,17 @@ impl TraceFacts {
 
 /// The recorder of one device. Thread-safe.
 pub struct Trace {
+    card: Arc<Card>,
     on: AtomicBool,
     running: Mutex<Option<Running>>,
     cores: Box<[Mutex<Buffer>]>,
 }
 
 impl Trace {
-    /// For a device of so many cores; off.
-    pub fn new(cores: usize) -> Trace {
+    /// For a device of so many cores, with that card; off.
+    pub fn new(cores: usize, card: Arc<Card>) -> Trace {
         Trace {
+            card,
             on: AtomicBool::new(false),
             running: Mutex::new(None),
             cores: (0..cores).map(|_| Mutex::default()).collect(),
@@ -124,8 +157,8 @@ impl Trace {
         }
     }
 
-    /// Starts a recording of at most `limit` slices (shared evenly by the cores) on behalf of a session. EBUSY while
-    /// another one runs, EINVAL for a limit of 0 or above [`TRACE_EVENTS_MAX`].
+    /// Starts a recording on behalf of a session, of at most `limit` slices, shared evenly by the cores, and half as
+    /// many spans of slots. EBUSY while another one runs, EINVAL for a limit of 0 or above [`TRACE_EVENTS_MAX`].
     pub fn start(&self, session: u64, limit: u32) -> Result<(), Errno> {
         if limit == 0 || limit > TRACE_EVENTS_MAX {
             return Err(Errno::INVAL);
@@ -140,6 +173,7 @@ impl Trace {
             let events = Vec::with_capacity(room);
             *buffer.lock() = Buffer { since_ns: start_ns, events, facts: CoreTrace::default() };
         }
+        self.card.record((limit as usize).div_ceil(2), start_ns);
         *running = Some(Running { session, start_ns });
         self.on.store(true, Ordering::Relaxed);
         Ok(())
@@ -150,8 +184,16 @@ impl Trace {
         let mut running = self.running.lock();
         let Some(run) = running.take_if(|r| r.session == session) else { return Err(Errno::INVAL) };
         self.on.store(false, Ordering::Relaxed);
-        let mut recording =
-            Recording { start_ns: run.start_ns, end_ns: now_ns(), cores: Vec::new(), slices: Vec::new() };
+        let of_card = self.card.recorded();
+        let mut recording = Recording {
+            start_ns: run.start_ns,
+            end_ns: now_ns(),
+            cores: Vec::new(),
+            slices: Vec::new(),
+            slots: of_card.slots.into_iter().map(SlotTrace::from).collect(),
+            spans: of_card.spans,
+            kernels: of_card.kernels,
+        };
         for buffer in &self.cores {
             let Buffer { mut events, facts, .. } = std::mem::take(&mut *buffer.lock());
             recording.slices.append(&mut events);
@@ -170,6 +212,11 @@ impl Trace {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weldfs_fpga::config::CardConfig;
+
+    fn recorder(cores: usize) -> Trace {
+        Trace::new(cores, crate::card::make(CardConfig::default()).unwrap())
+    }
 
     fn slice(ns: u64) -> Slice {
         let start_ns = now_ns();
@@ -178,14 +225,14 @@ mod tests {
 
     #[test]
     fn a_recorder_that_is_off_does_not_even_make_the_slice() {
-        let t = Trace::new(1);
+        let t = recorder(1);
         t.slice(0, || panic!("made for nothing"));
         assert_eq!(t.stop(1), Err(Errno::INVAL));
     }
 
     #[test]
     fn what_has_no_room_is_counted_and_dropped() {
-        let t = Trace::new(2);
+        let t = recorder(2);
         t.start(7, 8).unwrap();
         for _ in 0..6 {
             t.slice(1, || slice(10));
@@ -200,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_slice_that_was_under_way_at_the_start_is_not_recorded() {
-        let t = Trace::new(1);
+        let t = recorder(1);
         let early = slice(1);
         std::thread::sleep(std::time::Duration::from_millis(1));
         t.start(1, 10).unwrap();
@@ -210,7 +257,7 @@ mod tests {
 
     #[test]
     fn one_recording_at_a_time_and_only_its_session_ends_it() {
-        let t = Trace::new(1);
+        let t = recorder(1);
         assert_eq!(t.start(1, 0), Err(Errno::INVAL));
         assert_eq!(t.start(1, TRACE_EVENTS_MAX + 1), Err(Errno::INVAL));
         t.start(1, 1).unwrap();
@@ -227,7 +274,7 @@ mod tests {
 
     #[test]
     fn slices_of_several_cores_at_once_are_all_kept_or_counted() {
-        let t = Trace::new(4);
+        let t = recorder(4);
         t.start(1, 4 * 1000).unwrap();
         std::thread::scope(|scope| {
             for core in 0..4 {

@@ -4,9 +4,13 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use weldfs::{At, AttachOptions, Client, Command, Connector, Errno, Handle, Op, OpenFlags, Queue, Transport};
+use weldfs::{
+    At, AttachOptions, Client, Command, Connector, Direction, Errno, Handle, Op, OpenFlags, OpenOptions, Placement,
+    Queue, Transport, VirtRange, VirtSpec,
+};
 use weldfs_ciscops::attach::detail;
-use weldfs_ciscops::trace;
+use weldfs_ciscops::trace::{self, SlotSpan, slot_kind};
+use weldfs_fpga::config::{CardConfig, Reconfigure};
 use weldfs_kernel_shim::{Embedded, ServeConfig, Server, Source};
 use weldfs_storagefs::device::trace::TraceFacts;
 use weldfs_storagefs::device::{DeviceConfig, DeviceStats, Profile, TenantsConfig};
@@ -88,8 +92,7 @@ fn a_recording_is_one_sessions_and_ends_with_it() {
         assert_eq!(errno(b.trace_stop()), Some(Errno::INVAL.0));
         a.write("/f", &[1; 5000]).unwrap();
         let bytes = a.trace_stop().unwrap();
-        let (text, _) = trace::decode(&bytes).unwrap();
-        let facts: TraceFacts = serde_json::from_str(text).unwrap();
+        let facts: TraceFacts = serde_json::from_str(trace::decode(&bytes).unwrap().facts).unwrap();
         assert!(facts.start_ns < facts.end_ns && facts.cores.len() == 1 && !facts.tenants.is_empty());
         a.trace_start(100).unwrap();
         drop(a);
@@ -131,8 +134,8 @@ fn a_recording_and_the_counters_tell_the_same() {
     });
     let bytes = watcher.trace_stop().unwrap();
     let after = stats(&watcher, 0);
-    let (text, slices) = trace::decode(&bytes).unwrap();
-    let facts: TraceFacts = serde_json::from_str(text).unwrap();
+    let trace::Decoded { facts, slices, .. } = trace::decode(&bytes).unwrap();
+    let facts: TraceFacts = serde_json::from_str(facts).unwrap();
     let mut by_core = vec![Vec::new(); 2];
     for s in &slices {
         assert!(facts.start_ns <= s.start_ns && s.start_ns <= s.end_ns && s.end_ns <= facts.end_ns, "{s:?}");
@@ -154,6 +157,45 @@ fn a_recording_and_the_counters_tell_the_same() {
     assert_eq!(now.latency.total.count() - before.tenants[0].latency.total.count(), total.commands);
     assert!(now.backlogged_ns > before.tenants[0].backlogged_ns && total.depth_ns >= total.outstanding_ns);
     assert!(total.used_ns > 0 && now.vruntime_ns >= before.tenants[0].vruntime_ns);
+}
+
+#[test]
+fn a_recording_has_what_went_on_in_slots_as_the_counters_do() {
+    let card = CardConfig { reconfigure: Reconfigure::NONE, ..CardConfig::default() };
+    let embedded = Embedded::open(&Source::Ram(128 << 20), DeviceConfig { card, ..DeviceConfig::default() }).unwrap();
+    let client = Client::with(Arc::new(embedded.clone())).unwrap();
+    let log = client.open("/log", &OpenOptions::new().read(true).write(true).create(true)).unwrap();
+    client.write("/text", &b"one\nan error\nthree\n".repeat(100_000)).unwrap();
+    let length = VirtRange { path: b"/text".to_vec(), offset: 0, length: u64::MAX };
+    let params = vec![5, u32::from_le_bytes(*b"erro"), u32::from_le_bytes(*b"r\0\0\0")];
+    let spec = VirtSpec { kernel: "grep".into(), params, direction: Direction::Read, ranges: vec![length] };
+    client.virt_register("/errors", 0o600, &spec).unwrap();
+    let before = stats(&client, 0);
+    client.trace_start(10_000).unwrap();
+    let raw = log.raw().placement(Placement::Slot);
+    // Short ones are computed at once, the last one in the slot.
+    let lens = [4096, 100, 4096, 60_000];
+    lens.iter().for_each(|len| drop(raw.append_checksum_write(log.handle(), &vec![7; *len][..]).unwrap()));
+    let hits = client.read("/errors").unwrap();
+    let bytes = client.trace_stop().unwrap();
+    let after = stats(&client, 0);
+    let trace::Decoded { facts, spans, slices } = trace::decode(&bytes).unwrap();
+    let facts: TraceFacts = serde_json::from_str(facts).unwrap();
+    assert!(!hits.is_empty() && !slices.is_empty() && facts.kernels == ["crc32c", "grep"], "{facts:?}");
+    let within = |s: &SlotSpan| facts.start_ns <= s.start_ns && s.start_ns <= s.end_ns && s.end_ns <= facts.end_ns;
+    assert!(spans.iter().all(within));
+    let sessions: Vec<_> = spans.iter().filter(|s| s.kind == slot_kind::SESSION).collect();
+    let sums: Vec<u64> = sessions.iter().filter(|s| s.kernel == 0).map(|s| s.bytes_in).collect();
+    assert_eq!(sums, lens.map(|len| len as u64));
+    let grep: Vec<_> = sessions.iter().filter(|s| s.kernel == 1).collect();
+    assert_eq!((grep.len(), grep[0].bytes_in, grep[0].bytes_out), (1, 2_000_000, hits.len() as u64));
+    let total = after.total.since(&before.total);
+    assert_eq!(sessions.iter().map(|s| s.slot_ns).sum::<u64>(), total.slot_ns);
+    let counted = |s: &DeviceStats| s.slots.iter().map(|s| (s.busy_ns, s.sessions)).collect::<Vec<_>>();
+    assert_eq!(facts.slots.iter().map(|s| (s.slot_ns, s.sessions)).collect::<Vec<_>>(), counted(&after));
+    let steps = spans.iter().filter(|s| s.kind == slot_kind::STEP && s.kernel == 1);
+    assert_eq!(steps.map(|s| s.bytes_in).sum::<u64>(), 2_000_000);
+    assert!(spans.iter().all(|s| facts.tenants.contains_key(&s.tenant)), "{:?}", facts.tenants);
 }
 
 #[test]

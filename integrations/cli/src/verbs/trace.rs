@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use weldfs::{Client, Errno};
-use weldfs_ciscops::trace::{Slice, TRACE_EVENTS_MAX, decode};
+use weldfs_ciscops::trace::{Decoded, TRACE_EVENTS_MAX, decode};
 use weldfs_storagefs::device::trace::TraceFacts;
 
 /// Arguments of `weldfs trace`.
@@ -30,7 +30,8 @@ pub struct Args {
     /// Record for so long; until Ctrl-C by default
     #[arg(long, value_name = "SECONDS", value_parser = parse_seconds)]
     seconds: Option<Duration>,
-    /// Record so many slices at most (64 bytes each in the device); what comes later is counted only
+    /// Record so many slices at most (64 bytes each in the device), and half as many spans of slots; what comes later
+    /// is counted only
     #[arg(long, value_name = "EVENTS", default_value_t = 200_000,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(TRACE_EVENTS_MAX)))]
     limit: u32,
@@ -63,9 +64,9 @@ impl<'a> Target<'a> {
         Ok(Target { file: Some(file.doing("write", path)?), path, fresh })
     }
 
-    fn write(&mut self, facts: &TraceFacts, slices: &[Slice]) -> Result<(), Failure> {
+    fn write(&mut self, facts: &TraceFacts, trace: &Decoded<'_>) -> Result<(), Failure> {
         let Some(file) = &mut self.file else {
-            return output::facts(|out| chrome::write(out, facts, slices));
+            return output::facts(|out| chrome::write(out, facts, trace));
         };
         self.fresh = false;
         let emptied = match file.set_len(0) {
@@ -74,7 +75,7 @@ impl<'a> Target<'a> {
             done => done,
         };
         let mut out = BufWriter::new(file);
-        let written = emptied.and_then(|()| chrome::write(&mut out, facts, slices)).and_then(|()| out.flush());
+        let written = emptied.and_then(|()| chrome::write(&mut out, facts, trace)).and_then(|()| out.flush());
         written.doing("write", self.path)
     }
 }
@@ -100,15 +101,15 @@ pub fn run(args: &Args) -> Outcome {
     record(args, &client, &interrupt)?;
     let bytes = client.trace_stop().doing("get the recording of", &args.device)?;
     let nonsense = |e: String| Failure::new(format!("{}: not a recording: {e}", args.device.display()));
-    let (text, slices) = decode(&bytes).map_err(|e| nonsense(e.to_string()))?;
-    let facts: TraceFacts = serde_json::from_str(text).map_err(|e| nonsense(e.to_string()))?;
-    target.write(&facts, &slices)?;
-    let dropped: u64 = facts.cores.iter().map(|c| c.dropped).sum();
+    let trace = decode(&bytes).map_err(|e| nonsense(e.to_string()))?;
+    let facts: TraceFacts = serde_json::from_str(trace.facts).map_err(|e| nonsense(e.to_string()))?;
+    target.write(&facts, &trace)?;
+    let dropped = chrome::dropped(&facts);
     let place =
         target.file.as_ref().map_or_else(|| "standard output".to_owned(), |_| args.output.display().to_string());
-    say!("{} slices in {place}", slices.len());
+    say!("{} slices and {} spans of slots in {place}", trace.slices.len(), trace.spans.len());
     if dropped > 0 {
-        say!("weldfs: {dropped} more slices had no room (see --limit)");
+        say!("weldfs: {dropped} more had no room (see --limit)");
     }
     Ok(0)
 }

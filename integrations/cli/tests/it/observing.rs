@@ -193,12 +193,12 @@ fn top_without_a_terminal_prints_a_table_per_interval() {
 /// The spans of a file by track, with what was checked of each.
 fn spans(file: &Value) -> Vec<Vec<(f64, f64)>> {
     let events = file["traceEvents"].as_array().expect("events");
-    let tracks: Vec<u64> =
-        events.iter().filter(|e| e["name"] == "thread_name").filter_map(|e| e["tid"].as_u64()).collect();
+    let cores = || events.iter().filter(|e| e["pid"] == 1);
+    let tracks: Vec<u64> = cores().filter(|e| e["name"] == "thread_name").filter_map(|e| e["tid"].as_u64()).collect();
     let mut by_track = vec![Vec::new(); tracks.len()];
-    for e in events.iter().filter(|e| e["ph"] == "X") {
+    for e in cores().filter(|e| e["ph"] == "X") {
         let at = tracks.iter().position(|t| Some(*t) == e["tid"].as_u64()).expect("every span's core has a track");
-        assert_eq!((&e["pid"], &e["args"]["tenant"]), (&1.into(), &"alice".into()));
+        assert_eq!(&e["args"]["tenant"], "alice");
         assert!(e["args"]["operation"].is_string() && e["args"]["cost_us"].is_number());
         by_track[at].push((e["ts"].as_f64().expect("ts"), e["dur"].as_f64().expect("dur")));
     }
@@ -234,6 +234,52 @@ fn a_traces_spans_do_not_overlap_and_add_up_to_the_counters() {
     assert!(tracks.iter().map(Vec::len).sum::<usize>() > 10);
     let fused = |e: &&Value| e["args"]["operation"] == "open_write_close" && e["args"]["micro_op"].as_u64() > Some(0);
     assert!(file["traceEvents"].as_array().into_iter().flatten().filter(fused).count() > 0);
+}
+
+/// What viewers show of slots: a track each, sessions with the steps of their kernels inside, and what they moved.
+#[test]
+fn a_trace_shows_slots_as_tracks_of_their_own() {
+    let served = Served::start(1);
+    let client = Client::connect(&served.socket).expect("attached");
+    client.write("/text", &b"one\nan error\nthree\n".repeat(200_000)).expect("written");
+    let device = |path: &str| format!("{}:{path}", served.socket.display());
+    let weldfs = |args: &[&str]| {
+        let out = Command::new(env!("CARGO_BIN_EXE_weldfs")).args(args).output().expect("runs");
+        assert!(out.status.success(), "{args:?}: {}", String::from_utf8_lossy(&out.stderr));
+        out.stdout
+    };
+    let add = ["virt", "add", &device("/errors"), "--kernel=grep", "--param=text:error", &device("/text")];
+    weldfs(&add);
+    let path = served.dir.path().join("trace.json");
+    let mut trace = served.command("trace").arg("-o").arg(&path).stderr(Stdio::piped()).spawn().expect("runs");
+    let mut said = BufReader::new(trace.stderr.take().expect("piped")).lines().map_while(Result::ok);
+    assert!(said.any(|l| l.starts_with("recording")), "it records");
+    let hits = weldfs(&["cat", &device("/errors")]);
+    signal(&trace, Signal::INT);
+    assert!(trace.wait().expect("it ends").success());
+    let said = said.last().expect("what it wrote");
+    assert!(said.contains(" spans of slots in "), "{said}");
+    let file = read(&path);
+    assert_eq!(file["otherData"]["slots"].as_array().map(Vec::len), Some(4), "three, and the locked one");
+    let events = file["traceEvents"].as_array().expect("events");
+    let slots: Vec<&Value> = events.iter().filter(|e| e["pid"] == 2).collect();
+    let names: Vec<_> = slots.iter().filter(|e| e["name"] == "thread_name").map(|e| &e["args"]["name"]).collect();
+    assert_eq!(names, ["slot 0", "slot 1", "slot 2", "slot 3"]);
+    let of = |category: &str| slots.iter().filter(|e| e["cat"] == category).copied().collect::<Vec<_>>();
+    let (sessions, steps, loads) = (of("session"), of("step"), of("load"));
+    assert_eq!((sessions.len(), loads.len()), (1, 1), "{sessions:?}");
+    let (session, load) = (sessions[0], loads[0]);
+    assert_eq!((&session["name"], &load["name"]), (&"alice: grep".into(), &"loading grep".into()));
+    assert_eq!((&session["args"]["bytes_in"], &session["args"]["bytes_out"]), (&4_000_000.into(), &hits.len().into()));
+    assert!(load["args"]["slot_us"].as_f64() > Some(200_000.0), "the time of loading is modelled: {load}");
+    let sum = |key: &str| steps.iter().map(|s| s["args"][key].as_u64().expect("a number")).sum::<u64>();
+    assert_eq!((sum("bytes_in"), Some(sum("cycles"))), (4_000_000, session["args"]["cycles"].as_u64()));
+    let time = |e: &Value| (e["ts"].as_f64().expect("ts"), e["dur"].as_f64().expect("dur"));
+    let (begin, dur) = time(session);
+    for step in steps {
+        let (at, long) = time(step);
+        assert!(step["tid"] == session["tid"] && begin <= at + 1e-3 && at + long <= begin + dur + 1e-3, "{step}");
+    }
 }
 
 #[test]

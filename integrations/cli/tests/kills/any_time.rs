@@ -1,6 +1,6 @@
 //! SIGKILL of a real device process, again and again, while four clients append and replace files: nothing that was
 //! acknowledged as durable is ever lost, and nothing is half there. At least 1,000 durable acknowledgements lie between
-//! two kills.
+//! two kills, a quarter of them of appends whose checksums slots compute.
 //!
 //! `WELDFS_KILLS` scales the number of kills per medium (default 25, so 50 in all).
 
@@ -25,7 +25,9 @@ fn survive(medium: &str) {
             while acknowledged.load(Ordering::Relaxed) < enough {
                 std::thread::sleep(Duration::from_micros(200));
             }
+            let in_slots = device.slot_packets();
             device.kill();
+            assert!(in_slots > BETWEEN / 8, "only {in_slots} of {enough} went through a slot");
         });
         total += acknowledged;
         check_all(&image, &mut there, &reached);

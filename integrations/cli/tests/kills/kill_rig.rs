@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use weldfs::{At, Client, Durability, Errno, File, Handle, OpenFlags, OpenOptions, TxnMode};
+use weldfs::{At, Client, Durability, Errno, File, Handle, OpenFlags, OpenOptions, Placement, TxnMode};
 
 /// Payload bytes of each client's records: within a record, around a block, and over several.
 pub const SIZES: [usize; 4] = [100, 1000, 4092, 9000];
@@ -38,11 +38,13 @@ pub struct Device {
 }
 
 impl Device {
-    /// Starts one that dies at a crash point, if the build has them; it may be dead before a client connects.
+    /// Starts one that dies at a crash point, if the build has them; it may be dead before a client connects. The time
+    /// that loading a kernel takes is modelled: it is left out, or no kernel would be there before the death.
     pub fn spawn(image: &Path, point: Option<&str>) -> Device {
-        let socket = image.with_extension("sock");
+        let (socket, profile) = (image.with_extension("sock"), image.with_extension("toml"));
+        std::fs::write(&profile, "[slots]\nreconfigure_ns = 0\nreconfigure_lut_ns = 0\n").unwrap();
         let mut serve = Command::new(env!("CARGO_BIN_EXE_weldfs"));
-        serve.arg("serve").arg(image).arg("--socket").arg(&socket);
+        serve.arg("serve").arg(image).arg("--socket").arg(&socket).arg("--profile").arg(&profile);
         if let Some(point) = point {
             serve.env("WELDFS_CRASH_POINT", point);
         }
@@ -73,6 +75,13 @@ impl Device {
     /// The same of a device that must live.
     pub fn connect(&mut self) -> Client {
         self.try_connect().expect("the device ended")
+    }
+
+    /// Packets that slots have computed since it started.
+    pub fn slot_packets(&mut self) -> u64 {
+        let stats = self.connect().stats_json().unwrap();
+        let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+        stats["total"]["slot_packets"].as_u64().unwrap()
     }
 
     /// Whether the process has ended.
@@ -141,8 +150,8 @@ fn open(client: &Client, number: usize) -> io::Result<File> {
     client.open(format!("/log{number}"), &OpenOptions::new().read(true).write(true).create(true))
 }
 
-/// Works on from `from` until the device dies: appends with checksums, and whole files (both fused; every other one in
-/// steps, else as the device likes). Says how far it got.
+/// Works on from `from` until the device dies: appends with checksums, some of them from an FPGA slot, and whole files
+/// (both fused; every other one in steps, else as the device likes). Says how far it got.
 pub fn work(client: &Client, number: usize, from: Progress, acknowledged: &AtomicU64) -> Progress {
     let mut at = from;
     let Ok(file) = open(client, number) else { return at };
@@ -159,6 +168,7 @@ pub fn work(client: &Client, number: usize, from: Progress, acknowledged: &Atomi
             raw.open_write_close(Handle::ROOT, name.as_bytes(), new, 0o644, At::Offset(0), &data[..]).map(drop)
         } else {
             fill(number, at.records, &mut data);
+            let raw = raw.placement(if at.records % 3 == 1 { Placement::Slot } else { Placement::Auto });
             raw.append_checksum_write(file.handle(), &data[..]).map(drop)
         };
         match done {

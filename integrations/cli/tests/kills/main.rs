@@ -4,3 +4,4 @@
 mod any_time;
 mod crash_points;
 mod kill_rig;
+mod virtual_files;

@@ -9,7 +9,8 @@ use serde::Serialize;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use weldfs::{At, Client, Durability, Errno, File, Handle, OpenFlags, OpenOptions, TxnMode};
+use weldfs::{At, Client, Durability, Errno, File, Handle, OpenFlags, OpenOptions, Placement, TxnMode};
+use weldfs_fpga::config::{CardConfig, Reconfigure};
 use weldfs_journal::{Medium, SystemClock, SystemRandom};
 use weldfs_kernel_shim::Embedded;
 use weldfs_storagefs::device::DeviceConfig;
@@ -84,7 +85,9 @@ fn recovery_options() -> MountOptions {
 
 fn mount(medium: Arc<dyn Medium>) -> Result<Embedded, String> {
     let (store, _) = Store::mount(medium, options()).map_err(|e| format!("mount: {e}"))?;
-    let config = DeviceConfig { cores: 2, ..DeviceConfig::default() };
+    // The time that loading a kernel takes is modelled, and a power cut does not wait for it.
+    let card = CardConfig { reconfigure: Reconfigure::NONE, ..CardConfig::default() };
+    let config = DeviceConfig { cores: 2, card, ..DeviceConfig::default() };
     Embedded::over(store, config).map_err(|e| format!("device: {e}"))
 }
 
@@ -134,7 +137,8 @@ impl Actor {
             Step::Unlink { name } => client.remove_file(self.path(name))?,
             Step::Log { data } => {
                 let record = frame(self.number, self.logged, data);
-                let raw = client.raw().mode(by_turns(self.logged));
+                // Some of them with the checksum from a slot: a cut leaves of these what it leaves of the others.
+                let raw = client.raw().mode(by_turns(self.logged)).placement(in_turn(self.logged));
                 raw.append_checksum_write(self.log.handle(), &record[..])?;
                 self.logged += 1;
             }
@@ -142,6 +146,11 @@ impl Actor {
         }
         Ok(())
     }
+}
+
+/// A third of the appends has its checksum from a slot.
+fn in_turn(turn: usize) -> Placement {
+    if turn % 3 == 1 { Placement::Slot } else { Placement::Auto }
 }
 
 /// In steps, or as the device likes.

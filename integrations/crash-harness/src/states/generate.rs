@@ -102,6 +102,8 @@ open_read_write_close foo existing 0 100; open_read_write_close foo trunc 0 600;
 append_checksum_write foo 100; append_checksum_write bar 8188; append_checksum_write A/bar 30
 read_modify_write foo patch 4090 20; read_modify_write foo add 0 8; read_modify_write bar swap 10 40
 atomic_replace C foo 5000; program foo C 300; multi_write foo A/foo 4000 5000; batch C foo 300
+fused append_checksum_write.slot foo A/foo 4090 5120; fused append_checksum_write.slot bar A/foo 100 512
+fused kernel foo A/foo 100 512
 ";
 
 fn list(text: &str) -> Vec<FsOp> {

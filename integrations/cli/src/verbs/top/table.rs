@@ -83,12 +83,14 @@ pub fn total_line(i: &Interval) -> String {
     )
 }
 
-/// The slots' line: busy, and what is in each; empty where none was used in the interval.
+/// The slots' line: busy, and what is in each; empty where none was used in the interval, is loaded, or is stuck.
 pub fn slots_line(i: &Interval) -> String {
-    let used = i.slots.iter().filter(|s| s.busy_ns > 0 || s.sessions > 0);
+    let odd = |s: &SlotStats| matches!(s.state.as_str(), "loading" | "stuck");
+    let used = i.slots.iter().filter(|s| s.busy_ns > 0 || s.sessions > 0 || odd(s));
     let slot = |s: &SlotStats| {
         let (kernel, busy) = (s.kernel.as_deref().unwrap_or("-"), s.busy_ns as f64 / 1e7 / i.seconds);
-        format!("  {} {kernel} {busy:.0}% {}/s", s.slot, human_bytes((s.bytes_in as f64 / i.seconds) as u64))
+        let state = if odd(s) { format!(" {}", s.state) } else { String::new() };
+        format!("  {} {kernel}{state} {busy:.0}% {}/s", s.slot, human_bytes((s.bytes_in as f64 / i.seconds) as u64))
     };
     let used: String = used.map(slot).collect();
     if used.is_empty() { used } else { format!("slots{used}") }

@@ -1,17 +1,20 @@
 //! The JSON that trace viewers read: the Trace Event Format's object form.
 //!
 //! Process 1 is the device's cores, one thread (track) each, one complete event ("X") per slice; a counter track shows
-//! how many commands were runnable when slices ended. Process 2 is kept for the slots of an accelerator. Times are in
-//! microseconds since the recording's start, with three decimals.
+//! how many commands were runnable when slices ended. Process 2 is the slots of its card, one track each: sessions,
+//! within them the steps of kernels, and kernels that are loaded. Times are in microseconds since the recording's
+//! start, with three decimals.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 use weldfs_ciscops::Opcode;
-use weldfs_ciscops::trace::{Slice, slice_end, slice_flag};
+use weldfs_ciscops::trace::{Decoded, Slice, SlotSpan, slice_end, slice_flag, slot_flag, slot_kind};
 use weldfs_storagefs::device::trace::TraceFacts;
 
 /// The process of the device's cores.
 const CORES: u32 = 1;
+/// The process of the card's slots.
+const SLOTS: u32 = 2;
 
 /// Nanoseconds as microseconds.
 struct Micros(u64);
@@ -41,33 +44,89 @@ fn end(slice: &Slice) -> &'static str {
     }
 }
 
+/// What there was no room for.
+pub fn dropped(facts: &TraceFacts) -> u64 {
+    facts.cores.iter().map(|c| c.dropped).chain(facts.slots.iter().map(|s| s.dropped)).sum()
+}
+
 /// Writes the whole file.
-pub fn write(out: &mut dyn Write, facts: &TraceFacts, slices: &[Slice]) -> io::Result<()> {
-    let dropped: u64 = facts.cores.iter().map(|c| c.dropped).sum();
+pub fn write(out: &mut dyn Write, facts: &TraceFacts, trace: &Decoded<'_>) -> io::Result<()> {
     let other = serde_json::json!({
         "device": facts.device,
         "start_ns": facts.start_ns,
         "end_ns": facts.end_ns,
         "cores": facts.cores,
+        "slots": facts.slots,
         "tenants": facts.tenants,
-        "dropped": dropped,
+        "dropped": dropped(facts),
     });
     write!(out, "{{\"displayTimeUnit\":\"ns\",\"otherData\":{other},\n\"traceEvents\":[\n")?;
     names(out, facts)?;
-    spans(out, facts, slices)?;
-    runnable(out, facts, slices)?;
+    spans(out, facts, &trace.slices)?;
+    in_slots(out, facts, &trace.spans)?;
+    runnable(out, facts, &trace.slices)?;
     out.write_all(b"\n]}\n")
 }
 
 fn names(out: &mut dyn Write, facts: &TraceFacts) -> io::Result<()> {
     let device = quoted(&format!("device {}", facts.device.label));
     write!(out, "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{CORES},\"tid\":0,\"args\":{{\"name\":{device}}}}}")?;
-    for core in 0..facts.cores.len() {
-        let name = |what: &str, args: &str| {
-            format!("{{\"ph\":\"M\",\"name\":\"{what}\",\"pid\":{CORES},\"tid\":{},\"args\":{{{args}}}}}", core + 1)
+    tracks(out, CORES, "core", facts.cores.len())?;
+    if !facts.slots.is_empty() {
+        write!(
+            out,
+            ",\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{SLOTS},\"tid\":0,\"args\":{{\"name\":\"slots\"}}}}"
+        )?;
+    }
+    tracks(out, SLOTS, "slot", facts.slots.len())
+}
+
+/// Names the tracks of a process.
+fn tracks(out: &mut dyn Write, process: u32, what: &str, count: usize) -> io::Result<()> {
+    for track in 0..count {
+        let name = |key: &str, args: &str| {
+            format!("{{\"ph\":\"M\",\"name\":\"{key}\",\"pid\":{process},\"tid\":{},\"args\":{{{args}}}}}", track + 1)
         };
-        write!(out, ",\n{}", name("thread_name", &format!("\"name\":\"core {core}\"")))?;
-        write!(out, ",\n{}", name("thread_sort_index", &format!("\"sort_index\":{core}")))?;
+        write!(out, ",\n{}", name("thread_name", &format!("\"name\":\"{what} {track}\"")))?;
+        write!(out, ",\n{}", name("thread_sort_index", &format!("\"sort_index\":{track}")))?;
+    }
+    Ok(())
+}
+
+/// What went on in slots. A session's span comes before those of its steps: viewers nest what begins at the same time
+/// in the order of the file.
+fn in_slots(out: &mut dyn Write, facts: &TraceFacts, spans: &[SlotSpan]) -> io::Result<()> {
+    let mut sorted: Vec<&SlotSpan> = spans.iter().collect();
+    sorted.sort_by_key(|s| (s.slot, s.start_ns, u64::MAX - s.end_ns, s.kind));
+    for s in sorted {
+        let kernel = facts.kernels.get(usize::from(s.kernel)).map_or("?", |name| name.as_str());
+        let tenant = facts.tenants.get(&s.tenant).map_or("?", |name| name.as_str());
+        let (category, title) = match s.kind {
+            slot_kind::SESSION => ("session", format!("{tenant}: {kernel}")),
+            slot_kind::LOAD => ("load", format!("loading {kernel}")),
+            _ => ("step", kernel.to_owned()),
+        };
+        write!(
+            out,
+            ",\n{{\"ph\":\"X\",\"cat\":\"{category}\",\"name\":{},\"pid\":{SLOTS},\"tid\":{},\"ts\":{},\"dur\":{},\
+             \"args\":{{\"kernel\":{},\"tenant\":{},\"session\":{},\"slot_us\":{},\"cycles\":{},\"bytes_in\":{},\
+             \"bytes_out\":{},\"waited_us\":{},\"credit_wait_us\":{},\"failed\":{},\"taken\":{}}}}}",
+            quoted(&title),
+            s.slot + 1,
+            Micros(s.start_ns.saturating_sub(facts.start_ns)),
+            Micros(s.end_ns.saturating_sub(s.start_ns)),
+            quoted(kernel),
+            quoted(tenant),
+            s.session,
+            Micros(s.slot_ns),
+            s.cycles,
+            s.bytes_in,
+            s.bytes_out,
+            Micros(s.waited_ns),
+            Micros(s.credit_wait_ns),
+            s.flags & slot_flag::FAILED != 0,
+            s.flags & slot_flag::TAKEN != 0,
+        )?;
     }
     Ok(())
 }
