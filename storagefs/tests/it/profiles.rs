@@ -28,7 +28,8 @@ fn keys() -> Vec<(String, serde_json::Value)> {
 /// The page's table: key, and the cells behind it.
 fn table() -> Vec<(String, Vec<String>)> {
     let page = std::fs::read_to_string(root().join("docs/PROFILES.md")).expect("the page");
-    let rows = page.lines().filter(|line| line.starts_with("| `") && !line.contains("profiles/"));
+    let keys = page.split("\n## ").find(|section| section.starts_with("Keys")).expect("its section on keys");
+    let rows = keys.lines().filter(|line| line.starts_with("| `"));
     rows.map(|line| {
         let cells: Vec<String> = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
         (cells[0].trim_matches('`').to_owned(), cells[1..].to_vec())
