@@ -386,10 +386,17 @@ pub(crate) fn keep_time(shared: &Shared) {
                 }
             }
         }
+        state.held.retain(|(due, _, waker)| {
+            if *due <= now {
+                waker.wake_by_ref();
+            }
+            *due > now
+        });
         shared.take_back(&mut state);
         state.watching = state.slots.iter().any(|s| s.session.is_some() || s.computing.is_some());
         let look = state.watching.then(|| now.saturating_add(watchdog / 4));
         let due = state.flights.front().map(|f| f.due);
+        let due = due.into_iter().chain(state.held.iter().map(|(due, ..)| *due));
         let until = look.into_iter().chain(due).chain(shared.next_idle(&state, now)).min();
         shared.config.clock.wait(&shared.timer, &mut state, until);
     }
