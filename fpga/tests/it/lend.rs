@@ -163,7 +163,11 @@ fn slots_that_change_hands_end_up_as_the_weights_say() {
             0 => light.push(wait(waiting).expect("one of them")),
             _ => assert!(got(&mut waiting).is_none()),
         }
-        assert_eq!((heavy.len(), light.len()), (3, 1), "round {round}: a quarter of the weight, a quarter of the slots");
+        assert_eq!(
+            (heavy.len(), light.len()),
+            (3, 1),
+            "round {round}: a quarter of the weight, a quarter of the slots"
+        );
     }
     // The other way round.
     let mut waiting = weighing(&card, 1, 3);

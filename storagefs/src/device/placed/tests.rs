@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use weldfs_ciscops::program::{Body, Builder, Bytes, Micro, Place};
 use weldfs_ciscops::ring::SqProducer;
-use weldfs_ciscops::{ChecksumKind, Command, CqConsumer, Cqe, Errno, Handle, Op, OpenFlags, Placement, PoolRange, QueueMemory};
+use weldfs_ciscops::{
+    ChecksumKind, Command, CqConsumer, Cqe, Errno, Handle, Op, OpenFlags, Placement, PoolRange, QueueMemory,
+};
 use weldfs_fpga::config::{CardConfig, Reconfigure};
 use weldfs_fpga::status::SlotState;
 use weldfs_journal::{ManualClock, Medium, SeededRandom};

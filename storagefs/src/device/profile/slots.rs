@@ -250,7 +250,8 @@ mod tests {
 
     #[test]
     fn the_size_of_each_slot_can_be_said_and_has_to_be_said_of_all() {
-        let regions = "regions = [{ luts = 5, ffs = 0, brams = 1, dsps = 2 }, { luts = 9, ffs = 1, brams = 0, dsps = 0 }]";
+        let regions =
+            "regions = [{ luts = 5, ffs = 0, brams = 1, dsps = 2 }, { luts = 9, ffs = 1, brams = 0, dsps = 0 }]";
         let slots = parsed(&format!("count = 2\n{regions}")).unwrap().slots;
         let sizes: Vec<u32> = slots.on(&CardConfig::with_slots(7)).sizes().iter().map(|s| s.luts).collect();
         assert_eq!(sizes, [5, 9]);
