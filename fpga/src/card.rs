@@ -412,6 +412,7 @@ fn stop(shared: &Shared) {
     for session in state.slots.iter_mut().filter_map(|s| s.session.as_mut()) {
         session.wake();
     }
+    state.held.drain(..).for_each(|(.., waker)| waker.wake());
     for waiter in &mut state.waiters {
         if let Some(waker) = waiter.waker.take() {
             waker.wake();

@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 
 /// A wait that is shorter, nanoseconds, is not slept: the thread would be woken too late.
 const SLEEP_ABOVE_NS: u64 = 200_000;
+/// A wait that is no longer, nanoseconds, costs less than any other way to wait.
+const SPIN_NS: u64 = 5_000;
 /// By so much earlier it is woken, nanoseconds.
 const WAKE_EARLY_NS: u64 = 80_000;
 
@@ -44,6 +46,18 @@ impl Clock {
             Source::Machine(start) => u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX),
             Source::Manual(now) => now.load(Ordering::Acquire),
         }
+    }
+
+    /// Whether the time `until` has come, or comes so soon that this thread had better wait for it.
+    pub(crate) fn reaches(&self, until: u64) -> bool {
+        if let Source::Machine(_) = self.0
+            && until.saturating_sub(self.now()) <= SPIN_NS
+        {
+            while self.now() < until {
+                std::hint::spin_loop();
+            }
+        }
+        self.now() >= until
     }
 
     /// Waits for `condition`, at most until the time `until`. May return early.

@@ -117,8 +117,9 @@ impl Session {
     /// bytes of output; [`Fault::Lost`] where the kernel broke a rule, crashed, or was too slow for the watchdog.
     pub async fn run(&self, input: Vec<u8>, out_max: usize) -> Result<Ran, Fault> {
         let before = self.start_packet(out_max)?;
-        if let Some(result) = self.run_here(&input, out_max) {
+        if let Some((result, until)) = self.run_here(&input, out_max) {
             let output = result?;
+            self.hold_back(until).await;
             return Ok(Ran { output, usage: since(&self.usage(), &before) });
         }
         let mut giving_up = GiveUp(Some(self));
@@ -178,15 +179,34 @@ impl Session {
         Ok(())
     }
 
-    /// Computes a small packet on the caller's thread, if that is possible.
-    fn run_here(&self, input: &[u8], out_max: usize) -> Option<Result<Vec<u8>, Fault>> {
+    /// Waits for a time of the card's clock.
+    async fn hold_back(&self, until: u64) {
+        let clock = &self.shared.config.clock;
+        if until == 0 || clock.reaches(until) {
+            return;
+        }
+        poll_fn(|cx| {
+            let mut state = self.shared.state.lock();
+            if clock.now() >= until || state.stopping {
+                return Poll::Ready(());
+            }
+            state.held.retain(|held| held.1 != self.epoch());
+            state.held.push((until, self.epoch(), cx.waker().clone()));
+            self.shared.timer.notify_one();
+            Poll::Pending
+        })
+        .await;
+    }
+
+    /// Computes a small packet on the caller's thread, if that is possible: its output, and when it is due (0: now).
+    fn run_here(&self, input: &[u8], out_max: usize) -> Option<(Result<Vec<u8>, Fault>, u64)> {
         let (shared, slot, epoch) = (&*self.shared, self.slot, self.epoch());
         if input.len() > shared.config.inline_bytes {
             return None;
         }
-        let mut engine = {
+        let (mut engine, began) = {
             let mut state = shared.state.lock();
-            if state.pace.timed || state.pace.drive_bytes_per_s != 0 {
+            if state.pace.drive_bytes_per_s != 0 {
                 return None;
             }
             let s = &mut state.slots[slot];
@@ -197,7 +217,8 @@ impl Session {
             }
             let engine = s.engine.take()?;
             begin(shared, &mut state, slot, epoch);
-            engine
+            let began = state.slots[slot].computing.map_or(0, |(since, _)| since);
+            (engine, began)
         };
         let mut total = Step::default();
         let mut out = Vec::new();
@@ -205,17 +226,25 @@ impl Session {
         let mut state = shared.state.lock();
         total.done = true;
         let charged = shared.charge(&mut state, slot, epoch, &total);
+        let mut until = 0;
+        if let Ok(slot_ns) = charged
+            && state.pace.timed
+            && let Some(sess) = state.sess(slot, epoch)
+        {
+            sess.free_at = sess.free_at.max(began).saturating_add(slot_ns);
+            until = sess.free_at;
+        }
         let result = result.and_then(|()| charged.map(drop));
         let lost = result.is_err();
         let ours = shared.return_engine(&mut state, slot, epoch, (!lost).then_some(engine));
         if !ours {
             let fault = state.sess(slot, epoch).and_then(|s| s.fault.clone());
-            return Some(Err(fault.unwrap_or_else(gone)));
+            return Some((Err(fault.unwrap_or_else(gone)), 0));
         }
         if let Err(fault) = &result {
             shared.lose(&mut state, slot, epoch, fault.clone());
         }
-        Some(result.map(|()| out))
+        Some((result.map(|()| out), until))
     }
 
     /// Queues input; whoever calls has seen to it that there is room.

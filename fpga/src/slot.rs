@@ -356,6 +356,8 @@ pub(crate) struct State {
     pub slots: Vec<Slot>,
     pub programs: BTreeMap<String, Program>,
     pub waiters: Vec<Waiter>,
+    /// Packets that were computed before they are due: when that is, of which session they are, and who waits.
+    pub held: Vec<(u64, u64, Waker)>,
     pub tenants: BTreeMap<u64, Tenant>,
     pub scheduler: Scheduler,
     pub flights: VecDeque<Flight>,
@@ -377,6 +379,7 @@ impl State {
             slots: Vec::new(),
             programs: BTreeMap::new(),
             waiters: Vec::new(),
+            held: Vec::new(),
             tenants: BTreeMap::new(),
             scheduler: Scheduler::new(0, 1),
             flights: VecDeque::new(),

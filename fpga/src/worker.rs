@@ -393,6 +393,12 @@ pub(crate) fn keep_time(shared: &Shared) {
                 }
             }
         }
+        state.held.retain(|(due, _, waker)| {
+            if *due <= now {
+                waker.wake_by_ref();
+            }
+            *due > now
+        });
         shared.take_back(&mut state);
         // As long as there are sessions from time to time: to be woken for each costs more than a short one does.
         let busy = state.slots.iter().any(|s| s.session.is_some() || s.computing.is_some());
@@ -400,6 +406,7 @@ pub(crate) fn keep_time(shared: &Shared) {
         seen = state.counter;
         let look = state.watching.then(|| now.saturating_add(watchdog / 4));
         let due = state.flights.front().map(|f| f.due);
+        let due = due.into_iter().chain(state.held.iter().map(|(due, ..)| *due));
         let until = look.into_iter().chain(due).chain(shared.next_idle(&state, now)).min();
         shared.config.clock.wait(&shared.timer, &mut state, until);
     }

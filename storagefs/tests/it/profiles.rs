@@ -2,7 +2,8 @@
 //! the samples of `profiles/` load.
 
 use std::path::{Path, PathBuf};
-use weldfs_storagefs::device::Profile;
+use weldfs_kernel_shim::{Embedded, Source};
+use weldfs_storagefs::device::{DeviceConfig, Profile};
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
@@ -27,7 +28,8 @@ fn keys() -> Vec<(String, serde_json::Value)> {
 /// The page's table: key, and the cells behind it.
 fn table() -> Vec<(String, Vec<String>)> {
     let page = std::fs::read_to_string(root().join("docs/PROFILES.md")).expect("the page");
-    let rows = page.lines().filter(|line| line.starts_with("| `") && !line.contains("profiles/"));
+    let keys = page.split("\n## ").find(|section| section.starts_with("Keys")).expect("its section on keys");
+    let rows = keys.lines().filter(|line| line.starts_with("| `"));
     rows.map(|line| {
         let cells: Vec<String> = line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect();
         (cells[0].trim_matches('`').to_owned(), cells[1..].to_vec())
@@ -41,7 +43,7 @@ fn the_page_names_every_key_with_unit_range_default_and_meaning_and_no_other() {
     assert!(keys.len() >= 6, "{keys:?}");
     for (key, default) in &keys {
         let (_, cells) = table.iter().find(|(k, _)| k == key).unwrap_or_else(|| panic!("the page lacks {key}"));
-        assert_eq!(cells.len(), 4, "{key}: unit, range, default, meaning");
+        assert_eq!(cells.len(), 5, "{key}: unit, range, default, setting, meaning");
         assert!(cells.iter().all(|cell| !cell.is_empty()), "{key}: {cells:?}");
         let default = match default {
             serde_json::Value::String(text) => format!("`{text}`"),
@@ -113,6 +115,29 @@ fn the_ranges_of_the_page_are_those_that_are_taken() {
         for value in outside {
             assert!(with(&key, value).is_err(), "{key} = {value}");
         }
+    }
+}
+
+#[test]
+fn the_page_says_of_each_key_which_setting_changes_it_and_names_all_of_those() {
+    let profile = Profile::parse("[media]\nlatency_ns = 1").expect("good");
+    let config = DeviceConfig { profile, ..DeviceConfig::default() };
+    let embedded = Embedded::open(&Source::Ram(64 << 20), config).expect("a device");
+    let device = embedded.device();
+    let settings: Vec<String> = device.settings().into_iter().map(|s| s.key).collect();
+    let table = table();
+    for (key, cells) in &table {
+        match cells[3].trim_matches('`').replace('N', "1") {
+            none if none == "no" => assert!(!settings.contains(key), "{key}"),
+            setting => assert!(settings.contains(&setting), "{key}: there is no {setting}: {settings:?}"),
+        }
+    }
+    let hardware = |key: &&String| ["link.", "media.", "core.", "slots."].iter().any(|of| key.starts_with(of));
+    for setting in settings.iter().filter(hardware) {
+        let number = |c: char| c.is_ascii_digit();
+        let plain = setting.trim_end_matches(number);
+        let named = if plain == setting { format!("`{plain}`") } else { format!("`{plain}N`") };
+        assert!(table.iter().any(|(_, cells)| cells[3] == named), "the page lacks {setting}");
     }
 }
 
