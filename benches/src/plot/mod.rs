@@ -223,7 +223,10 @@ mod tests {
         let lines = vec![line("a"), line("b"), line("c")];
         let svg = Chart::Time { title: "t".into(), x: "x".into(), y: "y".into(), lines }.svg();
         let widths: Vec<&str> = svg.lines().filter(|l| l.starts_with("<polyline")).collect();
-        assert!(widths.iter().zip(["5", "3.5", "2"]).all(|(l, w)| l.contains(&format!("stroke-width=\"{w}\""))), "{svg}");
+        assert!(
+            widths.iter().zip(["5", "3.5", "2"]).all(|(l, w)| l.contains(&format!("stroke-width=\"{w}\""))),
+            "{svg}"
+        );
     }
 
     #[test]

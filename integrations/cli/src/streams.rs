@@ -47,7 +47,9 @@ pub fn why(client: &Client, path: &Path, error: &io::Error) -> Option<String> {
         }
         Errno::BADMSG if reads => Some(format!("its kernel {kernel} does not take what it is given")),
         Errno::BADMSG => Some(format!("its kernel {kernel} does not take what it is given; what it has made stays")),
-        Errno::IO => Some(format!("its kernel {kernel} was lost, or what it streams is damaged (the device's log says)")),
+        Errno::IO => {
+            Some(format!("its kernel {kernel} was lost, or what it streams is damaged (the device's log says)"))
+        }
         Errno::NOSPC if reads => Some(format!("its kernel {kernel} is too large for every slot")),
         Errno::FBIG => Some(format!("its kernel {kernel} makes more than its range has room for; what fits stays")),
         Errno::STALE => Some("what it streams has changed since the first part of it was read".into()),
@@ -64,7 +66,7 @@ fn needed(range: &VirtRange) -> u64 {
     range.offset + if range.length == TO_END { 0 } else { range.length }
 }
 
-/// What a kernel has against its parameters. Only who governs the device is told what it takes.
+/// What a kernel has against its parameters.
 fn refused(client: &Client, spec: &VirtSpec) -> String {
     let (kernel, given) = (&spec.kernel, spec.params.len());
     let takes = || {

@@ -87,5 +87,7 @@ pub unsafe extern "C" fn weldfs_kernel_peek(
     port: u32,
     value: *mut u32,
 ) -> c_int {
-    call(on("weldfs_kernel_peek", name), || give(value, || Ok(given(client)?.client.peek_kernel(named(name)?, port)?)))
+    call(on("weldfs_kernel_peek", name), || {
+        give(value, || Ok(given(client)?.client.peek_kernel(named(name)?, port)?))
+    })
 }

@@ -121,7 +121,9 @@ impl Level {
                 _ if one.entry.dtype == dtype::DIR => self.inside.push(OsString::from_vec(name.to_vec())),
                 Ok(stat) if could_be(&stat) => found.extend(self.look(name)),
                 Ok(_) | Err(Errno::NOENT) => {}
-                Err(e) => found.push_back(VirtFound { path: self.path.join(OsStr::from_bytes(name)), spec: Err(e.into()) }),
+                Err(e) => {
+                    found.push_back(VirtFound { path: self.path.join(OsStr::from_bytes(name)), spec: Err(e.into()) })
+                }
             }
         }
         Ok(next)

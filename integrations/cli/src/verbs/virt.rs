@@ -240,13 +240,11 @@ fn ls(args: &Ls) -> Outcome {
 fn rm(args: &Rm) -> Outcome {
     let device = device::open(&one_image(&args.places)?, device::Want::Write)?;
     let client = device.client();
-    let failed = each(&args.places, |place| {
-        match client.virt_remove(&place.path) {
-            Err(e) if e.raw_os_error().map(Errno) == Some(Errno::INVAL) => {
-                Err(Failure::new(format!("{place} is no virtual file: `weldfs rm` removes it")))
-            }
-            done => done.doing("remove", place.to_string()),
+    let failed = each(&args.places, |place| match client.virt_remove(&place.path) {
+        Err(e) if e.raw_os_error().map(Errno) == Some(Errno::INVAL) => {
+            Err(Failure::new(format!("{place} is no virtual file: `weldfs rm` removes it")))
         }
+        done => done.doing("remove", place.to_string()),
     })?;
     device.finish()?;
     Ok(exit_code(failed))

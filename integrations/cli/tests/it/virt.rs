@@ -187,6 +187,9 @@ fn what_is_wrong_behind_one_is_named() {
     assert_eq!(image.ok(&["virt", "ls", &at("/link")]), b"/link  pass-through <- /text\n");
     says(&["virt", "rm", &at("/link")], "/link is no virtual file");
     image.ok(&["cat", &at("/link")]);
+    // There is nothing in one.
+    says(&["cat", &at("/same/x")], "/same/x: Not a directory");
+    says(&["virt", "add", &at("/link/x"), "--kernel", "rle", &at("/text")], "/link/x: Not a directory");
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod life;
 mod posix;
 mod rig;
 mod sharing;
-mod streams;
 #[path = "../../../../kernel-shim/tests/skips/mod.rs"]
 mod skips;
+mod streams;
 mod suites;

@@ -87,10 +87,7 @@ fn programs_read_and_write_virtual_files_as_streams() {
          dd if=same bs=7 count=2 status=none | wc -l",
     );
     let twice = 2 * text.len();
-    let expected = format!(
-        "0 644 regular empty file\n50000\n{}\nline 0\nline 49999\n10\n{twice}\n2\n",
-        text.len()
-    );
+    let expected = format!("0 644 regular empty file\n50000\n{}\nline 0\nline 49999\n10\n{twice}\n2\n", text.len());
     assert_eq!(said, expected);
     // Two streams of one name at once, and pinned while one is open.
     let said = shell("cat same | cat - same | wc -c; exec 3< same; head -c 1 <&3 > /dev/null; ! truncate -s 0 text");

@@ -60,7 +60,9 @@ impl Fs {
                     }
                 }
                 // A virtual file that is there, and lacks what it streams.
-                Err(e @ (Errno::NOENT | Errno::LOOP)) if session.raw().is_virtual(base.handle(), &name, true) => last = e,
+                Err(e @ (Errno::NOENT | Errno::LOOP)) if session.raw().is_virtual(base.handle(), &name, true) => {
+                    last = e
+                }
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(e) => last = e,
             }
@@ -78,9 +80,8 @@ impl Fs {
         stat: &StatBody,
     ) -> wire::OpenOut {
         // Only a file without bytes of its own can be a virtual one.
-        let is_virtual = stat.size == 0
-            && stat.mode & libc::S_IFMT == libc::S_IFREG
-            && session.raw().is_virtual(handle, b"", false);
+        let is_virtual =
+            stat.size == 0 && stat.mode & libc::S_IFMT == libc::S_IFREG && session.raw().is_virtual(handle, b"", false);
         let file = OpenFile::new(session.clone(), handle, node, flags, is_virtual);
         let fh = self.files.insert(file);
         let unchanged = self.nodes.lock().opened(node, fh, stat);

@@ -110,7 +110,8 @@ pub(super) fn python(interpreter: &Path, environment: &[(&str, PathBuf)]) {
     };
     assert_eq!(run("log.py", &[]), "1000 records, all sound\ndamaged: [500]\n");
     transferred(&run("transfer.py", &[&root().join("examples/programs/transfer.txt")]));
-    let said = "first: line 7, column 14\n20 matches in 20000 lines\nless than 1 % of the text crossed the link: True\n";
+    let said =
+        "first: line 7, column 14\n20 matches in 20000 lines\nless than 1 % of the text crossed the link: True\n";
     assert_eq!(run("search.py", &[]), said);
     assert_eq!(run("table.py", &[]), "found: /tables/rain.csv.gz\nrain: 193 mm\n");
 }
