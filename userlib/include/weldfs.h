@@ -2574,7 +2574,7 @@ int weldfs_virt_list(const struct weldfs_client *client,
 /*
  The next virtual file: 1, with its path in *name and what it streams in *found, or 0 at the end. What they point to
  is the walk's, until the next call. A negative result is that of one name, which *name is, and the walk goes on:
- -EACCES (whether that is a virtual file may not be known, or what is in that directory), -EIO. *name is NULL at the
+ -EACCES (what that virtual file streams, or what is in that directory, may not be known), -EIO. *name is NULL at the
  end, and where the walk itself is misused (-EINVAL, and in a forked child -EBADF).
  */
 int weldfs_virt_next(const struct weldfs_virt_walk *walk,

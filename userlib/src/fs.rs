@@ -72,14 +72,24 @@ impl Client {
         }
     }
 
-    /// Makes or replaces a whole file. One command, and atomic, up to 1 MiB.
+    /// Makes or replaces a whole file. One command, and atomic, up to 1 MiB. Onto a virtual file: through its kernel, to
+    /// the end of the stream.
     pub fn write(&self, path: impl AsRef<Path>, data: &[u8]) -> io::Result<()> {
+        let path = path.as_ref();
         let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNC;
-        if data.len() <= self.payload_max() {
-            self.open_write_close(path, flags, 0o666, At::Offset(0), data)?;
-            return Ok(());
+        let done = match data.len() <= self.payload_max() {
+            true => self.open_write_close(path, flags, 0o666, At::Offset(0), data).map(drop).map_err(io::Error::from),
+            false => self.create(path).and_then(|mut file| file.write_all(data)),
+        };
+        match done.as_ref().err().and_then(io::Error::raw_os_error).map(Errno) {
+            // No command has all of a stream, and none is opened both ways.
+            Some(Errno::OPNOTSUPP | Errno::PERM) if self.raw().is_virtual(ROOT, name(path), false) => {
+                let file = self.vopen(path, OpenFlags::WRITE)?;
+                file.vwrite(data)?;
+                file.vclose().map(drop)
+            }
+            _ => done,
         }
-        self.create(path)?.write_all(data)
     }
 
     /// Attributes; of what a final symbolic link names.

@@ -41,6 +41,12 @@ impl Raw<'_> {
         self.call([path.into()], [room.into()], build, filled)?.ok().map(|(n, _)| n as usize)
     }
 
+    /// Whether a name that is there is that of a virtual file; also where that is only for writing.
+    pub fn is_virtual(&self, base: Handle, path: &[u8], nofollow: bool) -> bool {
+        // EACCES is for its spec alone: what is no virtual file is EINVAL before that.
+        matches!(self.virt_spec(base, path, nofollow, &mut []), Ok(_) | Err(Errno::RANGE | Errno::ACCES))
+    }
+
     /// Other parameters for the next stream of an open virtual file. EBUSY while one is under way.
     pub fn virt_params(&self, h: Handle, params: &[u32]) -> Result<(), Errno> {
         let bytes: Vec<u8> = params.iter().flat_map(|p| p.to_le_bytes()).collect();

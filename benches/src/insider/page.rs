@@ -20,6 +20,7 @@ th{vertical-align:bottom;white-space:normal;min-width:3.2em;line-height:1.25}\
 th.l,td.l{text-align:left}thead th{border-bottom:2px solid var(--head)}tr.first td{border-top:2px solid var(--rule)}\
 .wide{overflow-x:auto}svg{display:block;min-width:640px;width:100%;height:auto}\
 .m{background:var(--modelled)}.w{background:var(--wall)}.key{padding:.1em .4em}\
+.narrow{display:none}@media (max-width:700px){.narrow{display:block}}\
 code{background:var(--code);padding:0 .3em;overflow-wrap:anywhere}.note{color:var(--soft);font-size:13px}\
 @media (prefers-color-scheme:dark){\
 :root{--paper:#15181c;--ink:#e4e6e8;--soft:#a9aeb4;--rule:#363b41;--head:#7a8087;--code:#262b31;\
@@ -138,6 +139,7 @@ fn head(page: &mut Page, report: &InsiderReport) {
          Applications and drive are those of INSIDER (USENIX ATC 2019); the model is EISC's (ICCAD 2019). The paper's \
          figures 9 and 10 print no numbers; what its text and tables print stands beside ours.",
     );
+    page.add(format_args!("<p class=\"note narrow\">Plots and wide tables can be moved sideways.</p>"));
 }
 
 fn groups(report: &InsiderReport, values: impl Fn(&AppReport) -> Vec<f64>) -> Vec<Group> {
@@ -181,8 +183,8 @@ fn link_chart(page: &mut Page, report: &InsiderReport) {
         vec![inside as f64 / host.max(1) as f64 * 100.0]
     };
     page.chart(&Chart::Bars {
-        title: "Bytes over the link in the drive's form, of the bypass's".into(),
-        y: "%".into(),
+        title: "Bytes over the link: those of the form in the drive, of the bypass's".into(),
+        y: "% of the bypass's".into(),
         series: vec!["in drive".into()],
         groups: groups(report, part),
     });

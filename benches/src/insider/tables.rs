@@ -135,7 +135,7 @@ pub(super) fn parts(report: &InsiderReport, at: usize) -> Table {
 pub(super) fn factors(report: &InsiderReport, at: usize) -> Table {
     let mut columns = vec![(Text, "app")];
     columns.extend(["I/O stack", "pipelining", "offloading", "data reduction"].map(|name| (Modelled, name)));
-    columns.extend([(Count, "gamma"), (Count, "delta"), (Text, "offloading helps"), (Text, "a faster medium would")]);
+    columns.extend([(Count, "gamma"), (Count, "delta"), (Text, "offloading helps"), (Text, "a faster medium helps")]);
     let note = "Gamma: bytes of the medium per byte over the link. Delta: cycles of the kernel per 64 bytes of the \
                 medium. The last two columns are EISC's equations 1 and 2.";
     let title = format!("Factors of the speed-up in the drive, modelled, {}", report.drives[at].name);
@@ -158,9 +158,9 @@ pub(super) fn link(report: &InsiderReport) -> Table {
         (Count, "medium"),
         (Count, "host, bypass"),
         (Count, "in the drive"),
-        (Count, "part"),
+        (Count, "of the bypass's"),
         (Count, "commands, bypass"),
-        (Count, "in the drive"),
+        (Count, "commands, in the drive"),
         (Text, "answer of every form"),
     ];
     let note = "Counted by the device, both ways: entries, completions, names, parameters, payload. Medium: what the \
@@ -185,7 +185,7 @@ pub(super) fn built(report: &InsiderReport) -> Table {
     let names: Vec<_> =
         report.drives.iter().map(|d| (format!("GB/s, {}", d.name), format!("{} speed-up", d.name))).collect();
     columns.extend(names.iter().flat_map(|(rate, speedup)| [(Modelled, rate.as_str()), (Modelled, speedup.as_str())]));
-    columns.extend([(Text, "bottleneck"), (Count, "link's part"), (Wall, "wall ms"), (Wall, "Mcycle/s")]);
+    columns.extend([(Text, "bottleneck"), (Count, "link, of the bypass's"), (Wall, "wall ms"), (Wall, "Mcycle/s")]);
     let mut note =
         "The same virtual file with the kernel as Verilated RTL, whose cycles are counted one by one, or as \
                     HLS C++, which counts none: there the manifest's cycles per flit count. Over less data; the rate \
@@ -296,13 +296,13 @@ pub(super) fn resources(report: &InsiderReport) -> Table {
     let columns = [
         (Text, "kernel"),
         (Count, "xcup LUT"),
-        (Count, "FF"),
+        (Count, "xcup FF"),
         (Count, "xc7 LUT"),
-        (Count, "FF"),
+        (Count, "xc7 FF"),
         (Count, "paper: LUT"),
-        (Count, "FF"),
-        (Count, "BRAM"),
-        (Count, "DSP"),
+        (Count, "paper: FF"),
+        (Count, "paper: BRAM"),
+        (Count, "paper: DSP"),
     ];
     let note = "Ours: the limits of fpga/rtl/budget.toml, a tenth above what Yosys counted after synth_xilinx when \
                 they were written; they have no BRAM and no DSP. No place and route has been done, no timing is \

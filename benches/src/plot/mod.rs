@@ -202,7 +202,8 @@ fn over_time(svg: &mut Svg, x_name: &str, lines: &[(String, Vec<(f64, f64)>)]) {
     svg.text(((LEFT + WIDTH - RIGHT) / 2.0, HEIGHT - 12.0), "middle", 12, "#444", x_name);
     for (at, (_, points)) in lines.iter().enumerate() {
         let path: Vec<_> = points.iter().map(|(x, y)| (x_of(*x), y_of(y / top))).collect();
-        svg.path(&path, COLOURS[at % COLOURS.len()], 2.0);
+        // Each narrower than the one below it: where values are the same, all of the lines are seen.
+        svg.path(&path, COLOURS[at % COLOURS.len()], 2.0 + 1.5 * (lines.len() - 1 - at) as f64);
     }
 }
 
@@ -214,6 +215,18 @@ mod tests {
     fn steps_are_round_and_few() {
         assert_eq!([100.0, 50.0, 7.3, 1.0, 0.4].map(step_of), [20.0, 10.0, 2.0, 0.2, 0.1]);
         assert_eq!(number(0.1 + 0.2), "0.3");
+    }
+
+    #[test]
+    fn a_line_over_another_one_leaves_it_visible() {
+        let line = |name: &str| (name.to_owned(), vec![(0.0, 1.0), (1.0, 1.0)]);
+        let lines = vec![line("a"), line("b"), line("c")];
+        let svg = Chart::Time { title: "t".into(), x: "x".into(), y: "y".into(), lines }.svg();
+        let widths: Vec<&str> = svg.lines().filter(|l| l.starts_with("<polyline")).collect();
+        assert!(
+            widths.iter().zip(["5", "3.5", "2"]).all(|(l, w)| l.contains(&format!("stroke-width=\"{w}\""))),
+            "{svg}"
+        );
     }
 
     #[test]

@@ -88,6 +88,9 @@ class Virtual(InMemory):
             file.write(b"\1c")
             self.fails(errno.EBADF, file.read, 1)
         self.assertEqual((file.written, self.fs.read_bytes("/out")), (6, b"aaabbc"))
+        for pairs in (b"\4d", b"\1e" * (1 << 20)):
+            self.fs.write_bytes("/in", pairs)
+            self.assertEqual(self.fs.read_bytes("/out"), b"dddd" if len(pairs) == 2 else b"e" * (1 << 20))
         self.fails(errno.EPERM, self.fs.vopen, "/in", "rb")
         with self.assertRaises(ValueError):
             self.fs.vopen("/in", "ab")

@@ -342,7 +342,18 @@ class Client:
         return room.bytes(check(count, path))
 
     def write_bytes(self, path, data, durable=None, permissions=0o666):
-        """Creates or empties a file, writes, closes. Atomic up to the payload limit: all of it or the old content."""
+        """Creates or empties a file, writes, closes. Atomic up to the payload limit: all of it or the old content. What
+        is written to a virtual file goes through its kernel, to the end of the stream."""
+        try:
+            self._write_whole(path, data, durable, permissions)
+        except OSError as error:
+            # No command has all of a stream, and where it is a virtual file's the size of the data does not matter.
+            if error.errno != errno.EOPNOTSUPP:
+                raise
+            with self.vopen(path, "wb") as file:
+                file.write(data)
+
+    def _write_whole(self, path, data, durable, permissions):
         memory = Bytes(data)
         if memory.len > self.info().payload_max:
             with self.open(path, "wb", durable, permissions) as file:

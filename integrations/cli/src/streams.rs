@@ -66,7 +66,7 @@ fn needed(range: &VirtRange) -> u64 {
     range.offset + if range.length == TO_END { 0 } else { range.length }
 }
 
-/// What a kernel has against its parameters. Only who governs the device is told what it takes.
+/// What a kernel has against its parameters.
 fn refused(client: &Client, spec: &VirtSpec) -> String {
     let (kernel, given) = (&spec.kernel, spec.params.len());
     let takes = || {

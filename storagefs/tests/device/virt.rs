@@ -301,6 +301,15 @@ fn writing_goes_through_the_kernel_into_the_file() {
     assert_eq!(errno(file.read_at(&mut [0; 4][..], 0)), Some(Errno::BADF));
     drop(file);
     assert_eq!(client.metadata("/bits").unwrap().len(), 1 + 40 * 256 * 255);
+    // As a whole file, of one command and of more.
+    client.write("/cut", b"\x03y").unwrap();
+    assert_eq!(client.read("/bits").unwrap(), b"0yyy");
+    client.write("/cut", &[1, b'x'].repeat(1 << 20)).unwrap();
+    assert_eq!(client.metadata("/bits").unwrap().len(), 1 + (1 << 20));
+    assert_eq!(errno(client.write("/cut", b"\x01")), Some(Errno::BADMSG));
+    client.virt_register("/r", 0o644, &spec("rle", vec![], Direction::Read, &[("/bits", 0, 1)])).unwrap();
+    assert_eq!(errno(client.write("/r", b"")), Some(Errno::PERM));
+    assert_eq!(errno(client.write("/r", &vec![0; 2 << 20])), Some(Errno::PERM));
 }
 
 #[test]
@@ -404,7 +413,7 @@ fn those_of_a_tree_are_listed_with_what_may_not_be_looked_at_and_only_they_are_r
     assert_eq!(listed(&client, "/"), all);
     let other = user(&embedded, 77);
     let denied = |path: &str| (path.to_owned(), Err(Errno::ACCES));
-    // `/d/plain0` is none; who may not read it cannot know.
+    // Of `/d/plain0`, which it may not read either, it is told that it is none.
     let some = [good("/d/a", "grep"), denied("/d/closed"), good("/d/deep/b", "rle"), denied("/d/mine")];
     assert_eq!(listed(&other, "/d"), some);
     assert_eq!(listed(&client, "/d/a"), [good("/d/a", "grep")]);

@@ -21,7 +21,7 @@ const LISTING_BYTES: usize = 32 << 10;
 pub struct VirtFound {
     /// Below the top that was named, or the top itself.
     pub path: PathBuf,
-    /// Its spec; or why it is not known whether this is one, or what is in this directory (EACCES, EIO).
+    /// Its spec; or why that, or what is in this directory, cannot be told (EACCES, EIO).
     pub spec: io::Result<VirtSpec>,
 }
 

@@ -187,6 +187,44 @@ fn what_is_wrong_behind_one_is_named() {
     assert_eq!(image.ok(&["virt", "ls", &at("/link")]), b"/link  pass-through <- /text\n");
     says(&["virt", "rm", &at("/link")], "/link is no virtual file");
     image.ok(&["cat", &at("/link")]);
+    // There is nothing in one.
+    says(&["cat", &at("/same/x")], "/same/x: Not a directory");
+    says(&["virt", "add", &at("/link/x"), "--kernel", "rle", &at("/text")], "/link/x: Not a directory");
+}
+
+#[test]
+fn programs_are_told_what_is_wrong_behind_one() {
+    let image = Image::new();
+    image.put("/text", b"0123456789");
+    let at = |path: &str| image.at(path);
+    for (name, kernel, real) in [
+        ("/same", "pass-through", "/text"),
+        ("/unknown", "no-such-kernel", "/text"),
+        ("/recursive", "pass-through", "/same"),
+        ("/shrunk", "pass-through", "/text@1+10"),
+        ("/wrong", "grep", "/text"),
+    ] {
+        image.ok(&["virt", "add", &at(name), "--kernel", kernel, &at(real)]);
+    }
+    image.ok(&["virt", "add", &at("/part"), "--kernel", "rle", "--write", &at("/text@0+2")]);
+    let script = "cd /weld
+        dd if=same bs=3 count=2 status=none; echo; dd if=same bs=4 skip=1 status=none; echo
+        stat -c '%s %a %F' same; wc -c same; sha256sum same text | cut -d' ' -f1 | uniq | wc -l
+        for name in unknown recursive shrunk wrong part; do cat $name 2>&1; done
+        printf '\\005x' > /tmp/virt-test-$$; cp /tmp/virt-test-$$ part 2>&1; cp /tmp/virt-test-$$ same 2>&1
+        rm /tmp/virt-test-$$
+        exec 3< same; head -c 1 <&3 > /dev/null; truncate -s 0 text 2>&1; true";
+    let said = String::from_utf8(image.ok(&["run", "--image", &image.file(), "--", "sh", "-c", script])).unwrap();
+    let expected = "012345\n456789\n0 644 regular empty file\n10 same\n1\n\
+        cat: unknown: No such file or directory\n\
+        cat: recursive: Too many levels of symbolic links\n\
+        cat: shrunk: No data available\n\
+        cat: wrong: Invalid argument\n\
+        cat: part: Operation not permitted\n\
+        cp: failed to close 'part': File too large\n\
+        cp: cannot create regular file 'same': Operation not permitted\n\
+        truncate: failed to truncate 'text' at 0 bytes: Text file busy\n";
+    assert_eq!(said, expected);
 }
 
 #[test]

@@ -7,4 +7,5 @@ mod rig;
 mod sharing;
 #[path = "../../../../kernel-shim/tests/skips/mod.rs"]
 mod skips;
+mod streams;
 mod suites;

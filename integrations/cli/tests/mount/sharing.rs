@@ -153,20 +153,3 @@ fn without_allow_other_only_the_one_who_mounts_gets_in() {
     assert!(why.contains("Permission denied"), "{why}");
     mounted.unmount();
 }
-
-#[test]
-fn virtual_files_are_read_to_their_end() {
-    if !usable("virtual_files_are_read_to_their_end") {
-        return;
-    }
-    let place = Place::new("64M");
-    let mounted = place.mount(&[]);
-    fs::write(place.at("data"), "needle here\nnothing\nanother needle\n".repeat(5000)).expect("write");
-    let spec = ["--kernel", "grep", "--param", "text:needle"];
-    ok(weldfs(["virt", "add"]).arg(place.inside("/rows")).args(spec).arg(place.inside("/data")));
-    let read = fs::read(place.at("rows")).expect("read");
-    assert_eq!(fs::metadata(place.at("rows")).expect("stat").len(), 0);
-    let inside = weldfs(["cat"]).arg(place.inside("/rows")).output().expect("runs");
-    assert!(inside.status.success() && inside.stdout == read && !read.is_empty(), "{} bytes", read.len());
-    mounted.unmount();
-}

@@ -69,7 +69,7 @@ impl Fs {
             let done = session.raw().set_attr_at(place.handle, &place.name, true, &body);
             let emptied = mask == SetAttrMask::SIZE && set.size == 0 && done == Err(Errno::OPNOTSUPP);
             // A virtual file has no bytes to cut: `> file` opens it and begins a stream.
-            if !emptied || session.raw().virt_spec(place.handle, &place.name, true, &mut []).is_err() {
+            if !emptied || !session.raw().is_virtual(place.handle, &place.name, true) {
                 done?;
             }
         }

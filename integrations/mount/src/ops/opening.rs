@@ -43,16 +43,25 @@ impl Fs {
         };
         let mut last = if names.is_empty() { Errno::NOENT } else { Errno::STALE };
         for (parent, name) in names {
-            let found = self
-                .directory(session, parent)
-                .and_then(|base| session.raw().openat(base.handle(), &name, flags, 0, 0));
-            match found {
+            let base = match self.directory(session, parent) {
+                Ok(base) => base,
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => continue,
+                Err(e) => {
+                    last = e;
+                    continue;
+                }
+            };
+            match session.raw().openat(base.handle(), &name, flags, 0, 0) {
                 Ok(opened) => {
                     let stat = session.raw().stat(opened.handle);
                     match stat {
                         Ok(stat) if Identity::of(&stat) == identity => return Ok((opened.handle, stat)),
                         _ => drop(session.hold(opened.handle)),
                     }
+                }
+                // A virtual file that is there, and lacks what it streams.
+                Err(e @ (Errno::NOENT | Errno::LOOP)) if session.raw().is_virtual(base.handle(), &name, true) => {
+                    last = e
                 }
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {}
                 Err(e) => last = e,
@@ -71,9 +80,8 @@ impl Fs {
         stat: &StatBody,
     ) -> wire::OpenOut {
         // Only a file without bytes of its own can be a virtual one.
-        let is_virtual = stat.size == 0
-            && stat.mode & libc::S_IFMT == libc::S_IFREG
-            && session.raw().virt_spec(handle, b"", false, &mut []).is_ok();
+        let is_virtual =
+            stat.size == 0 && stat.mode & libc::S_IFMT == libc::S_IFREG && session.raw().is_virtual(handle, b"", false);
         let file = OpenFile::new(session.clone(), handle, node, flags, is_virtual);
         let fh = self.files.insert(file);
         let unchanged = self.nodes.lock().opened(node, fh, stat);
