@@ -175,7 +175,9 @@ fn a_recording_has_what_went_on_in_slots_as_the_counters_do() {
     let raw = log.raw().placement(Placement::Slot);
     // Short ones are computed at once, the last one in the slot.
     let lens = [4096, 100, 4096, 60_000];
-    lens.iter().for_each(|len| drop(raw.append_checksum_write(log.handle(), &vec![7; *len][..]).unwrap()));
+    for len in lens {
+        raw.append_checksum_write(log.handle(), &vec![7; len][..]).unwrap();
+    }
     let hits = client.read("/errors").unwrap();
     let bytes = client.trace_stop().unwrap();
     let after = stats(&client, 0);
