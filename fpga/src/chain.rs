@@ -46,6 +46,8 @@ pub struct Chain {
     room: Vec<u8>,
     /// Cycles of this packet that have been said.
     counted: u64,
+    /// The stage that failed, and why: what it made before goes on to the end first.
+    fault: Option<(usize, Fault)>,
 }
 
 /// What goes wrong in a stage, with its name.
@@ -63,7 +65,7 @@ impl Chain {
     /// A chain of at least one stage.
     pub fn new(stages: Vec<Stage>) -> Chain {
         let at = stages.iter().map(|_| At::default()).collect();
-        Chain { stages, at, room: vec![0; FIFO_BYTES], counted: 0 }
+        Chain { stages, at, room: vec![0; FIFO_BYTES], counted: 0, fault: None }
     }
 
     /// Divides a session's parameters among the stages that have none of their own: all of them go to the only one; of
@@ -153,7 +155,7 @@ impl Chain {
 
     fn begin(&mut self) {
         self.at.fill_with(At::default);
-        self.counted = 0;
+        (self.counted, self.fault) = (0, None);
     }
 }
 
@@ -173,10 +175,19 @@ impl Kernel for Chain {
         let mut drain = false;
         loop {
             let mut moved = false;
+            // Nothing goes on before a stage that has failed.
+            let first = self.fault.as_ref().map_or(0, |(failed, _)| failed + 1);
             // The last one first: it makes room for those before it.
-            for stage in (0..=last).rev() {
+            for stage in (first..=last).rev() {
                 let left = &input[step.taken..];
-                let Some(one) = self.advance(stage, left, eop, &mut out[step.made..], drain)? else { continue };
+                let one = match self.advance(stage, left, eop, &mut out[step.made..], drain) {
+                    Ok(one) => one,
+                    Err(fault) => {
+                        (self.fault, moved) = (Some((stage, fault)), true);
+                        break;
+                    }
+                };
+                let Some(one) = one else { continue };
                 moved = true;
                 step.taken += if stage == 0 { one.taken } else { 0 };
                 step.made += if stage == last { one.made } else { 0 };
@@ -187,6 +198,10 @@ impl Kernel for Chain {
                 break;
             }
             drain = !moved;
+        }
+        let handed_on = step.taken == 0 && step.made == 0 && !out.is_empty();
+        if let Some((_, fault)) = self.fault.take_if(|_| handed_on) {
+            return Err(fault);
         }
         step.cycles = self.cycles();
         step.done = self.at[last].done;
@@ -225,11 +240,9 @@ mod tests {
 
         fn chunk(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
             self.1 += input.len() as u32;
-            if input.contains(&13) {
-                return Err(Fault::Data("13".into()));
-            }
-            out.extend(input.iter().flat_map(|b| std::iter::repeat_n(*b, self.0)));
-            Ok(())
+            let good = input.iter().position(|b| *b == 13).unwrap_or(input.len());
+            out.extend(input[..good].iter().flat_map(|b| std::iter::repeat_n(*b, self.0)));
+            if good < input.len() { Err(Fault::Data("13".into())) } else { Ok(()) }
         }
 
         fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
@@ -284,6 +297,33 @@ mod tests {
         assert!(matches!(two().reset(&[1, 256, 1, 1]), Err(Fault::Params(why)) if why.contains("stage a")));
         let mut none = Chain::new(vec![stage("a", Some(1), 1.0)]);
         assert!(none.reset(&[]).is_ok() && none.reset(&[1]).is_err());
+    }
+
+    #[test]
+    fn what_stages_made_before_one_failed_comes_out_first_however_it_is_cut() {
+        for (before, after) in [(1, 2), (2, 1), (3, 0)] {
+            let stages = (0..before + after).map(|n| stage(&n.to_string(), Some(if n < before { 1 } else { 3 }), 1.0));
+            let mut chain = Chain::new(stages.collect());
+            let input: Vec<u8> = [vec![200; 100_000], vec![13], vec![200; 100_000]].concat();
+            let expected = vec![200; 100_000 * 3_usize.pow(after)];
+            for (piece, room) in [(100, 77), (1 << 20, 1 << 20), (70_000, 4096)] {
+                chain.reset(&[]).unwrap();
+                let (mut out, mut buffer, mut at) = (Vec::new(), vec![0; room], 0);
+                let fault = loop {
+                    let end = input.len().min(at + piece);
+                    match chain.step(&input[at..end], end == input.len(), &mut buffer) {
+                        Ok(step) => {
+                            assert!(!step.done && step.taken + step.made > 0);
+                            out.extend_from_slice(&buffer[..step.made]);
+                            at += step.taken;
+                        }
+                        Err(fault) => break fault,
+                    }
+                };
+                assert!(matches!(&fault, Fault::Data(why) if why == "stage 0: 13"), "{fault}");
+                assert!(out == expected, "{} of {} bytes, {piece}, {room}", out.len(), expected.len());
+            }
+        }
     }
 
     #[test]

@@ -92,6 +92,8 @@ pub struct Model<S> {
     /// How much of `made` has been handed on.
     given: usize,
     finished: bool,
+    /// What went wrong, once all that was made before has been handed on.
+    fault: Option<Fault>,
     bytes_in: u64,
     bytes_out: u64,
     counted: u64,
@@ -100,8 +102,8 @@ pub struct Model<S> {
 impl<S: Stream> Model<S> {
     /// `cycles_per_flit`: at least 1 for a pipeline that takes one flit a cycle.
     pub fn new(stream: S, cycles_per_flit: f64) -> Model<S> {
-        let (made, given, finished) = (Vec::new(), 0, false);
-        Model { stream, cycles_per_flit, made, given, finished, bytes_in: 0, bytes_out: 0, counted: 0 }
+        let (made, given, finished, fault) = (Vec::new(), 0, false, None);
+        Model { stream, cycles_per_flit, made, given, finished, fault, bytes_in: 0, bytes_out: 0, counted: 0 }
     }
 
     /// Cycles since the packet began: input and output overlap, the slower of both counts.
@@ -118,6 +120,7 @@ impl<S: Stream> Kernel for Model<S> {
     fn reset(&mut self, params: &[u32]) -> Result<(), Fault> {
         (self.given, self.finished, self.bytes_in, self.bytes_out, self.counted) = (0, false, 0, 0, 0);
         self.made.clear();
+        self.fault = None;
         self.stream.reset(params)
     }
 
@@ -133,6 +136,13 @@ impl<S: Stream> Kernel for Model<S> {
             }
             (self.given, self.bytes_out) = (0, self.bytes_out + self.made.len() as u64);
             self.made.clear();
+            if self.fault.is_some() {
+                if step.taken > 0 || step.made > 0 {
+                    // This step was good; the next one is not.
+                    break;
+                }
+                return Err(self.fault.take().unwrap_or_else(|| Fault::Lost("it failed".into())));
+            }
             if self.finished {
                 step.done = true;
                 break;
@@ -140,11 +150,17 @@ impl<S: Stream> Kernel for Model<S> {
             let left = &input[step.taken..];
             if !left.is_empty() {
                 let piece = &left[..left.len().min(PIECE_BYTES)];
-                self.stream.chunk(piece, &mut self.made)?;
-                (step.taken, self.bytes_in) = (step.taken + piece.len(), self.bytes_in + piece.len() as u64);
+                match self.stream.chunk(piece, &mut self.made) {
+                    Ok(()) => {
+                        (step.taken, self.bytes_in) = (step.taken + piece.len(), self.bytes_in + piece.len() as u64);
+                    }
+                    Err(fault) => self.fault = Some(fault),
+                }
             } else if eop {
-                self.stream.finish(&mut self.made)?;
-                self.finished = true;
+                match self.stream.finish(&mut self.made) {
+                    Ok(()) => self.finished = true,
+                    Err(fault) => self.fault = Some(fault),
+                }
             } else {
                 break;
             }
@@ -203,6 +219,68 @@ mod tests {
             out.push(std::mem::take(&mut self.0));
             Ok(())
         }
+    }
+
+    /// Each byte as it came, up to a byte of 255; an end after an odd number of bytes is wrong, too.
+    #[derive(Default)]
+    struct Until(usize);
+
+    impl Stream for Until {
+        fn reset(&mut self, _params: &[u32]) -> Result<(), Fault> {
+            self.0 = 0;
+            Ok(())
+        }
+
+        fn chunk(&mut self, input: &[u8], out: &mut Vec<u8>) -> Result<(), Fault> {
+            let good = input.iter().position(|b| *b == 255).unwrap_or(input.len());
+            out.extend_from_slice(&input[..good]);
+            self.0 += good;
+            if good < input.len() { Err(Fault::Data("255".into())) } else { Ok(()) }
+        }
+
+        fn finish(&mut self, out: &mut Vec<u8>) -> Result<(), Fault> {
+            out.push(7);
+            if self.0 % 2 == 1 { Err(Fault::Data("odd".into())) } else { Ok(()) }
+        }
+    }
+
+    /// Like [`run`], of a kernel that fails: what it had made by then, and why it failed.
+    fn run_to_fault(kernel: &mut dyn Kernel, input: &[u8], piece: usize, room: usize) -> (Vec<u8>, Fault) {
+        let (mut out, mut buffer, mut at) = (Vec::new(), vec![0; room], 0);
+        loop {
+            let end = input.len().min(at + piece);
+            match kernel.step(&input[at..end], end == input.len(), &mut buffer) {
+                Ok(step) => {
+                    assert!(!step.done && (step.taken > 0 || step.made > 0));
+                    out.extend_from_slice(&buffer[..step.made]);
+                    at += step.taken;
+                }
+                Err(fault) => return (out, fault),
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_model_made_before_it_failed_is_handed_on_first_however_it_is_cut() {
+        let mut kernel = Model::new(Until::default(), 1.0);
+        let long: Vec<u8> = (0..200_001).map(|i| (i % 251) as u8).collect();
+        let (mut bad, mut odd) = (long.clone(), long.clone());
+        bad[150_000] = 255;
+        odd.push(7);
+        for (input, expected, why) in
+            [(&bad, &bad[..150_000], "255"), (&long, &odd[..], "odd"), (&bad, &bad[..150_000], "255")]
+        {
+            for (piece, room) in [(1, 1), (1000, 7), (100_000, 64), (300_000, 300_000)] {
+                let (out, fault) = run_to_fault(&mut kernel, input, piece, room);
+                assert!(out == expected, "{why}: {} bytes in pieces of {piece}, room of {room}", out.len());
+                assert_eq!(fault, Fault::Data(why.into()));
+                kernel.reset(&[]).unwrap();
+            }
+        }
+        // What is left of one that failed is gone with the reset.
+        assert_eq!(kernel.step(&[255], true, &mut []).unwrap_err(), Fault::Data("255".into()));
+        kernel.reset(&[]).unwrap();
+        assert_eq!(run(&mut kernel, &[1, 2], 2, 9).unwrap().0, [1, 2, 7]);
     }
 
     #[test]

@@ -172,6 +172,7 @@ impl Session {
                 return Err(fault.clone());
             }
             let (weight, credits) = (sess.weight, sess.credits.clone());
+            sess.clear();
             (sess.fault, sess.reset) = (None, true);
             state.scheduler.open(self.slot, weight, &credits);
             self.shared.bells[self.slot].notify_one();
@@ -301,7 +302,7 @@ impl Session {
     /// packet ends.
     ///
     /// # Errors
-    /// As [`Session::push`]. What the kernel made before a fault is lost.
+    /// As [`Session::push`], once all that the kernel made before has been pulled.
     pub async fn pull(&self, max: usize) -> Result<Pulled, Fault> {
         poll_fn(|cx| match self.pull_now(max, cx.waker()) {
             Ok(None) => Poll::Pending,
@@ -314,7 +315,7 @@ impl Session {
     fn pull_now(&self, max: usize, waker: &Waker) -> Result<Option<Pulled>, Fault> {
         let slot = self.slot;
         self.with(|shared, sess| {
-            if let Some(fault) = sess.fault.clone() {
+            if let Some(fault) = sess.fault.clone().filter(|_| !sess.has_output()) {
                 return Err(fault);
             }
             let end = sess.ends.front().copied();

@@ -239,12 +239,23 @@ impl Sess {
 
     /// Forgets input and output.
     pub fn clear(&mut self) {
-        self.input.clear();
+        self.clear_input();
         self.out.clear();
         self.ends.clear();
-        (self.queued, self.out_at, self.open_packets) = (0, 0, 0);
+        self.out_at = 0;
+    }
+
+    /// Forgets input. What was made of it before can still be fetched.
+    pub fn clear_input(&mut self) {
+        self.input.clear();
+        (self.queued, self.open_packets) = (0, 0);
         (self.undrained, self.mid_packet) = (false, false);
         self.packet = Step::default();
+    }
+
+    /// Whether there is output, or an end, to fetch.
+    pub fn has_output(&self) -> bool {
+        self.out.len() > self.out_at || !self.ends.is_empty()
     }
 
     /// Adds a step to what its packet has used: the cycles that count of it, and whether it says more than it may.
@@ -649,7 +660,12 @@ impl Shared {
             if matches!(sess.progress, Progress::Opening) {
                 sess.progress = Progress::Failed(CardError::Fault(fault.clone()));
             }
-            sess.clear();
+            // A stream gets what was made before; a packet that is computed as a whole has come to nothing.
+            if sess.whole {
+                sess.clear()
+            } else {
+                sess.clear_input()
+            }
             sess.fault = Some(fault);
             sess.wake();
             state.scheduler.close(slot);

@@ -175,7 +175,9 @@ fn a_recording_has_what_went_on_in_slots_as_the_counters_do() {
     let raw = log.raw().placement(Placement::Slot);
     // Short ones are computed at once, the last one in the slot.
     let lens = [4096, 100, 4096, 60_000];
-    lens.iter().for_each(|len| drop(raw.append_checksum_write(log.handle(), &vec![7; *len][..]).unwrap()));
+    for len in lens {
+        raw.append_checksum_write(log.handle(), &vec![7; len][..]).unwrap();
+    }
     let hits = client.read("/errors").unwrap();
     let bytes = client.trace_stop().unwrap();
     let after = stats(&client, 0);
@@ -188,13 +190,13 @@ fn a_recording_has_what_went_on_in_slots_as_the_counters_do() {
     let sums: Vec<u64> = sessions.iter().filter(|s| s.kernel == 0).map(|s| s.bytes_in).collect();
     assert_eq!(sums, lens.map(|len| len as u64));
     let grep: Vec<_> = sessions.iter().filter(|s| s.kernel == 1).collect();
-    assert_eq!((grep.len(), grep[0].bytes_in, grep[0].bytes_out), (1, 2_000_000, hits.len() as u64));
+    assert_eq!((grep.len(), grep[0].bytes_in, grep[0].bytes_out), (1, 1_900_000, hits.len() as u64));
     let total = after.total.since(&before.total);
     assert_eq!(sessions.iter().map(|s| s.slot_ns).sum::<u64>(), total.slot_ns);
     let counted = |s: &DeviceStats| s.slots.iter().map(|s| (s.busy_ns, s.sessions)).collect::<Vec<_>>();
     assert_eq!(facts.slots.iter().map(|s| (s.slot_ns, s.sessions)).collect::<Vec<_>>(), counted(&after));
     let steps = spans.iter().filter(|s| s.kind == slot_kind::STEP && s.kernel == 1);
-    assert_eq!(steps.map(|s| s.bytes_in).sum::<u64>(), 2_000_000);
+    assert_eq!(steps.map(|s| s.bytes_in).sum::<u64>(), 1_900_000);
     assert!(spans.iter().all(|s| facts.tenants.contains_key(&s.tenant)), "{:?}", facts.tenants);
 }
 

@@ -432,3 +432,42 @@ fn those_of_a_tree_are_listed_with_what_may_not_be_looked_at_and_only_they_are_r
     assert_eq!(errno(client.vopen("/d/new", WRITE | OpenFlags::CREATE)), Some(Errno::INVAL));
     assert_eq!(errno(client.metadata("/d/new")), Some(Errno::NOENT));
 }
+
+/// What a kernel makes before it fails is read, all of it and however it is asked for; then comes the error, and stays.
+#[test]
+fn what_was_made_before_a_fault_is_read_before_the_error() {
+    let (_embedded, client) = device();
+    // Pairs of a count and a value, and a count without a value.
+    let pairs: Vec<u8> = (0..20_000_u32).flat_map(|i| [(i % 256) as u8, (i / 7) as u8]).collect();
+    let expanded: Vec<u8> = pairs.chunks(2).flat_map(|p| vec![p[1]; p[0].into()]).collect();
+    put(&client, "/odd", &[&pairs[..], &[9]].concat());
+    client.virt_register("/v", 0o644, &spec("rle", vec![], Direction::Read, &[("/odd", 0, TO_END)])).unwrap();
+    for room in [100_000, 4 << 20] {
+        let file = client.vopen("/v", READ).unwrap();
+        let (mut all, mut piece) = (Vec::new(), vec![0; room]);
+        let error = loop {
+            match file.vread(&mut piece[..]) {
+                Ok(n) => {
+                    assert!(n > 0, "no end was read, and no error: {} bytes", all.len());
+                    all.extend_from_slice(&piece[..n]);
+                }
+                Err(e) => break e,
+            }
+        };
+        assert_eq!(error.raw_os_error(), Some(Errno::BADMSG.0));
+        assert!(all == expanded, "{} of {} bytes", all.len(), expanded.len());
+        assert_eq!(file.vread(&mut piece[..]).unwrap_err().raw_os_error(), Some(Errno::BADMSG.0), "again");
+    }
+    // A writer is told at once, and nothing is committed behind what it was told of.
+    put(&client, "/real", b"");
+    let into = spec("rle", vec![], Direction::Write { cut: false }, &[("/real", 0, TO_END)]);
+    client.virt_register("/w", 0o644, &into).unwrap();
+    let file = client.vopen("/w", WRITE).unwrap();
+    file.vwrite(&pairs).unwrap();
+    assert_eq!(file.vsync().unwrap(), expanded.len() as u64);
+    file.vwrite(&[3]).unwrap();
+    assert_eq!(file.vsync().unwrap_err().raw_os_error(), Some(Errno::BADMSG.0));
+    assert_eq!(file.vwrite(&pairs).unwrap_err().raw_os_error(), Some(Errno::BADMSG.0));
+    drop(file);
+    assert!(client.read("/real").unwrap() == expanded);
+}

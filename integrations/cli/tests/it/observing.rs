@@ -270,10 +270,10 @@ fn a_trace_shows_slots_as_tracks_of_their_own() {
     assert_eq!((sessions.len(), loads.len()), (1, 1), "{sessions:?}");
     let (session, load) = (sessions[0], loads[0]);
     assert_eq!((&session["name"], &load["name"]), (&"alice: grep".into(), &"loading grep".into()));
-    assert_eq!((&session["args"]["bytes_in"], &session["args"]["bytes_out"]), (&4_000_000.into(), &hits.len().into()));
+    assert_eq!((&session["args"]["bytes_in"], &session["args"]["bytes_out"]), (&3_800_000.into(), &hits.len().into()));
     assert!(load["args"]["slot_us"].as_f64() > Some(200_000.0), "the time of loading is modelled: {load}");
     let sum = |key: &str| steps.iter().map(|s| s["args"][key].as_u64().expect("a number")).sum::<u64>();
-    assert_eq!((sum("bytes_in"), Some(sum("cycles"))), (4_000_000, session["args"]["cycles"].as_u64()));
+    assert_eq!((sum("bytes_in"), Some(sum("cycles"))), (3_800_000, session["args"]["cycles"].as_u64()));
     let time = |e: &Value| (e["ts"].as_f64().expect("ts"), e["dur"].as_f64().expect("dur"));
     let (begin, dur) = time(session);
     for step in steps {

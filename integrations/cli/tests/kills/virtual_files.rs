@@ -58,7 +58,7 @@ fn prepare(client: &Client, life: u64, writer: usize) {
     let direction = Direction::Write { cut: false };
     let spec = VirtSpec { kernel: "rle".into(), params: vec![], direction, ranges: vec![range] };
     client.virt_register(&name, 0o644, &spec).unwrap();
-    client.syncfs().unwrap();
+    client.sync().unwrap();
 }
 
 /// Writes runs, now and then with an fsync, until the device dies. Says how far it got.

@@ -96,7 +96,7 @@ async fn step(
         // Nothing is left to answer.
         return Err(Errno::INTR);
     }
-    if !s.ended && !s.is_pushing() {
+    if !s.ended && !s.is_pushing() && s.refused().is_ok() {
         if out.is_empty() {
             // One that is long at it without a result makes room for others in between.
             s.rest_from_reading();

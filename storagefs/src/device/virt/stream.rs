@@ -56,6 +56,8 @@ pub(super) struct Stream {
     /// The memory of its FIFOs.
     held: Option<Fifos>,
     pushing: Option<Pushing>,
+    /// Why the last of it was not taken.
+    refused: Option<Errno>,
     /// Slot time that has been charged.
     charged: Usage,
     /// Bytes given to the reader, or taken from the writer, since the stream began.
@@ -93,6 +95,7 @@ impl Stream {
             session: None,
             held: None,
             pushing: None,
+            refused: None,
             charged: Usage::default(),
             position: 0,
             again: Vec::new(),
@@ -121,7 +124,7 @@ impl Stream {
 
     /// Back to the beginning: the slot is given back.
     pub fn rewind(&mut self) {
-        (self.session, self.held, self.pushing) = (None, None, None);
+        self.release_slot();
         (self.position, self.part, self.at) = (0, 0, 0);
         (self.ended, self.drained, self.failed) = (false, false, None);
         (self.sum, self.skip, self.skip_sum, self.replayed) = (0, 0, 0, 0);
@@ -190,13 +193,13 @@ impl Stream {
 
     /// The slot is given back, and a later packet begins anew.
     pub fn release(&mut self) {
-        (self.session, self.held, self.pushing) = (None, None, None);
+        self.release_slot();
         (self.ended, self.drained) = (false, false);
     }
 
     /// The slot is given back; what was given last can be read again.
     pub fn release_slot(&mut self) {
-        (self.session, self.held, self.pushing) = (None, None, None);
+        (self.session, self.held, self.pushing, self.refused) = (None, None, None, None);
     }
 
     /// Whether a packet has begun.
@@ -264,6 +267,7 @@ impl Stream {
     pub async fn push(&mut self, cx: &OpCx<'_>, bytes: Vec<u8>, eop: bool) -> Result<(), Errno> {
         let session = self.session(cx).await?;
         self.ended = eop;
+        self.refused = None;
         self.pushing = Some(Box::pin(async move { session.push(bytes, eop).await }));
         Ok(())
     }
@@ -273,7 +277,13 @@ impl Stream {
         self.pushing.is_some()
     }
 
-    /// Waits until the kernel has taken what is on its way, or has made something: at most `max` bytes of it.
+    /// Why the kernel took nothing of what was pushed last, if that is so.
+    pub fn refused(&self) -> Result<(), Errno> {
+        self.refused.map_or(Ok(()), Err)
+    }
+
+    /// Waits until the kernel has taken what is on its way, or has made something: at most `max` bytes of it. One that
+    /// has failed is an error once all that it made before has been given.
     pub async fn next(&mut self, cx: &OpCx<'_>, max: usize) -> Result<Event, Errno> {
         let session = self.session(cx).await?;
         let mut pull = pin!(session.pull(max));
@@ -282,7 +292,10 @@ impl Stream {
                 && let Poll::Ready(taken) = push.as_mut().poll(task)
             {
                 self.pushing = None;
-                return Poll::Ready(taken.map(|()| Event::Taken));
+                match taken {
+                    Ok(()) => return Poll::Ready(Ok(Event::Taken)),
+                    Err(fault) => self.refused = Some(fault.errno()),
+                }
             }
             pull.as_mut().poll(task).map_ok(Event::Made)
         });

@@ -97,6 +97,7 @@ async fn push(
         if let Event::Made(pulled) = s.next(cx, COMMIT_BYTES).await? {
             s.made.extend_from_slice(&pulled.bytes);
         }
+        s.refused()?;
         while s.made.len() >= COMMIT_BYTES {
             commit(cx, d, file, s).await?;
         }
