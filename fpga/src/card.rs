@@ -111,7 +111,7 @@ impl Card {
     pub fn load(&self, package: Package) -> Result<KernelId, CardError> {
         let manifest = package.manifest();
         let (name, id) = (manifest.name.clone(), manifest.id);
-        let (asks, has) = (manifest.ports.dram_bytes, self.shared.config.dram_bytes);
+        let (asks, has) = (manifest.ports.dram_bytes, self.shared.state.lock().pace.dram_bytes);
         if asks > has {
             return Err(CardError::Memory { kernel: name, asks, has });
         }

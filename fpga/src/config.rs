@@ -100,6 +100,8 @@ pub struct Pace {
     pub drive_bytes_per_s: u64,
     /// As [`CardConfig::timed`].
     pub timed: bool,
+    /// As [`CardConfig::dram_bytes`]: of packages that are loaded from now on.
+    pub dram_bytes: u64,
     /// As [`CardConfig::credits`]: of sessions that get their slot from now on.
     pub credits: u32,
     /// As [`CardConfig::credit_bytes`]: of the same.
@@ -129,14 +131,15 @@ impl Pace {
 impl CardConfig {
     /// How fast it is at first.
     pub fn pace(&self) -> Pace {
-        let CardConfig { clock_hz, reconfigure, drive_bytes_per_s, timed, credits, credit_bytes, .. } = *self;
-        Pace { clock_hz, reconfigure, drive_bytes_per_s, timed, credits, credit_bytes }
+        let CardConfig { clock_hz, reconfigure, drive_bytes_per_s, timed, dram_bytes, credits, credit_bytes, .. } =
+            *self;
+        Pace { clock_hz, reconfigure, drive_bytes_per_s, timed, dram_bytes, credits, credit_bytes }
     }
 
     /// One that is so fast at first.
     pub fn at(self, pace: &Pace) -> CardConfig {
-        let Pace { clock_hz, reconfigure, drive_bytes_per_s, timed, credits, credit_bytes } = *pace;
-        CardConfig { clock_hz, reconfigure, drive_bytes_per_s, timed, credits, credit_bytes, ..self }
+        let Pace { clock_hz, reconfigure, drive_bytes_per_s, timed, dram_bytes, credits, credit_bytes } = *pace;
+        CardConfig { clock_hz, reconfigure, drive_bytes_per_s, timed, dram_bytes, credits, credit_bytes, ..self }
     }
 
     /// With this many slots of the default size.

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 
 pub use pcie::Pcie;
 pub(super) use quantity::{Quantity, count, long_nanoseconds, megahertz, nanoseconds, per_second};
+pub(super) use slots::DRAM_BYTES_MAX;
 pub use slots::{SlotSize, Slots, Timed};
 
 /// The slowest core that is modelled: below this one slice lasts so long that the device looks dead.

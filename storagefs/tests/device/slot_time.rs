@@ -135,6 +135,7 @@ fn slots_are_tuned_while_they_work() {
         ("slots.count", "3"),
         ("slots.timed", "auto"),
         ("slots.clock", "250MHz"),
+        ("slots.dram_bytes", "1073741824"),
         ("slots.credits", "16"),
         ("slots.credit_bytes", "65536"),
         ("slots.reconfigure", "100ms"),
@@ -152,6 +153,8 @@ fn slots_are_tuned_while_they_work() {
     client.tune("slots.timed=off").unwrap();
     read();
     assert_eq!((card.pace().timed, value("slots.timed").as_str()), (false, "off"));
+    client.tune("slots.dram_bytes=4096").unwrap();
+    assert_eq!(card.pace().dram_bytes, 4096);
     client.tune("slots.timed=on").unwrap();
     client.tune("slots.credits=1").unwrap();
     client.tune("slots.credit_bytes=4096").unwrap();
@@ -210,6 +213,7 @@ fn slots_come_go_and_change_their_size_while_they_are_idle_and_not_else() {
         ("slots.clock=0", Errno::RANGE),
         ("slots.clock=3GHz", Errno::RANGE),
         ("slots.clock=250", Errno::RANGE),
+        ("slots.dram_bytes=1099511627777", Errno::RANGE),
         ("slots.credits=0", Errno::RANGE),
         ("slots.credit_bytes=63", Errno::RANGE),
         ("slots.reconfigure=61s", Errno::RANGE),

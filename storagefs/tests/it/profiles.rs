@@ -101,6 +101,7 @@ fn the_ranges_of_the_page_are_those_that_are_taken() {
             }
             "slots.luts" => (vec![numbers[0], numbers[1]], vec!["0", "4294967296"]),
             "slots.ffs" | "slots.brams" | "slots.dsps" => (vec![numbers[0], numbers[1]], vec!["-1", "4294967296"]),
+            "slots.dram_bytes" => (vec![numbers[0], numbers[1]], vec!["-1", "1099511627777"]),
             "slots.credits" => (vec![numbers[0], numbers[1]], vec!["0", "4097"]),
             "slots.credit_bytes" => (vec![numbers[0], numbers[1]], vec!["63", "16777217"]),
             "slots.reconfigure_ns" => (vec![numbers[0], numbers[1]], vec!["-1", "60000000001"]),

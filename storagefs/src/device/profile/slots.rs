@@ -11,6 +11,9 @@ pub const RECONFIGURE_NS_MAX: u64 = 60_000_000_000;
 /// The longest for each look-up table, nanoseconds.
 pub const RECONFIGURE_LUT_NS_MAX: u64 = 1_000_000;
 
+/// The most memory of the card that a slot has, bytes: 1 TiB.
+pub(in crate::device) const DRAM_BYTES_MAX: u64 = 1 << 40;
+
 /// The slots: how many, how large, how fast, and how their streams are let in. A flit is 64 bytes on every card.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -31,6 +34,8 @@ pub struct Slots {
     pub dsps: u32,
     /// The size of each slot, where they are not all the same; else empty.
     pub regions: Vec<SlotSize>,
+    /// Memory of the card that each slot has, bytes.
+    pub dram_bytes: u64,
     /// R: requests that a kernel may have in flight or in its FIFO.
     pub credits: u32,
     /// C: bytes of a request.
@@ -115,6 +120,7 @@ impl Slots {
             brams,
             dsps,
             regions: if alike { Vec::new() } else { card.slots.iter().map(|r| (*r).into()).collect() },
+            dram_bytes: card.dram_bytes,
             credits: card.credits,
             credit_bytes: card.credit_bytes,
             reconfigure_ns: card.reconfigure.base_ns,
@@ -148,6 +154,7 @@ impl Slots {
         Slots {
             timed: self.timed,
             clock_mhz: or(&self.clock_mhz, &usual.clock_mhz, cards.clock_mhz),
+            dram_bytes: or(&self.dram_bytes, &usual.dram_bytes, cards.dram_bytes),
             credits: or(&self.credits, &usual.credits, cards.credits),
             credit_bytes: or(&self.credit_bytes, &usual.credit_bytes, cards.credit_bytes),
             reconfigure_ns: or(&self.reconfigure_ns, &usual.reconfigure_ns, cards.reconfigure_ns),
@@ -172,6 +179,7 @@ impl Slots {
         Pace {
             clock_hz,
             reconfigure: Reconfigure { base_ns: self.reconfigure_ns, per_lut_ns: self.reconfigure_lut_ns },
+            dram_bytes: self.dram_bytes,
             credits: self.credits,
             credit_bytes: self.credit_bytes,
             timed,
@@ -190,6 +198,7 @@ impl Slots {
                 "slots.regions must say the size of as many slots as slots.count says (3, where it says none)",
             ),
             (self.regions.iter().all(|r| r.luts >= 1), "luts must be at least 1 in each of slots.regions"),
+            (self.dram_bytes <= DRAM_BYTES_MAX, "slots.dram_bytes must be at most 1099511627776 (1 TiB)"),
             ((1..=4096).contains(&self.credits), "slots.credits must be at least 1 and at most 4096"),
             (
                 (64..=16 << 20).contains(&self.credit_bytes),

@@ -3,7 +3,7 @@
 use weldfs_fpga::config::SLOTS_MAX;
 
 use super::super::core::Core;
-use super::super::profile::{Profile, Quantity, SlotSize, Slots, Timed, long_nanoseconds, megahertz};
+use super::super::profile::{DRAM_BYTES_MAX, Profile, Quantity, SlotSize, Slots, Timed, long_nanoseconds, megahertz};
 use super::{Refused, Setting, known, range, whole};
 
 /// What their keys begin with.
@@ -24,7 +24,7 @@ struct Number {
     set: fn(&mut Slots, u64),
 }
 
-const NUMBERS: [Number; 5] = [
+const NUMBERS: [Number; 6] = [
     Number {
         key: "slots.clock",
         kind: Some(megahertz),
@@ -32,6 +32,14 @@ const NUMBERS: [Number; 5] = [
         what: "clock of the slots: from the next step of each kernel on",
         get: |s| s.clock_mhz.into(),
         set: |s, n| s.clock_mhz = n as u32,
+    },
+    Number {
+        key: "slots.dram_bytes",
+        kind: None,
+        range: (0, DRAM_BYTES_MAX),
+        what: "memory of the card that each slot has: of packages that are loaded from now on",
+        get: |s| s.dram_bytes,
+        set: |s, n| s.dram_bytes = n,
     },
     Number {
         key: "slots.credits",
