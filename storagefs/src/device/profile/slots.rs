@@ -142,10 +142,7 @@ impl Slots {
 
     /// What a device with this card comes to: each key that has its default is as the card says.
     pub(in crate::device) fn on(&self, card: &CardConfig) -> Slots {
-        fn or<T: PartialEq>(mine: &T, usual: &T, cards: T) -> T
-        where
-            T: Clone,
-        {
+        fn or<T: PartialEq + Clone>(mine: &T, usual: &T, cards: T) -> T {
             if mine == usual { cards } else { mine.clone() }
         }
         let (usual, cards) = (Slots::default(), Slots::of(card));

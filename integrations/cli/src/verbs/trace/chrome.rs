@@ -182,7 +182,7 @@ fn runnable(out: &mut dyn Write, facts: &TraceFacts, slices: &[Slice]) -> io::Re
 #[cfg(test)]
 mod tests {
     use super::*;
-    use weldfs_storagefs::device::trace::CoreTrace;
+    use weldfs_storagefs::device::trace::{CoreTrace, SlotTrace};
 
     #[test]
     fn a_file_holds_tracks_spans_counters_and_what_was_dropped() {
@@ -198,23 +198,45 @@ mod tests {
                 CoreTrace { slices: 1, busy_ns: 2500, cost_ns: 0, dropped: 0 },
                 CoreTrace { dropped: 3, ..CoreTrace::default() },
             ],
+            slots: vec![SlotTrace::default(), SlotTrace { sessions: 1, slot_ns: 800, dropped: 4 }],
+            kernels: vec!["grep".to_owned()],
             tenants: [(0, "we\"ird".to_owned())].into(),
         };
         let nop = Slice { start_ns: 1_002_001, end_ns: 1_004_501, runnable: 2, micro: 1, ..Slice::default() };
         let unknown =
             Slice { start_ns: 1_005_000, end_ns: 1_005_001, core: 1, tenant: 9, opcode: 127, ..Slice::default() };
         let mut out = Vec::new();
-        write(&mut out, &facts, &[nop, unknown]).expect("written to memory");
+        let session = SlotSpan {
+            kind: slot_kind::SESSION,
+            flags: slot_flag::FAILED,
+            slot: 1,
+            session: 7,
+            start_ns: 1_002_000,
+            end_ns: 1_004_000,
+            slot_ns: 800,
+            ..SlotSpan::default()
+        };
+        let step = SlotSpan { kind: slot_kind::STEP, flags: 0, kernel: 9, end_ns: 1_003_000, ..session };
+        // A step that was written first is shown in its session.
+        let trace = Decoded { facts: "", slices: vec![nop, unknown], spans: vec![step, session] };
+        write(&mut out, &facts, &trace).expect("written to memory");
         let file: serde_json::Value = serde_json::from_slice(&out).expect("JSON");
-        assert_eq!((&file["otherData"]["dropped"], &file["otherData"]["device"]["label"]), (&3.into(), &"a\"b".into()));
+        assert_eq!((&file["otherData"]["dropped"], &file["otherData"]["device"]["label"]), (&7.into(), &"a\"b".into()));
         let of = |ph: &str| -> Vec<&serde_json::Value> {
             file["traceEvents"].as_array().into_iter().flatten().filter(|e| e["ph"] == ph).collect()
         };
-        assert_eq!(of("M").iter().filter(|e| e["name"] == "thread_name").count(), 2);
+        assert_eq!(of("M").iter().filter(|e| e["name"] == "thread_name").count(), 4);
         let x = of("X");
         assert_eq!((x[0]["ts"].as_f64(), x[0]["dur"].as_f64(), &x[0]["tid"]), (Some(2.001), Some(2.5), &1.into()));
         assert_eq!((&x[0]["name"], &x[0]["args"]["micro_op"]), (&"we\"ird: nop".into(), &1.into()));
         assert_eq!((&x[1]["name"], &x[1]["tid"]), (&"?: operation 127".into(), &2.into()));
+        assert_eq!(
+            (&x[2]["cat"], &x[2]["name"], &x[2]["pid"]),
+            (&"session".into(), &"we\"ird: grep".into(), &2.into())
+        );
+        let args = &x[2]["args"];
+        assert_eq!((args["slot_us"].as_f64(), &args["failed"], &args["session"]), (Some(0.8), &true.into(), &7.into()));
+        assert_eq!((&x[3]["cat"], &x[3]["name"], &x[3]["tid"]), (&"step".into(), &"?".into(), &2.into()));
         let c = of("C");
         assert_eq!((c.len(), &c[0]["args"]["commands"], &c[1]["args"]["commands"]), (2, &2.into(), &0.into()));
     }

@@ -33,6 +33,7 @@ fn config(library: &Path, image: &str) -> Config {
         opening: Duration::from_secs(30),
         watchdog: Duration::from_secs(30),
         given_up: Arc::default(),
+        left: Arc::default(),
     }
 }
 
