@@ -42,10 +42,11 @@ fn run(data: &[u8]) {
             assert_eq!(Reply::decode(&reply.encode(kind), kind), Ok(reply));
         }
         2 => {
-            let Ok((facts, slices)) = trace::decode(data.rest()) else { return };
-            let again = trace::encode(facts, &slices);
-            let (same_facts, same) = trace::decode(&again).expect("what is written is read");
-            assert_eq!((same_facts.trim_end(), same), (facts.trim_end(), slices));
+            let Ok(read) = trace::decode(data.rest()) else { return };
+            let again = trace::encode(read.facts, &read.slices, &read.spans);
+            let same = trace::decode(&again).expect("what is written is read");
+            assert_eq!(same.facts.trim_end(), read.facts.trim_end());
+            assert_eq!((same.slices, same.spans), (read.slices, read.spans));
         }
         _ => {
             let bytes = data.rest();
@@ -101,7 +102,8 @@ fn seeds() -> Vec<Seed> {
         replies.into_iter().map(|(i, r)| (format!("reply-{i}"), [&[1, i as u8][..], &r.encode(KINDS[i])].concat())),
     );
     let slices = [trace::Slice { start_ns: 1, end_ns: 2, ..trace::Slice::default() }; 2];
-    all.push(("trace".into(), [&[2][..], &trace::encode("{\"a\":1}", &slices)].concat()));
+    let spans = [trace::SlotSpan { start_ns: 1, end_ns: 2, ..trace::SlotSpan::default() }; 2];
+    all.push(("trace".into(), [&[2][..], &trace::encode("{\"a\":1}", &slices, &spans)].concat()));
     let listing = weldfs_ciscops::SharedRegion::heap(256);
     if let Ok(room) = listing.bytes(0, 256) {
         let mut w = dirent::DirentWriter::new(room);
