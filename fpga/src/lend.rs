@@ -16,8 +16,8 @@ pub struct Rest {
     /// After so long without a call, anyone who waits may have its slot.
     pub idle: Duration,
     /// Once the session has had its slot for so long, it may be taken at once for another tenant that has waited for
-    /// `idle`, and has no slot, or fewer for its weight than this one's tenant even after that. A session of more weight
-    /// than the one that waits has its slot for as many times longer, up to ten. `None`: not at all.
+    /// `idle`, and has no slot, or fewer for its weight than this one's tenant even after that. A session of more
+    /// weight than the one that waits has its slot for as many times longer, up to ten. `None`: not at all.
     pub turn: Option<Duration>,
 }
 

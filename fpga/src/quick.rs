@@ -37,10 +37,11 @@ pub struct Packet<'a> {
 }
 
 impl Card {
-    /// Computes a packet on this thread, if that is possible: it is short ([`crate::config::CardConfig::inline_bytes`]),
-    /// its kernel is built in and lies in an idle slot, and no time is modelled. None where it is not: nothing has
-    /// happened then, and [`Card::open`] and [`crate::session::Session::run`] say what comes of it, or why nothing
-    /// does. Everything is the same either way: a session of one packet, its charge, the watchdog, the kernel made anew.
+    /// Computes a packet on this thread, if that is possible: it is short
+    /// ([`crate::config::CardConfig::inline_bytes`]), its kernel is built in and lies in an idle slot, and no time is
+    /// modelled. None where it is not: nothing has happened then, and [`Card::open`] and
+    /// [`crate::session::Session::run`] say what comes of it, or why nothing does. Everything is the same either way: a
+    /// session of one packet, its charge, the watchdog, the kernel made anew.
     pub fn at_once(&self, packet: &Packet<'_>) -> Option<AtOnce> {
         self.shared().at_once(packet)
     }

@@ -586,11 +586,7 @@ impl Shared {
             let Some(at) = state.waiters.iter().position(|w| w.ticket == ticket) else { continue };
             let want = state.waiters[at].want.clone();
             let placed = self.find(state, &want).and_then(|loaded| self.place(state, &want, &loaded));
-            let answer = match placed {
-                Ok(None) => continue,
-                Ok(Some(place)) => Ok(place),
-                Err(error) => Err(error),
-            };
+            let Some(answer) = placed.transpose() else { continue };
             if let (Ok((slot, epoch)), true) = (&answer, state.recorder.is_some()) {
                 let waited = self.config.clock.now().saturating_sub(state.waiters[at].since);
                 state.sess(*slot, *epoch).into_iter().for_each(|s| s.seen.waited = waited);

@@ -1,5 +1,5 @@
-//! What the drive gives the slots: requests are issued in the order that the scheduler says, and their data lands in the
-//! FIFOs.
+//! What the drive gives the slots: requests are issued in the order that the scheduler says, and their data lands in
+//! the FIFOs.
 
 use crate::slot::{Flight, Shared, State};
 

@@ -129,9 +129,9 @@ impl Client {
         Ok(self.session()?.transport.stats_json(detail)?)
     }
 
-    /// Starts recording what runs on the device's cores: at most `limit` slices. One recording at a time; it ends with
-    /// [`Client::trace_stop`] or with this client's session. Errors: EPERM (only root and who runs the device may),
-    /// EBUSY, EINVAL.
+    /// Starts recording what runs on the device's cores, at most `limit` slices, and in its FPGA slots, half as many
+    /// spans. One recording at a time; it ends with [`Client::trace_stop`] or with this client's session. Errors: EPERM
+    /// (only root and who runs the device may), EBUSY, EINVAL.
     pub fn trace_start(&self, limit: u32) -> io::Result<()> {
         self.session()?.transport.trace(Some(limit))?;
         Ok(())

@@ -88,7 +88,8 @@ fn what_has_no_room_is_counted_and_what_began_earlier_is_not_recorded() {
     assert_eq!(recording.slots[1].slot_ns, 5 * recording.spans[0].slot_ns, "those without room included");
 }
 
-/// The clock stands still but where it is moved: waiting for a slot, loading and waiting for credits are of that length.
+/// The clock stands still but where it is moved: waiting for a slot, loading and waiting for credits are of that
+/// length.
 #[test]
 fn waits_are_as_long_as_they_were() {
     let clock = Clock::manual();

@@ -366,7 +366,8 @@ impl Session {
         self.state.core.stats(Some(&self.state), detail).to_json()
     }
 
-    /// Starts a recording of at most `limit` slices, and half as many spans of slots. EPERM (neither root nor who runs the device), EBUSY, EINVAL.
+    /// Starts a recording of at most `limit` slices, and half as many spans of slots. EPERM (neither root nor the user
+    /// that runs the device), EBUSY, EINVAL.
     pub fn trace_start(&self, limit: u32) -> Result<(), Errno> {
         if ![0, rustix::process::geteuid().as_raw()].contains(&self.state.cred.uid) {
             return Err(Errno::PERM);

@@ -22,7 +22,8 @@ fn device(profile: &str) -> (Embedded, Client) {
     (embedded, client)
 }
 
-/// A virtual file over so many bytes, of a kernel that takes 64 of them a cycle. (The pass-through has a slot of its own.)
+/// A virtual file over so many bytes, of a kernel that takes 64 of them a cycle. (The pass-through has a slot of its
+/// own.)
 fn through(client: &Client, path: &str, kernel: &str, params: &[u32], bytes: usize) {
     let real = format!("{path}-real");
     put(client, &real, &vec![7; bytes]);
