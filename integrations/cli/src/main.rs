@@ -116,7 +116,7 @@ enum Verb {
     Kernel(verbs::kernel::Args),
     /// Show who uses a running device, as it happens
     Top(verbs::top::Args),
-    /// Record what runs on the cores of a device, for Perfetto
+    /// Record what runs on the cores and in the slots of a device, for Perfetto
     Trace(verbs::trace::Args),
     /// The whole story: load, fuse, kill, recover, compare
     Demo(verbs::demo::Args),

@@ -1,4 +1,4 @@
-//! `weldfs trace`: what ran on each core of a device, as a file that Perfetto and chrome://tracing open.
+//! `weldfs trace`: what ran on each core and in each slot of a device, as a file for Perfetto and chrome://tracing.
 
 mod chrome;
 
@@ -17,7 +17,7 @@ use weldfs_storagefs::device::trace::TraceFacts;
 
 /// Arguments of `weldfs trace`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "Only root and whoever runs the device may record, one at a time.\n\
+#[command(after_help = "Only root and the user that runs the device may record, one at a time.\n\
 docs/OBSERVABILITY.md says how to read the file.")]
 pub struct Args {
     /// The device's socket, or the image or directory that it serves

@@ -33,6 +33,11 @@ pub fn long_nanoseconds() -> Quantity {
     Quantity { units: TIMES, says: "0 or e.g. 100ms, at most 60s" }
 }
 
+/// Nanoseconds of what is done very often.
+pub fn short_nanoseconds() -> Quantity {
+    Quantity { units: TIMES, says: "0 or e.g. 900ns, 5us, at most 1ms" }
+}
+
 /// Megahertz.
 pub fn megahertz() -> Quantity {
     Quantity { units: &[("MHz", 1.0), ("GHz", 1e3)], says: "1MHz to 2GHz, e.g. 250MHz" }

@@ -3,7 +3,9 @@
 use weldfs_fpga::config::SLOTS_MAX;
 
 use super::super::core::Core;
-use super::super::profile::{DRAM_BYTES_MAX, Profile, Quantity, SlotSize, Slots, Timed, long_nanoseconds, megahertz};
+use super::super::profile::{
+    DRAM_BYTES_MAX, Profile, Quantity, SlotSize, Slots, Timed, long_nanoseconds, megahertz, short_nanoseconds,
+};
 use super::{Refused, Setting, known, range, whole};
 
 /// What their keys begin with.
@@ -67,7 +69,7 @@ const NUMBERS: [Number; 6] = [
     },
     Number {
         key: "slots.reconfigure_lut",
-        kind: Some(super::nanoseconds),
+        kind: Some(short_nanoseconds),
         range: (0, u64::MAX),
         what: "the same, for each look-up table of the slot",
         get: |s| s.reconfigure_lut_ns,
