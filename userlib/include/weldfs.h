@@ -2592,9 +2592,9 @@ void weldfs_virt_end(struct weldfs_virt_walk *walk);
  cut them off is -ETXTBSY. Any other file opens, too, and is read and written as such. On success *file is to be
  given back with weldfs_vclose.
 
- Errors: -EINVAL (O_CREAT, O_TMPFILE), -ENOENT (the name, a real file, or the kernel is not there), -ENODEV (the kernel is not active), -EACCES
- (also: a real file is not for who opens this), -EPERM (the other direction), -ENODATA (a real file ends before its
- range does), -EISDIR, -ELOOP (a real file is a virtual one), -EROFS, -EIO.
+ Errors: -EINVAL (O_CREAT, O_TMPFILE), -ENOENT (the name, a real file, or the kernel is not there), -ENODEV (the
+ kernel is not active), -EACCES (also: a real file is not for who opens this), -EPERM (the other direction), -ENODATA
+ (a real file ends before its range does), -EISDIR, -ELOOP (a real file is a virtual one), -EROFS, -EIO.
  */
 int weldfs_vopen(const struct weldfs_client *client,
                  const char *name,
@@ -2704,8 +2704,8 @@ int weldfs_kernel_unload(const struct weldfs_client *client, const char *name);
 /*
  Chooses the back-end (model, rtl, hls, xrt) of a kernel that runs where none is named.
 
- Errors: -ENOENT (no such kernel; nothing is called a back-end so), -EINVAL (the kernel has none of that kind), -EPERM,
- -EOPNOTSUPP.
+ Errors: -ENOENT (no such kernel; nothing is called a back-end so), -EINVAL (the kernel has none of that kind),
+ -EPERM, -EOPNOTSUPP.
  */
 int weldfs_kernel_prefer(const struct weldfs_client *client,
                          const char *name,

@@ -72,8 +72,8 @@ impl Client {
         }
     }
 
-    /// Makes or replaces a whole file. One command, and atomic, up to 1 MiB. Onto a virtual file: through its kernel, to
-    /// the end of the stream.
+    /// Makes or replaces a whole file. One command, and atomic, up to 1 MiB. Onto a virtual file: through its kernel,
+    /// to the end of the stream.
     pub fn write(&self, path: impl AsRef<Path>, data: &[u8]) -> io::Result<()> {
         let path = path.as_ref();
         let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::TRUNC;

@@ -64,8 +64,8 @@ pub unsafe extern "C" fn weldfs_kernel_unload(client: Option<&weldfs_client>, na
 
 /// Chooses the back-end (model, rtl, hls, xrt) of a kernel that runs where none is named.
 ///
-/// Errors: -ENOENT (no such kernel; nothing is called a back-end so), -EINVAL (the kernel has none of that kind), -EPERM,
-/// -EOPNOTSUPP.
+/// Errors: -ENOENT (no such kernel; nothing is called a back-end so), -EINVAL (the kernel has none of that kind),
+/// -EPERM, -EOPNOTSUPP.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_kernel_prefer(
     client: Option<&weldfs_client>,

@@ -241,9 +241,9 @@ pub unsafe extern "C" fn weldfs_virt_end(walk: Option<Box<weldfs_virt_walk>>) {
 /// cut them off is -ETXTBSY. Any other file opens, too, and is read and written as such. On success *file is to be
 /// given back with weldfs_vclose.
 ///
-/// Errors: -EINVAL (O_CREAT, O_TMPFILE), -ENOENT (the name, a real file, or the kernel is not there), -ENODEV (the kernel is not active), -EACCES
-/// (also: a real file is not for who opens this), -EPERM (the other direction), -ENODATA (a real file ends before its
-/// range does), -EISDIR, -ELOOP (a real file is a virtual one), -EROFS, -EIO.
+/// Errors: -EINVAL (O_CREAT, O_TMPFILE), -ENOENT (the name, a real file, or the kernel is not there), -ENODEV (the
+/// kernel is not active), -EACCES (also: a real file is not for who opens this), -EPERM (the other direction), -ENODATA
+/// (a real file ends before its range does), -EISDIR, -ELOOP (a real file is a virtual one), -EROFS, -EIO.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn weldfs_vopen(
     client: Option<&weldfs_client>,

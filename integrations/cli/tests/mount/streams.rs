@@ -81,7 +81,8 @@ fn programs_read_and_write_virtual_files_as_streams() {
         ok(command.arg("-ec").arg(script).current_dir(place.root()))
     };
     let said = shell(
-        "stat -c '%s %a %F' same; cmp same text; wc -l < same; wc -c < same; head -n 1 same; tail -n 1 same; grep -c 'line 4999.$' same
+        "stat -c '%s %a %F' same; cmp same text; wc -l < same; wc -c < same; head -n 1 same; tail -n 1 same
+         grep -c 'line 4999.$' same
          cp same copy; cmp copy text; cat same same | wc -c
          dd if=same bs=64k status=none | cmp - text; dd if=same bs=4k iflag=direct status=none | cmp - text
          dd if=same bs=7 count=2 status=none | wc -l",
