@@ -214,7 +214,7 @@ fn ls(args: &Ls) -> Outcome {
         let mut walk = Walk::new(client, &place.image);
         walk.tree(&place.path, true, &mut |when, step| {
             // A virtual file has no bytes.
-            if when == When::Found && step.meta.is_file() && step.meta.len() == 0 {
+            if when == When::Found && step.meta.is_file() && step.meta.is_empty() {
                 let label = Place { image: place.image.clone(), path: step.path.to_owned() };
                 match spec_of(client, step.path).doing("look at", label.to_string()) {
                     Ok(spec) => rows.extend(spec.map(|spec| Row::new(step.path, spec))),
