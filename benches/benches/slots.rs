@@ -73,7 +73,9 @@ fn measure(client: &Client, how: &str) {
                     (of(Placement::Device), b)
                 }
             };
-            (core.push(a), slot.push(b), more.push(b - a));
+            core.push(a);
+            slot.push(b);
+            more.push(b - a);
         }
         println!("| {how} | {kind} | {:.0} | {:.0} | {:+.0} |", median(core), median(slot), median(more));
     }

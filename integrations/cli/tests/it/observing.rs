@@ -303,7 +303,7 @@ fn a_trace_that_is_full_or_interrupted_is_whole_and_says_what_is_missing() {
     let file = read(&path);
     assert_eq!(spans(&file)[0].len(), 7);
     let dropped = file["otherData"]["dropped"].as_u64().expect("a number");
-    assert!(dropped > 0 && out.contains(&format!("{dropped} more slices had no room")), "{dropped}: {out}");
+    assert!(dropped > 0 && out.contains(&format!("{dropped} more had no room")), "{dropped}: {out}");
 }
 
 /// Ends within a few seconds; without an end of its own the test ends it.
