@@ -195,7 +195,7 @@ fn writers_that_never_pause_leave_a_slot_to_readers_and_commands() {
             .map(|i| {
                 let bob = &bob;
                 scope.spawn(move || {
-                    let log = bob.open(&format!("/log-{i}"), &OpenOptions::new().write(true).create(true)).unwrap();
+                    let log = bob.open(format!("/log-{i}"), &OpenOptions::new().write(true).create(true)).unwrap();
                     for _ in 0..5 {
                         assert_eq!(drain(&bob.vopen("/sum", READ).unwrap(), 10).unwrap().len(), 4);
                         let raw = log.raw().placement(Placement::Slot);

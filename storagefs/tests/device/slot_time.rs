@@ -85,7 +85,7 @@ fn shares(weights: [u32; 2], slots: usize) -> [u64; 2] {
         for i in 0..8 {
             let (user, stop) = (&users[i % 2], &stop);
             scope.spawn(move || {
-                let log = user.open(&format!("/log-{i}"), &OpenOptions::new().write(true).create(true)).unwrap();
+                let log = user.open(format!("/log-{i}"), &OpenOptions::new().write(true).create(true)).unwrap();
                 let (raw, payload) = (log.raw().placement(Placement::Slot), vec![1; BYTES]);
                 while !stop.load(Ordering::Acquire) {
                     // Half of them are streams, half are stages of commands.
