@@ -15,13 +15,13 @@ use crate::session::{Session, keep, opened};
 use crate::slot::{Counts, Locked, Program, Shared, Slot, State, named};
 use crate::status::CardStatus;
 use crate::worker;
-use parking_lot::{Condvar, Mutex};
 use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll};
 use std::thread::JoinHandle;
+use weldfs_locks::{Condvar, Mutex};
 
 /// Requests that the drive works on at once.
 const DEPTH: usize = 2;

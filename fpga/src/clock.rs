@@ -1,9 +1,9 @@
 //! Time as the card sees it: the machine's, or a test's.
 
-use parking_lot::{Condvar, MutexGuard};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use weldfs_locks::{Condvar, MutexGuard};
 
 /// A wait that is shorter, nanoseconds, is not slept: the thread would be woken too late.
 const SLEEP_ABOVE_NS: u64 = 200_000;

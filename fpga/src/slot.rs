@@ -11,11 +11,11 @@ use crate::manifest::{Kind, PackageError, Region, StageOf};
 use crate::package::{Factory, Package};
 use crate::record::{Recorder, Seen};
 use crate::status::Usage;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;
+use weldfs_locks::{Condvar, Mutex, MutexGuard};
 
 /// Virtual time is counted in nanoseconds over two to the power of this: a weight divides also a short packet's.
 const VIRTUAL_BITS: u32 = 20;

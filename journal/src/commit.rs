@@ -12,11 +12,11 @@ use crate::log_buffer::LogBuffer;
 use crate::put::barrier;
 use crate::tail_page::TailPage;
 use crate::{IoWrite, JournalError, Lsn, MediumError};
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
 use std::task::Waker;
 use std::thread::JoinHandle;
+use weldfs_locks::{Condvar, Mutex};
 
 /// The durable watermark and those who wait for it.
 pub(crate) struct Notifier {

@@ -11,12 +11,12 @@ use crate::reservation::{Reservation, record_bytes};
 use crate::tail_page::TailPage;
 use crate::{AlignedBuf, Clock, JournalError, LogArea, LogFull, Lsn, Medium, Random, RecordHead, RecordKind};
 use crate::{SEGMENTS_MAX, SegmentTable, TxnMode};
-use parking_lot::{Condvar, Mutex};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::Waker;
 use std::thread::JoinHandle;
 use weldfs_functions::ChecksumState;
+use weldfs_locks::{Condvar, Mutex};
 use zerocopy::IntoBytes;
 
 /// A data block run to be written with the next batch (block media), or at once (byte-addressable media).

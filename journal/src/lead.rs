@@ -6,8 +6,8 @@ use crate::commit::{Aim, Batch, commit};
 use crate::journal::{Journal, Shared, State};
 use crate::limits::WRITE_OUT_BYTES;
 use crate::{JournalError, Lsn};
-use parking_lot::MutexGuard;
 use std::sync::atomic::Ordering;
+use weldfs_locks::MutexGuard;
 
 impl Journal {
     /// Until the matching [`Journal::leave`], commits that are started do not wake the commit thread: the caller looks

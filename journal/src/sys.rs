@@ -1,8 +1,8 @@
 //! Time and randomness: the two remaining seams of non-determinism.
 
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
+use weldfs_locks::Mutex;
 
 /// Time. LSNs order things, never clocks: time feeds timestamps and deadlines only. Thread-safe.
 pub trait Clock: Send + Sync {

@@ -9,10 +9,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use weldfs::{AttachOptions, Claimed, Connector, Here, Placeholder, Process, QueueParts, SessionInfo, Transport};
 use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{Reply, Request};
+use weldfs_locks::Mutex;
 use weldfs_storagefs::device::{Device, DeviceConfig, Identity, Seated};
 use weldfs_storagefs::fs::Cred;
 use weldfs_storagefs::store::Store;

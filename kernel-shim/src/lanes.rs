@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use weldfs_locks::Mutex;
 
 /// Users with a thread of their own; further ones share one.
 const LANES_MAX: usize = 64;

@@ -20,10 +20,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{Reply, kind};
+use weldfs_locks::Mutex;
 use weldfs_storagefs::device::{Device, DeviceConfig, LogRate};
 
 use crate::ServeError;

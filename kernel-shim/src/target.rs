@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
 use rustix::fs::Access;
 use weldfs::{AttachOptions, Client, ClientOptions, Connector, PerProcess, Process, SocketConnector, Transport};
 use weldfs_ciscops::Errno;
+use weldfs_locks::Mutex;
 use weldfs_storagefs::device::DeviceConfig;
 use weldfs_storagefs::media::{self, ImageKind, OpenMode};
 use weldfs_storagefs::superblock::Superblock;

@@ -10,10 +10,10 @@ use crate::geometry::Geometry;
 use crate::limits::PAGE_BLOCKS;
 use crate::overlay::Base;
 use crate::tree::{Key, Pages, kind};
-use parking_lot::Mutex;
 use std::sync::Arc;
 use weldfs_ciscops::Errno;
 use weldfs_journal::BlockNo;
+use weldfs_locks::Mutex;
 
 /// A run of blocks on the medium.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,11 +8,11 @@ use crate::error::FsResult;
 use crate::limits::BLOCK;
 use crate::shares::{NOBODY, Owner, Shares};
 use hashbrown::HashMap;
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use weldfs_journal::{AlignedBuf, BlockNo, DataWrite, Lsn, Medium};
+use weldfs_locks::Mutex;
 
 /// Blocks read ahead of need at most in one fetch.
 const FETCH_MAX: u32 = 64;

@@ -3,9 +3,9 @@
 //! `inode`, `offset`, `block`, `path`, `expected`, `actual`.
 
 use crate::error::{Corrupt, FsError, Place};
-use parking_lot::Mutex;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use weldfs_locks::Mutex;
 
 /// Findings remembered, so that a client that reads the same bad block for ever does not fill the log.
 const RECENT_MAX: usize = 256;

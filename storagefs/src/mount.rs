@@ -21,7 +21,6 @@ use crate::store::{Ledger, MountOptions, NameHash, Store};
 use crate::superblock::{CopyWarning, Superblock, padded};
 use crate::tree::{Key, Pages, Tree, kind};
 use crate::zone::Zone;
-use parking_lot::{Mutex, RwLock};
 use replay::Replay;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -29,6 +28,7 @@ use weldfs_ciscops::InodeNo;
 use weldfs_journal::{
     Clock, Journal, JournalConfig, JournalError, Lsn, Medium, MediumKind, Random, ScanReport, SegmentTable, crashpoint,
 };
+use weldfs_locks::{Mutex, RwLock};
 
 /// What mkfs decides.
 #[derive(Debug, Clone, Default)]

@@ -21,11 +21,11 @@ use crate::error::{FsError, FsResult, Place};
 use crate::overlay::apply::Tally;
 use crate::tree::{Key, kind};
 use hashbrown::HashMap;
-use parking_lot::Mutex;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use weldfs_ciscops::interp;
 use weldfs_ciscops::{OutcomeBody, OutcomeState};
+use weldfs_locks::Mutex;
 
 /// Outcomes kept of one queue.
 pub(crate) const RING: u64 = 1024;

@@ -13,12 +13,12 @@ use crate::limits::WINDOW_BLOCKS;
 use crate::record::{Dirent, InodeRec, ReclaimRec, Xattr};
 use crate::tree::{Key, Pages, Tree, kind};
 use hashbrown::HashMap;
-use parking_lot::RwLock;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use weldfs_ciscops::InodeNo;
+use weldfs_locks::RwLock;
 use window::{Bits, Mapping, Under, Win};
 
 /// First window no file has. Block numbers in lower ones overflow in no sum.

@@ -7,10 +7,10 @@ use crate::error::{FsError, FsResult};
 use crate::limits::WINDOW_BLOCKS;
 use crate::overlay::CutRange;
 use crate::store::{Need, Store};
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::RecordHead;
+use weldfs_locks::Mutex;
 
 /// Cuts one inode may have pending; at the bound the operation waits for a reclaim step.
 pub(crate) const CUTS_MAX: usize = 16;

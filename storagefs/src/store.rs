@@ -37,13 +37,13 @@ use crate::reclaim::Pending;
 use crate::record::InodeRec;
 use crate::shares::{NOBODY, Owner};
 use crate::tree::PageRef;
-use parking_lot::{Mutex, RwLock};
 use pins::Pins;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 use weldfs_ciscops::{Errno, InodeNo, OutcomeBody, OutcomeState};
 use weldfs_journal::{Clock, Journal, Medium, MediumInfo, Random};
+use weldfs_locks::{Mutex, RwLock};
 
 /// Pages remembered whose fetch found other bytes.
 const SUSPECTS_MAX: usize = 64;

@@ -1,8 +1,8 @@
 //! A heap medium for the unit tests of this crate: fast or slow to look at, failing when told.
 
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs_journal::{FlushMode, IoWrite, Medium, MediumError, MediumInfo, MediumKind};
+use weldfs_locks::Mutex;
 
 /// See the module.
 pub(crate) struct TestMedium {

@@ -7,7 +7,6 @@ use crate::fork::PerProcess;
 use crate::queue::Queue;
 use crate::raw::Raw;
 use crate::socket::SocketConnector;
-use parking_lot::Mutex;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
@@ -17,6 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weldfs_ciscops::attach::{Reply, Request};
 use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, PLACEHOLDERS_MAX, POOL_BYTES_MIN};
 use weldfs_ciscops::{Durability, Errno};
+use weldfs_locks::Mutex;
 
 /// How a client attaches and how large its queue pairs are.
 #[derive(Debug, Clone)]

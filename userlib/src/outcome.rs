@@ -1,9 +1,9 @@
 //! Detectable commands: which command a call became, and what became of it, also after a crash of either side.
 
 use crate::client::Client;
-use parking_lot::Mutex;
 use std::io;
 use weldfs_ciscops::{Cqe, Errno, Op, OutcomeBody, OutcomeState};
+use weldfs_locks::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::buf::Room;

@@ -6,7 +6,6 @@
 use crate::connector::{
     AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, Transport, WAIT_DEFAULT,
 };
-use parking_lot::Mutex;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -24,6 +23,7 @@ use weldfs_ciscops::attach::{self, Hello, NewQueue, PROTOCOL_VERSION, Reply, Req
 use weldfs_ciscops::flags::OpenFlags;
 use weldfs_ciscops::limits::{ATTACH_MESSAGE_MAX, PLACEHOLDERS_MAX};
 use weldfs_ciscops::{Errno, Handle, SharedRegion};
+use weldfs_locks::Mutex;
 
 /// Lowest number our own descriptors take, where the process's limit allows.
 const FD_HIGH: i32 = 768;

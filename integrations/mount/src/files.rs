@@ -1,11 +1,11 @@
 //! Open files: what the kernel's numbers of them stand for.
 
 use crate::session::Session;
-use parking_lot::{Mutex, RwLock};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weldfs_ciscops::{Errno, Handle};
+use weldfs_locks::{Mutex, RwLock};
 
 /// An open file description of the device. Closed when dropped.
 pub struct OpenFile {

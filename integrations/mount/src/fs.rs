@@ -10,10 +10,10 @@ use crate::nodes::{Identity, Nodes};
 use crate::session::{Held, Session, Sessions};
 use crate::who::Who;
 use crate::wire::{Attr, AttrOut, EntryOut, InHeader, ROOT, op};
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 use weldfs_ciscops::{Errno, Handle, StatBody};
+use weldfs_locks::Mutex;
 use zerocopy::{Immutable, IntoBytes};
 
 /// What becomes of a request that did not fail.

@@ -28,7 +28,6 @@ use channel::{Channel, IO_MAX, REQUEST_MAX};
 use fs::{Fs, Keeping, Out};
 use locks::Locks;
 use nodes::{Identity, Nodes};
-use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use session::Sessions;
 use std::io;
@@ -39,6 +38,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use weldfs_ciscops::Errno;
+use weldfs_locks::Mutex;
 use wire::{InitIn, InitOut, init};
 
 pub use channel::{How, MountFlagSet, mounted_at, unmount};

@@ -8,13 +8,13 @@
 
 use crate::channel::Channel;
 use crate::files::OpenFile;
-use parking_lot::{Condvar, Mutex};
 use std::collections::HashMap;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weldfs::{LockKind, LockSpace};
 use weldfs_ciscops::Errno;
+use weldfs_locks::{Condvar, Mutex};
 
 /// The first pause, and the longest.
 const PAUSE_MIN: Duration = Duration::from_micros(200);

@@ -2,7 +2,6 @@
 
 use crate::nodes::Identity;
 use crate::who::{Door, Who};
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
@@ -10,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use weldfs::{AttachOptions, Client, ClientOptions, OpenFlags, Raw};
 use weldfs_ciscops::{Errno, Handle};
+use weldfs_locks::Mutex;
 
 /// Sessions kept at most while no file of them is open.
 const SESSIONS_MAX: usize = 64;

@@ -2,13 +2,13 @@
 
 use crate::abi::Res;
 use crate::{config, report, sys, table};
-use parking_lot::Mutex;
 use std::os::fd::{BorrowedFd, IntoRawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use weldfs::{AttachOptions, Client, ClientOptions, Placeholder, Raw, SocketConnector};
 use weldfs_ciscops::flags::OpenFlags;
 use weldfs_ciscops::{Errno, Handle};
+use weldfs_locks::{Mutex, MutexGuard};
 
 static CLIENT: OnceLock<Client> = OnceLock::new();
 static ATTACH: Mutex<()> = Mutex::new(());
@@ -131,21 +131,20 @@ pub fn set_umask(mask: u32) {
     UMASK.store(mask & 0o777, Ordering::Relaxed);
 }
 
+/// This module's locks while the process forks.
+pub type Held = (MutexGuard<'static, ()>, MutexGuard<'static, Option<Placeholder>>);
+
 /// Takes this module's locks before a fork; `after_fork` gives them back on both sides.
-pub fn before_fork() {
-    std::mem::forget((ATTACH.lock(), STASH.lock()));
+pub fn before_fork() -> Held {
+    (ATTACH.lock(), STASH.lock())
 }
 
 /// See `before_fork`. The child also drops what belongs to its parent's session.
-pub fn after_fork(child: bool) {
-    // SAFETY: this thread took both locks in `before_fork`, and in the child it is the only thread.
-    unsafe {
-        if child && let Some(stashed) = (*STASH.data_ptr()).take() {
-            drop(stashed);
-        }
-        STASH.force_unlock();
-        ATTACH.force_unlock();
+pub fn after_fork((attach, mut stash): Held, child: bool) {
+    if child {
+        drop(stash.take());
     }
+    drop((stash, attach));
     if child && let Some(client) = CLIENT.get() {
         client.let_go_after_fork();
     }

@@ -6,10 +6,10 @@
 use crate::abi::{self, Res};
 use crate::{hooks, table};
 use libc::{FILE, c_char, c_int, c_void, off64_t, size_t};
-use parking_lot::Mutex;
 use std::ffi::CStr;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use weldfs_locks::{Mutex, MutexGuard};
 
 /// Bytes of a stream's buffer: each refill or flush is one command.
 const BUFFER: usize = 32 << 10;
@@ -258,15 +258,12 @@ pub fn cookie_mode(mode: &[u8]) -> &'static CStr {
     }
 }
 
-/// Takes this module's lock before a fork; `after_fork` gives it back on both sides.
-pub fn before_fork() {
-    std::mem::forget(STREAMS.lock());
-}
+/// This module's lock while the process forks.
+pub type Held = MutexGuard<'static, Vec<(usize, c_int)>>;
 
-/// See `before_fork`.
-pub fn after_fork() {
-    // SAFETY: this thread took the lock in `before_fork`.
-    unsafe { STREAMS.force_unlock() }
+/// Takes this module's lock before a fork; both sides give it back after it.
+pub fn before_fork() -> Held {
+    STREAMS.lock()
 }
 
 #[cfg(test)]

@@ -5,10 +5,10 @@
 //! that closes a descriptor in one thread while using it in another gets the same race as with the kernel.
 
 use crate::abi::Res;
-use parking_lot::Mutex;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use weldfs_ciscops::Handle;
+use weldfs_locks::{Mutex, MutexGuard};
 
 /// Highest descriptor number plus one that can stand for a device file.
 pub const FDS_MAX: usize = 1 << 16;
@@ -179,21 +179,20 @@ pub fn each(first: u32, last: u32, mut visit: impl FnMut(i32)) {
     }
 }
 
+/// This module's locks while the process forks.
+pub type Held = (MutexGuard<'static, ()>, MutexGuard<'static, Vec<&'static Open>>);
+
 /// Takes this module's locks before a fork, so that the child finds them free; `after_fork` gives them back.
-pub fn before_fork() {
-    std::mem::forget((CLAIM.lock(), SPARE.lock()));
+pub fn before_fork() -> Held {
+    (CLAIM.lock(), SPARE.lock())
 }
 
 /// See `before_fork`. In the child no handle is this process's any more; each is claimed again at its next use.
-pub fn after_fork(child: bool) {
+pub fn after_fork(held: Held, child: bool) {
     if child {
         PROCESS.fetch_add(1, Ordering::Relaxed);
     }
-    // SAFETY: this thread took both locks in `before_fork`, and in the child it is the only thread.
-    unsafe {
-        SPARE.force_unlock();
-        CLAIM.force_unlock();
-    }
+    drop(held);
 }
 
 #[cfg(test)]

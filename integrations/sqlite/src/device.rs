@@ -6,7 +6,6 @@
 use crate::code;
 use crate::fault::{Done, Fault};
 use crate::tail::Tail;
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -15,6 +14,7 @@ use std::sync::{Arc, Weak};
 use weldfs::{AttachOptions, Client, ClientOptions, Durability, Process};
 use weldfs_ciscops::attach::medium;
 use weldfs_kernel_shim::target::{self, TargetError};
+use weldfs_locks::Mutex;
 
 /// A target that this process is attached to.
 pub struct Device {

@@ -5,10 +5,10 @@
 //! here, and sent as one write before anything is written to the database. What is lost with a program that is killed
 //! before that is the journal of a database that was not touched.
 
-use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use weldfs::File;
+use weldfs_locks::Mutex;
 
 /// Held back at most, bytes: one write.
 const MOST: usize = weldfs_ciscops::limits::ATOMIC_WRITE_MAX as usize;

@@ -17,8 +17,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence};
 use std::task::{Wake, Waker};
 
-use parking_lot::Mutex;
 use smallvec::SmallVec;
+use weldfs_locks::Mutex;
 use weldfs_scheduler::{Entry, TenantId, Token};
 
 use super::core::Message;

@@ -6,12 +6,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::{Condvar, Mutex};
 use rustix::event::{EventfdFlags, eventfd};
 use weldfs_ciscops::{Durability, Errno, InodeNo};
 use weldfs_fpga::card::Card;
 use weldfs_fpga::config::CardConfig;
 use weldfs_journal::Clock;
+use weldfs_locks::{Condvar, Mutex};
 use weldfs_scheduler::{Cost, PolicyKind, WEIGHT_DEFAULT, WEIGHT_MAX};
 
 use super::board::Board;

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use parking_lot::Mutex;
 use weldfs_fpga::card::Card;
 use weldfs_fpga::config::CardConfig;
 use weldfs_fpga::error::CardError;
 use weldfs_fpga::manifest::Region;
+use weldfs_locks::Mutex;
 
 use super::core::DeviceConfig;
 use super::model::{LinkModel, MediaModel};

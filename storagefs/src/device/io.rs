@@ -11,8 +11,8 @@ use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 
 use crossbeam::channel::{Sender, unbounded};
-use parking_lot::Mutex;
 use weldfs_ciscops::Errno;
+use weldfs_locks::Mutex;
 use weldfs_scheduler::TenantId;
 
 use super::limits::IO_THREADS;

@@ -9,8 +9,8 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use weldfs_ciscops::SharedRegion;
+use weldfs_locks::Mutex;
 
 use super::clock::now_ns;
 

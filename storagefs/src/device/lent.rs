@@ -15,8 +15,8 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use weldfs_ciscops::{Errno, Kept, Kernel, Quiet};
+use weldfs_locks::Mutex;
 
 use super::dataplane::{OpCx, head, resolve};
 use super::limits::LOST_MAX;

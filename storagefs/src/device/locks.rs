@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use weldfs_ciscops::{Errno, InodeNo};
+use weldfs_locks::Mutex;
 
 use super::limits::{LOCKS_MAX, LOCKS_MIN, LOCKS_PER_INODE_MAX, LOCKS_PER_INODE_MIN};
 

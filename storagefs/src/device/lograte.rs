@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use parking_lot::Mutex;
+use weldfs_locks::Mutex;
 
 /// Lines in one window.
 const LINES_MAX: u32 = 8;

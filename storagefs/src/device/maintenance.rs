@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering, fence};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex};
 use weldfs_ciscops::Errno;
+use weldfs_locks::{Condvar, Mutex};
 
 use super::clock::now_ns;
 use super::core::Core;

@@ -12,10 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, PROGRAM_SCRATCH_MAX, PROGRAM_WRITE_MAX, SNAPSHOT_MAX};
 use weldfs_ciscops::{Command, Errno, Op, Paths};
+use weldfs_locks::Mutex;
 use weldfs_scheduler::{Broker, Changed, Grant, ShareError, TenantId, Token};
 
 use super::board::Board;
@@ -220,7 +220,7 @@ impl Memory {
     }
 
     /// Lets caches give way, or grow back, and tells the policy of the tenant's pressure.
-    fn settle(&self, mut books: parking_lot::MutexGuard<'_, Books>, tenant: &Tenant) {
+    fn settle(&self, mut books: weldfs_locks::MutexGuard<'_, Books>, tenant: &Tenant) {
         self.tell(&books, tenant);
         let step = books.broker.budget() / CACHE_STEP;
         let (most, room) = (books.broker.budget() - books.broker.used(), books.broker.cache_room());

@@ -76,8 +76,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use parking_lot::Mutex;
 use weldfs_ciscops::Errno;
+use weldfs_locks::Mutex;
 
 use self::core::{Core, Message};
 use self::tenants::{Tenant, TenantToken};

@@ -12,9 +12,9 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use parking_lot::{Mutex, RwLock};
 use rustix::fs::{FlockOperation, Mode, OFlags, SealFlags};
 use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags, private_memfd};
+use weldfs_locks::{Mutex, RwLock};
 
 use super::limits::PLACEHOLDERS_UNBOUND_MAX;
 use super::locks::{Held, LockTable, Owner, Payer, Space};

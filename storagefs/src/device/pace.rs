@@ -11,7 +11,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-use parking_lot::Mutex;
+use weldfs_locks::Mutex;
 
 use super::limits::{PACE_NS_MAX, PACE_NS_PER_KIB, PACE_RECENT_NS};
 

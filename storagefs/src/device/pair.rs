@@ -3,9 +3,9 @@
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, MutexGuard};
 use weldfs_ciscops::ring::{RingMemory, Word};
 use weldfs_ciscops::{CqProducer, Cqe, Errno, QueueMemory, RawCommand, SqConsumer};
+use weldfs_locks::{Mutex, MutexGuard};
 
 use super::arrivals::Arrivals;
 use super::counters::Depth;

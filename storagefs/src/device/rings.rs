@@ -4,9 +4,9 @@ use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use weldfs_ciscops::limits::QUEUES_MAX;
 use weldfs_ciscops::{Errno, QueueLayout, QueueMemory, SessionLimits, SharedRegion};
+use weldfs_locks::Mutex;
 
 use super::clock::now_ns;
 use super::counters::{QueueCounters, Totals};

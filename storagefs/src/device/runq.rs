@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
+use weldfs_locks::Mutex;
 use weldfs_scheduler::{Cost, Entry, Policy, PolicyKind, PolicyState, QueueState, TenantId, Token};
 
 use super::limits::{QUANTUM_NS_MAX, QUANTUM_NS_MIN};

@@ -7,7 +7,7 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 
-use parking_lot::{Mutex, MutexGuard};
+use weldfs_locks::{Mutex, MutexGuard};
 
 /// What the thread on the seat does.
 pub(super) trait Turns: Send {

@@ -3,9 +3,9 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
 use weldfs_ciscops::limits::HANDLES_MAX;
 use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, SessionLimits, SharedRegion};
+use weldfs_locks::{Mutex, MutexGuard};
 
 use super::clock::now_ns;
 use super::core::{Core, Message};

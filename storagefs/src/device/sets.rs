@@ -12,8 +12,8 @@ use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
+use weldfs_locks::{Mutex, MutexGuard};
 use weldfs_scheduler::{InodeQueue, Mode, Seq, Token};
 
 use super::limits::SET_SHARDS;

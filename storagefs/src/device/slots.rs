@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 use std::task::{Context, Poll, Waker};
 
-use parking_lot::{Mutex, MutexGuard};
+use weldfs_locks::{Mutex, MutexGuard};
 
 use super::board::{self, Board};
 use super::limits::SLOTS_AT_HAND;

@@ -17,9 +17,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use parking_lot::{Mutex, RwLock};
 use weldfs_ciscops::Errno;
 use weldfs_journal::Random;
+use weldfs_locks::{Mutex, RwLock};
 use weldfs_scheduler::TenantId;
 
 use super::counters::{Backlog, Totals};

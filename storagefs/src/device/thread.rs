@@ -22,12 +22,12 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc;
 use std::task::Poll;
 
-use parking_lot::MutexGuard;
 use rustix::event::epoll;
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
 use weldfs_ciscops::trace::{Slice, slice_end, slice_flag};
 use weldfs_ciscops::{Cqe, Errno, Handle, Opcode, Paths, RawCommand, Sqe, validate};
 use weldfs_journal::canary::{Canary, planted};
+use weldfs_locks::MutexGuard;
 use weldfs_scheduler::{Cost, TenantId};
 use weldfs_waiting::{Crowd, Spinning, crowd};
 

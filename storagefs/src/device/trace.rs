@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use weldfs_ciscops::Errno;
 pub use weldfs_ciscops::trace::{Slice, SlotSpan, TRACE_EVENTS_MAX, slice_end, slice_flag};
 use weldfs_fpga::card::Card;
 use weldfs_fpga::record::SlotFacts;
+use weldfs_locks::Mutex;
 
 use super::clock::now_ns;
 use super::stats::DeviceFacts;

@@ -17,8 +17,8 @@ mod write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use weldfs_ciscops::{Errno, Handle, Op, OpenFlags, PoolRange, VirtSpec, Whence};
+use weldfs_locks::Mutex;
 use weldfs_scheduler::Mode;
 
 use super::dataplane::{Done, OpCx, answer, failed};

@@ -14,7 +14,6 @@ use crate::fs::keys::Keys;
 use crate::micro::Detect;
 use crate::outcomes::{Identity, OutcomeRec};
 use crate::store::{Need, Plan, Store};
-use parking_lot::Mutex;
 use std::future::Future;
 use std::pin::pin;
 use std::sync::{Arc, OnceLock};
@@ -29,6 +28,7 @@ use weldfs_fpga::card::Card;
 use weldfs_fpga::config::{CardConfig, Reconfigure, Want, WhenFull};
 use weldfs_functions::cipher::Key;
 use weldfs_journal::{Lsn, RecordHead};
+use weldfs_locks::Mutex;
 use zerocopy::IntoBytes;
 
 /// Times a command may find its inode set changed, or its resources short, before the driver gives up.

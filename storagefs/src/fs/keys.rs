@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use weldfs_ciscops::limits::KEYS_MAX;
 use weldfs_ciscops::{Errno, KeyKind, PoolRange, SharedRegion};
 use weldfs_functions::cipher;
+use weldfs_locks::Mutex;
 use zeroize::Zeroize;
 
 /// A session's keys. Thread-safe.

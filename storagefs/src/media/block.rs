@@ -3,7 +3,6 @@
 
 use super::image::length;
 use super::uring::Ring;
-use parking_lot::{Mutex, RwLock};
 use rustix::fs::OFlags;
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -12,6 +11,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs_journal::{AlignedBuf, FlushMode, IoWrite, Medium, MediumError, MediumInfo, MediumKind};
+use weldfs_locks::{Mutex, RwLock};
 
 /// See the module. Thread-safe: each caller takes a ring of its own.
 pub struct BlockMedium {

@@ -1,10 +1,10 @@
 //! Images as differences: a shared base and the pages that differ from it. Copying one costs a pointer per page of the
 //! medium, so that thousands of crash states of one run are cheap to make, to compare and to recover.
 
-use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use weldfs_journal::{BLOCK, FlushMode, Medium, MediumError, MediumInfo, MediumKind};
+use weldfs_locks::RwLock;
 
 use super::CrashModel;
 

@@ -1,11 +1,11 @@
 //! A medium whose n-th access fails: for fault sweeps.
 
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::ThreadId;
 use weldfs_journal::{IoWrite, Medium, MediumError, MediumInfo};
+use weldfs_locks::Mutex;
 
 /// Which accesses count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,9 +6,9 @@
 //! every crash state at or after p.
 
 use super::{CowImage, CowMedium};
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use weldfs_journal::{IoWrite, Medium, MediumError, MediumInfo};
+use weldfs_locks::Mutex;
 
 /// Which promises the medium makes (docs/MEDIA-FORMAT.md, "Assumptions about media").
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

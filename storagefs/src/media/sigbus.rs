@@ -64,7 +64,7 @@ pub(super) fn register(base: usize, len: usize) -> io::Result<Guard> {
 }
 
 fn install() -> io::Result<()> {
-    static LOCK: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+    static LOCK: weldfs_locks::Mutex<()> = weldfs_locks::Mutex::new(());
     let _once = LOCK.lock();
     if PREVIOUS.get().is_some() {
         return Ok(());

@@ -12,13 +12,13 @@ use crate::codec::{DecodeError, Reader, Writer};
 use crate::effect::Effect;
 use crate::outcomes::Identity;
 use crate::tree::{Key, kind};
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
 use weldfs_ciscops::Registers;
 use weldfs_ciscops::limits::MICRO_OPS_MAX;
 use weldfs_journal::Lsn;
+use weldfs_locks::Mutex;
 
 /// Version byte of every value of a kind 8 key.
 const VERSION: u8 = 1;

@@ -4,9 +4,9 @@
 //! costs one load.
 
 use crate::overlay::InoMap;
-use parking_lot::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use weldfs_ciscops::InodeNo;
+use weldfs_locks::Mutex;
 
 /// A pinned range: its pin's number, its first byte, and the byte behind its last.
 type Range = (u64, u64, u64);

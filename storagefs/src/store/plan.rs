@@ -10,13 +10,13 @@ use crate::error::{FsError, FsResult, Wait};
 use crate::outcomes::{self, OutcomeRec};
 use crate::overlay::apply::Tally;
 use crate::overlay::{SHARDS, Shard};
-use parking_lot::RwLockWriteGuard;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::canary::{Canary, planted};
 use weldfs_journal::{AlignedBuf, Appended, BlockNo, DataWrite, Lsn, RecordHead, Reservation};
+use weldfs_locks::RwLockWriteGuard;
 
 /// Blocks in whole pages left for the metadata of what may not fail.
 const ZONE_SLACK: i64 = 64;

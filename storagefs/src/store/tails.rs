@@ -7,7 +7,7 @@
 //! medium and verified.
 
 use crate::scratch::BlockBuf;
-use parking_lot::Mutex;
+use weldfs_locks::Mutex;
 
 /// Files whose last block is kept, at most; a power of two. Each takes 4 KiB.
 const FILES: usize = 64;

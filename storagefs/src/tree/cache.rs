@@ -6,10 +6,10 @@ use crate::error::{FsError, FsResult, Miss, Place};
 use crate::limits::{BLOCK, PAGE, PAGE_BLOCKS, PAGE_CACHE_MIN};
 use crate::shares::{NOBODY, Owner, Shares};
 use hashbrown::HashMap;
-use parking_lot::Mutex;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use weldfs_journal::{IoWrite, Medium};
+use weldfs_locks::Mutex;
 
 /// Shards; a power of two.
 const SHARDS: usize = 64;

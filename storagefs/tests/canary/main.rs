@@ -8,4 +8,4 @@ mod log_rig;
 mod racing_writer;
 
 /// Held while a bug is planted.
-static TURN: parking_lot::Mutex<()> = parking_lot::Mutex::new(());
+static TURN: weldfs_locks::Mutex<()> = weldfs_locks::Mutex::new(());

@@ -1,12 +1,12 @@
 //! Data read is data written, or EIO: a byte is flipped under each path by which data is read, on every kind of medium.
 //! The log says which file and offset, which checksum was expected and which was found.
 
-use parking_lot::Mutex;
 use std::io;
 use std::sync::Arc;
 use weldfs_ciscops::interp::Outcome;
 use weldfs_ciscops::{At, ChecksumKind, Errno, Handle, InodeNo, Modify, Op, OpenFlags, PoolRange};
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
+use weldfs_locks::Mutex;
 use weldfs_storagefs::fs::driver::Direct;
 use weldfs_storagefs::media::{ImageKind, RamMedium, create};
 use weldfs_storagefs::mount::{MkfsOptions, format};

@@ -5,12 +5,12 @@
 //!
 //! With the feature `canaries` and flushes skipped the same states must show losses: else this rig finds nothing.
 
-use parking_lot::{Mutex, RwLock};
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use weldfs_journal::*;
+use weldfs_locks::{Mutex, RwLock};
 use weldfs_storagefs::media::{CrashModel, RamMedium, RecordingMedium, Replayer};
 
 const LOG_START: u64 = 8192;

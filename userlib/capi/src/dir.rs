@@ -4,9 +4,9 @@ use crate::boundary::{call, count, given, hand_out, on, path, put};
 use crate::client::weldfs_client;
 use crate::types::{weldfs_entry, weldfs_stat};
 use libc::{c_char, c_int};
-use parking_lot::{Mutex, MutexGuard};
 use weldfs::{Dir, Errno, Metadata, Process, StatBody};
 use weldfs_ciscops::dirent::{Dirents, DirentsPlus, cookie};
+use weldfs_locks::{Mutex, MutexGuard};
 
 /// Bytes of entries fetched per command.
 const LISTING_BYTES: usize = 32 << 10;

@@ -4,10 +4,10 @@ use crate::boundary::put;
 use crate::file::weldfs_file;
 use crate::types::*;
 use libc::c_void;
-use parking_lot::Mutex;
 use weldfs::Errno;
 use weldfs::aio::{Completed, OnDone};
 use weldfs_ciscops::interp::CREATED;
+use weldfs_locks::Mutex;
 
 /// What a completion needs to know of its job.
 pub(crate) struct Job {

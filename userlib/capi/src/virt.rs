@@ -4,10 +4,10 @@ use crate::boundary::{Fault, array, bytes, call, count, given, hand_out, misuse,
 use crate::client::weldfs_client;
 use crate::types::*;
 use libc::{c_char, c_int, c_void};
-use parking_lot::{Mutex, MutexGuard};
 use std::os::unix::ffi::OsStrExt;
 use weldfs::{Direction, Errno, OpenFlags, Process, VirtFile, VirtFound, VirtList, VirtRange, VirtSpec};
 use weldfs_ciscops::limits::{VIRT_PARAMS_MAX, VIRT_RANGES_MAX};
+use weldfs_locks::{Mutex, MutexGuard};
 
 /// An open virtual file: a stream, which belongs to the open file description. It gets one of the drive's slots with
 /// the first read or write. Any number of threads may use it at the same time, and take turns.

@@ -10,7 +10,6 @@ use super::{Completed, QueueBuf, Reaped};
 use crate::client::{Client, Session};
 use crate::fork;
 use crate::queue::Queue;
-use parking_lot::{Condvar, Mutex, MutexGuard};
 use rustix::event::{EventfdFlags, eventfd};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -21,6 +20,7 @@ use std::time::{Duration, Instant};
 use weldfs_ciscops::limits::CLIENT_SLEEP_MS_MAX;
 use weldfs_ciscops::ring::{QueueMemory, RingMemory, Sleep, Word};
 use weldfs_ciscops::{Command, Errno, Op, SharedRegion};
+use weldfs_locks::{Condvar, Mutex, MutexGuard};
 
 /// Longest sleep before the device's health is looked at.
 pub(super) const NAP: Duration = Duration::from_millis(CLIENT_SLEEP_MS_MAX);

@@ -1,9 +1,9 @@
 //! The library's own thread, one per queue that asked for it: how it starts without taking the program's signals, how
 //! it rests, and how it is told to leave.
 
-use parking_lot::{Condvar, Mutex};
 use std::time::Duration;
 use weldfs_ciscops::Errno;
+use weldfs_locks::{Condvar, Mutex};
 
 /// Starts a thread that no signal is delivered to: handlers run on the program's own threads. EAGAIN when there can
 /// be no more threads.

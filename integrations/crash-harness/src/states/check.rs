@@ -8,12 +8,12 @@
 use super::enumerate::{Places, states};
 use super::perform::mount_options;
 use super::{Bad, Rng, Tree, read_tree, usable};
-use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weldfs_journal::{Medium, SeededRandom};
+use weldfs_locks::Mutex;
 use weldfs_storagefs::fsck::fsck_mounted;
 use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, Recording, RecordingMedium, Replayer};
 use weldfs_storagefs::mount::RecoveryReport;

@@ -7,12 +7,12 @@ use super::oracle::History;
 use super::report::{FAILURES_MAX, Failure, Report};
 use super::workload::{Background, Step, Sync as After};
 use super::{Bad, Performed, Setup, Tree, Workload, perform, shrink};
-use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
+use weldfs_locks::Mutex;
 use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, Replayer};
 use weldfs_storagefs::superblock::Superblock;
 

@@ -3,7 +3,9 @@
 use crate::abi::{self, hook};
 use crate::{config, cwd, device, fdname, hooks, stdio, sys, table};
 use libc::{c_char, c_int, pid_t};
+use std::cell::Cell;
 use std::ffi::CString;
+use std::mem::ManuallyDrop;
 
 /// Runs when the library is loaded.
 #[cfg(not(test))]
@@ -28,22 +30,33 @@ extern "C" fn start() {
     (0..=2).for_each(stdio::number_taken);
 }
 
+thread_local! {
+    /// The locks of three modules, in the order they are taken, while this thread forks. Without a destructor: a
+    /// program's thread ends without a call of this library.
+    static HELD: Cell<ManuallyDrop<Option<(table::Held, device::Held, stdio::Held)>>> =
+        const { Cell::new(ManuallyDrop::new(None)) };
+}
+
 extern "C" fn before_fork() {
-    table::before_fork();
-    device::before_fork();
-    stdio::before_fork();
+    let held = (table::before_fork(), device::before_fork(), stdio::before_fork());
+    HELD.set(ManuallyDrop::new(Some(held)));
 }
 
 extern "C" fn after_fork_parent() {
-    stdio::after_fork();
-    device::after_fork(false);
-    table::after_fork(false);
+    after_fork(false);
 }
 
 extern "C" fn after_fork_child() {
-    stdio::after_fork();
-    device::after_fork(true);
-    table::after_fork(true);
+    after_fork(true);
+}
+
+fn after_fork(child: bool) {
+    let held = HELD.replace(ManuallyDrop::new(None));
+    if let Some((table, device, stdio)) = ManuallyDrop::into_inner(held) {
+        drop(stdio);
+        device::after_fork(device, child);
+        table::after_fork(table, child);
+    }
 }
 
 /// Notes every inherited descriptor that stands for a file in the device.

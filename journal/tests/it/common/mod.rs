@@ -1,11 +1,11 @@
 //! A heap medium of either nature that counts and fails when told, and functions that open a log on it.
 #![allow(dead_code)]
 
-use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use weldfs_journal::*;
+use weldfs_locks::Mutex;
 
 pub struct TestMedium {
     pub bytes: Mutex<Vec<u8>>,

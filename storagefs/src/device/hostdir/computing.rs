@@ -4,7 +4,7 @@
 //! all of them to compress, whatever else is to run would wait until the host's scheduler takes one of them away. So
 //! half of the processors compute, and threads take turns at it, in the order in which they asked.
 
-use parking_lot::{Condvar, Mutex};
+use weldfs_locks::{Condvar, Mutex};
 
 use crate::device::clock::now_ns;
 

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::{Condvar, Mutex, RwLock};
+use parking_lot::RwLock;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use weldfs_ciscops::{Durability, Errno, InodeNo, Op};
+use weldfs_locks::{Condvar, Mutex};
 
 use super::computing::Computing;
 use super::long::Long;
@@ -298,7 +299,7 @@ impl Core {
         sessions.refuse = true;
         self.ending_since.store(now_ns().max(1), Ordering::Relaxed);
         let live: Vec<_> = sessions.live.values().cloned().collect();
-        parking_lot::MutexGuard::unlocked(&mut sessions, || live.iter().for_each(SessionState::close));
+        weldfs_locks::MutexGuard::unlocked(&mut sessions, || live.iter().for_each(SessionState::close));
         while !sessions.live.is_empty() && !self.is_poisoned() {
             self.no_sessions.wait_for(&mut sessions, Duration::from_millis(100));
         }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use rustix::event::epoll;
 use weldfs_ciscops::{ChecksumState, Command, Cqe, Errno, Kept, Opcode, Outcome, Paths, RawCommand, Sqe, validate};
+use weldfs_locks::Mutex;
 use weldfs_waiting::crowd;
 
 use super::core::{Core, Message};

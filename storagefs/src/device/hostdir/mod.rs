@@ -41,8 +41,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use parking_lot::Mutex;
 use weldfs_ciscops::{Durability, Errno};
+use weldfs_locks::Mutex;
 
 use self::core::Core;
 use super::departures::Departures;

@@ -4,10 +4,10 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use parking_lot::Mutex;
 use rustix::event::{EventfdFlags, eventfd};
 use weldfs_ciscops::limits::HANDLES_MAX;
 use weldfs_ciscops::{Errno, Handle, SessionLimits, SharedRegion};
+use weldfs_locks::Mutex;
 
 use super::core::{Core, Message};
 use crate::cred::Cred;

@@ -10,9 +10,9 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
 use weldfs_ciscops::pool::SharedBytes;
 use weldfs_journal::{BLOCK, IoWrite, Medium, MediumError, MediumInfo};
+use weldfs_locks::Mutex;
 
 use super::bucket::Bucket;
 use crate::device::clock::now_ns;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use weldfs_ciscops::virt::TO_END;
 use weldfs_ciscops::{Access, Errno, OpenFlags, VirtRange, VirtSpec};
+use weldfs_locks::Mutex;
 use weldfs_scheduler::Mode;
 
 use super::super::core::Core;

@@ -1,6 +1,6 @@
 /* Images and sockets by name: an image that no device serves is opened in the process, once for all who name it, closed
  * cleanly with the last, locked against others; one that is served is reached through its device. The arguments: an
- * image that is not served, and a socket. */
+ * image that is not served, a socket, and another image that is not served. */
 #define _GNU_SOURCE
 #include "check.h"
 #include <errno.h>
@@ -61,8 +61,32 @@ static void *lingers(void *client) {
     return NULL;
 }
 
+/* A device in a forked child, whose parent has one too, with threads that wait: they are not the child's, and what is
+ * known of their waiting must not be in the way of its own. */
+static void with_a_device_behind(const char *behind) {
+    weldfs_client *kept;
+    GIVES(0, weldfs_attach_target(behind, NULL, &kept));
+    GIVES(1, weldfs_open_write_close(kept, "/f", O_WRONLY | O_CREAT, 0644, "1", 1, 0, WELDFS_DURABLE, NULL));
+    for (int i = 0; i < 40; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            alarm(30);
+            weldfs_client *own;
+            GIVES(0, weldfs_attach_target(image, NULL, &own));
+            GIVES(2, weldfs_open_write_close(own, "/g", O_WRONLY | O_CREAT, 0644, "22", 2, 0, WELDFS_DURABLE, NULL));
+            weldfs_detach(own);
+            _exit(0);
+        }
+        int status = 1;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    weldfs_stat st;
+    GIVES(0, weldfs_stat_path(kept, "/f", &st));
+    weldfs_detach(kept);
+}
+
 int main(int argc, char **argv) {
-    CHECK(argc == 3);
+    CHECK(argc == 4);
     image = argv[1];
     weldfs_client *first, *second, *third;
     weldfs_options options = {.size = sizeof options, .memory_bytes = 64 << 20};
@@ -108,6 +132,8 @@ int main(int argc, char **argv) {
     for (int i = 0; i < 4; i++) CHECK(pthread_create(&threads[i], NULL, comes_and_goes, &numbers[i]) == 0);
     for (int i = 0; i < 4; i++) pthread_join(threads[i], NULL);
     GIVES(0, elsewhere());
+
+    with_a_device_behind(argv[3]);
 
     /* A device elsewhere. */
     GIVES(0, weldfs_attach_target(argv[2], NULL, &third));

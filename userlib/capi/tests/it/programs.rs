@@ -176,12 +176,14 @@ fn images_are_opened_in_the_process() {
     let (device, program) = (Device::serve(), build(&here(TARGETS), false));
     for kind in [ImageKind::Block, ImageKind::Pmem] {
         let image = device.dir.path().join(format!("{kind:?}.img"));
-        let made = media::create(&image, kind, 32 << 20, false).expect("made");
-        format(&made, &MkfsOptions::default(), &SystemClock, &SystemRandom).expect("formatted");
-        drop(made);
+        let behind = device.dir.path().join(format!("{kind:?}-behind.img"));
+        for image in [&image, &behind] {
+            let made = media::create(image, kind, 32 << 20, false).expect("made");
+            format(&made, &MkfsOptions::default(), &SystemClock, &SystemRandom).expect("formatted");
+        }
         for _ in 0..2 {
             let mut command = Command::new(&program);
-            command.env("LD_LIBRARY_PATH", prefix().join("lib")).arg(&image).arg(device.socket());
+            command.env("LD_LIBRARY_PATH", prefix().join("lib")).arg(&image).arg(device.socket()).arg(&behind);
             assert_eq!(String::from_utf8_lossy(&run(&mut command).stdout), "targets are reached\n");
             // Closed, and cleanly: nothing is left to recover.
             let opened = Opened::open_read_only(&image, 64 << 20).expect("free");
