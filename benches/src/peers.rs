@@ -44,7 +44,7 @@ pub fn append_checksum(peer: &Peer, round: usize, count: usize, size: usize, dur
     let start = Instant::now();
     for i in 0..count {
         data[..8].copy_from_slice(&(i as u64).to_le_bytes());
-        let sum = crc32c::crc32c(&data);
+        let sum = weldfs_functions::crc32c(&data);
         file.write_all(&data)?;
         file.write_all(&sum.to_le_bytes())?;
         if durable {

@@ -462,14 +462,20 @@ fn empty(region: Region, locked: bool) -> Slot {
 
 impl Shared {
     /// Peeks at the kernel in a slot.
-    pub(crate) fn peek(&self, state: &mut Locked<'_>, slot: usize, epoch: Option<u64>, port: u32) -> Option<u32> {
+    pub(crate) fn peek<'s>(
+        &'s self,
+        state: &mut Locked<'s>,
+        slot: usize,
+        epoch: Option<u64>,
+        port: u32,
+    ) -> Option<u32> {
         let s = &mut state.slots[slot];
         if epoch.is_some_and(|e| e != s.epoch) || s.computing.is_some() {
             return None;
         }
         let (mut engine, epoch) = (s.engine.take()?, s.epoch);
         worker::begin(self, state, slot, epoch);
-        let peeked = Locked::unlocked(state, || worker::guarded(|| Ok((engine.peek(port), engine))));
+        let peeked = Locked::unlocked(state, &self.state, || worker::guarded(|| Ok((engine.peek(port), engine))));
         let (value, engine) = peeked.map_or((None, None), |(value, engine)| (value, Some(engine)));
         worker::give_back(self, state, slot, epoch, engine);
         value

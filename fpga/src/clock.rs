@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use weldfs_locks::{Condvar, MutexGuard};
+use weldfs_locks::{Condvar, Mutex, MutexGuard};
 
 /// A wait that is shorter, nanoseconds, is not slept: the thread would be woken too late.
 const SLEEP_ABOVE_NS: u64 = 200_000;
@@ -61,14 +61,20 @@ impl Clock {
     }
 
     /// Waits for `condition`, at most until the time `until`. May return early.
-    pub(crate) fn wait<T>(&self, condition: &Condvar, guard: &mut MutexGuard<'_, T>, until: Option<u64>) {
+    pub(crate) fn wait<'m, T>(
+        &self,
+        condition: &Condvar,
+        mutex: &'m Mutex<T>,
+        guard: &mut MutexGuard<'m, T>,
+        until: Option<u64>,
+    ) {
         match (&self.0, until) {
             (Source::Machine(_), Some(until)) => match until.saturating_sub(self.now()) {
                 0 => {}
                 left if left > SLEEP_ABOVE_NS => {
                     condition.wait_for(guard, Duration::from_nanos(left - WAKE_EARLY_NS));
                 }
-                _ => MutexGuard::unlocked(guard, std::thread::yield_now),
+                _ => MutexGuard::unlocked(guard, mutex, std::thread::yield_now),
             },
             _ => condition.wait(guard),
         }

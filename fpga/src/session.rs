@@ -483,7 +483,7 @@ pub(crate) fn opened(shared: &Shared, slot: usize, epoch: u64, waker: &Waker) ->
 }
 
 /// Resets a kernel that is built in on the caller's thread, which is quicker than to wake the slot's.
-fn reset_here(shared: &Shared, state: &mut crate::slot::Locked<'_>, slot: usize, epoch: u64) {
+fn reset_here<'s>(shared: &'s Shared, state: &mut crate::slot::Locked<'s>, slot: usize, epoch: u64) {
     let s = &mut state.slots[slot];
     let ready = s.reconfiguring.is_none() && s.computing.is_none() && !s.stuck && shared.config.inline_bytes > 0;
     let (Some(make), true) = (s.loaded.as_ref().and_then(|l| l.make), ready) else { return };
@@ -494,7 +494,7 @@ fn reset_here(shared: &Shared, state: &mut crate::slot::Locked<'_>, slot: usize,
         return;
     };
     begin(shared, state, slot, epoch);
-    let made = crate::slot::Locked::unlocked(state, || {
+    let made = crate::slot::Locked::unlocked(state, &shared.state, || {
         guarded(|| {
             let mut engine = engine.unwrap_or_else(make);
             let reset = engine.reset(&params);

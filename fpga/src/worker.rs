@@ -130,7 +130,7 @@ pub(crate) fn run(shared: &Shared, slot: usize) {
     let mut state = shared.state.lock();
     while !state.stopping {
         let Some(job) = next(&mut state, slot) else {
-            shared.config.clock.wait(&shared.bells[slot], &mut state, None);
+            shared.config.clock.wait(&shared.bells[slot], &shared.state, &mut state, None);
             continue;
         };
         let epoch = state.slots[slot].epoch;
@@ -139,7 +139,7 @@ pub(crate) fn run(shared: &Shared, slot: usize) {
             Job::Make(loaded) => {
                 state.slots[slot].compute(u64::MAX, epoch);
                 let left = state.slots[slot].left.clone();
-                let made = Locked::unlocked(&mut state, || make(shared, &loaded, &left));
+                let made = Locked::unlocked(&mut state, &shared.state, || make(shared, &loaded, &left));
                 match made {
                     Ok(engine) => drop(put_back(shared, &mut state, slot, epoch, Some(engine))),
                     Err(error) => {
@@ -153,14 +153,14 @@ pub(crate) fn run(shared: &Shared, slot: usize) {
             }
             Job::Reset(mut engine, params) => {
                 begin(shared, &mut state, slot, epoch);
-                let reset = Locked::unlocked(&mut state, || guarded(|| engine.reset(&params)));
+                let reset = Locked::unlocked(&mut state, &shared.state, || guarded(|| engine.reset(&params)));
                 finish_reset(shared, &mut state, slot, epoch, engine, reset);
             }
             Job::Compute(mut engine, work) => {
                 begin(shared, &mut state, slot, epoch);
                 let begun = state.slots[slot].computing.map_or(0, |(since, _)| since);
                 let out = &mut scratch[..work.room];
-                let mut step = Locked::unlocked(&mut state, || {
+                let mut step = Locked::unlocked(&mut state, &shared.state, || {
                     let input = &work.bytes[work.from..work.to];
                     let step = guarded(|| engine.step(input, work.eop, out))?;
                     check(&step, input.len(), work.eop, out.len()).map(|()| step)
@@ -220,7 +220,7 @@ pub(crate) fn begin(shared: &Shared, state: &mut State, slot: usize, epoch: u64)
 
 /// Where time is modelled: the slot's thread waits until the modelled kernel has computed what this one has. It begins
 /// when it is free and there is something to compute, and is not through before the last of its input has come.
-fn hold(shared: &Shared, state: &mut Locked<'_>, slot: usize, epoch: u64, slot_ns: u64, last_at: u64) {
+fn hold<'s>(shared: &'s Shared, state: &mut Locked<'s>, slot: usize, epoch: u64, slot_ns: u64, last_at: u64) {
     if !state.pace.timed || state.slots[slot].stuck {
         return;
     }
@@ -230,14 +230,14 @@ fn hold(shared: &Shared, state: &mut Locked<'_>, slot: usize, epoch: u64, slot_n
     // That is no hang.
     state.slots[slot].computing = Some((u64::MAX, epoch));
     while shared.config.clock.now() < until && !state.stopping && state.sess(slot, epoch).is_some() {
-        shared.config.clock.wait(&shared.bells[slot], state, Some(until));
+        shared.config.clock.wait(&shared.bells[slot], &shared.state, state, Some(until));
     }
 }
 
 /// The slot is reconfigured: modelled time passes.
-fn load(shared: &Shared, state: &mut Locked<'_>, slot: usize, loaded: &Loaded, (until, takes): (u64, u64)) {
+fn load<'s>(shared: &'s Shared, state: &mut Locked<'s>, slot: usize, loaded: &Loaded, (until, takes): (u64, u64)) {
     while shared.config.clock.now() < until && !state.stopping {
-        shared.config.clock.wait(&shared.bells[slot], state, Some(until));
+        shared.config.clock.wait(&shared.bells[slot], &shared.state, state, Some(until));
     }
     let s = &mut state.slots[slot];
     s.reconfiguring = None;
@@ -408,6 +408,6 @@ pub(crate) fn keep_time(shared: &Shared) {
         let due = state.flights.front().map(|f| f.due);
         let due = due.into_iter().chain(state.held.iter().map(|(due, ..)| *due));
         let until = look.into_iter().chain(due).chain(shared.next_idle(&state, now)).min();
-        shared.config.clock.wait(&shared.timer, &mut state, until);
+        shared.config.clock.wait(&shared.timer, &shared.state, &mut state, until);
     }
 }

@@ -7,15 +7,16 @@ use std::collections::BTreeSet;
 const ARROWS: &[(&str, &[&str])] = &[
     ("weldfs-tidy", &[]),
     ("weldfs-functions", &[]),
+    ("weldfs-locks", &[]),
     ("weldfs-waiting", &[]),
     ("weldfs-ciscops", &["weldfs-functions"]),
-    ("weldfs-journal", &["weldfs-ciscops", "weldfs-functions"]),
+    ("weldfs-journal", &["weldfs-ciscops", "weldfs-functions", "weldfs-locks"]),
     ("weldfs-scheduler", &["weldfs-ciscops"]),
-    ("weldfs-fpga", &["weldfs-ciscops"]),
-    ("weldfs-kernels", &["weldfs-fpga"]),
-    ("weldfs-userlib", &["weldfs-ciscops", "weldfs-waiting"]),
+    ("weldfs-fpga", &["weldfs-ciscops", "weldfs-locks"]),
+    ("weldfs-kernels", &["weldfs-fpga", "weldfs-functions"]),
+    ("weldfs-userlib", &["weldfs-ciscops", "weldfs-waiting", "weldfs-locks"]),
     // The device only with its feature `embedded`.
-    ("weldfs-capi", &["weldfs-ciscops", "weldfs-userlib", "weldfs-kernel-shim"]),
+    ("weldfs-capi", &["weldfs-ciscops", "weldfs-userlib", "weldfs-kernel-shim", "weldfs-locks"]),
     (
         "weldfs-storagefs",
         &[
@@ -26,16 +27,17 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-scheduler",
             "weldfs-fpga",
             "weldfs-kernels",
+            "weldfs-locks",
         ],
     ),
     (
         "weldfs-kernel-shim",
-        &["weldfs-ciscops", "weldfs-journal", "weldfs-storagefs", "weldfs-userlib", "weldfs-waiting"],
+        &["weldfs-ciscops", "weldfs-journal", "weldfs-storagefs", "weldfs-userlib", "weldfs-waiting", "weldfs-locks"],
     ),
-    ("weldfs-preload", &["weldfs-ciscops", "weldfs-userlib"]),
+    ("weldfs-preload", &["weldfs-ciscops", "weldfs-userlib", "weldfs-locks"]),
     ("weldfs-rocksdb", &["weldfs-userlib"]),
     // A client like any other: how a device is found or started is for whoever mounts.
-    ("weldfs-mount", &["weldfs-ciscops", "weldfs-userlib"]),
+    ("weldfs-mount", &["weldfs-ciscops", "weldfs-userlib", "weldfs-locks"]),
     // Reads images from the written format alone.
     ("weldfs-logview", &[]),
     // Feeds bytes to everything that reads some.
@@ -62,9 +64,10 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-journal",
             "weldfs-storagefs",
             "weldfs-userlib",
+            "weldfs-locks",
         ],
     ),
-    ("weldfs-sqlite", &["weldfs-ciscops", "weldfs-kernel-shim", "weldfs-userlib"]),
+    ("weldfs-sqlite", &["weldfs-ciscops", "weldfs-kernel-shim", "weldfs-userlib", "weldfs-locks"]),
     ("weldfs-examples", &["weldfs-ciscops", "weldfs-userlib"]),
     (
         "weldfs-crash-harness",
@@ -89,6 +92,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-userlib",
             "weldfs-fpga",
             "weldfs-kernels",
+            "weldfs-functions",
         ],
     ),
     (

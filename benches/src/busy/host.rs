@@ -31,7 +31,7 @@ impl Host {
         match op {
             Op::AppendChecksumWrite => {
                 self.data[..8].copy_from_slice(&n.to_le_bytes());
-                let sum = crc32c::crc32c(&self.data);
+                let sum = weldfs_functions::crc32c(&self.data);
                 self.log.write_all(&self.data)?;
                 self.log.write_all(&sum.to_le_bytes())
             }

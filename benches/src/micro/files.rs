@@ -296,7 +296,7 @@ impl Place {
                 let mut record = vec![0; step as usize];
                 tree.get(&path, i * step, &mut record)?;
                 let (data, sum) = record.split_at(cell.size as usize);
-                if crc32c::crc32c(data).to_le_bytes() != sum {
+                if weldfs_functions::crc32c(data).to_le_bytes() != sum {
                     return Err(wrong(who, &format!("the checksum of record {i} is another")));
                 }
             }

@@ -371,7 +371,7 @@ impl Lane {
             }
             (AppendChecksumWrite | AppendChecksumWriteGathered, _) => {
                 files::stamp(&mut self.own, slot.number, job.run);
-                let sum = crc32c::crc32c(&self.own[..cell.size as usize]);
+                let sum = weldfs_functions::crc32c(&self.own[..cell.size as usize]);
                 self.pool.slice(slot.tail)?.copy_from(&sum.to_le_bytes());
                 (Op::Write { h, at: At::Offset(slot.number * (size + 4) + size), src: slot.tail }, true)
             }

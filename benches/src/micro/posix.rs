@@ -248,7 +248,7 @@ impl Calls {
             self.call(whole);
             return full(rustix::io::write(file, &self.data)?, whole);
         }
-        let sum = crc32c::crc32c(&self.data).to_le_bytes();
+        let sum = weldfs_functions::crc32c(&self.data).to_le_bytes();
         if self.cell.op == MicroOp::AppendChecksumWriteGathered {
             self.call(whole + sum.len());
             return full(rustix::io::writev(file, &[IoSlice::new(&self.data), IoSlice::new(&sum)])?, whole + sum.len());

@@ -201,7 +201,7 @@ impl Worker {
         let mut steps: Vec<Step> = Vec::with_capacity(6);
         match op {
             AppendChecksumWrite | AppendChecksumWriteGathered => {
-                let sum = crc32c::crc32c(&self.chains.buffer(c)[..len as usize]).to_le_bytes();
+                let sum = weldfs_functions::crc32c(&self.chains.buffer(c)[..len as usize]).to_le_bytes();
                 self.chains.buffer(c)[len as usize..behind].copy_from_slice(&sum);
                 let (at, tail) = (i * (size + TRAILER as u64), TRAILER as u32);
                 if op == AppendChecksumWriteGathered {

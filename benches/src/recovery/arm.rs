@@ -171,7 +171,7 @@ fn plain(file: &dyn Plain, i: usize, sources: &Path, all: bool) -> io::Result<bo
         if have < DATA {
             return Err(io::Error::other(format!("file {i}: data of {have} bytes")));
         }
-        let sum = crc32c::crc32c(&buf[..DATA]).to_le_bytes();
+        let sum = weldfs_functions::crc32c(&buf[..DATA]).to_le_bytes();
         if have == RECORD as usize && buf[DATA..] == sum {
             continue;
         }
@@ -184,7 +184,7 @@ fn plain(file: &dyn Plain, i: usize, sources: &Path, all: bool) -> io::Result<bo
     }
     if len == last {
         let data = source(sources, i)?;
-        let sum = crc32c::crc32c(&data).to_le_bytes();
+        let sum = weldfs_functions::crc32c(&data).to_le_bytes();
         file.write(&data, last)?;
         file.write(&sum, last + DATA as u64)?;
         file.sync()?;

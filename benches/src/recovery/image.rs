@@ -133,7 +133,7 @@ impl Images {
             for r in (0..RECORDS - 1).filter(|_| fresh) {
                 let bytes = data(i, r);
                 file.write_all_at(&bytes, r * RECORD)?;
-                file.write_all_at(&crc32c::crc32c(&bytes).to_le_bytes(), r * RECORD + DATA as u64)?;
+                file.write_all_at(&weldfs_functions::crc32c(&bytes).to_le_bytes(), r * RECORD + DATA as u64)?;
             }
             file.set_len((RECORDS - 1) * RECORD)?;
             plain(point, i).into_iter().try_for_each(|(at, bytes)| file.write_all_at(&bytes, at))?;
@@ -145,7 +145,7 @@ impl Images {
 /// What the application had written of its last record by then: data, then its checksum.
 fn plain(point: Point, i: usize) -> Vec<(u64, Vec<u8>)> {
     let (last, bytes) = ((RECORDS - 1) * RECORD, data(i, RECORDS - 1));
-    let sum = crc32c::crc32c(&bytes).to_le_bytes().to_vec();
+    let sum = weldfs_functions::crc32c(&bytes).to_le_bytes().to_vec();
     match point {
         Point::BeforeBegin | Point::AfterBegin => Vec::new(),
         Point::AfterData => vec![(last, bytes)],

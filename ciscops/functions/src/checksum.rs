@@ -64,7 +64,7 @@ impl Checksum {
     #[inline]
     pub fn update(&mut self, chunk: &[u8]) {
         self.crc = match self.kind {
-            Kind::Crc32c | Kind::Crc32cMasked => crc32c::crc32c_append(self.crc, chunk),
+            Kind::Crc32c | Kind::Crc32cMasked => crate::crc32c_append(self.crc, chunk),
             Kind::Crc32 => {
                 let mut hasher = crc32fast::Hasher::new_with_initial(self.crc);
                 hasher.update(chunk);

@@ -15,12 +15,31 @@ pub mod codec;
 mod error;
 
 pub use checksum::Checksum;
+use crc_fast::{CrcAlgorithm, Digest};
 pub use error::Error;
 
 /// CRC-32C (Castagnoli) of `bytes`, as iSCSI, ext4 and Btrfs use it.
 #[inline]
 pub fn crc32c(bytes: &[u8]) -> u32 {
-    crc32c::crc32c(bytes)
+    crc_fast::crc32_iscsi(bytes)
+}
+
+/// Bytes from which on a digest is worth its state, a copy of the algorithm's constants: it sums up 32 or 64 bytes at a
+/// time, and the other way eight.
+const DIGEST_FROM: usize = 512;
+
+/// CRC-32C of `a ++ bytes`, from that of `a`.
+#[inline]
+pub fn crc32c_append(a: u32, bytes: &[u8]) -> u32 {
+    if a == 0 {
+        return crc32c(bytes);
+    }
+    if bytes.len() < DIGEST_FROM {
+        return crc32c::crc32c_append(a, bytes);
+    }
+    let mut digest = Digest::new_with_init_state(CrcAlgorithm::Crc32Iscsi, u64::from(!a));
+    digest.update(bytes);
+    digest.finalize() as u32
 }
 
 /// Lengths that encryption has, for those who know of it and do not do it.
@@ -54,7 +73,7 @@ pub fn crc32c_combine(a: u32, b: u32, b_len: usize) -> u32 {
         let byte = |shift: u32| (a >> shift) as usize & 0xff;
         return t0[byte(0)] ^ t1[byte(8)] ^ t2[byte(16)] ^ t3[byte(24)] ^ b;
     }
-    crc32c::crc32c_combine(a, b, b_len)
+    crc_fast::checksum_combine(CrcAlgorithm::Crc32Iscsi, a.into(), b.into(), b_len as u64) as u32
 }
 
 const BLOCK: usize = 4096;
@@ -128,7 +147,7 @@ impl ChecksumState {
     /// Folds in the next bytes.
     #[inline]
     pub fn update(&mut self, chunk: &[u8]) {
-        self.crc = crc32c::crc32c_append(self.crc, chunk);
+        self.crc = crc32c_append(self.crc, chunk);
         self.len += chunk.len() as u64;
     }
 
@@ -185,6 +204,19 @@ mod tests {
             s.update_crc(crc32c(b), b.len());
             assert_eq!((s.value(), s.len()), (whole, 10_000));
             assert_eq!(crc32c_combine(crc32c(a), crc32c(b), b.len()), whole);
+            assert_eq!(crc32c_append(crc32c(a), b), whole);
+        }
+    }
+
+    /// At every length at which an implementation takes another way, and at any alignment.
+    #[test]
+    fn another_implementation_says_the_same() {
+        let data: Vec<u8> = (0..10_000u32).map(|i| (i * 7 + i / 13) as u8).collect();
+        for from in 0..9 {
+            for len in (0..1_100).chain([4_096, 8_191, 9_990]) {
+                let bytes = &data[from..from + len];
+                assert_eq!(crc32c_append(len as u32, bytes), crc32c::crc32c_append(len as u32, bytes), "{from} {len}");
+            }
         }
     }
 

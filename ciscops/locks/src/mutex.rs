@@ -10,7 +10,6 @@ pub struct Mutex<T: ?Sized>(sync::Mutex<T>);
 
 /// A hold on a [`Mutex`]; it ends with the guard.
 pub struct MutexGuard<'a, T: ?Sized> {
-    mutex: &'a sync::Mutex<T>,
     /// Nothing only while the guard waits or is [unlocked](Self::unlocked).
     held: Option<sync::MutexGuard<'a, T>>,
 }
@@ -31,7 +30,7 @@ impl<T: ?Sized> Mutex<T> {
     /// Waits until the mutex is free, and takes it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard { mutex: &self.0, held: Some(take(&self.0)) }
+        MutexGuard { held: Some(take(&self.0)) }
     }
 
     /// Takes the mutex if it is free.
@@ -42,7 +41,7 @@ impl<T: ?Sized> Mutex<T> {
             Err(TryLockError::Poisoned(e)) => e.into_inner(),
             Err(TryLockError::WouldBlock) => return None,
         };
-        Some(MutexGuard { mutex: &self.0, held: Some(held) })
+        Some(MutexGuard { held: Some(held) })
     }
 
     /// The value: what has the mutex alone needs no lock.
@@ -57,17 +56,18 @@ fn take<T: ?Sized>(mutex: &sync::Mutex<T>) -> sync::MutexGuard<'_, T> {
 }
 
 impl<'a, T: ?Sized> MutexGuard<'a, T> {
-    /// Runs `f` without the hold, and takes it again, even if `f` panics.
-    pub fn unlocked<R>(guard: &mut Self, f: impl FnOnce() -> R) -> R {
+    /// Runs `f` without the hold, and takes it again, even if `f` panics. `mutex` is the one that is held.
+    pub fn unlocked<R>(guard: &mut Self, mutex: &'a Mutex<T>, f: impl FnOnce() -> R) -> R {
         /// Takes the hold again, on every way out of `f`.
-        struct Again<'g, 'a, T: ?Sized>(&'g mut MutexGuard<'a, T>);
+        struct Again<'g, 'a, T: ?Sized>(&'g mut MutexGuard<'a, T>, &'a Mutex<T>);
         impl<T: ?Sized> Drop for Again<'_, '_, T> {
             fn drop(&mut self) {
-                self.0.held = Some(take(self.0.mutex));
+                self.0.held = Some(take(&self.1.0));
             }
         }
+        debug_assert!(mutex.try_lock().is_none(), "another mutex than the one that is held");
         guard.held = None;
-        let _again = Again(guard);
+        let _again = Again(guard, mutex);
         f()
     }
 

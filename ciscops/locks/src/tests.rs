@@ -32,9 +32,9 @@ fn what_is_held_is_not_free() {
 fn a_guard_is_without_its_hold_while_it_is_unlocked_and_has_it_again_after_a_panic() {
     let mutex = Mutex::new(0);
     let mut guard = mutex.lock();
-    MutexGuard::unlocked(&mut guard, || *mutex.lock() += 1);
+    MutexGuard::unlocked(&mut guard, &mutex, || *mutex.lock() += 1);
     assert_eq!(*guard, 1);
-    let panicked = catch_unwind(AssertUnwindSafe(|| MutexGuard::unlocked(&mut guard, || panic!("unlocked"))));
+    let panicked = catch_unwind(AssertUnwindSafe(|| MutexGuard::unlocked(&mut guard, &mutex, || panic!("unlocked"))));
     assert!(panicked.is_err() && mutex.try_lock().is_none());
     *guard += 1;
     drop(guard);

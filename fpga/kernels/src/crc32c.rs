@@ -42,7 +42,7 @@ impl Stream for Crc32c {
 
     fn chunk(&mut self, input: &[u8], _: &mut Vec<u8>) -> Result<(), Fault> {
         self.begin();
-        self.crc = crc32c::crc32c_append(self.crc, input);
+        self.crc = weldfs_functions::crc32c_append(self.crc, input);
         Ok(())
     }
 

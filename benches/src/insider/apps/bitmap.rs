@@ -51,7 +51,7 @@ struct Stored {
 impl Work for Stored {
     fn piece(&mut self, data: &[u8]) {
         self.bytes += data.len() as u64;
-        self.crc = crc32c::crc32c_append(self.crc, data);
+        self.crc = weldfs_functions::crc32c_append(self.crc, data);
     }
 
     fn end(&mut self) -> String {

@@ -64,7 +64,7 @@ impl Best {
 
     fn say(&mut self) -> String {
         let best = std::mem::take(&mut self.0).into_sorted_vec();
-        let crc = best.iter().fold(0, |crc, (_, label)| crc32c::crc32c_append(crc, label));
+        let crc = best.iter().fold(0, |crc, (_, label)| weldfs_functions::crc32c_append(crc, label));
         let ends = best.first().zip(best.last()).map_or((0, 0), |(a, b)| (a.0, b.0));
         format!("{} nearest, {} to {} away, labels' CRC-32C {crc:08x}", best.len(), ends.0, ends.1)
     }

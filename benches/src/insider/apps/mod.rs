@@ -93,7 +93,7 @@ struct Digest {
 impl Digest {
     fn add(&mut self, bytes: &[u8]) {
         self.count += 1;
-        self.crc = crc32c::crc32c_append(self.crc, bytes);
+        self.crc = weldfs_functions::crc32c_append(self.crc, bytes);
     }
 
     fn say(&self, what: &str) -> String {
@@ -117,7 +117,7 @@ impl Count {
 
 impl Work for Count {
     fn piece(&mut self, data: &[u8]) {
-        (self.bytes, self.crc) = (self.bytes + data.len() as u64, crc32c::crc32c_append(self.crc, data));
+        (self.bytes, self.crc) = (self.bytes + data.len() as u64, weldfs_functions::crc32c_append(self.crc, data));
     }
 
     fn end(&mut self) -> String {

@@ -63,7 +63,7 @@ pub(in crate::micro) fn fill(tree: &dyn Tree, folder: &str, cell: &Cell, run: u6
 fn log(size: u32, run: u64) -> Vec<u8> {
     let record = |i: u64| {
         let data = payload(size, i, run);
-        let head = [size.to_le_bytes(), crc32c::crc32c(&data).to_le_bytes()].concat();
+        let head = [size.to_le_bytes(), weldfs_functions::crc32c(&data).to_le_bytes()].concat();
         [head, data].concat()
     };
     let mut all: Vec<u8> = (0..=log_records(size)).flat_map(record).collect();

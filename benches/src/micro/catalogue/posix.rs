@@ -236,7 +236,7 @@ impl Calls<'_> {
         while let Some((head, data)) = rest.split_at_checked(HEAD) {
             let of = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]]);
             let (len, sum) = (of(0) as usize, of(4));
-            if len == 0 || len > data.len() || crc32c::crc32c(&data[..len]) != sum {
+            if len == 0 || len > data.len() || weldfs_functions::crc32c(&data[..len]) != sum {
                 break;
             }
             (records, rest) = (records + 1, &data[len..]);

@@ -299,7 +299,7 @@ impl Core {
         sessions.refuse = true;
         self.ending_since.store(now_ns().max(1), Ordering::Relaxed);
         let live: Vec<_> = sessions.live.values().cloned().collect();
-        weldfs_locks::MutexGuard::unlocked(&mut sessions, || live.iter().for_each(SessionState::close));
+        weldfs_locks::MutexGuard::unlocked(&mut sessions, &self.sessions, || live.iter().for_each(SessionState::close));
         while !sessions.live.is_empty() && !self.is_poisoned() {
             self.no_sessions.wait_for(&mut sessions, Duration::from_millis(100));
         }
