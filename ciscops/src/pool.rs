@@ -249,13 +249,20 @@ impl<'a> SharedBytes<'a> {
     /// All bytes, copied out.
     pub fn to_vec(&self) -> Vec<u8> {
         let mut v = Vec::with_capacity(self.len);
-        // SAFETY: in bounds; `v` is private memory with room for so many bytes, and has all of them afterwards. As in
-        // `copy_to`, the peer may write meanwhile.
-        unsafe {
-            core::ptr::copy_nonoverlapping(self.base.as_ptr(), v.as_mut_ptr(), self.len);
-            v.set_len(self.len);
-        }
+        self.append_to(&mut v);
         v
+    }
+
+    /// All bytes, copied behind those of `v`.
+    pub fn append_to(&self, v: &mut Vec<u8>) {
+        v.reserve(self.len);
+        let before = v.len();
+        // SAFETY: in bounds; `v` is private memory with room for so many bytes behind its `before`, and has all of them
+        // afterwards. As in `copy_to`, the peer may write meanwhile.
+        unsafe {
+            core::ptr::copy_nonoverlapping(self.base.as_ptr(), v.as_mut_ptr().add(before), self.len);
+            v.set_len(before + self.len);
+        }
     }
 
     /// Fills with zeros.

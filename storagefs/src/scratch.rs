@@ -60,9 +60,62 @@ impl Drop for BlockBuf {
     }
 }
 
+/// Lists of bytes that a thread keeps, at most, and the room of each.
+const LISTS_MAX: usize = 4;
+const LIST_BYTES_MAX: usize = 64 << 10;
+
+thread_local! {
+    static LISTS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// An empty list of bytes, with room if one lay ready.
+pub(crate) fn list() -> Vec<u8> {
+    let mut list = kept();
+    list.clear();
+    list
+}
+
+/// A list of so many bytes, which are to be written over: some of them may be those of the work before.
+pub(crate) fn list_of(len: usize) -> Vec<u8> {
+    let mut list = kept();
+    list.resize(len, 0);
+    list
+}
+
+fn kept() -> Vec<u8> {
+    LISTS.try_with(|s| s.try_borrow_mut().ok().and_then(|mut s| s.pop())).ok().flatten().unwrap_or_default()
+}
+
+/// Keeps the room of a list for the next work of this thread.
+pub(crate) fn keep(list: Vec<u8>) {
+    let _ = LISTS.try_with(|s| {
+        if let Ok(mut s) = s.try_borrow_mut()
+            && s.len() < LISTS_MAX
+            && (1..=LIST_BYTES_MAX).contains(&list.capacity())
+        {
+            s.push(list);
+        }
+    });
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_room_of_a_list_that_was_given_back_is_used_again_if_it_is_not_large() {
+        keep(vec![1; 100]);
+        let list = self::list();
+        assert!(list.is_empty() && list.capacity() >= 100);
+        assert_eq!(self::list().capacity(), 0, "there was one");
+        keep(vec![1; 100]);
+        assert_eq!(list_of(10).len(), 10);
+        assert_eq!(list_of(10), [0; 10]);
+        keep(vec![1; LIST_BYTES_MAX + 1]);
+        assert_eq!(self::list().capacity(), 0, "large ones are not kept");
+        (0..2 * LISTS_MAX).for_each(|_| keep(vec![1; 10]));
+        assert_eq!(LISTS.with(|s| s.borrow().len()), LISTS_MAX, "no more than these are kept");
+    }
 
     #[test]
     fn a_block_that_was_given_back_is_the_next_one() {

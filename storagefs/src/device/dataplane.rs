@@ -6,12 +6,12 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use weldfs_ciscops::command::Modify;
-use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, Paths, Taken, interp};
+use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, Paths, interp};
 use weldfs_journal::{Appended, Lsn, RecordHead};
 use weldfs_scheduler::{Mode, Seq, Token};
 
@@ -52,7 +52,7 @@ pub(super) struct OpCx<'d> {
     pub paths: Paths,
     pub place: Place,
     /// The payload, where a slot has summed it up.
-    pub taken: OnceLock<Taken>,
+    pub taken: placed::TakenOnce,
 }
 
 /// Where in its ring a command stands.

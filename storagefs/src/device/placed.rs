@@ -10,14 +10,14 @@
 use std::borrow::Cow;
 use std::future::{Future, poll_fn};
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 
 use weldfs_ciscops::program::CRC32C;
 use weldfs_ciscops::{
     Access, ChecksumState, Command, Errno, Handle, Kernel, Op, OpenFlags, Outcome, Placement, SharedRegion, Sink,
-    Target,
+    Taken, Target,
 };
 use weldfs_fpga::config::{Want, WhenFull};
 use weldfs_fpga::error::CardError;
@@ -29,6 +29,7 @@ use weldfs_scheduler::{Cost, Mode};
 use super::clock::now_ns;
 use super::dataplane::{Done, OpCx, durable, failed};
 use crate::fs::{FileRef, Hold, InodeSet, ROOT, Txn};
+use crate::scratch;
 
 /// How often a command that waits for a slot looks whether it is to be gone on with: its client may be gone.
 const LOOK_NS: u64 = 50_000_000;
@@ -39,6 +40,25 @@ const CORE_PIECE: usize = 16 << 10;
 #[inline]
 pub(super) fn is_placed(cmd: &Command) -> bool {
     matches!(cmd.placement, Placement::Slot { .. })
+}
+
+/// The payload that a slot has summed up, once it has; its memory is used again.
+#[derive(Default)]
+pub(super) struct TakenOnce(OnceLock<Taken>);
+
+impl TakenOnce {
+    /// What is there.
+    pub(super) fn get(&self) -> Option<&Taken> {
+        self.0.get()
+    }
+}
+
+impl Drop for TakenOnce {
+    fn drop(&mut self) {
+        if let Some((bytes, _)) = self.0.take().and_then(Arc::into_inner) {
+            scratch::keep(bytes);
+        }
+    }
 }
 
 /// Why a stage did not run in a slot.
@@ -201,13 +221,17 @@ pub(super) async fn begin(cx: &OpCx<'_>) -> Option<Done> {
             // What has no file fails as it does on a core.
             cx.description(h).ok()?;
             let taken = match cx.queue.pool.slice(src) {
-                Ok(bytes) => bytes.to_vec(),
+                Ok(bytes) => {
+                    let mut list = scratch::list();
+                    bytes.append_to(&mut list);
+                    list
+                }
                 Err(errno) => return Some(failed(errno)),
             };
             let len = taken.len() as u64;
             match crc32c(cx, 0, Cow::Borrowed(&taken)).await {
                 Ok(crc) => {
-                    let _ = cx.taken.set(Arc::new((taken, ChecksumState::resume(crc, len))));
+                    let _ = cx.taken.0.set(Arc::new((taken, ChecksumState::resume(crc, len))));
                     None
                 }
                 Err(errno) => Some(stage_failed(cx, errno, 1)),
@@ -244,7 +268,8 @@ async fn verify(cx: &OpCx<'_>, h: Handle, (offset, len): (u64, u32), done: &mut 
         hand_over(&cx.queue.pool, out, &payload).map_err(|e| (1, e))?;
         done.gave(len.into());
     }
-    let crc = crc32c(cx, 0, payload.into()).await.map_err(|e| (1, e))?;
+    let crc = crc32c(cx, 0, Cow::Borrowed(&payload)).await.map_err(|e| (1, e))?;
+    scratch::keep(payload);
     let trailer = trailer.map_err(|e| (2, e))?;
     if cx.cmd.after_durable {
         durable(cx, cx.core.store.journal().tail()).await.map_err(|e| (0, e))?;
@@ -279,7 +304,7 @@ async fn read_record(cx: &OpCx<'_>, h: Handle, offset: u64, len: u32) -> Verifie
     let core = cx.core;
     let mut txn = Txn::new(&core.store, &*cx.queue.session, &set, None, 0, core.clock.wall());
     txn.in_slices(cx);
-    let (file, mut payload, mut trailer) = (FileRef { ino, access }, vec![0; len as usize], [0; 4]);
+    let (file, mut payload, mut trailer) = (FileRef { ino, access }, scratch::list_of(len as usize), [0; 4]);
     let n = txn.read(file, offset, len.into(), Sink::Private(&mut payload), None).await.map_err(|e| (1, e))?;
     if n < u64::from(len) {
         return Err((1, Errno::NODATA));
