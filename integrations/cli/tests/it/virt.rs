@@ -92,6 +92,9 @@ fn what_is_wrong_with_one_is_one_sentence() {
         why
     };
     assert!(usage(&["--kernel", "Grep", &f]).contains("'Grep' is no kernel's name"));
+    let range = |at: &str| usage(&["--kernel", "grep", &format!("{f}@{at}")]);
+    assert!(range("7+0").contains("/f@7: a range of no bytes"));
+    assert!(range("9223372036854775807+1").contains("/f@9223372036854775807: a range beyond what any file has"));
     assert!(usage(&["--kernel", "grep", "--param", "many", &f]).contains("'many' is not a number"));
     assert!(usage(&["--kernel", "rle", "--write", &f, &f]).contains("--write takes one file"));
     assert!(usage(&["--kernel", "rle", "--truncate", &f]).contains("--write"));
@@ -295,4 +298,9 @@ fn help_names_every_option() {
     let all = help(&["virt", "--help"]);
     assert!(["add", "ls", "rm"].iter().all(|verb| all.contains(&format!("  {verb} "))), "{all}");
     assert!(help(&["virt", "ls", "--help"]).contains("--json"));
+    assert!(add.contains("\nExamples:\n  weldfs virt add "), "{add}");
+    let exec = help(&["exec", "--help"]);
+    assert!(exec.contains("\n  kernel NAME[:BACKEND]("), "{exec}");
+    let tune = help(&["tune", "--help"]);
+    assert!(tune.contains("link.bandwidth=4GB/s") && tune.contains("slots.count=5"), "{tune}");
 }
