@@ -472,7 +472,7 @@ fn unless_taken(state: &State, package: &Package) -> Result<bool, PackageError> 
     if package.adds_to(&old.package) {
         return Ok(true);
     }
-    let why = if old.package.folder().is_some() && old.package.folder() == package.folder() {
+    let why = if taken == name && old.package.folder().is_some() && old.package.folder() == package.folder() {
         format!("kernel {taken} is loaded from this folder already, and runs what its files are now")
     } else if taken != name {
         format!("kernel {taken} has the same id")

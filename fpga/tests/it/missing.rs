@@ -68,7 +68,8 @@ fn a_library_that_is_not_there_is_told_before_a_slot_is_used() {
 #[test]
 fn a_stage_that_is_not_active_makes_its_chain_unusable_and_is_named() {
     let card = card(1);
-    let text = TEXT.replace("\"add\"\nid", "\"both\"\nid").replace("lut = 1,", "lut = 200,").replace("ff = 1,", "ff = 2,");
+    let text =
+        TEXT.replace("\"add\"\nid", "\"both\"\nid").replace("lut = 1,", "lut = 200,").replace("ff = 1,", "ff = 2,");
     let (front, _) = text.split_once("[backend.model]").expect("there");
     let stages = "[backend.model]\nchain = [{ kernel = \"add\", params = [7] }, { kernel = \"plus\" }]\n";
     let manifest = Manifest::parse(&format!("{front}{stages}")).expect("good");

@@ -83,7 +83,10 @@ fn what_is_not_short_or_not_there_goes_the_whole_way() {
     card.deactivate("add").expect("it is idle");
     none(packet(&[3], b"abc"), "it is not active");
     let never = warm(CardConfig { inline_bytes: 0, ..config(1) });
-    assert_eq!(never.at_once(&packet(&[3], b"")), Some(AtOnce { output: Ok(vec![]), usage: Some(one_cycle()), slot: 1 }));
+    assert_eq!(
+        never.at_once(&packet(&[3], b"")),
+        Some(AtOnce { output: Ok(vec![]), usage: Some(one_cycle()), slot: 1 })
+    );
     assert_eq!(never.at_once(&packet(&[3], b"a")), None, "none is short");
 }
 

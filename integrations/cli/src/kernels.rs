@@ -108,7 +108,8 @@ impl Card {
         if !kernel.backends.iter().any(|b| b == backend) {
             return Some(format!("{called} {name} has no back-end {backend} (weldfs kernel ls)"));
         }
-        if let Some(stage) = kernel.stages.iter().map(|s| name_of(s)).find(|s| self.kernel(s).is_none_or(|k| !k.active)) {
+        if let Some(stage) = kernel.stages.iter().map(|s| name_of(s)).find(|s| self.kernel(s).is_none_or(|k| !k.active))
+        {
             let wrong = if self.kernel(stage).is_some() { "is not active (weldfs kernel activate)" } else { "is gone" };
             return Some(format!("{called} {name} is a chain, and its stage {stage} {wrong}"));
         }

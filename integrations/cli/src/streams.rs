@@ -52,7 +52,9 @@ pub fn why(client: &Client, path: &Path, error: &io::Error) -> Option<String> {
             let either = || format!("its kernel {} was lost, or a file is damaged: the device's log says", spec.kernel);
             Some(stays(kernel().unwrap_or_else(either)))
         }
-        Errno::FBIG => Some(format!("its kernel {} makes more than its range has room for; what fits stays", spec.kernel)),
+        Errno::FBIG => {
+            Some(format!("its kernel {} makes more than its range has room for; what fits stays", spec.kernel))
+        }
         Errno::STALE => Some("what it streams has changed since the first part of it was read".into()),
         Errno::TIMEDOUT => Some("it was not written to for 2 s, and others waited for its slot".into()),
         // Of a full image otherwise.

@@ -180,7 +180,10 @@ fn what_is_wrong_behind_one_is_named() {
     says(&["put", bytes, &at("/same")], "/same: it is a virtual file that can only be read");
     says(&["cp", &at("/text"), &at("/link")], "/link: it is a virtual file that can only be read");
     says(&["put", bytes, &at("/part")], "its kernel rle makes more than its range has room for");
-    says(&["cp", &at("/text"), &at("/in")], "its kernel rle does not take what it is given; what it has made stays");
+    says(
+        &["cp", &at("/text"), &at("/in")],
+        "its kernel rle does not take what it is given; what it made before is in the file",
+    );
     says(&["truncate", "--size", "0", &at("/in")], "it is a virtual file, which has no bytes of its own");
     says(&["truncate", "--size", "0", &at("/same")], "it is a virtual file that can only be read");
     says(&["virt", "add", &at("/no/x"), "--kernel", "rle", &at("/text")], "no directory for it (--parents makes one)");

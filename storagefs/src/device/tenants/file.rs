@@ -6,8 +6,8 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
 
-use crate::device::profile::said;
 use crate::device::limits::{POOL_BYTES_SESSION_MAX, SESSIONS_MAX, SLOTS_PER_THREAD, TENANTS_MAX};
+use crate::device::profile::said;
 
 /// Weight of a tenant that none is given.
 pub const WEIGHT_DEFAULT: u32 = 100;
