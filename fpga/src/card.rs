@@ -102,39 +102,55 @@ impl Card {
     /// Loads a package: the card knows it, and it is not active yet. Each of its shared objects that exists is tried
     /// out in a process of its own, and the call waits for that. What it asks of the card's memory must be there.
     ///
-    /// The folder of a built-in kernel, with the manifest that the card has of it, adds its other back-ends: the kernel
-    /// stays what it was, and [`Card::prefer`] chooses.
+    /// The folder of a built-in kernel, with the manifest that the card has of it, adds its other back-ends, of which at
+    /// least one must be there: the kernel stays what it was, and [`Card::prefer`] chooses.
     ///
     /// # Errors
     /// [`CardError::Package`]: another has the name or id, no back-end can be used, or a shared object is not one.
     /// [`CardError::Memory`].
     pub fn load(&self, package: Package) -> Result<KernelId, CardError> {
+        let new = self.examine(package)?;
+        let (name, id) = (new.package.manifest().name.clone(), new.package.manifest().id);
+        let mut state = self.shared.state.lock();
+        // It was tried out without the lock.
+        if unless_taken(&state, &new.package)? {
+            state.programs.entry(name).and_modify(|old| old.package = new.package);
+        } else {
+            state.programs.insert(name, new);
+        }
+        Ok(id)
+    }
+
+    /// Whether a package can be loaded: does all of it but that.
+    ///
+    /// # Errors
+    /// Those of [`Card::load`].
+    pub fn could_load(&self, package: Package) -> Result<(), CardError> {
+        self.examine(package).map(drop)
+    }
+
+    fn examine(&self, package: Package) -> Result<Program, CardError> {
         let manifest = package.manifest();
-        let (name, id) = (manifest.name.clone(), manifest.id);
-        let (asks, has) = (manifest.ports.dram_bytes, self.shared.state.lock().pace.dram_bytes);
+        let (name, asks) = (manifest.name.clone(), manifest.ports.dram_bytes);
+        let (adds, has) = {
+            let state = self.shared.state.lock();
+            (unless_taken(&state, &package)?, state.pace.dram_bytes)
+        };
         if asks > has {
             return Err(CardError::Memory { kernel: name, asks, has });
         }
         let mut new = program(package, false)?;
-        new.prefer = self.try_out(&new.package)?;
-        let mut state = self.shared.state.lock();
-        if let Some(old) = state.programs.get_mut(&name).filter(|p| new.package.adds_to(&p.package)) {
-            old.package = new.package;
-            return Ok(id);
-        }
-        if state.programs.iter().any(|(n, p)| *n == name || p.package.manifest().id == id) {
-            return Err(PackageError::Taken(name).into());
-        }
-        state.programs.insert(name, new);
-        Ok(id)
+        new.prefer = self.try_out(&new.package, adds)?;
+        Ok(new)
     }
 
-    /// The first back-end of a package that can be used. A file that was not built yet is passed over, as long as there
-    /// is another; one that is wrong is an error.
-    fn try_out(&self, package: &Package) -> Result<Kind, CardError> {
+    /// The first back-end of a package that can be used; where it `adds` to a built-in kernel, of those that are added.
+    /// A file that was not built yet is passed over, as long as there is another; one that is wrong is an error.
+    fn try_out(&self, package: &Package, adds: bool) -> Result<Kind, CardError> {
         let manifest = package.manifest();
         let (mut first, mut missing) = (None, None);
-        for kind in manifest.backend.kinds() {
+        let is_there = |kind: &Kind| adds && *kind == Kind::Model && manifest.backend.library(*kind).is_none();
+        for kind in manifest.backend.kinds().filter(|kind| !is_there(kind)) {
             let builtin = manifest.backend.model.as_ref().and_then(|m| m.builtin.as_ref());
             if let (Kind::Model, Some(builtin)) = (kind, builtin) {
                 let unknown = || PackageError::NoBackend { name: manifest.name.clone(), kind: builtin.clone() };
@@ -160,7 +176,8 @@ impl Card {
                 Err(error) => return Err(error),
             }
         }
-        let none = || PackageError::NoBackend { name: manifest.name.clone(), kind: "that can be used".into() };
+        let kind = if adds { "that the device has not" } else { "that can be used" };
+        let none = || PackageError::NoBackend { name: manifest.name.clone(), kind: kind.into() };
         first.ok_or_else(|| missing.unwrap_or_else(|| none().into()))
     }
 
@@ -227,28 +244,30 @@ impl Card {
     /// Which back-end of a kernel is used where none is asked for.
     ///
     /// # Errors
-    /// [`CardError::NoKernel`]; [`CardError::Package`] where it has no such back-end.
+    /// [`CardError::NoKernel`]; [`CardError::Package`] where it has no such back-end, or its file is not there.
     pub fn prefer(&self, kernel: &str, kind: Kind) -> Result<(), CardError> {
-        let mut state = self.shared.state.lock();
-        let program = state.programs.get_mut(kernel).ok_or_else(|| CardError::NoKernel(kernel.into()))?;
-        if !program.package.manifest().backend.has(kind) {
+        let unknown = || CardError::NoKernel(kernel.into());
+        let package = self.shared.state.lock().programs.get(kernel).ok_or_else(unknown)?.package.clone();
+        if !package.manifest().backend.has(kind) {
             return Err(PackageError::NoBackend { name: kernel.into(), kind: kind.name().into() }.into());
         }
-        program.prefer = kind;
+        package.has_file(kind)?;
+        self.shared.state.lock().programs.get_mut(kernel).ok_or_else(unknown)?.prefer = kind;
         Ok(())
     }
 
     /// Whether a kernel can be executed: `NAME` or `NAME:BACKEND`.
     ///
     /// # Errors
-    /// [`CardError::NoKernel`], [`CardError::Inactive`], [`CardError::NoCard`].
+    /// [`CardError::NoKernel`], [`CardError::Inactive`], [`CardError::NoCard`]; [`CardError::Package`] where the
+    /// library of that back-end is not there.
     pub fn check(&self, kernel: &str) -> Result<(), CardError> {
         let state = self.shared.state.lock();
         let (name, kind) = named(kernel)?;
         self.shared.loaded(&state, name, kind)?;
-        let needs_card = self.shared.needs_card(&state, kernel);
+        let needs = self.shared.needs(&state, kernel);
         drop(state);
-        if needs_card { self.shared.config.place.ready().map(drop) } else { Ok(()) }
+        self.shared.there(&needs)
     }
 
     /// Opens a session: a slot that computes for one tenant. A slot that has the kernel and is idle is used first, then
@@ -441,6 +460,30 @@ fn program(package: Package, device_defined: bool) -> Result<Program, CardError>
     Ok(Program { package: Arc::new(package), active: device_defined, device_defined, prefer })
 }
 
+/// Whether a package adds to the built-in kernel of its name; else its name and id are free.
+///
+/// # Errors
+/// [`PackageError::Taken`].
+fn unless_taken(state: &State, package: &Package) -> Result<bool, PackageError> {
+    let manifest = package.manifest();
+    let (name, id) = (&manifest.name, manifest.id);
+    let old = state.programs.iter().find(|(n, p)| *n == name || p.package.manifest().id == id);
+    let Some((taken, old)) = old else { return Ok(false) };
+    if package.adds_to(&old.package) {
+        return Ok(true);
+    }
+    let why = if taken == name && old.package.folder().is_some() && old.package.folder() == package.folder() {
+        format!("kernel {taken} is loaded from this folder already, and runs what its files are now")
+    } else if taken != name {
+        format!("kernel {taken} has the same id")
+    } else if old.device_defined && old.package.folder().is_none() {
+        format!("kernel {name} comes with the device, and this is another one: its kernel.toml is not the device's")
+    } else {
+        format!("the device has a kernel with the name {name} already")
+    };
+    Err(PackageError::Taken(why))
+}
+
 fn empty(region: Region, locked: bool) -> Slot {
     Slot {
         region,
@@ -508,10 +551,11 @@ impl Future for Opening {
                 At::Failed(ref error) => return Poll::Ready(Err(error.clone())),
                 At::Asking => {
                     let mut state = self.shared.state.lock();
-                    if self.shared.needs_card(&state, &self.want.kernel) {
-                        // No slot is reconfigured for what cannot run. The lock is not held while sysfs is read.
+                    let needs = self.shared.needs(&state, &self.want.kernel);
+                    if !needs.is_empty() {
+                        // No slot is reconfigured for what cannot run. The lock is not held while files are looked at.
                         drop(state);
-                        if let Err(error) = self.shared.config.place.ready() {
+                        if let Err(error) = self.shared.there(&needs) {
                             return Poll::Ready(Err(error));
                         }
                         state = self.shared.state.lock();

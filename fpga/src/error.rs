@@ -57,7 +57,7 @@ impl CardError {
             CardError::TooLarge(_) | CardError::Memory { .. } => Errno::NOSPC,
             CardError::DeviceDefined(_) => Errno::PERM,
             CardError::Config(_) => Errno::INVAL,
-            CardError::Package(PackageError::File { .. }) => Errno::NOENT,
+            CardError::Package(PackageError::File { .. } | PackageError::NoFolder { .. }) => Errno::NOENT,
             CardError::Package(PackageError::Taken(_)) => Errno::EXIST,
             CardError::Package(_) => Errno::INVAL,
             CardError::Fault(fault) => fault.errno(),

@@ -44,6 +44,14 @@ pub enum PackageError {
         /// What was asked for.
         kind: String,
     },
+    /// The card has the kernel without the folder that its library is in.
+    #[error("its library is in a folder that is not loaded (weldfs kernel load)")]
+    NoFolder {
+        /// The kernel.
+        name: String,
+        /// The back-end.
+        kind: &'static str,
+    },
     /// A file of the package cannot be read.
     #[error("{path}: {why}")]
     File {
@@ -86,8 +94,8 @@ pub enum PackageError {
         /// Why.
         why: String,
     },
-    /// Another package has the name with another id, or the id with another name.
-    #[error("{0} is already taken by another package")]
+    /// The card has the name, or the id: of the same package or of another one. A sentence.
+    #[error("{0}")]
     Taken(String),
 }
 
@@ -385,13 +393,20 @@ fn check_chain(stages: &[StageOf]) -> Result<(), PackageError> {
     }
 }
 
+/// What is wrong with TOML, in one line that names the line.
+fn said(text: &str, error: &toml::de::Error) -> String {
+    let what = error.message().trim().replace('\n', ", ");
+    let before = error.span().and_then(|span| text.get(..span.start));
+    before.map_or_else(|| what.clone(), |b| format!("line {}: {what}", b.matches('\n').count() + 1))
+}
+
 impl Manifest {
     /// Parses and checks the text of a `kernel.toml`.
     pub fn parse(text: &str) -> Result<Manifest, PackageError> {
         if text.len() > MANIFEST_BYTES_MAX {
             return Err(PackageError::Syntax(format!("{} bytes, at most {MANIFEST_BYTES_MAX}", text.len())));
         }
-        let raw: Raw = toml::from_str(text).map_err(|e| PackageError::Syntax(e.message().into()))?;
+        let raw: Raw = toml::from_str(text).map_err(|e| PackageError::Syntax(said(text, &e)))?;
         let id = match raw.id.len() == 32 && raw.id.bytes().all(|b| b.is_ascii_hexdigit()) {
             true => u128::from_str_radix(&raw.id, 16).unwrap_or(0),
             false => 0,

@@ -18,7 +18,10 @@ pub struct Package {
 }
 
 fn file_error(path: &Path, why: impl std::fmt::Display) -> PackageError {
-    PackageError::File { path: path.display().to_string(), why: why.to_string() }
+    // Without the number that Rust adds to the system's words.
+    let why = why.to_string();
+    let words = why.split_once(" (os error ").map_or(why.as_str(), |(words, _)| words).to_owned();
+    PackageError::File { path: path.display().to_string(), why: words }
 }
 
 impl Package {
@@ -52,6 +55,21 @@ impl Package {
         &self.manifest
     }
 
+    /// Where it was read; none for one that is built in.
+    pub(crate) fn folder(&self) -> Option<&Path> {
+        self.folder.as_deref()
+    }
+
+    /// Whether the file of a back-end is there, where it has one.
+    pub(crate) fn has_file(&self, kind: Kind) -> Result<(), PackageError> {
+        let model = self.manifest.backend.model.as_ref();
+        match kind {
+            Kind::Model if model.is_some_and(|m| m.library.is_none()) => Ok(()),
+            Kind::Xrt => self.image().map(drop),
+            _ => self.library(kind).map(drop),
+        }
+    }
+
     /// The shared object of a back-end: a regular file in the package's folder, links followed.
     pub fn library(&self, kind: Kind) -> Result<PathBuf, PackageError> {
         self.file("library", kind, self.manifest.backend.library(kind))
@@ -63,10 +81,10 @@ impl Package {
     }
 
     fn file(&self, key: &'static str, kind: Kind, path: Option<&Path>) -> Result<PathBuf, PackageError> {
-        let none = || PackageError::NoBackend { name: self.manifest.name.clone(), kind: kind.name().into() };
-        let (Some(folder), Some(path)) = (&self.folder, path) else {
-            return Err(none());
-        };
+        let name = || self.manifest.name.clone();
+        let path = path.ok_or_else(|| PackageError::NoBackend { name: name(), kind: kind.name().into() })?;
+        let folder = self.folder.as_ref();
+        let folder = folder.ok_or_else(|| PackageError::NoFolder { name: name(), kind: kind.name() })?;
         let joined = folder.join(path);
         let real = joined.canonicalize().map_err(|e| file_error(&joined, e))?;
         if !real.starts_with(folder) {
@@ -107,7 +125,7 @@ impl Catalogue {
         let (name, id) = (package.manifest.name.clone(), package.manifest.id);
         let other = self.packages.values().find(|p| (p.manifest.name == name) != (p.manifest.id == id));
         if other.is_some() {
-            return Err(PackageError::Taken(name));
+            return Err(PackageError::Taken(format!("another kernel has the name {name}, or its id")));
         }
         self.packages.insert(name, package);
         Ok(())

@@ -17,6 +17,8 @@ pub struct AtOnce {
     pub output: Result<Vec<u8>, Fault>,
     /// What the packet used, whatever came of it. None where the kernel did not take the parameters.
     pub usage: Option<Usage>,
+    /// The slot that it was computed in.
+    pub slot: usize,
 }
 
 /// A packet by itself, and what it asks for; as [`crate::config::Want`].
@@ -95,7 +97,7 @@ impl Shared {
             }
         };
         self.close(&mut state, slot, epoch);
-        Some(AtOnce { output, usage: begun.then_some(usage) })
+        Some(AtOnce { output, usage: begun.then_some(usage), slot })
     }
 }
 

@@ -10,7 +10,7 @@ use crate::kernel::{Fault, Kernel, Step};
 use crate::manifest::{Kind, PackageError, Region, StageOf};
 use crate::package::{Factory, Package};
 use crate::record::{Recorder, Seen};
-use crate::status::Usage;
+use crate::status::{Lost, Usage};
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -346,9 +346,10 @@ pub(crate) struct Waiter {
 }
 
 /// What a tenant has used.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Tenant {
     pub sessions: u64,
+    pub lost: Option<Lost>,
     pub usage: Usage,
     /// Slot time over weight, in parts of a nanosecond: who has the least comes first.
     pub virtual_time: u128,
@@ -448,7 +449,7 @@ impl Shared {
     }
 
     /// A stage of chain `chain`, as the card has it now.
-    fn link(&self, state: &State, chain: &str, stage: &StageOf) -> Result<Link, CardError> {
+    pub fn link(&self, state: &State, chain: &str, stage: &StageOf) -> Result<Link, CardError> {
         let (name, kind) = named(&stage.kernel)?;
         let of = state.programs.get(name).ok_or_else(|| CardError::NoKernel(name.into()))?;
         if !of.package.manifest().backend.chain().is_empty() {
@@ -457,17 +458,28 @@ impl Shared {
         Ok(Link { loaded: self.loaded(state, name, kind)?, params: stage.params.clone() })
     }
 
-    /// Whether a kernel, or a stage of it, runs on a card of this machine.
-    pub fn needs_card(&self, state: &State, kernel: &str) -> bool {
-        let Ok((name, kind)) = named(kernel) else { return false };
-        let Some(program) = state.programs.get(name) else { return false };
-        let stages = || program.package.manifest().backend.chain();
-        match kind.unwrap_or(program.prefer) {
-            Kind::Xrt => true,
+    /// What a kernel, or a stage of it, needs beside this program: the files of these back-ends. Nothing where all of
+    /// it is built in.
+    pub fn needs(&self, state: &State, kernel: &str) -> Vec<(Arc<Package>, Kind)> {
+        let Ok((name, kind)) = named(kernel) else { return Vec::new() };
+        let Some(program) = state.programs.get(name) else { return Vec::new() };
+        let (backend, kind) = (&program.package.manifest().backend, kind.unwrap_or(program.prefer));
+        match kind {
             // No stage is a chain.
-            Kind::Model => stages().iter().any(|s| self.needs_card(state, &s.kernel)),
-            _ => false,
+            Kind::Model if backend.library(Kind::Model).is_none() => {
+                backend.chain().iter().flat_map(|s| self.needs(state, &s.kernel)).collect()
+            }
+            _ if !backend.has(kind) => Vec::new(),
+            _ => vec![(program.package.clone(), kind)],
         }
+    }
+
+    /// Whether that is there. Files are looked at: without the card's lock.
+    pub fn there(&self, needs: &[(Arc<Package>, Kind)]) -> Result<(), CardError> {
+        needs.iter().try_for_each(|(package, kind)| match kind {
+            Kind::Xrt => self.config.place.ready().map(drop),
+            kind => Ok(package.has_file(*kind)?),
+        })
     }
 
     /// Whether a package's chain, if it is one, can be run: its stages are known, no chains themselves, and fit into
@@ -647,9 +659,14 @@ impl Shared {
 
     /// A kernel failed: its session is told. Of one that is lost nothing is kept; another begins anew.
     pub fn lose(&self, state: &mut State, slot: usize, epoch: u64, fault: Fault) {
-        if matches!(fault, Fault::Lost(_)) {
-            state.slots[slot].counts.faults += 1;
-            state.slots[slot].engine = None;
+        if let Fault::Lost(why) = &fault {
+            let s = &mut state.slots[slot];
+            (s.counts.faults, s.engine) = (s.counts.faults + 1, None);
+            let kernel = s.loaded.as_ref().map_or_else(String::new, |l| l.name.clone());
+            let tenant = s.session.as_ref().filter(|_| s.epoch == epoch).map(|s| s.tenant);
+            if let Some(tenant) = tenant.and_then(|t| state.tenants.get_mut(&t)) {
+                tenant.lost = Some(Lost { kernel, slot, session: tenant.sessions, why: why.clone() });
+            }
         }
         if let Some(sess) = state.sess(slot, epoch) {
             sess.seen.failed = true;

@@ -2,7 +2,7 @@
 
 use crate::manifest::{Kind, ParamRange, Region};
 use crate::package::Package;
-use crate::slot::{Shared, Slot};
+use crate::slot::{Shared, Slot, Tenant};
 use crate::xrt;
 use serde::Serialize;
 use std::sync::Arc;
@@ -109,7 +109,8 @@ pub struct KernelStatus {
     pub backends: Vec<Kind>,
     /// The one that is used where none is asked for.
     pub backend: Kind,
-    /// Those that need a card which this machine does not have or cannot use.
+    /// Those that cannot run now: their file is not there, a stage is not active, or they need a card which this machine
+    /// does not have or cannot use.
     pub unusable: Vec<Unusable>,
     /// The kernels that it is a chain of; none where it is no chain.
     pub stages: Vec<String>,
@@ -121,8 +122,21 @@ pub struct KernelStatus {
     pub parameters: ParamRange,
 }
 
+/// A kernel that was lost: it crashed, hung, or broke the rules of its FIFOs.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub struct Lost {
+    /// Which.
+    pub kernel: String,
+    /// In which slot.
+    pub slot: usize,
+    /// Which session of its tenant's that was, counted from 1.
+    pub session: u64,
+    /// A sentence.
+    pub why: String,
+}
+
 /// What a tenant has used.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct TenantStatus {
     /// Its number.
     pub tenant: u64,
@@ -131,6 +145,9 @@ pub struct TenantStatus {
     /// What they used.
     #[serde(flatten)]
     pub usage: Usage,
+    /// The kernel that was lost last, for that tenant alone: what it says of itself may be made of the tenant's bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub lost: Option<Lost>,
 }
 
 /// A card.
@@ -144,6 +161,14 @@ pub struct CardStatus {
     pub tenants: Vec<TenantStatus>,
     /// Sessions that wait for a slot.
     pub waiting: usize,
+}
+
+impl CardStatus {
+    /// As a tenant may see it: what its own kernels were lost of, and not what others' were.
+    pub fn seen_by(mut self, tenant: u64) -> CardStatus {
+        self.tenants.iter_mut().filter(|t| t.tenant != tenant).for_each(|t| t.lost = None);
+        self
+    }
 }
 
 fn slot_status(index: usize, slot: &Slot) -> SlotStatus {
@@ -203,12 +228,21 @@ impl Shared {
                 parameters: manifest.params.clone(),
             }
         });
-        let tenant =
-            |(id, t): (&u64, &crate::slot::Tenant)| TenantStatus { tenant: *id, sessions: t.sessions, usage: t.usage };
-        let with_image: Vec<Arc<Package>> = (state.programs.values().map(|p| &p.package))
-            .filter(|p| p.manifest().backend.has(Kind::Xrt))
-            .cloned()
-            .collect();
+        let tenant = |(id, t): (&u64, &Tenant)| {
+            let Tenant { sessions, usage, lost, .. } = t;
+            TenantStatus { tenant: *id, sessions: *sessions, usage: *usage, lost: lost.clone() }
+        };
+        // What each back-end needs: or why it cannot run, whatever is there.
+        let mut needs = Vec::new();
+        for (name, program) in &state.programs {
+            let manifest = program.package.manifest();
+            for kind in manifest.backend.kinds() {
+                let stages = if kind == Kind::Model { manifest.backend.chain() } else { &[] };
+                let links = stages.iter().try_for_each(|stage| self.link(&state, name, stage).map(drop));
+                let asked = format!("{name}:{}", kind.name());
+                needs.push((name.clone(), kind, links.map(|()| self.needs(&state, &asked))));
+            }
+        }
         let mut status = CardStatus {
             slots: state.slots.iter().enumerate().filter(|(_, s)| !s.absent).map(|(i, s)| slot_status(i, s)).collect(),
             kernels: kernels.collect(),
@@ -217,11 +251,14 @@ impl Shared {
         };
         // Files are not looked at under the lock.
         drop(state);
-        for package in with_image {
-            let Err(why) = xrt::Config::of(&package, &self.config.place) else { continue };
-            let unusable = Unusable { backend: Kind::Xrt, why: why.to_string() };
-            let name = &package.manifest().name;
-            status.kernels.iter_mut().filter(|k| k.name == *name).for_each(|k| k.unusable.push(unusable.clone()));
+        for (name, backend, needs) in needs {
+            let files = |(package, kind): &(Arc<Package>, Kind)| match kind {
+                Kind::Xrt => xrt::Config::of(package, &self.config.place).map(drop),
+                kind => Ok(package.has_file(*kind)?),
+            };
+            let Err(why) = needs.and_then(|all| all.iter().try_for_each(files)) else { continue };
+            let unusable = Unusable { backend, why: why.to_string() };
+            status.kernels.iter_mut().filter(|k| k.name == name).for_each(|k| k.unusable.push(unusable.clone()));
         }
         status
     }

@@ -4,7 +4,7 @@ use crate::chain::{Chain, Stage};
 use crate::error::CardError;
 use crate::host::Launch;
 use crate::kernel::{Fault, Kernel, Step};
-use crate::manifest::{Kind, PackageError};
+use crate::manifest::Kind;
 use crate::package::Package;
 use crate::slot::{Link, Loaded, Locked, Progress, Sess, Shared, State};
 use crate::xrt::{self, Remote};
@@ -82,18 +82,11 @@ fn make(shared: &Shared, loaded: &Loaded, left: &Arc<AtomicBool>) -> Result<Box<
     match loaded.make {
         Some(make) => Ok(guarded(|| Ok(make()))?),
         None => {
-            // One that a manifest of the card's own names, and that no folder has.
-            let lacks = |e| match e {
-                CardError::Package(PackageError::NoBackend { name, kind }) => {
-                    CardError::NoKernel(format!("{name}:{kind}"))
-                }
-                other => other,
-            };
             if loaded.kind == Kind::Xrt {
-                let config = shared.on_card(&loaded.package).map_err(lacks)?;
+                let config = shared.on_card(&loaded.package)?;
                 return Ok(Box::new(Remote::open(&xrt::Config { left: left.clone(), ..config })?));
             }
-            let launch = shared.launch(&loaded.package, loaded.kind).map_err(lacks)?;
+            let launch = shared.launch(&loaded.package, loaded.kind)?;
             Ok(Box::new(Launch { left: left.clone(), ..launch }.start()?))
         }
     }

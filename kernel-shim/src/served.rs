@@ -83,6 +83,14 @@ impl ServedSession {
         }
     }
 
+    /// The number of its tenant; a host directory's sessions have no card, and 0.
+    fn tenant(&self) -> u64 {
+        match self {
+            ServedSession::Device(s) => s.tenant(),
+            ServedSession::HostDir(_) => 0,
+        }
+    }
+
     /// Counters as JSON.
     pub fn stats_json(&self, detail: u32) -> String {
         match self {
@@ -205,7 +213,10 @@ impl Served {
             (Request::Stats { detail }, _) => Ok(Reply::Text(session.stats_json(*detail).into_bytes())),
             (Request::Tenants, _) => json(&either!(self, d => d.tenants())),
             (Request::Tune(_) | Request::Token(_) | Request::Kernels(_), Served::HostDir(_)) => Err(Errno::OPNOTSUPP),
-            (Request::Kernels(verb), Served::Device(device)) if verb.is_empty() => json(&device.card().status()),
+            (Request::Kernels(verb), Served::Device(device)) if verb.is_empty() => {
+                let status = device.card().status();
+                json(&status.seen_by(session.tenant()))
+            }
             (Request::Tune(key), Served::Device(device)) if key.is_empty() => json(&device.settings()),
             (Request::Tune(_) | Request::Token(_) | Request::Kernels(_), _) if !governs => Err(Errno::PERM),
             (Request::Kernels(verb), Served::Device(device)) => {

@@ -50,7 +50,14 @@ impl Client {
         self.kernel_verb("load", package.as_ref().as_os_str().as_bytes())
     }
 
-    /// Forgets a kernel. ENOENT: there is none of that name; EBUSY: it is in use; EPERM, also for those that the device
+    /// Why a kernel's package cannot be loaded, a sentence; empty where it can. Nothing is loaded: its shared objects
+    /// are tried out. EINVAL: the path is not absolute; EPERM.
+    pub fn try_kernel(&self, package: impl AsRef<std::path::Path>) -> io::Result<String> {
+        use std::os::unix::ffi::OsStrExt;
+        self.kernel_verb("try", package.as_ref().as_os_str().as_bytes())
+    }
+
+    /// Forgets a kernel. ENOENT: there is none of that name; EBUSY: it is active; EPERM, also for those that the device
     /// brings.
     pub fn unload_kernel(&self, name: &str) -> io::Result<()> {
         self.kernel_verb("unload", name.as_bytes()).map(drop)
@@ -67,7 +74,7 @@ impl Client {
     }
 
     /// Which back-end of a kernel (`model`, `rtl`, `hls`, `xrt`) runs where none is named. ENOENT: no
-    /// such kernel, or no back-end is called so; EINVAL: the kernel has none of that kind; EPERM.
+    /// such kernel, no back-end is called so, or its file is not there; EINVAL: the kernel has none of that kind; EPERM.
     pub fn prefer_kernel(&self, name: &str, backend: &str) -> io::Result<()> {
         self.kernel_verb("prefer", format!("{name} {backend}").as_bytes()).map(drop)
     }

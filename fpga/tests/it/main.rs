@@ -5,6 +5,7 @@ mod chains;
 mod dram;
 mod hostile;
 mod lend;
+mod missing;
 mod modelled;
 mod packages;
 mod process;

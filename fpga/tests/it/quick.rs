@@ -29,7 +29,7 @@ fn a_short_packet_at_once_gives_and_costs_what_a_session_does() {
     let (quick, slow) = (warm(config(1)), warm(config(1)));
     for len in [0, 1, 63, 64, 65, 130, 4096, 16 << 10] {
         let input: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
-        let AtOnce { output, usage } = quick.at_once(&packet(&[3], &input)).expect("it is short");
+        let AtOnce { output, usage, .. } = quick.at_once(&packet(&[3], &input)).expect("it is short");
         let session = wait(slow.open(want("add", 3, 7))).expect("open");
         let ran = wait(session.run(input, len)).expect("ran");
         assert_eq!((output, usage), (Ok(ran.output), Some(ran.usage)), "{len} bytes");
@@ -47,9 +47,9 @@ fn what_goes_wrong_in_it_is_said_and_leaves_an_idle_slot() {
     let at_once = |params: &[u32], input: &[u8], out_max| {
         card.at_once(&Packet { out_max, ..packet(params, input) }).expect("it is short")
     };
-    let AtOnce { output, usage } = at_once(&[1], &[1, 254], 9);
+    let AtOnce { output, usage, .. } = at_once(&[1], &[1, 254], 9);
     assert!(matches!(output, Err(Fault::Data(_))) && usage.is_some(), "{output:?}");
-    let AtOnce { output, usage } = at_once(&[256], &[1], 9);
+    let AtOnce { output, usage, .. } = at_once(&[256], &[1], 9);
     assert!(matches!(output, Err(Fault::Params(_))) && usage.is_none(), "{output:?}");
     assert_eq!(at_once(&[3], b"abc", 2).output, Err(Fault::TooLong(2)));
     let AtOnce { output, .. } = at_once(&[1], &[255], 9);
@@ -83,7 +83,10 @@ fn what_is_not_short_or_not_there_goes_the_whole_way() {
     card.deactivate("add").expect("it is idle");
     none(packet(&[3], b"abc"), "it is not active");
     let never = warm(CardConfig { inline_bytes: 0, ..config(1) });
-    assert_eq!(never.at_once(&packet(&[3], b"")), Some(AtOnce { output: Ok(vec![]), usage: Some(one_cycle()) }));
+    assert_eq!(
+        never.at_once(&packet(&[3], b"")),
+        Some(AtOnce { output: Ok(vec![]), usage: Some(one_cycle()), slot: 1 })
+    );
     assert_eq!(never.at_once(&packet(&[3], b"a")), None, "none is short");
 }
 

@@ -76,7 +76,7 @@ pub fn reason(error: &io::Error) -> String {
 }
 
 /// Without the ` (os error 2)` that Rust puts behind the system's words.
-fn without_numbers(mut text: String) -> String {
+pub fn without_numbers(mut text: String) -> String {
     const FRONT: &str = " (os error ";
     while let Some(at) = text.find(FRONT) {
         let rest = &text[at + FRONT.len()..];

@@ -1,7 +1,7 @@
 //! The `weldfs` command: one binary, one verb per file under `verbs/`.
 //!
 //! What lives here: parsing of arguments, the names under which mount(8) and fsck(8) call this program (`called`),
-//! finding an image's device (`find`), reaching it (`device`), looking at one (`observe`), naming files inside images
+//! finding an image's device (`find`), reaching it (`device`), looking at one (`observe`) and its kernels (`kernels`), naming files inside images
 //! (`place`), copying trees (`tree`), the library that `run` hands out (`preload`), printing facts (`output`), failing
 //! in one sentence (`failure`), memory (`allocator`). Verbs translate; what files mean is decided in the device. Facts
 //! go to stdout, everything else to stderr. Exit codes: 0, 1 (failed), 2 (usage); those of fsck(8) for `fsck` and
@@ -19,6 +19,7 @@ mod entry;
 mod failure;
 mod find;
 mod interrupt;
+mod kernels;
 mod observe;
 mod output;
 mod place;

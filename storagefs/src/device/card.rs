@@ -22,8 +22,9 @@ impl Device {
     }
 
     /// Does what `request` says with the kernels of the card: `load PATH`, `unload NAME`, `activate NAME`,
-    /// `deactivate NAME`, `prefer NAME BACKEND`, `peek NAME PORT`. Whoever calls has seen to it that the asker governs
-    /// the device. The answer is the name of what was loaded, the value of a port, or empty.
+    /// `deactivate NAME`, `prefer NAME BACKEND`, `peek NAME PORT`, `try PATH`. Whoever calls has seen to it that the
+    /// asker governs the device. The answer is the name of what was loaded, the value of a port, or empty; of `try`,
+    /// which loads nothing, a sentence that says why the package cannot be loaded, or nothing where it can.
     ///
     /// # Errors
     /// EINVAL: another request, or no package; ENOENT: no such kernel, back-end, file or port; EEXIST: the name or id
@@ -39,11 +40,14 @@ impl Device {
         };
         let nothing = |done: Result<(), CardError>| done.map(|()| String::new()).map_err(errno);
         match verb {
+            "load" | "try" if !Path::new(rest).is_absolute() => Err(Errno::INVAL),
+            "try" => {
+                let package = Package::open(Path::new(rest)).map_err(CardError::from);
+                let tried = package.and_then(|package| card.could_load(package));
+                Ok(tried.err().map_or_else(String::new, |e| e.to_string()))
+            }
             "load" => {
                 let path = Path::new(rest);
-                if !path.is_absolute() {
-                    return Err(Errno::INVAL);
-                }
                 let package = Package::open(path).map_err(|e| errno(e.into()))?;
                 let name = package.manifest().name.clone();
                 card.load(package).map_err(errno)?;

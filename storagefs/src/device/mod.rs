@@ -40,6 +40,7 @@ mod lent;
 pub mod limits;
 mod locks;
 mod lograte;
+mod lost;
 mod mail;
 mod maintenance;
 mod memory;

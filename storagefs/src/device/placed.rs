@@ -28,6 +28,7 @@ use weldfs_scheduler::{Cost, Mode};
 
 use super::clock::now_ns;
 use super::dataplane::{Done, OpCx, durable, failed};
+use super::lost;
 use crate::fs::{FileRef, Hold, InodeSet, ROOT, Txn};
 use crate::scratch;
 
@@ -126,22 +127,25 @@ fn at_once(cx: &OpCx<'_>, kernel: &Kernel<'_>, input: &[u8], out_max: usize) -> 
         out_max,
     };
     let ran = cx.core.card.at_once(&packet)?;
+    ran.output.as_ref().err().into_iter().for_each(|fault| lost::note(tenant, packet.kernel, Some(ran.slot), fault));
     ran.usage.iter().for_each(|usage| charge(cx, usage));
     Some(ran.output.map_err(Why::from))
 }
 
 async fn in_slot(cx: &OpCx<'_>, kernel: &Kernel<'_>, input: Vec<u8>, out_max: usize) -> Result<Vec<u8>, Why> {
     let tenant = &cx.queue.tenant;
+    let name = String::from_utf8_lossy(kernel.name).into_owned();
     let want = Want {
-        kernel: String::from_utf8_lossy(kernel.name).into_owned(),
+        kernel: name.clone(),
         params: kernel.params.to_vec(),
         tenant: u64::from(tenant.id.0),
         weight: tenant.weight(),
         when_full: WhenFull::Wait,
         keeps: false,
     };
-    let session = cx.core.card.open(want).await?;
+    let session = cx.core.card.open(want).await.inspect_err(|e| lost::note_opening(tenant, &name, e))?;
     let ran = session.run(input, out_max).await;
+    ran.as_ref().err().into_iter().for_each(|fault| lost::note(tenant, &name, Some(session.slot()), fault));
     // What it computed is charged, whatever came of it.
     charge(cx, &session.usage());
     Ok(ran?.output)

@@ -141,7 +141,7 @@ pub enum ProfileError {
     },
     /// Not the TOML of a profile.
     #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
+    Syntax(String),
     /// A number out of range.
     #[error("{0}")]
     Value(&'static str),
@@ -155,10 +155,17 @@ pub enum ProfileError {
     },
 }
 
+/// What is wrong with TOML, in one line, which names that of the text.
+pub(super) fn said(text: &str, error: &toml::de::Error) -> String {
+    let what = error.message().trim().replace('\n', ", ");
+    let before = error.span().and_then(|span| text.get(..span.start));
+    before.map_or_else(|| what.clone(), |before| format!("line {}: {what}", before.matches('\n').count() + 1))
+}
+
 impl Profile {
     /// Parses and checks a profile.
     pub fn parse(text: &str) -> Result<Profile, ProfileError> {
-        let p: Profile = toml::from_str(text)?;
+        let p: Profile = toml::from_str(text).map_err(|e| ProfileError::Syntax(said(text, &e)))?;
         p.check().map_err(ProfileError::Value)?;
         Ok(p)
     }
@@ -227,6 +234,22 @@ mod tests {
         assert!(Profile::parse("[media]\nchannels = 0").is_err());
         assert!(Profile::parse("[media]\nqueues = 3").is_err());
         assert!(Profile::parse("name = \"x\"\n[link]\nlatency_ns = 500\nbandwidth_bytes_per_s = 1000000000").is_ok());
+    }
+
+    #[test]
+    fn what_is_wrong_is_one_line_that_names_the_line_of_the_profile() {
+        let said = |text: &str| Profile::parse(text).unwrap_err().to_string();
+        for (text, line, words) in [
+            ("name = \"x\"\n\n[link]\nlatency = 3\n", 4, "unknown field `latency`"),
+            ("[link]\nlatency_ns = \"1\"", 2, "invalid type"),
+            ("[link]\npcie = \"9x9\"", 2, ""),
+            ("[link", 1, ""),
+            ("a = 1\na = 2", 2, "duplicate key"),
+        ] {
+            let said = said(text);
+            let whole = said.starts_with(&format!("line {line}: ")) && said.contains(words);
+            assert!(whole && !said.contains('\n') && !said.contains("\\n"), "{text:?}: {said:?}");
+        }
     }
 
     #[test]

@@ -366,6 +366,11 @@ impl Session {
         self.state.core.stats(Some(&self.state), detail).to_json()
     }
 
+    /// The number of its tenant.
+    pub fn tenant(&self) -> u64 {
+        self.state.tenant.id.0.into()
+    }
+
     /// Starts a recording of at most `limit` slices, and half as many spans of slots. EPERM (neither root nor the user
     /// that runs the device), EBUSY, EINVAL.
     pub fn trace_start(&self, limit: u32) -> Result<(), Errno> {

@@ -303,7 +303,7 @@ fn writing_goes_through_the_kernel_into_the_file() {
     assert_eq!(client.metadata("/bits").unwrap().len(), 1 + 40 * 256 * 255);
     // As a whole file, of one command and of more.
     client.write("/cut", b"\x03y").unwrap();
-    assert_eq!(client.read("/bits").unwrap(), b"0yyy");
+    assert_eq!(client.read("/bits").unwrap(), b"zyyy", "a z of those that fitted");
     client.write("/cut", &[1, b'x'].repeat(1 << 20)).unwrap();
     assert_eq!(client.metadata("/bits").unwrap().len(), 1 + (1 << 20));
     assert_eq!(errno(client.write("/cut", b"\x01")), Some(Errno::BADMSG));
@@ -470,4 +470,41 @@ fn what_was_made_before_a_fault_is_read_before_the_error() {
     assert_eq!(file.vwrite(&pairs).unwrap_err().raw_os_error(), Some(Errno::BADMSG.0));
     drop(file);
     assert!(client.read("/real").unwrap() == expanded);
+}
+
+/// Less than a commit, more than one, and what fits of the last one: a writer's file has all that the kernel made
+/// before it failed, and behind it is what it was.
+#[test]
+fn what_was_made_before_a_fault_is_in_the_file_that_is_written() {
+    let (_embedded, client) = device();
+    let pairs: Vec<u8> = (0..40_000_u32).flat_map(|i| [(i % 256) as u8, (i / 7) as u8]).collect();
+    let expanded: Vec<u8> = pairs.chunks(2).flat_map(|p| vec![p[1]; p[0].into()]).collect();
+    let old = vec![b'#'; 8 << 20];
+    for (name, count) in [("/few", 3_000), ("/many", 40_000)] {
+        let (bytes, made) = (&pairs[..2 * count], pairs[..2 * count].iter().step_by(2).map(|n| usize::from(*n)).sum());
+        put(&client, name, &old);
+        let into = spec("rle", vec![], Direction::Write { cut: true }, &[(name, 0, TO_END)]);
+        let virt = format!("{name}-virt");
+        client.virt_register(&virt, 0o644, &into).unwrap();
+        for piece in [999, 1 << 20] {
+            put(&client, name, &old);
+            let file = client.vopen(&virt, WRITE).unwrap();
+            bytes.chunks(piece).for_each(|part| assert_eq!(file.vwrite(part).unwrap(), part.len()));
+            file.vwrite(&[3]).unwrap();
+            assert_eq!(errno(file.vclose()), Some(Errno::BADMSG), "half a pair");
+            let real = client.read(name).unwrap();
+            assert!(real[..made] == expanded[..made] && real[made..] == old[made..], "{name} in pieces of {piece}");
+        }
+    }
+    // What fits: less than a commit of it.
+    let room = (1 << 20) + 77;
+    client
+        .virt_register("/room", 0o644, &spec("rle", vec![], Direction::Write { cut: false }, &[("/few", 5, room)]))
+        .unwrap();
+    put(&client, "/few", &old);
+    let file = client.vopen("/room", WRITE).unwrap();
+    let wrote = file.vwrite(&pairs).map(drop).and_then(|()| file.vclose().map(drop));
+    assert_eq!(errno(wrote), Some(Errno::FBIG));
+    let (real, room) = (client.read("/few").unwrap(), room as usize);
+    assert!(real[5..][..room] == expanded[..room] && real[5 + room..] == old[5 + room..] && real[..5] == old[..5]);
 }

@@ -2,6 +2,7 @@
 
 use crate::device::{self, Want};
 use crate::failure::{Doing, Failure, Outcome};
+use crate::kernels::{self, Use};
 use crate::output;
 use crate::place::bytes;
 use serde_json::{Map, Value, json};
@@ -12,7 +13,7 @@ use std::path::{Path, PathBuf};
 use weldfs::Client;
 use weldfs::catalogue::{Key, KeyKind, Operand};
 use weldfs_ciscops::program::text::{self, Parsed};
-use weldfs_ciscops::program::{Pool, Program};
+use weldfs_ciscops::program::{Micro, Pool, Program};
 use weldfs_ciscops::{Cqe, Durability, Errno, TxnMode};
 
 /// The statements, as `--help` shows them; docs/COMMANDS.md has the grammar.
@@ -25,6 +26,7 @@ Statements are separated by ';' or line ends, '#' begins a comment. Some of them
   let REG = VALUE + VALUE                       if VALUE == VALUE else fail ERRNO|end|skip N
   patch|add|and|or|xor|cas BUFFER OFFSET ...    if holds BUFFER OFFSET BYTES else ...
   seal|unseal BUFFER -> BUFFER key NAME         compress|decompress lz4|zstd|snappy BUFFER -> BUFFER
+  kernel NAME[:BACKEND](NUMBER|REG|\"text\", ...) BUFFER -> BUFFER      (a packet through a slot; weldfs kernel ls)
   copy FILE OFFSET LENGTH -> FILE end           size|truncate|rename|unlink|mkdir|link|symlink|set ...
 BYTES are a buffer, a register, @IN, \"text\" or x\"hex\"; numbers take k, m, g. The whole program is one command:
 all of it happens or nothing (--mode micro: its steps one by one). docs/COMMANDS.md has all of it.
@@ -193,12 +195,13 @@ pub fn run(args: &Args) -> Outcome {
     drop(operands);
     drop(keys);
     let hostdir = device.client().info().is_ok_and(|info| info.medium == weldfs_ciscops::attach::medium::HOSTDIR);
+    let because = because(device.client(), parsed.body.program(), &cqe);
     device.close()?;
     if cqe.status == Errno::OPNOTSUPP.0 && mode == TxnMode::Macro && hostdir {
         let image = args.image.display();
         return Err(Failure::new(format!("{image}: a directory of the host takes nothing back; say --mode micro")));
     }
-    report(args, &parsed, &cqe, &rooms)
+    report(args, &parsed, &cqe, &rooms, because)
 }
 
 fn source(args: &Args) -> Result<String, Failure> {
@@ -324,7 +327,7 @@ fn results(parsed: &Parsed, cqe: &Cqe) -> Vec<(String, u64)> {
     results.filter_map(|(r, v)| r.and_then(name).map(|name| (name, v))).collect()
 }
 
-fn report(args: &Args, parsed: &Parsed, cqe: &Cqe, rooms: &[Bound<'_>]) -> Outcome {
+fn report(args: &Args, parsed: &Parsed, cqe: &Cqe, rooms: &[Bound<'_>], because: Option<String>) -> Outcome {
     let program = parsed.body.program();
     let mut outputs = Map::new();
     for (i, room) in rooms.iter().enumerate() {
@@ -349,7 +352,7 @@ fn report(args: &Args, parsed: &Parsed, cqe: &Cqe, rooms: &[Bound<'_>]) -> Outco
             "registers": registers,
             "outputs": outputs,
         })))?;
-        return if cqe.status == 0 { Ok(0) } else { Err(failure(program, cqe, errno)) };
+        return if cqe.status == 0 { Ok(0) } else { Err(failure(program, cqe, errno, because)) };
     }
     // Facts share stdout with an output that goes there: then they are left out.
     let crowded = args.output.iter().any(|b| b.file == Path::new("-"));
@@ -359,13 +362,36 @@ fn report(args: &Args, parsed: &Parsed, cqe: &Cqe, rooms: &[Bound<'_>]) -> Outco
             results.iter().try_for_each(|(name, v)| writeln!(out, "{name} = {v} ({v:#x})"))
         }))?;
     }
-    if cqe.status == 0 { Ok(0) } else { Err(failure(program, cqe, errno)) }
+    if cqe.status == 0 { Ok(0) } else { Err(failure(program, cqe, errno, because)) }
 }
 
-fn failure(program: &Program, cqe: &Cqe, errno: Errno) -> Failure {
-    let index = usize::from(cqe.micro_failed.saturating_sub(1));
-    let what = program.micros().get(index).map_or(String::new(), |m| text::statement(program, m));
-    Failure::new(format!("micro-op {} ({what}): {errno}", cqe.micro_failed))
+/// The micro-op that failed.
+fn failed<'p>(program: &'p Program, cqe: &Cqe) -> Option<&'p Micro> {
+    program.micros().get(usize::from(cqe.micro_failed.checked_sub(1)?))
+}
+
+/// More than the errno says of a program that failed: what a kernel has against its packet, and what is pinned.
+fn because(client: &Client, program: &Program, cqe: &Cqe) -> Option<String> {
+    let errno = Errno(cqe.status);
+    match failed(program, cqe)? {
+        Micro::Kernel { buf, name, params, .. } => {
+            let kernel = std::str::from_utf8(program.string(*name)).ok()?;
+            if errno == Errno::TOOBIG {
+                let room = program.capacity(*buf);
+                return Some(format!("kernel {kernel} makes more than the {room} bytes that the buffer has room for"));
+            }
+            let used = Use { called: "kernel", kernel, params: program.string(*params).len() / 4 };
+            kernels::why(client, &used, errno)
+        }
+        _ if errno == Errno::TXTBSY => Some(kernels::PINNED.into()),
+        _ => None,
+    }
+}
+
+fn failure(program: &Program, cqe: &Cqe, errno: Errno, because: Option<String>) -> Failure {
+    let what = failed(program, cqe).map_or(String::new(), |m| text::statement(program, m));
+    let why = because.unwrap_or_else(|| errno.to_string());
+    Failure::new(format!("micro-op {} ({what}): {why}", cqe.micro_failed))
 }
 
 fn put(to: &Binding, bytes: &[u8]) -> Result<(), Failure> {

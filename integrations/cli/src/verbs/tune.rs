@@ -13,7 +13,10 @@ use weldfs::{Client, Errno};
     after_help = "Without a setting, all of them are listed with value and range. Changes hold until the device\n\
 ends; only root and the user that runs the device can make them.\n\n\
 Examples:\n  weldfs tune disk.img scheduler.policy=eevdf scheduler.quantum_us=50\n  \
-weldfs tune disk.img tenant.web.weight=400"
+weldfs tune disk.img tenant.web.weight=400\n  \
+weldfs tune disk.img link.bandwidth=4GB/s link.latency=900ns\n  \
+weldfs tune disk.img slots.count=5 slots.clock=125MHz\n\n\
+docs/PROFILES.md has what is modelled: link.*, media.*, core.* and slots.*."
 )]
 pub struct Args {
     /// The device's socket, or the image or directory that it serves

@@ -3,6 +3,7 @@
 use crate::device;
 use crate::entry::path_text;
 use crate::failure::{Doing, Failure, Outcome, reason};
+use crate::kernels::Card;
 use crate::output::{self, each, exit_code, plain};
 use crate::place::{self, Place, one_image};
 use crate::walk::{Walk, When};
@@ -14,6 +15,7 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use weldfs::{Client, Direction, Errno, VirtRange, VirtSpec};
+use weldfs_ciscops::limits::FILE_OFFSET_MAX;
 use weldfs_ciscops::virt::TO_END;
 
 /// Arguments of `weldfs virt`.
@@ -40,7 +42,7 @@ length in bytes and then the bytes, four to a word (what grep and others take as
 hex:DIGITS and file:FILE, the bytes alone. @OFFSET+LENGTH behind a file names a part of it (K, M, G are\n\
 powers of 1024), @OFFSET what is behind there; @0 keeps a name that ends in such digits as it is.\n\
 The files are looked for when the virtual file is opened, with the rights of who opens it.\n\n\
-  weldfs virt add disk.img:/.virt/errors --kernel grep --param text:error disk.img:/logs/today\n  \
+Examples:\n  weldfs virt add disk.img:/.virt/errors --parents --kernel grep --param text:error disk.img:/logs/today\n  \
 weldfs cat disk.img:/.virt/errors"
 )]
 struct Add {
@@ -127,6 +129,10 @@ fn add(args: &Add) -> Outcome {
         };
         Failure::new(format!("cannot make virtual file {}: {why}", args.name))
     })?;
+    // It may be made before its kernel is there.
+    if let Some(why) = Card::of(client).and_then(|card| card.absent("its kernel", &args.kernel)) {
+        output::say!("{} cannot be opened yet: {why}", args.name);
+    }
     device.finish()
 }
 
@@ -136,8 +142,21 @@ fn refused(spec: &VirtSpec, errno: Errno) -> String {
         _ if spec.direction != Direction::Read && spec.ranges.len() > 1 => "--write takes one file, not several".into(),
         Errno::TOOBIG => "parameters and names are too long: a spec has 4096 bytes at most, and 64 files".into(),
         Errno::NAMETOOLONG => "the name of a file is too long".into(),
-        _ => format!("'{}' is no kernel's name, or a range is of no bytes", spec.kernel),
+        _ => ranges_wrong(spec).unwrap_or_else(|| format!("'{}' is no kernel's name", spec.kernel)),
     }
+}
+
+/// The range that cannot be, if there is one.
+fn ranges_wrong(spec: &VirtSpec) -> Option<String> {
+    let end = |r: &VirtRange| if r.length == TO_END { Some(r.offset) } else { r.offset.checked_add(r.length) };
+    let wrong = |r: &VirtRange| match end(r) {
+        Some(end) if end <= FILE_OFFSET_MAX => (r.length == 0).then_some("a range of no bytes"),
+        _ => Some("a range beyond what any file has"),
+    };
+    spec.ranges.iter().find_map(|r| {
+        let path = Path::new(OsStr::from_bytes(&r.path)).display();
+        Some(format!("{path}@{}: {}", r.offset, wrong(r)?))
+    })
 }
 
 /// A virtual file, as JSON has it.

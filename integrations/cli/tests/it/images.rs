@@ -65,10 +65,19 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(image: &Path) -> Served {
+        Served::with(image, Stdio::null())
+    }
+
+    /// With its log in a file.
+    pub(crate) fn logging(image: &Path, log: &Path) -> Served {
+        Served::with(image, fs::File::create(log).expect("a log").into())
+    }
+
+    fn with(image: &Path, log: Stdio) -> Served {
         let child = Command::new(env!("CARGO_BIN_EXE_weldfs"))
             .arg("serve")
             .arg(image)
-            .stderr(Stdio::null())
+            .stderr(log)
             .spawn()
             .expect("the device starts");
         let mut socket = image.as_os_str().to_owned();

@@ -92,6 +92,9 @@ fn what_is_wrong_with_one_is_one_sentence() {
         why
     };
     assert!(usage(&["--kernel", "Grep", &f]).contains("'Grep' is no kernel's name"));
+    let range = |at: &str| usage(&["--kernel", "grep", &format!("{f}@{at}")]);
+    assert!(range("7+0").contains("/f@7: a range of no bytes"));
+    assert!(range("9223372036854775807+1").contains("/f@9223372036854775807: a range beyond what any file has"));
     assert!(usage(&["--kernel", "grep", "--param", "many", &f]).contains("'many' is not a number"));
     assert!(usage(&["--kernel", "rle", "--write", &f, &f]).contains("--write takes one file"));
     assert!(usage(&["--kernel", "rle", "--truncate", &f]).contains("--write"));
@@ -177,7 +180,10 @@ fn what_is_wrong_behind_one_is_named() {
     says(&["put", bytes, &at("/same")], "/same: it is a virtual file that can only be read");
     says(&["cp", &at("/text"), &at("/link")], "/link: it is a virtual file that can only be read");
     says(&["put", bytes, &at("/part")], "its kernel rle makes more than its range has room for");
-    says(&["cp", &at("/text"), &at("/in")], "its kernel rle does not take what it is given; what it has made stays");
+    says(
+        &["cp", &at("/text"), &at("/in")],
+        "its kernel rle does not take what it is given; what it made before is in the file",
+    );
     says(&["truncate", "--size", "0", &at("/in")], "it is a virtual file, which has no bytes of its own");
     says(&["truncate", "--size", "0", &at("/same")], "it is a virtual file that can only be read");
     says(&["virt", "add", &at("/no/x"), "--kernel", "rle", &at("/text")], "no directory for it (--parents makes one)");
@@ -295,4 +301,9 @@ fn help_names_every_option() {
     let all = help(&["virt", "--help"]);
     assert!(["add", "ls", "rm"].iter().all(|verb| all.contains(&format!("  {verb} "))), "{all}");
     assert!(help(&["virt", "ls", "--help"]).contains("--json"));
+    assert!(add.contains("\nExamples:\n  weldfs virt add "), "{add}");
+    let exec = help(&["exec", "--help"]);
+    assert!(exec.contains("\n  kernel NAME[:BACKEND]("), "{exec}");
+    let tune = help(&["tune", "--help"]);
+    assert!(tune.contains("link.bandwidth=4GB/s") && tune.contains("slots.count=5"), "{tune}");
 }

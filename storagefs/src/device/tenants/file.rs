@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
 
 use crate::device::limits::{POOL_BYTES_SESSION_MAX, SESSIONS_MAX, SLOTS_PER_THREAD, TENANTS_MAX};
+use crate::device::profile::said;
 
 /// Weight of a tenant that none is given.
 pub const WEIGHT_DEFAULT: u32 = 100;
@@ -150,7 +151,7 @@ pub enum TenantsError {
     },
     /// Not the TOML of tenants.
     #[error("{0}")]
-    Syntax(#[from] toml::de::Error),
+    Syntax(String),
     /// A value that cannot be.
     #[error("{whose}: {what}")]
     Value {
@@ -172,7 +173,7 @@ pub enum TenantsError {
 impl TenantsConfig {
     /// Parses and checks.
     pub fn parse(text: &str) -> Result<TenantsConfig, TenantsError> {
-        let config: TenantsConfig = toml::from_str(text)?;
+        let config: TenantsConfig = toml::from_str(text).map_err(|e| TenantsError::Syntax(said(text, &e)))?;
         config.check()?;
         Ok(config)
     }

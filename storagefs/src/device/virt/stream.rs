@@ -18,6 +18,7 @@ use weldfs_scheduler::Cost;
 
 use super::super::clock::now_ns;
 use super::super::dataplane::OpCx;
+use super::super::lost;
 use super::super::tenants::{Resource, Tenant};
 use crate::fs::SLICE_BYTES;
 
@@ -257,7 +258,8 @@ impl Stream {
             keeps: self.keeps,
         };
         let opened = while_there(cx, cx.core.card.open(want)).await?;
-        let session = Arc::new(opened.map_err(|e| e.errno())?);
+        let session = opened.inspect_err(|e| lost::note_opening(tenant, &self.kernel, e)).map_err(|e| e.errno())?;
+        let session = Arc::new(session);
         held.fit(session.fifo_bytes())?;
         (self.charged, self.held) = (Usage::default(), Some(held));
         Ok(self.session.insert(session).clone())
@@ -301,7 +303,10 @@ impl Stream {
         });
         let event = while_there(cx, made).await;
         self.charge(cx, &session);
-        let event = event?.map_err(|fault| fault.errno())?;
+        let event = event?.map_err(|fault| {
+            lost::note(&cx.queue.tenant, &self.kernel, Some(session.slot()), &fault);
+            fault.errno()
+        })?;
         if let Event::Made(Pulled { eop: true, .. }) = event {
             self.drained = true;
         }

@@ -56,35 +56,56 @@ fn take(file: &Virtual) -> Stream {
 }
 
 async fn feed(cx: &OpCx<'_>, d: &Arc<Description>, file: &Virtual, s: &mut Stream, bytes: &[u8]) -> Result<(), Errno> {
+    let fed = feed_all(cx, d, file, s, bytes).await;
+    note(cx, d, file, s, fed).await?;
+    s.rest_from_writing();
+    Ok(())
+}
+
+async fn feed_all(
+    cx: &OpCx<'_>,
+    d: &Arc<Description>,
+    file: &Virtual,
+    s: &mut Stream,
+    bytes: &[u8],
+) -> Result<(), Errno> {
     there(cx, s)?;
     for piece in bytes.chunks(PIECE_BYTES as usize) {
-        let fed = push(cx, d, file, s, (piece.to_vec(), false)).await;
-        note(s, fed)?;
+        push(cx, d, file, s, (piece.to_vec(), false)).await?;
         s.took(piece.len() as u64);
     }
-    s.rest_from_writing();
     Ok(())
 }
 
 /// ETIMEDOUT where the slot went to others while nothing was written: what the kernel knew is lost.
 fn there(cx: &OpCx<'_>, s: &mut Stream) -> Result<(), Errno> {
-    let there = if s.resume(cx) { Ok(()) } else { Err(Errno::TIMEDOUT) };
-    note(s, there)
+    if s.resume(cx) { Ok(()) } else { Err(Errno::TIMEDOUT) }
 }
 
-/// An error ends the stream; where it has no slot yet, nothing has begun.
-fn note(s: &mut Stream, result: Result<(), Errno>) -> Result<(), Errno> {
+/// An error ends the stream. What the kernel had made before gets to the file first, unless the slot or the
+/// client is gone: how far the kernel was is not known then. Where there is no slot yet, nothing has begun.
+async fn note(
+    cx: &OpCx<'_>,
+    d: &Arc<Description>,
+    file: &Virtual,
+    s: &mut Stream,
+    result: Result<(), Errno>,
+) -> Result<(), Errno> {
     if let Err(errno) = result
         && s.has_session()
     {
         s.failed = Some(errno);
         s.release();
+        let known = errno != Errno::INTR && errno != Errno::TIMEDOUT;
+        // One error is told: the first one.
+        while known && !s.made.is_empty() && commit(cx, d, file, s).await.is_ok() {}
         s.made.clear();
     }
     result
 }
 
-/// Pushes one piece of input; what the kernel makes meanwhile is taken, and committed as soon as it is much.
+/// Pushes one piece of input; what the kernel makes meanwhile is taken, and committed as soon as it is much. A kernel
+/// that has failed is an error once all that it made before is taken.
 async fn push(
     cx: &OpCx<'_>,
     d: &Arc<Description>,
@@ -93,11 +114,10 @@ async fn push(
     (bytes, eop): (Vec<u8>, bool),
 ) -> Result<(), Errno> {
     s.push(cx, bytes, eop).await?;
-    while s.is_pushing() || eop && !s.drained {
+    while s.is_pushing() || eop && !s.drained || s.refused().is_err() {
         if let Event::Made(pulled) = s.next(cx, COMMIT_BYTES).await? {
             s.made.extend_from_slice(&pulled.bytes);
         }
-        s.refused()?;
         while s.made.len() >= COMMIT_BYTES {
             commit(cx, d, file, s).await?;
         }
@@ -118,7 +138,7 @@ pub(super) async fn sync(cx: &OpCx<'_>, d: &Arc<Description>, file: &Virtual) ->
 pub(super) async fn end(cx: &OpCx<'_>, d: &Arc<Description>, file: &Virtual) -> Result<(u64, u64), Errno> {
     let mut stream = take(file);
     let result = finish(cx, d, file, &mut stream).await;
-    let result = note(&mut stream, result);
+    let result = note(cx, d, file, &mut stream, result).await;
     let wrote = stream.wrote;
     *file.stream.lock() = stream;
     result.map(|()| (wrote, 0))
@@ -144,15 +164,16 @@ async fn finish(cx: &OpCx<'_>, d: &Arc<Description>, file: &Virtual, s: &mut Str
     }
 }
 
-/// Commits the first bytes that the kernel has made.
+/// Commits the first bytes that the kernel has made. Those that did not get to the file are still there.
 async fn commit(cx: &OpCx<'_>, d: &Arc<Description>, file: &Virtual, s: &mut Stream) -> Result<(), Errno> {
     let part = file.parts.first().ok_or(Errno::IO)?;
-    let n = s.made.len().min(COMMIT_BYTES);
     let at = part.from + s.wrote;
-    if part.to - at < n as u64 {
+    // What fits is written, whatever does not.
+    let n = (part.to - at).min(s.made.len().min(COMMIT_BYTES) as u64) as usize;
+    if n == 0 {
         return Err(Errno::FBIG);
     }
-    let bytes: Box<[u8]> = s.made.drain(..n).collect();
+    let bytes: Box<[u8]> = s.made[..n].into();
     let session = cx.session();
     // A medium that gets its data with the record holds it once more while it commits.
     let times = if cx.core.store.writes_directly() { 1 } else { 2 };
@@ -169,6 +190,7 @@ async fn commit(cx: &OpCx<'_>, d: &Arc<Description>, file: &Virtual, s: &mut Str
     if !done.outcome.is_ok() {
         return Err(Errno(done.outcome.status));
     }
+    s.made.drain(..n);
     s.wrote += n as u64;
     Ok(())
 }

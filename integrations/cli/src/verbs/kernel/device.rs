@@ -2,8 +2,8 @@
 
 use crate::device;
 use crate::failure::{Doing, Failure, Outcome, reason};
+use crate::kernels::{Card, Kernel, Unusable};
 use crate::output;
-use serde::Deserialize;
 use std::io;
 use std::path::PathBuf;
 use weldfs::{Client, Errno};
@@ -13,7 +13,7 @@ use weldfs::{Client, Errno};
 #[command(
     after_help = "The device reads the folder: kernel.toml, and the back-end that `weldfs kernel test` has built.\n\
 What runs is the file as it is when a slot gets the kernel. Only root and the user that runs the device\n\
-can load, unload, activate and deactivate."
+can load, unload, activate, deactivate and peek."
 )]
 pub struct Load {
     /// The device's socket, or the image that it serves
@@ -49,7 +49,10 @@ pub struct List {
 
 /// Arguments of `weldfs kernel peek`.
 #[derive(clap::Args, Debug)]
-#[command(after_help = "The values are those of the last packet that the kernel had in its slot.")]
+#[command(
+    after_help = "The values are those of the last packet that the kernel had in its slot. Only root and the user that runs\n\
+the device can look at them."
+)]
 pub struct Peek {
     #[command(flatten)]
     of: Named,
@@ -60,32 +63,6 @@ pub struct Peek {
     json: bool,
 }
 
-/// A kernel, as the device lists it.
-#[derive(Deserialize)]
-struct Kernel {
-    name: String,
-    version: String,
-    about: String,
-    active: bool,
-    backends: Vec<String>,
-    backend: String,
-    unusable: Vec<Unusable>,
-    slots: Vec<usize>,
-    peek: Vec<String>,
-}
-
-/// A back-end that the device cannot run now, and why.
-#[derive(Deserialize)]
-struct Unusable {
-    backend: String,
-    why: String,
-}
-
-#[derive(Deserialize)]
-struct Listed {
-    kernels: Vec<Kernel>,
-}
-
 /// A value of a debug port.
 #[derive(serde::Serialize)]
 struct Value {
@@ -93,43 +70,61 @@ struct Value {
     word: u32,
 }
 
+/// Arguments of `weldfs kernel unload`.
+#[derive(clap::Args, Debug)]
+pub struct Unload {
+    #[command(flatten)]
+    of: Named,
+    /// Deactivate it first, if it is active
+    #[arg(short, long)]
+    deactivate: bool,
+}
+
 /// Loads a package, and activates it.
 pub fn load(args: &Load) -> Outcome {
     let client = device::running(&args.image)?;
-    let package = super::host::package(&args.dir)?;
-    let name = &package.manifest().name;
+    super::host::package(&args.dir)?;
     let folder = args.dir.canonicalize().doing("find", &args.dir)?;
     let what = format!("load {}", args.dir.display());
-    let loaded = client.load_kernel(&folder).map_err(|e| match e.raw_os_error().map(Errno) {
-        Some(Errno::EXIST) => refused(&what, &format!("the device has another kernel with the name {name}, or its id")),
-        Some(Errno::NOENT) => refused(&what, "a file is missing (`weldfs kernel test` builds it)"),
-        Some(Errno::INVAL) => refused(&what, "the device finds something wrong in the folder, and its log says what"),
-        Some(Errno::ACCES) => refused(&what, "the device may not read the folder"),
+    let loaded = client.load_kernel(&folder).map_err(|e| match client.try_kernel(&folder) {
+        Ok(why) if !why.is_empty() => refused(&what, &built(why)),
         _ => told(&what, &e),
     })?;
     if !args.inactive {
-        let what = format!("activate {loaded}");
-        client.activate_kernel(&loaded).map_err(|e| told(&what, &e))?;
+        client.activate_kernel(&loaded).map_err(|e| {
+            let why = match e.raw_os_error().map(Errno) {
+                Some(Errno::NOSPC) => "no slot is large enough for it (slots.region, docs/PROFILES.md)".to_owned(),
+                _ => reason(&e),
+            };
+            let stays = format!("it stays loaded, and is not active (weldfs kernel unload {loaded} takes it out)");
+            refused(&format!("activate {loaded}"), &format!("{why}; {stays}"))
+        })?;
     }
-    let Listed { kernels } = parsed(&client.kernels_json().map_err(|e| told("list kernels", &e))?)?;
-    for unusable in kernels.iter().filter(|k| k.name == loaded).flat_map(|k| &k.unusable) {
-        output::say!("{}", cannot(&loaded, unusable));
+    let card = card(&client)?;
+    for unusable in card.kernel(&loaded).iter().flat_map(|k| &k.unusable) {
+        output::say!("{}", cannot(&[&loaded], unusable));
     }
     let state = if args.inactive { "loaded" } else { "loaded and active" };
     output::facts(|out| writeln!(out, "{loaded}: {state}"))?;
     Ok(0)
 }
 
+/// With what to do where a library has not been built.
+fn built(why: String) -> String {
+    let missing = why.ends_with(".so: No such file or directory");
+    if missing { format!("{why}: it has to be built first (weldfs kernel test)") } else { why }
+}
+
 /// Forgets a kernel.
-pub fn unload(args: &Named) -> Outcome {
-    one(args, "unload", |client, name| match client.unload_kernel(name) {
-        // One that is active has to be deactivated first, which fails where it is used at the moment.
-        Err(e) if e.raw_os_error() == Some(Errno::BUSY.0) => {
-            client.deactivate_kernel(name)?;
-            client.unload_kernel(name)
-        }
-        done => done,
-    })
+pub fn unload(args: &Unload) -> Outcome {
+    let client = device::running(&args.of.image)?;
+    let name = &args.of.name;
+    let mine = card(&client)?.kernel(name).is_some_and(|k| k.active && !k.device_defined);
+    if args.deactivate && mine {
+        client.deactivate_kernel(name).map_err(|e| told_of(&client, "deactivate", name, &e))?;
+    }
+    client.unload_kernel(name).map_err(|e| told_of(&client, "unload", name, &e))?;
+    Ok(0)
 }
 
 /// Lets a kernel be used.
@@ -144,49 +139,67 @@ pub fn deactivate(args: &Named) -> Outcome {
 
 fn one(args: &Named, verb: &str, call: impl Fn(&Client, &str) -> io::Result<()>) -> Outcome {
     let client = device::running(&args.image)?;
-    call(&client, &args.name).map_err(|e| told(&format!("{verb} {}", args.name), &e))?;
+    call(&client, &args.name).map_err(|e| told_of(&client, verb, &args.name, &e))?;
     Ok(0)
 }
 
 /// Lists kernels.
 pub fn list(args: &List) -> Outcome {
     let client = device::running(&args.image)?;
-    let text = client.kernels_json().map_err(|e| told("list kernels", &e))?;
     if args.json {
+        let text = client.kernels_json().map_err(|e| told("list kernels", &e))?;
         let all: serde_json::Value = parsed(&text)?;
         output::json(&all)?;
         return Ok(0);
     }
-    let Listed { kernels } = parsed(&text)?;
+    let kernels = card(&client)?.kernels;
     output::facts(|out| {
         writeln!(out, "{:<16} {:<8} {:<9} {:<16} {:<6} about", "kernel", "version", "state", "back-ends", "slots")?;
         kernels.iter().try_for_each(|k| {
             let state = if k.active { "active" } else { "inactive" };
-            let mut backends: Vec<&str> = k.backends.iter().map(String::as_str).collect();
-            // The one that is used comes first.
-            backends.sort_by_key(|b| *b != k.backend);
             let slots: Vec<String> = k.slots.iter().map(usize::to_string).collect();
             let slots = if slots.is_empty() { "-".to_owned() } else { slots.join(",") };
-            let backends = backends.join(",");
-            let about = output::plain(&k.about);
+            let (backends, about) = (backends(k), output::plain(&k.about));
             writeln!(out, "{:<16} {:<8} {state:<9} {backends:<16} {slots:<6} {about}", k.name, k.version)
         })?;
-        let unusable = kernels.iter().flat_map(|k| k.unusable.iter().map(|u| (&k.name, u)));
-        unusable.into_iter().try_for_each(|(name, u)| writeln!(out, "{}", output::plain(&cannot(name, u))))
+        reasons(&kernels).iter().try_for_each(|(names, u)| writeln!(out, "{}", output::plain(&cannot(names, u))))
     })?;
     Ok(0)
 }
 
-fn cannot(name: &str, Unusable { backend, why }: &Unusable) -> String {
-    format!("{name}: its back-end {backend} cannot be used: {why}")
+/// Back-ends with commas between: first the one that is used, and in parentheses those that cannot be.
+fn backends(kernel: &Kernel) -> String {
+    let mut all: Vec<&String> = kernel.backends.iter().collect();
+    all.sort_by_key(|b| **b != kernel.backend);
+    let usable = |b: &String| kernel.unusable.iter().all(|u| u.backend != *b);
+    let shown: Vec<String> = all.into_iter().map(|b| if usable(b) { b.clone() } else { format!("({b})") }).collect();
+    shown.join(",")
+}
+
+/// Why back-ends cannot be used, each reason once, with the kernels that have it.
+fn reasons(kernels: &[Kernel]) -> Vec<(Vec<&str>, &Unusable)> {
+    let mut all: Vec<(Vec<&str>, &Unusable)> = Vec::new();
+    for (name, unusable) in kernels.iter().flat_map(|k| k.unusable.iter().map(|u| (k.name.as_str(), u))) {
+        let same = |(_, u): &&mut (_, &Unusable)| (&u.backend, &u.why) == (&unusable.backend, &unusable.why);
+        match all.iter_mut().find(same) {
+            Some((names, _)) => names.push(name),
+            None => all.push((vec![name], unusable)),
+        }
+    }
+    all
+}
+
+fn cannot(names: &[&str], Unusable { backend, why }: &Unusable) -> String {
+    let whose = if names.len() == 1 { "its" } else { "their" };
+    format!("{}: {whose} back-end {backend} cannot be used: {why}", names.join(", "))
 }
 
 /// Shows debug ports.
 pub fn peek(args: &Peek) -> Outcome {
     let Named { image, name } = &args.of;
     let client = device::running(image)?;
-    let Listed { kernels } = parsed(&client.kernels_json().map_err(|e| told("list kernels", &e))?)?;
-    let kernel = kernels.iter().find(|k| k.name == *name);
+    let card = card(&client)?;
+    let kernel = card.kernel(name);
     let kernel = kernel.ok_or_else(|| Failure::new(format!("the device has no kernel {name}")))?;
     let values: Vec<Value> = ports(kernel, args.port.as_deref())?
         .into_iter()
@@ -196,6 +209,7 @@ pub fn peek(args: &Peek) -> Outcome {
                     refused(&format!("peek at {name}"), "it is in no slot: nothing has used it since it was loaded")
                 }
                 Some(Errno::NOENT) => refused(&format!("peek at {name}"), &format!("it has no port {shown}")),
+                Some(Errno::PERM) => refused(&format!("peek at {name}"), &restricted("look at debug ports")),
                 _ => told(&format!("peek at {name}"), &e),
             })?;
             Ok(Value { port: shown, word })
@@ -234,14 +248,42 @@ fn refused(what: &str, why: &str) -> Failure {
     Failure::new(format!("cannot {what}: {why}"))
 }
 
+/// Of what only some may do.
+fn restricted(act: &str) -> String {
+    format!("only root and the user that runs the device may {act}")
+}
+
+fn card(client: &Client) -> Result<Card, Failure> {
+    parsed(&client.kernels_json().map_err(|e| told("list kernels", &e))?)
+}
+
 fn told(what: &str, e: &io::Error) -> Failure {
     match e.raw_os_error().map(Errno) {
-        Some(Errno::NOENT) => refused(what, "the device has no such kernel"),
-        Some(Errno::BUSY) => refused(what, "it is in use: a stream or a command has it in a slot"),
-        Some(Errno::PERM) => {
-            refused(what, "only root and the user that runs the device may, and what the device brings stays")
-        }
+        Some(Errno::PERM) => refused(what, &restricted("load kernels")),
         Some(Errno::OPNOTSUPP) => refused(what, "a directory of the host is served there, which has no kernels"),
         _ => refused(what, &reason(e)),
+    }
+}
+
+/// Why a verb did not do what it should with a kernel of the device.
+fn told_of(client: &Client, verb: &str, name: &str, e: &io::Error) -> Failure {
+    let card = card(client).ok();
+    let kernel = card.as_ref().and_then(|card| card.kernel(name));
+    let what = format!("{verb} {name}");
+    match e.raw_os_error().map(Errno) {
+        Some(Errno::NOENT) => refused(&what, "the device has no such kernel"),
+        Some(Errno::BUSY) if verb == "unload" && kernel.is_none_or(|k| k.active) => {
+            refused(&what, "it is active (weldfs kernel deactivate, or unload --deactivate)")
+        }
+        Some(Errno::BUSY) => refused(&what, "it is in use: a stream or a command has it in a slot"),
+        Some(Errno::NOSPC) => refused(&what, "no slot is large enough for it (slots.region, docs/PROFILES.md)"),
+        Some(Errno::PERM) if verb == "unload" && kernel.is_some_and(|k| k.device_defined) => {
+            refused(&what, "what the device brings stays")
+        }
+        Some(Errno::PERM) if verb == "deactivate" && kernel.is_some_and(|k| k.slots.contains(&0)) => {
+            refused(&what, "slot 0 holds it for ever")
+        }
+        Some(Errno::PERM) => refused(&what, &restricted(&format!("{verb} kernels"))),
+        _ => told(&what, e),
     }
 }

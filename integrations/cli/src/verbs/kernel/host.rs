@@ -20,7 +20,11 @@ const WATCHDOG: Duration = Duration::from_secs(5);
 
 /// The package of a folder.
 pub fn package(folder: &Path) -> Result<Package, Failure> {
-    Package::open(folder).map_err(|e| Failure::new(format!("{}: {e}", folder.display())))
+    Package::open(folder).map_err(|e| match e {
+        // It names the file.
+        PackageError::File { .. } => Failure::new(e.to_string()),
+        _ => Failure::new(format!("{}: {e}", folder.display())),
+    })
 }
 
 /// The back-end that was asked for, or the first of a package that is a shared object.
@@ -31,6 +35,10 @@ pub fn kind(package: &Package, asked: Option<&str>) -> Result<Kind, Failure> {
         Some(name) => Kind::find(name).filter(|kind| backends.library(*kind).is_some()),
         None => backends.kinds().find(|kind| backends.library(*kind).is_some()),
     };
+    if found.is_none() && !backends.chain().is_empty() && asked.is_none_or(|name| name == "model") {
+        let name = &manifest.name;
+        return Err(Failure::new(format!("{name} is a chain of other kernels: it has no file to build or to test")));
+    }
     let what = asked.map_or_else(|| "a shared object".to_owned(), |name| format!("the back-end {name}"));
     found.ok_or_else(|| Failure::new(format!("kernel.toml of {} does not have {what}", manifest.name)))
 }

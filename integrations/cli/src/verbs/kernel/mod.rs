@@ -35,7 +35,7 @@ enum What {
     /// Load a kernel into a running device
     Load(device::Load),
     /// Have a running device forget a kernel
-    Unload(device::Named),
+    Unload(device::Unload),
     /// Let a kernel of a running device be used
     Activate(device::Named),
     /// Keep a kernel of a running device from being used

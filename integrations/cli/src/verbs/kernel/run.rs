@@ -7,7 +7,9 @@ use crate::output::{facts, say};
 use crate::words::Words;
 use std::io::Read;
 use std::path::Path;
+use weldfs_fpga::chain::{Chain, Stage};
 use weldfs_fpga::kernel::{Fault, Kernel};
+use weldfs_fpga::package::Package;
 
 /// Bytes that are read at a time, and room for output.
 const PIECE: usize = 256 << 10;
@@ -16,7 +18,8 @@ const PIECE: usize = 256 << 10;
 #[derive(clap::Args, Debug)]
 #[command(
     after_help = "Standard input is one packet. Bytes, cycles and the time that those are at the kernel's clock are\n\
-said on standard error. A kernel that is a folder is built first, and runs in a process of its own.\n\n\
+said on standard error. A kernel that is a folder is built first, and runs in a process of its own; a chain\n\
+runs here if its stages come with this program.\n\n\
 Examples:\n  weldfs kernel run shout --param 0 < text\n  \
 weldfs kernel run grep --param text:error < /var/log/syslog | od -A d -t u4"
 )]
@@ -72,6 +75,28 @@ pub fn run(args: &Args) -> Outcome {
     Ok(0)
 }
 
+/// A chain of kernels that come with this program: others are in a device alone.
+fn chained(package: &Package) -> Result<Box<dyn Kernel>, Failure> {
+    let stages = package.manifest().backend.chain().iter().map(|stage| {
+        let name = stage.kernel.strip_suffix(":model").unwrap_or(&stage.kernel);
+        let known = weldfs_kernels::find(name).zip(weldfs_kernels::manifest(name));
+        let (builtin, of) = known.ok_or_else(|| {
+            let (chain, stage) = (&package.manifest().name, &stage.kernel);
+            Failure::new(format!(
+                "{chain}: its stage {stage} does not come with this program: load both into a device (weldfs kernel load)"
+            ))
+        })?;
+        Ok(Stage {
+            name: of.name,
+            kernel: (builtin.make)(),
+            params: stage.params.clone(),
+            words: of.params.min as usize..=of.params.max as usize,
+            ports: of.ports.peek.len() as u32,
+        })
+    });
+    Ok(Box::new(Chain::new(stages.collect::<Result<_, Failure>>()?)))
+}
+
 struct Started {
     kernel: Box<dyn Kernel>,
     clock_mhz: u32,
@@ -81,11 +106,11 @@ struct Started {
 
 fn started(args: &Args) -> Result<Started, Failure> {
     let folder = Path::new(&args.kernel);
+    let as_model = args.back_end.as_deref().is_none_or(|kind| kind == "model");
     if !folder.join("kernel.toml").is_file() {
-        return match weldfs_kernels::find(&args.kernel) {
-            Some(builtin) if args.back_end.as_deref().is_none_or(|kind| kind == "model") => {
-                Ok(Started { kernel: (builtin.make)(), clock_mhz: host::BUILTIN_MHZ, ports: Vec::new() })
-            }
+        // One of the table, or a chain of those.
+        return match weldfs_kernels::make(&args.kernel) {
+            Some(kernel) if as_model => Ok(Started { kernel, clock_mhz: host::BUILTIN_MHZ, ports: Vec::new() }),
             Some(_) => Err(Failure::new(format!("{}: comes with this program as a model alone", args.kernel))),
             None => Err(Failure::new(format!("{}: no kernel's folder, and no kernel of this name", args.kernel))),
         };
@@ -94,6 +119,9 @@ fn started(args: &Args) -> Result<Started, Failure> {
     let (clock_mhz, ports) = (package.manifest().clock_mhz, package.manifest().ports.peek.clone());
     if args.back_end.as_deref() == Some("xrt") {
         return Ok(Started { kernel: Box::new(host::on_card(&package, args.card)?), clock_mhz, ports });
+    }
+    if as_model && !package.manifest().backend.chain().is_empty() {
+        return Ok(Started { kernel: chained(&package)?, clock_mhz, ports });
     }
     let kind = host::kind(&package, args.back_end.as_deref())?;
     build::build(folder, kind)?;

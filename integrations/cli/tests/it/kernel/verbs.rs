@@ -95,6 +95,25 @@ fn a_kernel_that_comes_with_the_program_runs_on_standard_input() {
     assert!(exit == Some(1) && said.contains("no kernel of this name"), "{said}");
     let (exit, said) = code(&kernel(dir.path(), &["run", "grep", "--back-end", "rtl"], b""));
     assert!(exit == Some(1) && said.contains("as a model alone"), "{said}");
+    // A chain of the catalogue, and one of a folder: of kernels that come with the program, and of others.
+    let text: String = (0..5_000).map(|row| if row % 1_000 == 7 { "needle\n" } else { "nothing\n" }).collect();
+    let frame = kernel(dir.path(), &["run", "lz4", "--param", "0"], text.as_bytes()).stdout;
+    assert!(!frame.is_empty() && frame.len() * 10 < text.len());
+    let found = kernel(dir.path(), &["run", "lz4-grep", "--param", "text:needle"], &frame);
+    let rows = [7u32, 1007, 2007, 3007, 4007].into_iter().flat_map(|row| [row.to_le_bytes(), [0; 4]].concat());
+    assert!(found.status.success() && found.stdout == rows.collect::<Vec<u8>>(), "{}", code(&found).1);
+    let manifest = "name = \"twice\"\nid = \"0123456789abcdef0123456789abcde1\"\nversion = \"1.0.0\"\n\
+         licence = \"Apache-2.0\"\nabout = \"Runs of runs\"\nclock_mhz = 250\ncycles_per_flit = 1.0\n\
+         region = { lut = 130000, ff = 30000, bram = 0, dsp = 0 }\n[backend.model]\n\
+         chain = [{ kernel = \"rle\", params = [] }, { kernel = \"rle:model\" }]\n";
+    std::fs::create_dir(dir.path().join("twice")).expect("a folder");
+    std::fs::write(dir.path().join("twice/kernel.toml"), manifest).expect("written");
+    assert_eq!(good(&kernel(dir.path(), &["run", "twice"], b"\x01\x03\x01z")), "zzz");
+    let (exit, said) = code(&kernel(dir.path(), &["test", "twice"], b""));
+    assert!(exit == Some(1) && said.contains("twice is a chain of other kernels"), "{said}");
+    std::fs::write(dir.path().join("twice/kernel.toml"), manifest.replace("rle:model", "mine")).expect("written");
+    let (exit, said) = code(&kernel(dir.path(), &["run", "twice"], b""));
+    assert!(exit == Some(1) && said.contains("its stage mine does not come with this program"), "{said}");
     assert_eq!(code(&kernel(dir.path(), &["run", "grep", "--param", "x"], b"")).0, Some(2));
 }
 
