@@ -259,6 +259,7 @@ impl Stream {
         let opened = while_there(cx, cx.core.card.open(want)).await?;
         let session = Arc::new(opened.map_err(|e| e.errno())?);
         held.fit(session.fifo_bytes())?;
+        cx.queue.counters.slot_packets.add(1);
         (self.charged, self.held) = (Usage::default(), Some(held));
         Ok(self.session.insert(session).clone())
     }
