@@ -159,10 +159,12 @@ impl Shared {
     pub(crate) fn note_load(&self, state: &mut State, slot: usize, kernel: &str, (from, takes): (u64, u64)) {
         let State { slots, recorder, .. } = state;
         let Some(recorder) = recorder else { return };
-        let tenant = slots[slot].session.as_ref().map_or(0, |s| s.tenant as u32);
+        let s = &slots[slot];
+        let (tenant, session) = s.session.as_ref().map_or((0, 0), |sess| (sess.tenant as u32, s.epoch));
         let usage = Usage { slot_ns: takes, ..Usage::default() };
         let end_ns = self.config.clock.now();
-        recorder.keep(SlotSpan { start_ns: from, end_ns, tenant, ..span(slot, slot_kind::LOAD, &usage) }, kernel);
+        recorder
+            .keep(SlotSpan { start_ns: from, end_ns, tenant, session, ..span(slot, slot_kind::LOAD, &usage) }, kernel);
     }
 
     /// Input of a session has been issued, or its kernel has taken some: whether the rest waits for credits.

@@ -37,6 +37,40 @@ class Fused(InMemory):
                 log.verify(100, 14)
             self.assertEqual(caught.exception.errno, errno.ENODATA)
 
+    def test_a_checksum_is_computed_where_it_is_asked_for(self):
+        def counts():
+            total = self.fs.stats()["total"]
+            return [total[name] for name in ("slot_packets", "slot_fallbacks")]
+
+        def moved(before):
+            return [now - then for now, then in zip(counts(), before)]
+
+        data, records = bytes(range(256)) * 20, []
+        with self.fs.open("/log", "w+b") as log:
+            for place, packets in ((None, 0), ("device", 0), ("host", 0), ("slot", 1), ("slot-or-core", 1)):
+                before = counts()
+                offset, crc = log.append_checksum_write(data, placement=place)
+                records.append(log.pread(len(data) + 4, offset))
+                self.assertEqual((crc, moved(before)), (crc32c(data), [packets, 0]), place)
+                self.assertEqual(log.read_checksum_verify(len(data), offset, placement=place), data)
+                self.assertEqual(log.verify(len(data), offset, placement=place), crc)
+                self.assertEqual(moved(before), [3 * packets, 0], place)
+            self.assertEqual(set(records), {data + crc32c(data).to_bytes(4, "little")})
+            log.pwrite(b"X", 3)
+            with self.assertRaises(weldfs.ChecksumError):
+                log.verify(len(data), 0, placement="slot")
+            with self.assertRaises(ValueError):
+                log.verify(len(data), 0, placement="fpga")
+        before = counts()
+        text = "open /log w; append @IN; crc32{} @IN -> c; close"
+        done = self.fs.exec(text.format("c"), {"IN": b"123456789"}, results=("c",), placement="slot")
+        self.assertEqual((done["c"], moved(before)), (0xE306_9283, [1, 0]))
+        with self.assertRaises(weldfs.ProgramError) as caught:
+            self.fs.exec(text.format(""), {"IN": b"123456789"}, results=("c",), placement="slot")
+        self.assertEqual(caught.exception.errno, errno.EOPNOTSUPP)
+        done = self.fs.exec(text.format(""), {"IN": b"123456789"}, results=("c",), placement="slot-or-core")
+        self.assertEqual((done["c"], moved(before)), (0xCBF4_3926, [1, 1]))
+
     def test_a_counter_is_atomic(self):
         self.fs.write_bytes("/count", bytes(8))
         with self.fs.open("/count", "r+b") as file:

@@ -46,7 +46,7 @@ class Virtual(InMemory):
             self.assertEqual(file.read(4), struct.pack("<I", 1))
             self.fails(errno.EBUSY, file.send_params, 1)
             self.fails(errno.ETXTBSY, self.fs.truncate, "/log", 0)
-            self.assertEqual(self.fs.peek_kernel("grep", 1), 1)
+            self.assertEqual([self.fs.peek_kernel("grep", port) for port in (0, 1)], [3, 1])
         self.assertIn("closed", repr(file))
         with self.assertRaises(ValueError):
             file.read(1)
@@ -101,6 +101,33 @@ class Virtual(InMemory):
         self.fails(errno.EFBIG, file.close)
         self.assertTrue(file.closed)
 
+    def test_who_does_not_wait_for_a_slot_is_told_that_there_is_none(self):
+        files = []
+        for name in ("/a", "/b", "/c"):
+            self.fs.write_bytes(name, b"")
+            self.fs.virt_register(name + ".rle", "rle", name, write=True)
+            files.append(self.fs.vopen(name + ".rle", "wb", wait=False))
+        # Of three slots streams that are written may have two.
+        first, second, third = files
+        first.write(b"\1x")
+        second.write(b"\1x")
+        self.fails(errno.EBUSY, third.write, b"\1x")
+        first.close()
+        self.assertEqual(third.write(b"\1x"), 2)
+        for file in (second, third):
+            file.close()
+
+    def test_a_session_that_is_gone_is_an_error_of_what_was_to_be_written_only(self):
+        self.fs.write_bytes("/f", b"bytes")
+        self.fs.virt_register("/out", "pass-through", "/f")
+        self.fs.virt_register("/in", "rle", "/f", write=True)
+        reader, writer = self.fs.vopen("/out"), self.fs.vopen("/in", "wb")
+        self.assertEqual((reader.read(2), writer.write(b"\1x")), (b"by", 2))
+        self.fs.reconnect()
+        reader.close()
+        self.fails(errno.EBADF, writer.close)
+        self.assertTrue(reader.closed and writer.closed)
+
     def test_those_of_a_tree_are_listed(self):
         self.fs.makedirs("/d/e")
         self.fs.write_bytes("/d/empty", b"")
@@ -141,6 +168,10 @@ class Virtual(InMemory):
         with tempfile.TemporaryDirectory(prefix="weldfs-kernel-") as folder:
             self.fails(errno.ENOENT, self.fs.load_kernel, folder)
             (Path(folder) / "kernel.toml").write_text(TWICE)
+            self.assertEqual(self.fs.load_kernel(folder), "twice")
+            self.assertTrue(known()["twice"])
+            self.fs.deactivate_kernel("twice")
+            self.fs.unload_kernel("twice")
             self.assertEqual(self.fs.load_kernel(folder, activate=False), "twice")
         self.fs.write_bytes("/pairs", b"\1\2\1z")
         self.fs.virt_register("/v", "twice", "/pairs")
@@ -148,6 +179,7 @@ class Virtual(InMemory):
         self.fails(errno.ENODEV, self.fs.vopen, "/v")
         self.fs.activate_kernel("twice")
         self.fs.prefer_kernel("twice", "model")
+        self.fails(errno.EINVAL, self.fs.prefer_kernel, "twice", "rtl")
         with self.fs.vopen("/v") as file:
             self.assertEqual(file.read(1), b"z")
             self.fails(errno.EBUSY, self.fs.unload_kernel, "twice")

@@ -214,6 +214,8 @@ PROTOTYPES = {
     "weldfs_open_read_close": (c_int64, [c_void_p, c_char_p, c_int, c_void_p, c_size_t, c_uint64]),
     "weldfs_append_checksum_write": (c_int, [c_void_p, c_void_p, c_size_t, c_uint32, _N, _U]),
     "weldfs_read_checksum_verify": (c_int, [c_void_p, c_void_p, c_uint32, c_uint64, _U]),
+    "weldfs_append_checksum": (c_int, [c_void_p, c_uint32, c_void_p, c_size_t, c_uint32, _N, _U]),
+    "weldfs_verify_checksum": (c_int, [c_void_p, c_uint64, c_uint32, c_void_p, c_uint32, c_uint32, _U]),
     "weldfs_checksum_range": (c_int64, [c_void_p, c_uint64, c_uint64, _U]),
     "weldfs_fetch_add": (c_int, [c_void_p, c_uint64, c_uint64, c_uint32, c_uint32, c_uint32, _N]),
     "weldfs_copy_range": (c_int64, [c_void_p, c_uint64, c_uint64, c_void_p, c_uint64, c_uint32]),

@@ -417,13 +417,14 @@ class Client:
         """Checks a fused program, to be run any number of times."""
         return Program(text, ranges, results)
 
-    def exec(self, text, ranges=None, results=(), durable=None, step_by_step=False):
+    def exec(self, text, ranges=None, results=(), durable=None, step_by_step=False, placement=None):
         """Runs a fused program once, as one command. `ranges`: for @NAME bytes to take, or the length of a room to
-        fill; for `key NAME` a Key. `results`: at most two registers. Gives an Outcome."""
+        fill; for `key NAME` a Key. `results`: at most two registers. The rest is Program.run's. Gives an
+        Outcome."""
         ranges = {name.lstrip("@"): value for name, value in (ranges or {}).items()}
         memory = {name: value for name, value in ranges.items() if not isinstance(value, Key)}
         with Program(text, ranges, results) as program:
-            return program.run(self, memory, durable, step_by_step)
+            return program.run(self, memory, durable, step_by_step, placement)
 
     # Virtual files.
 

@@ -45,6 +45,18 @@ def check(result, path=None, path2=None):
 _DURABILITY = {None: 0, "default": 0, False: 1, "volatile": 1, True: 2, "durable": 2}
 
 
+#: Numbers of the header's WELDFS_ON_DEVICE, WELDFS_ON_HOST, WELDFS_IN_SLOT and WELDFS_OR_CORE.
+_PLACEMENT = {None: 0, "device": 16, "host": 32, "slot": 48, "slot-or-core": 48 | 512}
+
+
+def placement(value):
+    """None: as the device chooses; "device", "host", "slot" or "slot-or-core"."""
+    try:
+        return _PLACEMENT[value]
+    except (KeyError, TypeError):
+        raise ValueError(f"placement is None, 'device', 'host', 'slot' or 'slot-or-core', not {value!r}") from None
+
+
 def durability(value):
     """None: the client's; False or "volatile"; True or "durable"."""
     try:

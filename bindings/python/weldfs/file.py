@@ -9,9 +9,12 @@ import os
 from . import _library
 from ._memory import Bytes, Room
 from .errors import check, durability
+from .errors import placement as placed
 
 #: An offset that means the end of the file: an append, atomic against every other writer.
 END = 0xFFFF_FFFF_FFFF_FFFF
+#: A checksum's form, as the header's WELDFS_CRC32C.
+_CRC32C = 0
 _ORDERS = {"little": 0, "big": 16}
 
 
@@ -144,36 +147,46 @@ class File(io.RawIOBase):
 
     # What only the device has: each is one command.
 
-    def append_checksum_write(self, data, durable=None):
-        """Appends `data` and right behind it its CRC-32C (4 bytes, little-endian). Gives (offset, checksum)."""
+    def append_checksum_write(self, data, durable=None, placement=None):
+        """Appends `data` and right behind it its CRC-32C (4 bytes, little-endian). Gives (offset, checksum).
+
+        `placement`, here and below, is where the checksum is computed: None (as the device chooses), "device" (a core),
+        "slot" (an FPGA slot; OSError EIO when it is lost, ENODEV when there is no kernel for it), "slot-or-core" (a
+        core does what no slot can), or "host" (this process, before or after plain commands).
+        """
         memory, offset, sum_ = Bytes(data), ctypes.c_uint64(), ctypes.c_uint32()
-        check(
-            self._lib.weldfs_append_checksum_write(
-                self._use(),
-                memory.pointer,
-                memory.len,
-                self._how(durable),
-                ctypes.byref(offset),
-                ctypes.byref(sum_),
-            ),
-            self.name,
-        )
+        handle, how, into = self._use(), self._how(durable), (ctypes.byref(offset), ctypes.byref(sum_))
+        if placement is None:
+            result = self._lib.weldfs_append_checksum_write(handle, memory.pointer, memory.len, how, *into)
+        else:
+            how |= placed(placement)
+            result = self._lib.weldfs_append_checksum(handle, _CRC32C, memory.pointer, memory.len, how, *into)
+        check(result, self.name)
         return offset.value, sum_.value
 
-    def read_checksum_verify(self, size, offset):
+    def _verify(self, pointer, size, offset, placement):
+        sum_ = ctypes.c_uint32()
+        handle, into = self._use(), ctypes.byref(sum_)
+        if placement is None:
+            result = self._lib.weldfs_read_checksum_verify(handle, pointer, size, offset, into)
+        else:
+            how = placed(placement)
+            result = self._lib.weldfs_verify_checksum(handle, offset, _CRC32C, pointer, size, how, into)
+        check(result, self.name)
+        return sum_.value
+
+    def read_checksum_verify(self, size, offset, placement=None):
         """The `size` bytes at `offset`, held by the device against the CRC-32C behind them.
 
         ChecksumError when they do not match; OSError ENODATA when the file ends too early.
         """
         room = Room(size)
-        check(self._lib.weldfs_read_checksum_verify(self._use(), room.pointer, size, offset, None), self.name)
+        self._verify(room.pointer, size, offset, placement)
         return room.bytes(size)
 
-    def verify(self, size, offset):
+    def verify(self, size, offset, placement=None):
         """As read_checksum_verify, but only the verdict crosses the link. Gives the checksum."""
-        sum_ = ctypes.c_uint32()
-        check(self._lib.weldfs_read_checksum_verify(self._use(), None, size, offset, ctypes.byref(sum_)), self.name)
-        return sum_.value
+        return self._verify(None, size, offset, placement)
 
     def checksum(self, offset=0, size=None):
         """CRC-32C of a range (to the end for None), summed up by the device. Gives (bytes there were, checksum)."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from . import _library
 from ._memory import Bytes, Room
 from .errors import ProgramError, check, durability, failure
+from .errors import placement as placed
 
 _KINDS = {"xts128": 0, "xts256": 1, "gcm128": 2, "gcm256": 3}
 _STEP_BY_STEP = 128
@@ -113,11 +114,12 @@ class Program:
             raise ValueError("the program was given back")
         return self._handle
 
-    def run(self, client, ranges=None, durable=None, step_by_step=False):
+    def run(self, client, ranges=None, durable=None, step_by_step=False, placement=None):
         """Runs it as one command: all of it happens or nothing (or with `step_by_step` the steps before a failure).
 
-        `ranges` has for each range the bytes that the program takes, or the length of the room it fills. Errors: those
-        of the step that failed, or of a guard, as ProgramError (FileNotFoundError and kin are not raised).
+        `ranges` has for each range the bytes that the program takes, or the length of the room it fills. `placement`:
+        where checksums and codecs are computed, as File.append_checksum_write has it, but for "host". Errors: those of
+        the step that failed, or of a guard, as ProgramError (FileNotFoundError and kin are not raised).
         """
         ranges = {name.lstrip("@"): value for name, value in (ranges or {}).items()}
         rooms, operands = {}, (_library.COperand * max(len(self._ranges), 1))()
@@ -127,7 +129,7 @@ class Program:
             value = ranges[name]
             rooms[name] = memory = Room(value) if isinstance(value, int) else Bytes(value)
             operands[at] = _library.COperand(memory.pointer, memory.len)
-        how = durability(durable) | (_STEP_BY_STEP if step_by_step else 0)
+        how = durability(durable) | placed(placement) | (_STEP_BY_STEP if step_by_step else 0)
         raw = _library.COutcome()
         code = self._lib.weldfs_program_run(
             self._use(), client._use(), operands, len(self._ranges), how, ctypes.byref(raw)

@@ -59,6 +59,9 @@ fn a_recording_and_the_card_tell_the_same_of_sessions_steps_and_loading() {
     assert_eq!(recording.slots, [SlotFacts::default(), facts]);
     let tenants: Vec<u32> = sessions.iter().map(|s| s.tenant).collect();
     assert_eq!(tenants, [7, 9, 9, 8]);
+    let whose: Vec<_> = loads.iter().map(|s| (s.session, s.tenant)).collect();
+    let first_of = |kernel| sessions.iter().find(|s| s.kernel == kernel).map(|s| (s.session, s.tenant));
+    assert_eq!(whose, [first_of(0).unwrap(), first_of(1).unwrap()], "loaded for the session that got the slot");
     let failed: Vec<bool> = sessions.iter().map(|s| s.flags & slot_flag::FAILED != 0).collect();
     assert_eq!(failed, [false, false, true, false]);
     // What the stream's steps took is what its session took, and they lie in it one after the other.

@@ -238,6 +238,10 @@ impl Core {
         }
         let emulated = Emulated::new(&config, threads.len())?;
         let card = emulated.card().clone();
+        let files = OpenFiles::new(OPEN_FILES_MAX);
+        // Weak, since what is open holds the store.
+        let owners = Arc::downgrade(&files);
+        store.pins.look_with(Box::new(move |owner| owners.upgrade().is_some_and(|files| files.let_go(owner))));
         Ok(Arc::new(Core {
             io: IoPool::start(store.clone())?,
             maintenance: Maintenance::default(),
@@ -259,7 +263,7 @@ impl Core {
             store,
             durable_default,
             sets: SetTable::default(),
-            files: OpenFiles::new(OPEN_FILES_MAX),
+            files,
             virtuals: Virtuals::default(),
             threads,
             sessions: Mutex::default(),

@@ -186,7 +186,7 @@ counters! {
     virtual_reads: SharedCount,
     /// Streams of virtual files that began anew, because others had got their slot meanwhile.
     virtual_replays: SharedCount,
-    /// Packets that ran through a kernel in an FPGA slot.
+    /// Packets that kernels in FPGA slots had: of stages, of steps, and of streams, again where one began anew.
     slot_packets: SharedCount,
     /// Nanoseconds of slot time used and charged: cycles over the slot's clock.
     slot_ns: SharedCount,

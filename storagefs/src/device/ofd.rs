@@ -162,6 +162,11 @@ impl<B> OpenFiles<B> {
         suspects.into_iter().filter(|id| self.look_at(*id) == Looked::Held).count()
     }
 
+    /// Lets go of a description, by number, if a placeholder alone holds it and no process has that: whether it did.
+    pub fn let_go(&self, description: u64) -> bool {
+        self.look_at(description) == Looked::Gone
+    }
+
     /// Lets go of everything that only placeholders name: the device ends.
     pub fn forget(&self) {
         self.alone.lock().clear();

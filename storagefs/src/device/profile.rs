@@ -15,7 +15,10 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 pub use pcie::Pcie;
-pub(super) use quantity::{Quantity, count, long_nanoseconds, megahertz, nanoseconds, per_second, short_nanoseconds};
+pub(super) use quantity::{
+    Quantity, count, long_nanoseconds, megahertz, memory_bytes, nanoseconds, per_second, request_bytes,
+    short_nanoseconds,
+};
 pub(super) use slots::DRAM_BYTES_MAX;
 pub use slots::{SlotSize, Slots, Timed};
 

@@ -73,6 +73,13 @@ pub struct DeviceFacts {
     pub profile: Profile,
 }
 
+impl DeviceFacts {
+    /// What reports call the device: its label, or that it has none.
+    pub fn title(&self) -> &str {
+        if self.label.is_empty() { "unlabelled" } else { &self.label }
+    }
+}
+
 /// How often something crossed between host and device.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Crossings {
@@ -161,8 +168,9 @@ pub struct SlotStats {
     /// The tenant whose command has it; left out likewise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tenant: Option<u64>,
-    /// Its size, look-up tables.
-    pub luts: u32,
+    /// Its size, look-up tables; left out likewise: the pass-through's slot has no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub luts: Option<u32>,
     /// Sessions that it has had.
     pub sessions: u64,
     /// Slot time that its kernels computed, nanoseconds: cycles over the slot's clock.
@@ -186,7 +194,7 @@ impl From<SlotStatus> for SlotStats {
             state: format!("{:?}", s.state).to_lowercase(),
             kernel: s.kernel,
             tenant: s.tenant,
-            luts: s.region.lut,
+            luts: (s.slot != 0).then_some(s.region.lut),
             sessions: s.sessions,
             busy_ns: s.busy_ns,
             cycles: s.cycles,

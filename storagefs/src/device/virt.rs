@@ -74,6 +74,8 @@ struct Part {
     /// Its first byte, and the one behind its last; of a range to be written to, as far as it may grow.
     from: u64,
     to: u64,
+    /// Number of the description that it is a part of.
+    owner: u64,
     pin: Mutex<Option<Pin>>,
 }
 
@@ -93,7 +95,7 @@ impl Drop for Pin {
 impl Part {
     fn pin(&self, store: &Arc<Store>) {
         let file = self.file.ino();
-        let number = store.pins.add(file, self.from, self.to);
+        let number = store.pins.add(file, self.from, self.to, self.owner);
         *self.pin.lock() = Some(Pin { store: store.clone(), file, number });
     }
 }

@@ -94,6 +94,7 @@ fn reading_gives_what_the_kernel_makes_and_moves_little_over_the_link() {
     assert!(link * 100 < 2 * text.len() as u64, "{link} bytes crossed for a file of {}", text.len());
     assert!(moved.payload_bytes_out == hits.len() as u64 && moved.virtual_reads > 0, "{moved:?}");
     assert!(moved.slot_ns > 0 && moved.slot_bytes_in == text.len() as u64, "{moved:?}");
+    assert_eq!(moved.slot_packets, 1, "a stream is a packet");
     // Of the size that a file without bytes has.
     assert_eq!(client.metadata("/errors").unwrap().len(), 0);
     // The same in pieces of any size, and again after a rewind.
@@ -101,6 +102,7 @@ fn reading_gives_what_the_kernel_makes_and_moves_little_over_the_link() {
     assert_eq!(drain(&file, 13).unwrap(), hits);
     assert_eq!(drain(&file, 13).unwrap(), b"");
     assert_eq!(client.read("/errors").unwrap(), hits);
+    assert_eq!(totals().since(&before).slot_packets, 3, "again after the rewind, and of the file that read opened");
 }
 
 #[test]

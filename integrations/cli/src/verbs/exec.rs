@@ -11,7 +11,7 @@ use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use weldfs::Client;
-use weldfs::catalogue::{Key, KeyKind, Operand};
+use weldfs::catalogue::{Key, KeyKind, Operand, Placement};
 use weldfs_ciscops::program::text::{self, Parsed};
 use weldfs_ciscops::program::{Micro, Pool, Program};
 use weldfs_ciscops::{Cqe, Durability, Errno, TxnMode};
@@ -31,7 +31,10 @@ Statements are separated by ';' or line ends, '#' begins a comment. Some of them
 BYTES are a buffer, a register, @IN, \"text\" or x\"hex\"; numbers take k, m, g. The whole program is one command:
 all of it happens or nothing (--mode micro: its steps one by one). docs/COMMANDS.md has all of it.
 
-  weldfs exec disk.img 'open /f rw; read 0 4k -> a; crc32c a -> c; append c; close'";
+  weldfs exec disk.img 'open /f rw; read 0 4k -> a; crc32c a -> c; append c; close'
+
+A record and its checksum, computed in a slot of the drive:
+  weldfs exec disk.img --placement slot --input R=record 'open /log rw create; write end @R crc32c -> c; append c'";
 
 /// Arguments of `weldfs exec`.
 #[derive(clap::Args, Debug)]
@@ -62,6 +65,9 @@ pub struct Args {
     /// What a failure or a crash may leave: nothing of it, or the steps before
     #[arg(long, value_enum, default_value_t = Mode::Macro)]
     mode: Mode,
+    /// Where checksums and codecs are computed [default: as the device chooses]
+    #[arg(long, value_enum)]
+    placement: Option<Where>,
     /// Print the micro-ops, and run nothing
     #[arg(long)]
     explain: bool,
@@ -161,6 +167,26 @@ enum Mode {
     Micro,
 }
 
+#[derive(clap::ValueEnum, Clone, Copy, Debug)]
+enum Where {
+    /// On the device's cores
+    Device,
+    /// In an FPGA slot; a step that no kernel computes is refused
+    Slot,
+    /// In an FPGA slot, and on a core what no slot can or what one has lost
+    SlotOrCore,
+}
+
+impl Where {
+    fn placement(self) -> Placement {
+        match self {
+            Where::Device => Placement::Device,
+            Where::Slot => Placement::Slot,
+            Where::SlotOrCore => Placement::SlotOrCore,
+        }
+    }
+}
+
 /// Parses, and runs or explains.
 pub fn run(args: &Args) -> Outcome {
     let source = source(args)?;
@@ -188,7 +214,8 @@ pub fn run(args: &Args) -> Outcome {
         Mode::Macro => TxnMode::Macro,
         Mode::Micro => TxnMode::Micro,
     };
-    let raw = device.client().raw().durability(durability).mode(mode);
+    let placement = args.placement.map_or(Placement::Auto, Where::placement);
+    let raw = device.client().raw().durability(durability).mode(mode).placement(placement);
     let mut operands: Vec<Operand<'_>> = rooms.iter_mut().map(Bound::operand).collect();
     let cqe =
         raw.program(&parsed.body, &mut operands, |cqe, i| filled(&parsed, cqe, i)).doing("run it in", &args.image)?;

@@ -92,6 +92,39 @@ impl Drop for Served {
     }
 }
 
+/// The same record, its checksum from a core and from a slot. What no kernel computes is refused, or done by a core.
+#[test]
+fn a_checksum_is_computed_where_it_is_asked_for() {
+    let place = Place::new();
+    fs::write(place.path("record"), [7; 5000]).expect("a host file");
+    let input = format!("R={}", place.path("record").display());
+    let served = Served::start(&place.image());
+    let counts = || -> (u64, u64) {
+        let out = weldfs([OsStr::new("stats"), "--json".as_ref(), place.image().as_ref()]);
+        let stats: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");
+        let count = |name: &str| stats["total"][name].as_u64().expect("a count");
+        (count("slot_packets"), count("slot_fallbacks"))
+    };
+    let append = |file: &str, sum: &str, placement: &[&str]| {
+        let program = format!("open /{file} rw create; write end @R {sum} -> c; append c");
+        place.exec(&[&["--input", &input, &program], placement].concat())
+    };
+    let good = |out: Output| assert!(out.status.success(), "{}", text(&out.stderr));
+    good(append("core", "crc32c", &["--placement", "device"]));
+    good(append("auto", "crc32c", &[]));
+    assert_eq!(counts(), (0, 0));
+    good(append("slot", "crc32c", &["--placement", "slot"]));
+    assert_eq!(counts(), (1, 0));
+    let record = [&[7; 5000][..], &crc::crc32c(&[7; 5000]).to_le_bytes()].concat();
+    assert!(["core", "auto", "slot"].iter().all(|file| place.cat(file) == record));
+    let refused = append("slot", "crc32", &["--placement", "slot"]);
+    assert_eq!(refused.status.code(), Some(1), "{}", text(&refused.stderr));
+    assert_eq!(place.cat("slot"), record, "nothing happened");
+    good(append("slot", "crc32", &["--placement", "slot-or-core"]));
+    assert_eq!((counts(), place.cat("slot").len()), ((1, 1), 2 * record.len()));
+    drop(served);
+}
+
 #[test]
 fn the_example_of_the_help_text_works_over_an_image_and_over_a_device() {
     let place = Place::new();

@@ -269,6 +269,9 @@ fn a_trace_shows_slots_as_tracks_of_their_own() {
     let (sessions, steps, loads) = (of("session"), of("step"), of("load"));
     assert_eq!((sessions.len(), loads.len()), (1, 1), "{sessions:?}");
     let (session, load) = (sessions[0], loads[0]);
+    assert_eq!(load["args"]["session"], session["args"]["session"]);
+    let process = slots.iter().find(|e| e["name"] == "process_name").map(|e| &e["args"]["name"]);
+    assert_eq!(process, Some(&Value::from("card")));
     assert_eq!((&session["name"], &load["name"]), (&"alice: grep".into(), &"loading grep".into()));
     assert_eq!((&session["args"]["bytes_in"], &session["args"]["bytes_out"]), (&3_800_000.into(), &hits.len().into()));
     assert!(load["args"]["slot_us"].as_f64() > Some(200_000.0), "the time of loading is modelled: {load}");

@@ -233,6 +233,52 @@ fn programs_are_told_what_is_wrong_behind_one() {
     assert_eq!(said, expected);
 }
 
+/// What a program had open is let go of when close returns, and by its end at the latest: the next command of a script
+/// finds the real file free. Each of the ways that a program has to close.
+#[test]
+fn the_real_file_is_free_as_soon_as_a_program_has_closed() {
+    let image = Image::new();
+    image.put("/text", &[b'x'; 2 << 20]);
+    image.ok(&["virt", "add", &image.at("/same"), "--kernel", "pass-through", &image.at("/text")]);
+    let script = r#"cd /weld; cut() { truncate -s $1 text 2>&1 && echo $1; }
+        cat same > /dev/null; cut 99
+        exec 3< same; head -c 1 <&3 > /dev/null; cut 98; exec 3<&-; cut 97
+        head -c 5 < same > /dev/null; cut 96
+        python3 -c 'import os
+def opened():
+    fd = os.open("same", os.O_RDONLY)
+    os.read(fd, 10)
+    return fd
+def cut(to):
+    os.truncate("text", to)
+    print(to, flush=True)
+fd = opened()
+os.close(fd)
+cut(95)
+fd = opened()
+os.closerange(fd, fd + 1)
+cut(94)
+fd, other = opened(), os.open("/dev/null", os.O_RDONLY)
+os.dup2(other, fd)
+cut(93)
+fd = opened()
+os.posix_spawn("/bin/true", ["true"], os.environ)
+os.wait()
+os._exit(0)'
+        cut 92
+        exec 3< same; sleep 0.5 & exec 3<&-; cut 91; wait; cut 90"#;
+    let said = String::from_utf8(image.ok(&["run", "--image", &image.file(), "--", "sh", "-c", script])).unwrap();
+    let busy = |to: u32| format!("truncate: failed to truncate 'text' at {to} bytes: Text file busy\n");
+    let expected = format!("99\n{}97\n96\n95\n94\n93\n92\n{}90\n", busy(98), busy(91));
+    assert_eq!(said, expected);
+    // The device has let go of it by then, and not only when it is asked to cut.
+    let script = r#"head -c 5 /weld/same > /dev/null; "$1" stats --json "$WELDFS_SOCKET""#;
+    let weldfs = env!("CARGO_BIN_EXE_weldfs");
+    let said = image.ok(&["run", "--image", &image.file(), "--", "sh", "-c", script, "sh", weldfs]);
+    let stats: serde_json::Value = serde_json::from_slice(&said).unwrap();
+    assert_eq!(stats["usage"]["open_files"], 0);
+}
+
 #[test]
 fn put_and_cp_write_through_the_kernel_and_copy_what_it_makes() {
     let image = Image::new();

@@ -119,30 +119,47 @@ fn share_again(fd: c_int, flags: c_int) -> Res<c_int> {
 /// Closes a descriptor, whoever owns it.
 fn close_any(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     match forget(fd) {
-        None => real(),
-        Some(result) => {
+        Gone::NotOurs => real(),
+        gone => {
             let closed = sys::close(fd);
             stdio::number_taken(fd);
-            done(result.and(closed))
+            done(end(&gone).and(closed))
         }
     }
 }
 
-/// Says goodbye to the device for one descriptor (the kernel's part is left to the caller); `None`: not ours.
-fn forget(fd: c_int) -> Option<Res<()>> {
+/// Forgets one descriptor. What is left is the kernel's part and then `end`, in this order: while the placeholder is
+/// there the device takes the open file for one that another process may yet claim, and keeps what it holds.
+fn forget(fd: c_int) -> Gone {
     if !table::ours(fd) {
-        return None;
+        return Gone::NotOurs;
     }
     if LOCKS_IN_USE.load(Ordering::Relaxed)
         && let Some(Ok(handle)) = device::handle(fd)
     {
         super::fcntl::drop_locks(handle);
     }
-    Some(match table::remove(fd) {
-        Gone::NotOurs => return None,
-        Gone::Shared => Ok(()),
+    table::remove(fd)
+}
+
+/// Says goodbye to the device.
+fn end(gone: &Gone) -> Res<()> {
+    match *gone {
+        Gone::NotOurs | Gone::Shared => Ok(()),
         Gone::Last(handle) => device::on(|d| d.close(handle)),
-    })
+    }
+}
+
+/// Closes every descriptor of ours from `first` to `last`, where `real` closes them all for the kernel.
+fn close_many<T>(first: c_uint, last: c_uint, real: impl FnOnce() -> T) -> T {
+    let mut gone = Vec::new();
+    table::each(first, last, |fd| gone.push(forget(fd)));
+    let answer = real();
+    for one in &gone {
+        let _ = end(one);
+    }
+    (0..=2).for_each(stdio::number_taken);
+    answer
 }
 
 /// After the kernel made `new` a duplicate of `old`: the table follows. `new` may have been open before.
@@ -151,7 +168,7 @@ fn follow_dup(old: c_int, new: c_int) -> c_int {
         return new;
     }
     // The kernel has closed what the number meant before; an error of that close is lost there, too.
-    let _ = forget(new);
+    let _ = end(&forget(new));
     if let Err(code) = table::share(old, new) {
         let _ = sys::close(new);
         return fail(code);
@@ -206,21 +223,13 @@ hook! { real;
         close_any(fd, || real(fd))
     }
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-        if flags & libc::CLOSE_RANGE_CLOEXEC as c_int == 0 {
-            table::each(first, last, |fd| {
-                let _ = forget(fd);
-            });
+        if flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 {
+            return real(first, last, flags);
         }
-        let answer = real(first, last, flags);
-        (0..=2).for_each(stdio::number_taken);
-        answer
+        close_many(first, last, || real(first, last, flags))
     }
     fn closefrom(first: c_int) -> () {
-        table::each(first.max(0) as c_uint, c_uint::MAX, |fd| {
-            let _ = forget(fd);
-        });
-        real(first);
-        (0..=2).for_each(stdio::number_taken);
+        close_many(first.max(0) as c_uint, c_uint::MAX, || real(first));
     }
     fn dup(old: c_int) -> c_int {
         let new = real(old);

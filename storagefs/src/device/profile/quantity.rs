@@ -49,9 +49,32 @@ pub fn count() -> Quantity {
     Quantity { units: UNITS, says: "0 (unlimited) or e.g. 500000, 1.2M" }
 }
 
+const SIZES: &[(&str, f64)] = &[
+    ("B", 1.0),
+    ("KiB", 1024.0),
+    ("MiB", 1048576.0),
+    ("GiB", 1073741824.0),
+    ("TiB", 1099511627776.0),
+    ("", 1.0),
+    ("K", 1024.0),
+    ("M", 1048576.0),
+    ("G", 1073741824.0),
+    ("T", 1099511627776.0),
+];
+
+/// Bytes of a slot's part of the card's memory.
+pub fn memory_bytes() -> Quantity {
+    Quantity { units: SIZES, says: "0 to 1T bytes, e.g. 1G" }
+}
+
+/// Bytes of a request to a kernel.
+pub fn request_bytes() -> Quantity {
+    Quantity { units: SIZES, says: "64 to 16M bytes, e.g. 64K" }
+}
+
 impl Quantity {
-    /// The number that `text` says. `None`: no number of this kind; a bare 0 needs no unit, all else does (but counts,
-    /// whose unit may be absent).
+    /// The number that `text` says. `None`: no number of this kind; a bare 0 needs no unit, all else does (but counts
+    /// and bytes, whose unit may be absent).
     pub fn parse(&self, text: &str) -> Option<u64> {
         if text == "0" {
             return Some(0);
@@ -89,6 +112,9 @@ mod tests {
         }
         assert_eq!(per_second().show(4_000_000_000), "4GB/s");
         assert_eq!(nanoseconds().show(900), "900ns");
+        for (value, text) in [(1 << 30, "1G"), (1 << 16, "64K"), (64, "64"), (1_000_000, "1000000"), (1 << 40, "1T")] {
+            assert_eq!((memory_bytes().show(value).as_str(), memory_bytes().parse(text)), (text, Some(value)));
+        }
     }
 
     #[test]
@@ -101,6 +127,9 @@ mod tests {
         }
         assert_eq!(nanoseconds().parse("0.9us"), Some(900));
         assert_eq!(nanoseconds().parse("5"), None, "nanoseconds, or what?");
+        let of = memory_bytes();
+        assert_eq!((of.parse("1GiB"), of.parse("1.5G"), of.parse("3B")), (Some(1 << 30), Some(3 << 29), Some(3)));
+        assert_eq!((of.parse("1GB/s"), of.parse("1s")), (None, None));
         assert_eq!((count().parse("1.2M"), count().parse("17")), (Some(1_200_000), Some(17)));
     }
 }

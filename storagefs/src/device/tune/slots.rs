@@ -4,7 +4,8 @@ use weldfs_fpga::config::SLOTS_MAX;
 
 use super::super::core::Core;
 use super::super::profile::{
-    DRAM_BYTES_MAX, Profile, Quantity, SlotSize, Slots, Timed, long_nanoseconds, megahertz, short_nanoseconds,
+    DRAM_BYTES_MAX, Profile, Quantity, SlotSize, Slots, Timed, long_nanoseconds, megahertz, memory_bytes,
+    request_bytes, short_nanoseconds,
 };
 use super::{Refused, Setting, known, range, whole};
 
@@ -37,7 +38,7 @@ const NUMBERS: [Number; 6] = [
     },
     Number {
         key: "slots.dram_bytes",
-        kind: None,
+        kind: Some(memory_bytes),
         range: (0, DRAM_BYTES_MAX),
         what: "memory of the card that each slot has: of packages that are loaded from now on",
         get: |s| s.dram_bytes,
@@ -53,7 +54,7 @@ const NUMBERS: [Number; 6] = [
     },
     Number {
         key: "slots.credit_bytes",
-        kind: None,
+        kind: Some(request_bytes),
         range: (64, 16 << 20),
         what: "C: bytes of a request, of sessions from now on",
         get: |s| s.credit_bytes.into(),

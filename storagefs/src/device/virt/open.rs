@@ -45,7 +45,7 @@ async fn parts(cx: &OpCx<'_>, d: &Description) -> FsResult<Virtual> {
         let mut strides = Strides::default();
         let store = &cx.core.store;
         let found = cold(cx, || virt::find(store, cx.session(), &range.path, want, &mut strides)).await?;
-        parts.push(part(cx, range, &found, want).await?);
+        parts.push(part(cx, range, &found, want, d.id).await?);
     }
     let stream = Mutex::new(Stream::new(&spec, d.flags().contains(OpenFlags::NONBLOCK)));
     Ok(Virtual { spec, parts, stream })
@@ -62,7 +62,7 @@ fn known(core: &Core, spec: &VirtSpec) -> Result<(), Errno> {
 }
 
 /// One real file: looked at again while no other command can change it, and pinned.
-async fn part(cx: &OpCx<'_>, range: &VirtRange, found: &InodeRec, want: u32) -> FsResult<Part> {
+async fn part(cx: &OpCx<'_>, range: &VirtRange, found: &InodeRec, want: u32, owner: u64) -> FsResult<Part> {
     let store = &cx.core.store;
     // First, so that it does not go meanwhile.
     let file = OpenInode::new(store, found.ino);
@@ -78,7 +78,7 @@ async fn part(cx: &OpCx<'_>, range: &VirtRange, found: &InodeRec, want: u32) -> 
     if end < range.offset || want == perm::R && end > rec.size {
         return Err(Errno::NODATA.into());
     }
-    let part = Part { file, from: range.offset, to: end, pin: Mutex::default() };
+    let part = Part { file, from: range.offset, to: end, owner, pin: Mutex::default() };
     part.pin(store);
     drop(held);
     cx.core.board.unboost(cx.at);

@@ -261,6 +261,7 @@ impl Stream {
         let session = opened.inspect_err(|e| lost::note_opening(tenant, &self.kernel, e)).map_err(|e| e.errno())?;
         let session = Arc::new(session);
         held.fit(session.fifo_bytes())?;
+        cx.queue.counters.slot_packets.add(1);
         (self.charged, self.held) = (Usage::default(), Some(held));
         Ok(self.session.insert(session).clone())
     }

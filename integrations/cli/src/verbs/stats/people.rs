@@ -57,8 +57,8 @@ fn value(name: &str, n: u64) -> String {
 pub fn report(out: &mut dyn Write, stats: &DeviceStats, interval_ns: Option<u64>) -> io::Result<()> {
     let (d, s) = (&stats.device, &stats.scheduler);
     match interval_ns {
-        Some(ns) => writeln!(out, "{}: the last {}", d.label, human_ns(ns))?,
-        None => writeln!(out, "{}: since its start, {} ago", d.label, human_ns(stats.time_ns))?,
+        Some(ns) => writeln!(out, "{}: the last {}", d.title(), human_ns(ns))?,
+        None => writeln!(out, "{}: since its start, {} ago", d.title(), human_ns(stats.time_ns))?,
     }
     let power = if d.power_safe { "power-safe" } else { "not power-safe" };
     writeln!(out, "  {}, {} by default, {power}, profile {}", d.medium, d.durability, d.profile.name)?;
@@ -140,7 +140,7 @@ fn slots(out: &mut dyn Write, stats: &DeviceStats, span_ns: u64) -> io::Result<(
             out,
             "{:>4}  {:>6}  {:<7}  {:<14}  {:>3.0}%  {:>8}  {:>6}  {:>6}  {:>6}  {:>6}",
             s.slot,
-            if s.slot == 0 { "-".to_owned() } else { human_count(s.luts.into()) },
+            s.luts.map_or_else(|| "-".to_owned(), |luts| human_count(luts.into())),
             s.state,
             s.kernel.as_deref().unwrap_or("-"),
             percent(s.busy_ns, span_ns),

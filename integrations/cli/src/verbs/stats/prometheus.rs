@@ -5,6 +5,7 @@
 //! buckets are cumulative and end with `+Inf`, whose value is `_count`. Naming: base units (seconds, bytes) as a
 //! suffix, and `_total` after it on what only grows.
 
+use std::borrow::Cow;
 use std::fmt::{Display, Write};
 use weldfs_storagefs::device::counters::CounterSpec;
 use weldfs_storagefs::device::latency::{LatencySnapshot, Snapshot};
@@ -77,6 +78,15 @@ pub fn counter_name(prefix: &str, counter: &str) -> String {
 
 fn counter_value(spec: &CounterSpec, n: u64) -> String {
     if spec.name.ends_with("_ns") { seconds(n) } else { n.to_string() }
+}
+
+/// What a counter is, in the unit that the page has it in.
+fn counter_help(spec: &CounterSpec) -> Cow<'static, str> {
+    if spec.name.ends_with("_ns") {
+        spec.help.replace("Nanoseconds", "Seconds").replace("nanoseconds", "seconds").into()
+    } else {
+        spec.help.into()
+    }
 }
 
 /// The whole page.
@@ -166,7 +176,7 @@ fn cores(p: &mut Page, stats: &DeviceStats) {
         stats.cores.iter().map(|c| (c.core.to_string(), c.totals.each().map(|(_, n)| n).collect())).collect();
     for (at, spec) in CoreTotals::SPECS.iter().enumerate() {
         let name = counter_name("weldfs_core", spec.name);
-        p.metric(&name, "counter", spec.help);
+        p.metric(&name, "counter", &counter_help(spec));
         for (core, values) in &cores {
             p.sample(&name, &[("core", core)], counter_value(spec, values[at]));
         }
@@ -177,7 +187,7 @@ fn tenants(p: &mut Page, tenants: &[TenantStats]) {
     let values: Vec<Vec<u64>> = tenants.iter().map(|t| t.totals.each().map(|(_, n)| n).collect()).collect();
     for (at, spec) in Totals::SPECS.iter().enumerate() {
         let name = counter_name("weldfs", spec.name);
-        p.metric(&name, "counter", spec.help);
+        p.metric(&name, "counter", &counter_help(spec));
         for (t, values) in tenants.iter().zip(&values) {
             p.sample(&name, &[("tenant", &t.name)], counter_value(spec, values[at]));
         }
@@ -224,7 +234,7 @@ const TENANT_GAUGES: [Gauge; 13] = [
     ("weldfs_tenant_sessions", "Sessions.", |t| t.usage.sessions.to_string()),
 ];
 
-/// The FPGA slots; a slot's kernel is a label of `weldfs_slot_info`.
+/// The FPGA slots; what is in one, and whose, are labels of `weldfs_slot_info`.
 fn slots(p: &mut Page, stats: &DeviceStats) {
     type Get = fn(&SlotStats) -> String;
     let of_slot: [(&str, &str, Get); 6] = [
@@ -246,6 +256,8 @@ fn slots(p: &mut Page, stats: &DeviceStats) {
             ("slot", s.slot.to_string()),
             ("state", s.state.clone()),
             ("kernel", s.kernel.clone().unwrap_or_default()),
+            ("tenant", s.tenant.map(|n| tenant_name(stats, n)).unwrap_or_default()),
+            ("luts", s.luts.map(|n| n.to_string()).unwrap_or_default()),
         ];
         let labels: Vec<(&str, &str)> = labels.iter().map(|(name, value)| (*name, value.as_str())).collect();
         p.sample("weldfs_slot_info", &labels, 1);
@@ -256,6 +268,12 @@ fn slots(p: &mut Page, stats: &DeviceStats) {
             p.sample(name, &[("slot", &s.slot.to_string())], get(s));
         }
     }
+}
+
+/// What a tenant is called; one that has gone, by its number.
+fn tenant_name(stats: &DeviceStats, number: u64) -> String {
+    let tenant = stats.tenants.iter().find(|t| u64::from(t.tenant) == number);
+    tenant.map_or_else(|| number.to_string(), |t| t.name.clone())
 }
 
 fn latencies(p: &mut Page, tenants: &[TenantStats]) {

@@ -92,6 +92,48 @@ fn the_prometheus_page_keeps_the_rules_of_its_format() {
     assert_eq!(metrics["weldfs_tenant_lag_seconds"].1[0].1, "-1.5");
     let units = metrics.keys().filter(|n| n.contains("_ns") || n.ends_with("_us") || n.contains("millis"));
     assert_eq!(units.count(), 0, "base units only");
+    let help: Vec<&str> = page.lines().filter(|line| line.starts_with("# HELP ")).collect();
+    assert!(help.contains(
+        &"# HELP weldfs_slot_seconds_total Seconds of slot time used and charged: cycles over the slot's clock."
+    ));
+    assert!(!help.iter().any(|line| line.to_lowercase().contains("nanosec")), "base units also in words");
+}
+
+#[test]
+fn what_a_slot_is_and_whose_are_labels() {
+    let mut stats = sample();
+    let slot = |slot, kernel: Option<&str>, tenant, luts| weldfs_storagefs::device::SlotStats {
+        slot,
+        state: "idle".to_owned(),
+        kernel: kernel.map(str::to_owned),
+        tenant,
+        luts,
+        ..Default::default()
+    };
+    stats.slots = vec![
+        slot(0, Some("pass-through"), None, None),
+        slot(1, Some("grep"), Some(0), Some(70_000)),
+        slot(2, None, Some(9), Some(5)),
+    ];
+    let page = prometheus::page(&stats);
+    for line in [
+        r#"weldfs_slot_info{slot="0",state="idle",kernel="pass-through",tenant="",luts=""} 1"#,
+        r#"weldfs_slot_info{slot="1",state="idle",kernel="grep",tenant="alice",luts="70000"} 1"#,
+        r#"weldfs_slot_info{slot="2",state="idle",kernel="",tenant="9",luts="5"} 1"#,
+    ] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
+    let json = serde_json::to_value(&stats.slots).expect("JSON");
+    assert!(json[0].get("luts").is_none() && json[1]["luts"] == 70_000, "{json}");
+}
+
+#[test]
+fn a_device_without_a_label_is_called_so() {
+    let mut stats = sample();
+    stats.device.label.clear();
+    let mut text = Vec::new();
+    people::report(&mut text, &stats, None).expect("written to memory");
+    assert!(text.starts_with(b"unlabelled: since its start"), "{}", String::from_utf8_lossy(&text));
 }
 
 #[test]

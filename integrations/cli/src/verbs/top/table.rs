@@ -66,7 +66,7 @@ pub fn fitted(text: &str, width: usize) -> String {
 pub fn device_line(i: &Interval) -> String {
     let (d, s) = (&i.device, &i.scheduler);
     let quantum = human_ns(s.quantum_ns);
-    format!("{}  {}  policy {} ({}, {quantum})  profile {}", d.label, d.medium, s.policy, s.cost, d.profile.name)
+    format!("{}  {}  policy {} ({}, {quantum})  profile {}", d.title(), d.medium, s.policy, s.cost, d.profile.name)
 }
 
 /// The second line: what all of it did.

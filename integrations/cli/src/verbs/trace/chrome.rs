@@ -69,13 +69,13 @@ pub fn write(out: &mut dyn Write, facts: &TraceFacts, trace: &Decoded<'_>) -> io
 }
 
 fn names(out: &mut dyn Write, facts: &TraceFacts) -> io::Result<()> {
-    let device = quoted(&format!("device {}", facts.device.label));
+    let device = quoted(&format!("device {}", facts.device.title()));
     write!(out, "{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{CORES},\"tid\":0,\"args\":{{\"name\":{device}}}}}")?;
     tracks(out, CORES, "core", facts.cores.len())?;
     if !facts.slots.is_empty() {
         write!(
             out,
-            ",\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{SLOTS},\"tid\":0,\"args\":{{\"name\":\"slots\"}}}}"
+            ",\n{{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{SLOTS},\"tid\":0,\"args\":{{\"name\":\"card\"}}}}"
         )?;
     }
     tracks(out, SLOTS, "slot", facts.slots.len())
