@@ -2,8 +2,9 @@
 
 use crate::kernel::Kernel;
 use crate::manifest::{Kind, MANIFEST_BYTES_MAX, Manifest, PackageError};
+use rustix::fs::{Mode, OFlags};
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Makes a kernel that is built in.
@@ -29,7 +30,14 @@ impl Package {
     pub fn open(folder: &Path) -> Result<Package, PackageError> {
         let folder = folder.canonicalize().map_err(|e| file_error(folder, e))?;
         let path = folder.join("kernel.toml");
-        let file = std::fs::File::open(&path).map_err(|e| file_error(&path, e))?;
+        // A pipe would have the opener wait for a writer.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let opened =
+            rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| file_error(&path, io::Error::from(e)))?;
+        let file = std::fs::File::from(opened);
+        if !file.metadata().map_err(|e| file_error(&path, e))?.is_file() {
+            return Err(file_error(&path, "not a regular file"));
+        }
         let mut text = String::new();
         let limit = MANIFEST_BYTES_MAX as u64 + 1;
         file.take(limit).read_to_string(&mut text).map_err(|e| file_error(&path, e))?;

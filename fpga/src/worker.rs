@@ -299,13 +299,16 @@ pub(crate) fn finish_reset(
     reset: Result<(), Fault>,
 ) {
     let lost = matches!(reset, Err(Fault::Lost(_)));
+    let watchdog = u64::try_from(shared.config.watchdog.as_nanos()).unwrap_or(u64::MAX);
+    let since = state.slots[slot].computing.map_or(u64::MAX, |(since, _)| since);
+    let hung = shared.config.clock.now().saturating_sub(since) >= watchdog;
     let process = state.slots[slot].loaded.as_ref().is_some_and(|l| !l.built_in());
     if !put_back(shared, state, slot, epoch, (!lost).then_some(engine)) {
         return;
     }
-    // A process that ended while it was idle is no fault of the session that comes next: it gets a new one, once.
+    // A process that ended while it was idle, and not one that the watchdog has just ended, is no fault of the session that comes next: it gets a new one, once.
     let opening = |s: &&mut Sess| matches!(s.progress, Progress::Opening) && !s.renewed;
-    if let Some(sess) = state.sess(slot, epoch).filter(|s| lost && process && opening(s)) {
+    if let Some(sess) = state.sess(slot, epoch).filter(|s| lost && process && !hung && opening(s)) {
         sess.renewed = true;
         return;
     }

@@ -57,17 +57,25 @@ pub struct Answer {
     pub making: Option<Making>,
 }
 
-/// A queue pair to be made: its memory is given to it page by page, which takes long where it is large.
-pub struct Making {
-    session: Arc<ServedSession>,
-    queue: NewQueue,
+/// What takes long.
+pub enum Making {
+    /// A queue pair: its memory is given to it page by page, which takes long where it is large.
+    Queue(Arc<ServedSession>, NewQueue),
+    /// A change of the card's kernels, by one that governs the device: foreign code is started and asked, for as long as
+    /// the watchdog lets it.
+    Kernels(Served, Arc<ServedSession>, Request),
 }
 
 impl Making {
     /// Makes it.
     pub fn run(self) -> Answer {
-        let kind = Request::NewQueue(self.queue).kind();
-        match new_queue(&self.session, self.queue) {
+        let (kind, made) = match self {
+            Making::Queue(session, queue) => (Request::NewQueue(queue).kind(), new_queue(&session, queue)),
+            Making::Kernels(served, session, request) => {
+                (request.kind(), serve(&served, &session, true, request, &mut Vec::new()))
+            }
+        };
+        match made {
             Ok((reply, riders)) => Answer::reply(kind, &reply, riders),
             Err(errno) => Answer::error(kind, errno),
         }
@@ -155,7 +163,11 @@ impl Conversation {
                 return Answer { packet: Reply::Done.encode(kind), close: true, ..Answer::default() };
             }
             (Request::NewQueue(queue), Some(session)) if queue.pool_bytes >= MADE_BESIDE => {
-                return Answer { making: Some(Making { session: session.clone(), queue }), ..Answer::default() };
+                return Answer { making: Some(Making::Queue(session.clone(), queue)), ..Answer::default() };
+            }
+            (Request::Kernels(verb), Some(session)) if !verb.is_empty() && governs(self.who.cred.uid) => {
+                let making = Making::Kernels(self.served.clone(), session.clone(), Request::Kernels(verb));
+                return Answer { making: Some(making), ..Answer::default() };
             }
             (other, Some(session)) => serve(&self.served, session, governs(self.who.cred.uid), other, fds),
         };

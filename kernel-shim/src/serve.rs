@@ -365,6 +365,8 @@ impl Reception {
         let room = Room::of_this_process();
         let closer = Closer::new(room.unclosed);
         let (makers, made) = (Lanes::new("weldfs-maker", Job::run), Arc::new(Made::new()?));
+        // Beside those: a kernel that hangs keeps none of its user's from a queue pair.
+        let loaders = Lanes::new("weldfs-loader", Job::run);
         let (cause, asked) = 'serving: loop {
             let patience = self.patience(&mut connections);
             let (ready, accept) = match self.wait(signals, &connections, &made, patience)? {
@@ -384,8 +386,9 @@ impl Reception {
                     Turn::Attaches => self.arrive(&mut connections, id, &closer),
                     Turn::Makes(making) => {
                         c.busy = true;
+                        let beside = if matches!(making, Making::Kernels(..)) { &loaders } else { &makers };
                         let job = Job { connection: id, making, made: made.clone() };
-                        makers.take(c.talk.uid(), [job]);
+                        beside.take(c.talk.uid(), [job]);
                     }
                     Turn::Over => {
                         if let Some(c) = connections.remove(&id) {

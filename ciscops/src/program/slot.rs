@@ -7,6 +7,7 @@ use super::machine::Machine;
 use super::micro::Micro;
 use super::operand::{BufSlot, Bytes, Codec, Str, SumKind, Transform, Value};
 use crate::command::Placement;
+use crate::functions::crc32c_append;
 use crate::limits::ATOMIC_WRITE_MAX;
 use crate::target::{Kernel, Quiet, Sink, Source, Target, Written};
 use crate::{At, Errno};
@@ -92,7 +93,17 @@ impl<F: Copy> Machine<'_, F> {
     async fn crc_in_slot<T: Target<File = F>>(&self, from: u32, bytes: Vec<u8>, t: &mut T) -> Result<u32, Errno> {
         t.quiet(Quiet::Computes);
         let kernel = Kernel { name: CRC32C, params: &[from], or_core: self.or_core() };
-        crc_of(&t.kernel(kernel, bytes, 4).await?)
+        let spare = self.or_core().then(|| bytes.clone());
+        match (t.kernel(kernel, bytes, 4).await, spare) {
+            (Ok(sum), _) if sum.len() == 4 => crc_of(&sum),
+            // What makes anything else of them is as good as lost.
+            (Ok(_) | Err(Errno::TOOBIG), Some(bytes)) => {
+                t.fell_back();
+                Ok(crc32c_append(from, &bytes))
+            }
+            (Ok(_) | Err(Errno::TOOBIG), None) => Err(Errno::IO),
+            (Err(errno), _) => Err(errno),
+        }
     }
 
     /// Reads into `sink`, and sums up in a slot what goes there: how many bytes, and their checksum.

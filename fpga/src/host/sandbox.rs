@@ -1,17 +1,22 @@
 //! What is taken away from a kernel's process before foreign code runs in it.
 //!
 //! In this order: it dies with the card's thread that started it; it cannot gain privileges; its memory is bounded,
-//! it writes no file and leaves no core; every descriptor but its socket is closed; and seccomp allows a short list
-//! of system calls. There are two filters: while the shared object is loaded, files may be opened for reading and
-//! mapped to be executed; from then on neither, so that the kernel can compute, allocate, tell the time, answer, and
+//! it writes no file and leaves no core; every descriptor but its socket is closed; it has no capability but to read
+//! files and, by Landlock, no way into another process; and seccomp allows a short list of system calls. There are two
+//! filters: while the shared object is loaded, files may be opened for reading and mapped to be executed; from then on
+//! neither, and what is still open then is closed, so that the kernel can compute, allocate, tell the time, answer, and
 //! end.
 
+use landlock::{ABI, Access, AccessFs, CompatLevel, Compatible, Ruleset, RulesetAttr, Scope};
+use rustix::fs::FileType;
 use rustix::process::{Resource, Rlimit, Signal, set_parent_process_death_signal, setrlimit};
+use rustix::thread::CapabilitySet;
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 use std::collections::BTreeMap;
 use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Address space of a kernel's process beside the memory that its manifest says it needs, bytes.
 const ADDRESS_BYTES: u64 = 4 << 30;
@@ -49,6 +54,39 @@ pub fn bound(dram_bytes: u64, files: bool) -> io::Result<()> {
         setrlimit(Resource::Fsize, limit(0))?;
     }
     Ok(())
+}
+
+/// Takes away what leads into other processes, the device's own above all, whose user this process is: by `/proc`
+/// their memory is a file. Linux asks for the capabilities of the one that is looked into, and Landlock for a domain
+/// that holds both; with neither (a device without capabilities, a kernel without Landlock) it cannot be kept from it.
+pub fn isolate() -> io::Result<()> {
+    let kept = CapabilitySet::DAC_READ_SEARCH;
+    let mut sets = rustix::thread::capabilities(None)?;
+    // Whose folder it is: the shared object may lie where only its owner reads.
+    (sets.effective, sets.permitted) = (sets.effective & kept, sets.permitted & kept);
+    sets.inheritable = CapabilitySet::empty();
+    rustix::thread::set_capabilities(None, sets)?;
+    let domain = Ruleset::default().set_compatibility(CompatLevel::BestEffort);
+    let domain = domain.handle_access(AccessFs::from_write(ABI::V1)).map_err(other)?;
+    let domain = domain.scope(Scope::from_all(ABI::V6)).map_err(other)?;
+    domain.create().and_then(|d| d.restrict_self()).map_err(other)?;
+    Ok(())
+}
+
+/// Closes what was opened while the shared object was loaded. An error: what was open before is not what it was.
+pub fn close_but(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let at = u32::try_from(socket.as_raw_fd()).map_err(io::Error::other)?;
+    close_from(at + 1)?;
+    let is_null = |fd| match rustix::fs::fstat(fd) {
+        Ok(stat) => stat.st_rdev == rustix::fs::makedev(1, 3),
+        Err(_) => true,
+    };
+    let standard = [rustix::stdio::stdin(), rustix::stdio::stdout(), rustix::stdio::stderr()];
+    let is_socket = FileType::from_raw_mode(rustix::fs::fstat(socket)?.st_mode) == FileType::Socket;
+    match is_socket && standard.into_iter().all(is_null) {
+        true => Ok(()),
+        false => Err(io::Error::other("descriptors were exchanged")),
+    }
 }
 
 /// A rule for calls whose argument, masked, has a value.
@@ -103,6 +141,7 @@ const LOADING: &[i64] = &[
     libc::SYS_sched_getaffinity,
     libc::SYS_uname,
     libc::SYS_seccomp,
+    libc::SYS_close_range,
     #[cfg(target_arch = "x86_64")]
     libc::SYS_access,
     #[cfg(target_arch = "x86_64")]

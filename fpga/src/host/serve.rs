@@ -10,7 +10,7 @@ use crate::manifest::PARAMS_MAX;
 use crate::xrt;
 use rustix::net::{RecvFlags, SendFlags};
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ pub fn serve() -> u8 {
         Err(_) => return 2,
     };
     let answer = |reply: &Reply| rustix::net::send(&socket, &reply.encode(), SendFlags::NOSIGNAL).is_ok();
-    let mut library = match load() {
+    let mut library = match load(socket.as_fd()) {
         Ok(library) => library,
         Err(reply) => {
             answer(&reply);
@@ -87,7 +87,7 @@ fn take_over() -> io::Result<(OwnedFd, Shared)> {
     Ok((last, shared))
 }
 
-fn load() -> Result<Library, Reply> {
+fn load(socket: BorrowedFd<'_>) -> Result<Library, Reply> {
     let variable = |name: &str| std::env::var_os(name);
     let library = PathBuf::from(variable(LIBRARY).unwrap_or_default());
     let wave = variable(WAVE).map(PathBuf::from);
@@ -95,9 +95,13 @@ fn load() -> Result<Library, Reply> {
     let stall = variable(STALL).and_then(|v| parse_stall(v.to_str()?));
     let confined = |result: io::Result<()>| result.map_err(|e| Reply::of(Code::Sandbox, e.to_string()));
     confined(sandbox::bound(dram, wave.is_some()))?;
+    if wave.is_none() {
+        confined(sandbox::isolate())?;
+    }
     confined(sandbox::confine_loading(wave.is_some()))?;
     let mut library = Library::open(&library)?;
     if wave.is_none() {
+        confined(sandbox::close_but(socket))?;
         confined(sandbox::confine_running())?;
     }
     library.make()?;

@@ -44,6 +44,23 @@ fn system_calls_that_reach_out_of_the_process_are_refused() {
     assert_eq!(kernel.peek(0), Some(0), "bits as in tests/kernels/hostile.c, `attempts`");
 }
 
+/// Nor is it left with what its constructor has opened.
+#[test]
+fn the_memory_of_the_device_is_opened_by_no_constructor_and_what_one_opens_is_closed() {
+    let Some(library) = compile_file("hostile.c", "KEEPS") else { return };
+    let mut kernel = launch(&library).start().expect("started");
+    kernel.reset(&[1]).expect("reset");
+    assert_eq!(run(&mut kernel, b"abc", 3, 3).expect("ran").0, b"abc");
+    // It knew its parent, and could read its own.
+    assert_eq!(kernel.peek(0), Some(0b1100 << 16), "bits as in tests/kernels/hostile.c, `keep` and `readable`");
+}
+
+#[test]
+fn a_constructor_that_exchanges_descriptors_is_not_loaded() {
+    let Some(library) = compile_file("hostile.c", "EXCHANGES") else { return };
+    assert!(launch(&library).start().is_err());
+}
+
 #[test]
 fn calls_by_the_numbers_of_another_abi_end_the_process() {
     lost("OTHER_ABI", &["its process ended"]);

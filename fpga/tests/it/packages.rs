@@ -109,6 +109,11 @@ fn a_package_folder_is_checked_when_its_kernel_is_loaded() {
     let outside = tempfile::tempdir().expect("a folder");
     assert!(matches!(Package::open(folder.path()), Err(PackageError::File { .. })), "no manifest");
     assert!(matches!(Package::open(&folder.path().join("none")), Err(PackageError::File { .. })), "no folder");
+    let path = folder.path().join("kernel.toml");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RUSR).expect("a pipe");
+    let error = Package::open(folder.path()).expect_err("a pipe, that nothing writes into");
+    assert!(error.to_string().contains("not a regular file"), "{error}");
+    std::fs::remove_file(&path).expect("gone");
     std::fs::write(folder.path().join("kernel.toml"), GOOD).expect("written");
     let package = Package::open(folder.path()).expect("a package");
     assert!(matches!(package.library(Kind::Model), Err(PackageError::File { .. })), "no library yet");

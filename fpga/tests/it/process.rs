@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Arc, OnceLock};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weldfs_fpga::card::Card;
 use weldfs_fpga::config::{CardConfig, Want, WhenFull};
 use weldfs_fpga::error::CardError;
@@ -313,6 +313,17 @@ fn a_kernel_that_hangs_at_its_debug_port_holds_no_other_up() {
         assert_eq!(wait(good.run(b"ab".to_vec(), 2)).expect("ran").output, b"fg"[..]);
         assert_eq!(peeked.join().expect("no panic"), None);
     });
+}
+
+/// One that ended while it was idle is started anew for the session that comes; one that the watchdog ended is not.
+#[test]
+fn a_kernel_that_hangs_when_it_is_reset_is_waited_for_once() {
+    let watchdog = Duration::from_secs(2);
+    let Some(card) = watched(&["HANGS_AT_RESET"], watchdog) else { return };
+    let begun = Instant::now();
+    let opened = wait(card.open(want("hangs-at-reset", 1, 1)));
+    assert!(matches!(opened, Err(CardError::Fault(Fault::Lost(_)))), "{:?}", opened.err());
+    assert!((watchdog..watchdog * 7 / 4).contains(&begun.elapsed()), "{:?}", begun.elapsed());
 }
 
 /// A card that goes does not wait for what hangs: with a watchdog of an hour this would not end.

@@ -43,6 +43,10 @@ int weldfs_kernel_reset(weldfs_kernel *k, const uint32_t *params, size_t count) 
     if (count != 1 || params[0] > 255) return EINVAL;
     k->add = (uint8_t)params[0];
     k->seen = 0;
+#ifdef HANGS_AT_RESET
+    for (volatile int i = 0;; i++) {
+    }
+#endif
 #ifdef REMEMBERS
     shown = kept;
     kept = params[0];

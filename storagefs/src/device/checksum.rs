@@ -46,7 +46,7 @@ pub(super) async fn run(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
         for piece in snapshot(cx, ranged.file, offset + done, want).await? {
             let n = piece.len() as u64;
             if is_placed(&cx.cmd) {
-                let crc = crc32c(cx, sum.value(), piece.into()).await?;
+                let crc = crc32c(cx, sum.value(), &piece).await?;
                 sum = ChecksumState::resume(crc, sum.len() + n);
             } else {
                 sum.update(&piece);

@@ -229,3 +229,38 @@ fn what_is_pinned_says_that_it_is() {
     ok(["put", bench.path("new").to_str().expect("text"), &at("/real")]);
     served.term();
 }
+
+/// A loaded back-end of the card's checksum that makes something else: the record is not written, or a core's is.
+#[test]
+fn a_slot_that_makes_no_checksum_is_a_lost_one() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", "pmem");
+    let image = image.to_str().expect("text");
+    let served = Served::start(&bench.path("a.img"));
+    let folder = bench.path("crc32c");
+    std::fs::create_dir(&folder).expect("a folder");
+    let manifest = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fpga/packages/crc32c/kernel.toml");
+    std::fs::copy(manifest, folder.join("kernel.toml")).expect("copied");
+    // It adds nothing to each byte, and so makes as many as it takes.
+    if build(&folder, "GOOD").is_none() {
+        return skips::skip("a_slot_that_makes_no_checksum_is_a_lost_one", "cc is not installed");
+    }
+    std::fs::rename(folder.join("lib.so"), folder.join("librtl_crc32c.so")).expect("renamed");
+    let client = weldfs::Client::connect(format!("{image}.sock")).expect("attaches");
+    client.load_kernel(&folder).expect("loaded");
+    client.prefer_kernel("crc32c", "rtl").expect("preferred");
+    let file = client.open("/log", &weldfs::OpenOptions::new().read(true).write(true).create(true)).expect("opened");
+    for (len, errno) in [(100, weldfs::Errno::IO), (3, weldfs::Errno::IO), (0, weldfs::Errno::IO)] {
+        let record = vec![7; len];
+        let (slot, either) = (weldfs::Placement::Slot, weldfs::Placement::SlotOrCore);
+        let append = |how| file.raw().placement(how).append_checksum(file.handle(), Default::default(), &record[..]);
+        let before = file.metadata().expect("there").len();
+        assert_eq!(append(slot).map(|_| ()), Err(errno), "{len} bytes");
+        assert_eq!(file.metadata().expect("there").len(), before, "nothing is appended");
+        let done = append(either).expect("a core does it");
+        assert_eq!(done.checksum as u32, weldfs_ciscops::functions::crc32c(&record), "{len} bytes");
+    }
+    let stats: serde_json::Value = serde_json::from_str(&client.stats_json().expect("stats")).expect("JSON");
+    assert_eq!(stats["total"]["slot_fallbacks"], 3);
+    served.term();
+}
