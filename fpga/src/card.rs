@@ -102,8 +102,8 @@ impl Card {
     /// Loads a package: the card knows it, and it is not active yet. Each of its shared objects that exists is tried
     /// out in a process of its own, and the call waits for that. What it asks of the card's memory must be there.
     ///
-    /// The folder of a built-in kernel, with the manifest that the card has of it, adds its other back-ends, of which at
-    /// least one must be there: the kernel stays what it was, and [`Card::prefer`] chooses.
+    /// The folder of a built-in kernel, with the manifest that the card has of it, adds its other back-ends, of which
+    /// one at least must be there: the kernel stays what it was, and [`Card::prefer`] chooses.
     ///
     /// # Errors
     /// [`CardError::Package`]: another has the name or id, no back-end can be used, or a shared object is not one.

@@ -8,6 +8,7 @@
 //! * `config`, `card`, `session`, `status`, `error`: the card as the device uses it. `slot` has its state, which is
 //!   behind one lock, `worker` its threads, `clock` its time.
 //! * `quick`: a short packet on the caller's thread, without a session of its own. `record`: what slots did, and when.
+//! * `needs`: files and cards that kernels need.
 //! * `lend`: sessions that make room for others while nothing works on them.
 //! * `flow`, `bandwidth`: credits of a kernel's input, and whose data is moved next; `simulate` runs them in modelled
 //!   time.
@@ -32,6 +33,7 @@ pub mod host;
 pub mod kernel;
 pub mod lend;
 pub mod manifest;
+mod needs;
 pub mod package;
 pub mod quick;
 pub mod record;

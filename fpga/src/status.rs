@@ -109,8 +109,8 @@ pub struct KernelStatus {
     pub backends: Vec<Kind>,
     /// The one that is used where none is asked for.
     pub backend: Kind,
-    /// Those that cannot run now: their file is not there, a stage is not active, or they need a card which this machine
-    /// does not have or cannot use.
+    /// Those that cannot run now: their file is not there, a stage is not active, or they need a card which this
+    /// machine does not have or cannot use.
     pub unusable: Vec<Unusable>,
     /// The kernels that it is a chain of; none where it is no chain.
     pub stages: Vec<String>,

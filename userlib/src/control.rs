@@ -73,8 +73,8 @@ impl Client {
         self.kernel_verb("deactivate", name.as_bytes()).map(drop)
     }
 
-    /// Which back-end of a kernel (`model`, `rtl`, `hls`, `xrt`) runs where none is named. ENOENT: no
-    /// such kernel, no back-end is called so, or its file is not there; EINVAL: the kernel has none of that kind; EPERM.
+    /// Which back-end of a kernel (`model`, `rtl`, `hls`, `xrt`) runs where none is named. ENOENT: no such kernel, no
+    /// back-end is called so, or its file is not there; EINVAL: the kernel has none of that kind; EPERM.
     pub fn prefer_kernel(&self, name: &str, backend: &str) -> io::Result<()> {
         self.kernel_verb("prefer", format!("{name} {backend}").as_bytes()).map(drop)
     }

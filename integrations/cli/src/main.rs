@@ -1,11 +1,11 @@
 //! The `weldfs` command: one binary, one verb per file under `verbs/`.
 //!
 //! What lives here: parsing of arguments, the names under which mount(8) and fsck(8) call this program (`called`),
-//! finding an image's device (`find`), reaching it (`device`), looking at one (`observe`) and its kernels (`kernels`), naming files inside images
-//! (`place`), copying trees (`tree`), the library that `run` hands out (`preload`), printing facts (`output`), failing
-//! in one sentence (`failure`), memory (`allocator`). Verbs translate; what files mean is decided in the device. Facts
-//! go to stdout, everything else to stderr. Exit codes: 0, 1 (failed), 2 (usage); those of fsck(8) for `fsck` and
-//! `scrub`, and 4 for `info --log` of a corrupt log.
+//! finding an image's device (`find`), reaching it (`device`), looking at one (`observe`) and at its kernels
+//! (`kernels`), naming files inside images (`place`), copying trees (`tree`), the library that `run` hands out
+//! (`preload`), printing facts (`output`), failing in one sentence (`failure`), memory (`allocator`). Verbs translate;
+//! what files mean is decided in the device. Facts go to stdout, everything else to stderr. Exit codes: 0, 1 (failed),
+//! 2 (usage); those of fsck(8) for `fsck` and `scrub`, and 4 for `info --log` of a corrupt log.
 #![deny(unsafe_code)]
 // These panic when a pipe is closed; `output` has what does not.
 #![deny(clippy::print_stdout, clippy::print_stderr)]

@@ -8,8 +8,8 @@ use std::path::Path;
 use weldfs::{AccessMask, Client, Direction, Errno, VirtRange};
 use weldfs_ciscops::virt::TO_END;
 
-/// Why a call failed that was about the file at `path`, where a virtual one is concerned. None: it is not, or may not be
-/// looked at, or the errno says it well enough.
+/// Why a call failed that was about the file at `path`, where a virtual one is concerned. None: it is not, or may not
+/// be looked at, or the errno says it well enough.
 pub fn why(client: &Client, path: &Path, error: &io::Error) -> Option<String> {
     let errno = Errno(error.raw_os_error()?);
     if errno == Errno::TXTBSY {

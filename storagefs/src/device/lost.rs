@@ -1,5 +1,5 @@
-//! Kernels that are lost, in the device's log: which, in which slot, whose, and why. Of each tenant there are a few lines
-//! in ten seconds; the card's status has the last one for the tenant itself.
+//! Kernels that are lost, in the device's log: which, in which slot, whose, and why. Of each tenant there are a few
+//! lines in ten seconds; the card's status has the last one for the tenant itself.
 
 use weldfs_fpga::error::CardError;
 use weldfs_fpga::kernel::Fault;

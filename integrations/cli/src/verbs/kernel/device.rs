@@ -50,8 +50,8 @@ pub struct List {
 /// Arguments of `weldfs kernel peek`.
 #[derive(clap::Args, Debug)]
 #[command(
-    after_help = "The values are those of the last packet that the kernel had in its slot. Only root and the user that runs\n\
-the device can look at them."
+    after_help = "The values are those of the last packet that the kernel had in its slot. Only root and the user\n\
+that runs the device can look at them."
 )]
 pub struct Peek {
     #[command(flatten)]

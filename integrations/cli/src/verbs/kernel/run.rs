@@ -82,9 +82,7 @@ fn chained(package: &Package) -> Result<Box<dyn Kernel>, Failure> {
         let known = weldfs_kernels::find(name).zip(weldfs_kernels::manifest(name));
         let (builtin, of) = known.ok_or_else(|| {
             let (chain, stage) = (&package.manifest().name, &stage.kernel);
-            Failure::new(format!(
-                "{chain}: its stage {stage} does not come with this program: load both into a device (weldfs kernel load)"
-            ))
+            Failure::new(format!("{chain}: its stage {stage} does not come with this program: load both into a device"))
         })?;
         Ok(Stage {
             name: of.name,
