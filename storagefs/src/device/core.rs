@@ -238,11 +238,8 @@ impl Core {
         }
         let emulated = Emulated::new(&config, threads.len())?;
         let card = emulated.card().clone();
-        let files = OpenFiles::new(OPEN_FILES_MAX);
-        // Weak, since what is open holds the store.
-        let owners = Arc::downgrade(&files);
-        store.pins.look_with(Box::new(move |owner| owners.upgrade().is_some_and(|files| files.let_go(owner))));
         Ok(Arc::new(Core {
+            files: OpenFiles::of(&store),
             io: IoPool::start(store.clone())?,
             maintenance: Maintenance::default(),
             leavings: Leavings::default(),
@@ -263,7 +260,6 @@ impl Core {
             store,
             durable_default,
             sets: SetTable::default(),
-            files,
             virtuals: Virtuals::default(),
             threads,
             sessions: Mutex::default(),

@@ -16,7 +16,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags, SealFlags};
 use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags, private_memfd};
 use weldfs_locks::{Mutex, RwLock};
 
-use super::limits::PLACEHOLDERS_UNBOUND_MAX;
+use super::limits::{OPEN_FILES_MAX, PLACEHOLDERS_UNBOUND_MAX};
 use super::locks::{Held, LockTable, Owner, Payer, Space};
 use super::tenants::{Charge, Resource, Tenant};
 use super::virt::{Counted, Virtual, Virtuals};
@@ -71,6 +71,17 @@ impl OpenInode {
 impl Drop for OpenInode {
     fn drop(&mut self) {
         self.store.close_ref(self.ino);
+    }
+}
+
+impl OpenFiles {
+    /// Those of a store: what is in the way of its files' changes is looked at.
+    pub(super) fn of(store: &Store) -> Arc<OpenFiles> {
+        let files = OpenFiles::new(OPEN_FILES_MAX);
+        // Weak, since what is open holds the store.
+        let owners = Arc::downgrade(&files);
+        store.pins.look_with(Box::new(move |owner| owners.upgrade().is_some_and(|files| files.let_go(owner))));
+        files
     }
 }
 
