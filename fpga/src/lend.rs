@@ -5,6 +5,7 @@
 //! its slot where another waits, and the holder learns of it when it goes on: it begins anew, or fails.
 
 use crate::config::Want;
+use crate::kernel::Fault;
 use crate::manifest::Region;
 use crate::session::Session;
 use crate::slot::{Loaded, Resting, Shared, Slot, State};
@@ -113,6 +114,28 @@ impl Shared {
             }
         }
         self.close(state, slot, epoch);
+    }
+
+    /// A packet that runs as a whole cannot make room, and slot time is what its kernel counts: one that takes little at
+    /// a time has a slot for as long as it likes. So where another tenant has waited for the watchdog's time, the
+    /// packet that has had a slot for longest is lost, if that is as long.
+    pub fn end_overlong(&self, state: &mut State) {
+        let (now, most) = (self.config.clock.now(), ns(self.config.watchdog));
+        let waited = |since: u64| now.saturating_sub(since) >= most;
+        let long: Vec<Want> =
+            state.waiters.iter().filter(|w| w.answer.is_none() && waited(w.since)).map(|w| w.want.clone()).collect();
+        for want in long {
+            let Ok(loaded) = self.find(state, &want) else { continue };
+            let region = loaded.package.manifest().region;
+            let held = state.slots.iter().enumerate().filter(|(_, s)| s.fits(&region)).filter_map(|(i, s)| {
+                let sess = s.session.as_ref().filter(|s| s.whole && s.fault.is_none() && s.tenant != want.tenant)?;
+                waited(sess.since).then_some((sess.since, i, s.epoch))
+            });
+            if let Some((_, slot, epoch)) = held.min() {
+                let said = format!("it had its slot for {:?} while others waited", self.config.watchdog);
+                self.lose(state, slot, epoch, Fault::Lost(said));
+            }
+        }
     }
 
     /// Whether a session has to wait because others of its kind, whose slots are not taken from them, have all of the

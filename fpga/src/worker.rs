@@ -396,6 +396,7 @@ pub(crate) fn keep_time(shared: &Shared) {
             *due > now
         });
         shared.take_back(&mut state);
+        shared.end_overlong(&mut state);
         // As long as there are sessions from time to time: to be woken for each costs more than a short one does.
         let busy = state.slots.iter().any(|s| s.session.is_some() || s.computing.is_some());
         state.watching = busy || state.counter != seen;

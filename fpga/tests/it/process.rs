@@ -326,6 +326,32 @@ fn a_kernel_that_hangs_when_it_is_reset_is_waited_for_once() {
     assert!((watchdog..watchdog * 7 / 4).contains(&begun.elapsed()), "{:?}", begun.elapsed());
 }
 
+/// All slots of a card, for as long as a packet of little steps takes: another tenant does not wait for it.
+#[test]
+fn packets_of_a_slow_kernel_keep_no_other_tenant_from_the_slots() {
+    let Some(card) = watched(&["SLOW", "GOOD"], Duration::from_secs(1)) else { return };
+    // Four seconds each.
+    let waiting = |kernel, n, tenant| Want { when_full: WhenFull::Wait, ..want(kernel, n, tenant) };
+    let slow = || {
+        let session = wait(card.open(waiting("slow", 1, 1)))?;
+        wait(session.run(vec![0; 40], 40)).map_err(CardError::Fault)
+    };
+    std::thread::scope(|scope| {
+        let holders: Vec<_> = (0..3).map(|_| scope.spawn(slow)).collect();
+        let slots = || card.status().slots;
+        while slots().iter().filter(|s| s.kernel.as_deref() == Some("slow") && s.state != SlotState::Idle).count() < 2 {
+            std::thread::yield_now();
+        }
+        let begun = Instant::now();
+        let good = wait(card.open(waiting("good", 5, 2))).expect("open");
+        assert_eq!(wait(good.run(b"ab".to_vec(), 2)).expect("ran").output, b"fg"[..]);
+        assert!(begun.elapsed() < Duration::from_millis(3500), "{:?}", begun.elapsed());
+        let ends = holders.into_iter().map(|holder| holder.join().expect("no panic"));
+        let lost = ends.filter_map(Result::err).map(|e| e.to_string()).collect::<Vec<_>>();
+        assert!(lost.len() == 1 && lost[0].contains("while others waited"), "{lost:?}");
+    });
+}
+
 /// A card that goes does not wait for what hangs: with a watchdog of an hour this would not end.
 #[test]
 fn a_card_goes_at_once_though_a_kernel_hangs() {

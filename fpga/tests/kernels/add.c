@@ -22,6 +22,13 @@ struct weldfs_kernel {
     uint32_t seen;
 };
 
+#ifdef HANGS_AT_START
+__attribute__((constructor)) static void hang(void) {
+    for (volatile int i = 0;; i++) {
+    }
+}
+#endif
+
 uint32_t weldfs_kernel_abi(void) {
 #ifdef OLD_ABI
     return 77;
@@ -107,6 +114,11 @@ static uint32_t try_everything(void) {
 #ifndef NO_STEP
 int weldfs_kernel_step_run(weldfs_kernel *k, const uint8_t *in, size_t in_len, int eop, uint8_t *out, size_t out_len,
                            weldfs_kernel_step *step) {
+#ifdef SLOW
+    /* A byte at a time, and not many in a second. */
+    usleep(100000);
+    if (in_len > 1) in_len = 1, eop = 0;
+#endif
 #ifdef HANGS
     for (volatile int i = 0;; i++) {
     }

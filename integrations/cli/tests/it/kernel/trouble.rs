@@ -264,3 +264,37 @@ fn a_slot_that_makes_no_checksum_is_a_lost_one() {
     assert_eq!(stats["total"]["slot_fallbacks"], 3);
     served.term();
 }
+
+/// Foreign code runs while a kernel is loaded: whoever attaches meanwhile does not wait for it.
+#[test]
+fn a_kernel_that_hangs_while_it_is_loaded_holds_no_client_up() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", "pmem");
+    let served = Served::start(&bench.path("a.img"));
+    let socket = format!("{}.sock", image.to_str().expect("text"));
+    let folder = package(&bench, "hangs-at-start", 10, ONE);
+    if build(&folder, "HANGS_AT_START").is_none() {
+        return skips::skip("a_kernel_that_hangs_while_it_is_loaded_holds_no_client_up", "cc is not installed");
+    }
+    let administrator = weldfs::Client::connect(&socket).expect("attaches");
+    std::thread::scope(|scope| {
+        let loading = scope.spawn(|| administrator.load_kernel(&folder));
+        // Its process is there: the card waits for it.
+        let started = || {
+            let all = std::fs::read_dir("/proc").expect("processes").flatten();
+            all.filter_map(|p| std::fs::read(p.path().join("environ")).ok()).any(|env| {
+                let folder = folder.to_str().expect("text").as_bytes();
+                env.windows(folder.len()).any(|w| w == folder)
+            })
+        };
+        while !started() {
+            assert!(!loading.is_finished(), "{:?}", loading.join());
+            std::thread::yield_now();
+        }
+        let client = weldfs::Client::connect(&socket).expect("attaches");
+        client.write("/f", b"x").expect("written");
+        assert!(!loading.is_finished(), "it still hangs");
+        assert!(loading.join().expect("no panic").is_err());
+    });
+    served.term();
+}
