@@ -8,7 +8,7 @@ use crate::config::Want;
 use crate::kernel::Fault;
 use crate::manifest::Region;
 use crate::session::Session;
-use crate::slot::{Loaded, Resting, Shared, Slot, State};
+use crate::slot::{Loaded, Resting, Shared, Slot, State, VIRTUAL_BITS};
 use std::time::Duration;
 
 /// On which terms a session rests.
@@ -116,8 +116,8 @@ impl Shared {
         self.close(state, slot, epoch);
     }
 
-    /// A packet that runs as a whole cannot make room, and slot time is what its kernel counts: one that takes little at
-    /// a time has a slot for as long as it likes. So where another tenant has waited for the watchdog's time, the
+    /// A packet that runs as a whole cannot make room, and slot time is what its kernel counts: one that takes little
+    /// at a time has a slot for as long as it likes. So where another tenant has waited for the watchdog's time, the
     /// packet that has had a slot for longest is lost, if that is as long.
     pub fn end_overlong(&self, state: &mut State) {
         let (now, most) = (self.config.clock.now(), ns(self.config.watchdog));
@@ -135,6 +135,19 @@ impl Shared {
                 let said = format!("it had its slot for {:?} while others waited", self.config.watchdog);
                 self.lose(state, slot, epoch, Fault::Lost(said));
             }
+        }
+    }
+
+    /// A packet that had its slot for long has kept others from it, whatever its kernel counts: its tenant is behind
+    /// them in the next queue by as much. What it is charged is slot time all the same.
+    pub fn charge_held(&self, state: &mut State, slot: usize) {
+        let least = u64::try_from(self.config.watchdog.as_nanos() / 100).unwrap_or(u64::MAX);
+        let Some(sess) = state.slots[slot].session.as_ref().filter(|s| s.whole) else { return };
+        let held = self.config.clock.now().saturating_sub(sess.since);
+        let (more, tenant) = (held.saturating_sub(sess.usage.slot_ns), sess.tenant);
+        if held >= least {
+            let tenant = state.tenants.entry(tenant).or_default();
+            tenant.virtual_time += (u128::from(more) << VIRTUAL_BITS) / u128::from(tenant.weight.max(1));
         }
     }
 

@@ -18,7 +18,7 @@ use std::task::Waker;
 use weldfs_locks::{Condvar, Mutex, MutexGuard};
 
 /// Virtual time is counted in nanoseconds over two to the power of this: a weight divides also a short packet's.
-const VIRTUAL_BITS: u32 = 20;
+pub(crate) const VIRTUAL_BITS: u32 = 20;
 
 /// What all threads of a card, and its sessions, share.
 pub(crate) struct Shared {
@@ -661,19 +661,6 @@ impl Shared {
             state.scheduler.close(slot);
         }
         self.pump(state);
-    }
-
-    /// A packet that had its slot for long has kept others from it, whatever its kernel counts: its tenant is behind
-    /// them in the next queue by as much. What it is charged is slot time all the same.
-    fn charge_held(&self, state: &mut State, slot: usize) {
-        let least = u64::try_from(self.config.watchdog.as_nanos() / 100).unwrap_or(u64::MAX);
-        let Some(sess) = state.slots[slot].session.as_ref().filter(|s| s.whole) else { return };
-        let held = self.config.clock.now().saturating_sub(sess.since);
-        let (more, tenant) = (held.saturating_sub(sess.usage.slot_ns), sess.tenant);
-        if held >= least {
-            let tenant = state.tenants.entry(tenant).or_default();
-            tenant.virtual_time += (u128::from(more) << VIRTUAL_BITS) / u128::from(tenant.weight.max(1));
-        }
     }
 
     /// Adds to what a session, its slot and its tenant have used: the slot time of it, ns.
