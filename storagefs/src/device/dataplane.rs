@@ -254,6 +254,7 @@ pub(super) async fn file_system(cx: &OpCx<'_>) -> Done {
         return failed(e);
     }
     if placed::is_placed(&cx.cmd)
+        && !placed::begin_at_once(cx)
         && let Some(mut done) = Box::pin(placed::begin(cx)).await
     {
         if cx.cmd.detectable {

@@ -228,6 +228,23 @@ pub(super) async fn crc32c(cx: &OpCx<'_>, from: u32, bytes: &[u8]) -> Result<u32
     output.try_into().map(u32::from_le_bytes).map_err(|_| Errno::IO)
 }
 
+/// What [`begin`] would do for an append whose checksum this core computes in the slot's place, without its future:
+/// whether that is done.
+pub(super) fn begin_at_once(cx: &OpCx<'_>) -> bool {
+    let Op::AppendChecksumWrite { h, src, .. } = cx.cmd.op else { return false };
+    let (Ok(_), Ok(bytes)) = (cx.description(h), cx.queue.pool.slice(src)) else { return false };
+    let mut taken = scratch::list();
+    bytes.append_to(&mut taken);
+    let stage = Kernel { name: CRC32C, params: &[0], or_core: false };
+    let Some(Ok(output)) = at_once(cx, &stage, &taken, CRC_BYTES) else {
+        scratch::keep(taken);
+        return false;
+    };
+    let Ok(crc) = output.try_into().map(u32::from_le_bytes) else { return false };
+    let len = taken.len() as u64;
+    cx.taken.0.set(Arc::new((taken, ChecksumState::resume(crc, len)))).is_ok()
+}
+
 /// Before a command that is placed in a slot asks for anything: takes the payload of an append, and has it summed up.
 /// Answers a command that is over with that.
 pub(super) async fn begin(cx: &OpCx<'_>) -> Option<Done> {

@@ -46,11 +46,20 @@ pub fn scratch_bytes(cmd: &Command, paths: &Paths) -> u64 {
             p.scratch_bytes() + p.write_bytes() + slot
         }),
         // What is taken before the command begins, and what the slot is given of it.
-        Op::AppendChecksumWrite { src, .. } if is_placed(cmd) => 2 * u64::from(src.len),
-        Op::ReadChecksumVerify { len, .. } if is_placed(cmd) => 2 * u64::from(len),
+        Op::AppendChecksumWrite { src, .. } if is_placed(cmd) => packet_bytes(src.len),
+        Op::ReadChecksumVerify { len, .. } if is_placed(cmd) => packet_bytes(len),
         Op::ChecksumRange { len, .. } => len.min(SNAPSHOT_MAX),
         _ => 0,
     }
+}
+
+/// Bytes of a packet that a command in flight may have beside what is booked: as many as its own state takes, and there
+/// are only so many commands in flight (256 for each core). To book them would take longer than to sum them up.
+const PACKET_FREE: u32 = 4096;
+
+/// Bytes that a record of so many takes, and what a slot is given of it.
+fn packet_bytes(len: u32) -> u64 {
+    if len > PACKET_FREE { 2 * u64::from(len) } else { 0 }
 }
 
 /// Whether its compute stages run in a slot.
