@@ -4,7 +4,7 @@
 use crate::bandwidth::Scheduler;
 use crate::config::{CardConfig, Pace, Want, WhenFull};
 use crate::error::CardError;
-use crate::flit::{CYCLES_PER_FLIT_MAX, flits};
+use crate::flit::{CYCLES_PER_FLIT_MAX, cycles_max};
 use crate::flow::Credits;
 use crate::kernel::{Fault, Kernel, Step};
 use crate::manifest::{Kind, PackageError, Region, StageOf};
@@ -262,7 +262,7 @@ impl Sess {
     fn count(&mut self, step: &Step) -> (u64, bool) {
         let Step { taken, made, cycles, .. } = self.packet;
         let (taken, made) = (taken + step.taken, made + step.made);
-        let most = CYCLES_PER_FLIT_MAX * (flits(taken as u64) + flits(made as u64));
+        let most = cycles_max(taken as u64, made as u64);
         let count = step.cycles.min(most - cycles);
         let packet = Step { taken, made, cycles: cycles + count, done: false };
         self.packet = if step.done { Step::default() } else { packet };

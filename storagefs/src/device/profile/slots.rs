@@ -1,7 +1,7 @@
 //! The FPGA slots of a profile, as what the card is made of.
 
 use serde::{Deserialize, Serialize};
-use weldfs_fpga::config::{CardConfig, Pace, Reconfigure, SLOTS_MAX};
+use weldfs_fpga::config::{CardConfig, FIFO_BYTES_MAX, Pace, Reconfigure, SLOTS_MAX};
 use weldfs_fpga::manifest::Region;
 
 use super::Profile;
@@ -200,6 +200,10 @@ impl Slots {
             (
                 (64..=16 << 20).contains(&self.credit_bytes),
                 "slots.credit_bytes must be at least 64 and at most 16777216 (16 MiB)",
+            ),
+            (
+                u64::from(self.credits) * u64::from(self.credit_bytes) <= FIFO_BYTES_MAX,
+                "slots.credits times slots.credit_bytes must be at most 268435456 (256 MiB)",
             ),
             (
                 self.reconfigure_ns <= RECONFIGURE_NS_MAX && self.reconfigure_lut_ns <= RECONFIGURE_LUT_NS_MAX,
