@@ -450,12 +450,20 @@ impl Shared {
 
     /// A stage of chain `chain`, as the card has it now.
     pub fn link(&self, state: &State, chain: &str, stage: &StageOf) -> Result<Link, CardError> {
-        let (name, kind) = named(&stage.kernel)?;
-        let of = state.programs.get(name).ok_or_else(|| CardError::NoKernel(name.into()))?;
+        let none = || CardError::NoStage(stage.kernel.clone());
+        let (name, kind) = named(&stage.kernel).map_err(|_| none())?;
+        if name == chain {
+            return Err(PackageError::Chain { name: chain.into(), why: "it is a stage of itself".into() }.into());
+        }
+        let of = state.programs.get(name).ok_or_else(none)?;
         if !of.package.manifest().backend.chain().is_empty() {
             return Err(PackageError::Chain { name: chain.into(), why: format!("its stage {name} is a chain") }.into());
         }
-        Ok(Link { loaded: self.loaded(state, name, kind)?, params: stage.params.clone() })
+        let loaded = self.loaded(state, name, kind).map_err(|e| match e {
+            CardError::NoKernel(_) => none(),
+            other => other,
+        })?;
+        Ok(Link { loaded, params: stage.params.clone() })
     }
 
     /// Whether a package's chain, if it is one, can be run: its stages are known, no chains themselves, and fit into

@@ -290,8 +290,11 @@ impl Ranged {
 fn range_of(text: &str) -> Option<(u64, u64)> {
     let digits = |s: &str| s.chars().all(|c| c.is_ascii_digit());
     // More than any number has is one that no file has, and no part of a name.
-    let huge = |s: &str| digits(s.trim_end_matches(|c: char| "kmgtib".contains(c.to_ascii_lowercase()))).then_some(u64::MAX);
-    let number = |s: &str| s.starts_with(|c: char| c.is_ascii_digit()).then(|| output::parse_bytes(s).ok().or_else(|| huge(s))).flatten();
+    let huge =
+        |s: &str| digits(s.trim_end_matches(|c: char| "kmgtib".contains(c.to_ascii_lowercase()))).then_some(u64::MAX);
+    let number = |s: &str| {
+        s.starts_with(|c: char| c.is_ascii_digit()).then(|| output::parse_bytes(s).ok().or_else(|| huge(s))).flatten()
+    };
     match text.split_once('+') {
         // The largest number stands for the end; who writes a number means that many bytes.
         Some((offset, length)) => Some((number(offset)?, number(length)?.min(TO_END - 1))),

@@ -259,6 +259,14 @@ mod tests {
     }
 
     #[test]
+    fn credits_together_are_bounded() {
+        assert!(parsed("credits = 4096\ncredit_bytes = 65536").is_ok() && parsed("credit_bytes = 16777216").is_ok());
+        for both in ["credits = 4096\ncredit_bytes = 16777216", "credits = 17\ncredit_bytes = 16777216"] {
+            assert!(parsed(both).is_err_and(|e| e.contains("at most 268435456 (256 MiB)")), "{both}");
+        }
+    }
+
+    #[test]
     fn the_size_of_each_slot_can_be_said_and_has_to_be_said_of_all() {
         let regions =
             "regions = [{ luts = 5, ffs = 0, brams = 1, dsps = 2 }, { luts = 9, ffs = 1, brams = 0, dsps = 0 }]";
