@@ -139,8 +139,7 @@ fn a_package_that_is_refused_is_refused_with_the_reason() {
     let bench = Bench::new();
     let image = bench.image("a.img", "pmem");
     let image = image.to_str().expect("text");
-    let log = bench.path("log");
-    let served = Served::logging(&bench.path("a.img"), &log);
+    let served = Served::start(&bench.path("a.img"));
     let load = |folder: &Path| ["kernel".into(), "load".into(), image.to_owned(), folder.display().to_string()];
     let refused = |folder: &Path, what: &str| {
         let args = load(folder);
@@ -317,10 +316,13 @@ fn a_chain_without_one_of_its_stages_says_which() {
         )
     };
     let stage = package(&bench, "stage", 10, ONE);
+    let manifest = std::fs::read_to_string(stage.join("kernel.toml")).expect("a manifest");
+    std::fs::write(stage.join("kernel.toml"), manifest.replace("ff = 30000", "ff = 10")).expect("written");
     if build(&stage, "GOOD").is_none() {
         return skips::skip("a_chain_without_one_of_its_stages_says_which", "cc is not installed");
     }
-    let served = Served::start(&bench.path("a.img"));
+    let log = bench.path("log");
+    let served = Served::logging(&bench.path("a.img"), &log);
     let load = |folder: &Path| weldfs(["kernel", "load", image, folder.to_str().expect("text")]);
     let refused = |name: &str, stage: &str, what: &str| {
         let done = load(&package(&bench, name, 130_000, &of(stage)));
