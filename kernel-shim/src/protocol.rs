@@ -61,8 +61,8 @@ pub struct Answer {
 pub enum Making {
     /// A queue pair: its memory is given to it page by page, which takes long where it is large.
     Queue(Arc<ServedSession>, NewQueue),
-    /// A change of the card's kernels, by one that governs the device: foreign code is started and asked, for as long as
-    /// the watchdog lets it.
+    /// A change of the card's kernels, by one that governs the device: foreign code is started and asked, for as long
+    /// as the watchdog lets it.
     Kernels(Served, Arc<ServedSession>, Request),
 }
 

@@ -28,8 +28,8 @@ impl Device {
     ///
     /// # Errors
     /// EINVAL: another request, or no package; ENOENT: no such kernel, back-end, file or port; EEXIST: the name or id
-    /// is another's; EBUSY: the kernel is in use, active, or (`peek`) computes right now; EPERM: it belongs to the card; ENOSPC: no slot is large
-    /// enough.
+    /// is another's; EBUSY: the kernel is in use, active, or (`peek`) computes right now; EPERM: it belongs to the
+    /// card; ENOSPC: no slot is large enough.
     pub fn kernels(&self, request: &[u8]) -> Result<String, Errno> {
         let card = self.card();
         let text = std::str::from_utf8(request).map_err(|_| Errno::INVAL)?;

@@ -41,9 +41,8 @@ pub fn run(args: &Args) -> Outcome {
         }
         Some(Errno::AGAIN) => {
             let seconds = args.timeout.as_secs_f64();
-            format!(
-                "{name}: the device at {at} was not reached within {seconds} s: it takes no connections, and was asked nothing"
-            )
+            let why = "it takes no connections, and was asked nothing";
+            format!("{name}: the device at {at} was not reached within {seconds} s: {why}")
         }
         Some(Errno::TIMEDOUT) => {
             let seconds = args.timeout.as_secs_f64();
