@@ -295,12 +295,15 @@ impl Card {
         self.shared.status()
     }
 
-    /// A value of the debug port of the kernel in a slot. None where there is none, where it computes right now, and
-    /// for a built-in kernel without a session, which has no state.
-    pub fn peek(&self, slot: usize, port: u32) -> Option<u32> {
+    /// A value of the debug port of the kernel in a slot. None where there is none, and for a built-in kernel without a
+    /// session, which has no state.
+    ///
+    /// # Errors
+    /// [`CardError::Busy`]: the kernel computes right now, or the slot is being reconfigured.
+    pub fn peek(&self, slot: usize, port: u32) -> Result<Option<u32>, CardError> {
         let mut state = self.shared.state.lock();
         if slot >= state.slots.len() {
-            return None;
+            return Ok(None);
         }
         self.shared.peek(&mut state, slot, None, port)
     }
@@ -511,17 +514,21 @@ impl Shared {
         slot: usize,
         epoch: Option<u64>,
         port: u32,
-    ) -> Option<u32> {
+    ) -> Result<Option<u32>, CardError> {
         let s = &mut state.slots[slot];
-        if epoch.is_some_and(|e| e != s.epoch) || s.computing.is_some() {
-            return None;
+        if epoch.is_some_and(|e| e != s.epoch) {
+            return Ok(None);
         }
-        let (mut engine, epoch) = (s.engine.take()?, s.epoch);
+        if s.computing.is_some() || s.reconfiguring.is_some() || s.engine.as_ref().is_some_and(|e| e.is_busy()) {
+            return Err(CardError::Busy(format!("the kernel in slot {slot} computes")));
+        }
+        let Some(mut engine) = s.engine.take() else { return Ok(None) };
+        let epoch = s.epoch;
         worker::begin(self, state, slot, epoch);
         let peeked = Locked::unlocked(state, &self.state, || worker::guarded(|| Ok((engine.peek(port), engine))));
         let (value, engine) = peeked.map_or((None, None), |(value, engine)| (value, Some(engine)));
         worker::give_back(self, state, slot, epoch, engine);
-        value
+        Ok(value)
     }
 }
 

@@ -211,6 +211,10 @@ impl Kernel for Chain {
         Ok(step)
     }
 
+    fn is_busy(&self) -> bool {
+        self.stages.iter().any(|stage| stage.kernel.is_busy())
+    }
+
     fn peek(&mut self, port: u32) -> Option<u32> {
         let mut first = 0;
         for stage in &mut self.stages {

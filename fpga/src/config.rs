@@ -13,6 +13,9 @@ use std::time::Duration;
 /// Slots that a card may have beside slot 0.
 pub const SLOTS_MAX: usize = 64;
 
+/// Bytes that a FIFO may have: all credits of a session together.
+pub const FIFO_BYTES_MAX: u64 = 256 << 20;
+
 /// How long loading a kernel into a slot takes. A partial bitstream is as large as the slot's region, whatever is in
 /// it.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -46,7 +49,7 @@ pub struct CardConfig {
     pub reconfigure: Reconfigure,
     /// R: requests that a kernel may have in flight or in its FIFO, 1 to 4096.
     pub credits: u32,
-    /// C: bytes of a request, 64 to 16 MiB.
+    /// C: bytes of a request, 64 to 16 MiB; times R, at most [`FIFO_BYTES_MAX`].
     pub credit_bytes: u32,
     /// What the drive gives all slots together, bytes/s; 0: as much as they take.
     pub drive_bytes_per_s: u64,
@@ -124,6 +127,10 @@ impl Pace {
             ((1_000_000..=2_000_000_000).contains(&self.clock_hz), "the slots' clock is 1 MHz to 2 GHz"),
             ((1..=4096).contains(&self.credits), "a kernel has 1 to 4096 credits"),
             ((FLIT_BYTES as u32..=16 << 20).contains(&self.credit_bytes), "a credit is for 64 bytes to 16 MiB"),
+            (
+                u64::from(self.credits) * u64::from(self.credit_bytes) <= FIFO_BYTES_MAX,
+                "all credits together are for at most 256 MiB",
+            ),
         ])
     }
 }

@@ -11,6 +11,9 @@ pub enum CardError {
     /// No kernel has that name, or it lacks that back-end: ENOENT.
     #[error("no kernel is named {0}")]
     NoKernel(String),
+    /// The stage of a chain is of no kernel that the card has, or lacks that back-end: ENOENT.
+    #[error("its stage {0} is of no kernel or back-end that the device has")]
+    NoStage(String),
     /// The kernel is loaded and not activated: ENODEV.
     #[error("kernel {0} is not activated")]
     Inactive(String),
@@ -51,7 +54,7 @@ impl CardError {
     /// As the errno that a command ends with.
     pub fn errno(&self) -> Errno {
         match self {
-            CardError::NoKernel(_) => Errno::NOENT,
+            CardError::NoKernel(_) | CardError::NoStage(_) => Errno::NOENT,
             CardError::Inactive(_) | CardError::NoCard(_) => Errno::NODEV,
             CardError::Busy(_) => Errno::BUSY,
             CardError::TooLarge(_) | CardError::Memory { .. } => Errno::NOSPC,

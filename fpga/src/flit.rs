@@ -10,6 +10,15 @@ pub const FLIT_BYTES: usize = 64;
 /// says is charged, and time passes by it where time is modelled.
 pub const CYCLES_PER_FLIT_MAX: u64 = 4096;
 
+/// The most that counts of a packet of which so many bytes went in and came out, cycles.
+pub const fn cycles_max(taken: u64, made: u64) -> u64 {
+    CYCLES_PER_FLIT_MAX.saturating_mul(flits(taken) + flits(made))
+}
+
+/// Clock cycles that a flit of input takes at least: a kernel's FIFO gives one word a cycle, and a kernel may have as
+/// many beside each other as a word has bytes.
+pub const CYCLES_PER_FLIT_MIN: f64 = 1.0 / FLIT_BYTES as f64;
+
 /// Flits that so many bytes take: at least one, which says where the packet ends.
 pub const fn flits(bytes: u64) -> u64 {
     if bytes == 0 { 1 } else { bytes.div_ceil(FLIT_BYTES as u64) }

@@ -3,6 +3,7 @@
 //! A kernel written in Rust implements [`Stream`], which is given bytes in pieces of any length; [`Model`] makes a
 //! [`Kernel`] of it that stops where its output has no room, and counts the cycles that the hardware would take.
 
+pub use crate::flit::{CYCLES_PER_FLIT_MAX, cycles_max};
 use crate::flit::{FLIT_BYTES, flits};
 use weldfs_ciscops::error::Errno;
 
@@ -57,6 +58,10 @@ pub trait Kernel: Send {
     /// and is repeated until that byte is taken. Unless there is nothing to take and no end, or no room, it takes or
     /// makes a byte, or is done.
     fn step(&mut self, input: &[u8], eop: bool, out: &mut [u8]) -> Result<Step, Fault>;
+    /// It works on what it was given, though nothing waits for it: its debug ports are not to be had before it is done.
+    fn is_busy(&self) -> bool {
+        false
+    }
     /// A value of its debug port.
     fn peek(&mut self, port: u32) -> Option<u32> {
         let _ = port;
@@ -185,7 +190,7 @@ pub fn run(kernel: &mut dyn Kernel, input: &[u8], piece: usize, room: usize) -> 
         let end = input.len().min(at + piece.max(1));
         let step = kernel.step(&input[at..end], end == input.len(), &mut buffer)?;
         out.extend_from_slice(&buffer[..step.made]);
-        (at, cycles) = (at + step.taken, cycles + step.cycles);
+        (at, cycles) = (at + step.taken, step.cycles.saturating_add(cycles));
         if step.done {
             return Ok((out, cycles));
         }

@@ -4,7 +4,7 @@
 //! before it is used. Paths in it are relative to the package and may not leave it.
 
 use crate::chain::STAGES_MAX;
-use crate::flit::CYCLES_PER_FLIT_MAX;
+use crate::flit::{CYCLES_PER_FLIT_MAX, CYCLES_PER_FLIT_MIN};
 use serde::{Deserialize, Serialize};
 use std::path::{Component, Path, PathBuf};
 
@@ -316,7 +316,7 @@ pub struct Manifest {
     pub about: String,
     /// Clock that it is built for, MHz, 1 to 2000.
     pub clock_mhz: u32,
-    /// Cycles that a flit of input takes, more than 0, at most 4096.
+    /// Cycles that a flit of input takes, 1/64 to 4096.
     pub cycles_per_flit: f64,
     /// What it takes of the chip: at least one look-up table.
     pub region: Region,
@@ -362,7 +362,17 @@ fn version_is_good(version: &str) -> bool {
 }
 
 fn text_is_good(text: &str, max: usize) -> bool {
-    (1..=max).contains(&text.len()) && !text.chars().any(char::is_control)
+    (1..=max).contains(&text.len()) && text.chars().all(shows_as_itself)
+}
+
+/// Whether a character shows as itself, and leaves those around it where they are: no control character, none that
+/// ends a line or turns the direction of writing, none that does not show (Unicode's Cc, Zl, Zp, and of Cf those that
+/// stand in no word of a sentence).
+pub(crate) fn shows_as_itself(c: char) -> bool {
+    let hidden = matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}' | '\u{200e}'..='\u{200f}'
+        | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}'
+        | '\u{e0000}'..='\u{e007f}');
+    !c.is_control() && !hidden
 }
 
 /// A path that stays inside of the package's folder. Links are looked at when the file is opened.
@@ -429,7 +439,7 @@ impl Manifest {
     }
 
     fn check(&self) -> Result<(), PackageError> {
-        let rules: [(bool, &'static str, &str); 10] = [
+        let rules: [(bool, &'static str, &str); 11] = [
             (name_is_good(&self.name), "name", "1 to 31 of a-z, 0-9 and -, beginning with a letter or digit"),
             (self.id.0 != 0, "id", "32 hexadecimal digits, not all 0"),
             (version_is_good(&self.version), "version", "three numbers of at most five digits, with dots between"),
@@ -437,15 +447,20 @@ impl Manifest {
             (text_is_good(&self.about, 300), "about", "one sentence of at most 300 bytes"),
             ((1..=2000).contains(&self.clock_mhz), "clock_mhz", "1 to 2000"),
             (
-                self.cycles_per_flit > 0.0 && self.cycles_per_flit <= CYCLES_PER_FLIT_MAX as f64,
+                (CYCLES_PER_FLIT_MIN..=CYCLES_PER_FLIT_MAX as f64).contains(&self.cycles_per_flit),
                 "cycles_per_flit",
-                "more than 0, at most 4096",
+                "1/64 (0.015625) to 4096",
             ),
             (self.region.lut > 0, "region.lut", "at least 1"),
             (
                 self.params.min <= self.params.max && self.params.max <= PARAMS_MAX,
                 "params",
                 "min at most max, max at most 4096",
+            ),
+            (
+                self.params.about.is_empty() || text_is_good(&self.params.about, 300),
+                "params.about",
+                "one sentence of at most 300 bytes",
             ),
             (self.ports.peek.iter().all(|p| name_is_good(p)), "ports.peek", "names of a-z, 0-9 and -"),
         ];

@@ -93,7 +93,7 @@ impl Session {
     /// A value of the kernel's debug port; None where there is no such port, or the kernel computes.
     pub fn peek(&self, port: u32) -> Option<u32> {
         let mut state = self.shared.state.lock();
-        self.shared.peek(&mut state, self.slot, Some(self.epoch()), port)
+        self.shared.peek(&mut state, self.slot, Some(self.epoch()), port).ok().flatten()
     }
 
     pub(crate) fn epoch(&self) -> u64 {

@@ -4,7 +4,7 @@
 use crate::bandwidth::Scheduler;
 use crate::config::{CardConfig, Pace, Want, WhenFull};
 use crate::error::CardError;
-use crate::flit::{CYCLES_PER_FLIT_MAX, flits};
+use crate::flit::{CYCLES_PER_FLIT_MAX, cycles_max};
 use crate::flow::Credits;
 use crate::kernel::{Fault, Kernel, Step};
 use crate::manifest::{Kind, PackageError, Region, StageOf};
@@ -262,7 +262,7 @@ impl Sess {
     fn count(&mut self, step: &Step) -> (u64, bool) {
         let Step { taken, made, cycles, .. } = self.packet;
         let (taken, made) = (taken + step.taken, made + step.made);
-        let most = CYCLES_PER_FLIT_MAX * (flits(taken as u64) + flits(made as u64));
+        let most = cycles_max(taken as u64, made as u64);
         let count = step.cycles.min(most - cycles);
         let packet = Step { taken, made, cycles: cycles + count, done: false };
         self.packet = if step.done { Step::default() } else { packet };
@@ -450,12 +450,20 @@ impl Shared {
 
     /// A stage of chain `chain`, as the card has it now.
     pub fn link(&self, state: &State, chain: &str, stage: &StageOf) -> Result<Link, CardError> {
-        let (name, kind) = named(&stage.kernel)?;
-        let of = state.programs.get(name).ok_or_else(|| CardError::NoKernel(name.into()))?;
+        let none = || CardError::NoStage(stage.kernel.clone());
+        let (name, kind) = named(&stage.kernel).map_err(|_| none())?;
+        if name == chain {
+            return Err(PackageError::Chain { name: chain.into(), why: "it is a stage of itself".into() }.into());
+        }
+        let of = state.programs.get(name).ok_or_else(none)?;
         if !of.package.manifest().backend.chain().is_empty() {
             return Err(PackageError::Chain { name: chain.into(), why: format!("its stage {name} is a chain") }.into());
         }
-        Ok(Link { loaded: self.loaded(state, name, kind)?, params: stage.params.clone() })
+        let loaded = self.loaded(state, name, kind).map_err(|e| match e {
+            CardError::NoKernel(_) => none(),
+            other => other,
+        })?;
+        Ok(Link { loaded, params: stage.params.clone() })
     }
 
     /// Whether a package's chain, if it is one, can be run: its stages are known, no chains themselves, and fit into

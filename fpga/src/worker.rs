@@ -306,8 +306,8 @@ pub(crate) fn finish_reset(
     if !put_back(shared, state, slot, epoch, (!lost).then_some(engine)) {
         return;
     }
-    // A process that ended while it was idle, and not one that the watchdog has just ended, is no fault
-    // of the session that comes next: it gets a new one, once.
+    // A process that ended while it was idle, and not one that the watchdog has just ended, is no fault of the
+    // session that comes next: it gets a new one, once.
     let opening = |s: &&mut Sess| matches!(s.progress, Progress::Opening) && !s.renewed;
     if let Some(sess) = state.sess(slot, epoch).filter(|s| lost && process && !hung && opening(s)) {
         sess.renewed = true;

@@ -79,7 +79,8 @@ impl Client {
         self.kernel_verb("prefer", format!("{name} {backend}").as_bytes()).map(drop)
     }
 
-    /// The value of a debug port of a kernel that is in a slot. ENOENT: it is in none, or has no such port; EPERM.
+    /// The value of a debug port of a kernel that is in a slot. ENOENT: it is in none, or has no such port;
+    /// EBUSY: it computes right now; EPERM.
     pub fn peek_kernel(&self, name: &str, port: u32) -> io::Result<u32> {
         let value = self.kernel_verb("peek", format!("{name} {port}").as_bytes())?;
         value.parse().map_err(|_| Errno::PROTO.into())

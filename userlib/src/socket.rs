@@ -72,10 +72,15 @@ impl SocketConnector {
     /// Asks the device to end cleanly, and waits until it has: on return its sessions have ended and its image is
     /// closed, clean and no longer locked. Errors: ENOENT / ECONNREFUSED (no device there), EPERM (only root, the
     /// user that runs the device and the owner of its image may), EOPNOTSUPP (it ends with the program it belongs to),
-    /// ETIMEDOUT (not within `timeout`; it goes on ending), ENODEV (it was gone before it could answer), EIO (it ended,
+    /// ETIMEDOUT (it was sent the request and has not ended within `timeout`), EAGAIN (it was not reached within
+    /// `timeout`, and was sent nothing), ENODEV (it was gone before it could answer), EIO (it ended,
     /// and not cleanly).
     pub fn stop(&self, timeout: Duration) -> io::Result<()> {
-        let socket = self.dial(timeout)?;
+        let late_to_connect = |e: io::Error| match e.raw_os_error().map(Errno) {
+            Some(Errno::TIMEDOUT) => Errno::AGAIN.into(),
+            _ => e,
+        };
+        let socket = self.dial(timeout).map_err(late_to_connect)?;
         converse(&socket, &Request::Stop, None).map_err(late)?;
         Ok(())
     }

@@ -20,9 +20,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Cycles that a kernel may say a flit took, at most: what it says is charged to a tenant.
-const CYCLES_PER_FLIT_MAX: u64 = 1 << 24;
-
 /// Whoever waits for a process looks so often whether that is still wanted.
 const LOOK: Duration = Duration::from_millis(20);
 
@@ -288,9 +285,6 @@ fn checked(reply: &Reply, given: usize, eop: bool) -> Result<Step, &'static str>
     if taken == 0 && made == 0 && !reply.done && (given > 0 || eop) {
         return Err("it neither takes nor makes anything");
     }
-    if reply.cycles / CYCLES_PER_FLIT_MAX > flits(taken as u64) + flits(made as u64) {
-        return Err("it says that it took more cycles than any kernel does");
-    }
     Ok(Step { taken, made, done: reply.done, cycles: reply.cycles })
 }
 
@@ -344,6 +338,10 @@ impl Kernel for Child {
         }
     }
 
+    fn is_busy(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
     fn peek(&mut self, port: u32) -> Option<u32> {
         if !self.asked.is_empty() {
             return None;
@@ -369,7 +367,6 @@ mod tests {
             Reply { made: u64::MAX, ..good.clone() },
             Reply { taken: 4, done: true, ..good.clone() },
             Reply { taken: 0, made: 0, ..good.clone() },
-            Reply { cycles: u64::MAX, ..good.clone() },
         ];
         for reply in bad {
             assert!(checked(&reply, 5, true).is_err(), "{reply:?}");

@@ -57,10 +57,10 @@ pub struct Launch {
     pub left: Arc<AtomicBool>,
 }
 
-/// The program that runs kernels: as the environment says; this program or one beside it, if that is `weldfs`; or as
-/// PATH finds it. With the verb.
+/// The program that runs kernels: as the environment says, where it names one; this program or one beside
+/// it, if that is `weldfs`; or as PATH finds it. With the verb.
 pub(crate) fn program() -> Vec<PathBuf> {
-    if let Some(host) = std::env::var_os(HOST) {
+    if let Some(host) = std::env::var_os(HOST).filter(|host| !host.is_empty()) {
         return vec![host.into(), "kernel-host".into()];
     }
     let this = std::env::current_exe().unwrap_or_default();

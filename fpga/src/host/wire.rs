@@ -2,6 +2,7 @@
 //! machine's byte order, for both ends are the same program on the same machine.
 
 use crate::kernel::Fault;
+use crate::manifest::shows_as_itself;
 use std::time::{Duration, Instant};
 
 /// Bytes of one input buffer, and of one output buffer.
@@ -180,7 +181,7 @@ impl Reply {
         }
         let code = *CODES.get(word(bytes, 0) as usize).ok_or_else(broken)?;
         let text = String::from_utf8_lossy(&bytes[REPLY_BYTES..]);
-        let text = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let text = text.chars().map(|c| if shows_as_itself(c) { c } else { ' ' }).collect();
         let (taken, made, cycles) = (long(bytes, 8), long(bytes, 16), long(bytes, 24));
         Ok(Reply { code, taken, made, cycles, done: word(bytes, 4) != 0, value: word(bytes, 32), text })
     }

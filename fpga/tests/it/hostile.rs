@@ -145,7 +145,7 @@ fn a_kernel_that_closes_its_socket_is_ended_though_it_runs_on() {
 
 #[test]
 fn more_cycles_than_any_kernel_takes_are_not_charged() {
-    lost("LIES_OF_CYCLES", &["more cycles than any kernel does"]);
+    lost("LIES_OF_CYCLES", &["over 4096 cycles for each flit"]);
 }
 
 #[test]

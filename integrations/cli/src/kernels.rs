@@ -154,6 +154,14 @@ pub fn why(client: &Client, used: &Use<'_>, errno: Errno) -> Option<String> {
     }
 }
 
+/// What a command ended with was the end of its device. None: it was not.
+pub fn device_ends(client: &Client, errno: Errno) -> Option<String> {
+    let gone = || client.kernels_json().is_err_and(|e| e.raw_os_error() == Some(Errno::NODEV.0));
+    // Of a client that is there, nothing else is interrupted.
+    let ends = errno == Errno::INTR || matches!(errno, Errno::IO | Errno::NODEV) && gone();
+    ends.then(|| "the device ends, and has ended this with it".into())
+}
+
 /// What ETXTBSY is.
 pub const PINNED: &str = "bytes of it are being streamed by a virtual file that is open: they are not cut off before \
      that is closed";

@@ -15,6 +15,9 @@ pub fn why(client: &Client, path: &Path, error: &io::Error) -> Option<String> {
     if errno == Errno::TXTBSY {
         return Some(kernels::PINNED.into());
     }
+    if let Some(why) = kernels::device_ends(client, errno) {
+        return Some(why);
+    }
     let spec = client.virt_spec(path).ok()?;
     let reads = spec.direction == Direction::Read;
     let used = Use { called: "its kernel", kernel: &spec.kernel, params: spec.params.len() };

@@ -28,14 +28,15 @@ impl Device {
     ///
     /// # Errors
     /// EINVAL: another request, or no package; ENOENT: no such kernel, back-end, file or port; EEXIST: the name or id
-    /// is another's; EBUSY: the kernel is in use, or active; EPERM: it belongs to the card; ENOSPC: no slot is large
-    /// enough.
+    /// is another's; EBUSY: the kernel is in use, active, or (`peek`) computes right now; EPERM: it belongs to the
+    /// card; ENOSPC: no slot is large enough.
     pub fn kernels(&self, request: &[u8]) -> Result<String, Errno> {
         let card = self.card();
         let text = std::str::from_utf8(request).map_err(|_| Errno::INVAL)?;
         let (verb, rest) = text.split_once(' ').ok_or(Errno::INVAL)?;
         let errno = |e: CardError| {
-            tracing::warn!("kernel {verb} {rest}: {e}");
+            // A name or a path is whatever was asked with: its line breaks are no lines of the log.
+            tracing::warn!("kernel {verb} {}: {}", rest.escape_debug(), e.to_string().escape_debug());
             e.errno()
         };
         let nothing = |done: Result<(), CardError>| done.map(|()| String::new()).map_err(errno);
@@ -51,7 +52,7 @@ impl Device {
                 let package = Package::open(path).map_err(|e| errno(e.into()))?;
                 let name = package.manifest().name.clone();
                 card.load(package).map_err(errno)?;
-                tracing::info!("kernel {name} is loaded from {rest}");
+                tracing::info!("kernel {name} is loaded from {}", rest.escape_debug());
                 Ok(name)
             }
             "unload" => nothing(card.unload(rest)),
@@ -65,9 +66,15 @@ impl Device {
                 let (name, port) = rest.split_once(' ').ok_or(Errno::INVAL)?;
                 let port: u32 = port.parse().map_err(|_| Errno::INVAL)?;
                 let holds = |s: &weldfs_fpga::status::SlotStatus| s.kernel.as_deref() == Some(name);
-                let slots = card.status().slots;
-                let value = slots.iter().filter(|s| holds(s)).find_map(|s| card.peek(s.slot, port));
-                value.map(|v| v.to_string()).ok_or(Errno::NOENT)
+                let mut busy = None;
+                for slot in card.status().slots.iter().filter(|s| holds(s)) {
+                    match card.peek(slot.slot, port) {
+                        Ok(Some(value)) => return Ok(value.to_string()),
+                        Ok(None) => {}
+                        Err(error) => busy = Some(error.errno()),
+                    }
+                }
+                Err(busy.unwrap_or(Errno::NOENT))
             }
             _ => Err(Errno::INVAL),
         }

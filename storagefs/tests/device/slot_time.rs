@@ -217,6 +217,13 @@ fn slots_come_go_and_change_their_size_while_they_are_idle_and_not_else() {
         ("slots.dram_bytes=1099511627777", Errno::RANGE),
         ("slots.dram_bytes=2T", Errno::RANGE),
         ("slots.dram_bytes=1GB/s", Errno::RANGE),
+        ("slots.clock=0.5MHz", Errno::RANGE),
+        ("slots.clock=1.5MHz", Errno::RANGE),
+        ("slots.region.01=1,1,1,1", Errno::NOENT),
+        ("slots.region. 1=1,1,1,1", Errno::NOENT),
+        ("slots.region.+1=1,1,1,1", Errno::NOENT),
+        ("slots.credits=1 6", Errno::RANGE),
+        ("slots.credits=+16", Errno::RANGE),
         ("slots.credits=0", Errno::RANGE),
         ("slots.credit_bytes=63", Errno::RANGE),
         ("slots.reconfigure=61s", Errno::RANGE),
@@ -232,4 +239,15 @@ fn slots_come_go_and_change_their_size_while_they_are_idle_and_not_else() {
         assert_eq!(errno(client.tune(bad)), Some(errno_of), "{bad}");
     }
     assert_eq!(sizes(), [131_072, 70_000]);
+    // Spaces around keys, values and the numbers of a size are none of them.
+    client.tune(" slots.region.1 = 131072 ,262144, 240,760 ").unwrap();
+    // All credits together are the FIFO: each may be as large as it may, and both not.
+    client.tune("slots.credit_bytes=16M").unwrap();
+    let refused = embedded.device().tune("slots.credits=17").unwrap_err().to_string();
+    assert!(refused.contains("1..=4096, times slots.credit_bytes at most 256M"), "{refused}");
+    client.tune("slots.credits=1").unwrap();
+    client.tune("slots.credit_bytes=64K").unwrap();
+    client.tune("slots.credits=4096").unwrap();
+    let refused = embedded.device().tune("slots.credit_bytes=65537").unwrap_err().to_string();
+    assert!(refused.contains("64 to 16M bytes, e.g. 64K; times slots.credits at most 256M"), "{refused}");
 }

@@ -328,8 +328,8 @@ impl Copy<'_> {
             }
             // A link that is in the way leads somewhere else than the tree: it stays, and this one is left out.
             Err(e) if e.raw_os_error() == Some(libc::ELOOP) => {
-                let to = self.to.label(to);
-                self.miss(&Failure::new(format!("cannot write {to}: a symbolic link is in its place")));
+                let why = self.to.because(to, &e).unwrap_or_else(|| "a symbolic link is in its place".into());
+                self.miss(&Failure::new(format!("cannot write {}: {why}", self.to.label(to))));
                 return Ok(false);
             }
             written => {

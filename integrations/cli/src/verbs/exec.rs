@@ -217,8 +217,10 @@ pub fn run(args: &Args) -> Outcome {
     let placement = args.placement.map_or(Placement::Auto, Where::placement);
     let raw = device.client().raw().durability(durability).mode(mode).placement(placement);
     let mut operands: Vec<Operand<'_>> = rooms.iter_mut().map(Bound::operand).collect();
-    let cqe =
-        raw.program(&parsed.body, &mut operands, |cqe, i| filled(&parsed, cqe, i)).doing("run it in", &args.image)?;
+    let told =
+        |errno: Errno| kernels::device_ends(device.client(), errno).map_or_else(|| errno.into(), std::io::Error::other);
+    let ran = raw.program(&parsed.body, &mut operands, |cqe, i| filled(&parsed, cqe, i)).map_err(told);
+    let cqe = ran.doing("run it in", &args.image)?;
     drop(operands);
     drop(keys);
     let hostdir = device.client().info().is_ok_and(|info| info.medium == weldfs_ciscops::attach::medium::HOSTDIR);
@@ -400,6 +402,11 @@ fn failed<'p>(program: &'p Program, cqe: &Cqe) -> Option<&'p Micro> {
 /// More than the errno says of a program that failed: what a kernel has against its packet, and what is pinned.
 fn because(client: &Client, program: &Program, cqe: &Cqe) -> Option<String> {
     let errno = Errno(cqe.status);
+    if cqe.status != 0
+        && let Some(why) = kernels::device_ends(client, errno)
+    {
+        return Some(why);
+    }
     match failed(program, cqe)? {
         Micro::Kernel { buf, name, params, .. } => {
             let kernel = std::str::from_utf8(program.string(*name)).ok()?;

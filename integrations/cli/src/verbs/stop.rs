@@ -39,9 +39,14 @@ pub fn run(args: &Args) -> Outcome {
         Some(Errno::OPNOTSUPP) => {
             format!("{name}: the device at {at} belongs to a program (weldfs run) and ends with it")
         }
+        Some(Errno::AGAIN) => {
+            let seconds = args.timeout.as_secs_f64();
+            let why = "it takes no connections, and was asked nothing";
+            format!("{name}: the device at {at} was not reached within {seconds} s: {why}")
+        }
         Some(Errno::TIMEDOUT) => {
             let seconds = args.timeout.as_secs_f64();
-            format!("{name}: the device at {at} has not ended within {seconds} s; it was asked to, and goes on ending")
+            format!("{name}: the device at {at} has not ended within {seconds} s; the request is with it, and stands")
         }
         Some(Errno::NODEV) => format!(
             "{name}: the device at {at} was gone before it could answer; `weldfs info` says whether its image is clean"

@@ -151,7 +151,7 @@ fn ranges_wrong(spec: &VirtSpec) -> Option<String> {
     let end = |r: &VirtRange| if r.length == TO_END { Some(r.offset) } else { r.offset.checked_add(r.length) };
     let wrong = |r: &VirtRange| match end(r) {
         Some(end) if end <= FILE_OFFSET_MAX => (r.length == 0).then_some("a range of no bytes"),
-        _ => Some("a range beyond what any file has"),
+        _ => Some("the range lies beyond the largest file (2^63 - 1 bytes)"),
     };
     spec.ranges.iter().find_map(|r| {
         let path = Path::new(OsStr::from_bytes(&r.path)).display();
@@ -288,9 +288,16 @@ impl Ranged {
 
 /// `OFFSET` or `OFFSET+LENGTH`; none if it is neither.
 fn range_of(text: &str) -> Option<(u64, u64)> {
-    let number = |s: &str| s.starts_with(|c: char| c.is_ascii_digit()).then(|| output::parse_bytes(s).ok()).flatten();
+    let digits = |s: &str| s.chars().all(|c| c.is_ascii_digit());
+    // More than any number has is one that no file has, and no part of a name.
+    let huge =
+        |s: &str| digits(s.trim_end_matches(|c: char| "kmgtib".contains(c.to_ascii_lowercase()))).then_some(u64::MAX);
+    let number = |s: &str| {
+        s.starts_with(|c: char| c.is_ascii_digit()).then(|| output::parse_bytes(s).ok().or_else(|| huge(s))).flatten()
+    };
     match text.split_once('+') {
-        Some((offset, length)) => Some((number(offset)?, number(length)?)),
+        // The largest number stands for the end; who writes a number means that many bytes.
+        Some((offset, length)) => Some((number(offset)?, number(length)?.min(TO_END - 1))),
         None => Some((number(text)?, TO_END)),
     }
 }
@@ -324,6 +331,10 @@ mod tests {
         assert_eq!(of("i:/a@b"), ("/a@b".into(), 0, TO_END));
         assert_eq!(of("i:/a@12@0"), ("/a@12".into(), 0, TO_END));
         assert_eq!(of("i:/a@+5"), ("/a@+5".into(), 0, TO_END));
+        assert_eq!(of("i:/a@18446744073709551616"), ("/a".into(), u64::MAX, TO_END));
+        assert_eq!(of("i:/a@0+18446744073709551615"), ("/a".into(), 0, TO_END - 1));
+        assert_eq!(of("i:/a@99999999999999T+1"), ("/a".into(), u64::MAX, 1));
+        assert_eq!(of("i:/a@9P"), ("/a@9P".into(), 0, TO_END));
         assert!(Ranged::of("a@1".as_ref()).is_err());
     }
 }

@@ -238,6 +238,28 @@ fn stop_returns_when_the_image_is_clean_and_free() {
     assert_eq!(dir.ends(), Some(0));
 }
 
+/// What takes no connections was asked nothing; what has a request that it does not answer was.
+#[test]
+fn stop_tells_a_device_that_was_not_reached_from_one_that_does_not_answer() {
+    use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with};
+    let place = Place::new();
+    let path = place.path("a.sock");
+    let address = SocketAddrUnix::new(&path).expect("an address");
+    let socket = |flags| socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).expect("a socket");
+    let listener = socket(SocketFlags::CLOEXEC);
+    bind(&listener, &address).expect("binds");
+    listen(&listener, 2).expect("listens");
+    let stop = || refused(weldfs(["stop", "--timeout", "0.2"]).arg(&path));
+    let (code, said) = stop();
+    let why = "has not ended within 0.2 s; the request is with it, and stands";
+    assert!(code == Some(1) && said.contains(why), "{said}");
+    let waiting = std::iter::repeat_with(|| socket(SocketFlags::CLOEXEC | SocketFlags::NONBLOCK));
+    let waiting: Vec<_> = waiting.take_while(|s| connect(s, &address).is_ok()).collect();
+    let (code, said) = stop();
+    let why = "was not reached within 0.2 s: it takes no connections, and was asked nothing";
+    assert!(code == Some(1) && said.contains(why), "{} wait: {said}", waiting.len());
+}
+
 #[test]
 fn only_root_who_runs_it_and_the_owner_of_the_image_may_stop_a_device() {
     if !is_root() {

@@ -94,7 +94,11 @@ fn what_is_wrong_with_one_is_one_sentence() {
     assert!(usage(&["--kernel", "Grep", &f]).contains("'Grep' is no kernel's name"));
     let range = |at: &str| usage(&["--kernel", "grep", &format!("{f}@{at}")]);
     assert!(range("7+0").contains("/f@7: a range of no bytes"));
-    assert!(range("9223372036854775807+1").contains("/f@9223372036854775807: a range beyond what any file has"));
+    for beyond in ["9223372036854775807+1", "9223372036854775808", "18446744073709551616", "5+18446744073709551615"] {
+        let at = beyond.split('+').next().expect("an offset").replace("616", "615");
+        let said = range(beyond);
+        assert!(said.contains(&format!("/f@{at}: the range lies beyond the largest file (2^63 - 1 bytes)")), "{said}");
+    }
     assert!(usage(&["--kernel", "grep", "--param", "many", &f]).contains("'many' is not a number"));
     assert!(usage(&["--kernel", "rle", "--write", &f, &f]).contains("--write takes one file"));
     assert!(usage(&["--kernel", "rle", "--truncate", &f]).contains("--write"));

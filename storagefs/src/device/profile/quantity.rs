@@ -74,7 +74,7 @@ pub fn request_bytes() -> Quantity {
 
 impl Quantity {
     /// The number that `text` says. `None`: no number of this kind; a bare 0 needs no unit, all else does (but counts
-    /// and bytes, whose unit may be absent).
+    /// and bytes, whose unit may be absent). Rounding may change it by a millionth.
     pub fn parse(&self, text: &str) -> Option<u64> {
         if text == "0" {
             return Some(0);
@@ -84,7 +84,9 @@ impl Quantity {
         let unit = unit.trim_start();
         let (_, one) = self.units.iter().find(|(name, _)| *name == unit)?;
         let value = number.parse::<f64>().ok()? * one;
-        (value < i64::MAX as f64).then(|| value.round() as u64)
+        // What is no whole number of the smallest unit would become another one than was asked for.
+        let whole = (value - value.round()).abs() <= value / 1e6;
+        (whole && value < i64::MAX as f64).then(|| value.round() as u64)
     }
 
     /// The number with the largest unit that leaves it whole.
@@ -127,6 +129,10 @@ mod tests {
         }
         assert_eq!(nanoseconds().parse("0.9us"), Some(900));
         assert_eq!(nanoseconds().parse("5"), None, "nanoseconds, or what?");
+        assert_eq!((nanoseconds().parse("0.4ns"), nanoseconds().parse("1.5ns")), (None, None));
+        assert_eq!((megahertz().parse("0.5MHz"), megahertz().parse("1.5MHz")), (None, None));
+        assert_eq!((megahertz().parse("1.001GHz"), megahertz().parse("2.0000004GHz")), (Some(1001), Some(2000)));
+        assert_eq!(memory_bytes().parse("0.1G"), Some(107_374_182));
         let of = memory_bytes();
         assert_eq!((of.parse("1GiB"), of.parse("1.5G"), of.parse("3B")), (Some(1 << 30), Some(3 << 29), Some(3)));
         assert_eq!((of.parse("1GB/s"), of.parse("1s")), (None, None));

@@ -1,7 +1,7 @@
 //! The FPGA slots of a profile, as what the card is made of.
 
 use serde::{Deserialize, Serialize};
-use weldfs_fpga::config::{CardConfig, Pace, Reconfigure, SLOTS_MAX};
+use weldfs_fpga::config::{CardConfig, FIFO_BYTES_MAX, Pace, Reconfigure, SLOTS_MAX};
 use weldfs_fpga::manifest::Region;
 
 use super::Profile;
@@ -202,6 +202,10 @@ impl Slots {
                 "slots.credit_bytes must be at least 64 and at most 16777216 (16 MiB)",
             ),
             (
+                u64::from(self.credits) * u64::from(self.credit_bytes) <= FIFO_BYTES_MAX,
+                "slots.credits times slots.credit_bytes must be at most 268435456 (256 MiB)",
+            ),
+            (
                 self.reconfigure_ns <= RECONFIGURE_NS_MAX && self.reconfigure_lut_ns <= RECONFIGURE_LUT_NS_MAX,
                 "slots.reconfigure_ns must be at most 60000000000 (a minute), slots.reconfigure_lut_ns 1000000",
             ),
@@ -252,6 +256,14 @@ mod tests {
         let mut profile = Profile::default();
         profile.slots = profile.slots.on(&own);
         assert_eq!((profile.slots.count, profile.slots.clock_mhz, profile.times_slots(&own)), (9, 7, false));
+    }
+
+    #[test]
+    fn credits_together_are_bounded() {
+        assert!(parsed("credits = 4096\ncredit_bytes = 65536").is_ok() && parsed("credit_bytes = 16777216").is_ok());
+        for both in ["credits = 4096\ncredit_bytes = 16777216", "credits = 17\ncredit_bytes = 16777216"] {
+            assert!(parsed(both).is_err_and(|e| e.contains("at most 268435456 (256 MiB)")), "{both}");
+        }
     }
 
     #[test]

@@ -15,6 +15,8 @@ pub(super) const PREFIX: &str = "slots.";
 const REGION: &str = "slots.region.";
 const COUNT: &str = "slots.count";
 const TIMED: &str = "slots.timed";
+const CREDITS: &str = "slots.credits";
+const CREDIT_BYTES: &str = "slots.credit_bytes";
 
 /// A number that every slot has.
 struct Number {
@@ -45,7 +47,7 @@ const NUMBERS: [Number; 6] = [
         set: |s, n| s.dram_bytes = n,
     },
     Number {
-        key: "slots.credits",
+        key: CREDITS,
         kind: None,
         range: (1, 4096),
         what: "R: requests in flight or in a FIFO, of sessions from now on",
@@ -53,7 +55,7 @@ const NUMBERS: [Number; 6] = [
         set: |s, n| s.credits = n as u32,
     },
     Number {
-        key: "slots.credit_bytes",
+        key: CREDIT_BYTES,
         kind: Some(request_bytes),
         range: (64, 16 << 20),
         what: "C: bytes of a request, of sessions from now on",
@@ -92,6 +94,12 @@ impl Number {
         let (value, range) = match self.kind {
             Some(kind) => (kind().show(value), kind().says.to_owned()),
             None => (value.to_string(), range(self.range)),
+        };
+        // Both together are bounded, too.
+        let range = match self.key {
+            CREDITS => format!("{range}, times {CREDIT_BYTES} at most 256M"),
+            CREDIT_BYTES => format!("{range}; times {CREDITS} at most 256M"),
+            _ => range,
         };
         Setting { key: self.key.to_owned(), value, range, what: self.what }
     }
@@ -147,7 +155,9 @@ impl Core {
             }
             _ => {
                 let all = self.emulated.profile().slots.count;
-                let slot = key.strip_prefix(REGION).and_then(|n| whole(n, 1, all.into())).ok_or(Refused::Unknown)?;
+                // `01` is the name of none.
+                let number = key.strip_prefix(REGION).filter(|n| !n.starts_with('0'));
+                let slot = number.and_then(|n| whole(n, 1, all.into())).ok_or(Refused::Unknown)?;
                 let size = known(size(value))?;
                 change(&|slots| {
                     slots.regions = slots.sizes();

@@ -3,7 +3,7 @@
 use super::cases::{Case, Cut};
 use super::reference::{Outcome, Reference};
 use crate::failure::Failure;
-use weldfs_fpga::kernel::{Fault, Kernel};
+use weldfs_fpga::kernel::{CYCLES_PER_FLIT_MAX, Fault, Kernel, cycles_max};
 
 /// Bytes that a back-end may make more than the reference before it is stopped.
 const SURPLUS: usize = 1 << 20;
@@ -75,14 +75,17 @@ fn begin(kernel: &mut dyn Kernel, params: &[u32], bytes: &[u8], cut: Cut) -> Res
 
 /// One packet, to its end: output and cycles.
 fn packet_through(kernel: &mut dyn Kernel, packet: &[u8], cut: Cut, limit: usize) -> Result<(Vec<u8>, u64), Fault> {
-    let (mut output, mut at, mut cycles) = (Vec::new(), 0, 0);
+    let (mut output, mut at, mut cycles) = (Vec::new(), 0, 0u64);
     let (mut sizes, mut buffer) = (cut.sizes(), vec![0; cut.room]);
     loop {
         let (piece, room) = sizes();
         let end = packet.len().min(at + piece);
         let step = kernel.step(&packet[at..end], end == packet.len(), &mut buffer[..room])?;
         output.extend_from_slice(&buffer[..step.made]);
-        (at, cycles) = (at + step.taken, cycles + step.cycles);
+        (at, cycles) = (at + step.taken, cycles.saturating_add(step.cycles));
+        if cycles > cycles_max(at as u64, output.len() as u64) {
+            return Err(Fault::Lost(format!("it says that it took over {CYCLES_PER_FLIT_MAX} cycles for each flit")));
+        }
         if step.done && at < packet.len() {
             return Err(Fault::Lost(format!("it ended the packet after {at} of {} bytes", packet.len())));
         }

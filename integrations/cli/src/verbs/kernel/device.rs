@@ -209,6 +209,10 @@ pub fn peek(args: &Peek) -> Outcome {
                     refused(&format!("peek at {name}"), "it is in no slot: nothing has used it since it was loaded")
                 }
                 Some(Errno::NOENT) => refused(&format!("peek at {name}"), &format!("it has no port {shown}")),
+                Some(Errno::BUSY) => refused(
+                    &format!("peek at {name}"),
+                    "it is busy: its ports can be looked at when it does not compute",
+                ),
                 Some(Errno::PERM) => refused(&format!("peek at {name}"), &restricted("look at debug ports")),
                 _ => told(&format!("peek at {name}"), &e),
             })?;

@@ -57,7 +57,8 @@ pub fn run(args: &Args) -> Outcome {
         let step = kernel.step(&buffer[at..len], end, &mut out).map_err(told)?;
         facts(|to| to.write_all(&out[..step.made]))?;
         at += step.taken;
-        (taken, made, cycles) = (taken + step.taken as u64, made + step.made as u64, cycles + step.cycles);
+        (taken, made, cycles) =
+            (taken + step.taken as u64, made + step.made as u64, cycles.saturating_add(step.cycles));
         if step.done {
             break;
         }

@@ -3,7 +3,8 @@
 use crate::images::{Bench, Served, fails, json, ok, weldfs};
 use crate::skips;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// What each manifest below has in common; `%` is the name.
 const HEAD: &str = "name = \"%\"\nversion = \"1.0.0\"\nlicence = \"Apache-2.0\"\nabout = \"A test\"\nclock_mhz = 250\n\
@@ -150,7 +151,7 @@ fn a_package_that_is_refused_is_refused_with_the_reason() {
     refused(&many, "its stages take ");
     let none =
         package(&bench, "none", 130_000, &RLE_TWICE.replace("{ kernel = \"rle\" }", "{ kernel = \"not-there\" }"));
-    refused(&none, "no kernel is named not-there");
+    refused(&none, ": its stage not-there is of no kernel or back-end that the device has");
     let large = package(&bench, "large", 2_000_000, RLE_TWICE);
     refused(&large, "cannot activate large: no slot is large enough for it");
     refused(&large, "kernel large is loaded from this folder already");
@@ -297,4 +298,105 @@ fn a_kernel_that_hangs_while_it_is_loaded_holds_no_client_up() {
         assert!(loading.join().expect("no panic").is_err());
     });
     served.term();
+}
+
+/// What a kernel that does not end keeps busy says so, and what the end of the device ends, too.
+#[test]
+fn a_port_of_a_kernel_that_computes_is_busy_and_a_device_that_ends_says_so() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", "pmem");
+    let image = image.to_str().expect("text");
+    let at = |path: &str| bench.inside("a.img", path);
+    let folder = package(&bench, "hangs", 10, &format!("[ports]\npeek = [\"sum\"]\n{ONE}"));
+    if build(&folder, "HANGS").is_none() {
+        let name = "a_port_of_a_kernel_that_computes_is_busy_and_a_device_that_ends_says_so";
+        return skips::skip(name, "cc is not installed");
+    }
+    let served = Served::start(&bench.path("a.img"));
+    ok(["kernel", "load", image, folder.to_str().expect("text")]);
+    ok(["exec", image, "open /f rw create; write 0 \"0123456789\""]);
+    ok(["virt", "add", &at("/v"), "--kernel", "hangs", "--param", "1", &at("/f")]);
+    let program = "open /f r; buffer out 64; read 0 8 -> in; kernel hangs(1) in -> out";
+    let run = |args: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weldfs"));
+        command.args(args).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("runs")
+    };
+    let all = [run(&["cat", &at("/v")]), run(&["exec", image, program])];
+    let until = Instant::now() + Duration::from_secs(20);
+    let sessions = || json(&ok(["kernel", "ls", image, "--json"]))["slots"].to_string().matches("\"hangs\"").count();
+    while sessions() < 2 {
+        assert!(Instant::now() < until, "both are in a slot");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    says(&["kernel", "peek", image, "hangs"], "cannot peek at hangs: it is busy: its ports can be looked at when");
+    served.term();
+    for (child, what) in all.into_iter().zip(["cannot read ", "cannot run it in "]) {
+        let done = child.wait_with_output().expect("ends");
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        let good = said.contains(what) && said.trim_end().ends_with(": the device ends, and has ended this with it");
+        assert!(done.status.code() == Some(1) && said.lines().count() == 1 && good, "{}: {said}", done.status);
+    }
+}
+
+#[test]
+fn a_chain_without_one_of_its_stages_says_which() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", "pmem");
+    let image = image.to_str().expect("text");
+    let at = |path: &str| bench.inside("a.img", path);
+    let of = |stage: &str| {
+        format!(
+            "[backend.model]\nchain = [{{ kernel = \"rle\", params = [] }}, {{ kernel = \"{stage}\", params = [1] }}]\n"
+        )
+    };
+    let stage = package(&bench, "stage", 10, ONE);
+    let manifest = std::fs::read_to_string(stage.join("kernel.toml")).expect("a manifest");
+    std::fs::write(stage.join("kernel.toml"), manifest.replace("ff = 30000", "ff = 10")).expect("written");
+    if build(&stage, "GOOD").is_none() {
+        return skips::skip("a_chain_without_one_of_its_stages_says_which", "cc is not installed");
+    }
+    let log = bench.path("log");
+    let served = Served::logging(&bench.path("a.img"), &log);
+    let load = |folder: &Path| weldfs(["kernel", "load", image, folder.to_str().expect("text")]);
+    let refused = |name: &str, stage: &str, what: &str| {
+        let done = load(&package(&bench, name, 130_000, &of(stage)));
+        let said = String::from_utf8_lossy(&done.stderr).into_owned();
+        assert!(!done.status.success() && said.contains(what), "{said}");
+    };
+    refused("itself", "itself", "/itself: itself: it is a stage of itself");
+    refused("back", "rle:hls", "/back: its stage rle:hls is of no kernel or back-end that the device has");
+    assert!(load(&stage).status.success());
+    assert!(load(&package(&bench, "both", 130_000, &of("stage"))).status.success());
+    ok(["exec", image, "open /f rw create; write 0 \"0123456789\""]);
+    ok(["virt", "add", &at("/v"), "--kernel", "both", &at("/f")]);
+    // A chain keeps none of its stages, but what works in a slot does.
+    ok(["kernel", "unload", "--deactivate", image, "stage"]);
+    says(&["cat", &at("/v")], "its kernel both is a chain, and its stage stage is gone");
+    assert!(load(&stage).status.success());
+    assert!(weldfs(["cat", &at("/v")]).status.success(), "and it is whole again");
+    // The name of a folder is whatever its owner likes, and no line of the log.
+    let folder = bench.path("a\nb");
+    std::fs::rename(bench.path("itself"), &folder).expect("moved");
+    assert!(!load(&folder).status.success());
+    let logged = std::fs::read_to_string(&log).expect("a log");
+    assert!(logged.contains("/a\\nb: itself: it is a stage of itself") && !logged.contains("\nb"), "{logged}");
+    served.term();
+}
+
+/// As an unset one: the program that is asked runs kernels itself.
+#[test]
+fn an_empty_name_of_the_program_that_runs_kernels_is_none() {
+    let bench = Bench::new();
+    let folder = package(&bench, "good", 10, ONE);
+    if build(&folder, "GOOD").is_none() {
+        return skips::skip("an_empty_name_of_the_program_that_runs_kernels_is_none", "cc is not installed");
+    }
+    let run = |host: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_weldfs"));
+        command.args(["kernel", "run", folder.to_str().expect("text"), "--param", "5"]).stdin(Stdio::null());
+        command.env("WELDFS_KERNEL_HOST", host).output().expect("runs")
+    };
+    let done = run("");
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    assert!(!run("/not/there").status.success(), "it is looked at");
 }
