@@ -329,17 +329,17 @@ fn a_kernel_that_hangs_when_it_is_reset_is_waited_for_once() {
 /// All slots of a card, for as long as a packet of little steps takes: another tenant does not wait for it.
 #[test]
 fn packets_of_a_slow_kernel_keep_no_other_tenant_from_the_slots() {
-    let Some(card) = watched(&["SLOW", "GOOD"], Duration::from_secs(1)) else { return };
+    let Some(card) = watched(&["TRICKLES", "GOOD"], Duration::from_secs(1)) else { return };
     // Four seconds each.
     let waiting = |kernel, n, tenant| Want { when_full: WhenFull::Wait, ..want(kernel, n, tenant) };
     let slow = || {
-        let session = wait(card.open(waiting("slow", 1, 1)))?;
+        let session = wait(card.open(waiting("trickles", 1, 1)))?;
         wait(session.run(vec![0; 40], 40)).map_err(CardError::Fault)
     };
     std::thread::scope(|scope| {
         let holders: Vec<_> = (0..3).map(|_| scope.spawn(slow)).collect();
         let slots = || card.status().slots;
-        while slots().iter().filter(|s| s.kernel.as_deref() == Some("slow") && s.state != SlotState::Idle).count() < 2 {
+        while slots().iter().filter(|s| s.kernel.as_deref() == Some("trickles") && s.state != SlotState::Idle).count() < 2 {
             std::thread::yield_now();
         }
         let begun = Instant::now();

@@ -114,7 +114,7 @@ static uint32_t try_everything(void) {
 #ifndef NO_STEP
 int weldfs_kernel_step_run(weldfs_kernel *k, const uint8_t *in, size_t in_len, int eop, uint8_t *out, size_t out_len,
                            weldfs_kernel_step *step) {
-#ifdef SLOW
+#ifdef TRICKLES
     /* A byte at a time, and not many in a second. */
     usleep(100000);
     if (in_len > 1) in_len = 1, eop = 0;
