@@ -339,7 +339,9 @@ fn packets_of_a_slow_kernel_keep_no_other_tenant_from_the_slots() {
     std::thread::scope(|scope| {
         let holders: Vec<_> = (0..3).map(|_| scope.spawn(slow)).collect();
         let slots = || card.status().slots;
-        while slots().iter().filter(|s| s.kernel.as_deref() == Some("trickles") && s.state != SlotState::Idle).count() < 2 {
+        while slots().iter().filter(|s| s.kernel.as_deref() == Some("trickles") && s.state != SlotState::Idle).count()
+            < 2
+        {
             std::thread::yield_now();
         }
         let begun = Instant::now();
