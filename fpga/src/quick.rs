@@ -30,7 +30,7 @@ pub struct Packet<'a> {
     pub params: &'a [u32],
     /// Who pays.
     pub tenant: u64,
-    /// As [`crate::config::Want::weight`].
+    /// As `Want::weight`.
     pub weight: u32,
     /// The bytes.
     pub input: &'a [u8],
