@@ -377,7 +377,11 @@ fn killed_clients_and_hostile_ones_leave_nothing() {
     stop.stop();
     thread.join().unwrap();
     assert!(!socket.exists());
-    assert_eq!(served.usage(), Usage::default());
+    // The thread that ran the last of a session may still be letting go of its rings.
+    while served.usage() != Usage::default() {
+        assert!(Instant::now() < end, "{:?} is left", served.usage());
+        std::thread::sleep(Duration::from_millis(2));
+    }
 }
 
 /// Puts commands into a ring of their own, and waits for none of them.
