@@ -66,6 +66,7 @@ fn valgrind_has_nothing_to_say() {
     part.arg("always-durable");
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+    valgrind.arg(concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/../../testing/valgrind.supp"));
     valgrind.args(["--fair-sched=yes"]).arg(part.get_program()).args(part.get_args()).current_dir(dir.path());
     run(valgrind);
     fsck(dir.path());

@@ -308,6 +308,7 @@ fn valgrind_has_nothing_to_say() {
         let program = build(&source, false);
         let mut command = Command::new("valgrind");
         command.args(["-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
+        command.arg(concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/../../testing/valgrind.supp"));
         command.args(["--fair-sched=yes", "--trace-children=no"]);
         command.env("LD_LIBRARY_PATH", prefix().join("lib")).arg(program).arg(device.socket());
         run(&mut command);
