@@ -124,16 +124,27 @@ impl Shared {
         let waited = |since: u64| now.saturating_sub(since) >= most;
         let long: Vec<Want> =
             state.waiters.iter().filter(|w| w.answer.is_none() && waited(w.since)).map(|w| w.want.clone()).collect();
+        // Of the slots that are about to be free, those that others of them will have.
+        let mut served = 0;
         for want in long {
             let Ok(loaded) = self.find(state, &want) else { continue };
             let region = loaded.package.manifest().region;
-            let held = state.slots.iter().enumerate().filter(|(_, s)| s.fits(&region)).filter_map(|(i, s)| {
+            let large = || state.slots.iter().enumerate().filter(|(_, s)| s.fits(&region));
+            // One that was lost leaves its slot when its user has heard of it.
+            let leaves = |s: &Slot| s.session.as_ref().is_some_and(|s| s.whole && s.fault.is_some());
+            let leaving = large().filter(|(_, s)| leaves(s)).count() + state.coming();
+            if leaving > served {
+                served += 1;
+                continue;
+            }
+            let held = large().filter_map(|(i, s)| {
                 let sess = s.session.as_ref().filter(|s| s.whole && s.fault.is_none() && s.tenant != want.tenant)?;
                 waited(sess.since).then_some((sess.since, i, s.epoch))
             });
             if let Some((_, slot, epoch)) = held.min() {
                 let said = format!("it had its slot for {:?} while others waited", self.config.watchdog);
                 self.lose(state, slot, epoch, Fault::Lost(said));
+                served += 1;
             }
         }
     }

@@ -39,6 +39,11 @@ pub struct Packet<'a> {
 }
 
 impl Card {
+    /// Bytes of the longest packet that [`Card::at_once`] computes.
+    pub fn at_once_max(&self) -> usize {
+        self.shared().config.inline_bytes
+    }
+
     /// Computes a packet on this thread, if that is possible: it is short
     /// ([`crate::config::CardConfig::inline_bytes`]), its kernel is built in and lies in an idle slot, and no time is
     /// modelled. None where it is not: nothing has happened then, and [`Card::open`] and

@@ -232,6 +232,9 @@ pub(super) async fn crc32c(cx: &OpCx<'_>, from: u32, bytes: &[u8]) -> Result<u32
 /// whether that is done.
 pub(super) fn begin_at_once(cx: &OpCx<'_>) -> bool {
     let Op::AppendChecksumWrite { h, src, .. } = cx.cmd.op else { return false };
+    if src.len as usize > cx.core.card.at_once_max() {
+        return false;
+    }
     let (Ok(_), Ok(bytes)) = (cx.description(h), cx.queue.pool.slice(src)) else { return false };
     let mut taken = scratch::list();
     bytes.append_to(&mut taken);
