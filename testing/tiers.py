@@ -362,7 +362,8 @@ SLICES = [
     ["unit", "device", "acceptance"],
     ["fuzz"],
     ["install", "deb", "formats"],
-    ["hostile", "mount"],
+    ["hostile"],
+    ["mount"],
     ["kernels-rtl", "kernels-hls"],
 ]
 
