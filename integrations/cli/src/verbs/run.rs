@@ -1,13 +1,19 @@
 //! `weldfs run`: an unmodified program with its files in a device.
 //!
 //! The device runs in this process (or is one that already serves), the program runs as a child with the preload
-//! library. Signals go to the program, its exit status comes back, and the device ends cleanly after it.
+//! library, and with a mount where there can be one. Signals go to the program, its exit status comes back, and the
+//! device ends cleanly after it.
+
+mod mounted;
 
 use crate::device::socket_at;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::find;
+use crate::output::say;
 use crate::preload::Library;
+use mounted::{Mounted, Namespace, Wanted};
 use std::ffi::OsString;
+use std::io::IsTerminal;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -39,6 +45,10 @@ pub struct Args {
     /// Where the program finds the device's root
     #[arg(long, value_name = "DIR", default_value = "/weld")]
     prefix: PathBuf,
+    /// Mount the files, too, for what the preload library cannot do: shared mappings, programs that are linked
+    /// statically. As root at the prefix, seen by CMD and what it starts
+    #[arg(long, value_name = "WHEN", default_value = "auto")]
+    mount: Wanted,
     /// The program and its arguments
     #[arg(value_name = "CMD", required = true, trailing_var_arg = true, allow_hyphen_values = true)]
     command: Vec<OsString>,
@@ -81,7 +91,7 @@ impl Hosted {
 }
 
 /// The program, told where its device is.
-fn program(args: &Args, library: &Path, socket: &Path) -> Command {
+fn program(args: &Args, library: &Path, socket: &Path, mount: Option<&Path>) -> Command {
     let mut preload = library.as_os_str().to_owned();
     if let Some(more) = std::env::var_os("LD_PRELOAD").filter(|m| !m.is_empty()) {
         preload.push(":");
@@ -95,12 +105,37 @@ fn program(args: &Args, library: &Path, socket: &Path) -> Command {
         .env("WELDFS_SOCKET", socket)
         .env("WELDFS_PREFIX", &args.prefix)
         .env_remove("WELDFS_CWD");
+    match mount {
+        Some(dir) => command.env("WELDFS_MOUNT", dir),
+        None => command.env_remove("WELDFS_MOUNT"),
+    };
     command
 }
 
-fn run_program(args: &Args, library: &Path, socket: &Path, relay: &Relay) -> Outcome {
+/// Says how the program reaches its files, where that is asked for: on a terminal, and beside counts of calls.
+fn say_mode(args: &Args, mount: Option<&Path>) {
+    if !std::io::stderr().is_terminal() && std::env::var_os("WELDFS_REPORT").is_none_or(|v| v != "1") {
+        return;
+    }
+    let prefix = args.prefix.display();
+    match mount {
+        Some(dir) if dir == args.prefix => say!("weldfs: {prefix} is preloaded, and mounted for this program"),
+        Some(dir) => say!("weldfs: {prefix} is preloaded, and mounted at {}", dir.display()),
+        None => say!("weldfs: {prefix} is preloaded; nothing is mounted"),
+    }
+}
+
+fn run_program(args: &Args, library: &Path, socket: &Path, (relay, namespace): (&Relay, Namespace)) -> Outcome {
+    let mounted = mounted::start(args.mount, namespace, &args.prefix, socket)?;
+    say_mode(args, mounted.as_ref().map(Mounted::dir));
+    let outcome = run_child(args, library, socket, (relay, mounted.as_ref().map(Mounted::dir)));
+    mounted.map_or(Ok(()), Mounted::end)?;
+    outcome
+}
+
+fn run_child(args: &Args, library: &Path, socket: &Path, (relay, mount): (&Relay, Option<&Path>)) -> Outcome {
     let name = Path::new(&args.command[0]);
-    let mut child = relay.spawn(&mut program(args, library, socket)).map_err(|e| {
+    let mut child = relay.spawn(&mut program(args, library, socket, mount)).map_err(|e| {
         let code = if e.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };
         Failure::new(format!("cannot run {}: {}", name.display(), crate::failure::reason(&e))).code(code)
     })?;
@@ -112,7 +147,7 @@ fn check_prefix(prefix: &Path) -> Result<(), Failure> {
     if !prefix.is_absolute() || prefix == Path::new("/") || !plain {
         return Err(Failure::usage("--prefix must be an absolute path other than /, without . or .."));
     }
-    if prefix.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+    if prefix.read_dir().is_ok_and(|mut entries| entries.next().is_some_and(|entry| entry.is_ok())) {
         tracing::warn!("{} exists on the host; the program will not see what is in it", prefix.display());
     }
     Ok(())
@@ -149,23 +184,24 @@ fn reach(args: &Args) -> Result<Reached, Failure> {
 pub fn run(args: &Args) -> Outcome {
     check_prefix(&args.prefix)?;
     let library = Library::find()?;
-    // Before any thread: the device's threads must not take the program's signals.
+    // Before any thread: the device's threads must not take the program's signals, and are to see its mount.
     let relay = Relay::install().doing("hold back", "signals")?;
+    let how = (&relay, mounted::separate(args.mount));
     if let Some(socket) = &args.socket {
         // Without a device the program would run, and its files go nowhere.
         find::wait()?;
         weldfs::Client::connect(socket).map_err(|e| find::cannot_attach(socket, &e))?;
         let socket = socket.canonicalize().doing("attach to", socket)?;
-        return run_program(args, library.path(), &socket, &relay);
+        return run_program(args, library.path(), &socket, how);
     }
     let (device, socket) = match reach(args)? {
         Reached::Served(socket) => {
             let socket = socket.canonicalize().doing("attach to", &socket)?;
-            return run_program(args, library.path(), &socket, &relay);
+            return run_program(args, library.path(), &socket, how);
         }
         Reached::Own(device, socket) => (device, socket),
     };
-    let outcome = run_program(args, library.path(), &socket, &relay);
+    let outcome = run_program(args, library.path(), &socket, how);
     device.end()?;
     outcome
 }

@@ -4,6 +4,7 @@
 mod life;
 mod posix;
 mod rig;
+mod run;
 mod sharing;
 #[path = "../../../../kernel-shim/tests/skips/mod.rs"]
 mod skips;

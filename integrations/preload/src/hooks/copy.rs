@@ -2,7 +2,7 @@
 //! or a refusal that makes programs fall back to one.
 
 use crate::abi::{self, Res, count, fail, hook};
-use crate::{device, table};
+use crate::{device, promote, table};
 use libc::{c_int, c_uint, off_t};
 use weldfs_ciscops::flags::Whence;
 
@@ -126,8 +126,10 @@ hook! { real;
     fn splice(
         input: c_int, in_off: *mut off_t, out: c_int, out_off: *mut off_t, n: usize, flags: c_uint,
     ) -> isize {
-        if table::ours(input) || table::ours(out) {
-            return fail(libc::EINVAL);
+        for fd in [input, out] {
+            if table::ours(fd) && promote::promote(fd, "splice").is_err() {
+                return fail(libc::EINVAL);
+            }
         }
         real(input, in_off, out, out_off, n, flags)
     }

@@ -1,11 +1,12 @@
 //! exec and posix_spawn: the environment that carries us over, and programs that lie inside the device.
 //!
-//! The kernel cannot execute a file it cannot see. A script (`#!`) is run by its interpreter, which reads it through
-//! us; a binary is copied to a memfd and executed from there (so `/proc/self/exe` names the memfd).
+//! Where there is a mount, the kernel executes the file there. It cannot execute a file it cannot see: without one, a
+//! script (`#!`) is run by its interpreter, which reads it through us; a binary is copied to a memfd and executed from
+//! there (so `/proc/self/exe` names the memfd). A link that leads out of the device is followed.
 
 use crate::abi::{self, Res, fail, hook};
-use crate::names::{Place, Spot, locate};
-use crate::{config, cwd, device, path, report, sys};
+use crate::names::{self, Place, Spot, locate};
+use crate::{config, cwd, device, path, promote, report, sys, unhooked};
 use libc::{c_char, c_int, c_void, pid_t};
 use std::ffi::{CStr, CString};
 use weldfs_ciscops::Handle;
@@ -56,6 +57,7 @@ fn environment(envp: *const *const c_char) -> Strings {
     }
     made.extend(variable(b"WELDFS_SOCKET", &config.socket));
     made.extend(variable(b"WELDFS_PREFIX", &config.prefix));
+    made.extend(config.mount.as_ref().and_then(|mount| variable(b"WELDFS_MOUNT", mount)));
     // Another token is the program's own business, and so is another wait; without one it stays who its parent is, and
     // as patient.
     if let Some(token) = config.token.as_ref().filter(|_| value(b"WELDFS_TENANT_TOKEN").is_none()) {
@@ -67,7 +69,7 @@ fn environment(envp: *const *const c_char) -> Strings {
     let ours = |v: &&CStr| {
         let v = v.to_bytes();
         let named = |name: &[u8]| v.strip_prefix(name).is_some_and(|r| r.first() == Some(&b'='));
-        [&b"WELDFS_CWD"[..], b"WELDFS_SOCKET", b"WELDFS_PREFIX"].into_iter().any(named)
+        [&b"WELDFS_CWD"[..], b"WELDFS_SOCKET", b"WELDFS_PREFIX", b"WELDFS_MOUNT"].into_iter().any(named)
             || (config.library.is_some() && (named(b"LD_PRELOAD") || named(b"WELDFS_PRELOAD")))
     };
     let rest: Vec<&CStr> = given.iter().copied().filter(|v| !ours(v)).collect();
@@ -93,6 +95,17 @@ impl Drop for Runnable {
 
 /// `name` is what a script's interpreter is told to open.
 fn runnable(spot: &Spot<'_>, name: Option<&[u8]>) -> Res<Runnable> {
+    let inner = spot.absolute();
+    if let Some(inner) = inner.as_deref().filter(|inner| !inner.is_empty()) {
+        if promote::same_names() {
+            let path = promote::kernel_name(inner).ok_or(libc::EINVAL)?;
+            return Ok(Runnable { path, lead: Vec::new(), copy: None });
+        }
+        if let Ok(names::Walked::Host(outer)) = names::walk(inner, true) {
+            let path = CString::new(outer).map_err(|_| libc::EINVAL)?;
+            return Ok(Runnable { path, lead: Vec::new(), copy: None });
+        }
+    }
     device::on(|d| d.accessat(spot.base, &spot.path, AccessMask::EXEC, false))?;
     let body = device::on(|d| d.statat(spot.base, &spot.path, false))?;
     if body.mode & libc::S_IFMT != libc::S_IFREG {
@@ -118,6 +131,9 @@ fn runnable_handle(h: Handle, spot: &Spot<'_>, name: Option<&[u8]>) -> Res<Runna
     }
     if !head.starts_with(b"\x7fELF") {
         return Err(libc::ENOEXEC);
+    }
+    if let Some(path) = spot.absolute().and_then(|inner| promote::kernel_name(&inner)) {
+        return Ok(Runnable { path, lead: Vec::new(), copy: None });
     }
     let flags = libc::MFD_CLOEXEC as usize;
     let copy = sys::checked(libc::SYS_memfd_create, [c"weldfs-program".as_ptr() as usize, flags, 0, 0, 0, 0])? as c_int;
@@ -158,27 +174,48 @@ fn script(head: &[u8], name: &[u8]) -> Res<Runnable> {
     Ok(Runnable { path: make(interpreter)?, lead, copy: None })
 }
 
-/// Runs `go(path, argv, envp)` with what the kernel can execute for `name`.
+/// Runs `go(path, argv, envp)` with what the kernel can execute for `name`. `all`: descriptors that exec closes may be
+/// needed before it.
 fn with_program(
-    dirfd: c_int,
-    name: &[u8],
+    (dirfd, name, all): (c_int, &[u8], bool),
     argv: *const *const c_char,
     envp: *const *const c_char,
     go: impl FnOnce(Option<&CStr>, *const *const c_char, *const *const c_char) -> c_int,
 ) -> Res<c_int> {
     let env = environment(envp);
     match locate(dirfd, name)? {
-        Place::Host => Ok(go(None, argv, env.as_ptr())),
-        Place::HostAt(path) => Ok(go(Some(&path), argv, env.as_ptr())),
+        Place::Host => {
+            if let Ok(name) = CString::new(name)
+                && (dirfd == libc::AT_FDCWD || name.as_bytes().first() == Some(&b'/'))
+            {
+                unhooked::before(&name, all);
+            }
+            Ok(go(None, argv, env.as_ptr()))
+        }
+        Place::HostAt(path) => {
+            unhooked::before(&path, all);
+            Ok(go(Some(&path), argv, env.as_ptr()))
+        }
+        Place::Device(_) if as_said(dirfd, name) => {
+            unhooked::before(&CString::new(name).map_err(|_| libc::EINVAL)?, all);
+            Ok(go(None, argv, env.as_ptr()))
+        }
         Place::Device(spot) => {
             let mut program = runnable(&spot, (dirfd == libc::AT_FDCWD).then_some(name))?;
             let args = abi::strings(argv);
             let lead = std::mem::take(&mut program.lead);
             let skip = usize::from(!lead.is_empty());
             let args = Strings::new(args.get(skip..).unwrap_or_default(), lead);
+            unhooked::before(&program.path, all);
             Ok(go(Some(&program.path), args.as_ptr(), env.as_ptr()))
         }
     }
+}
+
+/// Whether the kernel finds a name under the prefix just as the caller said it, which scripts are told.
+fn as_said(dirfd: c_int, name: &[u8]) -> bool {
+    let relative = name.first() != Some(&b'/');
+    promote::same_names() && !name.is_empty() && (!relative || (dirfd == libc::AT_FDCWD && cwd::kernel_stands_there()))
 }
 
 type Exec<'a> = &'a dyn Fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;
@@ -186,7 +223,7 @@ type Exec<'a> = &'a dyn Fn(*const c_char, *const *const c_char, *const *const c_
 fn exec(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char, real: Exec<'_>) -> c_int {
     let Ok(name) = abi::text(path) else { return real(path, argv, envp) };
     let go = |found: Option<&CStr>, argv, envp| real(found.map_or(path, CStr::as_ptr), argv, envp);
-    with_program(libc::AT_FDCWD, name, argv, envp, go).unwrap_or_else(fail)
+    with_program((libc::AT_FDCWD, name, false), argv, envp, go).unwrap_or_else(fail)
 }
 
 /// execvp where PATH leads into the device: libc's search, with our exec.
@@ -232,7 +269,12 @@ fn exec_found(file: *const c_char, argv: *const *const c_char, envp: *const *con
     }
     match path_into_device(file) {
         Some(dirs) => search(file, argv, envp, dirs),
-        None => real(file, argv, environment(envp).as_ptr()),
+        None => {
+            if let Ok(name) = abi::text(file).and_then(|name| CString::new(name).map_err(|_| libc::EINVAL)) {
+                unhooked::before_search(&name, false);
+            }
+            real(file, argv, environment(envp).as_ptr())
+        }
     }
 }
 
@@ -254,7 +296,7 @@ fn spawn(
 ) -> c_int {
     let Ok(name) = abi::text(path) else { return libc::EFAULT };
     let go = |found: Option<&CStr>, argv, envp| real(found.map_or(path, CStr::as_ptr), argv, envp);
-    with_program(libc::AT_FDCWD, name, argv, envp, go).unwrap_or_else(|code| code)
+    with_program((libc::AT_FDCWD, name, true), argv, envp, go).unwrap_or_else(|code| code)
 }
 
 /// What the kernel would do in the new process cannot be done there by us.
@@ -300,7 +342,7 @@ hook! { real;
             Some(found) => real(libc::AT_FDCWD, found.as_ptr(), argv, envp, flags),
             None => real(dirfd, path, argv, envp, flags),
         };
-        with_program(dirfd, name, argv, envp, go).unwrap_or_else(fail)
+        with_program((dirfd, name, false), argv, envp, go).unwrap_or_else(fail)
     }
     fn posix_spawn(
         pid: *mut pid_t, path: *const c_char, actions: Spawn, attributes: Spawn,
@@ -315,7 +357,12 @@ hook! { real;
         let bare = abi::text(file).is_ok_and(|f| !f.contains(&b'/'));
         match path_into_device(file).filter(|_| bare) {
             Some(dirs) => spawn_found((pid, file, actions, attributes), argv, envp, dirs),
-            None if bare => real(pid, file, actions, attributes, argv, environment(envp).as_ptr()),
+            None if bare => {
+                if let Ok(name) = abi::text(file).and_then(|name| CString::new(name).map_err(|_| libc::EINVAL)) {
+                    unhooked::before_search(&name, true);
+                }
+                real(pid, file, actions, attributes, argv, environment(envp).as_ptr())
+            }
             None => spawn((file, argv, envp), |path, argv, envp| real(pid, path, actions, attributes, argv, envp)),
         }
     }

@@ -6,7 +6,7 @@
 //! a shared one through a descriptor that can only read is granted, and its memory can never be made writable.
 
 use crate::abi::{self, Res, fail, hook};
-use crate::{device, report, sys, table};
+use crate::{device, promote, report, sys, table};
 use libc::{c_int, c_void, off_t};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use weldfs_ciscops::Handle;
@@ -80,6 +80,11 @@ fn fill(h: Handle, mut room: &mut [u8], mut off: u64) -> Res<()> {
 
 /// `real(fd, off)` is mmap with the rest as the caller said it.
 fn map(wanted: Wanted, real: impl FnOnce(c_int, off_t) -> *mut c_void) -> *mut c_void {
+    let shared = matches!(wanted.flags & libc::MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE);
+    if shared && promote::possible() && promote::promote(wanted.fd, "a shared mmap").is_ok() {
+        // The kernel knows what is wrong with the rest.
+        return real(wanted.fd, wanted.off);
+    }
     let go = || -> Res<OwnedFd> {
         let handle = device::handle(wanted.fd).ok_or(libc::EBADF)??;
         check(&wanted)?;

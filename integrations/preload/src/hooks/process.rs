@@ -1,7 +1,7 @@
 //! Birth of processes: what a new one must be told, and what a forked one must forget.
 
 use crate::abi::{self, hook};
-use crate::{config, cwd, device, fdname, hooks, stdio, sys, table};
+use crate::{config, cwd, device, fdname, hooks, promote, stdio, sys, table};
 use libc::{c_char, c_int, pid_t};
 use std::cell::Cell;
 use std::ffi::CString;
@@ -31,14 +31,14 @@ extern "C" fn start() {
 }
 
 thread_local! {
-    /// The locks of three modules, in the order they are taken, while this thread forks. Without a destructor: a
+    /// The locks of four modules, in the order they are taken, while this thread forks. Without a destructor: a
     /// program's thread ends without a call of this library.
-    static HELD: Cell<ManuallyDrop<Option<(table::Held, device::Held, stdio::Held)>>> =
+    static HELD: Cell<ManuallyDrop<Option<(promote::Held, table::Held, device::Held, stdio::Held)>>> =
         const { Cell::new(ManuallyDrop::new(None)) };
 }
 
 extern "C" fn before_fork() {
-    let held = (table::before_fork(), device::before_fork(), stdio::before_fork());
+    let held = (promote::before_fork(), table::before_fork(), device::before_fork(), stdio::before_fork());
     HELD.set(ManuallyDrop::new(Some(held)));
 }
 
@@ -52,10 +52,11 @@ extern "C" fn after_fork_child() {
 
 fn after_fork(child: bool) {
     let held = HELD.replace(ManuallyDrop::new(None));
-    if let Some((table, device, stdio)) = ManuallyDrop::into_inner(held) {
+    if let Some((promote, table, device, stdio)) = ManuallyDrop::into_inner(held) {
         drop(stdio);
         device::after_fork(device, child);
         table::after_fork(table, child);
+        drop(promote);
     }
 }
 

@@ -1,0 +1,255 @@
+//! `weldfs run` with a mount of its own: un-hooked code finds the same files, and descriptors are promoted.
+
+use crate::rig::{BINARY, NOBODY, fails, ok, usable, weldfs};
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Runs `script` with a device in memory.
+fn run(options: &[&str], script: &str) -> Command {
+    let mut command = weldfs(["run", "--ram", "128M"]);
+    command.args(options).args(["--", "timeout", "-s", "KILL", "60", "bash", "-ec", script]).current_dir("/");
+    command
+}
+
+/// A program of `tests/c`, in a folder.
+fn compiled(test: &str, folder: &Path, name: &str, flags: &[&str]) -> Option<PathBuf> {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c").join(name).with_extension("c");
+    let program = folder.join(name);
+    let built = Command::new("cc").args(["-O1", "-g", "-Wall", "-o"]).arg(&program).arg(source).args(flags).output();
+    match built {
+        Ok(output) if output.status.success() => return Some(program),
+        Ok(output) => println!("{}", String::from_utf8_lossy(&output.stderr)),
+        Err(e) => println!("cc: {e}"),
+    }
+    crate::skips::skip(test, "needs a C compiler, and libc for static programs");
+    None
+}
+
+fn mounts() -> String {
+    fs::read_to_string("/proc/self/mountinfo").expect("mounts")
+}
+
+#[test]
+fn a_program_that_is_not_hooked_finds_the_same_files_by_the_same_names() {
+    let test = "a_program_that_is_not_hooked_finds_the_same_files_by_the_same_names";
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(plain) = usable(test).then(|| compiled(test, folder.path(), "plain", &["-static"])).flatten() else {
+        return;
+    };
+    let script = format!(
+        "mkdir /weld/d; cd /weld/d; echo inside > a
+        test $({plain} a b) = /weld/d       # where this shell stands, by relative names
+        test $(cat b) = inside
+        {plain} /weld/d/b /weld/c > /dev/null; test $(cat /weld/c) = inside
+        ln -s /weld/d/b link; {plain} link e > /dev/null; cmp e a
+        cp {plain} /weld/d/own; test $(./own a f) = /weld/d; cmp f a
+        test \"$(stat -c '%d %i' a)\" = \"$({plain} a g > /dev/null; stat -c '%d %i' a)\"
+        # What it inherits of the device it can use, whichever way it is started.
+        {plain} a h > out; test $(cat out) = /weld/d
+        {plain} a i >> out; test $(wc -l < out) = 2
+        cp {plain} /tmp/$$; PATH=/tmp:$PATH $$ a j >> out; rm /tmp/$$; test $(wc -l < out) = 3
+        python3 -c 'import subprocess; subprocess.run([\"{plain}\", \"a\", \"k\"], stdout=open(\"out\", \"a\"))'
+        test $(wc -l < out) = 4; test $(sort -u out) = /weld/d
+        grep -c ' /weld ' /proc/self/mountinfo",
+        plain = plain.display()
+    );
+    assert_eq!(ok(&mut run(&[], &script)), "1\n");
+    assert!(!mounts().contains(" /weld "), "the mount is seen on the host");
+    // Without one they are not there, and nothing lands anywhere else.
+    let (_, said) = fails(&mut run(&["--mount", "never"], &script));
+    assert!(said.contains("No such file"), "{said}");
+}
+
+#[test]
+fn a_mapping_that_is_shared_is_the_file() {
+    let test = "a_mapping_that_is_shared_is_the_file";
+    let folder = tempfile::tempdir().expect("a folder");
+    let Some(program) = usable(test).then(|| compiled(test, folder.path(), "promoted", &[])).flatten() else { return };
+    let program = program.display();
+    ok(Command::new(folder.path().join("promoted")).arg(folder.path().join("file")).current_dir(folder.path()));
+    let script =
+        format!("mkdir /weld/d; cd /weld/d; {program} file; {program} /weld/other; cmp file /weld/other; df . >&2");
+    let said = ok(&mut run(&[], &script));
+    // By whatever name it was opened; and what has none is refused, not something else.
+    assert_eq!(said, "nameless: No such device\nwell\n".repeat(2));
+    let (code, said) = fails(&mut run(&["--mount", "never"], &format!("{program} /weld/file >&2")));
+    assert_eq!((code, said.contains("mmap: No such device")), (Some(3), true), "{said}");
+}
+
+#[test]
+fn sqlite_in_wal_mode_with_processes_that_write_and_read_at_once() {
+    let test = "sqlite_in_wal_mode_with_processes_that_write_and_read_at_once";
+    if !usable(test) {
+        return;
+    }
+    if Command::new("sqlite3").arg("--version").output().is_err() {
+        return crate::skips::skip(test, "needs sqlite3");
+    }
+    let script = r#"
+cd /weld
+test "$(sqlite3 db 'PRAGMA journal_mode=wal; CREATE TABLE t(who, n);')" = wal
+writer() {
+    for i in $(seq 1 $2); do echo ".timeout 20000"; echo "INSERT INTO t VALUES($1, $i);"; done | sqlite3 /weld/db
+}
+reader() {
+    last=0
+    for i in $(seq 1 20); do
+        now=$(sqlite3 -cmd '.timeout 20000' /weld/db 'SELECT count(*) FROM t')
+        test $now -ge $last; last=$now
+    done
+}
+writer 1 200 & a=$!; writer 2 200 & b=$!; reader & c=$!
+wait $a; wait $b; wait $c
+sqlite3 db 'SELECT who, count(*), sum(n) FROM t GROUP BY who ORDER BY who; PRAGMA wal_checkpoint(TRUNCATE);
+    PRAGMA integrity_check;'"#;
+    assert_eq!(ok(&mut run(&[], script)), "1|200|20100\n2|200|20100\n0|0|0\nok\n");
+}
+
+#[test]
+fn programs_are_executed_as_they_lie() {
+    let test = "programs_are_executed_as_they_lie";
+    if !usable(test) {
+        return;
+    }
+    // The same with a mount and without: a link that leads to the host; a script; a program.
+    let both = r#"
+mkdir /weld/bin; cd /weld
+ln -s /bin/echo bin/link; test "$(bin/link linked)" = linked
+ln -s bin/link second; test "$(exec -a name ./second twice)" = twice
+printf '#!/bin/sh\necho "$0 $1"\n' > bin/script; chmod 755 bin/script; test "$(/weld/bin/script x)" = '/weld/bin/script x'
+cp /bin/cat bin/own; test "$(echo through | bin/own)" = through
+chmod 644 bin/own; ! bin/own < /dev/null 2> /dev/null
+! /weld/nothing 2> /dev/null
+echo well"#;
+    assert_eq!(ok(&mut run(&["--mount", "never"], both)), "well\n");
+    assert_eq!(ok(&mut run(&["--mount", "always"], both)), "well\n");
+    let mounted = r#"
+cp /bin/readlink /weld/own; cd /weld
+test "$(./own /proc/self/exe)" = /weld/own
+cp /bin/bash sh; printf '#!/weld/sh\necho "$0 in $BASH"\n' > script; chmod 755 script
+test "$(./script)" = './script in /weld/sh'
+python3 - <<'END'
+import ctypes, shutil
+ctypes.CDLL("libm.so.6")
+path = next(line.split()[-1] for line in open("/proc/self/maps") if "/libm.so" in line)
+shutil.copy(path, "/weld/own.so")
+print(ctypes.CDLL("/weld/own.so").cos is not None)
+END
+"#;
+    assert_eq!(ok(&mut run(&["--mount", "always"], mounted)), "True\n");
+}
+
+#[test]
+fn nothing_is_left_of_a_run_that_is_killed() {
+    let test = "nothing_is_left_of_a_run_that_is_killed";
+    if !usable(test) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let prefix = folder.path().join("made");
+    let script = "echo x > $WELDFS_PREFIX/f; echo $WELDFS_MOUNT; exec sleep 60";
+    let mut command = weldfs(["run", "--ram", "64M", "--prefix"]);
+    command.arg(&prefix).args(["--", "sh", "-c", script]).stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut killed = command.spawn().expect("starts");
+    let mut line = String::new();
+    let mut said = std::io::BufReader::new(killed.stdout.take().expect("piped"));
+    std::io::BufRead::read_line(&mut said, &mut line).expect("reads");
+    assert_eq!(line.trim_end(), prefix.to_str().expect("text"));
+    assert!(prefix.exists() && fs::read_dir(&prefix).expect("lists").next().is_none(), "seen from outside: empty");
+    killed.kill().expect("killed");
+    killed.wait().expect("waited for");
+    assert!(!mounts().contains(prefix.to_str().expect("text")));
+    // The next run has it again, and the last one takes it away.
+    let mut again = weldfs(["run", "--ram", "64M", "--prefix"]);
+    again.arg(&prefix).args(["--", "sh", "-c", "test ! -e $WELDFS_PREFIX/f && echo $WELDFS_MOUNT"]);
+    assert_eq!(ok(&mut again).trim_end(), prefix.to_str().expect("text"));
+    assert!(!prefix.exists());
+    // A directory of the user's own stays.
+    fs::create_dir(&prefix).expect("mkdir");
+    assert_eq!(ok(&mut again).trim_end(), prefix.to_str().expect("text"));
+    assert!(prefix.exists());
+}
+
+#[test]
+fn runs_at_one_prefix_do_not_see_each_other() {
+    let test = "runs_at_one_prefix_do_not_see_each_other";
+    if !usable(test) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let prefix = folder.path().join("made");
+    let runs: Vec<_> = (0..6)
+        .map(|n| {
+            let script = format!(
+                "for i in $(seq 20); do echo {n} > $WELDFS_PREFIX/f; test $(cat $WELDFS_PREFIX/f) = {n}; done; ls $WELDFS_PREFIX"
+            );
+            let mut command = weldfs(["run", "--ram", "64M", "--mount", "always", "--prefix"]);
+            command.arg(&prefix).args(["--", "sh", "-ec", &script]).stdin(Stdio::null());
+            command.stdout(Stdio::piped()).stderr(Stdio::piped());
+            std::thread::sleep(std::time::Duration::from_millis(30 * n));
+            command.spawn().expect("starts")
+        })
+        .collect();
+    for run in runs {
+        let out = run.wait_with_output().expect("ends");
+        let said = String::from_utf8_lossy(&out.stderr);
+        assert!(out.status.success() && out.stdout == b"f\n", "{}: {said}", out.status);
+    }
+    assert!(!prefix.exists());
+}
+
+#[test]
+fn where_nothing_can_be_mounted_it_is_said_or_done_without() {
+    let test = "where_nothing_can_be_mounted_it_is_said_or_done_without";
+    if !usable(test) {
+        return;
+    }
+    let hidden = |options: &str| {
+        let mut command = Command::new("unshare");
+        let script = format!(
+            "mount --bind /dev/null /dev/fuse; exec {BINARY} run --ram 64M {options} -- sh -c 'echo a > /weld/f; \
+             cat /weld/f; echo $WELDFS_MOUNT'"
+        );
+        command.args(["-m", "sh", "-c", &script]).env("WELDFS_CONFIG", "");
+        command
+    };
+    assert_eq!(ok(&mut hidden("")), "a\n\n");
+    let (code, said) = fails(&mut hidden("--mount always"));
+    assert_eq!((code, said.contains("cannot mount")), (Some(1), true), "{said}");
+    // A user that may not mount.
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o777)).expect("chmod");
+    let mut other = weldfs(["run", "--ram", "64M", "--", "sh", "-c", "echo a > /weld/f; cat /weld/f"]);
+    other.uid(NOBODY).gid(NOBODY).env("HOME", folder.path()).env("TMPDIR", folder.path()).current_dir("/");
+    assert_eq!(ok(&mut other), "a\n");
+    assert!(
+        fs::read_dir(folder.path())
+            .expect("lists")
+            .flatten()
+            .all(|e| { !e.file_name().to_string_lossy().starts_with("weldfs-run-") })
+    );
+}
+
+#[test]
+fn what_a_mapping_wrote_is_there_after_the_run() {
+    let test = "what_a_mapping_wrote_is_there_after_the_run";
+    if !usable(test) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let image = folder.path().join("a.img");
+    ok(weldfs(["mkfs", "--size", "64M"]).arg(&image));
+    let script = "
+import mmap, os
+fd = os.open('/weld/f', os.O_RDWR | os.O_CREAT); os.ftruncate(fd, 1 << 20)
+m = mmap.mmap(fd, 0); m[:6] = b'mapped'; m[-1:] = b'!'
+os._exit(0)";
+    let mut command = weldfs(["run", "--image"]);
+    ok(command.arg(&image).args(["--", "python3", "-c", script]));
+    let out = weldfs(["cat"]).arg(format!("{}:/f", image.display())).output().expect("runs");
+    assert!(out.stdout.starts_with(b"mapped\0") && out.stdout.ends_with(b"\0!") && out.stdout.len() == 1 << 20);
+    ok(weldfs(["fsck", "-n"]).arg(&image));
+}
