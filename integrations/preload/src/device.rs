@@ -1,7 +1,7 @@
 //! The one way to the device: a client attached at first need, and the errno of whatever goes wrong.
 
 use crate::abi::Res;
-use crate::{config, report, sys, table};
+use crate::{config, counts, report, sys, table};
 use std::os::fd::{BorrowedFd, IntoRawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -71,13 +71,18 @@ fn attach() -> Res<&'static Client> {
 
 /// Runs one call of the raw layer.
 pub fn on<T>(call: impl FnOnce(Raw<'static>) -> Result<T, Errno>) -> Res<T> {
+    counts::served();
     call(client()?.raw()).map_err(|e| e.0)
 }
 
 /// The handle behind a descriptor of ours; `None` for the kernel's own.
 #[inline]
 pub fn handle(fd: i32) -> Option<Res<Handle>> {
-    table::handle(fd, claim)
+    let found = table::handle(fd, claim);
+    if found.is_some() {
+        counts::served();
+    }
+    found
 }
 
 /// Takes over the open file that an inherited descriptor stands for.

@@ -55,6 +55,16 @@ pub fn readlink(path: &std::ffi::CStr, room: &mut [u8]) -> Result<usize, i32> {
     checked(libc::SYS_readlinkat, [at, path, room.as_mut_ptr() as usize, room.len(), 0, 0])
 }
 
+/// Bytes at the start of a file whose path ends in NUL, as many as there is room for; 0 when it cannot be read.
+pub fn read_file(path: &std::ffi::CStr, room: &mut [u8]) -> usize {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let at = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags as usize, 0, 0, 0];
+    let Ok(fd) = checked(libc::SYS_openat, at) else { return 0 };
+    let n = checked(libc::SYS_read, [fd, room.as_mut_ptr() as usize, room.len(), 0, 0, 0]);
+    let _ = close(fd as i32);
+    n.unwrap_or(0)
+}
+
 /// chdir(2).
 pub fn chdir(path: &std::ffi::CStr) -> Result<(), i32> {
     checked(libc::SYS_chdir, [path.as_ptr() as usize, 0, 0, 0, 0, 0]).map(drop)

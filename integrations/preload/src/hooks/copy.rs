@@ -2,7 +2,7 @@
 //! or a refusal that makes programs fall back to one.
 
 use crate::abi::{self, Res, count, fail, hook};
-use crate::{device, table};
+use crate::{device, report, table};
 use libc::{c_int, c_uint, off_t};
 use weldfs_ciscops::flags::Whence;
 
@@ -120,21 +120,24 @@ hook! { real;
             (true, true) if flags == 0 => copy_range((input, in_off), (out, out_off), n),
             (true, true) => fail(libc::EINVAL),
             // Two file systems: programs know this answer and fall back to read and write.
-            _ => fail(libc::EXDEV),
+            _ => fail(report::decline(libc::EXDEV, "copy_file_range between the host and the device")),
         }
     }
     fn splice(
         input: c_int, in_off: *mut off_t, out: c_int, out_off: *mut off_t, n: usize, flags: c_uint,
     ) -> isize {
         if table::ours(input) || table::ours(out) {
-            return fail(libc::EINVAL);
+            return fail(report::decline(libc::EINVAL, "splice"));
         }
         real(input, in_off, out, out_off, n, flags)
     }
     fn tee(input: c_int, out: c_int, n: usize, flags: c_uint) -> isize {
-        if table::ours(input) || table::ours(out) { fail(libc::EINVAL) } else { real(input, out, n, flags) }
+        if table::ours(input) || table::ours(out) {
+            return fail(report::decline(libc::EINVAL, "tee"));
+        }
+        real(input, out, n, flags)
     }
     fn vmsplice(fd: c_int, iov: *const libc::iovec, n: usize, flags: c_uint) -> isize {
-        if table::ours(fd) { fail(libc::EBADF) } else { real(fd, iov, n, flags) }
+        if table::ours(fd) { fail(report::decline(libc::EBADF, "vmsplice")) } else { real(fd, iov, n, flags) }
     }
 }

@@ -129,7 +129,7 @@ fn control(fd: c_int, h: Handle, command: c_int, arg: usize, real: impl FnOnce()
         libc::F_OFD_SETLK => done(set_lock(h, lock, LockSpace::OpenFile, false)),
         libc::F_OFD_SETLKW => done(set_lock(h, lock, LockSpace::OpenFile, true)),
         libc::F_OFD_GETLK => done(get_lock(h, lock, LockSpace::OpenFile)),
-        _ => fail(report::refuse(libc::EINVAL, "this fcntl command")),
+        _ => fail(report::decline(libc::EINVAL, "this fcntl command")),
     }
 }
 
@@ -172,7 +172,7 @@ fn device_control(fd: c_int, h: Handle, request: c_ulong, arg: *mut c_void, real
             });
             done(left.and_then(|n| abi::put(arg.cast::<c_int>(), n.min(c_int::MAX as u64) as c_int)))
         }
-        FICLONE | FICLONERANGE => fail(libc::EOPNOTSUPP),
+        FICLONE | FICLONERANGE => fail(report::decline(libc::EOPNOTSUPP, "FICLONE")),
         _ => fail(libc::ENOTTY),
     }
 }
@@ -183,6 +183,10 @@ hook! { real;
         control(fd, h, command, arg, || real(fd, command, arg))
     }
     fn fcntl64(fd: c_int, command: c_int, arg: usize) -> c_int {
+        let h = ours!(fd, else host_control(command, real(fd, command, arg)));
+        control(fd, h, command, arg, || real(fd, command, arg))
+    }
+    fn __fcntl(fd: c_int, command: c_int, arg: usize) -> c_int {
         let h = ours!(fd, else host_control(command, real(fd, command, arg)));
         control(fd, h, command, arg, || real(fd, command, arg))
     }

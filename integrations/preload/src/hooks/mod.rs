@@ -1,22 +1,31 @@
 //! One file per family of libc functions. A hook finds out whose the name or descriptor is, then either calls libc's
 //! own function or says the same thing to the device.
 
+mod aio;
 mod attr;
 mod copy;
 mod cwd;
 mod directory;
+mod ending;
 mod exec;
 mod fcntl;
+mod fts;
+mod ftw;
+mod library;
 mod map;
 mod names;
 mod open;
+mod openat2;
 mod process;
 mod rw;
+mod spawn;
 mod stat;
 mod stdio;
 mod sync;
 mod syscall;
 mod temp;
+mod unheld;
+mod variadic;
 mod xattr;
 
 /// Looks up libc's own functions behind those hooks that an allocator may call, so that no such call has to: a lookup
@@ -52,5 +61,5 @@ macro_rules! ours {
 }
 pub(crate) use ours;
 
-pub(crate) use open::close;
+pub(crate) use open::{close, dup2};
 pub(crate) use rw::{lseek64, read, write};

@@ -70,8 +70,14 @@ fn readlink_spot(spot: &Spot<'_>, buf: *mut c_char, n: usize) -> Res<isize> {
     if n == 0 {
         return Err(libc::EINVAL);
     }
-    let room = abi::room(buf.cast(), n)?;
-    device::on(|d| d.readlinkat(spot.base, &spot.path, room)).map(|n| n as isize)
+    let mut target = [0u8; libc::PATH_MAX as usize];
+    let found = device::on(|d| d.readlinkat(spot.base, &spot.path, &mut target))?.min(n);
+    let room = abi::room(buf.cast(), found)?;
+    if room.len() < found {
+        return Err(libc::EFAULT);
+    }
+    room.copy_from_slice(&target[..found]);
+    Ok(found as isize)
 }
 
 /// readlink on the host, where `/proc/self/fd/N` (or a name like it) of a file in the device names that file.
@@ -80,9 +86,12 @@ fn readlink_host(path: *const c_char, buf: *mut c_char, n: usize, real: impl FnO
     let (Some(inner), Some(config)) = (inner, config::get()) else { return real() };
     let full = path::outside(&config.prefix, &inner);
     let len = full.len().min(n);
-    count(abi::room(buf.cast(), len).map(|room| {
+    count(abi::room(buf.cast(), len).and_then(|room| {
+        if room.len() < len {
+            return Err(libc::EFAULT);
+        }
         room.copy_from_slice(&full[..len]);
-        len
+        Ok(len)
     }))
 }
 
@@ -173,6 +182,12 @@ hook! { real;
     }
     fn mknodat(dirfd: c_int, path: *const c_char, mode: mode_t, dev: dev_t) -> c_int {
         route(dirfd, path, |dirfd, path| real(dirfd, path, mode, dev), |spot| mknod_spot(spot, mode))
+    }
+    fn __xmknod(version: c_int, path: *const c_char, mode: mode_t, dev: *mut dev_t) -> c_int {
+        route(HERE, path, |_, path| real(version, path, mode, dev), |spot| mknod_spot(spot, mode))
+    }
+    fn __xmknodat(version: c_int, dirfd: c_int, path: *const c_char, mode: mode_t, dev: *mut dev_t) -> c_int {
+        route(dirfd, path, |dirfd, path| real(version, dirfd, path, mode, dev), |spot| mknod_spot(spot, mode))
     }
     fn mkfifo(path: *const c_char, mode: mode_t) -> c_int {
         route(HERE, path, |_, path| real(path, mode), no_fifo)

@@ -22,7 +22,7 @@ fn allocate(h: Handle, mode: c_int, off: off_t, len: off_t) -> Res<()> {
         m if m == libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE => FallocMode::Punch,
         libc::FALLOC_FL_ZERO_RANGE => FallocMode::Zero,
         m if m == libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE => FallocMode::ZeroKeepSize,
-        _ => return Err(report::refuse(libc::EOPNOTSUPP, "this fallocate mode")),
+        _ => return Err(report::decline(libc::EOPNOTSUPP, "this fallocate mode")),
     };
     device::on(|d| d.fallocate(h, mode, off, len))
 }
