@@ -26,7 +26,7 @@ static DLOPEN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 static DLMOPEN: AtomicPtr<c_void> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A copy: what it is one of, its descriptor, the inode behind that, and the name that the linker knows it by.
-struct Copy {
+pub struct Copy {
     of: (u64, u64, i64, u32),
     fd: c_int,
     ino: u64,

@@ -44,6 +44,7 @@ thread_local! {
 }
 
 extern "C" fn before_fork() {
+    // Those whose holders may wait for the device come first.
     let streams = (stdio::before_fork(), spawn::before_fork(), library::before_fork());
     let held = (table::before_fork(), device::before_fork(), streams.0, streams.1, streams.2);
     HELD.set(ManuallyDrop::new(Some(held)));

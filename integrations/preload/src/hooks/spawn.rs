@@ -16,7 +16,7 @@ const PARKING: &CStr = c"/proc/self/fdinfo";
 
 /// One action, as it was added.
 #[derive(Clone)]
-enum Step {
+pub enum Step {
     Open { fd: c_int, path: CString, flags: c_int, mode: mode_t },
     Close(c_int),
     Dup(c_int, c_int),
