@@ -178,9 +178,15 @@ pub fn vector<'a>(iov: *const iovec, n: c_int) -> Res<&'a [iovec]> {
         return Err(libc::EINVAL);
     }
     let parts = array(iov, n as usize)?;
-    // The kernel counts in a signed number.
-    let whole = parts.iter().try_fold(0usize, |sum, part| sum.checked_add(part.iov_len));
-    if whole.is_some_and(|n| n <= isize::MAX as usize) { Ok(parts) } else { Err(libc::EINVAL) }
+    for part in parts {
+        if part.iov_len > isize::MAX as usize {
+            return Err(libc::EINVAL);
+        }
+        if !memory::is_range(part.iov_base, part.iov_len) {
+            return Err(libc::EFAULT);
+        }
+    }
+    Ok(parts)
 }
 
 /// Stores a result where the caller asked for it; EFAULT where there is no place for it.

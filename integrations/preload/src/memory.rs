@@ -152,6 +152,12 @@ fn mapped(p: usize, n: usize) -> bool {
     answer != -(libc::ENOMEM as isize)
 }
 
+/// Whether a range could be a program's at all; else the kernel refuses it before it looks at anything.
+#[inline]
+pub fn is_range(p: *const c_void, n: usize) -> bool {
+    (p as usize).checked_add(n).is_some_and(|end| end <= END)
+}
+
 /// How many of the `n` bytes at `p`, from the first on, may be accessed.
 #[inline]
 pub fn reach(p: *const c_void, n: usize, access: Access) -> usize {

@@ -54,6 +54,9 @@ pub enum Place<'a> {
 #[inline]
 pub fn locate(dirfd: c_int, name: &[u8]) -> Res<Place<'_>> {
     let Some(config) = config::get() else { return Ok(Place::Host) };
+    if name.len() >= libc::PATH_MAX as usize {
+        return Err(libc::ENAMETOOLONG);
+    }
     if name.first() == Some(&b'/') {
         if !path::mentions(name, config.needle()) {
             return Ok(Place::Host);
@@ -316,7 +319,7 @@ pub fn route_pair<R: Failure>(
     if config::get().is_none() {
         return host((from_dir, from), (to_dir, to));
     }
-    let (Ok(a), Ok(b)) = (abi::text(from), abi::text(to)) else { return host((from_dir, from), (to_dir, to)) };
+    let (Ok(a), Ok(b)) = (abi::text(from), abi::text(to)) else { return fail(libc::EFAULT) };
     match (locate(from_dir, a), locate(to_dir, b)) {
         (Ok(Place::Device(a)), Ok(Place::Device(b))) => give(inner(&a, &b)),
         (Ok(Place::Device(_)), Ok(_)) | (Ok(_), Ok(Place::Device(_))) => {

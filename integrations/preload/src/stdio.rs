@@ -175,19 +175,24 @@ pub fn take_over(file: *mut FILE, fd: c_int, mode: &[u8]) -> Res<()> {
         }
         let cookie = Box::new(Cookie { fd: number, file: AtomicPtr::new(file), _buffer: vec![0; BUFFER] });
         let cookie = Box::into_raw(cookie);
+        // Two models, one of which has nothing to close: libc writes the functions down in a form of its own.
+        let silent = Functions { close: None, ..FUNCTIONS };
         let model = fopencookie(cookie.cast(), cookie_mode.as_ptr(), FUNCTIONS);
+        let mute = fopencookie(cookie.cast(), cookie_mode.as_ptr(), silent);
         let ends = layout::COOKIE + 8;
-        let known = !model.is_null()
-            && member::<usize>(model, layout::COOKIE) == cookie as usize
-            && member::<[usize; 4]>(model, ends) == std::mem::transmute::<Functions, [usize; 4]>(FUNCTIONS);
+        let known = !model.is_null() && !mute.is_null() && {
+            let (a, b) = (member::<[usize; 5]>(model, layout::COOKIE), member::<[usize; 5]>(mute, layout::COOKIE));
+            a[0] == cookie as usize && a[..4] == b[..4] && a[4] != b[4]
+        };
         // Its lock and its wide part lie where the cookie will. They live as long as the process: libc unlocks the
         // stream after the last function of ours.
         let apart: *mut u8 = libc::calloc(1, 16 + layout::WIDE_BYTES).cast();
         let moved = if known && !apart.is_null() { hooks::dup2(fd, number) } else { -1 };
         if moved < 0 {
             if known {
-                model.byte_add(ends + 24).cast::<usize>().write(0);
+                model.byte_add(ends + 24).cast::<usize>().write(member(mute, ends + 24));
                 libc::fclose(model);
+                libc::fclose(mute);
             }
             libc::free(apart.cast());
             drop(Box::from_raw(cookie));
@@ -201,9 +206,10 @@ pub fn take_over(file: *mut FILE, fd: c_int, mode: &[u8]) -> Res<()> {
         file.cast::<c_int>().write(member(model, 0));
         file.byte_add(layout::FUNCTIONS).cast::<usize>().write(member(model, layout::FUNCTIONS));
         file.byte_add(layout::COOKIE).cast::<[usize; 5]>().write(member(model, layout::COOKIE));
-        // The model goes without a word to the cookie.
-        model.byte_add(ends + 24).cast::<usize>().write(0);
+        // The models go without a word to the cookie.
+        model.byte_add(ends + 24).cast::<usize>().write(member(mute, ends + 24));
         libc::fclose(model);
+        libc::fclose(mute);
         libc::setvbuf(file, (*cookie)._buffer.as_mut_ptr().cast(), libc::_IOFBF, BUFFER);
         STREAMS.lock().push((file as usize, number));
     }

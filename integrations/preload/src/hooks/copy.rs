@@ -4,7 +4,7 @@
 use crate::abi::{self, Res, count, fail, hook};
 use crate::{device, report, table};
 use libc::{c_int, c_uint, off_t};
-use weldfs_ciscops::flags::Whence;
+use weldfs_ciscops::flags::{OpenFlags, Whence};
 
 /// Bytes moved per step.
 const STEP: usize = 256 << 10;
@@ -99,6 +99,14 @@ fn copy_range(from: (c_int, *mut off_t), to: (c_int, *mut off_t), n: usize) -> i
     count(go())
 }
 
+/// copy_file_range's check of the two descriptors.
+fn may_copy(input: c_int, out: c_int) -> bool {
+    // An inherited one is claimed first: its flags are known then.
+    let there = [input, out].iter().all(|fd| matches!(device::handle(*fd), Some(Ok(_))));
+    let (from, to) = (super::flags_of(input), super::flags_of(out));
+    there && from.contains(OpenFlags::READ) && to.contains(OpenFlags::WRITE) && !to.contains(OpenFlags::APPEND)
+}
+
 hook! { real;
     fn sendfile(out: c_int, input: c_int, off: *mut off_t, n: usize) -> isize {
         if !table::ours(out) && !table::ours(input) {
@@ -117,6 +125,7 @@ hook! { real;
     ) -> isize {
         match (table::ours(input), table::ours(out)) {
             (false, false) => real(input, in_off, out, out_off, n, flags),
+            (true, true) if flags == 0 && !may_copy(input, out) => fail(libc::EBADF),
             (true, true) if flags == 0 => copy_range((input, in_off), (out, out_off), n),
             (true, true) => fail(libc::EINVAL),
             // Two file systems: programs know this answer and fall back to read and write.

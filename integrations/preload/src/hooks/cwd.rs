@@ -1,6 +1,6 @@
 //! Where the program stands: chdir, getcwd, realpath.
 
-use super::ours;
+use super::ours_or_path;
 use crate::abi::{self, Res, fail, give, hook};
 use crate::names::{self, Walked, route};
 use crate::{config, cwd, device, path, report};
@@ -95,7 +95,7 @@ hook! { real;
         route(HERE, path, |_, path| host_move(real(path)), |spot| enter(&spot.absolute().ok_or(libc::ENOENT)?))
     }
     fn fchdir(fd: c_int) -> c_int {
-        let _ = ours!(fd, else host_move(real(fd)));
+        let _ = ours_or_path!(fd, else host_move(real(fd)));
         give(names::directory(fd).and_then(|name| enter(&name)))
     }
     fn chroot(path: *const c_char) -> c_int {

@@ -195,8 +195,11 @@ fn with_program(
 type Exec<'a> = &'a dyn Fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;
 
 fn exec(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char, real: Exec<'_>) -> c_int {
-    if config::carried().is_none() || abi::check_strings(argv).and(abi::check_strings(envp)).is_err() {
+    if config::carried().is_none() {
         return real(path, argv, envp);
+    }
+    if let Err(code) = abi::check_strings(argv).and(abi::check_strings(envp)) {
+        return if super::directory::touches(path) { fail(code) } else { real(path, argv, envp) };
     }
     super::ending::tell();
     let Ok(name) = abi::text(path) else { return real(path, argv, envp) };

@@ -167,7 +167,6 @@ impl Walk {
             result = 0;
         }
         if result == 0 && self.has(DEPTH) {
-            self.stand_in(base)?;
             result = self.tell(st, DIRECTORY_AFTER, base)?;
         }
         Ok(result)

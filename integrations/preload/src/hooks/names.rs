@@ -104,8 +104,10 @@ fn mknod_spot(spot: &Spot<'_>, mode: mode_t) -> Res<c_int> {
             let h = device::on(|d| d.openat(spot.base, &spot.path, flags, mode, 0))?.handle;
             device::on(|d| d.close(h)).map(|()| 0)
         }
+        libc::S_IFDIR => Err(libc::EPERM),
         libc::S_IFCHR | libc::S_IFBLK => Err(report::refuse(libc::EPERM, "mknod of a device node")),
-        _ => Err(report::refuse(libc::EOPNOTSUPP, "mknod of a FIFO or socket")),
+        libc::S_IFIFO | libc::S_IFSOCK => Err(report::refuse(libc::EOPNOTSUPP, "mknod of a FIFO or socket")),
+        _ => Err(libc::EINVAL),
     }
 }
 

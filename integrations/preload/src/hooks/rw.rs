@@ -2,7 +2,7 @@
 
 use super::ours;
 use crate::abi::{self, Res, count, fail, give, hook};
-use crate::{device, report};
+use crate::{device, memory, report};
 use libc::{c_int, c_void, iovec, off_t};
 use std::io::{IoSlice, IoSliceMut};
 use weldfs_ciscops::Handle;
@@ -21,7 +21,12 @@ const PIECE: usize = 1 << 20;
 /// Reads into a C buffer.
 #[inline]
 pub fn read_at(h: Handle, at: Res<At>, buf: *mut c_void, n: usize) -> isize {
-    count(at.and_then(|at| if n <= PIECE { read_piece(h, at, buf, n) } else { read_pieces(h, at, buf, n) }))
+    count(at.and_then(|at| {
+        if !memory::is_range(buf, n) {
+            return nowhere_to_read(h, at).and(Err(libc::EFAULT));
+        }
+        if n <= PIECE { read_piece(h, at, buf, n) } else { read_pieces(h, at, buf, n) }
+    }))
 }
 
 #[inline]
@@ -70,6 +75,7 @@ fn nowhere_to_read(h: Handle, at: At) -> Res<usize> {
 #[inline]
 pub fn write_at(h: Handle, at: Res<At>, buf: *const c_void, n: usize) -> isize {
     count(at.and_then(|at| match abi::bytes(buf, n.min(CALL_MAX)) {
+        Ok(_) if !memory::is_range(buf, n) => Err(nothing_to_write(h, at, libc::EFAULT)),
         Ok(bytes) => device::on(|d| d.write(h, at, bytes)).map(|w| w.len),
         Err(code) => Err(nothing_to_write(h, at, code)),
     }))
@@ -167,7 +173,7 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
         if flags & libc::RWF_NOWAIT != 0 {
             return Err(libc::EOPNOTSUPP);
         }
-        if flags & RWF_NOAPPEND != 0 && appends(fd) {
+        if flags & RWF_NOAPPEND != 0 && super::flags_of(fd).contains(OpenFlags::APPEND) {
             return Err(report::refuse(libc::EOPNOTSUPP, "RWF_NOAPPEND on a descriptor that appends"));
         }
         let mut at = offset_or_current(off)?;
@@ -191,12 +197,6 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
     count(go())
 }
 
-/// Whether a descriptor was opened, or told, to append.
-fn appends(fd: c_int) -> bool {
-    let flags = crate::table::entry(fd).map_or(0, |open| open.flags.load(std::sync::atomic::Ordering::Relaxed));
-    OpenFlags::from_bits_truncate(flags as u16).contains(OpenFlags::APPEND)
-}
-
 /// A fortified call whose buffer is too small for what was asked: libc's own would abort, and so do we.
 fn fortified(n: usize, size: usize) {
     if n > size {
@@ -204,9 +204,14 @@ fn fortified(n: usize, size: usize) {
     }
 }
 
-fn seek(h: Handle, off: off_t, whence: c_int) -> off_t {
+fn seek(fd: c_int, h: Handle, off: off_t, whence: c_int) -> off_t {
     let Some(whence) = u64::try_from(whence).ok().and_then(Whence::from_wire) else { return fail(libc::EINVAL) };
-    give(device::on(|d| d.seek(h, whence, off)).map(|n| n as off_t))
+    let at = device::on(|d| d.seek(h, whence, off));
+    if let (Ok(at), Some(open)) = (at, crate::table::entry(fd)) {
+        // Where raw getdents64 goes on.
+        open.cursor.store(at, std::sync::atomic::Ordering::Relaxed);
+    }
+    give(at.map(|n| n as off_t))
 }
 
 hook! { real;
@@ -315,14 +320,14 @@ hook! { real;
     }
     fn lseek(fd: c_int, off: off_t, whence: c_int) -> off_t {
         let h = ours!(fd, else real(fd, off, whence));
-        seek(h, off, whence)
+        seek(fd, h, off, whence)
     }
     fn lseek64(fd: c_int, off: off_t, whence: c_int) -> off_t {
         let h = ours!(fd, else real(fd, off, whence));
-        seek(h, off, whence)
+        seek(fd, h, off, whence)
     }
     fn __lseek(fd: c_int, off: off_t, whence: c_int) -> off_t {
         let h = ours!(fd, else real(fd, off, whence));
-        seek(h, off, whence)
+        seek(fd, h, off, whence)
     }
 }

@@ -75,6 +75,7 @@ hook! { real;
     fn posix_fallocate(fd: c_int, off: off_t, len: off_t) -> c_int {
         match device::handle(fd) {
             None => real(fd, off, len),
+            Some(Ok(_)) if super::is_path(fd) => libc::EBADF,
             Some(Ok(h)) => reserve(h, off, len),
             Some(Err(code)) => code,
         }
@@ -82,6 +83,7 @@ hook! { real;
     fn posix_fallocate64(fd: c_int, off: off_t, len: off_t) -> c_int {
         match device::handle(fd) {
             None => real(fd, off, len),
+            Some(Ok(_)) if super::is_path(fd) => libc::EBADF,
             Some(Ok(h)) => reserve(h, off, len),
             Some(Err(code)) => code,
         }

@@ -22,6 +22,9 @@ struct Whose<'a> {
 /// An attribute's name: ERANGE for one that is empty or too long.
 fn attribute<'a>(name: *const c_char) -> Res<&'a [u8]> {
     let name = abi::text(name)?;
+    if [&b"user."[..], b"trusted.", b"security."].contains(&name) {
+        return Err(libc::EINVAL);
+    }
     if name.is_empty() || name.len() > weldfs_ciscops::limits::XATTR_NAME_MAX { Err(libc::ERANGE) } else { Ok(name) }
 }
 

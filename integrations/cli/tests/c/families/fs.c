@@ -265,15 +265,14 @@ void directories(void) {
     R(mkdir(in("t/sub"), 0755));
     R(symlink("a", in("t/link")));
     DIR *d = opendir(in("t"));
-    int count = 0;
+    int count = 0, right = 0;
+    struct stat st;
+    stat(in("t/a"), &st);
+    errno = 0;
     for (struct dirent *e; (e = readdir(d)) != NULL; count++) {
-        if (e->d_name[0] != '.') {
-            struct stat st;
-            lstat(in("t/a"), &st);
-            printf("%s %d\n", strcmp(e->d_name, "a") == 0 && e->d_ino == st.st_ino ? "a with its inode" : "an entry", 1);
-        }
+        right += strcmp(e->d_name, "a") == 0 && e->d_ino == st.st_ino && e->d_type == DT_REG;
     }
-    printf("%d entries, errno %d\n", count, errno);
+    printf("%d entries, %d right, errno %d\n", count, right, errno);
     long place = telldir(d);
     rewinddir(d);
     RP(readdir(d));
