@@ -4,7 +4,7 @@ use crate::abi::{self, Res, count, hook};
 use crate::names::{Spot, route, route_pair};
 use crate::{config, device, fdname, path, report, table};
 use libc::{c_char, c_int, c_uint, dev_t, mode_t};
-use weldfs_ciscops::flags::{OpenFlags, RenameFlags};
+use weldfs_ciscops::flags::{AccessMask, OpenFlags, RenameFlags};
 
 const HERE: c_int = libc::AT_FDCWD;
 
@@ -105,13 +105,32 @@ fn mknod_spot(spot: &Spot<'_>, mode: mode_t) -> Res<c_int> {
             device::on(|d| d.close(h)).map(|()| 0)
         }
         libc::S_IFDIR => Err(libc::EPERM),
-        libc::S_IFCHR | libc::S_IFBLK => Err(report::refuse(libc::EPERM, "mknod of a device node")),
-        libc::S_IFIFO | libc::S_IFSOCK => Err(report::refuse(libc::EOPNOTSUPP, "mknod of a FIFO or socket")),
+        libc::S_IFCHR | libc::S_IFBLK => {
+            could_be_made(spot)?;
+            Err(report::refuse(libc::EPERM, "mknod of a device node"))
+        }
+        libc::S_IFIFO | libc::S_IFSOCK => {
+            could_be_made(spot)?;
+            Err(report::refuse(libc::EOPNOTSUPP, "mknod of a FIFO or socket"))
+        }
         _ => Err(libc::EINVAL),
     }
 }
 
-fn no_fifo(_: &Spot<'_>) -> Res<c_int> {
+/// What is wrong with a name for a new file, before what is wrong with the file.
+fn could_be_made(spot: &Spot<'_>) -> Res<()> {
+    match device::on(|d| d.statat(spot.base, &spot.path, true)) {
+        Ok(_) => return Err(libc::EEXIST),
+        Err(libc::ENOENT) => {}
+        Err(code) => return Err(code),
+    }
+    let (above, _, _) = path::split_last(&spot.path);
+    let above = if above.is_empty() { b"." } else { above };
+    device::on(|d| d.accessat(spot.base, above, AccessMask::WRITE | AccessMask::EXEC, false))
+}
+
+fn no_fifo(spot: &Spot<'_>) -> Res<c_int> {
+    could_be_made(spot)?;
     Err(report::refuse(libc::EOPNOTSUPP, "mkfifo"))
 }
 

@@ -74,6 +74,16 @@ void names(void) {
     R(mknod(in("node"), S_IFREG | 0600, 0));
     R(mknod(in("node"), S_IFREG | 0600, 0));
     R(mknod(in("dir"), S_IFDIR | 0600, 0));
+    /* A device has no FIFOs: only what is wrong with the name can be compared. */
+    R(mkfifo(in("node"), 0600));
+    R(mkfifo(in("s"), 0600));
+    R(mkfifo(in("none/x"), 0600));
+    R(mkfifo(in("node/x"), 0600));
+    R(mknod(in("node"), S_IFIFO | 0600, 0));
+    R(mknod(in("none/x"), S_IFSOCK | 0600, 0));
+    name[255] = 'z';
+    R(mkfifo(in(name), 0600));
+    name[255] = 0;
     int fd = open(in("."), O_TMPFILE | O_RDWR, 0600);
     char proc[40];
     snprintf(proc, sizeof proc, "/proc/self/fd/%d", fd);
