@@ -167,7 +167,8 @@ for i in range(3):
     assert_eq!(out, "95\n1\n1\n18\n18\n".repeat(3));
     let mut lines: Vec<&str> = errors.lines().collect();
     lines.sort_unstable();
-    let want = ["chroot", "mkfifo", "mknod of a device node"].map(|w| format!("weldfs: not supported under the prefix: {w}"));
+    let want =
+        ["chroot", "mkfifo", "mknod of a device node"].map(|w| format!("weldfs: not supported under the prefix: {w}"));
     assert_eq!(lines, want, "those that programs expect are not said");
     let (_, errors) = said(twice, &[("WELDFS_DEBUG", "1")]);
     assert_eq!(errors.lines().count(), 15, "{errors}");
@@ -179,7 +180,10 @@ fn programs_that_are_passed_over_do_not_see_the_prefix_and_those_that_they_start
     let under = |script: &str, bypass: &str| said(script, &[("WELDFS_BYPASS", bypass)]).0;
     assert_eq!(under("ls /weld && echo sees", "cat,stat"), "sees\n");
     assert_eq!(under(probe, "cat,ls"), "blind\n");
-    assert_eq!(under("bash -c 'exec -a called ls /weld' > /dev/null 2>&1 && echo sees || echo blind", "called"), "blind\n");
+    assert_eq!(
+        under("bash -c 'exec -a called ls /weld' > /dev/null 2>&1 && echo sees || echo blind", "called"),
+        "blind\n"
+    );
     // Kept over exec, also with a cleared environment, and the settings go on through one that is passed over.
     assert_eq!(under(&format!("exec env -i /bin/bash -c '{probe}'"), "ls"), "blind\n");
     assert_eq!(under("exec dash -c 'exec env -i /bin/ls /weld' && echo sees", "dash"), "");

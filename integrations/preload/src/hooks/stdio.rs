@@ -93,7 +93,11 @@ fn take_over(path: *const c_char, mode: *const c_char, (flags, file): (c_int, *m
     let answer = stdio::take_over(file, fd, abi::text(mode)?);
     if let Err(code) = answer {
         super::close(fd);
-        return Err(if code == libc::ENOTSUP { report::refuse(code, "freopen of this stream of the host") } else { code });
+        return Err(if code == libc::ENOTSUP {
+            report::refuse(code, "freopen of this stream of the host")
+        } else {
+            code
+        });
     }
     Ok(file)
 }
