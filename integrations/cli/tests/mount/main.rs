@@ -3,6 +3,7 @@
 
 mod life;
 mod posix;
+mod preloaded;
 mod rig;
 mod sharing;
 #[path = "../../../../kernel-shim/tests/skips/mod.rs"]
