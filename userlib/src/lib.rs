@@ -59,7 +59,7 @@ pub use options::OpenOptions;
 pub use outcome::{CommandId, Execution, Tag};
 pub use queue::{Queue, Ticket};
 pub use raw::{Raw, Written};
-pub use socket::SocketConnector;
+pub use socket::{FD_HIGH, SocketConnector};
 pub use txn::{ItemFault, Transaction};
 pub use virt::{VirtFile, VirtFound, VirtList};
 pub use weldfs_ciscops::flags::SetAttrMask;

@@ -25,8 +25,8 @@ use weldfs_ciscops::limits::{ATTACH_MESSAGE_MAX, PLACEHOLDERS_MAX};
 use weldfs_ciscops::{Errno, Handle, SharedRegion};
 use weldfs_locks::Mutex;
 
-/// Lowest number our own descriptors take, where the process's limit allows.
-const FD_HIGH: i32 = 768;
+/// Lowest number that descriptors of this library itself take, where the limit of the process allows.
+pub const FD_HIGH: i32 = 768;
 
 /// Attaches over a Unix socket.
 #[derive(Debug, Clone)]
@@ -252,10 +252,18 @@ impl Transport for SocketTransport {
     }
 
     fn placeholders(&self, count: u32) -> Result<Vec<Placeholder>, Errno> {
+        // Where none can be out of the program's way there is none to spare.
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+        let scarce = limit.is_some_and(|n| n <= FD_HIGH as u64 + u64::from(count));
+        let count = if scarce { 1 } else { count };
         let (reply, fds) = self.ask(&Request::Placeholders { count }, None)?;
         let Reply::Placeholders(attach::PlaceholdersReply { count, ids, .. }) = reply else {
             return Err(Errno::PROTO);
         };
+        if fds.len() < count as usize && count as usize <= ids.len() {
+            // The kernel drops those that the process has no number for.
+            return Err(Errno::MFILE);
+        }
         if count as usize != fds.len() || count as usize > ids.len() {
             return Err(Errno::PROTO);
         }

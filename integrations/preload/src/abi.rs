@@ -1,8 +1,9 @@
 //! The C side of the library: the `hook!` macro, libc's own functions behind ours, and access to a caller's memory.
 //!
-//! Hooks are plain `extern "C"` functions (a panic in one aborts with a message: it can never unwind into C). The
-//! pointers a program hands over are trusted as far as libc would trust them: a bad one is the program's own crash.
+//! Hooks are plain `extern "C"` functions (a panic in one aborts with a message: it can never unwind into C). Where
+//! the kernel would look at memory of the program's, it is asked whether that is there (`memory`): EFAULT if not.
 
+use crate::memory::{self, Access};
 use std::ffi::CStr;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
@@ -21,10 +22,17 @@ macro_rules! hook {
             $(pub static $name: AtomicPtr<libc::c_void> = AtomicPtr::new(std::ptr::null_mut());)+
         }
 
+        /// What became of their calls.
+        #[allow(non_upper_case_globals)]
+        mod counters {
+            $(pub static $name: $crate::counts::Counter = $crate::counts::Counter::new(stringify!($name));)+
+        }
+
         $(
         $(#[$attr])*
         #[cfg_attr(not(test), unsafe(no_mangle))]
         pub extern "C" fn $name($($a: $t),*) -> $r {
+            let _counted = $crate::counts::enter(&counters::$name);
             #[allow(unused_variables)]
             let $real = |$($a: $t),*| -> $r {
                 type Function = extern "C" fn($($t),*) -> $r;
@@ -115,37 +123,43 @@ pub fn fail<T: Failure>(code: c_int) -> T {
     T::FAILED
 }
 
-/// The bytes of a C string; EFAULT for NULL.
+/// The bytes of a C string; EFAULT where there is none.
 pub fn text<'a>(p: *const c_char) -> Res<&'a [u8]> {
-    if p.is_null() {
-        return Err(libc::EFAULT);
-    }
-    // SAFETY: a C caller passes a NUL-terminated string that outlives the call.
-    Ok(unsafe { CStr::from_ptr(p) }.to_bytes())
+    let n = memory::text_len(p).ok_or(libc::EFAULT)?;
+    // SAFETY: `n` bytes that can be read, which a C caller leaves alone for the length of the call.
+    Ok(unsafe { std::slice::from_raw_parts(p.cast(), n) })
 }
 
-/// A caller's buffer to read from.
+/// As much of a caller's buffer to read from as is there; EFAULT for none.
 pub fn bytes<'a>(p: *const c_void, n: usize) -> Res<&'a [u8]> {
     if n == 0 {
         return Ok(&[]);
     }
-    if p.is_null() || n > isize::MAX as usize {
-        return Err(libc::EFAULT);
-    }
-    // SAFETY: the caller vouches for `n` readable bytes at `p` for the length of the call.
+    let n = there(p, n, Access::Read)?;
+    // SAFETY: `n` readable bytes at `p`, which the caller leaves alone for the length of the call.
     Ok(unsafe { std::slice::from_raw_parts(p.cast(), n) })
 }
 
-/// A caller's buffer to write to.
+/// As much of a caller's buffer to write to as is there; EFAULT for none.
 pub fn room<'a>(p: *mut c_void, n: usize) -> Res<&'a mut [u8]> {
     if n == 0 {
         return Ok(&mut []);
     }
-    if p.is_null() || n > isize::MAX as usize {
-        return Err(libc::EFAULT);
-    }
-    // SAFETY: the caller vouches for `n` writable bytes at `p` that nothing else uses for the length of the call.
+    let n = there(p, n, Access::Write)?;
+    // SAFETY: `n` writable bytes at `p`, which nothing else uses for the length of the call.
     Ok(unsafe { std::slice::from_raw_parts_mut(p.cast(), n) })
+}
+
+fn there(p: *const c_void, n: usize, access: Access) -> Res<usize> {
+    match memory::reach(p, n.min(isize::MAX as usize), access) {
+        0 => Err(libc::EFAULT),
+        n => Ok(n),
+    }
+}
+
+/// A whole buffer to read from; EFAULT where part of it is missing.
+pub fn all_bytes<'a>(p: *const c_void, n: usize) -> Res<&'a [u8]> {
+    bytes(p, n).and_then(|found| if found.len() == n { Ok(found) } else { Err(libc::EFAULT) })
 }
 
 /// An array of C structures.
@@ -153,10 +167,8 @@ pub fn array<'a, T>(p: *const T, n: usize) -> Res<&'a [T]> {
     if n == 0 {
         return Ok(&[]);
     }
-    if p.is_null() {
-        return Err(libc::EFAULT);
-    }
-    // SAFETY: the caller vouches for `n` initialised values at `p`.
+    all_bytes(p.cast(), n * size_of::<T>())?;
+    // SAFETY: readable memory, in which the caller has `n` initialised values.
     Ok(unsafe { std::slice::from_raw_parts(p, n) })
 }
 
@@ -165,26 +177,35 @@ pub fn vector<'a>(iov: *const iovec, n: c_int) -> Res<&'a [iovec]> {
     if !(0..=libc::UIO_MAXIOV).contains(&n) {
         return Err(libc::EINVAL);
     }
-    array(iov, n as usize)
+    let parts = array(iov, n as usize)?;
+    for part in parts {
+        if part.iov_len > isize::MAX as usize {
+            return Err(libc::EINVAL);
+        }
+        if !memory::is_range(part.iov_base, part.iov_len) {
+            return Err(libc::EFAULT);
+        }
+    }
+    Ok(parts)
 }
 
-/// Stores a result where the caller asked for it; EFAULT for NULL.
+/// Stores a result where the caller asked for it; EFAULT where there is no place for it.
 pub fn put<T>(p: *mut T, value: T) -> Res<()> {
-    if p.is_null() {
+    if memory::reach(p.cast(), size_of::<T>(), Access::Write) < size_of::<T>() {
         return Err(libc::EFAULT);
     }
-    // SAFETY: the caller passes a place for one `T`.
-    unsafe { p.write(value) };
+    // SAFETY: writable memory, which the caller passes as a place for one `T`.
+    unsafe { p.write_unaligned(value) };
     Ok(())
 }
 
-/// Reads a structure of the caller's; EFAULT for NULL.
+/// Reads a structure of the caller's; EFAULT where there is none.
 pub fn get<T: Copy>(p: *const T) -> Res<T> {
-    if p.is_null() {
+    if memory::reach(p.cast(), size_of::<T>(), Access::Read) < size_of::<T>() {
         return Err(libc::EFAULT);
     }
-    // SAFETY: the caller passes an initialised `T`.
-    Ok(unsafe { p.read() })
+    // SAFETY: readable memory, in which the caller has an initialised `T`.
+    Ok(unsafe { p.read_unaligned() })
 }
 
 /// A C structure of integers with every byte zero.
@@ -212,6 +233,20 @@ pub fn strings<'a>(p: *const *const c_char) -> Vec<&'a CStr> {
             at = at.add(1);
         }
     }
+}
+
+/// EFAULT where an array of strings, or one of them, is not there.
+pub fn check_strings(p: *const *const c_char) -> Res<()> {
+    let mut at = p;
+    while !at.is_null() {
+        let entry = get(at)?;
+        if entry.is_null() {
+            break;
+        }
+        text(entry)?;
+        at = at.wrapping_add(1);
+    }
+    Ok(())
 }
 
 unsafe extern "C" {
@@ -265,6 +300,9 @@ pub fn put_text(to: *mut c_char, n: usize, from: &[u8]) -> Res<()> {
         return Err(libc::ERANGE);
     }
     let room = room(to.cast(), from.len() + 1)?;
+    if room.len() <= from.len() {
+        return Err(libc::EFAULT);
+    }
     room[..from.len()].copy_from_slice(from);
     room[from.len()] = 0;
     Ok(())

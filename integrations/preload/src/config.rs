@@ -4,7 +4,7 @@
 //! readlink and open, under its own lock), before any constructor has run. So reading the settings allocates nothing,
 //! waits for nothing and calls nothing that could be hooked: they are copied into static memory.
 
-use crate::abi;
+use crate::{abi, sys};
 use std::ops::Deref;
 use std::sync::OnceLock;
 
@@ -14,6 +14,9 @@ const PATH_BYTES: usize = libc::PATH_MAX as usize;
 const TOKEN_BYTES: usize = 64;
 /// Bytes of a number of seconds that are kept: many more than one has whose last digit means anything.
 const WAIT_BYTES: usize = 32;
+
+/// Bytes of a list of programs' names.
+const LIST_BYTES: usize = 1024;
 
 /// At most `N` bytes of text, in place.
 #[derive(Clone, PartialEq, Eq)]
@@ -63,8 +66,14 @@ pub struct Config {
     /// How long to wait for a device that does not answer yet, as text; one that is too long is kept as the empty text,
     /// which is no number either.
     pub wait: Option<Text<WAIT_BYTES>>,
-    /// Whether refusals are worth a line on standard error.
+    /// Whether every refusal is worth a line on standard error.
     pub debug: bool,
+    /// Whether calls are counted, and the counts told at the end.
+    pub counting: bool,
+    /// Programs that run without the library's hooks, by name, with commas between them.
+    pub bypass: Option<Text<LIST_BYTES>>,
+    /// Whether this program is one of them.
+    inert: bool,
     /// Where the last component of `prefix` begins.
     last: usize,
 }
@@ -79,9 +88,16 @@ impl Config {
 
 static CONFIG: OnceLock<Option<Config>> = OnceLock::new();
 
-/// The settings, or `None` outside `weldfs run`, and as long as libc itself does not know the environment yet.
+/// The settings, or `None` outside `weldfs run`, in a program that WELDFS_BYPASS names, and as long as libc itself does
+/// not know the environment yet.
 #[inline]
 pub fn get() -> Option<&'static Config> {
+    carried().filter(|config| !config.inert)
+}
+
+/// As `get`, but also in a program that WELDFS_BYPASS names: what the programs that it executes must be told.
+#[inline]
+pub fn carried() -> Option<&'static Config> {
     match CONFIG.get() {
         Some(known) => known.as_ref(),
         None => first(),
@@ -122,7 +138,40 @@ fn read() -> Option<Config> {
         }),
         wait: abi::given_env(b"WELDFS_WAIT").map(|seconds| Text::new(seconds).unwrap_or(Text::EMPTY)),
         debug: abi::given_env(b"WELDFS_DEBUG") == Some(b"1"),
+        counting: abi::given_env(b"WELDFS_REPORT") == Some(b"1"),
+        inert: variable(b"WELDFS_BYPASS").is_some_and(bypassed),
+        bypass: variable(b"WELDFS_BYPASS").map(|value| {
+            Text::new(value).unwrap_or_else(|| crate::report::fatal(&["WELDFS_BYPASS must be shorter than 1024 bytes"]))
+        }),
     })
+}
+
+fn last_part(path: &[u8]) -> &[u8] {
+    path.iter().rposition(|b| *b == b'/').map_or(path, |slash| &path[slash + 1..])
+}
+
+/// Whether a list names `program`.
+fn lists(list: &[u8], program: &[u8]) -> bool {
+    !program.is_empty() && list.split(|b| *b == b',').any(|name| name == program)
+}
+
+/// Whether a list names this program: by the file that runs, or by what it was called.
+fn bypassed(list: &[u8]) -> bool {
+    let mut room = [0u8; PATH_BYTES];
+    if let Ok(n) = sys::readlink(c"/proc/self/exe", &mut room)
+        && lists(list, last_part(&room[..n]))
+    {
+        return true;
+    }
+    let n = sys::read_file(c"/proc/self/cmdline", &mut room);
+    let called = room[..n].split(|b| *b == 0).next().unwrap_or_default();
+    lists(list, last_part(called))
+}
+
+/// The name of the program that runs, as far as `room` has space for it; empty where there is no /proc.
+pub fn program(room: &mut [u8]) -> &[u8] {
+    let n = sys::read_file(c"/proc/self/comm", room);
+    room[..n].trim_ascii_end()
 }
 
 /// The prefix in normal form; `None` for a relative path, `/`, one with `.` or `..` in it, or one that is too long.
@@ -153,6 +202,15 @@ mod tests {
         for bad in [&b"weld"[..], b"/", b"/a/../b", b"", &[b'/'; 1], &[&b"/"[..], &[b'x'; PATH_BYTES]].concat()] {
             assert_eq!(seen(bad), None);
         }
+    }
+
+    #[test]
+    fn a_list_names_programs_by_the_last_part_of_their_path() {
+        assert!(lists(b"gdb,java", last_part(b"/usr/bin/java")) && lists(b"java", last_part(b"java")));
+        for other in [&b"/usr/bin/javac"[..], b"/java/x", b"", b"/", b"gdb,java"] {
+            assert!(!lists(b"gdb,java", last_part(other)), "{other:?}");
+        }
+        assert!(!lists(b",", last_part(b"")) && !lists(b"", b"java"));
     }
 
     #[test]

@@ -69,16 +69,27 @@ pub fn left() {
 
 /// Takes over what the parent process handed down.
 pub fn inherit() {
-    if config::get().is_none() {
-        return;
-    }
+    let Some(config) = config::get() else { return };
     // A program that is not hooked has handed the variable on as it was, and the kernel's directory as it is.
     match of_kernel() {
         Some(Place::Inside(name)) => return enter(name),
         Some(Place::Host) => return,
         None => {}
     }
+    // A program between that does not have the hooks may have moved on without telling.
+    if config.bypass.is_some() && !is_parked() {
+        return;
+    }
     if let Some(name) = abi::env(c"WELDFS_CWD").filter(|n| n.first() == Some(&b'/')) {
         enter(name.to_vec());
+    }
+}
+
+/// Whether the kernel's directory is one that `enter` parked it in. It cannot be named when that process has ended.
+fn is_parked() -> bool {
+    let mut room = [0u8; 64];
+    match sys::getcwd(&mut room) {
+        Ok(name) => name.starts_with(b"/proc/") && name.ends_with(b"/fdinfo"),
+        Err(code) => code != libc::ERANGE,
     }
 }

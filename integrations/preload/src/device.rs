@@ -1,8 +1,8 @@
 //! The one way to the device: a client attached at first need, and the errno of whatever goes wrong.
 
 use crate::abi::Res;
-use crate::{config, report, sys, table};
-use std::os::fd::{BorrowedFd, IntoRawFd};
+use crate::{config, counts, report, sys, table};
+use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
 use weldfs::{AttachOptions, Client, ClientOptions, Placeholder, Raw, SocketConnector};
@@ -71,13 +71,18 @@ fn attach() -> Res<&'static Client> {
 
 /// Runs one call of the raw layer.
 pub fn on<T>(call: impl FnOnce(Raw<'static>) -> Result<T, Errno>) -> Res<T> {
+    counts::served();
     call(client()?.raw()).map_err(|e| e.0)
 }
 
 /// The handle behind a descriptor of ours; `None` for the kernel's own.
 #[inline]
 pub fn handle(fd: i32) -> Option<Res<Handle>> {
-    table::handle(fd, claim)
+    let found = table::handle(fd, claim);
+    if found.is_some() {
+        counts::served();
+    }
+    found
 }
 
 /// Runs one call of the raw layer on the handle behind a descriptor; EBADF for the kernel's own.
@@ -103,13 +108,23 @@ pub fn open(base: Handle, path: &[u8], oflags: i32, mode: u32, name: &[u8]) -> R
     let opened = match on(|raw| raw.openat(base, path, flags, mode, stand_in.id)) {
         Ok(opened) => opened,
         Err(code) => {
-            *STASH.lock() = Some(stand_in);
+            // One that takes a number of the program's is not kept.
+            if stand_in.fd.as_raw_fd() >= weldfs::FD_HIGH {
+                *STASH.lock() = Some(stand_in);
+            }
             return Err(code);
         }
     };
-    let high = stand_in.fd.into_raw_fd();
-    let fd = sys::dup_from(high, 0, oflags & libc::O_CLOEXEC != 0);
-    let _ = sys::close(high);
+    let stands = stand_in.fd.into_raw_fd();
+    let cloexec = oflags & libc::O_CLOEXEC != 0;
+    let fd = if stands < weldfs::FD_HIGH {
+        // The process may have so few descriptors that none is out of the way: this is the lowest free one already.
+        sys::set_cloexec(stands, cloexec).map(|()| stands)
+    } else {
+        let fd = sys::dup_from(stands, 0, cloexec);
+        let _ = sys::close(stands);
+        fd
+    };
     let noted = fd.and_then(|fd| table::insert(fd, Some((opened.handle, u32::from(flags.bits()))), name).map(|()| fd));
     if let (Err(_), Ok(fd)) = (&noted, fd) {
         let _ = sys::close(fd);

@@ -36,7 +36,9 @@ pub fn refuse_foreign(name: &[u8]) -> Res<()> {
     let mut room = [0u8; 64];
     let target = std::ffi::CString::new(name).map_err(|_| libc::EINVAL)?;
     match sys::readlink(&target, &mut room) {
-        Ok(n) if &room[..n] == PLACEHOLDER => Err(report::refuse(libc::EACCES, "opening another process's descriptor")),
+        Ok(n) if &room[..n] == PLACEHOLDER => {
+            Err(report::refuse(libc::EACCES, "another process's descriptor by its name"))
+        }
         _ => Ok(()),
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! What lives here: `hooks/`, a file per family of libc functions that we shadow; below it `names` and `path` (whose
 //! is this name?), `fdname` (does it mean a descriptor?), `table` (whose is this descriptor?), `promote` (it becomes the
-//! kernel's, by way of a mount), `unhooked` (programs that must be given such), `cwd`, `stdio`, `dirs` (what libc or the kernel would keep), `device` (the client), `config` (the environment), `abi` and `sys` (the C
-//! side), `report` (words to the user).
+//! kernel's, by way of a mount), `unhooked` (programs that must be given such), `cwd`, `stdio`, `dirs` (what libc or
+//! the kernel would keep), `device` (the client), `config` (the environment), `abi` and `sys` (the C side), `memory`
+//! (is it there?), `report` (words to the user), `counts` (what became of the calls).
 //!
 //! What flows through: a hook finds out whether its name or descriptor belongs to the device; if not, libc's own
 //! function is called at once. If so, the same call is made through `weldfs::Raw`, and errno comes back.
@@ -16,11 +17,13 @@
 
 mod abi;
 mod config;
+mod counts;
 mod cwd;
 mod device;
 mod dirs;
 mod fdname;
 mod hooks;
+mod memory;
 mod names;
 mod path;
 mod promote;

@@ -1,7 +1,7 @@
 //! From a C caller's (directory descriptor, path) to the side that serves it, and the walks that need the device.
 
 use crate::abi::{self, Failure, Res, fail, give};
-use crate::{config, cwd, device, fdname, path, sys, table};
+use crate::{config, counts, cwd, device, fdname, path, report, sys, table};
 use libc::{c_char, c_int};
 use std::borrow::Cow;
 use std::ffi::CString;
@@ -54,6 +54,9 @@ pub enum Place<'a> {
 #[inline]
 pub fn locate(dirfd: c_int, name: &[u8]) -> Res<Place<'_>> {
     let Some(config) = config::get() else { return Ok(Place::Host) };
+    if name.len() >= libc::PATH_MAX as usize {
+        return Err(libc::ENAMETOOLONG);
+    }
     if name.first() == Some(&b'/') {
         if !path::mentions(name, config.needle()) {
             return Ok(Place::Host);
@@ -249,13 +252,19 @@ pub fn route<R: Failure>(
     host: impl FnOnce(c_int, *const c_char) -> R,
     inner: impl FnOnce(&Spot<'_>) -> Res<R>,
 ) -> R {
+    if config::get().is_none() {
+        return host(dirfd, name);
+    }
     let Ok(bytes) = abi::text(name) else { return host(dirfd, name) };
     match locate(dirfd, bytes) {
         Ok(Place::Host) => host(dirfd, name),
         Ok(Place::HostAt(p)) => host(libc::AT_FDCWD, p.as_ptr()),
         Ok(Place::Device(spot)) => match inner(&spot) {
             Err(libc::EXDEV) => match left_by_link(&spot) {
-                Some(p) => host(libc::AT_FDCWD, p.as_ptr()),
+                Some(p) => {
+                    counts::left();
+                    host(libc::AT_FDCWD, p.as_ptr())
+                }
                 None => fail(libc::EXDEV),
             },
             answer => give(answer),
@@ -271,6 +280,9 @@ pub fn route_file<R: Failure>(
     host: impl FnOnce(c_int, *const c_char) -> R,
     inner: impl FnOnce(&Spot<'_>) -> Res<R>,
 ) -> R {
+    if config::get().is_none() {
+        return host(dirfd, name);
+    }
     let fd = if nofollow { None } else { abi::text(name).ok().and_then(fdname::of) };
     match fd.and_then(device::handle) {
         None => route(dirfd, name, host, inner),
@@ -304,10 +316,15 @@ pub fn route_pair<R: Failure>(
     host: impl FnOnce((c_int, *const c_char), (c_int, *const c_char)) -> R,
     inner: impl FnOnce(&Spot<'_>, &Spot<'_>) -> Res<R>,
 ) -> R {
-    let (Ok(a), Ok(b)) = (abi::text(from), abi::text(to)) else { return host((from_dir, from), (to_dir, to)) };
+    if config::get().is_none() {
+        return host((from_dir, from), (to_dir, to));
+    }
+    let (Ok(a), Ok(b)) = (abi::text(from), abi::text(to)) else { return fail(libc::EFAULT) };
     match (locate(from_dir, a), locate(to_dir, b)) {
         (Ok(Place::Device(a)), Ok(Place::Device(b))) => give(inner(&a, &b)),
-        (Ok(Place::Device(_)), Ok(_)) | (Ok(_), Ok(Place::Device(_))) => fail(libc::EXDEV),
+        (Ok(Place::Device(_)), Ok(_)) | (Ok(_), Ok(Place::Device(_))) => {
+            fail(report::decline(libc::EXDEV, "rename and link between the host and the device"))
+        }
         (Ok(a), Ok(b)) => {
             let p = if let Place::HostAt(p) = &a { (libc::AT_FDCWD, p.as_ptr()) } else { (from_dir, from) };
             let q = if let Place::HostAt(q) = &b { (libc::AT_FDCWD, q.as_ptr()) } else { (to_dir, to) };

@@ -69,11 +69,11 @@ fn looked_at(fd: &OwnedFd) -> Res<libc::stat> {
     Ok(st)
 }
 
-/// Promotes the file behind a descriptor, for the sake of `call`. ENODEV, and a line for it, where that cannot be: no
-/// mount, no name by which this process knows the file, or another file has that name now.
-pub fn promote(fd: c_int, call: &str) -> Res<()> {
+/// Promotes the file behind a descriptor. ENODEV where that cannot be: no mount, no name by which this process knows
+/// the file, or another file has that name now.
+pub fn promote(fd: c_int) -> Res<()> {
     if !possible() {
-        return Err(report::refuse(libc::ENODEV, call));
+        return Err(libc::ENODEV);
     }
     let mut files = FILES.lock();
     if table::promoted(fd).is_some() {
@@ -86,7 +86,7 @@ pub fn promote(fd: c_int, call: &str) -> Res<()> {
     // First of all: what another thread opens from now on waits here, and is promoted then.
     if !files.contains(&body.ino) {
         if files.len() >= FILES_MAX {
-            return Err(report::refuse(libc::ENODEV, call));
+            return Err(libc::ENODEV);
         }
         files.push(body.ino);
         ANY.store(true, Ordering::SeqCst);
@@ -94,9 +94,10 @@ pub fn promote(fd: c_int, call: &str) -> Res<()> {
     for (open, fd) in table::opens() {
         // One that another thread has closed meanwhile is no error of this call's.
         if device::on_fd(fd, |d, h| d.stat(h)).is_ok_and(|body_of| body_of.ino == body.ino) {
-            become_the_kernels(open, fd, body.ino).map_err(|code| report::refuse(as_refusal(code), call))?;
+            become_the_kernels(open, fd, body.ino).map_err(as_refusal)?;
         }
     }
+    report::promoted();
     Ok(())
 }
 

@@ -1,9 +1,13 @@
 //! Words to the user: one line on the original standard error, by a bare write(2), without allocation or locks.
 
-use crate::sys;
+use crate::{config, counts, sys};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// The descriptor that messages go to.
 const STDERR: i32 = 2;
+/// Kinds of refusals that are remembered; more than there are in this library.
+const KINDS: usize = 64;
 
 fn line(parts: &[&str]) {
     let mut buffer = [0u8; 512];
@@ -16,12 +20,43 @@ fn line(parts: &[&str]) {
     sys::write(STDERR, &buffer[..used]);
 }
 
-/// Something a program asked for and did not get: one line if WELDFS_DEBUG=1. Returns the errno, for `Err(refuse(..))`.
-pub fn refuse(code: i32, what: &str) -> i32 {
-    if crate::config::get().is_some_and(|c| c.debug) {
+/// Whether this process says something of a kind for the first time.
+fn first(what: &'static str) -> bool {
+    static SAID: [AtomicPtr<u8>; KINDS] = [const { AtomicPtr::new(null_mut()) }; KINDS];
+    let me = what.as_ptr().cast_mut();
+    for slot in &SAID {
+        match slot.compare_exchange(null_mut(), me, Ordering::Relaxed, Ordering::Relaxed) {
+            Ok(_) => return true,
+            Err(known) if known == me => return false,
+            Err(_) => {}
+        }
+    }
+    false
+}
+
+/// Something a program asked for and did not get, and need not have been ready for: one line, once for each kind in a
+/// process (WELDFS_DEBUG=1: each time). Returns the errno, for `Err(refuse(..))`.
+pub fn refuse(code: i32, what: &'static str) -> i32 {
+    counts::refused();
+    if config::get().is_some_and(|c| c.debug) || first(what) {
         line(&["not supported under the prefix: ", what]);
     }
     code
+}
+
+/// As `refuse`, where programs know the errno from other file systems and go another way: a line only if
+/// WELDFS_DEBUG=1.
+pub fn decline(code: i32, what: &'static str) -> i32 {
+    counts::refused();
+    if config::get().is_some_and(|c| c.debug) {
+        line(&["not supported under the prefix: ", what]);
+    }
+    code
+}
+
+/// Counts the hook that runs as promoted: the kernel's own file of a mount serves it from here on.
+pub fn promoted() {
+    counts::promoted();
 }
 
 /// A warning that is always worth a line.

@@ -104,19 +104,20 @@ unsafe extern "C" fn cookie_close(cookie: *mut c_void) -> c_int {
     hooks::close(cookie.fd)
 }
 
+const FUNCTIONS: Functions = Functions {
+    read: Some(cookie_read),
+    write: Some(cookie_write),
+    seek: Some(cookie_seek),
+    close: Some(cookie_close),
+};
+
 /// A stream over a descriptor of ours.
 pub fn stream(fd: c_int, mode: &CStr) -> Res<*mut FILE> {
     let cookie = Cookie { fd, file: AtomicPtr::new(null_mut()), _buffer: vec![0; BUFFER] };
     let cookie = Box::into_raw(Box::new(cookie));
-    let functions = Functions {
-        read: Some(cookie_read),
-        write: Some(cookie_write),
-        seek: Some(cookie_seek),
-        close: Some(cookie_close),
-    };
     // SAFETY: a live cookie with functions that know it; its buffer lives as long as the stream; `mode` is a string.
     let file = unsafe {
-        let file = fopencookie(cookie.cast(), mode.as_ptr(), functions);
+        let file = fopencookie(cookie.cast(), mode.as_ptr(), FUNCTIONS);
         if file.is_null() {
             drop(Box::from_raw(cookie));
             return Err(abi::errno());
@@ -128,6 +129,92 @@ pub fn stream(fd: c_int, mode: &CStr) -> Res<*mut FILE> {
     STREAMS.lock().push((file as usize, fd));
     ANY.store(true, Ordering::Release);
     Ok(file)
+}
+
+/// Where members of glibc's streams lie, in bytes. The first ones are frozen by its ABI; the rest is compared with what
+/// is found before anything is changed.
+mod layout {
+    pub const NUMBER: usize = 112;
+    pub const LOCK: usize = 136;
+    pub const WIDE: usize = 160;
+    pub const FUNCTIONS: usize = 216;
+    /// Of a custom stream: its cookie, and the program's four functions.
+    pub const COOKIE: usize = 224;
+    /// Of a stream that fopen or fdopen made: its lock, and what it needs for wide characters.
+    pub const OWN_LOCK: usize = 224;
+    pub const OWN_WIDE: usize = 240;
+    pub const WIDE_BYTES: usize = 232;
+    /// Custom streams have this for a descriptor.
+    pub const NO_NUMBER: i32 = -2;
+}
+
+/// Reads a member of a stream.
+unsafe fn member<T: Copy>(file: *mut FILE, at: usize) -> T {
+    // SAFETY: the caller names a member of that type.
+    unsafe { file.byte_add(at).cast::<T>().read() }
+}
+
+/// Turns a stream that libc's fopen or fdopen made into a custom one over a descriptor of ours, in its place: programs
+/// keep the pointer. The descriptor is moved to the stream's own number. ENOTSUP for any other kind of stream, and for
+/// a libc that lays its streams out in another way.
+pub fn take_over(file: *mut FILE, fd: c_int, mode: &[u8]) -> Res<()> {
+    let cookie_mode = cookie_mode(mode);
+    // SAFETY: the caller's live stream, opened anew on nothing: from here on it holds no bytes and no conversion. The
+    // members that are read and written are those that `layout` names, found where they are expected.
+    unsafe {
+        if libc::freopen(c"/dev/null".as_ptr(), cookie_mode.as_ptr(), file).is_null() {
+            return Err(abi::errno());
+        }
+        let room = libc::malloc_usable_size(file.cast());
+        let plain = member::<usize>(file, layout::LOCK) == file as usize + layout::OWN_LOCK
+            && member::<usize>(file, layout::WIDE) == file as usize + layout::OWN_WIDE
+            && room >= layout::OWN_WIDE + layout::WIDE_BYTES;
+        let number = libc::fileno(file);
+        if !plain || number < 0 || member::<c_int>(file, layout::NUMBER) != number {
+            return Err(libc::ENOTSUP);
+        }
+        let cookie = Box::new(Cookie { fd: number, file: AtomicPtr::new(file), _buffer: vec![0; BUFFER] });
+        let cookie = Box::into_raw(cookie);
+        // Two models, one of which has nothing to close: libc writes the functions down in a form of its own.
+        let silent = Functions { close: None, ..FUNCTIONS };
+        let model = fopencookie(cookie.cast(), cookie_mode.as_ptr(), FUNCTIONS);
+        let mute = fopencookie(cookie.cast(), cookie_mode.as_ptr(), silent);
+        let ends = layout::COOKIE + 8;
+        let known = !model.is_null() && !mute.is_null() && {
+            let (a, b) = (member::<[usize; 5]>(model, layout::COOKIE), member::<[usize; 5]>(mute, layout::COOKIE));
+            a[0] == cookie as usize && a[..4] == b[..4] && a[4] != b[4]
+        };
+        // Its lock and its wide part lie where the cookie will. They live as long as the process: libc unlocks the
+        // stream after the last function of ours.
+        let apart: *mut u8 = libc::calloc(1, 16 + layout::WIDE_BYTES).cast();
+        let moved = if known && !apart.is_null() { hooks::dup2(fd, number) } else { -1 };
+        if moved < 0 {
+            if known {
+                model.byte_add(ends + 24).cast::<usize>().write(member(mute, ends + 24));
+                libc::fclose(model);
+                libc::fclose(mute);
+            }
+            libc::free(apart.cast());
+            drop(Box::from_raw(cookie));
+            return Err(if known { abi::errno() } else { libc::ENOTSUP });
+        }
+        hooks::close(fd);
+        std::ptr::copy_nonoverlapping(file.byte_add(layout::OWN_WIDE).cast(), apart.add(16), layout::WIDE_BYTES);
+        file.byte_add(layout::LOCK).cast::<usize>().write(apart as usize);
+        file.byte_add(layout::WIDE).cast::<usize>().write(apart as usize + 16);
+        file.byte_add(layout::NUMBER).cast::<c_int>().write(layout::NO_NUMBER);
+        file.cast::<c_int>().write(member(model, 0));
+        file.byte_add(layout::FUNCTIONS).cast::<usize>().write(member(model, layout::FUNCTIONS));
+        file.byte_add(layout::COOKIE).cast::<[usize; 5]>().write(member(model, layout::COOKIE));
+        // The models go without a word to the cookie.
+        model.byte_add(ends + 24).cast::<usize>().write(member(mute, ends + 24));
+        libc::fclose(model);
+        libc::fclose(mute);
+        libc::setvbuf(file, (*cookie)._buffer.as_mut_ptr().cast(), libc::_IOFBF, BUFFER);
+        STREAMS.lock().push((file as usize, number));
+    }
+    ANY.store(true, Ordering::Release);
+    Ok(())
 }
 
 /// The descriptor behind a stream of ours.

@@ -49,10 +49,26 @@ pub fn dup_from(fd: i32, least: i32, cloexec: bool) -> Result<i32, i32> {
     checked(libc::SYS_fcntl, [fd as usize, command as usize, least as usize, 0, 0, 0]).map(|n| n as i32)
 }
 
+/// Whether a descriptor is closed by exec.
+pub fn set_cloexec(fd: i32, cloexec: bool) -> Result<(), i32> {
+    let flags = if cloexec { libc::FD_CLOEXEC } else { 0 };
+    checked(libc::SYS_fcntl, [fd as usize, libc::F_SETFD as usize, flags as usize, 0, 0, 0]).map(drop)
+}
+
 /// readlinkat(2) of a path that ends in NUL.
 pub fn readlink(path: &std::ffi::CStr, room: &mut [u8]) -> Result<usize, i32> {
     let (path, at) = (path.as_ptr() as usize, libc::AT_FDCWD as usize);
     checked(libc::SYS_readlinkat, [at, path, room.as_mut_ptr() as usize, room.len(), 0, 0])
+}
+
+/// Bytes at the start of a file whose path ends in NUL, as many as there is room for; 0 when it cannot be read.
+pub fn read_file(path: &std::ffi::CStr, room: &mut [u8]) -> usize {
+    let flags = libc::O_RDONLY | libc::O_CLOEXEC;
+    let at = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags as usize, 0, 0, 0];
+    let Ok(fd) = checked(libc::SYS_openat, at) else { return 0 };
+    let n = checked(libc::SYS_read, [fd, room.as_mut_ptr() as usize, room.len(), 0, 0, 0]);
+    let _ = close(fd as i32);
+    n.unwrap_or(0)
 }
 
 /// chdir(2).

@@ -24,7 +24,7 @@ pub fn before(program: &CStr, all: bool) {
     }
     for (_, fd) in opens {
         if all || kept_over_exec(fd) {
-            let _ = promote::promote(fd, "a descriptor of a file under the prefix in a program without this library");
+            let _ = promote::promote(fd);
         }
     }
 }

@@ -10,6 +10,7 @@ mod crash_verb;
 mod demo;
 mod documents;
 mod exec;
+mod families;
 mod file_verbs;
 mod hostdir;
 mod images;

@@ -3,6 +3,7 @@
 
 mod life;
 mod posix;
+mod preloaded;
 mod rig;
 mod run;
 mod sharing;

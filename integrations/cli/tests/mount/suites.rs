@@ -16,7 +16,7 @@ fn tree() -> PathBuf {
 }
 
 /// A program of a suite: where `./test` puts it, else in PATH.
-fn suite(test: &str, name: &str) -> Option<PathBuf> {
+pub fn suite(test: &str, name: &str) -> Option<PathBuf> {
     let built = tree().join("target/tools/bin").join(name);
     if built.exists() {
         return Some(built);
@@ -29,7 +29,8 @@ fn suite(test: &str, name: &str) -> Option<PathBuf> {
     None
 }
 
-fn config(name: &str) -> PathBuf {
+/// A file of `testing/mount`.
+pub fn config(name: &str) -> PathBuf {
     tree().join("testing/mount").join(name)
 }
 

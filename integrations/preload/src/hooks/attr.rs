@@ -84,8 +84,19 @@ fn utimbuf_set(times: *const utimbuf) -> Res<SetAttrBody> {
     time_set(pair.as_ptr())
 }
 
+/// Sets times by name; where both are left alone not even the name is looked at.
+fn set_times(spot: &Spot<'_>, flags: c_int, set: Res<SetAttrBody>) -> Res<c_int> {
+    if flags & !(NOFOLLOW | libc::AT_EMPTY_PATH) != 0 {
+        return Err(libc::EINVAL);
+    }
+    if set?.mask == 0 { Ok(0) } else { set_spot(spot, flags, set) }
+}
+
 /// By name; nothing to set still means that the name must exist.
 fn set_spot(spot: &Spot<'_>, flags: c_int, set: Res<SetAttrBody>) -> Res<c_int> {
+    if flags & !(NOFOLLOW | libc::AT_EMPTY_PATH) != 0 {
+        return Err(libc::EINVAL);
+    }
     let set = set?;
     spot.check_named(flags)?;
     let nofollow = flags & NOFOLLOW != 0;
@@ -115,8 +126,10 @@ fn chmod_spot(spot: &Spot<'_>, mode: mode_t, flags: c_int) -> Res<c_int> {
 }
 
 fn truncate_fd(h: Handle, size: off_t) -> c_int {
+    // Linux says of a descriptor that cannot write, or of a directory, that it is the wrong kind.
+    let wrong_kind = |code| if code == libc::EBADF { libc::EINVAL } else { code };
     match u64::try_from(size) {
-        Ok(size) => done(device::on(|d| d.truncate(h, size))),
+        Ok(size) => done(device::on(|d| d.truncate(h, size)).map_err(wrong_kind)),
         Err(_) => fail(libc::EINVAL),
     }
 }
@@ -180,7 +193,7 @@ hook! { real;
             return futimens(dirfd, times);
         }
         let host = |dirfd, path| real(dirfd, path, times, flags);
-        route_file((dirfd, path, flags & NOFOLLOW != 0), host, |spot| set_spot(spot, flags, time_set(times)))
+        route_file((dirfd, path, flags & NOFOLLOW != 0), host, |spot| set_times(spot, flags, time_set(times)))
     }
     fn truncate(path: *const c_char, size: off_t) -> c_int {
         route_file((HERE, path, false), |_, path| real(path, size), |spot| set_spot(spot, 0, size_set(size)))

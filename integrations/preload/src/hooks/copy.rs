@@ -2,9 +2,9 @@
 //! or a refusal that makes programs fall back to one.
 
 use crate::abi::{self, Res, count, fail, hook};
-use crate::{device, promote, table};
+use crate::{device, promote, report, table};
 use libc::{c_int, c_uint, off_t};
-use weldfs_ciscops::flags::Whence;
+use weldfs_ciscops::flags::{OpenFlags, Whence};
 
 /// Bytes moved per step.
 const STEP: usize = 256 << 10;
@@ -99,6 +99,14 @@ fn copy_range(from: (c_int, *mut off_t), to: (c_int, *mut off_t), n: usize) -> i
     count(go())
 }
 
+/// copy_file_range's check of the two descriptors.
+fn may_copy(input: c_int, out: c_int) -> bool {
+    // An inherited one is claimed first: its flags are known then.
+    let there = [input, out].iter().all(|fd| matches!(device::handle(*fd), Some(Ok(_))));
+    let (from, to) = (super::flags_of(input), super::flags_of(out));
+    there && from.contains(OpenFlags::READ) && to.contains(OpenFlags::WRITE) && !to.contains(OpenFlags::APPEND)
+}
+
 hook! { real;
     fn sendfile(out: c_int, input: c_int, off: *mut off_t, n: usize) -> isize {
         if !table::ours(out) && !table::ours(input) {
@@ -117,26 +125,30 @@ hook! { real;
     ) -> isize {
         match (table::ours(input), table::ours(out)) {
             (false, false) => real(input, in_off, out, out_off, n, flags),
+            (true, true) if flags == 0 && !may_copy(input, out) => fail(libc::EBADF),
             (true, true) if flags == 0 => copy_range((input, in_off), (out, out_off), n),
             (true, true) => fail(libc::EINVAL),
             // Two file systems: programs know this answer and fall back to read and write.
-            _ => fail(libc::EXDEV),
+            _ => fail(report::decline(libc::EXDEV, "copy_file_range between the host and the device")),
         }
     }
     fn splice(
         input: c_int, in_off: *mut off_t, out: c_int, out_off: *mut off_t, n: usize, flags: c_uint,
     ) -> isize {
         for fd in [input, out] {
-            if table::ours(fd) && promote::promote(fd, "splice").is_err() {
-                return fail(libc::EINVAL);
+            if table::ours(fd) && promote::promote(fd).is_err() {
+                return fail(report::decline(libc::EINVAL, "splice"));
             }
         }
         real(input, in_off, out, out_off, n, flags)
     }
     fn tee(input: c_int, out: c_int, n: usize, flags: c_uint) -> isize {
-        if table::ours(input) || table::ours(out) { fail(libc::EINVAL) } else { real(input, out, n, flags) }
+        if table::ours(input) || table::ours(out) {
+            return fail(report::decline(libc::EINVAL, "tee"));
+        }
+        real(input, out, n, flags)
     }
     fn vmsplice(fd: c_int, iov: *const libc::iovec, n: usize, flags: c_uint) -> isize {
-        if table::ours(fd) { fail(libc::EBADF) } else { real(fd, iov, n, flags) }
+        if table::ours(fd) { fail(report::decline(libc::EBADF, "vmsplice")) } else { real(fd, iov, n, flags) }
     }
 }

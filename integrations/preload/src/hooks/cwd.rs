@@ -1,6 +1,6 @@
 //! Where the program stands: chdir, getcwd, realpath.
 
-use super::ours;
+use super::ours_or_path;
 use crate::abi::{self, Res, fail, give, hook};
 use crate::names::{self, Walked, route};
 use crate::{config, cwd, device, path, report};
@@ -13,13 +13,18 @@ const HERE: c_int = libc::AT_FDCWD;
 /// Moves the working directory to a name inside the device.
 fn enter(name: &[u8]) -> Res<c_int> {
     let Walked::Inside(real) = names::walk(name, true)? else { return Err(libc::EXDEV) };
-    let body = device::on(|d| d.statat(Handle::ROOT, &real, false))?;
+    check(&real)?;
+    cwd::enter(real);
+    Ok(0)
+}
+
+/// Whether a process may stand at a name.
+pub fn check(real: &[u8]) -> Res<()> {
+    let body = device::on(|d| d.statat(Handle::ROOT, real, false))?;
     if body.mode & libc::S_IFMT != libc::S_IFDIR {
         return Err(libc::ENOTDIR);
     }
-    device::on(|d| d.accessat(Handle::ROOT, &real, AccessMask::EXEC, false))?;
-    cwd::enter(real);
-    Ok(0)
+    device::on(|d| d.accessat(Handle::ROOT, real, AccessMask::EXEC, false))
 }
 
 /// The kernel's own chdir; when it worked, the program stands on the host again.
@@ -90,7 +95,7 @@ hook! { real;
         route(HERE, path, |_, path| host_move(real(path)), |spot| enter(&spot.absolute().ok_or(libc::ENOENT)?))
     }
     fn fchdir(fd: c_int) -> c_int {
-        let _ = ours!(fd, else host_move(real(fd)));
+        let _ = ours_or_path!(fd, else host_move(real(fd)));
         give(names::directory(fd).and_then(|name| enter(&name)))
     }
     fn chroot(path: *const c_char) -> c_int {
@@ -112,6 +117,12 @@ hook! { real;
         match here() {
             Some(name) => give(abi::malloc_text(&name)),
             None => real(),
+        }
+    }
+    fn __getwd_chk(buf: *mut c_char, room: usize) -> *mut c_char {
+        match here() {
+            Some(name) => give_name(buf, room.min(libc::PATH_MAX as usize), &name),
+            None => real(buf, room),
         }
     }
     fn getwd(buf: *mut c_char) -> *mut c_char {

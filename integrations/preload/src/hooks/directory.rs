@@ -1,9 +1,9 @@
-//! DIR streams: opendir, readdir, scandir, glob; tree walks that libc does inside are refused.
+//! DIR streams: opendir, readdir, scandir, glob.
 
-use crate::abi::{self, Res, fail, give, hook};
+use crate::abi::{self, Res, give, hook};
 use crate::dirs::{Entry, Stream};
 use crate::names::route;
-use crate::{cwd, device, fdname, report, table};
+use crate::{config, cwd, device, fdname, table};
 use libc::{c_char, c_int, c_long, c_void, dirent64 as Dirent, size_t};
 use weldfs_ciscops::Handle;
 
@@ -158,15 +158,20 @@ fn scan_at(
     })
 }
 
-/// Whether a name (or a pattern) is the device's.
-fn touches(path: *const c_char) -> bool {
+/// Whether a name is the device's.
+pub fn touches(path: *const c_char) -> bool {
+    if config::get().is_none() {
+        return false;
+    }
     let Ok(name) = abi::text(path) else { return false };
     matches!(crate::names::locate(HERE, name), Ok(crate::names::Place::Device(_)))
 }
 
-/// nftw, ftw and fts walk inside libc, out of our reach.
-fn refuse_walk(path: *const c_char) -> Option<c_int> {
-    (touches(path) || (cwd::is_inside() && path.is_null())).then(|| report::refuse(libc::ENOTSUP, "ftw, nftw and fts"))
+/// Whether a pattern may lead into the device.
+fn may_touch(pattern: *const c_char) -> bool {
+    let Some(config) = config::get() else { return false };
+    let inside = cwd::is_inside();
+    abi::text(pattern).is_ok_and(|text| inside || crate::path::mentions(text, config.needle()))
 }
 
 hook! { real;
@@ -236,28 +241,22 @@ hook! { real;
     ) -> c_int {
         scan_at(dirfd, path, list, (filter, compare), |dirfd, path| real(dirfd, path, list, filter, compare))
     }
+    fn scandirat64(
+        dirfd: c_int, path: *const c_char, list: *mut *mut *mut Dirent, filter: Filter, compare: Compare,
+    ) -> c_int {
+        scan_at(dirfd, path, list, (filter, compare), |dirfd, path| real(dirfd, path, list, filter, compare))
+    }
+    fn getdirentries(fd: c_int, out: *mut c_char, n: size_t, base: *mut libc::off_t) -> isize {
+        let h = super::ours!(fd, else real(fd, out, n, base));
+        entries_from((fd, h), out, n, base)
+    }
+    fn getdirentries64(fd: c_int, out: *mut c_char, n: size_t, base: *mut libc::off_t) -> isize {
+        let h = super::ours!(fd, else real(fd, out, n, base));
+        entries_from((fd, h), out, n, base)
+    }
     fn getdents64(fd: c_int, out: *mut c_void, n: size_t) -> isize {
         let h = super::ours!(fd, else real(fd, out, n));
         entries(fd, h, out, n)
-    }
-    fn nftw(path: *const c_char, visit: *mut c_void, fds: c_int, flags: c_int) -> c_int {
-        match refuse_walk(path) { Some(code) => fail(code), None => real(path, visit, fds, flags) }
-    }
-    fn nftw64(path: *const c_char, visit: *mut c_void, fds: c_int, flags: c_int) -> c_int {
-        match refuse_walk(path) { Some(code) => fail(code), None => real(path, visit, fds, flags) }
-    }
-    fn ftw(path: *const c_char, visit: *mut c_void, fds: c_int) -> c_int {
-        match refuse_walk(path) { Some(code) => fail(code), None => real(path, visit, fds) }
-    }
-    fn ftw64(path: *const c_char, visit: *mut c_void, fds: c_int) -> c_int {
-        match refuse_walk(path) { Some(code) => fail(code), None => real(path, visit, fds) }
-    }
-    fn fts_open(paths: *const *const c_char, options: c_int, compare: *mut c_void) -> *mut c_void {
-        let names = abi::strings(paths);
-        match names.iter().find_map(|p| refuse_walk(p.as_ptr())) {
-            Some(code) => fail(code),
-            None => real(paths, options, compare),
-        }
     }
     fn glob(
         pattern: *const c_char, flags: c_int, on_error: *mut c_void, out: *mut libc::glob64_t,
@@ -299,7 +298,7 @@ fn with_our_streams(
     out: *mut libc::glob64_t,
     real: impl FnOnce(c_int) -> c_int,
 ) -> c_int {
-    if flags & GLOB_ALTDIRFUNC != 0 || out.is_null() || !touches(pattern) {
+    if flags & GLOB_ALTDIRFUNC != 0 || out.is_null() || !may_touch(pattern) {
         return real(flags);
     }
     // SAFETY: the caller's glob_t, of the layout asserted above; the members are only ours to set under ALTDIRFUNC.
@@ -311,7 +310,20 @@ fn with_our_streams(
         (*glob).lstat = Some(super::stat::lstat64);
         (*glob).stat = Some(super::stat::stat64);
     }
-    real(flags | GLOB_ALTDIRFUNC)
+    let answer = real(flags | GLOB_ALTDIRFUNC);
+    // What is appended later, with the caller's own flags, finds libc's functions in their place again.
+    // SAFETY: as above.
+    unsafe { (*out.cast::<Glob>()).flags &= !GLOB_ALTDIRFUNC };
+    answer
+}
+
+/// getdirentries: getdents64, and where it began.
+fn entries_from((fd, h): (c_int, Handle), out: *mut c_char, n: size_t, base: *mut libc::off_t) -> isize {
+    let before = table::entry(fd).map_or(0, |open| open.cursor.load(std::sync::atomic::Ordering::Relaxed));
+    match abi::put(base, before as libc::off_t) {
+        Ok(()) => entries(fd, h, out.cast(), n),
+        Err(code) => abi::fail(code),
+    }
 }
 
 /// Raw getdents64: whole entries while they fit, the cursor kept with the descriptor.

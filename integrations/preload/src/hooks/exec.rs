@@ -44,10 +44,11 @@ fn variable(name: &[u8], value: &[u8]) -> Option<CString> {
 /// The environment for a new program: the caller's, plus what it needs to find the device, even if it was cleared.
 fn environment(envp: *const *const c_char) -> Strings {
     let given = abi::strings(envp);
-    let Some(config) = config::get() else { return Strings::new(&given, Vec::new()) };
+    // Also what a program that WELDFS_BYPASS names executes.
+    let Some(config) = config::carried() else { return Strings::new(&given, Vec::new()) };
     let value = |name: &[u8]| given.iter().find_map(|v| v.to_bytes().strip_prefix(name)?.strip_prefix(b"="));
     let mut made = Vec::new();
-    made.extend(cwd::inside().and_then(|name| variable(b"WELDFS_CWD", &name)));
+    made.extend(super::spawn::directory_inside().and_then(|name| variable(b"WELDFS_CWD", &name)));
     if let Some(library) = &config.library {
         let list = value(b"LD_PRELOAD").unwrap_or_default();
         let there = list.split(|b| matches!(b, b':' | b' ')).any(|part| part == &library[..]);
@@ -66,10 +67,20 @@ fn environment(envp: *const *const c_char) -> Strings {
     if let Some(wait) = config.wait.as_ref().filter(|_| value(b"WELDFS_WAIT").is_none()) {
         made.extend(variable(b"WELDFS_WAIT", wait));
     }
+    for (name, on) in [(&b"WELDFS_REPORT"[..], config.counting), (b"WELDFS_DEBUG", config.debug)] {
+        if on && value(name).is_none() {
+            made.extend(variable(name, b"1"));
+        }
+    }
+    if let Some(bypass) = config.bypass.as_ref().filter(|_| value(b"WELDFS_BYPASS").is_none()) {
+        made.extend(variable(b"WELDFS_BYPASS", bypass));
+    }
     let ours = |v: &&CStr| {
         let v = v.to_bytes();
         let named = |name: &[u8]| v.strip_prefix(name).is_some_and(|r| r.first() == Some(&b'='));
-        [&b"WELDFS_CWD"[..], b"WELDFS_SOCKET", b"WELDFS_PREFIX", b"WELDFS_MOUNT"].into_iter().any(named)
+        let stands = named(b"WELDFS_CWD") && config::get().is_some();
+        stands
+            || [&b"WELDFS_SOCKET"[..], b"WELDFS_PREFIX", b"WELDFS_MOUNT"].into_iter().any(named)
             || (config.library.is_some() && (named(b"LD_PRELOAD") || named(b"WELDFS_PRELOAD")))
     };
     let rest: Vec<&CStr> = given.iter().copied().filter(|v| !ours(v)).collect();
@@ -221,6 +232,13 @@ fn as_said(dirfd: c_int, name: &[u8]) -> bool {
 type Exec<'a> = &'a dyn Fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;
 
 fn exec(path: *const c_char, argv: *const *const c_char, envp: *const *const c_char, real: Exec<'_>) -> c_int {
+    if config::carried().is_none() {
+        return real(path, argv, envp);
+    }
+    if let Err(code) = abi::check_strings(argv).and(abi::check_strings(envp)) {
+        return if super::directory::touches(path) { fail(code) } else { real(path, argv, envp) };
+    }
+    super::ending::tell();
     let Ok(name) = abi::text(path) else { return real(path, argv, envp) };
     let go = |found: Option<&CStr>, argv, envp| real(found.map_or(path, CStr::as_ptr), argv, envp);
     with_program((libc::AT_FDCWD, name, false), argv, envp, go).unwrap_or_else(fail)
@@ -273,6 +291,7 @@ fn exec_found(file: *const c_char, argv: *const *const c_char, envp: *const *con
             if let Ok(name) = abi::text(file).and_then(|name| CString::new(name).map_err(|_| libc::EINVAL)) {
                 unhooked::before_search(&name, false);
             }
+            super::ending::tell();
             real(file, argv, environment(envp).as_ptr())
         }
     }
@@ -294,22 +313,14 @@ fn spawn(
     (path, argv, envp): (*const c_char, *const *const c_char, *const *const c_char),
     real: impl FnOnce(*const c_char, *const *const c_char, *const *const c_char) -> c_int,
 ) -> c_int {
-    let Ok(name) = abi::text(path) else { return libc::EFAULT };
+    if config::carried().is_none() || abi::check_strings(argv).and(abi::check_strings(envp)).is_err() {
+        return real(path, argv, envp);
+    }
+    let Ok(name) = abi::text(path) else { return real(path, argv, envp) };
+    let moved = super::spawn::seen(name);
+    let (path, name) = moved.as_ref().map_or((path, name), |full| (full.as_ptr(), full.to_bytes()));
     let go = |found: Option<&CStr>, argv, envp| real(found.map_or(path, CStr::as_ptr), argv, envp);
     with_program((libc::AT_FDCWD, name, true), argv, envp, go).unwrap_or_else(|code| code)
-}
-
-/// What the kernel would do in the new process cannot be done there by us.
-fn spawn_action(path: *const c_char, real: impl FnOnce() -> c_int) -> c_int {
-    let Ok(name) = abi::text(path) else { return real() };
-    let place = locate(libc::AT_FDCWD, name);
-    match place {
-        _ if crate::fdname::of(name).is_some() => {
-            report::refuse(libc::ENOTSUP, "posix_spawn file action on such a name")
-        }
-        Ok(Place::Device(_)) => report::refuse(libc::ENOTSUP, "posix_spawn file action on a name under the prefix"),
-        _ => real(),
-    }
 }
 
 hook! { real;
@@ -329,6 +340,7 @@ hook! { real;
         if crate::table::ours(fd) {
             return exec_fd(fd, argv, envp).unwrap_or_else(fail);
         }
+        super::ending::tell();
         real(fd, argv, environment(envp).as_ptr())
     }
     fn execveat(
@@ -338,6 +350,7 @@ hook! { real;
         if name.is_empty() && crate::table::ours(dirfd) {
             return exec_fd(dirfd, argv, envp).unwrap_or_else(fail);
         }
+        super::ending::tell();
         let go = |found: Option<&CStr>, argv, envp| match found {
             Some(found) => real(libc::AT_FDCWD, found.as_ptr(), argv, envp, flags),
             None => real(dirfd, path, argv, envp, flags),
@@ -348,7 +361,9 @@ hook! { real;
         pid: *mut pid_t, path: *const c_char, actions: Spawn, attributes: Spawn,
         argv: *const *const c_char, envp: *const *const c_char,
     ) -> c_int {
-        spawn((path, argv, envp), |path, argv, envp| real(pid, path, actions, attributes, argv, envp))
+        super::spawn::with_list(actions, |actions| {
+            spawn((path, argv, envp), |path, argv, envp| real(pid, path, actions, attributes, argv, envp))
+        })
     }
     fn posix_spawnp(
         pid: *mut pid_t, file: *const c_char, actions: Spawn, attributes: Spawn,
@@ -357,22 +372,18 @@ hook! { real;
         let bare = abi::text(file).is_ok_and(|f| !f.contains(&b'/'));
         match path_into_device(file).filter(|_| bare) {
             Some(dirs) => spawn_found((pid, file, actions, attributes), argv, envp, dirs),
-            None if bare => {
-                if let Ok(name) = abi::text(file).and_then(|name| CString::new(name).map_err(|_| libc::EINVAL)) {
-                    unhooked::before_search(&name, true);
+            None => super::spawn::with_list(actions, |actions| match bare {
+                true => {
+                    if let Ok(name) = abi::text(file).and_then(|name| CString::new(name).map_err(|_| libc::EINVAL)) {
+                        unhooked::before_search(&name, true);
+                    }
+                    real(pid, file, actions, attributes, argv, environment(envp).as_ptr())
                 }
-                real(pid, file, actions, attributes, argv, environment(envp).as_ptr())
-            }
-            None => spawn((file, argv, envp), |path, argv, envp| real(pid, path, actions, attributes, argv, envp)),
+                false => {
+                    spawn((file, argv, envp), |path, argv, envp| real(pid, path, actions, attributes, argv, envp))
+                }
+            }),
         }
-    }
-    fn posix_spawn_file_actions_addopen(
-        actions: *mut c_void, fd: c_int, path: *const c_char, flags: c_int, mode: libc::mode_t,
-    ) -> c_int {
-        spawn_action(path, || real(actions, fd, path, flags, mode))
-    }
-    fn posix_spawn_file_actions_addchdir_np(actions: *mut c_void, path: *const c_char) -> c_int {
-        spawn_action(path, || real(actions, path))
     }
 }
 
@@ -394,34 +405,4 @@ fn spawn_found(
         }
     }
     answer
-}
-
-/// The arguments of a variadic exec, which lie where a function of many parameters finds them; those after NULL are
-/// never looked at.
-macro_rules! listed {
-    ($($name:ident: $run:expr;)+) => {$(
-        #[cfg_attr(not(test), unsafe(no_mangle))]
-        pub extern "C" fn $name(
-            file: *const c_char,
-            a0: usize, a1: usize, a2: usize, a3: usize, a4: usize, a5: usize, a6: usize, a7: usize,
-            a8: usize, a9: usize, a10: usize, a11: usize, a12: usize, a13: usize, a14: usize, a15: usize,
-            a16: usize, a17: usize, a18: usize, a19: usize, a20: usize, a21: usize, a22: usize, a23: usize,
-        ) -> c_int {
-            let all = [
-                a0, a1, a2, a3, a4, a5, a6, a7, a8, a9, a10, a11, a12, a13, a14, a15, a16, a17, a18, a19, a20, a21,
-                a22, a23,
-            ];
-            let run: fn(*const c_char, *const *const c_char, usize) -> c_int = $run;
-            match all.iter().position(|a| *a == 0) {
-                Some(end) => run(file, all.as_ptr().cast(), all.get(end + 1).copied().unwrap_or(0)),
-                None => fail(report::refuse(libc::E2BIG, "execl with more than 23 arguments")),
-            }
-        }
-    )+};
-}
-
-listed! {
-    execl: |file, argv, _| execv(file, argv);
-    execlp: |file, argv, _| execvp(file, argv);
-    execle: |file, argv, envp| execve(file, argv, envp as *const *const c_char);
 }

@@ -1,6 +1,6 @@
 //! Control: fcntl, advisory locks, ioctl.
 
-use super::ours;
+use super::{is_path, ours, ours_or_path};
 use crate::abi::{self, Res, done, fail, give, hook};
 use crate::{device, report, sys, table};
 use libc::{c_int, c_ulong, c_void, flock as Lock, off_t};
@@ -119,6 +119,10 @@ fn set_status(fd: c_int, h: Handle, wanted: c_int) -> Res<()> {
 
 fn control(fd: c_int, h: Handle, command: c_int, arg: usize, real: impl FnOnce() -> c_int) -> c_int {
     let lock = arg as *mut Lock;
+    let of_the_number = [libc::F_GETFD, libc::F_SETFD, libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFL];
+    if is_path(fd) && !of_the_number.contains(&command) {
+        return fail(libc::EBADF);
+    }
     match command {
         libc::F_GETFD | libc::F_SETFD => real(),
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
@@ -128,7 +132,7 @@ fn control(fd: c_int, h: Handle, command: c_int, arg: usize, real: impl FnOnce()
         libc::F_SETFL => done(set_status(fd, h, arg as c_int)),
         _ => match lock_command((fd, h), command, lock) {
             Some(answer) => done(answer),
-            None => fail(report::refuse(libc::EINVAL, "this fcntl command")),
+            None => fail(report::decline(libc::EINVAL, "this fcntl command")),
         },
     }
 }
@@ -209,18 +213,22 @@ fn device_control(fd: c_int, h: Handle, request: c_ulong, arg: *mut c_void, real
             });
             done(left.and_then(|n| abi::put(arg.cast::<c_int>(), n.min(c_int::MAX as u64) as c_int)))
         }
-        FICLONE | FICLONERANGE => fail(libc::EOPNOTSUPP),
+        FICLONE | FICLONERANGE => fail(report::decline(libc::EOPNOTSUPP, "FICLONE")),
         _ => fail(libc::ENOTTY),
     }
 }
 
 hook! { real;
     fn fcntl(fd: c_int, command: c_int, arg: usize) -> c_int {
-        let h = ours!(fd, else host_control(fd, command, arg, || real(fd, command, arg)));
+        let h = ours_or_path!(fd, else host_control(fd, command, arg, || real(fd, command, arg)));
         control(fd, h, command, arg, || real(fd, command, arg))
     }
     fn fcntl64(fd: c_int, command: c_int, arg: usize) -> c_int {
-        let h = ours!(fd, else host_control(fd, command, arg, || real(fd, command, arg)));
+        let h = ours_or_path!(fd, else host_control(fd, command, arg, || real(fd, command, arg)));
+        control(fd, h, command, arg, || real(fd, command, arg))
+    }
+    fn __fcntl(fd: c_int, command: c_int, arg: usize) -> c_int {
+        let h = ours_or_path!(fd, else host_control(fd, command, arg, || real(fd, command, arg)));
         control(fd, h, command, arg, || real(fd, command, arg))
     }
     fn flock(fd: c_int, operation: c_int) -> c_int {

@@ -81,7 +81,7 @@ fn fill(h: Handle, mut room: &mut [u8], mut off: u64) -> Res<()> {
 /// `real(fd, off)` is mmap with the rest as the caller said it.
 fn map(wanted: Wanted, real: impl FnOnce(c_int, off_t) -> *mut c_void) -> *mut c_void {
     let shared = matches!(wanted.flags & libc::MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE);
-    if shared && promote::possible() && promote::promote(wanted.fd, "a shared mmap").is_ok() {
+    if shared && promote::possible() && promote::promote(wanted.fd).is_ok() {
         // The kernel knows what is wrong with the rest.
         return real(wanted.fd, wanted.off);
     }

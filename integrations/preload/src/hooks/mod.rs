@@ -1,22 +1,34 @@
 //! One file per family of libc functions. A hook finds out whose the name or descriptor is, then either calls libc's
 //! own function or says the same thing to the device.
 
+use std::sync::atomic::Ordering;
+use weldfs_ciscops::flags::OpenFlags;
+
+mod aio;
 mod attr;
 mod copy;
 mod cwd;
 mod directory;
+mod ending;
 mod exec;
 mod fcntl;
+mod fts;
+mod ftw;
+mod library;
 mod map;
 mod names;
 mod open;
+mod openat2;
 mod process;
 mod rw;
+mod spawn;
 mod stat;
 mod stdio;
 mod sync;
 mod syscall;
 mod temp;
+mod unheld;
+mod variadic;
 mod xattr;
 
 /// Looks up libc's own functions behind those hooks that an allocator may call, so that no such call has to: a lookup
@@ -39,9 +51,9 @@ pub(crate) fn find_what_allocators_call() {
     }
 }
 
-/// This session's handle behind a descriptor; returns from the hook when the descriptor is the kernel's or its claim
-/// failed.
-macro_rules! ours {
+/// This session's handle behind a descriptor of any kind; returns from the hook when the descriptor is the kernel's or
+/// its claim failed.
+macro_rules! ours_or_path {
     ($fd:expr, else $host:expr) => {
         match $crate::device::handle($fd) {
             None => return $host,
@@ -50,7 +62,31 @@ macro_rules! ours {
         }
     };
 }
+pub(crate) use ours_or_path;
+
+/// As `ours_or_path`, for calls that a descriptor opened with O_PATH does not have: EBADF.
+macro_rules! ours {
+    ($fd:expr, else $host:expr) => {{
+        let handle = $crate::hooks::ours_or_path!($fd, else $host);
+        if $crate::hooks::is_path($fd) {
+            return $crate::abi::fail(libc::EBADF);
+        }
+        handle
+    }};
+}
 pub(crate) use ours;
 
-pub(crate) use open::close;
+/// The flags that a descriptor of ours was opened with, or given since, as far as this process knows.
+fn flags_of(fd: libc::c_int) -> OpenFlags {
+    let known = crate::table::entry(fd).map_or(0, |open| open.flags.load(Ordering::Relaxed));
+    OpenFlags::from_bits_truncate(known as u16)
+}
+
+/// Whether a descriptor of ours only names a file (O_PATH).
+#[inline]
+pub(crate) fn is_path(fd: libc::c_int) -> bool {
+    flags_of(fd).contains(OpenFlags::PATH)
+}
+
+pub(crate) use open::{close, dup2};
 pub(crate) use rw::{lseek64, read, write};

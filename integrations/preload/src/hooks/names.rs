@@ -4,7 +4,7 @@ use crate::abi::{self, Res, count, hook};
 use crate::names::{Spot, route, route_pair};
 use crate::{config, device, fdname, path, report, table};
 use libc::{c_char, c_int, c_uint, dev_t, mode_t};
-use weldfs_ciscops::flags::{OpenFlags, RenameFlags};
+use weldfs_ciscops::flags::{AccessMask, OpenFlags, RenameFlags};
 
 const HERE: c_int = libc::AT_FDCWD;
 
@@ -70,8 +70,14 @@ fn readlink_spot(spot: &Spot<'_>, buf: *mut c_char, n: usize) -> Res<isize> {
     if n == 0 {
         return Err(libc::EINVAL);
     }
-    let room = abi::room(buf.cast(), n)?;
-    device::on(|d| d.readlinkat(spot.base, &spot.path, room)).map(|n| n as isize)
+    let mut target = [0u8; libc::PATH_MAX as usize];
+    let found = device::on(|d| d.readlinkat(spot.base, &spot.path, &mut target))?.min(n);
+    let room = abi::room(buf.cast(), found)?;
+    if room.len() < found {
+        return Err(libc::EFAULT);
+    }
+    room.copy_from_slice(&target[..found]);
+    Ok(found as isize)
 }
 
 /// readlink on the host, where `/proc/self/fd/N` (or a name like it) of a file in the device names that file.
@@ -80,9 +86,12 @@ fn readlink_host(path: *const c_char, buf: *mut c_char, n: usize, real: impl FnO
     let (Some(inner), Some(config)) = (inner, config::get()) else { return real() };
     let full = path::outside(&config.prefix, &inner);
     let len = full.len().min(n);
-    count(abi::room(buf.cast(), len).map(|room| {
+    count(abi::room(buf.cast(), len).and_then(|room| {
+        if room.len() < len {
+            return Err(libc::EFAULT);
+        }
         room.copy_from_slice(&full[..len]);
-        len
+        Ok(len)
     }))
 }
 
@@ -95,12 +104,33 @@ fn mknod_spot(spot: &Spot<'_>, mode: mode_t) -> Res<c_int> {
             let h = device::on(|d| d.openat(spot.base, &spot.path, flags, mode, 0))?.handle;
             device::on(|d| d.close(h)).map(|()| 0)
         }
-        libc::S_IFCHR | libc::S_IFBLK => Err(report::refuse(libc::EPERM, "mknod of a device node")),
-        _ => Err(report::refuse(libc::EOPNOTSUPP, "mknod of a FIFO or socket")),
+        libc::S_IFDIR => Err(libc::EPERM),
+        libc::S_IFCHR | libc::S_IFBLK => {
+            could_be_made(spot)?;
+            Err(report::refuse(libc::EPERM, "mknod of a device node"))
+        }
+        libc::S_IFIFO | libc::S_IFSOCK => {
+            could_be_made(spot)?;
+            Err(report::refuse(libc::EOPNOTSUPP, "mknod of a FIFO or socket"))
+        }
+        _ => Err(libc::EINVAL),
     }
 }
 
-fn no_fifo(_: &Spot<'_>) -> Res<c_int> {
+/// What is wrong with a name for a new file, before what is wrong with the file.
+fn could_be_made(spot: &Spot<'_>) -> Res<()> {
+    match device::on(|d| d.statat(spot.base, &spot.path, true)) {
+        Ok(_) => return Err(libc::EEXIST),
+        Err(libc::ENOENT) => {}
+        Err(code) => return Err(code),
+    }
+    let (above, _, _) = path::split_last(&spot.path);
+    let above = if above.is_empty() { b"." } else { above };
+    device::on(|d| d.accessat(spot.base, above, AccessMask::WRITE | AccessMask::EXEC, false))
+}
+
+fn no_fifo(spot: &Spot<'_>) -> Res<c_int> {
+    could_be_made(spot)?;
     Err(report::refuse(libc::EOPNOTSUPP, "mkfifo"))
 }
 
@@ -173,6 +203,12 @@ hook! { real;
     }
     fn mknodat(dirfd: c_int, path: *const c_char, mode: mode_t, dev: dev_t) -> c_int {
         route(dirfd, path, |dirfd, path| real(dirfd, path, mode, dev), |spot| mknod_spot(spot, mode))
+    }
+    fn __xmknod(version: c_int, path: *const c_char, mode: mode_t, dev: *mut dev_t) -> c_int {
+        route(HERE, path, |_, path| real(version, path, mode, dev), |spot| mknod_spot(spot, mode))
+    }
+    fn __xmknodat(version: c_int, dirfd: c_int, path: *const c_char, mode: mode_t, dev: *mut dev_t) -> c_int {
+        route(dirfd, path, |dirfd, path| real(version, dirfd, path, mode, dev), |spot| mknod_spot(spot, mode))
     }
     fn mkfifo(path: *const c_char, mode: mode_t) -> c_int {
         route(HERE, path, |_, path| real(path, mode), no_fifo)

@@ -3,7 +3,7 @@
 use crate::abi::{self, Res, done, fail, give, hook};
 use crate::names::{Spot, route};
 use crate::table::{self, Gone};
-use crate::{device, fdname, promote, report, stdio, sys};
+use crate::{counts, device, fdname, promote, report, stdio, sys};
 use libc::{c_char, c_int, c_uint, mode_t};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs_ciscops::Handle;
@@ -124,9 +124,11 @@ fn share_again(fd: c_int, flags: c_int) -> Res<c_int> {
 
 /// Closes a descriptor, whoever owns it.
 fn close_any(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    super::ending::stderr_closed(fd);
     match forget(fd) {
         Gone::NotOurs => real(),
         gone => {
+            counts::served();
             let closed = sys::close(fd);
             stdio::number_taken(fd);
             done(end(&gone).and(closed))
@@ -149,6 +151,11 @@ fn forget(fd: c_int) -> Gone {
     table::remove(fd)
 }
 
+/// What the number meant was closed, and the number given away, by libc itself.
+pub fn replaced(fd: c_int) {
+    let _ = end(&forget(fd));
+}
+
 /// Says goodbye to the device.
 fn end(gone: &Gone) -> Res<()> {
     match *gone {
@@ -161,6 +168,12 @@ fn end(gone: &Gone) -> Res<()> {
 fn close_many<T>(first: c_uint, last: c_uint, real: impl FnOnce() -> T) -> T {
     let mut gone = Vec::new();
     table::each(first, last, |fd| gone.push(forget(fd)));
+    if !gone.is_empty() {
+        counts::served();
+    }
+    if (first..=last).contains(&2) {
+        super::ending::stderr_closed(2);
+    }
     let answer = real();
     for one in &gone {
         let _ = end(one);
@@ -176,6 +189,10 @@ fn follow_dup(old: c_int, new: c_int) -> c_int {
     }
     // The kernel has closed what the number meant before; an error of that close is lost there, too.
     let _ = end(&forget(new));
+    super::ending::stderr_given(new);
+    if table::ours(old) {
+        counts::served();
+    }
     if let Err(code) = table::share(old, new).and_then(|()| promote::duplicated(old, new)) {
         let _ = end(&forget(new));
         let _ = sys::close(new);
@@ -231,7 +248,9 @@ hook! { real;
         close_any(fd, || real(fd))
     }
     fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int {
-        if flags & libc::CLOSE_RANGE_CLOEXEC as c_int != 0 {
+        // Where the kernel closes nothing (CLOEXEC, or an error), nothing is forgotten.
+        let closes = flags & !(libc::CLOSE_RANGE_UNSHARE as c_int) == 0 && first <= last;
+        if !closes {
             return real(first, last, flags);
         }
         close_many(first, last, || real(first, last, flags))

@@ -1,7 +1,8 @@
 //! Birth of processes: what a new one must be told, and what a forked one must forget.
 
+use super::{library, spawn};
 use crate::abi::{self, hook};
-use crate::{config, cwd, device, fdname, hooks, promote, stdio, sys, table};
+use crate::{config, counts, cwd, device, fdname, hooks, memory, promote, stdio, sys, table};
 use libc::{c_char, c_int, pid_t};
 use std::cell::Cell;
 use std::ffi::CString;
@@ -16,10 +17,12 @@ static START: extern "C" fn() = start;
 /// Outside `weldfs run` this is all that ever happens.
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn start() {
-    if config::get().is_none() {
-        return;
-    }
+    let Some(settings) = config::get() else { return };
+    memory::learn(abi::environment() as usize);
     hooks::find_what_allocators_call();
+    if settings.counting {
+        counts::start();
+    }
     // A lazy allocator sets itself up now and registers its own handlers of fork, which must run after ours in the
     // parent: a thread may hold a lock of ours while it waits for memory, so ours are taken first.
     std::hint::black_box(Box::new(0u64));
@@ -30,15 +33,20 @@ extern "C" fn start() {
     (0..=2).for_each(stdio::number_taken);
 }
 
+/// Every lock that a thread may hold while another forks, in the order they are taken.
+type Held = (table::Held, device::Held, stdio::Held, spawn::Held, library::Held, promote::Held);
+
 thread_local! {
-    /// The locks of four modules, in the order they are taken, while this thread forks. Without a destructor: a
-    /// program's thread ends without a call of this library.
-    static HELD: Cell<ManuallyDrop<Option<(promote::Held, table::Held, device::Held, stdio::Held)>>> =
+    /// The locks, while this thread forks. Without a destructor: a program's thread ends without a call of this
+    /// library.
+    static HELD: Cell<ManuallyDrop<Option<Held>>> =
         const { Cell::new(ManuallyDrop::new(None)) };
 }
 
 extern "C" fn before_fork() {
-    let held = (promote::before_fork(), table::before_fork(), device::before_fork(), stdio::before_fork());
+    // Those whose holders may wait for the device come first.
+    let streams = (stdio::before_fork(), spawn::before_fork(), library::before_fork(), promote::before_fork());
+    let held = (table::before_fork(), device::before_fork(), streams.0, streams.1, streams.2, streams.3);
     HELD.set(ManuallyDrop::new(Some(held)));
 }
 
@@ -52,11 +60,14 @@ extern "C" fn after_fork_child() {
 
 fn after_fork(child: bool) {
     let held = HELD.replace(ManuallyDrop::new(None));
-    if let Some((promote, table, device, stdio)) = ManuallyDrop::into_inner(held) {
-        drop(stdio);
+    if let Some((table, device, stdio, spawn, library, promote)) = ManuallyDrop::into_inner(held) {
+        drop((library, spawn, stdio));
         device::after_fork(device, child);
         table::after_fork(table, child);
         drop(promote);
+    }
+    if child {
+        counts::forget();
     }
 }
 
@@ -132,12 +143,68 @@ hook! { real;
         tell_environment();
         real(command, mode)
     }
+    fn daemon(stay: c_int, keep: c_int) -> c_int {
+        let answer = real(stay, keep);
+        if answer == 0 && stay == 0 {
+            cwd::left();
+        }
+        standard_numbers_changed();
+        answer
+    }
+    fn login_tty(fd: c_int) -> c_int {
+        let answer = real(fd);
+        standard_numbers_changed();
+        answer
+    }
+    fn forkpty(
+        terminal: *mut c_int, name: *mut c_char, modes: *const libc::termios, size: *const libc::winsize,
+    ) -> pid_t {
+        let pid = real(terminal, name, modes, size);
+        if pid == 0 {
+            standard_numbers_changed();
+        }
+        pid
+    }
+    fn recvmmsg(
+        fd: c_int, messages: *mut libc::mmsghdr, n: libc::c_uint, flags: c_int, timeout: *mut libc::timespec,
+    ) -> c_int {
+        let got = real(fd, messages, n, flags, timeout);
+        if got > 0 && config::get().is_some() {
+            for i in 0..got as usize {
+                // SAFETY: the kernel has just filled the first `got` of the caller's messages.
+                adopt_received(unsafe { &raw mut (*messages.add(i)).msg_hdr });
+            }
+        }
+        got
+    }
+    fn pidfd_getfd(process: c_int, fd: c_int, flags: libc::c_uint) -> c_int {
+        let new = real(process, fd, flags);
+        if new >= 0 && config::get().is_some() {
+            adopt(new);
+        }
+        new
+    }
     fn recvmsg(fd: c_int, message: *mut libc::msghdr, flags: c_int) -> isize {
         let n = real(fd, message, flags);
         if n >= 0 && config::get().is_some() {
             adopt_received(message);
         }
         n
+    }
+}
+
+/// libc has given 0, 1 and 2 another meaning by calls of its own.
+fn standard_numbers_changed() {
+    if config::get().is_none() {
+        return;
+    }
+    for fd in 0..=2 {
+        let mut room = [0u8; 64];
+        let inside = sys::fd_target(fd, &mut room).is_ok_and(|target| target == fdname::PLACEHOLDER);
+        if table::ours(fd) && !inside {
+            super::open::replaced(fd);
+        }
+        stdio::number_taken(fd);
     }
 }
 

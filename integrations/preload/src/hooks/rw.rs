@@ -2,66 +2,199 @@
 
 use super::ours;
 use crate::abi::{self, Res, count, fail, give, hook};
-use crate::device;
+use crate::{device, memory, report};
 use libc::{c_int, c_void, iovec, off_t};
 use std::io::{IoSlice, IoSliceMut};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::command::At;
-use weldfs_ciscops::flags::Whence;
+use weldfs_ciscops::flags::{OpenFlags, Whence};
 
 fn offset(off: off_t) -> Res<At> {
     u64::try_from(off).map(At::Offset).map_err(|_| libc::EINVAL)
 }
 
+/// Bytes at most per call, as the kernel's own limit.
+const CALL_MAX: usize = 0x7fff_f000;
+/// Bytes of a read that are asked for at once: a buffer is looked at only as far as the file may fill it.
+const PIECE: usize = 1 << 20;
+
 /// Reads into a C buffer.
 #[inline]
 pub fn read_at(h: Handle, at: Res<At>, buf: *mut c_void, n: usize) -> isize {
     count(at.and_then(|at| {
-        let room = abi::room(buf, n)?;
-        device::on(|d| d.read(h, at, room))
+        if !memory::is_range(buf, n) {
+            return nowhere_to_read(h, at).and(Err(libc::EFAULT));
+        }
+        if n <= PIECE { read_piece(h, at, buf, n) } else { read_pieces(h, at, buf, n) }
     }))
+}
+
+#[inline]
+fn read_piece(h: Handle, at: At, buf: *mut c_void, n: usize) -> Res<usize> {
+    match abi::room(buf, n) {
+        Ok(room) => device::on(|d| d.read(h, at, room)),
+        Err(_) => nowhere_to_read(h, at),
+    }
+}
+
+fn read_pieces(h: Handle, at: At, buf: *mut c_void, n: usize) -> Res<usize> {
+    let (n, mut done) = (n.min(CALL_MAX), 0);
+    while done < n {
+        let at = if let At::Offset(off) = at { At::Offset(off + done as u64) } else { at };
+        let want = PIECE.min(n - done);
+        match read_piece(h, at, buf.wrapping_byte_add(done), want) {
+            Ok(got) => {
+                done += got;
+                if got < want {
+                    break;
+                }
+            }
+            Err(code) if done == 0 => return Err(code),
+            Err(_) => break,
+        }
+    }
+    Ok(done)
+}
+
+/// A read without a place for what it finds: fine where there is nothing to find.
+#[cold]
+fn nowhere_to_read(h: Handle, at: At) -> Res<usize> {
+    let mut byte = [0u8];
+    let found = device::on(|d| {
+        let at = if at == At::Current { At::Offset(d.seek(h, Whence::Cur, 0)?) } else { at };
+        d.read(h, at, &mut byte)
+    });
+    match found {
+        Ok(0) => Ok(0),
+        Ok(_) => Err(libc::EFAULT),
+        Err(code) => Err(code),
+    }
 }
 
 /// Writes from a C buffer.
 #[inline]
 pub fn write_at(h: Handle, at: Res<At>, buf: *const c_void, n: usize) -> isize {
-    count(at.and_then(|at| {
-        let bytes = abi::bytes(buf, n)?;
-        device::on(|d| d.write(h, at, bytes)).map(|w| w.len)
+    count(at.and_then(|at| match abi::bytes(buf, n.min(CALL_MAX)) {
+        Ok(_) if !memory::is_range(buf, n) => Err(nothing_to_write(h, at, libc::EFAULT)),
+        Ok(bytes) => device::on(|d| d.write(h, at, bytes)).map(|w| w.len),
+        Err(code) => Err(nothing_to_write(h, at, code)),
     }))
+}
+
+/// The errno of a write from memory that is not there: a descriptor that cannot write comes first.
+#[cold]
+fn nothing_to_write(h: Handle, at: At, code: c_int) -> c_int {
+    device::on(|d| d.write(h, at, &[])).err().unwrap_or(code)
 }
 
 fn readv_at(h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> isize {
     let go = || -> Res<usize> {
-        let at = at?;
-        let mut parts = Vec::new();
-        for part in abi::vector(iov, n)? {
-            parts.push(IoSliceMut::new(abi::room(part.iov_base, part.iov_len)?));
+        let (at, mut parts, mut short) = (at?, Vec::new(), false);
+        for part in abi::vector(iov, n)?.iter().filter(|part| part.iov_len > 0) {
+            match abi::room(part.iov_base, part.iov_len) {
+                Ok(room) => {
+                    short = room.len() < part.iov_len;
+                    parts.push(IoSliceMut::new(room));
+                }
+                Err(_) => short = true,
+            }
+            if short {
+                break;
+            }
+        }
+        if short && parts.is_empty() {
+            return nowhere_to_read(h, at);
         }
         device::on(|d| d.read(h, at, &mut parts[..]))
     };
     count(go())
 }
 
+fn gather<'a>(iov: *const iovec, n: c_int) -> Res<Vec<IoSlice<'a>>> {
+    let mut parts = Vec::new();
+    for part in abi::vector(iov, n)?.iter().filter(|part| part.iov_len > 0) {
+        match abi::bytes(part.iov_base, part.iov_len) {
+            Ok(bytes) => {
+                parts.push(IoSlice::new(bytes));
+                if bytes.len() < part.iov_len {
+                    break;
+                }
+            }
+            Err(code) if parts.is_empty() => return Err(code),
+            Err(_) => break,
+        }
+    }
+    Ok(parts)
+}
+
 fn writev_at(h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> isize {
     let go = || -> Res<usize> {
         let at = at?;
-        let mut parts = Vec::new();
-        for part in abi::vector(iov, n)? {
-            parts.push(IoSlice::new(abi::bytes(part.iov_base, part.iov_len)?));
+        match gather(iov, n) {
+            Ok(parts) => device::on(|d| d.write(h, at, &parts[..])).map(|w| w.len),
+            Err(libc::EFAULT) => Err(nothing_to_write(h, at, libc::EFAULT)),
+            Err(code) => Err(code),
         }
-        device::on(|d| d.write(h, at, &parts[..])).map(|w| w.len)
     };
     count(go())
 }
 
-/// preadv2 and pwritev2: -1 means the current offset; of the flags only those that change nothing are known.
-fn offset_or_current(off: off_t, flags: c_int) -> Res<At> {
-    let harmless = libc::RWF_HIPRI;
-    if flags & !harmless != 0 {
-        return Err(crate::report::refuse(libc::EOPNOTSUPP, "preadv2/pwritev2 flags"));
-    }
+/// preadv2 and pwritev2: -1 means the current offset.
+fn offset_or_current(off: off_t) -> Res<At> {
     if off == -1 { Ok(At::Current) } else { offset(off) }
+}
+
+/// Flags of preadv2 and pwritev2 that libc's Rust binding may not know yet.
+const RWF_NOAPPEND: c_int = 0x20;
+const RWF_ALL: c_int =
+    libc::RWF_HIPRI | libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_NOWAIT | libc::RWF_APPEND | RWF_NOAPPEND;
+
+fn check_flags(flags: c_int) -> Res<()> {
+    if flags & !RWF_ALL != 0 {
+        return Err(libc::EOPNOTSUPP);
+    }
+    let both = libc::RWF_APPEND | RWF_NOAPPEND;
+    if flags & both == both { Err(libc::EINVAL) } else { Ok(()) }
+}
+
+/// A read with flags: none of them changes what a read of a device file does, which never waits for a medium longer
+/// than a page of a file does.
+fn readv_with(h: Handle, off: off_t, flags: c_int, iov: *const iovec, n: c_int) -> isize {
+    match check_flags(flags) {
+        Ok(()) => readv_at(h, offset_or_current(off), iov, n),
+        Err(code) => fail(code),
+    }
+}
+
+/// A write with flags. RWF_NOWAIT is what ext4 says to it; RWF_APPEND leaves the offset alone unless that is used.
+fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const iovec, n: c_int) -> isize {
+    let go = || -> Res<usize> {
+        check_flags(flags)?;
+        if flags & libc::RWF_NOWAIT != 0 {
+            return Err(libc::EOPNOTSUPP);
+        }
+        if flags & RWF_NOAPPEND != 0 && super::flags_of(fd).contains(OpenFlags::APPEND) {
+            return Err(report::refuse(libc::EOPNOTSUPP, "RWF_NOAPPEND on a descriptor that appends"));
+        }
+        let mut at = offset_or_current(off)?;
+        if flags & libc::RWF_APPEND != 0 {
+            at = At::End;
+        }
+        let parts = gather(iov, n).map_err(|code| nothing_to_write(h, at, code))?;
+        let written = device::on(|d| d.write(h, at, &parts[..]))?;
+        if at == At::End && off == -1 {
+            let end = written.offset as i64 + written.len as i64;
+            device::on(|d| d.seek(h, Whence::Set, end))?;
+        }
+        match flags & (libc::RWF_DSYNC | libc::RWF_SYNC) {
+            _ if written.len == 0 => {}
+            0 => {}
+            libc::RWF_DSYNC => device::on(|d| d.fdatasync(h))?,
+            _ => device::on(|d| d.fsync(h))?,
+        }
+        Ok(written.len)
+    };
+    count(go())
 }
 
 /// A fortified call whose buffer is too small for what was asked: libc's own would abort, and so do we.
@@ -71,9 +204,14 @@ fn fortified(n: usize, size: usize) {
     }
 }
 
-fn seek(h: Handle, off: off_t, whence: c_int) -> off_t {
+fn seek(fd: c_int, h: Handle, off: off_t, whence: c_int) -> off_t {
     let Some(whence) = u64::try_from(whence).ok().and_then(Whence::from_wire) else { return fail(libc::EINVAL) };
-    give(device::on(|d| d.seek(h, whence, off)).map(|n| n as off_t))
+    let at = device::on(|d| d.seek(h, whence, off));
+    if let (Ok(at), Some(open)) = (at, crate::table::entry(fd)) {
+        // Where raw getdents64 goes on.
+        open.cursor.store(at, std::sync::atomic::Ordering::Relaxed);
+    }
+    give(at.map(|n| n as off_t))
 }
 
 hook! { real;
@@ -112,6 +250,14 @@ hook! { real;
         fortified(n, size);
         read_at(h, offset(off), buf, n)
     }
+    fn __libc_pread(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> isize {
+        let h = ours!(fd, else real(fd, buf, n, off));
+        read_at(h, offset(off), buf, n)
+    }
+    fn __libc_pwrite(fd: c_int, buf: *const c_void, n: usize, off: off_t) -> isize {
+        let h = ours!(fd, else real(fd, buf, n, off));
+        write_at(h, offset(off), buf, n)
+    }
     fn readv(fd: c_int, iov: *const iovec, n: c_int) -> isize {
         let h = ours!(fd, else real(fd, iov, n));
         readv_at(h, Ok(At::Current), iov, n)
@@ -126,11 +272,11 @@ hook! { real;
     }
     fn preadv2(fd: c_int, iov: *const iovec, n: c_int, off: off_t, flags: c_int) -> isize {
         let h = ours!(fd, else real(fd, iov, n, off, flags));
-        readv_at(h, offset_or_current(off, flags), iov, n)
+        readv_with(h, off, flags, iov, n)
     }
     fn preadv64v2(fd: c_int, iov: *const iovec, n: c_int, off: off_t, flags: c_int) -> isize {
         let h = ours!(fd, else real(fd, iov, n, off, flags));
-        readv_at(h, offset_or_current(off, flags), iov, n)
+        readv_with(h, off, flags, iov, n)
     }
     fn write(fd: c_int, buf: *const c_void, n: usize) -> isize {
         let h = ours!(fd, else real(fd, buf, n));
@@ -166,22 +312,22 @@ hook! { real;
     }
     fn pwritev2(fd: c_int, iov: *const iovec, n: c_int, off: off_t, flags: c_int) -> isize {
         let h = ours!(fd, else real(fd, iov, n, off, flags));
-        writev_at(h, offset_or_current(off, flags), iov, n)
+        writev_with(fd, h, (off, flags), iov, n)
     }
     fn pwritev64v2(fd: c_int, iov: *const iovec, n: c_int, off: off_t, flags: c_int) -> isize {
         let h = ours!(fd, else real(fd, iov, n, off, flags));
-        writev_at(h, offset_or_current(off, flags), iov, n)
+        writev_with(fd, h, (off, flags), iov, n)
     }
     fn lseek(fd: c_int, off: off_t, whence: c_int) -> off_t {
         let h = ours!(fd, else real(fd, off, whence));
-        seek(h, off, whence)
+        seek(fd, h, off, whence)
     }
     fn lseek64(fd: c_int, off: off_t, whence: c_int) -> off_t {
         let h = ours!(fd, else real(fd, off, whence));
-        seek(h, off, whence)
+        seek(fd, h, off, whence)
     }
     fn __lseek(fd: c_int, off: off_t, whence: c_int) -> off_t {
         let h = ours!(fd, else real(fd, off, whence));
-        seek(h, off, whence)
+        seek(fd, h, off, whence)
     }
 }

@@ -1,6 +1,6 @@
 //! stat and its many names, statx, statfs, access.
 
-use super::ours;
+use super::ours_or_path;
 use crate::abi::{self, Res, done, fail, hook};
 use crate::names::{Spot, route_file};
 use crate::{device, promote};
@@ -52,6 +52,15 @@ fn to_statx(b: &StatBody) -> Statx {
     sx
 }
 
+const STAT_FLAGS: c_int = NOFOLLOW | libc::AT_NO_AUTOMOUNT | libc::AT_EMPTY_PATH | libc::AT_STATX_SYNC_TYPE;
+
+/// Flags that fstatat and statx do not have are EINVAL.
+fn check_flags(flags: c_int, mask: c_uint) -> Res<()> {
+    let reserved = mask & libc::STATX__RESERVED as c_uint != 0;
+    let both = flags & libc::AT_STATX_SYNC_TYPE == libc::AT_STATX_SYNC_TYPE;
+    if flags & !STAT_FLAGS != 0 || both || reserved { Err(libc::EINVAL) } else { Ok(()) }
+}
+
 /// By name; an empty name means the directory descriptor itself where the flags allow it.
 fn body_of(spot: &Spot<'_>, flags: c_int) -> Res<StatBody> {
     spot.check_named(flags)?;
@@ -66,6 +75,7 @@ fn stat_name(
     real: impl FnOnce(c_int, *const c_char) -> c_int,
 ) -> c_int {
     route_file((dirfd, path, flags & NOFOLLOW != 0), real, |spot| {
+        check_flags(flags, 0)?;
         let body = body_of(spot, flags)?;
         abi::put(out, to_stat(&body)).map(|()| 0)
     })
@@ -124,7 +134,7 @@ fn exists(spot: &Spot<'_>) -> Res<()> {
 
 /// access(2) and its kin.
 fn may(spot: &Spot<'_>, mode: c_int, flags: c_int) -> Res<c_int> {
-    if mode & !7 != 0 {
+    if mode & !7 != 0 || flags & !(NOFOLLOW | libc::AT_EACCESS | libc::AT_EMPTY_PATH) != 0 {
         return Err(libc::EINVAL);
     }
     spot.check_named(flags)?;
@@ -150,11 +160,11 @@ hook! { real;
         stat_name(HERE, path, out, NOFOLLOW, |_, path| real(path, out))
     }
     fn fstat(fd: c_int, out: *mut Stat) -> c_int {
-        let h = ours!(fd, else real(fd, out));
+        let h = ours_or_path!(fd, else real(fd, out));
         stat_fd(h, out)
     }
     fn fstat64(fd: c_int, out: *mut Stat) -> c_int {
-        let h = ours!(fd, else real(fd, out));
+        let h = ours_or_path!(fd, else real(fd, out));
         stat_fd(h, out)
     }
     fn fstatat(dirfd: c_int, path: *const c_char, out: *mut Stat, flags: c_int) -> c_int {
@@ -176,11 +186,11 @@ hook! { real;
         stat_name(HERE, path, out, NOFOLLOW, |_, path| real(version, path, out))
     }
     fn __fxstat(version: c_int, fd: c_int, out: *mut Stat) -> c_int {
-        let h = ours!(fd, else real(version, fd, out));
+        let h = ours_or_path!(fd, else real(version, fd, out));
         stat_fd(h, out)
     }
     fn __fxstat64(version: c_int, fd: c_int, out: *mut Stat) -> c_int {
-        let h = ours!(fd, else real(version, fd, out));
+        let h = ours_or_path!(fd, else real(version, fd, out));
         stat_fd(h, out)
     }
     fn __fxstatat(version: c_int, dirfd: c_int, path: *const c_char, out: *mut Stat, flags: c_int) -> c_int {
@@ -192,6 +202,7 @@ hook! { real;
     fn statx(dirfd: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut Statx) -> c_int {
         let host = |dirfd, path| real(dirfd, path, flags, mask, out);
         route_file((dirfd, path, flags & NOFOLLOW != 0), host, |spot| {
+            check_flags(flags, mask)?;
             let body = body_of(spot, flags)?;
             abi::put(out, to_statx(&body)).map(|()| 0)
         })
@@ -203,11 +214,11 @@ hook! { real;
         route_file((HERE, path, false), |_, path| real(path, out), |spot| exists(spot).and_then(|()| put_statfs(out)))
     }
     fn fstatfs(fd: c_int, out: *mut Statfs) -> c_int {
-        let _ = ours!(fd, else real(fd, out));
+        let _ = ours_or_path!(fd, else real(fd, out));
         abi::give(put_statfs(out))
     }
     fn fstatfs64(fd: c_int, out: *mut Statfs) -> c_int {
-        let _ = ours!(fd, else real(fd, out));
+        let _ = ours_or_path!(fd, else real(fd, out));
         abi::give(put_statfs(out))
     }
     fn statvfs(path: *const c_char, out: *mut Statvfs) -> c_int {
@@ -217,11 +228,11 @@ hook! { real;
         route_file((HERE, path, false), |_, path| real(path, out), |spot| exists(spot).and_then(|()| put_statvfs(out)))
     }
     fn fstatvfs(fd: c_int, out: *mut Statvfs) -> c_int {
-        let _ = ours!(fd, else real(fd, out));
+        let _ = ours_or_path!(fd, else real(fd, out));
         abi::give(put_statvfs(out))
     }
     fn fstatvfs64(fd: c_int, out: *mut Statvfs) -> c_int {
-        let _ = ours!(fd, else real(fd, out));
+        let _ = ours_or_path!(fd, else real(fd, out));
         abi::give(put_statvfs(out))
     }
     fn access(path: *const c_char, mode: c_int) -> c_int {
@@ -241,7 +252,7 @@ hook! { real;
         route_file((HERE, path, false), |_, path| real(path, name), |spot| exists(spot).and_then(|()| limit(name)))
     }
     fn fpathconf(fd: c_int, name: c_int) -> libc::c_long {
-        let _ = ours!(fd, else real(fd, name));
+        let _ = ours_or_path!(fd, else real(fd, name));
         match limit(name) { Ok(n) => n, Err(code) => fail(code) }
     }
 }

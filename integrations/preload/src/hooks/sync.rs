@@ -22,7 +22,7 @@ fn allocate(h: Handle, mode: c_int, off: off_t, len: off_t) -> Res<()> {
         m if m == libc::FALLOC_FL_PUNCH_HOLE | libc::FALLOC_FL_KEEP_SIZE => FallocMode::Punch,
         libc::FALLOC_FL_ZERO_RANGE => FallocMode::Zero,
         m if m == libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE => FallocMode::ZeroKeepSize,
-        _ => return Err(report::refuse(libc::EOPNOTSUPP, "this fallocate mode")),
+        _ => return Err(report::decline(libc::EOPNOTSUPP, "this fallocate mode")),
     };
     device::on(|d| d.fallocate(h, mode, off, len))
 }
@@ -75,6 +75,7 @@ hook! { real;
     fn posix_fallocate(fd: c_int, off: off_t, len: off_t) -> c_int {
         match device::handle(fd) {
             None => real(fd, off, len),
+            Some(Ok(_)) if super::is_path(fd) => libc::EBADF,
             Some(Ok(h)) => reserve(h, off, len),
             Some(Err(code)) => code,
         }
@@ -82,6 +83,7 @@ hook! { real;
     fn posix_fallocate64(fd: c_int, off: off_t, len: off_t) -> c_int {
         match device::handle(fd) {
             None => real(fd, off, len),
+            Some(Ok(_)) if super::is_path(fd) => libc::EBADF,
             Some(Ok(h)) => reserve(h, off, len),
             Some(Err(code)) => code,
         }

@@ -9,12 +9,28 @@ use weldfs_ciscops::Handle;
 use weldfs_ciscops::flags::XattrFlags;
 
 const HERE: c_int = libc::AT_FDCWD;
+/// Bytes of a value that the kernel takes at most.
+const XATTR_SIZE_MAX: usize = 65_536;
 
 /// Whose attributes: a name, or a handle with an empty name.
 struct Whose<'a> {
     base: Handle,
     path: &'a [u8],
     nofollow: bool,
+}
+
+/// An attribute's name: ERANGE for one that is empty or too long.
+fn attribute<'a>(name: *const c_char) -> Res<&'a [u8]> {
+    let name = abi::text(name)?;
+    if [&b"user."[..], b"trusted.", b"security."].contains(&name) {
+        return Err(libc::EINVAL);
+    }
+    if name.is_empty() || name.len() > weldfs_ciscops::limits::XATTR_NAME_MAX { Err(libc::ERANGE) } else { Ok(name) }
+}
+
+/// A buffer that is too small because its end is not there is a bad one.
+fn fitting(whole: bool, answer: Res<usize>) -> Res<usize> {
+    answer.map_err(|code| if code == libc::ERANGE && !whole { libc::EFAULT } else { code })
 }
 
 impl<'a> Whose<'a> {
@@ -28,23 +44,28 @@ impl<'a> Whose<'a> {
     }
 
     fn get(&self, name: *const c_char, value: *mut c_void, n: usize) -> Res<usize> {
-        let (name, room) = (abi::text(name)?, abi::room(value, n)?);
-        device::on(|d| d.get_xattr(self.base, self.path, self.nofollow, name, room))
+        let (name, room) = (attribute(name)?, abi::room(value, n)?);
+        let whole = room.len() == n;
+        fitting(whole, device::on(|d| d.get_xattr(self.base, self.path, self.nofollow, name, room)))
     }
 
     fn set(&self, name: *const c_char, value: *const c_void, n: usize, flags: c_int) -> Res<()> {
-        let (name, value) = (abi::text(name)?, abi::bytes(value, n)?);
+        if n > XATTR_SIZE_MAX {
+            return Err(libc::E2BIG);
+        }
+        let (name, value) = (attribute(name)?, abi::all_bytes(value, n)?);
         let flags = u8::try_from(flags).ok().and_then(XattrFlags::from_bits).ok_or(libc::EINVAL)?;
         device::on(|d| d.set_xattr(self.base, self.path, self.nofollow, name, value, flags))
     }
 
     fn list(&self, list: *mut c_char, n: usize) -> Res<usize> {
         let room = abi::room(list.cast(), n)?;
-        device::on(|d| d.list_xattr(self.base, self.path, self.nofollow, room))
+        let whole = room.len() == n;
+        fitting(whole, device::on(|d| d.list_xattr(self.base, self.path, self.nofollow, room)))
     }
 
     fn remove(&self, name: *const c_char) -> Res<()> {
-        let name = abi::text(name)?;
+        let name = attribute(name)?;
         device::on(|d| d.remove_xattr(self.base, self.path, self.nofollow, name))
     }
 }

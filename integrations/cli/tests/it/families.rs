@@ -1,0 +1,192 @@
+//! Every family of calls that the preload library has, from C: what a call gives in a device must be what it gives on
+//! ext4, with good input and with bad. And what is said of them: counts, refusals, programs that are passed over.
+
+use super::skips::skip;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+const PARTS: &[&str] = &["main", "io", "fs", "more"];
+/// Warnings about what the program does on purpose.
+const FLAGS: &[&str] = &[
+    "-O1",
+    "-g",
+    "-Wall",
+    "-Wno-nonnull",
+    "-Wno-stringop-overflow",
+    "-Wno-stringop-overread",
+    "-Wno-unused-result",
+    "-Wno-deprecated-declarations",
+];
+/// Magic number of ext2, ext3 and ext4 (statfs(2)).
+const EXT4: u64 = 0xef53;
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/c/families")
+}
+
+fn compile(files: &[&str], to: &Path, flags: &[&str]) {
+    let files = files.iter().map(|name| sources().join(name).with_extension("c"));
+    let mut cc = Command::new("cc");
+    cc.args(FLAGS).args(flags).arg("-o").arg(to).args(files);
+    let output = cc.output().expect("a C compiler");
+    assert!(output.status.success(), "{cc:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn weldfs_run(args: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_weldfs"));
+    command.args(["run", "--ram", "256M", "--", "timeout", "--signal=KILL", "60"]).args(args);
+    command.current_dir("/").stdin(Stdio::null()).env("LC_ALL", "C").env_remove("TMPDIR");
+    for name in ["WELDFS_REPORT", "WELDFS_BYPASS", "WELDFS_DEBUG"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn streams(output: &Output) -> (String, String) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// What a shell script under the library prints, and what it says on standard error.
+fn said(script: &str, set: &[(&str, &str)]) -> (String, String) {
+    let output = weldfs_run(&["bash", "-c", script]).envs(set.iter().copied()).output().expect("runs");
+    assert!(output.status.success(), "{script}: {}: {:?}", output.status, streams(&output));
+    streams(&output)
+}
+
+/// A folder of the host that lies on ext4; what other file systems answer is not what this compares with.
+fn ext4(test: &str) -> Option<tempfile::TempDir> {
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a folder");
+    if rustix::fs::statfs(folder.path()).expect("statfs").f_type as u64 == EXT4 {
+        return Some(folder);
+    }
+    skip(test, "the build's target directory is not on ext4");
+    None
+}
+
+/// A crash of the program in the middle shows as well: the rest of its lines is missing.
+#[test]
+fn every_call_gives_what_it_gives_on_ext4() {
+    const NAME: &str = "families: every_call_gives_what_it_gives_on_ext4";
+    let Some(folder) = ext4(NAME) else { return };
+    let (program, library) = (folder.path().join("families"), folder.path().join("lib.so"));
+    compile(PARTS, &program, &["-D_GNU_SOURCE"]);
+    compile(&["library"], &library, &["-shared", "-fPIC"]);
+    let program = program.to_str().expect("text");
+    let host_dir = folder.path().join("d");
+    std::fs::create_dir(&host_dir).expect("mkdir");
+    let mut host = Command::new("timeout");
+    host.args(["--signal=KILL", "60", program]).arg(&host_dir).current_dir("/").stdin(Stdio::null());
+    host.env("LIBRARY", &library).env("LC_ALL", "C").env_remove("TMPDIR");
+    let host = host.output().expect("runs");
+    let mut inner = weldfs_run(&["sh", "-c", "mkdir /weld/d && exec \"$0\" /weld/d", program]);
+    let inner = inner.env("LIBRARY", &library).output().expect("runs");
+    let ((want, _), (got, complaints)) = (streams(&host), streams(&inner));
+    for (number, (got, want)) in got.lines().zip(want.lines()).enumerate() {
+        assert_eq!(got, want, "line {}: in the device (left) and on ext4 (right)\n{complaints}", number + 1);
+    }
+    assert_eq!(got.lines().count(), want.lines().count(), "lines\n{complaints}");
+    assert_eq!(inner.status.code(), host.status.code(), "{complaints}");
+    assert!(want.lines().count() > 1300, "{} lines", want.lines().count());
+}
+
+/// The rows of every table on standard error: program, function, accelerated, promoted, refused.
+fn rows(errors: &str) -> Vec<(String, String, [u64; 3])> {
+    let (mut program, mut all) = (String::new(), Vec::new());
+    for line in errors.lines().filter_map(|line| line.strip_prefix("weldfs: ")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        match words[..] {
+            [name, _, "accelerated", "promoted", "refused"] => program = name.to_owned(),
+            [call, a, p, r] => {
+                let counts = [a, p, r].map(|n| n.parse().expect("a count"));
+                all.push((program.clone(), call.to_owned(), counts));
+            }
+            _ => {}
+        }
+    }
+    all
+}
+
+fn count(errors: &str, program: &str, call: &str) -> [u64; 3] {
+    let found = rows(errors).into_iter().filter(|row| row.0 == program && row.1 == call).map(|row| row.2);
+    found.fold([0; 3], |sum, row| [sum[0] + row[0], sum[1] + row[1], sum[2] + row[2]])
+}
+
+#[test]
+fn a_report_has_the_calls_of_every_process_as_what_became_of_them() {
+    let python = "
+import os
+for i in range(7): os.mkdir(f'/weld/d{i}')
+for i in range(3):
+    try: os.mkfifo('/weld/fifo')
+    except OSError: pass
+os.stat('/etc')
+pid = os.fork()
+if pid == 0:
+    os.rmdir('/weld/d0'); os._exit(0)
+os.wait()
+";
+    let script = format!("python3 -c \"{python}\"; exec cat /dev/null");
+    let (_, errors) = said(&script, &[("WELDFS_REPORT", "1")]);
+    assert_eq!(count(&errors, "python3", "mkdir"), [7, 0, 0], "{errors}");
+    assert_eq!(count(&errors, "python3", "mkfifo"), [0, 0, 3], "{errors}");
+    assert_eq!(count(&errors, "python3", "rmdir"), [1, 0, 0], "the child that ends by _exit: {errors}");
+    assert_eq!(rows(&errors).iter().filter(|row| row.0 == "cat").count(), 0, "nothing there: {errors}");
+    // What a program did before it executed another, what streams write at the end, and a closed standard error.
+    let script = "printf x > /weld/f; exec sh -c 'exec sed -n 1p > /weld/g; true' < /weld/f";
+    let (_, errors) = said(script, &[("WELDFS_REPORT", "1")]);
+    assert!(count(&errors, "bash", "open")[0] + count(&errors, "bash", "openat")[0] >= 2, "{errors}");
+    assert!(count(&errors, "sed", "write")[0] + count(&errors, "sed", "fflush")[0] >= 1, "{errors}");
+    // A file that the program has opened as its number 2 is not written to.
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("data");
+    let own = "import os, sys
+os.close(2)
+assert os.open(sys.argv[1], os.O_CREAT | os.O_RDWR) == 2
+os.mkdir('/weld/d')";
+    let output = weldfs_run(&["python3", "-c", own]).arg(&file).env("WELDFS_REPORT", "1").output().expect("runs");
+    assert!(output.status.success(), "{:?}", streams(&output));
+    assert_eq!(std::fs::read(&file).expect("read"), b"");
+    let (_, errors) = said("mkdir /weld/d", &[]);
+    assert_eq!(errors, "", "nothing is said unless it is asked for");
+}
+
+#[test]
+fn a_refusal_is_said_once_for_each_kind() {
+    let twice = "for i in 1 2; do ! /bin/true; done; python3 -c \"
+import os
+for i in range(3):
+    for call in [lambda: os.mkfifo('/weld/f'), lambda: os.mknod('/weld/n', 0o20600, 259), lambda: os.chroot('/weld')]:
+        try: call()
+        except OSError as e: print(e.errno)
+    for other in [lambda: os.rename('/weld', '/tmp/weldfs-no'), lambda: os.link('/etc/hostname', '/weld/h')]:
+        try: other()
+        except OSError as e: print(e.errno)
+\"";
+    let (out, errors) = said(twice, &[]);
+    assert_eq!(out, "95\n1\n1\n18\n18\n".repeat(3));
+    let mut lines: Vec<&str> = errors.lines().collect();
+    lines.sort_unstable();
+    let want =
+        ["chroot", "mkfifo", "mknod of a device node"].map(|w| format!("weldfs: not supported under the prefix: {w}"));
+    assert_eq!(lines, want, "those that programs expect are not said");
+    let (_, errors) = said(twice, &[("WELDFS_DEBUG", "1")]);
+    assert_eq!(errors.lines().count(), 15, "{errors}");
+}
+
+#[test]
+fn programs_that_are_passed_over_do_not_see_the_prefix_and_those_that_they_start_do() {
+    let probe = "ls /weld > /dev/null 2>&1 && echo sees || echo blind";
+    let under = |script: &str, bypass: &str| said(script, &[("WELDFS_BYPASS", bypass)]).0;
+    assert_eq!(under("ls /weld && echo sees", "cat,stat"), "sees\n");
+    assert_eq!(under(probe, "cat,ls"), "blind\n");
+    assert_eq!(
+        under("bash -c 'exec -a called ls /weld' > /dev/null 2>&1 && echo sees || echo blind", "called"),
+        "blind\n"
+    );
+    // Kept over exec, also with a cleared environment, and the settings go on through one that is passed over.
+    assert_eq!(under(&format!("exec env -i /bin/bash -c '{probe}'"), "ls"), "blind\n");
+    assert_eq!(under("exec dash -c 'exec env -i /bin/ls /weld' && echo sees", "dash"), "");
+    assert_eq!(under("cd /weld && mkdir d && cd d && dash -c 'bash -c pwd'", "dash"), "/weld/d\n");
+    assert_eq!(under("cd /weld && dash -c 'cd /tmp && bash -c pwd'", "dash"), "/tmp\n");
+}
