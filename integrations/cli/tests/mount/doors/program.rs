@@ -51,12 +51,13 @@ pub fn program(seed: u64) -> Vec<Step> {
 /// A few directories that all users may use, and a file that is open at every door, so that calls meet.
 fn prologue() -> Vec<Step> {
     let name = |path: &str| Name { base: None, path: path.as_bytes().to_vec() };
-    let sticky = SetAttr { mode: Some(0o1770), gid: Some(2000), ..SetAttr::NONE };
+    let sticky = |set| Op::SetAttr { who: Who::Path(name("/s"), false), set };
     let first = [
         Op::Mkdir { name: name("/a"), mode: 0o777 },
         Op::Mkdir { name: name("/b"), mode: 0o777 },
         Op::Mkdir { name: name("/s"), mode: 0o770 },
-        Op::SetAttr { who: Who::Path(name("/s"), false), set: sticky },
+        sticky(SetAttr { gid: Some(2000), ..SetAttr::NONE }),
+        sticky(SetAttr { mode: Some(0o1770), ..SetAttr::NONE }),
     ];
     let open = |worker: usize, flags| {
         let slot = worker as u32 * SLOTS;

@@ -27,7 +27,7 @@ pub const DOORS: [Door; 3] = [Door::Preload, Door::Mount, Door::Api];
 /// Users: uid, gid, another group (0: none).
 pub const USERS: [(u32, u32, u32); 3] = [(0, 0, 0), (1001, 1001, 2000), (1002, 2000, 0)];
 /// Under which name a program under `weldfs run` finds the device.
-const PREFIX: &str = "/weld";
+const PREFIX: &str = "/weldfs-doors";
 /// What tells this very program, started anew, to be a worker: the socket, and the number of the user.
 pub const API_WORKER: &str = "WELDFS_DOORS_WORKER";
 /// The first number of a spare slot.
