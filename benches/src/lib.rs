@@ -12,6 +12,7 @@ pub mod base;
 pub mod busy;
 pub mod chosen;
 pub mod commit;
+pub mod doors;
 pub mod engines;
 pub mod fairness;
 pub mod floor;

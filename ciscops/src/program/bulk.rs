@@ -173,6 +173,10 @@ impl<F: Copy> Machine<'_, F> {
         span(off, asked)?;
         let len = asked.min(t.size(source.file).await?.saturating_sub(off));
         let at = self.place(&target, place, len)?;
+        if len == 0 {
+            // Nothing to copy is an answer for files only: a directory is EISDIR here, too.
+            t.read(source.file, off, 0, Sink::Private(&mut []), None).await?;
+        }
         if t.same_file(source.file, target.file) {
             let start = if let At::Offset(start) = at { start } else { t.size(target.file).await? };
             if start < off + len && off < start + len {

@@ -142,6 +142,15 @@ impl Fs {
         self.by_name(session, node, identity).map(|(place, _)| place)
     }
 
+    /// The same by one of its names, whatever is open. ESTALE: it has none.
+    pub fn place_by_name(&self, session: &Arc<Session>, node: u64) -> Result<Place, Errno> {
+        let (identity, is_directory) = self.nodes.lock().identity(node).ok_or(Errno::STALE)?;
+        if is_directory {
+            return self.place(session, node);
+        }
+        self.by_name(session, node, identity).map(|(place, _)| place)
+    }
+
     /// The name of an object, and its attributes as of now.
     pub fn by_name(&self, session: &Arc<Session>, node: u64, identity: Identity) -> Result<(Place, StatBody), Errno> {
         let names = self.nodes.lock().names(node);

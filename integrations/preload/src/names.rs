@@ -309,6 +309,16 @@ fn left_by_link(spot: &Spot<'_>) -> Option<CString> {
     CString::new(full).ok()
 }
 
+/// Why two names on different sides are refused: EXDEV, unless the host's starts at a descriptor that is closed or no
+/// directory, which the kernel finds before it compares file systems.
+fn apart(host_dir: c_int, host: &[u8]) -> i32 {
+    if host_dir == libc::AT_FDCWD || host.first() == Some(&b'/') {
+        return libc::EXDEV;
+    }
+    let here = c".".as_ptr() as usize;
+    sys::checked(libc::SYS_faccessat, [host_dir as usize, here, libc::F_OK as usize, 0, 0, 0]).err().unwrap_or(libc::EXDEV)
+}
+
 /// As `route` for calls about two names; different sides are EXDEV.
 pub fn route_pair<R: Failure>(
     (from_dir, from): (c_int, *const c_char),
@@ -322,9 +332,8 @@ pub fn route_pair<R: Failure>(
     let (Ok(a), Ok(b)) = (abi::text(from), abi::text(to)) else { return fail(libc::EFAULT) };
     match (locate(from_dir, a), locate(to_dir, b)) {
         (Ok(Place::Device(a)), Ok(Place::Device(b))) => give(inner(&a, &b)),
-        (Ok(Place::Device(_)), Ok(_)) | (Ok(_), Ok(Place::Device(_))) => {
-            fail(report::decline(libc::EXDEV, "rename and link between the host and the device"))
-        }
+        (Ok(Place::Device(_)), Ok(_)) => fail(apart(to_dir, b)),
+        (Ok(_), Ok(Place::Device(_))) => fail(apart(from_dir, a)),
         (Ok(a), Ok(b)) => {
             let p = if let Place::HostAt(p) = &a { (libc::AT_FDCWD, p.as_ptr()) } else { (from_dir, from) };
             let q = if let Place::HostAt(q) = &b { (libc::AT_FDCWD, q.as_ptr()) } else { (to_dir, to) };

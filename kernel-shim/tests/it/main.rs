@@ -4,6 +4,7 @@
 mod api;
 mod departures;
 mod end_to_end;
+mod exerciser;
 mod failures;
 mod inline;
 mod processes;

@@ -1,6 +1,7 @@
 //! `weldfs bench NAME`: the experiments of the benches crate.
 
 mod busy;
+mod doors;
 mod engines;
 mod insider;
 mod macros;
@@ -42,6 +43,8 @@ enum Which {
     Stall(Stall),
     /// Latencies while busy processes want the processors: served, embedded, and the host's own calls
     Busy(busy::Args),
+    /// Calls, tar and git at every door to a device's files: the API, `weldfs run`, mounts; and directories of this host
+    Doors(doors::Args),
     /// The seven applications of INSIDER (ATC 2019), on the host and with kernels in the drive: bytes over the link,
     /// modelled speed-ups, three kernels at once
     Insider(insider::Args),
@@ -63,6 +66,9 @@ enum Which {
         #[arg(value_parser = busy::parse_kind)]
         kind: Kind,
     },
+    /// A process at a door (started by `doors`)
+    #[command(hide = true)]
+    Door(doors::WorkerArgs),
     /// A client process (started by `commit`)
     #[command(hide = true)]
     Worker { socket: PathBuf, file: String, depth: u64, millis: u64 },
@@ -229,6 +235,8 @@ pub fn run(args: &Args) -> Outcome {
         Which::Commit(args) => commits(args),
         Which::Stall(args) => stalls(args),
         Which::Busy(args) => busy::run(args),
+        Which::Doors(args) => doors::run(args),
+        Which::Door(args) => doors::work(args),
         Which::Company { kind } => weldfs_benches::busy::company::keep_busy(*kind),
         Which::Insider(args) => insider::run(args),
         Which::VirtualCat(args) => insider::run_cat(args),

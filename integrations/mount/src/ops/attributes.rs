@@ -57,14 +57,24 @@ impl Fs {
         let set: wire::Setattr = request.fixed()?;
         let node = request.head.nodeid;
         let (mut mask, body) = changes(&set);
-        // ftruncate: the file's own right to write counts, not the permission bits of now.
+        // ftruncate: the file's own right to write counts, not the permission bits of now. A file that cannot be written
+        // to comes here by an open with O_RDONLY and O_TRUNC, for which they do count.
         if set.valid & fattr::FH != 0 && mask.contains(SetAttrMask::SIZE) {
             let file = self.files.get(set.fh)?;
-            file.session.raw().truncate(file.handle, set.size)?;
-            mask.remove(SetAttrMask::SIZE);
+            if file.flags as i32 & libc::O_ACCMODE != libc::O_RDONLY {
+                file.session.raw().truncate(file.handle, set.size)?;
+                mask.remove(SetAttrMask::SIZE);
+            }
         }
         if !mask.is_empty() {
-            let place = self.place(session, node)?;
+            // A size is set by the permission bits: by a name, for a handle would bring the grant that it was opened with.
+            let place = match mask.contains(SetAttrMask::SIZE) {
+                true => match self.place_by_name(session, node) {
+                    Err(Errno::STALE) => self.place(session, node)?,
+                    named => named?,
+                },
+                false => self.place(session, node)?,
+            };
             let body = SetAttrBody { mask: mask.bits(), ..body };
             let done = session.raw().set_attr_at(place.handle, &place.name, true, &body);
             let emptied = mask == SetAttrMask::SIZE && set.size == 0 && done == Err(Errno::OPNOTSUPP);

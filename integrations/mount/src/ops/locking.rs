@@ -25,17 +25,22 @@ impl Fs {
         if let Some(file) = self.locks.description(node, owner) {
             return Ok(file);
         }
+        let description = self.fresh(node, owner, fh)?;
+        Ok(self.locks.adopt(node, owner, description, fh))
+    }
+
+    /// A description for locks of an owner that has none yet.
+    fn fresh(&self, node: u64, owner: u64, fh: u64) -> Result<Arc<OpenFile>, Errno> {
         let file = self.files.get(fh)?;
         let own = OpenFlags::from_linux(file.flags as i32) & (OpenFlags::READ | OpenFlags::WRITE);
         let again = |flags| self.open_again(&file.session, node, flags | OpenFlags::NOFOLLOW);
         let opened = again(OpenFlags::READ | OpenFlags::WRITE).or_else(|_| again(own));
-        let description = match opened {
-            Ok((handle, _)) => Arc::new(OpenFile::new(file.session.clone(), handle, node, file.flags, false)),
+        match opened {
+            Ok((handle, _)) => Ok(Arc::new(OpenFile::new(file.session.clone(), handle, node, file.flags, false))),
             // Without a name it cannot be opened again: its own description serves one owner.
-            Err(_) if file.lock_owner.lock().is_none_or(|other| other == owner) => file,
-            Err(_) => return Err(Errno::NOLCK),
-        };
-        Ok(self.locks.adopt(node, owner, description, fh))
+            Err(_) if file.lock_owner.lock().is_none_or(|other| other == owner) => Ok(file),
+            Err(_) => Err(Errno::NOLCK),
+        }
     }
 
     pub(crate) fn setlk(&self, request: &Request<'_>) -> Result<Said, Errno> {
@@ -74,7 +79,12 @@ impl Fs {
     pub(crate) fn getlk(&self, request: &Request<'_>, out: &mut Out) -> Result<Said, Errno> {
         let lock: wire::Lock = request.fixed()?;
         let kind = LockKind::from_wire(lock.kind.into()).ok_or(Errno::INVAL)?;
-        let file = self.description(request.head.nodeid, lock.owner, lock.fh)?;
+        let node = request.head.nodeid;
+        // Who only asks holds nothing, and must not take a nameless file's own description from one that will.
+        let file = match self.locks.description(node, lock.owner) {
+            Some(file) => file,
+            None => self.fresh(node, lock.owner, lock.fh)?,
+        };
         let (start, len) = range(&lock);
         let raw = file.session.raw();
         let found = raw.lock_get(file.handle, LockSpace::OpenFile, kind, start, len, lock.pid.into())?;
@@ -86,7 +96,7 @@ impl Fs {
                 kind: held.kind.into(),
                 // Of a description the device has no number to tell.
                 pid: match held.owner {
-                    u64::MAX => self.locks.holder(request.head.nodeid, lock.owner, held.start, held.len) as u32,
+                    u64::MAX => self.locks.holder(node, lock.owner, held.start, held.len) as u32,
                     owner => owner as u32,
                 },
             },
