@@ -24,6 +24,7 @@ SHORT = {
     "WELDFS_ROCKSDB_KILLS": "1",
     "WELDFS_FSX_OPS": "100000",
     "WELDFS_STRESS_SECONDS": "3",
+    "WELDFS_PROGRAM_MOUNTS": "shared",
 }
 # Programs that measure what tenants and cores get: they run with nothing beside them.
 ALONE = ["storagefs device", "scheduler it"]

@@ -1,17 +1,17 @@
 //! The ways to a device's files, and a script run through each of them.
 
-use crate::rig::{BINARY, Place, ok, usable, weldfs};
+use crate::rig::{BINARY, Place, ok, until, usable, weldfs};
 use crate::skips::skip;
 use crate::table::{self, Held};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Where `weldfs run` shows the device.
-const PREFIX: &str = "/weld";
+/// Lines of a difference that are shown.
+const SHOWN: usize = 60;
 /// Of a sparse image.
-const IMAGE: &str = "2G";
+const IMAGE: &str = "1G";
 
 /// A way to the files.
 #[derive(Clone, Copy)]
@@ -65,51 +65,71 @@ fn outside() -> tempfile::TempDir {
 }
 
 /// What a run printed, with the names of its folders taken out, and its exit code.
-fn said(output: &Output, dir: &str, outside: &Path) -> (String, Option<i32>) {
+type Said = (String, Option<i32>);
+
+fn said(output: &Output, dir: &str, outside: &Path) -> Said {
     let outside = outside.display().to_string();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).replace(dir, "D").replace(&outside, "T");
     (format!("{}--- stderr\n{}", text(&output.stdout), text(&output.stderr)), output.status.code())
 }
 
-/// A program that runs a script for a limited time, in a folder that it makes.
-fn limited(mut command: Command, name: &str, dir: &str, outside: &Path, limit: Duration) -> (String, Option<i32>) {
+/// A program that runs a script for a limited time: in `$D`, which it makes; `$T` is a folder of the host for this run,
+/// and `$C` one for all runs of the script, for what need not be made again.
+fn limited(mut command: Command, name: &str, dir: &str, kept: &Path, limit: Duration) -> Said {
+    let outside = outside();
     let inner = format!("mkdir \"$D\" && exec sh {}", script(name).display());
     command.args(["timeout", "--signal=KILL", &limit.as_secs().to_string(), "sh", "-c", &inner]);
-    command.env("D", dir).env("T", outside).env_remove("WELDFS_DEBUG").current_dir("/").stdin(Stdio::null());
-    let output = command.output().expect("runs");
-    said(&output, dir, outside)
+    command.env("D", dir).env("T", outside.path()).env("C", kept).env_remove("WELDFS_DEBUG");
+    let output = command.current_dir("/").stdin(Stdio::null()).output().expect("runs");
+    said(&output, dir, outside.path())
 }
 
-fn on_host(name: &str, limit: Duration) -> (String, Option<i32>) {
-    let (place, outside) = (outside(), outside());
+fn on_host(name: &str, kept: &Path, limit: Duration) -> Said {
+    let place = outside();
     let dir = place.path().join("d");
     let mut command = Command::new("env");
     // What it prints does not depend on how long it stresses.
     command.arg("WELDFS_STRESS_SECONDS=3");
-    limited(command, name, dir.to_str().expect("text"), outside.path(), limit)
+    limited(command, name, dir.to_str().expect("text"), kept, limit)
 }
 
-fn through(door: Door, name: &str, limit: Duration) -> (String, Option<i32>) {
-    let (place, outside) = (Place::new(IMAGE), outside());
-    let options = match door {
+/// Under the preload library. The prefix is this script's own: a program that is not hooked finds nothing there, and may
+/// make it on the host.
+fn preloaded(place: &Place, name: &str, kept: &Path, limit: Duration) -> Said {
+    let prefix = format!("/weld-{name}");
+    let mut command = Command::new(BINARY);
+    // Some scripts start programs of other users.
+    command.args(["run", "--share", "--prefix", &prefix, "--image"]).arg(place.image()).arg("--");
+    let got = limited(command, name, &format!("{prefix}/d"), kept, limit);
+    let _ = std::fs::remove_dir_all(prefix);
+    got
+}
+
+fn through(door: Door, name: &str, kept: &Path, limit: Duration) -> Said {
+    let place = Place::new(IMAGE);
+    let options: &[&str] = match door {
         Door::Run => {
-            let mut command = Command::new(BINARY);
-            // Some scripts start programs of other users.
-            command.args(["run", "--share", "--image"]).arg(place.image()).arg("--");
-            let got = limited(command, name, &format!("{PREFIX}/d"), outside.path(), limit);
-            place.is_clean();
+            let got = preloaded(&place, name, kept, limit);
+            is_clean(&place);
             return got;
         }
-        Door::Mount => &["--allow-other", "-o", "suid"][..],
+        Door::Mount => &["--allow-other", "-o", "suid"],
         Door::Exclusive => &["--allow-other", "-o", "suid", "--exclusive"],
     };
-    let mounted = place.mount(options);
+    let mut mounted = place.mount(options);
     let dir = place.at("d");
-    let got = limited(Command::new("env"), name, dir.to_str().expect("text"), outside.path(), limit);
-    mounted.unmount();
-    place.is_clean();
-    ok(weldfs(["fsck", "--data"]).arg(place.image()));
+    let got = limited(Command::new("env"), name, dir.to_str().expect("text"), kept, limit);
+    // What looks at every mount of the machine (another test may) holds it for a moment.
+    until("unmounting", || weldfs(["umount"]).arg(place.root()).output().is_ok_and(|out| out.status.success()));
+    assert_eq!(mounted.ends(), Some(0), "{name}: the mount's process");
+    is_clean(&place);
     got
+}
+
+/// The image, data included.
+fn is_clean(place: &Place) {
+    let said = ok(weldfs(["fsck", "--data"]).arg(place.image()));
+    assert!(said.contains("clean"), "{said}");
 }
 
 /// What was printed in one place and not in the other.
@@ -119,7 +139,8 @@ fn difference(want: &str, got: &str) -> String {
         std::fs::write(folder.path().join(name), text).expect("written");
     }
     let out = Command::new("diff").args(["-U1", "want", "got"]).current_dir(folder.path()).output().expect("diff");
-    String::from_utf8_lossy(&out.stdout).into_owned()
+    let text = String::from_utf8_lossy(&out.stdout);
+    text.lines().skip(2).take(SHOWN).collect::<Vec<_>>().join("\n")
 }
 
 /// Runs a script on the host and through each door, and holds what it prints and its exit code to the table.
@@ -129,15 +150,23 @@ pub fn compare(name: &str, limit: Duration) {
     if !missing.is_empty() {
         return skip(&test, &format!("needs {missing}"));
     }
-    let row = table::row_of(name);
-    let want = on_host(name, limit);
+    let (row, kept) = (table::row_of(name), outside());
+    let start = Instant::now();
+    let want = on_host(name, kept.path(), limit);
+    println!("{name} on the host: {:.1?}", start.elapsed());
     assert_eq!(want.1, Some(0), "{name} on the host: {}", want.0);
     let mut wrong = Vec::new();
-    for door in [Door::Run, Door::Mount, Door::Exclusive] {
-        if !matches!(door, Door::Run) && !usable(&test) {
-            break;
+    let mut doors = vec![Door::Run];
+    if usable(&test) {
+        doors.push(Door::Mount);
+        if std::env::var_os("WELDFS_PROGRAM_MOUNTS").is_none_or(|which| which != "shared") {
+            doors.push(Door::Exclusive);
         }
-        let got = through(door, name, limit);
+    }
+    for door in doors {
+        let start = Instant::now();
+        let got = through(door, name, kept.path(), limit);
+        println!("{name} through {}: {:.1?}", door.name(), start.elapsed());
         match (door.held(&row), got == want) {
             (Held::Yes, true) | (Held::No, false) => {}
             (Held::Yes, false) => wrong.push(format!(

@@ -18,7 +18,7 @@ install: program
 clean:
 	rm -f *.o *.a made.h program
 END
-make -s -j2 && ./program; make; touch -d '+1 second' twice.c; make -n | grep -c gcc || make -n | grep -c cc; make -s -j2; ./program
+make -s -j2 && ./program; make; touch -d '2 minutes ago' ./*; touch twice.c; make -n | grep -c gcc || make -n | grep -c cc; make -s -j2; ./program
 make -s install DESTDIR="$D/root" && "$D/root/bin/program"; nm program | grep -c ' T twice'; size program > /dev/null && echo size
 gcc -fprofile-arcs -ftest-coverage -I. -o covered main.c twice.c && ./covered && ls *.gcda | wc -l
 gcc -E -I. main.c | grep -c twice; gcc -flto -I. -O2 -o lto main.c twice.c && ./lto; gcc -save-temps -c twice.c; ls twice.*

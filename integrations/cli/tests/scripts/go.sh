@@ -1,7 +1,7 @@
 # needs: go
 # A program of Go, which makes its system calls by itself: built outside, run on the directory and from there; built here.
 cd "$D" || exit 1
-export HOME="$T" GOPATH="$T/go" GOCACHE="$T/cache" GOFLAGS=-mod=mod GOTOOLCHAIN=local CGO_ENABLED=0 GOPROXY=off GOTELEMETRY=off
+export HOME="$T" GOPATH="$T/go" GOCACHE="$C/go" GOFLAGS=-mod=mod GOTOOLCHAIN=local CGO_ENABLED=0 GOPROXY=off GOTELEMETRY=off
 mkdir -p "$T/m"; printf 'module m\n\ngo 1.18\n' > "$T/m/go.mod"
 cat > "$T/m/main.go" <<'END'
 package main
@@ -45,7 +45,7 @@ func main() {
 		return nil
 	}))
 	fmt.Println(names, bytes)
-	file, err := os.OpenFile(filepath.Join(root, "m"), os.O_RDWR|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(filepath.Join(root, "mapped"), os.O_RDWR|os.O_CREATE, 0o600)
 	check(err)
 	check(file.Truncate(1 << 16))
 	memory, err := syscall.Mmap(int(file.Fd()), 0, 1<<16, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
@@ -68,5 +68,5 @@ func main() {
 END
 (cd "$T/m" && go build -o "$T/program" .) || exit 1
 "$T/program" "$D"; echo "outside: $?"
-cp "$T/program" program; ./program "$D"; echo "inside: $?"
+cp "$T/program" program; ./program "$D"; echo "inside: $?"; rm -f moved
 cp -r "$T/m" m && (cd m && go vet . && go build -o ../built . && go run . "$D"); ./built "$D" | head -n 1; ls

@@ -20,7 +20,6 @@ HERE
 cat here
 seq 100000 > n; { head -n 1; sed -n "2q;1p"; } < n; tail -n +99999 < n | tee t1 t2 | wc -l; cmp t1 t2 && echo tee
 mkfifo "$T/p"; (cat "$T/p" > frompipe) & seq 1000 > "$T/p"; wait; wc -l < frompipe
-(cd "$D"; ulimit -f 1; head -c 100000 /dev/zero > limited; echo "limit: $?") 2> /dev/null
 trap "echo interrupted > trapped; exit 3" INT; (sleep 0.1; kill -INT $$) & while :; do sleep 0.05; done
 '
 echo "shell: $?"; cat "$D/trapped"

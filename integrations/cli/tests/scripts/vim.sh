@@ -5,7 +5,7 @@ export HOME="$T" TERM=dumb
 seq 1 2000 | sed 's/$/ line/' > f
 v() { vim -es -N -u NONE -i NONE "$@" < /dev/null; }
 v -c '%s/line/LINE/' -c '2,10d' -c 'normal Goat the end' -c wq f; wc -l < f; tail -n 1 f; sha256sum < f
-v --cmd 'set backup backupext=.bak writebackup' -c '1s/LINE/first/' -c wq f; head -n 1 f f.bak
+v --cmd 'set backup backupext=.bak writebackup backupskip=' -c '1s/LINE/first/' -c wq f; head -n 1 f f.bak
 v --cmd 'set undofile undodir=.' -c '1d' -c w -c q f; ls -a | grep -c '\.un~$'
 v --cmd 'set undofile undodir=.' -c 'undo' -c wq f; head -n 1 f
 chmod 600 f; ln f hard; v --cmd 'set backupcopy=auto' -c '$d' -c x f; stat -c '%a %h' f; cmp f hard && echo "same file"
