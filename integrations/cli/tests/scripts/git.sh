@@ -7,7 +7,9 @@ git init -q -b main repo && cd repo || exit 1
 for i in 1 2 3; do seq "$i" 3000 > "f$i"; git add . && git commit -qm "commit $i" || exit 1; done
 git log --format='%H %s'
 git checkout -q -b side HEAD~1; echo side > s; git add s; git commit -qm side; git checkout -q main
-git merge -q -m merged side; git rebase -q --onto HEAD~2 HEAD~1 2>&1; git log --oneline | wc -l
+git merge -q -m merged side; git log --oneline | wc -l
+git checkout -q -b topic HEAD~1; echo topic > t; git add t; git commit -qm topic; git rebase -q main 2>&1
+git rev-parse HEAD^{tree}; git checkout -q main; git merge -q topic; git branch -q -d topic
 sed -i '5d' f1; git stash -q; git status --short; git stash pop -q; git diff --stat; git checkout -q f1
 git tag -m tagged v1; git repack -qad; git gc -q --prune=now; git count-objects -v | grep -E '^(count|packs)'
 git fsck --full --strict --no-progress && echo sound

@@ -27,11 +27,11 @@ public class Main {
         ExecutorService pool = Executors.newFixedThreadPool(8); List<Future<Long>> sizes = new ArrayList<>();
         for (int n = 0; n < 64; n++) { Path p = Path.of("t" + n); sizes.add(pool.submit(() -> Files.size(Files.write(p, new byte[10000])))); }
         long sum = 0; for (Future<Long> f : sizes) sum += f.get(); pool.shutdown(); System.out.println(sum);
-        File temp = File.createTempFile("x", ".y", new File(".")); System.out.println(temp.delete() + " " + new File("tree").delete());
+        File temp = File.createTempFile("temporary", ".y", new File(".")); System.out.println(temp.delete() + " " + new File("tree").delete());
         System.out.println(new Pair(20, 22).sum() + " " + Path.of("").toAbsolutePath().endsWith("d") + " " + Path.of("x").toRealPath(LinkOption.NOFOLLOW_LINKS));
     }
 }
 END
 touch x; javac -d classes Main.java; echo "javac: $?"; ls classes | wc -l
-java -Xshare:auto -XX:-UsePerfData -cp classes Main | sed "s|$D|D|"; jar cfe m.jar Main -C classes .; rm -r tree link hard moved copied
-java -XX:-UsePerfData -jar m.jar | tail -n 1 | sed "s|$D|D|"
+java -XX:-UsePerfData -cp classes Main || exit 1; jar cfe m.jar Main -C classes .; rm -r tree link hard moved copied
+java -XX:-UsePerfData -jar m.jar > out && tail -n 1 out

@@ -15,4 +15,4 @@ public class Maps {
     }
 }
 END
-javac Maps.java && java -XX:-UsePerfData Maps; sha256sum < f
+javac Maps.java && java -XX:-UsePerfData Maps && sha256sum < f

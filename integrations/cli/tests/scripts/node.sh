@@ -39,4 +39,4 @@ async function main() {
 }
 main().catch(error => { console.log(error); process.exit(1) })
 END
-node main.js; echo "exit $?"
+node main.js
