@@ -1,4 +1,4 @@
-"""Mounts: public suites and whole programs over them."""
+"""Mounts and whole programs: public suites, and what docs/COMPATIBILITY.md says of programs."""
 
 import os
 import shutil
@@ -25,13 +25,45 @@ def suites():
 
 
 def mount(full):
-    """mounts: POSIX calls, locks, users, deaths, programs; pjdfstest and fsx over them"""
+    """mounts: POSIX calls, locks, users, deaths; pjdfstest and fsx over them"""
     from .tiers import apt, sized  # it names this tier
 
-    apt(["git", "sqlite3", "tar", "gcc", "make", "python3", "setpriv"],
-        ["git", "sqlite3", "tar", "gcc", "make", "python3", "util-linux"])
+    apt(["python3", "setpriv"], ["python3", "util-linux"])
     BUILD.weldfs()
     suites()
     env = {**sized(full)}
     # Its mounts are the machine's: one test at a time says most where one fails.
     programs.run(["integrations/cli mount"], jobs=1, env=env)
+
+
+# Programs of docs/COMPATIBILITY.md, by the file that shows whether they are there: small ones, which the gate has ...
+SMALL = {
+    "ed": "/usr/bin/ed",
+    "gcc": "/usr/bin/gcc",
+    "git": "/usr/bin/git",
+    "make": "/usr/bin/make",
+    "python3-venv": "/usr/share/doc/python3-venv",
+    "rsync": "/usr/bin/rsync",
+    "sqlite3": "/usr/bin/sqlite3",
+}
+# ... and hundreds of megabytes.
+LARGE = {
+    "default-jdk-headless": "/usr/lib/jvm/*/bin/javac",
+    "fio": "/usr/bin/fio",
+    "golang-go": "/usr/*/go*/bin/go",
+    "nodejs": "/usr/bin/node",
+    "postgresql": "/usr/lib/postgresql/*/bin/initdb",
+    "redis-server": "/usr/bin/redis-server",
+    "stress-ng": "/usr/bin/stress-ng",
+    "vim": "/usr/bin/vim",
+}
+
+
+def compatibility(full):
+    """whole programs as docs/COMPATIBILITY.md says: on the host, under `weldfs run`, in mounts; clean afterwards"""
+    from .tiers import driven, sized  # it names this tier
+
+    driven({**SMALL, **LARGE} if full else SMALL)
+    BUILD.weldfs()
+    args = ["--include-ignored"] if full else []
+    programs.run(["integrations/cli compatibility"], jobs=1, args=args, env={**sized(full)})

@@ -23,6 +23,8 @@ SHORT = {
     "WELDFS_SQLITE_CUTS": "60",
     "WELDFS_ROCKSDB_KILLS": "1",
     "WELDFS_FSX_OPS": "100000",
+    "WELDFS_STRESS_SECONDS": "3",
+    "WELDFS_PROGRAM_MOUNTS": "shared",
 }
 # Programs that measure what tenants and cores get: they run with nothing beside them.
 ALONE = ["storagefs device", "scheduler it"]
@@ -69,9 +71,9 @@ DRIVEN = {
 }
 
 
-def driven():
+def driven(packages=None):
     """Installs them where that is possible, one by one: not every release has each. A test without its own is a skip."""
-    missing = [package for package, files in DRIVEN.items() if not glob.glob(files)]
+    missing = [package for package, files in (packages or DRIVEN).items() if not glob.glob(files)]
     if not missing or os.geteuid() != 0 or not shutil.which("apt-get"):
         return
     print(f"installing: {' '.join(missing)}")
@@ -327,6 +329,7 @@ TIERS = {
     "canary": (canary, True),
     "programs": (programs_, True),
     "mount": (mounts.mount, True),
+    "compatibility": (mounts.compatibility, True),
     "kernels-rtl": (kernels_rtl.rtl, True),
     "kernels-hls": (kernels_hls.kernels_hls, True),
     "kernel-tutorial": (kernels_cli.kernel_tutorial, True),
@@ -364,6 +367,7 @@ SLICES = [
     ["install", "deb", "formats"],
     ["hostile"],
     ["mount"],
+    ["compatibility"],
     ["kernels-rtl", "kernels-hls"],
 ]
 

@@ -14,8 +14,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use weldfs_journal::{AlignedBuf, BlockNo, DataWrite, Lsn, Medium};
 use weldfs_locks::Mutex;
 
-/// Blocks read ahead of need at most in one fetch.
-const FETCH_MAX: u32 = 64;
+/// Blocks read at most in one fetch.
+pub const FETCH_MAX: u32 = 64;
 /// Clean blocks held at least; smaller budgets are raised to it.
 const BLOCKS_MIN: usize = 64;
 
@@ -171,6 +171,13 @@ impl BlockCache {
         drop(inner);
         buf.copy_from_slice(&shared.buf[at..at + BLOCK]);
         true
+    }
+
+    /// How many of `count` blocks from `addr` on are not here, up to the first one that is: at least 1, for the one that
+    /// was missed may have come meanwhile.
+    pub fn cold_run(&self, addr: u64, count: u32) -> u32 {
+        let inner = self.inner.lock();
+        (1..count).find(|i| inner.blocks.contains_key(&(addr + u64::from(*i)))).unwrap_or(count).max(1)
     }
 
     /// Reads blocks into the cache for `owner`; blocks on the medium. What is here already stays.

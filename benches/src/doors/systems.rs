@@ -186,7 +186,9 @@ impl Systems {
             match systems.open(o, sets, door, socket.as_deref()) {
                 Ok(()) => {}
                 // The host may have no /dev/fuse, or not for this user: every other door is worth its figures.
-                Err(e) if door.starts_with("mount") => systems.skipped.push(format!("{door}: cannot be used here: {e}")),
+                Err(e) if door.starts_with("mount") => {
+                    systems.skipped.push(format!("{door}: cannot be used here: {e}"))
+                }
                 Err(e) => return Err(io::Error::new(e.kind(), format!("{door}: {e}"))),
             }
         }

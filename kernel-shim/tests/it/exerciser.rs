@@ -225,8 +225,14 @@ impl Exerciser {
     }
 
     fn allocate(&mut self, n: usize) -> Checked {
-        let modes =
-            [FallocMode::Punch, FallocMode::Punch, FallocMode::Zero, FallocMode::ZeroKeepSize, FallocMode::Reserve, FallocMode::KeepSize];
+        let modes = [
+            FallocMode::Punch,
+            FallocMode::Punch,
+            FallocMode::Zero,
+            FallocMode::ZeroKeepSize,
+            FallocMode::Reserve,
+            FallocMode::KeepSize,
+        ];
         let ((at, len), mode) = (self.range(n), modes[self.rng.random_range(0..modes.len())]);
         self.tell(n, format!("allocate {mode:?} {len} at {at}"));
         let pair = &mut self.pairs[n];
@@ -320,7 +326,8 @@ impl Exerciser {
         let (mut room, flags) = (vec![0xaa; len], OpenFlags::READ | OpenFlags::WRITE);
         match kind {
             0 => {
-                let read = self.client.open_read_close(name, OpenFlags::READ, at as u64, &mut room[..]).map_err(said)?;
+                let read =
+                    self.client.open_read_close(name, OpenFlags::READ, at as u64, &mut room[..]).map_err(said)?;
                 same(&expected, &room[..read])
             }
             1 => {

@@ -9,8 +9,9 @@ use super::perm::{self, IFDIR, IFREG};
 use super::resolve;
 use super::stage::{BLOCK, BLOCK_BYTES, SLICE_BYTES};
 use super::txn::Txn;
+use crate::blockcache::FETCH_MAX;
 use crate::effect::{Effect, attr};
-use crate::error::{FsError, FsResult, Place, Wait};
+use crate::error::{FsError, FsResult, Miss, Place, Wait};
 use crate::limits::WINDOW_BLOCKS;
 use crate::record::InodeRec;
 use crate::scratch::BlockBuf;
@@ -51,12 +52,13 @@ impl Txn<'_> {
         }
     }
 
-    /// Reads up to `len` bytes; returns how many. `sum` folds in what goes to the sink.
+    /// Reads up to `len` bytes; returns how many. `sum` folds in what goes to the sink. The command will read `ahead`
+    /// bytes from `off` on, these among them: a miss names what lies together of them.
     pub(super) fn read_core(
         &mut self,
         ino: InodeNo,
         off: u64,
-        len: u64,
+        (len, ahead): (u64, u64),
         sink: &mut Sink<'_>,
         sum: &mut Option<ChecksumState>,
     ) -> FsResult<u64> {
@@ -66,6 +68,7 @@ impl Txn<'_> {
         if off >= end {
             return Ok(0);
         }
+        let last = rec.size.min(off.saturating_add(ahead)).div_ceil(BLOCK_BYTES);
         let mut spots: SmallVec<[Spot; 8]> = SmallVec::new();
         let mut first = off / BLOCK_BYTES;
         let (mut pos, mut composed) = (off, false);
@@ -75,7 +78,8 @@ impl Txn<'_> {
             let take = (BLOCK_BYTES - within).min(end - pos);
             if take < BLOCK_BYTES {
                 let part = (within as usize, take as usize);
-                composed |= self.read_bytes(ino, blk, part, (pos - off) as usize, sink, sum)?;
+                let read = self.read_bytes(ino, blk, part, (pos - off) as usize, sink, sum);
+                composed |= read.map_err(|e| self.with_what_follows(e, ino, blk, last))?;
                 pos += take;
                 continue;
             }
@@ -85,7 +89,8 @@ impl Txn<'_> {
             }
             let spot = spots[(blk - first) as usize];
             composed |= spot == Spot::Mixed;
-            self.read_whole(ino, spot, blk, (pos - off) as usize, sink, sum)?;
+            let read = self.read_whole(ino, spot, blk, (pos - off) as usize, sink, sum);
+            read.map_err(|e| self.with_what_follows(e, ino, blk, last))?;
             pos += BLOCK_BYTES;
         }
         if matches!(sink, Sink::Shared(_)) {
@@ -93,6 +98,20 @@ impl Txn<'_> {
             self.counters.bytes_out += end - off;
         }
         Ok(end - off)
+    }
+
+    /// A miss of the data of block `blk` as one of all that lies behind it on the medium, too, and is read by the same
+    /// command, up to block `last` of the file: one I/O in place of one for each block.
+    fn with_what_follows(&self, e: FsError, ino: InodeNo, blk: u64, last: u64) -> FsError {
+        let FsError::Miss(Miss::Blocks { addr, count: 1 }) = e else { return e };
+        let (mut run, most) = (0, last.saturating_sub(blk).clamp(1, FETCH_MAX.into()));
+        // A page of the map that is cold ends the run. It is missed by itself when its turn comes.
+        let _ = self.store.block_map(ino, blk, most, &mut |_, view| {
+            let next = view.kind == BlockKind::Data && view.addr.is_some_and(|a| a.0 == addr.0 + u64::from(run));
+            run += u32::from(next);
+            next
+        });
+        Miss::Blocks { addr, count: self.store.cold_run(addr, run) }.into()
     }
 
     /// Where the blocks `blk..blk+count` can be read.

@@ -58,8 +58,8 @@ macro_rules! cold {
 }
 
 /// So often a piece is read whose blocks must all be in memory at once; what follows is read block by block. A cold
-/// piece takes one try for each of its 16 blocks, and some for the tree. More are needed only where others' blocks push
-/// out its own meanwhile, and it theirs: with little memory left that would go on for ever.
+/// piece takes at most one try for each of its 16 blocks, and some for the tree. More are needed only where others'
+/// blocks push out its own meanwhile, and it theirs: with little memory left that would go on for ever.
 const TRIES_MAX: u32 = 64;
 
 fn allow(f: FileRef, need: Access) -> Result<(), Errno> {
@@ -228,9 +228,11 @@ impl Target for Txn<'_> {
             let (n, after, piece) = cold!(self, {
                 let mut state = state;
                 tries += 1;
-                let piece = (len - done).min(if tries > TRIES_MAX { BLOCK_BYTES } else { SLICE_BYTES });
+                let (most, ahead) =
+                    if tries > TRIES_MAX { (BLOCK_BYTES, BLOCK_BYTES) } else { (SLICE_BYTES, len - done) };
+                let piece = (len - done).min(most);
                 let mut part = sink.part(done as usize, piece as usize);
-                self.read_core(f.ino, off + done, piece, &mut part, &mut state).map(|n| (n, state, piece))
+                self.read_core(f.ino, off + done, (piece, ahead), &mut part, &mut state).map(|n| (n, state, piece))
             });
             state = after;
             done += n;

@@ -206,6 +206,11 @@ impl Store {
         }
     }
 
+    /// How many of `count` blocks of data from `addr` on are cold, up to the first that is not; at least 1.
+    pub(crate) fn cold_run(&self, addr: BlockNo, count: u32) -> u32 {
+        self.cache.cold_run(addr.0, count)
+    }
+
     /// Whether `buf` is what was written to block `blk`; else the typed error.
     ///
     /// # Errors

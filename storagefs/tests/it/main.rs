@@ -1,6 +1,7 @@
 //! The file system without a device: store, media, recovery, semantics.
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
+mod cold_reads;
 mod full;
 mod integrity;
 mod log_cost;

@@ -1,28 +1,8 @@
-//! Unmodified programs with their files in a device: each script runs once in a directory of the host and once under
-//! `weldfs run`, and must print the same and exit the same. Scripts lie in `scripts/`; `$D` is their directory.
+//! `weldfs run` as the program's parent: exit codes, signals, refusals, the library that it preloads. What programs do
+//! with their files is in `tests/compatibility`.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
-
-const SCRIPTS: &[&str] = &[
-    "shell_redirections",
-    "descriptor_names",
-    "bash_features",
-    "files",
-    "cross_boundary",
-    "find_xargs_grep",
-    "dd_sort",
-    "python_files",
-    "tar_small",
-    "sqlite",
-    "exec_inside",
-];
-/// The directory inside the device that a script works in.
-const INSIDE: &str = "/weld/d";
-
-fn script(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/scripts").join(name).with_extension("sh")
-}
 
 fn weldfs_run(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weldfs"));
@@ -35,43 +15,6 @@ fn text(output: &Output, dir: &str) -> String {
     all.push_str("--- stderr\n");
     all.push_str(&String::from_utf8_lossy(&output.stderr).replace(dir, "D"));
     all
-}
-
-fn compare(name: &str) {
-    let (script, folder) = (script(name), tempfile::tempdir().unwrap());
-    let host_dir = folder.path().to_str().unwrap();
-    let host = Command::new("sh").arg(&script).env("D", host_dir).current_dir("/").output().unwrap();
-    let inner = format!("mkdir {INSIDE} && exec sh {}", script.display());
-    // With a mount where there can be one, and with the library alone.
-    for mount in ["auto", "never"] {
-        let mut run = weldfs_run(&["--ram", "1G", "--mount", mount, "--", "sh", "-c", &inner]);
-        let device = run.env("D", INSIDE).output().unwrap();
-        let (want, got) = (text(&host, host_dir), text(&device, INSIDE));
-        assert_eq!(got, want, "{name}: what it prints in the device (left) and on the host (right), mount: {mount}");
-        assert_eq!(device.status.code(), host.status.code(), "{name}: exit status, mount: {mount}");
-    }
-}
-
-macro_rules! programs {
-    ($($name:ident)+) => {
-        $(#[test] fn $name() { compare(stringify!($name)); })+
-
-        #[test]
-        fn every_script_is_run() {
-            let listed = [$(stringify!($name)),+];
-            assert_eq!(listed, SCRIPTS);
-            for entry in script("x").parent().unwrap().read_dir().unwrap() {
-                let path = entry.unwrap().path();
-                let stem = path.file_stem().unwrap().to_str().unwrap();
-                assert!(listed.contains(&stem), "{stem} is never run");
-            }
-        }
-    };
-}
-
-programs! {
-    shell_redirections descriptor_names bash_features files cross_boundary find_xargs_grep dd_sort python_files
-    tar_small sqlite exec_inside
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! What programs may expect of a file system, and whole programs, by scripts that run in a mount and beside it.
+//! What programs may expect of a file system, by scripts that run in a mount and beside it.
 
 use crate::rig::{Place, ok, usable, weldfs};
 use std::path::Path;
@@ -33,9 +33,4 @@ fn calls() {
 #[test]
 fn locks() {
     everywhere("locks", "python3", "locks.py", &["python3"]);
-}
-
-#[test]
-fn programs() {
-    everywhere("programs", "bash", "programs.sh", &["git", "sqlite3", "tar", "gcc", "make", "python3"]);
 }

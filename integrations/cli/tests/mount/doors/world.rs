@@ -201,7 +201,13 @@ impl Run<'_> {
         }
     }
 
-    fn alike(&self, at: Door, op: &Op, expected: &Result<Reply, i32>, found: &Result<Answer, i32>) -> Result<(), String> {
+    fn alike(
+        &self,
+        at: Door,
+        op: &Op,
+        expected: &Result<Reply, i32>,
+        found: &Result<Answer, i32>,
+    ) -> Result<(), String> {
         let differ = || Err(format!("the model says {}, the door {}", brief(expected), brief(found)));
         match (expected, found) {
             (Err(model), Err(real)) if same_errno(at, op, *model, *real) => Ok(()),
@@ -229,7 +235,8 @@ impl Run<'_> {
     }
 
     fn same_stat(&self, model: &Stat, real: &Told) -> Result<(), String> {
-        let plain = |mode, uid, gid, nlink, size| format!("mode {mode:o} uid {uid} gid {gid} nlink {nlink} size {size}");
+        let plain =
+            |mode, uid, gid, nlink, size| format!("mode {mode:o} uid {uid} gid {gid} nlink {nlink} size {size}");
         // A directory's size is its file system's affair.
         let size = if model.mode & libc::S_IFMT == libc::S_IFDIR { real.size } else { model.size };
         let expected = plain(model.mode, model.uid, model.gid, model.nlink, size);
@@ -332,9 +339,8 @@ impl Run<'_> {
             self.model.clone().apply(&root(), &Op::Stat { who: Who::Slot(slot) }),
             Ok(Reply::Stat(Stat { nlink: 0, .. }))
         );
-        let refused = |found: &Result<Answer, i32>| {
-            door(step.worker) == Door::Mount && nameless && *found == Err(libc::ENOLCK)
-        };
+        let refused =
+            |found: &Result<Answer, i32>| door(step.worker) == Door::Mount && nameless && *found == Err(libc::ENOLCK);
         let owner = if description { Owner::Slot(slot) } else { Owner::Process(step.worker) };
         let found = self.ask(step, &lock_line(slot, description, kind, start, len, get));
         if refused(&found) {
@@ -389,7 +395,8 @@ impl Run<'_> {
             return self.look(worker, &Op::Readlink { name: path }).map(drop);
         }
         let directory = mode & libc::S_IFMT == libc::S_IFDIR;
-        let (slot, flags) = (spare(worker), if directory { libc::O_RDONLY | libc::O_DIRECTORY } else { libc::O_RDONLY });
+        let (slot, flags) =
+            (spare(worker), if directory { libc::O_RDONLY | libc::O_DIRECTORY } else { libc::O_RDONLY });
         let opened = self.look(worker, &Op::Open { name: path, flags, mode: 0, slot })?;
         let read = Op::Read { slot, at: At::Offset(0), len: WHOLE };
         self.look(worker, &if directory { Op::ReadDir { slot } } else { read })?;
@@ -432,13 +439,7 @@ fn different_bytes(a: &[u8], b: &[u8]) -> String {
         }
         text
     };
-    format!(
-        "the model reads {} bytes, the door {}; from {first} on{} and{}",
-        a.len(),
-        b.len(),
-        shown(a),
-        shown(b)
-    )
+    format!("the model reads {} bytes, the door {}; from {first} on{} and{}", a.len(), b.len(), shown(a), shown(b))
 }
 
 fn brief<T: std::fmt::Debug, E: std::fmt::Debug>(result: &Result<T, E>) -> String {
