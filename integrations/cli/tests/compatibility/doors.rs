@@ -16,8 +16,10 @@ const IMAGE: &str = "1G";
 /// A way to the files.
 #[derive(Clone, Copy)]
 enum Door {
-    /// The preload library.
+    /// The preload library, and a mount that `weldfs run` makes.
     Run,
+    /// The preload library alone.
+    Alone,
     /// A mount that others may use, too.
     Mount,
     /// A mount whose kernel keeps what it has seen.
@@ -29,6 +31,7 @@ impl Door {
     fn held(self, row: &table::Row) -> Held {
         match self {
             Door::Run => row.run,
+            Door::Alone => row.alone,
             Door::Mount | Door::Exclusive => row.mount,
         }
     }
@@ -36,6 +39,7 @@ impl Door {
     fn name(self) -> &'static str {
         match self {
             Door::Run => "weldfs run",
+            Door::Alone => "weldfs run --mount never",
             Door::Mount => "a mount",
             Door::Exclusive => "an exclusive mount",
         }
@@ -93,13 +97,13 @@ fn on_host(name: &str, kept: &Path, limit: Duration) -> Said {
     limited(command, name, dir.to_str().expect("text"), kept, limit)
 }
 
-/// Under the preload library. The prefix is this script's own: a program that is not hooked finds nothing there, and may
-/// make it on the host.
-fn preloaded(place: &Place, name: &str, kept: &Path, limit: Duration) -> Said {
+/// Under the preload library. The prefix is this script's own: without a mount a program that is not hooked finds nothing
+/// there, and may make it on the host.
+fn preloaded(place: &Place, name: &str, (mount, kept): (&str, &Path), limit: Duration) -> Said {
     let prefix = format!("/weld-{name}");
     let mut command = Command::new(BINARY);
     // Some scripts start programs of other users.
-    command.args(["run", "--mount", "never", "--share", "--prefix", &prefix, "--image"]).arg(place.image()).arg("--");
+    command.args(["run", "--mount", mount, "--share", "--prefix", &prefix, "--image"]).arg(place.image()).arg("--");
     let got = limited(command, name, &format!("{prefix}/d"), kept, limit);
     let _ = std::fs::remove_dir_all(prefix);
     got
@@ -108,8 +112,9 @@ fn preloaded(place: &Place, name: &str, kept: &Path, limit: Duration) -> Said {
 fn through(door: Door, name: &str, kept: &Path, limit: Duration) -> Said {
     let place = Place::new(IMAGE);
     let options: &[&str] = match door {
-        Door::Run => {
-            let got = preloaded(&place, name, kept, limit);
+        Door::Run | Door::Alone => {
+            let mount = if matches!(door, Door::Run) { "always" } else { "never" };
+            let got = preloaded(&place, name, (mount, kept), limit);
             is_clean(&place);
             return got;
         }
@@ -156,9 +161,9 @@ pub fn compare(name: &str, limit: Duration) {
     println!("{name} on the host: {:.1?}", start.elapsed());
     assert_eq!(want.1, Some(0), "{name} on the host: {}", want.0);
     let mut wrong = Vec::new();
-    let mut doors = vec![Door::Run];
+    let mut doors = vec![Door::Alone];
     if usable(&test) {
-        doors.push(Door::Mount);
+        doors.extend([Door::Run, Door::Mount]);
         if std::env::var_os("WELDFS_PROGRAM_MOUNTS").is_none_or(|which| which != "shared") {
             doors.push(Door::Exclusive);
         }

@@ -15,7 +15,10 @@ pub enum Held {
 #[derive(Clone, Debug)]
 pub struct Row {
     pub scripts: Vec<String>,
+    /// Under `weldfs run`, which mounts the files by itself.
     pub run: Held,
+    /// Under `weldfs run --mount never`.
+    pub alone: Held,
     pub mount: Held,
 }
 
@@ -35,10 +38,12 @@ fn rows() -> Vec<Row> {
     let table = text.lines().skip_while(|line| !line.ends_with("| script |")).skip(2);
     let row = |line: &str| {
         let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
-        let [program, version, run, mount, _remarks, scripts] = cells[..] else { panic!("not six cells: {line}") };
+        let [program, version, run, alone, mount, _remarks, scripts] = cells[..] else {
+            panic!("not seven cells: {line}")
+        };
         assert!(!program.is_empty() && version.contains(' '), "a program, its package and version: {line}");
         let scripts = scripts.split(['`', ' ', ',']).filter(|word| !word.is_empty()).map(str::to_owned).collect();
-        Row { scripts, run: held(run), mount: held(mount) }
+        Row { scripts, run: held(run), alone: held(alone), mount: held(mount) }
     };
     table.take_while(|line| line.starts_with('|')).map(row).collect()
 }
