@@ -118,7 +118,6 @@ fn share_again(fd: c_int, flags: c_int) -> Res<c_int> {
 
 /// Closes a descriptor, whoever owns it.
 fn close_any(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    super::ending::stderr_closed(fd);
     match forget(fd) {
         Gone::NotOurs => real(),
         gone => {
@@ -164,9 +163,6 @@ fn close_many<T>(first: c_uint, last: c_uint, real: impl FnOnce() -> T) -> T {
     if !gone.is_empty() {
         counts::served();
     }
-    if (first..=last).contains(&2) {
-        super::ending::stderr_closed(2);
-    }
     let answer = real();
     for one in &gone {
         let _ = end(one);
@@ -182,7 +178,6 @@ fn follow_dup(old: c_int, new: c_int) -> c_int {
     }
     // The kernel has closed what the number meant before; an error of that close is lost there, too.
     let _ = end(&forget(new));
-    super::ending::stderr_given(new);
     if table::ours(old) {
         counts::served();
     }

@@ -480,6 +480,25 @@ void others(void) {
         R(connect(s, (void *)&address, sizeof address));
     }
     close(s);
+    /* A daemon's 0, 1 and 2 are /dev/null, whatever they were. */
+    int ends[2];
+    pipe(ends);
+    pid_t pid = fork();
+    if (pid == 0) {
+        int f = open(in("daemon"), O_RDWR | O_CREAT, 0644);
+        dup2(f, 1);
+        if (write(1, "before ", 7) == 7 && daemon(0, 0) == 0 && write(1, "lost", 4) == 4) {
+            char where[64] = "";
+            getcwd(where, sizeof where);
+            dprintf(f, "in %s", where);
+        }
+        _exit(0);
+    }
+    close(ends[1]);
+    R(waitpid(pid, NULL, 0) == pid);
+    R(read(ends[0], room, 1));
+    close(ends[0]);
+    show("daemon");
     RP(dlopen(in("none.so"), RTLD_NOW));
     make("not.so", "no library");
     RP(dlopen(in("not.so"), RTLD_NOW));
