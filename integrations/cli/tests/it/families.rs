@@ -69,18 +69,21 @@ fn ext4(test: &str) -> Option<tempfile::TempDir> {
 fn every_call_gives_what_it_gives_on_ext4() {
     const NAME: &str = "families: every_call_gives_what_it_gives_on_ext4";
     let Some(folder) = ext4(NAME) else { return };
-    let (program, library) = (folder.path().join("families"), folder.path().join("lib.so"));
+    let program = folder.path().join("families");
+    let (library, needed) = (folder.path().join("libfamily.so"), folder.path().join("libfamneeded.so"));
     compile(PARTS, &program, &["-D_GNU_SOURCE"]);
-    compile(&["library"], &library, &["-shared", "-fPIC"]);
+    compile(&["needed"], &needed, &["-shared", "-fPIC", "-Wl,-soname,libfamneeded.so"]);
+    let beside = needed.to_str().expect("text");
+    compile(&["library"], &library, &["-shared", "-fPIC", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", beside]);
     let program = program.to_str().expect("text");
     let host_dir = folder.path().join("d");
     std::fs::create_dir(&host_dir).expect("mkdir");
     let mut host = Command::new("timeout");
     host.args(["--signal=KILL", "60", program]).arg(&host_dir).current_dir("/").stdin(Stdio::null());
-    host.env("LIBRARY", &library).env("LC_ALL", "C").env_remove("TMPDIR");
+    host.env("LIBRARY", folder.path()).env("LC_ALL", "C").env_remove("TMPDIR");
     let host = host.output().expect("runs");
     let mut inner = weldfs_run(&["sh", "-c", "mkdir /weld/d && exec \"$0\" /weld/d", program]);
-    let inner = inner.env("LIBRARY", &library).output().expect("runs");
+    let inner = inner.env("LIBRARY", folder.path()).output().expect("runs");
     let ((want, _), (got, complaints)) = (streams(&host), streams(&inner));
     for (number, (got, want)) in got.lines().zip(want.lines()).enumerate() {
         assert_eq!(got, want, "line {}: in the device (left) and on ext4 (right)\n{complaints}", number + 1);

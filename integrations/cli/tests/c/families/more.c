@@ -506,14 +506,15 @@ void others(void) {
     RP(dlopen(NULL, RTLD_NOW));
     if (getenv("LIBRARY") != NULL) {
         char command[2 * PATH_MAX];
-        snprintf(command, sizeof command, "cp '%s' '%s'", getenv("LIBRARY"), in("lib.so"));
+        const char *from = getenv("LIBRARY");
+        snprintf(command, sizeof command, "cp '%s'/libfam*.so '%s'", from, in("."));
         R(system(command));
-        void *a = dlopen(in("lib.so"), RTLD_NOW), *b = dlopen(in("lib.so"), RTLD_NOW);
+        void *a = dlopen(in("libfamily.so"), RTLD_NOW), *b = dlopen(in("libfamily.so"), RTLD_NOW);
         printf("%s, %s\n", a != NULL ? "opened" : dlerror(), a == b ? "the same" : "another");
         int (*answer)(void) = a == NULL ? NULL : (int (*)(void))dlsym(a, "weldfs_test_answer");
         printf("%d\n", answer == NULL ? -1 : answer());
         R(dlclose(a) | dlclose(b));
-        a = dlmopen(LM_ID_BASE, in("lib.so"), RTLD_NOW);
+        a = dlmopen(LM_ID_BASE, in("libfamily.so"), RTLD_NOW);
         printf("%s\n", a != NULL ? "opened" : dlerror());
     }
 }
