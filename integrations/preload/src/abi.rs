@@ -318,3 +318,9 @@ pub fn malloc_text(from: &[u8]) -> Res<*mut c_char> {
     put_text(p, from.len() + 1, from)?;
     Ok(p)
 }
+
+/// Frees what `malloc_text` made and nothing else has.
+pub fn free_text(p: *mut c_char) {
+    // SAFETY: malloc'd, as the caller says.
+    unsafe { libc::free(p.cast()) };
+}

@@ -5,13 +5,15 @@
 //! variable all of this is one look at a flag. Nothing here allocates or takes a lock.
 
 use std::cell::Cell;
-use std::ptr::{null, null_mut};
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// Whether calls are counted.
 static COUNTING: AtomicBool = AtomicBool::new(false);
+/// Functions that can be counted; more than this library has.
+const FUNCTIONS: usize = 512;
 /// Counters that are not zero, or were not.
-static LISTED: AtomicPtr<Counter> = AtomicPtr::new(null_mut());
+static LISTED: [OnceLock<&'static Counter>; FUNCTIONS] = [const { OnceLock::new() }; FUNCTIONS];
 
 /// Calls of one function.
 pub struct Counter {
@@ -20,7 +22,6 @@ pub struct Counter {
     promoted: AtomicU64,
     refused: AtomicU64,
     listed: AtomicBool,
-    next: AtomicPtr<Counter>,
 }
 
 impl Counter {
@@ -32,7 +33,6 @@ impl Counter {
             promoted: AtomicU64::new(0),
             refused: AtomicU64::new(0),
             listed: AtomicBool::new(false),
-            next: AtomicPtr::new(null_mut()),
         }
     }
 
@@ -40,28 +40,21 @@ impl Counter {
         if self.listed.swap(true, Ordering::Relaxed) {
             return;
         }
-        let me = std::ptr::from_ref(self).cast_mut();
-        let mut first = LISTED.load(Ordering::Relaxed);
-        loop {
-            self.next.store(first, Ordering::Relaxed);
-            match LISTED.compare_exchange_weak(first, me, Ordering::Release, Ordering::Relaxed) {
-                Ok(_) => return,
-                Err(now) => first = now,
-            }
-        }
+        // The first place that nothing else has taken.
+        let _ = LISTED.iter().find(|place| place.set(self).is_ok());
     }
 }
 
 /// What is known of the call that this thread is in.
 #[derive(Clone, Copy)]
 struct Call {
-    counter: *const Counter,
+    counter: Option<&'static Counter>,
     served: bool,
     promoted: bool,
     refused: bool,
 }
 
-const NO_CALL: Call = Call { counter: null(), served: false, promoted: false, refused: false };
+const NO_CALL: Call = Call { counter: None, served: false, promoted: false, refused: false };
 
 thread_local! {
     /// Without a destructor: a program's thread ends without a call of this library.
@@ -79,10 +72,10 @@ pub fn enter(counter: &'static Counter) -> Running {
 
 #[cold]
 fn begin(counter: &'static Counter) -> Running {
-    if !CALL.get().counter.is_null() {
+    if CALL.get().counter.is_some() {
         return Running(false);
     }
-    CALL.set(Call { counter, ..NO_CALL });
+    CALL.set(Call { counter: Some(counter), ..NO_CALL });
     Running(true)
 }
 
@@ -99,8 +92,7 @@ impl Drop for Running {
 #[cold]
 fn finish() {
     let call = CALL.replace(NO_CALL);
-    // SAFETY: null or a counter that lives for ever (`begin`).
-    let Some(counter) = (unsafe { call.counter.as_ref::<'static>() }) else { return };
+    let Some(counter) = call.counter else { return };
     let count = match call {
         Call { refused: true, .. } => &counter.refused,
         Call { promoted: true, .. } => &counter.promoted,
@@ -151,13 +143,8 @@ pub fn counting() -> bool {
     COUNTING.load(Ordering::Relaxed)
 }
 
-fn each(mut visit: impl FnMut(&'static Counter)) {
-    let mut at = LISTED.load(Ordering::Acquire);
-    // SAFETY: null or a counter that lives for ever (`list`).
-    while let Some(counter) = unsafe { at.as_ref::<'static>() } {
-        visit(counter);
-        at = counter.next.load(Ordering::Relaxed);
-    }
+fn each(visit: impl FnMut(&'static Counter)) {
+    LISTED.iter().map_while(|place| place.get().copied()).for_each(visit);
 }
 
 /// A forked child counts its own calls.

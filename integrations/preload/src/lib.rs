@@ -13,7 +13,7 @@
 //! no call on a device file that quietly lands elsewhere: what cannot be done fails with an errno.
 
 // Under test the hooks are not exported, and most of them are not called.
-#![cfg_attr(test, allow(dead_code))]
+#![cfg_attr(test, allow(dead_code, non_snake_case))]
 
 mod abi;
 mod config;

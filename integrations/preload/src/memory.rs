@@ -37,7 +37,9 @@ struct Part {
 }
 
 impl Part {
-    const NONE: Part = Part { start: AtomicUsize::new(0), end: AtomicUsize::new(0) };
+    const fn none() -> Part {
+        Part { start: AtomicUsize::new(0), end: AtomicUsize::new(0) }
+    }
 
     fn set(&self, range: &Range<usize>) {
         self.start.store(range.start, Ordering::Relaxed);
@@ -52,8 +54,8 @@ impl Part {
 }
 
 /// Readable and writable parts of the program's image.
-static READABLE: [Part; PARTS] = [const { Part::NONE }; PARTS];
-static WRITABLE: [Part; PARTS] = [const { Part::NONE }; PARTS];
+static READABLE: [Part; PARTS] = [const { Part::none() }; PARTS];
+static WRITABLE: [Part; PARTS] = [const { Part::none() }; PARTS];
 /// Where the heap begins (its end moves), and where the main thread's stack ends.
 static HEAP: AtomicUsize = AtomicUsize::new(usize::MAX);
 static STACK_END: AtomicUsize = AtomicUsize::new(0);

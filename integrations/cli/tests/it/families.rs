@@ -69,18 +69,21 @@ fn ext4(test: &str) -> Option<tempfile::TempDir> {
 fn every_call_gives_what_it_gives_on_ext4() {
     const NAME: &str = "families: every_call_gives_what_it_gives_on_ext4";
     let Some(folder) = ext4(NAME) else { return };
-    let (program, library) = (folder.path().join("families"), folder.path().join("lib.so"));
+    let program = folder.path().join("families");
+    let (library, needed) = (folder.path().join("libfamily.so"), folder.path().join("libfamneeded.so"));
     compile(PARTS, &program, &["-D_GNU_SOURCE"]);
-    compile(&["library"], &library, &["-shared", "-fPIC"]);
+    compile(&["needed"], &needed, &["-shared", "-fPIC", "-Wl,-soname,libfamneeded.so"]);
+    let beside = needed.to_str().expect("text");
+    compile(&["library"], &library, &["-shared", "-fPIC", "-Wl,-rpath,$ORIGIN", "-Wl,--no-as-needed", beside]);
     let program = program.to_str().expect("text");
     let host_dir = folder.path().join("d");
     std::fs::create_dir(&host_dir).expect("mkdir");
     let mut host = Command::new("timeout");
     host.args(["--signal=KILL", "60", program]).arg(&host_dir).current_dir("/").stdin(Stdio::null());
-    host.env("LIBRARY", &library).env("LC_ALL", "C").env_remove("TMPDIR");
+    host.env("LIBRARY", folder.path()).env("LC_ALL", "C").env_remove("TMPDIR");
     let host = host.output().expect("runs");
     let mut inner = weldfs_run(&["sh", "-c", "mkdir /weld/d && exec \"$0\" /weld/d", program]);
-    let inner = inner.env("LIBRARY", &library).output().expect("runs");
+    let inner = inner.env("LIBRARY", folder.path()).output().expect("runs");
     let ((want, _), (got, complaints)) = (streams(&host), streams(&inner));
     for (number, (got, want)) in got.lines().zip(want.lines()).enumerate() {
         assert_eq!(got, want, "line {}: in the device (left) and on ext4 (right)\n{complaints}", number + 1);
@@ -147,6 +150,11 @@ os.mkdir('/weld/d')";
     let output = weldfs_run(&["python3", "-c", own]).arg(&file).env("WELDFS_REPORT", "1").output().expect("runs");
     assert!(output.status.success(), "{:?}", streams(&output));
     assert_eq!(std::fs::read(&file).expect("read"), b"");
+    assert_eq!(count(&streams(&output).1, "python3", "mkdir"), [1, 0, 0]);
+    // coreutils close their standard error before they end; and one that is in the device is written to there.
+    assert_eq!(count(&said("mkdir /weld/d", &[("WELDFS_REPORT", "1")]).1, "mkdir", "mkdir"), [1, 0, 0]);
+    let inside = "exec 2> /weld/errors; mkdir /weld/d; cat /weld/errors > /dev/stdout";
+    assert_eq!(count(&said(inside, &[("WELDFS_REPORT", "1")]).0, "mkdir", "mkdir"), [1, 0, 0]);
     let (_, errors) = said("mkdir /weld/d", &[]);
     assert_eq!(errors, "", "nothing is said unless it is asked for");
 }
@@ -176,17 +184,18 @@ for i in range(3):
 
 #[test]
 fn programs_that_are_passed_over_do_not_see_the_prefix_and_those_that_they_start_do() {
-    let probe = "ls /weld > /dev/null 2>&1 && echo sees || echo blind";
-    let under = |script: &str, bypass: &str| said(script, &[("WELDFS_BYPASS", bypass)]).0;
-    assert_eq!(under("ls /weld && echo sees", "cat,stat"), "sees\n");
+    // The host may have a directory of the prefix's name, but not this one.
+    let probe = "ls /weld/only-inside > /dev/null 2>&1 && echo sees || echo blind";
+    let under = |script: &str, bypass: &str| {
+        said(&format!("mkdir /weld/only-inside; {script}"), &[("WELDFS_BYPASS", bypass)]).0
+    };
+    assert_eq!(under(probe, "cat,stat"), "sees\n");
     assert_eq!(under(probe, "cat,ls"), "blind\n");
-    assert_eq!(
-        under("bash -c 'exec -a called ls /weld' > /dev/null 2>&1 && echo sees || echo blind", "called"),
-        "blind\n"
-    );
+    let called = probe.replace("ls /weld/only-inside", "bash -c 'exec -a called ls /weld/only-inside'");
+    assert_eq!(under(&called, "called"), "blind\n");
     // Kept over exec, also with a cleared environment, and the settings go on through one that is passed over.
     assert_eq!(under(&format!("exec env -i /bin/bash -c '{probe}'"), "ls"), "blind\n");
-    assert_eq!(under("exec dash -c 'exec env -i /bin/ls /weld' && echo sees", "dash"), "");
-    assert_eq!(under("cd /weld && mkdir d && cd d && dash -c 'bash -c pwd'", "dash"), "/weld/d\n");
+    assert_eq!(under("exec dash -c 'exec env -i /bin/ls /weld'", "dash"), "only-inside\n");
+    assert_eq!(under("cd /weld/only-inside && dash -c 'bash -c pwd'", "dash"), "/weld/only-inside\n");
     assert_eq!(under("cd /weld && dash -c 'cd /tmp && bash -c pwd'", "dash"), "/tmp\n");
 }

@@ -76,9 +76,7 @@ fn over(request: &mut Request, value: isize) {
 
 /// The request, if it is on a file of ours.
 fn ours<'a>(request: *mut Request) -> Option<&'a mut Request> {
-    if crate::config::get().is_none() {
-        return None;
-    }
+    crate::config::get()?;
     // SAFETY: the caller's request, of the size asserted above.
     let request = unsafe { request.as_mut() }?;
     table::ours(request.fd).then_some(request)

@@ -5,6 +5,7 @@ use crate::dirs::{Entry, Stream};
 use crate::names::route;
 use crate::{config, cwd, device, fdname, table};
 use libc::{c_char, c_int, c_long, c_void, dirent64 as Dirent, size_t};
+use std::ffi::CStr;
 use weldfs_ciscops::Handle;
 
 /// First word of our streams. libc's own begin with a descriptor and a lock, which never look like this.
@@ -172,6 +173,30 @@ fn may_touch(pattern: *const c_char) -> bool {
     let Some(config) = config::get() else { return false };
     let inside = cwd::is_inside();
     abi::text(pattern).is_ok_and(|text| inside || crate::path::mentions(text, config.needle()))
+}
+
+/// The entries of a directory but `.` and `..`.
+pub fn names_in(directory: &CStr) -> Res<Vec<Vec<u8>>> {
+    let stream = opendir(directory.as_ptr());
+    if stream.is_null() {
+        return Err(abi::errno());
+    }
+    let mut names = Vec::new();
+    loop {
+        abi::set_errno(0);
+        let entry = readdir64(stream);
+        let code = abi::errno();
+        // SAFETY: NULL, or an entry that is valid until the next call for this stream; its name ends in NUL.
+        let Some(entry) = (unsafe { entry.as_ref() }) else {
+            closedir(stream);
+            return if code == 0 { Ok(names) } else { Err(code) };
+        };
+        // SAFETY: as above.
+        let name = unsafe { CStr::from_ptr(entry.d_name.as_ptr()) }.to_bytes();
+        if name != b"." && name != b".." {
+            names.push(name.to_vec());
+        }
+    }
 }
 
 hook! { real;

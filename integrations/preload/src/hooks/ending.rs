@@ -3,12 +3,30 @@
 use crate::abi::hook;
 use crate::{config, counts, sys, table};
 use libc::c_int;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
 const STDERR: c_int = 2;
-/// Whether descriptor 2 is what the program was given, or moved there, for its messages: a file that it opened after
-/// closing 2 is none.
-static FOR_MESSAGES: AtomicBool = AtomicBool::new(true);
+/// Where the second descriptor of standard error lies, out of a program's way, where the limit allows.
+const HIGH: c_int = weldfs::FD_HIGH;
+/// The descriptor that counts are told to, and the file behind it (device and inode): programs close their standard
+/// error before they end (coreutils do), and may give the number to a file of theirs.
+static TOLD_TO: AtomicI32 = AtomicI32::new(-1);
+static FILE: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+fn file_behind(fd: c_int) -> Option<[u64; 2]> {
+    let mut st: libc::stat = crate::abi::zeroed();
+    sys::checked(libc::SYS_fstat, [fd as usize, &raw mut st as usize, 0, 0, 0, 0]).ok().map(|_| [st.st_dev, st.st_ino])
+}
+
+/// Counts from here on; they will be told to what standard error is now.
+pub fn begin() {
+    if let Some(file) = file_behind(STDERR) {
+        let apart = super::open::dup_from(STDERR, HIGH, true);
+        FILE.iter().zip(file).for_each(|(place, part)| place.store(part, Ordering::Relaxed));
+        TOLD_TO.store(if apart < 0 { STDERR } else { apart }, Ordering::Relaxed);
+    }
+    counts::start();
+}
 
 /// Runs when the library is unloaded, as the process exits.
 #[cfg(not(test))]
@@ -20,23 +38,8 @@ static END: extern "C" fn() = end;
 extern "C" fn end() {
     if counts::counting() {
         // What streams still hold is written now, so that it is counted; libc would do it after this.
-        // SAFETY: NULL means every stream.
-        unsafe { libc::fflush(std::ptr::null_mut()) };
+        crate::stdio::flush_all();
         tell();
-    }
-}
-
-/// Descriptor 2 was closed.
-pub fn stderr_closed(fd: c_int) {
-    if fd == STDERR {
-        FOR_MESSAGES.store(false, Ordering::Relaxed);
-    }
-}
-
-/// Something was moved to descriptor `fd`.
-pub fn stderr_given(fd: c_int) {
-    if fd == STDERR {
-        FOR_MESSAGES.store(true, Ordering::Relaxed);
     }
 }
 
@@ -50,13 +53,15 @@ pub fn tell() {
     let program = config::program(&mut room);
     let pid = sys::call(libc::SYS_getpid, [0; 6]) as u64;
     counts::table(program, pid, |page| {
-        if !FOR_MESSAGES.load(Ordering::Relaxed) {
+        let fd = TOLD_TO.load(Ordering::Relaxed);
+        let file = [FILE[0].load(Ordering::Relaxed), FILE[1].load(Ordering::Relaxed)];
+        if file_behind(fd) != Some(file) {
             return;
         }
-        if table::ours(STDERR) {
-            super::rw::write(STDERR, page.as_ptr().cast(), page.len());
+        if table::ours(fd) {
+            super::rw::write(fd, page.as_ptr().cast(), page.len());
         } else {
-            sys::write(STDERR, page);
+            sys::write(fd, page);
         }
     });
     crate::abi::set_errno(saved);

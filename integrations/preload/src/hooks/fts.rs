@@ -2,8 +2,7 @@
 //! that cannot be interposed. The structures are glibc's (the fts64 functions have the same, with 64-bit offsets). The
 //! walk never changes the working directory, which FTS_NOCHDIR asks for and the rest allow: `fts_accpath` is the path.
 
-use super::directory::touches;
-use super::ftw::names_in;
+use super::directory::{names_in, touches};
 use super::stat::{lstat64, stat64};
 use crate::abi::{self, Res, fail, hook};
 use libc::{c_char, c_int, c_long, c_ushort, c_void, stat as Stat};

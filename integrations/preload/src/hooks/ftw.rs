@@ -2,7 +2,7 @@
 //! begins in the device is done here, over the hooks of those; it may lead to the host by a link and is then still
 //! right. A directory is read whole before its entries are visited, so no limit of open descriptors is ever in the way.
 
-use super::directory::{closedir, opendir, readdir64, touches};
+use super::directory::{names_in, touches};
 use super::stat::{lstat64, stat64};
 use crate::abi::{self, Res, fail, hook};
 use libc::{c_char, c_int, stat as Stat};
@@ -179,30 +179,6 @@ impl Walk {
         }
         let directory = self.real(&self.path[..len])?;
         if super::cwd::chdir(directory.as_ptr()) == 0 { Ok(()) } else { Err(abi::errno()) }
-    }
-}
-
-/// The entries of a directory but `.` and `..`.
-pub fn names_in(directory: &CStr) -> Res<Vec<Vec<u8>>> {
-    let stream = opendir(directory.as_ptr());
-    if stream.is_null() {
-        return Err(abi::errno());
-    }
-    let mut names = Vec::new();
-    loop {
-        abi::set_errno(0);
-        let entry = readdir64(stream);
-        let code = abi::errno();
-        // SAFETY: NULL, or an entry that is valid until the next call for this stream; its name ends in NUL.
-        let Some(entry) = (unsafe { entry.as_ref() }) else {
-            closedir(stream);
-            return if code == 0 { Ok(names) } else { Err(code) };
-        };
-        // SAFETY: as above.
-        let name = unsafe { CStr::from_ptr(entry.d_name.as_ptr()) }.to_bytes();
-        if name != b"." && name != b".." {
-            names.push(name.to_vec());
-        }
     }
 }
 

@@ -4,6 +4,7 @@
 //! libc finds out who calls dlopen by the return address, so where the name is not the device's the call goes on to
 //! libc by a jump, as if this library were not there.
 
+use super::needed;
 use crate::abi::{self, Res};
 use crate::names::{Place, locate};
 use crate::{config, device, path, sys};
@@ -116,20 +117,71 @@ fn concerns(path: *const c_char) -> bool {
 type Dlopen = extern "C" fn(*const c_char, c_int) -> *mut c_void;
 type Dlmopen = extern "C" fn(c_long, *const c_char, c_int) -> *mut c_void;
 
-extern "C" fn open_copy(path: *const c_char, flags: c_int) -> *mut c_void {
-    let copy = substitute(path);
-    let name = copy.as_deref().map_or(path, CStr::as_ptr);
+/// libc's dlopen.
+fn real_open(name: *const c_char, flags: c_int) -> *mut c_void {
     // SAFETY: libc's function of this name and signature.
     let real: Dlopen = unsafe { std::mem::transmute(abi::next(&DLOPEN, "dlopen\0")) };
     real(name, flags)
 }
 
+/// Libraries that are open only until the one that needs them is.
+struct Neighbours(Vec<*mut c_void>);
+
+impl Drop for Neighbours {
+    fn drop(&mut self) {
+        for handle in self.0.drain(..) {
+            // SAFETY: a handle that dlopen gave, closed once.
+            unsafe { libc::dlclose(handle) };
+        }
+    }
+}
+
+/// Libraries opened one for the other, at most; a circle of them ends.
+const DEPTH: usize = 16;
+
+/// Opens what the library needs and has beside it (`$ORIGIN`): the linker, which looks for that beside the copy, knows
+/// them then by the names that they have.
+fn neighbours(path: &[u8], copy: &CStr, depth: usize) -> Neighbours {
+    let mut open = Neighbours(Vec::new());
+    let (origin, _, _) = path::split_last(path);
+    let fd = COPIES.lock().iter().find(|known| known.name.as_c_str() == copy).map(|known| known.fd);
+    let Some(needed) = fd.and_then(needed::of).filter(|_| depth < DEPTH) else { return open };
+    let folders: Vec<_> = needed.folders.iter().filter_map(|folder| needed::placed(folder, origin)).collect();
+    for name in needed.names.iter().filter(|name| !name.contains(&b'/')) {
+        let found = folders.iter().find_map(|folder| {
+            let full = path::join(folder, name);
+            Some((name_of_copy(&full).ok()?, full))
+        });
+        if let Some((copy, full)) = found {
+            let _deeper = neighbours(&full, &copy, depth + 1);
+            let handle = real_open(copy.as_ptr(), libc::RTLD_LAZY);
+            if !handle.is_null() {
+                open.0.push(handle);
+            }
+        }
+    }
+    open
+}
+
+/// Opens a library of the device by `open(name)`.
+fn with_copy(path: *const c_char, open: impl FnOnce(*const c_char) -> *mut c_void) -> *mut c_void {
+    match (substitute(path), abi::text(path)) {
+        (Some(copy), Ok(path)) => {
+            let _open_meanwhile = neighbours(path, &copy, 0);
+            open(copy.as_ptr())
+        }
+        _ => open(path),
+    }
+}
+
+extern "C" fn open_copy(path: *const c_char, flags: c_int) -> *mut c_void {
+    with_copy(path, |name| real_open(name, flags))
+}
+
 extern "C" fn open_copy_in(space: c_long, path: *const c_char, flags: c_int) -> *mut c_void {
-    let copy = substitute(path);
-    let name = copy.as_deref().map_or(path, CStr::as_ptr);
     // SAFETY: as above.
     let real: Dlmopen = unsafe { std::mem::transmute(abi::next(&DLMOPEN, "dlmopen\0")) };
-    real(space, name, flags)
+    with_copy(path, |name| real(space, name, flags))
 }
 
 /// Where dlopen's call goes.

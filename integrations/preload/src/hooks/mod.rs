@@ -17,6 +17,7 @@ mod ftw;
 mod library;
 mod map;
 mod names;
+mod needed;
 mod open;
 mod openat2;
 mod process;

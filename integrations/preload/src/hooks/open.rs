@@ -124,7 +124,6 @@ fn share_again(fd: c_int, flags: c_int) -> Res<c_int> {
 
 /// Closes a descriptor, whoever owns it.
 fn close_any(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    super::ending::stderr_closed(fd);
     match forget(fd) {
         Gone::NotOurs => real(),
         gone => {
@@ -171,9 +170,6 @@ fn close_many<T>(first: c_uint, last: c_uint, real: impl FnOnce() -> T) -> T {
     if !gone.is_empty() {
         counts::served();
     }
-    if (first..=last).contains(&2) {
-        super::ending::stderr_closed(2);
-    }
     let answer = real();
     for one in &gone {
         let _ = end(one);
@@ -189,7 +185,6 @@ fn follow_dup(old: c_int, new: c_int) -> c_int {
     }
     // The kernel has closed what the number meant before; an error of that close is lost there, too.
     let _ = end(&forget(new));
-    super::ending::stderr_given(new);
     if table::ours(old) {
         counts::served();
     }

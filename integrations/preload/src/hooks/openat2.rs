@@ -211,8 +211,11 @@ impl Walk<'_> {
     }
 }
 
+/// A directory, a name below it to begin at, and the name to walk from there.
+type Start<'n> = (Handle, Vec<u8>, &'n [u8]);
+
 /// Where a walk begins, and what it walks; `None`: on the host.
-fn start<'n>(dirfd: c_int, name: &'n [u8], resolve: u64) -> Res<Option<(Handle, Vec<u8>, &'n [u8])>> {
+fn start(dirfd: c_int, name: &[u8], resolve: u64) -> Res<Option<Start<'_>>> {
     let whole = name.first() == Some(&b'/') && resolve & IN_ROOT == 0;
     if dirfd != libc::AT_FDCWD && !whole {
         return match device::handle(dirfd) {

@@ -1,6 +1,6 @@
 //! Birth of processes: what a new one must be told, and what a forked one must forget.
 
-use super::{library, spawn};
+use super::{ending, library, spawn};
 use crate::abi::{self, hook};
 use crate::{config, counts, cwd, device, fdname, hooks, memory, promote, stdio, sys, table};
 use libc::{c_char, c_int, pid_t};
@@ -20,14 +20,14 @@ extern "C" fn start() {
     let Some(settings) = config::get() else { return };
     memory::learn(abi::environment() as usize);
     hooks::find_what_allocators_call();
-    if settings.counting {
-        counts::start();
-    }
     // A lazy allocator sets itself up now and registers its own handlers of fork, which must run after ours in the
     // parent: a thread may hold a lock of ours while it waits for memory, so ours are taken first.
     std::hint::black_box(Box::new(0u64));
     adopt_inherited();
     cwd::inherit();
+    if settings.counting {
+        ending::begin();
+    }
     // SAFETY: three functions of the right type that live for ever.
     unsafe { libc::pthread_atfork(Some(before_fork), Some(after_fork_parent), Some(after_fork_child)) };
     (0..=2).for_each(stdio::number_taken);

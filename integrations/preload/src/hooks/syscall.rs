@@ -99,11 +99,7 @@ fn on_path(call: c_long, a: [usize; 6]) -> Option<c_long> {
         libc::SYS_statfs => answer(super::stat::statfs64(path, a[1] as _)),
         libc::SYS_getcwd if cwd::is_inside() => {
             let name = super::cwd::getcwd(a[0] as _, a[1]);
-            if name.is_null() {
-                return Some(-1);
-            }
-            // SAFETY: the name that getcwd has just written.
-            1 + unsafe { libc::strlen(name) } as c_long
+            crate::memory::text_len(name).map_or(-1, |n| 1 + n as c_long)
         }
         libc::SYS_umask => c_long::from(super::open::umask(a[0] as _)),
         libc::SYS_exit_group => {

@@ -109,8 +109,7 @@ fn name_in(dir: &[u8], prefix: &[u8]) -> Option<Res<*mut c_char>> {
     };
     let tried = try_names(name, 0, unused);
     if !matches!(tried, Some(Ok(()))) {
-        // SAFETY: malloc'd above, given to nothing.
-        unsafe { libc::free(name.cast()) };
+        abi::free_text(name);
     }
     Some(tried?.map(|()| name))
 }
@@ -147,8 +146,7 @@ fn short_name(out: *mut c_char) -> Option<Res<*mut c_char>> {
     };
     let out = if out.is_null() { ROOM.as_ptr().cast_mut().cast() } else { out };
     let put = abi::text(name).and_then(|text| abi::put_text(out, libc::L_tmpnam as usize, text));
-    // SAFETY: malloc'd by `name_in`.
-    unsafe { libc::free(name.cast()) };
+    abi::free_text(name);
     Some(put.map(|()| out))
 }
 

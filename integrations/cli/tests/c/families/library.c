@@ -1,4 +1,6 @@
-/* A library to be opened where it lies. */
+/* A library to be opened where it lies, which needs another that lies beside it. */
+int weldfs_test_needed(void);
+
 int weldfs_test_answer(void) {
-    return 42;
+    return 40 + weldfs_test_needed();
 }

@@ -1,0 +1,4 @@
+/* The other. */
+int weldfs_test_needed(void) {
+    return 2;
+}
