@@ -23,6 +23,8 @@ SHORT = {
     "WELDFS_SQLITE_CUTS": "60",
     "WELDFS_ROCKSDB_KILLS": "1",
     "WELDFS_FSX_OPS": "100000",
+    "WELDFS_DOORS_PROGRAMS": "60",
+    "WELDFS_API_OPS": "60000",
 }
 # Programs that measure what tenants and cores get: they run with nothing beside them.
 ALONE = ["storagefs device", "scheduler it"]

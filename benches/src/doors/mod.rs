@@ -170,6 +170,11 @@ pub fn run(options: &Options, watch: &mut dyn Watch) -> io::Result<DoorsReport> 
                     }
                     match system.sample(op, options.time) {
                         Ok(ns) => all.entry((op, number, busy)).or_default().push(ns),
+                        // The device's process may have been told to end, too.
+                        Err(_) if watch.stop() => {
+                            interrupted = true;
+                            break 'all;
+                        }
                         Err(error) => {
                             let (system, cell) = (system.name.clone(), op.name().to_owned());
                             failed.push(Failed { system, cell, error: error.to_string() });

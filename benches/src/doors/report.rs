@@ -129,7 +129,12 @@ impl DoorsReport {
             let mut table = Table::new(["aim", "measured", "bound", "holds"]);
             for r in &self.ratios {
                 let holds = if r.holds { "yes" } else { "NO" };
-                table.line([r.what.clone(), ratio(r.measured), format!("at most {}", ratio(r.bound)), holds.to_owned()]);
+                table.line([
+                    r.what.clone(),
+                    ratio(r.measured),
+                    format!("at most {}", ratio(r.bound)),
+                    holds.to_owned(),
+                ]);
             }
             write!(out, "\n{}", table.render(markdown))?;
         }

@@ -133,7 +133,10 @@ impl Sets {
             let mut command = git(self.folder.path());
             let date = "2026-01-01T00:00:00+0000";
             command.env("GIT_AUTHOR_DATE", date).env("GIT_COMMITTER_DATE", date);
-            run(command.args(["-c", "user.name=bench", "-c", "user.email=bench@invalid", "-C"]).arg(&repository).args(args))
+            run(command
+                .args(["-c", "user.name=bench", "-c", "user.email=bench@invalid", "-C"])
+                .arg(&repository)
+                .args(args))
         };
         fs::create_dir(&repository)?;
         git(&["init", "-q"])?;

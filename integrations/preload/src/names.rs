@@ -304,7 +304,9 @@ fn apart(host_dir: c_int, host: &[u8]) -> i32 {
         return libc::EXDEV;
     }
     let here = c".".as_ptr() as usize;
-    sys::checked(libc::SYS_faccessat, [host_dir as usize, here, libc::F_OK as usize, 0, 0, 0]).err().unwrap_or(libc::EXDEV)
+    sys::checked(libc::SYS_faccessat, [host_dir as usize, here, libc::F_OK as usize, 0, 0, 0])
+        .err()
+        .unwrap_or(libc::EXDEV)
 }
 
 /// As `route` for calls about two names; different sides are EXDEV.

@@ -320,9 +320,7 @@ impl Api {
                 let ((a, from), (b, to)) = (first()?, second()?);
                 done(raw.linkat(a, &from, b, &to, n(3) == 0))
             }
-            "symlink" => {
-                second().and_then(|(base, path)| done(raw.symlinkat(words.text(1).as_bytes(), base, &path)))
-            }
+            "symlink" => second().and_then(|(base, path)| done(raw.symlinkat(words.text(1).as_bytes(), base, &path))),
             "readlink" => {
                 let (base, path) = first()?;
                 raw.readlinkat(base, &path, &mut room).map(|n| bytes(n, room))
@@ -367,8 +365,7 @@ impl Api {
 }
 
 /// Verbs whose first word is a slot.
-const ON_HANDLES: [&str; 9] =
-    ["fstat", "truncate", "allocate", "seek", "copy", "fchmod", "fchown", "futimes", "flock"];
+const ON_HANDLES: [&str; 9] = ["fstat", "truncate", "allocate", "seek", "copy", "fchmod", "fchown", "futimes", "flock"];
 
 fn place(text: &str) -> At {
     text.parse().map_or(At::Current, At::Offset)

@@ -100,7 +100,11 @@ fn trial(world: &mut World, seed: u64) -> Result<(), String> {
     for step in &steps {
         let _ = writeln!(told, "  {}", shown(step));
     }
-    let _ = writeln!(told, "  {}", if what.is_empty() { "(no shorter one fails: it may be a matter of time)" } else { &what });
+    let _ = writeln!(
+        told,
+        "  {}",
+        if what.is_empty() { "(no shorter one fails: it may be a matter of time)" } else { &what }
+    );
     Err(told)
 }
 
@@ -132,9 +136,10 @@ fn all(world: &mut World, call: impl Fn(usize) -> String) -> Vec<i64> {
     for (at, worker) in workers.iter_mut().enumerate() {
         worker.send(&call(at));
     }
-    let answers = workers.iter_mut().enumerate().map(|(at, worker)| {
-        worker.answer().unwrap_or_else(|e| panic!("{:?}: errno {e}", worker::door(at))).number()
-    });
+    let answers = workers
+        .iter_mut()
+        .enumerate()
+        .map(|(at, worker)| worker.answer().unwrap_or_else(|e| panic!("{:?}: errno {e}", worker::door(at))).number());
     answers.collect()
 }
 

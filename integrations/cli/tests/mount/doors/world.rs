@@ -195,13 +195,21 @@ impl Run<'_> {
         match op {
             // How far a directory reaches is its file system's affair, and the kernel's.
             Op::Seek { slot, .. } => directory(slot),
+            // Whether an append of no bytes moves the file's offset, POSIX leaves open.
+            Op::Write { data, .. } => data.is_empty(),
             // At a mount, names from an open directory need the right to search the whole way there.
             _ if door(step.worker) == Door::Mount && step.worker % USERS.len() != 0 => from_slot(op),
             _ => false,
         }
     }
 
-    fn alike(&self, at: Door, op: &Op, expected: &Result<Reply, i32>, found: &Result<Answer, i32>) -> Result<(), String> {
+    fn alike(
+        &self,
+        at: Door,
+        op: &Op,
+        expected: &Result<Reply, i32>,
+        found: &Result<Answer, i32>,
+    ) -> Result<(), String> {
         let differ = || Err(format!("the model says {}, the door {}", brief(expected), brief(found)));
         match (expected, found) {
             (Err(model), Err(real)) if same_errno(at, op, *model, *real) => Ok(()),
@@ -229,7 +237,8 @@ impl Run<'_> {
     }
 
     fn same_stat(&self, model: &Stat, real: &Told) -> Result<(), String> {
-        let plain = |mode, uid, gid, nlink, size| format!("mode {mode:o} uid {uid} gid {gid} nlink {nlink} size {size}");
+        let plain =
+            |mode, uid, gid, nlink, size| format!("mode {mode:o} uid {uid} gid {gid} nlink {nlink} size {size}");
         // A directory's size is its file system's affair.
         let size = if model.mode & libc::S_IFMT == libc::S_IFDIR { real.size } else { model.size };
         let expected = plain(model.mode, model.uid, model.gid, model.nlink, size);
@@ -332,9 +341,8 @@ impl Run<'_> {
             self.model.clone().apply(&root(), &Op::Stat { who: Who::Slot(slot) }),
             Ok(Reply::Stat(Stat { nlink: 0, .. }))
         );
-        let refused = |found: &Result<Answer, i32>| {
-            door(step.worker) == Door::Mount && nameless && *found == Err(libc::ENOLCK)
-        };
+        let refused =
+            |found: &Result<Answer, i32>| door(step.worker) == Door::Mount && nameless && *found == Err(libc::ENOLCK);
         let owner = if description { Owner::Slot(slot) } else { Owner::Process(step.worker) };
         let found = self.ask(step, &lock_line(slot, description, kind, start, len, get));
         if refused(&found) {
@@ -389,7 +397,8 @@ impl Run<'_> {
             return self.look(worker, &Op::Readlink { name: path }).map(drop);
         }
         let directory = mode & libc::S_IFMT == libc::S_IFDIR;
-        let (slot, flags) = (spare(worker), if directory { libc::O_RDONLY | libc::O_DIRECTORY } else { libc::O_RDONLY });
+        let (slot, flags) =
+            (spare(worker), if directory { libc::O_RDONLY | libc::O_DIRECTORY } else { libc::O_RDONLY });
         let opened = self.look(worker, &Op::Open { name: path, flags, mode: 0, slot })?;
         let read = Op::Read { slot, at: At::Offset(0), len: WHOLE };
         self.look(worker, &if directory { Op::ReadDir { slot } } else { read })?;
@@ -432,13 +441,7 @@ fn different_bytes(a: &[u8], b: &[u8]) -> String {
         }
         text
     };
-    format!(
-        "the model reads {} bytes, the door {}; from {first} on{} and{}",
-        a.len(),
-        b.len(),
-        shown(a),
-        shown(b)
-    )
+    format!("the model reads {} bytes, the door {}; from {first} on{} and{}", a.len(), b.len(), shown(a), shown(b))
 }
 
 fn brief<T: std::fmt::Debug, E: std::fmt::Debug>(result: &Result<T, E>) -> String {
