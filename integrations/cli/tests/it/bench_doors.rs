@@ -1,5 +1,5 @@
-//! `weldfs bench doors` in its quick mode: that every door has its rows, that what cannot be measured is named, and that
-//! nothing is left behind. Times mean nothing here.
+//! `weldfs bench doors` in its quick mode: that every door has its rows, that what cannot be measured is named, and
+//! that nothing is left behind. Times mean nothing here.
 
 use super::skips::skip;
 use serde_json::Value;
