@@ -25,6 +25,8 @@ SHORT = {
     "WELDFS_FSX_OPS": "100000",
     "WELDFS_STRESS_SECONDS": "3",
     "WELDFS_PROGRAM_MOUNTS": "shared",
+    "WELDFS_DOORS_PROGRAMS": "60",
+    "WELDFS_API_OPS": "60000",
 }
 # Programs that measure what tenants and cores get: they run with nothing beside them.
 ALONE = ["storagefs device", "scheduler it"]

@@ -3,8 +3,8 @@
 //!
 //! Hypothesis: a door costs what its crossings cost. A call through the API is one command; under `weldfs run` it is
 //! that and a look at a table; at a mount it is a request of the kernel to another process, and a command there; the
-//! host's page cache is one system call. Programs of many small files (tar, git) add up all of these. One worker process
-//! per door makes the calls, the same code at all but the API's; each sample is taken at every door right after the
+//! host's page cache is one system call. Programs of many small files (tar, git) add up all of these. A worker process
+//! at each door makes the calls, the same code at all but the API's; each sample is taken at every door right after the
 //! other, and a figure is the median of the rounds.
 //!
 //! * `worker` the process at a door, `files` its calls; `sets` what tar and git work on; `systems` devices, mounts and
@@ -170,6 +170,11 @@ pub fn run(options: &Options, watch: &mut dyn Watch) -> io::Result<DoorsReport> 
                     }
                     match system.sample(op, options.time) {
                         Ok(ns) => all.entry((op, number, busy)).or_default().push(ns),
+                        // The device's process may have been told to end, too.
+                        Err(_) if watch.stop() => {
+                            interrupted = true;
+                            break 'all;
+                        }
                         Err(error) => {
                             let (system, cell) = (system.name.clone(), op.name().to_owned());
                             failed.push(Failed { system, cell, error: error.to_string() });

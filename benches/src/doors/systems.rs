@@ -7,6 +7,7 @@ use crate::peers::Ground;
 use crate::served::{ServeOptions, Served};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Write};
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
@@ -55,7 +56,8 @@ impl Process {
     /// Starts it and waits until it is ready.
     fn start(command: &mut Command) -> io::Result<Process> {
         let errors = tempfile::tempfile()?;
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors.try_clone()?);
+        // A group of its own: Ctrl-C is for the one that watches, which ends its workers in order.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors.try_clone()?).process_group(0);
         let mut child = command.spawn()?;
         let (input, output) = (child.stdin.take(), child.stdout.take());
         let output = BufReader::new(output.ok_or_else(|| io::Error::other("a worker without an output"))?);

@@ -43,7 +43,8 @@ enum Which {
     Stall(Stall),
     /// Latencies while busy processes want the processors: served, embedded, and the host's own calls
     Busy(busy::Args),
-    /// Calls, tar and git at every door to a device's files: the API, `weldfs run`, mounts; and directories of this host
+    /// Calls, tar and git at every door to a device's files (the API, `weldfs run`, mounts), and on directories of this
+    /// host
     Doors(doors::Args),
     /// The seven applications of INSIDER (ATC 2019), on the host and with kernels in the drive: bytes over the link,
     /// modelled speed-ups, three kernels at once

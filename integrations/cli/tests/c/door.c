@@ -294,9 +294,11 @@ static long long do_add(void) {
 /* append SLOT COUNT NUMBER: records of a line each */
 static long long do_append(void) {
     for (long long i = 0; i < number(2); i++) {
-        char record[64];
-        int length = snprintf(record, sizeof record, "%lld %lld %.*s\n", number(3), i, (int)(i % 30),
-                              "..............................");
+        static char record[4096];
+        int length = snprintf(record, sizeof record, "%lld %lld ", number(3), i);
+        /* Of all lengths up to some that meet several pages. */
+        for (long long dots = i * 131 % 3000; dots > 0; dots--) record[length++] = '.';
+        record[length++] = '\n';
         if (write(slot(1), record, (size_t)length) != length) return -1;
     }
     return 0;

@@ -51,5 +51,10 @@ os.mkdir("dir"); open("dir/in", "w").close(); dirfd = os.open("dir", os.O_RDONLY
 assert os.listdir("/proc/self/fd/%d" % dirfd) == ["in"]
 again = os.open("/dev/fd/%d" % dirfd, os.O_RDONLY | os.O_DIRECTORY); assert os.listdir(again) == ["in"]
 refused(errno.EISDIR, lambda: os.open("/dev/fd/%d" % dirfd, os.O_WRONLY))
+# Of two names one starts at a closed descriptor, or at one of no directory: that counts before what lies apart.
+null, closed = os.open("/dev/null", os.O_RDONLY), os.dup(dirfd); os.close(closed); open("two", "w").close()
+for call in os.rename, os.link:
+    for want, base in (errno.EBADF, closed), (errno.ENOTDIR, null):
+        refused(want, lambda: call("two", "new", src_dir_fd=base)); refused(want, lambda: call("two", "new", dst_dir_fd=base))
 print("python ok")
 END

@@ -57,8 +57,8 @@ impl Fs {
         let set: wire::Setattr = request.fixed()?;
         let node = request.head.nodeid;
         let (mut mask, body) = changes(&set);
-        // ftruncate: the file's own right to write counts, not the permission bits of now. A file that cannot be written
-        // to comes here by an open with O_RDONLY and O_TRUNC, for which they do count.
+        // ftruncate: the file's own right to write counts, not the permission bits of now. A file that cannot be
+        // written to comes here by an open with O_RDONLY and O_TRUNC, for which they do count.
         if set.valid & fattr::FH != 0 && mask.contains(SetAttrMask::SIZE) {
             let file = self.files.get(set.fh)?;
             if file.flags as i32 & libc::O_ACCMODE != libc::O_RDONLY {
@@ -67,7 +67,7 @@ impl Fs {
             }
         }
         if !mask.is_empty() {
-            // A size is set by the permission bits: by a name, for a handle would bring the grant that it was opened with.
+            // A size is set by the permission bits: by a name, for a handle brings the grant that it was opened with.
             let place = match mask.contains(SetAttrMask::SIZE) {
                 true => match self.place_by_name(session, node) {
                     Err(Errno::STALE) => self.place(session, node)?,

@@ -85,7 +85,10 @@ impl Fs {
         let file = OpenFile::new(session.clone(), handle, node, flags, is_virtual);
         let fh = self.files.insert(file);
         let unchanged = self.nodes.lock().opened(node, fh, stat);
-        let open_flags = match is_virtual {
+        // Past the page cache, which cuts a write where it meets a page that it does not hold: two requests, between
+        // which another session's append may come.
+        let appends = flags as i32 & libc::O_APPEND != 0;
+        let open_flags = match is_virtual || appends {
             true => fopen::DIRECT_IO,
             false if unchanged || !self.keeping.attributes.is_zero() => fopen::KEEP_CACHE,
             false => 0,

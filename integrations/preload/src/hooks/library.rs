@@ -7,7 +7,7 @@
 use super::needed;
 use crate::abi::{self, Res};
 use crate::names::{Place, locate};
-use crate::{config, device, path, sys};
+use crate::{config, device, path, promote, sys};
 use libc::{c_char, c_int, c_long, c_void};
 use std::arch::naked_asm;
 use std::ffi::{CStr, CString};
@@ -106,10 +106,14 @@ fn substitute(path: *const c_char) -> Option<CString> {
     abi::text(path).and_then(name_of_copy).ok()
 }
 
-/// Whether a name is one of a file in the device. One without a slash is looked for by the linker.
+/// Whether a name is one of a file in the device that the linker does not find by itself. One without a slash is looked
+/// for by the linker.
 fn concerns(path: *const c_char) -> bool {
     let Some(config) = config::get() else { return false };
     let Ok(name) = abi::text(path) else { return false };
+    if promote::same_names() && (name.first() == Some(&b'/') || crate::cwd::kernel_stands_there()) {
+        return false;
+    }
     let near = crate::cwd::is_inside() || path::mentions(name, config.needle());
     near && name.contains(&b'/') && matches!(locate(libc::AT_FDCWD, name), Ok(Place::Device(_)))
 }

@@ -12,11 +12,11 @@ use weldfs_benches::peers::{Ground, Peer};
 /// Arguments of `weldfs bench doors`.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
-Doors: api-inline (the image opened in the worker's process), api-served, preload (under `weldfs run`), mount (shared),\n\
-mount-exclusive, host (directories of this host). One that cannot be used here, such as a mount without /dev/fuse, is\n\
-named in the report.\n\n\
-Operations: getattr, open_read_close, read_4k, write_4k and create_write_close in microseconds; readdir (10,000 names),\n\
-tar_x (5,000 files) and git_clone in milliseconds; write_1m and read_1m in MiB/s.")]
+Doors: api-inline (the image opened in the worker's process), api-served, preload (under `weldfs run`), mount,\n\
+mount-exclusive, host (directories of this host). One that cannot be used here, such as a mount without\n\
+/dev/fuse, is named in the report.\n\n\
+Operations: getattr, open_read_close, read_4k, write_4k and create_write_close in microseconds; readdir (10,000\n\
+names), tar_x (5,000 files) and git_clone in milliseconds; write_1m and read_1m in MiB/s.")]
 pub(super) struct Args {
     /// Compare with a directory of this host, several times; without it: with one where temporary files go, and with
     /// one in /dev/shm

@@ -222,7 +222,7 @@ impl Api {
     fn append(&self, words: &Words<'_>) -> Result<Said, Errno> {
         let handle = self.handle(words, 1)?;
         for i in 0..words.number(2) {
-            let record = format!("{} {i} {}\n", words.number(3), ".".repeat(i as usize % 30));
+            let record = format!("{} {i} {}\n", words.number(3), ".".repeat(i as usize * 131 % 3000));
             self.client.raw().write(handle, At::Current, record.as_bytes())?;
         }
         Ok(Said::Number(0))

@@ -185,7 +185,22 @@ impl Run<'_> {
                 self.inodes.insert(slot, answer.number() as u64);
             }
         }
-        self.alike(door(step.worker), op, &expected, &found)
+        self.alike(door(step.worker), op, &expected, &found)?;
+        match op {
+            Op::Write { slot, at: At::Current, .. } if found.is_ok() && self.appends(*slot) => self.settle(step, *slot),
+            _ => Ok(()),
+        }
+    }
+
+    /// Behind an append at a mount the kernel counts the offset from where it took the end to be, and others may have
+    /// moved the end (docs/MOUNT.md): the model goes on from there.
+    fn settle(&mut self, step: &Step, slot: u32) -> Result<(), String> {
+        if door(step.worker) != Door::Mount {
+            return Ok(());
+        }
+        let here = |whence, off| Op::Seek { slot, whence, off };
+        let told = self.ask(step, &line(&here(libc::SEEK_CUR, 0), 0)).map_err(|e| format!("errno {e} for lseek"))?;
+        self.model.apply(&root(), &here(libc::SEEK_SET, told.number())).map(drop).map_err(|e| format!("errno {e}"))
     }
 
     /// Calls that a door documents to answer differently.
@@ -195,6 +210,8 @@ impl Run<'_> {
         match op {
             // How far a directory reaches is its file system's affair, and the kernel's.
             Op::Seek { slot, .. } => directory(slot),
+            // Whether an append of no bytes moves the file's offset, POSIX leaves open.
+            Op::Write { data, .. } => data.is_empty(),
             // At a mount, names from an open directory need the right to search the whole way there.
             _ if door(step.worker) == Door::Mount && step.worker % USERS.len() != 0 => from_slot(op),
             _ => false,

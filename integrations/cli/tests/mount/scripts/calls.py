@@ -249,5 +249,23 @@ def executed():
     running.wait()
 
 
-for check in (names, deep, many, nameless, data, mapped, attributes, executed):
+def resized():
+    """A size that is set by name is a matter of permission bits, whatever the caller has open."""
+    put("sized", b"12345")
+    reading = os.open(at("sized"), os.O_RDONLY)
+    fails(errno.EINVAL, os.ftruncate, reading, 1)
+    os.truncate(at("sized"), 3)
+    assert os.fstat(reading).st_size == 3 and os.pread(reading, 9, 0) == b"123"
+    os.close(os.open(at("sized"), os.O_RDONLY | os.O_TRUNC))
+    assert os.fstat(reading).st_size == 0
+    # The grant of an open file outlasts the bits, for that file only.
+    writing = os.open(at("sized"), os.O_RDWR)
+    os.chmod(at("sized"), 0o444)
+    os.ftruncate(writing, 7)
+    assert os.fstat(reading).st_size == 7
+    os.close(reading)
+    os.close(writing)
+
+
+for check in (names, deep, many, nameless, data, mapped, attributes, executed, resized):
     check()

@@ -129,7 +129,19 @@ def of_descriptions():
     os.close(two)
 
 
+def nameless():
+    """A question holds nothing: a file without a name has one owner of ranges, and it is not the one that asked."""
+    ofd_setlk, gone = 37, path + "-gone"
+    f = os.open(gone, os.O_RDWR | os.O_CREAT)
+    os.unlink(gone)
+    lock = struct.pack(LOCK, fcntl.F_WRLCK, 0, 0, 10, 0)
+    assert struct.unpack(LOCK, fcntl.fcntl(f, fcntl.F_GETLK, lock))[0] == fcntl.F_UNLCK
+    fcntl.fcntl(f, ofd_setlk, lock)
+    os.close(f)
+
+
 posix()
+nameless()
 waiting(fcntl.lockf, lambda f: fcntl.lockf(f, fcntl.LOCK_UN))
 waiting(fcntl.flock, lambda f: fcntl.flock(f, fcntl.LOCK_UN))
 of_descriptions()
