@@ -34,8 +34,8 @@ impl Fs {
         out.put(&opened)
     }
 
-    /// Opens a file that has no name any more, and is open (through `/proc/self/fd`): only its open description leads to
-    /// it, which is shared. ENOENT: none of this session that has the access which is asked for. EACCES: by its mode.
+    /// Opens a file that has no name any more, and is open (through `/proc/self/fd`): only its open description leads
+    /// to it, which is shared. ENOENT: none of this session has the access that is asked for. EACCES: by its mode.
     fn open_nameless(&self, session: &Arc<Session>, node: u64, flags: u32) -> Result<wire::OpenOut, Errno> {
         let access = |flags| OpenFlags::from_linux(flags as i32) & (OpenFlags::READ | OpenFlags::WRITE);
         let wanted = access(flags);
