@@ -15,7 +15,7 @@ use weldfs_journal::{AlignedBuf, BlockNo, DataWrite, Lsn, Medium};
 use weldfs_locks::Mutex;
 
 /// Blocks read at most in one fetch.
-pub const FETCH_MAX: u32 = 64;
+pub(crate) const FETCH_MAX: u32 = 64;
 /// Clean blocks held at least; smaller budgets are raised to it.
 const BLOCKS_MIN: usize = 64;
 
@@ -173,9 +173,9 @@ impl BlockCache {
         true
     }
 
-    /// How many of `count` blocks from `addr` on are not here, up to the first one that is: at least 1, for the one that
-    /// was missed may have come meanwhile.
-    pub fn cold_run(&self, addr: u64, count: u32) -> u32 {
+    /// How many of `count` blocks from `addr` on are not here, up to the first one that is: at least 1, for the one
+    /// that was missed may have come meanwhile.
+    pub(crate) fn cold_run(&self, addr: u64, count: u32) -> u32 {
         let inner = self.inner.lock();
         (1..count).find(|i| inner.blocks.contains_key(&(addr + u64::from(*i)))).unwrap_or(count).max(1)
     }

@@ -20,20 +20,33 @@ pub struct OpenFile {
     /// Whether bytes were written that such a stream has not been told the end of.
     pub unended: AtomicBool,
     /// Whose byte-range locks its description holds.
-    pub lock_owner: Mutex<Option<u64>>,
+    pub lock_owner: Arc<Mutex<Option<u64>>>,
+    /// The open file whose description it shares, and which closes that.
+    of: Option<Arc<OpenFile>>,
 }
 
 impl OpenFile {
     pub fn new(session: Arc<Session>, handle: Handle, node: u64, flags: u32, is_virtual: bool) -> OpenFile {
         let unended = AtomicBool::new(false);
-        OpenFile { session, handle, node, flags, is_virtual, unended, lock_owner: Mutex::new(None) }
+        OpenFile { session, handle, node, flags, is_virtual, unended, lock_owner: Arc::default(), of: None }
+    }
+
+    /// Another open file of the same description, with its locks. Each read and write says its offset, so that is all
+    /// they share.
+    pub fn sharing(of: Arc<OpenFile>, flags: u32) -> OpenFile {
+        let (session, lock_owner) = (of.session.clone(), of.lock_owner.clone());
+        let unended = AtomicBool::new(false);
+        let (handle, node) = (of.handle, of.node);
+        OpenFile { session, handle, node, flags, is_virtual: of.is_virtual, unended, lock_owner, of: Some(of) }
     }
 }
 
 impl Drop for OpenFile {
     fn drop(&mut self) {
-        // The kernel does not wait for this; errors of writes were told at the writes, and by FLUSH.
-        let _ = self.session.raw().close(self.handle);
+        if self.of.is_none() {
+            // The kernel does not wait for this; errors of writes were told at the writes, and by FLUSH.
+            let _ = self.session.raw().close(self.handle);
+        }
     }
 }
 

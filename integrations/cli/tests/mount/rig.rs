@@ -13,7 +13,7 @@ pub const BINARY: &str = env!("CARGO_BIN_EXE_weldfs");
 /// A user without rights of its own.
 pub const NOBODY: u32 = 65534;
 /// How long anything here may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Whether mounts can be tested here; else says why not.
 pub fn usable(test: &str) -> bool {

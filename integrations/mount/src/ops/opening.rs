@@ -7,7 +7,7 @@ use crate::nodes::Identity;
 use crate::session::Session;
 use crate::wire::{self, fopen};
 use std::sync::Arc;
-use weldfs::OpenFlags;
+use weldfs::{AccessMask, OpenFlags};
 use weldfs_ciscops::{Errno, StatBody};
 
 /// Flags of an open file that the device is told. Appending is said with each write: the pages of a mapping are
@@ -25,9 +25,31 @@ impl Fs {
         // O_TRUNC is a change of the size that the kernel asks for after this, when it knows that no program runs from
         // the file (ETXTBSY).
         flags.remove(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC | OpenFlags::TMPFILE);
-        let (file, stat) = self.open_again(session, request.head.nodeid, flags)?;
-        let opened = self.opened(session, file, request.head.nodeid, open.flags, &stat);
+        let node = request.head.nodeid;
+        let opened = match self.open_again(session, node, flags) {
+            Ok((file, stat)) => self.opened(session, file, node, open.flags, &stat),
+            Err(Errno::NOENT) => self.open_nameless(session, node, open.flags)?,
+            Err(e) => return Err(e),
+        };
         out.put(&opened)
+    }
+
+    /// Opens a file that has no name any more, and is open (through `/proc/self/fd`): only its open description leads
+    /// to it, which is shared. ENOENT: none of this session has the access that is asked for. EACCES: by its mode.
+    fn open_nameless(&self, session: &Arc<Session>, node: u64, flags: u32) -> Result<wire::OpenOut, Errno> {
+        let access = |flags| OpenFlags::from_linux(flags as i32) & (OpenFlags::READ | OpenFlags::WRITE);
+        let wanted = access(flags);
+        let serves = |file: &Arc<OpenFile>| {
+            Arc::ptr_eq(&file.session, session) && !file.is_virtual && access(file.flags).contains(wanted)
+        };
+        let open = self.nodes.lock().open(node);
+        let of = open.into_iter().filter_map(|fh| self.files.get(fh).ok()).find(serves).ok_or(Errno::NOENT)?;
+        let mut mask = AccessMask::empty();
+        mask.set(AccessMask::READ, wanted.contains(OpenFlags::READ));
+        mask.set(AccessMask::WRITE, wanted.contains(OpenFlags::WRITE));
+        session.raw().accessat(of.handle, b"", mask, false)?;
+        let stat = session.raw().stat(of.handle)?;
+        Ok(self.kept(OpenFile::sharing(of, flags), &stat))
     }
 
     /// Opens an object that the kernel knows by one of its names, and looks whether it is the one. ENOENT: it has none.
@@ -82,7 +104,12 @@ impl Fs {
         // Only a file without bytes of its own can be a virtual one.
         let is_virtual =
             stat.size == 0 && stat.mode & libc::S_IFMT == libc::S_IFREG && session.raw().is_virtual(handle, b"", false);
-        let file = OpenFile::new(session.clone(), handle, node, flags, is_virtual);
+        self.kept(OpenFile::new(session.clone(), handle, node, flags, is_virtual), stat)
+    }
+
+    /// The same of what is open already.
+    fn kept(&self, file: OpenFile, stat: &StatBody) -> wire::OpenOut {
+        let (node, is_virtual) = (file.node, file.is_virtual);
         let fh = self.files.insert(file);
         let unchanged = self.nodes.lock().opened(node, fh, stat);
         // Past the page cache, which cuts a write where it meets a page that it does not hold: two requests, between
