@@ -57,8 +57,8 @@ pub struct Config {
     pub socket: Text<PATH_BYTES>,
     /// Host path under which the device's root appears: absolute, normal form, no slash at the end.
     pub prefix: Text<PATH_BYTES>,
-    /// Where the kernel has the device's files, through a mount: absolute, normal form, no slash at the end.
-    pub mount: Option<Text<PATH_BYTES>>,
+    /// Whether a mount of the device is at `prefix`.
+    pub mounted: bool,
     /// This library, to be preloaded by programs that this one executes.
     pub library: Option<Text<PATH_BYTES>>,
     /// The token of the tenant that this process belongs to, as text.
@@ -125,12 +125,9 @@ fn read() -> Option<Config> {
     Some(Config {
         socket: path("WELDFS_SOCKET", socket),
         last: prefix.iter().rposition(|b| *b == b'/').map_or(0, |slash| slash + 1),
+        // What a mount elsewhere has other names for is not looked for there.
+        mounted: variable(b"WELDFS_MOUNT").and_then(normal).is_some_and(|mount| mount == prefix),
         prefix,
-        mount: variable(b"WELDFS_MOUNT").map(|mount| {
-            normal(mount).unwrap_or_else(|| {
-                crate::report::fatal(&["WELDFS_MOUNT must be an absolute path other than /, shorter than 4096 bytes"])
-            })
-        }),
         library: variable(b"WELDFS_PRELOAD").map(|value| path("WELDFS_PRELOAD", value)),
         token: abi::given_env(b"WELDFS_TENANT_TOKEN").map(|token| {
             let kept = token.get(..TOKEN_BYTES).unwrap_or(token);

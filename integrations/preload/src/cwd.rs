@@ -2,7 +2,7 @@
 //! mount; without one, its directory is parked where relative names lead nowhere: whatever un-hooked code does there
 //! fails, it never reaches a wrong file. `WELDFS_CWD` carries the virtual one over exec.
 
-use crate::{abi, config, path, promote, sys};
+use crate::{abi, config, mount, path, sys};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -30,7 +30,7 @@ pub fn inside() -> Option<Vec<u8>> {
 
 /// Moves into the device; `name` is absolute and in normal form.
 pub fn enter(name: Vec<u8>) {
-    let place = promote::kernel_name(&name);
+    let place = mount::kernel_name(&name);
     *NAME.write().unwrap_or_else(|e| e.into_inner()) = name;
     INSIDE.store(true, Ordering::Release);
     let standing = place.is_some_and(|place| sys::chdir(&place).is_ok());
@@ -48,13 +48,13 @@ pub fn kernel_stands_there() -> bool {
 
 /// Where in the device the kernel's directory is, if it is in the mount; `None` also if it is parked, or nowhere.
 fn of_kernel() -> Option<Place> {
-    let mount = config::get()?.mount.as_deref()?;
+    let prefix = &config::get().filter(|config| config.mounted)?.prefix;
     let mut room = [0u8; libc::PATH_MAX as usize];
     let here = sys::getcwd(&mut room).ok()?;
     if here.starts_with(b"/proc/") && here.ends_with(b"/fdinfo") || here.first() != Some(&b'/') {
         return None;
     }
-    Some(path::inside(mount, here).map_or(Place::Host, |name| Place::Inside(name.into_owned())))
+    Some(path::inside(prefix, here).map_or(Place::Host, |name| Place::Inside(name.into_owned())))
 }
 
 enum Place {

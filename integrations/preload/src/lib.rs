@@ -1,8 +1,8 @@
 //! `libweldfs_preload.so`: lets an unmodified program keep its files inside the device.
 //!
 //! What lives here: `hooks/`, a file per family of libc functions that we shadow; below it `names` and `path` (whose
-//! is this name?), `fdname` (does it mean a descriptor?), `table` (whose is this descriptor?), `promote` (it becomes the
-//! kernel's, by way of a mount), `unhooked` (programs that must be given such), `cwd`, `stdio`, `dirs` (what libc or
+//! is this name?), `fdname` (does it mean a descriptor?), `table` (whose is this descriptor?), `mount` (what the
+//! kernel finds by itself), `cwd`, `stdio`, `dirs` (what libc or
 //! the kernel would keep), `device` (the client), `config` (the environment), `abi` and `sys` (the C side), `memory`
 //! (is it there?), `report` (words to the user), `counts` (what became of the calls).
 //!
@@ -24,11 +24,10 @@ mod dirs;
 mod fdname;
 mod hooks;
 mod memory;
+mod mount;
 mod names;
 mod path;
-mod promote;
 mod report;
 mod stdio;
 mod sys;
 mod table;
-mod unhooked;

@@ -1,13 +1,12 @@
 //! Descriptors of this process that stand for files in the device, by number. Lookups take no lock.
 //!
 //! The kernel owns the numbers: each is a placeholder descriptor, so `dup`, CLOEXEC, limits and inheritance are the
-//! kernel's. The table only says which open file each number shares. A number that was promoted is the kernel's in
-//! all but the locks, for which its entry stays. Entries are recycled, never freed: a program
+//! kernel's. The table only says which open file each number shares. Entries are recycled, never freed: a program
 //! that closes a descriptor in one thread while using it in another gets the same race as with the kernel.
 
 use crate::abi::Res;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use weldfs_ciscops::Handle;
 use weldfs_locks::{Mutex, MutexGuard};
 
@@ -34,10 +33,6 @@ pub struct Open {
     pub cursor: AtomicU64,
     /// Name it was opened by, inside the device; empty when unknown.
     name: Mutex<Vec<u8>>,
-    /// Its numbers are descriptors of the kernel's own.
-    promoted: AtomicBool,
-    /// They are about to be: a number may not be closed meanwhile.
-    turning: AtomicBool,
 }
 
 impl Open {
@@ -54,73 +49,18 @@ impl Open {
     }
 }
 
-/// The entry of a descriptor that is one of ours, or was before it was promoted.
-#[inline]
-fn known(fd: i32) -> Option<&'static Open> {
-    let slot = TABLE.get(fd as usize)?;
-    // SAFETY: slots hold null or a leaked entry.
-    unsafe { slot.load(Ordering::Acquire).as_ref() }
-}
-
 /// The entry of a descriptor; `None` for the kernel's own files.
 #[inline]
 pub fn entry(fd: i32) -> Option<&'static Open> {
-    known(fd).filter(|open| !open.promoted.load(Ordering::Acquire))
+    let slot = TABLE.get(fd as usize)?;
+    // SAFETY: slots hold null or a leaked entry.
+    unsafe { slot.load(Ordering::Acquire).as_ref() }
 }
 
 /// Whether a descriptor is one of ours.
 #[inline]
 pub fn ours(fd: i32) -> bool {
     entry(fd).is_some()
-}
-
-/// The entry of a descriptor that was promoted.
-#[inline]
-pub fn promoted(fd: i32) -> Option<&'static Open> {
-    known(fd).filter(|open| open.promoted.load(Ordering::Acquire))
-}
-
-/// The handle that keeps the locks of a descriptor, promoted or not, if this process has one.
-pub fn lock_handle(fd: i32) -> Option<Handle> {
-    known(fd)?.claimed()
-}
-
-/// Every open file that is ours, with one of its numbers.
-pub fn opens() -> Vec<(&'static Open, i32)> {
-    let mut all: Vec<(&'static Open, i32)> = Vec::new();
-    each(0, u32::MAX, |fd| {
-        if let Some(open) = entry(fd)
-            && !all.iter().any(|(other, _)| std::ptr::eq(*other, open))
-        {
-            all.push((open, fd));
-        }
-    });
-    all
-}
-
-/// Turns every number of an open file into a descriptor of the kernel's own, which `turn` does. A thread that closes
-/// one of them waits, so that no number is turned that the kernel has given to another file meanwhile.
-pub fn promote(open: &'static Open, mut turn: impl FnMut(i32) -> Res<()>) -> Res<()> {
-    open.turning.store(true, Ordering::SeqCst);
-    let mut answer = Ok(());
-    each(0, u32::MAX, |fd| {
-        let here = TABLE[fd as usize].load(Ordering::SeqCst);
-        if answer.is_ok() && std::ptr::eq(here, open) {
-            answer = turn(fd);
-        }
-    });
-    if answer.is_ok() {
-        open.promoted.store(true, Ordering::SeqCst);
-    }
-    open.turning.store(false, Ordering::SeqCst);
-    answer
-}
-
-/// Waits until no number of it is being turned.
-fn settle(open: &Open) {
-    while open.turning.load(Ordering::SeqCst) {
-        std::thread::yield_now();
-    }
 }
 
 /// This session's handle behind a descriptor, claimed by `claim` if it was inherited; `None` for the kernel's files.
@@ -157,8 +97,6 @@ fn fresh() -> &'static Open {
         flags: AtomicU32::new(0),
         cursor: AtomicU64::new(0),
         name: Mutex::new(Vec::new()),
-        promoted: AtomicBool::new(false),
-        turning: AtomicBool::new(false),
     }))
 }
 
@@ -181,7 +119,6 @@ pub fn insert(fd: i32, handle: Option<(Handle, u32)>, name: &[u8]) -> Res<()> {
     open.handle.store(handle.map_or(0, Handle::to_wire), Ordering::Relaxed);
     open.owner.store(handle.map_or(0, |_| PROCESS.load(Ordering::Relaxed)), Ordering::Release);
     open.cursor.store(0, Ordering::Relaxed);
-    open.promoted.store(false, Ordering::Relaxed);
     let mut place_name = open.name.lock();
     place_name.clear();
     place_name.extend_from_slice(name);
@@ -191,7 +128,7 @@ pub fn insert(fd: i32, handle: Option<(Handle, u32)>, name: &[u8]) -> Res<()> {
 
 /// Notes that `new` is a duplicate of `old`.
 pub fn share(old: i32, new: i32) -> Res<()> {
-    match known(old) {
+    match entry(old) {
         Some(open) => place(new, open),
         None => Ok(()),
     }
@@ -226,12 +163,9 @@ pub fn remove(fd: i32) -> Gone {
         return Gone::NotOurs;
     }
     // SAFETY: slots hold null or a leaked entry.
-    match unsafe { slot.swap(null_mut(), Ordering::SeqCst).as_ref() } {
+    match unsafe { slot.swap(null_mut(), Ordering::AcqRel).as_ref() } {
         None => Gone::NotOurs,
-        Some(open) => {
-            settle(open);
-            release(open).map_or(Gone::Shared, Gone::Last)
-        }
+        Some(open) => release(open).map_or(Gone::Shared, Gone::Last),
     }
 }
 
@@ -296,38 +230,6 @@ mod tests {
         assert_eq!(remove(40_013), Gone::Shared, "never claimed: nothing to close");
         remove(40_011);
         remove(40_012);
-    }
-
-    #[test]
-    fn a_promoted_number_is_the_kernels_but_for_its_locks() {
-        insert(40_031, Some((handle_of(9), 0)), b"/f").unwrap();
-        share(40_031, 40_032).unwrap();
-        let open = entry(40_031).unwrap();
-        let mut turned = Vec::new();
-        assert_eq!(
-            promote(open, |fd| {
-                turned.push(fd);
-                Err(libc::EMFILE)
-            }),
-            Err(libc::EMFILE)
-        );
-        assert!(ours(40_031), "one that failed is ours");
-        turned.clear();
-        promote(open, |fd| {
-            turned.push(fd);
-            Ok(())
-        })
-        .unwrap();
-        assert_eq!(turned, [40_031, 40_032]);
-        assert!(!ours(40_031) && handle(40_032, never).is_none() && promoted(40_032).is_some());
-        assert_eq!(lock_handle(40_032), Some(handle_of(9)));
-        share(40_032, 40_033).unwrap();
-        assert!(promoted(40_033).is_some(), "its duplicates are promoted, too");
-        assert_eq!((remove(40_031), remove(40_032)), (Gone::Shared, Gone::Shared));
-        assert_eq!(remove(40_033), Gone::Last(handle_of(9)));
-        insert(40_031, Some((handle_of(10), 0)), b"/g").unwrap();
-        assert!(ours(40_031), "the number is ours again, of another file");
-        remove(40_031);
     }
 
     #[test]

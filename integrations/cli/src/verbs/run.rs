@@ -45,8 +45,8 @@ pub struct Args {
     /// Where the program finds the device's root
     #[arg(long, value_name = "DIR", default_value = "/weld")]
     prefix: PathBuf,
-    /// Mount the files, too, for what the preload library cannot do: shared mappings, programs that are linked
-    /// statically. As root at the prefix, seen by CMD and what it starts
+    /// Mount the files at the prefix, too, for what is not hooked: programs that are linked statically, libraries that
+    /// are loaded from there. As root only CMD and what it starts see it
     #[arg(long, value_name = "WHEN", default_value = "auto")]
     mount: Wanted,
     /// The program and its arguments
@@ -106,7 +106,7 @@ fn program(args: &Args, library: &Path, socket: &Path, mount: Option<&Path>) -> 
         .env("WELDFS_PREFIX", &args.prefix)
         .env_remove("WELDFS_CWD");
     match mount {
-        Some(dir) => command.env("WELDFS_MOUNT", dir),
+        Some(_) => command.env("WELDFS_MOUNT", &args.prefix),
         None => command.env_remove("WELDFS_MOUNT"),
     };
     command
@@ -119,8 +119,7 @@ fn say_mode(args: &Args, mount: Option<&Path>) {
     }
     let prefix = args.prefix.display();
     match mount {
-        Some(dir) if dir == args.prefix => say!("weldfs: {prefix} is preloaded, and mounted for this program"),
-        Some(dir) => say!("weldfs: {prefix} is preloaded, and mounted at {}", dir.display()),
+        Some(_) => say!("weldfs: {prefix} is preloaded, and mounted"),
         None => say!("weldfs: {prefix} is preloaded; nothing is mounted"),
     }
 }
@@ -129,7 +128,9 @@ fn run_program(args: &Args, library: &Path, socket: &Path, (relay, namespace): (
     let mounted = mounted::start(args.mount, namespace, &args.prefix, socket)?;
     say_mode(args, mounted.as_ref().map(Mounted::dir));
     let outcome = run_child(args, library, socket, (relay, mounted.as_ref().map(Mounted::dir)));
-    mounted.map_or(Ok(()), Mounted::end)?;
+    if let Some(mounted) = mounted {
+        mounted.end();
+    }
     outcome
 }
 

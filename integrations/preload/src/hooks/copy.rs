@@ -2,7 +2,7 @@
 //! or a refusal that makes programs fall back to one.
 
 use crate::abi::{self, Res, count, fail, hook};
-use crate::{device, promote, report, table};
+use crate::{device, report, table};
 use libc::{c_int, c_uint, off_t};
 use weldfs_ciscops::flags::{OpenFlags, Whence};
 
@@ -135,10 +135,8 @@ hook! { real;
     fn splice(
         input: c_int, in_off: *mut off_t, out: c_int, out_off: *mut off_t, n: usize, flags: c_uint,
     ) -> isize {
-        for fd in [input, out] {
-            if table::ours(fd) && promote::promote(fd).is_err() {
-                return fail(report::decline(libc::EINVAL, "splice"));
-            }
+        if table::ours(input) || table::ours(out) {
+            return fail(report::decline(libc::EINVAL, "splice"));
         }
         real(input, in_off, out, out_off, n, flags)
     }

@@ -6,7 +6,7 @@
 
 use crate::abi::{self, Res, fail, hook};
 use crate::names::{self, Place, Spot, locate};
-use crate::{config, cwd, device, path, promote, report, sys, unhooked};
+use crate::{config, cwd, device, mount, path, report, sys};
 use libc::{c_char, c_int, c_void, pid_t};
 use std::ffi::{CStr, CString};
 use weldfs_ciscops::Handle;
@@ -47,6 +47,10 @@ fn environment(envp: *const *const c_char) -> Strings {
     // Also what a program that WELDFS_BYPASS names executes.
     let Some(config) = config::carried() else { return Strings::new(&given, Vec::new()) };
     let value = |name: &[u8]| given.iter().find_map(|v| v.to_bytes().strip_prefix(name)?.strip_prefix(b"="));
+    if value(b"WELDFS_SOCKET").is_some_and(|socket| socket != &config.socket[..]) {
+        // Another device was chosen for that program (`weldfs run` within `weldfs run`), and everything else with it.
+        return Strings::new(&given, Vec::new());
+    }
     let mut made = Vec::new();
     made.extend(super::spawn::directory_inside().and_then(|name| variable(b"WELDFS_CWD", &name)));
     if let Some(library) = &config.library {
@@ -58,7 +62,7 @@ fn environment(envp: *const *const c_char) -> Strings {
     }
     made.extend(variable(b"WELDFS_SOCKET", &config.socket));
     made.extend(variable(b"WELDFS_PREFIX", &config.prefix));
-    made.extend(config.mount.as_ref().and_then(|mount| variable(b"WELDFS_MOUNT", mount)));
+    made.extend(config.mounted.then(|| variable(b"WELDFS_MOUNT", &config.prefix)).flatten());
     // Another token is the program's own business, and so is another wait; without one it stays who its parent is, and
     // as patient.
     if let Some(token) = config.token.as_ref().filter(|_| value(b"WELDFS_TENANT_TOKEN").is_none()) {
@@ -108,8 +112,9 @@ impl Drop for Runnable {
 fn runnable(spot: &Spot<'_>, name: Option<&[u8]>) -> Res<Runnable> {
     let inner = spot.absolute();
     if let Some(inner) = inner.as_deref().filter(|inner| !inner.is_empty()) {
-        if promote::same_names() {
-            let path = promote::kernel_name(inner).ok_or(libc::EINVAL)?;
+        if mount::at_prefix() {
+            let path = mount::kernel_name(inner).ok_or(libc::EINVAL)?;
+            report::promoted();
             return Ok(Runnable { path, lead: Vec::new(), copy: None });
         }
         if let Ok(names::Walked::Host(outer)) = names::walk(inner, true) {
@@ -142,9 +147,6 @@ fn runnable_handle(h: Handle, spot: &Spot<'_>, name: Option<&[u8]>) -> Res<Runna
     }
     if !head.starts_with(b"\x7fELF") {
         return Err(libc::ENOEXEC);
-    }
-    if let Some(path) = spot.absolute().and_then(|inner| promote::kernel_name(&inner)) {
-        return Ok(Runnable { path, lead: Vec::new(), copy: None });
     }
     let flags = libc::MFD_CLOEXEC as usize;
     let copy = sys::checked(libc::SYS_memfd_create, [c"weldfs-program".as_ptr() as usize, flags, 0, 0, 0, 0])? as c_int;
@@ -185,30 +187,19 @@ fn script(head: &[u8], name: &[u8]) -> Res<Runnable> {
     Ok(Runnable { path: make(interpreter)?, lead, copy: None })
 }
 
-/// Runs `go(path, argv, envp)` with what the kernel can execute for `name`. `all`: descriptors that exec closes may be
-/// needed before it.
+/// Runs `go(path, argv, envp)` with what the kernel can execute for `name`.
 fn with_program(
-    (dirfd, name, all): (c_int, &[u8], bool),
+    (dirfd, name): (c_int, &[u8]),
     argv: *const *const c_char,
     envp: *const *const c_char,
     go: impl FnOnce(Option<&CStr>, *const *const c_char, *const *const c_char) -> c_int,
 ) -> Res<c_int> {
     let env = environment(envp);
     match locate(dirfd, name)? {
-        Place::Host => {
-            if let Ok(name) = CString::new(name)
-                && (dirfd == libc::AT_FDCWD || name.as_bytes().first() == Some(&b'/'))
-            {
-                unhooked::before(&name, all);
-            }
-            Ok(go(None, argv, env.as_ptr()))
-        }
-        Place::HostAt(path) => {
-            unhooked::before(&path, all);
-            Ok(go(Some(&path), argv, env.as_ptr()))
-        }
+        Place::Host => Ok(go(None, argv, env.as_ptr())),
+        Place::HostAt(path) => Ok(go(Some(&path), argv, env.as_ptr())),
         Place::Device(_) if as_said(dirfd, name) => {
-            unhooked::before(&CString::new(name).map_err(|_| libc::EINVAL)?, all);
+            report::promoted();
             Ok(go(None, argv, env.as_ptr()))
         }
         Place::Device(spot) => {
@@ -217,7 +208,6 @@ fn with_program(
             let lead = std::mem::take(&mut program.lead);
             let skip = usize::from(!lead.is_empty());
             let args = Strings::new(args.get(skip..).unwrap_or_default(), lead);
-            unhooked::before(&program.path, all);
             Ok(go(Some(&program.path), args.as_ptr(), env.as_ptr()))
         }
     }
@@ -226,7 +216,7 @@ fn with_program(
 /// Whether the kernel finds a name under the prefix just as the caller said it, which scripts are told.
 fn as_said(dirfd: c_int, name: &[u8]) -> bool {
     let relative = name.first() != Some(&b'/');
-    promote::same_names() && !name.is_empty() && (!relative || (dirfd == libc::AT_FDCWD && cwd::kernel_stands_there()))
+    mount::at_prefix() && !name.is_empty() && (!relative || (dirfd == libc::AT_FDCWD && cwd::kernel_stands_there()))
 }
 
 type Exec<'a> = &'a dyn Fn(*const c_char, *const *const c_char, *const *const c_char) -> c_int;
@@ -241,7 +231,7 @@ fn exec(path: *const c_char, argv: *const *const c_char, envp: *const *const c_c
     super::ending::tell();
     let Ok(name) = abi::text(path) else { return real(path, argv, envp) };
     let go = |found: Option<&CStr>, argv, envp| real(found.map_or(path, CStr::as_ptr), argv, envp);
-    with_program((libc::AT_FDCWD, name, false), argv, envp, go).unwrap_or_else(fail)
+    with_program((libc::AT_FDCWD, name), argv, envp, go).unwrap_or_else(fail)
 }
 
 /// execvp where PATH leads into the device: libc's search, with our exec.
@@ -288,9 +278,6 @@ fn exec_found(file: *const c_char, argv: *const *const c_char, envp: *const *con
     match path_into_device(file) {
         Some(dirs) => search(file, argv, envp, dirs),
         None => {
-            if let Ok(name) = abi::text(file).and_then(|name| CString::new(name).map_err(|_| libc::EINVAL)) {
-                unhooked::before_search(&name, false);
-            }
             super::ending::tell();
             real(file, argv, environment(envp).as_ptr())
         }
@@ -320,7 +307,7 @@ fn spawn(
     let moved = super::spawn::seen(name);
     let (path, name) = moved.as_ref().map_or((path, name), |full| (full.as_ptr(), full.to_bytes()));
     let go = |found: Option<&CStr>, argv, envp| real(found.map_or(path, CStr::as_ptr), argv, envp);
-    with_program((libc::AT_FDCWD, name, true), argv, envp, go).unwrap_or_else(|code| code)
+    with_program((libc::AT_FDCWD, name), argv, envp, go).unwrap_or_else(|code| code)
 }
 
 hook! { real;
@@ -355,7 +342,7 @@ hook! { real;
             Some(found) => real(libc::AT_FDCWD, found.as_ptr(), argv, envp, flags),
             None => real(dirfd, path, argv, envp, flags),
         };
-        with_program((dirfd, name, false), argv, envp, go).unwrap_or_else(fail)
+        with_program((dirfd, name), argv, envp, go).unwrap_or_else(fail)
     }
     fn posix_spawn(
         pid: *mut pid_t, path: *const c_char, actions: Spawn, attributes: Spawn,
@@ -374,9 +361,6 @@ hook! { real;
             Some(dirs) => spawn_found((pid, file, actions, attributes), argv, envp, dirs),
             None => super::spawn::with_list(actions, |actions| match bare {
                 true => {
-                    if let Ok(name) = abi::text(file).and_then(|name| CString::new(name).map_err(|_| libc::EINVAL)) {
-                        unhooked::before_search(&name, true);
-                    }
                     real(pid, file, actions, attributes, argv, environment(envp).as_ptr())
                 }
                 false => {

@@ -27,12 +27,9 @@ pub fn drop_locks(h: Handle) {
 }
 
 /// A `struct flock` as (first byte, length with 0 = to the end).
-fn range((fd, h): (c_int, Handle), lock: &Lock) -> Res<(u64, u64)> {
+fn range(h: Handle, lock: &Lock) -> Res<(u64, u64)> {
     let base = match c_int::from(lock.l_whence) {
         libc::SEEK_SET => 0,
-        libc::SEEK_CUR if table::promoted(fd).is_some() => {
-            sys::checked(libc::SYS_lseek, [fd as usize, 0, libc::SEEK_CUR as usize, 0, 0, 0])? as i64
-        }
         libc::SEEK_CUR => device::on(|d| d.seek(h, Whence::Cur, 0))? as i64,
         libc::SEEK_END => device::on(|d| d.stat(h))?.size as i64,
         _ => return Err(libc::EINVAL),
@@ -74,18 +71,18 @@ fn insist(mut ask: impl FnMut() -> Res<()>) -> Res<()> {
     }
 }
 
-fn set_lock((fd, h): (c_int, Handle), arg: *const Lock, space: LockSpace, wait: bool) -> Res<()> {
+fn set_lock(h: Handle, arg: *const Lock, space: LockSpace, wait: bool) -> Res<()> {
     let lock = abi::get(arg)?;
-    let (start, len) = range((fd, h), &lock)?;
+    let (start, len) = range(h, &lock)?;
     let kind = kind(&lock)?;
     super::open::LOCKS_IN_USE.store(true, Ordering::Relaxed);
     let ask = || device::on(|d| d.lock_set(h, space, kind, start, len, owner()));
     if wait { insist(ask) } else { ask() }
 }
 
-fn get_lock((fd, h): (c_int, Handle), arg: *mut Lock, space: LockSpace) -> Res<()> {
+fn get_lock(h: Handle, arg: *mut Lock, space: LockSpace) -> Res<()> {
     let mut lock = abi::get(arg)?;
-    let (start, len) = range((fd, h), &lock)?;
+    let (start, len) = range(h, &lock)?;
     let found = device::on(|d| d.lock_get(h, space, kind(&lock).map_err(weldfs_ciscops::Errno)?, start, len, owner()))?;
     match found {
         None => lock.l_type = libc::F_UNLCK as _,
@@ -130,43 +127,14 @@ fn control(fd: c_int, h: Handle, command: c_int, arg: usize, real: impl FnOnce()
         }
         libc::F_GETFL => give(status(fd)),
         libc::F_SETFL => done(set_status(fd, h, arg as c_int)),
-        _ => match lock_command((fd, h), command, lock) {
-            Some(answer) => done(answer),
-            None => fail(report::decline(libc::EINVAL, "this fcntl command")),
-        },
+        libc::F_SETLK => done(set_lock(h, lock, LockSpace::Process, false)),
+        libc::F_SETLKW => done(set_lock(h, lock, LockSpace::Process, true)),
+        libc::F_GETLK => done(get_lock(h, lock, LockSpace::Process)),
+        libc::F_OFD_SETLK => done(set_lock(h, lock, LockSpace::OpenFile, false)),
+        libc::F_OFD_SETLKW => done(set_lock(h, lock, LockSpace::OpenFile, true)),
+        libc::F_OFD_GETLK => done(get_lock(h, lock, LockSpace::OpenFile)),
+        _ => fail(report::decline(libc::EINVAL, "this fcntl command")),
     }
-}
-
-/// The commands about locks.
-fn lock_command(file: (c_int, Handle), command: c_int, lock: *mut Lock) -> Option<Res<()>> {
-    Some(match command {
-        libc::F_SETLK => set_lock(file, lock, LockSpace::Process, false),
-        libc::F_SETLKW => set_lock(file, lock, LockSpace::Process, true),
-        libc::F_GETLK => get_lock(file, lock, LockSpace::Process),
-        libc::F_OFD_SETLK => set_lock(file, lock, LockSpace::OpenFile, false),
-        libc::F_OFD_SETLKW => set_lock(file, lock, LockSpace::OpenFile, true),
-        libc::F_OFD_GETLK => get_lock(file, lock, LockSpace::OpenFile),
-        _ => return None,
-    })
-}
-
-/// fcntl of a descriptor of the kernel's; of one that was promoted the locks are the device's, and duplicates noted.
-fn host_control(fd: c_int, command: c_int, arg: usize, real: impl FnOnce() -> c_int) -> c_int {
-    let duplicates = matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC);
-    if let Some(open) = table::promoted(fd) {
-        if duplicates {
-            return super::open::dup_from(fd, arg as c_int, command == libc::F_DUPFD_CLOEXEC);
-        }
-        if let Some(answer) = open.claimed().and_then(|h| lock_command((fd, h), command, arg as *mut Lock)) {
-            return done(answer);
-        }
-    }
-    let answer = real();
-    if duplicates {
-        // It may have landed on one of the standard numbers.
-        crate::stdio::number_taken(answer);
-    }
-    answer
 }
 
 fn whole_file(h: Handle, operation: c_int) -> Res<()> {
@@ -180,21 +148,16 @@ fn whole_file(h: Handle, operation: c_int) -> Res<()> {
     if operation & libc::LOCK_NB != 0 { ask() } else { insist(ask) }
 }
 
-/// The handle that locks are taken with: that of a promoted descriptor, too, if this process has one.
-fn lock_owner(fd: c_int) -> Option<Res<Handle>> {
-    device::handle(fd).or_else(|| table::lock_handle(fd).map(Ok))
-}
-
 /// lockf is fcntl's lock from the current offset.
-fn lockf_fd(fd: c_int, h: Handle, command: c_int, len: off_t) -> Res<()> {
+fn lockf_fd(h: Handle, command: c_int, len: off_t) -> Res<()> {
     let mut lock: Lock = abi::zeroed();
     (lock.l_whence, lock.l_len) = (libc::SEEK_CUR as _, len);
     lock.l_type = if command == libc::F_ULOCK { libc::F_UNLCK } else { libc::F_WRLCK } as _;
     match command {
-        libc::F_LOCK => set_lock((fd, h), &raw const lock, LockSpace::Process, true),
-        libc::F_TLOCK | libc::F_ULOCK => set_lock((fd, h), &raw const lock, LockSpace::Process, false),
+        libc::F_LOCK => set_lock(h, &raw const lock, LockSpace::Process, true),
+        libc::F_TLOCK | libc::F_ULOCK => set_lock(h, &raw const lock, LockSpace::Process, false),
         libc::F_TEST => {
-            get_lock((fd, h), &raw mut lock, LockSpace::Process)?;
+            get_lock(h, &raw mut lock, LockSpace::Process)?;
             if c_int::from(lock.l_type) == libc::F_UNLCK { Ok(()) } else { Err(libc::EACCES) }
         }
         _ => Err(libc::EINVAL),
@@ -220,40 +183,39 @@ fn device_control(fd: c_int, h: Handle, request: c_ulong, arg: *mut c_void, real
 
 hook! { real;
     fn fcntl(fd: c_int, command: c_int, arg: usize) -> c_int {
-        let h = ours_or_path!(fd, else host_control(fd, command, arg, || real(fd, command, arg)));
+        let h = ours_or_path!(fd, else host_control(command, real(fd, command, arg)));
         control(fd, h, command, arg, || real(fd, command, arg))
     }
     fn fcntl64(fd: c_int, command: c_int, arg: usize) -> c_int {
-        let h = ours_or_path!(fd, else host_control(fd, command, arg, || real(fd, command, arg)));
+        let h = ours_or_path!(fd, else host_control(command, real(fd, command, arg)));
         control(fd, h, command, arg, || real(fd, command, arg))
     }
     fn __fcntl(fd: c_int, command: c_int, arg: usize) -> c_int {
-        let h = ours_or_path!(fd, else host_control(fd, command, arg, || real(fd, command, arg)));
+        let h = ours_or_path!(fd, else host_control(command, real(fd, command, arg)));
         control(fd, h, command, arg, || real(fd, command, arg))
     }
     fn flock(fd: c_int, operation: c_int) -> c_int {
-        match lock_owner(fd) {
-            Some(Ok(h)) => done(whole_file(h, operation)),
-            Some(Err(code)) => fail(code),
-            None => real(fd, operation),
-        }
+        let h = ours!(fd, else real(fd, operation));
+        done(whole_file(h, operation))
     }
     fn lockf(fd: c_int, command: c_int, len: off_t) -> c_int {
-        match lock_owner(fd) {
-            Some(Ok(h)) => done(lockf_fd(fd, h, command, len)),
-            Some(Err(code)) => fail(code),
-            None => real(fd, command, len),
-        }
+        let h = ours!(fd, else real(fd, command, len));
+        done(lockf_fd(h, command, len))
     }
     fn lockf64(fd: c_int, command: c_int, len: off_t) -> c_int {
-        match lock_owner(fd) {
-            Some(Ok(h)) => done(lockf_fd(fd, h, command, len)),
-            Some(Err(code)) => fail(code),
-            None => real(fd, command, len),
-        }
+        let h = ours!(fd, else real(fd, command, len));
+        done(lockf_fd(h, command, len))
     }
     fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int {
         let h = ours!(fd, else real(fd, request, arg));
         device_control(fd, h, request, arg, || real(fd, request, arg))
     }
+}
+
+/// A duplicate of a kernel file may land on one of the standard numbers.
+fn host_control(command: c_int, answer: c_int) -> c_int {
+    if matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) {
+        crate::stdio::number_taken(answer);
+    }
+    answer
 }

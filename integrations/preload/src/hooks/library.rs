@@ -7,7 +7,7 @@
 use super::needed;
 use crate::abi::{self, Res};
 use crate::names::{Place, locate};
-use crate::{config, device, path, promote, sys};
+use crate::{config, device, mount, path, sys};
 use libc::{c_char, c_int, c_long, c_void};
 use std::arch::naked_asm;
 use std::ffi::{CStr, CString};
@@ -111,7 +111,7 @@ fn substitute(path: *const c_char) -> Option<CString> {
 fn concerns(path: *const c_char) -> bool {
     let Some(config) = config::get() else { return false };
     let Ok(name) = abi::text(path) else { return false };
-    if promote::same_names() && (name.first() == Some(&b'/') || crate::cwd::kernel_stands_there()) {
+    if mount::at_prefix() && (name.first() == Some(&b'/') || crate::cwd::kernel_stands_there()) {
         return false;
     }
     let near = crate::cwd::is_inside() || path::mentions(name, config.needle());

@@ -6,7 +6,7 @@
 //! a shared one through a descriptor that can only read is granted, and its memory can never be made writable.
 
 use crate::abi::{self, Res, fail, hook};
-use crate::{device, promote, report, sys, table};
+use crate::{device, report, sys, table};
 use libc::{c_int, c_void, off_t};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use weldfs_ciscops::Handle;
@@ -80,11 +80,6 @@ fn fill(h: Handle, mut room: &mut [u8], mut off: u64) -> Res<()> {
 
 /// `real(fd, off)` is mmap with the rest as the caller said it.
 fn map(wanted: Wanted, real: impl FnOnce(c_int, off_t) -> *mut c_void) -> *mut c_void {
-    let shared = matches!(wanted.flags & libc::MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE);
-    if shared && promote::possible() && promote::promote(wanted.fd).is_ok() {
-        // The kernel knows what is wrong with the rest.
-        return real(wanted.fd, wanted.off);
-    }
     let go = || -> Res<OwnedFd> {
         let handle = device::handle(wanted.fd).ok_or(libc::EBADF)??;
         check(&wanted)?;
@@ -105,12 +100,18 @@ fn map(wanted: Wanted, real: impl FnOnce(c_int, off_t) -> *mut c_void) -> *mut c
 
 hook! { real;
     fn mmap(addr: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, off: off_t) -> *mut c_void {
+        if flags & libc::MAP_FIXED != 0 {
+            crate::memory::changed();
+        }
         if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 || !table::ours(fd) {
             return real(addr, len, prot, flags, fd, off);
         }
         map(Wanted { len, prot, flags, fd, off }, |fd, off| real(addr, len, prot, flags, fd, off))
     }
     fn mmap64(addr: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, off: off_t) -> *mut c_void {
+        if flags & libc::MAP_FIXED != 0 {
+            crate::memory::changed();
+        }
         if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 || !table::ours(fd) {
             return real(addr, len, prot, flags, fd, off);
         }

@@ -3,7 +3,7 @@
 use crate::abi::{self, Res, done, fail, give, hook};
 use crate::names::{Spot, route};
 use crate::table::{self, Gone};
-use crate::{counts, device, fdname, promote, report, stdio, sys};
+use crate::{counts, device, fdname, report, stdio, sys};
 use libc::{c_char, c_int, c_uint, mode_t};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs_ciscops::Handle;
@@ -14,17 +14,12 @@ pub static LOCKS_IN_USE: AtomicBool = AtomicBool::new(false);
 
 /// Opens a name inside the device.
 pub fn open_spot(spot: &Spot<'_>, flags: c_int, mode: mode_t) -> Res<c_int> {
-    // The name is remembered for fchdir, /proc/self/fd and promotions; a relative one is worth the walk only for
-    // directories, and where there is a mount.
+    // The name is remembered for fchdir and /proc/self/fd; a relative one is worth the walk only for directories.
     let name = match spot.dirfd {
-        Some(_) if flags & libc::O_DIRECTORY == 0 && !promote::possible() => None,
+        Some(_) if flags & libc::O_DIRECTORY == 0 => None,
         _ => spot.absolute(),
     };
     let fd = device::open(spot.base, &spot.path, flags, mode, name.as_deref().unwrap_or_default())?;
-    if let Err(code) = promote::opened(fd) {
-        close(fd);
-        return Err(code);
-    }
     stdio::number_taken(fd);
     Ok(fd)
 }
@@ -101,7 +96,6 @@ fn open_by_name(name: &[u8], ino: u64, flags: c_int) -> Option<c_int> {
     }
     let new = device::open(Handle::ROOT, name, flags, 0, name).ok()?;
     stdio::number_taken(new);
-    // Promoted descriptors are not asked to be opened again here: their files have no such name any more.
     let same = device::handle(new)?.and_then(|h| device::on(|d| d.stat(h))).is_ok_and(|s| s.ino == ino);
     if same {
         return Some(new);
@@ -138,14 +132,13 @@ fn close_any(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
 /// Forgets one descriptor. What is left is the kernel's part and then `end`, in this order: while the placeholder is
 /// there the device takes the open file for one that another process may yet claim, and keeps what it holds.
 fn forget(fd: c_int) -> Gone {
-    if LOCKS_IN_USE.load(Ordering::Relaxed) {
-        let handle = match device::handle(fd) {
-            Some(handle) => handle.ok(),
-            None => table::lock_handle(fd),
-        };
-        if let Some(handle) = handle {
-            super::fcntl::drop_locks(handle);
-        }
+    if !table::ours(fd) {
+        return Gone::NotOurs;
+    }
+    if LOCKS_IN_USE.load(Ordering::Relaxed)
+        && let Some(Ok(handle)) = device::handle(fd)
+    {
+        super::fcntl::drop_locks(handle);
     }
     table::remove(fd)
 }
@@ -188,8 +181,7 @@ fn follow_dup(old: c_int, new: c_int) -> c_int {
     if table::ours(old) {
         counts::served();
     }
-    if let Err(code) = table::share(old, new).and_then(|()| promote::duplicated(old, new)) {
-        let _ = end(&forget(new));
+    if let Err(code) = table::share(old, new) {
         let _ = sys::close(new);
         return fail(code);
     }

@@ -4,7 +4,7 @@
 
 use crate::abi::{self, Res, hook};
 use crate::names::{Place, Walked, locate};
-use crate::{config, cwd, fdname, names, path, promote, report, table};
+use crate::{config, cwd, fdname, mount, names, path, report, table};
 use libc::{c_char, c_int, c_void, mode_t, posix_spawn_file_actions_t as Actions};
 use std::cell::Cell;
 use std::ffi::{CStr, CString};
@@ -148,7 +148,7 @@ fn directory(name: &[u8]) -> Res<Vec<u8>> {
 /// Where the kernel stands for a directory under the prefix: in the mount, if there is one.
 fn place(outer: &[u8]) -> CString {
     let inner = config::get().and_then(|config| path::inside(&config.prefix, outer));
-    inner.and_then(|inner| promote::kernel_name(&inner)).unwrap_or_else(|| PARKING.to_owned())
+    inner.and_then(|inner| mount::kernel_name(&inner)).unwrap_or_else(|| PARKING.to_owned())
 }
 
 fn answer(code: c_int) -> Res<()> {
@@ -208,7 +208,7 @@ impl Plain {
             Step::EnterOpen(fd) if table::ours(*fd) => {
                 let inner = names::directory(*fd)?;
                 super::cwd::check(&inner)?;
-                let place = promote::kernel_name(&inner).unwrap_or_else(|| PARKING.to_owned());
+                let place = mount::kernel_name(&inner).unwrap_or_else(|| PARKING.to_owned());
                 self.stand = Stand::Device(path::outside(&config::get().ok_or(libc::ENODEV)?.prefix, &inner));
                 answer(posix_spawn_file_actions_addchdir_np(list, place.as_ptr()))
             }

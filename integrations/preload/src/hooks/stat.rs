@@ -3,7 +3,7 @@
 use super::ours_or_path;
 use crate::abi::{self, Res, done, fail, hook};
 use crate::names::{Spot, route_file};
-use crate::{device, promote};
+use crate::{device, mount};
 use libc::{c_char, c_int, c_uint, stat as Stat, statfs as Statfs, statvfs as Statvfs, statx as Statx};
 use weldfs_ciscops::bodies::{StatBody, StatfsBody, WireTime};
 use weldfs_ciscops::flags::AccessMask;
@@ -14,7 +14,7 @@ const MAGIC: i64 = 0x444c_4557;
 /// stat's structure; the 64-bit one has the same layout here.
 pub fn to_stat(b: &StatBody) -> Stat {
     let mut st: Stat = abi::zeroed();
-    st.st_dev = promote::st_dev(b.dev) as _;
+    st.st_dev = mount::st_dev(b.dev) as _;
     st.st_ino = b.ino as _;
     st.st_mode = b.mode as _;
     st.st_nlink = b.nlink as _;
@@ -47,7 +47,7 @@ fn to_statx(b: &StatBody) -> Statx {
     (sx.stx_atime, sx.stx_btime, sx.stx_ctime, sx.stx_mtime) =
         (time(b.atime), time(b.btime), time(b.ctime), time(b.mtime));
     (sx.stx_rdev_major, sx.stx_rdev_minor) = (libc::major(b.rdev), libc::minor(b.rdev));
-    let dev = promote::st_dev(b.dev);
+    let dev = mount::st_dev(b.dev);
     (sx.stx_dev_major, sx.stx_dev_minor) = (libc::major(dev), libc::minor(dev));
     sx
 }

@@ -1,11 +1,12 @@
 //! The mount that `weldfs run` makes for its program: for what the preload library cannot do by itself.
 //!
-//! As root it lies at the prefix, in a mount namespace of this process's own: only the program and what it starts see
-//! it, and it goes with the last of them, however this process ends. Another user's lies at the prefix if that is an
-//! empty directory of his, else in a private folder, where only the preload library looks for it.
+//! It lies at the prefix, so that what is not hooked finds the same files by the same names. As root it does so in a mount
+//! namespace of this process's own: only the program and what it starts see it, and it goes with the last of them,
+//! however this process ends. Another user's lies there if that is an empty directory of his.
 
-use crate::failure::{Doing, Failure, reason};
+use crate::failure::{Failure, reason};
 use crate::find;
+use crate::output::say;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -14,12 +15,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use weldfs_kernel_shim::separate_mounts;
-use weldfs_mount::{Config, How, Mount, MountFlagSet, SocketDoor, unmount};
+use weldfs_mount::{Config, How, Mount, MountFlagSet, SocketDoor, mounted_at, unmount};
 
 /// Threads that take requests.
 const THREADS: usize = 8;
-/// What private folders are named like.
-const FOLDER: &str = "weldfs-run-";
 /// The mode of a directory that a run has made at the prefix: one that no directory has by chance.
 const GROUND_MODE: Mode = Mode::from_bits_retain(0o1555);
 /// How often that is tried while other runs take it away.
@@ -94,27 +93,12 @@ impl Drop for Ground {
     }
 }
 
-/// A private folder under the mount. It goes only when it is empty, so never with a mount on it.
-struct Folder(PathBuf);
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir(&self.0);
-    }
-}
-
-/// Under the mount.
-enum Under {
-    Ground(#[expect(dead_code, reason = "dropped when the mount is")] Ground),
-    Prefix,
-    Folder(Folder),
-}
-
 /// A mount of this process.
 pub struct Mounted {
     mount: Mount,
     dir: PathBuf,
-    _under: Under,
+    namespace: Namespace,
+    _ground: Option<Ground>,
 }
 
 /// Mounts the device behind `socket`. None where that is not wanted, or cannot be and need not.
@@ -135,18 +119,13 @@ pub fn start(wanted: Wanted, namespace: Namespace, prefix: &Path, socket: &Path)
 fn attempt(namespace: Namespace, prefix: &Path, socket: &Path) -> io::Result<Mounted> {
     // What cannot be done is found out before a folder is made for it.
     drop(std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse")?);
-    if namespace == Namespace::Shared {
-        sweep();
-    }
-    let under = match namespace {
-        Namespace::Own => Ground::take(prefix).map(Under::Ground),
-        Namespace::Shared => is_own_and_empty(prefix).then_some(Under::Prefix),
+    let dir = whole(prefix)?;
+    let ground = match namespace {
+        Namespace::Own => Some(Ground::take(&dir).ok_or_else(|| refused("no directory can be made there"))?),
+        Namespace::Shared if is_own(&dir) => None,
+        Namespace::Shared => return Err(refused("it is no directory of this user's")),
     };
-    let under = match under {
-        Some(under) => under,
-        None => Under::Folder(Folder(tempfile::Builder::new().prefix(FOLDER).tempdir()?.keep())),
-    };
-    let dir = if let Under::Folder(folder) = &under { &folder.0 } else { prefix }.to_owned();
+    may_be_covered(&dir, socket)?;
     let config = Config {
         flags: MountFlagSet {
             read_only: false,
@@ -161,23 +140,39 @@ fn attempt(namespace: Namespace, prefix: &Path, socket: &Path) -> io::Result<Mou
         threads: THREADS,
     };
     let door = Arc::new(SocketDoor::new(Arc::new(find::connector(socket, socket))));
-    Ok(Mounted { mount: Mount::start(door, &dir, &config)?, dir, _under: under })
+    Ok(Mounted { mount: Mount::start(door, &dir, &config)?, dir, namespace, _ground: ground })
 }
 
-fn is_own_and_empty(dir: &Path) -> bool {
-    let own = std::fs::metadata(dir).is_ok_and(|m| m.is_dir() && m.uid() == rustix::process::geteuid().as_raw());
-    own && dir.read_dir().is_ok_and(|mut entries| entries.next().is_none())
-}
-
-/// Takes away what runs of this user that were killed have left: folders whose mount answers nothing any more.
-fn sweep() {
-    let Ok(entries) = std::env::temp_dir().read_dir() else { return };
-    for entry in entries.flatten().filter(|entry| entry.file_name().to_string_lossy().starts_with(FOLDER)) {
-        let dead = std::fs::metadata(entry.path()).is_err_and(|e| e.raw_os_error() == Some(libc::ENOTCONN));
-        if dead && unmount(&entry.path(), How::Lazy).is_ok() {
-            let _ = std::fs::remove_dir(entry.path());
+/// The prefix without links in it: what is mounted is found by that name. Its last part need not be there.
+fn whole(prefix: &Path) -> io::Result<PathBuf> {
+    match (prefix.canonicalize(), prefix.parent(), prefix.file_name()) {
+        (Ok(dir), ..) => Ok(dir),
+        (Err(e), Some(parent), Some(name)) if e.kind() == io::ErrorKind::NotFound => {
+            Ok(parent.canonicalize()?.join(name))
         }
+        (Err(e), ..) => Err(e),
     }
+}
+
+fn refused(why: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::PermissionDenied, format!("nothing is mounted at the prefix: {why}"))
+}
+
+fn is_own(dir: &Path) -> bool {
+    std::fs::metadata(dir).is_ok_and(|m| m.is_dir() && m.uid() == rustix::process::geteuid().as_raw())
+}
+
+/// Refuses to cover what programs need: files of the host, this run's socket among them. A run within a run covers the
+/// outer one's mount.
+fn may_be_covered(dir: &Path, socket: &Path) -> io::Result<()> {
+    if socket.starts_with(dir) {
+        return Err(refused("the device's socket lies below it"));
+    }
+    let of_run = mounted_at(dir)?.is_some_and(|(_, kind)| kind == "fuse.weldfs");
+    if !of_run && dir.read_dir()?.next().is_some() {
+        return Err(refused("the directory is not empty"));
+    }
+    Ok(())
 }
 
 impl Mounted {
@@ -186,17 +181,26 @@ impl Mounted {
         &self.dir
     }
 
-    /// Ends it, when the program has ended: what mappings wrote reaches the device. Processes that the program has
-    /// left behind are told ENOTCONN.
-    pub fn end(self) -> Result<(), Failure> {
+    /// Ends it, when the program has ended: what mappings wrote reaches the device. Where processes that it has left
+    /// behind use it, it stays in their way until they end, and answers ENOTCONN as soon as this process is gone: taken
+    /// out of the tree of names, it would have them write to the host.
+    pub fn end(self) {
         if let Ok(dir) = std::fs::File::open(&self.dir) {
             let _ = rustix::fs::syncfs(&dir);
         }
-        if unmount(&self.dir, How::Idle).is_ok() {
+        if unmount_quietly(&self.dir, self.namespace) {
             self.mount.join();
-            return Ok(());
+        } else if self.namespace == Namespace::Shared {
+            let dir = self.dir.display();
+            say!("weldfs: processes use {dir}; `weldfs umount --lazy {dir}` when they have ended");
         }
-        // Its threads end with this process, which is about to: whatever uses it cannot keep them.
-        unmount(&self.dir, How::Lazy).doing("unmount", &self.dir)
+    }
+}
+
+/// Whether it is unmounted.
+fn unmount_quietly(dir: &Path, namespace: Namespace) -> bool {
+    match namespace {
+        Namespace::Own => rustix::mount::unmount(dir, rustix::mount::UnmountFlags::NOFOLLOW).is_ok(),
+        Namespace::Shared => unmount(dir, How::Idle).is_ok(),
     }
 }
