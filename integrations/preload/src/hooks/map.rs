@@ -100,12 +100,18 @@ fn map(wanted: Wanted, real: impl FnOnce(c_int, off_t) -> *mut c_void) -> *mut c
 
 hook! { real;
     fn mmap(addr: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, off: off_t) -> *mut c_void {
+        if flags & libc::MAP_FIXED != 0 {
+            crate::memory::changed();
+        }
         if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 || !table::ours(fd) {
             return real(addr, len, prot, flags, fd, off);
         }
         map(Wanted { len, prot, flags, fd, off }, |fd, off| real(addr, len, prot, flags, fd, off))
     }
     fn mmap64(addr: *mut c_void, len: usize, prot: c_int, flags: c_int, fd: c_int, off: off_t) -> *mut c_void {
+        if flags & libc::MAP_FIXED != 0 {
+            crate::memory::changed();
+        }
         if fd < 0 || flags & libc::MAP_ANONYMOUS != 0 || !table::ours(fd) {
             return real(addr, len, prot, flags, fd, off);
         }
