@@ -2,17 +2,19 @@
 //!
 //! What lies on the caller's stack, in the heap below the program break, or in the program's own image needs no
 //! question. For the rest the kernel is asked, page by page: a system call that must fail, after it has read or
-//! written (unchanged) one word. Memory that another thread takes away in the middle of a call is that program's race.
+//! written (unchanged) one word. Its yes is remembered for a while, until the program takes memory away (munmap and its
+//! kin are hooks). Memory that another thread takes away in the middle of a call is that program's race, and so is
+//! memory that was freed.
 
 use crate::sys;
 use libc::{c_int, c_void, size_t};
 use std::ops::Range;
-use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 
 /// Bytes of a page, or a part of one: pages are never smaller.
 const PAGE: usize = 4096;
-/// No address from here on is a program's, and none below `FIRST`.
-const END: usize = 1 << 47;
+/// No address from here on is a program's on any kernel (five levels of page tables), and none below `FIRST`.
+const END: usize = 1 << 56;
 const FIRST: usize = 4096;
 /// Distance from a thread's stack pointer, or the main thread's, to the end of the stack: more is another stack.
 const STACK_MAX: usize = 64 << 20;
@@ -102,6 +104,45 @@ unsafe extern "C" fn note_image(info: *mut libc::dl_phdr_info, _: size_t, _: *mu
     1
 }
 
+/// Pages that were there when they were asked about.
+const SEEN: usize = 256;
+static PAGES_SEEN: [AtomicU64; SEEN] = [const { AtomicU64::new(0) }; SEEN];
+/// Counts what may have taken memory away.
+static CHANGES: AtomicU64 = AtomicU64::new(1);
+/// Bits of `CHANGES` that a page is remembered with.
+const CHANGE_BITS: u32 = 19;
+
+/// The program takes memory away, or what may be done with it: nothing is known of any page any more.
+pub fn changed() {
+    CHANGES.fetch_add(1, Ordering::SeqCst);
+}
+
+/// A page, what may be done with it, and the number of changes before it was asked about, as one word. A page that can
+/// be written to is not known to be readable, nor the other way round.
+fn mark(p: usize, access: Access) -> (&'static AtomicU64, u64) {
+    let page = (p / PAGE) as u64;
+    let changes = CHANGES.load(Ordering::SeqCst) & ((1 << CHANGE_BITS) - 1);
+    let word = page << (CHANGE_BITS + 1) | changes << 1 | u64::from(access == Access::Write);
+    (&PAGES_SEEN[(page as usize ^ (page as usize >> 8)) % SEEN], word)
+}
+
+/// Whether every page of a short range was seen since memory was last taken away.
+#[inline]
+fn seen(p: usize, n: usize, access: Access) -> bool {
+    if !(FIRST..END).contains(&p) || n > PAGES_MAX * PAGE {
+        return false;
+    }
+    let mut at = p & !(PAGE - 1);
+    while at < p + n {
+        let (place, word) = mark(at, access);
+        if place.load(Ordering::Relaxed) != word {
+            return false;
+        }
+        at += PAGE;
+    }
+    true
+}
+
 /// Whether a range is surely there.
 #[inline]
 fn known(p: usize, n: usize, access: Access) -> bool {
@@ -163,7 +204,7 @@ pub fn is_range(p: *const c_void, n: usize) -> bool {
 /// How many of the `n` bytes at `p`, from the first on, may be accessed.
 #[inline]
 pub fn reach(p: *const c_void, n: usize, access: Access) -> usize {
-    if n == 0 || known(p as usize, n, access) { n } else { ask(p as usize, n, access) }
+    if n == 0 || known(p as usize, n, access) || seen(p as usize, n, access) { n } else { ask(p as usize, n, access) }
 }
 
 #[cold]
@@ -178,9 +219,12 @@ fn ask(p: usize, n: usize, access: Access) -> usize {
     }
     let mut at = p;
     while at <= last {
+        // Before the question: a change in between makes the answer an old one.
+        let (place, word) = mark(at, access);
         if !page(at, access) {
             return at - p;
         }
+        place.store(word, Ordering::Relaxed);
         at = (at & !(PAGE - 1)) + PAGE;
     }
     n
@@ -258,6 +302,21 @@ mod tests {
         assert!(known(c"literal".as_ptr() as usize, 7, Access::Read));
         assert!(!known(c"literal".as_ptr() as usize, 7, Access::Write), "a constant");
         assert!(!known(p as usize, 1, Access::Read));
+    }
+
+    #[test]
+    fn a_page_that_was_seen_is_asked_about_again_after_memory_was_taken_away() {
+        let p = pages(2, 2, libc::PROT_READ | libc::PROT_WRITE);
+        let at = p as usize + 100;
+        assert!(!seen(at, 10, Access::Read));
+        assert_eq!(reach(at as *const c_void, 5000, Access::Read), 5000);
+        assert!(seen(at, 5000, Access::Read) && !seen(at, 10, Access::Write));
+        // SAFETY: this test's own memory, which nothing uses any more.
+        assert_eq!(unsafe { libc::munmap(p, PAGE) }, 0);
+        changed();
+        assert!(!seen(at, 10, Access::Read));
+        assert_eq!(reach(at as *const c_void, 10, Access::Read), 0);
+        assert!(!seen(at, 10, Access::Read), "a no is not remembered");
     }
 
     #[test]

@@ -29,6 +29,7 @@ mod sync;
 mod syscall;
 mod temp;
 mod unheld;
+mod unmap;
 mod variadic;
 mod xattr;
 
@@ -43,6 +44,7 @@ pub(crate) fn find_what_allocators_call() {
     // Not all there are: each lookup is paid for by every program that starts.
     find! {
         map: mmap mmap64;
+        unmap: munmap mprotect mremap madvise;
         open: open open64 openat close;
         rw: read write pread lseek;
         fcntl: fcntl fcntl64 ioctl;

@@ -399,13 +399,16 @@ void programs(const char *self) {
     char *relative[] = {"./run", "3", NULL};
     make("work/run", "#!/bin/sh\necho ran with $1 in $(basename $PWD)\n");
     chmod(in("work/run"), 0755);
-    R(posix_spawn(&pid, "./run", &list, NULL, relative, environ));
+    /* What it prints comes before what is said of the call. */
+    int code = posix_spawn(&pid, "./run", &list, NULL, relative, environ);
     reap(pid);
+    R(code);
     posix_spawn_file_actions_destroy(&list);
     close(work);
     R(posix_spawn(&pid, in("none"), NULL, NULL, argv, environ));
-    R(posix_spawn(&pid, in("work/run"), NULL, NULL, relative, environ));
+    code = posix_spawn(&pid, in("work/run"), NULL, NULL, relative, environ);
     reap(pid);
+    R(code);
     char command[PATH_MAX];
     snprintf(command, sizeof command, "cat %s", in("input"));
     FILE *f = popen(command, "r");
