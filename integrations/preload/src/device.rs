@@ -85,12 +85,6 @@ pub fn handle(fd: i32) -> Option<Res<Handle>> {
     found
 }
 
-/// Runs one call of the raw layer on the handle behind a descriptor; EBADF for the kernel's own.
-pub fn on_fd<T>(fd: i32, call: impl FnOnce(Raw<'static>, Handle) -> Result<T, Errno>) -> Res<T> {
-    let handle = handle(fd).ok_or(libc::EBADF)??;
-    on(|raw| call(raw, handle))
-}
-
 /// Takes over the open file that an inherited descriptor stands for.
 fn claim(fd: i32) -> Res<(Handle, u32)> {
     // SAFETY: the descriptor is in the table, hence open in this process, for the length of this call.

@@ -85,7 +85,7 @@ int main(int argc, char **argv) {
     // Closing any descriptor of the file drops the process's locks on it.
     assert(close(later) == 0 && other_may_lock(8));
     assert(flock(fd, LOCK_EX) == 0 && !other_may_flock() && flock(twin, LOCK_UN) == 0 && other_may_flock());
-    // Duplicates of a promoted descriptor, and its number given to another file.
+    // Duplicates, and its number given to another file.
     int third = fcntl(fd, F_DUPFD_CLOEXEC, 40), fourth = dup2(fd, 50);
     assert(third >= 40 && fourth == 50 && lseek(third, 5, SEEK_SET) == 5 && lseek(fourth, 0, SEEK_CUR) == 5);
     int elsewhere = open("/dev/null", O_RDONLY);
