@@ -1,5 +1,5 @@
-//! The mount of the same device that `weldfs run` has made, if it has: there the kernel finds the same files by the same
-//! names. What it is used for: programs are executed and libraries loaded as they lie, the kernel stands where the
+//! The mount of the same device that `weldfs run` has made, if it has: there the kernel finds the same files by the
+//! same names. What it is used for: programs are executed and libraries loaded as they lie, the kernel stands where the
 //! program does, and a file is one file to stat(2) whichever way it is looked at.
 //!
 //! Descriptors of the device stay what they are: a file that the kernel maps or caches for one process, and the device

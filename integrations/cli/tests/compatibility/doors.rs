@@ -97,8 +97,8 @@ fn on_host(name: &str, kept: &Path, limit: Duration) -> Said {
     limited(command, name, dir.to_str().expect("text"), kept, limit)
 }
 
-/// Under the preload library. The prefix is this script's own: without a mount a program that is not hooked finds nothing
-/// there, and may make it on the host.
+/// Under the preload library. The prefix is this script's own: without a mount a program that is not hooked finds
+/// nothing there, and may make it on the host.
 fn preloaded(place: &Place, name: &str, (mount, kept): (&str, &Path), limit: Duration) -> Said {
     let prefix = format!("/weld-{name}");
     let mut command = Command::new(BINARY);

@@ -116,7 +116,8 @@ fn programs_are_executed_as_they_lie() {
 mkdir /weld/bin; cd /weld
 ln -s /bin/echo bin/link; test "$(bin/link linked)" = linked
 ln -s bin/link second; test "$(exec -a name ./second twice)" = twice
-printf '#!/bin/sh\necho "$0 $1"\n' > bin/script; chmod 755 bin/script; test "$(/weld/bin/script x)" = '/weld/bin/script x'
+printf '#!/bin/sh\necho "$0 $1"\n' > bin/script; chmod 755 bin/script
+test "$(/weld/bin/script x)" = '/weld/bin/script x'
 cp /bin/cat bin/own; test "$(echo through | bin/own)" = through
 chmod 644 bin/own; ! bin/own < /dev/null 2> /dev/null
 ! /weld/nothing 2> /dev/null
@@ -181,7 +182,7 @@ fn runs_at_one_prefix_do_not_see_each_other() {
     let runs: Vec<_> = (0..6)
         .map(|n| {
             let script = format!(
-                "for i in $(seq 20); do echo {n} > $WELDFS_PREFIX/f; test $(cat $WELDFS_PREFIX/f) = {n}; done; ls $WELDFS_PREFIX"
+                "cd $WELDFS_PREFIX; for i in $(seq 20); do echo {n} > f; test $(cat f) = {n}; done; ls $WELDFS_PREFIX"
             );
             let mut command = weldfs(["run", "--ram", "64M", "--mount", "always", "--prefix"]);
             command.arg(&prefix).args(["--", "sh", "-ec", &script]).stdin(Stdio::null());

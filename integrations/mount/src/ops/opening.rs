@@ -109,7 +109,7 @@ impl Fs {
 
     /// The same of what is open already.
     fn kept(&self, file: OpenFile, stat: &StatBody) -> wire::OpenOut {
-        let (node, is_virtual) = (file.node, file.is_virtual);
+        let (node, flags, is_virtual) = (file.node, file.flags, file.is_virtual);
         let fh = self.files.insert(file);
         let unchanged = self.nodes.lock().opened(node, fh, stat);
         // Past the page cache, which cuts a write where it meets a page that it does not hold: two requests, between

@@ -1,8 +1,8 @@
 //! The mount that `weldfs run` makes for its program: for what the preload library cannot do by itself.
 //!
-//! It lies at the prefix, so that what is not hooked finds the same files by the same names. As root it does so in a mount
-//! namespace of this process's own: only the program and what it starts see it, and it goes with the last of them,
-//! however this process ends. Another user's lies there if that is an empty directory of his.
+//! It lies at the prefix, so that what is not hooked finds the same files by the same names. As root it does so in a
+//! mount namespace of this process's own: only the program and what it starts see it, and it goes with the last of
+//! them, however this process ends. Another user's lies there if that is an empty directory of his.
 
 use crate::failure::{Failure, reason};
 use crate::find;

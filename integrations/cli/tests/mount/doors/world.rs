@@ -213,7 +213,7 @@ impl Run<'_> {
             // Whether an append of no bytes moves the file's offset, POSIX leaves open.
             Op::Write { data, .. } => data.is_empty(),
             // At a mount, names from an open directory need the right to search the whole way there.
-            _ if door(step.worker) == Door::Mount && step.worker % USERS.len() != 0 => from_slot(op),
+            _ if door(step.worker) == Door::Mount && !step.worker.is_multiple_of(USERS.len()) => from_slot(op),
             _ => false,
         }
     }

@@ -251,13 +251,28 @@ def executed():
 
 def resized():
     """A size that is set by name is a matter of permission bits, whatever the caller has open."""
+
+    def by_name():
+        reading = os.open(at("sized"), os.O_RDONLY)
+        fails(errno.EINVAL, os.ftruncate, reading, 1)
+        os.truncate(at("sized"), 3)
+        assert os.fstat(reading).st_size == 3 and os.pread(reading, 9, 0) == b"123"
+        os.close(os.open(at("sized"), os.O_RDONLY | os.O_TRUNC))
+        assert os.fstat(reading).st_size == 0
+        os.close(reading)
+
     put("sized", b"12345")
+    by_name()
+    put("sized", b"12345")
+    os.chmod(at("sized"), 0o666)
+    # And as a user whom the device lets do no more than the bits say.
+    child = os.fork()
+    if child == 0:
+        os.setresuid(65534, 65534, 65534)
+        by_name()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
     reading = os.open(at("sized"), os.O_RDONLY)
-    fails(errno.EINVAL, os.ftruncate, reading, 1)
-    os.truncate(at("sized"), 3)
-    assert os.fstat(reading).st_size == 3 and os.pread(reading, 9, 0) == b"123"
-    os.close(os.open(at("sized"), os.O_RDONLY | os.O_TRUNC))
-    assert os.fstat(reading).st_size == 0
     # The grant of an open file outlasts the bits, for that file only.
     writing = os.open(at("sized"), os.O_RDWR)
     os.chmod(at("sized"), 0o444)
