@@ -128,7 +128,6 @@ pub fn refused() {
 }
 
 /// The call that this thread is in is served by the kernel's own file of a mount.
-#[allow(dead_code)]
 pub fn promoted() {
     note(|call| call.promoted = true);
 }

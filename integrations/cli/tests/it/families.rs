@@ -34,7 +34,7 @@ fn compile(files: &[&str], to: &Path, flags: &[&str]) {
 
 fn weldfs_run(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weldfs"));
-    command.args(["run", "--ram", "256M", "--", "timeout", "--signal=KILL", "60"]).args(args);
+    command.args(["run", "--mount", "never", "--ram", "256M", "--", "timeout", "--signal=KILL", "60"]).args(args);
     command.current_dir("/").stdin(Stdio::null()).env("LC_ALL", "C").env_remove("TMPDIR");
     for name in ["WELDFS_REPORT", "WELDFS_BYPASS", "WELDFS_DEBUG"] {
         command.env_remove(name);

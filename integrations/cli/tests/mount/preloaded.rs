@@ -13,7 +13,7 @@ const FSX_RUN: u64 = 25_000;
 
 /// `weldfs run --image IMAGE -- ...`; what it says. The image must be clean after it.
 fn under_the_library(place: &Place, program: &mut dyn FnMut(&mut Command)) -> Output {
-    let mut command = weldfs(["run", "--image"]);
+    let mut command = weldfs(["run", "--mount", "never", "--image"]);
     command.arg(place.image()).arg("--").current_dir("/").stdin(Stdio::null()).env_remove("WELDFS_REPORT");
     program(&mut command);
     let output = command.output().expect("runs");
@@ -40,7 +40,7 @@ fn fsx_finds_nothing_under_the_preload_library() {
         let output = if done == 0 {
             under_the_library(&place, &mut fsx)
         } else {
-            let mut command = weldfs(["run", "--ram", "128M", "--"]);
+            let mut command = weldfs(["run", "--mount", "never", "--ram", "128M", "--"]);
             command.current_dir("/").stdin(Stdio::null()).env_remove("WELDFS_REPORT");
             fsx(&mut command);
             command.output().expect("runs")

@@ -129,7 +129,7 @@ impl Worker {
         let who = [uid.to_string(), gid.to_string(), if group == 0 { "-".to_owned() } else { group.to_string() }];
         let (mut command, root) = match door(worker) {
             Door::Preload => {
-                let mut command = weldfs(["run", "--prefix", PREFIX, "--socket"]);
+                let mut command = weldfs(["run", "--mount", "never", "--prefix", PREFIX, "--socket"]);
                 command.arg(socket).arg("--").arg(program).args(&who);
                 (command, PREFIX.to_owned())
             }
