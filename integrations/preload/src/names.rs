@@ -1,7 +1,7 @@
 //! From a C caller's (directory descriptor, path) to the side that serves it, and the walks that need the device.
 
 use crate::abi::{self, Failure, Res, fail, give};
-use crate::{config, counts, cwd, device, fdname, path, sys, table};
+use crate::{config, counts, cwd, device, fdname, path, report, sys, table};
 use libc::{c_char, c_int};
 use std::borrow::Cow;
 use std::ffi::CString;
