@@ -312,13 +312,12 @@ fn left_by_link(spot: &Spot<'_>) -> Option<CString> {
 /// Why two names on different sides are refused: EXDEV, unless the host's starts at a descriptor that is closed or no
 /// directory, which the kernel finds before it compares file systems.
 fn apart(host_dir: c_int, host: &[u8]) -> i32 {
-    if host_dir == libc::AT_FDCWD || host.first() == Some(&b'/') {
-        return libc::EXDEV;
+    let starts_there = host_dir != libc::AT_FDCWD && host.first() != Some(&b'/');
+    let here = [host_dir as usize, c".".as_ptr() as usize, libc::F_OK as usize, 0, 0, 0];
+    if starts_there && let Err(code) = sys::checked(libc::SYS_faccessat, here) {
+        return code;
     }
-    let here = c".".as_ptr() as usize;
-    sys::checked(libc::SYS_faccessat, [host_dir as usize, here, libc::F_OK as usize, 0, 0, 0])
-        .err()
-        .unwrap_or(libc::EXDEV)
+    report::decline(libc::EXDEV, "rename and link between the host and the device")
 }
 
 /// As `route` for calls about two names; different sides are EXDEV.
