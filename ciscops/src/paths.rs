@@ -41,15 +41,21 @@ impl Paths {
         if let Op::Program { body } = cmd.op {
             return Ok(Paths { program: Some(Program::fetch(body, pool)?), ..Paths::default() });
         }
-        let (a, b) = ranges(&cmd.op);
         let mut paths = Paths::default();
+        paths.take(cmd, pool)?;
+        Ok(paths)
+    }
+
+    /// The same in place, of a command that is no program.
+    pub fn take(&mut self, cmd: &Command, pool: &SharedRegion) -> Result<(), Errno> {
+        let (a, b) = ranges(&cmd.op);
         if let Some(range) = a {
-            paths.a = copy(pool, range, Check::Path)?;
+            copy(pool, range, Check::Path, &mut self.a)?;
         }
         if let Some((range, check)) = b {
-            paths.b = copy(pool, range, check)?;
+            copy(pool, range, check, &mut self.b)?;
         }
-        Ok(paths)
+        Ok(())
     }
 
     /// From private bytes (tests, embedded callers); the same checks.
@@ -85,12 +91,12 @@ fn ranges(op: &Op) -> (Option<PoolRange>, Option<(PoolRange, Check)>) {
     }
 }
 
-fn copy(pool: &SharedRegion, range: PoolRange, kind: Check) -> Result<PathBuf, Errno> {
+fn copy(pool: &SharedRegion, range: PoolRange, kind: Check, to: &mut PathBuf) -> Result<(), Errno> {
     let bytes = pool.slice(range)?;
-    let mut v = PathBuf::from_elem(0, bytes.len());
-    bytes.copy_to(&mut v);
-    check(&v, kind)?;
-    Ok(v)
+    to.clear();
+    to.resize(bytes.len(), 0);
+    bytes.copy_to(to);
+    check(to, kind)
 }
 
 fn check(s: &[u8], kind: Check) -> Result<(), Errno> {

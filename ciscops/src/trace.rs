@@ -105,7 +105,7 @@ pub struct Slice {
     pub inode: u64,
     /// Tenant it was charged to.
     pub tenant: u32,
-    /// The device-wide slot of the command.
+    /// The device-wide slot of the command; `u32::MAX` for one that was over where it was taken, in none.
     pub slot: u32,
     /// Runnable commands waiting when the slice ended.
     pub runnable: u32,

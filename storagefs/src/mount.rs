@@ -342,6 +342,7 @@ impl Store {
             tails: Default::default(),
             damage: Default::default(),
             reclaim: pending,
+            applying: AtomicU64::new(0),
             applied: AtomicU64::new(0),
             txns: open,
             outcomes,

@@ -139,7 +139,8 @@ pub struct Store {
     pub(crate) journal: OnceLock<Arc<Journal>>,
     /// Commits hold it shared, the checkpoint cut exclusively.
     pub(crate) gate: RwLock<()>,
-    /// Records applied.
+    /// Records that began to be applied, and records applied.
+    pub(crate) applying: AtomicU64,
     pub(crate) applied: AtomicU64,
     pub(crate) cache: BlockCache,
     /// Last blocks of files that grow.

@@ -20,6 +20,7 @@ use zerocopy::IntoBytes;
 use super::dataplane::{Done, OpCx, Place, durable, failed, perform};
 use super::departed;
 use super::near::near;
+use super::rtc;
 use crate::fs::{Hold, InodeSet, ROOT, Txn};
 
 /// Bytes of names that `read_dir_plus` reads from the directory at a time.
@@ -95,7 +96,10 @@ pub(super) async fn run(cx: &OpCx<'_>) -> Done {
             Ok((cmd, _)) if !departed::begins(cx.core, cx.session(), &cmd.op) => failed(Errno::INTR),
             Ok((cmd, paths)) => {
                 opcodes.push(cmd.op.opcode() as u16);
-                one(&cx.element(cmd, paths, i + 1 == count)).await
+                match rtc::look(cx.core, &cx.queue, &cmd, &paths) {
+                    Some(done) => done,
+                    None => one(&cx.element(cmd, paths, i + 1 == count)).await,
+                }
             }
             Err(errno) => failed(errno),
         };
@@ -209,7 +213,11 @@ impl Listing {
         let out = PoolRange::new(range.off + HEAD, size_of::<StatBody>() as u32);
         let stat = Op::StatPath { base: h, path: PoolRange::EMPTY, nofollow: true, out };
         let cmd = Command { after_durable: cx.cmd.after_durable, ..Command::new(cx.cmd.seq, stat) };
-        let done = perform(&cx.element(cmd, Paths::new(entry.name, b"")?, false)).await;
+        let paths = Paths::new(entry.name, b"")?;
+        let done = match rtc::look(cx.core, &cx.queue, &cmd, &paths) {
+            Some(done) => done,
+            None => perform(&cx.element(cmd, paths, false)).await,
+        };
         self.total.add(&done);
         let room = cx.queue.pool.slice(range)?;
         if !done.outcome.is_ok() {

@@ -75,6 +75,9 @@ pub struct DeviceConfig {
     /// of volatile changes before they are answered. `None`: as is best where it runs (an embedded device does, for it
     /// dies with a program that may be killed at any time; one that is served does not).
     pub hand_over: Option<bool>,
+    /// Commands that are found alone and wait for nothing are over where they are taken (`device::rtc`). False: all take
+    /// the way of those that wait, for comparison.
+    pub at_once: bool,
     /// Longest a device thread spins without work before it sleeps, nanoseconds.
     pub spin_ns_max: u64,
     /// The FPGA slots; a key of the profile's that has another than its default goes before it.
@@ -101,6 +104,7 @@ impl Default for DeviceConfig {
             tenants: TenantsConfig::default(),
             inline: None,
             hand_over: None,
+            at_once: true,
             spin_ns_max: super::limits::SPIN_NS_MAX,
             card: CardConfig::default(),
             at_rest: None,

@@ -30,12 +30,13 @@ use super::ofd::{Description, OpenInode};
 use super::pace::FULL;
 use super::placed;
 use super::room::{Rooms, pause};
+use super::rtc;
 use super::session::{QueueState, SessionState};
 use super::session_ops;
 use super::sets::{ClosedGate, Members, Tickets, members};
 use super::staged;
 use super::virt;
-use super::wishes::{changes_names, leaves_garbage, wants_durable};
+use super::wishes::{Asked, changes_names, leaves_garbage, wants_durable};
 use crate::error::{FsError, FsResult, Wait};
 use crate::fs::strides::Strides;
 use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, OpenedInfo, Slicer, Txn};
@@ -95,7 +96,10 @@ async fn run(cx: &OpCx<'_>) -> Done {
     match cx.cmd.op {
         Op::Batch { .. } => Box::pin(batch::run(cx)).await,
         Op::ReadDirPlus { .. } => Box::pin(batch::read_dir_plus(cx)).await,
-        _ => perform(cx).await,
+        _ => match rtc::look(cx.core, &cx.queue, &cx.cmd, &cx.paths) {
+            Some(done) => done,
+            None => perform(cx).await,
+        },
     }
 }
 
@@ -146,6 +150,10 @@ pub(super) fn answer(result: Result<(u64, u64), Errno>) -> Done {
 impl OpCx<'_> {
     pub(super) fn session(&self) -> &SessionState {
         &self.queue.session
+    }
+
+    pub(super) fn asked(&self) -> Asked<'_> {
+        Asked { core: self.core, session: &self.queue.session, cmd: &self.cmd, paths: &self.paths }
     }
 
     /// Says that the command has its place in all its queues: the next one of this ring may follow.
@@ -290,7 +298,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
     let mut insist = false;
     loop {
         // Never with tickets in hand: whoever closed the gate may be waiting for them.
-        if closed.is_none() && tickets.is_none() && changes_names(cx) {
+        if closed.is_none() && tickets.is_none() && changes_names(cx.asked()) {
             core.sets.names().pass().await;
         }
         let mut set = resolve(cx, insist).await?;
@@ -397,8 +405,7 @@ pub(super) async fn wait_for_turn(cx: &OpCx<'_>, log_bytes: u64) -> FsResult<()>
 }
 
 /// Something was committed: a checkpoint may be due.
-pub(super) fn filled(cx: &OpCx<'_>, appended: &Appended) {
-    let core = cx.core;
+pub(super) fn filled(core: &Core, appended: &Appended) {
     if core.store.needs_checkpoint() {
         core.maintenance.kick();
         core.pace.note(core.store.fill(FULL), appended.end.0 - appended.lsn.0);
@@ -421,7 +428,7 @@ fn place<'d>(cx: &OpCx<'d>, seq: Seq, set: &InodeSet, tickets: &mut Option<Ticke
 }
 
 /// The set as tickets. Whoever moves a description's offset holds its inode alone, so that offsets move one by one.
-fn wanted(op: &Op, session: &SessionState, set: &InodeSet) -> Members {
+pub(super) fn wanted(op: &Op, session: &SessionState, set: &InodeSet) -> Members {
     let mut out = members(
         set.entries()
             .iter()
@@ -492,7 +499,7 @@ async fn attempt<'d>(
         }
         // A transaction that was cut says itself how far it came, and that is as durable as was asked for.
         let cut = finished.micro.as_deref().and_then(MicroTxn::cut);
-        must_sync = cut.filter(|_| wants_durable(cx)).map(|_| core.store.journal().tail()).or(must_sync);
+        must_sync = cut.filter(|_| wants_durable(cx.asked())).map(|_| core.store.journal().tail()).or(must_sync);
         core.note_reclaim();
         outcome = cut.unwrap_or(Outcome::failed(Errno::from(&e)));
     }
@@ -516,7 +523,7 @@ async fn attempt<'d>(
     {
         outcome = Outcome::failed(e);
     }
-    Ok(Attempt::Done(Done { recorded, pending, ..count(cx, outcome, &finished.counters) }))
+    Ok(Attempt::Done(Done { recorded, pending, ..count(&cx.cmd, &cx.paths, outcome, &finished.counters) }))
 }
 
 /// Commits what the transaction planned, and makes valid what it opened and moved.
@@ -529,17 +536,7 @@ async fn conclude(
     opening: &mut Option<(OpenedInfo, Arc<Description>)>,
 ) -> FsResult<()> {
     let core = cx.core;
-    let description = match &f.opened {
-        None => None,
-        Some(o) => {
-            if o.placeholder != 0 && !cx.session().handles.has_placeholder(o.placeholder) {
-                return Err(Errno::INVAL.into());
-            }
-            // Before the commit, so that a nameless file is held open from its first moment.
-            let held = OpenInode::new(&core.store, o.ino);
-            Some((*o, core.files.describe(o.ino, kept_flags(o.flags), held)?))
-        }
-    };
+    let description = described(core, cx.session(), f)?;
     if let Some(plan) = f.plan.as_mut() {
         // A transaction of several records has its outcome in the last one.
         if cx.cmd.detectable && f.micro.is_none() {
@@ -563,17 +560,17 @@ async fn conclude(
             }
         };
         // A log that does not take it any more says so to one that waits for it.
-        if wants_durable(cx) || volatile(core, appended.end).is_err() {
+        if wants_durable(cx.asked()) || volatile(core, appended.end).is_err() {
             *must_sync = Some(appended.end);
         }
-        filled(cx, &appended);
-        if leaves_garbage(cx) {
+        filled(core, &appended);
+        if leaves_garbage(cx.asked()) {
             core.note_reclaim();
         }
     }
     match description {
         Some((o, description)) if o.is_virtual => *opening = Some((o, description)),
-        Some((o, description)) => installed(cx, &o, description),
+        Some((o, description)) => installed(core, cx.session(), &o, description),
         None => {}
     }
     if let Some((h, offset)) = f.cursor {
@@ -587,7 +584,7 @@ async fn conclude(
 async fn open_virtual(cx: &OpCx<'_>, (o, description): (OpenedInfo, Arc<Description>), outcome: Outcome) -> Outcome {
     match virt::open(cx, &description).await {
         Ok(()) => {
-            installed(cx, &o, description);
+            installed(cx.core, cx.session(), &o, description);
             outcome
         }
         Err(e) => {
@@ -597,29 +594,45 @@ async fn open_virtual(cx: &OpCx<'_>, (o, description): (OpenedInfo, Arc<Descript
     }
 }
 
-/// From now on a handle, and a placeholder, stand for the description.
-fn installed(cx: &OpCx<'_>, o: &OpenedInfo, description: Arc<Description>) {
-    if let Some(p) = cx.session().handles.take_placeholder(o.placeholder) {
-        cx.core.files.bind(p, &description);
+/// The description of what a command opened. Before the commit, so that a nameless file is held open from its first
+/// moment.
+pub(super) fn described(
+    core: &Core,
+    session: &SessionState,
+    f: &Finished<'_>,
+) -> FsResult<Option<(OpenedInfo, Arc<Description>)>> {
+    let Some(o) = f.opened else { return Ok(None) };
+    if o.placeholder != 0 && !session.handles.has_placeholder(o.placeholder) {
+        return Err(Errno::INVAL.into());
     }
-    cx.session().handles.fill(o.handle, description);
+    let held = OpenInode::new(&core.store, o.ino);
+    Ok(Some((o, core.files.describe(o.ino, kept_flags(o.flags), held)?)))
+}
+
+/// From now on a handle, and a placeholder, stand for the description.
+pub(super) fn installed(core: &Core, session: &SessionState, o: &OpenedInfo, description: Arc<Description>) {
+    if let Some(p) = session.handles.take_placeholder(o.placeholder) {
+        core.files.bind(p, &description);
+    }
+    session.handles.fill(o.handle, description);
 }
 
 fn kept_flags(flags: OpenFlags) -> OpenFlags {
     flags.difference(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC | OpenFlags::NOFOLLOW)
 }
 
-fn count(cx: &OpCx<'_>, outcome: Outcome, spent: &OpCounters) -> Done {
-    let names = u64::from(!cx.paths.a.is_empty()) + u64::from(!cx.paths.b.is_empty());
-    let operands = modify_bytes(&cx.cmd.op);
-    let body = if let Op::Program { body } = cx.cmd.op { u64::from(body.len) } else { 0 };
+/// What a command moved, with its outcome.
+pub(super) fn count(cmd: &Command, paths: &Paths, outcome: Outcome, spent: &OpCounters) -> Done {
+    let names = u64::from(!paths.a.is_empty()) + u64::from(!paths.b.is_empty());
+    let operands = modify_bytes(&cmd.op);
+    let body = if let Op::Program { body } = cmd.op { u64::from(body.len) } else { 0 };
     let copied = Copied {
         payload: u64::from(spent.payload_copies) + u64::from(operands > 0),
         payload_in: spent.bytes_in + operands,
         payload_out: spent.bytes_out,
         metadata: u64::from(spent.meta_copies) + names + u64::from(body > 0),
     };
-    let replies = match cx.cmd.op {
+    let replies = match cmd.op {
         Op::Stat { .. } | Op::StatPath { .. } | Op::Statfs { .. } | Op::ReadDir { .. } | Op::Readlink { .. } => {
             outcome.result
         }

@@ -68,8 +68,8 @@ async fn leave_alone(cx: &OpCx<'_>, outcome: &Outcome) -> FsResult<Option<Lsn>> 
     };
     plan.push(effect(cx, outcome)?);
     let appended = store.commit(&mut plan, RecordHead::op())?;
-    filled(cx, &appended);
-    if !wants_durable(cx) {
+    filled(cx.core, &appended);
+    if !wants_durable(cx.asked()) {
         volatile(cx.core, appended.end)?;
         return Ok(None);
     }

@@ -53,6 +53,7 @@ mod placed;
 mod profile;
 mod rings;
 mod room;
+mod rtc;
 pub mod runq;
 mod seat;
 mod session;

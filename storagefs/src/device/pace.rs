@@ -100,6 +100,12 @@ impl Pace {
         }
     }
 
+    /// Whether changes may have to wait at all.
+    #[inline]
+    pub fn is_pressed(&self) -> bool {
+        self.pressed.load(Relaxed)
+    }
+
     /// When the session's next change, which reserves so many log bytes, may start: `None` for now.
     #[inline]
     pub fn start_at(

@@ -218,7 +218,12 @@ impl Ends {
     pub fn start(&mut self, pair: &Pair, now: u64) -> u64 {
         self.in_flight += 1;
         pair.taken();
-        // Another core may have seen it, whose clock may be ahead by a few nanoseconds.
+        self.seen(now)
+    }
+
+    /// When the command taken last was seen in the ring; now, if it was not before it was taken. Another core may have
+    /// seen it, whose clock may be ahead by a few nanoseconds.
+    pub fn seen(&self, now: u64) -> u64 {
         self.arrived.unwrap_or(now).min(now)
     }
 

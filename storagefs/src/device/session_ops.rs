@@ -3,13 +3,15 @@
 use std::sync::atomic::Ordering;
 
 use weldfs_ciscops::{
-    Access, Errno, Handle, KeyKind, LockAction, LockBody, LockKind, LockSpace, Op, OpenFlags, PoolRange,
+    Access, Errno, Handle, InodeNo, KeyKind, LockAction, LockBody, LockKind, LockSpace, Op, OpenFlags, PoolRange,
 };
 use weldfs_scheduler::Mode;
 use zerocopy::IntoBytes;
 
+use super::core::Core;
 use super::dataplane::{OpCx, durable};
 use super::locks::{Held, Owner, Space, Span};
+use super::session::SessionState;
 use crate::error::FsError;
 use crate::fs::{HandleTable, SessionView, perm};
 
@@ -33,14 +35,24 @@ pub(super) async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64),
 pub(super) async fn close(cx: &OpCx<'_>, h: Handle) -> Result<(u64, u64), Errno> {
     let file = cx.session().handle(h)?;
     let held = cx.hold(file.ino, Mode::Exclusive).await;
-    let core = cx.core;
+    close_held(cx.core, cx.session(), h, file.ino, || drop(held))
+}
+
+/// The same under the inode's ticket, which `released` gives back.
+pub(super) fn close_held(
+    core: &Core,
+    session: &SessionState,
+    h: Handle,
+    ino: InodeNo,
+    released: impl FnOnce(),
+) -> Result<(u64, u64), Errno> {
     if !core.files.locks.is_empty() {
         // POSIX: closing any descriptor of a file gives back the process's locks on it.
-        let session = cx.session().id;
-        core.files.locks.release(file.ino, |o| matches!(o, Owner::Process { session: s, .. } if *s == session));
+        let id = session.id;
+        core.files.locks.release(ino, |o| matches!(o, Owner::Process { session: s, .. } if *s == id));
     }
-    let watched = cx.session().handles.close(h)?;
-    drop(held);
+    let watched = session.handles.close(h)?;
+    released();
     if watched {
         core.maintenance.watch_placeholders();
     }

@@ -8,8 +8,9 @@ use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::future::Future;
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::{Deref, DerefMut};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
 use smallvec::SmallVec;
@@ -63,11 +64,51 @@ pub fn members(list: impl IntoIterator<Item = (u64, Mode)>) -> Members {
     out
 }
 
-type Shard = HashMap<u64, InodeQueue<Waker>, BuildHasherDefault<InoHasher>>;
+type Queues = HashMap<u64, InodeQueue<Waker>, BuildHasherDefault<InoHasher>>;
+
+/// Some of the queues.
+#[derive(Default)]
+struct Shard {
+    queues: Mutex<Queues>,
+    /// How many there are, for a look without the lock.
+    len: AtomicU32,
+}
+
+impl Shard {
+    fn lock(&self) -> LockedShard<'_> {
+        LockedShard { queues: self.queues.lock(), len: &self.len }
+    }
+}
+
+/// A shard under its lock. When it is given back, the number of its queues is said.
+struct LockedShard<'a> {
+    queues: MutexGuard<'a, Queues>,
+    len: &'a AtomicU32,
+}
+
+impl Deref for LockedShard<'_> {
+    type Target = Queues;
+
+    fn deref(&self) -> &Queues {
+        &self.queues
+    }
+}
+
+impl DerefMut for LockedShard<'_> {
+    fn deref_mut(&mut self) -> &mut Queues {
+        &mut self.queues
+    }
+}
+
+impl Drop for LockedShard<'_> {
+    fn drop(&mut self) {
+        self.len.store(self.queues.len() as u32, Ordering::Release);
+    }
+}
 
 /// The inode queues of one device. Thread-safe.
 pub struct SetTable {
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Shard]>,
     next: AtomicU64,
     names: NamespaceGate,
 }
@@ -75,7 +116,7 @@ pub struct SetTable {
 impl Default for SetTable {
     fn default() -> Self {
         SetTable {
-            shards: (0..SET_SHARDS).map(|_| Mutex::default()).collect(),
+            shards: (0..SET_SHARDS).map(|_| Shard::default()).collect(),
             next: AtomicU64::new(1),
             names: NamespaceGate::default(),
         }
@@ -84,13 +125,13 @@ impl Default for SetTable {
 
 /// The locked shards of one set, in ascending order (so that two sets never wait for each other).
 struct Locked<'a> {
-    guards: SmallVec<[(usize, MutexGuard<'a, Shard>); 4]>,
+    guards: SmallVec<[(usize, LockedShard<'a>); 4]>,
 }
 
 impl<'a> Locked<'a> {
     /// `a` is sorted by shard.
     fn of(table: &'a SetTable, a: &Members) -> Locked<'a> {
-        let mut guards: SmallVec<[(usize, MutexGuard<'a, Shard>); 4]> = SmallVec::new();
+        let mut guards: SmallVec<[(usize, LockedShard<'a>); 4]> = SmallVec::new();
         for (ino, _) in a {
             let shard = shard_of(*ino);
             if guards.last().is_none_or(|(last, _)| *last != shard) {
@@ -108,7 +149,7 @@ impl<'a> Locked<'a> {
         Locked { guards: wanted.into_iter().map(|s| (s, table.shards[s].lock())).collect() }
     }
 
-    fn shard(&mut self, ino: u64) -> &mut Shard {
+    fn shard(&mut self, ino: u64) -> &mut Queues {
         let s = shard_of(ino);
         let at = self.guards.iter().position(|(i, _)| *i == s).expect("every shard of the set was locked");
         &mut self.guards[at].1
@@ -142,7 +183,7 @@ impl<'a> Locked<'a> {
 }
 
 /// Takes a ticket out of an inode's queue, and the queue away with its last one.
-fn remove(shard: &mut Shard, ino: u64, seq: Seq, woken: &mut SmallVec<[Waker; 4]>) {
+fn remove(shard: &mut Queues, ino: u64, seq: Seq, woken: &mut SmallVec<[Waker; 4]>) {
     if let Entry::Occupied(mut queue) = shard.entry(ino) {
         queue.get_mut().remove(seq, |w| woken.push(w));
         if queue.get().is_empty() {
@@ -177,6 +218,20 @@ impl SetTable {
         let running = locked.start_if_free(seq, &members);
         drop(locked);
         Tickets { table: self, seq, token, members, running }
+    }
+
+    /// Whether no command holds the inode or waits for it.
+    #[inline]
+    pub fn is_free(&self, ino: u64) -> bool {
+        let shard = &self.shards[shard_of(ino)];
+        shard.len.load(Ordering::Acquire) == 0 || !shard.lock().contains_key(&ino)
+    }
+
+    /// Holds a set that is free, as long as the result lives: no ticket is placed meanwhile in any queue of its shards.
+    /// For what is over in microseconds and waits for nothing. `None` when something of it is not free.
+    pub fn hold_free(&self, members: &Members) -> Option<impl Sized + use<'_>> {
+        let mut locked = Locked::of(self, members);
+        members.iter().all(|(ino, _)| !locked.shard(*ino).contains_key(ino)).then_some(locked)
     }
 
     /// The gate that name-changing commands pass before they resolve.
@@ -345,6 +400,12 @@ pub struct NamespaceGate {
 }
 
 impl NamespaceGate {
+    /// Whether it is open now.
+    #[inline]
+    pub fn is_open(&self) -> bool {
+        !self.closed.load(Ordering::Acquire)
+    }
+
     /// Waits until the gate is open.
     pub async fn pass(&self) {
         if self.closed.load(Ordering::Acquire) {

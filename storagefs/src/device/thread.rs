@@ -5,14 +5,16 @@
 //! charged, because nothing waited.
 //!
 //! * this file: the cores' start and end, their turns and their mail;
-//! * `intake`: from the rings into slots; `slices`: what runs, and who is charged; `ends`: completions; `rest`: sleep.
+//! * `answers`: commands that are over where they are taken; `intake`: from the rings into slots; `slices`: what runs, and who is charged; `ends`: completions; `rest`: sleep.
 
+mod answers;
 mod ends;
 mod intake;
 mod rest;
 mod seated;
 mod slices;
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::future::Future;
 use std::os::fd::OwnedFd;
@@ -25,7 +27,7 @@ use std::task::Poll;
 use rustix::event::epoll;
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
 use weldfs_ciscops::trace::{Slice, slice_end, slice_flag};
-use weldfs_ciscops::{Cqe, Errno, Handle, Opcode, Paths, RawCommand, Sqe, validate};
+use weldfs_ciscops::{Command, Cqe, Errno, Handle, Opcode, Paths, RawCommand, Sqe, validate};
 use weldfs_journal::canary::{Canary, planted};
 use weldfs_locks::MutexGuard;
 use weldfs_scheduler::{Cost, TenantId};
@@ -33,7 +35,7 @@ use weldfs_waiting::{Crowd, Spinning, crowd};
 
 use super::clock::now_ns;
 use super::core::{Core, Message, ThreadState};
-use super::counters::{SliceExtra, count_slice};
+use super::counters::{QueueCounters, SliceExtra, count_slice};
 use super::dataplane::{self, Done, OpCx};
 use super::departed;
 use super::due::{Delayed, Due};
@@ -45,6 +47,7 @@ use super::mail::Mail;
 use super::model::{Took, collect, collected};
 use super::near::near;
 use super::pair::{Ends, Fresh, Taken};
+use super::rtc;
 use super::runq::CostModel;
 use super::session::QueueState;
 use super::slice::{Measured, Meter};
@@ -106,6 +109,8 @@ struct Loop<'s, 'd, F, M> {
     dirty: Vec<Arc<QueueState>>,
     /// When the first of them was posted.
     dirty_since: u64,
+    /// Nanoseconds that commands took which were over where they were taken, since the last look at all rings.
+    spells_ns: Cell<u64>,
     /// The pair that the last slice was for, while others wait.
     again: Option<Arc<QueueState>>,
     /// The command that was found alone.
@@ -236,6 +241,7 @@ where
             next_other: 0,
             dirty: Vec::new(),
             dirty_since: 0,
+            spells_ns: Cell::new(0),
             again: None,
             direct: None,
             at_hand: Vec::with_capacity(SLOTS_AT_HAND),

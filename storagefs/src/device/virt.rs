@@ -43,7 +43,7 @@ pub(super) struct Counted(Arc<AtomicUsize>);
 impl Virtuals {
     /// Whether there is one.
     #[inline]
-    fn any(&self) -> bool {
+    pub fn any(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 

@@ -1,32 +1,42 @@
 //! What a command asks for beside its effect, as its operands say: durability, the gate of names, work for reclaim.
 
 use weldfs_ciscops::program::Micro;
-use weldfs_ciscops::{Access, Durability, Op, OpenFlags};
+use weldfs_ciscops::{Access, Command, Durability, Op, OpenFlags, Paths};
 
-use super::dataplane::OpCx;
+use super::core::Core;
+use super::session::SessionState;
 use crate::fs::{HandleTable, SessionView};
 
+/// A command and whose it is.
+#[derive(Clone, Copy)]
+pub(super) struct Asked<'a> {
+    pub core: &'a Core,
+    pub session: &'a SessionState,
+    pub cmd: &'a Command,
+    pub paths: &'a Paths,
+}
+
 /// The micro-ops of a program.
-fn program_of<'a>(cx: &'a OpCx<'_>) -> impl Iterator<Item = &'a Micro> {
-    cx.paths.program.iter().flat_map(|p| p.micros())
+fn program_of<'a>(asked: &Asked<'a>) -> impl Iterator<Item = &'a Micro> {
+    asked.paths.program.iter().flat_map(|p| p.micros())
 }
 
 /// Durability as asked for: by the command, by the description's O_SYNC or O_DSYNC, by the device's default.
-pub(super) fn wants_durable(cx: &OpCx<'_>) -> bool {
-    let asks = cx.paths.program.as_ref().is_some_and(|p| p.is_durable());
-    match cx.cmd.durability {
+pub(super) fn wants_durable(asked: Asked<'_>) -> bool {
+    let asks = asked.paths.program.as_ref().is_some_and(|p| p.is_durable());
+    match asked.cmd.durability {
         _ if asks => true,
         Durability::Durable => true,
         Durability::Volatile => false,
-        Durability::Default => cx.core.durable_default || synchronous(cx),
+        Durability::Default => asked.core.durable_default || synchronous(asked),
     }
 }
 
-fn synchronous(cx: &OpCx<'_>) -> bool {
+fn synchronous(asked: Asked<'_>) -> bool {
     let sync = OpenFlags::SYNC | OpenFlags::DSYNC;
-    let of_handle = |h| cx.session().handle(h).is_ok_and(|f| f.flags.intersects(sync));
-    match cx.cmd.op {
-        Op::Program { .. } => program_of(cx).any(|m| match *m {
+    let of_handle = |h| asked.session.handle(h).is_ok_and(|f| f.flags.intersects(sync));
+    match asked.cmd.op {
+        Op::Program { .. } => program_of(&asked).any(|m| match *m {
             Micro::Use { h, need, .. } => need.contains(Access::WRITE) && of_handle(h),
             Micro::Open { flags, .. } => flags.intersects(sync),
             _ => false,
@@ -37,15 +47,15 @@ fn synchronous(cx: &OpCx<'_>) -> bool {
         | Op::AppendChecksumWrite { h, .. }
         | Op::ReadModifyWrite { h, .. } => of_handle(h),
         Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => flags.intersects(sync),
-        Op::TxnCommit { txn } => cx.session().staged(txn).is_ok_and(|s| s.sync),
+        Op::TxnCommit { txn } => asked.session.staged(txn).is_ok_and(|s| s.sync),
         _ => false,
     }
 }
 
 /// Whether it makes, moves or removes names.
-pub(super) fn changes_names(cx: &OpCx<'_>) -> bool {
-    match &cx.cmd.op {
-        Op::Program { .. } => program_of(cx).any(|m| m.changes() && m.changes_file().is_none()),
+pub(super) fn changes_names(asked: Asked<'_>) -> bool {
+    match &asked.cmd.op {
+        Op::Program { .. } => program_of(&asked).any(|m| m.changes() && m.changes_file().is_none()),
         Op::Mkdir { .. }
         | Op::Rmdir { .. }
         | Op::Unlink { .. }
@@ -61,9 +71,9 @@ pub(super) fn changes_names(cx: &OpCx<'_>) -> bool {
 }
 
 /// Whether reclaim may have work after this command.
-pub(super) fn leaves_garbage(cx: &OpCx<'_>) -> bool {
-    match &cx.cmd.op {
-        Op::Program { .. } => program_of(cx).any(|m| m.changes() && !matches!(m, Micro::Write { .. })),
+pub(super) fn leaves_garbage(asked: Asked<'_>) -> bool {
+    match &asked.cmd.op {
+        Op::Program { .. } => program_of(&asked).any(|m| m.changes() && !matches!(m, Micro::Write { .. })),
         Op::Unlink { .. } | Op::Rmdir { .. } | Op::Rename { .. } | Op::Truncate { .. } | Op::Fallocate { .. } => true,
         Op::SetAttr { .. } | Op::SetAttrPath { .. } => true,
         Op::Open { flags, .. } | Op::OpenWriteClose { flags, .. } | Op::OpenReadWriteClose { flags, .. } => {

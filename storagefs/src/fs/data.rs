@@ -1,43 +1,28 @@
 //! Reading and writing bytes. Synchronous cores of `Txn`.
 //!
-//! Whole blocks go one-pass between the client's pool and the medium, with their checksum computed in passing; anything
-//! else is composed in a private block first.
+//! Whole blocks that are written go one-pass from the client's pool to the medium, with their checksum computed in
+//! passing; anything else is composed in a private block first. `committed` reads what is committed.
 
 use super::FILE_BYTES_MAX;
+use super::committed::{Reader, with_what_follows};
 use super::inode_set::Hold;
 use super::perm::{self, IFDIR, IFREG};
 use super::resolve;
-use super::stage::{BLOCK, BLOCK_BYTES, SLICE_BYTES};
+use super::stage::{BLOCK_BYTES, SLICE_BYTES};
 use super::txn::Txn;
-use crate::blockcache::FETCH_MAX;
 use crate::effect::{Effect, attr};
-use crate::error::{FsError, FsResult, Miss, Place, Wait};
+use crate::error::{FsError, FsResult, Wait};
 use crate::limits::WINDOW_BLOCKS;
 use crate::record::InodeRec;
 use crate::scratch::BlockBuf;
 use crate::store::BlockKind;
 use smallvec::SmallVec;
-use weldfs_ciscops::{At, ChecksumState, Errno, InodeNo, SharedBytes, Sink, Source, Whence, Written};
+use weldfs_ciscops::{At, ChecksumState, Errno, InodeNo, Sink, Source, Whence, Written};
 
-/// Blocks asked of the map at a time.
-const MAP_STEP: u64 = 64;
 /// Windows that a truncation frees at once.
 const TAIL_WINDOWS: usize = 4;
 /// Windows of the map in which data or a hole is looked for at a time.
 const LOOK_WINDOWS: u64 = 4;
-/// Times a block that fails verification is looked up again: a checkpoint may have moved it between lookup and read.
-const REREADS: u32 = 2;
-
-/// A place on the medium from which a whole block can be emitted, or why not.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Spot {
-    /// Zeros.
-    Empty,
-    /// A verified copy can be made straight from here.
-    Whole { addr: u64, crc: u32 },
-    /// Needs composing.
-    Mixed,
-}
 
 impl Txn<'_> {
     /// A regular file's record.
@@ -64,102 +49,44 @@ impl Txn<'_> {
     ) -> FsResult<u64> {
         self.held(ino, Hold::Shared)?;
         let rec = self.regular(ino)?;
-        let end = rec.size.min(off.saturating_add(len));
+        if self.staged(ino).is_some() {
+            return self.read_staged(&rec, off, (len, ahead), sink, sum);
+        }
+        let mut reader = Reader::new(self.store);
+        let read = reader.read(&rec, off, (len, ahead), sink, sum);
+        self.counters += reader.counters;
+        read
+    }
+
+    /// The same of a file that this command has written to.
+    fn read_staged(
+        &mut self,
+        rec: &InodeRec,
+        off: u64,
+        (len, ahead): (u64, u64),
+        sink: &mut Sink<'_>,
+        sum: &mut Option<ChecksumState>,
+    ) -> FsResult<u64> {
+        let (ino, end) = (rec.ino, rec.size.min(off.saturating_add(len)));
         if off >= end {
             return Ok(0);
         }
         let last = rec.size.min(off.saturating_add(ahead)).div_ceil(BLOCK_BYTES);
-        let mut spots: SmallVec<[Spot; 8]> = SmallVec::new();
-        let mut first = off / BLOCK_BYTES;
-        let (mut pos, mut composed) = (off, false);
+        let mut composed = false;
+        let mut pos = off;
         while pos < end {
-            let blk = pos / BLOCK_BYTES;
-            let within = pos % BLOCK_BYTES;
+            let (blk, within) = (pos / BLOCK_BYTES, pos % BLOCK_BYTES);
             let take = (BLOCK_BYTES - within).min(end - pos);
-            if take < BLOCK_BYTES {
-                let part = (within as usize, take as usize);
-                let read = self.read_bytes(ino, blk, part, (pos - off) as usize, sink, sum);
-                composed |= read.map_err(|e| self.with_what_follows(e, ino, blk, last))?;
-                pos += take;
-                continue;
-            }
-            if blk >= first + spots.len() as u64 {
-                let count = MAP_STEP.min(end.div_ceil(BLOCK_BYTES) - blk);
-                (first, spots) = (blk, self.spots(ino, blk, count)?);
-            }
-            let spot = spots[(blk - first) as usize];
-            composed |= spot == Spot::Mixed;
-            let read = self.read_whole(ino, spot, blk, (pos - off) as usize, sink, sum);
-            read.map_err(|e| self.with_what_follows(e, ino, blk, last))?;
-            pos += BLOCK_BYTES;
+            let part = (within as usize, take as usize);
+            let read = self.read_bytes(ino, blk, part, (pos - off) as usize, sink, sum);
+            composed |= read.map_err(|e| with_what_follows(self.store, e, (ino, blk), last))?;
+            pos += take;
         }
         if matches!(sink, Sink::Shared(_)) {
             self.counters.payload_copies += 1 + u32::from(composed);
             self.counters.bytes_out += end - off;
         }
         Ok(end - off)
-    }
-
-    /// A miss of the data of block `blk` as one of all that lies behind it on the medium, too, and is read by the same
-    /// command, up to block `last` of the file: one I/O in place of one for each block.
-    fn with_what_follows(&self, e: FsError, ino: InodeNo, blk: u64, last: u64) -> FsError {
-        let FsError::Miss(Miss::Blocks { addr, count: 1 }) = e else { return e };
-        let (mut run, most) = (0, last.saturating_sub(blk).clamp(1, FETCH_MAX.into()));
-        // A page of the map that is cold ends the run. It is missed by itself when its turn comes.
-        let _ = self.store.block_map(ino, blk, most, &mut |_, view| {
-            let next = view.kind == BlockKind::Data && view.addr.is_some_and(|a| a.0 == addr.0 + u64::from(run));
-            run += u32::from(next);
-            next
-        });
-        Miss::Blocks { addr, count: self.store.cold_run(addr, run) }.into()
-    }
-
-    /// Where the blocks `blk..blk+count` can be read.
-    fn spots(&self, ino: InodeNo, blk: u64, count: u64) -> FsResult<SmallVec<[Spot; 8]>> {
-        let direct = self.store.writes_directly();
-        let mut spots = SmallVec::from_elem(Spot::Empty, count as usize);
-        self.store.block_map(ino, blk, count, &mut |b, view| {
-            spots[(b - blk) as usize] = match (view.kind, view.addr) {
-                (BlockKind::Hole | BlockKind::Unwritten, _) => Spot::Empty,
-                (BlockKind::Data, Some(addr)) if direct && !view.patched => Spot::Whole { addr: addr.0, crc: view.crc },
-                _ => Spot::Mixed,
-            };
-            true
-        })?;
-        if let Some(f) = self.staged(ino) {
-            (0..count).filter(|i| f.has(blk + i)).for_each(|i| spots[i as usize] = Spot::Mixed);
-        }
-        Ok(spots)
-    }
-
-    /// One whole block.
-    fn read_whole(
-        &mut self,
-        ino: InodeNo,
-        spot: Spot,
-        blk: u64,
-        at: usize,
-        sink: &mut Sink<'_>,
-        sum: &mut Option<ChecksumState>,
-    ) -> FsResult<()> {
-        const ZEROS: [u8; BLOCK] = [0; BLOCK];
-        match (spot, &mut *sink) {
-            (Spot::Empty, sink) => {
-                sink.put(at, &ZEROS);
-                if let Some(s) = sum {
-                    s.update_zeros(BLOCK_BYTES);
-                }
-                Ok(())
-            }
-            (Spot::Whole { addr, crc }, Sink::Shared(out)) => {
-                let crc = self.emit(ino, blk, (addr, crc), out.sub(at, BLOCK))?;
-                if let Some(s) = sum {
-                    s.update_crc(crc, BLOCK);
-                }
-                Ok(())
-            }
-            _ => self.read_bytes(ino, blk, (0, BLOCK), at, sink, sum).map(drop),
-        }
     }
 
     /// Bytes of one block, by way of a private copy. Whether there is any data.
@@ -180,36 +107,6 @@ impl Txn<'_> {
             s.update(bytes);
         }
         Ok(data)
-    }
-
-    /// Medium to pool in one pass, verified.
-    fn emit(&mut self, ino: InodeNo, blk: u64, at: (u64, u32), out: SharedBytes<'_>) -> FsResult<u32> {
-        let (mut addr, mut expected) = at;
-        let mut tries = 0;
-        loop {
-            self.counters.blocks_read += 1;
-            let actual = self.medium().emit(addr * BLOCK_BYTES, out)?;
-            if actual == expected {
-                return Ok(actual);
-            }
-            match self.spots(ino, blk, 1)?[0] {
-                Spot::Whole { addr: a, crc } if (a, crc) != (addr, expected) && tries < REREADS => {
-                    (addr, expected, tries) = (a, crc, tries + 1);
-                }
-                Spot::Whole { .. } => {
-                    // The pass that found it out has copied it already: nothing of it stays with the client.
-                    out.copy_from(&[0; BLOCK]);
-                    let place = Place::File { ino: ino.0, off: blk * BLOCK_BYTES };
-                    return Err(FsError::corrupt("data (checksum)", place, expected.into(), actual.into()));
-                }
-                _ => {
-                    let mut block = BlockBuf::take();
-                    self.load_block(ino, blk, &mut block)?;
-                    out.copy_from(&block[..]);
-                    return Ok(weldfs_functions::crc32c(&block[..]));
-                }
-            }
-        }
     }
 
     /// Stages a write of all of `src`, a piece at a time: `None` until the last one is there. Call again with the same

@@ -9,6 +9,8 @@
 //! * `namespace` names; `attr` attributes; `xattr` extended attributes; `data` bytes; `falloc` space and holes; `virt`
 //!   virtual files, as files.
 //! * `program` what a fused program holds and reserves; `staged_names` names that one command changes several of.
+//! * `committed` bytes of files that the command has not written to; `optimistic` commands that only look, without
+//!   tickets.
 //! * `strides` long work in pieces: walks, ways up, looks for data.
 //! * `staged` transactions that a session collects; `keys` those it brings for its encrypting commands.
 //! * `driver` runs commands one at a time without a device: tests, fsck's usability check, tools.
@@ -17,6 +19,7 @@
 
 pub mod adopt;
 pub mod attr;
+mod committed;
 pub mod data;
 pub mod driver;
 pub mod falloc;
@@ -27,6 +30,7 @@ pub(crate) mod keys;
 mod micro;
 pub mod namespace;
 pub mod need;
+pub(crate) mod optimistic;
 pub mod perm;
 mod program;
 pub mod resolve;

@@ -8,7 +8,7 @@ use super::perm::{self, IFDIR, IFLNK, IFREG, R, W};
 use super::resolve::{self, Comp, Found, Last, ROOT};
 use super::strides::{Climb, STRIDE};
 use super::txn::{StagedInode, StagedName, Txn};
-use super::{FLAG_LINKABLE, LINKS_MAX};
+use super::{Cred, FLAG_LINKABLE, LINKS_MAX};
 use crate::effect::{Effect, attr};
 use crate::error::{FsError, FsResult, Place};
 use crate::record::{Dirent, InodeRec};
@@ -24,6 +24,43 @@ type Removal = SmallVec<[Effect; 2]>;
 
 fn kind(rec: &InodeRec) -> u32 {
     rec.mode & perm::IFMT
+}
+
+/// Whether `cred` may open what a walk led to so; `slash`: a slash followed the name.
+pub(super) fn may_open(rec: &InodeRec, slash: bool, flags: OpenFlags, excl: bool, cred: &Cred) -> Result<(), Errno> {
+    let is_dir = rec.is_dir();
+    if excl {
+        return Err(Errno::EXIST);
+    }
+    if flags.contains(OpenFlags::CREATE) && is_dir {
+        return Err(Errno::ISDIR);
+    }
+    if (flags.contains(OpenFlags::DIRECTORY) || slash) && !is_dir {
+        return Err(Errno::NOTDIR);
+    }
+    if flags.contains(OpenFlags::PATH) {
+        return Ok(());
+    }
+    if kind(rec) == IFLNK {
+        return Err(Errno::LOOP);
+    }
+    let writes = flags.contains(OpenFlags::WRITE) || flags.contains(OpenFlags::TRUNC);
+    if is_dir && writes {
+        return Err(Errno::ISDIR);
+    }
+    let mut want = 0;
+    if flags.contains(OpenFlags::READ) {
+        want |= R;
+    }
+    if writes {
+        want |= W;
+    }
+    perm::check(rec, cred, want)?;
+    // As Linux has it, whether reading is to be seen is the owner's to say.
+    if flags.contains(OpenFlags::NOATIME) && !perm::is_owner(rec, cred) {
+        return Err(Errno::PERM);
+    }
+    Ok(())
 }
 
 impl Txn<'_> {
@@ -66,50 +103,13 @@ impl Txn<'_> {
         self.held(at.dir.ino, Hold::Shared)?;
         let trunc = flags.contains(OpenFlags::TRUNC);
         self.held(rec.ino, if trunc { Hold::Exclusive } else { Hold::Shared })?;
-        self.may_open(rec, &at, flags, excl)?;
+        may_open(rec, at.slash, flags, excl, self.session.cred())?;
         let rec = rec.clone();
         // A virtual file has no bytes of its own.
         if trunc && !flags.contains(OpenFlags::PATH) && !rec.is_virtual() {
             self.resize(&rec, 0)?;
         }
         Ok((rec, false))
-    }
-
-    fn may_open(&self, rec: &InodeRec, at: &Found, flags: OpenFlags, excl: bool) -> Result<(), Errno> {
-        let is_dir = rec.is_dir();
-        if excl {
-            return Err(Errno::EXIST);
-        }
-        if flags.contains(OpenFlags::CREATE) && is_dir {
-            return Err(Errno::ISDIR);
-        }
-        if (flags.contains(OpenFlags::DIRECTORY) || at.slash) && !is_dir {
-            return Err(Errno::NOTDIR);
-        }
-        if flags.contains(OpenFlags::PATH) {
-            return Ok(());
-        }
-        if kind(rec) == IFLNK {
-            return Err(Errno::LOOP);
-        }
-        let writes = flags.contains(OpenFlags::WRITE) || flags.contains(OpenFlags::TRUNC);
-        if is_dir && writes {
-            return Err(Errno::ISDIR);
-        }
-        let mut want = 0;
-        if flags.contains(OpenFlags::READ) {
-            want |= R;
-        }
-        if writes {
-            want |= W;
-        }
-        let cred = self.session.cred();
-        perm::check(rec, cred, want)?;
-        // As Linux has it, whether reading is to be seen is the owner's to say.
-        if flags.contains(OpenFlags::NOATIME) && !perm::is_owner(rec, cred) {
-            return Err(Errno::PERM);
-        }
-        Ok(())
     }
 
     fn open_tmpfile(&mut self, base: Handle, path: &[u8], flags: OpenFlags, mode: u32) -> FsResult<(InodeRec, bool)> {

@@ -141,10 +141,6 @@ pub(super) struct StagedFile {
 }
 
 impl StagedFile {
-    pub fn has(&self, blk: u64) -> bool {
-        blk >= self.cut_from || self.writes(blk)
-    }
-
     /// Whether bytes of the block were written.
     pub fn writes(&self, blk: u64) -> bool {
         self.blocks.iter().any(|b| b.blk == blk) || self.runs.iter().any(|r| r.contains(blk))

@@ -12,7 +12,8 @@ use crate::overlay::apply::Tally;
 use crate::overlay::{SHARDS, Shard};
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::fence;
 use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::canary::{Canary, planted};
 use weldfs_journal::{AlignedBuf, Appended, BlockNo, DataWrite, Lsn, RecordHead, Reservation};
@@ -402,6 +403,7 @@ impl Store {
 
     /// Applies a record's effects to the active layers. Run time and replay.
     pub(crate) fn apply(&self, lsn: u64, effects: Effects, tally: &mut Tally) -> FsResult<()> {
+        self.applying.fetch_add(1, AcqRel);
         let applied = self.apply_all(lsn, effects, tally);
         self.applied.fetch_add(1, Release);
         applied
@@ -451,5 +453,21 @@ impl Store {
     #[inline]
     pub(crate) fn generation(&self) -> u64 {
         self.applied.load(Acquire)
+    }
+
+    /// The generation, if no record is being applied just now. What is read from here on is of one moment if
+    /// [`Store::is_still`] says so afterwards: the readers' side of a sequence lock, whose writers are records.
+    #[inline]
+    pub(crate) fn quiescent(&self) -> Option<u64> {
+        let generation = self.applied.load(Acquire);
+        (self.applying.load(Acquire) == generation).then_some(generation)
+    }
+
+    /// Whether no record began to be applied since that generation. Everything is read under the lock of a shard, which
+    /// a record takes after it has said that it begins: whoever saw anything of one sees here that it began.
+    #[inline]
+    pub(crate) fn is_still(&self, generation: u64) -> bool {
+        fence(Acquire);
+        self.applying.load(Relaxed) == generation
     }
 }

@@ -25,4 +25,5 @@ mod slot_time;
 mod slots;
 mod tenants;
 mod transactions;
+mod two_ways;
 mod virt;

@@ -1,5 +1,6 @@
 //! From the rings into slots: taking commands, believing them or not, making them runnable.
 
+use super::answers::Spell;
 use super::*;
 
 /// What a look at a ring came to.
@@ -23,6 +24,7 @@ where
     /// whose command may not be taken cost more: of them there are fewer in a turn.
     pub(super) fn sweep(&mut self) -> bool {
         let (mut found, mut vain, mut first, mut crowded) = (0, 0, None, false);
+        self.spells_ns.set(0);
         for _ in 0..self.queues.len().min(SWEEP_LOOKS_MAX) {
             let at = if self.next < self.queues.len() { self.next } else { 0 };
             self.next = at + 1;
@@ -72,7 +74,7 @@ where
         self.keep_slot();
         match self.take(&queue, queue.pair.home == self.index) {
             Taken::Nothing => return false,
-            Taken::Answered => {}
+            Taken::Answered => self.worked += 1,
             Taken::Fault => self.fault(&queue),
             Taken::Command(fresh) => {
                 self.accept(queue.clone(), &fresh);
@@ -124,7 +126,11 @@ where
                     return Seen::Vain;
                 }
                 Taken::Nothing => return found,
-                Taken::Answered => return Seen::Command,
+                Taken::Answered => {
+                    self.served |= 1 << (queue.index % 64);
+                    self.worked += 1;
+                    return Seen::Command;
+                }
                 Taken::Fault => {
                     let queue = queue.clone();
                     self.fault(&queue);
@@ -181,7 +187,8 @@ where
             }
         }
         // Beside others who have commands in their rings, nothing is answered past the run queue.
-        let alone = !self.crowded && self.is_alone();
+        let alone = !self.crowded && self.is_alone() && self.may_answer();
+        let mut spell = Spell::default();
         for answered in 0..BATCH_PER_QUEUE {
             let fresh = ends.held().is_none();
             let raw = match ends.next(&queue.pair) {
@@ -191,8 +198,8 @@ where
             };
             let limited = !ends.is_draining();
             // The empty case of the queue: nothing to wait for, nothing to hold; counted like every other command.
-            if alone && fresh && limited && self.answer(queue, &mut ends, &raw) {
-                continue;
+            if alone && fresh && limited && self.answer(queue, &mut ends, &raw, &mut spell) {
+                if self.spells_last() { break } else { continue }
             }
             if limited && !queue.try_admit(bytes_of(&raw)) {
                 ends.hold(&queue.pair, raw, now_ns());
@@ -205,6 +212,7 @@ where
             }
             if answered > 0 {
                 // This one may take long.
+                self.note_spell(queue, &mut ends, &spell);
                 queue.counters.client_wakes.add(ends.publish());
             }
             if !limited {
@@ -215,42 +223,22 @@ where
             self.note_depth(queue, &mut ends, taken);
             return Taken::Command(Fresh { raw, admitted: limited, seen, taken });
         }
+        self.note_spell(queue, &mut ends, &spell);
         queue.counters.client_wakes.add(ends.publish());
         Taken::Answered
+    }
+
+    /// The same after commands that were over at once, if they took any time.
+    fn note_spell(&self, queue: &QueueState, ends: &mut Ends, spell: &Spell) {
+        if let Some(over) = spell.over() {
+            self.note_depth(queue, ends, over);
+        }
     }
 
     /// Looks at how many commands a queue pair has outstanding.
     pub(super) fn note_depth(&self, queue: &QueueState, ends: &mut Ends, now: u64) {
         let depth = ends.outstanding(now);
         ends.depth.set(depth, &queue.counters, &queue.tenant.backlog, || now);
-    }
-
-    /// The planted bug: an entry that was checked is read once more. If it has changed, what was checked is not what
-    /// would run: operands out of bounds, a panic at best.
-    fn look_twice(&self, queue: &QueueState, ends: &Ends) {
-        if validate(&ends.again(), &queue.limits).is_err() {
-            self.core.poison();
-        }
-    }
-
-    /// Answers a command that touches nothing but the completion ring; false when it is none.
-    pub(super) fn answer(&self, queue: &QueueState, ends: &mut Ends, raw: &RawCommand) -> bool {
-        if raw.0.opcode != Opcode::Nop as u16 || self.core.emulated.is_on() || self.core.is_poisoned() {
-            return false;
-        }
-        let Some(done) = validate(raw, &queue.limits).ok().and_then(|cmd| dataplane::immediate(&cmd)) else {
-            return false;
-        };
-        if planted(Canary::SqeReadTwice) {
-            self.look_twice(queue, ends);
-        }
-        let c = &queue.counters;
-        c.opcode(raw.0.opcode);
-        c.commands.add(1);
-        c.link_bytes_in.add(Sqe::SIZE as u64);
-        c.link_bytes_out.add(Cqe::SIZE as u64);
-        ends.answer(&done.outcome.to_cqe(raw.0.sequence));
-        true
     }
 
     /// Believes a command, or not, and makes it runnable; true when it is over already.

@@ -1,0 +1,107 @@
+//! Run to completion: a command that is found alone is over on the core that took it, at once, where it waits for
+//! nothing. It has no slot, no future and no tickets. Until it commits it has no effect; so where it turns out that it
+//! would have to wait (for an inode, a cold page, room, its turn), it is given up, nothing has happened, and it takes
+//! the way of commands that wait (`dataplane`), from its beginning.
+//!
+//! * this file: which commands, and those that only look (`fs::optimistic` says why they need no tickets);
+//! * `change`: those over a transaction; `session`: those that the session answers.
+
+mod change;
+mod session;
+#[cfg(test)]
+mod tests;
+
+use weldfs_ciscops::{Command, InodeNo, Op, Opcode, Paths};
+
+use super::core::Core;
+use super::dataplane::{Done, count};
+use super::placed::is_placed;
+use super::session::QueueState;
+use crate::fs::optimistic::{Optimistic, only_looks};
+
+/// Commands that may be over at once.
+const NUMBERS: [Opcode; 25] = [
+    Opcode::Nop,
+    Opcode::Open,
+    Opcode::Close,
+    Opcode::Read,
+    Opcode::Write,
+    Opcode::Truncate,
+    Opcode::Fsync,
+    Opcode::Fdatasync,
+    Opcode::Syncfs,
+    Opcode::Stat,
+    Opcode::StatPath,
+    Opcode::SetAttr,
+    Opcode::SetAttrPath,
+    Opcode::Mkdir,
+    Opcode::Rmdir,
+    Opcode::Unlink,
+    Opcode::Rename,
+    Opcode::Link,
+    Opcode::Symlink,
+    Opcode::Access,
+    Opcode::OpenWriteClose,
+    Opcode::OpenReadClose,
+    Opcode::AppendChecksumWrite,
+    Opcode::ReadChecksumVerify,
+    Opcode::ReadModifyWrite,
+];
+
+/// Whether commands with this number may be over at once.
+#[inline]
+pub(super) fn may_be(opcode: u16) -> bool {
+    const BITS: u128 = bits(&NUMBERS);
+    opcode < 128 && BITS >> opcode & 1 == 1
+}
+
+const fn bits(numbers: &[Opcode]) -> u128 {
+    let (mut bits, mut i) = (0, 0);
+    while i < numbers.len() {
+        bits |= 1 << numbers[i] as u32;
+        i += 1;
+    }
+    bits
+}
+
+/// Runs a command; `None` where it would have to wait.
+#[inline]
+pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done> {
+    if !may_complete(core, cmd) {
+        return None;
+    }
+    let mut paths = Paths::default();
+    paths.take(cmd, &queue.pool).ok()?;
+    if only_looks(&cmd.op) {
+        return look(core, queue, cmd, &paths);
+    }
+    match cmd.op {
+        Op::Close { .. } | Op::Fsync { .. } | Op::Fdatasync { .. } | Op::Syncfs => session::run(core, queue, cmd),
+        _ => change::run(core, queue, cmd, &paths),
+    }
+}
+
+/// Whether it may be over at once at all. On an emulated core each command takes its time; what an answer must wait for,
+/// what is kept of it beside its effects, and what a slot computes, is for the other way.
+#[inline]
+fn may_complete(core: &Core, cmd: &Command) -> bool {
+    let waits = cmd.after_durable || cmd.detectable || is_placed(cmd);
+    core.config.at_once && !waits && !core.emulated.is_on()
+}
+
+/// Runs one that only looks; its strings were copied out already.
+pub(super) fn look(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths) -> Option<Done> {
+    if !only_looks(&cmd.op) || !may_complete(core, cmd) {
+        return None;
+    }
+    let is_free = |ino: InodeNo| core.sets.is_free(ino.0);
+    let view = Optimistic::begin(&core.store, &*queue.session, &queue.pool, is_free)?;
+    // Two cores may run commands on one description at once, and each would move its offset.
+    let looked = view.run(&cmd.op, &paths.a, !core.board.is_shared())?;
+    if let Some((h, offset)) = looked.cursor {
+        queue.session.handles.with(h, |d| d.set_offset(offset)).ok()?;
+    }
+    let mut done = count(cmd, paths, looked.outcome, &looked.counters);
+    done.bytes_in += paths.a.len() as u64;
+    Some(done)
+}

@@ -1,0 +1,139 @@
+//! A command over a transaction: resolve, reserve, hold, run, commit, as `dataplane::with_set` does, without a wait
+//! anywhere. On media that a processor writes to directly: elsewhere a change waits for the medium, sooner or later.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Context, Poll, Waker};
+
+use weldfs_ciscops::{Command, Errno, Outcome, Paths, interp};
+use weldfs_journal::{Lsn, RecordHead};
+
+use super::super::core::Core;
+use super::super::dataplane::{Done, count, described, filled, installed, volatile, wanted};
+use super::super::session::QueueState;
+use super::super::wishes::{Asked, changes_names, leaves_garbage, wants_durable};
+use crate::fs::strides::Strides;
+use crate::fs::{Finished, HandleTable, SLICE_BYTES, Slicer, Txn, payload_bytes, plan_need, resolve_set};
+
+/// So often a command may be asked whether it gives way before it is given up: the ends of its micro-ops, and strides
+/// of long work.
+const TURNS_MAX: u32 = 12;
+
+/// Gives a command up that takes longer than a short one does.
+#[derive(Default)]
+struct Brief {
+    turns: AtomicU32,
+}
+
+impl Slicer for Brief {
+    fn due(&self) -> bool {
+        let turns = self.turns.load(Ordering::Relaxed);
+        self.turns.store(turns + 1, Ordering::Relaxed);
+        turns >= TURNS_MAX
+    }
+
+    fn is_cancelled(&self) -> bool {
+        false
+    }
+
+    fn micro(&self, _index: u16) {}
+}
+
+/// What a future comes to that waits for nothing.
+fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(value) => Some(value),
+        Poll::Pending => None,
+    }
+}
+
+/// Runs a command; `None` where it would have to wait.
+pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths) -> Option<Done> {
+    let (store, session) = (&*core.store, &*queue.session);
+    let payload = payload_bytes(cmd, paths);
+    if payload > SLICE_BYTES || !store.writes_directly() || core.virtuals.any() || core.pace.is_pressed() {
+        return None;
+    }
+    let asked = Asked { core, session, cmd, paths };
+    if changes_names(asked) && !core.sets.names().is_open() {
+        return None;
+    }
+    let set = resolve_set(store, cmd, paths, session, false, &mut Strides::default()).ok()?;
+    let need = plan_need(store, cmd, paths, session, &set).ok()?;
+    if need.is_some() && store.journal().must_wait().is_some() {
+        return None;
+    }
+    let plan = need.map(|need| store.begin(&need)).transpose().ok()?;
+    let held = core.sets.hold_free(&wanted(&cmd.op, session, &set))?;
+    let brief = Brief::default();
+    let mut txn = Txn::new(store, session, &set, plan, payload, core.clock.wall());
+    txn.about(&paths.a);
+    txn.in_steps(cmd, paths, None, false);
+    txn.in_slices(&brief);
+    let outcome = at_once(interp::run(cmd, paths, &queue.pool, &mut txn))?;
+    if txn.start_over(&outcome).is_some() {
+        return None;
+    }
+    let mut finished = at_once(txn.finish(&outcome))?.ok()?;
+    // A virtual file has more to open, and several records are committed one by one.
+    if finished.micro.is_some() || finished.opened.is_some_and(|o| o.is_virtual) {
+        return given_up(queue, &finished);
+    }
+    let mut done = match commit(asked, &mut finished) {
+        Some(sync) => {
+            drop(held);
+            finished.plan = None;
+            let last = sync.map_or(Ok(()), |end| durable_now(core, end));
+            let outcome = last.map_or_else(Outcome::failed, |()| outcome);
+            count(cmd, paths, outcome, &finished.counters)
+        }
+        None => return given_up(queue, &finished),
+    };
+    done.bytes_in += (paths.a.len() + paths.b.len()) as u64;
+    Some(done)
+}
+
+/// Nothing of it is left.
+fn given_up(queue: &QueueState, finished: &Finished<'_>) -> Option<Done> {
+    if let Some(o) = finished.opened {
+        queue.session.release_handle(o.handle);
+    }
+    None
+}
+
+/// Commits what the transaction planned, and makes valid what it opened and moved. What is to be durable before the
+/// answer; `None`: nothing was committed.
+fn commit(asked: Asked<'_>, f: &mut Finished<'_>) -> Option<Option<Lsn>> {
+    let Asked { core, session, .. } = asked;
+    let description = described(core, session, f).ok()?;
+    let mut sync = None;
+    if let Some(plan) = f.plan.as_mut() {
+        let appended = core.store.commit(plan, RecordHead::op()).ok()?;
+        if wants_durable(asked) || volatile(core, appended.end).is_err() {
+            sync = Some(appended.end);
+        }
+        filled(core, &appended);
+        if leaves_garbage(asked) {
+            core.note_reclaim();
+        }
+    }
+    if let Some((o, description)) = description {
+        installed(core, session, &o, description);
+    }
+    if let Some((h, offset)) = f.cursor {
+        // The handle was closed meanwhile: then nothing can ask for the offset either.
+        let _ = session.handles.with(h, |d| d.set_offset(offset));
+    }
+    Some(sync)
+}
+
+/// Makes everything below `end` durable, on media where that is a few instructions. EIO when the medium is poisoned.
+pub(super) fn durable_now(core: &Core, end: Lsn) -> Result<(), Errno> {
+    let journal = core.store.journal();
+    if journal.watermark() >= end {
+        return Ok(());
+    }
+    // Another core may be at it: it is over in a moment.
+    journal.wait(end).map_err(|_| Errno::IO)
+}

@@ -1,0 +1,125 @@
+//! What is over at once, and what is given up and has done nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use weldfs_ciscops::{At, Command, Durability, Handle, InodeNo, Op, OpenFlags, Outcome, PoolRange};
+use weldfs_journal::{ManualClock, Medium, SeededRandom};
+use weldfs_scheduler::{Mode, Token};
+
+use super::*;
+use crate::device::core::DeviceConfig;
+use crate::device::sets::members;
+use crate::device::tenants::Identity;
+use crate::fs::{Cred, ROOT};
+use crate::media::RamMedium;
+use crate::mount::{MkfsOptions, format};
+use crate::store::{MountOptions, Store};
+
+/// A slot that no command gets.
+const NOBODY: Token = Token(255);
+const NAME: PoolRange = PoolRange { off: 0, len: 1 };
+const OUT: PoolRange = PoolRange { off: 1024, len: 256 };
+
+struct Rig {
+    core: Arc<Core>,
+    queue: Arc<QueueState>,
+}
+
+impl Rig {
+    fn new() -> Rig {
+        let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(16 << 20));
+        let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SeededRandom::new(1)));
+        format(&medium, &MkfsOptions::default(), &*clock, &*random).unwrap();
+        let (store, _) = Store::mount(medium, MountOptions::new(clock, random)).unwrap();
+        let core = Core::new(store, DeviceConfig::default()).unwrap();
+        let session = core.attach(Identity::from(Cred::root()), [0; 16], Vec::new()).unwrap();
+        session.new_queue(8, 4096, false).unwrap();
+        let queue = core.all_queues().1[0].clone();
+        let rig = Rig { core, queue };
+        rig.queue.pool.slice(NAME).unwrap().copy_from(b"f");
+        rig
+    }
+
+    fn run(&self, op: Op) -> Option<Outcome> {
+        let cmd = Command::new(1, op).with_durability(Durability::Volatile);
+        run(&self.core, &self.queue, &cmd).map(|done| done.outcome)
+    }
+
+    fn make(&self) -> Option<Outcome> {
+        let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+        let src = PoolRange::new(2048, 100);
+        self.run(Op::OpenWriteClose { base: Handle::ROOT, path: NAME, flags, mode: 0o600, at: At::Offset(0), src })
+    }
+
+    fn stat(&self) -> Option<Outcome> {
+        self.run(Op::StatPath { base: Handle::ROOT, path: NAME, nofollow: false, out: OUT })
+    }
+
+    fn applied(&self) -> u64 {
+        self.core.store.generation()
+    }
+}
+
+#[test]
+fn what_waits_for_nothing_is_over_at_once_and_leaves_no_tickets() {
+    let rig = Rig::new();
+    assert_eq!(rig.stat().unwrap().status, weldfs_ciscops::Errno::NOENT.0);
+    assert!(rig.make().unwrap().is_ok());
+    assert_eq!(rig.applied(), 1);
+    assert!(rig.stat().unwrap().is_ok());
+    assert_eq!(rig.core.sets.queues(), 0);
+}
+
+#[test]
+fn a_command_whose_inode_is_held_or_waited_for_is_given_up_and_has_done_nothing() {
+    let rig = Rig::new();
+    assert!(rig.make().unwrap().is_ok());
+    let sets = &rig.core.sets;
+    for mode in [Mode::Exclusive, Mode::Shared] {
+        let held = sets.place(sets.arrive(), NOBODY, members([(ROOT.0, mode)]));
+        let before = rig.applied();
+        assert_eq!((rig.stat(), rig.make()), (None, None), "{mode:?}");
+        assert_eq!(rig.applied(), before);
+        drop(held);
+        assert!(rig.stat().is_some());
+    }
+    let ino = InodeNo(u64::from_le_bytes(rig.queue.pool.slice(OUT).unwrap().to_vec()[..8].try_into().unwrap()));
+    let held = sets.place(sets.arrive(), NOBODY, members([(ino.0, Mode::Exclusive)]));
+    assert_eq!((rig.stat(), rig.make()), (None, None), "the file is another's for now");
+    drop(held);
+    assert_eq!(sets.queues(), 0);
+}
+
+#[test]
+fn a_look_during_which_a_record_is_applied_is_given_up() {
+    let rig = Rig::new();
+    assert!(rig.make().unwrap().is_ok());
+    let store = &rig.core.store;
+    store.applying.fetch_add(1, Ordering::Relaxed);
+    assert_eq!(rig.stat(), None, "one is being applied");
+    store.applied.fetch_add(1, Ordering::Relaxed);
+    assert!(rig.stat().is_some());
+    let op = Op::StatPath { base: Handle::ROOT, path: NAME, nofollow: false, out: OUT };
+    rig.queue.pool.slice(OUT).unwrap().copy_from(&[9; 256]);
+    let one_comes = |_| {
+        store.applying.fetch_add(1, Ordering::Relaxed);
+        store.applied.fetch_add(1, Ordering::Relaxed);
+        true
+    };
+    let view = Optimistic::begin(store, &*rig.queue.session, &rig.queue.pool, one_comes).unwrap();
+    assert!(view.run(&op, b"f", true).is_none(), "one came in between");
+    assert_eq!(rig.queue.pool.slice(OUT).unwrap().to_vec(), [9; 256], "nothing of it reached the client");
+}
+
+#[test]
+fn long_commands_and_those_that_leave_something_beside_their_effects_take_the_other_way() {
+    let rig = Rig::new();
+    assert!(rig.make().unwrap().is_ok());
+    let stat = Command::new(1, Op::StatPath { base: Handle::ROOT, path: NAME, nofollow: false, out: OUT });
+    for cmd in [Command { after_durable: true, ..stat.clone() }, Command { detectable: true, ..stat.clone() }] {
+        assert!(run(&rig.core, &rig.queue, &cmd).is_none());
+    }
+    assert!(run(&rig.core, &rig.queue, &stat).is_some());
+    assert!(!may_be(Opcode::Batch as u16) && !may_be(Opcode::Program as u16) && !may_be(9999));
+}

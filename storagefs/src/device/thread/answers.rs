@@ -1,0 +1,131 @@
+//! Commands that are over where they are taken from their ring: what touches nothing but the completion ring, and what
+//! runs to completion (`rtc`). Only where nothing else waits for the core; each is counted like every other command.
+
+use super::*;
+
+/// Nanoseconds that the spells of one sweep over the rings may take together: completions wait for the end of a spell,
+/// unless a batch of them is full before, and other rings wait, too. After that each ring gets one command of its own.
+const SPELL_NS: u64 = 20_000;
+/// What the record of a slice says of a command that had no slot.
+const NO_SLOT: u32 = u32::MAX;
+
+/// Commands of one ring that are over at once, one after the other.
+#[derive(Default)]
+pub(super) struct Spell {
+    /// When the last of them was over; 0: there was none.
+    now: u64,
+}
+
+impl Spell {
+    /// One more begins where the one before ended.
+    fn next(&mut self) -> u64 {
+        if self.now == 0 {
+            self.now = now_ns();
+        }
+        self.now
+    }
+
+    /// When the last of them was over, if one took any time.
+    pub(super) fn over(&self) -> Option<u64> {
+        (self.now != 0).then_some(self.now)
+    }
+}
+
+impl<'d, F, M> Loop<'_, 'd, F, M>
+where
+    F: Future<Output = ()> + Send,
+    M: Fn(Mail<OpCx<'d>, Done>) -> F + Send + Sync,
+{
+    /// Whether commands may be over where they are taken at all: not on an emulated device, where each takes its time.
+    pub(super) fn may_answer(&self) -> bool {
+        !self.core.emulated.is_on() && !self.core.is_poisoned()
+    }
+
+    /// Whether the spells of this sweep have lasted long enough.
+    pub(super) fn spells_last(&self) -> bool {
+        self.spells_ns.get() > SPELL_NS
+    }
+
+    /// Answers a command that is over at once; false when it is none, or not now.
+    pub(super) fn answer(&self, queue: &QueueState, ends: &mut Ends, raw: &RawCommand, spell: &mut Spell) -> bool {
+        if !rtc::may_be(raw.0.opcode) {
+            return false;
+        }
+        let Ok(cmd) = validate(raw, &queue.limits) else { return false };
+        if planted(Canary::SqeReadTwice) {
+            self.look_twice(queue, ends);
+        }
+        if let Some(done) = dataplane::immediate(&cmd) {
+            count_immediate(&queue.counters, raw.0.opcode);
+            ends.answer(&done.outcome.to_cqe(cmd.seq));
+            return true;
+        }
+        let begin = spell.next();
+        let done = match catch_unwind(AssertUnwindSafe(|| rtc::run(self.core, queue, &cmd))) {
+            Ok(Some(done)) => done,
+            Ok(None) => return false,
+            Err(_) => {
+                self.core.poison();
+                dataplane::failed(Errno::IO)
+            }
+        };
+        spell.now = now_ns();
+        self.spells_ns.set(self.spells_ns.get() + spell.now.saturating_sub(begin));
+        self.count_answer(queue, ends.seen(begin), (begin, spell.now), &cmd, &done);
+        ends.answer(&done.outcome.to_cqe(cmd.seq));
+        true
+    }
+
+    /// Counts it. Nothing waited, so nothing is charged.
+    fn count_answer(&self, queue: &QueueState, seen: u64, (begin, end): (u64, u64), cmd: &Command, done: &Done) {
+        let (c, opcode) = (&queue.counters, cmd.op.opcode());
+        c.opcode(opcode as u16);
+        c.commands.add(1);
+        c.errors.add(u64::from(done.outcome.status != 0));
+        let fused = opcode.spec().fused;
+        c.fused.add(u64::from(fused));
+        c.link_bytes_in.add(Sqe::SIZE as u64 + done.bytes_in);
+        c.link_bytes_out.add(Cqe::SIZE as u64 + done.bytes_out);
+        done.count(c);
+        let (queue_ns, service_ns) = (begin.saturating_sub(seen), end.saturating_sub(begin));
+        c.queue_ns.add(queue_ns);
+        c.service_ns.add(service_ns);
+        c.uncontended.add(1);
+        queue.tenant.latency.record(self.index, queue_ns, service_ns);
+        let record = Slice {
+            start_ns: begin,
+            end_ns: begin + service_ns,
+            cost_ns: 0,
+            session: queue.session.id,
+            inode: 0,
+            tenant: queue.tenant.id.0,
+            slot: NO_SLOT,
+            runnable: 0,
+            opcode: opcode as u16,
+            micro: if fused { done.outcome.micro_done } else { 0 },
+            core: self.index as u16,
+            end: slice_end::DONE,
+            flags: slice_flag::UNCONTENDED,
+            reserved: 0,
+        };
+        let extra = SliceExtra { migrated: false, corrected_ns: 0, used_ns: service_ns };
+        count_slice(&self.me.counters, c, &record, extra);
+        self.core.trace.slice(self.index, || record);
+    }
+
+    /// The planted bug: an entry that was checked is read once more. If it has changed, what was checked is not what
+    /// would run: operands out of bounds, a panic at best.
+    pub(super) fn look_twice(&self, queue: &QueueState, ends: &Ends) {
+        if validate(&ends.again(), &queue.limits).is_err() {
+            self.core.poison();
+        }
+    }
+}
+
+/// Counts a command that touched nothing but the completion ring.
+fn count_immediate(c: &QueueCounters, opcode: u16) {
+    c.opcode(opcode);
+    c.commands.add(1);
+    c.link_bytes_in.add(Sqe::SIZE as u64);
+    c.link_bytes_out.add(Cqe::SIZE as u64);
+}

@@ -1,0 +1,226 @@
+//! Commands that only look, without tickets: optimistic reads in the sense of Kung and Robinson (1981), with the store's
+//! generation as their sequence lock.
+//!
+//! What such a command reads is of one moment if no record began to be applied between its begin and its end. What it
+//! answers is then what it would have answered under its tickets, if nothing that came before it and is to be seen by
+//! it is still under way: so every inode on its way must be free, that is, no command holds it or waits for it. Where
+//! anything else than a plain success turns up (a cold page, a damaged block, a refusal, a change by others meanwhile),
+//! there is no answer here, and nothing has happened: the command takes the way with tickets, from its beginning.
+//!
+//! Nothing goes to the client's pool before it is known that the client may see it: bytes of a file that was found by a
+//! name follow after a look at the generation, as through a descriptor opened at that moment.
+
+use super::attr::{fsid, stat_body};
+use super::committed::Reader;
+use super::namespace::may_open;
+use super::perm::{self, IFMT, IFREG};
+use super::resolve::{self, Last, View, Walker};
+use super::stage::SLICE_BYTES;
+use super::{OpCounters, OpenFile, SessionView};
+use crate::error::{FsError, FsResult};
+use crate::record::{Dirent, InodeRec};
+use crate::store::Store;
+use weldfs_ciscops::limits::FILE_OFFSET_MAX;
+use weldfs_ciscops::{
+    Access, AccessMask, At, ChecksumKind, ChecksumState, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, PoolRange,
+    SharedRegion, Sink,
+};
+use zerocopy::IntoBytes;
+
+/// What a command that only looks came to.
+pub(crate) struct Looked {
+    pub outcome: Outcome,
+    pub counters: OpCounters,
+    /// An open file description's offset moves there.
+    pub cursor: Option<(Handle, u64)>,
+}
+
+/// The store as of one generation.
+pub(crate) struct Optimistic<'a, F> {
+    store: &'a Store,
+    session: &'a dyn SessionView,
+    pool: &'a SharedRegion,
+    /// Whether no command holds an inode or waits for it.
+    is_free: F,
+    generation: u64,
+}
+
+impl<F: Fn(InodeNo) -> bool> View for Optimistic<'_, F> {
+    #[inline]
+    fn inode(&self, ino: InodeNo) -> FsResult<Option<InodeRec>> {
+        if (self.is_free)(ino) { self.store.inode(ino) } else { Err(FsError::SetChanged) }
+    }
+
+    fn entry(&self, dir: InodeNo, name: &[u8]) -> FsResult<Option<Dirent>> {
+        self.store.dirent(dir, name)
+    }
+}
+
+/// Whether a command may be one of those: by its kind and size.
+#[inline]
+pub(crate) fn only_looks(op: &Op) -> bool {
+    match *op {
+        Op::Stat { .. } | Op::StatPath { .. } | Op::Access { .. } => true,
+        Op::Read { out, .. } | Op::OpenReadClose { out, .. } => u64::from(out.len) <= SLICE_BYTES,
+        Op::ReadChecksumVerify { len, .. } => u64::from(len) <= SLICE_BYTES,
+        _ => false,
+    }
+}
+
+impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
+    /// Begins; `None` while a record is being applied.
+    #[inline]
+    pub fn begin(
+        store: &'a Store,
+        session: &'a dyn SessionView,
+        pool: &'a SharedRegion,
+        is_free: F,
+    ) -> Option<Optimistic<'a, F>> {
+        let generation = store.quiescent()?;
+        Some(Optimistic { store, session, pool, is_free, generation })
+    }
+
+    /// Runs a command; `None` where it must take the way with tickets. `moves`: offsets of descriptions may be moved.
+    pub fn run(&self, op: &Op, path: &[u8], moves: bool) -> Option<Looked> {
+        match *op {
+            Op::Read { h, at, out } => self.read(h, at, out, moves),
+            Op::Stat { h, out } => self.stat(h, b"", false, out),
+            Op::StatPath { base, nofollow, out, .. } => self.stat(base, path, nofollow, out),
+            Op::OpenReadClose { base, flags, offset, out, .. } => {
+                self.open_read_close((base, path), flags, offset, out)
+            }
+            Op::Access { base, mask, nofollow, .. } => self.access(base, path, mask, nofollow),
+            Op::ReadChecksumVerify { h, kind: ChecksumKind::Crc32c, offset, len, out } => {
+                self.read_checksum_verify(h, offset, len, out)
+            }
+            _ => None,
+        }
+    }
+
+    /// What was read until now is of one moment.
+    #[inline]
+    fn still(&self) -> Option<()> {
+        self.store.is_still(self.generation).then_some(())
+    }
+
+    fn looked(&self, (result, result2): (u64, u64), counters: OpCounters) -> Looked {
+        Looked { outcome: Outcome::ok(result, result2), counters, cursor: None }
+    }
+
+    fn absent(&self) -> Option<Looked> {
+        self.still()?;
+        Some(Looked { outcome: Outcome::failed(Errno::NOENT), counters: OpCounters::default(), cursor: None })
+    }
+
+    /// A regular file with bytes of its own.
+    fn regular(&self, ino: InodeNo) -> Option<InodeRec> {
+        let rec = self.inode(ino).ok()??;
+        (rec.mode & IFMT == IFREG && !rec.is_virtual()).then_some(rec)
+    }
+
+    /// What is open for reading.
+    fn readable(&self, h: Handle) -> Option<OpenFile> {
+        let open = self.session.handle(h).ok()?;
+        (!open.flags.contains(OpenFlags::PATH) && open.flags.access().contains(Access::READ)).then_some(open)
+    }
+
+    fn read(&self, h: Handle, at: At, out: PoolRange, moves: bool) -> Option<Looked> {
+        let open = self.readable(h)?;
+        let off = match at {
+            At::Offset(off) => off,
+            At::Current if moves => open.offset,
+            _ => return None,
+        };
+        let rec = self.regular(open.ino)?;
+        let len = u64::from(out.len).min(FILE_OFFSET_MAX.saturating_sub(off));
+        let (n, counters) = self.bytes(&rec, off, len, out)?;
+        let mut looked = self.looked((n, off), counters);
+        looked.cursor = (at == At::Current && n > 0).then_some((h, off + n));
+        Some(looked)
+    }
+
+    fn bytes(&self, rec: &InodeRec, off: u64, len: u64, out: PoolRange) -> Option<(u64, OpCounters)> {
+        let mut reader = Reader::new(self.store);
+        let mut sink = Sink::Shared(self.pool.slice(out).ok()?);
+        let n = reader.read(rec, off, (len, len), &mut sink, &mut None).ok()?;
+        self.still()?;
+        Some((n, reader.counters))
+    }
+
+    fn read_checksum_verify(&self, h: Handle, off: u64, len: u32, out: PoolRange) -> Option<Looked> {
+        /// Micro-ops of the command: the file, the payload, the checksum behind it, the comparison.
+        const MICROS: u16 = 4;
+        let rec = self.regular(self.readable(h)?.ino)?;
+        let (len, mut stored) = (u64::from(len), [0; 4]);
+        let mut reader = Reader::new(self.store);
+        let mut sink = if out.is_empty() { Sink::Discard } else { Sink::Shared(self.pool.slice(out).ok()?) };
+        let mut sum = Some(ChecksumState::default());
+        let n = reader.read(&rec, off, (len, len + 4), &mut sink, &mut sum).ok()?;
+        let rest = reader.read(&rec, off + len, (4, 4), &mut Sink::Private(&mut stored), &mut None).ok()?;
+        let sum = sum?.value();
+        self.still()?;
+        if n < len || rest < 4 || sum.to_le_bytes() != stored {
+            return None;
+        }
+        let mut looked = self.looked((n, sum.into()), reader.counters);
+        looked.outcome.micro_done = MICROS;
+        Some(looked)
+    }
+
+    fn put(&self, out: PoolRange, body: &[u8], counters: OpCounters) -> Option<Looked> {
+        let room = self.pool.slice(out).ok()?;
+        self.still()?;
+        room.copy_from(body);
+        Some(self.looked((body.len() as u64, 0), counters))
+    }
+
+    /// What a handle or a path names: `Some(None)` when there is no such name.
+    fn object(&self, base: Handle, path: &[u8], nofollow: bool) -> Option<Option<InodeRec>> {
+        let start = resolve::start_inode(self.session, base, path).ok()?;
+        if path.is_empty() {
+            return self.inode(start).ok()?.map(Some);
+        }
+        let last = if nofollow { Last::NoFollow } else { Last::Follow };
+        match Walker::of(self.session).glance(self, start, path, last) {
+            Ok(Some(found)) if found.rec.is_none() => Some(None),
+            Ok(Some(found)) if resolve::named(&found).is_ok() => Some(found.rec),
+            Err(FsError::Errno(Errno::NOENT)) => Some(None),
+            _ => None,
+        }
+    }
+
+    fn stat(&self, base: Handle, path: &[u8], nofollow: bool, out: PoolRange) -> Option<Looked> {
+        let Some(rec) = self.object(base, path, nofollow)? else { return self.absent() };
+        let body = stat_body(&rec, fsid(self.store.uuid()));
+        self.put(out, body.as_bytes(), OpCounters { meta_copies: 1, ..OpCounters::default() })
+    }
+
+    fn access(&self, base: Handle, path: &[u8], mask: AccessMask, nofollow: bool) -> Option<Looked> {
+        let Some(rec) = self.object(base, path, nofollow)? else { return self.absent() };
+        perm::check(&rec, self.session.cred(), mask.bits().into()).ok()?;
+        self.still()?;
+        Some(self.looked((0, 0), OpCounters::default()))
+    }
+
+    fn open_read_close(&self, at: (Handle, &[u8]), flags: OpenFlags, off: u64, out: PoolRange) -> Option<Looked> {
+        /// Micro-ops of the command: open, read, close.
+        const MICROS: u16 = 3;
+        let start = resolve::start_inode(self.session, at.0, at.1).ok()?;
+        let last = if flags.contains(OpenFlags::NOFOLLOW) { Last::NoFollow } else { Last::Follow };
+        let found = match Walker::of(self.session).glance(self, start, at.1, last) {
+            Ok(found) => found?,
+            Err(FsError::Errno(Errno::NOENT)) => return self.absent(),
+            Err(_) => return None,
+        };
+        let Some(rec) = found.rec.as_ref() else { return self.absent() };
+        may_open(rec, found.slash, flags, false, self.session.cred()).ok()?;
+        if rec.mode & IFMT != IFREG || rec.is_virtual() {
+            return None;
+        }
+        self.still()?;
+        let (n, counters) = self.bytes(rec, off, out.len.into(), out)?;
+        let mut looked = self.looked((n, 0), counters);
+        looked.outcome.micro_done = MICROS;
+        Some(looked)
+    }
+}

@@ -1,0 +1,198 @@
+//! Commands that run to completion where they are taken, and the same with tickets, in slots: the same answers, the same
+//! bytes for the client, the same bytes on the medium.
+
+use std::sync::Arc;
+
+use weldfs_ciscops::flags::{AccessMask, ChecksumKind, OpenFlags, RenameFlags};
+use weldfs_ciscops::{
+    At, Command, CqConsumer, Durability, Handle, Modify, Op, PoolRange, QueueMemory, SharedRegion, SqProducer,
+};
+use weldfs_journal::{ManualClock, Medium, SeededRandom};
+use weldfs_storagefs::device::{Device, DeviceConfig, Session};
+use weldfs_storagefs::fs::Cred;
+use weldfs_storagefs::media::RamMedium;
+use weldfs_storagefs::mount::{MkfsOptions, format};
+use weldfs_storagefs::store::{MountOptions, Store};
+
+const MEDIUM: u64 = 24 << 20;
+const POOL: u32 = 256 << 10;
+/// Payload from the client, names, and what comes back.
+const SRC: u32 = 0;
+const NAMES: u32 = 96 << 10;
+const OUT: u32 = 128 << 10;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, n: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % n
+    }
+
+    fn one_of<T: Copy>(&mut self, list: &[T]) -> T {
+        list[self.below(list.len() as u64) as usize]
+    }
+}
+
+struct Client {
+    sq: SqProducer,
+    cq: CqConsumer,
+    pool: SharedRegion,
+    handles: Vec<Handle>,
+    _session: Session,
+}
+
+impl Client {
+    fn new(device: &Device, cred: Cred) -> Client {
+        let session = device.attach(cred, [0; 16], b"").unwrap();
+        let parts = session.new_queue_local(16, POOL).unwrap();
+        let memory = QueueMemory::new(parts.region, &parts.layout).unwrap();
+        let pool = memory.pool(&parts.layout).unwrap();
+        let (sq, cq) = (SqProducer::new(memory.clone()), CqConsumer::new(memory));
+        Client { sq, cq, pool, handles: Vec::new(), _session: session }
+    }
+
+    fn name(&self, at: u32, name: &str) -> PoolRange {
+        let range = PoolRange::new(NAMES + at * 256, name.len() as u32);
+        self.pool.slice(range).unwrap().copy_from(name.as_bytes());
+        range
+    }
+
+    fn run(&mut self, cmd: &Command, turn: &mut dyn FnMut() -> bool) -> [u64; 4] {
+        self.sq.push(&cmd.encode()).unwrap();
+        self.sq.publish();
+        let cqe = loop {
+            if let Some(cqe) = self.cq.pop() {
+                break cqe;
+            }
+            turn();
+        };
+        self.cq.release();
+        if let (Op::Open { .. }, 0) = (&cmd.op, cqe.status) {
+            self.handles.push(Handle::from_wire(cqe.result));
+        }
+        cqe.to_words()
+    }
+}
+
+/// What one way came to.
+#[derive(PartialEq)]
+struct Came {
+    answers: Vec<(Op, [u64; 4])>,
+    pools: Vec<u64>,
+    medium: Vec<u8>,
+    /// Commands that the device counted.
+    commands: u64,
+}
+
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(*b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+const PATHS: [&str; 12] = ["a", "b", "c", "d", "d/a", "d/b", "d/e", "d/e/a", "link", "d/../a", "/d/./b", "d/link/x"];
+
+fn op(r: &mut Random, client: &Client) -> Op {
+    use OpenFlags as F;
+    let h = match r.below(12) {
+        0 => Handle::ROOT,
+        1 => Handle::from_wire(0x7_0000_0003),
+        _ if client.handles.is_empty() => Handle::ROOT,
+        _ => client.handles[r.below(client.handles.len() as u64) as usize],
+    };
+    let path = client.name(0, r.one_of(&PATHS));
+    let second = client.name(1, r.one_of(&PATHS));
+    let base = Handle::ROOT;
+    let off = r.one_of(&[0, 1, 100, 4095, 4096, 5000, 8192, 20_000, 1 << 20]);
+    let len = r.one_of(&[0u32, 1, 17, 300, 4096, 5000, 8192, 40_000]);
+    let src = PoolRange::new(SRC, len);
+    let out = PoolRange::new(OUT, len);
+    let at = r.one_of(&[At::Offset(off), At::Offset(off), At::End]);
+    let body = PoolRange::new(OUT, 256);
+    let mode = r.one_of(&[0o644, 0o600, 0o666, 0o400]);
+    match r.below(23) {
+        0 | 1 => {
+            let access = r.one_of(&[F::READ, F::WRITE, F::READ | F::WRITE, F::READ | F::WRITE | F::APPEND]);
+            let how = r.one_of(&[F::empty(), F::CREATE, F::CREATE | F::EXCL, F::CREATE | F::TRUNC, F::TRUNC]);
+            Op::Open { base, path, flags: access | how, mode, placeholder: 0 }
+        }
+        2 if client.handles.len() > 6 => Op::Close { h },
+        2 | 3 => Op::Read { h, at: r.one_of(&[At::Offset(off), At::Current]), out },
+        4 => Op::Read { h, at: At::Offset(off), out },
+        5 => Op::Write { h, at: r.one_of(&[at, At::Current]), src },
+        6 => Op::Write { h, at, src },
+        7 => Op::Truncate { h, size: off },
+        8 => r.one_of(&[Op::Fsync { h }, Op::Fdatasync { h }, Op::Syncfs]),
+        9 => Op::Stat { h, out: body },
+        10 => Op::StatPath { base: h, path, nofollow: r.below(2) == 0, out: body },
+        11 => Op::Mkdir { base, path, mode: r.one_of(&[0o755, 0o777, 0o700]) },
+        12 => r.one_of(&[Op::Rmdir { base, path }, Op::Unlink { base, path }, Op::Unlink { base, path }]),
+        13 => {
+            let flags = r.one_of(&[RenameFlags::empty(), RenameFlags::NOREPLACE, RenameFlags::EXCHANGE]);
+            Op::Rename { from_base: base, from: path, to_base: base, to: second, flags }
+        }
+        14 => Op::Link { from_base: base, from: path, to_base: base, to: second, follow: r.below(2) == 0 },
+        15 => Op::Symlink { target: second, base, path },
+        16 => Op::Access { base, path, mask: AccessMask::from_bits_truncate(r.below(8) as u8), nofollow: false },
+        17 | 18 => {
+            let how = r.one_of(&[F::empty(), F::CREATE, F::CREATE | F::EXCL, F::CREATE | F::TRUNC]);
+            Op::OpenWriteClose { base, path, flags: F::WRITE | how, mode, at, src }
+        }
+        19 => Op::OpenReadClose { base, path, flags: F::READ, offset: off, out },
+        21 => Op::ReadChecksumVerify { h, kind: ChecksumKind::Crc32c, offset: off, len, out },
+        20 => Op::AppendChecksumWrite { h, kind: ChecksumKind::Crc32c, src },
+        _ => {
+            let (len, out) = (64, PoolRange::new(OUT, 64));
+            Op::ReadModifyWrite { h, offset: off, len, modify: Modify::Patch(PoolRange::new(SRC, 64)), out }
+        }
+    }
+}
+
+fn way(seed: u64, count: u64, at_once: bool) -> Came {
+    let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(MEDIUM));
+    let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SeededRandom::new(seed)));
+    format(&medium, &MkfsOptions::default(), &*clock, &*random).unwrap();
+    let (store, _) = Store::mount(medium.clone(), MountOptions::new(clock, random)).unwrap();
+    let config = DeviceConfig { durability: Durability::Volatile, at_once, ..DeviceConfig::default() };
+    let (mut answers, mut pools) = (Vec::new(), Vec::new());
+    let commands = Device::on_this_thread(store, config, |device, turn| {
+        let mut clients = [Cred::root(), Cred::new(1000, 1000)].map(|cred| Client::new(device, cred));
+        let mut r = Random(seed | 1);
+        for n in 0..count {
+            let client = &mut clients[usize::from(r.below(4) == 0)];
+            let fill: Vec<u8> = (0..40_000u64).map(|i| (i * 31 + n) as u8).collect();
+            client.pool.slice(PoolRange::new(SRC, 40_000)).unwrap().copy_from(&fill);
+            let op = op(&mut r, client);
+            let mut cmd = Command::new(n, op.clone());
+            if r.below(4) == 0 {
+                cmd = cmd.with_durability(Durability::Durable);
+            }
+            answers.push((op, client.run(&cmd, turn)));
+            pools.push(hash(&client.pool.slice(PoolRange::new(0, POOL)).unwrap().to_vec()));
+        }
+        device.stats().total.commands
+    })
+    .unwrap();
+    let mut bytes = vec![0; MEDIUM as usize];
+    medium.read(0, &mut bytes).unwrap();
+    Came { answers, pools, medium: bytes, commands }
+}
+
+#[test]
+fn at_once_and_with_tickets_answers_and_bytes_are_the_same() {
+    let (mut refused, mut all) = (0, 0);
+    for seed in 1..=24 {
+        let (a, b) = (way(seed * 7919, 400, true), way(seed * 7919, 400, false));
+        for (n, (x, y)) in a.answers.iter().zip(&b.answers).enumerate() {
+            assert_eq!(x, y, "command {n} of seed {seed}");
+            assert_eq!(a.pools[n], b.pools[n], "what command {n} of seed {seed} gave its client: {x:?}");
+        }
+        assert_eq!(a.commands, b.commands, "commands counted");
+        let differ = a.medium.iter().zip(&b.medium).position(|(x, y)| x != y);
+        assert_eq!(differ, None, "the first byte of the medium that differs, of seed {seed}");
+        all += a.answers.len();
+        refused += a.answers.iter().filter(|(_, words)| words[1] as i32 != 0).count();
+    }
+    assert!(refused * 5 > all && refused * 5 < 4 * all, "{refused} of {all} were refused");
+}
