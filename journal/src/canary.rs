@@ -45,10 +45,12 @@ pub enum Canary {
     OrphanForgotten,
     /// A queue entry is read from shared memory a second time after it was checked.
     SqeReadTwice,
+    /// An inode's cell outlives the layer that changed it, when that drops into the tree.
+    StaleCell,
 }
 
 /// Every canary of this module.
-pub const ALL: [Canary; 19] = [
+pub const ALL: [Canary; 20] = [
     Canary::FlushSkipped,
     Canary::AckBeforeWatermark,
     Canary::RecordBeforeData,
@@ -68,6 +70,7 @@ pub const ALL: [Canary; 19] = [
     Canary::MacroVisibleEarly,
     Canary::OrphanForgotten,
     Canary::SqeReadTwice,
+    Canary::StaleCell,
 ];
 
 /// Whether the rule `canary` names is to be broken.

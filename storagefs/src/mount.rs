@@ -329,7 +329,7 @@ impl Store {
             overlay.shard(ino).write().adopt_reclaim(InodeNo(ino), at, rec);
         }
         let budget = options.memory.saturating_sub(page_bytes + block_bytes).max(1 << 20);
-        Store {
+        let store = Store {
             info: medium.info(),
             medium,
             geometry,
@@ -359,7 +359,9 @@ impl Store {
             suspects: Mutex::default(),
             pins: Default::default(),
             writer: Mutex::new(Writer { sb, zone, pending: None, unnamed: Vec::new() }),
-        }
+        };
+        store.set_cache_budget(store.cache_bytes);
+        store
     }
 
     /// Opens the log for appending at the tail the scan found. Unless read-only, a superblock first names the new

@@ -4,6 +4,7 @@
 //! that none is rewritten when a lower one drops.
 
 pub mod apply;
+mod cells;
 pub mod patch;
 pub mod window;
 
@@ -12,12 +13,14 @@ use crate::error::{FsError, FsResult, Place};
 use crate::limits::WINDOW_BLOCKS;
 use crate::record::{Dirent, InodeRec, ReclaimRec, Xattr};
 use crate::tree::{Key, Pages, Tree, kind};
+use cells::{InodeCells, NameCells};
 use hashbrown::HashMap;
 use smallvec::SmallVec;
 use std::collections::BTreeMap;
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 use weldfs_ciscops::InodeNo;
+use weldfs_journal::canary::{Canary, planted};
 use weldfs_locks::RwLock;
 use window::{Bits, Mapping, Under, Win};
 
@@ -112,6 +115,8 @@ pub(crate) struct Lower {
     pub frozen: Option<Arc<Layer>>,
     /// The tree.
     pub base: Arc<Base>,
+    /// Inodes of the tree that were looked at.
+    pub cells: InodeCells,
 }
 
 /// Blocks of an inode that read as holes and are not freed yet.
@@ -139,12 +144,16 @@ pub(crate) struct Shard {
     pub cuts: InoMap<Cuts>,
     /// The cut of the active layer: everything it holds has a stamp at or above.
     pub floor: u64,
+    /// Names that were looked for.
+    pub names: Arc<NameCells>,
 }
 
 /// The whole overlay.
 #[derive(Debug)]
 pub struct Overlay {
     shards: Box<[RwLock<Shard>]>,
+    /// Names that were looked for.
+    pub(crate) names: Arc<NameCells>,
 }
 
 /// A file block composed over all layers, without its bytes.
@@ -213,12 +222,25 @@ impl Lower {
         self.frozen.as_ref()?.nodes.get(&ino)
     }
 
+    /// The inode record below the active layer, where it is in memory.
+    #[inline]
+    fn in_core(&self, ino: u64) -> Option<&InodeRec> {
+        match self.frozen_node(ino).map(|n| &n.rec) {
+            Some(RecState::Live(rec)) => Some(rec),
+            Some(RecState::Gone) => None,
+            Some(RecState::Below) | None => self.cells.get(&ino),
+        }
+    }
+
     /// The inode record below the active layer.
     pub fn inode(&self, pages: &Pages, ino: u64) -> FsResult<Option<InodeRec>> {
         match self.frozen_node(ino).map(|n| &n.rec) {
             Some(RecState::Live(rec)) => Ok(Some(rec.clone())),
             Some(RecState::Gone) => Ok(None),
-            Some(RecState::Below) | None => self.base.inode(pages, ino),
+            Some(RecState::Below) | None => match self.cells.get(&ino) {
+                Some(rec) => Ok(Some(rec.clone())),
+                None => self.base.inode(pages, ino),
+            },
         }
     }
 
@@ -394,13 +416,64 @@ fn covered(cuts: Option<&Cuts>, blk: u64, birth: u64) -> bool {
 impl Overlay {
     /// Empty, over `base`.
     pub fn new(base: &Arc<Base>) -> Overlay {
+        let names = Arc::<NameCells>::default();
         let shard = || Shard {
             active: Layer::default(),
-            lower: Lower { frozen: None, base: base.clone() },
+            lower: Lower { frozen: None, base: base.clone(), cells: InodeCells::default() },
             cuts: InoMap::default(),
             floor: base.cut,
+            names: names.clone(),
         };
-        Overlay { shards: (0..SHARDS).map(|_| RwLock::new(shard())).collect() }
+        Overlay { shards: (0..SHARDS).map(|_| RwLock::new(shard())).collect(), names }
+    }
+
+    /// What `look` makes of the inode record, composed; `None` if there is none. What came from the tree is kept in a
+    /// cell.
+    #[inline]
+    pub(crate) fn inode<T>(&self, ino: u64, look: impl FnOnce(&InodeRec) -> T) -> FsResult<Option<T>> {
+        let shard = self.shard(ino).read();
+        match shard.active.nodes.get(&ino).map(|n| &n.rec) {
+            Some(RecState::Live(rec)) => return Ok(Some(look(rec))),
+            Some(RecState::Gone) => return Ok(None),
+            Some(RecState::Below) | None => {}
+        }
+        if let Some(rec) = shard.lower.in_core(ino) {
+            return Ok(Some(look(rec)));
+        }
+        drop(shard);
+        Ok(self.look_below(ino)?.map(|rec| look(&rec)))
+    }
+
+    /// The record where neither a layer nor a cell has it.
+    #[inline(never)]
+    fn look_below(&self, ino: u64) -> FsResult<Option<InodeRec>> {
+        let shard = self.shard(ino).read();
+        let layers = [shard.active.nodes.get(&ino), shard.lower.frozen_node(ino)];
+        let changed = layers.into_iter().flatten().any(|n| !matches!(n.rec, RecState::Below));
+        let Some(rec) = shard.inode(ino)? else { return Ok(None) };
+        let base = (!changed).then(|| shard.lower.base.clone());
+        drop(shard);
+        // A cell says what the tree says: it is right whatever layers say by now, as long as it is the same tree. And
+        // nobody waits to keep what can be read again.
+        if let Some(base) = base
+            && let Some(mut shard) = self.shard(ino).try_write()
+            && Arc::ptr_eq(&shard.lower.base, &base)
+        {
+            shard.lower.cells.keep(rec.clone());
+        }
+        Ok(Some(rec))
+    }
+
+    /// Changes how many bytes what was looked up may take, decoded; what is over goes at once.
+    pub(crate) fn set_cells(&self, bytes: usize) {
+        let (inodes, names) = (bytes / 2, bytes - bytes / 2);
+        self.names.set_limit(names);
+        self.shards.iter().for_each(|shard| shard.write().lower.cells.set_limit(inodes / SHARDS));
+    }
+
+    /// Bytes that it takes.
+    pub(crate) fn cell_bytes(&self) -> usize {
+        self.names.bytes() + self.shards.iter().map(|shard| shard.read().lower.cells.bytes()).sum::<usize>()
     }
 
     /// The shard of an inode.
@@ -437,6 +510,9 @@ impl Overlay {
             let mut s = shard.write();
             let frozen = s.lower.frozen.take();
             s.lower.base = base.clone();
+            if let Some(layer) = frozen.as_ref().filter(|_| !planted(Canary::StaleCell)) {
+                s.lower.cells.drop_changed(&layer.nodes);
+            }
             drop(s);
             drop(frozen);
         }

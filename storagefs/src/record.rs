@@ -97,6 +97,13 @@ impl InodeRec {
         }
     }
 
+    /// Becomes what `other` is, in place.
+    #[inline]
+    pub(crate) fn set(&mut self, other: &InodeRec) {
+        let target = other.target.clone();
+        *self = InodeRec { target, ..*other };
+    }
+
     /// Whether it is a directory.
     pub fn is_dir(&self) -> bool {
         self.mode & 0o170000 == 0o040000

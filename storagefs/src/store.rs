@@ -47,6 +47,8 @@ use weldfs_locks::{Mutex, RwLock};
 
 /// Pages remembered whose fetch found other bytes.
 const SUSPECTS_MAX: usize = 64;
+/// This part of the memory for caches is that of inodes and names that were looked up, decoded.
+const CELLS_PART: usize = 8;
 
 /// How to mount.
 #[derive(Clone)]
@@ -182,7 +184,16 @@ impl Store {
     /// # Errors
     /// `Miss` on a cold page, damage.
     pub fn inode(&self, ino: InodeNo) -> FsResult<Option<InodeRec>> {
-        self.overlay.shard(ino.0).read().inode(ino.0)
+        self.overlay.inode(ino.0, InodeRec::clone)
+    }
+
+    /// The same into `rec`; whether there is one.
+    ///
+    /// # Errors
+    /// `Miss` on a cold page, damage.
+    #[inline]
+    pub(crate) fn inode_into(&self, ino: InodeNo, rec: &mut InodeRec) -> FsResult<bool> {
+        Ok(self.overlay.inode(ino.0, |found| rec.set(found))?.is_some())
     }
 
     /// A number for a new inode. Numbers not used are lost, which is harmless.
@@ -317,7 +328,8 @@ impl Store {
 
     /// Bytes that the caches hold, for anyone.
     pub(crate) fn cached(&self) -> u64 {
-        self.overlay.base(0).pages.stats().cached * crate::limits::PAGE as u64 + self.cache.held()
+        let pages = self.overlay.base(0).pages.stats().cached * crate::limits::PAGE as u64;
+        pages + self.cache.held() + self.overlay.cell_bytes() as u64
     }
 
     /// Bytes that the page cache may use now.
@@ -326,10 +338,13 @@ impl Store {
         self.overlay.base(0).pages.stats().limit * crate::limits::PAGE as u64
     }
 
-    /// Changes what pages and blocks that were read may take together, bytes; what is over is dropped at once. On a
-    /// medium that needs no block cache it is the pages' alone.
+    /// Changes what pages and blocks that were read may take together, with cells, bytes; what is over is dropped at
+    /// once. On a medium that needs no block cache it is the pages' and the cells' alone.
     pub(crate) fn set_cache_budget(&self, bytes: usize) {
         let bytes = bytes.min(self.cache_bytes);
+        let cells = bytes / CELLS_PART;
+        self.overlay.set_cells(cells);
+        let bytes = bytes - cells;
         let pages = if self.info.byte_addressable { bytes } else { bytes / 2 };
         self.overlay.base(0).pages.set_budget(pages);
         if !self.info.byte_addressable {

@@ -1,7 +1,7 @@
 //! Many that read, or one that writes.
 
 use std::fmt;
-use std::sync::{self, PoisonError};
+use std::sync::{self, PoisonError, TryLockError};
 
 /// Many that read, or one that writes. Readers wait while a writer waits. A panic while it is held leaves it usable.
 #[derive(Default)]
@@ -36,6 +36,16 @@ impl<T: ?Sized> RwLock<T> {
     #[inline]
     pub fn write(&self) -> RwLockWriteGuard<'_, T> {
         self.0.write().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Has it alone, if none reads or writes just now.
+    #[inline]
+    pub fn try_write(&self) -> Option<RwLockWriteGuard<'_, T>> {
+        match self.0.try_write() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// The value: what has the lock alone need not take it.

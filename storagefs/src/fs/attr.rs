@@ -3,6 +3,7 @@
 use super::Cred;
 use super::inode_set::Hold;
 use super::perm::{self, IFDIR, IFLNK, IFREG, ISGID, W};
+use super::resolve::{self, Last};
 use super::txn::Txn;
 use crate::effect::attr;
 use crate::error::FsResult;
@@ -67,15 +68,35 @@ fn may_utime(rec: &InodeRec, cred: &Cred, mask: SetAttrMask) -> Result<(), Errno
 }
 
 impl Txn<'_> {
+    /// What `look` makes of the object that is named, held shared: as [`Txn::object`], of a record that stays where it
+    /// is.
+    fn look_at<T>(
+        &mut self,
+        base: Handle,
+        path: &[u8],
+        nofollow: bool,
+        look: impl FnOnce(&InodeRec) -> T,
+    ) -> FsResult<T> {
+        if path.is_empty() {
+            return Ok(look(&self.object(base, path, nofollow, Hold::Shared)?));
+        }
+        let found = self.walk(base, path, if nofollow { Last::NoFollow } else { Last::Follow })?;
+        let rec = resolve::named(&found)?;
+        self.held(found.dir.ino, Hold::Shared)?;
+        self.held(rec.ino, Hold::Shared)?;
+        Ok(look(rec))
+    }
+
     pub(super) fn stat_core(&mut self, base: Handle, path: &[u8], nofollow: bool) -> FsResult<StatBody> {
-        let rec = self.object(base, path, nofollow, Hold::Shared)?;
+        let dev = fsid(self.store.uuid());
+        let stat = self.look_at(base, path, nofollow, |rec| stat_body(rec, dev))?;
         self.counters.meta_copies += 1;
-        Ok(stat_body(&rec, fsid(self.store.uuid())))
+        Ok(stat)
     }
 
     pub(super) fn access_core(&mut self, base: Handle, path: &[u8], mask: AccessMask, nofollow: bool) -> FsResult<()> {
-        let rec = self.object(base, path, nofollow, Hold::Shared)?;
-        Ok(perm::check(&rec, self.session.cred(), mask.bits().into())?)
+        let cred = self.session.cred();
+        Ok(self.look_at(base, path, nofollow, |rec| perm::check(rec, cred, mask.bits().into()))??)
     }
 
     pub(super) fn statfs_core(&mut self) -> StatfsBody {

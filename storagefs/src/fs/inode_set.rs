@@ -148,6 +148,10 @@ impl View for Ahead<'_> {
         self.store.inode(ino)
     }
 
+    fn inode_into(&self, ino: InodeNo, rec: &mut InodeRec) -> FsResult<bool> {
+        self.store.inode_into(ino, rec)
+    }
+
     fn entry(&self, dir: InodeNo, name: &[u8]) -> FsResult<Option<Dirent>> {
         Ok(match self.store.dirent_or_slot(dir, name)? {
             Ok(entry) => Some(entry),

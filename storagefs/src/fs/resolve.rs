@@ -22,6 +22,16 @@ pub const ROOT: InodeNo = InodeNo(1);
 pub trait View {
     /// The inode, if it exists.
     fn inode(&self, ino: InodeNo) -> FsResult<Option<InodeRec>>;
+    /// The same into `rec`, so that none is moved about; whether there is one.
+    fn inode_into(&self, ino: InodeNo, rec: &mut InodeRec) -> FsResult<bool> {
+        Ok(match self.inode(ino)? {
+            Some(found) => {
+                *rec = found;
+                true
+            }
+            None => false,
+        })
+    }
     /// The entry called `name` in `dir`, if it exists. Never `.` or `..`.
     fn entry(&self, dir: InodeNo, name: &[u8]) -> FsResult<Option<Dirent>>;
 }
@@ -163,9 +173,11 @@ impl<'a> Walker<'a> {
             return Err(Errno::NAMETOOLONG.into());
         }
         let start = if path[0] == b'/' { ROOT } else { base };
-        let dir = live(view, start)?;
-        let name = SmallVec::new();
-        let at = Box::new(Found { dir, name, comp: Comp::Root, slash: false, entry: None, rec: None });
+        let (dir, name) = (InodeRec::empty(start), SmallVec::new());
+        let mut at = Box::new(Found { dir, name, comp: Comp::Root, slash: false, entry: None, rec: None });
+        if !view.inode_into(start, &mut at.dir)? {
+            return Err(Errno::NOENT.into());
+        }
         if !at.dir.is_dir() {
             return Err(Errno::NOTDIR.into());
         }
@@ -217,8 +229,14 @@ impl<'a> Walker<'a> {
                 at.comp = Comp::Normal;
                 at.entry = view.entry(at.dir.ino, name)?;
                 if let Some(entry) = &at.entry {
-                    at.rec = view.inode(entry.ino)?;
-                    let rec = at.rec.as_ref().ok_or(Errno::NOENT)?;
+                    let rec = at.rec.insert(InodeRec::empty(entry.ino));
+                    match view.inode_into(entry.ino, rec) {
+                        Ok(true) => {}
+                        other => {
+                            at.rec = None;
+                            return Err(other.err().unwrap_or(Errno::NOENT.into()));
+                        }
+                    }
                     if rec.mode & perm::IFMT == perm::IFLNK && follows(last, text, to) {
                         if w.links == SYMLINK_FOLLOW_MAX {
                             return Err(Errno::LOOP.into());
@@ -226,11 +244,11 @@ impl<'a> Walker<'a> {
                         let (target, absolute) = self.target(rec.target.as_deref().unwrap_or(&[]))?;
                         let mut joined = target.to_vec();
                         joined.extend_from_slice(&text[to..]);
+                        // Nothing found yet: the target may be nothing but slashes.
+                        (at.rec, at.entry, at.comp) = (None, None, Comp::Root);
                         if absolute {
                             at.dir = live(view, ROOT)?;
                         }
-                        // Nothing found yet: the target may be nothing but slashes.
-                        (at.rec, at.entry, at.comp) = (None, None, Comp::Root);
                         (w.text, w.pos, w.links, w.components) = (Some(joined), 0, w.links + 1, w.components + 1);
                         continue;
                     }

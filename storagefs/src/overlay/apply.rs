@@ -208,6 +208,7 @@ impl Shard {
             Effect::PutDirent { dir, cookie, ino, ftype, mark, name } => {
                 let bytes = ENTRY_BYTES + name.len() as i64;
                 let d = Dirent { dir, cookie, ino, ftype, mark, name };
+                self.names.changed(&d);
                 if self.active.dirents.insert((dir.0, cookie), Some(d)).is_none() {
                     tally.keys += 1;
                     tally.bytes += bytes;
@@ -215,6 +216,7 @@ impl Shard {
                 Ok(())
             }
             Effect::DelDirent { dir, cookie } => {
+                self.names.removed(dir, cookie);
                 if self.active.dirents.insert((dir.0, cookie), None).is_none() {
                     tally.keys += 1;
                     tally.bytes += ENTRY_BYTES;

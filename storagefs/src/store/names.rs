@@ -110,20 +110,20 @@ impl Shard {
         }) == Some(true)
     }
 
-    /// Visits the live entries of a bucket until `visit` returns true.
-    fn bucket(&self, dir: u64, first: u64, visit: &mut dyn FnMut(&Dirent) -> bool) -> FsResult<()> {
+    /// Visits the live entries of a bucket until `visit` returns true. Whether the tree had to be asked.
+    fn bucket(&self, dir: u64, first: u64, visit: &mut dyn FnMut(&Dirent) -> bool) -> FsResult<bool> {
         let last = first + BUCKET_MAX - 1;
         let mut seen = Seen::default();
         for layer in self.layers() {
             for ((_, cookie), entry) in layer.dirents.range((dir, first)..=(dir, last)) {
                 if seen.first(*cookie) && entry.as_ref().is_some_and(&mut *visit) {
-                    return Ok(());
+                    return Ok(false);
                 }
             }
             seen.next_layer();
         }
         if self.is_young(dir) {
-            return Ok(());
+            return Ok(false);
         }
         let base = &self.lower.base;
         let (from, to) = (Key::new(kind::DIRENT, dir, first), Key::new(kind::DIRENT, dir, last));
@@ -140,7 +140,7 @@ impl Shard {
                 }
             }
         })?;
-        bad.map_or(Ok(()), Err)
+        bad.map_or(Ok(true), Err)
     }
 
     /// Up to [`BATCH`] live entries after `after`, and where to go on, if anywhere.
@@ -237,15 +237,7 @@ impl Store {
     /// # Errors
     /// `Miss` on a cold page, damage.
     pub fn dirent(&self, dir: InodeNo, name: &[u8]) -> FsResult<Option<Dirent>> {
-        let mut found = None;
-        self.overlay.shard(dir.0).read().bucket(dir.0, self.hash.bucket(name), &mut |d| {
-            let hit = *d.name == *name;
-            if hit {
-                found = Some(d.clone());
-            }
-            hit
-        })?;
-        Ok(found)
+        Ok(self.dirent_or_slot(dir, name)?.ok())
     }
 
     /// The entry `name` of directory `dir`, or else the cookie under which it can be added; 0 if there is none.
@@ -254,8 +246,18 @@ impl Store {
     /// `Miss` on a cold page, damage.
     pub(crate) fn dirent_or_slot(&self, dir: InodeNo, name: &[u8]) -> FsResult<Result<Dirent, u64>> {
         let first = self.hash.bucket(name);
+        match self.overlay.names.get(dir, first, name) {
+            Some(known) => Ok(known.map_err(|()| first)),
+            None => self.look_for(dir, first, name),
+        }
+    }
+
+    /// The same where no cell knows it; keeps what it finds in one.
+    #[inline(never)]
+    fn look_for(&self, dir: InodeNo, first: u64, name: &[u8]) -> FsResult<Result<Dirent, u64>> {
         let (mut found, mut next) = (None, 0);
-        self.overlay.shard(dir.0).read().bucket(dir.0, first, &mut |d| {
+        let shard = self.overlay.shard(dir.0).read();
+        let far = shard.bucket(dir.0, first, &mut |d| {
             let hit = *d.name == *name;
             if hit {
                 found = Some(d.clone());
@@ -263,6 +265,11 @@ impl Store {
             next = next.max(index_after(d));
             hit
         })?;
+        // In a bucket of others a missing name has no cell: it would take theirs. And one that was found missing at
+        // once mostly is about to be made.
+        if found.is_some() || next == 0 && far {
+            self.overlay.names.keep(dir, first, found.as_ref());
+        }
         Ok(found.ok_or(if next < BUCKET_MAX { first + next } else { 0 }))
     }
 

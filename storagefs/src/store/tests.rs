@@ -1,6 +1,7 @@
 //! Properties of the store, driven by random operations against a plain model in memory.
 
 mod bounds;
+mod cells;
 mod faults;
 mod figures;
 mod model;
