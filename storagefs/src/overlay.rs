@@ -453,8 +453,8 @@ impl Overlay {
         let Some(rec) = shard.inode(ino)? else { return Ok(None) };
         let base = (!changed).then(|| shard.lower.base.clone());
         drop(shard);
-        // A cell says what the tree says: it is right whatever layers say by now, as long as it is the same tree. And
-        // nobody waits to keep what can be read again.
+        // A cell says what the tree says: it is right whatever layers say by now, as long as it is the same tree. No
+        // reader waits to keep what can be read again.
         if let Some(base) = base
             && let Some(mut shard) = self.shard(ino).try_write()
             && Arc::ptr_eq(&shard.lower.base, &base)

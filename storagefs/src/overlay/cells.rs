@@ -7,19 +7,22 @@
 //! one that it came from.
 //!
 //! A *name cell* is what a directory's bucket of equal hashes holds, over all layers: one of its entries, or that it
-//! has none. It is filled under the directory's shard, shared, and changed by what applies effects under the same
-//! shard, alone; so the two have an order, and a layer that drops changes nothing of what all layers say together.
+//! has none, where a name was missed twice. It is filled under the directory's shard, shared, and changed by what
+//! applies effects under the same shard, alone; so the two have an order, and a layer that drops changes nothing of
+//! what all layers say together.
 
 use super::{InoHasher, InoMap, Node, RecState};
 use crate::record::{COLLISION_BITS, Dirent, InodeRec, cookie_parts};
 use hashbrown::HashMap;
 use std::hash::{BuildHasher, BuildHasherDefault, Hash};
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use weldfs_ciscops::InodeNo;
 use weldfs_locks::Mutex;
 
 /// Parts that name cells are locked by; a power of two.
 const PARTS: usize = 64;
+/// Names that are remembered as missing, by their hash alone; a power of two.
+const MISSED: usize = 4096;
 /// Memory of a name beside its bytes: the allocation and its counters.
 const NAME_BYTES: usize = 32;
 
@@ -157,20 +160,37 @@ type Bucket = (u64, u64);
 #[derive(Debug)]
 pub(crate) struct NameCells {
     parts: Box<[Mutex<Cells<Bucket, Option<Dirent>>>]>,
+    /// Hashes of buckets in which a name was missing. Nothing but whether it is worth a cell is read from them.
+    missed: Box<[AtomicU64]>,
 }
 
 impl Default for NameCells {
     fn default() -> Self {
-        NameCells { parts: (0..PARTS).map(|_| Mutex::default()).collect() }
+        let parts = (0..PARTS).map(|_| Mutex::default()).collect();
+        NameCells { parts, missed: (0..MISSED).map(|_| AtomicU64::new(0)).collect() }
     }
+}
+
+fn hash_of(bucket: &Bucket) -> u64 {
+    BuildHasherDefault::<InoHasher>::default().hash_one(bucket)
 }
 
 impl NameCells {
     #[inline]
     fn part(&self, bucket: &Bucket) -> &Mutex<Cells<Bucket, Option<Dirent>>> {
-        let hash = BuildHasherDefault::<InoHasher>::default().hash_one(bucket);
         // Other bits than those that the table goes by.
-        &self.parts[(hash >> 40) as usize % PARTS]
+        &self.parts[(hash_of(bucket) >> 40) as usize % PARTS]
+    }
+
+    /// A name is missing; whether it was not long ago, too. Most that are looked for once are then made.
+    pub(crate) fn missed_again(&self, dir: InodeNo, first: u64) -> bool {
+        let hash = hash_of(&(dir.0, first));
+        let missed = &self.missed[(hash >> 20) as usize % MISSED];
+        let again = missed.load(Relaxed) == hash;
+        if !again {
+            missed.store(hash, Relaxed);
+        }
+        again
     }
 
     /// The entry `name` if it is known; `Some(Err(()))` if it is known that its bucket holds none.
@@ -195,7 +215,7 @@ impl NameCells {
     pub(super) fn changed(&self, entry: &Dirent) {
         let bucket = (entry.dir.0, cookie_parts(entry.cookie).0 << COLLISION_BITS);
         let mut part = self.part(&bucket).lock();
-        // Only what somebody has looked for.
+        // Only what was looked for.
         if part.index.contains_key(&bucket) {
             part.put(bucket, Some(entry.clone()), entry.name.len() + NAME_BYTES);
         }

@@ -110,20 +110,20 @@ impl Shard {
         }) == Some(true)
     }
 
-    /// Visits the live entries of a bucket until `visit` returns true. Whether the tree had to be asked.
-    fn bucket(&self, dir: u64, first: u64, visit: &mut dyn FnMut(&Dirent) -> bool) -> FsResult<bool> {
+    /// Visits the live entries of a bucket until `visit` returns true.
+    fn bucket(&self, dir: u64, first: u64, visit: &mut dyn FnMut(&Dirent) -> bool) -> FsResult<()> {
         let last = first + BUCKET_MAX - 1;
         let mut seen = Seen::default();
         for layer in self.layers() {
             for ((_, cookie), entry) in layer.dirents.range((dir, first)..=(dir, last)) {
                 if seen.first(*cookie) && entry.as_ref().is_some_and(&mut *visit) {
-                    return Ok(false);
+                    return Ok(());
                 }
             }
             seen.next_layer();
         }
         if self.is_young(dir) {
-            return Ok(false);
+            return Ok(());
         }
         let base = &self.lower.base;
         let (from, to) = (Key::new(kind::DIRENT, dir, first), Key::new(kind::DIRENT, dir, last));
@@ -140,7 +140,7 @@ impl Shard {
                 }
             }
         })?;
-        bad.map_or(Ok(true), Err)
+        bad.map_or(Ok(()), Err)
     }
 
     /// Up to [`BATCH`] live entries after `after`, and where to go on, if anywhere.
@@ -257,7 +257,7 @@ impl Store {
     fn look_for(&self, dir: InodeNo, first: u64, name: &[u8]) -> FsResult<Result<Dirent, u64>> {
         let (mut found, mut next) = (None, 0);
         let shard = self.overlay.shard(dir.0).read();
-        let far = shard.bucket(dir.0, first, &mut |d| {
+        shard.bucket(dir.0, first, &mut |d| {
             let hit = *d.name == *name;
             if hit {
                 found = Some(d.clone());
@@ -265,9 +265,8 @@ impl Store {
             next = next.max(index_after(d));
             hit
         })?;
-        // In a bucket of others a missing name has no cell: it would take theirs. And one that was found missing at
-        // once mostly is about to be made.
-        if found.is_some() || next == 0 && far {
+        // In a bucket of others a missing name has no cell: it would take theirs.
+        if found.is_some() || next == 0 && self.overlay.names.missed_again(dir, first) {
             self.overlay.names.keep(dir, first, found.as_ref());
         }
         Ok(found.ok_or(if next < BUCKET_MAX { first + next } else { 0 }))

@@ -77,7 +77,7 @@ fn a_hash_is_never_taken_for_a_name() {
     cells.changed(&entry(1, first + 3, b"b"));
     assert_eq!(cells.get(dir, first, b"b"), Some(Ok(entry(1, first + 3, b"b"))));
     cells.changed(&entry(1, first + (1 << COLLISION_BITS), b"c"));
-    assert!(cells.get(dir, first + (1 << COLLISION_BITS), b"c").is_none(), "only what somebody looked for is kept");
+    assert!(cells.get(dir, first + (1 << COLLISION_BITS), b"c").is_none(), "only what was looked for is kept");
     cells.removed(dir, first + 3);
     assert!(cells.get(dir, first, b"b").is_none());
 }

@@ -120,6 +120,12 @@ fn what_is_looked_up_again_reads_no_page() {
         assert!(store.dirent(InodeNo::ROOT, b"none").unwrap().is_none());
     };
     look();
+    let once = store.overlay.cell_bytes();
+    look();
+    let twice = store.overlay.cell_bytes();
+    assert!(twice > once, "a name that is missing again has a cell, too");
+    look();
+    assert_eq!(store.overlay.cell_bytes(), twice);
     let before = store.stats().page_reads;
     store.overlay.base(0).pages.forget();
     look();
