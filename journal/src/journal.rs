@@ -466,9 +466,14 @@ impl Journal {
     /// At the cap of unflushed bytes: the position whose flush an op must await before it appends.
     pub fn must_wait(&self) -> Option<Lsn> {
         let s = &self.shared;
+        let over = |unflushed: u64| unflushed > UNFLUSHED_BYTES_MAX;
+        if s.byte_addressable {
+            let tail = self.tail();
+            // Another thread may have appended and flushed since the tail was read.
+            return over(tail.0.saturating_sub(self.watermark().0)).then_some(tail);
+        }
         let state = s.state.lock();
-        let unflushed = if s.byte_addressable { state.tail.0 - self.watermark().0 } else { state.unflushed };
-        (unflushed > UNFLUSHED_BYTES_MAX).then_some(state.tail)
+        over(state.unflushed).then_some(state.tail)
     }
 
     /// Whether a failure was final.

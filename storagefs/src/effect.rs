@@ -17,7 +17,7 @@ mod codec;
 mod tests;
 
 pub use codec::{decode, decode_commit, encode};
-pub(crate) use codec::{encode_into, encoded_len_max};
+pub(crate) use codec::{encode_into, encode_over, encoded_len_max};
 
 /// Bytes of a symbolic link's target, at most.
 pub(crate) const TARGET_MAX: usize = 4095;

@@ -29,7 +29,13 @@ const OUTCOME: u8 = 18;
 
 /// Encodes the effects of one record.
 pub fn encode(effects: &[Effect]) -> Vec<u8> {
-    let mut w = Writer::with_capacity(encoded_len_max(effects));
+    encode_over(Vec::new(), effects)
+}
+
+/// The same in a list that is there already, and empty.
+pub(crate) fn encode_over(mut list: Vec<u8>, effects: &[Effect]) -> Vec<u8> {
+    list.reserve(encoded_len_max(effects));
+    let mut w = Writer::over(list);
     encode_into(effects, &mut w);
     w.into_vec()
 }

@@ -24,17 +24,22 @@ const TAIL_WINDOWS: usize = 4;
 /// Windows of the map in which data or a hole is looked for at a time.
 const LOOK_WINDOWS: u64 = 4;
 
+/// Whether the content of a file can be read and written by commands.
+fn readable(rec: &InodeRec) -> FsResult<()> {
+    match rec.mode & perm::IFMT {
+        // Its bytes are streamed by the device; no command has them as the content of a file.
+        IFREG if rec.is_virtual() => Err(Errno::OPNOTSUPP.into()),
+        IFREG => Ok(()),
+        IFDIR => Err(Errno::ISDIR.into()),
+        _ => Err(Errno::INVAL.into()),
+    }
+}
+
 impl Txn<'_> {
     /// A regular file's record.
     pub(super) fn regular(&self, ino: InodeNo) -> FsResult<InodeRec> {
         let rec = resolve::live(self, ino)?;
-        match rec.mode & perm::IFMT {
-            // Its bytes are streamed by the device; no command has them as the content of a file.
-            IFREG if rec.is_virtual() => Err(Errno::OPNOTSUPP.into()),
-            IFREG => Ok(rec),
-            IFDIR => Err(Errno::ISDIR.into()),
-            _ => Err(Errno::INVAL.into()),
-        }
+        readable(&rec).map(|()| rec)
     }
 
     /// Reads up to `len` bytes; returns how many. `sum` folds in what goes to the sink. The command will read `ahead`
@@ -120,10 +125,10 @@ impl Txn<'_> {
         progress: &mut usize,
     ) -> FsResult<Option<Written>> {
         self.held(ino, Hold::Exclusive)?;
-        let rec = self.regular(ino)?;
+        let size = self.look(ino, |rec| readable(rec).map(|()| rec.size))??;
         let off = match at {
             At::Offset(off) => off,
-            At::Current | At::End => rec.size,
+            At::Current | At::End => size,
         };
         let len = src.len() as u64;
         if len == 0 {
@@ -134,6 +139,7 @@ impl Txn<'_> {
             return Err(Errno::TOOBIG.into());
         }
         if let Source::Adopted { input, .. } = src {
+            let rec = self.regular(ino)?;
             return self.write_adopted(&rec, off, input, sum.as_deref_mut()).map(Some);
         }
         let piece = *progress + SLICE_BYTES as usize;
@@ -154,6 +160,14 @@ impl Txn<'_> {
                 n
             };
         }
+        // A miss is for what comes last, too: all of the content is there when it is called again.
+        let (now, ordinary) = (self.now, self.session.cred().uid != 0);
+        let staged = self.staged_inode(ino)?;
+        if end > size {
+            staged.rec.size = end;
+            staged.mask |= attr::SIZE;
+        }
+        staged.modified(now, ordinary);
         self.payload += len;
         if src.is_payload() {
             self.counters.bytes_in += len;
@@ -161,10 +175,6 @@ impl Txn<'_> {
                 s.written = Some((ino, off, len));
             }
         }
-        if end > rec.size {
-            self.change(&rec, attr::SIZE, |r| r.size = end);
-        }
-        self.modified(&rec);
         Ok(Some(Written { off, len }))
     }
 
@@ -176,11 +186,8 @@ impl Txn<'_> {
 
     /// Content changed: times, and the privilege bits when an ordinary user did it.
     pub(super) fn modified(&mut self, rec: &InodeRec) {
-        self.touch(rec);
-        let privileged = rec.mode & (perm::ISUID | perm::ISGID) != 0;
-        if privileged && self.session.cred().uid != 0 {
-            self.change(rec, attr::MODE, |r| r.mode = perm::without_privileges(r.mode));
-        }
+        let (now, ordinary) = (self.now, self.session.cred().uid != 0);
+        self.edit(rec).modified(now, ordinary);
     }
 
     /// Sets the size; what lies past it goes.

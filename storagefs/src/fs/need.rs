@@ -70,6 +70,7 @@ fn is_placed(cmd: &Command) -> bool {
 /// Where the payload of `cmd` goes; `None` for the end of the file.
 fn place(cmd: &Command, session: &dyn SessionView) -> Option<u64> {
     match cmd.op {
+        Op::Write { at: At::End, .. } => None,
         Op::Write { h, at, .. } => {
             let open = session.handle(h).ok().filter(|f| !f.flags.contains(OpenFlags::APPEND))?;
             match at {

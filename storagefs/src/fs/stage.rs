@@ -4,7 +4,7 @@
 use super::txn::Txn;
 use crate::alloc::Run;
 use crate::effect::{BlockState, Effect, UNMAP_WINDOWS_MAX};
-use crate::error::FsResult;
+use crate::error::{FsError, FsResult};
 use crate::limits::WINDOW_BLOCKS;
 use crate::media::{crc32c_join, crc32c_then_zeros};
 use crate::scratch::BlockBuf;
@@ -38,6 +38,15 @@ impl Ranges {
     /// Adds `from..to`, joining what touches.
     pub fn add(&mut self, from: usize, to: usize) {
         let (mut from, mut to) = (from as u16, to as u16);
+        // What is written piece by piece goes on where the last piece ended.
+        match self.0.last_mut() {
+            None => return self.0.push((from, to)),
+            Some(last) if last.1 == from => {
+                last.1 = to;
+                return;
+            }
+            Some(_) => {}
+        }
         self.0.retain(|r| {
             let apart = r.1 < from || r.0 > to;
             if !apart {
@@ -418,26 +427,27 @@ impl Txn<'_> {
                 }
             }
         }
-        self.files[i].blocks = settled;
+        if !settled.is_empty() {
+            self.files[i].blocks = settled;
+        }
         self.settle_runs(i, stays)
     }
 
     fn settle_runs(&mut self, i: usize, stays: bool) -> FsResult<()> {
         let ino = self.files[i].ino;
-        let mut runs = std::mem::take(&mut self.files[i].runs);
         // Those of one block stay in their order.
-        runs.sort_by_key(|r| r.blk);
-        for r in runs.iter_mut().filter(|r| !r.sealed) {
+        self.files[i].runs.sort_by_key(|r| r.blk);
+        for r in self.files[i].runs.iter_mut().filter(|r| !r.sealed) {
             if let Some(bytes) = &r.held {
-                self.plan_mut()?.data(r.addr, bytes.clone());
+                self.plan.as_mut().ok_or(FsError::SetChanged)?.data(r.addr, bytes.clone());
             }
             let (count, state) = (r.crcs.len() as u32, BlockState::Written);
             let crcs = if stays { r.crcs.clone() } else { std::mem::take(&mut r.crcs) };
             self.data_effects.push(Effect::Map { ino, blk: r.blk, addr: r.addr, count, state, crcs });
             r.sealed = true;
         }
-        if stays {
-            self.files[i].runs = runs;
+        if !stays {
+            self.files[i].runs.clear();
         }
         Ok(())
     }

@@ -5,6 +5,7 @@
 
 use super::inode_set::{Hold, InodeSet, RENAME_LOCK, Walked};
 use super::micro::Steps;
+use super::perm;
 use super::resolve::{self, Last, ROOT, Reached, Trail, View, Walker};
 use super::stage::{Filling, StagedFile};
 use super::strides::Strides;
@@ -13,6 +14,7 @@ use crate::alloc::Run;
 use crate::effect::{AttrDelta, Effect, Effects, attr};
 use crate::error::{FsError, FsResult};
 use crate::micro::Begin;
+use crate::overlay::RecState;
 use crate::record::{Dirent, InodeRec, Time};
 use crate::store::{MicroTxn, Plan, Store};
 use smallvec::SmallVec;
@@ -90,6 +92,18 @@ pub(super) struct StagedInode {
     pub created: bool,
     /// It is created in an earlier group of effects: what changes from here on are attributes.
     pub emitted: bool,
+}
+
+impl StagedInode {
+    /// Content changed `now`: times, and the privilege bits when an `ordinary` user did it.
+    pub fn modified(&mut self, now: Time, ordinary: bool) {
+        (self.rec.mtime, self.rec.ctime) = (now, now);
+        self.mask |= attr::MTIME | attr::CTIME;
+        if ordinary && self.rec.mode & (perm::ISUID | perm::ISGID) != 0 {
+            self.rec.mode = perm::without_privileges(self.rec.mode);
+            self.mask |= attr::MODE;
+        }
+    }
 }
 
 /// A name as this command would leave it.
@@ -371,6 +385,32 @@ impl<'a> Txn<'a> {
         self.opened = Some(info);
     }
 
+    /// Looks at an inode's record where it lies, as this command would leave it.
+    pub(super) fn look<T>(&self, ino: InodeNo, look: impl FnOnce(&InodeRec) -> T) -> FsResult<T> {
+        if let Some(s) = self.inodes.iter().find(|s| s.rec.ino == ino) {
+            return Ok(look(&s.rec));
+        }
+        let shard = self.store.overlay.shard(ino.0).read();
+        match shard.active.nodes.get(&ino.0).map(|n| &n.rec) {
+            Some(RecState::Live(rec)) => Ok(look(rec)),
+            // Only the layers below know it.
+            _ => shard.inode(ino.0)?.as_ref().map(look).ok_or(Errno::NOENT.into()),
+        }
+    }
+
+    /// The staged copy of an inode, for changing, from the store on the first change.
+    pub(super) fn staged_inode(&mut self, ino: InodeNo) -> FsResult<&mut StagedInode> {
+        let at = match self.inodes.iter().position(|s| s.rec.ino == ino) {
+            Some(at) => at,
+            None => {
+                let rec = self.store.inode(ino)?.ok_or(Errno::NOENT)?;
+                self.inodes.push(StagedInode { rec, mask: 0, created: false, emitted: false });
+                self.inodes.len() - 1
+            }
+        };
+        Ok(&mut self.inodes[at])
+    }
+
     /// The staged copy of an inode, for changing; `rec` is what the command read.
     pub(super) fn edit(&mut self, rec: &InodeRec) -> &mut StagedInode {
         let at = self.inodes.iter().position(|s| s.rec.ino == rec.ino).unwrap_or_else(|| {
@@ -457,14 +497,16 @@ impl<'a> Txn<'a> {
 
     fn take_plan(&mut self) -> Option<Plan<'a>> {
         let mut plan = self.plan.take()?;
-        plan.expect(self.name_effects.len() + self.data_effects.len() + self.inodes.len());
+        let mut effects = std::mem::take(&mut self.name_effects);
+        let names = effects.len();
         for s in self.inodes.iter_mut().filter(|s| s.created) {
             let rec = std::mem::replace(&mut s.rec, InodeRec::empty(InodeNo(0)));
-            plan.push(Effect::PutInode(Box::new(rec)));
+            effects.push(Effect::PutInode(Box::new(rec)));
         }
-        for e in self.name_effects.drain(..).chain(self.data_effects.drain(..)) {
-            plan.push(e);
-        }
+        // What is new comes before its names.
+        effects.rotate_left(names);
+        plan.append(effects);
+        plan.append(std::mem::take(&mut self.data_effects));
         for s in self.inodes.iter().filter(|s| !s.created && s.mask != 0) {
             plan.push(Effect::SetAttr(delta(&s.rec, s.mask)));
         }

@@ -10,6 +10,7 @@ use crate::error::{FsError, FsResult, Place};
 use crate::limits::{BLOCK, WINDOW_BLOCKS};
 use crate::record::{Dirent, InodeRec, ReclaimRec, Xattr};
 use crate::tree::{Key, Pages, kind};
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use weldfs_ciscops::InodeNo;
 use weldfs_journal::Lsn;
@@ -64,6 +65,12 @@ impl Layer {
         }
         Ok(node)
     }
+
+    /// The same before anything is applied: a cold page is a miss, and an inode that is gone an error.
+    fn known(&mut self, lower: &Lower, ino: u64, tally: &mut Tally) -> FsResult<&mut Node> {
+        let node = self.live(lower, &lower.base.pages, ino, tally)?;
+        if let RecState::Gone = node.rec { Err(no_inode(ino)) } else { Ok(node) }
+    }
 }
 
 impl Node {
@@ -76,15 +83,18 @@ impl Node {
 
     /// The window with its `below` set: from the lower layers on the first change.
     fn win(&mut self, lower: &Lower, pages: &Pages, ino: u64, win: u64, tally: &mut Tally) -> FsResult<&mut Win> {
-        if !self.wins.contains_key(&win) {
-            let young = matches!(&self.rec, RecState::Live(r) if r.birth.0 >= lower.base.cut);
-            // The tree knows nothing of what was created after its cut.
-            let below = if young { lower.held_frozen(ino, win) } else { lower.held(pages, ino, win)? };
-            self.wins.insert(win, Box::new(Win::over(below)));
-            tally.keys += 1;
-            tally.bytes += 120;
-        }
-        self.wins.get_mut(&win).map(|w| &mut **w).ok_or_else(|| no_inode(ino))
+        let known = match self.wins.entry(win) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(new) => {
+                let young = matches!(&self.rec, RecState::Live(r) if r.birth.0 >= lower.base.cut);
+                // The tree knows nothing of what was created after its cut.
+                let below = if young { lower.held_frozen(ino, win) } else { lower.held(pages, ino, win)? };
+                tally.keys += 1;
+                tally.bytes += 120;
+                new.insert(Box::new(Win::over(below)))
+            }
+        };
+        Ok(known)
     }
 }
 
@@ -151,7 +161,7 @@ impl Shard {
             | Effect::Orphan { .. }
             | Effect::Adopt { .. }
             | Effect::Cut { .. } => Ok(()),
-            Effect::SetAttr(_) | Effect::DropInode(_) => self.prepare_node(ino, tally),
+            Effect::SetAttr(_) | Effect::DropInode(_) => self.active.known(&self.lower, ino, tally).map(drop),
             Effect::Map { blk, count, .. } | Effect::Unmap { blk, count, .. } => {
                 self.prepare_windows(ino, *blk, u64::from(*count), tally)
             }
@@ -166,7 +176,7 @@ impl Shard {
                 self.prepare_windows(ino, *blk, u64::from(*count), tally)?;
                 self.lower.birth(&self.lower.base.pages, ino, *blk).map(|_| ())
             }
-            Effect::ReclaimDone { cut, .. } if *cut == 0 => self.prepare_node(ino, tally),
+            Effect::ReclaimDone { cut, .. } if *cut == 0 => self.active.known(&self.lower, ino, tally).map(drop),
             Effect::ReclaimDone { .. } => Ok(()),
             Effect::Input { .. } => Err(unexpanded(ino)),
             // The store keeps it, in a table of its own.
@@ -174,17 +184,8 @@ impl Shard {
         }
     }
 
-    fn prepare_node(&mut self, ino: u64, tally: &mut Tally) -> FsResult<()> {
-        match self.active.nodes.get(&ino).map(|n| &n.rec) {
-            Some(RecState::Live(_)) => Ok(()),
-            Some(RecState::Gone) => Err(no_inode(ino)),
-            _ => self.active.live(&self.lower, &self.lower.base.pages, ino, tally).map(drop),
-        }
-    }
-
     fn prepare_windows(&mut self, ino: u64, blk: u64, count: u64, tally: &mut Tally) -> FsResult<()> {
-        self.prepare_node(ino, tally)?;
-        let Some(node) = self.active.nodes.get_mut(&ino) else { return Ok(()) };
+        let node = self.active.known(&self.lower, ino, tally)?;
         for win in blk / WINDOW_BLOCKS..=(blk + count - 1) / WINDOW_BLOCKS {
             node.win(&self.lower, &self.lower.base.pages, ino, win, tally)?;
         }

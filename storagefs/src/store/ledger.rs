@@ -111,6 +111,11 @@ impl Ledger {
         pages.max(0) * PAGE_BLOCKS as i64
     }
 
+    /// The same with what a command needs at most.
+    pub(crate) fn growth_for(&self, need: &Need) -> i64 {
+        self.meta_growth(need.meta_keys.into(), need.begin_bytes())
+    }
+
     /// Blocks that new data can still take, for statfs.
     pub(crate) fn logical_free(&self) -> i64 {
         self.capacity as i64
@@ -131,17 +136,16 @@ impl Ledger {
         blocks.max(0) as u64 / 2 / PAGE_BLOCKS
     }
 
-    /// Promises what `need` names.
+    /// Promises what `need` names; `growth` is what `growth_for` says of it.
     ///
     /// # Errors
     /// ENOSPC (only to what may fail, and to what replaces more than is covered), or `Wait` for a checkpoint or for
     /// other plans: a promise is the most that a command may take, so it is no reason to tell another one ENOSPC.
-    pub(crate) fn promise(&self, need: &Need) -> FsResult<Promise> {
+    pub(crate) fn promise(&self, need: &Need, growth: i64) -> FsResult<Promise> {
         let beyond = (i64::from(need.overwrite_blocks) - self.covered as i64).max(0);
         let may_fail = need.may_fail || beyond > 0;
         let new = i64::from(need.new_blocks) + beyond;
         let all = i64::from(need.new_blocks) + i64::from(need.overwrite_blocks);
-        let growth = self.meta_growth(i64::from(need.meta_keys), need.begin_bytes());
         let dirty = self.keys.load(Relaxed) > 0 || self.frozen_bytes.load(Relaxed) > 0;
         let wanted = new + i64::from(need.meta_keys > 0);
         // What others were promised, before and after what it is part of: a promise that begins or ends meanwhile is a

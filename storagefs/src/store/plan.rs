@@ -10,6 +10,7 @@ use crate::error::{FsError, FsResult, Wait};
 use crate::outcomes::{self, OutcomeRec};
 use crate::overlay::apply::Tally;
 use crate::overlay::{SHARDS, Shard};
+use crate::scratch;
 use smallvec::SmallVec;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -60,9 +61,14 @@ impl Need {
         small_records: 0,
     };
 
+    /// Whether all of it is one record.
+    fn is_one_record(&self) -> bool {
+        self.small_records == 0 && self.more_records == [0; MORE_RECORDS]
+    }
+
     /// Bytes of the begin record, if this is a transaction of several records; else 0.
     pub(crate) fn begin_bytes(&self) -> usize {
-        if self.more_records == [0; MORE_RECORDS] && self.small_records == 0 { 0 } else { self.log_bytes }
+        if self.is_one_record() { 0 } else { self.log_bytes }
     }
 
     /// The same with room for the outcome.
@@ -108,9 +114,13 @@ impl<'s> Plan<'s> {
         Ok(run)
     }
 
-    /// So many effects follow.
-    pub fn expect(&mut self, more: usize) {
-        self.effects.reserve_exact(more);
+    /// Adds effects, in order.
+    pub(crate) fn append(&mut self, mut more: Effects) {
+        // Mostly they are all there are: then their list is the plan's.
+        match self.effects.is_empty() {
+            true => self.effects = more,
+            false => self.effects.append(&mut more),
+        }
     }
 
     /// Adds an effect.
@@ -172,7 +182,8 @@ impl<'s> Plan<'s> {
     /// # Errors
     /// As [`Store::begin`]; the plan stays as it was.
     pub fn extend(&mut self, need: &Need) -> FsResult<()> {
-        let more = self.store.ledger.promise(need)?;
+        let ledger = &self.store.ledger;
+        let more = ledger.promise(need, ledger.growth_for(need))?;
         if need.log_bytes > 0 {
             match self.store.reserve_log(&[self.log_bytes + need.log_bytes]) {
                 Ok(r) => (self.log, self.log_bytes) = (Some(r), self.log_bytes + need.log_bytes),
@@ -221,6 +232,8 @@ pub(super) struct Preparing<'s> {
     walk: Walk<'s>,
     /// Inodes that the effects so far create: nothing lies below these.
     created: SmallVec<[InodeNo; 2]>,
+    /// The inode whose content changed last; 0 for none. Its record lies in the active layer by now.
+    written: InodeNo,
 }
 
 impl Preparing<'_> {
@@ -231,7 +244,14 @@ impl Preparing<'_> {
                 Ok(())
             }
             e if self.created.contains(&e.ino()) => Ok(()),
-            e => self.walk.shard(e.ino()).prepare(e, tally),
+            Effect::SetAttr(d) if d.ino == self.written => Ok(()),
+            e => {
+                self.walk.shard(e.ino()).prepare(e, tally)?;
+                if let Effect::Map { ino, .. } | Effect::Patch { ino, .. } = e {
+                    self.written = *ino;
+                }
+                Ok(())
+            }
         }
     }
 }
@@ -250,15 +270,19 @@ impl Store {
         if self.overlay_full() {
             return Err(FsError::Wait(Wait::Checkpoint));
         }
-        let promise = match self.zone_may_grow(need).and_then(|()| self.ledger.promise(need)) {
+        let growth = self.ledger.growth_for(need);
+        let promise = match self.zone_may_grow(need, growth).and_then(|()| self.ledger.promise(need, growth)) {
             Err(FsError::Errno(Errno::NOSPC)) if self.reclaim_pending() => {
                 return Err(FsError::Wait(Wait::Reclaim));
             }
             other => other?,
         };
-        let records = std::iter::once(need.log_bytes).chain(need.more_records.into_iter().filter(|n| *n > 0));
-        let small = std::iter::repeat_n(SMALL_RECORD, need.small_records);
-        let records: SmallVec<[usize; MORE_RECORDS + 1]> = records.chain(small).collect();
+        let mut records: SmallVec<[usize; MORE_RECORDS + 1]> = SmallVec::new();
+        records.push(need.log_bytes);
+        if !need.is_one_record() {
+            records.extend(need.more_records.into_iter().filter(|n| *n > 0));
+            records.extend(std::iter::repeat_n(SMALL_RECORD, need.small_records));
+        }
         let log = match self.reserve_log(&records) {
             Ok(r) => r,
             Err(e) => {
@@ -286,9 +310,8 @@ impl Store {
     ///
     /// # Errors
     /// `Wait` for a checkpoint, which may need less than was estimated and counts anew, or for other plans; ENOSPC.
-    fn zone_may_grow(&self, need: &Need) -> FsResult<()> {
+    fn zone_may_grow(&self, need: &Need, growth: i64) -> FsResult<()> {
         let l = &self.ledger;
-        let growth = l.meta_growth(need.meta_keys.into(), need.begin_bytes());
         if !need.may_fail || growth == 0 {
             return Ok(());
         }
@@ -326,7 +349,7 @@ impl Store {
             self.commit_alone(plan.effects.drain(..1).collect(), head)?;
         }
         effect::bounded(&plan.effects)?;
-        let payload = effect::encode(&plan.effects);
+        let payload = effect::encode_over(scratch::list(), &plan.effects);
         let mut tally = Tally::default();
         let gate = self.gate.read();
         if self.closed.load(Relaxed) {
@@ -339,7 +362,9 @@ impl Store {
         }
         let data = std::mem::take(&mut plan.data);
         let pins = data.clone();
-        let appended = match self.journal().append(head, &[&payload], data, plan.log.take()) {
+        let appended = self.journal().append(head, &[&payload], data, plan.log.take());
+        scratch::keep(payload);
+        let appended = match appended {
             Ok(a) => a,
             Err(e) => {
                 self.ledger.book(&tally);
@@ -398,7 +423,7 @@ impl Store {
 
     /// Reads what applying effects needs, one after the other, as they will be applied.
     pub(super) fn preparing(&self) -> Preparing<'_> {
-        Preparing { walk: Walk { store: self, held: None }, created: SmallVec::new() }
+        Preparing { walk: Walk { store: self, held: None }, created: SmallVec::new(), written: InodeNo(0) }
     }
 
     /// Applies a record's effects to the active layers. Run time and replay.
