@@ -490,7 +490,8 @@ async fn write<T: Target>(
         other => other,
     };
     let written = t.write(file, place, Source::Shared(pool.slice(src)?), None).await?;
-    if at == At::Current {
+    // POSIX leaves open whether an append of no bytes moves the offset to the end; Linux leaves it where it is.
+    if at == At::Current && written.len > 0 {
         t.set_cursor(h, written.off + written.len).await?;
     }
     Ok((written.len, written.off))

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 use weldfs_ciscops::interp::Outcome;
-use weldfs_ciscops::{At, ChecksumKind, Errno, FallocMode, Handle, InodeNo, Op, OpenFlags, PoolRange, dirent};
+use weldfs_ciscops::{At, ChecksumKind, Errno, FallocMode, Handle, InodeNo, Op, OpenFlags, PoolRange, Whence, dirent};
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 use weldfs_storagefs::fs::driver::Direct;
 use weldfs_storagefs::media::RamMedium;
@@ -280,6 +280,19 @@ fn an_unlinked_file_lives_until_its_last_close() {
     ok(fs.d.run(Op::Close { h })).expect("open");
     fs.d.store().reclaim_all().expect("the medium is healthy");
     assert_eq!(fs.d.store().statfs().inodes, inodes - 1);
+}
+
+#[test]
+fn an_append_of_no_bytes_leaves_the_offset_where_it_is() {
+    let mut fs = Fs::new(32 << 20);
+    fs.put("log", b"0123456789").expect("there is room");
+    let h = fs.open("log", RW | OpenFlags::APPEND).expect("it is there");
+    let place = |fs: &mut Fs| ok(fs.d.run(Op::Seek { h, whence: Whence::Cur, off: 0 })).map(|o| o.result);
+    ok(fs.d.run(Op::Seek { h, whence: Whence::Set, off: 3 })).expect("within the file");
+    fs.write(h, At::Current, b"").expect("nothing to write");
+    assert_eq!(place(&mut fs), Ok(3));
+    fs.write(h, At::Current, b"ab").expect("there is room");
+    assert_eq!(place(&mut fs), Ok(12), "behind what was appended");
 }
 
 #[test]

@@ -147,6 +147,7 @@ impl Model {
         let off = self.position(slot, if ofd.append { At::End } else { at })?;
         self.write_node(cred, ofd.ino, off, data)?;
         if at == At::Current
+            && !data.is_empty()
             && let Some(o) = self.open.get_mut(&slot)
         {
             o.offset = off + data.len() as u64;

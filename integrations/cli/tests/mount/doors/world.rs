@@ -210,8 +210,6 @@ impl Run<'_> {
         match op {
             // How far a directory reaches is its file system's affair, and the kernel's.
             Op::Seek { slot, .. } => directory(slot),
-            // Whether an append of no bytes moves the file's offset, POSIX leaves open.
-            Op::Write { data, .. } => data.is_empty(),
             // At a mount, names from an open directory need the right to search the whole way there.
             _ if door(step.worker) == Door::Mount && !step.worker.is_multiple_of(USERS.len()) => from_slot(op),
             _ => false,
