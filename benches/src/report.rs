@@ -1,5 +1,6 @@
 //! Rows, medians and tables that all experiments share.
 
+use crate::table::{Table, ratio};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -53,6 +54,19 @@ impl Ratio {
         let measured = a / b;
         Ratio { what: what.to_owned(), measured, bound, sense: "at least", holds: measured >= bound }
     }
+}
+
+/// The table of aims, below another one; nothing where there are none.
+pub(crate) fn print_aims(aims: &[Ratio], out: &mut dyn Write, markdown: bool) -> io::Result<()> {
+    if aims.is_empty() {
+        return Ok(());
+    }
+    let mut table = Table::new(["aim", "measured", "bound", "holds"]);
+    for aim in aims {
+        let (bound, holds) = (format!("{} {}", aim.sense, ratio(aim.bound)), if aim.holds { "yes" } else { "NO" });
+        table.line([aim.what.clone(), ratio(aim.measured), bound, holds.to_owned()]);
+    }
+    write!(out, "\n{}", table.render(markdown))
 }
 
 /// Collects samples under a name until the medians are taken.

@@ -1,7 +1,7 @@
 //! Rows, verdicts and tables of `busy`.
 
 use super::company::Kind;
-use crate::report::{Machine, Ratio};
+use crate::report::{Machine, Ratio, print_aims};
 use crate::table::{Table, ratio};
 use serde::Serialize;
 use std::io::{self, Write};
@@ -111,20 +111,7 @@ impl BusyReport {
             ]);
         }
         write!(out, "{}", table.render(false))?;
-        if !self.ratios.is_empty() {
-            let mut table = Table::new(["aim", "measured", "bound", "holds"]);
-            for r in &self.ratios {
-                let holds = if r.holds { "yes" } else { "NO" };
-                table.line([
-                    r.what.clone(),
-                    ratio(r.measured),
-                    format!("at most {}", ratio(r.bound)),
-                    holds.to_owned(),
-                ]);
-            }
-            write!(out, "\n{}", table.render(false))?;
-        }
-        Ok(())
+        print_aims(&self.ratios, out, false)
     }
 }
 

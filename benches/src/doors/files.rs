@@ -17,8 +17,8 @@ pub(super) const LARGE: usize = 1 << 20;
 pub(super) trait Files {
     fn getattr(&mut self) -> io::Result<()>;
     fn open_read_close(&mut self) -> io::Result<()>;
-    fn read(&mut self, n: u64) -> io::Result<()>;
-    fn write(&mut self, n: u64) -> io::Result<()>;
+    /// The files that stay open.
+    fn opened(&mut self) -> &mut dyn Calls;
     /// A new file with a page.
     fn create(&mut self, n: u64) -> io::Result<()>;
     /// Takes it away.
@@ -27,8 +27,72 @@ pub(super) trait Files {
     fn make(&mut self, n: u64) -> io::Result<()>;
     /// Names in the directory that is listed.
     fn list(&mut self) -> io::Result<u64>;
-    fn write_large(&mut self, at: u64) -> io::Result<()>;
+}
+
+/// Calls on open files: small ones by their number, large ones by the offset.
+pub(super) trait Calls {
+    fn read(&mut self, n: u64) -> io::Result<()>;
+    fn write(&mut self, n: u64) -> io::Result<()>;
     fn read_large(&mut self, at: u64) -> io::Result<()>;
+    fn write_large(&mut self, at: u64) -> io::Result<()>;
+}
+
+/// An open file of either door.
+trait Positioned {
+    fn get(&self, room: &mut [u8], at: u64) -> io::Result<usize>;
+    fn put(&self, data: &[u8], at: u64) -> io::Result<usize>;
+}
+
+impl Positioned for File {
+    fn get(&self, room: &mut [u8], at: u64) -> io::Result<usize> {
+        self.read_at(room, at)
+    }
+
+    fn put(&self, data: &[u8], at: u64) -> io::Result<usize> {
+        self.write_at(data, at)
+    }
+}
+
+impl Positioned for weldfs::File {
+    fn get(&self, room: &mut [u8], at: u64) -> io::Result<usize> {
+        self.read_at(room, at)
+    }
+
+    fn put(&self, data: &[u8], at: u64) -> io::Result<usize> {
+        self.write_at(data, at)
+    }
+}
+
+/// The file that small calls go to, that of large ones, and the bytes of both.
+struct Opened<F> {
+    file: F,
+    large: F,
+    room: Vec<u8>,
+    data: Vec<u8>,
+}
+
+impl<F> Opened<F> {
+    fn new(file: F, large: F, data: Vec<u8>) -> Opened<F> {
+        Opened { file, large, room: vec![0; LARGE], data }
+    }
+}
+
+impl<F: Positioned> Calls for Opened<F> {
+    fn read(&mut self, n: u64) -> io::Result<()> {
+        whole(self.file.get(&mut self.room[..PAGE], page(n))?, PAGE)
+    }
+
+    fn write(&mut self, n: u64) -> io::Result<()> {
+        whole(self.file.put(&self.data[..PAGE], page(n))?, PAGE)
+    }
+
+    fn read_large(&mut self, at: u64) -> io::Result<()> {
+        whole(self.large.get(&mut self.room, at)?, LARGE)
+    }
+
+    fn write_large(&mut self, at: u64) -> io::Result<()> {
+        whole(self.large.put(&self.data, at)?, LARGE)
+    }
 }
 
 /// A page that follows no order, and comes to all.
@@ -45,10 +109,7 @@ pub(super) struct Host {
     root: PathBuf,
     name: PathBuf,
     many: PathBuf,
-    file: File,
-    large: File,
-    room: Vec<u8>,
-    data: Vec<u8>,
+    opened: Opened<File>,
 }
 
 impl Host {
@@ -60,8 +121,8 @@ impl Host {
         let data = vec![0x5a; LARGE];
         fs::write(&name, &data)?;
         let open = |path: &Path| File::options().read(true).write(true).create(true).truncate(false).open(path);
-        let (file, large) = (open(&name)?, open(&root.join("large"))?);
-        Ok(Host { root: root.to_owned(), name, many, file, large, room: vec![0; LARGE], data })
+        let opened = Opened::new(open(&name)?, open(&root.join("large"))?, data);
+        Ok(Host { root: root.to_owned(), name, many, opened })
     }
 
     fn new_file(&self, n: u64) -> PathBuf {
@@ -76,22 +137,17 @@ impl Files for Host {
 
     fn open_read_close(&mut self) -> io::Result<()> {
         use std::io::Read;
-        let n = File::open(&self.name)?.read(&mut self.room[..PAGE])?;
+        let n = File::open(&self.name)?.read(&mut self.opened.room[..PAGE])?;
         whole(n, PAGE)
     }
 
-    fn read(&mut self, n: u64) -> io::Result<()> {
-        let n = self.file.read_at(&mut self.room[..PAGE], page(n))?;
-        whole(n, PAGE)
-    }
-
-    fn write(&mut self, n: u64) -> io::Result<()> {
-        whole(self.file.write_at(&self.data[..PAGE], page(n))?, PAGE)
+    fn opened(&mut self) -> &mut dyn Calls {
+        &mut self.opened
     }
 
     fn create(&mut self, n: u64) -> io::Result<()> {
         use std::io::Write;
-        File::create_new(self.new_file(n))?.write_all(&self.data[..PAGE])
+        File::create_new(self.new_file(n))?.write_all(&self.opened.data[..PAGE])
     }
 
     fn remove(&mut self, n: u64) -> io::Result<()> {
@@ -105,23 +161,12 @@ impl Files for Host {
     fn list(&mut self) -> io::Result<u64> {
         fs::read_dir(&self.many)?.try_fold(0, |n, entry| entry.map(|_| n + 1))
     }
-
-    fn write_large(&mut self, at: u64) -> io::Result<()> {
-        whole(self.large.write_at(&self.data, at)?, LARGE)
-    }
-
-    fn read_large(&mut self, at: u64) -> io::Result<()> {
-        whole(self.large.read_at(&mut self.room, at)?, LARGE)
-    }
 }
 
 /// The API, on a device process or on one in this process.
 pub(super) struct Api {
     client: Client,
-    file: weldfs::File,
-    large: weldfs::File,
-    room: Vec<u8>,
-    data: Vec<u8>,
+    opened: Opened<weldfs::File>,
 }
 
 /// The worker's directory in the device.
@@ -140,8 +185,8 @@ impl Api {
         let data = vec![0x5a; LARGE];
         client.write(API_FILE, &data)?;
         let options = OpenOptions::new().read(true).write(true).create(true);
-        let (file, large) = (client.open(API_FILE, &options)?, client.open("/api/large", &options)?);
-        Ok(Api { client, file, large, room: vec![0; LARGE], data })
+        let opened = Opened::new(client.open(API_FILE, &options)?, client.open("/api/large", &options)?, data);
+        Ok(Api { client, opened })
     }
 }
 
@@ -151,22 +196,17 @@ impl Files for Api {
     }
 
     fn open_read_close(&mut self) -> io::Result<()> {
-        let n = self.client.open_read_close(API_FILE, OpenFlags::READ, 0, &mut self.room[..PAGE])?;
+        let n = self.client.open_read_close(API_FILE, OpenFlags::READ, 0, &mut self.opened.room[..PAGE])?;
         whole(n, PAGE)
     }
 
-    fn read(&mut self, n: u64) -> io::Result<()> {
-        let n = self.file.read_at(&mut self.room[..PAGE], page(n))?;
-        whole(n, PAGE)
-    }
-
-    fn write(&mut self, n: u64) -> io::Result<()> {
-        whole(self.file.write_at(&self.data[..PAGE], page(n))?, PAGE)
+    fn opened(&mut self) -> &mut dyn Calls {
+        &mut self.opened
     }
 
     fn create(&mut self, n: u64) -> io::Result<()> {
         let flags = OpenFlags::WRITE | OpenFlags::CREATE | OpenFlags::EXCL;
-        let done = self.client.open_write_close(new_file(n), flags, 0o644, At::Offset(0), &self.data[..PAGE])?;
+        let done = self.client.open_write_close(new_file(n), flags, 0o644, At::Offset(0), &self.opened.data[..PAGE])?;
         whole(done.len, PAGE)
     }
 
@@ -181,13 +221,5 @@ impl Files for Api {
 
     fn list(&mut self) -> io::Result<u64> {
         self.client.open_dir(API_MANY)?.entries().try_fold(0, |n, entry| entry.map(|_| n + 1))
-    }
-
-    fn write_large(&mut self, at: u64) -> io::Result<()> {
-        whole(self.large.write_at(&self.data[..], at)?, LARGE)
-    }
-
-    fn read_large(&mut self, at: u64) -> io::Result<()> {
-        whole(self.large.read_at(&mut self.room[..], at)?, LARGE)
     }
 }

@@ -2,8 +2,8 @@
 
 use super::Op;
 use crate::chosen::Failed;
-use crate::report::{Machine, Ratio};
-use crate::table::{Table, ratio};
+use crate::report::{Machine, Ratio, print_aims};
+use crate::table::Table;
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -125,20 +125,7 @@ impl DoorsReport {
             }
         }
         write!(out, "{}", table.render(markdown))?;
-        if !self.ratios.is_empty() {
-            let mut table = Table::new(["aim", "measured", "bound", "holds"]);
-            for r in &self.ratios {
-                let holds = if r.holds { "yes" } else { "NO" };
-                table.line([
-                    r.what.clone(),
-                    ratio(r.measured),
-                    format!("at most {}", ratio(r.bound)),
-                    holds.to_owned(),
-                ]);
-            }
-            write!(out, "\n{}", table.render(markdown))?;
-        }
-        Ok(())
+        print_aims(&self.ratios, out, markdown)
     }
 }
 

@@ -99,8 +99,8 @@ impl Worker {
         match op {
             Op::Getattr => self.repeat(time, |files, _| files.getattr()),
             Op::OpenReadClose => self.repeat(time, |files, _| files.open_read_close()),
-            Op::Read => self.repeat(time, |files, n| files.read(n)),
-            Op::Write => self.repeat(time, |files, n| files.write(n)),
+            Op::Read => self.repeat(time, |files, n| files.opened().read(n)),
+            Op::Write => self.repeat(time, |files, n| files.opened().write(n)),
             Op::Create => self.create(time),
             Op::Readdir => {
                 let names = self.job.of(NAMES);
@@ -109,8 +109,8 @@ impl Worker {
                     n => Err(io::Error::other(format!("{n} of {names} names"))),
                 })
             }
-            Op::SequentialWrite => self.passes(time, large, |files, n| files.write_large(n * LARGE as u64)),
-            Op::SequentialRead => self.passes(time, large, |files, n| files.read_large(n * LARGE as u64)),
+            Op::SequentialWrite => self.passes(time, large, |files, n| files.opened().write_large(n * LARGE as u64)),
+            Op::SequentialRead => self.passes(time, large, |files, n| files.opened().read_large(n * LARGE as u64)),
             Op::Tar => {
                 let mut tar = Command::new("tar");
                 self.program(tar.arg("xf").arg(&self.job.archive).arg("-C"), true)
@@ -130,7 +130,7 @@ impl Worker {
             self.named = true;
         }
         if matches!(op, Op::SequentialRead | Op::SequentialWrite) && !self.filled {
-            (0..self.job.of(LARGE_CALLS)).try_for_each(|n| self.files.write_large(n * LARGE as u64))?;
+            (0..self.job.of(LARGE_CALLS)).try_for_each(|n| self.files.opened().write_large(n * LARGE as u64))?;
             self.filled = true;
         }
         Ok(())

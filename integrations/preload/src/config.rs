@@ -17,6 +17,8 @@ const WAIT_BYTES: usize = 32;
 
 /// Bytes of a list of programs' names.
 const LIST_BYTES: usize = 1024;
+/// Bytes that are kept of the reason why nothing is mounted.
+const REASON_BYTES: usize = 256;
 
 /// At most `N` bytes of text, in place.
 #[derive(Clone, PartialEq, Eq)]
@@ -59,6 +61,8 @@ pub struct Config {
     pub prefix: Text<PATH_BYTES>,
     /// Whether a mount of the device is at `prefix`.
     pub mounted: bool,
+    /// Why none is there, in words for the user.
+    pub unmounted: Option<Text<REASON_BYTES>>,
     /// This library, to be preloaded by programs that this one executes.
     pub library: Option<Text<PATH_BYTES>>,
     /// The token of the tenant that this process belongs to, as text.
@@ -128,6 +132,7 @@ fn read() -> Option<Config> {
         // What a mount elsewhere has other names for is not looked for there.
         mounted: variable(b"WELDFS_MOUNT").and_then(normal).is_some_and(|mount| mount == prefix),
         prefix,
+        unmounted: variable(b"WELDFS_UNMOUNTED").and_then(|why| Text::new(&why[..why.len().min(REASON_BYTES)])),
         library: variable(b"WELDFS_PRELOAD").map(|value| path("WELDFS_PRELOAD", value)),
         token: abi::given_env(b"WELDFS_TENANT_TOKEN").map(|token| {
             let kept = token.get(..TOKEN_BYTES).unwrap_or(token);

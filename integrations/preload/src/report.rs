@@ -37,11 +37,22 @@ fn first(what: &'static str) -> bool {
 /// Something a program asked for and did not get, and need not have been ready for: one line, once for each kind in a
 /// process (WELDFS_DEBUG=1: each time). Returns the errno, for `Err(refuse(..))`.
 pub fn refuse(code: i32, what: &'static str) -> i32 {
+    refused(what, ["", ""]);
+    code
+}
+
+/// As `refuse`, for what a mount at the prefix would have done: the line also says why there is none.
+pub fn refuse_unmounted(code: i32, what: &'static str) -> i32 {
+    let why = config::get().and_then(|c| c.unmounted.as_deref()?.utf8_chunks().next()).map(|chunk| chunk.valid());
+    refused(what, why.map_or(["", ""], |why| ["; nothing is mounted there: ", why]));
+    code
+}
+
+fn refused(what: &'static str, more: [&str; 2]) {
     counts::refused();
     if config::get().is_some_and(|c| c.debug) || first(what) {
-        line(&["not supported under the prefix: ", what]);
+        line(&["not supported under the prefix: ", what, more[0], more[1]]);
     }
-    code
 }
 
 /// As `refuse`, where programs know the errno from other file systems and go another way: a line only if

@@ -156,10 +156,13 @@ impl InodeCells {
 /// A directory, and the first cookie of a bucket of it.
 type Bucket = (u64, u64);
 
+/// Name cells under one lock.
+type NamesPart = Cells<Bucket, Option<Dirent>>;
+
 /// What buckets of directories hold.
 #[derive(Debug)]
 pub(crate) struct NameCells {
-    parts: Box<[Mutex<Cells<Bucket, Option<Dirent>>>]>,
+    parts: Box<[Mutex<NamesPart>]>,
     /// Hashes of buckets in which a name was missing. Nothing but whether it is worth a cell is read from them.
     missed: Box<[AtomicU64]>,
 }

@@ -164,7 +164,7 @@ fn way(seed: u64, count: u64, at_once: bool) -> Came {
             let fill: Vec<u8> = (0..40_000u64).map(|i| (i * 31 + n) as u8).collect();
             client.pool.slice(PoolRange::new(SRC, 40_000)).unwrap().copy_from(&fill);
             let op = op(&mut r, client);
-            let mut cmd = Command::new(n, op.clone());
+            let mut cmd = Command::new(n, op);
             if r.below(4) == 0 {
                 cmd = cmd.with_durability(Durability::Durable);
             }

@@ -4,17 +4,19 @@
 //! library, and with a mount where there can be one. Signals go to the program, its exit status comes back, and the
 //! device ends cleanly after it.
 
+mod folder;
+mod ground;
 mod mounted;
 
 use crate::device::socket_at;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::find;
-use crate::output::say;
+use crate::output::{plain, say};
 use crate::preload::Library;
+use folder::Folder;
 use mounted::{Mounted, Namespace, Wanted};
 use std::ffi::OsString;
 use std::io::IsTerminal;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread::JoinHandle;
@@ -58,17 +60,14 @@ pub struct Args {
 struct Hosted {
     stopper: Stopper,
     thread: JoinHandle<Result<(), ServeError>>,
-    _folder: tempfile::TempDir,
+    _folder: Folder,
 }
 
 impl Hosted {
     /// Starts it; the socket is ready on return.
     fn start(source: Source, share: bool) -> Result<Result<(Hosted, PathBuf), ServeError>, Failure> {
-        let folder = tempfile::tempdir().doing("make a folder in", std::env::temp_dir())?;
-        // Shared: programs that run under another user find the socket; its name is not listed to them.
-        let mode = std::fs::Permissions::from_mode(if share { 0o711 } else { 0o700 });
-        std::fs::set_permissions(folder.path(), mode).doing("set the mode of", folder.path())?;
-        let socket = folder.path().join("weldfs.sock");
+        let folder = Folder::make(share)?;
+        let socket = folder.socket();
         let mut config = ServeConfig::new(source, &socket);
         config.signals = false;
         config.stoppable = false;
@@ -91,7 +90,7 @@ impl Hosted {
 }
 
 /// The program, told where its device is.
-fn program(args: &Args, library: &Path, socket: &Path, mount: Option<&Path>) -> Command {
+fn program(args: &Args, library: &Path, socket: &Path, mount: Result<&Path, &str>) -> Command {
     let mut preload = library.as_os_str().to_owned();
     if let Some(more) = std::env::var_os("LD_PRELOAD").filter(|m| !m.is_empty()) {
         preload.push(":");
@@ -106,35 +105,36 @@ fn program(args: &Args, library: &Path, socket: &Path, mount: Option<&Path>) -> 
         .env("WELDFS_PREFIX", &args.prefix)
         .env_remove("WELDFS_CWD");
     match mount {
-        Some(_) => command.env("WELDFS_MOUNT", &args.prefix),
-        None => command.env_remove("WELDFS_MOUNT"),
+        Ok(_) => command.env("WELDFS_MOUNT", &args.prefix).env_remove("WELDFS_UNMOUNTED"),
+        Err(why) => command.env_remove("WELDFS_MOUNT").env("WELDFS_UNMOUNTED", &*plain(why)),
     };
     command
 }
 
 /// Says how the program reaches its files, where that is asked for: on a terminal, and beside counts of calls.
-fn say_mode(args: &Args, mount: Option<&Path>) {
+fn say_mode(args: &Args, mount: Result<&Path, &str>) {
     if !std::io::stderr().is_terminal() && std::env::var_os("WELDFS_REPORT").is_none_or(|v| v != "1") {
         return;
     }
     let prefix = args.prefix.display();
     match mount {
-        Some(_) => say!("weldfs: {prefix} is preloaded, and mounted"),
-        None => say!("weldfs: {prefix} is preloaded; nothing is mounted"),
+        Ok(_) => say!("weldfs: {prefix} is preloaded, and mounted"),
+        Err(why) => say!("weldfs: {prefix} is preloaded; nothing is mounted: {why}"),
     }
 }
 
 fn run_program(args: &Args, library: &Path, socket: &Path, (relay, namespace): (&Relay, Namespace)) -> Outcome {
     let mounted = mounted::start(args.mount, namespace, &args.prefix, socket)?;
-    say_mode(args, mounted.as_ref().map(Mounted::dir));
-    let outcome = run_child(args, library, socket, (relay, mounted.as_ref().map(Mounted::dir)));
-    if let Some(mounted) = mounted {
+    let at = mounted.as_ref().map(Mounted::dir).map_err(String::as_str);
+    say_mode(args, at);
+    let outcome = run_child(args, library, socket, (relay, at));
+    if let Ok(mounted) = mounted {
         mounted.end();
     }
     outcome
 }
 
-fn run_child(args: &Args, library: &Path, socket: &Path, (relay, mount): (&Relay, Option<&Path>)) -> Outcome {
+fn run_child(args: &Args, library: &Path, socket: &Path, (relay, mount): (&Relay, Result<&Path, &str>)) -> Outcome {
     let name = Path::new(&args.command[0]);
     let mut child = relay.spawn(&mut program(args, library, socket, mount)).map_err(|e| {
         let code = if e.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };

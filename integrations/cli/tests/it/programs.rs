@@ -98,3 +98,53 @@ fn a_library_that_is_not_there_is_an_error_and_the_program_is_not_started() {
     let said = text(&output, "no such text");
     assert!(!said.contains("started") && said.contains("/no/such/library.so"), "{said}");
 }
+
+#[test]
+fn folders_of_runs_that_were_killed_are_taken_away_by_the_next_and_no_others() {
+    let temporary = tempfile::tempdir().unwrap();
+    let begun = || {
+        let mut command = weldfs_run(&["--mount", "never", "--ram", "64M", "--", "sh", "-c", "echo up; read end"]);
+        command.env("TMPDIR", temporary.path()).stdin(std::process::Stdio::piped());
+        let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(child.stdout.take().unwrap()), &mut line).unwrap();
+        assert_eq!(line, "up\n");
+        child
+    };
+    let folders = || {
+        let names = temporary.path().read_dir().unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.collect::<std::collections::BTreeSet<_>>()
+    };
+    let mut killed = begun();
+    let dead = folders();
+    assert_eq!(dead.len(), 1, "{dead:?}");
+    let mut live = begun();
+    let lives: Vec<_> = folders().difference(&dead).cloned().collect();
+    killed.kill().unwrap();
+    killed.wait().unwrap();
+    assert_eq!(folders().len(), 2, "nobody was there to take it away");
+    // What has such a name and is no folder of a dead run's.
+    let kept = temporary.path().join("weldfs-run-kept");
+    std::fs::create_dir(&kept).unwrap();
+    std::fs::write(kept.join("file"), "precious").unwrap();
+    let aim = temporary.path().join("aim");
+    std::fs::create_dir(&aim).unwrap();
+    std::fs::write(aim.join("weldfs.sock"), "precious").unwrap();
+    std::os::unix::fs::symlink(&aim, temporary.path().join("weldfs-run-link")).unwrap();
+    let theirs = temporary.path().join("weldfs-run-theirs");
+    std::fs::create_dir(&theirs).unwrap();
+    let is_root = rustix::process::geteuid().is_root();
+    if is_root {
+        std::os::unix::fs::chown(&theirs, Some(65534), None).unwrap();
+    }
+    let next = weldfs_run(&["--mount", "never", "--", "true"]).env("TMPDIR", temporary.path()).status().unwrap();
+    assert!(next.success());
+    assert!(dead.is_disjoint(&folders()) && folders().contains(&lives[0]), "{:?}", folders());
+    assert_eq!(std::fs::read(kept.join("file")).unwrap(), b"precious");
+    assert_eq!(std::fs::read(aim.join("weldfs.sock")).unwrap(), b"precious");
+    assert!(temporary.path().join("weldfs-run-link").is_symlink());
+    assert_eq!(theirs.exists(), is_root, "one of this user's that nobody holds is taken for a dead run's");
+    drop(live.stdin.take());
+    assert!(live.wait().unwrap().code().is_some());
+    assert!(!folders().contains(&lives[0]));
+}

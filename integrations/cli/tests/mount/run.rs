@@ -1,6 +1,7 @@
-//! `weldfs run` with a mount of its own: un-hooked code finds the same files, and descriptors are promoted.
+//! `weldfs run` with a mount of its own: un-hooked code finds the same files by the same names, programs are executed
+//! where they lie, and what the mount leaves behind on the host: nothing. Descriptors stay the device's.
 
-use crate::rig::{BINARY, NOBODY, fails, ok, usable, weldfs};
+use crate::rig::{BINARY, NOBODY, fails, ok, shell_as, usable, weldfs};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -223,6 +224,87 @@ fn where_nothing_can_be_mounted_it_is_said_or_done_without() {
     let mut other = weldfs(["run", "--ram", "64M", "--", "sh", "-c", "echo a > /weld/f; cat /weld/f"]);
     other.uid(NOBODY).gid(NOBODY).env("HOME", folder.path()).env("TMPDIR", folder.path()).current_dir("/");
     assert_eq!(ok(&mut other), "a\n");
+}
+
+#[test]
+fn a_refusal_that_a_mount_would_spare_says_why_there_is_none() {
+    let test = "a_refusal_that_a_mount_would_spare_says_why_there_is_none";
+    if !usable(test) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::write(folder.path().join("file"), "x").expect("written");
+    let full = folder.path().to_str().expect("text");
+    let script = r##"
+cd $WELDFS_PREFIX; cp /bin/sh sh; printf "#!$WELDFS_PREFIX/sh\necho run\n" > script; chmod 755 script
+if env -i $WELDFS_PREFIX/script; then exit 0; else exit 9; fi"##;
+    let asked = |options: &[&str]| fails(run(options, script).env("WELDFS_REPORT", "1"));
+    for (options, why) in [(["--mount", "never"], "--mount never"), (["--prefix", full], "the prefix is not empty")] {
+        let (code, said) = asked(&options);
+        let refusal = format!("a script whose interpreter lies under the prefix; nothing is mounted there: {why}\n");
+        assert!(code == Some(9) && said.contains(&refusal), "{said}");
+        assert!(said.contains(&format!("is preloaded; nothing is mounted: {why}\n")), "{said}");
+    }
+    assert_eq!(ok(&mut run(&["--mount", "always"], script)), "run\n");
+}
+
+#[test]
+fn another_users_lock_on_the_directory_keeps_no_run_from_its_mount() {
+    let test = "another_users_lock_on_the_directory_keeps_no_run_from_its_mount";
+    if !usable(test) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("chmod");
+    let (given, made) = (folder.path().join("given"), folder.path().join("made"));
+    let mounted = |prefix: &Path| {
+        let mut command = weldfs(["run", "--ram", "64M", "--mount", "always", "--prefix"]);
+        ok(command.arg(prefix).args(["--", "sh", "-c", "echo $WELDFS_MOUNT"]))
+    };
+    // One that was there before, and that any user may read.
+    fs::create_dir(&given).expect("mkdir");
+    let script = format!("exec flock -x {} -c 'echo held; exec sleep 60'", given.display());
+    let mut stranger = shell_as(NOBODY, "", &script);
+    let mut stranger = stranger.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("starts");
+    let mut line = String::new();
+    let mut said = std::io::BufReader::new(stranger.stdout.take().expect("piped"));
+    std::io::BufRead::read_line(&mut said, &mut line).expect("reads");
+    assert_eq!(line, "held\n");
+    assert_eq!(mounted(&given), format!("{}\n", given.display()));
+    stranger.kill().expect("killed");
+    stranger.wait().expect("waited for");
+    assert!(given.exists());
+    // One that a run has made, and that others cannot lock: whoever holds it keeps the last run from taking it away.
+    let mut first = weldfs(["run", "--ram", "64M", "--mount", "always", "--prefix"]);
+    first.arg(&made).args(["--", "sh", "-c", "echo up; read end"]);
+    let mut first = first.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("starts");
+    let mut said = std::io::BufReader::new(first.stdout.take().expect("piped"));
+    std::io::BufRead::read_line(&mut said, &mut line).expect("reads");
+    let mut stranger = shell_as(NOBODY, "", &format!("flock -n -x {} -c true", made.display()));
+    let (_, why) = fails(&mut stranger);
+    assert!(why.contains("Permission denied"), "{why}");
+    assert_eq!(mounted(&made), format!("{}\n", made.display()));
+    drop(first.stdin.take());
+    first.wait().expect("waited for");
+    assert!(!made.exists());
+}
+
+#[test]
+fn a_directory_of_another_user_is_not_covered() {
+    let test = "a_directory_of_another_user_is_not_covered";
+    if !usable(test) {
+        return;
+    }
+    let folder = tempfile::tempdir().expect("a folder");
+    let prefix = folder.path().join("theirs");
+    fs::create_dir(&prefix).expect("mkdir");
+    std::os::unix::fs::chown(&prefix, Some(NOBODY), None).expect("chown");
+    let mut always = weldfs(["run", "--ram", "64M", "--mount", "always", "--prefix"]);
+    let (code, said) = fails(always.arg(&prefix).args(["--", "true"]));
+    assert_eq!((code, said.contains("cannot mount") && said.contains("another user's")), (Some(1), true), "{said}");
+    let mut auto = weldfs(["run", "--ram", "64M", "--prefix"]);
+    let script = "echo a > $WELDFS_PREFIX/f; cat $WELDFS_PREFIX/f; echo $WELDFS_MOUNT";
+    assert_eq!(ok(auto.arg(&prefix).args(["--", "sh", "-c", script])), "a\n\n");
 }
 
 #[test]

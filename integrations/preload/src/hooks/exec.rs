@@ -63,6 +63,7 @@ fn environment(envp: *const *const c_char) -> Strings {
     made.extend(variable(b"WELDFS_SOCKET", &config.socket));
     made.extend(variable(b"WELDFS_PREFIX", &config.prefix));
     made.extend(config.mounted.then(|| variable(b"WELDFS_MOUNT", &config.prefix)).flatten());
+    made.extend(config.unmounted.as_ref().and_then(|why| variable(b"WELDFS_UNMOUNTED", why)));
     // Another token is the program's own business, and so is another wait; without one it stays who its parent is, and
     // as patient.
     if let Some(token) = config.token.as_ref().filter(|_| value(b"WELDFS_TENANT_TOKEN").is_none()) {
@@ -84,7 +85,7 @@ fn environment(envp: *const *const c_char) -> Strings {
         let named = |name: &[u8]| v.strip_prefix(name).is_some_and(|r| r.first() == Some(&b'='));
         let stands = named(b"WELDFS_CWD") && config::get().is_some();
         stands
-            || [&b"WELDFS_SOCKET"[..], b"WELDFS_PREFIX", b"WELDFS_MOUNT"].into_iter().any(named)
+            || [&b"WELDFS_SOCKET"[..], b"WELDFS_PREFIX", b"WELDFS_MOUNT", b"WELDFS_UNMOUNTED"].into_iter().any(named)
             || (config.library.is_some() && (named(b"LD_PRELOAD") || named(b"WELDFS_PRELOAD")))
     };
     let rest: Vec<&CStr> = given.iter().copied().filter(|v| !ours(v)).collect();
@@ -176,7 +177,7 @@ fn script(head: &[u8], name: &[u8]) -> Res<Runnable> {
         return Err(libc::ENOEXEC);
     }
     if !matches!(locate(libc::AT_FDCWD, interpreter)?, Place::Host | Place::HostAt(_)) {
-        return Err(report::refuse(libc::EACCES, "a script whose interpreter lies under the prefix"));
+        return Err(report::refuse_unmounted(libc::EACCES, "a script whose interpreter lies under the prefix"));
     }
     let make = |b: &[u8]| CString::new(b).map_err(|_| libc::ENOEXEC);
     let mut lead = vec![make(interpreter)?];

@@ -117,7 +117,7 @@ fn long_commands_and_those_that_leave_something_beside_their_effects_take_the_ot
     let rig = Rig::new();
     assert!(rig.make().unwrap().is_ok());
     let stat = Command::new(1, Op::StatPath { base: Handle::ROOT, path: NAME, nofollow: false, out: OUT });
-    for cmd in [Command { after_durable: true, ..stat.clone() }, Command { detectable: true, ..stat.clone() }] {
+    for cmd in [Command { after_durable: true, ..stat }, Command { detectable: true, ..stat }] {
         assert!(run(&rig.core, &rig.queue, &cmd).is_none());
     }
     assert!(run(&rig.core, &rig.queue, &stat).is_some());

@@ -4,12 +4,11 @@
 //! mount namespace of this process's own: only the program and what it starts see it, and it goes with the last of
 //! them, however this process ends. Another user's lies there if that is an empty directory of his.
 
+use super::ground::Ground;
 use crate::failure::{Failure, reason};
 use crate::find;
 use crate::output::say;
-use rustix::fs::{FlockOperation, Mode, OFlags};
 use std::io;
-use std::os::fd::OwnedFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -19,10 +18,6 @@ use weldfs_mount::{Config, How, Mount, MountFlagSet, SocketDoor, mounted_at, unm
 
 /// Threads that take requests.
 const THREADS: usize = 8;
-/// The mode of a directory that a run has made at the prefix: one that no directory has by chance.
-const GROUND_MODE: Mode = Mode::from_bits_retain(0o1555);
-/// How often that is tried while other runs take it away.
-const GROUND_TRIES: usize = 100;
 
 /// Whether a program gets a mount.
 #[derive(clap::ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,48 +46,6 @@ pub fn separate(wanted: Wanted) -> Namespace {
     if own { Namespace::Own } else { Namespace::Shared }
 }
 
-/// The directory at the prefix, under the mount. It is made for the first run, and taken away by the last one: each
-/// has a shared lock on it.
-struct Ground {
-    path: PathBuf,
-    dir: OwnedFd,
-    made: bool,
-}
-
-impl Ground {
-    /// None where there is no such directory and none can be made.
-    fn take(path: &Path) -> Option<Ground> {
-        for _ in 0..GROUND_TRIES {
-            match rustix::fs::mkdir(path, GROUND_MODE) {
-                // What umask has taken away is put back: the mode is what tells it from a directory of the user's.
-                Ok(()) => rustix::fs::chmod(path, GROUND_MODE).ok()?,
-                Err(rustix::io::Errno::EXIST) => {}
-                Err(_) => return None,
-            }
-            let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-            let dir = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-            rustix::fs::flock(&dir, FlockOperation::NonBlockingLockShared).ok()?;
-            let (held, found) = (rustix::fs::fstat(&dir).ok()?, rustix::fs::stat(path));
-            // The last run took it away between the two.
-            if found.is_ok_and(|found| (found.st_dev, found.st_ino) == (held.st_dev, held.st_ino)) {
-                let made = held.st_uid == 0 && held.st_mode & 0o7777 == GROUND_MODE.bits();
-                return Some(Ground { path: path.to_owned(), dir, made });
-            }
-        }
-        None
-    }
-}
-
-impl Drop for Ground {
-    fn drop(&mut self) {
-        let last = self.made && rustix::fs::flock(&self.dir, FlockOperation::NonBlockingLockExclusive).is_ok();
-        if last {
-            // It stays if files were put into it meanwhile.
-            let _ = rustix::fs::rmdir(&self.path);
-        }
-    }
-}
-
 /// A mount of this process.
 pub struct Mounted {
     mount: Mount,
@@ -101,16 +54,21 @@ pub struct Mounted {
     _ground: Option<Ground>,
 }
 
-/// Mounts the device behind `socket`. None where that is not wanted, or cannot be and need not.
-pub fn start(wanted: Wanted, namespace: Namespace, prefix: &Path, socket: &Path) -> Result<Option<Mounted>, Failure> {
+/// Mounts the device behind `socket`. Where that is not wanted, or cannot be and need not, it says why.
+pub fn start(
+    wanted: Wanted,
+    namespace: Namespace,
+    prefix: &Path,
+    socket: &Path,
+) -> Result<Result<Mounted, String>, Failure> {
     if wanted == Wanted::Never {
-        return Ok(None);
+        return Ok(Err("--mount never".to_owned()));
     }
     match attempt(namespace, prefix, socket) {
-        Ok(mounted) => Ok(Some(mounted)),
+        Ok(mounted) => Ok(Ok(mounted)),
         Err(e) if wanted == Wanted::Auto => {
             tracing::debug!("no mount: {e}");
-            Ok(None)
+            Ok(Err(reason(&e)))
         }
         Err(e) => Err(Failure::new(format!("cannot mount: {}", reason(&e)))),
     }
@@ -118,14 +76,18 @@ pub fn start(wanted: Wanted, namespace: Namespace, prefix: &Path, socket: &Path)
 
 fn attempt(namespace: Namespace, prefix: &Path, socket: &Path) -> io::Result<Mounted> {
     // What cannot be done is found out before a folder is made for it.
-    drop(std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse")?);
+    let fuse = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
+    drop(fuse.map_err(|e| io::Error::new(e.kind(), format!("/dev/fuse: {e}")))?);
     let dir = whole(prefix)?;
+    let of_run = mounted_at(&dir)?.is_some_and(|(_, kind)| kind == "fuse.weldfs");
     let ground = match namespace {
-        Namespace::Own => Some(Ground::take(&dir).ok_or_else(|| refused("no directory can be made there"))?),
+        // The outer run has the directory.
+        Namespace::Own if of_run => None,
+        Namespace::Own => Some(Ground::take(&dir)?),
         Namespace::Shared if is_own(&dir) => None,
-        Namespace::Shared => return Err(refused("it is no directory of this user's")),
+        Namespace::Shared => return Err(refused("the prefix is no directory of this user's")),
     };
-    may_be_covered(&dir, socket)?;
+    may_be_covered(&dir, of_run, socket)?;
     let config = Config {
         flags: MountFlagSet {
             read_only: false,
@@ -155,7 +117,7 @@ fn whole(prefix: &Path) -> io::Result<PathBuf> {
 }
 
 fn refused(why: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::PermissionDenied, format!("nothing is mounted at the prefix: {why}"))
+    io::Error::new(io::ErrorKind::PermissionDenied, why)
 }
 
 fn is_own(dir: &Path) -> bool {
@@ -164,13 +126,12 @@ fn is_own(dir: &Path) -> bool {
 
 /// Refuses to cover what programs need: files of the host, this run's socket among them. A run within a run covers the
 /// outer one's mount.
-fn may_be_covered(dir: &Path, socket: &Path) -> io::Result<()> {
+fn may_be_covered(dir: &Path, of_run: bool, socket: &Path) -> io::Result<()> {
     if socket.starts_with(dir) {
-        return Err(refused("the device's socket lies below it"));
+        return Err(refused("the device's socket lies below the prefix"));
     }
-    let of_run = mounted_at(dir)?.is_some_and(|(_, kind)| kind == "fuse.weldfs");
     if !of_run && dir.read_dir()?.next().is_some() {
-        return Err(refused("the directory is not empty"));
+        return Err(refused("the prefix is not empty"));
     }
     Ok(())
 }
