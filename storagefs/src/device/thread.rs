@@ -5,7 +5,8 @@
 //! charged, because nothing waited.
 //!
 //! * this file: the cores' start and end, their turns and their mail;
-//! * `answers`: commands that are over where they are taken; `intake`: from the rings into slots; `slices`: what runs, and who is charged; `ends`: completions; `rest`: sleep.
+//! * `answers`: commands that are over where they are taken; `intake`: from the rings into slots;
+//! * `slices`: what runs, and who is charged; `ends`: completions; `rest`: sleep.
 
 mod answers;
 mod ends;

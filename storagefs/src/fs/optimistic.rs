@@ -1,5 +1,5 @@
-//! Commands that only look, without tickets: optimistic reads in the sense of Kung and Robinson (1981), with the store's
-//! generation as their sequence lock.
+//! Commands that only look, without tickets: optimistic reads in the sense of Kung and Robinson (1981), with the
+//! store's generation as their sequence lock.
 //!
 //! What such a command reads is of one moment if no record began to be applied between its begin and its end. What it
 //! answers is then what it would have answered under its tickets, if nothing that came before it and is to be seen by

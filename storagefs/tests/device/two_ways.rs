@@ -1,5 +1,5 @@
-//! Commands that run to completion where they are taken, and the same with tickets, in slots: the same answers, the same
-//! bytes for the client, the same bytes on the medium.
+//! Commands that run to completion where they are taken, and the same with tickets, in slots: the same answers, the
+//! same bytes for the client, the same bytes on the medium.
 
 use std::sync::Arc;
 

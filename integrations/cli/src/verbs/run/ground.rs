@@ -7,8 +7,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The mode of a directory that a run has made: one that no directory has by chance. Root alone can open it, and so hold
-/// a lock on it.
+/// The mode of a directory that a run has made: one that no directory has by chance. Root alone can open it, and so
+/// hold a lock on it.
 const MODE: Mode = Mode::from_bits_retain(0o1511);
 /// What mkdir(2) adds in a directory that hands its group on.
 const SETGID: u32 = 0o2000;
