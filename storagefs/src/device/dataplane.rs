@@ -30,7 +30,6 @@ use super::ofd::{Description, OpenInode};
 use super::pace::FULL;
 use super::placed;
 use super::room::{Rooms, pause};
-use super::rtc;
 use super::session::{QueueState, SessionState};
 use super::session_ops;
 use super::sets::{ClosedGate, Members, Tickets, members};
@@ -96,10 +95,7 @@ async fn run(cx: &OpCx<'_>) -> Done {
     match cx.cmd.op {
         Op::Batch { .. } => Box::pin(batch::run(cx)).await,
         Op::ReadDirPlus { .. } => Box::pin(batch::read_dir_plus(cx)).await,
-        _ => match rtc::look(cx.core, &cx.queue, &cx.cmd, &cx.paths) {
-            Some(done) => done,
-            None => perform(cx).await,
-        },
+        _ => perform(cx).await,
     }
 }
 

@@ -81,12 +81,15 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done
     }
 }
 
-/// Whether it may be over at once at all. On an emulated core each command takes its time; what an answer must wait
-/// for, what is kept of it beside its effects, and what a slot computes, is for the other way.
+/// Whether it may be over at once at all. On a device of several cores a look without tickets could find a block that
+/// another core has overwritten, a checkpoint has freed and a third command has filled meanwhile, and a handle that is
+/// being closed. On an emulated core each command takes its time; what an answer must wait for, what is kept of it beside
+/// its effects, and what a slot computes, is for the other way.
 #[inline]
 fn may_complete(core: &Core, cmd: &Command) -> bool {
     let waits = cmd.after_durable || cmd.detectable || is_placed(cmd);
-    core.config.at_once && !waits && !core.emulated.is_on()
+    let fits = !core.board.is_shared() && !core.emulated.is_on() && !core.is_poisoned();
+    core.config.at_once && fits && !waits
 }
 
 /// Runs one that only looks; its strings were copied out already.
@@ -96,8 +99,7 @@ pub(super) fn look(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths
     }
     let is_free = |ino: InodeNo| core.sets.is_free(ino.0);
     let view = Optimistic::begin(&core.store, &*queue.session, &queue.pool, is_free)?;
-    // Two cores may run commands on one description at once, and each would move its offset.
-    let looked = view.run(&cmd.op, &paths.a, !core.board.is_shared())?;
+    let looked = view.run(&cmd.op, &paths.a)?;
     if let Some((h, offset)) = looked.cursor {
         queue.session.handles.with(h, |d| d.set_offset(offset)).ok()?;
     }

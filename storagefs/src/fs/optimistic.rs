@@ -7,6 +7,9 @@
 //! anything else than a plain success turns up (a cold page, a damaged block, a refusal, a change by others meanwhile),
 //! there is no answer here, and nothing has happened: the command takes the way with tickets, from its beginning.
 //!
+//! They are for devices of one core. There the core that looks is the one that would change what it looks at: what the
+//! map said of a block stands until it is read, and a handle cannot be closed meanwhile.
+//!
 //! Nothing goes to the client's pool before it is known that the client may see it: bytes of a file that was found by a
 //! name follow after a look at the generation, as through a descriptor opened at that moment.
 
@@ -80,10 +83,10 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
         Some(Optimistic { store, session, pool, is_free, generation })
     }
 
-    /// Runs a command; `None` where it must take the way with tickets. `moves`: offsets of descriptions may be moved.
-    pub fn run(&self, op: &Op, path: &[u8], moves: bool) -> Option<Looked> {
+    /// Runs a command; `None` where it must take the way with tickets.
+    pub fn run(&self, op: &Op, path: &[u8]) -> Option<Looked> {
         match *op {
-            Op::Read { h, at, out } => self.read(h, at, out, moves),
+            Op::Read { h, at, out } => self.read(h, at, out),
             Op::Stat { h, out } => self.stat(h, b"", false, out),
             Op::StatPath { base, nofollow, out, .. } => self.stat(base, path, nofollow, out),
             Op::OpenReadClose { base, flags, offset, out, .. } => {
@@ -124,12 +127,12 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
         (!open.flags.contains(OpenFlags::PATH) && open.flags.access().contains(Access::READ)).then_some(open)
     }
 
-    fn read(&self, h: Handle, at: At, out: PoolRange, moves: bool) -> Option<Looked> {
+    fn read(&self, h: Handle, at: At, out: PoolRange) -> Option<Looked> {
         let open = self.readable(h)?;
         let off = match at {
             At::Offset(off) => off,
-            At::Current if moves => open.offset,
-            _ => return None,
+            At::Current => open.offset,
+            At::End => return None,
         };
         let rec = self.regular(open.ino)?;
         let len = u64::from(out.len).min(FILE_OFFSET_MAX.saturating_sub(off));

@@ -28,11 +28,15 @@ struct Rig {
 
 impl Rig {
     fn new() -> Rig {
+        Rig::of(DeviceConfig::default())
+    }
+
+    fn of(config: DeviceConfig) -> Rig {
         let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(16 << 20));
         let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SeededRandom::new(1)));
         format(&medium, &MkfsOptions::default(), &*clock, &*random).unwrap();
         let (store, _) = Store::mount(medium, MountOptions::new(clock, random)).unwrap();
-        let core = Core::new(store, DeviceConfig::default()).unwrap();
+        let core = Core::new(store, config).unwrap();
         let session = core.attach(Identity::from(Cred::root()), [0; 16], Vec::new()).unwrap();
         session.new_queue(8, 4096, false).unwrap();
         let queue = core.all_queues().1[0].clone();
@@ -108,7 +112,7 @@ fn a_look_during_which_a_record_is_applied_is_given_up() {
         true
     };
     let view = Optimistic::begin(store, &*rig.queue.session, &rig.queue.pool, one_comes).unwrap();
-    assert!(view.run(&op, b"f", true).is_none(), "one came in between");
+    assert!(view.run(&op, b"f").is_none(), "one came in between");
     assert_eq!(rig.queue.pool.slice(OUT).unwrap().to_vec(), [9; 256], "nothing of it reached the client");
 }
 
@@ -122,4 +126,14 @@ fn long_commands_and_those_that_leave_something_beside_their_effects_take_the_ot
     }
     assert!(run(&rig.core, &rig.queue, &stat).is_some());
     assert!(!may_be(Opcode::Batch as u16) && !may_be(Opcode::Program as u16) && !may_be(9999));
+}
+
+#[test]
+fn nothing_is_over_at_once_where_another_core_may_be_at_it_or_the_device_is_out_of_service() {
+    let rig = Rig::of(DeviceConfig { cores: 2, ..DeviceConfig::default() });
+    assert_eq!((rig.stat(), rig.make()), (None, None));
+    let rig = Rig::new();
+    assert!(rig.make().is_some());
+    rig.core.poison();
+    assert_eq!((rig.stat(), rig.make()), (None, None));
 }

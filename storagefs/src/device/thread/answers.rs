@@ -4,7 +4,7 @@
 use super::*;
 
 /// Nanoseconds that the spells of one sweep over the rings may take together: completions wait for the end of a spell,
-/// unless a batch of them is full before, and other rings wait, too. After that each ring gets one command of its own.
+/// unless a batch of them is full before, and other rings wait, too. After that commands go into slots.
 const SPELL_NS: u64 = 20_000;
 /// What the record of a slice says of a command that had no slot.
 const NO_SLOT: u32 = u32::MAX;
@@ -46,6 +46,12 @@ where
         self.spells_ns.get() > SPELL_NS
     }
 
+    /// Notes the time that a command took, also one that was given up.
+    fn spend(&self, spell: &mut Spell, begin: u64) {
+        spell.now = now_ns();
+        self.spells_ns.set(self.spells_ns.get() + spell.now.saturating_sub(begin));
+    }
+
     /// Answers a command that is over at once; false when it is none, or not now.
     pub(super) fn answer(&self, queue: &QueueState, ends: &mut Ends, raw: &RawCommand, spell: &mut Spell) -> bool {
         if !rtc::may_be(raw.0.opcode) {
@@ -63,14 +69,16 @@ where
         let begin = spell.next();
         let done = match catch_unwind(AssertUnwindSafe(|| rtc::run(self.core, queue, &cmd))) {
             Ok(Some(done)) => done,
-            Ok(None) => return false,
+            Ok(None) => {
+                self.spend(spell, begin);
+                return false;
+            }
             Err(_) => {
                 self.core.poison();
                 dataplane::failed(Errno::IO)
             }
         };
-        spell.now = now_ns();
-        self.spells_ns.set(self.spells_ns.get() + spell.now.saturating_sub(begin));
+        self.spend(spell, begin);
         self.count_answer(queue, ends.seen(begin), (begin, spell.now), &cmd, &done);
         ends.answer(&done.outcome.to_cqe(cmd.seq));
         true

@@ -187,7 +187,7 @@ where
             }
         }
         // Beside others who have commands in their rings, nothing is answered past the run queue.
-        let alone = !self.crowded && self.is_alone() && self.may_answer();
+        let alone = !self.crowded && self.is_alone() && self.may_answer() && !self.spells_last();
         let mut spell = Spell::default();
         for answered in 0..BATCH_PER_QUEUE {
             let fresh = ends.held().is_none();
