@@ -83,8 +83,8 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done
 
 /// Whether it may be over at once at all. On a device of several cores a look without tickets could find a block that
 /// another core has overwritten, a checkpoint has freed and a third command has filled meanwhile, and a handle that is
-/// being closed. On an emulated core each command takes its time; what an answer must wait for, what is kept of it beside
-/// its effects, and what a slot computes, is for the other way.
+/// being closed. On an emulated core each command takes its time; what an answer must wait for, what is kept of it
+/// beside its effects, and what a slot computes, is for the other way.
 #[inline]
 fn may_complete(core: &Core, cmd: &Command) -> bool {
     let waits = cmd.after_durable || cmd.detectable || is_placed(cmd);
