@@ -61,9 +61,12 @@ fn pjdfstest_holds_but_for_what_is_named() {
         let mounted = place.mount(options);
         std::fs::create_dir(place.at("suite")).expect("mkdir");
         let text = std::fs::read_to_string(config("pjdfstest.toml")).expect("read");
-        let text = text.replace("allow_remount = true", &format!("allow_remount = {remounts}"));
+        let with_remounts = |yes| text.replace("allow_remount = true", &format!("allow_remount = {yes}"));
         let file = place.path("pjdfstest.toml");
-        std::fs::write(&file, &text).expect("write");
+        // The suite itself leaves a file open for writing in `open::interact_2gb` or nearby, so that no later remount
+        // is possible in the same run, and which cases are later depends on how it was linked: remounts have a run of
+        // their own.
+        std::fs::write(&file, with_remounts(false)).expect("write");
         let (well, said) = pjdfstest(&program, &place, &file, &[]);
         let wrong: Vec<&str> =
             said.lines().filter(|line| line.ends_with("FAILED") || line.contains("UNEXPECTEDLY")).collect();
@@ -71,9 +74,7 @@ fn pjdfstest_holds_but_for_what_is_named() {
         let summary = said.lines().find(|line| line.contains("total")).unwrap_or_default();
         assert!(well && summary.contains("Summary: 0 failed"), "{options:?}: {summary}");
         println!("{options:?}: {summary}");
-        // Alone, remounts must work: without the names that the list has for the whole run.
-        let alone: Vec<&str> = text.lines().filter(|line| !line.contains("::erofs_")).collect();
-        std::fs::write(&file, alone.join("\n")).expect("write");
+        std::fs::write(&file, with_remounts(remounts)).expect("write");
         let (well, said) = pjdfstest(&program, &place, &file, &["erofs"]);
         assert!(well && said.contains("Summary: 0 failed"), "{options:?}: {said}");
         mounted.unmount();
