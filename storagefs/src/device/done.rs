@@ -1,6 +1,6 @@
 //! What a command ends with, and what it moved.
 
-use weldfs_ciscops::Outcome;
+use weldfs_ciscops::{Cqe, Outcome, Sqe};
 use weldfs_journal::Lsn;
 
 use super::counters::QueueCounters;
@@ -30,8 +30,20 @@ pub(super) struct Copied {
 }
 
 impl Done {
-    /// Counts what was copied; under the lock of the queue pair.
-    pub fn count(&self, c: &QueueCounters) {
+    /// Bytes over the link, entry and completion among them: to the device, and from it.
+    pub fn link_bytes(&self) -> (u64, u64) {
+        (Sqe::SIZE as u64 + self.bytes_in, Cqe::SIZE as u64 + self.bytes_out)
+    }
+
+    /// Counts the command, which is over, and what it moved; under the lock of the queue pair.
+    pub fn count(&self, c: &QueueCounters, opcode: u16, fused: bool) {
+        let (bytes_in, bytes_out) = self.link_bytes();
+        c.opcode(opcode);
+        c.commands.add(1);
+        c.errors.add(u64::from(self.outcome.status != 0));
+        c.fused.add(u64::from(fused));
+        c.link_bytes_in.add(bytes_in);
+        c.link_bytes_out.add(bytes_out);
         c.payload_copies.add(self.copied.payload);
         c.payload_bytes_in.add(self.copied.payload_in);
         c.payload_bytes_out.add(self.copied.payload_out);

@@ -134,6 +134,6 @@ pub(super) fn durable_now(core: &Core, end: Lsn) -> Result<(), Errno> {
     if journal.watermark() >= end {
         return Ok(());
     }
-    // Another core may be at it: it is over in a moment.
+    // The maintenance thread may be at it: it is over in a moment.
     journal.wait(end).map_err(|_| Errno::IO)
 }

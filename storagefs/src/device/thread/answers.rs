@@ -87,14 +87,8 @@ where
     /// Counts it. Nothing waited, so nothing is charged.
     fn count_answer(&self, queue: &QueueState, seen: u64, (begin, end): (u64, u64), cmd: &Command, done: &Done) {
         let (c, opcode) = (&queue.counters, cmd.op.opcode());
-        c.opcode(opcode as u16);
-        c.commands.add(1);
-        c.errors.add(u64::from(done.outcome.status != 0));
         let fused = opcode.spec().fused;
-        c.fused.add(u64::from(fused));
-        c.link_bytes_in.add(Sqe::SIZE as u64 + done.bytes_in);
-        c.link_bytes_out.add(Cqe::SIZE as u64 + done.bytes_out);
-        done.count(c);
+        done.count(c, opcode as u16, fused);
         let (queue_ns, service_ns) = (begin.saturating_sub(seen), end.saturating_sub(begin));
         c.queue_ns.add(queue_ns);
         c.service_ns.add(service_ns);

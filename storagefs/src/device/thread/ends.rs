@@ -10,11 +10,11 @@ where
     /// Counts a command's end and posts its completion, now or when the profile says.
     pub(super) fn complete(&mut self, notes: Notes, done: Done, now: u64) {
         let queue = &notes.queue;
-        let (bytes_in, bytes_out) = (Sqe::SIZE as u64 + done.bytes_in, Cqe::SIZE as u64 + done.bytes_out);
         let mut at = now;
         if self.core.emulated.is_on() {
             let Notes { arrived, device_ns, media, .. } = notes;
             let took = Took { arrived, over: now.max(self.busy_until), device_ns, media };
+            let (bytes_in, bytes_out) = done.link_bytes();
             at = self.core.emulated.link.lock().completion(took, bytes_in, bytes_out).max(now);
         }
         match notes.admitted {
@@ -23,14 +23,8 @@ where
         }
         let mut ends = queue.pair.ends();
         let c = &queue.counters;
-        c.opcode(notes.opcode);
-        c.commands.add(1);
-        c.errors.add(u64::from(done.outcome.status != 0));
-        c.fused.add(u64::from(notes.fused));
-        c.link_bytes_in.add(bytes_in);
-        c.link_bytes_out.add(bytes_out);
+        done.count(c, notes.opcode, notes.fused);
         c.modelled_ns.add(at - now);
-        done.count(c);
         if notes.first_run != 0 {
             let (queue_ns, service_ns) = (notes.first_run.saturating_sub(notes.seen), at - notes.first_run.min(at));
             c.queue_ns.add(queue_ns);
