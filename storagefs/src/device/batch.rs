@@ -46,6 +46,7 @@ impl OpCx<'_> {
             cmd,
             paths,
             place,
+            position: self.position,
             taken: Default::default(),
         }
     }

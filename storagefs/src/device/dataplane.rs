@@ -15,6 +15,7 @@ use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome
 use weldfs_journal::{Appended, Lsn, RecordHead};
 use weldfs_scheduler::{Mode, Seq, Token};
 
+use super::aside::Standing;
 use super::batch;
 use super::board::SlotState;
 use super::checksum;
@@ -51,6 +52,8 @@ pub(super) struct OpCx<'d> {
     pub cmd: Command,
     pub paths: Paths,
     pub place: Place,
+    /// Its place among the commands of its ring that got a slot.
+    pub position: u64,
     /// The payload, where a slot has summed it up.
     pub taken: placed::TakenOnce,
 }
@@ -167,11 +170,20 @@ impl OpCx<'_> {
 
     /// Holds one inode for a session-level command.
     pub(super) async fn hold(&self, ino: InodeNo, mode: Mode) -> Tickets<'_> {
-        let sets = &self.core.sets;
-        let mut tickets = sets.place(sets.arrive(), Token(self.at), members([(ino.0, mode)]));
-        self.admitted(ino.0);
-        head(self, &mut tickets).await;
-        tickets
+        let (sets, aside) = (&self.core.sets, &self.queue.aside);
+        let seq = sets.arrive();
+        let mut stands = None;
+        loop {
+            let mut tickets = sets.place(seq, Token(self.at), members([(ino.0, mode)]));
+            self.admitted(ino.0);
+            head(self, &mut tickets).await;
+            if !aside.is_behind(self.position) {
+                return tickets;
+            }
+            stands.get_or_insert_with(|| aside.step(self.position));
+            drop(tickets);
+            aside.turn(self.position).await;
+        }
     }
 
     /// Gives way to others if the slice has lasted for a quantum and another should have the core rather.
@@ -292,6 +304,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
     let mut lost = Lost::default();
     // The caller may make each change, after all: hold all that it takes.
     let mut insist = false;
+    let mut stands = None;
     loop {
         // Never with tickets in hand: whoever closed the gate may be waiting for them.
         if closed.is_none() && tickets.is_none() && changes_names(cx.asked()) {
@@ -306,7 +319,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
         match reserve(cx, &set, &mut plan, std::mem::take(&mut fresh)).await {
             Ok(()) => {}
             Err(FsError::Wait(wait)) => {
-                tickets = None;
+                let_go(cx, &mut tickets, &mut stands);
                 if wait == Wait::Plans && closed.take().is_some() {
                     // Others may take long, and names belong to all.
                     changes = SET_RETRIES_MAX - 1;
@@ -320,6 +333,18 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
         let Some(held) = tickets.as_mut() else { return Err(Errno::IO.into()) };
         head(cx, held).await;
         cx.still()?;
+        if cx.queue.aside.is_behind(cx.position) {
+            drop(plan.take());
+            let_go(cx, &mut tickets, &mut stands);
+            if closed.take().is_some() {
+                // One of those before may have to pass.
+                changes = SET_RETRIES_MAX - 1;
+            }
+            cx.queue.aside.turn(cx.position).await;
+            cx.still()?;
+            continue;
+        }
+        stands = None;
         let lending = may_lend(cx).then(|| Lending::new(cx, &set, learned.is_some(), tickets.take()));
         match attempt(cx, &set, &mut plan, &mut tickets, lending.as_ref(), &mut lost).await? {
             Attempt::Done(done) => return Ok(done),
@@ -335,15 +360,23 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
                 changes += 1;
                 cx.queue.counters.set_retries.add(1);
                 if changes == SET_RETRIES_MAX && closed.is_none() {
-                    tickets = None;
+                    let_go(cx, &mut tickets, &mut stands);
                     closed = Some(core.sets.names().close().await);
                 }
             }
             Attempt::Room(wait) => {
-                tickets = None;
+                let_go(cx, &mut tickets, &mut stands);
                 rooms.make(cx, wait).await?;
             }
         }
+    }
+}
+
+/// Gives tickets up, to wait without any: those behind it in its ring, which may have been let in, do not pass.
+fn let_go<'c>(cx: &'c OpCx<'_>, tickets: &mut Option<Tickets<'_>>, stands: &mut Option<Standing<'c>>) {
+    if tickets.is_some() {
+        stands.get_or_insert_with(|| cx.queue.aside.step(cx.position));
+        *tickets = None;
     }
 }
 

@@ -67,7 +67,7 @@ const fn bits(numbers: &[Opcode]) -> u128 {
 /// Runs a command; `None` where it would have to wait.
 #[inline]
 pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done> {
-    if !may_complete(core, cmd) {
+    if !may_complete(core, queue, cmd) {
         return None;
     }
     let mut paths = Paths::default();
@@ -84,17 +84,17 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done
 /// Whether it may be over at once at all. On a device of several cores a look without tickets could find a block that
 /// another core has overwritten, a checkpoint has freed and a third command has filled meanwhile, and a handle that is
 /// being closed. On an emulated core each command takes its time; what an answer must wait for, what is kept of it
-/// beside its effects, and what a slot computes, is for the other way.
+/// beside its effects, what a slot computes, and what comes behind a command that stands aside, is for the other way.
 #[inline]
-fn may_complete(core: &Core, cmd: &Command) -> bool {
-    let waits = cmd.after_durable || cmd.detectable || is_placed(cmd);
+fn may_complete(core: &Core, queue: &QueueState, cmd: &Command) -> bool {
+    let waits = cmd.after_durable || cmd.detectable || is_placed(cmd) || !queue.aside.is_empty();
     let fits = !core.board.is_shared() && !core.emulated.is_on() && !core.is_poisoned();
     core.config.at_once && fits && !waits
 }
 
 /// Runs one that only looks; its strings were copied out already.
 pub(super) fn look(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths) -> Option<Done> {
-    if !only_looks(&cmd.op) || !may_complete(core, cmd) {
+    if !only_looks(&cmd.op) || !may_complete(core, queue, cmd) {
         return None;
     }
     let is_free = |ino: InodeNo| core.sets.is_free(ino.0);

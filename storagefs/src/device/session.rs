@@ -7,6 +7,7 @@ use weldfs_ciscops::limits::HANDLES_MAX;
 use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, SessionLimits, SharedRegion};
 use weldfs_locks::{Mutex, MutexGuard};
 
+use super::aside::Aside;
 use super::clock::now_ns;
 use super::core::{Core, Message};
 use super::counters::{QueueCounters, Totals};
@@ -60,6 +61,8 @@ pub struct QueueState {
     pub counters: QueueCounters,
     /// The device's ends of the rings.
     pub pair: Pair,
+    /// Commands that gave their tickets up, to wait.
+    pub(super) aside: Aside,
 }
 
 impl QueueState {
@@ -140,6 +143,7 @@ impl SessionState {
                 limits: fresh.limits,
                 counters: QueueCounters::default(),
                 pair: Pair::new(fresh.memory, self.core.home_of_next()),
+                aside: Aside::default(),
             })
         };
         let begin = now_ns();

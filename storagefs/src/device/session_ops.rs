@@ -23,6 +23,7 @@ pub(super) async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64),
         drop(cx.hold(file.ino, Mode::Shared).await);
     }
     cx.admitted_nowhere();
+    cx.queue.aside.turn(cx.position).await;
     // After a failure no client is told that all is well, not even where nothing was left to flush.
     if cx.core.store.medium().is_poisoned() {
         return Err(Errno::IO);

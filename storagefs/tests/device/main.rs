@@ -18,6 +18,7 @@ mod lending;
 mod lent;
 mod neighbour;
 mod observing;
+mod order;
 mod profiles;
 #[path = "../../../kernel-shim/tests/skips/mod.rs"]
 mod skips;

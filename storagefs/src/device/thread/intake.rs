@@ -286,8 +286,9 @@ where
         let generation = board.fill(slot, queue.tenant.id, primary(queue, raw, free));
         queue.pair.admit(slot, generation);
         let (place, taken) = (dataplane::Place::Alone, Default::default());
-        let op =
-            OpCx { core: self.core, slot: board.slot(slot), at: slot, queue: queue.clone(), cmd, paths, place, taken };
+        let (core, position) = (self.core, queue.aside.position());
+        let state = board.slot(slot);
+        let op = OpCx { core, slot: state, at: slot, queue: queue.clone(), cmd, paths, place, position, taken };
         self.slots.fill(slot, op, notes);
         if free {
             if bytes_of(raw) > PUBLISH_BYTES {
