@@ -238,9 +238,13 @@ impl Queue {
         Ok(Ticket(sequence))
     }
 
-    /// Makes submitted commands visible to the device, and wakes it if it sleeps (one system call then).
+    /// Makes submitted commands visible to the device, and wakes it if it sleeps (one system call then). Where the device
+    /// runs on the thread that calls it, those that wait for nothing are over when this returns.
     #[inline]
     pub fn flush(&mut self) {
+        if self.inline {
+            return self.flush_here(false);
+        }
         // What was published before has been rung for, if it had to be.
         if !std::mem::take(&mut self.unflushed) {
             return;
@@ -263,7 +267,7 @@ impl Queue {
     /// outcome is unknown) or speaks nonsense; EINVAL for a ticket already redeemed.
     pub fn wait(&mut self, ticket: Ticket) -> Result<Cqe, Errno> {
         if self.inline {
-            self.flush_here()
+            self.flush_here(true)
         } else {
             self.flush()
         }
@@ -328,15 +332,18 @@ impl Queue {
         self.sleep()
     }
 
-    /// As [`Queue::flush`], where the device runs on the thread that waits: it is not woken for what this thread, or
-    /// the one that runs it now, does in a moment.
-    fn flush_here(&mut self) {
+    /// As [`Queue::flush`], where the device runs on the calling thread: until a completion is there, or until all that
+    /// was published is taken. The device is not woken for what this thread, or the one that runs it now, does in a
+    /// moment.
+    fn flush_here(&mut self, waits: bool) {
         if !self.is_ours() || !std::mem::take(&mut self.unflushed) {
             return;
         }
         self.sq.publish();
+        // A signal handler on a thread that runs the device: that one comes back to it.
+        let ran = !self.peer.is_inside() && if waits { self.run_here() } else { self.run_taken() };
         // A completion that was there before says nothing of what was published now.
-        if !self.run_here() || self.sq.pending() > 0 {
+        if !ran || self.sq.pending() > 0 {
             self.ring();
         }
     }
@@ -345,21 +352,13 @@ impl Queue {
     /// is left for the device to be woken for.
     fn run_here(&mut self) -> bool {
         let (cq, peer) = (&mut self.cq, &self.peer);
-        let mut done = || cq.available() > 0 || cq.closed().is_some();
-        for _ in 0..TAKEN_LOOKS {
-            match peer.run_here(&mut done) {
-                Here::Ran => return true,
-                Here::Elsewhere => return done(),
-                Here::Taken => {}
-            }
-            for _ in 0..LOOKS_PER_TRY {
-                if done() {
-                    return true;
-                }
-                std::hint::spin_loop();
-            }
-        }
-        false
+        run_until(&**peer, || cq.available() > 0 || cq.closed().is_some())
+    }
+
+    /// The same until everything that was published is taken.
+    fn run_taken(&mut self) -> bool {
+        let (sq, cq, peer) = (&mut self.sq, &mut self.cq, &self.peer);
+        run_until(&**peer, || sq.pending() == 0 || cq.closed().is_some())
     }
 
     /// Submits one command, flushes and waits for it: what every synchronous call does. EBUSY in a signal handler that
@@ -509,4 +508,22 @@ impl std::fmt::Debug for Queue {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Queue {{ index: {}, depth: {}, in_flight: {} }}", self.index, self.depth(), self.flying)
     }
+}
+
+/// Runs an embedded device on this thread until `done`; see [`Queue::run_here`].
+fn run_until(peer: &dyn Transport, mut done: impl FnMut() -> bool) -> bool {
+    for _ in 0..TAKEN_LOOKS {
+        match peer.run_here(&mut done) {
+            Here::Ran => return true,
+            Here::Elsewhere => return done(),
+            Here::Taken => {}
+        }
+        for _ in 0..LOOKS_PER_TRY {
+            if done() {
+                return true;
+            }
+            std::hint::spin_loop();
+        }
+    }
+    false
 }
