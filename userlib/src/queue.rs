@@ -332,9 +332,9 @@ impl Queue {
         self.sleep()
     }
 
-    /// As [`Queue::flush`], where the device runs on the calling thread: until a completion is there, or until all that
-    /// was published is taken. The device is not woken for what this thread, or the one that runs it now, does in a
-    /// moment.
+    /// As [`Queue::flush`], where the device runs on the calling thread: until a completion is there, or while
+    /// something that was published is taken. The device is not woken for what this thread, or the one that runs it now,
+    /// does in a moment.
     fn flush_here(&mut self, waits: bool) {
         if !self.is_ours() || !std::mem::take(&mut self.unflushed) {
             return;
@@ -355,10 +355,15 @@ impl Queue {
         run_until(&**peer, || cq.available() > 0 || cq.closed().is_some())
     }
 
-    /// The same until everything that was published is taken.
+    /// The same as long as each turn takes some of what was published: what takes long, or must wait until others are
+    /// over, is not waited for.
     fn run_taken(&mut self) -> bool {
         let (sq, cq, peer) = (&mut self.sq, &mut self.cq, &self.peer);
-        run_until(&**peer, || sq.pending() == 0 || cq.closed().is_some())
+        let mut left = u32::MAX;
+        run_until(&**peer, || {
+            let before = std::mem::replace(&mut left, sq.pending());
+            left == 0 || left == before || cq.closed().is_some()
+        })
     }
 
     /// Submits one command, flushes and waits for it: what every synchronous call does. EBUSY in a signal handler that

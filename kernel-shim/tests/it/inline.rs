@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use weldfs::{At, Client, Command, Durability, Errno, LockKind, Op, OpenOptions};
+use weldfs::{At, ChecksumKind, Client, Command, Durability, Errno, LockKind, Op, OpenOptions};
 use weldfs_journal::{SeededRandom, SystemClock};
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::{Device, DeviceConfig, Seated};
@@ -112,6 +112,25 @@ fn commands_that_wait_for_a_disk_end_while_no_thread_is_on_the_seat() {
         }
     });
     device.close().expect("ends");
+}
+
+/// What is short is over when `flush` returns; what takes long goes on by itself.
+#[test]
+fn a_flush_does_what_is_short_and_does_not_wait_for_what_takes_long() {
+    let device = ram();
+    let client = attach(&device);
+    let file = client.open("/f", &OpenOptions::new().read(true).write(true).create(true)).expect("opens");
+    let mut queue = client.queue(16, 1 << 20).expect("a queue pair");
+    let h = file.handle();
+    let sent = queue.submit(&Command::new(0, Op::Truncate { h, size: 1 << 40 })).expect("submits");
+    queue.flush();
+    assert!(queue.poll(sent).expect("answers").is_some(), "a truncation is short");
+    let long = Op::ChecksumRange { h, kind: ChecksumKind::Crc32c, offset: 0, len: 1 << 40 };
+    let sent: Vec<_> = (0..8).map(|_| queue.submit(&Command::new(0, long)).expect("submits")).collect();
+    let start = Instant::now();
+    queue.flush();
+    assert!(start.elapsed() < Duration::from_secs(5), "a flush waited for a checksum of a TiB");
+    assert!(queue.poll(sent[7]).expect("answers").is_none());
 }
 
 #[test]

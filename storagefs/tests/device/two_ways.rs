@@ -110,7 +110,7 @@ fn op(r: &mut Random, client: &Client) -> Op {
     let out = PoolRange::new(OUT, len);
     let at = r.one_of(&[At::Offset(off), At::Offset(off), At::End]);
     let body = PoolRange::new(OUT, 256);
-    let mode = r.one_of(&[0o644, 0o600, 0o666, 0o400]);
+    let mode = r.one_of(&[0o644, 0o600, 0o666, 0o400, 0o6755]);
     match r.below(23) {
         0 | 1 => {
             let access = r.one_of(&[F::READ, F::WRITE, F::READ | F::WRITE, F::READ | F::WRITE | F::APPEND]);
