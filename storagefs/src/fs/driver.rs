@@ -2,6 +2,7 @@
 //! For tests, fsck's usability check and tools that run while nothing else uses the store.
 
 use super::resolve::ROOT;
+use super::straight::{self, Changed};
 use super::strides::Strides;
 use super::txn::OpCounters;
 use super::{
@@ -463,11 +464,44 @@ impl Direct {
         Ok(Some(Arc::new((bytes, sum))))
     }
 
+    /// A command that needs no transaction, as the device runs it.
+    fn straight(&mut self, store: &Store, cmd: &Command, paths: &Paths, set: &InodeSet) -> Option<Outcome> {
+        let placed = matches!(cmd.placement, Placement::Slot { .. });
+        if !store.writes_directly() || placed || self.detect.is_some() {
+            return None;
+        }
+        let Changed { mut plan, outcome, counters, cursor } = match straight::concerned(&cmd.op) {
+            Some((h, _)) => {
+                let file = self.session.handle(h).ok()?;
+                straight::plan(store, &self.session, &self.pool, cmd, file, self.now)?
+            }
+            None => straight::plan_create(store, &self.session, &self.pool, (cmd, &paths.a), set, self.now)?,
+        };
+        let appended = store.commit(&mut plan, RecordHead::op()).ok()?;
+        self.moved(cursor);
+        self.counters += counters;
+        self.last_end = Some(appended.end);
+        Some(outcome)
+    }
+
+    /// Sets a description's new offset.
+    fn moved(&self, cursor: Option<(Handle, u64)>) {
+        if let Some((h, offset)) = cursor
+            // (The root has a handle and no slot.)
+            && let Some(Slot { file: Some(f), .. }) = self.session.slots.lock().get_mut(h.index as usize)
+        {
+            f.offset = offset;
+        }
+    }
+
     fn attempt(&mut self, cmd: &Command, paths: &Paths) -> FsResult<Outcome> {
         let store = self.session.store.clone();
         let mut strides = Strides::default();
         let mut set = store.blocking(|| resolve_set(&store, cmd, paths, &self.session, self.insist, &mut strides))?;
         set.join(&self.learned);
+        if let Some(outcome) = self.straight(&store, cmd, paths, &set) {
+            return Ok(outcome);
+        }
         let taken = self.summed(cmd)?;
         let (mut plan, refused) = match self.begin(&store, cmd, paths, &set) {
             // A command that would fail anyway must say why itself: it runs without a plan first.
@@ -520,12 +554,7 @@ impl Direct {
             slot.reserved = false;
             slot.file = Some(OpenFile { ino: o.ino, flags: o.flags, offset: 0 });
         }
-        if let Some((h, offset)) = cursor
-            // (The root has a handle and no slot.)
-            && let Some(Slot { file: Some(f), .. }) = self.session.slots.lock().get_mut(h.index as usize)
-        {
-            f.offset = offset;
-        }
+        self.moved(cursor);
         self.counters += counters;
         self.detect = self.detect.filter(|_| last_end.is_none());
         self.last_end = last_end.or(self.last_end);

@@ -25,7 +25,7 @@ use crate::store::tails::Tail;
 use crate::store::{Around, BlockKind, Need, Plan, Store};
 use smallvec::SmallVec;
 use weldfs_ciscops::{
-    Access, At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, SharedBytes, SharedRegion, interp,
+    Access, At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, SharedBytes, SharedRegion, TxnMode, interp,
 };
 use weldfs_functions::crc32c;
 use weldfs_journal::{BlockNo, IoWrite};
@@ -35,7 +35,7 @@ const TRAILER: usize = 4;
 
 pub(crate) use create::plan_create;
 
-/// The file that a command changes so, and what the command asks of its handle. `None` when it is no such command.
+/// The handle of the file whose content a command changes, and what it asks of that; `None` when it is no such command.
 #[inline]
 pub(crate) fn concerned(op: &Op) -> Option<(Handle, Access)> {
     match *op {
@@ -54,6 +54,11 @@ pub(crate) struct Changed<'a> {
     pub cursor: Option<(Handle, u64)>,
 }
 
+/// Whether it is to commit step by step, whatever it is.
+fn in_steps(cmd: &Command) -> bool {
+    cmd.mode != TxnMode::Default && cmd.commits_in_steps() && cmd.op.changes_in_steps()
+}
+
 /// Plans what `cmd` changes of the file that its handle stands for, which it holds alone, at time `now`.
 pub(crate) fn plan<'a>(
     store: &'a Store,
@@ -63,6 +68,11 @@ pub(crate) fn plan<'a>(
     file: OpenFile,
     now: (i64, u32),
 ) -> Option<Changed<'a>> {
+    let (_, need) = concerned(&cmd.op)?;
+    let granted = !file.flags.contains(OpenFlags::PATH) && file.flags.access().contains(need);
+    if !granted || in_steps(cmd) {
+        return None;
+    }
     let (size, mode) = store.look_at(file.ino, |rec| (rec.size, rec.mode)).ok()?;
     if mode & perm::IFMT != perm::IFREG {
         return None;

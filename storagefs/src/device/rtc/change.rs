@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use weldfs_ciscops::{Command, Durability, Errno, Op, OpenFlags, Outcome, Paths, TxnMode, interp};
+use weldfs_ciscops::{Command, Durability, Errno, Op, OpenFlags, Outcome, Paths, interp};
 use weldfs_journal::{Lsn, RecordHead};
 
 use super::super::core::Core;
@@ -55,8 +55,7 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
     if !store.writes_directly() || core.virtuals.any() || core.pace.is_pressed() {
         return None;
     }
-    let in_steps = cmd.mode != TxnMode::Default && cmd.commits_in_steps() && cmd.op.changes_in_steps();
-    if !in_steps && let Some(done) = content(core, queue, cmd) {
+    if let Some(done) = content(core, queue, cmd) {
         return Some(done);
     }
     let payload = payload_bytes(cmd, paths);
@@ -68,7 +67,7 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
         return None;
     }
     let set = resolve_set(store, cmd, paths, session, false, &mut Strides::default()).ok()?;
-    if !in_steps && let Some(done) = create(asked, queue, &set) {
+    if let Some(done) = create(asked, queue, &set) {
         return Some(done);
     }
     let need = plan_need(store, cmd, paths, session, &set).ok()?;
@@ -108,10 +107,9 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
 /// A command that changes the content of one file, whose handle it has, and needs no transaction for that.
 fn content(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done> {
     let (store, session) = (&*core.store, &*queue.session);
-    let (h, need) = straight::concerned(&cmd.op)?;
+    let (h, _) = straight::concerned(&cmd.op)?;
     let file = session.handle(h).ok()?;
-    let grants = !file.flags.contains(OpenFlags::PATH) && file.flags.access().contains(need);
-    if !grants || store.journal().must_wait().is_some() {
+    if store.journal().must_wait().is_some() {
         return None;
     }
     let held = core.sets.hold_free_one(file.ino.0)?;

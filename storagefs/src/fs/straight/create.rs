@@ -28,6 +28,9 @@ pub(crate) fn plan_create<'a>(
     now: (i64, u32),
 ) -> Option<Changed<'a>> {
     let Op::OpenWriteClose { base, flags, mode, at, src, .. } = cmd.op else { return None };
+    if in_steps(cmd) {
+        return None;
+    }
     let other = OpenFlags::TMPFILE | OpenFlags::DIRECTORY | OpenFlags::PATH;
     if !flags.contains(OpenFlags::CREATE) || flags.intersects(other) || !flags.access().contains(Access::WRITE) {
         return None;
