@@ -266,6 +266,30 @@ impl Inner {
         Ok(n)
     }
 
+    /// Takes what is free at `from` itself, mostly: up to `want` blocks of its group, if that is in memory and goes on
+    /// for so long. How many.
+    fn go_on(&mut self, geometry: &Geometry, (from, to): (u64, u64), want: u64) -> Option<u64> {
+        if from >= to {
+            return None;
+        }
+        let group = geometry.group_of(BlockNo(from));
+        let range = geometry.group_range(group);
+        if range.end.min(geometry.data_blocks().end) - from < want {
+            return None;
+        }
+        let map = self.groups[group as usize].as_deref_mut()?;
+        let i = (from - range.start) as usize;
+        let run = map.free_run(i, want as usize);
+        if run == 0 {
+            return None;
+        }
+        map.set_range(i, run, true);
+        let run = run as u64;
+        self.whole -= self.pages_hurt(geometry, (from, run), run < want, true);
+        self.spend(run);
+        Some(run)
+    }
+
     fn mark(&mut self, geometry: &Geometry, block: u64, count: u64, used: bool, slow: bool) -> FsResult<u64> {
         let mut changed = 0;
         for (group, first, n) in by_group(&[(block, count)], geometry.group_blocks.into()) {
@@ -356,6 +380,11 @@ impl Alloc {
         let mut inner = self.inner.lock();
         let c = (hint % CURSORS as u64) as usize;
         let Cursor { next, end } = inner.cursors[c];
+        if let Some(run) = inner.go_on(geometry, (next, end.min(data.end)), u64::from(want.max(1))) {
+            inner.cursors[c].next = next + run;
+            inner.cursors[c].end = end.max(next + run);
+            return Ok(Run { addr: BlockNo(next), count: run as u32 });
+        }
         let mut at = inner.next_free(geometry, next, end)?;
         if at.is_none() {
             let sweep = inner.sweep;

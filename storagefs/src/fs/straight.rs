@@ -73,8 +73,8 @@ pub(crate) fn plan<'a>(
     if !granted || in_steps(cmd) {
         return None;
     }
-    let (size, mode) = store.look_at(file.ino, |rec| (rec.size, rec.mode)).ok()?;
-    if mode & perm::IFMT != perm::IFREG {
+    let (size, mode, is_virtual) = store.look_at(file.ino, |rec| (rec.size, rec.mode, rec.is_virtual())).ok()?;
+    if mode & perm::IFMT != perm::IFREG || is_virtual {
         return None;
     }
     let now = Time { sec: now.0, nsec: now.1 };
@@ -355,7 +355,8 @@ impl<'a> Line<'a> {
         if (from, to) == (0, BLOCK) {
             return Ok((*crc, None));
         }
-        let around = match self.fresh {
+        // Behind its end a file reads as zeros, whatever is reserved there.
+        let around = match self.fresh || *blk * BLOCK_BYTES >= self.size {
             true => {
                 bytes[..from].fill(0);
                 bytes[to..].fill(0);
