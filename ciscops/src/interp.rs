@@ -250,7 +250,7 @@ impl<F: Copy> Machine<'_, F> {
             }
             Micro::Read { span, to, sum } => self.read(span, to, sum, t).await,
             Micro::Write { spot, from, sum } => self.write(spot, from, sum, t).await,
-            Micro::Change { modify, old } => self.change(modify, old),
+            Micro::Change { modify, old } => change(&mut self.scratch[..], modify, old, self.pool),
             Micro::Verify => {
                 if self.scratch[..] == self.regs.sum.value().to_le_bytes() {
                     Ok(())
@@ -310,26 +310,6 @@ impl<F: Copy> Machine<'_, F> {
         Ok(())
     }
 
-    fn change(&mut self, modify: Modify, old: PoolRange) -> Result<(), Errno> {
-        let field = &mut self.scratch[..];
-        if !old.is_empty() {
-            self.pool.slice(old)?.copy_from(field);
-        }
-        match modify {
-            Modify::Patch(range) => self.pool.slice(range)?.copy_to(field),
-            Modify::Add(v) => add(field, v),
-            Modify::Xor(range) => xor(field, &self.pool.slice(range)?.to_vec()),
-            Modify::XorImm(imm) => xor(field, &imm),
-            Modify::CompareSwap { expect, new } => {
-                if self.pool.slice(expect)?.to_vec() != *field {
-                    return Err(Errno::CANCELED);
-                }
-                self.pool.slice(new)?.copy_to(field);
-            }
-        }
-        Ok(())
-    }
-
     /// Errors that say more than their number.
     fn results_on_error(&self, op: &Op, errno: Errno) -> (u64, u64) {
         let read = self.regs.read.unwrap_or(0);
@@ -339,6 +319,29 @@ impl<F: Copy> Machine<'_, F> {
             _ => (0, 0),
         }
     }
+}
+
+/// The change that a `read_modify_write` makes to its field; `old` gets the bytes that were there, unless it is empty.
+///
+/// # Errors
+/// ECANCELED when it compares, and they differ; EFAULT for a range outside of the pool.
+pub fn change(field: &mut [u8], modify: Modify, old: PoolRange, pool: &SharedRegion) -> Result<(), Errno> {
+    if !old.is_empty() {
+        pool.slice(old)?.copy_from(field);
+    }
+    match modify {
+        Modify::Patch(range) => pool.slice(range)?.copy_to(field),
+        Modify::Add(v) => add(field, v),
+        Modify::Xor(range) => xor(field, &pool.slice(range)?.to_vec()),
+        Modify::XorImm(imm) => xor(field, &imm),
+        Modify::CompareSwap { expect, new } => {
+            if pool.slice(expect)?.to_vec() != *field {
+                return Err(Errno::CANCELED);
+            }
+            pool.slice(new)?.copy_to(field);
+        }
+    }
+    Ok(())
 }
 
 /// Little-endian wrapping add; the field is at most 8 bytes.

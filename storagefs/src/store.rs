@@ -22,6 +22,7 @@ pub use micro::{Group, MicroTxn};
 pub use names::NameHash;
 pub(crate) use names::{removal_in, slot_in};
 pub use plan::{Need, Plan};
+pub(crate) use read::Around;
 pub use read::{BlockKind, BlockView};
 
 use crate::alloc::Alloc;
@@ -32,9 +33,9 @@ use crate::geometry::Geometry;
 use crate::integrity::Damage;
 use crate::micro::open::OpenTxns;
 use crate::outcomes::{Identity, Outcomes};
-use crate::overlay::{InoMap, Overlay};
+use crate::overlay::{InoMap, Overlay, RecState};
 use crate::reclaim::Pending;
-use crate::record::InodeRec;
+use crate::record::{InodeRec, Time};
 use crate::shares::{NOBODY, Owner};
 use crate::tree::PageRef;
 use pins::Pins;
@@ -196,9 +197,28 @@ impl Store {
         Ok(self.overlay.inode(ino.0, |found| rec.set(found))?.is_some())
     }
 
+    /// Looks at an inode's record where it lies.
+    ///
+    /// # Errors
+    /// ENOENT, `Miss` on a cold page, damage.
+    pub(crate) fn look_at<T>(&self, ino: InodeNo, look: impl FnOnce(&InodeRec) -> T) -> FsResult<T> {
+        let shard = self.overlay.shard(ino.0).read();
+        match shard.active.nodes.get(&ino.0).map(|n| &n.rec) {
+            Some(RecState::Live(rec)) => Ok(look(rec)),
+            // Only the layers below know it.
+            _ => shard.inode(ino.0)?.as_ref().map(look).ok_or(Errno::NOENT.into()),
+        }
+    }
+
     /// A number for a new inode. Numbers not used are lost, which is harmless.
     pub(crate) fn alloc_ino(&self) -> InodeNo {
         InodeNo(self.ledger.next_ino.fetch_add(1, Relaxed))
+    }
+
+    /// The same, with the generation of what is created `now`.
+    pub(crate) fn fresh_number(&self, now: Time) -> (InodeNo, u32) {
+        let ino = self.alloc_ino();
+        (ino, (ino.0 as u32).wrapping_mul(0x9e37_79b1) ^ now.nsec ^ now.sec as u32)
     }
 
     /// Counts an open description (or a session's use) of an inode: it outlives its last name until the last close.

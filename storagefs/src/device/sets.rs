@@ -234,6 +234,13 @@ impl SetTable {
         members.iter().all(|(ino, _)| !locked.shard(*ino).contains_key(ino)).then_some(locked)
     }
 
+    /// The same of one inode.
+    #[inline]
+    pub fn hold_free_one(&self, ino: u64) -> Option<impl Sized + use<'_>> {
+        let shard = self.shards[shard_of(ino)].lock();
+        (shard.is_empty() || !shard.contains_key(&ino)).then_some(shard)
+    }
+
     /// The gate that name-changing commands pass before they resolve.
     pub fn names(&self) -> &NamespaceGate {
         &self.names

@@ -34,8 +34,7 @@ impl<'a> Txn<'a> {
         if let Some(begin) = self.again {
             return (begin.file, begin.generation);
         }
-        let ino = self.store.alloc_ino();
-        (ino, (ino.0 as u32).wrapping_mul(0x9e37_79b1) ^ self.now.nsec ^ self.now.sec as u32)
+        self.store.fresh_number(self.now)
     }
 
     /// Stages a write whose bytes are an input: the input's effects stand for it as they are.

@@ -11,6 +11,7 @@
 //! * `program` what a fused program holds and reserves; `staged_names` names that one command changes several of.
 //! * `committed` bytes of files that the command has not written to; `optimistic` commands that only look, without
 //!   tickets.
+//! * `straight` changes of one file's content that wait for nothing, without a transaction.
 //! * `strides` long work in pieces: walks, ways up, looks for data.
 //! * `staged` transactions that a session collects; `keys` those it brings for its encrypting commands.
 //! * `driver` runs commands one at a time without a device: tests, fsck's usability check, tools.
@@ -37,6 +38,7 @@ pub mod resolve;
 pub mod stage;
 pub mod staged;
 mod staged_names;
+pub(crate) mod straight;
 pub(crate) mod strides;
 pub mod target;
 pub mod txn;

@@ -11,7 +11,7 @@ use super::txn::{StagedInode, StagedName, Txn};
 use super::{Cred, FLAG_LINKABLE, LINKS_MAX};
 use crate::effect::{Effect, attr};
 use crate::error::{FsError, FsResult, Place};
-use crate::record::{Dirent, InodeRec};
+use crate::record::{Dirent, InodeRec, Time};
 use crate::tree::{self, Key};
 use smallvec::SmallVec;
 use std::sync::Arc;
@@ -61,6 +61,24 @@ pub(super) fn may_open(rec: &InodeRec, slash: bool, flags: OpenFlags, excl: bool
         return Err(Errno::PERM);
     }
     Ok(())
+}
+
+/// The record of what is created in `dir` at time `now`, but for its number.
+pub(super) fn fresh_inode(dir: &InodeRec, cred: &Cred, (kind, mode): (u32, u32), now: Time) -> InodeRec {
+    let (mode, gid) = perm::inherit(dir, cred, kind, mode);
+    let is_dir = kind == IFDIR;
+    InodeRec {
+        mode,
+        uid: cred.uid,
+        gid,
+        nlink: if is_dir { 2 } else { 1 },
+        atime: now,
+        mtime: now,
+        ctime: now,
+        btime: now,
+        parent: if is_dir { dir.ino } else { InodeNo(0) },
+        ..InodeRec::empty(InodeNo(0))
+    }
 }
 
 impl Txn<'_> {
@@ -132,25 +150,10 @@ impl Txn<'_> {
     }
 
     fn new_inode(&mut self, dir: &InodeRec, kind: u32, mode: u32, target: Option<&[u8]>) -> InodeRec {
-        let cred = self.session.cred();
-        let (mode, gid) = perm::inherit(dir, cred, kind, mode);
         let (ino, generation) = self.fresh_number();
-        let is_dir = kind == IFDIR;
-        InodeRec {
-            generation,
-            mode,
-            uid: cred.uid,
-            gid,
-            nlink: if is_dir { 2 } else { 1 },
-            size: target.map_or(0, |t| t.len() as u64),
-            atime: self.now,
-            mtime: self.now,
-            ctime: self.now,
-            btime: self.now,
-            parent: if is_dir { dir.ino } else { InodeNo(0) },
-            target: target.map(Arc::from),
-            ..InodeRec::empty(ino)
-        }
+        let size = target.map_or(0, |t| t.len() as u64);
+        let fresh = fresh_inode(dir, self.session.cred(), (kind, mode), self.now);
+        InodeRec { ino, generation, size, target: target.map(Arc::from), ..fresh }
     }
 
     /// Makes the name `at` and a new inode behind it.

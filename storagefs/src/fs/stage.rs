@@ -28,7 +28,7 @@ pub(crate) const SLICE_BYTES: u64 = 64 << 10;
 const UNMAP_BLOCKS: u64 = (UNMAP_WINDOWS_MAX - 1) * WINDOW_BLOCKS;
 
 /// Blocks of a run that composed ones still join.
-const JOINED_MAX: u64 = 16;
+pub(super) const JOINED_MAX: u64 = 16;
 
 /// Byte ranges inside one block, sorted and apart.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -14,7 +14,6 @@ use crate::alloc::Run;
 use crate::effect::{AttrDelta, Effect, Effects, attr};
 use crate::error::{FsError, FsResult};
 use crate::micro::Begin;
-use crate::overlay::RecState;
 use crate::record::{Dirent, InodeRec, Time};
 use crate::store::{MicroTxn, Plan, Store};
 use smallvec::SmallVec;
@@ -390,12 +389,7 @@ impl<'a> Txn<'a> {
         if let Some(s) = self.inodes.iter().find(|s| s.rec.ino == ino) {
             return Ok(look(&s.rec));
         }
-        let shard = self.store.overlay.shard(ino.0).read();
-        match shard.active.nodes.get(&ino.0).map(|n| &n.rec) {
-            Some(RecState::Live(rec)) => Ok(look(rec)),
-            // Only the layers below know it.
-            _ => shard.inode(ino.0)?.as_ref().map(look).ok_or(Errno::NOENT.into()),
-        }
+        self.store.look_at(ino, look)
     }
 
     /// The staged copy of an inode, for changing, from the store on the first change.

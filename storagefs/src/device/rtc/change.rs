@@ -6,15 +6,16 @@ use std::pin::pin;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::{Context, Poll, Waker};
 
-use weldfs_ciscops::{Command, Errno, Outcome, Paths, interp};
+use weldfs_ciscops::{Command, Durability, Errno, Op, OpenFlags, Outcome, Paths, TxnMode, interp};
 use weldfs_journal::{Lsn, RecordHead};
 
 use super::super::core::Core;
 use super::super::dataplane::{Done, count, described, filled, installed, volatile, wanted};
 use super::super::session::QueueState;
 use super::super::wishes::{Asked, changes_names, leaves_garbage, wants_durable};
+use crate::fs::straight::{self, Changed};
 use crate::fs::strides::Strides;
-use crate::fs::{Finished, HandleTable, SLICE_BYTES, Slicer, Txn, payload_bytes, plan_need, resolve_set};
+use crate::fs::{Finished, HandleTable, InodeSet, SLICE_BYTES, Slicer, Txn, payload_bytes, plan_need, resolve_set};
 
 /// So often a command may be asked whether it gives way before it is given up, beside the ends of a program's micro-ops:
 /// at the ends of its own, and after strides of long work.
@@ -58,8 +59,15 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 /// Runs a command; `None` where it would have to wait.
 pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths) -> Option<Done> {
     let (store, session) = (&*core.store, &*queue.session);
+    if !store.writes_directly() || core.virtuals.any() || core.pace.is_pressed() {
+        return None;
+    }
+    let in_steps = cmd.mode != TxnMode::Default && cmd.commits_in_steps() && cmd.op.changes_in_steps();
+    if !in_steps && let Some(done) = content(core, queue, cmd) {
+        return Some(done);
+    }
     let payload = payload_bytes(cmd, paths);
-    if payload > SLICE_BYTES || !store.writes_directly() || core.virtuals.any() || core.pace.is_pressed() {
+    if payload > SLICE_BYTES {
         return None;
     }
     let asked = Asked { core, session, cmd, paths };
@@ -67,6 +75,9 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
         return None;
     }
     let set = resolve_set(store, cmd, paths, session, false, &mut Strides::default()).ok()?;
+    if !in_steps && let Some(done) = create(asked, queue, &set) {
+        return Some(done);
+    }
     let need = plan_need(store, cmd, paths, session, &set).ok()?;
     if need.is_some() && store.journal().must_wait().is_some() {
         return None;
@@ -99,6 +110,68 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
     };
     done.bytes_in += (paths.a.len() + paths.b.len()) as u64;
     Some(done)
+}
+
+/// A command that changes the content of one file, whose handle it has, and needs no transaction for that.
+fn content(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done> {
+    let (store, session) = (&*core.store, &*queue.session);
+    let (h, need) = straight::concerned(&cmd.op)?;
+    let file = session.handle(h).ok()?;
+    let grants = !file.flags.contains(OpenFlags::PATH) && file.flags.access().contains(need);
+    if !grants || store.journal().must_wait().is_some() {
+        return None;
+    }
+    let held = core.sets.hold_free_one(file.ino.0)?;
+    let changed = straight::plan(store, session, &queue.pool, cmd, file, core.clock.wall())?;
+    conclude(core, queue, (cmd, &Paths::default()), file.flags, changed, held)
+}
+
+/// The same of one that creates its file.
+fn create(asked: Asked<'_>, queue: &QueueState, set: &InodeSet) -> Option<Done> {
+    let Asked { core, session, cmd, paths } = asked;
+    let Op::OpenWriteClose { flags, .. } = cmd.op else { return None };
+    if set.file().is_some() || core.store.journal().must_wait().is_some() {
+        return None;
+    }
+    let held = core.sets.hold_free(&wanted(&cmd.op, session, set))?;
+    let now = core.clock.wall();
+    let changed = straight::plan_create(&core.store, session, &queue.pool, (cmd, &paths.a), set, now)?;
+    let mut done = conclude(core, queue, (cmd, paths), flags, changed, held)?;
+    if leaves_garbage(asked) {
+        core.note_reclaim();
+    }
+    done.bytes_in += paths.a.len() as u64;
+    Some(done)
+}
+
+/// Commits a change, gives back what was held for it, and makes it durable if that is asked for. `flags`: of the handle,
+/// or what the file was opened with.
+fn conclude(
+    core: &Core,
+    queue: &QueueState,
+    (cmd, paths): (&Command, &Paths),
+    flags: OpenFlags,
+    changed: Changed<'_>,
+    held: impl Sized,
+) -> Option<Done> {
+    let Changed { mut plan, outcome, counters, cursor } = changed;
+    let appended = core.store.commit(&mut plan, RecordHead::op()).ok()?;
+    filled(core, &appended);
+    if let Some((h, offset)) = cursor {
+        // The handle was closed meanwhile: then nothing can ask for the offset either.
+        let _ = queue.session.handles.with(h, |d| d.set_offset(offset));
+    }
+    drop(held);
+    drop(plan);
+    let durable = match cmd.durability {
+        Durability::Durable => true,
+        Durability::Volatile => false,
+        Durability::Default => core.durable_default || flags.intersects(OpenFlags::SYNC | OpenFlags::DSYNC),
+    };
+    let sync = durable || volatile(core, appended.end).is_err();
+    let last = if sync { durable_now(core, appended.end) } else { Ok(()) };
+    let outcome = last.map_or_else(Outcome::failed, |()| outcome);
+    Some(count(cmd, paths, outcome, &counters))
 }
 
 /// Nothing of it is left.
