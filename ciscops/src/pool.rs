@@ -217,6 +217,13 @@ unsafe impl Send for SharedBytes<'_> {}
 unsafe impl Sync for SharedBytes<'_> {}
 
 impl<'a> SharedBytes<'a> {
+    /// Private memory as what copies go into that may go to a pool, too.
+    #[inline]
+    pub fn of_private(bytes: &'a mut [u8]) -> SharedBytes<'a> {
+        let len = bytes.len();
+        SharedBytes { base: NonNull::from(bytes).cast(), len, life: PhantomData }
+    }
+
     /// Bytes.
     #[inline]
     pub fn len(&self) -> usize {

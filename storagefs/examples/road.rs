@@ -24,10 +24,12 @@ fn main() {
 mod drill {
     use std::sync::Arc;
     use std::time::Instant;
-    use weldfs_ciscops::flags::{ChecksumKind, OpenFlags};
+    use weldfs_ciscops::catalogue::{LogRecover, Template};
+    use weldfs_ciscops::flags::{Access, ChecksumKind, OpenFlags};
+    use weldfs_ciscops::program::{Body, Builder, Int, Micro, Order, Record, SumKind, To, Value};
     use weldfs_ciscops::{
-        At, Command, CqConsumer, Cqe, Durability, Handle, Modify, Op, Placement, PoolRange, QueueMemory, SharedRegion,
-        SqProducer,
+        At, ChecksumState, Command, CqConsumer, Cqe, Durability, Handle, Modify, Op, Placement, PoolRange, QueueMemory,
+        SharedRegion, SqProducer,
     };
     use weldfs_fpga::config::{CardConfig, Reconfigure};
     use weldfs_journal::{Clock, Medium, SystemRandom};
@@ -39,7 +41,7 @@ mod drill {
     use zerocopy::IntoBytes;
 
     /// What there is to run. What ends with `_slot` has its checksum from a slot, by the kernel that is built in.
-    pub const KINDS: [&str; 13] = [
+    pub const KINDS: [&str; 15] = [
         "nop",
         "read",
         "append",
@@ -53,6 +55,8 @@ mod drill {
         "stat",
         "stat_many",
         "readdir_plus",
+        "index_walk",
+        "log_recover",
     ];
     /// Files, and blocks of the file that is read and modified; names of one `stat_many`.
     const FILES: u64 = 64;
@@ -67,6 +71,12 @@ mod drill {
     const ITEMS: PoolRange = PoolRange { off: 8192, len: FILES as u32 * 64 };
     const RESULTS: PoolRange = PoolRange { off: 16384, len: FILES as u32 * 32 };
     const OUT: u32 = 65536;
+    const BODIES: u32 = 640 << 10;
+    const BODY: u32 = 1024;
+    /// Reads of one `index_walk`; records of the log that `log_recover` walks over, of 4 KiB behind a head.
+    const WALK: u64 = 8;
+    const RECORDS: u64 = 16;
+    const HEAD: u32 = 8;
     const POOL: u32 = 1 << 20;
 
     /// The system's monotonic clock through the standard library, which runs under every emulator.
@@ -88,6 +98,8 @@ mod drill {
         pool: SharedRegion,
         log: Handle,
         table: Handle,
+        nodes: Handle,
+        records: Handle,
         sequence: u64,
         _session: Session,
     }
@@ -106,6 +118,7 @@ mod drill {
         let run = |device: &Device, turn: &mut dyn FnMut() -> bool| {
             let mut drill = Drill::new(device);
             (drill.log, drill.table) = (drill.open("log", turn), drill.open("table", turn));
+            (drill.nodes, drill.records) = (drill.open("nodes", turn), drill.open("records", turn));
             body(&mut drill, turn);
         };
         Device::on_this_thread(store, config, run).expect("a device on this thread");
@@ -158,7 +171,8 @@ mod drill {
             let memory = QueueMemory::new(parts.region, &parts.layout).expect("its memory");
             let pool = memory.pool(&parts.layout).expect("its pool");
             let (sq, cq) = (SqProducer::new(memory.clone()), CqConsumer::new(memory));
-            Drill { sq, cq, pool, log: Handle::ROOT, table: Handle::ROOT, sequence: 1, _session: session }
+            let none = Handle::ROOT;
+            Drill { sq, cq, pool, log: none, table: none, nodes: none, records: none, sequence: 1, _session: session }
         }
 
         fn put(&self, range: PoolRange, bytes: &[u8]) {
@@ -210,6 +224,44 @@ mod drill {
                 let (flags, at) = (FLAGS, At::Offset(0));
                 self.one(Op::OpenWriteClose { base: Handle::ROOT, path, flags, mode: 0o644, at, src: SRC }, turn);
             }
+            for n in 0..FILES {
+                // The next node's place, and whatever else.
+                self.put(SRC, &((n * 37 + 11) % FILES * 4096).to_le_bytes());
+                self.one(Op::Write { h: self.nodes, at: At::Offset(n * 4096), src: SRC }, turn);
+            }
+            self.put(SRC, &[7; 4096]);
+            let mut sum = ChecksumState::new();
+            sum.update(&[7; 4096]);
+            let head = [4096u32.to_le_bytes(), sum.value().to_le_bytes()].concat();
+            for _ in 0..RECORDS {
+                self.put(PoolRange::new(OUT, HEAD), &head);
+                self.one(Op::Write { h: self.records, at: At::End, src: PoolRange::new(OUT, HEAD) }, turn);
+                self.one(Op::Write { h: self.records, at: At::End, src: SRC }, turn);
+            }
+        }
+
+        fn program(&self, slot: u64, body: &Body, ranges: &[PoolRange]) -> Op {
+            let at = PoolRange::new(BODIES + slot as u32 * BODY, body.len() as u32);
+            self.put(at, &body.bind(ranges).expect("its ranges"));
+            Body::op(at)
+        }
+
+        /// Follows pointers from node to node, and reads the block that the last one points to.
+        fn walk(&self, first: u64) -> Body {
+            let mut b = Builder::new();
+            let file = b.take(self.nodes, Access::READ);
+            let (buf, at, leaf) = (b.buffer(8), b.register(), b.pool(4096));
+            let read =
+                |off, len, to| Micro::Read { file, off, len, to, whole: true, pad: false, fold: None, count: None };
+            let mut from = Value::Imm(first);
+            for _ in 1..WALK {
+                b.push(read(from, Value::Imm(8), To::Buffer(buf)));
+                b.push(Micro::Load { to: at, buf, off: Value::Imm(0), int: Int::U64_LE });
+                from = Value::Reg(at);
+            }
+            b.push(read(from, Value::Imm(4096), To::Pool(leaf)));
+            b.results(Some(at), None);
+            b.finish().expect("a program")
         }
 
         /// Runs `count` operations, `depth` in flight: a full ring of them, all completions, the next ones.
@@ -265,6 +317,15 @@ mod drill {
                         self.put(item, Command::new(n, stat).encode().as_bytes());
                     }
                     Op::Batch { items: ITEMS, results: RESULTS }
+                }
+                "index_walk" => self.program(slot, &self.walk(block), &[out(4096)]),
+                "log_recover" => {
+                    let (len, sum_order, sum) = (Int::U32_LE, Order::Little, SumKind::Crc32c);
+                    let head = HEAD as u8;
+                    let record = Record { head, len_at: 0, len, sum_at: Some(4), sum_order, sum, covers: head };
+                    let (offset, len) = (0, 2 * RECORDS * 4096);
+                    let recover = LogRecover { h: self.records, offset, len, record, offsets: 0, copy: None };
+                    self.program(slot, &recover.body().expect("a program"), &[])
                 }
                 "readdir_plus" => Op::ReadDirPlus { h: base, cookie: 0, out: out(16384) },
                 _ => unreachable!("not a kind: {kind}"),

@@ -37,7 +37,7 @@ pub(super) fn ranges_at(micros: usize) -> usize {
 }
 
 /// Believes the layout, and nothing else.
-pub(super) fn decode(body: &[u8]) -> Result<Program, Fault> {
+pub(super) fn decode(body: &[u8]) -> Result<Box<Program>, Fault> {
     let short = Fault::whole(Errno::INVAL, "the body is shorter than a header");
     let head: &[u8; HEADER_BYTES] = body.first_chunk().ok_or(short)?;
     if body.len() > PROGRAM_BODY_MAX as usize {
@@ -64,7 +64,7 @@ pub(super) fn decode(body: &[u8]) -> Result<Program, Fault> {
     if head[RESULTS_AT + 2] != 0 || head[DATA_AT + 4..CAPACITIES_AT].iter().any(|b| *b != 0) {
         return Err(Fault::whole(Errno::INVAL, "a reserved byte of the header is not zero"));
     }
-    let mut program = Program {
+    let mut program = Box::new(Program {
         micros: SmallVec::new(),
         ranges: body[ranges_at..strings_at]
             .chunks_exact(RANGE_BYTES)
@@ -75,7 +75,7 @@ pub(super) fn decode(body: &[u8]) -> Result<Program, Fault> {
         capacities: core::array::from_fn(|i| u32_at(head, CAPACITIES_AT + 4 * i)),
         results: [result(head[RESULTS_AT])?, result(head[RESULTS_AT + 1])?],
         totals: Totals::default(),
-    };
+    });
     for s in body[strings_at..data_at].chunks_exact(STRING_BYTES) {
         let (at, len) = (u16_at(s, 0), u16_at(s, 2));
         if usize::from(at) + usize::from(len) > data_len {

@@ -255,17 +255,12 @@ impl Body {
 
     /// Whether the program takes bytes out of that range: they have to be there when the command is submitted.
     pub fn is_input(&self, p: Pool) -> bool {
-        self.program.micros.iter().any(|m| m.takes(Bytes::Pool(p)))
+        self.program.takes_from(p)
     }
 
     /// Whether the program puts bytes in that range.
     pub fn is_output(&self, p: Pool) -> bool {
-        self.program.micros.iter().any(|m| match *m {
-            Micro::Read { to, .. } => to == To::Pool(p),
-            Micro::Give { to, .. } => to == p,
-            Micro::Scan { offsets, .. } => offsets == Some(p),
-            _ => false,
-        })
+        self.program.gives_into(p)
     }
 
     /// The bytes to submit when the ranges lie at `ranges`, in order.

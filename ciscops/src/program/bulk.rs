@@ -103,14 +103,13 @@ type Done<T> = Result<T, Errno>;
 
 /// Reads into `sink`, and folds what goes there into `sum`; as micro-op `index` it makes way between two pieces.
 pub(super) async fn read_summed<T: Target>(
-    (sum, index): (&mut Option<Sum>, usize),
+    (sum, index): (&mut Sum, usize),
     t: &mut T,
     file: T::File,
     (off, len): (u64, u64),
     mut sink: Sink<'_>,
     piece: &mut Piece,
 ) -> Done<u64> {
-    let Some(sum) = sum else { return t.read(file, off, len, sink, None).await };
     let mut done = 0;
     loop {
         let asked = (len - done).min(PIECE_BYTES as u64);

@@ -399,14 +399,15 @@ impl<'a, F: Copy> Machine<'a, F> {
         (off, len): (u64, u64),
         sink: Sink<'_>,
     ) -> Done<u64> {
-        if let (Some(fold), true) = (folding.fold, folding.placed) {
+        let Some(fold) = folding.fold else { return t.read(file, off, len, sink, None).await };
+        if folding.placed {
             let (n, sum) = self.read_in_slot(fold.kind, t, file, (off, len), sink).await?;
             folding.value = Some(sum);
             return Ok(n);
         }
-        let mut sum = folding.fold.map(|f| Sum::new(f.kind));
+        let mut sum = Sum::new(fold.kind);
         let n = read_summed((&mut sum, self.index), t, file, (off, len), sink, &mut self.piece).await;
-        folding.value = sum.map(|sum| sum.value());
+        folding.value = Some(sum.value());
         n
     }
 

@@ -88,7 +88,7 @@ impl Program {
             return Err(Errno::TOOBIG);
         }
         let private = bytes.to_vec();
-        Ok(Box::new(Program::decode(&private, pool.len() as u32)?))
+        Ok(Program::boxed(&private, pool.len() as u32)?)
     }
 
     /// A body in private memory, for a pool of `pool_bytes`. Total on any bytes.
@@ -96,6 +96,11 @@ impl Program {
     /// # Errors
     /// Those of docs/COMMANDS.md, with the micro-op at fault.
     pub fn decode(body: &[u8], pool_bytes: u32) -> Result<Program, Fault> {
+        Program::boxed(body, pool_bytes).map(|program| *program)
+    }
+
+    /// The same, where it stays: a program is large.
+    fn boxed(body: &[u8], pool_bytes: u32) -> Result<Box<Program>, Fault> {
         let mut program = body::decode(body)?;
         program.totals = verify::verify(&program, pool_bytes)?;
         Ok(program)
@@ -119,6 +124,31 @@ impl Program {
     /// A pool range; empty when there is none of that number (never in a verified program).
     pub fn range(&self, pool: Pool) -> PoolRange {
         self.ranges.get(usize::from(pool.0)).copied().unwrap_or(PoolRange::EMPTY)
+    }
+
+    /// Whether a micro-op takes bytes out of that pool range.
+    pub fn takes_from(&self, p: Pool) -> bool {
+        self.micros.iter().any(|m| m.takes(Bytes::Pool(p)))
+    }
+
+    /// Whether a micro-op puts bytes in that pool range.
+    pub fn gives_into(&self, p: Pool) -> bool {
+        self.micros.iter().any(|m| match *m {
+            Micro::Read { to, .. } => to == To::Pool(p),
+            Micro::Give { to, .. } => to == p,
+            Micro::Scan { offsets, .. } => offsets == Some(p),
+            _ => false,
+        })
+    }
+
+    /// Whether it does the same, run again after it was given up: what it puts in the pool lies neither where it takes
+    /// something from, nor where its `body` does.
+    pub fn is_repeatable(&self, body: PoolRange) -> bool {
+        let overlap = |a: PoolRange, b: PoolRange| a.off < b.off + b.len && b.off < a.off + a.len;
+        let ranges = || self.ranges.iter().zip(0..).map(|(range, p)| (*range, Pool(p)));
+        ranges().filter(|(_, p)| self.gives_into(*p)).all(|(out, _)| {
+            !overlap(out, body) && !ranges().any(|(range, p)| overlap(out, range) && self.takes_from(p))
+        })
     }
 
     /// Strings in all.
@@ -155,6 +185,12 @@ impl Program {
     /// Upper bound of the bytes that micro-op `index` may write into a file; 0 for those that write none.
     pub fn write_bytes_of(&self, index: usize) -> u64 {
         self.micros.get(index).map_or(0, |m| verify::write_bound(self, m))
+    }
+
+    /// The micro-ops, each with an upper bound of the bytes that it reads, writes, moves or looks at; of one that
+    /// computes or scans, far more.
+    pub fn weighed(&self) -> impl Iterator<Item = (&Micro, u64)> {
+        self.micros.iter().map(|m| (m, verify::bytes_bound(self, m)))
     }
 
     /// Whether the command asks to be durable by itself: it holds a `Sync`.

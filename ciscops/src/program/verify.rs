@@ -130,9 +130,12 @@ pub(super) fn verify(program: &Program, pool_bytes: u32) -> Result<Totals, Fault
         return Err(Fault::whole(Errno::TOOBIG, "a buffer is larger than a payload may be"));
     }
     let capacities: u64 = program.capacities.iter().map(|c| u64::from(*c)).sum();
-    let piece = if program.micros.iter().any(needs_piece) { PIECE_BYTES as u64 } else { 0 };
-    let working = program.micros.iter().map(|m| working_bytes(program, m)).max().unwrap_or(0);
-    let writes = program.micros.iter().map(|m| write_bound(program, m)).sum();
+    let (mut piece, mut working, mut writes) = (0, 0, 0);
+    for m in &program.micros {
+        piece = if needs_piece(m) { PIECE_BYTES as u64 } else { piece };
+        working = working.max(working_bytes(program, m));
+        writes += write_bound(program, m);
+    }
     let totals = Totals { scratch: capacities + piece + working, writes };
     if capacities + piece > PROGRAM_SCRATCH_MAX {
         return Err(Fault::whole(Errno::TOOBIG, "the buffers are larger than a program's may be, all together"));
@@ -190,6 +193,22 @@ pub(super) fn write_bound(p: &Program, m: &Micro) -> u64 {
         Micro::Write { from, .. } => len_bound(p, from),
         Micro::CopyRange { len: Value::Imm(len), .. } => len,
         Micro::CopyRange { max, .. } => max.into(),
+        _ => 0,
+    }
+}
+
+/// At most so many bytes does a micro-op read, write, move or look at, in memory too; far more of one that computes, or
+/// that scans: that takes as long as there are records.
+pub(super) fn bytes_bound(p: &Program, m: &Micro) -> u64 {
+    match *m {
+        Micro::Read { len: Value::Imm(len), .. } => len,
+        Micro::Read { to: To::Buffer(b), .. } => p.capacity(b).into(),
+        Micro::Read { to: To::Pool(r), .. } => p.range(r).len.into(),
+        Micro::Read { .. } | Micro::Scan { .. } | Micro::Transform { .. } | Micro::Kernel { .. } => PROGRAM_READ_MAX,
+        Micro::CopyRange { .. } => 2 * write_bound(p, m),
+        Micro::Write { from: of, .. } | Micro::Fill { from: of, .. } | Micro::Checksum { of, .. } => len_bound(p, of),
+        Micro::Change { buf, .. } | Micro::Slice { buf, .. } | Micro::Give { buf, .. } => p.capacity(buf).into(),
+        Micro::Guard { cond: Cond::Holds { bytes, .. }, .. } => len_bound(p, bytes),
         _ => 0,
     }
 }

@@ -62,6 +62,20 @@ fn a_built_body_decodes_to_the_program_it_was_built_from() {
 }
 
 #[test]
+fn a_program_is_repeatable_unless_it_gives_where_it_takes_or_where_its_body_lies() {
+    let (payload, body) = (PoolRange::new(512, 4096), PoolRange::new(65536, 1000));
+    let repeatable = |out| {
+        let bytes = sample().bind(&[payload, PoolRange::new(out, 64)]).unwrap();
+        Program::decode(&bytes, POOL).unwrap().is_repeatable(body)
+    };
+    for (out, is) in [(448, true), (449, false), (4607, false), (4608, true), (65472, true), (65473, false)] {
+        assert_eq!(repeatable(out), is, "what is given lies at {out}");
+    }
+    let sizes: Vec<u64> = sample().program().weighed().map(|(_, bytes)| bytes).collect();
+    assert_eq!(sizes, [0, 4096, 4, 0, 64, 0, 4, 64, 64, 64, 0, 0, 0]);
+}
+
+#[test]
 fn a_body_is_fetched_once_and_then_its_clients_no_more() {
     let bytes = sample().bind(&[PoolRange::new(512, 4096), PoolRange::new(8192, 64)]).unwrap();
     let pool = SharedRegion::heap(POOL as usize);

@@ -4,9 +4,11 @@
 //! the way of commands that wait (`dataplane`), from its beginning.
 //!
 //! * this file: which commands, and those that only look (`fs::optimistic` says why they need no tickets);
-//! * `change`: those over a transaction; `session`: those that the session answers.
+//! * `change`: those over a transaction; `program`: which programs are among these; `session`: those that the session
+//!   answers.
 
 mod change;
+mod program;
 mod session;
 #[cfg(test)]
 mod tests;
@@ -20,7 +22,7 @@ use super::session::QueueState;
 use crate::fs::optimistic::{Optimistic, only_looks};
 
 /// Commands that may be over at once.
-const NUMBERS: [Opcode; 25] = [
+const NUMBERS: [Opcode; 26] = [
     Opcode::Nop,
     Opcode::Open,
     Opcode::Close,
@@ -46,6 +48,7 @@ const NUMBERS: [Opcode; 25] = [
     Opcode::AppendChecksumWrite,
     Opcode::ReadChecksumVerify,
     Opcode::ReadModifyWrite,
+    Opcode::Program,
 ];
 
 /// Whether commands with this number may be over at once.
@@ -69,6 +72,9 @@ const fn bits(numbers: &[Opcode]) -> u128 {
 pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done> {
     if !may_complete(core, queue, cmd) {
         return None;
+    }
+    if let Op::Program { body } = cmd.op {
+        return program::run(core, queue, cmd, body);
     }
     let mut paths = Paths::default();
     paths.take(cmd, &queue.pool).ok()?;

@@ -1,13 +1,12 @@
 //! Reads of what is committed: bytes of a file of which the command has staged nothing.
 //!
-//! Whole blocks go one-pass from the medium to the client's pool, with their checksum computed in passing; anything
-//! else is composed in a private block first.
+//! Blocks go one-pass from the medium to where they are wanted, with their checksum computed in passing, where all of
+//! one is wanted and nothing was laid over it since; anything else is composed in a private block first.
 
 use super::stage::{BLOCK, BLOCK_BYTES};
 use super::txn::OpCounters;
 use crate::blockcache::FETCH_MAX;
 use crate::error::{FsError, FsResult, Miss, Place};
-use crate::record::InodeRec;
 use crate::scratch::BlockBuf;
 use crate::store::{BlockKind, BlockView, Store};
 use weldfs_ciscops::{ChecksumState, InodeNo, SharedBytes, Sink};
@@ -36,38 +35,38 @@ impl<'s> Reader<'s> {
         Reader { store, counters: OpCounters::default() }
     }
 
-    /// Reads up to `len` bytes; returns how many. `sum` folds in what goes to the sink. The command will read `ahead`
-    /// bytes from `off` on, these among them: a miss names what lies together of them.
+    /// Reads up to `len` bytes of a file of that size; returns how many. `sum` folds in what goes to the sink. The
+    /// command will read `ahead` bytes from `off` on, these among them: a miss names what lies together of them.
     ///
     /// # Errors
     /// `Miss`, damage.
     pub fn read(
         &mut self,
-        rec: &InodeRec,
+        (ino, size): (InodeNo, u64),
         off: u64,
         (len, ahead): (u64, u64),
         sink: &mut Sink<'_>,
         sum: &mut Option<ChecksumState>,
     ) -> FsResult<u64> {
-        let end = rec.size.min(off.saturating_add(len));
+        let end = size.min(off.saturating_add(len));
         if off >= end {
             return Ok(0);
         }
-        let last = rec.size.min(off.saturating_add(ahead)).div_ceil(BLOCK_BYTES);
+        let last = size.min(off.saturating_add(ahead)).div_ceil(BLOCK_BYTES);
         let mut to = Into { sink, sum, composed: false };
         let mut blk = off / BLOCK_BYTES;
         while blk * BLOCK_BYTES < end {
             let count = (end.div_ceil(BLOCK_BYTES) - blk).min(MAP_STEP);
             let mut failed = None;
-            self.store.block_map(rec.ino, blk, count, &mut |b, view| {
+            self.store.block_map(ino, blk, count, &mut |b, view| {
                 let (from, till) = ((b * BLOCK_BYTES).max(off), ((b + 1) * BLOCK_BYTES).min(end));
                 let part = ((from % BLOCK_BYTES) as usize, (till - from) as usize);
-                let read = self.block((rec.ino, b), view, part, (from - off) as usize, &mut to);
+                let read = self.block((ino, b), view, part, (from - off) as usize, &mut to);
                 failed = read.err().map(|e| (b, e));
                 failed.is_none()
             })?;
             if let Some((b, e)) = failed {
-                return Err(with_what_follows(self.store, e, (rec.ino, b), last));
+                return Err(with_what_follows(self.store, e, (ino, b), last));
             }
             blk += count;
         }
@@ -96,12 +95,26 @@ impl<'s> Reader<'s> {
                 }
                 Ok(())
             }
-            (BlockKind::Data, Some(addr), Sink::Shared(out))
-                if take == BLOCK && !view.patched && self.store.writes_directly() =>
-            {
-                let crc = self.emit(file, (addr.0, view.crc), out.sub(at, BLOCK))?;
+            (BlockKind::Data, Some(addr), sink) if !view.patched && self.store.writes_directly() => {
+                let whole = match sink {
+                    Sink::Shared(out) if take == BLOCK => Some(out.sub(at, BLOCK)),
+                    Sink::Private(out) if take == BLOCK => Some(SharedBytes::of_private(&mut out[at..at + BLOCK])),
+                    _ => None,
+                };
+                if let Some(out) = whole {
+                    let crc = self.emit(file, (addr.0, view.crc), out)?;
+                    if let Some(s) = to.sum {
+                        s.update_crc(crc, BLOCK);
+                    }
+                    return Ok(());
+                }
+                let mut block = BlockBuf::take();
+                self.emit(file, (addr.0, view.crc), SharedBytes::of_private(&mut block[..]))?;
+                to.composed = true;
+                let bytes = &block[within..within + take];
+                to.sink.put(at, bytes);
                 if let Some(s) = to.sum {
-                    s.update_crc(crc, BLOCK);
+                    s.update(bytes);
                 }
                 Ok(())
             }
@@ -120,7 +133,7 @@ impl<'s> Reader<'s> {
         }
     }
 
-    /// Medium to pool in one pass, verified.
+    /// From the medium to `out` in one pass, verified.
     fn emit(&mut self, (ino, blk): (InodeNo, u64), at: (u64, u32), out: SharedBytes<'_>) -> FsResult<u32> {
         let (mut addr, mut expected) = at;
         let mut tries = 0;

@@ -53,12 +53,12 @@ impl Txn<'_> {
         sum: &mut Option<ChecksumState>,
     ) -> FsResult<u64> {
         self.held(ino, Hold::Shared)?;
-        let rec = self.regular(ino)?;
+        let size = self.look(ino, |rec| readable(rec).map(|()| rec.size))??;
         if self.staged(ino).is_some() {
-            return self.read_staged(&rec, off, (len, ahead), sink, sum);
+            return self.read_staged((ino, size), off, (len, ahead), sink, sum);
         }
         let mut reader = Reader::new(self.store);
-        let read = reader.read(&rec, off, (len, ahead), sink, sum);
+        let read = reader.read((ino, size), off, (len, ahead), sink, sum);
         self.counters += reader.counters;
         read
     }
@@ -66,17 +66,17 @@ impl Txn<'_> {
     /// The same of a file that this command has written to.
     fn read_staged(
         &mut self,
-        rec: &InodeRec,
+        (ino, size): (InodeNo, u64),
         off: u64,
         (len, ahead): (u64, u64),
         sink: &mut Sink<'_>,
         sum: &mut Option<ChecksumState>,
     ) -> FsResult<u64> {
-        let (ino, end) = (rec.ino, rec.size.min(off.saturating_add(len)));
+        let end = size.min(off.saturating_add(len));
         if off >= end {
             return Ok(0);
         }
-        let last = rec.size.min(off.saturating_add(ahead)).div_ceil(BLOCK_BYTES);
+        let last = size.min(off.saturating_add(ahead)).div_ceil(BLOCK_BYTES);
         let mut composed = false;
         let mut pos = off;
         while pos < end {

@@ -145,7 +145,7 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
     fn bytes(&self, rec: &InodeRec, off: u64, len: u64, out: PoolRange) -> Option<(u64, OpCounters)> {
         let mut reader = Reader::new(self.store);
         let mut sink = Sink::Shared(self.pool.slice(out).ok()?);
-        let n = reader.read(rec, off, (len, len), &mut sink, &mut None).ok()?;
+        let n = reader.read((rec.ino, rec.size), off, (len, len), &mut sink, &mut None).ok()?;
         self.still()?;
         Some((n, reader.counters))
     }
@@ -158,8 +158,9 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
         let mut reader = Reader::new(self.store);
         let mut sink = if out.is_empty() { Sink::Discard } else { Sink::Shared(self.pool.slice(out).ok()?) };
         let mut sum = Some(ChecksumState::default());
-        let n = reader.read(&rec, off, (len, len + 4), &mut sink, &mut sum).ok()?;
-        let rest = reader.read(&rec, off + len, (4, 4), &mut Sink::Private(&mut stored), &mut None).ok()?;
+        let n = reader.read((rec.ino, rec.size), off, (len, len + 4), &mut sink, &mut sum).ok()?;
+        let rest =
+            reader.read((rec.ino, rec.size), off + len, (4, 4), &mut Sink::Private(&mut stored), &mut None).ok()?;
         let sum = sum?.value();
         self.still()?;
         if n < len || rest < 4 || sum.to_le_bytes() != stored {

@@ -117,8 +117,8 @@ impl Target for Txn<'_> {
     }
 
     async fn seal(&mut self, index: u16, regs: &Registers) -> Result<(), Errno> {
-        // What was sealed before it lent what it holds is all that is staged.
-        if self.lent {
+        // What was sealed before it lent what it holds is all that is staged; and one record needs no seals.
+        if self.lent || self.steps.is_none() {
             return Ok(());
         }
         cold!(self, self.seal_core(index, regs));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use weldfs_ciscops::flags::{AccessMask, ChecksumKind, OpenFlags, RenameFlags};
 use weldfs_ciscops::{
-    At, Command, CqConsumer, Durability, Handle, Modify, Op, PoolRange, QueueMemory, SharedRegion, SqProducer,
+    At, Command, CqConsumer, Durability, Handle, Modify, Op, PoolRange, QueueMemory, SharedRegion, SqProducer, TxnMode,
 };
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 use weldfs_storagefs::device::{Device, DeviceConfig, Session};
@@ -13,6 +13,8 @@ use weldfs_storagefs::fs::Cred;
 use weldfs_storagefs::media::RamMedium;
 use weldfs_storagefs::mount::{MkfsOptions, format};
 use weldfs_storagefs::store::{MountOptions, Store};
+
+mod programs;
 
 const MEDIUM: u64 = 24 << 20;
 const POOL: u32 = 256 << 10;
@@ -149,7 +151,7 @@ fn op(r: &mut Random, client: &Client) -> Op {
     }
 }
 
-fn way(seed: u64, count: u64, at_once: bool) -> Came {
+fn way(seed: u64, count: u64, at_once: bool, make: fn(&mut Random, &Client) -> Op) -> Came {
     let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(MEDIUM));
     let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SeededRandom::new(seed)));
     format(&medium, &MkfsOptions::default(), &*clock, &*random).unwrap();
@@ -163,10 +165,13 @@ fn way(seed: u64, count: u64, at_once: bool) -> Came {
             let client = &mut clients[usize::from(r.below(4) == 0)];
             let fill: Vec<u8> = (0..40_000u64).map(|i| (i * 31 + n) as u8).collect();
             client.pool.slice(PoolRange::new(SRC, 40_000)).unwrap().copy_from(&fill);
-            let op = op(&mut r, client);
+            let op = make(&mut r, client);
             let mut cmd = Command::new(n, op);
             if r.below(4) == 0 {
                 cmd = cmd.with_durability(Durability::Durable);
+            }
+            if matches!(op, Op::Program { .. }) {
+                cmd = cmd.with_mode(r.one_of(&[TxnMode::Default, TxnMode::Default, TxnMode::Macro, TxnMode::Micro]));
             }
             answers.push((op, client.run(&cmd, turn)));
             pools.push(hash(&client.pool.slice(PoolRange::new(0, POOL)).unwrap().to_vec()));
@@ -179,11 +184,11 @@ fn way(seed: u64, count: u64, at_once: bool) -> Came {
     Came { answers, pools, medium: bytes, commands }
 }
 
-#[test]
-fn at_once_and_with_tickets_answers_and_bytes_are_the_same() {
+/// Both ways of `count` commands for each seed: how many there were, and how many of them were refused.
+fn both(seeds: u64, count: u64, make: fn(&mut Random, &Client) -> Op) -> (usize, usize) {
     let (mut refused, mut all) = (0, 0);
-    for seed in 1..=24 {
-        let (a, b) = (way(seed * 7919, 400, true), way(seed * 7919, 400, false));
+    for seed in 1..=seeds {
+        let (a, b) = (way(seed * 7919, count, true, make), way(seed * 7919, count, false, make));
         for (n, (x, y)) in a.answers.iter().zip(&b.answers).enumerate() {
             assert_eq!(x, y, "command {n} of seed {seed}");
             assert_eq!(a.pools[n], b.pools[n], "what command {n} of seed {seed} gave its client: {x:?}");
@@ -194,5 +199,18 @@ fn at_once_and_with_tickets_answers_and_bytes_are_the_same() {
         all += a.answers.len();
         refused += a.answers.iter().filter(|(_, words)| words[1] as i32 != 0).count();
     }
+    (all, refused)
+}
+
+#[test]
+fn at_once_and_with_tickets_answers_and_bytes_are_the_same() {
+    let (all, refused) = both(24, 400, op);
+    assert!(refused * 5 > all && refused * 5 < 4 * all, "{refused} of {all} were refused");
+}
+
+#[test]
+fn so_they_are_of_programs() {
+    let (all, refused) =
+        both(24, 400, |r, client| if r.below(3) == 0 { op(r, client) } else { programs::program(r, client) });
     assert!(refused * 5 > all && refused * 5 < 4 * all, "{refused} of {all} were refused");
 }

@@ -17,21 +17,28 @@ use crate::fs::straight::{self, Changed};
 use crate::fs::strides::Strides;
 use crate::fs::{Finished, HandleTable, InodeSet, SLICE_BYTES, Slicer, Txn, payload_bytes, plan_need, resolve_set};
 
-/// So often a command may be asked whether it gives way before it is given up: the ends of its micro-ops, and strides
-/// of long work.
+/// So often a command may be asked whether it gives way before it is given up, beside the ends of a program's micro-ops:
+/// at the ends of its own, and after strides of long work.
 const TURNS_MAX: u32 = 12;
 
 /// Gives a command up that takes longer than a short one does.
-#[derive(Default)]
 struct Brief {
     turns: AtomicU32,
+    most: u32,
+}
+
+impl Brief {
+    fn of(paths: &Paths) -> Brief {
+        let micros = paths.program.as_ref().map_or(0, |p| p.micros().len());
+        Brief { turns: AtomicU32::new(0), most: TURNS_MAX + micros as u32 }
+    }
 }
 
 impl Slicer for Brief {
     fn due(&self) -> bool {
         let turns = self.turns.load(Ordering::Relaxed);
         self.turns.store(turns + 1, Ordering::Relaxed);
-        turns >= TURNS_MAX
+        turns >= self.most
     }
 
     fn is_cancelled(&self) -> bool {
@@ -76,7 +83,7 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
     }
     let plan = need.map(|need| store.begin(&need)).transpose().ok()?;
     let held = core.sets.hold_free(&wanted(&cmd.op, session, &set))?;
-    let brief = Brief::default();
+    let brief = Brief::of(paths);
     let mut txn = Txn::new(store, session, &set, plan, payload, core.clock.wall());
     txn.about(&paths.a);
     txn.in_steps(cmd, paths, None, false);

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use weldfs_ciscops::{At, Command, Durability, Handle, InodeNo, Op, OpenFlags, Outcome, PoolRange};
+use weldfs_ciscops::program::{Body, Builder, Bytes, Micro, Pool, Reg, Str, SumKind, To, Value};
+use weldfs_ciscops::{At, Command, Durability, Handle, InodeNo, Op, OpenFlags, Outcome, PoolRange, TxnMode};
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 use weldfs_scheduler::{Mode, Token};
 
@@ -125,7 +126,47 @@ fn long_commands_and_those_that_leave_something_beside_their_effects_take_the_ot
         assert!(run(&rig.core, &rig.queue, &cmd).is_none());
     }
     assert!(run(&rig.core, &rig.queue, &stat).is_some());
-    assert!(!may_be(Opcode::Batch as u16) && !may_be(Opcode::Program as u16) && !may_be(9999));
+    assert!(!may_be(Opcode::Batch as u16) && !may_be(9999));
+}
+
+/// A program that reads the file that `make` made, `each` bytes so many `times`, gives some to `out`, and does `more`.
+fn reader(rig: &Rig, (each, times): (u32, usize), out: PoolRange, more: &[Micro]) -> Op {
+    let mut b = Builder::new();
+    let file = b.open(Handle::ROOT, b"f", OpenFlags::READ, 0);
+    b.string(b"g");
+    let to = b.pool(out.len);
+    for _ in 0..times {
+        b.read(file, Value::Imm(0), Value::Imm(each.into()), To::Nowhere);
+    }
+    b.read(file, Value::Imm(0), Value::Imm(8), To::Pool(to));
+    for m in more {
+        b.push(*m);
+    }
+    let body = b.finish().unwrap();
+    let at = PoolRange::new(3072, body.len() as u32);
+    rig.queue.pool.slice(at).unwrap().copy_from(&body.bind(&[out]).unwrap());
+    Body::op(at)
+}
+
+#[test]
+fn a_program_is_over_at_once_if_it_is_short_can_be_given_up_and_is_one_record() {
+    let rig = Rig::new();
+    assert!(rig.make().unwrap().is_ok());
+    let short = reader(&rig, (4096, 4), OUT, &[]);
+    assert_eq!(rig.run(short).map(|o| (o.status, o.micro_done)), Some((0, 6)));
+    assert_eq!(rig.core.sets.queues(), 0);
+    assert_eq!(rig.run(reader(&rig, (64 << 10, 4), OUT, &[])), None, "long");
+    // What was put there could not be taken again.
+    assert_eq!(rig.run(reader(&rig, (1, 1), PoolRange::new(3000, 100), &[])), None, "over its own body");
+    let takes = Micro::Checksum { kind: SumKind::Crc32c, of: Bytes::Pool(Pool(0)), to: Reg(0) };
+    assert_eq!(rig.run(reader(&rig, (1, 1), OUT, &[takes])), None, "over what it takes");
+    let make = [Micro::Mkdir { base: Handle::ROOT, path: Str(1), mode: 0o700 }];
+    let steps = Command::new(1, reader(&rig, (1, 1), OUT, &make)).with_mode(TxnMode::Micro);
+    assert!(run(&rig.core, &rig.queue, &steps).is_none() && rig.applied() == 1, "several records");
+    assert!(run(&rig.core, &rig.queue, &Command { mode: TxnMode::Macro, ..steps }).is_some() && rig.applied() == 2);
+    let held = rig.core.sets.place(rig.core.sets.arrive(), NOBODY, members([(ROOT.0, Mode::Exclusive)]));
+    assert_eq!(rig.run(reader(&rig, (1, 1), OUT, &[])), None, "another has it");
+    drop(held);
 }
 
 #[test]
