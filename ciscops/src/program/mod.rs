@@ -127,12 +127,12 @@ impl Program {
     }
 
     /// Whether a micro-op takes bytes out of that pool range.
-    pub fn takes_from(&self, p: Pool) -> bool {
+    pub(crate) fn takes_from(&self, p: Pool) -> bool {
         self.micros.iter().any(|m| m.takes(Bytes::Pool(p)))
     }
 
     /// Whether a micro-op puts bytes in that pool range.
-    pub fn gives_into(&self, p: Pool) -> bool {
+    pub(crate) fn gives_into(&self, p: Pool) -> bool {
         self.micros.iter().any(|m| match *m {
             Micro::Read { to, .. } => to == To::Pool(p),
             Micro::Give { to, .. } => to == p,

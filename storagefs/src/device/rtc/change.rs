@@ -17,8 +17,8 @@ use crate::fs::straight::{self, Changed};
 use crate::fs::strides::Strides;
 use crate::fs::{Finished, HandleTable, InodeSet, SLICE_BYTES, Slicer, Txn, payload_bytes, plan_need, resolve_set};
 
-/// So often a command may be asked whether it gives way before it is given up, beside the ends of a program's micro-ops:
-/// at the ends of its own, and after strides of long work.
+/// So often a command may be asked whether it gives way before it is given up: at the ends of its micro-ops (those of a
+/// program do not count), and after strides of long work.
 const TURNS_MAX: u32 = 12;
 
 /// Gives a command up that takes longer than a short one does.

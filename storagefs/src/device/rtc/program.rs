@@ -49,8 +49,8 @@ fn base_ns(m: &Micro) -> u64 {
     }
 }
 
-/// What it holds beside what it writes is not booked: there is one such program on a core at a time. But none runs whose
-/// tenant may never have so much.
+/// What it holds of memory is not booked: there is one such program on a core at a time. But none runs whose tenant may
+/// never have so much.
 fn fits(queue: &QueueState, program: &Program) -> bool {
     let (held, cap) = (program.scratch_bytes() + program.write_bytes(), queue.tenant.memory.cap_bytes);
     held <= 2 * SLICE_BYTES && (cap == 0 || held <= cap)
