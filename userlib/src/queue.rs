@@ -238,8 +238,8 @@ impl Queue {
         Ok(Ticket(sequence))
     }
 
-    /// Makes submitted commands visible to the device, and wakes it if it sleeps (one system call then). Where the device
-    /// runs on the thread that calls it, those that wait for nothing are over when this returns.
+    /// Makes submitted commands visible to the device, and wakes it if it sleeps (one system call then). Where the
+    /// device runs on the thread that calls it, those that wait for nothing are over when this returns.
     #[inline]
     pub fn flush(&mut self) {
         if self.inline {
@@ -333,8 +333,8 @@ impl Queue {
     }
 
     /// As [`Queue::flush`], where the device runs on the calling thread: until a completion is there, or while
-    /// something that was published is taken. The device is not woken for what this thread, or the one that runs it now,
-    /// does in a moment.
+    /// something that was published is taken. The device is not woken for what this thread, or the one that runs it
+    /// now, does in a moment.
     fn flush_here(&mut self, waits: bool) {
         if !self.is_ours() || !std::mem::take(&mut self.unflushed) {
             return;

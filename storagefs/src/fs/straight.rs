@@ -122,6 +122,13 @@ struct Part {
     payload: bool,
 }
 
+/// Where a composed block goes, its checksum, and what is known of its front.
+struct Landing {
+    addr: u64,
+    crc: u32,
+    front: Option<(usize, u32)>,
+}
+
 /// Neighbouring blocks, on the medium as in the file.
 struct Blocks {
     blk: u64,
@@ -317,7 +324,7 @@ impl<'a> Line<'a> {
         mut parts: SmallVec<[Part; 2]>,
     ) -> FsResult<()> {
         let (mut room, mut left) = (None::<Run>, parts.len() as u32);
-        let mut landing: SmallVec<[(u64, u32, Option<(usize, u32)>); 2]> = SmallVec::new();
+        let mut landing: SmallVec<[Landing; 2]> = SmallVec::new();
         for part in &mut parts {
             let (crc, front) = self.complete(part)?;
             let run = match room.take() {
@@ -328,12 +335,12 @@ impl<'a> Line<'a> {
             room = (run.count > 1).then(|| Run { addr: BlockNo(run.addr.0 + 1), count: run.count - 1 });
             self.counters.payload_copies += u32::from(part.payload);
             self.counters.blocks_written += 1;
-            landing.push((run.addr.0, crc, front));
+            landing.push(Landing { addr: run.addr.0, crc, front });
         }
         let placed = parts.iter().zip(&landing);
-        let writes = placed.map(|(part, at)| IoWrite { off: at.0 * BLOCK_BYTES, buf: &part.bytes[..] });
+        let writes = placed.map(|(part, at)| IoWrite { off: at.addr * BLOCK_BYTES, buf: &part.bytes[..] });
         self.store.medium().write_batch(&writes.collect::<SmallVec<[IoWrite<'_>; 2]>>())?;
-        for (part, (addr, crc, front)) in parts.into_iter().zip(landing) {
+        for (part, Landing { addr, crc, front }) in parts.into_iter().zip(landing) {
             match runs.last_mut() {
                 Some(last) if last.goes_on_with(part.blk, addr) => last.crcs.push(crc),
                 _ => runs.push(Blocks { blk: part.blk, addr: BlockNo(addr), crcs: SmallVec::from_slice(&[crc]) }),

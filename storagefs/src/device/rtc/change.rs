@@ -142,8 +142,8 @@ fn create(asked: Asked<'_>, queue: &QueueState, set: &InodeSet) -> Option<Done> 
     Some(done)
 }
 
-/// Commits a change, gives back what was held for it, and makes it durable if that is asked for. `flags`: of the handle,
-/// or what the file was opened with.
+/// Commits a change, gives back what was held for it, and makes it durable if that is asked for. `flags`: of the
+/// handle, or what the file was opened with.
 fn conclude(
     core: &Core,
     queue: &QueueState,
