@@ -2,10 +2,10 @@
 //! after the next ones of their ring had been let in.
 //!
 //! Tickets keep the order of commands that share an inode. One that gives its tickets up would be passed by those
-//! behind it: `truncate`, `write` and `close` of one handle, sent together, would end without the write. So it says here
-//! that it stepped aside, before it lets go, until it heads its queues again; and each later one of its ring that heads
-//! its queues meanwhile steps aside, too, and begins again in its turn. None that waits here holds tickets or a plan, so
-//! what it waits for can come. Nothing is answered past the slots of a ring that has such a command.
+//! behind it: `truncate`, `write` and `close` of one handle, sent together, would end without the write. So it says
+//! here that it stepped aside, before it lets go, until it heads its queues again; and each later one of its ring that
+//! heads its queues meanwhile steps aside, too, and begins again in its turn. None that waits here holds tickets or a
+//! plan, so what it waits for can come. Nothing is answered past the slots of a ring that has such a command.
 //!
 //! Almost always there is none: one load says so.
 
