@@ -359,11 +359,26 @@ impl Queue {
     /// over, is not waited for.
     fn run_taken(&mut self) -> bool {
         let (sq, cq, peer) = (&mut self.sq, &mut self.cq, &self.peer);
-        let mut left = u32::MAX;
-        run_until(&**peer, || {
-            let before = std::mem::replace(&mut left, sq.pending());
-            left == 0 || left == before || cq.closed().is_some()
-        })
+        for _ in 0..TAKEN_LOOKS {
+            let mut left = sq.pending();
+            let mut took_none = || {
+                let before = std::mem::replace(&mut left, sq.pending());
+                left == 0 || left == before || cq.closed().is_some()
+            };
+            match peer.run_here(&mut took_none) {
+                Here::Ran => return true,
+                Here::Elsewhere => return sq.pending() == 0,
+                Here::Taken => {}
+            }
+            // The thread that has the core takes them.
+            for _ in 0..LOOKS_PER_TRY {
+                if sq.pending() == 0 || cq.closed().is_some() {
+                    return true;
+                }
+                std::hint::spin_loop();
+            }
+        }
+        false
     }
 
     /// Submits one command, flushes and waits for it: what every synchronous call does. EBUSY in a signal handler that

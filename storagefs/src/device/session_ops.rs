@@ -1,7 +1,5 @@
 //! Commands that the session answers without a transaction: sync, close, flags of a description, advisory locks.
 
-use std::sync::atomic::Ordering;
-
 use weldfs_ciscops::{
     Access, Errno, Handle, InodeNo, KeyKind, LockAction, LockBody, LockKind, LockSpace, Op, OpenFlags, PoolRange,
 };
@@ -23,6 +21,7 @@ pub(super) async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64),
         drop(cx.hold(file.ino, Mode::Shared).await);
     }
     cx.admitted_nowhere();
+    // What stands aside heads its queues first; it need not have committed: of what is not over, nothing is promised.
     cx.queue.aside.turn(cx.position).await;
     // After a failure no client is told that all is well, not even where nothing was left to flush.
     if cx.core.store.medium().is_poisoned() {
@@ -93,7 +92,7 @@ pub(super) fn drop_key(cx: &OpCx<'_>, key: u64) -> Result<(u64, u64), Errno> {
     cx.session().keys.forget(key).map(|()| (0, 0))
 }
 
-/// Advisory locks; never waits.
+/// Advisory locks; waits for no lock.
 pub(super) async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
     let Op::Lock { h, action, kind, space, start, len, owner, out } = cx.cmd.op else { return Err(Errno::INVAL) };
     let description = cx.description(h)?;
@@ -101,8 +100,8 @@ pub(super) async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
     if flags.contains(OpenFlags::PATH) {
         return Err(Errno::BADF);
     }
-    // The next command of the ring follows when this one is over: it holds no ticket that would keep their order.
-    cx.slot.primary.store(description.ino.0, Ordering::Relaxed);
+    // What its ring changes before an unlock is changed when another has the lock.
+    let _held = cx.hold(description.ino, Mode::Exclusive).await;
     let who = match space {
         LockSpace::Process => Owner::Process { session: cx.session().id, owner },
         LockSpace::OpenFile | LockSpace::Flock => Owner::File(description.id),

@@ -5,7 +5,7 @@ use super::falloc::{FALLOC_LOG_BYTES, RESERVE_BYTES_MAX};
 use super::inode_set::InodeSet;
 use super::stage::BLOCK_BYTES;
 use super::{FILE_BYTES_MAX, SessionView};
-use crate::error::FsResult;
+use crate::error::{FsError, FsResult};
 use crate::limits::WINDOW_BLOCKS;
 use crate::micro::GROUPS_MAX;
 use crate::store::{BlockKind, Need, Store};
@@ -115,8 +115,15 @@ fn write_need(
     };
     let held = match (file, off) {
         (Some(ino), Some(_)) => held_blocks(store, ino, first, blocks)?,
-        // An append overwrites at most the last block.
-        (Some(_), None) => 1.min(blocks),
+        // An append overwrites at most the last block, unless that is a hole.
+        (Some(ino), None) => match store.look_at(ino, |rec| rec.size) {
+            Ok(size) if !size.is_multiple_of(BLOCK_BYTES) => {
+                held_blocks(store, ino, size / BLOCK_BYTES, 1)?.min(blocks)
+            }
+            // One that is gone is found out under the set.
+            Ok(_) | Err(FsError::Errno(_)) => 1.min(blocks),
+            Err(e) => return Err(e),
+        },
         (None, _) => 0,
     };
     let inline = payload <= store.inline_max() as u64;

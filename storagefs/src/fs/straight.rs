@@ -217,8 +217,9 @@ impl<'a> Line<'a> {
         let blocks = end.div_ceil(BLOCK_BYTES) - first;
         let held = match off == self.size {
             _ if self.fresh => 0,
-            // An append writes over the last block at most.
-            true => u64::from(!off.is_multiple_of(BLOCK_BYTES)),
+            // An append writes over the last block at most, if there is one: the end may lie in a hole.
+            true if off.is_multiple_of(BLOCK_BYTES) => 0,
+            true => held_blocks(self.store, self.file.ino, first, 1).ok()?,
             false => held_blocks(self.store, self.file.ino, first, blocks).ok()?,
         };
         let each = if self.inline { 32 } else { LOG_PER_BLOCK };

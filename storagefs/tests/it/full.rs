@@ -361,3 +361,31 @@ fn nothing_that_must_work_fails_on_a_full_block_image_and_what_fails_leaves_noth
     run(CrashModel::Block, 5 << 20, 21, rounds());
     run(CrashModel::Block, 9 << 20, 22, rounds());
 }
+
+/// Made longer by truncation, a file ends in a hole: what is written there takes a new block, and on a full image none
+/// is left for it, however the command says where it writes.
+#[test]
+fn a_write_at_an_end_that_lies_in_a_hole_is_refused_on_a_full_image() {
+    for model in [CrashModel::Pmem, CrashModel::Block] {
+        let mut full = Full::new(model, 5 << 20, 7);
+        let long = full.open(0, RW | OpenFlags::CREATE).expect("there is room");
+        let short = full.open(1, RW | OpenFlags::CREATE).expect("there is room");
+        let src = full.d.put(SRC, &[7; 6000]);
+        while full.run(Op::Write { h: long, at: At::End, src: PoolRange { len: 4096, ..src } }, TxnMode::Macro).is_ok()
+        {
+        }
+        for n in 1..=24u64 {
+            let size = n * 4096 + 1;
+            full.run(Op::Truncate { h: short, size }, TxnMode::Macro).expect("a hole takes no block");
+            let kind = ChecksumKind::Crc32c;
+            let op = match n % 4 {
+                0 => Op::AppendChecksumWrite { h: short, kind, src },
+                1 => Op::Write { h: short, at: At::End, src },
+                2 => Op::Write { h: short, at: At::Offset(size), src },
+                _ => Op::Write { h: short, at: At::End, src: PoolRange { len: 1, ..src } },
+            };
+            assert_eq!(full.run(op, TxnMode::Default), Err(Errno::NOSPC), "{n}: {op:?}");
+        }
+        full.remount();
+    }
+}
