@@ -90,11 +90,16 @@ macro_rules! op_table {
         /// Operands of `opcode` out of the SQE; ranges are checked against `pool_bytes`, numbers only for form.
         #[inline]
         pub(crate) fn take_operands(opcode: Opcode, sqe: &Sqe, pool_bytes: u32) -> Result<Op, Errno> {
-            Ok(match opcode {
-                $(Opcode::$variant => Op::$variant {
-                    $($field: Field::from_raw(const { $lane }.get(sqe, pool_bytes)?)?),*
-                },)*
-            })
+            match opcode {
+                $(Opcode::$variant => {
+                    // A function of its own: in one, the operands of all ops would be kept apart in registers.
+                    #[inline(never)]
+                    fn take(_sqe: &Sqe, _pool_bytes: u32) -> Result<Op, Errno> {
+                        Ok(Op::$variant { $($field: Field::from_raw(const { $lane }.get(_sqe, _pool_bytes)?)?),* })
+                    }
+                    take(sqe, pool_bytes)
+                })*
+            }
         }
 
         /// Operands of `op` into the SQE.

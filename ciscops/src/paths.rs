@@ -46,6 +46,17 @@ impl Paths {
         Ok(paths)
     }
 
+    /// The same in the place of what was there.
+    pub fn refill(&mut self, cmd: &Command, pool: &SharedRegion) -> Result<(), Errno> {
+        self.a.clear();
+        self.b.clear();
+        self.program = match cmd.op {
+            Op::Program { body } => Some(Program::fetch(body, pool)?),
+            _ => None,
+        };
+        self.take(cmd, pool)
+    }
+
     /// The same in place, of a command that is no program.
     pub fn take(&mut self, cmd: &Command, pool: &SharedRegion) -> Result<(), Errno> {
         let (a, b) = ranges(&cmd.op);

@@ -33,7 +33,7 @@ use crate::geometry::Geometry;
 use crate::integrity::Damage;
 use crate::micro::open::OpenTxns;
 use crate::outcomes::{Identity, Outcomes};
-use crate::overlay::{InoMap, Overlay, RecState};
+use crate::overlay::{InoMap, Overlay};
 use crate::reclaim::Pending;
 use crate::record::{InodeRec, Time};
 use crate::shares::{NOBODY, Owner};
@@ -202,12 +202,7 @@ impl Store {
     /// # Errors
     /// ENOENT, `Miss` on a cold page, damage.
     pub(crate) fn look_at<T>(&self, ino: InodeNo, look: impl FnOnce(&InodeRec) -> T) -> FsResult<T> {
-        let shard = self.overlay.shard(ino.0).read();
-        match shard.active.nodes.get(&ino.0).map(|n| &n.rec) {
-            Some(RecState::Live(rec)) => Ok(look(rec)),
-            // Only the layers below know it.
-            _ => shard.inode(ino.0)?.as_ref().map(look).ok_or(Errno::NOENT.into()),
-        }
+        self.overlay.inode(ino.0, look)?.ok_or(Errno::NOENT.into())
     }
 
     /// A number for a new inode. Numbers not used are lost, which is harmless.

@@ -51,9 +51,9 @@ impl OpCx<'_> {
         }
     }
 
-    /// Copies an element's entry out of the pool, once, and believes it or not. What it leaves to the default is as
-    /// the batch says.
-    fn entry(&self, items: PoolRange, i: u32) -> (RawCommand, Result<(Command, Paths), Errno>) {
+    /// Copies an element's entry out of the pool, once, and believes it or not; its strings go to `paths`. What it
+    /// leaves to the default is as the batch says.
+    fn entry(&self, items: PoolRange, i: u32, paths: &mut Paths) -> (RawCommand, Result<Command, Errno>) {
         let mut sqe = Sqe::default();
         let range = PoolRange::new(items.off + i * Sqe::SIZE as u32, Sqe::SIZE as u32);
         if let Ok(bytes) = self.queue.pool.slice(range) {
@@ -72,7 +72,8 @@ impl OpCx<'_> {
             }
             cmd.after_durable |= self.cmd.after_durable;
             near(&cmd.op, &self.queue.pool);
-            Ok((cmd, Paths::fetch(&cmd, &self.queue.pool)?))
+            paths.refill(&cmd, &self.queue.pool)?;
+            Ok(cmd)
         });
         (raw, believed)
     }
@@ -91,15 +92,16 @@ pub(super) async fn run(cx: &OpCx<'_>) -> Done {
     let count = items.len / Sqe::SIZE as u32;
     let mut total = Done::from(Outcome::ok(count.into(), 0));
     let (mut pending, mut opcodes) = (Pending::default(), SmallVec::<[u16; 32]>::new());
+    let mut paths = Paths::default();
     for i in 0..count {
-        let (raw, believed) = cx.entry(items, i);
+        let (raw, believed) = cx.entry(items, i, &mut paths);
         let done = match believed {
-            Ok((cmd, _)) if !departed::begins(cx.core, cx.session(), &cmd.op) => failed(Errno::INTR),
-            Ok((cmd, paths)) => {
+            Ok(cmd) if !departed::begins(cx.core, cx.session(), &cmd.op) => failed(Errno::INTR),
+            Ok(cmd) => {
                 opcodes.push(cmd.op.opcode() as u16);
                 match rtc::look(cx.core, &cx.queue, &cmd, &paths) {
                     Some(done) => done,
-                    None => one(&cx.element(cmd, paths, i + 1 == count)).await,
+                    None => one(&cx.element(cmd, std::mem::take(&mut paths), i + 1 == count)).await,
                 }
             }
             Err(errno) => failed(errno),

@@ -16,14 +16,14 @@
 use super::attr::{fsid, stat_body};
 use super::committed::Reader;
 use super::namespace::may_open;
-use super::perm::{self, IFMT, IFREG};
+use super::perm::{self, IFLNK, IFMT, IFREG};
 use super::resolve::{self, Last, View, Walker};
 use super::stage::SLICE_BYTES;
 use super::{OpCounters, OpenFile, SessionView};
 use crate::error::{FsError, FsResult};
 use crate::record::{Dirent, InodeRec};
 use crate::store::Store;
-use weldfs_ciscops::limits::FILE_OFFSET_MAX;
+use weldfs_ciscops::limits::{FILE_OFFSET_MAX, NAME_MAX};
 use weldfs_ciscops::{
     Access, AccessMask, At, ChecksumKind, ChecksumState, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, PoolRange,
     SharedRegion, Sink,
@@ -115,10 +115,11 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
         Some(Looked { outcome: Outcome::failed(Errno::NOENT), counters: OpCounters::default(), cursor: None })
     }
 
-    /// A regular file with bytes of its own.
-    fn regular(&self, ino: InodeNo) -> Option<InodeRec> {
-        let rec = self.inode(ino).ok()??;
-        (rec.mode & IFMT == IFREG && !rec.is_virtual()).then_some(rec)
+    /// A regular file with bytes of its own, and their number.
+    fn regular(&self, ino: InodeNo) -> Option<(InodeNo, u64)> {
+        let size = |rec: &InodeRec| (rec.mode & IFMT == IFREG && !rec.is_virtual()).then_some(rec.size);
+        let size = if (self.is_free)(ino) { self.store.look_at(ino, size).ok()?? } else { return None };
+        Some((ino, size))
     }
 
     /// What is open for reading.
@@ -134,18 +135,18 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
             At::Current => open.offset,
             At::End => return None,
         };
-        let rec = self.regular(open.ino)?;
+        let file = self.regular(open.ino)?;
         let len = u64::from(out.len).min(FILE_OFFSET_MAX.saturating_sub(off));
-        let (n, counters) = self.bytes(&rec, off, len, out)?;
+        let (n, counters) = self.bytes(file, off, len, out)?;
         let mut looked = self.looked((n, off), counters);
         looked.cursor = (at == At::Current && n > 0).then_some((h, off + n));
         Some(looked)
     }
 
-    fn bytes(&self, rec: &InodeRec, off: u64, len: u64, out: PoolRange) -> Option<(u64, OpCounters)> {
+    fn bytes(&self, file: (InodeNo, u64), off: u64, len: u64, out: PoolRange) -> Option<(u64, OpCounters)> {
         let mut reader = Reader::new(self.store);
         let mut sink = Sink::Shared(self.pool.slice(out).ok()?);
-        let n = reader.read((rec.ino, rec.size), off, (len, len), &mut sink, &mut None).ok()?;
+        let n = reader.read(file, off, (len, len), &mut sink, &mut None).ok()?;
         self.still()?;
         Some((n, reader.counters))
     }
@@ -153,14 +154,13 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
     fn read_checksum_verify(&self, h: Handle, off: u64, len: u32, out: PoolRange) -> Option<Looked> {
         /// Micro-ops of the command: the file, the payload, the checksum behind it, the comparison.
         const MICROS: u16 = 4;
-        let rec = self.regular(self.readable(h)?.ino)?;
+        let file = self.regular(self.readable(h)?.ino)?;
         let (len, mut stored) = (u64::from(len), [0; 4]);
         let mut reader = Reader::new(self.store);
         let mut sink = if out.is_empty() { Sink::Discard } else { Sink::Shared(self.pool.slice(out).ok()?) };
         let mut sum = Some(ChecksumState::default());
-        let n = reader.read((rec.ino, rec.size), off, (len, len + 4), &mut sink, &mut sum).ok()?;
-        let rest =
-            reader.read((rec.ino, rec.size), off + len, (4, 4), &mut Sink::Private(&mut stored), &mut None).ok()?;
+        let n = reader.read(file, off, (len, len + 4), &mut sink, &mut sum).ok()?;
+        let rest = reader.read(file, off + len, (4, 4), &mut Sink::Private(&mut stored), &mut None).ok()?;
         let sum = sum?.value();
         self.still()?;
         if n < len || rest < 4 || sum.to_le_bytes() != stored {
@@ -176,6 +176,32 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
         self.still()?;
         room.copy_from(body);
         Some(self.looked((body.len() as u64, 0), counters))
+    }
+
+    /// Looks at what a handle, or one plain name from it, stands for, where its record lies: no record is copied.
+    /// `Some(None)` when there is no such name; `None` where it is not as plain as that.
+    fn plain<T>(&self, base: Handle, path: &[u8], look: impl FnOnce(&InodeRec) -> Option<T>) -> Option<Option<T>> {
+        let start = resolve::start_inode(self.session, base, path).ok()?;
+        if !(self.is_free)(start) || path.len() > NAME_MAX || path.contains(&b'/') || path == b"." || path == b".." {
+            return None;
+        }
+        let ino = match path.is_empty() {
+            true => start,
+            false => {
+                let cred = self.session.cred();
+                let leads = |dir: &InodeRec| dir.is_dir() && perm::allowed(dir, cred, perm::X);
+                if !self.store.look_at(start, leads).ok()? {
+                    return None;
+                }
+                match self.store.entry_ino(start, path).ok()? {
+                    None => return Some(None),
+                    Some(ino) if (self.is_free)(ino) => ino,
+                    Some(_) => return None,
+                }
+            }
+        };
+        let link = |rec: &InodeRec| rec.mode & IFMT == IFLNK && !path.is_empty();
+        self.store.look_at(ino, |rec| if link(rec) { None } else { look(rec) }).ok()?.map(Some)
     }
 
     /// What a handle or a path names: `Some(None)` when there is no such name.
@@ -194,14 +220,25 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
     }
 
     fn stat(&self, base: Handle, path: &[u8], nofollow: bool, out: PoolRange) -> Option<Looked> {
-        let Some(rec) = self.object(base, path, nofollow)? else { return self.absent() };
-        let body = stat_body(&rec, fsid(self.store.uuid()));
+        let body = |rec: &InodeRec| stat_body(rec, fsid(self.store.uuid()));
+        let found = match self.plain(base, path, |rec| Some(body(rec))) {
+            Some(found) => found,
+            None => self.object(base, path, nofollow)?.as_ref().map(body),
+        };
+        let Some(body) = found else { return self.absent() };
         self.put(out, body.as_bytes(), OpCounters { meta_copies: 1, ..OpCounters::default() })
     }
 
     fn access(&self, base: Handle, path: &[u8], mask: AccessMask, nofollow: bool) -> Option<Looked> {
-        let Some(rec) = self.object(base, path, nofollow)? else { return self.absent() };
-        perm::check(&rec, self.session.cred(), mask.bits().into()).ok()?;
+        let allows = |rec: &InodeRec| perm::check(rec, self.session.cred(), mask.bits().into()).ok();
+        match self.plain(base, path, allows) {
+            Some(Some(())) => {}
+            Some(None) => return self.absent(),
+            None => match self.object(base, path, nofollow)? {
+                Some(rec) => allows(&rec)?,
+                None => return self.absent(),
+            },
+        }
         self.still()?;
         Some(self.looked((0, 0), OpCounters::default()))
     }
@@ -209,20 +246,28 @@ impl<'a, F: Fn(InodeNo) -> bool> Optimistic<'a, F> {
     fn open_read_close(&self, at: (Handle, &[u8]), flags: OpenFlags, off: u64, out: PoolRange) -> Option<Looked> {
         /// Micro-ops of the command: open, read, close.
         const MICROS: u16 = 3;
-        let start = resolve::start_inode(self.session, at.0, at.1).ok()?;
-        let last = if flags.contains(OpenFlags::NOFOLLOW) { Last::NoFollow } else { Last::Follow };
-        let found = match Walker::of(self.session).glance(self, start, at.1, last) {
-            Ok(found) => found?,
-            Err(FsError::Errno(Errno::NOENT)) => return self.absent(),
-            Err(_) => return None,
+        let readable = |rec: &InodeRec, slash| {
+            may_open(rec, slash, flags, false, self.session.cred()).ok()?;
+            (rec.mode & IFMT == IFREG && !rec.is_virtual()).then_some((rec.ino, rec.size))
         };
-        let Some(rec) = found.rec.as_ref() else { return self.absent() };
-        may_open(rec, found.slash, flags, false, self.session.cred()).ok()?;
-        if rec.mode & IFMT != IFREG || rec.is_virtual() {
-            return None;
-        }
+        let plain = if at.1.is_empty() { None } else { self.plain(at.0, at.1, |rec| readable(rec, false)) };
+        let file = match plain {
+            Some(None) => return self.absent(),
+            Some(Some(file)) => file,
+            None => {
+                let start = resolve::start_inode(self.session, at.0, at.1).ok()?;
+                let last = if flags.contains(OpenFlags::NOFOLLOW) { Last::NoFollow } else { Last::Follow };
+                let found = match Walker::of(self.session).glance(self, start, at.1, last) {
+                    Ok(found) => found?,
+                    Err(FsError::Errno(Errno::NOENT)) => return self.absent(),
+                    Err(_) => return None,
+                };
+                let Some(rec) = found.rec.as_ref() else { return self.absent() };
+                readable(rec, found.slash)?
+            }
+        };
         self.still()?;
-        let (n, counters) = self.bytes(rec, off, out.len.into(), out)?;
+        let (n, counters) = self.bytes(file, off, out.len.into(), out)?;
         let mut looked = self.looked((n, 0), counters);
         looked.outcome.micro_done = MICROS;
         Some(looked)

@@ -207,6 +207,16 @@ impl NameCells {
         }
     }
 
+    /// The inode that the entry `name` names, in the same way.
+    #[inline]
+    pub(crate) fn ino(&self, dir: InodeNo, first: u64, name: &[u8]) -> Option<Option<InodeNo>> {
+        let bucket = (dir.0, first);
+        match self.part(&bucket).lock().get(&bucket)? {
+            Some(d) => (*d.name == *name).then_some(Some(d.ino)),
+            None => Some(None),
+        }
+    }
+
     /// Keeps what was found in a bucket: one of its entries, or that it has none. Under the directory's shard.
     pub(crate) fn keep(&self, dir: InodeNo, first: u64, found: Option<&Dirent>) {
         let bucket = (dir.0, first);

@@ -252,7 +252,19 @@ impl Store {
         }
     }
 
-    /// The same where no cell knows it; keeps what it finds in one.
+    /// The inode that the entry `name` of directory `dir` names, if there is one.
+    ///
+    /// # Errors
+    /// `Miss` on a cold page, damage.
+    pub(crate) fn entry_ino(&self, dir: InodeNo, name: &[u8]) -> FsResult<Option<InodeNo>> {
+        let first = self.hash.bucket(name);
+        match self.overlay.names.ino(dir, first, name) {
+            Some(known) => Ok(known),
+            None => Ok(self.look_for(dir, first, name)?.ok().map(|d| d.ino)),
+        }
+    }
+
+    /// [`Store::dirent_or_slot`] where no cell knows it; keeps what it finds in one.
     #[inline(never)]
     fn look_for(&self, dir: InodeNo, first: u64, name: &[u8]) -> FsResult<Result<Dirent, u64>> {
         let (mut found, mut next) = (None, 0);
