@@ -202,8 +202,8 @@ impl core::fmt::Debug for SharedRegion {
 /// Bytes that [`SharedBytes::come_near`] asks for, at most: later ones are foreseen by the processor itself.
 pub(crate) const NEAR_MAX: usize = 4096;
 
-/// Borrowed bytes that another party may change at any moment. Only copies go in or out; reading twice may give two
-/// answers, so copy once, then validate and use the copy.
+/// Borrowed bytes that another party may change at any moment, or private ones that go where such bytes go. Only copies
+/// go in or out; reading twice may give two answers, so copy once, then validate and use the copy.
 #[derive(Clone, Copy)]
 pub struct SharedBytes<'a> {
     base: NonNull<u8>,
@@ -211,7 +211,9 @@ pub struct SharedBytes<'a> {
     life: PhantomData<&'a SharedRegion>,
 }
 
-// SAFETY: a bounded pointer into a `Mapping`, which is Send + Sync; accesses are copies.
+// SAFETY: a bounded pointer into a `Mapping`, which is Send + Sync, or into bytes that are borrowed alone for as long
+// as this lives (`of_private`), so that nothing refers to them; accesses are copies. Threads that copy at the same time to
+// one place spoil bytes, of which nothing but bytes is ever made.
 unsafe impl Send for SharedBytes<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for SharedBytes<'_> {}

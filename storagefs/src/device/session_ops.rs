@@ -95,13 +95,14 @@ pub(super) fn drop_key(cx: &OpCx<'_>, key: u64) -> Result<(u64, u64), Errno> {
 /// Advisory locks; waits for no lock.
 pub(super) async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
     let Op::Lock { h, action, kind, space, start, len, owner, out } = cx.cmd.op else { return Err(Errno::INVAL) };
+    // What its ring changes before an unlock is changed when another has the lock; and a handle that its ring closes
+    // before is closed.
+    let _held = cx.hold(cx.description(h)?.ino, Mode::Exclusive).await;
     let description = cx.description(h)?;
     let flags = description.flags();
     if flags.contains(OpenFlags::PATH) {
         return Err(Errno::BADF);
     }
-    // What its ring changes before an unlock is changed when another has the lock.
-    let _held = cx.hold(description.ino, Mode::Exclusive).await;
     let who = match space {
         LockSpace::Process => Owner::Process { session: cx.session().id, owner },
         LockSpace::OpenFile | LockSpace::Flock => Owner::File(description.id),

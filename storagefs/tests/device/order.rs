@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use weldfs::{At, Client, Command, Durability, Handle, Op, Queue};
-use weldfs_ciscops::flags::OpenFlags;
+use weldfs::{At, Client, Command, Durability, Handle, Op, PoolRange, Queue};
+use weldfs_ciscops::Errno;
+use weldfs_ciscops::flags::{LockAction, LockKind, LockSpace, OpenFlags};
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::DeviceConfig;
 
@@ -38,12 +39,16 @@ fn rounds(config: DeviceConfig) -> u64 {
             together(&mut queue, &[Op::Write { h, at: At::Offset(window * WINDOW), src: body }]);
         }
         let mut ops: Vec<_> = (0..CUTS).rev().map(|n| Op::Truncate { h, size: n * APART * WINDOW }).collect();
-        let src = weldfs::PoolRange { len: round as u32, ..body };
+        let src = PoolRange { len: round as u32, ..body };
         ops.extend([Op::Write { h, at: At::Offset(0), src }, Op::Fsync { h }, Op::Close { h }]);
+        // Behind the close there is nothing to lock.
+        let (action, kind, space) = (LockAction::Set, LockKind::Write, LockSpace::Process);
+        ops.push(Op::Lock { h, action, kind, space, start: 0, len: 0, owner: 1, out: PoolRange::EMPTY });
         ops.push(Op::OpenReadClose { base, path, flags: OpenFlags::READ, offset: 0, out });
         let over = together(&mut queue, &ops);
         for (op, (status, _)) in ops.iter().zip(&over) {
-            assert_eq!(*status, 0, "round {round}: {op:?}");
+            let expected = if matches!(op, Op::Lock { .. }) { Errno::BADF.0 } else { 0 };
+            assert_eq!(*status, expected, "round {round}: {op:?}");
         }
         assert_eq!(over.last().unwrap().1, round, "bytes of the file after round {round}");
     }
