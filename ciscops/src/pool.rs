@@ -212,8 +212,8 @@ pub struct SharedBytes<'a> {
 }
 
 // SAFETY: a bounded pointer into a `Mapping`, which is Send + Sync, or into bytes that are borrowed alone for as long
-// as this lives (`of_private`), so that nothing refers to them; accesses are copies. Threads that copy at the same time to
-// one place spoil bytes, of which nothing but bytes is ever made.
+// as this lives (`of_private`), so that nothing refers to them; accesses are copies. Threads that copy at the same time
+// to one place spoil bytes, of which nothing but bytes is ever made.
 unsafe impl Send for SharedBytes<'_> {}
 // SAFETY: as above.
 unsafe impl Sync for SharedBytes<'_> {}
