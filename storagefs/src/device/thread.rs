@@ -145,6 +145,7 @@ struct Loop<'s, 'd, F, M> {
     /// Slices run and sessions ended here, and how many they were when it gave back what it had freed.
     worked: u64,
     gave_back: u64,
+    quiet: rest::Quiet,
     /// It has announced that it sleeps, and callers do its turns.
     asleep: bool,
     /// A caller has rung for its own thread since.
@@ -264,6 +265,7 @@ where
             reap_wait_ns: 0,
             worked: 1,
             gave_back: 0,
+            quiet: rest::Quiet::new(now),
             asleep: false,
             rung: false,
             wakes_at: None,

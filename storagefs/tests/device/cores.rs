@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use weldfs::{At, Client, Command, Handle, Op, OpenOptions, Queue};
@@ -254,6 +254,25 @@ static GAVE_BACK: std::sync::Mutex<BTreeMap<String, u32>> = std::sync::Mutex::ne
 
 fn gave_back() -> BTreeMap<String, u32> {
     GAVE_BACK.lock().unwrap().clone()
+}
+
+static RESTED: AtomicU32 = AtomicU32::new(0);
+
+/// A monitor that attaches ten times a second does not keep the device from giving back what it had freed.
+#[test]
+fn a_core_that_is_asked_something_now_and_then_is_at_rest_all_the_same() {
+    let at_rest = || {
+        RESTED.fetch_add(1, Ordering::Relaxed);
+    };
+    let config = DeviceConfig { at_rest: Some(at_rest), ..DeviceConfig::default() };
+    let device = Embedded::open(&Source::Ram(64 << 20), config).unwrap();
+    // Where the machine is busy, an answer takes long, and the core is then no longer at rest.
+    let start = Instant::now();
+    while RESTED.load(Ordering::Relaxed) < 2 {
+        assert!(start.elapsed() < Duration::from_secs(60), "{RESTED:?} times");
+        client(&device).metadata("/").unwrap();
+        std::thread::sleep(Duration::from_millis(100));
+    }
 }
 
 /// What one core freed and another one had allocated stays with the other one's thread, which may have rested before:

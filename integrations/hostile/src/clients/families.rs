@@ -88,8 +88,9 @@ pub fn find(name: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|f| f.name == name)
 }
 
-/// With this in the environment, an attacker says on stderr what its threads are refused first.
-const SAY: &str = "WELDFS_HOSTILE_SAY";
+/// With this in the environment, an attacker says on stderr what its threads are refused first, and a victim how long
+/// each of its commands took.
+pub const SAY: &str = "WELDFS_HOSTILE_SAY";
 
 /// Runs `work` in so many threads without end. What the device refuses to the attacker is its right.
 pub fn forever(threads: u32, work: impl Fn(u32) -> io::Result<()> + Sync) -> io::Result<()> {

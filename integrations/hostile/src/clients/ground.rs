@@ -217,9 +217,21 @@ pub struct Part {
     out: BufReader<ChildStdout>,
 }
 
+/// Has a process run as soon as it is woken, where this one may say so: what it waits for is the device then, and no
+/// processor.
+fn at_once(pid: u32) {
+    let mut chrt = Command::new("chrt");
+    chrt.args(["--fifo", "--pid", "1", &pid.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
+    if !is_root() || !chrt.status().is_ok_and(|status| status.success()) {
+        static ONCE: std::sync::Once = std::sync::Once::new();
+        ONCE.call_once(|| println!("skipped: a victim that waits for no processor (chrt --fifo is refused here)"));
+    }
+}
+
 impl Part {
     /// Starts it as a user, where this process may; waits until it is ready. All but the victim have the host's idle
-    /// class of scheduling: a process that burns processor time keeps others from it, and that is the host's to divide.
+    /// class of scheduling, and the victim a real-time one: a process that burns processor time keeps others from it,
+    /// and that is the host's to divide.
     pub fn start(device: &Device, part: &str, of: &str, uid: u32) -> io::Result<Part> {
         let own = std::env::current_exe()?;
         let mut command = Command::new(if part == VICTIM_PART { own.as_os_str() } else { "chrt".as_ref() });
@@ -232,6 +244,9 @@ impl Part {
             command.uid(uid).gid(uid);
         }
         let mut child = command.spawn()?;
+        if part == VICTIM_PART {
+            at_once(child.id());
+        }
         let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
         let mut part = Part { child, out: BufReader::new(out) };
         let mut line = String::new();

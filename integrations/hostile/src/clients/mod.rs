@@ -14,7 +14,6 @@ mod victim;
 use families::{FAMILIES, Family, Ground};
 use ground::{ATTACKER, Device, Holds, KINDS, Kind, Part, VICTIM};
 use report::{Bounds, Row};
-use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -38,8 +37,8 @@ pub struct Args {
     /// Only these kinds of devices: pmem-1, pmem-2, block-1, block-2, hostdir
     #[arg(long, value_name = "KIND,...", value_delimiter = ',')]
     device: Vec<String>,
-    /// How long each attack is measured
-    #[arg(long, default_value_t = 2.0, value_parser = seconds)]
+    /// How long the victim is measured beside each, a round
+    #[arg(long, default_value_t = 1.0, value_parser = seconds)]
     seconds: f64,
     /// One kind of device, short attacks; times are judged by bounds that a busy machine keeps
     #[arg(long)]
@@ -47,9 +46,10 @@ pub struct Args {
     /// Times are judged by bounds that a busy machine keeps; everything else as ever
     #[arg(long)]
     busy: bool,
-    /// How often a family is tried until its times are good
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=20))]
-    tries: u32,
+    /// Rounds of a family, neighbour and attacker in turn: the times are the medians. Where these break a bound, three
+    /// times as many are run, and judged together
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
     /// Names families and kinds of devices, and runs nothing
     #[arg(long)]
     list: bool,
@@ -98,8 +98,8 @@ pub fn part(args: &PartArgs) -> io::Result<u8> {
 struct Tester {
     weldfs: PathBuf,
     span: Duration,
-    /// What a victim suffers beside an honest neighbour, by the commands that has in flight.
-    fair: BTreeMap<(&'static str, u32), Suffered>,
+    bounds: Bounds,
+    rounds: usize,
 }
 
 /// 0 if every family held to its bounds.
@@ -114,9 +114,9 @@ pub fn run(args: &Args) -> io::Result<u8> {
     let beside = || Ok(std::env::current_exe()?.with_file_name("weldfs"));
     let weldfs = args.weldfs.clone().map_or_else(beside, io::Result::Ok)?;
     let span = Duration::from_secs_f64(if args.short { args.seconds.min(0.3) } else { args.seconds });
-    let mut tester = Tester { weldfs, span, fair: BTreeMap::new() };
-    let bounds = if args.short || args.busy { Bounds::BUSY } else { Bounds::FULL };
-    let tries = if args.short || args.busy { 1 } else { args.tries };
+    let busy = args.short || args.busy;
+    let (bounds, rounds) = if busy { (Bounds::BUSY, 1) } else { (Bounds::FULL, args.rounds as usize) };
+    let tester = Tester { weldfs, span, bounds, rounds };
     if !ground::is_root() {
         println!("skipped: two users: they need root; victim and attacker are one user, and share a tenant");
     }
@@ -124,7 +124,7 @@ pub fn run(args: &Args) -> io::Result<u8> {
     let mut rows = Vec::new();
     for kind in &kinds {
         for family in &families {
-            let row = best(&mut tester, family, *kind, &bounds, tries);
+            let row = tester.family(family, *kind);
             println!("{row}");
             rows.push(row);
         }
@@ -163,39 +163,34 @@ fn chosen(args: &Args) -> io::Result<(Vec<&'static Family>, Vec<Kind>)> {
     Ok((families, kinds.take(some).collect()))
 }
 
-/// The first try that holds to the bounds, else the one that breaks the fewest. What is no matter of time is not tried
-/// again.
-fn best(tester: &mut Tester, family: &'static Family, kind: Kind, bounds: &Bounds, tries: u32) -> Row {
-    let mut best: Option<Row> = None;
-    for _ in 0..tries {
-        let row = tester.attack(family, kind, bounds);
-        let (over, fewer) = (row.broken.is_empty() || row.lied, best.as_ref());
-        let fewer = fewer.is_none_or(|b| row.broken.len() < b.broken.len() || row.lied);
-        if fewer {
-            best = Some(row);
-        }
-        if over {
-            break;
-        }
-        // Another neighbour, too: the machine may have been busy then, or now.
-        tester.fair.remove(&(kind.name, family.depth));
-    }
-    best.unwrap_or_else(|| Row::single(family.name, Err(io::Error::other("not tried"))))
-}
-
 impl Tester {
-    fn attack(&mut self, family: &'static Family, kind: Kind, bounds: &Bounds) -> Row {
-        let mut row = Row { family: family.name.into(), device: kind.name.into(), ..Row::default() };
-        if let Err(e) = self.measure(family, kind, bounds, &mut row) {
-            row.broken.push(e.to_string());
+    /// A family's row: of so many rounds, or of three times as many where the times of these break a bound.
+    fn family(&self, family: &'static Family, kind: Kind) -> Row {
+        let mut rows = Vec::new();
+        for most in [self.rounds, 3 * self.rounds] {
+            while rows.len() < most {
+                let mut row = Row { family: family.name.into(), device: kind.name.into(), ..Row::default() };
+                let done = self.round(family, kind, rows.is_empty(), &mut row);
+                row.broken.extend(done.err().map(|e| e.to_string()));
+                rows.push(row);
+            }
+            let mut row = Row::of_rounds(&rows);
+            self.bounds.judge(&mut row);
+            // What is no matter of time is not tried again.
+            if row.broken.is_empty() || row.lied || !self.bounds.compares() || most > self.rounds {
+                return row;
+            }
         }
-        bounds.judge(&mut row);
-        row
+        unreachable!("the last of the rounds returns")
     }
 
-    fn measure(&mut self, family: &'static Family, kind: Kind, bounds: &Bounds, row: &mut Row) -> io::Result<()> {
-        if bounds.compares() {
-            row.fair = self.fair(kind, family.depth)?;
+    /// The victim beside an honest neighbour, and beside the attacker; what becomes of the device after that once for
+    /// all rounds.
+    fn round(&self, family: &'static Family, kind: Kind, first: bool, row: &mut Row) -> io::Result<()> {
+        if self.bounds.compares() {
+            let device = Device::start(&self.weldfs, kind)?;
+            let honest = || Part::start(&device, "honest", &family.depth.to_string(), ATTACKER);
+            (row.fair, _) = self.suffer(&device, honest, self.span)?;
         }
         let mut device = Device::start(&self.weldfs, kind)?;
         // What the device rests at once it has been used.
@@ -208,11 +203,15 @@ impl Tester {
         row.suffered = suffered;
         row.log_bytes = device.log_bytes() - logged;
         row.peak = device.holds();
+        row.died = !device.is_running();
+        if !first {
+            return Ok(());
+        }
         drop(attacker);
         row.before = before;
-        row.rest_ms = at_rest(&device, before, bounds);
+        row.rest_ms = at_rest(&device, before, &self.bounds);
         row.after = device.holds();
-        row.died = !device.is_running();
+        row.died |= !device.is_running();
         let attacker = restart(&device, family)?;
         std::thread::sleep(self.span / 4);
         match device.terminate() {
@@ -221,17 +220,6 @@ impl Tester {
         }
         drop(attacker);
         Ok(())
-    }
-
-    fn fair(&mut self, kind: Kind, depth: u32) -> io::Result<Suffered> {
-        if let Some(known) = self.fair.get(&(kind.name, depth)) {
-            return Ok(known.clone());
-        }
-        let device = Device::start(&self.weldfs, kind)?;
-        let honest = || Part::start(&device, "honest", &depth.to_string(), ATTACKER);
-        let (fair, _) = self.suffer(&device, honest, self.span)?;
-        self.fair.insert((kind.name, depth), fair.clone());
-        Ok(fair)
     }
 
     /// What a victim suffers in a span beside a neighbour, and the neighbour, which goes on.

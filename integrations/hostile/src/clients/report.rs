@@ -139,6 +139,21 @@ impl fmt::Display for Row {
 }
 
 impl Row {
+    /// Of all rounds of one family: the medians of its times, what the first alone has, and whatever went wrong in any.
+    pub fn of_rounds(rows: &[Row]) -> Row {
+        let first = rows.first().cloned().unwrap_or_default();
+        let all = |of: fn(&Row) -> &Suffered| Suffered::of_rounds(&rows.iter().map(of).collect::<Vec<_>>());
+        Row {
+            fair: all(|r| &r.fair),
+            suffered: all(|r| &r.suffered),
+            peak: rows.iter().map(|r| r.peak).max_by_key(|p| p.memory_kib).unwrap_or_default(),
+            log_bytes: rows.iter().map(|r| r.log_bytes).max().unwrap_or(0),
+            died: rows.iter().any(|r| r.died),
+            broken: rows.iter().flat_map(|r| r.broken.iter().cloned()).collect(),
+            ..first
+        }
+    }
+
     /// Of a family that is no load: what went wrong, if anything.
     pub fn single(family: &str, done: io::Result<Option<String>>) -> Row {
         let broken = match done {
@@ -164,6 +179,27 @@ mod tests {
         change(&mut row);
         Bounds::FULL.judge(&mut row);
         (!row.broken.is_empty(), row.lied)
+    }
+
+    #[test]
+    fn rounds_are_judged_by_their_medians_and_lies_by_their_sum() {
+        let round = |fair: u64, p99: u64, wrong: u64, broken: &[&str]| {
+            let (mut row, broken) = (good(), broken.iter().map(|b| b.to_string()).collect());
+            (row.fair.p99_us, row.suffered.p99_us, row.suffered.wrong, row.broken) = (fair, p99, wrong, broken);
+            row
+        };
+        let judged = |rows: &[Row]| {
+            let mut row = Row::of_rounds(rows);
+            Bounds::FULL.judge(&mut row);
+            (row.fair.p99_us, row.suffered.p99_us, row.broken.len(), row.lied)
+        };
+        // One round in which the machine did something else.
+        let noisy = [round(1_000, 1_900, 0, &[]), round(900, 9_000, 0, &[]), round(1_100, 2_000, 0, &[])];
+        assert_eq!(judged(&noisy), (1_000, 2_000, 0, false));
+        let late = [round(1_000, 2_100, 0, &[]), round(9_000, 9_000, 0, &[]), round(900, 900, 0, &[])];
+        assert_eq!(judged(&late), (1_000, 2_100, 1, false));
+        let lying = [round(1_000, 1_000, 0, &[]), round(1_000, 1_000, 1, &[]), round(1_000, 1_000, 0, &["it hung"])];
+        assert_eq!(judged(&lying), (1_000, 1_000, 2, true));
     }
 
     #[test]

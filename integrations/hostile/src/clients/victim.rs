@@ -3,12 +3,15 @@
 
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weldfs::{At, Client, Command, Durability, File, LockKind, LockSpace, Op, OpenOptions};
+
+use super::families::SAY;
 
 /// Where the victim works, and what of it all may read.
 pub const HOME: &str = "/victim";
@@ -17,6 +20,8 @@ pub const SHARED: &str = "/victim/shared";
 /// Bytes of the file that it reads and writes, in blocks.
 const BLOCKS: u64 = 16;
 const BLOCK: usize = 4096;
+/// Bytes of each read and write of the honest neighbour: some tens of microseconds of a core.
+const PIECE: usize = 256 << 10;
 /// Entries of a queue pair.
 const QUEUE_MAX: u32 = 1024;
 /// Between two rounds, so that it is no hog itself; and between two attachments.
@@ -42,6 +47,32 @@ pub struct Suffered {
     pub attach_max_us: u64,
 }
 
+impl Suffered {
+    /// Of several rounds: times are medians, the longest ones the longest, and what was counted is summed.
+    pub fn of_rounds(rounds: &[&Suffered]) -> Suffered {
+        let sum = |of: fn(&Suffered) -> u64| rounds.iter().map(|s| of(s)).sum();
+        let most = |of: fn(&Suffered) -> u64| rounds.iter().map(|s| of(s)).max().unwrap_or(0);
+        let median = |of: fn(&Suffered) -> u64| {
+            let mut all: Vec<u64> = rounds.iter().map(|s| of(s)).collect();
+            all.sort_unstable();
+            quantile(&all, 0.5)
+        };
+        Suffered {
+            commands: sum(|s| s.commands),
+            wrong: sum(|s| s.wrong),
+            denied: sum(|s| s.denied),
+            first: rounds.iter().find(|s| !s.first.is_empty()).map_or(String::new(), |s| s.first.clone()),
+            no_room: sum(|s| s.no_room),
+            p50_us: median(|s| s.p50_us),
+            p99_us: median(|s| s.p99_us),
+            max_us: most(|s| s.max_us),
+            attaches: sum(|s| s.attaches),
+            attach_p99_us: median(|s| s.attach_p99_us),
+            attach_max_us: most(|s| s.attach_max_us),
+        }
+    }
+}
+
 /// The value at a share of an ascending list.
 fn quantile(sorted: &[u64], share: f64) -> u64 {
     let at = (sorted.len() as f64 * share) as usize;
@@ -53,7 +84,7 @@ struct Victim {
     file: File,
     /// What each block holds.
     known: Vec<u8>,
-    took: Vec<u64>,
+    took: Vec<(&'static str, u64)>,
     all: Suffered,
     rng: SmallRng,
 }
@@ -75,10 +106,10 @@ impl Victim {
     }
 
     /// Times one command; counts a refusal.
-    fn time<T>(&mut self, what: &str, run: impl FnOnce(&mut Victim) -> io::Result<T>) -> Option<T> {
+    fn time<T>(&mut self, what: &'static str, run: impl FnOnce(&mut Victim) -> io::Result<T>) -> Option<T> {
         let start = Instant::now();
         let done = run(self);
-        self.took.push(start.elapsed().as_micros() as u64);
+        self.took.push((what, start.elapsed().as_micros() as u64));
         self.all.commands += 1;
         match done {
             Ok(value) => Some(value),
@@ -165,10 +196,24 @@ pub fn victim(socket: &Path) -> io::Result<()> {
     let (mut took, failed) = attaching.join().unwrap_or_default();
     failed.iter().for_each(|what| victim.denied(what));
     took.sort_unstable();
-    victim.took.sort_unstable();
+    let mut times = BTreeMap::<_, Vec<u64>>::new();
+    victim.took.iter().for_each(|(what, us)| times.entry(*what).or_default().push(*us));
+    let mut victims: Vec<u64> = victim.took.iter().map(|(_, us)| *us).collect();
+    victims.sort_unstable();
     let mut all = victim.all;
-    (all.p50_us, all.p99_us) = (quantile(&victim.took, 0.5), quantile(&victim.took, 0.99));
-    all.max_us = victim.took.last().copied().unwrap_or(0);
+    (all.p50_us, all.p99_us) = (quantile(&victims, 0.5), quantile(&victims, 0.99));
+    all.max_us = victims.last().copied().unwrap_or(0);
+    if std::env::var_os(SAY).is_some() {
+        for (what, times) in &mut times {
+            times.sort_unstable();
+            eprintln!(
+                "{what:24} {:6} times, p50 {:6} us, p99 {:6} us",
+                times.len(),
+                quantile(times, 0.5),
+                quantile(times, 0.99)
+            );
+        }
+    }
     (all.attaches, all.attach_p99_us) = (took.len() as u64, quantile(&took, 0.99));
     all.attach_max_us = took.last().copied().unwrap_or(0);
     println!("{}", serde_json::to_string(&all)?);
@@ -188,13 +233,15 @@ pub fn honest(socket: &Path, depth: u32) -> io::Result<()> {
     let client = Client::connect(socket)?;
     let options = OpenOptions::new().read(true).write(true).create(true);
     let file = client.open(format!("{}/honest", super::families::HOME), &options)?;
-    file.write_all_at(&vec![1; 1 << 20], 0)?;
+    for piece in 0..64 {
+        file.write_all_at(&vec![1; PIECE], piece * PIECE as u64)?;
+    }
     // No queue pair is full, so that each goes on while another is taken from.
     let each = depth.min(QUEUE_MAX / 2);
     let mut queues = Vec::new();
     for _ in 0..depth.div_ceil(each) {
         let mut queue = client.queue((each * 2).next_power_of_two(), 1 << 20)?;
-        let room = queue.stage(&[9; BLOCK])?;
+        let room = queue.stage(&vec![9; PIECE])?;
         queues.push((queue, room, 0));
     }
     println!("ready");
@@ -202,7 +249,7 @@ pub fn honest(socket: &Path, depth: u32) -> io::Result<()> {
     loop {
         for (queue, room, flying) in &mut queues {
             while *flying < each {
-                let (h, at) = (file.handle(), At::Offset(n * 7 % 256 * BLOCK as u64));
+                let (h, at) = (file.handle(), At::Offset(n * 7 % 64 * PIECE as u64));
                 let op = if n & 1 == 0 { Op::Read { h, at, out: *room } } else { Op::Write { h, at, src: *room } };
                 queue.submit(&Command::new(0, op).with_durability(Durability::Volatile))?;
                 (*flying, n) = (*flying + 1, n + 1);

@@ -9,6 +9,43 @@ use smallvec::SmallVec;
 /// Events taken at a time.
 const EVENTS: usize = 16;
 
+/// A core that was awake for less than this share of a while was at rest: what asks after the device now and then does
+/// not keep it from that.
+const AWAKE_SHARE: u64 = 64;
+
+/// How much a core was awake of late.
+#[derive(Debug)]
+pub(super) struct Quiet {
+    /// Since when, and for how much of that until its last sleep.
+    since: u64,
+    awake: u64,
+    /// When it woke last.
+    woke: u64,
+}
+
+impl Quiet {
+    pub(super) fn new(now: u64) -> Quiet {
+        Quiet { since: now, awake: 0, woke: now }
+    }
+
+    fn wakes(&mut self, now: u64) {
+        self.woke = now;
+    }
+
+    /// It goes to sleep: nanoseconds for which it must have next to nothing to do yet until it counts as at rest; 0
+    /// when it does, and a new while begins.
+    fn sleeps(&mut self, now: u64) -> u64 {
+        self.awake += now.saturating_sub(self.woke);
+        self.woke = now;
+        let span = now.saturating_sub(self.since);
+        let busy = self.awake > AT_REST_NS / AWAKE_SHARE;
+        if busy || span >= AT_REST_NS {
+            *self = Quiet::new(now);
+        }
+        if busy { AT_REST_NS } else { AT_REST_NS.saturating_sub(span) }
+    }
+}
+
 /// How a sleep ended.
 pub(super) struct Woken {
     /// Who rang: sessions, or 0 for the inbox. None: it was time.
@@ -113,6 +150,23 @@ where
         }
     }
 
+    /// Gives memory back where the core is at rest; how long it must rest yet, where it has any to give.
+    fn rests(&mut self) -> Option<u64> {
+        if !self.keeps_memory() {
+            return None;
+        }
+        let left = self.quiet.sleeps(now_ns());
+        if left > 0 {
+            return Some(left);
+        }
+        self.give_back();
+        self.gave_back = self.worked;
+        // What was freed here and allocated there lies in the heaps of those threads until they look.
+        let others = self.core.threads.iter().enumerate().filter(|(index, _)| *index != self.index);
+        others.for_each(|(_, other)| other.inbox.send(Message::GiveBack));
+        None
+    }
+
     fn block(&mut self) {
         let timeout = self.before_sleep();
         let woken = wait(&self.epoll, timeout.as_ref());
@@ -132,7 +186,7 @@ where
         // A client that does not reap has no way to ring when it does: look again, less and less often.
         self.reap_wait_ns = if self.unreaped { (self.reap_wait_ns * 2).clamp(1 << 20, REAP_WAIT_NS_MAX) } else { 0 };
         let look = self.unreaped.then_some(self.reap_wait_ns);
-        let rest = self.keeps_memory().then_some(AT_REST_NS);
+        let rest = self.rests();
         self.me.counters.sleeps.add(1);
         due.into_iter()
             .chain(look)
@@ -145,17 +199,48 @@ where
     pub(super) fn after_sleep(&mut self, woken: &Woken) {
         self.meter.rested(woken.slept);
         self.me.counters.wakes.add(1);
-        if woken.by.is_empty() && woken.slept >= AT_REST_NS && self.keeps_memory() {
-            self.give_back();
-            self.gave_back = self.worked;
-            // What was freed here and allocated there lies in the heaps of those threads until they look.
-            let others = self.core.threads.iter().enumerate().filter(|(index, _)| *index != self.index);
-            others.for_each(|(_, other)| other.inbox.send(Message::GiveBack));
+        if self.core.config.at_rest.is_some() {
+            self.quiet.wakes(now_ns());
         }
         for id in woken.by.iter().copied() {
             if let Some(q) = self.queues.iter().find(|q| id != 0 && q.session.id == id) {
                 q.counters.doorbells.add(1);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    /// Sleeps of a core that wakes every `every` ms for `awake` us, until it is at rest or so many seconds are over.
+    fn rests_after(every: u64, awake: u64, seconds: u64) -> Option<u64> {
+        let mut quiet = Quiet::new(0);
+        // It had much to do.
+        let (mut now, begin) = (500 * MS, 500 * MS);
+        while now < begin + seconds * 1000 * MS {
+            let left = quiet.sleeps(now);
+            if left == 0 {
+                return Some((now - begin) / MS);
+            }
+            now += left.min(every * MS);
+            quiet.wakes(now);
+            now += awake * 1000;
+        }
+        None
+    }
+
+    #[test]
+    fn a_core_is_at_rest_after_a_second_though_it_is_asked_something_now_and_then() {
+        assert_eq!(rests_after(60_000, 0, 5), Some(1000));
+        assert!(
+            rests_after(200, 500, 5).is_some_and(|ms| (1000..1300).contains(&ms)),
+            "{:?}",
+            rests_after(200, 500, 5)
+        );
+        assert_eq!(rests_after(1, 100, 20), None, "a tenth of the time is work");
     }
 }
