@@ -78,3 +78,11 @@ def release():
         cargo("build", "--release", "--quiet")
         RELEASE["weldfs"] = target_dir() / "release" / "weldfs"
     return RELEASE["weldfs"]
+
+
+def drill(name):
+    """A program whose instructions are counted, with the features of the release `weldfs`: what that is built of is not
+    built once more."""
+    packages = ["-p", "weldfs-cli", "-p", "weldfs-preload", "-p", "weldfs-drills"]
+    cargo("build", "--release", "--quiet", *packages, "--bin", name)
+    return target_dir() / "release" / name

@@ -5,7 +5,7 @@ import subprocess
 import tempfile
 
 from . import road
-from .build import cargo, target_dir
+from .build import drill
 from .report import Failed
 
 # A pick and its charge with 10,000 runnable inode queues (scheduler/benches/drill/mod.rs says what the cases are): the
@@ -34,11 +34,10 @@ def each(command, few, many, work):
 
 def instructions():
     """Counts all, prints all, and fails if one is above its bound (or the drill was not found)."""
-    cargo("build", "--release", "--quiet", "-p", "weldfs-scheduler", "--example", "instructions")
-    examples, bad = target_dir() / "release" / "examples", []
+    program, bad = drill("picks"), []
     with tempfile.TemporaryDirectory(prefix="weldfs-counts-") as work:
         for case, most in PICKS.items():
-            n = each([examples / "instructions", *case], 100, 1000, work)
+            n = each([program, *case], 100, 1000, work)
             print(f"{' '.join(case):24} {n:6} instructions, at most {most}")
             bad += [] if 20 < n <= most else [" ".join(case)]
     bad += road.check()

@@ -1,6 +1,6 @@
 //! Time per pick and charge, 10,000 runnable queues, and the floor: what a bare red-black tree of that many members
 //! takes to give its first and take it back elsewhere. Wall time is looked at, never gated: instruction counts are (see
-//! `examples/instructions.rs`).
+//! `benches/drills`).
 
 mod drill;
 

@@ -96,6 +96,18 @@ const ARROWS: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "weldfs-drills",
+        &[
+            "weldfs-ciscops",
+            "weldfs-journal",
+            "weldfs-scheduler",
+            "weldfs-storagefs",
+            "weldfs-kernel-shim",
+            "weldfs-userlib",
+            "weldfs-fpga",
+        ],
+    ),
+    (
         "weldfs-cli",
         &[
             "weldfs-ciscops",

@@ -13,8 +13,6 @@
 //! another thread's: wake-ups are lost. A lock of the standard library is on Linux one word, and its waiters are known
 //! to the kernel only (futex(2)), which knows the child to have none.
 //!
-//! A device over a host directory is the one exception: its lock of names must hand itself on to the next in line.
-//!
 //! All are safe to use from any thread; a lock taken twice by one thread is a deadlock.
 
 mod condvar;

@@ -2,7 +2,8 @@
 //!
 //! A device's threads are as many as may wait for the host at once, which is more than the machine has processors. Were
 //! all of them to compress, whatever else is to run would wait until the host's scheduler takes one of them away. So
-//! half of the processors compute, and threads take turns at it, in the order in which they asked.
+//! half of the processors compute, or walk a long way along paths, and threads take turns at it, in the order in which
+//! they asked.
 
 use weldfs_locks::{Condvar, Mutex};
 

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use parking_lot::RwLock;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{CWD, Mode, OFlags, openat};
 use weldfs_ciscops::{Durability, Errno, InodeNo, Op};
@@ -15,6 +14,7 @@ use weldfs_locks::{Condvar, Mutex};
 use super::computing::Computing;
 use super::long::Long;
 use super::lookout::Lookout;
+use super::namelock::NameLock;
 use super::session::{HostFile, QueueState, SessionState};
 use super::{HostDirConfig, power};
 use crate::device::clock::now_ns;
@@ -57,7 +57,7 @@ pub struct Core {
     /// Tickets on inodes.
     pub(super) sets: SetTable,
     /// Held shared while a name is resolved, exclusively while one changes. Before tickets, never after.
-    pub(super) names: RwLock<()>,
+    pub(super) names: NameLock,
     /// Commands that hold an inode exclusively: begun, and ended.
     pub(super) exclusive: (AtomicU64, AtomicU64),
     pub(super) files: Arc<OpenFiles<HostFile>>,
@@ -133,7 +133,7 @@ impl Core {
             root_id: (stat.st_dev, stat.st_ino),
             root,
             sets: SetTable::default(),
-            names: RwLock::new(()),
+            names: NameLock::default(),
             exclusive: Default::default(),
             files: OpenFiles::new((fds / 2).max(1)),
             inbox,

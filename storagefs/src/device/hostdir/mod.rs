@@ -6,6 +6,7 @@
 //!   may block; `long` says how many threads do so, and whose turn it is; `command` is the way of one command,
 //!   `sequence` of several in one entry; `txn` is a command's `Target`;
 //!   `program` is what a program holds.
+//! * `namelock` is the lock of all names, in order of arrival.
 //! * `walk` resolves names below the directory and nowhere else, `way` along links and long paths; `names`, `data`,
 //!   `attr` are the calls; `sys` holds the few that need raw pointers; `power` finds out what the bytes lie on.
 //!
@@ -24,6 +25,7 @@ mod foresight;
 mod hand;
 mod long;
 mod lookout;
+mod namelock;
 mod names;
 pub mod power;
 mod program;

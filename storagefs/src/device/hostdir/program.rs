@@ -11,13 +11,12 @@
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
-use parking_lot::RwLockWriteGuard;
 use rustix::fs::{Access as HostAccess, AtFlags, CWD, StatxFlags, accessat, fstat, statx};
 use weldfs_ciscops::program::{Micro, Program, Str};
 use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
 use weldfs_scheduler::Mode;
 
-use super::txn::{FileRef, HostTxn, Names};
+use super::txn::{FileRef, HostTxn};
 use super::walk::{Place, by_proc};
 use crate::device::sets::{Members, members};
 
@@ -95,10 +94,7 @@ impl HostTxn<'_> {
 
     /// Takes names, with files in hand: whether they still lead to these files.
     fn leads_there(&mut self, program: &Program, insists: bool, alone: bool, wanted: &Members) -> bool {
-        self.names = match alone {
-            true => self.core.names.try_write_for(NAMES_WAIT).map(Names::Alone),
-            false => self.core.names.try_read_for(NAMES_WAIT).map(Names::Shared),
-        };
+        self.names = self.core.names.try_take_for(alone, NAMES_WAIT);
         if self.names.is_some() {
             let need = self.need(program, insists);
             if need.alone == alone && members(need.set) == *wanted {
@@ -112,10 +108,9 @@ impl HostTxn<'_> {
 
     /// Others may look at names, too, which are what they were.
     fn share_names(&mut self) {
-        self.names = match self.names.take() {
-            Some(Names::Alone(names)) => Some(Names::Shared(RwLockWriteGuard::downgrade(names))),
-            other => other,
-        };
+        if let Some(names) = &mut self.names {
+            names.share();
+        }
     }
 
     /// Looks where its names lead.

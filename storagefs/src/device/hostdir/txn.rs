@@ -7,7 +7,6 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use rustix::fs::{fdatasync, fstat, fsync, syncfs};
 use smallvec::SmallVec;
 use weldfs_ciscops::dirent::DirentWriter;
@@ -23,6 +22,7 @@ use super::core::Core;
 use super::foresight::Foresight;
 use super::hand::Scratch;
 use super::lookout::Work;
+use super::namelock;
 use super::program::Withheld;
 use super::session::{HostFile, SessionState};
 use super::way::Way;
@@ -59,14 +59,6 @@ enum Sync {
     All,
 }
 
-/// The hold on names.
-pub(super) enum Names<'c> {
-    /// With others that only look.
-    Shared(RwLockReadGuard<'c, ()>),
-    /// As the only one.
-    Alone(RwLockWriteGuard<'c, ()>),
-}
-
 /// See the module.
 pub(super) struct HostTxn<'c> {
     pub core: &'c Core,
@@ -86,7 +78,7 @@ pub(super) struct HostTxn<'c> {
     files: SmallVec<[Held; 2]>,
     pub(super) tickets: Option<Tickets<'c>>,
     exclusive: bool,
-    pub(super) names: Option<Names<'c>>,
+    pub(super) names: Option<namelock::Guard<'c>>,
     durable: bool,
     sync: SmallVec<[Sync; 4]>,
     /// The handle that the command has given its client, if it goes well.
@@ -190,21 +182,17 @@ impl<'c> HostTxn<'c> {
 
     /// From here on names stay as they are (`alone`: but for what this command changes).
     pub fn hold_names(&mut self, alone: bool) {
-        match self.names {
-            Some(Names::Alone(_)) => {}
-            Some(Names::Shared(_)) if !alone || self.withholds_names() => {}
+        match &self.names {
+            Some(names) if names.is_alone() || !alone || self.withholds_names() => {}
             _ => {
                 self.names = None;
-                self.names = Some(match alone {
-                    true => Names::Alone(self.core.names.write()),
-                    false => Names::Shared(self.core.names.read()),
-                });
+                self.names = Some(self.core.names.take(alone));
             }
         }
     }
 
     /// The hold on names, as long as the command has no tickets.
-    pub fn names_unless_placed(&mut self) -> Option<&mut Names<'c>> {
+    pub fn names_unless_placed(&mut self) -> Option<&mut namelock::Guard<'c>> {
         if self.tickets.is_some() { None } else { self.names.as_mut() }
     }
 

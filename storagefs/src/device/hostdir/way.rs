@@ -11,14 +11,13 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 
-use parking_lot::{RwLockReadGuard, RwLockWriteGuard};
 use rustix::fs::{Mode, OFlags, fstatvfs, readlinkat};
 use weldfs_ciscops::limits::{PATH_COMPONENTS_MAX, SYMLINK_FOLLOW_MAX};
 use weldfs_ciscops::{Errno, Handle};
 
 use super::core::Core;
 use super::lookout::{Progress, Work};
-use super::txn::{HostTxn, Names};
+use super::txn::HostTxn;
 use super::walk::{self, Dir, Place, Start};
 
 /// Components that one call walks.
@@ -198,6 +197,15 @@ impl<'c> HostTxn<'c> {
 
     /// Walks all but the last component.
     fn lead(&mut self, walking: &mut Walking<'c>) -> Result<(), Errno> {
+        let computes = self.computing.is_some();
+        let led = self.lead_in_turn(walking, computes);
+        if !computes {
+            self.computing = None;
+        }
+        led
+    }
+
+    fn lead_in_turn(&mut self, walking: &mut Walking<'c>, computes: bool) -> Result<(), Errno> {
         loop {
             if !self.way.stays && self.way.spent > LOOKING {
                 self.way.left = true;
@@ -207,17 +215,34 @@ impl<'c> HostTxn<'c> {
                 0 => return Ok(()),
                 n => self.way.spend(n)?,
             }
+            // The thread that looks at rings waits for no turn: it leaves the walk.
+            if self.way.stays && self.way.spent > LOOKING && !computes && !self.is_placed() {
+                self.walk_in_turn();
+            }
             self.breathe();
+        }
+    }
+
+    /// A long way takes a processor as computing does: no more threads walk at a time than may compute. None of them
+    /// keeps names from others while it waits for its turn.
+    fn walk_in_turn(&mut self) {
+        if self.computing.as_ref().is_some_and(|turn| !turn.is_due()) {
+            return;
+        }
+        let names = self.names_unless_placed().map(|names| names.is_alone());
+        self.let_names_go();
+        self.computing = None;
+        self.computing = Some(self.core.computing.turn());
+        if let Some(alone) = names {
+            self.hold_names(alone);
         }
     }
 
     /// Lets others have the names that wait for them. Not while the command has tickets: its turn has come, and names
     /// are to stay as they are.
     fn breathe(&mut self) {
-        match self.names_unless_placed() {
-            Some(Names::Shared(names)) => RwLockReadGuard::bump(names),
-            Some(Names::Alone(names)) => RwLockWriteGuard::bump(names),
-            None => {}
+        if let Some(names) = self.names_unless_placed() {
+            names.pass();
         }
     }
 

@@ -1,9 +1,9 @@
-//! What is counted under callgrind: `instructions POLICY CASE ROUNDS`, with collection switched on inside `work`. `bare
+//! What is counted under callgrind: `picks POLICY CASE ROUNDS`, with collection switched on inside `work`. `bare
 //! tree ROUNDS` is the floor.
 //!
 //! The gate (`./test instructions`) runs it twice with different numbers of rounds; the difference is the work alone.
 
-#[path = "../benches/drill/mod.rs"]
+#[path = "../../../scheduler/benches/drill/mod.rs"]
 mod drill;
 
 use drill::{Bare, Case, STAY, prepare, work};
@@ -11,7 +11,7 @@ use weldfs_scheduler::PolicyKind;
 
 fn main() -> Result<(), String> {
     let args: Vec<String> = std::env::args().skip(1).collect();
-    let [kind, case, rounds] = args.as_slice() else { return Err("usage: instructions POLICY CASE ROUNDS".into()) };
+    let [kind, case, rounds] = args.as_slice() else { return Err("usage: picks POLICY CASE ROUNDS".into()) };
     let rounds: u32 = rounds.parse().map_err(|e| format!("{e}"))?;
     if (kind.as_str(), case.as_str()) == ("bare", "tree") {
         Bare::new().work(rounds);

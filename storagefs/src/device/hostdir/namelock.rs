@@ -1,0 +1,196 @@
+//! The lock of all names below the directory: shared by those that only look, or held alone; in the order of arrival.
+//!
+//! A walk that is long lets it go in passing ([`Guard::pass`]), so whoever waits must be sure to be next: a lock that
+//! lets others barge in would be taken again by the one that has just let go. And no thread spins, nor offers its
+//! processor to others (sched_yield(2)): the host's scheduler then takes a whole time slice, 4 ms, from a thread that
+//! may hold tickets, and from the one that looks at rings.
+
+use std::collections::VecDeque;
+use std::time::{Duration, Instant};
+
+use weldfs_locks::{Condvar, Mutex};
+
+/// See the module. Thread-safe; taken twice by one thread it is a deadlock.
+#[derive(Default)]
+pub(super) struct NameLock {
+    state: Mutex<State>,
+    /// Something was let go of, or one that was in line is no longer.
+    moved: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    shared: usize,
+    alone: bool,
+    /// Who waits: a number each, and whether it wants to be alone. Few: no more than there are threads.
+    line: VecDeque<(u64, bool)>,
+    next: u64,
+}
+
+impl State {
+    fn admits(&self, alone: bool) -> bool {
+        !self.alone && (!alone || self.shared == 0)
+    }
+
+    fn enter(&mut self, alone: bool) {
+        self.alone = alone;
+        self.shared += usize::from(!alone);
+    }
+}
+
+/// The lock, held; let go of when dropped.
+pub(super) struct Guard<'l> {
+    of: &'l NameLock,
+    alone: bool,
+}
+
+impl NameLock {
+    /// Waits until all that came before have had it.
+    pub fn take(&self, alone: bool) -> Guard<'_> {
+        loop {
+            if let Some(guard) = self.take_until(alone, None) {
+                return guard;
+            }
+        }
+    }
+
+    /// The same, for at most so long.
+    pub fn try_take_for(&self, alone: bool, time: Duration) -> Option<Guard<'_>> {
+        self.take_until(alone, Some(Instant::now() + time))
+    }
+
+    fn take_until(&self, alone: bool, until: Option<Instant>) -> Option<Guard<'_>> {
+        let mut state = self.state.lock();
+        if !state.line.is_empty() || !state.admits(alone) {
+            let me = state.next;
+            state.next += 1;
+            state.line.push_back((me, alone));
+            while state.line.front() != Some(&(me, alone)) || !state.admits(alone) {
+                let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+                match left {
+                    None => self.moved.wait(&mut state),
+                    Some(Duration::ZERO) => {
+                        state.line.retain(|(other, _)| *other != me);
+                        self.moved.notify_all();
+                        return None;
+                    }
+                    Some(left) => {
+                        self.moved.wait_for(&mut state, left);
+                    }
+                }
+            }
+            state.line.pop_front();
+            // Those that only look come in together.
+            if !alone && !state.line.is_empty() {
+                self.moved.notify_all();
+            }
+        }
+        state.enter(alone);
+        Some(Guard { of: self, alone })
+    }
+
+    fn let_go(&self, alone: bool) {
+        let mut state = self.state.lock();
+        match alone {
+            true => state.alone = false,
+            false => state.shared -= 1,
+        }
+        if !state.line.is_empty() {
+            self.moved.notify_all();
+        }
+    }
+}
+
+impl Guard<'_> {
+    pub fn is_alone(&self) -> bool {
+        self.alone
+    }
+
+    /// Whoever waits by now has it first.
+    pub fn pass(&mut self) {
+        if self.of.state.lock().line.is_empty() {
+            return;
+        }
+        self.of.let_go(self.alone);
+        // Not dropped meanwhile: what is taken here is this guard's again.
+        std::mem::forget(self.of.take(self.alone));
+    }
+
+    /// From being alone to looking only, without letting go.
+    pub fn share(&mut self) {
+        if std::mem::take(&mut self.alone) {
+            let mut state = self.of.state.lock();
+            (state.alone, state.shared) = (false, 1);
+            self.of.moved.notify_all();
+        }
+    }
+}
+
+impl Drop for Guard<'_> {
+    fn drop(&mut self) {
+        self.of.let_go(self.alone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    #[test]
+    fn one_alone_or_many_that_look_and_none_is_lost() {
+        let (lock, inside) = (NameLock::default(), AtomicUsize::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..6usize {
+                let (lock, inside) = (&lock, &inside);
+                scope.spawn(move || {
+                    for round in 0..2_000 {
+                        let alone = (thread + round) % 3 == 0;
+                        let adds = if alone { 100 } else { 1 };
+                        let taken = match round % 7 {
+                            0 => lock.try_take_for(alone, Duration::from_micros(50)),
+                            _ => Some(lock.take(alone)),
+                        };
+                        let Some(mut guard) = taken else { continue };
+                        for _ in 0..2 {
+                            let others = inside.fetch_add(adds, Ordering::SeqCst);
+                            assert!(if alone { others == 0 } else { others < 100 }, "{others} beside {alone}");
+                            inside.fetch_sub(adds, Ordering::SeqCst);
+                            guard.pass();
+                        }
+                        guard.share();
+                        assert!(inside.fetch_add(1, Ordering::SeqCst) < 100);
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                    }
+                });
+            }
+        });
+        let state = lock.state.lock();
+        assert_eq!((state.shared, state.alone, state.line.len()), (0, false, 0));
+    }
+
+    #[test]
+    fn whoever_waits_is_next_and_none_that_comes_later() {
+        let (lock, order) = (NameLock::default(), Mutex::new(Vec::new()));
+        std::thread::scope(|scope| {
+            let mut guard = lock.take(true);
+            for n in 0..3 {
+                let (lock, order) = (&lock, &order);
+                scope.spawn(move || {
+                    let _guard = lock.take(n != 1);
+                    order.lock().push(n);
+                });
+                while lock.state.lock().line.len() < n + 1 {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+            }
+            guard.pass();
+            // It comes behind all three, though it asked for it first when it let go.
+            assert_eq!(*order.lock(), [0, 1, 2]);
+            assert!(lock.try_take_for(false, Duration::from_millis(1)).is_none());
+            guard.share();
+            assert!(lock.try_take_for(false, Duration::from_millis(1)).is_some_and(|g| !g.is_alone()));
+            assert!(lock.try_take_for(true, Duration::from_millis(1)).is_none());
+        });
+    }
+}
