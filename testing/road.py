@@ -50,7 +50,7 @@ BOUNDS = {
 # which a core has of the block that it writes anyway.
 SLOT_MORE = {"append_checksum_write": 18700, "read_checksum_verify": 11400}
 FEW, MANY = 320, 960
-# What takes hundreds of times a command of 4 KiB: these operations.
+# What takes ten times a command of 4 KiB, and more: these operations.
 LONG = {"stat_many": (64, 192), "readdir_plus": (64, 192), "log_recover": (64, 192), "index_walk": (160, 480)}
 LINE = 64
 COPIES = re.compile(r"mem(cpy|move)")

@@ -221,8 +221,8 @@ pub struct Part {
 /// processor.
 fn at_once(pid: u32) {
     let mut chrt = Command::new("chrt");
-    chrt.args(["--fifo", "--pid", "1", &pid.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
-    if !is_root() || !chrt.status().is_ok_and(|status| status.success()) {
+    chrt.args(["--all-tasks", "--fifo", "--pid", "1", &pid.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
+    if !chrt.status().is_ok_and(|status| status.success()) {
         static ONCE: std::sync::Once = std::sync::Once::new();
         ONCE.call_once(|| println!("skipped: a victim that waits for no processor (chrt --fifo is refused here)"));
     }
@@ -244,7 +244,8 @@ impl Part {
             command.uid(uid).gid(uid);
         }
         let mut child = command.spawn()?;
-        if part == VICTIM_PART {
+        if part == VICTIM_PART && is_root() {
+            // Before it starts a thread, which has what this one has.
             at_once(child.id());
         }
         let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;

@@ -175,9 +175,8 @@ impl Tester {
                 rows.push(row);
             }
             let mut row = Row::of_rounds(&rows);
-            self.bounds.judge(&mut row);
-            // What is no matter of time is not tried again.
-            if row.broken.is_empty() || row.lied || !self.bounds.compares() || most > self.rounds {
+            let again = self.bounds.judge(&mut row);
+            if !again || !self.bounds.compares() || most > self.rounds {
                 return row;
             }
         }

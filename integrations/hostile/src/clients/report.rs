@@ -35,6 +35,8 @@ pub struct Bounds {
     /// Times the victim's p99 beside an honest neighbour; nothing below the floor, in microseconds, counts.
     p99_times: Option<u64>,
     p99_floor_us: u64,
+    /// The longest command in any round: medians do not show it.
+    max_us: u64,
     attach_us: u64,
     rest_ms: u64,
     term_ms: u64,
@@ -47,6 +49,7 @@ impl Bounds {
     pub const FULL: Bounds = Bounds {
         p99_times: Some(2),
         p99_floor_us: 500,
+        max_us: 500_000,
         attach_us: 50_000,
         rest_ms: 5_000,
         term_ms: 5_000,
@@ -56,6 +59,7 @@ impl Bounds {
     pub const BUSY: Bounds = Bounds {
         p99_times: None,
         p99_floor_us: 5_000_000,
+        max_us: 5_000_000,
         attach_us: 10_000_000,
         rest_ms: 10_000,
         term_ms: 15_000,
@@ -67,8 +71,9 @@ impl Bounds {
         self.p99_times.is_some()
     }
 
-    /// Notes what a row does not hold to.
-    pub fn judge(&self, row: &mut Row) {
+    /// Notes what a row does not hold to. Whether the medians of more rounds may say otherwise: nothing else is wrong.
+    pub fn judge(&self, row: &mut Row) -> bool {
+        let before = row.broken.len();
         let (s, broken) = (&row.suffered, &mut row.broken);
         let mut hold = |right: bool, what: String| {
             if !right {
@@ -82,12 +87,15 @@ impl Bounds {
         hold(s.commands > 0 && s.attaches > 0, "the victim got nothing done".into());
         let p99_max = self.p99_times.map_or(0, |n| n * row.fair.p99_us).max(self.p99_floor_us);
         hold(s.p99_us <= p99_max, format!("p99 {} us, {} beside an honest neighbour", s.p99_us, row.fair.p99_us));
+        hold(s.max_us <= self.max_us, format!("one command in {} us", s.max_us));
         hold(s.attach_p99_us < self.attach_us, format!("attach p99 {} us", s.attach_p99_us));
         hold(
             row.rest_ms.is_some_and(|ms| ms <= self.rest_ms),
             format!("at rest after {:?} ms: {:?}, it was {:?}", row.rest_ms, row.after, row.before),
         );
         hold(row.term_ms.is_none_or(|ms| ms <= self.term_ms), format!("ended {:?} ms after SIGTERM", row.term_ms));
+        let late = usize::from(s.p99_us > p99_max) + usize::from(s.attach_p99_us >= self.attach_us);
+        before == 0 && late > 0 && row.broken.len() == late
     }
 }
 
@@ -211,6 +219,7 @@ mod tests {
         assert_eq!(broken(|r| r.suffered.commands = 0), (true, false));
         assert_eq!(broken(|r| r.suffered.p99_us = 2_001), (true, false));
         assert_eq!(broken(|r| r.suffered.attach_p99_us = 50_000), (true, false));
+        assert_eq!(broken(|r| r.suffered.max_us = 500_001), (true, false));
         assert_eq!(broken(|r| r.rest_ms = None), (true, false));
         assert_eq!(broken(|r| r.rest_ms = Some(5_001)), (true, false));
         assert_eq!(broken(|r| r.term_ms = Some(5_001)), (true, false));

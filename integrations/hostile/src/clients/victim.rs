@@ -22,6 +22,7 @@ const BLOCKS: u64 = 16;
 const BLOCK: usize = 4096;
 /// Bytes of each read and write of the honest neighbour: some tens of microseconds of a core.
 const PIECE: usize = 256 << 10;
+const PIECES: u64 = 16;
 /// Entries of a queue pair.
 const QUEUE_MAX: u32 = 1024;
 /// Between two rounds, so that it is no hog itself; and between two attachments.
@@ -228,12 +229,12 @@ fn until_input_ends(stop: &Arc<AtomicBool>) {
     });
 }
 
-/// An honest neighbour's process: keeps `depth` reads and writes of a block in flight until it is killed.
+/// An honest neighbour's process: keeps `depth` reads and writes in flight until it is killed.
 pub fn honest(socket: &Path, depth: u32) -> io::Result<()> {
     let client = Client::connect(socket)?;
     let options = OpenOptions::new().read(true).write(true).create(true);
     let file = client.open(format!("{}/honest", super::families::HOME), &options)?;
-    for piece in 0..64 {
+    for piece in 0..PIECES {
         file.write_all_at(&vec![1; PIECE], piece * PIECE as u64)?;
     }
     // No queue pair is full, so that each goes on while another is taken from.
@@ -249,7 +250,7 @@ pub fn honest(socket: &Path, depth: u32) -> io::Result<()> {
     loop {
         for (queue, room, flying) in &mut queues {
             while *flying < each {
-                let (h, at) = (file.handle(), At::Offset(n * 7 % 64 * PIECE as u64));
+                let (h, at) = (file.handle(), At::Offset(n * 7 % PIECES * PIECE as u64));
                 let op = if n & 1 == 0 { Op::Read { h, at, out: *room } } else { Op::Write { h, at, src: *room } };
                 queue.submit(&Command::new(0, op).with_durability(Durability::Volatile))?;
                 (*flying, n) = (*flying + 1, n + 1);

@@ -7,6 +7,7 @@
 
 use weldfs_locks::{Condvar, Mutex};
 
+use super::sys::LongSlice;
 use crate::device::clock::now_ns;
 
 /// Nanoseconds after which a thread that computes gives way to one that waits for it.
@@ -30,6 +31,8 @@ struct State {
 pub(super) struct Turn<'c> {
     of: &'c Computing,
     begun: u64,
+    /// Threads that serve are to find a processor meanwhile.
+    _long: LongSlice,
 }
 
 impl Computing {
@@ -46,7 +49,7 @@ impl Computing {
         while mine >= state.ended + self.most {
             self.over.wait(&mut state);
         }
-        Turn { of: self, begun: now_ns() }
+        Turn { of: self, begun: now_ns(), _long: LongSlice::ask() }
     }
 }
 

@@ -113,17 +113,16 @@ struct Hand<'c> {
 impl Hand<'_> {
     /// Runs commands that take long, one slice after the other, as long as any of them wait for a thread.
     fn serve_long(&mut self, work: Work) {
-        // The thread that looks at rings meanwhile, and clients, are to find a processor.
-        sys::ask_for_a_long_slice(true);
         let mut next = Some(work);
         while let Some(work) = next.filter(|_| !self.core.is_poisoned()) {
             let client = work.client();
+            // The thread that looks at rings meanwhile, and clients, are to find a processor.
+            let _long = (!command::waits_for_the_host(self.core, &work)).then(sys::LongSlice::ask);
             next = match self.serve(work, false) {
                 Served::Cut(work) => self.core.long.again(work),
                 Served::Over | Served::Unpublished(_) => self.core.long.over(client),
             };
         }
-        sys::ask_for_a_long_slice(false);
     }
 
     /// Runs a command, or a slice of one, and posts its completion. `looking`: no other looks at rings meanwhile, so

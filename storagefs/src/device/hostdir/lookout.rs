@@ -44,6 +44,9 @@ pub(super) struct Work {
     pub progress: Mutex<Progress>,
 }
 
+/// How often it is looked for rings that have been drained, where there is always something else to do, nanoseconds.
+pub(super) const REAP_NS: u64 = 200_000;
+
 /// Where a command goes on that was cut.
 #[derive(Default)]
 pub(super) enum Progress {
@@ -103,6 +106,8 @@ pub struct Lookout {
     last_work: u64,
     /// Some queue is draining.
     ending: bool,
+    /// When those that had been drained were looked for last.
+    reaped: u64,
     /// Some queue holds commands but its completion ring is full.
     unreaped: bool,
     reap_wait_ns: u64,
@@ -135,6 +140,7 @@ impl Lookout {
             spin_ns_max,
             last_work: now_ns(),
             ending: false,
+            reaped: 0,
             unreaped: false,
             reap_wait_ns: 0,
             swept: 0,
@@ -155,6 +161,11 @@ impl Lookout {
             if self.stop && (self.queues.is_empty() || core.is_poisoned()) {
                 self.publish();
                 return None;
+            }
+            // Also where there is always something to do: who has ended gives back what it had, and its user's next
+            // process waits for that.
+            if self.ending && now_ns().saturating_sub(self.reaped) > REAP_NS {
+                self.reap();
             }
             if let Some(work) = self.take_turns(core) {
                 if idle_polls > SPIN_MIN {
@@ -337,6 +348,7 @@ impl Lookout {
             session.queue_gone(&queue);
         }
         self.ending = self.queues.iter().any(|q| q.pair.ends().is_draining());
+        self.reaped = now_ns();
     }
 
     /// Announces on every ring and in the inbox that nothing looks, looks once more, blocks.

@@ -1,9 +1,9 @@
 //! The lock of all names below the directory: shared by those that only look, or held alone; in the order of arrival.
 //!
 //! A walk that is long lets it go in passing ([`Guard::pass`]), so whoever waits must be sure to be next: a lock that
-//! lets others barge in would be taken again by the one that has just let go. And no thread spins, nor offers its
-//! processor to others (sched_yield(2)): the host's scheduler then takes a whole time slice, 4 ms, from a thread that
-//! may hold tickets, and from the one that looks at rings.
+//! lets others barge in would be taken again by the one that has just let go. And no thread offers its processor to
+//! others (sched_yield(2)): the host's scheduler then takes a whole time slice, 4 ms, from a thread that may hold
+//! tickets, and from the one that looks at rings.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -106,14 +106,15 @@ impl Guard<'_> {
         self.alone
     }
 
-    /// Whoever waits by now has it first.
-    pub fn pass(&mut self) {
+    /// Whoever waits by now has it first; whether any did.
+    pub fn pass(&mut self) -> bool {
         if self.of.state.lock().line.is_empty() {
-            return;
+            return false;
         }
         self.of.let_go(self.alone);
         // Not dropped meanwhile: what is taken here is this guard's again.
         std::mem::forget(self.of.take(self.alone));
+        true
     }
 
     /// From being alone to looking only, without letting go.

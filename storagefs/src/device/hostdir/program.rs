@@ -63,6 +63,7 @@ impl HostTxn<'_> {
             if any {
                 self.hold_names(alone);
             }
+            self.way.let_go = false;
             let need = self.need(program, insists);
             if self.way.left {
                 return;
@@ -74,7 +75,9 @@ impl HostTxn<'_> {
             self.withheld = need.withheld;
             let wanted = members(need.set);
             self.place(wanted.clone());
-            if round + 1 == TRIES || self.tickets.as_ref().is_none_or(|t| t.running()) {
+            // What was found is what there is, unless others have had the names meanwhile.
+            let at_once = self.tickets.as_ref().is_none_or(|t| t.running()) && !self.way.let_go;
+            if round + 1 == TRIES || at_once {
                 break;
             }
             self.names = None;

@@ -1,5 +1,6 @@
 //! Calls of the host that take raw memory or change one thread only.
 
+use std::marker::PhantomData;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
 use rustix::thread::UnshareFlags;
@@ -64,23 +65,43 @@ pub fn own_umask() -> rustix::io::Result<()> {
 /// longer for each other than they need to.
 const LONG_SLICE_NS: u64 = 20_000_000;
 
-/// Has the calling thread ask the host's scheduler for a long time slice, or the usual one again. It gets no more and
-/// no less of a processor by it; but whoever asks for less and wakes on the same processor runs at once, and not at
-/// the next tick (Linux 6.12 and later; Linux kernel documentation, "EEVDF Scheduler": a slice is asked for with
-/// sched_setattr(2)). Refused, or of another class of scheduling, the thread stays as it is.
-pub fn ask_for_a_long_slice(long: bool) {
-    // SAFETY: a structure of integers.
-    let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
-    let size = size_of::<libc::sched_attr>() as libc::c_uint;
-    // SAFETY: the structure outlives the call, which writes at most `size` bytes to it; 0 is the calling thread.
-    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
-    if got != 0 || attr.sched_policy != libc::SCHED_OTHER as u32 {
-        return;
+/// As long as it lives, the thread that made it asks the host's scheduler for long time slices. It gets no more and no
+/// less of a processor by it; but whoever asks for less and wakes on the same processor runs at once, and not at the
+/// next tick (Linux 6.12 and later; Linux kernel documentation, "EEVDF Scheduler": a slice is asked for with
+/// sched_setattr(2)). For a thread that computes: one that sleeps now and then would itself be woken late. Refused, or
+/// of another class of scheduling, the thread stays as it is.
+pub struct LongSlice {
+    /// What it asked for before.
+    before: Option<libc::sched_attr>,
+    /// It is of one thread.
+    _thread: PhantomData<*const ()>,
+}
+
+fn ask(attr: &libc::sched_attr) -> bool {
+    // SAFETY: the structure outlives the call, which reads as many bytes of it as it says; 0 is the calling thread.
+    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *attr, 0) == 0 }
+}
+
+impl LongSlice {
+    pub fn ask() -> LongSlice {
+        // SAFETY: a structure of integers.
+        let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
+        let size = size_of::<libc::sched_attr>() as libc::c_uint;
+        // SAFETY: the structure outlives the call, which writes at most `size` bytes to it; 0 is the calling thread.
+        let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
+        attr.size = size;
+        let fair = got == 0 && attr.sched_policy == libc::SCHED_OTHER as u32;
+        let asked = fair && ask(&libc::sched_attr { sched_runtime: LONG_SLICE_NS, ..attr });
+        LongSlice { before: asked.then_some(attr), _thread: PhantomData }
     }
-    attr.size = size;
-    attr.sched_runtime = if long { LONG_SLICE_NS } else { 0 };
-    // SAFETY: the structure outlives the call, which reads `size` bytes of it.
-    unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attr, 0) };
+}
+
+impl Drop for LongSlice {
+    fn drop(&mut self) {
+        if let Some(before) = &self.before {
+            ask(before);
+        }
+    }
 }
 
 /// Keeps every signal from this thread: they are for the process's other threads, and a file that reaches a limit is

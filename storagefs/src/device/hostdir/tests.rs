@@ -12,6 +12,7 @@ use weldfs_ciscops::{At, Command, CqConsumer, Cqe, Handle, Op, OpenFlags, PoolRa
 use weldfs_scheduler::{Mode, Token};
 
 use super::hand::Scratch;
+use super::lookout::REAP_NS;
 use super::txn::HostTxn;
 use super::*;
 use crate::cred::Cred;
@@ -179,6 +180,31 @@ fn a_command_says_once_that_it_has_its_place_and_never_for_the_next_one() {
     assert!(second.queue.pair.is_admitting(), "the third could overtake the second");
     second.settle(&core);
     assert!(!second.queue.pair.is_admitting());
+}
+
+/// Its user's next process waits at the door for that, and what it had is had by no other until then.
+#[test]
+fn a_session_that_has_ended_is_gone_though_others_always_have_commands() {
+    let place = tempfile::tempdir().unwrap();
+    // Nothing serves it but this test.
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    let attach = || HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
+    let (busy, ended) = (attach(), attach());
+    let mut client = Client::new(busy.new_queue_local(8, 4096).unwrap());
+    let gone = Client::new(ended.new_queue_local(8, 4096).unwrap());
+    let (mut lookout, me) = (core.lookout.lock(), &core.workers[0]);
+    let mut sessions = |seq| {
+        // Always one more than is taken.
+        (0..2).for_each(|n: u64| client.send(Command::new(seq + n, Op::Syncfs)));
+        for _ in 0..2 {
+            lookout.next(&core, me).unwrap().0.settle(&core);
+        }
+        core.with_sessions(|all| all.count())
+    };
+    assert_eq!(sessions(1), 2);
+    drop((gone, ended));
+    std::thread::sleep(Duration::from_nanos(2 * REAP_NS));
+    assert_eq!(sessions(3), 1);
 }
 
 /// Has a program of that text taken from a ring, as whoever looks would, and prepares it: `check` gets it, and whether

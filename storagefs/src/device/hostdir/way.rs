@@ -17,6 +17,7 @@ use weldfs_ciscops::{Errno, Handle};
 
 use super::core::Core;
 use super::lookout::{Progress, Work};
+use super::namelock;
 use super::txn::HostTxn;
 use super::walk::{self, Dir, Place, Start};
 
@@ -50,11 +51,19 @@ pub(super) struct Way {
     known: Vec<(Name, Result<Rc<OwnedFd>, Errno>, u32)>,
     /// It has been left, to be begun anew by a thread that does not look at rings.
     pub left: bool,
+    /// Others have had the names on its way: what was found before may have moved.
+    pub let_go: bool,
 }
 
 impl Way {
     pub fn of(work: &Work) -> Way {
-        Way { spent: 0, stays: !matches!(*work.progress.lock(), Progress::Begin), left: false, known: Vec::new() }
+        Way {
+            spent: 0,
+            stays: !matches!(*work.progress.lock(), Progress::Begin),
+            left: false,
+            let_go: false,
+            known: Vec::new(),
+        }
     }
 
     /// The same components are looked up again.
@@ -231,6 +240,7 @@ impl<'c> HostTxn<'c> {
         }
         let names = self.names_unless_placed().map(|names| names.is_alone());
         self.let_names_go();
+        self.way.let_go = true;
         self.computing = None;
         self.computing = Some(self.core.computing.turn());
         if let Some(alone) = names {
@@ -241,9 +251,8 @@ impl<'c> HostTxn<'c> {
     /// Lets others have the names that wait for them. Not while the command has tickets: its turn has come, and names
     /// are to stay as they are.
     fn breathe(&mut self) {
-        if let Some(names) = self.names_unless_placed() {
-            names.pass();
-        }
+        let passed = self.names_unless_placed().is_some_and(namelock::Guard::pass);
+        self.way.let_go |= passed;
     }
 
     /// The directory of the last component of `path`, and that component.

@@ -199,8 +199,11 @@ where
     pub(super) fn after_sleep(&mut self, woken: &Woken) {
         self.meter.rested(woken.slept);
         self.me.counters.wakes.add(1);
-        if self.core.config.at_rest.is_some() {
+        if self.keeps_memory() {
             self.quiet.wakes(now_ns());
+        } else {
+            // What it frees from here on is given back when it has rested for a while again.
+            self.quiet = Quiet::new(now_ns());
         }
         for id in woken.by.iter().copied() {
             if let Some(q) = self.queues.iter().find(|q| id != 0 && q.session.id == id) {
