@@ -81,8 +81,7 @@ def release():
 
 
 def drill(name):
-    """A program whose instructions are counted, with the features of the release `weldfs`: what that is built of is not
-    built once more."""
-    packages = ["-p", "weldfs-cli", "-p", "weldfs-preload", "-p", "weldfs-drills"]
-    cargo("build", "--release", "--quiet", *packages, "--bin", name)
+    """A program whose instructions are counted. Together with the release `weldfs` and its library: with the features
+    of these, and with what a library needs for its link-time optimisation, nothing is built twice."""
+    cargo("build", "--release", "--quiet", "-p", "weldfs-cli", "-p", "weldfs-preload", "-p", "weldfs-drills")
     return target_dir() / "release" / name
