@@ -135,7 +135,7 @@ impl Meter {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::super::clock::now_ns;
     use super::*;
 
@@ -145,7 +145,7 @@ mod tests {
         assert_eq!(m.slice(1000, 3000), Measured { wall_ns: 2000, host_ns: 2000, device_ns: 8000, corrected: None });
     }
 
-    fn compute(cpu: u64) {
+    pub fn compute(cpu: u64) {
         let since = cpu_ns();
         while cpu_ns() - since < cpu {
             std::hint::black_box(0);
@@ -175,8 +175,8 @@ mod tests {
         assert!(got.corrected.unwrap() > 40_000_000 && got.host_ns < 20_000_000, "{got:?}");
     }
 
-    #[test]
-    fn time_in_which_the_host_ran_something_else_is_not_charged() {
+    /// Does something beside three others that compute, all on one processor, for which it waits most of the time.
+    pub fn in_company<T: Send>(something: impl FnOnce() -> T + Send) -> T {
         use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
         let allowed = sched_getaffinity(None).unwrap();
         let one = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
@@ -186,8 +186,7 @@ mod tests {
             only.set(one);
             sched_setaffinity(None, &only).unwrap();
         };
-        let got = std::thread::scope(|s| {
-            // Three others on the one processor that this thread may have.
+        std::thread::scope(|s| {
             for _ in 0..3 {
                 s.spawn(|| {
                     pin();
@@ -199,14 +198,21 @@ mod tests {
             let measured = s.spawn(|| {
                 pin();
                 std::thread::sleep(std::time::Duration::from_millis(20));
-                let begin = now_ns();
-                let mut m = Meter::new(begin, 1024);
-                compute(40_000_000);
-                m.slice(begin, now_ns())
+                something()
             });
-            let got = measured.join().unwrap();
+            let got = measured.join();
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
-            got
+            got.unwrap()
+        })
+    }
+
+    #[test]
+    fn time_in_which_the_host_ran_something_else_is_not_charged() {
+        let got = in_company(|| {
+            let begin = now_ns();
+            let mut m = Meter::new(begin, 1024);
+            compute(40_000_000);
+            m.slice(begin, now_ns())
         });
         assert!(got.wall_ns > 60_000_000, "the others did run: {got:?}");
         assert!((39_000_000..55_000_000).contains(&got.host_ns), "{got:?}");

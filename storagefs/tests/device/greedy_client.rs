@@ -165,18 +165,26 @@ fn experiment(mut run: impl FnMut() -> Result<(), String>) {
     assert!(failures.len() < 5, "{failures:#?}");
 }
 
-/// The honest one did not get less of the device. Said only of an interval in which it had work all the time, which a
+/// The honest one did not get less of the device. Said only of intervals in which it had work all the time, which a
 /// busy host may prevent, and the greedy one most of the time: what costs next to nothing may be done before its
-/// client wakes again, and who has nothing to do for a while gets less, not more. In such an interval there is no
-/// second try.
-fn no_advantage(honest: &Got, greedy: &Got) -> Result<(), String> {
-    assert!(greedy.commands == 0 || greedy.device_ns > 0, "what is done for it is charged: {greedy:?}");
-    if honest.backlogged < 0.98 || greedy.backlogged < 0.7 {
-        return Err(format!("one of them had nothing to do for a while: honest {honest:?}, greedy {greedy:?}"));
+/// client wakes again, and who has nothing to do for a while gets less, not more. Of such intervals there is no second
+/// try. But one of them may end at a moment at which the other has something to catch up with, where the host has kept
+/// the device's thread waiting inside a command: an advantage is one that grows with the time.
+fn no_advantage(mut measure: impl FnMut() -> (Got, Got)) -> Result<(), String> {
+    let (mut all, mut seen) = ([0, 0], Vec::new());
+    for _ in 0..4 {
+        let (honest, greedy) = measure();
+        assert!(greedy.commands == 0 || greedy.device_ns > 0, "what is done for it is charged: {greedy:?}");
+        if honest.backlogged < 0.98 || greedy.backlogged < 0.7 {
+            return Err(format!("one of them had nothing to do for a while: honest {honest:?}, greedy {greedy:?}"));
+        }
+        all = [all[0] + honest.device_ns, all[1] + greedy.device_ns];
+        seen.push((honest, greedy));
+        if all[0] as f64 > 0.9 * all[1] as f64 {
+            return Ok(());
+        }
     }
-    let fair = honest.device_ns as f64 > 0.9 * greedy.device_ns as f64;
-    assert!(fair, "honest {honest:?}, greedy {greedy:?}");
-    Ok(())
+    panic!("{seen:?}");
 }
 
 /// The honest one hardly notices the other.
@@ -191,10 +199,10 @@ fn beside_a_flood(sessions: usize, depth: u32, command: impl Fn(Handle, PoolRang
         let embedded = device("");
         let many = (0..sessions).map(|_| Pump::new(&embedded, GREEDY, depth, command)).collect();
         let (honest, flood) = (honest(&embedded), Running::start(many));
-        let (h, g) = measure(&embedded);
+        let verdict = no_advantage(|| measure(&embedded));
         honest.end();
         flood.end();
-        no_advantage(&h, &g)
+        verdict
     });
 }
 

@@ -27,10 +27,12 @@ impl Drop for Planted<'_> {
     }
 }
 
-/// Whether power cuts under clients find anything, with this bug planted: up to 500 of them.
+/// Whether power cuts under clients find anything, with this bug planted: up to 2,500 of them. A hundred find the one
+/// that is hardest to find (a record before its data) in about one of two runs, so that it stays unnoticed in one of
+/// tens of millions.
 fn power_cuts(canary: Option<Canary>, model: CrashModel) -> bool {
     let _planted = plant(canary);
-    let most = if canary.is_some() { 5 } else { 2 };
+    let most = if canary.is_some() { 25 } else { 2 };
     for seed in 0..most {
         let config = Config { model, cuts: 100, cuts_per_run: 50, clients: 4, steps: 120, seed };
         let found = match powercut::run(&config, &mut |_| {}) {

@@ -199,11 +199,11 @@ pub fn victim(socket: &Path) -> io::Result<()> {
     took.sort_unstable();
     let mut times = BTreeMap::<_, Vec<u64>>::new();
     victim.took.iter().for_each(|(what, us)| times.entry(*what).or_default().push(*us));
-    let mut victims: Vec<u64> = victim.took.iter().map(|(_, us)| *us).collect();
-    victims.sort_unstable();
+    let mut every: Vec<u64> = victim.took.iter().map(|(_, us)| *us).collect();
+    every.sort_unstable();
     let mut all = victim.all;
-    (all.p50_us, all.p99_us) = (quantile(&victims, 0.5), quantile(&victims, 0.99));
-    all.max_us = victims.last().copied().unwrap_or(0);
+    (all.p50_us, all.p99_us) = (quantile(&every, 0.5), quantile(&every, 0.99));
+    all.max_us = every.last().copied().unwrap_or(0);
     if std::env::var_os(SAY).is_some() {
         for (what, times) in &mut times {
             times.sort_unstable();

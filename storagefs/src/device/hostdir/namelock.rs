@@ -89,6 +89,12 @@ impl NameLock {
         Some(Guard { of: self, alone })
     }
 
+    /// How many wait.
+    #[cfg(test)]
+    pub fn waiting(&self) -> usize {
+        self.state.lock().line.len()
+    }
+
     fn let_go(&self, alone: bool) {
         let mut state = self.state.lock();
         match alone {
@@ -181,7 +187,7 @@ mod tests {
                     let _guard = lock.take(n != 1);
                     order.lock().push(n);
                 });
-                while lock.state.lock().line.len() < n + 1 {
+                while lock.waiting() < n + 1 {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }

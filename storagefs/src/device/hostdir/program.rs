@@ -63,7 +63,7 @@ impl HostTxn<'_> {
             if any {
                 self.hold_names(alone);
             }
-            self.way.let_go = false;
+            (self.way.let_go, self.way.keeps) = (false, round + 1 == TRIES);
             let need = self.need(program, insists);
             if self.way.left {
                 return;

@@ -194,7 +194,7 @@ fn a_session_that_has_ended_is_gone_though_others_always_have_commands() {
     let gone = Client::new(ended.new_queue_local(8, 4096).unwrap());
     let (mut lookout, me) = (core.lookout.lock(), &core.workers[0]);
     let mut sessions = |seq| {
-        // Always one more than is taken.
+        // There is a command whenever it looks.
         (0..2).for_each(|n: u64| client.send(Command::new(seq + n, Op::Syncfs)));
         for _ in 0..2 {
             lookout.next(&core, me).unwrap().0.settle(&core);
@@ -289,6 +289,47 @@ fn a_program_that_waits_for_its_turn_keeps_no_names_from_others() {
     drop(held);
     prepared(&core, change, |_, ready| assert!(ready && !has_names(&core, false)));
     assert!(has_names(&core, true));
+}
+
+/// What a program's first name led to may have been moved while another client had the names, which a walk lets go.
+#[test]
+fn a_program_holds_what_its_names_lead_to_though_others_had_the_names_on_its_way() {
+    let place = tempfile::tempdir().unwrap();
+    ["a", "d"].iter().for_each(|dir| std::fs::create_dir(place.path().join(dir)).unwrap());
+    ["a/f", "a/other", "d/g"].iter().for_each(|file| std::fs::write(place.path().join(file), b"").unwrap());
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    let at = |name: &str| place.path().join(name);
+    let text = format!("open a/f r; open {}d/g r", "d/../".repeat(50));
+    let others = |n: usize| {
+        let start = Instant::now();
+        while core.names.waiting() < n {
+            assert!(start.elapsed() < Duration::from_secs(20), "{n} never wait for names");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    };
+    let names = core.names.take(true);
+    std::thread::scope(|scope| {
+        let program = scope.spawn(|| {
+            let mut held = None;
+            prepared(&core, &text, |txn, ready| {
+                let beside = members([(key_of(&core, &at("a/f")), Mode::Exclusive)]);
+                let beside = core.sets.place(core.sets.arrive(), Token(1), beside);
+                held = Some((ready, txn.way.left, beside.running()));
+            });
+            held
+        });
+        others(1);
+        // Next in line: it has names when the walk lets them go.
+        let mover = scope.spawn(|| {
+            let _names = core.names.take(true);
+            std::fs::rename(at("a/other"), at("a/f")).unwrap();
+        });
+        others(2);
+        drop(names);
+        mover.join().unwrap();
+        let held = program.join().unwrap();
+        assert_eq!(held, Some((true, false, false)), "it holds another file than its name leads to");
+    });
 }
 
 #[test]

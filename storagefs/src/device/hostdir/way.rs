@@ -53,6 +53,8 @@ pub(super) struct Way {
     pub left: bool,
     /// Others have had the names on its way: what was found before may have moved.
     pub let_go: bool,
+    /// Others do not get the names on its way: it has been tried often enough.
+    pub keeps: bool,
 }
 
 impl Way {
@@ -62,6 +64,7 @@ impl Way {
             stays: !matches!(*work.progress.lock(), Progress::Begin),
             left: false,
             let_go: false,
+            keeps: false,
             known: Vec::new(),
         }
     }
@@ -224,8 +227,11 @@ impl<'c> HostTxn<'c> {
                 0 => return Ok(()),
                 n => self.way.spend(n)?,
             }
+            if self.way.keeps || self.is_placed() {
+                continue;
+            }
             // The thread that looks at rings waits for no turn: it leaves the walk.
-            if self.way.stays && self.way.spent > LOOKING && !computes && !self.is_placed() {
+            if self.way.stays && self.way.spent > LOOKING && !computes {
                 self.walk_in_turn();
             }
             self.breathe();

@@ -85,10 +85,10 @@ where
     }
 
     /// Notes what taking commands of a ring has cost since `taken`, if another waits: one look at the clock for all of
-    /// them.
-    fn owe(&self, queue: &QueueState, taken: u64) {
+    /// them. While this thread waited for a processor of the host it cost nothing, as in a slice.
+    pub(super) fn owe(&mut self, queue: &QueueState, taken: u64) {
         if self.is_contended() {
-            queue.pair.owe(now_ns().saturating_sub(taken));
+            queue.pair.owe(self.meter.slice(taken, now_ns()).host_ns);
         }
     }
 

@@ -107,7 +107,7 @@ where
         let payer = (!board.runq.is_empty()).then(|| notes.queue.clone());
         self.complete(notes, done, over);
         if let Some(queue) = payer {
-            queue.pair.owe(now_ns().saturating_sub(over));
+            queue.pair.owe(self.meter.slice(over, now_ns()).host_ns);
         }
         board.feed();
     }

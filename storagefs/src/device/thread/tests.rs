@@ -146,3 +146,28 @@ fn of_many_rings_with_commands_that_may_not_be_taken_a_turn_looks_at_some_and_ch
     });
     assert_eq!(held(&me), RINGS - 1, "in the end at all of them");
 }
+
+/// It used to be charged as it passed by the clock: a ring that was being looked at while the host ran something else
+/// for 80 ms paid for them, or its tenant's neighbours waited until it had.
+#[test]
+fn taking_and_answering_costs_a_ring_no_time_in_which_the_host_ran_something_else() {
+    let (passed, owed) = crate::device::slice::tests::in_company(|| {
+        let core = core("");
+        let slots = Slots::new(&core.board, dataplane::serve);
+        let mut me = Loop::new(&core, 0, &slots).unwrap();
+        let session = attach(&core, 1);
+        let _client = Client::new(&session, 4);
+        me.read_mail();
+        // Another waits.
+        core.board.fill(200, weldfs_scheduler::TenantId(7), 9);
+        core.board.queue(200);
+        let queue = me.queues[0].clone();
+        let taken = now_ns();
+        me.meter.note(taken);
+        crate::device::slice::tests::compute(20_000_000);
+        me.owe(&queue, taken);
+        (now_ns() - taken, queue.pair.take_owed())
+    });
+    assert!(passed > 40_000_000, "the others did run: {passed} ns");
+    assert!((19_000_000..30_000_000).contains(&owed), "{owed} of {passed} ns");
+}
