@@ -78,8 +78,10 @@ mod codecs {
         ) -> Result<(), Errno> {
             let (src, room) = (self.buffer(from)?, self.program.capacity(buf) as usize);
             let mut run = Compressor::new(function(codec), src.len(), room).map_err(errno)?;
-            for (i, chunk) in src.chunks(CODEC_PIECE_BYTES).enumerate() {
-                if i > 0 {
+            let several = src.len() > CODEC_PIECE_BYTES;
+            for chunk in src.chunks(CODEC_PIECE_BYTES) {
+                // Before the first of several, too: others may wait for what was held to get here.
+                if several {
                     t.boundary(self.index as u16).await?;
                 }
                 run.update(chunk).map_err(errno)?;
@@ -97,7 +99,11 @@ mod codecs {
         ) -> Result<(), Errno> {
             let room = self.program.capacity(buf) as usize;
             let mut out = self.empty_buffer(buf)?;
-            let mut run = Decompressor::new(function(codec), self.buffer(from)?, room).map_err(errno)?;
+            let src = self.buffer(from)?;
+            if src.len() > CODEC_PIECE_BYTES {
+                t.boundary(self.index as u16).await?;
+            }
+            let mut run = Decompressor::new(function(codec), src, room).map_err(errno)?;
             while run.step(&mut out, CODEC_PIECE_BYTES).map_err(errno)? {
                 t.boundary(self.index as u16).await?;
             }
@@ -133,8 +139,9 @@ mod ciphers {
             out.extend_from_slice(src);
             // A last unit that is too short is found before anything is done: pieces are whole units.
             let units = (PIECE_BYTES / unit as usize) as u64;
+            let several = out.len() > PIECE_BYTES;
             for (i, part) in out.chunks_mut(PIECE_BYTES).enumerate() {
-                if i > 0 {
+                if several {
                     t.boundary(self.index as u16).await?;
                 }
                 let first = first.checked_add(i as u64 * units).ok_or(Errno::INVAL)?;

@@ -217,11 +217,11 @@ pub struct Part {
     out: BufReader<ChildStdout>,
 }
 
-/// Has a process run as soon as it is woken, where this one may say so: what it waits for is the device then, and no
-/// processor.
+/// Has a process's first thread run as soon as it is woken, where this process may say so: what it waits for is the
+/// device then, and no processor.
 fn at_once(pid: u32) {
     let mut chrt = Command::new("chrt");
-    chrt.args(["--all-tasks", "--fifo", "--pid", "1", &pid.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
+    chrt.args(["--fifo", "--pid", "1", &pid.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
     if !chrt.status().is_ok_and(|status| status.success()) {
         static ONCE: std::sync::Once = std::sync::Once::new();
         ONCE.call_once(|| println!("skipped: a victim that waits for no processor (chrt --fifo is refused here)"));
@@ -230,29 +230,31 @@ fn at_once(pid: u32) {
 
 impl Part {
     /// Starts it as a user, where this process may; waits until it is ready. All but the victim have the host's idle
-    /// class of scheduling, and the victim a real-time one: a process that burns processor time keeps others from it,
-    /// and that is the host's to divide.
-    pub fn start(device: &Device, part: &str, of: &str, uid: u32) -> io::Result<Part> {
+    /// class of scheduling, and the victim's first thread a real-time one: a process that burns processor time keeps
+    /// others from it, and that is the host's to divide.
+    pub fn start(device: &Device, name: &str, of: &str, uid: u32) -> io::Result<Part> {
         let own = std::env::current_exe()?;
-        let mut command = Command::new(if part == VICTIM_PART { own.as_os_str() } else { "chrt".as_ref() });
-        if part != VICTIM_PART {
+        let mut command = Command::new(if name == VICTIM_PART { own.as_os_str() } else { "chrt".as_ref() });
+        if name != VICTIM_PART {
             command.args(["--idle", "0"]).arg(own);
         }
-        command.args(["part", part, of]).arg(device.socket()).env("WELDFS_WAIT", "120");
+        command.args(["part", name, of]).arg(device.socket()).env("WELDFS_WAIT", "120");
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         if is_root() {
             command.uid(uid).gid(uid);
         }
         let mut child = command.spawn()?;
-        if part == VICTIM_PART && is_root() {
-            // Before it starts a thread, which has what this one has.
-            at_once(child.id());
-        }
         let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
         let mut part = Part { child, out: BufReader::new(out) };
         let mut line = String::new();
         part.out.read_line(&mut line)?;
-        if line.trim() == "ready" { Ok(part) } else { Err(io::Error::other(format!("{of} did not get ready"))) }
+        if line.trim() != "ready" {
+            return Err(io::Error::other(format!("{of} did not get ready")));
+        }
+        if name == VICTIM_PART && is_root() {
+            at_once(part.child.id());
+        }
+        Ok(part)
     }
 
     /// Ends its input; what it says then.
@@ -270,6 +272,14 @@ impl Drop for Part {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Hundredths of seconds that all processors together were ready and their host ran something else (proc_stat(5)); 0 on
+/// a machine that has none.
+pub fn stolen_ticks() -> u64 {
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let all = stat.lines().next().and_then(|line| line.split_ascii_whitespace().nth(8));
+    all.and_then(|ticks| ticks.parse().ok()).unwrap_or(0)
 }
 
 pub fn is_root() -> bool {

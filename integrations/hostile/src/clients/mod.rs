@@ -230,8 +230,13 @@ impl Tester {
     ) -> io::Result<(Suffered, Part)> {
         let neighbour = neighbour()?;
         let victim = Part::start(device, "victim", "all", VICTIM)?;
+        let before = ground::stolen_ticks();
         std::thread::sleep(span);
-        Ok((victim.suffered()?, neighbour))
+        let taken = ground::stolen_ticks().saturating_sub(before);
+        let processors = std::thread::available_parallelism().map_or(1, |n| n.get()) as f64;
+        let mut suffered = victim.suffered()?;
+        suffered.stolen = (taken as f64 * 1000.0 / (span.as_secs_f64() * 100.0 * processors)) as u64;
+        Ok((suffered, neighbour))
     }
 }
 
