@@ -1,6 +1,6 @@
 """A client of docs/COMMANDS.md, written from that page alone, and what the page promises put to a running device.
 
-Usage: python3 integrations/conformance SOCKET [--only TEXT] [--list] [--json] [--verbose]
+Usage: python3 integrations/conformance SOCKET [--only TEXT] [--stop] [--list] [--json] [--verbose]
 """
 
 import argparse
@@ -32,6 +32,7 @@ def options():
                "own at the root and remove it. Python 3.9 or later, its standard library, Linux.")
     parser.add_argument("socket", nargs="?", help="the device's socket, such as IMAGE.sock")
     parser.add_argument("--only", metavar="TEXT", default="", help="cases whose group or title holds TEXT")
+    parser.add_argument("--stop", action="store_true", help="end the device at last, and see that it ends well")
     parser.add_argument("--list", action="store_true", help="print the cases and do nothing")
     parser.add_argument("--json", action="store_true", help="one object with all results on stdout")
     parser.add_argument("--verbose", action="store_true", help="where in the case it failed, too")
@@ -41,18 +42,18 @@ def options():
     return found
 
 
-def run(context, chosen, verbose, say):
+def run(context, chosen, verbose, say, last=False):
+    """Results of cases. `last`: after them there is nothing to tidy up."""
     results = []
     for group, title, function, hostdir in chosen:
         start, state, why = time.monotonic(), "ok", ""
         try:
             if context.hostdir and not hostdir:
                 raise case.Skip("not promised of a directory of the host (docs/HOSTDIR.md)")
-            context.begin()
-            try:
+            if last:
                 function(context)
-            finally:
-                context.end()
+            else:
+                in_its_place(context, function)
         except case.Skip as e:
             state, why = "skipped", str(e)
         except Exception as e:  # whatever it is, the other cases are still to be run
@@ -67,14 +68,24 @@ def run(context, chosen, verbose, say):
     return results
 
 
+def in_its_place(context, function):
+    """A case with a directory of its own."""
+    context.begin()
+    try:
+        function(context)
+    finally:
+        context.end()
+
+
 def main():
     wanted = options()
     chosen = [c for c in case.CASES if wanted.only in f"{c[0]}: {c[1]}"]
+    last = case.LAST if wanted.stop else []
     if wanted.list:
-        for group, title, *_ in chosen:
+        for group, title, *_ in chosen + last:
             print(f"{group}: {title}")
         return 0
-    if not chosen:
+    if not chosen + last:
         print(f"no case holds {wanted.only!r}", file=sys.stderr)
         return 1
     try:
@@ -83,12 +94,14 @@ def main():
         print(f"{wanted.socket}: {e}", file=sys.stderr)
         return 2
     start = time.monotonic()
-    results = run(context, chosen, wanted.verbose, (lambda line: None) if wanted.json else print)
+    say = (lambda line: None) if wanted.json else print
+    results = run(context, chosen, wanted.verbose, say)
     context.remove(context.top)
+    medium = context.session.medium
+    results += run(context, last, wanted.verbose, say, last=True)
     context.session.close()
     count = {state: sum(r["state"] == state for r in results) for state in ("ok", "failed", "skipped")}
     if wanted.json:
-        medium = context.session.medium
         print(json.dumps({**count, "medium": medium, "seconds": round(time.monotonic() - start, 2), "cases": results}))
     else:
         print(f"{count['ok']} ok, {count['failed']} failed, {count['skipped']} skipped, "

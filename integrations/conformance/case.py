@@ -6,6 +6,8 @@ import link
 import wire
 
 CASES = []
+# Those after which there is no device.
+LAST = []
 NOBODY = 65534
 
 
@@ -17,11 +19,11 @@ class Skip(Exception):
     """The case cannot be put to this device, and why."""
 
 
-def case(group, title, hostdir=True):
-    """Registers a case. `hostdir`: it holds for a directory of the host, too."""
+def case(group, title, hostdir=True, ends=False):
+    """Registers a case. `hostdir`: it holds for a directory of the host, too. `ends`: the device is gone after it."""
 
     def register(function):
-        CASES.append((group, title, function, hostdir))
+        (LAST if ends else CASES).append((group, title, function, hostdir))
         return function
 
     return register

@@ -308,6 +308,13 @@ def claim_of_others(c):
     a, b = os.pipe()
     refused(c.session.ask(wire.CLAIM, b"", [a])[0], "EBADF")
     refused(c.session.ask(wire.CLAIM, b"", [c.q.memory_fd])[0], "EBADF")
+    # Nor are two of them one.
+    ids, fds = placeholders(c.session, 2)
+    want(c.call("open", a=c.dir, aux=wire.READ, imm=struct.pack("<I", ids[0])))
+    refused(c.session.ask(wire.CLAIM, b"", fds)[0], "EBADF")
+    refused(c.session.ask(wire.CLAIM, b"", fds[:1])[0], "OK")
+    for fd in fds:
+        os.close(fd)
     os.close(a)
     os.close(b)
 

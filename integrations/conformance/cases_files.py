@@ -59,7 +59,8 @@ def grants(c):
     for op, fields in (("read", {"a": 1}), ("write", {"a": b"x"}), ("truncate", {}), ("seek", {}),
                        ("checksum_range", {"imm": struct.pack("<Q", 1)})):
         want(c.call(op, handle=p, **fields), "EBADF")
-    want(c.call("truncate", handle=r), ("EBADF", "EINVAL"))
+    want(c.call("truncate", handle=r), "EBADF")
+    want(c.call("fallocate", handle=r, imm=struct.pack("<Q", 1)), "EBADF")
     want(c.call("stat", handle=p, a=256))
     d = want(c.call("open", a=c.dir, aux=R)).result
     want(c.call("read", handle=d, a=1), "EISDIR")
@@ -137,7 +138,8 @@ def fallocates(c):
         # A small image says first that there is no room.
         want(fallocate(0, 0, (1 << 30) + 1), ("E2BIG", "ENOSPC"))
     d = want(c.call("open", a=c.dir, aux=R)).result
-    want(c.call("fallocate", handle=d, imm=struct.pack("<Q", 1)), ("EISDIR", "EBADF"))
+    # What changes a file needs WRITE, which no handle of a directory has.
+    want(c.call("fallocate", handle=d, imm=struct.pack("<Q", 1)), "EBADF")
 
 
 @case(G, "seek: set, current, end, data, hole")
@@ -312,7 +314,7 @@ def lock_refusals(c):
     want(lock(c, r, 1, 0, 2, start=1), "EINVAL")
     want(lock(c, r, 1, 0, 2, length=1), "EINVAL")
     want(c.call("lock", handle=r, aux=1, a=32), "EINVAL")
-    want(lock(c, r, 1, 0, 0, start=wire.INT64_MAX, length=2), ("EOVERFLOW", "EINVAL"))
+    want(lock(c, r, 1, 0, 0, start=wire.INT64_MAX, length=2), "EOVERFLOW")
 
 
 @case(G, "result and result2 are 0 where the page says nothing of them")

@@ -6,6 +6,7 @@ use crate::record::RawHeader;
 use crate::{LogArea, Lsn, Medium, MediumError, RecordHeader, ScanError, SegmentTable};
 use weldfs_functions::ChecksumState;
 use zerocopy::FromBytes;
+use zerocopy::little_endian::U64;
 
 /// Bytes read at once.
 const WINDOW: u64 = 1 << 20;
@@ -235,6 +236,17 @@ impl Reader<'_> {
         })
     }
 
+    /// Whether a record stands here that is right but for its salt: it was written, and has rotted.
+    fn lost_its_salt(&mut self, lsn: Lsn) -> Result<bool, MediumError> {
+        let Some(salt) = self.salt(lsn) else { return Ok(false) };
+        let raw = self.bytes(lsn.0, RECORD_HEADER_BYTES as u64)?;
+        let Ok(mut raw) = RawHeader::read_from_bytes(raw) else { return Ok(false) };
+        raw.salt = U64::new(salt);
+        let left = self.area.next_lap(lsn).0 - lsn.0;
+        let fits = u64::from(raw.covered()) + RECORD_HEADER_BYTES as u64 <= left;
+        Ok(raw.lsn.get() == lsn.0 && fits && raw.validate().is_some() && self.is_whole(lsn, &raw)?)
+    }
+
     fn is_salt_of_table(&self, salt: u64) -> bool {
         self.segments.entries().iter().any(|entry| entry.salt == salt)
     }
@@ -260,7 +272,8 @@ impl Reader<'_> {
     /// Every possible start above the first invalid position: a valid record whose watermark lies above that position
     /// says that what is missing was durable; one whose place is elsewhere, that the medium wrote astray.
     fn probe(&mut self, bad: Lsn, limit: Lsn, watermark: &mut Lsn) -> Result<Discarded, ScanError> {
-        let torn = u64::from(bad < limit && matches!(self.check(bad)?, Probe::Torn));
+        let torn = bad < limit && (matches!(self.check(bad)?, Probe::Torn) || self.lost_its_salt(bad)?);
+        let torn = u64::from(torn);
         let mut found = Discarded { from: bad, to: bad, bytes: 0, records: 0, torn };
         self.summed = 0;
         let mut at = bad.0 + u64::from(self.area.align);

@@ -6,7 +6,7 @@
 //! which exists while there are any. A connection that has none is closed at once, so that whoever keeps to the
 //! protocol never waits behind anything.
 
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::net::Shutdown;
 
@@ -17,6 +17,9 @@ use crate::lanes::Lanes;
 pub(crate) const RIGHTS_MAX: usize = 253;
 /// Descriptors of one user that wait to be closed, beyond which a connection that sends more of them is dropped.
 pub(crate) const UNCLOSED_MAX: usize = 256;
+/// No user has this number.
+const OF_NONE: u32 = u32::MAX - 1;
+
 /// Closes descriptors elsewhere. Thread-safe.
 pub(crate) struct Closer {
     lanes: Lanes<OwnedFd>,
@@ -36,9 +39,11 @@ impl Closer {
     }
 
     /// Whether so many of this user's wait that nothing more is to be received from any of its connections: before that
-    /// those that send descriptors are cut off alone, where there are enough of them for both.
+    /// those that send descriptors are cut off alone, where there are enough of them for both. Where many users send
+    /// them, so many of all of theirs: one process may have as many users' numbers as it was given.
     pub fn is_full(&self, uid: u32) -> bool {
-        self.lanes.waiting(uid) > unclosed_of_all(self.most)
+        let (waiting, most) = (self.lanes.waiting(uid), unclosed_of_all(self.most));
+        waiting > most || (waiting > 0 && self.lanes.total() > 2 * most)
     }
 
     /// Takes descriptors that `uid` has sent. False when too many of this user's are not closed yet: they are taken
@@ -46,6 +51,16 @@ impl Closer {
     pub fn close(&self, uid: u32, fds: impl IntoIterator<Item = OwnedFd>) -> bool {
         let mut fds = fds.into_iter().peekable();
         fds.peek().is_none() || self.lanes.take(uid, fds) <= self.most
+    }
+
+    /// Closes the socket that was listened at, in which connections wait that nothing has looked at yet, and in those
+    /// descriptors.
+    pub fn retire<L: AsFd>(&self, listening: L) {
+        // What else goes with it goes here, and the last reference there. Without one to spare it takes as long as it
+        // takes.
+        let last = listening.as_fd().try_clone_to_owned();
+        drop(listening);
+        self.close(OF_NONE, last);
     }
 
     /// Ends a connection: the peer sees it at once, and the socket is closed here only if it holds nothing that could
@@ -81,7 +96,6 @@ mod tests {
     };
     use std::io::IoSlice;
     use std::mem::MaybeUninit;
-    use std::os::fd::AsFd;
 
     fn pair() -> (OwnedFd, OwnedFd) {
         socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap()
@@ -104,6 +118,37 @@ mod tests {
         let (near, far) = pair();
         drop(far);
         assert!(shut(&near), "its peer is gone");
+    }
+
+    #[test]
+    fn what_waits_in_a_socket_that_is_listened_at_no_more_is_closed_elsewhere() {
+        use std::io::Write;
+        use std::time::{Duration, Instant};
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("socket");
+        let listening = crate::listener::Listener::bind(&crate::listener::SocketAt::open_to_all(&path)).unwrap();
+        // A connection that nothing accepts, with one in it that lingers over what its peer does not read.
+        let tcp = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut near = std::net::TcpStream::connect(tcp.local_addr().unwrap()).unwrap();
+        let _far = tcp.accept().unwrap();
+        near.set_nonblocking(true).unwrap();
+        while near.write(&[7; 1 << 16]).is_ok() || {
+            std::thread::sleep(Duration::from_millis(20));
+            near.write(&[7; 1 << 16]).is_ok()
+        } {}
+        rustix::net::sockopt::set_socket_linger(&near, Some(Duration::from_secs(8))).unwrap();
+        let client = rustix::net::socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        rustix::net::connect(&client, &rustix::net::SocketAddrUnix::new(&path).unwrap()).unwrap();
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut control = SendAncillaryBuffer::new(&mut space);
+        let riders = [near.as_fd()];
+        assert!(control.push(SendAncillaryMessage::ScmRights(&riders)));
+        rustix::net::sendmsg(&client, &[IoSlice::new(b"hello")], &mut control, SendFlags::empty()).unwrap();
+        drop(near);
+        let (closer, start) = (Closer::default(), Instant::now());
+        closer.retire(listening);
+        assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+        assert!(!path.exists());
     }
 
     #[test]

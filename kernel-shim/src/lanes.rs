@@ -52,9 +52,17 @@ impl<T: Send + 'static> Lanes<T> {
         lane.waiting.len()
     }
 
-    /// How many of a user's wait.
+    /// How many of a user's wait; of one that shares a lane, how many wait there.
     pub fn waiting(&self, uid: u32) -> usize {
-        self.lanes.lock().get(&uid).map_or(0, |lane| lane.waiting.len())
+        let lanes = self.lanes.lock();
+        let shared = || lanes.get(&SHARED).filter(|_| lanes.len() >= LANES_MAX);
+        let lane = lanes.get(&uid).or_else(shared);
+        lane.map_or(0, |lane| lane.waiting.len())
+    }
+
+    /// How many wait of all users'.
+    pub fn total(&self) -> usize {
+        self.lanes.lock().values().map(|lane| lane.waiting.len()).sum()
     }
 
     /// Whether everything is done.
@@ -83,6 +91,36 @@ fn run<T>(lanes: &All<T>, key: u32, work: fn(T)) {
                 std::thread::sleep(begun.elapsed().min(REST_MAX));
             }
             None => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::{Receiver, channel};
+
+    #[test]
+    fn what_waits_for_users_without_a_lane_of_their_own_is_counted() {
+        let lanes: Lanes<Arc<Mutex<Receiver<()>>>> = Lanes::new("test", |until| {
+            // Until the other end goes.
+            let _ = until.lock().recv();
+        });
+        let (end, until) = channel();
+        let until = Arc::new(Mutex::new(until));
+        let users = LANES_MAX as u32 + 3;
+        for uid in 0..users {
+            // One is at work, or about to be.
+            lanes.take(uid, (0..3).map(|_| until.clone()));
+        }
+        assert!((0..users).all(|uid| lanes.waiting(uid) >= 2), "each has some that wait");
+        assert!(lanes.waiting(users - 1) >= 8, "those without a lane share one");
+        assert!(lanes.total() >= 2 * users as usize);
+        drop(end);
+        let start = Instant::now();
+        while !lanes.is_idle() {
+            assert!(start.elapsed() < Duration::from_secs(20), "all is done in the end");
+            std::thread::sleep(Duration::from_millis(1));
         }
     }
 }

@@ -408,7 +408,7 @@ impl Reception {
         };
         ending(cause);
         // No newcomer finds a socket without an answer.
-        drop(self.listener);
+        closer.retire(self.listener);
         for c in connections.into_values() {
             c.part(&closer);
         }

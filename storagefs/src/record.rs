@@ -238,6 +238,12 @@ pub(crate) fn cookie_parts(cookie: u64) -> (u64, u64) {
 }
 
 impl Dirent {
+    /// Whether a path can lead to it: no writer makes an entry whose name is `.` or `..`, or holds a slash. (Names that
+    /// are empty, too long, or hold a NUL are not read at all.)
+    pub(crate) fn is_reachable(&self) -> bool {
+        !matches!(&*self.name, b"." | b"..") && !self.name.contains(&b'/')
+    }
+
     /// The value of key `Dirent(dir, cookie)`.
     pub fn to_value(&self) -> Vec<u8> {
         let mut w = Writer::with_capacity(self.name.len() + 16);

@@ -454,7 +454,12 @@ impl Superblock {
             };
             Some((at, Fault { detail, expected, actual, by_power_cut }))
         };
-        places.into_iter().filter_map(fault).collect()
+        let mut faults: Vec<_> = places.into_iter().filter_map(fault).collect();
+        // The first copy is durable before another one is begun.
+        if faults.len() > 1 && faults[0].0 == places[0] {
+            faults.iter_mut().for_each(|(_, fault)| fault.by_power_cut = false);
+        }
+        faults
     }
 
     /// Makes a medium carry no file system: what mkfs does first, so that no copy of an older one survives it.
@@ -632,10 +637,26 @@ impl RawSuperblock {
             return self.invalid(field, value);
         }
         let minor_is_newer = self.minor.get() > FORMAT.1;
-        if !minor_is_newer && (self.reserved.iter().any(|&b| b != 0) || self.flags.get() & !FLAG_CLEAN != 0) {
+        if !minor_is_newer && (!self.unused_is_zero() || self.flags.get() & !FLAG_CLEAN != 0) {
             return self.invalid("reserved field", 1);
         }
         Ok(())
+    }
+
+    /// Whether all that this version does not use is zero, entries of tables beyond their counts among it.
+    fn unused_is_zero(&self) -> bool {
+        let segments = self.segments.get(self.segment_count.get() as usize..).unwrap_or_default();
+        let device = &self.devices[0];
+        let words = [device.index.get().into(), device.reserved.get(), self.device_index.get().into()];
+        let parts = [
+            &self.reserved[..],
+            self.devices[1..].as_bytes(),
+            segments.as_bytes(),
+            &self.root.reserved,
+            &self.zone.reserved,
+            &[self.zone.height],
+        ];
+        words == [0; 3] && parts.iter().all(|part| part.iter().all(|b| *b == 0))
     }
 
     fn segment_table(&self, geometry: &Geometry) -> Result<SegmentTable, ImageError> {

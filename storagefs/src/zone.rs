@@ -111,6 +111,9 @@ impl Zone {
     fn load_page(&mut self, page: &Page, geometry: &Geometry) -> FsResult<PageRef> {
         let (this, bytes) = (page.this(), page.bytes());
         let end = ENTRIES_AT + page.count() * ENTRY;
+        if bytes[HEADER + PageRef::BYTES..ENTRIES_AT].iter().any(|b| *b != 0) {
+            return Err(bad(&this, "zone map (reserved bytes)"));
+        }
         if page.kind() != PageType::ZoneMap || page.count() == 0 || page.count() > CHUNKS_PER_PAGE {
             return Err(bad(&this, "zone map (type or size)"));
         }
@@ -118,7 +121,8 @@ impl Zone {
             let raw = RawChunk::read_from_bytes(raw).expect("the chunk has the entry's length");
             let (start, pages) = (raw.start.get(), u32::from(raw.pages.get()));
             let chunk = Chunk { start: BlockNo(start), pages, used: raw.used.get(), fresh: 0, freed: 0 };
-            let shape_ok = pages > 0 && pages <= CHUNK_PAGES_MAX && chunk.used & !chunk.mask() == 0;
+            let shape_ok =
+                pages > 0 && pages <= CHUNK_PAGES_MAX && chunk.used & !chunk.mask() == 0 && raw.reserved == [0; 6];
             let data = geometry.data_blocks();
             let inside = start >= data.start && start < data.end && data.end - start >= chunk.blocks();
             if !shape_ok || !inside || self.chunks.last().is_some_and(|last| last.end() > start) {

@@ -173,7 +173,8 @@ impl Client {
         Ok(self.raw().unlinkat(ROOT, name(path.as_ref()))?)
     }
 
-    /// Removes a name and, if it is a directory, everything in it. Not atomic.
+    /// Removes a name and, if it is a directory, everything in it. Not atomic. EIO for a listed name that would lead
+    /// out of its directory, which no file system gives that is what it should be.
     pub fn remove_all(&self, path: impl AsRef<Path>) -> io::Result<()> {
         let path = path.as_ref();
         if !self.symlink_metadata(path)?.is_dir() {
@@ -181,6 +182,9 @@ impl Client {
         }
         let entries = self.open_dir(path)?.entries().collect::<io::Result<Vec<_>>>()?;
         for entry in entries {
+            if entry.name.as_bytes().contains(&b'/') {
+                return Err(io::Error::from_raw_os_error(Errno::IO.0));
+            }
             let inner = path.join(&entry.name);
             if entry.is_dir() { self.remove_all(inner)? } else { self.remove_file(inner)? }
         }

@@ -6,7 +6,7 @@ import zlib
 
 import weldfs
 
-from rig import InMemory
+from rig import Forged, InMemory
 
 
 class Files(InMemory):
@@ -106,6 +106,36 @@ class Files(InMemory):
             self.fs.append_bytes(f"/many/{name}", b"x", durable=False)
         self.assertEqual(set(self.fs.listdir("/many")), names)
         self.assertEqual(len(list(self.fs.scandir("/many"))), 700)
+
+    def test_a_listed_name_that_leads_elsewhere_is_an_error(self):
+        for name in (b"", b".", b"..", b"a/b", b"/x", b"../../x", b"x/"):
+            with self.subTest(name=name):
+                lib = self.fs._lib
+                Forged(self.fs, [(b"sound", 0), (name, 0), (b"after", 0)])
+                seen = []
+                for listing in (self.fs.scandir, self.fs.walk, self.fs.listdir):
+                    with self.assertRaises(OSError) as caught:
+                        seen += [entry for entry in listing("/")]
+                    self.assertEqual((caught.exception.errno, caught.exception.filename), (errno.EIO, "/"))
+                self.fs._lib = lib
+        # What only looks like one of those is a name.
+        odd = [b"...", b"..a", b". ", b"\xff", b"a\\b"]
+        Forged(self.fs, [(name, 0) for name in odd])
+        self.assertEqual([name.encode("utf-8", "surrogateescape") for name in self.fs.listdir("/")], odd)
+
+    def test_an_entry_whose_attributes_are_damaged_is_an_error_and_only_one_that_is_gone_is_left_out(self):
+        Forged(self.fs, [(b"a", 0), (b"gone", errno.ENOENT), (b"b", 0)])
+        self.assertEqual([entry.path for entry in self.fs.scandir("/")], ["/a", "/b"])
+        self.assertEqual(list(self.fs.walk("/")), [("/", [], ["a", "b"])])
+        for number in (errno.EIO, errno.EACCES, errno.ENOMEM):
+            self.fs._lib = self.fs._lib._lib
+            Forged(self.fs, [(b"a", 0), (b"bad", number), (b"b", 0)])
+            for listing in (self.fs.scandir, self.fs.walk):
+                with self.assertRaises(OSError) as caught:
+                    list(listing("/"))
+                self.assertEqual((caught.exception.errno, caught.exception.filename), (number, "/bad"))
+            # Names alone have no attributes.
+            self.assertEqual(self.fs.listdir("/"), ["a", "bad", "b"])
 
     def test_threads_share_a_file_and_appends_do_not_mix(self):
         with self.fs.open("/shared", "ab") as file:

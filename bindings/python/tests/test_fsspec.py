@@ -1,6 +1,9 @@
 """weldfs:// through fsspec, which finds the package by its entry point."""
 
+import errno
+import tempfile
 import unittest
+from pathlib import Path
 
 try:
     import fsspec
@@ -9,7 +12,7 @@ except ImportError:
 
 import weldfs
 
-from rig import InMemory
+from rig import Forged, InMemory
 
 
 @unittest.skipIf(fsspec is None, "fsspec is not installed")
@@ -70,9 +73,6 @@ class Fsspec(InMemory):
             fsspec.filesystem("weldfs", skip_instance_cache=True)
 
     def test_a_host_folder_goes_in_and_comes_out(self):
-        import tempfile
-        from pathlib import Path
-
         with tempfile.TemporaryDirectory() as folder:
             (Path(folder) / "in/sub").mkdir(parents=True)
             (Path(folder) / "in/sub/f").write_bytes(b"through")
@@ -80,3 +80,23 @@ class Fsspec(InMemory):
             self.assertEqual(self.fs.read_bytes("/in/sub/f"), b"through")
             self.spec.get("/in", f"{folder}/out", recursive=True)
             self.assertEqual((Path(folder) / "out/sub/f").read_bytes(), b"through")
+
+    def test_a_copy_that_cannot_be_whole_or_would_leave_its_target_fails(self):
+        self.spec.makedirs("/in/d")
+        self.spec.pipe({"/in/d/f": b"inside", "/in/g": b"beside"})
+        client, lib = self.spec.client, self.spec.client._lib
+        for entries in ([(b"f", 0), (b"..", 0)], [(b"f", 0), (b"x/../../../out", 0)], [(b"f", 0), (b"bad", errno.EIO)]):
+            Forged(client, entries, below=b"/in/d")
+            for ask in (self.spec.find, self.spec.du, lambda path: list(self.spec.walk(path))):
+                with self.assertRaises(OSError) as caught:
+                    ask("/in")
+                self.assertEqual(caught.exception.errno, errno.EIO)
+            with tempfile.TemporaryDirectory() as folder:
+                with self.assertRaises(OSError):
+                    self.spec.get("/in", f"{folder}/a/b/target", recursive=True)
+                self.assertEqual([str(p) for p in Path(folder).rglob("*") if p.is_file()], [])
+            # Who wants what there is says so, and what is gone is no error.
+            self.assertEqual([folder for folder, _, _ in self.spec.walk("/in", on_error="omit")], ["/in"])
+            client._lib = lib
+        self.assertEqual((list(self.spec.walk("/nothing")), self.spec.find("/nothing")), ([], []))
+        self.assertEqual(self.spec.find("/in"), ["/in/d/f", "/in/g"])

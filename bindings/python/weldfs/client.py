@@ -103,6 +103,14 @@ def _flags(mode):
     return access | more[kind], "b" not in mode
 
 
+def _sound(raw, path):
+    """A name as it was listed. Who copies a tree joins it to a path of the host, and one that leads elsewhere (a forged
+    image has it, say) would take the copy out of its target: OSError EIO, whatever a device lets pass."""
+    if raw in (b"", b".", b"..") or b"/" in raw or b"\0" in raw:
+        raise OSError(errno.EIO, f"an entry is called {raw!r}, which is no name", os.fspath(path))
+    return os.fsdecode(raw)
+
+
 class Client:
     """An attachment to the device that listens at `socket` (IMAGE.sock, unless `weldfs serve --socket` said another).
 
@@ -223,27 +231,33 @@ class Client:
 
     def listdir(self, path="/"):
         """Names in a directory, in the device's order, without . and .. ones."""
-        return [os.fsdecode(entry.name) for entry, _ in self._entries(path, plus=False)]
+        return [name for name, _, _ in self._entries(path, plus=False)]
 
     def scandir(self, path="/"):
-        """Entries with their attributes, many of them in one crossing. One that goes meanwhile is left out."""
+        """Entries with their attributes, many of them in one crossing. One that goes meanwhile is left out; one whose
+        attributes cannot be had otherwise is an OSError."""
         folder = os.fsdecode(path).rstrip("/")
-        for entry, raw in self._entries(path, plus=True):
-            name = os.fsdecode(entry.name)
-            yield Entry(name, f"{folder}/{name}", Stat(raw))
+        for name, raw, error in self._entries(path, plus=True):
+            where = f"{folder}/{name}"
+            if error == -errno.ENOENT:
+                continue
+            if error != 0:
+                # To leave it out would call a listing whole that is not, and so the copy made by it.
+                raise OSError(-error, os.strerror(-error), where)
+            yield Entry(name, where, Stat(raw))
 
     def _entries(self, path, plus):
+        """(name, attributes, 0 or the negative errno of those)."""
         directory = ctypes.c_void_p()
         check(self._lib.weldfs_opendir(self._use(), path_bytes(path), ctypes.byref(directory)), path)
         try:
-            entry, raw, gone = _library.CEntry(), _library.CStat(), ctypes.c_int()
-            where = (directory, ctypes.byref(entry), ctypes.byref(raw), ctypes.byref(gone))
+            entry, raw, error = _library.CEntry(), _library.CStat(), ctypes.c_int()
+            where = (directory, ctypes.byref(entry), ctypes.byref(raw), ctypes.byref(error))
             while True:
                 more = self._lib.weldfs_readdir_plus(*where) if plus else self._lib.weldfs_readdir(*where[:2])
                 if not check(more, path):
                     return
-                if gone.value == 0:
-                    yield entry, raw
+                yield _sound(entry.name, path), raw, error.value
         finally:
             self._lib.weldfs_closedir(directory)
 

@@ -11,6 +11,11 @@ from .client import Client
 SOCKET = "WELDFS_SOCKET"
 
 
+def _passes_over(error):
+    if not isinstance(error, (FileNotFoundError, NotADirectoryError, PermissionError)):
+        raise error
+
+
 class WeldFileSystem(AbstractFileSystem):
     """A device's files under weldfs:// URLs. Storage options: `socket` (else the environment's WELDFS_SOCKET), and
     `durable` (None, True, False) for every write. Copies and moves happen inside the device."""
@@ -71,6 +76,14 @@ class WeldFileSystem(AbstractFileSystem):
             ]
             facts.sort(key=lambda fact: fact["name"])
         return facts if detail else [fact["name"] for fact in facts]
+
+    def walk(self, path, maxdepth=None, topdown=True, on_error=None, above=None, **options):
+        """fsspec's, which passes over every folder that cannot be listed, unless `on_error` says otherwise. Here only
+        those that are gone or not the caller's to see: `get`, `find` and `du` go by it, and a copy that lacks a damaged
+        folder should not look whole."""
+        on_error = on_error or above or _passes_over
+        # fsspec asks for the folders below with the other options alone: what holds above is to hold there, too.
+        return super().walk(path, maxdepth=maxdepth, topdown=topdown, on_error=on_error, above=on_error, **options)
 
     def exists(self, path, **_):
         return self.client.exists(self._strip_protocol(path))

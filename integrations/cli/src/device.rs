@@ -108,8 +108,9 @@ pub fn open(image: &Path, want: Want) -> Result<Device, Failure> {
             opened => break opened.map_err(|e| refused(image, want, &e))?,
         }
     };
-    if want == Want::Read {
-        say_what_is_shown(image, &opened.recovery);
+    match want {
+        Want::Read => say_what_is_shown(image, &opened.recovery),
+        Want::Write => say_what_is_gone(image, &opened.recovery),
     }
     let config = DeviceConfig { cores: 1, memory_bytes: MEMORY, ..DeviceConfig::default() };
     let embedded = Embedded::on(opened, config).map_err(|e| Failure::new(e.to_string()))?;
@@ -141,12 +142,22 @@ pub fn say_what_is_shown(image: &Path, recovery: &RecoveryReport) {
         return;
     }
     say!("weldfs: {image}: was not closed cleanly: shown as recovery would leave it; the image is not changed");
+    if let Some(tail) = recovery.torn_tail() {
+        say!("weldfs: {image}: {tail}");
+    }
     if !recovery.txns.is_empty() {
         say!(
             "weldfs: {image}: {} operation(s) of several steps are shown as far as they came; `weldfs fsck -y {image}` \
              or the next change finishes them",
             recovery.txns.len()
         );
+    }
+}
+
+/// Says what the log of an image that is about to change ended with: after the mount there is no trace of it.
+pub fn say_what_is_gone(image: &Path, recovery: &RecoveryReport) {
+    if let Some(tail) = recovery.torn_tail() {
+        say!("weldfs: {}: {tail}", image.display());
     }
 }
 

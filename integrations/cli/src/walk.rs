@@ -1,11 +1,11 @@
-//! Walking a tree of an image: `ls -R`, `find`, `du`, and `chmod` and `chown` of whole trees. Symbolic links are not
-//! followed below the top. What cannot be read is said, counted and left out.
+//! Walking a tree of an image: `ls -R`, `find`, `du`, and `chmod`, `chown` and `rm` of whole trees. Symbolic links are
+//! not followed below the top. What cannot be read is said, counted and left out.
 
 use crate::failure::{Doing, Failure};
 use crate::output::say;
 use crate::place::Place;
 use crate::tree::is_plain;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
 use weldfs::{Client, Metadata};
 
@@ -93,7 +93,11 @@ impl<'c> Walk<'c> {
         visit(When::Left, step).map(drop)
     }
 
-    fn name(&mut self, dir: &Step<'_>, name: &std::ffi::OsStr, visit: &mut Visit<'_>) -> Result<(), Failure> {
+    fn lists(&self, dir: &Path, name: &OsStr) -> bool {
+        names(self.client, dir).is_ok_and(|names| names.iter().any(|listed| listed == name))
+    }
+
+    fn name(&mut self, dir: &Step<'_>, name: &OsStr, visit: &mut Visit<'_>) -> Result<(), Failure> {
         if !is_plain(name) {
             let (dir, name) = (self.label(dir.path), name.display());
             self.miss(&Failure::new(format!("'{name}' in {dir} is no name of a file: left out")));
@@ -102,8 +106,8 @@ impl<'c> Walk<'c> {
         let path = dir.path.join(name);
         match self.client.symlink_metadata(&path) {
             Ok(meta) => self.step(&Step { path: &path, meta: &meta, depth: dir.depth + 1 }, visit),
-            // Gone since the listing.
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound => Ok(()),
+            // Gone since the listing: then another one does not have it.
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound && !self.lists(dir.path, name) => Ok(()),
             Err(e) => {
                 if let Err(failure) = Err::<(), _>(e).doing("look at", self.label(&path)) {
                     self.miss(&failure);

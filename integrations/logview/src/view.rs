@@ -281,6 +281,17 @@ impl Walk<'_> {
         Ok(if misplaced { Found::Misplaced } else { otherwise })
     }
 
+    /// Whether the record at the first position that fails would be right with the salt of its position.
+    fn lost_its_salt(&mut self, lsn: u64) -> Result<bool, Unreadable> {
+        let Some(salt) = self.sb.segment(lsn).map(|s| s.salt) else { return Ok(false) };
+        let mut head = self.bytes(lsn, HEADER)?.to_vec();
+        head[..8].copy_from_slice(&salt.to_le_bytes());
+        let Some(raw) = Raw::read(&head).filter(|raw| raw.lsn == lsn && raw.validate().is_some()) else {
+            return Ok(false);
+        };
+        Ok(HEADER + raw.stored() <= self.sb.lap_end(lsn) - lsn && self.sums(lsn, &raw, &head)?)
+    }
+
     /// Steps 1 and 2 of reading: where the contiguous records end, and what lies above.
     fn ends(&mut self) -> Result<Ends, Unreadable> {
         let limit = self.sb.cut + self.sb.log_len;
@@ -295,7 +306,10 @@ impl Walk<'_> {
                     ends.torn = 1;
                     break;
                 }
-                Found::Invalid => break,
+                Found::Invalid => {
+                    ends.torn = u64::from(self.lost_its_salt(ends.bad)?);
+                    break;
+                }
                 Found::Misplaced => {
                     ends.corrupt = Some(MISPLACED);
                     return Ok(ends);

@@ -86,6 +86,26 @@ fn a_torn_tail_is_cut_reported_and_never_comes_back() {
 }
 
 #[test]
+fn rot_of_any_byte_of_the_last_records_header_is_told() {
+    for byte_addressable in [true, false] {
+        let (log, all) = acknowledged(byte_addressable);
+        let last = all[all.len() - 1].lsn;
+        for byte in 0..64 {
+            log.flip(last, byte);
+            match log.scan() {
+                Ok((_, report)) => {
+                    assert_eq!((report.tail, report.discarded.map(|d| d.from)), (last, Some(last)), "byte {byte}");
+                }
+                // Its LSN: a record of another place.
+                Err(ScanError::Corrupt { .. }) => assert!((16..24).contains(&byte), "byte {byte}"),
+                Err(e) => panic!("byte {byte}: {e}"),
+            }
+            log.flip(last, byte);
+        }
+    }
+}
+
+#[test]
 fn rot_below_a_recorded_watermark_is_corruption_not_a_torn_tail() {
     let mut log = Log::new(true);
     let journal = log.open(log.area.first_lsn());

@@ -96,7 +96,7 @@ pub(super) async fn run(cx: &OpCx<'_>) -> Done {
     for i in 0..count {
         let (raw, believed) = cx.entry(items, i, &mut paths);
         let done = match believed {
-            Ok(cmd) if !departed::begins(cx.core, cx.session(), &cmd.op) => failed(Errno::INTR),
+            Ok(cmd) if !departed::element_begins(cx.core, cx.session(), &cx.cmd.op, &cmd.op) => failed(Errno::INTR),
             Ok(cmd) => {
                 opcodes.push(cmd.op.opcode() as u16);
                 match rtc::look(cx.core, &cx.queue, &cmd, &paths) {

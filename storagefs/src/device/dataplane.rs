@@ -24,7 +24,6 @@ use super::core::Core;
 use super::detect;
 pub(super) use super::done::{Copied, Done};
 use super::lent::{Lending, Lost, may_lend};
-use super::limits::SET_RETRIES_MAX;
 use super::mail::Mail;
 use super::memory::held_by;
 use super::ofd::{Description, OpenInode};
@@ -35,11 +34,12 @@ use super::session::{QueueState, SessionState};
 use super::session_ops;
 use super::sets::{ClosedGate, Members, Tickets, members};
 use super::staged;
+use super::tries::Tries;
 use super::virt;
 use super::wishes::{Asked, changes_names, leaves_garbage, wants_durable};
 use crate::error::{FsError, FsResult, Wait};
 use crate::fs::strides::Strides;
-use crate::fs::{Finished, HandleTable, Hold, InodeSet, OpCounters, OpenedInfo, Slicer, Txn};
+use crate::fs::{Finished, HandleTable, Hold, InodeSet, Insisted, OpCounters, OpenedInfo, Slicer, Txn};
 use crate::store::{MicroTxn, Plan};
 
 /// What an op future is made of.
@@ -254,8 +254,8 @@ pub(super) fn volatile(core: &Core, end: Lsn) -> Result<(), Errno> {
 /// Where one attempt at a command ended.
 enum Attempt {
     Done(Done),
-    /// Names lead to other inodes now.
-    SetChanged(Option<(InodeNo, Hold)>),
+    /// Names lead to other inodes now; or it lacked one, or may change some that its set withheld.
+    SetChanged(Option<(InodeNo, Hold)>, Insisted),
     /// What a program had lent was changed by others.
     Lost,
     /// Room comes only after this.
@@ -297,24 +297,17 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
     let seq = core.sets.arrive();
     let mut closed: Option<ClosedGate<'_>> = None;
     let mut tickets: Option<Tickets<'_>> = None;
-    let (mut changes, mut rooms) = (0, Rooms::default());
+    let (mut tries, mut rooms) = (Tries::default(), Rooms::default());
     let mut fresh = true;
-    // Of a program: what it turned out to need beside its set.
-    let mut learned: Option<Box<InodeSet>> = None;
     let mut lost = Lost::default();
-    // The caller may make each change, after all: hold all that it takes.
-    let mut insist = false;
     let mut stands = None;
     loop {
         // Never with tickets in hand: whoever closed the gate may be waiting for them.
         if closed.is_none() && tickets.is_none() && changes_names(cx.asked()) {
             core.sets.names().pass().await;
         }
-        let mut set = resolve(cx, insist).await?;
-        if let Some(learned) = &learned {
-            set.join(learned);
-            set.bounded()?;
-        }
+        let mut set = resolve(cx, &tries.insist).await?;
+        tries.complete(&mut set)?;
         let mut plan = None;
         match reserve(cx, &set, &mut plan, std::mem::take(&mut fresh)).await {
             Ok(()) => {}
@@ -322,7 +315,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
                 let_go(cx, &mut tickets, &mut stands);
                 if wait == Wait::Plans && closed.take().is_some() {
                     // Others may take long, and names belong to all.
-                    changes = SET_RETRIES_MAX - 1;
+                    tries.opened();
                 }
                 rooms.make(cx, wait).await?;
                 continue;
@@ -338,28 +331,31 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
             let_go(cx, &mut tickets, &mut stands);
             if closed.take().is_some() {
                 // One of those before may have to pass.
-                changes = SET_RETRIES_MAX - 1;
+                tries.opened();
             }
             cx.queue.aside.turn(cx.position).await;
             cx.still()?;
             continue;
         }
         stands = None;
-        let lending = may_lend(cx).then(|| Lending::new(cx, &set, learned.is_some(), tickets.take()));
-        match attempt(cx, &set, &mut plan, &mut tickets, lending.as_ref(), &mut lost).await? {
+        let keeps_closed = closed.is_some();
+        let learned = tries.has_learned();
+        let lending = may_lend(cx).then(|| Lending::new(cx, &set, learned, tickets.take(), closed.take()));
+        let attempted = attempt(cx, &set, &mut plan, &mut tickets, lending.as_ref(), &mut lost).await?;
+        closed = closed.or_else(|| lending.as_ref().and_then(Lending::gate));
+        if keeps_closed && closed.is_none() {
+            tries.lent();
+        }
+        match attempted {
             Attempt::Done(done) => return Ok(done),
             Attempt::Lost => {
                 tickets = None;
                 lost.again(cx)?;
             }
-            Attempt::SetChanged(lacked) => {
-                insist |= set.withholds();
-                if let Some((ino, hold)) = lacked.filter(|_| cx.paths.program.is_some()) {
-                    learned.get_or_insert_default().add(ino, hold);
-                }
-                changes += 1;
+            Attempt::SetChanged(lacked, exceeded) => {
+                tries.changed(cx, lacked, exceeded);
                 cx.queue.counters.set_retries.add(1);
-                if changes == SET_RETRIES_MAX && closed.is_none() {
+                if tries.closes() && closed.is_none() {
                     let_go(cx, &mut tickets, &mut stands);
                     closed = Some(core.sets.names().close().await);
                 }
@@ -380,7 +376,7 @@ fn let_go<'c>(cx: &'c OpCx<'_>, tickets: &mut Option<Tickets<'_>>, stands: &mut 
     }
 }
 
-pub(super) async fn resolve(cx: &OpCx<'_>, insist: bool) -> FsResult<InodeSet> {
+pub(super) async fn resolve(cx: &OpCx<'_>, insist: &[InodeNo]) -> FsResult<InodeSet> {
     let mut strides = Strides::default();
     loop {
         match crate::fs::resolve_set(&cx.core.store, &cx.cmd, &cx.paths, cx.session(), insist, &mut strides) {
@@ -509,7 +505,7 @@ async fn attempt<'d>(
             lost.keep(txn.take_kept());
             return Ok(Attempt::Lost);
         }
-        Err(FsError::SetChanged) => return Ok(Attempt::SetChanged(txn.lacked())),
+        Err(FsError::SetChanged) => return Ok(Attempt::SetChanged(txn.lacked(), txn.exceeded())),
         Err(FsError::Wait(wait)) => return Ok(Attempt::Room(wait)),
         Err(e) => return Err(e),
     };

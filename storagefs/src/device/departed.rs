@@ -1,7 +1,8 @@
 //! What is still done for a client that is gone.
 //!
 //! A process that is killed leaves with the host what its calls had promised: what it wrote with a call that returned.
-//! So it is here. Commands that change something and were published before their client went are executed. What only
+//! So it is here. Commands that change something and were published before their client went are executed, those that
+//! begin within five seconds: a ring may hold a thousand writes of a mebibyte, and a session 64 rings. What only
 //! answers is dropped: nothing is there to answer. Batches that have not begun are dropped, too, and of a batch that
 //! has begun the elements that have not; programs, which may compute for long, are begun and gone on with for a second.
 //! When the device itself ends, what is left after three seconds is dropped whatever it is, so that an end takes a
@@ -15,6 +16,8 @@ use weldfs_ciscops::{At, Op, OpenFlags};
 
 /// Nanoseconds for which programs and elements of batches go on after their client went.
 const PROGRAMS_NS: u64 = 1_000_000_000;
+/// Nanoseconds in which what has effects begins after its client went.
+const EFFECTS_NS: u64 = 5_000_000_000;
 /// Nanoseconds for which anything goes on after the device began to end.
 const END_NS: u64 = 3_000_000_000;
 
@@ -96,26 +99,64 @@ pub(super) fn begins(core: &Core, session: &SessionState, op: &Op) -> bool {
         return true;
     }
     let lacking = matches!(op, Op::TxnCommit { .. }) && session.has_dropped();
-    let begins = !lacking && !matches!(op, Op::Batch { .. }) && goes_on(core, session, op);
+    let in_time = session.closed_at().is_none_or(|gone| goes_on_since(gone, core.ending_since(), op, false));
+    let begins = !lacking && !matches!(op, Op::Batch { .. }) && in_time;
     if !begins && worth(op) != Worth::Nothing {
         session.note_dropped();
     }
     begins
 }
 
+/// Whether an element of a batch that has begun is still to be done: for as long as an element may be, whatever it is,
+/// and as what it is.
+pub(super) fn element_begins(core: &Core, session: &SessionState, batch: &Op, op: &Op) -> bool {
+    if goes_on(core, session, batch) {
+        return begins(core, session, op);
+    }
+    if worth(op) != Worth::Nothing {
+        session.note_dropped();
+    }
+    false
+}
+
 /// Whether a command that has begun is to be gone on with.
 pub(super) fn goes_on(core: &Core, session: &SessionState, op: &Op) -> bool {
-    session.closed_at().is_none_or(|gone| goes_on_since(gone, core.ending_since(), op))
+    session.closed_at().is_none_or(|gone| goes_on_since(gone, core.ending_since(), op, true))
 }
 
 /// The same of a client that has been gone since then, of what is ending since then.
-pub(super) fn goes_on_since(gone: u64, ending: Option<u64>, op: &Op) -> bool {
+pub(super) fn goes_on_since(gone: u64, ending: Option<u64>, op: &Op, begun: bool) -> bool {
     let now = now_ns();
     let within = |since: u64, ns: u64| now.saturating_sub(since) < ns;
     let ends = ending.is_some_and(|since| !within(since, END_NS));
     match worth(op) {
         Worth::Nothing => false,
         Worth::Soon => !ends && within(gone, PROGRAMS_NS),
-        Worth::Effects => !ends,
+        Worth::Effects => !ends && (begun || within(gone, EFFECTS_NS)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weldfs_ciscops::{Handle, PoolRange};
+
+    #[test]
+    fn what_a_client_had_asked_begins_for_a_bounded_time_after_it_went() {
+        let path = PoolRange::new(0, 1);
+        let change = Op::Mkdir { base: Handle::ROOT, path, mode: 0 };
+        let (answer, program) = (Op::Readlink { base: Handle::ROOT, path, out: path }, Op::Program { body: path });
+        let goes_on = |seconds: u64, ends: Option<u64>, op: &Op, begun: bool| {
+            let ago = |s: u64| now_ns().saturating_sub(s * 1_000_000_000);
+            goes_on_since(ago(seconds), ends.map(ago), op, begun)
+        };
+        if now_ns() < 60_000_000_000 {
+            return println!("this machine's clock has just begun: nothing is known of a minute ago");
+        }
+        assert!(goes_on(1, None, &change, false) && goes_on(4, None, &change, false));
+        assert!(!goes_on(6, None, &change, false), "not for ever");
+        assert!(goes_on(6, None, &change, true) && !goes_on(6, Some(4), &change, true));
+        assert!(goes_on(0, None, &program, false) && !goes_on(2, None, &program, true));
+        assert!(!goes_on(0, None, &answer, false));
     }
 }

@@ -21,7 +21,7 @@ use weldfs_locks::Mutex;
 use super::dataplane::{OpCx, head, resolve};
 use super::limits::LOST_MAX;
 use super::placed::is_placed;
-use super::sets::Tickets;
+use super::sets::{ClosedGate, Tickets};
 use crate::error::{FsError, FsResult};
 use crate::fs::{Computing, Fetching, InodeSet, Slicer};
 
@@ -37,21 +37,34 @@ pub(super) struct Lending<'c, 'd> {
     /// Its names led elsewhere when it began, or may have: they are looked up by the program alone.
     learned: bool,
     tickets: Mutex<Option<Tickets<'d>>>,
+    /// It keeps names from changing, all of them: it has been overtaken again and again.
+    gate: Mutex<Option<ClosedGate<'d>>>,
     /// What had been applied to the store when it was lent.
     generation: Mutex<u64>,
     lost: AtomicBool,
 }
 
 impl<'c, 'd> Lending<'c, 'd> {
-    /// Of a program that holds `tickets`.
-    pub fn new(cx: &'c OpCx<'d>, set: &'c InodeSet, learned: bool, tickets: Option<Tickets<'d>>) -> Self {
-        let (tickets, generation) = (Mutex::new(tickets), Mutex::new(0));
-        Lending { cx, set, learned, tickets, generation, lost: AtomicBool::new(false) }
+    /// Of a program that holds `tickets`, and perhaps names closed.
+    pub fn new(
+        cx: &'c OpCx<'d>,
+        set: &'c InodeSet,
+        learned: bool,
+        tickets: Option<Tickets<'d>>,
+        gate: Option<ClosedGate<'d>>,
+    ) -> Self {
+        let (tickets, gate, generation) = (Mutex::new(tickets), Mutex::new(gate), Mutex::new(0));
+        Lending { cx, set, learned, tickets, gate, generation, lost: AtomicBool::new(false) }
     }
 
     /// The tickets, when the program has run.
     pub fn tickets(&self) -> Option<Tickets<'d>> {
         self.tickets.lock().take()
+    }
+
+    /// The names, when the program has run and still keeps them closed.
+    pub fn gate(&self) -> Option<ClosedGate<'d>> {
+        self.gate.lock().take()
     }
 
     /// Whether the program must start over because of what was done with what it lent.
@@ -79,7 +92,7 @@ impl<'c, 'd> Lending<'c, 'd> {
             () if overtaken => false,
             () if self.cx.core.store.generation() == *self.generation.lock() => true,
             () if self.learned => false,
-            () => resolve(self.cx, self.set.is_insisted()).await?.entries() == self.set.entries(),
+            () => resolve(self.cx, self.set.insisted()).await?.entries() == self.set.entries(),
         };
         if same {
             return Ok(());
@@ -131,7 +144,10 @@ impl Slicer for Lending<'_, '_> {
     fn lends(&self, how: Quiet, due: bool) -> bool {
         let mut held = self.tickets.lock();
         let Some(tickets) = held.as_mut() else { return false };
+        let closed = self.gate.lock().is_some();
         let lends = match how {
+            // Names belong to all: they are closed for one quantum at most.
+            _ if due && closed => true,
             // Names that were learned are only known to stand while nothing at all is applied.
             Quiet::Computes => due && !self.learned || self.is_wanted(tickets, false),
             Quiet::Between => due && self.is_wanted(tickets, true),
@@ -139,6 +155,7 @@ impl Slicer for Lending<'_, '_> {
         if lends {
             *self.generation.lock() = self.cx.core.store.generation();
             tickets.lend();
+            drop(self.gate.lock().take());
             self.cx.queue.counters.lent.add(1);
         }
         lends

@@ -6,8 +6,8 @@ use super::straight::{self, Changed};
 use super::strides::Strides;
 use super::txn::OpCounters;
 use super::{
-    Computing, Cred, Fetching, FileRef, Finished, HandleTable, Hold, InodeSet, OpenFile, SessionView, Slicer, Staged,
-    StagedTable, StagedWrite, Txn, payload_bytes, plan_need, resolve_set,
+    Computing, Cred, Fetching, FileRef, Finished, HandleTable, Hold, InodeSet, Insisted, OpenFile, SessionView, Slicer,
+    Staged, StagedTable, StagedWrite, Txn, payload_bytes, plan_need, resolve_set,
 };
 use crate::effect::Effect;
 use crate::error::{FsError, FsResult, Miss, Wait};
@@ -107,8 +107,8 @@ pub struct Direct {
     last_end: Option<Lsn>,
     /// What a program turned out to need beside its set.
     learned: InodeSet,
-    /// Sets are put together without looking at permissions first.
-    insist: bool,
+    /// What it would have changed though its set withheld it.
+    insist: Insisted,
     /// The detectable command that runs and has not left its outcome.
     detect: Option<Identity>,
     slots: Slots,
@@ -170,7 +170,7 @@ impl Direct {
             counters: OpCounters::default(),
             last_end: None,
             learned: InodeSet::new(),
-            insist: false,
+            insist: Insisted::new(),
             detect: None,
             slots: Slots::default(),
         }
@@ -323,7 +323,7 @@ impl Direct {
             Err(e) => return Outcome::failed(e),
         };
         let mut tries = 0;
-        (self.learned, self.insist) = (InodeSet::new(), false);
+        (self.learned, self.insist) = (InodeSet::new(), Insisted::new());
         loop {
             match self.attempt(cmd, &paths) {
                 Ok(outcome) => return outcome,
@@ -497,7 +497,7 @@ impl Direct {
     fn attempt(&mut self, cmd: &Command, paths: &Paths) -> FsResult<Outcome> {
         let store = self.session.store.clone();
         let mut strides = Strides::default();
-        let mut set = store.blocking(|| resolve_set(&store, cmd, paths, &self.session, self.insist, &mut strides))?;
+        let mut set = store.blocking(|| resolve_set(&store, cmd, paths, &self.session, &self.insist, &mut strides))?;
         set.join(&self.learned);
         if let Some(outcome) = self.straight(&store, cmd, paths, &set) {
             return Ok(outcome);
@@ -523,10 +523,12 @@ impl Direct {
             }
         };
         let finished = complete(txn.finish(&outcome));
-        self.insist |= set.withholds() && matches!(finished, Err(FsError::SetChanged));
-        if let (Err(FsError::SetChanged), Some((ino, hold)), Some(_)) = (&finished, txn.lacked(), &paths.program) {
-            self.learned.add(ino, hold);
-            self.learned.bounded()?;
+        if matches!(finished, Err(FsError::SetChanged)) {
+            self.insist.extend(txn.exceeded());
+            if let (Some(lacked), Some(_)) = (txn.lacked(), &paths.program) {
+                self.learned.learn(lacked, &store, self.session.cred());
+                self.learned.bounded()?;
+            }
         }
         let Finished { plan, opened, micro, cursor, counters } = match (finished, refused) {
             (Err(FsError::SetChanged), Some(e)) => return Ok(Outcome::failed(e)),

@@ -31,15 +31,18 @@ pub enum Hold {
     Exclusive,
 }
 
+/// What a command has found that it may change, though it did not seem so.
+pub(crate) type Insisted = SmallVec<[InodeNo; 2]>;
+
 /// The inodes a command holds, each once, at most 16.
 #[derive(Clone, Debug, Default)]
 pub struct InodeSet {
     entries: SmallVec<[(InodeNo, Hold); 4]>,
     file: Option<InodeNo>,
     /// What a change would hold alone, were the caller allowed to make it: the command finds out that it is not with a
-    /// shared hold. One that would change something of it after all starts over, and insists.
+    /// shared hold. One that would change something of it after all starts over, and insists on that.
     withheld: SmallVec<[InodeNo; 2]>,
-    insisted: bool,
+    insisted: Insisted,
     walked: Option<Walked>,
 }
 
@@ -73,7 +76,7 @@ impl InodeSet {
 
     /// Adds an inode that is held alone for a change, if the caller is `allowed` to make it.
     fn add_alone(&mut self, ino: InodeNo, allowed: bool) {
-        if allowed || self.insisted {
+        if allowed || self.insisted.contains(&ino) {
             return self.add(ino, Hold::Exclusive);
         }
         self.add(ino, Hold::Shared);
@@ -98,9 +101,22 @@ impl InodeSet {
         self.withheld.is_empty() || !self.withheld.contains(&ino) || self.entries.contains(&(ino, Hold::Exclusive))
     }
 
-    /// Whether it was put together without looking at permissions.
-    pub(crate) fn is_insisted(&self) -> bool {
-        self.insisted
+    /// What was held alone without looking at permissions.
+    pub(crate) fn insisted(&self) -> &[InodeNo] {
+        &self.insisted
+    }
+
+    /// Adds what a program turned out to need beside its set: alone only if the caller may change something of it. The
+    /// command may have been led there by names of its own, and what is held for it is held while it computes.
+    pub(crate) fn learn(&mut self, (ino, hold): (InodeNo, Hold), store: &Store, cred: &Cred) {
+        match hold {
+            Hold::Shared => self.add(ino, hold),
+            // Where its record is not at hand, the command finds out what it may do, as where it may not.
+            Hold::Exclusive => {
+                let allowed = matches!(store.inode(ino), Ok(Some(rec)) if may_change(&rec, cred));
+                self.add_alone(ino, allowed);
+            }
+        }
     }
 
     /// The entries; the first is the primary inode.
@@ -113,9 +129,10 @@ impl InodeSet {
         self.file
     }
 
-    /// Holds all that `other` does as well.
+    /// Holds all that `other` does as well; what that withholds it does not hold alone, either, unless it insists.
     pub fn join(&mut self, other: &InodeSet) {
         other.entries.iter().for_each(|(ino, hold)| self.add(*ino, *hold));
+        other.withheld.iter().for_each(|ino| self.add_alone(*ino, false));
     }
 
     /// E2BIG when it is larger than a set may be.
@@ -306,9 +323,9 @@ pub(super) fn needs_rename_lock(places: &[impl Borrow<Found>]) -> bool {
     moves_dir && places.windows(2).any(|w| w[0].borrow().dir.ino != w[1].borrow().dir.ino)
 }
 
-/// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`]; `insist` if the set withheld something then:
-/// what the caller may change is looked at before anything is held alone, so that nothing of others is held for a
-/// command that will be refused. After `Turn` and a miss it is re-run with the same `strides`.
+/// The inodes `cmd` must hold. Re-run it after [`FsError::SetChanged`]; it insists on what it would have changed then
+/// though the set withheld it: what the caller may change is looked at before anything is held alone, so that nothing
+/// of others is held for a command that will be refused. After `Turn` and a miss it is re-run with the same `strides`.
 ///
 /// # Errors
 /// EBADF for a handle the session does not have, E2BIG for a program on more than 16 inodes; misses and damage as they
@@ -318,11 +335,12 @@ pub(crate) fn resolve_set(
     cmd: &Command,
     paths: &Paths,
     session: &dyn SessionView,
-    insist: bool,
+    insist: &[InodeNo],
     strides: &mut Strides,
 ) -> FsResult<InodeSet> {
     strides.again();
-    let mut r = Resolver { store, session, set: InodeSet { insisted: insist, ..InodeSet::new() }, strides };
+    let set = InodeSet { insisted: insist.into(), ..InodeSet::new() };
+    let mut r = Resolver { store, session, set, strides };
     let (a, b) = (paths.a.as_slice(), paths.b.as_slice());
     use Hold::{Exclusive, Shared};
     match cmd.op {
@@ -430,7 +448,7 @@ mod tests {
             Op::Rename { from_base: base, from: made, to_base: base, to: other, flags: RenameFlags::empty() },
             Op::OpenWriteClose { base, path: file, flags: OpenFlags::WRITE, mode: 0, at: At::Offset(0), src: data },
         ];
-        let holds = |device: &Direct, op: &Op, insist| {
+        let holds = |device: &Direct, op: &Op, insist: &[InodeNo]| {
             let cmd = Command::new(1, *op);
             let paths = Paths::fetch(&cmd, device.pool()).expect("paths");
             resolve_set(&store, &cmd, &paths, device.view(), insist, &mut Strides::default()).expect("a set")
@@ -438,13 +456,39 @@ mod tests {
         let alone = |set: &InodeSet| set.entries().iter().any(|(_, hold)| *hold == Hold::Exclusive);
         for op in &changes {
             device.set_cred(Cred::root());
-            assert!(alone(&holds(&device, op, false)), "{op:?}");
+            assert!(alone(&holds(&device, op, &[])), "{op:?}");
             device.set_cred(Cred::new(7, 7));
-            let set = holds(&device, op, false);
+            let set = holds(&device, op, &[]);
             assert!(!alone(&set) && set.withholds(), "{op:?}: {set:?}");
-            assert!(alone(&holds(&device, op, true)), "{op:?}");
+            let others: Vec<InodeNo> = (1000..1010).map(InodeNo).collect();
+            assert!(!alone(&holds(&device, op, &others)), "{op:?}: it insists on something else");
+            assert!(alone(&holds(&device, op, &set.withheld)), "{op:?}");
             assert_eq!(device.run(*op).status, Errno::ACCES.0, "{op:?}");
         }
+    }
+
+    /// A program's own names may lead to what is none of its caller's.
+    #[test]
+    fn what_a_program_learns_is_held_alone_only_if_its_caller_may_change_it() {
+        let mut device = direct();
+        let base = Handle::ROOT;
+        let dir = device.put(0, b"dir");
+        assert_eq!(device.run(Op::Mkdir { base, path: dir, mode: 0o755 }).status, 0);
+        let store = device.store().clone();
+        let ino = store.dirent(InodeNo::ROOT, b"dir").expect("whole").expect("there").ino;
+        let held = |set: &InodeSet| set.entries().iter().find(|(i, _)| *i == ino).map(|(_, hold)| *hold);
+        let learned = |cred: &Cred, insist: &[InodeNo]| {
+            let mut learned = InodeSet::new();
+            learned.learn((ino, Hold::Exclusive), &store, cred);
+            let mut set = InodeSet { insisted: insist.into(), ..InodeSet::new() };
+            set.join(&learned);
+            assert!(set.covers(ino, Hold::Exclusive), "the command comes to the place where it is refused");
+            (held(&set), set.may_change(ino))
+        };
+        assert_eq!(learned(&Cred::root(), &[]), (Some(Hold::Exclusive), true));
+        assert_eq!(learned(&Cred::new(7, 7), &[]), (Some(Hold::Shared), false));
+        assert_eq!(learned(&Cred::new(7, 7), &[InodeNo(99)]), (Some(Hold::Shared), false));
+        assert_eq!(learned(&Cred::new(7, 7), &[ino]), (Some(Hold::Exclusive), true), "it found out that it may");
     }
 
     #[test]
@@ -460,7 +504,7 @@ mod tests {
         let paths = |path| Paths::fetch(&command(path), device.pool()).expect("a path");
         let (here, missing) = (paths(name), paths(other));
         let resolve = |path, paths| {
-            resolve_set(&store, &command(path), paths, device.view(), false, &mut Strides::default()).expect("a set")
+            resolve_set(&store, &command(path), paths, device.view(), &[], &mut Strides::default()).expect("a set")
         };
         let (set, none) = (resolve(name, &here), resolve(other, &missing));
         let walked = |set: &InodeSet, path: &[u8], last| set.walked(&store, resolve::ROOT, path, last).is_some();

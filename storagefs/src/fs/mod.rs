@@ -54,8 +54,8 @@ use weldfs_ciscops::{Errno, Handle, InodeNo, Kernel, OpenFlags, Quiet};
 use weldfs_functions::cipher::Key;
 
 pub use crate::cred::Cred;
-pub(crate) use inode_set::resolve_set;
 pub use inode_set::{Hold, InodeSet};
+pub(crate) use inode_set::{Insisted, resolve_set};
 pub(crate) use need::plan_need;
 pub use need::{payload_bytes, scratch_bytes};
 pub(crate) use resolve::ROOT;

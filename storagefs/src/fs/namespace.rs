@@ -516,14 +516,24 @@ impl Txn<'_> {
                 }
             }
         }
+        let mut no_name = None;
         if !full {
             self.store.dirents(dir.ino, next.max(cookie::AFTER_DOTDOT), &mut |d| {
+                if !d.is_reachable() {
+                    no_name = Some(d.cookie);
+                    return false;
+                }
                 full = !out.push(d.ino.0, d.cookie, d.ftype, &d.name);
                 if !full {
                     next = d.cookie;
                 }
                 !full
             })?;
+        }
+        // Whoever puts it behind the directory's path gets to another place.
+        if let Some(at) = no_name {
+            let place = Place::Key(Key::new(tree::kind::DIRENT, dir.ino.0, at));
+            return Err(FsError::corrupt("a name to which no path leads", place, 0, 0));
         }
         if full && out.entries() == 0 {
             return Err(FsError::Errno(Errno::INVAL));

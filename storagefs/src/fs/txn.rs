@@ -3,7 +3,7 @@
 //! The synchronous cores (in `namespace`, `attr`, `xattr`, `data`, `falloc`) read first and stage afterwards, so that a
 //! core which meets a cold page has staged nothing and can simply be called again once the page is there.
 
-use super::inode_set::{Hold, InodeSet, RENAME_LOCK, Walked};
+use super::inode_set::{Hold, InodeSet, Insisted, RENAME_LOCK, Walked};
 use super::micro::Steps;
 use super::perm;
 use super::resolve::{self, Last, ROOT, Reached, Trail, View, Walker};
@@ -479,8 +479,16 @@ impl<'a> Txn<'a> {
 
     /// Whether it would change what it holds as one that is refused does.
     fn exceeds_set(&self) -> bool {
-        let exceeds = |ino| !self.set.may_change(ino);
-        self.set.withholds() && self.inodes.iter().any(|s| exceeds(s.rec.ino) || exceeds(RENAME_LOCK))
+        !self.exceeded().is_empty()
+    }
+
+    /// What it would change, and may, though the set holds it as one that is refused does.
+    pub(crate) fn exceeded(&self) -> Insisted {
+        if !self.set.withholds() || self.inodes.is_empty() {
+            return Insisted::new();
+        }
+        let changed = self.inodes.iter().map(|s| s.rec.ino).chain([RENAME_LOCK]);
+        changed.filter(|ino| !self.set.may_change(*ino)).collect()
     }
 
     /// Whether the command would change something.

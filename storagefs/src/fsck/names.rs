@@ -97,7 +97,7 @@ impl Names {
         };
         report.entries += 1;
         let name = String::from_utf8_lossy(&d.name).into_owned();
-        if d.name.contains(&b'/') || matches!(&*d.name, b"." | b"..") {
+        if !d.is_reachable() {
             report.problem(format!("directory {}: no path leads to an entry named {name:?}", key.a));
         }
         if !self.is_new(key, &d.name) {

@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::effect::{AttrDelta, BlockState, Effect};
-use crate::geometry::GeometryOptions;
+use crate::geometry::{GeometryOptions, superblock_places};
 use crate::limits::BLOCK;
 use crate::media::RamMedium;
 use crate::mount::{MkfsOptions, format};
 use crate::record::InodeRec;
 use crate::store::{Need, Plan};
 use crate::superblock::Superblock;
-use weldfs_ciscops::InodeNo;
+use weldfs_ciscops::{Handle, InodeNo, Op, PoolRange};
 use weldfs_journal::{AlignedBuf, ManualClock, RecordHead, SeededRandom};
 
 fn options() -> MountOptions {
@@ -325,6 +325,14 @@ fn names_without_a_path_types_that_are_none_and_attributes_that_are_there_twice_
         });
         assert_finds(&found, "no path leads to an entry named");
     }
+    // A listing does not give such a name to whoever would make a path of it.
+    for (name, status) in [(&b"plain"[..], 0), (b".", 5), (b"..", 5), (b"/", 5), (b"a/b", 5)] {
+        let (store, _) = Store::mount(populated(), options()).unwrap();
+        commit(&store, |p| add(p, root, name, p.store().alloc_ino(), 0o100644, 1));
+        let mut device = crate::fs::driver::Direct::new(store, 1 << 16);
+        let op = Op::ReadDir { h: Handle::ROOT, cookie: 0, out: PoolRange::new(0, 4096) };
+        assert_eq!(device.run(op).status, status, "{name:?}");
+    }
     let found = problems(|s, p| add(p, root, b"odd", s.alloc_ino(), 0o030644, 1));
     assert_finds(&found, "inode 4: its mode 30644 is of no type of file");
     let found = problems(|s, p| {
@@ -426,6 +434,14 @@ fn superblock_copies_that_no_power_cut_leaves_are_told_and_torn_or_old_ones_are_
     }
     let report = fsck(medium, options(), true).unwrap();
     assert_eq!((report.clean, report.lost_copies, report.problem_count), (false, 2, 2));
+    // Half a copy may be what a power cut leaves, but not of the first together with another: there is a flush between.
+    for (torn, clean) in [(vec![0], true), (vec![1, 2], true), (vec![0, 1], false), (vec![0, 2], false)] {
+        let medium = with_superblock(|_| {});
+        let places = superblock_places(medium.info().len / BLOCK as u64);
+        torn.iter().for_each(|i| medium.write(places[*i].0 * BLOCK as u64 + 200, &[0x55; 8]).unwrap());
+        let report = fsck(medium, options(), true).unwrap();
+        assert_eq!((report.clean, report.lost_copies), (clean, if clean { 0 } else { 2 }), "{torn:?}");
+    }
 }
 
 #[test]

@@ -44,6 +44,28 @@ fn message(medium: &TestMedium) -> String {
 }
 
 #[test]
+fn what_is_not_used_is_zero_or_the_copy_is_refused() {
+    let changes: [fn(&mut RawSuperblock); 9] = [
+        |raw| raw.reserved[5] = 1,
+        |raw| raw.flags = U32::new(raw.flags.get() | 2),
+        |raw| raw.root.reserved[2] = 1,
+        |raw| raw.zone.reserved[0] = 1,
+        |raw| raw.zone.height = 1,
+        |raw| raw.devices[0].reserved = U32::new(1),
+        |raw| raw.devices[1].uuid[15] = 1,
+        |raw| raw.segments[raw.segment_count.get() as usize].salt = U64::new(7),
+        |raw| raw.device_index = U16::new(1),
+    ];
+    for (n, change) in changes.into_iter().enumerate() {
+        let (medium, _) = image();
+        forge(&medium, &[0, 1, 2], change);
+        assert!(message(&medium).contains("reserved field"), "{n}: {}", message(&medium));
+        forge(&medium, &[0, 1, 2], |raw| raw.minor = U16::new(9));
+        assert!(Superblock::load(&medium).is_ok(), "{n}: a newer minor version may use it");
+    }
+}
+
+#[test]
 fn fields_stand_where_the_format_says() {
     assert_eq!(offset_of!(RawSuperblock, uuid), 16);
     assert_eq!(offset_of!(RawSuperblock, label), 32);

@@ -103,6 +103,52 @@ fn a_neighbours_programs_that_compute_keep_no_name_from_others() {
     }
 }
 
+/// Each inode that a program needs beside its set starts it over; after eight of them it used to close all names to
+/// all others, and kept them closed while it computed.
+#[test]
+fn a_program_that_is_led_elsewhere_again_and_again_keeps_no_names_from_others_while_it_computes() {
+    for cores in [1, 2] {
+        let device = device(cores);
+        let root = Client::with(Arc::new(device.clone())).unwrap();
+        root.create_dir("/mine").unwrap();
+        root.set_owner("/mine", 1000, 1000).unwrap();
+        root.create_dir("/other").unwrap();
+        root.set_owner("/other", 1001, 1001).unwrap();
+        let neighbour = user(&device, 1000);
+        put(&neighbour, "/mine/input", &noise(1_000 << 10));
+        neighbour.create_dir("/mine/d").unwrap();
+        (1..=8).for_each(|n| put(&neighbour, &format!("/mine/d/f{n}"), b"x"));
+        let elsewhere: String = (1..=8).map(|n| format!("unlink mine/e/f{n};")).collect();
+        // The last step fails, and with it the program: it can be asked for again.
+        let text = format!(
+            "open mine/input r; read 0 1000k -> a; rename mine/d mine/e; {elsewhere} {} unlink mine/none",
+            "compress zstd a -> b;".repeat(4)
+        );
+        let mut queue = neighbour.queue(64, 1 << 20).unwrap();
+        let start = Instant::now();
+        let first = submit(&mut queue, &text);
+        assert_eq!(queue.wait(first).unwrap().ok(), Err(Errno::NOENT));
+        let one = start.elapsed();
+        neighbour.metadata("/mine/d/f8").unwrap();
+        let (victim, mut flying) = (user(&device, 1001), Vec::new());
+        let (mut took, start) = (Vec::new(), Instant::now());
+        while start.elapsed() < Duration::from_millis(1500) {
+            flying.retain(|ticket| queue.poll(*ticket).unwrap().is_none());
+            while flying.len() < 4 {
+                flying.push(submit(&mut queue, &text));
+            }
+            let begun = Instant::now();
+            victim.open_write_close("/other/name", CREATE, 0o600, At::Offset(0), b"x").unwrap();
+            victim.remove_file("/other/name").unwrap();
+            took.push(begun.elapsed());
+        }
+        flying.into_iter().for_each(|ticket| assert_eq!(queue.wait(ticket).unwrap().ok(), Err(Errno::NOENT)));
+        took.sort_unstable();
+        let most = took[took.len() * 9 / 10];
+        assert!(most < one / 4, "{cores} cores: nine of ten took up to {most:?} beside programs of {one:?}");
+    }
+}
+
 #[test]
 fn what_a_program_read_before_it_computed_is_so_when_it_commits() {
     const EACH: u64 = 40;

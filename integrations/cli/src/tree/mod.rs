@@ -175,7 +175,8 @@ impl Copy<'_> {
         if !into_dir {
             self.has_folder(dest)?;
         }
-        if sources.len() > 1 {
+        if into_dir {
+            // What an earlier copy left in it leads nowhere else, of one source as of several.
             self.to.enter(dest).doing("open", self.to.label(dest))?;
         }
         for source in sources {

@@ -144,6 +144,19 @@ fn a_directory_that_lies_in_itself_ends() {
 }
 
 #[test]
+fn a_link_that_an_earlier_copy_left_is_not_followed_by_a_copy_of_one_thing() {
+    let place = tempfile::tempdir().expect("a temporary folder");
+    let (out, beside) = (place.path().join("out"), place.path().join("beside"));
+    fs::create_dir(&out).expect("mkdir");
+    fs::write(&beside, b"its own").expect("write");
+    std::os::unix::fs::symlink(&beside, out.join("u")).expect("symlink");
+    let from = forged(&[], &[("/u", &[Kind::File])], &[]);
+    let tally = get(&from, &["/u"], &out);
+    assert_eq!((tally.files, tally.failed), (0, 1));
+    assert_eq!(fs::read(&beside).expect("read"), b"its own");
+}
+
+#[test]
 fn what_the_caller_names_may_be_a_link() {
     let place = tempfile::tempdir().expect("a temporary folder");
     fs::create_dir(place.path().join("real")).expect("mkdir");

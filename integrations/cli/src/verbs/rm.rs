@@ -3,8 +3,9 @@
 
 use crate::device;
 use crate::failure::{Doing, Failure, Outcome};
-use crate::output::{each, exit_code};
+use crate::output::{each, exit_code, say};
 use crate::place::{Place, one_image};
+use crate::walk::{Walk, When};
 use std::os::unix::ffi::OsStrExt;
 use weldfs::Client;
 
@@ -71,6 +72,26 @@ fn remove(client: &Client, place: &Place, args: &Args) -> Result<(), Failure> {
     if args.force && !client.exists(&place.path).doing("look at", place.to_string())? {
         return Ok(());
     }
-    let gone = if args.recursive { client.remove_all(&place.path) } else { client.remove_file(&place.path) };
-    gone.doing("remove", place.to_string())
+    if !args.recursive {
+        return client.remove_file(&place.path).doing("remove", place.to_string());
+    }
+    // What cannot be read or removed is named, and keeps nothing else from going.
+    let (mut walk, mut failed) = (Walk::new(client, &place.image), 0);
+    walk.tree(&place.path, false, &mut |when, step| {
+        let gone = match (when, step.meta.is_dir()) {
+            (When::Found, true) => return Ok(true),
+            (When::Found, false) => client.remove_file(step.path),
+            (When::Left, _) => client.remove_dir(step.path),
+        };
+        let of = Place { image: place.image.clone(), path: step.path.to_owned() };
+        if let Err(failure) = gone.doing("remove", of.to_string()) {
+            say!("weldfs: {failure}");
+            failed += 1;
+        }
+        Ok(true)
+    })?;
+    match failed + walk.failed {
+        0 => Ok(()),
+        n => Err(Failure::new(format!("{place}: {n} things could not be read or removed"))),
+    }
 }

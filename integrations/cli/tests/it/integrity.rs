@@ -388,9 +388,11 @@ fn no_damaged_page_of_a_tree_hides_a_name_from_a_verb_that_ends_well() {
         &["find", &at_bad],
         &["du", "-a", &at_bad],
         &["get", &at_bad, to.to_str().expect("text")],
+        &["rm", "-r", &at_bad],
     ];
     fs::write(&bad, &bytes).expect("a copy");
     let whole: Vec<Output> = verbs.iter().map(|args| weldfs(args)).collect();
+    assert!(whole.iter().all(|out| code(out) == 0), "{whole:?}");
     let (mut refused, mut named) = (0, 0);
     for page in (0..bytes.len()).step_by(4096).filter(|at| bytes[*at..].starts_with(b"WFpg")) {
         let mut damaged = bytes.clone();

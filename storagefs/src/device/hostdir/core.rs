@@ -286,7 +286,7 @@ impl Core {
     pub(super) fn goes_on(&self, session: &SessionState, op: &Op, begun: bool) -> bool {
         let Some(gone) = session.closed_at() else { return true };
         let ending = Some(self.ending_since.load(Ordering::Relaxed)).filter(|since| *since != 0);
-        (begun || !matches!(op, Op::Batch { .. })) && departed::goes_on_since(gone, ending, op)
+        (begun || !matches!(op, Op::Batch { .. })) && departed::goes_on_since(gone, ending, op, begun)
     }
 
     pub(super) fn is_poisoned(&self) -> bool {

@@ -12,8 +12,9 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use rustix::fs::{Access as HostAccess, AtFlags, CWD, StatxFlags, accessat, fstat, statx};
+use rustix::process::geteuid;
 use weldfs_ciscops::program::{Micro, Program, Str};
-use weldfs_ciscops::{Errno, Handle, InodeNo, OpenFlags};
+use weldfs_ciscops::{Access, Errno, Handle, InodeNo, OpenFlags};
 use weldfs_scheduler::Mode;
 
 use super::txn::{FileRef, HostTxn};
@@ -41,6 +42,11 @@ fn may(fd: BorrowedFd<'_>, how: HostAccess) -> bool {
     )
 }
 
+/// Whether it is the caller's own.
+fn owns(fd: BorrowedFd<'_>) -> bool {
+    fstat(fd).is_ok_and(|stat| stat.st_uid == geteuid().as_raw())
+}
+
 /// What a program's names need.
 #[derive(Default)]
 struct Need {
@@ -53,7 +59,7 @@ struct Need {
 impl HostTxn<'_> {
     /// Holds all of it.
     pub(super) async fn prepare_program(&mut self, program: &Program) {
-        // One that makes itself allowed to change something is not asked whether it is.
+        // One that makes itself allowed to change something of its caller's own is not asked whether it is.
         let insists = program.micros().iter().any(|m| matches!(m, Micro::SetAttr { mode: Some(_), .. }));
         let (mut any, mut alone) = (false, false);
         for m in program.micros().iter().filter(|m| names_of(m, program).next().is_some()) {
@@ -125,7 +131,8 @@ impl HostTxn<'_> {
             if let Micro::Use { h, .. } | Micro::SetAttr { base: h, path: None, .. } = *m
                 && let Ok(key) = self.key_of(h)
             {
-                let writes = program.changes_file_of(i) || matches!(m, Micro::SetAttr { .. });
+                let sets = matches!(m, Micro::SetAttr { .. });
+                let writes = (sets || program.changes_file_of(i)) && self.may_by(h, sets);
                 need.set.push((key.0, if writes { Mode::Exclusive } else { Mode::Shared }));
             }
             for (base, path, nofollow) in names_of(m, program) {
@@ -137,6 +144,16 @@ impl HostTxn<'_> {
         }
         need.withheld.names = need.any && !need.alone;
         need
+    }
+
+    /// Whether what is behind a handle may be written through it, or have its attributes set.
+    fn may_by(&self, h: Handle, sets: bool) -> bool {
+        let fd = |fd: BorrowedFd<'_>| sets && (owns(fd) || may(fd, HostAccess::WRITE_OK));
+        if h == Handle::ROOT {
+            return fd(self.core.root.as_fd());
+        }
+        let Ok(d) = self.session().description(h) else { return false };
+        d.flags().access().contains(Access::WRITE) || fd(d.body.fd.as_fd())
     }
 
     fn need_name(
@@ -155,7 +172,8 @@ impl HostTxn<'_> {
                 return;
             }
         };
-        let allowed = insists || may(place.dir(), HostAccess::WRITE_OK | HostAccess::EXEC_OK);
+        let dir = place.dir();
+        let allowed = may(dir, HostAccess::WRITE_OK | HostAccess::EXEC_OK) || insists && owns(dir);
         need.alone |= renames && allowed;
         let Ok(fd) = self.look_at(&place, (base, path), nofollow) else { return };
         let Ok(stat) = fstat(&fd) else { return };
@@ -166,8 +184,8 @@ impl HostTxn<'_> {
         };
         let withheld = changes
             && !match m {
-                Micro::SetAttr { .. } => true,
-                _ if opens => insists || may(fd.as_fd(), HostAccess::WRITE_OK),
+                Micro::SetAttr { .. } => owns(fd.as_fd()) || may(fd.as_fd(), HostAccess::WRITE_OK),
+                _ if opens => may(fd.as_fd(), HostAccess::WRITE_OK) || insists && owns(fd.as_fd()),
                 _ => allowed,
             };
         if withheld && opens {

@@ -245,14 +245,21 @@ fn what_a_program_may_not_change_is_not_held_alone_for_it() {
     let mode = |path: &std::path::Path, bits| {
         std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(bits)).unwrap();
     };
+    let own = place.path().join("own");
+    std::fs::write(&own, b"its own").unwrap();
+    if rustix::process::geteuid().is_root() {
+        std::os::unix::fs::chown(&own, Some(65_534), None).unwrap();
+    }
     mode(&file, 0o444);
     mode(&theirs, 0o555);
     let core = Core::new(HostDirConfig::new(place.path())).unwrap();
     let key = key_of(&core, &file);
     let changes = "mkdir theirs/mine; open theirs/file rw as f; append f x\"00\"; unlink theirs/file; \
-                   rename theirs/file theirs/other; open theirs/new rw create";
-    let shared = |held: bool| {
-        let (core, place) = (core.clone(), place.path().to_owned());
+                   rename theirs/file theirs/other; open theirs/new rw create; set theirs/file mtime";
+    // What it may do with its own is no matter of what belongs to others.
+    let remodes = format!("set own mode 644; {changes}");
+    let shared = |held: bool, changes: &str| {
+        let (core, place, changes) = (core.clone(), place.path().to_owned(), changes.to_owned());
         // The rights of a thread of its own are given up.
         let looked = std::thread::spawn(move || {
             rustix::fs::chmod(place, rustix::fs::Mode::from_raw_mode(0o755)).unwrap();
@@ -261,7 +268,7 @@ fn what_a_program_may_not_change_is_not_held_alone_for_it() {
                 rustix::thread::set_thread_res_uid(None, nobody, None).unwrap();
             }
             let mut looked = (false, false);
-            prepared(&core, changes, |_, ready| {
+            prepared(&core, &changes, |_, ready| {
                 assert!(ready);
                 let beside = core.sets.place(core.sets.arrive(), Token(1), members([(key, Mode::Shared)]));
                 looked = (has_names(&core, false), beside.running());
@@ -270,9 +277,10 @@ fn what_a_program_may_not_change_is_not_held_alone_for_it() {
         });
         looked.join().unwrap()
     };
-    assert_eq!(shared(true), (true, true), "names and the file are there for others");
+    assert_eq!(shared(true, changes), (true, true), "names and the file are there for others");
     if rustix::process::geteuid().is_root() {
-        assert_eq!(shared(false), (false, false), "whoever may change them holds them alone");
+        assert_eq!(shared(true, &remodes), (true, true), "they are none of its own");
+        assert_eq!(shared(false, changes), (false, false), "whoever may change them holds them alone");
     }
     mode(&theirs, 0o755);
 }

@@ -73,7 +73,7 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
     if changes_names(asked) && !core.sets.names().is_open() {
         return None;
     }
-    let set = resolve_set(store, cmd, paths, session, false, &mut Strides::default()).ok()?;
+    let set = resolve_set(store, cmd, paths, session, &[], &mut Strides::default()).ok()?;
     if let Some(done) = create(asked, queue, &set) {
         return Some(done);
     }

@@ -46,7 +46,7 @@ pub(crate) fn plan_create<'a>(
     let (found, slot) = (&*walked.found, walked.slot);
     let plain = found.rec.is_none() && found.comp == Comp::Normal && !found.slash && !path.ends_with(b"/");
     // The caller may make a name there, or the set would hold the directory with others.
-    if !plain || !set.covers(found.dir.ino, Hold::Exclusive) || set.withholds() || set.is_insisted() {
+    if !plain || !set.covers(found.dir.ino, Hold::Exclusive) || set.withholds() || !set.insisted().is_empty() {
         return None;
     }
     let known = Some(slot).filter(|s| s.0 == found.dir.ino && s.1 != 0 && store.in_bucket_of(s.1, &found.name));

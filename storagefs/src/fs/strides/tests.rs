@@ -131,7 +131,7 @@ fn every_interrupted_walk_of_a_command_goes_on_where_it_was() {
     let paths = Paths::fetch(&cmd, device.pool()).expect("two paths");
     let (mut strides, mut turns) = (Strides::default(), 0);
     let set = loop {
-        match resolve_set(device.store(), &cmd, &paths, device.view(), false, &mut strides) {
+        match resolve_set(device.store(), &cmd, &paths, device.view(), &[], &mut strides) {
             Err(FsError::Turn) => turns += 1,
             other => break other.expect("a set, also when a name is missing"),
         }

@@ -103,7 +103,9 @@ impl Behind {
     }
 
     fn alone(image: &Path) -> Result<Behind, ServeError> {
-        Ok(Behind::Alone(Embedded::open(&Source::Image(image.to_owned()), Behind::config())?))
+        let opened = Opened::open(&Source::Image(image.to_owned()), MEMORY)?;
+        device::say_what_is_gone(image, &opened.recovery);
+        Ok(Behind::Alone(Embedded::on(opened, Behind::config())?))
     }
 
     fn serving(image: &Path, over: &Arc<OwnedFd>) -> Result<Behind, ServeError> {
@@ -118,6 +120,7 @@ impl Behind {
         if !recovery.clean {
             say!("weldfs: {} was not closed cleanly; recovered", image.display());
         }
+        device::say_what_is_gone(image, recovery);
         let stopper = server.stopper();
         let rings = over.clone();
         let thread = std::thread::spawn(move || {
