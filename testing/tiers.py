@@ -241,6 +241,9 @@ def images(full):
     kinds = ("refused", "errors", "cut", "whole")
     if report["images"] != count or any(report[kind] * 500 < count for kind in kinds):
         raise Failed(f"{count} images: {report}")
+    # Through the program, too: flip, burst, swap, copy, zero, truncate, mix and seal.
+    if len(report["program_kinds"]) != 8 or not report["verbs_well"] or not report["verbs_failed"]:
+        raise Failed(f"{count} images through the program: {report}")
 
 
 def clients(full):

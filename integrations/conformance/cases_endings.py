@@ -222,7 +222,8 @@ def batch_under_way(c):
             q = session.queue(2, 1 << 20)
             # What they are called is known to whoever asks for their outcomes.
             session.sequence = first + q.index * 1000
-            publish(q, [program(c, p, flags=0 if c.hostdir else wire.DETECTABLE)] * total)
+            long = program(c, p, flags=0 if c.hostdir else wire.DETECTABLE)
+            publish(q, [long] * total + [("mkdir", {"a": c.at(f"late{q.index}")})])
         until(lambda: size(looks, "a") >= 2, "the batch does not begin")
 
     died = dies(c, work, client=client)
@@ -230,6 +231,8 @@ def batch_under_way(c):
     true(answered - died < SOON, f"its session ended after {answered - died:.1f} s")
     a, b = size(q, "a"), size(q, "b")
     true(2 <= a < total * queues, f"{a} of {total * queues} were done, which takes longer than a second")
+    # What is short is begun for as long as any other element.
+    same([n for n in range(2 * queues) if c.exists(f"late{n}")], [], "batches whose last element was begun")
     if c.hostdir:
         # Of one that was cut off the steps stand that it had done.
         true(b <= a <= b + queues, f"{a} bytes in one file, {b} in the other")

@@ -106,7 +106,7 @@ fn a_neighbours_programs_that_compute_keep_no_name_from_others() {
 /// Each inode that a program needs beside its set starts it over; after eight of them it used to close all names to
 /// all others, and kept them closed while it computed.
 #[test]
-fn a_program_that_is_led_elsewhere_again_and_again_keeps_no_names_from_others_while_it_computes() {
+fn a_program_that_is_led_elsewhere_again_and_again_keeps_no_names_from_others() {
     for cores in [1, 2] {
         let device = device(cores);
         let root = Client::with(Arc::new(device.clone())).unwrap();

@@ -12,9 +12,8 @@ use weldfs_storagefs::media::CowImage;
 pub enum Harmed {
     /// Bytes changed, and no checksum put right.
     Plain { of: &'static Pristine, image: CowImage },
-    /// Structures changed and every checksum over them put right.
-    /// `log`: the log differs, or what says where it is. `marked`: data blocks were overwritten after that.
-    Sealed { image: CowImage, input: Vec<u8>, marked: bool, log: bool },
+    /// Structures changed and every checksum over them put right. `marked`: data blocks were overwritten after that.
+    Sealed { of: &'static Base, image: CowImage, input: Vec<u8>, marked: bool },
 }
 
 /// One of a number of images, and what was done to it in words.
@@ -27,12 +26,17 @@ pub struct Case {
 pub const MARK: &[u8; 24] = b"\x9d\xc1no write made these\xf0\x0d\xe5";
 
 /// Damage of each kind.
-const KINDS: &[&str] = &["flip", "burst", "swap", "copy", "zero", "truncate", "mix", "seal", "seal", "seal"];
+pub const KINDS: &[&str] = &["flip", "burst", "swap", "copy", "zero", "truncate", "mix", "seal", "seal", "seal"];
+
+/// The kind of damage of image `n`, whatever the seed.
+pub fn kind(n: u64) -> &'static str {
+    KINDS[(n % KINDS.len() as u64) as usize]
+}
 
 /// Image `n` of a seed.
 pub fn case(seed: u64, n: u64) -> Case {
     let mut rng = SmallRng::seed_from_u64(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ n);
-    let kind = KINDS[(n % KINDS.len() as u64) as usize];
+    let kind = kind(n);
     if kind == "seal" {
         return sealed(&mut rng);
     }
@@ -147,14 +151,14 @@ fn sealed(rng: &mut SmallRng) -> Case {
             input.extend(random(len.into()));
         }
     }
-    let (of, mut image, log) = draft(&mut Cursor(&input));
+    let (of, mut image, _) = draft(&mut Cursor(&input));
     let marked = rng.random();
     if marked {
         mark(of, &mut image, rng);
     }
     let what =
         format!("{}: checksums put right{}", of.name, if marked { ", then data blocks overwritten" } else { "" });
-    Case { what, harmed: Harmed::Sealed { image, input, marked, log } }
+    Case { what, harmed: Harmed::Sealed { of, image, input, marked } }
 }
 
 /// Overwrites some blocks that files may have, and no metadata page.

@@ -2,12 +2,12 @@
 
 use super::harm::{Harmed, MARK};
 use super::look::{EIO, Look, look};
+use super::names::Held;
 use super::pristine::Pristine;
-use super::tree;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use weldfs_crash_harness::hand::{Hand, small_mount};
-use weldfs_fuzz_targets::media::image;
+use weldfs_fuzz_targets::media::{Base, image};
 use weldfs_storagefs::fsck::{FsckReport, fsck};
 use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel};
 use weldfs_storagefs::scrub::{ScrubOptions, scrub};
@@ -37,7 +37,7 @@ const NEW_BYTES: [u8; 5000] = [0x3c; 5000];
 pub fn judge(harmed: &Harmed) -> Result<Verdict, String> {
     match harmed {
         Harmed::Plain { of, image } => plain(of, image),
-        Harmed::Sealed { image, input, marked, log } => sealed(image, input, *marked, *log),
+        Harmed::Sealed { of, image, input, marked } => sealed(of, image, input, *marked),
     }
 }
 
@@ -171,42 +171,54 @@ fn worked(mut mounted: Mounted, model: CrashModel, clean: bool, strict: bool) ->
     Ok(Some(look(&mut again.hand)))
 }
 
+/// Whether bytes are of those that no write made.
+pub fn is_marked(bytes: &[u8]) -> bool {
+    bytes.windows(MARK.len()).any(|w| w == MARK)
+}
+
 fn unmarked(shown: &Look) -> Result<(), String> {
-    let marked = |bytes: &[u8]| bytes.windows(MARK.len()).any(|w| w == MARK);
     for (path, entry) in &shown.entries {
-        if entry.pieces.iter().flatten().any(|p| marked(p)) {
+        if entry.pieces.iter().flatten().any(|p| is_marked(p)) {
             return Err(format!("/{}: bytes that no write made, with success", String::from_utf8_lossy(path)));
         }
     }
     Ok(())
 }
 
-fn sealed(image: &CowImage, input: &[u8], marked: bool, log: bool) -> Result<Verdict, String> {
-    let model = CrashModel::Pmem;
+/// What a mount showed of a forged image: no bytes that no write made, and the names that it holds.
+pub fn forged(held: Option<&Held>, shown: &Look, clean: bool) -> Result<(), String> {
+    unmarked(shown)?;
+    if let Some(path) = shown.leads_nowhere().filter(|_| clean) {
+        let path = String::from_utf8_lossy(path);
+        return Err(format!("fsck finds nothing, and /{path} is listed and leads nowhere"));
+    }
+    held.map_or(Ok(()), |held| held.judge(shown, clean))
+}
+
+fn sealed(of: &Base, image: &CowImage, input: &[u8], marked: bool) -> Result<Verdict, String> {
+    let (model, held) = (CrashModel::Pmem, Held::of(image, of));
     let clean = check(image, model)?.is_some_and(|r| r.clean);
+    let forged = |shown: &Look, how: &str| forged(held.as_ref(), shown, clean).map_err(|why| format!("{how}: {why}"));
     if let Some(mut mounted) = mount(image, model, true)? {
         let shown = look(&mut mounted.hand);
-        unmarked(&shown)?;
+        forged(&shown, "mounted read-only")?;
         told(&shown, clean, clean && !scrubbed(&mounted)?)?;
         drop(mounted.hand);
         same(&mounted.medium, image)?;
-        if clean && !log && !shown.cut {
-            complete(image, &shown)?;
-        }
     }
     let verdict = match mount(image, model, false)? {
         None if clean => return Err("fsck calls an image clean that does not mount".into()),
         None => Verdict::Refused,
         Some(mut mounted) => {
             let shown = look(&mut mounted.hand);
-            unmarked(&shown)?;
+            forged(&shown, "mounted for writing")?;
             let errors = shown.errors().next().is_some();
             let after = worked(mounted, model, clean, clean)?.map(|l| l.without(NEW.as_bytes()));
             let untouched = after.as_ref().is_none_or(|after| shown.cut || after.fits(&shown).is_ok());
             if clean && !errors && !untouched {
                 return Err("clean, and a new file changed what others show".into());
             }
-            after.iter().try_for_each(unmarked)?;
+            after.iter().try_for_each(|after| forged(after, "mounted again after a file was made"))?;
             if errors { Verdict::Errors } else { Verdict::Whole }
         }
     };
@@ -216,15 +228,4 @@ fn sealed(image: &CowImage, input: &[u8], marked: bool, log: bool) -> Result<Ver
         (image::TARGET.run)(&[&[3][..], input, &[11], &work].concat());
     }
     Ok(verdict)
-}
-
-/// Every entry that the tree holds, as a reader of its own finds them, is listed.
-fn complete(image: &CowImage, shown: &Look) -> Result<(), String> {
-    let Some(held) = tree::entries(image) else { return Ok(()) };
-    let listed = shown.entries.len();
-    if held == listed {
-        Ok(())
-    } else {
-        Err(format!("fsck finds nothing; {listed} names are listed, {held} there are"))
-    }
 }

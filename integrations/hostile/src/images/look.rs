@@ -16,6 +16,8 @@ const NAMES_MAX: usize = 150;
 const DEPTH_MAX: usize = 6;
 /// Where results lie in the pool of a `Hand`.
 const OUT: u32 = 256 << 10;
+/// Inode number of the root directory.
+const ROOT: u64 = 1;
 /// EIO, as most damage reads.
 pub const EIO: i32 = libc::EIO;
 
@@ -27,8 +29,8 @@ type Xattrs = BTreeMap<Vec<u8>, Vec<u8>>;
 pub struct Entry {
     /// As in the directory.
     pub dtype: u8,
-    /// Mode, links and size.
-    pub stat: Result<(u32, u32, u64), i32>,
+    /// Mode, links, size and inode number.
+    pub stat: Result<(u32, u32, u64, u64), i32>,
     /// Content of a file in pieces, the last one shorter than a piece; target of a symbolic link.
     pub pieces: Vec<Result<Vec<u8>, i32>>,
     pub xattrs: Result<Xattrs, i32>,
@@ -99,7 +101,8 @@ fn entry(hand: &mut Hand, path: &[u8], dtype: u8) -> Entry {
     let (at, out) = (hand.direct().put(0, path), PoolRange::new(OUT, size_of::<StatBody>() as u32));
     let stat = run(hand, Op::StatPath { base: Handle::ROOT, path: at, nofollow: true, out });
     let body = |hand: &mut Hand| StatBody::read_from_bytes(&hand.direct().take(out)).map_err(|_| EIO);
-    let stat = stat.and_then(|_| body(hand)).map(|s| (s.mode, s.nlink, if dtype == dtype::DIR { 0 } else { s.size }));
+    let size = |s: &StatBody| if dtype == dtype::DIR { 0 } else { s.size };
+    let stat = stat.and_then(|_| body(hand)).map(|s| (s.mode, s.nlink, size(&s), s.ino));
     let pieces = match dtype {
         dtype::REG => content(hand, path),
         dtype::LNK => vec![target(hand, path)],
@@ -154,6 +157,20 @@ impl Look {
         };
         let entries = self.entries.values().flat_map(move |e| -> Vec<i32> { of(e) });
         self.listed.values().filter_map(|l| l.as_ref().err().copied()).chain(entries)
+    }
+
+    /// The inode number of a directory, if it is one.
+    pub fn inode_of(&self, path: &[u8]) -> Option<u64> {
+        if path.is_empty() {
+            return Some(ROOT);
+        }
+        let (mode, .., ino) = self.entries.get(path)?.stat.ok()?;
+        (mode & libc::S_IFMT == libc::S_IFDIR).then_some(ino)
+    }
+
+    /// The first name that is listed and leads nowhere.
+    pub fn leads_nowhere(&self) -> Option<&[u8]> {
+        self.entries.iter().find(|(_, entry)| entry.stat == Err(libc::ENOENT)).map(|(path, _)| &path[..])
     }
 
     /// Whether what could be read is part of `truth`: every listing whole, every part equal.

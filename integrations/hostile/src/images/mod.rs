@@ -2,11 +2,15 @@
 //! with little memory, so that an abort, a hang or an allocation without bound is a finding like any other.
 //!
 //! * `pristine`: sound images and what each may show; `harm`: image `n` of a seed; `look`: what an image shows;
-//!   `tree`: a reader of its own; `judge`: what may become of it; `verbs`: the same through the command line program.
+//!   `tree`, `log`: readers of its own; `names`: what is listed against what they find; `judge`: what may become of it;
+//!   `verbs`: the same through the command line program, and `expected`: what that must show.
 
+mod expected;
 mod harm;
 mod judge;
+mod log;
 mod look;
+mod names;
 mod pristine;
 #[cfg(test)]
 mod tests;
@@ -47,7 +51,7 @@ pub struct Args {
     /// Processes that look at images [default: one per processor]
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=64))]
     jobs: Option<u64>,
-    /// The weldfs program that every hundredth image is put through [default: the one beside this program]
+    /// The weldfs program that some images of each kind go through [default: the one beside this program]
     #[arg(long, value_name = "FILE")]
     weldfs: Option<PathBuf>,
     /// Writes the report there
@@ -68,6 +72,11 @@ struct Report {
     cut: u64,
     whole: u64,
     by_program: u64,
+    /// Images of each kind among them.
+    program_kinds: BTreeMap<&'static str, u64>,
+    /// Verbs of the program that ended with success, and without.
+    verbs_well: u64,
+    verbs_failed: u64,
     seconds: f64,
     bad: BTreeMap<u64, String>,
 }
@@ -102,7 +111,8 @@ pub fn run(args: &Args) -> std::io::Result<u8> {
     }
     let start = Instant::now();
     let mut report = Report { seed: args.seed, ..Report::default() };
-    let weldfs = args.weldfs.clone().map_or_else(beside, Ok)?;
+    let program = program(args)?;
+    verbs::sound(&program).map_err(std::io::Error::other)?;
     let cores = std::thread::available_parallelism().map_or(1, |n| n.get() as u64);
     let jobs = args.jobs.unwrap_or(cores).min(args.count);
     // All at once; each is read by a thread of its own, and a silent one is killed.
@@ -117,15 +127,21 @@ pub fn run(args: &Args) -> std::io::Result<u8> {
             report.bad(n, why);
         });
     }
-    for n in (0..args.count).step_by(verbs::EVERY) {
+    for (n, done) in through(args, &program, jobs)? {
         report.by_program += 1;
-        if let Err(why) = verbs::judge(&weldfs, &harm::case(args.seed, n)) {
-            report.bad(n, format!("through the program: {why}"));
+        *report.program_kinds.entry(harm::kind(n)).or_default() += 1;
+        match done {
+            Ok(ended) => {
+                report.verbs_well += ended.well;
+                report.verbs_failed += ended.failed;
+            }
+            Err(why) => report.bad(n, format!("through the program: {why}")),
         }
     }
     report.seconds = start.elapsed().as_secs_f64();
     println!(
-        "seed {}: {} images: {} refused, {} with errors, {} cut back, {} whole, {} bad; {} by the program; {:.0} s",
+        "seed {}: {} images: {} refused, {} with errors, {} cut back, {} whole, {} bad; {} by the program, of {} \
+         kinds: {} verbs ended well, {} not; {:.0} s",
         report.seed,
         report.images,
         report.refused,
@@ -134,6 +150,9 @@ pub fn run(args: &Args) -> std::io::Result<u8> {
         report.whole,
         report.bad.len(),
         report.by_program,
+        report.program_kinds.len(),
+        report.verbs_well,
+        report.verbs_failed,
         report.seconds
     );
     if let Some(path) = &args.json {
@@ -146,8 +165,27 @@ pub fn run(args: &Args) -> std::io::Result<u8> {
     Ok(u8::from(!all || !report.bad.is_empty()))
 }
 
-fn beside() -> std::io::Result<PathBuf> {
-    Ok(std::env::current_exe()?.with_file_name("weldfs"))
+fn program(args: &Args) -> std::io::Result<verbs::Program> {
+    let beside = || Ok(std::env::current_exe()?.with_file_name("weldfs"));
+    verbs::Program::new(&args.weldfs.clone().map_or_else(beside, Ok::<_, std::io::Error>)?)
+}
+
+/// What is said of an image that went through the program.
+type Through = (u64, Result<verbs::Ended, String>);
+
+/// Images of each kind through the program, as many at once as there are processes that look at images.
+fn through(args: &Args, program: &verbs::Program, jobs: u64) -> std::io::Result<Vec<Through>> {
+    let every = verbs::every(args.count) as usize;
+    let share = |first: u64| -> Vec<Through> {
+        let mine = (0..args.count).step_by(every).skip(first as usize).step_by(jobs as usize);
+        mine.map(|n| (n, verbs::judge(program, &harm::case(args.seed, n)))).collect()
+    };
+    std::thread::scope(|scope| {
+        let all: Vec<_> = (0..jobs).map(|first| scope.spawn(move || share(first))).collect();
+        let joined = all.into_iter().map(|t| t.join().map_err(|_| std::io::Error::other("the test's own panic")));
+        let shares: Vec<Vec<Through>> = joined.collect::<std::io::Result<_>>()?;
+        Ok(shares.into_iter().flatten().collect())
+    })
 }
 
 /// Verdicts by name, and findings by image.
@@ -247,8 +285,12 @@ fn one(args: &Args, n: u64) -> std::io::Result<u8> {
     if let Some(path) = &args.keep {
         std::fs::write(path, harm::image(&case.harmed).to_bytes())?;
     }
-    let weldfs = args.weldfs.clone().map_or_else(beside, Ok)?;
-    let judged = judged(&case).and_then(|v| verbs::judge(&weldfs, &case).map(|()| v));
+    let program = program(args)?;
+    let judged = judged(&case).and_then(|v| {
+        let ended = verbs::judge(&program, &case).map_err(|why| format!("through the program: {why}"))?;
+        println!("{} verbs ended well, {} not", ended.well, ended.failed);
+        Ok(v)
+    });
     println!("{}", judged.as_ref().map_or_else(Clone::clone, |v| format!("{v:?}")));
     Ok(u8::from(judged.is_err()))
 }
