@@ -229,8 +229,7 @@ impl Reader<'_> {
         // Where records begin with a sector, no power cut parts a salt from its LSN. Elsewhere it may, and only a
         // checksum vouches for both.
         let in_one_piece = u64::from(self.area.align) >= SECTOR;
-        let fits = u64::from(raw.covered()) + RECORD_HEADER_BYTES as u64 <= left;
-        Ok(match in_one_piece || (fits && self.is_whole(lsn, raw)?) {
+        Ok(match in_one_piece || (self.fits(raw, left) && self.is_whole(lsn, raw)?) {
             true => Probe::Misplaced,
             false => otherwise,
         })
@@ -243,8 +242,14 @@ impl Reader<'_> {
         let Ok(mut raw) = RawHeader::read_from_bytes(raw) else { return Ok(false) };
         raw.salt = U64::new(salt);
         let left = self.area.next_lap(lsn).0 - lsn.0;
-        let fits = u64::from(raw.covered()) + RECORD_HEADER_BYTES as u64 <= left;
-        Ok(raw.lsn.get() == lsn.0 && fits && raw.validate().is_some() && self.is_whole(lsn, &raw)?)
+        Ok(raw.lsn.get() == lsn.0 && self.fits(&raw, left) && raw.validate().is_some() && self.is_whole(lsn, &raw)?)
+    }
+
+    /// Whether a record may be as long as one says that does not count, and has room: whatever the bytes, no more of
+    /// them are looked at than a record has.
+    fn fits(&self, raw: &RawHeader, left: u64) -> bool {
+        let bytes = self.area.round(u64::from(raw.covered()) + RECORD_HEADER_BYTES as u64);
+        bytes <= left.min(record_bytes_max(self.area.len))
     }
 
     fn is_salt_of_table(&self, salt: u64) -> bool {

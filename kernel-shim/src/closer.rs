@@ -10,16 +10,13 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::net::Shutdown;
 
-use crate::lanes::Lanes;
+use crate::lanes::{Lanes, OF_NONE};
 
 /// Descriptors that the kernel lets one packet carry. What there is no room for, the kernel closes in the receiving
 /// thread.
 pub(crate) const RIGHTS_MAX: usize = 253;
 /// Descriptors of one user that wait to be closed, beyond which a connection that sends more of them is dropped.
 pub(crate) const UNCLOSED_MAX: usize = 256;
-/// No user has this number.
-const OF_NONE: u32 = u32::MAX - 1;
-
 /// Closes descriptors elsewhere. Thread-safe.
 pub(crate) struct Closer {
     lanes: Lanes<OwnedFd>,

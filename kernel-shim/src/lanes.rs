@@ -11,14 +11,23 @@ use weldfs_locks::Mutex;
 const LANES_MAX: usize = 64;
 /// The lane of those: no user has this number.
 const SHARED: u32 = u32::MAX;
+/// No user has this one, either: what is done for none of them never waits behind what is done for one.
+pub(crate) const OF_NONE: u32 = u32::MAX - 1;
 
 /// A lane rests after a piece of work as long as that took, and so long at most.
 const REST_MAX: Duration = Duration::from_millis(5);
 
 /// What waits for one user.
 struct Lane<T> {
-    waiting: VecDeque<T>,
+    /// Each with its user.
+    waiting: VecDeque<(u32, T)>,
     works: bool,
+}
+
+impl<T> Lane<T> {
+    fn of(&self, uid: u32) -> usize {
+        self.waiting.iter().filter(|(user, _)| *user == uid).count()
+    }
 }
 
 type All<T> = Mutex<HashMap<u32, Lane<T>>>;
@@ -41,23 +50,22 @@ impl<T: Send + 'static> Lanes<T> {
     /// one that the next piece gets.
     pub fn take(&self, uid: u32, pieces: impl IntoIterator<Item = T>) -> usize {
         let mut lanes = self.lanes.lock();
-        let key = if lanes.contains_key(&uid) || lanes.len() < LANES_MAX { uid } else { SHARED };
+        let own = uid == OF_NONE || lanes.contains_key(&uid) || lanes.len() < LANES_MAX;
+        let key = if own { uid } else { SHARED };
         let lane = lanes.entry(key).or_insert_with(|| Lane { waiting: VecDeque::new(), works: false });
-        lane.waiting.extend(pieces);
+        lane.waiting.extend(pieces.into_iter().map(|piece| (uid, piece)));
         if !lane.works {
             let (all, work) = (self.lanes.clone(), self.work);
             let thread = std::thread::Builder::new().name(self.name.into());
             lane.works = thread.spawn(move || run(&all, key, work)).is_ok();
         }
-        lane.waiting.len()
+        lane.of(uid)
     }
 
-    /// How many of a user's wait; of one that shares a lane, how many wait there.
+    /// How many of a user's wait, in a lane of its own or in the one that several share.
     pub fn waiting(&self, uid: u32) -> usize {
         let lanes = self.lanes.lock();
-        let shared = || lanes.get(&SHARED).filter(|_| lanes.len() >= LANES_MAX);
-        let lane = lanes.get(&uid).or_else(shared);
-        lane.map_or(0, |lane| lane.waiting.len())
+        [uid, SHARED].iter().filter_map(|key| lanes.get(key)).map(|lane| lane.of(uid)).sum()
     }
 
     /// How many wait of all users'.
@@ -85,7 +93,7 @@ fn run<T>(lanes: &All<T>, key: u32, work: fn(T)) {
         };
         // Not under the lock: this is what takes long.
         match next {
-            Some(piece) => {
+            Some((_, piece)) => {
                 let begun = Instant::now();
                 work(piece);
                 std::thread::sleep(begun.elapsed().min(REST_MAX));
@@ -113,9 +121,13 @@ mod tests {
             // One is at work, or about to be.
             lanes.take(uid, (0..3).map(|_| until.clone()));
         }
-        assert!((0..users).all(|uid| lanes.waiting(uid) >= 2), "each has some that wait");
-        assert!(lanes.waiting(users - 1) >= 8, "those without a lane share one");
+        assert!((0..users).all(|uid| (2..=3).contains(&lanes.waiting(uid))), "each has some that wait");
+        assert_eq!(lanes.take(users - 1, [until.clone()]), lanes.waiting(users - 1), "and hears of its own");
+        assert!((3..=4).contains(&lanes.waiting(users - 1)));
+        assert_eq!(lanes.waiting(users), 0, "one that has sent nothing has nothing to do with it");
         assert!(lanes.total() >= 2 * users as usize);
+        assert!(lanes.take(OF_NONE, (0..2).map(|_| until.clone())) >= 1);
+        assert!(lanes.lanes.lock().contains_key(&OF_NONE), "it shares no lane");
         drop(end);
         let start = Instant::now();
         while !lanes.is_idle() {

@@ -39,6 +39,8 @@ pub struct Walk<'c> {
     above: Vec<u64>,
     /// Things that could not be looked at.
     pub failed: u64,
+    /// A directory of which a name was gone, and what it has now.
+    again: Option<(PathBuf, Vec<OsString>)>,
 }
 
 /// Names in a directory, sorted.
@@ -52,7 +54,7 @@ pub fn names(client: &Client, dir: &Path) -> std::io::Result<Vec<OsString>> {
 impl<'c> Walk<'c> {
     /// Through the device that `client` is attached to; `image` is what messages call it.
     pub fn new(client: &'c Client, image: &Path) -> Walk<'c> {
-        Walk { client, image: image.to_owned(), above: Vec::new(), failed: 0 }
+        Walk { client, image: image.to_owned(), above: Vec::new(), failed: 0, again: None }
     }
 
     fn miss(&mut self, failure: &Failure) {
@@ -93,8 +95,23 @@ impl<'c> Walk<'c> {
         visit(When::Left, step).map(drop)
     }
 
-    fn lists(&self, dir: &Path, name: &OsStr) -> bool {
-        names(self.client, dir).is_ok_and(|names| names.iter().any(|listed| listed == name))
+    /// What is behind a name that was listed, unless it is gone since then: another listing does not have it.
+    fn look_at(&mut self, dir: &Path, name: &OsStr) -> std::io::Result<Option<Metadata>> {
+        let path = dir.join(name);
+        match self.client.symlink_metadata(&path) {
+            Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+            looked => return looked.map(Some),
+        }
+        // One for all the names of a directory.
+        if self.again.as_ref().is_none_or(|(of, _)| of != dir) {
+            self.again = Some((dir.to_owned(), names(self.client, dir).unwrap_or_default()));
+        }
+        let lists = |(_, names): &(PathBuf, Vec<OsString>)| names.binary_search_by(|n| n.as_os_str().cmp(name)).is_ok();
+        if !self.again.as_ref().is_some_and(lists) {
+            return Ok(None);
+        }
+        // It may have come back meanwhile.
+        self.client.symlink_metadata(&path).map(Some)
     }
 
     fn name(&mut self, dir: &Step<'_>, name: &OsStr, visit: &mut Visit<'_>) -> Result<(), Failure> {
@@ -104,10 +121,9 @@ impl<'c> Walk<'c> {
             return Ok(());
         }
         let path = dir.path.join(name);
-        match self.client.symlink_metadata(&path) {
-            Ok(meta) => self.step(&Step { path: &path, meta: &meta, depth: dir.depth + 1 }, visit),
-            // Gone since the listing: then another one does not have it.
-            Err(e) if e.kind() == std::io::ErrorKind::NotFound && !self.lists(dir.path, name) => Ok(()),
+        match self.look_at(dir.path, name) {
+            Ok(Some(meta)) => self.step(&Step { path: &path, meta: &meta, depth: dir.depth + 1 }, visit),
+            Ok(None) => Ok(()),
             Err(e) => {
                 if let Err(failure) = Err::<(), _>(e).doing("look at", self.label(&path)) {
                     self.miss(&failure);

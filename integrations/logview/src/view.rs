@@ -277,7 +277,8 @@ impl Walk<'_> {
             return Ok(otherwise);
         }
         let by_sectors = self.sb.log_align >= 512;
-        let misplaced = by_sectors || (HEADER + raw.stored() <= room && self.sums(lsn, raw, head)?);
+        let fits = HEADER + raw.stored() <= room.min(self.sb.record_max());
+        let misplaced = by_sectors || (fits && self.sums(lsn, raw, head)?);
         Ok(if misplaced { Found::Misplaced } else { otherwise })
     }
 
@@ -289,7 +290,8 @@ impl Walk<'_> {
         let Some(raw) = Raw::read(&head).filter(|raw| raw.lsn == lsn && raw.validate().is_some()) else {
             return Ok(false);
         };
-        Ok(HEADER + raw.stored() <= self.sb.lap_end(lsn) - lsn && self.sums(lsn, &raw, &head)?)
+        let room = (self.sb.lap_end(lsn) - lsn).min(self.sb.record_max());
+        Ok(HEADER + raw.stored() <= room && self.sums(lsn, &raw, &head)?)
     }
 
     /// Steps 1 and 2 of reading: where the contiguous records end, and what lies above.

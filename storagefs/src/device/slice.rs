@@ -120,6 +120,16 @@ impl Meter {
         self.corrected(wall, end)
     }
 
+    /// What something else than a slice cost the host's core, from `begin` to `end`. Compared with a note that is old
+    /// it would be free of whatever befell the thread since then.
+    pub fn beside(&mut self, begin: u64, end: u64) -> u64 {
+        if begin.saturating_sub(self.wall) > 2 * NOTE_EVERY_NS {
+            self.note(end);
+            return end.saturating_sub(begin);
+        }
+        self.slice(begin, end).host_ns
+    }
+
     #[cold]
     fn corrected(&mut self, wall: u64, end: u64) -> Measured {
         let (since, cpu, delay, rested) = (self.wall, self.cpu, self.delay, self.rested);
@@ -216,6 +226,24 @@ pub(super) mod tests {
         });
         assert!(got.wall_ns > 60_000_000, "the others did run: {got:?}");
         assert!((39_000_000..55_000_000).contains(&got.host_ns), "{got:?}");
+    }
+
+    #[test]
+    fn what_is_compared_with_an_old_note_is_not_corrected() {
+        let (old, new) = in_company(|| {
+            let mut m = Meter::new(now_ns(), 1024);
+            // Others run in most of this.
+            compute(10_000_000);
+            let begin = now_ns();
+            let old = (m.beside(begin, begin + 500_000), m.beside(begin, begin + 500_000));
+            let mut m = Meter::new(now_ns(), 1024);
+            let begin = now_ns();
+            compute(20_000_000);
+            let end = now_ns();
+            (old, (end - begin, m.beside(begin, end)))
+        });
+        assert_eq!(old.0, 500_000);
+        assert!(new.0 > 40_000_000 && new.1 < 30_000_000, "{new:?}");
     }
 
     #[test]

@@ -34,7 +34,7 @@ impl Tries {
     }
 
     fn found(&self) -> usize {
-        self.insist.len() + self.learned.as_ref().map_or(0, |l| l.entries().len())
+        self.insist.len() + self.learned.as_ref().map_or(0, |l| l.weight())
     }
 
     /// A try ended because its set was another one than it takes.

@@ -119,6 +119,12 @@ impl InodeSet {
         }
     }
 
+    /// How much is known of what must be held: grows with each inode, and with each that is to be held alone.
+    pub(crate) fn weight(&self) -> usize {
+        let alone = self.entries.iter().filter(|(_, hold)| *hold == Hold::Exclusive).count();
+        self.entries.len() + alone + self.withheld.len()
+    }
+
     /// The entries; the first is the primary inode.
     pub fn entries(&self) -> &[(InodeNo, Hold)] {
         &self.entries

@@ -83,10 +83,19 @@ fn remove(client: &Client, place: &Place, args: &Args) -> Result<(), Failure> {
             (When::Found, false) => client.remove_file(step.path),
             (When::Left, _) => client.remove_dir(step.path),
         };
+        let errno = gone.as_ref().err().and_then(std::io::Error::raw_os_error);
         let of = Place { image: place.image.clone(), path: step.path.to_owned() };
-        if let Err(failure) = gone.doing("remove", of.to_string()) {
-            say!("weldfs: {failure}");
-            failed += 1;
+        match (gone.doing("remove", of.to_string()), errno) {
+            (Ok(()), _) => {}
+            (Err(_), Some(libc::ENOENT)) if args.force => {}
+            // Nothing else will go, either.
+            (Err(failure), Some(libc::ENODEV | libc::EROFS)) => return Err(failure),
+            // What keeps it has been named.
+            (Err(_), Some(libc::ENOTEMPTY)) if failed > 0 => {}
+            (Err(failure), _) => {
+                say!("weldfs: {failure}");
+                failed += 1;
+            }
         }
         Ok(true)
     })?;

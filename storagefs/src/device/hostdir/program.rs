@@ -42,9 +42,10 @@ fn may(fd: BorrowedFd<'_>, how: HostAccess) -> bool {
     )
 }
 
-/// Whether it is the caller's own.
+/// Whether it is the caller's own, or as good as that.
 fn owns(fd: BorrowedFd<'_>) -> bool {
-    fstat(fd).is_ok_and(|stat| stat.st_uid == geteuid().as_raw())
+    let caller = geteuid();
+    caller.is_root() || fstat(fd).is_ok_and(|stat| stat.st_uid == caller.as_raw())
 }
 
 /// What a program's names need.

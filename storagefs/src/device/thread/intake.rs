@@ -88,7 +88,7 @@ where
     /// them. While this thread waited for a processor of the host it cost nothing, as in a slice.
     pub(super) fn owe(&mut self, queue: &QueueState, taken: u64) {
         if self.is_contended() {
-            queue.pair.owe(self.meter.slice(taken, now_ns()).host_ns);
+            queue.pair.owe(self.meter.beside(taken, now_ns()));
         }
     }
 

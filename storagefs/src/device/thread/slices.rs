@@ -107,7 +107,7 @@ where
         let payer = (!board.runq.is_empty()).then(|| notes.queue.clone());
         self.complete(notes, done, over);
         if let Some(queue) = payer {
-            queue.pair.owe(self.meter.slice(over, now_ns()).host_ns);
+            queue.pair.owe(self.meter.beside(over, now_ns()));
         }
         board.feed();
     }
