@@ -185,8 +185,11 @@ pub(super) mod tests {
         assert!(got.corrected.unwrap() > 40_000_000 && got.host_ns < 20_000_000, "{got:?}");
     }
 
-    /// Does something beside three others that compute, all on one processor, for which it waits most of the time.
+    /// Does something beside three others that compute, all on one processor, for which it waits most of the time. One
+    /// at a time: what a virtual machine's host takes counts for those that have the processor then.
     pub fn in_company<T: Send>(something: impl FnOnce() -> T + Send) -> T {
+        static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+        let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
         let allowed = sched_getaffinity(None).unwrap();
         let one = (0..CpuSet::MAX_CPU).find(|cpu| allowed.is_set(*cpu)).unwrap();
@@ -225,7 +228,7 @@ pub(super) mod tests {
             m.slice(begin, now_ns())
         });
         assert!(got.wall_ns > 60_000_000, "the others did run: {got:?}");
-        assert!((39_000_000..55_000_000).contains(&got.host_ns), "{got:?}");
+        assert!(got.host_ns >= 39_000_000 && got.host_ns < got.wall_ns * 6 / 10, "{got:?}");
     }
 
     #[test]
@@ -243,7 +246,7 @@ pub(super) mod tests {
             (old, (end - begin, m.beside(begin, end)))
         });
         assert_eq!(old.0, 500_000);
-        assert!(new.0 > 40_000_000 && new.1 < 30_000_000, "{new:?}");
+        assert!(new.0 > 30_000_000 && new.1 >= 19_000_000 && new.1 < new.0 * 6 / 10, "{new:?}");
     }
 
     #[test]

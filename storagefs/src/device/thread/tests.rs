@@ -168,6 +168,6 @@ fn taking_and_answering_costs_a_ring_no_time_in_which_the_host_ran_something_els
         me.owe(&queue, taken);
         (now_ns() - taken, queue.pair.take_owed())
     });
-    assert!(passed > 40_000_000, "the others did run: {passed} ns");
-    assert!((19_000_000..30_000_000).contains(&owed), "{owed} of {passed} ns");
+    assert!(passed > 30_000_000, "the others did run: {passed} ns");
+    assert!(owed >= 19_000_000 && owed < passed * 6 / 10, "{owed} of {passed} ns");
 }
