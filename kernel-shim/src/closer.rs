@@ -39,8 +39,8 @@ impl Closer {
     /// those that send descriptors are cut off alone, where there are enough of them for both. Where many users send
     /// them, so many of all of theirs: one process may have as many users' numbers as it was given.
     pub fn is_full(&self, uid: u32) -> bool {
-        let (waiting, most) = (self.lanes.waiting(uid), unclosed_of_all(self.most));
-        waiting > most || (waiting > 0 && self.lanes.total() > 2 * most)
+        let waiting = self.lanes.waiting(uid);
+        waiting > 0 && is_full_of(waiting, self.lanes.total(), unclosed_of_all(self.most))
     }
 
     /// Takes descriptors that `uid` has sent. False when too many of this user's are not closed yet: they are taken
@@ -73,6 +73,11 @@ impl Closer {
 /// which one of them is dropped.
 pub(crate) fn unclosed_of_all(most: usize) -> usize {
     if most < UNCLOSED_MAX { most } else { 2 * UNCLOSED_MAX }
+}
+
+/// Whether so many of a user's that wait, and of all, are too many where `most` of one user's may.
+fn is_full_of(waiting: usize, total: usize, most: usize) -> bool {
+    waiting > most || (waiting > 0 && total > 2 * most)
 }
 
 /// Shuts a connection down; true when no descriptor waits in it to be received, by what the kernel says. Nothing more
@@ -146,6 +151,14 @@ mod tests {
         closer.retire(listening);
         assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn many_users_with_some_descriptors_each_are_bounded_and_those_without_any_are_not() {
+        let most = unclosed_of_all(16);
+        assert!(!is_full_of(most, 2 * most, most) && is_full_of(most + 1, most + 1, most));
+        assert!(is_full_of(1, 2 * most + 1, most), "one of many");
+        assert!(!is_full_of(0, 100 * most, most), "it has sent none");
     }
 
     #[test]

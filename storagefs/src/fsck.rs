@@ -132,7 +132,7 @@ fn check(store: &Store, verify_data: bool, report: &mut FsckReport) -> FsResult<
         match key.kind {
             _ if !counts => below::replaced(store, key, value, report),
             // Where it stands no lookup finds it.
-            kind::INODE | kind::FREE_GROUP if key.b != 0 => report.problem(format!("{key}: it ends in no zero")),
+            kind::INODE | kind::FREE_GROUP if key.b != 0 => report.problem(format!("{key}: its last part is not zero")),
             kind::INODE => names.inode(key.a, value, report),
             kind::DIRENT => names.dirent(key, value, report),
             kind::XATTR => names.xattr(key, value, report),

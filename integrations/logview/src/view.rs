@@ -277,8 +277,7 @@ impl Walk<'_> {
             return Ok(otherwise);
         }
         let by_sectors = self.sb.log_align >= 512;
-        let fits = HEADER + raw.stored() <= room.min(self.sb.record_max());
-        let misplaced = by_sectors || (fits && self.sums(lsn, raw, head)?);
+        let misplaced = by_sectors || (self.fits(raw, room) && self.sums(lsn, raw, head)?);
         Ok(if misplaced { Found::Misplaced } else { otherwise })
     }
 
@@ -290,8 +289,12 @@ impl Walk<'_> {
         let Some(raw) = Raw::read(&head).filter(|raw| raw.lsn == lsn && raw.validate().is_some()) else {
             return Ok(false);
         };
-        let room = (self.sb.lap_end(lsn) - lsn).min(self.sb.record_max());
-        Ok(HEADER + raw.stored() <= room && self.sums(lsn, &raw, &head)?)
+        Ok(self.fits(&raw, self.sb.lap_end(lsn) - lsn) && self.sums(lsn, &raw, &head)?)
+    }
+
+    /// Whether what a record says it has may be there: no more is read than a record has, whatever the bytes.
+    fn fits(&self, raw: &Raw, room: u64) -> bool {
+        (HEADER + raw.stored()).next_multiple_of(self.sb.log_align.into()) <= room.min(self.sb.record_max())
     }
 
     /// Steps 1 and 2 of reading: where the contiguous records end, and what lies above.
