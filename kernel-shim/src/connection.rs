@@ -74,9 +74,12 @@ impl Connection {
         closer.part(uid, socket);
     }
 
-    /// Handles what has arrived.
-    pub fn turn(&mut self, closer: &Closer) -> Turn {
-        for _ in 0..PACKETS_PER_TURN {
+    /// Handles what has arrived: the first packet in any case, others as long as there is time.
+    pub fn turn(&mut self, closer: &Closer, until: Instant) -> Turn {
+        for packet in 0..PACKETS_PER_TURN {
+            if packet > 0 && Instant::now() >= until {
+                return Turn::Stays;
+            }
             if closer.is_full(self.talk.uid()) {
                 return Turn::Over;
             }

@@ -43,6 +43,8 @@ const UNATTACHED_PER_USER_MAX: usize = 64;
 const UNATTACHED_MAX: usize = 448;
 /// Newcomers that are let in before those there are get their turn.
 const NEWCOMERS_PER_TURN: usize = 8;
+/// What one user's requests may take of the thread that answers all users, before others get their turn.
+const USER_TURN: Duration = Duration::from_micros(500);
 /// Descriptors kept free for queue pairs and placeholders when the limit of open files is near.
 const SPARE_FDS: u64 = 64;
 
@@ -151,6 +153,38 @@ pub(crate) struct Reception {
     stop_right: StopRight,
     signals: Option<Signals>,
     log: LogRate,
+}
+
+/// Connections in the order in which they get their turn: those behind the one that had it last come first.
+fn in_turn(mut ready: Vec<u64>, last: u64) -> Vec<u64> {
+    ready.sort_unstable();
+    let next = ready.partition_point(|id| *id <= last);
+    ready.rotate_left(next);
+    ready
+}
+
+/// How much of one turn each user has had.
+#[derive(Default)]
+struct UserTurns {
+    had: HashMap<u32, Duration>,
+    /// When the connection that has its turn got it.
+    begun: Option<Instant>,
+}
+
+impl UserTurns {
+    /// Until when a connection of this user may go on; none: its user has had its turn.
+    fn until(&mut self, uid: u32) -> Option<Instant> {
+        let now = Instant::now();
+        let left = USER_TURN.saturating_sub(self.had.get(&uid).copied().unwrap_or_default());
+        self.begun = Some(now);
+        (!left.is_zero()).then(|| now + left)
+    }
+
+    /// That connection has had its turn.
+    fn is_over(&mut self, uid: u32) {
+        let took = self.begun.take().map_or(Duration::ZERO, |begun| begun.elapsed());
+        *self.had.entry(uid).or_default() += took;
+    }
 }
 
 /// How a reception ended.
@@ -361,7 +395,7 @@ impl Reception {
     /// Every session has ended on return, or is about to.
     fn answer(self, signals: Option<&Signals>, ending: impl FnOnce(Cause)) -> Result<Ending, ServeError> {
         let mut connections: HashMap<u64, Connection> = HashMap::new();
-        let mut next = 0u64;
+        let (mut next, mut last) = (0, 0);
         let room = Room::of_this_process();
         let closer = Closer::new(room.unclosed);
         let (makers, made) = (Lanes::new("weldfs-maker", Job::run), Arc::new(Made::new()?));
@@ -379,9 +413,14 @@ impl Reception {
             for id in self.done_waiting(&mut connections) {
                 welcome(&mut connections, id, &closer);
             }
-            for id in ready {
+            let mut turns = UserTurns::default();
+            for id in in_turn(ready, last) {
                 let Some(c) = connections.get_mut(&id) else { continue };
-                match c.turn(&closer) {
+                let uid = c.talk.uid();
+                // What it has sent stays where it is, and is news again.
+                let Some(until) = turns.until(uid) else { continue };
+                last = id;
+                match c.turn(&closer, until) {
                     Turn::Stays => {}
                     Turn::Attaches => self.arrive(&mut connections, id, &closer),
                     Turn::Makes(making) => {
@@ -401,6 +440,7 @@ impl Reception {
                         break 'serving (Cause::Request(uid), asked.map(|c| c.socket));
                     }
                 }
+                turns.is_over(uid);
             }
             if accept {
                 (0..NEWCOMERS_PER_TURN).all(|_| self.accept(&mut connections, &mut next, &closer, room));
@@ -450,8 +490,8 @@ impl Reception {
             self.served.departures().heard();
         }
         let accept = news(&fds[ends]);
-        let ready = ids.into_iter().zip(&fds[ends + 3..]).filter(|(_, f)| news(f)).map(|(id, _)| id).collect();
-        Ok(News::Turn { ready, accept })
+        let ready = ids.into_iter().zip(&fds[ends + 3..]).filter(|(_, f)| news(f)).map(|(id, _)| id);
+        Ok(News::Turn { ready: ready.collect(), accept })
     }
 
     /// One asks for a session: it has one now, or when those sessions of its user are gone that are ending. Those are
@@ -588,6 +628,23 @@ pub(crate) fn raise_fd_limit() {
 mod tests {
     use super::*;
     use crate::closer::{RIGHTS_MAX, unclosed_of_all};
+
+    #[test]
+    fn a_user_whose_requests_have_taken_long_waits_for_the_next_turn_and_others_do_not() {
+        let mut turns = UserTurns::default();
+        let until = turns.until(1).unwrap();
+        assert!(until > Instant::now() && until <= Instant::now() + USER_TURN);
+        turns.is_over(1);
+        assert!(turns.until(1).is_some(), "it has had little of it");
+        std::thread::sleep(USER_TURN);
+        turns.is_over(1);
+        assert!(turns.until(1).is_none());
+        assert!(turns.until(2).is_some());
+        assert!(UserTurns::default().until(1).is_some());
+        // Of its connections those come first next time that did not get to it.
+        assert_eq!(in_turn(vec![9, 1, 4, 7], 4), [7, 9, 1, 4]);
+        assert_eq!(in_turn(vec![9, 1], 9), [1, 9]);
+    }
 
     #[test]
     fn those_without_a_session_have_a_part_of_the_descriptors_and_no_more() {

@@ -99,11 +99,13 @@ impl Commits {
         journals.iter().try_for_each(|tail| tail.send())
     }
 
-    /// Puts a sync off, if there is a journal whose end will make up for it.
+    /// Puts a sync off, if there is a journal whose end will make up for it. That one is owed from before, of a journal
+    /// whose end failed, is no reason to.
     pub fn put_off(&self, database: &[u8]) -> bool {
         self.change(database, |commit| {
-            commit.owed |= !commit.journals.is_empty();
-            commit.owed
+            let put_off = !commit.journals.is_empty();
+            commit.owed |= put_off;
+            put_off
         })
     }
 
@@ -193,5 +195,29 @@ fn reach(target: &Path) -> Done<Client> {
             Err(Fault::of(code::CANTOPEN, source, || path.display().to_string()))
         }
         Err(e) => Err(Fault::said(code::CANTOPEN, e.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use weldfs_kernel_shim::{Embedded, Source};
+    use weldfs_storagefs::device::DeviceConfig;
+
+    #[test]
+    fn a_sync_that_is_owed_from_before_puts_no_other_one_off() {
+        let embedded = Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).unwrap();
+        let client = Client::with(Arc::new(embedded)).unwrap();
+        let journal = Arc::new(Tail::new(Arc::new(client.create("/a.db-journal").unwrap()), 0));
+        let commits = Commits::default();
+        assert!(!commits.put_off(b"/a.db"), "there is no journal");
+        commits.journal_opened(b"/a.db", journal.clone());
+        assert!(commits.put_off(b"/a.db"));
+        // It is closed, and could not be removed: nothing paid for the sync.
+        commits.journal_closed(b"/a.db", &journal);
+        assert!(commits.owed(b"/a.db"));
+        assert!(!commits.put_off(b"/a.db"), "no journal's end will make up for it");
+        commits.settled(b"/a.db");
+        assert!(!commits.owed(b"/a.db"));
     }
 }

@@ -79,6 +79,7 @@ pub const FAMILIES: &[Family] = &[
     family("taken-back", 64, "published entries that are taken back", rings::taken_back),
     family("attaches", 8, "attaching and detaching as fast as it goes", sessions::attaches),
     family("churn", 8, "queue pairs of 64 MiB, made and dropped", sessions::churn),
+    family("control", 64, "requests for statistics and small queue pairs, over many connections", sessions::control),
     family("exhaustion", 8, "sessions, connections and placeholders, held", sessions::exhaustion),
     family("descriptors", 8, "descriptors sent along whose close takes long", sessions::descriptors),
 ];

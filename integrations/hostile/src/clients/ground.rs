@@ -77,7 +77,10 @@ impl Device {
         } else {
             std::fs::create_dir(&target)?;
         }
-        let mut serve = Command::new(weldfs);
+        let mut serve = match kind.medium {
+            Some(_) => Command::new(weldfs),
+            None => in_small(&target, weldfs),
+        };
         serve.env("WELDFS_CONFIG", "").arg("serve").arg("--socket").arg(folder.path().join("sock"));
         match kind.medium {
             Some(_) => serve.arg(&target).args(["--cores", &kind.cores.to_string()]),
@@ -206,6 +209,23 @@ impl Drop for Device {
 
 fn ended_well(what: &str, status: std::process::ExitStatus) -> io::Result<()> {
     if status.success() { Ok(()) } else { Err(io::Error::other(format!("{what}: {status}"))) }
+}
+
+/// A program over a directory as large as an image, a file system of the host's in memory, which is gone with the
+/// program, where this process may mount one: an attacker's writes come to their end there as in an image, and what the
+/// host does for a disk is no matter of who serves the directory.
+fn in_small(dir: &Path, program: &Path) -> Command {
+    const MOUNT: &str = r#"mount -t tmpfs -o "size=$1,mode=755" weldfs-hostile "$2" && shift 2 && exec "$@""#;
+    let mut try_it = Command::new("unshare");
+    try_it.args(["--mount", "mount", "-t", "tmpfs", "weldfs-hostile"]).arg(dir);
+    if try_it.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        let mut small = Command::new("unshare");
+        small.args(["--mount", "sh", "-c", MOUNT, "sh", SIZE]).arg(dir).arg(program);
+        return small;
+    }
+    static ONCE: std::sync::Once = std::sync::Once::new();
+    ONCE.call_once(|| println!("skipped: a host directory of {SIZE} in memory (mounts are refused here)"));
+    Command::new(program)
 }
 
 /// The part that suffers.

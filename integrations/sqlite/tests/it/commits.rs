@@ -1,9 +1,9 @@
 //! What a commit costs the device: one flush, and where SQLite can do that, one command.
 
 use crate::rig::{chunk_size, connect, one, register};
-use rusqlite::Connection;
+use rusqlite::{Connection, ffi};
 use std::sync::Arc;
-use weldfs::Client;
+use weldfs::{Client, OpenOptions};
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_sqlite::Provided;
 use weldfs_storagefs::device::DeviceConfig;
@@ -145,4 +145,54 @@ fn a_database_of_ten_gibibytes_is_as_small_as_what_is_in_it() {
     let db = memory.open("a.db");
     assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
     assert_eq!(one::<i64>(&db, "select sum(length(y)) from t"), 1_100_000);
+    drop(db);
+    // All of it in use, as its head says (file format of SQLite, section 1.3.8): what comes next lies behind it.
+    let file = client.open("/a.db", &OpenOptions::new().write(true)).unwrap();
+    file.write_all_at(&((10_u32 << 14) + 1).to_be_bytes(), 28).unwrap();
+    drop(file);
+    let db = memory.open("a.db");
+    for row in 12..=20_i64 {
+        db.execute("insert into t values(?1, zeroblob(100000) || ?1)", [row]).unwrap();
+    }
+    drop(db);
+    let db = memory.open("a.db");
+    assert!(one::<i64>(&db, "pragma page_count") > 10 << 14);
+    assert_eq!(one::<String>(&db, "select substr(y, -2) from t where x = 20"), "20");
+    assert_eq!(one::<i64>(&db, "select count(*) from t"), 20);
+    let complaint: String = one(&db, "pragma integrity_check(1)");
+    assert!(complaint.contains("never used"), "{complaint}");
+    let space = client.statfs().unwrap();
+    assert!(space.bfree * 2 > space.blocks, "more than half of 64 MiB is free beside it");
+}
+
+#[test]
+fn a_full_device_is_sqlite_full_wherever_the_journal_ends() {
+    for mode in ["delete", "truncate", "persist"] {
+        let memory = Memory::new(16 << 20, false);
+        let db = memory.open("a.db");
+        db.execute_batch(&format!("pragma journal_mode = {mode}; create table t(x, y);")).unwrap();
+        let mut rows = 0_i64;
+        let failed = loop {
+            // Pages of the rows before, too, so that there is something to write to the journal.
+            let row = db
+                .execute_batch("begin; update t set y = y + 1")
+                .and_then(|()| db.execute("insert into t values(randomblob(30000), 0)", []))
+                .and_then(|_| db.execute_batch("commit"));
+            match row {
+                Ok(()) => rows += 1,
+                Err(e) => break e.sqlite_error().map_or(0, |e| e.extended_code & 0xff),
+            }
+            assert!(rows < 1000, "{mode}: the device never fills");
+        };
+        assert_eq!(failed, ffi::SQLITE_FULL, "{mode}, after {rows} rows");
+        let _ = db.execute_batch("rollback");
+        let whole = |db: &rusqlite::Connection| {
+            assert_eq!(one::<i64>(db, "select count(*) from t"), rows, "{mode}");
+            assert_eq!(one::<i64>(db, "select sum(y) from t"), rows * (rows - 1) / 2, "{mode}");
+            assert_eq!(one::<String>(db, "pragma integrity_check"), "ok", "{mode}");
+        };
+        whole(&db);
+        drop(db);
+        whole(&memory.open("a.db"));
+    }
 }

@@ -1,6 +1,7 @@
 //! SIGKILL of programs and of devices: every commit that was acknowledged is there, and the database is whole.
 
 use crate::rig::{PATIENCE, Served, connect, image, last_number, one};
+use rusqlite::ffi;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -36,7 +37,10 @@ fn writer() {
         match written {
             Ok(()) => acknowledged.write_all(format!("{row}\n").as_bytes()).unwrap(),
             // A device that died: what became of this commit is seen by who looks next.
-            Err(_) => return,
+            Err(e) => {
+                let code = e.sqlite_error().map_or(0, |e| e.extended_code & 0xff);
+                return std::fs::write(dir.join(format!("failed.{number}")), code.to_string()).unwrap();
+            }
         }
         // SQLite's locks have no order: who waits sleeps up to 100 ms between two tries, and would hardly ever meet the
         // moment between two commits of a writer that begins the next one at once.
@@ -138,6 +142,7 @@ fn one_of_two_programs_is_killed_and_the_other_goes_on() {
 fn a_killed_device_loses_no_acknowledged_commit() {
     for (mode, batch) in MODES {
         let kill = |served: Served, mut writers: [Child; 2]| {
+            let dir = served.socket().parent().unwrap().to_owned();
             served.kill();
             // Their commit fails, and they end by themselves.
             for writer in &mut writers {
@@ -146,6 +151,10 @@ fn a_killed_device_loses_no_acknowledged_commit() {
                     assert!(start.elapsed() < PATIENCE, "{mode}: a program hangs on a device that is gone");
                     std::thread::sleep(Duration::from_millis(5));
                 }
+            }
+            for number in 1..=2 {
+                let failed = std::fs::read_to_string(dir.join(format!("failed.{number}")));
+                assert_eq!(failed.as_deref().ok(), Some(&*ffi::SQLITE_IOERR.to_string()), "{mode}: writer {number}");
             }
         };
         round(kill, mode, batch, "the device killed");

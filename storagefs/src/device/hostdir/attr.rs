@@ -27,6 +27,8 @@ pub(super) mod kind {
     pub const MASK: u32 = 0o170_000;
     /// Directory.
     pub const DIR: u32 = 0o040_000;
+    /// Symbolic link.
+    pub const LINK: u32 = 0o120_000;
     /// Regular file.
     pub const FILE: u32 = 0o100_000;
 

@@ -12,6 +12,7 @@ use weldfs_ciscops::{
 use weldfs_scheduler::{Mode, Token};
 use zerocopy::IntoBytes;
 
+use super::computing::Turn;
 use super::core::Core;
 use super::hand::{PIECE, Scratch};
 use super::lookout::{Progress, Work};
@@ -77,8 +78,14 @@ pub(super) fn waits_for_the_host(core: &Core, work: &Work) -> bool {
         || (wants_durable(core, work) && changes(work))
 }
 
-/// Whether a command may keep its thread for longer than others should wait for the rings to be looked at.
-pub(super) fn may_take_long(core: &Core, work: &Work) -> bool {
+/// Whether a command may keep its thread for longer than others should wait for the rings to be looked at, by what it
+/// asks for, or by what those before it on its ring took.
+pub(super) fn may_take_long(work: &Work) -> bool {
+    is_large(work) || work.queue.pace.is_slow()
+}
+
+/// Whether it is by what it asks for.
+pub(super) fn is_large(work: &Work) -> bool {
     use Op::*;
     match work.cmd.op {
         ChecksumRange { .. } => true,
@@ -89,7 +96,7 @@ pub(super) fn may_take_long(core: &Core, work: &Work) -> bool {
         Program { .. } if work.paths.program.as_ref().is_some_and(|p| is_long(p)) => true,
         Write { src, .. } | AppendChecksumWrite { src, .. } | OpenWriteClose { src, .. } if src.len >= LONG => true,
         OpenReadWriteClose { out, src, .. } if out.len.max(src.len) >= LONG => true,
-        _ => waits_for_the_host(core, work),
+        _ => false,
     }
 }
 
@@ -210,12 +217,18 @@ impl<'c> Cx<'c> {
         &self.work.queue.pool
     }
 
-    /// Holds one inode; the next command of the ring may follow.
+    /// Holds one inode.
     async fn hold(&self, ino: InodeNo, mode: Mode) -> Tickets<'c> {
-        let sets = &self.core.sets;
-        let mut tickets = sets.place(sets.arrive(), Token(0), members([(ino.0, mode)]));
-        self.work.settle(self.core);
+        let mut tickets = self.place(ino, mode);
         tickets.start().await;
+        tickets
+    }
+
+    /// Its place among those of an inode; the next command of the ring may follow.
+    fn place(&self, ino: InodeNo, mode: Mode) -> Tickets<'c> {
+        let sets = &self.core.sets;
+        let tickets = sets.place(sets.arrive(), Token(0), members([(ino.0, mode)]));
+        self.work.settle(self.core);
         tickets
     }
 
@@ -342,7 +355,9 @@ impl<'c> Cx<'c> {
             Err(e) => return Some(Err(e)),
         };
         let want = (len - done).min(SNAPSHOT_MAX);
-        let got = match self.snapshot(&description, (off + done, want), &mut sum, scratch).await {
+        // (The thread that looks at rings waits for no turn.)
+        let mut turn = (want > PIECE as u64 && self.work.away).then(|| self.core.turn());
+        let got = match self.snapshot(&description, (off + done, want), &mut sum, (scratch, &mut turn)).await {
             Ok(got) => got,
             Err(e) => return Some(Err(e)),
         };
@@ -383,19 +398,32 @@ impl<'c> Cx<'c> {
         Ok(description)
     }
 
-    /// Sums up what is there at one moment: how many bytes there were.
+    /// Sums up what is there at one moment: how many bytes there were. Where it would have to wait, for the file or for
+    /// the host's medium, it gives its turn at the processors up.
     async fn snapshot(
         &self,
         description: &Description<HostFile>,
         (off, want): (u64, u64),
         sum: &mut ChecksumState,
-        scratch: &mut Scratch,
+        (scratch, turn): (&mut Scratch, &mut Option<Turn<'_>>),
     ) -> Result<u64, Errno> {
-        let _held = self.hold(description.ino, Mode::Shared).await;
+        let mut tickets = self.place(description.ino, Mode::Shared);
+        if !tickets.running() {
+            *turn = None;
+        }
+        tickets.start().await;
         let mut got = 0;
         while got < want {
             let piece = (want - got).min(PIECE as u64) as usize;
-            let n = data::read_at(&description.body.fd, &mut scratch.piece[..piece], off + got)?;
+            let buffer = &mut scratch.piece[..piece];
+            let cached = if turn.is_some() { data::read_cached(&description.body.fd, buffer, off + got) } else { None };
+            let n = match cached {
+                Some(n) => n,
+                None => {
+                    *turn = None;
+                    data::read_at(&description.body.fd, buffer, off + got)?
+                }
+            };
             sum.update(&scratch.piece[..n]);
             got += n as u64;
             if n < piece {

@@ -42,14 +42,24 @@ impl Computing {
     }
 
     /// Waits for a turn. Those that have one never wait for those that wait, as they hold nothing that others need.
-    pub fn turn(&self) -> Turn<'_> {
+    /// `yields`: nor do others wait for what is done in it, so it may take less of a processor that they want as well.
+    pub fn turn(&self, yields: bool) -> Turn<'_> {
         let mut state = self.state.lock();
         let mine = state.asked;
         state.asked += 1;
         while mine >= state.ended + self.most {
             self.over.wait(&mut state);
         }
-        Turn { of: self, begun: now_ns(), _long: LongSlice::ask() }
+        Turn { of: self, begun: now_ns(), _long: LongSlice::of(yields) }
+    }
+}
+
+#[cfg(test)]
+impl Computing {
+    /// How many wait for a turn.
+    pub fn waiting(&self) -> u64 {
+        let state = self.state.lock();
+        (state.asked - state.ended).saturating_sub(self.most)
     }
 }
 
@@ -83,7 +93,7 @@ mod tests {
             for _ in 0..5 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        let turn = computing.turn();
+                        let turn = computing.turn(false);
                         assert!(inside.fetch_add(1, Ordering::SeqCst) < 2);
                         std::thread::yield_now();
                         inside.fetch_sub(1, Ordering::SeqCst);
@@ -99,12 +109,12 @@ mod tests {
     #[test]
     fn a_turn_is_given_up_only_where_another_waits_and_it_was_long() {
         let computing = Computing::new(1);
-        let turn = computing.turn();
+        let turn = computing.turn(false);
         assert!(!turn.is_due());
         std::thread::sleep(std::time::Duration::from_nanos(2 * TURN_NS));
         assert!(!turn.is_due(), "nothing waits");
         std::thread::scope(|scope| {
-            scope.spawn(|| drop(computing.turn()));
+            scope.spawn(|| drop(computing.turn(false)));
             while !turn.is_due() {
                 std::thread::yield_now();
             }

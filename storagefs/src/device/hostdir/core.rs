@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use weldfs_ciscops::{Durability, Errno, InodeNo, Op};
 use weldfs_locks::{Condvar, Mutex};
 
-use super::computing::Computing;
+use super::computing::{Computing, Turn};
 use super::long::Long;
 use super::lookout::Lookout;
 use super::namelock::NameLock;
@@ -75,6 +75,8 @@ pub struct Core {
     /// Placeholders alone hold files: look now and then whether any process holds the placeholders.
     pub(super) watch: AtomicBool,
     sessions: Mutex<Sessions>,
+    /// Clients of several tenants are attached.
+    several: AtomicBool,
     no_sessions: Condvar,
     pub(super) departures: Departures,
     next_session: AtomicU64,
@@ -93,6 +95,8 @@ pub struct Core {
 #[derive(Default)]
 struct Sessions {
     live: HashMap<u64, Arc<SessionState>>,
+    /// Of each tenant that has any.
+    of_tenants: HashMap<u32, usize>,
     refuse: bool,
 }
 
@@ -145,6 +149,7 @@ impl Core {
             flushes: AtomicU64::new(0),
             watch: AtomicBool::new(false),
             sessions: Mutex::default(),
+            several: AtomicBool::new(false),
             no_sessions: Condvar::new(),
             departures: Departures::new()?,
             next_session: AtomicU64::new(1),
@@ -190,6 +195,8 @@ impl Core {
         let state = SessionState::new(self, id, who.cred, tenant.clone(), client_id);
         let state = Arc::new(state.inspect_err(|_| tenant.give(Resource::Sessions, 1))?);
         sessions.live.insert(id, state.clone());
+        *sessions.of_tenants.entry(state.tenant.id.0).or_default() += 1;
+        self.note_tenants(&sessions);
         Ok(state)
     }
 
@@ -197,12 +204,29 @@ impl Core {
         let mut sessions = self.sessions.lock();
         session.tenant.retire(&totals());
         session.tenant.give(Resource::Sessions, 1);
-        sessions.live.remove(&session.id);
+        if sessions.live.remove(&session.id).is_some()
+            && let Some(n) = sessions.of_tenants.get_mut(&session.tenant.id.0)
+        {
+            *n -= 1;
+            if *n == 0 {
+                sessions.of_tenants.remove(&session.tenant.id.0);
+            }
+        }
+        self.note_tenants(&sessions);
         if sessions.live.is_empty() {
             self.no_sessions.notify_all();
         }
         drop(sessions);
         self.departures.note();
+    }
+
+    fn note_tenants(&self, sessions: &Sessions) {
+        self.several.store(sessions.of_tenants.len() > 1, Ordering::Relaxed);
+    }
+
+    /// A turn at the processors, for what other commands do not wait for, or not for long: a piece of a checksum.
+    pub(super) fn turn(&self) -> Turn<'_> {
+        self.computing.turn(self.several.load(Ordering::Relaxed))
     }
 
     pub(super) fn with_sessions<R>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &Arc<SessionState>>) -> R) -> R {
@@ -273,6 +297,7 @@ impl Core {
         };
         sessions.iter().flat_map(|s| s.queues()).for_each(|q| q.pair.ends().close());
         self.inbox.send(Message::Stop);
+        self.long.end();
         // A counter that is full has not been read and is readable.
         let _ = rustix::io::write(&self.failure, &1u64.to_ne_bytes());
     }

@@ -1,8 +1,10 @@
 //! Calls on the content of files.
 
+use std::io::IoSliceMut;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, ftruncate};
+use rustix::io::ReadWriteFlags;
 use weldfs_ciscops::limits::FILE_OFFSET_MAX;
 use weldfs_ciscops::{
     Access, At, ChecksumState, Errno, FallocMode, Handle, OpenFlags, SharedBytes, Sink, Source, Whence, Written,
@@ -24,6 +26,17 @@ pub(super) fn read_at(fd: impl AsFd, buf: &mut [u8], off: u64) -> Result<usize, 
         }
     }
     Ok(done)
+}
+
+/// Fills a buffer with what the host has in memory; `None` when that is less, for whatever reason.
+pub(super) fn read_cached(fd: impl AsFd, buf: &mut [u8], off: u64) -> Option<usize> {
+    let whole = buf.len();
+    match rustix::io::preadv2(&fd, &mut [IoSliceMut::new(buf)], off, ReadWriteFlags::NOWAIT) {
+        Ok(n) if n == whole => Some(n),
+        // A file system that does not tell: those that lie in memory do not wait.
+        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => read_at(fd, buf, off).ok(),
+        _ => None,
+    }
 }
 
 fn read_empty(fd: BorrowedFd<'_>, off: u64) -> rustix::io::Result<u64> {

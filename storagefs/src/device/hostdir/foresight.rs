@@ -173,7 +173,7 @@ impl HostTxn<'_> {
             // Not cut before the step is over: it would begin anew, and again.
             (f.computed, f.computes) = (true, true);
             if self.computing.is_none() {
-                self.computing = Some(self.core.computing.turn());
+                self.computing = Some(self.core.turn());
             }
             return Ok(());
         }
@@ -197,7 +197,7 @@ impl HostTxn<'_> {
     pub(super) fn compute_in_turn(&mut self) {
         if self.computing.as_ref().is_some_and(Turn::is_due) {
             self.computing = None;
-            self.computing = Some(self.core.computing.turn());
+            self.computing = Some(self.core.turn());
         }
     }
 
@@ -235,6 +235,7 @@ impl HostTxn<'_> {
         let found = match leads {
             Some(Leads::New(file)) => Ok(Held::Imagined(file)),
             Some(Leads::Nowhere) => Err(Errno::NOENT),
+            None => self.open_as_it_is(base, path, flags),
             _ => self.open_as_it_is(from, &to, flags),
         };
         let (held, created) = match found {
@@ -256,11 +257,16 @@ impl HostTxn<'_> {
 
     fn open_as_it_is(&mut self, base: Handle, path: &[u8], flags: OpenFlags) -> Result<Held, Errno> {
         let start = walk::start(self.core, self.session(), base, path)?;
-        self.hold_names(false);
-        let fd = self.open_path(start, path, host_flags(flags), Mode::empty());
-        // Nothing is kept from others: that it is as it was then is seen later.
-        self.let_names_go();
-        let fd = fd?;
+        let fd = match self.open_found(base, path, flags) {
+            Some(found) => found?,
+            None => {
+                self.hold_names(false);
+                let fd = self.open_path(start, path, host_flags(flags), Mode::empty());
+                // Nothing is kept from others: that it is as it was then is seen later.
+                self.let_names_go();
+                fd?
+            }
+        };
         let stat = fstat(&fd)?;
         match stat.st_mode & kind::MASK {
             kind::FILE => Ok(Held::Own(fd)),

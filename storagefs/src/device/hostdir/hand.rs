@@ -14,6 +14,7 @@ use weldfs_ciscops::{Cqe, Errno, Outcome, Sqe};
 
 use super::command::{self, Done};
 use super::core::Core;
+use super::long::Job;
 use super::lookout::Work;
 use super::session::QueueState;
 use super::sys;
@@ -59,30 +60,13 @@ pub(super) fn run(core: &Core, index: usize) {
         tracing::debug!("the umask of the whole process is cleared: {e}");
     }
     rustix::process::umask(Mode::empty());
-    let mut lookout = core.lookout.lock();
-    while let Some((work, counted)) = lookout.next(core, hand.me) {
-        let long = counted || command::may_take_long(core, &work);
-        let needed = || command::waits_for_the_host(core, &work) || lookout.is_needed(&work);
-        let hands_over = counted || (long && core.long.spares_a_thread() && needed());
-        if !hands_over {
-            if long {
-                lookout.publish();
+    while let Some(job) = core.long.job() {
+        match job {
+            Job::Look => hand.look(),
+            Job::Run(work) => {
+                hand.serve_long(work);
+                hand.give_back();
             }
-            match hand.serve(work, true) {
-                Served::Over => {}
-                Served::Unpublished(queue) => lookout.note_dirty(&queue),
-                Served::Cut(work) => core.long.set_aside(work),
-            }
-            hand.give_back();
-            continue;
-        }
-        if let Some(work) = if counted { Some(work) } else { core.long.begin(work) } {
-            lookout.publish();
-            // Another thread looks from here on.
-            drop(lookout);
-            hand.serve_long(work);
-            hand.give_back();
-            lookout = core.lookout.lock();
         }
     }
 }
@@ -111,6 +95,35 @@ struct Hand<'c> {
 }
 
 impl Hand<'_> {
+    /// Looks at the rings and runs what is short, until it is to run a command that sleeps, or for good.
+    fn look(&mut self) {
+        let core = self.core;
+        let mut lookout = core.lookout.lock();
+        while let Some(work) = lookout.next(core, self.me) {
+            let sleeps = command::waits_for_the_host(core, &work);
+            let long = sleeps || command::may_take_long(&work);
+            if !(long && core.long.spares_a_thread() && (sleeps || lookout.is_needed(&work))) {
+                if long {
+                    lookout.publish();
+                }
+                match self.serve(work, true) {
+                    Served::Over => {}
+                    Served::Unpublished(queue) => lookout.note_dirty(&queue),
+                    Served::Cut(work) if core.long.spares_a_thread() => core.long.give(work),
+                    Served::Cut(work) => core.long.set_aside(work),
+                }
+                self.give_back();
+            } else if !sleeps {
+                core.long.give(work);
+            } else if let Some(work) = core.long.begin(work, || lookout.publish()) {
+                drop(lookout);
+                self.serve_long(work);
+                return self.give_back();
+            }
+        }
+        core.long.end();
+    }
+
     /// Runs commands that take long, one slice after the other, as long as any of them wait for a thread.
     fn serve_long(&mut self, work: Work) {
         let mut next = Some(work);
@@ -138,9 +151,17 @@ impl Hand<'_> {
             Ok(()) => wait(&self.waker, command::run(self.core, &work, &mut self.scratch)),
             Err(errno) => Some(Done::from(Outcome::failed(errno))),
         };
-        self.me.busy_ns.add(now_ns().saturating_sub(now));
+        let took = now_ns().saturating_sub(now);
+        self.me.busy_ns.add(took);
         let queue = work.queue.clone();
+        if done.is_some_and(|done| !done.synced) && fresh && !command::is_large(&work) {
+            queue.pace.note(took);
+        }
         let Some(done) = done else {
+            if looking {
+                // It turned out to be a long one, which the next one probably is, too.
+                queue.pace.note(u64::MAX);
+            }
             if fresh {
                 queue.cut.fetch_add(1, Ordering::AcqRel);
             }

@@ -1,16 +1,22 @@
-//! Commands that take long: how many run at a time, and whose turn it is.
+//! Commands that take long: how many run at a time, whose turn it is, and what a thread does next.
 //!
-//! All threads but one may be inside them; the last one looks at rings, so what is short is always served. A command
-//! that finds no thread is set aside, and its ring with it. A checksum, a batch and a listing are besides cut in
-//! slices, after each of which they go behind those that wait: whoever has the fewest threads comes first (by tenant,
-//! then by session), among equals who has waited longest. What cannot be cut (a sync, a call on one large piece, a
-//! codec's step of a program) holds its thread as long as it takes, and no more of its client's do meanwhile if another
-//! wants one. A program that was cut within a step would begin that step anew, and never end beside busy others.
+//! All threads but one may be inside them; the last one looks at rings, so what is short is always served. It stays the
+//! same one: a command that computes, copies or walks is given to another thread, and the one that looks goes on. The
+//! host's scheduler lets a thread that wakes run before those that have had more of the processors than it, and only
+//! then, so the one that all others' short commands wait for must not have spent its share on others' long ones.
+//! Only for a command that will sleep, until the host has made something durable, is the lookout handed on.
+//!
+//! A command that finds no thread is set aside, and its ring with it. A checksum, a batch and a listing are besides cut
+//! in slices, after each of which they go behind those that wait: whoever has the fewest threads comes first (by
+//! tenant, then by session), among equals who has waited longest. What cannot be cut (a sync, a call on one large
+//! piece, a codec's step of a program) holds its thread as long as it takes, and no more of its client's do meanwhile
+//! if another wants one. A program that was cut within a step would begin that step anew, and never end beside busy
+//! others.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use weldfs_locks::Mutex;
+use weldfs_locks::{Condvar, Mutex};
 
 use super::lookout::Work;
 
@@ -25,12 +31,26 @@ pub(super) struct Long {
     /// Threads that may be inside them at a time; 0: there is but one, which looks between slices.
     most: usize,
     state: Mutex<State<Work>>,
+    /// There may be something to do for a thread that has nothing to do.
+    call: Condvar,
     waiting: AtomicUsize,
 }
 
 struct State<W> {
     running: Vec<Client>,
     aside: VecDeque<W>,
+    /// No thread looks at rings.
+    vacant: bool,
+    over: bool,
+}
+
+/// What a thread does next.
+#[allow(clippy::large_enum_variant)] // lives for one call; a box would be an allocation for each command
+pub(super) enum Job {
+    /// It looks at rings.
+    Look,
+    /// It runs this.
+    Run(Work),
 }
 
 trait Of {
@@ -65,13 +85,14 @@ impl<W: Of> State<W> {
 }
 
 impl Long {
-    /// Of so many threads.
+    /// Of so many threads, none of which looks yet.
     pub fn new(threads: usize) -> Long {
-        let state = State { running: Vec::with_capacity(threads), aside: VecDeque::new() };
-        Long { most: threads - 1, state: Mutex::new(state), waiting: AtomicUsize::new(0) }
+        let (running, aside) = (Vec::with_capacity(threads), VecDeque::new());
+        let state = Mutex::new(State { running, aside, vacant: true, over: false });
+        Long { most: threads - 1, state, call: Condvar::new(), waiting: AtomicUsize::new(0) }
     }
 
-    /// Whether another thread could look at the rings meanwhile.
+    /// Whether another thread could look at the rings meanwhile, or run something while this one does.
     pub fn spares_a_thread(&self) -> bool {
         self.most > 0
     }
@@ -89,16 +110,60 @@ impl Long {
         result
     }
 
-    /// The calling thread is to run this, and another to look at the rings; `None` when it has been set aside.
-    pub fn begin(&self, work: Work) -> Option<Work> {
-        self.with(|s| {
-            if s.running.len() < self.most {
-                s.running.push(work.client());
-                return Some(work);
+    /// Waits for something to do; `None` at the end.
+    pub fn job(&self) -> Option<Job> {
+        let mut state = self.state.lock();
+        loop {
+            if state.over {
+                return None;
             }
+            if std::mem::take(&mut state.vacant) {
+                return Some(Job::Look);
+            }
+            if state.running.len() < self.most
+                && let Some(work) = state.pick()
+            {
+                self.waiting.store(state.aside.len(), Ordering::Relaxed);
+                return Some(Job::Run(work));
+            }
+            self.call.wait(&mut state);
+        }
+    }
+
+    /// The thread that looks goes on, and another runs this.
+    pub fn give(&self, mut work: Work) {
+        work.away = true;
+        let called = self.with(|s| {
             s.aside.push_back(work);
-            None
-        })
+            s.running.len() < self.most
+        });
+        if called {
+            self.call.notify_one();
+        }
+    }
+
+    /// The thread that looks is to run this itself, and has left the lookout to another one; `None` when it has been
+    /// set aside, and the thread goes on looking.
+    pub fn begin(&self, mut work: Work, leave: impl FnOnce()) -> Option<Work> {
+        work.away = true;
+        let mut state = self.state.lock();
+        if state.running.len() == self.most {
+            state.aside.push_back(work);
+            self.waiting.store(state.aside.len(), Ordering::Relaxed);
+            return None;
+        }
+        leave();
+        state.running.push(work.client());
+        state.vacant = true;
+        drop(state);
+        self.call.notify_one();
+        Some(work)
+    }
+
+    /// No thread has anything to do any more.
+    pub fn end(&self) {
+        self.with(|s| s.over = true);
+        self.call.notify_all();
     }
 
     /// After a slice that was run beside looking at the rings.
@@ -106,15 +171,9 @@ impl Long {
         self.with(|s| s.aside.push_back(work));
     }
 
-    /// For whoever looks at the rings: what is set aside and may run now; whether the thread it takes is counted, so
-    /// that another one is to look.
-    pub fn next(&self) -> Option<(Work, bool)> {
-        self.with(|s| {
-            if self.most == 0 {
-                return s.aside.pop_front().map(|work| (work, false));
-            }
-            if s.running.len() < self.most { s.pick().map(|work| (work, true)) } else { None }
-        })
+    /// For the only thread: what is set aside.
+    pub fn next(&self) -> Option<Work> {
+        if self.spares_a_thread() { None } else { self.with(|s| s.aside.pop_front()) }
     }
 
     /// After a slice: what its thread runs next, this or another one.
@@ -149,7 +208,8 @@ mod tests {
 
     #[test]
     fn who_has_the_fewest_threads_comes_first_and_then_who_has_waited_longest() {
-        let mut s = State { running: vec![(0, 1), (0, 1), (1, 7)], aside: VecDeque::new() };
+        let running = vec![(0, 1), (0, 1), (1, 7)];
+        let mut s = State { running, aside: VecDeque::new(), vacant: false, over: false };
         let greedy = |n| Wants((0, 1), n);
         s.aside.extend([greedy(0), greedy(1), Wants((0, 2), 2), Wants((1, 8), 3), Wants((2, 9), 4), greedy(5)]);
         let order: Vec<u32> = std::iter::from_fn(|| s.pick()).map(|w| w.1).collect();

@@ -36,6 +36,8 @@ pub(super) struct Work {
     /// Whether the next command of the ring may follow as soon as this one has its place: not so for an element of a
     /// sequence, unless it is the last.
     pub settles: bool,
+    /// Another thread than the one that looks at rings has it.
+    pub away: bool,
     /// Which command of its ring it is: no other one's place is said to be fixed by it.
     pub mark: u32,
     /// When its first slice began; 0 before it.
@@ -150,9 +152,8 @@ impl Lookout {
         })
     }
 
-    /// The next command, and whether its thread is counted among those that do not look; `None` at the end. `me` counts
-    /// for the thread that looks.
-    pub(super) fn next(&mut self, core: &Core, me: &CoreCounters) -> Option<(Work, bool)> {
+    /// The next command; `None` at the end. `me` counts for the thread that looks.
+    pub(super) fn next(&mut self, core: &Core, me: &CoreCounters) -> Option<Work> {
         let mut idle_polls = 0u32;
         loop {
             if core.inbox.has_mail() {
@@ -201,16 +202,17 @@ impl Lookout {
         }
     }
 
-    /// Something from the rings, or something that was set aside: if there is both, one after the other.
-    fn take_turns(&mut self, core: &Core) -> Option<(Work, bool)> {
-        if !core.long.is_waiting() {
-            return self.look(core).map(|work| (work, false));
+    /// Something from the rings, or, for the only thread, something that was set aside: if there is both, one after the
+    /// other.
+    fn take_turns(&mut self, core: &Core) -> Option<Work> {
+        if core.long.spares_a_thread() || !core.long.is_waiting() {
+            return self.look(core);
         }
         self.aside = !self.aside;
         if self.aside {
-            return core.long.next().or_else(|| self.look(core).map(|work| (work, false)));
+            return core.long.next().or_else(|| self.look(core));
         }
-        self.look(core).map(|work| (work, false)).or_else(|| core.long.next())
+        self.look(core).or_else(|| core.long.next())
     }
 
     /// Whether another thread should look while this command, which may take long, is run.
@@ -286,7 +288,8 @@ impl Lookout {
                     queue.pair.admit(0, mark);
                     drop(ends);
                     let progress = Mutex::default();
-                    return Some(Work { queue, cmd, paths, seen, settles: true, mark, begun: 0, progress });
+                    let (settles, away, begun) = (true, false, 0);
+                    return Some(Work { queue, cmd, paths, seen, settles, away, mark, begun, progress });
                 }
                 Ok(None) => answer(&queue, &mut ends, &raw, Outcome::ok(0, 0)),
                 Err(errno) => {

@@ -1,30 +1,37 @@
 //! The lock of all names below the directory: shared by those that only look, or held alone; in the order of arrival.
 //!
 //! A walk that is long lets it go in passing ([`Guard::pass`]), so whoever waits must be sure to be next: a lock that
-//! lets others barge in would be taken again by the one that has just let go. And no thread offers its processor to
+//! lets others barge in would be taken again by the one that has just let go. Only the one that is next is woken: each
+//! of the others would take a processor to find that it is not. And no thread offers its processor to
 //! others (sched_yield(2)): the host's scheduler then takes a whole time slice, 4 ms, from a thread that may hold
 //! tickets, and from the one that looks at rings.
 
 use std::collections::VecDeque;
+use std::thread::Thread;
 use std::time::{Duration, Instant};
 
-use weldfs_locks::{Condvar, Mutex};
+use weldfs_locks::{Mutex, MutexGuard};
 
 /// See the module. Thread-safe; taken twice by one thread it is a deadlock.
 #[derive(Default)]
 pub(super) struct NameLock {
     state: Mutex<State>,
-    /// Something was let go of, or one that was in line is no longer.
-    moved: Condvar,
 }
 
 #[derive(Default)]
 struct State {
     shared: usize,
     alone: bool,
-    /// Who waits: a number each, and whether it wants to be alone. Few: no more than there are threads.
-    line: VecDeque<(u64, bool)>,
+    /// Who waits, in order. Few: no more than there are threads.
+    line: VecDeque<Waiting>,
     next: u64,
+}
+
+struct Waiting {
+    number: u64,
+    alone: bool,
+    /// Parked.
+    thread: Thread,
 }
 
 impl State {
@@ -35,6 +42,13 @@ impl State {
     fn enter(&mut self, alone: bool) {
         self.alone = alone;
         self.shared += usize::from(!alone);
+    }
+
+    /// Wakes the one that is next, if its time has come.
+    fn call(&self) {
+        if let Some(first) = self.line.front().filter(|first| self.admits(first.alone)) {
+            first.thread.unpark();
+        }
     }
 }
 
@@ -64,26 +78,25 @@ impl NameLock {
         if !state.line.is_empty() || !state.admits(alone) {
             let me = state.next;
             state.next += 1;
-            state.line.push_back((me, alone));
-            while state.line.front() != Some(&(me, alone)) || !state.admits(alone) {
+            state.line.push_back(Waiting { number: me, alone, thread: std::thread::current() });
+            while state.line.front().is_none_or(|first| first.number != me) || !state.admits(alone) {
                 let left = until.map(|until| until.saturating_duration_since(Instant::now()));
-                match left {
-                    None => self.moved.wait(&mut state),
-                    Some(Duration::ZERO) => {
-                        state.line.retain(|(other, _)| *other != me);
-                        self.moved.notify_all();
-                        return None;
-                    }
-                    Some(left) => {
-                        self.moved.wait_for(&mut state, left);
-                    }
+                // A thread may have been unparked for something else: it looks again.
+                MutexGuard::unlocked(&mut state, &self.state, || match left {
+                    None => std::thread::park(),
+                    Some(left) => std::thread::park_timeout(left),
+                });
+                if left == Some(Duration::ZERO) {
+                    state.line.retain(|other| other.number != me);
+                    state.call();
+                    return None;
                 }
             }
             state.line.pop_front();
+            state.enter(alone);
             // Those that only look come in together.
-            if !alone && !state.line.is_empty() {
-                self.moved.notify_all();
-            }
+            state.call();
+            return Some(Guard { of: self, alone });
         }
         state.enter(alone);
         Some(Guard { of: self, alone })
@@ -101,9 +114,7 @@ impl NameLock {
             true => state.alone = false,
             false => state.shared -= 1,
         }
-        if !state.line.is_empty() {
-            self.moved.notify_all();
-        }
+        state.call();
     }
 }
 
@@ -128,7 +139,7 @@ impl Guard<'_> {
         if std::mem::take(&mut self.alone) {
             let mut state = self.of.state.lock();
             (state.alone, state.shared) = (false, 1);
-            self.of.moved.notify_all();
+            state.call();
         }
     }
 }

@@ -51,7 +51,10 @@ impl<'c> HostTxn<'c> {
     ) -> Result<Opened<FileRef>, Errno> {
         let start = walk::start(self.core, self.session(), base, path)?;
         let access = if flags.contains(OpenFlags::PATH) { Access::empty() } else { flags.access() };
-        let (fd, created) = self.open_or_create(start, path, flags, mode)?;
+        let (fd, created) = match self.open_found(base, path, flags) {
+            Some(found) => (found?, false),
+            None => self.open_or_create(start, path, flags, mode)?,
+        };
         if created {
             self.note_directory(base, path, flags);
         }
@@ -81,6 +84,30 @@ impl<'c> HostTxn<'c> {
             self.changed(file);
         }
         Ok(Opened { file, created, mode: stat.st_mode })
+    }
+
+    /// Opens what a name led to when the program got its place, if it is one that keeps it: with the rights to what is
+    /// opened that there are now.
+    pub(super) fn open_found(
+        &self,
+        base: Handle,
+        path: &[u8],
+        flags: OpenFlags,
+    ) -> Option<Result<std::os::fd::OwnedFd, Errno>> {
+        let found = if self.settled { self.way.found(base, path)? } else { return None };
+        let how = host_flags(flags).difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
+        Some(match found {
+            // Where it may make no names, its caller is told so.
+            Err(Errno::NOENT) if flags.contains(OpenFlags::CREATE) => Err(Errno::ACCES),
+            Err(e) => Err(e),
+            Ok(place) => match rustix::fs::readlinkat(&place, "", Vec::new()) {
+                // It was not to be followed.
+                Ok(_) if !flags.contains(OpenFlags::PATH) => Err(Errno::LOOP),
+                Ok(_) if flags.contains(OpenFlags::DIRECTORY) => Err(Errno::NOTDIR),
+                Ok(_) => rustix::io::fcntl_dupfd_cloexec(&*place, 0).map_err(Errno::from),
+                Err(_) => openat(CWD, by_proc(&*place), how, Mode::empty()).map_err(Errno::from),
+            },
+        })
     }
 
     /// Opens, and creates where the flags say so and it is missing.
@@ -164,6 +191,15 @@ impl<'c> HostTxn<'c> {
         self.changed_whole(dir);
     }
 
+    /// Whether a way that is known may lead through this name: it is a directory's or a link's.
+    fn leads_on(&self, place: &Place<'_, '_>) -> bool {
+        self.way.knows()
+            && match statx(place.dir(), place.name, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
+                Ok(found) => matches!(u32::from(found.stx_mode) & kind::MASK, kind::DIR | kind::LINK),
+                Err(e) => e != rustix::io::Errno::NOENT,
+            }
+    }
+
     /// Runs a call on the names of one directory, alone among all that use names.
     fn change_names(
         &mut self,
@@ -175,8 +211,12 @@ impl<'c> HostTxn<'c> {
         self.hold_names(true);
         let place = self.parent(base, path)?;
         self.withheld(&place, makes)?;
+        // A new name is on no way that has led somewhere.
+        let leads = !makes && self.leads_on(&place);
         call(&place)?;
-        self.way.forget();
+        if leads {
+            self.way.forget();
+        }
         self.note_place(&place);
         Ok(())
     }
@@ -213,8 +253,11 @@ impl<'c> HostTxn<'c> {
         let mut how = rustix::fs::RenameFlags::empty();
         how.set(rustix::fs::RenameFlags::NOREPLACE, flags.contains(RenameFlags::NOREPLACE));
         how.set(rustix::fs::RenameFlags::EXCHANGE, flags.contains(RenameFlags::EXCHANGE));
+        let leads = self.leads_on(&old) || self.leads_on(&new);
         renameat_with(old.dir(), old.name, new.dir(), new.name, how)?;
-        self.way.forget();
+        if leads {
+            self.way.forget();
+        }
         self.note_place(&old);
         self.note_place(&new);
         Ok(())

@@ -4,11 +4,15 @@
 //! is not there then cannot be reached by others while names are held. What other programs of the host rename
 //! meanwhile is not held off, here as elsewhere.
 //!
+//! A program that only opens what is there, and would change no other names than its caller may not change, holds no
+//! names: it keeps what they led to.
+//!
 //! Names are all or nothing, so who waits must not hold them: a program that does not have its turn at once gives them
 //! back, waits, and looks again whether its names lead where they did. And what its caller may not change is not held
 //! alone for it: neither files, nor names if it may change none.
 
 use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
 use std::time::Duration;
 
 use rustix::fs::{Access as HostAccess, AtFlags, CWD, StatxFlags, accessat, fstat, statx};
@@ -53,6 +57,8 @@ fn owns(fd: BorrowedFd<'_>) -> bool {
 struct Need {
     any: bool,
     alone: bool,
+    /// It needs no names any more once it has its place.
+    settled: bool,
     withheld: Withheld,
     set: Vec<(u64, Mode)>,
 }
@@ -80,11 +86,12 @@ impl HostTxn<'_> {
                 alone = false;
             }
             self.withheld = need.withheld;
-            let wanted = members(need.set);
+            let (settled, wanted) = (need.settled, members(need.set));
             self.place(wanted.clone());
             // What was found is what there is, unless others have had the names meanwhile.
             let at_once = self.tickets.as_ref().is_none_or(|t| t.running()) && !self.way.let_go;
             if round + 1 == TRIES || at_once {
+                self.settle_names(settled);
                 break;
             }
             self.names = None;
@@ -109,11 +116,20 @@ impl HostTxn<'_> {
             let need = self.need(program, insists);
             if need.alone == alone && members(need.set) == *wanted {
                 self.withheld = need.withheld;
+                self.settle_names(need.settled);
                 return true;
             }
         }
         self.names = None;
         false
+    }
+
+    /// It has its place. Others may change names, if it needs none any more.
+    fn settle_names(&mut self, settled: bool) {
+        self.settled = settled;
+        if settled {
+            self.names = None;
+        }
     }
 
     /// Others may look at names, too, which are what they were.
@@ -125,8 +141,8 @@ impl HostTxn<'_> {
 
     /// Looks where its names lead.
     fn need(&mut self, program: &Program, insists: bool) -> Need {
-        let mut need = Need::default();
-        self.way.forget();
+        let mut need = Need { settled: true, ..Need::default() };
+        self.way.forget_short();
         self.way.again(0);
         for (i, m) in program.micros().iter().enumerate() {
             if let Micro::Use { h, .. } | Micro::SetAttr { base: h, path: None, .. } = *m
@@ -144,6 +160,7 @@ impl HostTxn<'_> {
             }
         }
         need.withheld.names = need.any && !need.alone;
+        need.settled &= !need.alone;
         need
     }
 
@@ -163,20 +180,35 @@ impl HostTxn<'_> {
         (base, path, nofollow): (Handle, &[u8], bool),
         need: &mut Need,
     ) {
-        let opens = matches!(m, Micro::Open { .. });
+        // An open that makes nothing where there is something keeps what it leads to; what may not be changed is not.
+        let opens = match m {
+            Micro::Open { flags, .. } => Some(*flags),
+            _ => None,
+        };
+        let made = OpenFlags::EXCL | OpenFlags::TMPFILE;
+        let keeps = opens.is_some_and(|flags| !flags.intersects(made) && !path.ends_with(b"/"));
         let renames = renames(m);
         need.any |= renames;
+        need.settled &= keeps || renames;
         let place = match self.learn(base, path) {
             Ok(place) => place,
-            Err(_) => {
+            Err(e) => {
                 need.alone |= renames;
+                if keeps {
+                    self.way.find(base, path, Err(e));
+                }
                 return;
             }
         };
         let dir = place.dir();
         let allowed = may(dir, HostAccess::WRITE_OK | HostAccess::EXEC_OK) || insists && owns(dir);
-        need.alone |= renames && allowed;
-        let Ok(fd) = self.look_at(&place, (base, path), nofollow) else { return };
+        let found = self.look_at(&place, (base, path), nofollow).map(Rc::new);
+        let makes = renames && !(keeps && found.is_ok());
+        need.alone |= makes && allowed;
+        if keeps {
+            self.way.find(base, path, found.clone());
+        }
+        let Ok(fd) = found else { return };
         let Ok(stat) = fstat(&fd) else { return };
         let key = self.core.key(stat.st_dev, stat.st_ino);
         let changes = match *m {
@@ -186,10 +218,10 @@ impl HostTxn<'_> {
         let withheld = changes
             && !match m {
                 Micro::SetAttr { .. } => owns(fd.as_fd()) || may(fd.as_fd(), HostAccess::WRITE_OK),
-                _ if opens => may(fd.as_fd(), HostAccess::WRITE_OK) || insists && owns(fd.as_fd()),
+                _ if opens.is_some() => may(fd.as_fd(), HostAccess::WRITE_OK) || insists && owns(fd.as_fd()),
                 _ => allowed,
             };
-        if withheld && opens {
+        if withheld && opens.is_some() {
             need.withheld.files.push(key);
         }
         need.set.push((key.0, if changes && !withheld { Mode::Exclusive } else { Mode::Shared }));

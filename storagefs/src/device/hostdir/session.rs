@@ -2,7 +2,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 use weldfs_ciscops::limits::HANDLES_MAX;
@@ -68,6 +68,30 @@ pub struct QueueState {
     /// Commands of it that have been cut and are not over: no further one is taken meanwhile, so that there are no more
     /// of them than rings, or a few.
     pub cut: AtomicUsize,
+    /// How long its commands take.
+    pub pace: Pace,
+}
+
+/// What commands of one ring usually take of a thread.
+#[derive(Default)]
+pub struct Pace(AtomicU64);
+
+impl Pace {
+    /// Nanoseconds from which on others should not wait for such a command.
+    const SLOW_NS: u64 = 32_000;
+    /// What a single one counts for at most: the thread may have been interrupted.
+    const MOST_NS: u64 = 4 * Pace::SLOW_NS;
+
+    /// Whether a thread that looks at rings should run none of its commands.
+    pub fn is_slow(&self) -> bool {
+        self.0.load(Ordering::Relaxed) > Pace::SLOW_NS
+    }
+
+    /// A command has taken so long. (Of two threads at once, one is forgotten.)
+    pub fn note(&self, ns: u64) {
+        let before = self.0.load(Ordering::Relaxed);
+        self.0.store((7 * before + ns.min(Pace::MOST_NS)) / 8, Ordering::Relaxed);
+    }
 }
 
 impl QueueState {
@@ -119,6 +143,7 @@ impl SessionState {
                 counters: QueueCounters::default(),
                 pair: Pair::new(fresh.memory, 0),
                 cut: AtomicUsize::new(0),
+                pace: Pace::default(),
             })
         };
         let place = |queue: Arc<QueueState>| {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use std::future::Future;
 
+use weldfs_ciscops::program::Micro;
 use weldfs_ciscops::program::text::parse;
 use weldfs_ciscops::ring::SqProducer;
 use weldfs_ciscops::{At, Command, CqConsumer, Cqe, Handle, Op, OpenFlags, PoolRange, QueueMemory, SharedRegion};
@@ -12,6 +13,7 @@ use weldfs_ciscops::{At, Command, CqConsumer, Cqe, Handle, Op, OpenFlags, PoolRa
 use weldfs_scheduler::{Mode, Token};
 
 use super::hand::Scratch;
+use super::long::Job;
 use super::lookout::REAP_NS;
 use super::txn::HostTxn;
 use super::*;
@@ -171,10 +173,10 @@ fn a_command_says_once_that_it_has_its_place_and_never_for_the_next_one() {
     (1..=3).for_each(|seq| client.send(Command::new(seq, Op::Syncfs)));
     let mut lookout = core.lookout.lock();
     let me = &core.workers[0];
-    let (first, _) = lookout.next(&core, me).unwrap();
+    let first = lookout.next(&core, me).unwrap();
     assert!(first.queue.pair.is_admitting());
     first.settle(&core);
-    let (second, _) = lookout.next(&core, me).unwrap();
+    let second = lookout.next(&core, me).unwrap();
     assert_eq!((first.cmd.seq, second.cmd.seq), (1, 2));
     first.settle(&core);
     assert!(second.queue.pair.is_admitting(), "the third could overtake the second");
@@ -197,7 +199,7 @@ fn a_session_that_has_ended_is_gone_though_others_always_have_commands() {
         // There is a command whenever it looks.
         (0..2).for_each(|n: u64| client.send(Command::new(seq + n, Op::Syncfs)));
         for _ in 0..2 {
-            lookout.next(&core, me).unwrap().0.settle(&core);
+            lookout.next(&core, me).unwrap().settle(&core);
         }
         core.with_sessions(|all| all.count())
     };
@@ -209,13 +211,19 @@ fn a_session_that_has_ended_is_gone_though_others_always_have_commands() {
 
 /// Has a program of that text taken from a ring, as whoever looks would, and prepares it: `check` gets it, and whether
 /// it has its turn.
-fn prepared(core: &Arc<Core>, text: &str, check: impl FnOnce(&HostTxn<'_>, bool)) {
+fn prepared(core: &Arc<Core>, text: &str, check: impl FnOnce(&mut HostTxn<'_>, bool)) {
+    prepared_by(core, text, false, check);
+}
+
+/// The same, `away`: by a thread that does not look.
+fn prepared_by(core: &Arc<Core>, text: &str, away: bool, check: impl FnOnce(&mut HostTxn<'_>, bool)) {
     let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
     let mut client = Client::new(session.new_queue_local(8, 1 << 16).unwrap());
     let body = parse(text, &[]).unwrap().body.bind(&[]).unwrap();
     let body = client.path(&body);
     client.send(Command::new(1, Op::Program { body }));
-    let (work, _) = core.lookout.lock().next(core, &core.workers[0]).unwrap();
+    let mut work = core.lookout.lock().next(core, &core.workers[0]).unwrap();
+    work.away = away;
     let mut scratch = Scratch { piece: vec![0; 1 << 16].into(), entries: Box::new_uninit_slice(1 << 14) };
     let mut txn = HostTxn::new(core, &work, &mut scratch, false);
     let program = work.paths.program.as_ref().unwrap();
@@ -223,7 +231,7 @@ fn prepared(core: &Arc<Core>, text: &str, check: impl FnOnce(&HostTxn<'_>, bool)
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     let ready = preparing.as_mut().poll(&mut cx).is_ready();
     drop(preparing);
-    check(&txn, ready);
+    check(&mut txn, ready);
 }
 
 /// Whether names can be had now.
@@ -348,8 +356,7 @@ fn a_long_walk_is_left_to_a_thread_that_does_not_look_at_rings() {
     let core = Core::new(HostDirConfig::new(place.path())).unwrap();
     prepared(&core, "mkdir d/../d/x", |txn, ready| assert!(ready && !txn.way.left));
     // Nor does it wait for a turn at the processors, which others have.
-    let half = (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1);
-    let turns: Vec<_> = (0..half).map(|_| core.computing.turn()).collect();
+    let turns = all_turns(&core);
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -361,4 +368,227 @@ fn a_long_walk_is_left_to_a_thread_that_does_not_look_at_rings() {
         drop(turns);
         assert_eq!(left, Ok((true, true, false)), "it holds nothing, and begins anew");
     });
+}
+
+/// As many as compute at a time.
+fn all_turns(core: &Core) -> Vec<computing::Turn<'_>> {
+    let half = (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1);
+    (0..half).map(|_| core.computing.turn(false)).collect()
+}
+
+/// Whether all turns can be had soon.
+fn turns_are_free(core: &Arc<Core>) -> bool {
+    let (tell, told) = std::sync::mpsc::channel();
+    let core = core.clone();
+    let taken = std::thread::spawn(move || drop((all_turns(&core), tell.send(()))));
+    let free = told.recv_timeout(Duration::from_secs(5)).is_ok();
+    if free {
+        taken.join().unwrap();
+    }
+    free
+}
+
+#[test]
+fn a_long_walk_keeps_neither_names_from_others_nor_its_turn_from_those_that_walk() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::create_dir(place.path().join("d")).unwrap();
+    std::os::unix::fs::symlink("d/../".repeat(500) + "d", place.path().join("l")).unwrap();
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    let turns = all_turns(&core);
+    std::thread::scope(|scope| {
+        let walk = scope.spawn(|| {
+            let mut left = None;
+            prepared_by(&core, "mkdir l/x", true, |txn, ready| left = Some((ready, txn.way.left)));
+            left
+        });
+        let start = Instant::now();
+        while core.computing.waiting() == 0 {
+            assert!(start.elapsed() < Duration::from_secs(20), "it asks for no turn");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        let names = core.names.take(true);
+        drop(turns);
+        while core.names.waiting() == 0 {
+            assert!(start.elapsed() < Duration::from_secs(20), "it waits for no names");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(turns_are_free(&core), "it waits for names with a turn in hand");
+        drop(names);
+        assert_eq!(walk.join().unwrap(), Some((true, false)));
+    });
+}
+
+#[test]
+fn a_long_way_is_gone_once_and_a_short_one_each_time() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    ["d", "e"].iter().for_each(|dir| std::fs::create_dir(at(dir)).unwrap());
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    for (turns, long) in [(2, false), (300, true)] {
+        std::os::unix::fs::symlink("d/../".repeat(turns) + "d", at("l")).unwrap();
+        prepared_by(&core, "mkdir l/x; mkdir l/y", true, |txn, ready| {
+            assert!(ready);
+            std::fs::remove_file(at("l")).unwrap();
+            std::os::unix::fs::symlink("e", at("l")).unwrap();
+            let program = txn.work.paths.program.as_ref().unwrap();
+            txn.way.forget_short();
+            let leads = |txn: &mut HostTxn<'_>, n: usize| {
+                let Micro::Mkdir { base, path, .. } = program.micros()[n] else { panic!("{n} makes none") };
+                rustix::fs::fstat(txn.parent(base, program.string(path)).unwrap().dir()).unwrap().st_ino
+            };
+            let inode = |name| std::os::unix::fs::MetadataExt::ino(&std::fs::metadata(at(name)).unwrap());
+            assert_eq!(leads(txn, 0), inode(if long { "d" } else { "e" }));
+            // What it has done itself to directories and links counts.
+            txn.way.forget();
+            assert_eq!(leads(txn, 1), inode("e"));
+        });
+        std::fs::remove_file(at("l")).unwrap();
+    }
+}
+
+#[test]
+fn a_checksum_that_waits_for_its_file_leaves_its_turn_to_others() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("f");
+    std::fs::write(&file, vec![1; 1 << 20]).unwrap();
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
+    let mut client = Client::new(session.new_queue_local(8, 1 << 16).unwrap());
+    let mut scratch = Scratch { piece: vec![0; 1 << 16].into(), entries: Box::new_uninit_slice(1 << 14) };
+    let next = |client: &mut Client, cmd: Command| {
+        client.send(cmd);
+        let mut work = core.lookout.lock().next(&core, &core.workers[0]).unwrap();
+        work.away = true;
+        work
+    };
+    let path = client.path(b"f");
+    let opened = next(&mut client, Command::new(1, open(path)));
+    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+    let done = match Box::pin(command::run(&core, &opened, &mut scratch)).as_mut().poll(&mut cx) {
+        std::task::Poll::Ready(Some(done)) => done.outcome,
+        _ => panic!("an open waits"),
+    };
+    let (h, kind) = (Handle::from_wire(done.result), weldfs_ciscops::ChecksumKind::Crc32c);
+    let sum = Op::ChecksumRange { h, kind, offset: 0, len: 1 << 20 };
+    let summing = next(&mut client, Command::new(2, sum));
+    let key = members([(key_of(&core, &file), Mode::Exclusive)]);
+    let held = core.sets.place(core.sets.arrive(), Token(1), key);
+    let mut run = Box::pin(command::run(&core, &summing, &mut scratch));
+    assert!(run.as_mut().poll(&mut cx).is_pending());
+    assert!(turns_are_free(&core));
+    drop(held);
+    assert!(run.as_mut().poll(&mut cx).is_ready());
+    assert!(turns_are_free(&core));
+}
+
+#[test]
+fn whoever_looks_gives_long_commands_away_and_leaves_the_lookout_for_one_that_sleeps() {
+    let place = tempfile::tempdir().unwrap();
+    // Nothing serves it but this test.
+    let core = Core::new(HostDirConfig { threads: 2, ..HostDirConfig::new(place.path()) }).unwrap();
+    let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
+    let mut client = Client::new(session.new_queue_local(8, 4096).unwrap());
+    let (mut lookout, me) = (core.lookout.lock(), &core.workers[0]);
+    let mut next = |seq| {
+        client.send(Command::new(seq, Op::Syncfs));
+        let work = lookout.next(&core, me).unwrap();
+        work.settle(&core);
+        work
+    };
+    assert!(matches!(core.long.job(), Some(Job::Look)));
+    core.long.give(next(1));
+    let Some(Job::Run(first)) = core.long.job() else { panic!("there is something to run") };
+    assert!(first.away && first.cmd.seq == 1);
+    // The other thread is inside it: a second one has to wait, and this one goes on looking.
+    assert!(core.long.begin(next(2), || panic!("it leaves")).is_none());
+    assert!(core.long.is_waiting());
+    let second = core.long.over(first.client()).unwrap();
+    assert!(core.long.over(second.client()).is_none());
+    let mut left = false;
+    let third = core.long.begin(next(3), || left = true).unwrap();
+    assert!(left && third.away);
+    assert!(matches!(core.long.job(), Some(Job::Look)), "the other one looks");
+    core.long.end();
+    assert!(core.long.job().is_none());
+}
+
+#[test]
+fn a_ring_is_slow_by_what_its_commands_usually_take() {
+    let pace = session::Pace::default();
+    (0..100).for_each(|_| pace.note(15_000));
+    pace.note(u64::MAX);
+    assert!(!pace.is_slow(), "one that was interrupted is not what is usual");
+    (0..20).for_each(|_| pace.note(60_000));
+    assert!(pace.is_slow());
+    (0..20).for_each(|_| pace.note(15_000));
+    assert!(!pace.is_slow());
+}
+
+#[test]
+fn a_thread_that_computes_beside_other_users_yields_to_others_and_has_its_share_again_afterwards() {
+    let nice = || rustix::process::getpriority_process(None).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    if !core.for_others {
+        println!("skipped: another user, for which this must be root");
+        return;
+    }
+    let attach = |uid| {
+        let cred = Cred { uid, gid: uid, groups: [].as_slice().into() };
+        HostSession::new(core.attach(cred.into(), [0; 16]).unwrap())
+    };
+    // A thread of its own: what it becomes is forgotten with it.
+    let look = || {
+        std::thread::scope(|scope| {
+            let act = || {
+                let usual = nice();
+                // As a command's thread does, which has the rights of its client.
+                rustix::thread::set_thread_res_uid(None, rustix::process::Uid::from_raw(65_534), None).unwrap();
+                let turn = core.turn();
+                let inside = nice();
+                drop(turn);
+                let rights = rustix::thread::capabilities(None).unwrap().effective;
+                (usual, inside, nice(), rights.is_empty())
+            };
+            scope.spawn(act).join().unwrap()
+        })
+    };
+    let one = attach(65_534);
+    let (usual, inside, after, none) = look();
+    assert_eq!((inside, after, none), (usual, usual, true), "there is no other user");
+    let other = attach(65_533);
+    let (usual, inside, after, none) = look();
+    assert!(inside > usual, "{inside}");
+    assert_eq!((after, none), (usual, true), "it acts with its client's rights");
+    drop((one, other));
+}
+
+#[test]
+fn a_program_that_changes_no_names_keeps_what_they_led_to_and_not_the_names() {
+    let place = tempfile::tempdir().unwrap();
+    let at = |name: &str| place.path().join(name);
+    ["a", "b", "own"].iter().for_each(|name| std::fs::write(at(name), name).unwrap());
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    let text = "open a r; open own rw create as o; append o x\"00\"; open gone r";
+    prepared(&core, text, |txn, ready| {
+        assert!(ready && has_names(&core, true), "others wait for names");
+        // Others change all of them before it runs.
+        std::fs::rename(at("b"), at("a")).unwrap();
+        std::fs::remove_file(at("own")).unwrap();
+        std::fs::write(at("gone"), b"come").unwrap();
+        let program = txn.work.paths.program.as_ref().unwrap();
+        let open = |n: usize| {
+            let Micro::Open { base, path, flags, .. } = program.micros()[n] else { panic!("{n} opens nothing") };
+            let found = txn.open_found(base, program.string(path), flags).expect("it keeps what it led to");
+            found.map(|fd| std::io::read_to_string(std::fs::File::from(fd)).unwrap())
+        };
+        assert_eq!(open(0).as_deref(), Ok("a"));
+        assert_eq!(open(1).as_deref(), Ok("own"));
+        assert_eq!(open(3), Err(Errno::NOENT));
+    });
+    for change in ["open new rw create", "open a rw create excl", "open a r; unlink a", "open a r; set a mode 600"] {
+        prepared(&core, change, |txn, ready| {
+            assert!(ready && !txn.settled && !has_names(&core, true), "{change}: names go on leading where they do");
+        });
+    }
 }

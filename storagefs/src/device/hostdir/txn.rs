@@ -75,6 +75,8 @@ pub(super) struct HostTxn<'c> {
     pub done: bool,
     /// Of a program: what it would hold alone, were it allowed to change it.
     pub withheld: Withheld,
+    /// Of a program: it has its place, keeps what its names led to, and holds none.
+    pub settled: bool,
     files: SmallVec<[Held; 2]>,
     pub(super) tickets: Option<Tickets<'c>>,
     exclusive: bool,
@@ -97,6 +99,7 @@ impl<'c> HostTxn<'c> {
             computing: None,
             done: false,
             withheld: Withheld::default(),
+            settled: false,
             files: SmallVec::new(),
             tickets: None,
             exclusive: false,
@@ -182,6 +185,9 @@ impl<'c> HostTxn<'c> {
 
     /// From here on names stay as they are (`alone`: but for what this command changes).
     pub fn hold_names(&mut self, alone: bool) {
+        if self.settled {
+            return;
+        }
         match &self.names {
             Some(names) if names.is_alone() || !alone || self.withholds_names() => {}
             _ => {

@@ -61,6 +61,14 @@ impl<'c> Start<'c> {
 }
 
 impl Dir<'_> {
+    /// Tells where walks begin from each other, as long as the command lasts.
+    pub fn start_id(&self) -> usize {
+        match self {
+            Dir::Start(Start::At(d)) => Arc::as_ptr(d) as usize,
+            _ => 0,
+        }
+    }
+
     /// Its descriptor.
     pub fn as_fd(&self) -> BorrowedFd<'_> {
         match self {

@@ -40,15 +40,31 @@ fn name_of(base: Handle, path: &[u8]) -> Name {
     (base, path.as_ptr() as usize, path.len())
 }
 
+/// A long way along a path, to the directory in which its last component is looked up. Such a walk was not of one
+/// moment, so it is not made again to learn where it leads at another one: not while others wait for the names.
+struct Long {
+    from: (usize, usize, usize),
+    at: Rc<OwnedFd>,
+    rest: Vec<u8>,
+    links: usize,
+    components: usize,
+}
+
 /// How far the paths of one command have led.
 pub(super) struct Way {
     /// Components looked up.
     spent: u32,
     /// It is not to be left: another thread looks at rings, or something has been done already.
     pub stays: bool,
+    /// Components from which on it lets names go and walks in turn.
+    short: u32,
     /// Directories that a program's names led to when it got its place. They lead there as long as it holds names and
     /// moves none itself. They count as they did.
     known: Vec<(Name, Result<Rc<OwnedFd>, Errno>, u32)>,
+    /// Where long ways of the command have led.
+    long: Vec<Long>,
+    /// What a program's opens led to when it got its place.
+    found: Vec<(Name, Result<Rc<OwnedFd>, Errno>)>,
     /// It has been left, to be begun anew by a thread that does not look at rings.
     pub left: bool,
     /// Others have had the names on its way: what was found before may have moved.
@@ -61,11 +77,14 @@ impl Way {
     pub fn of(work: &Work) -> Way {
         Way {
             spent: 0,
-            stays: !matches!(*work.progress.lock(), Progress::Begin),
+            short: if work.away { STRIDE as u32 } else { LOOKING },
+            stays: work.away || !matches!(*work.progress.lock(), Progress::Begin),
             left: false,
             let_go: false,
             keeps: false,
             known: Vec::new(),
+            long: Vec::new(),
+            found: Vec::new(),
         }
     }
 
@@ -81,6 +100,29 @@ impl Way {
     /// Names may lead elsewhere now.
     pub fn forget(&mut self) {
         self.known.clear();
+        self.long.clear();
+    }
+
+    /// What an open of this name led to.
+    pub fn find(&mut self, base: Handle, path: &[u8], found: Result<Rc<OwnedFd>, Errno>) {
+        self.found.push((name_of(base, path), found));
+    }
+
+    /// The same, when it is opened.
+    pub fn found(&self, base: Handle, path: &[u8]) -> Option<Result<Rc<OwnedFd>, Errno>> {
+        let of = name_of(base, path);
+        self.found.iter().find(|(name, _)| *name == of).map(|(_, found)| found.clone())
+    }
+
+    /// Where names lead is to be looked at again, but for long ways.
+    pub fn forget_short(&mut self) {
+        self.found.clear();
+        self.known.retain(|(.., components)| *components > LOOKING);
+    }
+
+    /// Whether anything of it could be forgotten.
+    pub fn knows(&self) -> bool {
+        !self.known.is_empty() || !self.long.is_empty()
     }
 
     fn spend(&mut self, components: usize) -> Result<(), Errno> {
@@ -191,9 +233,19 @@ impl<'c> HostTxn<'c> {
             }
         }
         self.way.again(spent);
-        walking.rest = path.to_vec();
+        let from = (walking.at.start_id(), path.as_ptr() as usize, path.len());
+        match self.way.long.iter().find(|long| long.from == from) {
+            Some(long) => {
+                let components = long.components;
+                (walking.at, walking.links) = (Dir::Known(long.at.clone()), long.links);
+                walking.rest.clone_from(&long.rest);
+                self.way.spend(components)?;
+            }
+            None => walking.rest = path.to_vec(),
+        }
         loop {
             self.lead(&mut walking)?;
+            self.remember(from, spent, &mut walking);
             let (last, mut extra) = (components(&walking.rest).next(), 0);
             // Nothing but slashes: where it stands.
             let name = last.clone().map_or(&b"."[..], |last| &walking.rest[last.start..]);
@@ -207,51 +259,89 @@ impl<'c> HostTxn<'c> {
         }
     }
 
+    /// Keeps in mind where a long way has led.
+    fn remember(&mut self, from: (usize, usize, usize), before: u32, walking: &mut Walking<'c>) {
+        let components = (self.way.spent - before) as usize;
+        if components <= LOOKING as usize || !matches!(walking.at, Dir::Own(_)) {
+            return;
+        }
+        let Dir::Own(fd) = std::mem::replace(&mut walking.at, Dir::Start(Start::root(self.core))) else { return };
+        let at = Rc::new(fd);
+        walking.at = Dir::Known(at.clone());
+        self.way.long.retain(|long| long.from != from);
+        let (rest, links) = (walking.rest.clone(), walking.links);
+        self.way.long.push(Long { from, at, rest, links, components });
+    }
+
     /// Walks all but the last component.
     fn lead(&mut self, walking: &mut Walking<'c>) -> Result<(), Errno> {
         let computes = self.computing.is_some();
-        let led = self.lead_in_turn(walking, computes);
-        if !computes {
-            self.computing = None;
-        }
-        led
+        self.lead_in_turn(walking, computes)
     }
 
     fn lead_in_turn(&mut self, walking: &mut Walking<'c>, computes: bool) -> Result<(), Errno> {
-        loop {
+        // Whether names were held when it let them go, and how.
+        let mut names = None;
+        let led = loop {
             if !self.way.stays && self.way.spent > LOOKING {
                 self.way.left = true;
-                return Err(Errno::AGAIN);
+                break Err(Errno::AGAIN);
             }
-            match walking.stride(self.core)? {
-                0 => return Ok(()),
-                n => self.way.spend(n)?,
+            match self.stride(walking, names) {
+                Ok(0) => break Ok(()),
+                Ok(n) => {
+                    if let Err(e) = self.way.spend(n) {
+                        break Err(e);
+                    }
+                }
+                Err(e) => break Err(e),
             }
             if self.way.keeps || self.is_placed() {
                 continue;
             }
             // The thread that looks at rings waits for no turn: it leaves the walk.
-            if self.way.stays && self.way.spent > LOOKING && !computes {
+            if self.way.stays && self.way.spent > self.way.short && !computes {
+                let held = self.names_unless_placed().map(|held| held.is_alone());
+                names = names.or(held);
                 self.walk_in_turn();
             }
             self.breathe();
+        };
+        if !computes {
+            // Whoever has a turn does not wait for names.
+            self.computing = None;
         }
-    }
-
-    /// A long way takes a processor as computing does: no more threads walk at a time than may compute. None of them
-    /// keeps names from others while it waits for its turn.
-    fn walk_in_turn(&mut self) {
-        if self.computing.as_ref().is_some_and(|turn| !turn.is_due()) {
-            return;
-        }
-        let names = self.names_unless_placed().map(|names| names.is_alone());
-        self.let_names_go();
-        self.way.let_go = true;
-        self.computing = None;
-        self.computing = Some(self.core.computing.turn());
         if let Some(alone) = names {
             self.hold_names(alone);
         }
+        led
+    }
+
+    /// Walks on, with names in hand only where it cannot be done without: the host cannot say where `..` leads while
+    /// others give directories other names, one after the other.
+    fn stride(&mut self, walking: &mut Walking<'c>, names: Option<bool>) -> Result<usize, Errno> {
+        match walking.stride(self.core) {
+            Err(Errno::AGAIN) if names.is_some() => {
+                self.computing = None;
+                self.hold_names(false);
+                let walked = walking.stride(self.core);
+                self.let_names_go();
+                walked
+            }
+            other => other,
+        }
+    }
+
+    /// A long way takes a processor as computing does: no more threads walk at a time than may compute. What they walk
+    /// is not of one moment, so they keep no names from others meanwhile.
+    fn walk_in_turn(&mut self) {
+        self.let_names_go();
+        self.way.let_go = true;
+        if self.computing.as_ref().is_some_and(|turn| !turn.is_due()) {
+            return;
+        }
+        self.computing = None;
+        self.computing = Some(self.core.turn());
     }
 
     /// Lets others have the names that wait for them. Not while the command has tickets: its turn has come, and names

@@ -3,6 +3,8 @@
 use crate::clients::families::{Ground, HOME, forever, seed};
 use std::io;
 use weldfs::{At, ChecksumKind, Client, Command, Durability, File, Op, OpenFlags, OpenOptions, Queue};
+use weldfs_ciscops::Cqe;
+use zerocopy::IntoBytes;
 
 /// Bytes of a file without a block.
 const SPARSE: u64 = 16 << 40;
@@ -58,13 +60,15 @@ pub fn batches(g: &Ground) -> io::Result<()> {
     let options = OpenOptions::new().read(true).write(true).create(true);
     forever(QUEUES, |i| {
         let file = g.client.open(format!("{HOME}/batched{i}"), &options)?;
-        loop {
-            let mut batch = g.client.batch();
-            for n in 0..ITEMS {
-                batch.write(file.handle(), At::Offset(n as u64 * 4096), &[7u8; 4096][..]);
-            }
-            batch.run()?;
+        let mut queue = g.client.queue(DEPTH / QUEUES, 1 << 20)?;
+        let src = queue.stage(&[7; 4096])?;
+        let mut entries = Vec::new();
+        for n in 0..ITEMS as u64 {
+            let write = Op::Write { h: file.handle(), at: At::Offset(n * 4096), src };
+            entries.extend_from_slice(Command::new(n, write).with_durability(Durability::Volatile).encode().as_bytes());
         }
+        let (items, results) = (queue.stage(&entries)?, queue.alloc((ITEMS * size_of::<Cqe>()) as u32)?);
+        full(&mut queue, &mut |_| Op::Batch { items, results })
     })
 }
 

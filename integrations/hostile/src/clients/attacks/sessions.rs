@@ -15,6 +15,8 @@ use weldfs_ciscops::attach::{Hello, Request};
 /// Bytes of a large queue pair, and how many a session has of them.
 const LARGE: u32 = 64 << 20;
 const LARGE_COUNT: usize = 8;
+/// Connections that ask for something all the time.
+const CONNECTIONS: usize = 64;
 /// How long closing one of the descriptors takes that are sent along.
 const LINGER: Duration = Duration::from_secs(8);
 
@@ -29,6 +31,16 @@ pub fn churn(g: &Ground) -> io::Result<()> {
         drop(made);
         transport.detach();
         Ok(())
+    })
+}
+
+pub fn control(g: &Ground) -> io::Result<()> {
+    let clients: Vec<Client> = (0..CONNECTIONS).map_while(|_| Client::connect(&g.socket).ok()).collect();
+    forever(clients.len() as u32, |i| {
+        let client = &clients[i as usize];
+        client.stats_json()?;
+        // One of the small ones that are made where requests are answered.
+        client.queue(2, 4096).map(drop)
     })
 }
 
