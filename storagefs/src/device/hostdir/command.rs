@@ -12,7 +12,7 @@ use weldfs_ciscops::{
 use weldfs_scheduler::{Mode, Token};
 use zerocopy::IntoBytes;
 
-use super::computing::Turn;
+use super::computing::{Breath, Turn};
 use super::core::Core;
 use super::hand::{PIECE, Scratch};
 use super::lookout::{Progress, Work};
@@ -412,8 +412,11 @@ impl<'c> Cx<'c> {
             *turn = None;
         }
         tickets.start().await;
-        let mut got = 0;
+        let (mut got, mut breath) = (0, Breath::default());
         while got < want {
+            if self.work.away {
+                breath.take(&self.core.beat);
+            }
             let piece = (want - got).min(PIECE as u64) as usize;
             let buffer = &mut scratch.piece[..piece];
             let cached = if turn.is_some() { data::read_cached(&description.body.fd, buffer, off + got) } else { None };

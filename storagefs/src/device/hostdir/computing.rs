@@ -4,6 +4,13 @@
 //! all of them to compress, whatever else is to run would wait until the host's scheduler takes one of them away. So
 //! half of the processors compute, or walk a long way along paths, and threads take turns at it, in the order in which
 //! they asked.
+//!
+//! And whoever computes, copies or walks a long way looks now and then whether the thread that looks at rings gets on
+//! ([`Breath`]). A thread that a client's thread has displaced may be in debt to the one that computes beside it, for
+//! it has just run, and the host's scheduler would have it wait for the end of a slice.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use weldfs_locks::{Condvar, Mutex};
 
@@ -18,6 +25,55 @@ pub(super) struct Computing {
     most: u64,
     state: Mutex<State>,
     over: Condvar,
+}
+
+/// What the thread that looks at rings does: it counts its looks, and says when it sleeps.
+#[derive(Default)]
+pub(super) struct Beat(AtomicU64);
+
+/// In [`Beat`]: it is awake.
+const AWAKE: u64 = 1;
+
+impl Beat {
+    /// It looks.
+    pub fn looks(&self) {
+        // Of one thread at a time.
+        self.0.store((self.0.load(Ordering::Relaxed) | AWAKE).wrapping_add(2), Ordering::Relaxed);
+    }
+
+    /// It goes to sleep.
+    pub fn sleeps(&self) {
+        self.0.store(self.0.load(Ordering::Relaxed) & !AWAKE, Ordering::Relaxed);
+    }
+}
+
+/// A thread that looks at rings, and has not for so long, may be kept from it by the one that computes.
+const STUCK_NS: u64 = 40_000;
+
+/// What a thread that takes long has seen of the one that looks at rings.
+#[derive(Default)]
+pub(super) struct Breath {
+    beat: u64,
+    since: u64,
+}
+
+impl Breath {
+    /// If the other thread is awake and does not get on, this one sleeps for a moment, once for each look of it; whether
+    /// it did.
+    pub fn take(&mut self, of: &Beat) -> bool {
+        let (beat, now) = (of.0.load(Ordering::Relaxed), now_ns());
+        if beat != self.beat {
+            (self.beat, self.since) = (beat, now);
+            return false;
+        }
+        let stuck = beat & AWAKE != 0 && self.since != 0 && now.saturating_sub(self.since) > STUCK_NS;
+        if stuck {
+            self.since = 0;
+            // (What the kernel makes of it are some fifty microseconds: prctl(2), PR_SET_TIMERSLACK.)
+            std::thread::sleep(Duration::from_nanos(1));
+        }
+        stuck
+    }
 }
 
 #[derive(Default)]
@@ -84,7 +140,7 @@ impl Drop for Turn<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     #[test]
     fn no_more_compute_than_may_and_all_come_to_their_turn_in_order() {
@@ -104,6 +160,25 @@ mod tests {
         });
         let state = computing.state.lock();
         assert_eq!((state.asked, state.ended), (1000, 1000));
+    }
+
+    #[test]
+    fn a_breath_is_taken_once_where_the_other_thread_is_awake_and_does_not_get_on() {
+        let (beat, mut breath) = (Beat::default(), Breath::default());
+        let mut took = || breath.take(&beat);
+        let stuck = || std::thread::sleep(Duration::from_nanos(2 * STUCK_NS));
+        beat.looks();
+        assert!(!took(), "it has just looked");
+        stuck();
+        assert!(took());
+        stuck();
+        assert!(!took(), "once is enough for it to be there");
+        beat.looks();
+        assert!(!took());
+        beat.sleeps();
+        assert!(!took());
+        stuck();
+        assert!(!took(), "it sleeps");
     }
 
     #[test]

@@ -11,7 +11,7 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use weldfs_ciscops::{Durability, Errno, InodeNo, Op};
 use weldfs_locks::{Condvar, Mutex};
 
-use super::computing::{Computing, Turn};
+use super::computing::{Beat, Computing, Turn};
 use super::long::Long;
 use super::lookout::Lookout;
 use super::namelock::NameLock;
@@ -68,6 +68,8 @@ pub struct Core {
     pub(super) long: Long,
     /// Threads that compute.
     pub(super) computing: Computing,
+    /// What the thread that looks at rings does.
+    pub(super) beat: Beat,
     pub(super) workers: Vec<CoreCounters>,
     pub(super) tenants: TenantTable,
     /// Calls that waited until the host had made something durable.
@@ -144,6 +146,7 @@ impl Core {
             lookout: Mutex::new(lookout),
             long: Long::new(config.threads.max(1)),
             computing: Computing::new(std::thread::available_parallelism().map_or(1, usize::from)),
+            beat: Beat::default(),
             workers: (0..config.threads.max(1)).map(|_| CoreCounters::default()).collect(),
             tenants: TenantTable::new(TenantsConfig::default(), has, &weldfs_journal::SystemRandom),
             flushes: AtomicU64::new(0),

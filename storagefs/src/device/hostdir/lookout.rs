@@ -156,6 +156,7 @@ impl Lookout {
     pub(super) fn next(&mut self, core: &Core, me: &CoreCounters) -> Option<Work> {
         let mut idle_polls = 0u32;
         loop {
+            core.beat.looks();
             if core.inbox.has_mail() {
                 self.read_mail(core);
             }
@@ -388,6 +389,7 @@ impl Lookout {
         });
         let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 16];
         me.sleeps.add(1);
+        core.beat.sleeps();
         let n = epoll::wait(&self.epoll, &mut events, timeout.as_ref()).unwrap_or(0);
         me.wakes.add(1);
         for e in &events[..n] {

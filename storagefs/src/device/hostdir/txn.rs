@@ -17,7 +17,7 @@ use weldfs_ciscops::{
 use weldfs_scheduler::{Mode, Token};
 
 use super::command::{Done, by_handle};
-use super::computing::Turn;
+use super::computing::{Breath, Turn};
 use super::core::Core;
 use super::foresight::Foresight;
 use super::hand::Scratch;
@@ -69,6 +69,8 @@ pub(super) struct HostTxn<'c> {
     pub way: Way,
     /// Of a program that computes.
     pub foresight: Option<Foresight>,
+    /// What it has seen of the thread that looks at rings.
+    breath: Breath,
     /// Its turn at that.
     pub(super) computing: Option<Turn<'c>>,
     /// It may have done something that others see.
@@ -97,6 +99,7 @@ impl<'c> HostTxn<'c> {
             way: Way::of(work),
             foresight: None,
             computing: None,
+            breath: Breath::default(),
             done: false,
             withheld: Withheld::default(),
             settled: false,
@@ -107,6 +110,13 @@ impl<'c> HostTxn<'c> {
             durable,
             sync: SmallVec::new(),
             installed: None,
+        }
+    }
+
+    /// Where it takes long: lets the thread that looks at rings have a processor.
+    pub fn breathe(&mut self) {
+        if self.work.away {
+            let _ = self.breath.take(&self.core.beat);
         }
     }
 
@@ -404,6 +414,7 @@ impl Target for HostTxn<'_> {
     }
 
     async fn boundary(&mut self, _: u16) -> Result<(), Errno> {
+        self.breathe();
         self.may_be_cut()?;
         self.compute_in_turn();
         if self.core.goes_on(self.session(), &self.work.cmd.op, true) { Ok(()) } else { Err(Errno::INTR) }

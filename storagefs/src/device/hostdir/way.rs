@@ -305,6 +305,7 @@ impl<'c> HostTxn<'c> {
                 names = names.or(held);
                 self.walk_in_turn();
             }
+            self.pass_names();
             self.breathe();
         };
         if !computes {
@@ -346,7 +347,7 @@ impl<'c> HostTxn<'c> {
 
     /// Lets others have the names that wait for them. Not while the command has tickets: its turn has come, and names
     /// are to stay as they are.
-    fn breathe(&mut self) {
+    fn pass_names(&mut self) {
         let passed = self.names_unless_placed().is_some_and(namelock::Guard::pass);
         self.way.let_go |= passed;
     }
