@@ -58,8 +58,8 @@ pub(super) struct Breath {
 }
 
 impl Breath {
-    /// If the other thread is awake and does not get on, this one sleeps for a moment, once for each look of it; whether
-    /// it did.
+    /// If the other thread is awake and does not get on, this one sleeps for a moment, once for each look of it.
+    /// Whether it did.
     pub fn take(&mut self, of: &Beat) -> bool {
         let (beat, now) = (of.0.load(Ordering::Relaxed), now_ns());
         if beat != self.beat {
