@@ -413,13 +413,18 @@ impl Reception {
             for id in self.done_waiting(&mut connections) {
                 welcome(&mut connections, id, &closer);
             }
-            let mut turns = UserTurns::default();
+            let (mut turns, mut skipped) = (UserTurns::default(), false);
             for id in in_turn(ready, last) {
                 let Some(c) = connections.get_mut(&id) else { continue };
                 let uid = c.talk.uid();
-                // What it has sent stays where it is, and is news again.
-                let Some(until) = turns.until(uid) else { continue };
-                last = id;
+                let Some(until) = turns.until(uid) else {
+                    // What it has sent stays where it is, and is news again; it is among the first then.
+                    skipped = true;
+                    continue;
+                };
+                if !skipped {
+                    last = id;
+                }
                 match c.turn(&closer, until) {
                     Turn::Stays => {}
                     Turn::Attaches => self.arrive(&mut connections, id, &closer),

@@ -261,3 +261,24 @@ fn paths_of_a_command_have_so_many_components_and_no_more() {
     assert_eq!(err(client.read("/again").map(drop)), Some(libc::ELOOP));
     assert_eq!(err(client.read("/file/x").map(drop)), Some(libc::ENOTDIR));
 }
+
+#[test]
+fn a_long_way_to_a_link_is_not_gone_on_by_what_must_make_a_name_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let served = served(dir.path());
+    let client = user(&served, 0);
+    std::fs::create_dir(at("d")).unwrap();
+    symlink("d/y", at("l")).unwrap();
+    let long = format!("{}l", "d/../".repeat(100));
+    for open in [format!("open {long} rw create excl"), format!("open {long} r; open {long} rw create excl")] {
+        let done = run(&client, &open);
+        assert!(matches!(done, Err(Errno::EXIST | Errno::NOENT)), "{open}: {done:?}");
+        assert!(!at("d/y").exists(), "{open}");
+    }
+    std::fs::write(at("d/y"), b"there").unwrap();
+    let both = format!("open {long} r as a; size a -> n; open {long} rw create excl");
+    assert_eq!(run(&client, &both), Err(Errno::EXIST));
+    assert_eq!(run(&client, &format!("open {long} r nofollow")), Err(Errno::LOOP));
+    assert_eq!(run(&client, &format!("open {long} r; open {long} r nofollow")), Err(Errno::LOOP));
+}

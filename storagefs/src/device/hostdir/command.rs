@@ -91,7 +91,8 @@ pub(super) fn is_large(work: &Work) -> bool {
         ChecksumRange { .. } => true,
         Read { out, .. } | OpenReadClose { out, .. } if out.len >= LONG => true,
         ReadChecksumVerify { len, .. } if len >= LONG => true,
-        Batch { items, .. } if items.len >= LONG_SEQUENCE => true,
+        // Of whatever: what its elements are is read when they run, and once.
+        Batch { .. } => true,
         ReadDirPlus { out, .. } if out.len >= LONG_SEQUENCE => true,
         Program { .. } if work.paths.program.as_ref().is_some_and(|p| is_long(p)) => true,
         Write { src, .. } | AppendChecksumWrite { src, .. } | OpenWriteClose { src, .. } if src.len >= LONG => true,
@@ -356,7 +357,7 @@ impl<'c> Cx<'c> {
         };
         let want = (len - done).min(SNAPSHOT_MAX);
         // (The thread that looks at rings waits for no turn.)
-        let mut turn = (want > PIECE as u64 && self.work.away).then(|| self.core.turn());
+        let mut turn = (want > PIECE as u64 && self.work.away).then(|| self.core.turn(true));
         let got = match self.snapshot(&description, (off + done, want), &mut sum, (scratch, &mut turn)).await {
             Ok(got) => got,
             Err(e) => return Some(Err(e)),
@@ -419,7 +420,8 @@ impl<'c> Cx<'c> {
             }
             let piece = (want - got).min(PIECE as u64) as usize;
             let buffer = &mut scratch.piece[..piece];
-            let cached = if turn.is_some() { data::read_cached(&description.body.fd, buffer, off + got) } else { None };
+            let memory = self.core.in_memory;
+            let cached = turn.as_ref().and_then(|_| data::read_cached(&description.body.fd, buffer, off + got, memory));
             let n = match cached {
                 Some(n) => n,
                 None => {

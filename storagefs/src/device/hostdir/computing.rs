@@ -5,7 +5,7 @@
 //! half of the processors compute, or walk a long way along paths, and threads take turns at it, in the order in which
 //! they asked.
 //!
-//! And whoever computes, copies or walks a long way looks now and then whether the thread that looks at rings gets on
+//! And whoever computes, sums up or walks a long way looks now and then whether the thread that looks at rings gets on
 //! ([`Breath`]). A thread that a client's thread has displaced may be in debt to the one that computes beside it, for
 //! it has just run, and the host's scheduler would have it wait for the end of a slice.
 

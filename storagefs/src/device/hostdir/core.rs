@@ -49,6 +49,8 @@ pub struct Core {
     /// Its st_dev and st_ino.
     pub(super) root_id: (u64, u64),
     pub(super) power_safe: bool,
+    /// All of its files lie in memory, and nowhere else.
+    pub(super) in_memory: bool,
     pub(super) durable_default: bool,
     /// This process may act with its callers' rights, and does; else it serves its own user only.
     pub(super) for_others: bool,
@@ -133,6 +135,7 @@ impl Core {
         let uid = rustix::process::geteuid().as_raw();
         Ok(Arc::new(Core {
             power_safe: power::is_safe(&root),
+            in_memory: power::in_memory(&root),
             durable_default: config.durability == Durability::Durable,
             for_others: uid == 0,
             uid,
@@ -227,9 +230,10 @@ impl Core {
         self.several.store(sessions.of_tenants.len() > 1, Ordering::Relaxed);
     }
 
-    /// A turn at the processors, for what other commands do not wait for, or not for long: a piece of a checksum.
-    pub(super) fn turn(&self) -> Turn<'_> {
-        self.computing.turn(self.several.load(Ordering::Relaxed))
+    /// A turn at the processors, for what other commands do not wait for, or not for long: a piece of a checksum. `away`:
+    /// nor does the thread look at rings.
+    pub(super) fn turn(&self, away: bool) -> Turn<'_> {
+        self.computing.turn(away && self.several.load(Ordering::Relaxed))
     }
 
     pub(super) fn with_sessions<R>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &Arc<SessionState>>) -> R) -> R {

@@ -28,13 +28,13 @@ pub(super) fn read_at(fd: impl AsFd, buf: &mut [u8], off: u64) -> Result<usize, 
     Ok(done)
 }
 
-/// Fills a buffer with what the host has in memory; `None` when that is less, for whatever reason.
-pub(super) fn read_cached(fd: impl AsFd, buf: &mut [u8], off: u64) -> Option<usize> {
+/// Fills a buffer with what the host has in memory; `None` when that is less, for whatever reason. `in_memory`: it has
+/// all of this file there, and would not say so.
+pub(super) fn read_cached(fd: impl AsFd, buf: &mut [u8], off: u64, in_memory: bool) -> Option<usize> {
     let whole = buf.len();
     match rustix::io::preadv2(&fd, &mut [IoSliceMut::new(buf)], off, ReadWriteFlags::NOWAIT) {
         Ok(n) if n == whole => Some(n),
-        // A file system that does not tell: those that lie in memory do not wait.
-        Err(rustix::io::Errno::OPNOTSUPP | rustix::io::Errno::NOSYS) => read_at(fd, buf, off).ok(),
+        Err(rustix::io::Errno::OPNOTSUPP) if in_memory => read_at(fd, buf, off).ok(),
         _ => None,
     }
 }

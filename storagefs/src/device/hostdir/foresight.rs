@@ -173,7 +173,7 @@ impl HostTxn<'_> {
             // Not cut before the step is over: it would begin anew, and again.
             (f.computed, f.computes) = (true, true);
             if self.computing.is_none() {
-                self.computing = Some(self.core.turn());
+                self.computing = Some(self.core.turn(self.work.away));
             }
             return Ok(());
         }
@@ -197,7 +197,7 @@ impl HostTxn<'_> {
     pub(super) fn compute_in_turn(&mut self) {
         if self.computing.as_ref().is_some_and(Turn::is_due) {
             self.computing = None;
-            self.computing = Some(self.core.turn());
+            self.computing = Some(self.core.turn(self.work.away));
         }
     }
 

@@ -1,5 +1,5 @@
 //! Looking at the rings. One thread at a time has the lookout: it takes commands, runs those that will not take long
-//! itself, and hands the lookout on before it runs another one. It spins as long as that pays, then sleeps in one call.
+//! itself, and gives the others away (`long`). It spins as long as that pays, then sleeps in one call.
 
 use std::collections::HashMap;
 use std::os::fd::OwnedFd;

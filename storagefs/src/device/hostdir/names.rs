@@ -94,7 +94,10 @@ impl<'c> HostTxn<'c> {
         path: &[u8],
         flags: OpenFlags,
     ) -> Option<Result<std::os::fd::OwnedFd, Errno>> {
-        let found = if self.settled { self.way.found(base, path)? } else { return None };
+        if !self.settled || flags.contains(OpenFlags::EXCL) {
+            return None;
+        }
+        let found = self.way.found(base, path, flags.contains(OpenFlags::NOFOLLOW))?;
         let how = host_flags(flags).difference(OFlags::NOFOLLOW) | OFlags::CLOEXEC;
         Some(match found {
             // Where it may make no names, its caller is told so.

@@ -12,14 +12,19 @@ const RAMFS: u64 = 0x8584_58f6;
 /// Loop devices over loop devices are looked through so many times.
 const NESTED_MAX: usize = 8;
 
+/// Whether all that is on the file system of `fd` lies in memory.
+pub fn in_memory(fd: impl AsFd) -> bool {
+    fstatfs(&fd).is_ok_and(|kind| [TMPFS, RAMFS].contains(&(kind.f_type as u64)))
+}
+
 /// Whether the file system that `fd` is on keeps what is durable over a power cut, as far as the host says.
 pub fn is_safe(fd: impl AsFd) -> bool {
     look(fd, 0)
 }
 
 fn look(fd: impl AsFd, depth: usize) -> bool {
-    let (Ok(kind), Ok(stat)) = (fstatfs(&fd), fstat(&fd)) else { return false };
-    if [TMPFS, RAMFS].contains(&(kind.f_type as u64)) || depth > NESTED_MAX {
+    let Ok(stat) = fstat(&fd) else { return false };
+    if in_memory(&fd) || depth > NESTED_MAX {
         return false;
     }
     // A file system without a block device of its own (network, overlay, several devices): not known.

@@ -68,13 +68,14 @@ impl HostTxn<'_> {
     pub(super) async fn prepare_program(&mut self, program: &Program) {
         // One that makes itself allowed to change something of its caller's own is not asked whether it is.
         let insists = program.micros().iter().any(|m| matches!(m, Micro::SetAttr { mode: Some(_), .. }));
-        let (mut any, mut alone) = (false, false);
+        let (mut any, mut changes) = (false, false);
         for m in program.micros().iter().filter(|m| names_of(m, program).next().is_some()) {
-            (any, alone) = (true, alone || renames(m));
+            (any, changes) = (true, changes || renames(m));
         }
         for round in 0..TRIES {
+            // What it needed in the round before may not be what it needs now.
             if any {
-                self.hold_names(alone);
+                self.hold_names(changes);
             }
             (self.way.let_go, self.way.keeps) = (false, round + 1 == TRIES);
             let need = self.need(program, insists);
@@ -83,8 +84,8 @@ impl HostTxn<'_> {
             }
             if !need.alone {
                 self.share_names();
-                alone = false;
             }
+            let alone = need.alone;
             self.withheld = need.withheld;
             let (settled, wanted) = (need.settled, members(need.set));
             self.place(wanted.clone());
@@ -195,7 +196,7 @@ impl HostTxn<'_> {
             Err(e) => {
                 need.alone |= renames;
                 if keeps {
-                    self.way.find(base, path, Err(e));
+                    self.way.find((base, path, nofollow), Err(e));
                 }
                 return;
             }
@@ -206,7 +207,7 @@ impl HostTxn<'_> {
         let makes = renames && !(keeps && found.is_ok());
         need.alone |= makes && allowed;
         if keeps {
-            self.way.find(base, path, found.clone());
+            self.way.find((base, path, nofollow), found.clone());
         }
         let Ok(fd) = found else { return };
         let Ok(stat) = fstat(&fd) else { return };
@@ -269,7 +270,11 @@ fn renames(m: &Micro) -> bool {
 fn names_of<'p>(m: &Micro, program: &'p Program) -> impl Iterator<Item = (Handle, &'p [u8], bool)> {
     let of = |base: Handle, path: Str, nofollow: bool| Some((base, program.string(path), nofollow));
     let (one, two) = match *m {
-        Micro::Open { base, path, flags, .. } => (of(base, path, flags.contains(OpenFlags::NOFOLLOW)), None),
+        Micro::Open { base, path, flags, .. } => {
+            // One that must make it follows no link to what it would make.
+            let nofollow = flags.contains(OpenFlags::NOFOLLOW) || flags.contains(OpenFlags::CREATE | OpenFlags::EXCL);
+            (of(base, path, nofollow), None)
+        }
         Micro::Unlink { base, path } | Micro::Rmdir { base, path } => (of(base, path, true), None),
         Micro::Mkdir { base, path, .. } | Micro::Symlink { base, path, .. } => (of(base, path, true), None),
         Micro::Rename { from_base, from, to_base, to, .. } => (of(from_base, from, true), of(to_base, to, true)),

@@ -107,7 +107,10 @@ impl Sequence {
     ) -> bool {
         let count = items.len / Sqe::SIZE as u32;
         let (believed, sequence) = match self.element.take() {
-            Some((element, sequence)) => (Ok(element), sequence),
+            Some((mut element, sequence)) => {
+                element.away |= work.away;
+                (Ok(element), sequence)
+            }
             None => {
                 let (raw, believed) = entry(work, items, self.next);
                 let element = believed.map(|(cmd, paths)| {

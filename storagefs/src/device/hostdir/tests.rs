@@ -217,6 +217,17 @@ fn prepared(core: &Arc<Core>, text: &str, check: impl FnOnce(&mut HostTxn<'_>, b
 
 /// The same, `away`: by a thread that does not look.
 fn prepared_by(core: &Arc<Core>, text: &str, away: bool, check: impl FnOnce(&mut HostTxn<'_>, bool)) {
+    prepared_after(core, text, away, None, check);
+}
+
+/// The same, if it has to wait for its turn at first: `meanwhile` is what others do then.
+fn prepared_after(
+    core: &Arc<Core>,
+    text: &str,
+    away: bool,
+    meanwhile: Option<&mut dyn FnMut()>,
+    check: impl FnOnce(&mut HostTxn<'_>, bool),
+) {
     let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
     let mut client = Client::new(session.new_queue_local(8, 1 << 16).unwrap());
     let body = parse(text, &[]).unwrap().body.bind(&[]).unwrap();
@@ -229,7 +240,12 @@ fn prepared_by(core: &Arc<Core>, text: &str, away: bool, check: impl FnOnce(&mut
     let program = work.paths.program.as_ref().unwrap();
     let mut preparing = Box::pin(txn.prepare_program(program));
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    let ready = preparing.as_mut().poll(&mut cx).is_ready();
+    let mut ready = preparing.as_mut().poll(&mut cx).is_ready();
+    if let Some(meanwhile) = meanwhile {
+        assert!(!ready, "it waits for nothing");
+        meanwhile();
+        ready = preparing.as_mut().poll(&mut cx).is_ready();
+    }
     drop(preparing);
     check(&mut txn, ready);
 }
@@ -544,7 +560,7 @@ fn a_thread_that_computes_beside_other_users_yields_to_others_and_has_its_share_
                 let usual = nice();
                 // As a command's thread does, which has the rights of its client.
                 rustix::thread::set_thread_res_uid(None, rustix::process::Uid::from_raw(65_534), None).unwrap();
-                let turn = core.turn();
+                let turn = core.turn(true);
                 let inside = nice();
                 drop(turn);
                 let rights = rustix::thread::capabilities(None).unwrap().effective;
@@ -591,4 +607,42 @@ fn a_program_that_changes_no_names_keeps_what_they_led_to_and_not_the_names() {
             assert!(ready && !txn.settled && !has_names(&core, true), "{change}: names go on leading where they do");
         });
     }
+}
+
+#[test]
+fn a_program_whose_file_is_gone_when_its_turn_comes_holds_names_alone_to_make_it() {
+    let place = tempfile::tempdir().unwrap();
+    let file = place.path().join("f");
+    std::fs::write(&file, b"").unwrap();
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    let key = members([(key_of(&core, &file), Mode::Exclusive)]);
+    let mut held = Some(core.sets.place(core.sets.arrive(), Token(1), key));
+    let mut meanwhile = || {
+        assert!(has_names(&core, true), "it keeps names while it waits");
+        std::fs::remove_file(&file).unwrap();
+        held = None;
+    };
+    prepared_after(&core, "open f rw create as f; append f x\"00\"", false, Some(&mut meanwhile), |txn, ready| {
+        assert!(ready && !txn.settled);
+        assert!(!has_names(&core, false), "another could make it meanwhile");
+    });
+}
+
+#[test]
+fn what_a_link_leads_to_is_not_what_an_open_finds_that_does_not_follow_it() {
+    let place = tempfile::tempdir().unwrap();
+    std::fs::write(place.path().join("f"), b"f").unwrap();
+    std::os::unix::fs::symlink("f", place.path().join("l")).unwrap();
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    prepared(&core, "open l r; open l r nofollow", |txn, ready| {
+        assert!(ready && txn.settled);
+        let program = txn.work.paths.program.as_ref().unwrap();
+        let open = |n: usize, more: OpenFlags| {
+            let Micro::Open { base, path, flags, .. } = program.micros()[n] else { panic!("{n} opens nothing") };
+            txn.open_found(base, program.string(path), flags | more).map(|found| found.map(drop))
+        };
+        assert_eq!(open(0, OpenFlags::empty()), Some(Ok(())));
+        assert_eq!(open(1, OpenFlags::empty()), Some(Err(Errno::LOOP)));
+        assert_eq!(open(0, OpenFlags::CREATE | OpenFlags::EXCL), None, "that is for the host to refuse");
+    });
 }

@@ -64,7 +64,7 @@ pub(super) struct Way {
     /// Where long ways of the command have led.
     long: Vec<Long>,
     /// What a program's opens led to when it got its place.
-    found: Vec<(Name, Result<Rc<OwnedFd>, Errno>)>,
+    found: Vec<(Name, bool, Result<Rc<OwnedFd>, Errno>)>,
     /// It has been left, to be begun anew by a thread that does not look at rings.
     pub left: bool,
     /// Others have had the names on its way: what was found before may have moved.
@@ -103,15 +103,15 @@ impl Way {
         self.long.clear();
     }
 
-    /// What an open of this name led to.
-    pub fn find(&mut self, base: Handle, path: &[u8], found: Result<Rc<OwnedFd>, Errno>) {
-        self.found.push((name_of(base, path), found));
+    /// What an open of this name led to, which followed a link at its end or not.
+    pub fn find(&mut self, (base, path, nofollow): (Handle, &[u8], bool), found: Result<Rc<OwnedFd>, Errno>) {
+        self.found.push((name_of(base, path), nofollow, found));
     }
 
     /// The same, when it is opened.
-    pub fn found(&self, base: Handle, path: &[u8]) -> Option<Result<Rc<OwnedFd>, Errno>> {
-        let of = name_of(base, path);
-        self.found.iter().find(|(name, _)| *name == of).map(|(_, found)| found.clone())
+    pub fn found(&self, base: Handle, path: &[u8], nofollow: bool) -> Option<Result<Rc<OwnedFd>, Errno>> {
+        let of = (name_of(base, path), nofollow);
+        self.found.iter().find(|(name, how, _)| (*name, *how) == of).map(|(.., found)| found.clone())
     }
 
     /// Where names lead is to be looked at again, but for long ways.
@@ -243,9 +243,10 @@ impl<'c> HostTxn<'c> {
             }
             None => walking.rest = path.to_vec(),
         }
+        self.lead(&mut walking)?;
+        // The place of its last component, and not of what a link there says: others of the command may not follow it.
+        self.remember(from, spent, &mut walking);
         loop {
-            self.lead(&mut walking)?;
-            self.remember(from, spent, &mut walking);
             let (last, mut extra) = (components(&walking.rest).next(), 0);
             // Nothing but slashes: where it stands.
             let name = last.clone().map_or(&b"."[..], |last| &walking.rest[last.start..]);
@@ -256,6 +257,7 @@ impl<'c> HostTxn<'c> {
                 Err(Errno::LOOP) if followed => walking.follow(core)?,
                 other => return other,
             }
+            self.lead(&mut walking)?;
         }
     }
 
@@ -342,7 +344,7 @@ impl<'c> HostTxn<'c> {
             return;
         }
         self.computing = None;
-        self.computing = Some(self.core.turn());
+        self.computing = Some(self.core.turn(self.work.away));
     }
 
     /// Lets others have the names that wait for them. Not while the command has tickets: its turn has come, and names
