@@ -230,8 +230,8 @@ impl Core {
         self.several.store(sessions.of_tenants.len() > 1, Ordering::Relaxed);
     }
 
-    /// A turn at the processors, for what other commands do not wait for, or not for long: a piece of a checksum. `away`:
-    /// nor does the thread look at rings.
+    /// A turn at the processors, for what other commands do not wait for, or not for long: a piece of a checksum.
+    /// `away`: nor does the thread look at rings.
     pub(super) fn turn(&self, away: bool) -> Turn<'_> {
         self.computing.turn(away && self.several.load(Ordering::Relaxed))
     }
