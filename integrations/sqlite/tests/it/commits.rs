@@ -146,7 +146,7 @@ fn a_database_of_ten_gibibytes_is_as_small_as_what_is_in_it() {
     assert_eq!(one::<String>(&db, "pragma integrity_check"), "ok");
     assert_eq!(one::<i64>(&db, "select sum(length(y)) from t"), 1_100_000);
     drop(db);
-    // All of it in use, as its head says (file format of SQLite, section 1.3.8): what comes next lies behind it.
+    // All of it in use, as its head says (SQLite's file format, "In-header database size"): what comes next is behind.
     let file = client.open("/a.db", &OpenOptions::new().write(true)).unwrap();
     file.write_all_at(&(10_u32 << 14).to_be_bytes(), 28).unwrap();
     drop(file);

@@ -28,8 +28,8 @@ use crate::device::sets::{Tickets, members};
 /// Payload bytes from which on a command takes long.
 const LONG: u32 = 128 << 10;
 
-/// Bytes of entries, or of attributes, from which on a sequence does.
-const LONG_SEQUENCE: u32 = 1 << 10;
+/// Bytes of entries with attributes from which on a listing does.
+const LONG_LISTING: u32 = 1 << 10;
 
 /// What a command ends with.
 #[derive(Clone, Copy, Debug)]
@@ -93,7 +93,7 @@ pub(super) fn is_large(work: &Work) -> bool {
         ReadChecksumVerify { len, .. } if len >= LONG => true,
         // Of whatever: what its elements are is read when they run, and once.
         Batch { .. } => true,
-        ReadDirPlus { out, .. } if out.len >= LONG_SEQUENCE => true,
+        ReadDirPlus { out, .. } if out.len >= LONG_LISTING => true,
         Program { .. } if work.paths.program.as_ref().is_some_and(|p| is_long(p)) => true,
         Write { src, .. } | AppendChecksumWrite { src, .. } | OpenWriteClose { src, .. } if src.len >= LONG => true,
         OpenReadWriteClose { out, src, .. } if out.len.max(src.len) >= LONG => true,

@@ -2,8 +2,8 @@
 //!
 //! A device's threads are as many as may wait for the host at once, which is more than the machine has processors. Were
 //! all of them to compress, whatever else is to run would wait until the host's scheduler takes one of them away. So
-//! half of the processors compute, or walk a long way along paths, and threads take turns at it, in the order in which
-//! they asked.
+//! half of the processors compute, sum up, or walk a long way along paths, and threads take turns at it, in the order
+//! in which they asked.
 //!
 //! And whoever computes, sums up or walks a long way looks now and then whether the thread that looks at rings gets on
 //! ([`Breath`]). A thread that a client's thread has displaced may be in debt to the one that computes beside it, for

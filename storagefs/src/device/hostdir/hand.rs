@@ -154,14 +154,16 @@ impl Hand<'_> {
         let took = now_ns().saturating_sub(now);
         self.me.busy_ns.add(took);
         let queue = work.queue.clone();
-        if done.is_some_and(|done| !done.synced) && fresh && !command::is_large(&work) {
-            queue.pace.note(took);
+        if fresh && !command::is_large(&work) {
+            match &done {
+                // How long the host takes to make something durable says nothing of the next one.
+                Some(done) if done.synced => {}
+                Some(_) => queue.pace.note(took),
+                // It turned out to be a long one, which the next one probably is, too.
+                None => queue.pace.note(u64::MAX),
+            }
         }
         let Some(done) = done else {
-            if looking {
-                // It turned out to be a long one, which the next one probably is, too.
-                queue.pace.note(u64::MAX);
-            }
             if fresh {
                 queue.cut.fetch_add(1, Ordering::AcqRel);
             }

@@ -250,6 +250,15 @@ fn prepared_after(
     check(&mut txn, ready);
 }
 
+/// Waits for what another thread does.
+fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "never: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
 /// Whether names can be had now.
 fn has_names(core: &Core, alone: bool) -> bool {
     core.names.try_take_for(alone, Duration::ZERO).is_some()
@@ -332,13 +341,7 @@ fn a_program_holds_what_its_names_lead_to_though_others_had_the_names_on_its_way
     let core = Core::new(HostDirConfig::new(place.path())).unwrap();
     let at = |name: &str| place.path().join(name);
     let text = format!("open a/f r; open {}d/g r", "d/../".repeat(50));
-    let others = |n: usize| {
-        let start = Instant::now();
-        while core.names.waiting() < n {
-            assert!(start.elapsed() < Duration::from_secs(20), "{n} never wait for names");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-    };
+    let others = |n: usize| wait_until("so many wait for names", || core.names.waiting() >= n);
     let names = core.names.take(true);
     std::thread::scope(|scope| {
         let program = scope.spawn(|| {
@@ -417,17 +420,10 @@ fn a_long_walk_keeps_neither_names_from_others_nor_its_turn_from_those_that_walk
             prepared_by(&core, "mkdir l/x", true, |txn, ready| left = Some((ready, txn.way.left)));
             left
         });
-        let start = Instant::now();
-        while core.computing.waiting() == 0 {
-            assert!(start.elapsed() < Duration::from_secs(20), "it asks for no turn");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("it asks for a turn", || core.computing.waiting() > 0);
         let names = core.names.take(true);
         drop(turns);
-        while core.names.waiting() == 0 {
-            assert!(start.elapsed() < Duration::from_secs(20), "it waits for no names");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        wait_until("it waits for names", || core.names.waiting() > 0);
         assert!(turns_are_free(&core), "it waits for names with a turn in hand");
         drop(names);
         assert_eq!(walk.join().unwrap(), Some((true, false)));
