@@ -14,7 +14,8 @@ impl QueueMemory {
         let _ = futex::wait(self.atomic(Word::CqTail), futex::Flags::empty(), tail, Some(&timeout));
     }
 
-    /// Client side: wakes the thread in [`QueueMemory::sleep_on`], if there is one already.
+    /// Wakes the thread in [`QueueMemory::sleep_on`], if there is one already: from the client's side, or from the
+    /// device's when `CqProducer::publish` said so.
     pub fn rouse(&self) {
         let _ = futex::wake(self.atomic(Word::CqTail), futex::Flags::empty(), 1);
     }

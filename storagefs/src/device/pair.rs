@@ -153,6 +153,11 @@ impl Pair {
         self.ends.try_lock()
     }
 
+    /// Wakes the client, which has been found asleep ([`Ends::publish_asleep`]).
+    pub fn wake(&self) {
+        self.memory.rouse();
+    }
+
     /// Whether a command has not got its place yet.
     #[inline]
     pub fn is_admitting(&self) -> bool {
@@ -329,11 +334,21 @@ impl Ends {
         std::mem::take(&mut self.woken)
     }
 
-    fn publish_posted(&mut self) {
-        self.posted = 0;
-        // First the room, then the completion: who has seen a completion finds room for the next entry.
+    /// Makes visible what was posted, and says whether the client sleeps: then the caller wakes it ([`Pair::wake`])
+    /// when it has let go of the ends. Where a client that wakes has the processor at once, whoever wakes it would keep
+    /// others from the ends meanwhile.
+    #[must_use]
+    pub fn publish_asleep(&mut self) -> bool {
+        if std::mem::take(&mut self.posted) == 0 {
+            return false;
+        }
         self.release();
-        if self.cq.publish() {
+        self.cq.publish()
+    }
+
+    fn publish_posted(&mut self) {
+        // First the room, then the completion: who has seen a completion finds room for the next entry.
+        if self.publish_asleep() {
             self.woken += 1;
             self.cq.wake();
         }

@@ -12,7 +12,6 @@ use weldfs_ciscops::{
 use weldfs_scheduler::{Mode, Token};
 use zerocopy::IntoBytes;
 
-use super::computing::{Breath, Turn};
 use super::core::Core;
 use super::hand::{PIECE, Scratch};
 use super::lookout::{Progress, Work};
@@ -73,7 +72,7 @@ pub(super) fn answer(result: Result<(u64, u64), Errno>) -> Done {
 /// Whether a command may have to wait for a medium of the host's: it is not known how long, and others are not to.
 pub(super) fn waits_for_the_host(core: &Core, work: &Work) -> bool {
     use Op::*;
-    matches!(work.cmd.op, Fsync { .. } | Fdatasync { .. } | Syncfs | Fallocate { .. } | Truncate { .. })
+    matches!(work.cmd.op, Fsync { .. } | Fdatasync { .. } | Syncfs)
         || work.cmd.after_durable
         || (wants_durable(core, work) && changes(work))
 }
@@ -84,11 +83,18 @@ pub(super) fn may_take_long(work: &Work) -> bool {
     is_large(work) || work.queue.pace.is_slow()
 }
 
+/// Whether it has turns at the processors by itself, where it needs one.
+pub(super) fn takes_turns(work: &Work) -> bool {
+    matches!(work.cmd.op, Op::ChecksumRange { .. })
+        || work.paths.program.as_ref().is_some_and(|program| program.computes().is_some())
+}
+
 /// Whether it is by what it asks for.
 pub(super) fn is_large(work: &Work) -> bool {
     use Op::*;
     match work.cmd.op {
-        ChecksumRange { .. } => true,
+        // Of a file of whatever length.
+        ChecksumRange { .. } | Fallocate { .. } | Truncate { .. } => true,
         Read { out, .. } | OpenReadClose { out, .. } if out.len >= LONG => true,
         ReadChecksumVerify { len, .. } if len >= LONG => true,
         // Of whatever: what its elements are is read when they run, and once.
@@ -357,8 +363,10 @@ impl<'c> Cx<'c> {
         };
         let want = (len - done).min(SNAPSHOT_MAX);
         // (The thread that looks at rings waits for no turn.)
-        let mut turn = (want > PIECE as u64 && self.work.away).then(|| self.core.turn(true));
-        let got = match self.snapshot(&description, (off + done, want), &mut sum, (scratch, &mut turn)).await {
+        if want > PIECE as u64 && self.work.away {
+            scratch.take_turn(self.core, (true, true));
+        }
+        let got = match self.snapshot(&description, (off + done, want), &mut sum, scratch).await {
             Ok(got) => got,
             Err(e) => return Some(Err(e)),
         };
@@ -368,7 +376,10 @@ impl<'c> Cx<'c> {
             return None;
         }
         if self.work.cmd.after_durable
-            && let Err(e) = fdatasync(&description.body.fd)
+            && let Err(e) = {
+                scratch.wait();
+                fdatasync(&description.body.fd)
+            }
         {
             return Some(Err(e.into()));
         }
@@ -406,27 +417,28 @@ impl<'c> Cx<'c> {
         description: &Description<HostFile>,
         (off, want): (u64, u64),
         sum: &mut ChecksumState,
-        (scratch, turn): (&mut Scratch, &mut Option<Turn<'_>>),
+        scratch: &mut Scratch,
     ) -> Result<u64, Errno> {
         let mut tickets = self.place(description.ino, Mode::Shared);
         if !tickets.running() {
-            *turn = None;
+            scratch.wait();
         }
         tickets.start().await;
-        let (mut got, mut breath) = (0, Breath::default());
+        let mut got = 0;
         while got < want {
             if self.work.away {
-                breath.take(&self.core.beat);
+                scratch.breathe(self.core);
             }
             let piece = (want - got).min(PIECE as u64) as usize;
             let buffer = &mut scratch.piece[..piece];
             let memory = self.core.in_memory;
-            let cached = turn.as_ref().and_then(|_| data::read_cached(&description.body.fd, buffer, off + got, memory));
+            let in_turn = scratch.turn.is_some();
+            let cached = in_turn.then(|| data::read_cached(&description.body.fd, buffer, off + got, memory)).flatten();
             let n = match cached {
                 Some(n) => n,
                 None => {
-                    *turn = None;
-                    data::read_at(&description.body.fd, buffer, off + got)?
+                    scratch.turn = None;
+                    data::read_at(&description.body.fd, &mut scratch.piece[..piece], off + got)?
                 }
             };
             sum.update(&scratch.piece[..n]);

@@ -9,6 +9,7 @@
 //! ([`Breath`]). A thread that a client's thread has displaced may be in debt to the one that computes beside it, for
 //! it has just run, and the host's scheduler would have it wait for the end of a slice.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -84,8 +85,8 @@ struct State {
 }
 
 /// A turn; over when dropped.
-pub(super) struct Turn<'c> {
-    of: &'c Computing,
+pub(super) struct Turn {
+    of: Arc<Computing>,
     begun: u64,
     /// Threads that serve are to find a processor meanwhile.
     _long: LongSlice,
@@ -93,20 +94,20 @@ pub(super) struct Turn<'c> {
 
 impl Computing {
     /// Of a machine with so many processors.
-    pub fn new(processors: usize) -> Computing {
-        Computing { most: (processors as u64 / 2).max(1), state: Mutex::default(), over: Condvar::new() }
+    pub fn new(processors: usize) -> Arc<Computing> {
+        Arc::new(Computing { most: (processors as u64 / 2).max(1), state: Mutex::default(), over: Condvar::new() })
     }
 
     /// Waits for a turn. Those that have one never wait for those that wait, as they hold nothing that others need.
     /// `yields`: nor do others wait for what is done in it, so it may take less of a processor that they want as well.
-    pub fn turn(&self, yields: bool) -> Turn<'_> {
+    pub fn turn(self: &Arc<Self>, yields: bool) -> Turn {
         let mut state = self.state.lock();
         let mine = state.asked;
         state.asked += 1;
         while mine >= state.ended + self.most {
             self.over.wait(&mut state);
         }
-        Turn { of: self, begun: now_ns(), _long: LongSlice::of(yields) }
+        Turn { of: self.clone(), begun: now_ns(), _long: LongSlice::of(yields) }
     }
 }
 
@@ -119,7 +120,7 @@ impl Computing {
     }
 }
 
-impl Turn<'_> {
+impl Turn {
     /// Whether another thread waits, and this turn has been long enough.
     pub fn is_due(&self) -> bool {
         now_ns().saturating_sub(self.begun) > TURN_NS && {
@@ -129,7 +130,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for Turn {
     fn drop(&mut self) {
         self.of.state.lock().ended += 1;
         // Each knows whether it is the one.

@@ -11,10 +11,11 @@ use rustix::fs::{CWD, Mode, OFlags, openat};
 use weldfs_ciscops::{Durability, Errno, InodeNo, Op};
 use weldfs_locks::{Condvar, Mutex};
 
-use super::computing::{Beat, Computing, Turn};
+use super::computing::{Beat, Computing};
 use super::long::Long;
 use super::lookout::Lookout;
 use super::namelock::NameLock;
+use super::processors::Processors;
 use super::session::{HostFile, QueueState, SessionState};
 use super::{HostDirConfig, power};
 use crate::device::clock::now_ns;
@@ -69,7 +70,9 @@ pub struct Core {
     /// Commands that take long.
     pub(super) long: Long,
     /// Threads that compute.
-    pub(super) computing: Computing,
+    pub(super) computing: Arc<Computing>,
+    /// Where they do so.
+    pub(super) processors: Processors,
     /// What the thread that looks at rings does.
     pub(super) beat: Beat,
     pub(super) workers: Vec<CoreCounters>,
@@ -149,6 +152,7 @@ impl Core {
             lookout: Mutex::new(lookout),
             long: Long::new(config.threads.max(1)),
             computing: Computing::new(std::thread::available_parallelism().map_or(1, usize::from)),
+            processors: Processors::new(),
             beat: Beat::default(),
             workers: (0..config.threads.max(1)).map(|_| CoreCounters::default()).collect(),
             tenants: TenantTable::new(TenantsConfig::default(), has, &weldfs_journal::SystemRandom),
@@ -230,10 +234,9 @@ impl Core {
         self.several.store(sessions.of_tenants.len() > 1, Ordering::Relaxed);
     }
 
-    /// A turn at the processors, for what other commands do not wait for, or not for long: a piece of a checksum.
-    /// `away`: nor does the thread look at rings.
-    pub(super) fn turn(&self, away: bool) -> Turn<'_> {
-        self.computing.turn(away && self.several.load(Ordering::Relaxed))
+    /// Whether clients of several tenants are attached.
+    pub(super) fn has_several(&self) -> bool {
+        self.several.load(Ordering::Relaxed)
     }
 
     pub(super) fn with_sessions<R>(&self, f: impl FnOnce(&mut dyn Iterator<Item = &Arc<SessionState>>) -> R) -> R {

@@ -1,6 +1,7 @@
 //! Calls on the content of files.
 
 use std::io::IoSliceMut;
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, fstat, ftruncate};
@@ -43,19 +44,8 @@ fn read_empty(fd: BorrowedFd<'_>, off: u64) -> rustix::io::Result<u64> {
     rustix::io::pread(fd, &mut [0; 0], off).map(|n: usize| n as u64)
 }
 
-/// Reads until `to` is full or the file ends, into the client's pool without a stop in between.
-fn read_shared(fd: BorrowedFd<'_>, to: SharedBytes<'_>, off: u64) -> Result<u64, Errno> {
-    let mut done = 0;
-    while done < to.len() {
-        match sys::read_to(fd, to.sub(done, to.len() - done), off + done as u64) {
-            Ok(0) => break,
-            Ok(n) => done += n,
-            Err(Errno::INTR) => {}
-            Err(e) => return Err(e),
-        }
-    }
-    Ok(done as u64)
-}
+/// Bytes that one call of the host moves.
+const CALL_BYTES: usize = 128 << 10;
 
 /// Writes all of `len` bytes, where `part` writes from so far on; after a failure, how far it came.
 fn write_all(len: usize, mut part: impl FnMut(usize) -> Result<usize, Errno>) -> Result<(), (usize, Errno)> {
@@ -103,7 +93,7 @@ impl HostTxn<'_> {
         let done = match (&mut sink, &mut sum) {
             (Sink::Shared(to), None) => {
                 self.counted.copies += 1;
-                read_shared(self.fd(f), to.sub(0, len as usize), off)?
+                self.read_shared(f, to.sub(0, len as usize), off)?
             }
             (Sink::Private(to), None) => read_at(self.fd(f), &mut to[..len as usize], off)? as u64,
             _ => {
@@ -115,6 +105,42 @@ impl HostTxn<'_> {
             self.counted.bytes_out += done;
         }
         Ok(done)
+    }
+
+    /// Reads until `to` is full or the file ends, into the client's pool.
+    fn read_shared(&mut self, f: FileRef, to: SharedBytes<'_>, off: u64) -> Result<u64, Errno> {
+        let mut done = 0;
+        while done < to.len() {
+            let part = to.sub(done, (to.len() - done).min(CALL_BYTES));
+            match sys::read_to(self.fd(f), part, off + done as u64) {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e),
+            }
+            if done < to.len() {
+                self.breathe();
+            }
+        }
+        Ok(done as u64)
+    }
+
+    /// Writes all of `len` bytes in calls of the host that are not long; after a failure, how far it came.
+    fn write_calls(
+        &mut self,
+        len: usize,
+        mut call: impl FnMut(&Self, Range<usize>) -> Result<usize, Errno>,
+    ) -> Result<(), (usize, Errno)> {
+        let mut from = 0;
+        while from < len {
+            let to = len.min(from + CALL_BYTES);
+            write_all(to - from, |done| call(self, from + done..to)).map_err(|(done, e)| (from + done, e))?;
+            from = to;
+            if from < len {
+                self.breathe();
+            }
+        }
+        Ok(())
     }
 
     fn read_pieces(
@@ -143,6 +169,7 @@ impl HostTxn<'_> {
                     if n < want {
                         break Ok(done);
                     }
+                    self.breathe();
                 }
             }
         };
@@ -171,12 +198,14 @@ impl HostTxn<'_> {
         let wrote = match (src, sum) {
             (Source::Shared(from), None) => {
                 self.counted.copies += 1;
-                let fd = self.fd(f);
-                write_all(len, |done| sys::write_from(fd, from.sub(done, len - done), off + done as u64))
+                self.write_calls(len, |txn, part| {
+                    sys::write_from(txn.fd(f), from.sub(part.start, part.len()), off + part.start as u64)
+                })
             }
             (Source::Private(from) | Source::Taken(from), sum) => {
-                let fd = self.fd(f);
-                let wrote = write_all(len, |done| Ok(rustix::io::pwrite(fd, &from[done..], off + done as u64)?));
+                let wrote = self.write_calls(len, |txn, part| {
+                    Ok(rustix::io::pwrite(txn.fd(f), &from[part.clone()], off + part.start as u64)?)
+                });
                 if let Some(sum) = sum {
                     sum.update(from);
                 }
@@ -225,6 +254,7 @@ impl HostTxn<'_> {
             result = write_all(n, |more| Ok(rustix::io::pwrite(fd, &part[more..], at + more as u64)?))
                 .map_err(|(more, e)| (done + more, e));
             done += n;
+            self.breathe();
         }
         self.scratch.piece = piece;
         result

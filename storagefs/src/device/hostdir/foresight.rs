@@ -19,7 +19,6 @@ use weldfs_ciscops::{
 };
 
 use super::attr::kind;
-use super::computing::Turn;
 use super::core::Core;
 use super::data;
 use super::hand::Scratch;
@@ -102,6 +101,7 @@ pub(super) async fn run(
             return None;
         }
         drop(ahead);
+        scratch.turn = None;
         let mut txn = HostTxn::new(core, work, scratch, durable);
         txn.prepare().await;
         if txn.way.left {
@@ -172,8 +172,8 @@ impl HostTxn<'_> {
         if !held {
             // Not cut before the step is over: it would begin anew, and again.
             (f.computed, f.computes) = (true, true);
-            if self.computing.is_none() {
-                self.computing = Some(self.core.turn(self.work.away));
+            if self.scratch.turn.is_none() {
+                self.scratch.take_turn(self.core, (self.work.away, true));
             }
             return Ok(());
         }
@@ -186,7 +186,7 @@ impl HostTxn<'_> {
 
     pub(super) fn note_quiet(&mut self, how: Quiet) {
         if how == Quiet::Between {
-            self.computing = None;
+            self.scratch.turn = None;
             if let Some(f) = &mut self.foresight {
                 f.computes = false;
             }
@@ -195,9 +195,8 @@ impl HostTxn<'_> {
 
     /// At a boundary while it computes: whether it goes on at once.
     pub(super) fn compute_in_turn(&mut self) {
-        if self.computing.as_ref().is_some_and(Turn::is_due) {
-            self.computing = None;
-            self.computing = Some(self.core.turn(self.work.away));
+        if !self.is_placed() && self.names.is_none() {
+            self.scratch.renew_turn(self.core, (self.work.away, true));
         }
     }
 

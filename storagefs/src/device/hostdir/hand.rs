@@ -13,6 +13,7 @@ use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use weldfs_ciscops::{Cqe, Errno, Outcome, Sqe};
 
 use super::command::{self, Done};
+use super::computing::{Breath, Turn};
 use super::core::Core;
 use super::long::Job;
 use super::lookout::Work;
@@ -33,6 +34,52 @@ pub(super) struct Scratch {
     pub piece: Box<[u8]>,
     /// For directory entries.
     pub entries: Box<[MaybeUninit<u8>]>,
+    /// Its turn at the processors. Whoever has one waits neither for names nor for files nor for a medium.
+    pub turn: Option<Turn>,
+    /// How often it has waited for others, and not for the host.
+    pub waits: u32,
+    /// What it has seen of the thread that looks at rings.
+    breath: Breath,
+    /// It runs on the processors of those that compute.
+    pub apart: bool,
+}
+
+impl Default for Scratch {
+    fn default() -> Scratch {
+        let (piece, entries) = (vec![0; PIECE].into_boxed_slice(), Box::new_uninit_slice(ENTRIES));
+        Scratch { piece, entries, turn: None, waits: 0, breath: Breath::default(), apart: false }
+    }
+}
+
+impl Scratch {
+    /// Of a thread that does not look at rings, where it takes long: lets the one that does have a processor.
+    pub fn breathe(&mut self, core: &Core) {
+        self.waits += u32::from(self.breath.take(&core.beat));
+    }
+
+    /// Before it may have to wait.
+    pub fn wait(&mut self) {
+        self.turn = None;
+        self.waits = self.waits.wrapping_add(1);
+    }
+
+    /// Where it has had a turn that was long enough, and others wait for one: the next one.
+    pub fn renew_turn(&mut self, core: &Core, (away, yields): (bool, bool)) {
+        if self.turn.as_ref().is_some_and(Turn::is_due) {
+            self.take_turn(core, (away, yields));
+        }
+    }
+
+    /// Another turn at the processors. `away`: this thread does not look at rings. `yields`: others do not wait for
+    /// what it does, or not for long: a piece of a checksum.
+    pub fn take_turn(&mut self, core: &Core, (away, yields): (bool, bool)) {
+        self.wait();
+        let apart = away && core.has_several();
+        self.turn = Some(core.computing.turn(apart && yields));
+        if apart {
+            core.processors.compute(&mut self.apart);
+        }
+    }
 }
 
 struct Unpark(Thread);
@@ -51,7 +98,7 @@ pub(super) fn run(core: &Core, index: usize) {
         index,
         me: &core.workers[index],
         waker: Waker::from(Arc::new(Unpark(std::thread::current()))),
-        scratch: Scratch { piece: vec![0; PIECE].into_boxed_slice(), entries: Box::new_uninit_slice(ENTRIES) },
+        scratch: Scratch::default(),
         acting: None,
         computed: false,
     };
@@ -99,6 +146,7 @@ impl Hand<'_> {
     fn look(&mut self) {
         let core = self.core;
         let mut lookout = core.lookout.lock();
+        core.processors.look(&mut self.scratch.apart);
         while let Some(work) = lookout.next(core, self.me) {
             let sleeps = command::waits_for_the_host(core, &work);
             let long = sleeps || command::may_take_long(&work);
@@ -116,6 +164,7 @@ impl Hand<'_> {
             } else if !sleeps {
                 core.long.give(work);
             } else if let Some(work) = core.long.begin(work, || lookout.publish()) {
+                core.processors.leave();
                 drop(lookout);
                 self.serve_long(work);
                 return self.give_back();
@@ -128,9 +177,14 @@ impl Hand<'_> {
     fn serve_long(&mut self, work: Work) {
         let mut next = Some(work);
         while let Some(work) = next.filter(|_| !self.core.is_poisoned()) {
-            let client = work.client();
+            let (client, queue) = (work.client(), work.queue.clone());
             // The thread that looks at rings meanwhile, and clients, are to find a processor.
-            let _long = (!command::waits_for_the_host(self.core, &work)).then(sys::LongSlice::ask);
+            let sleeps = command::waits_for_the_host(self.core, &work);
+            let in_turn = !sleeps && !queue.pace.sleeps() && !command::takes_turns(&work);
+            if in_turn {
+                self.scratch.take_turn(self.core, (true, false));
+            }
+            let _long = (!sleeps && !in_turn).then(sys::LongSlice::ask);
             next = match self.serve(work, false) {
                 Served::Cut(work) => self.core.long.again(work),
                 Served::Over | Served::Unpublished(_) => self.core.long.over(client),
@@ -147,20 +201,32 @@ impl Hand<'_> {
         if fresh {
             work.begun = now;
         }
+        let (queue, waits) = (work.queue.clone(), self.scratch.waits);
+        let before = (work.away || queue.pace.is_suspect()).then(sys::Usage::now);
         let done = match self.act_as(&work.queue.session.cred) {
             Ok(()) => wait(&self.waker, command::run(self.core, &work, &mut self.scratch)),
             Err(errno) => Some(Done::from(Outcome::failed(errno))),
         };
+        self.scratch.turn = None;
         let took = now_ns().saturating_sub(now);
         self.me.busy_ns.add(took);
-        let queue = work.queue.clone();
-        if fresh && !command::is_large(&work) {
+        let close = before.map(|before| {
+            let (after, waits) = (sys::Usage::now(), self.scratch.waits.wrapping_sub(waits));
+            (after.cpu_ns.saturating_sub(before.cpu_ns), after.sleeps - before.sleeps > u64::from(waits))
+        });
+        // How long the host takes to make something durable says nothing of the next one.
+        if !done.as_ref().is_some_and(|done| done.synced) {
+            if work.away
+                && let Some((_, slept)) = close
+            {
+                queue.pace.note_sleep(slept);
+            }
+            let close = close.map(|(cpu_ns, slept)| if slept { took } else { cpu_ns });
             match &done {
-                // How long the host takes to make something durable says nothing of the next one.
-                Some(done) if done.synced => {}
-                Some(_) => queue.pace.note(took),
+                _ if !fresh || command::is_large(&work) => {}
+                Some(_) => queue.pace.note(took, close),
                 // It turned out to be a long one, which the next one probably is, too.
-                None => queue.pace.note(u64::MAX),
+                None => queue.pace.note(u64::MAX, Some(u64::MAX)),
             }
         }
         let Some(done) = done else {
@@ -184,8 +250,7 @@ impl Hand<'_> {
         match (more, looking) {
             (true, true) => Served::Unpublished(queue),
             (true, false) => {
-                let mut ends = queue.pair.ends();
-                queue.counters.client_wakes.add(ends.publish());
+                queue.publish();
                 Served::Over
             }
             (false, _) => Served::Over,
@@ -247,9 +312,9 @@ impl Hand<'_> {
             self.core.inbox.ring();
         }
         let more = queue.is_worth_a_look();
-        if !more {
-            c.client_wakes.add(ends.publish());
-        }
+        let asleep = !more && ends.publish_asleep();
+        drop(ends);
+        queue.wake(asleep);
         more
     }
 }

@@ -120,6 +120,8 @@ pub struct Lookout {
     /// What was set aside has its turn now.
     aside: bool,
     stop: bool,
+    /// Some ring may still say that nothing looks.
+    announced: bool,
 }
 
 fn edge() -> epoll::EventFlags {
@@ -149,6 +151,7 @@ impl Lookout {
             taken: 0,
             aside: false,
             stop: false,
+            announced: false,
         })
     }
 
@@ -157,6 +160,9 @@ impl Lookout {
         let mut idle_polls = 0u32;
         loop {
             core.beat.looks();
+            if self.announced {
+                self.announced = !self.withdraw();
+            }
             if core.inbox.has_mail() {
                 self.read_mail(core);
             }
@@ -176,7 +182,7 @@ impl Lookout {
                 }
                 return Some(work);
             }
-            self.publish();
+            self.publish_some();
             if self.ending {
                 self.reap();
             }
@@ -269,7 +275,8 @@ impl Lookout {
 
     /// The next command of one ring that needs to be run; those that are over at once are answered.
     fn take(&mut self, core: &Core, queue: Arc<QueueState>) -> Option<Work> {
-        let mut ends = queue.pair.ends();
+        // A thread that is at them may have been taken its processor: other rings do not wait for that one.
+        let mut ends = queue.pair.try_ends()?;
         for _ in 0..BATCH_PER_QUEUE {
             let raw = match ends.next(&queue.pair) {
                 Ok(raw) => raw,
@@ -324,7 +331,7 @@ impl Lookout {
             self.dirty.push(queue.clone());
         }
         if now.saturating_sub(self.dirty_since) > PUBLISH_NS {
-            self.publish();
+            self.publish_some();
         }
     }
 
@@ -336,9 +343,21 @@ impl Lookout {
         }
     }
 
+    /// The same, but for rings that another thread is at: they have their turn soon.
+    fn publish_some(&mut self) {
+        self.dirty.retain(|queue| match queue.pair.try_ends() {
+            Some(mut ends) => {
+                queue.counters.client_wakes.add(ends.publish());
+                false
+            }
+            None => true,
+        });
+    }
+
     /// Drops the queues that have been drained.
     fn reap(&mut self) {
-        while let Some(i) = self.queues.iter().position(|q| q.pair.ends().is_drained()) {
+        while let Some(i) = self.queues.iter().position(|q| q.pair.try_ends().is_some_and(|mut ends| ends.is_drained()))
+        {
             let queue = self.queues.swap_remove(i);
             queue.pair.ends().close();
             let session = queue.session.clone();
@@ -351,17 +370,25 @@ impl Lookout {
             }
             session.queue_gone(&queue);
         }
-        self.ending = self.queues.iter().any(|q| q.pair.ends().is_draining());
+        self.ending = self.queues.iter().any(|q| q.pair.try_ends().is_none_or(|ends| ends.is_draining()));
         self.reaped = now_ns();
     }
 
     /// Announces on every ring and in the inbox that nothing looks, looks once more, blocks.
     fn sleep(&mut self, core: &Core, me: &CoreCounters) {
-        let mut work = false;
+        let mut work = !self.dirty.is_empty();
         self.unreaped = false;
-        self.queues.iter().for_each(|q| q.pair.ends().prepare_sleep());
         for q in &self.queues {
-            let mut ends = q.pair.ends();
+            match q.pair.try_ends() {
+                Some(mut ends) => ends.prepare_sleep(),
+                None => work = true,
+            }
+        }
+        for q in &self.queues {
+            let Some(mut ends) = q.pair.try_ends() else {
+                work = true;
+                continue;
+            };
             // Whoever has its command, or drains it, rings.
             if ends.is_draining() || q.pair.is_admitting() || q.cut.load(Ordering::Acquire) > 0 {
                 continue;
@@ -374,7 +401,13 @@ impl Lookout {
             self.block(core, me);
             core.inbox.awake();
         }
-        self.queues.iter().for_each(|q| q.pair.ends().awake());
+        self.announced = !self.withdraw();
+    }
+
+    /// Withdraws the announcements; false where another thread is at a ring, whose client rings meanwhile.
+    fn withdraw(&self) -> bool {
+        let one = |q: &Arc<QueueState>| q.pair.try_ends().map(|mut ends| ends.awake()).is_some();
+        self.queues.iter().filter(|q| !one(q)).count() == 0
     }
 
     fn block(&mut self, core: &Core, me: &CoreCounters) {
@@ -389,6 +422,7 @@ impl Lookout {
         });
         let mut events = [epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) }; 16];
         me.sleeps.add(1);
+        core.processors.rest();
         core.beat.sleeps();
         let n = epoll::wait(&self.epoll, &mut events, timeout.as_ref()).unwrap_or(0);
         me.wakes.add(1);

@@ -10,7 +10,8 @@
 //! * `walk` resolves names below the directory and nowhere else, `way` along links and long paths; `names`, `data`,
 //!   `attr` are the calls; `sys` holds the few that need raw pointers; `power` finds out what the bytes lie on.
 //!
-//! `foresight` has what programs compute, before they hold anything, and `computing` how many do so at a time.
+//! `foresight` has what programs compute, before they hold anything, `computing` how many do so at a time, and
+//! `processors` where.
 //!
 //! What is promised between clients is what the device promises: a command holds its inodes, shared or exclusive, and
 //! commands of one ring on one inode run in order. Other programs of the host are not held off, nothing is rolled back,
@@ -28,6 +29,7 @@ mod lookout;
 mod namelock;
 mod names;
 pub mod power;
+mod processors;
 mod program;
 mod sequence;
 mod session;

@@ -39,6 +39,11 @@ impl State {
         !self.alone && (!alone || self.shared == 0)
     }
 
+    /// Whether whoever comes now need not wait.
+    fn is_free(&self, alone: bool) -> bool {
+        self.line.is_empty() && self.admits(alone)
+    }
+
     fn enter(&mut self, alone: bool) {
         self.alone = alone;
         self.shared += usize::from(!alone);
@@ -68,6 +73,16 @@ impl NameLock {
         }
     }
 
+    /// The same if it need not wait.
+    pub fn try_take(&self, alone: bool) -> Option<Guard<'_>> {
+        let mut state = self.state.lock();
+        if !state.is_free(alone) {
+            return None;
+        }
+        state.enter(alone);
+        Some(Guard { of: self, alone })
+    }
+
     /// The same, for at most so long.
     pub fn try_take_for(&self, alone: bool, time: Duration) -> Option<Guard<'_>> {
         self.take_until(alone, Some(Instant::now() + time))
@@ -75,7 +90,7 @@ impl NameLock {
 
     fn take_until(&self, alone: bool, until: Option<Instant>) -> Option<Guard<'_>> {
         let mut state = self.state.lock();
-        if !state.line.is_empty() || !state.admits(alone) {
+        if !state.is_free(alone) {
             let me = state.next;
             state.next += 1;
             state.line.push_back(Waiting { number: me, alone, thread: std::thread::current() });
@@ -123,9 +138,14 @@ impl Guard<'_> {
         self.alone
     }
 
+    /// Whether others wait.
+    pub fn is_wanted(&self) -> bool {
+        !self.of.state.lock().line.is_empty()
+    }
+
     /// Whoever waits by now has it first; whether any did.
     pub fn pass(&mut self) -> bool {
-        if self.of.state.lock().line.is_empty() {
+        if !self.is_wanted() {
             return false;
         }
         self.of.let_go(self.alone);

@@ -80,6 +80,9 @@ pub(super) async fn batch(
     };
     let begun = now_ns();
     while s.next < count {
+        if work.away {
+            scratch.breathe(core);
+        }
         let cut = s.element.is_none() && s.next > 0 && now_ns().saturating_sub(begun) > SLICE_NS;
         if cut || !s.element(core, work, (items, results), scratch).await {
             *work.progress.lock() = Progress::Sequence(s);
@@ -189,6 +192,9 @@ impl Listing<'_> {
                 self.put(&entry, stat, PoolRange::new(out.off + self.used as u32, len as u32))?;
                 self.used += len;
                 self.next = entry.next_cookie;
+            }
+            if self.work.away {
+                scratch.breathe(self.core);
             }
             if now_ns().saturating_sub(begun) > SLICE_NS {
                 return Ok(false);

@@ -74,27 +74,75 @@ pub struct QueueState {
 
 /// What commands of one ring usually take of a thread.
 #[derive(Default)]
-pub struct Pace(AtomicU64);
+pub struct Pace {
+    /// By the clock, nanoseconds.
+    wall: AtomicU64,
+    /// Of those that were looked at closely: processor time, or, if they slept, time.
+    close: AtomicU64,
+    /// How many of those that took long, in 65,536, slept.
+    sleep: AtomicU64,
+}
+
+fn mean(of: &AtomicU64, n: u64, new: u64) {
+    // (Of two threads at once, one is forgotten.)
+    of.store(((n - 1) * of.load(Ordering::Relaxed) + new) / n, Ordering::Relaxed);
+}
 
 impl Pace {
     /// Nanoseconds from which on others should not wait for such a command.
-    const SLOW_NS: u64 = 32_000;
+    const SLOW_NS: u64 = 64_000;
     /// What a single one counts for at most: the thread may have been interrupted.
     const MOST_NS: u64 = 4 * Pace::SLOW_NS;
 
     /// Whether a thread that looks at rings should run none of its commands.
     pub fn is_slow(&self) -> bool {
-        self.0.load(Ordering::Relaxed) > Pace::SLOW_NS
+        self.close.load(Ordering::Relaxed) > Pace::SLOW_NS
     }
 
-    /// A command has taken so long. (Of two threads at once, one is forgotten.)
-    pub fn note(&self, ns: u64) {
-        let before = self.0.load(Ordering::Relaxed);
-        self.0.store((7 * before + ns.min(Pace::MOST_NS)) / 8, Ordering::Relaxed);
+    /// Whether the next one is to be looked at closely: by the clock, which goes on while the thread waits for a
+    /// processor or for other commands, they take long, or the last one did.
+    pub fn is_suspect(&self) -> bool {
+        self.wall.load(Ordering::Relaxed) >= Pace::MOST_NS / 8
+    }
+
+    /// A command has taken so long by the clock, and, if it was looked at, so long of its thread.
+    pub fn note(&self, wall: u64, close: Option<u64>) {
+        mean(&self.wall, 8, wall.min(Pace::MOST_NS));
+        match close {
+            Some(ns) => mean(&self.close, 3, ns.min(Pace::MOST_NS)),
+            None if !self.is_suspect() => self.close.store(0, Ordering::Relaxed),
+            None => {}
+        }
+    }
+
+    /// Whether those that take long are asleep for some of it, rather than keeping a processor.
+    pub fn sleeps(&self) -> bool {
+        self.sleep.load(Ordering::Relaxed) > 1 << 14
+    }
+
+    /// One that took long has slept, or has not.
+    pub fn note_sleep(&self, slept: bool) {
+        mean(&self.sleep, 16, u64::from(slept) << 16);
     }
 }
 
 impl QueueState {
+    /// Makes visible to the client what was posted.
+    pub fn publish(&self) {
+        let mut ends = self.pair.ends();
+        let asleep = ends.publish_asleep();
+        drop(ends);
+        self.wake(asleep);
+    }
+
+    /// Wakes the client, if it sleeps: without the ends, which others need meanwhile.
+    pub fn wake(&self, asleep: bool) {
+        if asleep {
+            self.pair.wake();
+            self.counters.client_wakes.add(1);
+        }
+    }
+
     /// Whether a command may be taken from it.
     pub fn is_worth_a_look(&self) -> bool {
         self.pair.is_worth_a_look() && self.cut.load(Ordering::Acquire) == 0

@@ -89,7 +89,7 @@ fn ask(attr: &libc::sched_attr) -> bool {
 
 /// Runs something with the right to lower niceness in effect, if this thread may have it: also one that acts with the
 /// rights of a client keeps it among those it may have. False if it may not.
-fn with_right_to_nice(run: impl FnOnce()) -> bool {
+pub(super) fn with_right_to_nice(run: impl FnOnce()) -> bool {
     let Ok(sets) = capabilities(None) else { return false };
     if !sets.permitted.contains(CapabilitySet::SYS_NICE) {
         return false;
@@ -137,6 +137,29 @@ impl Drop for LongSlice {
         {
             with_right_to_nice(|| _ = ask(before));
         }
+    }
+}
+
+/// What this thread has used so far.
+pub struct Usage {
+    /// Nanoseconds of a processor.
+    pub cpu_ns: u64,
+    /// How often it has slept, for whatever it waited.
+    pub sleeps: u64,
+}
+
+impl Usage {
+    pub fn now() -> Usage {
+        // SAFETY: a structure of integers, which outlives the call that fills it; the call is of the calling thread.
+        let usage = unsafe {
+            let mut usage: libc::rusage = std::mem::zeroed();
+            libc::getrusage(libc::RUSAGE_THREAD, &raw mut usage);
+            usage
+        };
+        // (What getrusage(2) says of a thread's time may be a tick old.)
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        let cpu_ns = (time.tv_sec * 1_000_000_000 + time.tv_nsec).cast_unsigned();
+        Usage { cpu_ns, sleeps: usage.ru_nvcsw.cast_unsigned() }
     }
 }
 

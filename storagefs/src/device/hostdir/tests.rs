@@ -21,6 +21,8 @@ use crate::cred::Cred;
 use crate::device::session::QueueParts;
 use crate::device::sets::members;
 
+mod turns;
+
 /// What a test lets go wrong.
 #[derive(Default)]
 pub(super) struct Faults {
@@ -235,7 +237,7 @@ fn prepared_after(
     client.send(Command::new(1, Op::Program { body }));
     let mut work = core.lookout.lock().next(core, &core.workers[0]).unwrap();
     work.away = away;
-    let mut scratch = Scratch { piece: vec![0; 1 << 16].into(), entries: Box::new_uninit_slice(1 << 14) };
+    let mut scratch = Scratch::default();
     let mut txn = HostTxn::new(core, &work, &mut scratch, false);
     let program = work.paths.program.as_ref().unwrap();
     let mut preparing = Box::pin(txn.prepare_program(program));
@@ -390,7 +392,7 @@ fn a_long_walk_is_left_to_a_thread_that_does_not_look_at_rings() {
 }
 
 /// As many as compute at a time.
-fn all_turns(core: &Core) -> Vec<computing::Turn<'_>> {
+fn all_turns(core: &Core) -> Vec<computing::Turn> {
     let half = (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1);
     (0..half).map(|_| core.computing.turn(false)).collect()
 }
@@ -456,124 +458,6 @@ fn a_long_way_is_gone_once_and_a_short_one_each_time() {
         });
         std::fs::remove_file(at("l")).unwrap();
     }
-}
-
-#[test]
-fn a_checksum_that_waits_for_its_file_leaves_its_turn_to_others() {
-    let place = tempfile::tempdir().unwrap();
-    let file = place.path().join("f");
-    std::fs::write(&file, vec![1; 1 << 20]).unwrap();
-    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
-    let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
-    let mut client = Client::new(session.new_queue_local(8, 1 << 16).unwrap());
-    let mut scratch = Scratch { piece: vec![0; 1 << 16].into(), entries: Box::new_uninit_slice(1 << 14) };
-    let next = |client: &mut Client, cmd: Command| {
-        client.send(cmd);
-        let mut work = core.lookout.lock().next(&core, &core.workers[0]).unwrap();
-        work.away = true;
-        work
-    };
-    let path = client.path(b"f");
-    let opened = next(&mut client, Command::new(1, open(path)));
-    let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
-    let done = match Box::pin(command::run(&core, &opened, &mut scratch)).as_mut().poll(&mut cx) {
-        std::task::Poll::Ready(Some(done)) => done.outcome,
-        _ => panic!("an open waits"),
-    };
-    let (h, kind) = (Handle::from_wire(done.result), weldfs_ciscops::ChecksumKind::Crc32c);
-    let sum = Op::ChecksumRange { h, kind, offset: 0, len: 1 << 20 };
-    let summing = next(&mut client, Command::new(2, sum));
-    let key = members([(key_of(&core, &file), Mode::Exclusive)]);
-    let held = core.sets.place(core.sets.arrive(), Token(1), key);
-    let mut run = Box::pin(command::run(&core, &summing, &mut scratch));
-    assert!(run.as_mut().poll(&mut cx).is_pending());
-    assert!(turns_are_free(&core));
-    drop(held);
-    assert!(run.as_mut().poll(&mut cx).is_ready());
-    assert!(turns_are_free(&core));
-}
-
-#[test]
-fn whoever_looks_gives_long_commands_away_and_leaves_the_lookout_for_one_that_sleeps() {
-    let place = tempfile::tempdir().unwrap();
-    // Nothing serves it but this test.
-    let core = Core::new(HostDirConfig { threads: 2, ..HostDirConfig::new(place.path()) }).unwrap();
-    let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
-    let mut client = Client::new(session.new_queue_local(8, 4096).unwrap());
-    let (mut lookout, me) = (core.lookout.lock(), &core.workers[0]);
-    let mut next = |seq| {
-        client.send(Command::new(seq, Op::Syncfs));
-        let work = lookout.next(&core, me).unwrap();
-        work.settle(&core);
-        work
-    };
-    assert!(matches!(core.long.job(), Some(Job::Look)));
-    core.long.give(next(1));
-    let Some(Job::Run(first)) = core.long.job() else { panic!("there is something to run") };
-    assert!(first.away && first.cmd.seq == 1);
-    // The other thread is inside it: a second one has to wait, and this one goes on looking.
-    assert!(core.long.begin(next(2), || panic!("it leaves")).is_none());
-    assert!(core.long.is_waiting());
-    let second = core.long.over(first.client()).unwrap();
-    assert!(core.long.over(second.client()).is_none());
-    let mut left = false;
-    let third = core.long.begin(next(3), || left = true).unwrap();
-    assert!(left && third.away);
-    assert!(matches!(core.long.job(), Some(Job::Look)), "the other one looks");
-    core.long.end();
-    assert!(core.long.job().is_none());
-}
-
-#[test]
-fn a_ring_is_slow_by_what_its_commands_usually_take() {
-    let pace = session::Pace::default();
-    (0..100).for_each(|_| pace.note(15_000));
-    pace.note(u64::MAX);
-    assert!(!pace.is_slow(), "one that was interrupted is not what is usual");
-    (0..20).for_each(|_| pace.note(60_000));
-    assert!(pace.is_slow());
-    (0..20).for_each(|_| pace.note(15_000));
-    assert!(!pace.is_slow());
-}
-
-#[test]
-fn a_thread_that_computes_beside_other_users_yields_to_others_and_has_its_share_again_afterwards() {
-    let nice = || rustix::process::getpriority_process(None).unwrap();
-    let place = tempfile::tempdir().unwrap();
-    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
-    let may = rustix::thread::capabilities(None).unwrap().permitted;
-    if !core.for_others || !may.contains(rustix::thread::CapabilitySet::SYS_NICE) {
-        println!("skipped: a thread that yields to other users, for which this must be root with CAP_SYS_NICE");
-        return;
-    }
-    let attach = |uid| {
-        let cred = Cred { uid, gid: uid, groups: [].as_slice().into() };
-        HostSession::new(core.attach(cred.into(), [0; 16]).unwrap())
-    };
-    // A thread of its own: what it becomes is forgotten with it.
-    let look = || {
-        std::thread::scope(|scope| {
-            let act = || {
-                let usual = nice();
-                // As a command's thread does, which has the rights of its client.
-                rustix::thread::set_thread_res_uid(None, rustix::process::Uid::from_raw(65_534), None).unwrap();
-                let turn = core.turn(true);
-                let inside = nice();
-                drop(turn);
-                let rights = rustix::thread::capabilities(None).unwrap().effective;
-                (usual, inside, nice(), rights.is_empty())
-            };
-            scope.spawn(act).join().unwrap()
-        })
-    };
-    let one = attach(65_534);
-    let (usual, inside, after, none) = look();
-    assert_eq!((inside, after, none), (usual, usual, true), "there is no other user");
-    let other = attach(65_533);
-    let (usual, inside, after, none) = look();
-    assert!(inside > usual, "{inside}");
-    assert_eq!((after, none), (usual, true), "it acts with its client's rights");
-    drop((one, other));
 }
 
 #[test]

@@ -17,7 +17,6 @@ use weldfs_ciscops::{
 use weldfs_scheduler::{Mode, Token};
 
 use super::command::{Done, by_handle};
-use super::computing::{Breath, Turn};
 use super::core::Core;
 use super::foresight::Foresight;
 use super::hand::Scratch;
@@ -69,10 +68,6 @@ pub(super) struct HostTxn<'c> {
     pub way: Way,
     /// Of a program that computes.
     pub foresight: Option<Foresight>,
-    /// What it has seen of the thread that looks at rings.
-    breath: Breath,
-    /// Its turn at that.
-    pub(super) computing: Option<Turn<'c>>,
     /// It may have done something that others see.
     pub done: bool,
     /// Of a program: what it would hold alone, were it allowed to change it.
@@ -98,8 +93,6 @@ impl<'c> HostTxn<'c> {
             counted: Done::from(Outcome::default()),
             way: Way::of(work),
             foresight: None,
-            computing: None,
-            breath: Breath::default(),
             done: false,
             withheld: Withheld::default(),
             settled: false,
@@ -116,7 +109,7 @@ impl<'c> HostTxn<'c> {
     /// Where it takes long: lets the thread that looks at rings have a processor.
     pub fn breathe(&mut self) {
         if self.work.away {
-            let _ = self.breath.take(&self.core.beat);
+            self.scratch.breathe(self.core);
         }
     }
 
@@ -176,6 +169,9 @@ impl<'c> HostTxn<'c> {
 
     pub(super) async fn turn(&mut self) {
         if let Some(tickets) = &mut self.tickets {
+            if !tickets.running() {
+                self.scratch.wait();
+            }
             tickets.start().await;
         }
     }
@@ -202,7 +198,10 @@ impl<'c> HostTxn<'c> {
             Some(names) if names.is_alone() || !alone || self.withholds_names() => {}
             _ => {
                 self.names = None;
-                self.names = Some(self.core.names.take(alone));
+                self.names = self.core.names.try_take(alone).or_else(|| {
+                    self.scratch.wait();
+                    Some(self.core.names.take(alone))
+                });
             }
         }
     }
@@ -292,6 +291,7 @@ impl<'c> HostTxn<'c> {
         let after = self.work.cmd.after_durable;
         if stands && (!self.sync.is_empty() || after) {
             self.work.settle(self.core);
+            self.scratch.wait();
             self.counted.synced = true;
             if let Err(e) = self.make_durable(after)
                 && outcome.is_ok()

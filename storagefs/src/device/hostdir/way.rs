@@ -277,11 +277,7 @@ impl<'c> HostTxn<'c> {
 
     /// Walks all but the last component.
     fn lead(&mut self, walking: &mut Walking<'c>) -> Result<(), Errno> {
-        let computes = self.computing.is_some();
-        self.lead_in_turn(walking, computes)
-    }
-
-    fn lead_in_turn(&mut self, walking: &mut Walking<'c>, computes: bool) -> Result<(), Errno> {
+        let in_turn = self.scratch.turn.is_some();
         // Whether names were held when it let them go, and how.
         let mut names = None;
         let led = loop {
@@ -302,7 +298,7 @@ impl<'c> HostTxn<'c> {
                 continue;
             }
             // The thread that looks at rings waits for no turn: it leaves the walk.
-            if self.way.stays && self.way.spent > self.way.short && !computes {
+            if self.way.stays && self.way.spent > self.way.short {
                 let held = self.names_unless_placed().map(|held| held.is_alone());
                 names = names.or(held);
                 self.walk_in_turn();
@@ -310,9 +306,8 @@ impl<'c> HostTxn<'c> {
             self.pass_names();
             self.breathe();
         };
-        if !computes {
-            // Whoever has a turn does not wait for names.
-            self.computing = None;
+        if !in_turn {
+            self.scratch.turn = None;
         }
         if let Some(alone) = names {
             self.hold_names(alone);
@@ -325,7 +320,6 @@ impl<'c> HostTxn<'c> {
     fn stride(&mut self, walking: &mut Walking<'c>, names: Option<bool>) -> Result<usize, Errno> {
         match walking.stride(self.core) {
             Err(Errno::AGAIN) if names.is_some() => {
-                self.computing = None;
                 self.hold_names(false);
                 let walked = walking.stride(self.core);
                 self.let_names_go();
@@ -340,18 +334,20 @@ impl<'c> HostTxn<'c> {
     fn walk_in_turn(&mut self) {
         self.let_names_go();
         self.way.let_go = true;
-        if self.computing.as_ref().is_some_and(|turn| !turn.is_due()) {
-            return;
+        self.scratch.renew_turn(self.core, (self.work.away, true));
+        if self.scratch.turn.is_none() {
+            self.scratch.take_turn(self.core, (self.work.away, true));
         }
-        self.computing = None;
-        self.computing = Some(self.core.turn(self.work.away));
     }
 
     /// Lets others have the names that wait for them. Not while the command has tickets: its turn has come, and names
     /// are to stay as they are.
     fn pass_names(&mut self) {
-        let passed = self.names_unless_placed().is_some_and(namelock::Guard::pass);
-        self.way.let_go |= passed;
+        if self.names_unless_placed().is_some_and(|names| names.is_wanted()) {
+            self.scratch.turn = None;
+            let passed = self.names_unless_placed().is_some_and(namelock::Guard::pass);
+            self.way.let_go |= passed;
+        }
     }
 
     /// The directory of the last component of `path`, and that component.
