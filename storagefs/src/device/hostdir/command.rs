@@ -83,6 +83,11 @@ pub(super) fn may_take_long(work: &Work) -> bool {
     is_large(work) || work.queue.pace.is_slow()
 }
 
+/// Whether it is one call of the host that may take however long.
+pub(super) fn is_endless(work: &Work) -> bool {
+    matches!(work.cmd.op, Op::Fallocate { .. } | Op::Truncate { .. })
+}
+
 /// Whether it has turns at the processors by itself, where it needs one.
 pub(super) fn takes_turns(work: &Work) -> bool {
     matches!(work.cmd.op, Op::ChecksumRange { .. })
@@ -188,12 +193,12 @@ impl<'c> Cx<'c> {
         let (core, cx) = (self.core, self);
         Some(match self.work.cmd.op {
             Op::Nop => answer(Ok((0, 0))),
-            Op::Syncfs => cx.synced(Ok(syncfs(&core.root))),
-            Op::Fsync { h } => cx.sync(h, |d| fsync(&d.body.fd)).await,
-            Op::Fdatasync { h } => cx.sync(h, |d| fdatasync(&d.body.fd)).await,
-            Op::Close { h } => answer(cx.close(h).await),
-            Op::SetFlags { h, flags } => answer(cx.set_flags(h, flags).await),
-            Op::Lock { .. } => answer(cx.lock().await),
+            Op::Syncfs => cx.synced(scratch, || syncfs(&core.root).map_err(Errno::from)),
+            Op::Fsync { h } => cx.sync(h, scratch, |d| fsync(&d.body.fd)).await,
+            Op::Fdatasync { h } => cx.sync(h, scratch, |d| fdatasync(&d.body.fd)).await,
+            Op::Close { h } => answer(cx.close(h, scratch).await),
+            Op::SetFlags { h, flags } => answer(cx.set_flags(h, flags, scratch).await),
+            Op::Lock { .. } => answer(cx.lock(scratch).await),
             Op::SetKey { kind, bytes } => {
                 answer(cx.work.queue.session.keys.set(kind, bytes, &cx.work.queue.pool).map(|key| (key, 0)))
             }
@@ -225,8 +230,11 @@ impl<'c> Cx<'c> {
     }
 
     /// Holds one inode.
-    async fn hold(&self, ino: InodeNo, mode: Mode) -> Tickets<'c> {
+    async fn hold(&self, ino: InodeNo, mode: Mode, scratch: &mut Scratch) -> Tickets<'c> {
         let mut tickets = self.place(ino, mode);
+        if !tickets.running() {
+            scratch.wait();
+        }
         tickets.start().await;
         tickets
     }
@@ -239,29 +247,34 @@ impl<'c> Cx<'c> {
         tickets
     }
 
-    fn synced(&self, result: Result<rustix::io::Result<()>, Errno>) -> Done {
+    fn synced(&self, scratch: &mut Scratch, sync: impl FnOnce() -> Result<(), Errno>) -> Done {
         self.core.flushes.fetch_add(1, Ordering::Relaxed);
-        let result = result.and_then(|host| host.map_err(Errno::from));
-        Done { synced: true, ..answer(result.map(|()| (0, 0))) }
+        scratch.wait();
+        Done { synced: true, ..answer(sync().map(|()| (0, 0))) }
     }
 
     /// Makes what is behind a handle durable, with what earlier commands of this ring did to it.
-    async fn sync(&self, h: Handle, call: impl Fn(&Description<HostFile>) -> rustix::io::Result<()>) -> Done {
+    async fn sync(
+        &self,
+        h: Handle,
+        scratch: &mut Scratch,
+        call: impl Fn(&Description<HostFile>) -> rustix::io::Result<()>,
+    ) -> Done {
         if h == Handle::ROOT {
             self.work.settle(self.core);
-            return self.synced(Ok(syncfs(&self.core.root)));
+            return self.synced(scratch, || syncfs(&self.core.root).map_err(Errno::from));
         }
         let description = match self.session().description(h) {
             Ok(d) => d,
             Err(e) => return answer(Err(e)),
         };
-        drop(self.hold(description.ino, Mode::Shared).await);
-        self.synced(Ok(call(&description)))
+        drop(self.hold(description.ino, Mode::Shared, scratch).await);
+        self.synced(scratch, || call(&description).map_err(Errno::from))
     }
 
-    async fn close(&self, h: Handle) -> Result<(u64, u64), Errno> {
+    async fn close(&self, h: Handle, scratch: &mut Scratch) -> Result<(u64, u64), Errno> {
         let description = self.session().description(h)?;
-        let held = self.hold(description.ino, Mode::Exclusive).await;
+        let held = self.hold(description.ino, Mode::Exclusive, scratch).await;
         let (session, locks) = (self.session(), &self.core.files.locks);
         if !locks.is_empty() {
             // POSIX: closing any descriptor of a file gives back the process's locks on it.
@@ -274,9 +287,9 @@ impl<'c> Cx<'c> {
         Ok((0, 0))
     }
 
-    async fn set_flags(&self, h: Handle, flags: OpenFlags) -> Result<(u64, u64), Errno> {
+    async fn set_flags(&self, h: Handle, flags: OpenFlags, scratch: &mut Scratch) -> Result<(u64, u64), Errno> {
         let description = self.session().description(h)?;
-        let held = self.hold(description.ino, Mode::Exclusive).await;
+        let held = self.hold(description.ino, Mode::Exclusive, scratch).await;
         if flags.contains(OpenFlags::NOATIME) && !description.flags().contains(OpenFlags::NOATIME) {
             let (owner, uid) = (fstat(&description.body.fd)?.st_uid, self.session().cred.uid);
             if uid != 0 && uid != owner {
@@ -290,7 +303,7 @@ impl<'c> Cx<'c> {
 
     /// Locks between clients stand in the table of the device's kind; those of an open file description are taken on
     /// the host as well, so that its other programs see them and are seen.
-    async fn lock(&self) -> Result<(u64, u64), Errno> {
+    async fn lock(&self, scratch: &mut Scratch) -> Result<(u64, u64), Errno> {
         let Op::Lock { h, action, kind, space, start, len, owner, out } = self.work.cmd.op else {
             return Err(Errno::INVAL);
         };
@@ -306,7 +319,7 @@ impl<'c> Cx<'c> {
         let span = if space == LockSpace::Flock { Span::ALL } else { Span::new(start, len)? };
         let want = Held { owner: who, tenant: self.session().tenant.id.0, span, exclusive: kind == LockKind::Write };
         let (files, locks, ino) = (&self.core.files, &self.core.files.locks, description.ino);
-        let _held = self.hold(ino, Mode::Exclusive).await;
+        let _held = self.hold(ino, Mode::Exclusive, scratch).await;
         match (action, kind) {
             (LockAction::Get, _) => {
                 let found = files.in_the_way(ino, table, &want);
@@ -364,9 +377,12 @@ impl<'c> Cx<'c> {
         let want = (len - done).min(SNAPSHOT_MAX);
         // (The thread that looks at rings waits for no turn.)
         if want > PIECE as u64 && self.work.away {
-            scratch.take_turn(self.core, (true, true));
+            scratch.take_turn(self.core, self.work, true);
         }
-        let got = match self.snapshot(&description, (off + done, want), &mut sum, scratch).await {
+        let got = self.snapshot(&description, (off + done, want), &mut sum, scratch).await;
+        // What comes after it in a batch may be waited for.
+        scratch.turn = None;
+        let got = match got {
             Ok(got) => got,
             Err(e) => return Some(Err(e)),
         };

@@ -2,8 +2,10 @@
 //!
 //! A device's threads are as many as may wait for the host at once, which is more than the machine has processors. Were
 //! all of them to compress, whatever else is to run would wait until the host's scheduler takes one of them away. So
-//! half of the processors compute, sum up, or walk a long way along paths, and threads take turns at it, in the order
-//! in which they asked.
+//! half of the processors compute, sum up, or walk a long way along paths, and threads take turns at it: first those of
+//! the tenant that has had the least, then in the order in which they asked. Where clients of several users are
+//! attached, so does whatever else takes long, but what sleeps meanwhile, and single calls of the host that have no end
+//! (truncate, fallocate).
 //!
 //! And whoever computes, sums up or walks a long way looks now and then whether the thread that looks at rings gets on
 //! ([`Breath`]). A thread that a client's thread has displaced may be in debt to the one that computes beside it, for
@@ -79,15 +81,59 @@ impl Breath {
 
 #[derive(Default)]
 struct State {
-    /// Turns that were asked for, and those of them that are over.
-    asked: u64,
-    ended: u64,
+    running: u64,
+    /// Whoever waits: tenant, and which one it is.
+    line: Vec<(u32, u64)>,
+    next: u64,
+    /// Those of the line whose turn it is.
+    called: Vec<u64>,
+    /// Nanoseconds that tenants have had, and what the one had that was called last: start-time fair queueing (Goyal,
+    /// Vin and Cheng, "Start-time Fair Queuing", SIGCOMM 1996), with a credit for those that come seldom.
+    used: Vec<(u32, u64)>,
+    at: u64,
+}
+
+/// Nanoseconds that a tenant may be behind the others when it comes.
+const CREDIT_NS: u64 = 5_000_000;
+
+impl State {
+    /// What a tenant has had.
+    fn used(&mut self, tenant: u32) -> &mut u64 {
+        let least = self.at.saturating_sub(CREDIT_NS);
+        // Who has had less counts as having had that.
+        self.used.retain(|(of, used)| *of == tenant || *used > least);
+        let at = self.used.iter().position(|(of, _)| *of == tenant).unwrap_or_else(|| {
+            self.used.push((tenant, least));
+            self.used.len() - 1
+        });
+        let used = &mut self.used[at].1;
+        *used = least.max(*used);
+        used
+    }
+
+    /// Calls whoever is next, if there is one, and a turn.
+    fn call(&mut self, most: u64) {
+        while self.running < most {
+            let line = std::mem::take(&mut self.line);
+            let next = line.iter().min_by_key(|(tenant, number)| (*self.used(*tenant), *number)).copied();
+            self.line = line;
+            let Some((tenant, number)) = next else { return };
+            let used = *self.used(tenant);
+            self.at = used.max(self.at);
+            self.line.retain(|(_, other)| *other != number);
+            self.called.push(number);
+            self.running += 1;
+        }
+    }
 }
 
 /// A turn; over when dropped.
 pub(super) struct Turn {
     of: Arc<Computing>,
+    tenant: u32,
     begun: u64,
+    /// Others do not wait for what is done in it.
+    pub yields: bool,
     /// Threads that serve are to find a processor meanwhile.
     _long: LongSlice,
 }
@@ -98,16 +144,24 @@ impl Computing {
         Arc::new(Computing { most: (processors as u64 / 2).max(1), state: Mutex::default(), over: Condvar::new() })
     }
 
-    /// Waits for a turn. Those that have one never wait for those that wait, as they hold nothing that others need.
-    /// `yields`: nor do others wait for what is done in it, so it may take less of a processor that they want as well.
-    pub fn turn(self: &Arc<Self>, yields: bool) -> Turn {
+    /// Waits for a turn; of those that wait, who has had the least comes first. Those that have one never wait for
+    /// those that wait, as they hold nothing that others need. `yields`: nor do others wait for what is done in it, so
+    /// it may take less of a processor that they want as well.
+    pub fn turn(self: &Arc<Self>, tenant: u32, yields: bool) -> Turn {
         let mut state = self.state.lock();
-        let mine = state.asked;
-        state.asked += 1;
-        while mine >= state.ended + self.most {
+        let mine = state.next;
+        state.next += 1;
+        state.line.push((tenant, mine));
+        state.call(self.most);
+        loop {
+            if let Some(at) = state.called.iter().position(|called| *called == mine) {
+                state.called.swap_remove(at);
+                break;
+            }
             self.over.wait(&mut state);
         }
-        Turn { of: self.clone(), begun: now_ns(), _long: LongSlice::of(yields) }
+        drop(state);
+        Turn { of: self.clone(), tenant, begun: now_ns(), yields, _long: LongSlice::of(yields) }
     }
 }
 
@@ -115,26 +169,30 @@ impl Computing {
 impl Computing {
     /// How many wait for a turn.
     pub fn waiting(&self) -> u64 {
-        let state = self.state.lock();
-        (state.asked - state.ended).saturating_sub(self.most)
+        self.state.lock().line.len() as u64
     }
 }
 
 impl Turn {
     /// Whether another thread waits, and this turn has been long enough.
     pub fn is_due(&self) -> bool {
-        now_ns().saturating_sub(self.begun) > TURN_NS && {
-            let state = self.of.state.lock();
-            state.asked > state.ended + self.of.most
-        }
+        now_ns().saturating_sub(self.begun) > TURN_NS && !self.of.state.lock().line.is_empty()
     }
 }
 
 impl Drop for Turn {
     fn drop(&mut self) {
-        self.of.state.lock().ended += 1;
-        // Each knows whether it is the one.
-        self.of.over.notify_all();
+        let took = now_ns().saturating_sub(self.begun);
+        let mut state = self.of.state.lock();
+        *state.used(self.tenant) += took;
+        state.running -= 1;
+        state.call(self.of.most);
+        let called = !state.called.is_empty();
+        drop(state);
+        if called {
+            // Each knows whether it is the one.
+            self.of.over.notify_all();
+        }
     }
 }
 
@@ -150,7 +208,7 @@ mod tests {
             for _ in 0..5 {
                 scope.spawn(|| {
                     for _ in 0..200 {
-                        let turn = computing.turn(false);
+                        let turn = computing.turn(0, false);
                         assert!(inside.fetch_add(1, Ordering::SeqCst) < 2);
                         std::thread::yield_now();
                         inside.fetch_sub(1, Ordering::SeqCst);
@@ -160,7 +218,40 @@ mod tests {
             }
         });
         let state = computing.state.lock();
-        assert_eq!((state.asked, state.ended), (1000, 1000));
+        assert_eq!((state.next, state.running, state.line.len(), state.called.len()), (1000, 0, 0, 0));
+    }
+
+    #[test]
+    fn whoever_has_computed_the_least_comes_first() {
+        let mut state = State::default();
+        let mut order = Vec::new();
+        // Three threads of one tenant ask for turns of a millisecond without end, and one of another one now and then.
+        for n in 0..30 {
+            state.line.push((7, n));
+        }
+        for round in 0..30 {
+            if round % 5 == 4 {
+                state.line.push((9, 1000 + round));
+            }
+            state.call(1);
+            let called = state.called.pop().unwrap();
+            let tenant = if called < 1000 { 7 } else { 9 };
+            order.push(tenant);
+            *state.used(tenant) += 1_000_000;
+            state.running = 0;
+        }
+        assert!((0..30).all(|round| (order[round] == 9) == (round % 5 == 4)), "{order:?}");
+        // And one that has had nothing for long does not keep the others away for as long.
+        (0..30).for_each(|n| state.line.push((11, 2000 + n)));
+        let mut mine = 0;
+        for _ in 0..20 {
+            state.call(1);
+            let tenant = if state.called.pop().unwrap() >= 2000 { 11 } else { 7 };
+            mine += usize::from(tenant == 11);
+            *state.used(tenant) += 1_000_000;
+            state.running = 0;
+        }
+        assert!((11..=14).contains(&mine), "{mine} of 20");
     }
 
     #[test]
@@ -185,12 +276,12 @@ mod tests {
     #[test]
     fn a_turn_is_given_up_only_where_another_waits_and_it_was_long() {
         let computing = Computing::new(1);
-        let turn = computing.turn(false);
+        let turn = computing.turn(0, false);
         assert!(!turn.is_due());
         std::thread::sleep(std::time::Duration::from_nanos(2 * TURN_NS));
         assert!(!turn.is_due(), "nothing waits");
         std::thread::scope(|scope| {
-            scope.spawn(|| drop(computing.turn(false)));
+            scope.spawn(|| drop(computing.turn(0, false)));
             while !turn.is_due() {
                 std::thread::yield_now();
             }

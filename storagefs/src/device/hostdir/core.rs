@@ -83,7 +83,7 @@ pub struct Core {
     pub(super) watch: AtomicBool,
     sessions: Mutex<Sessions>,
     /// Clients of several tenants are attached.
-    several: AtomicBool,
+    pub(super) several: AtomicBool,
     no_sessions: Condvar,
     pub(super) departures: Departures,
     next_session: AtomicU64,

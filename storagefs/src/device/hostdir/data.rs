@@ -125,15 +125,17 @@ impl HostTxn<'_> {
         Ok(done as u64)
     }
 
-    /// Writes all of `len` bytes in calls of the host that are not long; after a failure, how far it came.
+    /// Writes all of `len` bytes in calls of the host that are not long; after a failure, how far it came. An append is
+    /// one call: the end of the file, once looked at, may be another program's soon.
     fn write_calls(
         &mut self,
+        at: At,
         len: usize,
         mut call: impl FnMut(&Self, Range<usize>) -> Result<usize, Errno>,
     ) -> Result<(), (usize, Errno)> {
         let mut from = 0;
         while from < len {
-            let to = len.min(from + CALL_BYTES);
+            let to = if at == At::End { len } else { len.min(from + CALL_BYTES) };
             write_all(to - from, |done| call(self, from + done..to)).map_err(|(done, e)| (from + done, e))?;
             from = to;
             if from < len {
@@ -198,12 +200,12 @@ impl HostTxn<'_> {
         let wrote = match (src, sum) {
             (Source::Shared(from), None) => {
                 self.counted.copies += 1;
-                self.write_calls(len, |txn, part| {
+                self.write_calls(at, len, |txn, part| {
                     sys::write_from(txn.fd(f), from.sub(part.start, part.len()), off + part.start as u64)
                 })
             }
             (Source::Private(from) | Source::Taken(from), sum) => {
-                let wrote = self.write_calls(len, |txn, part| {
+                let wrote = self.write_calls(at, len, |txn, part| {
                     Ok(rustix::io::pwrite(txn.fd(f), &from[part.clone()], off + part.start as u64)?)
                 });
                 if let Some(sum) = sum {

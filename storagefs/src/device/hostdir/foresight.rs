@@ -173,7 +173,7 @@ impl HostTxn<'_> {
             // Not cut before the step is over: it would begin anew, and again.
             (f.computed, f.computes) = (true, true);
             if self.scratch.turn.is_none() {
-                self.scratch.take_turn(self.core, (self.work.away, true));
+                self.scratch.take_turn(self.core, self.work, true);
             }
             return Ok(());
         }
@@ -185,18 +185,18 @@ impl HostTxn<'_> {
     }
 
     pub(super) fn note_quiet(&mut self, how: Quiet) {
-        if how == Quiet::Between {
+        if how == Quiet::Between
+            && let Some(f) = &mut self.foresight
+        {
+            f.computes = false;
             self.scratch.turn = None;
-            if let Some(f) = &mut self.foresight {
-                f.computes = false;
-            }
         }
     }
 
     /// At a boundary while it computes: whether it goes on at once.
     pub(super) fn compute_in_turn(&mut self) {
         if !self.is_placed() && self.names.is_none() {
-            self.scratch.renew_turn(self.core, (self.work.away, true));
+            self.scratch.renew_turn(self.core, self.work);
         }
     }
 

@@ -34,7 +34,7 @@ pub(super) struct Scratch {
     pub piece: Box<[u8]>,
     /// For directory entries.
     pub entries: Box<[MaybeUninit<u8>]>,
-    /// Its turn at the processors. Whoever has one waits neither for names nor for files nor for a medium.
+    /// Its turn at the processors. Whoever has one gives it up before it waits for names, for files or for a sync.
     pub turn: Option<Turn>,
     /// How often it has waited for others, and not for the host.
     pub waits: u32,
@@ -63,22 +63,31 @@ impl Scratch {
         self.waits = self.waits.wrapping_add(1);
     }
 
-    /// Where it has had a turn that was long enough, and others wait for one: the next one.
-    pub fn renew_turn(&mut self, core: &Core, (away, yields): (bool, bool)) {
-        if self.turn.as_ref().is_some_and(Turn::is_due) {
-            self.take_turn(core, (away, yields));
+    /// Before a command, or an element of one, that a thread runs which does not look at rings: a turn, if there should
+    /// be one. Not for one call of the host, however long.
+    pub fn begin_turn(&mut self, core: &Core, work: &Work) {
+        let without = work.queue.pace.sleeps() || command::is_endless(work) || command::takes_turns(work);
+        match &self.turn {
+            Some(_) => self.renew_turn(core, work),
+            None if core.has_several() && work.away && !without => self.take_turn(core, work, false),
+            None => {}
         }
     }
 
-    /// Another turn at the processors. `away`: this thread does not look at rings. `yields`: others do not wait for
-    /// what it does, or not for long: a piece of a checksum.
-    pub fn take_turn(&mut self, core: &Core, (away, yields): (bool, bool)) {
-        self.wait();
-        let apart = away && core.has_several();
-        self.turn = Some(core.computing.turn(apart && yields));
-        if apart {
-            core.processors.compute(&mut self.apart);
+    /// Where it has had a turn that was long enough, and others wait for one: the next one of its kind.
+    pub fn renew_turn(&mut self, core: &Core, work: &Work) {
+        if let Some(turn) = self.turn.as_ref().filter(|turn| turn.is_due()) {
+            let yields = turn.yields;
+            self.take_turn(core, work, yields);
         }
+    }
+
+    /// Another turn at the processors. `yields`: others do not wait for what it does, or not for long: a piece of a
+    /// checksum.
+    pub fn take_turn(&mut self, core: &Core, work: &Work, yields: bool) {
+        self.wait();
+        let yields = work.away && yields && core.has_several();
+        self.turn = Some(core.computing.turn(work.client().0, yields));
     }
 }
 
@@ -146,11 +155,12 @@ impl Hand<'_> {
     fn look(&mut self) {
         let core = self.core;
         let mut lookout = core.lookout.lock();
-        core.processors.look(&mut self.scratch.apart);
+        let looking = core.processors.look(&mut self.scratch.apart);
         while let Some(work) = lookout.next(core, self.me) {
             let sleeps = command::waits_for_the_host(core, &work);
             let long = sleeps || command::may_take_long(&work);
-            if !(long && core.long.spares_a_thread() && (sleeps || lookout.is_needed(&work))) {
+            let elsewhere = sleeps || command::is_endless(&work) || lookout.is_needed(&work);
+            if !(long && core.long.spares_a_thread() && elsewhere) {
                 if long {
                     lookout.publish();
                 }
@@ -164,8 +174,7 @@ impl Hand<'_> {
             } else if !sleeps {
                 core.long.give(work);
             } else if let Some(work) = core.long.begin(work, || lookout.publish()) {
-                core.processors.leave();
-                drop(lookout);
+                drop((looking, lookout));
                 self.serve_long(work);
                 return self.give_back();
             }
@@ -177,14 +186,16 @@ impl Hand<'_> {
     fn serve_long(&mut self, work: Work) {
         let mut next = Some(work);
         while let Some(work) = next.filter(|_| !self.core.is_poisoned()) {
-            let (client, queue) = (work.client(), work.queue.clone());
+            let client = work.client();
             // The thread that looks at rings meanwhile, and clients, are to find a processor.
             let sleeps = command::waits_for_the_host(self.core, &work);
-            let in_turn = !sleeps && !queue.pace.sleeps() && !command::takes_turns(&work);
-            if in_turn {
-                self.scratch.take_turn(self.core, (true, false));
+            if sleeps || !self.core.has_several() {
+                self.core.processors.roam(&mut self.scratch.apart);
+            } else {
+                self.core.processors.compute(&mut self.scratch.apart);
+                self.scratch.begin_turn(self.core, &work);
             }
-            let _long = (!sleeps && !in_turn).then(sys::LongSlice::ask);
+            let _long = (!sleeps && self.scratch.turn.is_none()).then(sys::LongSlice::ask);
             next = match self.serve(work, false) {
                 Served::Cut(work) => self.core.long.again(work),
                 Served::Over | Served::Unpublished(_) => self.core.long.over(client),
@@ -313,8 +324,7 @@ impl Hand<'_> {
         }
         let more = queue.is_worth_a_look();
         let asleep = !more && ends.publish_asleep();
-        drop(ends);
-        queue.wake(asleep);
+        queue.wake(ends, asleep);
         more
     }
 }

@@ -122,6 +122,8 @@ pub struct Lookout {
     stop: bool,
     /// Some ring may still say that nothing looks.
     announced: bool,
+    /// Some ring has not been looked at, for another thread was at it: who lets go of it tells nothing.
+    missed: bool,
 }
 
 fn edge() -> epoll::EventFlags {
@@ -152,6 +154,7 @@ impl Lookout {
             aside: false,
             stop: false,
             announced: false,
+            missed: false,
         })
     }
 
@@ -167,7 +170,7 @@ impl Lookout {
                 self.read_mail(core);
             }
             if self.stop && (self.queues.is_empty() || core.is_poisoned()) {
-                self.publish();
+                self.publish_all();
                 return None;
             }
             // Also where there is always something to do: who has ended gives back what it had, and its user's next
@@ -182,7 +185,7 @@ impl Lookout {
                 }
                 return Some(work);
             }
-            self.publish_some();
+            self.publish();
             if self.ending {
                 self.reap();
             }
@@ -276,7 +279,10 @@ impl Lookout {
     /// The next command of one ring that needs to be run; those that are over at once are answered.
     fn take(&mut self, core: &Core, queue: Arc<QueueState>) -> Option<Work> {
         // A thread that is at them may have been taken its processor: other rings do not wait for that one.
-        let mut ends = queue.pair.try_ends()?;
+        let Some(mut ends) = queue.pair.try_ends() else {
+            self.missed = true;
+            return None;
+        };
         for _ in 0..BATCH_PER_QUEUE {
             let raw = match ends.next(&queue.pair) {
                 Ok(raw) => raw,
@@ -331,20 +337,20 @@ impl Lookout {
             self.dirty.push(queue.clone());
         }
         if now.saturating_sub(self.dirty_since) > PUBLISH_NS {
-            self.publish_some();
+            self.publish();
         }
     }
 
     /// Makes every completion visible.
-    pub(super) fn publish(&mut self) {
+    fn publish_all(&mut self) {
         for queue in self.dirty.drain(..) {
             let mut ends = queue.pair.ends();
             queue.counters.client_wakes.add(ends.publish());
         }
     }
 
-    /// The same, but for rings that another thread is at: they have their turn soon.
-    fn publish_some(&mut self) {
+    /// The same, but for rings that another thread is at: they have their turn soon, by whoever looks then.
+    pub(super) fn publish(&mut self) {
         self.dirty.retain(|queue| match queue.pair.try_ends() {
             Some(mut ends) => {
                 queue.counters.client_wakes.add(ends.publish());
@@ -356,8 +362,15 @@ impl Lookout {
 
     /// Drops the queues that have been drained.
     fn reap(&mut self) {
-        while let Some(i) = self.queues.iter().position(|q| q.pair.try_ends().is_some_and(|mut ends| ends.is_drained()))
-        {
+        let mut missed = false;
+        let mut drained = |q: &Arc<QueueState>| match q.pair.try_ends() {
+            Some(mut ends) => ends.is_drained(),
+            None => {
+                missed = true;
+                false
+            }
+        };
+        while let Some(i) = self.queues.iter().position(&mut drained) {
             let queue = self.queues.swap_remove(i);
             queue.pair.ends().close();
             let session = queue.session.clone();
@@ -370,13 +383,14 @@ impl Lookout {
             }
             session.queue_gone(&queue);
         }
+        self.missed |= missed;
         self.ending = self.queues.iter().any(|q| q.pair.try_ends().is_none_or(|ends| ends.is_draining()));
         self.reaped = now_ns();
     }
 
     /// Announces on every ring and in the inbox that nothing looks, looks once more, blocks.
     fn sleep(&mut self, core: &Core, me: &CoreCounters) {
-        let mut work = !self.dirty.is_empty();
+        let mut work = !self.dirty.is_empty() || std::mem::take(&mut self.missed);
         self.unreaped = false;
         for q in &self.queues {
             match q.pair.try_ends() {

@@ -1,19 +1,20 @@
-//! Which processors threads run on, while clients of several users are attached and threads have turns at computing:
-//! these keep to one half of them, and the thread that looks at rings to the other.
+//! Which processors threads run on, while clients of several users are attached and threads do what takes long: these
+//! keep to one half of them, and the thread that looks at rings to the other.
 //!
 //! No more threads have a turn than half of the processors (`computing`), so the host could always find another one for
 //! the thread that all short commands wait for. It often does not: a thread is woken where it ran last, or where its
 //! waker runs, and stays there while another processor has nothing to do, until the host balances its queues, some
 //! milliseconds later.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
+use weldfs_locks::Mutex;
 
 use super::sys::with_right_to_nice;
 use crate::device::clock::now_ns;
 
-/// Nanoseconds without a turn after which the thread that looks at rings may run everywhere again.
+/// Nanoseconds without anything that takes long after which the thread that looks at rings may run everywhere again.
 const QUIET_NS: u64 = 20_000_000;
 
 /// See the module. Thread-safe.
@@ -21,12 +22,21 @@ pub(super) struct Processors {
     /// Those that the process may use, as it began; and what those that compute, and the one that looks, may of them.
     /// None: there is but one.
     halves: Option<Halves>,
-    /// The thread that looks; 0: none.
-    looks: AtomicU32,
-    /// It is kept to its half.
-    kept: AtomicBool,
-    /// When the last turn began.
+    looks: Mutex<Looks>,
+    /// When something that takes long began last, with [`KEPT`] in it as long as the thread that looks is kept to its
+    /// half.
     last: AtomicU64,
+}
+
+/// In `Processors::last`.
+const KEPT: u64 = 1;
+
+#[derive(Default)]
+struct Looks {
+    /// The thread that looks.
+    thread: Option<Pid>,
+    /// It is kept to its half.
+    kept: bool,
 }
 
 struct Halves {
@@ -47,63 +57,83 @@ impl Halves {
         let (look, compute) = of.split_at(of.len().div_ceil(2));
         (!compute.is_empty()).then(|| Halves { all, compute: set(compute), look: set(look) })
     }
+
+    /// Has a thread run there, unless whoever runs the process has said meanwhile where. Where the host refuses it, it
+    /// runs where it ran.
+    fn put(&self, thread: Option<Pid>, there: &CpuSet) {
+        let Ok(now) = sched_getaffinity(thread) else { return };
+        let ours = [&self.all, &self.compute, &self.look].contains(&&now);
+        if ours && now != *there && sched_setaffinity(thread, there).is_err() {
+            // It acts with the rights of another client.
+            with_right_to_nice(|| _ = sched_setaffinity(thread, there));
+        }
+    }
+}
+
+/// As long as it lives, its thread is the one that looks at the rings.
+pub(super) struct Looking<'c>(&'c Processors);
+
+impl Drop for Looking<'_> {
+    fn drop(&mut self) {
+        let mut looks = self.0.looks.lock();
+        looks.thread = None;
+        self.0.release(&mut looks);
+    }
 }
 
 impl Processors {
     pub fn new() -> Processors {
-        let (looks, kept, last) = (AtomicU32::new(0), AtomicBool::new(false), AtomicU64::new(0));
-        Processors { halves: Halves::new(), looks, kept, last }
+        Processors { halves: Halves::new(), looks: Mutex::default(), last: AtomicU64::new(0) }
     }
 
-    /// The calling thread has a turn. `there`: whether it is in its half. Where the host refuses something, threads run
-    /// where they ran.
+    /// The calling thread begins with what takes long. `there`: whether it is in its half.
     pub fn compute(&self, there: &mut bool) {
         let Some(halves) = &self.halves else { return };
-        self.last.store(now_ns(), Ordering::Relaxed);
         if !std::mem::replace(there, true) {
-            let _ = sched_setaffinity(None, &halves.compute);
+            halves.put(None, &halves.compute);
         }
-        if self.kept.load(Ordering::Relaxed) || self.kept.swap(true, Ordering::AcqRel) {
+        let kept = self.last.load(Ordering::Relaxed) & KEPT != 0;
+        self.last.store(now_ns() | KEPT, Ordering::Relaxed);
+        if kept {
             return;
         }
-        let looks = self.looks.load(Ordering::Acquire).cast_signed();
-        if let Some(looks) = Pid::from_raw(looks)
-            && sched_setaffinity(Some(looks), &halves.look).is_err()
-        {
-            // It acts with the rights of another client.
-            with_right_to_nice(|| _ = sched_setaffinity(Some(looks), &halves.look));
+        let mut looks = self.looks.lock();
+        if let Some(thread) = looks.thread.filter(|_| !std::mem::replace(&mut looks.kept, true)) {
+            halves.put(Some(thread), &halves.look);
         }
     }
 
-    /// The calling thread looks at the rings from here on.
-    pub fn look(&self, there: &mut bool) {
-        let Some(halves) = &self.halves else { return };
-        if std::mem::take(there) {
-            let _ = sched_setaffinity(None, &halves.all);
+    /// What the calling thread does next keeps no processor: it runs anywhere.
+    pub fn roam(&self, there: &mut bool) {
+        if let Some(halves) = self.halves.as_ref().filter(|_| std::mem::take(there)) {
+            halves.put(None, &halves.all);
         }
-        self.looks.store(gettid().as_raw_nonzero().get().cast_unsigned(), Ordering::Release);
-        // It is kept to its half by the next turn.
-        self.kept.store(false, Ordering::Release);
     }
 
-    /// The calling thread looks at them no more.
-    pub fn leave(&self) {
-        self.looks.store(0, Ordering::Release);
-        self.release();
+    /// The calling thread looks at the rings.
+    pub fn look(&self, there: &mut bool) -> Looking<'_> {
+        self.roam(there);
+        let mut looks = self.looks.lock();
+        *looks = Looks { thread: Some(gettid()), kept: false };
+        // It is kept to its half by the next that takes long.
+        self.last.fetch_and(!KEPT, Ordering::Relaxed);
+        drop(looks);
+        Looking(self)
     }
 
     /// The thread that looks has nothing to do.
     pub fn rest(&self) {
-        if self.kept.load(Ordering::Relaxed) && now_ns().saturating_sub(self.last.load(Ordering::Relaxed)) > QUIET_NS {
-            self.release();
+        let last = self.last.load(Ordering::Relaxed);
+        if last & KEPT != 0 && now_ns().saturating_sub(last) > QUIET_NS {
+            self.release(&mut self.looks.lock());
         }
     }
 
-    fn release(&self) {
-        if let Some(halves) = &self.halves
-            && self.kept.swap(false, Ordering::AcqRel)
-        {
-            let _ = sched_setaffinity(None, &halves.all);
+    /// Has the calling thread, which looks, run anywhere.
+    fn release(&self, looks: &mut Looks) {
+        self.last.fetch_and(!KEPT, Ordering::Relaxed);
+        if let Some(halves) = self.halves.as_ref().filter(|_| std::mem::take(&mut looks.kept)) {
+            halves.put(None, &halves.all);
         }
     }
 }
@@ -126,43 +156,49 @@ mod tests {
             return;
         }
         std::thread::scope(|scope| {
-            let (ask, asked) = std::sync::mpsc::channel::<fn(&Processors)>();
+            let (ask, asked) = std::sync::mpsc::channel::<()>();
             let (tell, told) = std::sync::mpsc::channel();
             let on = &processors;
             scope.spawn(move || {
                 // It has computed before.
                 let mut there = true;
-                on.look(&mut there);
+                on.halves.as_ref().unwrap().put(None, &on.halves.as_ref().unwrap().compute);
+                let looking = on.look(&mut there);
                 assert!(!there);
                 tell.send(mine()).unwrap();
-                for act in asked {
-                    act(on);
+                for () in asked {
+                    on.rest();
                     tell.send(mine()).unwrap();
                 }
+                drop(looking);
+                tell.send(mine()).unwrap();
             });
             assert_eq!(told.recv().unwrap(), all);
-            let look = |act: fn(&Processors)| {
-                ask.send(act).unwrap();
+            let looks = || {
+                ask.send(()).unwrap();
                 told.recv().unwrap()
             };
-            let compute = || {
+            let whole = &all;
+            let compute = move || {
                 let mut there = false;
                 on.compute(&mut there);
                 assert!(there);
-                mine()
+                let half = mine();
+                on.roam(&mut there);
+                assert_eq!(mine(), *whole);
+                half
             };
             let computes = scope.spawn(compute).join().unwrap();
-            let looks = look(|_| ());
-            assert!(!computes.is_empty() && !looks.is_empty() && computes.iter().all(|cpu| !looks.contains(cpu)));
-            assert_eq!(computes.len() + looks.len(), all.len());
-            assert_eq!(look(Processors::rest), looks, "a turn began a moment ago");
+            let half = looks();
+            assert!(!computes.is_empty() && !half.is_empty() && computes.iter().all(|cpu| !half.contains(cpu)));
+            assert_eq!(computes.len() + half.len(), all.len());
             std::thread::sleep(std::time::Duration::from_nanos(2 * QUIET_NS));
-            assert_eq!(look(Processors::rest), all);
+            assert_eq!(looks(), all, "nothing has computed for long");
             scope.spawn(compute).join().unwrap();
-            assert_eq!(look(Processors::leave), all);
-            scope.spawn(compute).join().unwrap();
-            assert_eq!(look(|_| ()), all, "it looks no more");
+            assert_eq!(looks(), half);
             drop(ask);
+            assert_eq!(told.recv().unwrap(), all, "it looks no more");
+            scope.spawn(compute).join().unwrap();
         });
     }
 }

@@ -82,6 +82,7 @@ pub(super) async fn batch(
     while s.next < count {
         if work.away {
             scratch.breathe(core);
+            scratch.begin_turn(core, work);
         }
         let cut = s.element.is_none() && s.next > 0 && now_ns().saturating_sub(begun) > SLICE_NS;
         if cut || !s.element(core, work, (items, results), scratch).await {

@@ -7,13 +7,13 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use rustix::event::{EventfdFlags, eventfd};
 use weldfs_ciscops::limits::HANDLES_MAX;
 use weldfs_ciscops::{Errno, Handle, SessionLimits, SharedRegion};
-use weldfs_locks::Mutex;
+use weldfs_locks::{Mutex, MutexGuard};
 
 use super::core::{Core, Message};
 use crate::cred::Cred;
 use crate::device::counters::{QueueCounters, Totals};
 use crate::device::ofd::{Description, Handles};
-use crate::device::pair::Pair;
+use crate::device::pair::{Ends, Pair};
 use crate::device::rings::{Fresh, Pools, Ring, Rings};
 use crate::device::session::{Claimed, QueueParts};
 use crate::device::tenants::Tenant;
@@ -131,15 +131,15 @@ impl QueueState {
     pub fn publish(&self) {
         let mut ends = self.pair.ends();
         let asleep = ends.publish_asleep();
-        drop(ends);
-        self.wake(asleep);
+        self.wake(ends, asleep);
     }
 
     /// Wakes the client, if it sleeps: without the ends, which others need meanwhile.
-    pub fn wake(&self, asleep: bool) {
+    pub fn wake(&self, ends: MutexGuard<'_, Ends>, asleep: bool) {
+        self.counters.client_wakes.add(u64::from(asleep));
+        drop(ends);
         if asleep {
             self.pair.wake();
-            self.counters.client_wakes.add(1);
         }
     }
 

@@ -394,7 +394,7 @@ fn a_long_walk_is_left_to_a_thread_that_does_not_look_at_rings() {
 /// As many as compute at a time.
 fn all_turns(core: &Core) -> Vec<computing::Turn> {
     let half = (std::thread::available_parallelism().map_or(1, usize::from) / 2).max(1);
-    (0..half).map(|_| core.computing.turn(false)).collect()
+    (0..half).map(|_| core.computing.turn(u32::MAX, false)).collect()
 }
 
 /// Whether all turns can be had soon.

@@ -334,9 +334,9 @@ impl<'c> HostTxn<'c> {
     fn walk_in_turn(&mut self) {
         self.let_names_go();
         self.way.let_go = true;
-        self.scratch.renew_turn(self.core, (self.work.away, true));
+        self.scratch.renew_turn(self.core, self.work);
         if self.scratch.turn.is_none() {
-            self.scratch.take_turn(self.core, (self.work.away, true));
+            self.scratch.take_turn(self.core, self.work, true);
         }
     }
 
