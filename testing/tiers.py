@@ -253,8 +253,11 @@ def clients(full):
     if full and os.environ.get("CI"):
         args += ["--busy", "--seconds", "1"]
     rows = hostile(args, "clients")
-    if len(rows) < (100 if full else 20):
-        raise Failed(f"{len(rows)} rows")
+    # Each family on each kind of device.
+    attacks = [row for row in rows if row["family"] != "squatting"]
+    families, kinds = ({row[which] for row in attacks} for which in ("family", "device"))
+    if len(families) < 26 or len(kinds) != (5 if full else 1) or len(attacks) != len(kinds) * len(families):
+        raise Failed(f"{len(attacks)} rows: {len(families)} families on {sorted(kinds)}")
 
 
 def states_one(full):

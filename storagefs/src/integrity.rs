@@ -3,18 +3,28 @@
 //! `inode`, `offset`, `block`, `path`, `expected`, `actual`.
 
 use crate::error::{Corrupt, FsError, Place};
+use crate::lograte::LogRate;
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use weldfs_locks::Mutex;
 
 /// Findings remembered, so that a client that reads the same bad block for ever does not fill the log.
 const RECENT_MAX: usize = 256;
+/// Lines in ten seconds, for one that reads more bad blocks than that, again and again.
+const LINES_MAX: u32 = 64;
 
 /// The findings of one store. Thread-safe.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Damage {
     found: AtomicU64,
     recent: Mutex<VecDeque<(Place, u64, u64)>>,
+    log: LogRate,
+}
+
+impl Default for Damage {
+    fn default() -> Damage {
+        Damage { found: AtomicU64::new(0), recent: Mutex::default(), log: LogRate::of(LINES_MAX) }
+    }
 }
 
 impl Damage {
@@ -39,6 +49,9 @@ impl Damage {
             }
             recent.push_back(this);
         }
+        if !self.log.permits() {
+            return;
+        }
         let path = path.filter(|p| !p.is_empty()).map(|p| String::from_utf8_lossy(p).escape_debug().to_string());
         let (expected, actual) = (format!("{:#010x}", c.expected), format!("{:#010x}", c.actual));
         let path = path.as_deref();
@@ -58,6 +71,12 @@ impl Damage {
                 tracing::error!(doing, what, lsn = lsn.0, path, expected, actual, "damaged log: EIO");
             }
         }
+    }
+
+    /// Whether a line may be logged of a command that fails for want of a medium that works: a client can have as many
+    /// of them as it sends commands.
+    pub fn may_log(&self) -> bool {
+        self.log.permits()
     }
 
     /// The same for any failure; those that are no damage are left to the caller.

@@ -176,6 +176,7 @@ impl ScrubReport {
     /// Adds what the recovery in memory before the scrub saw of the log.
     pub fn recovered(&mut self, recovery: &RecoveryReport) {
         self.log_records += recovery.records;
+        self.notes.extend(recovery.end_of_log());
         if let Some(tail) = recovery.torn_tail() {
             self.notes.push(format!("the next mount drops {tail}"));
         }

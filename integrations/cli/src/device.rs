@@ -142,8 +142,8 @@ pub fn say_what_is_shown(image: &Path, recovery: &RecoveryReport) {
         return;
     }
     say!("weldfs: {image}: was not closed cleanly: shown as recovery would leave it; the image is not changed");
-    if let Some(tail) = recovery.torn_tail() {
-        say!("weldfs: {image}: {tail}");
+    for told in recovery.end_of_log().into_iter().chain(recovery.torn_tail()) {
+        say!("weldfs: {image}: {told}");
     }
     if !recovery.txns.is_empty() {
         say!(
@@ -156,8 +156,8 @@ pub fn say_what_is_shown(image: &Path, recovery: &RecoveryReport) {
 
 /// Says what the log of an image that is about to change ended with: after the mount there is no trace of it.
 pub fn say_what_is_gone(image: &Path, recovery: &RecoveryReport) {
-    if let Some(tail) = recovery.torn_tail() {
-        say!("weldfs: {}: {tail}", image.display());
+    for told in recovery.end_of_log().into_iter().chain(recovery.torn_tail()) {
+        say!("weldfs: {}: {told}", image.display());
     }
 }
 

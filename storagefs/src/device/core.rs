@@ -298,7 +298,9 @@ impl Core {
             return Err(Errno::MFILE);
         }
         self.board.runq.set_weight(tenant.id, || policy_weight(tenant.weight()));
-        if let Err(e) = self.memory.set_share(&tenant) {
+        if let Err(e) = self.memory.set_share(&tenant)
+            && tenant.log.permits()
+        {
             tracing::warn!("tenant {} has no guarantee of memory: {e}", tenant.name);
         }
         let id = self.next_session.fetch_add(1, Ordering::Relaxed);

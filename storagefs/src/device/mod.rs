@@ -40,7 +40,6 @@ mod leavings;
 mod lent;
 pub mod limits;
 mod locks;
-mod lograte;
 mod lost;
 mod mail;
 mod maintenance;
@@ -88,9 +87,9 @@ use self::tenants::{Tenant, TenantToken};
 use crate::store::Store;
 
 pub use self::core::DeviceConfig;
+pub use crate::lograte::LogRate;
 pub use counters::{CoreTotals, Totals};
 pub use departures::Departures;
-pub use lograte::LogRate;
 pub use memory::MemoryStats;
 pub use model::{MediaModel, on_modelled};
 pub use profile::{

@@ -26,8 +26,8 @@ use super::counters::{Backlog, Totals};
 use super::latency::Latencies;
 use super::limits::{LOCK_BYTES, TENANTS_MAX};
 use super::locks::Payer;
-use super::lograte::LogRate;
 use crate::fs::Cred;
+use crate::lograte::LogRate;
 
 pub use file::{TenantConfig, TenantLimits, TenantMemory, TenantsConfig, TenantsError, WEIGHT_DEFAULT, WEIGHT_MAX};
 

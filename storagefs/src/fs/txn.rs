@@ -286,7 +286,8 @@ impl<'a> Txn<'a> {
             FsError::Miss(_) | FsError::Turn => {}
             other if self.again.is_some() => self.trouble = Some(other),
             other if self.store.damage.note_error(&other, "command", Some(self.path)) => {}
-            other => tracing::error!(error = %other, "a command fails"),
+            other if self.store.damage.may_log() => tracing::error!(error = %other, "a command fails"),
+            _ => {}
         }
         errno
     }

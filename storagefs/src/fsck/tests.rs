@@ -1,12 +1,12 @@
 //! fsck finds what is planted, and survives anything.
 
 use super::*;
-use crate::effect::{AttrDelta, BlockState, Effect};
+use crate::effect::{AttrDelta, BlockState, Effect, XATTR_VALUE_MAX};
 use crate::geometry::{GeometryOptions, superblock_places};
 use crate::limits::BLOCK;
 use crate::media::RamMedium;
 use crate::mount::{MkfsOptions, format};
-use crate::record::InodeRec;
+use crate::record::{InodeRec, Xattr};
 use crate::store::{Need, Plan};
 use crate::superblock::Superblock;
 use weldfs_ciscops::{Handle, InodeNo, Op, PoolRange};
@@ -342,6 +342,15 @@ fn names_without_a_path_types_that_are_none_and_attributes_that_are_there_twice_
         }
     });
     assert_finds(&found, "an attribute that is there twice");
+}
+
+#[test]
+fn an_attribute_that_is_longer_than_any_is_damage() {
+    let of =
+        |len| Xattr { ino: InodeNo(3), slot: 1, name: b"user.a"[..].into(), value: vec![7; len].into() }.to_value();
+    let read = |value: &[u8]| Xattr::from_value(InodeNo(3), 1, value);
+    assert_eq!(read(&of(XATTR_VALUE_MAX)).unwrap().value.len(), XATTR_VALUE_MAX);
+    assert!(read(&of(XATTR_VALUE_MAX + 1)).is_err());
 }
 
 /// The populated image, closed, with another superblock.

@@ -145,6 +145,18 @@ impl RecoveryReport {
         ))
     }
 
+    /// Where the log of an image ends that was not closed cleanly, and what that cannot tell, in a sentence: behind the
+    /// end nothing vouches for anything, so a record that was acknowledged there and is gone as a whole has left nothing.
+    pub fn end_of_log(&self) -> Option<String> {
+        let (tail, watermark) = (self.tail_lsn, self.watermark);
+        (!self.clean).then(|| {
+            format!(
+                "the log ends at LSN {tail}, and vouches for what lies below {watermark}; a record behind its end that \
+                 is gone as a whole would leave no trace"
+            )
+        })
+    }
+
     /// Books what became of an open transaction.
     pub(crate) fn settle(&mut self, id: u64, fate: TxnFate, reason: String) {
         match fate {

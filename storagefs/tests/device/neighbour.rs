@@ -21,6 +21,8 @@ use weldfs_storagefs::fs::Cred;
 
 /// How long closing one of the neighbour's descriptors takes.
 const LINGER: Duration = Duration::from_secs(8);
+/// fcntl(2): the execute bits of a memfd stay as they are.
+const F_SEAL_EXEC: u32 = 0x20;
 /// How long others may have to wait for the control plane meanwhile, on a machine that is busy with other tests.
 const OTHERS_WAIT_MAX: Duration = Duration::from_secs(3);
 
@@ -296,6 +298,15 @@ fn the_memory_that_clients_are_given_is_theirs_alone_and_no_program() {
     receive(&socket);
     send(&socket, &Request::NewQueue(NewQueue { depth: 8, pool_bytes: 4096 }).encode(), &[]);
     let region = receive(&socket).1.pop().unwrap();
+    // Where the kernel has the seal: what can be sealed so is not made a program by any chmod.
+    use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_get_seals, memfd_create};
+    match memfd_create("probe", MemfdFlags::CLOEXEC | MemfdFlags::NOEXEC_SEAL) {
+        Ok(_) => {
+            assert!(fcntl_get_seals(&region).unwrap().contains(SealFlags::from_bits_retain(F_SEAL_EXEC)));
+            assert_eq!(fchmod(&region, Mode::from_raw_mode(0o700)), Err(rustix::io::Errno::PERM));
+        }
+        Err(_) => println!("skipped: memory that can be made no program (Linux before 6.3)"),
+    }
     assert_eq!(std::fs::File::from(region).metadata().unwrap().mode() & 0o7777, 0o600);
 }
 

@@ -152,6 +152,9 @@ fn print(out: &mut dyn Write, verdict: &Verdict<'_>) -> std::io::Result<()> {
             "{image}: was not closed cleanly; recovery would replay {records} records ({bytes} bytes of log)"
         )?;
     }
+    if let Some(end) = r.recovery.end_of_log() {
+        writeln!(out, "{image}: {end}")?;
+    }
     if let Some(tail) = r.recovery.torn_tail() {
         let drops = if verdict.recovered { "dropped" } else { "would drop" };
         writeln!(out, "{image}: recovery {drops} {tail}")?;

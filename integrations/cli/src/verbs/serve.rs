@@ -217,6 +217,9 @@ fn introduce(server: &Server, name: &str, socket: &Path) {
         say!("weldfs: {name} was not closed cleanly; recovered in {ms:.1} ms: {records} records, {bytes} bytes of log");
     }
     recovery.txns.iter().for_each(|txn| say!("weldfs: {name}: {txn}"));
+    if let Some(end) = recovery.end_of_log() {
+        say!("weldfs: {name}: {end}");
+    }
     if let Some(tail) = recovery.torn_tail() {
         say!("weldfs: {name}: recovery dropped {tail}");
     }

@@ -43,7 +43,10 @@ fn looking_at_an_unclean_image_writes_nothing_and_says_what_is_shown() {
             let out = weldfs(args);
             well(args, &out);
             let said = String::from_utf8_lossy(&out.stderr);
-            assert!(said.contains("not closed cleanly") && said.lines().count() == 1, "{args:?}: {said}");
+            assert!(
+                said.contains("not closed cleanly") && said.contains("vouches for") && said.lines().count() == 2,
+                "{args:?}: {said}"
+            );
             assert!(fs::read(&image).expect("read") == before, "{args:?} (number {i}) wrote to the image");
         }
         assert_eq!(fs::read(bench.path("out/sub/small")).expect("read"), b"some text\n");

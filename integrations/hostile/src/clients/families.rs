@@ -24,6 +24,8 @@ pub struct Family {
     pub prepare: fn(&Ground) -> io::Result<()>,
     /// Does not return before it is killed.
     pub attack: fn(&Ground) -> io::Result<()>,
+    /// By two users, on a device that has few descriptors.
+    pub two: bool,
 }
 
 fn nothing(_: &Ground) -> io::Result<()> {
@@ -31,12 +33,16 @@ fn nothing(_: &Ground) -> io::Result<()> {
 }
 
 const fn family(name: &'static str, depth: u32, about: &'static str, attack: fn(&Ground) -> io::Result<()>) -> Family {
-    Family { name, about, depth, prepare: nothing, attack }
+    Family { name, about, depth, prepare: nothing, attack, two: false }
 }
 
 impl Family {
     const fn after(self, prepare: fn(&Ground) -> io::Result<()>) -> Family {
         Family { prepare, ..self }
+    }
+
+    const fn by_two(self) -> Family {
+        Family { two: true, ..self }
     }
 }
 
@@ -70,6 +76,7 @@ pub const FAMILIES: &[Family] = &[
     family("locks-of-others", 8, "locks by PATH handles and by readers on files of the victim", names::locks),
     family("backlog", 4096, "checksums of 16 TiB, published by the thousand", load::backlog).after(load::sparse),
     family("batches", 1024, "batches of 256 writes, published by the hundred", load::batches),
+    family("programs", 1024, "batches of 256 programs, published by the hundred", load::programs),
     family("nops", 1024, "commands that do nothing, as many as fit", load::nops),
     family("memory", 256, "long reads and checksums, handles and names without end", load::memory),
     family("greedy", 64, "writes until there is no room, again and again", load::greedy),
@@ -80,7 +87,7 @@ pub const FAMILIES: &[Family] = &[
     family("attaches", 8, "attaching and detaching as fast as it goes", sessions::attaches),
     family("churn", 8, "queue pairs of 64 MiB, made and dropped", sessions::churn),
     family("control", 64, "requests for statistics and small queue pairs, over many connections", sessions::control),
-    family("exhaustion", 8, "sessions, connections and placeholders, held", sessions::exhaustion),
+    family("exhaustion", 8, "sessions, connections and placeholders, held by two users", sessions::exhaustion).by_two(),
     family("descriptors", 8, "descriptors sent along whose close takes long", sessions::descriptors),
 ];
 

@@ -1,8 +1,9 @@
 //! A device as a user would start it, and the other processes: victim, neighbour, attacker, each a user of its own.
 
-use super::families::HOME;
+use super::families::{Family, HOME};
 use super::victim::{self, Suffered};
 use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -14,6 +15,10 @@ use weldfs::Client;
 /// User ids of victim and attacker: none that a system gives away.
 pub const VICTIM: u32 = 61_001;
 pub const ATTACKER: u32 = 61_002;
+/// Another attacker, where a family has two.
+pub const SECOND: u32 = 61_003;
+/// Descriptors that the device of such a family may have.
+const FEW: &str = "--nofile=1024:1024";
 /// How large an image is: soon full.
 const SIZE: &str = "96M";
 /// How long the device may take to answer at first, and any process to get ready.
@@ -65,8 +70,8 @@ impl Holds {
 }
 
 impl Device {
-    /// Formats, serves, and makes a home for each of the two users.
-    pub fn start(weldfs: &Path, kind: Kind) -> io::Result<Device> {
+    /// Formats, serves (`few`: with few descriptors), and makes a home for each of the two users.
+    pub fn start(weldfs: &Path, kind: Kind, few: bool) -> io::Result<Device> {
         let folder = tempfile::Builder::new().prefix("weldfs-hostile-").tempdir()?;
         std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755))?;
         let target = folder.path().join("image");
@@ -77,9 +82,11 @@ impl Device {
         } else {
             std::fs::create_dir(&target)?;
         }
+        let limited = ["prlimit".as_ref(), FEW.as_ref(), weldfs.as_os_str()];
+        let program = if few { &limited[..] } else { &limited[2..] };
         let mut serve = match kind.medium {
-            Some(_) => Command::new(weldfs),
-            None => in_small(&target, weldfs),
+            Some(_) => command(program),
+            None => in_small(&target, program),
         };
         serve.env("WELDFS_CONFIG", "").arg("serve").arg("--socket").arg(folder.path().join("sock"));
         match kind.medium {
@@ -214,18 +221,24 @@ fn ended_well(what: &str, status: std::process::ExitStatus) -> io::Result<()> {
 /// A program over a directory as large as an image, a file system of the host's in memory, which is gone with the
 /// program, where this process may mount one: an attacker's writes come to their end there as in an image, and what the
 /// host does for a disk is no matter of who serves the directory.
-fn in_small(dir: &Path, program: &Path) -> Command {
+fn in_small(dir: &Path, program: &[&OsStr]) -> Command {
     const MOUNT: &str = r#"mount -t tmpfs -o "size=$1,mode=755" weldfs-hostile "$2" && shift 2 && exec "$@""#;
     let mut try_it = Command::new("unshare");
     try_it.args(["--mount", "mount", "-t", "tmpfs", "weldfs-hostile"]).arg(dir);
     if try_it.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
         let mut small = Command::new("unshare");
-        small.args(["--mount", "sh", "-c", MOUNT, "sh", SIZE]).arg(dir).arg(program);
+        small.args(["--mount", "sh", "-c", MOUNT, "sh", SIZE]).arg(dir).args(program);
         return small;
     }
     static ONCE: std::sync::Once = std::sync::Once::new();
     ONCE.call_once(|| println!("skipped: a host directory of {SIZE} in memory (mounts are refused here)"));
-    Command::new(program)
+    command(program)
+}
+
+fn command(words: &[&OsStr]) -> Command {
+    let mut command = Command::new(words[0]);
+    command.args(&words[1..]);
+    command
 }
 
 /// The part that suffers.
@@ -235,6 +248,8 @@ const VICTIM_PART: &str = "victim";
 pub struct Part {
     child: Child,
     out: BufReader<ChildStdout>,
+    /// Whoever attacks beside it.
+    second: Option<Box<Part>>,
 }
 
 /// Has a process's first thread run as soon as it is woken, where this process may say so: what it waits for is the
@@ -265,7 +280,7 @@ impl Part {
         }
         let mut child = command.spawn()?;
         let out = child.stdout.take().ok_or_else(|| io::Error::other("no output"))?;
-        let mut part = Part { child, out: BufReader::new(out) };
+        let mut part = Part { child, out: BufReader::new(out), second: None };
         let mut line = String::new();
         part.out.read_line(&mut line)?;
         if line.trim() != "ready" {
@@ -275,6 +290,15 @@ impl Part {
             at_once(part.child.id());
         }
         Ok(part)
+    }
+
+    /// The attackers of a family.
+    pub fn attack(device: &Device, family: &Family) -> io::Result<Part> {
+        let mut first = Part::start(device, "attacker", family.name, ATTACKER)?;
+        if family.two {
+            first.second = Some(Box::new(Part::start(device, "attacker", family.name, SECOND)?));
+        }
+        Ok(first)
     }
 
     /// Ends its input; what it says then.
@@ -289,6 +313,7 @@ impl Part {
 
 impl Drop for Part {
     fn drop(&mut self) {
+        self.second = None;
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

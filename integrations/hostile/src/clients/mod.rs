@@ -187,18 +187,17 @@ impl Tester {
     /// all rounds.
     fn round(&self, family: &'static Family, kind: Kind, first: bool, row: &mut Row) -> io::Result<()> {
         if self.bounds.compares() {
-            let device = Device::start(&self.weldfs, kind)?;
+            let device = Device::start(&self.weldfs, kind, family.two)?;
             let honest = || Part::start(&device, "honest", &family.depth.to_string(), ATTACKER);
             (row.fair, _) = self.suffer(&device, honest, self.span)?;
         }
-        let mut device = Device::start(&self.weldfs, kind)?;
+        let mut device = Device::start(&self.weldfs, kind, family.two)?;
         // What the device rests at once it has been used.
         self.suffer(&device, || Part::start(&device, "honest", "4", ATTACKER), self.span / 4)?;
         std::thread::sleep(SETTLE);
         let before = device.holds();
         let logged = device.log_bytes();
-        let start = |of: &Device| Part::start(of, "attacker", family.name, ATTACKER);
-        let (suffered, attacker) = self.suffer(&device, || start(&device), self.span)?;
+        let (suffered, attacker) = self.suffer(&device, || Part::attack(&device, family), self.span)?;
         row.suffered = suffered;
         row.log_bytes = device.log_bytes() - logged;
         row.peak = device.holds();
@@ -247,7 +246,7 @@ fn restart(device: &Device, family: &Family) -> io::Result<Part> {
         client.create_dir(families::HOME)?;
         client.set_owner(families::HOME, ATTACKER, ATTACKER)
     })?;
-    Part::start(device, "attacker", family.name, ATTACKER)
+    Part::attack(device, family)
 }
 
 /// Milliseconds until a device holds what it held, and is idle.

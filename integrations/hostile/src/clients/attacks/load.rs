@@ -4,6 +4,7 @@ use crate::clients::families::{Ground, HOME, forever, seed};
 use std::io;
 use weldfs::{At, ChecksumKind, Client, Command, Durability, File, Op, OpenFlags, OpenOptions, Queue};
 use weldfs_ciscops::Cqe;
+use weldfs_ciscops::program::text::parse;
 use zerocopy::IntoBytes;
 
 /// Bytes of a file without a block.
@@ -62,13 +63,30 @@ pub fn batches(g: &Ground) -> io::Result<()> {
         let file = g.client.open(format!("{HOME}/batched{i}"), &options)?;
         let mut queue = g.client.queue(DEPTH / QUEUES, 1 << 20)?;
         let src = queue.stage(&[7; 4096])?;
-        let mut entries = Vec::new();
-        for n in 0..ITEMS as u64 {
-            let write = Op::Write { h: file.handle(), at: At::Offset(n * 4096), src };
-            entries.extend_from_slice(Command::new(n, write).with_durability(Durability::Volatile).encode().as_bytes());
-        }
-        let (items, results) = (queue.stage(&entries)?, queue.alloc((ITEMS * size_of::<Cqe>()) as u32)?);
-        full(&mut queue, &mut |_| Op::Batch { items, results })
+        batch(&mut queue, |n| Op::Write { h: file.handle(), at: At::Offset(n * 4096), src })
+    })
+}
+
+/// Keeps a queue pair full of batches of such commands.
+fn batch(queue: &mut Queue, element: impl Fn(u64) -> Op) -> io::Result<()> {
+    let mut entries = Vec::new();
+    for n in 0..ITEMS as u64 {
+        let command = Command::new(n, element(n)).with_durability(Durability::Volatile);
+        entries.extend_from_slice(command.encode().as_bytes());
+    }
+    let (items, results) = (queue.stage(&entries)?, queue.alloc((ITEMS * size_of::<Cqe>()) as u32)?);
+    full(queue, &mut |_| Op::Batch { items, results })
+}
+
+pub fn programs(g: &Ground) -> io::Result<()> {
+    forever(QUEUES, |i| {
+        let path = format!("{}/programmed{i}", &HOME[1..]);
+        let text = format!("open \"{path}\" rw create as f; write f 0 \"{}\"; read f 0 64\n", "x".repeat(64));
+        let bound = parse(&text, &[]).ok().and_then(|program| program.body.bind(&[]).ok());
+        let program = bound.ok_or_else(|| io::Error::other("a program that is none"))?;
+        let mut queue = g.client.queue(DEPTH / QUEUES, 1 << 20)?;
+        let body = queue.stage(&program)?;
+        batch(&mut queue, |_| Op::Program { body })
     })
 }
 
