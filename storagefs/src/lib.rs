@@ -3,8 +3,8 @@
 //! What lives here, from the medium up: `media` (what bytes persist on), `geometry` and `superblock` (what an image
 //! is), `tree` and `zone` (the checkpointed state: immutable pages and where they live), `effect`, `micro`
 //! (transactions of several records), `overlay`, `alloc`, `outcomes` and `store` (what is committed), `checkpoint`,
-//! `mount`, `reclaim`, `fsck`, `scrub`, `integrity` (damage), `lograte` (how much is logged of it); `card` (FPGA slots), `fs` (POSIX), `device` (threads,
-//! sessions, rings).
+//! `mount`, `reclaim`, `fsck`, `scrub`, `integrity` (damage), `lograte` (how much is logged of it); `card` (FPGA
+//! slots), `fs` (POSIX), `device` (threads, sessions, rings).
 //! What may be touched: the medium only through the journal crate's `Medium`, clock and randomness through its traits.
 //! What flows through: a command plans effects, the journal commits them, the overlay holds them, a checkpoint merges
 //! them into the tree, a superblock names the new root.

@@ -375,6 +375,12 @@ impl Ends {
         self.drain == Some(0) && self.in_flight == 0 && self.held.is_none()
     }
 
+    /// While it is drained: whether there is something to do for whoever looks, which no other thread tells: a command
+    /// to be taken, or the end.
+    pub fn drains_on(&mut self) -> bool {
+        self.is_drained() || (self.in_flight == 0 && self.drain.is_some_and(|left| left > 0))
+    }
+
     /// The device is out of service: nothing more of this queue is executed, and what was taken is not waited for. The
     /// client gets EIO at once.
     pub fn abandon(&mut self) {

@@ -146,7 +146,8 @@ impl RecoveryReport {
     }
 
     /// Where the log of an image ends that was not closed cleanly, and what that cannot tell, in a sentence: behind the
-    /// end nothing vouches for anything, so a record that was acknowledged there and is gone as a whole has left nothing.
+    /// end nothing vouches for anything, so a record that was acknowledged there and is gone as a whole has left
+    /// nothing.
     pub fn end_of_log(&self) -> Option<String> {
         let (tail, watermark) = (self.tail_lsn, self.watermark);
         (!self.clean).then(|| {

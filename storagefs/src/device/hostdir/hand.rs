@@ -319,7 +319,8 @@ impl Hand<'_> {
         c.durable_waits.add(u64::from(done.synced));
         queue.session.tenant.latency.record(self.index, queue_ns, service_ns);
         ends.post(&done.outcome.to_cqe(work.cmd.seq));
-        if ends.is_drained() {
+        if ends.is_draining() {
+            // It may be over, or the next one may be taken.
             self.core.inbox.ring();
         }
         let more = queue.is_worth_a_look();

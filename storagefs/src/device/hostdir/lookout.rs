@@ -403,8 +403,12 @@ impl Lookout {
                 work = true;
                 continue;
             };
-            // Whoever has its command, or drains it, rings.
-            if ends.is_draining() || q.pair.is_admitting() || q.cut.load(Ordering::Acquire) > 0 {
+            // Whoever has its command rings.
+            if q.pair.is_admitting() || q.cut.load(Ordering::Acquire) > 0 {
+                continue;
+            }
+            if ends.is_draining() {
+                work |= ends.drains_on();
                 continue;
             }
             let (waiting, room) = ends.recheck();

@@ -190,3 +190,23 @@ fn a_thread_that_computes_beside_other_users_yields_to_others_and_has_its_share_
     assert_eq!((after, none), (usual, true), "it acts with its client's rights");
     drop((one, other));
 }
+
+#[test]
+fn a_dead_clients_ring_is_taken_to_its_end_however_soon_whoever_looks_would_sleep() {
+    let place = tempfile::tempdir().unwrap();
+    // Nothing serves it but this test.
+    let core = Core::new(HostDirConfig { spin_ns_max: 0, ..HostDirConfig::new(place.path()) }).unwrap();
+    let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
+    let mut client = Client::new(session.new_queue_local(1024, 4096).unwrap());
+    (0..1000).for_each(|n| client.sq.push(&Command::new(n, Op::Nop).encode()).unwrap());
+    client.sq.publish();
+    session.end();
+    let (tell, told) = std::sync::mpsc::channel();
+    let looks = core.clone();
+    std::thread::spawn(move || {
+        let ended = looks.lookout.lock().next(&looks, &looks.workers[0]).is_none();
+        tell.send(ended).unwrap();
+    });
+    std::thread::spawn(move || core.end());
+    assert_eq!(told.recv_timeout(Duration::from_secs(5)), Ok(true));
+}
