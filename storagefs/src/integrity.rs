@@ -19,11 +19,17 @@ pub(crate) struct Damage {
     found: AtomicU64,
     recent: Mutex<VecDeque<(Place, u64, u64)>>,
     log: LogRate,
+    fails: LogRate,
 }
 
 impl Default for Damage {
     fn default() -> Damage {
-        Damage { found: AtomicU64::new(0), recent: Mutex::default(), log: LogRate::of(LINES_MAX) }
+        Damage {
+            found: AtomicU64::new(0),
+            recent: Mutex::default(),
+            log: LogRate::of(LINES_MAX),
+            fails: LogRate::default(),
+        }
     }
 }
 
@@ -41,16 +47,13 @@ impl Damage {
         let this = (c.place, c.expected, c.actual);
         {
             let mut recent = self.recent.lock();
-            if recent.contains(&this) {
+            if recent.contains(&this) || !self.log.permits() {
                 return;
             }
             if recent.len() >= RECENT_MAX {
                 recent.pop_front();
             }
             recent.push_back(this);
-        }
-        if !self.log.permits() {
-            return;
         }
         let path = path.filter(|p| !p.is_empty()).map(|p| String::from_utf8_lossy(p).escape_debug().to_string());
         let (expected, actual) = (format!("{:#010x}", c.expected), format!("{:#010x}", c.actual));
@@ -76,7 +79,7 @@ impl Damage {
     /// Whether a line may be logged of a command that fails for want of a medium that works: a client can have as many
     /// of them as it sends commands.
     pub fn may_log(&self) -> bool {
-        self.log.permits()
+        self.fails.permits()
     }
 
     /// The same for any failure; those that are no damage are left to the caller.

@@ -199,6 +199,8 @@ impl HostTxn<'_> {
 
     /// By handle the grant decides (EBADF), by path the bits.
     fn resize(&mut self, file: FileRef, by_path: bool, size: u64) -> Result<(), Errno> {
+        // One call of the host that may take however long.
+        self.scratch.turn = None;
         if !by_path {
             if !file.access.contains(Access::WRITE) {
                 return Err(Errno::BADF);

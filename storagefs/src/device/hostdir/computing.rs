@@ -111,6 +111,13 @@ impl State {
         used
     }
 
+    /// Where nothing runs and nothing waits, whoever has had more than others is not behind them any more.
+    fn rest(&mut self) {
+        if self.running == 0 && self.line.is_empty() {
+            self.at = self.used.iter().map(|(_, used)| *used).fold(self.at, u64::max);
+        }
+    }
+
     /// Calls whoever is next, if there is one, and a turn.
     fn call(&mut self, most: u64) {
         while self.running < most {
@@ -187,6 +194,7 @@ impl Drop for Turn {
         *state.used(self.tenant) += took;
         state.running -= 1;
         state.call(self.of.most);
+        state.rest();
         let called = !state.called.is_empty();
         drop(state);
         if called {
@@ -252,6 +260,12 @@ mod tests {
             state.running = 0;
         }
         assert!((11..=14).contains(&mine), "{mine} of 20");
+        // Nor does one that was alone for long wait for as long.
+        state.line.clear();
+        *state.used(7) += 10_000_000_000;
+        state.rest();
+        let behind = *state.used(7) - *state.used(9);
+        assert!(behind <= CREDIT_NS, "{behind}");
     }
 
     #[test]

@@ -215,7 +215,7 @@ impl HostTxn<'_> {
             }
             (Source::Shared(from), Some(sum)) => {
                 self.counted.copies += 2;
-                self.write_pieces(f, off, from, sum)
+                self.write_pieces(f, (at, off), from, sum)
             }
             (Source::Adopted { .. }, _) => return Err(Errno::INVAL),
         };
@@ -240,7 +240,7 @@ impl HostTxn<'_> {
     fn write_pieces(
         &mut self,
         f: FileRef,
-        off: u64,
+        (at, off): (At, u64),
         from: SharedBytes<'_>,
         sum: &mut ChecksumState,
     ) -> Result<(), (usize, Errno)> {
@@ -252,11 +252,13 @@ impl HostTxn<'_> {
             from.sub(done, n).copy_to(part);
             sum.update(part);
             let fd = self.fd(f);
-            let at = off + done as u64;
-            result = write_all(n, |more| Ok(rustix::io::pwrite(fd, &part[more..], at + more as u64)?))
+            let to = off + done as u64;
+            result = write_all(n, |more| Ok(rustix::io::pwrite(fd, &part[more..], to + more as u64)?))
                 .map_err(|(more, e)| (done + more, e));
             done += n;
-            self.breathe();
+            if at != At::End {
+                self.breathe();
+            }
         }
         self.scratch.piece = piece;
         result
@@ -264,6 +266,8 @@ impl HostTxn<'_> {
 
     pub(super) fn truncate_core(&mut self, f: FileRef, size: u64) -> Result<(), Errno> {
         allow(f, Access::WRITE)?;
+        // One call of the host that may take however long.
+        self.scratch.turn = None;
         ftruncate(self.fd(f), size)?;
         self.changed(f);
         Ok(())
@@ -279,6 +283,7 @@ impl HostTxn<'_> {
             FallocMode::Zero => FallocateFlags::ZERO_RANGE,
             FallocMode::ZeroKeepSize => keep | FallocateFlags::ZERO_RANGE,
         };
+        self.scratch.turn = None;
         let fd = self.fd(f);
         match fallocate(fd, how, off, len) {
             // A host that can only punch and reserve does both, under the one hold.

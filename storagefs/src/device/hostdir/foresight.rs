@@ -172,7 +172,8 @@ impl HostTxn<'_> {
         if !held {
             // Not cut before the step is over: it would begin anew, and again.
             (f.computed, f.computes) = (true, true);
-            if self.scratch.turn.is_none() {
+            // (The thread that looks at rings waits for no turn.)
+            if self.work.away && self.scratch.turn.is_none() {
                 self.scratch.take_turn(self.core, self.work, true);
             }
             return Ok(());

@@ -172,6 +172,7 @@ impl Hand<'_> {
                 }
                 self.give_back();
             } else if !sleeps {
+                lookout.publish();
                 core.long.give(work);
             } else if let Some(work) = core.long.begin(work, || lookout.publish()) {
                 drop((looking, lookout));

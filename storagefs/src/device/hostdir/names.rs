@@ -76,6 +76,7 @@ impl<'c> HostTxn<'c> {
         let writes = flags.contains(OpenFlags::TRUNC) || (!single && flags.contains(OpenFlags::WRITE));
         self.hold_one(key, if writes { Ticket::Exclusive } else { Ticket::Shared }).await;
         if flags.contains(OpenFlags::TRUNC) && !created {
+            self.scratch.turn = None;
             match flags.contains(OpenFlags::WRITE) {
                 true => rustix::fs::ftruncate(self.fd(file), 0)?,
                 // Needs the right to write that the descriptor does not have.

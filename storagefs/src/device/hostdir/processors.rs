@@ -92,12 +92,13 @@ impl Processors {
         if !std::mem::replace(there, true) {
             halves.put(None, &halves.compute);
         }
-        let kept = self.last.load(Ordering::Relaxed) & KEPT != 0;
-        self.last.store(now_ns() | KEPT, Ordering::Relaxed);
-        if kept {
+        let (last, now) = (self.last.load(Ordering::Relaxed), now_ns() | KEPT);
+        let order = Ordering::Relaxed;
+        if last & KEPT != 0 && self.last.compare_exchange(last, now, order, order).is_ok() {
             return;
         }
         let mut looks = self.looks.lock();
+        self.last.store(now, order);
         if let Some(thread) = looks.thread.filter(|_| !std::mem::replace(&mut looks.kept, true)) {
             halves.put(Some(thread), &halves.look);
         }

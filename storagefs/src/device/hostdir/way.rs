@@ -306,7 +306,8 @@ impl<'c> HostTxn<'c> {
             self.pass_names();
             self.breathe();
         };
-        if !in_turn {
+        // Others may wait for what follows.
+        if !in_turn || self.scratch.turn.as_ref().is_some_and(|turn| turn.yields) {
             self.scratch.turn = None;
         }
         if let Some(alone) = names {
@@ -320,6 +321,7 @@ impl<'c> HostTxn<'c> {
     fn stride(&mut self, walking: &mut Walking<'c>, names: Option<bool>) -> Result<usize, Errno> {
         match walking.stride(self.core) {
             Err(Errno::AGAIN) if names.is_some() => {
+                self.scratch.turn = None;
                 self.hold_names(false);
                 let walked = walking.stride(self.core);
                 self.let_names_go();
