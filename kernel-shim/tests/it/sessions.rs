@@ -469,7 +469,7 @@ fn a_device_ends_within_seconds_whatever_its_clients_have_asked() {
         let start = Instant::now();
         embedded.close().unwrap();
         let took = start.elapsed();
-        assert!(took < Duration::from_secs(5), "{took:?}");
+        assert!(took < Duration::from_secs(8), "{took:?}");
     }
     // It was a clean end: nothing is to be recovered.
     let again = weldfs_kernel_shim::Opened::open(&source, 64 << 20).unwrap();
