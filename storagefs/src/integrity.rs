@@ -104,3 +104,19 @@ impl Corrupt {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_client_meets_again_and_again_is_logged_a_few_times_and_counted_each_time() {
+        let damage = Damage::default();
+        for off in 0..1000 {
+            let c = Corrupt { what: "page", place: Place::Medium(off), expected: 1, actual: 2 };
+            (0..2).for_each(|_| damage.note(&c, "test", None));
+        }
+        assert_eq!((damage.found(), damage.recent.lock().len()), (2000, LINES_MAX as usize));
+        assert_eq!((0..1000).filter(|_| damage.may_log()).count(), 8, "others than these");
+    }
+}

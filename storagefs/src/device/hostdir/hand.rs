@@ -54,7 +54,7 @@ impl Default for Scratch {
 impl Scratch {
     /// Of a thread that does not look at rings, where it takes long: lets the one that does have a processor.
     pub fn breathe(&mut self, core: &Core) {
-        self.waits += u32::from(self.breath.take(&core.beat));
+        self.waits = self.waits.wrapping_add(u32::from(self.breath.take(&core.beat)));
     }
 
     /// Before it may have to wait.
@@ -66,7 +66,8 @@ impl Scratch {
     /// Before a command, or an element of one, that a thread runs which does not look at rings: a turn, if there should
     /// be one. Not for one call of the host, however long.
     pub fn begin_turn(&mut self, core: &Core, work: &Work) {
-        let without = work.queue.pace.sleeps() || command::is_endless(work) || command::takes_turns(work);
+        let sleeps = work.queue.pace.sleeps() || command::waits_for_the_host(core, work);
+        let without = sleeps || command::is_endless(work) || command::takes_turns(work);
         match &self.turn {
             Some(_) => self.renew_turn(core, work),
             None if core.has_several() && work.away && !without => self.take_turn(core, work, false),
