@@ -140,6 +140,30 @@ fn a_torn_tail_of_the_log_is_a_note_and_no_damage() {
 }
 
 #[test]
+fn of_last_records_that_are_gone_as_a_whole_the_report_says_where_the_log_ends() {
+    let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(SIZE));
+    let mut d = populate(medium.clone());
+    let journal = d.store().journal().clone();
+    journal.wait(journal.tail()).expect("durable");
+    journal.idle();
+    let end = journal.tail();
+    let from = d.store().geometry().log.physical(end);
+    put(&mut d, "a/gone", 100);
+    let len = d.store().geometry().log.physical(journal.tail()) - from;
+    drop((d, journal));
+    medium.write(from, &vec![0; len as usize]).expect("written");
+    let (store, recovery) = Store::mount(medium, options(true)).expect("mounts");
+    let mut report = look(&store);
+    report.recovered(&recovery);
+    assert!(report.clean && recovery.torn_tail().is_none(), "{report:?}");
+    assert!(
+        report.notes.len() == 1 && report.notes[0].contains(&format!("ends at LSN {}", end.0)),
+        "{:?}",
+        report.notes
+    );
+}
+
+#[test]
 fn damaged_data_is_named_by_path_offset_block_and_both_checksums() {
     let medium = unmounted();
     let store = Store::mount(medium.clone(), options(true)).expect("mounts").0;
