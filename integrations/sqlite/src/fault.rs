@@ -36,6 +36,8 @@ impl Fault {
         let code = match Errno(errno) {
             Errno::NOSPC | Errno::DQUOT if code == code::IOERR_WRITE || code == code::IOERR_TRUNCATE => code::FULL,
             Errno::NOMEM => code::IOERR_NOMEM,
+            // A journal, say, in the middle of a commit: nothing is wrong with its name.
+            Errno::NODEV | Errno::IO if code == code::CANTOPEN => code::IOERR,
             _ => code,
         };
         Fault { code, errno, what: Some(format!("{}: {e}{}", what(), hint(Errno(errno)))) }
