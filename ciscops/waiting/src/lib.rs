@@ -1,7 +1,8 @@
 //! Whether spinning pays: for the client that waits for a completion and for the device that waits for a command.
 //!
 //! What lives here: [`Crowd`], a sampled look at how many threads want the machine's processors (`crowd`), and the
-//! parsing of what the kernel says of them (`load`); [`give_way`], for threads whose work can wait.
+//! parsing of what the kernel says of them (`load`); [`Slice`] and [`give_way`], what threads ask of the scheduler
+//! (`slice`).
 //! What may be touched: `/proc/loadavg` and `/sys/devices/system/cpu/online`, read and closed again; the clock.
 //! What flows through: a waiter asks before it spins; where others want the processors it sleeps at once, so that the
 //! peer it waits for gets one, and so that its own time slice is whole when it is woken.
@@ -13,15 +14,7 @@
 
 mod crowd;
 mod load;
+mod slice;
 
 pub use crowd::{Crowd, Spinning, crowd};
-
-/// How much nicer than the device's cores a thread is that gives way to them, as of nice(2).
-const NICER: i32 = 10;
-
-/// Has the calling thread give way to those that serve commands, from now on: the host's scheduler gives it a tenth of
-/// what it gives them while they want a processor, and a whole one when they do not. Linux keeps this by the thread.
-/// Refused, it is only less polite.
-pub fn give_way() {
-    let _ = rustix::process::nice(NICER);
-}
+pub use slice::{Slice, give_way, sleep_for_short, with_right_to_nice};

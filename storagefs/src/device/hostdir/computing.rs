@@ -16,12 +16,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use weldfs_locks::{Condvar, Mutex};
+use weldfs_waiting::Slice;
 
-use super::sys::LongSlice;
 use crate::device::clock::now_ns;
 
 /// Nanoseconds after which a thread that computes gives way to one that waits for it.
 const TURN_NS: u64 = 1_000_000;
+
+/// The niceness of a thread that computes while clients of several users are attached: a sixth of a thread's usual
+/// weight. What wakes beside a thread of its own weight runs at once only if it has had no more than its share, and one
+/// that has just run has had more, until the other has run as long; beside this one, a sixth of that.
+const COMPUTES_NICE: i32 = 8;
 
 /// See the module. Thread-safe.
 pub(super) struct Computing {
@@ -142,7 +147,7 @@ pub(super) struct Turn {
     /// Others do not wait for what is done in it.
     pub yields: bool,
     /// Threads that serve are to find a processor meanwhile.
-    _long: LongSlice,
+    _long: Slice,
 }
 
 impl Computing {
@@ -168,7 +173,8 @@ impl Computing {
             self.over.wait(&mut state);
         }
         drop(state);
-        Turn { of: self.clone(), tenant, begun: now_ns(), yields, _long: LongSlice::of(yields) }
+        let long = if yields { Slice::long_and_nice(COMPUTES_NICE) } else { Slice::long() };
+        Turn { of: self.clone(), tenant, begun: now_ns(), yields, _long: long }
     }
 }
 

@@ -11,6 +11,7 @@ use rustix::fs::Mode;
 use rustix::process::{Gid, Uid};
 use rustix::thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid};
 use weldfs_ciscops::{Cqe, Errno, Outcome, Sqe};
+use weldfs_waiting::Slice;
 
 use super::command::{self, Done};
 use super::computing::{Breath, Turn};
@@ -157,7 +158,12 @@ impl Hand<'_> {
         let core = self.core;
         let mut lookout = core.lookout.lock();
         let looking = core.processors.look(&mut self.scratch.apart);
+        let mut short = None;
         while let Some(work) = lookout.next(core, self.me) {
+            if short.is_some() != core.has_several() {
+                // Whatever else runs where it is woken, of the server or of a client, is not to be waited for.
+                short = core.has_several().then(Slice::short);
+            }
             let sleeps = command::waits_for_the_host(core, &work);
             let long = sleeps || command::may_take_long(&work);
             let elsewhere = sleeps || command::is_endless(&work) || lookout.is_needed(&work);
@@ -176,7 +182,7 @@ impl Hand<'_> {
                 lookout.publish();
                 core.long.give(work);
             } else if let Some(work) = core.long.begin(work, || lookout.publish()) {
-                drop((looking, lookout));
+                drop((short.take(), looking, lookout));
                 self.serve_long(work);
                 return self.give_back();
             }
@@ -197,7 +203,7 @@ impl Hand<'_> {
                 self.core.processors.compute(&mut self.scratch.apart);
                 self.scratch.begin_turn(self.core, &work);
             }
-            let _long = (!sleeps && self.scratch.turn.is_none()).then(sys::LongSlice::ask);
+            let _long = (!sleeps && self.scratch.turn.is_none()).then(Slice::long);
             next = match self.serve(work, false) {
                 Served::Cut(work) => self.core.long.again(work),
                 Served::Over | Served::Unpublished(_) => self.core.long.over(client),

@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::thread::{CpuSet, Pid, gettid, sched_getaffinity, sched_setaffinity};
 use weldfs_locks::Mutex;
+use weldfs_waiting::with_right_to_nice;
 
-use super::sys::with_right_to_nice;
 use crate::device::clock::now_ns;
 
 /// Nanoseconds without anything that takes long after which the thread that looks at rings may run everywhere again.
