@@ -7,6 +7,7 @@ use core::ptr::NonNull;
 use std::alloc::Layout;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Part of a buffer pool: bytes `off..off + len` from the pool's start.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -69,13 +70,14 @@ impl Drop for Mapping {
             // SAFETY: allocated by `SharedRegion::heap` with this very layout; no `SharedBytes` outlives the Arc.
             Backing::Heap => unsafe { std::alloc::dealloc(self.base.as_ptr(), heap_layout(self.len)) },
             Backing::Map => {
+                let mut breath = self.breathes.then(Breath::new);
                 for (at, len) in pieces(self.len) {
                     // SAFETY: a part of what `SharedRegion::map` mapped with this length, page-aligned; nothing refers
                     // to it any more, and each part goes once.
                     let unmapped = unsafe { rustix::mm::munmap(self.base.add(at).as_ptr().cast(), len) };
                     debug_assert!(unmapped.is_ok());
-                    if self.breathes {
-                        breathe();
+                    if let Some(breath) = &mut breath {
+                        breath.take();
                     }
                 }
             }
@@ -93,11 +95,30 @@ fn pieces(len: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..len).step_by(MAP_PIECE).map(move |at| (at, MAP_PIECE.min(len - at)))
 }
 
-/// Lets threads run that were woken meanwhile. The host's scheduler has one that has run much of late wait for the next
-/// tick, though the one that runs in its place is nicer, and looks again when that one sleeps, however short. (To yield,
-/// as of sched_yield(2), gives away a whole time slice and more.)
-fn breathe() {
-    std::thread::sleep(std::time::Duration::from_nanos(1));
+/// Lets threads run that were woken meanwhile, between pieces of long work. The host's scheduler has one that has run
+/// much of late wait for the next tick, though the one that runs in its place is nicer, and looks again when that one
+/// sleeps, however short. (To yield, as of sched_yield(2), gives away a whole time slice and more.) Where others keep the
+/// processor then for long, that was this work's due: it goes on for as long without.
+struct Breath {
+    since: Instant,
+    slept: Duration,
+}
+
+impl Breath {
+    fn new() -> Breath {
+        Breath { since: Instant::now(), slept: Duration::ZERO }
+    }
+
+    /// After a piece.
+    fn take(&mut self) {
+        let begin = Instant::now();
+        if begin.duration_since(self.since) < self.slept {
+            return;
+        }
+        std::thread::sleep(Duration::from_nanos(1));
+        self.since = Instant::now();
+        self.slept = self.since.duration_since(begin);
+    }
 }
 
 fn heap_layout(len: usize) -> Layout {
@@ -128,11 +149,10 @@ impl SharedRegion {
     /// # Errors
     /// As mmap(2) and madvise(2) with MADV_POPULATE_WRITE; ENOMEM where the memory is not to be had.
     pub fn map(fd: impl AsFd, len: usize) -> std::io::Result<SharedRegion> {
-        SharedRegion::map_in_pieces(fd, len, || ())
+        SharedRegion::map_in_pieces(fd, len, None)
     }
 
-    /// `between` comes after each piece.
-    fn map_in_pieces(fd: impl AsFd, len: usize, between: impl Fn()) -> std::io::Result<SharedRegion> {
+    fn map_in_pieces(fd: impl AsFd, len: usize, mut breath: Option<Breath>) -> std::io::Result<SharedRegion> {
         use rustix::mm::{Advice, MapFlags, ProtFlags};
         let prot = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh mapping at an address of the kernel's choice; it aliases nothing of ours.
@@ -148,7 +168,7 @@ impl SharedRegion {
         for (at, len) in pieces(len) {
             // SAFETY: a part of our own mapping, page-aligned; populating changes no byte.
             match unsafe { rustix::mm::madvise(base.add(at).as_ptr().cast(), len, Advice::LinuxPopulateWrite) } {
-                Ok(()) => between(),
+                Ok(()) => breath.iter_mut().for_each(Breath::take),
                 // A kernel before 5.14: pages come as they are used.
                 Err(rustix::io::Errno::INVAL) => break,
                 Err(e) => return Err(e.into()),
@@ -180,7 +200,7 @@ impl SharedRegion {
         use rustix::fs::SealFlags;
         let fd = private_memfd(name)?;
         rustix::fs::ftruncate(&fd, len as u64)?;
-        let region = SharedRegion::map_in_pieces(&fd, len, breathe)?;
+        let region = SharedRegion::map_in_pieces(&fd, len, Some(Breath::new()))?;
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         Ok((fd, region))
     }

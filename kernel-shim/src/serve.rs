@@ -399,7 +399,7 @@ impl Reception {
         let room = Room::of_this_process();
         let closer = Closer::new(room.unclosed);
         // It makes what is small itself, in pieces between which those that serve get a processor.
-        weldfs_waiting::sleep_for_short();
+        let _short = weldfs_waiting::ShortSleeps::begin();
         let (makers, made) = (Lanes::new("weldfs-maker", Job::run), Arc::new(Made::new()?));
         // Beside those: a kernel that hangs keeps none of its user's from a queue pair.
         let loaders = Lanes::new("weldfs-loader", Job::run);

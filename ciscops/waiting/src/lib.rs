@@ -3,7 +3,8 @@
 //! What lives here: [`Crowd`], a sampled look at how many threads want the machine's processors (`crowd`), and the
 //! parsing of what the kernel says of them (`load`); [`Slice`] and [`give_way`], what threads ask of the scheduler
 //! (`slice`).
-//! What may be touched: `/proc/loadavg` and `/sys/devices/system/cpu/online`, read and closed again; the clock.
+//! What may be touched: `/proc/loadavg` and `/sys/devices/system/cpu/online`, read and closed again; the clock; of the
+//! calling thread, what it asks of the host's scheduler, its timer slack and (for one such call) CAP_SYS_NICE.
 //! What flows through: a waiter asks before it spins; where others want the processors it sleeps at once, so that the
 //! peer it waits for gets one, and so that its own time slice is whole when it is woken.
 //!
@@ -17,4 +18,4 @@ mod load;
 mod slice;
 
 pub use crowd::{Crowd, Spinning, crowd};
-pub use slice::{Slice, give_way, sleep_for_short, with_right_to_nice};
+pub use slice::{ShortSleeps, Slice, give_way, with_right_to_nice};

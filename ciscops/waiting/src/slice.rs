@@ -24,14 +24,31 @@ const NICER: i32 = 10;
 pub fn give_way() {
     let _ = rustix::process::nice(NICER);
     // For as long as the thread lives.
-    std::mem::forget(Slice::long());
-    sleep_for_short();
+    std::mem::forget((Slice::long(), ShortSleeps::begin()));
 }
 
-/// Has the calling thread, when it sleeps for next to nothing, sleep for as short as the kernel can (prctl(2),
-/// PR_SET_TIMERSLACK) and not for 50 us more.
-pub fn sleep_for_short() {
-    let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+/// As long as it lives, the thread that made it sleeps, when it sleeps for next to nothing, for as short as the kernel
+/// can, and not for 50 us more (prctl(2), PR_SET_TIMERSLACK). Threads that it starts do as well.
+pub struct ShortSleeps {
+    /// Nanoseconds, before.
+    before: Option<NonZeroU64>,
+    /// It is of one thread.
+    _thread: PhantomData<*const ()>,
+}
+
+impl ShortSleeps {
+    /// From now on.
+    pub fn begin() -> ShortSleeps {
+        let before = rustix::thread::current_timer_slack().ok().and_then(NonZeroU64::new);
+        let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
+        ShortSleeps { before, _thread: PhantomData }
+    }
+}
+
+impl Drop for ShortSleeps {
+    fn drop(&mut self) {
+        let _ = rustix::thread::set_current_timer_slack(self.before);
+    }
 }
 
 /// As long as it lives, the thread that made it asks the host's scheduler for long time slices, or for short ones. It
@@ -39,8 +56,8 @@ pub fn sleep_for_short() {
 /// once, and not at the next tick (Linux 6.12 and later; Linux kernel documentation, "EEVDF Scheduler": a slice is asked
 /// for with sched_setattr(2)). Refused, or of another class of scheduling, the thread stays as it is.
 pub struct Slice {
-    /// What it asked for before.
-    before: Option<libc::sched_attr>,
+    /// What it asked for before, and what then, if it was not refused.
+    asked: Option<[libc::sched_attr; 2]>,
     /// It is of one thread.
     _thread: PhantomData<*const ()>,
 }
@@ -48,6 +65,17 @@ pub struct Slice {
 fn ask(attr: &libc::sched_attr) -> bool {
     // SAFETY: the structure outlives the call, which reads as many bytes of it as it says; 0 is the calling thread.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const *attr, 0) == 0 }
+}
+
+/// What the calling thread asks for now.
+fn asked() -> Option<libc::sched_attr> {
+    // SAFETY: a structure of integers.
+    let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
+    let size = size_of::<libc::sched_attr>() as libc::c_uint;
+    // SAFETY: the structure outlives the call, which writes at most `size` bytes to it; 0 is the calling thread.
+    let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
+    attr.size = size;
+    (got == 0 && attr.sched_policy == libc::SCHED_OTHER as u32).then_some(attr)
 }
 
 /// Runs something with the right to lower niceness in effect, if this thread may have it: also one that acts with the
@@ -84,30 +112,72 @@ impl Slice {
     }
 
     fn of(slice_ns: u64, nice: Option<i32>) -> Slice {
-        // SAFETY: a structure of integers.
-        let mut attr: libc::sched_attr = unsafe { std::mem::zeroed() };
-        let size = size_of::<libc::sched_attr>() as libc::c_uint;
-        // SAFETY: the structure outlives the call, which writes at most `size` bytes to it; 0 is the calling thread.
-        let got = unsafe { libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attr, size, 0) };
-        attr.size = size;
-        let fair = got == 0 && attr.sched_policy == libc::SCHED_OTHER as u32;
-        let other = libc::sched_attr { sched_runtime: slice_ns, ..attr };
-        let mut asked = false;
-        if let Some(nice) = nice.filter(|nice| fair && attr.sched_nice < *nice) {
-            // Where it would not come back from there it does not go.
-            with_right_to_nice(|| asked = ask(&libc::sched_attr { sched_nice: nice, ..other }));
-        }
-        asked |= fair && !asked && ask(&other);
-        Slice { before: asked.then_some(attr), _thread: PhantomData }
+        let before = asked();
+        let asked = before.and_then(|before| {
+            let other = libc::sched_attr { sched_runtime: slice_ns, ..before };
+            let nicer = nice.filter(|nice| before.sched_nice < *nice);
+            if let Some(nicer) = nicer.map(|sched_nice| libc::sched_attr { sched_nice, ..other }) {
+                let mut done = false;
+                // Where it would not come back from there it does not go.
+                with_right_to_nice(|| done = ask(&nicer));
+                if done {
+                    return Some([before, nicer]);
+                }
+            }
+            ask(&other).then_some([before, other])
+        });
+        Slice { asked, _thread: PhantomData }
     }
 }
 
 impl Drop for Slice {
     fn drop(&mut self) {
-        if let Some(before) = &self.before
-            && !ask(before)
-        {
-            with_right_to_nice(|| _ = ask(before));
+        let Some([before, then]) = &self.asked else { return };
+        // Another class of scheduling, or niceness, that the thread was given meanwhile stays.
+        let Some(now) = asked() else { return };
+        let sched_nice = if now.sched_nice == then.sched_nice { before.sched_nice } else { now.sched_nice };
+        let back = libc::sched_attr { sched_runtime: before.sched_runtime, sched_nice, ..now };
+        if !ask(&back) {
+            with_right_to_nice(|| _ = ask(&back));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn mine() -> (u64, i32) {
+        let attr = asked().expect("a thread of the usual class");
+        (attr.sched_runtime, attr.sched_nice)
+    }
+
+    #[test]
+    fn a_thread_has_back_what_it_asked_for_before_and_keeps_what_it_was_given_meanwhile() {
+        let before = mine();
+        let long = Slice::long();
+        let short = Slice::short();
+        // (Before Linux 6.12 nothing is said of slices.)
+        let kept = mine().0 == SHORT_SLICE_NS;
+        drop(short);
+        assert!(!kept || mine() == (LONG_SLICE_NS, before.1));
+        drop(long);
+        assert_eq!(mine(), before);
+        let long = Slice::long();
+        rustix::process::nice(1).expect("nicer");
+        drop(long);
+        assert_eq!(mine(), (before.0, before.1 + 1));
+        give_way();
+        assert_eq!(mine(), (if kept { LONG_SLICE_NS } else { before.0 }, before.1 + 1 + NICER));
+        assert!(rustix::thread::current_timer_slack().is_ok_and(|ns| ns == 1));
+    }
+
+    #[test]
+    fn short_sleeps_are_over_with_their_guard() {
+        let before = rustix::thread::current_timer_slack().expect("a number");
+        let guard = ShortSleeps::begin();
+        assert_eq!(rustix::thread::current_timer_slack(), Ok(1));
+        drop(guard);
+        assert_eq!(rustix::thread::current_timer_slack(), Ok(before));
     }
 }

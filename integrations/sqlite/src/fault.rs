@@ -36,11 +36,17 @@ impl Fault {
         let code = match Errno(errno) {
             Errno::NOSPC | Errno::DQUOT if code == code::IOERR_WRITE || code == code::IOERR_TRUNCATE => code::FULL,
             Errno::NOMEM => code::IOERR_NOMEM,
-            // A journal, say, in the middle of a commit: nothing is wrong with its name.
-            Errno::NODEV | Errno::IO if code == code::CANTOPEN => code::IOERR,
             _ => code,
         };
         Fault { code, errno, what: Some(format!("{}: {e}{}", what(), hint(Errno(errno)))) }
+    }
+}
+
+impl Fault {
+    /// Of a device that a database on it is open: that it cannot be reached, or fails, is nothing that a name has wrong.
+    pub fn of_an_open_database(self) -> Fault {
+        let code = if self.code == code::CANTOPEN { code::IOERR } else { self.code };
+        Fault { code, ..self }
     }
 }
 

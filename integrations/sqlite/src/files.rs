@@ -28,8 +28,16 @@ fn named(text: &[u8], code: c_int) -> Done<Name> {
 pub fn open(text: Option<&[u8]>, flags: c_int) -> Done<(Box<dyn Io>, c_int)> {
     let Some(text) = text else { return Ok((Box::new(Temp::new()?), flags)) };
     let name = named(text, code::CANTOPEN)?;
-    let purpose = if flags & code::OPEN_MAIN_DB != 0 { For::Database } else { For::Rest };
-    let device = attached(&name.target, purpose)?;
+    if flags & code::OPEN_MAIN_DB != 0 {
+        return stored(attached(&name.target, For::Database)?, name, flags);
+    }
+    // A journal, say, in the middle of a commit.
+    let device = attached(&name.target, For::Rest).map_err(Fault::of_an_open_database)?;
+    let fails = |fault: &Fault| [Errno::NODEV.0, Errno::IO.0].contains(&fault.errno);
+    stored(device, name, flags).map_err(|fault| if fails(&fault) { fault.of_an_open_database() } else { fault })
+}
+
+fn stored(device: Arc<Device>, name: Name, flags: c_int) -> Done<(Box<dyn Io>, c_int)> {
     let (file, flags) = open_in(&device, &name, flags)?;
     let kind = match flags {
         f if f & code::OPEN_MAIN_DB != 0 => Kind::Database,

@@ -66,6 +66,12 @@ pub fn now_ns() -> u64 {
     }
 }
 
+/// Nanoseconds of a processor that the calling thread has had: whatever the host ran meanwhile is not in them.
+pub(crate) fn cpu_ns() -> u64 {
+    let t = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -20,7 +20,7 @@ use super::counters::{CoreCounters, Totals, several_writers};
 use super::departures::Departures;
 use super::emulated::Emulated;
 use super::io::IoPool;
-use super::leavings::{Leavings, is_given_back_elsewhere};
+use super::leavings::{LARGE, Leavings};
 use super::limits::{
     OPEN_FILES_MAX, PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX, SLOTS_PER_THREAD, SWEEP_AGAIN_NS, SWEEP_SHARE,
 };
@@ -402,7 +402,7 @@ impl Core {
         self.threads[queue.pair.home].queues.fetch_sub(1, Ordering::Relaxed);
         self.all_queues.lock().retain(|q| !Arc::ptr_eq(q, queue));
         self.queues_version.fetch_add(1, Ordering::Release);
-        if is_given_back_elsewhere(&queue.pool, queue.pair.bytes) {
+        if queue.pair.bytes >= LARGE {
             // Cores that sleep know it, too, and its memory would stay as long as they do.
             self.threads.iter().enumerate().filter(|(at, _)| *at != queue.pair.home).for_each(|(_, t)| t.inbox.ring());
         }

@@ -13,10 +13,13 @@ use std::time::Duration;
 use weldfs_ciscops::SharedRegion;
 use weldfs_locks::{Condvar, Mutex};
 
-use super::clock::now_ns;
+use super::clock::cpu_ns;
 
-/// What is smaller, and of this process only, is given back where it is let go of, bytes.
-const AT_ONCE_MAX: u64 = 1 << 20;
+/// From so many bytes on it is large.
+pub(crate) const LARGE: u64 = 1 << 20;
+/// How many that are not large are given back before the next large one, bytes and all: whose are small do not wait for
+/// all of those whose are large.
+const SMALL_FIRST: u32 = 16;
 /// How often it is looked whether the last user of a region has let go of it: cores drop a ring that is over soon.
 const LOOKS: u32 = 2000;
 /// How long it is waited before another look.
@@ -28,7 +31,7 @@ const STAYS: Duration = Duration::from_secs(1);
 /// Memory to be given back.
 struct Leaving {
     region: SharedRegion,
-    /// What is told when it is gone: the nanoseconds that it took.
+    /// What is told when it is gone: the nanoseconds of a processor that it took.
     given: Box<dyn FnOnce(u64) + Send>,
     /// How often it was looked at, and was in use.
     looks: u32,
@@ -36,17 +39,54 @@ struct Leaving {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Leaving>,
+    small: VecDeque<Leaving>,
+    large: VecDeque<Leaving>,
+    /// Small ones since the last large one.
+    passed: u32,
+    /// In use, one after another, when they were looked at.
+    in_use: usize,
     /// There is a thread.
     works: bool,
     /// Nothing comes any more.
     over: bool,
 }
 
+impl State {
+    fn line(&mut self, leaving: &Leaving) -> &mut VecDeque<Leaving> {
+        if leaving.region.len() as u64 >= LARGE { &mut self.large } else { &mut self.small }
+    }
+
+    fn is_empty(&self) -> bool {
+        self.small.is_empty() && self.large.is_empty()
+    }
+
+    fn next(&mut self) -> Option<Leaving> {
+        if self.large.is_empty() || self.passed < SMALL_FIRST && !self.small.is_empty() {
+            self.passed += 1;
+            return self.small.pop_front();
+        }
+        self.passed = 0;
+        self.large.pop_front()
+    }
+
+    /// What is in use comes again. Whether all there is, is.
+    fn again(&mut self, leaving: Leaving) -> bool {
+        self.line(&leaving).push_back(Leaving { looks: leaving.looks + 1, ..leaving });
+        self.in_use += 1;
+        let all = self.in_use >= self.small.len() + self.large.len();
+        if all {
+            self.in_use = 0;
+        }
+        all
+    }
+}
+
 #[derive(Default)]
 struct Shared {
     state: Mutex<State>,
     news: Condvar,
+    /// What its thread does first.
+    begins: Option<Box<dyn Fn() + Send + Sync>>,
 }
 
 /// See the module. Thread-safe.
@@ -62,78 +102,144 @@ impl Drop for Leavings {
     }
 }
 
-/// Whether the memory of a queue pair is given back by a thread of its own.
-pub(crate) fn is_given_back_elsewhere(region: &SharedRegion, bytes: u64) -> bool {
-    region.is_mapped() || bytes >= AT_ONCE_MAX
-}
-
 impl Leavings {
-    /// Gives back the memory of a queue pair that nothing is taken from any more; `given` is called when that is done.
-    pub fn take(&self, region: SharedRegion, bytes: u64, given: impl FnOnce(u64) + Send + 'static) {
-        let elsewhere = is_given_back_elsewhere(&region, bytes);
+    /// Whose thread does this first: a thread inherits where it may run of the one that starts it.
+    pub fn beginning(begins: impl Fn() + Send + Sync + 'static) -> Leavings {
+        Leavings { shared: Arc::new(Shared { begins: Some(Box::new(begins)), ..Shared::default() }) }
+    }
+
+    /// Gives back the memory of a queue pair that nothing is taken from any more; `given` is called when that is done,
+    /// with the nanoseconds of a processor that it took.
+    pub fn take(&self, region: SharedRegion, given: impl FnOnce(u64) + Send + 'static) {
+        let elsewhere = region.is_mapped() || region.len() as u64 >= LARGE;
         let leaving = Leaving { region, given: Box::new(given), looks: 0 };
         if !elsewhere {
-            return unmap(leaving);
+            return leaving.go();
         }
         let mut state = self.shared.state.lock();
-        state.waiting.push_back(leaving);
         if state.works {
-            self.shared.news.notify_one();
-        } else {
-            let shared = self.shared.clone();
-            let thread = std::thread::Builder::new().name("weldfs-unmap".into());
-            state.works = thread.spawn(move || work(&shared)).is_ok();
-        }
-        if !state.works
-            && let Some(leaving) = state.waiting.pop_back()
-        {
+            state.line(&leaving).push_back(leaving);
             drop(state);
-            unmap(leaving);
+            return self.shared.news.notify_one();
+        }
+        let shared = self.shared.clone();
+        let thread = std::thread::Builder::new().name("weldfs-unmap".into());
+        state.works = thread.spawn(move || work(&shared)).is_ok();
+        if state.works {
+            state.line(&leaving).push_back(leaving);
+        } else {
+            drop(state);
+            leaving.go();
         }
     }
 }
 
 fn work(shared: &Shared) {
     weldfs_waiting::give_way();
-    run_where_the_process_does();
+    if let Some(begins) = &shared.begins {
+        begins();
+    }
     loop {
         let next = {
             let mut state = shared.state.lock();
-            if state.waiting.is_empty() && !state.over {
+            if state.is_empty() && !state.over {
                 shared.news.wait_for(&mut state, STAYS);
             }
-            let next = state.waiting.pop_front();
+            let next = state.next();
             state.works = next.is_some();
             next
         };
         match next {
             Some(leaving) if leaving.looks < LOOKS && !leaving.region.is_last() => {
-                shared.state.lock().waiting.push_back(Leaving { looks: leaving.looks + 1, ..leaving });
-                std::thread::sleep(LOOK_AGAIN);
+                let all = shared.state.lock().again(leaving);
+                if all {
+                    std::thread::sleep(LOOK_AGAIN);
+                }
             }
-            Some(leaving) => unmap(leaving),
+            Some(leaving) => {
+                shared.state.lock().in_use = 0;
+                leaving.go_in_pieces();
+            }
             None => return,
         }
     }
 }
 
-/// A thread inherits where it may run of the one that started it, which may be kept to some processors for a while.
-fn run_where_the_process_does() {
-    if let Ok(all) = rustix::thread::sched_getaffinity(Some(rustix::process::getpid())) {
-        let _ = rustix::thread::sched_setaffinity(None, &all);
+impl Leaving {
+    fn go(self) {
+        let begin = cpu_ns();
+        drop(self.region);
+        (self.given)(cpu_ns().saturating_sub(begin));
     }
-}
 
-fn unmap(leaving: Leaving) {
-    let begin = now_ns();
-    leaving.region.give_back();
-    (leaving.given)(now_ns().saturating_sub(begin));
+    /// Other threads run in between.
+    fn go_in_pieces(self) {
+        let begin = cpu_ns();
+        self.region.give_back();
+        (self.given)(cpu_ns().saturating_sub(begin));
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::sync::mpsc;
+
+    fn shared(len: usize) -> SharedRegion {
+        let fd = weldfs_ciscops::private_memfd("of-a-client").unwrap();
+        rustix::fs::ftruncate(&fd, len as u64).unwrap();
+        SharedRegion::map(&fd, len).unwrap()
+    }
+
+    #[test]
+    fn what_is_small_does_not_wait_for_all_that_is_large_nor_keeps_it_waiting_without_end() {
+        let leavings = Leavings::default();
+        let (tell, told) = mpsc::channel();
+        // One that its thread waits for while the others come.
+        let first = SharedRegion::heap(LARGE as usize);
+        let user = first.clone();
+        let (began, has_begun) = mpsc::channel();
+        leavings.take(first, move |_| began.send(()).unwrap());
+        {
+            let mut state = leavings.shared.state.lock();
+            let mut put = |region: SharedRegion, what: char| {
+                let tell = tell.clone();
+                let leaving = Leaving { region, given: Box::new(move |_| tell.send(what).unwrap()), looks: 0 };
+                state.line(&leaving).push_back(leaving);
+            };
+            (0..3).for_each(|_| put(SharedRegion::heap(LARGE as usize), 'L'));
+            (0..120).for_each(|_| put(shared(4096), 's'));
+            state.passed = 0;
+        }
+        drop((user, tell));
+        has_begun.recv_timeout(Duration::from_secs(10)).unwrap();
+        let order: String = told.iter().collect();
+        let of = |what| order.chars().filter(|c| *c == what).count();
+        assert_eq!((of('L'), of('s')), (3, 120));
+        let runs: Vec<usize> = order.split('L').map(str::len).collect();
+        // (The first one may have a turn and be in use.)
+        assert!(runs.iter().take(3).all(|run| *run <= 2 * SMALL_FIRST as usize), "{order}");
+        assert!(order.find('s') < order.rfind('L'), "{order}");
+        assert!(order.find("LL").is_none(), "{order}");
+    }
+
+    #[test]
+    fn its_thread_goes_with_it_and_begins_with_what_it_is_told() {
+        let (tell, told) = mpsc::channel();
+        let leavings = Leavings::beginning(move || tell.send(std::thread::current().id()).unwrap());
+        let (gone, is_gone) = mpsc::channel();
+        leavings.take(shared(4096), move |_| gone.send(std::thread::current().id()).unwrap());
+        let thread = is_gone.recv_timeout(Duration::from_secs(10)).unwrap();
+        assert_eq!(told.recv(), Ok(thread));
+        let shared = Arc::downgrade(&leavings.shared);
+        let start = std::time::Instant::now();
+        drop(leavings);
+        while shared.upgrade().is_some() {
+            assert!(start.elapsed() < Duration::from_secs(10), "it stays");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert!(start.elapsed() < STAYS, "it stays as long as if more could come");
+    }
 
     #[test]
     fn large_memory_is_given_back_by_another_thread_once_nothing_uses_it_and_charged_until_then() {
@@ -142,14 +248,14 @@ mod tests {
         let region = SharedRegion::heap(4 << 20);
         let user = region.clone();
         let here = std::thread::current().id();
-        leavings.take(region, 4 << 20, move |_| tell.send(std::thread::current().id()).unwrap());
+        leavings.take(region, move |_| tell.send(std::thread::current().id()).unwrap());
         assert!(told.try_recv().is_err(), "it is in use");
         drop(user);
         assert_ne!(told.recv_timeout(Duration::from_secs(10)).unwrap(), here);
         let (tell, told) = mpsc::channel();
         for i in 0..100 {
             let tell = tell.clone();
-            leavings.take(SharedRegion::heap(1 << 20), 1 << 20, move |_| tell.send(i).unwrap());
+            leavings.take(SharedRegion::heap(1 << 20), move |_| tell.send(i).unwrap());
         }
         drop(tell);
         assert_eq!(told.iter().collect::<Vec<_>>(), (0..100).collect::<Vec<_>>(), "each once, in their order");
@@ -159,13 +265,10 @@ mod tests {
     fn small_memory_of_this_process_is_given_back_at_once_and_what_is_shared_with_a_client_elsewhere() {
         let (leavings, given) = (Leavings::default(), Arc::new(Mutex::new(false)));
         let set = given.clone();
-        leavings.take(SharedRegion::heap(4096), 4096, move |_| *set.lock() = true);
+        leavings.take(SharedRegion::heap(4096), move |_| *set.lock() = true);
         assert!(*given.lock());
-        let fd = weldfs_ciscops::private_memfd("of-a-client").unwrap();
-        rustix::fs::ftruncate(&fd, 4096).unwrap();
         let (tell, told) = mpsc::channel();
-        let region = SharedRegion::map(&fd, 4096).unwrap();
-        leavings.take(region, 4096, move |_| tell.send(std::thread::current().id()).unwrap());
+        leavings.take(shared(4096), move |_| tell.send(std::thread::current().id()).unwrap());
         assert_ne!(told.recv_timeout(Duration::from_secs(10)).unwrap(), std::thread::current().id());
     }
 }

@@ -8,7 +8,7 @@ use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, SessionLimits, Share
 use weldfs_locks::{Mutex, MutexGuard};
 
 use super::aside::Aside;
-use super::clock::now_ns;
+use super::clock::cpu_ns;
 use super::core::{Core, Message};
 use super::counters::{QueueCounters, Totals};
 use super::ofd::Handles;
@@ -146,10 +146,10 @@ impl SessionState {
                 aside: Aside::default(),
             })
         };
-        let begin = now_ns();
+        let begin = cpu_ns();
         let place = |queue: Arc<QueueState>| {
             // Its tenant pays for it with the first command.
-            queue.pair.owe(now_ns().saturating_sub(begin));
+            queue.pair.owe(cpu_ns().saturating_sub(begin));
             self.core.place_queue(queue);
         };
         self.rings.add((depth, pool_bytes, shared), (&**self, &self.doorbell), make, place)
@@ -172,7 +172,7 @@ impl SessionState {
         let last = self.rings.gone(state);
         let (bytes, tenant) = (state.pair.bytes, self.tenant.clone());
         let (session, core) = (Arc::downgrade(self), Arc::downgrade(&self.core));
-        self.core.leavings.take(state.pool.clone(), bytes, move |ns| {
+        self.core.leavings.take(state.pool.clone(), move |ns| {
             if let Some(session) = session.upgrade() {
                 session.rings.give_bytes(bytes);
             }

@@ -8,7 +8,7 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 
-use rustix::time::{ClockId, clock_gettime};
+use super::clock::cpu_ns;
 
 /// A slice that took longer is held against what the kernel says of its thread, nanoseconds: the host may have run
 /// something else meanwhile.
@@ -52,11 +52,6 @@ fn run_delay(stat: &File) -> Option<u64> {
     let mut text = [0; 80];
     let n = stat.read_at(&mut text, 0).ok()?;
     std::str::from_utf8(&text[..n]).ok()?.split_ascii_whitespace().nth(1)?.parse().ok()
-}
-
-fn cpu_ns() -> u64 {
-    let t = clock_gettime(ClockId::ThreadCPUTime);
-    t.tv_sec as u64 * 1_000_000_000 + t.tv_nsec as u64
 }
 
 impl Meter {

@@ -22,8 +22,8 @@ fn populated() -> (Place, Vec<u8>, Vec<usize>) {
     (place, bytes, pages)
 }
 
-/// Lists the directory with each page damaged; `look` gives what a program printed, or that it failed. How often it
-/// failed: never well with a name missing.
+/// Lists the directory with each page damaged; `look` gives what a program printed, or that it failed, or that it was not
+/// started. How often it failed, once started: it never ends well with a name missing.
 fn every_page(place: &Place, (bytes, pages): (&[u8], &[usize]), look: impl Fn(&Place) -> Output) -> usize {
     let names = |out: &Output| -> BTreeSet<String> {
         let said = String::from_utf8_lossy(&out.stdout);
@@ -43,7 +43,8 @@ fn every_page(place: &Place, (bytes, pages): (&[u8], &[usize]), look: impl Fn(&P
         if out.status.success() {
             assert_eq!(names(&out), names(&whole), "page at {page}: names are missing");
         } else {
-            failed += 1;
+            let said = String::from_utf8_lossy(&out.stderr);
+            failed += usize::from(said.contains("nput/output error") && !said.starts_with("weldfs"));
         }
     }
     failed
@@ -58,7 +59,7 @@ fn no_damaged_page_hides_a_name_from_a_program_under_the_preload_library() {
             let mut command = weldfs(["run", "--mount", "never", "--image"]);
             command.arg(place.image()).arg("--").args(program).current_dir("/").output().unwrap()
         });
-        assert!(failed > 2, "{program:?}: {failed} of {}", pages.len());
+        assert!(failed > 1, "{program:?}: {failed} of {}", pages.len());
     }
 }
 
@@ -79,5 +80,5 @@ fn no_damaged_page_hides_a_name_from_a_program_on_a_mount() {
         ok(weldfs(["umount"]).arg(place.root()));
         out
     });
-    assert!(failed > 2, "{failed} of {}", pages.len());
+    assert!(failed > 1, "{failed} of {}", pages.len());
 }

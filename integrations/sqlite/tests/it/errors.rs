@@ -134,7 +134,19 @@ fn a_device_that_dies_is_an_io_error() {
     assert_eq!(failed & 0xff, ffi::SQLITE_IOERR, "{failed}");
     drop(db);
     assert_eq!(code(connect(&name).map(drop)) & 0xff, ffi::SQLITE_CANTOPEN);
-    let _served = Served::start(dir.path());
+    let served = Served::start(dir.path());
     let db = connect(&name).unwrap();
     assert_eq!(one::<i64>(&db, "select sum(x) from t"), 1);
+    // Also where what fails is that the journal is opened, and whether the device died or its end was asked for.
+    db.execute_batch("pragma journal_mode = delete; begin immediate").unwrap();
+    served.kill();
+    let failed = code(db.execute_batch("insert into t values(3); commit"));
+    assert_eq!(failed & 0xff, ffi::SQLITE_IOERR, "{failed}");
+    drop(db);
+    let served = Served::start(dir.path());
+    let db = connect(&name).unwrap();
+    db.execute_batch("begin immediate").unwrap();
+    drop(served);
+    let failed = code(db.execute_batch("insert into t values(3); commit"));
+    assert_eq!(failed & 0xff, ffi::SQLITE_IOERR, "{failed}");
 }

@@ -72,7 +72,7 @@ pub struct Core {
     /// Threads that compute.
     pub(super) computing: Arc<Computing>,
     /// Where they do so.
-    pub(super) processors: Processors,
+    pub(super) processors: Arc<Processors>,
     /// What the thread that looks at rings does.
     pub(super) beat: Beat,
     pub(super) workers: Vec<CoreCounters>,
@@ -136,6 +136,7 @@ impl Core {
         let inbox = Inbox::new()?;
         let lookout = Lookout::new(&inbox, config.spin_ns_max)?;
         let uid = rustix::process::geteuid().as_raw();
+        let processors = Arc::new(Processors::new());
         Ok(Arc::new(Core {
             power_safe: power::is_safe(&root),
             in_memory: power::in_memory(&root),
@@ -152,7 +153,7 @@ impl Core {
             lookout: Mutex::new(lookout),
             long: Long::new(config.threads.max(1)),
             computing: Computing::new(std::thread::available_parallelism().map_or(1, usize::from)),
-            processors: Processors::new(),
+            processors: processors.clone(),
             beat: Beat::default(),
             workers: (0..config.threads.max(1)).map(|_| CoreCounters::default()).collect(),
             tenants: TenantTable::new(TenantsConfig::default(), has, &weldfs_journal::SystemRandom),
@@ -164,7 +165,7 @@ impl Core {
             departures: Departures::new()?,
             next_session: AtomicU64::new(1),
             pool_bytes: AtomicU64::new(0),
-            leavings: Leavings::default(),
+            leavings: Leavings::beginning(move || processors.roam(&mut true)),
             ending_since: AtomicU64::new(0),
             queues: AtomicUsize::new(0),
             poisoned: AtomicBool::new(false),

@@ -160,9 +160,12 @@ impl Hand<'_> {
         let looking = core.processors.look(&mut self.scratch.apart);
         let mut short = None;
         while let Some(work) = lookout.next(core, self.me) {
-            if short.is_some() != core.has_several() {
-                // Whatever else runs where it is woken, of the server or of a client, is not to be waited for.
-                short = core.has_several().then(Slice::short);
+            let several = core.has_several();
+            if short.is_some() != several {
+                // Whatever else runs where it is woken, of the server or of a client, is not to be waited for. (Off
+                // with the old one first: each gives back what it found.)
+                drop(short.take());
+                short = several.then(Slice::short);
             }
             let sleeps = command::waits_for_the_host(core, &work);
             let long = sleeps || command::may_take_long(&work);

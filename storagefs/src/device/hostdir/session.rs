@@ -209,7 +209,7 @@ impl SessionState {
         let last = self.rings.gone(state);
         let (bytes, tenant) = (state.pair.bytes, self.tenant.clone());
         let (session, core) = (Arc::downgrade(self), Arc::downgrade(&self.core));
-        self.core.leavings.take(state.pool.clone(), bytes, move |_| {
+        self.core.leavings.take(state.pool.clone(), move |_| {
             if let Some(session) = session.upgrade() {
                 session.rings.give_bytes(bytes);
             }

@@ -5,6 +5,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use rustix::thread::UnshareFlags;
 use weldfs_ciscops::{Errno, SharedBytes};
 
+use crate::device::clock::cpu_ns;
+
 fn last() -> Errno {
     Errno(std::io::Error::last_os_error().raw_os_error().unwrap_or(Errno::IO.0))
 }
@@ -76,9 +78,7 @@ impl Usage {
             usage
         };
         // (What getrusage(2) says of a thread's time may be a tick old.)
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        let cpu_ns = (time.tv_sec * 1_000_000_000 + time.tv_nsec).cast_unsigned();
-        Usage { cpu_ns, sleeps: usage.ru_nvcsw.cast_unsigned() }
+        Usage { cpu_ns: cpu_ns(), sleeps: usage.ru_nvcsw.cast_unsigned() }
     }
 }
 
