@@ -238,6 +238,16 @@ pc() { # template, its name where it is installed
     put 644 "$work/pc" "$libdir/pkgconfig/$2.pc"
 }
 
+# An archive as one object whose only names are these: two libraries written in Rust then fit into one program.
+archive() { # as it is built, names, as it is installed
+    local object=$work/${3%.a}.o
+    ld -r --whole-archive "$built/$1" -o "$object"
+    objcopy --wildcard --keep-global-symbol="$2" --remove-section=.llvmbc --remove-section=.llvmcmd "$object"
+    [[ $strip == no ]] || strip --strip-debug "$object"
+    ar rcsD "$work/$3" "$object"
+    put 644 "$work/$3" "$libdir/$3"
+}
+
 part_library() {
     need libweldfs_c.so && need libweldfs_c.a
     local capi=$here/userlib/capi header=$here/userlib/include/weldfs.h major version
@@ -246,20 +256,18 @@ part_library() {
     slim "$built/libweldfs_c.so" 755 "$libdir/libweldfs.so.$version"
     link "libweldfs.so.$version" "$libdir/libweldfs.so.$major"
     link "libweldfs.so.$major" "$libdir/libweldfs.so"
-    # The archive as one object whose only names are weldfs_*: two libraries written in Rust then fit into one program.
-    ld -r --whole-archive "$built/libweldfs_c.a" -o "$work/weldfs.o"
-    objcopy --wildcard --keep-global-symbol='weldfs_*' --remove-section=.llvmbc --remove-section=.llvmcmd "$work/weldfs.o"
-    [[ $strip == no ]] || strip --strip-debug "$work/weldfs.o"
-    ar rcsD "$work/libweldfs.a" "$work/weldfs.o"
-    put 644 "$work/libweldfs.a" "$libdir/libweldfs.a"
+    archive libweldfs_c.a 'weldfs_*' libweldfs.a
     put 644 "$header" include/weldfs.h
     pc "$capi/weldfs.pc.in" weldfs
 }
 
 # Among the libraries: there `.load libweldfs_sqlite` finds it by its name alone, if the linker looks there.
 part_sqlite() {
-    need libweldfs_sqlite.so
+    need libweldfs_sqlite.so && need libweldfs_sqlite.a
     slim "$built/libweldfs_sqlite.so" 755 "$libdir/libweldfs_sqlite.so"
+    archive libweldfs_sqlite.a 'weldfs_sqlite_*' libweldfs_sqlite.a
+    put 644 "$here/integrations/sqlite/include/weldfs_sqlite.h" include/weldfs_sqlite.h
+    pc "$here/integrations/sqlite/weldfs_sqlite.pc.in" weldfs_sqlite
 }
 
 # The header where RocksDB's own build puts those of plug-ins, and the sources for such a build.

@@ -70,7 +70,7 @@ for part in rocksdb leveldb fio; do
     ! have $part || grep -q "^$part file " "$prefix/share/weldfs/installed" || fail "$part is built and not installed"
 done
 for file in bin/weldfs lib/weldfs/libweldfs_preload.so lib/libweldfs.so lib/libweldfs.a lib/pkgconfig/weldfs.pc \
-    lib/libweldfs_sqlite.so sbin/mount.weldfs sbin/fsck.weldfs sbin/mkfs.weldfs \
+    lib/libweldfs_sqlite.so lib/libweldfs_sqlite.a lib/pkgconfig/weldfs_sqlite.pc include/weldfs_sqlite.h sbin/mount.weldfs sbin/fsck.weldfs sbin/mkfs.weldfs \
     include/weldfs.h share/man/man1/weldfs.1 share/man/man1/weldfs-run.1 share/doc/weldfs/README.md \
     share/doc/weldfs/docs/API.md share/bash-completion/completions/weldfs lib/systemd/system/weldfs@.service \
     lib/sysusers.d/weldfs.conf share/weldfs/installed; do
@@ -165,6 +165,29 @@ clean "$prefix/bin/weldfs" ls "$work/c.img:/" >"$work/names"
 equal "$(cat "$work/names")" log "what examples/c/log.c leaves in the device"
 clean "$prefix/bin/weldfs" stop "$work/c.img"
 wait "$device" || fail "the device ended with $?"
+
+say "SQLite in a C program"
+if [[ -e /usr/include/sqlite3.h ]] && pkg-config --exists sqlite3; then
+    clean "$prefix/bin/weldfs" mkfs "$work/starts.img" --size 64M >/dev/null
+    # shellcheck disable=SC2046 # one word each
+    cc examples/c/sqlite.c -o "$work/starts" $(pkg-config --cflags --libs weldfs_sqlite sqlite3) "-Wl,-rpath,$prefix/lib"
+    # shellcheck disable=SC2046
+    cc examples/c/sqlite.c -o "$work/starts.static" $(pkg-config --cflags weldfs_sqlite) \
+        "$prefix/lib/libweldfs_sqlite.a" -l:libsqlite3.a -lpthread -ldl -lm
+    ldd "$work/starts.static" >"$work/needs"
+    ! grep -q sqlite "$work/needs" || fail "the static program needs a library: $(cat "$work/needs")"
+    equal "$(clean "$work/starts" "$work/starts.img:/a.db")" "started 1 times" "examples/c/sqlite.c, shared, says"
+    equal "$(clean "$work/starts.static" "$work/starts.img:/a.db")" "started 2 times" "examples/c/sqlite.c, static, says"
+    # Both libraries, written in Rust, in one program.
+    # shellcheck disable=SC2046
+    cc "$work/try.c" -Wl,--whole-archive "$prefix/lib/libweldfs_sqlite.a" "$prefix/lib/libweldfs.a" \
+        -Wl,--no-whole-archive -o "$work/both" $(pkg-config --cflags weldfs) -lpthread -ldl -lm || fail "both archives"
+    equal "$("$work/both")" "$("$work/static")" "a program with both archives says"
+    ! clean "$work/starts" "$work/none.img:/a.db" 2>"$work/why" || fail "examples/c/sqlite.c finds what is not there"
+    grep -q "unable to open database file" "$work/why" || fail "examples/c/sqlite.c: $(cat "$work/why")"
+else
+    missing+=(libsqlite3-dev)
+fi
 
 say "the engines: the lines of $page"
 page_checked SQLite RocksDB LevelDB fio || fail "$page"

@@ -28,6 +28,28 @@ def expect(holds, what):
         raise Wrong(what)
 
 
+def crc32c(data):
+    """As Castagnoli's polynomial has it, bit by bit: for blocks."""
+    crc = 0xffffffff
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82f63b78 if crc & 1 else 0)
+    return crc ^ 0xffffffff
+
+
+def of_another_version(image):
+    """A copy of an image of which each superblock says that a later version has made it."""
+    data = bytearray(image.read_bytes())
+    for at in range(0, len(data), 4096):
+        if data[at:at + 8] == b"WeldFS\x1a\n":
+            data[at + 8] = 9
+            data[at + 4092:at + 4096] = crc32c(data[at:at + 4092]).to_bytes(4, "little")
+    copy = image.with_name(f"later-{image.name}")
+    copy.write_bytes(data)
+    return copy
+
+
 class Rig:
     """Images, devices and programs of a case, all of them ended with it. `wait` is WELDFS_WAIT of its programs."""
 

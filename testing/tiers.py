@@ -312,9 +312,9 @@ def install(_full):
     try:
         # The engines' packages are those of docs/ENGINES.md.
         apt(["zsh", "fish", "mandoc", "systemd-analyze", "sqlite3", "db_bench", "c++", "make", "cmake", "fio", "dpkg-source"],
-            ["zsh", "fish", "mandoc", "systemd", "sqlite3", "rocksdb-tools", "librocksdb-dev", "libleveldb-dev", "g++",
-             "make", "cmake", "fio", "dpkg-dev"],
-            ["/usr/include/rocksdb/file_system.h", "/usr/include/leveldb/env.h"])
+            ["zsh", "fish", "mandoc", "systemd", "sqlite3", "rocksdb-tools", "librocksdb-dev", "libleveldb-dev",
+             "libsqlite3-dev", "g++", "make", "cmake", "fio", "dpkg-dev"],
+            ["/usr/include/rocksdb/file_system.h", "/usr/include/leveldb/env.h", "/usr/include/sqlite3.h"])
     except Skip:
         pass  # the script lists what it could not look at
     script("packaging/test-install.sh")

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import time
+import xml.etree.ElementTree
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -119,6 +120,35 @@ def a_wrong_value_is_found(rig):
     return ", ".join(said)
 
 
+def a_chart_over_ext4_and_company(rig):
+    """A busy process beside it is in the report; over an ext4 directory on the same disk there are charts."""
+    rig.driver("leveldb")
+    disk, charts = rig.work / "disk", rig.work / "charts"
+    disk.mkdir()
+    code, report, said = rig.bench("--engines", "leveldb", "--workloads", "fillsync", "--systems", "inline,host",
+                                   "--medium", "block", "--dir", disk, "--peer", f"disk={disk}", "--busy", "1",
+                                   "--svg", charts)
+    expect(code == 0 and report["busy"] == 1, f"exit {code}: {said}")
+    expect({row["system"] for row in report["rows"]} == {"inline", "disk"}, report["rows"])
+    made = sorted(charts.glob("*.svg")) if charts.exists() else []
+    kind = subprocess.run(["stat", "-f", "-c", "%T", disk], capture_output=True, text=True).stdout.strip()
+    if kind != "ext2/ext3":
+        expect(made == [], f"charts over ext4 where there is {kind}: {made}")
+        raise Skipped(f"charts are over ext4, and here is {kind}")
+    expect(made, "no chart")
+    for chart in made:
+        expect(xml.etree.ElementTree.parse(chart).getroot().tag.endswith("svg"), f"{chart.name} is no SVG")
+    return ", ".join(chart.name for chart in made)
+
+
+def a_cache_that_holds_the_set_is_refused(rig):
+    command = [rig.weldfs, "bench", "engines", "--drivers", rig.build, "--keys", "100000", "--cache", "8M"]
+    done = subprocess.run(list(map(str, command)), env=rig.env, stdin=subprocess.DEVNULL, capture_output=True,
+                          text=True, timeout=PATIENCE)
+    expect(done.returncode != 0 and done.stdout == "", f"exit {done.returncode}: {done.stdout}")
+    expect("not twice as large as the cache" in done.stderr and "--keys" in done.stderr, done.stderr)
+
+
 def a_missing_driver_is_named(rig):
     """What was asked for and cannot be measured is an error, with what to do about it."""
     empty = rig.work / "empty"
@@ -158,6 +188,8 @@ CASES = [
     sqlite_is_measured,
     what_was_counted_is_what_was_done,
     a_wrong_value_is_found,
+    a_chart_over_ext4_and_company,
+    a_cache_that_holds_the_set_is_refused,
     a_missing_driver_is_named,
     an_interrupted_run_says_what_it_has_and_leaves_nothing,
 ]

@@ -4,7 +4,7 @@ import errno
 import signal
 import threading
 
-from testing.cases import PATIENCE, expect
+from testing.cases import PATIENCE, expect, of_another_version
 
 
 def targets(rig):
@@ -13,6 +13,7 @@ def targets(rig):
     rig.refused(rig.work / "none.img", "plain", "ENOENT", rw="write")
     rig.refused(rig.work, "plain", "a directory, and no image", rw="write")
     rig.refused(image, "neither", "neither", rw="write")
+    rig.refused(of_another_version(rig.image("small.img", "block", "16M")), "plain", "version", rw="write")
 
 
 def block_sizes(rig):

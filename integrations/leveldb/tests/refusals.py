@@ -6,7 +6,7 @@ import subprocess
 import time
 
 from rig import REFUSED_TO_OPEN, REFUSED_TO_WRITE, acknowledged
-from testing.cases import Skipped, expect
+from testing.cases import Skipped, expect, of_another_version
 
 
 def held(rig, target):
@@ -91,6 +91,9 @@ def wrong_targets(rig):
     text = rig.work / "text"
     text.write_text("no file system")
     refused(rig, text, "IO error")
+    later = of_another_version(rig.image("small.img", "block", "16M"))
+    why = refused(rig, later, "IO error")
+    expect("version" in why, why)
     socket = rig.work / "dead.sock"
     image = rig.image("disk.img", "block")
     device, live = rig.serve(image)

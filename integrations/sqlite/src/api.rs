@@ -75,6 +75,11 @@ impl Api {
         *API.get_or_init(|| self)
     }
 
+    /// Whether they are the same SQLite's.
+    pub(crate) fn is(self, other: Api) -> bool {
+        std::ptr::fn_addr_eq(self.register, other.register)
+    }
+
     /// A VFS by its name; the default one without.
     pub(crate) fn find(self, name: Option<&CStr>) -> *mut Vfs {
         // SAFETY: a string that ends, or null.

@@ -19,6 +19,7 @@ codes! {
     NOTFOUND = 12;
     FULL = 13;
     CANTOPEN = 14;
+    MISUSE = 21;
     IOERR_READ = ioerr(1);
     IOERR_SHORT_READ = ioerr(2);
     IOERR_WRITE = ioerr(3);

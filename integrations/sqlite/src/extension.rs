@@ -1,5 +1,6 @@
 //! The entry points of the library: what SQLite calls when it loads it, and what a C program calls by itself.
 
+use crate::abi::{Log, Malloc64, VfsFind, VfsRegister};
 use crate::api::Api;
 use crate::{code, vfs};
 use std::ffi::{c_char, c_int, c_void};
@@ -28,4 +29,25 @@ pub unsafe extern "C" fn sqlite3_weldfssqlite_init(
 #[unsafe(no_mangle)]
 pub extern "C" fn weldfs_sqlite_register(default: c_int) -> c_int {
     Api::of_program().map_or(code::NOTFOUND, |api| vfs::register(api, default != 0))
+}
+
+/// `int weldfs_sqlite_register_with(find, vfs_register, malloc64, log, int make_default)`, as `weldfs_sqlite.h` has it:
+/// the same of the SQLite whose functions these are. SQLITE_MISUSE if one is missing, or another SQLite's are in use.
+///
+/// # Safety
+/// They are null or those of one SQLite, of version 3.8.7 or later, by these names.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_sqlite_register_with(
+    find: Option<VfsFind>,
+    vfs_register: Option<VfsRegister>,
+    malloc64: Option<Malloc64>,
+    log: Option<Log>,
+    default: c_int,
+) -> c_int {
+    let (Some(find), Some(vfs_register), Some(malloc64), Some(log)) = (find, vfs_register, malloc64, log) else {
+        return code::MISUSE;
+    };
+    // SAFETY: as the caller says.
+    let api = unsafe { Api::new(find, vfs_register, malloc64, log) };
+    if api.settle().is(api) { vfs::register(api, default != 0) } else { code::MISUSE }
 }

@@ -208,6 +208,9 @@ where
     M: Fn(Mail<OpCx<'d>, Done>) -> F + Send + Sync,
 {
     match catch_unwind(AssertUnwindSafe(|| {
+        // All clients wait for it: whatever else runs where it is woken, of the server or of a client, does not come
+        // first.
+        let _short = weldfs_waiting::Slice::short();
         Loop::new(core, index, slots).map(|mut l| if core.is_inline() { seated::run(l) } else { l.run() })
     })) {
         Ok(Ok(())) => {}

@@ -221,6 +221,13 @@ int Hold(const std::string& target, const std::string& name, bool read_only) {
   OK(all->status());
   if (read_only) {
     CHECK(!db->Put(rocksdb::WriteOptions(), "x", "y").ok());
+  } else {
+    // Both in a table and in the log, for who reads only.
+    OK(db->Put(rocksdb::WriteOptions(), "in a table", "value"));
+    OK(db->Flush(rocksdb::FlushOptions()));
+    rocksdb::WriteOptions synced;
+    synced.sync = true;
+    OK(db->Put(synced, "in the log", "value"));
   }
   std::cout << "open: " << rows << " rows" << std::endl;
   std::string line;

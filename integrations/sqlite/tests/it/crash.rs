@@ -20,6 +20,20 @@ const IMAGE_BYTES: u64 = 8 << 20;
 /// Checkpoints of the device fall into the run.
 const LOG_BYTES: u64 = 512 << 10;
 const COMMITS: i64 = 6;
+/// Rows that every commit leaves in number as they are.
+const STAYING: i64 = 20;
+
+/// What the commits do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Work {
+    /// Rows are added and changed.
+    Plain,
+    /// The same, between transactions that are rolled back, some of them with more pages than the cache has, savepoints
+    /// that are gone back to, and a VACUUM.
+    Turns,
+    /// The same, each in a second database as well, whose file was attached.
+    Pair,
+}
 
 /// How the commits are made.
 #[derive(Clone, Copy, Debug)]
@@ -27,6 +41,7 @@ struct Way {
     journal: &'static str,
     batch: bool,
     model: CrashModel,
+    work: Work,
 }
 
 fn mount(medium: Arc<dyn Medium>, memory: usize) -> Embedded {
@@ -36,12 +51,33 @@ fn mount(medium: Arc<dyn Medium>, memory: usize) -> Embedded {
 }
 
 /// A connection to a database in a device of this process.
-fn open(embedded: &Embedded, target: &Path, batch: bool) -> (Connection, Provided) {
+fn open(embedded: &Embedded, target: &Path, way: Way) -> (Connection, Provided) {
     register();
     std::fs::write(target, "").unwrap();
     let client = Client::with(Arc::new(embedded.clone())).unwrap();
-    let provided = weldfs_sqlite::provide(target, client, batch).unwrap();
-    (connect(&format!("{}:/a.db", target.display())).unwrap(), provided)
+    let provided = weldfs_sqlite::provide(target, client, way.batch).unwrap();
+    let db = connect(&format!("{}:/a.db", target.display())).unwrap();
+    if way.work == Work::Pair {
+        db.execute("attach ? as b", [format!("{}:/b.db", target.display())]).unwrap();
+    }
+    (db, provided)
+}
+
+/// What changes nothing, whenever the power is cut.
+fn turn(db: &Connection, row: i64) {
+    db.execute_batch(
+        "begin;
+         insert into t select 100 + value, randomblob(5000) from (with recursive s(value) as
+             (select 1 union all select value + 1 from s where value < 30) select value from s);
+         update t set y = randomblob(3000);
+         delete from t where x < 0;
+         update n set rows = -1;
+         rollback;",
+    )
+    .unwrap();
+    if row == COMMITS / 2 {
+        db.execute_batch("vacuum").unwrap();
+    }
 }
 
 /// Commits on a fresh image: the recording, the events before the first commit, and those before each acknowledgement.
@@ -51,7 +87,7 @@ fn commit(way: Way, dir: &Path) -> (Recording, u64, Vec<u64>) {
     let geometry = GeometryOptions { log_len: Some(LOG_BYTES), ..GeometryOptions::default() };
     format(&medium, &MkfsOptions { geometry, ..MkfsOptions::default() }, &SystemClock, &SystemRandom).unwrap();
     let embedded = mount(medium, 16 << 20);
-    let (db, provided) = open(&embedded, &dir.join("recorded"), way.batch);
+    let (db, provided) = open(&embedded, &dir.join("recorded"), way);
     db.execute_batch(&format!(
         "pragma journal_mode = {}; pragma synchronous = full;
          create table t(x integer primary key, y); create table n(rows); insert into n values(0);
@@ -60,13 +96,31 @@ fn commit(way: Way, dir: &Path) -> (Recording, u64, Vec<u64>) {
         way.journal
     ))
     .unwrap();
+    match way.work {
+        Work::Plain => {}
+        Work::Turns => db.execute_batch("pragma cache_size = 5; pragma cache_spill = 5").unwrap(),
+        Work::Pair => {
+            let made = "create table b.m(rows, y); insert into m values(0, null)";
+            db.execute_batch(&format!("pragma b.journal_mode = {}; {made}", way.journal)).unwrap();
+        }
+    }
     let (begun, mut acknowledged) = (recording.position(), Vec::new());
     for row in 1..=COMMITS {
+        if way.work == Work::Turns {
+            turn(&db, row);
+        }
         db.execute_batch("begin").unwrap();
         db.execute("insert into t values(?, randomblob(5000))", [row]).unwrap();
         // Pages here and there, so that half a commit would be seen.
         db.execute("update t set y = randomblob(3000) where x < 0 and x % 5 = -(? % 5)", [row]).unwrap();
+        if way.work == Work::Turns {
+            let undone = "update t set y = randomblob(3000); delete from t; update n set rows = -1;";
+            db.execute_batch(&format!("savepoint s; {undone} rollback to s; release s")).unwrap();
+        }
         db.execute("update n set rows = ?", [row]).unwrap();
+        if way.work == Work::Pair {
+            db.execute("update m set rows = ?, y = randomblob(9000)", [row]).unwrap();
+        }
         db.execute_batch("commit").unwrap();
         acknowledged.push(recording.position());
     }
@@ -78,16 +132,22 @@ fn commit(way: Way, dir: &Path) -> (Recording, u64, Vec<u64>) {
 /// What is wrong with a state; at least so many commits must be there, and at most one more.
 fn judge(state: CowImage, way: Way, least: i64, target: &Path) -> Result<(), String> {
     let embedded = mount(Arc::new(CowMedium::new(state, way.model)), 4 << 20);
-    let (db, provided) = open(&embedded, target, way.batch);
+    let (db, provided) = open(&embedded, target, way);
     let whole: String = one(&db, "pragma integrity_check");
     let counted: i64 = one(&db, "select rows from n");
     let rows: i64 = one(&db, "select count(*) from t where x > 0");
     let last: i64 = one(&db, "select coalesce(max(x), 0) from t where x > 0");
+    let staying: i64 = one(&db, "select count(*) from t where x < 0");
+    let other: i64 = if way.work == Work::Pair { one(&db, "select rows from m") } else { rows };
     drop((db, provided));
     embedded.close().map_err(|e| e.to_string())?;
-    match (whole.as_str(), counted == rows && last == rows, (least..=least + 1).contains(&rows)) {
+    let agree = counted == rows && last == rows && other == rows && staying == STAYING;
+    match (whole.as_str(), agree, (least..=least + 1).contains(&rows)) {
         ("ok", true, true) => Ok(()),
-        _ => Err(format!("{whole}; counted {counted}, rows {rows}, last {last}, acknowledged {least}")),
+        _ => Err(format!(
+            "{whole}; counted {counted}, rows {rows}, last {last}, of the other file {other}, staying {staying}, \
+             acknowledged {least}"
+        )),
     }
 }
 
@@ -116,21 +176,35 @@ fn every_cut(way: Way) {
 #[test]
 fn every_crash_of_commits_with_a_journal_leaves_whole_commits() {
     for journal in ["delete", "truncate", "persist"] {
-        every_cut(Way { journal, batch: false, model: CrashModel::Block });
+        every_cut(Way { journal, batch: false, model: CrashModel::Block, work: Work::Plain });
     }
-    every_cut(Way { journal: "delete", batch: false, model: CrashModel::Pmem });
+    every_cut(Way { journal: "delete", batch: false, model: CrashModel::Pmem, work: Work::Plain });
 }
 
 #[test]
 fn every_crash_of_batch_commits_leaves_whole_commits() {
     for model in [CrashModel::Block, CrashModel::Pmem] {
-        every_cut(Way { journal: "delete", batch: true, model });
+        every_cut(Way { journal: "delete", batch: true, model, work: Work::Plain });
     }
 }
 
 #[test]
 fn every_crash_of_commits_to_a_write_ahead_log_leaves_whole_commits() {
     for model in [CrashModel::Block, CrashModel::Pmem] {
-        every_cut(Way { journal: "wal", batch: true, model });
+        every_cut(Way { journal: "wal", batch: true, model, work: Work::Plain });
+    }
+}
+
+#[test]
+fn every_crash_among_rollbacks_savepoints_spilled_pages_and_a_vacuum_leaves_whole_commits() {
+    for (journal, batch) in [("delete", false), ("persist", false), ("delete", true), ("wal", true)] {
+        every_cut(Way { journal, batch, model: CrashModel::Block, work: Work::Turns });
+    }
+}
+
+#[test]
+fn every_crash_of_commits_in_two_files_leaves_both_or_neither() {
+    for (journal, batch) in [("delete", false), ("truncate", false), ("delete", true)] {
+        every_cut(Way { journal, batch, model: CrashModel::Block, work: Work::Pair });
     }
 }
