@@ -85,20 +85,21 @@ impl Drop for Mapping {
     }
 }
 
-/// Bytes of a mapping that are populated or unmapped at a time: the kernel takes 12 us for it, and 0.1 ms where the host
-/// of a virtual machine has to find each page first. It holds the lock of the whole process's memory meanwhile
+/// Bytes of a mapping that are populated or unmapped at a time: the kernel takes 12 us for it, or 0.1 ms where the host
+/// of a virtual machine must find each page first. It holds the lock of the whole process's memory meanwhile
 /// (mmap_lock), and every other thread that maps anything, or touches a page for the first time, waits.
 const MAP_PIECE: usize = 16 << 10;
 
 /// Offset and length of each piece.
 fn pieces(len: usize) -> impl Iterator<Item = (usize, usize)> {
-    (0..len).step_by(MAP_PIECE).map(move |at| (at, MAP_PIECE.min(len - at)))
+    let piece = MAP_PIECE.max(rustix::param::page_size());
+    (0..len).step_by(piece).map(move |at| (at, piece.min(len - at)))
 }
 
 /// Lets threads run that were woken meanwhile, between pieces of long work. The host's scheduler has one that has run
 /// much of late wait for the next tick, though the one that runs in its place is nicer, and looks again when that one
-/// sleeps, however short. (To yield, as of sched_yield(2), gives away a whole time slice and more.) Where others keep the
-/// processor then for long, that was this work's due: it goes on for as long without.
+/// sleeps, however short. (To yield, as of sched_yield(2), gives away a whole time slice and more.) Where others keep
+/// the processor then for long, that was this work's due: it goes on for as long without.
 struct Breath {
     since: Instant,
     slept: Duration,

@@ -19,8 +19,8 @@ extern "C" {
 
 /*
  * Registers the VFS with the SQLite whose functions these are; with `make_default` not 0 as its default. SQLITE_OK, or
- * what sqlite3_vfs_register() says; SQLITE_MISUSE if one of them is NULL. One SQLite in a process: a second one's
- * functions are refused, SQLITE_MISUSE.
+ * what sqlite3_vfs_register() says; SQLITE_MISUSE if one of them is NULL. One SQLite in a process has the VFS: to
+ * another one it is refused, SQLITE_MISUSE, here and below.
  */
 int weldfs_sqlite_register_with(sqlite3_vfs *(*find)(const char *), int (*vfs_register)(sqlite3_vfs *, int),
                                 void *(*malloc64)(sqlite3_uint64), void (*log)(int, const char *, ...),

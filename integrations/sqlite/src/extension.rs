@@ -25,14 +25,15 @@ pub unsafe extern "C" fn sqlite3_weldfssqlite_init(
 }
 
 /// `int weldfs_sqlite_register(int make_default)`: makes the VFS known to the SQLite that the program is linked with.
-/// SQLite's code; SQLITE_NOTFOUND where no SQLite is to be found in the program by the names of its functions.
+/// SQLite's code; SQLITE_NOTFOUND where no SQLite is to be found in the program by the names of its functions,
+/// SQLITE_MISUSE where another SQLite in this process has the VFS.
 #[unsafe(no_mangle)]
 pub extern "C" fn weldfs_sqlite_register(default: c_int) -> c_int {
     Api::of_program().map_or(code::NOTFOUND, |api| vfs::register(api, default != 0))
 }
 
 /// `int weldfs_sqlite_register_with(find, vfs_register, malloc64, log, int make_default)`, as `weldfs_sqlite.h` has it:
-/// the same of the SQLite whose functions these are. SQLITE_MISUSE if one is missing, or another SQLite's are in use.
+/// the same of the SQLite whose functions these are. SQLITE_MISUSE also if one is missing.
 ///
 /// # Safety
 /// They are null or those of one SQLite, of version 3.8.7 or later, by these names.
@@ -49,5 +50,5 @@ pub unsafe extern "C" fn weldfs_sqlite_register_with(
     };
     // SAFETY: as the caller says.
     let api = unsafe { Api::new(find, vfs_register, malloc64, log) };
-    if api.settle().is(api) { vfs::register(api, default != 0) } else { code::MISUSE }
+    vfs::register(api, default != 0)
 }

@@ -43,7 +43,7 @@ impl Fault {
 }
 
 impl Fault {
-    /// Of a device that a database on it is open: that it cannot be reached, or fails, is nothing that a name has wrong.
+    /// Of a device on which a database is open: that it cannot be reached, or fails, is not its name's fault.
     pub fn of_an_open_database(self) -> Fault {
         let code = if self.code == code::CANTOPEN { code::IOERR } else { self.code };
         Fault { code, ..self }

@@ -102,7 +102,7 @@ fn mode_of(device: &Device, name: &Name, flags: c_int) -> Done<Option<(u32, u32,
 /// Removes a file. Durable when SQLite says so, and when it ends a commit whose sync was put off to here.
 pub fn delete(text: &[u8], durable: bool) -> Done {
     let name = named(text, code::IOERR_DELETE)?;
-    let device = attached(&name.target, For::Rest)?;
+    let device = attached(&name.target, For::Rest).map_err(Fault::of_an_open_database)?;
     let client = device.client()?;
     let ends = name.path.strip_suffix(b"-journal").filter(|db| device.commits.owed(db));
     let durability = if durable || ends.is_some() { Durability::Durable } else { Durability::Volatile };
@@ -119,7 +119,7 @@ pub fn delete(text: &[u8], durable: bool) -> Done {
 /// Whether a file is there (an empty one is not, as SQLite looks at journals), or may be used.
 pub fn access(text: &[u8], what: c_int) -> Done<bool> {
     let name = named(text, code::IOERR_ACCESS)?;
-    let device = attached(&name.target, For::Rest)?;
+    let device = attached(&name.target, For::Rest).map_err(Fault::of_an_open_database)?;
     let raw = device.client()?.raw();
     let found = match what {
         code::ACCESS_EXISTS => {

@@ -12,15 +12,20 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The longest name: a target and a path in it.
-const PATH_MAX: c_int = 8192;
+/// The longest name: a target and a path in it. SQLite reads the name of a super-journal, which a journal has in it,
+/// into room for a page, whose size may be 512 bytes: a VFS that lets names be longer lets a forged journal write over
+/// what lies behind it.
+const PATH_MAX: c_int = 512;
 /// The Julian day of 1970, in milliseconds.
 const EPOCH_MS: i64 = 210_866_760_000_000;
 const DAY_MS: f64 = 86_400_000.0;
 
-/// Makes the VFS known to a SQLite; its code. A second time it changes nothing but which VFS is the default one.
+/// Makes the VFS known to a SQLite; its code. A second time it changes nothing but which VFS is the default one. One
+/// SQLite in a process has it: MISUSE for another one.
 pub fn register(api: Api, default: bool) -> c_int {
-    let api = api.settle();
+    if !api.settle().is(api) {
+        return code::MISUSE;
+    }
     let known = api.find(Some(NAME));
     // SAFETY: what SQLite has under this name is never freed; whose it is, is not looked at.
     if let Some(known) = unsafe { known.as_mut() } {

@@ -8,7 +8,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use weldfs_ciscops::SharedRegion;
 use weldfs_locks::{Condvar, Mutex};
@@ -20,21 +20,21 @@ pub(crate) const LARGE: u64 = 1 << 20;
 /// How many that are not large are given back before the next large one, bytes and all: whose are small do not wait for
 /// all of those whose are large.
 const SMALL_FIRST: u32 = 16;
-/// How often it is looked whether the last user of a region has let go of it: cores drop a ring that is over soon.
-const LOOKS: u32 = 2000;
+/// How long it is looked whether the last user of a region has let go of it: cores drop a ring that is over soon.
+const IN_USE_MAX: Duration = Duration::from_millis(400);
 /// How long it is waited before another look.
 const LOOK_AGAIN: Duration = Duration::from_micros(200);
 /// How long the thread stays when there is nothing to give back: to start one takes those that serve more time than to
 /// unmap what is small.
-const STAYS: Duration = Duration::from_secs(1);
+const STAYS: Duration = if cfg!(test) { Duration::from_secs(30) } else { Duration::from_secs(1) };
 
 /// Memory to be given back.
 struct Leaving {
     region: SharedRegion,
     /// What is told when it is gone: the nanoseconds of a processor that it took.
     given: Box<dyn FnOnce(u64) + Send>,
-    /// How often it was looked at, and was in use.
-    looks: u32,
+    /// When it was first looked at, and was in use.
+    since: Option<Instant>,
 }
 
 #[derive(Default)]
@@ -62,7 +62,7 @@ impl State {
 
     fn next(&mut self) -> Option<Leaving> {
         if self.large.is_empty() || self.passed < SMALL_FIRST && !self.small.is_empty() {
-            self.passed += 1;
+            self.passed = self.passed.saturating_add(1);
             return self.small.pop_front();
         }
         self.passed = 0;
@@ -71,7 +71,8 @@ impl State {
 
     /// What is in use comes again. Whether all there is, is.
     fn again(&mut self, leaving: Leaving) -> bool {
-        self.line(&leaving).push_back(Leaving { looks: leaving.looks + 1, ..leaving });
+        let since = leaving.since.or_else(|| Some(Instant::now()));
+        self.line(&leaving).push_back(Leaving { since, ..leaving });
         self.in_use += 1;
         let all = self.in_use >= self.small.len() + self.large.len();
         if all {
@@ -112,7 +113,7 @@ impl Leavings {
     /// with the nanoseconds of a processor that it took.
     pub fn take(&self, region: SharedRegion, given: impl FnOnce(u64) + Send + 'static) {
         let elsewhere = region.is_mapped() || region.len() as u64 >= LARGE;
-        let leaving = Leaving { region, given: Box::new(given), looks: 0 };
+        let leaving = Leaving { region, given: Box::new(given), since: None };
         if !elsewhere {
             return leaving.go();
         }
@@ -150,7 +151,7 @@ fn work(shared: &Shared) {
             next
         };
         match next {
-            Some(leaving) if leaving.looks < LOOKS && !leaving.region.is_last() => {
+            Some(leaving) if !leaving.region.is_last() && leaving.may_be_waited_for() => {
                 let all = shared.state.lock().again(leaving);
                 if all {
                     std::thread::sleep(LOOK_AGAIN);
@@ -166,6 +167,10 @@ fn work(shared: &Shared) {
 }
 
 impl Leaving {
+    fn may_be_waited_for(&self) -> bool {
+        self.since.is_none_or(|since| since.elapsed() < IN_USE_MAX)
+    }
+
     fn go(self) {
         let begin = cpu_ns();
         drop(self.region);
@@ -204,7 +209,7 @@ mod tests {
             let mut state = leavings.shared.state.lock();
             let mut put = |region: SharedRegion, what: char| {
                 let tell = tell.clone();
-                let leaving = Leaving { region, given: Box::new(move |_| tell.send(what).unwrap()), looks: 0 };
+                let leaving = Leaving { region, given: Box::new(move |_| tell.send(what).unwrap()), since: None };
                 state.line(&leaving).push_back(leaving);
             };
             (0..3).for_each(|_| put(SharedRegion::heap(LARGE as usize), 'L'));

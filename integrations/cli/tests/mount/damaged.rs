@@ -22,8 +22,8 @@ fn populated() -> (Place, Vec<u8>, Vec<usize>) {
     (place, bytes, pages)
 }
 
-/// Lists the directory with each page damaged; `look` gives what a program printed, or that it failed, or that it was not
-/// started. How often it failed, once started: it never ends well with a name missing.
+/// Lists the directory with each page damaged; `look` gives what a program printed, or that it failed, or that it was
+/// not started. How often it failed, once started: it never ends well with a name missing.
 fn every_page(place: &Place, (bytes, pages): (&[u8], &[usize]), look: impl Fn(&Place) -> Output) -> usize {
     let names = |out: &Output| -> BTreeSet<String> {
         let said = String::from_utf8_lossy(&out.stdout);

@@ -23,6 +23,9 @@ const COMMITS: i64 = 6;
 /// Rows that every commit leaves in number as they are.
 const STAYING: i64 = 20;
 
+/// The journals of a transaction over two files have a name with the target in it.
+const TARGET: &str = "device";
+
 /// What the commits do.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Work {
@@ -87,7 +90,7 @@ fn commit(way: Way, dir: &Path) -> (Recording, u64, Vec<u64>) {
     let geometry = GeometryOptions { log_len: Some(LOG_BYTES), ..GeometryOptions::default() };
     format(&medium, &MkfsOptions { geometry, ..MkfsOptions::default() }, &SystemClock, &SystemRandom).unwrap();
     let embedded = mount(medium, 16 << 20);
-    let (db, provided) = open(&embedded, &dir.join("recorded"), way);
+    let (db, provided) = open(&embedded, &dir.join(TARGET), way);
     db.execute_batch(&format!(
         "pragma journal_mode = {}; pragma synchronous = full;
          create table t(x integer primary key, y); create table n(rows); insert into n values(0);
@@ -129,9 +132,15 @@ fn commit(way: Way, dir: &Path) -> (Recording, u64, Vec<u64>) {
     (recording.take_recording(), begun, acknowledged)
 }
 
-/// What is wrong with a state; at least so many commits must be there, and at most one more.
-fn judge(state: CowImage, way: Way, least: i64, target: &Path) -> Result<(), String> {
+/// What is wrong with a state; at least so many commits must be there, and at most one more. Whether a super-journal
+/// was.
+fn judge(state: CowImage, way: Way, least: i64, target: &Path) -> Result<bool, String> {
     let embedded = mount(Arc::new(CowMedium::new(state, way.model)), 4 << 20);
+    let client = Client::with(Arc::new(embedded.clone())).unwrap();
+    let root = client.open_dir("/").unwrap();
+    let amid = root.entries().any(|entry| entry.unwrap().name.to_string_lossy().contains("-mj"));
+    drop(root);
+    drop(client);
     let (db, provided) = open(&embedded, target, way);
     let whole: String = one(&db, "pragma integrity_check");
     let counted: i64 = one(&db, "select rows from n");
@@ -143,7 +152,7 @@ fn judge(state: CowImage, way: Way, least: i64, target: &Path) -> Result<(), Str
     embedded.close().map_err(|e| e.to_string())?;
     let agree = counted == rows && last == rows && other == rows && staying == STAYING;
     match (whole.as_str(), agree, (least..=least + 1).contains(&rows)) {
-        ("ok", true, true) => Ok(()),
+        ("ok", true, true) => Ok(amid),
         _ => Err(format!(
             "{whole}; counted {counted}, rows {rows}, last {last}, of the other file {other}, staying {staying}, \
              acknowledged {least}"
@@ -158,19 +167,21 @@ fn every_cut(way: Way) {
     let end = recording.len();
     let wanted = std::env::var("WELDFS_SQLITE_CUTS").ok().and_then(|n| n.parse().ok()).unwrap_or(u64::MAX);
     let stride = ((end - begun) / wanted).max(1);
-    let (mut replayer, mut cuts) = (Replayer::new(&recording, 0), 0);
+    let (mut replayer, mut cuts, mut amid) = (Replayer::new(&recording, 0), 0, 0);
     for cut in (begun..=end).step_by(stride as usize) {
         replayer.goto(cut);
         let least = acknowledged.iter().filter(|at| **at <= cut).count() as i64;
         // Nothing of what was in flight, all of it, and a part that the seed draws.
         let seeds = if stride > 1 { vec![cut] } else { vec![0, 1, cut + 2] };
         for seed in seeds {
-            let done = judge(replayer.state(seed), way, least, &dir.path().join("cut"));
-            done.unwrap_or_else(|e| panic!("{way:?}, cut at {cut} of {end}, seed {seed}: {e}"));
+            let done = judge(replayer.state(seed), way, least, &dir.path().join(TARGET));
+            let super_journal = done.unwrap_or_else(|e| panic!("{way:?}, cut at {cut} of {end}, seed {seed}: {e}"));
+            amid += i32::from(super_journal);
             cuts += 1;
         }
     }
-    println!("{way:?}: {cuts} states of {} events", end - begun);
+    println!("{way:?}: {cuts} states of {} events, {amid} with a super-journal", end - begun);
+    assert_eq!(amid > 0, way.work == Work::Pair, "{way:?}: {amid} states with a super-journal");
 }
 
 #[test]

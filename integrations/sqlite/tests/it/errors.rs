@@ -150,3 +150,18 @@ fn a_device_that_dies_is_an_io_error() {
     let failed = code(db.execute_batch("insert into t values(3); commit"));
     assert_eq!(failed & 0xff, ffi::SQLITE_IOERR, "{failed}");
 }
+
+/// SQLite reads a name that a journal has in it into room for a page, which may have 512 bytes.
+#[test]
+fn no_name_is_longer_than_the_smallest_page() {
+    let dir = image("64M");
+    let target = dir.path().join("d.img");
+    let named = |bytes: usize| {
+        let path = "/d".repeat((bytes - target.as_os_str().len() - 1) / 2);
+        format!("{}:{path}", target.display())
+    };
+    let refused = |bytes| code(connect(&named(bytes)).and_then(|db| db.execute_batch("create table t(x)")));
+    assert_eq!(refused(520), ffi::SQLITE_CANTOPEN_FULLPATH);
+    // Short enough, and not there.
+    assert_eq!(refused(480), ffi::SQLITE_CANTOPEN);
+}
