@@ -207,14 +207,23 @@ fn blocks_of_a_frame_are_short_and_end_where_they_end_however_content_comes() {
 /// Short blocks are for the sake of those that wait. What they cost is told in docs and held to.
 #[test]
 fn frames_of_text_are_hardly_longer_than_with_blocks_of_128_kib() {
-    // (These texts grow: 1.9 to 2.1 % so far.)
+    // Much of it: what is behind the last whole block of 128 KiB, and with it the figure, changes with every change of
+    // a text (0.7 to 2.03 % for some of these alone).
     let mut text = String::new();
-    for file in ["docs/SERVING.md", "docs/COMMANDS.md", "docs/MEDIA-FORMAT.md", "CHANGELOG.md"] {
+    let files = [
+        "docs/SERVING.md",
+        "docs/COMMANDS.md",
+        "docs/MEDIA-FORMAT.md",
+        "CHANGELOG.md",
+        "SPECIFICATION.md",
+        "docs/TESTING.md",
+    ];
+    for file in files {
         text += &std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(file)).unwrap();
     }
     let short = Codec::Zstd.compress(text.as_bytes(), text.len()).unwrap().len();
     let usual = zstd::encode_all(text.as_bytes(), 3).unwrap().len();
-    assert!(text.len() > 128 << 10 && short * 100 <= usual * 103, "{short} and {usual} of {} bytes", text.len());
+    assert!(text.len() > 128 << 10 && short * 100 <= usual * 102, "{short} and {usual} of {} bytes", text.len());
 }
 
 #[test]
