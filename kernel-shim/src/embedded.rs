@@ -10,8 +10,8 @@ use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
 use weldfs::{AttachOptions, Claimed, Connector, Here, Placeholder, Process, QueueParts, SessionInfo, Transport};
-use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{Reply, Request};
+use weldfs_ciscops::{Cqe, Errno, Sqe};
 use weldfs_locks::Mutex;
 use weldfs_storagefs::device::{Device, DeviceConfig, Identity, Seated};
 use weldfs_storagefs::fs::Cred;
@@ -228,6 +228,13 @@ impl Transport for Local {
             Seated::Taken => Here::Taken,
             Seated::None => Here::Elsewhere,
         }
+    }
+
+    fn call_here(&self, queue: u32, entry: &Sqe) -> Option<Cqe> {
+        if !self.process.is_current() {
+            return None;
+        }
+        self.served.call_here((self.info.session, queue), entry)
     }
 
     fn hung_up(&self) -> bool {

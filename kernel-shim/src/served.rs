@@ -4,8 +4,8 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{Reply, Request, Token, Welcome, medium};
+use weldfs_ciscops::{Cqe, Errno, Sqe};
 use weldfs_journal::MediumKind;
 use weldfs_storagefs::device::hostdir::{HostDir, HostSession};
 use weldfs_storagefs::device::{Claimed, Departures, Device, DeviceFacts, Identity, QueueParts, Seated, Session};
@@ -124,6 +124,14 @@ impl Served {
         match self {
             Served::Device(d) => d.run_here(done),
             Served::HostDir(_) => Seated::None,
+        }
+    }
+
+    /// Runs one command on the calling thread, past its ring, if commands do and nothing is in the way.
+    pub fn call_here(&self, pair: (u64, u32), entry: &Sqe) -> Option<Cqe> {
+        match self {
+            Served::Device(d) => d.call_here(pair, entry),
+            Served::HostDir(_) => None,
         }
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weldfs_ciscops::attach::{Limits, Reply, Request, Token, Welcome};
 use weldfs_ciscops::flags::OpenFlags;
-use weldfs_ciscops::{Durability, Errno, Handle, QueueLayout, SharedRegion};
+use weldfs_ciscops::{Cqe, Durability, Errno, Handle, QueueLayout, SharedRegion, Sqe};
 
 /// What a client states when it attaches.
 #[derive(Debug, Clone, Default)]
@@ -211,6 +211,12 @@ pub trait Transport: Send + Sync {
     /// on, and no other thread is doing so.
     fn run_here(&self, _done: &mut dyn FnMut() -> bool) -> Here {
         Here::Elsewhere
+    }
+
+    /// Runs a command of this queue pair on the calling thread, past its ring, if it is over at once and nothing waits.
+    /// `None`: nothing has happened, and it is to be put into the ring. Its commands before it were answered.
+    fn call_here(&self, _queue: u32, _entry: &Sqe) -> Option<Cqe> {
+        None
     }
 
     /// True once the device is known to be gone. Cheap enough to ask before every sleep (one system call).

@@ -52,6 +52,11 @@ pub struct Queue {
     taken: u32,
     /// Commands pushed and not yet published.
     unflushed: bool,
+    /// Where commands run on the calling thread, one that is alone waits here: it may go past the ring.
+    alone: Option<Sqe>,
+    /// What it was answered.
+    answer: Option<Cqe>,
+    past_ring: bool,
     unreleased: u32,
     spin: Spin,
     /// System calls made so far, without those of `spin`.
@@ -82,6 +87,9 @@ impl Queue {
             flying: 0,
             taken: 0,
             unflushed: false,
+            alone: None,
+            answer: None,
+            past_ring: peer.is_inline(),
             unreleased: 0,
             spin: Spin::default(),
             calls: 0,
@@ -101,6 +109,11 @@ impl Queue {
         queue
     }
 
+    /// For who looks at the rings by other means: every command goes through them.
+    pub(crate) fn keep_to_the_ring(&mut self) {
+        self.past_ring = false;
+    }
+
     /// The queue pair for another user, who finds the whole pool free; this one is of no use any more.
     fn hand_over(&mut self) -> Queue {
         Queue {
@@ -114,6 +127,7 @@ impl Queue {
             doorbell: self.doorbell.clone(),
             peer: self.peer.clone(),
             home: Weak::new(),
+            past_ring: self.inline,
             ..*self
         }
     }
@@ -228,7 +242,15 @@ impl Queue {
         }
         let sequence = self.next_sequence();
         sqe.sequence = sequence;
-        self.sq.push(&sqe).map_err(|_| Errno::AGAIN)?;
+        if self.past_ring && self.taken == 0 {
+            self.alone = Some(sqe);
+        } else {
+            if let Some(first) = &self.alone {
+                self.sq.push(first).map_err(|_| Errno::AGAIN)?;
+                self.alone = None;
+            }
+            self.sq.push(&sqe).map_err(|_| Errno::AGAIN)?;
+        }
         let at = self.slot_of(sequence);
         self.slots[at] = Slot::Flying(sequence);
         self.next = sequence + 1;
@@ -318,7 +340,7 @@ impl Queue {
         if !self.is_ours() {
             return Err(Errno::BADF);
         }
-        if self.inline && self.flying > 0 && self.cq.available() == 0 {
+        if self.inline && self.flying > 0 && !self.has_completions() {
             if self.peer.is_inside() {
                 return Err(Errno::BUSY);
             }
@@ -326,7 +348,7 @@ impl Queue {
                 self.ring();
             }
         }
-        if self.flying == 0 || self.cq.available() > 0 || self.spin.run(|| self.cq.available() > 0) {
+        if self.flying == 0 || self.has_completions() || self.spin.run(|| self.cq.available() > 0) {
             return Ok(());
         }
         self.sleep()
@@ -336,7 +358,7 @@ impl Queue {
     /// something that was published is taken. The device is not woken for what this thread, or the one that runs it
     /// now, does in a moment.
     fn flush_here(&mut self, waits: bool) {
-        if !self.is_ours() || !std::mem::take(&mut self.unflushed) {
+        if !self.is_ours() || !std::mem::take(&mut self.unflushed) || self.call_past_ring() {
             return;
         }
         self.sq.publish();
@@ -346,6 +368,18 @@ impl Queue {
         if !ran || self.sq.pending() > 0 {
             self.ring();
         }
+    }
+
+    /// Runs the command that is alone past the ring; otherwise it goes into it.
+    #[inline]
+    fn call_past_ring(&mut self) -> bool {
+        let Some(entry) = self.alone.take() else { return false };
+        if !self.peer.is_inside() {
+            self.answer = self.peer.call_here(self.index, &entry);
+        }
+        // A ring from which all was answered has room, or the device speaks nonsense.
+        self.dead |= self.answer.is_none() && self.sq.push(&entry).is_err();
+        self.answer.is_some()
     }
 
     /// Runs the device until a completion is there, or waits for a moment while another thread does. True when nothing
@@ -424,10 +458,10 @@ impl Queue {
         }
     }
 
-    /// Whether a completion waits in the ring.
+    /// Whether a completion waits.
     #[inline]
     pub(crate) fn has_completions(&mut self) -> bool {
-        self.cq.available() > 0
+        self.answer.is_some() || self.cq.available() > 0
     }
 
     /// The ring's consumer, for who sleeps by other means than [`Queue::await_any`].
@@ -456,7 +490,7 @@ impl Queue {
     /// behind come first.
     pub(crate) fn look_after(&mut self, asks: bool) -> bool {
         if !self.dead && self.is_ours() && (self.cq.closed().is_some() || (asks && self.peer.hung_up())) {
-            self.dead = self.cq.available() == 0;
+            self.dead = !self.has_completions();
         }
         self.dead
     }
@@ -467,12 +501,7 @@ impl Queue {
         if !self.is_ours() {
             return Err(Errno::BADF);
         }
-        let Some(cqe) = self.cq.pop() else { return Ok(None) };
-        self.unreleased += 1;
-        if self.unreleased >= self.depth() / 2 {
-            self.unreleased = 0;
-            self.cq.release();
-        }
+        let Some(cqe) = self.answer.take().or_else(|| self.pop_ring()) else { return Ok(None) };
         match self.slots[self.slot_of(cqe.sequence)] {
             Slot::Flying(sequence) if sequence == cqe.sequence => {
                 self.flying -= 1;
@@ -483,6 +512,17 @@ impl Queue {
                 Err(Errno::IO)
             }
         }
+    }
+
+    #[inline]
+    fn pop_ring(&mut self) -> Option<Cqe> {
+        let cqe = self.cq.pop()?;
+        self.unreleased += 1;
+        if self.unreleased >= self.depth() / 2 {
+            self.unreleased = 0;
+            self.cq.release();
+        }
+        Some(cqe)
     }
 
     /// Sleeps until a completion comes, looking after the device's health between naps.

@@ -4,12 +4,20 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::time::{Duration, Instant};
 
-use weldfs::{At, ChecksumKind, Client, Command, Durability, Errno, LockKind, Op, OpenOptions};
+use weldfs::{
+    At, AttachOptions, ChecksumKind, Client, Command, Connector, Durability, Errno, LockKind, Op, OpenOptions,
+    PoolRange, Queue, Transport,
+};
+use weldfs_ciscops::flags::OpenFlags;
+use weldfs_ciscops::ring::word::SQ_TAIL;
+use weldfs_ciscops::{Handle, SharedRegion, Sqe};
 use weldfs_journal::{SeededRandom, SystemClock};
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::{Device, DeviceConfig, Seated};
 use weldfs_storagefs::media::{ImageKind, create};
 use weldfs_storagefs::mount::{MkfsOptions, format};
+
+const FLAGS: OpenFlags = OpenFlags::WRITE.union(OpenFlags::READ).union(OpenFlags::CREATE);
 
 fn ram() -> Embedded {
     Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).expect("opens")
@@ -291,5 +299,79 @@ fn a_device_of_two_cores_or_that_is_told_so_runs_on_threads_of_its_own() {
         client.write("/f", b"x").expect("writes");
         assert_eq!(device.device().run_here(&mut || true), Seated::None);
         device.close().expect("ends");
+    }
+}
+
+/// A queue pair, its number and that of its session, and its memory.
+fn pair(device: &Embedded) -> (Queue, (u64, u32), SharedRegion) {
+    let transport: Arc<dyn Transport> = Arc::from(device.attach(&AttachOptions::default()).expect("attaches"));
+    let parts = transport.new_queue(8, 1 << 16).expect("a queue pair");
+    let (number, region) = ((transport.info().session, parts.index), parts.region.clone());
+    (Queue::new(parts, transport).expect("its end"), number, region)
+}
+
+/// Entries that were put into its ring.
+fn entries(region: &SharedRegion) -> u32 {
+    let mut tail = [0; 4];
+    region.bytes(SQ_TAIL, 4).expect("its header").copy_to(&mut tail);
+    u32::from_le_bytes(tail)
+}
+
+fn commands(device: &Embedded) -> u64 {
+    device.device().stats().total.commands
+}
+
+#[test]
+fn a_call_that_waits_for_nothing_goes_past_the_ring_and_is_counted() {
+    let device = ram();
+    let (mut queue, _, region) = pair(&device);
+    let (out, path, src) = (queue.alloc(256).unwrap(), queue.stage(b"f").unwrap(), queue.stage(&[5; 300]).unwrap());
+    let open = Op::Open { base: Handle::ROOT, path, flags: FLAGS, mode: 0o600, placeholder: 0 };
+    let h = Handle::from_wire(queue.execute(&Command::new(0, open)).expect("opens").result);
+    let (before, mut calls, mut past, start) = (commands(&device), 0, 0, Instant::now());
+    // The device's own thread may have the core just then, or be about to take what it was told.
+    while past < 300 {
+        assert!(start.elapsed() < Duration::from_secs(20), "{past} of {calls} calls went past the ring");
+        for op in [Op::Nop, Op::Write { h, at: At::End, src }, Op::Stat { h, out }] {
+            let tail = entries(&region);
+            let cqe = queue.execute(&Command::new(0, op)).expect("an answer");
+            assert_eq!((cqe.status, cqe.sequence + 1), (0, queue.next_sequence()));
+            calls += 1;
+            past += u64::from(entries(&region) == tail);
+        }
+    }
+    assert_eq!(commands(&device) - before, calls);
+    let size = queue.execute(&Command::new(0, Op::Write { h, at: At::End, src })).expect("an answer").result2;
+    assert_eq!(size, calls / 3 * 300, "each write was done once");
+    // Behind one that is in flight, and one that is refused, go through the ring.
+    let tail = entries(&region);
+    let first = queue.submit(&Command::new(0, Op::Write { h, at: At::End, src })).expect("submits");
+    let second = queue.execute(&Command::new(0, Op::Write { h, at: At::End, src })).expect("an answer");
+    assert_eq!(second.result2, queue.wait(first).expect("an answer").result2 + 300);
+    let refused = queue.execute(&Command::new(0, Op::Truncate { h, size: u64::MAX })).expect("an answer");
+    assert_eq!((refused.status, entries(&region) - tail), (Errno::INVAL.0, 3));
+}
+
+#[test]
+fn what_is_called_past_the_ring_is_believed_no_more_than_what_comes_through_it() {
+    let device = ram();
+    let (mut queue, (session, index), _) = pair(&device);
+    let nop = queue.execute(&Command::new(0, Op::Nop)).expect("an answer");
+    let good = Command::new(7, Op::Nop).encode();
+    let start = Instant::now();
+    let called = loop {
+        assert!(start.elapsed() < Duration::from_secs(20), "the core is never free");
+        if let Some(cqe) = device.device().call_here((session, index), &good) {
+            break cqe;
+        }
+    };
+    assert_eq!((called.status, called.sequence, nop.status), (0, 7, 0));
+    let out = PoolRange { off: (1 << 16) - 8, len: 256 };
+    let beyond = Command::new(7, Op::Stat { h: Handle::ROOT, out }).encode();
+    let wrong = [Sqe { opcode: 0x7fff, ..good }, Sqe { flags: u16::MAX, ..good }, Sqe { offset: 1, ..good }, beyond];
+    for _ in 0..1000 {
+        assert!(wrong.iter().all(|entry| device.device().call_here((session, index), entry).is_none()));
+        assert!(device.device().call_here((session + 1, index), &good).is_none());
+        assert!(device.device().call_here((session, index + 1), &good).is_none());
     }
 }

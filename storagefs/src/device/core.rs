@@ -20,7 +20,7 @@ use super::counters::{CoreCounters, Totals, several_writers};
 use super::departures::Departures;
 use super::emulated::Emulated;
 use super::io::IoPool;
-use super::leavings::{LARGE, Leavings};
+use super::leavings::Leavings;
 use super::limits::{
     OPEN_FILES_MAX, PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX, SLOTS_PER_THREAD, SWEEP_AGAIN_NS, SWEEP_SHARE,
 };
@@ -244,7 +244,7 @@ impl Core {
         let card = emulated.card().clone();
         Ok(Arc::new(Core {
             files: OpenFiles::of(&store),
-            io: IoPool::start(store.clone())?,
+            io: IoPool::start(store.clone(), config.at_rest)?,
             maintenance: Maintenance::default(),
             leavings: Leavings::default(),
             pace: Pace::default(),
@@ -402,10 +402,9 @@ impl Core {
         self.threads[queue.pair.home].queues.fetch_sub(1, Ordering::Relaxed);
         self.all_queues.lock().retain(|q| !Arc::ptr_eq(q, queue));
         self.queues_version.fetch_add(1, Ordering::Release);
-        if queue.pair.bytes >= LARGE {
-            // Cores that sleep know it, too, and its memory would stay as long as they do.
-            self.threads.iter().enumerate().filter(|(at, _)| *at != queue.pair.home).for_each(|(_, t)| t.inbox.ring());
-        }
+        // A core that has had something to do ever since it last looked at the rings of others knows it, too, and its
+        // memory would stay. One that sleeps knows none.
+        self.threads.iter().for_each(|t| t.inbox.note());
     }
 
     /// Lets go of placeholders that nothing holds any more, for a client at its limit: whether it looked. Not for a

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::thread::JoinHandle;
 
-use crossbeam::channel::{Sender, unbounded};
+use crossbeam::channel::{Receiver, Sender, bounded, select, unbounded};
 use weldfs_ciscops::Errno;
 use weldfs_locks::Mutex;
 use weldfs_scheduler::TenantId;
@@ -35,36 +35,36 @@ struct Answer {
 /// The I/O threads of one device. Thread-safe; dropping it ends them.
 pub struct IoPool {
     jobs: Option<Sender<Job>>,
+    /// To each thread: it is to give back what was freed of what it allocated.
+    rests: Vec<Sender<()>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
 impl IoPool {
-    /// Starts the threads if the medium can miss.
-    pub fn start(store: Arc<Store>) -> std::io::Result<IoPool> {
+    /// Starts the threads if the medium can miss. `at_rest`: gives back what the calling thread has freed.
+    pub fn start(store: Arc<Store>, at_rest: Option<fn()>) -> std::io::Result<IoPool> {
         if store.medium().info().byte_addressable {
-            return Ok(IoPool { jobs: None, threads: Mutex::default() });
+            return Ok(IoPool { jobs: None, rests: Vec::new(), threads: Mutex::default() });
         }
         let (tx, rx) = unbounded::<Job>();
-        let mut threads = Vec::new();
+        let (mut threads, mut rests) = (Vec::new(), Vec::new());
         for n in 0..IO_THREADS {
+            let (rest, told) = bounded(1);
             let (rx, store) = (rx.clone(), store.clone());
-            threads.push(std::thread::Builder::new().name(format!("weld-io-{n}")).spawn(move || {
-                for job in rx {
-                    // Whatever happens to this thread's fetch, its op must be told.
-                    let fetched = catch_unwind(AssertUnwindSafe(|| store.fetch_for(&job.miss, job.owner)));
-                    let result = fetched.unwrap_or_else(|_| Err(Errno::IO.into()));
-                    let waker = {
-                        let mut answer = job.done.lock();
-                        answer.result = Some(result);
-                        answer.waker.take()
-                    };
-                    if let Some(w) = waker {
-                        w.wake();
-                    }
-                }
-            })?);
+            let body = move || serve(&store, &rx, &told, at_rest);
+            threads.push(std::thread::Builder::new().name(format!("weld-io-{n}")).spawn(body)?);
+            rests.push(rest);
         }
-        Ok(IoPool { jobs: Some(tx), threads: Mutex::new(threads) })
+        Ok(IoPool { jobs: Some(tx), rests, threads: Mutex::new(threads) })
+    }
+
+    /// The device is at rest: what these threads allocated for its caches and others have dropped since lies in their
+    /// heaps until they look.
+    pub fn give_back(&self) {
+        for rest in &self.rests {
+            // Full: it has not looked since it was told last, and will.
+            let _ = rest.try_send(());
+        }
     }
 
     /// Fetches something cold for a tenant.
@@ -79,9 +79,41 @@ impl IoPool {
     }
 }
 
+/// The body of a thread.
+fn serve(store: &Store, jobs: &Receiver<Job>, told: &Receiver<()>, at_rest: Option<fn()>) {
+    loop {
+        select! {
+            recv(jobs) -> job => match job {
+                Ok(job) => fetch(store, &job),
+                Err(_) => return,
+            },
+            recv(told) -> told => match (told, at_rest) {
+                (Ok(()), Some(give_back)) => give_back(),
+                (Ok(()), None) => {}
+                (Err(_), _) => return,
+            },
+        }
+    }
+}
+
+fn fetch(store: &Store, job: &Job) {
+    // Whatever happens to this thread's fetch, its op must be told.
+    let fetched = catch_unwind(AssertUnwindSafe(|| store.fetch_for(&job.miss, job.owner)));
+    let result = fetched.unwrap_or_else(|_| Err(Errno::IO.into()));
+    let waker = {
+        let mut answer = job.done.lock();
+        answer.result = Some(result);
+        answer.waker.take()
+    };
+    if let Some(w) = waker {
+        w.wake();
+    }
+}
+
 impl Drop for IoPool {
     fn drop(&mut self) {
         self.jobs.take();
+        self.rests.clear();
         for t in self.threads.lock().drain(..) {
             // The last reference may be dropped on one of the threads themselves.
             if t.thread().id() != std::thread::current().id() && t.join().is_err() {

@@ -16,7 +16,7 @@ use weldfs_locks::{Condvar, Mutex};
 use super::clock::cpu_ns;
 
 /// From so many bytes on it is large.
-pub(crate) const LARGE: u64 = 1 << 20;
+const LARGE: u64 = 1 << 20;
 /// How many that are not large are given back before the next large one, bytes and all: whose are small do not wait for
 /// all of those whose are large.
 const SMALL_FIRST: u32 = 16;

@@ -35,6 +35,8 @@ struct Wishes {
     look: bool,
     stop: bool,
     checkpoint: bool,
+    /// The device is at rest: what was freed of what the thread allocated is to be given back.
+    rests: bool,
     /// When to look next whether placeholders are still held by a process.
     placeholders_at: Option<u64>,
     /// When what unlink and truncate left behind is drained.
@@ -68,6 +70,12 @@ impl Maintenance {
             self.wishes.lock().look = true;
             self.bell.notify_one();
         }
+    }
+
+    /// The device is at rest.
+    pub fn note_rest(&self) {
+        self.wishes.lock().rests = true;
+        self.bell.notify_one();
     }
 
     /// Something was left to reclaim: drained soon, together with what follows.
@@ -149,6 +157,7 @@ struct Turn {
     drain: bool,
     flush: bool,
     placeholders: bool,
+    rests: bool,
     stop: bool,
 }
 
@@ -159,7 +168,7 @@ fn wait_for_work(m: &Maintenance) -> Turn {
         let flush = w.flush_at.is_some_and(|at| at <= now);
         let reclaim = w.reclaim_at.is_some_and(|at| at <= now);
         let liveness = w.placeholders_at.is_some_and(|at| at <= now);
-        if w.stop || w.look || w.checkpoint || w.drain || flush || reclaim || liveness {
+        if w.stop || w.look || w.rests || w.checkpoint || w.drain || flush || reclaim || liveness {
             break;
         }
         // Each of them is a point in time: who rings the bell meanwhile puts none of the others off.
@@ -182,7 +191,8 @@ fn wait_for_work(m: &Maintenance) -> Turn {
     let (checkpoint, drain) = (std::mem::take(&mut w.checkpoint), std::mem::take(&mut w.drain));
     // Looked at now, whatever the turn is for. Who watches one from here on is asked about again.
     let placeholders = w.placeholders_at.take().is_some();
-    Turn { checkpoint, drain, flush, placeholders, stop: w.stop }
+    let rests = std::mem::take(&mut w.rests);
+    Turn { checkpoint, drain, flush, placeholders, rests, stop: w.stop }
 }
 
 /// The thread's body.
@@ -217,6 +227,9 @@ pub(super) fn run(core: &Core) {
             core.note_reclaim();
         }
         finish_round(m, turn.checkpoint || turn.drain, made);
+        if let Some(give_back) = core.config.at_rest.filter(|_| turn.rests) {
+            give_back();
+        }
     }
     finish_round(m, true, Ok(()));
 }

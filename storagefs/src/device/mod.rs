@@ -79,7 +79,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use weldfs_ciscops::Errno;
+use weldfs_ciscops::{Cqe, Errno, RawCommand, Sqe};
 use weldfs_locks::Mutex;
 
 use self::core::{Core, Message};
@@ -261,6 +261,13 @@ impl Device {
                 return seated;
             }
         }
+    }
+
+    /// Runs a command of this session and this of its queue pairs on the calling thread, past the ring, where commands
+    /// run on the threads that call: if no other thread has the core, nothing waits for it, and the command is over at
+    /// once. `None`: nothing has happened, and it is to be put into the ring. The entry is checked like one from there.
+    pub fn call_here(&self, pair: (u64, u32), entry: &Sqe) -> Option<Cqe> {
+        self.core.seat.call(pair, &RawCommand(*entry))
     }
 
     /// Whether this thread was interrupted while it ran a device: what it asks of one now is not answered before the

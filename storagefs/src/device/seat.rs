@@ -7,12 +7,17 @@
 use std::cell::Cell;
 use std::ptr::NonNull;
 
+use weldfs_ciscops::{Cqe, RawCommand};
 use weldfs_locks::{Mutex, MutexGuard};
 
 /// What the thread on the seat does.
 pub(super) trait Turns: Send {
     /// Does turns until `done`, or until there is nothing to do.
     fn until(&mut self, done: &mut dyn FnMut() -> bool);
+
+    /// Runs a command of this session and this of its queue pairs past its ring, if it is over at once and nothing else
+    /// waits for the core; `None`: nothing has happened, and it is to be put into the ring.
+    fn call(&mut self, pair: (u64, u32), raw: &RawCommand) -> Option<Cqe>;
 }
 
 /// What came of a call for the seat.
@@ -126,11 +131,21 @@ impl Seat {
         unsafe { core.as_mut() }.until(done);
         Seated::Ran
     }
+
+    /// Runs one command on the calling thread, past its ring, if no other thread has the core (see [`Turns::call`]).
+    pub fn call(&self, pair: (u64, u32), raw: &RawCommand) -> Option<Cqe> {
+        let _sitting = Sitting::new();
+        let mut lent = self.lent.try_lock()?;
+        let Lent(core) = lent.as_mut()?;
+        // SAFETY: as in `run`.
+        unsafe { core.as_mut() }.call(pair, raw)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use weldfs_ciscops::Sqe;
 
     struct Counter(u32);
 
@@ -139,6 +154,11 @@ mod tests {
             while !done() {
                 self.0 += 1;
             }
+        }
+
+        fn call(&mut self, (session, _): (u64, u32), raw: &RawCommand) -> Option<Cqe> {
+            self.0 += session as u32;
+            Some(Cqe { sequence: raw.0.sequence, ..Cqe::default() })
         }
     }
 
@@ -164,10 +184,13 @@ mod tests {
             };
             threads();
             assert_eq!(lending.with(|core| core.0), 8000);
+            let raw = RawCommand(Sqe { sequence: 7, ..Sqe::default() });
+            assert_eq!(seat.call((0, 0), &raw).map(|cqe| cqe.sequence), Some(7));
             assert!(!Seat::is_inside());
             lending.with(|_| {
                 std::thread::scope(|s| {
                     s.spawn(|| assert_eq!(seat.run(&mut few()), Seated::Taken));
+                    s.spawn(|| assert_eq!(seat.call((1, 0), &RawCommand(Sqe::default())), None));
                 });
                 assert!(Seat::is_inside(), "what a signal handler on this thread is told");
             });

@@ -47,9 +47,14 @@ impl<M> Inbox<M> {
         self.ring();
     }
 
+    /// A core that is awake looks at everything at its next turn; one that sleeps is left asleep.
+    pub fn note(&self) {
+        self.any.store(true, Ordering::Release);
+    }
+
     /// Wakes the core: it looks at everything.
     pub fn ring(&self) {
-        self.any.store(true, Ordering::Release);
+        self.note();
         fence(Ordering::SeqCst);
         if self.sleeping.load(Ordering::Relaxed) {
             // A full counter (EAGAIN) has rung already.

@@ -112,6 +112,8 @@ struct Loop<'s, 'd, F, M> {
     dirty_since: u64,
     /// Nanoseconds that commands took which were over where they were taken, since the last look at all rings.
     spells_ns: Cell<u64>,
+    /// Session, pair and sequence of a command that was called past its ring and given up.
+    given_up: Cell<Option<(u64, u32, u64)>>,
     /// The pair that the last slice was for, while others wait.
     again: Option<Arc<QueueState>>,
     /// The command that was found alone.
@@ -247,6 +249,7 @@ where
             dirty: Vec::new(),
             dirty_since: 0,
             spells_ns: Cell::new(0),
+            given_up: Cell::new(None),
             again: None,
             direct: None,
             at_hand: Vec::with_capacity(SLOTS_AT_HAND),
@@ -366,6 +369,9 @@ where
     }
 
     fn read_mail(&mut self) {
+        if self.all.0 != self.core.queues_version() {
+            self.all = (0, Vec::new());
+        }
         for message in self.me.inbox.collect() {
             match message {
                 Message::GiveBack => {

@@ -78,6 +78,8 @@ pub(super) enum Next {
 impl Shared {
     pub(super) fn new(client: Client, session: Arc<Session>, mut queue: Queue) -> Shared {
         static NUMBERS: AtomicU64 = AtomicU64::new(1);
+        // A thread that waits looks at the completion ring.
+        queue.keep_to_the_ring();
         Shared {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             landed: Condvar::new(),

@@ -92,7 +92,7 @@ impl Expected {
     pub fn of(case: &Case) -> Expected {
         match &case.harmed {
             Harmed::Plain { of, image } => {
-                let trees = of.allowed(image).into_iter().map(names).collect();
+                let trees = of.allowed(image).into_iter().map(|(_, tree)| names(tree)).collect();
                 Expected { exact: true, trees, goes: BTreeSet::new() }
             }
             Harmed::Sealed { of, image, .. } => match Held::of(image, of) {

@@ -44,6 +44,8 @@ pub fn judge(harmed: &Harmed) -> Result<Verdict, String> {
 struct Mounted {
     hand: Hand,
     medium: Arc<CowMedium>,
+    /// Whether the mount said that something was found behind the end of the log.
+    told_of_more: bool,
 }
 
 fn one_sentence(said: &str) -> Result<(), String> {
@@ -56,7 +58,10 @@ fn mount(image: &CowImage, model: CrashModel, read_only: bool) -> Result<Option<
     let medium = Arc::new(CowMedium::new(image.clone(), model));
     let options = MountOptions { read_only, ..small_mount(11) };
     match Store::mount(medium.clone(), options) {
-        Ok((store, _)) => Ok(Some(Mounted { hand: Hand::new(store), medium })),
+        Ok((store, report)) => {
+            let told_of_more = report.discarded.is_some();
+            Ok(Some(Mounted { hand: Hand::new(store), medium, told_of_more }))
+        }
         Err(e) => {
             one_sentence(&e.to_string())?;
             if read_only {
@@ -106,19 +111,29 @@ fn told(shown: &Look, clean: bool, scrubbed: bool) -> Result<(), String> {
     Ok(())
 }
 
+/// Whole records behind the end of the log are in the report of whoever mounts it.
+pub fn of_lost(of: &Pristine, image: &CowImage, tail: u64, told: bool) -> Result<(), String> {
+    let silent = !told && of.is_followed(tail, image);
+    if silent { Err(format!("the log ends at {tail}, and no word of a whole record behind that")) } else { Ok(()) }
+}
+
 fn plain(of: &Pristine, image: &CowImage) -> Result<Verdict, String> {
     let (model, may) = (of.base.model, of.allowed(image));
     let fits = |shown: &Look, how: &str| {
-        let latest = shown.fits(may[0]);
-        let found = if latest.is_ok() { Some(0) } else { may.iter().position(|m| shown.fits(m).is_ok()) };
+        let latest = shown.fits(&may[0].1);
+        let found = if latest.is_ok() { Some(0) } else { may.iter().position(|(_, m)| shown.fits(m).is_ok()) };
         let why = latest.err().unwrap_or_default();
         found.ok_or_else(|| format!("{how}: {why}; {} trees may be shown", may.len()))
+    };
+    let of_more = |m: &Mounted, which: usize| {
+        let tail = (which > 0).then_some(may[which].0);
+        tail.map_or(Ok(()), |tail| of_lost(of, image, tail, m.told_of_more))
     };
     let report = check(image, model)?;
     let clean = report.is_some_and(|r| r.clean);
     if let Some(mut mounted) = mount(image, model, true)? {
         let shown = look(&mut mounted.hand);
-        fits(&shown, "mounted read-only")?;
+        of_more(&mounted, fits(&shown, "mounted read-only")?)?;
         let scrubbed = scrubbed(&mounted)?;
         told(&shown, clean, scrubbed)?;
         drop(mounted.hand);
@@ -129,6 +144,7 @@ fn plain(of: &Pristine, image: &CowImage) -> Result<Verdict, String> {
     };
     let shown = look(&mut mounted.hand);
     let which = fits(&shown, "mounted for writing")?;
+    of_more(&mounted, which)?;
     if let Some(after) = worked(mounted, model, clean, true)? {
         fits(&after.without(NEW.as_bytes()), "mounted again after a file was made")?;
     }

@@ -123,26 +123,37 @@ impl Pristine {
         Ok(Pristine { base, history, written, log, cut: layout.cut })
     }
 
-    /// The trees that an image may show which differs from this one, the latest first: no record may be missing that is
-    /// as it was, or that one which is as it was vouches for; and where neither the log nor what its records point to
-    /// differs, none at all.
-    pub fn allowed(&self, image: &CowImage) -> Vec<&Look> {
-        let (mut lsn, mut vouched, mut rot) = (self.cut, 0, false);
-        for record in &self.base.records {
+    /// The records of the log since the checkpoint, in their order: where each begins, the watermark that it carries,
+    /// and whether all of it is in this image.
+    fn records<'a>(&'a self, image: &'a CowImage) -> impl Iterator<Item = (u64, u64, bool)> + 'a {
+        let align = Layout::of(&self.base.sb).align;
+        self.base.records.iter().scan(self.cut, move |next, record| {
+            let lsn = *next;
+            *next += (HEADER + record.payload.len() as u64).next_multiple_of(align);
             let bytes = [&record.header[..], &record.payload].concat();
             let place = self.log.start + lsn % (self.log.end - self.log.start);
             let whole = place + bytes.len() as u64 <= image.len() && image.holds(place, &bytes);
+            Some((lsn, number(&record.header, 40, 8), whole))
+        })
+    }
+
+    /// Whether a record is whole that begins at `tail` or behind it.
+    pub fn is_followed(&self, tail: u64, image: &CowImage) -> bool {
+        self.records(image).any(|(lsn, _, whole)| whole && lsn >= tail)
+    }
+
+    /// The trees that an image may show which differs from this one, the latest first, and where the log ended when
+    /// each stood: no record may be missing that is as it was, or that one which is as it was vouches for; and where
+    /// neither the log nor what its records point to differs, none at all.
+    pub fn allowed(&self, image: &CowImage) -> Vec<&(u64, Look)> {
+        let (mut vouched, mut rot) = (0, self.data_differs(image));
+        for (_, watermark, whole) in self.records(image) {
             rot |= !whole;
-            if whole {
-                vouched = vouched.max(number(&record.header, 40, 8));
-            }
-            let align = Layout::of(&self.base.sb).align;
-            lsn += (HEADER + record.payload.len() as u64).next_multiple_of(align);
+            vouched = vouched.max(if whole { watermark } else { 0 });
         }
-        rot |= self.data_differs(image);
         let latest = self.history.len() - 1;
         let may = self.history.iter().enumerate().rev();
-        may.filter(|(i, (tail, _))| *i == latest || (rot && *tail >= vouched)).map(|(_, (_, tree))| tree).collect()
+        may.filter(|(i, (tail, _))| *i == latest || (rot && *tail >= vouched)).map(|(_, stood)| stood).collect()
     }
 
     /// Blocks that are neither superblock, log nor metadata page.

@@ -4,7 +4,7 @@ mod names;
 mod verbs;
 
 use super::harm::{Harmed, MARK, case};
-use super::judge::{Verdict, judge};
+use super::judge::{Verdict, judge, of_lost};
 use super::look::{EIO, Look, look};
 use super::pristine::{BLOCK, pristine};
 use super::{harm, judged};
@@ -90,4 +90,24 @@ fn overwritten_data_is_eio_and_would_be_found() {
         .collect();
     assert!(verdicts.iter().all(Result::is_ok), "{verdicts:?}");
     assert!(verdicts.iter().filter(|v| **v == Ok(Verdict::Errors)).count() > 10, "{verdicts:?}");
+}
+
+/// A record that no watermark covers is destroyed: the tree before it is shown, and a mount that said nothing of the
+/// records behind it would be found. Behind the last one there is none.
+#[test]
+fn a_mount_that_is_silent_about_whole_records_behind_the_end_is_found() {
+    let of = &pristine()[0];
+    let told = |tail: u64, image: &CowImage| [true, false].map(|told| of_lost(of, image, tail, told).is_ok());
+    let (mut cut, mut followed) = (0, 0);
+    for (tail, _) in &of.history {
+        let mut image = of.base.image.clone();
+        image.write(of.log.start + tail % (of.log.end - of.log.start), &[0; 64]);
+        match judge(&Harmed::Plain { of, image: image.clone() }) {
+            Ok(Verdict::Cut) => cut += 1,
+            verdict => assert!(verdict.is_ok(), "{verdict:?}"),
+        }
+        followed += usize::from(told(*tail, &image) == [true, false]);
+    }
+    assert!(cut > 2 && followed > cut, "{cut} and {followed} of {}", of.history.len());
+    assert_eq!(told(u64::MAX, &of.base.image), [true, true]);
 }

@@ -10,17 +10,21 @@ use super::*;
 use crate::device::limits::POOL_BYTES_SESSION_MAX;
 use crate::device::{Device, QueueParts, Session};
 use crate::fs::Cred;
-use crate::media::RamMedium;
+use crate::media::{CowImage, CowMedium, CrashModel, RamMedium};
 use crate::mount::{MkfsOptions, format};
 use crate::store::MountOptions;
 
 fn device(cores: usize) -> Device {
     let medium: Arc<dyn Medium> = Arc::new(RamMedium::new(64 << 20));
+    device_on(medium, DeviceConfig { cores, ..DeviceConfig::default() })
+}
+
+fn device_on(medium: Arc<dyn Medium>, config: DeviceConfig) -> Device {
     let (clock, random) = (Arc::new(ManualClock::default()), Arc::new(SeededRandom::new(1)));
     format(&medium, &MkfsOptions::default(), &*clock, &*random).unwrap();
     let options = MountOptions { memory: 16 << 20, ..MountOptions::new(clock, random) };
     let (store, _) = Store::mount(medium, options).unwrap();
-    Device::start(store, DeviceConfig { cores, ..DeviceConfig::default() }).unwrap()
+    Device::start(store, config).unwrap()
 }
 
 /// A client by hand.
@@ -168,4 +172,27 @@ fn sessions_and_placeholders_leave_descriptors_for_those_who_come() {
         let left = descriptors - 2 * most - placeholders;
         assert!(left >= (descriptors / 3).min(2000), "{left} of {descriptors} left");
     }
+}
+
+/// Blocks are read into caches by threads of their own on block media, pages made by the one that checkpoints; a core
+/// drops them, and an allocator that keeps a heap for each thread keeps them until that thread looks.
+#[test]
+fn every_thread_that_allocates_for_the_caches_gives_back_when_the_device_is_at_rest() {
+    static TOLD: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    let at_rest = || TOLD.lock().push(std::thread::current().name().unwrap_or_default().into());
+    let medium = CowMedium::new(CowImage::new(vec![0; 64 << 20]), CrashModel::Block);
+    let config = DeviceConfig { cores: 2, at_rest: Some(at_rest), ..DeviceConfig::default() };
+    let device = device_on(Arc::new(medium), config);
+    let session = device.attach(Cred::root(), [0; 16], b"").unwrap();
+    let mut client = Client::new(&session);
+    assert_eq!(client.ask(Op::Syncfs), Ok(0));
+    let start = Instant::now();
+    let all = ["weld-dev-0", "weld-dev-1", "weld-maint", "weld-io-0", "weld-io-1", "weld-io-2", "weld-io-3"];
+    let told = |name: &&str| TOLD.lock().iter().any(|told| told == name);
+    while !all.iter().all(told) {
+        assert!(start.elapsed() < Duration::from_secs(30), "told: {:?}", TOLD.lock());
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    drop((client, session));
+    device.shutdown();
 }

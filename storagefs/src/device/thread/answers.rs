@@ -2,10 +2,11 @@
 //! runs to completion (`rtc`). Only where nothing else waits for the core; each is counted like every other command.
 
 use super::*;
+use crate::fs::optimistic::only_looks;
 
-/// Nanoseconds that the spells of one sweep over the rings may take together: completions wait for the end of a spell,
-/// unless a batch of them is full before, and other rings wait, too. After that commands go into slots.
-const SPELL_NS: u64 = 20_000;
+/// The part of a quantum that the spells of one sweep over the rings may take together: completions wait for the end of
+/// a spell, unless a batch of them is full before, and other rings wait, too. After that commands go into slots.
+const SPELLS: u64 = 5;
 /// What the record of a slice says of a command that had no slot.
 const NO_SLOT: u32 = u32::MAX;
 
@@ -43,7 +44,7 @@ where
 
     /// Whether the spells of this sweep have lasted long enough.
     pub(super) fn spells_last(&self) -> bool {
-        self.spells_ns.get() > SPELL_NS
+        self.spells_ns.get() > self.core.board.runq.quantum_ns() / SPELLS
     }
 
     /// Notes the time that a command took, also one that was given up.
@@ -66,22 +67,73 @@ where
             ends.answer(&done.outcome.to_cqe(cmd.seq));
             return true;
         }
+        if self.given_up.get() == Some((queue.session.id, queue.index, cmd.seq)) {
+            self.given_up.set(None);
+            return false;
+        }
         let begin = spell.next();
-        let done = match catch_unwind(AssertUnwindSafe(|| rtc::run(self.core, queue, &cmd))) {
-            Ok(Some(done)) => done,
-            Ok(None) => {
-                self.spend(spell, begin);
-                return false;
-            }
-            Err(_) => {
-                self.core.poison();
-                dataplane::failed(Errno::IO)
-            }
-        };
+        let done = self.at_once(queue, &cmd);
         self.spend(spell, begin);
+        let Some(done) = done else { return false };
         self.count_answer(queue, ends.seen(begin), (begin, spell.now), &cmd, &done);
         ends.answer(&done.outcome.to_cqe(cmd.seq));
         true
+    }
+
+    /// Runs a command; `None` where it would have to wait.
+    fn at_once(&self, queue: &QueueState, cmd: &Command) -> Option<Done> {
+        catch_unwind(AssertUnwindSafe(|| rtc::run(self.core, queue, cmd))).unwrap_or_else(|_| {
+            self.core.poison();
+            Some(dataplane::failed(Errno::IO))
+        })
+    }
+
+    /// Answers a command that its client has not put into its ring, for the client's thread has the core: past the
+    /// ring, and counted like every other one. `None`, and nothing has happened, where anything waits in any ring or
+    /// elsewhere, or it is not over at once.
+    pub(super) fn call_past_ring(&mut self, (session, index): (u64, u32), raw: &RawCommand) -> Option<Cqe> {
+        let due = self.paused.at().is_some() || self.delayed.at().is_some();
+        let quiet = !due && !self.ending && self.again.is_none() && !self.me.inbox.has_mail();
+        if !quiet || !rtc::may_be(raw.0.opcode) || !self.is_alone() || !self.may_answer() {
+            return None;
+        }
+        let mut own = None;
+        for queue in &self.queues {
+            if queue.pair.is_waited_for() {
+                return None;
+            }
+            if (queue.session.id, queue.index) == (session, index) {
+                own = Some(queue);
+            }
+        }
+        let queue = own?;
+        let ends = queue.pair.ends();
+        // What it has in flight may not be passed before it has its place.
+        if ends.is_draining() || queue.pair.is_admitting() {
+            return None;
+        }
+        let cmd = validate(raw, &queue.limits).ok()?;
+        if let Some(done) = dataplane::immediate(&cmd) {
+            count_immediate(&queue.counters, raw.0.opcode);
+            return Some(done.outcome.to_cqe(cmd.seq));
+        }
+        if !only_looks(&cmd.op) && !self.core.store.writes_directly() {
+            return None;
+        }
+        let begin = now_ns();
+        let Some(done) = self.at_once(queue, &cmd) else {
+            // It comes through the ring now, and would be tried in vain once more.
+            self.given_up.set(Some((session, index, cmd.seq)));
+            return None;
+        };
+        self.count_answer(queue, begin, (begin, now_ns()), &cmd, &done);
+        drop(ends);
+        // What a core that goes to sleep writes (how far the last flush went) is written when it is time for that.
+        if !only_looks(&cmd.op) {
+            self.core.maintenance.note_volatile();
+        }
+        self.worked += 1;
+        Some(done.outcome.to_cqe(cmd.seq))
     }
 
     /// Counts it. Nothing waited, so nothing is charged.

@@ -164,6 +164,8 @@ where
         // What was freed here and allocated there lies in the heaps of those threads until they look.
         let others = self.core.threads.iter().enumerate().filter(|(index, _)| *index != self.index);
         others.for_each(|(_, other)| other.inbox.send(Message::GiveBack));
+        self.core.io.give_back();
+        self.core.maintenance.note_rest();
         None
     }
 

@@ -77,6 +77,12 @@ where
         self.withdraw();
     }
 
+    /// A caller's turn panicked: no other thread does a turn of what is left.
+    fn fail(&mut self) {
+        self.abandoned = true;
+        self.core.abandon();
+    }
+
     /// A caller has done what it came for. What is left is for the core's own thread: commands of others, timers that
     /// are due before it wakes by itself, mail.
     fn leave(&mut self) {
@@ -124,9 +130,18 @@ where
             }
         }));
         if turns.is_err() {
-            // No other thread does a turn of what is left of it.
-            self.abandoned = true;
-            self.core.abandon();
+            self.fail();
         }
+    }
+
+    fn call(&mut self, pair: (u64, u32), raw: &RawCommand) -> Option<Cqe> {
+        if self.is_over() {
+            return None;
+        }
+        let called = catch_unwind(AssertUnwindSafe(|| self.call_past_ring(pair, raw)));
+        called.unwrap_or_else(|_| {
+            self.fail();
+            None
+        })
     }
 }
