@@ -100,18 +100,25 @@ fn pieces(len: usize) -> impl Iterator<Item = (usize, usize)> {
 /// much of late wait for the next tick, though the one that runs in its place is nicer, and looks again when that one
 /// sleeps, however short. (To yield, as of sched_yield(2), gives away a whole time slice and more.) Where others keep
 /// the processor then for long, that was this work's due: it goes on for as long without.
-struct Breath {
+pub struct Breath {
     since: Instant,
     slept: Duration,
 }
 
+impl Default for Breath {
+    fn default() -> Breath {
+        Breath::new()
+    }
+}
+
 impl Breath {
-    fn new() -> Breath {
+    /// Before the first piece.
+    pub fn new() -> Breath {
         Breath { since: Instant::now(), slept: Duration::ZERO }
     }
 
     /// After a piece.
-    fn take(&mut self) {
+    pub fn take(&mut self) {
         let begin = Instant::now();
         if begin.duration_since(self.since) < self.slept {
             return;

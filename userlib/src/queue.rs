@@ -224,7 +224,7 @@ impl Queue {
         Ok(range)
     }
 
-    /// Puts a command into the ring (its sequence number is chosen here). The device sees it at the next
+    /// Takes a command (its sequence number is chosen here). The device sees it at the next
     /// [`Queue::flush`] or wait. EAGAIN when `depth` commands are unredeemed, ENODEV when the device is gone.
     #[inline]
     pub fn submit(&mut self, command: &Command) -> Result<Ticket, Errno> {

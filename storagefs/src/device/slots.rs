@@ -70,7 +70,7 @@ impl<M> Inbox<M> {
 
     /// Takes the messages left.
     pub fn collect(&self) -> Vec<M> {
-        self.any.store(false, Ordering::Relaxed);
+        self.any.swap(false, Ordering::AcqRel);
         fence(Ordering::SeqCst);
         std::mem::take(&mut *self.messages.lock())
     }

@@ -369,10 +369,12 @@ where
     }
 
     fn read_mail(&mut self) {
+        let messages = self.me.inbox.collect();
+        // After that: a note that comes now is mail again.
         if self.all.0 != self.core.queues_version() {
             self.all = (0, Vec::new());
         }
-        for message in self.me.inbox.collect() {
+        for message in messages {
             match message {
                 Message::GiveBack => {
                     // One that has work to do does so by itself when it has rested.

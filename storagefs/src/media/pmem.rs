@@ -9,10 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use weldfs_ciscops::SharedBytes;
+use weldfs_ciscops::pool::Breath;
 use weldfs_journal::{FlushMode, IoWrite, Medium, MediumError, MediumInfo, MediumKind};
 
-/// Bytes touched in one step: a medium that is let go of waits for the step at hand.
-const TOUCH: usize = 16 << 20;
+/// Bytes touched in one step. The kernel holds the lock of the whole process's memory (mmap_lock) meanwhile: where a
+/// thread that takes pages 16 MiB at a time lost the processor in the middle, one that mapped or unmapped anything
+/// waited until it had it again, and behind that one all that touched a page for the first time: 120 ms, again and
+/// again for as long as a large image was touched.
+const TOUCH: usize = 16 << 10;
 /// Bytes touched before the medium is used: superblock and log.
 const TOUCH_FIRST: usize = 96 << 20;
 
@@ -29,13 +33,15 @@ impl Toucher {
         region.prefault_part(write, 0, region.len().min(TOUCH_FIRST));
         let (end, region) = (stop.clone(), region.clone());
         let body = move || {
-            // Of this thread only. It gives way to whoever has work.
-            let _ = rustix::process::nice(19);
+            // It loses the processor between two steps, and hardly ever inside of one.
+            weldfs_waiting::give_way();
+            let mut breath = Breath::new();
             for off in (TOUCH_FIRST..region.len()).step_by(TOUCH) {
                 if end.load(Ordering::Relaxed) {
                     return;
                 }
                 region.prefault_part(write, off, TOUCH.min(region.len() - off));
+                breath.take();
             }
         };
         // Without the thread pages are touched at their first use.

@@ -89,7 +89,7 @@ const STEPS: &[Step] = &[
     |h| h.mkdir("a/new").map(drop),
 ];
 /// Of these, how many are covered by the recorded watermark.
-const COVERED: usize = 7;
+pub const COVERED: usize = 7;
 
 impl Pristine {
     fn new(name: &'static str, model: CrashModel, end: bool) -> Result<Pristine, i32> {
@@ -107,6 +107,8 @@ impl Pristine {
                 let journal = hand.store().journal().clone();
                 journal.idle();
                 journal.wait(tail).map_err(|_| libc::EIO)?;
+                // Behind the record that says how far the flush went: it is the log's own, and no more of the tree.
+                history[i + 1].0 = journal.tail().0;
             }
         }
         hand.sync()?;

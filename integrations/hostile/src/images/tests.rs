@@ -6,7 +6,7 @@ mod verbs;
 use super::harm::{Harmed, MARK, case};
 use super::judge::{Verdict, judge, of_lost};
 use super::look::{EIO, Look, look};
-use super::pristine::{BLOCK, pristine};
+use super::pristine::{BLOCK, COVERED, Pristine, pristine};
 use super::{harm, judged};
 use std::sync::Arc;
 use weldfs_crash_harness::hand::{Hand, small_mount};
@@ -96,7 +96,12 @@ fn overwritten_data_is_eio_and_would_be_found() {
 /// records behind it would be found. Behind the last one there is none.
 #[test]
 fn a_mount_that_is_silent_about_whole_records_behind_the_end_is_found() {
-    let of = &pristine()[0];
+    for of in &pristine()[..2] {
+        silent_mounts_are_found(of);
+    }
+}
+
+fn silent_mounts_are_found(of: &'static Pristine) {
     let told = |tail: u64, image: &CowImage| [true, false].map(|told| of_lost(of, image, tail, told).is_ok());
     let (mut cut, mut followed) = (0, 0);
     for (tail, _) in &of.history {
@@ -110,4 +115,11 @@ fn a_mount_that_is_silent_about_whole_records_behind_the_end_is_found() {
     }
     assert!(cut > 2 && followed > cut, "{cut} and {followed} of {}", of.history.len());
     assert_eq!(told(u64::MAX, &of.base.image), [true, true]);
+    // All that no watermark covers is gone: that is a log which ended there, and there is nothing to say.
+    let (tail, _) = of.history[COVERED];
+    let mut image = of.base.image.clone();
+    let (from, to) = (of.log.start + tail % (of.log.end - of.log.start), of.log.end);
+    image.write(from, &vec![0; (to - from) as usize]);
+    assert_eq!(told(tail, &image), [true, true]);
+    assert_eq!(judge(&Harmed::Plain { of, image }), Ok(Verdict::Cut));
 }

@@ -93,7 +93,8 @@ where
     /// elsewhere, or it is not over at once.
     pub(super) fn call_past_ring(&mut self, (session, index): (u64, u32), raw: &RawCommand) -> Option<Cqe> {
         let due = self.paused.at().is_some() || self.delayed.at().is_some();
-        let quiet = !due && !self.ending && self.again.is_none() && !self.me.inbox.has_mail();
+        let left = self.again.is_some() || !self.dirty.is_empty();
+        let quiet = !due && !left && !self.ending && !self.me.inbox.has_mail();
         if !quiet || !rtc::may_be(raw.0.opcode) || !self.is_alone() || !self.may_answer() {
             return None;
         }
