@@ -113,7 +113,7 @@ impl HostTxn<'_> {
     /// Takes names, with files in hand: whether they still lead to these files.
     fn leads_there(&mut self, program: &Program, insists: bool, alone: bool, wanted: &Members) -> bool {
         self.scratch.wait();
-        self.names = self.core.names.try_take_for(alone, NAMES_WAIT);
+        self.names = self.core.names.try_take_for(self.session().tenant.id.0, alone, NAMES_WAIT);
         if self.names.is_some() {
             let need = self.need(program, insists);
             if need.alone == alone && members(need.set) == *wanted {

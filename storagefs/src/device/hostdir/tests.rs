@@ -263,7 +263,7 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
 
 /// Whether names can be had now.
 fn has_names(core: &Core, alone: bool) -> bool {
-    core.names.try_take_for(alone, Duration::ZERO).is_some()
+    core.names.try_take_for(0, alone, Duration::ZERO).is_some()
 }
 
 fn key_of(core: &Core, path: &std::path::Path) -> u64 {
@@ -344,7 +344,7 @@ fn a_program_holds_what_its_names_lead_to_though_others_had_the_names_on_its_way
     let at = |name: &str| place.path().join(name);
     let text = format!("open a/f r; open {}d/g r", "d/../".repeat(50));
     let others = |n: usize| wait_until("so many wait for names", || core.names.waiting() >= n);
-    let names = core.names.take(true);
+    let names = core.names.take(0, true);
     std::thread::scope(|scope| {
         let program = scope.spawn(|| {
             let mut held = None;
@@ -358,7 +358,7 @@ fn a_program_holds_what_its_names_lead_to_though_others_had_the_names_on_its_way
         others(1);
         // Next in line: it has names when the walk lets them go.
         let mover = scope.spawn(|| {
-            let _names = core.names.take(true);
+            let _names = core.names.take(0, true);
             std::fs::rename(at("a/other"), at("a/f")).unwrap();
         });
         others(2);
@@ -423,7 +423,7 @@ fn a_long_walk_keeps_neither_names_from_others_nor_its_turn_from_those_that_walk
             left
         });
         wait_until("it asks for a turn", || core.computing.waiting() > 0);
-        let names = core.names.take(true);
+        let names = core.names.take(0, true);
         drop(turns);
         wait_until("it waits for names", || core.names.waiting() > 0);
         assert!(turns_are_free(&core), "it waits for names with a turn in hand");

@@ -198,9 +198,10 @@ impl<'c> HostTxn<'c> {
             Some(names) if names.is_alone() || !alone || self.withholds_names() => {}
             _ => {
                 self.names = None;
-                self.names = self.core.names.try_take(alone).or_else(|| {
+                let tenant = self.session().tenant.id.0;
+                self.names = self.core.names.try_take(tenant, alone).or_else(|| {
                     self.scratch.wait();
-                    Some(self.core.names.take(alone))
+                    Some(self.core.names.take(tenant, alone))
                 });
             }
         }
