@@ -256,13 +256,18 @@ fn gave_back() -> BTreeMap<String, u32> {
     GAVE_BACK.lock().unwrap().clone()
 }
 
+/// Whether this thread is a core's: others of the device look, too, when one rests.
+fn is_core() -> bool {
+    std::thread::current().name().is_some_and(|name| name.starts_with("weld-dev"))
+}
+
 static RESTED: AtomicU32 = AtomicU32::new(0);
 
 /// A monitor that attaches ten times a second does not keep the device from giving back what it had freed.
 #[test]
 fn a_core_that_is_asked_something_now_and_then_is_at_rest_all_the_same() {
     let at_rest = || {
-        RESTED.fetch_add(1, Ordering::Relaxed);
+        RESTED.fetch_add(u32::from(is_core()), Ordering::Relaxed);
     };
     let config = DeviceConfig { at_rest: Some(at_rest), ..DeviceConfig::default() };
     let device = Embedded::open(&Source::Ram(64 << 20), config).unwrap();
@@ -281,7 +286,9 @@ fn a_core_that_is_asked_something_now_and_then_is_at_rest_all_the_same() {
 fn a_core_that_rests_gives_back_what_others_free_later() {
     let at_rest = || {
         let name = std::thread::current().name().unwrap_or_default().to_owned();
-        *GAVE_BACK.lock().unwrap().entry(name).or_default() += 1;
+        if is_core() {
+            *GAVE_BACK.lock().unwrap().entry(name).or_default() += 1;
+        }
     };
     let config = DeviceConfig { cores: 2, at_rest: Some(at_rest), ..DeviceConfig::default() };
     let device = Embedded::open(&Source::Ram(64 << 20), config).unwrap();
