@@ -90,7 +90,8 @@ impl Channel {
                 Ok(len) => break len,
                 // Not there any more: it was interrupted before it was read.
                 Err(rustix::io::Errno::NOENT | rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-                Err(rustix::io::Errno::NODEV) => return Ok(None),
+                // The second of a mount that was broken off, as `umount -f` does, and not only taken away.
+                Err(rustix::io::Errno::NODEV | rustix::io::Errno::CONNABORTED) => return Ok(None),
                 Err(e) => return Err(e.into()),
             }
         };
