@@ -90,7 +90,7 @@ impl Channel {
                 Ok(len) => break len,
                 // Not there any more: it was interrupted before it was read.
                 Err(rustix::io::Errno::NOENT | rustix::io::Errno::INTR | rustix::io::Errno::AGAIN) => {}
-                // The second of a mount that was broken off, as `umount -f` does, and not only taken away.
+                // The second where the connection was aborted (Linux kernel documentation, "FUSE").
                 Err(rustix::io::Errno::NODEV | rustix::io::Errno::CONNABORTED) => return Ok(None),
                 Err(e) => return Err(e.into()),
             }

@@ -113,7 +113,6 @@ fn fetch(store: &Store, job: &Job) {
 impl Drop for IoPool {
     fn drop(&mut self) {
         self.jobs.take();
-        self.rests.clear();
         for t in self.threads.lock().drain(..) {
             // The last reference may be dropped on one of the threads themselves.
             if t.thread().id() != std::thread::current().id() && t.join().is_err() {

@@ -163,7 +163,7 @@ impl Guard<'_> {
         !self.of.state.lock().line.is_empty()
     }
 
-    /// Whoever waits by now has it first; whether any did.
+    /// Of those who wait by now, one of each tenant has it first; whether any did.
     pub fn pass(&mut self) -> bool {
         if !self.is_wanted() {
             return false;
