@@ -64,6 +64,7 @@ const ARROWS: &[(&str, &[&str])] = &[
             "weldfs-journal",
             "weldfs-storagefs",
             "weldfs-userlib",
+            "weldfs-waiting",
         ],
     ),
     ("weldfs-sqlite", &["weldfs-ciscops", "weldfs-kernel-shim", "weldfs-userlib", "weldfs-locks"]),

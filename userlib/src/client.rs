@@ -413,13 +413,15 @@ impl Session {
     }
 
     /// One that a program asks for by itself: of those it dropped one of this size, or a new one, or, where the device
-    /// grants no more, a larger one that it dropped.
+    /// grants no more, the smallest of the larger ones that it dropped.
     fn queue(session: &Arc<Session>, depth: u32, pool_bytes: u32) -> io::Result<Queue> {
         let kept = |fits: &dyn Fn(usize) -> bool| {
             let mut dropped = session.dropped.lock();
             dropped.retain(|queue| !queue.is_dead());
             let good = |q: &mut Queue| q.depth() == depth && fits(q.pool().len()) && q.is_at_rest();
-            dropped.iter_mut().position(good).map(|at| dropped.swap_remove(at))
+            let all = dropped.iter_mut().enumerate();
+            let fitting = all.filter_map(|(at, q)| good(q).then(|| (q.pool().len(), at)));
+            fitting.min().map(|(_, at)| dropped.swap_remove(at))
         };
         let (exact, larger) = (|len| len == pool_bytes as usize, |len| len >= pool_bytes as usize);
         let queue = match kept(&exact) {

@@ -375,3 +375,59 @@ fn what_is_called_past_the_ring_is_believed_no_more_than_what_comes_through_it()
         assert!(device.device().call_here((session, index + 1), &good).is_none());
     }
 }
+
+#[test]
+fn a_session_that_ends_amid_its_calls_leaves_none_waiting_and_the_others_theirs() {
+    let device = ram();
+    let (calls, over) = (std::sync::atomic::AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|s| {
+        // One that stays.
+        s.spawn(|| {
+            let (mut queue, _, region) = pair(&device);
+            let (out, src, path) =
+                (queue.alloc(256).unwrap(), queue.stage(&[7; 100]).unwrap(), queue.stage(b"s").unwrap());
+            let open = Op::Open { base: Handle::ROOT, path, flags: FLAGS, mode: 0o600, placeholder: 0 };
+            let h = Handle::from_wire(queue.execute(&Command::new(0, open)).expect("opens").result);
+            let (mut written, mut past) = (0, 0);
+            while !over.load(SeqCst) || past == 0 {
+                let tail = entries(&region);
+                let put = queue.execute(&Command::new(0, Op::Write { h, at: At::End, src })).expect("an answer");
+                past += u64::from(entries(&region) == tail);
+                assert_eq!((put.status, put.result, put.result2), (0, 100, written), "each is done once");
+                written += 100;
+                assert_eq!(queue.execute(&Command::new(0, Op::Stat { h, out })).expect("an answer").status, 0);
+                calls.fetch_add(2, SeqCst);
+            }
+        });
+        for round in 0..100 {
+            let transport: Arc<dyn Transport> = Arc::from(device.attach(&AttachOptions::default()).expect("attaches"));
+            let parts = transport.new_queue(8, 1 << 16).expect("a queue pair");
+            let mut queue = Queue::new(parts, transport.clone()).expect("its end");
+            let begun = Arc::new(AtomicBool::new(false));
+            let (say, path, src) = (begun.clone(), queue.stage(b"t").unwrap(), queue.stage(&[9; 100]).unwrap());
+            let caller = std::thread::spawn(move || {
+                let (base, mode, at) = (Handle::ROOT, 0o600, At::End);
+                let op = Op::OpenWriteClose { base, path, flags: FLAGS, mode, at, src };
+                // Until its session is over.
+                let answered = (0u64..).find(|_| {
+                    let answer = queue.execute(&Command::new(0, op));
+                    say.store(true, SeqCst);
+                    !matches!(answer, Ok(cqe) if cqe.status == 0)
+                });
+                drop(queue);
+                answered
+            });
+            while !begun.load(SeqCst) {
+                std::thread::yield_now();
+            }
+            std::thread::sleep(Duration::from_micros(50 * (round % 7)));
+            transport.detach();
+            assert!(caller.join().expect("its calls end").is_some());
+        }
+        over.store(true, SeqCst);
+    });
+    let size = attach(&device).metadata("/s").expect("is there").len();
+    assert_eq!(size, calls.load(SeqCst) / 2 * 100);
+    assert!(attach(&device).metadata("/t").expect("is there").len().is_multiple_of(100), "each was done, or was not");
+    device.close().expect("ends");
+}

@@ -358,9 +358,11 @@ fn files_opened_and_closed_one_after_the_other_never_meet_the_limit_of_open_ones
 fn queue_pairs_that_a_program_drops_are_there_for_the_next_one() {
     let embedded = device(1);
     let client = Client::with(Arc::new(embedded.clone())).unwrap();
+    let mut made = std::collections::HashSet::new();
     for round in 0..200 {
         let (depth, pool) = if round % 2 == 0 { (8, 1 << 20) } else { (16, 2 << 20) };
         let mut queue = client.queue(depth, pool).unwrap_or_else(|e| panic!("round {round}: {e}"));
+        made.insert(queue.index());
         assert_eq!((queue.depth(), queue.in_flight(), queue.pool().len()), (depth, 0, pool as usize));
         let whole = queue.alloc(pool).expect("nothing of the last user's is left in the pool");
         assert_eq!(queue.execute(&Command::new(0, Op::Nop)).unwrap().status, 0);
@@ -375,13 +377,18 @@ fn queue_pairs_that_a_program_drops_are_there_for_the_next_one() {
             queue.free(whole);
         }
     }
+    // A new one was made only where the last one's commands were still under way: on a slow machine a few times.
+    assert!(made.len() <= 30, "{} for 200 users", made.len());
     // Not one of the sixty-four is lost, and two users at a time never have the same one.
-    let all: Vec<Queue> = (0..60).map(|_| client.queue(8, 1 << 16).unwrap()).collect();
+    let new = 62 - made.len();
+    let all: Vec<Queue> = (0..new).map(|_| client.queue(8, 1 << 16).unwrap()).collect();
     let different: std::collections::HashSet<u32> = all.iter().map(Queue::index).collect();
     assert_eq!(different.len(), all.len());
     // Where the device grants no more, a larger one that was dropped will do.
     let rest: Vec<Queue> = std::iter::from_fn(|| client.queue(8, 1 << 16).ok()).collect();
-    assert!(rest.len() <= 4 && client.queue(32, 1 << 16).is_err(), "the device's limit still holds");
+    assert!(rest.len() <= 2 + made.len() && client.queue(32, 1 << 16).is_err(), "the device's limit still holds");
+    // The smallest of those that will do, whichever was dropped first.
+    drop(rest);
     drop(all);
     assert_eq!(client.queue(8, 4096).unwrap().pool().len(), 1 << 16);
 }

@@ -2,7 +2,7 @@
 
 use super::families::{Family, HOME};
 use super::victim::{self, Suffered};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, setpriority_process};
 use std::ffi::OsStr;
 use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::fs::PermissionsExt;
@@ -253,20 +253,21 @@ pub struct Part {
 }
 
 /// Has a process's first thread run as soon as it is woken, where this process may say so: what it waits for is the
-/// device then, and no processor.
+/// device then, and no processor. (By its nice value. A real-time class is worse: such a thread is woken where it ran
+/// last, though another processor has nothing to do, and a kernel without preemption first ends whatever call it is in
+/// there.)
 fn at_once(pid: u32) {
-    let mut chrt = Command::new("chrt");
-    chrt.args(["--fifo", "--pid", "1", &pid.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
-    if !chrt.status().is_ok_and(|status| status.success()) {
+    let thread = Pid::from_raw(pid as i32);
+    if thread.is_none() || setpriority_process(thread, -20).is_err() {
         static ONCE: std::sync::Once = std::sync::Once::new();
-        ONCE.call_once(|| println!("skipped: a victim that waits for no processor (chrt --fifo is refused here)"));
+        ONCE.call_once(|| println!("skipped: a victim that waits for no processor (no nice value of -20 here)"));
     }
 }
 
 impl Part {
     /// Starts it as a user, where this process may; waits until it is ready. All but the victim have the host's idle
-    /// class of scheduling, and the victim's first thread a real-time one: a process that burns processor time keeps
-    /// others from it, and that is the host's to divide.
+    /// class of scheduling, and the victim's first thread comes before all others: a process that burns processor time
+    /// keeps others from it, and that is the host's to divide.
     pub fn start(device: &Device, name: &str, of: &str, uid: u32) -> io::Result<Part> {
         let own = std::env::current_exe()?;
         let mut command = Command::new(if name == VICTIM_PART { own.as_os_str() } else { "chrt".as_ref() });

@@ -33,6 +33,9 @@ pub struct Row {
 /// A round is calm of whose processors' time the host took at most so many thousandths.
 const CALM: u64 = 10;
 
+/// So many calm rounds are judged without the others.
+const ENOUGH: usize = 5;
+
 /// What is judged by time.
 pub struct Bounds {
     /// Times the victim's p99 beside an honest neighbour; nothing below the floor, in microseconds, counts.
@@ -153,16 +156,17 @@ impl fmt::Display for Row {
 
 impl Row {
     /// Of all rounds of one family: the medians of its times, what the first alone has, and whatever went wrong in any.
-    /// Where a virtual machine's host gives its processors to others, the times are those of the calmer half of the
-    /// rounds: chosen by what the host took, whatever they show.
+    /// Where a virtual machine's host gives its processors to others, the times are those of the calm rounds, or, if
+    /// these are few, of the calmer half: chosen by what the host took, whatever they show.
     pub fn of_rounds(rows: &[Row]) -> Row {
         let first = rows.first().cloned().unwrap_or_default();
+        let mut stolen: Vec<u64> = rows.iter().map(Row::stolen).collect();
+        stolen.sort_unstable();
+        let half = stolen.get(stolen.len() / 2).copied().unwrap_or(0).max(CALM);
+        let most = if Row::calm(rows) < ENOUGH { half } else { CALM };
         let all = |of: fn(&Row) -> &Suffered| {
-            let rounds: Vec<_> = rows.iter().map(of).collect();
-            let mut stolen: Vec<u64> = rounds.iter().map(|s| s.stolen).collect();
-            stolen.sort_unstable();
-            let calm = stolen.get(stolen.len() / 2).copied().unwrap_or(0).max(CALM);
-            Suffered::of_rounds(&rounds, calm)
+            let timed: Vec<_> = rows.iter().filter(|r| r.stolen() <= most).map(of).collect();
+            Suffered::of_rounds(&rows.iter().map(of).collect::<Vec<_>>(), &timed)
         };
         Row {
             fair: all(|r| &r.fair),
@@ -173,6 +177,16 @@ impl Row {
             broken: rows.iter().flat_map(|r| r.broken.iter().cloned()).collect(),
             ..first
         }
+    }
+
+    /// What the host took of the processors' time in the worse half of a round, in thousandths.
+    fn stolen(&self) -> u64 {
+        self.fair.stolen.max(self.suffered.stolen)
+    }
+
+    /// How many of the rounds are calm, beside the neighbour and beside the attacker.
+    pub fn calm(rows: &[Row]) -> usize {
+        rows.iter().filter(|r| r.stolen() <= CALM).count()
     }
 
     /// Of a family that is no load: what went wrong, if anything.
@@ -229,6 +243,18 @@ mod tests {
         assert_eq!(judged(&taken), (1_000, 2_000, 0, false));
         taken[3].suffered.max_us = 500_001;
         assert_eq!(judged(&taken), (1_000, 2_000, 1, false), "the longest command is that of any round");
+        // Of many rounds a few that were calm on both sides say more than the calmer half.
+        let many: Vec<Row> = (0..20)
+            .map(|i| {
+                let (fair, p99) = if i % 4 == 0 { (1_000, 2_000) } else { (9_000, 1_500) };
+                let mut row = round(fair, p99, 0, &[]);
+                (row.fair.stolen, row.suffered.stolen) = ([10, 11, 0, 30][i % 4], [0, 0, 11, 0][i % 4]);
+                row
+            })
+            .collect();
+        assert_eq!(Row::calm(&many), 5);
+        assert_eq!(judged(&many), (1_000, 2_000, 0, false));
+        assert_eq!(judged(&many[1..]), (9_000, 1_500, 0, false), "four are too few");
         let late = [round(1_000, 2_100, 0, &[]), round(9_000, 9_000, 0, &[]), round(900, 900, 0, &[])];
         assert_eq!(judged(&late), (1_000, 2_100, 1, false));
         let lying = [round(1_000, 1_000, 0, &[]), round(1_000, 1_000, 1, &[]), round(1_000, 1_000, 0, &["it hung"])];

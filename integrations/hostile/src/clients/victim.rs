@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use weldfs::{At, Client, Command, Durability, File, LockKind, LockSpace, Op, OpenOptions};
+use weldfs_waiting::Slice;
 
 use super::families::SAY;
 
@@ -55,13 +56,13 @@ pub struct Suffered {
 }
 
 impl Suffered {
-    /// Of several rounds: times are medians of those in which the host took at most `calm` thousandths, the longest
-    /// ones the longest of all, and what was counted is summed.
-    pub fn of_rounds(rounds: &[&Suffered], calm: u64) -> Suffered {
+    /// Of several rounds: times are medians of `timed`, which are some of them, the longest ones the longest of all, and
+    /// what was counted is summed.
+    pub fn of_rounds(rounds: &[&Suffered], timed: &[&Suffered]) -> Suffered {
         let sum = |of: fn(&Suffered) -> u64| rounds.iter().map(|s| of(s)).sum();
         let most = |of: fn(&Suffered) -> u64| rounds.iter().map(|s| of(s)).max().unwrap_or(0);
         let median = |of: fn(&Suffered) -> u64| {
-            let mut all: Vec<u64> = rounds.iter().filter(|s| s.stolen <= calm).map(|s| of(s)).collect();
+            let mut all: Vec<u64> = timed.iter().map(|s| of(s)).collect();
             all.sort_unstable();
             quantile(&all, 0.5)
         };
@@ -199,9 +200,11 @@ pub fn victim(socket: &Path) -> io::Result<()> {
     let stop = Arc::new(AtomicBool::new(false));
     until_input_ends(&stop);
     let (socket, over) = (socket.to_owned(), stop.clone());
-    // Before this thread has a class of scheduling of its own: an attachment takes a processor for a millisecond, and
-    // of the same class it would do so on the one that the device's core has.
+    // Before this thread comes before others: an attachment takes a processor for a millisecond, and would do so on the
+    // one that the device's core has.
     let attaching = std::thread::spawn(move || attaches(&socket, &over));
+    // With it the host's scheduler lets this thread run when it is woken; how often, its nice value says.
+    let _short = Slice::short();
     println!("ready");
     let mut round = 0;
     while !stop.load(Ordering::Relaxed) {

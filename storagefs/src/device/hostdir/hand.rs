@@ -198,12 +198,17 @@ impl Hand<'_> {
         let mut next = Some(work);
         while let Some(work) = next.filter(|_| !self.core.is_poisoned()) {
             let client = work.client();
-            // The thread that looks at rings meanwhile, and clients, are to find a processor.
+            // The thread that looks at rings meanwhile, and clients, are to find a processor: of two halves where this
+            // one keeps its own for long, and otherwise any. Kept to its half, it would wait behind whatever else the
+            // host runs there, an attach or the end of a process.
             let sleeps = command::waits_for_the_host(self.core, &work);
-            if sleeps || !self.core.has_several() {
-                self.core.processors.roam(&mut self.scratch.apart);
-            } else {
+            let turns = !sleeps && self.core.has_several();
+            if turns && (command::is_large(&work) || !work.queue.pace.is_brief()) {
                 self.core.processors.compute(&mut self.scratch.apart);
+            } else {
+                self.core.processors.roam(&mut self.scratch.apart);
+            }
+            if turns {
                 self.scratch.begin_turn(self.core, &work);
             }
             let _long = (!sleeps && self.scratch.turn.is_none()).then(Slice::long);

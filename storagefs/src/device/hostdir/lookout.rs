@@ -15,6 +15,7 @@ use weldfs_waiting::crowd;
 use super::core::{Core, Message};
 use super::hand::settle;
 use super::long;
+use super::rings::Rings;
 use super::sequence::Sequence;
 use super::session::{HostFile, QueueState};
 use crate::device::clock::now_ns;
@@ -95,9 +96,7 @@ impl Work {
 
 /// What whoever looks knows.
 pub struct Lookout {
-    queues: Vec<Arc<QueueState>>,
-    /// The one to look at first.
-    next: usize,
+    queues: Rings,
     /// Pairs with completions that are posted and not published, and when the first of them was posted.
     dirty: Vec<Arc<QueueState>>,
     dirty_since: u64,
@@ -136,8 +135,7 @@ impl Lookout {
         // Edge-triggered and never read, as the device's cores have it: no wake-up can be stolen or lost.
         epoll::add(&epoll, inbox.bell(), epoll::EventData::new_u64(0), edge())?;
         Ok(Lookout {
-            queues: Vec::new(),
-            next: 0,
+            queues: Rings::default(),
             dirty: Vec::new(),
             dirty_since: 0,
             epoll,
@@ -258,19 +256,15 @@ impl Lookout {
             new.pair.ends().start_drain();
             self.ending = true;
         }
-        self.queues.push(new);
+        self.queues.add(new.session.tenant.id.0, new);
     }
 
-    /// Looks at each ring once, for one command.
+    /// Looks at rings in turn, for one command.
     fn look(&mut self, core: &Core) -> Option<Work> {
         for _ in 0..self.queues.len() {
-            let at = if self.next < self.queues.len() { self.next } else { 0 };
-            self.next = at + 1;
-            if self.queues[at].is_worth_a_look() {
-                let queue = self.queues[at].clone();
-                if let Some(work) = self.take(core, queue) {
-                    return Some(work);
-                }
+            let queue = self.queues.next(|queue| queue.is_worth_a_look())?;
+            if let Some(work) = self.take(core, queue) {
+                return Some(work);
             }
         }
         None
@@ -370,8 +364,7 @@ impl Lookout {
                 false
             }
         };
-        while let Some(i) = self.queues.iter().position(&mut drained) {
-            let queue = self.queues.swap_remove(i);
+        while let Some(queue) = self.queues.take_out(&mut drained) {
             queue.pair.ends().close();
             let session = queue.session.clone();
             if let Some(n) = self.watched.get_mut(&session.id) {
@@ -392,13 +385,13 @@ impl Lookout {
     fn sleep(&mut self, core: &Core, me: &CoreCounters) {
         let mut work = !self.dirty.is_empty() || std::mem::take(&mut self.missed);
         self.unreaped = false;
-        for q in &self.queues {
+        for q in self.queues.iter() {
             match q.pair.try_ends() {
                 Some(mut ends) => ends.prepare_sleep(),
                 None => work = true,
             }
         }
-        for q in &self.queues {
+        for q in self.queues.iter() {
             let Some(mut ends) = q.pair.try_ends() else {
                 work = true;
                 continue;

@@ -2,11 +2,11 @@
 //! host's own file system. One crossing for a client's fused command; what it does becomes calls of the host.
 //!
 //! * `mod` (this file) starts and ends it; `core` is what its threads share; `session` is an attached client.
-//! * `lookout` looks at the rings, one thread at a time; `hand` runs commands on its own stack, where calls of the host
-//!   may block; `long` says how many threads do so, and whose turn it is; `command` is the way of one command,
-//!   `sequence` of several in one entry; `txn` is a command's `Target`;
-//!   `program` is what a program holds.
-//! * `namelock` is the lock of all names, in order of arrival.
+//! * `lookout` looks at the rings, one thread at a time, `rings` says at which next; `hand` runs commands on its own
+//!   stack, where calls of the host may block; `long` says how many threads do so, and whose turn it is; `command` is
+//!   the way of one command, `sequence` of several in one entry; `txn` is a command's `Target`; `program` is what a
+//!   program holds.
+//! * `namelock` is the lock of all names, tenants in turn.
 //! * `walk` resolves names below the directory and nowhere else, `way` along links and long paths; `names`, `data`,
 //!   `attr` are the calls; `sys` holds the few that need raw pointers; `power` finds out what the bytes lie on.
 //!
@@ -31,6 +31,7 @@ mod names;
 pub mod power;
 mod processors;
 mod program;
+mod rings;
 mod sequence;
 mod session;
 mod stats;

@@ -99,6 +99,11 @@ impl Pace {
         self.close.load(Ordering::Relaxed) > Pace::SLOW_NS
     }
 
+    /// Whether its commands, slow or not, leave a processor to others soon.
+    pub fn is_brief(&self) -> bool {
+        self.close.load(Ordering::Relaxed) < Pace::MOST_NS / 2
+    }
+
     /// Whether the next one is to be looked at closely: by the clock, which goes on while the thread waits for a
     /// processor or for other commands, they take long, or the last one did.
     pub fn is_suspect(&self) -> bool {

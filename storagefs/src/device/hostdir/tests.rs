@@ -186,6 +186,38 @@ fn a_command_says_once_that_it_has_its_place_and_never_for_the_next_one() {
     assert!(!second.queue.pair.is_admitting());
 }
 
+#[test]
+fn a_tenant_with_many_rings_has_one_command_between_two_of_another_s() {
+    let place = tempfile::tempdir().unwrap();
+    // Nothing serves it but this test.
+    let core = Core::new(HostDirConfig::new(place.path())).unwrap();
+    let client = |uid| {
+        let session = HostSession::new(core.attach(Cred { uid, ..whoever() }.into(), [0; 16]).unwrap());
+        let mut client = Client::new(session.new_queue_local(8, 4096).unwrap());
+        (1..=3).for_each(|seq| client.send(Command::new(seq, Op::Syncfs)));
+        (session, client)
+    };
+    let mine = whoever().uid;
+    if !core.for_others {
+        println!("skipped: this process has the rights of one user only");
+        return;
+    }
+    let _clients = [client(mine), client(mine), client(mine), client(mine + 1)];
+    let (mut lookout, me) = (core.lookout.lock(), &core.workers[0]);
+    let mut next = || {
+        let work = lookout.next(&core, me).unwrap();
+        work.settle(&core);
+        (work.client(), work.cmd.seq)
+    };
+    let order: Vec<_> = (0..12).map(|_| next()).collect();
+    let few = order.iter().map(|((tenant, _), _)| *tenant).find(|t| *t != order[0].0.0).unwrap();
+    let places: Vec<usize> = (0..12).filter(|at| order[*at].0.0 == few).collect();
+    assert_eq!(places, [1, 3, 5], "{order:?}");
+    // Its rings have its turns one after the other, and each its commands in order.
+    let many: Vec<_> = order.iter().filter(|(client, _)| client.0 != few).collect();
+    assert_eq!(many.iter().map(|(_, seq)| *seq).collect::<Vec<_>>(), [1, 1, 1, 2, 2, 2, 3, 3, 3]);
+}
+
 /// Its user's next process waits at the door for that, and what it had is had by no other until then.
 #[test]
 fn a_session_that_has_ended_is_gone_though_others_always_have_commands() {

@@ -110,7 +110,9 @@ fn a_ring_is_slow_by_what_its_commands_usually_take_of_a_thread() {
     (0..20).for_each(|_| pace.note(120_000, pace.is_suspect().then_some(10_000)));
     assert!(pace.is_suspect() && !pace.is_slow());
     (0..20).for_each(|_| pace.note(120_000, Some(120_000)));
-    assert!(pace.is_slow());
+    assert!(pace.is_slow() && pace.is_brief(), "no half of the processors is set apart for such");
+    (0..20).for_each(|_| pace.note(900_000, Some(900_000)));
+    assert!(pace.is_slow() && !pace.is_brief());
     (0..20).for_each(|_| pace.note(15_000, pace.is_suspect().then_some(15_000)));
     assert!(!pace.is_suspect() && !pace.is_slow());
 }
