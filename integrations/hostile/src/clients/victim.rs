@@ -56,8 +56,8 @@ pub struct Suffered {
 }
 
 impl Suffered {
-    /// Of several rounds: times are medians of `timed`, which are some of them, the longest ones the longest of all, and
-    /// what was counted is summed.
+    /// Of several rounds: times are medians of `timed`, which are some of them, the longest ones the longest of all,
+    /// and what was counted is summed.
     pub fn of_rounds(rounds: &[&Suffered], timed: &[&Suffered]) -> Suffered {
         let sum = |of: fn(&Suffered) -> u64| rounds.iter().map(|s| of(s)).sum();
         let most = |of: fn(&Suffered) -> u64| rounds.iter().map(|s| of(s)).max().unwrap_or(0);

@@ -114,6 +114,6 @@ mod tests {
         order.sort_unstable();
         assert_eq!(order, [71, 72, 91, 91], "two turns each");
         while turns.take_out(&mut |_| true).is_some() {}
-        assert!(turns.is_empty() && turns.len() == 0 && turns.next(|_| true).is_none());
+        assert!(turns.is_empty() && turns.next(|_| true).is_none());
     }
 }
