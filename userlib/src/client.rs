@@ -415,19 +415,20 @@ impl Session {
     /// One that a program asks for by itself: of those it dropped one of this size, or a new one, or, where the device
     /// grants no more, the smallest of the larger ones that it dropped.
     fn queue(session: &Arc<Session>, depth: u32, pool_bytes: u32) -> io::Result<Queue> {
-        let kept = |fits: &dyn Fn(usize) -> bool| {
+        let kept = |exact: bool| {
+            let fits = |len: usize| len == pool_bytes as usize || !exact && len > pool_bytes as usize;
             let mut dropped = session.dropped.lock();
             dropped.retain(|queue| !queue.is_dead());
             let good = |q: &mut Queue| q.depth() == depth && fits(q.pool().len()) && q.is_at_rest();
-            let all = dropped.iter_mut().enumerate();
-            let fitting = all.filter_map(|(at, q)| good(q).then(|| (q.pool().len(), at)));
-            fitting.min().map(|(_, at)| dropped.swap_remove(at))
+            let mut fitting =
+                dropped.iter_mut().enumerate().filter_map(|(at, q)| good(q).then(|| (q.pool().len(), at)));
+            let best = if exact { fitting.next() } else { fitting.min() };
+            best.map(|(_, at)| dropped.swap_remove(at))
         };
-        let (exact, larger) = (|len| len == pool_bytes as usize, |len| len >= pool_bytes as usize);
-        let queue = match kept(&exact) {
+        let queue = match kept(true) {
             Some(queue) => queue,
             None => session.make(depth, pool_bytes).or_else(|e| match e.raw_os_error().map(Errno) {
-                Some(Errno::MFILE | Errno::NOMEM) => kept(&larger).ok_or(e),
+                Some(Errno::MFILE | Errno::NOMEM) => kept(false).ok_or(e),
                 _ => Err(e),
             })?,
         };

@@ -180,7 +180,9 @@ impl Tester {
         if !self.bounds.judge(&mut row) || !self.bounds.compares() {
             return row;
         }
-        while Row::calm(&rows) < 3 * self.rounds && rows.len() < 10 * self.rounds || rows.len() < 3 * self.rounds {
+        let few = |rows: &[Row]| rows.len() < 3 * self.rounds;
+        let noisy = |rows: &[Row]| Row::calm(rows) < 3 * self.rounds && rows.len() < 10 * self.rounds;
+        while (few(&rows) || noisy(&rows)) && !rows.iter().any(Row::is_decided) {
             add(&mut rows);
         }
         let mut row = Row::of_rounds(&rows);

@@ -23,6 +23,10 @@ pub struct Row {
     /// From SIGTERM in an attack to the end.
     pub term_ms: Option<u64>,
     pub log_bytes: u64,
+    /// What the host took of the processors' time in the worse half of each round, in thousandths; and how many of the
+    /// rounds the times are of.
+    pub taken: Vec<u64>,
+    pub timed: usize,
     pub died: bool,
     /// Something is wrong that is no matter of time.
     pub lied: bool,
@@ -160,13 +164,16 @@ impl Row {
     /// these are few, of the calmer half: chosen by what the host took, whatever they show.
     pub fn of_rounds(rows: &[Row]) -> Row {
         let first = rows.first().cloned().unwrap_or_default();
-        let mut stolen: Vec<u64> = rows.iter().map(Row::stolen).collect();
+        let taken: Vec<u64> = rows.iter().map(Row::stolen).collect();
+        let whole = |r: &&Row| r.broken.is_empty();
+        let mut stolen: Vec<u64> = rows.iter().filter(whole).map(Row::stolen).collect();
         stolen.sort_unstable();
         let half = stolen.get(stolen.len() / 2).copied().unwrap_or(0).max(CALM);
         let most = if Row::calm(rows) < ENOUGH { half } else { CALM };
+        let timed = |r: &&Row| whole(r) && r.stolen() <= most;
         let all = |of: fn(&Row) -> &Suffered| {
-            let timed: Vec<_> = rows.iter().filter(|r| r.stolen() <= most).map(of).collect();
-            Suffered::of_rounds(&rows.iter().map(of).collect::<Vec<_>>(), &timed)
+            let times: Vec<_> = rows.iter().filter(timed).map(of).collect();
+            Suffered::of_rounds(&rows.iter().map(of).collect::<Vec<_>>(), &times)
         };
         Row {
             fair: all(|r| &r.fair),
@@ -174,6 +181,8 @@ impl Row {
             peak: rows.iter().map(|r| r.peak).max_by_key(|p| p.memory_kib).unwrap_or_default(),
             log_bytes: rows.iter().map(|r| r.log_bytes).max().unwrap_or(0),
             died: rows.iter().any(|r| r.died),
+            timed: rows.iter().filter(timed).count(),
+            taken,
             broken: rows.iter().flat_map(|r| r.broken.iter().cloned()).collect(),
             ..first
         }
@@ -186,7 +195,13 @@ impl Row {
 
     /// How many of the rounds are calm, beside the neighbour and beside the attacker.
     pub fn calm(rows: &[Row]) -> usize {
-        rows.iter().filter(|r| r.stolen() <= CALM).count()
+        rows.iter().filter(|r| r.broken.is_empty() && r.stolen() <= CALM).count()
+    }
+
+    /// Whether no more rounds change what is said of it.
+    pub fn is_decided(&self) -> bool {
+        let s = &self.suffered;
+        !self.broken.is_empty() || self.died || s.wrong + s.denied > 0 || self.fair.wrong + self.fair.denied > 0
     }
 
     /// Of a family that is no load: what went wrong, if anything.
@@ -255,6 +270,13 @@ mod tests {
         assert_eq!(Row::calm(&many), 5);
         assert_eq!(judged(&many), (1_000, 2_000, 0, false));
         assert_eq!(judged(&many[1..]), (9_000, 1_500, 0, false), "four are too few");
+        let both = Row::of_rounds(&many);
+        assert_eq!((both.timed, both.taken[..4].to_vec()), (5, vec![10, 11, 11, 30]), "how many there are is said");
+        // A round that failed has no times.
+        let mut failed = [round(1_000, 2_000, 0, &[]), round(0, 0, 0, &["it hung"]), round(1_000, 2_000, 0, &[])];
+        failed[1].suffered.commands = 0;
+        assert_eq!(judged(&failed), (1_000, 2_000, 1, false));
+        assert!(failed[1].is_decided() && !failed[0].is_decided());
         let late = [round(1_000, 2_100, 0, &[]), round(9_000, 9_000, 0, &[]), round(900, 900, 0, &[])];
         assert_eq!(judged(&late), (1_000, 2_100, 1, false));
         let lying = [round(1_000, 1_000, 0, &[]), round(1_000, 1_000, 1, &[]), round(1_000, 1_000, 0, &["it hung"])];

@@ -64,6 +64,23 @@ impl Scratch {
         self.waits = self.waits.wrapping_add(1);
     }
 
+    /// Before a command, or a slice of one, on a thread that does not look at rings: where it runs, and a turn. The
+    /// thread that looks meanwhile, and clients, are to find a processor: of two halves where this one keeps its own
+    /// for long, and otherwise any. Kept to its half, the one that looks would wait behind whatever else the host runs
+    /// there, an attach or the end of a process.
+    pub fn begin_long(&mut self, core: &Core, work: &Work, sleeps: bool) {
+        if sleeps || !core.has_several() {
+            return core.processors.roam(&mut self.apart);
+        }
+        // (One that has been cut has shown that it is none.)
+        if work.begun == 0 && !command::is_large(work) && work.queue.pace.is_brief() {
+            core.processors.keep_out(&mut self.apart);
+        } else {
+            core.processors.compute(&mut self.apart);
+        }
+        self.begin_turn(core, work);
+    }
+
     /// Before a command, or an element of one, that a thread runs which does not look at rings: a turn, if there should
     /// be one. Not for one call of the host, however long.
     pub fn begin_turn(&mut self, core: &Core, work: &Work) {
@@ -198,19 +215,8 @@ impl Hand<'_> {
         let mut next = Some(work);
         while let Some(work) = next.filter(|_| !self.core.is_poisoned()) {
             let client = work.client();
-            // The thread that looks at rings meanwhile, and clients, are to find a processor: of two halves where this
-            // one keeps its own for long, and otherwise any. Kept to its half, it would wait behind whatever else the
-            // host runs there, an attach or the end of a process.
             let sleeps = command::waits_for_the_host(self.core, &work);
-            let turns = !sleeps && self.core.has_several();
-            if turns && (command::is_large(&work) || !work.queue.pace.is_brief()) {
-                self.core.processors.compute(&mut self.scratch.apart);
-            } else {
-                self.core.processors.roam(&mut self.scratch.apart);
-            }
-            if turns {
-                self.scratch.begin_turn(self.core, &work);
-            }
+            self.scratch.begin_long(self.core, &work, sleeps);
             let _long = (!sleeps && self.scratch.turn.is_none()).then(Slice::long);
             next = match self.serve(work, false) {
                 Served::Cut(work) => self.core.long.again(work),

@@ -261,8 +261,8 @@ impl Lookout {
 
     /// Looks at rings in turn, for one command.
     fn look(&mut self, core: &Core) -> Option<Work> {
-        for _ in 0..self.queues.len() {
-            let queue = self.queues.next(|queue| queue.is_worth_a_look())?;
+        let mut left = self.queues.len();
+        while let Some(queue) = self.queues.next(&mut left, |queue| queue.is_worth_a_look()) {
             if let Some(work) = self.take(core, queue) {
                 return Some(work);
             }

@@ -1,5 +1,6 @@
 //! Which processors threads run on, while clients of several users are attached and threads do what takes long: these
-//! keep to one half of them, and the thread that looks at rings to the other.
+//! keep to one half of them, and the thread that looks at rings to the other. Commands that are slow, and over within
+//! some 0.1 ms, are none of these.
 //!
 //! No more threads have a turn than half of the processors (`computing`), so the host could always find another one for
 //! the thread that all short commands wait for. It often does not: a thread is woken where it ran last, or where its
@@ -89,9 +90,7 @@ impl Processors {
     /// The calling thread begins with what takes long. `there`: whether it is in its half.
     pub fn compute(&self, there: &mut bool) {
         let Some(halves) = &self.halves else { return };
-        if !std::mem::replace(there, true) {
-            halves.put(None, &halves.compute);
-        }
+        self.go_apart(there);
         let (last, now) = (self.last.load(Ordering::Relaxed), now_ns() | KEPT);
         let order = Ordering::Relaxed;
         if last & KEPT != 0 && self.last.compare_exchange(last, now, order, order).is_ok() {
@@ -102,6 +101,18 @@ impl Processors {
         if let Some(thread) = looks.thread.filter(|_| !std::mem::replace(&mut looks.kept, true)) {
             halves.put(Some(thread), &halves.look);
         }
+    }
+
+    fn go_apart(&self, there: &mut bool) {
+        if let Some(halves) = self.halves.as_ref().filter(|_| !std::mem::replace(there, true)) {
+            halves.put(None, &halves.compute);
+        }
+    }
+
+    /// What the calling thread does next keeps its processor for a moment only: it runs anywhere, but for where the one
+    /// that looks is kept, as long as that is so.
+    pub fn keep_out(&self, there: &mut bool) {
+        if self.last.load(Ordering::Relaxed) & KEPT == 0 { self.roam(there) } else { self.go_apart(there) }
     }
 
     /// What the calling thread does next keeps no processor: it runs anywhere.

@@ -66,12 +66,14 @@ impl<R> Turns<R> {
 }
 
 impl<R: Clone> Turns<R> {
-    /// The one whose turn it is among those for which this holds. Each is asked once at most.
-    pub fn next(&mut self, wants: impl Fn(&R) -> bool) -> Option<R> {
+    /// The one whose turn it is among those for which this holds. As many are asked as `left` says, which counts down:
+    /// with one for each there is, a turn of all tenants.
+    pub fn next(&mut self, left: &mut usize, wants: impl Fn(&R) -> bool) -> Option<R> {
         for _ in 0..self.tenants.len() {
             let at = step(&mut self.next, self.tenants.len());
             let tenant = &mut self.tenants[at];
             for _ in 0..tenant.rings.len() {
+                *left = left.checked_sub(1)?;
                 let at = step(&mut tenant.next, tenant.rings.len());
                 if wants(&tenant.rings[at]) {
                     return Some(tenant.rings[at].clone());
@@ -93,12 +95,19 @@ mod tests {
             turns.add(tenant, ring);
         }
         assert_eq!((turns.len(), turns.iter().count()), (6, 6));
-        let mut order =
-            |n: usize, wants: fn(&&str) -> bool| -> Vec<&str> { (0..n).map_while(|_| turns.next(wants)).collect() };
+        let mut order = |n: usize, wants: fn(&&str) -> bool| -> Vec<&str> {
+            (0..n).map_while(|_| turns.next(&mut 6, wants)).collect()
+        };
         assert_eq!(order(9, |_| true), ["a1", "b1", "c1", "a2", "b1", "c2", "a3", "b1", "c1"]);
         // One with nothing to do costs its tenant no turn, and a tenant with nothing to do costs the others none.
         assert_eq!(order(5, |r| *r != "a1" && *r != "b1"), ["a2", "c2", "a3", "c1", "a2"]);
         assert_eq!(order(1, |_| false), [""; 0]);
+        // One that always wants to be looked at, and has nothing, is asked no more often than there are rings.
+        let (mut left, mut found) = (6, Vec::new());
+        while let Some(ring) = turns.next(&mut left, |r| *r == "a1") {
+            found.push(ring);
+        }
+        assert!(left == 0 && !found.is_empty() && found.len() <= 2, "{found:?}");
     }
 
     #[test]
@@ -107,13 +116,13 @@ mod tests {
         for (tenant, ring) in [(7, 71), (8, 81), (7, 72), (9, 91)] {
             turns.add(tenant, ring);
         }
-        assert_eq!(turns.next(|_| true), Some(71));
+        assert_eq!(turns.next(&mut 4, |_| true), Some(71));
         assert_eq!(turns.take_out(&mut |r| *r == 81), Some(81));
         assert_eq!(turns.take_out(&mut |r| *r == 81), None);
-        let mut order: Vec<i32> = (0..4).filter_map(|_| turns.next(|_| true)).collect();
+        let mut order: Vec<i32> = (0..4).filter_map(|_| turns.next(&mut 3, |_| true)).collect();
         order.sort_unstable();
         assert_eq!(order, [71, 72, 91, 91], "two turns each");
         while turns.take_out(&mut |_| true).is_some() {}
-        assert!(turns.is_empty() && turns.next(|_| true).is_none());
+        assert!(turns.is_empty() && turns.next(&mut 1, |_| true).is_none());
     }
 }

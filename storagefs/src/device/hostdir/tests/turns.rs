@@ -118,6 +118,34 @@ fn a_ring_is_slow_by_what_its_commands_usually_take_of_a_thread() {
 }
 
 #[test]
+fn what_is_slow_and_brief_has_no_half_of_the_processors_set_apart_for_it() {
+    if std::thread::available_parallelism().is_ok_and(|n| n.get() < 2) {
+        println!("skipped: there is but one processor");
+        return;
+    }
+    let place = tempfile::tempdir().unwrap();
+    let begin = |pace: u64, cut: bool, scratch: &mut Scratch, core: &Arc<Core>| {
+        let session = HostSession::new(core.attach(whoever().into(), [0; 16]).unwrap());
+        let mut client = Client::new(session.new_queue_local(8, 4096).unwrap());
+        client.send(Command::new(1, Op::Stat { h: Handle::ROOT, out: PoolRange::new(0, 256) }));
+        core.several.store(true, Ordering::Relaxed);
+        let mut work = core.lookout.lock().next(core, &core.workers[0]).unwrap();
+        (0..20).for_each(|_| work.queue.pace.note(pace, Some(pace)));
+        work.begun = u64::from(cut);
+        work.settle(core);
+        scratch.begin_long(core, &work, false);
+        scratch.apart
+    };
+    // (Each sees which processors this thread may use, before it is put to some of them.)
+    let core = || Core::new(HostDirConfig::new(place.path())).unwrap();
+    let (first, second, mut scratch) = (core(), core(), Scratch::default());
+    assert!(!begin(120_000, false, &mut scratch, &first), "the one that looks would be kept to the other half");
+    assert!(begin(900_000, false, &mut scratch, &first));
+    assert!(begin(120_000, false, &mut scratch, &first), "it would be where the one that looks is kept");
+    assert!(begin(120_000, true, &mut Scratch::default(), &second), "it has taken long already");
+}
+
+#[test]
 fn a_checksum_that_waits_for_its_file_leaves_its_turn_to_others() {
     let place = tempfile::tempdir().unwrap();
     let file = place.path().join("f");
