@@ -50,6 +50,7 @@ mod ofd;
 mod pace;
 mod pair;
 mod placed;
+mod placement;
 mod profile;
 mod rings;
 mod room;

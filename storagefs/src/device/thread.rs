@@ -48,6 +48,7 @@ use super::mail::Mail;
 use super::model::{Took, collect, collected};
 use super::near::near;
 use super::pair::{Ends, Fresh, Taken};
+use super::placement::keep_to_part;
 use super::rtc;
 use super::runq::CostModel;
 use super::session::QueueState;
@@ -213,6 +214,9 @@ where
         // All clients wait for it: whatever else runs where it is woken, of the server or of a client, does not come
         // first.
         let _short = weldfs_waiting::Slice::short();
+        // It counts the processors that the process may use, not those of this core.
+        crowd();
+        keep_to_part(index, core.threads.len());
         Loop::new(core, index, slots).map(|mut l| if core.is_inline() { seated::run(l) } else { l.run() })
     })) {
         Ok(Ok(())) => {}
