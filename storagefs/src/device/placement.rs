@@ -1,6 +1,6 @@
-//! Where a device's cores run: each on processors of its own, if there are as many. The host's scheduler may leave two of
-//! them on one processor until its next tick, though another has nothing to do, and who waits for the one waits for the
-//! slices of the other.
+//! Where a device's cores run: each on processors of its own, if there are as many. The host's scheduler may leave two
+//! of them on one processor until its next tick, though another has nothing to do, and who waits for the one waits for
+//! the slices of the other.
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
