@@ -50,7 +50,7 @@ mod ofd;
 mod pace;
 mod pair;
 mod placed;
-mod placement;
+mod processors;
 mod profile;
 mod rings;
 mod room;

@@ -48,7 +48,7 @@ use super::mail::Mail;
 use super::model::{Took, collect, collected};
 use super::near::near;
 use super::pair::{Ends, Fresh, Taken};
-use super::placement::keep_to_part;
+use super::processors::keep_to_part;
 use super::rtc;
 use super::runq::CostModel;
 use super::session::QueueState;

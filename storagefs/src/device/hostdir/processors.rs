@@ -14,6 +14,7 @@ use weldfs_locks::Mutex;
 use weldfs_waiting::with_right_to_nice;
 
 use crate::device::clock::now_ns;
+use crate::device::processors::part;
 
 /// Nanoseconds without anything that takes long after which the thread that looks at rings may run everywhere again.
 const QUIET_NS: u64 = 20_000_000;
@@ -49,14 +50,7 @@ struct Halves {
 impl Halves {
     fn new() -> Option<Halves> {
         let all = sched_getaffinity(None).ok()?;
-        let of: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).collect();
-        let set = |of: &[usize]| {
-            let mut set = CpuSet::new();
-            of.iter().for_each(|cpu| set.set(*cpu));
-            set
-        };
-        let (look, compute) = of.split_at(of.len().div_ceil(2));
-        (!compute.is_empty()).then(|| Halves { all, compute: set(compute), look: set(look) })
+        Some(Halves { all, look: part(&all, 0, 2)?, compute: part(&all, 1, 2)? })
     }
 
     /// Has a thread run there, unless whoever runs the process has said meanwhile where. Where the host refuses it, it

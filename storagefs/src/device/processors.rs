@@ -13,14 +13,16 @@ pub(super) fn keep_to_part(core: usize, cores: usize) {
     }
 }
 
-/// Parts lie side by side: neighbours share caches.
-fn part(all: &CpuSet, core: usize, cores: usize) -> Option<CpuSet> {
+/// One of so many parts of a set of processors; none where some part would be empty, or it would be all. Parts lie side
+/// by side: neighbours share caches.
+pub(super) fn part(all: &CpuSet, number: usize, parts: usize) -> Option<CpuSet> {
     let of: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|cpu| all.is_set(*cpu)).collect();
-    if cores < 2 || of.len() < cores {
+    if parts < 2 || of.len() < parts {
         return None;
     }
+    let bound = |number: usize| (number * of.len()).div_ceil(parts);
     let mut part = CpuSet::new();
-    of[core * of.len() / cores..(core + 1) * of.len() / cores].iter().for_each(|cpu| part.set(*cpu));
+    of[bound(number)..bound(number + 1)].iter().for_each(|cpu| part.set(*cpu));
     Some(part)
 }
 
@@ -37,10 +39,10 @@ mod tests {
     #[test]
     fn each_core_has_processors_of_its_own_and_all_are_had() {
         let all = set(&[1, 2, 5, 6, 9]);
-        assert_eq!(part(&all, 0, 2), Some(set(&[1, 2])));
-        assert_eq!(part(&all, 1, 2), Some(set(&[5, 6, 9])));
+        assert_eq!(part(&all, 0, 2), Some(set(&[1, 2, 5])));
+        assert_eq!(part(&all, 1, 2), Some(set(&[6, 9])));
         let three: Vec<_> = (0..3).map(|core| part(&all, core, 3)).collect();
-        assert_eq!(three, [Some(set(&[1])), Some(set(&[2, 5])), Some(set(&[6, 9]))]);
+        assert_eq!(three, [Some(set(&[1, 2])), Some(set(&[5, 6])), Some(set(&[9]))]);
         assert_eq!(part(&all, 0, 1), None, "one core runs anywhere");
         assert_eq!(part(&all, 5, 6), None, "there are too few");
     }
