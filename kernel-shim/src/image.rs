@@ -16,8 +16,9 @@ use crate::creds;
 /// `Superblock::medium_kind` of an image made for byte-addressable memory.
 const MEDIUM_KIND_PMEM: u16 = 2;
 
-/// Nanoseconds for which closing an image frees what was removed, before the rest is left to the next mount.
-const DRAIN_NS_MAX: u64 = 5_000_000_000;
+/// Nanoseconds for which closing an image frees what was removed, before the rest is left to the next mount: with what
+/// clients had published (three seconds at most) and a checkpoint less than the five in which a device ends.
+const DRAIN_NS_MAX: u64 = 1_000_000_000;
 
 /// What to run a device on.
 #[derive(Clone, Debug)]
@@ -126,7 +127,7 @@ impl Opened {
         DeviceConfig { label: self.label.clone(), media: self.media.clone(), ..config }
     }
 
-    /// Frees what was removed just now (large files: for some seconds at most), checkpoints, sets the clean flag and
+    /// Frees what was removed just now (large files: for a second at most), checkpoints, sets the clean flag and
     /// lets go of the image.
     pub fn close(self) -> Result<(), ServeError> {
         if let Err(e) = self.store.reclaim_for(DRAIN_NS_MAX) {

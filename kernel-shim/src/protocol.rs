@@ -137,6 +137,7 @@ impl Conversation {
         let request = match Request::decode(bytes) {
             Ok(request) => request,
             Err(Errno::PROTO) => return Answer::goodbye(),
+            Err(_) if !fds.is_empty() => return Answer::goodbye(),
             Err(errno) => return Answer::error(kind_claimed, errno),
         };
         let kind = request.kind();

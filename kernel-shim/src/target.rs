@@ -90,7 +90,8 @@ pub fn reach(target: &Path, options: ClientOptions, memory_bytes: u64) -> Result
     let meta = std::fs::metadata(target).map_err(TargetError::system(target))?;
     let until = Instant::now() + options.attach.wait.unwrap_or(WAIT);
     if meta.file_type().is_socket() {
-        let client = connect(SocketConnector::new(target), &options, until).map_err(TargetError::system(target))?;
+        let connector = SocketConnector::from_env(target);
+        let client = connector.and_then(|c| connect(c, &options, until)).map_err(TargetError::system(target))?;
         return Ok(Reached { client, embedded: false });
     }
     if meta.is_dir() {

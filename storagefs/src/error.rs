@@ -174,7 +174,7 @@ pub enum CopyFault {
 #[non_exhaustive]
 pub enum ImageError {
     /// Nothing of WeldFS in it.
-    #[error("not a WeldFS image: no superblock in block 0, block 8 or the last block of {len} bytes")]
+    #[error("not a WeldFS image: no superblock in block 0, block 8 or the last GiB of {len} bytes")]
     NotWeldFs {
         /// Length of the medium, bytes.
         len: u64,

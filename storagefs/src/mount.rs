@@ -22,8 +22,8 @@ use crate::superblock::{CopyWarning, Superblock, padded};
 use crate::tree::{Key, Pages, Tree, kind};
 use crate::zone::Zone;
 use replay::Replay;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use weldfs_ciscops::InodeNo;
 use weldfs_journal::{
     Clock, Journal, JournalConfig, JournalError, Lsn, Medium, MediumKind, Random, ScanReport, SegmentTable, crashpoint,
@@ -165,6 +165,7 @@ impl Store {
         let t4 = options.clock.now_ns();
         (report.open_ns, report.replay_ns, report.ready_ns, report.finish_ns) = (t1 - t0, t2 - t1, t3 - t2, t4 - t3);
         report.log();
+        let _ = store.mounted.set(report.log_end());
         Ok((Arc::new(store), report))
     }
 }
@@ -353,6 +354,7 @@ impl Store {
             budget,
             cache_bytes: page_bytes + block_bytes,
             read_only,
+            mounted: OnceLock::new(),
             closed: AtomicBool::new(false),
             checkpoints: AtomicU64::new(0),
             opens: Mutex::new(InoMap::default()),

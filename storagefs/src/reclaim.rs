@@ -17,7 +17,7 @@ pub(crate) const CUTS_MAX: usize = 16;
 /// Attributes removed in one step.
 const XATTRS_PER_STEP: usize = 64;
 /// Checkpoints in a row after which a step that still finds no room will find none.
-const WAITS_MAX: u32 = 8;
+pub(crate) const WAITS_MAX: u32 = 8;
 /// Log bytes a step needs at most.
 const STEP_BYTES: usize = 4096 + XATTRS_PER_STEP * 24;
 
@@ -201,8 +201,14 @@ impl Store {
 
     /// Removes attributes; true when none is left after `out`.
     fn plan_orphan_rest(&self, ino: u64, out: &mut Effects) -> FsResult<bool> {
-        let xattrs = self.xattrs(InodeNo(ino))?;
-        let all = xattrs.len() <= XATTRS_PER_STEP;
+        // Some at a time, those that are gone already among them: the shard is locked for no longer.
+        let (mut xattrs, mut next) = self.xattrs_from(InodeNo(ino), 0)?;
+        while let Some(from) = next.filter(|_| xattrs.len() < XATTRS_PER_STEP) {
+            let (more, then) = self.xattrs_from(InodeNo(ino), from)?;
+            xattrs.extend(more);
+            next = then;
+        }
+        let all = next.is_none() && xattrs.len() <= XATTRS_PER_STEP;
         out.extend(xattrs.iter().take(XATTRS_PER_STEP).map(|x| Effect::DelXattr { ino: x.ino, slot: x.slot }));
         // Cuts of an inode that goes: their entries go along.
         let stamps: Vec<u64> = {

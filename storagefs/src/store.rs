@@ -102,6 +102,24 @@ pub struct Statfs {
     pub fsid: u64,
 }
 
+/// How the log of an image ended when it was mounted, for as long as the device runs: whoever opens an image through a
+/// library has no other report.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+pub struct LogEnd {
+    /// The image had been closed cleanly: nothing was recovered.
+    pub clean: bool,
+    /// Where the log ended, LSN; a record behind that which is gone as a whole has left no trace.
+    pub tail_lsn: u64,
+    /// Everything below this LSN had been durable.
+    pub watermark: u64,
+    /// Whole records of a torn tail, which were discarded.
+    pub discarded_records: u64,
+    /// Bytes of them.
+    pub discarded_bytes: u64,
+    /// Records in it that are not whole.
+    pub discarded_torn: u64,
+}
+
 /// Counters of the store.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, serde::Serialize)]
 pub struct StoreStats {
@@ -163,6 +181,8 @@ pub struct Store {
     /// Memory of page and block cache.
     pub(crate) cache_bytes: usize,
     pub(crate) read_only: bool,
+    /// How the log ended when it was mounted.
+    pub(crate) mounted: OnceLock<LogEnd>,
     /// Unmounted: nothing may be begun any more.
     pub(crate) closed: AtomicBool,
     pub(crate) checkpoints: AtomicU64,

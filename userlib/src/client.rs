@@ -78,10 +78,11 @@ impl Drop for Inner {
 
 impl Client {
     /// Attaches to the device that listens at `socket` (say `disk.img.sock`), as a member of the tenant whose token the
-    /// environment holds, if it holds one ([`crate::TOKEN_VARIABLE`]). Errors as [`Connector::attach`].
+    /// environment holds, if it holds one ([`crate::TOKEN_VARIABLE`]), if the device is of whom it may be
+    /// ([`SocketConnector::from_env`]). Errors as [`Connector::attach`].
     pub fn connect(socket: impl AsRef<Path>) -> io::Result<Client> {
         let options = ClientOptions { attach: AttachOptions::from_env()?, ..ClientOptions::default() };
-        Client::with_options(Arc::new(SocketConnector::new(socket.as_ref())), options)
+        Client::with_options(Arc::new(SocketConnector::from_env(socket.as_ref())?), options)
     }
 
     /// Attaches through any connector, such as kernel-shim's embedded device.

@@ -30,6 +30,8 @@ pub struct AttachOptions {
 pub const TOKEN_VARIABLE: &str = "WELDFS_TENANT_TOKEN";
 /// The environment variable that says how long to wait for a device that is known to be starting: seconds, 0 to 86400.
 pub const WAIT_VARIABLE: &str = "WELDFS_WAIT";
+/// The environment variable that names a user, by number, whose device is believed by its socket's path.
+pub const DEVICE_USER_VARIABLE: &str = "WELDFS_DEVICE_USER";
 /// How long to wait unless something else is said.
 pub const WAIT_DEFAULT: Duration = Duration::from_secs(30);
 /// The longest that can be asked for, seconds.
@@ -48,6 +50,19 @@ pub fn wait_from_env() -> Result<Option<Duration>, Errno> {
     match std::env::var_os(WAIT_VARIABLE) {
         None => Ok(None),
         Some(text) => text.to_str().ok_or(Errno::INVAL).and_then(parse_wait).map(Some),
+    }
+}
+
+/// A user as [`DEVICE_USER_VARIABLE`] holds it, such as `1000`. EINVAL for anything else.
+pub fn parse_device_user(text: &str) -> Result<u32, Errno> {
+    text.trim().parse().ok().filter(|user| *user != u32::MAX).ok_or(Errno::INVAL)
+}
+
+/// What the environment says ([`DEVICE_USER_VARIABLE`]), if it says anything.
+pub fn device_user_from_env() -> Result<Option<u32>, Errno> {
+    match std::env::var_os(DEVICE_USER_VARIABLE) {
+        None => Ok(None),
+        Some(text) => text.to_str().ok_or(Errno::INVAL).and_then(parse_device_user).map(Some),
     }
 }
 

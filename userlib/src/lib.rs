@@ -47,8 +47,9 @@ pub use buf::{Payload, PoolBuf, Room};
 pub use catalogue::Placement;
 pub use client::{Client, ClientOptions};
 pub use connector::{
-    AttachOptions, Claimed, Connector, Here, Placeholder, QueueParts, SessionInfo, TOKEN_VARIABLE, Transport,
-    WAIT_DEFAULT, WAIT_VARIABLE, parse_wait, wait_from_env,
+    AttachOptions, Claimed, Connector, DEVICE_USER_VARIABLE, Here, Placeholder, QueueParts, SessionInfo,
+    TOKEN_VARIABLE, Transport, WAIT_DEFAULT, WAIT_VARIABLE, device_user_from_env, parse_device_user, parse_wait,
+    wait_from_env,
 };
 pub use dir::{Dir, DirEntry, Entries};
 pub use file::File;

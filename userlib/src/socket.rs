@@ -5,17 +5,21 @@
 
 use crate::connector::{
     AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, Transport, WAIT_DEFAULT,
+    device_user_from_env,
 };
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, SocketAddrUnix, SocketFlags, SocketType,
 };
+use rustix::process::Uid;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -28,11 +32,18 @@ use weldfs_locks::Mutex;
 /// Lowest number that descriptors of this library itself take, where the limit of the process allows.
 pub const FD_HIGH: i32 = 768;
 
+/// Links that are followed to a socket, as the kernel does.
+const LINKS_MAX: u32 = 40;
+
 /// Attaches over a Unix socket.
 #[derive(Debug, Clone)]
 pub struct SocketConnector {
     path: PathBuf,
     of: Option<Expected>,
+    /// A stranger whose device is believed by a socket's path, wherever that leads.
+    user: Option<u32>,
+    /// No other stranger's is.
+    only: bool,
 }
 
 /// Who the device must be.
@@ -43,16 +54,36 @@ struct Expected {
 }
 
 impl SocketConnector {
-    /// To the device that listens at `path`.
+    /// To the device that listens at `path`. It is believed if root or the calling user runs it; another user's is, if
+    /// no third one could have made that socket, or a folder on its way: where the way leads through one like /tmp,
+    /// which all may write to and which is sticky, what lies in it must be root's, the calling user's, or that
+    /// folder's owner's. EPERM.
     pub fn new(path: impl Into<PathBuf>) -> SocketConnector {
-        SocketConnector { path: path.into(), of: None }
+        SocketConnector { path: path.into(), of: None, user: None, only: false }
+    }
+
+    /// The same, if this user, root or the calling user runs the device, wherever its socket lies; EPERM if it is any
+    /// other. `None`: as the path says.
+    pub fn run_by(self, user: Option<u32>) -> SocketConnector {
+        SocketConnector { user, only: user.is_some(), ..self }
+    }
+
+    /// To the device that listens at `path`, as [`SocketConnector::new`], or one of the user that the environment names
+    /// ([`crate::DEVICE_USER_VARIABLE`]). EINVAL when it names none.
+    pub fn from_env(path: impl Into<PathBuf>) -> io::Result<SocketConnector> {
+        Ok(SocketConnector { user: device_user_from_env()?, ..SocketConnector::new(path) })
+    }
+
+    /// Who runs the device that is attached to, if it is believed. Errors as those of an attach.
+    pub fn device_user(&self, wait: Duration) -> io::Result<u32> {
+        Ok(rustix::net::sockopt::socket_peercred(&self.dial(wait)?)?.uid.as_raw())
     }
 
     /// To the device that listens at `path`, if it is the one of an image: run by root, by the calling user or by the
     /// image's `owner`, and of the file system `uuid`, where these are known. Anything else is EPERM, and no request
     /// but the one that asks for the UUID has been sent.
     pub fn of_image(path: impl Into<PathBuf>, owner: Option<u32>, uuid: Option<[u8; 16]>) -> SocketConnector {
-        SocketConnector { path: path.into(), of: Some(Expected { owner, uuid }) }
+        SocketConnector { path: path.into(), of: Some(Expected { owner, uuid }), user: None, only: false }
     }
 
     /// A connection to a device whose user may be one: any process can listen where it may make a file.
@@ -62,11 +93,12 @@ impl SocketConnector {
         if device.is_root() || device == rustix::process::geteuid() {
             return Ok(socket);
         }
-        let trusted = match &self.of {
-            Some(of) => of.owner == Some(device.as_raw()),
-            None => is_of_its_folder(&self.path, device.as_raw()),
-        };
-        if trusted { Ok(socket) } else { Err(Errno::PERM.into()) }
+        match (&self.of, self.user) {
+            (Some(of), _) if of.owner == Some(device.as_raw()) => Ok(socket),
+            (None, Some(user)) if user == device.as_raw() => Ok(socket),
+            (None, _) if !self.only => dial_in_folder(&self.path, device, wait),
+            _ => Err(Errno::PERM.into()),
+        }
     }
 
     /// Asks the device to end cleanly, and waits until it has: on return its sessions have ended and its image is
@@ -80,7 +112,10 @@ impl SocketConnector {
             Some(Errno::TIMEDOUT) => Errno::AGAIN.into(),
             _ => e,
         };
-        let socket = self.dial(timeout).map_err(late_to_connect)?;
+        // Nothing is given to it: root ends whatever listens there.
+        let root = rustix::process::geteuid().is_root();
+        let dial = if root { dial(&self.path, timeout) } else { self.dial(timeout) };
+        let socket = dial.map_err(late_to_connect)?;
         converse(&socket, &Request::Stop, None).map_err(late)?;
         Ok(())
     }
@@ -113,13 +148,77 @@ impl Connector for SocketConnector {
     }
 }
 
-/// Whether a socket at `path` that this user made was made where not every user could have: in a folder that others
-/// may write to, and that keeps them from each other's files only (/tmp), the folder's owner alone is no stranger.
-fn is_of_its_folder(path: &Path, user: u32) -> bool {
-    let folder = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let Ok(meta) = rustix::fs::stat(folder) else { return false };
-    let open_to_others = meta.st_mode & 0o1000 != 0 && meta.st_mode & 0o022 != 0;
-    !open_to_others || meta.st_uid == user
+/// Connects to a stranger's device, if the socket's path says that it is the one: no third user can have made the
+/// socket, a folder on its way, or a link that leads there. The folder is opened once, and the socket taken from there,
+/// so that nothing that is moved or made meanwhile leads elsewhere. EPERM.
+fn dial_in_folder(path: &Path, device: Uid, wait: Duration) -> io::Result<OwnedFd> {
+    let (folder, name) = resolve(path)?;
+    let there = rustix::fs::statat(&folder, &name, AtFlags::SYMLINK_NOFOLLOW)?;
+    if FileType::from_raw_mode(there.st_mode) != FileType::Socket {
+        return Err(Errno::PERM.into());
+    }
+    believe(&folder, device)?;
+    let socket = connect_in(&folder, &name, wait)?;
+    match rustix::net::sockopt::socket_peercred(&socket)?.uid == device {
+        true => Ok(socket),
+        false => Err(Errno::PERM.into()),
+    }
+}
+
+/// The folder that a path leads to, through links that no stranger can have made, and the name there.
+fn resolve(path: &Path) -> io::Result<(OwnedFd, OsString)> {
+    // Last one first.
+    let parts = |path: &Path| path.components().rev().map(|part| part.as_os_str().to_owned()).collect::<Vec<_>>();
+    let (mut at, mut left, mut links) = (open_folder(CWD, ".")?, parts(path), 0);
+    while let Some(part) = left.pop() {
+        let how = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let next = match rustix::fs::openat(&at, &part, how, Mode::empty()) {
+            // It is not opened that is asked for, and it is looked for there.
+            Err(_) if left.is_empty() => return Ok((at, part)),
+            next => next?,
+        };
+        let meta = rustix::fs::fstat(&next)?;
+        match FileType::from_raw_mode(meta.st_mode) {
+            FileType::Symlink => {
+                believe(&at, Uid::from_raw(meta.st_uid))?;
+                links += 1;
+                if links > LINKS_MAX {
+                    return Err(Errno(libc::ELOOP).into());
+                }
+                let target = rustix::fs::readlinkat(&next, "", Vec::new())?;
+                left.extend(parts(Path::new(OsStr::from_bytes(target.as_bytes()))));
+            }
+            _ if left.is_empty() => return Ok((at, part)),
+            _ => at = next,
+        }
+    }
+    Err(Errno::NOENT.into())
+}
+
+fn open_folder(at: impl AsFd, path: impl rustix::path::Arg) -> rustix::io::Result<OwnedFd> {
+    rustix::fs::openat(at, path, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+}
+
+/// Whether what this user made in a folder is where not every user could have made it. In a folder that others may
+/// write to, and that keeps them from each other's files only (sticky, /tmp), whoever is neither its owner nor root nor
+/// the calling user is a stranger; in any other, leave to write is its owner's to give. So it is up to the root. EPERM.
+fn believe(folder: &OwnedFd, maker: Uid) -> io::Result<()> {
+    let (mut at, mut maker) = (rustix::io::fcntl_dupfd_cloexec(folder, 0)?, maker);
+    loop {
+        let here = rustix::fs::fstat(&at)?;
+        let owner = Uid::from_raw(here.st_uid);
+        let open_to_others = here.st_mode & 0o1000 != 0 && here.st_mode & 0o022 != 0;
+        let known = maker == owner || maker.is_root() || maker == rustix::process::geteuid();
+        if open_to_others && !known {
+            return Err(Errno::PERM.into());
+        }
+        let above = open_folder(&at, "..")?;
+        let up = rustix::fs::fstat(&above)?;
+        if (up.st_dev, up.st_ino) == (here.st_dev, here.st_ino) {
+            return Ok(());
+        }
+        (at, maker) = (above, owner);
+    }
 }
 
 /// Bounds how long the socket is waited for; `None`: not at all.
@@ -139,27 +238,37 @@ fn late(errno: Errno) -> Errno {
 
 /// Connects, also where the path is longer than a socket address holds. Answers are waited for up to `wait` each.
 fn dial(path: &Path, wait: Duration) -> io::Result<OwnedFd> {
+    match SocketAddrUnix::new(path) {
+        Ok(address) => connect(&address, wait),
+        Err(rustix::io::Errno::NAMETOOLONG) => {
+            let (folder, name) = split(path)?;
+            connect_in(&open_folder(CWD, folder)?, name, wait)
+        }
+        Err(e) => Err(e.into()),
+    }
+}
+
+/// A socket's folder and its name there.
+fn split(path: &Path) -> io::Result<(&Path, &OsStr)> {
+    let name = path.file_name().ok_or(Errno::NOENT)?;
+    Ok((path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new(".")), name))
+}
+
+/// Connects to a socket of an open folder.
+fn connect_in(folder: &OwnedFd, name: &OsStr, wait: Duration) -> io::Result<OwnedFd> {
+    let near = Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name);
+    connect(&SocketAddrUnix::new(near)?, wait)
+}
+
+fn connect(address: &SocketAddrUnix, wait: Duration) -> io::Result<OwnedFd> {
     let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
     patience(&socket, Some(wait))?;
-    let connect = |address: &SocketAddrUnix| match rustix::net::connect(&socket, address) {
+    match rustix::net::connect(&socket, address) {
+        Ok(()) => Ok(socket),
         // More wait than the kernel lets wait.
         Err(rustix::io::Errno::AGAIN) => Err(Errno::TIMEDOUT.into()),
-        done => done.map_err(io::Error::from),
-    };
-    let address = match SocketAddrUnix::new(path) {
-        Ok(address) => address,
-        Err(rustix::io::Errno::NAMETOOLONG) => {
-            let (dir, name) = (path.parent(), path.file_name());
-            let (Some(dir), Some(name)) = (dir, name) else { return Err(Errno::NAMETOOLONG.into()) };
-            let dir = rustix::fs::open(dir, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
-            let near = Path::new("/proc/self/fd").join(dir.as_raw_fd().to_string()).join(name);
-            connect(&SocketAddrUnix::new(near)?)?;
-            return Ok(socket);
-        }
-        Err(e) => return Err(e.into()),
-    };
-    connect(&address)?;
-    Ok(socket)
+        Err(e) => Err(e.into()),
+    }
 }
 
 /// The same descriptor under a high number; the given one where that is refused.

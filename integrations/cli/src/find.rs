@@ -54,17 +54,17 @@ pub fn connect(device: &Path, socket: &Path, until: Instant) -> io::Result<Clien
     let left = until.saturating_duration_since(Instant::now());
     let attach = AttachOptions { wait: Some(left), ..AttachOptions::from_env()? };
     let options = ClientOptions { attach, ..ClientOptions::default() };
-    Client::with_options(Arc::new(connector(device, socket)), options)
+    Client::with_options(Arc::new(connector(device, socket)?), options)
 }
 
 /// The way to the device of `device` that listens at `socket`: not to any other that has taken its place.
-pub fn connector(device: &Path, socket: &Path) -> SocketConnector {
+pub fn connector(device: &Path, socket: &Path) -> io::Result<SocketConnector> {
     if device == socket {
-        return SocketConnector::new(socket);
+        return SocketConnector::from_env(socket);
     }
     let meta = std::fs::metadata(device).ok();
     let uuid = meta.as_ref().filter(|meta| !meta.is_dir()).and_then(|_| uuid_of(device));
-    SocketConnector::of_image(socket, meta.map(|meta| meta.uid()), uuid)
+    Ok(SocketConnector::of_image(socket, meta.map(|meta| meta.uid()), uuid))
 }
 
 /// The UUID of an image that can be read, whoever has it open.
@@ -104,7 +104,8 @@ pub fn cannot_attach(socket: &Path, e: &io::Error) -> Failure {
             ": WELDFS_TENANT_TOKEN is no token of this device (a token holds until its device ends)"
         }
         io::ErrorKind::PermissionDenied if e.raw_os_error() == Some(Errno::PERM.0) => {
-            ": it is run by another user than root, you or the owner of what it serves, or serves another file system"
+            ": it is run by another user than root, you or the owner of what it serves (WELDFS_DEVICE_USER may name one), \
+             or serves another file system"
         }
         io::ErrorKind::TimedOut => {
             "; it may be recovering its image: `weldfs wait` waits for it, and WELDFS_WAIT=SECONDS makes all verbs wait"

@@ -104,7 +104,12 @@ impl<'c> Walk<'c> {
         }
         // One for all the names of a directory.
         if self.again.as_ref().is_none_or(|(of, _)| of != dir) {
-            self.again = Some((dir.to_owned(), names(self.client, dir).unwrap_or_default()));
+            let again = match names(self.client, dir) {
+                // Gone as well, with all that was in it.
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => Vec::new(),
+                again => again?,
+            };
+            self.again = Some((dir.to_owned(), again));
         }
         let lists = |(_, names): &(PathBuf, Vec<OsString>)| names.binary_search_by(|n| n.as_os_str().cmp(name)).is_ok();
         if !self.again.as_ref().is_some_and(lists) {

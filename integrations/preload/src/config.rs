@@ -57,6 +57,8 @@ impl<const N: usize> Deref for Text<N> {
 pub struct Config {
     /// The device's socket.
     pub socket: Text<PATH_BYTES>,
+    /// Who runs that device, as text; one that is too long is kept as the empty text, which is no user.
+    pub user: Option<Text<TOKEN_BYTES>>,
     /// Host path under which the device's root appears: absolute, normal form, no slash at the end.
     pub prefix: Text<PATH_BYTES>,
     /// Whether a mount of the device is at `prefix`.
@@ -128,6 +130,7 @@ fn read() -> Option<Config> {
     };
     Some(Config {
         socket: path("WELDFS_SOCKET", socket),
+        user: variable(b"WELDFS_DEVICE_USER").map(|user| Text::new(user).unwrap_or(Text::EMPTY)),
         last: prefix.iter().rposition(|b| *b == b'/').map_or(0, |slash| slash + 1),
         // What a mount elsewhere has other names for is not looked for there.
         mounted: variable(b"WELDFS_MOUNT").and_then(normal).is_some_and(|mount| mount == prefix),

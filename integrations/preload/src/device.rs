@@ -26,6 +26,14 @@ fn client() -> Res<&'static Client> {
     attach()
 }
 
+/// A variable of the environment, if there is one; what `wrong` says where it does not mean anything.
+fn setting<T>(text: Option<&[u8]>, parse: impl Fn(&str) -> Option<T>, wrong: impl Fn() -> i32) -> Res<Option<T>> {
+    match text {
+        None => Ok(None),
+        Some(text) => std::str::from_utf8(text).ok().and_then(parse).map(Some).ok_or_else(wrong),
+    }
+}
+
 #[cold]
 fn attach() -> Res<&'static Client> {
     let config = config::get().ok_or(libc::ENODEV)?;
@@ -35,29 +43,33 @@ fn attach() -> Res<&'static Client> {
     }
     use std::os::unix::ffi::OsStrExt;
     let socket = std::path::Path::new(std::ffi::OsStr::from_bytes(&config.socket));
-    let token = match &config.token {
-        None => None,
-        Some(text) => match std::str::from_utf8(text).ok().and_then(|t| t.parse().ok()) {
-            Some(token) => Some(token),
-            None => {
-                report::warn(&[weldfs::TOKEN_VARIABLE, " is not a token of 32 hexadecimal digits"]);
-                return Err(libc::EACCES);
-            }
+    let token = setting(
+        config.token.as_deref(),
+        |t| t.parse().ok(),
+        || {
+            report::warn(&[weldfs::TOKEN_VARIABLE, " is not a token of 32 hexadecimal digits"]);
+            libc::EACCES
         },
-    };
-    let wait = match &config.wait {
-        None => None,
-        Some(text) => match std::str::from_utf8(text).ok().and_then(|t| weldfs::parse_wait(t).ok()) {
-            Some(wait) => Some(wait),
-            None => {
-                report::warn(&[weldfs::WAIT_VARIABLE, " must be seconds, 0 to 86400"]);
-                return Err(libc::EINVAL);
-            }
+    )?;
+    let wait = setting(
+        config.wait.as_deref(),
+        |t| weldfs::parse_wait(t).ok(),
+        || {
+            report::warn(&[weldfs::WAIT_VARIABLE, " must be seconds, 0 to 86400"]);
+            libc::EINVAL
         },
-    };
+    )?;
+    let user = setting(
+        config.user.as_deref(),
+        |t| weldfs::parse_device_user(t).ok(),
+        || {
+            report::warn(&[weldfs::DEVICE_USER_VARIABLE, " must be a user's number"]);
+            libc::EINVAL
+        },
+    )?;
     let attach = AttachOptions { prefix: config.prefix.to_vec(), token, wait, ..AttachOptions::default() };
     let options = ClientOptions { attach, umask: Some(0), ..ClientOptions::default() };
-    match Client::with_options(Arc::new(SocketConnector::new(socket)), options) {
+    match Client::with_options(Arc::new(SocketConnector::new(socket).run_by(user)), options) {
         Ok(client) => Ok(CLIENT.get_or_init(|| client)),
         Err(e) => {
             let code = e.raw_os_error().unwrap_or(libc::EIO);

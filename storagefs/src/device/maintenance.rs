@@ -16,7 +16,11 @@ use super::clock::now_ns;
 use super::core::Core;
 use super::limits::{FLUSH_DEADLINE_NS, LIVENESS_POLL_MS, RECLAIM_DELAY_NS};
 use crate::error::{FsError, Wait};
+use crate::reclaim::WAITS_MAX;
 
+/// After so long, nanoseconds, what is reclaimed leaves the thread to what else was asked for, unless a command waits for
+/// all of it.
+const RECLAIM_NS: u64 = 20_000_000;
 const LIVENESS_POLL_NS: u64 = LIVENESS_POLL_MS * 1_000_000;
 
 /// What the maintenance thread has been asked for. Thread-safe.
@@ -41,6 +45,8 @@ struct Wishes {
     placeholders_at: Option<u64>,
     /// When what unlink and truncate left behind is drained.
     drain: bool,
+    /// The same now, for a command that waits for space.
+    space: bool,
     reclaim_at: Option<u64>,
     /// When the oldest unflushed effect must be flushed.
     flush_at: Option<u64>,
@@ -85,6 +91,16 @@ impl Maintenance {
             w.reclaim_at = Some(now_ns() + RECLAIM_DELAY_NS);
             self.bell.notify_one();
         }
+    }
+
+    /// There is more to reclaim: at once, after whatever was asked for meanwhile.
+    fn go_on(&self) {
+        self.wishes.lock().reclaim_at = Some(now_ns());
+    }
+
+    /// Whether the thread is to end.
+    fn ends(&self) -> bool {
+        self.wishes.lock().stop
     }
 
     /// Placeholders hold descriptions: poll them.
@@ -133,10 +149,10 @@ impl Future for Room<'_> {
         let until = match self.until {
             Some(until) => until,
             None => {
-                if self.wait == Wait::Drain {
-                    w.drain = true;
-                } else {
-                    w.checkpoint = true;
+                match self.wait {
+                    Wait::Drain => w.drain = true,
+                    Wait::Reclaim => (w.checkpoint, w.space) = (true, true),
+                    _ => w.checkpoint = true,
                 }
                 m.bell.notify_one();
                 w.rounds + 1
@@ -155,6 +171,7 @@ impl Future for Room<'_> {
 struct Turn {
     checkpoint: bool,
     drain: bool,
+    space: bool,
     flush: bool,
     placeholders: bool,
     rests: bool,
@@ -189,10 +206,11 @@ fn wait_for_work(m: &Maintenance) -> Turn {
         fence(Ordering::SeqCst);
     }
     let (checkpoint, drain) = (std::mem::take(&mut w.checkpoint), std::mem::take(&mut w.drain));
+    let space = std::mem::take(&mut w.space);
     // Looked at now, whatever the turn is for. Who watches one from here on is asked about again.
     let placeholders = w.placeholders_at.take().is_some();
     let rests = std::mem::take(&mut w.rests);
-    Turn { checkpoint, drain, flush, placeholders, rests, stop: w.stop }
+    Turn { checkpoint, drain, space, flush, placeholders, rests, stop: w.stop }
 }
 
 /// The thread's body.
@@ -213,7 +231,7 @@ pub(super) fn run(core: &Core) {
         if turn.checkpoint || core.store.needs_checkpoint() {
             made = make_room(core);
         }
-        match reclaim(core) {
+        match reclaim(core, turn.drain || turn.space) {
             // What was freed can be used after one more checkpoint.
             Ok(true) if turn.checkpoint => made = make_room(core),
             Err(e) if turn.drain => made = Err(e),
@@ -247,21 +265,31 @@ fn flush(core: &Core) {
     }
 }
 
-/// Frees what unlink and truncate left behind, in bounded steps, until nothing is left or nothing can be done now. True
-/// when anything was freed.
-fn reclaim(core: &Core) -> Result<bool, Errno> {
-    let mut any = false;
+/// Frees what unlink and truncate left behind, in bounded steps, until nothing is left or nothing can be done now, the
+/// thread is to end, or (unless it is to be `all`) [`RECLAIM_NS`] are over; the rest has another turn. True when anything
+/// was freed.
+pub(super) fn reclaim(core: &Core, all: bool) -> Result<bool, Errno> {
+    let (mut any, mut waits, end) = (false, 0, now_ns() + RECLAIM_NS);
     loop {
+        if core.maintenance.ends() && (any || waits > 0) || any && !all && now_ns() >= end {
+            core.maintenance.go_on();
+            return Ok(any);
+        }
         match core.store.reclaim_step() {
             Ok(true) => {
-                any = true;
+                (any, waits) = (true, 0);
                 if core.store.needs_checkpoint() {
                     make_room(core)?;
                 }
             }
             Ok(false) => return Ok(any),
             Err(FsError::Miss(m)) => core.store.fetch(&m).map_err(|e| reclaim_failed(core, e))?,
-            Err(FsError::Wait(_)) => make_room(core)?,
+            // A checkpoint makes room for a step, or none does: on a forged image.
+            Err(FsError::Wait(_)) if waits < WAITS_MAX => {
+                waits += 1;
+                make_room(core)?;
+            }
+            Err(FsError::Wait(_)) => return Err(Errno::NOSPC),
             Err(e) => return Err(reclaim_failed(core, e)),
         }
     }

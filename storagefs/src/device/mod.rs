@@ -89,6 +89,7 @@ use crate::store::Store;
 
 pub use self::core::DeviceConfig;
 pub use crate::lograte::LogRate;
+pub use crate::store::LogEnd;
 pub use counters::{CoreTotals, Totals};
 pub use departures::Departures;
 pub use memory::MemoryStats;

@@ -18,6 +18,7 @@ use super::profile::Profile;
 use super::session::SessionState;
 use super::tenants::{Tenant, TenantUsage};
 use super::trace::{Recording, TraceFacts};
+use crate::store::LogEnd;
 
 /// Everything a device counts, at one moment (counters of running queues are read without stopping them).
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -32,6 +33,9 @@ pub struct DeviceStats {
     pub crossings: Crossings,
     /// Flushes and records of the log.
     pub log: LogFacts,
+    /// How the log had ended when the image was mounted; none on a directory of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mounted: Option<LogEnd>,
     /// Memory for commands and caches.
     #[serde(default)]
     pub memory: MemoryStats,
@@ -475,6 +479,7 @@ impl Core {
                 used: self.store.journal().used(),
                 checkpoints: self.store.stats().checkpoints,
             },
+            mounted: self.store.mounted.get().copied(),
             memory: self.memory.stats(),
             usage: self.usage(),
             scheduler: self.scheduler(&policy),

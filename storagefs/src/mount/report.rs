@@ -1,7 +1,7 @@
 //! What a mount tells about its recovery.
 
 use crate::micro::open::OpenTxn;
-use crate::store::Store;
+use crate::store::{LogEnd, Store};
 use weldfs_ciscops::Opcode;
 use weldfs_journal::{Lsn, ScanReport};
 
@@ -119,6 +119,18 @@ pub struct RecoveryReport {
 }
 
 impl RecoveryReport {
+    /// The end of the log.
+    pub(super) fn log_end(&self) -> LogEnd {
+        LogEnd {
+            clean: self.clean,
+            tail_lsn: self.tail_lsn,
+            watermark: self.watermark,
+            discarded_records: self.discarded_records,
+            discarded_bytes: self.discarded_bytes,
+            discarded_torn: self.discarded_torn,
+        }
+    }
+
     pub(super) fn fill(&mut self, store: &Store, scan: &ScanReport, cut: Lsn) {
         self.clean = store.writer.lock().sb.clean;
         self.from_lsn = cut.0;

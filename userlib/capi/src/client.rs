@@ -77,7 +77,7 @@ fn reach_target(target: &Path, wanted: Wanted) -> Result<(Client, bool), Fault> 
     if !std::fs::metadata(target)?.file_type().is_socket() {
         return Err(Fault::new(Errno::OPNOTSUPP, "this library was built to reach sockets only"));
     }
-    Ok((Client::with_options(Arc::new(SocketConnector::new(target)), wanted.client)?, false))
+    Ok((Client::with_options(Arc::new(SocketConnector::from_env(target)?), wanted.client)?, false))
 }
 
 fn wanted(from: *const weldfs_options) -> Result<Wanted, Fault> {
@@ -140,7 +140,7 @@ pub unsafe extern "C" fn weldfs_attach(
     client: *mut *mut weldfs_client,
 ) -> c_int {
     attach(on("weldfs_attach", socket), options, client, |wanted| {
-        let connector = Arc::new(SocketConnector::new(path(socket)?));
+        let connector = Arc::new(SocketConnector::from_env(path(socket)?)?);
         Ok((Client::with_options(connector, wanted.client)?, false))
     })
 }

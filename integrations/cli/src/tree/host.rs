@@ -133,7 +133,8 @@ impl End for Host {
             _ => Kind::Other,
         };
         let times = [(meta.atime(), meta.atime_nsec() as u32), (meta.mtime(), meta.mtime_nsec() as u32)];
-        Ok(Look { id: (meta.dev(), meta.ino()), kind, mode: meta.mode() & 0o7777, size: meta.len(), times })
+        let (size, sparse) = (meta.len(), meta.blocks() * 512 < meta.len());
+        Ok(Look { id: (meta.dev(), meta.ino()), kind, mode: meta.mode() & 0o7777, size, sparse, times })
     }
 
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
@@ -154,7 +155,7 @@ impl End for Host {
         self.pin(dir)
     }
 
-    fn reader(&self, path: &Path, _size: u64) -> io::Result<Box<dyn Content + '_>> {
+    fn reader(&self, path: &Path, _look: &Look) -> io::Result<Box<dyn Content + '_>> {
         Ok(Box::new(Sparse::new(File::open(path)?)))
     }
 

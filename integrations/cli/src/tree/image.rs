@@ -64,16 +64,17 @@ impl End for Image<'_> {
             _ => Kind::Other,
         };
         let times = [meta.body().atime, meta.body().mtime].map(|t| (t.sec, t.nsec));
-        Ok(Look { id: (0, meta.ino()), kind, mode: meta.permissions(), size: meta.len(), times })
+        let (size, sparse) = (meta.len(), meta.body().blocks512 * 512 < meta.len());
+        Ok(Look { id: (0, meta.ino()), kind, mode: meta.permissions(), size, sparse, times })
     }
 
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         self.client.open_dir(dir)?.entries().map(|entry| Ok(entry?.name)).collect()
     }
 
-    fn reader(&self, path: &Path, size: u64) -> io::Result<Box<dyn Content + '_>> {
-        if size < PIECE as u64 {
-            let mut bytes = vec![0; size as usize + 1];
+    fn reader(&self, path: &Path, look: &Look) -> io::Result<Box<dyn Content + '_>> {
+        if look.size < PIECE as u64 && !look.sparse {
+            let mut bytes = vec![0; look.size as usize + 1];
             let n = match self.client.open_read_close(path, OpenFlags::READ, 0, &mut bytes) {
                 // A virtual file is a stream, and its size says nothing.
                 Err(Errno::OPNOTSUPP) => {

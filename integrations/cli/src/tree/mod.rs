@@ -42,6 +42,8 @@ pub struct Look {
     pub mode: u32,
     /// Bytes.
     pub size: u64,
+    /// Some of them lie in holes.
+    pub sparse: bool,
     /// Access and modification time: seconds, nanoseconds.
     pub times: [(i64, u32); 2],
 }
@@ -54,8 +56,8 @@ pub trait End {
     fn look(&self, path: &Path, follow: bool) -> io::Result<Look>;
     /// Names in a directory.
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>>;
-    /// Content of a file of about `size` bytes.
-    fn reader(&self, path: &Path, size: u64) -> io::Result<Box<dyn Content + '_>>;
+    /// Content of a file that looked so.
+    fn reader(&self, path: &Path, look: &Look) -> io::Result<Box<dyn Content + '_>>;
     /// Content that has no size and no name of its own, if that is what the caller means by `path`: standard input.
     fn stream(&self, _path: &Path) -> io::Result<Option<Box<dyn Content + '_>>> {
         Ok(None)
@@ -306,7 +308,7 @@ impl Copy<'_> {
 
     fn file(&mut self, from: &Path, to: &Path, look: Look) -> Result<bool, Failure> {
         let source = self.from;
-        let Some(inner) = self.given("read", from, source.reader(from, look.size))? else { return Ok(false) };
+        let Some(inner) = self.given("read", from, source.reader(from, &look))? else { return Ok(false) };
         self.bytes(inner, from, to, look.mode & FILE_MODE)
     }
 

@@ -31,12 +31,12 @@ impl End for Forged {
         let mut kinds = kinds.borrow_mut();
         let kind = if kinds.len() > 1 { kinds.remove(0) } else { kinds[0] };
         let ino = self.inodes.get(path).copied().unwrap_or_else(|| path_number(path));
-        Ok(Look { id: (0, ino), kind, mode: 0o755, size: 5, times: [(0, 0); 2] })
+        Ok(Look { id: (0, ino), kind, mode: 0o755, size: 5, sparse: false, times: [(0, 0); 2] })
     }
     fn names(&self, dir: &Path) -> io::Result<Vec<OsString>> {
         Ok(self.dirs.get(dir).ok_or(io::ErrorKind::NotADirectory)?.iter().map(Into::into).collect())
     }
-    fn reader(&self, _path: &Path, _size: u64) -> io::Result<Box<dyn Content + '_>> {
+    fn reader(&self, _path: &Path, _look: &Look) -> io::Result<Box<dyn Content + '_>> {
         Ok(Box::new(Plain(&b"owned"[..])))
     }
     fn read_link(&self, path: &Path) -> io::Result<PathBuf> {

@@ -65,6 +65,10 @@ pub fn run(args: &Args) -> Outcome {
     Ok(exit_code(failed + misses))
 }
 
+fn is_no_way(e: &std::io::Error) -> bool {
+    matches!(e.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP | libc::EACCES))
+}
+
 /// Lists one place; how much of it could not be.
 fn list(
     args: &Args,
@@ -75,8 +79,14 @@ fn list(
 ) -> Result<u64, Failure> {
     let meta = client.symlink_metadata(&place.path).doing("list", place.to_string())?;
     // As in ls: a link is followed to list a directory, unless its own attributes are asked for.
-    let dir =
-        meta.is_dir() || meta.is_symlink() && !args.long && client.metadata(&place.path).is_ok_and(|m| m.is_dir());
+    let dir = match meta.is_symlink() && !args.long {
+        false => meta.is_dir(),
+        true => match client.metadata(&place.path) {
+            // It leads nowhere, or not where this user may go: the link is what there is to list.
+            Err(e) if is_no_way(&e) => false,
+            behind => behind.doing("list", place.to_string())?.is_dir(),
+        },
+    };
     if !dir || args.directory {
         let entry = Entry::new(client, &place.path, &place.path, &meta);
         named.push(Row { name: place.path.clone(), meta, entry });

@@ -8,7 +8,7 @@ mod folder;
 mod ground;
 mod mounted;
 
-use crate::device::socket_at;
+use crate::device::{say_what_is_gone, socket_at};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::find;
 use crate::output::{plain, say};
@@ -56,6 +56,23 @@ pub struct Args {
     command: Vec<OsString>,
 }
 
+/// Where a device is, and who runs it: its program knows the socket's path alone, and another user may have that by the
+/// time it attaches.
+struct Spot {
+    socket: PathBuf,
+    user: u32,
+}
+
+impl Spot {
+    /// Of the device that serves `image`, or of the socket that this is.
+    fn of(image: &Path, socket: &Path) -> Result<Spot, Failure> {
+        let wait = find::wait()?;
+        let user = find::connector(image, socket).and_then(|c| c.device_user(wait));
+        let user = user.map_err(|e| find::cannot_attach(socket, &e))?;
+        Ok(Spot { socket: socket.canonicalize().doing("attach to", socket)?, user })
+    }
+}
+
 /// A device in this process, for as long as the program runs.
 struct Hosted {
     stopper: Stopper,
@@ -65,17 +82,22 @@ struct Hosted {
 
 impl Hosted {
     /// Starts it; the socket is ready on return.
-    fn start(source: Source, share: bool) -> Result<Result<(Hosted, PathBuf), ServeError>, Failure> {
+    fn start(source: Source, share: bool) -> Result<Result<(Hosted, Spot), ServeError>, Failure> {
         let folder = Folder::make(share)?;
         let socket = folder.socket();
+        let image = if let Source::Image(image) = &source { Some(image.clone()) } else { None };
         let mut config = ServeConfig::new(source, &socket);
         config.signals = false;
         config.stoppable = false;
         config.socket.mode = if share { 0o666 } else { 0o600 };
         Ok(Server::bind(config).map(|server| {
+            if let Some(image) = &image {
+                say_what_is_gone(image, &server.opened().recovery);
+            }
             let stopper = server.stopper();
             let thread = std::thread::spawn(move || server.run());
-            (Hosted { stopper, thread, _folder: folder }, socket)
+            let user = rustix::process::geteuid().as_raw();
+            (Hosted { stopper, thread, _folder: folder }, Spot { socket, user })
         }))
     }
 
@@ -90,7 +112,7 @@ impl Hosted {
 }
 
 /// The program, told where its device is.
-fn program(args: &Args, library: &Path, socket: &Path, mount: Result<&Path, &str>) -> Command {
+fn program(args: &Args, library: &Path, device: &Spot, mount: Result<&Path, &str>) -> Command {
     let mut preload = library.as_os_str().to_owned();
     if let Some(more) = std::env::var_os("LD_PRELOAD").filter(|m| !m.is_empty()) {
         preload.push(":");
@@ -101,7 +123,8 @@ fn program(args: &Args, library: &Path, socket: &Path, mount: Result<&Path, &str
         .args(&args.command[1..])
         .env("LD_PRELOAD", preload)
         .env("WELDFS_PRELOAD", library)
-        .env("WELDFS_SOCKET", socket)
+        .env("WELDFS_SOCKET", &device.socket)
+        .env(weldfs::DEVICE_USER_VARIABLE, device.user.to_string())
         .env("WELDFS_PREFIX", &args.prefix)
         .env_remove("WELDFS_CWD");
     match mount {
@@ -123,20 +146,20 @@ fn say_mode(args: &Args, mount: Result<&Path, &str>) {
     }
 }
 
-fn run_program(args: &Args, library: &Path, socket: &Path, (relay, namespace): (&Relay, Namespace)) -> Outcome {
-    let mounted = mounted::start(args.mount, namespace, &args.prefix, socket)?;
+fn run_program(args: &Args, library: &Path, device: &Spot, (relay, namespace): (&Relay, Namespace)) -> Outcome {
+    let mounted = mounted::start(args.mount, namespace, &args.prefix, device)?;
     let at = mounted.as_ref().map(Mounted::dir).map_err(String::as_str);
     say_mode(args, at);
-    let outcome = run_child(args, library, socket, (relay, at));
+    let outcome = run_child(args, library, device, (relay, at));
     if let Ok(mounted) = mounted {
         mounted.end();
     }
     outcome
 }
 
-fn run_child(args: &Args, library: &Path, socket: &Path, (relay, mount): (&Relay, Result<&Path, &str>)) -> Outcome {
+fn run_child(args: &Args, library: &Path, device: &Spot, (relay, mount): (&Relay, Result<&Path, &str>)) -> Outcome {
     let name = Path::new(&args.command[0]);
-    let mut child = relay.spawn(&mut program(args, library, socket, mount)).map_err(|e| {
+    let mut child = relay.spawn(&mut program(args, library, device, mount)).map_err(|e| {
         let code = if e.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };
         Failure::new(format!("cannot run {}: {}", name.display(), crate::failure::reason(&e))).code(code)
     })?;
@@ -156,10 +179,10 @@ fn check_prefix(prefix: &Path) -> Result<(), Failure> {
 
 /// The device to use.
 enum Reached {
-    /// One that serves the image already, at this socket.
-    Served(PathBuf),
+    /// One that serves the image already.
+    Served(Spot),
     /// One of our own.
-    Own(Hosted, PathBuf),
+    Own(Hosted, Spot),
 }
 
 /// Finds the device of the image or starts one. A process that has the image open in passing, and a device that is
@@ -171,10 +194,10 @@ fn reach(args: &Args) -> Result<Reached, Failure> {
         if let Some(image) = &args.image
             && find::client_of(image, until)?.is_some()
         {
-            return Ok(Reached::Served(socket_at(image)));
+            return Spot::of(image, &socket_at(image)).map(Reached::Served);
         }
         match Hosted::start(source.clone(), args.share)? {
-            Ok((device, socket)) => return Ok(Reached::Own(device, socket)),
+            Ok((device, at)) => return Ok(Reached::Own(device, at)),
             Err(ServeError::InUse(_)) if Instant::now() < until => std::thread::sleep(find::PAUSE),
             Err(e) => return Err(Failure::new(e.to_string())),
         }
@@ -192,17 +215,13 @@ pub fn run(args: &Args) -> Outcome {
         // Without a device the program would run, and its files go nowhere.
         find::wait()?;
         weldfs::Client::connect(socket).map_err(|e| find::cannot_attach(socket, &e))?;
-        let socket = socket.canonicalize().doing("attach to", socket)?;
-        return run_program(args, library.path(), &socket, how);
+        return run_program(args, library.path(), &Spot::of(socket, socket)?, how);
     }
-    let (device, socket) = match reach(args)? {
-        Reached::Served(socket) => {
-            let socket = socket.canonicalize().doing("attach to", &socket)?;
-            return run_program(args, library.path(), &socket, how);
-        }
-        Reached::Own(device, socket) => (device, socket),
+    let (device, at) = match reach(args)? {
+        Reached::Served(at) => return run_program(args, library.path(), &at, how),
+        Reached::Own(device, at) => (device, at),
     };
-    let outcome = run_program(args, library.path(), &socket, how);
+    let outcome = run_program(args, library.path(), &at, how);
     device.end()?;
     outcome
 }

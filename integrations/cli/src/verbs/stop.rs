@@ -27,7 +27,7 @@ pub fn run(args: &Args) -> Outcome {
     find::wait()?;
     let name = args.device.display();
     let socket = socket_at(&args.device);
-    let Err(e) = find::connector(&args.device, &socket).stop(args.timeout) else { return Ok(0) };
+    let Err(e) = find::connector(&args.device, &socket).and_then(|c| c.stop(args.timeout)) else { return Ok(0) };
     let at = socket.display();
     let why = match e.raw_os_error().map(Errno) {
         _ if matches!(e.kind(), std::io::ErrorKind::NotFound | std::io::ErrorKind::ConnectionRefused) => {

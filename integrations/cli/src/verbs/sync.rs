@@ -4,7 +4,9 @@ use crate::device::{self, Want};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::output::{each, exit_code};
 use crate::place::Whole;
+use rustix::fs::{Mode, OFlags};
 use std::fs::File;
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use weldfs::OpenOptions;
 
@@ -45,5 +47,14 @@ fn image_file(image: &Path, path: Option<&Path>) -> Result<(), Failure> {
         device.client().metadata(path).doing("look at", label)?;
         device.close()?;
     }
-    File::open(image).and_then(|file| file.sync_all()).doing("make durable", image)
+    // Without a wait for who writes into a FIFO.
+    let how = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = rustix::fs::open(image, how, Mode::empty()).map(File::from).map_err(std::io::Error::from);
+    let file = file.doing("open", image)?;
+    let kind = file.metadata().doing("look at", image)?.file_type();
+    if !kind.is_file() && !kind.is_block_device() && !kind.is_dir() {
+        let why = "neither a file, a block device nor a directory";
+        return Err(Failure::new(format!("{}: {why}", image.display())));
+    }
+    file.sync_all().doing("make durable", image)
 }

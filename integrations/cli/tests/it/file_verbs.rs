@@ -143,6 +143,11 @@ fn sizes_are_set_and_files_are_made() {
         ok(["truncate", "-s", "1G", &at("/sparse")]);
         let sparse = stat(&at("/sparse"));
         assert_eq!((&sparse["size_bytes"], &sparse["allocated_bytes"]), (&(1u64 << 30).into(), &0.into()));
+        // A copy keeps holes, of small files as well.
+        ok(["truncate", "-s", "900K", &at("/small")]);
+        ok(["cp", &at("/small"), &at("/copy")]);
+        let copy = stat(&at("/copy"));
+        assert_eq!((&copy["size_bytes"], &copy["allocated_bytes"]), (&(900u64 << 10).into(), &0.into()));
         assert_eq!(fails(["truncate", "-s", "lots", &at("/f")]).0, 2);
         assert_eq!(fails(["truncate", "-s", "1", &at("/none/f")]).0, 1);
     });
@@ -249,6 +254,11 @@ fn changes_are_made_durable_of_whole_images_and_of_files() {
         assert_eq!(fails(["sync", &at("/none")]).0, 1);
     });
     assert_eq!(fails(["sync", "/no/such/image"]).0, 1);
+    let dir = tempfile::tempdir().expect("a folder");
+    let pipe = dir.path().join("pipe");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RWXU).expect("a FIFO");
+    let (code, said) = fails(["sync", pipe.to_str().expect("text")]);
+    assert!(code == 1 && said.contains("neither a file, a block device"), "{said}");
 }
 
 #[test]

@@ -65,17 +65,18 @@ pub(crate) struct Served {
 
 impl Served {
     pub(crate) fn start(image: &Path) -> Served {
-        Served::with(image, Stdio::null())
+        Served::of(image, &[], Stdio::null())
     }
 
     /// With its log in a file.
     pub(crate) fn logging(image: &Path, log: &Path) -> Served {
-        Served::with(image, fs::File::create(log).expect("a log").into())
+        Served::of(image, &[], fs::File::create(log).expect("a log").into())
     }
 
-    fn with(image: &Path, log: Stdio) -> Served {
+    fn of(image: &Path, arguments: &[&str], log: Stdio) -> Served {
         let child = Command::new(env!("CARGO_BIN_EXE_weldfs"))
             .arg("serve")
+            .args(arguments)
             .arg(image)
             .stderr(log)
             .spawn()
@@ -294,6 +295,41 @@ fn a_device_of_memory_lives_as_long_as_it_is_served() {
     assert_eq!(ok(["ls", &bench.inside("ram.sock", "/")]), "d\n");
     served.term();
     assert_eq!(fails(["ls", &bench.inside("ram.sock", "/")]).0, 1);
+}
+
+/// Processors that a thread of this name of a process may use, as the kernel prints them.
+fn processors_of(pid: u32, name: &str) -> Option<String> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("the process lives");
+    let of = |task: PathBuf| {
+        let status = fs::read_to_string(task.join("status")).ok()?;
+        let field = |name: &str| status.lines().find_map(|l| l.strip_prefix(name)).map(|v| v.trim().to_owned());
+        (field("Name:")? == name).then(|| field("Cpus_allowed_list:")).flatten()
+    };
+    tasks.filter_map(Result::ok).find_map(|task| of(task.path()))
+}
+
+#[test]
+fn two_cores_of_a_served_device_have_no_processor_in_common_and_one_core_has_all() {
+    let bench = Bench::new();
+    let image = bench.image("a.img", "pmem");
+    let comm = fs::read_to_string("/proc/self/comm").expect("a name");
+    let all = processors_of(std::process::id(), comm.trim()).expect("this process");
+    let many = rustix::thread::sched_getaffinity(None).expect("known").count() > 1;
+    for cores in ["1", "2"] {
+        let served = Served::of(&image, &["--cores", cores], Stdio::null());
+        let of = |core: u32| processors_of(served.child.id(), &format!("weld-dev-{core}"));
+        let start = Instant::now();
+        let right = || match cores {
+            "2" if many => of(0).is_some() && of(1).is_some() && of(0) != of(1) && of(0) != Some(all.clone()),
+            "2" => of(0) == Some(all.clone()) && of(1) == of(0),
+            _ => of(0) == Some(all.clone()) && of(1).is_none(),
+        };
+        while !right() {
+            assert!(start.elapsed() < Duration::from_secs(30), "{cores}: {:?} and {:?} of {all}", of(0), of(1));
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        served.term();
+    }
 }
 
 fn pattern(len: u32) -> Vec<u8> {

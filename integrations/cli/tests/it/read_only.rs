@@ -50,8 +50,10 @@ fn looking_at_an_unclean_image_writes_nothing_and_says_what_is_shown() {
             assert!(fs::read(&image).expect("read") == before, "{args:?} (number {i}) wrote to the image");
         }
         assert_eq!(fs::read(bench.path("out/sub/small")).expect("read"), b"some text\n");
-        // What changes it recovers it, and then there is nothing to say.
-        ok(["mkdir", &bench.inside("a.img", "/new")]);
+        // What changes it recovers it, says so, and then there is nothing to say.
+        let run = weldfs(["run", "--mount", "never", "--image", image.to_str().expect("text"), "mkdir", "/weld/new"]);
+        let said = String::from_utf8_lossy(&run.stderr);
+        assert!(run.status.success() && said.contains("vouches for"), "{said}");
         let out = weldfs(["ls", &bench.inside("a.img", "/")]);
         assert_eq!((String::from_utf8_lossy(&out.stdout), out.stderr.len()), ("new\ntree\n".into(), 0));
     }

@@ -45,6 +45,86 @@ fn what_is_put_into_an_image_does_not_go_to_another_user_who_has_taken_its_socke
     assert_eq!(ok(weldfs(["ls"]).arg(&theirs)), "");
 }
 
+/// The folder of a run that is over may be made by anybody, with a device in it for the programs that the run left.
+#[test]
+fn a_folder_that_another_user_has_made_where_all_may_is_no_better_than_a_socket_there() {
+    const NAME: &str = "a_folder_that_another_user_has_made_where_all_may_is_no_better_than_a_socket_there";
+    if !is_root() {
+        return crate::skips::skip(NAME, "it needs root");
+    }
+    let place = folder();
+    let theirs = place.path("weldfs-run-x");
+    fs::create_dir(&theirs).expect("mkdir");
+    fs::set_permissions(&theirs, PermissionsExt::from_mode(0o755)).expect("chmod");
+    chown(&theirs, Some(65_534), None).expect("chown");
+    let socket = theirs.join("weldfs.sock");
+    let squat = weldfs(["serve", "--ram=32M", "--socket", socket.to_str().expect("text")]);
+    let _squatter = Running::start(as_nobody(&squat).stderr(Stdio::null()));
+    ok(&mut as_nobody(&weldfs(["wait", socket.to_str().expect("text")])));
+    let at = format!("{}:/secret", socket.display());
+    let put = || {
+        let mut put = weldfs(["put"]);
+        put.arg(place.path("secret")).arg(&at);
+        put
+    };
+    let (code, said) = refused(&mut put());
+    assert!(code == Some(1) && said.contains("another user"), "{code:?}: {said}");
+    // Nor by a link that leads there, from a folder of one's own.
+    let own = Place::new();
+    std::os::unix::fs::symlink(&socket, own.path("sock")).expect("a link");
+    let by_link = format!("{}:/secret", own.path("sock").display());
+    assert_eq!(refused(weldfs(["put"]).arg(place.path("secret")).arg(by_link)).0, Some(1));
+    // To a program of a run that was this user's it is no device at all.
+    let here = std::path::Path::new(env!("CARGO_BIN_EXE_weldfs")).parent().expect("a folder");
+    let library = here.join("deps/libweldfs_preload.so");
+    let run = |user: &str| {
+        let mut program = std::process::Command::new("cp");
+        program.arg(place.path("secret")).arg("/weld/secret").env("LD_PRELOAD", &library).env("WELDFS_SOCKET", &socket);
+        program.env("WELDFS_PREFIX", "/weld").env("WELDFS_DEVICE_USER", user);
+        program
+    };
+    let (code, said) = refused(&mut run("0"));
+    assert!(code == Some(1) && said.contains("not permitted"), "{code:?}: {said}");
+    let (_, said) = refused(&mut run("root"));
+    assert!(said.contains("WELDFS_DEVICE_USER must be a user's number"), "{said}");
+    let listed = || ok(&mut as_nobody(&weldfs(["ls", &format!("{}:/", socket.display())])));
+    assert_eq!(listed(), "", "nothing has come to the other user");
+    // Whoever is told the user, too, means that one.
+    ok(put().env("WELDFS_DEVICE_USER", "65534"));
+    assert_eq!(listed(), "secret\n");
+    assert_eq!(refused(put().env("WELDFS_DEVICE_USER", "65533")).0, Some(1));
+}
+
+/// A device of another user in a folder where only that one can have put it: by its path it is believed, but not by a
+/// link that a third one can have made.
+#[test]
+fn a_link_that_any_user_can_have_made_leads_to_no_strangers_device() {
+    const NAME: &str = "a_link_that_any_user_can_have_made_leads_to_no_strangers_device";
+    if !is_root() {
+        return crate::skips::skip(NAME, "it needs root");
+    }
+    let (place, open) = (Place::new(), folder());
+    let theirs = place.path("theirs");
+    fs::create_dir(&theirs).expect("mkdir");
+    chown(&theirs, Some(65_534), None).expect("chown");
+    let socket = theirs.join("sock");
+    let serve = weldfs(["serve", "--ram=32M", "--socket", socket.to_str().expect("text")]);
+    let _device = Running::start(as_nobody(&serve).stderr(Stdio::null()));
+    ok(&mut as_nobody(&weldfs(["wait", socket.to_str().expect("text")])));
+    assert_eq!(ok(weldfs(["ls"]).arg(format!("{}:/", socket.display()))), "");
+    let link = open.path("link");
+    std::os::unix::fs::symlink(&socket, &link).expect("a link");
+    let by_link = || format!("{}:/", link.display());
+    assert_eq!(ok(weldfs(["ls"]).arg(by_link())), "", "of one's own");
+    // The folder is a link, too, and its last part leads up and down again.
+    std::os::unix::fs::symlink("theirs/../theirs", place.path("more")).expect("a link");
+    assert_eq!(ok(weldfs(["ls"]).arg(format!("{}/./sock:/", place.path("more").display()))), "");
+    std::os::unix::fs::lchown(&link, Some(65_533), None).expect("chown");
+    let (code, said) = refused(weldfs(["ls"]).arg(by_link()));
+    // (Where the kernel itself does not follow such links, it says so.)
+    assert!(code == Some(1) && (said.contains("another user") || said.contains("denied")), "{code:?}: {said}");
+}
+
 #[test]
 fn a_device_of_another_file_system_is_not_the_devices_of_the_image_it_lies_beside() {
     let place = folder();

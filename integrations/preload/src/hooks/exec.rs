@@ -41,6 +41,10 @@ fn variable(name: &[u8], value: &[u8]) -> Option<CString> {
     CString::new([name, b"=", value].concat()).ok()
 }
 
+/// Variables that say where the device is.
+const OF_RUN: [&[u8]; 5] =
+    [b"WELDFS_SOCKET", b"WELDFS_DEVICE_USER", b"WELDFS_PREFIX", b"WELDFS_MOUNT", b"WELDFS_UNMOUNTED"];
+
 /// The environment for a new program: the caller's, plus what it needs to find the device, even if it was cleared.
 fn environment(envp: *const *const c_char) -> Strings {
     let given = abi::strings(envp);
@@ -61,6 +65,7 @@ fn environment(envp: *const *const c_char) -> Strings {
         made.extend(variable(b"WELDFS_PRELOAD", library));
     }
     made.extend(variable(b"WELDFS_SOCKET", &config.socket));
+    made.extend(config.user.as_ref().and_then(|user| variable(b"WELDFS_DEVICE_USER", user)));
     made.extend(variable(b"WELDFS_PREFIX", &config.prefix));
     made.extend(config.mounted.then(|| variable(b"WELDFS_MOUNT", &config.prefix)).flatten());
     made.extend(config.unmounted.as_ref().and_then(|why| variable(b"WELDFS_UNMOUNTED", why)));
@@ -85,7 +90,7 @@ fn environment(envp: *const *const c_char) -> Strings {
         let named = |name: &[u8]| v.strip_prefix(name).is_some_and(|r| r.first() == Some(&b'='));
         let stands = named(b"WELDFS_CWD") && config::get().is_some();
         stands
-            || [&b"WELDFS_SOCKET"[..], b"WELDFS_PREFIX", b"WELDFS_MOUNT", b"WELDFS_UNMOUNTED"].into_iter().any(named)
+            || OF_RUN.into_iter().any(named)
             || (config.library.is_some() && (named(b"LD_PRELOAD") || named(b"WELDFS_PRELOAD")))
     };
     let rest: Vec<&CStr> = given.iter().copied().filter(|v| !ours(v)).collect();

@@ -34,10 +34,11 @@ fn reserve(h: Handle, off: off_t, len: off_t) -> c_int {
 
 /// Before the host's own sync of a file system: the device too, whether or not this process has used it. The files
 /// that are meant may be another's (`echo x > /weld/f; sync`), and a process that never synchronises pays nothing.
-pub fn sync_device(call: &str) {
-    if config::get().is_some() && device::on(|d| d.syncfs()).is_err() {
-        report::warn(&[call, ": the device did not answer"]);
+pub fn sync_device(call: &str) -> Res<()> {
+    if config::get().is_none() {
+        return Ok(());
     }
+    device::on(|d| d.syncfs()).inspect_err(|_| report::warn(&[call, ": the device did not answer"]))
 }
 
 hook! { real;
@@ -51,13 +52,16 @@ hook! { real;
     }
     fn syncfs(fd: c_int) -> c_int {
         let _ = ours!(fd, else {
-            sync_device("syncfs");
-            real(fd)
+            // The host's file system in any case; what failed of either is said.
+            let device = sync_device("syncfs");
+            let host = real(fd);
+            if host == 0 { done(device) } else { host }
         });
         done(device::on(|d| d.syncfs()))
     }
     fn sync() -> () {
-        sync_device("sync");
+        // Has no way to say what failed.
+        let _ = sync_device("sync");
         real()
     }
     fn sync_file_range(fd: c_int, off: off_t, len: off_t, flags: c_uint) -> c_int {

@@ -161,10 +161,11 @@ fn old(_: c_long, _: [usize; 6]) -> Option<c_long> {
 fn known(call: c_long, a: [usize; 6]) -> Option<c_long> {
     let fd = number(a[0]);
     match call {
-        libc::SYS_syncfs | libc::SYS_sync if !(call == libc::SYS_syncfs && table::ours(fd)) => {
-            super::sync::sync_device("sync");
+        libc::SYS_sync => {
+            let _ = super::sync::sync_device("sync");
             return None;
         }
+        libc::SYS_syncfs => return Some(answer(super::sync::syncfs(fd))),
         // Only what is ours: another library's mmap may itself be made of this call (tcmalloc's is), and be asked.
         libc::SYS_mmap => {
             let file = number(a[3]) & libc::MAP_ANONYMOUS == 0 && table::ours(number(a[4]));

@@ -163,6 +163,36 @@ fn what_a_session_collects_and_its_pools_have_one_bound() {
     device.shutdown();
 }
 
+/// A SIGTERM waited for all that had been removed just before.
+#[test]
+fn a_device_that_ends_frees_no_more_than_it_has_begun_to() {
+    let device = device(1);
+    let session = device.attach(Cred::root(), [0; 16], b"").unwrap();
+    let mut client = Client::new(&session);
+    let memory = QueueMemory::new(client.parts.region.clone(), &client.parts.layout).unwrap();
+    let path = PoolRange::new(0, 1);
+    memory.pool(&client.parts.layout).unwrap().slice(path).unwrap().copy_from(b"f");
+    // Here its thread does nothing: what it would do is done below.
+    device.core.maintenance.stop();
+    let flags = OpenFlags::WRITE | OpenFlags::CREATE;
+    let h = client.ask(Op::Open { base: Handle::ROOT, path, flags, mode: 0o600, placeholder: 0 });
+    let h = Handle::from_wire(h.unwrap());
+    // More windows than one step frees.
+    for window in 0..64 {
+        let write = Op::Write { h, at: At::Offset(window << 20), src: PoolRange::new(0, 1) };
+        assert_eq!(client.ask(write), Ok(1));
+    }
+    assert_eq!(client.ask(Op::Close { h }), Ok(0));
+    assert_eq!(client.ask(Op::Unlink { base: Handle::ROOT, path }), Ok(0));
+    assert!(device.core.store.reclaim_pending());
+    assert_eq!(super::super::maintenance::reclaim(&device.core, true), Ok(true));
+    assert!(device.core.store.reclaim_pending(), "it has freed all of it");
+    drop((client, session));
+    device.shutdown();
+    device.core.store.reclaim_for(u64::MAX).unwrap();
+    assert!(!device.core.store.reclaim_pending());
+}
+
 #[test]
 fn sessions_and_placeholders_leave_descriptors_for_those_who_come() {
     for (descriptors, sessions) in [(256, 51), (1024, 204), (4096, 819), (8192, 1024), (65_536, 1024), (1 << 20, 1024)]

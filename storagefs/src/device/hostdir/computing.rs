@@ -13,8 +13,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
+use weldfs_ciscops::pool::BREATH;
 use weldfs_locks::{Condvar, Mutex};
 use weldfs_waiting::Slice;
 
@@ -77,8 +77,7 @@ impl Breath {
         let stuck = beat & AWAKE != 0 && self.since != 0 && now.saturating_sub(self.since) > STUCK_NS;
         if stuck {
             self.since = 0;
-            // (What the kernel makes of it are some fifty microseconds: prctl(2), PR_SET_TIMERSLACK.)
-            std::thread::sleep(Duration::from_nanos(1));
+            std::thread::sleep(BREATH);
         }
         stuck
     }
@@ -214,6 +213,7 @@ impl Drop for Turn {
 mod tests {
     use super::*;
     use std::sync::atomic::AtomicUsize;
+    use std::time::Duration;
 
     #[test]
     fn no_more_compute_than_may_and_all_come_to_their_turn_in_order() {

@@ -91,6 +91,7 @@ impl Core {
             },
             total,
             log: LogFacts { flushes: self.flushes.load(Ordering::Relaxed), ..LogFacts::default() },
+            mounted: None,
             memory: MemoryStats::default(),
             slots: Vec::new(),
             usage: self.usage(),

@@ -64,6 +64,11 @@ fn variables(verb: &str) -> Vec<(&'static str, &'static str)> {
         ("WELDFS_LOG", "What is logged to standard error: error, warn (the default), info, debug or trace."),
         ("WELDFS_TENANT_TOKEN", "The tenant that this process belongs to at a running device; see weldfs-tenants(1)."),
         (
+            "WELDFS_DEVICE_USER",
+            "The number of a user whose device is believed by its socket's path, also where any user could have put that \
+             socket, as below /tmp.",
+        ),
+        (
             "WELDFS_WAIT",
             "Seconds to wait for a device that is starting, ending or recovering: 0 to 86400, 30 by default. Programs \
              under weldfs-run(1) wait as long.",

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use weldfs::Connector;
+use weldfs::SocketConnector;
 use weldfs_kernel_shim::{Embedded, Opened, ServeConfig, ServeError, Server, Source, Stopper};
 use weldfs_mount::{Door, SocketDoor, Who};
 use weldfs_storagefs::device::DeviceConfig;
@@ -70,7 +71,8 @@ impl Behind {
                 }
                 drop(client);
                 let socket = socket_at(source).canonicalize().doing("attach to", source)?;
-                let door = Arc::new(SocketDoor::new(Arc::new(find::connector(source, &socket))));
+                let connector = find::connector(source, &socket).doing("attach to", source)?;
+                let door = Arc::new(SocketDoor::new(Arc::new(connector)));
                 return Ok(Behind::Other(socket, door));
             }
             let started = match (options.read_only, options.exclusive) {
@@ -129,7 +131,7 @@ impl Behind {
             let _ = rustix::io::write(&*rings, &1u64.to_ne_bytes());
             ended
         });
-        let door = Arc::new(SocketDoor::new(Arc::new(find::connector(image, &socket))));
+        let door = Arc::new(SocketDoor::new(Arc::new(SocketConnector::new(socket))));
         Ok(Behind::Own(Box::new(OwnServed { served: Served { stopper, thread, over: over.clone() }, door })))
     }
 

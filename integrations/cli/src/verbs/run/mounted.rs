@@ -4,15 +4,16 @@
 //! mount namespace of this process's own: only the program and what it starts see it, and it goes with the last of
 //! them, however this process ends. Another user's lies there if that is an empty directory of his.
 
+use super::Spot;
 use super::ground::Ground;
 use crate::failure::{Failure, reason};
-use crate::find;
 use crate::output::say;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use weldfs::SocketConnector;
 use weldfs_kernel_shim::separate_mounts;
 use weldfs_mount::{Config, How, Mount, MountFlagSet, SocketDoor, mounted_at, unmount};
 
@@ -54,17 +55,17 @@ pub struct Mounted {
     _ground: Option<Ground>,
 }
 
-/// Mounts the device behind `socket`. Where that is not wanted, or cannot be and need not, it says why.
+/// Mounts a device. Where that is not wanted, or cannot be and need not, it says why.
 pub fn start(
     wanted: Wanted,
     namespace: Namespace,
     prefix: &Path,
-    socket: &Path,
+    device: &Spot,
 ) -> Result<Result<Mounted, String>, Failure> {
     if wanted == Wanted::Never {
         return Ok(Err("--mount never".to_owned()));
     }
-    match attempt(namespace, prefix, socket) {
+    match attempt(namespace, prefix, device) {
         Ok(mounted) => Ok(Ok(mounted)),
         Err(e) if wanted == Wanted::Auto => {
             tracing::debug!("no mount: {e}");
@@ -74,7 +75,8 @@ pub fn start(
     }
 }
 
-fn attempt(namespace: Namespace, prefix: &Path, socket: &Path) -> io::Result<Mounted> {
+fn attempt(namespace: Namespace, prefix: &Path, device: &Spot) -> io::Result<Mounted> {
+    let socket = &*device.socket;
     // What cannot be done is found out before a folder is made for it.
     let fuse = std::fs::OpenOptions::new().read(true).write(true).open("/dev/fuse");
     drop(fuse.map_err(|e| io::Error::new(e.kind(), format!("/dev/fuse: {e}")))?);
@@ -101,7 +103,7 @@ fn attempt(namespace: Namespace, prefix: &Path, socket: &Path) -> io::Result<Mou
         keep: Duration::ZERO,
         threads: THREADS,
     };
-    let door = Arc::new(SocketDoor::new(Arc::new(find::connector(socket, socket))));
+    let door = Arc::new(SocketDoor::new(Arc::new(SocketConnector::new(socket).run_by(Some(device.user)))));
     Ok(Mounted { mount: Mount::start(door, &dir, &config)?, dir, namespace, _ground: ground })
 }
 
