@@ -96,8 +96,8 @@ fn pieces(len: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..len).step_by(piece).map(move |at| (at, piece.min(len - at)))
 }
 
-/// How long a thread sleeps that is to be taken off its processor at all: a timer that is over before the kernel has got
-/// that far ends no turn. Of 2,000 sleeps of 1 ns to 4 us without slack (prctl(2), PR_SET_TIMERSLACK) none did on a
+/// How long a thread sleeps that is to be taken off its processor at all: a timer that is over before the kernel has
+/// got that far ends no turn. Of 2,000 sleeps of 1 ns to 4 us without slack (prctl(2), PR_SET_TIMERSLACK) none did on a
 /// virtual machine, and each took 20 us; of 8 us a fifth did, of 16 us 1,990.
 pub const BREATH: Duration = Duration::from_micros(16);
 

@@ -104,8 +104,8 @@ pub fn cannot_attach(socket: &Path, e: &io::Error) -> Failure {
             ": WELDFS_TENANT_TOKEN is no token of this device (a token holds until its device ends)"
         }
         io::ErrorKind::PermissionDenied if e.raw_os_error() == Some(Errno::PERM.0) => {
-            ": it is run by another user than root, you or the owner of what it serves (WELDFS_DEVICE_USER may name one), \
-             or serves another file system"
+            ": it is run by another user than root, you or the owner of what it serves (WELDFS_DEVICE_USER may name \
+             one), or serves another file system"
         }
         io::ErrorKind::TimedOut => {
             "; it may be recovering its image: `weldfs wait` waits for it, and WELDFS_WAIT=SECONDS makes all verbs wait"

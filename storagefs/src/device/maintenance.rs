@@ -18,8 +18,8 @@ use super::limits::{FLUSH_DEADLINE_NS, LIVENESS_POLL_MS, RECLAIM_DELAY_NS};
 use crate::error::{FsError, Wait};
 use crate::reclaim::WAITS_MAX;
 
-/// After so long, nanoseconds, what is reclaimed leaves the thread to what else was asked for, unless a command waits for
-/// all of it.
+/// After so long, nanoseconds, what is reclaimed leaves the thread to what else was asked for, unless a command waits
+/// for all of it.
 const RECLAIM_NS: u64 = 20_000_000;
 const LIVENESS_POLL_NS: u64 = LIVENESS_POLL_MS * 1_000_000;
 
@@ -266,8 +266,8 @@ fn flush(core: &Core) {
 }
 
 /// Frees what unlink and truncate left behind, in bounded steps, until nothing is left or nothing can be done now, the
-/// thread is to end, or (unless it is to be `all`) [`RECLAIM_NS`] are over; the rest has another turn. True when anything
-/// was freed.
+/// thread is to end, or (unless it is to be `all`) [`RECLAIM_NS`] are over; the rest has another turn. True when
+/// anything was freed.
 pub(super) fn reclaim(core: &Core, all: bool) -> Result<bool, Errno> {
     let (mut any, mut waits, end) = (false, 0, now_ns() + RECLAIM_NS);
     loop {

@@ -65,8 +65,8 @@ fn variables(verb: &str) -> Vec<(&'static str, &'static str)> {
         ("WELDFS_TENANT_TOKEN", "The tenant that this process belongs to at a running device; see weldfs-tenants(1)."),
         (
             "WELDFS_DEVICE_USER",
-            "The number of a user whose device is believed by its socket's path, also where any user could have put that \
-             socket, as below /tmp.",
+            "The number of a user whose device is believed by its socket's path, also where any user could have put \
+             that socket, as below /tmp.",
         ),
         (
             "WELDFS_WAIT",
