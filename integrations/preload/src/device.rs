@@ -26,12 +26,18 @@ fn client() -> Res<&'static Client> {
     attach()
 }
 
-/// A variable of the environment, if there is one; what `wrong` says where it does not mean anything.
-fn setting<T>(text: Option<&[u8]>, parse: impl Fn(&str) -> Option<T>, wrong: impl Fn() -> i32) -> Res<Option<T>> {
-    match text {
-        None => Ok(None),
-        Some(text) => std::str::from_utf8(text).ok().and_then(parse).map(Some).ok_or_else(wrong),
-    }
+/// What a variable of the environment says, if it is there; where that means nothing, a line says so, and why.
+fn setting<T>(
+    text: Option<&[u8]>,
+    parse: impl Fn(&str) -> Option<T>,
+    (name, wrong, code): (&str, &str, i32),
+) -> Res<Option<T>> {
+    let Some(text) = text else { return Ok(None) };
+    let value = std::str::from_utf8(text).ok().and_then(parse);
+    value.map(Some).ok_or_else(|| {
+        report::warn(&[name, wrong]);
+        code
+    })
 }
 
 #[cold]
@@ -43,30 +49,12 @@ fn attach() -> Res<&'static Client> {
     }
     use std::os::unix::ffi::OsStrExt;
     let socket = std::path::Path::new(std::ffi::OsStr::from_bytes(&config.socket));
-    let token = setting(
-        config.token.as_deref(),
-        |t| t.parse().ok(),
-        || {
-            report::warn(&[weldfs::TOKEN_VARIABLE, " is not a token of 32 hexadecimal digits"]);
-            libc::EACCES
-        },
-    )?;
-    let wait = setting(
-        config.wait.as_deref(),
-        |t| weldfs::parse_wait(t).ok(),
-        || {
-            report::warn(&[weldfs::WAIT_VARIABLE, " must be seconds, 0 to 86400"]);
-            libc::EINVAL
-        },
-    )?;
-    let user = setting(
-        config.user.as_deref(),
-        |t| weldfs::parse_device_user(t).ok(),
-        || {
-            report::warn(&[weldfs::DEVICE_USER_VARIABLE, " must be a user's number"]);
-            libc::EINVAL
-        },
-    )?;
+    let wrong = (weldfs::TOKEN_VARIABLE, " is not a token of 32 hexadecimal digits", libc::EACCES);
+    let token = setting(config.token.as_deref(), |t| t.parse().ok(), wrong)?;
+    let wrong = (weldfs::WAIT_VARIABLE, " must be seconds, 0 to 86400", libc::EINVAL);
+    let wait = setting(config.wait.as_deref(), |t| weldfs::parse_wait(t).ok(), wrong)?;
+    let wrong = (weldfs::DEVICE_USER_VARIABLE, " must be a user's number", libc::EINVAL);
+    let user = setting(config.user.as_deref(), |t| weldfs::parse_device_user(t).ok(), wrong)?;
     let attach = AttachOptions { prefix: config.prefix.to_vec(), token, wait, ..AttachOptions::default() };
     let options = ClientOptions { attach, umask: Some(0), ..ClientOptions::default() };
     match Client::with_options(Arc::new(SocketConnector::new(socket).run_by(user)), options) {

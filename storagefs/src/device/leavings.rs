@@ -228,6 +228,24 @@ mod tests {
         assert!(order.find("LL").is_none(), "{order}");
     }
 
+    /// Sleeps of 1 ns, as they were, ended no turn: the timer was over first, and who waited for the processor went on
+    /// waiting.
+    #[test]
+    fn a_breath_takes_a_thread_that_gives_way_off_its_processor() {
+        let switches = || {
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            let count = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+            count.unwrap().trim().parse::<u32>().unwrap()
+        };
+        let slept = std::thread::spawn(move || {
+            weldfs_waiting::give_way();
+            let before = switches();
+            (0..200).for_each(|_| std::thread::sleep(weldfs_ciscops::pool::BREATH));
+            switches() - before
+        });
+        assert!(slept.join().unwrap() >= 20);
+    }
+
     #[test]
     fn its_thread_goes_with_it_and_begins_with_what_it_is_told() {
         let (tell, told) = mpsc::channel();

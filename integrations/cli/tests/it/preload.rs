@@ -220,6 +220,22 @@ fn every_way_to_sync_reaches_the_device() {
     }
 }
 
+/// `syncfs` of a file system of the host may be for files of the device, and says so where these are not safe.
+#[test]
+fn a_sync_of_the_host_fails_where_the_device_does_not_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let library = Path::new(env!("CARGO_BIN_EXE_weldfs")).parent().unwrap().join("deps/libweldfs_preload.so");
+    let sync = |library: &Path| {
+        let mut command = Command::new("sync");
+        command.args(["--file-system"]).arg(folder.path()).env("LD_PRELOAD", library);
+        command.env("WELDFS_SOCKET", folder.path().join("none.sock")).env("LC_ALL", "C");
+        command.output().unwrap()
+    };
+    let output = sync(&library);
+    assert!(output.status.code() == Some(1) && said(&output).contains("the device did not answer"), "{output:?}");
+    assert!(sync(Path::new("")).status.success());
+}
+
 /// Without a sync the file is lost: else the tests above would prove nothing.
 #[test]
 fn without_sync_a_volatile_write_is_lost_by_a_kill() {

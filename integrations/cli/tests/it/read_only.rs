@@ -1,6 +1,6 @@
 //! Verbs that only look need leave to read, write nothing, and keep no other from looking.
 
-use crate::images::{Bench, Served, fails, ok, tree, weldfs};
+use crate::images::{Bench, Served, fails, json, ok, tree, weldfs};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -56,6 +56,16 @@ fn looking_at_an_unclean_image_writes_nothing_and_says_what_is_shown() {
         assert!(run.status.success() && said.contains("vouches for"), "{said}");
         let out = weldfs(["ls", &bench.inside("a.img", "/")]);
         assert_eq!((String::from_utf8_lossy(&out.stdout), out.stderr.len()), ("new\ntree\n".into(), 0));
+        // A device tells for as long as it runs how the log had ended.
+        let mounted = || json(&ok(["stats", "--json", &format!("{}.sock", image.display())]))["mounted"].clone();
+        let served = Served::start(&image);
+        assert_eq!(mounted()["clean"], true);
+        ok(["mkdir", &bench.inside("a.img", "/more")]);
+        served.kill();
+        let served = Served::start(&image);
+        let end = mounted();
+        assert!(end["clean"] == false && end["tail_lsn"].as_u64() >= end["watermark"].as_u64(), "{end}");
+        served.term();
     }
 }
 

@@ -109,6 +109,9 @@ fn a_link_that_any_user_can_have_made_leads_to_no_strangers_device() {
     let _device = Running::start(as_nobody(&serve).stderr(Stdio::null()));
     ok(&mut as_nobody(&weldfs(["wait", socket.to_str().expect("text")])));
     assert_eq!(ok(weldfs(["ls"]).arg(format!("{}:/", socket.display()))), "");
+    // Nor is it a stranger's where all may put sockets, if the folder is that user's.
+    fs::set_permissions(&theirs, PermissionsExt::from_mode(0o1777)).expect("chmod");
+    assert_eq!(ok(weldfs(["ls"]).arg(format!("{}:/", socket.display()))), "");
     let link = open.path("link");
     std::os::unix::fs::symlink(&socket, &link).expect("a link");
     let by_link = || format!("{}:/", link.display());
