@@ -280,6 +280,13 @@ pub enum Op {
     TxnAbort {
         txn: Handle,
     },
+    WriteVerified {
+        h: Handle,
+        at: At,
+        src: PoolRange,
+        kind: ChecksumKind,
+        sum: u32,
+    },
     DropKey {
         key: u64,
     },

@@ -150,7 +150,7 @@ fn check(op: &Op) -> Result<(), Errno> {
             crate::At::End => Err(Errno::INVAL),
             _ => place(at, out.len),
         },
-        Op::Write { at, src, .. } => place(at, src.len),
+        Op::Write { at, src, .. } | Op::WriteVerified { at, src, .. } => place(at, src.len),
         // When it commits, it is not known what was current when it was collected.
         Op::TxnWrite { at, src, .. } => fused_place(at, src.len),
         Op::Truncate { size, .. } => offset(size),

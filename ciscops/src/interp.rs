@@ -5,7 +5,7 @@ use crate::bodies::SetAttrBody;
 use crate::catalogue::{self, From, Micro, Span, Spot, To};
 use crate::command::{At, Command, Modify, Op};
 use crate::dirent::DirentWriter;
-use crate::flags::{Access, SetAttrMask};
+use crate::flags::{Access, ChecksumKind, SetAttrMask};
 use crate::limits::FILE_OFFSET_MAX;
 use crate::paths::Paths;
 use crate::program;
@@ -367,7 +367,18 @@ async fn single<T: Target>(op: &Op, paths: &Paths, pool: &SharedRegion, t: &mut 
             Ok((handle.to_wire(), opened.mode as u64 | created))
         }
         Op::Read { h, at, out } => read(h, at, out, pool, t).await,
-        Op::Write { h, at, src } => write(h, at, src, pool, t).await,
+        Op::Write { h, at, src } => write(h, at, Source::Shared(pool.slice(src)?), t).await,
+        Op::WriteVerified { h, at, src, kind: ChecksumKind::Crc32c, sum } => {
+            // One private copy: what was summed up is what is written.
+            let bytes = pool.slice(src)?.to_vec();
+            let mut stored = ChecksumState::new();
+            stored.update(&bytes);
+            t.file(h, Access::WRITE).await?;
+            if stored.value() != sum {
+                return Err(Errno::BADMSG);
+            }
+            write(h, at, Source::Private(&bytes), t).await
+        }
         Op::Truncate { h, size } => {
             let file = t.file(h, Access::WRITE).await?;
             t.truncate(file, size).await.map(none)
@@ -477,22 +488,16 @@ async fn read<T: Target>(
     Ok((n, off))
 }
 
-async fn write<T: Target>(
-    h: Handle,
-    at: At,
-    src: PoolRange,
-    pool: &SharedRegion,
-    t: &mut T,
-) -> Result<(u64, u64), Errno> {
+async fn write<T: Target>(h: Handle, at: At, src: Source<'_>, t: &mut T) -> Result<(u64, u64), Errno> {
     let file = t.file(h, Access::WRITE).await?;
     let cursor = t.cursor(h).await?;
     let place = match at {
         _ if cursor.append => At::End,
-        At::Current if cursor.offset > FILE_OFFSET_MAX - src.len as u64 => return Err(Errno::FBIG),
+        At::Current if cursor.offset > FILE_OFFSET_MAX - src.len() as u64 => return Err(Errno::FBIG),
         At::Current => At::Offset(cursor.offset),
         other => other,
     };
-    let written = t.write(file, place, Source::Shared(pool.slice(src)?), None).await?;
+    let written = t.write(file, place, src, None).await?;
     // POSIX leaves open whether an append of no bytes moves the offset to the end; Linux leaves it where it is.
     if at == At::Current && written.len > 0 {
         t.set_cursor(h, written.off + written.len).await?;

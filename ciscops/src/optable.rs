@@ -168,6 +168,9 @@ op_table! {
     TxnWrite = 26, "txn_write", false { txn: Handle, h: Imm64(0), at: At(OffsetHigh::Offset), src: A(Bytes) }
     TxnCommit = 27, "txn_commit", false { txn: Handle }
     TxnAbort = 28, "txn_abort", false { txn: Handle }
+    WriteVerified = 29, "write_verified", false {
+        h: Handle, at: At(OffsetHigh::Offset), src: A(Bytes), kind: KIND, sum: Imm32(0)
+    }
     Mkdir = 32, "mkdir", false { base: Handle, path: A(Path), mode: MODE }
     Rmdir = 33, "rmdir", false { base: Handle, path: A(Path) }
     Unlink = 34, "unlink", false { base: Handle, path: A(Path) }

@@ -86,6 +86,12 @@ pub(crate) struct Counters {
     pub watermark_records: AtomicU64,
 }
 
+/// Counts what is counted with the state locked only.
+#[inline]
+fn more(counter: &AtomicU64, n: u64) {
+    counter.store(counter.load(Ordering::Relaxed) + n, Ordering::Relaxed);
+}
+
 /// What appending changes.
 pub(crate) struct State {
     /// Where the next record starts.
@@ -144,7 +150,7 @@ pub(crate) struct Shared {
     tail: AtomicU64,
     oldest: AtomicU64,
     covered_end: AtomicU64,
-    reserved: Arc<AtomicU64>,
+    reserved: AtomicU64,
     poisoned: AtomicBool,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -230,7 +236,7 @@ impl Journal {
             tail: AtomicU64::new(tail.0),
             oldest: AtomicU64::new(oldest.0),
             covered_end: AtomicU64::new(0),
-            reserved: Arc::new(AtomicU64::new(0)),
+            reserved: AtomicU64::new(0),
             poisoned: AtomicBool::new(false),
             clock,
             random,
@@ -263,16 +269,21 @@ impl Journal {
     }
 
     /// Keeps room for one record of at most `payload_bytes`. Full: a checkpoint makes room.
-    pub fn reserve(&self, payload_bytes: usize) -> Result<Reservation, LogFull> {
+    pub fn reserve(&self, payload_bytes: usize) -> Result<Reservation<'_>, LogFull> {
         self.reserve_records(&[payload_bytes])
     }
 
     /// Keeps room for several records, headers and padding included: what a transaction of several records may write
     /// at most. Each `append` takes its part ([`Reservation::part`]). Full: a checkpoint makes room.
-    pub fn reserve_records(&self, payload_bytes: &[usize]) -> Result<Reservation, LogFull> {
+    pub fn reserve_records(&self, payload_bytes: &[usize]) -> Result<Reservation<'_>, LogFull> {
         let s = &self.shared;
         let bytes = payload_bytes.iter().map(|p| record_bytes(*p, s.area.align.into())).sum();
         s.reserve(bytes).ok_or(LogFull { bytes })
+    }
+
+    /// Where what is reserved is counted.
+    pub(crate) fn reserved(&self) -> &AtomicU64 {
+        &self.shared.reserved
     }
 
     /// Bytes of records, headers and padding included, that fit into an empty log: no checkpoint makes room for more.
@@ -287,7 +298,7 @@ impl Journal {
         head: RecordHead,
         parts: &[&[u8]],
         data: Vec<DataWrite>,
-        room: Option<Reservation>,
+        room: Option<Reservation<'_>>,
     ) -> Result<Appended, JournalError> {
         let s = &self.shared;
         let mut payload = ChecksumState::new();
@@ -302,9 +313,9 @@ impl Journal {
         let mut state = s.state.lock();
         let appended = s.place(&mut state, &head, &payload, parts, bytes)?;
         s.queue_data(&mut state, data, data_bytes);
+        more(&s.counters.records, 1);
         drop(state);
         drop(room);
-        s.counters.records.fetch_add(1, Ordering::Relaxed);
         Ok(appended)
     }
 
@@ -318,7 +329,7 @@ impl Journal {
         &self,
         records: &[(RecordHead, &[u8])],
         data: Vec<DataWrite>,
-        room: Option<Reservation>,
+        room: Option<Reservation<'_>>,
         at: &mut [Appended],
         placed: &mut dyn FnMut(usize),
     ) -> Result<(), JournalError> {
@@ -350,9 +361,9 @@ impl Journal {
             placed(i);
         }
         s.queue_data(&mut state, data, data_bytes);
+        more(&s.counters.records, records.len() as u64);
         drop(state);
         drop(room);
-        s.counters.records.fetch_add(records.len() as u64, Ordering::Relaxed);
         Ok(())
     }
 
@@ -620,7 +631,7 @@ impl Shared {
         state.carried = watermark;
         state.tail = Lsn(lsn.0 + bytes);
         self.tail.store(state.tail.0, Ordering::SeqCst);
-        self.counters.log_bytes.fetch_add(bytes, Ordering::Relaxed);
+        more(&self.counters.log_bytes, bytes);
         Ok(())
     }
 
@@ -668,7 +679,7 @@ impl Shared {
     }
 
     /// Takes room, if there is any beside what others hold.
-    fn reserve(&self, bytes: u64) -> Option<Reservation> {
+    fn reserve(&self, bytes: u64) -> Option<Reservation<'_>> {
         let (room, all) = Reservation::take(bytes, self.area.align.into(), &self.reserved);
         let tail = self.tail.load(Ordering::SeqCst);
         (tail + all + self.slack <= self.limit()).then_some(room)

@@ -4,8 +4,8 @@
 //! space up to the checkpoint's cut. So whoever holds a reservation is never refused, and needs no one's progress.
 
 use crate::error::JournalError;
+use crate::journal::Journal;
 use crate::limits::RECORD_HEADER_BYTES;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Bytes of the log that a record of this payload takes, header and padding included.
@@ -15,17 +15,17 @@ pub(crate) const fn record_bytes(payload_bytes: usize, align: u64) -> u64 {
 
 /// Room in the log that is kept for an operation that started. Dropping gives it back; `append` consumes it.
 #[derive(Debug)]
-pub struct Reservation {
+pub struct Reservation<'j> {
     bytes: u64,
     align: u64,
-    reserved: Arc<AtomicU64>,
+    reserved: &'j AtomicU64,
 }
 
-impl Reservation {
+impl<'j> Reservation<'j> {
     /// Takes the room unconditionally and says how much is taken in all: whoever finds it too much drops it.
-    pub(crate) fn take(bytes: u64, align: u64, reserved: &Arc<AtomicU64>) -> (Reservation, u64) {
+    pub(crate) fn take(bytes: u64, align: u64, reserved: &'j AtomicU64) -> (Reservation<'j>, u64) {
         let all = reserved.fetch_add(bytes, Ordering::SeqCst) + bytes;
-        (Reservation { bytes, align, reserved: reserved.clone() }, all)
+        (Reservation { bytes, align, reserved }, all)
     }
 
     /// Splits off the room of one record of at most `payload_bytes`, for its `append`.
@@ -33,11 +33,11 @@ impl Reservation {
     /// # Errors
     /// More than is left of what was reserved: an estimate is wrong, which a debug build panics about. Nothing
     /// was split off.
-    pub fn part(&mut self, payload_bytes: usize) -> Result<Reservation, JournalError> {
+    pub fn part(&mut self, payload_bytes: usize) -> Result<Reservation<'j>, JournalError> {
         let bytes = record_bytes(payload_bytes, self.align);
         self.must_cover(bytes)?;
         self.bytes -= bytes;
-        Ok(Reservation { bytes, align: self.align, reserved: self.reserved.clone() })
+        Ok(Reservation { bytes, align: self.align, reserved: self.reserved })
     }
 
     /// That a record of so many bytes in all was reserved for: one that was not takes the room of others, who were
@@ -52,13 +52,21 @@ impl Reservation {
         Err(JournalError::Exceeded { bytes, kept })
     }
 
+    /// The same room of the same journal, for as long as `journal` is borrowed.
+    pub fn of(self, journal: &Journal) -> Reservation<'_> {
+        let reserved = journal.reserved();
+        debug_assert!(std::ptr::eq(reserved, self.reserved), "room of another journal");
+        let kept = std::mem::ManuallyDrop::new(self);
+        Reservation { bytes: kept.bytes, align: kept.align, reserved }
+    }
+
     /// Bytes of log that are kept.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 }
 
-impl Drop for Reservation {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.reserved.fetch_sub(self.bytes, Ordering::SeqCst);
     }
@@ -71,7 +79,7 @@ mod tests {
 
     #[test]
     fn a_part_beyond_what_was_reserved_is_a_bug_that_shows_and_never_a_shorter_part() {
-        let all = Arc::new(AtomicU64::new(0));
+        let all = AtomicU64::new(0);
         let (mut room, _) = Reservation::take(record_bytes(100, 64) + record_bytes(0, 64), 64, &all);
         assert_eq!(room.part(100).map(|r| r.bytes()).ok(), Some(192));
         let left = room.bytes();

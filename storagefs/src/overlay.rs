@@ -322,12 +322,27 @@ impl Shard {
     pub fn block(&self, ino: u64, blk: u64) -> FsResult<BlockComp> {
         let (win, i) = win_of(blk);
         let active = self.active.nodes.get(&ino);
-        let layers = [active, self.lower.frozen_node(ino)];
-        let slots = layers.into_iter().flatten().filter_map(|n| n.wins.get(&win)).filter_map(|w| w.slot(i));
+        // A window of the active layer knows which blocks the layers below hold.
+        let known = active.and_then(|n| n.wins.get(&win));
+        let slot = known.and_then(|w| w.slot(i));
+        if known.is_some_and(|w| !w.below.get(i)) {
+            return self.compose(ino, blk, slot.into_iter(), || Ok(None));
+        }
+        let frozen = self.lower.frozen_node(ino).and_then(|n| n.wins.get(&win)).and_then(|w| w.slot(i));
         // An inode born after the tree's cut has nothing there.
         let base = &self.lower.base;
         let young = matches!(active, Some(Node { rec: RecState::Live(r), .. }) if r.birth.0 >= base.cut);
+        let slots = slot.into_iter().chain(frozen);
         self.compose(ino, blk, slots, || if young { Ok(None) } else { base.mapping(&base.pages, ino, blk) })
+    }
+
+    /// Whether a block is no hole: what [`Shard::block`] says of it, where that can be told without composing it.
+    pub fn holds(&self, ino: u64, blk: u64) -> FsResult<bool> {
+        let (win, i) = win_of(blk);
+        match self.active.nodes.get(&ino).and_then(|n| n.wins.get(&win)) {
+            Some(w) if !self.cuts.contains_key(&ino) => Ok(w.held(i)),
+            _ => Ok(!self.block(ino, blk)?.is_hole()),
+        }
     }
 
     /// Composes a block from what the layers say, newest first, and what the tree says.

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::queue::Queue;
 use crate::raw::Raw;
 use std::rc::Rc;
-use weldfs_ciscops::flags::OpenFlags;
+use weldfs_ciscops::flags::{ChecksumKind, OpenFlags};
 use weldfs_ciscops::limits::BATCH_MAX;
 use weldfs_ciscops::{At, Command, Cqe, Errno, Handle, Op, PoolRange, Sqe, StatBody};
 use zerocopy::{FromZeros, IntoBytes};
@@ -129,6 +129,12 @@ impl<'c, 'd> Batch<'c, 'd> {
     /// As [`Raw::write`] of at most one payload; the result is the bytes written, result2 where they went.
     pub fn write(&mut self, h: Handle, at: At, data: impl Into<Payload<'d>>) -> &mut Self {
         self.add(Op::Write { h, at, src: PoolRange::EMPTY }, b"", Some(data.into()), None)
+    }
+
+    /// As [`Raw::write_verified`]; the results are those of [`Batch::write`].
+    pub fn write_verified(&mut self, h: Handle, at: At, data: impl Into<Payload<'d>>, checksum: u32) -> &mut Self {
+        let (src, kind, sum) = (PoolRange::EMPTY, ChecksumKind::Crc32c, checksum);
+        self.add(Op::WriteVerified { h, at, src, kind, sum }, b"", Some(data.into()), None)
     }
 
     /// As [`Raw::statat`], into `body`.
@@ -349,6 +355,7 @@ fn placed(op: Op, path: PoolRange, src: PoolRange, out: PoolRange) -> Op {
         }
         Op::Read { h, at, .. } => Op::Read { h, at, out },
         Op::Write { h, at, .. } => Op::Write { h, at, src },
+        Op::WriteVerified { h, at, kind, sum, .. } => Op::WriteVerified { h, at, src, kind, sum },
         Op::StatPath { base, nofollow, .. } => Op::StatPath { base, path, nofollow, out },
         Op::Mkdir { base, mode, .. } => Op::Mkdir { base, path, mode },
         Op::Unlink { base, .. } => Op::Unlink { base, path },

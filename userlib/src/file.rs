@@ -199,6 +199,11 @@ impl File {
         self.raw().append_checksum_write(self.handle(), data)
     }
 
+    /// See [`Raw::write_verified`].
+    pub fn write_verified<'p>(&self, at: At, data: impl Into<Payload<'p>>, checksum: u32) -> Result<Written, Errno> {
+        self.raw().write_verified(self.handle(), at, data, checksum)
+    }
+
     /// Fused: see [`Raw::read_checksum_verify`]. The room's length is the payload's.
     pub fn read_checksum_verify<'r>(&self, offset: u64, room: impl Into<Room<'r>>) -> Result<u32, Errno> {
         let room = room.into();

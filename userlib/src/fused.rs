@@ -160,6 +160,22 @@ impl Raw<'_> {
         Ok(Sealed { offset, checksum: sum as u32 })
     }
 
+    /// [`Raw::write`] of one payload, if its CRC-32C is `checksum`: else EBADMSG, and nothing has happened. The device
+    /// sums up the bytes as it stores them, so what is changed on the way is noticed. E2BIG above the payload limit,
+    /// EBADF when the handle was not opened for writing, EOPNOTSUPP on a virtual file.
+    pub fn write_verified<'p>(
+        &self,
+        h: Handle,
+        at: At,
+        data: impl Into<Payload<'p>>,
+        checksum: u32,
+    ) -> Result<Written, Errno> {
+        let (kind, sum) = (ChecksumKind::Crc32c, checksum);
+        let build = |[src]: [_; 1], []: [PoolRange; 0]| Op::WriteVerified { h, at, src, kind, sum };
+        let (len, offset) = self.call([data.into()], [], build, |_| [])?.ok()?;
+        Ok(Written { len: len as usize, offset })
+    }
+
     /// Reads `len` payload bytes at `offset` and the trailer behind them, and compares. Returns the checksum. With a
     /// room (of `len` bytes) the payload comes along; without, only the verdict crosses the link. EBADMSG when the
     /// bytes do not match (the room holds them all the same), ENODATA when the file ends too early.

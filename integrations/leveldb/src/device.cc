@@ -16,7 +16,6 @@ Status Failure(const std::string& name, int64_t error) {
 Device::Device(weldfs_client* client, const weldfs_info& info)
     : client_(client),
       payload_max_(info.payload_max),
-      surviving_(info.durability),
       process_(getpid()) {}
 
 Status Device::Attach(const std::string& target, std::shared_ptr<Device>* device) {

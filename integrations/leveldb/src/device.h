@@ -26,9 +26,6 @@ class Device {
   const weldfs_client* client() const { return client_; }
   // Bytes of the largest write that is one command.
   size_t payload_max() const { return payload_max_; }
-  // What bytes need to survive the death of this process. A device of its own lives on with what it was given, and one
-  // in this process hands it to the kernel. A device that is durable by default stays so.
-  uint32_t surviving() const { return surviving_; }
   // Whether it is usable in this process: a child has no part in the databases of its parent.
   bool is_ours() const;
   // Whether the device is gone. Its files are, too: nothing but a new attachment helps.
@@ -39,7 +36,6 @@ class Device {
 
   weldfs_client* const client_;
   const size_t payload_max_;
-  const uint32_t surviving_;
   const pid_t process_;
 };
 

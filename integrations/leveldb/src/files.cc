@@ -123,10 +123,11 @@ Status Writable::Flush() {
   if (!failed_.ok()) return failed_;
   // Tables and manifests count from their sync on; of a record in fragments none does before the last.
   if (kind_ == Kind::kTable || kind_ == Kind::kManifest || fragments_.within_record()) return Status::OK();
-  // Nothing is held behind data that was longer than a command, which was sent as volatile.
-  if (held_.empty()) return Settle(open_->device().surviving());
+  // What was sent survives the death of this process: a device of its own lives on with it, and one in this process
+  // hands it to the kernel.
+  if (held_.empty()) return Settle(WELDFS_VOLATILE);
   habit_.Flushed();
-  return Send(habit_.expects_sync() ? WELDFS_DURABLE : open_->device().surviving());
+  return Send(habit_.expects_sync() ? WELDFS_DURABLE : WELDFS_VOLATILE);
 }
 
 Status Writable::Sync() {

@@ -99,6 +99,10 @@ def device_killed_pmem_synced(rig):
     return device_killed(rig, "pmem", "sync")
 
 
+def device_killed_pmem_unsynced(rig):
+    return device_killed(rig, "pmem", "nosync")
+
+
 def device_killed_block_synced(rig):
     return device_killed(rig, "block", "sync")
 
@@ -116,6 +120,7 @@ CASES = [
     process_killed_served_block_unsynced,
     a_large_append_survives_its_process,
     device_killed_pmem_synced,
+    device_killed_pmem_unsynced,
     device_killed_block_synced,
     device_killed_block_unsynced,
 ]

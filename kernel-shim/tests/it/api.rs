@@ -393,3 +393,28 @@ fn a_device_that_ends_gives_errors_within_a_second() {
     assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
     assert_eq!(errno(client.reconnect()), Errno::NODEV);
 }
+
+#[test]
+fn a_verified_write_is_one_command_through_every_door() {
+    let (device, client) = device();
+    let file = client.open("/f", &rw()).expect("open");
+    let (small, large) = (vec![7; 300], vec![8; 9000]);
+    let other = client.open("/sums", &rw()).expect("open");
+    let [first, second] = [&small, &large].map(|data| other.append_checksum_write(&data[..]).expect("room").checksum);
+    let commands = || device.stats().total.commands;
+    let before = commands();
+    assert_eq!(file.write_verified(At::End, &small[..], first).expect("right").offset, 0);
+    assert_eq!(file.write_verified(At::Offset(100), &large[..], second).expect("right").len, 9000);
+    assert_eq!(file.write_verified(At::Offset(0), &small[..], second).err(), Some(Errno::BADMSG));
+    assert_eq!(file.write_verified(At::End, &large[..], second ^ 1).err(), Some(Errno::BADMSG));
+    assert_eq!(commands() - before, 4, "one each");
+    let whole = [&small[..100], &large[..]].concat();
+    assert_eq!(client.read("/f").expect("read"), whole);
+    let mut batch = client.batch();
+    batch.write_verified(file.handle(), At::Offset(0), &large[..], second);
+    batch.write_verified(file.handle(), At::Offset(0), &small[..], 1);
+    let results: Vec<_> = batch.run().expect("it runs").into_iter().map(|r| r.ok().map(|(n, _)| n)).collect();
+    assert_eq!(results, [Ok(9000), Err(Errno::BADMSG)]);
+    let only = client.open("/f", OpenOptions::new().read(true)).expect("open");
+    assert_eq!(only.write_verified(At::Offset(0), &small[..], 1).err(), Some(Errno::BADF), "before it is summed up");
+}

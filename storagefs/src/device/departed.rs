@@ -67,6 +67,7 @@ fn worth(op: &Op) -> Worth {
         | TxnWrite { .. }
         | TxnAbort { .. }
         | Write { .. }
+        | WriteVerified { .. }
         | Truncate { .. }
         | Fallocate { .. }
         | Fsync { .. }

@@ -8,6 +8,7 @@ use weldfs_ciscops::{Op, SharedRegion};
 pub(super) fn near(op: &Op, pool: &SharedRegion) {
     let (range, write) = match *op {
         Op::Write { src, .. }
+        | Op::WriteVerified { src, .. }
         | Op::AppendChecksumWrite { src, .. }
         | Op::OpenWriteClose { src, .. }
         | Op::OpenReadWriteClose { src, .. } => (src, false),

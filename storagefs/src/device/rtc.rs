@@ -22,12 +22,13 @@ use super::session::QueueState;
 use crate::fs::optimistic::{Optimistic, only_looks};
 
 /// Commands that may be over at once.
-const NUMBERS: [Opcode; 26] = [
+const NUMBERS: [Opcode; 27] = [
     Opcode::Nop,
     Opcode::Open,
     Opcode::Close,
     Opcode::Read,
     Opcode::Write,
+    Opcode::WriteVerified,
     Opcode::Truncate,
     Opcode::Fsync,
     Opcode::Fdatasync,

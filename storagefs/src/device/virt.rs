@@ -111,6 +111,7 @@ fn handle(op: &Op) -> Option<Handle> {
     match *op {
         Op::Read { h, .. }
         | Op::Write { h, .. }
+        | Op::WriteVerified { h, .. }
         | Op::Seek { h, .. }
         | Op::Fsync { h }
         | Op::Fdatasync { h }
@@ -143,6 +144,8 @@ pub(super) async fn run(cx: &OpCx<'_>, description: Arc<Description>) -> Done {
         Op::Fsync { h } | Op::Fdatasync { h } if !file.writes() => answer(session_ops::sync(cx, Some(h)).await),
         Op::Fsync { .. } | Op::Fdatasync { .. } => answer(write::sync(cx, &description, file).await),
         Op::Close { h } => answer(close(cx, &description, file, h).await),
+        // What a kernel makes of bytes is not what was summed up.
+        Op::WriteVerified { .. } => failed(Errno::OPNOTSUPP),
         Op::VirtParams { params, .. } => answer(set_params(cx, file, params)),
         _ => failed(Errno::INVAL),
     }

@@ -128,6 +128,19 @@ fn encode_attr(d: &AttrDelta, w: &mut Writer) {
     if has(attr::SIZE) {
         w.var(d.size);
     }
+    if d.mask & !(attr::SIZE | attr::ATIME | attr::MTIME | attr::CTIME) != 0 {
+        encode_rights(d, w);
+    }
+    for (bit, t) in [(attr::ATIME, d.atime), (attr::MTIME, d.mtime), (attr::CTIME, d.ctime)] {
+        if has(bit) {
+            w.time(t);
+        }
+    }
+}
+
+/// The attributes that a change of content leaves alone.
+fn encode_rights(d: &AttrDelta, w: &mut Writer) {
+    let has = |bit: u16| d.mask & bit != 0;
     for (bit, v) in
         [(attr::MODE, d.mode), (attr::UID, d.uid), (attr::GID, d.gid), (attr::NLINK, d.nlink), (attr::FLAGS, d.flags)]
     {
@@ -137,11 +150,6 @@ fn encode_attr(d: &AttrDelta, w: &mut Writer) {
     }
     if has(attr::PARENT) {
         w.var(d.parent.0);
-    }
-    for (bit, t) in [(attr::ATIME, d.atime), (attr::MTIME, d.mtime), (attr::CTIME, d.ctime)] {
-        if has(bit) {
-            w.time(t);
-        }
     }
 }
 

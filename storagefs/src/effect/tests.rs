@@ -1,6 +1,7 @@
 //! The bytes of effects: golden, reversible, and never trusted.
 
 use super::*;
+use crate::codec::Writer;
 use crate::outcomes::Identity;
 use crate::record::InodeRec;
 use proptest::prelude::*;
@@ -210,4 +211,19 @@ fn golden_bytes_of_names_and_small_payload() {
         1, 4, 1, 0x80, 0x20, 2, 0, 8, 2, b'a', b'b', 5, 1, 0x80, 0x20, 9, 2, 0x81, 0x20, 2, 9, 8, 12, 2, 1, 3, 16, 2, 0,
     ];
     assert_eq!(encode(&effects), want);
+}
+
+#[test]
+fn times_of_any_length_are_written_as_the_format_says() {
+    for sec in [0, 1, -1, 63, 64, (1 << 27) - 1, 1 << 27, 1_790_000_000, (1 << 34) - 1, 1 << 34, i64::MAX, i64::MIN] {
+        let mut w = Writer::with_capacity(16);
+        w.time(Time { sec, nsec: 0x0102_0304 });
+        let (mut z, mut expected) = (((sec << 1) ^ (sec >> 63)) as u64, Vec::new());
+        while z >= 0x80 {
+            expected.push(z as u8 | 0x80);
+            z >>= 7;
+        }
+        expected.extend([z as u8, 4, 3, 2, 1]);
+        assert_eq!(w.into_vec(), expected, "{sec}");
+    }
 }

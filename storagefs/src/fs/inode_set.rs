@@ -376,6 +376,7 @@ pub(crate) fn resolve_set(
             r.handle(h, Shared)?;
         }
         Op::Write { h, .. }
+        | Op::WriteVerified { h, .. }
         | Op::Truncate { h, .. }
         | Op::Fallocate { h, .. }
         | Op::AppendChecksumWrite { h, .. }

@@ -30,7 +30,10 @@ const LOG_END: usize = 64;
 pub fn payload_bytes(cmd: &Command, paths: &Paths) -> u64 {
     match cmd.op {
         Op::Program { .. } => paths.program.as_ref().map_or(0, |p| p.write_bytes()),
-        Op::Write { src, .. } | Op::OpenWriteClose { src, .. } | Op::OpenReadWriteClose { src, .. } => src.len.into(),
+        Op::Write { src, .. }
+        | Op::WriteVerified { src, .. }
+        | Op::OpenWriteClose { src, .. }
+        | Op::OpenReadWriteClose { src, .. } => src.len.into(),
         Op::AppendChecksumWrite { src, .. } => u64::from(src.len) + 4,
         Op::ReadModifyWrite { len, .. } => len.into(),
         _ => 0,
@@ -49,6 +52,8 @@ pub fn scratch_bytes(cmd: &Command, paths: &Paths) -> u64 {
         Op::AppendChecksumWrite { src, .. } if is_placed(cmd) => packet_bytes(src.len),
         Op::ReadChecksumVerify { len, .. } if is_placed(cmd) => packet_bytes(len),
         Op::ChecksumRange { len, .. } => len.min(SNAPSHOT_MAX),
+        // The copy that is summed up, where it is long.
+        Op::WriteVerified { src, .. } if src.len > PACKET_FREE => src.len.into(),
         _ => 0,
     }
 }
@@ -70,8 +75,8 @@ fn is_placed(cmd: &Command) -> bool {
 /// Where the payload of `cmd` goes; `None` for the end of the file.
 fn place(cmd: &Command, session: &dyn SessionView) -> Option<u64> {
     match cmd.op {
-        Op::Write { at: At::End, .. } => None,
-        Op::Write { h, at, .. } => {
+        Op::Write { at: At::End, .. } | Op::WriteVerified { at: At::End, .. } => None,
+        Op::Write { h, at, .. } | Op::WriteVerified { h, at, .. } => {
             let open = session.handle(h).ok().filter(|f| !f.flags.contains(OpenFlags::APPEND))?;
             match at {
                 At::Offset(off) => Some(off),
@@ -90,6 +95,9 @@ fn place(cmd: &Command, session: &dyn SessionView) -> Option<u64> {
 
 /// Counts, among `count` blocks from `blk` on, those that the file holds already.
 pub(super) fn held_blocks(store: &Store, ino: InodeNo, blk: u64, count: u64) -> FsResult<u64> {
+    if count == 1 {
+        return Ok(store.holds(ino, blk)?.into());
+    }
     let mut held = 0;
     store.block_map(ino, blk, count, &mut |_, view| {
         held += u64::from(view.kind != BlockKind::Hole);
@@ -130,7 +138,8 @@ fn write_need(
     let data_log = if inline { payload as usize + 32 * blocks as usize } else { LOG_PER_BLOCK * blocks as usize };
     let new_blocks = (blocks - held) as u32;
     // Until the set is held another command may move the description's offset, and with it where blocks begin.
-    let moves = u32::from(matches!(cmd.op, Op::Write { at: At::Current, .. }));
+    let moves =
+        u32::from(matches!(cmd.op, Op::Write { at: At::Current, .. } | Op::WriteVerified { at: At::Current, .. }));
     Ok(Need {
         log_bytes: LOG_BASE + data_log + LOG_PER_BLOCK * moves as usize,
         new_blocks,
@@ -210,7 +219,7 @@ pub(crate) fn plan_need(
             let file = set.file().filter(|_| !trunc);
             write_need(store, cmd, session, file, set.file().is_none())?
         }
-        Op::Write { .. } | Op::AppendChecksumWrite { .. } | Op::ReadModifyWrite { .. } => {
+        Op::Write { .. } | Op::WriteVerified { .. } | Op::AppendChecksumWrite { .. } | Op::ReadModifyWrite { .. } => {
             write_need(store, cmd, session, set.file(), false)?
         }
         Op::Fallocate { mode, len, .. } => falloc_need(mode, len),

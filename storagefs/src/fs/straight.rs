@@ -25,7 +25,8 @@ use crate::store::tails::Tail;
 use crate::store::{Around, BlockKind, Need, Plan, Store};
 use smallvec::SmallVec;
 use weldfs_ciscops::{
-    Access, At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, SharedBytes, SharedRegion, TxnMode, interp,
+    Access, At, ChecksumKind, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome, SharedBytes, SharedRegion,
+    TxnMode, interp,
 };
 use weldfs_functions::crc32c;
 use weldfs_journal::{BlockNo, IoWrite};
@@ -39,7 +40,9 @@ pub(crate) use create::plan_create;
 #[inline]
 pub(crate) fn concerned(op: &Op) -> Option<(Handle, Access)> {
     match *op {
-        Op::Write { h, .. } | Op::AppendChecksumWrite { h, .. } => Some((h, Access::WRITE)),
+        Op::Write { h, .. } | Op::WriteVerified { h, .. } | Op::AppendChecksumWrite { h, .. } => {
+            Some((h, Access::WRITE))
+        }
         Op::ReadModifyWrite { h, .. } => Some((h, Access::READ | Access::WRITE)),
         _ => None,
     }
@@ -83,7 +86,10 @@ pub(crate) fn plan<'a>(
     let (counters, fresh) = (OpCounters::default(), false);
     let line = Line { store, file, size, mode, now, ordinary, inline, fresh, counters };
     match cmd.op {
-        Op::Write { h, at, src } => line.write(h, at, pool.slice(src).ok()?),
+        Op::Write { h, at, src } => line.write((h, at), pool.slice(src).ok()?, None),
+        Op::WriteVerified { h, at, src, kind: ChecksumKind::Crc32c, sum } => {
+            line.write((h, at), pool.slice(src).ok()?, Some(sum))
+        }
         Op::AppendChecksumWrite { src, .. } => line.append_checksum_write(pool.slice(src).ok()?, &cmd.op),
         Op::ReadModifyWrite { offset, len, modify, out, .. } => {
             let mut field = BlockBuf::take();
@@ -103,7 +109,7 @@ pub(crate) fn plan<'a>(
 /// Bytes that it writes.
 fn payload(op: &Op) -> usize {
     match *op {
-        Op::Write { src, .. } => src.len as usize,
+        Op::Write { src, .. } | Op::WriteVerified { src, .. } => src.len as usize,
         Op::AppendChecksumWrite { src, .. } => src.len as usize + TRAILER,
         Op::ReadModifyWrite { len, .. } => len as usize,
         _ => 0,
@@ -161,7 +167,8 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn write(mut self, h: Handle, at: At, src: SharedBytes<'_>) -> Option<Changed<'a>> {
+    /// `expected`: the CRC32C that its bytes must have, or nothing of it happens.
+    fn write(mut self, (h, at): (Handle, At), src: SharedBytes<'_>, expected: Option<u32>) -> Option<Changed<'a>> {
         let off = match at {
             _ if self.file.flags.contains(OpenFlags::APPEND) => self.size,
             At::Offset(off) => off,
@@ -169,11 +176,33 @@ impl<'a> Line<'a> {
             At::End => self.size,
         };
         let mut plan = self.begin(off, src.len(), 0)?;
-        let mut gathered = Gathered::default();
-        self.gather(&mut plan, &mut gathered, off, src, false).ok()?;
         let end = off + src.len() as u64;
         let cursor = (at == At::Current).then_some((h, end));
-        self.finish(plan, gathered, end, Outcome::ok(src.len() as u64, off), cursor)
+        let outcome = Outcome::ok(src.len() as u64, off);
+        if self.inline && (off % BLOCK_BYTES) as usize + src.len() <= BLOCK {
+            self.patch(&mut plan, off, src, expected)?;
+            return self.concluded(plan, end, outcome, cursor);
+        }
+        let mut gathered = Gathered::default();
+        self.gather(&mut plan, &mut gathered, off, src, expected.is_some()).ok()?;
+        if expected.is_some_and(|sum| sum != gathered.sum) {
+            return None;
+        }
+        self.finish(plan, gathered, end, outcome, cursor)
+    }
+
+    /// The client's bytes, all in one block, go into the record as they are.
+    fn patch(&mut self, plan: &mut Plan<'a>, off: u64, src: SharedBytes<'_>, expected: Option<u32>) -> Option<()> {
+        let mut bytes = SmallVec::from_elem(0, src.len());
+        src.copy_to(&mut bytes);
+        if expected.is_some_and(|sum| sum != crc32c(&bytes)) {
+            return None;
+        }
+        plan.push(Effect::Patch { ino: self.file.ino, off, bytes });
+        self.counters.payload_copies += 1;
+        self.counters.patches += 1;
+        self.counters.bytes_in += src.len() as u64;
+        Some(())
     }
 
     fn append_checksum_write(mut self, src: SharedBytes<'_>, op: &Op) -> Option<Changed<'a>> {
@@ -285,6 +314,17 @@ impl<'a> Line<'a> {
         cursor: Option<(Handle, u64)>,
     ) -> Option<Changed<'a>> {
         self.content(&mut plan, gathered).ok()?;
+        self.concluded(plan, end, outcome, cursor)
+    }
+
+    /// The effect on the file's attributes; then that was all of it.
+    fn concluded(
+        self,
+        mut plan: Plan<'a>,
+        end: u64,
+        outcome: Outcome,
+        cursor: Option<(Handle, u64)>,
+    ) -> Option<Changed<'a>> {
         let mut change = AttrDelta { mtime: self.now, ctime: self.now, ..AttrDelta::new(self.file.ino) };
         change.mask = attr::MTIME | attr::CTIME;
         if end > self.size {

@@ -72,9 +72,9 @@ impl SessionView for Absent<'_> {
 }
 
 /// How far one micro-op came.
-enum Step {
+enum Step<'s> {
     /// It went well: the registers after it, and what it changed.
-    Done(Registers, Effects, Option<Reservation>),
+    Done(Registers, Effects, Option<Reservation<'s>>),
     /// It failed, as it would have without the crash.
     Failed(Errno),
     /// It cannot be run.
@@ -123,7 +123,7 @@ fn lacks_room(e: &FsError) -> bool {
     }
 }
 
-impl Finish<'_> {
+impl<'s> Finish<'s> {
     fn run(mut self, report: &mut RecoveryReport) -> FsResult<(TxnFate, String)> {
         let result = match self.go_on() {
             // An image that is full is mounted all the same, or room could never be made in it.
@@ -201,7 +201,7 @@ impl Finish<'_> {
     }
 
     /// Room in log and memory for the commit of a group.
-    fn room_for(&self, group: &Input) -> FsResult<Option<Reservation>> {
+    fn room_for(&self, group: &Input) -> FsResult<Option<Reservation<'s>>> {
         let need = Need { log_bytes: COMMIT_BYTES, meta_keys: 4 * group.effects.len() as u32, ..Need::default() };
         let mut tries = 0;
         loop {
@@ -255,7 +255,7 @@ impl Finish<'_> {
     }
 
     /// Runs one micro-op; nothing is committed yet.
-    fn step(&self, cmd: &Command, paths: &Paths, regs: Registers, index: u16) -> FsResult<Step> {
+    fn step(&self, cmd: &Command, paths: &Paths, regs: Registers, index: u16) -> FsResult<Step<'s>> {
         let mut tries = 0;
         loop {
             match self.attempt(cmd, paths, regs, index) {
@@ -272,7 +272,7 @@ impl Finish<'_> {
         }
     }
 
-    fn attempt(&self, cmd: &Command, paths: &Paths, regs: Registers, index: u16) -> FsResult<Step> {
+    fn attempt(&self, cmd: &Command, paths: &Paths, regs: Registers, index: u16) -> FsResult<Step<'s>> {
         let (store, begin) = (self.store, &*self.txn.begin);
         let session = Absent { store, begin };
         let mut set = InodeSet::new();
@@ -294,7 +294,7 @@ impl Finish<'_> {
             (Err(errno), None) => Ok(Step::Failed(errno)),
             (Ok(regs), None) => {
                 let (effects, room) = finished.plan.map(Plan::into_effects).unwrap_or_default();
-                Ok(Step::Done(regs, effects, room))
+                Ok(Step::Done(regs, effects, room.map(|room| room.of(store.journal()))))
             }
         }
     }
@@ -307,7 +307,8 @@ impl Finish<'_> {
         self.store.checkpoint().map(drop)
     }
 
-    fn commit(&mut self, id: u64, index: u16, mut commit: Commit, mut room: Option<Reservation>) -> FsResult<()> {
+    fn commit(&mut self, id: u64, index: u16, mut commit: Commit, room: Option<Reservation<'s>>) -> FsResult<()> {
+        let mut room = room;
         if planted(Canary::DoubleFinish) {
             return self.forget(commit.effects);
         }

@@ -167,8 +167,12 @@ impl Shard {
             }
             Effect::Patch { off, .. } | Effect::Zero { off, .. } => {
                 let blk = off / BLOCK as u64;
-                self.prepare_windows(ino, blk, 1, tally)?;
-                self.birth_below(&self.lower.base.pages, ino, blk).map(|_| ())
+                let (win, i) = win_of(blk);
+                let node = self.active.known(&self.lower, ino, tally)?;
+                match node.win(&self.lower, &self.lower.base.pages, ino, win, tally)?.says(i) {
+                    true => Ok(()),
+                    false => self.birth_below(&self.lower.base.pages, ino, blk).map(drop),
+                }
             }
             // What is to be freed may be gone already.
             Effect::ReclaimStep { .. } if self.inode_gone(&self.lower.base.pages, ino)? => Ok(()),
@@ -192,6 +196,26 @@ impl Shard {
         Ok(())
     }
 
+    /// [`Shard::apply`] of what changes a file's content or attributes; false of anything else.
+    #[inline]
+    pub fn apply_content(&mut self, stamp: u64, e: &Effect, tally: &mut Tally) -> FsResult<bool> {
+        match e {
+            Effect::SetAttr(d) => {
+                let pages = &self.lower.base.slow;
+                let node = self.active.live(&self.lower, pages, d.ino.0, tally)?;
+                d.apply_to(node.rec_mut(d.ino.0)?);
+            }
+            Effect::Map { ino, blk, addr, count, state, crcs } => {
+                let crc = |i: u32| crcs.get(i as usize).copied().unwrap_or(0);
+                let m = |i: u32| Mapping { addr: addr.0 + u64::from(i), birth: stamp, crc: crc(i), state: *state };
+                self.map(ino.0, *blk, *count, &m, tally)?;
+            }
+            Effect::Patch { ino, off, bytes } => self.patch(stamp, ino.0, *off, bytes, tally)?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// Puts one effect into the active layer. `stamp` is the record's LSN plus the effect's index in it.
     ///
     /// # Errors
@@ -199,11 +223,8 @@ impl Shard {
     pub fn apply(&mut self, stamp: u64, e: Effect, tally: &mut Tally) -> FsResult<()> {
         match e {
             Effect::PutInode(rec) => self.put_inode(stamp, *rec, tally),
-            Effect::SetAttr(d) => {
-                let pages = &self.lower.base.slow;
-                let node = self.active.live(&self.lower, pages, d.ino.0, tally)?;
-                d.apply_to(node.rec_mut(d.ino.0)?);
-                Ok(())
+            Effect::SetAttr(_) | Effect::Map { .. } | Effect::Patch { .. } => {
+                self.apply_content(stamp, &e, tally).map(|_| ())
             }
             Effect::DropInode(ino) => self.drop_inode(ino.0, tally),
             Effect::PutDirent { dir, cookie, ino, ftype, mark, name } => {
@@ -232,12 +253,6 @@ impl Shard {
                 self.set_xattr(ino.0, slot, None, tally);
                 Ok(())
             }
-            Effect::Map { ino, blk, addr, count, state, crcs } => {
-                let crc = |i: u32| crcs.get(i as usize).copied().unwrap_or(0);
-                let m = |i: u32| Mapping { addr: addr.0 + u64::from(i), birth: stamp, crc: crc(i), state };
-                self.map(ino.0, blk, count, &m, tally)
-            }
-            Effect::Patch { ino, off, bytes } => self.patch(stamp, ino.0, off, &bytes, tally),
             Effect::Zero { ino, off, len } => self.zero(stamp, ino.0, off, len, tally),
             Effect::Unmap { ino, blk, count } => self.unmap(ino.0, blk, count, None, tally),
             Effect::Cut { ino, blk, end } => {
@@ -422,14 +437,15 @@ impl Shard {
     /// Stamp of the latest change of a block in the composed state, cuts ignored; `None` for a hole.
     pub(super) fn birth_below(&self, pages: &Pages, ino: u64, blk: u64) -> FsResult<Option<u64>> {
         let (win, i) = win_of(blk);
-        if let Some(slot) = self.active.nodes.get(&ino).and_then(|n| n.wins.get(&win)).and_then(|w| w.slot(i)) {
-            if let Some(p) = &slot.patches {
+        if let Some(w) = self.active.nodes.get(&ino).and_then(|n| n.wins.get(&win)) {
+            let slot = w.slot(i);
+            if let Some(p) = slot.and_then(|s| s.patches.as_ref()) {
                 return Ok(Some(p.birth));
             }
-            match slot.under {
-                Under::Hole => return Ok(None),
+            match slot.map_or(Under::Below, |s| s.under) {
                 Under::Block(m) => return Ok(Some(m.birth)),
-                Under::Below => {}
+                Under::Below if w.below.get(i) => {}
+                Under::Below | Under::Hole => return Ok(None),
             }
         }
         self.lower.birth(pages, ino, blk)

@@ -55,6 +55,18 @@ impl Bits {
         *word = *word & !(1 << (i & 63)) | u64::from(on) << (i & 63);
     }
 
+    /// Whether one above `i` is in.
+    #[inline]
+    fn has_above(&self, i: u8) -> bool {
+        let [a, b, c, d] = self.0;
+        match i >> 6 {
+            0 => a >> (i & 63) > 1 || (b | c | d) != 0,
+            1 => b >> (i & 63) > 1 || (c | d) != 0,
+            2 => c >> (i & 63) > 1 || d != 0,
+            _ => d >> (i & 63) > 1,
+        }
+    }
+
     /// How many blocks below `i` are in.
     fn rank(&self, i: u8) -> usize {
         let w = usize::from(i >> 6);
@@ -92,18 +104,34 @@ impl Win {
     }
 
     /// What the layer says about block `i`.
+    #[inline]
     pub fn slot(&self, i: u8) -> Option<&Slot> {
-        if self.touched.get(i) { Some(&self.slots[self.touched.rank(i)]) } else { None }
+        if self.touched.get(i) { Some(&self.slots[self.place(i)]) } else { None }
+    }
+
+    /// Where among the slots that of block `i` is, or belongs.
+    #[inline]
+    fn place(&self, i: u8) -> usize {
+        // Files mostly grow at their end.
+        match self.touched.has_above(i) {
+            false => self.slots.len() - usize::from(self.touched.get(i)),
+            true => self.touched.rank(i),
+        }
     }
 
     /// The slot of block `i`, touched from now on.
     pub(crate) fn slot_mut(&mut self, i: u8) -> &mut Slot {
-        let at = self.touched.rank(i);
+        let at = self.place(i);
         if !self.touched.get(i) {
             self.touched.set(i, true);
             self.slots.insert(at, Slot { under: Under::Below, patches: None });
         }
         &mut self.slots[at]
+    }
+
+    /// Whether block `i` can be told without the layers below.
+    pub(crate) fn says(&self, i: u8) -> bool {
+        !self.below.get(i) || self.slot(i).is_some_and(|s| s.patches.is_some() || s.under != Under::Below)
     }
 
     /// Whether block `i` is held in the composed state.
@@ -330,6 +358,7 @@ mod tests {
         for i in 0..=255u8 {
             let want = [200u8, 3, 64, 63, 255, 0].contains(&i);
             assert_eq!(w.slot(i).is_some(), want);
+            assert_eq!(w.touched.has_above(i), i < 255, "{i}");
             assert_eq!(w.held(i), want);
         }
         assert_eq!(w.held_bits().count(), 6);

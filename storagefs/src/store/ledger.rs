@@ -162,7 +162,7 @@ impl Ledger {
             });
         }
         let growing = if may_fail { new } else { 0 };
-        self.growing.fetch_add(growing, Relaxed);
+        add(&self.growing, growing);
         let others = self.inflight.fetch_add(all, Relaxed);
         let left = self.avail.fetch_sub(all, Relaxed) - all;
         // Near full, metadata must fit the zone as it is: runs to grow it with may not be found when they are needed.

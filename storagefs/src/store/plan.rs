@@ -85,7 +85,7 @@ pub struct Plan<'s> {
     /// Blocks taken that no record names yet.
     pub(super) runs: SmallVec<[Run; 2]>,
     pub(super) data: Vec<DataWrite>,
-    pub(super) log: Option<Reservation>,
+    pub(super) log: Option<Reservation<'s>>,
     log_bytes: usize,
     pub(super) promise: Promise,
     pub(super) taken: i64,
@@ -134,7 +134,7 @@ impl<'s> Plan<'s> {
     }
 
     /// Ends the plan: its effects, and the room that it kept for their record. For plans that took no blocks.
-    pub(crate) fn into_effects(mut self) -> (Effects, Option<Reservation>) {
+    pub(crate) fn into_effects(mut self) -> (Effects, Option<Reservation<'s>>) {
         (std::mem::take(&mut self.effects), self.log.take())
     }
 
@@ -211,7 +211,7 @@ impl Drop for Plan<'_> {
 }
 
 /// Locks shards one after the other, each kept while consecutive effects stay in it.
-struct Walk<'s> {
+pub(super) struct Walk<'s> {
     store: &'s Store,
     held: Option<(u64, RwLockWriteGuard<'s, Shard>)>,
 }
@@ -329,7 +329,7 @@ impl Store {
         })
     }
 
-    fn reserve_log(&self, records: &[usize]) -> FsResult<Reservation> {
+    fn reserve_log(&self, records: &[usize]) -> FsResult<Reservation<'_>> {
         let journal = self.journal();
         journal.reserve_records(records).map_err(|full| match full.bytes > journal.reservable_bytes_max() {
             // No checkpoint makes room for what is longer than the log.
@@ -355,11 +355,14 @@ impl Store {
         if self.closed.load(Relaxed) {
             return Err(FsError::Errno(Errno::ROFS));
         }
-        let prepared = self.prepare(&plan.effects, &mut tally);
+        let mut preparing = self.preparing();
+        let prepared = plan.effects.iter().try_for_each(|e| preparing.one(e, &mut tally));
         if let Err(e) = prepared {
             self.ledger.book(&tally);
             return Err(e);
         }
+        // What was prepared last stays locked: mostly it is all there is, and applied next.
+        let walk = preparing.walk;
         let data = std::mem::take(&mut plan.data);
         let pins = data.clone();
         let appended = self.journal().append(head, &[&payload], data, plan.log.take());
@@ -373,7 +376,7 @@ impl Store {
         };
         self.pin(&pins, appended.end);
         let effects = std::mem::take(&mut plan.effects);
-        let applied = self.apply(appended.lsn.0, effects, &mut tally);
+        let applied = self.apply_along(walk, appended.lsn.0, effects, &mut tally);
         self.ledger.book(&tally);
         drop(gate);
         plan.runs.clear();
@@ -428,20 +431,23 @@ impl Store {
 
     /// Applies a record's effects to the active layers. Run time and replay.
     pub(crate) fn apply(&self, lsn: u64, effects: Effects, tally: &mut Tally) -> FsResult<()> {
+        self.apply_along(Walk { store: self, held: None }, lsn, effects, tally)
+    }
+
+    fn apply_along(&self, walk: Walk<'_>, lsn: u64, effects: Effects, tally: &mut Tally) -> FsResult<()> {
         self.applying.fetch_add(1, AcqRel);
-        let applied = self.apply_all(lsn, effects, tally);
+        let applied = self.apply_all(walk, lsn, effects, tally);
         self.applied.fetch_add(1, Release);
         applied
     }
 
-    fn apply_all(&self, lsn: u64, effects: Effects, tally: &mut Tally) -> FsResult<()> {
-        let mut walk = Walk { store: self, held: None };
+    fn apply_all(&self, mut walk: Walk<'_>, lsn: u64, mut effects: Effects, tally: &mut Tally) -> FsResult<()> {
         // Reclaim is told of what it may drain when the whole record is in: it holds no inode set, so its own record
         // would otherwise be applied between the effects of this one.
         let mut news: SmallVec<[(u64, u64, bool); 2]> = SmallVec::new();
-        for (i, e) in effects.into_iter().enumerate() {
+        for (i, e) in effects.iter_mut().enumerate() {
             let stamp = lsn + i as u64;
-            match &e {
+            match e {
                 Effect::Outcome(rec) => {
                     self.outcomes.record(stamp, rec, tally);
                     continue;
@@ -458,8 +464,11 @@ impl Store {
             if planted(Canary::OrphanForgotten) && matches!(e, Effect::Orphan { .. }) {
                 continue;
             }
-            let shard = walk.shard(e.ino());
-            shard.apply(stamp, e, tally)?;
+            let ino = e.ino();
+            let shard = walk.shard(ino);
+            if !shard.apply_content(stamp, e, tally)? {
+                shard.apply(stamp, std::mem::replace(e, Effect::Adopt { ino }), tally)?;
+            }
             if planted(Canary::BlockReusedEarly) {
                 for (addr, count) in shard.active.dead.drain(..) {
                     self.alloc.give_back_first(Run { addr: BlockNo(addr), count: count as u32 });

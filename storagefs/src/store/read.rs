@@ -99,6 +99,15 @@ impl Store {
         Ok(())
     }
 
+    /// Whether a block of a file is no hole.
+    ///
+    /// # Errors
+    /// `Miss` on a cold page, damage.
+    #[inline]
+    pub(crate) fn holds(&self, ino: InodeNo, blk: u64) -> FsResult<bool> {
+        self.overlay.shard(ino.0).read().holds(ino.0, blk)
+    }
+
     /// The 4 KiB of one file block, verified.
     ///
     /// # Errors

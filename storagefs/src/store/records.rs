@@ -14,10 +14,13 @@ use weldfs_ciscops::Errno;
 use weldfs_journal::{Appended, DataWrite, JournalError, Lsn, RecordHead, RecordKind, Reservation, TxnMode};
 
 /// Gives the room for a record whose payload has so many bytes, if any was kept; an error if less was.
-pub(crate) type Room<'r> = &'r mut dyn FnMut(usize) -> Result<Option<Reservation>, JournalError>;
+pub(crate) type Room<'r, 'j> = &'r mut dyn FnMut(usize) -> Result<Option<Reservation<'j>>, JournalError>;
 
 /// The parts of what a transaction reserved, if it reserved anything.
-pub(crate) fn parts(log: &mut Option<Reservation>, payload: usize) -> Result<Option<Reservation>, JournalError> {
+pub(crate) fn parts<'j>(
+    log: &mut Option<Reservation<'j>>,
+    payload: usize,
+) -> Result<Option<Reservation<'j>>, JournalError> {
     log.as_mut().map(|log| log.part(payload)).transpose()
 }
 
@@ -66,7 +69,7 @@ impl Store {
         id: u64,
         begin: Arc<Begin>,
         data: Vec<DataWrite>,
-        room: Room<'_>,
+        room: Room<'_, '_>,
     ) -> FsResult<Appended> {
         let payload = begin.encode();
         let _gate = self.gate.read();
@@ -94,7 +97,7 @@ impl Store {
         begin: &Begin,
         index: u16,
         commit: &mut Commit,
-        room: Room<'_>,
+        room: Room<'_, '_>,
     ) -> FsResult<Appended> {
         let payload = commit.encode();
         let mut tally = Tally::default();
@@ -129,7 +132,7 @@ impl Store {
     ///
     /// # Errors
     /// Nothing happened.
-    pub(crate) fn append_end(&self, id: u64, end: &End, room: Room<'_>) -> FsResult<Appended> {
+    pub(crate) fn append_end(&self, id: u64, end: &End, room: Room<'_, '_>) -> FsResult<Appended> {
         let payload = end.encode();
         let _gate = self.gate.read();
         let room = room(payload.len())?;

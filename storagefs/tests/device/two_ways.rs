@@ -123,7 +123,12 @@ fn op(r: &mut Random, client: &Client) -> Op {
         2 | 3 => Op::Read { h, at: r.one_of(&[At::Offset(off), At::Current]), out },
         4 => Op::Read { h, at: At::Offset(off), out },
         5 => Op::Write { h, at: r.one_of(&[at, At::Current]), src },
-        6 => Op::Write { h, at, src },
+        6 if r.below(2) == 0 => Op::Write { h, at, src },
+        6 => {
+            let right = weldfs_functions::crc32c(&client.pool.slice(src).unwrap().to_vec());
+            let sum = r.one_of(&[right, right, right ^ 1]);
+            Op::WriteVerified { h, at: r.one_of(&[at, At::Current]), src, kind: ChecksumKind::Crc32c, sum }
+        }
         7 => Op::Truncate { h, size: off },
         8 => r.one_of(&[Op::Fsync { h }, Op::Fdatasync { h }, Op::Syncfs]),
         9 => Op::Stat { h, out: body },

@@ -137,6 +137,30 @@ fn a_range_is_summed_up_as_it_is_read_and_short_at_the_end() {
 }
 
 #[test]
+fn a_verified_write_happens_if_its_checksum_is_right_and_not_at_all_otherwise() {
+    let mut fs = Fs::new(32 << 20);
+    let h = fs.create("file");
+    fs.write(h, At::Offset(0), &[1; 5000]).expect("there is room");
+    let (data, kind) = (vec![2; 6000], ChecksumKind::Crc32c);
+    let (src, sum) = (fs.d.put(0, &data), weldfs_functions::crc32c(&data));
+    let before = fs.read(h, 0, 20_000);
+    for at in [At::Offset(0), At::Offset(4095), At::End, At::Current] {
+        let o = fs.d.run(Op::WriteVerified { h, at, src, kind, sum: sum ^ 1 });
+        assert_eq!((o.status, o.result), (Errno::BADMSG.0, 0), "{at:?}");
+    }
+    assert_eq!(fs.read(h, 0, 20_000), before);
+    let o = fs.d.run(Op::WriteVerified { h, at: At::End, src, kind, sum });
+    assert_eq!((o.status, o.result, o.result2), (0, 6000, 5000));
+    let o = fs.d.run(Op::WriteVerified { h, at: At::Current, src, kind, sum });
+    assert_eq!((o.status, o.result, o.result2), (0, 6000, 0), "the offset was not moved by what did not happen");
+    let nothing = PoolRange::new(0, 0);
+    let o = fs.d.run(Op::WriteVerified { h, at: At::End, src: nothing, kind, sum: 0 });
+    assert_eq!((o.status, o.result), (0, 0), "the sum of no bytes is 0");
+    let all = fs.read(h, 0, 20_000).expect("it is open for reading");
+    assert_eq!((all.len(), &all[..6000], &all[6000..]), (11_000, &data[..], &data[..5000]));
+}
+
+#[test]
 fn a_small_overwrite_rides_in_the_record() {
     let mut fs = Fs::new(32 << 20);
     let h = fs.create("file");

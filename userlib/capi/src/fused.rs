@@ -109,6 +109,31 @@ pub unsafe extern "C" fn weldfs_append_checksum_write(
     })
 }
 
+/// weldfs_pwrite (WELDFS_END: an append) of at most weldfs_info.payload_max bytes, if their CRC-32C is `checksum`: the
+/// device sums them up as it stores them, and else nothing has happened. Returns the bytes written. *where, unless
+/// NULL: where the first byte went.
+///
+/// Errors: -EBADMSG when the checksum is another one, -EBADF when the file was not opened for writing, -E2BIG, -ENOSPC,
+/// -EOPNOTSUPP on a virtual file.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_pwrite_verified(
+    file: Option<&weldfs_file>,
+    from: *const c_void,
+    len: usize,
+    offset: u64,
+    checksum: u32,
+    durable: u32,
+    r#where: *mut u64,
+) -> i64 {
+    count("weldfs_pwrite_verified", || {
+        let file = given(file)?;
+        let (at, data) = (place(offset), payload(from, len)?);
+        let written = raw(file, durable)?.write_verified(file.file.handle(), at, data, checksum)?;
+        put(r#where, written.offset);
+        Ok(written.len as i64)
+    })
+}
+
 /// Reads `len` bytes at `offset` and the CRC-32C behind them, and compares, as one command. With `into` NULL only the
 /// verdict crosses the link. *checksum, unless NULL: that of the bytes that are there.
 ///

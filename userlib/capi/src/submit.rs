@@ -155,6 +155,25 @@ pub unsafe extern "C" fn weldfs_submit_pwrite(
     })
 }
 
+/// Submits weldfs_pwrite_verified: result and value as of weldfs_submit_pwrite, -EBADMSG when the checksum is another.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn weldfs_submit_pwrite_verified(
+    queue: Option<&weldfs_queue>,
+    file: Option<&weldfs_file>,
+    from: *const c_void,
+    len: usize,
+    offset: u64,
+    checksum: u32,
+    job: *const weldfs_job,
+) -> c_int {
+    call("weldfs_submit_pwrite_verified", || {
+        let start = Start::new(queue, job)?;
+        let (h, data, at) = (start.on(file)?, start.input(from, len)?, place(offset));
+        let (kind, sum) = (ChecksumKind::Crc32c, checksum);
+        start.plain([data], |[src]| Op::WriteVerified { h, at, src, kind, sum })
+    })
+}
+
 /// Submits weldfs_open: result 0, created says whether the file is new. *file is NULL at once, and the open file when
 /// the completion is delivered (not before: not in a callback of another job); it is to be given back as ever. `file`
 /// must stay until then. When the job is forgotten, the file is closed again and *file stays NULL.

@@ -166,6 +166,20 @@ impl AsyncQueue {
         Ok(self.start([data.into()], Space::Fresh(0), false, |[src], _| Op::Write { h, at, src }, written)?)
     }
 
+    /// Writes at `at`, as one atomic command, if the CRC-32C of the bytes is `checksum`: else EBADMSG, and nothing has
+    /// happened.
+    pub fn write_verified<'i>(
+        &self,
+        on: impl Into<On>,
+        at: At,
+        data: impl Into<Input<'i>>,
+        checksum: u32,
+    ) -> Result<Pending<Written>, Errno> {
+        let (h, kind, sum) = (self.on(on)?, ChecksumKind::Crc32c, checksum);
+        let build = |[src]: [_; 1], _| Op::WriteVerified { h, at, src, kind, sum };
+        Ok(self.start([data.into()], Space::Fresh(0), false, build, written)?)
+    }
+
     /// Content and metadata are durable at completion.
     pub fn fsync(&self, on: impl Into<On>) -> Result<Pending<()>, Errno> {
         let h = self.on(on)?;

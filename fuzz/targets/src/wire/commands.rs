@@ -8,8 +8,8 @@ use crate::{Seed, Target};
 use std::sync::Arc;
 use weldfs_ciscops::program::{Pool, text};
 use weldfs_ciscops::{
-    At, Command, FallocMode, Handle, Op, OpenFlags, PoolRange, RawCommand, RenameFlags, SessionLimits, Sqe, TxnMode,
-    XattrFlags, validate,
+    At, ChecksumKind, Command, FallocMode, Handle, Op, OpenFlags, PoolRange, RawCommand, RenameFlags, SessionLimits,
+    Sqe, TxnMode, XattrFlags, validate,
 };
 use weldfs_crash_harness::hand::small_mount;
 use weldfs_journal::Medium;
@@ -93,6 +93,7 @@ fn seeds() -> Vec<Seed> {
     ];
     let opened = [
         ("write", Op::Write { h, at: At::End, src: bytes }),
+        ("write-verified", Op::WriteVerified { h, at: At::End, src: bytes, kind: ChecksumKind::Crc32c, sum: 7 }),
         ("read", Op::Read { h, at: At::Offset(4000), out }),
         ("truncate", Op::Truncate { h, size: 5001 }),
         ("punch", Op::Fallocate { h, mode: FallocMode::Punch, off: 100, len: 9000 }),

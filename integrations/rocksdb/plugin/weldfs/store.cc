@@ -87,7 +87,6 @@ Status Store::Attach(const std::string& target, const WeldOptions& options, std:
   made->target_ = target;
   made->process_ = getpid();
   made->payload_max_ = info.payload_max;
-  made->append_durably_ = info.embedded != 0 && info.medium == WELDFS_MEDIUM_PMEM;
   std::memcpy(&made->identity_, info.uuid, sizeof made->identity_);
   *store = made;
   return Status::OK();

@@ -65,9 +65,6 @@ class Store {
   size_t payload_max() const { return payload_max_; }
   // Identifies the device's file system, for ids of files.
   uint64_t identity() const { return identity_; }
-  // Whether every append is made durable, so that a Sync has nothing left to do: it costs no flush of a disk. So it is
-  // with a device in this process, on memory.
-  bool append_durably() const { return append_durably_; }
 
   // A volatile command has completed: its number.
   uint64_t Changed() { return changes_.fetch_add(1) + 1; }
@@ -90,7 +87,6 @@ class Store {
   std::string target_;
   size_t payload_max_ = 1 << 20;
   uint64_t identity_ = 0;
-  bool append_durably_ = false;
   // What happened before this attachment is not known to be durable.
   std::atomic<uint64_t> changes_{1};
   std::atomic<uint64_t> durable_{0};

@@ -112,31 +112,11 @@ int64_t Writable::WritePlain(const Slice& data, uint64_t offset, bool durably) {
 }
 
 int64_t Writable::WriteVerified(const Slice& data, uint64_t offset, uint32_t crc, bool durably) {
-  weldfs_program* program = nullptr;
-  int64_t error = weldfs_program_create(&program);
-  if (error < 0) {
-    return error;
-  }
-  // The checksum is that of the bytes as they are stored, summed up while they are copied. All or nothing: what a
-  // guard refuses was never there, for other clients or after a crash.
-  const int file = weldfs_program_use(program, file_, O_WRONLY);
-  const int bytes = weldfs_program_range(program, static_cast<uint32_t>(data.size()));
-  const int sum = weldfs_program_register(program);
-  error = std::min({file, bytes, sum});
-  if (error >= 0) {
-    error = weldfs_program_write(program, file, weldfs_number(offset), weldfs_in_range(bytes), WELDFS_CRC32C, sum,
-                                 WELDFS_NONE);
-  }
-  if (error >= 0) {
-    error = weldfs_program_guard(program, weldfs_held(sum), WELDFS_EQUAL, weldfs_number(crc), WELDFS_ELSE_FAIL, EBADMSG);
-  }
-  if (error >= 0) {
-    weldfs_operand operand = {const_cast<char*>(data.data()), data.size(), 0, 0};
-    error = weldfs_program_run(program, store_->client(), &operand, 1,
-                               WELDFS_ALL_OR_NOTHING | (durably ? WELDFS_DURABLE : WELDFS_VOLATILE), nullptr);
-  }
-  weldfs_program_destroy(program);
-  return error;
+  // The checksum is that of the bytes as they are stored, summed up while they are copied; what does not match was
+  // never there, for other clients or after a crash.
+  const int64_t done = weldfs_pwrite_verified(file_, data.data(), data.size(), offset, crc,
+                                              durably ? WELDFS_DURABLE : WELDFS_VOLATILE, nullptr);
+  return done < 0 ? done : 0;
 }
 
 IOStatus Writable::Write(const Slice& data, uint64_t offset, const DataVerificationInfo* handoff) {
@@ -146,8 +126,7 @@ IOStatus Writable::Write(const Slice& data, uint64_t offset, const DataVerificat
   if (data.empty()) {
     return IOStatus::OK();
   }
-  const bool guessed = guess_.OnAppend(&store_->counters.unwanted_durable_appends);
-  const bool durably = guessed || store_->append_durably();
+  const bool durably = guess_.OnAppend(&store_->counters.unwanted_durable_appends);
   const uint64_t covered = store_->Covered();
   int64_t error = 0;
   if (handoff != nullptr && handoff->checksum.size() == sizeof(uint32_t)) {

@@ -108,18 +108,13 @@ void WritableFiles(Rig& rig) {
 }
 
 // A guess that a sync follows is made after one that did, given up after one that did not, and never promises less.
-// In the process, on memory, `always`: every append is durable.
-void Guesses(Rig& rig, bool always) {
+void Guesses(Rig& rig) {
   auto file = Create(*rig.fs, "/d/guess");
   auto durable = [&] {
     const auto before = rig.Counters().durable_appends;
     OK(file->Append("x", kIo, nullptr));
     return rig.Counters().durable_appends > before;
   };
-  if (always) {
-    CHECK(durable() && durable());
-    return;
-  }
   CHECK(!durable());
   OK(file->Sync(kIo, nullptr));
   CHECK(durable());
@@ -603,11 +598,11 @@ struct FaultyFs : FileSystemWrapper {
 
 }  // namespace
 
-int TestFiles(const std::string& target, bool always_durable) {
+int TestFiles(const std::string& target) {
   Rig rig(target);
   OK(rig.fs->CreateDirIfMissing("/d", kIo, nullptr));
   WritableFiles(rig);
-  Guesses(rig, always_durable);
+  Guesses(rig);
   Names(rig);
   Reads(rig);
   FailedReads(*rig.fs);

@@ -267,7 +267,7 @@ int main(int argc, char** argv) {
   const std::string target = argc > 2 ? argv[2] : "";
   auto text = [&](int i) { return std::string(argc > i ? argv[i] : ""); };
   auto number = [&](int i) { return std::stoull(text(i)); };
-  if (part == "files") return TestFiles(target, text(3) == "always-durable");
+  if (part == "files") return TestFiles(target);
   if (part == "handoffs") return TestHandoffs(target);
   if (part == "engine") return TestEngine(target);
   if (part == "random") return TestRandom(target, text(3), number(4), number(5));

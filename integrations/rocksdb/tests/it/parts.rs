@@ -12,10 +12,7 @@ fn everywhere(test: &str, part: &str, size: &str) {
         let dir = image(size, medium);
         let served = is_served.then(|| Served::start(dir.path()));
         let target = served.as_ref().map_or_else(|| "d.img".into(), Served::socket);
-        let mut part = engine(dir.path(), part, target.to_str().unwrap());
-        // In the process, on memory, every append survives the process, and that costs no flush.
-        part.args((medium == "pmem" && !is_served).then_some("always-durable"));
-        run(part);
+        run(engine(dir.path(), part, target.to_str().unwrap()));
         drop(served);
         fsck(dir.path());
     }
@@ -62,8 +59,7 @@ fn valgrind_has_nothing_to_say() {
         return;
     }
     let dir = image("128M", "pmem");
-    let mut part = engine(dir.path(), "files", "d.img");
-    part.arg("always-durable");
+    let part = engine(dir.path(), "files", "d.img");
     let mut valgrind = Command::new("valgrind");
     valgrind.args(["-q", "--error-exitcode=99", "--leak-check=full", "--errors-for-leak-kinds=definite"]);
     valgrind.arg(concat!("--suppressions=", env!("CARGO_MANIFEST_DIR"), "/../../testing/valgrind.supp"));

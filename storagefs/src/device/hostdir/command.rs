@@ -106,7 +106,14 @@ pub(super) fn is_large(work: &Work) -> bool {
         Batch { .. } => true,
         ReadDirPlus { out, .. } if out.len >= LONG_LISTING => true,
         Program { .. } if work.paths.program.as_ref().is_some_and(|p| is_long(p)) => true,
-        Write { src, .. } | AppendChecksumWrite { src, .. } | OpenWriteClose { src, .. } if src.len >= LONG => true,
+        Write { src, .. }
+        | WriteVerified { src, .. }
+        | AppendChecksumWrite { src, .. }
+        | OpenWriteClose { src, .. }
+            if src.len >= LONG =>
+        {
+            true
+        }
         OpenReadWriteClose { out, src, .. } if out.len.max(src.len) >= LONG => true,
         _ => false,
     }
@@ -146,6 +153,7 @@ fn synchronous(session: &SessionState, op: &Op) -> bool {
     let sync = OpenFlags::SYNC | OpenFlags::DSYNC;
     match *op {
         Op::Write { h, .. }
+        | Op::WriteVerified { h, .. }
         | Op::Truncate { h, .. }
         | Op::Fallocate { h, .. }
         | Op::AppendChecksumWrite { h, .. }
@@ -538,6 +546,7 @@ pub(super) fn by_handle(op: &Op) -> Option<(Handle, Mode)> {
         Op::Read { h, at: At::Current, .. } | Op::Seek { h, .. } => Some((h, Mode::Exclusive)),
         Op::Read { h, .. } | Op::ReadDir { h, .. } | Op::ReadChecksumVerify { h, .. } => Some((h, Mode::Shared)),
         Op::Write { h, .. }
+        | Op::WriteVerified { h, .. }
         | Op::Truncate { h, .. }
         | Op::Fallocate { h, .. }
         | Op::SetAttr { h, .. }

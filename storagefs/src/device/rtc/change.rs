@@ -149,17 +149,17 @@ fn conclude(
     queue: &QueueState,
     (cmd, paths): (&Command, &Paths),
     flags: OpenFlags,
-    changed: Changed<'_>,
+    mut changed: Changed<'_>,
     held: impl Sized,
 ) -> Option<Done> {
-    let Changed { mut plan, outcome, counters, cursor } = changed;
-    let appended = core.store.commit(&mut plan, RecordHead::op()).ok()?;
+    let appended = core.store.commit(&mut changed.plan, RecordHead::op()).ok()?;
     filled(core, &appended);
-    if let Some((h, offset)) = cursor {
+    if let Some((h, offset)) = changed.cursor {
         // The handle was closed meanwhile: then nothing can ask for the offset either.
         let _ = queue.session.handles.with(h, |d| d.set_offset(offset));
     }
     drop(held);
+    let Changed { plan, outcome, counters, .. } = changed;
     drop(plan);
     let durable = match cmd.durability {
         Durability::Durable => true,

@@ -256,7 +256,7 @@ pub(super) fn open(store: &Store, case: (Kind, usize)) -> u64 {
 }
 
 /// What the next micro-op that changes something commits, its number and the room it has; `None` when none is left.
-fn next_commit(store: &Store, id: u64) -> Option<(u16, Commit, Option<Reservation>)> {
+fn next_commit(store: &Store, id: u64) -> Option<(u16, Commit, Option<Reservation<'_>>)> {
     let txn = store.txns.get(id).expect("open");
     let finish = Finish { store, txn: &txn, records: 0, at: txn.next };
     let (cmd, paths) = command(&txn.begin).unwrap();
@@ -269,7 +269,7 @@ fn next_commit(store: &Store, id: u64) -> Option<(u16, Commit, Option<Reservatio
         };
         regs = after;
         if !effects.is_empty() {
-            return Some((index, Commit { regs, effects }, room));
+            return Some((index, Commit { regs, effects }, room.map(|room| room.of(store.journal()))));
         }
     }
     None

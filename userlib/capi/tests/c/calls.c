@@ -113,6 +113,9 @@ static void fused(void) {
     CHECK(offset == 0 && sum == 0xe3069283u); /* CRC-32C's check value */
     GIVES(0, weldfs_read_checksum_verify(f, room, 9, 0, &again));
     CHECK(again == sum && memcmp(room, "123456789", 9) == 0);
+    GIVES(-EBADMSG, weldfs_pwrite_verified(f, "12345678X", 9, 0, sum, WELDFS_DEFAULT, &offset));
+    GIVES(9, weldfs_pwrite_verified(f, "123456789", 9, 0, sum, WELDFS_DURABLE, &offset));
+    CHECK(offset == 0);
     GIVES(9, weldfs_checksum_range(f, 0, 9, &again));
     CHECK(again == sum);
     GIVES(13, weldfs_checksum_range(f, 0, UINT64_MAX, NULL));

@@ -83,6 +83,12 @@ static void pipelined_with_epoll(void) {
     GIVES(1024, done[0].result);
     GIVES(0, weldfs_read_checksum_verify(file, in, 8, 1024, NULL));
     CHECK(memcmp(in, "in place", 8) == 0);
+    /* "123456789" has CRC-32C's check value. */
+    for (uint32_t wrong = 0; wrong < 2; wrong++) {
+        GIVES(0, weldfs_submit_pwrite_verified(queue, file, "123456789", 9, 2048, 0xe3069283u + wrong, &job));
+        GIVES(1, weldfs_queue_reap(queue, done, 8, -1));
+        GIVES(wrong ? -EBADMSG : 9, done[0].result);
+    }
     close(epoll);
     weldfs_queue_destroy(queue);
 }
