@@ -104,13 +104,15 @@ def rocksdb_by_make(folder, tree, installed, env):
 def rocksdb_engine(folder, tree, installed):
     """The program of `./test rocksdb`, over the library that has the plug-in in it."""
     tests = ROOT / "integrations" / "rocksdb" / "tests" / "cpp"
-    library = folder / "build" / "librocksdb.a"
-    flags = ["-std=c++17", "-O0", f"-I{tree / 'include'}", f"-I{tree / 'plugin' / 'weldfs'}", f"-I{installed / 'include'}"]
-    # What CMake links db_bench with, which is what it found.
-    words = (folder / "build" / "CMakeFiles" / "db_bench.dir" / "link.txt").read_text().split()
-    rest = words[words.index("librocksdb.a") + 1:]
+    # As CMake compiles and links db_bench: classes of the library differ with its flags, and it has found what it needs.
+    bench = folder / "build" / "CMakeFiles" / "db_bench.dir"
+    lines = [line.partition("=") for line in (bench / "flags.make").read_text().splitlines()]
+    flags = [word for name, _, words in lines if name.startswith("CXX_") for word in words.split()]
+    flags.append(f"-I{tree / 'plugin' / 'weldfs'}")
+    words = (bench / "link.txt").read_text().split()
+    libraries = words[words.index("librocksdb.a") + 1:]
     logged(folder / "engine.log", "c++", *flags, *sorted(tests.glob("*.cc")), "-o", folder / "engine",
-           "-Wl,-u,weldfs_filesystem_reg", library, f"-L{installed / 'lib'}", *rest)
+           "-Wl,-u,weldfs_filesystem_reg", folder / "build" / "librocksdb.a", f"-L{installed / 'lib'}", *libraries)
 
 
 def leveldb():
