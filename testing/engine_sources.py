@@ -33,8 +33,9 @@ def prefix():
     BUILD.make()
     folder = target_dir() / "engine-sources" / "prefix"
     (folder / "lib" / "pkgconfig").mkdir(parents=True, exist_ok=True)
-    for at, to in (("include", ROOT / "userlib" / "include"), ("lib/libweldfs.so", target_dir() / "debug" / "libweldfs.so"),
-                   ("lib/libweldfs.so.0", target_dir() / "debug" / "libweldfs.so")):
+    library = target_dir() / "debug" / "libweldfs.so"
+    for at, to in (("include", ROOT / "userlib" / "include"), ("lib/libweldfs.so", library),
+                   ("lib/libweldfs.so.0", library)):
         if not (folder / at).exists():
             (folder / at).symlink_to(to)
     text = (ROOT / "userlib" / "capi" / "weldfs.pc.in").read_text()
@@ -78,8 +79,8 @@ def rocksdb():
     rocksdb_by_make(folder, tree, installed, env)
     build = folder / "build"
     logged(folder / "cmake.log", "cmake", "-S", tree, "-B", build, *UNOPTIMISED, *ROCKSDB, env=env)
-    logged(folder / "build.log", "cmake", "--build", build, "--parallel", "2", "--target", "db_bench", "ldb", "sst_dump",
-           env=env)
+    logged(folder / "build.log", "cmake", "--build", build, "--parallel", "2", "--target", "db_bench", "ldb",
+           "sst_dump", env=env)
     rocksdb_engine(folder, tree, installed)
     return folder
 
@@ -104,7 +105,7 @@ def rocksdb_by_make(folder, tree, installed, env):
 def rocksdb_engine(folder, tree, installed):
     """The program of `./test rocksdb`, over the library that has the plug-in in it."""
     tests = ROOT / "integrations" / "rocksdb" / "tests" / "cpp"
-    # As CMake compiles and links db_bench: classes of the library differ with its flags, and it has found what it needs.
+    # As CMake compiles and links db_bench: the library's classes differ with its flags, and it has found the rest.
     bench = folder / "build" / "CMakeFiles" / "db_bench.dir"
     lines = [line.partition("=") for line in (bench / "flags.make").read_text().splitlines()]
     flags = [word for name, _, words in lines if name.startswith("CXX_") for word in words.split()]
@@ -129,9 +130,11 @@ def leveldb():
     patched = folder / "tree-patched"
     if patched.exists() and (patched / patch.name).read_bytes() != patch.read_bytes():
         shutil.rmtree(patched)
-    for name, tree in (("as-it-is", source), ("patched", copied(source, patched.name, change))):
+    # The patched one as LevelDB's own build makes it, which Debian changes: without run-time type information.
+    for name, tree, flags in (("as-it-is", source, ""), ("patched", copied(source, patched.name, change), "-fno-rtti")):
         build = folder / name
-        logged(folder / f"{name}.log", "cmake", "-S", tree, "-B", build, *UNOPTIMISED, *LEVELDB)
+        logged(folder / f"{name}.log", "cmake", "-S", tree, "-B", build, *UNOPTIMISED, *LEVELDB,
+               f"-DCMAKE_CXX_FLAGS={flags}")
         logged(folder / f"{name}.log", "cmake", "--build", build, "--parallel", "2", "--target", "leveldb")
         # The Env's tests run over the patched one; of the other one the driver is enough.
         is_patched = "ON" if name == "patched" else "OFF"

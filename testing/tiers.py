@@ -216,12 +216,12 @@ def sqlite_source(full):
 
 
 def leveldb_source(full):
-    """LevelDB from its source, as it is and with the Env's patch: suites, checksums of the device, each other's tables"""
+    """LevelDB from its source, as it is and with the Env's patch: suites, the device's checksums, each other's tables"""
     apt(["cmake", "c++", "make", "patch", "dpkg-source", "python3"],
         ["cmake", "g++", "make", "patch", "dpkg-dev", "libleveldb-dev", "libgtest-dev"], ["/usr/include/gtest/gtest.h"])
     folder = engine_sources.leveldb()
     # At full size they run over the packaged library; the patch is about tables alone.
-    plugins.tests("leveldb", False, "--build", folder / "env-patched", *([] if full else ["--only", "suite"]))
+    plugins.tests("leveldb", False, "--build", folder / "env-patched", *([] if full else ["--only", "suite_served"]))
     plugins.tests("leveldb", full, "--builds", folder, part="patched")
 
 

@@ -92,7 +92,8 @@ def its_tools_on_a_device(rig):
     image = rig.image("disk.img", "block")
     device, socket = rig.serve(image)
     said = tools(rig, socket)
-    expect(sum(sum(tenant["commands_by_opcode"].values()) for tenant in rig.stats(socket)["tenants"]) > 0, "no commands")
+    commands = sum(sum(tenant["commands_by_opcode"].values()) for tenant in rig.stats(socket)["tenants"])
+    expect(commands > 0, "the device has seen no command")
     rig.stop(device)
     rig.checked(image)
     return said
