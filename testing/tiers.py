@@ -8,7 +8,7 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from . import counts, kernels_cli, kernels_hls, kernels_rtl, mounts, plugins, programs, sources, states
+from . import counts, engine_sources, kernels_cli, kernels_hls, kernels_rtl, mounts, plugins, programs, sources, states
 from .build import BUILD, ROOT, cargo, release
 from .report import Failed, Skip
 
@@ -209,6 +209,30 @@ def engines(full):
     plugins.tests("engines", full, "--build", plugins.built("engines"))
 
 
+def sqlite_source(full):
+    """SQLite from its source with batch commits: commits without a journal, another SQLite beside it, kills"""
+    apt(["cc", "make", "tclsh", "sqlite3", "dpkg-source"], ["gcc", "libc6-dev", "make", "tcl", "sqlite3", "dpkg-dev"])
+    plugins.tests("sqlite", full, "--built", engine_sources.sqlite(), part="batch")
+
+
+def leveldb_source(full):
+    """LevelDB from its source, as it is and with the Env's patch: suites, the device's checksums, each other's tables"""
+    apt(["cmake", "c++", "make", "patch", "dpkg-source", "python3"],
+        ["cmake", "g++", "make", "patch", "dpkg-dev", "libleveldb-dev", "libgtest-dev"], ["/usr/include/gtest/gtest.h"])
+    folder = engine_sources.leveldb()
+    # At full size they run over the packaged library; the patch is about tables alone.
+    plugins.tests("leveldb", False, "--build", folder / "env-patched", *([] if full else ["--only", "suite_served"]))
+    plugins.tests("leveldb", full, "--builds", folder, part="patched")
+
+
+def rocksdb_source(full):
+    """RocksDB from its source with the plug-in in its tree: its two builds, its tools, the plug-in's test program"""
+    apt(["cmake", "c++", "make", "pkg-config", "dpkg-source"],
+        ["cmake", "g++", "make", "pkg-config", "dpkg-dev", "librocksdb-dev", "libgflags-dev"],
+        ["/usr/include/gflags/gflags.h"])
+    plugins.tests("rocksdb", full, "--built", engine_sources.rocksdb(), part="tree")
+
+
 def kills(full):
     """SIGKILL of real device processes, at any time and at every named crash point"""
     BUILD.weldfs()
@@ -346,6 +370,8 @@ TIERS = {
     "leveldb": (leveldb, True),
     "fio": (fio, True),
     "engines": (engines, True),
+    "sqlite-source": (sqlite_source, True),
+    "leveldb-source": (leveldb_source, True),
     "kills": (kills, True),
     "crash": (crash, True),
     "images": (images, True),
@@ -361,6 +387,7 @@ TIERS = {
     "fuzz": (fuzz, False),
     "install": (install, False),
     "deb": (deb, False),
+    "rocksdb-source": (rocksdb_source, False),
 }
 # `full` in pieces of about ten minutes on two slow processors. Each tier that is longer in full than in the gate, or not
 # in the gate, is in exactly one of them; what stands in ALWAYS runs in continuous integration every time.
@@ -369,7 +396,8 @@ SLICES = [
     ["states-one"],
     ["states-two", "loom", "images"],
     ["crash", "kills", "sqlite", "rocksdb"],
-    ["leveldb", "fio", "engines"],
+    ["leveldb", "fio", "engines", "sqlite-source", "leveldb-source"],
+    ["rocksdb-source"],
     ["unit", "device", "acceptance"],
     ["fuzz"],
     ["install", "deb", "formats"],

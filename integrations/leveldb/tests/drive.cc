@@ -4,6 +4,7 @@
 //   drive write TARGET DB FROM COUNT sync|nosync    puts numbered values; prints each number when it was acknowledged
 //   drive put TARGET DB FROM COUNT sync|nosync SIZE the same with values of one size, and prints nothing
 //   drive verify TARGET DB                          prints how many are there, without a hole; 1 if one is wrong
+//   drive audit TARGET DB                           the same with paranoid checks, of a database that must be there
 //   drive hold TARGET DB                            opens, says so, waits for the end of its input
 //   drive open TARGET DB                            opens or says why not
 //   drive exists TARGET DB PATH                     as hold, then prints whether the Env says that PATH exists: 1 or 0
@@ -58,9 +59,10 @@ struct Database {
   std::unique_ptr<DB> db;
 };
 
-Status Open(const std::string& target, const std::string& name, Database* out) {
+Status Open(const std::string& target, const std::string& name, bool audit, Database* out) {
   leveldb::Options options;
-  options.create_if_missing = true;
+  options.create_if_missing = !audit;
+  options.paranoid_checks = audit;
   if (target != "host") {
     leveldb::Env* env = nullptr;
     Status s = weldfs::NewLevelDBEnv(target, &env);
@@ -112,6 +114,8 @@ int Verify(DB* db) {
   long i = 0;
   for (it->SeekToFirst(); it->Valid(); it->Next(), i++) {
     if (it->key().ToString() != Key(i) || it->value().ToString() != Value(i)) {
+      // An iterator goes on behind a block that is damaged.
+      if (!it->status().ok()) return Refused(it->status(), 1);
       std::fprintf(stderr, "%ld is missing or wrong: %s\n", i, it->key().ToString().c_str());
       return 1;
     }
@@ -158,14 +162,14 @@ int main(int argc, char** argv) {
     return Append(argv[2], argv[3], std::atol(argv[4]), std::strcmp(argv[5], "close") == 0);
   }
   Database database;
-  const Status s = Open(argv[2], argv[3], &database);
+  const Status s = Open(argv[2], argv[3], verb == "audit", &database);
   if (!s.ok()) return Refused(s, 3);
   DB* db = database.db.get();
   if ((verb == "write" && argc == 7) || (verb == "put" && argc == 8)) {
     const size_t size = argc == 8 ? std::atol(argv[7]) : 0;
     return Write(db, std::atol(argv[4]), std::atol(argv[5]), std::strcmp(argv[6], "sync") == 0, size);
   }
-  if (verb == "verify") return Verify(db);
+  if (verb == "verify" || verb == "audit") return Verify(db);
   if (verb == "hold") return Wait("open") ? 0 : 1;
   if (verb == "exists" && argc == 5) {
     if (!Wait("open")) return 1;

@@ -12,8 +12,9 @@ REFUSED_TO_OPEN, REFUSED_TO_WRITE = 3, 4
 
 class Driven(Rig):
     def __init__(self, weldfs, build, work, short):
-        # An image that is in use is to be refused at once, unless a case says otherwise.
-        super().__init__(weldfs, work, short, wait="0")
+        # An image that is in use is to be refused soon, unless a case says otherwise. None at all would leave a device
+        # on a busy machine no time to answer.
+        super().__init__(weldfs, work, short, wait="3")
         self.build = build
         self.drive = build / "weldfs_leveldb_drive"
 
