@@ -221,7 +221,7 @@ def leveldb_source(full):
         ["cmake", "g++", "make", "patch", "dpkg-dev", "libleveldb-dev", "libgtest-dev"], ["/usr/include/gtest/gtest.h"])
     folder = engine_sources.leveldb()
     # At full size they run over the packaged library; the patch is about tables alone.
-    plugins.tests("leveldb", False, "--build", folder / "env-patched", *([] if full else ["--only", "suite_served"]))
+    plugins.tests("leveldb", False, "--build", folder / "env-patched")
     plugins.tests("leveldb", full, "--builds", folder, part="patched")
 
 
@@ -370,8 +370,6 @@ TIERS = {
     "leveldb": (leveldb, True),
     "fio": (fio, True),
     "engines": (engines, True),
-    "sqlite-source": (sqlite_source, True),
-    "leveldb-source": (leveldb_source, True),
     "kills": (kills, True),
     "crash": (crash, True),
     "images": (images, True),
@@ -387,6 +385,8 @@ TIERS = {
     "fuzz": (fuzz, False),
     "install": (install, False),
     "deb": (deb, False),
+    "sqlite-source": (sqlite_source, False),
+    "leveldb-source": (leveldb_source, False),
     "rocksdb-source": (rocksdb_source, False),
 }
 # `full` in pieces of about ten minutes on two slow processors. Each tier that is longer in full than in the gate, or not
