@@ -415,6 +415,6 @@ fn a_verified_write_is_one_command_through_every_door() {
     batch.write_verified(file.handle(), At::Offset(0), &small[..], 1);
     let results: Vec<_> = batch.run().expect("it runs").into_iter().map(|r| r.ok().map(|(n, _)| n)).collect();
     assert_eq!(results, [Ok(9000), Err(Errno::BADMSG)]);
-    let only = client.open("/f", OpenOptions::new().read(true)).expect("open");
+    let only = client.open("/f", &OpenOptions::new().read(true)).expect("open");
     assert_eq!(only.write_verified(At::Offset(0), &small[..], 1).err(), Some(Errno::BADF), "before it is summed up");
 }

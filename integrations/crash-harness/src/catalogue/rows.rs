@@ -22,6 +22,8 @@ pub(super) fn rows() -> Vec<Row> {
         row_of("append_checksum_write", "header", |g| append_record(g, HEADER)),
         row_of("write_checksum", "trailer", |g| write_record(g, TRAILER)),
         row_of("write_checksum", "header", |g| write_record(g, HEADER)),
+        row_of("write_verified", "", |g| write_verified(g, 0)),
+        row_of("write_verified", "wrong", |g| write_verified(g, 1)),
         row_of("read_checksum_verify", "", read_checksum_verify),
         on_card("read_checksum_verify", "slot", |g| read_checksum_verify(g).in_slot()),
         row_of("read_checksum_verify", "trailer", |g| verify_record(g, TRAILER)),
@@ -150,6 +152,18 @@ fn append_checksum_write(g: &Given) -> Planned {
     let op = |h: &[Handle], r: &[PoolRange]| Op::AppendChecksumWrite { h: h[0], kind: ChecksumKind::Crc32c, src: r[0] };
     let done = one(vec![Range::In(g.data.clone())], op).opens([(&g.a, OpenFlags::WRITE)]);
     done.effects(record(how, &g.data).map(|part| append(&g.a, &part))).gives(g.size(&g.a), sum(how, &g.data).0)
+}
+
+/// With its checksum, or with another one.
+fn write_verified(g: &Given, change: u32) -> Planned {
+    let (off, sum) = (g.off, sum(Summing::default(), &g.data).0 as u32 ^ change);
+    let op = move |h: &[Handle], r: &[PoolRange]| {
+        let (at, kind) = (At::Offset(off), ChecksumKind::Crc32c);
+        Op::WriteVerified { h: h[0], at, src: r[0], kind, sum }
+    };
+    let done = one(vec![Range::In(g.data.clone())], op).opens([(&g.a, OpenFlags::WRITE)]);
+    let done = done.effects([write(&g.a, off, &g.data)]).gives(g.data.len() as u64, off);
+    done.fails((change != 0).then_some(Errno::BADMSG))
 }
 
 fn append_record(g: &Given, how: Summing) -> Planned {
