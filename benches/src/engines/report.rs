@@ -518,7 +518,8 @@ pub(super) mod tests {
         ];
         rows[0].to_ext4 = Some(9.0);
         let text = report(rows).text(false);
-        for part in ["E 1.0", "9.00x", "35.3", "not measured: xfs", "FAILED: served: fillseq: no space", "ended before", "met"]
+        for part in
+            ["E 1.0", "9.00x", "35.3", "not measured: xfs", "FAILED: served: fillseq: no space", "ended before", "met"]
         {
             assert!(text.contains(part), "{part} in {text}");
         }

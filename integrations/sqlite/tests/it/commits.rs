@@ -48,7 +48,8 @@ fn the_counters_of_the_device_are_a_pragma_s_answer() {
     let memory = Memory::new(64 << 20, true);
     let db = memory.open("a.db");
     db.execute_batch("create table t(x); insert into t values(1);").unwrap();
-    let counted = |sql: &str| one::<i64>(&db, &format!("select json_extract('{}', '$.log.flushes')", one::<String>(&db, sql)));
+    let counted =
+        |sql: &str| one::<i64>(&db, &format!("select json_extract('{}', '$.log.flushes')", one::<String>(&db, sql)));
     let before = counted("pragma weldfs_stats");
     db.execute("insert into t values(2)", []).unwrap();
     let after = counted("pragma main.WELDFS_STATS");
