@@ -233,13 +233,13 @@ mod tests {
         let mut answer = Answer::parse(GOOD).expect("an answer");
         assert!(answer.device().is_none(), "there is no device");
         let at = |n: u64| {
-            let log = format!(r#"{{"flushes": {n}, "bytes": {}, "data_bytes": 5, "checkpoint_bytes": {n}}}"#, 10 * n);
-            format!(r#"{{"total": {{"commands": {n}}}, "log": {log}}}"#)
+            let log = format!(r#"{{"flushes": {n}, "bytes": {}, "checkpoint_bytes": {n}}}"#, 10 * n);
+            format!(r#"{{"total": {{"commands": {n}, "data_bytes": {n}}}, "log": {log}}}"#)
         };
         let ends = format!(r#""device_begin": {}, "device_end": {}, "verified""#, at(3), at(10));
         let mut answer = Answer::parse(&GOOD.replace(r#""verified""#, &ends)).expect("an answer");
         let counts = answer.device().expect("both ends");
-        assert_eq!((counts.crossings, counts.flushes, counts.log_bytes, counts.medium_bytes), (7, 7, 70, 77));
+        assert_eq!((counts.crossings, counts.flushes, counts.log_bytes, counts.medium_bytes), (7, 7, 70, 84));
     }
 
     #[test]

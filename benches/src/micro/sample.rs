@@ -129,7 +129,7 @@ impl Seen {
             flushes: log("flushes"),
             checkpoints: log("checkpoints"),
             log_bytes: log("bytes"),
-            medium_bytes: log("bytes") + log("data_bytes") + log("checkpoint_bytes"),
+            medium_bytes: log("bytes") + log("checkpoint_bytes") + total("data_bytes"),
         };
         let nops = stats["total"]["commands_by_opcode"]["nop"].as_u64().unwrap_or(0);
         Seen { commands: total("commands"), nops, counts }

@@ -21,6 +21,7 @@ pub const GROUPS: &[(&str, &[&str])] = &[
             "payload_bytes_out",
             "payload_copies",
             "metadata_copies",
+            "data_bytes",
         ],
     ),
     ("waits", &["durable_waits", "set_retries", "room_waits", "pace_waits", "memory_waits", "admission_waits"]),
