@@ -214,7 +214,7 @@ while IFS= read -r engine; do
 done < <(page_engines)
 # Each was run, or is named as missing: its program, or its part.
 lacking=0
-for one in "${missing[@]}"; do [[ $one != *" ("* ]] || lacking=$((lacking + 1)); done
+for one in "${missing[@]}"; do [[ $one != *" ("* || $one == "engines ("* ]] || lacking=$((lacking + 1)); done
 ((run + lacking == 4)) || fail "lines of $run engines were run, $lacking are missing"
 if have rocksdb; then
     cat >"$work/rocks.cc" <<'C'

@@ -36,7 +36,8 @@ class Bench(Rig):
     def driver(self, engine):
         path = self.build / f"weldfs-drive-{engine}"
         if not path.exists():
-            raise Skipped(f"no driver of {engine}: its headers or library are not there")
+            what = "no source of an SQLite was given" if engine == BATCH else "its headers or library are not there"
+            raise Skipped(f"no driver of {engine}: {what}")
         return path
 
     def drive(self, engine, target, workload, *args):
