@@ -19,8 +19,8 @@
 # rocksdb, leveldb, fio and engines need packages of the system to be built, and without --only are left out where one
 # is missing; a line says so. With each of them comes the C library. The source of fio, which no package has, is fetched
 # by `--only fio` alone; WELDFS_FIO_SOURCE names a configured one that is there. engines are drivers of those engines
-# whose packages are there, with SQLite's extension; WELDFS_SQLITE_SOURCE names a folder with the sqlite3.c and sqlite3.h
-# of an SQLite, and then there is a driver with batch atomic writes, too.
+# whose packages are there, with SQLite's extension; WELDFS_SQLITE_SOURCE names a folder with the sqlite3.c and the
+# sqlite3.h of an SQLite, and then there is a driver with batch atomic writes, too.
 #
 # PREFIX/share/weldfs/installed lists what was installed; what an older version left and a newer one has no more is
 # removed when the newer one is installed.

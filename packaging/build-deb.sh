@@ -11,8 +11,8 @@
 #   --all         all five or none; without it, what this machine cannot build is left out, and a line says so
 #   --no-build    pack the release that is built already
 #
-# The four are packages of their own, so that weldfs needs no engine; each is for the engines' versions of the machine it
-# was built on. cargo-deb is taken from PATH, or built once into target/tools (a minute).
+# The four are packages of their own, so that weldfs needs no engine; each is for the engines' versions of the machine
+# it was built on. cargo-deb is taken from PATH, or built once into target/tools (a minute).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 engines=(rocksdb leveldb fio engines)

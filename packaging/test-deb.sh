@@ -128,7 +128,8 @@ for engine in "${names[@]}"; do
     echo "   $engine: ${lines[0]}"
     page_run "$engine" in_folder || fail "$page, $engine"
 done
-inside sh -c 'apt-get install /packages/weldfs-engines_*.deb' >"$work/log" 2>&1 || { tail -5 "$work/log"; fail "weldfs-engines"; }
+inside sh -c 'apt-get install /packages/weldfs-engines_*.deb' >"$work/log" 2>&1 ||
+    { tail -5 "$work/log"; fail "weldfs-engines"; }
 inside weldfs bench engines --quick --medium pmem --systems inline --workloads fillsync,one-row >"$work/log" 2>&1 ||
     { tail -5 "$work/log"; fail "weldfs bench engines"; }
 packages=(weldfs weldfs-rocksdb weldfs-leveldb weldfs-fio weldfs-engines)

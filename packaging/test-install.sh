@@ -259,7 +259,8 @@ if have engines; then
         engine=${driver##*/weldfs-drive-}
         [[ $engine != sqlite-batch ]] || continue
         clean "$prefix/bin/weldfs" bench engines --quick --medium pmem --systems inline --engines "$engine" \
-            --workloads fillsync,one-row >"$work/log" 2>&1 || { tail -5 "$work/log"; fail "weldfs bench engines, $engine"; }
+            --workloads fillsync,one-row >"$work/log" 2>&1 ||
+            { tail -5 "$work/log"; fail "weldfs bench engines, $engine"; }
     done
 fi
 

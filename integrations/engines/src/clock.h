@@ -52,7 +52,8 @@ class Clock {
  public:
   explicit Clock(const Arguments& arguments) : arguments_(arguments) {}
 
-  // What the device counts, as a JSON object, or nothing: looked at right before the clock starts and when it has ended.
+  // What the device counts, as a JSON object, or nothing: looked at right before the clock starts and when it has
+  // ended.
   using Counters = std::function<std::string()>;
   void Watch(Counters counters) { counters_ = std::move(counters); }
 

@@ -1,5 +1,5 @@
-// weldfs-drive-sqlite: transactions at synchronous=FULL with the system's SQLite, on the host or, with WeldFS's extension
-// loaded, on a device. One workload on one database, one JSON object on standard output; exit codes as in main.cc.
+// weldfs-drive-sqlite: transactions at synchronous=FULL with the system's SQLite, on the host or, with the extension
+// of WeldFS loaded, on a device. One workload on one database, one JSON object on standard output; exit codes: main.cc.
 // weldfs-drive-sqlite-batch is the same with an SQLite that writes a transaction's pages as one where the file system
 // can (`--journal batch`): on a device, without a journal; on others it does what `--journal delete` does.
 //
@@ -289,7 +289,8 @@ int Run::Go() {
 int main(int argc, char** argv) {
   drive::Arguments a = drive::Arguments::Parse(argc, argv);
   const std::vector<std::string> known = {"load", "one-row", "hundred-rows", "mixed", "check", "damage"};
-  if (std::find(known.begin(), known.end(), a.workload) == known.end()) drive::Usage("no workload is called " + a.workload);
+  const bool is_known = std::find(known.begin(), known.end(), a.workload) != known.end();
+  if (!is_known) drive::Usage("no workload is called " + a.workload);
   if (drive::Known(a.journal) == nullptr) drive::Usage("--journal takes delete, batch, wal or wal-exclusive");
   if (drive::HasBatch() != (a.journal == "batch")) {
     drive::Usage(std::string("this SQLite has ") + (drive::HasBatch() ? "" : "no ") + "batch atomic writes: --journal " +
