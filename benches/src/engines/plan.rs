@@ -130,7 +130,7 @@ impl Workload {
 }
 
 /// How SQLite can undo: by a rollback journal; by none where the file system writes all pages at once, else by such a
-/// journal, with an SQLite of its own; by a write-ahead log; by one whose index is not shared, which has one connection.
+/// journal, with an SQLite of its own; by a write-ahead log; by one of a single connection, whose index is not shared.
 pub const JOURNALS: [&str; 4] = ["delete", BATCH, "wal", "wal-exclusive"];
 const BATCH: &str = "batch";
 /// The driver of an SQLite with batch atomic writes.
