@@ -185,8 +185,8 @@ mod tests {
     use super::*;
 
     const GOOD: &str = r#"{"engine": "E 1", "workload": "w", "operations": 5, "seconds": 0.5, "bytes": 580,
-        "written": 464, "ended_by_time": false, "p50_ns": 4, "p99_ns": 5, "p999_ns": 6, "max_ns": 7, "verified": 5, "errors": 0,
-        "first_error": ""}"#;
+        "written": 464, "ended_by_time": false, "p50_ns": 4, "p99_ns": 5, "p999_ns": 6, "max_ns": 7, "verified": 5,
+        "errors": 0, "first_error": ""}"#;
 
     #[derive(Default)]
     struct Seen(Vec<&'static str>, f64, bool);
