@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds and installs WeldFS: the program with its preload library, man pages, completions and systemd unit; the C
 # library, shared and static, with its header and pkg-config file; what SQLite, RocksDB, LevelDB and fio use a device
-# with (docs/ENGINES.md); the documents.
+# with (docs/ENGINES.md), and what `weldfs bench engines` drives the first three with; the documents.
 #
 #   ./install.sh [--prefix DIR] [--destdir DIR] [--libdir DIR] [--profile release|dev] [--only PART]...
 #                [--strip] [--no-build | --build-only]
@@ -10,14 +10,17 @@
 #   --prefix DIR    where it will be used from (default /usr/local); --prefix ~/.local needs no root
 #   --destdir DIR   put in front of the prefix while installing, for packagers
 #   --libdir DIR    where the libraries go, below the prefix (default lib)
-#   --only PART     program, library, sqlite, rocksdb, leveldb, fio or docs; may be given more than once (default: all)
+#   --only PART     program, library, sqlite, rocksdb, leveldb, fio, engines or docs; may be given more than once
+#                   (default: all)
 #   --strip         leave the debug information out
 #   --no-build      install what an earlier --build-only (or make) built
 #   --uninstall     remove what this script installed there, and nothing else
 #
-# rocksdb, leveldb and fio need packages of the system to be built, and without --only are left out where one is
-# missing; a line says so. With each of them comes the C library. The source of fio, which no package has, is fetched by
-# `--only fio` alone; WELDFS_FIO_SOURCE names a configured one that is there.
+# rocksdb, leveldb, fio and engines need packages of the system to be built, and without --only are left out where one
+# is missing; a line says so. With each of them comes the C library. The source of fio, which no package has, is fetched
+# by `--only fio` alone; WELDFS_FIO_SOURCE names a configured one that is there. engines are drivers of those engines
+# whose packages are there, with SQLite's extension; WELDFS_SQLITE_SOURCE names a folder with the sqlite3.c and the
+# sqlite3.h of an SQLite, and then there is a driver with batch atomic writes, too.
 #
 # PREFIX/share/weldfs/installed lists what was installed; what an older version left and a newer one has no more is
 # removed when the newer one is installed.
@@ -45,11 +48,11 @@ while (($#)); do
     --no-build) build=no && shift ;;
     --build-only) install=no && shift ;;
     --uninstall) uninstall=yes && shift ;;
-    -h | --help) sed -n '2,24s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    -h | --help) sed -n '2,27s/^# \{0,1\}//p' "$0" && exit 0 ;;
     *) usage "unknown argument $1" ;;
     esac
 done
-known="program|library|sqlite|rocksdb|leveldb|fio|docs"
+known="program|library|sqlite|rocksdb|leveldb|fio|engines|docs"
 chosen=yes # by --only; else a part that cannot be had here is left out
 ((${#parts[@]})) || { chosen=no && IFS='|' read -ra parts <<<"$known"; }
 for part in "${parts[@]}"; do
@@ -107,6 +110,7 @@ made() { # part: the file of it that shows that it was built
     rocksdb) printf %s "$engines/rocksdb/libweldfs_rocksdb.so" ;;
     leveldb) printf %s "$engines/leveldb/libweldfs_leveldb.so.$version" ;;
     fio) printf %s "$engines/fio/libweldfs_fio.so" ;;
+    engines) printf %s "$engines/engines/drivers" ;;
     esac
 }
 packages() { # part
@@ -114,6 +118,7 @@ packages() { # part
     rocksdb) printf %s "g++, make and librocksdb-dev" ;;
     leveldb) printf %s "g++, make, cmake and libleveldb-dev" ;;
     fio) printf %s "gcc, make, cmake, python3, fio and dpkg-dev" ;;
+    engines) printf %s "g++, make, cmake, and librocksdb-dev, libleveldb-dev or libsqlite3-dev" ;;
     esac
 }
 commands() { local name; for name; do command -v "$name" >/dev/null || return 1; done; }
@@ -140,11 +145,15 @@ possible() {
     rocksdb) commands "${CXX:-c++}" make && header rocksdb/file_system.h ;;
     leveldb) commands "${CXX:-c++}" make cmake && header leveldb/env.h ;;
     fio) commands "${CC:-cc}" make cmake python3 && source=$(fio_source) ;;
+    engines)
+        commands "${CXX:-c++}" make cmake &&
+            { header rocksdb/file_system.h || header leveldb/env.h || header sqlite3.h; }
+        ;;
     esac
 }
 here_too=()
 for part in "${parts[@]}"; do
-    if [[ $part =~ ^(rocksdb|leveldb|fio)$ ]] && ! possible "$part"; then
+    if [[ $part =~ ^(rocksdb|leveldb|fio|engines)$ ]] && ! possible "$part"; then
         why="it needs the packages $(packages "$part")"
         [[ $build == yes ]] || why="it is not built; for that $why"
         [[ $part != fio || $build == no || $chosen == yes ]] || why+="; --only fio then fetches the source of fio"
@@ -155,8 +164,9 @@ for part in "${parts[@]}"; do
     fi
 done
 parts=("${here_too[@]}")
-# What an engine uses is in the C library, of the same version.
-! has rocksdb && ! has leveldb && ! has fio || has library || parts=(library "${parts[@]}")
+# What an engine uses is in the C library, of the same version; SQLite's driver loads the extension.
+! has engines || has sqlite || parts=(sqlite "${parts[@]}")
+! has rocksdb && ! has leveldb && ! has fio && ! has engines || has library || parts=(library "${parts[@]}")
 
 make_rocksdb() {
     make -s -C "$here/integrations/rocksdb" "OUT=$engines/rocksdb" "CARGO_OUT=$built" "RPATH=\$\$ORIGIN"
@@ -171,6 +181,22 @@ make_cmake() { # part, options
     cmake --build "$engines/$1" -- --no-print-directory -s
 }
 
+# Leaves a list of what could be built.
+make_engines() {
+    local folder=$engines/engines engine sqlite=${WELDFS_SQLITE_SOURCE:-}
+    [[ -z $sqlite ]] || sqlite=$(absolute "$sqlite")
+    make_cmake engines -DSQLITE_AMALGAMATION="$sqlite"
+    : >"$folder/drivers"
+    for engine in rocksdb leveldb sqlite sqlite-batch; do
+        # What an older build left is no target of this one.
+        if grep -q "^weldfs-drive-$engine:" "$folder/Makefile"; then
+            echo "weldfs-drive-$engine" >>"$folder/drivers"
+        elif [[ $engine != sqlite-batch ]]; then
+            say "the driver of $engine is left out: it needs the package lib${engine/%sqlite/sqlite3}-dev"
+        fi
+    done
+}
+
 if [[ $build == yes ]]; then
     command -v cargo >/dev/null || { say "a Rust toolchain is needed (rustup.rs); as root after make: --no-build"; exit 1; }
     # Apart: what the C library asks of the others is not the program's business.
@@ -180,6 +206,7 @@ if [[ $build == yes ]]; then
     ! has rocksdb || make_rocksdb
     ! has leveldb || make_cmake leveldb
     ! has fio || make_cmake fio -DFIO_SOURCE="$source"
+    ! has engines || make_engines
 fi
 [[ $install == yes ]] || exit 0
 need() { [[ -e $built/$1 ]] || { say "$built/$1 is not built: run make, or this without --no-build"; exit 1; }; }
@@ -292,6 +319,14 @@ part_fio() {
     local file
     slim "$(made fio)" 755 "$libdir/libweldfs_fio.so"
     for file in "$here"/integrations/fio/jobs/*.fio; do put 644 "$file" "share/weldfs/fio/${file##*/}"; done
+}
+
+# Where `weldfs bench engines` looks for them from its own folder.
+part_engines() {
+    local driver
+    while IFS= read -r driver; do
+        slim "$engines/engines/$driver" 755 "libexec/weldfs/$driver"
+    done <"$(made engines)"
 }
 
 part_docs() {

@@ -1,26 +1,27 @@
 #!/usr/bin/env bash
 # Builds Debian packages of what install.sh installs, in target/debian:
-#   weldfs             all of it but the next three; packed by cargo-deb as integrations/cli/Cargo.toml says
+#   weldfs             all of it but the next four; packed by cargo-deb as integrations/cli/Cargo.toml says
 #   weldfs-rocksdb     RocksDB's plug-in
 #   weldfs-leveldb     LevelDB's Env
 #   weldfs-fio         fio's engine
+#   weldfs-engines     what `weldfs bench engines` drives RocksDB, LevelDB and SQLite with
 #
 #   packaging/build-deb.sh [--all | --no-build]
 #
-#   --all         all four or none; without it, what this machine cannot build is left out, and a line says so
+#   --all         all five or none; without it, what this machine cannot build is left out, and a line says so
 #   --no-build    pack the release that is built already
 #
-# The three are packages of their own, so that weldfs needs no engine; each is for the engine's version of the machine it
-# was built on. cargo-deb is taken from PATH, or built once into target/tools (a minute).
+# The four are packages of their own, so that weldfs needs no engine; each is for the engines' versions of the machine
+# it was built on. cargo-deb is taken from PATH, or built once into target/tools (a minute).
 set -euo pipefail
 cd "$(dirname "$0")/.."
-engines=(rocksdb leveldb fio)
+engines=(rocksdb leveldb fio engines)
 options=()
 case ${1:-} in
 "") ;;
 --all) for part in program library sqlite "${engines[@]}" docs; do options+=(--only "$part"); done ;;
 --no-build) options=(--no-build) ;;
--h | --help) sed -n '2,14s/^# \{0,1\}//p' "$0" && exit 0 ;;
+-h | --help) sed -n '2,15s/^# \{0,1\}//p' "$0" && exit 0 ;;
 *) echo "build-deb.sh: unknown argument $1 (see --help)" >&2 && exit 2 ;;
 esac
 command -v dpkg-shlibdeps >/dev/null || { echo "build-deb.sh: dpkg-shlibdeps is missing (package dpkg-dev)" >&2; exit 1; }
@@ -52,10 +53,11 @@ cargo deb --package weldfs-cli --no-build --no-strip --fast --quiet --output tar
 deb=$(echo target/debian/weldfs_*.deb)
 field() { dpkg-deb --field "$deb" "$1"; }
 # Of libraries and programs, by what their packages say; libweldfs is in no package that is installed here.
-depends() { # engine, its library
+depends() { # engine, its library or programs
     local work
     work=$(mktemp -d) && mkdir "$work/debian" && printf 'Source: weldfs\n\nPackage: weldfs-%s\nArchitecture: any\n' "$1" >"$work/debian/control"
-    (cd "$work" && dpkg-shlibdeps -O --ignore-missing-info --warnings=0 "-l$all/usr/$libraries" "-e$2" 2>"$work/said") |
+    shift
+    (cd "$work" && dpkg-shlibdeps -O --ignore-missing-info --warnings=0 "-l$all/usr/$libraries" "${@/#/-e}" 2>"$work/said") |
         sed -n 's/^shlibs:Depends=//p' || { cat "$work/said" >&2; return 1; }
     rm -r "$work"
 }
@@ -73,11 +75,16 @@ about() { # engine: section, what it is used with, and the description
         "measures a WeldFS storage device with fio" \
         "An engine for fio that makes its reads, writes, syncs and trims commands of a" \
         "device, and job files. It fits one version of fio." ;;
+    engines) printf '%s\n' utils "Enhances: weldfs" \
+        "measures storage engines on a WeldFS storage device" \
+        "The programs with which \`weldfs bench engines\` runs workloads of RocksDB, LevelDB" \
+        "and SQLite on a device and on file systems of the host." ;;
     esac
 }
 pack() { # engine
-    local stage=$PWD/target/deb-engines/$1 needs text
-    needs="weldfs (= $(field Version)), $(depends "$1" "$(find "$stage" -name 'libweldfs_*.so*' -type f)")"
+    local stage=$PWD/target/deb-engines/$1 needs text files
+    mapfile -t files < <(find "$stage" \( -name 'libweldfs_*.so*' -o -name 'weldfs-drive-*' \) -type f | sort)
+    needs="weldfs (= $(field Version)), $(depends "$1" "${files[@]}")"
     # fio's structures change with its version.
     if [[ $1 == fio ]]; then
         local fio

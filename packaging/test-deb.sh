@@ -18,11 +18,11 @@ debian) mirror=http://deb.debian.org/debian ;;
 ubuntu) mirror=http://archive.ubuntu.com/ubuntu ;;
 *) skip "packages for $ID are not built" ;;
 esac
-# What builds the packages: all four, or nothing is tried.
-for file in /usr/sbin/debootstrap /usr/bin/{dpkg-deb,dpkg-shlibdeps,fio,cmake,make,g++} /usr/include/{rocksdb,leveldb}/env.h; do
+# What builds the packages: all five, or nothing is tried.
+for file in /usr/sbin/debootstrap /usr/bin/{dpkg-deb,dpkg-shlibdeps,fio,cmake,make,g++} /usr/include/{rocksdb/env.h,leveldb/env.h,sqlite3.h}; do
     [[ ! -e $file ]] || continue
     { apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq debootstrap dpkg dpkg-dev fio cmake make g++ \
-        librocksdb-dev libleveldb-dev >/dev/null; } || skip "no $file"
+        librocksdb-dev libleveldb-dev libsqlite3-dev >/dev/null; } || skip "no $file"
 done
 equal() { [[ $1 == "$2" ]] || fail "$3: \"$1\", not \"$2\""; }
 
@@ -128,7 +128,11 @@ for engine in "${names[@]}"; do
     echo "   $engine: ${lines[0]}"
     page_run "$engine" in_folder || fail "$page, $engine"
 done
-packages=(weldfs weldfs-rocksdb weldfs-leveldb weldfs-fio)
+inside sh -c 'apt-get install /packages/weldfs-engines_*.deb' >"$work/log" 2>&1 ||
+    { tail -5 "$work/log"; fail "weldfs-engines"; }
+inside weldfs bench engines --quick --medium pmem --systems inline --workloads fillsync,one-row >"$work/log" 2>&1 ||
+    { tail -5 "$work/log"; fail "weldfs bench engines"; }
+packages=(weldfs weldfs-rocksdb weldfs-leveldb weldfs-fio weldfs-engines)
 equal "$(inside dpkg --verify "${packages[@]}")" "" "dpkg --verify of all packages"
 # One version of each, and weldfs alone needs no engine.
 # shellcheck disable=SC2016 # dpkg-query's

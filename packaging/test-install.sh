@@ -44,7 +44,7 @@ fi
 
 say "install.sh: what cannot be built is named, with the packages that it needs"
 missing=()
-for part in rocksdb leveldb fio; do
+for part in rocksdb leveldb fio engines; do
     ! said=$(CC=no-such-compiler CXX=no-such-compiler ./install.sh --prefix "$work/none" --only $part 2>&1) ||
         fail "$part is installed without a compiler"
     needs=${said#"install.sh: $part cannot be built: it needs the packages "}
@@ -58,7 +58,7 @@ mkdir "$work/target" && ln -s "$(realpath "$built")/release" "$work/target/relea
 say "install.sh: everything"
 prefix=$work/prefix
 # Built one by one: what is missing here is named, and the rest is looked at.
-for part in rocksdb leveldb fio; do
+for part in rocksdb leveldb fio engines; do
     ./install.sh --build-only --only $part >"$work/log" 2>&1 || {
         grep -q "^install.sh: $part cannot be built" "$work/log" || { tail -20 "$work/log"; fail "building $part"; }
         missing+=("$part ($(tail -1 "$work/log"))")
@@ -66,7 +66,7 @@ for part in rocksdb leveldb fio; do
 done
 have() { [[ " ${missing[*]} " != *" $1 ("* ]]; }
 ./install.sh --prefix "$prefix" >/dev/null
-for part in rocksdb leveldb fio; do
+for part in rocksdb leveldb fio engines; do
     ! have $part || grep -q "^$part file " "$prefix/share/weldfs/installed" || fail "$part is built and not installed"
 done
 for file in bin/weldfs lib/weldfs/libweldfs_preload.so lib/libweldfs.so lib/libweldfs.a lib/pkgconfig/weldfs.pc \
@@ -214,7 +214,7 @@ while IFS= read -r engine; do
 done < <(page_engines)
 # Each was run, or is named as missing: its program, or its part.
 lacking=0
-for one in "${missing[@]}"; do [[ $one != *" ("* ]] || lacking=$((lacking + 1)); done
+for one in "${missing[@]}"; do [[ $one != *" ("* || $one == "engines ("* ]] || lacking=$((lacking + 1)); done
 ((run + lacking == 4)) || fail "lines of $run engines were run, $lacking are missing"
 if have rocksdb; then
     cat >"$work/rocks.cc" <<'C'
@@ -253,9 +253,20 @@ if have fio && command -v fio >/dev/null; then
         { cat "$work/log"; fail "an installed job file"; }
 fi
 
+say "the drivers of weldfs bench engines"
+if have engines; then
+    for driver in "$prefix"/libexec/weldfs/weldfs-drive-*; do
+        engine=${driver##*/weldfs-drive-}
+        [[ $engine != sqlite-batch ]] || continue
+        clean "$prefix/bin/weldfs" bench engines --quick --medium pmem --systems inline --engines "$engine" \
+            --workloads fillsync,one-row >"$work/log" 2>&1 ||
+            { tail -5 "$work/log"; fail "weldfs bench engines, $engine"; }
+    done
+fi
+
 say "what is not built is left out"
 CARGO_TARGET_DIR=$work/target ./install.sh --no-build --prefix "$work/none" >"$work/log" 2>&1 || { cat "$work/log"; fail "install.sh"; }
-for part in rocksdb leveldb fio; do
+for part in rocksdb leveldb fio engines; do
     grep -q "^install.sh: $part is left out: it is not built" "$work/log" || fail "nothing says that $part is left out"
     ! grep -q "^$part " "$work/none/share/weldfs/installed" || fail "$part is installed and left out"
 done

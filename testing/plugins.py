@@ -1,7 +1,9 @@
 """Plug-ins in C and C++: built by CMake against the libraries of the debug build, then run by their own tests."""
 
+import json
 import subprocess
 import sys
+from pathlib import Path
 
 from .build import BUILD, ROOT, target_dir
 from .report import Failed
@@ -27,6 +29,16 @@ def built_in(folder, name, *options, target="all"):
     run("cmake", "-S", source, "-B", folder, "--log-level=WARNING", library, include, *options)
     run("cmake", "--build", folder, "--parallel", "2", "--target", target, "--", "--no-print-directory", "-s")
     return folder
+
+
+def amalgamation():
+    """The folder with the source of the SQLite that tests of the workspace are built with: cargo has it."""
+    command = ["cargo", "metadata", "--format-version", "1", "--locked"]
+    done = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    if done.returncode != 0:
+        raise Failed(f"cargo metadata: {done.stderr}")
+    found = [package for package in json.loads(done.stdout)["packages"] if package["name"] == "libsqlite3-sys"]
+    return Path(found[0]["manifest_path"]).parent / "sqlite3"
 
 
 def tests(name, full, *options, part="."):

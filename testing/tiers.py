@@ -206,7 +206,8 @@ def engines(full):
     """the drivers of storage engines and `weldfs bench engines`: every engine and system, wrong values found"""
     apt(["cmake", "c++", "python3"], ["cmake", "g++", "librocksdb-dev", "libleveldb-dev", "libsqlite3-dev"],
         ["/usr/include/rocksdb/file_system.h", "/usr/include/leveldb/env.h", "/usr/include/sqlite3.h"])
-    plugins.tests("engines", full, "--build", plugins.built("engines"))
+    folder = plugins.built("engines", f"-DSQLITE_AMALGAMATION={plugins.amalgamation()}")
+    plugins.tests("engines", full, "--build", folder)
 
 
 def sqlite_source(full):

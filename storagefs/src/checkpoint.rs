@@ -12,6 +12,7 @@ pub(crate) use open::{add_open, load as open_txns};
 
 use crate::alloc::{Bitmap, Run};
 use crate::error::{FsError, FsResult};
+use crate::limits::BLOCK;
 use crate::micro::open::TxnCut;
 use crate::outcomes::FrozenOutcomes;
 use crate::overlay::{Base, Layer};
@@ -195,7 +196,10 @@ impl Store {
 
     /// Writes the superblock. If that fails it is not known which state the medium names: it is final.
     fn store_superblock(&self, sb: &mut Superblock) -> FsResult<()> {
-        sb.store(&*self.medium).inspect_err(|_| self.medium.poison()).map_err(FsError::from)
+        let copies = self.geometry.superblocks().len();
+        sb.store(&*self.medium).inspect_err(|_| self.medium.poison()).map_err(FsError::from)?;
+        self.checkpoint_bytes.fetch_add((copies * BLOCK) as u64, Relaxed);
+        Ok(())
     }
 
     /// The log (and with it the data of its records) is durable to the cut.

@@ -357,6 +357,7 @@ impl Store {
             mounted: OnceLock::new(),
             closed: AtomicBool::new(false),
             checkpoints: AtomicU64::new(0),
+            checkpoint_bytes: AtomicU64::new(0),
             opens: Mutex::new(InoMap::default()),
             suspects: Mutex::default(),
             pins: Default::default(),

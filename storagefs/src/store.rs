@@ -125,6 +125,8 @@ pub struct LogEnd {
 pub struct StoreStats {
     /// Checkpoints completed.
     pub checkpoints: u64,
+    /// Bytes that checkpoints wrote: merged blocks, pages of metadata, superblocks.
+    pub checkpoint_bytes: u64,
     /// Keys waiting for the next one.
     pub overlay_keys: u64,
     /// Memory of the overlay, bytes.
@@ -186,6 +188,8 @@ pub struct Store {
     /// Unmounted: nothing may be begun any more.
     pub(crate) closed: AtomicBool,
     pub(crate) checkpoints: AtomicU64,
+    /// Bytes of blocks that checkpoints merged, and of superblocks; pages are counted where they are written.
+    pub(crate) checkpoint_bytes: AtomicU64,
     pub(crate) opens: Mutex<InoMap<u32>>,
     /// Ranges of files that virtual files which are open stream from or to.
     pub(crate) pins: Pins,
@@ -337,6 +341,7 @@ impl Store {
         let pages = self.overlay.base(0).pages.stats();
         StoreStats {
             checkpoints: self.checkpoints.load(Relaxed),
+            checkpoint_bytes: self.checkpoint_bytes.load(Relaxed) + pages.writes * crate::limits::PAGE as u64,
             overlay_keys: n(&l.keys),
             overlay_bytes: n(&l.bytes) + n(&l.frozen_bytes),
             patched_blocks: n(&l.patched),

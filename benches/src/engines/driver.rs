@@ -1,7 +1,7 @@
 //! A driver's process: found, started, watched, and its answer read.
 
-use super::plan::Engine;
 use crate::micro::Watch;
+use crate::micro::sample::{Counts, Seen};
 use serde::Deserialize;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::os::unix::process::CommandExt;
@@ -20,6 +20,9 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// How the drivers come to be.
 const BUILD: &str = "cmake -S integrations/engines -B target/engines && cmake --build target/engines";
+/// How the one comes to be that is made of SQLite's own source.
+const BUILD_BATCH: &str = "cmake -S integrations/engines -B target/engines -DSQLITE_AMALGAMATION=DIR && \
+                           cmake --build target/engines, where DIR has the sqlite3.c and sqlite3.h of an SQLite";
 const BUILD_EXTENSION: &str = "cargo build --release -p weldfs-sqlite";
 
 /// The one JSON object that a driver prints, as far as it is used.
@@ -28,7 +31,14 @@ pub(super) struct Answer {
     pub(super) engine: String,
     pub(super) operations: u64,
     pub(super) seconds: f64,
+    /// Bytes of keys and values that were read or written, and of those that were written.
     pub(super) bytes: u64,
+    pub(super) written: u64,
+    /// The device's statistics at both ends of the clock.
+    #[serde(default)]
+    device_begin: Option<serde_json::Value>,
+    #[serde(default)]
+    device_end: Option<serde_json::Value>,
     pub(super) ended_by_time: bool,
     pub(super) p50_ns: f64,
     pub(super) p99_ns: f64,
@@ -50,6 +60,12 @@ impl Answer {
             _ => Ok(answer),
         }
     }
+
+    /// What the device counted between both ends, if the driver had one; its statistics are given up.
+    pub(super) fn device(&mut self) -> Option<Counts> {
+        let (begin, end) = self.device_begin.take().zip(self.device_end.take())?;
+        Some(Seen::of(&begin).until(&Seen::of(&end)))
+    }
 }
 
 /// Looks for a file in the places where it may be.
@@ -67,10 +83,11 @@ fn places(given: Option<&Path>, program: &Path, beside: &[&str]) -> Vec<PathBuf>
     given.map_or_else(|| beside.iter().map(|b| here.join(b)).collect(), |dir| vec![dir.to_owned()])
 }
 
-/// An engine's driver, or what to do about it.
-pub(super) fn of(engine: Engine, given: Option<&Path>, program: &Path) -> Result<PathBuf, String> {
+/// The driver `weldfs-drive-NAME`, or what to do about it.
+pub(super) fn of(name: &str, given: Option<&Path>, program: &Path) -> Result<PathBuf, String> {
     let places = places(given, program, &["../libexec/weldfs", "../lib/weldfs", "../lib", "../engines"]);
-    find(&format!("weldfs-drive-{}", engine.name()), &places, BUILD)
+    let build = if name == super::plan::SQLITE_BATCH { BUILD_BATCH } else { BUILD };
+    find(&format!("weldfs-drive-{name}"), &places, build)
 }
 
 /// SQLite's extension, or what to do about it. In the tree it is beside the program, whatever drivers were given.
@@ -168,8 +185,8 @@ mod tests {
     use super::*;
 
     const GOOD: &str = r#"{"engine": "E 1", "workload": "w", "operations": 5, "seconds": 0.5, "bytes": 580,
-        "ended_by_time": false, "p50_ns": 4, "p99_ns": 5, "p999_ns": 6, "max_ns": 7, "verified": 5, "errors": 0,
-        "first_error": ""}"#;
+        "written": 464, "ended_by_time": false, "p50_ns": 4, "p99_ns": 5, "p999_ns": 6, "max_ns": 7, "verified": 5,
+        "errors": 0, "first_error": ""}"#;
 
     #[derive(Default)]
     struct Seen(Vec<&'static str>, f64, bool);
@@ -212,6 +229,20 @@ mod tests {
     }
 
     #[test]
+    fn what_a_device_counted_is_between_both_ends() {
+        let mut answer = Answer::parse(GOOD).expect("an answer");
+        assert!(answer.device().is_none(), "there is no device");
+        let at = |n: u64| {
+            let log = format!(r#"{{"flushes": {n}, "bytes": {}, "checkpoint_bytes": {n}}}"#, 10 * n);
+            format!(r#"{{"total": {{"commands": {n}, "data_bytes": {n}}}, "log": {log}}}"#)
+        };
+        let ends = format!(r#""device_begin": {}, "device_end": {}, "verified""#, at(3), at(10));
+        let mut answer = Answer::parse(&GOOD.replace(r#""verified""#, &ends)).expect("an answer");
+        let counts = answer.device().expect("both ends");
+        assert_eq!((counts.crossings, counts.flushes, counts.log_bytes, counts.medium_bytes), (7, 7, 70, 84));
+    }
+
+    #[test]
     fn a_driver_waits_at_both_ends_of_its_clock_and_says_how_far_it_is() {
         let script = format!("echo ready >&2; read a; echo progress 40 >&2; echo done >&2; read b; echo '{GOOD}'");
         let (answer, ends, share) = shell(&script, false);
@@ -240,15 +271,17 @@ mod tests {
     #[test]
     fn a_missing_driver_is_said_with_how_to_build_it() {
         let dir = tempfile::tempdir().expect("a folder");
-        let why = of(Engine::LevelDb, Some(dir.path()), Path::new("/usr/bin/weldfs")).expect_err("it is not there");
+        let why = of("leveldb", Some(dir.path()), Path::new("/usr/bin/weldfs")).expect_err("it is not there");
         assert!(why.contains("weldfs-drive-leveldb") && why.contains(BUILD) && why.contains("--drivers"), "{why}");
         std::fs::write(dir.path().join("weldfs-drive-leveldb"), "").expect("it is written");
-        assert!(of(Engine::LevelDb, Some(dir.path()), Path::new("/usr/bin/weldfs")).is_ok());
+        assert!(of("leveldb", Some(dir.path()), Path::new("/usr/bin/weldfs")).is_ok());
         // The installed one.
         let (bin, libexec) = (dir.path().join("bin"), dir.path().join("libexec/weldfs"));
         [&bin, &libexec].iter().for_each(|d| std::fs::create_dir_all(d).expect("a folder"));
         std::fs::write(libexec.join("weldfs-drive-rocksdb"), "").expect("it is written");
-        assert!(of(Engine::RocksDb, None, &bin.join("weldfs")).is_ok());
+        assert!(of("rocksdb", None, &bin.join("weldfs")).is_ok());
         assert!(extension(None, &bin.join("weldfs")).is_err());
+        let why = of("sqlite-batch", None, &bin.join("weldfs")).expect_err("it is not there");
+        assert!(why.contains("SQLITE_AMALGAMATION"), "{why}");
     }
 }

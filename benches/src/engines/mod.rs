@@ -6,7 +6,7 @@
 //! that it reads. In each round a cell is measured on all systems, one right after the other, in an order that turns; a
 //! figure is the median of the rounds, and the least and the most of them are kept. Before a clock starts the driver
 //! has read all that was loaded (a device in its process begins with nothing cached) and waits until the machine is at
-//! rest, and the counters of disk and device are read at both of its ends.
+//! rest, and the counters of disk and device are read at both of its ends: of a device in its process by the driver.
 //!
 //! * `plan` the cells; `systems` on what; `driver` the processes; `count` flushes and bytes.
 //! * `report` rows, tables, plots; `verdicts` the aims.
@@ -26,7 +26,7 @@ use crate::report::Machine;
 use crate::settle;
 use count::{Cost, Look};
 use driver::{Answer, Ends};
-use plan::{Cell, Engine, Group, Plan};
+use plan::{Cell, Engine, Group, Plan, SQLITE_BATCH};
 pub use report::EnginesReport;
 use report::Samples;
 use std::collections::HashMap;
@@ -74,33 +74,42 @@ const AROUND: f64 = 1.0;
 
 /// What is there to drive an engine with.
 struct Drivers {
-    of: HashMap<Engine, PathBuf>,
+    of: HashMap<&'static str, PathBuf>,
     extension: Option<PathBuf>,
+    /// What is left out for want of a driver that few can build.
+    skipped: Option<String>,
 }
 
 impl Drivers {
     /// Those that are there; the others are failed, with what to do about it.
     fn find(o: &Options, failed: &mut Vec<Failed>) -> Drivers {
-        let mut drivers = Drivers { of: HashMap::new(), extension: None };
+        let mut drivers = Drivers { of: HashMap::new(), extension: None, skipped: None };
+        let find = |name| driver::of(name, o.drivers.as_deref(), &o.program);
         let mut missing = |engine: Engine, error: String| {
             let cell = format!("{}: not measured", engine.name());
             failed.push(Failed { system: "all systems".into(), cell, error });
         };
         for &engine in &o.plan.engines {
-            match driver::of(engine, o.drivers.as_deref(), &o.program) {
-                Ok(path) => drivers.of.insert(engine, path),
+            match find(engine.name()) {
+                Ok(path) => drivers.of.insert(engine.name(), path),
                 Err(why) => {
                     missing(engine, why);
                     None
                 }
             };
         }
+        if o.plan.groups().iter().any(|g| g.cells[0].driver() == SQLITE_BATCH) {
+            match find(SQLITE_BATCH) {
+                Ok(path) => drivers.of.extend([(SQLITE_BATCH, path)]),
+                Err(why) => drivers.skipped = Some(format!("SQLite with batch atomic writes: {why}")),
+            }
+        }
         let plugins = [Way::Inline, Way::Served].iter().any(|way| o.chosen.system(way.name()));
-        if drivers.of.contains_key(&Engine::Sqlite) && plugins {
+        if drivers.of.contains_key(Engine::Sqlite.name()) && plugins {
             match driver::extension(o.drivers.as_deref(), &o.program) {
                 Ok(path) => drivers.extension = Some(path),
                 Err(why) => {
-                    drivers.of.remove(&Engine::Sqlite);
+                    drivers.of.retain(|name, _| ![Engine::Sqlite.name(), SQLITE_BATCH].contains(name));
                     missing(Engine::Sqlite, why);
                 }
             }
@@ -128,15 +137,14 @@ struct Bench<'a> {
 pub fn run(o: &Options, watch: &mut dyn Watch) -> io::Result<EnginesReport> {
     let mut missing = Vec::new();
     let drivers = Drivers::find(o, &mut missing);
-    let plan = Plan {
-        engines: o.plan.engines.iter().copied().filter(|e| drivers.of.contains_key(e)).collect(),
-        ..o.plan.clone()
-    };
-    let groups = plan.groups();
+    let mut groups = o.plan.groups();
+    groups.retain(|g| drivers.of.contains_key(g.cells[0].driver()));
     if groups.is_empty() && missing.is_empty() {
-        return Err(io::Error::other("none of the engines that were chosen has any of these workloads"));
+        let none = || "none of the engines that were chosen has any of these workloads".to_owned();
+        return Err(io::Error::other(drivers.skipped.clone().unwrap_or_else(none)));
     }
-    let systems = Systems::start(o, watch)?;
+    let mut systems = Systems::start(o, watch)?;
+    systems.skipped.extend(drivers.skipped.clone());
     if systems.all.is_empty() {
         return Err(nothing_chosen());
     }
@@ -291,7 +299,7 @@ impl Bench<'_> {
 
     /// Runs the driver, with a handshake at both ends of its clock.
     fn drive(&mut self, cell: &Cell, workload: &str, at: usize, db: &str, round: usize) -> io::Result<Sample> {
-        let driver = self.drivers.of.get(&cell.engine).ok_or_else(|| io::Error::other("no driver"))?;
+        let driver = self.drivers.of.get(cell.driver()).ok_or_else(|| io::Error::other("no driver"))?;
         let (o, system, load) = (self.o, &self.systems.all[at], workload == "load");
         let mut command = system.command(&o.program, driver, db);
         let keys = o.plan.keys_of(cell.value).to_string();
@@ -323,7 +331,10 @@ impl Bench<'_> {
         }
         let calm = if o.quick || load || o.busy > 0 { Duration::ZERO } else { settle::MOST };
         let mut between = Between { system, calm, restless: false, begin: None, cost: Cost::default() };
-        let answer = driver::run(&mut command, &mut between, self.watch)?;
-        Ok(Sample { answer, cost: between.cost, restless: between.restless })
+        let mut answer = driver::run(&mut command, &mut between, self.watch)?;
+        // A device in the driver's process answers no other one.
+        let inside = answer.device();
+        let cost = Cost { device: between.cost.device.or(inside), ..between.cost };
+        Ok(Sample { answer, cost, restless: between.restless })
     }
 }

@@ -129,8 +129,12 @@ impl Workload {
     }
 }
 
-/// How SQLite can undo.
-const JOURNALS: [&str; 2] = ["delete", "wal"];
+/// How SQLite can undo: by a rollback journal; by none where the file system writes all pages at once, else by such a
+/// journal, with an SQLite of its own; by a write-ahead log; by one of a single connection, whose index is not shared.
+pub const JOURNALS: [&str; 4] = ["delete", BATCH, "wal", "wal-exclusive"];
+const BATCH: &str = "batch";
+/// The driver of an SQLite with batch atomic writes.
+pub(super) const SQLITE_BATCH: &str = "sqlite-batch";
 /// Bytes of a record of YCSB: ten fields of 100.
 const YCSB_VALUE: u64 = 1000;
 /// Bytes of a value in SQLite's rows, and those from which `keys` counts the bytes of a set.
@@ -147,6 +151,8 @@ pub struct Plan {
     pub engines: Vec<Engine>,
     /// Workloads.
     pub workloads: Vec<Workload>,
+    /// SQLite's journals, of [`JOURNALS`].
+    pub journals: Vec<&'static str>,
     /// Bytes of a value, several times; YCSB and SQLite have their own.
     pub values: Vec<u64>,
     /// Threads, several times; what is of one thread is run with one.
@@ -182,6 +188,11 @@ impl Group {
 }
 
 impl Cell {
+    /// What runs it: `weldfs-drive-NAME`.
+    pub(super) fn driver(&self) -> &'static str {
+        if self.journal == BATCH { SQLITE_BATCH } else { self.engine.name() }
+    }
+
     /// For people.
     pub(super) fn describe(&self) -> String {
         let threads = if self.threads == 1 { String::new() } else { format!(", {} threads", self.threads) };
@@ -207,7 +218,7 @@ impl Plan {
         let mut groups = Vec::new();
         for &engine in &self.engines {
             if engine == Engine::Sqlite {
-                groups.extend(JOURNALS.map(|journal| self.group(engine, ROW_VALUE, journal, |_| true)));
+                groups.extend(self.journals.iter().map(|journal| self.group(engine, ROW_VALUE, journal, |_| true)));
                 continue;
             }
             groups.extend(self.values.iter().map(|value| self.group(engine, *value, "", |w| !w.ycsb())));
@@ -239,8 +250,8 @@ mod tests {
     use super::*;
 
     fn plan(engines: &[Engine], workloads: &[Workload]) -> Plan {
-        let (engines, workloads) = (engines.to_vec(), workloads.to_vec());
-        Plan { engines, workloads, values: vec![100, 4096], threads: vec![1, 4], keys: 1000 }
+        let (engines, workloads, journals) = (engines.to_vec(), workloads.to_vec(), JOURNALS.to_vec());
+        Plan { engines, workloads, journals, values: vec![100, 4096], threads: vec![1, 4], keys: 1000 }
     }
 
     #[test]
@@ -250,8 +261,8 @@ mod tests {
         assert_eq!(cells, [13, 13, 12], "two sizes of values, and YCSB: fillseq has one thread");
         let sqlite = plan(&[Engine::Sqlite], &Workload::ALL).groups();
         assert_eq!(
-            sqlite.iter().map(|g| (g.cells.len(), g.cells[0].journal)).collect::<Vec<_>>(),
-            [(3, "delete"), (3, "wal")]
+            sqlite.iter().map(|g| (g.cells.len(), g.cells[0].journal, g.cells[0].driver())).collect::<Vec<_>>(),
+            [(3, "delete", "sqlite"), (3, "batch", SQLITE_BATCH), (3, "wal", "sqlite"), (3, "wal-exclusive", "sqlite")]
         );
         assert!(sqlite.iter().flat_map(|g| &g.cells).all(|c| c.threads == 1 && c.workload.durable()));
     }

@@ -64,14 +64,22 @@ pub struct Row {
     pub disk_flushes: Option<f64>,
     /// Bytes written to the disk per operation, of all that used the disk.
     pub disk_bytes: Option<f64>,
-    /// Flushes of the device's log per operation; none where the device is in the engine's process.
+    /// Flushes of the device's log per operation; none where there is no device, or where it is that of `weldfs run`.
     pub device_flushes: Option<f64>,
     /// Bytes of the device's log per operation.
     pub device_log_bytes: Option<f64>,
     /// Commands to the device per operation.
     pub device_commands: Option<f64>,
-    /// Bytes of keys and values per operation.
+    /// Bytes that the device wrote to its medium per operation: log, data and checkpoints.
+    pub device_bytes: Option<f64>,
+    /// Bytes of keys and values per operation, read or written.
     pub payload_bytes: f64,
+    /// Bytes of keys and values that were written, per operation.
+    pub written_bytes: f64,
+    /// Bytes that reached the medium over those: of the disk where these are counted, else of the device.
+    pub write_amplification: Option<f64>,
+    /// Whose bytes these are: "disk" or "device"; empty where there are none.
+    pub amplified_by: &'static str,
     /// Operations behind the figures, all rounds.
     pub ops: u64,
     /// Values that were read and found right, all rounds.
@@ -134,6 +142,9 @@ impl Samples {
             |get: &dyn Fn(&super::count::Disk) -> u64| per(&|s| s.cost.disk.as_ref().map(get)).filter(|_| counted);
         let device = |get: &dyn Fn(&crate::micro::sample::Counts) -> u64| per(&|s| s.cost.device.as_ref().map(get));
         let host = system.way == Way::Host;
+        let (disk_bytes, device_bytes) = (disk(&|d| d.written), device(&|c| c.medium_bytes));
+        let written_bytes = per(&|s| Some(s.answer.written)).unwrap_or(0.0);
+        let (write_amplification, amplified_by) = amplification(disk_bytes, device_bytes, written_bytes);
         Row {
             engine: cell.engine.name(),
             version: self.0.first().map(|s| s.answer.engine.clone()).unwrap_or_default(),
@@ -158,17 +169,32 @@ impl Samples {
             p99_ns: median(&of(&|s| s.answer.p99_ns)),
             p999_ns: median(&of(&|s| s.answer.p999_ns)),
             disk_flushes: disk(&|d| d.flushes),
-            disk_bytes: disk(&|d| d.written),
+            disk_bytes,
             device_flushes: device(&|c| c.flushes),
             device_log_bytes: device(&|c| c.log_bytes),
             device_commands: device(&|c| c.crossings),
+            device_bytes,
             payload_bytes: per(&|s| Some(s.answer.bytes)).unwrap_or(0.0),
+            written_bytes,
+            write_amplification,
+            amplified_by,
             ops,
             verified: self.0.iter().map(|s| s.answer.verified).sum(),
             rounds: self.0.len(),
             ended_by_time: self.0.iter().filter(|s| s.answer.ended_by_time).count(),
             restless: self.0.iter().filter(|s| s.restless).count(),
         }
+    }
+}
+
+/// Bytes of the medium over those of keys and values, and whose count they are. The disk's have what the device's own
+/// may lack: the rest of a page, and what other programs wrote.
+fn amplification(disk: Option<f64>, device: Option<f64>, written: f64) -> (Option<f64>, &'static str) {
+    match (disk, device) {
+        _ if written <= 0.0 => (None, ""),
+        (Some(bytes), _) => (Some(bytes / written), "disk"),
+        (None, Some(bytes)) => (Some(bytes / written), "device"),
+        (None, None) => (None, ""),
     }
 }
 
@@ -235,8 +261,10 @@ impl EnginesReport {
             power_safe: ground.power_safe(),
         };
         let mut skipped = systems.skipped.clone();
-        if rows.iter().any(|r| r.way == "preload" && r.engine == "sqlite") {
-            skipped.push("SQLite with a WAL through preload: its index is shared memory (docs/PRELOAD.md)".into());
+        let preload = rows.iter().any(|r| r.way == "preload" && r.engine == "sqlite");
+        if preload && o.plan.journals.contains(&"wal") {
+            let why = "its index is shared memory (docs/PRELOAD.md), that of wal-exclusive is not";
+            skipped.push(format!("SQLite with wal through preload: {why}"));
         }
         EnginesReport {
             machine,
@@ -261,7 +289,8 @@ impl EnginesReport {
         let mut text = format!("{} ({} cores), kernel {}, {} build, ", m.cpu, m.cores, m.kernel, m.build);
         let (set, cache) = (self.set >> 10, self.cache >> 10);
         text += &format!("profile {}; sets of about {set} KiB, engines' caches of {cache} KiB\n", self.profile);
-        text += "flushes and bytes of a disk are of all that used it meanwhile\n";
+        text += "flushes and bytes of a disk are of all that used it meanwhile; amplification is bytes of the disk, \
+                 or where these are not counted of the device (d), over those of keys and values that were written\n";
         if self.busy > 0 {
             text += &format!("{} busy process(es) beside it\n", self.busy);
         }
@@ -272,7 +301,13 @@ impl EnginesReport {
         engines.dedup();
         for engine in engines {
             let rows: Vec<&Row> = self.rows.iter().filter(|r| r.engine == engine).collect();
-            text += &format!("\n{}\n\n{}", rows[0].version, table(&rows).render(markdown));
+            let mut versions: Vec<&str> = Vec::new();
+            for row in &rows {
+                if !versions.contains(&row.version.as_str()) {
+                    versions.push(&row.version);
+                }
+            }
+            text += &format!("\n{}\n\n{}", versions.join("; "), table(&rows).render(markdown));
         }
         if !self.targets.is_empty() {
             text += &format!("\n{}", targets::table(&self.targets).render(markdown));
@@ -348,7 +383,7 @@ impl EnginesReport {
     }
 }
 
-const HEAD: [&str; 18] = [
+const HEAD: [&str; 19] = [
     "workload",
     "bytes",
     "threads",
@@ -367,6 +402,7 @@ const HEAD: [&str; 18] = [
     "KiB/op",
     "device flushes/op",
     "log B/op",
+    "amplification",
 ];
 
 fn table(rows: &[&Row]) -> Table {
@@ -374,6 +410,8 @@ fn table(rows: &[&Row]) -> Table {
     for r in rows {
         let us = |ns: f64| format!("{:.1}", ns / 1e3);
         let per = |v: Option<f64>| per_op(v.unwrap_or(f64::NAN));
+        let mark = if r.amplified_by == "device" { " d" } else { "" };
+        let amplified = r.write_amplification.map_or_else(|| "-".into(), |a| format!("{a:.1}{mark}"));
         let parts = [r.workload, r.journal, if r.handoff { "handoff" } else { "" }];
         let name = parts.iter().filter(|p| !p.is_empty()).copied().collect::<Vec<_>>().join(", ");
         table.line([
@@ -395,6 +433,7 @@ fn table(rows: &[&Row]) -> Table {
             r.disk_bytes.map_or_else(|| "-".into(), |b| format!("{:.1}", b / 1024.0)),
             per(r.device_flushes),
             whole(r.device_log_bytes.unwrap_or(f64::NAN)),
+            amplified,
         ]);
     }
     table
@@ -440,7 +479,11 @@ pub(super) mod tests {
             device_flushes: None,
             device_log_bytes: None,
             device_commands: None,
+            device_bytes: None,
             payload_bytes: 116.0,
+            written_bytes: 116.0,
+            write_amplification: Some(4096.0 / 116.0),
+            amplified_by: "disk",
             ops: 10,
             verified: 10,
             rounds: 1,
@@ -475,10 +518,26 @@ pub(super) mod tests {
         ];
         rows[0].to_ext4 = Some(9.0);
         let text = report(rows).text(false);
-        for part in ["E 1.0", "9.00x", "not measured: xfs", "FAILED: served: fillseq: no space", "ended before", "met"]
+        for part in
+            ["E 1.0", "9.00x", "35.3", "not measured: xfs", "FAILED: served: fillseq: no space", "ended before", "met"]
         {
             assert!(text.contains(part), "{part} in {text}");
         }
+    }
+
+    #[test]
+    fn amplification_is_of_the_disk_s_bytes_else_of_the_device_s() {
+        assert_eq!(amplification(Some(4096.0), Some(512.0), 128.0), (Some(32.0), "disk"));
+        assert_eq!(amplification(None, Some(512.0), 128.0), (Some(4.0), "device"));
+        assert_eq!(amplification(None, None, 128.0), (None, ""));
+        assert_eq!(amplification(Some(4096.0), None, 0.0), (None, ""), "nothing but reads");
+    }
+
+    #[test]
+    fn an_engine_of_two_versions_has_both_above_its_table() {
+        let other = Row { version: "E 2.0".into(), ..row("sqlite", "one-row", "inline", "pmem", 900.0) };
+        let text = report(vec![row("sqlite", "one-row", "inline", "pmem", 900.0), other.clone(), other]).text(false);
+        assert!(text.contains("\nE 1.0; E 2.0\n"), "{text}");
     }
 
     #[test]

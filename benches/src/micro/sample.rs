@@ -26,6 +26,8 @@ pub struct Counts {
     pub checkpoints: u64,
     /// Bytes of log written.
     pub log_bytes: u64,
+    /// Bytes that the device wrote to its medium: log, data and checkpoints.
+    pub medium_bytes: u64,
 }
 
 impl AddAssign for Counts {
@@ -38,6 +40,7 @@ impl AddAssign for Counts {
         self.flushes += o.flushes;
         self.checkpoints += o.checkpoints;
         self.log_bytes += o.log_bytes;
+        self.medium_bytes += o.medium_bytes;
     }
 }
 
@@ -53,6 +56,7 @@ impl Counts {
             flushes: self.flushes.saturating_sub(earlier.flushes),
             checkpoints: self.checkpoints.saturating_sub(earlier.checkpoints),
             log_bytes: self.log_bytes.saturating_sub(earlier.log_bytes),
+            medium_bytes: self.medium_bytes.saturating_sub(earlier.medium_bytes),
         }
     }
 }
@@ -109,7 +113,11 @@ pub(crate) struct Seen {
 
 impl Seen {
     pub(crate) fn now(client: &Client) -> io::Result<Seen> {
-        let stats: serde_json::Value = serde_json::from_str(&client.stats_json()?).map_err(io::Error::other)?;
+        Ok(Seen::of(&serde_json::from_str(&client.stats_json()?).map_err(io::Error::other)?))
+    }
+
+    /// Of a device's statistics.
+    pub(crate) fn of(stats: &serde_json::Value) -> Seen {
         let total = |name: &str| stats["total"][name].as_u64().unwrap_or(0);
         let log = |name: &str| stats["log"][name].as_u64().unwrap_or(0);
         let counts = Counts {
@@ -121,9 +129,10 @@ impl Seen {
             flushes: log("flushes"),
             checkpoints: log("checkpoints"),
             log_bytes: log("bytes"),
+            medium_bytes: log("bytes") + log("checkpoint_bytes") + total("data_bytes"),
         };
         let nops = stats["total"]["commands_by_opcode"]["nop"].as_u64().unwrap_or(0);
-        Ok(Seen { commands: total("commands"), nops, counts })
+        Seen { commands: total("commands"), nops, counts }
     }
 
     /// What was counted since, without the NOPs that only keep the device awake.

@@ -29,7 +29,7 @@ struct Arguments {
   bool warm = false;
   // RocksDB: checksums of all file types are handed to the file system.
   bool handoff = false;
-  // SQLite: delete or wal; and the extension that has the VFS.
+  // SQLite: delete, batch, wal or wal-exclusive; and the extension that has the VFS.
   std::string journal = "delete";
   std::string extension;
   // Says `progress N` on standard error while it runs.

@@ -61,6 +61,7 @@ Lane Clock::Run(uint64_t threads, uint64_t measured, const std::function<void(La
     lanes.back()->number = i;
   }
   Tell("ready");
+  if (counters_) device_begin_ = counters_();
   std::atomic<bool> told{false};
   std::thread progress([&] {
     int last = -1;
@@ -84,6 +85,7 @@ Lane Clock::Run(uint64_t threads, uint64_t measured, const std::function<void(La
   seconds_ = static_cast<double>(Now() - start_) / 1e9;
   over_.store(true);
   for (auto& thread : beside) thread.join();
+  if (counters_) device_end_ = counters_();
   Tell("done");
   told.store(true);
   progress.join();
@@ -91,6 +93,7 @@ Lane Clock::Run(uint64_t threads, uint64_t measured, const std::function<void(La
   for (uint64_t i = 0; i < measured; i++) {
     sum.operations += lanes[i]->operations;
     sum.bytes += lanes[i]->bytes;
+    sum.written += lanes[i]->written;
     sum.latency.Add(lanes[i]->latency);
   }
   return sum;
@@ -125,12 +128,16 @@ int Print(const Arguments& a, const std::string& engine, const Clock& clock, con
               static_cast<Big>(a.keys), static_cast<Big>(a.value_size));
   std::printf("\"sync\": %s, \"handoff\": %s, \"cache\": %llu, ", a.sync ? "true" : "false",
               a.handoff ? "true" : "false", static_cast<Big>(a.cache));
-  std::printf("\"operations\": %llu, \"seconds\": %.9f, \"bytes\": %llu, \"ended_by_time\": %s, ",
+  std::printf("\"operations\": %llu, \"seconds\": %.9f, \"bytes\": %llu, \"written\": %llu, \"ended_by_time\": %s, ",
               static_cast<Big>(sum.operations), clock.seconds(), static_cast<Big>(sum.bytes),
-              clock.ended_by_time() ? "true" : "false");
+              static_cast<Big>(sum.written), clock.ended_by_time() ? "true" : "false");
   std::printf("\"p50_ns\": %llu, \"p99_ns\": %llu, \"p999_ns\": %llu, \"max_ns\": %llu, ",
               static_cast<Big>(sum.latency.At(0.5)), static_cast<Big>(sum.latency.At(0.99)),
               static_cast<Big>(sum.latency.At(0.999)), static_cast<Big>(sum.latency.max()));
+  if (!clock.device_begin().empty() && !clock.device_end().empty()) {
+    // Objects as the device made them.
+    std::printf("\"device_begin\": %s, \"device_end\": %s, ", clock.device_begin().c_str(), clock.device_end().c_str());
+  }
   std::printf("\"verified\": %llu, \"errors\": %llu, \"first_error\": %s}\n", static_cast<Big>(findings.verified()),
               static_cast<Big>(findings.errors()), Quoted(findings.first()).c_str());
   return findings.errors() == 0 ? 0 : 1;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 
 #include "arguments.h"
 #include "latency.h"
@@ -40,7 +41,9 @@ class Findings {
 struct Lane {
   uint64_t number = 0;
   uint64_t operations = 0;
+  // Bytes of keys and values, read or written; and those of them that were written.
   uint64_t bytes = 0;
+  uint64_t written = 0;
   Latency latency;
 };
 
@@ -48,6 +51,11 @@ struct Lane {
 class Clock {
  public:
   explicit Clock(const Arguments& arguments) : arguments_(arguments) {}
+
+  // What the device counts, as a JSON object, or nothing: looked at right before the clock starts and when it has
+  // ended.
+  using Counters = std::function<std::string()>;
+  void Watch(Counters counters) { counters_ = std::move(counters); }
 
   // Runs `body` on so many threads between the two ends of the clock, says how far it is, and returns all lanes' sum.
   // Lanes of numbers from `measured` on are beside the work: the run does not wait for operations of theirs to be
@@ -60,11 +68,15 @@ class Clock {
   bool Others() const { return !over_.load(std::memory_order_relaxed); }
   double seconds() const { return seconds_; }
   bool ended_by_time() const { return late_.load(); }
+  const std::string& device_begin() const { return device_begin_; }
+  const std::string& device_end() const { return device_end_; }
 
  private:
   void Tell(const char* word) const;
 
   const Arguments& arguments_;
+  Counters counters_;
+  std::string device_begin_, device_end_;
   uint64_t measured_ = 1;
   uint64_t start_ = 0;
   double seconds_ = 0;

@@ -1,5 +1,7 @@
-// weldfs-drive-sqlite: transactions at synchronous=FULL with the system's SQLite, on the host or, with WeldFS's extension
-// loaded, on a device. One workload on one database, one JSON object on standard output; exit codes as in main.cc.
+// weldfs-drive-sqlite: transactions at synchronous=FULL with the system's SQLite, on the host or, with the extension
+// of WeldFS loaded, on a device. One workload on one database, one JSON object on standard output; exit codes: main.cc.
+// weldfs-drive-sqlite-batch is the same with an SQLite that writes a transaction's pages as one where the file system
+// can (`--journal batch`): on a device, without a journal; on others it does what `--journal delete` does.
 //
 // load         so many rows, a thousand to a transaction
 // one-row      a transaction inserts one row
@@ -11,6 +13,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 #include <memory>
 #include <vector>
 
@@ -25,6 +28,28 @@ namespace {
 constexpr uint64_t kReadBack = 1000;
 constexpr uint64_t kLoadRows = 1000;
 constexpr uint64_t kManyRows = 100;
+
+// How a transaction can be undone: what `--journal` takes, and the pragmas that say so. A log whose index is not shared
+// memory is one that no other connection reads.
+struct Journal {
+  const char* name;
+  const char* mode;
+  bool exclusive;
+};
+constexpr Journal kJournals[] = {
+    {"delete", "delete", false},
+    {"batch", "delete", false},
+    {"wal", "wal", false},
+    {"wal-exclusive", "wal", true},
+};
+
+const Journal* Known(const std::string& name) {
+  const auto* found = std::find_if(std::begin(kJournals), std::end(kJournals), [&](auto& j) { return name == j.name; });
+  return found != std::end(kJournals) ? found : nullptr;
+}
+
+// Whether this SQLite hands the pages of a transaction over as one.
+bool HasBatch() { return sqlite3_compileoption_used("ENABLE_BATCH_ATOMIC_WRITE") != 0; }
 
 struct Finalize {
   void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
@@ -46,9 +71,12 @@ class Connection {
     const int flags = SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI;
     if (sqlite3_open_v2(uri.c_str(), &db_, flags, nullptr) != SQLITE_OK) return Fail("open");
     sqlite3_busy_timeout(db_, 10000);
-    const std::string mode = Text("pragma journal_mode = " + a.journal);
-    if (mode != a.journal) {
-      wrong = "journal_mode is " + mode + " and not " + a.journal;
+    const Journal* journal = Known(a.journal);
+    // Before the log is opened: what the index is in is decided then.
+    if (journal->exclusive && Text("pragma locking_mode = exclusive") != "exclusive") return Fail("locking_mode");
+    const std::string mode = Text(std::string("pragma journal_mode = ") + journal->mode);
+    if (mode != journal->mode) {
+      wrong = "journal_mode is " + mode + " and not " + journal->mode;
       return false;
     }
     // Negative: KiB in place of pages.
@@ -123,6 +151,7 @@ class Run {
   bool Open();
   uint64_t Rows();
   void Do(Lane& lane);
+  void Count(Lane* lane, uint64_t id, bool written) const;
   bool Insert(uint64_t rows, Lane* lane);
   bool Update(uint64_t id, Lane* lane, bool damage = false);
   bool Read(uint64_t id, Lane* lane);
@@ -155,6 +184,13 @@ bool Run::Open() {
 
 uint64_t Run::Rows() { return std::stoull("0" + db_->Text("select count(*) from t")); }
 
+// A row of the workload, as large as the values are.
+void Run::Count(Lane* lane, uint64_t id, bool written) const {
+  if (lane == nullptr) return;
+  lane->bytes += a_.value_size + sizeof(id);
+  if (written) lane->written += a_.value_size + sizeof(id);
+}
+
 bool Run::Insert(uint64_t rows, Lane* lane) {
   if (rows > 1 && !db_->Exec("begin immediate")) return false;
   for (uint64_t i = 0; i < rows; i++) {
@@ -163,7 +199,7 @@ bool Run::Insert(uint64_t rows, Lane* lane) {
     sqlite3_bind_int64(insert_, 1, static_cast<sqlite3_int64>(id));
     sqlite3_bind_blob(insert_, 2, value_.data(), static_cast<int>(value_.size()), SQLITE_STATIC);
     if (!db_->Done(insert_)) return false;
-    if (lane != nullptr) lane->bytes += value_.size() + sizeof(id);
+    Count(lane, id, true);
   }
   return rows == 1 || db_->Exec("commit");
 }
@@ -173,7 +209,7 @@ bool Run::Update(uint64_t id, Lane* lane, bool damage) {
   if (damage) value_.back() = static_cast<char>(value_.back() ^ 1);
   sqlite3_bind_int64(update_, 1, static_cast<sqlite3_int64>(id));
   sqlite3_bind_blob(update_, 2, value_.data(), static_cast<int>(value_.size()), SQLITE_STATIC);
-  if (lane != nullptr) lane->bytes += value_.size() + sizeof(id);
+  Count(lane, id, true);
   return db_->Done(update_);
 }
 
@@ -185,7 +221,7 @@ bool Run::Read(uint64_t id, Lane* lane) {
     uint64_t version = 0;
     const auto size = static_cast<size_t>(sqlite3_column_bytes(read_, 0));
     right = values_.Check(id, static_cast<const char*>(sqlite3_column_blob(read_, 0)), size, &version);
-    if (lane != nullptr) lane->bytes += size + sizeof(id);
+    Count(lane, id, false);
     findings_.Check(right, "the value of row " + std::to_string(id) + " is wrong");
   } else {
     findings_.Wrong(code == SQLITE_DONE ? "row " + std::to_string(id) + " is missing" : "a read failed");
@@ -231,6 +267,7 @@ int Run::Go() {
   if (before > 0 && load) return Refused("the table has rows already");
   const bool damage = a_.workload == "damage";
   if (a_.warm && !load) db_->Text("select sum(length(value)) from t");
+  if (a_.target != "host") clock_.Watch([this] { return db_->Text("pragma weldfs_stats"); });
   const Lane sum = clock_.Run(1, 1, [&](Lane& lane) {
     while (findings_.errors() == 0 && clock_.More(lane)) {
       const uint64_t start = Now();
@@ -241,7 +278,8 @@ int Run::Go() {
   });
   if (findings_.errors() == 0 && !damage) ReadBack(before);
   db_.reset();
-  return Print(a_, "SQLite " + std::string(sqlite3_libversion()), clock_, sum, findings_);
+  const std::string batch = HasBatch() ? ", with batch atomic writes" : "";
+  return Print(a_, "SQLite " + std::string(sqlite3_libversion()) + batch, clock_, sum, findings_);
 }
 
 }  // namespace
@@ -251,8 +289,13 @@ int Run::Go() {
 int main(int argc, char** argv) {
   drive::Arguments a = drive::Arguments::Parse(argc, argv);
   const std::vector<std::string> known = {"load", "one-row", "hundred-rows", "mixed", "check", "damage"};
-  if (std::find(known.begin(), known.end(), a.workload) == known.end()) drive::Usage("no workload is called " + a.workload);
-  if (a.journal != "delete" && a.journal != "wal") drive::Usage("--journal takes delete or wal");
+  const bool is_known = std::find(known.begin(), known.end(), a.workload) != known.end();
+  if (!is_known) drive::Usage("no workload is called " + a.workload);
+  if (drive::Known(a.journal) == nullptr) drive::Usage("--journal takes delete, batch, wal or wal-exclusive");
+  if (drive::HasBatch() != (a.journal == "batch")) {
+    drive::Usage(std::string("this SQLite has ") + (drive::HasBatch() ? "" : "no ") + "batch atomic writes: --journal " +
+                 (drive::HasBatch() ? "batch is all that it takes" : "batch is another one's"));
+  }
   if (a.threads != 1) drive::Usage("a connection has one thread");
   if (a.handoff) drive::Usage("--handoff is RocksDB's");
   if (a.target != "host" && a.extension.empty()) drive::Usage("--extension is needed with a target");

@@ -5,6 +5,7 @@
 #include <map>
 #include <vector>
 
+#include "device.h"
 #include "value.h"
 #include "zipf.h"
 
@@ -129,7 +130,10 @@ void Run::Put(uint64_t key, Lane* lane) {
   const std::string wrong = store_->Put(Key(key), value, a_.sync);
   if (!wrong.empty()) return findings_.Wrong("put: " + wrong);
   last_[key].store(version, std::memory_order_release);
-  if (lane != nullptr) lane->bytes += kKeySize + value.size();
+  if (lane != nullptr) {
+    lane->bytes += kKeySize + value.size();
+    lane->written += kKeySize + value.size();
+  }
 }
 
 void Run::Insert(Lane& lane) {
@@ -270,6 +274,7 @@ int Run::Go() {
   if (!wrong.empty()) return Refused(wrong);
   const bool beside = workload_.kind == Workload::kReadWhileWriting;
   if (a_.warm && workload_.loaded) Warm();
+  if (a_.target != "host") clock_.Watch([this] { return DeviceCounters(a_.target); });
   const Lane sum = clock_.Run(a_.threads + (beside ? 1 : 0), a_.threads, [&](Lane& lane) {
     Random random(a_.seed * 1000 + lane.number);
     if (workload_.kind == Workload::kCheck) return CheckAll(lane);

@@ -20,6 +20,10 @@ from testing import cases  # noqa: E402
 from testing.cases import PATIENCE, Rig, Skipped, expect  # noqa: E402
 
 KEYS = "3000"
+# The driver of an SQLite with batch atomic writes, which is built where there is the source of one.
+BATCH = "sqlite-batch"
+# Commands that change nothing: SQLite locks, and looks for what other connections may have done.
+LOOKS = {"lock", "nop", "read", "stat", "stat_path"}
 # A workload of each engine that loads and reads, and one that is durable.
 WORKLOADS = {"rocksdb": ["fillsync", "ycsb-f"], "leveldb": ["fillsync", "ycsb-f"], "sqlite": ["one-row", "mixed"]}
 
@@ -32,14 +36,15 @@ class Bench(Rig):
     def driver(self, engine):
         path = self.build / f"weldfs-drive-{engine}"
         if not path.exists():
-            raise Skipped(f"no driver of {engine}: its headers or library are not there")
+            what = "no source of an SQLite was given" if engine == BATCH else "its headers or library are not there"
+            raise Skipped(f"no driver of {engine}: {what}")
         return path
 
     def drive(self, engine, target, workload, *args):
         """Runs a driver on a database of 3,000 records: exit code, its answer, what it complained of."""
         command = [self.driver(engine), "--target", target, "--db", "/db", "--workload", workload, "--keys", KEYS,
                    "--cache", "65536", *args]
-        if engine == "sqlite":
+        if engine.startswith("sqlite"):
             command += ["--extension", self.weldfs.parent / "libweldfs_sqlite.so"]
         done = subprocess.run(list(map(str, command)), env=self.env, stdin=subprocess.DEVNULL, capture_output=True,
                               text=True, timeout=PATIENCE)
@@ -71,33 +76,77 @@ def measured(rig, engine):
     expect(systems == {"inline", "served", "preload", "disk"}, systems)
     expect({row["workload"] for row in rows} >= set(workloads), workloads)
     expect(list(disk.iterdir()) == [], f"left behind: {list(disk.iterdir())}")
-    return f"{len(rows)} rows"
+    for row in rows:
+        inside = row["way"] in ("inline", "served")
+        expect((row["device_commands"] is not None) == inside, f"counters of a device: {row}")
+        if inside and row["written_bytes"] > 0:
+            expect(row["write_amplification"] > 0 and row["amplified_by"] in ("disk", "device"), row)
+    return rows, report["skipped"], f"{len(rows)} rows"
 
 
 def rocksdb_is_measured(rig):
-    return measured(rig, "rocksdb")
+    return measured(rig, "rocksdb")[-1]
 
 
 def leveldb_is_measured(rig):
-    return measured(rig, "leveldb")
+    return measured(rig, "leveldb")[-1]
 
 
 def sqlite_is_measured(rig):
-    return measured(rig, "sqlite")
+    rows, skipped, said = measured(rig, "sqlite")
+    journals = {row["journal"] for row in rows}
+    without = [line for line in skipped if "SQLITE_AMALGAMATION" in line]
+    if (rig.build / f"weldfs-drive-{BATCH}").exists():
+        expect(journals == {"delete", "batch", "wal", "wal-exclusive"} and without == [], (journals, skipped))
+        versions = {row["version"] for row in rows if row["journal"] == "batch"}
+        expect(all("batch" in version for version in versions) and len(versions) == 1, versions)
+    else:
+        expect(journals == {"delete", "wal", "wal-exclusive"} and len(without) == 1, (journals, skipped))
+    through = {row["journal"] for row in rows if row["system"] == "preload"}
+    expect(through == journals - {"wal"} and any("wal through preload" in line for line in skipped), (through, skipped))
+    return said
 
 
 def what_was_counted_is_what_was_done(rig):
     """A durable put, a transaction: one flush of the device's log, in the device's own count."""
     disk = rig.work / "disk"
     disk.mkdir()
-    for engine, workload in (("leveldb", "fillsync"), ("sqlite", "one-row")):
+    for engine, workload in (("rocksdb", "fillsync"), ("leveldb", "fillsync"), ("sqlite", "one-row")):
         rig.driver(engine)
-        code, report, said = rig.bench("--engines", engine, "--workloads", workload, "--systems", "served",
+        code, report, said = rig.bench("--engines", engine, "--workloads", workload, "--systems", "inline,served",
                                        "--medium", "block", "--dir", disk)
         expect(code == 0, f"exit {code}: {said}")
         for row in report["rows"]:
             # Two threads share some.
-            expect(0.4 < row["device_flushes"] < 1.2, f"{engine}: {row['device_flushes']} flushes")
+            expect(0.4 < row["device_flushes"] < 1.2, f"{engine}, {row['way']}: {row['device_flushes']} flushes")
+            # What is durable was written, and with it what leads to it.
+            expect(row["device_bytes"] > row["written_bytes"], f"{engine}, {row['way']}: {row['device_bytes']} bytes")
+
+
+def a_batch_commit_is_one_write_and_no_journal(rig):
+    """By the device's counters: what a row's commit changes is one program with one flush."""
+    said = []
+    for driver, journal in ((BATCH, "batch"), ("sqlite", "delete")):
+        image = rig.image(f"{journal}.img", "pmem")
+        args = ["--value-size", "100", "--journal", journal, "--seed", "1"]
+        code, _, complaint = rig.drive(driver, image, "load", *args)
+        expect(code == 0, f"{journal}, load: {code}: {complaint}")
+        code, answer, complaint = rig.drive(driver, image, "one-row", "--operations", "500", *args)
+        expect(code == 0 and answer["operations"] == 500, f"{journal}: {code}: {complaint}")
+        begin, end = answer["device_begin"], answer["device_end"]
+        kinds = {name: n - begin["total"]["commands_by_opcode"].get(name, 0)
+                 for name, n in end["total"]["commands_by_opcode"].items()}
+        made = {name: n for name, n in kinds.items() if n >= 250 and name not in LOOKS}
+        flushes = end["log"]["flushes"] - begin["log"]["flushes"]
+        expect(500 <= flushes <= 510, f"{journal}: {flushes} flushes")
+        if journal == "batch":
+            expect(made == {"program": 500}, f"commands of 500 commits: {made}")
+        else:
+            expect(made.get("unlink") == 500, f"commands of 500 commits with a journal: {made}")
+        said.append(f"{journal}: {made}")
+    code, _, complaint = rig.drive("sqlite", rig.image("other.img", "pmem"), "load", "--journal", "batch")
+    expect(code == 2 and "batch atomic writes" in complaint, f"another SQLite's journal: {code}: {complaint}")
+    return "; ".join(said)
 
 
 def a_wrong_value_is_found(rig):
@@ -187,6 +236,7 @@ CASES = [
     leveldb_is_measured,
     sqlite_is_measured,
     what_was_counted_is_what_was_done,
+    a_batch_commit_is_one_write_and_no_journal,
     a_wrong_value_is_found,
     a_chart_over_ext4_and_company,
     a_cache_that_holds_the_set_is_refused,

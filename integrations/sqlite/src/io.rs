@@ -9,8 +9,10 @@ use crate::code;
 use crate::fault::{Done, Fault};
 use crate::open::{Control, Open};
 use crate::told::{NAME, told};
-use std::ffi::{c_char, c_int, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
+/// The pragma that asks for the device's counters.
+const STATS: &[u8] = b"weldfs_stats";
 /// Bytes of a sector: the device's block.
 const SECTOR: c_int = 4096;
 
@@ -155,11 +157,36 @@ const ANSWERED: [c_int; 5] = [
     code::FCNTL_HAS_MOVED,
 ];
 
+/// `pragma weldfs_stats`: what the device counts, the pragma's one row. Other pragmas are SQLite's.
+///
+/// # Safety
+/// `file` is as the module says; `arg` points to where the answer goes, the pragma's name, and its argument or null.
+unsafe fn pragma(file: *mut File, arg: *mut *mut c_char) -> c_int {
+    // SAFETY: as the caller says; a string that SQLite keeps during the call.
+    let name = unsafe { CStr::from_ptr(*arg.add(1)) };
+    if !name.to_bytes().eq_ignore_ascii_case(STATS) {
+        return code::NOTFOUND;
+    }
+    let answer = |open: &mut Open| {
+        let Some(stats) = open.io.stats()? else { return Err(Fault::quiet(code::NOTFOUND)) };
+        let text = CString::new(stats).unwrap_or_default();
+        // SAFETY: as the caller says; SQLite frees it.
+        unsafe { *arg = api::string(&text) };
+        Ok(())
+    };
+    // SAFETY: as the module says.
+    unsafe { on(file, answer) }
+}
+
 unsafe extern "C" fn control(file: *mut File, op: c_int, arg: *mut c_void) -> c_int {
     if op == code::FCNTL_VFSNAME {
         // SAFETY: of this control, a pointer to a string that SQLite will free.
         unsafe { *arg.cast::<*mut c_char>() = api::string(NAME) };
         return code::OK;
+    }
+    if op == code::FCNTL_PRAGMA {
+        // SAFETY: of this control, three pointers to strings.
+        return unsafe { pragma(file, arg.cast()) };
     }
     // SAFETY: SQLite's operand for this number.
     let Some(control) = (unsafe { decoded(op, arg) }) else { return code::NOTFOUND };

@@ -54,6 +54,10 @@ pub trait Io: Send {
     fn unlock(&mut self, _level: c_int) -> Done {
         Ok(())
     }
+    /// The counters of its device, a JSON object; none where it has no device.
+    fn stats(&mut self) -> Done<Option<String>> {
+        Ok(None)
+    }
     /// Whether any connection has it reserved.
     fn is_reserved(&mut self) -> Done<bool> {
         Ok(false)

@@ -305,6 +305,11 @@ impl Io for Stored {
         locks::is_reserved(self.file()?, self.level)
     }
 
+    fn stats(&mut self) -> Done<Option<String>> {
+        let stats = self.device.client()?.stats_json();
+        stats.map(Some).map_err(|e| self.failed(code::IOERR, e, "counters of the device of"))
+    }
+
     fn control(&mut self, control: Control) -> Done<c_int> {
         match control {
             Control::LockState => Ok(self.level as c_int),

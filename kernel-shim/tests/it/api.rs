@@ -401,7 +401,7 @@ fn a_verified_write_is_one_command_through_every_door() {
     let (small, large) = (vec![7; 300], vec![8; 9000]);
     let other = client.open("/sums", &rw()).expect("open");
     let [first, second] = [&small, &large].map(|data| other.append_checksum_write(&data[..]).expect("room").checksum);
-    let commands = || device.stats().total.commands;
+    let commands = || device.device().stats().total.commands;
     let before = commands();
     assert_eq!(file.write_verified(At::End, &small[..], first).expect("right").offset, 0);
     assert_eq!(file.write_verified(At::Offset(100), &large[..], second).expect("right").len, 9000);

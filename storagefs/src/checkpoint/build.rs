@@ -12,6 +12,7 @@ use crate::store::Store;
 use crate::tree::{Key, kind};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use weldfs_ciscops::InodeNo;
 use weldfs_journal::IoWrite;
 
@@ -137,6 +138,7 @@ impl<'a> Merge<'a> {
         let writes: Vec<IoWrite<'_>> =
             self.queue.iter().map(|(addr, buf)| IoWrite { off: addr * BLOCK as u64, buf: &buf[..] }).collect();
         store.medium.write_batch(&writes)?;
+        store.checkpoint_bytes.fetch_add((writes.len() * BLOCK) as u64, Relaxed);
         self.queue.iter().for_each(|(addr, _)| store.cache.forget(*addr));
         self.queue.clear();
         Ok(())

@@ -172,6 +172,8 @@ counters! {
     payload_bytes_out: Count,
     /// Copies of names, attribute blocks, results other than payload.
     metadata_copies: Count,
+    /// Bytes of data blocks written to the medium, always whole ones; smaller changes are in the log.
+    data_bytes: Count,
     /// Bytes over the link from host to device: entries, names, payload.
     link_bytes_in: Count,
     /// Bytes over the link from device to host: entries, results, payload.

@@ -656,6 +656,7 @@ pub(super) fn count(cmd: &Command, paths: &Paths, outcome: Outcome, spent: &OpCo
         payload_in: spent.bytes_in + operands,
         payload_out: spent.bytes_out,
         metadata: u64::from(spent.meta_copies) + names + u64::from(body > 0),
+        data: u64::from(spent.blocks_written) * crate::limits::BLOCK as u64,
     };
     let replies = match cmd.op {
         Op::Stat { .. } | Op::StatPath { .. } | Op::Statfs { .. } | Op::ReadDir { .. } | Op::Readlink { .. } => {

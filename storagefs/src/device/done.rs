@@ -20,13 +20,15 @@ pub(super) struct Done {
     pub pending: Option<Lsn>,
 }
 
-/// Copies between pool and device, counted when the command is over.
+/// Copies between pool and device, and what came of them, counted when the command is over.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Copied {
     pub payload: u64,
     pub payload_in: u64,
     pub payload_out: u64,
     pub metadata: u64,
+    /// Bytes of data blocks written to the medium.
+    pub data: u64,
 }
 
 impl Done {
@@ -48,6 +50,7 @@ impl Done {
         c.payload_bytes_in.add(self.copied.payload_in);
         c.payload_bytes_out.add(self.copied.payload_out);
         c.metadata_copies.add(self.copied.metadata);
+        c.data_bytes.add(self.copied.data);
     }
 
     /// Counts what an element of a sequence moved as moved by the sequence.
@@ -58,6 +61,7 @@ impl Done {
         self.copied.payload_in += element.copied.payload_in;
         self.copied.payload_out += element.copied.payload_out;
         self.copied.metadata += element.copied.metadata;
+        self.copied.data += element.copied.data;
         self.pending = self.pending.max(element.pending);
     }
 

@@ -120,6 +120,9 @@ pub struct LogFacts {
     pub used: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
+    /// Bytes that they wrote: merged blocks, pages of metadata, superblocks.
+    #[serde(default)]
+    pub checkpoint_bytes: u64,
 }
 
 /// What is in use.
@@ -314,6 +317,7 @@ impl LogFacts {
             watermark_records: self.watermark_records.saturating_sub(earlier.watermark_records),
             used: self.used,
             checkpoints: self.checkpoints.saturating_sub(earlier.checkpoints),
+            checkpoint_bytes: self.checkpoint_bytes.saturating_sub(earlier.checkpoint_bytes),
         }
     }
 }
@@ -457,6 +461,7 @@ impl Core {
         let mut total = Totals::default();
         tenants.iter().for_each(|t| total.add(&t.totals));
         let log = self.store.journal().stats();
+        let store = self.store.stats();
         DeviceStats {
             time_ns,
             device: self.facts(),
@@ -477,7 +482,8 @@ impl Core {
                 data_bytes: log.data_bytes,
                 watermark_records: log.watermark_records,
                 used: self.store.journal().used(),
-                checkpoints: self.store.stats().checkpoints,
+                checkpoints: store.checkpoints,
+                checkpoint_bytes: store.checkpoint_bytes,
             },
             mounted: self.store.mounted.get().copied(),
             memory: self.memory.stats(),

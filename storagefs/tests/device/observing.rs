@@ -57,6 +57,19 @@ fn a_report_too_long_for_a_message_comes_whole() {
 }
 
 #[test]
+fn whole_blocks_are_counted_as_data_and_small_changes_as_log() {
+    let embedded = Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).unwrap();
+    let client = Client::with(Arc::new(embedded)).unwrap();
+    client.write("/f", &[1; 3 * 4096]).unwrap();
+    let blocks = stats(&client, 0);
+    assert_eq!(blocks.total.data_bytes, 3 * 4096);
+    client.open("/f", &OpenOptions::new().write(true)).unwrap().write_all_at(&[2; 100], 50).unwrap();
+    let small = stats(&client, 0);
+    assert_eq!(small.total.data_bytes, 3 * 4096);
+    assert!(small.log.bytes >= blocks.log.bytes + 100, "{} after {}", small.log.bytes, blocks.log.bytes);
+}
+
+#[test]
 fn counters_survive_their_session_and_are_counted_once() {
     let embedded = Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).unwrap();
     let watcher = Client::with(Arc::new(embedded.clone())).unwrap();

@@ -169,11 +169,15 @@ fn a_small_overwrite_rides_in_the_record() {
     fs.write(h, At::Offset(4000), &[2; 200]).expect("there is room");
     let after = fs.d.counters();
     assert_eq!((after.blocks_written, after.patches - before.patches), (before.blocks_written, 2));
+    let written = fs.d.store().stats().checkpoint_bytes;
     for _ in 0..2 {
         let all = fs.read(h, 0, 9000).expect("readable");
         assert_eq!((all.len(), all[3999], all[4000], all[4199], all[4200]), (8192, 1, 2, 2, 1));
         fs.d.store().checkpoint().expect("the medium is healthy");
     }
+    // The two blocks that were merged, a page of metadata, three superblocks.
+    let written = fs.d.store().stats().checkpoint_bytes - written;
+    assert!(written >= (2 + 4 + 3) * 4096 && written.is_multiple_of(4096), "{written} bytes");
 }
 
 #[test]

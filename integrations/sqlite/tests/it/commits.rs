@@ -44,6 +44,23 @@ const UNLINK: u16 = 34;
 const PROGRAM: u16 = 70;
 
 #[test]
+fn the_counters_of_the_device_are_a_pragma_s_answer() {
+    let memory = Memory::new(64 << 20, true);
+    let db = memory.open("a.db");
+    db.execute_batch("create table t(x); insert into t values(1);").unwrap();
+    let counted =
+        |sql: &str| one::<i64>(&db, &format!("select json_extract('{}', '$.log.flushes')", one::<String>(&db, sql)));
+    let before = counted("pragma weldfs_stats");
+    db.execute("insert into t values(2)", []).unwrap();
+    let after = counted("pragma main.WELDFS_STATS");
+    assert_eq!((before > 0, after - before), (true, 1), "{before} to {after}");
+    // A database without a device has no such pragma, as no other SQLite has.
+    db.execute_batch("attach ':memory:' as beside").unwrap();
+    let none = db.query_row("pragma beside.weldfs_stats", [], |row| row.get::<_, String>(0));
+    assert!(matches!(none, Err(rusqlite::Error::QueryReturnedNoRows)), "{none:?}");
+}
+
+#[test]
 fn a_batch_commit_is_one_command_and_one_flush() {
     let memory = Memory::new(64 << 20, true);
     let db = memory.open("a.db");

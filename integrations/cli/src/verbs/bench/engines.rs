@@ -8,7 +8,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 use weldfs_benches::chosen::{self, Chosen};
-use weldfs_benches::engines::plan::{Engine, Plan, Workload};
+use weldfs_benches::engines::plan::{Engine, JOURNALS, Plan, Workload};
 use weldfs_benches::engines::{self, MEDIA, Options, SYSTEMS};
 use weldfs_benches::peers::Peer;
 
@@ -23,6 +23,9 @@ pub(super) struct Args {
     #[arg(long, value_delimiter = ',', value_name = "WORKLOAD",
           value_parser = PossibleValuesParser::new(Workload::ALL.map(Workload::name)))]
     workloads: Vec<String>,
+    /// Only these journals of SQLite, several times
+    #[arg(long, value_delimiter = ',', value_name = "JOURNAL", value_parser = PossibleValuesParser::new(JOURNALS))]
+    journals: Vec<String>,
     /// Only these systems, several times: the plug-in with the image in the engine's process (inline), the plug-in and
     /// a device process (served), the unmodified engine under `weldfs run` (preload), and directories of this host
     /// (host)
@@ -116,6 +119,7 @@ fn options(args: &Args) -> io::Result<Options> {
     let plan = Plan {
         engines: Engine::ALL.into_iter().filter(|e| wanted(&args.engines, e.name())).collect(),
         workloads: Workload::ALL.into_iter().filter(|w| wanted(&args.workloads, w.name())).collect(),
+        journals: JOURNALS.into_iter().filter(|j| wanted(&args.journals, j)).collect(),
         values: if args.quick { vec![100] } else { args.values.clone() },
         threads: if args.quick { vec![2] } else { args.threads.clone() },
         keys: if args.quick { QUICK_KEYS } else { args.keys },

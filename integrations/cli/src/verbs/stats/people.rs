@@ -21,6 +21,7 @@ pub const GROUPS: &[(&str, &[&str])] = &[
             "payload_bytes_out",
             "payload_copies",
             "metadata_copies",
+            "data_bytes",
         ],
     ),
     ("waits", &["durable_waits", "set_retries", "room_waits", "pace_waits", "memory_waits", "admission_waits"]),
@@ -107,13 +108,14 @@ fn in_use(out: &mut dyn Write, stats: &DeviceStats) -> io::Result<()> {
     writeln!(out, "  {} records, {}, {} flushes, {used} in use", l.records, human_bytes(l.bytes), l.flushes)?;
     writeln!(
         out,
-        "  {} batches with {} writes of log and {} of data, {} of data, {} watermark records, {} checkpoints",
+        "  {} batches with {} writes of log and {} of data, {} of data, {} watermark records, {} checkpoints of {}",
         l.batches,
         l.log_writes,
         l.data_writes,
         human_bytes(l.data_bytes),
         l.watermark_records,
-        l.checkpoints
+        l.checkpoints,
+        human_bytes(l.checkpoint_bytes)
     )?;
     writeln!(out, "\nin use")?;
     writeln!(

@@ -155,7 +155,7 @@ fn device(p: &mut Page, stats: &DeviceStats) {
     slots(p, stats);
     let l = &stats.log;
     p.single("weldfs_log_used_bytes", gauge, "Log in use since the last checkpoint's cut.", l.used);
-    let log: [(&str, &str, u64); 9] = [
+    let log: [(&str, &str, u64); 10] = [
         ("weldfs_log_flushes_total", "Flushes or fences issued for commits.", l.flushes),
         ("weldfs_log_records_total", "Records appended.", l.records),
         ("weldfs_log_bytes_total", "Bytes appended.", l.bytes),
@@ -165,6 +165,7 @@ fn device(p: &mut Page, stats: &DeviceStats) {
         ("weldfs_log_data_bytes_total", "Data bytes written with records.", l.data_bytes),
         ("weldfs_log_watermark_records_total", "Records that only say how far flushes went.", l.watermark_records),
         ("weldfs_checkpoints_total", "Checkpoints completed.", l.checkpoints),
+        ("weldfs_checkpoint_bytes_total", "Blocks, pages and superblocks that they wrote.", l.checkpoint_bytes),
     ];
     for (name, help, value) in log {
         p.single(name, "counter", help, value);
