@@ -1611,6 +1611,22 @@ int weldfs_append_checksum_write(const struct weldfs_file *file,
                                  uint32_t *checksum);
 
 /*
+ weldfs_pwrite (WELDFS_END: an append) of at most weldfs_info.payload_max bytes, if their CRC-32C is `checksum`: the
+ device sums them up as it stores them, and else nothing has happened. Returns the bytes written. *where, unless
+ NULL: where the first byte went.
+
+ Errors: -EBADMSG when the checksum is another one, -EBADF when the file was not opened for writing, -E2BIG, -ENOSPC,
+ -EOPNOTSUPP on a virtual file.
+ */
+int64_t weldfs_pwrite_verified(const struct weldfs_file *file,
+                               const void *from,
+                               size_t len,
+                               uint64_t offset,
+                               uint32_t checksum,
+                               uint32_t durable,
+                               uint64_t *where);
+
+/*
  Reads `len` bytes at `offset` and the CRC-32C behind them, and compares, as one command. With `into` NULL only the
  verdict crosses the link. *checksum, unless NULL: that of the bytes that are there.
 
@@ -2842,6 +2858,17 @@ int weldfs_submit_pwrite(const struct weldfs_queue *queue,
                          size_t len,
                          uint64_t offset,
                          const struct weldfs_job *job);
+
+/*
+ Submits weldfs_pwrite_verified: result and value as of weldfs_submit_pwrite, -EBADMSG when the checksum is another.
+ */
+int weldfs_submit_pwrite_verified(const struct weldfs_queue *queue,
+                                  const struct weldfs_file *file,
+                                  const void *from,
+                                  size_t len,
+                                  uint64_t offset,
+                                  uint32_t checksum,
+                                  const struct weldfs_job *job);
 
 /*
  Submits weldfs_open: result 0, created says whether the file is new. *file is NULL at once, and the open file when
