@@ -140,7 +140,7 @@ Status Writable::Sync() {
 Status Writable::Close() {
   if (closed_) return failed_;
   closed_ = true;
-  Status s = Settle(open_->device().surviving());
+  Status s = Settle(WELDFS_VOLATILE);
   const int error = weldfs_close(open_->Take());
   return s.ok() && error < 0 ? open_->Failed(error) : s;
 }
@@ -192,7 +192,7 @@ Status Temporary::Close() {
   if (closed_) return failed_;
   closed_ = true;
   Status refusal = Refusal();
-  return refusal.ok() && (!made_ || !held_.empty()) ? Put(device_->surviving()) : refusal;
+  return refusal.ok() && (!made_ || !held_.empty()) ? Put(WELDFS_VOLATILE) : refusal;
 }
 
 }  // namespace weldfs

@@ -467,7 +467,8 @@ impl Direct {
     /// A command that needs no transaction, as the device runs it.
     fn straight(&mut self, store: &Store, cmd: &Command, paths: &Paths, set: &InodeSet) -> Option<Outcome> {
         let placed = matches!(cmd.placement, Placement::Slot { .. });
-        if !store.writes_directly() || placed || self.detect.is_some() {
+        let waits = !store.writes_directly() && !straight::waits_for_nothing(store, &cmd.op);
+        if waits || placed || self.detect.is_some() {
             return None;
         }
         let Changed { mut plan, outcome, counters, cursor } = match straight::concerned(&cmd.op) {

@@ -1,6 +1,6 @@
 //! Changes of one file's content in a straight line: `write`, `append_checksum_write` and `read_modify_write` of a file
 //! that a handle names, and (`create`) `open_write_close` of a new one, on media that a processor writes to directly,
-//! where nothing has to be waited for.
+//! where nothing has to be waited for. On others the former, of so few bytes that they go into the record.
 //!
 //! What they do is what their micro-ops do over a [`super::Txn`], to the byte (`tests/device/two_ways.rs` holds the one
 //! to the other); but a command of one file that changes its content once needs nothing of what makes a transaction:
@@ -46,6 +46,13 @@ pub(crate) fn concerned(op: &Op) -> Option<(Handle, Access)> {
         Op::ReadModifyWrite { h, .. } => Some((h, Access::READ | Access::WRITE)),
         _ => None,
     }
+}
+
+/// Whether nothing that a command writes has to reach the medium before its record is complete: of a file that a handle
+/// names, on media that are written to directly, or so few bytes that they go into the record.
+#[inline]
+pub(crate) fn waits_for_nothing(store: &Store, op: &Op) -> bool {
+    concerned(op).is_some() && (store.writes_directly() || payload(op) <= store.inline_max())
 }
 
 /// A change that is ready to be committed.

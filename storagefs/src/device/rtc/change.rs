@@ -1,5 +1,6 @@
 //! A command over a transaction: resolve, reserve, hold, run, commit, as `dataplane::with_set` does, without a wait
-//! anywhere. On media that a processor writes to directly: elsewhere a change waits for the medium, sooner or later.
+//! anywhere. On media that a processor writes to directly; elsewhere a change waits for the medium, sooner or later, but
+//! for bytes of one file that go into the record.
 
 use std::future::Future;
 use std::pin::pin;
@@ -59,11 +60,14 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
 /// Runs a command; `None` where it would have to wait.
 pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths) -> Option<Done> {
     let (store, session) = (&*core.store, &*queue.session);
-    if !store.writes_directly() || core.virtuals.any() || core.pace.is_pressed() {
+    if core.virtuals.any() || core.pace.is_pressed() {
         return None;
     }
     if let Some(done) = content(core, queue, cmd) {
         return Some(done);
+    }
+    if !store.writes_directly() {
+        return None;
     }
     let payload = payload_bytes(cmd, paths);
     if payload > SLICE_BYTES {
@@ -115,8 +119,12 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
 fn content(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done> {
     let (store, session) = (&*core.store, &*queue.session);
     let (h, _) = straight::concerned(&cmd.op)?;
+    if !straight::waits_for_nothing(store, &cmd.op) {
+        return None;
+    }
     let file = session.handle(h).ok()?;
-    if store.journal().must_wait().is_some() {
+    // A flush of a disk is waited for.
+    if store.journal().must_wait().is_some() || (!store.writes_directly() && durably(core, cmd, file.flags)) {
         return None;
     }
     let held = core.sets.hold_free_one(file.ino.0)?;
@@ -142,6 +150,15 @@ fn create(asked: Asked<'_>, queue: &QueueState, set: &InodeSet) -> Option<Done> 
     Some(done)
 }
 
+/// Whether a change is durable before its answer.
+fn durably(core: &Core, cmd: &Command, flags: OpenFlags) -> bool {
+    match cmd.durability {
+        Durability::Durable => true,
+        Durability::Volatile => false,
+        Durability::Default => core.durable_default || flags.intersects(OpenFlags::SYNC | OpenFlags::DSYNC),
+    }
+}
+
 /// Commits a change, gives back what was held for it, and makes it durable if that is asked for. `flags`: of the
 /// handle, or what the file was opened with.
 fn conclude(
@@ -161,12 +178,7 @@ fn conclude(
     drop(held);
     let Changed { plan, outcome, counters, .. } = changed;
     drop(plan);
-    let durable = match cmd.durability {
-        Durability::Durable => true,
-        Durability::Volatile => false,
-        Durability::Default => core.durable_default || flags.intersects(OpenFlags::SYNC | OpenFlags::DSYNC),
-    };
-    let sync = durable || volatile(core, appended.end).is_err();
+    let sync = durably(core, cmd, flags) || volatile(core, appended.end).is_err();
     let last = if sync { durable_now(core, appended.end) } else { Ok(()) };
     let outcome = last.map_or_else(Outcome::failed, |()| outcome);
     Some(count(cmd, paths, outcome, &counters))

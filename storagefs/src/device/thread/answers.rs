@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::fs::optimistic::only_looks;
+use crate::fs::straight;
 
 /// The part of a quantum that the spells of one sweep over the rings may take together: completions wait for the end of
 /// a spell, unless a batch of them is full before, and other rings wait, too. After that commands go into slots.
@@ -118,7 +119,8 @@ where
             count_immediate(&queue.counters, raw.0.opcode);
             return Some(done.outcome.to_cqe(cmd.seq));
         }
-        if !only_looks(&cmd.op) && !self.core.store.writes_directly() {
+        let store = &self.core.store;
+        if !only_looks(&cmd.op) && !store.writes_directly() && !straight::waits_for_nothing(store, &cmd.op) {
             return None;
         }
         let begin = now_ns();
