@@ -283,7 +283,9 @@ fn written(shared: &Shared, batch: &mut Batch) {
     }
     shared.written.store(batch.end.0, Ordering::Release);
     state.writing = false;
-    shared.wrote.notify_all();
+    if state.waiting > 0 {
+        shared.wrote.notify_all();
+    }
 }
 
 /// After the batch was written, and flushed if it was to be.

@@ -118,6 +118,8 @@ pub(crate) struct State {
     pub handed_over: bool,
     /// A batch is being written.
     pub writing: bool,
+    /// Threads that wait for that. To wake none is a system call, too, and there are as many as batches.
+    pub waiting: u32,
     /// One that is not handed over is written or flushed.
     pub busy: bool,
     /// A caller that will look at `want` once more is at work ([`Journal::attend`]).
@@ -150,7 +152,7 @@ pub(crate) struct Shared {
     tail: AtomicU64,
     oldest: AtomicU64,
     covered_end: AtomicU64,
-    reserved: AtomicU64,
+    pub reserved: AtomicU64,
     poisoned: AtomicBool,
     clock: Arc<dyn Clock>,
     random: Arc<dyn Random>,
@@ -212,6 +214,7 @@ impl Journal {
             page: TailPage::default(),
             handed_over: false,
             writing: false,
+            waiting: 0,
             busy: false,
             attended: false,
             stop: false,
@@ -279,11 +282,6 @@ impl Journal {
         let s = &self.shared;
         let bytes = payload_bytes.iter().map(|p| record_bytes(*p, s.area.align.into())).sum();
         s.reserve(bytes).ok_or(LogFull { bytes })
-    }
-
-    /// Where what is reserved is counted.
-    pub(crate) fn reserved(&self) -> &AtomicU64 {
-        &self.shared.reserved
     }
 
     /// Bytes of records, headers and padding included, that fit into an empty log: no checkpoint makes room for more.

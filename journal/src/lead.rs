@@ -5,6 +5,7 @@
 use crate::commit::{Aim, Batch, commit};
 use crate::journal::{Journal, Shared, State};
 use crate::limits::WRITE_OUT_BYTES;
+use crate::reservation::Reservation;
 use crate::{JournalError, Lsn};
 use std::sync::atomic::Ordering;
 use weldfs_locks::MutexGuard;
@@ -47,6 +48,11 @@ impl Journal {
             s.led.fetch_max(end.0, Ordering::AcqRel);
         }
         true
+    }
+
+    /// The same room, for as long as the journal is borrowed here.
+    pub fn keep<'j>(&'j self, room: Reservation<'_>) -> Reservation<'j> {
+        room.of(&self.shared.reserved)
     }
 
     /// Gives everything below `end` to the host's kernel, if it is not there yet: it survives this process from then
@@ -114,7 +120,9 @@ impl Shared {
     /// Waits until no batch is being written. The writer of one ends that, however it ends.
     pub(crate) fn until_written(&self, state: &mut MutexGuard<'_, State>) {
         while state.writing {
+            state.waiting += 1;
             self.wrote.wait(state);
+            state.waiting -= 1;
         }
     }
 

@@ -4,7 +4,6 @@
 //! space up to the checkpoint's cut. So whoever holds a reservation is never refused, and needs no one's progress.
 
 use crate::error::JournalError;
-use crate::journal::Journal;
 use crate::limits::RECORD_HEADER_BYTES;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -52,9 +51,8 @@ impl<'j> Reservation<'j> {
         Err(JournalError::Exceeded { bytes, kept })
     }
 
-    /// The same room of the same journal, for as long as `journal` is borrowed.
-    pub fn of(self, journal: &Journal) -> Reservation<'_> {
-        let reserved = journal.reserved();
+    /// The same room, for as long as its journal's count is borrowed here.
+    pub(crate) fn of(self, reserved: &AtomicU64) -> Reservation<'_> {
         debug_assert!(std::ptr::eq(reserved, self.reserved), "room of another journal");
         let kept = std::mem::ManuallyDrop::new(self);
         Reservation { bytes: kept.bytes, align: kept.align, reserved }

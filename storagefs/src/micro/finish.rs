@@ -294,7 +294,7 @@ impl<'s> Finish<'s> {
             (Err(errno), None) => Ok(Step::Failed(errno)),
             (Ok(regs), None) => {
                 let (effects, room) = finished.plan.map(Plan::into_effects).unwrap_or_default();
-                Ok(Step::Done(regs, effects, room.map(|room| room.of(store.journal()))))
+                Ok(Step::Done(regs, effects, room.map(|room| store.journal().keep(room))))
             }
         }
     }

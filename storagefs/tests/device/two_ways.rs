@@ -126,7 +126,7 @@ fn op(r: &mut Random, client: &Client) -> Op {
         6 if r.below(2) == 0 => Op::Write { h, at, src },
         6 => {
             let right = weldfs_functions::crc32c(&client.pool.slice(src).unwrap().to_vec());
-            // Where it is found out that a large one is wrong, blocks were taken or were not: the next ones lie elsewhere.
+            // When a large one is found wrong, blocks were taken or were not: the next ones lie elsewhere.
             let sum = if len <= 300 { r.one_of(&[right, right, right ^ 1]) } else { right };
             Op::WriteVerified { h, at: r.one_of(&[at, At::Current]), src, kind: ChecksumKind::Crc32c, sum }
         }

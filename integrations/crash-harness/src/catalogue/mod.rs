@@ -225,8 +225,16 @@ pub fn row(name: &str) -> Option<Row> {
 }
 
 /// Operations beside those that `ciscops::catalogue` defines, each in a file of its own.
-pub const COMPOSED: [&str; 7] =
-    ["kernel", "batch", "stat_many", "read_dir_plus", "multi_write", "transaction", "open_pwrite_close"];
+pub const COMPOSED: [&str; 8] = [
+    "kernel",
+    "batch",
+    "stat_many",
+    "read_dir_plus",
+    "multi_write",
+    "transaction",
+    "open_pwrite_close",
+    "write_verified",
+];
 
 fn row_of(op: &'static str, form: &'static str, plan: fn(&Given) -> Planned) -> Row {
     Row { op, form, plan, view: <[u8]>::to_vec, elements: false, on_host: true }

@@ -1,6 +1,6 @@
 //! A command over a transaction: resolve, reserve, hold, run, commit, as `dataplane::with_set` does, without a wait
-//! anywhere. On media that a processor writes to directly; elsewhere a change waits for the medium, sooner or later, but
-//! for bytes of one file that go into the record.
+//! anywhere. On media that a processor writes to directly; elsewhere a change waits for the medium, sooner or later,
+//! but for bytes of one file that go into the record.
 
 use std::future::Future;
 use std::pin::pin;

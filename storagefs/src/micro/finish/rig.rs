@@ -269,7 +269,7 @@ fn next_commit(store: &Store, id: u64) -> Option<(u16, Commit, Option<Reservatio
         };
         regs = after;
         if !effects.is_empty() {
-            return Some((index, Commit { regs, effects }, room.map(|room| room.of(store.journal()))));
+            return Some((index, Commit { regs, effects }, room.map(|room| store.journal().keep(room))));
         }
     }
     None
