@@ -10,7 +10,7 @@ use crate::limits::FILE_OFFSET_MAX;
 use crate::paths::Paths;
 use crate::program;
 use crate::target::{Opened, Sink, Source, Target, Written};
-use crate::{Cqe, Errno, Handle, PoolRange, SharedRegion};
+use crate::{Cqe, Errno, Handle, PoolRange, SharedBytes, SharedRegion};
 use smallvec::SmallVec;
 use weldfs_functions::ChecksumState;
 use zerocopy::{FromZeros, IntoBytes};
@@ -369,15 +369,12 @@ async fn single<T: Target>(op: &Op, paths: &Paths, pool: &SharedRegion, t: &mut 
         Op::Read { h, at, out } => read(h, at, out, pool, t).await,
         Op::Write { h, at, src } => write(h, at, Source::Shared(pool.slice(src)?), t).await,
         Op::WriteVerified { h, at, src, kind: ChecksumKind::Crc32c, sum } => {
-            // One private copy: what was summed up is what is written.
-            let bytes = pool.slice(src)?.to_vec();
-            let mut stored = ChecksumState::new();
-            stored.update(&bytes);
             t.file(h, Access::WRITE).await?;
+            let (bytes, stored) = taken(pool.slice(src)?, t).await?;
             if stored.value() != sum {
                 return Err(Errno::BADMSG);
             }
-            write(h, at, Source::Private(&bytes), t).await
+            write(h, at, Source::Taken(&bytes), t).await
         }
         Op::Truncate { h, size } => {
             let file = t.file(h, Access::WRITE).await?;
@@ -406,6 +403,20 @@ async fn single<T: Target>(op: &Op, paths: &Paths, pool: &SharedRegion, t: &mut 
         }
         _ => attribute(op, a, b, pool, t).await,
     }
+}
+
+/// The client's bytes, copied once, and their sum: what was summed up is what is written. Makes way between pieces.
+async fn taken<T: Target>(src: SharedBytes<'_>, t: &mut T) -> Result<(Vec<u8>, ChecksumState), Errno> {
+    let (mut bytes, mut sum) = (Vec::with_capacity(src.len()), ChecksumState::new());
+    while bytes.len() < src.len() {
+        let done = bytes.len();
+        if done > 0 {
+            t.boundary(0).await?;
+        }
+        src.sub(done, (src.len() - done).min(program::PIECE_BYTES)).append_to(&mut bytes);
+        sum.update(&bytes[done..]);
+    }
+    Ok((bytes, sum))
 }
 
 /// The ops on attributes, by handle or by path.

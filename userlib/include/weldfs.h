@@ -1612,7 +1612,7 @@ int weldfs_append_checksum_write(const struct weldfs_file *file,
 
 /*
  weldfs_pwrite (WELDFS_END: an append) of at most weldfs_info.payload_max bytes, if their CRC-32C is `checksum`: the
- device sums them up as it stores them, and else nothing has happened. Returns the bytes written. *where, unless
+ device sums up the bytes that it stores, and else nothing has happened. Returns the bytes written. *where, unless
  NULL: where the first byte went.
 
  Errors: -EBADMSG when the checksum is another one, -EBADF when the file was not opened for writing, -E2BIG, -ENOSPC,

@@ -161,7 +161,7 @@ impl Raw<'_> {
     }
 
     /// [`Raw::write`] of one payload, if its CRC-32C is `checksum`: else EBADMSG, and nothing has happened. The device
-    /// sums up the bytes as it stores them, so what is changed on the way is noticed. E2BIG above the payload limit,
+    /// sums up the bytes that it stores, so what is changed on the way is noticed. E2BIG above the payload limit,
     /// EBADF when the handle was not opened for writing, EOPNOTSUPP on a virtual file.
     pub fn write_verified<'p>(
         &self,

@@ -497,8 +497,9 @@ impl Store {
         (self.applying.load(Acquire) == generation).then_some(generation)
     }
 
-    /// Whether no record began to be applied since that generation. Everything is read under the lock of a shard, which
-    /// a record takes after it has said that it begins: whoever saw anything of one sees here that it began.
+    /// Whether no record began to be applied since that generation. Everything is read under the lock of a shard, in
+    /// which a record changes something, and which it lets go of, only after it has said that it begins: whoever saw
+    /// anything of one sees here that it began.
     #[inline]
     pub(crate) fn is_still(&self, generation: u64) -> bool {
         fence(Acquire);

@@ -85,8 +85,8 @@ struct Came {
     answers: Vec<(Op, [u64; 4])>,
     pools: Vec<u64>,
     medium: Vec<u8>,
-    /// Commands that the device counted.
-    commands: u64,
+    /// Commands that the device counted, and bytes from clients.
+    counted: [u64; 2],
 }
 
 fn hash(bytes: &[u8]) -> u64 {
@@ -174,7 +174,7 @@ fn way(on: On, seed: u64, count: u64, at_once: bool, make: fn(&mut Random, &Clie
     let (store, _) = Store::mount(medium.clone(), MountOptions::new(clock, random)).unwrap();
     let config = DeviceConfig { durability: Durability::Volatile, at_once, ..DeviceConfig::default() };
     let (mut answers, mut pools) = (Vec::new(), Vec::new());
-    let commands = Device::on_this_thread(store, config, |device, turn| {
+    let counted = Device::on_this_thread(store, config, |device, turn| {
         let mut clients = [Cred::root(), Cred::new(1000, 1000)].map(|cred| Client::new(device, cred));
         let mut r = Random(seed | 1);
         for n in 0..count {
@@ -192,12 +192,13 @@ fn way(on: On, seed: u64, count: u64, at_once: bool, make: fn(&mut Random, &Clie
             answers.push((op, client.run(&cmd, turn)));
             pools.push(hash(&client.pool.slice(PoolRange::new(0, POOL)).unwrap().to_vec()));
         }
-        device.stats().total.commands
+        let total = device.stats().total;
+        [total.commands, total.payload_bytes_in]
     })
     .unwrap();
     let mut bytes = vec![0; MEDIUM as usize];
     medium.read(0, &mut bytes).unwrap();
-    Came { answers, pools, medium: bytes, commands }
+    Came { answers, pools, medium: bytes, counted }
 }
 
 /// Both ways of `count` commands for each seed: how many there were, and how many of them were refused.
@@ -209,7 +210,7 @@ fn both(on: On, seeds: u64, count: u64, make: fn(&mut Random, &Client) -> Op) ->
             assert_eq!(x, y, "command {n} of seed {seed}");
             assert_eq!(a.pools[n], b.pools[n], "what command {n} of seed {seed} gave its client: {x:?}");
         }
-        assert_eq!(a.commands, b.commands, "commands counted");
+        assert_eq!(a.counted, b.counted, "commands and bytes counted, seed {seed}");
         // When a disk is written, and with which watermark in its log, is a matter of time.
         let differ = a.medium.iter().zip(&b.medium).position(|(x, y)| x != y).filter(|_| on == On::Ram);
         assert_eq!(differ, None, "the first byte of the medium that differs, of seed {seed}");

@@ -112,7 +112,7 @@ int64_t Writable::WritePlain(const Slice& data, uint64_t offset, bool durably) {
 }
 
 int64_t Writable::WriteVerified(const Slice& data, uint64_t offset, uint32_t crc, bool durably) {
-  // The checksum is that of the bytes as they are stored, summed up while they are copied; what does not match was
+  // The checksum is that of the bytes that are stored, not of the memory that they come from; what does not match was
   // never there, for other clients or after a crash.
   const int64_t done = weldfs_pwrite_verified(file_, data.data(), data.size(), offset, crc,
                                               durably ? WELDFS_DURABLE : WELDFS_VOLATILE, nullptr);

@@ -124,7 +124,7 @@ fn content(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done> {
     }
     let file = session.handle(h).ok()?;
     // A flush of a disk is waited for.
-    if store.journal().must_wait().is_some() || (!store.writes_directly() && durably(core, cmd, file.flags)) {
+    if (!store.writes_directly() && durably(core, cmd, file.flags)) || store.journal().must_wait().is_some() {
         return None;
     }
     let held = core.sets.hold_free_one(file.ino.0)?;

@@ -4,6 +4,7 @@
 use super::*;
 use crate::fs::optimistic::only_looks;
 use crate::fs::straight;
+use weldfs_ciscops::Durability;
 
 /// The part of a quantum that the spells of one sweep over the rings may take together: completions wait for the end of
 /// a spell, unless a batch of them is full before, and other rings wait, too. After that commands go into slots.
@@ -120,7 +121,8 @@ where
             return Some(done.outcome.to_cqe(cmd.seq));
         }
         let store = &self.core.store;
-        if !only_looks(&cmd.op) && !store.writes_directly() && !straight::waits_for_nothing(store, &cmd.op) {
+        let volatile = cmd.durability != Durability::Durable && straight::waits_for_nothing(store, &cmd.op);
+        if !only_looks(&cmd.op) && !store.writes_directly() && !volatile {
             return None;
         }
         let begin = now_ns();
