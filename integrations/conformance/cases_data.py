@@ -96,3 +96,25 @@ def batch_writes(c):
     want(done, result=20, result2=0)
     same([d.result2 for d in found], [2 * i for i in range(20)], "offsets")
     same(c.read("f"), b"".join(b"%02d" % i for i in range(20)))
+
+
+@case(G, "write_verified: a write with the right checksum, EBADMSG and nothing with another")
+def write_verified(c):
+    c.put("f", b"0123456789")
+    h, r = c.open("f"), c.open("f", wire.READ)
+
+    def of(data, handle=h, change=0, **fields):
+        imm = struct.pack("<I", sums.crc32c(data) ^ change)
+        return c.call("write_verified", handle=handle, a=data, imm=imm, **fields)
+
+    want(of(b"abc", offset=2), result=3, result2=2)
+    want(of(b"end", aux=wire.END << 28), result=3, result2=10)
+    want(of(b"x" * 9000, change=1, offset=4), "EBADMSG", done=0, failed=1)
+    want(of(b"xy", change=1 << 31, aux=wire.END << 28), "EBADMSG")
+    want(of(b"x", aux=1), "EINVAL")
+    want(of(b"x", handle=r, change=1), "EBADF")
+    same(c.read("f"), b"01abc56789end")
+    long = bytes(range(256)) * 300
+    want(of(long, offset=1), result=len(long), result2=1)
+    whole = struct.pack("<Q", len(long))
+    want(c.call("checksum_range", handle=h, offset=1, imm=whole), result=len(long), result2=sums.crc32c(long))

@@ -69,7 +69,7 @@ def unnamed_bits(c):
 
 @case(G, "unknown opcodes are ENOSYS")
 def unknown_opcodes(c):
-    for op in (29, 30, 31, 47, 50, 63, 71, 72, 255, 256, 0x4000, 0xFFFF):
+    for op in (30, 31, 47, 50, 63, 71, 72, 255, 256, 0x4000, 0xFFFF):
         want(c.call(op), "ENOSYS", done=0, failed=1, result=0, result2=0)
     # Before anything else of the entry.
     want(c.call(71, flags=3, aux=1, handle=9), "ENOSYS")
