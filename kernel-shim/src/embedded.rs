@@ -188,7 +188,7 @@ impl Transport for Local {
 
     fn placeholders(&self, count: u32) -> Result<Vec<Placeholder>, Errno> {
         let made = self.with(|s| s.placeholders(count))?;
-        Ok(made.into_iter().map(|(id, fd)| Placeholder { id, fd }).collect())
+        Ok(made.into_iter().map(|(id, fd)| Placeholder::new(id, fd)).collect())
     }
 
     fn claim(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno> {

@@ -3,6 +3,7 @@
 //! A [`Connector`] attaches; a [`Transport`] is one attached session. The socket one lives in `socket.rs`; the
 //! embedded one (device threads in the caller's own process) lives in kernel-shim.
 
+use crate::kept::Kept;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -142,8 +143,22 @@ pub struct QueueParts {
 pub struct Placeholder {
     /// The number to name in an open command.
     pub id: u32,
+    /// The descriptor is the library's until this goes with the rest.
+    _kept: Kept,
     /// The descriptor. Reading, writing or mapping it fails; sending it to the device claims what it stands for.
     pub fd: OwnedFd,
+}
+
+impl Placeholder {
+    /// As the device made it.
+    pub fn new(id: u32, fd: OwnedFd) -> Placeholder {
+        Placeholder { id, _kept: Kept::new(&fd), fd }
+    }
+
+    /// The descriptor, for the program.
+    pub fn into_fd(self) -> OwnedFd {
+        self.fd
+    }
 }
 
 /// An open file description taken over through its placeholder.

@@ -10,7 +10,8 @@
 //! * `call`: one call becomes one command; `buf`: its operands, ordinary memory or zero-copy pool buffers.
 //! * `channel`: each thread's queue pair; `queue`: commands in, completions out; `spin`, `slab`, `fork` help it.
 //! * `aio`: asynchronous submission: futures, callbacks, an eventfd, on queue pairs of their own.
-//! * `connector`: the seam to the control plane; `socket`: the connector to a serving device.
+//! * `connector`: the seam to the control plane; `socket`: the connector to a serving device; `kept`: the descriptors
+//!   that are this library's own.
 //!
 //! What flows through: paths and payload are copied into a queue pair's pool once (not at all for a [`PoolBuf`]),
 //! the device copies payload once, a completion comes back. Nothing here decides: size, content and permissions
@@ -30,6 +31,7 @@ mod file;
 mod fork;
 mod fs;
 pub mod fused;
+pub mod kept;
 mod meta;
 mod options;
 mod outcome;

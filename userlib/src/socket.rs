@@ -7,6 +7,7 @@ use crate::connector::{
     AttachOptions, Claimed, Connector, Placeholder, QueueParts, SessionInfo, Transport, WAIT_DEFAULT,
     device_user_from_env,
 };
+use crate::kept::Kept;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags};
 use rustix::net::sockopt::{Timeout, set_socket_timeout};
@@ -142,8 +143,9 @@ impl Connector for SocketConnector {
         patience(&socket, None)?;
         Ok(Box::new(SocketTransport {
             info: SessionInfo::from(&*welcome),
+            _kept: Kept::new(&doorbell),
             doorbell: Arc::new(doorbell),
-            socket: Mutex::new(Some(socket)),
+            socket: Mutex::new(Some((Kept::new(&socket), socket))),
         }))
     }
 }
@@ -336,15 +338,17 @@ fn retry<T>(mut call: impl FnMut() -> rustix::io::Result<T>) -> Result<T, Errno>
 /// A session over a socket.
 struct SocketTransport {
     info: SessionInfo,
+    /// The doorbell is.
+    _kept: Kept,
     doorbell: Arc<OwnedFd>,
     /// None after detach (or, in a child, abandon).
-    socket: Mutex<Option<OwnedFd>>,
+    socket: Mutex<Option<(Kept, OwnedFd)>>,
 }
 
 impl SocketTransport {
     fn ask(&self, request: &Request, rider: Option<BorrowedFd<'_>>) -> Result<(Reply, Vec<OwnedFd>), Errno> {
         let socket = self.socket.lock();
-        converse(socket.as_ref().ok_or(Errno::NODEV)?, request, rider)
+        converse(&socket.as_ref().ok_or(Errno::NODEV)?.1, request, rider)
     }
 }
 
@@ -376,7 +380,7 @@ impl Transport for SocketTransport {
         if count as usize != fds.len() || count as usize > ids.len() {
             return Err(Errno::PROTO);
         }
-        Ok(ids.iter().zip(fds).map(|(&id, fd)| Placeholder { id, fd }).collect())
+        Ok(ids.iter().zip(fds).map(|(&id, fd)| Placeholder::new(id, fd)).collect())
     }
 
     fn claim(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno> {
@@ -413,7 +417,7 @@ impl Transport for SocketTransport {
     fn hung_up(&self) -> bool {
         // The thread that holds the lock is in conversation and will see the end of it.
         let Some(socket) = self.socket.try_lock() else { return false };
-        let Some(socket) = socket.as_ref() else { return true };
+        let Some((_, socket)) = socket.as_ref() else { return true };
         let mut fds = [PollFd::from_borrowed_fd(socket.as_fd(), PollFlags::RDHUP)];
         let now = Timespec { tv_sec: 0, tv_nsec: 0 };
         let gone = PollFlags::HUP | PollFlags::RDHUP | PollFlags::ERR | PollFlags::NVAL;
@@ -421,9 +425,10 @@ impl Transport for SocketTransport {
     }
 
     fn detach(&self) {
-        if let Some(socket) = self.socket.lock().take() {
+        if let Some((kept, socket)) = self.socket.lock().take() {
             // The goodbye is a courtesy: closing the socket says the same.
             let _ = converse(&socket, &Request::Detach, None);
+            drop(kept);
         }
     }
 

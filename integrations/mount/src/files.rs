@@ -1,5 +1,6 @@
 //! Open files: what the kernel's numbers of them stand for.
 
+use crate::ops::Listed;
 use crate::session::Session;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,12 +24,24 @@ pub struct OpenFile {
     pub lock_owner: Arc<Mutex<Option<u64>>>,
     /// The open file whose description it shares, and which closes that.
     of: Option<Arc<OpenFile>>,
+    /// What tells programs that it is mapped.
+    _listed: Option<Listed>,
 }
 
 impl OpenFile {
     pub fn new(session: Arc<Session>, handle: Handle, node: u64, flags: u32, is_virtual: bool) -> OpenFile {
         let unended = AtomicBool::new(false);
-        OpenFile { session, handle, node, flags, is_virtual, unended, lock_owner: Arc::default(), of: None }
+        OpenFile {
+            session,
+            handle,
+            node,
+            flags,
+            is_virtual,
+            unended,
+            lock_owner: Arc::default(),
+            of: None,
+            _listed: None,
+        }
     }
 
     /// Another open file of the same description, with its locks. Each read and write says its offset, so that is all
@@ -37,7 +50,14 @@ impl OpenFile {
         let (session, lock_owner) = (of.session.clone(), of.lock_owner.clone());
         let unended = AtomicBool::new(false);
         let (handle, node) = (of.handle, of.node);
-        OpenFile { session, handle, node, flags, is_virtual: of.is_virtual, unended, lock_owner, of: Some(of) }
+        let is_virtual = of.is_virtual;
+        OpenFile { session, handle, node, flags, is_virtual, unended, lock_owner, of: Some(of), _listed: None }
+    }
+
+    /// The same, listed as mapped until it is closed.
+    pub fn listed(mut self, listed: Option<Listed>) -> OpenFile {
+        self._listed = listed;
+        self
     }
 }
 

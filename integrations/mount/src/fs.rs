@@ -7,6 +7,7 @@ use crate::channel::{Channel, Request};
 use crate::files::{Files, OpenFile};
 use crate::locks::Locks;
 use crate::nodes::{Identity, Nodes};
+use crate::ops::Handing;
 use crate::session::{Held, Session, Sessions};
 use crate::who::Who;
 use crate::wire::{Attr, AttrOut, EntryOut, InHeader, ROOT, op};
@@ -68,6 +69,22 @@ pub struct Keeping {
     pub attributes: Duration,
 }
 
+impl Keeping {
+    /// What the kernel is told of an object, and how long that holds.
+    pub fn entry(&self, node: u64, stat: &StatBody) -> EntryOut {
+        let Keeping { entries, attributes } = self;
+        EntryOut {
+            nodeid: node,
+            generation: 0,
+            entry_valid: entries.as_secs(),
+            attr_valid: attributes.as_secs(),
+            entry_valid_nsec: entries.subsec_nanos(),
+            attr_valid_nsec: attributes.subsec_nanos(),
+            attr: attr(stat),
+        }
+    }
+}
+
 /// The mount.
 pub struct Fs {
     pub channel: Arc<Channel>,
@@ -76,6 +93,8 @@ pub struct Fs {
     pub files: Files,
     pub locks: Locks,
     pub keeping: Keeping,
+    /// What preloaded programs hand to the kernel; none in a mount that is not theirs.
+    pub handing: Option<Handing>,
 }
 
 /// Where an object is reached: a handle, and a name in it; an empty name is what the handle names.
@@ -193,16 +212,7 @@ impl Fs {
 
     /// What the kernel is told of an object that it is to know from now on.
     pub fn entry(&self, node: u64, stat: &StatBody) -> EntryOut {
-        let Keeping { entries, attributes } = self.keeping;
-        EntryOut {
-            nodeid: node,
-            generation: 0,
-            entry_valid: entries.as_secs(),
-            attr_valid: attributes.as_secs(),
-            entry_valid_nsec: entries.subsec_nanos(),
-            attr_valid_nsec: attributes.subsec_nanos(),
-            attr: attr(stat),
-        }
+        self.keeping.entry(node, stat)
     }
 
     /// Attributes as the kernel keeps them.
@@ -283,6 +293,9 @@ impl Fs {
     pub fn end(&self) {
         self.locks.end();
         self.files.clear();
+        if let Some(handing) = &self.handing {
+            handing.end();
+        }
         self.sessions.end();
     }
 }

@@ -61,6 +61,10 @@ pub struct Config {
     pub threads: usize,
 }
 
+/// The board on which the mount says which files are mapped, for programs that talk to the device themselves. With one,
+/// such programs may hand their open files to the kernel.
+pub use weldfs_ciscops::mapped::Board;
+
 /// A mount that is served by threads of this process.
 pub struct Mount {
     fs: Arc<Fs>,
@@ -72,7 +76,7 @@ pub struct Mount {
 impl Mount {
     /// Attaches to the device behind `door`, mounts it at `dir` and serves it. Errors: those of attaching, mount(2) and
     /// of fusermount3.
-    pub fn start(door: Arc<dyn Door>, dir: &Path, config: &Config) -> io::Result<Mount> {
+    pub fn start(door: Arc<dyn Door>, dir: &Path, config: &Config, board: Option<Board>) -> io::Result<Mount> {
         let sessions = Sessions::new(door);
         let root = sessions.own()?.raw().stat(weldfs_ciscops::Handle::ROOT)?;
         let channel = Arc::new(Channel::mount(dir, &config.flags)?);
@@ -84,6 +88,7 @@ impl Mount {
             files: files::Files::default(),
             locks: Locks::new(channel),
             keeping: Keeping { entries: config.keep, attributes: config.keep },
+            handing: board.map(ops::Handing::new),
         });
         let ended = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
         let left = Arc::new(AtomicUsize::new(config.threads.max(1)));

@@ -5,8 +5,9 @@
 //! of a privileged mount takes those of the caller, connects, and ends. Nothing in a message says who acts.
 
 use crate::wire::InHeader;
-use rustix::process::{Gid, Uid};
+use rustix::process::{Gid, Pid, PidfdFlags, PidfdGetfdFlags, Uid, pidfd_getfd, pidfd_open};
 use std::io;
+use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
 use weldfs::{AttachOptions, Connector, Transport};
 use weldfs_ciscops::Errno;
@@ -41,17 +42,29 @@ impl Who {
 }
 
 /// The supplementary groups of a thread.
-fn groups_of(pid: u32) -> Vec<u32> {
-    if pid == 0 {
-        return Vec::new();
-    }
-    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    groups_in(&text)
+fn groups_of(thread: u32) -> Vec<u32> {
+    numbers_in(&status_of(thread), "Groups:")
 }
 
-fn groups_in(status: &str) -> Vec<u32> {
-    let line = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
+/// What /proc has to say of a thread; nothing where it cannot be seen from here.
+fn status_of(thread: u32) -> String {
+    if thread == 0 {
+        return String::new();
+    }
+    std::fs::read_to_string(format!("/proc/{thread}/status")).unwrap_or_default()
+}
+
+fn numbers_in(status: &str, field: &str) -> Vec<u32> {
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap_or_default();
     line.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
+}
+
+/// A descriptor of a request's caller. EPERM, ESRCH: this process may not have it, or does not see that one; EBADF.
+pub(crate) fn descriptor(thread: u32, fd: RawFd) -> io::Result<OwnedFd> {
+    // The kernel names the thread; a pidfd is of the process, whose descriptors are the thread's.
+    let process = numbers_in(&status_of(thread), "Tgid:").first().and_then(|id| Pid::from_raw(*id as i32));
+    let process = pidfd_open(process.ok_or(rustix::io::Errno::SRCH)?, PidfdFlags::empty())?;
+    Ok(pidfd_getfd(&process, fd, PidfdGetfdFlags::empty())?)
 }
 
 /// Leads to the device. Thread-safe.
@@ -119,8 +132,9 @@ mod tests {
 
     #[test]
     fn groups_of_a_status() {
-        assert_eq!(groups_in("Name:\tx\nGroups:\t4 24 1000 \nUid: 0\n"), [4, 24, 1000]);
-        assert!(groups_in("Groups:\t\n").is_empty());
-        assert!(groups_in("").is_empty());
+        let groups = |status| numbers_in(status, "Groups:");
+        assert_eq!(groups("Name:\tx\nGroups:\t4 24 1000 \nUid: 0\n"), [4, 24, 1000]);
+        assert!(groups("Groups:\t\n").is_empty());
+        assert!(groups("").is_empty());
     }
 }

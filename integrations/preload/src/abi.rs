@@ -69,6 +69,22 @@ pub fn find(slot: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     found
 }
 
+/// As `find`, also in a library that is loaded and not seen by all; false when there is none.
+pub fn find_loaded(slot: &AtomicPtr<c_void>, name: &'static str, library: &CStr) -> bool {
+    if !slot.load(Ordering::Relaxed).is_null() || !find(slot, name).is_null() {
+        return true;
+    }
+    // SAFETY: two strings; only a library that is loaded already is looked at, and it stays so as long as its caller.
+    unsafe {
+        let found = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if !found.is_null() {
+            slot.store(libc::dlsym(found, name.as_ptr().cast()), Ordering::Relaxed);
+            libc::dlclose(found);
+        }
+    }
+    !slot.load(Ordering::Relaxed).is_null()
+}
+
 /// Sets errno.
 pub fn set_errno(code: c_int) {
     // SAFETY: libc's own thread-local cell.

@@ -58,7 +58,10 @@ fn attach() -> Res<&'static Client> {
     let attach = AttachOptions { prefix: config.prefix.to_vec(), token, wait, ..AttachOptions::default() };
     let options = ClientOptions { attach, umask: Some(0), ..ClientOptions::default() };
     match Client::with_options(Arc::new(SocketConnector::new(socket).run_by(user)), options) {
-        Ok(client) => Ok(CLIENT.get_or_init(|| client)),
+        Ok(client) => {
+            crate::promote::begin();
+            Ok(CLIENT.get_or_init(|| client))
+        }
         Err(e) => {
             let code = e.raw_os_error().unwrap_or(libc::EIO);
             let late = code == libc::ETIMEDOUT;
@@ -109,7 +112,7 @@ pub fn open(base: Handle, path: &[u8], oflags: i32, mode: u32, name: &[u8]) -> R
             return Err(code);
         }
     };
-    let stands = stand_in.fd.into_raw_fd();
+    let stands = stand_in.into_fd().into_raw_fd();
     let cloexec = oflags & libc::O_CLOEXEC != 0;
     let fd = if stands < weldfs::FD_HIGH {
         // The process may have so few descriptors that none is out of the way: this is the lowest free one already.

@@ -2,8 +2,7 @@
 //! same names. What it is used for: programs are executed and libraries loaded as they lie, the kernel stands where the
 //! program does, and a file is one file to stat(2) whichever way it is looked at.
 //!
-//! Descriptors of the device stay what they are: a file that the kernel maps or caches for one process, and the device
-//! serves to another, would be two.
+//! Descriptors of the device stay what they are, but where a program asks for what only the kernel has (`promote`).
 
 use crate::{config, path, sys};
 use libc::c_int;

@@ -6,7 +6,7 @@
 
 use crate::abi::Res;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use weldfs_ciscops::Handle;
 use weldfs_locks::{Mutex, MutexGuard};
 
@@ -33,6 +33,41 @@ pub struct Open {
     pub cursor: AtomicU64,
     /// Name it was opened by, inside the device; empty when unknown.
     name: Mutex<Vec<u8>>,
+    /// What is known of it at the mount (`promote`).
+    pub kernel: Promotion,
+}
+
+/// What this process knows of a file's mappings, and its own way to the kernel's pages of it.
+pub struct Promotion {
+    /// The board's stamp as of which it is known whether the file is mapped; 0 = it is not known.
+    pub stamp: AtomicU64,
+    /// Inode number; 0 = it was not asked for yet.
+    pub ino: AtomicU64,
+    /// Descriptor of the kernel's own file; negative = none.
+    pub file: AtomicI32,
+    /// Whether `stamp` says that the file is mapped.
+    pub mapped: AtomicBool,
+    /// Whether locks were asked for through it: those are the device's, and cannot go to the kernel.
+    pub locked: AtomicBool,
+}
+
+impl Promotion {
+    const NONE: Promotion = Promotion {
+        stamp: AtomicU64::new(0),
+        ino: AtomicU64::new(0),
+        file: AtomicI32::new(-1),
+        mapped: AtomicBool::new(false),
+        locked: AtomicBool::new(false),
+    };
+
+    /// For another open file. What was open of the kernel's is handed to the caller, to close.
+    pub fn reset(&self) -> i32 {
+        self.stamp.store(0, Ordering::Relaxed);
+        self.ino.store(0, Ordering::Relaxed);
+        self.mapped.store(false, Ordering::Relaxed);
+        self.locked.store(false, Ordering::Relaxed);
+        self.file.swap(-1, Ordering::Relaxed)
+    }
 }
 
 impl Open {
@@ -97,6 +132,7 @@ fn fresh() -> &'static Open {
         flags: AtomicU32::new(0),
         cursor: AtomicU64::new(0),
         name: Mutex::new(Vec::new()),
+        kernel: Promotion::NONE,
     }))
 }
 
@@ -141,6 +177,7 @@ fn release(open: &'static Open) -> Option<Handle> {
     }
     let handle = open.claimed();
     open.owner.store(0, Ordering::Release);
+    crate::promote::forget(&open.kernel);
     SPARE.lock().push(open);
     handle
 }

@@ -173,7 +173,7 @@ fn serve(source: &Path, dir: &Path, options: &Options, ready: Option<ReadyFd>) -
         keep,
         threads: options.threads.unwrap_or_else(threads),
     };
-    let mount = match Mount::start(behind.door(), dir, &config) {
+    let mount = match Mount::start(behind.door(), dir, &config, None) {
         Ok(mount) => mount,
         Err(e) => {
             behind.end()?;

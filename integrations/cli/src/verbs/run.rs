@@ -112,7 +112,7 @@ impl Hosted {
 }
 
 /// The program, told where its device is.
-fn program(args: &Args, library: &Path, device: &Spot, mount: Result<&Path, &str>) -> Command {
+fn program(args: &Args, library: &Path, device: &Spot, mount: Result<&Mounted, &str>) -> Command {
     let mut preload = library.as_os_str().to_owned();
     if let Some(more) = std::env::var_os("LD_PRELOAD").filter(|m| !m.is_empty()) {
         preload.push(":");
@@ -128,14 +128,19 @@ fn program(args: &Args, library: &Path, device: &Spot, mount: Result<&Path, &str
         .env("WELDFS_PREFIX", &args.prefix)
         .env_remove("WELDFS_CWD");
     match mount {
-        Ok(_) => command.env("WELDFS_MOUNT", &args.prefix).env_remove("WELDFS_UNMOUNTED"),
-        Err(why) => command.env_remove("WELDFS_MOUNT").env("WELDFS_UNMOUNTED", &*plain(why)),
+        Ok(mounted) => command
+            .env("WELDFS_MOUNT", &args.prefix)
+            .env("WELDFS_MAPPED", mounted.board())
+            .env_remove("WELDFS_UNMOUNTED"),
+        Err(why) => {
+            command.env_remove("WELDFS_MOUNT").env_remove("WELDFS_MAPPED").env("WELDFS_UNMOUNTED", &*plain(why))
+        }
     };
     command
 }
 
 /// Says how the program reaches its files, where that is asked for: on a terminal, and beside counts of calls.
-fn say_mode(args: &Args, mount: Result<&Path, &str>) {
+fn say_mode(args: &Args, mount: Result<&Mounted, &str>) {
     if !std::io::stderr().is_terminal() && std::env::var_os("WELDFS_REPORT").is_none_or(|v| v != "1") {
         return;
     }
@@ -148,7 +153,7 @@ fn say_mode(args: &Args, mount: Result<&Path, &str>) {
 
 fn run_program(args: &Args, library: &Path, device: &Spot, (relay, namespace): (&Relay, Namespace)) -> Outcome {
     let mounted = mounted::start(args.mount, namespace, &args.prefix, device)?;
-    let at = mounted.as_ref().map(Mounted::dir).map_err(String::as_str);
+    let at = mounted.as_ref().map_err(String::as_str);
     say_mode(args, at);
     let outcome = run_child(args, library, device, (relay, at));
     if let Ok(mounted) = mounted {
@@ -157,7 +162,7 @@ fn run_program(args: &Args, library: &Path, device: &Spot, (relay, namespace): (
     outcome
 }
 
-fn run_child(args: &Args, library: &Path, device: &Spot, (relay, mount): (&Relay, Result<&Path, &str>)) -> Outcome {
+fn run_child(args: &Args, library: &Path, device: &Spot, (relay, mount): (&Relay, Result<&Mounted, &str>)) -> Outcome {
     let name = Path::new(&args.command[0]);
     let mut child = relay.spawn(&mut program(args, library, device, mount)).map_err(|e| {
         let code = if e.kind() == std::io::ErrorKind::NotFound { NOT_FOUND } else { CANNOT_RUN };

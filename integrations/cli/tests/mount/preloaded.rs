@@ -1,8 +1,9 @@
 //! The public suites once more, under the preload library: what a mount is compared with, and what works without one.
 
-use crate::rig::{Place, weldfs};
+use crate::rig::{Place, usable, weldfs};
 use crate::suites::{config, suite};
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 /// Operations of fsx, over all of its runs.
@@ -11,9 +12,13 @@ const FSX_OPS: u64 = 1_000_000;
 const FSX_FIRST: u64 = 5_000;
 const FSX_RUN: u64 = 25_000;
 
+/// Operations of one run where mappings are the kernel's (`FSX_RUN` of the suites), and how many fewer of them there are.
+const FSX_MAPPED_RUN: u64 = 5_000;
+const FSX_MAPPED_PART: u64 = 10;
+
 /// `weldfs run --image IMAGE -- ...`; what it says. The image must be clean after it.
-fn under_the_library(place: &Place, program: &mut dyn FnMut(&mut Command)) -> Output {
-    let mut command = weldfs(["run", "--mount", "never", "--image"]);
+fn under_the_library(place: &Place, mount: &str, program: &mut dyn FnMut(&mut Command)) -> Output {
+    let mut command = weldfs(["run", "--mount", mount, "--image"]);
     command.arg(place.image()).arg("--").current_dir("/").stdin(Stdio::null()).env_remove("WELDFS_REPORT");
     program(&mut command);
     let output = command.output().expect("runs");
@@ -21,26 +26,30 @@ fn under_the_library(place: &Place, program: &mut dyn FnMut(&mut Command)) -> Ou
     output
 }
 
+/// How much fsx does.
+struct Amount {
+    total: u64,
+    first: u64,
+    run: u64,
+}
+
 /// The first run is on an image, which must be clean after it; the rest in memory, where fsync(2) waits for no disk.
-#[test]
-fn fsx_finds_nothing_under_the_preload_library() {
-    let Some(program) = suite("fsx_finds_nothing_under_the_preload_library", "fsx") else { return };
-    let total = std::env::var("WELDFS_FSX_OPS").map_or(FSX_OPS, |n| n.parse().expect("WELDFS_FSX_OPS is a number"));
+fn fsx_finds_nothing(program: &Path, mount: &str, settings: &str, amount: &Amount) {
     let place = Place::new("128M");
     let (mut seed, mut done) = (u64::from(std::process::id()), 0);
-    while done < total {
-        let count = if done == 0 { FSX_FIRST } else { FSX_RUN }.min(total - done);
+    while done < amount.total {
+        let count = if done == 0 { amount.first } else { amount.run }.min(amount.total - done);
         let mut fsx = |command: &mut Command| {
-            command.arg(&program).arg("-f").arg(config("fsx-preload.toml"));
+            command.arg(program).arg("-f").arg(config(settings));
             command
                 .args(["-N", &count.to_string(), "-S", &seed.to_string(), "-P"])
                 .arg(place.path(""))
                 .arg("/weld/file");
         };
         let output = if done == 0 {
-            under_the_library(&place, &mut fsx)
+            under_the_library(&place, mount, &mut fsx)
         } else {
-            let mut command = weldfs(["run", "--mount", "never", "--ram", "128M", "--"]);
+            let mut command = weldfs(["run", "--mount", mount, "--ram", "128M", "--"]);
             command.current_dir("/").stdin(Stdio::null()).env_remove("WELDFS_REPORT");
             fsx(&mut command);
             command.output().expect("runs")
@@ -49,6 +58,29 @@ fn fsx_finds_nothing_under_the_preload_library() {
         assert!(output.status.success(), "seed {seed}: {}", String::from_utf8_lossy(&said));
         (seed, done) = (seed + 1, done + count);
     }
+}
+
+fn fsx_ops() -> u64 {
+    std::env::var("WELDFS_FSX_OPS").map_or(FSX_OPS, |n| n.parse().expect("WELDFS_FSX_OPS is a number"))
+}
+
+#[test]
+fn fsx_finds_nothing_under_the_preload_library() {
+    let Some(program) = suite("fsx_finds_nothing_under_the_preload_library", "fsx") else { return };
+    let amount = Amount { total: fsx_ops(), first: FSX_FIRST, run: FSX_RUN };
+    fsx_finds_nothing(&program, "never", "fsx-preload.toml", &amount);
+}
+
+/// With every operation: what is mapped is read and written through the library's calls, too.
+#[test]
+fn fsx_finds_nothing_where_the_kernel_maps_what_the_library_reads_and_writes() {
+    let test = "fsx_finds_nothing_where_the_kernel_maps_what_the_library_reads_and_writes";
+    if !usable(test) {
+        return;
+    }
+    let Some(program) = suite(test, "fsx") else { return };
+    let amount = Amount { total: fsx_ops() / FSX_MAPPED_PART, first: FSX_MAPPED_RUN, run: FSX_MAPPED_RUN };
+    fsx_finds_nothing(&program, "always", "fsx.toml", &amount);
 }
 
 /// The names of a list in a file like pjdfstest.toml.
@@ -86,7 +118,7 @@ fn pjdfstest_holds_under_the_preload_library_but_for_what_is_named() {
     let names: Vec<String> = failing.into_iter().collect();
     std::fs::write(&file, format!("{head}expected_failures = {names:?}{tail}")).expect("write");
     std::fs::create_dir(&second).expect("mkdir");
-    let output = under_the_library(&place, &mut |command| {
+    let output = under_the_library(&place, "never", &mut |command| {
         command.args(["sh", "-c", "mkdir -p /weld/suite && exec \"$@\"", "sh"]).arg(&program);
         command.arg("-c").arg(&file).arg("-s").arg(&second).args(["-p", "/weld/suite"]);
     });

@@ -3,6 +3,9 @@
 mod attributes;
 mod data;
 mod directories;
+mod handing;
 mod locking;
 mod names;
 mod opening;
+
+pub use handing::{Handing, Listed};

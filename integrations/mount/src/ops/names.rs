@@ -11,7 +11,10 @@ use weldfs_ciscops::Errno;
 use weldfs_ciscops::limits::SYMLINK_MAX;
 
 impl Fs {
-    pub(crate) fn lookup(&self, request: &Request<'_>, session: &Session, out: &mut Out) -> Result<Said, Errno> {
+    pub(crate) fn lookup(&self, request: &Request<'_>, session: &Arc<Session>, out: &mut Out) -> Result<Said, Errno> {
+        if let Some(said) = self.handed(&request.head, name(request.body).0, session, out) {
+            return Ok(said);
+        }
         let parent = self.directory(session, request.head.nodeid)?;
         self.found(request.head.nodeid, &parent, name(request.body).0, session, out)
     }

@@ -26,6 +26,10 @@ impl Fs {
         // the file (ETXTBSY).
         flags.remove(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC | OpenFlags::TMPFILE);
         let node = request.head.nodeid;
+        if let Some(handed) = self.open_handed(&request.head, open.flags) {
+            let (file, stat) = handed?;
+            return out.put(&self.kept(file, &stat));
+        }
         let opened = match self.open_again(session, node, flags) {
             Ok((file, stat)) => self.opened(session, file, node, open.flags, &stat),
             Err(Errno::NOENT) => self.open_nameless(session, node, open.flags)?,

@@ -2,8 +2,8 @@
 
 use super::ours;
 use crate::abi::{self, Res, done, fail, hook};
-use crate::device;
 use crate::names::{Spot, route, route_file};
+use crate::{device, promote, sys};
 use libc::{c_char, c_int, gid_t, mode_t, off_t, timespec, timeval, uid_t, utimbuf};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::bodies::{SetAttrBody, WireTime};
@@ -125,7 +125,22 @@ fn chmod_spot(spot: &Spot<'_>, mode: mode_t, flags: c_int) -> Res<c_int> {
     set_spot(spot, flags, Ok(mode_set(mode)))
 }
 
-fn truncate_fd(h: Handle, size: off_t) -> c_int {
+fn truncate_spot(spot: &Spot<'_>, size: off_t) -> Res<c_int> {
+    let cut = set_spot(spot, 0, size_set(size))?;
+    promote::resized(spot.absolute().as_deref());
+    Ok(cut)
+}
+
+fn truncate_fd(fd: c_int, h: Handle, size: off_t) -> c_int {
+    match promote::mapped(fd) {
+        Ok(None) => {}
+        // Pages of a mapping beyond the end go, before they are written back.
+        Ok(Some(file)) => {
+            let cut = sys::checked(libc::SYS_ftruncate, [file as usize, size as usize, 0, 0, 0, 0]);
+            return done(cut.map(drop));
+        }
+        Err(code) => return fail(code),
+    }
     // Linux says of a descriptor that cannot write, or of a directory, that it is the wrong kind.
     let wrong_kind = |code| if code == libc::EBADF { libc::EINVAL } else { code };
     match u64::try_from(size) {
@@ -196,18 +211,18 @@ hook! { real;
         route_file((dirfd, path, flags & NOFOLLOW != 0), host, |spot| set_times(spot, flags, time_set(times)))
     }
     fn truncate(path: *const c_char, size: off_t) -> c_int {
-        route_file((HERE, path, false), |_, path| real(path, size), |spot| set_spot(spot, 0, size_set(size)))
+        route_file((HERE, path, false), |_, path| real(path, size), |spot| truncate_spot(spot, size))
     }
     fn truncate64(path: *const c_char, size: off_t) -> c_int {
-        route_file((HERE, path, false), |_, path| real(path, size), |spot| set_spot(spot, 0, size_set(size)))
+        route_file((HERE, path, false), |_, path| real(path, size), |spot| truncate_spot(spot, size))
     }
     fn ftruncate(fd: c_int, size: off_t) -> c_int {
         let h = ours!(fd, else real(fd, size));
-        truncate_fd(h, size)
+        truncate_fd(fd, h, size)
     }
     fn ftruncate64(fd: c_int, size: off_t) -> c_int {
         let h = ours!(fd, else real(fd, size));
-        truncate_fd(h, size)
+        truncate_fd(fd, h, size)
     }
 }
 

@@ -23,6 +23,7 @@ pub fn begin() {
     if let Some(file) = file_behind(STDERR) {
         let apart = super::open::dup_from(STDERR, HIGH, true);
         FILE.iter().zip(file).for_each(|(place, part)| place.store(part, Ordering::Relaxed));
+        weldfs::kept::keep(apart);
         TOLD_TO.store(if apart < 0 { STDERR } else { apart }, Ordering::Relaxed);
     }
     counts::start();

@@ -42,8 +42,8 @@ fn variable(name: &[u8], value: &[u8]) -> Option<CString> {
 }
 
 /// Variables that say where the device is.
-const OF_RUN: [&[u8]; 5] =
-    [b"WELDFS_SOCKET", b"WELDFS_DEVICE_USER", b"WELDFS_PREFIX", b"WELDFS_MOUNT", b"WELDFS_UNMOUNTED"];
+const OF_RUN: [&[u8]; 6] =
+    [b"WELDFS_SOCKET", b"WELDFS_DEVICE_USER", b"WELDFS_PREFIX", b"WELDFS_MOUNT", b"WELDFS_MAPPED", b"WELDFS_UNMOUNTED"];
 
 /// The environment for a new program: the caller's, plus what it needs to find the device, even if it was cleared.
 fn environment(envp: *const *const c_char) -> Strings {
@@ -68,6 +68,7 @@ fn environment(envp: *const *const c_char) -> Strings {
     made.extend(config.user.as_ref().and_then(|user| variable(b"WELDFS_DEVICE_USER", user)));
     made.extend(variable(b"WELDFS_PREFIX", &config.prefix));
     made.extend(config.mounted.then(|| variable(b"WELDFS_MOUNT", &config.prefix)).flatten());
+    made.extend(config.board.as_ref().and_then(|board| variable(b"WELDFS_MAPPED", board)));
     made.extend(config.unmounted.as_ref().and_then(|why| variable(b"WELDFS_UNMOUNTED", why)));
     // Another token is the program's own business, and so is another wait; without one it stays who its parent is, and
     // as patient.

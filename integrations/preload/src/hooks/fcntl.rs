@@ -2,7 +2,7 @@
 
 use super::{is_path, ours, ours_or_path};
 use crate::abi::{self, Res, done, fail, give, hook};
-use crate::{device, report, sys, table};
+use crate::{device, promote, report, sys, table};
 use libc::{c_int, c_ulong, c_void, flock as Lock, off_t};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -71,11 +71,14 @@ fn insist(mut ask: impl FnMut() -> Res<()>) -> Res<()> {
     }
 }
 
-fn set_lock(h: Handle, arg: *const Lock, space: LockSpace, wait: bool) -> Res<()> {
+fn set_lock(fd: c_int, h: Handle, arg: *const Lock, space: LockSpace, wait: bool) -> Res<()> {
     let lock = abi::get(arg)?;
     let (start, len) = range(h, &lock)?;
     let kind = kind(&lock)?;
     super::open::LOCKS_IN_USE.store(true, Ordering::Relaxed);
+    if let Some(open) = table::entry(fd) {
+        open.kernel.locked.store(true, Ordering::Relaxed);
+    }
     let ask = || device::on(|d| d.lock_set(h, space, kind, start, len, owner()));
     if wait { insist(ask) } else { ask() }
 }
@@ -111,6 +114,7 @@ fn set_status(fd: c_int, h: Handle, wanted: c_int) -> Res<()> {
     let old = OpenFlags::from_bits_truncate(open.flags.load(Ordering::Relaxed) as u16);
     let new = old.difference(OpenFlags::SETTABLE) | wanted;
     open.flags.store(u32::from(new.bits()), Ordering::Relaxed);
+    promote::follow_flags(fd);
     Ok(())
 }
 
@@ -127,11 +131,11 @@ fn control(fd: c_int, h: Handle, command: c_int, arg: usize, real: impl FnOnce()
         }
         libc::F_GETFL => give(status(fd)),
         libc::F_SETFL => done(set_status(fd, h, arg as c_int)),
-        libc::F_SETLK => done(set_lock(h, lock, LockSpace::Process, false)),
-        libc::F_SETLKW => done(set_lock(h, lock, LockSpace::Process, true)),
+        libc::F_SETLK => done(set_lock(fd, h, lock, LockSpace::Process, false)),
+        libc::F_SETLKW => done(set_lock(fd, h, lock, LockSpace::Process, true)),
         libc::F_GETLK => done(get_lock(h, lock, LockSpace::Process)),
-        libc::F_OFD_SETLK => done(set_lock(h, lock, LockSpace::OpenFile, false)),
-        libc::F_OFD_SETLKW => done(set_lock(h, lock, LockSpace::OpenFile, true)),
+        libc::F_OFD_SETLK => done(set_lock(fd, h, lock, LockSpace::OpenFile, false)),
+        libc::F_OFD_SETLKW => done(set_lock(fd, h, lock, LockSpace::OpenFile, true)),
         libc::F_OFD_GETLK => done(get_lock(h, lock, LockSpace::OpenFile)),
         _ => fail(report::decline(libc::EINVAL, "this fcntl command")),
     }
@@ -149,13 +153,13 @@ fn whole_file(h: Handle, operation: c_int) -> Res<()> {
 }
 
 /// lockf is fcntl's lock from the current offset.
-fn lockf_fd(h: Handle, command: c_int, len: off_t) -> Res<()> {
+fn lockf_fd(fd: c_int, h: Handle, command: c_int, len: off_t) -> Res<()> {
     let mut lock: Lock = abi::zeroed();
     (lock.l_whence, lock.l_len) = (libc::SEEK_CUR as _, len);
     lock.l_type = if command == libc::F_ULOCK { libc::F_UNLCK } else { libc::F_WRLCK } as _;
     match command {
-        libc::F_LOCK => set_lock(h, &raw const lock, LockSpace::Process, true),
-        libc::F_TLOCK | libc::F_ULOCK => set_lock(h, &raw const lock, LockSpace::Process, false),
+        libc::F_LOCK => set_lock(fd, h, &raw const lock, LockSpace::Process, true),
+        libc::F_TLOCK | libc::F_ULOCK => set_lock(fd, h, &raw const lock, LockSpace::Process, false),
         libc::F_TEST => {
             get_lock(h, &raw mut lock, LockSpace::Process)?;
             if c_int::from(lock.l_type) == libc::F_UNLCK { Ok(()) } else { Err(libc::EACCES) }
@@ -200,11 +204,11 @@ hook! { real;
     }
     fn lockf(fd: c_int, command: c_int, len: off_t) -> c_int {
         let h = ours!(fd, else real(fd, command, len));
-        done(lockf_fd(h, command, len))
+        done(lockf_fd(fd, h, command, len))
     }
     fn lockf64(fd: c_int, command: c_int, len: off_t) -> c_int {
         let h = ours!(fd, else real(fd, command, len));
-        done(lockf_fd(h, command, len))
+        done(lockf_fd(fd, h, command, len))
     }
     fn ioctl(fd: c_int, request: c_ulong, arg: *mut c_void) -> c_int {
         let h = ours!(fd, else real(fd, request, arg));

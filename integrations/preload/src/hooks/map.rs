@@ -1,16 +1,17 @@
-//! mmap of a file in the device: a mapping of a copy, which is made when the file is mapped.
+//! mmap of a file in the device. A shared mapping is the kernel's, through the mount (`promote`). A private one, and
+//! where there is no mount, is a mapping of a copy, which is made when the file is mapped.
 //!
 //! The copy lies in a memfd of its own, not in anonymous memory, so that what the kernel does with a mapped file still
 //! holds: pages given up by madvise come back with the file's bytes, and beyond the file's last page there is SIGBUS.
-//! It does not follow the file. A private mapping need not; a shared one that can be written to must, and is refused;
-//! a shared one through a descriptor that can only read is granted, and its memory can never be made writable.
+//! It does not follow the file. A private mapping need not; a shared one that can be written to must, and is refused
+//! without a mount; a shared one through a descriptor that can only read is granted, and its memory can never be made
+//! writable.
 
 use crate::abi::{self, Res, fail, hook};
-use crate::{device, report, sys, table};
+use crate::{device, mount, promote, report, sys, table};
 use libc::{c_int, c_void, off_t};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use weldfs_ciscops::Handle;
-use weldfs_ciscops::command::At;
 use weldfs_ciscops::flags::OpenFlags;
 
 const PAGE: u64 = 4096;
@@ -39,17 +40,31 @@ fn check(wanted: &Wanted) -> Res<()> {
         libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE => {
             // Through a descriptor that can write, the program expects to see what it writes.
             let changes = wanted.prot & libc::PROT_WRITE != 0 || may.contains(OpenFlags::WRITE);
-            if changes { Err(report::refuse(libc::ENODEV, "a shared mmap that can change the file")) } else { Ok(()) }
+            if changes {
+                Err(report::refuse_unmounted(libc::ENODEV, "a shared mmap that can change the file"))
+            } else {
+                Ok(())
+            }
         }
         _ => Err(libc::EINVAL),
     }
 }
 
+/// The kernel's own file for a shared mapping.
+fn of_mount(wanted: &Wanted) -> Option<OwnedFd> {
+    let shared = matches!(wanted.flags & libc::MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE);
+    if !shared || !mount::at_prefix() || super::is_path(wanted.fd) {
+        return None;
+    }
+    promote::to_map(wanted.fd).ok()
+}
+
 /// A memfd with the file's bytes from `start` on, at most `len` of them.
-fn copy(h: Handle, start: u64, len: usize) -> Res<OwnedFd> {
+fn copy(fd: c_int, h: Handle, start: u64, len: usize) -> Res<OwnedFd> {
     let size = device::on(|d| d.stat(h))?.size;
     let there = usize::try_from(size.saturating_sub(start)).map_or(len, |there| there.min(len));
     let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
+    let file = fd;
     let fd = sys::checked(libc::SYS_memfd_create, [c"weldfs-map".as_ptr() as usize, flags, 0, 0, 0, 0])?;
     // SAFETY: the descriptor just made, which nothing else knows.
     let copy = unsafe { OwnedFd::from_raw_fd(fd as c_int) };
@@ -57,7 +72,7 @@ fn copy(h: Handle, start: u64, len: usize) -> Res<OwnedFd> {
         sys::checked(libc::SYS_ftruncate, [fd, there, 0, 0, 0, 0])?;
         let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
         let at = sys::checked(libc::SYS_mmap, [0, there, prot as usize, flags as usize, fd, 0])?;
-        let filled = abi::room(at as *mut c_void, there).and_then(|room| fill(h, room, start));
+        let filled = abi::room(at as *mut c_void, there).and_then(|room| fill(file, room, start));
         let _ = sys::checked(libc::SYS_munmap, [at, there, 0, 0, 0, 0]);
         filled?;
     }
@@ -66,9 +81,10 @@ fn copy(h: Handle, start: u64, len: usize) -> Res<OwnedFd> {
 }
 
 /// A file that became shorter meanwhile ends in zeros.
-fn fill(h: Handle, mut room: &mut [u8], mut off: u64) -> Res<()> {
+fn fill(fd: c_int, mut room: &mut [u8], mut off: u64) -> Res<()> {
     while !room.is_empty() {
-        let n = device::on(|d| d.read(h, At::Offset(off), &mut *room))?;
+        let n = super::rw::pread64(fd, room.as_mut_ptr().cast(), room.len(), off as off_t);
+        let n = usize::try_from(n).map_err(|_| abi::errno())?;
         if n == 0 {
             return Ok(());
         }
@@ -80,6 +96,13 @@ fn fill(h: Handle, mut room: &mut [u8], mut off: u64) -> Res<()> {
 
 /// `real(fd, off)` is mmap with the rest as the caller said it.
 fn map(wanted: Wanted, real: impl FnOnce(c_int, off_t) -> *mut c_void) -> *mut c_void {
+    // Claimed first, if it was inherited: what it may do is known then.
+    if matches!(device::handle(wanted.fd), Some(Ok(_)))
+        && let Some(file) = of_mount(&wanted)
+    {
+        report::promoted();
+        return real(file.as_raw_fd(), wanted.off);
+    }
     let go = || -> Res<OwnedFd> {
         let handle = device::handle(wanted.fd).ok_or(libc::EBADF)??;
         check(&wanted)?;
@@ -87,7 +110,7 @@ fn map(wanted: Wanted, real: impl FnOnce(c_int, off_t) -> *mut c_void) -> *mut c
         if wanted.len == 0 {
             return Err(libc::EINVAL);
         }
-        copy(handle, start, wanted.len)
+        copy(wanted.fd, handle, start, wanted.len)
     };
     match go() {
         Ok(copy) => real(copy.as_raw_fd(), 0),

@@ -21,6 +21,7 @@ mod needed;
 mod open;
 mod openat2;
 mod process;
+mod rings;
 mod rw;
 mod spawn;
 mod stat;

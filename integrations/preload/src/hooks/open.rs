@@ -3,9 +3,10 @@
 use crate::abi::{self, Res, done, fail, give, hook};
 use crate::names::{Spot, route};
 use crate::table::{self, Gone};
-use crate::{counts, device, fdname, report, stdio, sys};
+use crate::{counts, device, fdname, promote, report, stdio, sys};
 use libc::{c_char, c_int, c_uint, mode_t};
 use std::sync::atomic::{AtomicBool, Ordering};
+use weldfs::kept;
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::flags::OpenFlags;
 
@@ -21,6 +22,10 @@ pub fn open_spot(spot: &Spot<'_>, flags: c_int, mode: mode_t) -> Res<c_int> {
     };
     let fd = device::open(spot.base, &spot.path, flags, mode, name.as_deref().unwrap_or_default())?;
     stdio::number_taken(fd);
+    if flags & libc::O_TRUNC != 0 {
+        promote::resized(spot.absolute().as_deref());
+    }
+    promote::opened(fd);
     Ok(fd)
 }
 
@@ -116,8 +121,11 @@ fn share_again(fd: c_int, flags: c_int) -> Res<c_int> {
     if new < 0 { Err(abi::errno()) } else { Ok(new) }
 }
 
-/// Closes a descriptor, whoever owns it.
+/// Closes a descriptor, whoever owns it. What the library has for itself is not there for the program.
 fn close_any(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    if kept::is_kept(fd) {
+        return fail(libc::EBADF);
+    }
     match forget(fd) {
         Gone::NotOurs => real(),
         gone => {
@@ -169,6 +177,34 @@ fn close_many<T>(first: c_uint, last: c_uint, real: impl FnOnce() -> T) -> T {
     }
     (0..=2).for_each(stdio::number_taken);
     answer
+}
+
+/// Closes what the kernel has from `first` to `last`, but for what is the library's. ENOSYS before Linux 5.9.
+fn close_around(first: c_uint, last: c_uint, flags: c_int) -> Res<()> {
+    let close = |first: c_uint, last: c_uint| {
+        sys::checked(libc::SYS_close_range, [first as usize, last as usize, flags as usize, 0, 0, 0]).map(drop)
+    };
+    let mut first = first;
+    while let Some(own) = kept::first_kept(first, last) {
+        if own > first {
+            close(first, own - 1)?;
+        }
+        if own == last {
+            return Ok(());
+        }
+        first = own + 1;
+    }
+    close(first, last)
+}
+
+/// Whether nothing from `first` to `last` is the library's.
+fn none_kept(first: c_uint, last: c_uint) -> bool {
+    kept::first_kept(first, last).is_none()
+}
+
+/// dup2 and dup3 to a number; EBUSY, as for one that another thread is just opening, where it is the library's.
+fn dup_to(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    if kept::is_kept(new) { fail(libc::EBUSY) } else { follow_dup(old, real()) }
 }
 
 /// After the kernel made `new` a duplicate of `old`: the table follows. `new` may have been open before.
@@ -240,23 +276,31 @@ hook! { real;
         if !closes {
             return real(first, last, flags);
         }
-        close_many(first, last, || real(first, last, flags))
+        close_many(first, last, || match none_kept(first, last) {
+            true => real(first, last, flags),
+            false => done(close_around(first, last, flags)),
+        })
     }
     fn closefrom(first: c_int) -> () {
-        close_many(first.max(0) as c_uint, c_uint::MAX, || real(first));
+        let from = first.max(0) as c_uint;
+        close_many(from, c_uint::MAX, || {
+            if none_kept(from, c_uint::MAX) || close_around(from, c_uint::MAX, 0).is_err() {
+                real(first);
+            }
+        });
     }
     fn dup(old: c_int) -> c_int {
         let new = real(old);
         follow_dup(old, new)
     }
     fn dup2(old: c_int, new: c_int) -> c_int {
-        follow_dup(old, real(old, new))
+        dup_to(old, new, || real(old, new))
     }
     fn __dup2(old: c_int, new: c_int) -> c_int {
-        follow_dup(old, real(old, new))
+        dup_to(old, new, || real(old, new))
     }
     fn dup3(old: c_int, new: c_int, flags: c_int) -> c_int {
-        follow_dup(old, real(old, new, flags))
+        dup_to(old, new, || real(old, new, flags))
     }
     fn umask(mask: mode_t) -> mode_t {
         device::set_umask(mask);

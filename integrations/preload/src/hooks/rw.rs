@@ -2,7 +2,7 @@
 
 use super::ours;
 use crate::abi::{self, Res, count, fail, give, hook};
-use crate::{device, memory, report};
+use crate::{device, memory, promote, report, sys};
 use libc::{c_int, c_void, iovec, off_t};
 use std::io::{IoSlice, IoSliceMut};
 use weldfs_ciscops::Handle;
@@ -18,10 +18,23 @@ const CALL_MAX: usize = 0x7fff_f000;
 /// Bytes of a read that are asked for at once: a buffer is looked at only as far as the file may fill it.
 const PIECE: usize = 1 << 20;
 
+/// The one call of the kernel's own file that a transfer is, where the device's file is mapped by a program: with the
+/// buffers and flags as they are, at an offset.
+#[cold]
+fn in_kernel(file: c_int, fd: c_int, h: Handle, at: At, call: (i64, [usize; 3])) -> Res<usize> {
+    let (number, [buffers, n, flags]) = call;
+    // The position as two halves of a long, as the vectored calls take it: the upper one counts on small machines only.
+    let append = super::flags_of(fd).contains(OpenFlags::APPEND);
+    promote::transfer(h, at, append, |off| sys::checked(number, [file as usize, buffers, n, off as usize, 0, flags]))
+}
+
 /// Reads into a C buffer.
 #[inline]
-pub fn read_at(h: Handle, at: Res<At>, buf: *mut c_void, n: usize) -> isize {
+fn read_at(fd: c_int, h: Handle, at: Res<At>, buf: *mut c_void, n: usize) -> isize {
     count(at.and_then(|at| {
+        if let Some(file) = promote::mapped(fd)? {
+            return in_kernel(file, fd, h, at, (libc::SYS_pread64, [buf as usize, n, 0]));
+        }
         if !memory::is_range(buf, n) {
             return nowhere_to_read(h, at).and(Err(libc::EFAULT));
         }
@@ -73,12 +86,20 @@ fn nowhere_to_read(h: Handle, at: At) -> Res<usize> {
 
 /// Writes from a C buffer.
 #[inline]
-pub fn write_at(h: Handle, at: Res<At>, buf: *const c_void, n: usize) -> isize {
-    count(at.and_then(|at| match abi::bytes(buf, n.min(CALL_MAX)) {
+fn write_at(fd: c_int, h: Handle, at: Res<At>, buf: *const c_void, n: usize) -> isize {
+    count(at.and_then(|at| match promote::mapped(fd)? {
+        Some(file) => in_kernel(file, fd, h, at, (libc::SYS_pwrite64, [buf as usize, n, 0])),
+        None => write_device(h, at, buf, n),
+    }))
+}
+
+#[inline]
+fn write_device(h: Handle, at: At, buf: *const c_void, n: usize) -> Res<usize> {
+    match abi::bytes(buf, n.min(CALL_MAX)) {
         Ok(_) if !memory::is_range(buf, n) => Err(nothing_to_write(h, at, libc::EFAULT)),
         Ok(bytes) => device::on(|d| d.write(h, at, bytes)).map(|w| w.len),
         Err(code) => Err(nothing_to_write(h, at, code)),
-    }))
+    }
 }
 
 /// The errno of a write from memory that is not there: a descriptor that cannot write comes first.
@@ -87,9 +108,12 @@ fn nothing_to_write(h: Handle, at: At, code: c_int) -> c_int {
     device::on(|d| d.write(h, at, &[])).err().unwrap_or(code)
 }
 
-fn readv_at(h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> isize {
+fn readv_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> isize {
     let go = || -> Res<usize> {
         let (at, mut parts, mut short) = (at?, Vec::new(), false);
+        if let Some(file) = promote::mapped(fd)? {
+            return in_kernel(file, fd, h, at, (libc::SYS_preadv2, [iov as usize, n as usize, 0]));
+        }
         for part in abi::vector(iov, n)?.iter().filter(|part| part.iov_len > 0) {
             match abi::room(part.iov_base, part.iov_len) {
                 Ok(room) => {
@@ -127,9 +151,12 @@ fn gather<'a>(iov: *const iovec, n: c_int) -> Res<Vec<IoSlice<'a>>> {
     Ok(parts)
 }
 
-fn writev_at(h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> isize {
+fn writev_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> isize {
     let go = || -> Res<usize> {
         let at = at?;
+        if let Some(file) = promote::mapped(fd)? {
+            return in_kernel(file, fd, h, at, (libc::SYS_pwritev2, [iov as usize, n as usize, 0]));
+        }
         match gather(iov, n) {
             Ok(parts) => device::on(|d| d.write(h, at, &parts[..])).map(|w| w.len),
             Err(libc::EFAULT) => Err(nothing_to_write(h, at, libc::EFAULT)),
@@ -159,9 +186,9 @@ fn check_flags(flags: c_int) -> Res<()> {
 
 /// A read with flags: none of them changes what a read of a device file does, which never waits for a medium longer
 /// than a page of a file does.
-fn readv_with(h: Handle, off: off_t, flags: c_int, iov: *const iovec, n: c_int) -> isize {
+fn readv_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const iovec, n: c_int) -> isize {
     match check_flags(flags) {
-        Ok(()) => readv_at(h, offset_or_current(off), iov, n),
+        Ok(()) => readv_at(fd, h, offset_or_current(off), iov, n),
         Err(code) => fail(code),
     }
 }
@@ -179,6 +206,10 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
         let mut at = offset_or_current(off)?;
         if flags & libc::RWF_APPEND != 0 {
             at = At::End;
+        }
+        if let Some(file) = promote::mapped(fd)? {
+            let durable = flags & (libc::RWF_DSYNC | libc::RWF_SYNC);
+            return in_kernel(file, fd, h, at, (libc::SYS_pwritev2, [iov as usize, n as usize, durable as usize]));
         }
         let parts = gather(iov, n).map_err(|code| nothing_to_write(h, at, code))?;
         let written = device::on(|d| d.write(h, at, &parts[..]))?;
@@ -217,98 +248,98 @@ fn seek(fd: c_int, h: Handle, off: off_t, whence: c_int) -> off_t {
 hook! { real;
     fn read(fd: c_int, buf: *mut c_void, n: usize) -> isize {
         let h = ours!(fd, else real(fd, buf, n));
-        read_at(h, Ok(At::Current), buf, n)
+        read_at(fd, h, Ok(At::Current), buf, n)
     }
     fn __read(fd: c_int, buf: *mut c_void, n: usize) -> isize {
         let h = ours!(fd, else real(fd, buf, n));
-        read_at(h, Ok(At::Current), buf, n)
+        read_at(fd, h, Ok(At::Current), buf, n)
     }
     fn __read_chk(fd: c_int, buf: *mut c_void, n: usize, size: usize) -> isize {
         let h = ours!(fd, else real(fd, buf, n, size));
         fortified(n, size);
-        read_at(h, Ok(At::Current), buf, n)
+        read_at(fd, h, Ok(At::Current), buf, n)
     }
     fn pread(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> isize {
         let h = ours!(fd, else real(fd, buf, n, off));
-        read_at(h, offset(off), buf, n)
+        read_at(fd, h, offset(off), buf, n)
     }
     fn pread64(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> isize {
         let h = ours!(fd, else real(fd, buf, n, off));
-        read_at(h, offset(off), buf, n)
+        read_at(fd, h, offset(off), buf, n)
     }
     fn __pread64(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> isize {
         let h = ours!(fd, else real(fd, buf, n, off));
-        read_at(h, offset(off), buf, n)
+        read_at(fd, h, offset(off), buf, n)
     }
     fn __pread_chk(fd: c_int, buf: *mut c_void, n: usize, off: off_t, size: usize) -> isize {
         let h = ours!(fd, else real(fd, buf, n, off, size));
         fortified(n, size);
-        read_at(h, offset(off), buf, n)
+        read_at(fd, h, offset(off), buf, n)
     }
     fn __pread64_chk(fd: c_int, buf: *mut c_void, n: usize, off: off_t, size: usize) -> isize {
         let h = ours!(fd, else real(fd, buf, n, off, size));
         fortified(n, size);
-        read_at(h, offset(off), buf, n)
+        read_at(fd, h, offset(off), buf, n)
     }
     fn __libc_pread(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> isize {
         let h = ours!(fd, else real(fd, buf, n, off));
-        read_at(h, offset(off), buf, n)
+        read_at(fd, h, offset(off), buf, n)
     }
     fn __libc_pwrite(fd: c_int, buf: *const c_void, n: usize, off: off_t) -> isize {
         let h = ours!(fd, else real(fd, buf, n, off));
-        write_at(h, offset(off), buf, n)
+        write_at(fd, h, offset(off), buf, n)
     }
     fn readv(fd: c_int, iov: *const iovec, n: c_int) -> isize {
         let h = ours!(fd, else real(fd, iov, n));
-        readv_at(h, Ok(At::Current), iov, n)
+        readv_at(fd, h, Ok(At::Current), iov, n)
     }
     fn preadv(fd: c_int, iov: *const iovec, n: c_int, off: off_t) -> isize {
         let h = ours!(fd, else real(fd, iov, n, off));
-        readv_at(h, offset(off), iov, n)
+        readv_at(fd, h, offset(off), iov, n)
     }
     fn preadv64(fd: c_int, iov: *const iovec, n: c_int, off: off_t) -> isize {
         let h = ours!(fd, else real(fd, iov, n, off));
-        readv_at(h, offset(off), iov, n)
+        readv_at(fd, h, offset(off), iov, n)
     }
     fn preadv2(fd: c_int, iov: *const iovec, n: c_int, off: off_t, flags: c_int) -> isize {
         let h = ours!(fd, else real(fd, iov, n, off, flags));
-        readv_with(h, off, flags, iov, n)
+        readv_with(fd, h, (off, flags), iov, n)
     }
     fn preadv64v2(fd: c_int, iov: *const iovec, n: c_int, off: off_t, flags: c_int) -> isize {
         let h = ours!(fd, else real(fd, iov, n, off, flags));
-        readv_with(h, off, flags, iov, n)
+        readv_with(fd, h, (off, flags), iov, n)
     }
     fn write(fd: c_int, buf: *const c_void, n: usize) -> isize {
         let h = ours!(fd, else real(fd, buf, n));
-        write_at(h, Ok(At::Current), buf, n)
+        write_at(fd, h, Ok(At::Current), buf, n)
     }
     fn __write(fd: c_int, buf: *const c_void, n: usize) -> isize {
         let h = ours!(fd, else real(fd, buf, n));
-        write_at(h, Ok(At::Current), buf, n)
+        write_at(fd, h, Ok(At::Current), buf, n)
     }
     fn pwrite(fd: c_int, buf: *const c_void, n: usize, off: off_t) -> isize {
         let h = ours!(fd, else real(fd, buf, n, off));
-        write_at(h, offset(off), buf, n)
+        write_at(fd, h, offset(off), buf, n)
     }
     fn pwrite64(fd: c_int, buf: *const c_void, n: usize, off: off_t) -> isize {
         let h = ours!(fd, else real(fd, buf, n, off));
-        write_at(h, offset(off), buf, n)
+        write_at(fd, h, offset(off), buf, n)
     }
     fn __pwrite64(fd: c_int, buf: *const c_void, n: usize, off: off_t) -> isize {
         let h = ours!(fd, else real(fd, buf, n, off));
-        write_at(h, offset(off), buf, n)
+        write_at(fd, h, offset(off), buf, n)
     }
     fn writev(fd: c_int, iov: *const iovec, n: c_int) -> isize {
         let h = ours!(fd, else real(fd, iov, n));
-        writev_at(h, Ok(At::Current), iov, n)
+        writev_at(fd, h, Ok(At::Current), iov, n)
     }
     fn pwritev(fd: c_int, iov: *const iovec, n: c_int, off: off_t) -> isize {
         let h = ours!(fd, else real(fd, iov, n, off));
-        writev_at(h, offset(off), iov, n)
+        writev_at(fd, h, offset(off), iov, n)
     }
     fn pwritev64(fd: c_int, iov: *const iovec, n: c_int, off: off_t) -> isize {
         let h = ours!(fd, else real(fd, iov, n, off));
-        writev_at(h, offset(off), iov, n)
+        writev_at(fd, h, offset(off), iov, n)
     }
     fn pwritev2(fd: c_int, iov: *const iovec, n: c_int, off: off_t, flags: c_int) -> isize {
         let h = ours!(fd, else real(fd, iov, n, off, flags));

@@ -2,10 +2,11 @@
 
 use super::ours;
 use crate::abi::{self, Res, done, hook};
-use crate::{config, device, report, table};
+use crate::{config, device, promote, report, sys, table};
 use libc::{c_int, c_uint, off_t};
-use weldfs_ciscops::Handle;
+use weldfs::Raw;
 use weldfs_ciscops::flags::FallocMode;
+use weldfs_ciscops::{Errno, Handle};
 
 fn extent(off: off_t, len: off_t) -> Res<(u64, u64)> {
     match (u64::try_from(off), u64::try_from(len)) {
@@ -14,7 +15,11 @@ fn extent(off: off_t, len: off_t) -> Res<(u64, u64)> {
     }
 }
 
-fn allocate(h: Handle, mode: c_int, off: off_t, len: off_t) -> Res<()> {
+fn allocate(fd: c_int, h: Handle, mode: c_int, off: off_t, len: off_t) -> Res<()> {
+    if let Some(file) = promote::mapped(fd)? {
+        let args = [file as usize, mode as usize, off as usize, len as usize, 0, 0];
+        return sys::checked(libc::SYS_fallocate, args).map(drop);
+    }
     let (off, len) = extent(off, len)?;
     let mode = match mode {
         0 => FallocMode::Reserve,
@@ -28,8 +33,22 @@ fn allocate(h: Handle, mode: c_int, off: off_t, len: off_t) -> Res<()> {
 }
 
 /// posix_fallocate returns its error instead of setting errno.
-fn reserve(h: Handle, off: off_t, len: off_t) -> c_int {
-    allocate(h, 0, off, len).err().unwrap_or(0)
+fn reserve(fd: c_int, h: Handle, off: off_t, len: off_t) -> c_int {
+    allocate(fd, h, 0, off, len).err().unwrap_or(0)
+}
+
+/// Makes a file persistent: with what is written to mappings of it, where there are any.
+fn persist(
+    fd: c_int,
+    h: Handle,
+    number: i64,
+    in_device: impl FnOnce(Raw<'static>, Handle) -> Result<(), Errno>,
+) -> c_int {
+    let go = || match promote::mapped(fd)? {
+        Some(file) => sys::checked(number, [file as usize, 0, 0, 0, 0, 0]).map(drop),
+        None => device::on(|d| in_device(d, h)),
+    };
+    done(go())
 }
 
 /// Before the host's own sync of a file system: the device too, whether or not this process has used it. The files
@@ -44,11 +63,11 @@ pub fn sync_device(call: &str) -> Res<()> {
 hook! { real;
     fn fsync(fd: c_int) -> c_int {
         let h = ours!(fd, else real(fd));
-        done(device::on(|d| d.fsync(h)))
+        persist(fd, h, libc::SYS_fsync, |d, h| d.fsync(h))
     }
     fn fdatasync(fd: c_int) -> c_int {
         let h = ours!(fd, else real(fd));
-        done(device::on(|d| d.fdatasync(h)))
+        persist(fd, h, libc::SYS_fdatasync, |d, h| d.fdatasync(h))
     }
     fn syncfs(fd: c_int) -> c_int {
         let _ = ours!(fd, else {
@@ -66,21 +85,21 @@ hook! { real;
     }
     fn sync_file_range(fd: c_int, off: off_t, len: off_t, flags: c_uint) -> c_int {
         let h = ours!(fd, else real(fd, off, len, flags));
-        done(device::on(|d| d.fdatasync(h)))
+        persist(fd, h, libc::SYS_fdatasync, |d, h| d.fdatasync(h))
     }
     fn fallocate(fd: c_int, mode: c_int, off: off_t, len: off_t) -> c_int {
         let h = ours!(fd, else real(fd, mode, off, len));
-        done(allocate(h, mode, off, len))
+        done(allocate(fd, h, mode, off, len))
     }
     fn fallocate64(fd: c_int, mode: c_int, off: off_t, len: off_t) -> c_int {
         let h = ours!(fd, else real(fd, mode, off, len));
-        done(allocate(h, mode, off, len))
+        done(allocate(fd, h, mode, off, len))
     }
     fn posix_fallocate(fd: c_int, off: off_t, len: off_t) -> c_int {
         match device::handle(fd) {
             None => real(fd, off, len),
             Some(Ok(_)) if super::is_path(fd) => libc::EBADF,
-            Some(Ok(h)) => reserve(h, off, len),
+            Some(Ok(h)) => reserve(fd, h, off, len),
             Some(Err(code)) => code,
         }
     }
@@ -88,7 +107,7 @@ hook! { real;
         match device::handle(fd) {
             None => real(fd, off, len),
             Some(Ok(_)) if super::is_path(fd) => libc::EBADF,
-            Some(Ok(h)) => reserve(h, off, len),
+            Some(Ok(h)) => reserve(fd, h, off, len),
             Some(Err(code)) => code,
         }
     }

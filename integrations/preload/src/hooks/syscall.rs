@@ -172,6 +172,10 @@ fn known(call: c_long, a: [usize; 6]) -> Option<c_long> {
             return file
                 .then(|| super::map::mmap(a[0] as _, a[1], number(a[2]), number(a[3]), number(a[4]), a[5] as _) as _);
         }
+        libc::SYS_io_setup | libc::SYS_io_uring_setup => {
+            crate::promote::rings();
+            return None;
+        }
         libc::SYS_dup3 => return Some(answer(super::open::dup3(fd, number(a[1]), number(a[2])))),
         libc::SYS_openat2 => {
             return super::openat2::openat2(fd, a[1] as _, a[2], a[3]).map(|fd| answer(crate::abi::give(fd)));

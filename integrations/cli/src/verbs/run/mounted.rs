@@ -5,17 +5,19 @@
 //! them, however this process ends. Another user's lies there if that is an empty directory of his.
 
 use super::Spot;
+use super::folder::Folder;
 use super::ground::Ground;
 use crate::failure::{Failure, reason};
 use crate::output::say;
+use std::fs::Permissions;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 use weldfs::SocketConnector;
 use weldfs_kernel_shim::separate_mounts;
-use weldfs_mount::{Config, How, Mount, MountFlagSet, SocketDoor, mounted_at, unmount};
+use weldfs_mount::{Board, Config, How, Mount, MountFlagSet, SocketDoor, mounted_at, unmount};
 
 /// Threads that take requests.
 const THREADS: usize = 8;
@@ -52,6 +54,8 @@ pub struct Mounted {
     mount: Mount,
     dir: PathBuf,
     namespace: Namespace,
+    board: PathBuf,
+    _folder: Folder,
     _ground: Option<Ground>,
 }
 
@@ -104,7 +108,23 @@ fn attempt(namespace: Namespace, prefix: &Path, device: &Spot) -> io::Result<Mou
         threads: THREADS,
     };
     let door = Arc::new(SocketDoor::new(Arc::new(SocketConnector::new(socket).run_by(Some(device.user)))));
-    Ok(Mounted { mount: Mount::start(door, &dir, &config)?, dir, namespace, _ground: ground })
+    let (folder, board, written) = board(namespace == Namespace::Own)?;
+    let mount = Mount::start(door, &dir, &config, Some(written))?;
+    Ok(Mounted { mount, dir, namespace, board, _folder: folder, _ground: ground })
+}
+
+/// The file in which the mount says what is mapped. Programs only look at it, those of other users too where they may
+/// use the mount: there is nothing in it but inode numbers.
+fn board(for_all: bool) -> io::Result<(Folder, PathBuf, Board)> {
+    let folder = Folder::make(for_all).map_err(|e| io::Error::other(e.to_string()))?;
+    let path = folder.board();
+    let mut options = std::fs::OpenOptions::new();
+    let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
+    let board = Board::create(&file)?;
+    if for_all {
+        file.set_permissions(Permissions::from_mode(0o644))?;
+    }
+    Ok((folder, path, board))
 }
 
 /// The prefix without links in it: what is mounted is found by that name. Its last part need not be there.
@@ -139,9 +159,9 @@ fn may_be_covered(dir: &Path, of_run: bool, socket: &Path) -> io::Result<()> {
 }
 
 impl Mounted {
-    /// Where it is.
-    pub fn dir(&self) -> &Path {
-        &self.dir
+    /// Where it says what is mapped.
+    pub fn board(&self) -> &Path {
+        &self.board
     }
 
     /// Ends it, when the program has ended: what mappings wrote reaches the device. Where processes that it has left
