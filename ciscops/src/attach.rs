@@ -232,7 +232,17 @@ pub struct PlaceholdersReply {
     pub ids: [u32; 16],
 }
 
-/// Answer to Claim (whose request has no body, but carries the placeholder descriptor), 24 bytes.
+/// Body of a Claim, 8 bytes; none where the description is to be shared. The request carries the placeholder descriptor.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Claim {
+    /// 1: an open file description of its own.
+    pub anew: u32,
+    /// Zero.
+    pub reserved: u32,
+}
+
+/// Answer to Claim, 24 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Claimed {
@@ -308,7 +318,10 @@ pub enum Request {
         count: u32,
     },
     /// Turn the descriptor that is attached into a handle.
-    Claim,
+    Claim {
+        /// On an open file description of its own, and not on the one that the descriptor stands for.
+        anew: bool,
+    },
     /// Counters.
     Stats {
         /// `detail` bits; 0: counters only (then the message has no body).
@@ -378,7 +391,7 @@ impl Request {
             Request::Hello { .. } => kind::HELLO,
             Request::NewQueue(_) => kind::NEW_QUEUE,
             Request::Placeholders { .. } => kind::PLACEHOLDERS,
-            Request::Claim => kind::CLAIM,
+            Request::Claim { .. } => kind::CLAIM,
             Request::Stats { .. } => kind::STATS,
             Request::Trace { .. } => kind::TRACE,
             Request::Tune(_) => kind::TUNE,
@@ -409,9 +422,12 @@ impl Request {
             Request::Trace { start } => {
                 message(k, 0, Trace { start: start.is_some().into(), limit: start.unwrap_or(0) }.as_bytes(), &[])
             }
-            Request::Claim | Request::Stats { .. } | Request::Tenants | Request::Stop | Request::Detach => {
-                message(k, 0, &[], &[])
-            }
+            Request::Claim { anew: true } => message(k, 0, Claim { anew: 1, reserved: 0 }.as_bytes(), &[]),
+            Request::Claim { anew: false }
+            | Request::Stats { .. }
+            | Request::Tenants
+            | Request::Stop
+            | Request::Detach => message(k, 0, &[], &[]),
         }
     }
 
@@ -431,7 +447,11 @@ impl Request {
                 }
                 Ok(Request::Placeholders { count: b.count })
             }
-            kind::CLAIM if body.is_empty() => Ok(Request::Claim),
+            kind::CLAIM if body.is_empty() => Ok(Request::Claim { anew: false }),
+            kind::CLAIM => match exact(body)? {
+                Claim { anew: 1, reserved: 0 } => Ok(Request::Claim { anew: true }),
+                _ => Err(Errno::INVAL),
+            },
             kind::STATS if body.is_empty() => Ok(Request::Stats { detail: 0 }),
             kind::STATS => match exact(body)? {
                 detail if detail & !detail::KNOWN == 0 => Ok(Request::Stats { detail }),
@@ -449,7 +469,7 @@ impl Request {
             kind::TOKEN => Ok(Request::Token(body.to_vec())),
             kind::KERNELS => Ok(Request::Kernels(body.to_vec())),
             kind::STOP if body.is_empty() => Ok(Request::Stop),
-            kind::CLAIM | kind::DETACH | kind::TENANTS | kind::STOP => Err(Errno::PROTO),
+            kind::DETACH | kind::TENANTS | kind::STOP => Err(Errno::PROTO),
             _ => Err(Errno::NOSYS),
         }
     }

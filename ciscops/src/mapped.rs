@@ -89,7 +89,15 @@ pub struct Board {
 impl Board {
     /// Begins a board in an empty file, for nothing that is mapped yet.
     pub fn create(fd: impl AsFd) -> io::Result<Board> {
-        rustix::fs::ftruncate(&fd, BYTES as u64)?;
+        // Written, and not only sized: a page that a full file system cannot give would be a SIGBUS later.
+        let zeros = vec![0; BYTES];
+        let mut at = 0;
+        while at < BYTES {
+            match rustix::io::pwrite(&fd, &zeros[at..], at as u64)? {
+                0 => return Err(io::ErrorKind::WriteZero.into()),
+                n => at += n,
+            }
+        }
         let page = Page::map(fd, true)?;
         page.word(SEQUENCE).store(2, Ordering::Relaxed);
         page.word(MAGIC).store(MAGIC_WORD, Ordering::Release);

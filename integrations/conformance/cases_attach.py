@@ -303,6 +303,29 @@ def claim(c):
     os.close(fd)
 
 
+@case(G, "a claim anew gives a description of its own: another offset, no append, the same access")
+def claim_anew(c):
+    s, q = c.session, c.q
+    (number,), (fd,) = placeholders(s, 1)
+    c.put("f", b"0123456789", mode=0o640)
+    flags = wire.READ | wire.WRITE
+    opened = want(q.call("open", a=c.at("f"), aux=flags, imm=struct.pack("<I", number)))
+    want(q.call("read", handle=opened.result, aux=1 << 28, a=4))
+    other = c.another()
+    for body in (struct.pack("<II", 0, 0), struct.pack("<II", 2, 0), struct.pack("<II", 1, 1)):
+        refused(other.ask(wire.CLAIM, body, [fd])[0], "EINVAL")
+    error, body, _ = other.ask(wire.CLAIM, struct.pack("<II", 1, 0), [fd])
+    refused(error, "OK")
+    handle, grant, mode, which, zero = struct.unpack("<QIIII", body)
+    same((grant & 3, mode, which, zero), (flags, 0o100640, number, 0), "Claimed")
+    theirs = other.queue()
+    same(want(theirs.call("read", handle=handle, aux=1 << 28, a=4)).a, b"0123", "read at an offset of its own")
+    same(want(q.call("read", handle=opened.result, aux=1 << 28, a=4)).a, b"4567")
+    os.close(fd)
+    want(q.call("close", handle=opened.result))
+    same(want(theirs.call("read", handle=handle, a=4)).a, b"0123", "after the other is closed")
+
+
 @case(G, "claim of what is no placeholder is EBADF")
 def claim_of_others(c):
     a, b = os.pipe()

@@ -191,8 +191,8 @@ impl Transport for Local {
         Ok(made.into_iter().map(|(id, fd)| Placeholder::new(id, fd)).collect())
     }
 
-    fn claim(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno> {
-        let c = self.with(|s| s.claim(fd))?;
+    fn claim(&self, fd: BorrowedFd<'_>, anew: bool) -> Result<Claimed, Errno> {
+        let c = self.with(|s| s.claim(fd, anew))?;
         Ok(Claimed { handle: c.handle, flags: c.flags, mode: c.mode, placeholder: c.placeholder })
     }
 

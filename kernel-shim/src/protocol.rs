@@ -141,7 +141,7 @@ impl Conversation {
             Err(errno) => return Answer::error(kind_claimed, errno),
         };
         let kind = request.kind();
-        if !matches!(request, Request::Claim) && !fds.is_empty() {
+        if !matches!(request, Request::Claim { .. }) && !fds.is_empty() {
             return Answer::goodbye();
         }
         let result = match (request, &self.session) {
@@ -231,9 +231,9 @@ fn serve(
             }
             Ok((Reply::Placeholders(reply), riders))
         }
-        Request::Claim => {
+        Request::Claim { anew } => {
             let [fd] = fds.as_slice() else { return Err(Errno::BADF) };
-            let c = session.claim(fd)?;
+            let c = session.claim(fd, anew)?;
             fds.clear();
             let reply = Claimed {
                 handle: c.handle.to_wire(),

@@ -63,8 +63,8 @@ impl ServedSession {
     }
 
     /// A handle for what `fd` stands for.
-    pub fn claim(&self, fd: impl AsFd) -> Result<Claimed, Errno> {
-        either!(self, s => s.claim(fd))
+    pub fn claim(&self, fd: impl AsFd, anew: bool) -> Result<Claimed, Errno> {
+        either!(self, s => s.claim(fd, anew))
     }
 
     /// Starts a recording. EOPNOTSUPP: a host directory has no slices to record.

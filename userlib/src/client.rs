@@ -227,8 +227,8 @@ impl Client {
         self.session()?.placeholder()
     }
 
-    pub(crate) fn claim(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno> {
-        self.session()?.transport.claim(fd)
+    pub(crate) fn claim(&self, fd: BorrowedFd<'_>, anew: bool) -> Result<Claimed, Errno> {
+        self.session()?.transport.claim(fd, anew)
     }
 
     /// Runs `f` on this thread's queue pair, which holds at least `pool_need` bytes of pool.

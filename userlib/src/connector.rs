@@ -206,7 +206,7 @@ pub trait Transport: Send + Sync {
 
     /// Takes over the open file description that `fd` stands for. Errors: EBADF (not a placeholder of this device, or
     /// nothing is open on it any more), EMFILE, ENODEV.
-    fn claim(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno>;
+    fn claim(&self, fd: BorrowedFd<'_>, anew: bool) -> Result<Claimed, Errno>;
 
     /// The device's counters as one JSON object, of which the `session` member is this session's own share. `detail`:
     /// bits of `weldfs_ciscops::attach::detail`.

@@ -473,7 +473,14 @@ impl<'c> Raw<'c> {
     /// Takes over the open file description that a placeholder descriptor (inherited, or received over a socket)
     /// stands for: a handle in this session on the same offset, flags and grant. EBADF when it stands for nothing.
     pub fn claim(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno> {
-        self.client.claim(fd)
+        self.client.claim(fd, false)
+    }
+
+    /// Opens the file behind another process's placeholder: a description of its own, at offset 0, with the access of
+    /// that one and without O_APPEND. Also of a file without a name; permission is not asked for again. EBADF as for
+    /// [`Raw::claim`], ENFILE, EOPNOTSUPP (a virtual file; one of a host directory that was opened to append).
+    pub fn claim_anew(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno> {
+        self.client.claim(fd, true)
     }
 }
 

@@ -383,8 +383,8 @@ impl Transport for SocketTransport {
         Ok(ids.iter().zip(fds).map(|(&id, fd)| Placeholder::new(id, fd)).collect())
     }
 
-    fn claim(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno> {
-        let (reply, _) = self.ask(&Request::Claim, Some(fd))?;
+    fn claim(&self, fd: BorrowedFd<'_>, anew: bool) -> Result<Claimed, Errno> {
+        let (reply, _) = self.ask(&Request::Claim { anew }, Some(fd))?;
         let Reply::Claimed(c) = reply else { return Err(Errno::PROTO) };
         let flags = OpenFlags::from_bits_truncate(c.flags as u16);
         Ok(Claimed { handle: Handle::from_wire(c.handle), flags, mode: c.mode, placeholder: c.placeholder })

@@ -59,13 +59,27 @@ fn numbers_in(status: &str, field: &str) -> Vec<u32> {
     line.split_ascii_whitespace().filter_map(|word| word.parse().ok()).collect()
 }
 
-/// A descriptor of a request's caller. EPERM, ESRCH: this process may not have it, or does not see that one; EBADF.
-pub(crate) fn descriptor(thread: u32, fd: RawFd) -> io::Result<OwnedFd> {
+/// A placeholder of the device among the descriptors of a request's caller; none where this process may not have it, or
+/// does not see that one, or it is something else.
+pub(crate) fn placeholder(thread: u32, fd: RawFd) -> Option<OwnedFd> {
     // The kernel names the thread; a pidfd is of the process, whose descriptors are the thread's.
-    let process = numbers_in(&status_of(thread), "Tgid:").first().and_then(|id| Pid::from_raw(*id as i32));
-    let process = pidfd_open(process.ok_or(rustix::io::Errno::SRCH)?, PidfdFlags::empty())?;
-    Ok(pidfd_getfd(&process, fd, PidfdGetfdFlags::empty())?)
+    let process = numbers_in(&status_of(thread), "Tgid:").first().and_then(|id| Pid::from_raw(*id as i32))?;
+    let name = std::fs::read_link(format!("/proc/{}/fd/{fd}", process.as_raw_nonzero())).ok()?;
+    if name.as_os_str() != PLACEHOLDER {
+        return None;
+    }
+    let process = pidfd_open(process, PidfdFlags::empty()).ok()?;
+    let theirs = pidfd_getfd(&process, fd, PidfdGetfdFlags::empty()).ok()?;
+    // Whoever put something else there in between may make its close take for ever: that is not this thread's time.
+    if rustix::fs::fcntl_get_seals(&theirs).is_ok_and(|seals| !seals.is_empty()) {
+        return Some(theirs);
+    }
+    let _ = std::thread::Builder::new().name("weldfs-closer".to_owned()).spawn(move || drop(theirs));
+    None
 }
+
+/// What `/proc/PID/fd/N` of a placeholder points to.
+const PLACEHOLDER: &str = "/memfd:weldfs-file (deleted)";
 
 /// Leads to the device. Thread-safe.
 pub trait Door: Send + Sync {

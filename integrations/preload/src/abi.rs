@@ -69,20 +69,35 @@ pub fn find(slot: &AtomicPtr<c_void>, name: &'static str) -> *mut c_void {
     found
 }
 
-/// As `find`, also in a library that is loaded and not seen by all; false when there is none.
-pub fn find_loaded(slot: &AtomicPtr<c_void>, name: &'static str, library: &CStr) -> bool {
-    if !slot.load(Ordering::Relaxed).is_null() || !find(slot, name).is_null() {
-        return true;
-    }
-    // SAFETY: two strings; only a library that is loaded already is looked at, and it stays so as long as its caller.
-    unsafe {
-        let found = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        if !found.is_null() {
-            slot.store(libc::dlsym(found, name.as_ptr().cast()), Ordering::Relaxed);
-            libc::dlclose(found);
-        }
+/// As `find`, else in whatever is loaded, seen by all or not, but for `own`; false when there is none.
+pub fn find_anywhere(slot: &AtomicPtr<c_void>, name: &'static str, own: usize) -> bool {
+    if slot.load(Ordering::Relaxed).is_null() && find(slot, name).is_null() {
+        let mut search = (name, own, std::ptr::null_mut::<c_void>());
+        // SAFETY: the callback has the type that is asked for, and gets the tuple, which outlives the walk.
+        unsafe { libc::dl_iterate_phdr(Some(find_in_image), (&raw mut search).cast()) };
+        slot.store(search.2, Ordering::Relaxed);
     }
     !slot.load(Ordering::Relaxed).is_null()
+}
+
+/// Looks for a function in one of the images that are loaded.
+unsafe extern "C" fn find_in_image(info: *mut libc::dl_phdr_info, _: libc::size_t, search: *mut c_void) -> c_int {
+    // SAFETY: the linker's description, and the tuple of `find_anywhere`. What is loaded is only looked at, and stays
+    // so as long as its caller.
+    unsafe {
+        let search = &mut *search.cast::<(&'static str, usize, *mut c_void)>();
+        let image = libc::dlopen((*info).dlpi_name, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        if image.is_null() {
+            return 0;
+        }
+        let found = libc::dlsym(image, search.0.as_ptr().cast());
+        libc::dlclose(image);
+        if found.is_null() || found as usize == search.1 {
+            return 0;
+        }
+        search.2 = found;
+        1
+    }
 }
 
 /// Sets errno.

@@ -2,9 +2,9 @@
 //!
 //! What lives here: `hooks/`, a file per family of libc functions that we shadow; below it `names` and `path` (whose
 //! is this name?), `fdname` (does it mean a descriptor?), `table` (whose is this descriptor?), `mount` (what the
-//! kernel finds by itself), `promote` (what the kernel takes over), `cwd`, `stdio`, `dirs` (what libc or the kernel would
-//! keep), `device` (the client), `config` (the environment), `abi` and `sys` (the C side), `memory` (is it there?),
-//! `report` (words to the user), `counts` (what became of the calls).
+//! kernel finds by itself), `promote` (what the kernel takes over), `cwd`, `stdio`, `dirs` (what libc or the kernel
+//! would keep), `device` (the client), `config` (the environment), `abi` and `sys` (the C side), `memory` (is it there?),
+//! `limit` (of file sizes), `report` (words to the user), `counts` (what became of the calls).
 //!
 //! What flows through: a hook finds out whether its name or descriptor belongs to the device; if not, libc's own
 //! function is called at once. If so, the same call is made through `weldfs::Raw`, and errno comes back.
@@ -23,6 +23,7 @@ mod device;
 mod dirs;
 mod fdname;
 mod hooks;
+mod limit;
 mod memory;
 mod mount;
 mod names;

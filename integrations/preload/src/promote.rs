@@ -7,7 +7,8 @@
 //! offset, flags, locks and attributes stay the device's.
 //!
 //! **A program that uses rings** puts numbers of descriptors where no hook sees them. From the moment it sets one up,
-//! its files are opened at the mount, under the same numbers, and those that are open become the kernel's.
+//! its files are opened at the mount, under the same numbers, and those that are open become the kernel's. They count
+//! as mapped for as long, since the kernel may keep pages of them.
 //!
 //! The kernel finds an open file by a name in the mount's root, `.weldfs-fd-N`: the file behind this process's
 //! descriptor N. So one without a name is found, too, and permission is not asked for twice.
@@ -16,33 +17,42 @@ use crate::abi::Res;
 use crate::table::{self, Gone, Open, Promotion};
 use crate::{config, device, mount, report, stdio, sys};
 use libc::c_int;
-use std::os::fd::{AsFd, FromRawFd, OwnedFd};
+use std::collections::VecDeque;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use weldfs::kept;
 use weldfs_ciscops::flags::{OpenFlags, Whence};
 use weldfs_ciscops::mapped::BoardView;
 use weldfs_ciscops::{At, Handle};
+use weldfs_locks::{Mutex, MutexGuard};
 
 /// The board of the run's mount.
 static BOARD: OnceLock<Option<BoardView>> = OnceLock::new();
 /// Whether this program has a ring.
 static RINGS: AtomicBool = AtomicBool::new(false);
+/// Counts how often this process gave copies of its descriptors to a new one.
+static BIRTHS: AtomicU32 = AtomicU32::new(1);
+/// Handles of files that were handed over, which other threads may be about to use, the oldest first.
+static RETIRED: Mutex<VecDeque<Handle>> = Mutex::new(VecDeque::new());
+const RETIRED_MAX: usize = 64;
 /// Status flags that a file of the kernel's takes over from the descriptor.
 const STATUS: c_int = libc::O_ACCMODE | libc::O_APPEND | libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC;
-/// The library's own descriptors are from here on, as far as there are numbers.
-const HIGH: c_int = weldfs::FD_HIGH;
+const FILE: &str = ".weldfs-fd-";
+const MAPPING: &str = ".weldfs-map-";
 
-/// Finds the board, when this process comes to the device.
+/// Finds the board, when this process comes to the device (under the lock of that).
 pub fn begin() {
-    BOARD.get_or_init(|| {
-        let config = config::get().filter(|_| mount::at_prefix())?;
-        let path = std::ffi::CString::new(&config.board.as_ref()?[..]).ok()?;
-        let fd = open_raw(&path, libc::O_RDONLY).ok()?;
-        BoardView::open(fd.as_fd()).ok()
-    });
+    let Some(config) = config::get().filter(|_| mount::at_prefix()) else { return };
+    let Some(path) = config.board.as_ref().and_then(|path| std::ffi::CString::new(&path[..]).ok()) else { return };
+    let view = open_raw(&path, libc::O_RDONLY).and_then(|fd| BoardView::open(fd.as_fd()).map_err(|_| libc::EIO));
+    if view.is_err() {
+        report::warn(&["files that other programs map are not seen: cannot read WELDFS_MAPPED"]);
+    }
+    let _ = BOARD.set(view.ok());
 }
 
+#[inline]
 fn board() -> Option<&'static BoardView> {
     BOARD.get()?.as_ref()
 }
@@ -55,22 +65,28 @@ fn open_raw(path: &std::ffi::CStr, flags: c_int) -> Res<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
 }
 
-/// The kernel's own file of what a descriptor of ours stands for. ENODEV: there is no mount, or it does not know it.
-fn kernel_file(fd: c_int, name: &str, flags: c_int) -> Res<OwnedFd> {
+/// The kernel's own file of what a descriptor of ours stands for, if that still is the file of `handle`. ENODEV: there
+/// is no mount, or it does not know it.
+fn kernel_file(fd: c_int, handle: Handle, name: &str, flags: c_int) -> Res<(OwnedFd, u64)> {
     board().ok_or(libc::ENODEV)?;
     let path = mount::kernel_name(format!("/{name}{fd}").as_bytes()).ok_or(libc::ENODEV)?;
     let file = open_raw(&path, flags).map_err(|code| match code {
-        libc::ENOENT | libc::ENOTCONN => libc::ENODEV,
+        libc::ENOENT | libc::ENOTCONN | libc::ESTALE => libc::ENODEV,
         code => code,
     })?;
-    let handle = device::handle(fd).ok_or(libc::EBADF)??;
-    let wanted = device::on(|d| d.stat(handle))?.ino;
-    if is_file(raw(&file), wanted) { Ok(file) } else { Err(libc::ENODEV) }
+    let ino = inode(handle)?;
+    if is_file(file.as_raw_fd(), ino) { Ok((file, ino)) } else { Err(libc::ENODEV) }
 }
 
-fn raw(fd: &OwnedFd) -> c_int {
-    use std::os::fd::AsRawFd;
-    fd.as_raw_fd()
+/// The same, which counts as mapped as long as it is open.
+fn mapping(fd: c_int, handle: Handle, flags: c_int) -> Res<OwnedFd> {
+    let (file, ino) = kernel_file(fd, handle, MAPPING, flags)?;
+    let listed = board().is_some_and(|board| board.look(|| Ok::<_, ()>(ino)).is_ok_and(|found| found.mapped));
+    if listed { Ok(file) } else { Err(libc::ENODEV) }
+}
+
+fn inode(handle: Handle) -> Res<u64> {
+    Ok(device::on(|d| d.stat(handle))?.ino)
 }
 
 /// Whether a descriptor is the mount's file of that number.
@@ -87,17 +103,29 @@ fn status_of(open: &Open) -> c_int {
 /// A file to be mapped shared: for the length of one mmap.
 pub fn to_map(fd: c_int) -> Res<OwnedFd> {
     let open = table::entry(fd).ok_or(libc::EBADF)?;
+    let handle = device::handle(fd).ok_or(libc::EBADF)??;
     // What is written back of a mapping goes to its offset, whatever the descriptor does.
-    kernel_file(fd, ".weldfs-map-", status_of(open) & libc::O_ACCMODE)
+    mapping(fd, handle, status_of(open) & libc::O_ACCMODE)
+}
+
+/// As of when it is known what is mapped; 0 without a board.
+#[inline]
+pub fn stamp() -> u64 {
+    board().map_or(0, BoardView::stamp)
+}
+
+/// Whether any file is mapped.
+pub fn any() -> bool {
+    board().is_some_and(BoardView::any)
 }
 
 /// The kernel's file to use for the bytes of a descriptor of ours, where the file is mapped by anyone. EIO, and a line:
-/// it is, and cannot be opened.
+/// it is, and the mount does not hand it over.
 #[inline]
 pub fn mapped(fd: c_int) -> Res<Option<c_int>> {
     let Some(board) = board() else { return Ok(None) };
     let Some(open) = table::entry(fd) else { return Ok(None) };
-    if open.kernel.stamp.load(Ordering::Acquire) == board.stamp() && !open.kernel.mapped.load(Ordering::Relaxed) {
+    if open.kernel.is_unmapped(board.stamp()) {
         return Ok(None);
     }
     look(board, fd, open)
@@ -106,102 +134,171 @@ pub fn mapped(fd: c_int) -> Res<Option<c_int>> {
 #[cold]
 fn look(board: &BoardView, fd: c_int, open: &Open) -> Res<Option<c_int>> {
     let known = &open.kernel;
-    let found = board.look(|| inode(fd, known))?;
-    known.mapped.store(found.mapped, Ordering::Relaxed);
-    known.stamp.store(found.stamp, Ordering::Release);
+    let life = known.life();
+    let handle = open.claimed().ok_or(libc::EBADF)?;
+    let found = board.look(|| inode(handle))?;
     if !found.mapped {
+        known.note_unmapped(life, found.stamp);
         return Ok(None);
     }
-    let ino = inode(fd, known)?;
-    let there = known.file.load(Ordering::Acquire);
+    let there = known.file(life);
     // The program may have closed every number there is.
-    if there >= 0 && is_file(there, ino) {
-        return Ok(Some(there));
+    if let Some(file) = there
+        && is_file(file, inode(handle)?)
+    {
+        return Ok(Some(file));
     }
-    let file = kernel_file(fd, ".weldfs-fd-", status_of(open)).and_then(|file| sys::dup_from(raw(&file), HIGH, true));
-    let file = file.map_err(|_| {
-        report::warn(&["a file that another program has mapped cannot be reached through the mount"]);
-        libc::EIO
+    let (file, _) = kernel_file(fd, handle, FILE, status_of(open)).map_err(|code| match code {
+        libc::EMFILE | libc::ENFILE => code,
+        _ => report::refuse(libc::EIO, "a file that a program has mapped, where the mount does not hand it over"),
     })?;
-    match known.file.compare_exchange(there, file, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => {
-            kept::keep(file);
+    // Out of the program's way, where there are numbers.
+    let file = match sys::dup_from(file.as_raw_fd(), weldfs::FD_HIGH, true) {
+        Ok(high) => high,
+        Err(_) => file.into_raw_fd(),
+    };
+    kept::keep(file);
+    match known.set_file(life, there, file) {
+        Ok(()) => {
+            there.into_iter().for_each(kept::release);
             Ok(Some(file))
         }
         Err(other) => {
+            kept::release(file);
             let _ = sys::close(file);
-            Ok(Some(other))
+            // Another thread was faster; or closed the descriptor, and gave the number to another file.
+            other.map(Some).ok_or(libc::EBADF)
         }
     }
 }
 
-fn inode(fd: c_int, known: &Promotion) -> Res<u64> {
-    match known.ino.load(Ordering::Relaxed) {
-        0 => {
-            let handle = device::handle(fd).ok_or(libc::EBADF)??;
-            let ino = device::on(|d| d.stat(handle))?.ino;
-            known.ino.store(ino, Ordering::Relaxed);
-            Ok(ino)
+/// The same of a handle, through whichever descriptor of ours has it.
+pub fn of_handle(handle: Handle) -> Res<Option<usize>> {
+    let mut found = None;
+    table::each(0, u32::MAX, |fd| {
+        if found.is_none() && table::entry(fd).and_then(Open::claimed) == Some(handle) {
+            found = Some(fd);
         }
-        ino => Ok(ino),
+    });
+    match found {
+        Some(fd) => Ok(mapped(fd)?.map(|file| file as usize)),
+        None => Ok(None),
     }
 }
 
-/// What a descriptor's last duplicate leaves behind is closed, unless the number is another file's by now.
+/// What a descriptor's last duplicate leaves behind is closed, unless the number is no file of the mount any more.
 pub fn forget(known: &Promotion) {
-    let ino = known.ino.load(Ordering::Relaxed);
-    let file = known.reset();
-    if file >= 0 && is_file(file, ino) {
+    if let Some(file) = known.reset() {
         kept::release(file);
-        let _ = sys::close(file);
+        let mut st: libc::stat = crate::abi::zeroed();
+        let asked = sys::checked(libc::SYS_fstat, [file as usize, &raw mut st as usize, 0, 0, 0, 0]);
+        // ENOTCONN: its mount has ended.
+        if asked.map_or_else(|code| code == libc::ENOTCONN, |_| st.st_dev == mount::st_dev(0)) {
+            let _ = sys::close(file);
+        }
     }
 }
 
-/// A transfer through the kernel's file, where the device's command would be at `at`; the offset stays the device's.
-/// `go` is told an offset.
-pub fn transfer(h: Handle, at: At, append: bool, go: impl FnOnce(u64) -> Res<usize>) -> Res<usize> {
-    let from = match at {
-        At::Offset(off) => off,
-        At::Current => device::on(|d| d.seek(h, Whence::Cur, 0))?,
-        At::End => device::on(|d| d.stat(h))?.size,
+/// A read through the kernel's file, where the device's command would be at `at`; the offset stays the device's.
+pub fn read(h: Handle, at: At, go: impl FnOnce(u64) -> Res<usize>) -> Res<usize> {
+    let At::Offset(from) = at else {
+        let from = device::on(|d| d.seek(h, Whence::Cur, 0))?;
+        let done = go(from)?;
+        if done > 0 {
+            device::on(|d| d.seek(h, Whence::Set, (from + done as u64) as i64))?;
+        }
+        return Ok(done);
     };
-    let done = go(from)?;
-    if at == At::Current && done > 0 {
-        let (whence, to) = if append { (Whence::End, 0) } else { (Whence::Set, (from + done as u64) as i64) };
-        device::on(|d| d.seek(h, whence, to))?;
+    go(from)
+}
+
+/// How a write through the kernel's file finds its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Place {
+    /// The offset that it says.
+    Here,
+    /// The file's end: the descriptor appends.
+    Append,
+    /// The file's end, this once (RWF_APPEND); whether the offset moves there.
+    End(bool),
+}
+
+/// The same of a write of `n` bytes. Processes that share the offset write one behind the other: it is moved first, and
+/// back by what was not written.
+pub fn write(h: Handle, (at, place): (At, Place), n: usize, go: impl FnOnce(u64) -> Res<usize>) -> Res<usize> {
+    let to_end = || device::on(|d| d.seek(h, Whence::End, 0)).map(drop);
+    match (at, place) {
+        (At::Current, Place::Here) => {
+            let n = i64::try_from(n).map_err(|_| libc::EINVAL)?;
+            let end = device::on(|d| d.seek(h, Whence::Cur, n))?;
+            let done = go(end - n as u64);
+            let left = n - done.as_ref().map_or(0, |done| *done as i64);
+            if left != 0 {
+                device::on(|d| d.seek(h, Whence::Cur, -left))?;
+            }
+            done
+        }
+        (At::Offset(to), Place::Here | Place::Append) => go(to),
+        (_, place) => {
+            let done = go(0)?;
+            if done > 0 && (place == Place::End(true) || (at == At::Current && place == Place::Append)) {
+                to_end()?;
+            }
+            Ok(done)
+        }
     }
-    Ok(done)
+}
+
+/// The kernel's size of a file is what it saw last: it looks again.
+pub fn refresh(file: c_int) {
+    let mut st: libc::stat = crate::abi::zeroed();
+    let _ = sys::checked(libc::SYS_fstat, [file as usize, &raw mut st as usize, 0, 0, 0, 0]);
+}
+
+/// What is written to a mapping reaches the device, where the file is mapped; no medium is waited for.
+pub fn write_back(fd: c_int) -> Res<()> {
+    let Some(file) = mapped(fd)? else { return Ok(()) };
+    let how = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    sys::checked(libc::SYS_sync_file_range, [file as usize, 0, 0, how as usize, 0, 0]).map(drop)
+}
+
+/// The same of every file that any program of the run has mapped.
+pub fn write_all_back() {
+    if !any() {
+        return;
+    }
+    let root = mount::kernel_name(b"/").and_then(|path| open_raw(&path, libc::O_RDONLY | libc::O_DIRECTORY).ok());
+    if let Some(root) = root {
+        let _ = sys::checked(libc::SYS_syncfs, [root.as_raw_fd() as usize, 0, 0, 0, 0, 0]);
+    }
 }
 
 /// The flags of a descriptor changed: its file of the kernel's has the same.
 pub fn follow_flags(fd: c_int) {
     let Some(open) = table::entry(fd) else { return };
-    let file = open.kernel.file.load(Ordering::Acquire);
-    if file >= 0 && is_file(file, open.kernel.ino.load(Ordering::Relaxed)) {
-        let _ =
-            sys::checked(libc::SYS_fcntl, [file as usize, libc::F_SETFL as usize, status_of(open) as usize, 0, 0, 0]);
+    if let Some(file) = open.kernel.file(open.kernel.life()) {
+        let flags = status_of(open) as usize;
+        let _ = sys::checked(libc::SYS_fcntl, [file as usize, libc::F_SETFL as usize, flags, 0, 0, 0]);
     }
 }
 
-/// A file's size changed by a name of it, or by opening it: the kernel looks at it, and lets go of pages beyond its
-/// end before they are written back. Names that lead nowhere are nobody's pages.
-pub fn resized(name: Option<&[u8]>) {
-    if board().is_some_and(BoardView::any)
-        && let Some(path) = name.and_then(mount::kernel_name)
-    {
-        let mut st: libc::stat = crate::abi::zeroed();
-        let at = [libc::AT_FDCWD as usize, path.as_ptr() as usize, &raw mut st as usize, 0, 0, 0];
-        let _ = sys::checked(libc::SYS_newfstatat, at);
-    }
+/// How often this process gave copies of its descriptors away.
+pub fn births() -> u32 {
+    BIRTHS.load(Ordering::Relaxed)
 }
 
-/// The program sets up a ring: from here on its files are the kernel's. Without a mount nothing changes.
+/// A new process has copies of this one's descriptors.
+pub fn born() {
+    BIRTHS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// The program has set up a ring: from here on its files are the kernel's. Without a mount nothing changes.
 pub fn rings() {
-    if config::get().is_none() {
+    // Attached, and so the board known, under the lock that is there for it.
+    if config::get().is_none() || device::on(|_| Ok(())).is_err() || board().is_none() {
         return;
     }
-    begin();
-    if board().is_none() || RINGS.swap(true, Ordering::SeqCst) {
+    if RINGS.swap(true, Ordering::SeqCst) {
         return;
     }
     let mut open = Vec::new();
@@ -214,21 +311,25 @@ pub fn rings() {
 /// A file was opened: the kernel's, in a program with a ring.
 pub fn opened(fd: c_int) {
     if RINGS.load(Ordering::Relaxed) {
+        let saved = crate::abi::errno();
         let _ = hand_over(fd);
+        crate::abi::set_errno(saved);
     }
 }
 
 /// Makes a descriptor, and its duplicates in this process, the kernel's own, under the same numbers. What is no regular
-/// file stays ours, and so does a file through which locks were taken: they would not go with it (EBUSY).
+/// file stays ours. EBUSY: another process may share its offset, or locks were taken on the file, which would not go
+/// with it.
 pub fn hand_over(fd: c_int) -> Res<()> {
     let open = table::entry(fd).ok_or(libc::EBADF)?;
-    if open.kernel.locked.load(Ordering::Relaxed) {
+    if open.kernel.births() != births() {
         return Err(libc::EBUSY);
     }
     let handle = device::handle(fd).ok_or(libc::EBADF)??;
-    let file = kernel_file(fd, ".weldfs-fd-", status_of(open))?;
+    refuse_locked(inode(handle)?)?;
+    let file = mapping(fd, handle, status_of(open))?;
     let at = device::on(|d| d.seek(handle, Whence::Cur, 0))?;
-    sys::checked(libc::SYS_lseek, [raw(&file) as usize, at as usize, libc::SEEK_SET as usize, 0, 0, 0])?;
+    sys::checked(libc::SYS_lseek, [file.as_raw_fd() as usize, at as usize, libc::SEEK_SET as usize, 0, 0, 0])?;
     let mut same = Vec::new();
     table::each(0, u32::MAX, |other| {
         if table::entry(other).is_some_and(|entry| std::ptr::eq(entry, open)) {
@@ -238,12 +339,52 @@ pub fn hand_over(fd: c_int) -> Res<()> {
     for number in same {
         let flags = sys::checked(libc::SYS_fcntl, [number as usize, libc::F_GETFD as usize, 0, 0, 0, 0])?;
         let cloexec = if flags & libc::FD_CLOEXEC as usize != 0 { libc::O_CLOEXEC } else { 0 };
-        sys::checked(libc::SYS_dup3, [raw(&file) as usize, number as usize, cloexec as usize, 0, 0, 0])?;
+        let from = file.as_raw_fd() as usize;
+        sys::checked(libc::SYS_dup3, [from, number as usize, cloexec as usize, 0, 0, 0])?;
         if let Gone::Last(handle) = table::remove(number) {
-            let _ = device::on(|d| d.close(handle));
+            retire(handle);
         }
         stdio::number_taken(number);
     }
     report::promoted();
     Ok(())
+}
+
+/// Another thread may be about to send a command with the handle, and is answered; it is closed later.
+fn retire(handle: Handle) {
+    let over = {
+        let mut retired = RETIRED.lock();
+        retired.push_back(handle);
+        if retired.len() > RETIRED_MAX { retired.pop_front() } else { None }
+    };
+    if let Some(handle) = over {
+        let _ = device::on(|d| d.close(handle));
+    }
+}
+
+/// EBUSY where this process took locks on the file through any descriptor of ours.
+fn refuse_locked(ino: u64) -> Res<()> {
+    let mut locked = Vec::new();
+    table::each(0, u32::MAX, |fd| {
+        locked.extend(table::entry(fd).filter(|open| open.kernel.locked()).and_then(Open::claimed));
+    });
+    let same = locked.into_iter().any(|handle| inode(handle).is_ok_and(|other| other == ino));
+    if same { Err(libc::EBUSY) } else { Ok(()) }
+}
+
+/// This module's lock while the process forks.
+pub type Held = MutexGuard<'static, VecDeque<Handle>>;
+
+/// Takes it before a fork; `after_fork` gives it back on both sides.
+pub fn before_fork() -> Held {
+    RETIRED.lock()
+}
+
+/// See `before_fork`. The handles are the parent's.
+pub fn after_fork(mut held: Held, child: bool) {
+    if child {
+        held.clear();
+    }
+    drop(held);
+    born();
 }

@@ -11,7 +11,7 @@ use super::aside::Aside;
 use super::clock::cpu_ns;
 use super::core::{Core, Message};
 use super::counters::{QueueCounters, Totals};
-use super::ofd::Handles;
+use super::ofd::{Handles, OpenInode};
 use super::pair::Pair;
 use super::rings::{Fresh, Pools, Ring, Rings};
 use super::tenants::{Load, Tenant};
@@ -352,12 +352,22 @@ impl Session {
         Ok(made)
     }
 
-    /// A handle for the description that `fd` stands for. EBADF, EMFILE, ENODEV.
-    pub fn claim(&self, fd: impl std::os::fd::AsFd) -> Result<Claimed, Errno> {
+    /// A handle for the description that `fd` stands for, or (`anew`) for one of its own of that file, with that one's
+    /// grant and no O_APPEND. EBADF, EMFILE, ENFILE, ENODEV; EOPNOTSUPP: a virtual file has one stream.
+    pub fn claim(&self, fd: impl std::os::fd::AsFd, anew: bool) -> Result<Claimed, Errno> {
         if self.state.closing() {
             return Err(Errno::NODEV);
         }
-        let (description, placeholder) = self.state.core.files.claimed(fd)?;
+        let (mut description, placeholder) = self.state.core.files.claimed(fd)?;
+        if anew {
+            let core = &self.state.core;
+            if description.body.virt().is_some() {
+                return Err(Errno::OPNOTSUPP);
+            }
+            let (ino, flags) = (description.ino, description.flags().difference(OpenFlags::APPEND));
+            // What it is claimed from holds the inode until this one does.
+            description = core.files.describe_with(ino, flags, || Ok(OpenInode::new(&core.store, ino)))?;
+        }
         let handle = self.state.handles.reserve()?;
         let (flags, ino) = (description.flags(), description.ino);
         self.state.handles.fill(handle, description);

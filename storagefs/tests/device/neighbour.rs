@@ -123,7 +123,7 @@ fn attack(path: &Path, way: &str) -> (OwnedFd, TcpStream) {
         "to be claimed" => {
             send(&socket, &hello(), &[]);
             receive(&socket);
-            send(&socket, &Request::Claim.encode(), &one);
+            send(&socket, &Request::Claim { anew: false }.encode(), &one);
             drop(fd);
             receive(&socket);
             return (socket, far);
@@ -171,13 +171,13 @@ fn a_user_that_goes_on_sending_descriptors_is_cut_off_and_alone_in_that() {
     send(&socket, &hello(), &[]);
     receive(&socket);
     let file = std::fs::File::open("/dev/null").unwrap();
-    send(&socket, &Request::Claim.encode(), &[fd.as_fd()]);
+    send(&socket, &Request::Claim { anew: false }.encode(), &[fd.as_fd()]);
     drop(fd);
     let mut answers = 0;
     while !receive(&socket).0.is_empty() {
         answers += 1;
         assert!(answers < 10_000, "it is never cut off");
-        send(&socket, &Request::Claim.encode(), &[file.as_fd()]);
+        send(&socket, &Request::Claim { anew: false }.encode(), &[file.as_fd()]);
     }
     println!("cut off after {answers} descriptors");
     let waited = served.others_wait();

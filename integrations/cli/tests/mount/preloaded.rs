@@ -12,7 +12,7 @@ const FSX_OPS: u64 = 1_000_000;
 const FSX_FIRST: u64 = 5_000;
 const FSX_RUN: u64 = 25_000;
 
-/// Operations of one run where mappings are the kernel's (`FSX_RUN` of the suites), and how many fewer of them there are.
+/// Operations of one run where mappings are the kernel's (`FSX_RUN` of the suites), and how many fewer there are.
 const FSX_MAPPED_RUN: u64 = 5_000;
 const FSX_MAPPED_PART: u64 = 10;
 

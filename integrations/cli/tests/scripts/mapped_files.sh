@@ -102,6 +102,65 @@ equal("open('w', 'wb').write(b'fresh') and os.stat('w').st_size", 5)
 check(os.pread(r, 100, 0), b"fresh")
 view.close()
 equal("open('w', 'rb').read()", b"fresh")
+# A mapping of a descriptor that appends is written back where it lies; reads go on from the offset.
+x = os.open("x", os.O_RDWR | os.O_CREAT | os.O_APPEND)
+os.write(x, b"0" * 8192)
+p = mmap.mmap(x, 8192)
+p[10:12] = b"in"; p.flush()
+check((os.fstat(x).st_size, os.lseek(x, 8, 0), os.read(x, 4), os.read(x, 2), os.lseek(x, 0, 1)), (8192, 8, b"00in", b"00", 14))
+equal("[globals().update(x=os.open('x', os.O_RDWR)), os.pwritev(x, [b'at', b'end'], -1, os.RWF_APPEND), os.lseek(x, 0, 1)]", [None, 5, 8197])
+equal("[os.pwritev(x, [b'!'], 3, os.RWF_APPEND), os.write(x, b'?'), os.fstat(x).st_size]", [1, 1, 8198])
+check(os.pread(x, 10, 8190), b"00atend?")
+# Cut by the name of a descriptor, at an open, and grown again: nothing of the old comes back.
+p[5000:5004] = b"gone"
+equal("[os.close(os.open('/dev/fd/%d' % x, os.O_WRONLY | os.O_TRUNC)), os.ftruncate(x, 8192), os.pread(x, 4, 5000)]", [None, None, b"\0" * 4])
+p[6000:6004] = b"gone"
+equal("[os.truncate('/dev/fd/%d' % x, 100), os.ftruncate(x, 8192), os.pread(x, 4, 6000)]", [None, None, b"\0" * 4])
+check((p[5000:5004], p[6000:6004]), (b"\0" * 4,) * 2)
+# What only a mapping has filled is no hole.
+with open("sparse", "w+b") as h:
+    h.truncate(1 << 20)
+    q = mmap.mmap(h.fileno(), 1 << 20)
+    q[512 << 10:(512 << 10) + 5] = b"found"
+    equal("[globals().update(s=os.open('sparse', os.O_RDONLY)), os.lseek(s, 0, os.SEEK_DATA)]", [None, 512 << 10])
+    os.system("cp sparse copied; tar -S -cf - sparse | tar -xOf - > extracted; cmp copied extracted")
+    check(open("extracted", "rb").read()[512 << 10:][:5], b"found")
+# Processes that share an offset write one behind the other, whoever maps the file.
+log = os.open("log", os.O_RDWR | os.O_CREAT)
+os.ftruncate(log, 4096)
+seen = mmap.mmap(log, 4096)
+os.lseek(log, 0, 0)
+line = "import os\nfor i in range(50): os.write(1, b'%s' * 9 + b'\\n')"
+both = [subprocess.Popen([sys.executable, "-c", line % who], stdout=log) for who in "ab"]
+for one in both: one.wait()
+lines = seen[:1000].split(b"\n")
+check((sorted(lines[:100]), os.lseek(log, 0, 1)), ([b"a" * 9] * 50 + [b"b" * 9] * 50, 1000))
+# Many threads come upon one mapped file at once.
+import threading
+many = [os.open("log", os.O_RDWR) for i in range(150)]
+wrong = []
+def touch(fd):
+    try:
+        if os.pread(fd, 4, 0) not in (b"aaaa", b"bbbb"): wrong.append("bytes")
+    except OSError as e: wrong.append(e)
+threads = [threading.Thread(target=touch, args=[fd]) for fd in many]
+for t in threads: t.start()
+for t in threads: t.join()
+check(wrong, [])
+for fd in many: os.close(fd)
+# One maps and unmaps while another writes: no byte is lost.
+race = os.open("race", os.O_RDWR | os.O_CREAT)
+os.ftruncate(race, 65536)
+other.stdin.write("[globals().update(r=os.open('race', os.O_RDWR))] + [os.pwrite(r, b'x', i * 16) for i in range(4000)] and None\n"); other.stdin.flush()
+rounds = 0
+import select
+while not select.select([other.stdout], [], [], 0)[0]:
+    w = mmap.mmap(race, 65536)
+    for i in range(8, 65536, 4096): w[i] = 0x79
+    w.close(); rounds += 1
+other.stdout.readline()
+data = os.pread(race, 65536, 0)
+check([i for i in range(4000) if data[i * 16] != 0x78], [])
 other.stdin.close(); other.wait()
 print("agreed")
 END

@@ -13,7 +13,7 @@ use crate::who;
 use crate::wire::{InHeader, ROOT};
 use std::os::fd::{AsFd, RawFd};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use weldfs::OpenFlags;
 use weldfs_ciscops::mapped::Board;
 use weldfs_ciscops::{Errno, StatBody};
@@ -21,14 +21,17 @@ use weldfs_locks::Mutex;
 
 const FILE: &[u8] = b".weldfs-fd-";
 const MAPPING: &[u8] = b".weldfs-map-";
-/// Files between look-up and open; a program that dies there leaves its own behind until so many came after it.
-const PENDING_MAX: usize = 64;
+/// Files between look-up and open, at most.
+const PENDING_MAX: usize = 4096;
+/// How long one is kept there: whoever asked for it has died.
+const PENDING_FOR: Duration = Duration::from_secs(10);
 
 /// A file that was looked up, and is about to be opened.
 struct Pending {
     node: u64,
     thread: u32,
     mapping: bool,
+    since: Instant,
     file: Arc<OpenFile>,
 }
 
@@ -80,11 +83,17 @@ fn number(name: &[u8]) -> Option<(RawFd, bool)> {
 impl Fs {
     /// The answer to a look-up of one of these names; none where it is a name as any other: in another directory, in a
     /// mount without a board, of a number that is no open file of the device for its caller.
-    pub(crate) fn handed(&self, head: &InHeader, name: &[u8], session: &Arc<Session>, out: &mut Out) -> Option<Said> {
+    pub(crate) fn handed(
+        &self,
+        head: &InHeader,
+        name: &[u8],
+        session: &Arc<Session>,
+        out: &mut Out,
+    ) -> Option<Result<Said, Errno>> {
         let handing = self.handing.as_ref().filter(|_| head.nodeid == ROOT)?;
         let (fd, mapping) = number(name)?;
-        let theirs = who::descriptor(head.pid, fd).ok()?;
-        let claimed = session.raw().claim(theirs.as_fd()).ok()?;
+        let theirs = who::placeholder(head.pid, fd)?;
+        let claimed = session.raw().claim_anew(theirs.as_fd()).ok()?;
         let held = session.hold(claimed.handle);
         let stat = session.raw().stat(held.handle()).ok().filter(|stat| stat.mode & libc::S_IFMT == libc::S_IFREG)?;
         if claimed.flags.contains(OpenFlags::PATH) || session.raw().is_virtual(held.handle(), b"", false) {
@@ -93,28 +102,44 @@ impl Fs {
         let handle = Arc::into_inner(held).map(crate::session::Held::into_handle)?;
         let node = self.nodes.lock().told(&stat);
         let file = OpenFile::new(session.clone(), handle, node, claimed.flags.to_linux() as u32, false);
-        let pending = Pending { node, thread: head.pid, mapping, file: Arc::new(file) };
-        let over: Vec<Pending> = {
+        let since = Instant::now();
+        let pending = Pending { node, thread: head.pid, mapping, since, file: Arc::new(file) };
+        let (over, full) = {
             let mut all = handing.pending.lock();
             // The kernel asks twice where the name led to another file before; a thread opens one at a time.
-            let again = all.extract_if(.., |p| p.thread == head.pid).collect::<Vec<_>>();
-            all.push(pending);
-            let first = (all.len() > PENDING_MAX).then(|| all.remove(0));
-            again.into_iter().chain(first).collect()
+            let is_over = |p: &mut Pending| p.thread == head.pid || p.since.elapsed() >= PENDING_FOR;
+            let mut over = all.extract_if(.., is_over).collect::<Vec<_>>();
+            let full = all.len() >= PENDING_MAX;
+            if full {
+                over.push(pending)
+            } else {
+                all.push(pending)
+            }
+            (over, full)
         };
         // Closed here, without the lock.
         drop(over);
+        if full {
+            return Some(Err(Errno(libc::ENFILE)));
+        }
         // The next look is another's, or after another file got the number.
         let keeping = Keeping { entries: Duration::ZERO, ..self.keeping };
-        out.put(&keeping.entry(node, &stat)).ok()
+        Some(out.put(&keeping.entry(node, &stat)))
     }
 
     /// Opens what this thread has just looked up under such a name; none: it has not.
-    pub(crate) fn open_handed(&self, head: &InHeader, flags: u32) -> Option<Result<(OpenFile, StatBody), Errno>> {
+    pub(crate) fn open_handed(
+        &self,
+        head: &InHeader,
+        session: &Arc<Session>,
+        flags: u32,
+    ) -> Option<Result<(OpenFile, StatBody), Errno>> {
         let handing = self.handing.as_ref()?;
         let found = {
             let mut all = handing.pending.lock();
-            let at = all.iter().rposition(|p| (p.node, p.thread) == (head.nodeid, head.pid))?;
+            let theirs = |p: &Pending| (p.node, p.thread) == (head.nodeid, head.pid);
+            // A thread's number may be another user's by now.
+            let at = all.iter().rposition(|p| theirs(p) && Arc::ptr_eq(&p.file.session, session))?;
             all.remove(at)
         };
         let open = || {
@@ -122,8 +147,10 @@ impl Fs {
             if !access(found.file.flags).contains(access(flags)) {
                 return Err(Errno::ACCES);
             }
+            let ino = found.file.session.raw().stat(found.file.handle)?.ino;
+            let listed = if found.mapping { Some(handing.list(ino)?) } else { None };
+            // What was written by whoever did not see it listed is seen in this.
             let stat = found.file.session.raw().stat(found.file.handle)?;
-            let listed = if found.mapping { Some(handing.list(stat.ino)?) } else { None };
             Ok((OpenFile::sharing(found.file.clone(), flags).listed(listed), stat))
         };
         Some(open())

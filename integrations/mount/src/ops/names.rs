@@ -13,7 +13,7 @@ use weldfs_ciscops::limits::SYMLINK_MAX;
 impl Fs {
     pub(crate) fn lookup(&self, request: &Request<'_>, session: &Arc<Session>, out: &mut Out) -> Result<Said, Errno> {
         if let Some(said) = self.handed(&request.head, name(request.body).0, session, out) {
-            return Ok(said);
+            return said;
         }
         let parent = self.directory(session, request.head.nodeid)?;
         self.found(request.head.nodeid, &parent, name(request.body).0, session, out)

@@ -26,9 +26,14 @@ impl Fs {
         // the file (ETXTBSY).
         flags.remove(OpenFlags::CREATE | OpenFlags::EXCL | OpenFlags::TRUNC | OpenFlags::TMPFILE);
         let node = request.head.nodeid;
-        if let Some(handed) = self.open_handed(&request.head, open.flags) {
+        if let Some(handed) = self.open_handed(&request.head, session, open.flags) {
             let (file, stat) = handed?;
-            return out.put(&self.kept(file, &stat));
+            let mut told = self.kept(file, &stat);
+            if !self.direct_mapped {
+                // Past the page cache it would not find what mappings hold.
+                told.open_flags &= !fopen::DIRECT_IO;
+            }
+            return out.put(&told);
         }
         let opened = match self.open_again(session, node, flags) {
             Ok((file, stat)) => self.opened(session, file, node, open.flags, &stat),

@@ -3,7 +3,7 @@
 use super::ours;
 use crate::abi::{self, Res, done, fail, hook};
 use crate::names::{Spot, route, route_file};
-use crate::{device, promote, sys};
+use crate::{device, limit, promote, sys};
 use libc::{c_char, c_int, gid_t, mode_t, off_t, timespec, timeval, uid_t, utimbuf};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::bodies::{SetAttrBody, WireTime};
@@ -125,13 +125,30 @@ fn chmod_spot(spot: &Spot<'_>, mode: mode_t, flags: c_int) -> Res<c_int> {
     set_spot(spot, flags, Ok(mode_set(mode)))
 }
 
+/// As long as any file is mapped it is opened for this, so that the kernel cuts it if it is the one.
 fn truncate_spot(spot: &Spot<'_>, size: off_t) -> Res<c_int> {
-    let cut = set_spot(spot, 0, size_set(size))?;
-    promote::resized(spot.absolute().as_deref());
-    Ok(cut)
+    if let Ok(size) = u64::try_from(size) {
+        limit::sizable(size, || Ok(device::on(|d| d.statat(spot.base, &spot.path, false))?.size))?;
+    }
+    if !promote::any() {
+        return set_spot(spot, 0, size_set(size));
+    }
+    if spot.path.is_empty() {
+        // A descriptor by its name: the kernel opens what it stands for.
+        return match promote::of_handle(spot.base)? {
+            Some(file) => Ok(done(sys::checked(libc::SYS_ftruncate, [file, size as usize, 0, 0, 0, 0]).map(drop))),
+            None => set_spot(spot, 0, size_set(size)),
+        };
+    }
+    size_set(size)?;
+    let fd = device::open(spot.base, &spot.path, libc::O_WRONLY | libc::O_CLOEXEC, 0, b"")?;
+    let cut = ftruncate64(fd, size);
+    let code = abi::errno();
+    super::open::close(fd);
+    if cut < 0 { Err(code) } else { Ok(cut) }
 }
 
-fn truncate_fd(fd: c_int, h: Handle, size: off_t) -> c_int {
+pub fn truncate_fd(fd: c_int, h: Handle, size: off_t) -> c_int {
     match promote::mapped(fd) {
         Ok(None) => {}
         // Pages of a mapping beyond the end go, before they are written back.
@@ -144,7 +161,10 @@ fn truncate_fd(fd: c_int, h: Handle, size: off_t) -> c_int {
     // Linux says of a descriptor that cannot write, or of a directory, that it is the wrong kind.
     let wrong_kind = |code| if code == libc::EBADF { libc::EINVAL } else { code };
     match u64::try_from(size) {
-        Ok(size) => done(device::on(|d| d.truncate(h, size)).map_err(wrong_kind)),
+        Ok(size) => {
+            let may = limit::sizable(size, || Ok(device::on(|d| d.stat(h))?.size));
+            done(may.and_then(|()| device::on(|d| d.truncate(h, size)).map_err(wrong_kind)))
+        }
         Err(_) => fail(libc::EINVAL),
     }
 }

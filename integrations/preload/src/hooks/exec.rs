@@ -6,7 +6,7 @@
 
 use crate::abi::{self, Res, fail, hook};
 use crate::names::{self, Place, Spot, locate};
-use crate::{config, cwd, device, mount, path, report, sys};
+use crate::{config, cwd, device, mount, path, promote, report, sys};
 use libc::{c_char, c_int, c_void, pid_t};
 use std::ffi::{CStr, CString};
 use weldfs_ciscops::Handle;
@@ -51,8 +51,10 @@ fn environment(envp: *const *const c_char) -> Strings {
     // Also what a program that WELDFS_BYPASS names executes.
     let Some(config) = config::carried() else { return Strings::new(&given, Vec::new()) };
     let value = |name: &[u8]| given.iter().find_map(|v| v.to_bytes().strip_prefix(name)?.strip_prefix(b"="));
-    if value(b"WELDFS_SOCKET").is_some_and(|socket| socket != &config.socket[..]) {
-        // Another device was chosen for that program (`weldfs run` within `weldfs run`), and everything else with it.
+    let other = |name: &[u8], own: Option<&[u8]>| value(name).is_some_and(|given| Some(given) != own);
+    if other(b"WELDFS_SOCKET", Some(&config.socket)) || other(b"WELDFS_MAPPED", config.board.as_deref()) {
+        // Another device, or another mount of it, was chosen for that program (`weldfs run` within `weldfs run`), and
+        // everything else with it.
         return Strings::new(&given, Vec::new());
     }
     let mut made = Vec::new();
@@ -310,6 +312,7 @@ fn spawn(
     if config::carried().is_none() || abi::check_strings(argv).and(abi::check_strings(envp)).is_err() {
         return real(path, argv, envp);
     }
+    promote::born();
     let Ok(name) = abi::text(path) else { return real(path, argv, envp) };
     let moved = super::spawn::seen(name);
     let (path, name) = moved.as_ref().map_or((path, name), |full| (full.as_ptr(), full.to_bytes()));

@@ -77,7 +77,7 @@ fn set_lock(fd: c_int, h: Handle, arg: *const Lock, space: LockSpace, wait: bool
     let kind = kind(&lock)?;
     super::open::LOCKS_IN_USE.store(true, Ordering::Relaxed);
     if let Some(open) = table::entry(fd) {
-        open.kernel.locked.store(true, Ordering::Relaxed);
+        open.kernel.lock();
     }
     let ask = || device::on(|d| d.lock_set(h, space, kind, start, len, owner()));
     if wait { insist(ask) } else { ask() }
@@ -141,7 +141,10 @@ fn control(fd: c_int, h: Handle, command: c_int, arg: usize, real: impl FnOnce()
     }
 }
 
-fn whole_file(h: Handle, operation: c_int) -> Res<()> {
+fn whole_file(fd: c_int, h: Handle, operation: c_int) -> Res<()> {
+    if let Some(open) = table::entry(fd) {
+        open.kernel.lock();
+    }
     let kind = match operation & !libc::LOCK_NB {
         libc::LOCK_SH => LockKind::Read,
         libc::LOCK_EX => LockKind::Write,
@@ -200,7 +203,7 @@ hook! { real;
     }
     fn flock(fd: c_int, operation: c_int) -> c_int {
         let h = ours!(fd, else real(fd, operation));
-        done(whole_file(h, operation))
+        done(whole_file(fd, h, operation))
     }
     fn lockf(fd: c_int, command: c_int, len: off_t) -> c_int {
         let h = ours!(fd, else real(fd, command, len));

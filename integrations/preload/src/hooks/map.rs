@@ -51,12 +51,16 @@ fn check(wanted: &Wanted) -> Res<()> {
 }
 
 /// The kernel's own file for a shared mapping.
-fn of_mount(wanted: &Wanted) -> Option<OwnedFd> {
+fn of_mount(wanted: &Wanted) -> Option<Res<OwnedFd>> {
     let shared = matches!(wanted.flags & libc::MAP_TYPE, libc::MAP_SHARED | libc::MAP_SHARED_VALIDATE);
     if !shared || !mount::at_prefix() || super::is_path(wanted.fd) {
         return None;
     }
-    promote::to_map(wanted.fd).ok()
+    match promote::to_map(wanted.fd) {
+        // It does not know the file, or has as many mapped as it lists: as without a mount.
+        Err(libc::ENODEV | libc::ENFILE) => None,
+        answer => Some(answer),
+    }
 }
 
 /// A memfd with the file's bytes from `start` on, at most `len` of them.
@@ -100,8 +104,16 @@ fn map(wanted: Wanted, real: impl FnOnce(c_int, off_t) -> *mut c_void) -> *mut c
     if matches!(device::handle(wanted.fd), Some(Ok(_)))
         && let Some(file) = of_mount(&wanted)
     {
-        report::promoted();
-        return real(file.as_raw_fd(), wanted.off);
+        return match file {
+            Ok(file) => {
+                report::promoted();
+                real(file.as_raw_fd(), wanted.off)
+            }
+            Err(code) => {
+                let _: *mut c_void = fail(code);
+                libc::MAP_FAILED
+            }
+        };
     }
     let go = || -> Res<OwnedFd> {
         let handle = device::handle(wanted.fd).ok_or(libc::EBADF)??;

@@ -15,6 +15,7 @@ mod fcntl;
 mod fts;
 mod ftw;
 mod library;
+mod limits;
 mod map;
 mod names;
 mod needed;

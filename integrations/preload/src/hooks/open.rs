@@ -20,13 +20,35 @@ pub fn open_spot(spot: &Spot<'_>, flags: c_int, mode: mode_t) -> Res<c_int> {
         Some(_) if flags & libc::O_DIRECTORY == 0 => None,
         _ => spot.absolute(),
     };
-    let fd = device::open(spot.base, &spot.path, flags, mode, name.as_deref().unwrap_or_default())?;
+    let fd =
+        open_cut(flags, |flags| device::open(spot.base, &spot.path, flags, mode, name.as_deref().unwrap_or_default()))?;
     stdio::number_taken(fd);
-    if flags & libc::O_TRUNC != 0 {
-        promote::resized(spot.absolute().as_deref());
-    }
     promote::opened(fd);
     Ok(fd)
+}
+
+/// Opens by `open`. As long as any file is mapped, O_TRUNC is a cut of its own, which the kernel does if it is the one:
+/// else pages of the mapping beyond the new end could come back. (With O_RDONLY, whose cut POSIX leaves open, the
+/// device does it.)
+pub fn open_cut(flags: c_int, open: impl FnOnce(c_int) -> Res<c_int>) -> Res<c_int> {
+    let apart = flags & libc::O_TRUNC != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY && promote::any();
+    if !apart {
+        return open(flags);
+    }
+    let fd = open(flags & !libc::O_TRUNC)?;
+    match cut(fd) {
+        Ok(()) => Ok(fd),
+        Err(code) => {
+            close(fd);
+            Err(code)
+        }
+    }
+}
+
+/// Empties the file behind a descriptor of ours, where its pages are.
+fn cut(fd: c_int) -> Res<()> {
+    let handle = device::handle(fd).ok_or(libc::EBADF)??;
+    if super::attr::truncate_fd(fd, handle, 0) < 0 { Err(abi::errno()) } else { Ok(()) }
 }
 
 fn open_any(
@@ -74,8 +96,8 @@ pub fn open_again(fd: c_int, flags: c_int, mode: mode_t) -> Res<c_int> {
     if flags & libc::O_DIRECTORY != 0 {
         return Err(libc::ENOTDIR);
     }
-    let cut = flags & libc::O_TRUNC != 0 && flags & libc::O_PATH == 0;
-    if cut && flags & libc::O_ACCMODE == libc::O_RDONLY {
+    let empties = flags & libc::O_TRUNC != 0 && flags & libc::O_PATH == 0;
+    if empties && flags & libc::O_ACCMODE == libc::O_RDONLY {
         return Err(libc::EACCES);
     }
     let plain = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC);
@@ -83,13 +105,11 @@ pub fn open_again(fd: c_int, flags: c_int, mode: mode_t) -> Res<c_int> {
         Some(new) => new,
         None => share_again(fd, plain)?,
     };
-    if cut {
-        let emptied = device::handle(new).ok_or(libc::EBADF)?.and_then(|h| device::on(|d| d.truncate(h, 0)));
-        if let Err(code) = emptied {
-            close(new);
-            return Err(code);
-        }
+    if empties && let Err(code) = cut(new) {
+        close(new);
+        return Err(code);
     }
+    promote::opened(new);
     Ok(new)
 }
 

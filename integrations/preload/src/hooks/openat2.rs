@@ -4,7 +4,7 @@
 
 use crate::abi::{self, Res};
 use crate::names::{Place, locate};
-use crate::{config, cwd, device, path, stdio, table};
+use crate::{config, cwd, device, path, promote, stdio, table};
 use libc::{c_char, c_int};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::bodies::StatBody;
@@ -238,7 +238,8 @@ fn open(walk: &mut Walk<'_>, name: &[u8], flags: c_int, mode: u32) -> Res<c_int>
     let fresh = libc::O_CREAT | libc::O_EXCL;
     let follow = flags & libc::O_NOFOLLOW == 0 && flags & fresh != fresh;
     let last = walk.last(name, follow)?;
-    let fd = device::open(walk.here(), &last, flags | libc::O_NOFOLLOW, mode, b"")?;
+    let here = walk.here();
+    let fd = super::open::open_cut(flags | libc::O_NOFOLLOW, |flags| device::open(here, &last, flags, mode, b""))?;
     if flags & libc::O_NOFOLLOW == 0
         && let Some(open) = table::entry(fd)
     {
@@ -246,6 +247,7 @@ fn open(walk: &mut Walk<'_>, name: &[u8], flags: c_int, mode: u32) -> Res<c_int>
         open.flags.fetch_and(!u32::from(OpenFlags::NOFOLLOW.bits()), std::sync::atomic::Ordering::Relaxed);
     }
     stdio::number_taken(fd);
+    promote::opened(fd);
     Ok(fd)
 }
 

@@ -2,7 +2,7 @@
 
 use super::{ending, library, spawn};
 use crate::abi::{self, hook};
-use crate::{config, counts, cwd, device, fdname, hooks, memory, stdio, sys, table};
+use crate::{config, counts, cwd, device, fdname, hooks, limit, memory, promote, stdio, sys, table};
 use libc::{c_char, c_int, pid_t};
 use std::cell::Cell;
 use std::ffi::CString;
@@ -19,6 +19,7 @@ static START: extern "C" fn() = start;
 extern "C" fn start() {
     let Some(settings) = config::get() else { return };
     memory::learn(abi::environment() as usize);
+    limit::learn();
     hooks::find_what_allocators_call();
     // A lazy allocator sets itself up now and registers its own handlers of fork, which must run after ours in the
     // parent: a thread may hold a lock of ours while it waits for memory, so ours are taken first.
@@ -34,7 +35,7 @@ extern "C" fn start() {
 }
 
 /// Every lock that a thread may hold while another forks, in the order they are taken.
-type Held = (table::Held, device::Held, stdio::Held, spawn::Held, library::Held);
+type Held = (table::Held, device::Held, stdio::Held, spawn::Held, library::Held, promote::Held);
 
 thread_local! {
     /// The locks, while this thread forks. Without a destructor: a program's thread ends without a call of this
@@ -45,8 +46,8 @@ thread_local! {
 
 extern "C" fn before_fork() {
     // Those whose holders may wait for the device come first.
-    let streams = (stdio::before_fork(), spawn::before_fork(), library::before_fork());
-    let held = (table::before_fork(), device::before_fork(), streams.0, streams.1, streams.2);
+    let streams = (stdio::before_fork(), spawn::before_fork(), library::before_fork(), promote::before_fork());
+    let held = (table::before_fork(), device::before_fork(), streams.0, streams.1, streams.2, streams.3);
     HELD.set(ManuallyDrop::new(Some(held)));
 }
 
@@ -60,7 +61,8 @@ extern "C" fn after_fork_child() {
 
 fn after_fork(child: bool) {
     let held = HELD.replace(ManuallyDrop::new(None));
-    if let Some((table, device, stdio, spawn, library)) = ManuallyDrop::into_inner(held) {
+    if let Some((table, device, stdio, spawn, library, promote)) = ManuallyDrop::into_inner(held) {
+        promote::after_fork(promote, child);
         drop((library, spawn, stdio));
         device::after_fork(device, child);
         table::after_fork(table, child);

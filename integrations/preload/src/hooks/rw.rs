@@ -2,9 +2,11 @@
 
 use super::ours;
 use crate::abi::{self, Res, count, fail, give, hook};
-use crate::{device, memory, promote, report, sys};
+use crate::promote::{self, Place};
+use crate::{device, limit, memory, report, sys};
 use libc::{c_int, c_void, iovec, off_t};
 use std::io::{IoSlice, IoSliceMut};
+use weldfs::Written;
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::command::At;
 use weldfs_ciscops::flags::{OpenFlags, Whence};
@@ -18,14 +20,57 @@ const CALL_MAX: usize = 0x7fff_f000;
 /// Bytes of a read that are asked for at once: a buffer is looked at only as far as the file may fill it.
 const PIECE: usize = 1 << 20;
 
-/// The one call of the kernel's own file that a transfer is, where the device's file is mapped by a program: with the
-/// buffers and flags as they are, at an offset.
-#[cold]
-fn in_kernel(file: c_int, fd: c_int, h: Handle, at: At, call: (i64, [usize; 3])) -> Res<usize> {
-    let (number, [buffers, n, flags]) = call;
+/// A call of the kernel's own file, where the device's file is mapped by a program: its number, and its arguments
+/// between the descriptor and the position, and behind that.
+type Call = (i64, [usize; 3]);
+
+fn at_offset(file: c_int, (number, [buffers, n, flags]): Call, off: u64) -> Res<usize> {
     // The position as two halves of a long, as the vectored calls take it: the upper one counts on small machines only.
-    let append = super::flags_of(fd).contains(OpenFlags::APPEND);
-    promote::transfer(h, at, append, |off| sys::checked(number, [file as usize, buffers, n, off as usize, 0, flags]))
+    sys::checked(number, [file as usize, buffers, n, off as usize, 0, flags])
+}
+
+#[cold]
+fn kernel_read(file: c_int, h: Handle, at: At, call: Call) -> Res<usize> {
+    promote::read(h, at, |off| at_offset(file, call, off))
+}
+
+fn appends(fd: c_int) -> bool {
+    super::flags_of(fd).contains(OpenFlags::APPEND)
+}
+
+#[cold]
+fn kernel_write(file: c_int, fd: c_int, h: Handle, at: At, (call, n): (Call, usize)) -> Res<usize> {
+    let place = if appends(fd) { Place::Append } else { Place::Here };
+    promote::write(h, (at, place), n, |off| at_offset(file, call, off))
+}
+
+/// After a write by the device's command: a program may have mapped the file meanwhile, and read a page that did not
+/// have these bytes yet. Then they are written once more, where it sees them.
+#[inline]
+fn again_if_mapped(fd: c_int, before: u64, written: Written, parts: &[IoSlice<'_>]) -> Res<usize> {
+    if promote::stamp() != before {
+        repeat(fd, written, parts)?;
+    }
+    Ok(written.len)
+}
+
+#[cold]
+fn repeat(fd: c_int, written: Written, parts: &[IoSlice<'_>]) -> Res<()> {
+    let Some(file) = promote::mapped(fd)? else { return Ok(()) };
+    let (mut at, mut left) = (written.offset, written.len);
+    for part in parts {
+        let mut bytes = &part[..part.len().min(left)];
+        left -= bytes.len();
+        while !bytes.is_empty() {
+            let call = (libc::SYS_pwrite64, [bytes.as_ptr() as usize, bytes.len(), 0]);
+            let n = at_offset(file, call, at)?;
+            if n == 0 {
+                return Err(libc::EIO);
+            }
+            (at, bytes) = (at + n as u64, &bytes[n..]);
+        }
+    }
+    Ok(())
 }
 
 /// Reads into a C buffer.
@@ -33,12 +78,12 @@ fn in_kernel(file: c_int, fd: c_int, h: Handle, at: At, call: (i64, [usize; 3]))
 fn read_at(fd: c_int, h: Handle, at: Res<At>, buf: *mut c_void, n: usize) -> isize {
     count(at.and_then(|at| {
         if let Some(file) = promote::mapped(fd)? {
-            return in_kernel(file, fd, h, at, (libc::SYS_pread64, [buf as usize, n, 0]));
+            return kernel_read(file, h, at, (libc::SYS_pread64, [buf as usize, n, 0]));
         }
         if !memory::is_range(buf, n) {
             return nowhere_to_read(h, at).and(Err(libc::EFAULT));
         }
-        if n <= PIECE { read_piece(h, at, buf, n) } else { read_pieces(h, at, buf, n) }
+        if n <= PIECE { read_piece(h, at, buf, n) } else { read_pieces(fd, h, at, buf, n) }
     }))
 }
 
@@ -50,11 +95,15 @@ fn read_piece(h: Handle, at: At, buf: *mut c_void, n: usize) -> Res<usize> {
     }
 }
 
-fn read_pieces(h: Handle, at: At, buf: *mut c_void, n: usize) -> Res<usize> {
+fn read_pieces(fd: c_int, h: Handle, at: At, buf: *mut c_void, n: usize) -> Res<usize> {
     let (n, mut done) = (n.min(CALL_MAX), 0);
     while done < n {
         let at = if let At::Offset(off) = at { At::Offset(off + done as u64) } else { at };
         let want = PIECE.min(n - done);
+        // Mapped meanwhile: what is there so far is a read's answer.
+        if done > 0 && promote::mapped(fd)?.is_some() {
+            break;
+        }
         match read_piece(h, at, buf.wrapping_byte_add(done), want) {
             Ok(got) => {
                 done += got;
@@ -88,16 +137,21 @@ fn nowhere_to_read(h: Handle, at: At) -> Res<usize> {
 #[inline]
 fn write_at(fd: c_int, h: Handle, at: Res<At>, buf: *const c_void, n: usize) -> isize {
     count(at.and_then(|at| match promote::mapped(fd)? {
-        Some(file) => in_kernel(file, fd, h, at, (libc::SYS_pwrite64, [buf as usize, n, 0])),
-        None => write_device(h, at, buf, n),
+        Some(file) => kernel_write(file, fd, h, at, ((libc::SYS_pwrite64, [buf as usize, n, 0]), n.min(CALL_MAX))),
+        None => write_device(fd, h, at, buf, n),
     }))
 }
 
 #[inline]
-fn write_device(h: Handle, at: At, buf: *const c_void, n: usize) -> Res<usize> {
+fn write_device(fd: c_int, h: Handle, at: At, buf: *const c_void, n: usize) -> Res<usize> {
     match abi::bytes(buf, n.min(CALL_MAX)) {
         Ok(_) if !memory::is_range(buf, n) => Err(nothing_to_write(h, at, libc::EFAULT)),
-        Ok(bytes) => device::on(|d| d.write(h, at, bytes)).map(|w| w.len),
+        Ok(bytes) => {
+            let bytes = &bytes[..limit::writable(h, at, appends(fd), bytes.len())?];
+            let before = promote::stamp();
+            let written = device::on(|d| d.write(h, at, bytes))?;
+            again_if_mapped(fd, before, written, &[IoSlice::new(bytes)])
+        }
         Err(code) => Err(nothing_to_write(h, at, code)),
     }
 }
@@ -112,7 +166,7 @@ fn readv_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> i
     let go = || -> Res<usize> {
         let (at, mut parts, mut short) = (at?, Vec::new(), false);
         if let Some(file) = promote::mapped(fd)? {
-            return in_kernel(file, fd, h, at, (libc::SYS_preadv2, [iov as usize, n as usize, 0]));
+            return kernel_read(file, h, at, (libc::SYS_preadv2, [iov as usize, n as usize, 0]));
         }
         for part in abi::vector(iov, n)?.iter().filter(|part| part.iov_len > 0) {
             match abi::room(part.iov_base, part.iov_len) {
@@ -134,11 +188,28 @@ fn readv_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> i
     count(go())
 }
 
-fn gather<'a>(iov: *const iovec, n: c_int) -> Res<Vec<IoSlice<'a>>> {
-    let mut parts = Vec::new();
+/// How many bytes the kernel would write at most of a vector.
+fn bytes_in(iov: *const iovec, n: c_int) -> Res<usize> {
+    let all = abi::vector(iov, n)?.iter().try_fold(0usize, |sum, part| sum.checked_add(part.iov_len));
+    Ok(all.ok_or(libc::EINVAL)?.min(CALL_MAX))
+}
+
+/// The buffers of a write, as far as they are there and a limit of sizes lets them be written.
+fn gather<'a>(fd: c_int, h: Handle, at: At, (iov, n): (*const iovec, c_int)) -> Res<Vec<IoSlice<'a>>> {
+    let parts = buffers(iov, n, usize::MAX)?;
+    let all = parts.iter().map(|part| part.len()).sum();
+    let may = limit::writable(h, at, appends(fd), all)?;
+    if may < all { buffers(iov, n, may) } else { Ok(parts) }
+}
+
+/// The first `most` bytes of a vector.
+fn buffers<'a>(iov: *const iovec, n: c_int, most: usize) -> Res<Vec<IoSlice<'a>>> {
+    let (mut parts, mut left) = (Vec::new(), most);
     for part in abi::vector(iov, n)?.iter().filter(|part| part.iov_len > 0) {
-        match abi::bytes(part.iov_base, part.iov_len) {
+        let len = part.iov_len.min(left);
+        match abi::bytes(part.iov_base, len) {
             Ok(bytes) => {
+                left -= bytes.len();
                 parts.push(IoSlice::new(bytes));
                 if bytes.len() < part.iov_len {
                     break;
@@ -155,10 +226,15 @@ fn writev_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> 
     let go = || -> Res<usize> {
         let at = at?;
         if let Some(file) = promote::mapped(fd)? {
-            return in_kernel(file, fd, h, at, (libc::SYS_pwritev2, [iov as usize, n as usize, 0]));
+            let call = (libc::SYS_pwritev2, [iov as usize, n as usize, 0]);
+            return kernel_write(file, fd, h, at, (call, bytes_in(iov, n)?));
         }
-        match gather(iov, n) {
-            Ok(parts) => device::on(|d| d.write(h, at, &parts[..])).map(|w| w.len),
+        match gather(fd, h, at, (iov, n)) {
+            Ok(parts) => {
+                let before = promote::stamp();
+                let written = device::on(|d| d.write(h, at, &parts[..]))?;
+                again_if_mapped(fd, before, written, &parts)
+            }
             Err(libc::EFAULT) => Err(nothing_to_write(h, at, libc::EFAULT)),
             Err(code) => Err(code),
         }
@@ -208,11 +284,22 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
             at = At::End;
         }
         if let Some(file) = promote::mapped(fd)? {
-            let durable = flags & (libc::RWF_DSYNC | libc::RWF_SYNC);
-            return in_kernel(file, fd, h, at, (libc::SYS_pwritev2, [iov as usize, n as usize, durable as usize]));
+            let kept = flags & (libc::RWF_DSYNC | libc::RWF_SYNC | libc::RWF_APPEND);
+            let call = (libc::SYS_pwritev2, [iov as usize, n as usize, kept as usize]);
+            if flags & libc::RWF_APPEND == 0 {
+                return kernel_write(file, fd, h, at, (call, bytes_in(iov, n)?));
+            }
+            // The end is the one that the kernel knows.
+            promote::refresh(file);
+            return promote::write(h, (At::End, Place::End(off == -1)), 0, |off| at_offset(file, call, off));
         }
-        let parts = gather(iov, n).map_err(|code| nothing_to_write(h, at, code))?;
+        let parts = gather(fd, h, at, (iov, n)).map_err(|code| match code {
+            libc::EFAULT => nothing_to_write(h, at, code),
+            code => code,
+        })?;
+        let before = promote::stamp();
         let written = device::on(|d| d.write(h, at, &parts[..]))?;
+        again_if_mapped(fd, before, written, &parts)?;
         if at == At::End && off == -1 {
             let end = written.offset as i64 + written.len as i64;
             device::on(|d| d.seek(h, Whence::Set, end))?;
@@ -237,6 +324,12 @@ fn fortified(n: usize, size: usize) {
 
 fn seek(fd: c_int, h: Handle, off: off_t, whence: c_int) -> off_t {
     let Some(whence) = u64::try_from(whence).ok().and_then(Whence::from_wire) else { return fail(libc::EINVAL) };
+    // What is a hole to the device may be filled in a mapping.
+    if matches!(whence, Whence::Data | Whence::Hole)
+        && let Err(code) = promote::write_back(fd)
+    {
+        return fail(code);
+    }
     let at = device::on(|d| d.seek(h, whence, off));
     if let (Ok(at), Some(open)) = (at, crate::table::entry(fd)) {
         // Where raw getdents64 goes on.

@@ -2,7 +2,7 @@
 
 use super::ours;
 use crate::abi::{self, Res, done, hook};
-use crate::{config, device, promote, report, sys, table};
+use crate::{config, device, limit, promote, report, sys, table};
 use libc::{c_int, c_uint, off_t};
 use weldfs::Raw;
 use weldfs_ciscops::flags::FallocMode;
@@ -29,6 +29,9 @@ fn allocate(fd: c_int, h: Handle, mode: c_int, off: off_t, len: off_t) -> Res<()
         m if m == libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE => FallocMode::ZeroKeepSize,
         _ => return Err(report::decline(libc::EOPNOTSUPP, "this fallocate mode")),
     };
+    if matches!(mode, FallocMode::Reserve | FallocMode::Zero) {
+        limit::sizable(off.saturating_add(len), || Ok(device::on(|d| d.stat(h))?.size))?;
+    }
     device::on(|d| d.fallocate(h, mode, off, len))
 }
 
@@ -51,12 +54,13 @@ fn persist(
     done(go())
 }
 
-/// Before the host's own sync of a file system: the device too, whether or not this process has used it. The files
+/// Behind the host's own sync of a file system: the device too, whether or not this process has used it. The files
 /// that are meant may be another's (`echo x > /weld/f; sync`), and a process that never synchronises pays nothing.
 pub fn sync_device(call: &str) -> Res<()> {
     if config::get().is_none() {
         return Ok(());
     }
+    promote::write_all_back();
     device::on(|d| d.syncfs()).inspect_err(|_| report::warn(&[call, ": the device did not answer"]))
 }
 
@@ -71,17 +75,23 @@ hook! { real;
     }
     fn syncfs(fd: c_int) -> c_int {
         let _ = ours!(fd, else {
-            // The host's file system in any case; what failed of either is said.
-            let device = sync_device("syncfs");
+            // The host's file system in any case, which may be the run's mount; what failed of either is said.
             let host = real(fd);
-            if host == 0 { done(device) } else { host }
+            let code = abi::errno();
+            let device = sync_device("syncfs");
+            if host == 0 {
+                return done(device);
+            }
+            abi::set_errno(code);
+            host
         });
+        promote::write_all_back();
         done(device::on(|d| d.syncfs()))
     }
     fn sync() -> () {
-        // Has no way to say what failed.
+        // What mappings hold is the device's then. There is no way to say what failed.
+        real();
         let _ = sync_device("sync");
-        real()
     }
     fn sync_file_range(fd: c_int, off: off_t, len: off_t, flags: c_uint) -> c_int {
         let h = ours!(fd, else real(fd, off, len, flags));

@@ -162,8 +162,8 @@ fn known(call: c_long, a: [usize; 6]) -> Option<c_long> {
     let fd = number(a[0]);
     match call {
         libc::SYS_sync => {
-            let _ = super::sync::sync_device("sync");
-            return None;
+            super::sync::sync();
+            return Some(0);
         }
         libc::SYS_syncfs => return Some(answer(super::sync::syncfs(fd))),
         // Only what is ours: another library's mmap may itself be made of this call (tcmalloc's is), and be asked.
@@ -173,8 +173,16 @@ fn known(call: c_long, a: [usize; 6]) -> Option<c_long> {
                 .then(|| super::map::mmap(a[0] as _, a[1], number(a[2]), number(a[3]), number(a[4]), a[5] as _) as _);
         }
         libc::SYS_io_setup | libc::SYS_io_uring_setup => {
-            crate::promote::rings();
-            return None;
+            let answer = crate::sys::checked(call, a);
+            if answer.is_ok() {
+                crate::promote::rings();
+            }
+            return Some(crate::abi::count(answer) as c_long);
+        }
+        libc::SYS_setrlimit | libc::SYS_prlimit64 => {
+            let answer = crate::sys::checked(call, a);
+            crate::limit::learn();
+            return Some(crate::abi::count(answer) as c_long);
         }
         libc::SYS_dup3 => return Some(answer(super::open::dup3(fd, number(a[1]), number(a[2])))),
         libc::SYS_openat2 => {

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
 use weldfs_ciscops::limits::HANDLES_MAX;
-use weldfs_ciscops::{Errno, Handle, SessionLimits, SharedRegion};
+use weldfs_ciscops::{Errno, Handle, OpenFlags, SessionLimits, SharedRegion};
 use weldfs_locks::{Mutex, MutexGuard};
 
 use super::core::{Core, Message};
@@ -323,11 +323,22 @@ impl HostSession {
     }
 
     /// A handle for the description that `fd` stands for, with the grant it was opened with. EBADF, EMFILE, ENODEV.
-    pub fn claim(&self, fd: impl AsFd) -> Result<Claimed, Errno> {
+    pub fn claim(&self, fd: impl AsFd, anew: bool) -> Result<Claimed, Errno> {
         if self.state.closing() {
             return Err(Errno::NODEV);
         }
-        let (description, placeholder) = self.state.core.files.claimed(fd)?;
+        let (mut description, placeholder) = self.state.core.files.claimed(fd)?;
+        if anew {
+            // The host's descriptor appends, whatever the description's flags say.
+            if description.flags().contains(OpenFlags::APPEND) {
+                return Err(Errno::OPNOTSUPP);
+            }
+            let twin = || -> Result<HostFile, Errno> {
+                let fd = rustix::io::fcntl_dupfd_cloexec(&description.body.fd, 0)?;
+                Ok(HostFile { fd, mode: description.body.mode, walk: Default::default() })
+            };
+            description = self.state.core.files.describe_with(description.ino, description.flags(), twin)?;
+        }
         let handle = self.state.handles.reserve()?;
         let (flags, ino, mode) = (description.flags(), description.ino, description.body.mode);
         self.state.handles.fill(handle, description);

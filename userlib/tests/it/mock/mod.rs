@@ -139,7 +139,7 @@ impl Transport for MockTransport {
         Err(Errno::OPNOTSUPP)
     }
 
-    fn claim(&self, _: BorrowedFd<'_>) -> Result<Claimed, Errno> {
+    fn claim(&self, _: BorrowedFd<'_>, _: bool) -> Result<Claimed, Errno> {
         Err(Errno::BADF)
     }
 
