@@ -232,7 +232,7 @@ pub struct PlaceholdersReply {
     pub ids: [u32; 16],
 }
 
-/// Body of a Claim, 8 bytes; none where the description is to be shared. The request carries the placeholder descriptor.
+/// Body of a Claim, 8 bytes; none where the description is to be shared. The request carries the placeholder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
 pub struct Claim {

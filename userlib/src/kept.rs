@@ -1,5 +1,5 @@
 //! Which of the process's descriptors are this library's: a program that closes every number there is, as daemons do,
-//! must not take them, nor may the library take a number that was given to somebody's file since.
+//! must not take them, nor may the library use a number that is a file of the program's by now.
 //!
 //! A map of bits, one for each number. Only whoever stands between a program and the kernel looks (the preload
 //! library); it costs others a bit set and cleared for each descriptor that lives long. The map is of this process: a

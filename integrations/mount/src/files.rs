@@ -1,6 +1,6 @@
 //! Open files: what the kernel's numbers of them stand for.
 
-use crate::ops::Listed;
+use crate::mapped::Listed;
 use crate::session::Session;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -5,9 +5,9 @@
 
 use crate::channel::{Channel, Request};
 use crate::files::{Files, OpenFile};
+use crate::handing::Handing;
 use crate::locks::Locks;
 use crate::nodes::{Identity, Nodes};
-use crate::ops::Handing;
 use crate::session::{Held, Session, Sessions};
 use crate::who::Who;
 use crate::wire::{Attr, AttrOut, EntryOut, InHeader, ROOT, op};

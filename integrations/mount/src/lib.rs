@@ -5,6 +5,7 @@
 //!   `/dev/fuse`.
 //! * `fs`: one request at a time, and where an object is reached; `ops/`: what each request does.
 //! * `nodes`: the kernel's inodes; `files`: its open files; `locks`: advisory locks, and who waits for them.
+//! * `handing`: files that preloaded programs hand to the kernel; `mapped`: which of them are mapped.
 //! * `who`: on whose behalf a request is; `session`: sessions with the device that act as that user.
 //!
 //! What flows through: a request is one or a few commands of a session that has the caller's user and groups. Nothing
@@ -17,7 +18,9 @@
 mod channel;
 mod files;
 mod fs;
+mod handing;
 mod locks;
+mod mapped;
 mod nodes;
 mod ops;
 mod session;
@@ -88,7 +91,7 @@ impl Mount {
             files: files::Files::default(),
             locks: Locks::new(channel),
             keeping: Keeping { entries: config.keep, attributes: config.keep },
-            handing: board.map(ops::Handing::new),
+            handing: board.map(handing::Handing::new),
             direct_mapped,
         });
         let ended = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);

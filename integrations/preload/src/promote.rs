@@ -14,25 +14,21 @@
 //! descriptor N. So one without a name is found, too, and permission is not asked for twice.
 
 use crate::abi::Res;
-use crate::table::{self, Gone, Open, Promotion};
-use crate::{config, device, mount, report, stdio, sys};
+use crate::board::{any, board};
+use crate::table::{self, Gone, Open};
+use crate::{config, device, mount, promotion, report, stdio, sys};
 use libc::c_int;
 use std::collections::VecDeque;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs::kept;
 use weldfs_ciscops::flags::{OpenFlags, Whence};
 use weldfs_ciscops::mapped::BoardView;
 use weldfs_ciscops::{At, Handle};
 use weldfs_locks::{Mutex, MutexGuard};
 
-/// The board of the run's mount.
-static BOARD: OnceLock<Option<BoardView>> = OnceLock::new();
 /// Whether this program has a ring.
 static RINGS: AtomicBool = AtomicBool::new(false);
-/// Counts how often this process gave copies of its descriptors to a new one.
-static BIRTHS: AtomicU32 = AtomicU32::new(1);
 /// Handles of files that were handed over, which other threads may be about to use, the oldest first.
 static RETIRED: Mutex<VecDeque<Handle>> = Mutex::new(VecDeque::new());
 const RETIRED_MAX: usize = 64;
@@ -41,36 +37,12 @@ const STATUS: c_int = libc::O_ACCMODE | libc::O_APPEND | libc::O_DIRECT | libc::
 const FILE: &str = ".weldfs-fd-";
 const MAPPING: &str = ".weldfs-map-";
 
-/// Finds the board, when this process comes to the device (under the lock of that).
-pub fn begin() {
-    let Some(config) = config::get().filter(|_| mount::at_prefix()) else { return };
-    let Some(path) = config.board.as_ref().and_then(|path| std::ffi::CString::new(&path[..]).ok()) else { return };
-    let view = open_raw(&path, libc::O_RDONLY).and_then(|fd| BoardView::open(fd.as_fd()).map_err(|_| libc::EIO));
-    if view.is_err() {
-        report::warn(&["files that other programs map are not seen: cannot read WELDFS_MAPPED"]);
-    }
-    let _ = BOARD.set(view.ok());
-}
-
-#[inline]
-fn board() -> Option<&'static BoardView> {
-    BOARD.get()?.as_ref()
-}
-
-fn open_raw(path: &std::ffi::CStr, flags: c_int) -> Res<OwnedFd> {
-    let flags = flags | libc::O_CLOEXEC | libc::O_NOFOLLOW;
-    let at = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags as usize, 0, 0, 0];
-    let fd = sys::checked(libc::SYS_openat, at)?;
-    // SAFETY: the descriptor just made, which nothing else knows.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd as c_int) })
-}
-
 /// The kernel's own file of what a descriptor of ours stands for, if that still is the file of `handle`. ENODEV: there
 /// is no mount, or it does not know it.
 fn kernel_file(fd: c_int, handle: Handle, name: &str, flags: c_int) -> Res<(OwnedFd, u64)> {
     board().ok_or(libc::ENODEV)?;
     let path = mount::kernel_name(format!("/{name}{fd}").as_bytes()).ok_or(libc::ENODEV)?;
-    let file = open_raw(&path, flags).map_err(|code| match code {
+    let file = sys::open(&path, flags).map_err(|code| match code {
         libc::ENOENT | libc::ENOTCONN | libc::ESTALE => libc::ENODEV,
         code => code,
     })?;
@@ -106,17 +78,6 @@ pub fn to_map(fd: c_int) -> Res<OwnedFd> {
     let handle = device::handle(fd).ok_or(libc::EBADF)??;
     // What is written back of a mapping goes to its offset, whatever the descriptor does.
     mapping(fd, handle, status_of(open) & libc::O_ACCMODE)
-}
-
-/// As of when it is known what is mapped; 0 without a board.
-#[inline]
-pub fn stamp() -> u64 {
-    board().map_or(0, BoardView::stamp)
-}
-
-/// Whether any file is mapped.
-pub fn any() -> bool {
-    board().is_some_and(BoardView::any)
 }
 
 /// The kernel's file to use for the bytes of a descriptor of ours, where the file is mapped by anyone. EIO, and a line:
@@ -183,19 +144,6 @@ pub fn of_handle(handle: Handle) -> Res<Option<usize>> {
     match found {
         Some(fd) => Ok(mapped(fd)?.map(|file| file as usize)),
         None => Ok(None),
-    }
-}
-
-/// What a descriptor's last duplicate leaves behind is closed, unless the number is no file of the mount any more.
-pub fn forget(known: &Promotion) {
-    if let Some(file) = known.reset() {
-        kept::release(file);
-        let mut st: libc::stat = crate::abi::zeroed();
-        let asked = sys::checked(libc::SYS_fstat, [file as usize, &raw mut st as usize, 0, 0, 0, 0]);
-        // ENOTCONN: its mount has ended.
-        if asked.map_or_else(|code| code == libc::ENOTCONN, |_| st.st_dev == mount::st_dev(0)) {
-            let _ = sys::close(file);
-        }
     }
 }
 
@@ -267,7 +215,7 @@ pub fn write_all_back() {
     if !any() {
         return;
     }
-    let root = mount::kernel_name(b"/").and_then(|path| open_raw(&path, libc::O_RDONLY | libc::O_DIRECTORY).ok());
+    let root = mount::kernel_name(b"/").and_then(|path| sys::open(&path, libc::O_RDONLY | libc::O_DIRECTORY).ok());
     if let Some(root) = root {
         let _ = sys::checked(libc::SYS_syncfs, [root.as_raw_fd() as usize, 0, 0, 0, 0, 0]);
     }
@@ -280,16 +228,6 @@ pub fn follow_flags(fd: c_int) {
         let flags = status_of(open) as usize;
         let _ = sys::checked(libc::SYS_fcntl, [file as usize, libc::F_SETFL as usize, flags, 0, 0, 0]);
     }
-}
-
-/// How often this process gave copies of its descriptors away.
-pub fn births() -> u32 {
-    BIRTHS.load(Ordering::Relaxed)
-}
-
-/// A new process has copies of this one's descriptors.
-pub fn born() {
-    BIRTHS.fetch_add(1, Ordering::Relaxed);
 }
 
 /// The program has set up a ring: from here on its files are the kernel's. Without a mount nothing changes.
@@ -322,7 +260,7 @@ pub fn opened(fd: c_int) {
 /// with it.
 pub fn hand_over(fd: c_int) -> Res<()> {
     let open = table::entry(fd).ok_or(libc::EBADF)?;
-    if open.kernel.births() != births() {
+    if open.kernel.births() != promotion::births() {
         return Err(libc::EBUSY);
     }
     let handle = device::handle(fd).ok_or(libc::EBADF)??;
@@ -386,5 +324,5 @@ pub fn after_fork(mut held: Held, child: bool) {
         held.clear();
     }
     drop(held);
-    born();
+    promotion::born();
 }

@@ -1,6 +1,7 @@
 //! Bare system calls, for the few places where neither libc's function (it may be hooked) nor another will do.
 
 use core::arch::asm;
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// One system call; the kernel's raw answer (negative errno on failure).
 #[cfg(target_arch = "x86_64")]
@@ -36,6 +37,15 @@ pub fn checked(number: i64, args: [usize; 6]) -> Result<usize, i32> {
 /// write(2), result ignored.
 pub fn write(fd: i32, bytes: &[u8]) {
     call(libc::SYS_write, [fd as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0]);
+}
+
+/// open(2) of a path that ends in NUL, with O_CLOEXEC and O_NOFOLLOW.
+pub fn open(path: &std::ffi::CStr, flags: i32) -> Result<OwnedFd, i32> {
+    let flags = flags | libc::O_CLOEXEC | libc::O_NOFOLLOW;
+    let at = [libc::AT_FDCWD as usize, path.as_ptr() as usize, flags as usize, 0, 0, 0];
+    let fd = checked(libc::SYS_openat, at)?;
+    // SAFETY: the descriptor just made, which nothing else knows.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as i32) })
 }
 
 /// close(2).

@@ -5,8 +5,9 @@
 //! that closes a descriptor in one thread while using it in another gets the same race as with the kernel.
 
 use crate::abi::Res;
+use crate::promotion::Promotion;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use weldfs_ciscops::Handle;
 use weldfs_locks::{Mutex, MutexGuard};
 
@@ -35,92 +36,6 @@ pub struct Open {
     name: Mutex<Vec<u8>>,
     /// What is known of it at the mount (`promote`).
     pub kernel: Promotion,
-}
-
-/// What this process knows of a file's mappings, and its own way to the kernel's pages of it. Entries are recycled, so
-/// what a thread has found out is kept only if the entry is still in the life that it was asked in.
-pub struct Promotion {
-    /// The life, and below it the board's stamp as of which the file is mapped nowhere; 0 = that is not known.
-    unmapped: AtomicU64,
-    /// The life, and below it the descriptor of the kernel's own file, plus one; 0 = none.
-    file: AtomicU64,
-    /// How often descriptors had been given to a new process when it was opened; 0 = it was inherited.
-    births: AtomicU32,
-    /// Whether locks were asked for through it: those are the device's, and cannot go to the kernel.
-    locked: AtomicBool,
-}
-
-/// Bits below a life. Stamps of a board are kept that far: as many changes pass in years.
-const LIFE_SHIFT: u32 = 48;
-const BELOW_LIFE: u64 = (1 << LIFE_SHIFT) - 1;
-
-impl Promotion {
-    const NONE: Promotion = Promotion {
-        unmapped: AtomicU64::new(0),
-        file: AtomicU64::new(0),
-        births: AtomicU32::new(0),
-        locked: AtomicBool::new(false),
-    };
-
-    /// Whether the file is known to be mapped nowhere as of a board's stamp.
-    #[inline]
-    pub fn is_unmapped(&self, stamp: u64) -> bool {
-        self.unmapped.load(Ordering::Acquire) & BELOW_LIFE == stamp & BELOW_LIFE
-    }
-
-    /// Which life the entry is in; to be asked for before its handle.
-    pub fn life(&self) -> u64 {
-        self.file.load(Ordering::Acquire) >> LIFE_SHIFT
-    }
-
-    /// It is mapped nowhere as of a stamp. 0: of a board whose writer died.
-    pub fn note_unmapped(&self, life: u64, stamp: u64) {
-        let old = self.unmapped.load(Ordering::Relaxed);
-        if old >> LIFE_SHIFT == life && stamp != 0 {
-            let new = life << LIFE_SHIFT | (stamp & BELOW_LIFE);
-            // Another thread's answer is as good.
-            let _ = self.unmapped.compare_exchange(old, new, Ordering::Release, Ordering::Relaxed);
-        }
-    }
-
-    /// The kernel's own file, in a life.
-    pub fn file(&self, life: u64) -> Option<i32> {
-        let word = self.file.load(Ordering::Acquire);
-        (word >> LIFE_SHIFT == life && word & BELOW_LIFE != 0).then(|| (word & BELOW_LIFE) as i32 - 1)
-    }
-
-    /// Puts a file in the place of another; what is there instead, if the life is over or another thread was faster.
-    pub fn set_file(&self, life: u64, old: Option<i32>, new: i32) -> Result<(), Option<i32>> {
-        let word = |file: Option<i32>| life << LIFE_SHIFT | file.map_or(0, |fd| fd as u64 + 1);
-        let set = self.file.compare_exchange(word(old), word(Some(new)), Ordering::AcqRel, Ordering::Acquire);
-        set.map(drop).map_err(|_| self.file(life))
-    }
-
-    /// As `births` counted when it was opened.
-    pub fn births(&self) -> u32 {
-        self.births.load(Ordering::Relaxed)
-    }
-
-    /// Whether locks were asked for.
-    pub fn locked(&self) -> bool {
-        self.locked.load(Ordering::Relaxed)
-    }
-
-    /// Locks are asked for.
-    pub fn lock(&self) {
-        self.locked.store(true, Ordering::Relaxed);
-    }
-
-    /// The life is over. What was open of the kernel's is the caller's, to close.
-    pub fn reset(&self) -> Option<i32> {
-        let life = self.life();
-        let next = (life + 1) << LIFE_SHIFT;
-        self.unmapped.store(next, Ordering::Release);
-        self.births.store(0, Ordering::Relaxed);
-        self.locked.store(false, Ordering::Relaxed);
-        let word = self.file.swap(next, Ordering::AcqRel);
-        (word & BELOW_LIFE != 0).then(|| (word & BELOW_LIFE) as i32 - 1)
-    }
 }
 
 impl Open {
@@ -208,7 +123,7 @@ pub fn insert(fd: i32, handle: Option<(Handle, u32)>, name: &[u8]) -> Res<()> {
     open.handle.store(handle.map_or(0, Handle::to_wire), Ordering::Relaxed);
     open.owner.store(handle.map_or(0, |_| PROCESS.load(Ordering::Relaxed)), Ordering::Release);
     open.cursor.store(0, Ordering::Relaxed);
-    open.kernel.births.store(if handle.is_some() { crate::promote::births() } else { 0 }, Ordering::Relaxed);
+    open.kernel.begin(handle.is_none());
     let mut place_name = open.name.lock();
     place_name.clear();
     place_name.extend_from_slice(name);
@@ -231,7 +146,7 @@ fn release(open: &'static Open) -> Option<Handle> {
     }
     let handle = open.claimed();
     open.owner.store(0, Ordering::Release);
-    crate::promote::forget(&open.kernel);
+    open.kernel.end();
     SPARE.lock().push(open);
     handle
 }
@@ -328,24 +243,5 @@ mod tests {
         assert_eq!(insert(FDS_MAX as i32, Some((handle_of(1), 0)), b""), Err(libc::EMFILE));
         assert!(!ours(-1));
         assert!(!ours(i32::MAX));
-    }
-
-    #[test]
-    fn what_was_found_out_of_an_entry_in_another_life_is_not_kept() {
-        let known = Promotion::NONE;
-        let life = known.life();
-        known.note_unmapped(life, 8);
-        assert!(known.is_unmapped(8) && !known.is_unmapped(10));
-        assert_eq!(known.set_file(life, None, 900), Ok(()));
-        assert_eq!(known.set_file(life, None, 901), Err(Some(900)));
-        assert_eq!(known.set_file(life, Some(900), 901), Ok(()));
-        assert_eq!(known.reset(), Some(901));
-        known.note_unmapped(life, 8);
-        assert!(!known.is_unmapped(8));
-        assert_eq!((known.file(life), known.file(known.life())), (None, None));
-        assert_eq!(known.set_file(life, None, 902), Err(None));
-        assert_eq!(known.reset(), None);
-        known.note_unmapped(known.life(), 0);
-        assert!(!known.is_unmapped(12));
     }
 }

@@ -7,5 +7,3 @@ mod handing;
 mod locking;
 mod names;
 mod opening;
-
-pub use handing::{Handing, Listed};

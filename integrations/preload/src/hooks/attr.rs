@@ -3,7 +3,7 @@
 use super::ours;
 use crate::abi::{self, Res, done, fail, hook};
 use crate::names::{Spot, route, route_file};
-use crate::{device, limit, promote, sys};
+use crate::{board, device, limit, promote, sys};
 use libc::{c_char, c_int, gid_t, mode_t, off_t, timespec, timeval, uid_t, utimbuf};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::bodies::{SetAttrBody, WireTime};
@@ -130,7 +130,7 @@ fn truncate_spot(spot: &Spot<'_>, size: off_t) -> Res<c_int> {
     if let Ok(size) = u64::try_from(size) {
         limit::sizable(size, || Ok(device::on(|d| d.statat(spot.base, &spot.path, false))?.size))?;
     }
-    if !promote::any() {
+    if !board::any() {
         return set_spot(spot, 0, size_set(size));
     }
     if spot.path.is_empty() {

@@ -6,7 +6,7 @@
 
 use crate::abi::{self, Res, fail, hook};
 use crate::names::{self, Place, Spot, locate};
-use crate::{config, cwd, device, mount, path, promote, report, sys};
+use crate::{config, cwd, device, mount, path, promotion, report, sys};
 use libc::{c_char, c_int, c_void, pid_t};
 use std::ffi::{CStr, CString};
 use weldfs_ciscops::Handle;
@@ -312,7 +312,7 @@ fn spawn(
     if config::carried().is_none() || abi::check_strings(argv).and(abi::check_strings(envp)).is_err() {
         return real(path, argv, envp);
     }
-    promote::born();
+    promotion::born();
     let Ok(name) = abi::text(path) else { return real(path, argv, envp) };
     let moved = super::spawn::seen(name);
     let (path, name) = moved.as_ref().map_or((path, name), |full| (full.as_ptr(), full.to_bytes()));

@@ -3,7 +3,7 @@
 use crate::abi::{self, Res, done, fail, give, hook};
 use crate::names::{Spot, route};
 use crate::table::{self, Gone};
-use crate::{counts, device, fdname, promote, report, stdio, sys};
+use crate::{board, counts, device, fdname, promote, report, stdio, sys};
 use libc::{c_char, c_int, c_uint, mode_t};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs::kept;
@@ -31,7 +31,7 @@ pub fn open_spot(spot: &Spot<'_>, flags: c_int, mode: mode_t) -> Res<c_int> {
 /// else pages of the mapping beyond the new end could come back. (With O_RDONLY, whose cut POSIX leaves open, the
 /// device does it.)
 pub fn open_cut(flags: c_int, open: impl FnOnce(c_int) -> Res<c_int>) -> Res<c_int> {
-    let apart = flags & libc::O_TRUNC != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY && promote::any();
+    let apart = flags & libc::O_TRUNC != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY && board::any();
     if !apart {
         return open(flags);
     }

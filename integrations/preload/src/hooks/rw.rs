@@ -3,7 +3,7 @@
 use super::ours;
 use crate::abi::{self, Res, count, fail, give, hook};
 use crate::promote::{self, Place};
-use crate::{device, limit, memory, report, sys};
+use crate::{board, device, limit, memory, report, sys};
 use libc::{c_int, c_void, iovec, off_t};
 use std::io::{IoSlice, IoSliceMut};
 use weldfs::Written;
@@ -48,7 +48,7 @@ fn kernel_write(file: c_int, fd: c_int, h: Handle, at: At, (call, n): (Call, usi
 /// have these bytes yet. Then they are written once more, where it sees them.
 #[inline]
 fn again_if_mapped(fd: c_int, before: u64, written: Written, parts: &[IoSlice<'_>]) -> Res<usize> {
-    if promote::stamp() != before {
+    if board::stamp() != before {
         repeat(fd, written, parts)?;
     }
     Ok(written.len)
@@ -148,7 +148,7 @@ fn write_device(fd: c_int, h: Handle, at: At, buf: *const c_void, n: usize) -> R
         Ok(_) if !memory::is_range(buf, n) => Err(nothing_to_write(h, at, libc::EFAULT)),
         Ok(bytes) => {
             let bytes = &bytes[..limit::writable(h, at, appends(fd), bytes.len())?];
-            let before = promote::stamp();
+            let before = board::stamp();
             let written = device::on(|d| d.write(h, at, bytes))?;
             again_if_mapped(fd, before, written, &[IoSlice::new(bytes)])
         }
@@ -231,7 +231,7 @@ fn writev_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> 
         }
         match gather(fd, h, at, (iov, n)) {
             Ok(parts) => {
-                let before = promote::stamp();
+                let before = board::stamp();
                 let written = device::on(|d| d.write(h, at, &parts[..]))?;
                 again_if_mapped(fd, before, written, &parts)
             }
@@ -297,7 +297,7 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
             libc::EFAULT => nothing_to_write(h, at, code),
             code => code,
         })?;
-        let before = promote::stamp();
+        let before = board::stamp();
         let written = device::on(|d| d.write(h, at, &parts[..]))?;
         again_if_mapped(fd, before, written, &parts)?;
         if at == At::End && off == -1 {
