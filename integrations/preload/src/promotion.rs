@@ -36,12 +36,15 @@ const LIFE_SHIFT: u32 = 48;
 const BELOW_LIFE: u64 = (1 << LIFE_SHIFT) - 1;
 
 impl Promotion {
-    pub const NONE: Promotion = Promotion {
-        unmapped: AtomicU64::new(0),
-        file: AtomicU64::new(0),
-        births: AtomicU32::new(0),
-        locked: AtomicBool::new(false),
-    };
+    /// Nothing is known.
+    pub const fn new() -> Promotion {
+        Promotion {
+            unmapped: AtomicU64::new(0),
+            file: AtomicU64::new(0),
+            births: AtomicU32::new(0),
+            locked: AtomicBool::new(false),
+        }
+    }
 
     /// Whether the file is known to be mapped nowhere as of a board's stamp.
     #[inline]
@@ -126,7 +129,7 @@ mod tests {
 
     #[test]
     fn what_was_found_out_of_an_entry_in_another_life_is_not_kept() {
-        let known = Promotion::NONE;
+        let known = Promotion::new();
         let life = known.life();
         known.note_unmapped(life, 8);
         assert!(known.is_unmapped(8) && !known.is_unmapped(10));

@@ -100,7 +100,7 @@ fn fresh() -> &'static Open {
         flags: AtomicU32::new(0),
         cursor: AtomicU64::new(0),
         name: Mutex::new(Vec::new()),
-        kernel: Promotion::NONE,
+        kernel: Promotion::new(),
     }))
 }
 

@@ -51,10 +51,18 @@ fn a_claimed_description_shares_its_offset_and_outlives_the_first_handle() {
     assert!(rustix::io::read(&placeholder.fd, &mut byte).is_err(), "an un-hooked read fails loudly");
     assert!(rustix::io::write(&placeholder.fd, b"x").is_err(), "an un-hooked write fails loudly");
 
-    let claimed = b.claim(std::os::fd::AsFd::as_fd(&placeholder.fd)).unwrap();
+    let claimed = b.claim(std::os::fd::AsFd::as_fd(&placeholder.fd), false).unwrap();
     assert_eq!(claimed.mode & 0o777, 0o644);
     let src = qb.stage(b"second").unwrap();
     qb.execute(&Command::new(0, Op::Write { h: claimed.handle, at: At::Current, src })).unwrap().ok().unwrap();
+    // One of its own: the same file, another offset.
+    let own = b.claim(std::os::fd::AsFd::as_fd(&placeholder.fd), true).unwrap();
+    assert_eq!((own.mode, own.flags & RW), (claimed.mode, claimed.flags & RW));
+    let out = qb.alloc(64).unwrap();
+    let read = Command::new(0, Op::Read { h: own.handle, at: At::Current, out });
+    let n = qb.execute(&read).unwrap().ok().unwrap().0;
+    assert_eq!(qb.pool().slice(out).unwrap().to_vec()[..n as usize], *b"first;second");
+    qb.execute(&Command::new(0, Op::Close { h: own.handle })).unwrap().ok().unwrap();
     qa.execute(&Command::new(0, Op::Close { h: ha })).unwrap().ok().unwrap();
     let out = qb.alloc(64).unwrap();
     let n =
@@ -68,7 +76,7 @@ fn a_claimed_description_shares_its_offset_and_outlives_the_first_handle() {
     wait_for("both sessions end", || embedded.device().usage().sessions == 0);
     assert_eq!(embedded.device().usage().open_files, 1);
     let c = attach(&embedded);
-    c.claim(std::os::fd::AsFd::as_fd(&placeholder.fd)).unwrap();
+    c.claim(std::os::fd::AsFd::as_fd(&placeholder.fd), false).unwrap();
     c.detach();
     drop(placeholder);
     wait_for("the description goes with its last copy", || embedded.device().usage() == Usage::default());
@@ -79,9 +87,9 @@ fn a_descriptor_that_is_no_placeholder_cannot_be_claimed() {
     let embedded = device(1);
     let t = attach(&embedded);
     let file = tempfile::tempfile().unwrap();
-    assert_eq!(t.claim(std::os::fd::AsFd::as_fd(&file)).unwrap_err(), Errno::BADF);
+    assert_eq!(t.claim(std::os::fd::AsFd::as_fd(&file), false).unwrap_err(), Errno::BADF);
     let unused = t.placeholders(1).unwrap().remove(0);
-    assert_eq!(t.claim(std::os::fd::AsFd::as_fd(&unused.fd)).unwrap_err(), Errno::BADF, "nothing is open on it");
+    assert_eq!(t.claim(std::os::fd::AsFd::as_fd(&unused.fd), true).unwrap_err(), Errno::BADF, "nothing is open on it");
 }
 
 #[test]
