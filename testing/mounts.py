@@ -41,6 +41,8 @@ SMALL = {
     "ed": "/usr/bin/ed",
     "gcc": "/usr/bin/gcc",
     "git": "/usr/bin/git",
+    "liburing-dev": "/usr/include/liburing.h",
+    "lmdb-utils": "/usr/bin/mdb_load",
     "make": "/usr/bin/make",
     "python3-venv": "/usr/share/doc/python3-venv",
     "rsync": "/usr/bin/rsync",

@@ -45,6 +45,8 @@ pub mod kind {
     /// The card's kernels as JSON; or, only for root and the device's owner: load, unload, activate, deactivate one, or
     /// read a debug port.
     pub const KERNELS: u16 = 13;
+    /// Make placeholder descriptors of files that are open.
+    pub const SHARE: u16 = 14;
     /// Set in every reply.
     pub const REPLY: u16 = 0x8000;
 }
@@ -232,6 +234,18 @@ pub struct PlaceholdersReply {
     pub ids: [u32; 16],
 }
 
+/// Asks for placeholder descriptors of files that are open, 136 bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub struct Share {
+    /// How many, 1..=16.
+    pub count: u32,
+    /// Zero.
+    pub reserved: u32,
+    /// Handles in wire form; zero behind the last one.
+    pub handles: [u64; 16],
+}
+
 /// Body of a Claim, 8 bytes; none where the description is to be shared. The request carries the placeholder.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -317,6 +331,8 @@ pub enum Request {
         /// How many.
         count: u32,
     },
+    /// Make placeholders of files that are open.
+    Share(Share),
     /// Turn the descriptor that is attached into a handle.
     Claim {
         /// On an open file description of its own, and not on the one that the descriptor stands for.
@@ -392,6 +408,7 @@ impl Request {
             Request::NewQueue(_) => kind::NEW_QUEUE,
             Request::Placeholders { .. } => kind::PLACEHOLDERS,
             Request::Claim { .. } => kind::CLAIM,
+            Request::Share(_) => kind::SHARE,
             Request::Stats { .. } => kind::STATS,
             Request::Trace { .. } => kind::TRACE,
             Request::Tune(_) => kind::TUNE,
@@ -413,6 +430,7 @@ impl Request {
                 message(k, 0, hello.as_bytes(), prefix)
             }
             Request::NewQueue(b) => message(k, 0, b.as_bytes(), &[]),
+            Request::Share(b) => message(k, 0, b.as_bytes(), &[]),
             Request::Placeholders { count } => {
                 message(k, 0, Placeholders { count: *count, reserved: 0 }.as_bytes(), &[])
             }
@@ -446,6 +464,15 @@ impl Request {
                     return Err(Errno::INVAL);
                 }
                 Ok(Request::Placeholders { count: b.count })
+            }
+            kind::SHARE => {
+                let b: Share = exact(body)?;
+                let count = b.count as usize;
+                let known = b.reserved == 0 && (1..=b.handles.len()).contains(&count);
+                if !known || b.handles[count..].iter().any(|handle| *handle != 0) {
+                    return Err(Errno::INVAL);
+                }
+                Ok(Request::Share(b))
             }
             kind::CLAIM if body.is_empty() => Ok(Request::Claim { anew: false }),
             kind::CLAIM => match exact(body)? {
@@ -534,7 +561,7 @@ impl Reply {
                 b.layout.validate()?;
                 Reply::Queue(b)
             }
-            kind::PLACEHOLDERS => Reply::Placeholders(exact(body)?),
+            kind::PLACEHOLDERS | kind::SHARE => Reply::Placeholders(exact(body)?),
             kind::CLAIM => Reply::Claimed(exact(body)?),
             kind::STATS | kind::TENANTS | kind::TUNE | kind::KERNELS => Reply::Text(body.to_vec()),
             kind::TOKEN => Reply::Token(Token(exact(body)?)),

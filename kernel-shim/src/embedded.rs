@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use weldfs::{AttachOptions, Claimed, Connector, Here, Placeholder, Process, QueueParts, SessionInfo, Transport};
 use weldfs_ciscops::attach::{Reply, Request};
-use weldfs_ciscops::{Cqe, Errno, Sqe};
+use weldfs_ciscops::{Cqe, Errno, Handle, Sqe};
 use weldfs_locks::Mutex;
 use weldfs_storagefs::device::{Device, DeviceConfig, Identity, Seated};
 use weldfs_storagefs::fs::Cred;
@@ -188,6 +188,11 @@ impl Transport for Local {
 
     fn placeholders(&self, count: u32) -> Result<Vec<Placeholder>, Errno> {
         let made = self.with(|s| s.placeholders(count))?;
+        Ok(made.into_iter().map(|(id, fd)| Placeholder::new(id, fd)).collect())
+    }
+
+    fn share(&self, open: &[Handle]) -> Result<Vec<Placeholder>, Errno> {
+        let made = self.with(|s| s.share(open))?;
         Ok(made.into_iter().map(|(id, fd)| Placeholder::new(id, fd)).collect())
     }
 

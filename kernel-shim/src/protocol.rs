@@ -7,10 +7,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use weldfs_ciscops::Errno;
 use weldfs_ciscops::attach::{
     Claimed, Hello, NewQueue, PlaceholdersReply, QueueReply, Reply, Request, Welcome, feature, negotiate,
 };
+use weldfs_ciscops::{Errno, Handle};
 use weldfs_storagefs::device::Identity;
 
 use crate::creds::{StopRight, governs};
@@ -221,15 +221,11 @@ fn serve(
 ) -> Result<(Reply, Vec<Rider>), Errno> {
     match request {
         Request::NewQueue(queue) => new_queue(session, queue),
-        Request::Placeholders { count } => {
-            let made = session.placeholders(count)?;
-            let mut reply = PlaceholdersReply { count, ..PlaceholdersReply::default() };
-            let mut riders = Vec::new();
-            for (slot, (id, fd)) in reply.ids.iter_mut().zip(made) {
-                *slot = id;
-                riders.push(Rider::Owned(fd));
-            }
-            Ok((Reply::Placeholders(reply), riders))
+        Request::Placeholders { count } => Ok(placeholders(session.placeholders(count)?)),
+        Request::Share(share) => {
+            let open: Vec<Handle> =
+                share.handles.iter().take(share.count as usize).map(|h| Handle::from_wire(*h)).collect();
+            Ok(placeholders(session.share(&open)?))
         }
         Request::Claim { anew } => {
             let [fd] = fds.as_slice() else { return Err(Errno::BADF) };
@@ -255,6 +251,17 @@ fn serve(
             reply => Ok((reply, Vec::new())),
         },
     }
+}
+
+/// The answer that has these with it.
+fn placeholders(made: Vec<(u32, OwnedFd)>) -> (Reply, Vec<Rider>) {
+    let mut reply = PlaceholdersReply { count: made.len() as u32, ..PlaceholdersReply::default() };
+    let mut riders = Vec::new();
+    for (slot, (id, fd)) in reply.ids.iter_mut().zip(made) {
+        *slot = id;
+        riders.push(Rider::Owned(fd));
+    }
+    (Reply::Placeholders(reply), riders)
 }
 
 /// A sealed memfd with these bytes, to send.

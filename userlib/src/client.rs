@@ -14,8 +14,8 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use weldfs_ciscops::attach::{Reply, Request};
-use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, PLACEHOLDERS_MAX, POOL_BYTES_MIN};
-use weldfs_ciscops::{Durability, Errno};
+use weldfs_ciscops::limits::{ATOMIC_WRITE_MAX, POOL_BYTES_MIN};
+use weldfs_ciscops::{Durability, Errno, Handle};
 use weldfs_locks::Mutex;
 
 /// How a client attaches and how large its queue pairs are.
@@ -41,8 +41,6 @@ impl Default for ClientOptions {
 
 /// Bytes of pool of a queue pair for large operands: a full payload both ways, with paths.
 const LARGE_POOL_BYTES: u32 = 4 << 20;
-/// Placeholder descriptors fetched per round trip.
-const PLACEHOLDER_BATCH: u32 = PLACEHOLDERS_MAX as u32 / 2;
 
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
 
@@ -223,8 +221,8 @@ impl Client {
         }
     }
 
-    pub(crate) fn placeholder(&self) -> Result<Placeholder, Errno> {
-        self.session()?.placeholder()
+    pub(crate) fn share(&self, open: &[Handle]) -> Result<Vec<Placeholder>, Errno> {
+        self.session()?.transport.share(open)
     }
 
     pub(crate) fn claim(&self, fd: BorrowedFd<'_>, anew: bool) -> Result<Claimed, Errno> {
@@ -328,7 +326,6 @@ pub(crate) struct Session {
     shared: Mutex<Option<Queue>>,
     made: AtomicU64,
     over: AtomicBool,
-    placeholders: Mutex<Vec<Placeholder>>,
 }
 
 impl Session {
@@ -342,7 +339,6 @@ impl Session {
             shared: Mutex::new(None),
             made: AtomicU64::new(0),
             over: AtomicBool::new(false),
-            placeholders: Mutex::new(Vec::new()),
         }
     }
 
@@ -358,7 +354,6 @@ impl Session {
     fn end(&self) {
         self.over.store(true, Ordering::Relaxed);
         self.transport.detach();
-        self.placeholders.lock().clear();
     }
 
     /// A queue pair for one thread: an idle one, a new one, or (the device's limit reached) a turn at the shared one.
@@ -468,14 +463,5 @@ impl Session {
         if queue.is_ours() && !queue.is_dead() && !self.is_over() && queue.in_flight() == 0 {
             self.idle.lock().push(queue);
         }
-    }
-
-    fn placeholder(&self) -> Result<Placeholder, Errno> {
-        let mut stock = self.placeholders.lock();
-        if let Some(placeholder) = stock.pop() {
-            return Ok(placeholder);
-        }
-        *stock = self.transport.placeholders(PLACEHOLDER_BATCH)?;
-        stock.pop().ok_or(Errno::PROTO)
     }
 }

@@ -204,6 +204,10 @@ pub trait Transport: Send + Sync {
     /// `count` fresh placeholders. Errors: EMFILE, ENODEV, EOPNOTSUPP where the device makes none.
     fn placeholders(&self, count: u32) -> Result<Vec<Placeholder>, Errno>;
 
+    /// Placeholders of files that are open in this session, 1 to 16 of them. Errors: EBADF, EEXIST (one came with a
+    /// placeholder), EMFILE, ENODEV, EOPNOTSUPP where the device makes none.
+    fn share(&self, open: &[Handle]) -> Result<Vec<Placeholder>, Errno>;
+
     /// Takes over the open file description that `fd` stands for. Errors: EBADF (not a placeholder of this device, or
     /// nothing is open on it any more), EMFILE, ENODEV.
     fn claim(&self, fd: BorrowedFd<'_>, anew: bool) -> Result<Claimed, Errno>;

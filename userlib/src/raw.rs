@@ -465,9 +465,11 @@ impl<'c> Raw<'c> {
         self.act([path.into(), name.into()], build).map(drop)
     }
 
-    /// A placeholder descriptor, from a batch fetched in advance. EOPNOTSUPP where the device makes none.
-    pub fn placeholder(&self) -> Result<Placeholder, Errno> {
-        self.client.placeholder()
+    /// Placeholder descriptors of files that are open in this session, 1 to 16: by them another process may claim what
+    /// they stand for. EBADF, EEXIST (one was claimed, or has a placeholder already), EMFILE, EOPNOTSUPP where the
+    /// device makes none.
+    pub fn share(&self, open: &[Handle]) -> Result<Vec<Placeholder>, Errno> {
+        self.client.share(open)
     }
 
     /// Takes over the open file description that a placeholder descriptor (inherited, or received over a socket)
@@ -478,7 +480,7 @@ impl<'c> Raw<'c> {
 
     /// Opens the file behind another process's placeholder: a description of its own, at offset 0, with the access of
     /// that one and without O_APPEND. Also of a file without a name; permission is not asked for again. EBADF as for
-    /// [`Raw::claim`], ENFILE, EOPNOTSUPP (a virtual file; one of a host directory that was opened to append).
+    /// [`Raw::claim`], ENFILE, EOPNOTSUPP (a virtual file; a directory of a host).
     pub fn claim_anew(&self, fd: BorrowedFd<'_>) -> Result<Claimed, Errno> {
         self.client.claim(fd, true)
     }

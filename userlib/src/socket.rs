@@ -24,7 +24,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use weldfs_ciscops::attach::{self, Hello, NewQueue, PROTOCOL_VERSION, Reply, Request};
+use weldfs_ciscops::attach::{self, Hello, NewQueue, PROTOCOL_VERSION, Reply, Request, Share};
 use weldfs_ciscops::flags::OpenFlags;
 use weldfs_ciscops::limits::{ATTACH_MESSAGE_MAX, PLACEHOLDERS_MAX};
 use weldfs_ciscops::{Errno, Handle, SharedRegion};
@@ -350,6 +350,22 @@ impl SocketTransport {
         let socket = self.socket.lock();
         converse(&socket.as_ref().ok_or(Errno::NODEV)?.1, request, rider)
     }
+
+    /// So many placeholders, by one request or another.
+    fn placeholders_by(&self, request: &Request, wanted: u32) -> Result<Vec<Placeholder>, Errno> {
+        let (reply, fds) = self.ask(request, None)?;
+        let Reply::Placeholders(attach::PlaceholdersReply { count, ids, .. }) = reply else {
+            return Err(Errno::PROTO);
+        };
+        if count != wanted || count as usize > ids.len() || fds.len() > count as usize {
+            return Err(Errno::PROTO);
+        }
+        if fds.len() < count as usize {
+            // The kernel drops those that the process has no number for.
+            return Err(Errno::MFILE);
+        }
+        Ok(ids.iter().zip(fds).map(|(&id, fd)| Placeholder::new(id, fd)).collect())
+    }
 }
 
 impl Transport for SocketTransport {
@@ -365,22 +381,16 @@ impl Transport for SocketTransport {
     }
 
     fn placeholders(&self, count: u32) -> Result<Vec<Placeholder>, Errno> {
-        // Where none can be out of the program's way there is none to spare.
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
-        let scarce = limit.is_some_and(|n| n <= FD_HIGH as u64 + u64::from(count));
-        let count = if scarce { 1 } else { count };
-        let (reply, fds) = self.ask(&Request::Placeholders { count }, None)?;
-        let Reply::Placeholders(attach::PlaceholdersReply { count, ids, .. }) = reply else {
-            return Err(Errno::PROTO);
-        };
-        if fds.len() < count as usize && count as usize <= ids.len() {
-            // The kernel drops those that the process has no number for.
-            return Err(Errno::MFILE);
+        self.placeholders_by(&Request::Placeholders { count }, count)
+    }
+
+    fn share(&self, open: &[Handle]) -> Result<Vec<Placeholder>, Errno> {
+        let mut share = Share { count: open.len() as u32, ..Share::default() };
+        if open.is_empty() || open.len() > share.handles.len() {
+            return Err(Errno::INVAL);
         }
-        if count as usize != fds.len() || count as usize > ids.len() {
-            return Err(Errno::PROTO);
-        }
-        Ok(ids.iter().zip(fds).map(|(&id, fd)| Placeholder::new(id, fd)).collect())
+        share.handles.iter_mut().zip(open).for_each(|(place, handle)| *place = handle.to_wire());
+        self.placeholders_by(&Request::Share(share), share.count)
     }
 
     fn claim(&self, fd: BorrowedFd<'_>, anew: bool) -> Result<Claimed, Errno> {

@@ -13,6 +13,15 @@ fn requests() -> Vec<Request> {
         },
         Request::NewQueue(NewQueue { depth: 64, pool_bytes: 1 << 20 }),
         Request::Placeholders { count: 16 },
+        Request::Share(Share {
+            count: 2,
+            handles: {
+                let mut h = [0; 16];
+                (h[0], h[1]) = (1 << 32 | 4, 1 << 32 | 5);
+                h
+            },
+            ..Share::default()
+        }),
         Request::Claim { anew: false },
         Request::Claim { anew: true },
         Request::Stats { detail: 0 },

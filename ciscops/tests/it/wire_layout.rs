@@ -56,6 +56,7 @@ fn attach_messages_have_their_layout() {
     layout!(Placeholders = 8 { count @ 0, reserved @ 4 });
     layout!(PlaceholdersReply = 72 { count @ 0, reserved @ 4, ids @ 8 });
     layout!(Trace = 8 { start @ 0, limit @ 4 });
+    layout!(Share = 136 { count @ 0, reserved @ 4, handles @ 8 });
     layout!(Claim = 8 { anew @ 0, reserved @ 4 });
     layout!(Claimed = 24 { handle @ 0, flags @ 8, mode @ 12, placeholder @ 16, reserved @ 20 });
 }

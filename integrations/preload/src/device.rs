@@ -2,18 +2,23 @@
 
 use crate::abi::Res;
 use crate::{config, counts, report, sys, table};
-use std::os::fd::{AsRawFd, BorrowedFd, IntoRawFd};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::ffi::CString;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 use std::sync::{Arc, OnceLock};
-use weldfs::{AttachOptions, Client, ClientOptions, Placeholder, Raw, SocketConnector};
+use weldfs::{AttachOptions, Client, ClientOptions, Raw, SocketConnector, kept};
 use weldfs_ciscops::flags::OpenFlags;
 use weldfs_ciscops::{Errno, Handle};
 use weldfs_locks::{Mutex, MutexGuard};
 
 static CLIENT: OnceLock<Client> = OnceLock::new();
 static ATTACH: Mutex<()> = Mutex::new(());
-/// A placeholder fetched for an open that then failed, kept for the next one.
-static STASH: Mutex<Option<Placeholder>> = Mutex::new(None);
+/// The descriptor whose duplicates stand for files that no other process knows, or -1.
+static BLANK: AtomicI32 = AtomicI32::new(-1);
+/// Held while files are shared, so that whoever waits for it finds them shared.
+static SHARING: Mutex<()> = Mutex::new(());
+/// Files that are shared in one message.
+const SHARED_AT_ONCE: usize = 16;
 /// The process's umask as last set through us, or `UMASK_UNKNOWN`.
 static UMASK: AtomicU32 = AtomicU32::new(UMASK_UNKNOWN);
 const UMASK_UNKNOWN: u32 = u32::MAX;
@@ -78,6 +83,11 @@ pub fn on<T>(call: impl FnOnce(Raw<'static>) -> Result<T, Errno>) -> Res<T> {
     call(client()?.raw()).map_err(|e| e.0)
 }
 
+/// Whether there is a device; attaches on first use.
+pub fn is_there() -> bool {
+    client().is_ok()
+}
+
 /// The handle behind a descriptor of ours; `None` for the kernel's own.
 #[inline]
 pub fn handle(fd: i32) -> Option<Res<Handle>> {
@@ -97,39 +107,127 @@ fn claim(fd: i32) -> Res<(Handle, u32)> {
 
 /// Opens and returns the descriptor that stands for the file: the lowest free number, as POSIX asks. `name` is
 /// remembered with it.
+///
+/// The number is a duplicate of one blank descriptor; a placeholder of the file's own, which the device makes, takes
+/// its place when another process may come to have it (`share_all`).
 pub fn open(base: Handle, path: &[u8], oflags: i32, mode: u32, name: &[u8]) -> Res<i32> {
-    let stashed = STASH.lock().take();
-    let stand_in = stashed.map_or_else(|| on(|raw| raw.placeholder()), Ok)?;
     let flags = OpenFlags::from_linux(oflags);
     let mode = if flags.intersects(OpenFlags::CREATE | OpenFlags::TMPFILE) { mode & !umask() } else { 0 };
-    let opened = match on(|raw| raw.openat(base, path, flags, mode, stand_in.id)) {
-        Ok(opened) => opened,
+    // The number first: where there is none, nothing is opened or made.
+    let fd = sys::dup_from(blank()?, 0, oflags & libc::O_CLOEXEC != 0)?;
+    let noted = on(|raw| raw.openat(base, path, flags, mode, 0)).and_then(|opened| {
+        let noted = table::insert(fd, Some((opened.handle, u32::from(flags.bits()))), name);
+        noted.inspect_err(|_| {
+            let _ = on(|raw| raw.close(opened.handle));
+        })
+    });
+    match noted {
+        Ok(()) => Ok(fd),
         Err(code) => {
-            // One that takes a number of the program's is not kept.
-            if stand_in.fd.as_raw_fd() >= weldfs::FD_HIGH {
-                *STASH.lock() = Some(stand_in);
-            }
-            return Err(code);
+            let _ = sys::close(fd);
+            Err(code)
         }
-    };
-    let stands = stand_in.into_fd().into_raw_fd();
-    let cloexec = oflags & libc::O_CLOEXEC != 0;
-    let fd = if stands < weldfs::FD_HIGH {
-        // The process may have so few descriptors that none is out of the way: this is the lowest free one already.
-        sys::set_cloexec(stands, cloexec).map(|()| stands)
-    } else {
-        let fd = sys::dup_from(stands, 0, cloexec);
-        let _ = sys::close(stands);
-        fd
-    };
-    let noted = fd.and_then(|fd| table::insert(fd, Some((opened.handle, u32::from(flags.bits()))), name).map(|()| fd));
-    if let (Err(_), Ok(fd)) = (&noted, fd) {
-        let _ = sys::close(fd);
     }
-    if noted.is_err() {
-        let _ = on(|raw| raw.close(opened.handle));
+}
+
+/// What stands for files in this process alone: as a placeholder of the device it fails every read, write and mmap,
+/// but stands for nothing elsewhere.
+fn blank() -> Res<i32> {
+    match BLANK.load(Ordering::Acquire) {
+        fd if fd >= 0 && is_blank(fd) => Ok(fd),
+        old => make_blank(old),
     }
-    noted
+}
+
+/// The program may have closed every number there is, by calls that are not hooked.
+fn is_blank(fd: i32) -> bool {
+    kept::is_kept(fd)
+}
+
+#[cold]
+fn make_blank(old: i32) -> Res<i32> {
+    let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
+    let made = sys::checked(libc::SYS_memfd_create, [c"weldfs-file".as_ptr() as usize, flags, 0, 0, 0, 0])? as i32;
+    let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+    let sealed = sys::checked(libc::SYS_fcntl, [made as usize, libc::F_ADD_SEALS as usize, seals as usize, 0, 0, 0]);
+    // Write-only: a read of it is to fail, and not to find an empty file.
+    let again = CString::new(format!("/proc/self/fd/{made}")).map_err(|_| libc::EINVAL)?;
+    let args = [libc::AT_FDCWD as usize, again.as_ptr() as usize, (libc::O_WRONLY | libc::O_CLOEXEC) as usize, 0, 0, 0];
+    let low = sealed.and_then(|_| sys::checked(libc::SYS_openat, args));
+    let _ = sys::close(made);
+    let low = low? as i32;
+    let fd = match sys::dup_from(low, weldfs::FD_HIGH, true) {
+        Ok(high) => {
+            let _ = sys::close(low);
+            high
+        }
+        Err(_) => low,
+    };
+    kept::keep(fd);
+    match BLANK.compare_exchange(old, fd, Ordering::AcqRel, Ordering::Acquire) {
+        Ok(_) => Ok(fd),
+        Err(other) => {
+            kept::release(fd);
+            let _ = sys::close(fd);
+            Ok(other)
+        }
+    }
+}
+
+/// Before another process may come to have descriptors of this one: each open file gets a placeholder of its own, by
+/// which that process finds it. Costs a round trip for each sixteen files that were opened since the last time.
+pub fn share_all() {
+    if table::any_alone() {
+        share_all_of(&SHARING.lock());
+    }
+}
+
+fn share_all_of(_: &MutexGuard<'static, ()>) {
+    while table::any_alone() {
+        let open = table::alone(SHARED_AT_ONCE);
+        if open.is_empty() || share(&open).is_err() {
+            // What cannot be shared is EBADF in the other process.
+            return;
+        }
+    }
+}
+
+/// The same of one descriptor.
+pub fn share_one(fd: i32) -> Res<()> {
+    if !table::is_alone(fd) {
+        return Ok(());
+    }
+    let _one = SHARING.lock();
+    if !table::is_alone(fd) {
+        return Ok(());
+    }
+    let open = table::entry(fd).ok_or(libc::EBADF)?;
+    share(&[(open, open.claimed().ok_or(libc::EBADF)?)])
+}
+
+fn share(open: &[(&'static table::Open, Handle)]) -> Res<()> {
+    let handles: Vec<Handle> = open.iter().map(|(_, handle)| *handle).collect();
+    let made = match on(|raw| raw.share(&handles)) {
+        Ok(made) => made,
+        // One was closed meanwhile, or shared by another thread: one by one.
+        Err(libc::EBADF | libc::EEXIST) if open.len() > 1 => {
+            return open.iter().try_for_each(|one| match share(&[*one]) {
+                Err(libc::EBADF | libc::EEXIST) => Ok(()),
+                other => other,
+            });
+        }
+        Err(code) => return Err(code),
+    };
+    for ((open, handle), placeholder) in open.iter().zip(made) {
+        let stands = placeholder.into_fd();
+        table::share_out(open, *handle, |number| {
+            let flags = sys::checked(libc::SYS_fcntl, [number as usize, libc::F_GETFD as usize, 0, 0, 0, 0])?;
+            let cloexec = if flags & libc::FD_CLOEXEC as usize != 0 { libc::O_CLOEXEC } else { 0 };
+            let from = stands.as_raw_fd() as usize;
+            sys::checked(libc::SYS_dup3, [from, number as usize, cloexec as usize, 0, 0, 0]).map(drop)
+        })?;
+    }
+    Ok(())
 }
 
 /// The umask. The kernel tells it only by changing it, so it is asked once and then followed through our hook.
@@ -150,19 +248,19 @@ pub fn set_umask(mask: u32) {
 }
 
 /// This module's locks while the process forks.
-pub type Held = (MutexGuard<'static, ()>, MutexGuard<'static, Option<Placeholder>>);
+pub type Held = (MutexGuard<'static, ()>, MutexGuard<'static, ()>);
 
-/// Takes this module's locks before a fork; `after_fork` gives them back on both sides.
+/// Takes them before a fork, when the child can find what is open by its placeholders; `after_fork` gives them back on
+/// both sides.
 pub fn before_fork() -> Held {
-    (ATTACH.lock(), STASH.lock())
+    let sharing = SHARING.lock();
+    share_all_of(&sharing);
+    (sharing, ATTACH.lock())
 }
 
-/// See `before_fork`. The child also drops what belongs to its parent's session.
-pub fn after_fork((attach, mut stash): Held, child: bool) {
-    if child {
-        drop(stash.take());
-    }
-    drop((stash, attach));
+/// See `before_fork`.
+pub fn after_fork(held: Held, child: bool) {
+    drop(held);
     if child && let Some(client) = CLIENT.get() {
         client.let_go_after_fork();
     }

@@ -6,7 +6,7 @@
 use crate::abi::Res;
 use crate::{device, sys};
 use std::sync::atomic::{AtomicU64, Ordering};
-use weldfs_ciscops::flags::Whence;
+use weldfs_ciscops::flags::{OpenFlags, Whence};
 use weldfs_ciscops::{At, Handle};
 
 const NONE: u64 = libc::RLIM_INFINITY;
@@ -23,9 +23,13 @@ pub fn learn() {
 
 /// How many of `n` bytes may be written. EFBIG: none, and the signal was sent.
 #[inline]
-pub fn writable(h: Handle, at: At, append: bool, n: usize) -> Res<usize> {
+pub fn writable(h: Handle, at: At, flags: OpenFlags, n: usize) -> Res<usize> {
     let limit = LIMIT.load(Ordering::Relaxed);
-    if limit == NONE { Ok(n) } else { cut(h, at, append, n, limit) }
+    // That a descriptor cannot write at all is said first.
+    if limit == NONE || !flags.contains(OpenFlags::WRITE) {
+        return Ok(n);
+    }
+    cut(h, at, flags.contains(OpenFlags::APPEND), n, limit)
 }
 
 #[cold]
@@ -41,11 +45,12 @@ fn cut(h: Handle, at: At, append: bool, n: usize, limit: u64) -> Res<usize> {
     }
 }
 
-/// Whether a file may get this size. EFBIG: it would grow beyond the limit, and the signal was sent.
+/// Whether a file may get this size; `now` is the one that it has, or none where the change will be refused anyway.
+/// EFBIG: it would grow beyond the limit, and the signal was sent.
 #[inline]
-pub fn sizable(size: u64, now: impl FnOnce() -> Res<u64>) -> Res<()> {
+pub fn sizable(size: u64, now: impl FnOnce() -> Option<u64>) -> Res<()> {
     let limit = LIMIT.load(Ordering::Relaxed);
-    if limit == NONE || size <= limit || size <= now()? { Ok(()) } else { Err(exceeded()) }
+    if limit == NONE || size <= limit || now().is_none_or(|now| size <= now) { Ok(()) } else { Err(exceeded()) }
 }
 
 /// The signal is the calling thread's, as the kernel sends it.

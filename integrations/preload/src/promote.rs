@@ -14,7 +14,7 @@
 //! descriptor N. So one without a name is found, too, and permission is not asked for twice.
 
 use crate::abi::Res;
-use crate::board::{any, board};
+use crate::board::{self, board};
 use crate::table::{self, Gone, Open};
 use crate::{config, device, mount, promotion, report, stdio, sys};
 use libc::c_int;
@@ -33,7 +33,7 @@ static RINGS: AtomicBool = AtomicBool::new(false);
 static RETIRED: Mutex<VecDeque<Handle>> = Mutex::new(VecDeque::new());
 const RETIRED_MAX: usize = 64;
 /// Status flags that a file of the kernel's takes over from the descriptor.
-const STATUS: c_int = libc::O_ACCMODE | libc::O_APPEND | libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC;
+const STATUS: c_int = libc::O_ACCMODE | libc::O_APPEND | libc::O_DIRECT | libc::O_SYNC | libc::O_DSYNC | libc::O_PATH;
 const FILE: &str = ".weldfs-fd-";
 const MAPPING: &str = ".weldfs-map-";
 
@@ -41,6 +41,8 @@ const MAPPING: &str = ".weldfs-map-";
 /// is no mount, or it does not know it.
 fn kernel_file(fd: c_int, handle: Handle, name: &str, flags: c_int) -> Res<(OwnedFd, u64)> {
     board().ok_or(libc::ENODEV)?;
+    // The mount finds the file by its placeholder.
+    device::share_one(fd)?;
     let path = mount::kernel_name(format!("/{name}{fd}").as_bytes()).ok_or(libc::ENODEV)?;
     let file = sys::open(&path, flags).map_err(|code| match code {
         libc::ENOENT | libc::ENOTCONN | libc::ESTALE => libc::ENODEV,
@@ -78,6 +80,11 @@ pub fn to_map(fd: c_int) -> Res<OwnedFd> {
     let handle = device::handle(fd).ok_or(libc::EBADF)??;
     // What is written back of a mapping goes to its offset, whatever the descriptor does.
     mapping(fd, handle, status_of(open) & libc::O_ACCMODE)
+}
+
+/// Whether any file is mapped. A process that has not come to the device yet does so for this.
+pub fn any() -> bool {
+    config::get().is_some() && mount::at_prefix() && device::is_there() && board::any()
 }
 
 /// The kernel's file to use for the bytes of a descriptor of ours, where the file is mapped by anyone. EIO, and a line:
@@ -133,11 +140,36 @@ fn look(board: &BoardView, fd: c_int, open: &Open) -> Res<Option<c_int>> {
     }
 }
 
-/// The same of a handle, through whichever descriptor of ours has it.
+/// After a command that changed bytes or size of a file, with the board's stamp from before it was asked whether that
+/// is mapped: where the stamp has changed, a program may have mapped the file meanwhile, and read pages as they were
+/// before; written back, they would undo the change. So it is made once more, through the kernel, by a file that takes
+/// offsets as they are said. The command was carried out in any case.
+#[inline]
+pub fn once_more(fd: c_int, before: u64, again: impl FnOnce(c_int) -> Res<()>) {
+    if board::stamp() != before {
+        repeat(fd, again);
+    }
+}
+
+#[cold]
+fn repeat(fd: c_int, again: impl FnOnce(c_int) -> Res<()>) {
+    let go = || {
+        let open = table::entry(fd).ok_or(libc::EBADF)?;
+        let handle = open.claimed().ok_or(libc::EBADF)?;
+        let (file, _) = kernel_file(fd, handle, FILE, status_of(open) & !libc::O_APPEND)?;
+        again(file.as_raw_fd())
+    };
+    if go().is_err() && !matches!(mapped(fd), Ok(None)) {
+        report::warn(&["what was written to a file that a program was just mapping may be lost to that program"]);
+    }
+}
+
+/// As `mapped`, of a handle, through whichever descriptor of ours has it.
 pub fn of_handle(handle: Handle) -> Res<Option<usize>> {
     let mut found = None;
     table::each(0, u32::MAX, |fd| {
-        if found.is_none() && table::entry(fd).and_then(Open::claimed) == Some(handle) {
+        let has = table::entry(fd).filter(|open| status_of(open) & libc::O_PATH == 0).and_then(Open::claimed);
+        if found.is_none() && has == Some(handle) {
             found = Some(fd);
         }
     });
@@ -147,15 +179,20 @@ pub fn of_handle(handle: Handle) -> Res<Option<usize>> {
     }
 }
 
-/// A read through the kernel's file, where the device's command would be at `at`; the offset stays the device's.
-pub fn read(h: Handle, at: At, go: impl FnOnce(u64) -> Res<usize>) -> Res<usize> {
+/// A read of `n` bytes through the kernel's file, where the device's command would be at `at`; the offset stays the
+/// device's. Processes that share it read one behind the other: it is moved first, as far as the file goes, and back by
+/// what was not read.
+pub fn read(h: Handle, at: At, n: usize, go: impl FnOnce(u64) -> Res<usize>) -> Res<usize> {
     let At::Offset(from) = at else {
-        let from = device::on(|d| d.seek(h, Whence::Cur, 0))?;
-        let done = go(from)?;
-        if done > 0 {
-            device::on(|d| d.seek(h, Whence::Set, (from + done as u64) as i64))?;
+        let (now, size) = (device::on(|d| d.seek(h, Whence::Cur, 0))?, device::on(|d| d.stat(h))?.size);
+        let n = size.saturating_sub(now).min(n as u64) as i64;
+        let from = device::on(|d| d.seek(h, Whence::Cur, n))? - n as u64;
+        let done = go(from);
+        let left = n - done.as_ref().map_or(0, |done| *done as i64);
+        if left != 0 {
+            device::on(|d| d.seek(h, Whence::Cur, -left))?;
         }
-        return Ok(done);
+        return done;
     };
     go(from)
 }
@@ -203,11 +240,11 @@ pub fn refresh(file: c_int) {
     let _ = sys::checked(libc::SYS_fstat, [file as usize, &raw mut st as usize, 0, 0, 0, 0]);
 }
 
-/// What is written to a mapping reaches the device, where the file is mapped; no medium is waited for.
+/// What is written to a mapping reaches the device, where the file is mapped.
 pub fn write_back(fd: c_int) -> Res<()> {
     let Some(file) = mapped(fd)? else { return Ok(()) };
-    let how = libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
-    sys::checked(libc::SYS_sync_file_range, [file as usize, 0, 0, how as usize, 0, 0]).map(drop)
+    // By sync_file_range(2) Linux up to 6.15 does not wait for FUSE.
+    sys::checked(libc::SYS_fdatasync, [file as usize, 0, 0, 0, 0, 0]).map(drop)
 }
 
 /// The same of every file that any program of the run has mapped.
@@ -250,7 +287,10 @@ pub fn rings() {
 pub fn opened(fd: c_int) {
     if RINGS.load(Ordering::Relaxed) {
         let saved = crate::abi::errno();
-        let _ = hand_over(fd);
+        // No other thread can have its handle yet.
+        let _ = take_over(fd, |handle| {
+            let _ = device::on(|d| d.close(handle));
+        });
         crate::abi::set_errno(saved);
     }
 }
@@ -259,6 +299,10 @@ pub fn opened(fd: c_int) {
 /// file stays ours. EBUSY: another process may share its offset, or locks were taken on the file, which would not go
 /// with it.
 pub fn hand_over(fd: c_int) -> Res<()> {
+    take_over(fd, retire)
+}
+
+fn take_over(fd: c_int, over: impl Fn(Handle)) -> Res<()> {
     let open = table::entry(fd).ok_or(libc::EBADF)?;
     if open.kernel.births() != promotion::births() {
         return Err(libc::EBUSY);
@@ -268,19 +312,28 @@ pub fn hand_over(fd: c_int) -> Res<()> {
     let file = mapping(fd, handle, status_of(open))?;
     let at = device::on(|d| d.seek(handle, Whence::Cur, 0))?;
     sys::checked(libc::SYS_lseek, [file.as_raw_fd() as usize, at as usize, libc::SEEK_SET as usize, 0, 0, 0])?;
-    let mut same = Vec::new();
-    table::each(0, u32::MAX, |other| {
-        if table::entry(other).is_some_and(|entry| std::ptr::eq(entry, open)) {
-            same.push(other);
+    let mut taken = Vec::new();
+    // Another thread may be in the middle of a call on it: it stays open.
+    open.kernel.leave();
+    {
+        let _numbers = table::numbers();
+        let mut same = Vec::new();
+        table::each(0, u32::MAX, |other| {
+            if table::entry(other).is_some_and(|entry| std::ptr::eq(entry, open)) {
+                same.push(other);
+            }
+        });
+        for number in same {
+            let flags = sys::checked(libc::SYS_fcntl, [number as usize, libc::F_GETFD as usize, 0, 0, 0, 0])?;
+            let cloexec = if flags & libc::FD_CLOEXEC as usize != 0 { libc::O_CLOEXEC } else { 0 };
+            let from = file.as_raw_fd() as usize;
+            sys::checked(libc::SYS_dup3, [from, number as usize, cloexec as usize, 0, 0, 0])?;
+            taken.push((number, table::remove(number)));
         }
-    });
-    for number in same {
-        let flags = sys::checked(libc::SYS_fcntl, [number as usize, libc::F_GETFD as usize, 0, 0, 0, 0])?;
-        let cloexec = if flags & libc::FD_CLOEXEC as usize != 0 { libc::O_CLOEXEC } else { 0 };
-        let from = file.as_raw_fd() as usize;
-        sys::checked(libc::SYS_dup3, [from, number as usize, cloexec as usize, 0, 0, 0])?;
-        if let Gone::Last(handle) = table::remove(number) {
-            retire(handle);
+    }
+    for (number, gone) in taken {
+        if let Gone::Last(handle) = gone {
+            over(handle);
         }
         stdio::number_taken(number);
     }

@@ -112,6 +112,11 @@ impl Promotion {
         }
     }
 
+    /// What was open of the kernel's stays so, and is not used any more.
+    pub fn leave(&self) {
+        let _ = self.reset();
+    }
+
     fn reset(&self) -> Option<i32> {
         let life = self.life();
         let next = (life + 1) << LIFE_SHIFT;

@@ -59,12 +59,6 @@ pub fn dup_from(fd: i32, least: i32, cloexec: bool) -> Result<i32, i32> {
     checked(libc::SYS_fcntl, [fd as usize, command as usize, least as usize, 0, 0, 0]).map(|n| n as i32)
 }
 
-/// Whether a descriptor is closed by exec.
-pub fn set_cloexec(fd: i32, cloexec: bool) -> Result<(), i32> {
-    let flags = if cloexec { libc::FD_CLOEXEC } else { 0 };
-    checked(libc::SYS_fcntl, [fd as usize, libc::F_SETFD as usize, flags as usize, 0, 0, 0]).map(drop)
-}
-
 /// readlinkat(2) of a path that ends in NUL.
 pub fn readlink(path: &std::ffi::CStr, room: &mut [u8]) -> Result<usize, i32> {
     let (path, at) = (path.as_ptr() as usize, libc::AT_FDCWD as usize);

@@ -7,7 +7,7 @@
 use crate::abi::Res;
 use crate::promotion::Promotion;
 use std::ptr::null_mut;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use weldfs_ciscops::Handle;
 use weldfs_locks::{Mutex, MutexGuard};
 
@@ -18,6 +18,10 @@ static TABLE: [AtomicPtr<Open>; FDS_MAX] = [const { AtomicPtr::new(null_mut()) }
 static SPARE: Mutex<Vec<&'static Open>> = Mutex::new(Vec::new());
 /// Counts processes down a line of forks: a handle is this session's only if it was got in this process.
 static PROCESS: AtomicU32 = AtomicU32::new(1);
+/// Open files whose descriptors stand for them in this process alone.
+static ALONE: AtomicUsize = AtomicUsize::new(0);
+/// Held while what a number of ours means is changed in the table and for the kernel.
+static NUMBERS: Mutex<()> = Mutex::new(());
 /// One claim at a time, so that two threads cannot both turn the same inherited descriptor into a handle.
 static CLAIM: Mutex<()> = Mutex::new(());
 
@@ -28,6 +32,8 @@ pub struct Open {
     owner: AtomicU32,
     /// Descriptors of this process that share it.
     refs: AtomicU32,
+    /// Whether its descriptors are its own placeholder, by which other processes find it.
+    shared: AtomicBool,
     /// Status and access flags (`OpenFlags`), as last seen by this process.
     pub flags: AtomicU32,
     /// Cursor of raw getdents64 calls.
@@ -97,6 +103,7 @@ fn fresh() -> &'static Open {
         handle: AtomicU64::new(0),
         owner: AtomicU32::new(0),
         refs: AtomicU32::new(0),
+        shared: AtomicBool::new(false),
         flags: AtomicU32::new(0),
         cursor: AtomicU64::new(0),
         name: Mutex::new(Vec::new()),
@@ -123,6 +130,11 @@ pub fn insert(fd: i32, handle: Option<(Handle, u32)>, name: &[u8]) -> Res<()> {
     open.handle.store(handle.map_or(0, Handle::to_wire), Ordering::Relaxed);
     open.owner.store(handle.map_or(0, |_| PROCESS.load(Ordering::Relaxed)), Ordering::Release);
     open.cursor.store(0, Ordering::Relaxed);
+    // An inherited one is a placeholder.
+    open.shared.store(handle.is_none(), Ordering::Relaxed);
+    if handle.is_some() {
+        ALONE.fetch_add(1, Ordering::Relaxed);
+    }
     open.kernel.begin(handle.is_none());
     let mut place_name = open.name.lock();
     place_name.clear();
@@ -146,6 +158,9 @@ fn release(open: &'static Open) -> Option<Handle> {
     }
     let handle = open.claimed();
     open.owner.store(0, Ordering::Release);
+    if !open.shared.swap(true, Ordering::Relaxed) {
+        ALONE.fetch_sub(1, Ordering::Relaxed);
+    }
     open.kernel.end();
     SPARE.lock().push(open);
     handle
@@ -185,12 +200,64 @@ pub fn each(first: u32, last: u32, mut visit: impl FnMut(i32)) {
     }
 }
 
+/// Whether any open file is this process's alone.
+pub fn any_alone() -> bool {
+    ALONE.load(Ordering::Relaxed) != 0
+}
+
+/// Whether a descriptor's file is.
+pub fn is_alone(fd: i32) -> bool {
+    entry(fd).is_some_and(|open| !open.shared.load(Ordering::Relaxed))
+}
+
+/// Those that are, by one descriptor each, with their handles: no more than `most`.
+pub fn alone(most: usize) -> Vec<(&'static Open, Handle)> {
+    let mut all: Vec<(&'static Open, Handle)> = Vec::new();
+    for slot in &TABLE {
+        if all.len() == most {
+            break;
+        }
+        // SAFETY: slots hold null or a leaked entry.
+        let Some(open) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
+        if !open.shared.load(Ordering::Relaxed)
+            && !all.iter().any(|(other, _)| std::ptr::eq(*other, open))
+            && let Some(handle) = open.claimed()
+        {
+            all.push((open, handle));
+        }
+    }
+    all
+}
+
+/// Keeps numbers of ours from changing their meaning.
+pub fn numbers() -> MutexGuard<'static, ()> {
+    NUMBERS.lock()
+}
+
+/// Gives every number of an open file, as long as it has this handle, to `place`; then it is not this process's alone
+/// any more.
+pub fn share_out(open: &'static Open, handle: Handle, mut place: impl FnMut(i32) -> Res<()>) -> Res<()> {
+    let _numbers = numbers();
+    if open.claimed() != Some(handle) || open.shared.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    for (fd, slot) in TABLE.iter().enumerate() {
+        if std::ptr::eq(slot.load(Ordering::Acquire), open) {
+            place(fd as i32)?;
+        }
+    }
+    if !open.shared.swap(true, Ordering::Relaxed) {
+        ALONE.fetch_sub(1, Ordering::Relaxed);
+    }
+    Ok(())
+}
+
 /// This module's locks while the process forks.
-pub type Held = (MutexGuard<'static, ()>, MutexGuard<'static, Vec<&'static Open>>);
+pub type Held = (MutexGuard<'static, ()>, MutexGuard<'static, ()>, MutexGuard<'static, Vec<&'static Open>>);
 
 /// Takes this module's locks before a fork, so that the child finds them free; `after_fork` gives them back.
 pub fn before_fork() -> Held {
-    (CLAIM.lock(), SPARE.lock())
+    (NUMBERS.lock(), CLAIM.lock(), SPARE.lock())
 }
 
 /// See `before_fork`. In the child no handle is this process's any more; each is claimed again at its next use.

@@ -367,9 +367,14 @@ fn a_placeholder_shares_its_open_file_with_who_holds_it() {
     use std::os::fd::AsFd;
     let (device, client) = device();
     let raw = client.raw();
-    let stand_in = raw.placeholder().expect("placeholder");
     let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
-    let opened = raw.openat(Handle::ROOT, b"shared", flags, 0o600, stand_in.id).expect("open");
+    let opened = raw.openat(Handle::ROOT, b"shared", flags, 0o600, 0).expect("open");
+    let second = raw.openat(Handle::ROOT, b"second", flags, 0o600, 0).expect("open");
+    let [stand_in, other_one] = &raw.share(&[opened.handle, second.handle]).expect("share")[..] else { panic!("two") };
+    assert_ne!(stand_in.id, other_one.id);
+    assert_eq!(raw.share(&[opened.handle]).err(), Some(Errno::EXIST), "it has one");
+    assert_eq!(raw.share(&[Handle { index: 4000, generation: 7 }]).err(), Some(Errno::BADF));
+    assert_eq!(raw.share(&[]).err(), Some(Errno::INVAL));
     let other = Client::with(Arc::new(device)).expect("another session");
     let claimed = other.raw().claim(stand_in.fd.as_fd()).expect("possession is the authority");
     assert_eq!((claimed.placeholder, claimed.mode & 0o777), (stand_in.id, 0o600));

@@ -158,6 +158,25 @@ impl<B> OpenFiles<B> {
         Ok((description, found.id))
     }
 
+    /// The same of a description that is open already, and has no placeholder. EEXIST: it has one.
+    pub fn bind_open(&self, placeholder: Placeholder<B>, description: &Arc<Description<B>>) -> Result<(), Errno> {
+        let placeholder = Arc::new(placeholder);
+        {
+            let mut place = description.placeholder.lock();
+            if place.is_some() {
+                return Err(Errno::EXIST);
+            }
+            *placeholder.description.lock() = Some(description.clone());
+            *place = Some(placeholder.clone());
+        }
+        self.bound.lock().insert(placeholder.file, placeholder.clone());
+        // Its last handle may have gone meanwhile, and saw no placeholder.
+        if description.handles.load(Ordering::Acquire) == 0 {
+            self.alone.lock().insert(description.id, placeholder);
+        }
+        Ok(())
+    }
+
     /// Binds a placeholder to a description.
     pub fn bind(&self, placeholder: Placeholder<B>, description: &Arc<Description<B>>) {
         let placeholder = Arc::new(placeholder);
@@ -303,6 +322,11 @@ impl<B> Description<B> {
     /// Whether it has one handle.
     pub(super) fn is_last_handle(&self) -> bool {
         self.handles.load(Ordering::Acquire) == 1
+    }
+
+    /// Whether a placeholder stands for it.
+    pub(super) fn has_placeholder(&self) -> bool {
+        self.placeholder.lock().is_some()
     }
 
     fn handle_added(&self) {

@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-use weldfs_ciscops::limits::HANDLES_MAX;
+use weldfs_ciscops::limits::{HANDLES_MAX, PLACEHOLDERS_MAX};
 use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, SessionLimits, SharedRegion};
 use weldfs_locks::{Mutex, MutexGuard};
 
@@ -350,6 +350,25 @@ impl Session {
         }?;
         core.note_placeholders(made.len());
         Ok(made)
+    }
+
+    /// Placeholders of files that are open in this session, for it to give away. EBADF, EEXIST (it came with one),
+    /// EMFILE, ENODEV.
+    pub fn share(&self, open: &[Handle]) -> Result<Vec<(u32, OwnedFd)>, Errno> {
+        if open.is_empty() || open.len() > PLACEHOLDERS_MAX {
+            return Err(Errno::INVAL);
+        }
+        let descriptions = open.iter().map(|h| self.state.handles.get(*h)).collect::<Result<Vec<_>, _>>()?;
+        if descriptions.iter().any(|d| d.has_placeholder()) {
+            return Err(Errno::EXIST);
+        }
+        let made = self.placeholders(open.len() as u32)?;
+        let mut bound = Ok(());
+        for ((id, _), description) in made.iter().zip(&descriptions) {
+            let placeholder = self.state.handles.take_placeholder(*id).ok_or(Errno::NODEV);
+            bound = bound.and(placeholder.and_then(|p| self.state.core.files.bind_open(p, description)));
+        }
+        bound.map(|()| made)
     }
 
     /// A handle for the description that `fd` stands for, or (`anew`) for one of its own of that file, with that one's

@@ -3,7 +3,7 @@
 use crate::cursor::Cursor;
 use crate::{Seed, Target};
 use weldfs_ciscops::attach::{
-    Claimed, Hello, NewQueue, PlaceholdersReply, QueueReply, Reply, Request, Token, Welcome, kind, negotiate,
+    Claimed, Hello, NewQueue, PlaceholdersReply, QueueReply, Reply, Request, Share, Token, Welcome, kind, negotiate,
 };
 use weldfs_ciscops::trace;
 use weldfs_ciscops::{QueueLayout, dirent};
@@ -78,6 +78,7 @@ fn seeds() -> Vec<Seed> {
         ("hello", Request::Hello { hello: Hello::default(), prefix: b"/weld".to_vec() }),
         ("queue", Request::NewQueue(NewQueue::default())),
         ("placeholders", Request::Placeholders { count: 3 }),
+        ("share", Request::Share(Share { count: 1, ..Share::default() })),
         ("claim", Request::Claim { anew: false }),
         ("claim-anew", Request::Claim { anew: true }),
         ("stats", Request::Stats { detail: 1 }),

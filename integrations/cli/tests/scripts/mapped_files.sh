@@ -149,18 +149,25 @@ for t in threads: t.join()
 check(wrong, [])
 for fd in many: os.close(fd)
 # One maps and unmaps while another writes: no byte is lost.
-race = os.open("race", os.O_RDWR | os.O_CREAT)
-os.ftruncate(race, 65536)
-other.stdin.write("[globals().update(r=os.open('race', os.O_RDWR))] + [os.pwrite(r, b'x', i * 16) for i in range(4000)] and None\n"); other.stdin.flush()
-rounds = 0
 import select
-while not select.select([other.stdout], [], [], 0)[0]:
-    w = mmap.mmap(race, 65536)
-    for i in range(8, 65536, 4096): w[i] = 0x79
-    w.close(); rounds += 1
-other.stdout.readline()
-data = os.pread(race, 65536, 0)
+def beside(name, flags, writes):
+    """Maps a page or more again and again, and changes it, until the other has done its writes; what the file has."""
+    file = os.open(name, os.O_RDWR | os.O_CREAT)
+    os.ftruncate(file, 65536)
+    other.stdin.write("[globals().update(r=os.open('%s', os.O_RDWR | %s))] and [%s] and None\n" % (name, flags, writes))
+    other.stdin.flush()
+    while not select.select([other.stdout], [], [], 0)[0]:
+        w = mmap.mmap(file, 65536)
+        for i in range(8, 65536, 4096): w[i] = 0x79
+        w.close()
+    other.stdout.readline()
+    size = os.fstat(file).st_size
+    return os.pread(file, size, 0)
+data = beside("race", 0, "os.pwrite(r, b'x', i * 16) for i in range(4000)")
 check([i for i in range(4000) if data[i * 16] != 0x78], [])
+data = beside("appended", os.O_APPEND, "os.write(r, b'%03d,' % (i % 1000)) for i in range(3000)")
+check([(i, data[65536 + i * 4:][:4]) for i in range(3000) if data[65536 + i * 4:][:3] != b"%03d" % (i % 1000)][:3], [])
+check(len(data), 65536 + 12000)
 other.stdin.close(); other.wait()
 print("agreed")
 END

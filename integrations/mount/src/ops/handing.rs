@@ -41,6 +41,7 @@ impl Fs {
         let node = self.nodes.lock().told(&stat);
         let file = OpenFile::new(session.clone(), handle, node, claimed.flags.to_linux() as u32, false);
         if let Err(e) = handing.keep(Pending::new(node, head.pid, mapping, file)) {
+            self.nodes.lock().forget(node, 1);
             return Some(Err(e));
         }
         // The next look is another's, or after another file got the number.

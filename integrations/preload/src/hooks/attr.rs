@@ -7,7 +7,7 @@ use crate::{board, device, limit, promote, sys};
 use libc::{c_char, c_int, gid_t, mode_t, off_t, timespec, timeval, uid_t, utimbuf};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::bodies::{SetAttrBody, WireTime};
-use weldfs_ciscops::flags::SetAttrMask;
+use weldfs_ciscops::flags::{AccessMask, OpenFlags, SetAttrMask};
 
 const HERE: c_int = libc::AT_FDCWD;
 const NOFOLLOW: c_int = libc::AT_SYMLINK_NOFOLLOW;
@@ -127,46 +127,60 @@ fn chmod_spot(spot: &Spot<'_>, mode: mode_t, flags: c_int) -> Res<c_int> {
 
 /// As long as any file is mapped it is opened for this, so that the kernel cuts it if it is the one.
 fn truncate_spot(spot: &Spot<'_>, size: off_t) -> Res<c_int> {
-    if let Ok(size) = u64::try_from(size) {
-        limit::sizable(size, || Ok(device::on(|d| d.statat(spot.base, &spot.path, false))?.size))?;
-    }
-    if !board::any() {
-        return set_spot(spot, 0, size_set(size));
+    let wanted = u64::try_from(size).map_err(|_| libc::EINVAL)?;
+    let now = || {
+        device::on(|d| d.accessat(spot.base, &spot.path, AccessMask::WRITE, false)).ok()?;
+        let stat = device::on(|d| d.statat(spot.base, &spot.path, false)).ok()?;
+        (stat.mode & libc::S_IFMT == libc::S_IFREG).then_some(stat.size)
+    };
+    limit::sizable(wanted, now)?;
+    let mapped = promote::any();
+    let before = board::stamp();
+    if !mapped {
+        let cut = set_spot(spot, 0, size_set(size))?;
+        if board::stamp() == before {
+            return Ok(cut);
+        }
     }
     if spot.path.is_empty() {
-        // A descriptor by its name: the kernel opens what it stands for.
+        // A descriptor by its name: what it stands for is cut, whatever the descriptor may do.
         return match promote::of_handle(spot.base)? {
-            Some(file) => Ok(done(sys::checked(libc::SYS_ftruncate, [file, size as usize, 0, 0, 0, 0]).map(drop))),
+            Some(file) => {
+                let name = std::ffi::CString::new(format!("/proc/self/fd/{file}")).map_err(|_| libc::EINVAL)?;
+                let args = [name.as_ptr() as usize, size as usize, 0, 0, 0, 0];
+                Ok(done(sys::checked(libc::SYS_truncate, args).map(drop)))
+            }
             None => set_spot(spot, 0, size_set(size)),
         };
     }
-    size_set(size)?;
     let fd = device::open(spot.base, &spot.path, libc::O_WRONLY | libc::O_CLOEXEC, 0, b"")?;
     let cut = ftruncate64(fd, size);
     let code = abi::errno();
-    super::open::close(fd);
+    super::open::let_go(fd);
     if cut < 0 { Err(code) } else { Ok(cut) }
 }
 
 pub fn truncate_fd(fd: c_int, h: Handle, size: off_t) -> c_int {
+    let before = board::stamp();
+    let cut = |file: c_int| sys::checked(libc::SYS_ftruncate, [file as usize, size as usize, 0, 0, 0, 0]).map(drop);
     match promote::mapped(fd) {
         Ok(None) => {}
         // Pages of a mapping beyond the end go, before they are written back.
-        Ok(Some(file)) => {
-            let cut = sys::checked(libc::SYS_ftruncate, [file as usize, size as usize, 0, 0, 0, 0]);
-            return done(cut.map(drop));
-        }
+        Ok(Some(file)) => return done(cut(file)),
         Err(code) => return fail(code),
     }
     // Linux says of a descriptor that cannot write, or of a directory, that it is the wrong kind.
     let wrong_kind = |code| if code == libc::EBADF { libc::EINVAL } else { code };
-    match u64::try_from(size) {
-        Ok(size) => {
-            let may = limit::sizable(size, || Ok(device::on(|d| d.stat(h))?.size));
-            done(may.and_then(|()| device::on(|d| d.truncate(h, size)).map_err(wrong_kind)))
-        }
-        Err(_) => fail(libc::EINVAL),
-    }
+    let Ok(wanted) = u64::try_from(size) else { return fail(libc::EINVAL) };
+    let may_write = super::flags_of(fd).contains(OpenFlags::WRITE);
+    let now = || Some(device::on(|d| d.stat(h)).ok()?.size).filter(|_| may_write);
+    let go = || {
+        limit::sizable(wanted, now)?;
+        device::on(|d| d.truncate(h, wanted)).map_err(wrong_kind)?;
+        promote::once_more(fd, before, cut);
+        Ok(())
+    };
+    done(go())
 }
 
 hook! { real;

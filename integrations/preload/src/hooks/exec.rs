@@ -47,12 +47,15 @@ const OF_RUN: [&[u8]; 6] =
 
 /// The environment for a new program: the caller's, plus what it needs to find the device, even if it was cleared.
 fn environment(envp: *const *const c_char) -> Strings {
+    device::share_all();
+    promotion::born();
     let given = abi::strings(envp);
     // Also what a program that WELDFS_BYPASS names executes.
     let Some(config) = config::carried() else { return Strings::new(&given, Vec::new()) };
     let value = |name: &[u8]| given.iter().find_map(|v| v.to_bytes().strip_prefix(name)?.strip_prefix(b"="));
-    let other = |name: &[u8], own: Option<&[u8]>| value(name).is_some_and(|given| Some(given) != own);
-    if other(b"WELDFS_SOCKET", Some(&config.socket)) || other(b"WELDFS_MAPPED", config.board.as_deref()) {
+    let given_socket = value(b"WELDFS_SOCKET");
+    let other_mount = value(b"WELDFS_MAPPED") != config.board.as_deref();
+    if given_socket.is_some_and(|socket| socket != &config.socket[..] || other_mount) {
         // Another device, or another mount of it, was chosen for that program (`weldfs run` within `weldfs run`), and
         // everything else with it.
         return Strings::new(&given, Vec::new());
@@ -312,7 +315,6 @@ fn spawn(
     if config::carried().is_none() || abi::check_strings(argv).and(abi::check_strings(envp)).is_err() {
         return real(path, argv, envp);
     }
-    promotion::born();
     let Ok(name) = abi::text(path) else { return real(path, argv, envp) };
     let moved = super::spawn::seen(name);
     let (path, name) = moved.as_ref().map_or((path, name), |full| (full.as_ptr(), full.to_bytes()));

@@ -31,15 +31,17 @@ pub fn open_spot(spot: &Spot<'_>, flags: c_int, mode: mode_t) -> Res<c_int> {
 /// else pages of the mapping beyond the new end could come back. (With O_RDONLY, whose cut POSIX leaves open, the
 /// device does it.)
 pub fn open_cut(flags: c_int, open: impl FnOnce(c_int) -> Res<c_int>) -> Res<c_int> {
-    let apart = flags & libc::O_TRUNC != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY && board::any();
-    if !apart {
-        return open(flags);
+    let cuts = flags & libc::O_TRUNC != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY;
+    let apart = cuts && promote::any();
+    let before = board::stamp();
+    let fd = open(if apart { flags & !libc::O_TRUNC } else { flags })?;
+    if !apart && (!cuts || board::stamp() == before) {
+        return Ok(fd);
     }
-    let fd = open(flags & !libc::O_TRUNC)?;
     match cut(fd) {
         Ok(()) => Ok(fd),
         Err(code) => {
-            close(fd);
+            let_go(fd);
             Err(code)
         }
     }
@@ -48,7 +50,25 @@ pub fn open_cut(flags: c_int, open: impl FnOnce(c_int) -> Res<c_int>) -> Res<c_i
 /// Empties the file behind a descriptor of ours, where its pages are.
 fn cut(fd: c_int) -> Res<()> {
     let handle = device::handle(fd).ok_or(libc::EBADF)??;
-    if super::attr::truncate_fd(fd, handle, 0) < 0 { Err(abi::errno()) } else { Ok(()) }
+    if super::attr::truncate_fd(fd, handle, 0) == 0 {
+        return Ok(());
+    }
+    match abi::errno() {
+        // A virtual file has no bytes of its own.
+        libc::EOPNOTSUPP => Ok(()),
+        code => Err(code),
+    }
+}
+
+/// Closes a descriptor that the program has never seen: its locks on the file stay.
+pub fn let_go(fd: c_int) {
+    let gone = {
+        let _numbers = table::numbers();
+        let gone = table::remove(fd);
+        let _ = sys::close(fd);
+        gone
+    };
+    let _ = end(&gone);
 }
 
 fn open_any(
@@ -146,15 +166,19 @@ fn close_any(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if kept::is_kept(fd) {
         return fail(libc::EBADF);
     }
-    match forget(fd) {
-        Gone::NotOurs => real(),
-        gone => {
-            counts::served();
-            let closed = sys::close(fd);
-            stdio::number_taken(fd);
-            done(end(&gone).and(closed))
-        }
+    if !table::ours(fd) {
+        return real();
     }
+    let (gone, closed) = {
+        let _numbers = table::numbers();
+        match forget(fd) {
+            Gone::NotOurs => return real(),
+            gone => (gone, sys::close(fd)),
+        }
+    };
+    counts::served();
+    stdio::number_taken(fd);
+    done(end(&gone).and(closed))
 }
 
 /// Forgets one descriptor. What is left is the kernel's part and then `end`, in this order: while the placeholder is
@@ -187,11 +211,18 @@ fn end(gone: &Gone) -> Res<()> {
 /// Closes every descriptor of ours from `first` to `last`, where `real` closes them all for the kernel.
 fn close_many<T>(first: c_uint, last: c_uint, real: impl FnOnce() -> T) -> T {
     let mut gone = Vec::new();
-    table::each(first, last, |fd| gone.push(forget(fd)));
+    let answer = {
+        let _numbers = table::numbers();
+        table::each(first, last, |fd| {
+            if !kept::is_kept(fd) {
+                gone.push(forget(fd));
+            }
+        });
+        real()
+    };
     if !gone.is_empty() {
         counts::served();
     }
-    let answer = real();
     for one in &gone {
         let _ = end(one);
     }
@@ -217,6 +248,18 @@ fn close_around(first: c_uint, last: c_uint, flags: c_int) -> Res<()> {
     close(first, last)
 }
 
+/// The same before Linux 5.9, as far as numbers go.
+fn close_one_by_one(first: c_uint) {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    let args = [0, libc::RLIMIT_NOFILE as usize, 0, &raw mut limit as usize, 0, 0];
+    let _ = sys::checked(libc::SYS_prlimit64, args);
+    for fd in first..limit.rlim_cur.min(1 << 20) as c_uint {
+        if !kept::is_kept(fd as c_int) {
+            let _ = sys::close(fd as c_int);
+        }
+    }
+}
+
 /// Whether nothing from `first` to `last` is the library's.
 fn none_kept(first: c_uint, last: c_uint) -> bool {
     kept::first_kept(first, last).is_none()
@@ -224,7 +267,22 @@ fn none_kept(first: c_uint, last: c_uint) -> bool {
 
 /// dup2 and dup3 to a number; EBUSY, as for one that another thread is just opening, where it is the library's.
 fn dup_to(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    if kept::is_kept(new) { fail(libc::EBUSY) } else { follow_dup(old, real()) }
+    if kept::is_kept(new) {
+        return fail(libc::EBUSY);
+    }
+    if !table::ours(new) {
+        return follow_dup(old, real());
+    }
+    let (answer, gone) = {
+        let _numbers = table::numbers();
+        let answer = real();
+        // Of itself it is the same as before.
+        let over = answer == new && old != new;
+        (answer, if over { forget(new) } else { Gone::NotOurs })
+    };
+    // The kernel has closed what the number meant before; an error of that close is lost there, too.
+    let _ = end(&gone);
+    follow_dup(old, answer)
 }
 
 /// After the kernel made `new` a duplicate of `old`: the table follows. `new` may have been open before.
@@ -304,8 +362,10 @@ hook! { real;
     fn closefrom(first: c_int) -> () {
         let from = first.max(0) as c_uint;
         close_many(from, c_uint::MAX, || {
-            if none_kept(from, c_uint::MAX) || close_around(from, c_uint::MAX, 0).is_err() {
+            if none_kept(from, c_uint::MAX) {
                 real(first);
+            } else if close_around(from, c_uint::MAX, 0).is_err() {
+                close_one_by_one(from);
             }
         });
     }

@@ -2,7 +2,7 @@
 
 use super::{ending, library, spawn};
 use crate::abi::{self, hook};
-use crate::{config, counts, cwd, device, fdname, hooks, limit, memory, promote, stdio, sys, table};
+use crate::{config, counts, cwd, device, fdname, hooks, limit, memory, promote, promotion, stdio, sys, table};
 use libc::{c_char, c_int, pid_t};
 use std::cell::Cell;
 use std::ffi::CString;
@@ -47,7 +47,8 @@ thread_local! {
 extern "C" fn before_fork() {
     // Those whose holders may wait for the device come first.
     let streams = (stdio::before_fork(), spawn::before_fork(), library::before_fork(), promote::before_fork());
-    let held = (table::before_fork(), device::before_fork(), streams.0, streams.1, streams.2, streams.3);
+    let device = device::before_fork();
+    let held = (table::before_fork(), device, streams.0, streams.1, streams.2, streams.3);
     HELD.set(ManuallyDrop::new(Some(held)));
 }
 
@@ -114,6 +115,8 @@ pub fn adopt(fd: c_int) {
 
 /// Before libc starts a shell by itself: the environment says where we stand.
 fn tell_environment() {
+    device::share_all();
+    promotion::born();
     const NAME: &std::ffi::CStr = c"WELDFS_CWD";
     let here = cwd::inside().and_then(|name| CString::new(name).ok());
     // SAFETY: setenv and unsetenv as the program itself might call them here.
@@ -185,6 +188,23 @@ hook! { real;
         }
         new
     }
+    fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
+        if config::get().is_some() && abi::get(message).is_ok_and(|m| gives_away(&m)) {
+            device::share_all();
+            promotion::born();
+        }
+        real(fd, message, flags)
+    }
+    fn sendmmsg(fd: c_int, messages: *mut libc::mmsghdr, n: libc::c_uint, flags: c_int) -> c_int {
+        if config::get().is_some()
+            && let Ok(all) = abi::array(messages.cast_const(), n as usize)
+            && all.iter().any(|m| gives_away(&m.msg_hdr))
+        {
+            device::share_all();
+            promotion::born();
+        }
+        real(fd, messages, n, flags)
+    }
     fn recvmsg(fd: c_int, message: *mut libc::msghdr, flags: c_int) -> isize {
         let n = real(fd, message, flags);
         if n >= 0 && config::get().is_some() {
@@ -207,6 +227,13 @@ fn standard_numbers_changed() {
         }
         stdio::number_taken(fd);
     }
+}
+
+/// Whether descriptors may go with a message: it has room for one beside its data.
+fn gives_away(message: &libc::msghdr) -> bool {
+    // SAFETY: a computation.
+    let least = unsafe { libc::CMSG_LEN(size_of::<c_int>() as u32) } as usize;
+    !message.msg_control.is_null() && message.msg_controllen >= least
 }
 
 /// Descriptors that came over a socket may be placeholders, too.

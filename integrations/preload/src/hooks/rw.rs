@@ -30,8 +30,8 @@ fn at_offset(file: c_int, (number, [buffers, n, flags]): Call, off: u64) -> Res<
 }
 
 #[cold]
-fn kernel_read(file: c_int, h: Handle, at: At, call: Call) -> Res<usize> {
-    promote::read(h, at, |off| at_offset(file, call, off))
+fn kernel_read(file: c_int, h: Handle, at: At, (call, n): (Call, usize)) -> Res<usize> {
+    promote::read(h, at, n, |off| at_offset(file, call, off))
 }
 
 fn appends(fd: c_int) -> bool {
@@ -44,33 +44,22 @@ fn kernel_write(file: c_int, fd: c_int, h: Handle, at: At, (call, n): (Call, usi
     promote::write(h, (at, place), n, |off| at_offset(file, call, off))
 }
 
-/// After a write by the device's command: a program may have mapped the file meanwhile, and read a page that did not
-/// have these bytes yet. Then they are written once more, where it sees them.
+/// After a write by the device's command.
 #[inline]
-fn again_if_mapped(fd: c_int, before: u64, written: Written, parts: &[IoSlice<'_>]) -> Res<usize> {
-    if board::stamp() != before {
-        repeat(fd, written, parts)?;
-    }
-    Ok(written.len)
-}
-
-#[cold]
-fn repeat(fd: c_int, written: Written, parts: &[IoSlice<'_>]) -> Res<()> {
-    let Some(file) = promote::mapped(fd)? else { return Ok(()) };
-    let (mut at, mut left) = (written.offset, written.len);
-    for part in parts {
-        let mut bytes = &part[..part.len().min(left)];
-        left -= bytes.len();
-        while !bytes.is_empty() {
-            let call = (libc::SYS_pwrite64, [bytes.as_ptr() as usize, bytes.len(), 0]);
-            let n = at_offset(file, call, at)?;
-            if n == 0 {
-                return Err(libc::EIO);
+fn written(fd: c_int, before: u64, written: Written, parts: &[IoSlice<'_>]) -> usize {
+    promote::once_more(fd, before, |file| {
+        let (mut at, mut left) = (written.offset, written.len);
+        for part in parts {
+            let mut bytes = &part[..part.len().min(left)];
+            left -= bytes.len();
+            while !bytes.is_empty() {
+                let n = at_offset(file, (libc::SYS_pwrite64, [bytes.as_ptr() as usize, bytes.len(), 0]), at)?;
+                (at, bytes) = (at + n as u64, bytes.get(n.max(1)..).ok_or(libc::EIO)?);
             }
-            (at, bytes) = (at + n as u64, &bytes[n..]);
         }
-    }
-    Ok(())
+        Ok(())
+    });
+    written.len
 }
 
 /// Reads into a C buffer.
@@ -78,7 +67,7 @@ fn repeat(fd: c_int, written: Written, parts: &[IoSlice<'_>]) -> Res<()> {
 fn read_at(fd: c_int, h: Handle, at: Res<At>, buf: *mut c_void, n: usize) -> isize {
     count(at.and_then(|at| {
         if let Some(file) = promote::mapped(fd)? {
-            return kernel_read(file, h, at, (libc::SYS_pread64, [buf as usize, n, 0]));
+            return kernel_read(file, h, at, ((libc::SYS_pread64, [buf as usize, n, 0]), n.min(CALL_MAX)));
         }
         if !memory::is_range(buf, n) {
             return nowhere_to_read(h, at).and(Err(libc::EFAULT));
@@ -136,21 +125,21 @@ fn nowhere_to_read(h: Handle, at: At) -> Res<usize> {
 /// Writes from a C buffer.
 #[inline]
 fn write_at(fd: c_int, h: Handle, at: Res<At>, buf: *const c_void, n: usize) -> isize {
+    let before = board::stamp();
     count(at.and_then(|at| match promote::mapped(fd)? {
         Some(file) => kernel_write(file, fd, h, at, ((libc::SYS_pwrite64, [buf as usize, n, 0]), n.min(CALL_MAX))),
-        None => write_device(fd, h, at, buf, n),
+        None => write_device(fd, before, (h, at), buf, n),
     }))
 }
 
 #[inline]
-fn write_device(fd: c_int, h: Handle, at: At, buf: *const c_void, n: usize) -> Res<usize> {
+fn write_device(fd: c_int, before: u64, (h, at): (Handle, At), buf: *const c_void, n: usize) -> Res<usize> {
     match abi::bytes(buf, n.min(CALL_MAX)) {
         Ok(_) if !memory::is_range(buf, n) => Err(nothing_to_write(h, at, libc::EFAULT)),
         Ok(bytes) => {
-            let bytes = &bytes[..limit::writable(h, at, appends(fd), bytes.len())?];
-            let before = board::stamp();
-            let written = device::on(|d| d.write(h, at, bytes))?;
-            again_if_mapped(fd, before, written, &[IoSlice::new(bytes)])
+            let bytes = &bytes[..limit::writable(h, at, super::flags_of(fd), bytes.len())?];
+            let done = device::on(|d| d.write(h, at, bytes))?;
+            Ok(written(fd, before, done, &[IoSlice::new(bytes)]))
         }
         Err(code) => Err(nothing_to_write(h, at, code)),
     }
@@ -166,7 +155,8 @@ fn readv_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> i
     let go = || -> Res<usize> {
         let (at, mut parts, mut short) = (at?, Vec::new(), false);
         if let Some(file) = promote::mapped(fd)? {
-            return kernel_read(file, h, at, (libc::SYS_preadv2, [iov as usize, n as usize, 0]));
+            let call = (libc::SYS_preadv2, [iov as usize, n as usize, 0]);
+            return kernel_read(file, h, at, (call, bytes_in(iov, n)?));
         }
         for part in abi::vector(iov, n)?.iter().filter(|part| part.iov_len > 0) {
             match abi::room(part.iov_base, part.iov_len) {
@@ -198,7 +188,7 @@ fn bytes_in(iov: *const iovec, n: c_int) -> Res<usize> {
 fn gather<'a>(fd: c_int, h: Handle, at: At, (iov, n): (*const iovec, c_int)) -> Res<Vec<IoSlice<'a>>> {
     let parts = buffers(iov, n, usize::MAX)?;
     let all = parts.iter().map(|part| part.len()).sum();
-    let may = limit::writable(h, at, appends(fd), all)?;
+    let may = limit::writable(h, at, super::flags_of(fd), all)?;
     if may < all { buffers(iov, n, may) } else { Ok(parts) }
 }
 
@@ -224,16 +214,15 @@ fn buffers<'a>(iov: *const iovec, n: c_int, most: usize) -> Res<Vec<IoSlice<'a>>
 
 fn writev_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> isize {
     let go = || -> Res<usize> {
-        let at = at?;
+        let (at, before) = (at?, board::stamp());
         if let Some(file) = promote::mapped(fd)? {
             let call = (libc::SYS_pwritev2, [iov as usize, n as usize, 0]);
             return kernel_write(file, fd, h, at, (call, bytes_in(iov, n)?));
         }
         match gather(fd, h, at, (iov, n)) {
             Ok(parts) => {
-                let before = board::stamp();
-                let written = device::on(|d| d.write(h, at, &parts[..]))?;
-                again_if_mapped(fd, before, written, &parts)
+                let done = device::on(|d| d.write(h, at, &parts[..]))?;
+                Ok(written(fd, before, done, &parts))
             }
             Err(libc::EFAULT) => Err(nothing_to_write(h, at, libc::EFAULT)),
             Err(code) => Err(code),
@@ -279,7 +268,7 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
         if flags & RWF_NOAPPEND != 0 && super::flags_of(fd).contains(OpenFlags::APPEND) {
             return Err(report::refuse(libc::EOPNOTSUPP, "RWF_NOAPPEND on a descriptor that appends"));
         }
-        let mut at = offset_or_current(off)?;
+        let (mut at, before) = (offset_or_current(off)?, board::stamp());
         if flags & libc::RWF_APPEND != 0 {
             at = At::End;
         }
@@ -297,20 +286,19 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
             libc::EFAULT => nothing_to_write(h, at, code),
             code => code,
         })?;
-        let before = board::stamp();
-        let written = device::on(|d| d.write(h, at, &parts[..]))?;
-        again_if_mapped(fd, before, written, &parts)?;
+        let done = device::on(|d| d.write(h, at, &parts[..]))?;
+        let len = written(fd, before, done, &parts);
         if at == At::End && off == -1 {
-            let end = written.offset as i64 + written.len as i64;
+            let end = done.offset as i64 + len as i64;
             device::on(|d| d.seek(h, Whence::Set, end))?;
         }
         match flags & (libc::RWF_DSYNC | libc::RWF_SYNC) {
-            _ if written.len == 0 => {}
+            _ if len == 0 => {}
             0 => {}
             libc::RWF_DSYNC => device::on(|d| d.fdatasync(h))?,
             _ => device::on(|d| d.fsync(h))?,
         }
-        Ok(written.len)
+        Ok(len)
     };
     count(go())
 }

@@ -2,10 +2,10 @@
 
 use super::ours;
 use crate::abi::{self, Res, done, hook};
-use crate::{config, device, limit, promote, report, sys, table};
+use crate::{board, config, device, limit, promote, report, sys, table};
 use libc::{c_int, c_uint, off_t};
 use weldfs::Raw;
-use weldfs_ciscops::flags::FallocMode;
+use weldfs_ciscops::flags::{FallocMode, OpenFlags};
 use weldfs_ciscops::{Errno, Handle};
 
 fn extent(off: off_t, len: off_t) -> Res<(u64, u64)> {
@@ -16,11 +16,15 @@ fn extent(off: off_t, len: off_t) -> Res<(u64, u64)> {
 }
 
 fn allocate(fd: c_int, h: Handle, mode: c_int, off: off_t, len: off_t) -> Res<()> {
-    if let Some(file) = promote::mapped(fd)? {
+    let before = board::stamp();
+    let in_kernel = |file: c_int| {
         let args = [file as usize, mode as usize, off as usize, len as usize, 0, 0];
-        return sys::checked(libc::SYS_fallocate, args).map(drop);
+        sys::checked(libc::SYS_fallocate, args).map(drop)
+    };
+    if let Some(file) = promote::mapped(fd)? {
+        return in_kernel(file);
     }
-    let (off, len) = extent(off, len)?;
+    let (at, len) = extent(off, len)?;
     let mode = match mode {
         0 => FallocMode::Reserve,
         libc::FALLOC_FL_KEEP_SIZE => FallocMode::KeepSize,
@@ -29,10 +33,12 @@ fn allocate(fd: c_int, h: Handle, mode: c_int, off: off_t, len: off_t) -> Res<()
         m if m == libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE => FallocMode::ZeroKeepSize,
         _ => return Err(report::decline(libc::EOPNOTSUPP, "this fallocate mode")),
     };
-    if matches!(mode, FallocMode::Reserve | FallocMode::Zero) {
-        limit::sizable(off.saturating_add(len), || Ok(device::on(|d| d.stat(h))?.size))?;
+    if matches!(mode, FallocMode::Reserve | FallocMode::Zero) && super::flags_of(fd).contains(OpenFlags::WRITE) {
+        limit::sizable(at.saturating_add(len), || Some(device::on(|d| d.stat(h)).ok()?.size))?;
     }
-    device::on(|d| d.fallocate(h, mode, off, len))
+    device::on(|d| d.fallocate(h, mode, at, len))?;
+    promote::once_more(fd, before, in_kernel);
+    Ok(())
 }
 
 /// posix_fallocate returns its error instead of setting errno.

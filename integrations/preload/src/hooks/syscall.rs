@@ -179,6 +179,11 @@ fn known(call: c_long, a: [usize; 6]) -> Option<c_long> {
             }
             return Some(crate::abi::count(answer) as c_long);
         }
+        libc::SYS_close if weldfs::kept::is_kept(fd) => return Some(answer(super::open::close(fd))),
+        libc::SYS_clone | libc::SYS_clone3 => {
+            crate::device::share_all();
+            return None;
+        }
         libc::SYS_setrlimit | libc::SYS_prlimit64 => {
             let answer = crate::sys::checked(call, a);
             crate::limit::learn();

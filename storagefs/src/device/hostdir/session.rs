@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use rustix::event::{EventfdFlags, eventfd};
-use weldfs_ciscops::limits::HANDLES_MAX;
+use weldfs_ciscops::limits::{HANDLES_MAX, PLACEHOLDERS_MAX};
 use weldfs_ciscops::{Errno, Handle, OpenFlags, SessionLimits, SharedRegion};
 use weldfs_locks::{Mutex, MutexGuard};
 
@@ -322,6 +322,25 @@ impl HostSession {
         }
     }
 
+    /// Placeholders of files that are open in this session, for it to give away. EBADF, EEXIST (it came with one),
+    /// EMFILE, ENODEV.
+    pub fn share(&self, open: &[Handle]) -> Result<Vec<(u32, OwnedFd)>, Errno> {
+        if open.is_empty() || open.len() > PLACEHOLDERS_MAX {
+            return Err(Errno::INVAL);
+        }
+        let descriptions = open.iter().map(|h| self.state.handles.get(*h)).collect::<Result<Vec<_>, _>>()?;
+        if descriptions.iter().any(|d| d.has_placeholder()) {
+            return Err(Errno::EXIST);
+        }
+        let made = self.placeholders(open.len() as u32)?;
+        let mut bound = Ok(());
+        for ((id, _), description) in made.iter().zip(&descriptions) {
+            let placeholder = self.state.handles.take_placeholder(*id).ok_or(Errno::NODEV);
+            bound = bound.and(placeholder.and_then(|p| self.state.core.files.bind_open(p, description)));
+        }
+        bound.map(|()| made)
+    }
+
     /// A handle for the description that `fd` stands for, with the grant it was opened with. EBADF, EMFILE, ENODEV.
     pub fn claim(&self, fd: impl AsFd, anew: bool) -> Result<Claimed, Errno> {
         if self.state.closing() {
@@ -329,15 +348,16 @@ impl HostSession {
         }
         let (mut description, placeholder) = self.state.core.files.claimed(fd)?;
         if anew {
-            // The host's descriptor appends, whatever the description's flags say.
-            if description.flags().contains(OpenFlags::APPEND) {
+            // Listings share the host's position.
+            if description.body.mode & libc::S_IFMT == libc::S_IFDIR {
                 return Err(Errno::OPNOTSUPP);
             }
+            let flags = description.flags().difference(OpenFlags::APPEND);
             let twin = || -> Result<HostFile, Errno> {
                 let fd = rustix::io::fcntl_dupfd_cloexec(&description.body.fd, 0)?;
                 Ok(HostFile { fd, mode: description.body.mode, walk: Default::default() })
             };
-            description = self.state.core.files.describe_with(description.ino, description.flags(), twin)?;
+            description = self.state.core.files.describe_with(description.ino, flags, twin)?;
         }
         let handle = self.state.handles.reserve()?;
         let (flags, ino, mode) = (description.flags(), description.ino, description.body.mode);

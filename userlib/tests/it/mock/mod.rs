@@ -15,7 +15,7 @@ use weldfs::{
 use weldfs_ciscops::attach::Welcome;
 use weldfs_ciscops::flags::Whence;
 use weldfs_ciscops::ring::{CqProducer, QueueLayout, QueueMemory, SqConsumer};
-use weldfs_ciscops::{SessionLimits, SharedRegion, validate};
+use weldfs_ciscops::{Handle, SessionLimits, SharedRegion, validate};
 
 /// What the mock does with commands.
 #[derive(Default)]
@@ -136,6 +136,10 @@ impl Transport for MockTransport {
     }
 
     fn placeholders(&self, _: u32) -> Result<Vec<Placeholder>, Errno> {
+        Err(Errno::OPNOTSUPP)
+    }
+
+    fn share(&self, _: &[Handle]) -> Result<Vec<Placeholder>, Errno> {
         Err(Errno::OPNOTSUPP)
     }
 
