@@ -109,12 +109,18 @@ fn look(board: &BoardView, fd: c_int, open: &Open) -> Res<Option<c_int>> {
         known.note_unmapped(life, found.stamp);
         return Ok(None);
     }
+    file_of(fd, open, (life, handle)).map(Some)
+}
+
+/// The kernel's own file beside a descriptor of ours, opened once.
+fn file_of(fd: c_int, open: &Open, (life, handle): (u64, Handle)) -> Res<c_int> {
+    let known = &open.kernel;
     let there = known.file(life);
     // The program may have closed every number there is.
     if let Some(file) = there
         && is_file(file, inode(handle)?)
     {
-        return Ok(Some(file));
+        return Ok(file);
     }
     let (file, _) = kernel_file(fd, handle, FILE, status_of(open)).map_err(|code| match code {
         libc::EMFILE | libc::ENFILE => code,
@@ -129,15 +135,25 @@ fn look(board: &BoardView, fd: c_int, open: &Open) -> Res<Option<c_int>> {
     match known.set_file(life, there, file) {
         Ok(()) => {
             there.into_iter().for_each(kept::release);
-            Ok(Some(file))
+            Ok(file)
         }
         Err(other) => {
             kept::release(file);
             let _ = sys::close(file);
             // Another thread was faster; or closed the descriptor, and gave the number to another file.
-            other.map(Some).ok_or(libc::EBADF)
+            other.ok_or(libc::EBADF)
         }
     }
+}
+
+/// The same for a call that only the kernel has, whether or not the file is mapped, and the offset of the device's.
+/// ENODEV: there is no mount, or it does not know the file.
+pub fn beside(fd: c_int) -> Res<(c_int, Handle)> {
+    let open = table::entry(fd).ok_or(libc::EBADF)?;
+    let handle = device::handle(fd).ok_or(libc::EBADF)??;
+    let life = open.kernel.life();
+    board().ok_or(libc::ENODEV)?;
+    Ok((file_of(fd, open, (life, handle))?, handle))
 }
 
 /// After a command that changed bytes or size of a file, with the board's stamp from before it was asked whether that

@@ -65,6 +65,35 @@ assert not os.path.exists("/tmp/weldfs-test-must-not-exist")
     assert_eq!(on_host, 0, "files appeared on the host");
 }
 
+/// A process that was waited for had its locks for a moment longer: the device had not heard of its end yet.
+#[test]
+fn a_process_that_has_ended_has_no_locks() {
+    let script = r#"
+import fcntl, os, sys
+f = os.open("/weld/f", os.O_RDWR | os.O_CREAT); os.write(f, b"x" * 10)
+def child(lock):
+    pid = os.fork()
+    if pid == 0:
+        try: lock(os.open("/weld/f", os.O_RDWR))
+        except OSError: os._exit(1)
+        os._exit(0)
+    return os.waitpid(pid, 0)[1]
+def posix(fd): fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, 8)
+def whole(fd): fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+wrong = []
+for i in range(60):
+    for lock in (posix, whole):
+        if child(lock): wrong.append((i, lock.__name__, "refused to a child"))
+        try: lock(f)
+        except OSError: wrong.append((i, lock.__name__, "refused after its end")); continue
+        if not child(lock): wrong.append((i, lock.__name__, "given twice"))
+        fcntl.lockf(f, fcntl.LOCK_UN, 1, 8); fcntl.flock(f, fcntl.LOCK_UN)
+print(wrong)
+"#;
+    let output = weldfs_run(&["--mount", "never", "--", "python3", "-c", script]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "[]\n");
+}
+
 #[test]
 fn files_outlive_the_program_in_a_served_device() {
     let second = "sh -c 'cat /weld/kept && rm /weld/kept'";

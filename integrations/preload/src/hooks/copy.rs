@@ -4,6 +4,7 @@
 use crate::abi::{self, Res, count, fail, hook};
 use crate::{device, promote, report, table};
 use libc::{c_int, c_uint, off_t};
+use weldfs_ciscops::Handle;
 use weldfs_ciscops::flags::{OpenFlags, Whence};
 
 /// Bytes moved per step.
@@ -99,6 +100,38 @@ fn copy_range(from: (c_int, *mut off_t), to: (c_int, *mut off_t), n: usize) -> i
     count(go())
 }
 
+/// One end of a splice: where the kernel moves bytes, and at which offset.
+struct End {
+    fd: c_int,
+    given: *mut off_t,
+    /// The device's offset, where the program says none.
+    own: Option<(Handle, std::cell::Cell<off_t>)>,
+}
+
+impl End {
+    fn new(fd: c_int, given: *mut off_t) -> Res<End> {
+        if !table::ours(fd) {
+            return Ok(End { fd, given, own: None });
+        }
+        let (file, handle) = promote::beside(fd)?;
+        let own = match given.is_null() {
+            true => Some((handle, std::cell::Cell::new(device::on(|d| d.seek(handle, Whence::Cur, 0))? as off_t))),
+            false => None,
+        };
+        Ok(End { fd: file, given, own })
+    }
+
+    fn offset(&self) -> *mut off_t {
+        self.own.as_ref().map_or(self.given, |(_, at)| at.as_ptr())
+    }
+
+    fn moved(&self) {
+        if let Some((handle, at)) = &self.own {
+            let _ = device::on(|d| d.seek(*handle, Whence::Set, at.get()));
+        }
+    }
+}
+
 /// copy_file_range's check of the two descriptors.
 fn may_copy(input: c_int, out: c_int) -> bool {
     // An inherited one is claimed first: its flags are known then.
@@ -135,11 +168,22 @@ hook! { real;
     fn splice(
         input: c_int, in_off: *mut off_t, out: c_int, out_off: *mut off_t, n: usize, flags: c_uint,
     ) -> isize {
-        // Between a pipe and the kernel's own file, where there is a mount; without, programs know this answer.
-        if [input, out].into_iter().any(|fd| table::ours(fd) && promote::hand_over(fd).is_err()) {
-            return fail(report::decline(libc::EINVAL, "splice"));
+        if !table::ours(input) && !table::ours(out) {
+            return real(input, in_off, out, out_off, n, flags);
         }
-        real(input, in_off, out, out_off, n, flags)
+        // Between a pipe and the kernel's own file, where there is a mount; without, programs know this answer.
+        let (Ok(from), Ok(to)) = (End::new(input, in_off), End::new(out, out_off)) else {
+            return fail(report::decline(libc::EINVAL, "splice"));
+        };
+        report::promoted();
+        let n = real(from.fd, from.offset(), to.fd, to.offset(), n, flags);
+        let code = abi::errno();
+        if n > 0 {
+            from.moved();
+            to.moved();
+        }
+        abi::set_errno(code);
+        n
     }
     fn tee(input: c_int, out: c_int, n: usize, flags: c_uint) -> isize {
         if table::ours(input) || table::ours(out) {

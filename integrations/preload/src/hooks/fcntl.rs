@@ -12,6 +12,11 @@ use weldfs_ciscops::flags::{LockKind, LockSpace, OpenFlags, Whence};
 /// Waiting for a lock asks again after pauses that grow from the first to the second.
 const PAUSE_FIRST: Duration = Duration::from_micros(50);
 const PAUSE_MAX: Duration = Duration::from_millis(10);
+/// How long, and how often, the end of a process is waited for whose lock is in the way.
+const PAUSE_DEAD: Duration = Duration::from_micros(500);
+const DEAD_TRIES: u32 = 400;
+/// How often for a lock of an open file, whose holder is not known.
+const FILE_TRIES: u32 = 4;
 /// ioctl(FICLONE) and ioctl(FICLONERANGE): one file shares another's blocks.
 const FICLONE: c_ulong = 0x4004_9409;
 const FICLONERANGE: c_ulong = 0x4020_940d;
@@ -53,6 +58,16 @@ fn kind(lock: &Lock) -> Res<LockKind> {
     }
 }
 
+/// EINTR: a caught signal ends the wait, as it ends the kernel's.
+fn pause(time: Duration) -> Res<()> {
+    let mut wanted: libc::timespec = abi::zeroed();
+    wanted.tv_nsec = time.as_nanos() as _;
+    match sys::checked(libc::SYS_nanosleep, [&raw const wanted as usize, 0, 0, 0, 0, 0]) {
+        Err(libc::EINTR) => Err(libc::EINTR),
+        _ => Ok(()),
+    }
+}
+
 /// Asks until no lock is in the way. The device never waits, so a waiter cannot hold up commands of others.
 fn insist(mut ask: impl FnMut() -> Res<()>) -> Res<()> {
     let mut pause = PAUSE_FIRST;
@@ -61,12 +76,7 @@ fn insist(mut ask: impl FnMut() -> Res<()>) -> Res<()> {
             Err(libc::EAGAIN | libc::EACCES) => {}
             answer => return answer,
         }
-        let mut time: libc::timespec = abi::zeroed();
-        time.tv_nsec = pause.as_nanos() as _;
-        // A caught signal ends the wait, as it ends the kernel's.
-        if sys::checked(libc::SYS_nanosleep, [&raw const time as usize, 0, 0, 0, 0, 0]) == Err(libc::EINTR) {
-            return Err(libc::EINTR);
-        }
+        self::pause(pause)?;
         pause = (pause * 2).min(PAUSE_MAX);
     }
 }
@@ -80,7 +90,44 @@ fn set_lock(fd: c_int, h: Handle, arg: *const Lock, space: LockSpace, wait: bool
         open.kernel.lock();
     }
     let ask = || device::on(|d| d.lock_set(h, space, kind, start, len, owner()));
-    if wait { insist(ask) } else { ask() }
+    if wait {
+        return insist(ask);
+    }
+    match space {
+        LockSpace::Process => past_the_dead(ask, || holder_has_ended(h, kind, start, len), DEAD_TRIES),
+        _ => past_the_dead(ask, || true, FILE_TRIES),
+    }
+}
+
+/// Asks, and again while what is in the way may be a process's that has ended: it has no locks, of which the device
+/// hears a moment later. `may` says whether that can be; of a description's lock it cannot be known, so that is
+/// waited for in any case, as briefly.
+fn past_the_dead(mut ask: impl FnMut() -> Res<()>, may: impl Fn() -> bool, tries: u32) -> Res<()> {
+    let mut answer = ask();
+    for _ in 0..tries {
+        if answer != Err(libc::EAGAIN) || !may() {
+            break;
+        }
+        answer = ask();
+        if answer == Err(libc::EAGAIN) {
+            pause(PAUSE_DEAD)?;
+        }
+    }
+    answer
+}
+
+/// Whether what is in the way of a lock is a process's that is over.
+fn holder_has_ended(h: Handle, kind: LockKind, start: u64, len: u64) -> bool {
+    let found = device::on(|d| d.lock_get(h, LockSpace::Process, kind, start, len, owner()));
+    match found {
+        Ok(Some(holder)) => {
+            let (process, signal) = (holder.owner as usize, 0);
+            sys::checked(libc::SYS_kill, [process, signal, 0, 0, 0, 0]) == Err(libc::ESRCH)
+        }
+        // It went in between.
+        Ok(None) => true,
+        Err(_) => false,
+    }
 }
 
 fn get_lock(h: Handle, arg: *mut Lock, space: LockSpace) -> Res<()> {
@@ -152,7 +199,7 @@ fn whole_file(fd: c_int, h: Handle, operation: c_int) -> Res<()> {
         _ => return Err(libc::EINVAL),
     };
     let ask = || device::on(|d| d.lock_set(h, LockSpace::Flock, kind, 0, 0, owner()));
-    if operation & libc::LOCK_NB != 0 { ask() } else { insist(ask) }
+    if operation & libc::LOCK_NB != 0 { past_the_dead(ask, || true, FILE_TRIES) } else { insist(ask) }
 }
 
 /// lockf is fcntl's lock from the current offset.
