@@ -89,7 +89,7 @@ def join(c):
 def unknown_kind(c):
     refused(raw(c).ask(99)[0], "ENOSYS")
     s = c.another()
-    for kind in (0, 14, 0x7FFF):
+    for kind in (0, 15, 0x7FFF):
         refused(s.ask(kind)[0], "ENOSYS")
     refused(s.text(wire.STATS)[0], "OK")
 
@@ -313,7 +313,8 @@ def claim_anew(c):
     want(q.call("read", handle=opened.result, aux=1 << 28, a=4))
     other = c.another()
     for body in (struct.pack("<II", 0, 0), struct.pack("<II", 2, 0), struct.pack("<II", 1, 1)):
-        refused(other.ask(wire.CLAIM, body, [fd])[0], "EINVAL")
+        bad = c.another()
+        closes(bad, lambda bad=bad, body=body: bad.ask(wire.CLAIM, body, [fd]))
     error, body, _ = other.ask(wire.CLAIM, struct.pack("<II", 1, 0), [fd])
     refused(error, "OK")
     handle, grant, mode, which, zero = struct.unpack("<QIIII", body)
@@ -324,6 +325,38 @@ def claim_anew(c):
     os.close(fd)
     want(q.call("close", handle=opened.result))
     same(want(theirs.call("read", handle=handle, a=4)).a, b"0123", "after the other is closed")
+
+
+@case(G, "share gives placeholders of files that are open, once each")
+def share(c):
+    s, q = c.session, c.q
+    opened = []
+    for name in ("one", "two"):
+        c.put(name, name.encode())
+        opened.append(want(q.call("open", a=c.at(name), aux=wire.READ, imm=struct.pack("<I", 0))).result)
+    ask = lambda count, *handles, zero=0: s.ask(wire.SHARE, struct.pack("<II16Q", count, zero, *handles, *[0] * (16 - len(handles))))
+    for bad in ((0,), (17, *opened), (1, *opened), (2, *opened, 7)):
+        refused(ask(*bad)[0], "EINVAL")
+    refused(ask(1, opened[0], zero=1)[0], "EINVAL")
+    refused(ask(2, opened[0], 1 << 40 | 77)[0], "EBADF")
+    error, body, fds = ask(2, *opened)
+    refused(error, "OK")
+    count, zero, *ids = struct.unpack("<II16I", body)
+    same((count, zero, len(fds), ids[2:]), (2, 0, 2, [0] * 14), "PlaceholdersReply")
+    refused(ask(1, opened[1])[0], "EEXIST")
+    other = c.another()
+    for fd, number, data in zip(fds, ids, (b"one", b"two")):
+        error, body, _ = other.ask(wire.CLAIM, b"", [fd])
+        refused(error, "OK")
+        handle, _, _, which, _ = struct.unpack("<QIIII", body)
+        same(which, number, "its id")
+        same(want(other.queue().call("read", handle=handle, a=4)).a, data)
+    # One that got lost with every copy of it counts no more.
+    for fd in fds:
+        os.close(fd)
+    error, body, fds = ask(1, opened[0])
+    refused(error, "OK")
+    os.close(fds[0])
 
 
 @case(G, "claim of what is no placeholder is EBADF")

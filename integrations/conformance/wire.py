@@ -7,6 +7,7 @@ from dataclasses import dataclass
 MAGIC = b"WELD"
 VERSION = 1
 HELLO, NEW_QUEUE, PLACEHOLDERS, CLAIM, STATS, TUNE, DETACH, JOIN, TRACE, TENANTS, TOKEN, STOP = range(1, 13)
+SHARE = 14
 HEADER = struct.Struct("<4sHHIi")
 
 ATOMIC_WRITE_MAX = 1 << 20

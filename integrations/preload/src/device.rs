@@ -1,10 +1,10 @@
 //! The one way to the device: a client attached at first need, and the errno of whatever goes wrong.
 
 use crate::abi::Res;
-use crate::{config, counts, report, sys, table};
+use crate::{config, counts, fdname, report, sys, table};
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use weldfs::{AttachOptions, Client, ClientOptions, Raw, SocketConnector, kept};
 use weldfs_ciscops::flags::OpenFlags;
@@ -15,6 +15,9 @@ static CLIENT: OnceLock<Client> = OnceLock::new();
 static ATTACH: Mutex<()> = Mutex::new(());
 /// The descriptor whose duplicates stand for files that no other process knows, or -1.
 static BLANK: AtomicI32 = AtomicI32::new(-1);
+static BLANK_INODE: AtomicU64 = AtomicU64::new(0);
+/// Held while it is made.
+static MAKING: Mutex<()> = Mutex::new(());
 /// Held while files are shared, so that whoever waits for it finds them shared.
 static SHARING: Mutex<()> = Mutex::new(());
 /// Files that are shared in one message.
@@ -114,7 +117,11 @@ pub fn open(base: Handle, path: &[u8], oflags: i32, mode: u32, name: &[u8]) -> R
     let flags = OpenFlags::from_linux(oflags);
     let mode = if flags.intersects(OpenFlags::CREATE | OpenFlags::TMPFILE) { mode & !umask() } else { 0 };
     // The number first: where there is none, nothing is opened or made.
-    let fd = sys::dup_from(blank()?, 0, oflags & libc::O_CLOEXEC != 0)?;
+    let fd = blank_number(oflags & libc::O_CLOEXEC != 0)?;
+    if !table::has_room_for(fd) {
+        let _ = sys::close(fd);
+        return Err(libc::EMFILE);
+    }
     let noted = on(|raw| raw.openat(base, path, flags, mode, 0)).and_then(|opened| {
         let noted = table::insert(fd, Some((opened.handle, u32::from(flags.bits()))), name);
         noted.inspect_err(|_| {
@@ -130,22 +137,36 @@ pub fn open(base: Handle, path: &[u8], oflags: i32, mode: u32, name: &[u8]) -> R
     }
 }
 
-/// What stands for files in this process alone: as a placeholder of the device it fails every read, write and mmap,
-/// but stands for nothing elsewhere.
-fn blank() -> Res<i32> {
-    match BLANK.load(Ordering::Acquire) {
-        fd if fd >= 0 && is_blank(fd) => Ok(fd),
-        old => make_blank(old),
+/// A number for a file of this process alone: as a placeholder of the device it fails every read, write and mmap, but
+/// stands for nothing elsewhere.
+fn blank_number(cloexec: bool) -> Res<i32> {
+    let known = BLANK.load(Ordering::Acquire);
+    if known >= 0
+        && let Ok(fd) = sys::dup_from(known, 0, cloexec)
+    {
+        if inode_of(fd) == Some(BLANK_INODE.load(Ordering::Relaxed)) {
+            return Ok(fd);
+        }
+        // The program closed it by a call that is not hooked, and the number is another file's.
+        let _ = sys::close(fd);
     }
+    sys::dup_from(make_blank(known)?, 0, cloexec)
 }
 
-/// The program may have closed every number there is, by calls that are not hooked.
-fn is_blank(fd: i32) -> bool {
-    kept::is_kept(fd)
+/// Device and inode of a descriptor, as one number: a memfd's device is the same for all.
+fn inode_of(fd: i32) -> Option<u64> {
+    let mut st: libc::stat = crate::abi::zeroed();
+    sys::checked(libc::SYS_fstat, [fd as usize, &raw mut st as usize, 0, 0, 0, 0]).ok()?;
+    Some(st.st_ino ^ st.st_dev << 48)
 }
 
 #[cold]
 fn make_blank(old: i32) -> Res<i32> {
+    let _one = MAKING.lock();
+    let now = BLANK.load(Ordering::Acquire);
+    if now != old {
+        return Ok(now);
+    }
     let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
     let made = sys::checked(libc::SYS_memfd_create, [c"weldfs-file".as_ptr() as usize, flags, 0, 0, 0, 0])? as i32;
     let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
@@ -164,14 +185,12 @@ fn make_blank(old: i32) -> Res<i32> {
         Err(_) => low,
     };
     kept::keep(fd);
-    match BLANK.compare_exchange(old, fd, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => Ok(fd),
-        Err(other) => {
-            kept::release(fd);
-            let _ = sys::close(fd);
-            Ok(other)
-        }
+    if old >= 0 {
+        kept::release(old);
     }
+    BLANK_INODE.store(inode_of(fd).ok_or(libc::EBADF)?, Ordering::Relaxed);
+    BLANK.store(fd, Ordering::Release);
+    Ok(fd)
 }
 
 /// Before another process may come to have descriptors of this one: each open file gets a placeholder of its own, by
@@ -182,12 +201,11 @@ pub fn share_all() {
     }
 }
 
+/// One pass: what cannot be shared (closed meanwhile, too few descriptors) is EBADF in the other process.
 fn share_all_of(_: &MutexGuard<'static, ()>) {
-    while table::any_alone() {
-        let open = table::alone(SHARED_AT_ONCE);
-        if open.is_empty() || share(&open).is_err() {
-            // What cannot be shared is EBADF in the other process.
-            return;
+    if table::any_alone() {
+        for some in table::alone().chunks(SHARED_AT_ONCE) {
+            let _ = share(some);
         }
     }
 }
@@ -207,27 +225,32 @@ pub fn share_one(fd: i32) -> Res<()> {
 
 fn share(open: &[(&'static table::Open, Handle)]) -> Res<()> {
     let handles: Vec<Handle> = open.iter().map(|(_, handle)| *handle).collect();
-    let made = match on(|raw| raw.share(&handles)) {
+    let made = match client()?.raw().share(&handles) {
         Ok(made) => made,
-        // One was closed meanwhile, or shared by another thread: one by one.
-        Err(libc::EBADF | libc::EEXIST) if open.len() > 1 => {
-            return open.iter().try_for_each(|one| match share(&[*one]) {
-                Err(libc::EBADF | libc::EEXIST) => Ok(()),
-                other => other,
-            });
+        // One was closed meanwhile, or there are few descriptors left: half, and half.
+        Err(code) if open.len() > 1 && [libc::EBADF, libc::EEXIST, libc::EMFILE].contains(&code.0) => {
+            let (some, rest) = open.split_at(open.len() / 2);
+            return share(some).and(share(rest));
         }
-        Err(code) => return Err(code),
+        Err(code) => return Err(code.0),
     };
     for ((open, handle), placeholder) in open.iter().zip(made) {
         let stands = placeholder.into_fd();
-        table::share_out(open, *handle, |number| {
-            let flags = sys::checked(libc::SYS_fcntl, [number as usize, libc::F_GETFD as usize, 0, 0, 0, 0])?;
-            let cloexec = if flags & libc::FD_CLOEXEC as usize != 0 { libc::O_CLOEXEC } else { 0 };
-            let from = stands.as_raw_fd() as usize;
-            sys::checked(libc::SYS_dup3, [from, number as usize, cloexec as usize, 0, 0, 0]).map(drop)
-        })?;
+        table::share_out(open, *handle, |number| give_number(number, stands.as_raw_fd()));
     }
     Ok(())
+}
+
+/// Makes a number that stands for a file a duplicate of its placeholder; false where it is something else by now.
+fn give_number(number: i32, placeholder: i32) -> bool {
+    let mut room = [0u8; 64];
+    if sys::fd_target(number, &mut room) != Ok(fdname::PLACEHOLDER) {
+        return false;
+    }
+    let flags = sys::checked(libc::SYS_fcntl, [number as usize, libc::F_GETFD as usize, 0, 0, 0, 0]).unwrap_or(0);
+    let cloexec = if flags & libc::FD_CLOEXEC as usize != 0 { libc::O_CLOEXEC } else { 0 };
+    let args = [placeholder as usize, number as usize, cloexec as usize, 0, 0, 0];
+    sys::checked(libc::SYS_dup3, args).is_ok()
 }
 
 /// The umask. The kernel tells it only by changing it, so it is asked once and then followed through our hook.
@@ -249,13 +272,19 @@ pub fn set_umask(mask: u32) {
 
 /// This module's locks while the process forks.
 pub type Held = (MutexGuard<'static, ()>, MutexGuard<'static, ()>);
+/// The one that is taken first: what is open is shared under it.
+pub type Sharing = MutexGuard<'static, ()>;
 
-/// Takes them before a fork, when the child can find what is open by its placeholders; `after_fork` gives them back on
-/// both sides.
-pub fn before_fork() -> Held {
+/// Before a fork: the child can find what is open by its placeholders, and no more is shared until it is there.
+pub fn share_before_fork() -> Sharing {
     let sharing = SHARING.lock();
     share_all_of(&sharing);
-    (sharing, ATTACH.lock())
+    sharing
+}
+
+/// Takes the rest, behind the table's; `after_fork` gives them back on both sides.
+pub fn before_fork() -> Held {
+    (MAKING.lock(), ATTACH.lock())
 }
 
 /// See `before_fork`.

@@ -329,10 +329,13 @@ fn take_over(fd: c_int, over: impl Fn(Handle)) -> Res<()> {
     let at = device::on(|d| d.seek(handle, Whence::Cur, 0))?;
     sys::checked(libc::SYS_lseek, [file.as_raw_fd() as usize, at as usize, libc::SEEK_SET as usize, 0, 0, 0])?;
     let mut taken = Vec::new();
-    // Another thread may be in the middle of a call on it: it stays open.
-    open.kernel.leave();
     {
         let _numbers = table::numbers();
+        if open.claimed() != Some(handle) {
+            return Err(libc::EBADF);
+        }
+        // Another thread may be in the middle of a call on it: it stays open.
+        open.kernel.leave();
         let mut same = Vec::new();
         table::each(0, u32::MAX, |other| {
             if table::entry(other).is_some_and(|entry| std::ptr::eq(entry, open)) {
@@ -340,11 +343,12 @@ fn take_over(fd: c_int, over: impl Fn(Handle)) -> Res<()> {
             }
         });
         for number in same {
-            let flags = sys::checked(libc::SYS_fcntl, [number as usize, libc::F_GETFD as usize, 0, 0, 0, 0])?;
-            let cloexec = if flags & libc::FD_CLOEXEC as usize != 0 { libc::O_CLOEXEC } else { 0 };
+            let flags = sys::checked(libc::SYS_fcntl, [number as usize, libc::F_GETFD as usize, 0, 0, 0, 0]);
+            let cloexec = if flags.unwrap_or(0) & libc::FD_CLOEXEC as usize != 0 { libc::O_CLOEXEC } else { 0 };
             let from = file.as_raw_fd() as usize;
-            sys::checked(libc::SYS_dup3, [from, number as usize, cloexec as usize, 0, 0, 0])?;
-            taken.push((number, table::remove(number)));
+            if sys::checked(libc::SYS_dup3, [from, number as usize, cloexec as usize, 0, 0, 0]).is_ok() {
+                taken.push((number, table::remove(number)));
+            }
         }
     }
     for (number, gone) in taken {

@@ -20,6 +20,8 @@ static SPARE: Mutex<Vec<&'static Open>> = Mutex::new(Vec::new());
 static PROCESS: AtomicU32 = AtomicU32::new(1);
 /// Open files whose descriptors stand for them in this process alone.
 static ALONE: AtomicUsize = AtomicUsize::new(0);
+/// The highest number that ever stood for a device file.
+static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// Held while what a number of ours means is changed in the table and for the kernel.
 static NUMBERS: Mutex<()> = Mutex::new(());
 /// One claim at a time, so that two threads cannot both turn the same inherited descriptor into a handle.
@@ -113,6 +115,7 @@ fn fresh() -> &'static Open {
 
 fn place(fd: i32, open: &'static Open) -> Res<()> {
     let slot = TABLE.get(fd as usize).ok_or(libc::EMFILE)?;
+    HIGHEST.fetch_max(fd as usize, Ordering::Relaxed);
     open.refs.fetch_add(1, Ordering::Relaxed);
     let before = slot.swap(std::ptr::from_ref(open).cast_mut(), Ordering::AcqRel);
     // SAFETY: slots hold null or a leaked entry.
@@ -131,16 +134,18 @@ pub fn insert(fd: i32, handle: Option<(Handle, u32)>, name: &[u8]) -> Res<()> {
     open.owner.store(handle.map_or(0, |_| PROCESS.load(Ordering::Relaxed)), Ordering::Release);
     open.cursor.store(0, Ordering::Relaxed);
     // An inherited one is a placeholder.
-    open.shared.store(handle.is_none(), Ordering::Relaxed);
-    if handle.is_some() {
-        ALONE.fetch_add(1, Ordering::Relaxed);
-    }
+    open.shared.store(true, Ordering::Relaxed);
     open.kernel.begin(handle.is_none());
     let mut place_name = open.name.lock();
     place_name.clear();
     place_name.extend_from_slice(name);
     drop(place_name);
-    place(fd, open).inspect_err(|_| SPARE.lock().push(open))
+    place(fd, open).inspect_err(|_| SPARE.lock().push(open))?;
+    if handle.is_some() {
+        ALONE.fetch_add(1, Ordering::Relaxed);
+        open.shared.store(false, Ordering::Release);
+    }
+    Ok(())
 }
 
 /// Notes that `new` is a duplicate of `old`.
@@ -193,6 +198,7 @@ pub fn remove(fd: i32) -> Gone {
 /// Every descriptor of ours from `first` to `last`.
 pub fn each(first: u32, last: u32, mut visit: impl FnMut(i32)) {
     let last = (last as usize).min(FDS_MAX - 1);
+    let last = last.min(HIGHEST.load(Ordering::Relaxed));
     for (fd, slot) in TABLE.iter().enumerate().take(last + 1).skip(first as usize) {
         if !slot.load(Ordering::Relaxed).is_null() {
             visit(fd as i32);
@@ -210,23 +216,30 @@ pub fn is_alone(fd: i32) -> bool {
     entry(fd).is_some_and(|open| !open.shared.load(Ordering::Relaxed))
 }
 
-/// Those that are, by one descriptor each, with their handles: no more than `most`.
-pub fn alone(most: usize) -> Vec<(&'static Open, Handle)> {
+/// Those that are, by one descriptor each, with their handles.
+pub fn alone() -> Vec<(&'static Open, Handle)> {
     let mut all: Vec<(&'static Open, Handle)> = Vec::new();
-    for slot in &TABLE {
-        if all.len() == most {
+    let mut left = ALONE.load(Ordering::Relaxed);
+    for slot in TABLE.iter().take(HIGHEST.load(Ordering::Relaxed) + 1) {
+        if left == 0 {
             break;
         }
         // SAFETY: slots hold null or a leaked entry.
         let Some(open) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
-        if !open.shared.load(Ordering::Relaxed)
+        if !open.shared.load(Ordering::Acquire)
             && !all.iter().any(|(other, _)| std::ptr::eq(*other, open))
             && let Some(handle) = open.claimed()
         {
             all.push((open, handle));
+            left -= 1;
         }
     }
     all
+}
+
+/// Whether a number can stand for a device file at all.
+pub fn has_room_for(fd: i32) -> bool {
+    (fd as usize) < FDS_MAX
 }
 
 /// Keeps numbers of ours from changing their meaning.
@@ -235,21 +248,21 @@ pub fn numbers() -> MutexGuard<'static, ()> {
 }
 
 /// Gives every number of an open file, as long as it has this handle, to `place`; then it is not this process's alone
-/// any more.
-pub fn share_out(open: &'static Open, handle: Handle, mut place: impl FnMut(i32) -> Res<()>) -> Res<()> {
+/// any more. Numbers that are not the file's any more, closed where no hook sees it, are told by `place`, and forgotten.
+pub fn share_out(open: &'static Open, handle: Handle, mut place: impl FnMut(i32) -> bool) {
     let _numbers = numbers();
     if open.claimed() != Some(handle) || open.shared.load(Ordering::Relaxed) {
-        return Ok(());
+        return;
     }
-    for (fd, slot) in TABLE.iter().enumerate() {
-        if std::ptr::eq(slot.load(Ordering::Acquire), open) {
-            place(fd as i32)?;
+    for (fd, slot) in TABLE.iter().enumerate().take(HIGHEST.load(Ordering::Relaxed) + 1) {
+        if std::ptr::eq(slot.load(Ordering::Acquire), open) && !place(fd as i32) {
+            // Its share in the entry stays: the handle is closed with the process.
+            slot.store(null_mut(), Ordering::Release);
         }
     }
-    if !open.shared.swap(true, Ordering::Relaxed) {
+    if !open.shared.swap(true, Ordering::AcqRel) {
         ALONE.fetch_sub(1, Ordering::Relaxed);
     }
-    Ok(())
 }
 
 /// This module's locks while the process forks.
@@ -264,6 +277,14 @@ pub fn before_fork() -> Held {
 pub fn after_fork(held: Held, child: bool) {
     if child {
         PROCESS.fetch_add(1, Ordering::Relaxed);
+        // What was opened by another thread while this one forked has no placeholder: EBADF at its first use here.
+        for slot in TABLE.iter().take(HIGHEST.load(Ordering::Relaxed) + 1) {
+            // SAFETY: slots hold null or a leaked entry.
+            if let Some(open) = unsafe { slot.load(Ordering::Acquire).as_ref() } {
+                open.shared.store(true, Ordering::Relaxed);
+            }
+        }
+        ALONE.store(0, Ordering::Relaxed);
     }
     drop(held);
 }

@@ -158,23 +158,30 @@ impl<B> OpenFiles<B> {
         Ok((description, found.id))
     }
 
-    /// The same of a description that is open already, and has no placeholder. EEXIST: it has one.
-    pub fn bind_open(&self, placeholder: Placeholder<B>, description: &Arc<Description<B>>) -> Result<(), Errno> {
+    /// The same of a description that is open already, and has no placeholder that any process holds; whether it is all
+    /// that holds the description, whose last handle went meanwhile. EEXIST: it has one.
+    pub fn bind_open(&self, placeholder: Placeholder<B>, description: &Arc<Description<B>>) -> Result<bool, Errno> {
         let placeholder = Arc::new(placeholder);
-        {
+        let lost = {
             let mut place = description.placeholder.lock();
-            if place.is_some() {
+            if place.as_ref().is_some_and(|other| !other.dead()) {
                 return Err(Errno::EXIST);
             }
             *placeholder.description.lock() = Some(description.clone());
-            *place = Some(placeholder.clone());
+            place.replace(placeholder.clone())
+        };
+        // One that got lost on its way to a client, or with every copy of it.
+        if let Some(lost) = lost {
+            self.bound.lock().remove(&lost.file);
+            let held = lost.description.lock().take();
+            drop(held);
         }
         self.bound.lock().insert(placeholder.file, placeholder.clone());
-        // Its last handle may have gone meanwhile, and saw no placeholder.
-        if description.handles.load(Ordering::Acquire) == 0 {
+        let alone = description.handles.load(Ordering::Acquire) == 0;
+        if alone {
             self.alone.lock().insert(description.id, placeholder);
         }
-        Ok(())
+        Ok(alone)
     }
 
     /// Binds a placeholder to a description.
@@ -324,9 +331,9 @@ impl<B> Description<B> {
         self.handles.load(Ordering::Acquire) == 1
     }
 
-    /// Whether a placeholder stands for it.
+    /// Whether a placeholder stands for it that a process holds.
     pub(super) fn has_placeholder(&self) -> bool {
-        self.placeholder.lock().is_some()
+        self.placeholder.lock().as_ref().is_some_and(|p| !p.dead())
     }
 
     fn handle_added(&self) {

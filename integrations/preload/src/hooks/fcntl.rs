@@ -109,8 +109,9 @@ fn past_the_dead(mut ask: impl FnMut() -> Res<()>, may: impl Fn() -> bool, tries
             break;
         }
         answer = ask();
-        if answer == Err(libc::EAGAIN) {
-            pause(PAUSE_DEAD)?;
+        // A signal ends the patience, and not the call.
+        if answer == Err(libc::EAGAIN) && pause(PAUSE_DEAD).is_err() {
+            break;
         }
     }
     answer
@@ -172,7 +173,10 @@ fn control(fd: c_int, h: Handle, command: c_int, arg: usize, real: impl FnOnce()
         return fail(libc::EBADF);
     }
     match command {
-        libc::F_GETFD | libc::F_SETFD => real(),
+        libc::F_GETFD | libc::F_SETFD => {
+            let _numbers = table::numbers();
+            real()
+        }
         libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
             super::open::dup_from(fd, arg as c_int, command == libc::F_DUPFD_CLOEXEC)
         }
@@ -222,7 +226,10 @@ fn device_control(fd: c_int, h: Handle, request: c_ulong, arg: *mut c_void, real
     let _ = fd;
     match request {
         // The kernel's flag on the descriptor; the placeholder has it.
-        libc::FIOCLEX | libc::FIONCLEX => real(),
+        libc::FIOCLEX | libc::FIONCLEX => {
+            let _numbers = table::numbers();
+            real()
+        }
         libc::FIONREAD => {
             let left = device::on(|d| {
                 let at = d.seek(h, Whence::Cur, 0)?;

@@ -169,9 +169,10 @@ fn close_any(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if !table::ours(fd) {
         return real();
     }
+    unlock(fd);
     let (gone, closed) = {
         let _numbers = table::numbers();
-        match forget(fd) {
+        match table::remove(fd) {
             Gone::NotOurs => return real(),
             gone => (gone, sys::close(fd)),
         }
@@ -184,15 +185,20 @@ fn close_any(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
 /// Forgets one descriptor. What is left is the kernel's part and then `end`, in this order: while the placeholder is
 /// there the device takes the open file for one that another process may yet claim, and keeps what it holds.
 fn forget(fd: c_int) -> Gone {
+    unlock(fd);
+    table::remove(fd)
+}
+
+/// Closing any descriptor of a file drops the process's locks on it. Asks the device: not under the table's lock.
+fn unlock(fd: c_int) {
     if !table::ours(fd) {
-        return Gone::NotOurs;
+        return;
     }
     if LOCKS_IN_USE.load(Ordering::Relaxed)
         && let Some(Ok(handle)) = device::handle(fd)
     {
         super::fcntl::drop_locks(handle);
     }
-    table::remove(fd)
 }
 
 /// What the number meant was closed, and the number given away, by libc itself.
@@ -211,11 +217,14 @@ fn end(gone: &Gone) -> Res<()> {
 /// Closes every descriptor of ours from `first` to `last`, where `real` closes them all for the kernel.
 fn close_many<T>(first: c_uint, last: c_uint, real: impl FnOnce() -> T) -> T {
     let mut gone = Vec::new();
+    if LOCKS_IN_USE.load(Ordering::Relaxed) {
+        table::each(first, last, unlock);
+    }
     let answer = {
         let _numbers = table::numbers();
         table::each(first, last, |fd| {
             if !kept::is_kept(fd) {
-                gone.push(forget(fd));
+                gone.push(table::remove(fd));
             }
         });
         real()
@@ -270,19 +279,34 @@ fn dup_to(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if kept::is_kept(new) {
         return fail(libc::EBUSY);
     }
-    if !table::ours(new) {
+    if new != old {
+        unlock(new);
+    }
+    dup_by(old, real)
+}
+
+/// Makes a duplicate by `real`; the table follows under its lock, so that the file's numbers are known whenever they are
+/// shared.
+fn dup_by(old: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    if !table::ours(old) {
         return follow_dup(old, real());
     }
-    let (answer, gone) = {
+    let (new, gone, placed) = {
         let _numbers = table::numbers();
-        let answer = real();
-        // Of itself it is the same as before.
-        let over = answer == new && old != new;
-        (answer, if over { forget(new) } else { Gone::NotOurs })
+        let new = real();
+        if new < 0 || new == old {
+            return new;
+        }
+        (new, table::remove(new), table::share(old, new))
     };
-    // The kernel has closed what the number meant before; an error of that close is lost there, too.
+    counts::served();
     let _ = end(&gone);
-    follow_dup(old, answer)
+    if let Err(code) = placed {
+        let _ = sys::close(new);
+        return fail(code);
+    }
+    stdio::number_taken(new);
+    new
 }
 
 /// After the kernel made `new` a duplicate of `old`: the table follows. `new` may have been open before.
@@ -352,6 +376,8 @@ hook! { real;
         // Where the kernel closes nothing (CLOEXEC, or an error), nothing is forgotten.
         let closes = flags & !(libc::CLOSE_RANGE_UNSHARE as c_int) == 0 && first <= last;
         if !closes {
+            // CLOEXEC, say: kept where a number gets its placeholder.
+            let _numbers = table::numbers();
             return real(first, last, flags);
         }
         close_many(first, last, || match none_kept(first, last) {
@@ -370,8 +396,7 @@ hook! { real;
         });
     }
     fn dup(old: c_int) -> c_int {
-        let new = real(old);
-        follow_dup(old, new)
+        dup_by(old, || real(old))
     }
     fn dup2(old: c_int, new: c_int) -> c_int {
         dup_to(old, new, || real(old, new))
@@ -390,8 +415,8 @@ hook! { real;
 
 /// F_DUPFD and F_DUPFD_CLOEXEC on a descriptor of ours.
 pub fn dup_from(fd: c_int, least: c_int, cloexec: bool) -> c_int {
-    match sys::dup_from(fd, least, cloexec) {
-        Ok(new) => follow_dup(fd, new),
+    dup_by(fd, || match sys::dup_from(fd, least, cloexec) {
+        Ok(new) => new,
         Err(code) => fail(code),
-    }
+    })
 }

@@ -35,7 +35,7 @@ extern "C" fn start() {
 }
 
 /// Every lock that a thread may hold while another forks, in the order they are taken.
-type Held = (table::Held, device::Held, stdio::Held, spawn::Held, library::Held, promote::Held);
+type Held = (table::Held, device::Held, stdio::Held, spawn::Held, library::Held, promote::Held, device::Sharing);
 
 thread_local! {
     /// The locks, while this thread forks. Without a destructor: a program's thread ends without a call of this
@@ -47,8 +47,8 @@ thread_local! {
 extern "C" fn before_fork() {
     // Those whose holders may wait for the device come first.
     let streams = (stdio::before_fork(), spawn::before_fork(), library::before_fork(), promote::before_fork());
-    let device = device::before_fork();
-    let held = (table::before_fork(), device, streams.0, streams.1, streams.2, streams.3);
+    let sharing = device::share_before_fork();
+    let held = (table::before_fork(), device::before_fork(), streams.0, streams.1, streams.2, streams.3, sharing);
     HELD.set(ManuallyDrop::new(Some(held)));
 }
 
@@ -62,11 +62,12 @@ extern "C" fn after_fork_child() {
 
 fn after_fork(child: bool) {
     let held = HELD.replace(ManuallyDrop::new(None));
-    if let Some((table, device, stdio, spawn, library, promote)) = ManuallyDrop::into_inner(held) {
+    if let Some((table, device, stdio, spawn, library, promote, sharing)) = ManuallyDrop::into_inner(held) {
         promote::after_fork(promote, child);
         drop((library, spawn, stdio));
         device::after_fork(device, child);
         table::after_fork(table, child);
+        drop(sharing);
     }
     if child {
         counts::forget();

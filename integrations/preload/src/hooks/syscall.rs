@@ -147,6 +147,11 @@ fn old(call: c_long, a: [usize; 6]) -> Option<c_long> {
         libc::SYS_utime => answer(super::attr::utime(path, a[1] as _)),
         libc::SYS_utimes => answer(super::attr::utimes(path, a[1] as _)),
         libc::SYS_futimesat => answer(super::attr::futimesat(number(a[0]), a[1] as _, a[2] as _)),
+        libc::SYS_fork | libc::SYS_vfork => {
+            crate::device::share_all();
+            crate::promotion::born();
+            return None;
+        }
         libc::SYS_dup2 => answer(super::open::dup2(number(a[0]), number(a[1]))),
         _ => return None,
     })
@@ -182,8 +187,11 @@ fn known(call: c_long, a: [usize; 6]) -> Option<c_long> {
         libc::SYS_close if weldfs::kept::is_kept(fd) => return Some(answer(super::open::close(fd))),
         libc::SYS_clone | libc::SYS_clone3 => {
             crate::device::share_all();
+            crate::promotion::born();
             return None;
         }
+        libc::SYS_sendmsg => return Some(super::process::sendmsg(fd, a[1] as _, number(a[2])) as _),
+        libc::SYS_sendmmsg => return Some(answer(super::process::sendmmsg(fd, a[1] as _, a[2] as _, number(a[3])))),
         libc::SYS_setrlimit | libc::SYS_prlimit64 => {
             let answer = crate::sys::checked(call, a);
             crate::limit::learn();

@@ -333,12 +333,13 @@ impl HostSession {
             return Err(Errno::EXIST);
         }
         let made = self.placeholders(open.len() as u32)?;
-        let mut bound = Ok(());
         for ((id, _), description) in made.iter().zip(&descriptions) {
-            let placeholder = self.state.handles.take_placeholder(*id).ok_or(Errno::NODEV);
-            bound = bound.and(placeholder.and_then(|p| self.state.core.files.bind_open(p, description)));
+            let placeholder = self.state.handles.take_placeholder(*id).ok_or(Errno::NODEV)?;
+            if self.state.core.files.bind_open(placeholder, description)? {
+                self.state.core.watch_placeholders();
+            }
         }
-        bound.map(|()| made)
+        Ok(made)
     }
 
     /// A handle for the description that `fd` stands for, with the grant it was opened with. EBADF, EMFILE, ENODEV.
