@@ -9,7 +9,7 @@ use weldfs_ciscops::trace;
 use weldfs_ciscops::{QueueLayout, dirent};
 
 /// Kinds of requests, for the side that reads answers.
-const KINDS: [u16; 11] = [
+const KINDS: [u16; 12] = [
     kind::HELLO,
     kind::NEW_QUEUE,
     kind::PLACEHOLDERS,
@@ -21,6 +21,7 @@ const KINDS: [u16; 11] = [
     kind::JOIN,
     kind::TENANTS,
     kind::TOKEN,
+    kind::SHARE,
 ];
 
 /// See the module.

@@ -34,7 +34,8 @@ programs! {
     short:
         bash_features cp_sparse cross_boundary dd_sort descriptor_names ed exec_inside file_size_limit files
         find_xargs_grep gcc_make git job_control lmdb mapped_files python_files python_libs python_mmap python_sqlite
-        python_venv rsync shared_library shell_redirections sqlite sqlite_wal static_program stress_ng tar_small uring vim;
+        python_venv rsync shared_library shell_redirections sqlite sqlite_wal static_program stress_ng tar_small uring
+        vim;
     long:
         cargo cargo_macro cargo_test fio_engines fio_psync go java java_mmap node postgres python_pip redis;
 }

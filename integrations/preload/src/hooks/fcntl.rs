@@ -99,8 +99,8 @@ fn set_lock(fd: c_int, h: Handle, arg: *const Lock, space: LockSpace, wait: bool
     }
 }
 
-/// Asks, and again while what is in the way may be a process's that has ended: it has no locks, of which the device
-/// hears a moment later. `may` says whether that can be; of a description's lock it cannot be known, so that is
+/// Asks, and again while what is in the way may be a process's that has ended: it has no locks, and the device is told
+/// of its end a moment later. `may` says whether that can be; of a description's lock it cannot be known, so that is
 /// waited for in any case, as briefly.
 fn past_the_dead(mut ask: impl FnMut() -> Res<()>, may: impl Fn() -> bool, tries: u32) -> Res<()> {
     let mut answer = ask();

@@ -285,7 +285,7 @@ fn dup_to(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
     dup_by(old, real)
 }
 
-/// Makes a duplicate by `real`; the table follows under its lock, so that the file's numbers are known whenever they are
+/// Makes a duplicate by `real`; the table follows under its lock, so that all numbers of a file are known when it is
 /// shared.
 fn dup_by(old: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if !table::ours(old) {
