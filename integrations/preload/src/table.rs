@@ -248,7 +248,7 @@ pub fn numbers() -> MutexGuard<'static, ()> {
 }
 
 /// Gives every number of an open file, as long as it has this handle, to `place`; then it is not this process's alone
-/// any more. Where `place` finds that a number is another file's by now (closed where no hook sees it), it is forgotten.
+/// any more. Where `place` finds that a number is another file's by now (closed where no hook sees it), it is left out.
 pub fn share_out(open: &'static Open, handle: Handle, mut place: impl FnMut(i32) -> bool) {
     let _numbers = numbers();
     if open.claimed() != Some(handle) || open.shared.load(Ordering::Relaxed) {
