@@ -6,7 +6,7 @@
 //! mount's kernel has mapped (`mapped`), the interpreter over an abstract `Target` (`target`, `interp`, `catalogue`),
 //! and fused programs (`program`).
 //! What may be touched: memory handed in. No files, sockets, threads or clocks; the only system calls are the
-//! mapping of a region and of a board, and the futex of a completion ring.
+//! mapping of a region and of a registry of mapped files, and the futex of a completion ring.
 //! What flows through: bytes from a ring become a `RawCommand`, by `validate` a `Command`, by `Paths::fetch` and
 //! `interp::run` calls on a `Target` and an `Outcome`, which is posted as a CQE.
 

@@ -57,7 +57,7 @@ impl Page {
     fn word(&self, n: usize) -> &AtomicU64 {
         assert!(n < HEAD + PLACES);
         // SAFETY: the mapping has that many words, is aligned as a page is, and outlives `self`. Other processes touch
-        // it too, by atomics as well; a reader's mapping is never stored to, as only `Board` stores.
+        // it too, by atomics as well; a reader's mapping is never stored to, as only `Registry` stores.
         unsafe { self.words.add(n).as_ref() }
     }
 
@@ -80,15 +80,15 @@ fn home(ino: u64) -> usize {
 }
 
 /// The writer's side. Not shared: the mount keeps it under a lock.
-pub struct Board {
+pub struct Registry {
     page: Page,
     /// How many mappings of each file there are.
     mapped: HashMap<u64, u32>,
 }
 
-impl Board {
-    /// Begins a board in an empty file, for nothing that is mapped yet.
-    pub fn create(fd: impl AsFd) -> io::Result<Board> {
+impl Registry {
+    /// Begins a registry in an empty file, for nothing that is mapped yet.
+    pub fn create(fd: impl AsFd) -> io::Result<Registry> {
         // Written, and not only sized: a page that a full file system cannot give would be a SIGBUS later.
         let zeros = vec![0; BYTES];
         let mut at = 0;
@@ -101,7 +101,7 @@ impl Board {
         let page = Page::map(fd, true)?;
         page.word(SEQUENCE).store(2, Ordering::Relaxed);
         page.word(MAGIC).store(MAGIC_WORD, Ordering::Release);
-        Ok(Board { page, mapped: HashMap::new() })
+        Ok(Registry { page, mapped: HashMap::new() })
     }
 
     /// A file is mapped once more. ENFILE: as many are as can be listed. EINVAL: no file has this number.
@@ -168,27 +168,27 @@ fn take_out(page: &Page, ino: u64) {
 }
 
 /// A reader's side. Thread-safe.
-pub struct BoardView {
+pub struct RegistryView {
     page: Page,
 }
 
 /// What a reader found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Found {
-    /// As of when: it holds as long as [`BoardView::stamp`] is this.
+    /// As of when: it holds as long as [`RegistryView::stamp`] is this.
     pub stamp: u64,
     /// Whether the file is mapped.
     pub mapped: bool,
 }
 
-impl BoardView {
+impl RegistryView {
     /// Of the file that a mount keeps. InvalidData: it is no such file, or of another version.
-    pub fn open(fd: impl AsFd) -> io::Result<BoardView> {
+    pub fn open(fd: impl AsFd) -> io::Result<RegistryView> {
         let page = Page::map(fd, false)?;
         if page.word(MAGIC).load(Ordering::Acquire) != MAGIC_WORD {
             return Err(io::ErrorKind::InvalidData.into());
         }
-        Ok(BoardView { page })
+        Ok(RegistryView { page })
     }
 
     /// Another number after each change; never 0.
@@ -232,72 +232,72 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn both() -> (Board, BoardView) {
-        let fd = crate::private_memfd("board").unwrap();
-        let board = Board::create(&fd).unwrap();
-        (board, BoardView::open(&fd).unwrap())
+    fn both() -> (Registry, RegistryView) {
+        let fd = crate::private_memfd("registry").unwrap();
+        let registry = Registry::create(&fd).unwrap();
+        (registry, RegistryView::open(&fd).unwrap())
     }
 
-    fn lists(view: &BoardView, ino: u64) -> bool {
+    fn lists(view: &RegistryView, ino: u64) -> bool {
         view.look(|| Ok::<_, ()>(ino)).unwrap().mapped
     }
 
     #[test]
     fn a_file_is_listed_from_its_first_mapping_to_its_last() {
-        let (mut board, view) = both();
+        let (mut registry, view) = both();
         assert_eq!(view.look(|| Err::<u64, _>("asked")), Ok(Found { stamp: 2, mapped: false }), "nothing is mapped");
-        board.add(7).unwrap();
-        board.add(7).unwrap();
+        registry.add(7).unwrap();
+        registry.add(7).unwrap();
         let found = view.look(|| Ok::<_, ()>(7)).unwrap();
         assert!(found.mapped && found.stamp == view.stamp() && !lists(&view, 8) && !lists(&view, 0));
-        board.remove(7);
+        registry.remove(7);
         assert!(lists(&view, 7));
-        board.remove(7);
-        board.remove(7);
+        registry.remove(7);
+        registry.remove(7);
         assert!(!lists(&view, 7) && view.stamp() != found.stamp);
-        assert_eq!(board.add(0), Err(Errno::INVAL));
+        assert_eq!(registry.add(0), Err(Errno::INVAL));
     }
 
     #[test]
     fn so_many_files_are_listed_and_no_more() {
-        let (mut board, view) = both();
+        let (mut registry, view) = both();
         for ino in 1..=FILES_MAX as u64 {
-            board.add(ino).unwrap();
+            registry.add(ino).unwrap();
         }
-        assert_eq!(board.add(1 << 40), Err(Errno(libc::ENFILE)));
-        board.add(1).unwrap();
+        assert_eq!(registry.add(1 << 40), Err(Errno(libc::ENFILE)));
+        registry.add(1).unwrap();
         assert!(lists(&view, 1) && lists(&view, FILES_MAX as u64) && !lists(&view, 1 << 40));
-        board.remove(9);
-        board.add(1 << 40).unwrap();
+        registry.remove(9);
+        registry.add(1 << 40).unwrap();
         assert!(lists(&view, 1 << 40) && !lists(&view, 9));
     }
 
     #[test]
     fn a_file_that_is_no_board_is_refused() {
         let fd = crate::private_memfd("other").unwrap();
-        assert!(BoardView::open(&fd).is_err(), "empty");
+        assert!(RegistryView::open(&fd).is_err(), "empty");
         rustix::fs::ftruncate(&fd, BYTES as u64).unwrap();
-        assert!(BoardView::open(&fd).is_err(), "zeros");
+        assert!(RegistryView::open(&fd).is_err(), "zeros");
     }
 
     #[test]
     fn a_reader_beside_a_writer_never_misses_what_stays_listed() {
-        let (mut board, view) = both();
+        let (mut registry, view) = both();
         // Numbers whose searches cross: the one that stays lies behind those that come and go.
         let home_of = |place| (1u64..).filter(move |ino| home(*ino) == place);
         let near: Vec<u64> = home_of(PLACES - 2).take(3).chain(home_of(PLACES - 1).take(3)).collect();
         for ino in &near {
-            board.add(*ino).unwrap();
+            registry.add(*ino).unwrap();
         }
         let stays = near[5];
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| (0..20_000).filter(|_| !lists(&view, stays)).count());
             for _ in 0..2_000 {
                 for ino in &near[..5] {
-                    board.remove(*ino);
+                    registry.remove(*ino);
                 }
                 for ino in &near[..5] {
-                    board.add(*ino).unwrap();
+                    registry.add(*ino).unwrap();
                 }
             }
             assert_eq!(reader.join().unwrap(), 0);
@@ -309,7 +309,7 @@ mod tests {
         fn what_is_listed_is_what_was_added_and_not_removed(
             steps in prop::collection::vec((any::<bool>(), 0usize..24), 1..200)
         ) {
-            let (mut board, view) = both();
+            let (mut registry, view) = both();
             // A few homes, at the end of the table too.
             let homes = [3, 4, 5, PLACES - 1];
             let inos: Vec<u64> = homes.iter().flat_map(|h| (1u64..).filter(|i| home(*i) == *h).take(6)).collect();
@@ -317,10 +317,10 @@ mod tests {
             for (add, n) in steps {
                 let times = model.entry(inos[n]).or_default();
                 if add {
-                    board.add(inos[n]).unwrap();
+                    registry.add(inos[n]).unwrap();
                     *times += 1;
                 } else {
-                    board.remove(inos[n]);
+                    registry.remove(inos[n]);
                     *times = times.saturating_sub(1);
                 }
                 for ino in &inos {

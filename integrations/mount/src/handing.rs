@@ -9,7 +9,7 @@ use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weldfs_ciscops::Errno;
-use weldfs_ciscops::mapped::Board;
+use weldfs_ciscops::mapped::Registry;
 use weldfs_locks::Mutex;
 
 const FILE: &[u8] = b".weldfs-fd-";
@@ -41,8 +41,8 @@ pub struct Handing {
 }
 
 impl Handing {
-    pub fn new(board: Board) -> Handing {
-        Handing { listing: Listing::new(board), pending: Mutex::default() }
+    pub fn new(registry: Registry) -> Handing {
+        Handing { listing: Listing::new(registry), pending: Mutex::default() }
     }
 
     /// See [`Listing::list`].

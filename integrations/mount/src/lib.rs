@@ -64,9 +64,9 @@ pub struct Config {
     pub threads: usize,
 }
 
-/// The board on which the mount says which files are mapped, for programs that talk to the device themselves. With one,
-/// such programs may hand their open files to the kernel.
-pub use weldfs_ciscops::mapped::Board;
+/// The registry on which the mount says which files are mapped, for programs that talk to the device themselves. With
+/// one, such programs may hand their open files to the kernel.
+pub use weldfs_ciscops::mapped::Registry;
 
 /// A mount that is served by threads of this process.
 pub struct Mount {
@@ -79,7 +79,7 @@ pub struct Mount {
 impl Mount {
     /// Attaches to the device behind `door`, mounts it at `dir` and serves it. Errors: those of attaching, mount(2) and
     /// of fusermount3.
-    pub fn start(door: Arc<dyn Door>, dir: &Path, config: &Config, board: Option<Board>) -> io::Result<Mount> {
+    pub fn start(door: Arc<dyn Door>, dir: &Path, config: &Config, registry: Option<Registry>) -> io::Result<Mount> {
         let sessions = Sessions::new(door);
         let root = sessions.own()?.raw().stat(weldfs_ciscops::Handle::ROOT)?;
         let channel = Arc::new(Channel::mount(dir, &config.flags)?);
@@ -91,7 +91,7 @@ impl Mount {
             files: files::Files::default(),
             locks: Locks::new(channel),
             keeping: Keeping { entries: config.keep, attributes: config.keep },
-            handing: board.map(handing::Handing::new),
+            handing: registry.map(handing::Handing::new),
             direct_mapped,
         });
         let ended = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);

@@ -64,7 +64,7 @@ pub struct Config {
     /// Whether a mount of the device is at `prefix`.
     pub mounted: bool,
     /// Where that mount says which files are mapped.
-    pub board: Option<Text<PATH_BYTES>>,
+    pub registry: Option<Text<PATH_BYTES>>,
     /// Why none is there, in words for the user.
     pub unmounted: Option<Text<REASON_BYTES>>,
     /// This library, to be preloaded by programs that this one executes.
@@ -137,7 +137,7 @@ fn read() -> Option<Config> {
         // What a mount elsewhere has other names for is not looked for there.
         mounted: variable(b"WELDFS_MOUNT").and_then(normal).is_some_and(|mount| mount == prefix),
         prefix,
-        board: variable(b"WELDFS_MAPPED").map(|value| path("WELDFS_MAPPED", value)),
+        registry: variable(b"WELDFS_MAPPED").map(|value| path("WELDFS_MAPPED", value)),
         unmounted: variable(b"WELDFS_UNMOUNTED").and_then(|why| Text::new(&why[..why.len().min(REASON_BYTES)])),
         library: variable(b"WELDFS_PRELOAD").map(|value| path("WELDFS_PRELOAD", value)),
         token: abi::given_env(b"WELDFS_TENANT_TOKEN").map(|token| {

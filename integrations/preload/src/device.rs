@@ -67,7 +67,7 @@ fn attach() -> Res<&'static Client> {
     let options = ClientOptions { attach, umask: Some(0), ..ClientOptions::default() };
     match Client::with_options(Arc::new(SocketConnector::new(socket).run_by(user)), options) {
         Ok(client) => {
-            crate::board::begin();
+            crate::registry::begin();
             Ok(CLIENT.get_or_init(|| client))
         }
         Err(e) => {

@@ -2,7 +2,7 @@
 //!
 //! What lives here: `hooks/`, a file per family of libc functions that we shadow; below it `names` and `path` (whose
 //! is this name?), `fdname` (does it mean a descriptor?), `table` (whose is this descriptor?), `mount` (what the
-//! kernel finds by itself), `promote` (what the kernel takes over; `board`: which files it has mapped, `promotion`:
+//! kernel finds by itself), `promote` (what the kernel takes over; `registry`: which files it has mapped, `promotion`:
 //! what is known of one), `cwd`, `stdio`, `dirs` (what libc or the kernel would keep), `device` (the client), `config`
 //! (the environment), `abi` and `sys` (the C side), `memory` (is it there?), `limit` (of file sizes), `report` (words
 //! to the user), `counts` (what became of the calls).
@@ -17,7 +17,6 @@
 #![cfg_attr(test, allow(dead_code, non_snake_case))]
 
 mod abi;
-mod board;
 mod config;
 mod counts;
 mod cwd;
@@ -32,6 +31,7 @@ mod names;
 mod path;
 mod promote;
 mod promotion;
+mod registry;
 mod report;
 mod stdio;
 mod sys;

@@ -1,7 +1,7 @@
 //! Files of the device that the kernel takes over, through the mount, for what only the kernel can do: shared mappings,
 //! io_uring, Linux's asynchronous I/O, splice.
 //!
-//! **A mapped file** has pages in the kernel that the device has not seen. The mount lists it on a board that every
+//! **A mapped file** has pages in the kernel that the device has not seen. The mount lists it in a registry that every
 //! process of the run looks at (`weldfs_ciscops::mapped`); while it is listed, whoever reads or writes its bytes does
 //! so through a file of the kernel's own, opened beside the descriptor, and finds what the mapping holds. Descriptor,
 //! offset, flags, locks and attributes stay the device's.
@@ -14,7 +14,7 @@
 //! descriptor N. So one without a name is found, too, and permission is not asked for twice.
 
 use crate::abi::Res;
-use crate::board::{self, board};
+use crate::registry::{self, registry};
 use crate::table::{self, Gone, Open};
 use crate::{config, device, mount, promotion, report, stdio, sys};
 use libc::c_int;
@@ -23,7 +23,7 @@ use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs::kept;
 use weldfs_ciscops::flags::{OpenFlags, Whence};
-use weldfs_ciscops::mapped::BoardView;
+use weldfs_ciscops::mapped::RegistryView;
 use weldfs_ciscops::{At, Handle};
 use weldfs_locks::{Mutex, MutexGuard};
 
@@ -40,7 +40,7 @@ const MAPPING: &str = ".weldfs-map-";
 /// The kernel's own file of what a descriptor of ours stands for, if that still is the file of `handle`. ENODEV: there
 /// is no mount, or it does not know it.
 fn kernel_file(fd: c_int, handle: Handle, name: &str, flags: c_int) -> Res<(OwnedFd, u64)> {
-    board().ok_or(libc::ENODEV)?;
+    registry().ok_or(libc::ENODEV)?;
     // The mount finds the file by its placeholder.
     device::share_one(fd)?;
     let path = mount::kernel_name(format!("/{name}{fd}").as_bytes()).ok_or(libc::ENODEV)?;
@@ -55,7 +55,7 @@ fn kernel_file(fd: c_int, handle: Handle, name: &str, flags: c_int) -> Res<(Owne
 /// The same, which counts as mapped as long as it is open.
 fn mapping(fd: c_int, handle: Handle, flags: c_int) -> Res<OwnedFd> {
     let (file, ino) = kernel_file(fd, handle, MAPPING, flags)?;
-    let listed = board().is_some_and(|board| board.look(|| Ok::<_, ()>(ino)).is_ok_and(|found| found.mapped));
+    let listed = registry().is_some_and(|registry| registry.look(|| Ok::<_, ()>(ino)).is_ok_and(|found| found.mapped));
     if listed { Ok(file) } else { Err(libc::ENODEV) }
 }
 
@@ -84,27 +84,27 @@ pub fn to_map(fd: c_int) -> Res<OwnedFd> {
 
 /// Whether any file is mapped. A process that has not come to the device yet does so for this.
 pub fn any() -> bool {
-    config::get().is_some() && mount::at_prefix() && device::is_there() && board::any()
+    config::get().is_some() && mount::at_prefix() && device::is_there() && registry::any()
 }
 
 /// The kernel's file to use for the bytes of a descriptor of ours, where the file is mapped by anyone. EIO, and a line:
 /// it is, and the mount does not hand it over.
 #[inline]
 pub fn mapped(fd: c_int) -> Res<Option<c_int>> {
-    let Some(board) = board() else { return Ok(None) };
+    let Some(registry) = registry() else { return Ok(None) };
     let Some(open) = table::entry(fd) else { return Ok(None) };
-    if open.kernel.is_unmapped(board.stamp()) {
+    if open.kernel.is_unmapped(registry.stamp()) {
         return Ok(None);
     }
-    look(board, fd, open)
+    look(registry, fd, open)
 }
 
 #[cold]
-fn look(board: &BoardView, fd: c_int, open: &Open) -> Res<Option<c_int>> {
+fn look(registry: &RegistryView, fd: c_int, open: &Open) -> Res<Option<c_int>> {
     let known = &open.kernel;
     let life = known.life();
     let handle = open.claimed().ok_or(libc::EBADF)?;
-    let found = board.look(|| inode(handle))?;
+    let found = registry.look(|| inode(handle))?;
     if !found.mapped {
         known.note_unmapped(life, found.stamp);
         return Ok(None);
@@ -152,17 +152,17 @@ pub fn beside(fd: c_int) -> Res<(c_int, Handle)> {
     let open = table::entry(fd).ok_or(libc::EBADF)?;
     let handle = device::handle(fd).ok_or(libc::EBADF)??;
     let life = open.kernel.life();
-    board().ok_or(libc::ENODEV)?;
+    registry().ok_or(libc::ENODEV)?;
     Ok((file_of(fd, open, (life, handle))?, handle))
 }
 
-/// After a command that changed bytes or size of a file, with the board's stamp from before it was asked whether that
-/// is mapped: where the stamp has changed, a program may have mapped the file meanwhile, and read pages as they were
-/// before; written back, they would undo the change. So it is made once more, through the kernel, by a file that takes
-/// offsets as they are said. The command was carried out in any case.
+/// After a command that changed bytes or size of a file, with the registry's stamp from before it was asked whether
+/// that is mapped: where the stamp has changed, a program may have mapped the file meanwhile, and read pages as they
+/// were before; written back, they would undo the change. So it is made once more, through the kernel, by a file that
+/// takes offsets as they are said. The command was carried out in any case.
 #[inline]
 pub fn once_more(fd: c_int, before: u64, again: impl FnOnce(c_int) -> Res<()>) {
-    if board::stamp() != before {
+    if registry::stamp() != before {
         repeat(fd, again);
     }
 }
@@ -285,8 +285,8 @@ pub fn follow_flags(fd: c_int) {
 
 /// The program has set up a ring: from here on its files are the kernel's. Without a mount nothing changes.
 pub fn rings() {
-    // Attached, and so the board known, under the lock that is there for it.
-    if config::get().is_none() || device::on(|_| Ok(())).is_err() || board().is_none() {
+    // Attached, and so the registry known, under the lock that is there for it.
+    if config::get().is_none() || device::on(|_| Ok(())).is_err() || registry().is_none() {
         return;
     }
     if RINGS.swap(true, Ordering::SeqCst) {

@@ -21,7 +21,7 @@ pub fn born() {
 
 /// Of one open file.
 pub struct Promotion {
-    /// The life, and below it the board's stamp as of which the file is mapped nowhere; 0 = that is not known.
+    /// The life, and below it the registry's stamp as of which the file is mapped nowhere; 0 = that is not known.
     unmapped: AtomicU64,
     /// The life, and below it the descriptor of the kernel's own file, plus one; 0 = none.
     file: AtomicU64,
@@ -31,7 +31,7 @@ pub struct Promotion {
     locked: AtomicBool,
 }
 
-/// Bits below a life. Stamps of a board are kept that far: as many changes pass in years.
+/// Bits below a life. Stamps of a registry are kept that far: as many changes pass in years.
 const LIFE_SHIFT: u32 = 48;
 const BELOW_LIFE: u64 = (1 << LIFE_SHIFT) - 1;
 
@@ -46,7 +46,7 @@ impl Promotion {
         }
     }
 
-    /// Whether the file is known to be mapped nowhere as of a board's stamp.
+    /// Whether the file is known to be mapped nowhere as of a registry's stamp.
     #[inline]
     pub fn is_unmapped(&self, stamp: u64) -> bool {
         self.unmapped.load(Ordering::Acquire) & BELOW_LIFE == stamp & BELOW_LIFE
@@ -57,7 +57,7 @@ impl Promotion {
         self.file.load(Ordering::Acquire) >> LIFE_SHIFT
     }
 
-    /// It is mapped nowhere as of a stamp. 0: of a board whose writer died.
+    /// It is mapped nowhere as of a stamp. 0: of a registry whose writer died.
     pub fn note_unmapped(&self, life: u64, stamp: u64) {
         let old = self.unmapped.load(Ordering::Relaxed);
         if old >> LIFE_SHIFT == life && stamp != 0 {

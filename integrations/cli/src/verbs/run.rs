@@ -130,7 +130,7 @@ fn program(args: &Args, library: &Path, device: &Spot, mount: Result<&Mounted, &
     match mount {
         Ok(mounted) => command
             .env("WELDFS_MOUNT", &args.prefix)
-            .env("WELDFS_MAPPED", mounted.board())
+            .env("WELDFS_MAPPED", mounted.registry())
             .env_remove("WELDFS_UNMOUNTED"),
         Err(why) => {
             command.env_remove("WELDFS_MOUNT").env_remove("WELDFS_MAPPED").env("WELDFS_UNMOUNTED", &*plain(why))

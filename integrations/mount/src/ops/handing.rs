@@ -1,6 +1,6 @@
 //! Files that a program has open at the device itself, handed to the kernel: two names in the root, which no listing
 //! shows. `.weldfs-fd-N` is the file behind descriptor N of whoever looks, if that stands for an open file of the
-//! device; `.weldfs-map-N` is the same, to be mapped, and says so on the board that programs of this run look at.
+//! device; `.weldfs-map-N` is the same, to be mapped, and says so in the registry that programs of this run look at.
 //!
 //! The preload library opens them. It is the descriptor that counts, and not a name of the file: one without a name,
 //! or whose names are out of the opener's reach by now, is handed over as any other, with the access it was opened
@@ -20,7 +20,7 @@ use weldfs_ciscops::{Errno, StatBody};
 
 impl Fs {
     /// The answer to a look-up of one of these names; none where it is a name as any other: in another directory, in a
-    /// mount without a board, of a number that is no open file of the device for its caller.
+    /// mount without a registry, of a number that is no open file of the device for its caller.
     pub(crate) fn handed(
         &self,
         head: &InHeader,

@@ -3,7 +3,7 @@
 use super::ours;
 use crate::abi::{self, Res, done, fail, hook};
 use crate::names::{Spot, route, route_file};
-use crate::{board, device, limit, promote, sys};
+use crate::{device, limit, promote, registry, sys};
 use libc::{c_char, c_int, gid_t, mode_t, off_t, timespec, timeval, uid_t, utimbuf};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::bodies::{SetAttrBody, WireTime};
@@ -135,10 +135,10 @@ fn truncate_spot(spot: &Spot<'_>, size: off_t) -> Res<c_int> {
     };
     limit::sizable(wanted, now)?;
     let mapped = promote::any();
-    let before = board::stamp();
+    let before = registry::stamp();
     if !mapped {
         let cut = set_spot(spot, 0, size_set(size))?;
-        if board::stamp() == before {
+        if registry::stamp() == before {
             return Ok(cut);
         }
     }
@@ -161,7 +161,7 @@ fn truncate_spot(spot: &Spot<'_>, size: off_t) -> Res<c_int> {
 }
 
 pub fn truncate_fd(fd: c_int, h: Handle, size: off_t) -> c_int {
-    let before = board::stamp();
+    let before = registry::stamp();
     let cut = |file: c_int| sys::checked(libc::SYS_ftruncate, [file as usize, size as usize, 0, 0, 0, 0]).map(drop);
     match promote::mapped(fd) {
         Ok(None) => {}

@@ -54,7 +54,7 @@ fn environment(envp: *const *const c_char) -> Strings {
     let Some(config) = config::carried() else { return Strings::new(&given, Vec::new()) };
     let value = |name: &[u8]| given.iter().find_map(|v| v.to_bytes().strip_prefix(name)?.strip_prefix(b"="));
     let given_socket = value(b"WELDFS_SOCKET");
-    let other_mount = value(b"WELDFS_MAPPED") != config.board.as_deref();
+    let other_mount = value(b"WELDFS_MAPPED") != config.registry.as_deref();
     if given_socket.is_some_and(|socket| socket != &config.socket[..] || other_mount) {
         // Another device, or another mount of it, was chosen for that program (`weldfs run` within `weldfs run`), and
         // everything else with it.
@@ -73,7 +73,7 @@ fn environment(envp: *const *const c_char) -> Strings {
     made.extend(config.user.as_ref().and_then(|user| variable(b"WELDFS_DEVICE_USER", user)));
     made.extend(variable(b"WELDFS_PREFIX", &config.prefix));
     made.extend(config.mounted.then(|| variable(b"WELDFS_MOUNT", &config.prefix)).flatten());
-    made.extend(config.board.as_ref().and_then(|board| variable(b"WELDFS_MAPPED", board)));
+    made.extend(config.registry.as_ref().and_then(|registry| variable(b"WELDFS_MAPPED", registry)));
     made.extend(config.unmounted.as_ref().and_then(|why| variable(b"WELDFS_UNMOUNTED", why)));
     // Another token is the program's own business, and so is another wait; without one it stays who its parent is, and
     // as patient.

@@ -3,7 +3,7 @@
 use crate::abi::{self, Res, done, fail, give, hook};
 use crate::names::{Spot, route};
 use crate::table::{self, Gone};
-use crate::{board, counts, device, fdname, promote, report, stdio, sys};
+use crate::{counts, device, fdname, promote, registry, report, stdio, sys};
 use libc::{c_char, c_int, c_uint, mode_t};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs::kept;
@@ -33,9 +33,9 @@ pub fn open_spot(spot: &Spot<'_>, flags: c_int, mode: mode_t) -> Res<c_int> {
 pub fn open_cut(flags: c_int, open: impl FnOnce(c_int) -> Res<c_int>) -> Res<c_int> {
     let cuts = flags & libc::O_TRUNC != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY;
     let apart = cuts && promote::any();
-    let before = board::stamp();
+    let before = registry::stamp();
     let fd = open(if apart { flags & !libc::O_TRUNC } else { flags })?;
-    if !apart && (!cuts || board::stamp() == before) {
+    if !apart && (!cuts || registry::stamp() == before) {
         return Ok(fd);
     }
     match cut(fd) {

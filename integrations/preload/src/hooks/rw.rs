@@ -3,7 +3,7 @@
 use super::ours;
 use crate::abi::{self, Res, count, fail, give, hook};
 use crate::promote::{self, Place};
-use crate::{board, device, limit, memory, report, sys};
+use crate::{device, limit, memory, registry, report, sys};
 use libc::{c_int, c_void, iovec, off_t};
 use std::io::{IoSlice, IoSliceMut};
 use weldfs::Written;
@@ -125,7 +125,7 @@ fn nowhere_to_read(h: Handle, at: At) -> Res<usize> {
 /// Writes from a C buffer.
 #[inline]
 fn write_at(fd: c_int, h: Handle, at: Res<At>, buf: *const c_void, n: usize) -> isize {
-    let before = board::stamp();
+    let before = registry::stamp();
     count(at.and_then(|at| match promote::mapped(fd)? {
         Some(file) => kernel_write(file, fd, h, at, ((libc::SYS_pwrite64, [buf as usize, n, 0]), n.min(CALL_MAX))),
         None => write_device(fd, before, (h, at), buf, n),
@@ -214,7 +214,7 @@ fn buffers<'a>(iov: *const iovec, n: c_int, most: usize) -> Res<Vec<IoSlice<'a>>
 
 fn writev_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> isize {
     let go = || -> Res<usize> {
-        let (at, before) = (at?, board::stamp());
+        let (at, before) = (at?, registry::stamp());
         if let Some(file) = promote::mapped(fd)? {
             let call = (libc::SYS_pwritev2, [iov as usize, n as usize, 0]);
             return kernel_write(file, fd, h, at, (call, bytes_in(iov, n)?));
@@ -268,7 +268,7 @@ fn writev_with(fd: c_int, h: Handle, (off, flags): (off_t, c_int), iov: *const i
         if flags & RWF_NOAPPEND != 0 && super::flags_of(fd).contains(OpenFlags::APPEND) {
             return Err(report::refuse(libc::EOPNOTSUPP, "RWF_NOAPPEND on a descriptor that appends"));
         }
-        let (mut at, before) = (offset_or_current(off)?, board::stamp());
+        let (mut at, before) = (offset_or_current(off)?, registry::stamp());
         if flags & libc::RWF_APPEND != 0 {
             at = At::End;
         }

@@ -2,7 +2,7 @@
 
 use super::ours;
 use crate::abi::{self, Res, done, hook};
-use crate::{board, config, device, limit, promote, report, sys, table};
+use crate::{config, device, limit, promote, registry, report, sys, table};
 use libc::{c_int, c_uint, off_t};
 use weldfs::Raw;
 use weldfs_ciscops::flags::{FallocMode, OpenFlags};
@@ -16,7 +16,7 @@ fn extent(off: off_t, len: off_t) -> Res<(u64, u64)> {
 }
 
 fn allocate(fd: c_int, h: Handle, mode: c_int, off: off_t, len: off_t) -> Res<()> {
-    let before = board::stamp();
+    let before = registry::stamp();
     let in_kernel = |file: c_int| {
         let args = [file as usize, mode as usize, off as usize, len as usize, 0, 0];
         sys::checked(libc::SYS_fallocate, args).map(drop)

@@ -1,4 +1,4 @@
-//! The folder of a run, in the directory for temporary files: its socket, and the board of its mount.
+//! The folder of a run, in the directory for temporary files: its socket, and the registry of its mount.
 //!
 //! A run that is killed leaves it behind, so the next one of the same user takes away those whose runs are dead. Each
 //! run holds a lock on its own folder, which ends with its process; no other user can open the folder, and so lock it.
@@ -18,7 +18,7 @@ use tempfile::TempDir;
 const FRONT: &str = "weldfs-run-";
 /// All that a run puts there.
 const SOCKET: &str = "weldfs.sock";
-const BOARD: &str = "mapped";
+const REGISTRY: &str = "mapped";
 /// How often one is made: other runs may take a new one for a dead one's before it has its lock.
 const TRIES: usize = 100;
 
@@ -54,8 +54,8 @@ impl Folder {
     }
 
     /// Where its mount says which files are mapped.
-    pub fn board(&self) -> PathBuf {
-        self.dir.path().join(BOARD)
+    pub fn registry(&self) -> PathBuf {
+        self.dir.path().join(REGISTRY)
     }
 }
 
@@ -98,7 +98,7 @@ fn take_away_if_dead(path: &Path) -> rustix::io::Result<()> {
     flock(&dir, FlockOperation::NonBlockingLockExclusive)?;
     // What a run puts there and nothing else, found by the descriptor: whatever has the folder's name by now, no file
     // in it is lost.
-    for name in [SOCKET, BOARD] {
+    for name in [SOCKET, REGISTRY] {
         match unlinkat(&dir, name, AtFlags::empty()) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(e) => return Err(e),

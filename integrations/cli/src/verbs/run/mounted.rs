@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use weldfs::SocketConnector;
 use weldfs_kernel_shim::separate_mounts;
-use weldfs_mount::{Board, Config, How, Mount, MountFlagSet, SocketDoor, mounted_at, unmount};
+use weldfs_mount::{Config, How, Mount, MountFlagSet, Registry, SocketDoor, mounted_at, unmount};
 
 /// Threads that take requests.
 const THREADS: usize = 8;
@@ -54,7 +54,7 @@ pub struct Mounted {
     mount: Mount,
     dir: PathBuf,
     namespace: Namespace,
-    board: PathBuf,
+    registry: PathBuf,
     _folder: Folder,
     _ground: Option<Ground>,
 }
@@ -108,23 +108,23 @@ fn attempt(namespace: Namespace, prefix: &Path, device: &Spot) -> io::Result<Mou
         threads: THREADS,
     };
     let door = Arc::new(SocketDoor::new(Arc::new(SocketConnector::new(socket).run_by(Some(device.user)))));
-    let (folder, board, written) = board(namespace == Namespace::Own)?;
+    let (folder, registry, written) = registry(namespace == Namespace::Own)?;
     let mount = Mount::start(door, &dir, &config, Some(written))?;
-    Ok(Mounted { mount, dir, namespace, board, _folder: folder, _ground: ground })
+    Ok(Mounted { mount, dir, namespace, registry, _folder: folder, _ground: ground })
 }
 
 /// The file in which the mount says what is mapped. Programs only look at it, those of other users too where they may
 /// use the mount: there is nothing in it but inode numbers.
-fn board(for_all: bool) -> io::Result<(Folder, PathBuf, Board)> {
+fn registry(for_all: bool) -> io::Result<(Folder, PathBuf, Registry)> {
     let folder = Folder::make(for_all).map_err(|e| io::Error::other(e.to_string()))?;
-    let path = folder.board();
+    let path = folder.registry();
     let mut options = std::fs::OpenOptions::new();
     let file = options.read(true).write(true).create_new(true).mode(0o600).open(&path)?;
-    let board = Board::create(&file)?;
+    let registry = Registry::create(&file)?;
     if for_all {
         file.set_permissions(Permissions::from_mode(0o644))?;
     }
-    Ok((folder, path, board))
+    Ok((folder, path, registry))
 }
 
 /// The prefix without links in it: what is mounted is found by that name. Its last part need not be there.
@@ -160,8 +160,8 @@ fn may_be_covered(dir: &Path, of_run: bool, socket: &Path) -> io::Result<()> {
 
 impl Mounted {
     /// Where it says what is mapped.
-    pub fn board(&self) -> &Path {
-        &self.board
+    pub fn registry(&self) -> &Path {
+        &self.registry
     }
 
     /// Ends it, when the program has ended: what mappings wrote reaches the device. Where processes that it has left
