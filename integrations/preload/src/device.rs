@@ -1,7 +1,8 @@
 //! The one way to the device: a client attached at first need, and the errno of whatever goes wrong.
 
 use crate::abi::Res;
-use crate::{config, counts, fdname, report, sys, table};
+use crate::{config, counts, report, sys, table};
+use std::cell::Cell;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
@@ -20,6 +21,13 @@ static BLANK_INODE: AtomicU64 = AtomicU64::new(0);
 static MAKING: Mutex<()> = Mutex::new(());
 /// Held while files are shared, so that whoever waits for it finds them shared.
 static SHARING: Mutex<()> = Mutex::new(());
+thread_local! {
+    static HOLDS_SHARING: Cell<bool> = const { Cell::new(false) };
+}
+/// What a blank descriptor and a placeholder are sealed with.
+const SEALS: libc::c_int = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
+/// The process that this library knows itself to be in: forked by a call that ran its handlers.
+static SELF: AtomicI32 = AtomicI32::new(0);
 /// Files that are shared in one message.
 const SHARED_AT_ONCE: usize = 16;
 /// The process's umask as last set through us, or `UMASK_UNKNOWN`.
@@ -141,14 +149,12 @@ pub fn open(base: Handle, path: &[u8], oflags: i32, mode: u32, name: &[u8]) -> R
 /// stands for nothing elsewhere.
 fn blank_number(cloexec: bool) -> Res<i32> {
     let known = BLANK.load(Ordering::Acquire);
-    if known >= 0
-        && let Ok(fd) = sys::dup_from(known, 0, cloexec)
-    {
-        if inode_of(fd) == Some(BLANK_INODE.load(Ordering::Relaxed)) {
-            return Ok(fd);
-        }
+    match sys::dup_from(known, 0, cloexec) {
+        Ok(fd) if inode_of(fd) == Some(BLANK_INODE.load(Ordering::Relaxed)) => return Ok(fd),
         // The program closed it by a call that is not hooked, and the number is another file's.
-        let _ = sys::close(fd);
+        Ok(fd) => drop(sys::close(fd).is_ok()),
+        Err(libc::EBADF) => {}
+        Err(code) => return Err(code),
     }
     sys::dup_from(make_blank(known)?, 0, cloexec)
 }
@@ -169,14 +175,18 @@ fn make_blank(old: i32) -> Res<i32> {
     }
     let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
     let made = sys::checked(libc::SYS_memfd_create, [c"weldfs-file".as_ptr() as usize, flags, 0, 0, 0, 0])? as i32;
-    let seals = libc::F_SEAL_WRITE | libc::F_SEAL_GROW | libc::F_SEAL_SHRINK | libc::F_SEAL_SEAL;
-    let sealed = sys::checked(libc::SYS_fcntl, [made as usize, libc::F_ADD_SEALS as usize, seals as usize, 0, 0, 0]);
+    let sealed = sys::checked(libc::SYS_fcntl, [made as usize, libc::F_ADD_SEALS as usize, SEALS as usize, 0, 0, 0]);
     // Write-only: a read of it is to fail, and not to find an empty file.
     let again = CString::new(format!("/proc/self/fd/{made}")).map_err(|_| libc::EINVAL)?;
     let args = [libc::AT_FDCWD as usize, again.as_ptr() as usize, (libc::O_WRONLY | libc::O_CLOEXEC) as usize, 0, 0, 0];
-    let low = sealed.and_then(|_| sys::checked(libc::SYS_openat, args));
-    let _ = sys::close(made);
-    let low = low? as i32;
+    let low = match sealed.and_then(|_| sys::checked(libc::SYS_openat, args)) {
+        Ok(again) => {
+            let _ = sys::close(made);
+            again as i32
+        }
+        // No /proc here: then such a read does find one.
+        Err(_) => made,
+    };
     let fd = match sys::dup_from(low, weldfs::FD_HIGH, true) {
         Ok(high) => {
             let _ = sys::close(low);
@@ -196,14 +206,17 @@ fn make_blank(old: i32) -> Res<i32> {
 /// Before another process may come to have descriptors of this one: each open file gets a placeholder of its own, by
 /// which that process finds it. Costs a round trip for each sixteen files that were opened since the last time.
 pub fn share_all() {
-    if table::any_alone() {
-        share_all_of(&SHARING.lock());
+    if table::any_alone()
+        && let Some(sharing) = table::Once::enter(&SHARING, &HOLDS_SHARING)
+    {
+        share_all_of(&sharing);
     }
 }
 
 /// One pass: what cannot be shared (closed meanwhile, too few descriptors) is EBADF in the other process.
-fn share_all_of(_: &MutexGuard<'static, ()>) {
-    if table::any_alone() {
+fn share_all_of(_: &table::Once) {
+    // A child of clone(2), say, has its parent's table, and no session that knows these files.
+    if table::any_alone() && SELF.load(Ordering::Relaxed) == process() {
         for some in table::alone().chunks(SHARED_AT_ONCE) {
             let _ = share(some);
         }
@@ -215,7 +228,7 @@ pub fn share_one(fd: i32) -> Res<()> {
     if !table::is_alone(fd) {
         return Ok(());
     }
-    let _one = SHARING.lock();
+    let _one = table::Once::enter(&SHARING, &HOLDS_SHARING);
     if !table::is_alone(fd) {
         return Ok(());
     }
@@ -232,6 +245,13 @@ fn share(open: &[(&'static table::Open, Handle)]) -> Res<()> {
             let (some, rest) = open.split_at(open.len() / 2);
             return share(some).and(share(rest));
         }
+        // Not one number is free: the blank one's, till the next open.
+        Err(code) if code.0 == libc::EMFILE && BLANK.load(Ordering::Relaxed) >= 0 => {
+            let blank = BLANK.swap(-1, Ordering::AcqRel);
+            kept::release(blank);
+            let _ = sys::close(blank);
+            return share(open);
+        }
         Err(code) => return Err(code.0),
     };
     for ((open, handle), placeholder) in open.iter().zip(made) {
@@ -241,16 +261,27 @@ fn share(open: &[(&'static table::Open, Handle)]) -> Res<()> {
     Ok(())
 }
 
+/// The process by its number.
+fn process() -> i32 {
+    sys::call(libc::SYS_getpid, [0; 6]) as i32
+}
+
+/// Notes which process this is: when the library is loaded, and in each child of a fork.
+pub fn note_process() {
+    SELF.store(process(), Ordering::Relaxed);
+}
+
 /// Makes a number that stands for a file a duplicate of its placeholder; false where it is something else by now.
 fn give_number(number: i32, placeholder: i32) -> bool {
-    let mut room = [0u8; 64];
-    if sys::fd_target(number, &mut room) != Ok(fdname::PLACEHOLDER) {
+    let seals = sys::checked(libc::SYS_fcntl, [number as usize, libc::F_GET_SEALS as usize, 0, 0, 0, 0]);
+    if seals != Ok(SEALS as usize) {
         return false;
     }
     let flags = sys::checked(libc::SYS_fcntl, [number as usize, libc::F_GETFD as usize, 0, 0, 0, 0]).unwrap_or(0);
     let cloexec = if flags & libc::FD_CLOEXEC as usize != 0 { libc::O_CLOEXEC } else { 0 };
-    let args = [placeholder as usize, number as usize, cloexec as usize, 0, 0, 0];
-    sys::checked(libc::SYS_dup3, args).is_ok()
+    // Where that fails (a number above a limit that was lowered) only the other process lacks the file.
+    let _ = sys::checked(libc::SYS_dup3, [placeholder as usize, number as usize, cloexec as usize, 0, 0, 0]);
+    true
 }
 
 /// The umask. The kernel tells it only by changing it, so it is asked once and then followed through our hook.
@@ -273,12 +304,12 @@ pub fn set_umask(mask: u32) {
 /// This module's locks while the process forks.
 pub type Held = (MutexGuard<'static, ()>, MutexGuard<'static, ()>);
 /// The one that is taken first: what is open is shared under it.
-pub type Sharing = MutexGuard<'static, ()>;
+pub type Sharing = Option<table::Once>;
 
 /// Before a fork: the child can find what is open by its placeholders, and no more is shared until it is there.
 pub fn share_before_fork() -> Sharing {
-    let sharing = SHARING.lock();
-    share_all_of(&sharing);
+    let sharing = table::Once::enter(&SHARING, &HOLDS_SHARING);
+    sharing.iter().for_each(share_all_of);
     sharing
 }
 
@@ -290,6 +321,9 @@ pub fn before_fork() -> Held {
 /// See `before_fork`.
 pub fn after_fork(held: Held, child: bool) {
     drop(held);
+    if child {
+        note_process();
+    }
     if child && let Some(client) = CLIENT.get() {
         client.let_go_after_fork();
     }

@@ -6,8 +6,11 @@
 
 use crate::abi::Res;
 use crate::promotion::Promotion;
+use std::cell::Cell;
+use std::collections::HashSet;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::thread::LocalKey;
 use weldfs_ciscops::Handle;
 use weldfs_locks::{Mutex, MutexGuard};
 
@@ -24,6 +27,9 @@ static ALONE: AtomicUsize = AtomicUsize::new(0);
 static HIGHEST: AtomicUsize = AtomicUsize::new(0);
 /// Held while what a number of ours means is changed in the table and for the kernel.
 static NUMBERS: Mutex<()> = Mutex::new(());
+thread_local! {
+    static HOLDS_NUMBERS: Cell<bool> = const { Cell::new(false) };
+}
 /// One claim at a time, so that two threads cannot both turn the same inherited descriptor into a handle.
 static CLAIM: Mutex<()> = Mutex::new(());
 
@@ -140,12 +146,16 @@ pub fn insert(fd: i32, handle: Option<(Handle, u32)>, name: &[u8]) -> Res<()> {
     place_name.clear();
     place_name.extend_from_slice(name);
     drop(place_name);
-    place(fd, open).inspect_err(|_| SPARE.lock().push(open))?;
     if handle.is_some() {
         ALONE.fetch_add(1, Ordering::Relaxed);
         open.shared.store(false, Ordering::Release);
     }
-    Ok(())
+    place(fd, open).inspect_err(|_| {
+        if !open.shared.swap(true, Ordering::AcqRel) {
+            ALONE.fetch_sub(1, Ordering::Relaxed);
+        }
+        SPARE.lock().push(open);
+    })
 }
 
 /// Notes that `new` is a duplicate of `old`.
@@ -218,7 +228,7 @@ pub fn is_alone(fd: i32) -> bool {
 
 /// Those that are, by one descriptor each, with their handles.
 pub fn alone() -> Vec<(&'static Open, Handle)> {
-    let mut all: Vec<(&'static Open, Handle)> = Vec::new();
+    let (mut all, mut seen) = (Vec::new(), HashSet::new());
     let mut left = ALONE.load(Ordering::Relaxed);
     for slot in TABLE.iter().take(HIGHEST.load(Ordering::Relaxed) + 1) {
         if left == 0 {
@@ -227,7 +237,7 @@ pub fn alone() -> Vec<(&'static Open, Handle)> {
         // SAFETY: slots hold null or a leaked entry.
         let Some(open) = (unsafe { slot.load(Ordering::Acquire).as_ref() }) else { continue };
         if !open.shared.load(Ordering::Acquire)
-            && !all.iter().any(|(other, _)| std::ptr::eq(*other, open))
+            && seen.insert(std::ptr::from_ref(open))
             && let Some(handle) = open.claimed()
         {
             all.push((open, handle));
@@ -243,8 +253,28 @@ pub fn has_room_for(fd: i32) -> bool {
 }
 
 /// Keeps numbers of ours from changing their meaning.
-pub fn numbers() -> MutexGuard<'static, ()> {
-    NUMBERS.lock()
+pub fn numbers() -> Option<Once> {
+    Once::enter(&NUMBERS, &HOLDS_NUMBERS)
+}
+
+/// A lock that a thread takes once: a handler of a signal that came while it held it goes on without.
+pub struct Once {
+    held: Option<MutexGuard<'static, ()>>,
+    flag: &'static LocalKey<Cell<bool>>,
+}
+
+impl Once {
+    /// None: this thread has it.
+    pub fn enter(lock: &'static Mutex<()>, flag: &'static LocalKey<Cell<bool>>) -> Option<Once> {
+        if flag.replace(true) { None } else { Some(Once { held: Some(lock.lock()), flag }) }
+    }
+}
+
+impl Drop for Once {
+    fn drop(&mut self) {
+        drop(self.held.take());
+        self.flag.set(false);
+    }
 }
 
 /// Gives every number of an open file, as long as it has this handle, to `place`; then it is not this process's alone
@@ -254,10 +284,17 @@ pub fn share_out(open: &'static Open, handle: Handle, mut place: impl FnMut(i32)
     if open.claimed() != Some(handle) || open.shared.load(Ordering::Relaxed) {
         return;
     }
+    let mut left = open.refs.load(Ordering::Relaxed);
     for (fd, slot) in TABLE.iter().enumerate().take(HIGHEST.load(Ordering::Relaxed) + 1) {
-        if std::ptr::eq(slot.load(Ordering::Acquire), open) && !place(fd as i32) {
-            // Its share in the entry stays: the handle is closed with the process.
-            slot.store(null_mut(), Ordering::Release);
+        if left == 0 {
+            break;
+        }
+        if std::ptr::eq(slot.load(Ordering::Acquire), open) {
+            left -= 1;
+            if !place(fd as i32) {
+                // Its share in the entry stays: the handle is closed with the process.
+                slot.store(null_mut(), Ordering::Release);
+            }
         }
     }
     if !open.shared.swap(true, Ordering::AcqRel) {
@@ -266,11 +303,11 @@ pub fn share_out(open: &'static Open, handle: Handle, mut place: impl FnMut(i32)
 }
 
 /// This module's locks while the process forks.
-pub type Held = (MutexGuard<'static, ()>, MutexGuard<'static, ()>, MutexGuard<'static, Vec<&'static Open>>);
+pub type Held = (Option<Once>, MutexGuard<'static, ()>, MutexGuard<'static, Vec<&'static Open>>);
 
 /// Takes this module's locks before a fork, so that the child finds them free; `after_fork` gives them back.
 pub fn before_fork() -> Held {
-    (NUMBERS.lock(), CLAIM.lock(), SPARE.lock())
+    (numbers(), CLAIM.lock(), SPARE.lock())
 }
 
 /// See `before_fork`. In the child no handle is this process's any more; each is claimed again at its next use.

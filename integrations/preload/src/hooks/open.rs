@@ -203,7 +203,12 @@ fn unlock(fd: c_int) {
 
 /// What the number meant was closed, and the number given away, by libc itself.
 pub fn replaced(fd: c_int) {
-    let _ = end(&forget(fd));
+    unlock(fd);
+    let gone = {
+        let _numbers = table::numbers();
+        table::remove(fd)
+    };
+    let _ = end(&gone);
 }
 
 /// Says goodbye to the device.
@@ -279,16 +284,17 @@ fn dup_to(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
     if kept::is_kept(new) {
         return fail(libc::EBUSY);
     }
-    if new != old {
+    // What cannot be duplicated closes nothing.
+    if new != old && sys::checked(libc::SYS_fcntl, [old as usize, libc::F_GETFD as usize, 0, 0, 0, 0]).is_ok() {
         unlock(new);
     }
-    dup_by(old, real)
+    dup_by(old, Some(new), real)
 }
 
 /// Makes a duplicate by `real`; the table follows under its lock, so that all numbers of a file are known when it is
 /// shared.
-fn dup_by(old: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    if !table::ours(old) {
+fn dup_by(old: c_int, to: Option<c_int>, real: impl FnOnce() -> c_int) -> c_int {
+    if !table::ours(old) && !to.is_some_and(table::ours) {
         return follow_dup(old, real());
     }
     let (new, gone, placed) = {
@@ -299,7 +305,9 @@ fn dup_by(old: c_int, real: impl FnOnce() -> c_int) -> c_int {
         }
         (new, table::remove(new), table::share(old, new))
     };
-    counts::served();
+    if table::ours(old) {
+        counts::served();
+    }
     let _ = end(&gone);
     if let Err(code) = placed {
         let _ = sys::close(new);
@@ -396,7 +404,7 @@ hook! { real;
         });
     }
     fn dup(old: c_int) -> c_int {
-        dup_by(old, || real(old))
+        dup_by(old, None, || real(old))
     }
     fn dup2(old: c_int, new: c_int) -> c_int {
         dup_to(old, new, || real(old, new))
@@ -415,7 +423,7 @@ hook! { real;
 
 /// F_DUPFD and F_DUPFD_CLOEXEC on a descriptor of ours.
 pub fn dup_from(fd: c_int, least: c_int, cloexec: bool) -> c_int {
-    dup_by(fd, || match sys::dup_from(fd, least, cloexec) {
+    dup_by(fd, None, || match sys::dup_from(fd, least, cloexec) {
         Ok(new) => new,
         Err(code) => fail(code),
     })

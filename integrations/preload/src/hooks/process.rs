@@ -20,6 +20,7 @@ extern "C" fn start() {
     let Some(settings) = config::get() else { return };
     memory::learn(abi::environment() as usize);
     limit::learn();
+    device::note_process();
     hooks::find_what_allocators_call();
     // A lazy allocator sets itself up now and registers its own handlers of fork, which must run after ours in the
     // parent: a thread may hold a lock of ours while it waits for memory, so ours are taken first.
@@ -139,6 +140,11 @@ hook! { real;
     fn __vfork() -> pid_t {
         // SAFETY: as above.
         unsafe { libc::fork() }
+    }
+    fn _Fork() -> pid_t {
+        device::share_all();
+        promotion::born();
+        real()
     }
     fn system(command: *const c_char) -> c_int {
         tell_environment();
