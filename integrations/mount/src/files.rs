@@ -25,7 +25,7 @@ pub struct OpenFile {
     /// The open file whose description it shares, and which closes that.
     of: Option<Arc<OpenFile>>,
     /// What tells programs that it is mapped.
-    _listed: Option<Listed>,
+    listed: Option<Listed>,
 }
 
 impl OpenFile {
@@ -40,7 +40,7 @@ impl OpenFile {
             unended,
             lock_owner: Arc::default(),
             of: None,
-            _listed: None,
+            listed: None,
         }
     }
 
@@ -51,12 +51,17 @@ impl OpenFile {
         let unended = AtomicBool::new(false);
         let (handle, node) = (of.handle, of.node);
         let is_virtual = of.is_virtual;
-        OpenFile { session, handle, node, flags, is_virtual, unended, lock_owner, of: Some(of), _listed: None }
+        OpenFile { session, handle, node, flags, is_virtual, unended, lock_owner, of: Some(of), listed: None }
+    }
+
+    /// Whether the file is mapped by this one for the first time.
+    pub fn is_first_mapping(&self) -> bool {
+        self.listed.as_ref().is_some_and(|listed| listed.first)
     }
 
     /// The same, listed as mapped until it is closed.
     pub fn listed(mut self, listed: Option<Listed>) -> OpenFile {
-        self._listed = listed;
+        self.listed = listed;
         self
     }
 }

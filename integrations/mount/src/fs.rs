@@ -214,13 +214,18 @@ impl Fs {
 
     /// What the kernel is told of an object that it is to know from now on.
     pub fn entry(&self, node: u64, stat: &StatBody) -> EntryOut {
-        self.keeping.entry(node, stat)
+        self.keeping.entry(node, &self.told(stat))
+    }
+
+    /// Attributes as the kernel is told them.
+    pub fn told(&self, stat: &StatBody) -> StatBody {
+        self.handing.as_ref().map_or(*stat, |handing| handing.listing().told(stat))
     }
 
     /// Attributes as the kernel keeps them.
     pub fn attributes(&self, stat: &StatBody) -> AttrOut {
         let valid = self.keeping.attributes;
-        AttrOut { valid: valid.as_secs(), valid_nsec: valid.subsec_nanos(), dummy: 0, attr: attr(stat) }
+        AttrOut { valid: valid.as_secs(), valid_nsec: valid.subsec_nanos(), dummy: 0, attr: attr(&self.told(stat)) }
     }
 
     /// Does what a request asks for, and answers it.

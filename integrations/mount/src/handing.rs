@@ -2,14 +2,14 @@
 //! them (`ops/handing`).
 
 use crate::files::OpenFile;
-use crate::mapped::{Listed, Listing};
+use crate::mapped::Listing;
 use crate::session::Session;
 use crate::wire::InHeader;
 use std::os::fd::RawFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use weldfs_ciscops::Errno;
 use weldfs_ciscops::mapped::Registry;
+use weldfs_ciscops::{Errno, WireTime};
 use weldfs_locks::Mutex;
 
 const FILE: &[u8] = b".weldfs-fd-";
@@ -24,13 +24,15 @@ pub struct Pending {
     pub node: u64,
     pub thread: u32,
     pub mapping: bool,
+    /// Its time of modification as the kernel was told it.
+    pub mtime: WireTime,
     pub file: Arc<OpenFile>,
     since: Instant,
 }
 
 impl Pending {
-    pub fn new(node: u64, thread: u32, mapping: bool, file: OpenFile) -> Pending {
-        Pending { node, thread, mapping, file: Arc::new(file), since: Instant::now() }
+    pub fn new((node, thread): (u64, u32), mapping: bool, mtime: WireTime, file: OpenFile) -> Pending {
+        Pending { node, thread, mapping, mtime, file: Arc::new(file), since: Instant::now() }
     }
 }
 
@@ -45,9 +47,9 @@ impl Handing {
         Handing { listing: Listing::new(registry), pending: Mutex::default() }
     }
 
-    /// See [`Listing::list`].
-    pub fn list(&self, ino: u64) -> Result<Listed, Errno> {
-        self.listing.list(ino)
+    /// What is mapped.
+    pub fn listing(&self) -> &Listing {
+        &self.listing
     }
 
     /// Keeps a file for its open. ENFILE: too many are waiting.

@@ -163,12 +163,15 @@ def beside(name, flags, writes):
     other.stdout.readline()
     size = os.fstat(file).st_size
     return os.pread(file, size, 0)
-data = beside("race", 0, "os.pwrite(r, b'x', i * 16) for i in range(4000)")
-check([i for i in range(4000) if data[i * 16] != 0x78], [])
+# (A mount by itself drops pages whose file changed, also in the middle of a write: docs/MOUNT.md.)
+mount = subprocess.run(["stat", "-f", "-c", "%t", "."], stdout=subprocess.PIPE, text=True).stdout.strip() == "65735546"
+if "WELDFS_SOCKET" in os.environ or not mount:
+  data = beside("race", 0, "os.pwrite(r, b'x', i * 16) for i in range(4000)")
+  check([i for i in range(4000) if data[i * 16] != 0x78], [])
 data = beside("appended", os.O_APPEND, "os.write(r, b'%03d,' % (i % 1000)) for i in range(3000)")
 check([(i, data[65536 + i * 4:][:4]) for i in range(3000) if data[65536 + i * 4:][:3] != b"%03d" % (i % 1000)][:3], [])
 check(len(data), 65536 + 12000)
 other.stdin.close(); other.wait()
 print("agreed")
 END
-[ $? = 0 ] && ls && sha256sum < copy
+[ $? = 0 ] && rm -f race && ls && sha256sum < copy

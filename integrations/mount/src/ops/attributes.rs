@@ -30,7 +30,7 @@ impl Fs {
     pub(crate) fn statx(&self, request: &Request<'_>, session: &Arc<Session>, out: &mut Out) -> Result<Said, Errno> {
         let statx: wire::StatxIn = request.fixed()?;
         let fh = (statx.getattr_flags & wire::GETATTR_FH != 0).then_some(statx.fh);
-        let stat = self.stat_of(request.head.nodeid, fh, session)?;
+        let stat = self.told(&self.stat_of(request.head.nodeid, fh, session)?);
         let time = |t: WireTime| SxTime { sec: t.sec, nsec: t.nsec, reserved: 0 };
         let valid = self.keeping.attributes;
         out.put(&wire::StatxOut {

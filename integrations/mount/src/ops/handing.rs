@@ -40,13 +40,13 @@ impl Fs {
         let handle = Arc::into_inner(held).map(crate::session::Held::into_handle)?;
         let node = self.nodes.lock().told(&stat);
         let file = OpenFile::new(session.clone(), handle, node, claimed.flags.to_linux() as u32, false);
-        if let Err(e) = handing.keep(Pending::new(node, head.pid, mapping, file)) {
+        if let Err(e) = handing.keep(Pending::new((node, head.pid), mapping, stat.mtime, file)) {
             self.nodes.lock().forget(node, 1);
             return Some(Err(e));
         }
         // The next look is another's, or after another file got the number.
         let keeping = Keeping { entries: Duration::ZERO, ..self.keeping };
-        Some(out.put(&keeping.entry(node, &stat)))
+        Some(out.put(&keeping.entry(node, &self.told(&stat))))
     }
 
     /// Opens what this thread has just looked up under such a name; none: it has not.
@@ -64,7 +64,7 @@ impl Fs {
                 return Err(Errno::ACCES);
             }
             let ino = found.file.session.raw().stat(found.file.handle)?.ino;
-            let listed = if found.mapping { Some(handing.list(ino)?) } else { None };
+            let listed = if found.mapping { Some(handing.listing().list(ino, found.mtime)?) } else { None };
             // What was written by whoever did not see it listed is seen in this.
             let stat = found.file.session.raw().stat(found.file.handle)?;
             Ok((OpenFile::sharing(found.file.clone(), flags).listed(listed), stat))

@@ -119,16 +119,17 @@ impl Fs {
     /// The same of what is open already.
     fn kept(&self, file: OpenFile, stat: &StatBody) -> wire::OpenOut {
         let (node, flags, is_virtual) = (file.node, file.flags, file.is_virtual);
+        // What is cached of a mapped file is the file: the programs of the run change it there.
+        let mapped = self.handing.as_ref().is_some_and(|handing| handing.listing().lists(stat.ino));
+        let mapped = mapped && !file.is_first_mapping();
         let fh = self.files.insert(file);
         let unchanged = self.nodes.lock().opened(node, fh, stat);
         // Past the page cache, which cuts a write where it meets a page that it does not hold: two requests, between
         // which another session's append may come.
         let appends = flags as i32 & libc::O_APPEND != 0;
-        let open_flags = match is_virtual || appends {
-            true => fopen::DIRECT_IO,
-            false if unchanged || !self.keeping.attributes.is_zero() => fopen::KEEP_CACHE,
-            false => 0,
-        };
+        let past = if is_virtual || appends { fopen::DIRECT_IO } else { 0 };
+        let kept = mapped || (past == 0 && (unchanged || !self.keeping.attributes.is_zero()));
+        let open_flags = past | if kept { fopen::KEEP_CACHE } else { 0 };
         wire::OpenOut { fh, open_flags, backing_id: 0 }
     }
 
