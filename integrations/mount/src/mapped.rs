@@ -1,9 +1,9 @@
 //! Which files the kernel has mapped, for the programs of a run: the mount's side of the registry.
 //!
-//! As long as a file is mapped, the kernel is told the time of modification that it knew when that began. Where it finds
-//! another one it drops the file's pages, to read them anew; if that meets a write(2) that is on its way here, the page
-//! is read as it was before, stays so, and written back undoes the write. The programs of the run change such a file
-//! through the kernel, so there is nothing to be found out.
+//! As long as a file is mapped, the kernel is told the time of modification that it knew when that began. Where it
+//! finds another one it drops the file's pages, to read them anew; if that meets a write(2) that is on its way here,
+//! the page is read as it was before, stays so, and written back undoes the write. The programs of the run change such
+//! a file through the kernel, so there is nothing to be found out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
