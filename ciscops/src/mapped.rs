@@ -118,7 +118,8 @@ impl Registry {
         }
         self.mapped.insert(ino, 1);
         self.change(|page| {
-            let free = (home(ino)..).find(|n| page.place(*n).load(Ordering::Relaxed) == 0);
+            // As many places as there are: who can write to the file may have filled them.
+            let free = (home(ino)..home(ino) + PLACES).find(|n| page.place(*n).load(Ordering::Relaxed) == 0);
             page.place(free.unwrap_or_default()).store(ino, Ordering::Relaxed);
         });
         Ok(())

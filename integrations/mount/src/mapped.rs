@@ -70,3 +70,24 @@ impl Drop for Listed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_has_one_time_from_its_first_mapping_to_its_last() {
+        let listing = Listing::new(Registry::create(weldfs_ciscops::private_memfd("registry").unwrap()).unwrap());
+        let at = |sec| StatBody { ino: 7, size: sec as u64, mtime: WireTime::new(sec, 0), ..StatBody::default() };
+        assert!(!listing.lists(7) && listing.told(&at(5)) == at(5));
+        let first = listing.list(7, at(3).mtime).unwrap();
+        let second = listing.list(7, at(4).mtime).unwrap();
+        assert!(first.first && !second.first && listing.lists(7));
+        drop(first);
+        let told = listing.told(&at(5));
+        assert_eq!((told.mtime, told.size), (at(3).mtime, 5), "its size is told");
+        assert_eq!(listing.told(&StatBody { ino: 8, ..at(5) }).mtime, at(5).mtime);
+        drop(second);
+        assert!(!listing.lists(7) && listing.told(&at(5)) == at(5));
+    }
+}

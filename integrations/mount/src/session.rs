@@ -5,7 +5,7 @@ use crate::who::{Door, Who};
 use std::collections::HashMap;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 use weldfs::{AttachOptions, Client, ClientOptions, OpenFlags, Raw};
 use weldfs_ciscops::{Errno, Handle};
@@ -51,6 +51,8 @@ pub struct Session {
     clock: AtomicU64,
     gone: AtomicBool,
     since: Instant,
+    /// Threads that close what this user put in a placeholder's place.
+    pub closing: Arc<AtomicUsize>,
 }
 
 impl Session {
@@ -181,6 +183,7 @@ impl Sessions {
             clock: AtomicU64::new(0),
             gone: AtomicBool::new(false),
             since: Instant::now(),
+            closing: Arc::default(),
         })
     }
 

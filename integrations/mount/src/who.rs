@@ -9,6 +9,7 @@ use rustix::process::{Gid, Pid, PidfdFlags, PidfdGetfdFlags, Uid, pidfd_getfd, p
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use weldfs::{AttachOptions, Connector, Transport};
 use weldfs_ciscops::Errno;
 
@@ -61,7 +62,10 @@ fn numbers_in(status: &str, field: &str) -> Vec<u32> {
 
 /// A placeholder of the device among the descriptors of a request's caller; none where this process may not have it, or
 /// does not see that one, or it is something else.
-pub(crate) fn placeholder(thread: u32, fd: RawFd) -> Option<OwnedFd> {
+pub(crate) fn placeholder(thread: u32, fd: RawFd, closing: &Arc<AtomicUsize>) -> Option<OwnedFd> {
+    if closing.load(Ordering::Relaxed) >= CLOSING_MAX {
+        return None;
+    }
     // The kernel names the thread; a pidfd is of the process, whose descriptors are the thread's.
     let process = numbers_in(&status_of(thread), "Tgid:").first().and_then(|id| Pid::from_raw(*id as i32))?;
     let name = std::fs::read_link(format!("/proc/{}/fd/{fd}", process.as_raw_nonzero())).ok()?;
@@ -74,10 +78,18 @@ pub(crate) fn placeholder(thread: u32, fd: RawFd) -> Option<OwnedFd> {
     if rustix::fs::fcntl_get_seals(&theirs).is_ok_and(|seals| !seals.is_empty()) {
         return Some(theirs);
     }
-    let _ = std::thread::Builder::new().name("weldfs-closer".to_owned()).spawn(move || drop(theirs));
+    closing.fetch_add(1, Ordering::Relaxed);
+    let done = closing.clone();
+    let close = move || {
+        drop(theirs);
+        done.fetch_sub(1, Ordering::Relaxed);
+    };
+    let _ = std::thread::Builder::new().name("weldfs-closer".to_owned()).spawn(close);
     None
 }
 
+/// Such threads of one user, after which nothing is handed over for it.
+const CLOSING_MAX: usize = 8;
 /// What `/proc/PID/fd/N` of a placeholder points to.
 const PLACEHOLDER: &str = "/memfd:weldfs-file (deleted)";
 

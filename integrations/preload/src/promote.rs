@@ -109,7 +109,10 @@ fn look(registry: &RegistryView, fd: c_int, open: &Open) -> Res<Option<c_int>> {
         known.note_unmapped(life, found.stamp);
         return Ok(None);
     }
-    file_of(fd, open, (life, handle)).map(Some)
+    file_of(fd, open, (life, handle)).map(Some).map_err(|code| match code {
+        libc::EMFILE | libc::ENFILE | libc::EBADF => code,
+        _ => report::refuse(libc::EIO, "a file that a program has mapped, where the mount does not hand it over"),
+    })
 }
 
 /// The kernel's own file beside a descriptor of ours, opened once.
@@ -122,10 +125,7 @@ fn file_of(fd: c_int, open: &Open, (life, handle): (u64, Handle)) -> Res<c_int> 
     {
         return Ok(file);
     }
-    let (file, _) = kernel_file(fd, handle, FILE, status_of(open)).map_err(|code| match code {
-        libc::EMFILE | libc::ENFILE => code,
-        _ => report::refuse(libc::EIO, "a file that a program has mapped, where the mount does not hand it over"),
-    })?;
+    let (file, _) = kernel_file(fd, handle, FILE, status_of(open))?;
     // Out of the program's way, where there are numbers.
     let file = match sys::dup_from(file.as_raw_fd(), weldfs::FD_HIGH, true) {
         Ok(high) => high,
@@ -286,7 +286,7 @@ pub fn follow_flags(fd: c_int) {
 /// The program has set up a ring: from here on its files are the kernel's. Without a mount nothing changes.
 pub fn rings() {
     // Attached, and so the registry known, under the lock that is there for it.
-    if config::get().is_none() || device::on(|_| Ok(())).is_err() || registry().is_none() {
+    if config::get().is_none() || !device::is_there() || registry().is_none() {
         return;
     }
     if RINGS.swap(true, Ordering::SeqCst) {

@@ -65,6 +65,56 @@ assert not os.path.exists("/tmp/weldfs-test-must-not-exist")
     assert_eq!(on_host, 0, "files appeared on the host");
 }
 
+/// Each later call on its files was EIO.
+#[test]
+fn a_program_that_closes_every_number_keeps_its_files() {
+    let script = r#"
+import os
+f = os.open("/weld/f", os.O_RDWR | os.O_CREAT); os.write(f, b"123")
+os.closerange(f + 1, 4096)
+assert os.pread(f, 3, 0) == b"123"
+for n in range(f + 1, 2048):
+    try: os.close(n)
+    except OSError: pass
+for i in range(50): os.close(os.open(f"/weld/f{i}", os.O_RDWR | os.O_CREAT))
+print(os.pread(f, 3, 0).decode(), len(os.listdir("/weld")))
+"#;
+    let output = weldfs_run(&["--mount", "never", "--", "python3", "-c", script]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "123 51\n", "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Files have placeholders only from the moment when another process may come to have them.
+#[test]
+fn a_child_finds_every_file_of_its_parent_also_where_numbers_are_few() {
+    let script = r#"
+import array, os, resource, socket
+resource.setrlimit(resource.RLIMIT_NOFILE, (400, 400))
+files = []
+try:
+    while True: files.append(os.open(f"/weld/f{len(files)}", os.O_RDWR | os.O_CREAT))
+except OSError as e: assert len(files) > 370, (len(files), e)
+for i, f in enumerate(files): os.write(f, b"%d" % i)
+twin = os.dup2(files[9], files[-1]); [os.close(f) for f in files[-20:-1]]; del files[-20:]
+wrong = lambda: sum(os.pread(f, 9, 0) != b"%d" % i for i, f in enumerate(files)) + (os.lseek(twin, 0, 1) != 1)
+for _ in range(2):
+    pid = os.fork()
+    if pid == 0: os._exit(wrong())
+    assert os.waitpid(pid, 0)[1] == 0
+fresh = os.open("/weld/fresh", os.O_RDWR | os.O_CREAT); os.write(fresh, b"fresh")
+os.set_inheritable(fresh, True)
+assert os.spawnlp(os.P_WAIT, "python3", "python3", "-c", f"import os; assert os.pread({fresh}, 9, 0) == b'fresh'") == 0
+a, b = socket.socketpair(); sent = os.open("/weld/sent", os.O_RDWR | os.O_CREAT); os.write(sent, b"sent")
+pid = os.fork()
+if pid == 0:
+    late = os.open("/weld/late", os.O_RDWR | os.O_CREAT); os.write(late, b"late")
+    a.sendmsg([b"x"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [late]))]); os._exit(0)
+got = array.array("i"); got.frombytes(b.recvmsg(1, 64)[1][0][2][:4]); os.waitpid(pid, 0)
+print(wrong(), os.pread(got[0], 9, 0).decode())
+"#;
+    let output = weldfs_run(&["--mount", "never", "--", "python3", "-c", script]).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 late\n", "{}", String::from_utf8_lossy(&output.stderr));
+}
+
 /// A process that was waited for had its locks for a moment longer: the device had not heard of its end yet.
 #[test]
 fn a_process_that_has_ended_has_no_locks() {

@@ -30,7 +30,7 @@ impl Fs {
     ) -> Option<Result<Said, Errno>> {
         let handing = self.handing.as_ref().filter(|_| head.nodeid == ROOT)?;
         let (fd, mapping) = number(name)?;
-        let theirs = who::placeholder(head.pid, fd)?;
+        let theirs = who::placeholder(head.pid, fd, &session.closing)?;
         let claimed = session.raw().claim_anew(theirs.as_fd()).ok()?;
         let held = session.hold(claimed.handle);
         let stat = session.raw().stat(held.handle()).ok().filter(|stat| stat.mode & libc::S_IFMT == libc::S_IFREG)?;

@@ -68,19 +68,18 @@ fn copy(fd: c_int, h: Handle, start: u64, len: usize) -> Res<OwnedFd> {
     let size = device::on(|d| d.stat(h))?.size;
     let there = usize::try_from(size.saturating_sub(start)).map_or(len, |there| there.min(len));
     let flags = (libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) as usize;
-    let file = fd;
-    let fd = sys::checked(libc::SYS_memfd_create, [c"weldfs-map".as_ptr() as usize, flags, 0, 0, 0, 0])?;
+    let made = sys::checked(libc::SYS_memfd_create, [c"weldfs-map".as_ptr() as usize, flags, 0, 0, 0, 0])?;
     // SAFETY: the descriptor just made, which nothing else knows.
-    let copy = unsafe { OwnedFd::from_raw_fd(fd as c_int) };
+    let copy = unsafe { OwnedFd::from_raw_fd(made as c_int) };
     if there > 0 {
-        sys::checked(libc::SYS_ftruncate, [fd, there, 0, 0, 0, 0])?;
+        sys::checked(libc::SYS_ftruncate, [made, there, 0, 0, 0, 0])?;
         let (prot, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED);
-        let at = sys::checked(libc::SYS_mmap, [0, there, prot as usize, flags as usize, fd, 0])?;
-        let filled = abi::room(at as *mut c_void, there).and_then(|room| fill(file, room, start));
+        let at = sys::checked(libc::SYS_mmap, [0, there, prot as usize, flags as usize, made, 0])?;
+        let filled = abi::room(at as *mut c_void, there).and_then(|room| fill(fd, room, start));
         let _ = sys::checked(libc::SYS_munmap, [at, there, 0, 0, 0, 0]);
         filled?;
     }
-    sys::checked(libc::SYS_fcntl, [fd, libc::F_ADD_SEALS as usize, SEALS as usize, 0, 0, 0])?;
+    sys::checked(libc::SYS_fcntl, [made, libc::F_ADD_SEALS as usize, SEALS as usize, 0, 0, 0])?;
     Ok(copy)
 }
 

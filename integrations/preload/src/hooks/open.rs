@@ -170,6 +170,8 @@ fn close_any(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
         return real();
     }
     unlock(fd);
+    // The kernel's part, and then the device's: while the placeholder is there, the device takes the open file for one
+    // that another process may yet claim, and keeps what it holds.
     let (gone, closed) = {
         let _numbers = table::numbers();
         match table::remove(fd) {
@@ -180,13 +182,6 @@ fn close_any(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     counts::served();
     stdio::number_taken(fd);
     done(end(&gone).and(closed))
-}
-
-/// Forgets one descriptor. What is left is the kernel's part and then `end`, in this order: while the placeholder is
-/// there the device takes the open file for one that another process may yet claim, and keeps what it holds.
-fn forget(fd: c_int) -> Gone {
-    unlock(fd);
-    table::remove(fd)
 }
 
 /// Closing any descriptor of a file drops the process's locks on it. Asks the device: not under the table's lock.
@@ -295,7 +290,13 @@ fn dup_to(old: c_int, new: c_int, real: impl FnOnce() -> c_int) -> c_int {
 /// shared.
 fn dup_by(old: c_int, to: Option<c_int>, real: impl FnOnce() -> c_int) -> c_int {
     if !table::ours(old) && !to.is_some_and(table::ours) {
-        return follow_dup(old, real());
+        let new = real();
+        if table::ours(new) && new != old {
+            // Closed before, where no hook sees it.
+            replaced(new);
+        }
+        stdio::number_taken(new);
+        return new;
     }
     let (new, gone, placed) = {
         let _numbers = table::numbers();
@@ -310,24 +311,6 @@ fn dup_by(old: c_int, to: Option<c_int>, real: impl FnOnce() -> c_int) -> c_int 
     }
     let _ = end(&gone);
     if let Err(code) = placed {
-        let _ = sys::close(new);
-        return fail(code);
-    }
-    stdio::number_taken(new);
-    new
-}
-
-/// After the kernel made `new` a duplicate of `old`: the table follows. `new` may have been open before.
-fn follow_dup(old: c_int, new: c_int) -> c_int {
-    if new < 0 || new == old {
-        return new;
-    }
-    // The kernel has closed what the number meant before; an error of that close is lost there, too.
-    let _ = end(&forget(new));
-    if table::ours(old) {
-        counts::served();
-    }
-    if let Err(code) = table::share(old, new) {
         let _ = sys::close(new);
         return fail(code);
     }
