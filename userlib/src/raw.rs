@@ -140,8 +140,8 @@ impl<'c> Raw<'c> {
         self.act([], |[]| Op::Nop).map(drop)
     }
 
-    /// openat(2). `placeholder` names a descriptor from [`Raw::placeholder`] that shall stand for the new open file
-    /// description, or is 0.
+    /// openat(2). `placeholder` is the id of an unbound placeholder descriptor of this session that shall stand for the
+    /// new open file description, or 0. One can also be had later ([`Raw::share`]).
     pub fn openat(
         &self,
         base: Handle,
