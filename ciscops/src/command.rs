@@ -89,6 +89,8 @@ pub struct Command {
     pub after_durable: bool,
     /// The outcome is kept, for `Op::Outcome` to ask for.
     pub detectable: bool,
+    /// Its client does not wait for it; of an open: it asks for the right to that.
+    pub posted: bool,
     /// Where its compute stages run.
     pub placement: Placement,
     /// What to do.
@@ -104,6 +106,7 @@ impl Command {
             mode: TxnMode::Default,
             after_durable: false,
             detectable: false,
+            posted: false,
             placement: Placement::Auto,
             op,
         }
@@ -142,6 +145,17 @@ impl Command {
     /// Whether it runs as a MicroTx.
     pub fn commits_in_steps(&self) -> bool {
         self.mode_of() == TxnMode::Micro
+    }
+
+    /// Whether its client goes on without its answer. An open that asks for the right to that is waited for.
+    pub fn is_posted(&self) -> bool {
+        self.posted && !matches!(self.op, Op::Open { .. })
+    }
+
+    /// The same, posted.
+    pub fn posted(mut self) -> Command {
+        self.posted = true;
+        self
     }
 
     /// The same, its outcome kept.

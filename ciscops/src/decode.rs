@@ -35,10 +35,16 @@ pub fn validate(raw: &RawCommand, limits: &SessionLimits) -> Result<Command, Err
     if detectable && op.is_session_level() {
         return Err(Errno::INVAL);
     }
+    let posted = sqe.flags & flags::POSTED != 0;
+    if posted && (sqe.flags & NOT_POSTED != 0 || !op.may_be_posted()) {
+        return Err(Errno::INVAL);
+    }
     let placement = if sqe.flags & PLACED == 0 { Placement::Auto } else { take_placement(sqe.flags, &op)? };
-    Ok(Command { seq: sqe.sequence, durability, mode, after_durable, detectable, placement, op })
+    Ok(Command { seq: sqe.sequence, durability, mode, after_durable, detectable, posted, placement, op })
 }
 
+/// What has no meaning without an answer that is waited for.
+const NOT_POSTED: u16 = flags::DURABLE | flags::AFTER_DURABLE | flags::DETECTABLE;
 /// Bits that say where compute stages run.
 const PLACED: u16 = 3 << flags::PLACEMENT_SHIFT | flags::OR_CORE;
 
@@ -71,9 +77,6 @@ fn take_flags(bits: u16) -> Result<(Durability, TxnMode, bool), Errno> {
         2 => TxnMode::Micro,
         _ => return Err(Errno::INVAL),
     };
-    if bits & flags::POSTED != 0 {
-        return Err(Errno::OPNOTSUPP);
-    }
     Ok((durability, mode, bits & flags::AFTER_DURABLE != 0))
 }
 
@@ -86,6 +89,7 @@ impl Command {
             | (self.mode as u16) << flags::MODE_SHIFT
             | if self.after_durable { flags::AFTER_DURABLE } else { 0 }
             | if self.detectable { flags::DETECTABLE } else { 0 }
+            | if self.posted { flags::POSTED } else { 0 }
             | match self.placement {
                 Placement::Auto => 0,
                 Placement::Device => 1 << flags::PLACEMENT_SHIFT,

@@ -17,6 +17,12 @@ use zerocopy::{FromZeros, IntoBytes};
 
 /// Bit 63 of result2 of the ops that open: this command created the file.
 pub const CREATED: u64 = 1 << 63;
+/// Bit of an open's second result: the ring has the file's write lease.
+pub const LEASED: u64 = 1 << 62;
+/// With it: the session may change the file's mode and times (it owns it); and, as root, its owner, too.
+pub const OWNED: u64 = 1 << 61;
+/// See [`OWNED`].
+pub const ROOT_HERE: u64 = 1 << 60;
 
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -63,6 +69,11 @@ impl Outcome {
 }
 
 impl Op {
+    /// Whether its client may go on without its answer (docs/COMMANDS.md, "Posting"); of an open, ask for the right.
+    pub fn may_be_posted(&self) -> bool {
+        matches!(self, Op::Open { .. } | Op::Write { .. } | Op::SetAttr { .. } | Op::Close { .. })
+    }
+
     /// Whether the session answers this op without a Target: `run` refuses it with ENOSYS.
     pub fn is_session_level(&self) -> bool {
         use Op::*;

@@ -105,7 +105,7 @@ pub mod flags {
     pub const PLACEMENT_SHIFT: u16 = 4;
     /// Bit 6: the completion waits until what the command read is durable.
     pub const AFTER_DURABLE: u16 = 1 << 6;
-    /// Bit 7: posted, no completion awaited (needs a write lease).
+    /// Bit 7: posted: the client goes on without the answer; of an open: it asks for the write lease that this needs.
     pub const POSTED: u16 = 1 << 7;
     /// Bit 8: detectable execution, the outcome is kept for `Opcode::Outcome`. EINVAL with what has no transaction.
     pub const DETECTABLE: u16 = 1 << 8;

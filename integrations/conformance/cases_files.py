@@ -50,6 +50,31 @@ def transfers(c):
     want(c.call("write", handle=h, a=b""), result=0)
 
 
+@case(G, "posting: who is published after it finds it; without a lease the flag changes nothing")
+def posts(c):
+    done = want(c.call("open", a=c.at("f"), aux=R | W | C | 0o644 << 16, flags=wire.POSTED))
+    h, leased = done.result, done.result2 >> 62 & 1
+    true(leased or not done.result2 >> 60 & 3, "rights without a lease")
+    true(not (leased and c.hostdir), "a directory of the host grants no lease")
+    other = c.another().queue()
+    for n in range(1, 50):
+        sent = [c.q.entry("write", handle=h, aux=1 << 28, a=b"%07d." % n, flags=wire.POSTED, at=64)[0],
+                c.q.entry("set_attr", handle=h, a=wire.set_attr(1, mode=n), flags=wire.POSTED, at=256)[0]]
+        for entry in sent:
+            c.q.push(entry)
+        if leased:
+            found = wire.stat_of(want(other.call("stat_path", a=c.at("f"), b=256), result=256).b)
+            same((found["size"], found["mode"] & 0o777), (8 * n, n), "what another session finds")
+        for entry in sent:
+            same((done := c.q.reap()).sequence, entry.sequence)
+            want(done)
+    c.q.push(c.q.entry("close", handle=h, flags=wire.POSTED)[0])
+    want(c.q.reap())
+    want(c.call("write", handle=h, a=b"x", flags=wire.POSTED), "EBADF")
+    want(c.call("open", a=c.at("f"), aux=W, flags=wire.POSTED | wire.DURABLE), "EINVAL")
+    want(c.call("read", handle=h, a=1, flags=wire.POSTED), "EINVAL")
+
+
 @case(G, "grants: READ for reading, WRITE for writing, neither with PATH")
 def grants(c):
     c.put("f", b"x")

@@ -10,6 +10,7 @@ mod pins;
 mod plan;
 mod read;
 mod records;
+mod spare;
 pub(crate) mod tails;
 mod together;
 
@@ -24,6 +25,7 @@ pub(crate) use names::{removal_in, slot_in};
 pub use plan::{Need, Plan};
 pub(crate) use read::Around;
 pub use read::{BlockKind, BlockView};
+pub(crate) use spare::Spare;
 
 use crate::alloc::Alloc;
 use crate::blockcache::BlockCache;
@@ -327,7 +329,7 @@ impl Store {
         let fsid = self.uuid.iter().take(8).fold(0, |acc, b| acc << 8 | u64::from(*b));
         Statfs {
             blocks: l.capacity - l.reserve,
-            free: l.logical_free().max(0) as u64,
+            free: (l.logical_free() + l.spared.load(Relaxed)).max(0) as u64,
             inodes: l.inodes.load(Relaxed).max(0) as u64,
             inline_max: self.inline_max,
             fsid,

@@ -114,8 +114,10 @@ impl Drop for Channel {
             std::mem::forget(self.pool.clone());
         }
         if let Lane::Own(queue) = &mut self.lane
-            && let Some(queue) = queue.get_mut().take()
+            && let Some(mut queue) = queue.get_mut().take()
         {
+            // It is given to another thread: nothing of this one is under way. Of a dead device it is not given.
+            let _ = queue.settle();
             self.session.check_in(queue);
         }
     }

@@ -4,9 +4,11 @@
 use crate::client::Session;
 use crate::connector::{Here, QueueParts, Transport};
 use crate::fork;
+use crate::lease::Posted;
 use crate::slab::Slab;
 use crate::spin::Spin;
 use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use weldfs_ciscops::limits::CLIENT_SLEEP_MS_MAX;
@@ -17,6 +19,8 @@ use weldfs_ciscops::{Command, Cqe, Errno, PoolRange, SharedRegion, Sqe};
 /// Some twenty microseconds in all: then the device's own thread is woken, which waits for its turn asleep.
 const TAKEN_LOOKS: u32 = 32;
 const LOOKS_PER_TRY: u32 = 16;
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
 
 /// A command in flight: redeem it once, with [`Queue::wait`] or [`Queue::poll`], on the queue that gave it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,6 +50,9 @@ pub struct Queue {
     pool: SharedRegion,
     slab: Slab,
     slots: Box<[Slot]>,
+    /// By slot, what flies and is not waited for; and how many of them there are.
+    posted: Box<[Option<Posted>]>,
+    posts: u32,
     next: u64,
     flying: u32,
     /// Slots that are not free.
@@ -67,6 +74,8 @@ pub struct Queue {
     /// Commands run on the thread that waits for them.
     inline: bool,
     index: u32,
+    /// Different for each queue pair that this process, or one it was forked from, ever had.
+    id: u64,
     generation: u32,
     /// Who keeps it for the next user when it is dropped.
     home: Weak<Session>,
@@ -83,6 +92,8 @@ impl Queue {
             pool,
             slab: Slab::new(parts.layout.pool_bytes),
             slots: vec![Slot::Free; parts.layout.depth as usize].into_boxed_slice(),
+            posted: (0..parts.layout.depth).map(|_| None).collect(),
+            posts: 0,
             next: first_sequence(),
             flying: 0,
             taken: 0,
@@ -98,6 +109,7 @@ impl Queue {
             inline: peer.is_inline(),
             peer,
             index: parts.index,
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
             generation: fork::generation(),
             home: Weak::new(),
         })
@@ -122,6 +134,7 @@ impl Queue {
             pool: self.pool.clone(),
             slab: Slab::new(self.pool.len() as u32),
             slots: std::mem::take(&mut self.slots),
+            posted: std::mem::take(&mut self.posted),
             spin: Spin::default(),
             calls: 0,
             doorbell: self.doorbell.clone(),
@@ -205,7 +218,14 @@ impl Queue {
         if len == 0 {
             return Ok(PoolRange::EMPTY);
         }
-        self.slab.alloc(len).map(|off| PoolRange::new(off, len)).ok_or(Errno::NOMEM)
+        loop {
+            match self.slab.alloc(len) {
+                Some(off) => return Ok(PoolRange::new(off, len)),
+                // What is posted gives its room back in a moment.
+                None if self.posts > 0 && self.is_ours() => self.await_posted()?,
+                None => return Err(Errno::NOMEM),
+            }
+        }
     }
 
     /// Gives a range from [`Queue::alloc`] back. No command in flight may name it.
@@ -279,10 +299,14 @@ impl Queue {
     #[inline]
     fn ring(&mut self) {
         if self.sq.needs_doorbell() {
-            // An eventfd takes 2^64 - 2 rings before it refuses one, and then it is ringing already.
-            let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
-            self.calls += 1;
+            self.write_doorbell();
         }
+    }
+
+    fn write_doorbell(&mut self) {
+        // An eventfd takes 2^64 - 2 rings before it refuses one, and then it is ringing already.
+        let _ = rustix::io::write(&self.doorbell, &1u64.to_ne_bytes());
+        self.calls += 1;
     }
 
     /// Waits for one command: spins for a bounded, adaptive time, then sleeps. EIO when the device dies first (its
@@ -434,6 +458,96 @@ impl Queue {
         self.wait(ticket)
     }
 
+    /// Its number among all queue pairs of this process.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Whether commands run on the calling thread.
+    pub(crate) fn is_inline(&self) -> bool {
+        self.inline
+    }
+
+    /// How often the device has taken back this ring's write leases.
+    pub(crate) fn recalls(&self) -> u32 {
+        self.sq.recalls()
+    }
+
+    /// Publishes a command that is not waited for. ENODEV or EIO when the device is gone; the command's errno goes to
+    /// the lease.
+    pub(crate) fn post(&mut self, command: &Command, posted: Posted) -> Result<(), Errno> {
+        if !self.is_ours() {
+            return Err(Errno::BADF);
+        }
+        // A device that is gone is not posted to.
+        self.look_after(false);
+        let ticket = loop {
+            // What is answered gives its place back, so that all that is published has room for its answer.
+            let submitted = self.absorb().and_then(|()| self.submit(command));
+            match submitted {
+                Ok(ticket) => break ticket,
+                Err(Errno::AGAIN) if self.posts > 0 => self.await_posted()?,
+                Err(e) => {
+                    self.free(posted.range);
+                    posted.lease.done(posted.blocks, None);
+                    return Err(e);
+                }
+            }
+        };
+        let at = self.slot_of(ticket.0);
+        self.posted[at] = Some(posted);
+        self.posts += 1;
+        self.unflushed = false;
+        self.sq.publish();
+        if self.sq.posts_need_doorbell() {
+            self.write_doorbell();
+        }
+        Ok(())
+    }
+
+    /// Takes what is answered of what was posted.
+    fn absorb(&mut self) -> Result<(), Errno> {
+        while self.posts > 0 && self.has_completions() && self.land_next()? {}
+        if self.unreleased > 0 {
+            self.unreleased = 0;
+            self.cq.release();
+        }
+        Ok(())
+    }
+
+    /// Waits until something that was posted is over.
+    pub(crate) fn await_posted(&mut self) -> Result<(), Errno> {
+        if !self.is_ours() {
+            return Err(Errno::BADF);
+        }
+        let before = self.posts;
+        // A signal handler that does not come back may have left it unpublished.
+        self.sq.publish();
+        // It was not rung for where the device naps.
+        if before > 0 && self.sq.pending() > 0 {
+            self.ring();
+        }
+        while self.posts == before && before > 0 {
+            self.await_any()?;
+            self.land_next()?;
+            if self.dead {
+                return Err(Errno::IO);
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until all of it is.
+    pub(crate) fn settle(&mut self) -> Result<(), Errno> {
+        if !self.is_ours() {
+            return Err(Errno::BADF);
+        }
+        while self.posts > 0 {
+            self.await_posted()?;
+        }
+        Ok(())
+    }
+
     /// Takes one completion off the ring into its slot; false when none is there.
     #[inline]
     fn land_next(&mut self) -> Result<bool, Errno> {
@@ -501,17 +615,25 @@ impl Queue {
         if !self.is_ours() {
             return Err(Errno::BADF);
         }
-        let Some(cqe) = self.answer.take().or_else(|| self.pop_ring()) else { return Ok(None) };
-        match self.slots[self.slot_of(cqe.sequence)] {
-            Slot::Flying(sequence) if sequence == cqe.sequence => {
-                self.flying -= 1;
-                Ok(Some(cqe))
-            }
-            _ => {
+        while let Some(cqe) = self.answer.take().or_else(|| self.pop_ring()) {
+            let at = self.slot_of(cqe.sequence);
+            if !matches!(self.slots[at], Slot::Flying(sequence) if sequence == cqe.sequence) {
                 self.dead = true;
-                Err(Errno::IO)
+                return Err(Errno::IO);
             }
+            self.flying -= 1;
+            let Some(posted) = self.posted[at].take() else { return Ok(Some(cqe)) };
+            self.release_slot(at);
+            self.over(posted, &cqe);
         }
+        Ok(None)
+    }
+
+    /// A posted command is over.
+    fn over(&mut self, posted: Posted, cqe: &Cqe) {
+        self.posts -= 1;
+        self.free(posted.range);
+        posted.lease.done(posted.blocks, posted.writes.then_some(cqe));
     }
 
     #[inline]

@@ -15,6 +15,7 @@ use crate::catalogue::Placement;
 use crate::client::Client;
 use crate::connector::{Claimed, Placeholder};
 use crate::outcome::Tag;
+use std::cell::Cell;
 use std::os::fd::BorrowedFd;
 use weldfs_ciscops::flags::{
     AccessMask, FallocMode, LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
@@ -110,6 +111,12 @@ impl<'c> Raw<'c> {
         self
     }
 
+    /// The same where an open asks for the write lease.
+    pub(crate) fn asking(mut self, learns: &'c Cell<(u64, u32)>) -> Raw<'c> {
+        self.how.asks = Some(learns);
+        self
+    }
+
     /// Whose calls they are, for which session, and how they run.
     pub(crate) fn parts(&self) -> (&'c Client, u64, How<'c>) {
         (self.client, self.epoch, self.how)
@@ -126,7 +133,7 @@ impl<'c> Raw<'c> {
     }
 
     /// A call of which only success counts.
-    fn act<const I: usize>(
+    pub(crate) fn act<const I: usize>(
         &self,
         inputs: [Payload<'_>; I],
         build: impl Fn([PoolRange; I]) -> Op,

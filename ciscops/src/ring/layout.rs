@@ -13,6 +13,9 @@ pub mod word {
     pub const SQ_HEAD: usize = 256;
     /// u32: 0, or the ticket of the device's current sleep. Written by the device.
     pub const DEVICE_SLEEPING: usize = 384;
+    /// u32: how often the device has taken back this ring's write leases. Written by the device, and looked at by who
+    /// looks whether it sleeps.
+    pub const RECALLS: usize = 388;
     /// u32: entries the device has put in the CQ; also the futex the client sleeps on. Written by the device.
     pub const CQ_TAIL: usize = 512;
     /// u32: entries the client has taken from the CQ. Written by the client.

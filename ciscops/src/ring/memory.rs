@@ -16,6 +16,8 @@ pub enum Word {
     SqHead,
     /// The device's sleep ticket.
     DeviceSleeping,
+    /// How often the ring's write leases were taken back; the device's.
+    Recalls,
     /// Entries put in the CQ; the device's, and the futex the client sleeps on.
     CqTail,
     /// Entries taken from the CQ; the client's.
@@ -34,6 +36,7 @@ impl Word {
             Word::SqTail => word::SQ_TAIL,
             Word::SqHead => word::SQ_HEAD,
             Word::DeviceSleeping => word::DEVICE_SLEEPING,
+            Word::Recalls => word::RECALLS,
             Word::CqTail => word::CQ_TAIL,
             Word::CqHead => word::CQ_HEAD,
             Word::ClientSleeping => word::CLIENT_SLEEPING,

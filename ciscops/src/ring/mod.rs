@@ -13,7 +13,7 @@ mod sq;
 pub use cq::{CqConsumer, CqProducer, Sleep};
 pub use layout::{HEADER_BYTES, QUEUE_MAGIC, QueueLayout, word};
 pub use memory::{QueueMemory, RingMemory, Word};
-pub use sq::{Full, SqConsumer, SqProducer};
+pub use sq::{Full, SqConsumer, SqProducer, recall_leases};
 
 /// The peer's index makes no sense.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ impl From<QueueFault> for crate::Errno {
     }
 }
 
-/// The next sleep ticket: any number but 0, which means awake.
-fn next_ticket(ticket: u32) -> u32 {
-    ticket.wrapping_add(1).max(1)
+/// The next sleep ticket: any number but 0, which means awake; odd where the device looks at its rings by itself soon.
+fn next_ticket(ticket: u32, naps: bool) -> u32 {
+    ((ticket >> 1) + 1 & u32::MAX >> 1).max(1) << 1 | u32::from(naps)
 }

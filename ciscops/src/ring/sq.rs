@@ -79,6 +79,25 @@ impl<M: RingMemory> SqProducer<M> {
         true
     }
 
+    /// The same after publishing what is not waited for: not where the device looks by itself soon.
+    #[inline]
+    pub fn posts_need_doorbell(&mut self) -> bool {
+        self.memory.fence();
+        let ticket = self.memory.load(Word::DeviceSleeping, Relaxed);
+        if ticket & 1 == 1 || ticket == 0 || ticket == self.ticket_rung {
+            return false;
+        }
+        self.ticket_rung = ticket;
+        true
+    }
+
+    /// How often the device has taken back this ring's write leases. Looked at after `publish` and `needs_doorbell`: where
+    /// it is what it was when a lease was granted, the device will find what was published before it takes that back.
+    #[inline]
+    pub fn recalls(&self) -> u32 {
+        self.memory.load(Word::Recalls, Acquire)
+    }
+
     /// Entries published that the device has not taken yet.
     pub fn pending(&mut self) -> u32 {
         self.head_seen = self.memory.load(Word::SqHead, Acquire);
@@ -89,6 +108,14 @@ impl<M: RingMemory> SqProducer<M> {
     pub fn memory(&self) -> &M {
         &self.memory
     }
+}
+
+/// Device's side: takes a ring's write leases back. What a client publishes that has not seen it is found by a look at
+/// its index after this.
+pub fn recall_leases(memory: &impl RingMemory) {
+    let recalls = memory.load(Word::Recalls, Relaxed);
+    memory.store(Word::Recalls, recalls.wrapping_add(1), Release);
+    memory.fence();
 }
 
 /// Device's end. Believes nothing: its own index is private, the client's is checked against it.
@@ -168,7 +195,16 @@ impl<M: RingMemory> SqConsumer<M> {
 
     /// Announces sleep. Then `recheck`; sleep only when that says false.
     pub fn prepare_sleep(&mut self) {
-        self.ticket = next_ticket(self.ticket);
+        self.announce(false);
+    }
+
+    /// The same of a sleep of at most `limits::NAP_NS`: a client that waits for no answer need not ring.
+    pub fn prepare_nap(&mut self) {
+        self.announce(true);
+    }
+
+    fn announce(&mut self, naps: bool) {
+        self.ticket = next_ticket(self.ticket, naps);
         self.memory.store(Word::DeviceSleeping, self.ticket, Relaxed);
         self.memory.fence();
     }

@@ -181,7 +181,7 @@ fn each_refusal_has_its_errno() {
         (3 << 4 | flags::OR_CORE, Errno::OPNOTSUPP),
         (1 << 4 | flags::OR_CORE, Errno::INVAL),
         (flags::OR_CORE, Errno::INVAL),
-        (flags::POSTED, Errno::OPNOTSUPP),
+        (flags::POSTED, Errno::INVAL),
         (flags::DETECTABLE, Errno::INVAL),
         (1 << 10, Errno::INVAL),
         (1 << 15, Errno::INVAL),

@@ -80,6 +80,9 @@ pub struct Config {
     pub counting: bool,
     /// Programs that run without the library's hooks, by name, with commas between them.
     pub bypass: Option<Text<LIST_BYTES>>,
+    /// What goes without waiting, as text where it is not the default, and as bits.
+    pub automerge: Option<Text<LIST_BYTES>>,
+    pub merge: u8,
     /// Whether this program is one of them.
     inert: bool,
     /// Where the last component of `prefix` begins.
@@ -130,7 +133,13 @@ fn read() -> Option<Config> {
     let path = |name: &str, value: &[u8]| {
         Text::new(value).unwrap_or_else(|| crate::report::fatal(&[name, " must be shorter than 4096 bytes"]))
     };
+    let automerge = variable(b"WELDFS_AUTOMERGE");
+    let Some(merge) = crate::merge::parse(automerge.unwrap_or(b"on")) else {
+        crate::report::fatal(&["WELDFS_AUTOMERGE must be on, off, or some of write,attributes,close"]);
+    };
     Some(Config {
+        automerge: automerge.and_then(Text::new),
+        merge,
         socket: path("WELDFS_SOCKET", socket),
         user: variable(b"WELDFS_DEVICE_USER").map(|user| Text::new(user).unwrap_or(Text::EMPTY)),
         last: prefix.iter().rposition(|b| *b == b'/').map_or(0, |slash| slash + 1),

@@ -1,7 +1,7 @@
 //! The one way to the device: a client attached at first need, and the errno of whatever goes wrong.
 
 use crate::abi::Res;
-use crate::{config, counts, report, sys, table};
+use crate::{config, counts, merge, report, sys, table};
 use std::cell::Cell;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -94,6 +94,11 @@ pub fn on<T>(call: impl FnOnce(Raw<'static>) -> Result<T, Errno>) -> Res<T> {
     call(client()?.raw()).map_err(|e| e.0)
 }
 
+/// Waits until what this thread posted is over.
+pub fn settle() -> Res<()> {
+    client()?.settle().map_err(|e| e.0)
+}
+
 /// Whether there is a device; attaches on first use.
 pub fn is_there() -> bool {
     client().is_ok()
@@ -130,8 +135,13 @@ pub fn open(base: Handle, path: &[u8], oflags: i32, mode: u32, name: &[u8]) -> R
         let _ = sys::close(fd);
         return Err(libc::EMFILE);
     }
-    let noted = on(|raw| raw.openat(base, path, flags, mode, 0)).and_then(|opened| {
-        let noted = table::insert(fd, Some((opened.handle, u32::from(flags.bits()))), name);
+    let asks = flags.contains(OpenFlags::WRITE) && merge::asks();
+    let opened = match asks {
+        true => on(|raw| raw.open_leased(base, path, flags, mode)),
+        false => on(|raw| raw.openat(base, path, flags, mode, 0)).map(|opened| (opened, None)),
+    };
+    let noted = opened.and_then(|(opened, lease)| {
+        let noted = table::insert_leased(fd, Some((opened.handle, u32::from(flags.bits()))), name, lease);
         noted.inspect_err(|_| {
             let _ = on(|raw| raw.close(opened.handle));
         })

@@ -26,6 +26,7 @@ mod fdname;
 mod hooks;
 mod limit;
 mod memory;
+mod merge;
 mod mount;
 mod names;
 mod path;

@@ -352,8 +352,8 @@ fn take_over(fd: c_int, over: impl Fn(Handle)) -> Res<()> {
         }
     }
     for (number, gone) in taken {
-        if let Gone::Last(handle) = gone {
-            over(handle);
+        if let Gone::Last(last) = gone {
+            over(last.handle);
         }
         stdio::number_taken(number);
     }

@@ -9,8 +9,10 @@ use crate::promotion::Promotion;
 use std::cell::Cell;
 use std::collections::HashSet;
 use std::ptr::null_mut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::LocalKey;
+use weldfs::Lease;
 use weldfs_ciscops::Handle;
 use weldfs_locks::{Mutex, MutexGuard};
 
@@ -48,6 +50,9 @@ pub struct Open {
     pub cursor: AtomicU64,
     /// Name it was opened by, inside the device; empty when unknown.
     name: Mutex<Vec<u8>>,
+    /// The right to change it without waiting, and whether there is one.
+    lease: Mutex<Option<Arc<Lease>>>,
+    leased: AtomicBool,
     /// What is known of it at the mount (`promote`).
     pub kernel: Promotion,
 }
@@ -57,6 +62,27 @@ impl Open {
     pub fn name(&self) -> Option<Vec<u8>> {
         let name = self.name.lock();
         (!name.is_empty()).then(|| name.clone())
+    }
+
+    /// The right to change it without waiting, if this process has it and no other thread is just here: nothing is
+    /// waited for, for a handler of a signal may be where its thread was, and a child has what its parent held.
+    #[inline]
+    pub fn lease(&self) -> Option<Arc<Lease>> {
+        if !self.leased.load(Ordering::Acquire) {
+            return None;
+        }
+        self.lease.try_lock()?.clone()
+    }
+
+    fn set_lease(&self, lease: Option<Arc<Lease>>) -> Option<Arc<Lease>> {
+        if lease.is_none() && !self.leased.load(Ordering::Relaxed) {
+            return None;
+        }
+        self.leased.store(false, Ordering::Release);
+        let mut place = self.lease.try_lock()?;
+        let before = std::mem::replace(&mut *place, lease);
+        self.leased.store(place.is_some(), Ordering::Release);
+        before
     }
 
     /// The handle, if this process has one already.
@@ -115,6 +141,8 @@ fn fresh() -> &'static Open {
         flags: AtomicU32::new(0),
         cursor: AtomicU64::new(0),
         name: Mutex::new(Vec::new()),
+        lease: Mutex::new(None),
+        leased: AtomicBool::new(false),
         kernel: Promotion::new(),
     }))
 }
@@ -133,7 +161,13 @@ fn place(fd: i32, open: &'static Open) -> Res<()> {
 
 /// Notes that `fd` stands for `handle` (`None`: inherited, to be claimed at first use).
 pub fn insert(fd: i32, handle: Option<(Handle, u32)>, name: &[u8]) -> Res<()> {
+    insert_leased(fd, handle, name, None)
+}
+
+/// The same of one that may be changed without waiting.
+pub fn insert_leased(fd: i32, handle: Option<(Handle, u32)>, name: &[u8], lease: Option<Arc<Lease>>) -> Res<()> {
     let open = fresh();
+    drop(open.set_lease(lease));
     let (handle, flags) = (handle.map(|h| h.0), handle.map_or(0, |h| h.1));
     open.flags.store(flags, Ordering::Relaxed);
     open.handle.store(handle.map_or(0, Handle::to_wire), Ordering::Relaxed);
@@ -167,29 +201,42 @@ pub fn share(old: i32, new: i32) -> Res<()> {
 }
 
 /// Drops one descriptor's share; the handle to close at the device when it was the last and this process has one.
-fn release(open: &'static Open) -> Option<Handle> {
+fn release(open: &'static Open) -> Option<Last> {
     if open.refs.fetch_sub(1, Ordering::AcqRel) != 1 {
         return None;
     }
     let handle = open.claimed();
     open.owner.store(0, Ordering::Release);
-    if !open.shared.swap(true, Ordering::Relaxed) {
+    let alone = !open.shared.swap(true, Ordering::Relaxed);
+    if alone {
         ALONE.fetch_sub(1, Ordering::Relaxed);
     }
+    // What other processes may have is closed when it is closed.
+    let lease = open.set_lease(None).filter(|_| alone);
+    let handle = handle.map(|handle| Last { handle, lease });
     open.kernel.end();
     SPARE.lock().push(open);
     handle
 }
 
 /// What closing a descriptor leaves to do.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub enum Gone {
     /// It was the kernel's own.
     NotOurs,
     /// Other descriptors share the open file, or this process never had a handle on it.
     Shared,
-    /// The last one: close this handle at the device.
-    Last(Handle),
+    /// The last one: close its handle at the device.
+    Last(Last),
+}
+
+/// An open file whose last descriptor is gone.
+#[derive(Debug, Clone)]
+pub struct Last {
+    /// To be closed.
+    pub handle: Handle,
+    /// The right to do so without waiting.
+    pub lease: Option<Arc<Lease>>,
 }
 
 /// Forgets a descriptor.
@@ -319,6 +366,7 @@ pub fn after_fork(held: Held, child: bool) {
             // SAFETY: slots hold null or a leaked entry.
             if let Some(open) = unsafe { slot.load(Ordering::Acquire).as_ref() } {
                 open.shared.store(true, Ordering::Relaxed);
+                open.leased.store(false, Ordering::Relaxed);
             }
         }
         ALONE.store(0, Ordering::Relaxed);
@@ -344,9 +392,9 @@ mod tests {
         share(40_001, 40_002).unwrap();
         assert_eq!(handle(40_002, never), Some(Ok(handle_of(7))));
         assert_eq!(entry(40_002).unwrap().name().as_deref(), Some(&b"/f"[..]));
-        assert_eq!(remove(40_001), Gone::Shared);
-        assert_eq!(remove(40_001), Gone::NotOurs);
-        assert_eq!(remove(40_002), Gone::Last(handle_of(7)));
+        assert!(matches!(remove(40_001), Gone::Shared));
+        assert!(matches!(remove(40_001), Gone::NotOurs));
+        assert!(matches!(remove(40_002), Gone::Last(last) if last.handle == handle_of(7)));
         assert_eq!(handle(40_002, never), None);
     }
 
@@ -358,7 +406,7 @@ mod tests {
         assert_eq!(handle(40_012, never), Some(Ok(handle_of(40_011))));
         insert(40_013, None, b"").unwrap();
         assert_eq!(handle(40_013, never), Some(Err(libc::EIO)));
-        assert_eq!(remove(40_013), Gone::Shared, "never claimed: nothing to close");
+        assert!(matches!(remove(40_013), Gone::Shared), "never claimed: nothing to close");
         remove(40_011);
         remove(40_012);
     }

@@ -61,7 +61,7 @@ impl OpCx<'_> {
         }
         let raw = RawCommand(sqe);
         let believed = validate(&raw, &self.queue.limits).and_then(|mut cmd| {
-            if matches!(cmd.op, Op::Batch { .. }) {
+            if matches!(cmd.op, Op::Batch { .. }) || cmd.posted {
                 return Err(Errno::INVAL);
             }
             if cmd.durability == Durability::Default {

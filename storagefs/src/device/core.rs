@@ -20,6 +20,7 @@ use super::counters::{CoreCounters, Totals, several_writers};
 use super::departures::Departures;
 use super::emulated::Emulated;
 use super::io::IoPool;
+use super::leases::Leases;
 use super::leavings::Leavings;
 use super::limits::{
     OPEN_FILES_MAX, PLACEHOLDERS_MAX, QUEUES_MAX, SESSIONS_MAX, SLOTS_PER_THREAD, SWEEP_AGAIN_NS, SWEEP_SHARE,
@@ -143,6 +144,7 @@ pub struct Core {
     pub(super) durable_default: bool,
     pub(super) sets: SetTable,
     pub(super) files: Arc<OpenFiles>,
+    pub(super) leases: Leases,
     pub(super) virtuals: Virtuals,
     pub(super) io: IoPool,
     pub(super) maintenance: Maintenance,
@@ -244,6 +246,7 @@ impl Core {
         let card = emulated.card().clone();
         Ok(Arc::new(Core {
             files: OpenFiles::of(&store),
+            leases: Leases::default(),
             io: IoPool::start(store.clone(), config.at_rest)?,
             maintenance: Maintenance::default(),
             leavings: Leavings::default(),
@@ -442,7 +445,9 @@ impl Core {
     /// The command in this slot has its place in all its queues: the next one of its ring may follow, on another core
     /// if there is one without work.
     pub(super) fn admitted(&self, queue: &QueueState, slot: u32) {
-        if queue.pair.admitted(slot, self.board.slot(slot).generation()) && self.board.is_shared() {
+        let now = queue.pair.admitted(slot, self.board.slot(slot).generation());
+        queue.pair.tell();
+        if now && self.board.is_shared() {
             self.offer_next(queue);
         }
     }
@@ -554,7 +559,10 @@ impl Core {
         tracing::error!("the device is out of service until it is started again");
         self.sessions.lock().refuse = true;
         let queues = self.all_queues.lock().clone();
-        queues.iter().for_each(|q| q.pair.ends().abandon());
+        queues.iter().for_each(|q| {
+            q.pair.ends().abandon();
+            q.pair.leave();
+        });
         self.broadcast(|| Message::Abandon);
         // A counter that is full has not been read and is readable.
         let _ = rustix::io::write(&self.failure, &1u64.to_ne_bytes());

@@ -202,6 +202,12 @@ counters! {
     room_waits: SharedCount,
     /// Commands that back-pressure held back before they started.
     pace_waits: SharedCount,
+    /// Write leases granted.
+    leases: SharedCount,
+    /// Commands that their clients did not wait for.
+    posted: SharedCount,
+    /// Commands that waited until what another ring had posted was over.
+    lease_waits: SharedCount,
     /// Commands that waited for their share of the device's memory.
     memory_waits: SharedCount,
     /// Commands left in their ring because their tenant was at a limit, each counted once.

@@ -4,8 +4,7 @@
 //! over a transaction, commit, give the set back, and only then wait for durability. Every wait is an `.await`; on
 //! byte-addressable media an uncontended command passes through in one poll.
 
-use std::future::{Future, poll_fn};
-use std::pin::Pin;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::Poll;
@@ -15,7 +14,6 @@ use weldfs_ciscops::{At, Command, Errno, Handle, InodeNo, Op, OpenFlags, Outcome
 use weldfs_journal::{Appended, Lsn, RecordHead};
 use weldfs_scheduler::{Mode, Seq, Token};
 
-use super::aside::Standing;
 use super::batch;
 use super::board::SlotState;
 use super::checksum;
@@ -23,6 +21,8 @@ use super::clock::now_ns;
 use super::core::Core;
 use super::detect;
 pub(super) use super::done::{Copied, Done};
+use super::held::{head, let_go};
+use super::leases::{Before, note_failure};
 use super::lent::{Lending, Lost, may_lend};
 use super::mail::Mail;
 use super::memory::held_by;
@@ -104,14 +104,16 @@ async fn run(cx: &OpCx<'_>) -> Done {
 
 /// Runs one command that is no sequence: by itself, or an element of one.
 pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
-    let (core, queue) = (cx.core, &cx.queue);
+    let core = cx.core;
     if let Some(description) = virt::concerned(cx) {
         return Box::pin(virt::run(cx, description)).await;
     }
     let modelled = core.emulated.is_on();
     // On an emulated device payload crosses its memory both ways; else it is staged on its way to a block medium only.
     let bytes = held_by(&cx.cmd, &cx.paths, modelled || !core.store.writes_directly(), modelled);
-    let _held = match core.memory.reserve(&queue.tenant, cx.at, bytes, &queue.counters.memory_waits).await {
+    // A posted one is small, and those that hold memory may be waiting for it.
+    let bytes = if cx.cmd.is_posted() { 0 } else { bytes };
+    let _held = match core.memory.reserve(&cx.queue.tenant, cx.at, bytes, &cx.queue.counters.memory_waits).await {
         Ok(held) => held,
         Err(errno) => return failed(errno),
     };
@@ -131,6 +133,8 @@ pub(super) async fn perform(cx: &OpCx<'_>) -> Done {
         Op::TxnCommit { txn } => Box::pin(staged::commit(cx, txn)).await,
         _ => file_system(cx).await,
     };
+    note_failure(&cx.queue, &cx.cmd, &done.outcome);
+    cx.queue.counters.posted.add(u64::from(cx.cmd.is_posted()));
     done.bytes_in += (cx.paths.a.len() + cx.paths.b.len()) as u64;
     if let Op::Lock { out, .. } | Op::Outcome { out, .. } = cx.cmd.op {
         // What they answer beside the numbers is one block.
@@ -163,26 +167,9 @@ impl OpCx<'_> {
 
     /// The same of a command that needs no place in any queue.
     pub(super) fn admitted_nowhere(&self) {
-        if self.place != Place::Inside {
+        // Nothing of its ring follows a posted one before that is over.
+        if self.place != Place::Inside && !self.cmd.is_posted() {
             self.core.admitted(&self.queue, self.at);
-        }
-    }
-
-    /// Holds one inode for a session-level command.
-    pub(super) async fn hold(&self, ino: InodeNo, mode: Mode) -> Tickets<'_> {
-        let (sets, aside) = (&self.core.sets, &self.queue.aside);
-        let seq = sets.arrive();
-        let mut stands = None;
-        loop {
-            let mut tickets = sets.place(seq, Token(self.at), members([(ino.0, mode)]));
-            self.admitted(ino.0);
-            head(self, &mut tickets).await;
-            if !aside.is_behind(self.position) {
-                return tickets;
-            }
-            stands.get_or_insert_with(|| aside.step(self.position));
-            drop(tickets);
-            aside.turn(self.position).await;
         }
     }
 
@@ -201,20 +188,6 @@ impl OpCx<'_> {
     pub(super) fn description(&self, h: Handle) -> Result<Arc<Description>, Errno> {
         self.session().handles.get(h)
     }
-}
-
-/// Waits until the command heads all its queues. Meanwhile those that it waits for are picked as it would be.
-pub(super) async fn head(cx: &OpCx<'_>, tickets: &mut Tickets<'_>) {
-    let mut boosts = cx.core.board.boosts(cx.queue.tenant.id);
-    poll_fn(|task| {
-        let polled = Pin::new(&mut tickets.start()).poll(task);
-        if polled.is_pending() {
-            boosts.clear();
-            tickets.blockers(|holder| boosts.add(holder.0));
-        }
-        polled
-    })
-    .await;
 }
 
 /// Waits until everything below `end` is durable. EIO when the medium is poisoned.
@@ -300,7 +273,7 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
     let (mut tries, mut rooms) = (Tries::default(), Rooms::default());
     let mut fresh = true;
     let mut lost = Lost::default();
-    let mut stands = None;
+    let (mut stands, mut before) = (None, Before::of(seq));
     loop {
         // Never with tickets in hand: whoever closed the gate may be waiting for them.
         if closed.is_none() && tickets.is_none() && changes_names(cx.asked()) {
@@ -337,6 +310,20 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
             cx.still()?;
             continue;
         }
+        let first = match cx.cmd.op {
+            Op::Statfs { .. } => before.next_of_all(cx),
+            _ => before.next(cx, held.members().iter().map(|(ino, _)| *ino)),
+        };
+        if let Some(mark) = first {
+            drop(plan.take());
+            let_go(cx, &mut tickets, &mut stands);
+            if closed.take().is_some() {
+                tries.opened();
+            }
+            mark.passed(cx).await;
+            cx.still()?;
+            continue;
+        }
         stands = None;
         let keeps_closed = closed.is_some();
         let learned = tries.has_learned();
@@ -365,14 +352,6 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
                 rooms.make(cx, wait).await?;
             }
         }
-    }
-}
-
-/// Gives tickets up, to wait without any: those behind it in its ring, which may have been let in, do not pass.
-fn let_go<'c>(cx: &'c OpCx<'_>, tickets: &mut Option<Tickets<'_>>, stands: &mut Option<Standing<'c>>) {
-    if tickets.is_some() {
-        stands.get_or_insert_with(|| cx.queue.aside.step(cx.position));
-        *tickets = None;
     }
 }
 
@@ -527,6 +506,9 @@ async fn attempt<'d>(
         must_sync = cut.filter(|_| wants_durable(cx.asked())).map(|_| core.store.journal().tail()).or(must_sync);
         core.note_reclaim();
         outcome = cut.unwrap_or(Outcome::failed(Errno::from(&e)));
+    }
+    if outcome.is_ok() {
+        outcome.result2 |= core.leases.grant(core, &cx.queue, &cx.cmd, finished.opened.as_ref());
     }
     *tickets = None;
     if lending.is_some() {

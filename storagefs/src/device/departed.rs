@@ -95,12 +95,13 @@ fn worth(op: &Op) -> Worth {
 
 /// Whether a command that has not begun is still to be done. A transaction is not committed once something of its
 /// session was dropped that may have been a part of it.
-pub(super) fn begins(core: &Core, session: &SessionState, op: &Op) -> bool {
+/// What was posted was as good as answered: that is done whenever it comes.
+pub(super) fn begins(core: &Core, session: &SessionState, op: &Op, posted: bool) -> bool {
     if !session.closing() {
         return true;
     }
     let lacking = matches!(op, Op::TxnCommit { .. }) && session.has_dropped();
-    let in_time = session.closed_at().is_none_or(|gone| goes_on_since(gone, core.ending_since(), op, false));
+    let in_time = posted || session.closed_at().is_none_or(|gone| goes_on_since(gone, core.ending_since(), op, false));
     let begins = !lacking && !matches!(op, Op::Batch { .. }) && in_time;
     if !begins && worth(op) != Worth::Nothing {
         session.note_dropped();
@@ -112,7 +113,7 @@ pub(super) fn begins(core: &Core, session: &SessionState, op: &Op) -> bool {
 /// and as what it is.
 pub(super) fn element_begins(core: &Core, session: &SessionState, batch: &Op, op: &Op) -> bool {
     if goes_on(core, session, batch) {
-        return begins(core, session, op);
+        return begins(core, session, op, false);
     }
     if worth(op) != Worth::Nothing {
         session.note_dropped();

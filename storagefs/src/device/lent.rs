@@ -18,7 +18,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs_ciscops::{Errno, Kept, Kernel, Quiet};
 use weldfs_locks::Mutex;
 
-use super::dataplane::{OpCx, head, resolve};
+use super::dataplane::{OpCx, resolve};
+use super::held::head;
 use super::limits::LOST_MAX;
 use super::placed::is_placed;
 use super::sets::{ClosedGate, Tickets};

@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, SealFlags};
@@ -138,6 +138,7 @@ impl<B> OpenFiles<B> {
             ino,
             flags: AtomicU16::new(flags.bits()),
             offset: AtomicU64::new(0),
+            failed: AtomicI32::new(0),
             handles: AtomicUsize::new(0),
             placeholder: Mutex::new(None),
             files: self.clone(),
@@ -297,6 +298,8 @@ pub struct Description<B = OpenInode> {
     pub ino: InodeNo,
     flags: AtomicU16,
     offset: AtomicU64,
+    /// The errno of a write that was posted and failed, until a call has said so; or 0.
+    failed: AtomicI32,
     handles: AtomicUsize,
     placeholder: Mutex<Option<Arc<Placeholder<B>>>>,
     files: Arc<OpenFiles<B>>,
@@ -324,6 +327,22 @@ impl<B> Description<B> {
     /// Moves the offset.
     pub fn set_offset(&self, to: u64) {
         self.offset.store(to, Ordering::Relaxed);
+    }
+
+    /// A write that no client waited for has failed: the first one is kept.
+    pub(super) fn fail(&self, errno: Errno) {
+        let _ = self.failed.compare_exchange(0, errno.0, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// How such writes went, since this was asked last.
+    pub(super) fn written(&self) -> Result<(), Errno> {
+        if self.failed.load(Ordering::Relaxed) == 0 {
+            return Ok(());
+        }
+        match self.failed.swap(0, Ordering::Relaxed) {
+            0 => Ok(()),
+            code => Err(Errno(code)),
+        }
     }
 
     /// Whether it has one handle.

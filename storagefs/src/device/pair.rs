@@ -2,8 +2,9 @@
 //! posts the completion.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::task::Waker;
 
-use weldfs_ciscops::ring::{RingMemory, Word};
+use weldfs_ciscops::ring::{RingMemory, Word, recall_leases};
 use weldfs_ciscops::{CqProducer, Cqe, Errno, QueueMemory, RawCommand, SqConsumer};
 use weldfs_locks::{Mutex, MutexGuard};
 
@@ -32,8 +33,24 @@ pub struct Pair {
     /// Time that cores spent on its commands outside slices, while others waited: charged with the next slice.
     /// Nanoseconds.
     owed: AtomicU64,
+    /// Nothing more of it is taken.
+    gone: AtomicBool,
+    /// The command that has no place yet was posted.
+    posting: AtomicBool,
+    /// Commands of other rings that wait for some of this one, and whether there are any.
+    behind: Mutex<Vec<Waker>>,
+    watched: AtomicBool,
+    /// How often all of them were let go, whatever they wait for.
+    excused: AtomicU32,
     memory: QueueMemory,
     ends: Mutex<Ends>,
+}
+
+/// How far a ring was published.
+#[derive(Clone, Copy)]
+pub struct Mark {
+    at: u32,
+    excused: u32,
 }
 
 /// The ends.
@@ -54,6 +71,8 @@ pub struct Ends {
     woken: u64,
     /// A command that was taken when its tenant had no room for it.
     held: Option<RawCommand>,
+    /// The client had taken too few of its answers for one more, when it was looked last.
+    full: bool,
     /// Set when the session ends: this many more commands are executed, without completions.
     drain: Option<u32>,
 }
@@ -99,6 +118,7 @@ impl Pair {
             unreleased: 0,
             woken: 0,
             held: None,
+            full: false,
             drain: None,
         };
         Pair {
@@ -108,6 +128,11 @@ impl Pair {
             head: AtomicU32::new(0),
             holds: AtomicBool::new(false),
             owed: AtomicU64::new(0),
+            gone: AtomicBool::new(false),
+            posting: AtomicBool::new(false),
+            behind: Mutex::default(),
+            watched: AtomicBool::new(false),
+            excused: AtomicU32::new(0),
             memory,
             ends: Mutex::new(ends),
         }
@@ -143,6 +168,83 @@ impl Pair {
         self.memory.load(Word::SqTail, Ordering::Acquire) != self.head.load(Ordering::Relaxed)
     }
 
+    /// Whether it has commands that are not taken, or a posted one that is not over.
+    #[inline]
+    pub fn is_pending(&self) -> bool {
+        (self.is_waited_for() || self.is_posting()) && !self.gone.load(Ordering::Acquire)
+    }
+
+    fn is_posting(&self) -> bool {
+        self.posting.load(Ordering::Relaxed) && self.is_admitting()
+    }
+
+    /// How far the client has published now. `None`: its index lies, and it is not waited for.
+    pub fn mark(&self) -> Option<Mark> {
+        let mut ends = self.ends();
+        let waiting = ends.sq.poll_now().ok()?;
+        Some(Mark { at: ends.sq.taken().wrapping_add(waiting), excused: self.excused.load(Ordering::Relaxed) })
+    }
+
+    /// Whether the posted commands before it are over, as far as they are waited for.
+    pub fn is_past(&self, mark: Mark) -> bool {
+        let beyond = self.head.load(Ordering::Relaxed).wrapping_sub(mark.at) as i32;
+        let under_way = self.holds.load(Ordering::Relaxed) || self.is_posting();
+        let excused = self.excused.load(Ordering::Relaxed) != mark.excused;
+        excused || !self.is_pending() || beyond > 0 || beyond == 0 && !under_way
+    }
+
+    /// Lets all that wait for it go on: a command is taken that is no posted one, and a client that keeps the rules has
+    /// published nothing behind it; or it keeps none.
+    pub fn excuse(&self) {
+        if self.is_watched() {
+            self.excused.fetch_add(1, Ordering::Relaxed);
+            self.tell_all();
+        }
+    }
+
+    /// Has a command of another ring told when this one has got further.
+    pub fn watch(&self, waker: &Waker) {
+        let mut behind = self.behind.lock();
+        if !behind.iter().any(|w| w.will_wake(waker)) {
+            behind.push(waker.clone());
+        }
+        self.watched.store(true, Ordering::Release);
+    }
+
+    /// Whether any is to be told.
+    #[inline]
+    pub fn is_watched(&self) -> bool {
+        self.watched.load(Ordering::Acquire)
+    }
+
+    /// Tells them.
+    #[inline]
+    pub fn tell(&self) {
+        if self.is_watched() {
+            self.tell_all();
+        }
+    }
+
+    #[cold]
+    fn tell_all(&self) {
+        let mut behind = self.behind.lock();
+        self.watched.store(false, Ordering::Release);
+        let wakers = std::mem::take(&mut *behind);
+        drop(behind);
+        wakers.into_iter().for_each(Waker::wake);
+    }
+
+    /// Tells its client that its leases are taken back; what it has published by then is found by a look after this.
+    pub fn recall(&self) {
+        recall_leases(&self.memory);
+    }
+
+    /// Nothing more of it is taken: none waits for it.
+    pub fn leave(&self) {
+        self.gone.store(true, Ordering::Release);
+        self.tell();
+    }
+
     /// The ends.
     pub fn ends(&self) -> MutexGuard<'_, Ends> {
         self.ends.lock()
@@ -167,11 +269,13 @@ impl Pair {
     /// A command has been taken, and has no slot yet: nothing may overtake it. Under the lock under which it was taken,
     /// or another core could take the next one before this one has its place.
     fn taken(&self) {
+        self.posting.store(false, Ordering::Relaxed);
         self.admitting.store(NO_SLOT, Ordering::Relaxed);
     }
 
-    /// The command taken is in this slot, as its so-manyth.
-    pub fn admit(&self, slot: u32, generation: u32) {
+    /// The command taken is in this slot, as its so-manyth; a posted one stays there until it is over.
+    pub fn admit(&self, slot: u32, generation: u32, posted: bool) {
+        self.posting.store(posted, Ordering::Relaxed);
         self.admitting.store(mark(slot, generation), Ordering::Relaxed);
     }
 
@@ -243,6 +347,7 @@ impl Ends {
     }
 
     fn take_fresh(&mut self) -> Result<RawCommand, Taken> {
+        self.full = false;
         let waiting = match (self.drain, self.sq.poll()) {
             (Some(left), Ok(n)) => left.min(n),
             (None, Ok(n)) => n,
@@ -254,7 +359,10 @@ impl Ends {
         if self.drain.is_none() {
             match self.cq.reserve() {
                 Ok(true) => {}
-                Ok(false) => return Err(Taken::Nothing),
+                Ok(false) => {
+                    self.full = true;
+                    return Err(Taken::Nothing);
+                }
                 Err(_) => return Err(self.fault()),
             }
         }
@@ -268,6 +376,16 @@ impl Ends {
             *left -= 1;
         }
         Ok(raw)
+    }
+
+    /// Whether the client had taken too few of its answers for one more.
+    pub fn is_full(&self) -> bool {
+        self.full
+    }
+
+    /// Commands taken that are not over.
+    pub fn in_flight(&self) -> u32 {
+        self.in_flight
     }
 
     /// Whether commands wait, in the ring or here.
@@ -357,7 +475,7 @@ impl Ends {
     /// The session ends: what was published before is executed; what a lying index says is not believed.
     pub fn start_drain(&mut self) {
         if self.drain.is_none() {
-            self.drain = Some(self.sq.poll().unwrap_or(0));
+            self.drain = Some(self.sq.poll_now().unwrap_or(0));
         }
     }
 
@@ -396,9 +514,10 @@ impl Ends {
     }
 
     /// Announces on the ring that no core polls it.
-    pub fn prepare_sleep(&mut self) {
+    /// `naps`: for so short a time that what is not waited for needs no bell.
+    pub fn prepare_sleep(&mut self, naps: bool) {
         self.release();
-        self.sq.prepare_sleep();
+        if naps { self.sq.prepare_nap() } else { self.sq.prepare_sleep() }
     }
 
     /// After the announcement: whether commands wait, and whether their completions have room.

@@ -1,7 +1,7 @@
 //! Sessions: one attached process, with the credentials the control plane gave it, its handles and its queue pairs.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use weldfs_ciscops::limits::{HANDLES_MAX, PLACEHOLDERS_MAX};
 use weldfs_ciscops::{Errno, Handle, OpenFlags, QueueLayout, SessionLimits, SharedRegion};
@@ -63,6 +63,8 @@ pub struct QueueState {
     pub pair: Pair,
     /// Commands that gave their tickets up, to wait.
     pub(super) aside: Aside,
+    /// Itself.
+    this: Weak<QueueState>,
 }
 
 impl QueueState {
@@ -71,6 +73,17 @@ impl QueueState {
     #[inline]
     pub(super) fn try_admit(&self, bytes: u64) -> bool {
         self.tenant.try_admit(&self.session.load, bytes)
+    }
+
+    /// It, to be kept.
+    pub(super) fn to_keep(&self) -> Option<Arc<QueueState>> {
+        self.this.upgrade()
+    }
+
+    /// The same whatever the limits say.
+    pub(super) fn admit_anyway(&self, bytes: u64) -> bool {
+        self.tenant.admit_anyway(&self.session.load, bytes);
+        true
     }
 
     /// The command is over.
@@ -135,7 +148,8 @@ impl SessionState {
 
     pub(super) fn new_queue(self: &Arc<Self>, depth: u32, pool_bytes: u32, shared: bool) -> Result<QueueParts, Errno> {
         let make = |fresh: Fresh| {
-            Arc::new(QueueState {
+            Arc::new_cyclic(|this| QueueState {
+                this: this.clone(),
                 session: self.clone(),
                 tenant: self.tenant.clone(),
                 index: fresh.index,
@@ -200,6 +214,7 @@ impl SessionState {
         self.keys.clear();
         super::staged::clear(self);
         self.core.files.locks.release_session(self.id);
+        self.core.leases.end_session(self.id);
         if self.handles.close_all() {
             self.core.maintenance.watch_placeholders();
         }

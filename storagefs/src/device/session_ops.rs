@@ -8,6 +8,7 @@ use zerocopy::IntoBytes;
 
 use super::core::Core;
 use super::dataplane::{OpCx, durable};
+use super::leases::Before;
 use super::locks::{Held, Owner, Space, Span};
 use super::session::SessionState;
 use crate::error::FsError;
@@ -21,6 +22,12 @@ pub(super) async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64),
         drop(cx.hold(file.ino, Mode::Shared).await);
     }
     cx.admitted_nowhere();
+    let mut before = Before::of(cx.core.sets.arrive());
+    while h.is_none()
+        && let Some(mark) = before.next_of_all(cx)
+    {
+        mark.passed(cx).await;
+    }
     // What stands aside heads its queues first; it need not have committed: of what is not over, nothing is promised.
     cx.queue.aside.turn(cx.position).await;
     // After a failure no client is told that all is well, not even where nothing was left to flush.
@@ -28,6 +35,9 @@ pub(super) async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64),
         return Err(Errno::IO);
     }
     durable(cx, cx.core.store.journal().tail()).await?;
+    if let Some(h) = h.filter(|h| *h != Handle::ROOT) {
+        cx.description(h)?.written()?;
+    }
     Ok((0, 0))
 }
 
@@ -51,13 +61,15 @@ pub(super) fn close_held(
         let id = session.id;
         core.files.locks.release(ino, |o| matches!(o, Owner::Process { session: s, .. } if *s == id));
     }
+    let written = session.handles.with(h, |d| d.written()).unwrap_or(Ok(()));
     let watched = session.handles.close(h)?;
+    core.leases.end(session.id, h, ino);
     released();
     if watched {
         core.maintenance.watch_placeholders();
     }
     core.note_reclaim();
-    Ok((0, 0))
+    written.map(|()| (0, 0))
 }
 
 /// Changes the status flags of the description behind a handle.

@@ -277,8 +277,8 @@ impl<'a> Tickets<'a> {
         self.running
     }
 
-    #[cfg(test)]
-    fn members(&self) -> &[(u64, Mode)] {
+    /// The set.
+    pub fn members(&self) -> &[(u64, Mode)] {
         &self.members
     }
 

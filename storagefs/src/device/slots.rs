@@ -308,7 +308,7 @@ mod tests {
             ends.start(&pair, 0);
             let at = slots.take(at_hand).unwrap();
             let generation = board.fill(at, TenantId(0), 0);
-            pair.admit(at, generation);
+            pair.admit(at, generation, false);
             slots.fill(at, 1, ());
             (at, generation)
         };

@@ -257,6 +257,13 @@ impl Tenant {
         within
     }
 
+    /// Takes it in whatever the limits say.
+    pub(super) fn admit_anyway(&self, session: &Load, bytes: u64) {
+        self.load.add(bytes);
+        session.add(bytes);
+        self.stocks.slots.taken.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Gives back what `try_admit` of the same session and `bytes` took.
     #[inline]
     pub(super) fn done(&self, session: &Load, bytes: u64) {

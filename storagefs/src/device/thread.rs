@@ -27,6 +27,7 @@ use std::task::Poll;
 
 use rustix::event::epoll;
 use weldfs_ciscops::limits::ATOMIC_WRITE_MAX;
+use weldfs_ciscops::sqe::flags;
 use weldfs_ciscops::trace::{Slice, slice_end, slice_flag};
 use weldfs_ciscops::{Command, Cqe, Errno, Handle, Opcode, Paths, RawCommand, Sqe, validate};
 use weldfs_journal::canary::{Canary, planted};
@@ -148,6 +149,9 @@ struct Loop<'s, 'd, F, M> {
     /// Slices run and sessions ended here, and how many they were when it gave back what it had freed.
     worked: u64,
     gave_back: u64,
+    /// The sleep announced is a nap; and how much was done when one was announced last.
+    naps: bool,
+    napped: u64,
     quiet: rest::Quiet,
     /// It has announced that it sleeps, and callers do its turns.
     asleep: bool,
@@ -275,6 +279,8 @@ where
             reap_wait_ns: 0,
             worked: 1,
             gave_back: 0,
+            naps: false,
+            napped: 0,
             quiet: rest::Quiet::new(now),
             asleep: false,
             rung: false,

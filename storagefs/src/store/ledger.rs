@@ -41,6 +41,8 @@ pub struct Ledger {
     pub held: AtomicI64,
     /// Promised to plans in flight as growth of files.
     pub growing: AtomicI64,
+    /// Of that, what is kept for files under a lease, and is free for statfs.
+    pub spared: AtomicI64,
     /// Promised to plans in flight in all.
     pub inflight: AtomicI64,
     /// Blocks with patches in the overlay.
@@ -82,6 +84,7 @@ impl Ledger {
             avail: z(),
             held: z(),
             growing: z(),
+            spared: z(),
             inflight: z(),
             patched: z(),
             zone: z(),

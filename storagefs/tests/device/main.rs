@@ -14,6 +14,7 @@ mod hostdir;
 mod hostdir_differential;
 mod hostdir_neighbour;
 mod hostile_client;
+mod leases;
 mod lending;
 mod lent;
 mod neighbour;

@@ -3,7 +3,7 @@
 use super::ours;
 use crate::abi::{self, Res, done, fail, hook};
 use crate::names::{Spot, route, route_file};
-use crate::{device, limit, promote, registry, sys};
+use crate::{device, limit, merge, promote, registry, sys};
 use libc::{c_char, c_int, gid_t, mode_t, off_t, timespec, timeval, uid_t, utimbuf};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::bodies::{SetAttrBody, WireTime};
@@ -106,10 +106,13 @@ fn set_spot(spot: &Spot<'_>, flags: c_int, set: Res<SetAttrBody>) -> Res<c_int> 
     device::on(|d| d.set_attr_at(spot.base, &spot.path, nofollow, &set)).map(|()| 0)
 }
 
-fn set_fd(h: Handle, set: Res<SetAttrBody>) -> c_int {
+fn set_fd(fd: c_int, h: Handle, set: Res<SetAttrBody>) -> c_int {
     match set {
         Ok(set) if set.mask == 0 => 0,
-        Ok(set) => done(device::on(|d| d.set_attr(h, &set))),
+        Ok(set) => done(merge::set_attr(fd, h, &set).and_then(|posted| match posted {
+            true => Ok(()),
+            false => device::on(|d| d.set_attr(h, &set)),
+        })),
         Err(code) => fail(code),
     }
 }
@@ -176,6 +179,7 @@ pub fn truncate_fd(fd: c_int, h: Handle, size: off_t) -> c_int {
     let now = || Some(device::on(|d| d.stat(h)).ok()?.size).filter(|_| may_write);
     let go = || {
         limit::sizable(wanted, now)?;
+        merge::note_place(fd, wanted);
         device::on(|d| d.truncate(h, wanted)).map_err(wrong_kind)?;
         promote::once_more(fd, before, cut);
         Ok(())
@@ -192,7 +196,7 @@ hook! { real;
     }
     fn fchmod(fd: c_int, mode: mode_t) -> c_int {
         let h = ours!(fd, else real(fd, mode));
-        set_fd(h, Ok(mode_set(mode)))
+        set_fd(fd, h, Ok(mode_set(mode)))
     }
     fn fchmodat(dirfd: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int {
         let host = |dirfd, path| real(dirfd, path, mode, flags);
@@ -207,7 +211,7 @@ hook! { real;
     }
     fn fchown(fd: c_int, uid: uid_t, gid: gid_t) -> c_int {
         let h = ours!(fd, else real(fd, uid, gid));
-        set_fd(h, Ok(owner_set(uid, gid)))
+        set_fd(fd, h, Ok(owner_set(uid, gid)))
     }
     fn fchownat(dirfd: c_int, path: *const c_char, uid: uid_t, gid: gid_t, flags: c_int) -> c_int {
         let host = |dirfd, path| real(dirfd, path, uid, gid, flags);
@@ -224,7 +228,7 @@ hook! { real;
     }
     fn futimes(fd: c_int, times: *const timeval) -> c_int {
         let h = ours!(fd, else real(fd, times));
-        set_fd(h, timeval_set(times))
+        set_fd(fd, h, timeval_set(times))
     }
     fn futimesat(dirfd: c_int, path: *const c_char, times: *const timeval) -> c_int {
         if path.is_null() && crate::table::ours(dirfd) {
@@ -235,7 +239,7 @@ hook! { real;
     }
     fn futimens(fd: c_int, times: *const timespec) -> c_int {
         let h = ours!(fd, else real(fd, times));
-        set_fd(h, time_set(times))
+        set_fd(fd, h, time_set(times))
     }
     fn utimensat(dirfd: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int {
         if path.is_null() && crate::table::ours(dirfd) {

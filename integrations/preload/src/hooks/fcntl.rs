@@ -2,7 +2,7 @@
 
 use super::{is_path, ours, ours_or_path};
 use crate::abi::{self, Res, done, fail, give, hook};
-use crate::{device, promote, report, sys, table};
+use crate::{device, merge, promote, report, sys, table};
 use libc::{c_int, c_ulong, c_void, flock as Lock, off_t};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -86,6 +86,7 @@ fn set_lock(fd: c_int, h: Handle, arg: *const Lock, space: LockSpace, wait: bool
     let (start, len) = range(h, &lock)?;
     let kind = kind(&lock)?;
     super::open::LOCKS_IN_USE.store(true, Ordering::Relaxed);
+    merge::note_lock();
     if let Some(open) = table::entry(fd) {
         open.kernel.lock();
     }
@@ -203,6 +204,7 @@ fn whole_file(fd: c_int, h: Handle, operation: c_int) -> Res<()> {
         libc::LOCK_UN => LockKind::Unlock,
         _ => return Err(libc::EINVAL),
     };
+    merge::note_lock();
     let ask = || device::on(|d| d.lock_set(h, LockSpace::Flock, kind, 0, 0, owner()));
     if operation & libc::LOCK_NB != 0 { past_the_dead(ask, || true, FILE_TRIES) } else { insist(ask) }
 }

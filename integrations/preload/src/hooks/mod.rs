@@ -35,6 +35,8 @@ mod unmap;
 mod variadic;
 mod xattr;
 
+pub(crate) use rw::write_all;
+
 /// Looks up libc's own functions behind those hooks that an allocator may call, so that no such call has to: a lookup
 /// waits for the dynamic linker's lock, whose holder may be waiting for the allocator.
 pub(crate) fn find_what_allocators_call() {
@@ -82,7 +84,7 @@ macro_rules! ours {
 pub(crate) use ours;
 
 /// The flags that a descriptor of ours was opened with, or given since, as far as this process knows.
-fn flags_of(fd: libc::c_int) -> OpenFlags {
+pub(crate) fn flags_of(fd: libc::c_int) -> OpenFlags {
     let known = crate::table::entry(fd).map_or(0, |open| open.flags.load(Ordering::Relaxed));
     OpenFlags::from_bits_truncate(known as u16)
 }

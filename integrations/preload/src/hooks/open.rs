@@ -3,7 +3,7 @@
 use crate::abi::{self, Res, done, fail, give, hook};
 use crate::names::{Spot, route};
 use crate::table::{self, Gone};
-use crate::{counts, device, fdname, promote, registry, report, stdio, sys};
+use crate::{counts, device, fdname, merge, promote, registry, report, stdio, sys};
 use libc::{c_char, c_int, c_uint, mode_t};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs::kept;
@@ -210,7 +210,7 @@ pub fn replaced(fd: c_int) {
 fn end(gone: &Gone) -> Res<()> {
     match *gone {
         Gone::NotOurs | Gone::Shared => Ok(()),
-        Gone::Last(handle) => device::on(|d| d.close(handle)),
+        Gone::Last(ref last) => merge::close(last),
     }
 }
 

@@ -3,7 +3,7 @@
 use super::ours;
 use crate::abi::{self, Res, count, fail, give, hook};
 use crate::promote::{self, Place};
-use crate::{device, limit, memory, registry, report, sys};
+use crate::{device, limit, memory, merge, registry, report, sys};
 use libc::{c_int, c_void, iovec, off_t};
 use std::io::{IoSlice, IoSliceMut};
 use weldfs::Written;
@@ -50,16 +50,23 @@ fn written(fd: c_int, before: u64, written: Written, parts: &[IoSlice<'_>]) -> u
     promote::once_more(fd, before, |file| {
         let (mut at, mut left) = (written.offset, written.len);
         for part in parts {
-            let mut bytes = &part[..part.len().min(left)];
+            let bytes = &part[..part.len().min(left)];
             left -= bytes.len();
-            while !bytes.is_empty() {
-                let n = at_offset(file, (libc::SYS_pwrite64, [bytes.as_ptr() as usize, bytes.len(), 0]), at)?;
-                (at, bytes) = (at + n as u64, bytes.get(n.max(1)..).ok_or(libc::EIO)?);
-            }
+            write_all(file, at, bytes)?;
+            at += bytes.len() as u64;
         }
         Ok(())
     });
     written.len
+}
+
+/// All of it, by the kernel's own file.
+pub fn write_all(file: c_int, mut at: u64, mut bytes: &[u8]) -> Res<()> {
+    while !bytes.is_empty() {
+        let n = at_offset(file, (libc::SYS_pwrite64, [bytes.as_ptr() as usize, bytes.len(), 0]), at)?;
+        (at, bytes) = (at + n as u64, bytes.get(n.max(1)..).ok_or(libc::EIO)?);
+    }
+    Ok(())
 }
 
 /// Reads into a C buffer.
@@ -138,6 +145,9 @@ fn write_device(fd: c_int, before: u64, (h, at): (Handle, At), buf: *const c_voi
         Ok(_) if !memory::is_range(buf, n) => Err(nothing_to_write(h, at, libc::EFAULT)),
         Ok(bytes) => {
             let bytes = &bytes[..limit::writable(h, at, super::flags_of(fd), bytes.len())?];
+            if let Some(n) = merge::write(fd, before, (h, at), &[IoSlice::new(bytes)])? {
+                return Ok(n);
+            }
             let done = device::on(|d| d.write(h, at, bytes))?;
             Ok(written(fd, before, done, &[IoSlice::new(bytes)]))
         }
@@ -221,6 +231,9 @@ fn writev_at(fd: c_int, h: Handle, at: Res<At>, iov: *const iovec, n: c_int) -> 
         }
         match gather(fd, h, at, (iov, n)) {
             Ok(parts) => {
+                if let Some(n) = merge::write(fd, before, (h, at), &parts)? {
+                    return Ok(n);
+                }
                 let done = device::on(|d| d.write(h, at, &parts[..]))?;
                 Ok(written(fd, before, done, &parts))
             }
@@ -319,6 +332,9 @@ fn seek(fd: c_int, h: Handle, off: off_t, whence: c_int) -> off_t {
         return fail(code);
     }
     let at = device::on(|d| d.seek(h, whence, off));
+    if let Ok(at) = at {
+        merge::note_place(fd, at);
+    }
     if let (Ok(at), Some(open)) = (at, crate::table::entry(fd)) {
         // Where raw getdents64 goes on.
         open.cursor.store(at, std::sync::atomic::Ordering::Relaxed);

@@ -2,7 +2,7 @@
 
 use super::ours;
 use crate::abi::{self, Res, done, hook};
-use crate::{config, device, limit, promote, registry, report, sys, table};
+use crate::{config, device, limit, merge, promote, registry, report, sys, table};
 use libc::{c_int, c_uint, off_t};
 use weldfs::Raw;
 use weldfs_ciscops::flags::{FallocMode, OpenFlags};
@@ -36,6 +36,7 @@ fn allocate(fd: c_int, h: Handle, mode: c_int, off: off_t, len: off_t) -> Res<()
     if matches!(mode, FallocMode::Reserve | FallocMode::Zero) && super::flags_of(fd).contains(OpenFlags::WRITE) {
         limit::sizable(at.saturating_add(len), || Some(device::on(|d| d.stat(h)).ok()?.size))?;
     }
+    merge::note_place(fd, at.saturating_add(len));
     device::on(|d| d.fallocate(h, mode, at, len))?;
     promote::once_more(fd, before, in_kernel);
     Ok(())

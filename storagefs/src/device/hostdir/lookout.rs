@@ -293,7 +293,7 @@ impl Lookout {
                     let seen = ends.start(&queue.pair, taken);
                     self.taken = self.taken.wrapping_add(1);
                     let mark = self.taken;
-                    queue.pair.admit(0, mark);
+                    queue.pair.admit(0, mark, false);
                     drop(ends);
                     let progress = Mutex::default();
                     let (settles, away, begun) = (true, false, 0);
@@ -387,7 +387,7 @@ impl Lookout {
         self.unreaped = false;
         for q in self.queues.iter() {
             match q.pair.try_ends() {
-                Some(mut ends) => ends.prepare_sleep(),
+                Some(mut ends) => ends.prepare_sleep(false),
                 None => work = true,
             }
         }

@@ -86,7 +86,11 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
         return None;
     }
     let plan = need.map(|need| store.begin(&need)).transpose().ok()?;
-    let held = core.sets.hold_free(&wanted(&cmd.op, session, &set))?;
+    let members = wanted(&cmd.op, session, &set);
+    let held = core.sets.hold_free(&members)?;
+    if core.leases.hold_up(queue, cmd, &members) {
+        return None;
+    }
     let brief = Brief::of(paths);
     let mut txn = Txn::new(store, session, &set, plan, payload, core.clock.wall());
     txn.about(&paths.a);
@@ -106,6 +110,8 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
             drop(held);
             finished.plan = None;
             let last = sync.map_or(Ok(()), |end| durable_now(core, end));
+            let mut outcome = outcome;
+            outcome.result2 |= core.leases.grant(core, queue, cmd, finished.opened.as_ref());
             let outcome = last.map_or_else(Outcome::failed, |()| outcome);
             count(cmd, paths, outcome, &finished.counters)
         }
@@ -128,6 +134,9 @@ fn content(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done> {
         return None;
     }
     let held = core.sets.hold_free_one(file.ino.0)?;
+    if !cmd.is_posted() && core.leases.in_the_way(queue, file.ino.0).is_some() {
+        return None;
+    }
     let changed = straight::plan(store, session, &queue.pool, cmd, file, core.clock.wall())?;
     conclude(core, queue, (cmd, &Paths::default()), file.flags, changed, held)
 }
@@ -139,7 +148,11 @@ fn create(asked: Asked<'_>, queue: &QueueState, set: &InodeSet) -> Option<Done> 
     if set.file().is_some() || core.store.journal().must_wait().is_some() {
         return None;
     }
-    let held = core.sets.hold_free(&wanted(&cmd.op, session, set))?;
+    let members = wanted(&cmd.op, session, set);
+    let held = core.sets.hold_free(&members)?;
+    if core.leases.hold_up(queue, cmd, &members) {
+        return None;
+    }
     let now = core.clock.wall();
     let changed = straight::plan_create(&core.store, session, &queue.pool, (cmd, &paths.a), set, now)?;
     let mut done = conclude(core, queue, (cmd, paths), flags, changed, held)?;

@@ -5,7 +5,7 @@ use weldfs_scheduler::Mode;
 
 use super::super::core::Core;
 use super::super::dataplane::{Done, answer};
-use super::super::session::{QueueState, SessionState};
+use super::super::session::QueueState;
 use super::super::session_ops::close_held;
 use super::super::sets::members;
 use super::change::durable_now;
@@ -16,30 +16,40 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done
     if core.virtuals.any() {
         return None;
     }
-    let session = &*queue.session;
     match cmd.op {
-        Op::Close { h } => close(core, session, h),
-        Op::Fsync { h } | Op::Fdatasync { h } => sync(core, session, Some(h)),
-        _ => sync(core, session, None),
+        Op::Close { h } => close(core, queue, (h, cmd.is_posted())),
+        Op::Fsync { h } | Op::Fdatasync { h } => sync(core, queue, Some(h)),
+        _ => sync(core, queue, None),
     }
 }
 
-fn close(core: &Core, session: &SessionState, h: Handle) -> Option<Done> {
+fn close(core: &Core, queue: &QueueState, (h, posted): (Handle, bool)) -> Option<Done> {
+    let session = &*queue.session;
     let ino = session.handle(h).ok()?.ino;
     let held = core.sets.hold_free(&members([(ino.0, Mode::Exclusive)]))?;
+    if !posted && core.leases.in_the_way(queue, ino.0).is_some() {
+        return None;
+    }
     Some(answer(close_held(core, session, h, ino, || drop(held))))
 }
 
-fn sync(core: &Core, session: &SessionState, h: Option<Handle>) -> Option<Done> {
+fn sync(core: &Core, queue: &QueueState, h: Option<Handle>) -> Option<Done> {
+    let session = &*queue.session;
     if !core.store.writes_directly() || core.store.medium().is_poisoned() {
         return None;
     }
     if let Some(h) = h.filter(|h| *h != Handle::ROOT) {
         // Commands of this ring on this inode that came before have committed where none is left.
         let ino = session.handle(h).ok()?.ino;
-        if !core.sets.is_free(ino.0) {
+        if !core.sets.is_free(ino.0) || core.leases.in_the_way(queue, ino.0).is_some() {
             return None;
         }
+    } else if core.leases.any_in_the_way(queue) {
+        return None;
     }
-    Some(answer(durable_now(core, core.store.journal().tail()).map(|()| (0, 0))))
+    let synced = durable_now(core, core.store.journal().tail()).and_then(|()| match h.filter(|h| *h != Handle::ROOT) {
+        Some(h) => session.handles.with(h, |d| d.written()).unwrap_or(Ok(())),
+        None => Ok(()),
+    });
+    Some(answer(synced.map(|()| (0, 0))))
 }

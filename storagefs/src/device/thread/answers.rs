@@ -2,9 +2,10 @@
 //! runs to completion (`rtc`). Only where nothing else waits for the core; each is counted like every other command.
 
 use super::*;
+use crate::device::leases::note_failure;
 use crate::fs::optimistic::only_looks;
 use crate::fs::straight;
-use weldfs_ciscops::Durability;
+use weldfs_ciscops::{Durability, Op};
 
 /// The part of a quantum that the spells of one sweep over the rings may take together: completions wait for the end of
 /// a spell, unless a batch of them is full before, and other rings wait, too. After that commands go into slots.
@@ -60,7 +61,8 @@ where
         if !rtc::may_be(raw.0.opcode) {
             return false;
         }
-        let Ok(cmd) = validate(raw, &queue.limits) else { return false };
+        let Ok(mut cmd) = validate(raw, &queue.limits) else { return false };
+        cmd.posted &= matches!(cmd.op, Op::Open { .. }) || self.is_posted(queue, raw);
         if planted(Canary::SqeReadTwice) {
             self.look_twice(queue, ends);
         }
@@ -77,6 +79,8 @@ where
         let done = self.at_once(queue, &cmd);
         self.spend(spell, begin);
         let Some(done) = done else { return false };
+        note_failure(queue, &cmd, &done.outcome);
+        queue.counters.posted.add(u64::from(cmd.is_posted()));
         self.count_answer(queue, ends.seen(begin), (begin, spell.now), &cmd, &done);
         ends.answer(&done.outcome.to_cqe(cmd.seq));
         true

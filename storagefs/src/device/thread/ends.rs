@@ -93,6 +93,7 @@ where
             let queue = self.queues.swap_remove(i);
             let mut ends = queue.pair.ends();
             ends.close();
+            queue.pair.leave();
             // What the client published after its session's end is no tenant's backlog.
             ends.depth.set(0, &queue.counters, &queue.tenant.backlog, now_ns);
             drop(ends);

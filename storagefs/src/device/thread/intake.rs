@@ -2,6 +2,7 @@
 
 use super::answers::Spell;
 use super::*;
+use weldfs_ciscops::Op;
 
 /// What a look at a ring came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -164,12 +165,31 @@ where
         !self.at_hand.is_empty() || self.slots.free() > 0
     }
 
+    /// Whether the last slot is left free for posted commands: all others may be those that wait for them.
+    pub(super) fn must_leave_slot(&self) -> bool {
+        self.core.leases.any() && self.at_hand.len() + self.slots.free() <= 1
+    }
+
+    /// Whether an entry is a posted one of a ring that has the lease of its file.
+    pub(super) fn is_posted(&self, queue: &QueueState, raw: &RawCommand) -> bool {
+        let asked = raw.0.flags & flags::POSTED != 0 && raw.0.opcode != Opcode::Open as u16;
+        asked && self.core.leases.has(queue, Handle::from_wire(raw.0.handle))
+    }
+
     /// Whether a command that came now would run at once.
     pub(super) fn is_alone(&self) -> bool {
         self.core.board.runq.is_empty() && self.direct.is_none() && !self.is_gated()
     }
 
     pub(super) fn take(&self, queue: &QueueState, wait: bool) -> Taken {
+        let taken = self.take_next(queue, wait);
+        if !matches!(taken, Taken::Nothing) {
+            queue.pair.tell();
+        }
+        taken
+    }
+
+    fn take_next(&self, queue: &QueueState, wait: bool) -> Taken {
         let ends = if wait { Some(queue.pair.ends()) } else { queue.pair.try_ends() };
         let Some(mut ends) = ends else { return Taken::Nothing };
         // Another core may have taken one between the look and the lock.
@@ -180,7 +200,7 @@ where
             return Taken::Nothing;
         }
         // No limit of a tenant holds up what a client had published before it went; only that of all such clients.
-        if ends.is_draining() && self.core.board.drains_enough() {
+        if ends.is_draining() && !queue.pair.is_watched() && self.core.board.drains_enough() {
             self.core.board.note_starved();
             if self.core.board.drains_enough() {
                 return Taken::Nothing;
@@ -194,14 +214,26 @@ where
             let raw = match ends.next(&queue.pair) {
                 Ok(raw) => raw,
                 Err(Taken::Nothing) if answered > 0 => break,
-                Err(nothing) => return nothing,
+                Err(nothing) => {
+                    // It does not take its answers, and others wait for what it has published.
+                    if ends.is_full() && queue.pair.is_watched() {
+                        self.core.leases.void(queue);
+                    }
+                    return nothing;
+                }
             };
+            let posted = self.is_posted(queue, &raw);
+            if !posted {
+                queue.pair.excuse();
+            } else if ends.in_flight() > 0 {
+                self.core.leases.void(queue);
+            }
             let limited = !ends.is_draining();
             // The empty case of the queue: nothing to wait for, nothing to hold; counted like every other command.
             if alone && fresh && limited && self.answer(queue, &mut ends, &raw, &mut spell) {
                 if self.spells_last() { break } else { continue }
             }
-            if limited && !queue.try_admit(bytes_of(&raw)) {
+            if !posted && self.must_leave_slot() || limited && !admit(queue, bytes_of(&raw)) {
                 ends.hold(&queue.pair, raw, now_ns());
                 queue.counters.admission_waits.add(u64::from(fresh));
                 self.core.board.note_starved();
@@ -261,11 +293,17 @@ where
         };
         let queue = &notes.queue;
         let checked = if self.core.is_poisoned() { Err(Errno::IO) } else { validate(raw, &queue.limits) };
-        let cmd = match checked {
+        let mut cmd = match checked {
             Ok(cmd) => cmd,
-            Err(errno) => return self.refuse(notes, errno),
+            Err(errno) => {
+                if self.is_posted(queue, raw) {
+                    let _ = queue.session.handles.with(Handle::from_wire(raw.0.handle), |d| d.fail(errno));
+                }
+                return self.refuse(notes, errno);
+            }
         };
-        if !fresh.admitted && !departed::begins(self.core, &queue.session, &cmd.op) {
+        cmd.posted &= matches!(cmd.op, Op::Open { .. }) || self.is_posted(queue, raw);
+        if !fresh.admitted && !departed::begins(self.core, &queue.session, &cmd.op, cmd.is_posted()) {
             return self.over_at_once(notes, dataplane::failed(Errno::INTR));
         }
         if planted(Canary::SqeReadTwice) {
@@ -284,7 +322,7 @@ where
         };
         let board = &self.core.board;
         let generation = board.fill(slot, queue.tenant.id, primary(queue, raw, free));
-        queue.pair.admit(slot, generation);
+        queue.pair.admit(slot, generation, cmd.is_posted());
         let (place, taken) = (dataplane::Place::Alone, Default::default());
         let (core, position) = (self.core, queue.aside.position());
         let state = board.slot(slot);
@@ -313,7 +351,7 @@ where
         {
             notes.refused = Some(errno);
             let generation = self.core.board.fill(slot, notes.queue.tenant.id, 0);
-            notes.queue.pair.admit(slot, generation);
+            notes.queue.pair.admit(slot, generation, false);
             self.slots.note(slot, notes);
             self.core.board.queue(slot);
             return false;
@@ -332,6 +370,12 @@ where
         self.core.board.feed();
         true
     }
+}
+
+/// Whether a command may be taken, and is in the accounts then. What others wait for may, whatever limit its tenant is
+/// at: they may be those that have brought it there.
+pub(super) fn admit(queue: &QueueState, bytes: u64) -> bool {
+    queue.try_admit(bytes) || queue.pair.is_watched() && queue.admit_anyway(bytes)
 }
 
 /// Payload bytes that a command holds while it is in flight, as far as it says so itself: for admission only.

@@ -1,10 +1,11 @@
 //! A core that has nothing to do.
 
-use super::intake::bytes_of;
+use super::intake::{admit, bytes_of};
 use super::*;
 use crate::device::limits::AT_REST_NS;
 use rustix::event::Timespec;
 use smallvec::SmallVec;
+use weldfs_ciscops::limits::NAP_NS;
 
 /// Events taken at a time.
 const EVENTS: usize = 16;
@@ -88,7 +89,11 @@ where
     pub(super) fn announce(&mut self) -> bool {
         let mut work = false;
         self.unreaped = false;
-        self.queues.iter().for_each(|q| q.pair.ends().prepare_sleep());
+        // What is posted soon after work is posted without a bell; a nap that finds nothing is followed by a sleep.
+        self.naps = self.core.leases.any() && self.napped != self.worked;
+        self.napped = self.worked;
+        let naps = self.naps;
+        self.queues.iter().for_each(|q| q.pair.ends().prepare_sleep(naps));
         for q in &self.queues {
             let mut ends = q.pair.ends();
             if ends.is_draining() {
@@ -127,13 +132,13 @@ where
         self.core.board.note_starved();
         let room = held.is_none_or(|raw| {
             let bytes = bytes_of(raw);
-            let room = queue.try_admit(bytes);
+            let room = admit(queue, bytes);
             if room {
                 queue.done(bytes);
             }
             room
         });
-        room && self.has_slot()
+        room && self.has_slot() && (!self.must_leave_slot() || held.is_some_and(|raw| self.is_posted(queue, raw)))
     }
 
     /// Whether it worked since it last gave back what it had freed.
@@ -191,6 +196,7 @@ where
         let rest = self.rests();
         self.me.counters.sleeps.add(1);
         due.into_iter()
+            .chain(self.naps.then_some(NAP_NS))
             .chain(look)
             .chain(rest)
             .min()

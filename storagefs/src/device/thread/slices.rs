@@ -100,6 +100,7 @@ where
             // It may have ended without ever having had its place.
             false => core.admitted(&notes.queue, at),
         }
+        notes.queue.pair.tell();
         board.end(at);
         self.slots.give_back(at, &mut self.at_hand);
         let over = begin + spent.wall_ns;

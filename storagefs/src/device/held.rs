@@ -1,0 +1,62 @@
+//! Holding inodes: a command heads its queues, in the order of its ring, and behind what others had published before.
+
+use std::future::poll_fn;
+use std::pin::Pin;
+
+use weldfs_ciscops::InodeNo;
+use weldfs_scheduler::{Mode, Token};
+
+use super::aside::Standing;
+use super::dataplane::OpCx;
+use super::leases::Before;
+use super::sets::{Tickets, members};
+
+impl OpCx<'_> {
+    /// Holds one inode for a session-level command.
+    pub(super) async fn hold(&self, ino: InodeNo, mode: Mode) -> Tickets<'_> {
+        let (sets, aside) = (&self.core.sets, &self.queue.aside);
+        let seq = sets.arrive();
+        let mut before = Before::of(seq);
+        let mut stands = None;
+        loop {
+            let mut tickets = sets.place(seq, Token(self.at), members([(ino.0, mode)]));
+            self.admitted(ino.0);
+            head(self, &mut tickets).await;
+            let behind = aside.is_behind(self.position);
+            let first = before.next(self, [ino.0]);
+            if !behind && first.is_none() {
+                return tickets;
+            }
+            stands.get_or_insert_with(|| aside.step(self.position));
+            drop(tickets);
+            if let Some(mark) = first {
+                mark.passed(self).await;
+            }
+            if behind {
+                aside.turn(self.position).await;
+            }
+        }
+    }
+}
+
+/// Waits until the command heads all its queues. Meanwhile those that it waits for are picked as it would be.
+pub(super) async fn head(cx: &OpCx<'_>, tickets: &mut Tickets<'_>) {
+    let mut boosts = cx.core.board.boosts(cx.queue.tenant.id);
+    poll_fn(|task| {
+        let polled = Pin::new(&mut tickets.start()).poll(task);
+        if polled.is_pending() {
+            boosts.clear();
+            tickets.blockers(|holder| boosts.add(holder.0));
+        }
+        polled
+    })
+    .await;
+}
+
+/// Gives tickets up, to wait without any: those behind it in its ring, which may have been let in, do not pass.
+pub(super) fn let_go<'c>(cx: &'c OpCx<'_>, tickets: &mut Option<Tickets<'_>>, stands: &mut Option<Standing<'c>>) {
+    if tickets.is_some() {
+        stands.get_or_insert_with(|| cx.queue.aside.step(cx.position));
+        *tickets = None;
+    }
+}

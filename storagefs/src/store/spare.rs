@@ -1,0 +1,55 @@
+//! Room that is kept for changes of one file which its client has announced only by a lease: blocks promised ahead,
+//! where there are plenty.
+
+use super::ledger::Promise;
+use super::{Need, Store};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+
+/// All that is kept so is at most this part of what is free.
+const SHARE: i64 = 16;
+/// Keys that the metadata of such changes may take.
+const KEYS: u32 = 64;
+
+/// Blocks kept. Given back when it is dropped.
+pub(crate) struct Spare {
+    store: Arc<Store>,
+    promise: Promise,
+}
+
+impl Store {
+    /// Keeps so many blocks; `None` where that would be much of what is free.
+    pub(crate) fn spare(self: &Arc<Store>, blocks: u32) -> Option<Spare> {
+        let ledger = &self.ledger;
+        let kept = ledger.spared.load(Relaxed) + i64::from(blocks);
+        if kept > (ledger.logical_free() + ledger.spared.load(Relaxed)) / SHARE || ledger.tight() {
+            return None;
+        }
+        let need = Need { new_blocks: blocks, meta_keys: KEYS, may_fail: true, ..Need::default() };
+        let promise = ledger.promise(&need, ledger.growth_for(&need)).ok()?;
+        ledger.spared.fetch_add(promise.growing, Relaxed);
+        Some(Spare { store: self.clone(), promise })
+    }
+}
+
+impl Spare {
+    /// Gives some of them back, for a command to take that asks for room right after that; false where fewer are left.
+    pub(crate) fn give(&mut self, blocks: u32) -> bool {
+        let n = i64::from(blocks);
+        if self.promise.growing < n {
+            return false;
+        }
+        self.promise.growing -= n;
+        self.promise.blocks -= n;
+        self.store.ledger.spared.fetch_sub(n, Relaxed);
+        self.store.ledger.settle(Promise { blocks: n, growing: n, txn: (0, 0) }, 0);
+        true
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        self.store.ledger.spared.fetch_sub(self.promise.growing, Relaxed);
+        self.store.ledger.settle(self.promise, 0);
+    }
+}

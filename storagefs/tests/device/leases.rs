@@ -1,0 +1,193 @@
+//! Posted commands: whoever is told that one was published finds it done, on whichever ring.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use weldfs::{At, Client, Errno, Handle, Lease, OpenFlags, Raw, SetAttrBody, SetAttrMask};
+use weldfs_kernel_shim::{Embedded, Source};
+use weldfs_storagefs::device::DeviceConfig;
+
+const CREATE: OpenFlags = OpenFlags::WRITE.union(OpenFlags::READ).union(OpenFlags::CREATE);
+/// Bytes of one piece of a file.
+const PIECE: usize = 64;
+
+fn config(at_once: bool) -> DeviceConfig {
+    DeviceConfig { inline: Some(false), at_once, ..DeviceConfig::default() }
+}
+
+fn device(config: DeviceConfig, bytes: u64) -> Embedded {
+    Embedded::open(&Source::Ram(bytes), config).unwrap()
+}
+
+fn client(device: &Embedded) -> Client {
+    Client::with(Arc::new(device.clone())).unwrap()
+}
+
+fn open(raw: Raw<'_>, name: &[u8], flags: OpenFlags) -> (Handle, Option<Arc<Lease>>) {
+    let (opened, lease) = raw.open_leased(Handle::ROOT, name, flags, 0o644).unwrap();
+    (opened.handle, lease)
+}
+
+/// A piece that says which one it is.
+fn piece(n: u64) -> [u8; PIECE] {
+    let mut bytes = [n as u8; PIECE];
+    bytes[..8].copy_from_slice(&n.to_le_bytes());
+    bytes
+}
+
+/// What one observer does to find out how many pieces there are at least.
+type Look = fn(Raw<'_>, Handle) -> u64;
+
+const LOOKS: [Look; 5] = [
+    |raw, h| raw.stat(h).unwrap().size / PIECE as u64,
+    |raw, _| raw.statat(Handle::ROOT, b"f", false).unwrap().size / PIECE as u64,
+    // The first piece is written over each time.
+    |raw, h| first(&raw_read(raw, h)),
+    |raw, _| {
+        let mut room = [0; PIECE];
+        raw.open_read_close(Handle::ROOT, b"f", OpenFlags::READ, 0, &mut room).unwrap();
+        first(&room)
+    },
+    // Each piece gives the file to another user, too.
+    |raw, h| u64::from(raw.stat(h).unwrap().uid),
+];
+
+fn raw_read(raw: Raw<'_>, h: Handle) -> [u8; PIECE] {
+    let mut room = [0; PIECE];
+    assert_eq!(raw.read(h, At::Offset(0), &mut room[..]).unwrap(), PIECE);
+    room
+}
+
+fn first(bytes: &[u8]) -> u64 {
+    u64::from_le_bytes(bytes[..8].try_into().unwrap())
+}
+
+/// Posts pieces, tells how many there are, and has others look. How many commands waited for a ring.
+fn tell_and_look(config: DeviceConfig, pieces: u64) -> u64 {
+    let device = device(config, 128 << 20);
+    let writer = client(&device);
+    let (told, over) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicBool::new(false)));
+    let (h, lease) = open(writer.raw(), b"f", CREATE);
+    let lease = lease.expect("a lease");
+    assert_eq!(writer.raw().write(h, At::Offset(0), &piece(0)[..]).unwrap().len, PIECE);
+    let looked: Vec<_> = LOOKS
+        .iter()
+        .map(|look| {
+            let (device, told, over) = (device.clone(), told.clone(), over.clone());
+            std::thread::spawn(move || {
+                let observer = client(&device);
+                let (h, _) = open(observer.raw(), b"f", OpenFlags::READ);
+                let mut looks = 0u64;
+                while !over.load(Ordering::Acquire) {
+                    let known = told.load(Ordering::Acquire);
+                    let seen = look(observer.raw(), h);
+                    assert!(seen >= known, "told of {known} pieces, and found {seen}");
+                    looks += 1;
+                }
+                looks
+            })
+        })
+        .collect();
+    for n in 1..=pieces {
+        let raw = writer.raw();
+        let owner = SetAttrBody { mask: SetAttrMask::UID.bits(), uid: n as u32, ..SetAttrBody::default() };
+        assert_eq!(raw.post_write(&lease, h, At::Offset(n * PIECE as u64), &piece(n)[..]), Ok(true));
+        assert_eq!(raw.post_write(&lease, h, At::Offset(0), &piece(n)[..]), Ok(true));
+        assert_eq!(raw.post_attr(&lease, h, &owner), Ok(true));
+        told.store(n, Ordering::Release);
+    }
+    over.store(true, Ordering::Release);
+    for thread in looked {
+        assert!(thread.join().unwrap() > 0);
+    }
+    writer.settle().unwrap();
+    lease.take_error().unwrap();
+    let total = device.device().stats().total;
+    assert!(total.posted >= 3 * pieces, "{} posted", total.posted);
+    device.close().unwrap();
+    total.lease_waits
+}
+
+#[test]
+fn whoever_is_told_of_a_posted_change_finds_it() {
+    for at_once in [true, false] {
+        let waits = tell_and_look(config(at_once), 3_000);
+        assert!(waits > 0, "no command ever waited for what was posted (at once: {at_once})");
+    }
+}
+
+/// What a client had posted when it went is done, as what it had been answered is.
+#[test]
+fn what_was_posted_is_done_though_its_client_is_gone() {
+    let device = device(config(true), 64 << 20);
+    for n in 0..50u64 {
+        let name = format!("f{n}");
+        let writer = client(&device);
+        let (h, lease) = open(writer.raw(), name.as_bytes(), CREATE);
+        let lease = lease.expect("a lease");
+        for k in 0..20 {
+            assert_eq!(writer.raw().post_write(&lease, h, At::Offset(k * PIECE as u64), &piece(k)[..]), Ok(true));
+        }
+        writer.raw().post_close(&lease, h).unwrap();
+        drop((writer, lease));
+        let observer = client(&device);
+        let stat = observer.raw().statat(Handle::ROOT, name.as_bytes(), false).unwrap();
+        assert_eq!(stat.size, 20 * PIECE as u64);
+    }
+    device.close().unwrap();
+}
+
+/// Leases: one for each file, none for what is durable before its answer, and none on devices where no command can be
+/// posted.
+#[test]
+fn a_lease_is_granted_where_its_file_has_none() {
+    let several = device(DeviceConfig { cores: 2, ..config(true) }, 64 << 20);
+    assert!(open(client(&several).raw(), b"f", CREATE).1.is_none(), "several cores");
+    several.close().unwrap();
+    let device = device(config(true), 64 << 20);
+    let (one, other) = (client(&device), client(&device));
+    let (h, lease) = open(one.raw(), b"f", CREATE);
+    let lease = lease.expect("a lease");
+    assert!(open(other.raw(), b"f", CREATE).1.is_none(), "another ring has it");
+    assert!(open(one.raw(), b"f", CREATE).1.is_none(), "this one has it by another handle");
+    for durable in [OpenFlags::SYNC, OpenFlags::DSYNC] {
+        assert!(open(one.raw(), b"s", CREATE | durable).1.is_none());
+    }
+    assert!(open(one.raw(), b"s", OpenFlags::READ).1.is_none(), "it cannot write");
+    // Another thread has a ring of its own, on which nothing is posted under this lease.
+    let there = std::thread::scope(|s| {
+        let write = || one.raw().post_write(&lease, h, At::Offset(0), &piece(1)[..]);
+        s.spawn(write).join().unwrap()
+    });
+    assert_eq!(there, Ok(false));
+    one.raw().close(h).unwrap();
+    let (h, lease) = open(other.raw(), b"f", CREATE);
+    assert!(lease.is_some(), "it ended with the handle");
+    assert_eq!(one.raw().post_write(&lease.clone().unwrap(), h, At::Offset(0), b"x"), Ok(false), "another client's");
+    drop(other);
+    let until = Instant::now() + Duration::from_secs(10);
+    while open(one.raw(), b"f", CREATE).1.is_none() {
+        assert!(Instant::now() < until, "it did not end with its session");
+    }
+    device.close().unwrap();
+}
+
+/// A posted change that fails says so at the next call that asks, once.
+#[test]
+fn the_errno_of_a_posted_change_is_kept_for_the_next_call() {
+    let device = device(config(true), 64 << 20);
+    let client = client(&device);
+    let (h, lease) = open(client.raw(), b"f", CREATE);
+    let lease = lease.expect("a lease");
+    // Beyond what a file can be.
+    let far = At::Offset(i64::MAX as u64 - 10);
+    assert_eq!(client.raw().post_write(&lease, h, far, &piece(1)[..]), Ok(true));
+    client.settle().unwrap();
+    assert_eq!(client.raw().post_write(&lease, h, At::Offset(0), b"x"), Err(Errno::FBIG));
+    assert_eq!(client.raw().post_write(&lease, h, At::Offset(0), b"x"), Ok(true));
+    assert_eq!(client.raw().fsync(h), Err(Errno::FBIG), "the description knows it, whoever asks");
+    client.raw().fsync(h).unwrap();
+    lease.take_error().unwrap();
+    device.close().unwrap();
+}
