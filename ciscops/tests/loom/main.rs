@@ -2,4 +2,5 @@
 #![cfg(loom)]
 
 mod board;
+mod leases;
 mod wakeup;

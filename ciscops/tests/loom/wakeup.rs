@@ -15,8 +15,8 @@ use weldfs_ciscops::*;
 const DEPTH: u32 = 4;
 
 /// Header words and slots under loom's eyes, and the two things the kernel provides.
-struct Model {
-    words: [AtomicU32; 7],
+pub struct Model {
+    words: [AtomicU32; 8],
     sq: [UnsafeCell<Sqe>; DEPTH as usize],
     cq: [UnsafeCell<Cqe>; DEPTH as usize],
     fences: bool,
@@ -29,10 +29,10 @@ struct Model {
 }
 
 #[derive(Clone)]
-struct Shared(Arc<Model>);
+pub struct Shared(Arc<Model>);
 
 impl Shared {
-    fn new(fences: bool) -> Shared {
+    pub fn new(fences: bool) -> Shared {
         Shared(Arc::new(Model {
             words: core::array::from_fn(|_| AtomicU32::new(0)),
             sq: core::array::from_fn(|_| UnsafeCell::new(Sqe::default())),
@@ -45,13 +45,13 @@ impl Shared {
         }))
     }
 
-    fn ring_doorbell(&self) {
+    pub fn ring_doorbell(&self) {
         *self.0.doorbell.lock().unwrap() += 1;
         self.0.doorbell_rung.notify_one();
     }
 
     /// Blocks until the counter is not zero, then drains it: poll + read.
-    fn wait_doorbell(&self) {
+    pub fn wait_doorbell(&self) {
         let mut count = self.0.doorbell.lock().unwrap();
         while *count == 0 {
             count = self.0.doorbell_rung.wait(count).unwrap();
@@ -73,7 +73,7 @@ impl Shared {
 }
 
 fn index(w: Word) -> usize {
-    w.offset() / 128 - 1
+    if w == Word::Recalls { 7 } else { w.offset() / 128 - 1 }
 }
 
 impl RingMemory for Shared {
@@ -109,7 +109,7 @@ impl RingMemory for Shared {
     }
 }
 
-fn model(f: impl Fn() + Sync + Send + 'static) {
+pub fn model(f: impl Fn() + Sync + Send + 'static) {
     let mut b = loom::model::Builder::new();
     b.preemption_bound = Some(3);
     b.check(f);
@@ -200,7 +200,7 @@ fn no_futex_wake_is_lost() {
 }
 
 /// Runs this very test in a child, with the model that must fail: loom aborts on a deadlock, so it cannot be caught.
-fn must_deadlock(test: &str, model: fn()) {
+pub fn must_deadlock(test: &str, model: fn()) {
     const CHILD: &str = "WELDFS_LOOM_CANARY";
     if std::env::var_os(CHILD).is_some() {
         return model();

@@ -383,9 +383,18 @@ async fn reserve<'s>(cx: &OpCx<'s>, set: &InodeSet, plan: &mut Option<Plan<'s>>,
             wait_for_turn(cx, need.log_bytes as u64).await?;
         }
         *plan = Some(match cx.core.store.begin(&need) {
+            Err(FsError::Errno(Errno::NOSPC) | FsError::Wait(Wait::Plans)) if cx.cmd.is_posted() => {
+                cx.core.leases.room(cx, &need).map_err(|e| match e {
+                    // What a checkpoint makes free is its own before it fails.
+                    FsError::Errno(Errno::NOSPC) => FsError::Wait(Wait::Checkpoint),
+                    other => other,
+                })?
+            }
             Err(FsError::Errno(Errno::NOSPC)) => {
-                // Files without a name may hang on processes that are gone: let go of them, and look again.
+                // Files without a name may hang on processes that are gone, and room may be kept for files under a
+                // lease: let go of them, and look again.
                 cx.core.files.sweep();
+                cx.core.leases.recall();
                 cx.core.store.begin(&need)?
             }
             other => other?,

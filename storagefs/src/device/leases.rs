@@ -37,9 +37,10 @@ use super::core::Core;
 use super::dataplane::OpCx;
 use super::pair;
 use super::session::QueueState;
-use crate::fs::{FILE_BYTES_MAX, OpenedInfo, SessionView, perm};
+use crate::error::FsResult;
+use crate::fs::{FILE_BYTES_MAX, HandleTable, OpenedInfo, SessionView, perm};
 use crate::limits::BLOCK;
-use crate::store::Spare;
+use crate::store::{Need, Plan, Spare};
 
 /// Blocks kept for metadata beside those of the bytes.
 const META_BLOCKS: u32 = 32;
@@ -66,6 +67,16 @@ struct Lease {
     since: Seq,
     /// How far its ring was published when its client was told that it is taken back.
     recalled: Option<pair::Mark>,
+}
+
+impl Lease {
+    /// Tells its client that it is over, once. What is published by then is still kept room for.
+    fn take_back(&mut self) {
+        if self.recalled.is_none() {
+            self.ring.pair.recall();
+            self.recalled = self.ring.pair.mark();
+        }
+    }
 }
 
 impl Leases {
@@ -166,33 +177,27 @@ impl Leases {
     }
 
     /// Room is wanted: all leases are taken back, and what is kept for those is given back whose rings are past what
-    /// they had published then; for the others when this is asked again. To a posted command is given at once of what
-    /// is kept for its own file: its own bytes first, then what metadata may take. Whether it was.
-    pub fn recall(&self, cx: &OpCx<'_>) -> bool {
-        if !self.any() {
-            return false;
-        }
-        let own = match cx.cmd.op {
-            Op::Write { h, src, .. } if cx.cmd.is_posted() => Some((h, src.len.div_ceil(BLOCK as u32) + 1)),
-            _ => None,
-        };
-        let mut given = false;
+    /// they had published then; for the others when this is asked again.
+    pub fn recall(&self) {
         self.retain(|lease| {
-            let pair = &lease.ring.pair;
-            if let Some((h, blocks)) = own
-                && lease.handle == h
-                && !is_other(&lease.ring, &cx.queue)
-            {
-                given = lease.spare.give(blocks) || lease.spare.give(META_BLOCKS);
-                return true;
-            }
-            if lease.recalled.is_none() {
-                pair.recall();
-                lease.recalled = pair.mark();
-            }
-            lease.recalled.is_some_and(|mark| !pair.is_past(mark))
+            lease.take_back();
+            lease.recalled.is_some_and(|mark| !lease.ring.pair.is_past(mark))
         });
-        given
+    }
+
+    /// Room for a posted write, of what is kept for its file.
+    pub fn room<'s>(&self, cx: &OpCx<'s>, need: &Need) -> FsResult<Plan<'s>> {
+        let store = &cx.core.store;
+        let Op::Write { h, src, .. } = cx.cmd.op else { return store.begin(need) };
+        let ino = cx.session().handle(h)?.ino.0;
+        match self.table.lock().get_mut(&ino) {
+            Some(lease) if lease.handle == h && !is_other(&lease.ring, &cx.queue) => {
+                // Less is kept from here on: it is for what is published by now.
+                lease.take_back();
+                lease.spare.lend(src.len.div_ceil(BLOCK as u32) + 1, || store.begin(need))
+            }
+            _ => store.begin(need),
+        }
     }
 
     fn retain(&self, keep: impl FnMut(&mut Lease) -> bool) {

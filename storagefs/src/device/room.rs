@@ -29,9 +29,9 @@ impl Rooms {
     /// ENOSPC when the command has waited for long enough; EIO when the device is out of service; EINTR when its client
     /// is gone and it is not to be gone on with.
     pub async fn make(&mut self, cx: &OpCx<'_>, wait: Wait) -> FsResult<()> {
-        // What is kept for files under a lease is for this now; a posted command finds its own at once.
-        if wait == Wait::Plans && cx.core.leases.recall(cx) {
-            return Ok(());
+        if wait == Wait::Plans {
+            // What is kept for files under a lease is for this now.
+            cx.core.leases.recall();
         }
         if wait == Wait::Plans && self.waited_ns < PLANS_WAIT_NS_MAX {
             // A row of looks is one wait.

@@ -196,6 +196,14 @@ impl Ledger {
         self.txns.add((-p.txn.0, -p.txn.1));
     }
 
+    /// Promises again what was settled just before, whatever is free.
+    pub(super) fn keep(&self, p: Promise) {
+        add(&self.avail, -p.blocks);
+        add(&self.growing, p.growing);
+        add(&self.inflight, p.blocks);
+        self.txns.add(p.txn);
+    }
+
     /// Books what applied effects changed.
     pub(crate) fn book(&self, t: &Tally) {
         add(&self.held, t.held);

@@ -3,6 +3,7 @@
 
 use super::ledger::Promise;
 use super::{Need, Store};
+use crate::error::FsResult;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -33,17 +34,21 @@ impl Store {
 }
 
 impl Spare {
-    /// Gives some of them back, for a command to take that asks for room right after that; false where fewer are left.
-    pub(crate) fn give(&mut self, blocks: u32) -> bool {
-        let n = i64::from(blocks);
-        if self.promise.growing < n {
-            return false;
+    /// Tries something that asks for room while what is kept counts as free. Where that goes well, so many blocks less
+    /// are kept from then on. No other command may run meanwhile.
+    pub(crate) fn lend<T>(&mut self, cost: u32, ask: impl FnOnce() -> FsResult<T>) -> FsResult<T> {
+        let ledger = &self.store.ledger;
+        ledger.spared.fetch_sub(self.promise.growing, Relaxed);
+        ledger.settle(self.promise, 0);
+        let asked = ask();
+        if asked.is_ok() {
+            let cost = i64::from(cost).min(self.promise.growing);
+            self.promise.growing -= cost;
+            self.promise.blocks -= cost;
         }
-        self.promise.growing -= n;
-        self.promise.blocks -= n;
-        self.store.ledger.spared.fetch_sub(n, Relaxed);
-        self.store.ledger.settle(Promise { blocks: n, growing: n, txn: (0, 0) }, 0);
-        true
+        ledger.keep(self.promise);
+        ledger.spared.fetch_add(self.promise.growing, Relaxed);
+        asked
     }
 }
 

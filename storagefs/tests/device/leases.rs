@@ -4,7 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use weldfs::{At, Client, Errno, Handle, Lease, OpenFlags, Raw, SetAttrBody, SetAttrMask};
+use weldfs::{At, AttachOptions, Client, Command, Connector, Errno, Handle, Lease, Op, OpenFlags, PoolRange, Raw};
+use weldfs::{SetAttrBody, SetAttrMask};
+use weldfs_ciscops::interp::LEASED;
+use weldfs_ciscops::ring::word;
+use weldfs_ciscops::{CqConsumer, QueueMemory, SharedRegion, SqProducer, limits};
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::DeviceConfig;
 
@@ -190,4 +194,180 @@ fn the_errno_of_a_posted_change_is_kept_for_the_next_call() {
     client.raw().fsync(h).unwrap();
     lease.take_error().unwrap();
     device.close().unwrap();
+}
+
+/// A queue pair by hand, of a client that keeps no rules; it sends by what it likes.
+struct Hand {
+    sq: SqProducer,
+    cq: CqConsumer,
+    pool: SharedRegion,
+    region: SharedRegion,
+    bell: Arc<std::os::fd::OwnedFd>,
+    _session: Box<dyn weldfs::Transport>,
+}
+
+const DEPTH: u32 = 16;
+
+impl Hand {
+    /// With a handle of "f", and its lease.
+    fn new(device: &Embedded) -> (Hand, Handle) {
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            let session = device.attach(&AttachOptions::default()).unwrap();
+            let parts = session.new_queue(DEPTH, 1 << 20).unwrap();
+            let memory = QueueMemory::new(parts.region.clone(), &parts.layout).unwrap();
+            let (sq, cq) = (SqProducer::new(memory.clone()), CqConsumer::new(memory.clone()));
+            let pool = memory.pool(&parts.layout).unwrap();
+            let mut hand = Hand { sq, cq, pool, region: parts.region, bell: parts.doorbell, _session: session };
+            let path = PoolRange::new(0, 1);
+            hand.pool.slice(path).unwrap().copy_from(b"f");
+            hand.send(Op::Open { base: Handle::ROOT, path, flags: CREATE, mode: 0o600, placeholder: 0 }, true);
+            let cqe = hand.reap();
+            if cqe.result2 & LEASED != 0 {
+                return (hand, Handle::from_wire(cqe.result));
+            }
+            // The last one's is on its way out.
+            assert!(Instant::now() < until, "no lease: {cqe:?}");
+        }
+    }
+
+    fn push(&mut self, op: Op, posted: bool) {
+        let cmd = Command::new(1, op);
+        let cmd = if posted { cmd.posted() } else { cmd };
+        while self.sq.push(&cmd.encode()).is_err() {
+            std::thread::yield_now();
+        }
+    }
+
+    fn publish(&mut self) {
+        self.sq.publish();
+        rustix::io::write(&*self.bell, &1u64.to_ne_bytes()).unwrap();
+    }
+
+    fn send(&mut self, op: Op, posted: bool) {
+        self.push(op, posted);
+        self.publish();
+    }
+
+    fn reap(&mut self) -> weldfs::Cqe {
+        let until = Instant::now() + Duration::from_secs(10);
+        loop {
+            if let Some(cqe) = self.cq.pop() {
+                return cqe;
+            }
+            assert!(Instant::now() < until, "no completion");
+        }
+    }
+
+    fn write(h: Handle) -> Op {
+        Op::Write { h, at: At::End, src: PoolRange::new(4096, 512) }
+    }
+}
+
+/// Another client's command on the file is over in bounded time, whatever becomes of the lease's.
+fn others_go_on(device: &Embedded) {
+    let (send, over) = std::sync::mpsc::channel();
+    let device = device.clone();
+    std::thread::spawn(move || {
+        let other = client(&device);
+        let raw = other.raw();
+        let size = raw.statat(Handle::ROOT, b"f", false).unwrap().size;
+        raw.syncfs().unwrap();
+        let (h, _) = open(raw, b"f", CREATE);
+        raw.write(h, At::Offset(0), &b"mine"[..]).unwrap();
+        raw.statfs().unwrap();
+        send.send(size).unwrap();
+    });
+    over.recv_timeout(Duration::from_secs(20)).expect("another client waits for a ring whose client keeps no rules");
+}
+
+#[test]
+fn a_client_that_keeps_no_rules_keeps_no_other_waiting() {
+    for at_once in [true, false] {
+        let device = device(config(at_once), 64 << 20);
+        // It takes none of its answers: no place is left for more, and what it posts on stays in its ring.
+        let (mut hand, h) = Hand::new(&device);
+        for _ in 0..DEPTH * 2 - 1 {
+            hand.send(Hand::write(h), true);
+        }
+        others_go_on(&device);
+        drop(hand);
+        // It posts behind commands that it has not waited for, among them long ones.
+        let (mut hand, h) = Hand::new(&device);
+        hand.push(Op::Fallocate { h, mode: weldfs::FallocMode::Reserve, off: 0, len: 16 << 20 }, false);
+        for _ in 0..3 {
+            hand.push(Op::ChecksumRange { h, kind: weldfs::ChecksumKind::Crc32c, offset: 0, len: 16 << 20 }, false);
+            hand.push(Hand::write(h), true);
+        }
+        hand.publish();
+        others_go_on(&device);
+        drop(hand);
+        // It takes back what it has published, again and again.
+        let (mut hand, h) = Hand::new(&device);
+        let region = hand.region.clone();
+        let tail = region.slice(PoolRange::new(word::SQ_TAIL as u32, 4)).unwrap();
+        for n in 0..200u32 {
+            hand.push(Hand::write(h), true);
+            tail.copy_from(&(2 + n % 2).to_le_bytes());
+            if n == 100 {
+                others_go_on(&device);
+            }
+            if hand.sq.free() == 0 {
+                break;
+            }
+        }
+        others_go_on(&device);
+        drop(hand);
+        let until = Instant::now() + Duration::from_secs(10);
+        while device.device().usage().sessions > 0 {
+            assert!(Instant::now() < until, "sessions are left");
+            std::thread::yield_now();
+        }
+        device.close().unwrap();
+    }
+}
+
+/// Within its credit no posted write fails for want of space, while others fill the device to the last block.
+#[test]
+fn what_was_posted_has_its_room_though_others_fill_the_device() {
+    for round in 0..6u64 {
+        let device = device(config(round % 2 == 0), 24 << 20);
+        let (poster, filler) = (client(&device), client(&device));
+        let (h, lease) = open(poster.raw(), b"f", CREATE);
+        let lease = lease.expect("a lease");
+        let (big, _) = open(filler.raw(), b"big", CREATE);
+        let full = Arc::new(AtomicBool::new(false));
+        let filling = {
+            let full = full.clone();
+            std::thread::spawn(move || {
+                let piece = vec![7u8; 32 << 10];
+                while filler.raw().write(big, At::End, &piece[..]).is_ok() {}
+                full.store(true, Ordering::Release);
+                filler
+            })
+        };
+        // One write at a time while there is room; then what a lease still lets go.
+        let (mut posted, bytes) = (0u64, [3u8; 8192]);
+        while posted < 2000 {
+            match poster.raw().post_write(&lease, h, At::End, &bytes[..]) {
+                Ok(true) => posted += 1,
+                Ok(false) => break,
+                // The lease was taken back: this write was waited for, and is what found no room.
+                Err(Errno::NOSPC) => break,
+                Err(e) => panic!("a posted write failed: {e:?} (the device is full: {})", full.load(Ordering::Acquire)),
+            }
+        }
+        poster.settle().unwrap();
+        assert_eq!(lease.take_error(), Ok(()), "round {round}, after {posted}");
+        let stat = poster.raw().stat(h).unwrap();
+        assert_eq!(stat.size, posted * bytes.len() as u64, "round {round}: all that was posted, and nothing else");
+        let filler = filling.join().unwrap();
+        // All that was kept is free again.
+        poster.raw().close(h).unwrap();
+        filler.raw().close(big).unwrap();
+        let waits = device.device().stats().total.room_waits;
+        assert!(round > 0 || waits > 0, "the device was never full");
+        device.close().unwrap();
+    }
+    const { assert!(limits::LEASE_BLOCKS >= 17, "one posted write of the longest kind fits") };
 }
