@@ -19,6 +19,7 @@ mod integrity;
 mod json_names;
 mod kernel;
 mod life;
+mod merging;
 mod messages;
 mod observing;
 mod pipes;

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-fn weldfs_run(args: &[&str]) -> Command {
+pub(crate) fn weldfs_run(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_weldfs"));
     command.arg("run").args(args).current_dir("/");
     command

@@ -24,7 +24,20 @@ pub const GROUPS: &[(&str, &[&str])] = &[
             "data_bytes",
         ],
     ),
-    ("waits", &["durable_waits", "set_retries", "room_waits", "pace_waits", "memory_waits", "admission_waits"]),
+    (
+        "waits",
+        &[
+            "durable_waits",
+            "set_retries",
+            "room_waits",
+            "pace_waits",
+            "leases",
+            "posted",
+            "lease_waits",
+            "memory_waits",
+            "admission_waits",
+        ],
+    ),
     ("slices", &["slices", "yields", "lent", "preemptions", "boosts", "migrations", "corrections", "corrected_ns"]),
     (
         "slots",

@@ -1,0 +1,158 @@
+//! Calls that do not wait: no program can tell, whoever looks.
+
+use crate::programs::weldfs_run;
+
+/// What a script prints with each setting, and how many of its calls did not wait with `on`.
+fn with_each_setting(script: &str) -> u64 {
+    let mut told = Vec::new();
+    for setting in ["off", "on", "write", "attributes,close"] {
+        let mut run = weldfs_run(&["--mount", "never", "--", "python3", "-c", script]);
+        let output = run.env("WELDFS_AUTOMERGE", setting).env("WELDFS_REPORT", "1").output().unwrap();
+        let (said, report) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        assert!(output.status.success(), "{setting}: {said}{report}");
+        let posted =
+            |line: &str| line.contains("not waited for").then(|| line.split_whitespace().last()?.parse::<u64>().ok());
+        told.push((setting, said.into_owned(), report.lines().filter_map(posted).flatten().sum::<u64>()));
+    }
+    for (setting, said, posted) in &told {
+        assert_eq!(said, &told[0].1, "{setting}");
+        assert_eq!(*posted > 0, *setting != "off", "{setting}: {posted} calls did not wait");
+    }
+    told[1].2
+}
+
+/// What is written is read back at once: by the process, by name, by a thread, a child, a program that is executed,
+/// through a duplicate, after seeks, appends and cuts.
+#[test]
+fn what_did_not_wait_is_found_by_whoever_looks() {
+    let posted = with_each_setting(
+        r#"
+import os, threading, subprocess
+p = "/weld/f"
+def cat(name=p): return open(name, "rb").read()
+out = []
+for i in range(60):
+    fd = os.open(p, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
+    for n in range(5): os.write(fd, b"%d," % (i * n))
+    os.fchmod(fd, 0o640 + i % 8); os.utime(fd, (i, 1000 + i))
+    st = os.stat(p); out.append((st.st_size, oct(st.st_mode), int(st.st_mtime)))
+    out.append(cat()); out.append(os.lseek(fd, 0, os.SEEK_CUR))
+    os.pwrite(fd, b"head", 0); out.append(os.pread(fd, 9, 0))
+    found = []
+    t = threading.Thread(target=lambda: (os.write(fd, b"thread"), found.append(cat()))); t.start(); t.join(); out.append(found)
+    os.write(fd, b"again")
+    if i % 6 == 0:
+        r, w = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.write(w, cat()); os.write(fd, b"child"); os._exit(0)
+        os.waitpid(pid, 0); out.append(os.read(r, 1000)); out.append(cat()); os.close(r); os.close(w)
+        out.append(subprocess.run(["cat", p], capture_output=True).stdout)
+    os.ftruncate(fd, 7); os.write(fd, b"z"); out.append(os.fstat(fd).st_size)
+    twin = os.dup(fd); os.write(twin, b"twin"); os.close(fd); os.write(twin, b"!"); os.close(twin)
+    out.append(cat())
+    a = os.open(p, os.O_WRONLY | os.O_APPEND); b = os.open(p, os.O_WRONLY | os.O_APPEND)
+    for n in range(4): os.write(a, b"a%d" % n); os.write(b, b"b%d" % n)
+    os.writev(a, [b"x", b"", b"yz"]); out.append(cat()); os.close(a); os.close(b)
+    os.rename(p, p + "2"); out.append(cat(p + "2")); os.unlink(p + "2")
+print(out)
+"#,
+    );
+    assert!(posted > 1000, "{posted}");
+}
+
+/// Errors come from the calls they come from on any file system.
+#[test]
+fn calls_that_are_refused_say_so_themselves() {
+    with_each_setting(
+        r#"
+import os, errno, resource, signal
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+def tried(f, *args):
+    try: return f(*args)
+    except OSError as e: return errno.errorcode[e.errno]
+fd = os.open("/weld/f", os.O_RDWR | os.O_CREAT, 0o600); r = os.open("/weld/f", os.O_RDONLY)
+out = [os.write(fd, b"x" * 100), tried(os.write, r, b"x"), tried(os.pwrite, fd, b"x", 1 << 45), tried(os.pwrite, fd, b"x", -1)]
+os.lseek(fd, (1 << 44) - 3, os.SEEK_SET)
+out += [tried(os.write, fd, b"12345"), tried(os.ftruncate, fd, 1 << 45)]
+os.lseek(fd, 0, os.SEEK_SET)
+resource.setrlimit(resource.RLIMIT_FSIZE, (150, resource.RLIM_INFINITY))
+out += [os.write(fd, b"y" * 120), tried(os.write, fd, b"z" * 100), tried(os.write, fd, b"z"), os.fstat(fd).st_size]
+os.close(fd); out += [tried(os.write, fd, b"x"), tried(os.close, fd), tried(os.fchmod, fd, 0o600)]
+if os.geteuid() == 0:
+    os.chmod("/weld", 0o777)
+    own = os.open("/weld/root", os.O_RDWR | os.O_CREAT, 0o600); os.fchmod(own, 0o666); os.close(own)
+    pid = os.fork()
+    if pid == 0:
+        os.setgid(1000); os.setuid(1000)
+        fd = os.open("/weld/root", os.O_RDWR); mine = os.open("/weld/mine", os.O_RDWR | os.O_CREAT, 0o600)
+        wrong = [tried(os.fchmod, fd, 0o600), tried(os.fchown, mine, 0, 0), tried(os.fchmod, mine, 0o644)]
+        os._exit(0 if wrong == ["EPERM", "EPERM", None] else 1)
+    out.append(os.waitpid(pid, 0)[1])
+print(out)
+"#,
+    );
+}
+
+/// A program that ends in whatever way has written what its calls said.
+#[test]
+fn what_did_not_wait_is_done_though_the_program_ends() {
+    with_each_setting(
+        r#"
+import os, signal, sys
+out = []
+def child(end, n):
+    r, w = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        fd = os.open("/weld/f%d" % n, os.O_WRONLY | os.O_CREAT, 0o600)
+        for i in range(30): os.write(fd, b"%02d" % i)
+        os.write(w, b"x")
+        end(fd)
+        os._exit(0)
+    os.read(r, 1); os.close(r); os.close(w)
+    if end is stay: os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    return len(open("/weld/f%d" % n, "rb").read())
+def stay(fd): signal.pause()
+ends = [lambda fd: os._exit(3), lambda fd: os.kill(os.getpid(), signal.SIGKILL), lambda fd: os.close(fd), stay,
+        lambda fd: os.execvp("true", ["true"]), lambda fd: os.abort(), lambda fd: sys.exit(0)]
+for n in range(70): out.append(child(ends[n % len(ends)], n))
+print(out)
+fd = os.open("/weld/a", os.O_WRONLY | os.O_CREAT, 0o600); os.write(fd, b"x"); os.close(fd)
+"#,
+    );
+}
+
+/// Many threads that open, write, close and look, each with its own files and with one of all.
+#[test]
+fn threads_that_write_one_file_and_their_own_lose_nothing() {
+    with_each_setting(
+        r#"
+import os, threading
+shared = os.open("/weld/shared", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+wrong = []
+def work(t):
+    for i in range(40):
+        name = "/weld/t%d-%d" % (t, i)
+        fd = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(fd, b"%d" % i * 100); os.write(shared, b"%02d;" % t); os.close(fd)
+        if open(name, "rb").read() != b"%d" % i * 100: wrong.append(name)
+        os.unlink(name)
+threads = [threading.Thread(target=work, args=(t,)) for t in range(8)]
+[t.start() for t in threads]; [t.join() for t in threads]
+data = open("/weld/shared", "rb").read().split(b";")[:-1]
+print(wrong, sorted(set(data)), len(data), all(data.count(b"%02d" % t) == 40 for t in range(8)))
+os.write(shared, b"x"); os.close(shared)
+"#,
+    );
+}
+
+/// A setting that means nothing is said at once.
+#[test]
+fn a_setting_that_means_nothing_is_an_error() {
+    let mut run = weldfs_run(&["--mount", "never", "--", "true"]);
+    let output = run.env("WELDFS_AUTOMERGE", "writes").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("WELDFS_AUTOMERGE"), "{said}");
+}
