@@ -70,7 +70,7 @@ impl Outcome {
 
 impl Op {
     /// Whether its client may go on without its answer (docs/COMMANDS.md, "Posting"); of an open, ask for the right.
-    pub fn may_be_posted(&self) -> bool {
+    pub(crate) fn may_be_posted(&self) -> bool {
         matches!(self, Op::Open { .. } | Op::Write { .. } | Op::SetAttr { .. } | Op::Close { .. })
     }
 

@@ -90,8 +90,8 @@ pub const FILE_OFFSET_MAX: u64 = i64::MAX as u64;
 pub const PLACEHOLDERS_MAX: usize = 16;
 /// Bytes of one attach message.
 pub const ATTACH_MESSAGE_MAX: usize = 64 << 10;
-/// Blocks of 4096 bytes that a client may have posted under one write lease and not found over: for each write its bytes
-/// in whole blocks, and one block more.
+/// Blocks of 4096 bytes that a client may have posted under one write lease and not found over: for each write its
+/// bytes in whole blocks, and one block more.
 pub const LEASE_BLOCKS: u32 = 128;
 /// Write leases of one device at a time.
 pub const LEASES_MAX: usize = 1024;

@@ -15,7 +15,8 @@ use weldfs_ciscops::{Command, Cqe, Durability, Errno, Op, PoolRange, SharedBytes
 pub(crate) struct How<'t> {
     pub(crate) durability: Durability,
     pub(crate) after_durable: bool,
-    /// An open asks for the write lease, and this learns on which queue pair, and how often it had been taken back there.
+    /// An open asks for the write lease, and this learns on which queue pair, and how often leases had been taken back
+    /// there.
     pub(crate) asks: Option<&'t Cell<(u64, u32)>>,
     /// The command is detectable, and this learns which it is.
     pub(crate) tag: Option<&'t Tag>,

@@ -9,7 +9,7 @@
 //! * `outcome`: what became of a command, asked after a crash.
 //! * `call`: one call becomes one command; `buf`: its operands, ordinary memory or zero-copy pool buffers.
 //! * `channel`: each thread's queue pair; `queue`: commands in, completions out; `spin`, `slab`, `fork` help it.
-//! * `lease`: changes that are published and not waited for.
+//! * `posting`, `lease`: changes that are published and not waited for.
 //! * `aio`: asynchronous submission: futures, callbacks, an eventfd, on queue pairs of their own.
 //! * `connector`: the seam to the control plane; `socket`: the connector to a serving device; `kept`: the descriptors
 //!   that are this library's own.
@@ -37,6 +37,7 @@ mod lease;
 mod meta;
 mod options;
 mod outcome;
+mod posting;
 mod queue;
 pub mod raw;
 mod slab;
@@ -59,10 +60,11 @@ pub use dir::{Dir, DirEntry, Entries};
 pub use file::File;
 pub use fork::{PerProcess, Process};
 pub use fused::{Change, Done, Exchanged, Sealed, Summed};
-pub use lease::{Lease, POSTED_MAX};
+pub use lease::Lease;
 pub use meta::Metadata;
 pub use options::OpenOptions;
 pub use outcome::{CommandId, Execution, Tag};
+pub use posting::POSTED_MAX;
 pub use queue::{Queue, Ticket};
 pub use raw::{Raw, Written};
 pub use socket::{FD_HIGH, SocketConnector};

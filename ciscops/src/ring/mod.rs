@@ -40,5 +40,5 @@ impl From<QueueFault> for crate::Errno {
 
 /// The next sleep ticket: any number but 0, which means awake; odd where the device looks at its rings by itself soon.
 fn next_ticket(ticket: u32, naps: bool) -> u32 {
-    ((ticket >> 1) + 1 & u32::MAX >> 1).max(1) << 1 | u32::from(naps)
+    (((ticket >> 1) + 1) & (u32::MAX >> 1)).max(1) << 1 | u32::from(naps)
 }

@@ -91,8 +91,9 @@ impl<M: RingMemory> SqProducer<M> {
         true
     }
 
-    /// How often the device has taken back this ring's write leases. Looked at after `publish` and `needs_doorbell`: where
-    /// it is what it was when a lease was granted, the device will find what was published before it takes that back.
+    /// How often the device has taken back this ring's write leases. Looked at after `publish` and `needs_doorbell`:
+    /// where it is what it was when a lease was granted, the device will find what was published before it takes that
+    /// back.
     #[inline]
     pub fn recalls(&self) -> u32 {
         self.memory.load(Word::Recalls, Acquire)

@@ -134,7 +134,7 @@ fn read() -> Option<Config> {
         Text::new(value).unwrap_or_else(|| crate::report::fatal(&[name, " must be shorter than 4096 bytes"]))
     };
     let automerge = variable(b"WELDFS_AUTOMERGE");
-    let Some(merge) = crate::merge::parse(automerge.unwrap_or(b"on")) else {
+    let Some(merge) = crate::patterns::parse(automerge.unwrap_or(b"on")) else {
         crate::report::fatal(&["WELDFS_AUTOMERGE must be on, off, or some of write,attributes,close"]);
     };
     Some(Config {

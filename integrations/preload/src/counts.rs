@@ -251,7 +251,7 @@ pub fn table(program: &[u8], pid: u64, print: impl FnOnce(&[u8])) {
         page.number(counts[2], 11);
         page.put(b"\n");
     }
-    for (name, n) in crate::merge::take_counts().into_iter().filter(|(_, n)| *n > 0) {
+    for (name, n) in crate::patterns::take_counts().into_iter().filter(|(_, n)| *n > 0) {
         let start = page.used;
         page.put(b"weldfs:   of these, not waited for: ");
         page.put(name);

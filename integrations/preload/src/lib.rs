@@ -30,6 +30,7 @@ mod merge;
 mod mount;
 mod names;
 mod path;
+mod patterns;
 mod promote;
 mod promotion;
 mod registry;

@@ -2,54 +2,26 @@
 //! other process knows, are published, and the call returns (docs/AUTOMERGE.md says why no program can tell).
 
 use crate::abi::Res;
-use crate::hooks::flags_of;
-use crate::{config, counts, device, promote, registry, table};
+use crate::patterns::{self, ATTRIBUTES, CLOSE, WRITE};
+use crate::{config, counts, device, promote, registry, sys, table};
 use std::io::IoSlice;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs::{Lease, POSTED_MAX};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::bodies::SetAttrBody;
 use weldfs_ciscops::command::At;
 use weldfs_ciscops::flags::OpenFlags;
 
-/// What may go without waiting, by the name that switches it on, and its bit.
-const PATTERNS: [(&[u8], u8); 3] = [(b"write", WRITE), (b"attributes", ATTRIBUTES), (b"close", CLOSE)];
-/// Writes.
-pub const WRITE: u8 = 1;
-/// Changes of mode, owner and times.
-pub const ATTRIBUTES: u8 = 2;
-/// Closes.
-pub const CLOSE: u8 = 4;
 /// Furthest byte of a write that is posted, bytes: far below the largest size of a file.
 const FAR: u64 = 1 << 42;
 
 /// Whether this process has asked for locks: closing a file gives them back, and whoever is told that it is closed may
 /// ask for them.
 static LOCKED: AtomicBool = AtomicBool::new(false);
-/// Calls that did not wait, in the order of `PATTERNS`.
-static POSTED: [AtomicU64; PATTERNS.len()] = [const { AtomicU64::new(0) }; PATTERNS.len()];
-
-/// What the variable says: `on`, `off`, or names of patterns. `None`: neither.
-pub fn parse(value: &[u8]) -> Option<u8> {
-    match value {
-        b"on" => Some(PATTERNS.iter().fold(0, |all, (_, bit)| all | bit)),
-        b"off" => Some(0),
-        names => names.split(|b| *b == b',').try_fold(0, |all, name| {
-            let pattern = PATTERNS.iter().find(|(known, _)| *known == name)?;
-            Some(all | pattern.1)
-        }),
-    }
-}
-
 /// Whether a pattern is switched on.
 #[inline]
 pub fn is_on(pattern: u8) -> bool {
     config::get().is_some_and(|config| config.merge & pattern != 0)
-}
-
-/// Whether opens ask for leases.
-pub fn asks() -> bool {
-    is_on(WRITE | ATTRIBUTES)
 }
 
 /// Notes that this process asks for a lock.
@@ -59,17 +31,8 @@ pub fn note_lock() {
 
 fn count(pattern: u8) {
     if counts::counting() {
-        POSTED[pattern.trailing_zeros() as usize].fetch_add(1, Ordering::Relaxed);
+        patterns::note(pattern);
     }
-}
-
-/// Calls that did not wait, by pattern; they are counted from zero again.
-pub fn take_counts() -> [(&'static [u8], u64); PATTERNS.len()] {
-    let mut at = 0;
-    PATTERNS.map(|(name, _)| {
-        at += 1;
-        (name, POSTED[at - 1].swap(0, Ordering::Relaxed))
-    })
 }
 
 fn length(parts: &[IoSlice<'_>]) -> usize {
@@ -86,9 +49,9 @@ pub fn write(fd: i32, before: u64, (h, at): (Handle, At), parts: &[IoSlice<'_>])
     if !short || !near || !is_on(WRITE) {
         return Ok(None);
     }
-    let Some(lease) = table::entry(fd).and_then(|open| open.lease()) else { return Ok(None) };
+    let Some((open, lease)) = table::entry(fd).and_then(|open| Some((open, open.lease()?))) else { return Ok(None) };
     // Others may have set them, by fcntl(2), since.
-    if flags_of(fd).intersects(OpenFlags::SYNC | OpenFlags::DSYNC) {
+    if open.status().intersects(OpenFlags::SYNC | OpenFlags::DSYNC) {
         return Ok(None);
     }
     if !device::on(|d| d.post_write(&lease, h, at, parts))? {
@@ -111,7 +74,7 @@ fn wrote_beside(fd: i32, before: u64, parts: &[IoSlice<'_>], lease: &Lease) -> R
     promote::once_more(fd, before, |file| {
         let mut at = start;
         parts.iter().try_for_each(|part| {
-            crate::hooks::write_all(file, at, part)?;
+            write_all(file, at, part)?;
             at += part.len() as u64;
             Ok(())
         })
@@ -153,17 +116,12 @@ pub fn note_place(fd: i32, place: u64) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_variable_names_patterns_or_all_or_none_of_them() {
-        assert_eq!(parse(b"on"), Some(WRITE | ATTRIBUTES | CLOSE));
-        assert_eq!(parse(b"off"), Some(0));
-        assert_eq!(parse(b"close,write"), Some(WRITE | CLOSE));
-        for odd in [&b""[..], b"yes", b"write,", b"write,,close", b"Write"] {
-            assert_eq!(parse(odd), None, "{odd:?}");
-        }
+/// All of it, by the kernel's own file.
+pub fn write_all(file: i32, mut at: u64, mut bytes: &[u8]) -> Res<()> {
+    while !bytes.is_empty() {
+        let args = [file as usize, bytes.as_ptr() as usize, bytes.len(), at as usize, 0, 0];
+        let n = sys::checked(libc::SYS_pwrite64, args)?;
+        (at, bytes) = (at + n as u64, bytes.get(n.max(1)..).ok_or(libc::EIO)?);
     }
+    Ok(())
 }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize
 use std::thread::LocalKey;
 use weldfs::Lease;
 use weldfs_ciscops::Handle;
+use weldfs_ciscops::flags::OpenFlags;
 use weldfs_locks::{Mutex, MutexGuard};
 
 /// Highest descriptor number plus one that can stand for a device file.
@@ -72,6 +73,11 @@ impl Open {
             return None;
         }
         self.lease.try_lock()?.clone()
+    }
+
+    /// Access and status flags, as last seen by this process.
+    pub fn status(&self) -> OpenFlags {
+        OpenFlags::from_bits_truncate(self.flags.load(Ordering::Relaxed) as u16)
     }
 
     fn set_lease(&self, lease: Option<Arc<Lease>>) -> Option<Arc<Lease>> {

@@ -10,7 +10,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use weldfs_ciscops::{Durability, Errno, InodeNo};
 use weldfs_fpga::card::Card;
 use weldfs_fpga::config::CardConfig;
-use weldfs_journal::Clock;
+use weldfs_journal::{Clock, MediumKind};
 use weldfs_locks::{Condvar, Mutex};
 use weldfs_scheduler::{Cost, PolicyKind, WEIGHT_DEFAULT, WEIGHT_MAX};
 
@@ -199,14 +199,18 @@ fn stock_of(descriptors: usize) -> (usize, usize) {
     ((descriptors / 5).clamp(1, SESSIONS_MAX), placeholders)
 }
 
+/// Whether a change that says nothing about it is durable before its answer.
+fn is_durable(asked: Durability, medium: MediumKind) -> bool {
+    match asked {
+        Durability::Durable => true,
+        Durability::Volatile => false,
+        Durability::Default => medium != MediumKind::Block,
+    }
+}
+
 impl Core {
     pub(super) fn new(store: Arc<Store>, config: DeviceConfig) -> std::io::Result<Arc<Core>> {
-        let info = store.medium().info();
-        let durable_default = match config.durability {
-            Durability::Durable => true,
-            Durability::Volatile => false,
-            Durability::Default => info.kind != weldfs_journal::MediumKind::Block,
-        };
+        let durable_default = is_durable(config.durability, store.medium().info().kind);
         if config.cores > 1 {
             several_writers();
         }

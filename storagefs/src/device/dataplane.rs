@@ -21,7 +21,7 @@ use super::clock::now_ns;
 use super::core::Core;
 use super::detect;
 pub(super) use super::done::{Copied, Done};
-use super::held::{head, let_go};
+use super::held::{head, let_go, let_pass};
 use super::leases::{Before, note_failure};
 use super::lent::{Lending, Lost, may_lend};
 use super::mail::Mail;
@@ -299,28 +299,15 @@ async fn with_set(cx: &OpCx<'_>) -> FsResult<Done> {
         let Some(held) = tickets.as_mut() else { return Err(Errno::IO.into()) };
         head(cx, held).await;
         cx.still()?;
-        if cx.queue.aside.is_behind(cx.position) {
+        let (behind, first) = (cx.queue.aside.is_behind(cx.position), before.of_command(cx, held.members()));
+        if behind || first.is_some() {
             drop(plan.take());
             let_go(cx, &mut tickets, &mut stands);
             if closed.take().is_some() {
                 // One of those before may have to pass.
                 tries.opened();
             }
-            cx.queue.aside.turn(cx.position).await;
-            cx.still()?;
-            continue;
-        }
-        let first = match cx.cmd.op {
-            Op::Statfs { .. } => before.next_of_all(cx),
-            _ => before.next(cx, held.members().iter().map(|(ino, _)| *ino)),
-        };
-        if let Some(mark) = first {
-            drop(plan.take());
-            let_go(cx, &mut tickets, &mut stands);
-            if closed.take().is_some() {
-                tries.opened();
-            }
-            mark.passed(cx).await;
+            let_pass(cx, behind, first).await;
             cx.still()?;
             continue;
         }

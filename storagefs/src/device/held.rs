@@ -8,7 +8,7 @@ use weldfs_scheduler::{Mode, Token};
 
 use super::aside::Standing;
 use super::dataplane::OpCx;
-use super::leases::Before;
+use super::leases::{Before, Mark};
 use super::sets::{Tickets, members};
 
 impl OpCx<'_> {
@@ -29,12 +29,7 @@ impl OpCx<'_> {
             }
             stands.get_or_insert_with(|| aside.step(self.position));
             drop(tickets);
-            if let Some(mark) = first {
-                mark.passed(self).await;
-            }
-            if behind {
-                aside.turn(self.position).await;
-            }
+            let_pass(self, behind, first).await;
         }
     }
 }
@@ -58,5 +53,15 @@ pub(super) fn let_go<'c>(cx: &'c OpCx<'_>, tickets: &mut Option<Tickets<'_>>, st
     if tickets.is_some() {
         stands.get_or_insert_with(|| cx.queue.aside.step(cx.position));
         *tickets = None;
+    }
+}
+
+/// Waits, without any, until those of its ring that stand aside have passed, and what another ring published.
+pub(super) async fn let_pass(cx: &OpCx<'_>, behind: bool, first: Option<Mark>) {
+    if let Some(mark) = first {
+        mark.passed(cx).await;
+    }
+    if behind {
+        cx.queue.aside.turn(cx.position).await;
     }
 }

@@ -266,6 +266,14 @@ impl Before {
         inodes.into_iter().find_map(|ino| self.one_of(cx, leases.before(self.seq, Some(ino))))
     }
 
+    /// The same by what the command is.
+    pub fn of_command(&mut self, cx: &OpCx<'_>, members: &[(u64, Mode)]) -> Option<Mark> {
+        match cx.cmd.op {
+            Op::Statfs { .. } => self.next_of_all(cx),
+            _ => self.next(cx, members.iter().map(|(ino, _)| *ino)),
+        }
+    }
+
     /// A ring that is in the way of a command that concerns all files.
     pub fn next_of_all(&mut self, cx: &OpCx<'_>) -> Option<Mark> {
         let leases = &cx.core.leases;

@@ -291,6 +291,8 @@ fn a_client_that_keeps_no_rules_keeps_no_other_waiting() {
             hand.send(Hand::write(h), true);
         }
         others_go_on(&device);
+        let recalls = hand.region.slice(PoolRange::new(word::RECALLS as u32, 4)).unwrap().to_vec();
+        assert_ne!(recalls, [0; 4], "it was told that it has no lease any more");
         drop(hand);
         // It posts behind commands that it has not waited for, among them long ones.
         let (mut hand, h) = Hand::new(&device);

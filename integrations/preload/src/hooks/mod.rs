@@ -1,7 +1,6 @@
 //! One file per family of libc functions. A hook finds out whose the name or descriptor is, then either calls libc's
 //! own function or says the same thing to the device.
 
-use std::sync::atomic::Ordering;
 use weldfs_ciscops::flags::OpenFlags;
 
 mod aio;
@@ -34,8 +33,6 @@ mod unheld;
 mod unmap;
 mod variadic;
 mod xattr;
-
-pub(crate) use rw::write_all;
 
 /// Looks up libc's own functions behind those hooks that an allocator may call, so that no such call has to: a lookup
 /// waits for the dynamic linker's lock, whose holder may be waiting for the allocator.
@@ -84,9 +81,8 @@ macro_rules! ours {
 pub(crate) use ours;
 
 /// The flags that a descriptor of ours was opened with, or given since, as far as this process knows.
-pub(crate) fn flags_of(fd: libc::c_int) -> OpenFlags {
-    let known = crate::table::entry(fd).map_or(0, |open| open.flags.load(Ordering::Relaxed));
-    OpenFlags::from_bits_truncate(known as u16)
+fn flags_of(fd: libc::c_int) -> OpenFlags {
+    crate::table::entry(fd).map_or(OpenFlags::empty(), |open| open.status())
 }
 
 /// Whether a descriptor of ours only names a file (O_PATH).

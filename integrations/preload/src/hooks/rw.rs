@@ -52,21 +52,12 @@ fn written(fd: c_int, before: u64, written: Written, parts: &[IoSlice<'_>]) -> u
         for part in parts {
             let bytes = &part[..part.len().min(left)];
             left -= bytes.len();
-            write_all(file, at, bytes)?;
+            merge::write_all(file, at, bytes)?;
             at += bytes.len() as u64;
         }
         Ok(())
     });
     written.len
-}
-
-/// All of it, by the kernel's own file.
-pub fn write_all(file: c_int, mut at: u64, mut bytes: &[u8]) -> Res<()> {
-    while !bytes.is_empty() {
-        let n = at_offset(file, (libc::SYS_pwrite64, [bytes.as_ptr() as usize, bytes.len(), 0]), at)?;
-        (at, bytes) = (at + n as u64, bytes.get(n.max(1)..).ok_or(libc::EIO)?);
-    }
-    Ok(())
 }
 
 /// Reads into a C buffer.
