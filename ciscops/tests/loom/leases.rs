@@ -18,7 +18,7 @@ fn post_to_one_that_naps(fences: bool) {
             let memory = memory.clone();
             thread::spawn(move || {
                 let mut sq = SqConsumer::new(memory.clone());
-                let mut taken = |sq: &mut SqConsumer<Shared>| sq.poll().unwrap() > 0 && sq.take().is_some();
+                let taken = |sq: &mut SqConsumer<Shared>| sq.poll().unwrap() > 0 && sq.take().is_some();
                 sq.prepare_nap();
                 let waits = sq.recheck().unwrap();
                 // A nap: its time is over, or something waits.
