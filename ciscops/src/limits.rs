@@ -93,6 +93,8 @@ pub const ATTACH_MESSAGE_MAX: usize = 64 << 10;
 /// Blocks of 4096 bytes that a client may have posted under one write lease and not found over: for each write its
 /// bytes in whole blocks, and one block more.
 pub const LEASE_BLOCKS: u32 = 128;
+/// Bytes of the longest write that is posted; a longer one is run as one that is waited for.
+pub const POSTED_MAX: u32 = 64 << 10;
 /// Write leases of one device at a time.
 pub const LEASES_MAX: usize = 1024;
 /// Nanoseconds that a device sleeps at most when it has told its clients that it naps.

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weldfs_ciscops::flags::SetAttrMask;
 use weldfs_ciscops::interp::CREATED;
-use weldfs_ciscops::limits::LEASE_BLOCKS;
+use weldfs_ciscops::limits::{self, LEASE_BLOCKS};
 use weldfs_ciscops::{At, Command, Durability, Errno, Handle, Op, OpenFlags, PoolRange, SetAttrBody};
 use zerocopy::IntoBytes;
 
 /// Longest write that is posted, bytes. A longer one takes the device longer than its answer is away.
-pub const POSTED_MAX: usize = 64 << 10;
+pub const POSTED_MAX: usize = limits::POSTED_MAX as usize;
 const BLOCK: usize = 4096;
 
 /// How many blocks the device keeps for a write.
@@ -81,11 +81,12 @@ impl Raw<'_> {
         self.post(lease, h, (set.as_bytes().into(), 1, false), |set| Op::SetAttr { h, set })
     }
 
-    /// close(2) of the handle without waiting for it, if this thread may; as [`Raw::close`] otherwise.
-    pub fn post_close(&self, lease: &Arc<Lease>, h: Handle) -> Result<(), Errno> {
+    /// close(2) of the handle without waiting for it, if this thread may; as [`Raw::close`] otherwise. Whether it was
+    /// posted.
+    pub fn post_close(&self, lease: &Arc<Lease>, h: Handle) -> Result<bool, Errno> {
         let posted = self.post(lease, h, (Payload::Bytes(&[]), 0, false), |_| Op::Close { h })?;
         lease.end();
-        if posted { Ok(()) } else { self.close(h) }
+        if posted { Ok(true) } else { self.close(h).map(|()| false) }
     }
 
     fn post(

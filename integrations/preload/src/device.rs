@@ -1,7 +1,7 @@
 //! The one way to the device: a client attached at first need, and the errno of whatever goes wrong.
 
 use crate::abi::Res;
-use crate::{config, counts, patterns, report, sys, table};
+use crate::{config, counts, report, sys, table};
 use std::cell::Cell;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -135,8 +135,7 @@ pub fn open(base: Handle, path: &[u8], oflags: i32, mode: u32, name: &[u8]) -> R
         let _ = sys::close(fd);
         return Err(libc::EMFILE);
     }
-    let merge = config::get().map_or(0, |config| config.merge);
-    let asks = flags.contains(OpenFlags::WRITE) && merge & (patterns::WRITE | patterns::ATTRIBUTES) != 0;
+    let asks = flags.contains(OpenFlags::WRITE) && config::get().is_some_and(|config| config.merge != 0);
     let opened = match asks {
         true => on(|raw| raw.open_leased(base, path, flags, mode)),
         false => on(|raw| raw.openat(base, path, flags, mode, 0)).map(|opened| (opened, None)),

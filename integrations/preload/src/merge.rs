@@ -100,8 +100,11 @@ pub fn close(last: &table::Last) -> Res<()> {
     match last.lease.as_ref().filter(|_| is_on(CLOSE) && !LOCKED.load(Ordering::Relaxed)) {
         Some(lease) => {
             let failed = lease.take_error().map_err(|e| e.0);
-            count(CLOSE);
-            failed.and(device::on(|d| d.post_close(lease, last.handle)))
+            let posted = device::on(|d| d.post_close(lease, last.handle));
+            if posted == Ok(true) {
+                count(CLOSE);
+            }
+            failed.and(posted.map(drop))
         }
         None => device::on(|d| d.close(last.handle)),
     }

@@ -33,6 +33,7 @@ use weldfs_ciscops::{Command, Durability, Errno, Handle, InodeNo, Op, OpenFlags,
 use weldfs_locks::Mutex;
 use weldfs_scheduler::{Mode, Seq};
 
+use super::clock::now_ns;
 use super::core::Core;
 use super::dataplane::OpCx;
 use super::pair;
@@ -44,6 +45,8 @@ use crate::store::{Need, Plan, Spare};
 
 /// Blocks kept for metadata beside those of the bytes.
 const META_BLOCKS: u32 = 32;
+/// Nanoseconds between looks of a command that waits for a ring, beside those for which it is told.
+const LOOK_NS: u64 = 50_000_000;
 /// A file that is larger, bytes, could reach its end by what is posted.
 const SIZE_MAX: u64 = FILE_BYTES_MAX / 2;
 /// A device with fewer slots has none to leave free.
@@ -169,6 +172,11 @@ impl Leases {
         self.retain(|lease| lease.ring.session.id != session);
     }
 
+    /// Whether leases of a ring were taken back that it still has.
+    pub fn is_recalled(&self, queue: &QueueState) -> bool {
+        self.any() && self.table.lock().values().any(|l| l.recalled.is_some() && !is_other(&l.ring, queue))
+    }
+
     /// The client of this ring keeps no rules: it loses its leases, and none waits for it.
     pub fn void(&self, queue: &QueueState) {
         queue.pair.recall();
@@ -214,9 +222,9 @@ impl Leases {
     }
 }
 
-/// A posted write that failed is told by the description, to the next call that asks how its writes went.
+/// A posted change that failed is told by the description, to the next call that asks how its writes went.
 pub(super) fn note_failure(queue: &QueueState, cmd: &Command, outcome: &Outcome) {
-    if let Op::Write { h, .. } = cmd.op
+    if let Op::Write { h, .. } | Op::SetAttr { h, .. } = cmd.op
         && cmd.is_posted()
         && !outcome.is_ok()
     {
@@ -301,7 +309,12 @@ impl Mark {
                 return Poll::Ready(());
             }
             pair.watch(task.waker());
-            if pair.is_past(self.at) { Poll::Ready(()) } else { Poll::Pending }
+            if pair.is_past(self.at) {
+                return Poll::Ready(());
+            }
+            // A client may take back what it had published, and nothing tells; or the one that waits may be gone.
+            cx.slot.pause.store(now_ns() + LOOK_NS, Ordering::Relaxed);
+            Poll::Pending
         })
         .await;
     }

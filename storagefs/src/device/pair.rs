@@ -189,17 +189,18 @@ impl Pair {
     pub fn is_past(&self, mark: Mark) -> bool {
         let beyond = self.head.load(Ordering::Relaxed).wrapping_sub(mark.at) as i32;
         let under_way = self.holds.load(Ordering::Relaxed) || self.is_posting();
+        // Taken, and none of those that are waited for: what is behind it is not, either.
+        let other = self.is_admitting() && !self.posting.load(Ordering::Relaxed);
         let excused = self.excused.load(Ordering::Relaxed) != mark.excused;
-        excused || !self.is_pending() || beyond > 0 || beyond == 0 && !under_way
+        excused || other || !self.is_pending() || beyond > 0 || beyond == 0 && !under_way
     }
 
     /// Lets all that wait for it go on: a command is taken that is no posted one, and a client that keeps the rules has
     /// published nothing behind it; or it keeps none.
     pub fn excuse(&self) {
-        if self.is_watched() {
-            self.excused.fetch_add(1, Ordering::Relaxed);
-            self.tell_all();
-        }
+        // Under the lock of the ends.
+        self.excused.store(self.excused.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.tell();
     }
 
     /// Has a command of another ring told when this one has got further.

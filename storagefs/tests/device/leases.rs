@@ -133,13 +133,35 @@ fn what_was_posted_is_done_though_its_client_is_gone() {
         for k in 0..20 {
             assert_eq!(writer.raw().post_write(&lease, h, At::Offset(k * PIECE as u64), &piece(k)[..]), Ok(true));
         }
-        writer.raw().post_close(&lease, h).unwrap();
+        assert_eq!(writer.raw().post_close(&lease, h), Ok(true));
         drop((writer, lease));
         let observer = client(&device);
         let stat = observer.raw().statat(Handle::ROOT, name.as_bytes(), false).unwrap();
         assert_eq!(stat.size, 20 * PIECE as u64);
     }
     device.close().unwrap();
+}
+
+/// The same of one that is killed: none of its answers is taken, and nothing is waited for on its side.
+#[test]
+fn what_was_posted_is_done_though_its_client_is_killed() {
+    for at_once in [true, false] {
+        let device = device(config(at_once), 64 << 20);
+        for n in 1..30u64 {
+            let (mut hand, h) = Hand::new(&device);
+            let before = client(&device).raw().statat(Handle::ROOT, b"f", false).unwrap().size;
+            let posts = n % u64::from(DEPTH - 2) + 1;
+            (0..posts).for_each(|_| hand.push(Hand::write(h), true));
+            hand.sq.publish();
+            if n % 2 == 0 {
+                hand.publish();
+            }
+            drop(hand);
+            let size = client(&device).raw().statat(Handle::ROOT, b"f", false).unwrap().size;
+            assert_eq!(size - before, posts * 512, "at once: {at_once}, {posts} posted");
+        }
+        device.close().unwrap();
+    }
 }
 
 /// Leases: one for each file, none for what is durable before its answer, and none on devices where no command can be
@@ -306,19 +328,21 @@ fn a_client_that_keeps_no_rules_keeps_no_other_waiting() {
         drop(hand);
         // It takes back what it has published, again and again.
         let (mut hand, h) = Hand::new(&device);
-        let region = hand.region.clone();
-        let tail = region.slice(PoolRange::new(word::SQ_TAIL as u32, 4)).unwrap();
-        for n in 0..200u32 {
-            hand.push(Hand::write(h), true);
-            tail.copy_from(&(2 + n % 2).to_le_bytes());
-            if n == 100 {
-                others_go_on(&device);
-            }
-            if hand.sq.free() == 0 {
-                break;
-            }
-        }
+        (0..3).for_each(|_| hand.push(Hand::write(h), true));
+        let (region, stop) = (hand.region.clone(), Arc::new(AtomicBool::new(false)));
+        let toggling = {
+            let stop = stop.clone();
+            std::thread::spawn(move || {
+                let tail = region.slice(PoolRange::new(word::SQ_TAIL as u32, 4)).unwrap();
+                while !stop.load(Ordering::Relaxed) {
+                    tail.copy_from(&4u32.to_le_bytes());
+                    tail.copy_from(&1u32.to_le_bytes());
+                }
+            })
+        };
         others_go_on(&device);
+        stop.store(true, Ordering::Relaxed);
+        toggling.join().unwrap();
         drop(hand);
         let until = Instant::now() + Duration::from_secs(10);
         while device.device().usage().sessions > 0 {

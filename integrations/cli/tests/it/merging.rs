@@ -5,7 +5,7 @@ use crate::programs::weldfs_run;
 /// What a script prints with each setting, and how many of its calls did not wait with `on`.
 fn with_each_setting(script: &str) -> u64 {
     let mut told = Vec::new();
-    for setting in ["off", "on", "write", "attributes,close"] {
+    for setting in ["off", "on", "write", "attributes,close", "close"] {
         let mut run = weldfs_run(&["--mount", "never", "--", "python3", "-c", script]);
         let output = run.env("WELDFS_AUTOMERGE", setting).env("WELDFS_REPORT", "1").output().unwrap();
         let (said, report) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

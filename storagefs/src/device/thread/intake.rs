@@ -3,6 +3,7 @@
 use super::answers::Spell;
 use super::*;
 use weldfs_ciscops::Op;
+use weldfs_ciscops::limits::POSTED_MAX;
 
 /// What a look at a ring came to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -172,7 +173,8 @@ where
 
     /// Whether an entry is a posted one of a ring that has the lease of its file.
     pub(super) fn is_posted(&self, queue: &QueueState, raw: &RawCommand) -> bool {
-        let asked = raw.0.flags & flags::POSTED != 0 && raw.0.opcode != Opcode::Open as u16;
+        let short = raw.0.length <= POSTED_MAX;
+        let asked = short && raw.0.flags & flags::POSTED != 0 && raw.0.opcode != Opcode::Open as u16;
         asked && self.core.leases.has(queue, Handle::from_wire(raw.0.handle))
     }
 
@@ -216,7 +218,7 @@ where
                 Err(Taken::Nothing) if answered > 0 => break,
                 Err(nothing) => {
                     // It does not take its answers, and others wait for what it has published.
-                    if ends.is_full() && queue.pair.is_watched() {
+                    if ends.is_full() && (queue.pair.is_watched() || self.core.leases.is_recalled(queue)) {
                         self.core.leases.void(queue);
                     }
                     return nothing;
