@@ -116,8 +116,9 @@ fn tell_and_look(config: DeviceConfig, pieces: u64) -> u64 {
 #[test]
 fn whoever_is_told_of_a_posted_change_finds_it() {
     for at_once in [true, false] {
-        let waits = tell_and_look(config(at_once), 3_000);
-        assert!(waits > 0, "no command ever waited for what was posted (at once: {at_once})");
+        // Whether any had to wait is a matter of moments: seldom in vain, and never ten times.
+        let waited = (0..10).any(|_| tell_and_look(config(at_once), 3_000) > 0);
+        assert!(waited, "no command ever waited for what was posted (at once: {at_once})");
     }
 }
 

@@ -14,9 +14,10 @@ const PAUSE_FIRST: Duration = Duration::from_micros(50);
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// How long, and how often, the end of a process is waited for whose lock is in the way.
 const PAUSE_DEAD: Duration = Duration::from_micros(500);
-const DEAD_TRIES: u32 = 400;
-/// How often for a lock of an open file, whose holder is not known.
-const FILE_TRIES: u32 = 4;
+const DEAD_TRIES: usize = 400;
+/// How often for a lock of an open file, whose holder is not known: each pause is twice the one before, some 30 ms in
+/// all. Where processors are busy the device learns of a process's end some scheduler ticks after its parent does.
+const FILE_TRIES: u32 = 6;
 /// ioctl(FICLONE) and ioctl(FICLONERANGE): one file shares another's blocks.
 const FICLONE: c_ulong = 0x4004_9409;
 const FICLONERANGE: c_ulong = 0x4020_940d;
@@ -95,27 +96,38 @@ fn set_lock(fd: c_int, h: Handle, arg: *const Lock, space: LockSpace, wait: bool
         return insist(ask);
     }
     match space {
-        LockSpace::Process => past_the_dead(ask, || holder_has_ended(h, kind, start, len), DEAD_TRIES),
-        _ => past_the_dead(ask, || true, FILE_TRIES),
+        LockSpace::Process => past_the_dead(ask, || holder_has_ended(h, kind, start, len), until_told()),
+        _ => past_the_dead(ask, || true, briefly()),
     }
 }
 
 /// Asks, and again while what is in the way may be a process's that has ended: it has no locks, and the device is told
 /// of its end a moment later. `may` says whether that can be; of a description's lock it cannot be known, so that is
-/// waited for in any case, as briefly.
-fn past_the_dead(mut ask: impl FnMut() -> Res<()>, may: impl Fn() -> bool, tries: u32) -> Res<()> {
+/// waited for in any case, more briefly.
+fn past_the_dead(
+    mut ask: impl FnMut() -> Res<()>,
+    may: impl Fn() -> bool,
+    pauses: impl Iterator<Item = Duration>,
+) -> Res<()> {
     let mut answer = ask();
-    for _ in 0..tries {
-        if answer != Err(libc::EAGAIN) || !may() {
+    for length in pauses {
+        // A signal ends the patience, and not the call.
+        if answer != Err(libc::EAGAIN) || !may() || pause(length).is_err() {
             break;
         }
         answer = ask();
-        // A signal ends the patience, and not the call.
-        if answer == Err(libc::EAGAIN) && pause(PAUSE_DEAD).is_err() {
-            break;
-        }
     }
     answer
+}
+
+/// For a process that has surely ended.
+fn until_told() -> impl Iterator<Item = Duration> {
+    std::iter::repeat_n(PAUSE_DEAD, DEAD_TRIES)
+}
+
+/// For one that may have.
+fn briefly() -> impl Iterator<Item = Duration> {
+    (0..FILE_TRIES).map(|n| PAUSE_DEAD * (1 << n))
 }
 
 /// Whether what is in the way of a lock is a process's that is over.
@@ -206,7 +218,7 @@ fn whole_file(fd: c_int, h: Handle, operation: c_int) -> Res<()> {
     };
     merge::note_lock();
     let ask = || device::on(|d| d.lock_set(h, LockSpace::Flock, kind, 0, 0, owner()));
-    if operation & libc::LOCK_NB != 0 { past_the_dead(ask, || true, FILE_TRIES) } else { insist(ask) }
+    if operation & libc::LOCK_NB != 0 { past_the_dead(ask, || true, briefly()) } else { insist(ask) }
 }
 
 /// lockf is fcntl's lock from the current offset.
