@@ -91,6 +91,7 @@ if os.geteuid() == 0:
         wrong = [tried(os.fchmod, fd, 0o600), tried(os.fchown, mine, 0, 0), tried(os.fchmod, mine, 0o644)]
         os._exit(0 if wrong == ["EPERM", "EPERM", None] else 1)
     out.append(os.waitpid(pid, 0)[1])
+last = os.open("/weld/last", os.O_WRONLY | os.O_CREAT, 0o600); os.write(last, b"x"); os.close(last)
 print(out)
 "#,
     );
