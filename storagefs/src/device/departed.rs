@@ -2,7 +2,8 @@
 //!
 //! A process that is killed leaves with the host what its calls had promised: what it wrote with a call that returned.
 //! So it is here. Commands that change something and were published before their client went are executed, those that
-//! begin within five seconds: a ring may hold a thousand writes of a mebibyte, and a session 64 rings. What only
+//! begin within five seconds, posted ones whenever they come: a ring may hold a thousand writes of a mebibyte, and a
+//! session 64 rings. What only
 //! answers is dropped: nothing is there to answer. Batches that have not begun are dropped, too, and of a batch that
 //! has begun the elements that have not; programs, which may compute for long, are begun and gone on with for a second.
 //! When the device itself ends, what is left after three seconds is dropped whatever it is, so that an end takes a
@@ -95,13 +96,13 @@ fn worth(op: &Op) -> Worth {
 
 /// Whether a command that has not begun is still to be done. A transaction is not committed once something of its
 /// session was dropped that may have been a part of it.
-/// What was posted was as good as answered: that is done whenever it comes.
+/// What was posted was as good as answered: of a client that is gone it counts as begun.
 pub(super) fn begins(core: &Core, session: &SessionState, op: &Op, posted: bool) -> bool {
     if !session.closing() {
         return true;
     }
     let lacking = matches!(op, Op::TxnCommit { .. }) && session.has_dropped();
-    let in_time = posted || session.closed_at().is_none_or(|gone| goes_on_since(gone, core.ending_since(), op, false));
+    let in_time = session.closed_at().is_none_or(|gone| goes_on_since(gone, core.ending_since(), op, posted));
     let begins = !lacking && !matches!(op, Op::Batch { .. }) && in_time;
     if !begins && worth(op) != Worth::Nothing {
         session.note_dropped();

@@ -22,6 +22,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::future::poll_fn;
+use std::hash::BuildHasherDefault;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::task::Poll;
@@ -38,6 +39,7 @@ use super::core::Core;
 use super::dataplane::OpCx;
 use super::pair;
 use super::session::QueueState;
+use super::sets::InoHasher;
 use crate::error::FsResult;
 use crate::fs::{FILE_BYTES_MAX, HandleTable, OpenedInfo, SessionView, perm};
 use crate::limits::BLOCK;
@@ -52,13 +54,15 @@ const SIZE_MAX: u64 = FILE_BYTES_MAX / 2;
 /// A device with fewer slots has none to leave free.
 const SLOTS_MIN: usize = 4;
 
+type Table = HashMap<u64, Lease, BuildHasherDefault<InoHasher>>;
+
 /// The leases of one device. Thread-safe.
 #[derive(Default)]
 pub(super) struct Leases {
     /// How many there are.
     count: AtomicU32,
     /// By inode: one at a time.
-    table: Mutex<HashMap<u64, Lease>>,
+    table: Mutex<Table>,
 }
 
 struct Lease {
@@ -73,6 +77,11 @@ struct Lease {
 }
 
 impl Lease {
+    /// Whether its ring, another one than `queue`, has published what is not over.
+    fn is_pending_for(&self, queue: &QueueState) -> bool {
+        is_other(&self.ring, queue) && self.ring.pair.is_pending()
+    }
+
     /// Tells its client that it is over, once. What is published by then is still kept room for.
     fn take_back(&mut self) {
         if self.recalled.is_none() {
@@ -97,25 +106,21 @@ impl Leases {
         self.table.lock().get(&ino).is_some_and(|l| l.handle == h && !is_other(&l.ring, queue))
     }
 
-    /// A ring, another one than `queue`, that has the lease of an inode and has published what is not over.
+    /// Whether a ring, another one than `queue`, has the lease of an inode and has published what is not over.
     #[inline]
-    pub fn in_the_way(&self, queue: &QueueState, ino: u64) -> Option<Arc<QueueState>> {
-        if self.any() { self.of(ino).filter(|ring| is_other(ring, queue) && ring.pair.is_pending()) } else { None }
+    pub fn in_the_way(&self, queue: &QueueState, ino: u64) -> bool {
+        self.any() && self.table.lock().get(&ino).is_some_and(|lease| lease.is_pending_for(queue))
     }
 
     /// The same of any inode.
     pub fn any_in_the_way(&self, queue: &QueueState) -> bool {
-        self.any() && self.table.lock().values().any(|l| is_other(&l.ring, queue) && l.ring.pair.is_pending())
+        self.any() && self.table.lock().values().any(|lease| lease.is_pending_for(queue))
     }
 
     /// The same of some that a command holds. A posted one waits for none, see [`Before::next`].
     #[inline]
     pub fn hold_up(&self, queue: &QueueState, cmd: &Command, members: &[(u64, Mode)]) -> bool {
-        self.any() && !cmd.is_posted() && members.iter().any(|(ino, _)| self.in_the_way(queue, *ino).is_some())
-    }
-
-    fn of(&self, ino: u64) -> Option<Arc<QueueState>> {
-        self.table.lock().get(&ino).map(|lease| lease.ring.clone())
+        self.any() && !cmd.is_posted() && members.iter().any(|(ino, _)| self.in_the_way(queue, *ino))
     }
 
     /// Rings of leases that were granted before.
@@ -217,7 +222,7 @@ impl Leases {
         }
     }
 
-    fn note(&self, table: &HashMap<u64, Lease>) {
+    fn note(&self, table: &Table) {
         self.count.store(table.len() as u32, Ordering::Release);
     }
 }

@@ -82,6 +82,8 @@ pub struct Ends {
 pub struct Fresh {
     /// The entry.
     pub raw: RawCommand,
+    /// Whether it is a posted one of a ring that has the lease of its file.
+    pub posted: bool,
     /// Whether its tenant has it in its account.
     pub admitted: bool,
     /// When it was seen in the ring, and when it was taken from there.

@@ -104,7 +104,7 @@ pub(super) fn look(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths
     if !only_looks(&cmd.op) || !may_complete(core, queue, cmd) {
         return None;
     }
-    let is_free = |ino: InodeNo| core.sets.is_free(ino.0) && core.leases.in_the_way(queue, ino.0).is_none();
+    let is_free = |ino: InodeNo| core.sets.is_free(ino.0) && !core.leases.in_the_way(queue, ino.0);
     let view = Optimistic::begin(&core.store, &*queue.session, &queue.pool, is_free)?;
     let looked = view.run(&cmd.op, &paths.a)?;
     if let Some((h, offset)) = looked.cursor {

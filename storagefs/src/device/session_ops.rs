@@ -16,8 +16,9 @@ use crate::fs::{HandleTable, SessionView, perm};
 
 /// fsync, fdatasync (of what is behind a handle) and syncfs: everything up to now becomes durable.
 pub(super) async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64), Errno> {
-    if let Some(h) = h.filter(|h| *h != Handle::ROOT) {
-        let file = cx.session().handle(h)?;
+    // Kept: its ring may close the handle while this waits.
+    let description = h.filter(|h| *h != Handle::ROOT).map(|h| cx.description(h)).transpose()?;
+    if let Some(file) = &description {
         // Commands of this ring on this inode that came before have committed once the ticket is granted.
         drop(cx.hold(file.ino, Mode::Shared).await);
     }
@@ -35,9 +36,7 @@ pub(super) async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64),
         return Err(Errno::IO);
     }
     durable(cx, cx.core.store.journal().tail()).await?;
-    if let Some(h) = h.filter(|h| *h != Handle::ROOT) {
-        cx.description(h)?.written()?;
-    }
+    description.map_or(Ok(()), |d| d.written())?;
     Ok((0, 0))
 }
 

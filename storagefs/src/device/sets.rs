@@ -24,7 +24,7 @@ pub type Members = SmallVec<[(u64, Mode); 4]>;
 
 /// Inode numbers are already well spread by one multiplication.
 #[derive(Default)]
-struct InoHasher(u64);
+pub(super) struct InoHasher(u64);
 
 impl Hasher for InoHasher {
     fn write(&mut self, bytes: &[u8]) {

@@ -134,7 +134,7 @@ fn content(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done> {
         return None;
     }
     let held = core.sets.hold_free_one(file.ino.0)?;
-    if !cmd.is_posted() && core.leases.in_the_way(queue, file.ino.0).is_some() {
+    if !cmd.is_posted() && core.leases.in_the_way(queue, file.ino.0) {
         return None;
     }
     let changed = straight::plan(store, session, &queue.pool, cmd, file, core.clock.wall())?;

@@ -27,7 +27,7 @@ fn close(core: &Core, queue: &QueueState, (h, posted): (Handle, bool)) -> Option
     let session = &*queue.session;
     let ino = session.handle(h).ok()?.ino;
     let held = core.sets.hold_free(&members([(ino.0, Mode::Exclusive)]))?;
-    if !posted && core.leases.in_the_way(queue, ino.0).is_some() {
+    if !posted && core.leases.in_the_way(queue, ino.0) {
         return None;
     }
     Some(answer(close_held(core, session, h, ino, || drop(held))))
@@ -41,7 +41,7 @@ fn sync(core: &Core, queue: &QueueState, h: Option<Handle>) -> Option<Done> {
     if let Some(h) = h.filter(|h| *h != Handle::ROOT) {
         // Commands of this ring on this inode that came before have committed where none is left.
         let ino = session.handle(h).ok()?.ino;
-        if !core.sets.is_free(ino.0) || core.leases.in_the_way(queue, ino.0).is_some() {
+        if !core.sets.is_free(ino.0) || core.leases.in_the_way(queue, ino.0) {
             return None;
         }
     } else if core.leases.any_in_the_way(queue) {

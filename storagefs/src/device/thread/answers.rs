@@ -56,13 +56,19 @@ where
         self.spells_ns.set(self.spells_ns.get() + spell.now.saturating_sub(begin));
     }
 
-    /// Answers a command that is over at once; false when it is none, or not now.
-    pub(super) fn answer(&self, queue: &QueueState, ends: &mut Ends, raw: &RawCommand, spell: &mut Spell) -> bool {
+    /// Answers a command that is over at once; false when it is none, or not now. `posted`: one of a lease's holder.
+    pub(super) fn answer(
+        &self,
+        queue: &QueueState,
+        ends: &mut Ends,
+        (raw, posted): (&RawCommand, bool),
+        spell: &mut Spell,
+    ) -> bool {
         if !rtc::may_be(raw.0.opcode) {
             return false;
         }
         let Ok(mut cmd) = validate(raw, &queue.limits) else { return false };
-        cmd.posted &= matches!(cmd.op, Op::Open { .. }) || self.is_posted(queue, raw);
+        cmd.posted &= posted || matches!(cmd.op, Op::Open { .. });
         if planted(Canary::SqeReadTwice) {
             self.look_twice(queue, ends);
         }

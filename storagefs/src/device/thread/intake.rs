@@ -232,7 +232,7 @@ where
             }
             let limited = !ends.is_draining();
             // The empty case of the queue: nothing to wait for, nothing to hold; counted like every other command.
-            if alone && fresh && limited && self.answer(queue, &mut ends, &raw, &mut spell) {
+            if alone && fresh && limited && self.answer(queue, &mut ends, (&raw, posted), &mut spell) {
                 if self.spells_last() { break } else { continue }
             }
             if !posted && self.must_leave_slot() || limited && !admit(queue, bytes_of(&raw)) {
@@ -255,7 +255,7 @@ where
             let taken = now_ns();
             let seen = ends.start(&queue.pair, taken);
             self.note_depth(queue, &mut ends, taken);
-            return Taken::Command(Fresh { raw, admitted: limited, seen, taken });
+            return Taken::Command(Fresh { raw, posted, admitted: limited, seen, taken });
         }
         self.note_spell(queue, &mut ends, &spell);
         queue.counters.client_wakes.add(ends.publish());
@@ -298,13 +298,13 @@ where
         let mut cmd = match checked {
             Ok(cmd) => cmd,
             Err(errno) => {
-                if self.is_posted(queue, raw) {
+                if fresh.posted {
                     let _ = queue.session.handles.with(Handle::from_wire(raw.0.handle), |d| d.fail(errno));
                 }
                 return self.refuse(notes, errno);
             }
         };
-        cmd.posted &= matches!(cmd.op, Op::Open { .. }) || self.is_posted(queue, raw);
+        cmd.posted &= fresh.posted || matches!(cmd.op, Op::Open { .. });
         if !fresh.admitted && !departed::begins(self.core, &queue.session, &cmd.op, cmd.is_posted()) {
             return self.over_at_once(notes, dataplane::failed(Errno::INTR));
         }

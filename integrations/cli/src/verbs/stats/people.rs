@@ -9,7 +9,10 @@ use weldfs_storagefs::device::{DeviceStats, TenantStats};
 
 /// Every counter has its place here, by name.
 pub const GROUPS: &[(&str, &[&str])] = &[
-    ("commands", &["commands", "elements", "fused", "errors", "malformed", "uncontended", "queued"]),
+    (
+        "commands",
+        &["commands", "elements", "fused", "posted", "leases", "errors", "malformed", "uncontended", "queued"],
+    ),
     (
         "crossings and copies",
         &[
@@ -26,17 +29,7 @@ pub const GROUPS: &[(&str, &[&str])] = &[
     ),
     (
         "waits",
-        &[
-            "durable_waits",
-            "set_retries",
-            "room_waits",
-            "pace_waits",
-            "leases",
-            "posted",
-            "lease_waits",
-            "memory_waits",
-            "admission_waits",
-        ],
+        &["durable_waits", "set_retries", "room_waits", "pace_waits", "lease_waits", "memory_waits", "admission_waits"],
     ),
     ("slices", &["slices", "yields", "lent", "preemptions", "boosts", "migrations", "corrections", "corrected_ns"]),
     (
