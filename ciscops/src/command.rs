@@ -178,6 +178,8 @@ pub enum Op {
         flags: OpenFlags,
         mode: u32,
         placeholder: u32,
+        look: PoolRange,
+        watch: u32,
     },
     Close {
         h: Handle,

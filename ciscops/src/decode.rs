@@ -3,13 +3,13 @@
 use crate::command::{Command, Durability, Modify, Op, Placement, TxnMode};
 use crate::flags::{LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, XattrFlags};
 use crate::limits::{
-    ATOMIC_WRITE_MAX, BATCH_MAX, FILE_OFFSET_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, VIRT_PARAMS_MAX, VIRT_SPEC_MAX,
-    XATTR_VALUE_MAX,
+    ATOMIC_WRITE_MAX, BATCH_MAX, FILE_OFFSET_MAX, LOOK_MAX, MODIFY_MAX, PROGRAM_BODY_MAX, VIRT_PARAMS_MAX,
+    VIRT_SPEC_MAX, WATCHES, XATTR_VALUE_MAX,
 };
 use crate::optable::{Opcode, put_operands, take_operands};
 use crate::program::{HEADER_BYTES, MICRO_BYTES};
 use crate::sqe::{RawCommand, flags};
-use crate::{Cqe, Errno, PoolRange, Sqe};
+use crate::{Cqe, Errno, PoolRange, Sqe, StatBody};
 
 /// What the decoder must know of the session.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -149,7 +149,10 @@ fn check_params(params: PoolRange) -> Result<(), Errno> {
 /// Rules between the operands of one op.
 fn check(op: &Op) -> Result<(), Errno> {
     match *op {
-        Op::Open { flags, .. } => open_flags(flags),
+        Op::Open { flags, look, watch, .. } => {
+            check_look(look, watch)?;
+            open_flags(flags)
+        }
         Op::Read { at, out, .. } => match at {
             crate::At::End => Err(Errno::INVAL),
             _ => place(at, out.len),
@@ -198,6 +201,12 @@ fn check(op: &Op) -> Result<(), Errno> {
         Op::Program { body } if (body.len as usize) < HEADER_BYTES + MICRO_BYTES => Err(Errno::INVAL),
         _ => Ok(()),
     }
+}
+
+/// A watch of the ring, and room for attributes at least; or neither.
+fn check_look(look: PoolRange, watch: u32) -> Result<(), Errno> {
+    let fits = (size_of::<StatBody>() as u32..=LOOK_MAX).contains(&look.len) && (1..=WATCHES).contains(&watch);
+    if fits || (look.is_empty() && watch == 0) { Ok(()) } else { Err(Errno::INVAL) }
 }
 
 /// Whole entries, a result for each, and neither in the way of the other.

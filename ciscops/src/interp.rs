@@ -24,6 +24,12 @@ pub const OWNED: u64 = 1 << 61;
 /// See [`OWNED`].
 pub const ROOT_HERE: u64 = 1 << 60;
 
+/// Bit of an open's second result: its attributes are in the range that the command named, and the watch that it named
+/// tells when they are not those of the file any more.
+pub const WATCHED: u64 = 1 << 59;
+/// With it: the file's content follows, all of it.
+pub const WHOLE: u64 = 1 << 58;
+
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {

@@ -97,6 +97,13 @@ pub const LEASE_BLOCKS: u32 = 128;
 pub const POSTED_MAX: u32 = 64 << 10;
 /// Write leases of one device at a time.
 pub const LEASES_MAX: usize = 1024;
+/// Watches of one queue pair at a time: what an open brought along, and is known to be as it was.
+pub const WATCHES: u32 = 32;
+/// Nanoseconds for which a client relies on a watch after it asked for it. A device that opens an image which was not
+/// closed cleanly waits as long before it serves: what a client knows by a device that died is of no use any more then.
+pub const WATCH_NS: u64 = 20_000_000;
+/// Bytes of the longest answer of an open: attributes (a StatBody), and the content of a file that fits behind them.
+pub const LOOK_MAX: u32 = 16 << 10;
 /// Nanoseconds that a device sleeps at most when it has told its clients that it naps.
 pub const NAP_NS: u64 = 1_000_000;
 /// Milliseconds a client sleeps before it looks whether the device still lives.

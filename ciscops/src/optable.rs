@@ -127,7 +127,10 @@ const LINK_BIT: Lane = Aux { shift: 31, bits: 1 };
 
 op_table! {
     Nop = 0, "nop", false {}
-    Open = 1, "open", false { base: Handle, path: A(Path), flags: OPEN_FLAGS, mode: MODE, placeholder: Imm32(0) }
+    Open = 1, "open", false {
+        base: Handle, path: A(Path), flags: OPEN_FLAGS, mode: MODE, placeholder: Imm32(0), look: B(Bytes),
+        watch: Imm32(4)
+    }
     Close = 2, "close", false { h: Handle }
     Read = 3, "read", false { h: Handle, at: At(OffsetHigh::Offset), out: A(Bytes) }
     Write = 4, "write", false { h: Handle, at: At(OffsetHigh::Offset), src: A(Bytes) }

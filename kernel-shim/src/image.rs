@@ -2,7 +2,9 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
+use weldfs_ciscops::limits::WATCH_NS;
 use weldfs_journal::{Medium, SystemClock, SystemRandom};
 use weldfs_storagefs::device::{DeviceConfig, MediaModel, Profile, on_modelled};
 use weldfs_storagefs::media::{self, ImageKind, OpenMode, RamMedium};
@@ -37,6 +39,8 @@ pub(crate) struct Taken {
     media: Option<Arc<MediaModel>>,
     name: String,
     read_only: bool,
+    /// When its lock was had.
+    since: Instant,
 }
 
 /// A mounted store with what recovery said.
@@ -65,7 +69,7 @@ impl Taken {
     fn image(path: &Path, mode: OpenMode, flush: bool) -> Result<Taken, ServeError> {
         let medium = open_image(path, mode, flush)?;
         let read_only = mode != OpenMode::ReadWrite;
-        Ok(Taken { medium, media: None, name: path.display().to_string(), read_only })
+        Ok(Taken { medium, media: None, name: path.display().to_string(), read_only, since: Instant::now() })
     }
 
     /// Opens an image and takes its lock, or takes fresh memory.
@@ -83,7 +87,7 @@ impl Taken {
                     MkfsOptions { label: "ram".into(), owner: (cred.uid, cred.gid), ..MkfsOptions::default() };
                 format(&medium, &options, &SystemClock, &SystemRandom)
                     .map_err(|e| ServeError::Image(format!("memory: {e}")))?;
-                Ok(Taken { medium, media: None, name: "memory".to_owned(), read_only: false })
+                Ok(Taken { medium, media: None, name: "memory".to_owned(), read_only: false, since: Instant::now() })
             }
         }
     }
@@ -96,7 +100,7 @@ impl Taken {
 
     /// Mounts it; `memory_bytes` is what overlay and caches may take.
     pub fn mount(self, memory_bytes: u64) -> Result<Opened, ServeError> {
-        let Taken { medium, media, name, read_only } = self;
+        let Taken { medium, media, name, read_only, since } = self;
         let bad = |e: &dyn std::fmt::Display| ServeError::Image(format!("{name}: {e}"));
         let label = Superblock::load(&*medium).map(|(sb, _)| text(&sb.label)).map_err(|e| bad(&e))?;
         let options = MountOptions {
@@ -105,6 +109,10 @@ impl Taken {
             ..MountOptions::new(Arc::new(SystemClock), Arc::new(SystemRandom))
         };
         let (store, recovery) = Store::mount(medium.clone(), options).map_err(|e| bad(&e))?;
+        if !recovery.clean {
+            // Clients of a device that died may still answer from what it said (`storagefs::device::watches`).
+            std::thread::sleep(Duration::from_nanos(WATCH_NS).saturating_sub(since.elapsed()));
+        }
         Ok(Opened { store, recovery, label, medium, media })
     }
 }

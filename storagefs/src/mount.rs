@@ -359,6 +359,7 @@ impl Store {
             checkpoints: AtomicU64::new(0),
             checkpoint_bytes: AtomicU64::new(0),
             opens: Mutex::new(InoMap::default()),
+            changes: OnceLock::new(),
             suspects: Mutex::default(),
             pins: Default::default(),
             writer: Mutex::new(Writer { sb, zone, pending: None, unnamed: Vec::new() }),

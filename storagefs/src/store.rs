@@ -30,6 +30,7 @@ pub(crate) use spare::Spare;
 use crate::alloc::Alloc;
 use crate::blockcache::BlockCache;
 use crate::checkpoint::Writer;
+use crate::effect::Effect;
 use crate::error::{FsError, FsResult, Miss};
 use crate::geometry::Geometry;
 use crate::integrity::Damage;
@@ -153,6 +154,12 @@ pub struct StoreStats {
     pub damage_found: u64,
 }
 
+/// Is told what changes.
+pub(crate) trait Changes: Send + Sync {
+    /// These effects will be applied now: nobody has seen any of them yet.
+    fn change(&self, effects: &[Effect]);
+}
+
 /// The file system below its semantics. See the module.
 pub struct Store {
     pub(crate) medium: Arc<dyn Medium>,
@@ -193,6 +200,8 @@ pub struct Store {
     /// Bytes of blocks that checkpoints merged, and of superblocks; pages are counted where they are written.
     pub(crate) checkpoint_bytes: AtomicU64,
     pub(crate) opens: Mutex<InoMap<u32>>,
+    /// Told of changes.
+    pub(crate) changes: OnceLock<Arc<dyn Changes>>,
     /// Ranges of files that virtual files which are open stream from or to.
     pub(crate) pins: Pins,
     /// Pages whose fetch found other bytes, once: see [`Store::fetch`].
@@ -229,6 +238,11 @@ impl Store {
     /// ENOENT, `Miss` on a cold page, damage.
     pub(crate) fn look_at<T>(&self, ino: InodeNo, look: impl FnOnce(&InodeRec) -> T) -> FsResult<T> {
         self.overlay.inode(ino.0, look)?.ok_or(Errno::NOENT.into())
+    }
+
+    /// Has `changes` told of all that is applied from now on. The first one stays.
+    pub(crate) fn tell_changes(&self, changes: Arc<dyn Changes>) {
+        let _ = self.changes.set(changes);
     }
 
     /// A number for a new inode. Numbers not used are lost, which is harmless.

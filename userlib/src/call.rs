@@ -6,7 +6,6 @@ use crate::channel::Channel;
 use crate::client::Client;
 use crate::outcome::{CommandId, Tag};
 use crate::queue::Queue;
-use std::cell::Cell;
 use std::rc::Rc;
 use weldfs_ciscops::{Command, Cqe, Durability, Errno, Op, PoolRange, SharedBytes, TxnMode};
 
@@ -15,9 +14,6 @@ use weldfs_ciscops::{Command, Cqe, Durability, Errno, Op, PoolRange, SharedBytes
 pub(crate) struct How<'t> {
     pub(crate) durability: Durability,
     pub(crate) after_durable: bool,
-    /// An open asks for the write lease, and this learns on which queue pair, and how often leases had been taken back
-    /// there.
-    pub(crate) asks: Option<&'t Cell<(u64, u32)>>,
     /// The command is detectable, and this learns which it is.
     pub(crate) tag: Option<&'t Tag>,
     pub(crate) mode: TxnMode,
@@ -112,16 +108,13 @@ fn execute<const I: usize, const O: usize>(
             mode: how.mode,
             after_durable: how.after_durable,
             detectable: how.tag.is_some(),
-            posted: how.asks.is_some() && !queue.is_inline(),
+            posted: false,
             placement: how.placement.of(&op),
             op,
         };
         if let Some(tag) = how.tag {
             let index = u16::try_from(queue.index()).map_err(|_| Errno::OVERFLOW)?;
             tag.set(CommandId { client: *client, queue: index, sequence: queue.next_sequence() });
-        }
-        if let Some(asks) = how.asks {
-            asks.set((queue.id(), queue.recalls()));
         }
         let cqe = queue.execute(&command)?;
         for ((room, range), n) in rooms.iter_mut().zip(outs.ranges).zip(filled(&cqe)) {

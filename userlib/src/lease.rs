@@ -45,7 +45,7 @@ impl Lease {
     }
 
     /// So much of what was posted under it is over; of a write, how.
-    pub(crate) fn done(&self, blocks: u32, write: Option<&Cqe>) {
+    fn done(&self, blocks: u32, write: Option<&Cqe>) {
         self.blocks.fetch_sub(blocks, Ordering::Relaxed);
         match write.map(|cqe| cqe.ok()) {
             Some(Ok((_, place))) => self.place.store(place, Ordering::Relaxed),
@@ -81,7 +81,17 @@ impl Lease {
 #[derive(Debug)]
 pub(crate) struct Posted {
     pub(crate) range: PoolRange,
-    pub(crate) lease: Arc<Lease>,
+    /// None of a close without one.
+    pub(crate) lease: Option<Arc<Lease>>,
     pub(crate) blocks: u32,
     pub(crate) writes: bool,
+}
+
+impl Posted {
+    /// It is over; of a write, how.
+    pub(crate) fn done(&self, write: Option<&Cqe>) {
+        if let Some(lease) = &self.lease {
+            lease.done(self.blocks, write);
+        }
+    }
 }

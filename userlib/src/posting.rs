@@ -7,9 +7,9 @@ use crate::buf::Payload;
 use crate::call::stage_input;
 use crate::client::Client;
 use crate::lease::{Lease, Posted};
+use crate::look::{Asked, Look};
 use crate::queue::Queue;
 use crate::raw::{Opened, Raw};
-use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use weldfs_ciscops::flags::SetAttrMask;
@@ -22,32 +22,70 @@ use zerocopy::IntoBytes;
 pub const POSTED_MAX: usize = limits::POSTED_MAX as usize;
 const BLOCK: usize = 4096;
 
+/// What is wished for with a file that is opened.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Wishes {
+    /// The right to post changes of it.
+    pub lease: bool,
+    /// Its attributes and, if it can be read and is short, its content.
+    pub look: bool,
+}
+
+/// What an open came to.
+#[derive(Debug, Clone)]
+pub struct Brought {
+    /// The handle.
+    pub opened: Opened,
+    /// The write lease, if it was granted.
+    pub lease: Option<Arc<Lease>>,
+    /// What came along, if anything did.
+    pub look: Option<Arc<Look>>,
+}
+
 /// How many blocks the device keeps for a write.
 fn blocks_of(len: usize) -> u32 {
     len.div_ceil(BLOCK) as u32 + 1
 }
 
 impl Raw<'_> {
-    /// openat(2) as [`Raw::openat`], and the write lease of what was opened, if the device grants it: not where another
-    /// open file has it, not with O_SYNC or O_DSYNC, and only by a device of one core in a process of its own. A lease
-    /// ends with its handle.
-    pub fn open_leased(
+    /// openat(2) as [`Raw::openat`], with what is wished for beside the handle, as far as the device grants it.
+    ///
+    /// The write lease: not where another open file has it, not with O_SYNC or O_DSYNC, and only by a device of one core
+    /// in a process of its own. It ends with its handle. The look: not where another handle has the lease, where
+    /// something is not in the device's memory, and on emulated hardware.
+    pub fn open_with(
         &self,
         base: Handle,
         path: &[u8],
-        flags: OpenFlags,
-        mode: u32,
-    ) -> Result<(Opened, Option<Arc<Lease>>), Errno> {
-        if self.parts().2.durability == Durability::Durable {
-            return self.openat(base, path, flags, mode, 0).map(|opened| (opened, None));
+        (flags, mode): (OpenFlags, u32),
+        wishes: Wishes,
+    ) -> Result<Brought, Errno> {
+        let (client, session, how) = self.parts();
+        let path = Payload::Bytes(path);
+        let open = |queue: &mut Queue| {
+            let asks = wishes.lease && how.durability != Durability::Durable && !queue.is_inline();
+            let (path, owned) = stage_input(queue, &path)?;
+            let asked = if wishes.look && !queue.is_inline() { Asked::of(queue, flags) } else { Asked::none() };
+            let (look, watch) = (asked.room, asked.watch);
+            let op = Op::Open { base, path, flags, mode: mode & 0o7777, placeholder: 0, look, watch };
+            let command = Command::new(0, op).with_durability(how.durability);
+            let place = (queue.id(), queue.recalls());
+            let answer = queue.execute(&if asks { command.posted() } else { command });
+            let look = asked.take(queue, &answer);
+            if owned {
+                queue.free(path);
+            }
+            let cqe = answer?;
+            cqe.ok()?;
+            let created = cqe.result2 & CREATED != 0;
+            let opened = Opened { handle: Handle::from_wire(cqe.result), mode: cqe.result2 as u32, created };
+            Ok(Brought { opened, lease: Lease::granted(&cqe, place), look })
+        };
+        match client.with_queue(session, 0, open)? {
+            // Nothing was sent: the name did not fit. A bigger pool is made once per thread, on demand.
+            Err(Errno::NOMEM) => client.with_queue(session, path.len() * 2, open)?,
+            done => done,
         }
-        let place = Cell::new((0, 0));
-        let build = |[path]: [PoolRange; 1]| Op::Open { base, path, flags, mode: mode & 0o7777, placeholder: 0 };
-        let cqe = self.asking(&place).act([path.into()], build)?;
-        let has = |bit: u64| cqe.result2 & bit != 0;
-        let opened = Opened { handle: Handle::from_wire(cqe.result), mode: cqe.result2 as u32, created: has(CREATED) };
-        let lease = Lease::granted(&cqe, place.get());
-        Ok((opened, lease))
     }
 
     /// Posts a write: true when it is as good as done, and false when it was not posted (another thread's lease, one
@@ -89,6 +127,17 @@ impl Raw<'_> {
         if posted { Ok(true) } else { self.close(h).map(|()| false) }
     }
 
+    /// close(2) of a handle without a lease, and without waiting for it. For a file that no other process has and that
+    /// this one has no locks of: what else a close does, no one can tell. Only where the device has granted a look or a
+    /// lease of the handle: others would take it for a command that is waited for.
+    pub fn post_plain_close(&self, h: Handle) -> Result<(), Errno> {
+        let (client, session, _) = self.parts();
+        client.with_queue(session, 0, |queue| {
+            let command = Command::new(0, Op::Close { h }).posted();
+            queue.post(&command, Posted { range: PoolRange::EMPTY, lease: None, blocks: 0, writes: false })
+        })?
+    }
+
     fn post(
         &self,
         lease: &Arc<Lease>,
@@ -116,7 +165,7 @@ impl Raw<'_> {
             };
             let command = Command::new(0, build(range)).with_durability(how.durability).posted();
             lease.blocks.fetch_add(blocks, Ordering::Relaxed);
-            queue.post(&command, Posted { range, lease: lease.clone(), blocks, writes })?;
+            queue.post(&command, Posted { range, lease: Some(lease.clone()), blocks, writes })?;
             if queue.recalls() != lease.recalls {
                 // The device may have looked for what was published before it saw this: then it has no room kept.
                 lease.end();

@@ -7,6 +7,7 @@ use crate::client::Session;
 use crate::connector::{Here, QueueParts, Transport};
 use crate::fork;
 use crate::lease::Posted;
+use crate::look::Looks;
 use crate::slab::Slab;
 use crate::spin::Spin;
 use std::os::fd::OwnedFd;
@@ -55,6 +56,7 @@ pub struct Queue {
     /// By slot, what flies and is not waited for; and how many of them there are.
     posted: Box<[Option<Posted>]>,
     posts: u32,
+    looks: Looks,
     next: u64,
     flying: u32,
     /// Slots that are not free.
@@ -96,6 +98,7 @@ impl Queue {
             slots: vec![Slot::Free; parts.layout.depth as usize].into_boxed_slice(),
             posted: (0..parts.layout.depth).map(|_| None).collect(),
             posts: 0,
+            looks: Looks::default(),
             next: first_sequence(),
             flying: 0,
             taken: 0,
@@ -137,6 +140,7 @@ impl Queue {
             slab: Slab::new(self.pool.len() as u32),
             slots: std::mem::take(&mut self.slots),
             posted: std::mem::take(&mut self.posted),
+            looks: std::mem::take(&mut self.looks),
             spin: Spin::default(),
             calls: 0,
             doorbell: self.doorbell.clone(),
@@ -463,6 +467,16 @@ impl Queue {
     /// Its number among all queue pairs of this process.
     pub(crate) fn id(&self) -> u64 {
         self.id
+    }
+
+    /// Its watches.
+    pub(crate) fn looks(&mut self) -> &mut Looks {
+        &mut self.looks
+    }
+
+    /// The memory of its rings.
+    pub(crate) fn memory(&self) -> &QueueMemory {
+        self.sq.memory()
     }
 
     /// Whether commands run on the calling thread.

@@ -15,7 +15,6 @@ use crate::catalogue::Placement;
 use crate::client::Client;
 use crate::connector::{Claimed, Placeholder};
 use crate::outcome::Tag;
-use std::cell::Cell;
 use std::os::fd::BorrowedFd;
 use weldfs_ciscops::flags::{
     AccessMask, FallocMode, LockAction, LockKind, LockSpace, OpenFlags, RenameFlags, Whence, XattrFlags,
@@ -111,12 +110,6 @@ impl<'c> Raw<'c> {
         self
     }
 
-    /// The same where an open asks for the write lease.
-    pub(crate) fn asking(mut self, learns: &'c Cell<(u64, u32)>) -> Raw<'c> {
-        self.how.asks = Some(learns);
-        self
-    }
-
     /// Whose calls they are, for which session, and how they run.
     pub(crate) fn parts(&self) -> (&'c Client, u64, How<'c>) {
         (self.client, self.epoch, self.how)
@@ -157,7 +150,15 @@ impl<'c> Raw<'c> {
         mode: u32,
         placeholder: u32,
     ) -> Result<Opened, Errno> {
-        let cqe = self.act([path.into()], |[path]| Op::Open { base, path, flags, mode: mode & 0o7777, placeholder })?;
+        let cqe = self.act([path.into()], |[path]| Op::Open {
+            base,
+            path,
+            flags,
+            mode: mode & 0o7777,
+            placeholder,
+            look: PoolRange::EMPTY,
+            watch: 0,
+        })?;
         let (mode, created) = (cqe.result2 as u32, cqe.result2 & CREATED != 0);
         Ok(Opened { handle: Handle::from_wire(cqe.result), mode, created })
     }

@@ -193,7 +193,15 @@ impl Drill {
 
     fn open(&mut self, name: &str, turn: &mut dyn FnMut() -> bool) -> Handle {
         let path = self.name(0, name);
-        let open = Op::Open { base: Handle::ROOT, path, flags: FLAGS, mode: 0o644, placeholder: 0 };
+        let open = Op::Open {
+            base: Handle::ROOT,
+            path,
+            flags: FLAGS,
+            mode: 0o644,
+            placeholder: 0,
+            look: PoolRange::EMPTY,
+            watch: 0,
+        };
         Handle::from_wire(self.one(open, turn).result)
     }
 

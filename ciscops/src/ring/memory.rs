@@ -1,6 +1,7 @@
 //! The memory under the rings: index words and entry slots, as a trait so that a model checker can supply its own.
 
 use super::layout::{QueueLayout, word};
+use crate::limits::WATCHES;
 use crate::sqe::{Cqe, Sqe};
 use crate::{Errno, SharedRegion};
 use core::ptr::NonNull;
@@ -18,6 +19,8 @@ pub enum Word {
     DeviceSleeping,
     /// How often the ring's write leases were taken back; the device's.
     Recalls,
+    /// The ring's watches that are over, a bit each; the device's.
+    Watches,
     /// Entries put in the CQ; the device's, and the futex the client sleeps on.
     CqTail,
     /// Entries taken from the CQ; the client's.
@@ -37,6 +40,7 @@ impl Word {
             Word::SqHead => word::SQ_HEAD,
             Word::DeviceSleeping => word::DEVICE_SLEEPING,
             Word::Recalls => word::RECALLS,
+            Word::Watches => word::WATCHES,
             Word::CqTail => word::CQ_TAIL,
             Word::CqHead => word::CQ_HEAD,
             Word::ClientSleeping => word::CLIENT_SLEEPING,
@@ -108,6 +112,29 @@ impl QueueMemory {
     /// The buffer pool as a region of its own.
     pub fn pool(&self, layout: &QueueLayout) -> Result<SharedRegion, Errno> {
         self.region.sub(layout.pool_off as usize, layout.pool_bytes as usize)
+    }
+
+    /// Device's side: a watch of the ring begins (again), by number.
+    pub fn begin_watch(&self, watch: u32) {
+        self.atomic(Word::Watches).fetch_and(!(1 << (watch % WATCHES)), Ordering::Release);
+    }
+
+    /// Device's side: what it is about changes now. Said before the change can be seen by any: whoever has heard of it,
+    /// from whomever, finds the bit.
+    pub fn end_watch(&self, watch: u32) {
+        self.atomic(Word::Watches).fetch_or(1 << (watch % WATCHES), Ordering::Release);
+    }
+
+    /// Client's side: whether what it is about is as it was when the watch began.
+    #[inline]
+    pub fn is_watched(&self, watch: u32) -> bool {
+        self.load(Word::Watches, Ordering::Acquire) & 1 << (watch % WATCHES) == 0
+    }
+
+    /// Whether the device has closed the queue.
+    #[inline]
+    pub fn is_closed(&self) -> bool {
+        self.load(Word::DeviceClosed, Ordering::Acquire) != 0
     }
 
     /// The whole region.

@@ -1,14 +1,15 @@
 //! The one way to the device: a client attached at first need, and the errno of whatever goes wrong.
 
 use crate::abi::Res;
+use crate::patterns::{CLOSE, LOOK};
 use crate::{config, counts, report, sys, table};
 use std::cell::Cell;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
-use weldfs::{AttachOptions, Client, ClientOptions, Raw, SocketConnector, kept};
-use weldfs_ciscops::flags::OpenFlags;
+use weldfs::{AttachOptions, Client, ClientOptions, Raw, SocketConnector, Wishes, kept};
+use weldfs_ciscops::flags::{OpenFlags, Whence};
 use weldfs_ciscops::{Errno, Handle};
 use weldfs_locks::{Mutex, MutexGuard};
 
@@ -111,7 +112,20 @@ pub fn handle(fd: i32) -> Option<Res<Handle>> {
     if found.is_some() {
         counts::served();
     }
+    if let Some(Ok(h)) = found
+        && let Some(open) = table::entry(fd)
+        && open.place.is_here()
+        && let Err(code) = hand_over(open, h)
+    {
+        return Some(Err(code));
+    }
     found
+}
+
+/// Has the device know where an open file's offset is.
+#[cold]
+fn hand_over(open: &table::Open, h: Handle) -> Res<()> {
+    open.place.hand_over(|at| on(|raw| raw.seek(h, Whence::Set, at as i64)).map(drop))
 }
 
 /// Takes over the open file that an inherited descriptor stands for.
@@ -135,13 +149,13 @@ pub fn open(base: Handle, path: &[u8], oflags: i32, mode: u32, name: &[u8]) -> R
         let _ = sys::close(fd);
         return Err(libc::EMFILE);
     }
-    let asks = flags.contains(OpenFlags::WRITE) && config::get().is_some_and(|config| config.merge != 0);
-    let opened = match asks {
-        true => on(|raw| raw.open_leased(base, path, flags, mode)),
-        false => on(|raw| raw.openat(base, path, flags, mode, 0)).map(|opened| (opened, None)),
-    };
-    let noted = opened.and_then(|(opened, lease)| {
-        let noted = table::insert_leased(fd, Some((opened.handle, u32::from(flags.bits()))), name, lease);
+    let merges = |pattern: u8| config::get().is_some_and(|config| config.merge & pattern != 0);
+    let lease = flags.contains(OpenFlags::WRITE) && merges(!LOOK);
+    let look = (merges(LOOK) || merges(CLOSE)) && !flags.contains(OpenFlags::PATH);
+    let opened = on(|raw| raw.open_with(base, path, (flags, mode), Wishes { lease, look }));
+    let noted = opened.and_then(|opened| {
+        let noted = table::insert_opened(fd, &opened, u32::from(flags.bits()), name);
+        let opened = opened.opened;
         noted.inspect_err(|_| {
             let _ = on(|raw| raw.close(opened.handle));
         })
@@ -247,6 +261,10 @@ pub fn share_one(fd: i32) -> Res<()> {
 }
 
 fn share(open: &[(&'static table::Open, Handle)]) -> Res<()> {
+    for (open, handle) in open {
+        open.end_look();
+        hand_over(open, *handle)?;
+    }
     let handles: Vec<Handle> = open.iter().map(|(_, handle)| *handle).collect();
     let made = match client()?.raw().share(&handles) {
         Ok(made) => made,

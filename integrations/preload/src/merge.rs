@@ -29,7 +29,8 @@ pub fn note_lock() {
     LOCKED.store(true, Ordering::Relaxed);
 }
 
-fn count(pattern: u8) {
+/// One more call did not wait.
+pub fn count(pattern: u8) {
     if counts::counting() {
         patterns::note(pattern);
     }
@@ -54,6 +55,8 @@ pub fn write(fd: i32, before: u64, (h, at): (Handle, At), parts: &[IoSlice<'_>])
     if open.status().intersects(OpenFlags::SYNC | OpenFlags::DSYNC) {
         return Ok(None);
     }
+    // Before the write is there: from then on it is not what came with the open.
+    open.end_look();
     if !device::on(|d| d.post_write(&lease, h, at, parts))? {
         return Ok(None);
     }
@@ -87,7 +90,8 @@ pub fn set_attr(fd: i32, h: Handle, set: &SetAttrBody) -> Res<bool> {
     if !is_on(ATTRIBUTES) || registry::any() {
         return Ok(false);
     }
-    let Some(lease) = table::entry(fd).and_then(|open| open.lease()) else { return Ok(false) };
+    let Some((open, lease)) = table::entry(fd).and_then(|open| Some((open, open.lease()?))) else { return Ok(false) };
+    open.end_look();
     let posted = device::on(|d| d.post_attr(&lease, h, set))?;
     if posted {
         count(ATTRIBUTES);
@@ -105,6 +109,11 @@ pub fn close(last: &table::Last) -> Res<()> {
                 count(CLOSE);
             }
             failed.and(posted.map(drop))
+        }
+        None if last.posts && is_on(CLOSE) && !LOCKED.load(Ordering::Relaxed) => {
+            device::on(|d| d.post_plain_close(last.handle))?;
+            count(CLOSE);
+            Ok(())
         }
         None => device::on(|d| d.close(last.handle)),
     }

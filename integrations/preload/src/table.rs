@@ -5,6 +5,7 @@
 //! that closes a descriptor in one thread while using it in another gets the same race as with the kernel.
 
 use crate::abi::Res;
+use crate::place::Place;
 use crate::promotion::Promotion;
 use std::cell::Cell;
 use std::collections::HashSet;
@@ -12,7 +13,7 @@ use std::ptr::null_mut;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::thread::LocalKey;
-use weldfs::Lease;
+use weldfs::{Brought, Lease, Look};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::flags::OpenFlags;
 use weldfs_locks::{Mutex, MutexGuard};
@@ -54,6 +55,13 @@ pub struct Open {
     /// The right to change it without waiting, and whether there is one.
     lease: Mutex<Option<Arc<Lease>>>,
     leased: AtomicBool,
+    /// What came with its open, and whether that may still be of use.
+    look: Mutex<Option<Arc<Look>>>,
+    looked: AtomicBool,
+    /// Whether the device takes its close without an answer that is waited for.
+    posts: AtomicBool,
+    /// Its offset.
+    pub place: Place,
     /// What is known of it at the mount (`promote`).
     pub kernel: Promotion,
 }
@@ -73,6 +81,44 @@ impl Open {
             return None;
         }
         self.lease.try_lock()?.clone()
+    }
+
+    /// Whether something came with its open that may still be true.
+    #[inline]
+    pub fn has_look(&self) -> bool {
+        self.looked.load(Ordering::Relaxed)
+    }
+
+    /// What came with its open, if that is still true; and if no other thread is just here, as with the lease.
+    #[inline]
+    pub fn look(&self) -> Option<Arc<Look>> {
+        if !self.looked.load(Ordering::Acquire) {
+            return None;
+        }
+        let look = self.look.try_lock()?.clone()?;
+        if look.is_current() {
+            return Some(look);
+        }
+        self.looked.store(false, Ordering::Release);
+        None
+    }
+
+    /// This process changes the file, or is no longer the only one that has it open so.
+    pub fn end_look(&self) {
+        self.looked.store(false, Ordering::Release);
+    }
+
+    fn set_look(&self, look: Option<Arc<Look>>) {
+        if look.is_none() && !self.looked.load(Ordering::Relaxed) {
+            return;
+        }
+        self.looked.store(false, Ordering::Release);
+        let Some(mut place) = self.look.try_lock() else { return };
+        let before = std::mem::replace(&mut *place, look);
+        self.looked.store(place.is_some(), Ordering::Release);
+        drop(place);
+        // A thread that reads by it has its own share of it.
+        before.inspect(|look| look.end());
     }
 
     /// Access and status flags, as last seen by this process.
@@ -149,6 +195,10 @@ fn fresh() -> &'static Open {
         name: Mutex::new(Vec::new()),
         lease: Mutex::new(None),
         leased: AtomicBool::new(false),
+        look: Mutex::new(None),
+        looked: AtomicBool::new(false),
+        posts: AtomicBool::new(false),
+        place: Place::new(),
         kernel: Promotion::new(),
     }))
 }
@@ -167,13 +217,21 @@ fn place(fd: i32, open: &'static Open) -> Res<()> {
 
 /// Notes that `fd` stands for `handle` (`None`: inherited, to be claimed at first use).
 pub fn insert(fd: i32, handle: Option<(Handle, u32)>, name: &[u8]) -> Res<()> {
-    insert_leased(fd, handle, name, None)
+    insert_with(fd, handle, name, None)
 }
 
-/// The same of one that may be changed without waiting.
-pub fn insert_leased(fd: i32, handle: Option<(Handle, u32)>, name: &[u8], lease: Option<Arc<Lease>>) -> Res<()> {
+/// The same of one that was just opened, with what came along.
+pub fn insert_opened(fd: i32, brought: &Brought, flags: u32, name: &[u8]) -> Res<()> {
+    insert_with(fd, Some((brought.opened.handle, flags)), name, Some(brought))
+}
+
+fn insert_with(fd: i32, handle: Option<(Handle, u32)>, name: &[u8], brought: Option<&Brought>) -> Res<()> {
     let open = fresh();
-    drop(open.set_lease(lease));
+    drop(open.set_lease(brought.and_then(|b| b.lease.clone())));
+    let look = brought.and_then(|b| b.look.clone());
+    open.posts.store(look.is_some(), Ordering::Relaxed);
+    open.place.begin(look.as_ref().is_some_and(|look| look.content().is_some()) && reads_only(handle));
+    open.set_look(look);
     let (handle, flags) = (handle.map(|h| h.0), handle.map_or(0, |h| h.1));
     open.flags.store(flags, Ordering::Relaxed);
     open.handle.store(handle.map_or(0, Handle::to_wire), Ordering::Relaxed);
@@ -198,6 +256,11 @@ pub fn insert_leased(fd: i32, handle: Option<(Handle, u32)>, name: &[u8], lease:
     })
 }
 
+/// Whether what is opened so is only read: then its offset is moved by reads and seeks alone.
+fn reads_only(handle: Option<(Handle, u32)>) -> bool {
+    handle.is_some_and(|(_, flags)| !OpenFlags::from_bits_truncate(flags as u16).contains(OpenFlags::WRITE))
+}
+
 /// Notes that `new` is a duplicate of `old`.
 pub fn share(old: i32, new: i32) -> Res<()> {
     match entry(old) {
@@ -219,7 +282,10 @@ fn release(open: &'static Open) -> Option<Last> {
     }
     // What other processes may have is closed when it is closed.
     let lease = open.set_lease(None).filter(|_| alone);
-    let handle = handle.map(|handle| Last { handle, lease });
+    let posts = open.posts.swap(false, Ordering::Relaxed) && alone;
+    open.place.begin(false);
+    open.set_look(None);
+    let handle = handle.map(|handle| Last { handle, lease, posts });
     open.kernel.end();
     SPARE.lock().push(open);
     handle
@@ -241,8 +307,10 @@ pub enum Gone {
 pub struct Last {
     /// To be closed.
     pub handle: Handle,
-    /// The right to do so without waiting.
+    /// The right to do so without waiting, and to change it before.
     pub lease: Option<Arc<Lease>>,
+    /// The right to do so without waiting, where there is no lease.
+    pub posts: bool,
 }
 
 /// Forgets a descriptor.
@@ -373,6 +441,8 @@ pub fn after_fork(held: Held, child: bool) {
             if let Some(open) = unsafe { slot.load(Ordering::Acquire).as_ref() } {
                 open.shared.store(true, Ordering::Relaxed);
                 open.leased.store(false, Ordering::Relaxed);
+                open.looked.store(false, Ordering::Relaxed);
+                open.place.begin(false);
             }
         }
         ALONE.store(0, Ordering::Relaxed);

@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
 use weldfs::{
-    At, AttachOptions, Client, Connector, Errno, Handle, LockKind, LockSpace, Op, OpenFlags, OpenOptions, Queue,
-    SocketConnector, Transport,
+    At, AttachOptions, Client, Connector, Errno, Handle, LockKind, LockSpace, Op, OpenFlags, OpenOptions, PoolRange,
+    Queue, SocketConnector, Transport,
 };
 use weldfs_kernel_shim::{Embedded, HostDirServer, ServeConfig, Server, SocketAt, Source};
 use weldfs_storagefs::device::DeviceConfig;
@@ -130,7 +130,15 @@ fn a_lock_goes_with_the_last_descriptor_that_stood_for_its_file() {
     let path = q.stage(b"/f").unwrap();
     let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
     let placeholder = gone.placeholders(1).unwrap().pop().unwrap();
-    let open = Op::Open { base: Handle::ROOT, path, flags, mode: 0o600, placeholder: placeholder.id };
+    let open = Op::Open {
+        base: Handle::ROOT,
+        path,
+        flags,
+        mode: 0o600,
+        placeholder: placeholder.id,
+        look: PoolRange::EMPTY,
+        watch: 0,
+    };
     let h = Handle::from_wire(q.execute(&weldfs::Command::new(0, open)).unwrap().ok().unwrap().0);
     let other = Client::with(Arc::new(embedded.clone())).unwrap();
     let mine = other.open("/f", &OpenOptions::new().read(true).write(true)).unwrap();

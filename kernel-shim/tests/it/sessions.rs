@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weldfs::{
     At, AttachOptions, ChecksumKind, Client, Command, Connector, Errno, Handle, LockKind, LockSpace, Op, OpenFlags,
-    OpenOptions, Queue, Transport, TxnMode,
+    OpenOptions, PoolRange, Queue, Transport, TxnMode,
 };
 use weldfs_ciscops::program::text::parse;
 use weldfs_journal::{SystemClock, SystemRandom};
@@ -42,7 +42,15 @@ fn a_claimed_description_shares_its_offset_and_outlives_the_first_handle() {
     let mut qb = Queue::new(b.new_queue(8, 1 << 16).unwrap(), b.clone()).unwrap();
     let placeholder = a.placeholders(1).unwrap().remove(0);
     let path = qa.stage(b"/shared").unwrap();
-    let open = Op::Open { base: Handle::ROOT, path, flags: RW, mode: 0o644, placeholder: placeholder.id };
+    let open = Op::Open {
+        base: Handle::ROOT,
+        path,
+        flags: RW,
+        mode: 0o644,
+        placeholder: placeholder.id,
+        look: PoolRange::EMPTY,
+        watch: 0,
+    };
     let ha = Handle::from_wire(qa.execute(&Command::new(0, open)).unwrap().ok().unwrap().0);
     let src = qa.stage(b"first;").unwrap();
     qa.execute(&Command::new(0, Op::Write { h: ha, at: At::Current, src })).unwrap().ok().unwrap();
@@ -169,7 +177,15 @@ fn commands_of_one_queue_on_one_file_run_in_order() {
             std::thread::spawn(move || {
                 let mut q = Queue::new(t.new_queue(64, 1 << 16).unwrap(), t.clone()).unwrap();
                 let path = q.stage(format!("/order{n}").as_bytes()).unwrap();
-                let open = Op::Open { base: Handle::ROOT, path, flags: RW, mode: 0o600, placeholder: 0 };
+                let open = Op::Open {
+                    base: Handle::ROOT,
+                    path,
+                    flags: RW,
+                    mode: 0o600,
+                    placeholder: 0,
+                    look: PoolRange::EMPTY,
+                    watch: 0,
+                };
                 let h = Handle::from_wire(q.execute(&Command::new(0, open)).unwrap().ok().unwrap().0);
                 let mut flying = std::collections::VecDeque::new();
                 for i in 0..4000u32 {
@@ -350,7 +366,15 @@ fn files_opened_and_closed_one_after_the_other_never_meet_the_limit_of_open_ones
     // Faster than a look once a second.
     for round in 0..100 {
         for placeholder in session.placeholders(16).unwrap_or_else(|e| panic!("round {round}: {e:?}")) {
-            let open = Op::Open { base: Handle::ROOT, path, flags: RW, mode: 0o644, placeholder: placeholder.id };
+            let open = Op::Open {
+                base: Handle::ROOT,
+                path,
+                flags: RW,
+                mode: 0o644,
+                placeholder: placeholder.id,
+                look: PoolRange::EMPTY,
+                watch: 0,
+            };
             let h = Handle::from_wire(queue.execute(&Command::new(0, open)).unwrap().ok().unwrap().0);
             queue.execute(&Command::new(0, Op::Close { h })).unwrap().ok().unwrap();
         }
@@ -429,7 +453,8 @@ fn hole(embedded: &Embedded) -> (Arc<dyn Transport>, Queue, Handle) {
     let t = attach(embedded);
     let mut q = Queue::new(t.new_queue(64, 1 << 20).unwrap(), t.clone()).unwrap();
     let path = q.stage(b"/hole").unwrap();
-    let open = Op::Open { base: Handle::ROOT, path, flags: RW, mode: 0o644, placeholder: 0 };
+    let open =
+        Op::Open { base: Handle::ROOT, path, flags: RW, mode: 0o644, placeholder: 0, look: PoolRange::EMPTY, watch: 0 };
     let h = Handle::from_wire(q.execute(&Command::new(0, open)).unwrap().ok().unwrap().0);
     q.execute(&Command::new(0, Op::Truncate { h, size: HOLE })).unwrap().ok().unwrap();
     (t, q, h)
@@ -499,7 +524,15 @@ fn a_transaction_that_a_dead_client_had_published_is_committed_whole_or_not_at_a
         let (t, mut q, hole) = hole(&embedded);
         let open = |q: &mut Queue, name: String| {
             let path = q.stage(name.as_bytes()).unwrap();
-            let op = Op::Open { base: Handle::ROOT, path, flags: RW, mode: 0o644, placeholder: 0 };
+            let op = Op::Open {
+                base: Handle::ROOT,
+                path,
+                flags: RW,
+                mode: 0o644,
+                placeholder: 0,
+                look: PoolRange::EMPTY,
+                watch: 0,
+            };
             Handle::from_wire(q.execute(&Command::new(0, op)).unwrap().ok().unwrap().0)
         };
         let (a, b) = (open(&mut q, format!("/a{round}")), open(&mut q, format!("/b{round}")));

@@ -39,6 +39,7 @@ use super::slots::Inbox;
 use super::tenants::{DeviceStock, Identity, Resource, Tenant, TenantTable, TenantsConfig};
 use super::trace::Trace;
 use super::virt::Virtuals;
+use super::watches::Watches;
 use crate::store::Store;
 
 /// How a device is to be run.
@@ -145,6 +146,7 @@ pub struct Core {
     pub(super) sets: SetTable,
     pub(super) files: Arc<OpenFiles>,
     pub(super) leases: Leases,
+    pub(super) watches: Arc<Watches>,
     pub(super) virtuals: Virtuals,
     pub(super) io: IoPool,
     pub(super) maintenance: Maintenance,
@@ -248,9 +250,12 @@ impl Core {
         }
         let emulated = Emulated::new(&config, threads.len())?;
         let card = emulated.card().clone();
+        let watches = Arc::<Watches>::default();
+        store.tell_changes(watches.clone());
         Ok(Arc::new(Core {
             files: OpenFiles::of(&store),
             leases: Leases::default(),
+            watches,
             io: IoPool::start(store.clone(), config.at_rest)?,
             maintenance: Maintenance::default(),
             leavings: Leavings::default(),

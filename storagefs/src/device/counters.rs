@@ -204,6 +204,8 @@ counters! {
     pace_waits: SharedCount,
     /// Write leases granted.
     leases: SharedCount,
+    /// Opens that brought along what they opened.
+    watches: SharedCount,
     /// Commands that their clients did not wait for.
     posted: SharedCount,
     /// Commands that waited until what another ring had posted was over.

@@ -22,7 +22,7 @@ use super::core::Core;
 use super::detect;
 pub(super) use super::done::{Copied, Done};
 use super::held::{head, let_go, let_pass};
-use super::leases::{Before, note_failure};
+use super::leases::{Before, kept, note_failure};
 use super::lent::{Lending, Lost, may_lend};
 use super::mail::Mail;
 use super::memory::held_by;
@@ -504,7 +504,7 @@ async fn attempt<'d>(
         outcome = cut.unwrap_or(Outcome::failed(Errno::from(&e)));
     }
     if outcome.is_ok() {
-        outcome.result2 |= core.leases.grant(core, &cx.queue, &cx.cmd, finished.opened.as_ref());
+        outcome.result2 |= kept(core, &cx.queue, &cx.cmd, &mut finished);
     }
     *tickets = None;
     if lending.is_some() {

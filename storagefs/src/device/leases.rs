@@ -41,7 +41,7 @@ use super::pair;
 use super::session::QueueState;
 use super::sets::InoHasher;
 use crate::error::FsResult;
-use crate::fs::{FILE_BYTES_MAX, HandleTable, OpenedInfo, SessionView, perm};
+use crate::fs::{FILE_BYTES_MAX, Finished, HandleTable, OpenedInfo, SessionView, perm};
 use crate::limits::BLOCK;
 use crate::store::{Need, Plan, Spare};
 
@@ -133,8 +133,14 @@ impl Leases {
         }
     }
 
+    /// Whether any handle but this one has the lease of an inode.
+    pub fn is_of_another(&self, queue: &QueueState, h: Handle, ino: InodeNo) -> bool {
+        let other = |lease: &Lease| lease.handle != h || is_other(&lease.ring, queue);
+        self.any() && self.table.lock().get(&ino.0).is_some_and(other)
+    }
+
     /// After an open that asked for it: the bit of its second result that grants the lease, or none.
-    pub fn grant(&self, core: &Core, queue: &QueueState, cmd: &Command, opened: Option<&OpenedInfo>) -> u64 {
+    fn grant(&self, core: &Core, queue: &QueueState, cmd: &Command, opened: Option<&OpenedInfo>) -> u64 {
         let Some(o) = opened.filter(|o| cmd.posted && may_have_one(core, o)) else { return 0 };
         let mut table = self.table.lock();
         if table.len() >= LEASES_MAX {
@@ -152,6 +158,7 @@ impl Leases {
         place.insert(Lease { ring, handle: o.handle, spare, since, recalled: None });
         self.note(&table);
         queue.counters.leases.add(1);
+        core.watches.end_all(o.ino);
         let cred = queue.session.cred();
         let bit = |set: bool, bit: u64| if set { bit } else { 0 };
         LEASED | bit(perm::is_owner(&rec, cred), OWNED) | bit(cred.uid == 0, ROOT_HERE)
@@ -227,6 +234,17 @@ impl Leases {
     }
 }
 
+/// What an open that asked for it has beside the handle: the write lease, and what it brings along (`watches`). The bits
+/// of its second result that say so.
+pub(super) fn kept(core: &Core, queue: &QueueState, cmd: &Command, f: &mut Finished<'_>) -> u64 {
+    let Op::Open { watch, .. } = cmd.op else { return 0 };
+    if !cmd.posted && watch == 0 {
+        return 0;
+    }
+    let lease = core.leases.grant(core, queue, cmd, f.opened.as_ref());
+    lease | core.watches.begin(core, queue, cmd, (f.opened.as_ref(), &mut f.counters))
+}
+
 /// A posted change that failed is told by the description, to the next call that asks how its writes went.
 pub(super) fn note_failure(queue: &QueueState, cmd: &Command, outcome: &Outcome) {
     if let Op::Write { h, .. } | Op::SetAttr { h, .. } = cmd.op
@@ -242,9 +260,14 @@ fn is_other(ring: &Arc<QueueState>, queue: &QueueState) -> bool {
     !std::ptr::eq(&**ring, queue)
 }
 
+/// Whether commands may be posted to this device.
+pub(super) fn takes_posts(core: &Core) -> bool {
+    !core.board.is_shared() && !core.emulated.is_on()
+}
+
 /// Whether there are leases here, of a file that was opened so.
 fn may_have_one(core: &Core, o: &OpenedInfo) -> bool {
-    let device = !core.board.is_shared() && !core.emulated.is_on() && !core.is_poisoned();
+    let device = takes_posts(core) && !core.is_poisoned();
     let asked = core.config.durability == Durability::Durable;
     let room = core.board.len() >= SLOTS_MIN && core.config.inline != Some(true);
     let durable = o.flags.intersects(OpenFlags::SYNC | OpenFlags::DSYNC);

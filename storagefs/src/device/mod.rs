@@ -76,6 +76,7 @@ pub mod trace;
 mod tries;
 mod tune;
 mod virt;
+mod watches;
 mod wishes;
 
 use std::os::fd::{AsFd, BorrowedFd};

@@ -242,6 +242,16 @@ impl Pair {
         recall_leases(&self.memory);
     }
 
+    /// See [`QueueMemory::begin_watch`].
+    pub fn begin_watch(&self, watch: u32) {
+        self.memory.begin_watch(watch);
+    }
+
+    /// See [`QueueMemory::end_watch`].
+    pub fn end_watch(&self, watch: u32) {
+        self.memory.end_watch(watch);
+    }
+
     /// Nothing more of it is taken: none waits for it.
     pub fn leave(&self) {
         self.gone.store(true, Ordering::Release);

@@ -215,6 +215,7 @@ impl SessionState {
         super::staged::clear(self);
         self.core.files.locks.release_session(self.id);
         self.core.leases.end_session(self.id);
+        self.core.watches.end_session(self.id);
         if self.handles.close_all() {
             self.core.maintenance.watch_placeholders();
         }

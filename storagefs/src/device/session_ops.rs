@@ -63,6 +63,7 @@ pub(super) fn close_held(
     let written = session.handles.with(h, |d| d.written()).unwrap_or(Ok(()));
     let watched = session.handles.close(h)?;
     core.leases.end(session.id, h, ino);
+    core.watches.end(session.id, h, ino);
     released();
     if watched {
         core.maintenance.watch_placeholders();

@@ -13,7 +13,7 @@ use crate::overlay::{SHARDS, Shard};
 use crate::scratch;
 use smallvec::SmallVec;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::fence;
 use weldfs_ciscops::{Errno, InodeNo};
 use weldfs_journal::canary::{Canary, planted};
@@ -435,7 +435,11 @@ impl Store {
     }
 
     fn apply_along(&self, walk: Walk<'_>, lsn: u64, effects: Effects, tally: &mut Tally) -> FsResult<()> {
-        self.applying.fetch_add(1, AcqRel);
+        // Before a watch is looked for, in the one order of what is sequentially consistent: see `device::watches`.
+        self.applying.fetch_add(1, SeqCst);
+        if let Some(changes) = self.changes.get() {
+            changes.change(&effects);
+        }
         let applied = self.apply_all(walk, lsn, effects, tally);
         self.applied.fetch_add(1, Release);
         applied

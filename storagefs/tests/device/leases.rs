@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use weldfs::{At, AttachOptions, Client, Command, Connector, Errno, Handle, Lease, Op, OpenFlags, PoolRange, Raw};
-use weldfs::{SetAttrBody, SetAttrMask};
+use weldfs::{SetAttrBody, SetAttrMask, Wishes};
 use weldfs_ciscops::interp::LEASED;
 use weldfs_ciscops::ring::word;
 use weldfs_ciscops::{CqConsumer, QueueMemory, SharedRegion, SqProducer, limits};
@@ -29,8 +29,8 @@ fn client(device: &Embedded) -> Client {
 }
 
 fn open(raw: Raw<'_>, name: &[u8], flags: OpenFlags) -> (Handle, Option<Arc<Lease>>) {
-    let (opened, lease) = raw.open_leased(Handle::ROOT, name, flags, 0o644).unwrap();
-    (opened.handle, lease)
+    let brought = raw.open_with(Handle::ROOT, name, (flags, 0o644), Wishes { lease: true, look: false }).unwrap();
+    (brought.opened.handle, brought.lease)
 }
 
 /// A piece that says which one it is.
@@ -244,7 +244,18 @@ impl Hand {
             let mut hand = Hand { sq, cq, pool, region: parts.region, bell: parts.doorbell, _session: session };
             let path = PoolRange::new(0, 1);
             hand.pool.slice(path).unwrap().copy_from(b"f");
-            hand.send(Op::Open { base: Handle::ROOT, path, flags: CREATE, mode: 0o600, placeholder: 0 }, true);
+            hand.send(
+                Op::Open {
+                    base: Handle::ROOT,
+                    path,
+                    flags: CREATE,
+                    mode: 0o600,
+                    placeholder: 0,
+                    look: PoolRange::EMPTY,
+                    watch: 0,
+                },
+                true,
+            );
             let cqe = hand.reap();
             if cqe.result2 & LEASED != 0 {
                 return (hand, Handle::from_wire(cqe.result));

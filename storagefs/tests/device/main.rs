@@ -29,3 +29,4 @@ mod tenants;
 mod transactions;
 mod two_ways;
 mod virt;
+mod watches;

@@ -19,7 +19,7 @@ impl Queue {
                 Err(Errno::AGAIN) if self.posts > 0 => self.await_posted()?,
                 Err(e) => {
                     self.free(posted.range);
-                    posted.lease.done(posted.blocks, None);
+                    posted.done(None);
                     return Err(e);
                 }
             }
@@ -82,6 +82,6 @@ impl Queue {
     pub(super) fn over(&mut self, posted: Posted, cqe: &Cqe) {
         self.posts -= 1;
         self.free(posted.range);
-        posted.lease.done(posted.blocks, posted.writes.then_some(cqe));
+        posted.done(posted.writes.then_some(cqe));
     }
 }

@@ -3,7 +3,7 @@
 use super::ours;
 use crate::abi::{self, Res, count, fail, give, hook};
 use crate::promote::{self, Place};
-use crate::{device, limit, memory, merge, registry, report, sys};
+use crate::{device, limit, look, memory, merge, registry, report, sys};
 use libc::{c_int, c_void, iovec, off_t};
 use std::io::{IoSlice, IoSliceMut};
 use weldfs::Written;
@@ -335,41 +335,74 @@ fn seek(fd: c_int, h: Handle, off: off_t, whence: c_int) -> off_t {
 
 hook! { real;
     fn read(fd: c_int, buf: *mut c_void, n: usize) -> isize {
+        if let Some(got) = look::read(fd, buf, n) {
+            return got;
+        }
         let h = ours!(fd, else real(fd, buf, n));
         read_at(fd, h, Ok(At::Current), buf, n)
     }
     fn __read(fd: c_int, buf: *mut c_void, n: usize) -> isize {
+        if let Some(got) = look::read(fd, buf, n) {
+            return got;
+        }
         let h = ours!(fd, else real(fd, buf, n));
         read_at(fd, h, Ok(At::Current), buf, n)
     }
     fn __read_chk(fd: c_int, buf: *mut c_void, n: usize, size: usize) -> isize {
+        if n <= size
+            && let Some(got) = look::read(fd, buf, n)
+        {
+            return got;
+        }
         let h = ours!(fd, else real(fd, buf, n, size));
         fortified(n, size);
         read_at(fd, h, Ok(At::Current), buf, n)
     }
     fn pread(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> isize {
+        if let Some(got) = look::read_at(fd, buf, n, off) {
+            return got;
+        }
         let h = ours!(fd, else real(fd, buf, n, off));
         read_at(fd, h, offset(off), buf, n)
     }
     fn pread64(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> isize {
+        if let Some(got) = look::read_at(fd, buf, n, off) {
+            return got;
+        }
         let h = ours!(fd, else real(fd, buf, n, off));
         read_at(fd, h, offset(off), buf, n)
     }
     fn __pread64(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> isize {
+        if let Some(got) = look::read_at(fd, buf, n, off) {
+            return got;
+        }
         let h = ours!(fd, else real(fd, buf, n, off));
         read_at(fd, h, offset(off), buf, n)
     }
     fn __pread_chk(fd: c_int, buf: *mut c_void, n: usize, off: off_t, size: usize) -> isize {
+        if n <= size
+            && let Some(got) = look::read_at(fd, buf, n, off)
+        {
+            return got;
+        }
         let h = ours!(fd, else real(fd, buf, n, off, size));
         fortified(n, size);
         read_at(fd, h, offset(off), buf, n)
     }
     fn __pread64_chk(fd: c_int, buf: *mut c_void, n: usize, off: off_t, size: usize) -> isize {
+        if n <= size
+            && let Some(got) = look::read_at(fd, buf, n, off)
+        {
+            return got;
+        }
         let h = ours!(fd, else real(fd, buf, n, off, size));
         fortified(n, size);
         read_at(fd, h, offset(off), buf, n)
     }
     fn __libc_pread(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> isize {
+        if let Some(got) = look::read_at(fd, buf, n, off) {
+            return got;
+        }
         let h = ours!(fd, else real(fd, buf, n, off));
         read_at(fd, h, offset(off), buf, n)
     }
@@ -438,14 +471,23 @@ hook! { real;
         writev_with(fd, h, (off, flags), iov, n)
     }
     fn lseek(fd: c_int, off: off_t, whence: c_int) -> off_t {
+        if let Some(at) = look::seek(fd, off, whence) {
+            return at;
+        }
         let h = ours!(fd, else real(fd, off, whence));
         seek(fd, h, off, whence)
     }
     fn lseek64(fd: c_int, off: off_t, whence: c_int) -> off_t {
+        if let Some(at) = look::seek(fd, off, whence) {
+            return at;
+        }
         let h = ours!(fd, else real(fd, off, whence));
         seek(fd, h, off, whence)
     }
     fn __lseek(fd: c_int, off: off_t, whence: c_int) -> off_t {
+        if let Some(at) = look::seek(fd, off, whence) {
+            return at;
+        }
         let h = ours!(fd, else real(fd, off, whence));
         seek(fd, h, off, whence)
     }

@@ -3,7 +3,7 @@
 use super::ours_or_path;
 use crate::abi::{self, Res, done, fail, hook};
 use crate::names::{Spot, route_file};
-use crate::{device, mount};
+use crate::{device, look, mount};
 use libc::{c_char, c_int, c_uint, stat as Stat, statfs as Statfs, statvfs as Statvfs, statx as Statx};
 use weldfs_ciscops::bodies::{StatBody, StatfsBody, WireTime};
 use weldfs_ciscops::flags::AccessMask;
@@ -85,6 +85,20 @@ fn stat_fd(h: weldfs_ciscops::Handle, out: *mut Stat) -> c_int {
     done(device::on(|d| d.stat(h)).and_then(|body| abi::put(out, to_stat(&body))))
 }
 
+/// The same by what is known here.
+#[inline]
+fn stat_known(fd: c_int, out: *mut Stat) -> Option<c_int> {
+    let body = look::attributes(fd)?;
+    Some(done(abi::put(out, to_stat(&body))))
+}
+
+/// What is known of a descriptor itself, named so by an empty name.
+fn itself(fd: c_int, path: *const c_char, flags: c_int) -> Option<StatBody> {
+    let named = flags & libc::AT_EMPTY_PATH != 0 && flags & !STAT_FLAGS == 0;
+    let empty = named && abi::text(path).is_ok_and(|name| name.is_empty());
+    if empty { look::attributes(fd) } else { None }
+}
+
 fn statfs_body() -> Res<StatfsBody> {
     device::on(|d| d.statfs())
 }
@@ -160,17 +174,29 @@ hook! { real;
         stat_name(HERE, path, out, NOFOLLOW, |_, path| real(path, out))
     }
     fn fstat(fd: c_int, out: *mut Stat) -> c_int {
+        if let Some(answer) = stat_known(fd, out) {
+            return answer;
+        }
         let h = ours_or_path!(fd, else real(fd, out));
         stat_fd(h, out)
     }
     fn fstat64(fd: c_int, out: *mut Stat) -> c_int {
+        if let Some(answer) = stat_known(fd, out) {
+            return answer;
+        }
         let h = ours_or_path!(fd, else real(fd, out));
         stat_fd(h, out)
     }
     fn fstatat(dirfd: c_int, path: *const c_char, out: *mut Stat, flags: c_int) -> c_int {
+        if let Some(body) = itself(dirfd, path, flags) {
+            return done(abi::put(out, to_stat(&body)));
+        }
         stat_name(dirfd, path, out, flags, |dirfd, path| real(dirfd, path, out, flags))
     }
     fn fstatat64(dirfd: c_int, path: *const c_char, out: *mut Stat, flags: c_int) -> c_int {
+        if let Some(body) = itself(dirfd, path, flags) {
+            return done(abi::put(out, to_stat(&body)));
+        }
         stat_name(dirfd, path, out, flags, |dirfd, path| real(dirfd, path, out, flags))
     }
     fn __xstat(version: c_int, path: *const c_char, out: *mut Stat) -> c_int {
@@ -186,20 +212,34 @@ hook! { real;
         stat_name(HERE, path, out, NOFOLLOW, |_, path| real(version, path, out))
     }
     fn __fxstat(version: c_int, fd: c_int, out: *mut Stat) -> c_int {
+        if let Some(answer) = stat_known(fd, out) {
+            return answer;
+        }
         let h = ours_or_path!(fd, else real(version, fd, out));
         stat_fd(h, out)
     }
     fn __fxstat64(version: c_int, fd: c_int, out: *mut Stat) -> c_int {
+        if let Some(answer) = stat_known(fd, out) {
+            return answer;
+        }
         let h = ours_or_path!(fd, else real(version, fd, out));
         stat_fd(h, out)
     }
     fn __fxstatat(version: c_int, dirfd: c_int, path: *const c_char, out: *mut Stat, flags: c_int) -> c_int {
+        if let Some(body) = itself(dirfd, path, flags) {
+            return done(abi::put(out, to_stat(&body)));
+        }
         stat_name(dirfd, path, out, flags, |dirfd, path| real(version, dirfd, path, out, flags))
     }
     fn __fxstatat64(version: c_int, dirfd: c_int, path: *const c_char, out: *mut Stat, flags: c_int) -> c_int {
         stat_name(dirfd, path, out, flags, |dirfd, path| real(version, dirfd, path, out, flags))
     }
     fn statx(dirfd: c_int, path: *const c_char, flags: c_int, mask: c_uint, out: *mut Statx) -> c_int {
+        if check_flags(flags, mask).is_ok()
+            && let Some(body) = itself(dirfd, path, flags)
+        {
+            return done(abi::put(out, to_statx(&body)));
+        }
         let host = |dirfd, path| real(dirfd, path, flags, mask, out);
         route_file((dirfd, path, flags & NOFOLLOW != 0), host, |spot| {
             check_flags(flags, mask)?;

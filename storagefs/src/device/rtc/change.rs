@@ -12,6 +12,7 @@ use weldfs_journal::{Lsn, RecordHead};
 
 use super::super::core::Core;
 use super::super::dataplane::{Done, count, described, filled, installed, volatile, wanted};
+use super::super::leases::kept;
 use super::super::session::QueueState;
 use super::super::wishes::{Asked, changes_names, leaves_garbage, wants_durable};
 use crate::fs::straight::{self, Changed};
@@ -111,7 +112,7 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
             finished.plan = None;
             let last = sync.map_or(Ok(()), |end| durable_now(core, end));
             let mut outcome = outcome;
-            outcome.result2 |= core.leases.grant(core, queue, cmd, finished.opened.as_ref());
+            outcome.result2 |= kept(core, queue, cmd, &mut finished);
             let outcome = last.map_or_else(Outcome::failed, |()| outcome);
             count(cmd, paths, outcome, &finished.counters)
         }

@@ -2,6 +2,7 @@
 
 use super::answers::Spell;
 use super::*;
+use crate::device::leases::takes_posts;
 use weldfs_ciscops::Op;
 use weldfs_ciscops::limits::POSTED_MAX;
 
@@ -171,11 +172,12 @@ where
         self.core.leases.any() && self.at_hand.len() + self.slots.free() <= 1
     }
 
-    /// Whether an entry is a posted one of a ring that has the lease of its file.
+    /// Whether an entry is a posted one: of a ring that has the lease of its file, or the close of a handle.
     pub(super) fn is_posted(&self, queue: &QueueState, raw: &RawCommand) -> bool {
         let short = raw.0.length <= POSTED_MAX;
         let asked = short && raw.0.flags & flags::POSTED != 0 && raw.0.opcode != Opcode::Open as u16;
-        asked && self.core.leases.has(queue, Handle::from_wire(raw.0.handle))
+        let closes = raw.0.opcode == Opcode::Close as u16 && takes_posts(self.core);
+        asked && (closes || self.core.leases.has(queue, Handle::from_wire(raw.0.handle)))
     }
 
     /// Whether a command that came now would run at once.

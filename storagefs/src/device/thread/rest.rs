@@ -90,7 +90,7 @@ where
         let mut work = false;
         self.unreaped = false;
         // What is posted soon after work is posted without a bell; a nap that finds nothing is followed by a sleep.
-        self.naps = self.core.leases.any() && self.napped != self.worked;
+        self.naps = (self.core.leases.any() || self.core.watches.any()) && self.napped != self.worked;
         self.napped = self.worked;
         let naps = self.naps;
         self.queues.iter().for_each(|q| q.pair.ends().prepare_sleep(naps));

@@ -1,0 +1,93 @@
+//! Calls that are answered by what their open brought along, as long as the device vouches for it: `look` of
+//! `WELDFS_AUTOMERGE`. What is not certain here is asked of the device, as ever.
+
+use crate::merge::{count, is_on};
+use crate::patterns::LOOK;
+use crate::place::PLACE_MAX;
+use crate::{abi, counts, memory, registry, table};
+use libc::{c_int, c_void, off_t};
+use std::sync::Arc;
+use weldfs::{Look, StatBody};
+use weldfs_ciscops::flags::OpenFlags;
+
+/// What is known of a file that is not mapped. In this order: if both hold, what is told was true when the registry
+/// was asked.
+#[inline]
+fn known(fd: c_int) -> Option<(&'static table::Open, Arc<Look>)> {
+    let open = table::entry(fd)?;
+    if !open.has_look() || registry::any() || !is_on(LOOK) {
+        return None;
+    }
+    open.look().map(|look| (open, look))
+}
+
+fn answered<T>(answer: T) -> Option<T> {
+    counts::served();
+    count(LOOK);
+    Some(answer)
+}
+
+/// What fstat says.
+#[inline]
+pub fn attributes(fd: c_int) -> Option<StatBody> {
+    let (_, look) = known(fd)?;
+    answered(*look.attributes())
+}
+
+/// Copies what there is from an offset on; how much that is. `None` where the buffer is not all there.
+fn copy(content: &[u8], at: u64, buf: *mut c_void, n: usize) -> Option<usize> {
+    let rest = content.get(at.min(content.len() as u64) as usize..)?;
+    let part = &rest[..rest.len().min(n)];
+    if !memory::is_range(buf, n) {
+        return None;
+    }
+    let room = abi::room(buf, part.len()).ok().filter(|room| room.len() == part.len())?;
+    room.copy_from_slice(part);
+    Some(part.len())
+}
+
+/// read(2).
+#[inline]
+pub fn read(fd: c_int, buf: *mut c_void, n: usize) -> Option<isize> {
+    let (open, look) = known(fd)?;
+    let content = look.content()?;
+    loop {
+        let at = open.place.get()?;
+        // Copied before the offset moves: what is not there moves nothing.
+        let got = copy(content, at, buf, n)?;
+        if open.place.advance(at, at + got as u64) {
+            return answered(got as isize);
+        }
+    }
+}
+
+/// pread(2).
+#[inline]
+pub fn read_at(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> Option<isize> {
+    let (open, look) = known(fd)?;
+    let content = look.content()?;
+    if !open.status().contains(OpenFlags::READ) {
+        return None;
+    }
+    let got = copy(content, u64::try_from(off).ok()?, buf, n)?;
+    answered(got as isize)
+}
+
+/// lseek(2), but for holes and data.
+#[inline]
+pub fn seek(fd: c_int, off: off_t, whence: c_int) -> Option<off_t> {
+    let (open, look) = known(fd)?;
+    loop {
+        let at = open.place.get()?;
+        let from = match whence {
+            libc::SEEK_SET => 0,
+            libc::SEEK_CUR => at,
+            libc::SEEK_END => look.attributes().size,
+            _ => return None,
+        };
+        let to = from.checked_add_signed(off).filter(|to| *to <= PLACE_MAX)?;
+        if open.place.advance(at, to) {
+            return answered(to as off_t);
+        }
+    }
+}

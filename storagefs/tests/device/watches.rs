@@ -1,0 +1,265 @@
+//! Looks: what an open brought along is what the file is, for whoever is told of a change, or tells of one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use weldfs::{At, Brought, Client, Handle, Look, OpenFlags, Raw, SetAttrBody, SetAttrMask, Wishes};
+use weldfs_ciscops::limits::{LOOK_MAX, WATCH_NS, WATCHES};
+use weldfs_kernel_shim::{Embedded, Source};
+use weldfs_storagefs::device::DeviceConfig;
+
+const CREATE: OpenFlags = OpenFlags::WRITE.union(OpenFlags::READ).union(OpenFlags::CREATE);
+const READ: OpenFlags = OpenFlags::READ;
+const BOTH: Wishes = Wishes { lease: true, look: true };
+const ONLY_LOOK: Wishes = Wishes { lease: false, look: true };
+
+fn device(at_once: bool) -> Embedded {
+    let config = DeviceConfig { inline: Some(false), at_once, ..DeviceConfig::default() };
+    Embedded::open(&Source::Ram(128 << 20), config).unwrap()
+}
+
+fn client(device: &Embedded) -> Client {
+    Client::with(Arc::new(device.clone())).unwrap()
+}
+
+fn open(raw: Raw<'_>, name: &[u8], flags: OpenFlags, wishes: Wishes) -> Brought {
+    raw.open_with(Handle::ROOT, name, (flags, 0o644), wishes).unwrap()
+}
+
+/// Opens until a look comes along: it may be that the file is being changed.
+fn look(raw: Raw<'_>, name: &[u8], flags: OpenFlags) -> (Handle, Arc<Look>) {
+    let until = Instant::now() + Duration::from_secs(10);
+    loop {
+        let brought = open(raw, name, flags, ONLY_LOOK);
+        if let Some(look) = brought.look {
+            return (brought.opened.handle, look);
+        }
+        raw.close(brought.opened.handle).unwrap();
+        assert!(Instant::now() < until, "no look came along");
+    }
+}
+
+/// A kind of change: how the n-th one is made, and what of a look tells how many there were.
+struct Kind {
+    name: &'static str,
+    make: fn(&mut Changer<'_>, u64),
+    seen: fn(&Look) -> u64,
+}
+
+struct Changer<'c> {
+    raw: Raw<'c>,
+    h: Handle,
+}
+
+fn number(look: &Look) -> u64 {
+    look.content().and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| u64::from_le_bytes(*bytes))
+}
+
+const KINDS: [Kind; 7] = [
+    Kind {
+        name: "write",
+        make: |c, n| assert_eq!(c.raw.write(c.h, At::Offset(0), &n.to_le_bytes()[..]).unwrap().len, 8),
+        seen: number,
+    },
+    Kind {
+        name: "post_write",
+        // Under a lease of its own each: before it is granted, others may have looks.
+        make: |c, n| {
+            let brought = open(c.raw, b"f", CREATE, BOTH);
+            let (h, lease) = (brought.opened.handle, brought.lease.expect("a lease"));
+            assert_eq!(c.raw.post_write(&lease, h, At::Offset(0), &n.to_le_bytes()[..]), Ok(true));
+            assert_eq!(c.raw.post_close(&lease, h), Ok(true));
+        },
+        seen: number,
+    },
+    Kind {
+        name: "open_write_close",
+        make: |c, n| {
+            let flags = OpenFlags::WRITE | OpenFlags::TRUNC;
+            c.raw.open_write_close(Handle::ROOT, b"f", flags, 0, At::Offset(0), &n.to_le_bytes()[..]).unwrap();
+        },
+        seen: number,
+    },
+    Kind {
+        name: "read_modify_write",
+        make: |c, _| c.raw.read_modify_write(c.h, 0, weldfs::Change::Add { by: 1, width: 8 }, None).unwrap(),
+        seen: number,
+    },
+    Kind { name: "truncate", make: |c, n| c.raw.truncate(c.h, n).unwrap(), seen: |look| look.attributes().size },
+    Kind {
+        name: "chown by name",
+        make: |c, n| {
+            let set = SetAttrBody { mask: SetAttrMask::UID.bits(), uid: n as u32, ..SetAttrBody::default() };
+            c.raw.set_attr_at(Handle::ROOT, b"f", false, &set).unwrap();
+        },
+        seen: |look| look.attributes().uid.into(),
+    },
+    Kind {
+        name: "link",
+        make: |c, n| c.raw.linkat(Handle::ROOT, b"f", Handle::ROOT, format!("l{n}").as_bytes(), false).unwrap(),
+        seen: |look| u64::from(look.attributes().nlink) - 1,
+    },
+];
+
+/// One changes the file and tells how often; another relies on looks. How many times it did.
+fn change_and_look(device: &Embedded, kind: &Kind, changes: u64) -> u64 {
+    let changer = client(device);
+    let h = open(changer.raw(), b"f", CREATE, Wishes::default()).opened.handle;
+    changer.raw().write(h, At::Offset(0), &0u64.to_le_bytes()[..]).unwrap();
+    let (told, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    let relied = std::thread::scope(|scope| {
+        let observer = scope.spawn(|| {
+            let client = client(device);
+            let mut relied = 0u64;
+            while !over.load(Ordering::Acquire) {
+                let brought = open(client.raw(), b"f", READ, ONLY_LOOK);
+                // As long as it is current, and often enough in a row to be there when that ends.
+                while let Some(look) = brought.look.as_ref() {
+                    let known = told.load(Ordering::Acquire);
+                    if !look.is_current() {
+                        break;
+                    }
+                    let seen = (kind.seen)(look);
+                    assert!(seen >= known, "{}: told of {known}, and a look says {seen}", kind.name);
+                    relied += 1;
+                }
+                client.raw().close(brought.opened.handle).unwrap();
+            }
+            relied
+        });
+        let mut c = Changer { raw: changer.raw(), h };
+        for n in 1..=changes {
+            (kind.make)(&mut c, n);
+            told.store(n, Ordering::Release);
+            if n % 64 == 0 {
+                // Between changes there is something to rely on, on one processor, too.
+                std::thread::sleep(Duration::from_micros(300));
+            }
+        }
+        over.store(true, Ordering::Release);
+        observer.join().unwrap()
+    });
+    changer.settle().unwrap();
+    changer.raw().unlinkat(Handle::ROOT, b"f").unwrap();
+    relied
+}
+
+#[test]
+fn a_look_is_not_current_when_another_is_told_of_a_change() {
+    for at_once in [true, false] {
+        for kind in &KINDS {
+            let device = device(at_once);
+            assert!(change_and_look(&device, kind, 2_000) > 0, "{}: no look was ever relied on", kind.name);
+            device.close().unwrap();
+        }
+    }
+}
+
+/// Under a lease nothing that others have is current: what is posted is a change before the device has it.
+#[test]
+fn a_file_has_looks_or_a_lease() {
+    let device = device(true);
+    let (one, other) = (client(&device), client(&device));
+    let first = open(one.raw(), b"f", CREATE, Wishes::default());
+    let (_, before) = look(other.raw(), b"f", READ);
+    assert!(before.is_current());
+    let brought = open(one.raw(), b"f", CREATE, BOTH);
+    let (lease, own) = (brought.lease.expect("a lease"), brought.look.expect("what its own handle brought"));
+    assert!(!before.is_current(), "there is a lease now");
+    assert!(own.is_current(), "its client knows what it posts");
+    assert!(open(other.raw(), b"f", READ, ONLY_LOOK).look.is_none(), "another ring's lease");
+    assert!(open(one.raw(), b"f", READ, ONLY_LOOK).look.is_none(), "another handle's lease");
+    assert_eq!(one.raw().post_write(&lease, brought.opened.handle, At::Offset(0), b"x"), Ok(true));
+    one.settle().unwrap();
+    assert!(!own.is_current());
+    assert_eq!(one.raw().post_close(&lease, brought.opened.handle), Ok(true));
+    let (_, after) = look(other.raw(), b"f", READ);
+    assert_eq!((after.attributes().size, after.content()), (1, Some(&b"x"[..])));
+    one.raw().close(first.opened.handle).unwrap();
+    device.close().unwrap();
+}
+
+#[test]
+fn what_comes_along_is_what_the_handle_can_read_and_the_room_holds() {
+    let device = device(true);
+    let client = client(&device);
+    let raw = client.raw();
+    let most = LOOK_MAX as usize - size_of::<weldfs::StatBody>();
+    for (name, len) in [(&b"empty"[..], 0), (b"short", 100), (b"fits", most), (b"long", most + 1)] {
+        let bytes: Vec<u8> = (0..len).map(|i| (i % 251) as u8).collect();
+        let h = open(raw, name, CREATE, Wishes::default()).opened.handle;
+        raw.write(h, At::Offset(0), &bytes[..]).unwrap();
+        let (_, found) = look(raw, name, READ);
+        assert_eq!(*found.attributes(), raw.stat(h).unwrap());
+        assert_eq!(found.content(), (len <= most).then_some(&bytes[..]), "{len}");
+        let (_, unread) = look(raw, name, OpenFlags::WRITE);
+        assert_eq!((unread.attributes().size, unread.content()), (len as u64, None));
+    }
+    // Holes are zeros, and what lies in the log is there as well.
+    let h = open(raw, b"hole", CREATE, Wishes::default()).opened.handle;
+    raw.write(h, At::Offset(9_000), b"end").unwrap();
+    let (_, found) = look(raw, b"hole", READ);
+    let bytes = found.content().unwrap();
+    assert_eq!((bytes.len(), &bytes[9_000..]), (9_003, &b"end"[..]));
+    assert!(bytes[..9_000].iter().all(|b| *b == 0));
+    raw.mkdirat(Handle::ROOT, b"d", 0o755).unwrap();
+    let (d, found) = look(raw, b"d", READ | OpenFlags::DIRECTORY);
+    assert_eq!((*found.attributes(), found.content()), (raw.stat(d).unwrap(), None));
+    raw.mkdirat(Handle::ROOT, b"d/e", 0o755).unwrap();
+    assert!(!found.is_current(), "a name in it");
+    assert!(open(raw, b"d", OpenFlags::PATH, ONLY_LOOK).look.is_none());
+    device.close().unwrap();
+}
+
+/// Each ends by itself: with its time, its handle, its session, the device; and a number is used again.
+#[test]
+fn looks_end() {
+    let device = device(true);
+    let (one, other) = (client(&device), client(&device));
+    let raw = one.raw();
+    for n in 0..WATCHES + 8 {
+        open(raw, format!("f{n}").as_bytes(), CREATE, Wishes::default());
+    }
+    let (_, first) = look(raw, b"f0", READ);
+    let began = Instant::now();
+    while first.is_current() {
+        assert!(began.elapsed() < Duration::from_secs(5), "it lasts longer than its time");
+    }
+    assert!(began.elapsed() <= Duration::from_nanos(WATCH_NS) + Duration::from_secs(1));
+    // More than there are watches: the rest comes without, until one is given back.
+    let all: Vec<_> = (0..WATCHES + 8).map(|n| open(raw, format!("f{n}").as_bytes(), READ, ONLY_LOOK)).collect();
+    let had = all.iter().filter(|brought| brought.look.is_some()).count();
+    // A machine that stands still for twenty milliseconds gives more of them.
+    assert!(had >= WATCHES as usize, "{had}");
+    all.iter().for_each(|brought| brought.look.iter().for_each(|look| look.end()));
+    let again = open(raw, b"f1", READ, ONLY_LOOK).look.expect("a number that is free again");
+    other.raw().truncate(open(other.raw(), b"f0", CREATE, Wishes::default()).opened.handle, 7).unwrap();
+    assert!(all.iter().all(|brought| brought.look.as_ref().is_none_or(|look| !look.is_current())));
+    let (_, at_end) = look(other.raw(), b"f2", READ);
+    drop((again, one, other));
+    device.close().unwrap();
+    assert!(!at_end.is_current(), "the device is gone");
+}
+
+/// Closes that are not waited for: what comes after them in their ring, and what others find, is as if they were.
+#[test]
+fn a_close_is_posted_of_what_came_with_a_look() {
+    let device = device(true);
+    let (one, other) = (client(&device), client(&device));
+    for n in 0..200 {
+        let name = format!("f{n}");
+        let h = open(other.raw(), name.as_bytes(), CREATE, Wishes::default()).opened.handle;
+        other.raw().write(h, At::Offset(0), &[7; 5000][..]).unwrap();
+        other.raw().close(h).unwrap();
+        let (h, look) = look(one.raw(), name.as_bytes(), READ);
+        assert_eq!(look.content().map(<[u8]>::len), Some(5000));
+        one.raw().post_plain_close(h).unwrap();
+        assert_eq!(one.raw().stat(h), Err(weldfs::Errno::BADF), "closed before the next command");
+        other.raw().unlinkat(Handle::ROOT, name.as_bytes()).unwrap();
+    }
+    assert!(device.device().stats().total.posted >= 200);
+    assert!(device.device().stats().total.watches >= 200);
+    drop((one, other));
+    device.close().unwrap();
+}
