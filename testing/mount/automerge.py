@@ -23,7 +23,8 @@ parser.add_argument("weldfs", help="the program, with its preload library beside
 parser.add_argument("--rounds", type=int, default=5)
 parser.add_argument("--files", type=int, default=5000, help="of the archive and the tree")
 parser.add_argument("--host", action="append", default=[], metavar="NAME=DIR", help="a directory of the host to compare")
-parser.add_argument("--only", action="append", default=[], help="of tar_x, cp_r, git_clone, maildir, writes")
+parser.add_argument("--only", action="append", default=[], help="of tar_x, cp_r, git_clone, maildir, writes, tar_c, grep_r, git_add, find, cp_within")
+parser.add_argument("--medium", default="pmem", choices=["pmem", "block"], help="of the image, in memory")
 parser.add_argument("--busy", type=int, default=2, help="busy processes in the second half; 0: no second half")
 args = parser.parse_args()
 weldfs = os.path.abspath(args.weldfs)
@@ -75,48 +76,62 @@ def prepare():
 
 
 def programs():
-    """Name: command below a directory, files (or calls) that it makes."""
+    """Name: commands below a directory, files (or calls) of the last one, which is measured."""
+    fill = ["cp", "-r", f"{work}/tree", "{}/tree"]
     every = {
-        "tar_x": (["tar", "-C", "{}", "-xf", f"{work}/a.tar"], args.files),
-        "cp_r": (["cp", "-r", f"{work}/tree", "{}/copy"], args.files),
-        "git_clone": (["git", "clone", "-q", "--no-local", f"{work}/repository", "{}/clone"], 1000),
-        "maildir": ([sys.executable, f"{work}/maildir.py", "{}", "500"], 500),
-        "writes": ([sys.executable, f"{work}/writes.py", "{}", "20000"], 20000),
+        "tar_x": ([["tar", "-C", "{}", "-xf", f"{work}/a.tar"]], args.files),
+        "cp_r": ([["cp", "-r", f"{work}/tree", "{}/copy"]], args.files),
+        "git_clone": ([["git", "clone", "-q", "--no-local", f"{work}/repository", "{}/clone"]], 1000),
+        "maildir": ([[sys.executable, f"{work}/maildir.py", "{}", "500"]], 500),
+        "writes": ([[sys.executable, f"{work}/writes.py", "{}", "20000"]], 20000),
+        "tar_c": ([fill, ["tar", "-C", "{}", "-cf", "/dev/shm/weldfs-automerge.tar", "tree"]], args.files),
+        "grep_r": ([fill, ["sh", "-c", "grep -rc weld {}/tree > /dev/null; true"]], args.files),
+        "find": ([fill, ["sh", "-c", "find {}/tree -size +7k > /dev/null"]], args.files),
+        "cp_within": ([fill, ["cp", "-r", "{}/tree", "{}/copy"]], args.files),
+        "git_add": (
+            [["cp", "-r", f"{work}/repository", "{}/r"], ["sh", "-c", "cd {}/r && touch */* && git add . && git status -s"]],
+            1000,
+        ),
     }
-    return {k: v for k, v in every.items() if (not args.only or k in args.only) and shutil.which(v[0][0])}
+    return {k: v for k, v in every.items() if (not args.only or k in args.only) and shutil.which(v[0][-1][0])}
 
 
 INSIDE = """
 import json, os, subprocess, sys, time
-command, weldfs = json.loads(sys.argv[1]), sys.argv[2]
+commands, weldfs = json.loads(sys.argv[1]), sys.argv[2]
 def total():
     env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD",)}
     out = subprocess.run([weldfs, "stats", os.environ["WELDFS_SOCKET"], "--json"], env=env, capture_output=True)
     return json.loads(out.stdout)["total"]
+for command in commands[:-1]:
+    subprocess.run(command, check=True)
+    # What that leaves for later is over then.
+    time.sleep(2)
 before = total()
 start = time.perf_counter()
-subprocess.run(command, check=True)
+subprocess.run(commands[-1], check=True)
 took = time.perf_counter() - start
 after = total()
 print(json.dumps({"ms": took * 1e3} | {k: after[k] - before[k] for k in ("commands", "posted", "doorbells")}))
 """
 
 
-def in_device(command, merge):
+def in_device(commands, merge):
     image = tempfile.mktemp(prefix="weldfs-automerge-", suffix=".img", dir="/dev/shm")
-    subprocess.run([weldfs, "mkfs", image, "--size", "1G"], check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([weldfs, "mkfs", image, "--medium", args.medium, "--size", "1G"], check=True, stdout=subprocess.DEVNULL)
     env = os.environ | {"WELDFS_AUTOMERGE": merge}
-    inside = [sys.executable, "-c", INSIDE, json.dumps([part.format("/weld") for part in command]), weldfs]
+    inside = [sys.executable, "-c", INSIDE, json.dumps([[part.format("/weld") for part in c] for c in commands]), weldfs]
     run = [weldfs, "run", "--mount", "never", "--image", image, "--", *inside]
     out = subprocess.run(run, env=env, check=True, stdout=subprocess.PIPE)
     os.unlink(image)
     return json.loads(out.stdout.splitlines()[-1])
 
 
-def on_host(command, parent):
+def on_host(commands, parent):
     folder = tempfile.mkdtemp(dir=parent)
-    start = time.perf_counter()
-    subprocess.run([part.format(folder) for part in command], check=True)
+    for command in commands:
+        start = time.perf_counter()
+        subprocess.run([part.format(folder) for part in command], check=True)
     took = time.perf_counter() - start
     shutil.rmtree(folder)
     return {"ms": took * 1e3}
@@ -130,13 +145,13 @@ def main():
     print("|---|---:|" + "---:|" * (len(names) + 4))
     for busy in sorted({0, args.busy}):
         beside = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
-        for name, (command, count) in programs().items():
+        for name, (commands, count) in programs().items():
             got = {place: [] for place in names}
             for _ in range(args.rounds):
                 for merge in ("off", "on"):
-                    got[merge].append(in_device(command, merge))
+                    got[merge].append(in_device(commands, merge))
                 for host, folder in hosts.items():
-                    got[host].append(on_host(command, folder))
+                    got[host].append(on_host(commands, folder))
             mid = {p: statistics.median(r["ms"] for r in runs) for p, runs in got.items()}
             each = {k: statistics.median(r[k] for r in got["on"]) / count for k in ("commands", "posted", "doorbells")}
             rung = statistics.median(r["doorbells"] for r in got["off"]) / count
@@ -156,3 +171,5 @@ try:
     main()
 finally:
     shutil.rmtree(work)
+    if os.path.exists("/dev/shm/weldfs-automerge.tar"):
+        os.unlink("/dev/shm/weldfs-automerge.tar")

@@ -5,7 +5,7 @@ use crate::programs::weldfs_run;
 /// What a script prints with each setting, and how many of its calls did not wait with `on`.
 fn with_each_setting(script: &str) -> u64 {
     let mut told = Vec::new();
-    for setting in ["off", "on", "write", "attributes,close", "close"] {
+    for setting in ["off", "on", "write,look", "attributes,close", "close", "look"] {
         let mut run = weldfs_run(&["--mount", "never", "--", "python3", "-c", script]);
         let output = run.env("WELDFS_AUTOMERGE", setting).env("WELDFS_REPORT", "1").output().unwrap();
         let (said, report) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
@@ -60,6 +60,54 @@ print(out)
 "#,
     );
     assert!(posted > 1000, "{posted}");
+}
+
+/// What an open brought along is what the file is, whoever changes it; and an offset is the same for all that share it.
+#[test]
+fn what_came_with_an_open_is_what_the_file_is() {
+    let posted = with_each_setting(
+        r#"
+import os, subprocess, threading
+def put(name, data, flags=os.O_TRUNC):
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT | flags, 0o600); os.write(fd, data); os.close(fd)
+def facts(fd):
+    st = os.fstat(fd)
+    return st.st_size, oct(st.st_mode), st.st_nlink, os.pread(fd, 7, 0)
+out = []
+for i in range(60):
+    p = "/weld/f%d" % (i % 7)
+    put(p, (b"%d-" % i) * (1 + i * 50 % 3000))
+    fd = os.open(p, os.O_RDONLY); out.append(facts(fd))
+    out.append([os.read(fd, 3), os.lseek(fd, 0, 1), os.lseek(fd, -1, 2), os.read(fd, 9), os.read(fd, 9), os.lseek(fd, 1, 0)])
+    twin = os.dup(fd); out.append([os.read(twin, 2), os.lseek(fd, 0, 1), os.read(fd, 2), os.lseek(twin, 0, 1)]); os.close(twin)
+    w = os.open(p, os.O_WRONLY); os.pwrite(w, b"WW", 1); out.append(facts(fd))
+    again = os.open(p, os.O_RDONLY); os.ftruncate(w, 3); out += [facts(fd), facts(again), os.read(again, 9)]
+    os.fchmod(w, 0o640 + i % 8); out.append(facts(again)); os.close(again)
+    again = os.open(p, os.O_RDONLY); os.link(p, p + "l"); out.append(facts(again)); os.unlink(p + "l"); out.append(facts(again))
+    os.close(w); os.close(again); put(p, b"0123456789")
+    if i % 4 == 0:
+        fd2 = os.open(p, os.O_RDONLY); out.append(os.read(fd2, 2))
+        out += [subprocess.run(["head", "-c", "3"], stdin=fd2, capture_output=True).stdout, os.lseek(fd2, 0, 1)]
+        fd3 = os.open(p, os.O_RDONLY); out.append(os.read(fd3, 1))
+        r, s = os.pipe(); pid = os.fork()
+        if pid == 0: os.write(s, os.read(fd3, 4)); os._exit(0)
+        os.waitpid(pid, 0); out += [os.read(r, 9), os.read(fd3, 2)]; os.close(r); os.close(s); os.close(fd3)
+        fd3 = os.open(p, os.O_RDONLY); subprocess.run(["sh", "-c", "printf changed >> " + p]); out.append(facts(fd3))
+        os.close(fd3); os.close(fd2)
+        fd3 = os.open(p, os.O_RDONLY); got = []
+        def bites():
+            while (b := os.read(fd3, 1)): got.append(b)
+        threads = [threading.Thread(target=bites) for _ in range(4)]
+        [t.start() for t in threads]; [t.join() for t in threads]; out.append(sorted(got)); os.close(fd3)
+    d = os.open("/weld", os.O_RDONLY | os.O_DIRECTORY); before = os.fstat(d).st_mtime_ns; os.mkdir("/weld/d%d" % i)
+    out.append(os.fstat(d).st_mtime_ns > before); os.close(d)
+    os.unlink(p); out.append(os.fstat(fd).st_nlink); os.close(fd)
+print(out)
+# Each setting has something to do here.
+fd = os.open("/weld/g", os.O_RDWR | os.O_CREAT, 0o600); os.write(fd, b"x"); os.fchmod(fd, 0o600); os.close(fd)
+"#,
+    );
+    assert!(posted > 600, "{posted}");
 }
 
 /// Errors come from the calls they come from on any file system.

@@ -2,10 +2,12 @@
 //! at once on the same files of one device; and a model of POSIX beside them, asked the same after each call.
 //!
 //! `program`: random calls from a seed; `worker`: the processes that make them (`tests/c/door.c` twice, and `api`);
-//! `locks`: what locks must answer; `world`: one run, and the comparison.
+//! `locks`: what locks must answer; `world`: one run, and the comparison; `merged`: the same with each setting of
+//! `WELDFS_AUTOMERGE`, and with devices and programs that are killed.
 
 mod api;
 mod locks;
+mod merged;
 mod program;
 mod worker;
 mod world;
@@ -89,8 +91,8 @@ fn shrink(world: &mut World, steps: Vec<Step>) -> (Vec<Step>, String) {
 }
 
 /// Runs a program; what failed, if anything, with the shortest program that shows it.
-fn trial(world: &mut World, seed: u64) -> Result<(), String> {
-    let mut steps = program(seed);
+fn trial(world: &mut World, seed: u64, steps: Vec<Step>) -> Result<(), String> {
+    let mut steps = steps;
     let Err(failure) = world.run(&steps) else { return Ok(()) };
     let mut told = format!("seed {seed}, step {}: {}\n", failure.step, failure.what);
     let _ = writeln!(told, "  {}", shown(&steps[failure.step]));
@@ -114,7 +116,7 @@ fn one_file_is_the_same_through_all_doors() {
     let (first, programs) = (number("WELDFS_DOORS_SEED", SEED), number("WELDFS_DOORS_PROGRAMS", PROGRAMS));
     println!("seeds {first} to {}", first + programs - 1);
     for seed in first..first + programs {
-        if let Err(told) = trial(&mut rig.world, seed) {
+        if let Err(told) = trial(&mut rig.world, seed, program(seed)) {
             panic!("{told}");
         }
     }

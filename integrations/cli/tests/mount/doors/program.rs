@@ -41,9 +41,69 @@ pub struct Step {
 
 /// The program of a seed.
 pub fn program(seed: u64) -> Vec<Step> {
+    let all: Vec<usize> = (0..WORKERS).collect();
+    program_of(seed, &all)
+}
+
+/// The same where programs do what programs do: they open a file, write, change and close it. Only `workers` do, and
+/// `others` may make a call at any time.
+pub fn program_in_bursts(seed: u64, workers: &[usize], others: &[usize]) -> Vec<Step> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut steps = prologue();
-    steps.extend((0..STEPS).map(|_| step(&mut rng)));
+    while steps.len() < STEPS {
+        let worker = workers[rng.random_range(0..workers.len())];
+        for op in burst(&mut rng, worker) {
+            let how = rng.random_range(0..3);
+            steps.push(Step { worker, call: Call::Plain(op), how });
+            if rng.random_bool(0.2) {
+                steps.push(step(&mut rng, others));
+            }
+        }
+    }
+    steps
+}
+
+/// What one program does with one file.
+fn burst(rng: &mut StdRng, worker: usize) -> Vec<Op> {
+    let slot = slot(rng, worker);
+    let name = name(rng);
+    let create = if in_sticky(&name.path) { libc::O_CREAT | libc::O_EXCL } else { libc::O_CREAT };
+    let kind = *[libc::O_WRONLY | create, libc::O_RDWR | create, libc::O_RDONLY].choose(rng).unwrap();
+    let cut = if kind & create != 0 && rng.random_bool(0.3) { libc::O_TRUNC } else { 0 };
+    let append = if rng.random_bool(0.2) { libc::O_APPEND } else { 0 };
+    let reads = kind == libc::O_RDONLY;
+    let follow = if reads && in_sticky(&name.path) { libc::O_NOFOLLOW } else { 0 };
+    let mut ops = vec![Op::Open { name, flags: kind | cut | append | follow, mode: 0o666, slot }];
+    for _ in 0..rng.random_range(1..7) {
+        let here = Who::Slot(slot);
+        let len = rng.random_range(0..9_000);
+        ops.push(match rng.random_range(0..12) {
+            0..6 if reads => Op::Read { slot, at: at(rng), len },
+            0..6 => Op::Write { slot, at: at(rng), data: pattern(rng.random(), len) },
+            6 | 7 if !reads => {
+                Op::SetAttr { who: here, set: SetAttr { mode: Some(permissions(rng)), ..SetAttr::NONE } }
+            }
+            8 | 9 if !reads => {
+                let set = SetAttr { atime: set_time(rng), mtime: set_time(rng), ..SetAttr::NONE };
+                Op::SetAttr { who: here, set }
+            }
+            10 => {
+                Op::Seek { slot, whence: *[libc::SEEK_SET, libc::SEEK_CUR].choose(rng).unwrap(), off: len as i64 / 3 }
+            }
+            _ => Op::Stat { who: here },
+        });
+    }
+    if rng.random_bool(0.8) {
+        ops.push(Op::Close { slot });
+    }
+    ops
+}
+
+/// The same where only these workers make calls.
+fn program_of(seed: u64, workers: &[usize]) -> Vec<Step> {
+    let mut rng = StdRng::seed_from_u64(seed);
+    let mut steps = prologue();
+    steps.extend((0..STEPS).map(|_| step(&mut rng, workers)));
     steps.push(Step { worker: 0, call: Call::Compare, how: 0 });
     steps
 }
@@ -276,8 +336,8 @@ fn on_locks(rng: &mut StdRng, worker: usize) -> Call {
     Call::Lock { slot, description: rng.random_bool(0.3), kind, start, len, get }
 }
 
-fn step(rng: &mut StdRng) -> Step {
-    let worker = rng.random_range(0..WORKERS);
+fn step(rng: &mut StdRng, workers: &[usize]) -> Step {
+    let worker = workers[rng.random_range(0..workers.len())];
     let call = match rng.random_range(0..100) {
         0..45 => Call::Plain(on_names(rng, worker)),
         45..82 => Call::Plain(on_files(rng, worker)),

@@ -113,6 +113,13 @@ impl Answer {
     }
 }
 
+/// How programs under `weldfs run` are run: what WELDFS_AUTOMERGE says, and where they report what became of it.
+#[derive(Clone, Debug)]
+pub struct Merging {
+    pub setting: &'static str,
+    pub report: std::path::PathBuf,
+}
+
 /// A worker process.
 pub struct Worker {
     child: Child,
@@ -123,7 +130,7 @@ pub struct Worker {
 
 impl Worker {
     /// Starts one on the device behind `socket`; `program` is door.c's, and the mount that of `place`.
-    pub fn start(worker: usize, place: &Place, socket: &Path, program: &Path) -> Worker {
+    pub fn start(worker: usize, (place, merging): (&Place, Option<&Merging>), socket: &Path, program: &Path) -> Worker {
         let (ours, theirs) = UnixStream::pair().expect("a pair of sockets");
         let (uid, gid, group) = USERS[worker % USERS.len()];
         let who = [uid.to_string(), gid.to_string(), if group == 0 { "-".to_owned() } else { group.to_string() }];
@@ -131,6 +138,10 @@ impl Worker {
             Door::Preload => {
                 let mut command = weldfs(["run", "--mount", "never", "--prefix", PREFIX, "--socket"]);
                 command.arg(socket).arg("--").arg(program).args(&who);
+                if let Some(Merging { setting, report }) = merging {
+                    let report = std::fs::File::options().create(true).append(true).open(report).expect("a report");
+                    command.env("WELDFS_AUTOMERGE", setting).env("WELDFS_REPORT", "1").stderr(report);
+                }
                 (command, PREFIX.to_owned())
             }
             Door::Mount => {
@@ -149,6 +160,12 @@ impl Worker {
         let child = command.spawn().expect("a worker starts");
         ours.set_read_timeout(Some(PATIENCE)).expect("a time-out");
         Worker { child, answers: BufReader::new(ours.try_clone().expect("a descriptor")), out: ours, root }
+    }
+
+    /// As a signal ends it that it cannot handle.
+    pub fn kill(&mut self) {
+        self.child.kill().expect("kill");
+        self.child.wait().expect("wait");
     }
 
     /// Closes everything and makes this directory of the device the root of all names.

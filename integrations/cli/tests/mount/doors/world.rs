@@ -2,7 +2,8 @@
 
 use super::locks::{Locks, Owner};
 use super::program::{Call, GIVEN, SLOTS, Step, WORKERS};
-use super::worker::{Answer, DOORS, Door, Told, USERS, Worker, door, line, lock_line, spare, user};
+use super::worker::{Answer, DOORS, Door, Merging, Told, USERS, Worker, door, line, lock_line, spare, user};
+use crate::rig::Place;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -25,6 +26,7 @@ pub struct Failure {
 pub struct World {
     workers: Vec<Worker>,
     programs: usize,
+    merging: Option<Merging>,
 }
 
 fn root() -> Cred {
@@ -48,9 +50,31 @@ struct Run<'w> {
 
 impl World {
     /// Starts a worker for each user at each door.
-    pub fn start(place: &crate::rig::Place, socket: &Path, program: &Path) -> World {
-        let workers = (0..WORKERS).map(|worker| Worker::start(worker, place, socket, program)).collect();
-        World { workers, programs: 0 }
+    pub fn start(place: &Place, socket: &Path, program: &Path) -> World {
+        World::merging((place, None), socket, program, 0)
+    }
+
+    /// The same; after so many programs.
+    pub fn merging((place, merging): (&Place, Option<&Merging>), socket: &Path, program: &Path, after: usize) -> World {
+        let start = |worker| Worker::start(worker, (place, merging), socket, program);
+        World { workers: (0..WORKERS).map(start).collect(), programs: after, merging: merging.cloned() }
+    }
+
+    /// Kills a worker, and starts another in its place.
+    pub fn kill(&mut self, worker: usize, place: &Place, socket: &Path, program: &Path) {
+        self.workers[worker].kill();
+        self.workers[worker] = Worker::start(worker, (place, self.merging.as_ref()), socket, program);
+        let dir = self.dir();
+        self.workers[worker].root(&dir);
+    }
+
+    /// Programs so far.
+    pub fn programs(&self) -> usize {
+        self.programs
+    }
+
+    fn dir(&self) -> String {
+        format!("/p{}", self.programs)
     }
 
     /// The workers, for tests that drive them by themselves.
@@ -61,7 +85,7 @@ impl World {
     /// A fresh directory for all workers.
     pub fn fresh(&mut self) -> String {
         self.programs += 1;
-        let dir = format!("/p{}", self.programs);
+        let dir = self.dir();
         // From the mount, before its workers go there: names are of the device's root.
         let mount = DOORS.iter().position(|d| *d == Door::Mount).expect("a mount") * USERS.len();
         self.workers[mount].root("/");
@@ -72,21 +96,58 @@ impl World {
 
     /// Runs a program in a directory of its own, and says what the first difference to the model is.
     pub fn run(&mut self, program: &[Step]) -> Result<(), Failure> {
+        self.record(program).map(drop)
+    }
+
+    /// The same; what the model had after each step, and when each ran.
+    pub fn record(&mut self, program: &[Step]) -> Result<Past, Failure> {
         let begun = SystemTime::now();
         self.fresh();
         let window = (begun, SystemTime::now());
-        let model = Model::new(0o777, 0, 0, (0, 0));
+        let mut run = Run {
+            workers: &mut self.workers,
+            model: Model::new(0o777, 0, 0, (0, 0)),
+            locks: Locks::default(),
+            inodes: BTreeMap::new(),
+            windows: vec![window],
+        };
+        let mut models = vec![run.model.clone()];
+        for (i, step) in program.iter().enumerate() {
+            run.step(step).map_err(|what| Failure { step: i, what })?;
+            models.push(run.model.clone());
+        }
+        Ok(Past { models, windows: run.windows })
+    }
+
+    /// Whether all doors show now what the model had after so many steps, with nothing open any more.
+    pub fn shows(&mut self, past: &Past, steps: usize) -> Result<(), String> {
+        let dir = self.dir();
+        self.workers.iter_mut().for_each(|worker| worker.root(&dir));
+        let mut model = past.models[steps].clone();
+        for (slot, _) in model.clone().slots() {
+            model.apply(&root(), &Op::Close { slot }).map_err(|e| format!("errno {e} at a close"))?;
+        }
         let mut run = Run {
             workers: &mut self.workers,
             model,
             locks: Locks::default(),
             inodes: BTreeMap::new(),
-            windows: vec![window],
+            windows: past.windows.clone(),
         };
-        for (i, step) in program.iter().enumerate() {
-            run.step(step).map_err(|what| Failure { step: i, what })?;
-        }
-        Ok(())
+        run.compare()
+    }
+}
+
+/// A program that ran.
+pub struct Past {
+    models: Vec<Model>,
+    windows: Vec<(SystemTime, SystemTime)>,
+}
+
+impl Past {
+    /// Steps that it made.
+    pub fn steps(&self) -> usize {
+        self.models.len() - 1
     }
 }
 

@@ -1,0 +1,179 @@
+//! What `WELDFS_AUTOMERGE` merges is not seen: random programs with each setting give the answers of the model, and all
+//! doors show its files after each; and what is left by a device or a program that is killed is what the model had.
+
+use super::program::{Call, Step, WORKERS, program, program_in_bursts};
+use super::worker::{DOORS, Door, Merging, USERS, compiled};
+use super::world::{Past, World};
+use super::{number, trial};
+use crate::rig::{Mounted, Place, Served, ok, usable, weldfs};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Programs, over all settings.
+const PROGRAMS: u64 = 60;
+/// One of so many programs ends with the death of its device or of its process.
+const KILLS: u64 = 10;
+/// Calls of each pattern at least; in a short run, one for each program.
+const FIRED: u64 = 500;
+/// What is set, and how many programs of eight run so.
+const SETTINGS: [(&str, u64); 6] = [("on", 3), ("off", 1), ("write", 1), ("attributes", 1), ("close", 1), ("look", 1)];
+const PATTERNS: [&str; 4] = ["write", "attributes", "close", "look"];
+
+/// A device on persistent memory, a mount of it, and workers at all doors.
+struct Rig {
+    world: World,
+    mounted: Option<Mounted>,
+    served: Option<Served>,
+    program: PathBuf,
+    socket: PathBuf,
+    merging: Merging,
+    place: Place,
+}
+
+impl Rig {
+    fn start(test: &str, setting: &'static str) -> Option<Rig> {
+        if !usable(test) {
+            return None;
+        }
+        let place = Place::new("16M");
+        ok(weldfs(["mkfs", "--force", "--medium", "pmem", "--size", "256M"]).arg(place.image()));
+        let Some(program) = compiled(&place) else {
+            crate::skips::skip(test, "needs a C compiler, cc");
+            return None;
+        };
+        let merging = Merging { setting, report: place.path("report") };
+        let (served, mounted) = Rig::serve(&place);
+        let socket = place.path("a.img.sock");
+        let world = World::merging((&place, Some(&merging)), &socket, &program, 0);
+        Some(Rig { world, mounted: Some(mounted), served: Some(served), program, socket, merging, place })
+    }
+
+    fn serve(place: &Place) -> (Served, Mounted) {
+        let served = Served::start(place);
+        let mounted = place.mount(&["--allow-other", "-o", "suid"]);
+        (served, mounted)
+    }
+
+    /// The device is killed; another one follows it, with other workers.
+    fn crash(self) -> Rig {
+        let Rig { world, mounted, served, program, socket, merging, place } = self;
+        served.expect("a device").kill();
+        let after = world.programs();
+        drop((world, mounted));
+        while place.is_mounted() {
+            rustix::mount::unmount(place.root(), rustix::mount::UnmountFlags::DETACH).expect("unmount");
+        }
+        let (served, mounted) = Rig::serve(&place);
+        let world = World::merging((&place, Some(&merging)), &socket, &program, after);
+        Rig { world, mounted: Some(mounted), served: Some(served), program, socket, merging, place }
+    }
+
+    /// Ends all of it. How many calls of each pattern its programs reported, but for those that were killed.
+    fn end(self) -> BTreeMap<String, u64> {
+        let Rig { world, mounted, served, merging, place, .. } = self;
+        drop(world);
+        mounted.expect("a mount").unmount();
+        served.expect("a device").stop();
+        place.is_clean();
+        let report = std::fs::read_to_string(&merging.report).expect("a report");
+        let mut fired = BTreeMap::new();
+        for line in report.lines().filter(|line| line.contains("not waited for")) {
+            let mut words = line.split_whitespace().rev();
+            let n: u64 = words.next().and_then(|n| n.parse().ok()).expect("a number");
+            *fired.entry(words.next().expect("a pattern").to_owned()).or_insert(0) += n;
+        }
+        fired
+    }
+}
+
+/// The first of those under `weldfs run`: it is root.
+fn preloaded() -> usize {
+    DOORS.iter().position(|door| *door == Door::Preload).expect("a program under weldfs run") * USERS.len()
+}
+
+/// The program of a seed: what may be merged, and everything else besides.
+fn mixed(seed: u64) -> Vec<Step> {
+    if seed.is_multiple_of(4) {
+        return program(seed);
+    }
+    let (first, all) = (preloaded(), (0..WORKERS).collect::<Vec<_>>());
+    let mut steps = program_in_bursts(seed, &[first, first, first + 1, first + 2], &all);
+    steps.push(Step { worker: first, call: Call::Compare, how: 0 });
+    steps
+}
+
+/// A program of one process, which is stopped after some of its calls.
+fn cut(world: &mut World, seed: u64) -> Result<Past, String> {
+    let actor = preloaded();
+    let mut steps = program_in_bursts(seed, &[actor], &[actor]);
+    // The comparison at the end would wait for all that is posted.
+    steps.truncate(steps.len() / 4 + (seed * 31) as usize % (steps.len() / 2));
+    world.record(&steps).map_err(|failure| format!("seed {seed}, step {}: {}", failure.step, failure.what))
+}
+
+/// The process is killed: what its calls said is done, all of it.
+fn kill_the_program(rig: &mut Rig, seed: u64) -> Result<(), String> {
+    let past = cut(&mut rig.world, seed)?;
+    rig.world.kill(0, &rig.place, &rig.socket, &rig.program);
+    let told = |what| format!("seed {seed}: its process was killed: {what}");
+    rig.world.shows(&past, past.steps()).map_err(told)
+}
+
+/// The device is killed: there is what some of the calls left, in their order, and without merging all of them: on
+/// persistent memory each change is durable when its call returns.
+fn kill_the_device(rig: Rig, seed: u64) -> (Rig, Result<(), String>) {
+    let mut rig = rig;
+    let past = match cut(&mut rig.world, seed) {
+        Ok(past) => past,
+        Err(told) => return (rig, Err(told)),
+    };
+    let first = if rig.merging.setting == "off" { past.steps() } else { 0 };
+    let mut rig = rig.crash();
+    let mut told = String::new();
+    for steps in (first..=past.steps()).rev() {
+        match rig.world.shows(&past, steps) {
+            Ok(()) => return (rig, Ok(())),
+            Err(what) if told.is_empty() => told = what,
+            Err(_) => {}
+        }
+    }
+    (rig, Err(format!("seed {seed}: the device was killed, and shows what no part of the calls left: {told}")))
+}
+
+#[test]
+fn no_program_finds_out_what_is_merged() {
+    let all = number("WELDFS_MERGED_PROGRAMS", PROGRAMS);
+    let parts: u64 = SETTINGS.iter().map(|(_, part)| part).sum();
+    let mut fired: BTreeMap<String, u64> = BTreeMap::new();
+    let mut seed = number("WELDFS_MERGED_SEED", 1);
+    for (setting, part) in SETTINGS {
+        let Some(mut rig) = Rig::start("no_program_finds_out_what_is_merged", setting) else { return };
+        let programs = (all * part / parts).max(KILLS / 2);
+        println!("{setting}: seeds {seed} to {}", seed + programs - 1);
+        for n in 0..programs {
+            let ended = match n % KILLS {
+                1 => kill_the_program(&mut rig, seed),
+                3 => {
+                    let (next, ended) = kill_the_device(rig, seed);
+                    rig = next;
+                    ended
+                }
+                _ => trial(&mut rig.world, seed, mixed(seed)),
+            };
+            if let Err(told) = ended {
+                panic!("WELDFS_AUTOMERGE={setting}: {told}");
+            }
+            seed += 1;
+        }
+        for (pattern, n) in rig.end() {
+            let may = setting == "on" || setting == pattern;
+            assert!(may, "WELDFS_AUTOMERGE={setting}: {n} calls of {pattern}");
+            *fired.entry(pattern).or_insert(0) += n;
+        }
+    }
+    println!("not waited for: {fired:?}");
+    for pattern in PATTERNS {
+        let n = fired.get(pattern).copied().unwrap_or(0);
+        assert!(n >= FIRED.min(all), "{pattern}: only {n} calls");
+    }
+}
