@@ -278,6 +278,7 @@ pub enum Op {
         h: Handle,
         cookie: u64,
         out: PoolRange,
+        watch: u32,
     },
     SetKey {
         kind: KeyKind,

@@ -163,6 +163,7 @@ fn check(op: &Op) -> Result<(), Errno> {
         Op::Truncate { size, .. } => offset(size),
         Op::Fallocate { len: 0, .. } => Err(Errno::INVAL),
         Op::Fallocate { off, len, .. } => span(off, len),
+        Op::ReadDirPlus { watch, .. } if watch > WATCHES => Err(Errno::INVAL),
         Op::ReadDir { cookie, .. } | Op::ReadDirPlus { cookie, .. } => offset(cookie),
         Op::Batch { items, results } => check_batch(items, results),
         Op::ChecksumRange { offset, len, .. } => span(offset, len),

@@ -164,7 +164,7 @@ op_table! {
     }
     ChecksumRange = 20, "checksum_range", false { h: Handle, kind: KIND, offset: Offset, len: Imm64(0) }
     Batch = 21, "batch", false { items: A(Bytes), results: B(Bytes) }
-    ReadDirPlus = 22, "read_dir_plus", false { h: Handle, cookie: Offset, out: A(Bytes) }
+    ReadDirPlus = 22, "read_dir_plus", false { h: Handle, cookie: Offset, out: A(Bytes), watch: Imm32(0) }
     SetKey = 23, "set_key", false { kind: KIND, bytes: A(Bytes) }
     DropKey = 24, "drop_key", false { key: Imm64(0) }
     TxnBegin = 25, "txn_begin", false {}

@@ -47,10 +47,16 @@ pub enum Canary {
     SqeReadTwice,
     /// An inode's cell outlives the layer that changed it, when that drops into the tree.
     StaleCell,
+    /// A change does not end the watches of its inode.
+    WatchKept,
+    /// A command does not wait for what another ring had posted to its inode.
+    LeaseUnbroken,
+    /// What became of a posted change that failed is not remembered.
+    PostedErrorSwallowed,
 }
 
 /// Every canary of this module.
-pub const ALL: [Canary; 20] = [
+pub const ALL: [Canary; 23] = [
     Canary::FlushSkipped,
     Canary::AckBeforeWatermark,
     Canary::RecordBeforeData,
@@ -71,6 +77,9 @@ pub const ALL: [Canary; 20] = [
     Canary::OrphanForgotten,
     Canary::SqeReadTwice,
     Canary::StaleCell,
+    Canary::WatchKept,
+    Canary::LeaseUnbroken,
+    Canary::PostedErrorSwallowed,
 ];
 
 /// Whether the rule `canary` names is to be broken.

@@ -240,9 +240,9 @@ impl Store {
         self.overlay.inode(ino.0, look)?.ok_or(Errno::NOENT.into())
     }
 
-    /// Has `changes` told of all that is applied from now on. The first one stays.
-    pub(crate) fn tell_changes(&self, changes: Arc<dyn Changes>) {
-        let _ = self.changes.set(changes);
+    /// Has `changes` told of all that is applied from now on. False: another one is, for as long as the store lives.
+    pub(crate) fn tell_changes(&self, changes: Arc<dyn Changes>) -> bool {
+        self.changes.set(changes).is_ok()
     }
 
     /// A number for a new inode. Numbers not used are lost, which is harmless.

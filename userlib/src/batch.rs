@@ -213,7 +213,7 @@ impl<'c> Raw<'c> {
     /// `weldfs_ciscops::dirent::DirentsPlus`: its bytes, 0 at the end, and the cookie to go on with. EINVAL when the
     /// room holds not even one entry. What stat fails with stands in the entry.
     pub fn read_dir_plus<'r>(&self, h: Handle, cookie: u64, room: impl Into<Room<'r>>) -> Result<(usize, u64), Errno> {
-        let build = |[]: [PoolRange; 0], [out]: [_; 1]| Op::ReadDirPlus { h, cookie, out };
+        let build = |[]: [PoolRange; 0], [out]: [_; 1]| Op::ReadDirPlus { h, cookie, out, watch: 0 };
         let filled = |cqe: &Cqe| [if cqe.status == 0 { cqe.result as usize } else { 0 }];
         let cqe = self.call([], [room.into()], build, filled)?;
         cqe.ok().map(|(n, next)| (n as usize, next))

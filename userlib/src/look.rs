@@ -1,6 +1,7 @@
 //! What an open brought along: the attributes of a file, and the content of a short one, for as long as the device
 //! vouches for them (docs/COMMANDS.md, "Looks").
 
+use crate::fork;
 use crate::queue::Queue;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -19,14 +20,45 @@ pub struct Look {
     body: StatBody,
     bytes: Option<Box<[u8]>>,
     watch: Watch,
-    over: AtomicBool,
 }
 
 /// By what a client knows that nothing has changed.
-struct Watch {
-    memory: QueueMemory,
+pub(crate) struct Watch {
+    /// Of the process that asked for it: a child has no such memory.
+    memory: Option<QueueMemory>,
+    generation: u32,
     number: u32,
     until: Instant,
+    /// True until it is of no use any more.
+    in_use: InUse,
+}
+
+impl Watch {
+    /// Whether all that it is about is as it was.
+    #[inline]
+    pub(crate) fn stands(&self) -> bool {
+        let Some(memory) = self.memory.as_ref().filter(|_| self.generation == fork::generation()) else { return false };
+        // The bit first. It may be that of another look, which has the same number now: then this one was of no use any
+        // more, or too old, before the other was asked for, and that is seen after the bit. And a device that follows
+        // one that died changes nothing before the time is over: what the bit says was true when it was looked at.
+        memory.is_watched(self.number)
+            && self.in_use.load(Ordering::Acquire)
+            && !memory.is_closed()
+            && Instant::now() < self.until
+    }
+
+    pub(crate) fn end(&self) {
+        self.in_use.store(false, Ordering::Release);
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        if self.generation != fork::generation() {
+            // What is mapped there now, if anything, is not this memory.
+            std::mem::forget(self.memory.take());
+        }
+    }
 }
 
 impl std::fmt::Debug for Watch {
@@ -40,9 +72,7 @@ impl Look {
     /// False once `WATCH_NS` have passed, too, and as soon as the device says anything else.
     #[inline]
     pub fn is_current(&self) -> bool {
-        // The time first: a device that follows one that died changes nothing before it is over.
-        let in_time = !self.over.load(Ordering::Acquire) && Instant::now() < self.watch.until;
-        in_time && self.watch.memory.is_watched(self.watch.number) && !self.watch.memory.is_closed()
+        self.watch.stands()
     }
 
     /// What stat(2) says.
@@ -57,7 +87,7 @@ impl Look {
 
     /// It is of no use any more: this process changes the file, or closes it.
     pub fn end(&self) {
-        self.over.store(true, Ordering::Release);
+        self.watch.end();
     }
 }
 
@@ -67,9 +97,12 @@ pub(crate) struct Looks {
     places: [Place; WATCHES as usize],
 }
 
+/// Whoever relies on a watch has a share of this.
+type InUse = Arc<AtomicBool>;
+
 #[derive(Clone, Default)]
 struct Place {
-    look: Weak<Look>,
+    in_use: Weak<AtomicBool>,
     until: Option<Instant>,
 }
 
@@ -86,7 +119,7 @@ impl Looks {
     /// One that no look relies on.
     fn free(&self, now: Instant) -> Option<u32> {
         let used = |place: &Place| {
-            let alive = || place.look.upgrade().is_some_and(|look| !look.over.load(Ordering::Relaxed));
+            let alive = || place.in_use.upgrade().is_some_and(|in_use| in_use.load(Ordering::Relaxed));
             place.until.is_some_and(|until| now < until) && alive()
         };
         self.places.iter().position(|place| !used(place)).map(|at| at as u32)
@@ -101,32 +134,42 @@ impl Asked {
 
     /// Attributes, and where the file is read, its content. Nothing where there is no room for it now.
     pub(crate) fn of(queue: &mut Queue, flags: OpenFlags) -> Asked {
+        let content = flags.contains(OpenFlags::READ) && !flags.contains(OpenFlags::DIRECTORY);
+        Asked::bytes(queue, if content { LOOK_MAX } else { HEAD as u32 })
+    }
+
+    /// A watch, with room for so many bytes.
+    pub(crate) fn bytes(queue: &mut Queue, bytes: u32) -> Asked {
         let now = Instant::now();
-        let bytes = if flags.contains(OpenFlags::READ) { LOOK_MAX } else { HEAD as u32 };
         let Some(watch) = queue.looks().free(now) else { return Asked::none() };
         let Ok(room) = queue.alloc(bytes) else { return Asked::none() };
         Asked { room, watch: watch + 1, until: now + Duration::from_nanos(WATCH_NS) }
     }
 
-    /// What came with the answer. The range goes back in any case.
+    /// What came with an open's answer. The range goes back in any case.
     pub(crate) fn take(self, queue: &mut Queue, answer: &Result<Cqe, Errno>) -> Option<Arc<Look>> {
         let bits = answer.as_ref().ok().filter(|cqe| cqe.ok().is_ok()).map_or(0, |cqe| cqe.result2);
         let look = if bits & WATCHED != 0 { self.read(queue, bits & WHOLE != 0) } else { None };
         queue.free(self.room);
-        let look = Arc::new(look?);
-        let place = queue.looks().places.get_mut(self.watch as usize - 1)?;
-        *place = Place { look: Arc::downgrade(&look), until: Some(self.until) };
-        Some(look)
+        look.map(Arc::new)
     }
 
-    fn read(&self, queue: &Queue, whole: bool) -> Option<Look> {
+    /// The watch, which was granted: in use from now on.
+    pub(crate) fn watch(&self, queue: &mut Queue) -> Option<Watch> {
+        let in_use = Arc::new(AtomicBool::new(true));
+        let place = queue.looks().places.get_mut(self.watch as usize - 1)?;
+        *place = Place { in_use: Arc::downgrade(&in_use), until: Some(self.until) };
+        let memory = Some(queue.memory().clone());
+        Some(Watch { memory, generation: fork::generation(), number: self.watch - 1, until: self.until, in_use })
+    }
+
+    fn read(&self, queue: &mut Queue, whole: bool) -> Option<Look> {
         let room = queue.pool().slice(self.room).ok()?;
         let mut head = [0; HEAD];
         room.sub(0, HEAD).copy_to(&mut head);
         let body = StatBody::read_from_bytes(&head).ok()?;
         let fits = whole && body.size <= (room.len() - HEAD) as u64;
         let bytes = fits.then(|| room.sub(HEAD, body.size as usize).to_vec().into_boxed_slice());
-        let watch = Watch { memory: queue.memory().clone(), number: self.watch - 1, until: self.until };
-        Some(Look { body, bytes, watch, over: AtomicBool::new(false) })
+        Some(Look { body, bytes, watch: self.watch(queue)? })
     }
 }

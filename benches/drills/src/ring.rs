@@ -315,7 +315,7 @@ impl Drill {
                 let recover = LogRecover { h: self.records, offset, len, record, offsets: 0, copy: None };
                 self.program(slot, &recover.body().expect("a program"), &[])
             }
-            "readdir_plus" => Op::ReadDirPlus { h: base, cookie: 0, out: out(16384) },
+            "readdir_plus" => Op::ReadDirPlus { h: base, cookie: 0, out: out(16384), watch: 0 },
             _ => unreachable!("not a kind: {kind}"),
         }
     }

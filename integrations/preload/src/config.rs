@@ -135,7 +135,7 @@ fn read() -> Option<Config> {
     };
     let automerge = variable(b"WELDFS_AUTOMERGE");
     let Some(merge) = crate::patterns::parse(automerge.unwrap_or(b"on")) else {
-        crate::report::fatal(&["WELDFS_AUTOMERGE must be on, off, or some of write,attributes,close"]);
+        crate::report::fatal(&["WELDFS_AUTOMERGE must be on, off, or some of write,attributes,close,look,names"]);
     };
     Some(Config {
         automerge: automerge.and_then(Text::new),

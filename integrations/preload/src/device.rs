@@ -1,7 +1,7 @@
 //! The one way to the device: a client attached at first need, and the errno of whatever goes wrong.
 
 use crate::abi::Res;
-use crate::patterns::{CLOSE, LOOK};
+use crate::patterns::{ATTRIBUTES, CLOSE, LOOK, WRITE};
 use crate::{config, counts, report, sys, table};
 use std::cell::Cell;
 use std::ffi::CString;
@@ -108,24 +108,20 @@ pub fn is_there() -> bool {
 /// The handle behind a descriptor of ours; `None` for the kernel's own.
 #[inline]
 pub fn handle(fd: i32) -> Option<Res<Handle>> {
-    let found = table::handle(fd, claim);
-    if found.is_some() {
-        counts::served();
+    let open = table::entry(fd)?;
+    let found = table::handle_of(fd, open, claim);
+    counts::served();
+    match found {
+        Ok(h) if open.place.is_here() => Some(hand_over(open, h).map(|()| h)),
+        found => Some(found),
     }
-    if let Some(Ok(h)) = found
-        && let Some(open) = table::entry(fd)
-        && open.place.is_here()
-        && let Err(code) = hand_over(open, h)
-    {
-        return Some(Err(code));
-    }
-    found
 }
 
-/// Has the device know where an open file's offset is.
+/// Has the device know where an open file's offset is, as long as it has this handle.
 #[cold]
 fn hand_over(open: &table::Open, h: Handle) -> Res<()> {
-    open.place.hand_over(|at| on(|raw| raw.seek(h, Whence::Set, at as i64)).map(drop))
+    let tell = |at| on(|raw| raw.seek(h, Whence::Set, at as i64)).map(drop);
+    open.place.hand_over(|| open.claimed() == Some(h), tell)
 }
 
 /// Takes over the open file that an inherited descriptor stands for.
@@ -150,7 +146,7 @@ pub fn open(base: Handle, path: &[u8], oflags: i32, mode: u32, name: &[u8]) -> R
         return Err(libc::EMFILE);
     }
     let merges = |pattern: u8| config::get().is_some_and(|config| config.merge & pattern != 0);
-    let lease = flags.contains(OpenFlags::WRITE) && merges(!LOOK);
+    let lease = flags.contains(OpenFlags::WRITE) && merges(WRITE | ATTRIBUTES | CLOSE);
     let look = (merges(LOOK) || merges(CLOSE)) && !flags.contains(OpenFlags::PATH);
     let opened = on(|raw| raw.open_with(base, path, (flags, mode), Wishes { lease, look }));
     let noted = opened.and_then(|opened| {
@@ -261,12 +257,13 @@ pub fn share_one(fd: i32) -> Res<()> {
 }
 
 fn share(open: &[(&'static table::Open, Handle)]) -> Res<()> {
-    for (open, handle) in open {
+    let told = open.iter().try_for_each(|(open, handle)| {
         open.end_look();
-        hand_over(open, *handle)?;
-    }
+        // Closed meanwhile, or nothing can be told just now: as one that cannot be shared.
+        hand_over(open, *handle).map_err(|_| Errno::BADF)
+    });
     let handles: Vec<Handle> = open.iter().map(|(_, handle)| *handle).collect();
-    let made = match client()?.raw().share(&handles) {
+    let made = match told.and_then(|()| client().map_err(Errno)?.raw().share(&handles)) {
         Ok(made) => made,
         // One was closed meanwhile, or there are few descriptors left: half, and half.
         Err(code) if open.len() > 1 && [libc::EBADF, libc::EEXIST, libc::EMFILE].contains(&code.0) => {

@@ -5,7 +5,7 @@
 //! kernel finds by itself), `promote` (what the kernel takes over; `registry`: which files it has mapped, `promotion`:
 //! what is known of one), `cwd`, `stdio`, `dirs` (what libc or the kernel would keep), `device` (the client), `config`
 //! (the environment), `abi` and `sys` (the C side), `memory` (is it there?), `limit` (of file sizes), `merge` and
-//! `look` (calls that do not wait, and calls that are answered here; `place`: an offset that is kept here), `report` (words
+//! `look`, `listed` (calls that do not wait, and calls that are answered here; `place`: an offset that is kept here), `report` (words
 //! to the user), `counts` (what became of the calls).
 //!
 //! What flows through: a hook finds out whether its name or descriptor belongs to the device; if not, libc's own
@@ -26,6 +26,7 @@ mod dirs;
 mod fdname;
 mod hooks;
 mod limit;
+mod listed;
 mod look;
 mod memory;
 mod merge;

@@ -3,22 +3,33 @@
 
 use crate::merge::{count, is_on};
 use crate::patterns::LOOK;
-use crate::place::PLACE_MAX;
+use crate::place::{Found, PLACE_MAX};
 use crate::{abi, counts, memory, registry, table};
 use libc::{c_int, c_void, off_t};
 use std::sync::Arc;
 use weldfs::{Look, StatBody};
 use weldfs_ciscops::flags::OpenFlags;
 
-/// What is known of a file that is not mapped. In this order: if both hold, what is told was true when the registry
-/// was asked.
+/// What is known of a file, and where it is read.
+struct Known {
+    open: &'static table::Open,
+    look: Arc<Look>,
+    place: Found,
+}
+
+/// Of a file that is not mapped. In this order: if both hold, what is told was true when the registry was asked.
 #[inline]
-fn known(fd: c_int) -> Option<(&'static table::Open, Arc<Look>)> {
+fn known(fd: c_int) -> Option<Known> {
     let open = table::entry(fd)?;
     if !open.has_look() || registry::any() || !is_on(LOOK) {
         return None;
     }
-    open.look().map(|look| (open, look))
+    let place = open.place.find();
+    let look = open.look()?;
+    // Closed meanwhile, and its entry used again, for another number or for this one: then it is asked of the device
+    // what this number means.
+    let same = table::entry(fd).is_some_and(|now| std::ptr::eq(now, open)) && open.place.is_of(place);
+    same.then_some(Known { open, look, place })
 }
 
 fn answered<T>(answer: T) -> Option<T> {
@@ -30,8 +41,8 @@ fn answered<T>(answer: T) -> Option<T> {
 /// What fstat says.
 #[inline]
 pub fn attributes(fd: c_int) -> Option<StatBody> {
-    let (_, look) = known(fd)?;
-    answered(*look.attributes())
+    let known = known(fd)?;
+    answered(*known.look.attributes())
 }
 
 /// Copies what there is from an offset on; how much that is. `None` where the buffer is not all there.
@@ -49,13 +60,12 @@ fn copy(content: &[u8], at: u64, buf: *mut c_void, n: usize) -> Option<usize> {
 /// read(2).
 #[inline]
 pub fn read(fd: c_int, buf: *mut c_void, n: usize) -> Option<isize> {
-    let (open, look) = known(fd)?;
-    let content = look.content()?;
     loop {
-        let at = open.place.get()?;
+        let Known { open, look, place } = known(fd)?;
+        let at = place.offset()?;
         // Copied before the offset moves: what is not there moves nothing.
-        let got = copy(content, at, buf, n)?;
-        if open.place.advance(at, at + got as u64) {
+        let got = copy(look.content()?, at, buf, n)?;
+        if open.place.advance(place, at + got as u64) {
             return answered(got as isize);
         }
     }
@@ -64,21 +74,22 @@ pub fn read(fd: c_int, buf: *mut c_void, n: usize) -> Option<isize> {
 /// pread(2).
 #[inline]
 pub fn read_at(fd: c_int, buf: *mut c_void, n: usize, off: off_t) -> Option<isize> {
-    let (open, look) = known(fd)?;
-    let content = look.content()?;
+    let Known { open, look, .. } = known(fd)?;
+    // What reaches beyond the largest offset is refused, by the device.
+    off.checked_add(off_t::try_from(n).ok()?)?;
     if !open.status().contains(OpenFlags::READ) {
         return None;
     }
-    let got = copy(content, u64::try_from(off).ok()?, buf, n)?;
+    let got = copy(look.content()?, u64::try_from(off).ok()?, buf, n)?;
     answered(got as isize)
 }
 
 /// lseek(2), but for holes and data.
 #[inline]
 pub fn seek(fd: c_int, off: off_t, whence: c_int) -> Option<off_t> {
-    let (open, look) = known(fd)?;
     loop {
-        let at = open.place.get()?;
+        let Known { open, look, place } = known(fd)?;
+        let at = place.offset()?;
         let from = match whence {
             libc::SEEK_SET => 0,
             libc::SEEK_CUR => at,
@@ -86,7 +97,7 @@ pub fn seek(fd: c_int, off: off_t, whence: c_int) -> Option<off_t> {
             _ => return None,
         };
         let to = from.checked_add_signed(off).filter(|to| *to <= PLACE_MAX)?;
-        if open.place.advance(at, to) {
+        if open.place.advance(place, to) {
             return answered(to as off_t);
         }
     }

@@ -3,7 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What may go without waiting, by the name that switches it on, and its bit.
-const PATTERNS: [(&[u8], u8); 4] = [(b"write", WRITE), (b"attributes", ATTRIBUTES), (b"close", CLOSE), (b"look", LOOK)];
+const PATTERNS: [(&[u8], u8); 5] =
+    [(b"write", WRITE), (b"attributes", ATTRIBUTES), (b"close", CLOSE), (b"look", LOOK), (b"names", NAMES)];
 /// Writes.
 pub const WRITE: u8 = 1;
 /// Changes of mode, owner and times.
@@ -12,6 +13,8 @@ pub const ATTRIBUTES: u8 = 2;
 pub const CLOSE: u8 = 4;
 /// Calls that are answered by what their open brought along.
 pub const LOOK: u8 = 8;
+/// Looks at names that are answered by what is known of their directory.
+pub const NAMES: u8 = 16;
 /// Calls that did not wait, in the order of `PATTERNS`.
 static POSTED: [AtomicU64; PATTERNS.len()] = [const { AtomicU64::new(0) }; PATTERNS.len()];
 
@@ -47,7 +50,7 @@ mod tests {
 
     #[test]
     fn the_variable_names_patterns_or_all_or_none_of_them() {
-        assert_eq!(parse(b"on"), Some(WRITE | ATTRIBUTES | CLOSE | LOOK));
+        assert_eq!(parse(b"on"), Some(WRITE | ATTRIBUTES | CLOSE | LOOK | NAMES));
         assert_eq!(parse(b"off"), Some(0));
         assert_eq!(parse(b"close,write"), Some(WRITE | CLOSE));
         for odd in [&b""[..], b"yes", b"write,", b"write,,close", b"Write"] {

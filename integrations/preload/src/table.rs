@@ -95,11 +95,13 @@ impl Open {
         if !self.looked.load(Ordering::Acquire) {
             return None;
         }
-        let look = self.look.try_lock()?.clone()?;
+        let mut place = self.look.try_lock()?;
+        let look = place.clone()?;
         if look.is_current() {
             return Some(look);
         }
         self.looked.store(false, Ordering::Release);
+        *place = None;
         None
     }
 
@@ -109,9 +111,6 @@ impl Open {
     }
 
     fn set_look(&self, look: Option<Arc<Look>>) {
-        if look.is_none() && !self.looked.load(Ordering::Relaxed) {
-            return;
-        }
         self.looked.store(false, Ordering::Release);
         let Some(mut place) = self.look.try_lock() else { return };
         let before = std::mem::replace(&mut *place, look);
@@ -158,14 +157,13 @@ pub fn ours(fd: i32) -> bool {
     entry(fd).is_some()
 }
 
-/// This session's handle behind a descriptor, claimed by `claim` if it was inherited; `None` for the kernel's files.
+/// This session's handle behind a descriptor's entry, claimed by `claim` if it was inherited.
 #[inline]
-pub fn handle(fd: i32, claim: impl FnOnce(i32) -> Res<(Handle, u32)>) -> Option<Res<Handle>> {
-    let open = entry(fd)?;
-    Some(match open.claimed() {
+pub fn handle_of(fd: i32, open: &Open, claim: impl FnOnce(i32) -> Res<(Handle, u32)>) -> Res<Handle> {
+    match open.claimed() {
         Some(handle) => Ok(handle),
         None => take_over(fd, open, claim),
-    })
+    }
 }
 
 #[cold]
@@ -229,7 +227,7 @@ fn insert_with(fd: i32, handle: Option<(Handle, u32)>, name: &[u8], brought: Opt
     let open = fresh();
     drop(open.set_lease(brought.and_then(|b| b.lease.clone())));
     let look = brought.and_then(|b| b.look.clone());
-    open.posts.store(look.is_some(), Ordering::Relaxed);
+    open.posts.store(look.is_some() && brought.is_some_and(|b| b.lease.is_none()), Ordering::Relaxed);
     open.place.begin(look.as_ref().is_some_and(|look| look.content().is_some()) && reads_only(handle));
     open.set_look(look);
     let (handle, flags) = (handle.map(|h| h.0), handle.map_or(0, |h| h.1));
@@ -456,6 +454,10 @@ mod tests {
 
     fn handle_of(n: u32) -> Handle {
         Handle { index: n, generation: 1 }
+    }
+
+    fn handle(fd: i32, claim: impl FnOnce(i32) -> Res<(Handle, u32)>) -> Option<Res<Handle>> {
+        entry(fd).map(|open| super::handle_of(fd, open, claim))
     }
 
     fn never(_: i32) -> Res<(Handle, u32)> {

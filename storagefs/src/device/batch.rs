@@ -9,9 +9,10 @@ use smallvec::SmallVec;
 use weldfs_ciscops::dirent::{
     DIRENT_PLUS_HEAD, DIRENT_PLUS_MAX, Dirent, DirentPlusHead, DirentWriter, Dirents, dirent_plus_len,
 };
+use weldfs_ciscops::interp::WATCHED;
 use weldfs_ciscops::{
-    Command, Cqe, Durability, Errno, Handle, Op, Outcome, Paths, PoolRange, RawCommand, SharedRegion, Sqe, StatBody,
-    Target, TxnMode, validate,
+    Command, Cqe, Durability, Errno, Handle, InodeNo, Op, Outcome, Paths, PoolRange, RawCommand, SharedRegion, Sqe,
+    StatBody, Target, TxnMode, validate,
 };
 use weldfs_journal::Lsn;
 use weldfs_scheduler::Mode;
@@ -150,7 +151,7 @@ pub(super) async fn read_dir_plus(cx: &OpCx<'_>) -> Done {
     total.outcome = match ended {
         // The next call gets the error: what was put so far is good.
         Err(errno) if listing.used == 0 => return failed(errno),
-        _ => Outcome::ok(listing.used as u64, listing.next),
+        _ => Outcome::ok(listing.used as u64 | watched_still(cx), listing.next),
     };
     if let Some(end) = total.pending.filter(|_| cx.place == Place::Alone)
         && let Err(errno) = durable(cx, end).await
@@ -158,6 +159,12 @@ pub(super) async fn read_dir_plus(cx: &OpCx<'_>) -> Done {
         return failed(errno);
     }
     total
+}
+
+/// The bit of the result that says that what was listed is watched.
+fn watched_still(cx: &OpCx<'_>) -> u64 {
+    let Op::ReadDirPlus { watch, .. } = cx.cmd.op else { return 0 };
+    if watch != 0 && cx.core.watches.stands(&cx.queue, watch - 1) { WATCHED } else { 0 }
 }
 
 struct Listing {
@@ -170,12 +177,15 @@ struct Listing {
 
 impl Listing {
     async fn fill(&mut self, cx: &OpCx<'_>) -> Result<(), Errno> {
-        let Op::ReadDirPlus { h, cookie, out } = cx.cmd.op else { return Err(Errno::INVAL) };
+        let Op::ReadDirPlus { h, cookie, out, watch } = cx.cmd.op else { return Err(Errno::INVAL) };
         let core = cx.core;
         let waits = &cx.queue.counters.memory_waits;
         let _held = core.memory.reserve(&cx.queue.tenant, cx.at, 2 * NAMES_BYTES as u64, waits).await?;
         let names = SharedRegion::heap(NAMES_BYTES);
         self.next = cookie;
+        // The directory first, and each inode before it is looked at.
+        let dir = if h == Handle::ROOT { ROOT } else { cx.description(h)?.ino };
+        let mut watched = watch != 0 && core.watches.list(core, &cx.queue, (h, dir), watch - 1, cookie == 0);
         loop {
             let list = self.names(cx, h, &names).await?;
             if list.is_empty() {
@@ -187,6 +197,9 @@ impl Listing {
                     return if self.used == 0 { Err(Errno::INVAL) } else { Ok(()) };
                 }
                 let range = PoolRange::new(out.off + self.used as u32, len as u32);
+                // What these two name is not said by this directory.
+                let named = entry.name != b"." && entry.name != b"..";
+                watched = watched && (!named || core.watches.add(core, &cx.queue, watch - 1, InodeNo(entry.ino)));
                 self.entry(cx, h, &entry, range).await?;
                 self.used += len;
                 self.next = entry.next_cookie;

@@ -250,8 +250,7 @@ impl Core {
         }
         let emulated = Emulated::new(&config, threads.len())?;
         let card = emulated.card().clone();
-        let watches = Arc::<Watches>::default();
-        store.tell_changes(watches.clone());
+        let watches = Watches::of(&store);
         Ok(Arc::new(Core {
             files: OpenFiles::of(&store),
             leases: Leases::default(),

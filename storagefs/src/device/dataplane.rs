@@ -504,7 +504,7 @@ async fn attempt<'d>(
         outcome = cut.unwrap_or(Outcome::failed(Errno::from(&e)));
     }
     if outcome.is_ok() {
-        outcome.result2 |= kept(core, &cx.queue, &cx.cmd, &mut finished);
+        outcome.result2 |= kept(core, &cx.queue, (&cx.cmd, &cx.paths.a), &mut finished);
     }
     *tickets = None;
     if lending.is_some() {

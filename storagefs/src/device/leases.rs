@@ -31,6 +31,7 @@ use smallvec::SmallVec;
 use weldfs_ciscops::interp::{LEASED, OWNED, ROOT_HERE};
 use weldfs_ciscops::limits::{LEASE_BLOCKS, LEASES_MAX};
 use weldfs_ciscops::{Command, Durability, Errno, Handle, InodeNo, Op, OpenFlags, Outcome};
+use weldfs_journal::canary::{Canary, planted};
 use weldfs_locks::Mutex;
 use weldfs_scheduler::{Mode, Seq};
 
@@ -79,7 +80,7 @@ struct Lease {
 impl Lease {
     /// Whether its ring, another one than `queue`, has published what is not over.
     fn is_pending_for(&self, queue: &QueueState) -> bool {
-        is_other(&self.ring, queue) && self.ring.pair.is_pending()
+        is_other(&self.ring, queue) && self.ring.pair.is_pending() && !planted(Canary::LeaseUnbroken)
     }
 
     /// Tells its client that it is over, once. What is published by then is still kept room for.
@@ -137,6 +138,17 @@ impl Leases {
     pub fn is_of_another(&self, queue: &QueueState, h: Handle, ino: InodeNo) -> bool {
         let other = |lease: &Lease| lease.handle != h || is_other(&lease.ring, queue);
         self.any() && self.table.lock().get(&ino.0).is_some_and(other)
+    }
+
+    /// Whether this handle has the lease of its inode, by whichever ring.
+    pub fn is_of(&self, session: u64, h: Handle, ino: InodeNo) -> bool {
+        let this = |lease: &Lease| lease.handle == h && lease.ring.session.id == session;
+        self.any() && self.table.lock().get(&ino.0).is_some_and(this)
+    }
+
+    /// Whether any handle has it.
+    pub fn is_of_any(&self, ino: InodeNo) -> bool {
+        self.any() && self.table.lock().contains_key(&ino.0)
     }
 
     /// After an open that asked for it: the bit of its second result that grants the lease, or none.
@@ -236,13 +248,30 @@ impl Leases {
 
 /// What an open that asked for it has beside the handle: the write lease, and what it brings along (`watches`). The bits
 /// of its second result that say so.
-pub(super) fn kept(core: &Core, queue: &QueueState, cmd: &Command, f: &mut Finished<'_>) -> u64 {
+pub(super) fn kept(core: &Core, queue: &QueueState, (cmd, path): (&Command, &[u8]), f: &mut Finished<'_>) -> u64 {
     let Op::Open { watch, .. } = cmd.op else { return 0 };
     if !cmd.posted && watch == 0 {
         return 0;
     }
     let lease = core.leases.grant(core, queue, cmd, f.opened.as_ref());
-    lease | core.watches.begin(core, queue, cmd, (f.opened.as_ref(), &mut f.counters))
+    let bits = lease | core.watches.begin(core, queue, (cmd, path), (f.opened.as_ref(), &mut f.counters));
+    if let Some(o) = f.opened.filter(|_| bits != 0) {
+        let _ = queue.session.handles.with(o.handle, |d| d.grant());
+    }
+    bits
+}
+
+/// Commands of other threads of its session that were posted without a lease are over first: closes, which give locks
+/// back. Call it without tickets.
+pub(super) async fn let_own_pass(cx: &OpCx<'_>) {
+    for ring in cx.session().queues_now() {
+        if is_other(&ring, &cx.queue)
+            && ring.pair.is_pending()
+            && let Some(at) = ring.pair.mark()
+        {
+            Mark { ring, at }.passed(cx).await;
+        }
+    }
 }
 
 /// A posted change that failed is told by the description, to the next call that asks how its writes went.
@@ -250,6 +279,7 @@ pub(super) fn note_failure(queue: &QueueState, cmd: &Command, outcome: &Outcome)
     if let Op::Write { h, .. } | Op::SetAttr { h, .. } = cmd.op
         && cmd.is_posted()
         && !outcome.is_ok()
+        && !planted(Canary::PostedErrorSwallowed)
     {
         // Closed meanwhile by another ring: none is left to be told.
         let _ = queue.session.handles.with(h, |d| d.fail(Errno(outcome.status)));
@@ -317,7 +347,8 @@ impl Before {
     }
 
     fn one_of(&mut self, cx: &OpCx<'_>, rings: SmallVec<[Arc<QueueState>; 2]>) -> Option<Mark> {
-        rings.into_iter().filter(|ring| is_other(ring, &cx.queue) && ring.pair.is_pending()).find_map(|ring| {
+        let waits = |ring: &Arc<QueueState>| is_other(ring, &cx.queue) && ring.pair.is_pending();
+        rings.into_iter().filter(|ring| waits(ring) && !planted(Canary::LeaseUnbroken)).find_map(|ring| {
             if self.rings.iter().any(|known| Arc::ptr_eq(known, &ring)) {
                 return None;
             }

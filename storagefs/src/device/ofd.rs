@@ -9,7 +9,7 @@
 
 use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::sync::atomic::{AtomicI32, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, SealFlags};
@@ -139,6 +139,7 @@ impl<B> OpenFiles<B> {
             flags: AtomicU16::new(flags.bits()),
             offset: AtomicU64::new(0),
             failed: AtomicI32::new(0),
+            granted: AtomicBool::new(false),
             handles: AtomicUsize::new(0),
             placeholder: Mutex::new(None),
             files: self.clone(),
@@ -300,6 +301,8 @@ pub struct Description<B = OpenInode> {
     offset: AtomicU64,
     /// The errno of a write that was posted and failed, until a call has said so; or 0.
     failed: AtomicI32,
+    /// Something was granted with it: its close may be posted.
+    granted: AtomicBool,
     handles: AtomicUsize,
     placeholder: Mutex<Option<Arc<Placeholder<B>>>>,
     files: Arc<OpenFiles<B>>,
@@ -317,6 +320,16 @@ impl<B> Description<B> {
     pub fn set_flags(&self, to: OpenFlags) {
         let kept = self.flags().difference(OpenFlags::SETTABLE);
         self.flags.store((kept | to.intersection(OpenFlags::SETTABLE)).bits(), Ordering::Relaxed);
+    }
+
+    /// Its close may be posted from now on.
+    pub fn grant(&self) {
+        self.granted.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether its close may be posted.
+    pub fn is_granted(&self) -> bool {
+        self.granted.load(Ordering::Relaxed)
     }
 
     /// Offset in bytes. Stable while the caller holds the inode's queue exclusively.

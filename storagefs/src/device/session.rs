@@ -183,6 +183,7 @@ impl SessionState {
 
     /// Called by a device thread that has drained and dropped a queue of this session.
     pub(super) fn queue_gone(self: &Arc<Self>, state: &Arc<QueueState>) {
+        self.core.watches.end_ring(state);
         let last = self.rings.gone(state);
         let (bytes, tenant) = (state.pair.bytes, self.tenant.clone());
         let (session, core) = (Arc::downgrade(self), Arc::downgrade(&self.core));
@@ -221,6 +222,11 @@ impl SessionState {
         }
         self.core.note_reclaim();
         self.core.session_gone(self, || self.rings.retire());
+    }
+
+    /// Its queue pairs.
+    pub(super) fn queues_now(&self) -> Vec<Arc<QueueState>> {
+        self.rings.list()
     }
 
     /// Its transactions.

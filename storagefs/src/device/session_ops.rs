@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 
 use super::core::Core;
 use super::dataplane::{OpCx, durable};
-use super::leases::Before;
+use super::leases::{Before, let_own_pass};
 use super::locks::{Held, Owner, Space, Span};
 use super::session::SessionState;
 use crate::error::FsError;
@@ -109,6 +109,9 @@ pub(super) async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
     let Op::Lock { h, action, kind, space, start, len, owner, out } = cx.cmd.op else { return Err(Errno::INVAL) };
     // What its ring changes before an unlock is changed when another has the lock; and a handle that its ring closes
     // before is closed.
+    if action == LockAction::Set && kind != LockKind::Unlock {
+        let_own_pass(cx).await;
+    }
     let _held = cx.hold(cx.description(h)?.ino, Mode::Exclusive).await;
     let description = cx.description(h)?;
     let flags = description.flags();

@@ -4,7 +4,9 @@
 //! round, finds them agree. (The promise of a callback, as in AFS: Howard and others, "Scale and Performance in a
 //! Distributed File System", 1988; but what takes it back is a store, and no message.)
 //!
-//! * A watch ends with the first change of its inode, with its handle, with its session, or when its ring begins another
+//! * A watch is about one inode, or about several: of a directory, those on the way that its name led there; of a listing,
+//!   the directory and what it lists.
+//! * A watch ends with the first change of its inodes, with its handle, with its session, or when its ring begins another
 //!   of the same number. It never begins again: the client that wants one opens the file.
 //! * No inode has watches and a write lease, but one of the handle that has the lease: what is posted is a change
 //!   before the device has seen it. The lease's client keeps count of what it posted itself.
@@ -18,11 +20,12 @@
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use smallvec::SmallVec;
 use weldfs_ciscops::interp::{WATCHED, WHOLE};
 use weldfs_ciscops::{Access, Command, Handle, InodeNo, Op, OpenFlags, PoolRange, Sink, StatBody};
+use weldfs_journal::canary::{Canary, planted};
 use weldfs_locks::Mutex;
 use zerocopy::IntoBytes;
 
@@ -31,70 +34,116 @@ use super::leases::takes_posts;
 use super::session::QueueState;
 use super::sets::InoHasher;
 use crate::effect::Effect;
-use crate::fs::{OpCounters, OpenedInfo, attributes, content};
-use crate::store::Changes;
+use crate::fs::{OpCounters, OpenedInfo, Way, attributes, content, way};
+use crate::store::{Changes, Store};
 
-type ByInode = HashMap<u64, SmallVec<[Watch; 1]>, BuildHasherDefault<InoHasher>>;
+/// Inodes of one watch at most.
+const INODES_MAX: usize = 600;
+/// Watches of one inode at most.
+const OF_ONE_MAX: usize = 64;
+/// Watches of one device at most.
+const WATCHES_MAX: usize = 16_384;
+
+/// Which watch: of which session, ring and number.
+type Place = (u64, u32, u32);
+type ByInode = HashMap<u64, SmallVec<[Place; 1]>, BuildHasherDefault<InoHasher>>;
 
 /// The watches of one device. Thread-safe.
 #[derive(Default)]
 pub(super) struct Watches {
     /// How many there are.
     count: AtomicU32,
+    /// The store tells another device of its changes.
+    deaf: AtomicBool,
     table: Mutex<Table>,
 }
 
 #[derive(Default)]
 struct Table {
     by_inode: ByInode,
-    /// The inode of each: by session, number of the ring, number of the watch.
-    places: HashMap<(u64, u32, u32), u64>,
+    watches: HashMap<Place, Watch>,
 }
 
 struct Watch {
     ring: Arc<QueueState>,
+    /// It ends with the handle.
     handle: Handle,
-    number: u32,
+    /// The first is the handle's own.
+    inodes: Way,
 }
 
-impl Watch {
-    fn place(&self) -> (u64, u32, u32) {
-        (self.ring.session.id, self.ring.index, self.number)
-    }
-
-    fn is_of(&self, session: u64, handle: Handle) -> bool {
-        self.handle == handle && self.ring.session.id == session
-    }
+fn place_of(queue: &QueueState, number: u32) -> Place {
+    (queue.session.id, queue.index, number)
 }
 
 impl Table {
-    /// Ends those watches of an inode that are not to be kept.
-    fn retain(&mut self, ino: u64, mut keep: impl FnMut(&Watch) -> bool) {
-        let Some(watches) = self.by_inode.get_mut(&ino) else { return };
-        let places = &mut self.places;
-        watches.retain(|watch| {
-            let stays = keep(watch);
-            if !stays {
-                places.remove(&watch.place());
-                watch.ring.pair.end_watch(watch.number);
+    /// Ends a watch.
+    fn end(&mut self, place: Place) {
+        let Some(watch) = self.watches.remove(&place) else { return };
+        for ino in &watch.inodes {
+            if let Some(places) = self.by_inode.get_mut(&ino.0) {
+                places.retain(|p| *p != place);
+                if places.is_empty() {
+                    self.by_inode.remove(&ino.0);
+                }
             }
-            stays
-        });
-        if watches.is_empty() {
-            self.by_inode.remove(&ino);
         }
+        watch.ring.pair.end_watch(place.2);
+    }
+
+    /// Ends those watches of an inode that are `meant`.
+    fn end_of(&mut self, ino: u64, meant: impl Fn(&Watch) -> bool) {
+        let Some(places) = self.by_inode.get(&ino) else { return };
+        let is_meant = |place: &&Place| self.watches.get(place).is_some_and(&meant);
+        let ending: SmallVec<[Place; 4]> = places.iter().filter(is_meant).copied().collect();
+        ending.into_iter().for_each(|place| self.end(place));
+    }
+
+    /// Has a watch be about one inode more. True if it is.
+    fn add(&mut self, place: Place, ino: InodeNo) -> bool {
+        let Some(watch) = self.watches.get_mut(&place) else { return false };
+        let places = self.by_inode.entry(ino.0).or_default();
+        if watch.inodes.len() >= INODES_MAX || places.len() >= OF_ONE_MAX {
+            self.end(place);
+            return false;
+        }
+        watch.inodes.push(ino);
+        places.push(place);
+        true
     }
 }
 
 impl Changes for Watches {
     fn change(&self, effects: &[Effect]) {
-        if self.count.load(Ordering::SeqCst) != 0 {
+        if self.count.load(Ordering::SeqCst) != 0 && !planted(Canary::WatchKept) {
             self.tell(effects);
         }
     }
 }
 
 impl Watches {
+    /// Of a device over `store`.
+    pub fn of(store: &Store) -> Arc<Watches> {
+        let watches = Arc::<Watches>::default();
+        watches.deaf.store(!store.tell_changes(watches.clone()), Ordering::Relaxed);
+        watches
+    }
+
+    /// The ring is gone.
+    pub fn end_ring(&self, queue: &QueueState) {
+        self.end_where(|place| (place.0, place.1) == (queue.session.id, queue.index));
+    }
+
+    fn end_where(&self, meant: impl Fn(&Place) -> bool) {
+        if !self.any() {
+            return;
+        }
+        let mut table = self.table.lock();
+        let places: Vec<Place> = table.watches.keys().filter(|place| meant(place)).copied().collect();
+        places.into_iter().for_each(|place| table.end(place));
+        self.note(&table);
+    }
+
     /// Whether there is any.
     #[inline]
     pub fn any(&self) -> bool {
@@ -104,45 +153,35 @@ impl Watches {
     #[cold]
     fn tell(&self, effects: &[Effect]) {
         let mut table = self.table.lock();
-        for effect in effects {
-            table.retain(effect.ino().0, |_| false);
-        }
+        effects.iter().for_each(|effect| table.end_of(effect.ino().0, |_| true));
         self.note(&table);
     }
 
     /// The inode may be changed by what is posted from now on.
     pub fn end_all(&self, ino: InodeNo) {
-        self.retain(ino, |_| false);
+        self.end_of(ino, |_| true);
     }
 
     /// The handle is closed.
     pub fn end(&self, session: u64, handle: Handle, ino: InodeNo) {
-        self.retain(ino, |watch| !watch.is_of(session, handle));
+        self.end_of(ino, |watch| watch.handle == handle && watch.ring.session.id == session);
     }
 
     /// The session is gone.
     pub fn end_session(&self, session: u64) {
-        if !self.any() {
-            return;
-        }
-        let mut table = self.table.lock();
-        let inodes: SmallVec<[u64; 8]> = table.places.iter().filter(|(p, _)| p.0 == session).map(|(_, i)| *i).collect();
-        for ino in inodes {
-            table.retain(ino, |watch| watch.ring.session.id != session);
-        }
-        self.note(&table);
+        self.end_where(|place| place.0 == session);
     }
 
-    fn retain(&self, ino: InodeNo, keep: impl FnMut(&Watch) -> bool) {
+    fn end_of(&self, ino: InodeNo, meant: impl Fn(&Watch) -> bool) {
         if self.any() {
             let mut table = self.table.lock();
-            table.retain(ino.0, keep);
+            table.end_of(ino.0, meant);
             self.note(&table);
         }
     }
 
     fn note(&self, table: &Table) {
-        self.count.store(table.places.len() as u32, Ordering::SeqCst);
+        self.count.store(table.watches.len() as u32, Ordering::SeqCst);
     }
 
     /// After an open that asked for it: what it brings along, and the bits of its second result that say so.
@@ -150,15 +189,21 @@ impl Watches {
         &self,
         core: &Core,
         queue: &QueueState,
-        cmd: &Command,
+        (cmd, path): (&Command, &[u8]),
         (opened, counters): (Option<&OpenedInfo>, &mut OpCounters),
     ) -> u64 {
-        let Op::Open { look, watch, .. } = cmd.op else { return 0 };
+        let Op::Open { base, flags, look, watch, .. } = cmd.op else { return 0 };
         let Some(o) = opened.filter(|o| watch != 0 && may_be_watched(core, o)) else { return 0 };
-        if core.leases.is_of_another(queue, o.handle, o.ino) || !self.place(queue, o, watch - 1) {
+        let number = watch - 1;
+        if core.leases.is_of_another(queue, o.handle, o.ino) || !self.place(queue, (o.handle, o.ino), number) {
             return 0;
         }
-        match bring(core, queue, o, look, counters) {
+        // Of a directory the name is of interest, too: what is found by names that begin with it.
+        let leads = !flags.contains(OpenFlags::DIRECTORY)
+            || way(&core.store, &*queue.session, (base, path), flags).is_some_and(|way| {
+                way.contains(&o.ino) && way.into_iter().all(|ino| self.add(core, queue, number, ino))
+            });
+        match bring(core, queue, o, look, counters).filter(|_| leads) {
             Some(bits) => {
                 queue.counters.watches.add(1);
                 bits
@@ -171,19 +216,61 @@ impl Watches {
     }
 
     /// Begins a watch; false where the ring is going away.
-    fn place(&self, queue: &QueueState, o: &OpenedInfo, number: u32) -> bool {
+    fn place(&self, queue: &QueueState, (handle, ino): (Handle, InodeNo), number: u32) -> bool {
         let Some(ring) = queue.to_keep() else { return false };
+        let place = place_of(queue, number);
         let mut table = self.table.lock();
-        let watch = Watch { ring, handle: o.handle, number };
-        let place = watch.place();
-        if let Some(before) = table.places.get(&place).copied() {
-            table.retain(before, |w| w.place() != place);
-        }
-        queue.pair.begin_watch(number);
-        table.places.insert(place, o.ino.0);
-        table.by_inode.entry(o.ino.0).or_default().push(watch);
+        table.end(place);
+        let full = table.watches.len() >= WATCHES_MAX;
+        let begun = !full && !self.deaf.load(Ordering::Relaxed) && {
+            queue.pair.begin_watch(number);
+            table.watches.insert(place, Watch { ring, handle, inodes: Way::new() });
+            table.add(place, ino)
+        };
         self.note(&table);
-        true
+        begun
+    }
+
+    /// Has a watch be about one inode more, before that is looked at; false where it is over, or ends because another
+    /// has the lease of this one.
+    pub fn add(&self, core: &Core, queue: &QueueState, number: u32, ino: InodeNo) -> bool {
+        let place = place_of(queue, number);
+        let leased = core.leases.is_of_any(ino);
+        let mut table = self.table.lock();
+        if leased {
+            table.end(place);
+        }
+        let added = table.add(place, ino);
+        self.note(&table);
+        drop(table);
+        // A record that is being applied just now may not have found it.
+        fence(Ordering::SeqCst);
+        if added && core.store.quiescent().is_none() {
+            self.end_place(place);
+            return false;
+        }
+        added
+    }
+
+    fn end_place(&self, place: Place) {
+        let mut table = self.table.lock();
+        table.end(place);
+        self.note(&table);
+    }
+
+    /// Begins to list a directory, or goes on where it was begun by the same handle. Whether it is watched.
+    pub fn list(&self, core: &Core, queue: &QueueState, (h, ino): (Handle, InodeNo), number: u32, anew: bool) -> bool {
+        let place = place_of(queue, number);
+        if anew {
+            let device = takes_posts(core) && !core.is_poisoned() && core.config.inline != Some(true);
+            return device && self.place(queue, (h, ino), number) && self.add(core, queue, number, ino);
+        }
+        self.table.lock().watches.get(&place).is_some_and(|watch| watch.handle == h)
+    }
+
+    /// Whether a watch is not over.
+    pub fn stands(&self, queue: &QueueState, number: u32) -> bool {
+        self.table.lock().watches.contains_key(&place_of(queue, number))
     }
 }
 

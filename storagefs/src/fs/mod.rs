@@ -57,7 +57,7 @@ use weldfs_functions::cipher::Key;
 pub use crate::cred::Cred;
 pub use inode_set::{Hold, InodeSet};
 pub(crate) use inode_set::{Insisted, resolve_set};
-pub(crate) use look::{attributes, content};
+pub(crate) use look::{Way, attributes, content, way};
 pub(crate) use need::plan_need;
 pub use need::{payload_bytes, scratch_bytes};
 pub(crate) use resolve::ROOT;

@@ -5,6 +5,7 @@
 mod flushes;
 #[path = "../support/log_rig.rs"]
 mod log_rig;
+mod merging;
 mod racing_writer;
 
 /// Held while a bug is planted.

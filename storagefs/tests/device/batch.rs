@@ -329,7 +329,8 @@ fn a_directory_comes_with_attributes_as_stat_gives_them() {
     // It is an element like any other.
     let mut rig = Rig::new(&client);
     let out = PoolRange::new(DATA, 4096);
-    let (cqe, results) = rig.run(&[Command::new(0, Op::ReadDirPlus { h: Handle::ROOT, cookie: 0, out }).encode()]);
+    let (cqe, results) =
+        rig.run(&[Command::new(0, Op::ReadDirPlus { h: Handle::ROOT, cookie: 0, out, watch: 0 }).encode()]);
     assert_eq!((cqe.status, results[0].status), (0, 0));
     let bytes = rig.queue.pool().slice(PoolRange::new(DATA, results[0].result as u32)).unwrap().to_vec();
     let names: Vec<&[u8]> = DirentsPlus(&bytes).map(|e| e.entry.name).collect();

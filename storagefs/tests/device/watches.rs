@@ -4,7 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use weldfs::{At, Brought, Client, Handle, Look, OpenFlags, Raw, SetAttrBody, SetAttrMask, Wishes};
+use weldfs::{
+    At, Brought, Client, Handle, Listed, Listing, Look, OpenFlags, Raw, RenameFlags, SetAttrBody, SetAttrMask, Wishes,
+};
 use weldfs_ciscops::limits::{LOOK_MAX, WATCH_NS, WATCHES};
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::DeviceConfig;
@@ -145,6 +147,162 @@ fn change_and_look(device: &Embedded, kind: &Kind, changes: u64) -> u64 {
     relied
 }
 
+/// A way to see that something below a directory changed: how it is changed for the n-th time, and what a listing tells.
+struct Below {
+    name: &'static str,
+    make: fn(Raw<'_>, u64),
+    seen: fn(&Listing) -> u64,
+}
+
+fn attributes<'l>(listing: &'l Listing, name: &[u8]) -> Option<&'l weldfs::StatBody> {
+    match listing.find(name) {
+        Some(Listed::There(body)) => Some(body),
+        _ => None,
+    }
+}
+
+fn owner(raw: Raw<'_>, path: &[u8], n: u64) {
+    let set = SetAttrBody { mask: SetAttrMask::UID.bits(), uid: n as u32, ..SetAttrBody::default() };
+    raw.set_attr_at(Handle::ROOT, path, true, &set).unwrap();
+}
+
+/// The highest number of a name in it.
+fn last_name(listing: &Listing) -> u64 {
+    (0..4_000).rev().find(|n| attributes(listing, format!("n{n}").as_bytes()).is_some()).unwrap_or(0)
+}
+
+const BELOW: [Below; 5] = [
+    Below {
+        name: "chown of an entry",
+        make: |raw, n| owner(raw, b"way/d/f", n),
+        seen: |listing| attributes(listing, b"f").unwrap().uid.into(),
+    },
+    Below {
+        name: "a name comes and another goes",
+        make: |raw, n| {
+            raw.openat(Handle::ROOT, format!("way/d/n{n}").as_bytes(), CREATE, 0o600, 0).unwrap();
+            let _ = raw.unlinkat(Handle::ROOT, format!("way/d/n{}", n - 1).as_bytes());
+        },
+        seen: last_name,
+    },
+    Below {
+        name: "another directory is put in its place",
+        make: |raw, n| {
+            let next = format!("next{n}");
+            raw.mkdirat(Handle::ROOT, next.as_bytes(), 0o755).unwrap();
+            raw.openat(Handle::ROOT, format!("{next}/n{n}").as_bytes(), CREATE, 0o600, 0).unwrap();
+            raw.renameat(Handle::ROOT, next.as_bytes(), Handle::ROOT, b"way/d", RenameFlags::EXCHANGE).unwrap();
+        },
+        seen: last_name,
+    },
+    Below {
+        name: "the directory above it is replaced",
+        make: |raw, n| {
+            let next = format!("next{n}");
+            raw.mkdirat(Handle::ROOT, next.as_bytes(), 0o755).unwrap();
+            raw.mkdirat(Handle::ROOT, format!("{next}/d").as_bytes(), 0o755).unwrap();
+            raw.openat(Handle::ROOT, format!("{next}/d/n{n}").as_bytes(), CREATE, 0o600, 0).unwrap();
+            raw.renameat(Handle::ROOT, next.as_bytes(), Handle::ROOT, b"way", RenameFlags::EXCHANGE).unwrap();
+        },
+        seen: last_name,
+    },
+    Below {
+        name: "a posted write",
+        make: |raw, n| {
+            let brought = open(raw, b"way/d/f", CREATE, BOTH);
+            let (h, lease) = (brought.opened.handle, brought.lease.expect("a lease"));
+            assert_eq!(raw.post_write(&lease, h, At::Offset(n - 1), b"x"), Ok(true));
+            assert_eq!(raw.post_close(&lease, h), Ok(true));
+        },
+        seen: |listing| attributes(listing, b"f").unwrap().size,
+    },
+];
+
+/// One changes what is below a directory and tells how often; another relies on listings. How many times it did.
+fn change_and_list(device: &Embedded, kind: &Below, changes: u64) -> u64 {
+    let changer = client(device);
+    let raw = changer.raw();
+    raw.mkdirat(Handle::ROOT, b"way", 0o755).unwrap();
+    raw.mkdirat(Handle::ROOT, b"way/d", 0o755).unwrap();
+    raw.close(open(raw, b"way/d/f", CREATE, Wishes::default()).opened.handle).unwrap();
+    let (told, over) = (AtomicU64::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        let observer = scope.spawn(|| {
+            let client = client(device);
+            let mut relied = 0u64;
+            while !over.load(Ordering::Acquire) {
+                let Some(listing) = client.raw().listing(Handle::ROOT, b"way/d/").unwrap() else { continue };
+                loop {
+                    let known = told.load(Ordering::Acquire);
+                    if !listing.is_current() {
+                        break;
+                    }
+                    let seen = (kind.seen)(&listing);
+                    assert!(seen >= known, "{}: told of {known}, and a listing says {seen}", kind.name);
+                    relied += 1;
+                }
+                client.raw().post_plain_close(listing.handle).unwrap();
+            }
+            relied
+        });
+        for n in 1..=changes {
+            (kind.make)(raw, n);
+            told.store(n, Ordering::Release);
+            if n % 16 == 0 {
+                std::thread::sleep(Duration::from_micros(600));
+            }
+        }
+        over.store(true, Ordering::Release);
+        observer.join().unwrap()
+    })
+}
+
+#[test]
+fn a_listing_is_not_current_when_another_is_told_of_a_change_below_or_above_it() {
+    for at_once in [true, false] {
+        for kind in &BELOW {
+            let device = device(at_once);
+            assert!(change_and_list(&device, kind, 800) > 0, "{}: no listing was ever relied on", kind.name);
+            device.close().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_listing_says_what_stat_says_and_what_is_not_there() {
+    let device = device(true);
+    let client = client(&device);
+    let raw = client.raw();
+    raw.mkdirat(Handle::ROOT, b"d", 0o755).unwrap();
+    assert!(raw.listing(Handle::ROOT, b"nothing").is_err());
+    for n in 0..300 {
+        raw.close(open(raw, format!("d/f{n}").as_bytes(), CREATE, Wishes::default()).opened.handle).unwrap();
+    }
+    raw.symlinkat(b"f1", Handle::ROOT, b"d/link").unwrap();
+    raw.mkdirat(Handle::ROOT, b"d/sub", 0o700).unwrap();
+    let listing = raw.listing(Handle::ROOT, b"d").unwrap().expect("a listing");
+    for name in ["f0", "f299", "link", "sub"] {
+        let stat = raw.statat(Handle::ROOT, format!("d/{name}").as_bytes(), true).unwrap();
+        assert_eq!(listing.find(name.as_bytes()), Some(Listed::There(&stat)), "{name}");
+    }
+    assert_eq!(listing.find(b"f300"), Some(Listed::Absent));
+    for untold in [&b""[..], b".", b"..", b"sub/", b"sub/x", &[b'x'; 256]] {
+        assert_eq!(listing.find(untold), None);
+    }
+    assert!(listing.is_current());
+    raw.close(listing.handle).unwrap();
+    assert!(!listing.is_current(), "it ends with its handle");
+    // A file in it that others post changes of, and more entries than are watched.
+    let brought = open(raw, b"d/f7", CREATE, BOTH);
+    assert!(brought.lease.is_some() && raw.listing(Handle::ROOT, b"d").unwrap().is_none(), "one of them has a lease");
+    raw.close(brought.opened.handle).unwrap();
+    for n in 300..700 {
+        raw.close(open(raw, format!("d/f{n}").as_bytes(), CREATE, Wishes::default()).opened.handle).unwrap();
+    }
+    assert!(raw.listing(Handle::ROOT, b"d").unwrap().is_none(), "too many");
+    device.close().unwrap();
+}
+
 #[test]
 fn a_look_is_not_current_when_another_is_told_of_a_change() {
     for at_once in [true, false] {
@@ -233,9 +391,9 @@ fn looks_end() {
     // A machine that stands still for twenty milliseconds gives more of them.
     assert!(had >= WATCHES as usize, "{had}");
     all.iter().for_each(|brought| brought.look.iter().for_each(|look| look.end()));
-    let again = open(raw, b"f1", READ, ONLY_LOOK).look.expect("a number that is free again");
-    other.raw().truncate(open(other.raw(), b"f0", CREATE, Wishes::default()).opened.handle, 7).unwrap();
     assert!(all.iter().all(|brought| brought.look.as_ref().is_none_or(|look| !look.is_current())));
+    // A number that is free again.
+    let (_, again) = look(raw, b"f1", READ);
     let (_, at_end) = look(other.raw(), b"f2", READ);
     drop((again, one, other));
     device.close().unwrap();

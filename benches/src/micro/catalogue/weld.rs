@@ -134,7 +134,7 @@ pub(in crate::micro) fn fused(l: &Lent<'_>) -> Result<Op, Errno> {
         }
         MicroOp::CreateTree => tree(l),
         MicroOp::StatMany => stat_many(l),
-        MicroOp::ReaddirPlus => Ok(Op::ReadDirPlus { h: l.folder, cookie: l.cookie, out: l.out }),
+        MicroOp::ReaddirPlus => Ok(Op::ReadDirPlus { h: l.folder, cookie: l.cookie, out: l.out, watch: 0 }),
         MicroOp::LogRecover => {
             let record = Record {
                 head: HEAD as u8,

@@ -388,6 +388,7 @@ static void run(void) {
     else if (!strcmp(verb, "add")) done(do_add());
     else if (!strcmp(verb, "append")) done(do_append());
     else if (!strcmp(verb, "claim")) done(do_claim());
+    else if (!strcmp(verb, "pid")) done(getpid());
     else if (!strcmp(verb, "root")) {
         for (int i = 0; i < SLOTS; i++)
             if (slots[i] >= 0) closed(i);

@@ -318,7 +318,7 @@ fn stats(bytes: &[u8]) -> Vec<u8> {
 
 fn read_dir_plus(g: &Given) -> Planned {
     let dir = g.a.rsplit_once('/').map_or("", |(dir, _)| dir);
-    let op = |h: &[Handle], r: &[PoolRange]| Op::ReadDirPlus { h: h[0], cookie: 0, out: r[0] };
+    let op = |h: &[Handle], r: &[PoolRange]| Op::ReadDirPlus { h: h[0], cookie: 0, out: r[0], watch: 0 };
     let below = |path: &String| match path.strip_prefix(dir)?.trim_start_matches('/') {
         name if name.is_empty() || name.contains('/') => None,
         name => Some(name.to_owned()),

@@ -3,7 +3,7 @@
 use super::ours_or_path;
 use crate::abi::{self, Res, done, fail, hook};
 use crate::names::{Spot, route_file};
-use crate::{device, look, mount};
+use crate::{device, listed, look, mount};
 use libc::{c_char, c_int, c_uint, stat as Stat, statfs as Statfs, statvfs as Statvfs, statx as Statx};
 use weldfs_ciscops::bodies::{StatBody, StatfsBody, WireTime};
 use weldfs_ciscops::flags::AccessMask;
@@ -64,7 +64,7 @@ fn check_flags(flags: c_int, mask: c_uint) -> Res<()> {
 /// By name; an empty name means the directory descriptor itself where the flags allow it.
 fn body_of(spot: &Spot<'_>, flags: c_int) -> Res<StatBody> {
     spot.check_named(flags)?;
-    device::on(|d| d.statat(spot.base, &spot.path, flags & libc::AT_SYMLINK_NOFOLLOW != 0))
+    listed::stat(spot.base, &spot.path, flags & libc::AT_SYMLINK_NOFOLLOW != 0)
 }
 
 fn stat_name(
@@ -94,7 +94,7 @@ fn stat_known(fd: c_int, out: *mut Stat) -> Option<c_int> {
 
 /// What is known of a descriptor itself, named so by an empty name.
 fn itself(fd: c_int, path: *const c_char, flags: c_int) -> Option<StatBody> {
-    let named = flags & libc::AT_EMPTY_PATH != 0 && flags & !STAT_FLAGS == 0;
+    let named = flags & libc::AT_EMPTY_PATH != 0 && check_flags(flags, 0).is_ok();
     let empty = named && abi::text(path).is_ok_and(|name| name.is_empty());
     if empty { look::attributes(fd) } else { None }
 }

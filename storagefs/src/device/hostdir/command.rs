@@ -185,7 +185,7 @@ pub(super) async fn run(core: &Core, work: &Work, scratch: &mut Scratch) -> Opti
     match work.cmd.op {
         Op::ChecksumRange { h, offset, len, .. } => cx.checksum(h, offset, len, scratch).await.map(answer),
         Op::Batch { items, results } => Box::pin(sequence::batch(core, work, (items, results), scratch)).await,
-        Op::ReadDirPlus { h, cookie, out } => sequence::read_dir_plus(core, work, (h, cookie, out), scratch).await,
+        Op::ReadDirPlus { h, cookie, out, .. } => sequence::read_dir_plus(core, work, (h, cookie, out), scratch).await,
         _ => cx.whole(scratch).await,
     }
 }

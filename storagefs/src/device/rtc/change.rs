@@ -112,7 +112,7 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
             finished.plan = None;
             let last = sync.map_or(Ok(()), |end| durable_now(core, end));
             let mut outcome = outcome;
-            outcome.result2 |= kept(core, queue, cmd, &mut finished);
+            outcome.result2 |= kept(core, queue, (cmd, &paths.a), &mut finished);
             let outcome = last.map_or_else(Outcome::failed, |()| outcome);
             count(cmd, paths, outcome, &finished.counters)
         }

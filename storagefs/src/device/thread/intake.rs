@@ -2,7 +2,6 @@
 
 use super::answers::Spell;
 use super::*;
-use crate::device::leases::takes_posts;
 use weldfs_ciscops::Op;
 use weldfs_ciscops::limits::POSTED_MAX;
 
@@ -176,8 +175,17 @@ where
     pub(super) fn is_posted(&self, queue: &QueueState, raw: &RawCommand) -> bool {
         let short = raw.0.length <= POSTED_MAX;
         let asked = short && raw.0.flags & flags::POSTED != 0 && raw.0.opcode != Opcode::Open as u16;
-        let closes = raw.0.opcode == Opcode::Close as u16 && takes_posts(self.core);
-        asked && (closes || self.core.leases.has(queue, Handle::from_wire(raw.0.handle)))
+        asked && {
+            let h = Handle::from_wire(raw.0.handle);
+            self.core.leases.has(queue, h) || raw.0.opcode == Opcode::Close as u16 && self.closes_posted(queue, h)
+        }
+    }
+
+    /// Whether a close may be posted without a lease: something was granted with the handle, and no other ring has its
+    /// lease.
+    fn closes_posted(&self, queue: &QueueState, h: Handle) -> bool {
+        let granted = queue.session.handles.with(h, |d| d.is_granted().then_some(d.ino)).ok().flatten();
+        granted.is_some_and(|ino| !self.core.leases.is_of(queue.session.id, h, ino))
     }
 
     /// Whether a command that came now would run at once.
@@ -226,11 +234,14 @@ where
                     return nothing;
                 }
             };
-            let posted = self.is_posted(queue, &raw);
+            let mut posted = self.is_posted(queue, &raw);
+            if posted && ends.in_flight() > 0 {
+                // Behind one that is waited for: it has no rights that others wait for.
+                self.core.leases.void(queue);
+                posted = false;
+            }
             if !posted {
                 queue.pair.excuse();
-            } else if ends.in_flight() > 0 {
-                self.core.leases.void(queue);
             }
             let limited = !ends.is_draining();
             // The empty case of the queue: nothing to wait for, nothing to hold; counted like every other command.
@@ -300,7 +311,8 @@ where
         let mut cmd = match checked {
             Ok(cmd) => cmd,
             Err(errno) => {
-                if fresh.posted {
+                let leased = fresh.posted && self.core.leases.has(queue, Handle::from_wire(raw.0.handle));
+                if leased && !planted(Canary::PostedErrorSwallowed) {
                     let _ = queue.session.handles.with(Handle::from_wire(raw.0.handle), |d| d.fail(errno));
                 }
                 return self.refuse(notes, errno);

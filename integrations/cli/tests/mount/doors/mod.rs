@@ -91,12 +91,12 @@ fn shrink(world: &mut World, steps: Vec<Step>) -> (Vec<Step>, String) {
 }
 
 /// Runs a program; what failed, if anything, with the shortest program that shows it.
-fn trial(world: &mut World, seed: u64, steps: Vec<Step>) -> Result<(), String> {
+fn trial(world: &mut World, seed: u64, steps: Vec<Step>, again: &str) -> Result<(), String> {
     let mut steps = steps;
     let Err(failure) = world.run(&steps) else { return Ok(()) };
     let mut told = format!("seed {seed}, step {}: {}\n", failure.step, failure.what);
     let _ = writeln!(told, "  {}", shown(&steps[failure.step]));
-    let _ = writeln!(told, "again: WELDFS_DOORS_SEED={seed} WELDFS_DOORS_PROGRAMS=1; made shorter:");
+    let _ = writeln!(told, "again: {again}; made shorter:");
     steps.truncate(failure.step + 1);
     let (steps, what) = shrink(world, steps);
     for step in &steps {
@@ -116,7 +116,7 @@ fn one_file_is_the_same_through_all_doors() {
     let (first, programs) = (number("WELDFS_DOORS_SEED", SEED), number("WELDFS_DOORS_PROGRAMS", PROGRAMS));
     println!("seeds {first} to {}", first + programs - 1);
     for seed in first..first + programs {
-        if let Err(told) = trial(&mut rig.world, seed, program(seed)) {
+        if let Err(told) = trial(&mut rig.world, seed, program(seed), "WELDFS_DOORS_SEED and WELDFS_DOORS_PROGRAMS=1") {
             panic!("{told}");
         }
     }

@@ -63,8 +63,24 @@ pub fn program_in_bursts(seed: u64, workers: &[usize], others: &[usize]) -> Vec<
     steps
 }
 
-/// What one program does with one file.
+/// Names of one directory that a program looks at, one after the other.
+fn glances(rng: &mut StdRng) -> Vec<Op> {
+    let name = name(rng);
+    let at = name.path.iter().rposition(|b| *b == b'/').map_or(0, |slash| slash + 1);
+    let mut glance = || {
+        let last = *["a", "b", "c", "d", "e"].choose(rng).unwrap();
+        let path = [&name.path[..at], last.as_bytes()].concat();
+        let nofollow = rng.random_bool(0.7) || in_sticky(&path);
+        Op::Stat { who: Who::Path(Name { base: None, path }, nofollow) }
+    };
+    (0..10).map(|_| glance()).collect()
+}
+
+/// What one program does with one file, or with the names in one directory.
 fn burst(rng: &mut StdRng, worker: usize) -> Vec<Op> {
+    if rng.random_bool(0.2) {
+        return glances(rng);
+    }
     let slot = slot(rng, worker);
     let name = name(rng);
     let create = if in_sticky(&name.path) { libc::O_CREAT | libc::O_EXCL } else { libc::O_CREAT };

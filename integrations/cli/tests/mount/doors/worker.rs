@@ -164,7 +164,10 @@ impl Worker {
 
     /// As a signal ends it that it cannot handle.
     pub fn kill(&mut self) {
-        self.child.kill().expect("kill");
+        let pid = self.ask("pid").expect("a number").number();
+        let pid = rustix::process::Pid::from_raw(pid as i32).expect("a process");
+        // Under `weldfs run` it is that one's child, which ends with it.
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).expect("kill");
         self.child.wait().expect("wait");
     }
 

@@ -1,0 +1,114 @@
+//! Calls that do not wait, and calls that are answered by what their open brought along: a device that forgets one of the
+//! rules (the planted bugs) is found out.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use weldfs::{At, Brought, Client, Errno, Handle, OpenFlags, Wishes};
+use weldfs_journal::canary::{self, Canary};
+use weldfs_kernel_shim::{Embedded, Source};
+use weldfs_storagefs::device::DeviceConfig;
+
+const CREATE: OpenFlags = OpenFlags::WRITE.union(OpenFlags::READ).union(OpenFlags::CREATE);
+/// How long a planted bug may go unnoticed where it takes two that meet.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn device() -> Embedded {
+    let config = DeviceConfig { inline: Some(false), ..DeviceConfig::default() };
+    Embedded::open(&Source::Ram(64 << 20), config).unwrap()
+}
+
+fn client(device: &Embedded) -> Client {
+    Client::with(Arc::new(device.clone())).unwrap()
+}
+
+fn open(client: &Client, flags: OpenFlags) -> Brought {
+    client.raw().open_with(Handle::ROOT, b"f", (flags, 0o600), Wishes { lease: true, look: true }).unwrap()
+}
+
+/// With a bug planted, and without.
+fn finds(canary: Canary, sound: impl Fn() -> bool) {
+    let _turn = crate::TURN.lock();
+    assert!(sound());
+    canary::plant(Some(canary));
+    let found = !sound();
+    canary::plant(None);
+    assert!(found, "{canary:?}, and nobody noticed");
+}
+
+#[test]
+fn what_came_with_an_open_is_not_told_after_a_truncate() {
+    finds(Canary::WatchKept, || {
+        let device = device();
+        let (one, other) = (client(&device), client(&device));
+        let h = one.raw().openat(Handle::ROOT, b"f", CREATE, 0o600, 0).unwrap().handle;
+        one.raw().write(h, At::Offset(0), b"abc").unwrap();
+        let look = open(&other, OpenFlags::READ).look.unwrap();
+        assert_eq!(look.content(), Some(&b"abc"[..]));
+        one.raw().truncate(h, 1).unwrap();
+        let told = look.is_current();
+        device.close().unwrap();
+        !told
+    });
+}
+
+/// One posts appends, and has another thread of its own session append at once: theirs come after them.
+fn appends_keep_their_order(until: Duration) -> bool {
+    let device = device();
+    let client = client(&device);
+    let brought = open(&client, CREATE | OpenFlags::APPEND);
+    let (h, lease) = (brought.opened.handle, brought.lease.unwrap());
+    let (tell, told) = std::sync::mpsc::channel::<u32>();
+    let (say, said) = std::sync::mpsc::channel::<bool>();
+    let ordered = std::thread::scope(|scope| {
+        let client = &client;
+        scope.spawn(move || {
+            let mine = client.raw().openat(Handle::ROOT, b"f", CREATE | OpenFlags::APPEND, 0, 0).unwrap().handle;
+            for n in told {
+                let size = client.raw().stat(mine).unwrap().size;
+                let place = client.raw().write(mine, At::Current, &[2; 8][..]).unwrap().offset;
+                let expected = u64::from(n) * (64 * 1024 + 8) + 64 * 1024;
+                if say.send(size == expected && place == expected).is_err() {
+                    return;
+                }
+            }
+        });
+        let (begun, mut n) = (Instant::now(), 0);
+        let ordered = loop {
+            // Long enough for the other one to come in between.
+            for _ in 0..16 {
+                assert_eq!(client.raw().post_write(&lease, h, At::Current, &[1; 4096][..]), Ok(true));
+            }
+            tell.send(n).unwrap();
+            let sound = said.recv().unwrap();
+            n += 1;
+            if !sound || n == 400 && !canary::planted(Canary::LeaseUnbroken) || begun.elapsed() > until {
+                break sound;
+            }
+        };
+        drop(tell);
+        ordered
+    });
+    client.settle().unwrap();
+    device.close().unwrap();
+    ordered
+}
+
+#[test]
+fn what_was_posted_comes_before_what_others_of_the_same_session_do() {
+    finds(Canary::LeaseUnbroken, || appends_keep_their_order(PATIENCE));
+}
+
+#[test]
+fn an_error_of_a_posted_write_is_told_by_the_next_fsync() {
+    finds(Canary::PostedErrorSwallowed, || {
+        let device = device();
+        let client = client(&device);
+        let brought = open(&client, CREATE);
+        let (h, lease) = (brought.opened.handle, brought.lease.unwrap());
+        // Beyond what a file can be.
+        assert_eq!(client.raw().post_write(&lease, h, At::Offset(i64::MAX as u64 - 10), &[1; 64][..]), Ok(true));
+        let told = client.raw().fsync(h);
+        device.close().unwrap();
+        told == Err(Errno::FBIG)
+    });
+}
