@@ -14,7 +14,7 @@ use weldfs_crash_harness::model::{Op, Who};
 const PROGRAMS: u64 = 60;
 /// One of so many programs ends with the death of its device or of its process.
 const KILLS: u64 = 10;
-/// Calls of each pattern at least; in a short run, one for each program.
+/// Calls of each pattern at least; in a short run, one for each two programs.
 const FIRED: u64 = 500;
 /// What is set, and how many programs of nine run so.
 const SETTINGS: [(&str, u64); 7] =
@@ -194,6 +194,6 @@ fn no_program_finds_out_what_is_merged() {
     println!("not waited for: {fired:?}");
     for pattern in PATTERNS.into_iter().filter(|_| only.is_none()) {
         let n = fired.get(pattern).copied().unwrap_or(0);
-        assert!(n >= FIRED.min(all), "{pattern}: only {n} calls");
+        assert!(n >= FIRED.min(all / 2), "{pattern}: only {n} calls");
     }
 }
