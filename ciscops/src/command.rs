@@ -443,6 +443,11 @@ pub enum Op {
 }
 
 impl Op {
+    /// An open that binds no placeholder and asks for nothing to come along.
+    pub fn open(base: Handle, path: PoolRange, flags: OpenFlags, mode: u32) -> Op {
+        Op::Open { base, path, flags, mode, placeholder: 0, look: PoolRange::EMPTY, watch: 0 }
+    }
+
     /// Whether it is a program of several micro-ops.
     pub fn is_fused(&self) -> bool {
         use Op::*;

@@ -156,7 +156,7 @@ pub struct StoreStats {
 
 /// Is told what changes.
 pub(crate) trait Changes: Send + Sync {
-    /// These effects will be applied now: nobody has seen any of them yet.
+    /// These effects will be applied now: none of them can be seen yet.
     fn change(&self, effects: &[Effect]);
 }
 

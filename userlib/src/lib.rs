@@ -19,6 +19,7 @@
 //! live in the device. This crate knows `ciscops` only, and trusts the device as a program trusts its kernel.
 
 pub mod aio;
+mod asked;
 mod batch;
 mod buf;
 mod call;

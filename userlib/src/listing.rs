@@ -1,7 +1,8 @@
 //! A directory with what stat says of each of its entries, for as long as the device vouches for it (docs/COMMANDS.md,
 //! "Looks"): names that begin with the directory's are looked up here, without a command for each.
 
-use crate::look::{Asked, Look, Watch};
+use crate::asked::Asked;
+use crate::look::{Look, Watch};
 use crate::posting::Wishes;
 use crate::queue::Queue;
 use crate::raw::Raw;

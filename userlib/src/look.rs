@@ -2,17 +2,12 @@
 //! vouches for them (docs/COMMANDS.md, "Looks").
 
 use crate::fork;
-use crate::queue::Queue;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant};
-use weldfs_ciscops::interp::{WATCHED, WHOLE};
-use weldfs_ciscops::limits::{LOOK_MAX, WATCH_NS, WATCHES};
+use std::time::Instant;
+use weldfs_ciscops::StatBody;
+use weldfs_ciscops::limits::WATCHES;
 use weldfs_ciscops::ring::QueueMemory;
-use weldfs_ciscops::{Cqe, Errno, OpenFlags, PoolRange, StatBody};
-use zerocopy::FromBytes;
-
-const HEAD: usize = size_of::<StatBody>();
 
 /// Attributes and content of a file as they are, until anything changes it. Thread-safe.
 #[derive(Debug)]
@@ -68,6 +63,10 @@ impl std::fmt::Debug for Watch {
 }
 
 impl Look {
+    pub(crate) fn new(body: StatBody, bytes: Option<Box<[u8]>>, watch: Watch) -> Look {
+        Look { body, bytes, watch }
+    }
+
     /// Whether the file is now as it was when it was opened: what is told of it after this was true at this moment.
     /// False once `WATCH_NS` have passed, too, and as soon as the device says anything else.
     #[inline]
@@ -106,70 +105,21 @@ struct Place {
     until: Option<Instant>,
 }
 
-/// What an open asks for.
-pub(crate) struct Asked {
-    /// Where its answer goes.
-    pub(crate) room: PoolRange,
-    /// The number of the watch, from 1; 0: nothing is asked for.
-    pub(crate) watch: u32,
-    until: Instant,
-}
-
 impl Looks {
     /// One that no look relies on.
-    fn free(&self, now: Instant) -> Option<u32> {
+    pub(crate) fn free(&self, now: Instant) -> Option<u32> {
         let used = |place: &Place| {
             let alive = || place.in_use.upgrade().is_some_and(|in_use| in_use.load(Ordering::Relaxed));
             place.until.is_some_and(|until| now < until) && alive()
         };
         self.places.iter().position(|place| !used(place)).map(|at| at as u32)
     }
-}
 
-impl Asked {
-    /// Nothing.
-    pub(crate) fn none() -> Asked {
-        Asked { room: PoolRange::EMPTY, watch: 0, until: Instant::now() }
-    }
-
-    /// Attributes, and where the file is read, its content. Nothing where there is no room for it now.
-    pub(crate) fn of(queue: &mut Queue, flags: OpenFlags) -> Asked {
-        let content = flags.contains(OpenFlags::READ) && !flags.contains(OpenFlags::DIRECTORY);
-        Asked::bytes(queue, if content { LOOK_MAX } else { HEAD as u32 })
-    }
-
-    /// A watch, with room for so many bytes.
-    pub(crate) fn bytes(queue: &mut Queue, bytes: u32) -> Asked {
-        let now = Instant::now();
-        let Some(watch) = queue.looks().free(now) else { return Asked::none() };
-        let Ok(room) = queue.alloc(bytes) else { return Asked::none() };
-        Asked { room, watch: watch + 1, until: now + Duration::from_nanos(WATCH_NS) }
-    }
-
-    /// What came with an open's answer. The range goes back in any case.
-    pub(crate) fn take(self, queue: &mut Queue, answer: &Result<Cqe, Errno>) -> Option<Arc<Look>> {
-        let bits = answer.as_ref().ok().filter(|cqe| cqe.ok().is_ok()).map_or(0, |cqe| cqe.result2);
-        let look = if bits & WATCHED != 0 { self.read(queue, bits & WHOLE != 0) } else { None };
-        queue.free(self.room);
-        look.map(Arc::new)
-    }
-
-    /// The watch, which was granted: in use from now on.
-    pub(crate) fn watch(&self, queue: &mut Queue) -> Option<Watch> {
+    /// One of them, which was granted, is in use from now on.
+    pub(crate) fn begin(&mut self, memory: QueueMemory, number: u32, until: Instant) -> Option<Watch> {
         let in_use = Arc::new(AtomicBool::new(true));
-        let place = queue.looks().places.get_mut(self.watch as usize - 1)?;
-        *place = Place { in_use: Arc::downgrade(&in_use), until: Some(self.until) };
-        let memory = Some(queue.memory().clone());
-        Some(Watch { memory, generation: fork::generation(), number: self.watch - 1, until: self.until, in_use })
-    }
-
-    fn read(&self, queue: &mut Queue, whole: bool) -> Option<Look> {
-        let room = queue.pool().slice(self.room).ok()?;
-        let mut head = [0; HEAD];
-        room.sub(0, HEAD).copy_to(&mut head);
-        let body = StatBody::read_from_bytes(&head).ok()?;
-        let fits = whole && body.size <= (room.len() - HEAD) as u64;
-        let bytes = fits.then(|| room.sub(HEAD, body.size as usize).to_vec().into_boxed_slice());
-        Some(Look { body, bytes, watch: self.watch(queue)? })
+        let place = self.places.get_mut(number as usize)?;
+        *place = Place { in_use: Arc::downgrade(&in_use), until: Some(until) };
+        Some(Watch { memory: Some(memory), generation: fork::generation(), number, until, in_use })
     }
 }

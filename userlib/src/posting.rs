@@ -3,11 +3,12 @@
 //! (docs/COMMANDS.md, "Posting"). What can go wrong all the same (a device that dies, a medium that fails) is kept for
 //! the next call that waits.
 
+use crate::asked::Asked;
 use crate::buf::Payload;
 use crate::call::stage_input;
 use crate::client::Client;
 use crate::lease::{Lease, Posted};
-use crate::look::{Asked, Look};
+use crate::look::Look;
 use crate::queue::Queue;
 use crate::raw::{Opened, Raw};
 use std::sync::Arc;
@@ -50,8 +51,8 @@ fn blocks_of(len: usize) -> u32 {
 impl Raw<'_> {
     /// openat(2) as [`Raw::openat`], with what is wished for beside the handle, as far as the device grants it.
     ///
-    /// The write lease: not where another open file has it, not with O_SYNC or O_DSYNC, and only by a device of one core
-    /// in a process of its own. It ends with its handle. The look: not where another handle has the lease, where
+    /// The write lease: not where another open file has it, not with O_SYNC or O_DSYNC, and only by a device of one
+    /// core in a process of its own. It ends with its handle. The look: not where another handle has the lease, where
     /// something is not in the device's memory, and on emulated hardware.
     pub fn open_with(
         &self,
@@ -128,8 +129,8 @@ impl Raw<'_> {
     }
 
     /// close(2) of a handle without a lease, and without waiting for it. For a file that no other process has and that
-    /// this one has no locks of: what else a close does is not seen, but that the room of a file without a name is free a
-    /// moment later. Where the device has granted nothing with the handle it is a command like others.
+    /// this one has no locks of: what else a close does is not seen, but that the room of a file without a name is free
+    /// a moment later. Where the device has granted nothing with the handle it is a command like others.
     pub fn post_plain_close(&self, h: Handle) -> Result<(), Errno> {
         let (client, session, _) = self.parts();
         client.with_queue(session, 0, |queue| {

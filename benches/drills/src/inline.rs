@@ -33,7 +33,7 @@ impl Drill {
         let client = Client::with(Arc::new(device)).expect("a client");
         let mut queue = client.queue(DEPTH, 1 << 20).expect("a queue");
         let (base, path) = (Handle::ROOT, queue.stage(b"log").expect("room"));
-        let open = Op::Open { base, path, flags: FLAGS, mode: 0o644, placeholder: 0, look: PoolRange::EMPTY, watch: 0 };
+        let open = Op::open(base, path, FLAGS, 0o644);
         let opened = queue.execute(&Command::new(0, open)).expect("it opens");
         let (src, out) = (queue.stage(&[7; 4096]).expect("room"), queue.alloc(4096).expect("room"));
         let (names, log) = (queue.alloc(DEPTH * 16).expect("room"), Handle::from_wire(opened.result));

@@ -193,15 +193,7 @@ impl Drill {
 
     fn open(&mut self, name: &str, turn: &mut dyn FnMut() -> bool) -> Handle {
         let path = self.name(0, name);
-        let open = Op::Open {
-            base: Handle::ROOT,
-            path,
-            flags: FLAGS,
-            mode: 0o644,
-            placeholder: 0,
-            look: PoolRange::EMPTY,
-            watch: 0,
-        };
+        let open = Op::open(Handle::ROOT, path, FLAGS, 0o644);
         Handle::from_wire(self.one(open, turn).result)
     }
 

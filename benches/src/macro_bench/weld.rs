@@ -109,10 +109,7 @@ impl Weld {
             _ => NEW,
         };
         let (base, path) = (self.base, self.path(step.file)?);
-        let opened = self.run(
-            Op::Open { base, path, flags, mode: 0o644, placeholder: 0, look: PoolRange::EMPTY, watch: 0 },
-            false,
-        )?;
+        let opened = self.run(Op::open(base, path, flags, 0o644), false)?;
         let h = Handle::from_wire(opened.result);
         if flags.contains(OpenFlags::READ) {
             let read = self.run(Op::Read { h, at: At::Offset(0), out: self.room(step) }, false)?;

@@ -377,18 +377,7 @@ impl Lane {
             }
             (OpenWriteClose, 0) => {
                 let path = self.named(at, slot.number)?;
-                (
-                    Op::Open {
-                        base: job.folder,
-                        path,
-                        flags: NEW,
-                        mode: 0o644,
-                        placeholder: 0,
-                        look: PoolRange::EMPTY,
-                        watch: 0,
-                    },
-                    false,
-                )
+                (Op::open(job.folder, path, NEW, 0o644), false)
             }
             (OpenWriteClose, 1) => {
                 let src = self.payload(job, at, slot.number)?;
@@ -397,18 +386,7 @@ impl Lane {
             (OpenReadClose | OpenReadCloseCopied | OpenReadWriteClose, 0) => {
                 let path = self.named(at, files::pick(slot.number, files::FILES))?;
                 let flags = if cell.op == OpenReadWriteClose { UPDATE } else { OpenFlags::READ };
-                (
-                    Op::Open {
-                        base: job.folder,
-                        path,
-                        flags,
-                        mode: 0,
-                        placeholder: 0,
-                        look: PoolRange::EMPTY,
-                        watch: 0,
-                    },
-                    false,
-                )
+                (Op::open(job.folder, path, flags, 0), false)
             }
             (OpenReadClose | OpenReadCloseCopied | OpenReadWriteClose, 1) => {
                 (Op::Read { h: slot.handle, at: At::Offset(0), out: self.room(job, at) }, false)

@@ -7,7 +7,7 @@ use crate::head::Head;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use weldfs_ciscops::{At, ChecksumKind, Handle, Op, OpenFlags, PoolRange, TxnMode};
+use weldfs_ciscops::{At, ChecksumKind, Handle, Op, OpenFlags, TxnMode};
 use weldfs_journal::{Medium, RecordHead, RecordKind, SystemClock, SystemRandom, Verdict};
 use weldfs_storagefs::fs::driver::Direct;
 use weldfs_storagefs::media::{self, ImageKind, OpenMode};
@@ -175,15 +175,7 @@ fn ok(o: weldfs_ciscops::interp::Outcome) -> io::Result<u64> {
 fn open(d: &mut Direct, i: usize, flags: OpenFlags) -> io::Result<Handle> {
     let name = super::arm::name(i);
     let path = d.put(0, name.as_os_str().as_encoded_bytes());
-    let h = ok(d.run(Op::Open {
-        base: Handle::ROOT,
-        path,
-        flags,
-        mode: 0o644,
-        placeholder: 0,
-        look: PoolRange::EMPTY,
-        watch: 0,
-    }))?;
+    let h = ok(d.run(Op::open(Handle::ROOT, path, flags, 0o644)))?;
     Ok(Handle::from_wire(h))
 }
 

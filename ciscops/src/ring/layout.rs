@@ -16,7 +16,8 @@ pub mod word {
     /// u32: how often the device has taken back this ring's write leases. Written by the device, and looked at by who
     /// looks whether it sleeps.
     pub const RECALLS: usize = 388;
-    /// u32: a bit for each watch of this ring that is over, because what it was about has changed. Written by the device.
+    /// u32: a bit for each watch of this ring that is over, because what it was about has changed. Written by the
+    /// device.
     pub const WATCHES: usize = 392;
     /// u32: entries the device has put in the CQ; also the futex the client sleeps on. Written by the device.
     pub const CQ_TAIL: usize = 512;

@@ -51,15 +51,7 @@ fn a_million_entries_with_one_field_mutated_are_decoded_or_refused() {
     let at = At::Offset(77);
     let base = Handle::ROOT;
     let seeds = [
-        Op::Open {
-            base,
-            path,
-            flags: rw | OpenFlags::CREATE,
-            mode: 0o644,
-            placeholder: 0,
-            look: PoolRange::EMPTY,
-            watch: 0,
-        },
+        Op::open(base, path, rw | OpenFlags::CREATE, 0o644),
         Op::Write { h, at, src },
         Op::Fallocate { h, mode: FallocMode::Zero, off: 1, len: 2 },
         Op::Rename { from_base: h, from: path, to_base: h, to: path, flags: RenameFlags::empty() },

@@ -147,15 +147,7 @@ impl Hand {
     /// Opens; the handle must be closed.
     pub fn open(&mut self, path: &str, flags: OpenFlags) -> Result<Handle, i32> {
         let path = self.arg(path.as_bytes());
-        let o = self.run(Op::Open {
-            base: Handle::ROOT,
-            path,
-            flags,
-            mode: 0o644,
-            placeholder: 0,
-            look: PoolRange::EMPTY,
-            watch: 0,
-        })?;
+        let o = self.run(Op::open(Handle::ROOT, path, flags, 0o644))?;
         Ok(Handle::from_wire(o.result))
     }
 

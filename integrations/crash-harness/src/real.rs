@@ -217,15 +217,7 @@ impl Real {
             model::Op::Open { name, flags, mode, slot } => {
                 let (base, path) = self.name(name);
                 let flags = OpenFlags::from_linux(*flags);
-                let o = self.run(Op::Open {
-                    base,
-                    path,
-                    flags,
-                    mode: *mode,
-                    placeholder: 0,
-                    look: PoolRange::EMPTY,
-                    watch: 0,
-                })?;
+                let o = self.run(Op::open(base, path, flags, *mode))?;
                 self.slots.insert(*slot, Handle::from_wire(o.result));
                 Ok(Reply::Unit)
             }
@@ -468,15 +460,7 @@ impl Real {
             _ => {
                 self.used = 0;
                 let (flags, range) = (OpenFlags::READ | OpenFlags::DIRECTORY, self.put(&full));
-                let open = Op::Open {
-                    base: Handle::ROOT,
-                    path: range,
-                    flags,
-                    mode: 0,
-                    placeholder: 0,
-                    look: PoolRange::EMPTY,
-                    watch: 0,
-                };
+                let open = Op::open(Handle::ROOT, range, flags, 0);
                 let h = Handle::from_wire(self.run(open).map_err(errno("open"))?.result);
                 let names = self.read_dir(h).map_err(errno("readdir"));
                 self.direct.run(Op::Close { h });

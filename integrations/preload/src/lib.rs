@@ -1,12 +1,12 @@
 //! `libweldfs_preload.so`: lets an unmodified program keep its files inside the device.
 //!
-//! What lives here: `hooks/`, a file per family of libc functions that we shadow; below it `names` and `path` (whose
-//! is this name?), `fdname` (does it mean a descriptor?), `table` (whose is this descriptor?), `mount` (what the
-//! kernel finds by itself), `promote` (what the kernel takes over; `registry`: which files it has mapped, `promotion`:
-//! what is known of one), `cwd`, `stdio`, `dirs` (what libc or the kernel would keep), `device` (the client), `config`
-//! (the environment), `abi` and `sys` (the C side), `memory` (is it there?), `limit` (of file sizes), `merge` and
-//! `look`, `listed` (calls that do not wait, and calls that are answered here; `place`: an offset that is kept here), `report` (words
-//! to the user), `counts` (what became of the calls).
+//! What lives here: `hooks/`, a file per family of libc functions that we shadow; below it `names` and `path` (whose is
+//! this name?), `fdname` (does it mean a descriptor?), `table` (whose is this descriptor?), `mount` (what the kernel
+//! finds by itself), `promote` (what the kernel takes over; `registry`: which files it has mapped, `promotion`: what is
+//! known of one), `cwd`, `stdio`, `dirs` (what libc or the kernel would keep), `device` (the client), `config` (the
+//! environment), `abi` and `sys` (the C side), `memory` (is it there?), `limit` (of file sizes), `merge` and `look`,
+//! `listed` (calls that do not wait, and calls that are answered here; `place`: an offset that is kept here), `report`
+//! (words to the user), `counts` (what became of the calls).
 //!
 //! What flows through: a hook finds out whether its name or descriptor belongs to the device; if not, libc's own
 //! function is called at once. If so, the same call is made through `weldfs::Raw`, and errno comes back.

@@ -326,15 +326,7 @@ fn a_call_that_waits_for_nothing_goes_past_the_ring_and_is_counted() {
     let device = ram();
     let (mut queue, _, region) = pair(&device);
     let (out, path, src) = (queue.alloc(256).unwrap(), queue.stage(b"f").unwrap(), queue.stage(&[5; 300]).unwrap());
-    let open = Op::Open {
-        base: Handle::ROOT,
-        path,
-        flags: FLAGS,
-        mode: 0o600,
-        placeholder: 0,
-        look: PoolRange::EMPTY,
-        watch: 0,
-    };
+    let open = Op::open(Handle::ROOT, path, FLAGS, 0o600);
     let h = Handle::from_wire(queue.execute(&Command::new(0, open)).expect("opens").result);
     let (before, mut calls, mut past, start) = (commands(&device), 0, 0, Instant::now());
     // The device's own thread may have the core just then, or be about to take what it was told.
@@ -406,15 +398,7 @@ fn a_session_that_ends_amid_its_calls_leaves_none_waiting_and_the_others_theirs(
             let (mut queue, _, region) = pair(&device);
             let (out, src) = (queue.alloc(256).unwrap(), queue.stage(&[7; 100]).unwrap());
             let path = queue.stage(b"s").unwrap();
-            let open = Op::Open {
-                base: Handle::ROOT,
-                path,
-                flags: FLAGS,
-                mode: 0o600,
-                placeholder: 0,
-                look: PoolRange::EMPTY,
-                watch: 0,
-            };
+            let open = Op::open(Handle::ROOT, path, FLAGS, 0o600);
             let h = Handle::from_wire(queue.execute(&Command::new(0, open)).expect("opens").result);
             let (mut written, mut past, start) = (0, 0, Instant::now());
             while !ended.load(SeqCst) || past == 0 {

@@ -177,15 +177,7 @@ fn commands_of_one_queue_on_one_file_run_in_order() {
             std::thread::spawn(move || {
                 let mut q = Queue::new(t.new_queue(64, 1 << 16).unwrap(), t.clone()).unwrap();
                 let path = q.stage(format!("/order{n}").as_bytes()).unwrap();
-                let open = Op::Open {
-                    base: Handle::ROOT,
-                    path,
-                    flags: RW,
-                    mode: 0o600,
-                    placeholder: 0,
-                    look: PoolRange::EMPTY,
-                    watch: 0,
-                };
+                let open = Op::open(Handle::ROOT, path, RW, 0o600);
                 let h = Handle::from_wire(q.execute(&Command::new(0, open)).unwrap().ok().unwrap().0);
                 let mut flying = std::collections::VecDeque::new();
                 for i in 0..4000u32 {
@@ -453,8 +445,7 @@ fn hole(embedded: &Embedded) -> (Arc<dyn Transport>, Queue, Handle) {
     let t = attach(embedded);
     let mut q = Queue::new(t.new_queue(64, 1 << 20).unwrap(), t.clone()).unwrap();
     let path = q.stage(b"/hole").unwrap();
-    let open =
-        Op::Open { base: Handle::ROOT, path, flags: RW, mode: 0o644, placeholder: 0, look: PoolRange::EMPTY, watch: 0 };
+    let open = Op::open(Handle::ROOT, path, RW, 0o644);
     let h = Handle::from_wire(q.execute(&Command::new(0, open)).unwrap().ok().unwrap().0);
     q.execute(&Command::new(0, Op::Truncate { h, size: HOLE })).unwrap().ok().unwrap();
     (t, q, h)
@@ -524,15 +515,7 @@ fn a_transaction_that_a_dead_client_had_published_is_committed_whole_or_not_at_a
         let (t, mut q, hole) = hole(&embedded);
         let open = |q: &mut Queue, name: String| {
             let path = q.stage(name.as_bytes()).unwrap();
-            let op = Op::Open {
-                base: Handle::ROOT,
-                path,
-                flags: RW,
-                mode: 0o644,
-                placeholder: 0,
-                look: PoolRange::EMPTY,
-                watch: 0,
-            };
+            let op = Op::open(Handle::ROOT, path, RW, 0o644);
             Handle::from_wire(q.execute(&Command::new(0, op)).unwrap().ok().unwrap().0)
         };
         let (a, b) = (open(&mut q, format!("/a{round}")), open(&mut q, format!("/b{round}")));

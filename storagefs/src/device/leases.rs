@@ -246,8 +246,8 @@ impl Leases {
     }
 }
 
-/// What an open that asked for it has beside the handle: the write lease, and what it brings along (`watches`). The bits
-/// of its second result that say so.
+/// What an open that asked for it has beside the handle: the write lease, and what it brings along (`watches`). The
+/// bits of its second result that say so.
 pub(super) fn kept(core: &Core, queue: &QueueState, (cmd, path): (&Command, &[u8]), f: &mut Finished<'_>) -> u64 {
     let Op::Open { watch, .. } = cmd.op else { return 0 };
     if !cmd.posted && watch == 0 {

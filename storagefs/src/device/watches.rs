@@ -1,21 +1,21 @@
 //! Watches: what an open brought along (attributes, and the content of a short file) is as it was, as long as nothing
 //! has changed the inode. The client that asked for one is told by a bit in its ring, before the change can be seen by
-//! anybody: so it may answer from what it has, and whoever looked at its answer and then at the file, or the other way
+//! any: so it may answer from what it has, and whoever looked at its answer and then at the file, or the other way
 //! round, finds them agree. (The promise of a callback, as in AFS: Howard and others, "Scale and Performance in a
 //! Distributed File System", 1988; but what takes it back is a store, and no message.)
 //!
-//! * A watch is about one inode, or about several: of a directory, those on the way that its name led there; of a listing,
-//!   the directory and what it lists.
-//! * A watch ends with the first change of its inodes, with its handle, with its session, or when its ring begins another
-//!   of the same number. It never begins again: the client that wants one opens the file.
+//! * A watch is about one inode, or about several: of a directory, those on the way that its name led there; of a
+//!   listing, the directory and what it lists.
+//! * A watch ends with the first change of its inodes, with its handle, with its session, or when its ring begins
+//!   another of the same number. It never begins again: the client that wants one opens the file.
 //! * No inode has watches and a write lease, but one of the handle that has the lease: what is posted is a change
 //!   before the device has seen it. The lease's client keeps count of what it posted itself.
 //! * A change is said by the thread that applies its record. A watch begins between two of them, and looks at the file
 //!   after that: either the change finds the watch, or the open finds the change (Dekker's handshake, with sequentially
 //!   consistent operations on both sides).
 //! * A client relies on a watch for `WATCH_NS` at most, and a device that follows one that died waits as long before it
-//!   serves (`weldfs_kernel_shim::Opened`): a lease in the sense of Gray and Cheriton, "Leases: An Efficient Fault-Tolerant Mechanism
-//!   for Distributed File Cache Consistency", 1989.
+//!   serves (`weldfs_kernel_shim::Opened`): a lease in the sense of Gray and Cheriton, "Leases: An Efficient
+//!   Fault-Tolerant Mechanism for Distributed File Cache Consistency", 1989.
 
 use std::collections::HashMap;
 use std::hash::BuildHasherDefault;

@@ -441,7 +441,7 @@ mod tests {
         let [file, dir, made, other] = [0, 1, 2, 3].map(|i| device.put(64 * i as u32, names[i]));
         let create = |path| {
             let flags = OpenFlags::WRITE | OpenFlags::CREATE;
-            Op::Open { base, path, flags, mode: 0o644, placeholder: 0, look: PoolRange::EMPTY, watch: 0 }
+            Op::open(base, path, flags, 0o644)
         };
         for op in [create(file), Op::Mkdir { base, path: dir, mode: 0o755 }, create(made)] {
             assert_eq!(device.run(op).status, 0);
@@ -503,15 +503,7 @@ mod tests {
         let mut device = direct();
         let (base, out) = (Handle::ROOT, PoolRange::new(4096, 100));
         let (name, other) = (device.put(0, b"name"), device.put(64, b"other"));
-        let make = |path| Op::Open {
-            base,
-            path,
-            flags: OpenFlags::WRITE | OpenFlags::CREATE,
-            mode: 0o644,
-            placeholder: 0,
-            look: PoolRange::EMPTY,
-            watch: 0,
-        };
+        let make = |path| Op::open(base, path, OpenFlags::WRITE | OpenFlags::CREATE, 0o644);
         assert_eq!(device.run(make(name)).status, 0);
         let store = device.store().clone();
         let command = |path| Command::new(1, Op::OpenReadClose { base, path, flags: OpenFlags::READ, offset: 0, out });

@@ -53,7 +53,8 @@ impl View for Seen<'_> {
     }
 }
 
-/// The inodes on the way that a name leads to what an open of it finds: as long as none of them changes, it leads there.
+/// The inodes on the way that a name leads to what an open of it finds: as long as none of them changes, it leads
+/// there.
 /// `None` where it is long or not at hand.
 pub(crate) fn way(
     store: &Store,

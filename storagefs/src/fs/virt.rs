@@ -122,20 +122,7 @@ mod tests {
         let mut device = Direct::new(store.clone(), 1 << 16);
         let path = device.put(0, b"f");
         let flags = OpenFlags::WRITE | OpenFlags::CREATE;
-        assert_eq!(
-            device
-                .run(Op::Open {
-                    base: Handle::ROOT,
-                    path,
-                    flags,
-                    mode: 0o644,
-                    placeholder: 0,
-                    look: PoolRange::EMPTY,
-                    watch: 0
-                })
-                .status,
-            0
-        );
+        assert_eq!(device.run(Op::open(Handle::ROOT, path, flags, 0o644)).status, 0);
         let ino = store.dirent(ROOT, b"f").unwrap().unwrap().ino;
         let forge = |effects: Effects| {
             let need = Need { log_bytes: 8000, meta_keys: 10, ..Need::default() };

@@ -1,5 +1,5 @@
-//! Calls that do not wait, and calls that are answered by what their open brought along: a device that forgets one of the
-//! rules (the planted bugs) is found out.
+//! Calls that do not wait, and calls that are answered by what their open brought along: a device that forgets one of
+//! the rules (the planted bugs) is found out.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -57,15 +57,7 @@ impl Pump {
         let transport = attach(embedded, uid);
         let mut queue = Queue::new(transport.new_queue(depth, 1 << 20).unwrap(), transport).unwrap();
         let path = queue.stage(b"/shared").unwrap();
-        let open = Op::Open {
-            base: Handle::ROOT,
-            path,
-            flags: weldfs::OpenFlags::READ,
-            mode: 0,
-            placeholder: 0,
-            look: PoolRange::EMPTY,
-            watch: 0,
-        };
+        let open = Op::open(Handle::ROOT, path, weldfs::OpenFlags::READ, 0);
         let opened = queue.execute(&Command::new(0, open)).unwrap();
         assert_eq!(opened.status, 0);
         let out = queue.alloc(4096).unwrap();

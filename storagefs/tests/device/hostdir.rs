@@ -352,8 +352,7 @@ fn killed_clients_and_hostile_ones_leave_nothing() {
     pool.bytes(0, 2).unwrap().copy_from(b"/x");
     for seq in 0..40 {
         let (path, flags) = (PoolRange::new(0, 2), OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE);
-        let op =
-            Op::Open { base: Handle::ROOT, path, flags, mode: 0o600, placeholder: 0, look: PoolRange::EMPTY, watch: 0 };
+        let op = Op::open(Handle::ROOT, path, flags, 0o600);
         ring.push(&WireCommand::new(seq, op).encode()).unwrap();
     }
     ring.publish();
@@ -410,10 +409,7 @@ fn one_client_with_endless_commands_in_all_its_rings_does_not_keep_others_waitin
         publish(&*greedy, |pool| {
             pool.bytes(0, 7).unwrap().copy_from(b"/sparse");
             let (path, flags) = (PoolRange::new(0, 7), OpenFlags::READ);
-            vec![WireCommand::new(
-                0,
-                Op::Open { base: Handle::ROOT, path, flags, mode: 0, placeholder: 0, look: PoolRange::EMPTY, watch: 0 },
-            )]
+            vec![WireCommand::new(0, Op::open(Handle::ROOT, path, flags, 0))]
         });
         let end = Instant::now() + Duration::from_secs(20);
         while served.dir().usage().handles == 0 {
@@ -532,15 +528,7 @@ fn what_a_dead_client_had_asked_of_a_directory_is_dropped_and_what_it_had_change
             let t: Arc<dyn Transport> = served.attach(&AttachOptions::default()).unwrap().into();
             let mut q = Queue::new(t.new_queue(64, 1 << 20).unwrap(), t.clone()).unwrap();
             let path = q.stage(b"/hole").unwrap();
-            let open = Op::Open {
-                base: Handle::ROOT,
-                path,
-                flags: OpenFlags::READ,
-                mode: 0,
-                placeholder: 0,
-                look: PoolRange::EMPTY,
-                watch: 0,
-            };
+            let open = Op::open(Handle::ROOT, path, OpenFlags::READ, 0);
             let hole = Handle::from_wire(q.execute(&WireCommand::new(0, open)).unwrap().ok().unwrap().0);
             let sum = Op::ChecksumRange { h: hole, kind: ChecksumKind::Crc32c, offset: 0, len: HOLE };
             let items: Vec<u8> = (0..64).flat_map(|_| WireCommand::new(0, sum).encode().as_bytes().to_vec()).collect();

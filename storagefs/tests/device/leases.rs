@@ -244,18 +244,7 @@ impl Hand {
             let mut hand = Hand { sq, cq, pool, region: parts.region, bell: parts.doorbell, _session: session };
             let path = PoolRange::new(0, 1);
             hand.pool.slice(path).unwrap().copy_from(b"f");
-            hand.send(
-                Op::Open {
-                    base: Handle::ROOT,
-                    path,
-                    flags: CREATE,
-                    mode: 0o600,
-                    placeholder: 0,
-                    look: PoolRange::EMPTY,
-                    watch: 0,
-                },
-                true,
-            );
+            hand.send(Op::open(Handle::ROOT, path, CREATE, 0o600), true);
             let cqe = hand.reap();
             if cqe.result2 & LEASED != 0 {
                 return (hand, Handle::from_wire(cqe.result));

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use weldfs::{
     At, AttachOptions, Client, Command, Connector, Direction, Errno, Handle, Op, OpenFlags, OpenOptions, Placement,
-    PoolRange, Queue, Transport, VirtRange, VirtSpec,
+    Queue, Transport, VirtRange, VirtSpec,
 };
 use weldfs_ciscops::attach::detail;
 use weldfs_ciscops::trace::{self, SlotSpan, slot_kind};
@@ -223,15 +223,7 @@ fn a_client_that_keeps_sixteen_commands_queued_is_seen_to_do_so() {
     let transport: Arc<dyn Transport> = Arc::from(embedded.attach(&AttachOptions::default()).unwrap());
     let mut queue = Queue::new(transport.new_queue(32, 1 << 16).unwrap(), transport.clone()).unwrap();
     let path = queue.stage(b"/f").unwrap();
-    let open = Op::Open {
-        base: Handle::ROOT,
-        path,
-        flags: OpenFlags::READ,
-        mode: 0,
-        placeholder: 0,
-        look: PoolRange::EMPTY,
-        watch: 0,
-    };
+    let open = Op::open(Handle::ROOT, path, OpenFlags::READ, 0);
     let h = Handle::from_wire(queue.execute(&Command::new(0, open)).unwrap().ok().unwrap().0);
     let out = queue.alloc(4096).unwrap();
     let read = Command::new(0, Op::Read { h, at: At::Offset(0), out });

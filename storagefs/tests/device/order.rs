@@ -33,10 +33,7 @@ fn rounds(config: DeviceConfig) -> u64 {
     let (body, out) = (queue.stage(&[b'x'; 64]).unwrap(), queue.alloc(64).unwrap());
     let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
     for round in 1..=ROUNDS {
-        let opened = together(
-            &mut queue,
-            &[Op::Open { base, path, flags, mode: 0o644, placeholder: 0, look: PoolRange::EMPTY, watch: 0 }],
-        );
+        let opened = together(&mut queue, &[Op::open(base, path, flags, 0o644)]);
         let h = Handle::from_wire(opened[0].1);
         for window in 0..CUTS * APART {
             together(&mut queue, &[Op::Write { h, at: At::Offset(window * WINDOW), src: body }]);

@@ -33,8 +33,7 @@ impl Rig {
 
     fn open(&mut self, name: &str, flags: OpenFlags) -> Handle {
         let path = self.put(name.as_bytes());
-        let op =
-            Op::Open { base: Handle::ROOT, path, flags, mode: 0o644, placeholder: 0, look: PoolRange::EMPTY, watch: 0 };
+        let op = Op::open(Handle::ROOT, path, flags, 0o644);
         Handle::from_wire(self.run(op).ok().unwrap().0)
     }
 

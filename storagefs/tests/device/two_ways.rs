@@ -117,7 +117,7 @@ fn op(r: &mut Random, client: &Client) -> Op {
         0 | 1 => {
             let access = r.one_of(&[F::READ, F::WRITE, F::READ | F::WRITE, F::READ | F::WRITE | F::APPEND]);
             let how = r.one_of(&[F::empty(), F::CREATE, F::CREATE | F::EXCL, F::CREATE | F::TRUNC, F::TRUNC]);
-            Op::Open { base, path, flags: access | how, mode, placeholder: 0, look: PoolRange::EMPTY, watch: 0 }
+            Op::open(base, path, access | how, mode)
         }
         2 if client.handles.len() > 6 => Op::Close { h },
         2 | 3 => Op::Read { h, at: r.one_of(&[At::Offset(off), At::Current]), out },

@@ -147,7 +147,8 @@ fn change_and_look(device: &Embedded, kind: &Kind, changes: u64) -> u64 {
     relied
 }
 
-/// A way to see that something below a directory changed: how it is changed for the n-th time, and what a listing tells.
+/// A way to see that something below a directory changed: how it is changed for the n-th time, and what a listing
+/// tells.
 struct Below {
     name: &'static str,
     make: fn(Raw<'_>, u64),

@@ -42,15 +42,7 @@ const FLAGS: OpenFlags = OpenFlags::WRITE.union(OpenFlags::READ).union(OpenFlags
 
 fn open(device: &mut Direct, name: &[u8]) -> Handle {
     let path = device.put(0, name);
-    let opened = device.run(Op::Open {
-        base: Handle::ROOT,
-        path,
-        flags: FLAGS,
-        mode: 0o644,
-        placeholder: 0,
-        look: PoolRange::EMPTY,
-        watch: 0,
-    });
+    let opened = device.run(Op::open(Handle::ROOT, path, FLAGS, 0o644));
     assert_eq!(opened.status, 0);
     Handle::from_wire(opened.result)
 }

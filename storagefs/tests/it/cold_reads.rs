@@ -34,15 +34,7 @@ fn ok(o: Outcome) -> u64 {
 
 fn open(direct: &mut Direct, flags: OpenFlags) -> Handle {
     let path = direct.put(0, b"file");
-    Handle::from_wire(ok(direct.run(Op::Open {
-        base: Handle::ROOT,
-        path,
-        flags,
-        mode: 0o644,
-        placeholder: 0,
-        look: PoolRange::EMPTY,
-        watch: 0,
-    })))
+    Handle::from_wire(ok(direct.run(Op::open(Handle::ROOT, path, flags, 0o644))))
 }
 
 fn content() -> Vec<u8> {

@@ -117,15 +117,7 @@ impl Full {
 
     fn open(&mut self, n: u64, flags: OpenFlags) -> Result<Handle, Errno> {
         let path = self.d.put(0, format!("f{n}").as_bytes());
-        let o = self.d.run(Op::Open {
-            base: Handle::ROOT,
-            path,
-            flags,
-            mode: 0o644,
-            placeholder: 0,
-            look: PoolRange::EMPTY,
-            watch: 0,
-        });
+        let o = self.d.run(Op::open(Handle::ROOT, path, flags, 0o644));
         ok(o).map(|o| Handle::from_wire(o.result))
     }
 

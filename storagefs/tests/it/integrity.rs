@@ -76,15 +76,7 @@ impl Fs {
 
     fn open(&mut self, flags: OpenFlags) -> Handle {
         let path = self.d.put(0, b"file");
-        let o = self.d.run(Op::Open {
-            base: Handle::ROOT,
-            path,
-            flags,
-            mode: 0o644,
-            placeholder: 0,
-            look: PoolRange::EMPTY,
-            watch: 0,
-        });
+        let o = self.d.run(Op::open(Handle::ROOT, path, flags, 0o644));
         Handle::from_wire(ok(o).expect("opens").result)
     }
 

@@ -58,15 +58,7 @@ impl Fs {
 
     fn open(&mut self, path: &str, flags: OpenFlags) -> Handle {
         let path = self.d.put(0, path.as_bytes());
-        let o = self.d.run(Op::Open {
-            base: Handle::ROOT,
-            path,
-            flags,
-            mode: 0o644,
-            placeholder: 0,
-            look: PoolRange::EMPTY,
-            watch: 0,
-        });
+        let o = self.d.run(Op::open(Handle::ROOT, path, flags, 0o644));
         assert!(o.is_ok(), "{o:?}");
         Handle::from_wire(o.result)
     }

@@ -47,15 +47,7 @@ impl Fs {
 
     fn open(&mut self, path: &str, flags: OpenFlags) -> Result<Handle, Errno> {
         let path = self.path(path);
-        let o = self.d.run(Op::Open {
-            base: Handle::ROOT,
-            path,
-            flags,
-            mode: 0o644,
-            placeholder: 0,
-            look: PoolRange::EMPTY,
-            watch: 0,
-        });
+        let o = self.d.run(Op::open(Handle::ROOT, path, flags, 0o644));
         ok(o).map(|o| Handle::from_wire(o.result))
     }
 

@@ -218,15 +218,7 @@ impl AsyncQueue {
     /// Opens a file; `mode` is what a new one gets, less the client's umask. If the answer is dropped, it is closed.
     pub fn open(&self, path: impl AsRef<Path>, flags: OpenFlags, mode: u32) -> Result<Pending<File>, Errno> {
         let mode = self.masked(mode);
-        let build = |[path]: [_; 1], _| Op::Open {
-            base: Handle::ROOT,
-            path,
-            flags,
-            mode,
-            placeholder: 0,
-            look: PoolRange::EMPTY,
-            watch: 0,
-        };
+        let build = |[path]: [_; 1], _| Op::open(Handle::ROOT, path, flags, mode);
         Ok(self.start([name(path.as_ref()).into()], Space::Fresh(0), true, build, Completed::into_file)?)
     }
 

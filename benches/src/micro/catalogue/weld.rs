@@ -295,18 +295,7 @@ fn replace(l: &Lent<'_>, step: u8, opened: Handle) -> Result<(Op, bool), Errno> 
     let temporary = l.put(l.aux, &temporary)?;
     let base = l.folder;
     Ok(match step {
-        0 => (
-            Op::Open {
-                base,
-                path: temporary,
-                flags: EXCLUSIVE,
-                mode: 0o644,
-                placeholder: 0,
-                look: PoolRange::EMPTY,
-                watch: 0,
-            },
-            false,
-        ),
+        0 => (Op::open(base, temporary, EXCLUSIVE, 0o644), false),
         1 => (Op::Write { h: opened, at: At::Offset(0), src: l.payload(number, l.size())? }, false),
         2 => (Op::Close { h: opened }, false),
         _ => {
@@ -328,18 +317,7 @@ fn plant(l: &Lent<'_>, step: u8, opened: Handle) -> Result<(Op, bool), Errno> {
     Ok(match what {
         0 => {
             let path = l.put(l.aux, &leaf(l.number, which))?;
-            (
-                Op::Open {
-                    base,
-                    path,
-                    flags: EXCLUSIVE,
-                    mode: 0o644,
-                    placeholder: 0,
-                    look: PoolRange::EMPTY,
-                    watch: 0,
-                },
-                false,
-            )
+            (Op::open(base, path, EXCLUSIVE, 0o644), false)
         }
         1 => {
             let src = l.payload(l.number, l.size())?;

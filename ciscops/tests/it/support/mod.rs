@@ -155,15 +155,7 @@ impl Toy {
 
     pub fn open(&mut self, path: &[u8], flags: OpenFlags) -> Result<Handle, Errno> {
         let path = self.put(PATH_AT, path);
-        let o = self.run(Op::Open {
-            base: Handle::ROOT,
-            path,
-            flags,
-            mode: 0o644,
-            placeholder: 0,
-            look: PoolRange::EMPTY,
-            watch: 0,
-        });
+        let o = self.run(Op::open(Handle::ROOT, path, flags, 0o644));
         if o.is_ok() { Ok(Handle::from_wire(o.result)) } else { Err(Errno(o.status)) }
     }
 }

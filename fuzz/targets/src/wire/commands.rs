@@ -69,7 +69,7 @@ fn seeds() -> Vec<Seed> {
     let (new, big, bytes, out) = (r(0, 5), r(5, 3), r(8, 300), r(4096, 512));
     let rw = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
     let (no_rename, no_xattr) = (RenameFlags::empty(), XattrFlags::empty());
-    let open = Op::Open { base, path: big, flags: rw, mode: 0o644, placeholder: 0, look: PoolRange::EMPTY, watch: 0 };
+    let open = Op::open(base, big, rw, 0o644);
     let singles = [
         ("put", Op::OpenWriteClose { base, path: new, flags: rw, mode: 0o644, at: At::Offset(0), src: bytes }),
         ("get", Op::OpenReadClose { base, path: big, flags: OpenFlags::READ, offset: 0, out }),

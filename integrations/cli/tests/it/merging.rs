@@ -80,12 +80,15 @@ for i in range(60):
     p = "/weld/f%d" % (i % 7)
     put(p, (b"%d-" % i) * (1 + i * 50 % 3000))
     fd = os.open(p, os.O_RDONLY); out.append(facts(fd))
-    out.append([os.read(fd, 3), os.lseek(fd, 0, 1), os.lseek(fd, -1, 2), os.read(fd, 9), os.read(fd, 9), os.lseek(fd, 1, 0)])
-    twin = os.dup(fd); out.append([os.read(twin, 2), os.lseek(fd, 0, 1), os.read(fd, 2), os.lseek(twin, 0, 1)]); os.close(twin)
+    out.append([os.read(fd, 3), os.lseek(fd, 0, 1), os.lseek(fd, -1, 2), os.read(fd, 9), os.read(fd, 9)])
+    out.append(os.lseek(fd, 1, 0))
+    twin = os.dup(fd); out.append([os.read(twin, 2), os.lseek(fd, 0, 1), os.read(fd, 2), os.lseek(twin, 0, 1)])
+    os.close(twin)
     w = os.open(p, os.O_WRONLY); os.pwrite(w, b"WW", 1); out.append(facts(fd))
     again = os.open(p, os.O_RDONLY); os.ftruncate(w, 3); out += [facts(fd), facts(again), os.read(again, 9)]
     os.fchmod(w, 0o640 + i % 8); out.append(facts(again)); os.close(again)
-    again = os.open(p, os.O_RDONLY); os.link(p, p + "l"); out.append(facts(again)); os.unlink(p + "l"); out.append(facts(again))
+    again = os.open(p, os.O_RDONLY); os.link(p, p + "l"); out.append(facts(again))
+    os.unlink(p + "l"); out.append(facts(again))
     os.close(w); os.close(again); put(p, b"0123456789")
     if i % 4 == 0:
         fd2 = os.open(p, os.O_RDONLY); out.append(os.read(fd2, 2))

@@ -140,8 +140,7 @@ fn plain(m: &mut dyn Machine, op: Op) -> Result<(u64, u64), Errno> {
 pub fn open_all(m: &mut dyn Machine, opens: &[(String, OpenFlags)]) -> Result<Vec<Handle>, Errno> {
     let mut open = |(path, flags): &(String, OpenFlags)| {
         let (base, flags, path) = (Handle::ROOT, *flags, m.put(0, path.as_bytes()));
-        plain(m, Op::Open { base, path, flags, mode: 0, placeholder: 0, look: PoolRange::EMPTY, watch: 0 })
-            .map(|(h, _)| Handle::from_wire(h))
+        plain(m, Op::open(base, path, flags, 0)).map(|(h, _)| Handle::from_wire(h))
     };
     opens.iter().map(&mut open).collect()
 }

@@ -191,15 +191,7 @@ impl Client<'_> {
                     else {
                         return Err(Errno::INVAL);
                     };
-                    let (h, what) = self.single(Op::Open {
-                        base,
-                        path,
-                        flags,
-                        mode,
-                        placeholder: 0,
-                        look: PoolRange::EMPTY,
-                        watch: 0,
-                    })?;
+                    let (h, what) = self.single(Op::open(base, path, flags, mode))?;
                     created = what & CREATED;
                     file = Some(Opened { h: Handle::from_wire(h), own: true, end: 0 });
                 }
@@ -340,15 +332,7 @@ impl Client<'_> {
         match *micro {
             Micro::Open { file, base, path, flags, mode, created } => {
                 let path = self.path(text.program.string(path));
-                let (h, what) = self.single(Op::Open {
-                    base,
-                    path,
-                    flags,
-                    mode: mode.into(),
-                    placeholder: 0,
-                    look: PoolRange::EMPTY,
-                    watch: 0,
-                })?;
+                let (h, what) = self.single(Op::open(base, path, flags, mode.into()))?;
                 self.files[usize::from(file.0)] = Some(Opened { h: Handle::from_wire(h), own: true, end: 0 });
                 self.set(created, u64::from(what & CREATED != 0));
             }

@@ -84,9 +84,7 @@ impl Real {
             };
             let (base, path) = self.name(name);
             let flags = writing(*flags);
-            let h = self
-                .run(Op::Open { base, path, flags, mode: 0, placeholder: 0, look: PoolRange::EMPTY, watch: 0 })?
-                .result;
+            let h = self.run(Op::open(base, path, flags, 0))?.result;
             let h = Handle::from_wire(h);
             handles.push(h);
             let src = self.put(data);

@@ -69,15 +69,7 @@ impl Runner {
         let (path, src) = (self.path("/new"), self.data(1, 3000));
         self.op(Op::OpenWriteClose { base, path, flags: NEW, mode: 0o644, at: At::Offset(0), src });
         let path = self.path("/foo");
-        let h = self.direct.run(Op::Open {
-            base,
-            path,
-            flags: RW,
-            mode: 0,
-            placeholder: 0,
-            look: PoolRange::EMPTY,
-            watch: 0,
-        });
+        let h = self.direct.run(Op::open(base, path, RW, 0));
         let h = Handle::from_wire(h.result);
         let src = self.data(2, 700);
         self.op(Op::AppendChecksumWrite { h, kind: ChecksumKind::Crc32c, src });

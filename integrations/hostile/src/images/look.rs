@@ -76,10 +76,7 @@ fn run(hand: &mut Hand, op: Op) -> Result<(u64, u64), i32> {
 fn list(hand: &mut Hand, dir: &[u8]) -> Result<Vec<(Vec<u8>, u8)>, i32> {
     let path = hand.direct().put(0, if dir.is_empty() { b"/" } else { dir });
     let flags = OpenFlags::READ | OpenFlags::DIRECTORY;
-    let (opened, _) = run(
-        hand,
-        Op::Open { base: Handle::ROOT, path, flags, mode: 0, placeholder: 0, look: PoolRange::EMPTY, watch: 0 },
-    )?;
+    let (opened, _) = run(hand, Op::open(Handle::ROOT, path, flags, 0))?;
     let h = Handle::from_wire(opened);
     let names = pages(hand, h);
     run(hand, Op::Close { h })?;

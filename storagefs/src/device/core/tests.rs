@@ -141,15 +141,7 @@ fn what_a_session_collects_and_its_pools_have_one_bound() {
     let memory = QueueMemory::new(client.parts.region.clone(), &client.parts.layout).unwrap();
     memory.pool(&client.parts.layout).unwrap().slice(path).unwrap().copy_from(b"f");
     let flags = OpenFlags::WRITE | OpenFlags::CREATE;
-    let h = client.ask(Op::Open {
-        base: Handle::ROOT,
-        path,
-        flags,
-        mode: 0o600,
-        placeholder: 0,
-        look: PoolRange::EMPTY,
-        watch: 0,
-    });
+    let h = client.ask(Op::open(Handle::ROOT, path, flags, 0o600));
     let h = Handle::from_wire(h.unwrap());
     let txn = Handle::from_wire(client.ask(Op::TxnBegin).unwrap());
     let write = Op::TxnWrite { txn, h, at: At::End, src: PoolRange::new(0, 100) };
@@ -183,15 +175,7 @@ fn a_device_that_ends_frees_no_more_than_it_has_begun_to() {
     // Here its thread does nothing: what it would do is done below.
     device.core.maintenance.stop();
     let flags = OpenFlags::WRITE | OpenFlags::CREATE;
-    let h = client.ask(Op::Open {
-        base: Handle::ROOT,
-        path,
-        flags,
-        mode: 0o600,
-        placeholder: 0,
-        look: PoolRange::EMPTY,
-        watch: 0,
-    });
+    let h = client.ask(Op::open(Handle::ROOT, path, flags, 0o600));
     let h = Handle::from_wire(h.unwrap());
     // More windows than one step frees.
     for window in 0..64 {

@@ -96,7 +96,7 @@ impl Client {
 
 fn open(path: PoolRange) -> Op {
     let flags = OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE;
-    Op::Open { base: Handle::ROOT, path, flags, mode: 0o600, placeholder: 0, look: PoolRange::EMPTY, watch: 0 }
+    Op::open(Handle::ROOT, path, flags, 0o600)
 }
 
 #[test]

@@ -76,8 +76,7 @@ impl Client {
 
     pub(in crate::device) fn open(&mut self, name: &str) -> Handle {
         let (path, flags) = (self.put(0, name.as_bytes()), OpenFlags::READ | OpenFlags::WRITE | OpenFlags::CREATE);
-        let op =
-            Op::Open { base: Handle::ROOT, path, flags, mode: 0o600, placeholder: 0, look: PoolRange::EMPTY, watch: 0 };
+        let op = Op::open(Handle::ROOT, path, flags, 0o600);
         self.send(&Command::new(0, op));
         Handle::from_wire(self.listen().ok().unwrap().0)
     }

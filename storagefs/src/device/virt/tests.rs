@@ -30,10 +30,7 @@ fn leave(device: &Device, kernel: &str, params: Vec<u32>, at_work: impl Fn(&Devi
     client.send(&Command::new(0, Op::VirtRegister { base: Handle::ROOT, path, mode: 0o600, spec }));
     client.listen().ok().unwrap();
     let flags = OpenFlags::READ;
-    client.send(&Command::new(
-        0,
-        Op::Open { base: Handle::ROOT, path, flags, mode: 0, placeholder: 0, look: PoolRange::EMPTY, watch: 0 },
-    ));
+    client.send(&Command::new(0, Op::open(Handle::ROOT, path, flags, 0)));
     let h = Handle::from_wire(client.listen().ok().unwrap().0);
     client.send(&Command::new(0, Op::Read { h, at: At::Current, out: PoolRange::new(0, 4096) }));
     let held = || device.card().status().slots.iter().any(|s| s.state == SlotState::Held && s.slot > 0);

@@ -98,8 +98,7 @@ impl Rig {
 
     fn opened(&mut self, name: usize, flags: OpenFlags) -> Result<Handle, Errno> {
         let path = self.path(name, 0);
-        let op =
-            Op::Open { base: Handle::ROOT, path, flags, mode: 0o644, placeholder: 0, look: PoolRange::EMPTY, watch: 0 };
+        let op = Op::open(Handle::ROOT, path, flags, 0o644);
         self.run(op).map(|(h, _)| Handle::from_wire(h))
     }
 

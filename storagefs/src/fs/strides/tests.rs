@@ -37,10 +37,7 @@ fn mkdir(device: &mut Direct, name: &str) {
 
 fn open(device: &mut Direct, name: &str, flags: OpenFlags) -> (Handle, InodeNo) {
     let path = device.put(0, name.as_bytes());
-    let h = Handle::from_wire(ok(
-        device,
-        Op::Open { base: Handle::ROOT, path, flags, mode: 0o644, placeholder: 0, look: PoolRange::EMPTY, watch: 0 },
-    ));
+    let h = Handle::from_wire(ok(device, Op::open(Handle::ROOT, path, flags, 0o644)));
     let found = device.store().dirent(ROOT, name.as_bytes()).expect("memory is read").expect("just opened");
     (h, found.ino)
 }

@@ -7,7 +7,7 @@ use crate::fs::driver::Direct;
 use crate::media::{CrashModel, Recording, Replayer};
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use weldfs_ciscops::{At, ChecksumKind, OpenFlags, PoolRange, TxnMode};
+use weldfs_ciscops::{At, ChecksumKind, OpenFlags, TxnMode};
 
 const WRITE: OpenFlags = OpenFlags::WRITE;
 
@@ -21,15 +21,7 @@ fn open_write(d: &mut Direct, path: &[u8], flags: OpenFlags, at: At, len: usize)
 
 fn append(d: &mut Direct, len: usize) -> Op {
     let path = d.put(0, b"file");
-    let open = d.run(Op::Open {
-        base: Handle::ROOT,
-        path,
-        flags: WRITE,
-        mode: 0,
-        placeholder: 0,
-        look: PoolRange::EMPTY,
-        watch: 0,
-    });
+    let open = d.run(Op::open(Handle::ROOT, path, WRITE, 0));
     let h = Handle::from_wire(open.result);
     Op::AppendChecksumWrite { h, src: d.put(4096, &bytes(len, 2)), kind: ChecksumKind::Crc32c }
 }

@@ -136,8 +136,8 @@ fn kill_the_program(rig: &mut Rig, seed: u64) -> Result<(), String> {
     rig.world.shows(&past, past.steps()).map_err(told)
 }
 
-/// The device is killed: there is what some of the calls left, in their order, and all that were waited for: on persistent
-/// memory each change is durable when its call is answered.
+/// The device is killed: there is what some of the calls left, in their order, and all that were waited for: on
+/// persistent memory each change is durable when its call is answered.
 fn kill_the_device(rig: Rig, seed: u64) -> (Rig, Result<(), String>) {
     let mut rig = rig;
     let (past, first) = match cut(&mut rig.world, rig.merging.setting, seed) {

@@ -354,7 +354,8 @@ impl Run<'_> {
             return Ok(());
         }
         if door(step.worker) == Door::Mount {
-            // The kernel copies as far as it knows the file to reach, and others may have moved its end (docs/MOUNT.md).
+            // The kernel copies as far as it knows the file to reach, and others may have moved its end
+            // (docs/MOUNT.md).
             self.ask(step, &format!("fstat {} 0", slots.0 % SLOTS)).map_err(|e| format!("errno {e} for fstat"))?;
         }
         let line = format!("copy {} {} {} {} {len}", slots.0 % SLOTS, slots.1 % SLOTS, at.0, at.1);

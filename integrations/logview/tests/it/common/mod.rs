@@ -261,18 +261,7 @@ pub fn workload(d: &mut Direct) {
     let b = put(d, 512, b"b \xff\n");
     let dir = put(d, 1024, b"dir");
     run(d, Op::Mkdir { base: root, path: dir, mode: 0o755 });
-    let made = run(
-        d,
-        Op::Open {
-            base: root,
-            path: a,
-            flags: rw | OpenFlags::CREATE,
-            mode: 0o644,
-            placeholder: 0,
-            look: PoolRange::EMPTY,
-            watch: 0,
-        },
-    );
+    let made = run(d, Op::open(root, a, rw | OpenFlags::CREATE, 0o644));
     let h = Handle::from_wire(made.result);
     for (at, len) in [(At::Offset(0), 100u32), (At::Offset(5000), 9000), (At::End, 40_000), (At::Offset(8192), 4096)] {
         let src = put(d, SRC, &vec![7; len as usize]);
