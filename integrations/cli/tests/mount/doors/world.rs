@@ -271,6 +271,8 @@ impl Run<'_> {
         match op {
             // How far a directory reaches is its file system's affair, and the kernel's.
             Op::Seek { slot, .. } => directory(slot),
+            // Listed by a duplicate, whose close gives back the locks that the process has of a file.
+            Op::ReadDir { slot } => !directory(slot),
             // At a mount, names from an open directory need the right to search the whole way there.
             _ if door(step.worker) == Door::Mount && !step.worker.is_multiple_of(USERS.len()) => from_slot(op),
             _ => false,
