@@ -75,6 +75,39 @@ def posts(c):
     want(c.call("read", handle=h, a=1, flags=wire.POSTED), "EINVAL")
 
 
+@case(G, "looks: what comes along is what the file is, until the bit says otherwise")
+def looks(c):
+    watch = lambda n: struct.pack("<II", 0, n)
+    stands = lambda n: not c.q.word["watches"].value >> n - 1 & 1
+    other = c.another().queue()
+    c.put("f", b"0123456789")
+    for change in ({"op": "write", "offset": 3, "a": b"x"}, {"op": "truncate", "offset": 4},
+                   {"op": "set_attr", "a": wire.set_attr(1, mode=0o600)}):
+        mine = want(other.call("open", a=c.at("f"), aux=R | W)).result
+        done = want(c.call("open", a=c.at("f"), aux=R, b=4096, imm=watch(3)))
+        granted, whole = done.result2 >> 59 & 1, done.result2 >> 58 & 1
+        true(not (granted and c.hostdir), "a directory of the host grants no looks")
+        true(granted or not whole, "content without attributes")
+        if granted:
+            same(done.b[:256], want(c.call("stat", handle=done.result, a=256)).a, "attributes")
+            same(done.b[256: 256 + c.stat("f")["size"]], c.read("f"), "content")
+            true(stands(3), "the watch")
+        want(other.call(change.pop("op"), handle=mine, **change))
+        true(not granted or not stands(3), "the watch ends with the change")
+        want(c.call("close", handle=done.result))
+    done = want(c.call("open", a=c.at("f"), aux=W, b=4096, imm=watch(32)))
+    true(not done.result2 >> 58 & 1, "content for a handle that cannot read")
+    for b, n in ((255, 1), (256, 33), (0, 1), (256, 0), (16385, 1)):
+        want(c.call("open", a=c.at("f"), aux=R, imm=watch(n), **({"b": b} if b else {})), "EINVAL")
+    d = want(c.call("open", a=c.dir, aux=R | wire.DIRECTORY)).result
+    done = want(c.call("read_dir_plus", handle=d, a=8192, imm=struct.pack("<I", 5)))
+    if done.result >> 59 & 1:
+        true(stands(5), "the listing's watch")
+        want(other.call("unlink", a=c.at("f")))
+        true(not stands(5), "it ends with a name in it")
+    want(c.call("read_dir_plus", handle=d, a=8192, imm=struct.pack("<I", 33)), "EINVAL")
+
+
 @case(G, "grants: READ for reading, WRITE for writing, neither with PATH")
 def grants(c):
     c.put("f", b"x")

@@ -154,7 +154,7 @@ def layout(depth, pool):
 class Queue:
     """A queue pair. Ranges of a command are laid out one after the other from the start of the pool."""
 
-    WORDS = {"sq_tail": 128, "sq_head": 256, "device_sleeping": 384, "cq_tail": 512, "cq_head": 640,
+    WORDS = {"sq_tail": 128, "sq_head": 256, "device_sleeping": 384, "watches": 392, "cq_tail": 512, "cq_head": 640,
              "client_sleeping": 768, "device_closed": 896}
 
     def __init__(self, session, depth, pool):

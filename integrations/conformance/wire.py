@@ -41,7 +41,7 @@ OPCODES = {
 # bits, `imm` the bytes of the last word that count; A, B and C say what a range holds.
 PLACES = {
     "nop": {},
-    "open": {"handle": 1, "A": "path", "aux": 0x0FFFFFFF, "imm": range(4)},
+    "open": {"handle": 1, "A": "path", "aux": 0x0FFFFFFF, "imm": range(8), "B": "bytes"},
     "close": {"handle": 1},
     "read": {"handle": 1, "offset": 1, "aux": 3 << 28, "A": "bytes"},
     "write": {"handle": 1, "offset": 1, "aux": 3 << 28, "A": "bytes"},
@@ -62,7 +62,7 @@ PLACES = {
     "outcome": {"imm": range(16), "aux": 0xFFFF, "offset": 1, "A": 64},
     "checksum_range": {"handle": 1, "offset": 1, "aux": 0xFF, "imm": range(8)},
     "batch": {"A": "bytes", "B": "bytes"},
-    "read_dir_plus": {"handle": 1, "offset": 1, "A": "bytes"},
+    "read_dir_plus": {"handle": 1, "offset": 1, "A": "bytes", "imm": range(4)},
     "set_key": {"aux": 0xFF, "A": "bytes"},
     "drop_key": {"imm": range(8)},
     "txn_begin": {},

@@ -35,6 +35,12 @@ fn the_limits_stated_are_the_limits() {
     let text = document();
     for (name, value) in [
         ("ATOMIC_WRITE_MAX", limits::ATOMIC_WRITE_MAX as u64),
+        ("LEASE_BLOCKS", limits::LEASE_BLOCKS.into()),
+        ("LEASES_MAX", limits::LEASES_MAX as u64),
+        ("NAP_NS", limits::NAP_NS),
+        ("WATCHES", limits::WATCHES.into()),
+        ("WATCH_NS", limits::WATCH_NS),
+        ("LOOK_MAX", limits::LOOK_MAX.into()),
         ("NAME_MAX", limits::NAME_MAX as u64),
         ("PATH_MAX", limits::PATH_MAX as u64),
         ("SYMLINK_MAX", limits::SYMLINK_MAX as u64),

@@ -81,6 +81,13 @@ fn masked_sqe() -> impl Strategy<Value = Sqe> {
         if spec.opcode == Opcode::SetKey {
             sqe.length = KeyKind::from_wire(u64::from(sqe.aux as u8)).map_or(1, KeyKind::bytes);
         }
+        if matches!(spec.opcode, Opcode::Open | Opcode::ReadDirPlus) && shape > 3 {
+            // A watch, or none; with room for what comes along, or without.
+            let watch = u128::from_le_bytes(sqe.imm) >> 32 & 31;
+            let at = if spec.opcode == Opcode::Open { 32 } else { 0 };
+            sqe.imm = (watch << at).to_le_bytes();
+            sqe.length2 = if watch == 0 { 0 } else { 256 + (sqe.length2 & 0xfff) };
+        }
         if spec.opcode == Opcode::Batch {
             (sqe.length, sqe.length2) = (sqe.length / 64 * 64, sqe.length / 64 * 32);
         }
@@ -164,6 +171,25 @@ fn write_at(offset: u64, len: u32) -> Op {
 
 fn verdict(op: Op) -> Result<(), Errno> {
     decode(Command::new(0, op).encode()).map(|_| ())
+}
+
+#[test]
+fn what_comes_along_has_a_watch_and_room() {
+    let open = |len: u32, watch: u32| {
+        let (base, path, look) = (Handle::ROOT, PoolRange::new(0, 3), PoolRange::new(0, len));
+        let op = Op::Open { base, path, flags: OpenFlags::READ, mode: 0, placeholder: 0, look, watch };
+        decode(Command::new(1, op).encode()).map(drop)
+    };
+    let most = limits::LOOK_MAX;
+    for (len, watch) in [(0, 0), (256, 1), (most, limits::WATCHES)] {
+        assert_eq!(open(len, watch), Ok(()), "{len} {watch}");
+    }
+    for (len, watch) in [(0, 1), (256, 0), (255, 1), (most + 1, 1), (256, limits::WATCHES + 1), (256, u32::MAX)] {
+        assert_eq!(open(len, watch), Err(Errno::INVAL), "{len} {watch}");
+    }
+    let list = |watch| Op::ReadDirPlus { h: Handle::ROOT, cookie: 0, out: PoolRange::new(0, 9), watch };
+    assert!(decode(Command::new(1, list(limits::WATCHES)).encode()).is_ok());
+    assert_eq!(decode(Command::new(1, list(limits::WATCHES + 1)).encode()), Err(Errno::INVAL));
 }
 
 #[test]

@@ -149,9 +149,10 @@ pub(super) async fn read_dir_plus(cx: &OpCx<'_>) -> Done {
     let ended = listing.fill(cx).await;
     let mut total = listing.total;
     total.outcome = match ended {
-        // The next call gets the error: what was put so far is good.
         Err(errno) if listing.used == 0 => return failed(errno),
-        _ => Outcome::ok(listing.used as u64 | watched_still(cx), listing.next),
+        // The next call gets the error: what was put so far is good, but there may be more.
+        Err(_) => Outcome::ok(listing.used as u64, listing.next),
+        Ok(()) => Outcome::ok(listing.used as u64 | watched_still(cx), listing.next),
     };
     if let Some(end) = total.pending.filter(|_| cx.place == Place::Alone)
         && let Err(errno) = durable(cx, end).await

@@ -156,7 +156,9 @@ fn same_errno(at: Door, op: &Op, model: i32, real: i32) -> bool {
     // At a mount the kernel compares kinds of files before the device is asked for permission (docs/MOUNT.md).
     let kind = [libc::EISDIR, libc::ENOTDIR, libc::ENOTEMPTY, libc::EEXIST].contains(&real);
     let permission = [libc::EPERM, libc::EACCES].contains(&model);
-    if at == Door::Mount && permission && kind {
+    // And of two names it looks up both, before it asks for permission to change either.
+    let missing = matches!(op, Op::Rename { .. } | Op::Link { .. }) && real == libc::ENOENT;
+    if at == Door::Mount && permission && (kind || missing) {
         return true;
     }
     let either = |a: i32, b: i32| [model, real] == [a, b] || [model, real] == [b, a];
