@@ -137,8 +137,17 @@ impl Fs {
         let node = request.head.nodeid;
         let place = self.directory(session, node)?;
         let flags = OpenFlags::READ | OpenFlags::DIRECTORY;
-        let opened = session.raw().openat(place.handle(), b".", flags, 0, 0)?;
-        let fh = self.files.insert(OpenFile::new(session.clone(), opened.handle, node, 0, false));
+        let handle = match session.raw().openat(place.handle(), b".", flags, 0, 0) {
+            Ok(opened) => opened.handle,
+            // `.` is looked up in the directory, which takes the right to search it; to list it takes only that to read
+            // it, and by its name it is opened without the other.
+            Err(Errno::ACCES) => match self.open_again(session, node, flags | OpenFlags::NOFOLLOW) {
+                Ok((handle, _)) => handle,
+                Err(_) => return Err(Errno::ACCES),
+            },
+            Err(e) => return Err(e),
+        };
+        let fh = self.files.insert(OpenFile::new(session.clone(), handle, node, 0, false));
         // Of a directory no bytes are kept; one that was removed can be looked at through this.
         self.nodes.lock().opened(node, fh, &StatBody::default());
         out.put(&wire::OpenOut { fh, open_flags: 0, backing_id: 0 })

@@ -8,7 +8,7 @@ use super::{number, trial};
 use crate::rig::{Mounted, Place, Served, ok, usable, weldfs};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use weldfs_crash_harness::model::{Op, Who};
+use weldfs_crash_harness::model::Op;
 
 /// Programs, over all settings.
 const PROGRAMS: u64 = 60;
@@ -104,12 +104,13 @@ fn mixed(seed: u64) -> Vec<Step> {
     steps
 }
 
-/// Whether a call may go without waiting, or be answered without the device.
-fn may_not_wait(step: &Step) -> bool {
-    let slot = |who: &Who| matches!(who, Who::Slot(_));
+/// Whether the device answers a call, whatever came before it, and not the kernel or the library: of a name, but not from
+/// an open directory, which may be closed.
+fn waits(step: &Step) -> bool {
     match &step.call {
-        Call::Plain(Op::Write { .. } | Op::Close { .. } | Op::Read { .. } | Op::Seek { .. } | Op::Stat { .. }) => true,
-        Call::Plain(Op::SetAttr { who, .. }) => slot(who),
+        Call::Plain(Op::Open { name, .. } | Op::Mkdir { name, .. } | Op::Rmdir { name } | Op::Unlink { name }) => {
+            name.base.is_none()
+        }
         _ => false,
     }
 }
@@ -122,7 +123,7 @@ fn cut(world: &mut World, setting: &str, seed: u64) -> Result<(Past, usize), Str
     steps.truncate(steps.len() / 4 + (seed * 31) as usize % (steps.len() / 2));
     // What is waited for comes behind all that was posted before.
     let posts = ["on", "write", "attributes"].contains(&setting);
-    let waited = steps.iter().rposition(|step| !posts || !may_not_wait(step)).map_or(0, |at| at + 1);
+    let waited = steps.iter().rposition(|step| !posts || waits(step)).map_or(0, |at| at + 1);
     let past =
         world.record(&steps).map_err(|failure| format!("seed {seed}, step {}: {}", failure.step, failure.what))?;
     Ok((past, waited))
