@@ -26,6 +26,7 @@ SHORT = {
     "WELDFS_STRESS_SECONDS": "3",
     "WELDFS_PROGRAM_MOUNTS": "shared",
     "WELDFS_DOORS_PROGRAMS": "60",
+    "WELDFS_MERGED_PROGRAMS": "60",
     "WELDFS_API_OPS": "60000",
 }
 # Programs that measure what tenants and cores get: they run with nothing beside them.

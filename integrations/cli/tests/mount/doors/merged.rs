@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use weldfs_crash_harness::model::Op;
 
 /// Programs, over all settings.
-const PROGRAMS: u64 = 60;
+const PROGRAMS: u64 = 1_500;
 /// One of so many programs ends with the death of its device or of its process.
 const KILLS: u64 = 10;
 /// Calls of each pattern at least; in a short run, one for each two programs.
@@ -104,8 +104,8 @@ fn mixed(seed: u64) -> Vec<Step> {
     steps
 }
 
-/// Whether the device answers a call, whatever came before it, and not the kernel or the library: of a name, but not from
-/// an open directory, which may be closed.
+/// Whether the device answers a call, whatever came before it, and not the kernel or the library: of a name, but not
+/// from an open directory, which may be closed.
 fn waits(step: &Step) -> bool {
     match &step.call {
         Call::Plain(Op::Open { name, .. } | Op::Mkdir { name, .. } | Op::Rmdir { name } | Op::Unlink { name }) => {

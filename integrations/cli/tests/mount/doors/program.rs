@@ -241,7 +241,7 @@ fn open(rng: &mut StdRng, worker: usize) -> Op {
     if rng.random_bool(0.2) {
         flags = libc::O_RDONLY | libc::O_DIRECTORY;
     }
-    let name = name_from(rng, worker);
+    let mut name = name_from(rng, worker);
     if in_sticky(&name.path) {
         flags = if flags & libc::O_CREAT != 0 { flags | libc::O_EXCL } else { flags | libc::O_NOFOLLOW };
     }
@@ -249,7 +249,12 @@ fn open(rng: &mut StdRng, worker: usize) -> Op {
         // What it means is not defined.
         flags &= !libc::O_EXCL;
     }
-    Op::Open { name, flags, mode: permissions(rng), slot: slot(rng, worker) }
+    let (mode, slot) = (permissions(rng), slot(rng, worker));
+    // A slot is closed when its next file is there, and the model closes it before.
+    if name.base == Some(slot) {
+        name.base = None;
+    }
+    Op::Open { name, flags, mode, slot }
 }
 
 fn set_time(rng: &mut StdRng) -> SetTime {
