@@ -8,8 +8,9 @@ use crate::abi::Res;
 use crate::merge::{count, is_on};
 use crate::patterns::NAMES;
 use crate::{counts, device, registry};
-use weldfs::{Listed, Listing, StatBody};
+use weldfs::{Listed, Listing, Process, StatBody};
 use weldfs_ciscops::Handle;
+use weldfs_ciscops::limits::PATH_MAX;
 use weldfs_locks::Mutex;
 
 /// Names in a row before the first listing.
@@ -18,6 +19,8 @@ const ROW_MIN: u32 = 4;
 const ROW_MAX: u32 = 256;
 /// A listing that answered so often has paid.
 const PAID: u32 = 4;
+/// After so many refusals in a row no more is asked for: the device gives none.
+const REFUSED_MAX: u32 = 8;
 
 /// What was looked at last.
 struct Last {
@@ -29,11 +32,23 @@ struct Last {
     needed: u32,
     listing: Option<Listing>,
     answered: u32,
+    /// Whose it is: a child's handles are others.
+    process: Option<Process>,
+    /// Listings in a row that were refused.
+    refused: u32,
 }
 
 /// Never waited for: a handler of a signal may have interrupted who holds it.
-static LAST: Mutex<Last> =
-    Mutex::new(Last { base: 0, directory: Vec::new(), row: 0, needed: ROW_MIN, listing: None, answered: 0 });
+static LAST: Mutex<Last> = Mutex::new(Last {
+    base: 0,
+    directory: Vec::new(),
+    row: 0,
+    needed: ROW_MIN,
+    listing: None,
+    answered: 0,
+    process: None,
+    refused: 0,
+});
 
 /// What stat(2) says of a name, or lstat(2).
 pub fn stat(base: Handle, path: &[u8], nofollow: bool) -> Res<StatBody> {
@@ -56,7 +71,7 @@ fn split(path: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 fn known(base: Handle, path: &[u8], nofollow: bool) -> Option<Res<StatBody>> {
-    let (directory, name) = split(path)?;
+    let (directory, name) = split(path).filter(|_| path.len() < PATH_MAX)?;
     let mut last = LAST.try_lock()?;
     if last.base != base.to_wire() || last.directory != directory {
         last.go_to(base, directory);
@@ -67,7 +82,7 @@ fn known(base: Handle, path: &[u8], nofollow: bool) -> Option<Res<StatBody>> {
     }
     if last.listing.is_none() {
         last.row += 1;
-        if last.row < last.needed {
+        if last.row < last.needed || last.refused >= REFUSED_MAX {
             return None;
         }
         last.list(base);
@@ -98,13 +113,20 @@ impl Last {
     fn list(&mut self, base: Handle) {
         let directory: &[u8] = if self.directory.is_empty() { b"." } else { &self.directory };
         self.listing = device::on(|d| d.listing(base, directory)).ok().flatten();
+        self.process = Some(Process::current());
         if self.listing.is_none() {
+            self.refused += 1;
             self.pays(false);
+        } else {
+            self.refused = 0;
         }
     }
 
     /// What was listed is of no use any more.
     fn close(&mut self) {
+        if self.process.is_some_and(|process| !process.is_current()) {
+            std::mem::forget(self.listing.take());
+        }
         if let Some(listing) = self.listing.take() {
             let _ = device::on(|d| d.post_plain_close(listing.handle));
             self.pays(self.answered >= PAID);
@@ -114,15 +136,6 @@ impl Last {
     fn pays(&mut self, paid: bool) {
         self.needed = if paid { ROW_MIN } else { (self.needed * 2).min(ROW_MAX) };
         (self.row, self.answered) = (0, 0);
-    }
-}
-
-/// In a child: what was listed is its parent's.
-pub fn forget() {
-    if let Some(mut last) = LAST.try_lock() {
-        std::mem::forget(last.listing.take());
-        (last.row, last.base) = (0, 0);
-        last.directory.clear();
     }
 }
 

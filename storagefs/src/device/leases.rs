@@ -261,19 +261,6 @@ pub(super) fn kept(core: &Core, queue: &QueueState, (cmd, path): (&Command, &[u8
     bits
 }
 
-/// Commands of other threads of its session that were posted without a lease are over first: closes, which give locks
-/// back. Call it without tickets.
-pub(super) async fn let_own_pass(cx: &OpCx<'_>) {
-    for ring in cx.session().queues_now() {
-        if is_other(&ring, &cx.queue)
-            && ring.pair.is_pending()
-            && let Some(at) = ring.pair.mark()
-        {
-            Mark { ring, at }.passed(cx).await;
-        }
-    }
-}
-
 /// A posted change that failed is told by the description, to the next call that asks how its writes went.
 pub(super) fn note_failure(queue: &QueueState, cmd: &Command, outcome: &Outcome) {
     if let Op::Write { h, .. } | Op::SetAttr { h, .. } = cmd.op

@@ -224,11 +224,6 @@ impl SessionState {
         self.core.session_gone(self, || self.rings.retire());
     }
 
-    /// Its queue pairs.
-    pub(super) fn queues_now(&self) -> Vec<Arc<QueueState>> {
-        self.rings.list()
-    }
-
     /// Its transactions.
     pub(super) fn staged_table(&self) -> MutexGuard<'_, StagedTable> {
         self.staged.lock()

@@ -8,7 +8,7 @@ use zerocopy::IntoBytes;
 
 use super::core::Core;
 use super::dataplane::{OpCx, durable};
-use super::leases::{Before, let_own_pass};
+use super::leases::Before;
 use super::locks::{Held, Owner, Space, Span};
 use super::session::SessionState;
 use crate::error::FsError;
@@ -44,19 +44,20 @@ pub(super) async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64),
 pub(super) async fn close(cx: &OpCx<'_>, h: Handle) -> Result<(u64, u64), Errno> {
     let file = cx.session().handle(h)?;
     let held = cx.hold(file.ino, Mode::Exclusive).await;
-    close_held(cx.core, cx.session(), h, file.ino, || drop(held))
+    close_held(cx.core, cx.session(), (h, file.ino), cx.cmd.is_posted(), || drop(held))
 }
 
 /// The same under the inode's ticket, which `released` gives back.
 pub(super) fn close_held(
     core: &Core,
     session: &SessionState,
-    h: Handle,
-    ino: InodeNo,
+    (h, ino): (Handle, InodeNo),
+    posted: bool,
     released: impl FnOnce(),
 ) -> Result<(u64, u64), Errno> {
-    if !core.files.locks.is_empty() {
-        // POSIX: closing any descriptor of a file gives back the process's locks on it.
+    if !core.files.locks.is_empty() && !posted {
+        // POSIX: closing any descriptor of a file gives back the process's locks on it. A close is posted by a client
+        // that has none: what another thread of its has locked since is not to be lost by that.
         let id = session.id;
         core.files.locks.release(ino, |o| matches!(o, Owner::Process { session: s, .. } if *s == id));
     }
@@ -109,9 +110,6 @@ pub(super) async fn lock(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
     let Op::Lock { h, action, kind, space, start, len, owner, out } = cx.cmd.op else { return Err(Errno::INVAL) };
     // What its ring changes before an unlock is changed when another has the lock; and a handle that its ring closes
     // before is closed.
-    if action == LockAction::Set && kind != LockKind::Unlock {
-        let_own_pass(cx).await;
-    }
     let _held = cx.hold(cx.description(h)?.ino, Mode::Exclusive).await;
     let description = cx.description(h)?;
     let flags = description.flags();

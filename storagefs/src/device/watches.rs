@@ -24,11 +24,13 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 
 use smallvec::SmallVec;
 use weldfs_ciscops::interp::{WATCHED, WHOLE};
+use weldfs_ciscops::limits::WATCH_NS;
 use weldfs_ciscops::{Access, Command, Handle, InodeNo, Op, OpenFlags, PoolRange, Sink, StatBody};
 use weldfs_journal::canary::{Canary, planted};
 use weldfs_locks::Mutex;
 use zerocopy::IntoBytes;
 
+use super::clock::now_ns;
 use super::core::Core;
 use super::leases::takes_posts;
 use super::session::QueueState;
@@ -41,8 +43,11 @@ use crate::store::{Changes, Store};
 const INODES_MAX: usize = 600;
 /// Watches of one inode at most.
 const OF_ONE_MAX: usize = 64;
-/// Watches of one device at most.
-const WATCHES_MAX: usize = 16_384;
+/// Watches of one device at most, and the inodes of all.
+const WATCHES_MAX: usize = 4_096;
+const ALL_INODES_MAX: usize = 65_536;
+/// So many of a watch's inodes are looked through for one that it has already.
+const WAY_SEEN: usize = 16;
 
 /// Which watch: of which session, ring and number.
 type Place = (u64, u32, u32);
@@ -62,12 +67,16 @@ pub(super) struct Watches {
 struct Table {
     by_inode: ByInode,
     watches: HashMap<Place, Watch>,
+    /// Inodes of all watches.
+    inodes: usize,
 }
 
 struct Watch {
     ring: Arc<QueueState>,
     /// It ends with the handle.
     handle: Handle,
+    /// When it began, on the device's clock.
+    since: u64,
     /// The first is the handle's own.
     inodes: Way,
 }
@@ -80,6 +89,7 @@ impl Table {
     /// Ends a watch.
     fn end(&mut self, place: Place) {
         let Some(watch) = self.watches.remove(&place) else { return };
+        self.inodes -= watch.inodes.len();
         for ino in &watch.inodes {
             if let Some(places) = self.by_inode.get_mut(&ino.0) {
                 places.retain(|p| *p != place);
@@ -100,16 +110,30 @@ impl Table {
     }
 
     /// Has a watch be about one inode more. True if it is.
-    fn add(&mut self, place: Place, ino: InodeNo) -> bool {
-        let Some(watch) = self.watches.get_mut(&place) else { return false };
-        let places = self.by_inode.entry(ino.0).or_default();
-        if watch.inodes.len() >= INODES_MAX || places.len() >= OF_ONE_MAX {
+    fn add(&mut self, place: Place, ino: InodeNo, now: u64) -> bool {
+        let Some(watch) = self.watches.get(&place) else { return false };
+        // The way and the listing of a directory begin with it.
+        if watch.inodes.iter().take(WAY_SEEN).any(|known| *known == ino) {
+            return true;
+        }
+        let full = watch.inodes.len() >= INODES_MAX || self.inodes >= ALL_INODES_MAX;
+        if full || self.is_crowded(ino, now) {
             self.end(place);
             return false;
         }
-        watch.inodes.push(ino);
-        places.push(place);
+        self.inodes += 1;
+        self.by_inode.entry(ino.0).or_default().push(place);
+        self.watches.entry(place).and_modify(|watch| watch.inodes.push(ino));
         true
+    }
+
+    /// Whether as many watches are about this inode as may be, those left out on which no client relies any more.
+    fn is_crowded(&mut self, ino: InodeNo, now: u64) -> bool {
+        let crowded = |table: &Table| table.by_inode.get(&ino.0).is_some_and(|places| places.len() >= OF_ONE_MAX);
+        if crowded(self) {
+            self.end_of(ino.0, |watch| now.saturating_sub(watch.since) > WATCH_NS);
+        }
+        crowded(self)
     }
 }
 
@@ -195,6 +219,7 @@ impl Watches {
         let Op::Open { base, flags, look, watch, .. } = cmd.op else { return 0 };
         let Some(o) = opened.filter(|o| watch != 0 && may_be_watched(core, o)) else { return 0 };
         let number = watch - 1;
+        let Some(before) = core.store.quiescent() else { return 0 };
         if core.leases.is_of_another(queue, o.handle, o.ino) || !self.place(queue, (o.handle, o.ino), number) {
             return 0;
         }
@@ -203,7 +228,7 @@ impl Watches {
             || way(&core.store, &*queue.session, (base, path), flags).is_some_and(|way| {
                 way.contains(&o.ino) && way.into_iter().all(|ino| self.add(core, queue, number, ino))
             });
-        match bring(core, queue, o, look, counters).filter(|_| leads) {
+        match bring(core, queue, o, look, counters).filter(|_| leads && core.store.is_still(before)) {
             Some(bits) => {
                 queue.counters.watches.add(1);
                 bits
@@ -224,8 +249,9 @@ impl Watches {
         let full = table.watches.len() >= WATCHES_MAX;
         let begun = !full && !self.deaf.load(Ordering::Relaxed) && {
             queue.pair.begin_watch(number);
-            table.watches.insert(place, Watch { ring, handle, inodes: Way::new() });
-            table.add(place, ino)
+            let since = now_ns();
+            table.watches.insert(place, Watch { ring, handle, since, inodes: Way::new() });
+            table.add(place, ino, since)
         };
         self.note(&table);
         begun
@@ -240,7 +266,7 @@ impl Watches {
         if leased {
             table.end(place);
         }
-        let added = table.add(place, ino);
+        let added = table.add(place, ino, now_ns());
         self.note(&table);
         drop(table);
         // A record that is being applied just now may not have found it.

@@ -141,9 +141,13 @@ impl Fs {
             Ok(opened) => opened.handle,
             // `.` is looked up in the directory, which takes the right to search it; to list it takes only that to read
             // it, and by its name it is opened without the other.
+            Err(Errno::ACCES) if node == wire::ROOT => {
+                session.raw().openat(weldfs_ciscops::Handle::ROOT, b"/", flags, 0, 0)?.handle
+            }
             Err(Errno::ACCES) => match self.open_again(session, node, flags | OpenFlags::NOFOLLOW) {
                 Ok((handle, _)) => handle,
-                Err(_) => return Err(Errno::ACCES),
+                Err(Errno::NOENT | Errno::STALE) => return Err(Errno::ACCES),
+                Err(e) => return Err(e),
             },
             Err(e) => return Err(e),
         };

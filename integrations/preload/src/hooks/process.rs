@@ -68,9 +68,6 @@ fn after_fork(child: bool) {
         drop((library, spawn, stdio));
         device::after_fork(device, child);
         table::after_fork(table, child);
-        if child {
-            crate::listed::forget();
-        }
         drop(sharing);
     }
     if child {

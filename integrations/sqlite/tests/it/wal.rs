@@ -27,7 +27,7 @@ fn three_processes_write_read_and_checkpoint() {
     let write =
         format!("{open}{}", "begin immediate; update t set a = a + 1; update t set b = b + 1; commit;\n".repeat(100));
     let look = format!("{open}{}", "select case when a = b then '' else 'torn' end from t;\n".repeat(200));
-    let fold = format!("{open}.mode list\n{}", "pragma wal_checkpoint(restart);\n".repeat(30));
+    let fold = format!("{open}.mode list\n{}", "pragma wal_checkpoint(restart);\n".repeat(300));
     let all = [&write, &write, &look, &fold].map(|script| start(dir.path(), script));
     let mut folded = 0;
     for child in all {

@@ -30,7 +30,7 @@ fn close(core: &Core, queue: &QueueState, (h, posted): (Handle, bool)) -> Option
     if !posted && core.leases.in_the_way(queue, ino.0) {
         return None;
     }
-    Some(answer(close_held(core, session, h, ino, || drop(held))))
+    Some(answer(close_held(core, session, (h, ino), posted, || drop(held))))
 }
 
 fn sync(core: &Core, queue: &QueueState, h: Option<Handle>) -> Option<Done> {

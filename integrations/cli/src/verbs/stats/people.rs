@@ -11,7 +11,18 @@ use weldfs_storagefs::device::{DeviceStats, TenantStats};
 pub const GROUPS: &[(&str, &[&str])] = &[
     (
         "commands",
-        &["commands", "elements", "fused", "posted", "leases", "errors", "malformed", "uncontended", "queued"],
+        &[
+            "commands",
+            "elements",
+            "fused",
+            "posted",
+            "leases",
+            "watches",
+            "errors",
+            "malformed",
+            "uncontended",
+            "queued",
+        ],
     ),
     (
         "crossings and copies",
