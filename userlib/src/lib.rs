@@ -9,7 +9,8 @@
 //! * `outcome`: what became of a command, asked after a crash.
 //! * `call`: one call becomes one command; `buf`: its operands, ordinary memory or zero-copy pool buffers.
 //! * `channel`: each thread's queue pair; `queue`: commands in, completions out; `spin`, `slab`, `fork` help it.
-//! * `posting`, `lease`: changes that are published and not waited for.
+//! * `posting`, `lease`: changes that are published and not waited for. `look`, `listing`: what came along with an
+//!   open, and a directory, as long as the device vouches for it; `asked` asks for them.
 //! * `aio`: asynchronous submission: futures, callbacks, an eventfd, on queue pairs of their own.
 //! * `connector`: the seam to the control plane; `socket`: the connector to a serving device; `kept`: the descriptors
 //!   that are this library's own.

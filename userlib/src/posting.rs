@@ -76,17 +76,17 @@ impl Raw<'_> {
             if owned {
                 queue.free(path);
             }
-            let cqe = answer?;
-            cqe.ok()?;
-            let created = cqe.result2 & CREATED != 0;
-            let opened = Opened { handle: Handle::from_wire(cqe.result), mode: cqe.result2 as u32, created };
-            Ok(Brought { opened, lease: Lease::granted(&cqe, place), look })
+            Ok((answer?, place, look))
         };
-        match client.with_queue(session, 0, open)? {
+        let (cqe, place, look) = match client.with_queue(session, 0, open)? {
             // Nothing was sent: the name did not fit. A bigger pool is made once per thread, on demand.
             Err(Errno::NOMEM) => client.with_queue(session, path.len() * 2, open)?,
             done => done,
-        }
+        }?;
+        cqe.ok()?;
+        let created = cqe.result2 & CREATED != 0;
+        let opened = Opened { handle: Handle::from_wire(cqe.result), mode: cqe.result2 as u32, created };
+        Ok(Brought { opened, lease: Lease::granted(&cqe, place), look })
     }
 
     /// Posts a write: true when it is as good as done, and false when it was not posted (another thread's lease, one

@@ -34,6 +34,11 @@ fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
 
 const RW: OpenFlags = OpenFlags::READ.union(OpenFlags::WRITE).union(OpenFlags::CREATE);
 
+/// An open that a placeholder is to stand for.
+fn bound(path: PoolRange, placeholder: u32) -> Op {
+    Op::Open { base: Handle::ROOT, path, flags: RW, mode: 0o644, placeholder, look: PoolRange::EMPTY, watch: 0 }
+}
+
 #[test]
 fn a_claimed_description_shares_its_offset_and_outlives_the_first_handle() {
     let embedded = device(1);
@@ -42,15 +47,7 @@ fn a_claimed_description_shares_its_offset_and_outlives_the_first_handle() {
     let mut qb = Queue::new(b.new_queue(8, 1 << 16).unwrap(), b.clone()).unwrap();
     let placeholder = a.placeholders(1).unwrap().remove(0);
     let path = qa.stage(b"/shared").unwrap();
-    let open = Op::Open {
-        base: Handle::ROOT,
-        path,
-        flags: RW,
-        mode: 0o644,
-        placeholder: placeholder.id,
-        look: PoolRange::EMPTY,
-        watch: 0,
-    };
+    let open = bound(path, placeholder.id);
     let ha = Handle::from_wire(qa.execute(&Command::new(0, open)).unwrap().ok().unwrap().0);
     let src = qa.stage(b"first;").unwrap();
     qa.execute(&Command::new(0, Op::Write { h: ha, at: At::Current, src })).unwrap().ok().unwrap();
@@ -358,15 +355,7 @@ fn files_opened_and_closed_one_after_the_other_never_meet_the_limit_of_open_ones
     // Faster than a look once a second.
     for round in 0..100 {
         for placeholder in session.placeholders(16).unwrap_or_else(|e| panic!("round {round}: {e:?}")) {
-            let open = Op::Open {
-                base: Handle::ROOT,
-                path,
-                flags: RW,
-                mode: 0o644,
-                placeholder: placeholder.id,
-                look: PoolRange::EMPTY,
-                watch: 0,
-            };
+            let open = bound(path, placeholder.id);
             let h = Handle::from_wire(queue.execute(&Command::new(0, open)).unwrap().ok().unwrap().0);
             queue.execute(&Command::new(0, Op::Close { h })).unwrap().ok().unwrap();
         }

@@ -185,8 +185,10 @@ impl Listing {
         let names = SharedRegion::heap(NAMES_BYTES);
         self.next = cookie;
         // The directory first, and each inode before it is looked at.
-        let dir = if h == Handle::ROOT { ROOT } else { cx.description(h)?.ino };
-        let mut watched = watch != 0 && core.watches.list(core, &cx.queue, (h, dir), watch - 1, cookie == 0);
+        let mut watched = watch != 0 && {
+            let dir = if h == Handle::ROOT { ROOT } else { cx.description(h)?.ino };
+            core.watches.list(core, &cx.queue, (h, dir), watch - 1, cookie == 0)
+        };
         loop {
             let list = self.names(cx, h, &names).await?;
             if list.is_empty() {

@@ -5,8 +5,9 @@
 //!   holds the op futures and their wakers. `dataplane` is the op future itself, `done` what it ends with, `batch` one
 //!   that runs several commands, `session_ops` those without a transaction, `staged` those of several commands; `sets`
 //!   the tickets held on inodes, `held` how a command comes to hold them, `aside` the order of those that gave theirs
-//!   up, `leases` what was published before, by clients that do not wait, `tries` what one try finds out for the next,
-//!   `lent` how a program lends them while it computes. `virt` is about files that stream through a kernel.
+//!   up, `leases` what was published before, by clients that do not wait, `watches` what clients may answer by
+//!   themselves, `tries` what one try finds out for the next, `lent` how a program lends them while it computes. `virt`
+//!   is about files that stream through a kernel.
 //! * `tenants` says who is charged and what each may hold; `memory` who may use how much of the device's memory.
 //!   `session` is an attached client, `rings` its queue pairs; `ofd` its handles, open file descriptions and
 //!   placeholders; `locks` locks.

@@ -288,8 +288,7 @@ impl Watches {
     pub fn list(&self, core: &Core, queue: &QueueState, (h, ino): (Handle, InodeNo), number: u32, anew: bool) -> bool {
         let place = place_of(queue, number);
         if anew {
-            let device = takes_posts(core) && !core.is_poisoned() && core.config.inline != Some(true);
-            return device && self.place(queue, (h, ino), number) && self.add(core, queue, number, ino);
+            return has_watches(core) && self.place(queue, (h, ino), number) && self.add(core, queue, number, ino);
         }
         self.table.lock().watches.get(&place).is_some_and(|watch| watch.handle == h)
     }
@@ -300,11 +299,15 @@ impl Watches {
     }
 }
 
-/// Whether files that are opened so are watched here: by a device to which the close may be posted, too. Emulated
-/// hardware takes its time for each call, and commands of an embedded device are over in less than a look takes.
+/// Whether anything is watched here: by a device to which the close may be posted, too. Emulated hardware takes its time
+/// for each call, and commands of an embedded device are over in less than a look takes.
+fn has_watches(core: &Core) -> bool {
+    takes_posts(core) && !core.is_poisoned() && core.config.inline != Some(true)
+}
+
+/// The same of files that are opened so.
 fn may_be_watched(core: &Core, o: &OpenedInfo) -> bool {
-    let device = takes_posts(core) && !core.is_poisoned() && core.config.inline != Some(true);
-    device && !o.is_virtual && !o.flags.contains(OpenFlags::PATH)
+    has_watches(core) && !o.is_virtual && !o.flags.contains(OpenFlags::PATH)
 }
 
 /// Writes attributes, and content where it fits and the handle can read, to the client's range. `None`: something of it

@@ -10,7 +10,7 @@
 //!   virtual files, as files.
 //! * `program` what a fused program holds and reserves; `staged_names` names that one command changes several of.
 //! * `committed` bytes of files that the command has not written to; `optimistic` commands that only look, without
-//!   tickets.
+//!   tickets; `look` what an open brings along, and the way that its name led.
 //! * `straight` changes of one file's content that wait for nothing, without a transaction.
 //! * `strides` long work in pieces: walks, ways up, looks for data.
 //! * `staged` transactions that a session collects; `keys` those it brings for its encrypting commands.

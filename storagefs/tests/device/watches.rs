@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use weldfs::{
-    At, Brought, Client, Handle, Listed, Listing, Look, OpenFlags, Raw, RenameFlags, SetAttrBody, SetAttrMask, Wishes,
+    At, Brought, Client, Command, Direction, Errno, Handle, Listed, Listing, LockKind, LockSpace, Look, Op, OpenFlags,
+    PoolRange, Raw, RenameFlags, SetAttrBody, SetAttrMask, VirtRange, VirtSpec, Wishes,
 };
 use weldfs_ciscops::limits::{LOOK_MAX, WATCH_NS, WATCHES};
 use weldfs_kernel_shim::{Embedded, Source};
@@ -414,11 +415,102 @@ fn a_close_is_posted_of_what_came_with_a_look() {
         let (h, look) = look(one.raw(), name.as_bytes(), READ);
         assert_eq!(look.content().map(<[u8]>::len), Some(5000));
         one.raw().post_plain_close(h).unwrap();
-        assert_eq!(one.raw().stat(h), Err(weldfs::Errno::BADF), "closed before the next command");
+        assert_eq!(one.raw().stat(h), Err(Errno::BADF), "closed before the next command");
         other.raw().unlinkat(Handle::ROOT, name.as_bytes()).unwrap();
     }
     assert!(device.device().stats().total.posted >= 200);
     assert!(device.device().stats().total.watches >= 200);
     drop((one, other));
     device.close().unwrap();
+}
+
+/// A lock that another thread takes after a close was posted is not given back by that close.
+#[test]
+fn a_posted_close_gives_back_no_lock() {
+    let device = device(true);
+    let (one, other) = (client(&device), client(&device));
+    let lock = |client: &Client, h| client.raw().lock_set(h, LockSpace::Process, LockKind::Write, 0, 0, 1);
+    let mine = open(one.raw(), b"f", CREATE, Wishes::default()).opened.handle;
+    let theirs = open(other.raw(), b"f", CREATE, Wishes::default()).opened.handle;
+    let (h, _) = look(one.raw(), b"f", READ);
+    lock(&one, mine).unwrap();
+    one.raw().post_plain_close(h).unwrap();
+    assert_eq!(one.raw().stat(h), Err(Errno::BADF), "it is closed");
+    assert_eq!(lock(&other, theirs), Err(Errno::AGAIN));
+    // One that is waited for does, as on any system.
+    one.raw().close(open(one.raw(), b"f", READ, Wishes::default()).opened.handle).unwrap();
+    lock(&other, theirs).unwrap();
+    device.close().unwrap();
+}
+
+/// A virtual file brings nothing along, and its close, for which a kernel may have to run, is not posted whatever its
+/// client says.
+#[test]
+fn the_close_of_a_virtual_file_is_waited_for() {
+    let device = device(true);
+    let client = client(&device);
+    let h = open(client.raw(), b"f", CREATE, Wishes::default()).opened.handle;
+    client.raw().write(h, At::Offset(0), b"bytes").unwrap();
+    let range = VirtRange { path: b"/f".to_vec(), offset: 0, length: weldfs_ciscops::virt::TO_END };
+    let spec =
+        VirtSpec { kernel: "pass-through".into(), params: vec![], direction: Direction::Read, ranges: vec![range] };
+    client.virt_register("/v", 0o644, &spec).unwrap();
+    let brought = open(client.raw(), b"v", READ, BOTH);
+    assert!(brought.look.is_none() && brought.lease.is_none());
+    client.raw().post_plain_close(brought.opened.handle).unwrap();
+    client.settle().unwrap();
+    assert_eq!(client.raw().stat(brought.opened.handle), Err(Errno::BADF));
+    assert_eq!(device.device().stats().total.posted, 0, "it was run as any other");
+    device.close().unwrap();
+}
+
+/// A client that names one watch for all its opens, posts closes behind commands that it waits for, takes no answer for
+/// long and goes away in the middle: it keeps no other waiting, and nothing is left of it.
+#[test]
+fn a_client_that_keeps_no_rules_harms_no_other() {
+    let device = device(true);
+    let other = client(&device);
+    for n in 0..40 {
+        other
+            .raw()
+            .close(open(other.raw(), format!("f{n}").as_bytes(), CREATE, Wishes::default()).opened.handle)
+            .unwrap();
+    }
+    for round in 0..20 {
+        let hostile = client(&device);
+        let mut queue = hostile.queue(64, 1 << 16).unwrap();
+        let room = queue.alloc(4096).unwrap();
+        let opened: Vec<_> = (0..40)
+            .map(|n| {
+                let path = queue.stage(format!("f{n}").as_bytes()).unwrap();
+                let (base, look, watch) = (Handle::ROOT, room, 7);
+                let op = Op::Open { base, path, flags: READ, mode: 0, placeholder: 0, look, watch };
+                let cqe = queue.execute(&Command::new(0, op)).unwrap();
+                queue.free(path);
+                Handle::from_wire(cqe.ok().unwrap().0)
+            })
+            .collect();
+        for h in opened.iter().take(30) {
+            queue.submit(&Command::new(0, Op::Stat { h: *h, out: PoolRange::new(room.off, 256) })).unwrap();
+            queue.submit(&Command::new(0, Op::Close { h: *h }).posted()).unwrap();
+        }
+        queue.flush();
+        if round % 2 == 0 {
+            drop(queue);
+        }
+        // Each of these changes or asks about what it watches.
+        for n in 0..40 {
+            let name = format!("f{n}");
+            other.raw().set_attr_at(Handle::ROOT, name.as_bytes(), false, &mode(0o600 + round)).unwrap();
+            assert_eq!(other.raw().statat(Handle::ROOT, name.as_bytes(), false).unwrap().mode & 0o777, 0o600 + round);
+        }
+        other.raw().syncfs().unwrap();
+    }
+    let (_, found) = look(other.raw(), b"f1", READ);
+    assert!(found.is_current());
+    device.close().unwrap();
+}
+
+fn mode(mode: u32) -> SetAttrBody {
+    SetAttrBody { mask: SetAttrMask::MODE.bits(), mode, ..SetAttrBody::default() }
 }
