@@ -8,6 +8,7 @@ use weldfs::{
     At, AttachOptions, ChecksumKind, Client, Command, Connector, Errno, Handle, LockKind, LockSpace, Op, OpenFlags,
     OpenOptions, PoolRange, Queue, Transport, TxnMode,
 };
+use weldfs_ciscops::limits;
 use weldfs_ciscops::program::text::parse;
 use weldfs_journal::{SystemClock, SystemRandom};
 use weldfs_kernel_shim::{Embedded, Source};
@@ -468,6 +469,25 @@ fn what_a_dead_client_had_asked_is_dropped_and_what_it_had_changed_is_done() {
             assert_eq!(client.metadata(format!("/kept{round}")).unwrap().len(), 8);
         }
     }
+}
+
+/// Clients of a device that died may answer from what it said for as long as that.
+#[test]
+fn an_image_that_was_not_closed_cleanly_is_served_when_no_client_relies_on_its_last_device() {
+    let dir = tempfile::tempdir().unwrap();
+    let (image, left) = (dir.path().join("image"), dir.path().join("left"));
+    let medium = media::create(&image, ImageKind::Pmem, 64 << 20, false).unwrap();
+    format(&medium, &MkfsOptions::default(), &SystemClock, &SystemRandom).unwrap();
+    drop(medium);
+    let embedded = Embedded::open(&Source::Image(image.clone()), DeviceConfig::default()).unwrap();
+    // What a device leaves that dies now.
+    std::fs::copy(&image, &left).unwrap();
+    embedded.close().unwrap();
+    let start = Instant::now();
+    let opened = weldfs_kernel_shim::Opened::open(&Source::Image(left), 64 << 20).unwrap();
+    assert!(!opened.recovery.clean);
+    assert!(start.elapsed() >= Duration::from_nanos(limits::WATCH_NS), "{:?}", start.elapsed());
+    opened.close().unwrap();
 }
 
 #[test]

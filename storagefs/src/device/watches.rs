@@ -299,8 +299,8 @@ impl Watches {
     }
 }
 
-/// Whether anything is watched here: by a device to which the close may be posted, too. Emulated hardware takes its time
-/// for each call, and commands of an embedded device are over in less than a look takes.
+/// Whether anything is watched here: by a device to which the close may be posted, too. Emulated hardware takes its
+/// time for each call, and commands of an embedded device are over in less than a look takes.
 fn has_watches(core: &Core) -> bool {
     takes_posts(core) && !core.is_poisoned() && core.config.inline != Some(true)
 }
