@@ -138,12 +138,12 @@ pub fn load(client: &Client, top: &str, corpus: &Corpus) -> io::Result<()> {
     client.sync()
 }
 
-/// Client processes that have done half of what they shall do at most, and go on.
+/// Client processes that have done half of what they shall do at most, each of them a part, and go on.
 pub fn crew(device: &Device, notes: &Path, most: u64, slot: bool) -> io::Result<Crew> {
     device.connect()?.create_dir_all("/logs")?;
     let crew = Crew::start(device.socket(), notes, CLIENTS, most, slot)?;
     let (start, enough) = (Instant::now(), most * u64::from(CLIENTS) / 2);
-    while crew.acknowledged() < enough && start.elapsed() < Duration::from_secs(20) {
+    while !crew.under_way(enough) && start.elapsed() < Duration::from_secs(20) {
         std::thread::sleep(Duration::from_millis(2));
     }
     Ok(crew)
