@@ -30,6 +30,9 @@ pub const WATCHED: u64 = 1 << 59;
 /// With it: the file's content follows, all of it.
 pub const WHOLE: u64 = 1 << 58;
 
+/// Bit of a posted command's second result: what it changed is in the record of a command before it.
+pub const MERGED: u64 = 1 << 57;
+
 /// How a command ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Outcome {
@@ -544,7 +547,7 @@ fn put_body(
 }
 
 /// The body, copied out once and believed: known bits, sound times, permission bits only, a size that a file can have.
-fn take_set_attr(pool: &SharedRegion, range: PoolRange) -> Result<SetAttrBody, Errno> {
+pub fn take_set_attr(pool: &SharedRegion, range: PoolRange) -> Result<SetAttrBody, Errno> {
     let mut body = SetAttrBody::new_zeroed();
     let bytes = pool.slice(range)?;
     if bytes.len() != size_of::<SetAttrBody>() {

@@ -53,10 +53,14 @@ pub enum Canary {
     LeaseUnbroken,
     /// What became of a posted change that failed is not remembered.
     PostedErrorSwallowed,
+    /// A sync is answered while what was posted before it waits to be in one record with what was posted behind it.
+    MergedAcrossSync,
+    /// A row of posted appends begins where the one before it ended, whatever others have appended since.
+    MergedOverAppend,
 }
 
 /// Every canary of this module.
-pub const ALL: [Canary; 23] = [
+pub const ALL: [Canary; 25] = [
     Canary::FlushSkipped,
     Canary::AckBeforeWatermark,
     Canary::RecordBeforeData,
@@ -80,6 +84,8 @@ pub const ALL: [Canary; 23] = [
     Canary::WatchKept,
     Canary::LeaseUnbroken,
     Canary::PostedErrorSwallowed,
+    Canary::MergedAcrossSync,
+    Canary::MergedOverAppend,
 ];
 
 /// Whether the rule `canary` names is to be broken.

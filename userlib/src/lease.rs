@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
-use weldfs_ciscops::interp::{LEASED, OWNED, ROOT_HERE};
+use weldfs_ciscops::interp::{LEASED, MERGED, OWNED, ROOT_HERE};
 use weldfs_ciscops::{Cqe, Errno, Handle, PoolRange};
 
 /// The right to post changes through one handle, on the queue pair of the thread that opened it. Thread-safe: on
@@ -48,7 +48,7 @@ impl Lease {
     fn done(&self, blocks: u32, write: Option<&Cqe>) {
         self.blocks.fetch_sub(blocks, Ordering::Relaxed);
         match write.map(|cqe| cqe.ok()) {
-            Some(Ok((_, place))) => self.place.store(place, Ordering::Relaxed),
+            Some(Ok((_, place))) => self.place.store(place & !MERGED, Ordering::Relaxed),
             Some(Err(e)) => drop(self.failed.compare_exchange(0, e.0, Ordering::Relaxed, Ordering::Relaxed)),
             None => {}
         }
@@ -77,6 +77,15 @@ impl Lease {
     }
 }
 
+/// Posted commands of this process that became part of the record of one before them.
+static MERGED_HERE: AtomicU64 = AtomicU64::new(0);
+
+/// How many of the posted commands of this process whose answers were seen became part of the record of a command
+/// before them. The count begins anew with each call.
+pub fn take_merged() -> u64 {
+    MERGED_HERE.swap(0, Ordering::Relaxed)
+}
+
 /// A posted command: the pool and the part of the credit that it holds, and who learns how it went.
 #[derive(Debug)]
 pub(crate) struct Posted {
@@ -88,10 +97,14 @@ pub(crate) struct Posted {
 }
 
 impl Posted {
-    /// It is over; of a write, how.
-    pub(crate) fn done(&self, write: Option<&Cqe>) {
+    /// It is over, and how, if that is known.
+    pub(crate) fn done(&self, cqe: Option<&Cqe>) {
+        let merged = cqe.is_some_and(|cqe| cqe.status == 0 && cqe.result2 & MERGED != 0);
+        if merged {
+            MERGED_HERE.fetch_add(1, Ordering::Relaxed);
+        }
         if let Some(lease) = &self.lease {
-            lease.done(self.blocks, write);
+            lease.done(self.blocks, cqe.filter(|_| self.writes));
         }
     }
 }

@@ -64,7 +64,7 @@ pub use dir::{Dir, DirEntry, Entries};
 pub use file::File;
 pub use fork::{PerProcess, Process};
 pub use fused::{Change, Done, Exchanged, Sealed, Summed};
-pub use lease::Lease;
+pub use lease::{Lease, take_merged};
 pub use listing::{Listed, Listing};
 pub use look::Look;
 pub use meta::Metadata;

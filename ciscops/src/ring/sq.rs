@@ -173,6 +173,15 @@ impl<M: RingMemory> SqConsumer<M> {
         Some(RawCommand(sqe))
     }
 
+    /// The entry `at` behind the next one, if it is among those that were counted: copied out of shared memory, and left
+    /// where it is. `take` reads it again, and what it says then is the client's choice: whoever acts on this copy
+    /// makes nothing of that one.
+    #[inline]
+    pub fn ahead(&self, at: u32) -> Option<RawCommand> {
+        let counted = self.tail_seen.wrapping_sub(self.head);
+        (at < counted).then(|| RawCommand(self.memory.read_sqe(self.head.wrapping_add(at) & (self.depth - 1))))
+    }
+
     /// Entries taken so far, modulo 2^32: the index that the client's would equal if nothing waited.
     #[inline]
     pub fn taken(&self) -> u32 {

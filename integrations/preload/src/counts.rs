@@ -259,6 +259,14 @@ pub fn table(program: &[u8], pid: u64, print: impl FnOnce(&[u8])) {
         page.number(n, 11);
         page.put(b"\n");
     }
+    let merged = weldfs::take_merged();
+    if merged > 0 {
+        let start = page.used;
+        page.put(b"weldfs:   of those, in one record with others: ");
+        page.pad(start, 51);
+        page.number(merged, 11);
+        page.put(b"\n");
+    }
     print(&page.bytes[..page.used]);
 }
 

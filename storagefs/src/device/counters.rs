@@ -208,6 +208,12 @@ counters! {
     watches: SharedCount,
     /// Commands that their clients did not wait for.
     posted: SharedCount,
+    /// Writes that became part of the record of one before them, where they go on.
+    merged_writes: SharedCount,
+    /// Writes to other places of a file that became part of the record of one before them.
+    merged_places: SharedCount,
+    /// Changes of attributes that became part of the record of a command before them.
+    merged_attributes: SharedCount,
     /// Commands that waited until what another ring had posted was over.
     lease_waits: SharedCount,
     /// Commands that waited for their share of the device's memory.

@@ -391,6 +391,13 @@ impl Ends {
         Ok(raw)
     }
 
+    /// The entry `at` behind the one that is taken next, as far as it was seen in the ring and its completion has room:
+    /// copied out once. What is done on its word is done before it is taken ([`Ends::next`]), and then by this copy.
+    pub fn ahead(&mut self, at: u32) -> Option<RawCommand> {
+        let room = self.cq.free().is_ok_and(|free| free > at);
+        if room && self.drain.is_none() { self.sq.ahead(at) } else { None }
+    }
+
     /// Whether the client had taken too few of its answers for one more.
     pub fn is_full(&self) -> bool {
         self.full

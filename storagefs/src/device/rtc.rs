@@ -5,9 +5,11 @@
 //!
 //! * this file: which commands, and those that only look (`fs::optimistic` says why they need no tickets);
 //! * `change`: those over a transaction; `program`: which programs are among these; `session`: those that the session
-//!   answers.
+//!   answers;
+//! * `merged`: several that become one record.
 
 mod change;
+pub(super) mod merged;
 mod program;
 mod session;
 #[cfg(test)]

@@ -67,6 +67,74 @@ fn may_utime(rec: &InodeRec, cred: &Cred, mask: SetAttrMask) -> Result<(), Errno
     perm::check(rec, cred, W)
 }
 
+/// A change of attributes that `set` asks for and that may be made. A new size is its maker's.
+pub(super) struct Change {
+    pub mask: SetAttrMask,
+    uid: Option<u32>,
+    gid: Option<u32>,
+    permissions: u32,
+    atime: Time,
+    mtime: Time,
+}
+
+impl Change {
+    /// # Errors
+    /// EINVAL of what is no change, EPERM where `cred` may not make it, EOPNOTSUPP of a link's permissions.
+    pub fn of(rec: &InodeRec, cred: &Cred, set: &SetAttrBody) -> Result<Change, Errno> {
+        let mask = SetAttrMask::from_bits(set.mask).ok_or(Errno::INVAL)?;
+        let (atime, mtime) = (time(set.atime)?, time(set.mtime)?);
+        if mask.contains(SetAttrMask::MODE) {
+            if rec.mode & perm::IFMT == IFLNK {
+                return Err(Errno::OPNOTSUPP);
+            }
+            if !perm::is_owner(rec, cred) {
+                return Err(Errno::PERM);
+            }
+        }
+        // As chown(2): all ones leave it as it is.
+        let given = |bit, id: u32| (mask.contains(bit) && id != u32::MAX).then_some(id);
+        let (uid, gid) = (given(SetAttrMask::UID, set.uid), given(SetAttrMask::GID, set.gid));
+        may_chown(rec, cred, uid, gid)?;
+        may_utime(rec, cred, mask)?;
+        Ok(Change { mask, uid, gid, permissions: set.mode & 0o7777, atime, mtime })
+    }
+
+    /// The attributes that it changes.
+    pub fn fields(&self) -> u16 {
+        let of = |bits: SetAttrMask, fields| if self.mask.intersects(bits) { fields } else { 0 };
+        let owner = if self.uid.is_some() || self.gid.is_some() { attr::UID | attr::GID | attr::MODE } else { 0 };
+        let times = of(SetAttrMask::ATIME | SetAttrMask::ATIME_NOW, attr::ATIME)
+            | of(SetAttrMask::MTIME | SetAttrMask::MTIME_NOW, attr::MTIME);
+        owner | of(SetAttrMask::MODE, attr::MODE) | times | of(SetAttrMask::all(), attr::CTIME)
+    }
+
+    /// Makes it of the attributes as they are by then.
+    pub fn make(&self, r: &mut InodeRec, cred: &Cred, now: Time) {
+        let kind = r.mode & perm::IFMT;
+        if self.uid.is_some() || self.gid.is_some() {
+            r.uid = self.uid.unwrap_or(r.uid);
+            r.gid = self.gid.unwrap_or(r.gid);
+            if kind == IFREG {
+                r.mode = perm::without_privileges(r.mode);
+            }
+        }
+        if self.mask.contains(SetAttrMask::MODE) {
+            r.mode = kind | self.permissions;
+            if cred.uid != 0 && !cred.in_group(r.gid) {
+                r.mode &= !ISGID;
+            }
+        }
+        let pick = |given: SetAttrMask, present: SetAttrMask, t: Time| match () {
+            () if self.mask.contains(present) => Some(now),
+            () if self.mask.contains(given) => Some(t),
+            () => None,
+        };
+        r.atime = pick(SetAttrMask::ATIME, SetAttrMask::ATIME_NOW, self.atime).unwrap_or(r.atime);
+        r.mtime = pick(SetAttrMask::MTIME, SetAttrMask::MTIME_NOW, self.mtime).unwrap_or(r.mtime);
+        r.ctime = now;
+    }
+}
+
 impl Txn<'_> {
     /// What `look` makes of the object that is named, held shared: as [`Txn::object`], of a record that stays where it
     /// is.
@@ -125,65 +193,18 @@ impl Txn<'_> {
         nofollow: bool,
         set: &SetAttrBody,
     ) -> FsResult<()> {
-        let mask = SetAttrMask::from_bits(set.mask).ok_or(Errno::INVAL)?;
-        let (atime, mtime) = (time(set.atime)?, time(set.mtime)?);
         let rec = self.object(base, path, nofollow, Hold::Exclusive)?;
         let cred = self.session.cred();
-        let kind = rec.mode & perm::IFMT;
-        if mask.contains(SetAttrMask::MODE) {
-            if kind == IFLNK {
-                return Err(Errno::OPNOTSUPP.into());
-            }
-            if !perm::is_owner(&rec, cred) {
-                return Err(Errno::PERM.into());
-            }
-        }
-        // As chown(2): all ones leave it as it is.
-        let given = |bit, id: u32| (mask.contains(bit) && id != u32::MAX).then_some(id);
-        let (uid, gid) = (given(SetAttrMask::UID, set.uid), given(SetAttrMask::GID, set.gid));
-        may_chown(&rec, cred, uid, gid)?;
-        may_utime(&rec, cred, mask)?;
-        if mask.contains(SetAttrMask::SIZE) {
+        let change = Change::of(&rec, cred, set)?;
+        if change.mask.contains(SetAttrMask::SIZE) {
             self.may_resize(&rec, base, path)?;
             self.resize(&rec, set.size)?;
         }
-        if uid.is_some() || gid.is_some() {
-            self.change(&rec, attr::UID | attr::GID | attr::MODE, |r| {
-                r.uid = uid.unwrap_or(r.uid);
-                r.gid = gid.unwrap_or(r.gid);
-                if kind == IFREG {
-                    r.mode = perm::without_privileges(r.mode);
-                }
-            });
-        }
-        if mask.contains(SetAttrMask::MODE) {
-            self.change(&rec, attr::MODE, |r| {
-                r.mode = kind | (set.mode & 0o7777);
-                if cred.uid != 0 && !cred.in_group(r.gid) {
-                    r.mode &= !ISGID;
-                }
-            });
-        }
-        self.set_times(&rec, mask, atime, mtime);
-        if !mask.is_empty() {
-            self.touch_attrs(&rec);
+        if !change.mask.is_empty() {
+            let now = self.now;
+            self.change(&rec, change.fields(), |r| change.make(r, cred, now));
         }
         Ok(())
-    }
-
-    fn set_times(&mut self, rec: &InodeRec, mask: SetAttrMask, atime: Time, mtime: Time) {
-        let now = self.now;
-        let pick = |given: SetAttrMask, present: SetAttrMask, t: Time| match () {
-            () if mask.contains(present) => Some(now),
-            () if mask.contains(given) => Some(t),
-            () => None,
-        };
-        if let Some(t) = pick(SetAttrMask::ATIME, SetAttrMask::ATIME_NOW, atime) {
-            self.change(rec, attr::ATIME, |r| r.atime = t);
-        }
-        if let Some(t) = pick(SetAttrMask::MTIME, SetAttrMask::MTIME_NOW, mtime) {
-            self.change(rec, attr::MTIME, |r| r.mtime = t);
-        }
     }
 
     /// By handle the grant decides (EBADF), by path the bits.

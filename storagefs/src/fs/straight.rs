@@ -1,6 +1,7 @@
-//! Changes of one file's content in a straight line: `write`, `append_checksum_write` and `read_modify_write` of a file
-//! that a handle names, and (`create`) `open_write_close` of a new one, on media that a processor writes to directly,
-//! where nothing has to be waited for. On others the former, of so few bytes that they go into the record.
+//! Changes of one file in a straight line: `write`, `append_checksum_write`, `read_modify_write` and `set_attr` of a file
+//! that a handle names, several of these at once (`merged`), and (`create`) `open_write_close` of a new one, on media that
+//! a processor writes to directly, where nothing has to be waited for. On others the former, of so few bytes that they go
+//! into the record.
 //!
 //! What they do is what their micro-ops do over a [`super::Txn`], to the byte (`tests/device/two_ways.rs` holds the one
 //! to the other); but a command of one file that changes its content once needs nothing of what makes a transaction:
@@ -8,6 +9,7 @@
 //! `None`: nothing was done, and the command runs over a transaction.
 
 mod create;
+mod merged;
 
 use super::Hold;
 use super::need::{LOG_BASE, LOG_PER_BLOCK, held_blocks};
@@ -35,8 +37,10 @@ use weldfs_journal::{BlockNo, IoWrite};
 const TRAILER: usize = 4;
 
 pub(crate) use create::plan_create;
+pub(crate) use merged::{Joined, MERGED_MAX, may_join, plan_merged};
 
-/// The handle of the file whose content a command changes, and what it asks of that; `None` when it is no such command.
+/// The handle of the file that a command changes, its content or attributes, and what it asks of that; `None` when it is
+/// no such command.
 #[inline]
 pub(crate) fn concerned(op: &Op) -> Option<(Handle, Access)> {
     match *op {
@@ -44,6 +48,7 @@ pub(crate) fn concerned(op: &Op) -> Option<(Handle, Access)> {
             Some((h, Access::WRITE))
         }
         Op::ReadModifyWrite { h, .. } => Some((h, Access::READ | Access::WRITE)),
+        Op::SetAttr { h, .. } => Some((h, Access::empty())),
         _ => None,
     }
 }
@@ -82,6 +87,9 @@ pub(crate) fn plan<'a>(
     let granted = !file.flags.contains(OpenFlags::PATH) && file.flags.access().contains(need);
     if !granted || in_steps(cmd) {
         return None;
+    }
+    if let Op::SetAttr { .. } = cmd.op {
+        return plan_merged(store, session, pool, std::slice::from_ref(cmd), file, now).map(|alone| alone.changed);
     }
     let (size, mode, is_virtual) = store.look_at(file.ino, |rec| (rec.size, rec.mode, rec.is_virtual())).ok()?;
     if mode & perm::IFMT != perm::IFREG || is_virtual {
@@ -245,6 +253,12 @@ impl<'a> Line<'a> {
 
     /// Reserves what a write of so many bytes at `off` takes at most, and so many log bytes more.
     fn begin(&self, off: u64, len: usize, more: usize) -> Option<Plan<'a>> {
+        let need = self.need(off, len)?;
+        self.store.begin(&Need { log_bytes: need.log_bytes + more, ..need }).ok()
+    }
+
+    /// What a write of so many bytes at `off` takes at most.
+    fn need(&self, off: u64, len: usize) -> Option<Need> {
         let end = off.checked_add(len as u64).filter(|end| *end <= FILE_BYTES_MAX)?;
         if len == 0 || len as u64 > SLICE_BYTES {
             return None;
@@ -261,15 +275,14 @@ impl<'a> Line<'a> {
         let each = if self.inline { 32 } else { LOG_PER_BLOCK };
         let data_log = each * blocks as usize + if self.inline { len } else { 0 };
         let new_blocks = (blocks - held) as u32;
-        let need = Need {
-            log_bytes: LOG_BASE + data_log + more,
+        Some(Need {
+            log_bytes: LOG_BASE + data_log,
             new_blocks,
             overwrite_blocks: held as u32,
             meta_keys: 8 + (blocks / WINDOW_BLOCKS) as u32 + 1,
             may_fail: new_blocks > 0 || self.fresh,
             ..Need::default()
-        };
-        self.store.begin(&need).ok()
+        })
     }
 
     /// Takes the client's bytes: whole blocks go to the medium in one pass, what else there is into private blocks.
@@ -300,11 +313,24 @@ impl<'a> Line<'a> {
                 continue;
             }
             let len = (BLOCK - within).min(src.len() - at);
-            let (mut bytes, end) = (BlockBuf::take(), within + len);
-            src.sub(at, len).copy_to(&mut bytes[within..end]);
-            let crc = if self.inline && !summed { 0 } else { crc32c(&bytes[within..end]) };
+            let sum = |bytes: &[u8]| if self.inline && !summed { 0 } else { crc32c(bytes) };
+            let (end, before) = (within + len, to.part_that_ends(blk, within));
+            let crc = match before {
+                Some(part) => {
+                    src.sub(at, len).copy_to(&mut part.bytes[within..end]);
+                    let crc = sum(&part.bytes[within..end]);
+                    (part.to, part.crc) = (end, crc32c_join(part.crc, crc, len));
+                    crc
+                }
+                None => {
+                    let mut bytes = BlockBuf::take();
+                    src.sub(at, len).copy_to(&mut bytes[within..end]);
+                    let crc = sum(&bytes[within..end]);
+                    to.parts.push(Part { blk, from: within, to: end, bytes, crc, payload: true });
+                    crc
+                }
+            };
             to.sum = crc32c_join(to.sum, crc, len);
-            to.parts.push(Part { blk, from: within, to: end, bytes, crc, payload: true });
             at += len;
         }
         self.counters.bytes_in += src.len() as u64;
@@ -445,6 +471,14 @@ impl Blocks {
 }
 
 impl Gathered {
+    /// The bytes of a block that were gathered up to `at`, if any were.
+    fn part_that_ends(&mut self, blk: u64, at: usize) -> Option<&mut Part> {
+        if at == 0 {
+            return None;
+        }
+        self.parts.iter_mut().rev().find(|part| (part.blk, part.to) == (blk, at))
+    }
+
     /// The payload's checksum at `off`, right behind it.
     fn trailer(&mut self, off: u64) {
         let (trailer, mut done) = (self.sum.to_le_bytes(), 0);

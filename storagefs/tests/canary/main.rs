@@ -6,6 +6,8 @@ mod flushes;
 #[path = "../support/log_rig.rs"]
 mod log_rig;
 mod merging;
+#[path = "../support/posting.rs"]
+mod posting;
 mod racing_writer;
 
 /// Held while a bug is planted.

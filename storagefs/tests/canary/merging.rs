@@ -4,9 +4,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use weldfs::{At, Brought, Client, Errno, Handle, OpenFlags, Wishes};
+use weldfs_ciscops::{Durability, Op};
 use weldfs_journal::canary::{self, Canary};
 use weldfs_kernel_shim::{Embedded, Source};
 use weldfs_storagefs::device::DeviceConfig;
+use weldfs_storagefs::fs::Cred;
+use weldfs_storagefs::media::{CrashModel, RamMedium};
+
+use crate::posting::{MEDIUM, cut_rows, on};
 
 const CREATE: OpenFlags = OpenFlags::WRITE.union(OpenFlags::READ).union(OpenFlags::CREATE);
 /// How long a planted bug may go unnoticed where it takes two that meet.
@@ -110,5 +115,34 @@ fn an_error_of_a_posted_write_is_told_by_the_next_fsync() {
         let told = client.raw().fsync(h);
         device.close().unwrap();
         told == Err(Errno::FBIG)
+    });
+}
+
+#[test]
+fn what_was_posted_before_a_sync_is_not_merged_with_what_comes_behind_it() {
+    finds(Canary::MergedAcrossSync, || cut_rows(CrashModel::Pmem, 100) == 0);
+}
+
+#[test]
+fn a_row_of_appends_goes_on_behind_what_others_appended() {
+    finds(Canary::MergedOverAppend, || {
+        let medium = Arc::new(RamMedium::new(MEDIUM));
+        let flags = OpenFlags::WRITE | OpenFlags::APPEND;
+        let ((bytes, _), total) = on((medium, Durability::Default), Cred::root(), flags, |hand, _| {
+            let mine = hand.h;
+            let row = [hand.next(At::Current, 10, 1), hand.next(At::Current, 10, 1)];
+            assert!(hand.all(&row, true).iter().all(|c| c.status == 0));
+            let path = hand.put(b"d/f");
+            let other = hand.all(&[(Op::open(Handle::ROOT, path, flags, 0), false)], true)[0].result;
+            hand.h = Handle::from_wire(other);
+            let theirs = [(hand.next(At::Current, 10, 2).0, false)];
+            assert!(hand.all(&theirs, true).iter().all(|c| c.status == 0));
+            hand.h = mine;
+            let row = [hand.next(At::Current, 10, 3), hand.next(At::Current, 10, 3)];
+            assert!(hand.all(&row, true).iter().all(|c| c.status == 0));
+            hand.file()
+        });
+        assert_eq!(total.merged_writes, 2);
+        bytes == [[1; 10], [1; 10], [2; 10], [3; 10], [3; 10]].concat()
     });
 }

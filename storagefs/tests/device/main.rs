@@ -17,9 +17,12 @@ mod hostile_client;
 mod leases;
 mod lending;
 mod lent;
+mod merging;
 mod neighbour;
 mod observing;
 mod order;
+#[path = "../support/posting.rs"]
+mod posting;
 mod profiles;
 #[path = "../../../kernel-shim/tests/skips/mod.rs"]
 mod skips;

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use weldfs_ciscops::flags::{AccessMask, ChecksumKind, OpenFlags, RenameFlags};
 use weldfs_ciscops::{
-    At, Command, CqConsumer, Durability, Handle, Modify, Op, PoolRange, QueueMemory, SharedRegion, SqProducer, TxnMode,
+    At, Command, CqConsumer, Durability, Handle, Modify, Op, PoolRange, QueueMemory, SetAttrBody, SetAttrMask,
+    SharedRegion, SqProducer, TxnMode, WireTime,
 };
 use weldfs_journal::{ManualClock, Medium, SeededRandom};
 use weldfs_storagefs::device::{Device, DeviceConfig, Session};
@@ -13,6 +14,7 @@ use weldfs_storagefs::fs::Cred;
 use weldfs_storagefs::media::{CowImage, CowMedium, CrashModel, RamMedium};
 use weldfs_storagefs::mount::{MkfsOptions, format};
 use weldfs_storagefs::store::{MountOptions, Store};
+use zerocopy::IntoBytes;
 
 mod programs;
 
@@ -113,7 +115,7 @@ fn op(r: &mut Random, client: &Client) -> Op {
     let at = r.one_of(&[At::Offset(off), At::Offset(off), At::End]);
     let body = PoolRange::new(OUT, 256);
     let mode = r.one_of(&[0o644, 0o600, 0o666, 0o400, 0o6755]);
-    match r.below(23) {
+    match r.below(24) {
         0 | 1 => {
             let access = r.one_of(&[F::READ, F::WRITE, F::READ | F::WRITE, F::READ | F::WRITE | F::APPEND]);
             let how = r.one_of(&[F::empty(), F::CREATE, F::CREATE | F::EXCL, F::CREATE | F::TRUNC, F::TRUNC]);
@@ -147,6 +149,12 @@ fn op(r: &mut Random, client: &Client) -> Op {
             let how = r.one_of(&[F::empty(), F::CREATE, F::CREATE | F::EXCL, F::CREATE | F::TRUNC]);
             Op::OpenWriteClose { base, path, flags: F::WRITE | how, mode, at, src }
         }
+        22 => {
+            let set = attributes(r);
+            let range = PoolRange::new(NAMES + 2 * 256, set.len() as u32);
+            client.pool.slice(range).unwrap().copy_from(&set);
+            Op::SetAttr { h, set: range }
+        }
         19 => Op::OpenReadClose { base, path, flags: F::READ, offset: off, out },
         21 => Op::ReadChecksumVerify { h, kind: ChecksumKind::Crc32c, offset: off, len, out },
         20 => Op::AppendChecksumWrite { h, kind: ChecksumKind::Crc32c, src },
@@ -155,6 +163,24 @@ fn op(r: &mut Random, client: &Client) -> Op {
             Op::ReadModifyWrite { h, offset: off, len, modify: Modify::Patch(PoolRange::new(SRC, 64)), out }
         }
     }
+}
+
+/// A change of attributes, now and then one that none may make, or that is none.
+fn attributes(r: &mut Random) -> Vec<u8> {
+    let time = WireTime::new(r.below(1 << 31) as i64, r.one_of(&[0, 999_999_999, 1_000_000_000]));
+    // Eight bits are known.
+    let bits = r.one_of(&[1 << 8, 1 << 8, 1 << 9]);
+    let body = SetAttrBody {
+        mask: r.below(bits) as u32 & r.one_of(&[!SetAttrMask::SIZE.bits(), u32::MAX]),
+        mode: r.one_of(&[0o644, 0o4755, 0o2755, 0o10_000]),
+        uid: r.one_of(&[0, 1000, u32::MAX]),
+        gid: r.one_of(&[0, 1000, u32::MAX]),
+        size: r.one_of(&[0, 100, 5000]),
+        atime: time,
+        mtime: time,
+        ..SetAttrBody::default()
+    };
+    body.as_bytes().to_vec()
 }
 
 /// What is written to directly, or a disk.

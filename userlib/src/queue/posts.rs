@@ -82,6 +82,6 @@ impl Queue {
     pub(super) fn over(&mut self, posted: Posted, cqe: &Cqe) {
         self.posts -= 1;
         self.free(posted.range);
-        posted.done(posted.writes.then_some(cqe));
+        posted.done(Some(cqe));
     }
 }

@@ -58,10 +58,15 @@ fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     }
 }
 
+/// Whether changes are not over at once here: a virtual file may be made of what changes, or they are held back.
+pub(super) fn at_leisure(core: &Core) -> bool {
+    core.virtuals.any() || core.pace.is_pressed()
+}
+
 /// Runs a command; `None` where it would have to wait.
 pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths) -> Option<Done> {
     let (store, session) = (&*core.store, &*queue.session);
-    if core.virtuals.any() || core.pace.is_pressed() {
+    if at_leisure(core) {
         return None;
     }
     if let Some(done) = content(core, queue, cmd) {
@@ -122,7 +127,7 @@ pub(super) fn run(core: &Core, queue: &QueueState, cmd: &Command, paths: &Paths)
     Some(done)
 }
 
-/// A command that changes the content of one file, whose handle it has, and needs no transaction for that.
+/// A command that changes one file, whose handle it has, and needs no transaction for that.
 fn content(core: &Core, queue: &QueueState, cmd: &Command) -> Option<Done> {
     let (store, session) = (&*core.store, &*queue.session);
     let (h, _) = straight::concerned(&cmd.op)?;
@@ -165,7 +170,7 @@ fn create(asked: Asked<'_>, queue: &QueueState, set: &InodeSet) -> Option<Done> 
 }
 
 /// Whether a change is durable before its answer.
-fn durably(core: &Core, cmd: &Command, flags: OpenFlags) -> bool {
+pub(super) fn durably(core: &Core, cmd: &Command, flags: OpenFlags) -> bool {
     match cmd.durability {
         Durability::Durable => true,
         Durability::Volatile => false,
@@ -175,7 +180,7 @@ fn durably(core: &Core, cmd: &Command, flags: OpenFlags) -> bool {
 
 /// Commits a change, gives back what was held for it, and makes it durable if that is asked for. `flags`: of the
 /// handle, or what the file was opened with.
-fn conclude(
+pub(super) fn conclude(
     core: &Core,
     queue: &QueueState,
     (cmd, paths): (&Command, &Paths),

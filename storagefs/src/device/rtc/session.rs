@@ -1,6 +1,7 @@
 //! Commands that the session answers: close, and sync where a flush is a few instructions.
 
 use weldfs_ciscops::{Command, Handle, Op};
+use weldfs_journal::canary::{Canary, planted};
 use weldfs_scheduler::Mode;
 
 use super::super::core::Core;
@@ -46,6 +47,9 @@ fn sync(core: &Core, queue: &QueueState, h: Option<Handle>) -> Option<Done> {
         }
     } else if core.leases.any_in_the_way(queue) {
         return None;
+    }
+    if planted(Canary::MergedAcrossSync) && queue.pair.has_entries() {
+        return Some(answer(Ok((0, 0))));
     }
     let synced = durable_now(core, core.store.journal().tail()).and_then(|()| match h.filter(|h| *h != Handle::ROOT) {
         Some(h) => session.handles.with(h, |d| d.written()).unwrap_or(Ok(())),

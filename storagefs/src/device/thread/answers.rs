@@ -3,8 +3,13 @@
 
 use super::*;
 use crate::device::leases::note_failure;
+use crate::device::placed::is_placed;
+use crate::device::rtc::merged::Together;
 use crate::fs::optimistic::only_looks;
 use crate::fs::straight;
+use smallvec::SmallVec;
+use weldfs_ciscops::interp::MERGED;
+use weldfs_ciscops::limits::POSTED_MAX;
 use weldfs_ciscops::{Durability, Op};
 
 /// The part of a quantum that the spells of one sweep over the rings may take together: completions wait for the end of
@@ -90,6 +95,75 @@ where
         self.count_answer(queue, ends.seen(begin), (begin, spell.now), &cmd, &done);
         ends.answer(&done.outcome.to_cqe(cmd.seq));
         true
+    }
+
+    /// Answers a posted command, and those behind it that are in the ring already and become part of its record; false,
+    /// and nothing has happened, where there are none.
+    pub(super) fn answer_merged(
+        &self,
+        queue: &QueueState,
+        ends: &mut Ends,
+        raw: &RawCommand,
+        spell: &mut Spell,
+    ) -> bool {
+        if self.given_up.get() == Some((queue.session.id, queue.index, raw.0.sequence)) {
+            return false;
+        }
+        let row = self.row(queue, ends, raw);
+        if row.len() < 2 {
+            return false;
+        }
+        let begin = spell.next();
+        let together =
+            catch_unwind(AssertUnwindSafe(|| rtc::merged::run(self.core, queue, &row))).unwrap_or_else(|_| {
+                self.core.poison();
+                None
+            });
+        self.spend(spell, begin);
+        let Some(Together { mut done, joined }) = together else { return false };
+        let mut from = begin;
+        for (i, (cmd, done)) in row.iter().zip(&mut done).enumerate() {
+            done.outcome.result2 |= if i > 0 && done.outcome.is_ok() { MERGED } else { 0 };
+            // Those behind the first are still in the ring: seen there, and with room for their completions.
+            if i > 0 && ends.next(&queue.pair).is_err() {
+                break;
+            }
+            note_failure(queue, cmd, &done.outcome);
+            self.count_answer(queue, ends.seen(begin), (from, spell.now), cmd, done);
+            from = spell.now;
+            ends.answer(&done.outcome.to_cqe(cmd.seq));
+        }
+        let c = &queue.counters;
+        c.posted.add(done.len() as u64);
+        c.merged_writes.add(joined.writes);
+        c.merged_places.add(joined.places);
+        c.merged_attributes.add(joined.attributes);
+        true
+    }
+
+    /// A posted command with those right behind it that might become part of its record.
+    fn row(&self, queue: &QueueState, ends: &mut Ends, raw: &RawCommand) -> SmallVec<[Command; 8]> {
+        let mut row = SmallVec::new();
+        let mut next = Some(*raw);
+        while let Some(raw) = next {
+            let joins = raw.0.flags & flags::POSTED != 0 && raw.0.length <= POSTED_MAX;
+            let Some(cmd) = joins.then(|| validate(&raw, &queue.limits).ok()).flatten() else { break };
+            // As `may_complete` says, and as the first one.
+            let plain = !cmd.after_durable && !cmd.detectable && !is_placed(&cmd);
+            let alike = |first: &Command| {
+                let about = |cmd: &Command| straight::concerned(&cmd.op).map(|(h, _)| h);
+                about(&cmd) == about(first) && cmd.durability == first.durability
+            };
+            if !plain || !straight::may_join(&cmd.op) || !row.first().is_none_or(alike) {
+                break;
+            }
+            row.push(cmd);
+            if row.len() >= straight::MERGED_MAX {
+                break;
+            }
+            next = ends.ahead(row.len() as u32 - 1);
+        }
+        row
     }
 
     /// Runs a command; `None` where it would have to wait.

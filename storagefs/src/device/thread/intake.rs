@@ -244,6 +244,10 @@ where
                 queue.pair.excuse();
             }
             let limited = !ends.is_draining();
+            // What a client goes on without tends to come in rows.
+            if alone && fresh && limited && posted && self.answer_merged(queue, &mut ends, &raw, &mut spell) {
+                if self.spells_last() { break } else { continue }
+            }
             // The empty case of the queue: nothing to wait for, nothing to hold; counted like every other command.
             if alone && fresh && limited && self.answer(queue, &mut ends, (&raw, posted), &mut spell) {
                 if self.spells_last() { break } else { continue }

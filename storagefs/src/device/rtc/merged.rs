@@ -1,0 +1,50 @@
+//! Commands of one ring, one after the other, that change one file and become one record (`fs::straight`): one plan,
+//! one commit, and on media that are written to directly one flush for all of them.
+
+use smallvec::SmallVec;
+use weldfs_ciscops::{Command, Paths};
+
+use super::super::core::Core;
+use super::super::dataplane::{Done, count};
+use super::super::session::QueueState;
+use super::change::{at_leisure, conclude, durably};
+use super::may_complete;
+use crate::fs::straight::{self, Joined};
+use crate::fs::{HandleTable, OpCounters};
+
+/// What commands came to that are one record.
+pub(in crate::device) struct Together {
+    /// Of each, in order.
+    pub done: SmallVec<[Done; 8]>,
+    pub joined: Joined,
+}
+
+/// Runs as many of `cmds` as become one record, and two at least; `None`, and nothing has happened, where there are not
+/// so many, or they would have to wait. All of them are about the handle of the first, and as durable as that.
+pub(in crate::device) fn run(core: &Core, queue: &QueueState, cmds: &[Command]) -> Option<Together> {
+    let (store, session) = (&*core.store, &*queue.session);
+    let first = cmds.first()?;
+    if !may_complete(core, queue, first) || at_leisure(core) {
+        return None;
+    }
+    let (h, _) = straight::concerned(&first.op)?;
+    let file = session.handle(h).ok()?;
+    // A flush of a disk is waited for.
+    if (!store.writes_directly() && durably(core, first, file.flags)) || store.journal().must_wait().is_some() {
+        return None;
+    }
+    let held = core.sets.hold_free_one(file.ino.0)?;
+    let merged = straight::plan_merged(store, session, &queue.pool, cmds, file, core.clock.wall())?;
+    if merged.others.is_empty() {
+        return None;
+    }
+    let (others, joined) = (merged.others, merged.joined);
+    let done = conclude(core, queue, (first, &Paths::default()), file.flags, merged.changed, held)?;
+    // What they moved is counted with the first.
+    let rest = cmds[1..].iter().zip(others).map(|(cmd, outcome)| {
+        let outcome = if done.outcome.is_ok() { outcome } else { done.outcome };
+        count(cmd, &Paths::default(), outcome, &OpCounters::default())
+    });
+    let done = std::iter::once(done).chain(rest).collect();
+    Some(Together { done, joined })
+}
