@@ -150,6 +150,8 @@ pub(crate) struct Shared {
     pub flush: Mutex<()>,
     recorded: AtomicU64,
     tail: AtomicU64,
+    /// Where the owner's last record ends: the tail, or before records of the journal's own.
+    owned: AtomicU64,
     oldest: AtomicU64,
     covered_end: AtomicU64,
     pub reserved: AtomicU64,
@@ -237,6 +239,7 @@ impl Journal {
             flush: Mutex::new(()),
             recorded: AtomicU64::new(oldest.0),
             tail: AtomicU64::new(tail.0),
+            owned: AtomicU64::new(tail.0),
             oldest: AtomicU64::new(oldest.0),
             covered_end: AtomicU64::new(0),
             reserved: AtomicU64::new(0),
@@ -426,6 +429,12 @@ impl Journal {
         Lsn(self.shared.tail.load(Ordering::SeqCst))
     }
 
+    /// Where the owner's last record ends. When all below it is durable, all that was appended is: what may lie between
+    /// it and the tail says only how far the last flush went, and is worth no flush of its own.
+    pub fn owned_end(&self) -> Lsn {
+        Lsn(self.shared.owned.load(Ordering::SeqCst))
+    }
+
     /// The checkpoint's cut: nothing below is needed.
     pub fn oldest(&self) -> Lsn {
         Lsn(self.shared.oldest.load(Ordering::SeqCst))
@@ -595,6 +604,7 @@ impl Shared {
         }
         let lsn = state.tail;
         self.put(state, head, payload.len() as u32, payload, parts, bytes)?;
+        self.owned.store(state.tail.0, Ordering::SeqCst);
         Ok(Appended { lsn, end: state.tail })
     }
 

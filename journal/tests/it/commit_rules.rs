@@ -146,6 +146,26 @@ fn who_hears_of_a_flush_finds_the_watermark_record_and_its_deadline() {
 }
 
 #[test]
+fn a_record_that_only_says_how_far_flushes_went_is_worth_no_flush() {
+    for byte_addressable in [true, false] {
+        let mut log = Log::new(byte_addressable);
+        let journal = log.open(log.area.first_lsn());
+        assert_eq!(journal.owned_end(), journal.tail());
+        for round in 1..=5 {
+            let at = append(&journal, b"one");
+            assert_eq!(journal.owned_end(), at.end);
+            journal.wait(at.end).expect("durable");
+            journal.idle();
+            assert!(journal.tail() > at.end, "the record that says so");
+            assert_eq!(journal.owned_end(), at.end);
+            // All that anyone asks for is durable: a sync costs nothing.
+            journal.wait(journal.owned_end()).expect("durable");
+            assert_eq!(journal.stats().flushes, round);
+        }
+    }
+}
+
+#[test]
 fn a_reserved_record_always_fits_and_laps_are_entered_only_when_covered() {
     let mut log = Log::new(true);
     let first = log.area.first_lsn();

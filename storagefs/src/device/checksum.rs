@@ -65,7 +65,7 @@ pub(super) async fn run(cx: &OpCx<'_>) -> Result<(u64, u64), Errno> {
         }
     }
     if cx.cmd.after_durable {
-        durable(cx, cx.core.store.journal().tail()).await?;
+        durable(cx, cx.core.store.journal().owned_end()).await?;
     }
     Ok((done, sum.value().into()))
 }

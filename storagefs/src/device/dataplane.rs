@@ -484,7 +484,7 @@ async fn attempt<'d>(
         Err(FsError::Wait(wait)) => return Ok(Attempt::Room(wait)),
         Err(e) => return Err(e),
     };
-    let mut must_sync = cx.cmd.after_durable.then(|| core.store.journal().tail());
+    let mut must_sync = cx.cmd.after_durable.then(|| core.store.journal().owned_end());
     let recorded = cx.cmd.detectable && finished.plan.is_some();
     let mut opening = None;
     let concluded = conclude(cx, &mut finished, &outcome, &mut must_sync, &mut opening).await;
@@ -499,7 +499,7 @@ async fn attempt<'d>(
         }
         // A transaction that was cut says itself how far it came, and that is as durable as was asked for.
         let cut = finished.micro.as_deref().and_then(MicroTxn::cut);
-        must_sync = cut.filter(|_| wants_durable(cx.asked())).map(|_| core.store.journal().tail()).or(must_sync);
+        must_sync = cut.filter(|_| wants_durable(cx.asked())).map(|_| core.store.journal().owned_end()).or(must_sync);
         core.note_reclaim();
         outcome = cut.unwrap_or(Outcome::failed(Errno::from(&e)));
     }

@@ -92,7 +92,7 @@ pub(super) async fn answer(
     let uid = cx.queue.session.cred().uid;
     let body = cx.core.store.outcome(&Identity { client, uid, queue, sequence });
     if cx.cmd.after_durable {
-        durable(cx, cx.core.store.journal().tail()).await?;
+        durable(cx, cx.core.store.journal().owned_end()).await?;
     }
     cx.queue.pool.slice(out)?.copy_from(body.as_bytes());
     Ok((size_of_val(&body) as u64, 0))

@@ -307,7 +307,7 @@ async fn verify(cx: &OpCx<'_>, h: Handle, (offset, len): (u64, u32), done: &mut 
     scratch::keep(payload);
     let trailer = trailer.map_err(|e| (2, e))?;
     if cx.cmd.after_durable {
-        durable(cx, cx.core.store.journal().tail()).await.map_err(|e| (0, e))?;
+        durable(cx, cx.core.store.journal().owned_end()).await.map_err(|e| (0, e))?;
     }
     let (result, result2) = (len.into(), crc.into());
     if trailer == crc.to_le_bytes() {

@@ -35,7 +35,7 @@ pub(super) async fn sync(cx: &OpCx<'_>, h: Option<Handle>) -> Result<(u64, u64),
     if cx.core.store.medium().is_poisoned() {
         return Err(Errno::IO);
     }
-    durable(cx, cx.core.store.journal().tail()).await?;
+    durable(cx, cx.core.store.journal().owned_end()).await?;
     description.map_or(Ok(()), |d| d.written())?;
     Ok((0, 0))
 }

@@ -1,6 +1,10 @@
 //! Calls that do not wait: no program can tell, whoever looks.
 
+use crate::images::{Bench, Served, json, ok};
 use crate::programs::weldfs_run;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::process::{Command, Stdio};
 
 /// What a script prints with each setting, and how many of its calls did not wait with `on`.
 fn with_each_setting(script: &str) -> u64 {
@@ -211,4 +215,81 @@ fn a_setting_that_means_nothing_is_an_error() {
     let output = run.env("WELDFS_AUTOMERGE", "writes").output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success() && said.contains("WELDFS_AUTOMERGE"), "{said}");
+}
+
+/// What a device says of its work since its start.
+fn stats(image: &Path) -> serde_json::Value {
+    json(&ok([OsStr::new("stats"), "--json".as_ref(), image.as_ref()]))
+}
+
+/// Runs a script of Python's over a served image with reports on: what the device says before and after it, and the
+/// report.
+fn over_served(medium: &str, setting: &str, script: &str) -> (serde_json::Value, serde_json::Value, String) {
+    let bench = Bench::new();
+    let image = bench.image("disk.img", medium);
+    let served = Served::start(&image);
+    let before = stats(&image);
+    let mut run = Command::new(env!("CARGO_BIN_EXE_weldfs"));
+    run.args(["run", "--mount", "never", "--image"]).arg(&image).args(["--", "python3", "-c", script]);
+    run.current_dir("/").stdin(Stdio::null()).env("WELDFS_AUTOMERGE", setting).env("WELDFS_REPORT", "1");
+    let output = run.output().unwrap();
+    let report = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{}{report}", String::from_utf8_lossy(&output.stdout));
+    let after = stats(&image);
+    served.term();
+    (before, after, report)
+}
+
+/// SQLite with a rollback journal asks four times for each of its commits: of the journal, of its directory, of the
+/// journal with its header, and of the database. The directory has nothing then that is not durable already.
+#[test]
+fn sqlite_needs_fewer_flushes_than_it_asks_for() {
+    let script = r#"
+import sqlite3
+db = sqlite3.connect("/weld/a.db", isolation_level=None)
+db.execute("pragma journal_mode=delete"); db.execute("pragma synchronous=full")
+db.execute("create table t(x)")
+for i in range(100): db.execute("insert into t values(?)", ("x" * 100,))
+assert db.execute("pragma integrity_check").fetchone() == ("ok",)
+"#;
+    for setting in ["on", "off"] {
+        let (before, after, report) = over_served("block", setting, script);
+        let flushes = |stats: &serde_json::Value| stats["log"]["flushes"].as_u64().unwrap();
+        let called = |line: &str| {
+            let mut words = line.split_whitespace().skip(1);
+            let name = words.next()?;
+            ["fsync", "fdatasync"].contains(&name).then(|| words.next()?.parse::<u64>().ok())?
+        };
+        let (asked, had) = (report.lines().filter_map(called).sum::<u64>(), flushes(&after) - flushes(&before));
+        println!("{setting}: {had} flushes, {asked} calls");
+        assert!(asked >= 400 && had * 100 <= asked * 80, "{setting}: {had} flushes for {asked} calls\n{report}");
+    }
+}
+
+/// Where a device is behind its client, what was posted becomes few records, and the client is told.
+#[test]
+fn writes_of_a_program_that_does_not_wait_share_records() {
+    let script = r#"
+import os
+fd = os.open("/weld/log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+for i in range(20000): os.write(fd, b"%06d\n" % i)
+os.fsync(fd)
+data = open("/weld/log", "rb").read()
+assert data == b"".join(b"%06d\n" % i for i in range(20000))
+"#;
+    let (before, after, report) = over_served("pmem", "on", script);
+    let of = |name: &str| {
+        let count = |stats: &serde_json::Value| stats["total"][name].as_u64().unwrap();
+        count(&after) - count(&before)
+    };
+    let records = after["log"]["records"].as_u64().unwrap() - before["log"]["records"].as_u64().unwrap();
+    assert!(of("posted") >= 20_000, "{report}");
+    assert!(of("merged_writes") > 0 && records <= 20_000 - of("merged_writes") + 100, "{records} records");
+    let told = |line: &str| {
+        line.contains("in one record with others").then(|| line.split_whitespace().last()?.parse().ok())?
+    };
+    let told: Vec<u64> = report.lines().filter_map(told).collect();
+    assert_eq!(told, [of("merged_writes")], "{report}");
+    let (before, after, _) = over_served("pmem", "off", script);
+    assert_eq!(before["total"]["merged_writes"], after["total"]["merged_writes"]);
 }

@@ -51,9 +51,10 @@ fn sync(core: &Core, queue: &QueueState, h: Option<Handle>) -> Option<Done> {
     if planted(Canary::MergedAcrossSync) && queue.pair.has_entries() {
         return Some(answer(Ok((0, 0))));
     }
-    let synced = durable_now(core, core.store.journal().tail()).and_then(|()| match h.filter(|h| *h != Handle::ROOT) {
-        Some(h) => session.handles.with(h, |d| d.written()).unwrap_or(Ok(())),
-        None => Ok(()),
-    });
+    let synced =
+        durable_now(core, core.store.journal().owned_end()).and_then(|()| match h.filter(|h| *h != Handle::ROOT) {
+            Some(h) => session.handles.with(h, |d| d.written()).unwrap_or(Ok(())),
+            None => Ok(()),
+        });
     Some(answer(synced.map(|()| (0, 0))))
 }

@@ -129,7 +129,7 @@ async fn push(
 /// fsync: the packet ends, and all of it is durable.
 pub(super) async fn sync(cx: &OpCx<'_>, d: &Arc<Description>, file: &Virtual) -> Result<(u64, u64), Errno> {
     let ended = end(cx, d, file).await?;
-    durable(cx, cx.core.store.journal().tail()).await?;
+    durable(cx, cx.core.store.journal().owned_end()).await?;
     Ok(ended)
 }
 
