@@ -83,6 +83,8 @@ pub struct Config {
     /// What goes without waiting, as text where it is not the default, and as bits.
     pub automerge: Option<Text<LIST_BYTES>>,
     pub merge: u8,
+    /// Below which directory of the device the renames between two syncs are one: absolute, in normal form.
+    pub atomic: Option<Text<PATH_BYTES>>,
     /// Whether this program is one of them.
     inert: bool,
     /// Where the last component of `prefix` begins.
@@ -137,7 +139,12 @@ fn read() -> Option<Config> {
     let Some(merge) = crate::patterns::parse(automerge.unwrap_or(b"on")) else {
         crate::report::fatal(&["WELDFS_AUTOMERGE must be on, off, or some of write,attributes,close,look,names"]);
     };
+    let atomic = variable(b"WELDFS_ATOMIC").map(|dir| {
+        let inner = normal(dir).and_then(|dir| Text::new(&crate::path::inside(&prefix, &dir)?));
+        inner.unwrap_or_else(|| crate::report::fatal(&["WELDFS_ATOMIC must be a directory under the prefix, absolute"]))
+    });
     Some(Config {
+        atomic,
         automerge: automerge.and_then(Text::new),
         merge,
         socket: path("WELDFS_SOCKET", socket),

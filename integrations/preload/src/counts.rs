@@ -259,12 +259,18 @@ pub fn table(program: &[u8], pid: u64, print: impl FnOnce(&[u8])) {
         page.number(n, 11);
         page.put(b"\n");
     }
-    let merged = weldfs::take_merged();
-    if merged > 0 {
+    let [renames, transactions] = crate::atomic::take_counts();
+    let more: [(&[u8], u64); 3] = [
+        (b"of those, in one record with others:", weldfs::take_merged()),
+        (b"renames kept for transactions:", renames),
+        (b"transactions that made them:", transactions),
+    ];
+    for (what, n) in more.into_iter().filter(|(_, n)| *n > 0) {
         let start = page.used;
-        page.put(b"weldfs:   of those, in one record with others: ");
+        page.put(b"weldfs:   ");
+        page.put(what);
         page.pad(start, 51);
-        page.number(merged, 11);
+        page.number(n, 11);
         page.put(b"\n");
     }
     print(&page.bytes[..page.used]);

@@ -18,6 +18,7 @@
 #![cfg_attr(test, allow(dead_code, non_snake_case))]
 
 mod abi;
+mod atomic;
 mod config;
 mod counts;
 mod cwd;

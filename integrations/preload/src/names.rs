@@ -1,7 +1,7 @@
 //! From a C caller's (directory descriptor, path) to the side that serves it, and the walks that need the device.
 
 use crate::abi::{self, Failure, Res, fail, give};
-use crate::{config, counts, cwd, device, fdname, path, report, sys, table};
+use crate::{atomic, config, counts, cwd, device, fdname, path, report, sys, table};
 use libc::{c_char, c_int};
 use std::borrow::Cow;
 use std::ffi::CString;
@@ -50,9 +50,20 @@ pub enum Place<'a> {
     Device(Spot<'a>),
 }
 
-/// Finds who serves `name` seen from `dirfd`.
+/// Finds who serves `name` seen from `dirfd`; where that is the device, it is as this process has it.
 #[inline]
 pub fn locate(dirfd: c_int, name: &[u8]) -> Res<Place<'_>> {
+    let place = find(dirfd, name);
+    if atomic::any()
+        && let Ok(Place::Device(spot)) = &place
+    {
+        atomic::before(spot);
+    }
+    place
+}
+
+#[inline]
+fn find(dirfd: c_int, name: &[u8]) -> Res<Place<'_>> {
     let Some(config) = config::get() else { return Ok(Place::Host) };
     if name.len() >= libc::PATH_MAX as usize {
         return Err(libc::ENAMETOOLONG);
@@ -331,7 +342,7 @@ pub fn route_pair<R: Failure>(
         return host((from_dir, from), (to_dir, to));
     }
     let (Ok(a), Ok(b)) = (abi::text(from), abi::text(to)) else { return fail(libc::EFAULT) };
-    match (locate(from_dir, a), locate(to_dir, b)) {
+    match (find(from_dir, a), find(to_dir, b)) {
         (Ok(Place::Device(a)), Ok(Place::Device(b))) => give(inner(&a, &b)),
         (Ok(Place::Device(_)), Ok(_)) => fail(apart(to_dir, b)),
         (Ok(_), Ok(Place::Device(_))) => fail(apart(from_dir, a)),

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)] // a test that cannot go on has failed
 
 mod arguments;
+mod atomic;
 mod bench_doors;
 mod bench_insider;
 mod bench_smoke;

@@ -1,7 +1,7 @@
 //! The end of a process, or of the program in it: the counts of its calls are told (`WELDFS_REPORT=1`).
 
 use crate::abi::hook;
-use crate::{config, counts, sys, table};
+use crate::{atomic, config, counts, sys, table};
 use libc::c_int;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 
@@ -37,6 +37,7 @@ static END: extern "C" fn() = end;
 
 #[cfg_attr(test, allow(dead_code))]
 extern "C" fn end() {
+    atomic::end();
     if counts::counting() {
         // What streams still hold is written now, so that it is counted; libc would do it after this.
         crate::stdio::flush_all();
@@ -46,6 +47,7 @@ extern "C" fn end() {
 
 /// Prints the counts and starts again from zero. Called before the process ends or executes another program.
 pub fn tell() {
+    atomic::make();
     if !counts::counting() {
         return;
     }

@@ -91,6 +91,9 @@ fn environment(envp: *const *const c_char) -> Strings {
     if let Some(bypass) = config.bypass.as_ref().filter(|_| value(b"WELDFS_BYPASS").is_none()) {
         made.extend(variable(b"WELDFS_BYPASS", bypass));
     }
+    if let Some(dir) = config.atomic.as_ref().filter(|_| value(b"WELDFS_ATOMIC").is_none()) {
+        made.extend(variable(b"WELDFS_ATOMIC", &path::outside(&config.prefix, dir)));
+    }
     if let Some(merge) = config.automerge.as_ref().filter(|_| value(b"WELDFS_AUTOMERGE").is_none()) {
         made.extend(variable(b"WELDFS_AUTOMERGE", merge));
     }

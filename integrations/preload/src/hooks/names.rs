@@ -2,7 +2,7 @@
 
 use crate::abi::{self, Res, count, hook};
 use crate::names::{Spot, route, route_pair};
-use crate::{config, device, fdname, path, report, table};
+use crate::{atomic, config, device, fdname, path, report, table};
 use libc::{c_char, c_int, c_uint, dev_t, mode_t};
 use weldfs_ciscops::flags::{AccessMask, OpenFlags, RenameFlags};
 
@@ -31,6 +31,10 @@ fn remove_spot(spot: &Spot<'_>) -> Res<c_int> {
 
 fn rename_spots(from: &Spot<'_>, to: &Spot<'_>, flags: c_uint) -> Res<c_int> {
     let flags = u8::try_from(flags).ok().and_then(RenameFlags::from_bits).ok_or(libc::EINVAL)?;
+    if flags.is_empty() && atomic::keeps(from, to) {
+        return Ok(0);
+    }
+    atomic::make();
     device::on(|d| d.renameat(from.base, &from.path, to.base, &to.path, flags)).map(|()| 0)
 }
 
@@ -42,6 +46,7 @@ fn link_spots(from: &Spot<'_>, to: &Spot<'_>, flags: c_int) -> Res<c_int> {
         return Err(libc::ENOENT);
     }
     let follow = flags & libc::AT_SYMLINK_FOLLOW != 0;
+    atomic::make();
     device::on(|d| d.linkat(from.base, &from.path, to.base, &to.path, follow)).map(|()| 0)
 }
 

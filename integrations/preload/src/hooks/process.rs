@@ -2,7 +2,7 @@
 
 use super::{ending, library, spawn};
 use crate::abi::{self, hook};
-use crate::{config, counts, cwd, device, fdname, hooks, limit, memory, promote, promotion, stdio, sys, table};
+use crate::{atomic, config, counts, cwd, device, fdname, hooks, limit, memory, promote, promotion, stdio, sys, table};
 use libc::{c_char, c_int, pid_t};
 use std::cell::Cell;
 use std::ffi::CString;
@@ -36,7 +36,8 @@ extern "C" fn start() {
 }
 
 /// Every lock that a thread may hold while another forks, in the order they are taken.
-type Held = (table::Held, device::Held, stdio::Held, spawn::Held, library::Held, promote::Held, device::Sharing);
+type Held =
+    (table::Held, device::Held, stdio::Held, spawn::Held, library::Held, promote::Held, device::Sharing, atomic::Held);
 
 thread_local! {
     /// The locks, while this thread forks. Without a destructor: a program's thread ends without a call of this
@@ -48,8 +49,10 @@ thread_local! {
 extern "C" fn before_fork() {
     // Those whose holders may wait for the device come first.
     let streams = (stdio::before_fork(), spawn::before_fork(), library::before_fork(), promote::before_fork());
+    let renames = atomic::before_fork();
     let sharing = device::share_before_fork();
-    let held = (table::before_fork(), device::before_fork(), streams.0, streams.1, streams.2, streams.3, sharing);
+    let (table, device) = (table::before_fork(), device::before_fork());
+    let held = (table, device, streams.0, streams.1, streams.2, streams.3, sharing, renames);
     HELD.set(ManuallyDrop::new(Some(held)));
 }
 
@@ -63,12 +66,12 @@ extern "C" fn after_fork_child() {
 
 fn after_fork(child: bool) {
     let held = HELD.replace(ManuallyDrop::new(None));
-    if let Some((table, device, stdio, spawn, library, promote, sharing)) = ManuallyDrop::into_inner(held) {
+    if let Some((table, device, stdio, spawn, library, promote, sharing, renames)) = ManuallyDrop::into_inner(held) {
         promote::after_fork(promote, child);
         drop((library, spawn, stdio));
         device::after_fork(device, child);
         table::after_fork(table, child);
-        drop(sharing);
+        drop((sharing, renames));
     }
     if child {
         counts::forget();

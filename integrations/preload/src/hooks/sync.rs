@@ -2,7 +2,7 @@
 
 use super::ours;
 use crate::abi::{self, Res, done, hook};
-use crate::{config, device, limit, merge, promote, registry, report, sys, table};
+use crate::{atomic, config, device, limit, merge, promote, registry, report, sys, table};
 use libc::{c_int, c_uint, off_t};
 use weldfs::Raw;
 use weldfs_ciscops::flags::{FallocMode, OpenFlags};
@@ -54,9 +54,12 @@ fn persist(
     number: i64,
     in_device: impl FnOnce(Raw<'static>, Handle) -> Result<(), Errno>,
 ) -> c_int {
-    let go = || match promote::mapped(fd)? {
-        Some(file) => sys::checked(number, [file as usize, 0, 0, 0, 0, 0]).map(drop),
-        None => device::on(|d| in_device(d, h)),
+    let go = || {
+        atomic::sync()?;
+        match promote::mapped(fd)? {
+            Some(file) => sys::checked(number, [file as usize, 0, 0, 0, 0, 0]).map(drop),
+            None => device::on(|d| in_device(d, h)),
+        }
     };
     done(go())
 }
@@ -68,6 +71,7 @@ pub fn sync_device(call: &str) -> Res<()> {
         return Ok(());
     }
     promote::write_all_back();
+    atomic::sync()?;
     device::on(|d| d.syncfs()).inspect_err(|_| report::warn(&[call, ": the device did not answer"]))
 }
 
@@ -93,7 +97,7 @@ hook! { real;
             host
         });
         promote::write_all_back();
-        done(device::on(|d| d.syncfs()))
+        done(atomic::sync().and_then(|()| device::on(|d| d.syncfs())))
     }
     fn sync() -> () {
         // What mappings hold is the device's then. There is no way to say what failed.
