@@ -14,6 +14,7 @@
 mod buf;
 pub mod canary;
 mod commit;
+mod counters;
 mod crashpoint;
 mod error;
 mod ids;
@@ -31,10 +32,11 @@ mod sys;
 mod tail_page;
 
 pub use buf::{AlignedBuf, BLOCK};
+pub use counters::JournalStats;
 pub use crashpoint::crashpoint;
 pub use error::{JournalError, LogFull, ScanError};
 pub use ids::{BlockNo, Lsn};
-pub use journal::{Appended, DataWrite, Journal, JournalConfig, JournalStats};
+pub use journal::{Appended, DataWrite, Journal, JournalConfig};
 pub use medium::{FlushMode, IoWrite, Medium, MediumError, MediumInfo, MediumKind, check_blocks};
 pub use record::{RecordHead, RecordHeader, RecordKind, TxnMode};
 pub use reservation::Reservation;

@@ -173,9 +173,9 @@ impl<M: RingMemory> SqConsumer<M> {
         Some(RawCommand(sqe))
     }
 
-    /// The entry `at` behind the next one, if it is among those that were counted: copied out of shared memory, and left
-    /// where it is. `take` reads it again, and what it says then is the client's choice: whoever acts on this copy
-    /// makes nothing of that one.
+    /// The entry `at` behind the next one, if it is among those that were counted: copied out of shared memory, and
+    /// left where it is. `take` reads it again, and what it says then is the client's choice: whoever acts on this
+    /// copy makes nothing of that one.
     #[inline]
     pub fn ahead(&self, at: u32) -> Option<RawCommand> {
         let counted = self.tail_seen.wrapping_sub(self.head);

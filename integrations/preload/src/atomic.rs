@@ -7,10 +7,9 @@
 //! not plain (a directory, a link, a file with several names, a sticky directory, flags) is not kept.
 
 use crate::abi::Res;
-use crate::names::Spot;
-use crate::{config, counts, device, path, report, table};
+use crate::{config, device, path, patterns, report, table};
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs::{RenameFlags, StatBody, TxnMode};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::flags::AccessMask;
@@ -32,8 +31,6 @@ thread_local! {
     static HOLDS_TURN: Cell<bool> = const { Cell::new(false) };
 }
 static KEPT: Mutex<Kept> = Mutex::new(Kept { renames: Vec::new(), inodes: Vec::new(), failed: 0 });
-/// Renames that were kept, and transactions that made them.
-static COUNTS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
 
 /// Held over a fork.
 pub type Held = Option<table::Once>;
@@ -78,11 +75,9 @@ impl Kept {
         if renames.is_empty() {
             return;
         }
-        let count =
-            |i: usize, n: usize| drop(counts::counting().then(|| COUNTS[i].fetch_add(n as u64, Ordering::Relaxed)));
-        count(0, renames.len());
+        patterns::note_renames(renames.len());
         match together(&renames) {
-            Ok(()) => return count(1, 1),
+            Ok(()) => return patterns::note_transaction(),
             Err(libc::EOPNOTSUPP) => report::warn(&["WELDFS_ATOMIC: this device has no transactions of several names"]),
             // Another process has changed what was found when they were kept.
             Err(_) => report::warn(&["WELDFS_ATOMIC: renames could not be made together, and are made one by one"]),
@@ -166,11 +161,17 @@ pub fn any() -> bool {
     ANY.load(Ordering::Relaxed)
 }
 
-/// Keeps a rename, if it is one of those that are kept; false: it is to be made now, and those before it are.
-pub fn keeps(from: &Spot<'_>, to: &Spot<'_>) -> bool {
+/// Whether renames are kept at all.
+pub fn is_on() -> bool {
+    config::get().is_some_and(|config| config.atomic.is_some())
+}
+
+/// Keeps a rename, if it is one of those that are kept; false: it is to be made now, and those before it are. Names:
+/// absolute in the device, where they are known.
+pub fn keeps(from: Option<&[u8]>, to: Option<&[u8]>) -> bool {
     let Some(dir) = config::get().and_then(|config| config.atomic.as_deref()) else { return false };
-    let below = |spot: &Spot<'_>| {
-        let name = normal(&spot.absolute()?)?;
+    let below = |name: Option<&[u8]>| {
+        let name = normal(name?)?;
         let rest = if dir == b"/" { Some(&name[..]) } else { name.strip_prefix(dir) };
         rest.is_some_and(|rest| rest.len() > 1 && rest[0] == b'/').then_some(name)
     };
@@ -185,9 +186,11 @@ pub fn keeps(from: &Spot<'_>, to: &Spot<'_>) -> bool {
     .unwrap_or(false)
 }
 
-/// Before a call about a name: those that are kept are made, if it may find out that they are not.
-pub fn before(spot: &Spot<'_>) {
-    let name = spot.absolute().and_then(|name| normal(&name)).filter(|_| !spot.path.is_empty());
+/// Before a call about a name (absolute in the device, where it is known; empty: about `base` itself): those that are
+/// kept are made, if it may find out that they are not.
+pub fn before(name: Option<&[u8]>, base: Handle) {
+    let itself = name.is_some_and(<[u8]>::is_empty);
+    let name = name.and_then(normal);
     // A link leads to whatever it says.
     let link = |name: &[u8]| {
         let found = device::on(|d| d.statat(Handle::ROOT, name, true));
@@ -195,7 +198,7 @@ pub fn before(spot: &Spot<'_>) {
     };
     with(|kept| match name {
         Some(name) if !kept.concerns(&name) && !link(&name) => {}
-        None if spot.path.is_empty() && !is_directory(spot.base) => {}
+        None if itself && !is_directory(base) => {}
         _ => kept.make(),
     });
 }
@@ -213,7 +216,7 @@ pub fn make() {
 
 /// Makes those that are kept, before a sync; what could not be made is its errno.
 pub fn sync() -> Res<()> {
-    if config::get().is_none_or(|config| config.atomic.is_none()) {
+    if !is_on() {
         return Ok(());
     }
     let made = with(|kept| {
@@ -236,11 +239,6 @@ pub fn end() {
 pub fn before_fork() -> Held {
     make();
     table::Once::enter(&TURN, &HOLDS_TURN)
-}
-
-/// Renames that were kept, and transactions that made them; they are counted from zero again.
-pub fn take_counts() -> [u64; 2] {
-    [&COUNTS[0], &COUNTS[1]].map(|count| count.swap(0, Ordering::Relaxed))
 }
 
 /// An absolute name without empty parts; `None` where it has dots that lead elsewhere, or a slash at its end.

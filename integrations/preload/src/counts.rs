@@ -259,7 +259,7 @@ pub fn table(program: &[u8], pid: u64, print: impl FnOnce(&[u8])) {
         page.number(n, 11);
         page.put(b"\n");
     }
-    let [renames, transactions] = crate::atomic::take_counts();
+    let [renames, transactions] = crate::patterns::take_kept();
     let more: [(&[u8], u64); 3] = [
         (b"of those, in one record with others:", weldfs::take_merged()),
         (b"renames kept for transactions:", renames),

@@ -2,7 +2,7 @@
 
 use crate::abi::Res;
 use crate::patterns::{ATTRIBUTES, CLOSE, LOOK, WRITE};
-use crate::{atomic, config, counts, report, sys, table};
+use crate::{config, counts, report, sys, table};
 use std::cell::Cell;
 use std::ffi::CString;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -226,7 +226,6 @@ fn make_blank(old: i32) -> Res<i32> {
 /// Before another process may come to have descriptors of this one: each open file gets a placeholder of its own, by
 /// which that process finds it. Costs a round trip for each sixteen files that were opened since the last time.
 pub fn share_all() {
-    atomic::make();
     if table::any_alone()
         && let Some(sharing) = table::Once::enter(&SHARING, &HOLDS_SHARING)
     {

@@ -52,7 +52,6 @@ impl Stream {
     pub fn next(&mut self, h: Handle) -> Res<Option<Entry>> {
         if self.pos == self.used {
             self.batch.resize(BATCH, 0);
-            crate::atomic::make();
             self.used = device::on(|d| d.read_dir(h, self.end, &mut self.batch[..]))?;
             self.pos = 0;
         }

@@ -57,7 +57,8 @@ pub fn locate(dirfd: c_int, name: &[u8]) -> Res<Place<'_>> {
     if atomic::any()
         && let Ok(Place::Device(spot)) = &place
     {
-        atomic::before(spot);
+        let name = if spot.path.is_empty() { Some(Cow::Borrowed(&b""[..])) } else { spot.absolute() };
+        atomic::before(name.as_deref(), spot.base);
     }
     place
 }

@@ -1,4 +1,4 @@
-//! Names of the calls that may go without waiting, and how many did.
+//! Names of the calls that may go without waiting, and how many did; and what is counted beside them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -28,6 +28,24 @@ pub fn parse(value: &[u8]) -> Option<u8> {
             Some(all | pattern.1)
         }),
     }
+}
+
+/// Renames that were kept for transactions, and transactions that made them.
+static KEPT: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// So many renames are to be made.
+pub fn note_renames(n: usize) {
+    KEPT[0].fetch_add(n as u64, Ordering::Relaxed);
+}
+
+/// They were made by one transaction.
+pub fn note_transaction() {
+    KEPT[1].fetch_add(1, Ordering::Relaxed);
+}
+
+/// Renames that were kept for transactions, and transactions that made them; they are counted from zero again.
+pub fn take_kept() -> [u64; 2] {
+    [&KEPT[0], &KEPT[1]].map(|count| count.swap(0, Ordering::Relaxed))
 }
 
 /// One more call of a pattern did not wait.

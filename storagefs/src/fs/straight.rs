@@ -1,7 +1,7 @@
-//! Changes of one file in a straight line: `write`, `append_checksum_write`, `read_modify_write` and `set_attr` of a file
-//! that a handle names, several of these at once (`merged`), and (`create`) `open_write_close` of a new one, on media that
-//! a processor writes to directly, where nothing has to be waited for. On others the former, of so few bytes that they go
-//! into the record.
+//! Changes of one file in a straight line: `write`, `append_checksum_write`, `read_modify_write` and `set_attr` of a
+//! file that a handle names, several of these at once (`merged`), and (`create`) `open_write_close` of a new one, on
+//! media that a processor writes to directly, where nothing has to be waited for. On others the former, of so few bytes
+//! that they go into the record.
 //!
 //! What they do is what their micro-ops do over a [`super::Txn`], to the byte (`tests/device/two_ways.rs` holds the one
 //! to the other); but a command of one file that changes its content once needs nothing of what makes a transaction:
@@ -39,8 +39,8 @@ const TRAILER: usize = 4;
 pub(crate) use create::plan_create;
 pub(crate) use merged::{Joined, MERGED_MAX, may_join, plan_merged};
 
-/// The handle of the file that a command changes, its content or attributes, and what it asks of that; `None` when it is
-/// no such command.
+/// The handle of the file that a command changes, its content or attributes, and what it asks of that; `None` when it
+/// is no such command.
 #[inline]
 pub(crate) fn concerned(op: &Op) -> Option<(Handle, Access)> {
     match *op {

@@ -57,6 +57,7 @@ impl Ours {
     /// The next entry in place; `Ok(null)` at the end.
     fn advance(&mut self) -> Res<*mut Dirent> {
         let handle = self.handle()?;
+        crate::atomic::make();
         match self.stream.next(handle) {
             Ok(Some(entry)) => {
                 self.entry = to_dirent(&entry);
@@ -360,6 +361,7 @@ pub fn entries(fd: c_int, h: Handle, out: *mut c_void, n: size_t) -> isize {
         let mut stream = Stream::new(open.cursor.load(Ordering::Relaxed));
         let mut used = 0;
         let mut reached = stream.tell();
+        crate::atomic::make();
         while let Some(entry) = stream.next(h)? {
             let packed = to_dirent(&entry);
             let len = usize::from(packed.d_reclen);

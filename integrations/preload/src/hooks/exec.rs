@@ -47,7 +47,7 @@ const OF_RUN: [&[u8]; 6] =
 
 /// The environment for a new program: the caller's, plus what it needs to find the device, even if it was cleared.
 fn environment(envp: *const *const c_char) -> Strings {
-    device::share_all();
+    crate::hooks::before_others();
     promotion::born();
     let given = abi::strings(envp);
     // Also what a program that WELDFS_BYPASS names executes.

@@ -55,6 +55,12 @@ pub(crate) fn find_what_allocators_call() {
     }
 }
 
+/// Before another process may come to have what this one has: its renames are made, and its open files can be found.
+pub(crate) fn before_others() {
+    crate::atomic::make();
+    crate::device::share_all();
+}
+
 /// This session's handle behind a descriptor of any kind; returns from the hook when the descriptor is the kernel's or
 /// its claim failed.
 macro_rules! ours_or_path {

@@ -31,7 +31,7 @@ fn remove_spot(spot: &Spot<'_>) -> Res<c_int> {
 
 fn rename_spots(from: &Spot<'_>, to: &Spot<'_>, flags: c_uint) -> Res<c_int> {
     let flags = u8::try_from(flags).ok().and_then(RenameFlags::from_bits).ok_or(libc::EINVAL)?;
-    if flags.is_empty() && atomic::keeps(from, to) {
+    if flags.is_empty() && atomic::is_on() && atomic::keeps(from.absolute().as_deref(), to.absolute().as_deref()) {
         return Ok(0);
     }
     atomic::make();

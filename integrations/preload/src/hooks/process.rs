@@ -120,7 +120,7 @@ pub fn adopt(fd: c_int) {
 
 /// Before libc starts a shell by itself: the environment says where we stand.
 fn tell_environment() {
-    device::share_all();
+    crate::hooks::before_others();
     promotion::born();
     const NAME: &std::ffi::CStr = c"WELDFS_CWD";
     let here = cwd::inside().and_then(|name| CString::new(name).ok());
@@ -145,7 +145,7 @@ hook! { real;
         unsafe { libc::fork() }
     }
     fn _Fork() -> pid_t {
-        device::share_all();
+        crate::hooks::before_others();
         promotion::born();
         real()
     }
@@ -200,7 +200,7 @@ hook! { real;
     }
     fn sendmsg(fd: c_int, message: *const libc::msghdr, flags: c_int) -> isize {
         if config::get().is_some() && abi::get(message).is_ok_and(|m| gives_away(&m)) {
-            device::share_all();
+            crate::hooks::before_others();
             promotion::born();
         }
         real(fd, message, flags)
@@ -210,7 +210,7 @@ hook! { real;
             && let Ok(all) = abi::array(messages.cast_const(), n as usize)
             && all.iter().any(|m| gives_away(&m.msg_hdr))
         {
-            device::share_all();
+            crate::hooks::before_others();
             promotion::born();
         }
         real(fd, messages, n, flags)

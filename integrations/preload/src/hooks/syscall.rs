@@ -148,7 +148,7 @@ fn old(call: c_long, a: [usize; 6]) -> Option<c_long> {
         libc::SYS_utimes => answer(super::attr::utimes(path, a[1] as _)),
         libc::SYS_futimesat => answer(super::attr::futimesat(number(a[0]), a[1] as _, a[2] as _)),
         libc::SYS_fork | libc::SYS_vfork => {
-            crate::device::share_all();
+            crate::hooks::before_others();
             crate::promotion::born();
             return None;
         }
@@ -186,7 +186,7 @@ fn known(call: c_long, a: [usize; 6]) -> Option<c_long> {
         }
         libc::SYS_close if weldfs::kept::is_kept(fd) => return Some(answer(super::open::close(fd))),
         libc::SYS_clone | libc::SYS_clone3 => {
-            crate::device::share_all();
+            crate::hooks::before_others();
             crate::promotion::born();
             return None;
         }
