@@ -19,6 +19,8 @@ const FIRED: u64 = 500;
 /// What is set, and how many programs of nine run so.
 const SETTINGS: [(&str, u64); 7] =
     [("on", 3), ("off", 1), ("write", 1), ("attributes", 1), ("close", 1), ("look", 1), ("names", 1)];
+/// What a report says of posted calls that became part of another's record.
+const RECORD: &str = "in one record with others";
 const PATTERNS: [&str; 5] = ["write", "attributes", "close", "look", "names"];
 
 /// A device on persistent memory, a mount of it, and workers at all doors.
@@ -84,6 +86,8 @@ impl Rig {
             let n: u64 = words.next().and_then(|n| n.parse().ok()).expect("a number");
             *fired.entry(words.next().expect("a pattern").to_owned()).or_insert(0) += n;
         }
+        let joined = |line: &str| line.contains(RECORD).then(|| line.split_whitespace().last()?.parse::<u64>().ok())?;
+        fired.insert(RECORD.to_owned(), report.lines().filter_map(joined).sum());
         fired
     }
 }
@@ -188,6 +192,7 @@ fn no_program_finds_out_what_is_merged() {
         }
         for (pattern, n) in rig.end() {
             let may = setting == "on" || setting == pattern;
+            let may = may || n == 0 || pattern == RECORD && ["write", "attributes"].contains(&setting);
             assert!(may, "WELDFS_AUTOMERGE={setting}: {n} calls of {pattern}");
             *fired.entry(pattern).or_insert(0) += n;
         }
