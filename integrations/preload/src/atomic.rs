@@ -2,14 +2,16 @@
 //! program that saves several files, each written beside its name and renamed, has saved all of them or none, whether
 //! it, the device or the power ends meanwhile (docs/AUTOMERGE.md, "Saves that are one").
 //!
-//! Renames are kept here until they are made, each checked as the device will check it. A call that needs one of the
-//! names, or a directory on the way to one, has all of them made first, so the process finds what it renamed. What is
-//! not plain (a directory, a link, a file with several names, a sticky directory, flags) is not kept.
+//! Renames are kept here until they are made, each of them one that the device would make now. A call that needs one of
+//! the names, or a directory on the way to one, has all of them made first, so the process finds what it renamed; so
+//! does one that destroys anything, or gives a lock away. What is not plain (a directory, a link, a file with several
+//! names, a sticky directory, flags) is not kept.
 
 use crate::abi::Res;
 use crate::{config, device, path, patterns, report, table};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 use weldfs::{RenameFlags, StatBody, TxnMode};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::flags::AccessMask;
@@ -20,17 +22,19 @@ use weldfs_locks::Mutex;
 const STICKY: u32 = 0o1000;
 /// Bytes of names in a transaction, at most: its program holds them and its micro-ops.
 const NAMES_BYTES: usize = PROGRAM_BODY_MAX as usize / 2;
+/// How long the oldest one is kept when the process names other files.
+const AGE_MAX: Duration = Duration::from_secs(1);
 
-/// Whether any rename is kept.
+/// Whether any rename is kept, or being made.
 static ANY: AtomicBool = AtomicBool::new(false);
-/// Whether the process is past its end: none would be made that is kept now.
+/// Whether none is kept any more: the process ends, its files are the kernel's, or the device has no such transactions.
 static OVER: AtomicBool = AtomicBool::new(false);
 /// Held by whoever is at them.
 static TURN: Mutex<()> = Mutex::new(());
 thread_local! {
     static HOLDS_TURN: Cell<bool> = const { Cell::new(false) };
 }
-static KEPT: Mutex<Kept> = Mutex::new(Kept { renames: Vec::new(), inodes: Vec::new(), failed: 0 });
+static KEPT: Mutex<Kept> = Mutex::new(Kept { renames: Vec::new(), inodes: Vec::new(), since: None, failed: 0 });
 
 /// Held over a fork.
 pub type Held = Option<table::Once>;
@@ -42,83 +46,124 @@ fn with<T>(call: impl FnOnce(&mut Kept) -> T) -> Option<T> {
 }
 
 /// What is to be made.
-pub struct Kept {
+struct Kept {
     renames: Vec<Rename>,
     /// The inodes that they are about: a transaction has so many at most.
     inodes: Vec<u64>,
+    /// When the first of them was kept.
+    since: Option<Instant>,
     /// Of the first that could not be made after all, until a sync has said so.
     failed: i32,
 }
 
-/// Absolute names in the device, in normal form.
+/// Absolute names in the device, in normal form, and the directories that they are in.
 struct Rename {
     from: Vec<u8>,
     to: Vec<u8>,
+    dirs: [u64; 2],
 }
 
 impl Rename {
-    fn names(&self) -> [&[u8]; 2] {
-        [&self.from, &self.to]
+    fn names(&self) -> [(&[u8], u64); 2] {
+        [(&self.from, self.dirs[0]), (&self.to, self.dirs[1])]
     }
 
+    /// By itself.
     fn make(&self) -> Res<()> {
         device::on(|d| d.renameat(Handle::ROOT, &self.from, Handle::ROOT, &self.to, RenameFlags::empty()))
     }
 }
 
 impl Kept {
-    /// Makes all of them: as one transaction, and where the device cannot, one after the other.
+    /// Makes all of them: as one transaction, without those that cannot be made any more; where the device cannot, one
+    /// after the other.
     fn make(&mut self) {
-        let renames = std::mem::take(&mut self.renames);
-        self.inodes.clear();
-        ANY.store(false, Ordering::Relaxed);
-        if renames.is_empty() {
-            return;
-        }
+        let mut renames = std::mem::take(&mut self.renames);
+        (self.inodes, self.since) = (Vec::new(), None);
         patterns::note_renames(renames.len());
-        match together(&renames) {
-            Ok(()) => return patterns::note_transaction(),
-            Err(libc::EOPNOTSUPP) => report::warn(&["WELDFS_ATOMIC: this device has no transactions of several names"]),
-            // Another process has changed what was found when they were kept.
-            Err(_) => report::warn(&["WELDFS_ATOMIC: renames could not be made together, and are made one by one"]),
+        while renames.len() > 1 {
+            match together(&renames) {
+                Ok(()) => {
+                    patterns::note_transaction();
+                    renames.clear();
+                }
+                Err(libc::EOPNOTSUPP) => {
+                    OVER.store(true, Ordering::Relaxed);
+                    report::warn(&["WELDFS_ATOMIC: this device has no transactions of several names"]);
+                    break;
+                }
+                Err(_) => {
+                    // Another process has changed what was found when they were kept?
+                    let before = renames.len();
+                    let impossible = renames.extract_if(.., |rename| plain(&rename.from, &rename.to).is_none());
+                    let impossible: Vec<Rename> = impossible.collect();
+                    impossible.iter().for_each(|rename| self.alone(rename));
+                    if renames.len() == before {
+                        report::warn(&["WELDFS_ATOMIC: renames cannot be made together, and are made one by one"]);
+                        break;
+                    }
+                }
+            }
         }
-        for rename in &renames {
-            if let Err(code) = rename.make()
-                && self.failed == 0
-            {
+        if let [rename] = &renames[..] {
+            patterns::note_transaction();
+            self.alone(rename);
+        } else {
+            renames.iter().for_each(|rename| self.alone(rename));
+        }
+        // Others have waited for it.
+        ANY.store(false, Ordering::Release);
+    }
+
+    fn alone(&mut self, rename: &Rename) {
+        if let Err(code) = rename.make() {
+            let name = |name| String::from_utf8_lossy(name).into_owned();
+            report::warn(&["WELDFS_ATOMIC: not renamed: ", &name(&rename.from), " to ", &name(&rename.to)]);
+            if self.failed == 0 {
                 self.failed = code;
             }
         }
     }
 
-    /// Whether a name is, or is on the way to, one of theirs, or might be by its last part.
+    /// Whether a name is, or is on the way to, one of theirs: by what it says, and by its last part and directory.
     fn concerns(&self, name: &[u8]) -> bool {
-        let last = path::split_last(name).1;
-        let on_the_way = |other: &[u8]| other.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
-        let like = |other: &[u8]| path::split_last(other).1 == last || on_the_way(other);
+        let (dir, last, _) = path::split_last(name);
+        let dir = std::cell::LazyCell::new(|| directory(dir).map(|st| st.ino));
+        let like = |(other, of): (&[u8], u64)| {
+            let rest = other.strip_prefix(name);
+            let on_the_way = rest.is_some_and(|rest| rest.is_empty() || rest[0] == b'/');
+            let below = name.strip_prefix(other).is_some_and(|rest| rest.first() == Some(&b'/'));
+            on_the_way || below || path::split_last(other).1 == last && dir.is_none_or(|ino| ino == of)
+        };
         name == b"/" || self.renames.iter().any(|rename| rename.names().into_iter().any(like))
     }
 
     /// Whether one more is among them, if it is as plain as it must be.
     fn take(&mut self, from: &[u8], to: &[u8]) -> bool {
-        if self.concerns(from) || self.concerns(to) {
+        if self.concerns(from) || self.concerns(to) || self.is_old() {
             self.make();
         }
-        let Some(inodes) = plain(from, to) else { return false };
-        let added = |kept: &Kept| inodes.iter().flatten().filter(|ino| !kept.inodes.contains(ino)).count();
-        let bytes: usize = self.renames.iter().flat_map(Rename::names).map(<[u8]>::len).sum();
-        let full = self.inodes.len() + added(self) > INODE_SET_MAX || self.renames.len() >= MICRO_OPS_MAX;
+        let Some(Found { dirs, files }) = plain(from, to) else { return false };
+        let inodes: Vec<u64> = dirs.into_iter().chain(files.into_iter().flatten()).collect();
+        let mut all = self.inodes.clone();
+        all.extend(&inodes);
+        all.sort_unstable();
+        all.dedup();
+        let bytes: usize = self.renames.iter().flat_map(Rename::names).map(|(name, _)| name.len()).sum();
+        let full = all.len() > INODE_SET_MAX || self.renames.len() >= MICRO_OPS_MAX;
         if full || bytes + from.len() + to.len() > NAMES_BYTES {
             self.make();
+            all = inodes;
         }
-        for ino in inodes.into_iter().flatten() {
-            if !self.inodes.contains(&ino) {
-                self.inodes.push(ino);
-            }
-        }
-        self.renames.push(Rename { from: from.to_vec(), to: to.to_vec() });
-        ANY.store(true, Ordering::Relaxed);
+        self.inodes = all;
+        self.since.get_or_insert_with(Instant::now);
+        self.renames.push(Rename { from: from.to_vec(), to: to.to_vec(), dirs });
+        ANY.store(true, Ordering::Release);
         true
+    }
+
+    fn is_old(&self) -> bool {
+        self.since.is_some_and(|since| since.elapsed() > AGE_MAX)
     }
 }
 
@@ -134,16 +179,29 @@ fn together(renames: &[Rename]) -> Res<()> {
     device::on(run)
 }
 
-/// The inodes that a rename is about, where nothing is odd about it and the device would do it: both directories, the
-/// file, and the one that it replaces.
-fn plain(from: &[u8], to: &[u8]) -> Option<[Option<u64>; 4]> {
+fn is(st: &StatBody, kind: u32) -> bool {
+    st.mode & libc::S_IFMT == kind
+}
+
+fn directory(dir: &[u8]) -> Option<StatBody> {
+    let dir = if dir.is_empty() { b"/" } else { dir };
+    device::on(|d| d.statat(Handle::ROOT, dir, false)).ok().filter(|st| is(st, libc::S_IFDIR))
+}
+
+/// What a rename is about: both directories, the file, and the one that it replaces.
+struct Found {
+    dirs: [u64; 2],
+    files: [Option<u64>; 2],
+}
+
+/// The same, where nothing is odd about it and names and rights are as they must be.
+fn plain(from: &[u8], to: &[u8]) -> Option<Found> {
     let look = |name: &[u8]| device::on(|d| d.statat(Handle::ROOT, name, true));
-    let file = |st: &StatBody| st.mode & libc::S_IFMT == libc::S_IFREG && st.nlink == 1;
+    let file = |st: &StatBody| is(st, libc::S_IFREG) && st.nlink == 1;
     let above = |name: &[u8]| {
         let dir = path::split_last(name).0;
-        let dir = if dir.is_empty() { b"/" } else { dir };
-        let st = look(dir).ok().filter(|st| st.mode & libc::S_IFMT == libc::S_IFDIR && st.mode & STICKY == 0)?;
-        let may = AccessMask::WRITE | AccessMask::EXEC;
+        let st = directory(dir).filter(|st| st.mode & STICKY == 0)?;
+        let (dir, may) = (if dir.is_empty() { b"/" } else { dir }, AccessMask::WRITE | AccessMask::EXEC);
         device::on(|d| d.accessat(Handle::ROOT, dir, may, false)).ok().map(|()| st.ino)
     };
     let old = look(from).ok().filter(file)?;
@@ -152,32 +210,34 @@ fn plain(from: &[u8], to: &[u8]) -> Option<[Option<u64>; 4]> {
         Err(libc::ENOENT) => None,
         _ => return None,
     };
-    Some([Some(above(from)?), Some(above(to)?), Some(old.ino), replaced])
+    Some(Found { dirs: [above(from)?, above(to)?], files: [Some(old.ino), replaced] })
 }
 
-/// Whether any rename is kept.
+/// Whether any rename is kept, or being made.
 #[inline]
 pub fn any() -> bool {
-    ANY.load(Ordering::Relaxed)
+    ANY.load(Ordering::Acquire)
 }
 
-/// Whether renames are kept at all.
-pub fn is_on() -> bool {
-    config::get().is_some_and(|config| config.atomic.is_some())
+/// The directory below which renames are kept, as it was said: absolute in the device.
+pub fn said() -> Option<&'static [u8]> {
+    config::get()?.atomic.as_deref()
 }
 
 /// Keeps a rename, if it is one of those that are kept; false: it is to be made now, and those before it are. Names:
-/// absolute in the device, where they are known.
-pub fn keeps(from: Option<&[u8]>, to: Option<&[u8]>) -> bool {
-    let Some(dir) = config::get().and_then(|config| config.atomic.as_deref()) else { return false };
+/// absolute in the device, where they are known. `dirs`: the directory, as it was said and as it is called.
+pub fn keeps(from: Option<&[u8]>, to: Option<&[u8]>, dirs: [&[u8]; 2]) -> bool {
     let below = |name: Option<&[u8]>| {
         let name = normal(name?)?;
-        let rest = if dir == b"/" { Some(&name[..]) } else { name.strip_prefix(dir) };
-        rest.is_some_and(|rest| rest.len() > 1 && rest[0] == b'/').then_some(name)
+        let is_below = |dir: &[u8]| {
+            let rest = if dir == b"/" { Some(&name[..]) } else { name.strip_prefix(dir) };
+            rest.is_some_and(|rest| rest.len() > 1 && rest[0] == b'/')
+        };
+        dirs.into_iter().any(is_below).then_some(name)
     };
-    let names = below(from).zip(below(to)).filter(|_| !OVER.load(Ordering::Relaxed));
+    let names = below(from).zip(below(to));
     with(|kept| match names {
-        Some((from, to)) if kept.take(&from, &to) => true,
+        Some((from, to)) if !OVER.load(Ordering::Relaxed) && kept.take(&from, &to) => true,
         _ => {
             kept.make();
             false
@@ -192,31 +252,30 @@ pub fn before(name: Option<&[u8]>, base: Handle) {
     let itself = name.is_some_and(<[u8]>::is_empty);
     let name = name.and_then(normal);
     // A link leads to whatever it says.
-    let link = |name: &[u8]| {
-        let found = device::on(|d| d.statat(Handle::ROOT, name, true));
-        found.is_ok_and(|st| st.mode & libc::S_IFMT == libc::S_IFLNK)
+    let link = |name: &[u8]| device::on(|d| d.statat(Handle::ROOT, name, true)).is_ok_and(|st| is(&st, libc::S_IFLNK));
+    let apart = match &name {
+        Some(name) => !link(name),
+        None => itself && !device::on(|d| d.stat(base)).is_ok_and(|st| is(&st, libc::S_IFDIR)),
     };
-    with(|kept| match name {
-        Some(name) if !kept.concerns(&name) && !link(&name) => {}
-        None if itself && !is_directory(base) => {}
-        _ => kept.make(),
+    with(|kept| {
+        if !apart || kept.is_old() || name.is_some_and(|name| kept.concerns(&name)) {
+            kept.make();
+        }
     });
 }
 
-fn is_directory(base: Handle) -> bool {
-    device::on(|d| d.stat(base)).is_ok_and(|st| st.mode & libc::S_IFMT == libc::S_IFDIR)
-}
-
-/// Makes those that are kept, before other processes are born or find this one's files, or a directory is listed.
+/// Makes those that are kept: before other processes are born or find this one's files, a directory is listed or
+/// changed by a descriptor, something is destroyed, or a lock is asked for or given back.
 pub fn make() {
     if any() {
         with(Kept::make);
     }
 }
 
-/// Makes those that are kept, before a sync; what could not be made is its errno.
+/// The same as part of a sync; what could not be made is its errno. EINTR in a signal's handler that came in the middle
+/// of one.
 pub fn sync() -> Res<()> {
-    if !is_on() {
+    if said().is_none() {
         return Ok(());
     }
     let made = with(|kept| {
@@ -224,61 +283,52 @@ pub fn sync() -> Res<()> {
         std::mem::take(&mut kept.failed)
     });
     match made {
-        None | Some(0) => Ok(()),
-        Some(code) => Err(code),
+        Some(0) => Ok(()),
+        code => Err(code.unwrap_or(libc::EINTR)),
     }
 }
 
-/// As the process ends: later ones are made at once.
+/// As the process ends, or its files become the kernel's: from here on renames are made at once. (A child of vfork(2)
+/// that ends has its parent's memory.)
 pub fn end() {
-    OVER.store(true, Ordering::Relaxed);
+    if device::is_own_process() {
+        OVER.store(true, Ordering::Relaxed);
+    }
     make();
 }
 
 /// Before a fork: none is kept on either side.
 pub fn before_fork() -> Held {
-    make();
-    table::Once::enter(&TURN, &HOLDS_TURN)
+    let turn = table::Once::enter(&TURN, &HOLDS_TURN);
+    if turn.is_some() && any() {
+        KEPT.lock().make();
+    }
+    turn
 }
 
-/// An absolute name without empty parts; `None` where it has dots that lead elsewhere, or a slash at its end.
+/// An absolute name without empty parts and single dots; `None` where it has double ones, or ends in a slash or a dot.
 fn normal(name: &[u8]) -> Option<Vec<u8>> {
     let mut all = Vec::with_capacity(name.len());
-    for part in name.split(|b| *b == b'/').filter(|part| !part.is_empty()) {
-        if part == b"." || part == b".." {
+    for part in name.split(|b| *b == b'/').filter(|part| !part.is_empty() && *part != b".") {
+        if part == b".." {
             return None;
         }
         all.push(b'/');
         all.extend_from_slice(part);
     }
-    (name.first() == Some(&b'/') && !all.is_empty() && !name.ends_with(b"/")).then_some(all)
+    let ends = name.ends_with(b"/") || name.ends_with(b"/.");
+    (name.first() == Some(&b'/') && !all.is_empty() && !ends).then_some(all)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn kept(renames: &[(&str, &str)]) -> Kept {
-        let one = |(from, to): &(&str, &str)| Rename { from: from.as_bytes().into(), to: to.as_bytes().into() };
-        Kept { renames: renames.iter().map(one).collect(), inodes: Vec::new(), failed: 0 }
-    }
-
-    #[test]
-    fn names_that_may_be_theirs_concern_them() {
-        let kept = kept(&[("/d/e/a.tmp", "/d/e/a")]);
-        for name in ["/d/e/a", "/d/e/a.tmp", "/x/a", "/d", "/d/e", "/"] {
-            assert!(kept.concerns(name.as_bytes()), "{name}");
-        }
-        for name in ["/d/e/b", "/d/e/b.tmp", "/d/e/a.tm", "/d/ee", "/c"] {
-            assert!(!kept.concerns(name.as_bytes()), "{name}");
-        }
-    }
-
     #[test]
     fn names_come_to_a_normal_form_or_to_none() {
         let seen = |name: &[u8]| normal(name);
-        assert_eq!(seen(b"//a///b"), Some(b"/a/b".to_vec()));
-        for odd in [&b"a"[..], b"/", b"", b"/a/", b"/a/../b", b"/a/./b", b"/a/.."] {
+        assert_eq!(seen(b"//a/.//b"), Some(b"/a/b".to_vec()));
+        for odd in [&b"a"[..], b"/", b"", b"/a/", b"/a/../b", b"/a/.", b"/a/.."] {
             assert_eq!(seen(odd), None, "{odd:?}");
         }
     }

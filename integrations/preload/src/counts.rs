@@ -149,6 +149,9 @@ fn each(visit: impl FnMut(&'static Counter)) {
 /// A forked child counts its own calls.
 pub fn forget() {
     CALL.set(NO_CALL);
+    crate::patterns::take_counts();
+    crate::patterns::take_kept();
+    weldfs::take_merged();
     each(|counter| {
         for count in [&counter.accelerated, &counter.promoted, &counter.refused] {
             count.store(0, Ordering::Relaxed);

@@ -233,6 +233,11 @@ pub fn share_all() {
     }
 }
 
+/// Whether this is the process that it knows itself to be in, and no child that has its memory.
+pub fn is_own_process() -> bool {
+    SELF.load(Ordering::Relaxed) == process()
+}
+
 /// One pass: what cannot be shared (closed meanwhile, too few descriptors) is EBADF in the other process.
 fn share_all_of(_: &table::Once) {
     // A child of clone(2), say, has its parent's table, and no session that knows these files.

@@ -3,7 +3,7 @@
 
 use crate::abi::Res;
 use crate::patterns::{self, ATTRIBUTES, CLOSE, WRITE};
-use crate::{config, counts, device, promote, registry, sys, table};
+use crate::{atomic, config, counts, device, promote, registry, sys, table};
 use std::io::IoSlice;
 use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs::{Lease, POSTED_MAX};
@@ -101,6 +101,10 @@ pub fn set_attr(fd: i32, h: Handle, set: &SetAttrBody) -> Res<bool> {
 
 /// Closes, without waiting if it may. The errno of what was posted before, where it is known.
 pub fn close(last: &table::Last) -> Res<()> {
+    // Its locks are given back.
+    if LOCKED.load(Ordering::Relaxed) {
+        atomic::make();
+    }
     match last.lease.as_ref().filter(|_| is_on(CLOSE) && !LOCKED.load(Ordering::Relaxed)) {
         Some(lease) => {
             let failed = lease.take_error().map_err(|e| e.0);

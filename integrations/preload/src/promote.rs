@@ -16,7 +16,7 @@
 use crate::abi::Res;
 use crate::registry::{self, registry};
 use crate::table::{self, Gone, Open};
-use crate::{config, device, mount, promotion, report, stdio, sys};
+use crate::{atomic, config, device, mount, promotion, report, stdio, sys};
 use libc::c_int;
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, IntoRawFd, OwnedFd};
@@ -285,6 +285,8 @@ pub fn follow_flags(fd: c_int) {
 
 /// The program has set up a ring: from here on its files are the kernel's. Without a mount nothing changes.
 pub fn rings() {
+    // Their syncs are the kernel's, too.
+    atomic::end();
     // Attached, and so the registry known, under the lock that is there for it.
     if config::get().is_none() || !device::is_there() || registry().is_none() {
         return;

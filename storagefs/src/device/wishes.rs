@@ -42,6 +42,7 @@ fn synchronous(asked: Asked<'_>) -> bool {
             _ => false,
         }),
         Op::Write { h, .. }
+        | Op::SetAttr { h, .. }
         | Op::WriteVerified { h, .. }
         | Op::Truncate { h, .. }
         | Op::Fallocate { h, .. }

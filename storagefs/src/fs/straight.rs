@@ -37,7 +37,7 @@ use weldfs_journal::{BlockNo, IoWrite};
 const TRAILER: usize = 4;
 
 pub(crate) use create::plan_create;
-pub(crate) use merged::{Joined, MERGED_MAX, may_join, plan_merged};
+pub(crate) use merged::{Joined, may_join, plan_merged};
 
 /// The handle of the file that a command changes, its content or attributes, and what it asks of that; `None` when it
 /// is no such command.
@@ -89,7 +89,7 @@ pub(crate) fn plan<'a>(
         return None;
     }
     if let Op::SetAttr { .. } = cmd.op {
-        return plan_merged(store, session, pool, std::slice::from_ref(cmd), file, now).map(|alone| alone.changed);
+        return plan_merged(store, session, pool, (cmd, &mut || None), file, now).map(|alone| alone.changed);
     }
     let (size, mode, is_virtual) = store.look_at(file.ino, |rec| (rec.size, rec.mode, rec.is_virtual())).ok()?;
     if mode & perm::IFMT != perm::IFREG || is_virtual {

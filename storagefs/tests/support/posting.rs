@@ -104,8 +104,9 @@ impl Hand<'_> {
             assert!(len > 0);
             bytes.extend_from_slice(&self.pool.slice(out).unwrap().to_vec()[..len]);
         }
-        let StatBody { size, blocks512, mode, uid, gid, atime, mtime, .. } = body;
-        (bytes, StatOf { size, blocks512, mode, uid, gid, times: [atime.sec, mtime.sec] })
+        let StatBody { size, blocks512, mode, uid, gid, .. } = body;
+        let times = [body.atime, body.mtime, body.ctime, body.btime].map(|t| (t.sec, t.nsec));
+        (bytes, StatOf { size, blocks512, mode, uid, gid, times })
     }
 
     pub fn next(&mut self, at: At, len: usize, fill: u8) -> (Op, bool) {
@@ -121,7 +122,7 @@ pub struct StatOf {
     pub mode: u32,
     pub uid: u32,
     pub gid: u32,
-    pub times: [i64; 2],
+    pub times: [(i64, u32); 4],
 }
 
 /// A device of its own over an empty medium, and a file that is posted to.

@@ -18,6 +18,19 @@ def names(): return sorted(os.listdir(D))
 def saved(n, text): [save("f%d" % i, text) for i in range(n)]
 "#;
 
+/// What looks at files have at hand before any is saved: a working directory, a descriptor, another process.
+const LOOKER: &str = r#"
+import ctypes, struct, subprocess, sys, threading, time
+os.chdir(D); d = os.open(D, os.O_RDONLY); m = os.stat("f1", dir_fd=d).st_mtime_ns; t = os.stat(d).st_mtime_ns
+open("/weld/x", "w").write("x"); sizes = []
+syscall = ctypes.CDLL(None, use_errno=True).syscall
+def look(): sizes.append(os.stat(D + "f2").st_size)
+def openat2(name):
+    how = struct.pack("QQQ", os.O_RDONLY, 0, 8)
+    return syscall(437, d, name.encode(), how, len(how))
+def seen(name): return subprocess.run([WELDFS, "cat", IMAGE + ":/d/" + name], capture_output=True, env={}).stdout
+"#;
+
 /// A served device with a directory for files, of which five are there.
 struct Saved {
     bench: Bench,
@@ -41,7 +54,9 @@ impl Saved {
     fn command(&self, script: &str) -> Command {
         let mut run = Command::new(env!("CARGO_BIN_EXE_weldfs"));
         run.args(["run", "--mount", "never", "--image"]).arg(self.bench.path("disk.img"));
-        run.args(["--", "python3", "-c"]).arg(format!("{SAVE}{script}")).current_dir("/").stdin(Stdio::null());
+        let (weldfs, image) = (env!("CARGO_BIN_EXE_weldfs"), self.bench.path("disk.img"));
+        let names = format!("WELDFS, IMAGE = {weldfs:?}, {image:?}\n");
+        run.args(["--", "python3", "-c"]).arg(format!("{SAVE}{names}{script}")).current_dir("/").stdin(Stdio::null());
         run.env("WELDFS_ATOMIC", "/weld/d").env("WELDFS_REPORT", "1");
         run
     }
@@ -126,19 +141,30 @@ fn the_program_itself_and_those_it_starts_find_what_it_saved() {
         "link = D + 'link'; os.symlink('f2', link); assert open(link, 'rb').read() == b'new'; os.unlink(link)",
         "os.unlink(D + 'f4'); assert names() == ['f0', 'f1', 'f2', 'f3']; save('f4', b'new')",
         "os.rename('/weld/d', '/weld/e'); assert os.stat('/weld/e/f0').st_size == 3; os.rename('/weld/e', '/weld/d')",
-        "os.chdir(D); assert open('f1', 'rb').read() == b'new'; os.chdir('/')",
-        "d = os.open(D, os.O_RDONLY); assert os.stat('f1', dir_fd=d).st_size == 3; os.close(d)",
+        "assert open('f1', 'rb').read() == b'new'",
+        "assert os.stat('f1', dir_fd=d).st_mtime_ns != m, m",
+        "assert os.stat(d).st_mtime_ns != t, t",
+        "os.fchmod(d, 0o711); os.fchmod(d, 0o755)",
+        "os.utime(d, (7, 7)); assert os.stat(D).st_mtime == 7",
+        "assert openat2('f1.tmp') == -1 and openat2('f1') >= 0",
+        "import fcntl; fcntl.flock(d, fcntl.LOCK_SH); assert seen('f1') == b'new'",
+        "os.rename('/weld/x', '/weld/y'); assert seen('f1') == b'new'",
+        "os.unlink('/weld/x'); assert seen('f1') == b'new'",
+        "open('/weld/x', 'w').close(); assert seen('f1') == b'new'",
+        "time.sleep(1.1); os.path.exists('/weld/nothing'); assert seen('f1') == b'new'",
         "os.link(D + 'f0', D + 'x'); assert open(D + 'x', 'rb').read() == b'new'; os.unlink(D + 'x')",
         "assert os.system('test \"$(cat /weld/d/f1)\" = new') == 0",
         "p = os.fork()\nif p == 0: os._exit(os.stat(D + 'f1').st_size != 3)\nassert os.waitpid(p, 0)[1] == 0",
         "os.execvp('sh', ['sh', '-c', 'test \"$(cat /weld/d/f1)\" = new'])",
         "pass",
         "os._exit(0)",
-        "import threading; t = threading.Thread(target=lambda: print(os.stat(D + 'f2'))); t.start(); t.join()",
+        "t = threading.Thread(target=look); t.start(); t.join(); assert sizes == [3]",
+        "subprocess.run(['true'], check=True); assert seen('f1') == b'new'; save('f1', b'new'); os._exit(0)",
+        "syscall(231, 0)",
     ];
     for look in looks {
         let saved = Saved::new();
-        let output = saved.run(&format!("saved(5, b'new')\n{look}"));
+        let output = saved.run(&format!("{LOOKER}saved(5, b'new')\n{look}"));
         assert_eq!(saved.with(b"new"), 5, "{look}");
         assert!(told(&output)[0] >= 5, "{look}: {}", String::from_utf8_lossy(&output.stderr));
         saved.end();

@@ -91,6 +91,11 @@ impl Served {
         Served { child }
     }
 
+    /// The device's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn term(mut self) {
         let pid = rustix::process::Pid::from_raw(self.child.id() as i32).expect("a process");
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).expect("signal");

@@ -3,7 +3,7 @@
 use super::ours;
 use crate::abi::{self, Res, done, fail, hook};
 use crate::names::{Spot, route, route_file};
-use crate::{device, limit, merge, promote, registry, sys};
+use crate::{atomic, device, limit, merge, promote, registry, sys};
 use libc::{c_char, c_int, gid_t, mode_t, off_t, timespec, timeval, uid_t, utimbuf};
 use weldfs_ciscops::Handle;
 use weldfs_ciscops::bodies::{SetAttrBody, WireTime};
@@ -107,6 +107,9 @@ fn set_spot(spot: &Spot<'_>, flags: c_int, set: Res<SetAttrBody>) -> Res<c_int> 
 }
 
 fn set_fd(fd: c_int, h: Handle, set: Res<SetAttrBody>) -> c_int {
+    if atomic::any() {
+        atomic::before(Some(b""), h);
+    }
     match set {
         Ok(set) if set.mask == 0 => 0,
         Ok(set) => done(merge::set_attr(fd, h, &set).and_then(|posted| match posted {
@@ -130,6 +133,7 @@ fn chmod_spot(spot: &Spot<'_>, mode: mode_t, flags: c_int) -> Res<c_int> {
 
 /// As long as any file is mapped it is opened for this, so that the kernel cuts it if it is the one.
 fn truncate_spot(spot: &Spot<'_>, size: off_t) -> Res<c_int> {
+    atomic::make();
     let wanted = u64::try_from(size).map_err(|_| libc::EINVAL)?;
     let now = || {
         device::on(|d| d.accessat(spot.base, &spot.path, AccessMask::WRITE, false)).ok()?;

@@ -45,6 +45,12 @@ extern "C" fn end() {
     }
 }
 
+/// The same before the process ends.
+pub fn leave() {
+    atomic::end();
+    tell();
+}
+
 /// Prints the counts and starts again from zero. Called before the process ends or executes another program.
 pub fn tell() {
     atomic::make();
@@ -72,15 +78,15 @@ pub fn tell() {
 
 hook! { real;
     fn _exit(status: c_int) -> ! {
-        tell();
+        leave();
         real(status)
     }
     fn _Exit(status: c_int) -> ! {
-        tell();
+        leave();
         real(status)
     }
     fn quick_exit(status: c_int) -> ! {
-        tell();
+        leave();
         real(status)
     }
 }

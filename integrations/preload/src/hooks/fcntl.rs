@@ -2,7 +2,7 @@
 
 use super::{is_path, ours, ours_or_path};
 use crate::abi::{self, Res, done, fail, give, hook};
-use crate::{device, merge, promote, report, sys, table};
+use crate::{atomic, device, merge, promote, report, sys, table};
 use libc::{c_int, c_ulong, c_void, flock as Lock, off_t};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -86,6 +86,7 @@ fn set_lock(fd: c_int, h: Handle, arg: *const Lock, space: LockSpace, wait: bool
     let lock = abi::get(arg)?;
     let (start, len) = range(h, &lock)?;
     let kind = kind(&lock)?;
+    atomic::make();
     super::open::LOCKS_IN_USE.store(true, Ordering::Relaxed);
     merge::note_lock();
     if let Some(open) = table::entry(fd) {
@@ -207,6 +208,7 @@ fn control(fd: c_int, h: Handle, command: c_int, arg: usize, real: impl FnOnce()
 }
 
 fn whole_file(fd: c_int, h: Handle, operation: c_int) -> Res<()> {
+    atomic::make();
     if let Some(open) = table::entry(fd) {
         open.kernel.lock();
     }

@@ -111,6 +111,7 @@ fn substitute(path: *const c_char) -> Option<CString> {
 fn concerns(path: *const c_char) -> bool {
     let Some(config) = config::get() else { return false };
     let Ok(name) = abi::text(path) else { return false };
+    crate::atomic::make();
     if mount::at_prefix() && (name.first() == Some(&b'/') || crate::cwd::kernel_stands_there()) {
         return false;
     }

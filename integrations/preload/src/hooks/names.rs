@@ -1,9 +1,10 @@
 //! The namespace: mkdir, unlink, rename, link, symlink, readlink, mknod.
 
 use crate::abi::{self, Res, count, hook};
-use crate::names::{Spot, route, route_pair};
+use crate::names::{self, Spot, Walked, route, route_pair};
 use crate::{atomic, config, device, fdname, path, report, table};
 use libc::{c_char, c_int, c_uint, dev_t, mode_t};
+use std::sync::OnceLock;
 use weldfs_ciscops::flags::{AccessMask, OpenFlags, RenameFlags};
 
 const HERE: c_int = libc::AT_FDCWD;
@@ -13,6 +14,7 @@ fn mkdir_spot(spot: &Spot<'_>, mode: mode_t) -> Res<c_int> {
 }
 
 fn unlink_spot(spot: &Spot<'_>, flags: c_int) -> Res<c_int> {
+    atomic::make();
     let call = |d: weldfs::Raw<'_>| match flags {
         0 => d.unlinkat(spot.base, &spot.path),
         libc::AT_REMOVEDIR => d.rmdirat(spot.base, &spot.path),
@@ -29,9 +31,22 @@ fn remove_spot(spot: &Spot<'_>) -> Res<c_int> {
     }
 }
 
+/// What a directory is called without links on the way to it, as it was at the first rename.
+fn called(said: &'static [u8]) -> &'static [u8] {
+    static NAME: OnceLock<Option<Vec<u8>>> = OnceLock::new();
+    let walked = || match names::walk(said, true) {
+        Ok(Walked::Inside(name)) => Some(name),
+        _ => None,
+    };
+    NAME.get_or_init(walked).as_deref().unwrap_or(said)
+}
+
 fn rename_spots(from: &Spot<'_>, to: &Spot<'_>, flags: c_uint) -> Res<c_int> {
     let flags = u8::try_from(flags).ok().and_then(RenameFlags::from_bits).ok_or(libc::EINVAL)?;
-    if flags.is_empty() && atomic::is_on() && atomic::keeps(from.absolute().as_deref(), to.absolute().as_deref()) {
+    if flags.is_empty()
+        && let Some(said) = atomic::said()
+        && atomic::keeps(from.absolute().as_deref(), to.absolute().as_deref(), [said, called(said)])
+    {
         return Ok(0);
     }
     atomic::make();

@@ -3,7 +3,7 @@
 use crate::abi::{self, Res, done, fail, give, hook};
 use crate::names::{Spot, route};
 use crate::table::{self, Gone};
-use crate::{counts, device, fdname, merge, promote, registry, report, stdio, sys};
+use crate::{atomic, counts, device, fdname, merge, promote, registry, report, stdio, sys};
 use libc::{c_char, c_int, c_uint, mode_t};
 use std::sync::atomic::{AtomicBool, Ordering};
 use weldfs::kept;
@@ -20,6 +20,13 @@ pub fn open_spot(spot: &Spot<'_>, flags: c_int, mode: mode_t) -> Res<c_int> {
         Some(_) if flags & libc::O_DIRECTORY == 0 => None,
         _ => spot.absolute(),
     };
+    // What another name loses is not lost before what was renamed is there.
+    if flags & libc::O_TRUNC != 0
+        && atomic::any()
+        && device::on(|d| d.statat(spot.base, &spot.path, false)).is_ok_and(|st| st.size > 0)
+    {
+        atomic::make();
+    }
     let fd =
         open_cut(flags, |flags| device::open(spot.base, &spot.path, flags, mode, name.as_deref().unwrap_or_default()))?;
     stdio::number_taken(fd);

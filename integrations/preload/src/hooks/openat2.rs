@@ -235,6 +235,7 @@ fn start(dirfd: c_int, name: &[u8], resolve: u64) -> Res<Option<Start<'_>>> {
 }
 
 fn open(walk: &mut Walk<'_>, name: &[u8], flags: c_int, mode: u32) -> Res<c_int> {
+    crate::atomic::make();
     let fresh = libc::O_CREAT | libc::O_EXCL;
     let follow = flags & libc::O_NOFOLLOW == 0 && flags & fresh != fresh;
     let last = walk.last(name, follow)?;

@@ -3,7 +3,7 @@
 use super::ours_or_path;
 use crate::abi::{self, Res, done, fail, hook};
 use crate::names::{Spot, route_file};
-use crate::{device, listed, look, mount};
+use crate::{atomic, device, listed, look, mount};
 use libc::{c_char, c_int, c_uint, stat as Stat, statfs as Statfs, statvfs as Statvfs, statx as Statx};
 use weldfs_ciscops::bodies::{StatBody, StatfsBody, WireTime};
 use weldfs_ciscops::flags::AccessMask;
@@ -82,7 +82,15 @@ fn stat_name(
 }
 
 fn stat_fd(h: weldfs_ciscops::Handle, out: *mut Stat) -> c_int {
+    about(h);
     done(device::on(|d| d.stat(h)).and_then(|body| abi::put(out, to_stat(&body))))
+}
+
+/// Before a call about what a descriptor stands for: a directory is as it is with what was renamed.
+fn about(h: weldfs_ciscops::Handle) {
+    if atomic::any() {
+        atomic::before(Some(b""), h);
+    }
 }
 
 /// The same by what is known here.

@@ -54,11 +54,16 @@ fn persist(
     number: i64,
     in_device: impl FnOnce(Raw<'static>, Handle) -> Result<(), Errno>,
 ) -> c_int {
-    let go = || {
-        atomic::sync()?;
-        match promote::mapped(fd)? {
-            Some(file) => sys::checked(number, [file as usize, 0, 0, 0, 0, 0]).map(drop),
-            None => device::on(|d| in_device(d, h)),
+    let go = || match promote::mapped(fd)? {
+        Some(file) => {
+            // What is mapped is in its file before that has another name.
+            let synced = sys::checked(number, [file as usize, 0, 0, 0, 0, 0]).map(drop);
+            let made = if atomic::any() { atomic::sync().and(device::on(|d| d.syncfs())) } else { atomic::sync() };
+            synced.and(made)
+        }
+        None => {
+            let made = atomic::sync();
+            device::on(|d| in_device(d, h)).and(made)
         }
     };
     done(go())
@@ -71,8 +76,13 @@ pub fn sync_device(call: &str) -> Res<()> {
         return Ok(());
     }
     promote::write_all_back();
-    atomic::sync()?;
-    device::on(|d| d.syncfs()).inspect_err(|_| report::warn(&[call, ": the device did not answer"]))
+    // sync(2) cannot say what failed: the next one that can does.
+    let told = call != "sync";
+    if !told {
+        atomic::make();
+    }
+    let made = if told { atomic::sync() } else { Ok(()) };
+    device::on(|d| d.syncfs()).inspect_err(|_| report::warn(&[call, ": the device did not answer"])).and(made)
 }
 
 hook! { real;
@@ -97,7 +107,8 @@ hook! { real;
             host
         });
         promote::write_all_back();
-        done(atomic::sync().and_then(|()| device::on(|d| d.syncfs())))
+        let made = atomic::sync();
+        done(device::on(|d| d.syncfs()).and(made))
     }
     fn sync() -> () {
         // What mappings hold is the device's then. There is no way to say what failed.

@@ -14,16 +14,22 @@ use crate::fs::{HandleTable, OpCounters};
 
 /// What commands came to that are one record.
 pub(in crate::device) struct Together {
-    /// Of each, in order.
-    pub done: SmallVec<[Done; 8]>,
+    pub first: Done,
+    /// Those that became part of its record, in order.
+    pub others: SmallVec<[(Command, Done); 4]>,
     pub joined: Joined,
 }
 
-/// Runs as many of `cmds` as become one record, and two at least; `None`, and nothing has happened, where there are not
-/// so many, or they would have to wait. All of them are about the handle of the first, and as durable as that.
-pub(in crate::device) fn run(core: &Core, queue: &QueueState, cmds: &[Command]) -> Option<Together> {
+/// Runs a command with as many of those that `next` gives as become one record with it; `None`, and nothing has
+/// happened, where it would have to wait or is none of those that are in one record with others. All of them are about
+/// the handle of the first, and as durable as that.
+pub(in crate::device) fn run(
+    core: &Core,
+    queue: &QueueState,
+    first: &Command,
+    next: &mut dyn FnMut() -> Option<Command>,
+) -> Option<Together> {
     let (store, session) = (&*core.store, &*queue.session);
-    let first = cmds.first()?;
     if !may_complete(core, queue, first) || at_leisure(core) {
         return None;
     }
@@ -34,17 +40,13 @@ pub(in crate::device) fn run(core: &Core, queue: &QueueState, cmds: &[Command]) 
         return None;
     }
     let held = core.sets.hold_free_one(file.ino.0)?;
-    let merged = straight::plan_merged(store, session, &queue.pool, cmds, file, core.clock.wall())?;
-    if merged.others.is_empty() {
-        return None;
-    }
+    let merged = straight::plan_merged(store, session, &queue.pool, (first, next), file, core.clock.wall())?;
     let (others, joined) = (merged.others, merged.joined);
     let done = conclude(core, queue, (first, &Paths::default()), file.flags, merged.changed, held)?;
     // What they moved is counted with the first.
-    let rest = cmds[1..].iter().zip(others).map(|(cmd, outcome)| {
+    let rest = others.into_iter().map(|(cmd, outcome)| {
         let outcome = if done.outcome.is_ok() { outcome } else { done.outcome };
-        count(cmd, &Paths::default(), outcome, &OpCounters::default())
+        (cmd, count(&cmd, &Paths::default(), outcome, &OpCounters::default()))
     });
-    let done = std::iter::once(done).chain(rest).collect();
-    Some(Together { done, joined })
+    Some(Together { first: done, others: rest.collect(), joined })
 }

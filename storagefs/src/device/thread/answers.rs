@@ -7,7 +7,6 @@ use crate::device::placed::is_placed;
 use crate::device::rtc::merged::Together;
 use crate::fs::optimistic::only_looks;
 use crate::fs::straight;
-use smallvec::SmallVec;
 use weldfs_ciscops::interp::MERGED;
 use weldfs_ciscops::limits::POSTED_MAX;
 use weldfs_ciscops::{Durability, Op};
@@ -61,8 +60,21 @@ where
         self.spells_ns.set(self.spells_ns.get() + spell.now.saturating_sub(begin));
     }
 
+    /// Answers a command that is over at once, perhaps with some behind it: how many.
+    pub(super) fn answer_some(
+        &self,
+        queue: &QueueState,
+        ends: &mut Ends,
+        (raw, posted): (&RawCommand, bool),
+        spell: &mut Spell,
+    ) -> u32 {
+        // What a client goes on without tends to come in rows.
+        let merged = if posted { self.answer_merged(queue, ends, raw, spell) } else { 0 };
+        if merged > 0 { merged } else { self.answer(queue, ends, (raw, posted), spell).into() }
+    }
+
     /// Answers a command that is over at once; false when it is none, or not now. `posted`: one of a lease's holder.
-    pub(super) fn answer(
+    fn answer(
         &self,
         queue: &QueueState,
         ends: &mut Ends,
@@ -97,73 +109,54 @@ where
         true
     }
 
-    /// Answers a posted command, and those behind it that are in the ring already and become part of its record; false,
-    /// and nothing has happened, where there are none.
-    pub(super) fn answer_merged(
-        &self,
-        queue: &QueueState,
-        ends: &mut Ends,
-        raw: &RawCommand,
-        spell: &mut Spell,
-    ) -> bool {
-        if self.given_up.get() == Some((queue.session.id, queue.index, raw.0.sequence)) {
-            return false;
+    /// Answers a posted command with those behind it that were seen in the ring and become part of its record: how
+    /// many; 0, and nothing has happened, where none is behind it that might, or it is to be answered otherwise.
+    fn answer_merged(&self, queue: &QueueState, ends: &mut Ends, raw: &RawCommand, spell: &mut Spell) -> u32 {
+        let tried = self.given_up.get() == Some((queue.session.id, queue.index, raw.0.sequence));
+        let Some(first) = joins(queue, raw, None).filter(|_| !tried) else { return 0 };
+        let mut second = ends.ahead(0).and_then(|raw| joins(queue, &raw, Some(&first)));
+        if second.is_none() {
+            return 0;
         }
-        let row = self.row(queue, ends, raw);
-        if row.len() < 2 {
-            return false;
-        }
+        let mut at = 0;
+        let mut next = || {
+            at += 1;
+            second.take().or_else(|| ends.ahead(at - 1).and_then(|raw| joins(queue, &raw, Some(&first))))
+        };
         let begin = spell.next();
-        let together =
-            catch_unwind(AssertUnwindSafe(|| rtc::merged::run(self.core, queue, &row))).unwrap_or_else(|_| {
-                self.core.poison();
-                None
-            });
+        let run = AssertUnwindSafe(|| rtc::merged::run(self.core, queue, &first, &mut next));
+        let together = catch_unwind(run).unwrap_or_else(|_| {
+            self.core.poison();
+            None
+        });
         self.spend(spell, begin);
-        let Some(Together { mut done, joined }) = together else { return false };
-        let mut from = begin;
-        for (i, (cmd, done)) in row.iter().zip(&mut done).enumerate() {
-            done.outcome.result2 |= if i > 0 && done.outcome.is_ok() { MERGED } else { 0 };
-            // Those behind the first are still in the ring: seen there, and with room for their completions.
-            if i > 0 && ends.next(&queue.pair).is_err() {
+        let Some(Together { first: done, others, joined }) = together else { return 0 };
+        let all = 1 + others.len();
+        // Each has a part of the time.
+        let (each, mut from) = ((spell.now - begin) / all as u64, begin);
+        let mut over = |ends: &mut Ends, cmd: &Command, done: &Done| {
+            note_failure(queue, cmd, &done.outcome);
+            self.count_answer(queue, ends.seen(begin), (from, from + each), cmd, done);
+            from += each;
+            ends.answer(&done.outcome.to_cqe(cmd.seq));
+        };
+        over(ends, &first, &done);
+        for (cmd, mut done) in others {
+            // It was counted in the ring, and its completion had room, by indices of our own.
+            if ends.next(&queue.pair).is_err() {
+                // What is done would be done again.
+                self.core.poison();
                 break;
             }
-            note_failure(queue, cmd, &done.outcome);
-            self.count_answer(queue, ends.seen(begin), (from, spell.now), cmd, done);
-            from = spell.now;
-            ends.answer(&done.outcome.to_cqe(cmd.seq));
+            done.outcome.result2 |= if done.outcome.is_ok() { MERGED } else { 0 };
+            over(ends, &cmd, &done);
         }
         let c = &queue.counters;
-        c.posted.add(done.len() as u64);
+        c.posted.add(all as u64);
         c.merged_writes.add(joined.writes);
         c.merged_places.add(joined.places);
         c.merged_attributes.add(joined.attributes);
-        true
-    }
-
-    /// A posted command with those right behind it that might become part of its record.
-    fn row(&self, queue: &QueueState, ends: &mut Ends, raw: &RawCommand) -> SmallVec<[Command; 8]> {
-        let mut row = SmallVec::new();
-        let mut next = Some(*raw);
-        while let Some(raw) = next {
-            let joins = raw.0.flags & flags::POSTED != 0 && raw.0.length <= POSTED_MAX;
-            let Some(cmd) = joins.then(|| validate(&raw, &queue.limits).ok()).flatten() else { break };
-            // As `may_complete` says, and as the first one.
-            let plain = !cmd.after_durable && !cmd.detectable && !is_placed(&cmd);
-            let alike = |first: &Command| {
-                let about = |cmd: &Command| straight::concerned(&cmd.op).map(|(h, _)| h);
-                about(&cmd) == about(first) && cmd.durability == first.durability
-            };
-            if !plain || !straight::may_join(&cmd.op) || !row.first().is_none_or(alike) {
-                break;
-            }
-            row.push(cmd);
-            if row.len() >= straight::MERGED_MAX {
-                break;
-            }
-            next = ends.ahead(row.len() as u32 - 1);
-        }
-        row
+        all as u32
     }
 
     /// Runs a command; `None` where it would have to wait.
@@ -263,6 +256,17 @@ where
             self.core.poison();
         }
     }
+}
+
+/// A posted command that may be in one record with others, with `first` as the first of them if that is given.
+fn joins(queue: &QueueState, raw: &RawCommand, first: Option<&Command>) -> Option<Command> {
+    let posted = raw.0.flags & flags::POSTED != 0 && raw.0.length <= POSTED_MAX;
+    let cmd = posted.then(|| validate(raw, &queue.limits).ok()).flatten()?;
+    // As `may_complete` says, and as the first one.
+    let plain = !cmd.after_durable && !cmd.detectable && !is_placed(&cmd);
+    let about = |cmd: &Command| straight::concerned(&cmd.op).map(|(h, _)| h);
+    let alike = |first: &Command| about(&cmd) == about(first) && cmd.durability == first.durability;
+    (plain && straight::may_join(&cmd.op) && first.is_none_or(alike)).then_some(cmd)
 }
 
 /// Counts a command that touched nothing but the completion ring.

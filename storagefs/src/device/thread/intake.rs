@@ -221,7 +221,8 @@ where
         // Beside others who have commands in their rings, nothing is answered past the run queue.
         let alone = !self.crowded && self.is_alone() && self.may_answer() && !self.spells_last();
         let mut spell = Spell::default();
-        for answered in 0..BATCH_PER_QUEUE {
+        let mut answered = 0;
+        while answered < BATCH_PER_QUEUE {
             let fresh = ends.held().is_none();
             let raw = match ends.next(&queue.pair) {
                 Ok(raw) => raw,
@@ -245,11 +246,11 @@ where
             }
             let limited = !ends.is_draining();
             // What a client goes on without tends to come in rows.
-            if alone && fresh && limited && posted && self.answer_merged(queue, &mut ends, &raw, &mut spell) {
-                if self.spells_last() { break } else { continue }
-            }
             // The empty case of the queue: nothing to wait for, nothing to hold; counted like every other command.
-            if alone && fresh && limited && self.answer(queue, &mut ends, (&raw, posted), &mut spell) {
+            let at_once = alone && fresh && limited;
+            let over = if at_once { self.answer_some(queue, &mut ends, (&raw, posted), &mut spell) } else { 0 };
+            if over > 0 {
+                answered += over;
                 if self.spells_last() { break } else { continue }
             }
             if !posted && self.must_leave_slot() || limited && !admit(queue, bytes_of(&raw)) {

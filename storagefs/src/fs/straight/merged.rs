@@ -20,8 +20,8 @@ const STRETCHES_MAX: usize = 8;
 pub(crate) struct Merged<'a> {
     /// What changes; its outcome is the first command's.
     pub changed: Changed<'a>,
-    /// Outcomes of the others.
-    pub others: SmallVec<[Outcome; 8]>,
+    /// The others, and their outcomes.
+    pub others: SmallVec<[(Command, Outcome); 4]>,
     /// How they came to be in it.
     pub joined: Joined,
 }
@@ -43,13 +43,14 @@ pub(crate) fn may_join(op: &Op) -> bool {
     matches!(op, Op::Write { .. } | Op::SetAttr { .. })
 }
 
-/// Plans what as many of `cmds` as can be one record change of the file that their handle stands for, which they hold
-/// alone, at time `now`; the first at least.
+/// Plans what `first`, and as many of those behind it as can be in one record with it, change of the file that their
+/// handle stands for, which they hold alone, at time `now`. `next` is asked for one when the one before it is among
+/// them.
 pub(crate) fn plan_merged<'a>(
     store: &'a Store,
     session: &dyn SessionView,
     pool: &SharedRegion,
-    cmds: &[Command],
+    (first, next): (&Command, &mut dyn FnMut() -> Option<Command>),
     file: OpenFile,
     now: (i64, u32),
 ) -> Option<Merged<'a>> {
@@ -58,11 +59,15 @@ pub(crate) fn plan_merged<'a>(
         return None;
     }
     let (size, mode, now) = (rec.size, rec.mode, Time { sec: now.0, nsec: now.1 });
-    let most = if store.writes_directly() { SLICE_BYTES as usize } else { store.inline_max() };
-    let mut row = Row::new((session, pool), file, rec, now, most);
-    let mut outcomes = cmds.iter().map_while(|cmd| row.add(cmd));
-    let first = outcomes.next()?;
-    let others = outcomes.collect();
+    let mut row = Row::new((session, pool), file, rec, now, store);
+    let first = row.add(first)?;
+    let mut others = SmallVec::new();
+    while row.count < MERGED_MAX
+        && let Some(cmd) = next()
+        && let Some(outcome) = row.add(&cmd)
+    {
+        others.push((cmd, outcome));
+    }
     let (ordinary, inline) = (session.cred().uid != 0, row.bytes <= store.inline_max());
     let (counters, fresh) = (OpCounters::default(), false);
     let mut line = Line { store, file, size, mode, now, ordinary, inline, fresh, counters };
@@ -81,8 +86,9 @@ struct Row<'p> {
     pool: &'p SharedRegion,
     file: OpenFile,
     now: Time,
-    /// Bytes that they may write.
+    /// Bytes that they may write, and up to which these go into the record.
     most: usize,
+    inline: usize,
     /// The file as it is behind them, and which of its attributes they have changed.
     rec: InodeRec,
     mask: u16,
@@ -102,29 +108,30 @@ impl<'p> Row<'p> {
         file: OpenFile,
         rec: InodeRec,
         now: Time,
-        most: usize,
+        store: &Store,
     ) -> Row<'p> {
-        let (pieces, stretches, joined) = (SmallVec::new(), SmallVec::new(), Joined::default());
+        let inline = store.inline_max().min(SLICE_BYTES as usize);
         Row {
             session,
             pool,
             file,
             now,
-            most,
+            most: if store.writes_directly() { SLICE_BYTES as usize } else { inline },
+            inline,
             rec,
             mask: 0,
             cursor: None,
             bytes: 0,
-            pieces,
-            stretches,
-            joined,
+            pieces: SmallVec::new(),
+            stretches: SmallVec::new(),
+            joined: Joined::default(),
             count: 0,
         }
     }
 
     /// One more command; `None`, and nothing has changed, where it cannot be among them.
     fn add(&mut self, cmd: &Command) -> Option<Outcome> {
-        if in_steps(cmd) || self.count >= MERGED_MAX {
+        if in_steps(cmd) {
             return None;
         }
         let outcome = match cmd.op {
@@ -173,6 +180,12 @@ impl<'p> Row<'p> {
     /// another has written.
     fn place(&mut self, off: u64, end: u64) -> Option<bool> {
         let behind = self.stretches.iter().position(|(_, to)| *to == off);
+        // A few bytes go into the record, of several places as of one: together they are not to make blocks of each.
+        let few = |from: u64, to: u64| (to - from) as usize <= self.inline;
+        let more = self.bytes + (end - off) as usize > self.inline;
+        if behind.is_none() && more && few(off, end) && self.stretches.iter().any(|(from, to)| few(*from, *to)) {
+            return None;
+        }
         let blocks = |from: u64, to: u64| from / BLOCK_BYTES..to.div_ceil(BLOCK_BYTES);
         let mine = blocks(off, end);
         for (i, (from, to)) in self.stretches.iter().enumerate() {
@@ -203,7 +216,9 @@ impl<'p> Row<'p> {
 
     /// What all of them take at most.
     fn need(&self, line: &Line<'_>) -> Option<Need> {
-        let start = Need { log_bytes: LOG_BASE, meta_keys: 8, ..Need::default() };
+        // As of one change of attributes: near full, the inode's page must have room to be rewritten.
+        let overwrite_blocks = u32::from(self.stretches.is_empty());
+        let start = Need { log_bytes: LOG_BASE, meta_keys: 8, overwrite_blocks, ..Need::default() };
         self.stretches.iter().try_fold(start, |all, (from, to)| {
             let one = line.need(*from, (to - from) as usize)?;
             Some(Need {
