@@ -164,7 +164,7 @@ fn kill_the_device(rig: Rig, seed: u64) -> (Rig, Result<(), String>) {
     (rig, Err(format!("seed {seed}: the device was killed, and shows what no part of the calls left: {told}")))
 }
 
-/// Runs programs on one image, and reports how many of their calls did not wait, by pattern; none where this cannot run.
+/// Runs programs on one image, and reports how many of their calls did not wait, by pattern; none where that cannot be.
 fn run(setting: &'static str, programs: Range<u64>, seed: &mut u64) -> Option<BTreeMap<String, u64>> {
     let mut rig = Rig::start("no_program_finds_out_what_is_merged", setting)?;
     for n in programs {
