@@ -222,8 +222,8 @@ fn stats(image: &Path) -> serde_json::Value {
     json(&ok([OsStr::new("stats"), "--json".as_ref(), image.as_ref()]))
 }
 
-/// Runs a script of Python's, made for the device's process, over a served image with reports on: what the device says before and after it, and the
-/// report.
+/// Runs a script of Python's, made for the device's process, over a served image with reports on: what the device says
+/// before and after it, and the report.
 fn over_served(
     medium: &str,
     setting: &str,
@@ -298,7 +298,8 @@ assert data == b"".join(b"%06d\n" % i for i in range(1500))
     assert!(of("posted") >= 1500 && of("merged_writes") >= 50 * 20, "{report}");
     assert!(records <= 1500 - of("merged_writes") + 60, "{records} records");
     let told = |line: &str| {
-        line.contains("in one record with others").then(|| line.split_whitespace().last()?.parse().ok())?
+        let line = line.contains("in one record with others").then_some(line)?;
+        line.split_whitespace().last()?.parse::<u64>().ok()
     };
     let told: Vec<u64> = report.lines().filter_map(told).collect();
     assert_eq!(told, [of("merged_writes")], "{report}");
