@@ -29,17 +29,20 @@ impl On {
     }
 }
 
+/// Commands, and whether they are posted.
+type Row = Vec<(Op, bool)>;
+
 fn merged(total: &Totals) -> [u64; 3] {
     [total.merged_writes, total.merged_places, total.merged_attributes]
 }
 
 /// What `make` posts, all at once and one by one: the file comes to the same, and the answers are the same.
-fn same(medium: On, cred: Cred, flags: OpenFlags, make: &dyn Fn(&mut Hand<'_>) -> Vec<(Op, bool)>) -> [u64; 3] {
+fn same(medium: On, cred: Cred, flags: OpenFlags, make: &dyn Fn(&mut Hand<'_>) -> Row) -> [u64; 3] {
     rows(medium, cred, flags, &|hand| vec![make(hand)])
 }
 
 /// The same of several rows; each is over before the next one is posted.
-fn rows(medium: On, cred: Cred, flags: OpenFlags, make: &dyn Fn(&mut Hand<'_>) -> Vec<Vec<(Op, bool)>>) -> [u64; 3] {
+fn rows(medium: On, cred: Cred, flags: OpenFlags, make: &dyn Fn(&mut Hand<'_>) -> Vec<Row>) -> [u64; 3] {
     let run = |together| {
         on((medium.medium(), Durability::Default), cred.clone(), flags, |hand, _| {
             let rows = make(hand);
