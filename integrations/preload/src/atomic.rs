@@ -34,7 +34,8 @@ static TURN: Mutex<()> = Mutex::new(());
 thread_local! {
     static HOLDS_TURN: Cell<bool> = const { Cell::new(false) };
 }
-static KEPT: Mutex<Kept> = Mutex::new(Kept { renames: Vec::new(), inodes: Vec::new(), since: None, failed: 0 });
+static KEPT: Mutex<Kept> =
+    Mutex::new(Kept { renames: Vec::new(), inodes: Vec::new(), since: None, failed: 0, locked: Vec::new() });
 
 /// Held over a fork.
 pub type Held = Option<table::Once>;
@@ -54,6 +55,8 @@ struct Kept {
     since: Option<Instant>,
     /// Of the first that could not be made after all, until a sync has said so.
     failed: i32,
+    /// Inodes of files that this process has asked for locks of.
+    locked: Vec<u64>,
 }
 
 /// Absolute names in the device, in normal form, and the directories that they are in.
@@ -78,7 +81,7 @@ impl Kept {
     /// Makes all of them: as one transaction, without those that cannot be made any more; where the device cannot, one
     /// after the other.
     fn make(&mut self) {
-        let mut renames = std::mem::take(&mut self.renames);
+        let (mut renames, mut odd) = (std::mem::take(&mut self.renames), Vec::new());
         (self.inodes, self.since) = (Vec::new(), None);
         patterns::note_renames(renames.len());
         while renames.len() > 1 {
@@ -95,9 +98,7 @@ impl Kept {
                 Err(_) => {
                     // Another process has changed what was found when they were kept?
                     let before = renames.len();
-                    let impossible = renames.extract_if(.., |rename| plain(&rename.from, &rename.to).is_none());
-                    let impossible: Vec<Rename> = impossible.collect();
-                    impossible.iter().for_each(|rename| self.alone(rename));
+                    odd.extend(renames.extract_if(.., |rename| plain(&rename.from, &rename.to).is_none()));
                     if renames.len() == before {
                         report::warn(&["WELDFS_ATOMIC: renames cannot be made together, and are made one by one"]);
                         break;
@@ -111,6 +112,7 @@ impl Kept {
         } else {
             renames.iter().for_each(|rename| self.alone(rename));
         }
+        odd.iter().for_each(|rename| self.alone(rename));
         // Others have waited for it.
         ANY.store(false, Ordering::Release);
     }
@@ -235,6 +237,9 @@ pub fn keeps(from: Option<&[u8]>, to: Option<&[u8]>, dirs: [&[u8]; 2]) -> bool {
         };
         dirs.into_iter().any(is_below).then_some(name)
     };
+    if !device::is_own_process() {
+        return false;
+    }
     let names = below(from).zip(below(to));
     with(|kept| match names {
         Some((from, to)) if !OVER.load(Ordering::Relaxed) && kept.take(&from, &to) => true,
@@ -249,16 +254,21 @@ pub fn keeps(from: Option<&[u8]>, to: Option<&[u8]>, dirs: [&[u8]; 2]) -> bool {
 /// Before a call about a name (absolute in the device, where it is known; empty: about `base` itself): those that are
 /// kept are made, if it may find out that they are not.
 pub fn before(name: Option<&[u8]>, base: Handle) {
+    // A child that has its parent's memory: the parent makes them.
+    if !device::is_own_process() {
+        return;
+    }
     let itself = name.is_some_and(<[u8]>::is_empty);
     let name = name.and_then(normal);
-    // A link leads to whatever it says.
-    let link = |name: &[u8]| device::on(|d| d.statat(Handle::ROOT, name, true)).is_ok_and(|st| is(&st, libc::S_IFLNK));
+    let found = name.as_deref().and_then(|name| device::on(|d| d.statat(Handle::ROOT, name, true)).ok());
     let apart = match &name {
-        Some(name) => !link(name),
+        // A link leads to whatever it says.
+        Some(_) => !found.as_ref().is_some_and(|st| is(st, libc::S_IFLNK)),
         None => itself && !device::on(|d| d.stat(base)).is_ok_and(|st| is(&st, libc::S_IFDIR)),
     };
     with(|kept| {
-        if !apart || kept.is_old() || name.is_some_and(|name| kept.concerns(&name)) {
+        let theirs = |st: StatBody| kept.inodes.contains(&st.ino);
+        if !apart || kept.is_old() || found.is_some_and(theirs) || name.is_some_and(|name| kept.concerns(&name)) {
             kept.make();
         }
     });
@@ -267,8 +277,36 @@ pub fn before(name: Option<&[u8]>, base: Handle) {
 /// Makes those that are kept: before other processes are born or find this one's files, a directory is listed or
 /// changed by a descriptor, something is destroyed, or a lock is asked for or given back.
 pub fn make() {
-    if any() {
+    if any() && device::is_own_process() {
         with(Kept::make);
+    }
+}
+
+/// Before a lock of a file is asked for or given back: others go by it.
+pub fn before_lock(h: Handle) {
+    if said().is_none() || !device::is_own_process() {
+        return;
+    }
+    let of = device::on(|d| d.stat(h));
+    with(|kept| {
+        if let Ok(st) = of
+            && !kept.locked.contains(&st.ino)
+        {
+            kept.locked.push(st.ino);
+        }
+        kept.make();
+    });
+}
+
+/// Before a descriptor is closed: its file may have locks.
+pub fn before_close(h: Handle) {
+    if any() && device::is_own_process() {
+        let of = device::on(|d| d.stat(h));
+        with(|kept| {
+            if of.map_or(true, |st| kept.locked.contains(&st.ino)) {
+                kept.make();
+            }
+        });
     }
 }
 
@@ -294,16 +332,26 @@ pub fn end() {
     if device::is_own_process() {
         OVER.store(true, Ordering::Relaxed);
     }
-    make();
+    // Also where one is just being kept.
+    if said().is_some() && device::is_own_process() {
+        with(Kept::make);
+    }
 }
 
-/// Before a fork: none is kept on either side.
+/// Before a fork: none is kept on either side, and what failed is told by the parent's next sync.
 pub fn before_fork() -> Held {
     let turn = table::Once::enter(&TURN, &HOLDS_TURN);
     if turn.is_some() && any() {
         KEPT.lock().make();
     }
     turn
+}
+
+/// After it, in the child.
+pub fn born(held: &Held) {
+    if held.is_some() {
+        KEPT.lock().failed = 0;
+    }
 }
 
 /// An absolute name without empty parts and single dots; `None` where it has double ones, or ends in a slash or a dot.

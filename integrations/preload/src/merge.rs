@@ -103,7 +103,7 @@ pub fn set_attr(fd: i32, h: Handle, set: &SetAttrBody) -> Res<bool> {
 pub fn close(last: &table::Last) -> Res<()> {
     // Its locks are given back.
     if LOCKED.load(Ordering::Relaxed) {
-        atomic::make();
+        atomic::before_close(last.handle);
     }
     match last.lease.as_ref().filter(|_| is_on(CLOSE) && !LOCKED.load(Ordering::Relaxed)) {
         Some(lease) => {

@@ -168,6 +168,9 @@ fn truncate_spot(spot: &Spot<'_>, size: off_t) -> Res<c_int> {
 }
 
 pub fn truncate_fd(fd: c_int, h: Handle, size: off_t) -> c_int {
+    if atomic::any() && device::on(|d| d.stat(h)).is_ok_and(|st| st.size as i64 > size) {
+        atomic::make();
+    }
     let before = registry::stamp();
     let cut = |file: c_int| sys::checked(libc::SYS_ftruncate, [file as usize, size as usize, 0, 0, 0, 0]).map(drop);
     match promote::mapped(fd) {

@@ -29,6 +29,8 @@ fn owner() -> u64 {
 
 /// Drops every POSIX lock this process holds on a file, as closing any descriptor of it does.
 pub fn drop_locks(h: Handle) {
+    // Before others can have them.
+    atomic::before_close(h);
     let _ = device::on(|d| d.lock_set(h, LockSpace::Process, LockKind::Unlock, 0, 0, owner()));
 }
 
@@ -86,7 +88,7 @@ fn set_lock(fd: c_int, h: Handle, arg: *const Lock, space: LockSpace, wait: bool
     let lock = abi::get(arg)?;
     let (start, len) = range(h, &lock)?;
     let kind = kind(&lock)?;
-    atomic::make();
+    atomic::before_lock(h);
     super::open::LOCKS_IN_USE.store(true, Ordering::Relaxed);
     merge::note_lock();
     if let Some(open) = table::entry(fd) {
@@ -208,7 +210,7 @@ fn control(fd: c_int, h: Handle, command: c_int, arg: usize, real: impl FnOnce()
 }
 
 fn whole_file(fd: c_int, h: Handle, operation: c_int) -> Res<()> {
-    atomic::make();
+    atomic::before_lock(h);
     if let Some(open) = table::entry(fd) {
         open.kernel.lock();
     }

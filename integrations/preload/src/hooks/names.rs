@@ -38,7 +38,11 @@ fn called(said: &'static [u8]) -> &'static [u8] {
         Ok(Walked::Inside(name)) => Some(name),
         _ => None,
     };
-    NAME.get_or_init(walked).as_deref().unwrap_or(said)
+    // A thread that walks holds up no other, nor a child that has no such thread.
+    if NAME.get().is_none() {
+        let _ = NAME.set(walked());
+    }
+    NAME.get().and_then(Option::as_deref).unwrap_or(said)
 }
 
 fn rename_spots(from: &Spot<'_>, to: &Spot<'_>, flags: c_uint) -> Res<c_int> {

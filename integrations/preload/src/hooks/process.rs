@@ -71,6 +71,9 @@ fn after_fork(child: bool) {
         drop((library, spawn, stdio));
         device::after_fork(device, child);
         table::after_fork(table, child);
+        if child {
+            atomic::born(&renames);
+        }
         drop((sharing, renames));
     }
     if child {

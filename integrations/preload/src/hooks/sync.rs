@@ -33,6 +33,9 @@ fn allocate(fd: c_int, h: Handle, mode: c_int, off: off_t, len: off_t) -> Res<()
         m if m == libc::FALLOC_FL_ZERO_RANGE | libc::FALLOC_FL_KEEP_SIZE => FallocMode::ZeroKeepSize,
         _ => return Err(report::decline(libc::EOPNOTSUPP, "this fallocate mode")),
     };
+    if matches!(mode, FallocMode::Punch | FallocMode::Zero | FallocMode::ZeroKeepSize) {
+        atomic::make();
+    }
     if matches!(mode, FallocMode::Reserve | FallocMode::Zero) && super::flags_of(fd).contains(OpenFlags::WRITE) {
         limit::sizable(at.saturating_add(len), || Some(device::on(|d| d.stat(h)).ok()?.size))?;
     }

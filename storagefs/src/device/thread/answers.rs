@@ -60,7 +60,8 @@ where
         self.spells_ns.set(self.spells_ns.get() + spell.now.saturating_sub(begin));
     }
 
-    /// Answers a command that is over at once, perhaps with some behind it: how many.
+    /// Answers a command that is over at once, perhaps with some behind it: how many. The empty case of the queue:
+    /// nothing to wait for, nothing to hold; counted like every other command.
     pub(super) fn answer_some(
         &self,
         queue: &QueueState,

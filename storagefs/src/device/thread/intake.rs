@@ -246,7 +246,6 @@ where
             }
             let limited = !ends.is_draining();
             // What a client goes on without tends to come in rows.
-            // The empty case of the queue: nothing to wait for, nothing to hold; counted like every other command.
             let at_once = alone && fresh && limited;
             let over = if at_once { self.answer_some(queue, &mut ends, (&raw, posted), &mut spell) } else { 0 };
             if over > 0 {
