@@ -3,7 +3,7 @@
 use crate::rig::{NOBODY, Place, Served, fails, ok, shell_as, usable, weldfs};
 use std::fs;
 use std::io::{Read, Write};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 
 #[test]
 fn what_another_session_changes_is_seen_at_once() {
@@ -33,6 +33,40 @@ fn what_another_session_changes_is_seen_at_once() {
     assert_eq!(ok(weldfs(["cat"]).arg(place.inside("/new"))), "from the mount");
     ok(weldfs(["rm"]).arg(place.inside("/new")));
     assert!(fs::metadata(place.at("new")).is_err());
+    mounted.unmount();
+    place.is_clean();
+}
+
+/// The kernel took the time that its own change was answered with for one that it knew, and kept pages of what another
+/// session had cut off.
+#[test]
+fn what_another_session_cut_off_does_not_come_back_with_a_change_at_the_mount() {
+    if !usable("what_another_session_cut_off_does_not_come_back_with_a_change_at_the_mount") {
+        return;
+    }
+    let place = Place::new("64M");
+    let mounted = place.mount(&[]);
+    for round in 1..=20u64 {
+        let name = format!("f{round}");
+        fs::write(place.at(&name), vec![7; 20_480]).expect("write");
+        let file = fs::OpenOptions::new().read(true).write(true).open(place.at(&name)).expect("open");
+        let mut found = vec![0; 20_480];
+        file.read_exact_at(&mut found, 0).expect("read");
+        ok(weldfs(["truncate", "--size", "3512"]).arg(place.inside(&format!("/{name}"))));
+        file.set_len(20_480).expect("ftruncate");
+        file.read_exact_at(&mut found, 0).expect("read");
+        let kept = found.iter().rposition(|b| *b != 0).map_or(0, |last| last + 1);
+        assert_eq!((kept, file.metadata().expect("stat").len()), (3512, 20_480), "round {round}");
+        // Of the same length, and other bytes.
+        ok(weldfs(["truncate", "--size", "0"]).arg(place.inside(&format!("/{name}"))));
+        ok(weldfs(["truncate", "--size", "20480"]).arg(place.inside(&format!("/{name}"))));
+        file.set_permissions(fs::Permissions::from_mode(0o640)).expect("fchmod");
+        file.read_exact_at(&mut found, 0).expect("read");
+        assert!(found.iter().all(|b| *b == 0), "round {round}");
+        // What it told the kernel is not what it tells anyone else.
+        let (held, named) = (file.metadata().expect("stat"), fs::metadata(place.at(&name)).expect("stat"));
+        assert_eq!((held.mtime(), held.mtime_nsec()), (named.mtime(), named.mtime_nsec()));
+    }
     mounted.unmount();
     place.is_clean();
 }

@@ -84,7 +84,15 @@ impl Fs {
             }
         }
         let stat = self.stat(session, node)?;
-        out.put(&self.attributes(&stat))
+        let mut told = self.attributes(&stat);
+        let mapped = self.handing.as_ref().is_some_and(|handing| handing.listing().lists(stat.ino));
+        if self.keeping.attributes.is_zero() && !mapped {
+            // The kernel takes the time that it is told here for one that it knew, and asks for none before a change by
+            // a descriptor. If another session has changed the file since it looked, its pages are not what the file
+            // has: the next look must find another time, and no look is answered with this one.
+            told.attr.mtimensec ^= 1;
+        }
+        out.put(&told)
     }
 
     pub(crate) fn access(&self, request: &Request<'_>, session: &Arc<Session>) -> Result<Said, Errno> {
