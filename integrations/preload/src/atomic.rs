@@ -313,7 +313,7 @@ pub fn before_close(h: Handle) {
 /// The same as part of a sync; what could not be made is its errno. EINTR in a signal's handler that came in the middle
 /// of one.
 pub fn sync() -> Res<()> {
-    if said().is_none() {
+    if said().is_none() || !device::is_own_process() {
         return Ok(());
     }
     let made = with(|kept| {
