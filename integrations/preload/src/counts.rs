@@ -222,6 +222,19 @@ impl Page {
         self.pad(self.used, width.saturating_sub(len));
         self.put(&digits[at..]);
     }
+
+    /// A line for a count that is none of one function's, if it is not 0.
+    fn line(&mut self, what: &[&[u8]], n: u64) {
+        if n == 0 {
+            return;
+        }
+        let start = self.used;
+        self.put(b"weldfs:   ");
+        what.iter().for_each(|part| self.put(part));
+        self.pad(start, 51);
+        self.number(n, 11);
+        self.put(b"\n");
+    }
 }
 
 /// Gives the table of all counts to `print`, as one text, and starts again from zero. Nothing is given where no call
@@ -254,28 +267,13 @@ pub fn table(program: &[u8], pid: u64, print: impl FnOnce(&[u8])) {
         page.number(counts[2], 11);
         page.put(b"\n");
     }
-    for (name, n) in crate::patterns::take_counts().into_iter().filter(|(_, n)| *n > 0) {
-        let start = page.used;
-        page.put(b"weldfs:   of these, not waited for: ");
-        page.put(name);
-        page.pad(start, 51);
-        page.number(n, 11);
-        page.put(b"\n");
+    for (name, n) in crate::patterns::take_counts() {
+        page.line(&[b"of these, not waited for: ", name], n);
     }
     let [renames, transactions] = crate::patterns::take_kept();
-    let more: [(&[u8], u64); 3] = [
-        (b"of those, in one record with others:", weldfs::take_merged()),
-        (b"renames kept for transactions:", renames),
-        (b"transactions that made them:", transactions),
-    ];
-    for (what, n) in more.into_iter().filter(|(_, n)| *n > 0) {
-        let start = page.used;
-        page.put(b"weldfs:   ");
-        page.put(what);
-        page.pad(start, 51);
-        page.number(n, 11);
-        page.put(b"\n");
-    }
+    page.line(&[b"of those, in one record with others:"], weldfs::take_merged());
+    page.line(&[b"renames kept for transactions:"], renames);
+    page.line(&[b"transactions that made them:"], transactions);
     print(&page.bytes[..page.used]);
 }
 
