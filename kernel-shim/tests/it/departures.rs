@@ -122,8 +122,19 @@ fn a_client_of_a_host_directory_finds_the_calls_of_killed_ones_over() {
     serving.join().unwrap();
 }
 
+/// In a process of its own: the children of other tests have a copy of each descriptor until their exec.
 #[test]
 fn a_lock_goes_with_the_last_descriptor_that_stood_for_its_file() {
+    let mut alone = Command::new(std::env::current_exe().unwrap());
+    alone.args(["--exact", "departures::a_descriptor_alone", "--nocapture", "--ignored"]).stdout(Stdio::piped());
+    let ran = alone.output().unwrap();
+    let said = String::from_utf8_lossy(&ran.stdout).into_owned();
+    assert!(ran.status.success() && said.contains("1 passed"), "{said}{}", String::from_utf8_lossy(&ran.stderr));
+}
+
+#[test]
+#[ignore = "run by a_lock_goes_with_the_last_descriptor_that_stood_for_its_file"]
+fn a_descriptor_alone() {
     let embedded = Embedded::open(&Source::Ram(64 << 20), DeviceConfig::default()).unwrap();
     let gone: Arc<dyn Transport> = Arc::from(embedded.attach(&AttachOptions::default()).unwrap());
     let mut q = Queue::new(gone.new_queue(8, 1 << 16).unwrap(), gone.clone()).unwrap();

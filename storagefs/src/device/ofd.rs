@@ -224,7 +224,9 @@ impl<B> OpenFiles<B> {
             let found = self.locks.test(ino, space, want)?;
             match found.owner {
                 Owner::File(id) if self.look_at(id) == Looked::Gone => {}
-                _ => return Some(found),
+                // Another thread may have let go of its owner since it was found: locks go before their owner does.
+                _ if self.locks.test(ino, space, want)?.owner == found.owner => return Some(found),
+                _ => {}
             }
         }
     }
@@ -257,7 +259,18 @@ impl<B> OpenFiles<B> {
             return Looked::Other;
         }
         drop(alone);
-        self.drop_if_dead(&p)
+        self.look_at_lone(description, &p)
+    }
+
+    /// The same of a placeholder that is entered in `alone`, where another may have taken its place.
+    fn look_at_lone(&self, description: u64, p: &Arc<Placeholder<B>>) -> Looked {
+        let looked = self.drop_if_dead(p);
+        let mut alone = self.alone.lock();
+        if looked == Looked::Gone && alone.get(&description).is_some_and(|entered| Arc::ptr_eq(entered, p)) {
+            // Another thread may have let go of it before this one entered it.
+            alone.remove(&description);
+        }
+        looked
     }
 
     fn drop_if_dead(&self, p: &Arc<Placeholder<B>>) -> Looked {
@@ -270,13 +283,21 @@ impl<B> OpenFiles<B> {
             return Looked::Other;
         }
         bound.remove(&p.file);
-        drop(bound);
         let description = p.description.lock().take();
         if let Some(d) = &description {
+            // Its locks first, and all under `bound`: another thread that asks for one of them at this moment finds
+            // the placeholder in `alone`, or no lock.
+            self.release_locks_of(d);
             self.alone.lock().remove(&d.id);
             d.placeholder.lock().take();
         }
+        drop(bound);
         Looked::Gone
+    }
+
+    fn release_locks_of(&self, d: &Description<B>) {
+        let owner = Owner::File(d.id);
+        self.locks.release(d.ino, |o| *o == owner);
     }
 }
 
@@ -377,19 +398,21 @@ impl<B> Description<B> {
         if self.handles.fetch_sub(1, Ordering::AcqRel) != 1 {
             return false;
         }
-        let Some(p) = self.placeholder.lock().clone() else { return false };
-        let held = self.files.drop_if_dead(&p) == Looked::Held;
-        if held {
-            self.files.alone.lock().insert(self.id, p);
-        }
-        held
+        // Entered before the look, not after it: a placeholder that dies between the two is found by those in whose
+        // way its locks stand. Under the lock of its place: what takes the place enters itself afterwards.
+        let p = {
+            let place = self.placeholder.lock();
+            let Some(p) = place.clone() else { return false };
+            self.files.alone.lock().insert(self.id, p.clone());
+            p
+        };
+        self.files.look_at_lone(self.id, &p) == Looked::Held
     }
 }
 
 impl<B> Drop for Description<B> {
     fn drop(&mut self) {
-        let owner = Owner::File(self.id);
-        self.files.locks.release(self.ino, |o| *o == owner);
+        self.files.release_locks_of(self);
         self.files.open.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -613,6 +636,7 @@ impl<B> Handles<B> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device::locks::Span;
     use crate::media::RamMedium;
     use crate::mount::{MkfsOptions, format};
     use crate::store::MountOptions;
@@ -635,5 +659,53 @@ mod tests {
         assert!(!store.is_open(InodeNo::ROOT));
         assert_eq!(handles.reserve(), Err(Errno::NODEV));
         assert_eq!(handles.len(), 0);
+    }
+
+    /// Another thread's regular look once took a description off the list before it had released its locks: a request
+    /// between the two was told that the lock's owner was still there.
+    #[test]
+    fn a_lock_is_free_when_its_placeholder_is_gone_whatever_other_threads_look_at() {
+        let files = OpenFiles::<u8>::new(4);
+        let tenant = Tenant::alone();
+        let payer: Arc<dyn Payer> = tenant.clone();
+        let ends = AtomicBool::new(false);
+        let want = |owner| Held { owner, tenant: 0, span: Span::ALL, exclusive: true };
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !ends.load(Ordering::Relaxed) {
+                        files.sweep();
+                    }
+                });
+            }
+            let mut refused = 0;
+            for round in 0..2000 {
+                let handles = Handles::new(1, tenant.clone());
+                let (id, sent) = handles.placeholders(1).unwrap().pop().unwrap();
+                let owner = {
+                    let description = files.describe(InodeNo::ROOT, OpenFlags::READ, 0).unwrap();
+                    files.bind(handles.take_placeholder(id).unwrap(), &description);
+                    let handle = handles.reserve().unwrap();
+                    let owner = Owner::File(description.id);
+                    handles.fill(handle, description);
+                    owner
+                };
+                files.lock(InodeNo::ROOT, Space::Whole, want(owner), &payer).unwrap();
+                // The session ends before its descriptor does, or after it.
+                if round % 2 == 0 {
+                    assert!(handles.close_all(), "held");
+                    drop(sent);
+                } else {
+                    drop(sent);
+                    handles.close_all();
+                }
+                let mine = want(Owner::File(u64::MAX));
+                refused += u32::from(files.lock(InodeNo::ROOT, Space::Whole, mine, &payer).is_err());
+                files.locks.release(InodeNo::ROOT, |_| true);
+            }
+            ends.store(true, Ordering::Relaxed);
+            assert_eq!(refused, 0);
+        });
+        assert_eq!((files.sweep(), files.open(), files.alone.lock().len(), files.bound.lock().len()), (0, 0, 0, 0));
     }
 }
