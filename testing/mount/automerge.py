@@ -5,6 +5,7 @@
 Each round runs each program once at each place, one place right after the other; a figure is the median of the rounds.
 With two busy processes beside it (or as many as there are processors) in the second half. Images lie in memory (pmem
 in /dev/shm), made anew for each round; the program's own time in the device's files is measured, not the run's start.
+Calls, commands and what became of them are for each file (or call); the calls are counted in a run that is not timed.
 docs/AUTOMERGE.md has what was measured with it.
 """
 
@@ -23,7 +24,8 @@ parser.add_argument("weldfs", help="the program, with its preload library beside
 parser.add_argument("--rounds", type=int, default=5)
 parser.add_argument("--files", type=int, default=5000, help="of the archive and the tree")
 parser.add_argument("--host", action="append", default=[], metavar="NAME=DIR", help="a directory of the host to compare")
-parser.add_argument("--only", action="append", default=[], help="of tar_x, cp_r, git_clone, maildir, writes, tar_c, grep_r, git_add, find, cp_within")
+parser.add_argument("--only", action="append", default=[], 
+    help="of tar_x, cp_r, git_clone, git_checkout, maildir, writes, tar_c, grep_r, git_add, find, cp_within")
 parser.add_argument("--medium", default="pmem", choices=["pmem", "block"], help="of the image, in memory")
 parser.add_argument("--busy", type=int, default=2, help="busy processes in the second half; 0: no second half")
 args = parser.parse_args()
@@ -82,6 +84,13 @@ def programs():
         "tar_x": ([["tar", "-C", "{}", "-xf", f"{work}/a.tar"]], args.files),
         "cp_r": ([["cp", "-r", f"{work}/tree", "{}/copy"]], args.files),
         "git_clone": ([["git", "clone", "-q", "--no-local", f"{work}/repository", "{}/clone"]], 1000),
+        "git_checkout": (
+            [
+                ["git", "clone", "-q", "--no-local", "--no-checkout", f"{work}/repository", "{}/clone"],
+                ["git", "-C", "{}/clone", "checkout", "-q", "HEAD", "."],
+            ],
+            1000,
+        ),
         "maildir": ([[sys.executable, f"{work}/maildir.py", "{}", "500"]], 500),
         "writes": ([[sys.executable, f"{work}/writes.py", "{}", "20000"]], 20000),
         "tar_c": ([fill, ["tar", "-C", "{}", "-cf", "/dev/shm/weldfs-automerge.tar", "tree"]], args.files),
@@ -103,24 +112,32 @@ def total():
     env = {k: v for k, v in os.environ.items() if k not in ("LD_PRELOAD",)}
     out = subprocess.run([weldfs, "stats", os.environ["WELDFS_SOCKET"], "--json"], env=env, capture_output=True)
     return json.loads(out.stdout)["total"]
+def calls(said):
+    rows = [line.split() for line in said.splitlines() if line.startswith("weldfs:   ") and "of th" not in line]
+    return sum(int(row[2]) for row in rows if len(row) == 5 and row[2].isdigit())
 for command in commands[:-1]:
     subprocess.run(command, check=True)
     # What that leaves for later is over then.
     time.sleep(2)
 before = total()
+report = sys.argv[3] == "report"
+env = os.environ | ({"WELDFS_REPORT": "1"} if report else {})
 start = time.perf_counter()
-subprocess.run(commands[-1], check=True)
+ran = subprocess.run(commands[-1], check=True, env=env, stderr=subprocess.PIPE if report else None, text=True)
 took = time.perf_counter() - start
 after = total()
-print(json.dumps({"ms": took * 1e3} | {k: after[k] - before[k] for k in ("commands", "posted", "doorbells")}))
+joined = ("merged_writes", "merged_places", "merged_attributes")
+told = {k: after[k] - before[k] for k in ("commands", "posted", "doorbells", *joined)}
+told["joined"] = sum(told[k] for k in joined)
+print(json.dumps({"ms": took * 1e3, "calls": calls(ran.stderr) if report else 0} | told))
 """
 
 
-def in_device(commands, merge):
+def in_device(commands, merge, how="timed"):
     image = tempfile.mktemp(prefix="weldfs-automerge-", suffix=".img", dir="/dev/shm")
     subprocess.run([weldfs, "mkfs", image, "--medium", args.medium, "--size", "1G"], check=True, stdout=subprocess.DEVNULL)
     env = os.environ | {"WELDFS_AUTOMERGE": merge}
-    inside = [sys.executable, "-c", INSIDE, json.dumps([[part.format("/weld") for part in c] for c in commands]), weldfs]
+    inside = [sys.executable, "-c", INSIDE, json.dumps([[part.format("/weld") for part in c] for c in commands]), weldfs, how]
     run = [weldfs, "run", "--mount", "never", "--image", image, "--", *inside]
     out = subprocess.run(run, env=env, check=True, stdout=subprocess.PIPE)
     os.unlink(image)
@@ -141,8 +158,9 @@ def main():
     hosts = dict(h.split("=", 1) for h in args.host) or {"tmpfs": "/dev/shm", "disk": work}
     print(f"{args.files} files; {args.rounds} rounds; hosts: {', '.join(f'{k} {v}' for k, v in hosts.items())}")
     names = ["off", "on", *hosts]
-    print("| program | busy |", " | ".join(names), "| off : on | commands | not waited for | bells off, on |")
-    print("|---|---:|" + "---:|" * (len(names) + 4))
+    figures = ["off : on", "calls", "commands", "not waited for", "in another's record", "bells off, on"]
+    print("| program | busy |", " | ".join(names + figures), "|")
+    print("|---|---:|" + "---:|" * (len(names) + len(figures)))
     for busy in sorted({0, args.busy}):
         beside = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(busy)]
         for name, (commands, count) in programs().items():
@@ -153,12 +171,14 @@ def main():
                 for host, folder in hosts.items():
                     got[host].append(on_host(commands, folder))
             mid = {p: statistics.median(r["ms"] for r in runs) for p, runs in got.items()}
-            each = {k: statistics.median(r[k] for r in got["on"]) / count for k in ("commands", "posted", "doorbells")}
+            counted = ("commands", "posted", "joined", "doorbells")
+            each = {k: statistics.median(r[k] for r in got["on"]) / count for k in counted}
+            asked = in_device(commands, "on", "report")["calls"] / count
             rung = statistics.median(r["doorbells"] for r in got["off"]) / count
             figures = " | ".join(f"{mid[p]:.0f}" for p in names)
             print(
-                f"| {name} | {busy} | {figures} | {mid['off'] / mid['on']:.2f} | {each['commands']:.2f} |"
-                f" {each['posted']:.2f} | {rung:.2f}, {each['doorbells']:.2f} |",
+                f"| {name} | {busy} | {figures} | {mid['off'] / mid['on']:.2f} | {asked:.2f} | {each['commands']:.2f} |"
+                f" {each['posted']:.2f} | {each['joined']:.2f} | {rung:.2f}, {each['doorbells']:.2f} |",
                 flush=True,
             )
         for process in beside:

@@ -400,6 +400,33 @@ impl Run<'_> {
         matches!(ahead.apply(&root(), &far), Ok(Reply::Wrote(offset, _)) if offset != 1 << 30)
     }
 
+    /// Whether a slot's file may be read and written through it.
+    fn access(&self, slot: u32) -> (bool, bool) {
+        let mut ahead = self.model.clone();
+        let readable = ahead.apply(&root(), &Op::Read { slot, at: At::Offset(0), len: 0 }).is_ok();
+        let writable = ahead.apply(&root(), &Op::Write { slot, at: At::Offset(0), data: Vec::new() }).is_ok();
+        (readable, writable)
+    }
+
+    /// Whether a worker's user may open the file of a slot by one of its names, with all access or that of the slot.
+    fn opens_again(&self, worker: usize, slot: u32) -> bool {
+        let own = match self.access(slot) {
+            (true, true) => libc::O_RDWR,
+            (false, true) => libc::O_WRONLY,
+            (_, false) => libc::O_RDONLY,
+        };
+        let stat = self.model.clone().apply(&root(), &Op::Stat { who: Who::Slot(slot) });
+        let tree = self.model.tree();
+        let mut names = tree.entries.iter().filter(|(_, entry)| stat == Ok(Reply::Stat(entry.stat.clone())));
+        names.any(|(path, _)| {
+            [libc::O_RDWR, own].into_iter().any(|flags| {
+                let name = Name { base: None, path: [b"/", &path[..]].concat() };
+                let open = Op::Open { name, flags: flags | libc::O_NOFOLLOW, mode: 0, slot: u32::MAX };
+                self.model.clone().apply(&user(worker), &open).is_ok()
+            })
+        })
+    }
+
     fn flock(&mut self, step: &Step, slot: u32, kind: i32) -> Result<(), String> {
         let Some(ino) = self.inodes.get(&slot).copied() else { return Ok(()) };
         // On Linux a lock that is to be replaced is given back first, and lost when the new one is refused.
@@ -428,16 +455,10 @@ impl Run<'_> {
         if self.model.slots().iter().any(|(s, dir)| *s == slot && *dir) {
             return Ok(());
         }
-        // A file without a name has one description at a mount, for one owner of ranges (docs/MOUNT.md).
-        let nameless = matches!(
-            self.model.clone().apply(&root(), &Op::Stat { who: Who::Slot(slot) }),
-            Ok(Reply::Stat(Stat { nlink: 0, .. }))
-        );
-        let refused =
-            |found: &Result<Answer, i32>| door(step.worker) == Door::Mount && nameless && *found == Err(libc::ENOLCK);
         let owner = if description { Owner::Slot(slot) } else { Owner::Process(step.worker) };
         let found = self.ask(step, &lock_line(slot, description, kind, start, len, get));
-        if refused(&found) {
+        // A file that cannot be opened again has one description at a mount, for one owner of ranges (docs/MOUNT.md).
+        if door(step.worker) == Door::Mount && found == Err(libc::ENOLCK) && !self.opens_again(step.worker, slot) {
             return Ok(());
         }
         if get {
@@ -445,9 +466,7 @@ impl Run<'_> {
             let n = |at: usize| words[at].parse::<i64>().expect("a number");
             return self.locks.told(ino, owner, kind, (start, len), (n(0), n(1), n(2)));
         }
-        let mut ahead = self.model.clone();
-        let readable = ahead.apply(&root(), &Op::Read { slot, at: At::Offset(0), len: 0 }).is_ok();
-        let writable = ahead.apply(&root(), &Op::Write { slot, at: At::Offset(0), data: Vec::new() }).is_ok();
+        let (readable, writable) = self.access(slot);
         let expected = match kind {
             kind if kind == libc::F_RDLCK as i16 && !readable => Err(libc::EBADF),
             kind if kind == libc::F_WRLCK as i16 && !writable => Err(libc::EBADF),
